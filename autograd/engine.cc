@@ -1,0 +1,299 @@
+#include "autograd/engine.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "autograd/accumulate_grad.h"
+#include "autograd/variable.h"
+#include "tensor/ops/api.h"
+
+namespace tessera::autograd {
+namespace {
+
+// What one backward knows of a node.
+struct NodeState {
+  Node* node;
+  IntrusivePtr<Node> keep;
+  int32_t dependencies = 0;
+  bool needed = true;
+  bool visited = false;
+  variable_list grads;
+  std::vector<std::pair<uint32_t, uint32_t>> captures;   // (input_nr, index into the result)
+};
+
+// Node -> state, in insertion order; a linear probe table, since backward meets each node a handful of times.
+class StateTable {
+ public:
+  StateTable() : table_(64, -1) {}
+  NodeState& get(Node* n) {
+    size_t i = slot(n);
+    if (table_[i] < 0) {
+      if ((states_.size() + 1) * 2 > table_.size()) { grow(); i = slot(n); }
+      table_[i] = static_cast<int32_t>(states_.size());
+      states_.push_back(std::make_unique<NodeState>());
+      states_.back()->node = n;
+    }
+    return *states_[static_cast<size_t>(table_[i])];
+  }
+  NodeState* find(Node* n) {
+    const size_t i = slot(n);
+    return table_[i] < 0 ? nullptr : states_[static_cast<size_t>(table_[i])].get();
+  }
+  std::vector<std::unique_ptr<NodeState>>& all() { return states_; }
+
+ private:
+  size_t slot(Node* n) const {
+    size_t i = (reinterpret_cast<uintptr_t>(n) >> 4) * 0x9e3779b97f4a7c15ull >> 20 & (table_.size() - 1);
+    while (table_[i] >= 0 && states_[static_cast<size_t>(table_[i])]->node != n) i = (i + 1) & (table_.size() - 1);
+    return i;
+  }
+  void grow() {
+    table_.assign(table_.size() * 2, -1);
+    for (size_t k = 0; k < states_.size(); ++k) table_[slot(states_[k]->node)] = static_cast<int32_t>(k);
+  }
+  std::vector<std::unique_ptr<NodeState>> states_;
+  std::vector<int32_t> table_;
+};
+
+struct Task {
+  BackwardOptions options;
+  StateTable states;
+  std::vector<NodeState*> ready;        // a heap: highest sequence number first
+  variable_list captured;
+  std::vector<std::function<void()>> callbacks;
+};
+thread_local constinit Task* t_task = nullptr;
+thread_local constinit Node* t_node = nullptr;
+
+bool runs_later(NodeState* a, NodeState* b) { return a->node->sequence_nr() < b->node->sequence_nr(); }
+
+// Counts how many gradients each node waits for.
+void count_dependencies(Task& task, const std::vector<Edge>& roots) {
+  std::vector<Node*> stack;
+  for (const Edge& r : roots) {
+    NodeState& s = task.states.get(r.node.get());
+    if (!s.keep) { s.keep = r.node; stack.push_back(r.node.get()); }
+  }
+  while (!stack.empty()) {
+    Node* n = stack.back();
+    stack.pop_back();
+    for (const Edge& e : n->edges()) {
+      if (!e) continue;
+      NodeState& s = task.states.get(e.node.get());
+      ++s.dependencies;
+      if (!s.keep) { s.keep = e.node; stack.push_back(e.node.get()); }
+    }
+  }
+}
+
+// Of a backward restricted to `inputs`: a node runs if something it leads to is wanted.
+void mark_needed(Task& task, const std::vector<Edge>& roots, const std::vector<Edge>& inputs) {
+  for (auto& s : task.states.all()) s->needed = false;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    NodeState* s = task.states.find(inputs[i].node.get());
+    if (!s) continue;
+    if (task.options.accumulate) s->needed = true;
+    else s->captures.push_back({inputs[i].input_nr, static_cast<uint32_t>(i)});
+  }
+  struct Frame { Node* node; size_t next; };
+  std::vector<Frame> stack;
+  for (const Edge& r : roots) {
+    NodeState* rs = task.states.find(r.node.get());
+    if (rs->visited) continue;
+    rs->visited = true;
+    stack.push_back({r.node.get(), 0});
+    while (!stack.empty()) {
+      Frame& f = stack.back();
+      if (f.next < f.node->edges().size()) {
+        Node* child = f.node->edges()[f.next++].node.get();
+        if (!child) continue;
+        NodeState* cs = task.states.find(child);
+        if (!cs->visited) { cs->visited = true; stack.push_back({child, 0}); }
+        continue;
+      }
+      NodeState* s = task.states.find(f.node);
+      for (const Edge& e : f.node->edges()) {
+        if (!e) continue;
+        NodeState* cs = task.states.find(e.node.get());
+        s->needed = s->needed || cs->needed || !cs->captures.empty();
+      }
+      stack.pop_back();
+    }
+  }
+}
+
+void push_ready(Task& task, NodeState* s) {
+  task.ready.push_back(s);
+  std::push_heap(task.ready.begin(), task.ready.end(), runs_later);
+}
+
+void add_to_buffer(NodeState& s, uint32_t nr, Tensor&& grad) {
+  if (s.grads.size() <= nr) s.grads.resize(std::max<size_t>(nr + 1, s.node->outputs().size()));
+  Tensor& slot = s.grads[nr];
+  if (!slot.defined()) { slot = std::move(grad); return; }
+  const bool ours = !grad_mode_enabled() && slot.impl()->use_count() == 1 && slot.storage() && slot.storage()->use_count() == 1 && slot.is_non_overlapping_and_dense() &&
+                    !slot.is_view() && std::ranges::equal(slot.sizes(), grad.sizes()) && slot.dtype() == grad.dtype();
+  if (ours) tessera::add_(slot, grad);
+  else slot = tessera::add(slot, grad);
+}
+
+// A gradient in the form of the tensor that it is for.
+Tensor validated(const OutputMeta& meta, Tensor grad, const Node& from, size_t index) {
+  if (!meta.is_known) return grad;
+  if (!std::ranges::equal(grad.sizes(), meta.shape.sizes())) {
+    bool expandable = grad.dim() >= meta.shape.dim();
+    const int64_t lead = grad.dim() - meta.shape.dim();
+    for (int64_t i = 0; expandable && i < meta.shape.dim(); ++i) {
+      const int64_t want = meta.shape.sizes()[i], have = grad.sizes()[i + lead];
+      expandable = want == have || want == 1;
+    }
+    TESSERA_CHECK(expandable, "Function ", from.name(), " returned an invalid gradient at index ", index, " - got ", shape_string(grad.sizes()), " but expected shape compatible with ",
+                  shape_string(meta.shape.sizes()));
+    grad = tessera::sum_to_size(grad, meta.shape.sizes());
+  }
+  if (grad.dtype() != meta.dtype) {
+    if (grad.is_complex() && !is_complex(meta.dtype)) grad = tessera::real(grad);
+    if (grad.dtype() != meta.dtype) grad = tessera::to(grad, meta.dtype);
+  }
+  TESSERA_CHECK(grad.device() == meta.device || grad.dim() == 0, "Function ", from.name(), " returned an invalid gradient at index ", index, " - expected device ", meta.device.str(), " but got ",
+                grad.device().str());
+  return grad;
+}
+
+void run_tensor_hooks(const std::vector<HookList<TensorHook>::Entry>& entries, variable_list& grads) {
+  const auto copy = entries;  // a hook may remove itself
+  for (const auto& e : copy) {
+    if (e.output_nr >= grads.size() || !grads[e.output_nr].defined()) continue;
+    const Tensor r = e.hook->call(grads[e.output_nr]);
+    if (r.defined()) grads[e.output_nr] = r;
+  }
+}
+
+void run_hooks_before(NodeState& s, Task& task) {
+  if (NodeHooks* h = s.node->hooks_or_null()) {
+    if (!h->tensor.entries.empty()) run_tensor_hooks(h->tensor.entries, s.grads);
+    if (!h->retain_grad.entries.empty()) run_tensor_hooks(h->retain_grad.entries, s.grads);
+  }
+  if (s.node->sequence_nr() == UINT64_MAX) {
+    if (auto* acc = dynamic_cast<AccumulateGrad*>(s.node)) {
+      AutogradMeta* m = acc->variable().impl()->autograd_meta();
+      if (m && m->hooks) run_tensor_hooks(static_cast<LeafHooks&>(*m->hooks).pre.entries, s.grads);
+    }
+  }
+  for (const auto& [nr, index] : s.captures)
+    if (nr < s.grads.size()) task.captured[index] = s.grads[nr];
+}
+
+void check_nan(const Node& node, const variable_list& grads) {
+  for (size_t i = 0; i < grads.size(); ++i) {
+    if (!grads[i].defined() || !(grads[i].is_floating_point() || grads[i].is_complex())) continue;
+    NoGradGuard no_grad;
+    if (!tessera::any(tessera::isnan(grads[i])).item<bool>()) continue;
+    if (anomaly_mode().on_error) anomaly_mode().on_error(node);
+    throw Error(str_cat("Function '", node.name(), "' returned nan values in its ", i, "th output."));
+  }
+}
+
+variable_list call_node(NodeState& s, const BackwardOptions& options) {
+  Node& n = *s.node;
+  NodeHooks* h = n.hooks_or_null();
+  if (h && !h->pre.entries.empty()) {
+    const auto pre = h->pre.entries;
+    for (const auto& e : pre) s.grads = e.hook->call(std::move(s.grads));
+  }
+  const bool wants_inputs = h && !h->post.entries.empty();
+  variable_list inputs;
+  if (wants_inputs) inputs = s.grads;
+  variable_list out = n.apply(std::move(s.grads));
+  if (!options.retain_graph) n.release();
+  for (size_t i = 0; i < out.size() && i < n.edges().size(); ++i) {
+    const Edge& e = n.edges()[i];
+    if (!out[i].defined() || !e || e.input_nr >= e.node->outputs().size()) continue;
+    out[i] = validated(e.node->outputs()[e.input_nr], std::move(out[i]), n, i);
+  }
+  if (wants_inputs) {
+    const auto post = h->post.entries;
+    for (const auto& e : post) out = e.hook->call(std::move(out), inputs);
+  }
+  if (anomaly_mode().enabled && anomaly_mode().check_nan) check_nan(n, out);
+  return out;
+}
+
+void run_node(Task& task, NodeState& s) {
+  Node& n = *s.node;
+  if (s.grads.size() < n.outputs().size()) s.grads.resize(n.outputs().size());
+  t_node = &n;
+  run_hooks_before(s, task);
+  variable_list out;
+  const bool any = std::any_of(s.grads.begin(), s.grads.end(), [](const Tensor& t) { return t.defined(); });
+  if (s.needed && (any || n.runs_without_gradients())) {
+    try {
+      out = call_node(s, task.options);
+    } catch (const Error&) {
+      if (anomaly_mode().enabled && anomaly_mode().on_error) anomaly_mode().on_error(n);
+      throw;
+    }
+  }
+  s.grads.clear();
+  for (size_t i = 0; i < n.edges().size(); ++i) {
+    const Edge& e = n.edges()[i];
+    if (!e) continue;
+    NodeState& next = *task.states.find(e.node.get());
+    if (i < out.size() && out[i].defined()) add_to_buffer(next, e.input_nr, std::move(out[i]));
+    if (--next.dependencies == 0) push_ready(task, &next);
+  }
+}
+
+// The state of one backward on this thread, put back at its end whatever happens.
+struct Scope {
+  Task* outer_task;
+  Node* outer_node;
+  bool grad;
+  explicit Scope(Task& task) : outer_task(t_task), outer_node(t_node), grad(thread_state.grad_enabled) {
+    t_task = &task;
+    thread_state.grad_enabled = task.options.create_graph;
+  }
+  ~Scope() {
+    t_task = outer_task;
+    t_node = outer_node;
+    thread_state.grad_enabled = grad;
+  }
+};
+
+}  // namespace
+
+variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradients, const std::vector<Edge>& inputs, const BackwardOptions& options) {
+  Task task;
+  task.options = options;
+  task.captured.resize(options.accumulate ? 0 : inputs.size());
+  Scope scope(task);
+  count_dependencies(task, roots);
+  if (!inputs.empty()) mark_needed(task, roots, inputs);
+  for (size_t i = 0; i < roots.size(); ++i) {
+    const Edge& r = roots[i];
+    Tensor g = std::move(gradients[i]);
+    if (r.input_nr < r.node->outputs().size()) g = validated(r.node->outputs()[r.input_nr], std::move(g), *r.node, i);
+    add_to_buffer(task.states.get(r.node.get()), r.input_nr, std::move(g));
+  }
+  for (auto& s : task.states.all())
+    if (s->dependencies == 0) push_ready(task, s.get());
+  while (!task.ready.empty()) {
+    std::pop_heap(task.ready.begin(), task.ready.end(), runs_later);
+    NodeState* s = task.ready.back();
+    task.ready.pop_back();
+    run_node(task, *s);
+  }
+  t_node = nullptr;
+  for (size_t i = 0; i < task.callbacks.size(); ++i) task.callbacks[i]();
+  return std::move(task.captured);
+}
+
+void queue_callback(std::function<void()> f) {
+  TESSERA_CHECK(t_task, "Final callbacks can only be installed during backward pass.");
+  t_task->callbacks.push_back(std::move(f));
+}
+bool backward_is_running() { return t_task != nullptr; }
+Node* current_node() { return t_node; }
+AnomalyMode& anomaly_mode() { static thread_local AnomalyMode mode; return mode; }
+
+}  // namespace tessera::autograd

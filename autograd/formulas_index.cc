@@ -1,0 +1,62 @@
+#include "autograd/formulas_index.h"
+
+#include <algorithm>
+
+#include "autograd/formulas_view.h"
+
+namespace tessera::autograd::formulas {
+
+std::vector<Tensor> cat_tensors_backward(const Tensor& grad, TensorList tensors, int64_t dim) {
+  std::vector<Tensor> r(tensors.size());
+  if (!grad.defined()) return r;
+  const int64_t d = wrap_dim(dim, grad.dim());
+  int64_t at = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& t = tensors[i];
+    const bool skipped = t.dim() == 1 && t.sizes()[0] == 0 && grad.dim() != 1;
+    if (skipped) { r[i] = zeros({0}, t.dtype(), std::nullopt, t.device()); continue; }
+    const int64_t n = t.sizes()[d];
+    r[i] = gradient_as(narrow(grad, d, at, n), t.dtype(), t.device());
+    at += n;
+  }
+  return r;
+}
+
+Tensor gather_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index) {
+  return scatter_add(zeros(self.sym_sizes(), grad.dtype(), std::nullopt, grad.device()), dim, index, grad);
+}
+
+Tensor index_select_backward(const Tensor& grad, IntList sizes, int64_t dim, const Tensor& index) {
+  if (sizes.empty()) return reshape(grad, {});
+  return index_add(zeros(sizes, grad.dtype(), std::nullopt, grad.device()), dim, index.dim() == 0 ? reshape(index, {1}) : index, grad);
+}
+
+Tensor index_source_backward(const Tensor& grad, const Tensor& source, int64_t dim, const Tensor& index) {
+  if (grad.dim() == 0) return expand_as(grad, source);
+  const Tensor g = index_select(grad, dim, index);
+  return source.dim() == 0 ? reshape(g, {}) : reshape(g, source.sym_sizes());
+}
+
+Tensor index_backward(const Tensor& grad, IntList sizes, const TensorOptions& options, TensorList indices) {
+  return index_put(zeros(sizes, grad.dtype(), std::nullopt, options.device), indices, grad, /*accumulate=*/true);
+}
+
+Tensor masked_select_backward(const Tensor& grad, const Tensor& self, const Tensor& mask) {
+  // Put back where it was taken from; broadcast dimensions of self are summed by the engine.
+  const IntVector shape = infer_broadcast(self.sizes(), mask.sizes());
+  return masked_scatter(zeros(shape, grad.dtype(), std::nullopt, grad.device()), mask, grad);
+}
+
+Tensor masked_scatter_backward(const Tensor& grad, const Tensor& mask, IntList sizes) {
+  int64_t n = 1;
+  for (int64_t s : sizes) n *= s;
+  Tensor taken = masked_select(grad, mask);
+  const int64_t missing = n - taken.numel();
+  if (missing > 0) {
+    const Tensor parts[2] = {taken, zeros({missing}, taken.dtype(), std::nullopt, taken.device())};
+    taken = cat(parts, 0);
+  }
+  return view(taken, sizes);
+}
+
+}  // namespace tessera::autograd::formulas

@@ -1,0 +1,38 @@
+#include "autograd/node.h"
+
+namespace tessera::autograd {
+namespace {
+// Higher numbers were recorded later and run earlier in backward.
+thread_local constinit uint64_t t_sequence = 0;
+std::atomic<uint64_t> g_hook_id{1};
+struct Graveyard { std::vector<Node*> waiting; bool busy = false; };
+thread_local Graveyard t_graveyard;
+}  // namespace
+
+uint64_t next_hook_id() { return g_hook_id++; }
+uint64_t Node::next_sequence_nr() { return t_sequence++; }
+
+void Node::dispose() {
+  Graveyard& g = t_graveyard;
+  g.waiting.push_back(this);
+  if (g.busy) return;
+  g.busy = true;
+  while (!g.waiting.empty()) {
+    Node* n = g.waiting.back();
+    g.waiting.pop_back();
+    delete n;
+  }
+  g.busy = false;
+}
+
+uint32_t Node::add_output(const Tensor& t) {
+  outputs_.push_back({t.impl()->shape(), t.dtype(), t.device(), true});
+  return static_cast<uint32_t>(outputs_.size() - 1);
+}
+uint32_t Node::add_output_without_history() {
+  outputs_.emplace_back();
+  return static_cast<uint32_t>(outputs_.size() - 1);
+}
+void Node::set_output(uint32_t nr, const Tensor& t) { outputs_[nr] = {t.impl()->shape(), t.dtype(), t.device(), true}; }
+
+}  // namespace tessera::autograd

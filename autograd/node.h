@@ -1,0 +1,123 @@
+// A node of the graph that backward walks: the derivative of one operator call.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/core/tensor.h"
+
+namespace tessera::autograd {
+
+class Node;
+class SavedVisitor;
+using variable_list = std::vector<Tensor>;
+
+// To input `input_nr` of a node's backward, that is to output input_nr of the operator that made it.
+struct Edge {
+  IntrusivePtr<Node> node;
+  uint32_t input_nr = 0;
+  explicit operator bool() const { return static_cast<bool>(node); }
+};
+
+// What an output of the forward call looked like: gradients are brought to this form.
+struct OutputMeta {
+  Shape shape;
+  DType dtype;
+  Device device;
+  bool is_known = false;      // false: an output without history
+};
+
+// A function on one gradient (a tensor's hook): returns the gradient to go on with, or an undefined tensor for "unchanged".
+struct TensorHook : public RefCounted {
+  virtual Tensor call(const Tensor& grad) = 0;
+};
+// Functions on all gradients of a node.
+struct NodePreHook : public RefCounted {
+  virtual variable_list call(variable_list&& grads) = 0;
+};
+struct NodePostHook : public RefCounted {
+  virtual variable_list call(variable_list&& outputs, const variable_list& inputs) = 0;
+};
+struct PostAccumulateHook : public RefCounted {
+  virtual void call(const Tensor& leaf) = 0;
+};
+
+// Hooks of tensors, with the ids that handles remove them by.
+template <class Hook>
+struct HookList {
+  struct Entry { uint64_t id; uint32_t output_nr; IntrusivePtr<Hook> hook; };
+  std::vector<Entry> entries;
+  void remove(uint64_t id) { std::erase_if(entries, [&](const Entry& e) { return e.id == id; }); }
+};
+// What a leaf keeps (AutogradMeta::hooks).
+struct LeafHooks : public RefCounted {
+  HookList<TensorHook> pre;
+  HookList<PostAccumulateHook> post_accumulate;
+};
+uint64_t next_hook_id();
+
+struct NodeHooks {
+  HookList<TensorHook> tensor;        // on the gradient of one output, before everything else
+  HookList<TensorHook> retain_grad;   // after those
+  HookList<NodePreHook> pre;
+  HookList<NodePostHook> post;
+};
+
+class Node : public RefCounted {
+ public:
+  Node() : sequence_nr_(next_sequence_nr()) {}
+  explicit Node(uint64_t sequence_nr) : sequence_nr_(sequence_nr) {}
+
+  // grads[k]: gradient of output k, undefined where none arrived. Returns one gradient per edge (fewer: the rest undefined).
+  virtual variable_list apply(variable_list&& grads) = 0;
+  virtual const char* name() const = 0;           // "MulBackward0"
+  virtual void release_variables() {}             // after the last use of the graph
+  virtual void visit_saved(SavedVisitor&) {}
+  // True for functions that want to be called although no gradient arrived.
+  virtual bool runs_without_gradients() const { return false; }
+  // A Python-defined node is its own Python object.
+  virtual void* python_object() { return nullptr; }
+
+  const std::vector<Edge>& edges() const { return edges_; }
+  void add_edge(Edge e) { edges_.push_back(std::move(e)); }
+  void set_edge(size_t i, Edge e) { edges_[i] = std::move(e); }
+  // Whether input i of the operator wants a gradient.
+  bool should_compute(size_t i) const { return i < edges_.size() && edges_[i].node; }
+
+  const std::vector<OutputMeta>& outputs() const { return outputs_; }
+  uint32_t add_output(const Tensor& t);            // returns its number
+  uint32_t add_output_without_history();
+  void set_output(uint32_t nr, const Tensor& t);   // new metadata for an output that was changed in place
+
+  uint64_t sequence_nr() const { return sequence_nr_; }
+  bool released() const { return released_; }
+  void release() { released_ = true; release_variables(); }
+  void set_released(bool b) { released_ = b; }
+
+  NodeHooks& hooks() { if (!hooks_) hooks_ = std::make_unique<NodeHooks>(); return *hooks_; }
+  NodeHooks* hooks_or_null() const { return hooks_.get(); }
+  // Where and by whom the forward call was made, in anomaly mode.
+  std::string& forward_trace() { if (!trace_) trace_ = std::make_unique<std::string>(); return *trace_; }
+  const std::string* forward_trace_or_null() const { return trace_.get(); }
+  // The Python wrapper (weak), and its metadata dictionary.
+  std::atomic<void*> pyobject{nullptr};
+  IntrusivePtr<RefCounted> metadata;
+  IntrusivePtr<RefCounted> anomaly_parent;
+
+ protected:
+  void dispose() override;   // one after the other: a chain of a million nodes needs no deep stack
+  static uint64_t next_sequence_nr();
+
+ private:
+  std::vector<Edge> edges_;
+  std::vector<OutputMeta> outputs_;
+  std::unique_ptr<NodeHooks> hooks_;
+  std::unique_ptr<std::string> trace_;
+  uint64_t sequence_nr_;
+  bool released_ = false;
+};
+
+}  // namespace tessera::autograd

@@ -1,0 +1,130 @@
+#include "autograd/saved_variable.h"
+
+#include "autograd/variable.h"
+#include "tensor/core/dispatch_key.h"
+
+namespace tessera::autograd {
+namespace {
+struct HookStack {
+  std::vector<IntrusivePtr<PackHooks>> stack;
+  std::string disabled;
+  bool is_disabled = false;
+};
+HookStack& hook_stack() { static thread_local HookStack s; return s; }
+thread_local constinit bool t_has_hooks = false;
+
+constexpr const char* kFreed =
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are freed when you "
+    "call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after calling backward.";
+}  // namespace
+
+void push_pack_hooks(IntrusivePtr<PackHooks> hooks) {
+  HookStack& s = hook_stack();
+  TESSERA_CHECK(!s.is_disabled, s.disabled);
+  s.stack.push_back(std::move(hooks));
+  t_has_hooks = true;
+}
+void pop_pack_hooks() {
+  hook_stack().stack.pop_back();
+  t_has_hooks = !hook_stack().stack.empty();
+}
+IntrusivePtr<PackHooks> current_pack_hooks() { return t_has_hooks ? hook_stack().stack.back() : nullptr; }
+void disable_pack_hooks(std::string message) {
+  HookStack& s = hook_stack();
+  TESSERA_CHECK(s.stack.empty(), message);
+  s.disabled = std::move(message);
+  s.is_disabled = true;
+}
+void enable_pack_hooks() { hook_stack().is_disabled = false; }
+const std::string* pack_hooks_disabled_message() { return hook_stack().is_disabled ? &hook_stack().disabled : nullptr; }
+
+SavedVariable::SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on_view) {
+  if (!t.defined()) return;
+  TESSERA_CHECK(!t.is_inference(), "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked by autograd. To work around "
+                "this, you can make a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.");
+  defined_ = true;
+  is_output_ = is_output && !t.is_leaf();
+  requires_grad_ = t.requires_grad();
+  is_leaf_ = t.is_leaf();
+  version_ = t.impl()->has_version() ? t.version() : 0;
+  output_nr_ = t.output_nr();
+  if (t_has_hooks && !is_inplace_on_view) {
+    hooks_ = current_pack_hooks();
+    if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(t);
+    const Tensor shown = is_leaf_ && !is_output ? t : detach(t);
+    const bool grad = std::exchange(thread_state.grad_enabled, false);
+    struct Restore { bool v; ~Restore() { thread_state.grad_enabled = v; } } restore{grad};
+    const uint32_t before = shown.version();
+    packed_ = hooks_->pack(shown);
+    TESSERA_CHECK(shown.version() == before, "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be modified by in-place operations "
+                  "as this can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations on the input to a pack hook.");
+    if (is_leaf_ && !is_output) data_ = t;  // leaves keep their identity (and their accumulator)
+    return;
+  }
+  // An output must not hold its own node: a twin without history stands for it.
+  data_ = is_output && !is_leaf_ ? detach(t) : t;
+}
+
+void SavedVariable::reset() {
+  data_.reset();
+  grad_fn_.reset();
+  packed_.reset();
+  hooks_.reset();
+  reset_ = true;
+}
+
+Tensor SavedVariable::unpack(Node* owner) const {
+  if (!defined_ && !reset_) return Tensor();
+  TESSERA_CHECK(!reset_, kFreed);
+  Tensor base = data_;
+  if (hooks_) {
+    Tensor t;
+    {
+      const bool grad = std::exchange(thread_state.grad_enabled, false);
+      struct Restore { bool v; ~Restore() { thread_state.grad_enabled = v; } } restore{grad};
+      t = hooks_->unpack(packed_);
+    }
+    TESSERA_CHECK_TYPE(t.defined(), "Output of saved tensor unpack_hook expected to be a Tensor but got None");
+    if (is_leaf_ && data_.defined() && data_.is_same(t)) return t;
+    base = t;
+    if (!requires_grad_) return detach(base);
+    Tensor r = detach(base);
+    if (is_leaf_) {
+      if (data_.defined()) set_gradient_edge(r, {grad_accumulator(data_), 0});
+      else r.impl()->set_requires_grad(true);
+      return r;
+    }
+    set_gradient_edge(r, {grad_fn_ ? grad_fn_ : IntrusivePtr<Node>::share(owner), output_nr_});
+    return r;
+  }
+  const uint32_t now = base.impl()->has_version() ? base.version() : 0;
+  if (now != version_) {
+    std::string message = "one of the variables needed for gradient computation has been modified by an inplace operation: [" + std::string("torch.") + type_name_of(base.dtype()) +
+                          "Tensor " + shape_string(base.sizes()) + "]";
+    if (is_output_ && owner) message += str_cat(", which is output ", output_nr_, " of ", owner->name(), ",");
+    else if (!base.is_leaf()) message += str_cat(", which is output ", output_nr_, " of ", autograd::grad_fn(base)->name(), ",");
+    message += str_cat(" is at version ", now, "; expected version ", version_, " instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+                       "torch.autograd.set_detect_anomaly(True).");
+    throw Error(message);
+  }
+  if (!is_output_) return base;
+  TESSERA_CHECK(owner, "No grad_fn for non-leaf saved tensor");
+  Tensor r = detach(base);
+  set_gradient_edge(r, {IntrusivePtr<Node>::share(owner), output_nr_});
+  return r;
+}
+
+void SavedVariable::register_hooks(IntrusivePtr<PackHooks> hooks) {
+  TESSERA_CHECK(!reset_, kFreed);
+  TESSERA_CHECK(defined_, "Calling register_hooks on a saved tensor with value None is forbidden");
+  TESSERA_CHECK(!hooks_, "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is allowed at a time.");
+  if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(data_);
+  const uint32_t before = data_.version();
+  packed_ = hooks->pack(detach(data_));
+  TESSERA_CHECK(data_.version() == before, "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be modified by in-place operations as this "
+                "can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations on the input to a pack hook.");
+  hooks_ = std::move(hooks);
+  if (!is_leaf_) data_.reset();
+}
+
+}  // namespace tessera::autograd

@@ -1,0 +1,544 @@
+#include "python/bindings/args.h"
+
+#include <cstring>
+
+#include "python/bindings/storage.h"
+#include "python/bindings/tensor_type.h"
+#include "python/bindings/types.h"
+
+namespace tessera::python {
+namespace {
+
+PyObject* intern(std::string_view s) { return PyUnicode_InternFromString(std::string(s).c_str()); }
+
+ParamKind kind_of(const SchemaType& t) {
+  switch (t.kind) {
+    case TypeKind::kTensor: return ParamKind::kTensor;
+    case TypeKind::kInt: case TypeKind::kSymInt: return ParamKind::kInt;
+    case TypeKind::kFloat: case TypeKind::kSymFloat: return ParamKind::kFloat;
+    case TypeKind::kBool: case TypeKind::kSymBool: return ParamKind::kBool;
+    case TypeKind::kScalar: case TypeKind::kComplex: return ParamKind::kScalar;
+    case TypeKind::kStr: case TypeKind::kDimname: return ParamKind::kString;
+    case TypeKind::kScalarType: return ParamKind::kDType;
+    case TypeKind::kLayout: return ParamKind::kLayout;
+    case TypeKind::kMemoryFormat: return ParamKind::kMemoryFormat;
+    case TypeKind::kDevice: return ParamKind::kDevice;
+    case TypeKind::kGenerator: return ParamKind::kGenerator;
+    case TypeKind::kStorage: return ParamKind::kStorage;
+    case TypeKind::kList:
+      switch (t.elements[0].without_optional().kind) {
+        case TypeKind::kTensor: return ParamKind::kTensorList;
+        case TypeKind::kInt: case TypeKind::kSymInt: return ParamKind::kIntList;
+        case TypeKind::kFloat: return ParamKind::kFloatList;
+        case TypeKind::kBool: return ParamKind::kBoolList;
+        case TypeKind::kScalar: return ParamKind::kScalarList;
+        default: return ParamKind::kObject;
+      }
+    default: return ParamKind::kObject;
+  }
+}
+
+Value default_of(const SchemaValue& v, ParamKind kind, int64_t list_size) {
+  using K = SchemaValue::Kind;
+  switch (v.kind) {
+    case K::kNone: return Value::none();
+    case K::kBool: return Value::of(v.b);
+    case K::kInt:
+      if (kind == ParamKind::kFloat) return Value::of(static_cast<double>(v.i));
+      if (kind == ParamKind::kIntList) return Value::of(IntVector(static_cast<size_t>(list_size > 0 ? list_size : 1), v.i));
+      return Value::of(v.i);
+    case K::kFloat: return Value::of(v.f);
+    case K::kComplex: return Value::of(std::complex<double>(v.f, v.imag));
+    case K::kString: return Value::of(std::string(v.s));
+    case K::kDevice: return Value::of(Device(v.s));
+    case K::kEnum:
+      if (kind == ParamKind::kMemoryFormat) return Value::of(static_cast<MemoryFormat>(v.s == "preserve_format" ? 1 : v.s == "channels_last" ? 2 : v.s == "channels_last_3d" ? 3 : 0));
+      if (kind == ParamKind::kDType) return Value::of(parse_dtype(v.s).value_or(DType::kFloat32));
+      if (kind == ParamKind::kLayout) return Value::of(Layout::kStrided);
+      return Value::of(v.i);
+    case K::kList: {
+      if (kind == ParamKind::kFloatList) {
+        std::vector<double> l;
+        for (const auto& e : v.list) l.push_back(e.kind == K::kInt ? static_cast<double>(e.i) : e.f);
+        return Value::doubles(std::move(l));
+      }
+      if (kind == ParamKind::kTensorList) return Value::of(std::vector<Tensor>());
+      IntVector l;
+      for (const auto& e : v.list) l.push_back(e.kind == K::kBool ? e.b : e.i);
+      return Value::of(std::move(l));
+    }
+  }
+  return Value::none();
+}
+
+const char* kind_name(ParamKind k) {
+  switch (k) {
+    case ParamKind::kTensor: return "Tensor";
+    case ParamKind::kScalar: return "Number";
+    case ParamKind::kInt: return "int";
+    case ParamKind::kFloat: return "float";
+    case ParamKind::kBool: return "bool";
+    case ParamKind::kIntList: return "tuple of ints";
+    case ParamKind::kTensorList: return "tuple of Tensors";
+    case ParamKind::kDType: return "torch.dtype";
+    case ParamKind::kLayout: return "torch.layout";
+    case ParamKind::kMemoryFormat: return "torch.memory_format";
+    case ParamKind::kDevice: return "torch.device";
+    case ParamKind::kGenerator: return "torch.Generator";
+    case ParamKind::kString: return "str";
+    case ParamKind::kFloatList: return "tuple of floats";
+    case ParamKind::kBoolList: return "tuple of bools";
+    case ParamKind::kScalarList: return "tuple of Numbers";
+    case ParamKind::kStorage: return "Storage";
+    case ParamKind::kObject: return "object";
+  }
+  return "object";
+}
+
+const char* numpy_alias(std::string_view name, size_t position) {
+  if (name == "dim") return "axis";
+  if (name == "keepdim") return "keepdims";
+  if (name == "self") return "x";
+  if (name == "other") return "x2";
+  (void)position;
+  return nullptr;
+}
+
+}  // namespace
+
+ParsePlan::ParsePlan(const OpInfo& info) : info_(&info), schema_(parse_schema(info.schema)) {
+  TESSERA_CHECK(schema_.arguments.size() <= kMaxArgs, info.schema, ": too many arguments");
+  bool has_dtype = false, has_pin = false;
+  for (size_t i = 0; i < schema_.arguments.size(); ++i) {
+    const SchemaArgument& a = schema_.arguments[i];
+    Param p;
+    p.schema = &a;
+    const SchemaType& type = a.type.without_optional();
+    p.kind = kind_of(type);
+    p.optional = a.type.is_optional();
+    p.optional_elements = type.is_list() && type.elements[0].is_optional();
+    p.kwarg_only = a.kwarg_only;
+    if (type.is_list()) p.list_size = type.size;
+    p.name = intern(a.name == "self" ? "input" : a.name);
+    if (const char* alias = numpy_alias(a.name, i)) p.alias = intern(alias);
+    if (a.default_value) {
+      p.has_default = true;
+      p.default_value = default_of(*a.default_value, p.kind, p.list_size);
+    }
+    p.is_out = a.is_write() && a.kwarg_only && (info.op->flags & kIsOut);
+    if (p.is_out) {
+      if (first_out_ < 0) first_out_ = static_cast<int>(i);
+      ++num_outs_;
+    }
+    if (!p.kwarg_only) ++num_positional_;
+    has_dtype |= p.kind == ParamKind::kDType;
+    has_pin |= a.name == "pin_memory";
+    params_.push_back(std::move(p));
+  }
+  factory_ = has_dtype && has_pin;
+  const int self = !params_.empty() && schema_.arguments[0].name == "self" ? 1 : 0;
+  varargs_ = num_positional_ == self + 1 && params_[self].kind == ParamKind::kIntList;
+}
+
+std::string ParsePlan::signature() const {
+  std::string s = "(";
+  bool star = false;
+  for (const Param& p : params_) {
+    if (p.is_out && &p != &params_[first_out_]) continue;
+    if (s.size() > 1) s += ", ";
+    if (p.kwarg_only && !star) { s += "*, "; star = true; }
+    s += p.is_out && num_outs_ > 1 ? "tuple of Tensors" : kind_name(p.kind);
+    s += " ";
+    s += p.is_out ? "out" : PyUnicode_AsUTF8(p.name);
+    if (p.has_default && !p.is_out) s += p.default_value.is_none() ? " = None" : "";
+  }
+  return s + ")";
+}
+
+int ParsePlan::find(PyObject* name) const {
+  for (size_t i = 0; i < params_.size(); ++i)
+    if (params_[i].name == name || params_[i].alias == name) return static_cast<int>(i);
+  for (size_t i = 0; i < params_.size(); ++i) {
+    if (PyUnicode_Compare(params_[i].name, name) == 0 || (params_[i].alias && PyUnicode_Compare(params_[i].alias, name) == 0)) return static_cast<int>(i);
+    if (i == 0 && PyUnicode_CompareWithASCIIString(params_[i].name, "input") == 0)
+      for (const char* also : {"self", "a", "x1"}) if (PyUnicode_CompareWithASCIIString(name, also) == 0) return 0;
+  }
+  return -1;
+}
+
+namespace {
+bool fill_outs(const std::vector<Param>& params, int first, int count, PyObject* o, Value* values) {
+  if (count == 1) return convert_arg(params[first], o, &values[first]);
+  if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+  if (PySequence_Fast_GET_SIZE(o) != count) return false;
+  for (int i = 0; i < count; ++i)
+    if (!convert_arg(params[first + i], PySequence_Fast_GET_ITEM(o, i), &values[first + i])) return false;
+  return true;
+}
+bool is_name(PyObject* name, const char* text) { return PyUnicode_CompareWithASCIIString(name, text) == 0; }
+}  // namespace
+
+bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames, Value* values, bool* extra_requires_grad, std::string* why) const {
+  uint32_t given = 0;
+  Py_ssize_t used = num_positional;
+  if (varargs_) {
+    // view(2, 3): all integers from the list's place on.
+    const int at = num_positional_ - 1;
+    if (num_positional > at && (num_positional > at + 1 || !params_[at].list_size || params_[at].list_size < 0)) {
+      int64_t first;
+      if (!PyTuple_Check(args[at]) && !PyList_Check(args[at]) && to_int64(args[at], &first)) {
+        IntVector l;
+        for (Py_ssize_t i = at; i < num_positional; ++i) {
+          int64_t v;
+          if (!to_int64(args[i], &v)) return false;
+          l.push_back(v);
+        }
+        values[at] = Value::of(std::move(l));
+        given |= 1u << at;
+        used = at;
+      }
+    }
+  }
+  if (used > num_positional_ || (used < num_positional && !(given))) return false;
+  for (Py_ssize_t i = 0; i < used; ++i) {
+    if (!convert_arg(params_[i], args[i], &values[i])) {
+      if (why) *why = PyUnicode_AsUTF8(params_[i].name);
+      return false;
+    }
+    given |= 1u << i;
+  }
+  const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
+  bool outs_given = false;
+  for (Py_ssize_t k = 0; k < nkw; ++k) {
+    PyObject* name = PyTuple_GET_ITEM(kwnames, k);
+    PyObject* value = args[num_positional + k];
+    if (is_name(name, "out")) {
+      if (value == Py_None && num_outs_ == 0) continue;
+      if (num_outs_ == 0 || !fill_outs(params_, first_out_, num_outs_, value, values)) return false;
+      outs_given = true;
+      continue;
+    }
+    const int i = find(name);
+    if (i < 0 || params_[i].is_out) {
+      if (factory_ && is_name(name, "requires_grad")) {
+        const int truth = value == Py_None ? 0 : PyObject_IsTrue(value);
+        if (truth < 0) { PyErr_Clear(); return false; }
+        *extra_requires_grad = truth;
+        continue;
+      }
+      if (factory_ && is_name(name, "names") && value == Py_None) continue;
+      return false;
+    }
+    if (given >> i & 1) return false;
+    if (!convert_arg(params_[i], value, &values[i])) return false;
+    given |= 1u << i;
+  }
+  if (num_outs_ && !outs_given) return false;
+  for (size_t i = 0; i < params_.size(); ++i) {
+    if ((given >> i & 1) || params_[i].is_out) continue;
+    if (!params_[i].has_default) return false;
+    values[i] = params_[i].default_value;
+  }
+  return true;
+}
+
+bool is_python_number(PyObject* o) {
+  if (PyLong_Check(o) || PyFloat_Check(o) || PyComplex_Check(o)) return true;
+  Scalar s;
+  return !is_tensor(o) && to_scalar(o, &s);
+}
+
+bool to_int64(PyObject* o, int64_t* out) {
+  if (PyLong_CheckExact(o)) {
+    int overflow;
+    *out = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (overflow) { throw OverflowError("Overflow when unpacking long long"); }
+    return true;
+  }
+  if (PyFloat_Check(o) || PyUnicode_Check(o) || o == Py_None) return false;
+  if (is_tensor(o)) {
+    const Tensor& t = unwrap(o);
+    if (t.numel() != 1 || !is_integral(t.dtype(), false) || t.requires_grad() || !t.is_cpu()) return false;
+    *out = t.item<int64_t>();
+    return true;
+  }
+  if (!PyIndex_Check(o)) return false;
+  Ref index = Ref::steal(PyNumber_Index(o));
+  if (!index) { PyErr_Clear(); return false; }
+  int overflow;
+  *out = PyLong_AsLongLongAndOverflow(index.get(), &overflow);
+  if (overflow) throw OverflowError("Overflow when unpacking long long");
+  return true;
+}
+
+bool to_scalar(PyObject* o, Scalar* out) {
+  if (PyBool_Check(o)) { *out = Scalar(o == Py_True); return true; }
+  if (PyFloat_Check(o)) { *out = Scalar(PyFloat_AS_DOUBLE(o)); return true; }
+  if (PyLong_Check(o)) {
+    int overflow;
+    const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (!overflow) { *out = Scalar(static_cast<int64_t>(v)); return true; }
+    const unsigned long long u = PyLong_AsUnsignedLongLong(o);
+    if (PyErr_Occurred()) { PyErr_Clear(); throw OverflowError("int too big to convert"); }
+    *out = Scalar(static_cast<uint64_t>(u));
+    return true;
+  }
+  if (PyComplex_Check(o)) { const Py_complex c = PyComplex_AsCComplex(o); *out = Scalar(std::complex<double>(c.real, c.imag)); return true; }
+  if (PyUnicode_Check(o) || PyBytes_Check(o) || PySequence_Check(o) || is_tensor(o) || o == Py_None) return false;
+  // NumPy scalars: by their kind.
+  const char* type = Py_TYPE(o)->tp_name;
+  if (std::strncmp(type, "numpy.", 6) != 0) {
+    if (PyIndex_Check(o)) {
+      int64_t v;
+      if (to_int64(o, &v)) { *out = Scalar(v); return true; }
+    }
+    return false;
+  }
+  if (std::strncmp(type + 6, "bool", 4) == 0) { *out = Scalar(PyObject_IsTrue(o) == 1); return true; }
+  if (PyIndex_Check(o)) {
+    Ref i = Ref::steal(PyNumber_Index(o));
+    if (i) return to_scalar(i.get(), out);
+    PyErr_Clear();
+    return false;
+  }
+  if (std::strncmp(type + 6, "complex", 7) == 0) { const Py_complex c = PyComplex_AsCComplex(o); *out = Scalar(std::complex<double>(c.real, c.imag)); return true; }
+  const double d = PyFloat_AsDouble(o);
+  if (PyErr_Occurred()) { PyErr_Clear(); return false; }
+  *out = Scalar(d);
+  return true;
+}
+
+namespace {
+
+// 0-dim tensors that stand for numbers.
+bool scalar_of_tensor(PyObject* o, Scalar* out) {
+  const Tensor& t = unwrap(o);
+  if (t.dim() != 0 || t.requires_grad() || !t.is_cpu()) return false;
+  *out = t.item_scalar();
+  return true;
+}
+
+template <class T, class Get>
+bool list_of(PyObject* o, std::vector<T>* out, Get get) {
+  if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  out->reserve(static_cast<size_t>(n));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    T v;
+    if (!get(PySequence_Fast_GET_ITEM(o, i), &v)) return false;
+    out->push_back(std::move(v));
+  }
+  return true;
+}
+
+bool convert_tensor(const Param& p, PyObject* o, Value* out) {
+  if (is_tensor(o)) { *out = Value::borrow(reinterpret_cast<PyTensor*>(o)->impl); return true; }
+  (void)p;
+  return false;
+}
+
+bool get_double(PyObject* o, double* out) {
+  if (PyFloat_Check(o)) { *out = PyFloat_AS_DOUBLE(o); return true; }
+  if (PyBool_Check(o)) return false;
+  Scalar s;
+  if (is_tensor(o) ? !scalar_of_tensor(o, &s) : !to_scalar(o, &s)) return false;
+  if (s.is_complex()) return false;
+  *out = s.to_double();
+  return true;
+}
+
+bool convert_int_list(const Param& p, PyObject* o, Value* out) {
+  IntVector l;
+  int64_t one;
+  if (p.list_size > 0 && !PyTuple_Check(o) && !PyList_Check(o)) {
+    if (PyBool_Check(o) || !to_int64(o, &one)) return false;
+    *out = Value::of(IntVector(static_cast<size_t>(p.list_size), one));
+    return true;
+  }
+  if (is_tensor(o) && unwrap(o).dim() == 1 && is_integral(unwrap(o).dtype(), false) && unwrap(o).is_cpu()) {
+    const Tensor& t = unwrap(o);
+    for (int64_t i = 0; i < t.numel(); ++i) l.push_back(load_scalar(t.dtype(), static_cast<char*>(t.data_ptr()) + i * t.strides()[0] * t.item_size()).to_int());
+  } else if (!list_of<int64_t>(o, &l, [](PyObject* e, int64_t* v) { return !PyBool_Check(e) && to_int64(e, v); })) {
+    return false;
+  }
+  // int[2] given as (3,): the documents allow a single element for all.
+  if (p.list_size > 1 && l.size() == 1) l.assign(static_cast<size_t>(p.list_size), l[0]);
+  *out = Value::of(std::move(l));
+  return true;
+}
+
+}  // namespace
+
+bool convert_arg(const Param& p, PyObject* o, Value* out) {
+  if (o == Py_None && p.kind != ParamKind::kObject) {
+    if (!p.optional) return false;
+    *out = Value::none();
+    return true;
+  }
+  switch (p.kind) {
+    case ParamKind::kTensor: return convert_tensor(p, o, out);
+    case ParamKind::kScalar: {
+      Scalar s;
+      if (is_tensor(o) ? !scalar_of_tensor(o, &s) : !to_scalar(o, &s)) return false;
+      *out = Value::of(s);
+      return true;
+    }
+    case ParamKind::kInt: {
+      int64_t v;
+      if (PyBool_Check(o)) { *out = Value::of(static_cast<int64_t>(o == Py_True)); return true; }
+      if (!to_int64(o, &v)) return false;
+      *out = Value::of(v);
+      return true;
+    }
+    case ParamKind::kFloat: {
+      double d;
+      if (!get_double(o, &d)) return false;
+      *out = Value::of(d);
+      return true;
+    }
+    case ParamKind::kBool: {
+      if (PyBool_Check(o)) { *out = Value::of(o == Py_True); return true; }
+      Scalar s;
+      if (is_tensor(o) ? scalar_of_tensor(o, &s) && unwrap(o).dtype() == DType::kBool : to_scalar(o, &s) && s.is_bool()) { *out = Value::of(s.to_bool()); return true; }
+      return false;
+    }
+    case ParamKind::kIntList: return convert_int_list(p, o, out);
+    case ParamKind::kTensorList: {
+      std::vector<Tensor> l;
+      const bool nullable = p.optional_elements;
+      auto get = [nullable](PyObject* e, Tensor* t) {
+        if (nullable && e == Py_None) return true;
+        if (!is_tensor(e)) return false;
+        *t = unwrap(e);
+        return true;
+      };
+      if (!list_of<Tensor>(o, &l, get)) return false;
+      *out = Value::of(std::move(l));
+      return true;
+    }
+    case ParamKind::kDType: {
+      DType t;
+      if (!to_dtype(o, &t)) return false;
+      *out = Value::of(t);
+      return true;
+    }
+    case ParamKind::kLayout: if (!is_layout(o)) return false; *out = Value::of(unwrap_layout(o)); return true;
+    case ParamKind::kMemoryFormat: if (!is_memory_format(o)) return false; *out = Value::of(unwrap_memory_format(o)); return true;
+    case ParamKind::kDevice: if (!is_device_like(o)) return false; *out = Value::of(to_device(o)); return true;
+    case ParamKind::kGenerator: if (!is_generator(o)) return false; *out = Value::borrow(unwrap_generator(o)); return true;
+    case ParamKind::kString: if (!PyUnicode_Check(o)) return false; *out = Value::of(from_python_string(o)); return true;
+    case ParamKind::kFloatList: {
+      std::vector<double> l;
+      if (!list_of<double>(o, &l, &get_double)) return false;
+      *out = Value::doubles(std::move(l));
+      return true;
+    }
+    case ParamKind::kBoolList: {
+      if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+      const size_t n = static_cast<size_t>(PySequence_Fast_GET_SIZE(o));
+      std::unique_ptr<bool[]> l(new bool[n ? n : 1]);
+      for (size_t i = 0; i < n; ++i) {
+        PyObject* e = PySequence_Fast_GET_ITEM(o, static_cast<Py_ssize_t>(i));
+        if (!PyBool_Check(e)) return false;
+        l[i] = e == Py_True;
+      }
+      *out = Value(Value::borrow(std::span<const bool>(l.get(), n)));
+      Value copy(*out);  // copying takes borrowed lists over
+      *out = std::move(copy);
+      return true;
+    }
+    case ParamKind::kScalarList: {
+      std::vector<Scalar> l;
+      if (!list_of<Scalar>(o, &l, [](PyObject* e, Scalar* s) { return is_tensor(e) ? scalar_of_tensor(e, s) : to_scalar(e, s); })) return false;
+      *out = Value::scalars(std::move(l));
+      return true;
+    }
+    case ParamKind::kStorage: {
+      Storage s = storage_of(o);
+      if (!s) return false;
+      *out = Value::of(std::move(s));
+      return true;
+    }
+    case ParamKind::kObject: return false;
+  }
+  return false;
+}
+
+namespace {
+template <class L, class F>
+PyObject* list_to_python(const L& l, F f) {
+  Ref r = Ref::steal(check(PyList_New(static_cast<Py_ssize_t>(l.size()))));
+  for (size_t i = 0; i < l.size(); ++i) PyList_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), check(f(l[i])));
+  return r.release();
+}
+PyObject* scalar_to_python(const Scalar& s) {
+  switch (s.kind()) {
+    case Scalar::Kind::kBool: return PyBool_FromLong(s.to_bool());
+    case Scalar::Kind::kInt: return PyLong_FromLongLong(s.to_int());
+    case Scalar::Kind::kUInt: return PyLong_FromUnsignedLongLong(static_cast<uint64_t>(s.to_int()));
+    case Scalar::Kind::kDouble: return PyFloat_FromDouble(s.to_double());
+    default: return PyComplex_FromDoubles(s.to_complex().real(), s.to_complex().imag());
+  }
+}
+}  // namespace
+
+PyObject* to_python(const Value& v) {
+  using T = Value::Tag;
+  switch (v.tag()) {
+    case T::kNone: return none();
+    case T::kBool: case T::kInt: case T::kUInt: case T::kDouble: case T::kComplex: return check(scalar_to_python(v.scalar()));
+    case T::kTensor: return wrap_or_none(v.tensor());
+    case T::kTensorList: return list_to_python(v.tensor_list(), [](const Tensor& t) { return wrap_or_none(t); });
+    case T::kIntList: return list_to_python(v.int_list(), [](int64_t i) { return PyLong_FromLongLong(i); });
+    case T::kDoubleList: return list_to_python(v.double_list(), [](double d) { return PyFloat_FromDouble(d); });
+    case T::kBoolList: return list_to_python(v.bool_list(), [](bool b) { return PyBool_FromLong(b); });
+    case T::kScalarList: return list_to_python(v.scalar_list(), &scalar_to_python);
+    case T::kString: return to_python_string(v.string()).release();
+    case T::kDType: return wrap(v.dtype());
+    case T::kLayout: return wrap(v.layout());
+    case T::kMemoryFormat: return wrap(v.memory_format());
+    case T::kDevice: return wrap(v.device());
+    case T::kStorage: return wrap(v.storage());
+    case T::kGenerator: return v.generator().defined() ? wrap(v.generator()) : none();
+    default: break;
+  }
+  throw TypeError("a value of this kind has no Python form");
+}
+
+Value to_value(PyObject* o) {
+  if (o == Py_None) return Value::none();
+  if (is_tensor(o)) return Value::of(Tensor(unwrap(o)));
+  Scalar s;
+  if (to_scalar(o, &s)) return Value::of(s);
+  if (PyUnicode_Check(o)) return Value::of(from_python_string(o));
+  if (is_dtype(o)) return Value::of(unwrap_dtype(o));
+  if (is_device(o)) return Value::of(to_device(o));
+  if (is_layout(o)) return Value::of(unwrap_layout(o));
+  if (is_memory_format(o)) return Value::of(unwrap_memory_format(o));
+  if (is_generator(o)) return Value::of(Generator(unwrap_generator(o)));
+  std::vector<Tensor> tensors;
+  auto tensor = [](PyObject* e, Tensor* t) { if (e == Py_None) return true; if (!is_tensor(e)) return false; *t = unwrap(e); return true; };
+  if (list_of<Tensor>(o, &tensors, tensor)) return Value::of(std::move(tensors));
+  IntVector ints;
+  if (list_of<int64_t>(o, &ints, &to_int64)) return Value::of(std::move(ints));
+  std::vector<double> doubles;
+  if (list_of<double>(o, &doubles, &get_double)) return Value::doubles(std::move(doubles));
+  throw TypeError(str_cat("a Python object of type ", Py_TYPE(o)->tp_name, " can't be passed to an operator"));
+}
+
+Value to_value(PyObject* o, const SchemaType& type) {
+  Param p;
+  p.kind = kind_of(type.without_optional());
+  p.optional = type.is_optional();
+  if (type.without_optional().is_list()) {
+    p.list_size = type.without_optional().size;
+    p.optional_elements = type.without_optional().elements[0].is_optional();
+  }
+  Value v;
+  if (p.kind == ParamKind::kObject) return to_value(o);
+  if (!convert_arg(p, o, &v)) throw TypeError(str_cat("expected a value of type ", type.str(), ", got ", Py_TYPE(o)->tp_name));
+  if (p.kind == ParamKind::kTensor && !v.is_none()) return Value::of(Tensor(v.tensor()));  // owned
+  return v;
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,76 @@
+// From Python call arguments to boxed values, by a plan compiled once from an op's schema.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "python/bindings/common.h"
+#include "tensor/dispatch/registry.h"
+#include "tensor/dispatch/schema.h"
+
+namespace tessera::python {
+
+inline constexpr int kMaxArgs = 32;
+
+// What a parameter accepts; the kinds that a call meets most come first.
+enum class ParamKind : uint8_t {
+  kTensor, kScalar, kInt, kFloat, kBool, kIntList, kTensorList, kDType, kLayout, kMemoryFormat, kDevice, kGenerator, kString, kFloatList, kBoolList, kScalarList, kStorage, kObject,
+};
+
+struct Param {
+  PyObject* name;           // interned
+  PyObject* alias = nullptr;  // NumPy's name for it (axis, keepdims, x1, x2)
+  ParamKind kind;
+  bool optional = false;    // T?
+  bool kwarg_only = false;
+  bool has_default = false;
+  bool optional_elements = false;  // Tensor?[]
+  bool is_out = false;      // part of out=
+  int64_t list_size = -1;   // int[2]: one int stands for both
+  Value default_value;
+  const SchemaArgument* schema = nullptr;
+};
+
+// One overload, ready to parse calls. `method`: the first parameter is the object itself.
+class ParsePlan {
+ public:
+  explicit ParsePlan(const OpInfo& info);
+
+  const OpInfo& info() const { return *info_; }
+  const FunctionSchema& schema() const { return schema_; }
+  const std::vector<Param>& params() const { return params_; }
+  int num_outs() const { return num_outs_; }             // parameters that out= fills
+  bool is_factory() const { return factory_; }           // accepts requires_grad=
+  // The documented one-line signature: "(Tensor input, Tensor other, *, Number alpha)".
+  std::string signature() const;
+
+  // Arguments of a vectorcall. Returns false (no exception set) where the call does not fit; then values may be half filled.
+  // extra_requires_grad: set to the requires_grad= of a factory call.
+  bool parse(PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames, Value* values, bool* extra_requires_grad, std::string* why) const;
+
+ private:
+  int find(PyObject* name) const;
+
+  const OpInfo* info_;
+  FunctionSchema schema_;
+  std::vector<Param> params_;
+  int num_positional_ = 0;      // parameters that may be given by position
+  int num_outs_ = 0;
+  int first_out_ = -1;
+  bool varargs_ = false;        // the only positional parameter (besides self) is a list of ints: f(2, 3) means f([2, 3])
+  bool factory_ = false;
+};
+
+// Converts one object for a parameter. False: it does not fit.
+bool convert_arg(const Param& p, PyObject* o, Value* out);
+// A boxed value as a Python object (new reference).
+PyObject* to_python(const Value& v);
+// Any Python object as a value, guided by nothing but itself (for boxed Python kernels); tensors, numbers, strings, lists.
+Value to_value(PyObject* o);
+// By a schema type.
+Value to_value(PyObject* o, const SchemaType& type);
+bool is_python_number(PyObject* o);   // int, float, complex, bool (NumPy scalars too)
+bool to_int64(PyObject* o, int64_t* out);  // ints, NumPy ints, 0-dim integral tensors through __index__
+bool to_scalar(PyObject* o, Scalar* out);
+
+}  // namespace tessera::python

@@ -1,0 +1,70 @@
+// The extension module tessera._C.
+#include <vector>
+
+#include "python/bindings/autograd.h"
+#include "python/bindings/common.h"
+#include "python/bindings/core_functions.h"
+#include "python/bindings/create.h"
+#include "python/bindings/errors.h"
+#include "python/bindings/explain.h"
+#include "python/bindings/operators.h"
+#include "python/bindings/storage.h"
+#include "python/bindings/tensor_convert.h"
+#include "python/bindings/tensor_type.h"
+#include "python/bindings/torch_function.h"
+#include "python/bindings/types.h"
+
+namespace tessera::python {
+namespace {
+
+void add_functions(PyObject* module, std::vector<PyMethodDef> functions) {
+  auto* kept = new std::vector<PyMethodDef>(std::move(functions));  // CPython keeps pointers to the entries
+  kept->push_back({nullptr, nullptr, 0, nullptr});
+  check(PyModule_AddFunctions(module, kept->data()));
+}
+
+// "torch" under the launcher, which names the package before it loads the extension; else the package's own name.
+void read_display_name() {
+  Ref package = Ref::steal(PyImport_ImportModule("tessera"));
+  Ref name = package ? Ref::steal(PyObject_GetAttrString(package.get(), "_display_name")) : Ref();
+  PyErr_Clear();
+  set_display_name(name && PyUnicode_Check(name.get()) ? PyUnicode_AsUTF8(name.get()) : "tessera");
+}
+
+void init(PyObject* module) {
+  read_display_name();
+  init_errors(module);
+  init_types(module);
+  init_torch_function(module);
+  init_storage(module);
+  init_tensor_type(module);
+  init_operators(module);
+  add_functions(module, creation_functions());
+  add_functions(module, core_functions());
+  add_functions(module, explain_functions());
+  Ref nn = Ref::steal(PyObject_GetAttrString(module, "_nn"));
+  if (!nn) {
+    PyErr_Clear();
+    nn = Ref::steal(check(PyModule_New("tessera._C._nn")));
+    check(PyModule_AddObjectRef(module, "_nn", nn.get()));
+  }
+  add_functions(nn.get(), conversion_functions());
+  check(PyModule_AddObjectRef(module, "default_generator", Ref::steal(wrap(default_cpu_generator())).get()));
+  init_autograd(module);
+}
+
+PyModuleDef g_module = {PyModuleDef_HEAD_INIT, "tessera._C", "Tessera's core: tensors, operators, autograd.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace tessera::python
+
+PyMODINIT_FUNC PyInit__C() {
+  using namespace tessera::python;
+  PyObject* module = PyModule_Create(&g_module);
+  if (!module) return nullptr;
+  if (guarded_int([&] { init(module); }) < 0) {
+    Py_DECREF(module);
+    return nullptr;
+  }
+  return module;
+}

@@ -1,0 +1,536 @@
+#include "python/bindings/operators.h"
+
+#include <structmember.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <new>
+#include <string>
+#include <unordered_map>
+
+#include "python/bindings/tensor_type.h"
+#include "python/bindings/torch_function.h"
+#include "python/bindings/types.h"
+
+namespace tessera {
+// Each linked library's list (generated).
+OpInfoList all_registered_ops();
+}  // namespace tessera
+
+namespace tessera::python {
+namespace {
+
+constexpr int64_t kReleaseGilAbove = 16384;  // elements
+
+// The values of one call, constructed as far as needed.
+class ValueArray {
+ public:
+  explicit ValueArray(size_t n) : n_(n) { for (size_t i = 0; i < n; ++i) new (data() + i) Value(); }
+  ~ValueArray() { for (size_t i = 0; i < n_; ++i) data()[i].~Value(); }
+  Value* data() { return reinterpret_cast<Value*>(room_); }
+  Value& operator[](size_t i) { return data()[i]; }
+  void clear() { for (size_t i = 0; i < n_; ++i) data()[i] = Value(); }
+
+ private:
+  size_t n_;
+  alignas(Value) unsigned char room_[sizeof(Value) * kMaxArgs];
+};
+
+bool is_large(const ParsePlan& plan, const Value* values) {
+  for (size_t i = 0; i < plan.params().size(); ++i) {
+    const Value& v = values[i];
+    if (v.is_tensor() && v.tensor().defined() && v.tensor().numel() > kReleaseGilAbove) return true;
+    if (v.is_tensor_list())
+      for (const Tensor& t : v.tensor_list()) if (t.defined() && t.numel() > kReleaseGilAbove) return true;
+    if (plan.is_factory() && v.tag() == Value::Tag::kIntList) return true;
+  }
+  return false;
+}
+
+std::string type_names(PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames) {
+  std::string s;
+  auto add = [&](PyObject* o) {
+    if (is_tensor(o)) { s += Py_TYPE(o) == TensorType ? "Tensor" : Py_TYPE(o)->tp_name; return; }
+    if ((PyTuple_Check(o) || PyList_Check(o)) && !PyObject_HasAttrString(o, "_fields")) {
+      s += PyTuple_Check(o) ? "tuple of (" : "list of [";
+      const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+      for (Py_ssize_t i = 0; i < std::min<Py_ssize_t>(n, 10); ++i) s += std::string(i ? ", " : "") + (is_tensor(PySequence_Fast_GET_ITEM(o, i)) ? "Tensor" : Py_TYPE(PySequence_Fast_GET_ITEM(o, i))->tp_name);
+      s += PyTuple_Check(o) ? ")" : "]";
+      return;
+    }
+    s += Py_TYPE(o)->tp_name;
+  };
+  for (Py_ssize_t i = 0; i < num_positional; ++i) {
+    if (i) s += ", ";
+    add(args[i]);
+  }
+  for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
+    if (num_positional + k) s += ", ";
+    s += std::string(PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, k))) + "=";
+    add(args[num_positional + k]);
+  }
+  return s;
+}
+
+[[noreturn]] void throw_no_match(OpFunction* f, PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames) {
+  const std::string name = PyUnicode_AsUTF8(f->name);
+  // One documented signature (an out= form belongs to it): say which argument is wrong.
+  Overload* only = nullptr;
+  int count = 0;
+  for (auto& o : *f->overloads) if (!(o->info().op->flags & kIsOut)) { only = o.get(); ++count; }
+  if (count == 1) {
+    const ParsePlan& plan = only->plan();
+    const auto& params = plan.params();
+    Py_ssize_t allowed = 0, required = 0;
+    for (const Param& p : params) {
+      if (!p.kwarg_only) ++allowed;
+      if (!p.has_default) ++required;
+    }
+    const Py_ssize_t self = f->is_method ? 1 : 0;
+    if (num_positional > allowed)
+      throw TypeError(str_cat(name, "() takes ", allowed - self == 1 ? "" : "from ", allowed - self, " positional argument", allowed - self == 1 ? "" : "s", " but ", num_positional - self, num_positional - self == 1 ? " was" : " were", " given"));
+    for (Py_ssize_t i = 0; i < num_positional; ++i) {
+      Value v;
+      if (!convert_arg(params[static_cast<size_t>(i)], args[i], &v)) {
+        const Ref& single = Ref::steal(to_python_string(type_names(args + i, 1, nullptr)).release());
+        std::string sig = plan.signature();
+        throw TypeError(str_cat(name, "(): argument '", PyUnicode_AsUTF8(params[static_cast<size_t>(i)].name), "' (position ", i + 1 - self, ") must be ", sig.empty() ? "" : plan.schema().arguments[static_cast<size_t>(i)].type.str_without_alias(), ", not ",
+                                PyUnicode_AsUTF8(single.get())));
+      }
+    }
+    for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
+      PyObject* kw = PyTuple_GET_ITEM(kwnames, k);
+      const Param* found = nullptr;
+      Py_ssize_t at = 0, where = 0;
+      for (const Param& p : params) {
+        if (PyUnicode_Compare(p.name, kw) == 0 || (p.alias && PyUnicode_Compare(p.alias, kw) == 0)) { found = &p; where = at; }
+        ++at;
+      }
+      if (!found && PyUnicode_CompareWithASCIIString(kw, "out") != 0 && PyUnicode_CompareWithASCIIString(kw, "self") != 0) throw TypeError(str_cat(name, "() got an unexpected keyword argument '", PyUnicode_AsUTF8(kw), "'"));
+      if (found && where < num_positional) throw TypeError(str_cat(name, "() got multiple values for argument '", PyUnicode_AsUTF8(kw), "'"));
+      Value v;
+      if (found && !convert_arg(*found, args[num_positional + k], &v))
+        throw TypeError(str_cat(name, "(): argument '", PyUnicode_AsUTF8(kw), "' must be ", found->schema->type.str_without_alias(), ", not ", type_names(args + num_positional + k, 1, nullptr)));
+    }
+    std::string missing;
+    int lacking = 0;
+    for (size_t i = static_cast<size_t>(num_positional); i < params.size(); ++i) {
+      if (params[i].has_default || params[i].is_out) continue;
+      bool given = false;
+      for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) given = given || PyUnicode_Compare(params[i].name, PyTuple_GET_ITEM(kwnames, k)) == 0;
+      if (!given) { missing += std::string(missing.empty() ? "\"" : ", \"") + PyUnicode_AsUTF8(params[i].name) + "\""; ++lacking; }
+    }
+    if (lacking) throw TypeError(str_cat(name, "() missing ", lacking, " required positional argument", lacking > 1 ? "s" : "", ": ", missing));
+  }
+  std::string message = str_cat(name, "() received an invalid combination of arguments - got (", type_names(args + (f->is_method ? 1 : 0), num_positional - (f->is_method ? 1 : 0), kwnames), "), but expected one of:\n");
+  for (auto& o : *f->overloads) message += " * " + o->plan().signature() + "\n";
+  throw TypeError(message);
+}
+
+PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
+  OpFunction* f = reinterpret_cast<OpFunction*>(callable);
+  const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+  try {
+    const Py_ssize_t all = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+    if (needs_torch_function(args, all)) [[unlikely]] return call_torch_function(callable, args, n, kwnames);
+    if (f->is_method && (n == 0 || !is_tensor(args[0]))) [[unlikely]]
+      throw TypeError(str_cat("descriptor '", PyUnicode_AsUTF8(f->name), "' for '", TensorType->tp_name, "' objects ", n == 0 ? "needs an argument" : str_cat("doesn't apply to a '", Py_TYPE(args[0])->tp_name, "' object")));
+    for (auto& overload : *f->overloads) {
+      const ParsePlan& plan = overload->plan();
+      ValueArray values(plan.params().size());
+      bool requires_grad = false;
+      if (plan.parse(args, n, kwnames, values.data(), &requires_grad, nullptr)) return call_overload(*overload, values.data(), requires_grad);
+    }
+    throw_no_match(f, args, n, kwnames);
+  } catch (...) {
+    translate_current_exception();
+    return nullptr;
+  }
+}
+
+void function_dealloc(PyObject* self) {
+  OpFunction* f = reinterpret_cast<OpFunction*>(self);
+  delete f->overloads;
+  Py_XDECREF(f->name);
+  Py_XDECREF(f->module);
+  Py_XDECREF(f->dict);
+  Py_TYPE(self)->tp_free(self);
+}
+PyObject* function_repr(PyObject* self) {
+  OpFunction* f = reinterpret_cast<OpFunction*>(self);
+  return f->is_method ? PyUnicode_FromFormat("<method '%U' of 'torch._C.TensorBase' objects>", f->name) : PyUnicode_FromFormat("<built-in method %U of type object>", f->name);
+}
+PyObject* function_name(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }
+PyObject* function_qualname(PyObject* self, void*) {
+  OpFunction* f = reinterpret_cast<OpFunction*>(self);
+  return f->is_method ? PyUnicode_FromFormat("TensorBase.%U", f->name) : Py_NewRef(f->name);
+}
+PyObject* function_module(PyObject* self, void*) {
+  OpFunction* f = reinterpret_cast<OpFunction*>(self);
+  if (!f->module) return none();
+  // The library may have got its name after this function was made.
+  return guarded([&] {
+    const std::string module = from_python_string(f->module);
+    return to_python_string(display_name() + module.substr(std::min(module.size(), module.find('.')))).release();
+  });
+}
+PyObject* function_doc(PyObject* self, void*) {
+  return guarded([&] {
+    OpFunction* f = reinterpret_cast<OpFunction*>(self);
+    std::string doc;
+    for (auto& o : *f->overloads) {
+      if (o->info().op->flags & kIsOut) continue;
+      doc += std::string(doc.empty() ? "" : "\n") + PyUnicode_AsUTF8(f->name) + o->plan().signature();
+    }
+    for (auto& o : *f->overloads)
+      if (o->info().doc && o->info().doc[0]) { doc += std::string("\n\n") + o->info().doc; break; }
+    return to_python_string(doc).release();
+  });
+}
+PyObject* function_overloads(PyObject* self, void*) {  // the qualified names of what this callable may call
+  return guarded([&] {
+    Ref l = Ref::steal(check(PyList_New(0)));
+    for (auto& o : *reinterpret_cast<OpFunction*>(self)->overloads) check(PyList_Append(l.get(), to_python_string(o->plan().schema().qualified_name()).get()));
+    return l.release();
+  });
+}
+PyObject* function_self(PyObject*, void*) { return none(); }
+PyObject* function_reduce(PyObject* self, PyObject*) {
+  // Pickled by name: getattr(module or Tensor, name).
+  return guarded([&] {
+    OpFunction* f = reinterpret_cast<OpFunction*>(self);
+    Ref builtins = Ref::steal(check(PyImport_ImportModule("builtins")));
+    Ref getattr = Ref::steal(check(PyObject_GetAttrString(builtins.get(), "getattr")));
+    Ref owner;
+    if (f->is_method) {
+      owner = Ref::borrow(reinterpret_cast<PyObject*>(TensorType));
+    } else {
+      return Py_NewRef(f->name);  // a global of __module__
+    }
+    return Py_BuildValue("O(OO)", getattr.get(), owner.get(), f->name);
+  });
+}
+PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) { return object ? PyMethod_New(self, object) : Py_NewRef(self); }
+
+PyGetSetDef g_function_getset[] = {{"__name__", function_name, nullptr, nullptr, nullptr},
+                                   {"__qualname__", function_qualname, nullptr, nullptr, nullptr},
+                                   {"__module__", function_module, nullptr, nullptr, nullptr},
+                                   {"__doc__", function_doc, nullptr, nullptr, nullptr},
+                                   {"__self__", function_self, nullptr, nullptr, nullptr},
+                                   {"_overloads", function_overloads, nullptr, "Qualified names of the overloads, in the order they are tried.", nullptr},
+                                   {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+                                   {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMethodDef g_function_methods[] = {{"__reduce__", function_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+
+void prepare(PyTypeObject& t, const char* name, bool method) {
+  t.tp_name = name;
+  t.tp_basicsize = sizeof(OpFunction);
+  t.tp_dealloc = function_dealloc;
+  t.tp_vectorcall_offset = offsetof(OpFunction, vectorcall);
+  t.tp_dictoffset = offsetof(OpFunction, dict);
+  t.tp_call = PyVectorcall_Call;
+  t.tp_repr = function_repr;
+  t.tp_getset = g_function_getset;
+  t.tp_methods = g_function_methods;
+  t.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | (method ? Py_TPFLAGS_METHOD_DESCRIPTOR : 0);
+  if (method) t.tp_descr_get = bind_method;
+  check(PyType_Ready(&t));
+}
+
+PyObject* g_return_types = nullptr;
+
+}  // namespace
+
+PyTypeObject OpFunctionType = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyTypeObject OpMethodType = {PyVarObject_HEAD_INIT(nullptr, 0)};
+
+PyObject* return_types_module() { return g_return_types; }
+
+PyTypeObject* Overload::result_type() {
+  const auto& returns = plan().schema().returns;
+  if (result_type_ || returns.size() < 2 || returns[0].name.empty()) return result_type_;
+  // Overloads of one callable, and its out= form, share the type.
+  std::string base(plan().schema().base_name());
+  if (Ref known = Ref::steal(PyObject_GetAttrString(g_return_types, base.c_str()))) return result_type_ = reinterpret_cast<PyTypeObject*>(known.release());
+  PyErr_Clear();
+  auto* names = new std::vector<std::string>;   // live as long as the type: for ever
+  auto* fields = new std::vector<PyStructSequence_Field>;
+  for (const auto& r : returns) names->push_back(r.name);
+  for (const auto& n : *names) fields->push_back({n.c_str(), nullptr});
+  fields->push_back({nullptr, nullptr});
+  auto* full = new std::string(std::string(display_name()) + ".return_types." + base);
+  PyStructSequence_Desc desc = {full->c_str(), nullptr, fields->data(), static_cast<int>(names->size())};
+  result_type_ = PyStructSequence_NewType(&desc);
+  if (!result_type_) throw ErrorAlreadySet();
+  Ref module_name = to_python_string(std::string(display_name()) + ".return_types");
+  check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(result_type_), "__module__", module_name.get()));
+  check(PyObject_SetAttrString(g_return_types, base.c_str(), reinterpret_cast<PyObject*>(result_type_)));
+  return result_type_;
+}
+
+PyObject* results_to_python(Overload& overload, Value* rets, size_t count) {
+  if (count == 0) return none();
+  auto one = [](Value& v) -> PyObject* {
+    if (v.is_tensor()) return wrap_or_none(v.take_tensor());
+    if (v.is_tensor_list()) {
+      TensorList l = v.tensor_list();
+      Ref t = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(l.size()))));
+      for (size_t i = 0; i < l.size(); ++i) PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), wrap_or_none(l[i]));
+      return t.release();
+    }
+    return to_python(v);
+  };
+  if (count == 1) return one(rets[0]);
+  PyTypeObject* named = overload.result_type();
+  Ref t = Ref::steal(check(named ? PyStructSequence_New(named) : PyTuple_New(static_cast<Py_ssize_t>(count))));
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* o = one(rets[i]);
+    if (named) PyStructSequence_SetItem(t.get(), static_cast<Py_ssize_t>(i), o);
+    else PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), o);
+  }
+  return t.release();
+}
+
+PyObject* call_overload(Overload& overload, Value* values, bool requires_grad) {
+  const ParsePlan& plan = overload.plan();
+  const OpInfo& info = overload.info();
+  const size_t count = plan.schema().returns.size();
+  ValueArray rets(count);
+  {
+    GilRelease unlocked(is_large(plan, values));
+    info.adapter->call(*info.op, nullptr, values, rets.data());
+  }
+  if (requires_grad && count == 1 && rets[0].is_tensor()) rets[0].tensor().requires_grad_(true);
+  return results_to_python(overload, rets.data(), count);
+}
+
+PyObject* make_op_function(const char* name, const char* module, bool is_method, std::vector<const OpInfo*> overloads) {
+  PyTypeObject* type = is_method ? &OpMethodType : &OpFunctionType;
+  OpFunction* f = reinterpret_cast<OpFunction*>(check(type->tp_alloc(type, 0)));
+  f->vectorcall = call_function;
+  f->name = check(PyUnicode_InternFromString(name));
+  f->module = module ? to_python_string(module).release() : nullptr;
+  f->is_method = is_method;
+  f->dict = nullptr;
+  f->overloads = new std::vector<std::unique_ptr<Overload>>;
+  for (const OpInfo* o : overloads) f->overloads->push_back(std::make_unique<Overload>(o));
+  return reinterpret_cast<PyObject*>(f);
+}
+
+const std::vector<const OpInfo*>& all_ops() {
+  static const auto* list = [] {
+    auto* l = new std::vector<const OpInfo*>;
+    for (const OpInfo* i : all_registered_ops()) l->push_back(i);
+    return l;
+  }();
+  return *list;
+}
+
+const OpInfo* find_op(std::string_view qualified_name) {
+  static const auto* index = [] {
+    auto* m = new std::unordered_map<std::string, const OpInfo*>;
+    for (const OpInfo* i : all_ops()) (*m)[i->op->overload[0] ? std::string(i->op->name) + "." + i->op->overload : std::string(i->op->name)] = i;
+    return m;
+  }();
+  auto it = index->find(std::string(qualified_name));
+  return it == index->end() ? nullptr : it->second;
+}
+
+namespace {
+
+bool has_own(PyTypeObject* type, const std::string& name) { return PyDict_GetItemString(type->tp_dict, name.c_str()) != nullptr; }
+
+struct Group { std::vector<const OpInfo*> function, method; };
+
+PyObject* submodule(PyObject* module, const std::string& name) {
+  if (name.empty()) return module;
+  const std::string attr = "_" + name;
+  if (Ref known = Ref::steal(PyObject_GetAttrString(module, attr.c_str()))) return known.get();
+  PyErr_Clear();
+  Ref full = to_python_string(std::string(PyModule_GetName(module)) + "." + attr);
+  Ref m = Ref::steal(check(PyModule_NewObject(full.get())));
+  check(PyModule_AddObjectRef(module, attr.c_str(), m.get()));
+  check(PyDict_SetItem(PyImport_GetModuleDict(), full.get(), m.get()));
+  return m.get();
+}
+
+}  // namespace
+
+void init_operators(PyObject* module) {
+  prepare(OpFunctionType, "builtin_function_or_method", false);
+  prepare(OpMethodType, "method_descriptor", true);
+  Ref rt_name = to_python_string(std::string(PyModule_GetName(module)) + "._return_types");
+  g_return_types = check(PyModule_NewObject(rt_name.get()));
+  check(PyModule_AddObjectRef(module, "_return_types", g_return_types));
+  // By (module, name); tables list the overloads in the order they are to be tried.
+  std::unordered_map<std::string, Group> groups;
+  std::vector<std::string> order;
+  for (const OpInfo* i : all_ops()) {
+    if (!i->python_name || !i->python_name[0] || !i->variants) continue;
+    const std::string key = std::string(i->python_module) + "/" + i->python_name;
+    auto [it, fresh] = groups.try_emplace(key);
+    if (fresh) order.push_back(key);
+    if (i->variants & kFunction) it->second.function.push_back(i);
+    if (i->variants & kMethod) it->second.method.push_back(i);
+  }
+  PyObject* functions = submodule(module, "VariableFunctions");
+  for (const std::string& key : order) {
+    const size_t slash = key.find('/');
+    const std::string where = key.substr(0, slash), name = key.substr(slash + 1);
+    Group& g = groups[key];
+    if (!g.function.empty()) {
+      const std::string shown = where.empty() ? std::string(display_name()) : std::string(display_name()) + "._C._" + where;
+      Ref f = Ref::steal(make_op_function(name.c_str(), shown.c_str(), false, g.function));
+      check(PyModule_AddObjectRef(where.empty() ? functions : submodule(module, where), name.c_str(), f.get()));
+      if (where.empty()) check(PyModule_AddObjectRef(module, name.c_str(), f.get()));
+    }
+    if (!g.method.empty() && !has_own(TensorType, name)) {  // a method written by hand wins
+      Ref f = Ref::steal(make_op_function(name.c_str(), nullptr, true, g.method));
+      check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(TensorType), name.c_str(), f.get()));
+    }
+  }
+}
+
+// --- number slots ---
+
+namespace {
+
+// The callable of a method, looked up once.
+PyObject* method_of(PyObject*& cache, const char* name) {
+  if (!cache) cache = check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), name));
+  return cache;
+}
+bool is_operand(PyObject* o) { return is_tensor(o) || is_python_number(o); }
+
+template <size_t N> struct Name { char text[N]; constexpr Name(const char (&s)[N]) { for (size_t i = 0; i < N; ++i) text[i] = s[i]; } };
+
+// A method that Python code has replaced is called as any object.
+PyObject* call_any(PyObject* f, PyObject* const* args, size_t n) {
+  return Py_TYPE(f) == &OpMethodType ? call_function(f, args, n, nullptr) : PyObject_Vectorcall(f, args, n, nullptr);
+}
+PyObject* call2(PyObject* f, PyObject* a, PyObject* b) {
+  PyObject* args[] = {a, b};
+  return call_any(f, args, 2);
+}
+
+// a op b. A non-tensor left operand takes the reflected method.
+template <Name M, Name Reflected>
+PyObject* binary(PyObject* a, PyObject* b) {
+  static PyObject *direct = nullptr, *reflected = nullptr;
+  return guarded([&]() -> PyObject* {
+    const bool left = is_tensor(a);
+    PyObject* other = left ? b : a;
+    if (!is_operand(other) && !overrides_torch_function(other)) return Py_NewRef(Py_NotImplemented);
+    return left ? call2(method_of(direct, M.text), a, b) : call2(method_of(reflected, Reflected.text), b, a);
+  });
+}
+template <Name M>
+PyObject* unary(PyObject* a) {
+  static PyObject* direct = nullptr;
+  return guarded([&] { PyObject* args[] = {a}; return call_any(method_of(direct, M.text), args, 1); });
+}
+template <Name M>
+PyObject* inplace(PyObject* a, PyObject* b) {
+  static PyObject* direct = nullptr;
+  return guarded([&]() -> PyObject* {
+    if (!is_operand(b) && !overrides_torch_function(b)) return Py_NewRef(Py_NotImplemented);
+    return call2(method_of(direct, M.text), a, b);
+  });
+}
+template <Name M, Name Reflected>
+PyObject* power(PyObject* a, PyObject* b, PyObject*) { return binary<M, Reflected>(a, b); }
+PyObject* inplace_power(PyObject* a, PyObject* b, PyObject*) { return inplace<"pow_">(a, b); }
+
+PyObject* rich_compare(PyObject* a, PyObject* b, int op) {
+  static PyObject* cache[6] = {};
+  static const char* const names[6] = {"lt", "le", "eq", "ne", "gt", "ge"};
+  return guarded([&]() -> PyObject* {
+    if (!is_operand(b) && !overrides_torch_function(b)) return Py_NewRef(Py_NotImplemented);
+    return call2(method_of(cache[op], names[op]), a, b);
+  });
+}
+
+int truth(PyObject* self) {
+  static PyObject* f = nullptr;
+  int r = -1;
+  guarded_int([&] {
+    const Tensor& t = unwrap(self);
+    if (is_exact_tensor(self) && t.numel() == 1 && t.is_cpu()) { r = t.item_scalar().to_bool(); return; }
+    if (t.numel() == 0) throw Error("Boolean value of Tensor with no values is ambiguous");
+    if (t.numel() > 1) throw Error("Boolean value of Tensor with more than one value is ambiguous");
+    PyObject* args[] = {self};
+    Ref item = Ref::steal(check(call_any(method_of(f, "item"), args, 1)));
+    r = PyObject_IsTrue(item.get());
+  });
+  return r;
+}
+
+Scalar item_of(PyObject* self, const char* what) {
+  const Tensor& t = unwrap(self);
+  if (t.numel() != 1) throw Error(str_cat("a Tensor with ", t.numel(), " elements cannot be converted to Scalar"));
+  const Scalar s = t.item_scalar();
+  if (s.is_complex() && s.to_complex().imag() != 0) throw Error(str_cat("value cannot be converted to type ", what, " without overflow"));
+  return s;
+}
+PyObject* to_long(PyObject* self) {
+  return guarded([&]() -> PyObject* {
+    const Scalar s = item_of(self, "int64_t");
+    if (s.is_floating_point() || s.is_complex()) return PyLong_FromDouble(s.to_double());
+    return s.kind() == Scalar::Kind::kUInt ? PyLong_FromUnsignedLongLong(static_cast<uint64_t>(s.to_int())) : PyLong_FromLongLong(s.to_int());
+  });
+}
+PyObject* to_float(PyObject* self) { return guarded([&] { return PyFloat_FromDouble(item_of(self, "double").to_double()); }); }
+PyObject* to_index(PyObject* self) {
+  return guarded([&]() -> PyObject* {
+    const Tensor& t = unwrap(self);
+    if (t.numel() != 1 || !is_integral(t.dtype(), true)) throw TypeError("only integer tensors of a single element can be converted to an index");
+    return PyLong_FromLongLong(t.item_scalar().to_int());
+  });
+}
+
+Py_hash_t identity_hash(PyObject* self) { return _Py_HashPointer(self); }
+
+template <class F> void add(std::vector<PyType_Slot>& slots, int id, F f) { slots.push_back({id, reinterpret_cast<void*>(f)}); }
+
+}  // namespace
+
+void add_number_slots(std::vector<PyType_Slot>& slots) {
+  add(slots, Py_nb_add, binary<"add", "add">);
+  add(slots, Py_nb_subtract, binary<"sub", "__rsub__">);
+  add(slots, Py_nb_multiply, binary<"mul", "mul">);
+  add(slots, Py_nb_true_divide, binary<"div", "__rdiv__">);
+  add(slots, Py_nb_floor_divide, binary<"__floordiv__", "__rfloordiv__">);
+  add(slots, Py_nb_remainder, binary<"remainder", "__rmod__">);
+  add(slots, Py_nb_power, power<"pow", "__rpow__">);
+  add(slots, Py_nb_matrix_multiply, binary<"matmul", "__rmatmul__">);
+  add(slots, Py_nb_and, binary<"__and__", "__rand__">);
+  add(slots, Py_nb_or, binary<"__or__", "__ror__">);
+  add(slots, Py_nb_xor, binary<"__xor__", "__rxor__">);
+  add(slots, Py_nb_lshift, binary<"__lshift__", "__rlshift__">);
+  add(slots, Py_nb_rshift, binary<"__rshift__", "__rrshift__">);
+  add(slots, Py_nb_negative, unary<"neg">);
+  add(slots, Py_nb_positive, unary<"positive">);
+  add(slots, Py_nb_absolute, unary<"abs">);
+  add(slots, Py_nb_invert, unary<"bitwise_not">);
+  add(slots, Py_nb_inplace_add, inplace<"add_">);
+  add(slots, Py_nb_inplace_subtract, inplace<"sub_">);
+  add(slots, Py_nb_inplace_multiply, inplace<"mul_">);
+  add(slots, Py_nb_inplace_true_divide, inplace<"div_">);
+  add(slots, Py_nb_inplace_floor_divide, inplace<"floor_divide_">);
+  add(slots, Py_nb_inplace_remainder, inplace<"remainder_">);
+  add(slots, Py_nb_inplace_power, inplace_power);
+  add(slots, Py_nb_inplace_and, inplace<"__iand__">);
+  add(slots, Py_nb_inplace_or, inplace<"__ior__">);
+  add(slots, Py_nb_inplace_xor, inplace<"__ixor__">);
+  add(slots, Py_nb_inplace_lshift, inplace<"__ilshift__">);
+  add(slots, Py_nb_inplace_rshift, inplace<"__irshift__">);
+  add(slots, Py_nb_bool, truth);
+  add(slots, Py_nb_int, to_long);
+  add(slots, Py_nb_float, to_float);
+  add(slots, Py_nb_index, to_index);
+  add(slots, Py_tp_richcompare, rich_compare);
+  add(slots, Py_tp_hash, identity_hash);
+}
+
+}  // namespace tessera::python

@@ -1,0 +1,80 @@
+"""Tessera: tensors, automatic differentiation and neural networks, with PyTorch's documented API.
+
+Only the extension module is loaded here. Everything else loads on first use, see `_lazy.py`:
+
+    >>> import tessera
+    >>> tessera.nn.Linear(2, 1).weight.shape
+    tessera.Size([1, 2])
+"""
+
+import math as _math
+import sys as _sys
+
+# How the library calls itself in messages and reprs; "torch" under `python -m tessera`.
+_display_name = "tessera"
+
+from tessera import _C
+from tessera._lazy import attach as _attach
+from tessera.version import __version__
+
+# Types, dtypes, layouts and the functions that the extension defines.
+_core_names = [name for name in _C.__dict__ if not name.startswith("_") and type(_C.__dict__[name]) is not type(_sys)]
+_private_operators = [name for name in _C.__dict__ if name.startswith("_") and type(_C.__dict__[name]) is type(_C.add)]
+globals().update((name, _C.__dict__[name]) for name in _core_names + _private_operators)
+
+# From here on names such as `float`, `bool` and `sum` are the library's.
+if "Tensor" not in _core_names:
+    Tensor = _C.TensorBase
+    _core_names.append("Tensor")
+
+inf = _math.inf
+nan = _math.nan
+pi = _math.pi
+e = _math.e
+newaxis = None
+
+# Public name -> module that defines it, loaded when the name is first used.
+_lazy_names = {
+    "Generator": "_C",
+    "TypedStorage": "storage",
+    "UntypedStorage": "storage",
+    "enable_grad": "autograd.grad_mode",
+    "finfo": "_type_info",
+    "fork_rng": "random",
+    "from_dlpack": "utils.dlpack",
+    "get_default_device": "utils._device",
+    "get_rng_state": "random",
+    "iinfo": "_type_info",
+    "inference_mode": "autograd.grad_mode",
+    "initial_seed": "random",
+    "is_storage": "_api",
+    "is_tensor": "_api",
+    "load": "serialization",
+    "manual_seed": "random",
+    "no_grad": "autograd.grad_mode",
+    "save": "serialization",
+    "seed": "random",
+    "set_default_device": "utils._device",
+    "set_default_tensor_type": "_api",
+    "set_grad_enabled": "autograd.grad_mode",
+    "set_printoptions": "_tensor_str",
+    "set_rng_state": "random",
+    "typename": "_api",
+    "_assert": "_api",
+    "default_generator": "random",
+    "__all__": "_api _public_names",
+}
+for _kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):
+    _lazy_names[_kind + "Storage"] = "storage"
+    _lazy_names[_kind + "Tensor"] = "_tensor_types"
+for _kind in ("ComplexFloat", "ComplexDouble", "QUInt8", "QInt8", "QInt32", "QUInt4x2", "QUInt2x4"):
+    _lazy_names[_kind + "Storage"] = "storage"
+del _kind
+
+__getattr__, __dir__ = _attach(__name__, _lazy_names)
+
+# Methods of the extension's types that are written in Python.
+from tessera import _tensor, storage
+
+_tensor.install(Tensor)
+storage.install(UntypedStorage)

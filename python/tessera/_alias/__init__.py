@@ -1,0 +1,115 @@
+"""Makes `torch` and all its submodules resolve to this package, in this process and in the processes that it starts.
+
+`install()` puts a finder on `sys.meta_path` and the module object itself into `sys.modules["torch"]`; `torch.nn.functional` then *is*
+`tessera.nn.functional`. Children get there through the environment: PYTHONPATH gains the folder `site`, whose tiny package `torch`
+calls `install()` when a program imports it, and whose `torch-*.dist-info` answers `importlib.metadata.version("torch")`. A Python
+program that does not import torch notices nothing.
+"""
+
+import importlib
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+_OUTSIDE, _INSIDE = "torch", "tessera"
+SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
+
+
+def _inside(name):
+    return _INSIDE + name[len(_OUTSIDE):]
+
+
+class _AliasLoader:
+    """Gives out the module of this package under its other name."""
+
+    def __init__(self, real_name):
+        self.real_name = real_name
+
+    def create_module(self, spec):
+        module = importlib.import_module(self.real_name)
+        self.real_spec = module.__spec__
+        return module
+
+    def exec_module(self, module):
+        module.__spec__ = self.real_spec  # the import system has just replaced it; the module is already initialised
+
+    def _real(self):
+        spec = importlib.util.find_spec(self.real_name)
+        if spec is None:
+            raise ImportError(f"no module named {self.real_name!r}")
+        return spec
+
+    # What runpy, inspect and linecache ask for.
+    def get_code(self, fullname):
+        return self._real().loader.get_code(self.real_name)
+
+    def get_source(self, fullname):
+        return self._real().loader.get_source(self.real_name)
+
+    def get_filename(self, fullname):
+        return self._real().origin
+
+    def is_package(self, fullname):
+        return self._real().submodule_search_locations is not None
+
+
+class _AliasFinder:
+    @staticmethod
+    def find_spec(fullname, path=None, target=None):
+        if fullname != _OUTSIDE and not fullname.startswith(_OUTSIDE + "."):
+            return None
+        real_name = _inside(fullname)
+        try:
+            real = importlib.util.find_spec(real_name)
+        except ModuleNotFoundError:
+            return None
+        except ValueError:  # a module without a spec
+            real = None
+        if real is None:
+            return None
+        spec = importlib.machinery.ModuleSpec(fullname, _AliasLoader(real_name), origin=real.origin,
+                                              is_package=real.submodule_search_locations is not None)
+        if spec.submodule_search_locations is not None:
+            spec.submodule_search_locations.extend(real.submodule_search_locations)
+        spec.has_location = real.has_location
+        return spec
+
+
+def installed():
+    """True if `torch` means this package here."""
+    return _AliasFinder in sys.meta_path
+
+
+def install():
+    """Installs the alias in this process and, through the environment, in its children. Returns the package. May be called again."""
+    package = importlib.import_module(_INSIDE)
+    if not installed():
+        sys.meta_path.insert(0, _AliasFinder)
+        _become_torch(package)
+        _extend_environment()
+    sys.modules[_OUTSIDE] = package
+    return package
+
+
+def _become_torch(package):
+    from tessera import version
+    from tessera.torch_version import TorchVersion
+
+    package._display_name = _OUTSIDE
+    set_name = getattr(package._C, "_set_module_name", None)
+    if set_name is not None:
+        set_name(_OUTSIDE)
+    for cls in (package.Tensor, package.UntypedStorage):
+        cls.__module__ = cls.__module__.replace(_INSIDE, _OUTSIDE, 1)
+    version.__version__ = version.api_version
+    package.__version__ = TorchVersion(version.api_version)
+
+
+def _extend_environment():
+    if SITE not in sys.path:
+        # Behind the program's own folder, before installed packages: importlib.metadata takes the first distribution.
+        sys.path.insert(min(1, len(sys.path)), SITE)
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if SITE not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([SITE, *paths])

@@ -1,0 +1,59 @@
+"""Small functions of the top-level namespace that need no kernel."""
+
+import tessera
+
+
+def is_tensor(obj):
+    """True if `obj` is a tensor (an instance of `Tensor` or of a subclass)."""
+    return isinstance(obj, tessera.Tensor)
+
+
+def is_storage(obj):
+    """True if `obj` is a typed or untyped storage."""
+    from tessera.storage import TypedStorage, UntypedStorage
+
+    return isinstance(obj, (TypedStorage, UntypedStorage))
+
+
+def typename(obj):
+    """The type of `obj` as text: 'torch.FloatTensor' for a tensor, the qualified class name for anything else."""
+    if isinstance(obj, tessera.Tensor):
+        return obj.type()
+    module = getattr(obj, "__module__", "") or ""
+    name = getattr(obj, "__qualname__", None)
+    if name is None:
+        cls = type(obj)
+        module, name = cls.__module__ or "", cls.__qualname__
+    if module in ("", "builtins"):
+        return name
+    return f"{module}.{name}"
+
+
+def _assert(condition, message):
+    """`assert` as a function; `condition` may be a tensor with one element.
+
+    Raises: AssertionError with `message`.
+    """
+    if not condition:
+        raise AssertionError(message)
+
+
+def set_default_tensor_type(t):
+    """Deprecated: sets the default dtype through a tensor type such as 'torch.DoubleTensor' or its class.
+
+    Raises: TypeError for types that are not floating point.
+    """
+    name = t if isinstance(t, str) else getattr(t, "__name__", repr(t))
+    kind = name.rpartition(".")[2]
+    dtypes = {"FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16"}
+    if kind not in dtypes:
+        raise TypeError(f"only floating-point types are supported as the default type, got {name}")
+    tessera.set_default_dtype(getattr(tessera, dtypes[kind]))
+
+
+def _star_names():
+    names = set(tessera._core_names) | {n for n in tessera._lazy_names if not n.startswith("_")} | {"inf", "nan", "pi", "e"}
+    return sorted(names)
+
+
+_public_names = _star_names()

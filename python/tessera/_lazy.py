@@ -1,0 +1,66 @@
+"""Namespaces that load on first use (PEP 562).
+
+A package passes its name and a table {public name: submodule that defines it}; every submodule in the package's folder is
+reachable as an attribute as well. Nothing is imported until somebody asks, which keeps `import tessera` short.
+"""
+
+import sys
+
+
+def _submodules(package):
+    """Names of the modules and packages in the folder of `package` (extension modules included)."""
+    import os
+
+    names = set()
+    for folder in package.__path__:
+        try:
+            entries = os.listdir(folder)
+        except OSError:
+            continue
+        for entry in entries:
+            stem, dot, suffix = entry.partition(".")
+            if not dot:
+                if stem.isidentifier() and os.path.isfile(os.path.join(folder, stem, "__init__.py")):
+                    names.add(stem)
+            elif stem != "__init__" and (suffix == "py" or suffix.endswith("so")):
+                names.add(stem)
+    return names
+
+
+def attach(package_name, attributes=None):
+    """Returns the pair (`__getattr__`, `__dir__`) for the package `package_name`.
+
+    `attributes` maps a name to the submodule (relative to the package, or absolute with a leading colon) that holds it. A value
+    "module.attr" with a space, "module attr", gives another attribute name. What was found is stored in the package, so that each
+    name is resolved once.
+    """
+    attributes = attributes or {}
+    package = sys.modules[package_name]
+    known = None
+
+    def submodules():
+        nonlocal known
+        if known is None:
+            known = _submodules(package)
+        return known
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        where = attributes.get(name)
+        if where is not None:
+            module, _, attribute = where.partition(" ")
+            module = module[1:] if module[0] == ":" else f"{package_name}.{module}"
+            value = getattr(import_module(module), attribute or name)
+            setattr(package, name, value)
+            return value
+        if name in submodules():
+            return import_module(f"{package_name}.{name}")
+        shown = getattr(sys.modules.get("tessera"), "_display_name", "tessera") + package_name[len("tessera"):]
+        raise AttributeError(f"module '{shown}' has no attribute '{name}'")
+
+    def __dir__():
+        public = {name for name in submodules() if not name.startswith("_")}
+        return sorted(set(package.__dict__) | set(attributes) | public)
+
+    return __getattr__, __dir__

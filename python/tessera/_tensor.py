@@ -1,0 +1,264 @@
+"""Python side of the Tensor type: methods that need no speed. `install` adds to the extension's type those that it does not define itself."""
+
+import tessera
+from tessera import _C
+
+_DEEPCOPY_NON_LEAF = ("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you were "
+                      "attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
+                      "https://github.com/pytorch/pytorch/pull/103001")
+
+
+def _rebuild_from_type_v2(func, new_type, args, state):
+    """Builds a tensor with `func(*args)`, makes it an instance of `new_type`, restores its attributes.
+
+    Raises: TypeError if `func` gives no tensor or `new_type` is no type of tensors.
+    """
+    tensor = func(*args)
+    if not isinstance(tensor, tessera.Tensor) or not (isinstance(new_type, type) and issubclass(new_type, tessera.Tensor)):
+        raise TypeError(f"expected a tensor and a type of tensors, but got {type(tensor).__name__} and {new_type!r}")
+    if type(tensor) is not new_type:
+        tensor = tensor.as_subclass(new_type)
+    if state is None:
+        return tensor
+    setstate = getattr(new_type, "__setstate__", None)
+    if setstate is not None and setstate is not getattr(tessera.Tensor, "__setstate__", None):
+        tensor.__setstate__(state)
+        return tensor
+    from tessera._utils import _set_obj_state
+
+    return _set_obj_state(tensor, state)
+
+
+def _rebuild_from_type(func, type, args, dict):
+    """The form of old checkpoints."""
+    return _rebuild_from_type_v2(func, type, args, dict)
+
+
+def _overridable(method):
+    """Lets subclasses and modes take a method over."""
+    name = method.__name__
+
+    def overridable(self, *args, **kwargs):
+        relevant = (self, *args)
+        if _C._has_torch_function(relevant):
+            return _C._handle_torch_function(getattr(tessera.Tensor, name), relevant, self, *args, **kwargs)
+        return method(self, *args, **kwargs)
+
+    overridable.__name__ = name
+    overridable.__qualname__ = f"Tensor.{name}"
+    overridable.__doc__ = method.__doc__
+    overridable.__wrapped__ = method
+    return overridable
+
+
+def __repr__(self, *, tensor_contents=None):
+    from tessera import _tensor_str
+
+    return _tensor_str._str(self, tensor_contents=tensor_contents)
+
+
+def __format__(self, format_spec):
+    if self.dim() == 0 and not self.is_meta and type(self) is tessera.Tensor:
+        return self.item().__format__(format_spec)
+    return object.__format__(self, format_spec)
+
+
+def __reduce_ex__(self, protocol):
+    from tessera import _utils
+
+    return _utils.reduce_tensor_ex(self, protocol)
+
+
+def __setstate__(self, state):
+    """Restores what pickles of PyTorch 0.4 and before hold; attributes otherwise."""
+    if isinstance(state, dict):
+        self.__dict__.update(state)
+        return
+    if not self.is_leaf:
+        raise RuntimeError("__setstate__ can be only called on leaf Tensors")
+    if len(state) == 4:  # storage, offset, size, stride
+        self.set_(*state)
+    elif len(state) == 5:
+        data, self.requires_grad = state[0], state[3]
+        self.data = data
+    else:
+        raise RuntimeError(f"unexpected state of {len(state)} entries")
+
+
+def __deepcopy__(self, memo):
+    """A copy with a storage of its own; tensors that share a storage share the copy of it. Leaves only (RuntimeError)."""
+    if not self.is_leaf:
+        raise RuntimeError(_DEEPCOPY_NON_LEAF)
+    if id(self) in memo:
+        return memo[id(self)]
+    import copy
+
+    from tessera import _utils
+
+    with tessera.no_grad():
+        result = _copy_data(self, memo)
+        if type(self) is not tessera.Tensor:
+            result = result.as_subclass(type(self)) if type(result) is not type(self) else result
+        result.requires_grad_(self.requires_grad)
+        if self.grad is not None:
+            result.grad = copy.deepcopy(self.grad, memo)
+        memo[id(self)] = result
+        state = _utils._get_obj_state(self)
+        if state:
+            _utils._set_obj_state(result, copy.deepcopy(state, memo))
+    return result
+
+
+def _copy_data(tensor, memo):
+    plain = tensor.detach()
+    if type(plain) is not tessera.Tensor:
+        plain = plain.as_subclass(tessera.Tensor)
+    if not str(plain.layout).endswith("strided") or plain.is_quantized or plain.is_meta or plain.is_nested:
+        return plain.clone()
+    storage = plain.untyped_storage().__deepcopy__(memo)
+    copied = tessera.empty(0, dtype=plain.dtype, device=plain.device)
+    copied.set_(storage, plain.storage_offset(), plain.size(), plain.stride())
+    if plain.dtype.is_complex and plain.is_conj():
+        copied = copied.conj()
+    return copied._neg_view() if plain.is_neg() else copied
+
+
+def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    """Adds to `.grad` of the leaves the gradient of this tensor; see `autograd.backward`.
+
+    `gradient` has the shape of the tensor and may be left out for a scalar.
+    """
+    from tessera import autograd
+
+    autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def storage(self):
+    """Deprecated: the typed storage."""
+    from tessera.storage import _warn_deprecated
+
+    _warn_deprecated(2)
+    return _typed_storage(self)
+
+
+def _typed_storage(self):
+    from tessera.storage import _typed
+
+    return _typed(self.untyped_storage(), self.dtype)
+
+
+def storage_type(self):
+    """Deprecated: the class of the typed storage."""
+    from tessera.storage import _class_name_of_dtype
+
+    return getattr(tessera, _class_name_of_dtype[self.dtype])
+
+
+def is_shared(self):
+    """True if the data lies in memory that other processes can share."""
+    return self.is_cuda or self.untyped_storage().is_shared()
+
+
+def share_memory_(self):
+    """Moves the data to shared memory; such tensors can't be resized."""
+    self.untyped_storage().share_memory_()
+    return self
+
+
+def module_load(self, other, assign=False):
+    """How `load_state_dict` puts `other` into this parameter, under `__future__.set_swap_module_params_on_conversion`."""
+    if assign:
+        return other.detach()
+    return self.copy_(other).detach()
+
+
+def __reversed__(self):
+    """The tensor flipped along dimension 0."""
+    return self if self.dim() == 0 else self.flip(0)
+
+
+def __iter__(self):
+    if self.dim() == 0:
+        raise TypeError("iteration over a 0-d tensor")
+    return iter(self.unbind(0))
+
+
+def __contains__(self, element):
+    """True if an element (a number or tensor) equals one of the values."""
+    if isinstance(element, (tessera.Tensor, int, float, complex, bool)):
+        return bool((element == self).any().item())
+    raise RuntimeError("Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+                       f"{type(element)}.")
+
+
+def __hash__(self):
+    return id(self)
+
+
+def __dir__(self):
+    names = set(dir(type(self))) | set(self.__dict__)
+    names.discard("volatile")
+    if not self.is_cuda:
+        names.discard("__cuda_array_interface__")
+    return sorted(names)
+
+
+def __array__(self, dtype=None, copy=None):
+    array = self.numpy()
+    if copy:
+        array = array.copy()
+    return array if dtype is None else array.astype(dtype, copy=False)
+
+
+def __array_wrap__(self, array, context=None, return_scalar=False):
+    if array.dtype == bool:
+        array = array.astype("uint8")  # comparisons of NumPy functions
+    return tessera.from_numpy(array)
+
+
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    from tessera.utils import dlpack
+
+    return dlpack.export(self, stream, max_version, dl_device, copy)
+
+
+def __dlpack_device__(self):
+    from tessera.utils import dlpack
+
+    return dlpack.device_of(self)
+
+
+def register_hook(self, hook):
+    """Calls `hook(grad)` when the gradient of this tensor is there; a result other than None replaces it.
+
+    Returns: a handle with `remove()`. Raises: RuntimeError if the tensor requires no gradient.
+    """
+    return _C._register_hook(self, hook)
+
+
+def register_post_accumulate_grad_hook(self, hook):
+    """Calls `hook(tensor)` after the gradient was added to `.grad` of this leaf. Returns a handle with `remove()`."""
+    return _C._register_post_accumulate_grad_hook(self, hook)
+
+
+def reinforce(self, reward):
+    raise RuntimeError("reinforce() was removed.  Use torch.distributions instead.")
+
+
+_METHODS = (__repr__, __format__, __reduce_ex__, __setstate__, __deepcopy__, backward, storage, _typed_storage, storage_type, is_shared,
+            share_memory_, module_load, __reversed__, __iter__, __contains__, __dir__, __array__, __array_wrap__, __dlpack__, __dlpack_device__, register_hook,
+            register_post_accumulate_grad_hook)
+_PLAIN = (__hash__, reinforce)  # never overridden
+
+
+def install(cls):
+    """Adds the methods above to `cls` where it has none of its own."""
+    own = cls.__dict__
+    for method in _METHODS:
+        if method.__name__ not in own:
+            setattr(cls, method.__name__, _overridable(method))
+    for method in _PLAIN:
+        if own.get(method.__name__) is None:  # a type that compares has None for __hash__
+            setattr(cls, method.__name__, method)
+    if "__array_priority__" not in own:
+        cls.__array_priority__ = 1000  # NumPy leaves `array * tensor` to the tensor

@@ -1,0 +1,299 @@
+"""How tensors are taken apart for pickling and built again.
+
+The names of the functions are part of the checkpoint format (a file written by PyTorch names `torch._utils._rebuild_tensor_v2`),
+so they, and the order of their arguments, can't change. Their arguments may come from a hostile file: each checks what it gets.
+"""
+
+from collections import OrderedDict
+
+import tessera
+from tessera.storage import TypedStorage, UntypedStorage, _class_name_of_dtype, _typed
+
+_INT64_MAX = 2**63 - 1
+
+
+def _check_geometry(nbytes, itemsize, offset, size, stride):
+    """Raises RuntimeError unless a tensor of this geometry lies inside a storage of `nbytes` bytes."""
+    if type(offset) is not int or offset < 0 or len(size) != len(stride):
+        raise RuntimeError(f"setStorage: invalid storage offset {offset!r}, sizes {size!r} or strides {stride!r}")
+    last = offset
+    numel = 1
+    for length, step in zip(size, stride):
+        if type(length) is not int or type(step) is not int or length < 0 or step < 0:
+            raise RuntimeError(f"setStorage: sizes {size!r} and strides {stride!r} must be non-negative integers")
+        numel *= length
+        last += (length - 1) * step
+    needed = (last + 1) * itemsize
+    if numel > _INT64_MAX or any(step > _INT64_MAX or length > _INT64_MAX for length, step in zip(size, stride)):
+        raise RuntimeError(f"setStorage: sizes {size!r} overflow the number of elements")
+    if numel and needed > nbytes or offset * itemsize > _INT64_MAX:
+        raise RuntimeError(f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {itemsize} "
+                           f"requiring a storage size of {needed} are out of bounds for storage of size {nbytes}")
+
+
+def _make(untyped, dtype, offset, size, stride):
+    if untyped.device.type != "meta":
+        _check_geometry(untyped.nbytes(), dtype.itemsize, offset, size, stride)
+    return tessera.empty(0, dtype=dtype, device=untyped.device).set_(untyped, offset, size, stride)
+
+
+def _rebuild_tensor(storage, storage_offset, size, stride):
+    """A tensor over a typed storage. Raises: RuntimeError if it would leave the storage, TypeError for other arguments."""
+    if not isinstance(storage, TypedStorage):
+        raise TypeError(f"_rebuild_tensor expects a storage, but got {type(storage).__name__}")
+    return _make(storage._untyped_storage, storage.dtype, storage_offset, size, stride)
+
+
+def _finish(tensor, requires_grad, backward_hooks, metadata):
+    if requires_grad:
+        tensor.requires_grad = True
+    if backward_hooks:
+        tensor._backward_hooks = backward_hooks
+    if metadata:
+        for name in metadata:
+            if name == "conj":
+                tensor = _with_bit(tensor, "_set_conj", "conj", metadata[name])
+            elif name == "neg":
+                tensor = _with_bit(tensor, "_set_neg", "_neg_view", metadata[name])
+    return tensor
+
+
+def _with_bit(tensor, setter, view, value):
+    """Sets the conj or neg bit, in place where the tensor allows it."""
+    if not value:
+        return tensor
+    if hasattr(tensor, setter):
+        getattr(tensor, setter)(True)
+        return tensor
+    return getattr(tensor, view)()
+
+
+def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
+    tensor = _rebuild_tensor(storage, storage_offset, size, stride)
+    if requires_grad or backward_hooks or metadata:
+        tensor = _finish(tensor, requires_grad, backward_hooks, metadata)
+    return tensor
+
+
+def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype, metadata=None):
+    """Like v2 for dtypes that have no legacy storage class: the storage holds bytes."""
+    untyped = storage._untyped_storage if isinstance(storage, TypedStorage) else storage
+    if not isinstance(untyped, UntypedStorage) or not isinstance(dtype, tessera.dtype):
+        raise TypeError(f"_rebuild_tensor_v3 expects a storage and a dtype, but got {type(storage).__name__} and {type(dtype).__name__}")
+    return _finish(_make(untyped, dtype, storage_offset, size, stride), requires_grad, backward_hooks, metadata)
+
+
+def _rebuild_parameter(data, requires_grad, backward_hooks):
+    from tessera.nn.parameter import Parameter
+
+    if not isinstance(data, tessera.Tensor):
+        raise TypeError(f"_rebuild_parameter expects a tensor, but got {type(data).__name__}")
+    param = Parameter(data, requires_grad)
+    if backward_hooks:
+        param._backward_hooks = backward_hooks
+    return param
+
+
+def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
+    param = _rebuild_parameter(data, requires_grad, backward_hooks)
+    return _set_obj_state(param, state)
+
+
+def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
+    return tessera.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
+
+
+def _rebuild_device_tensor_from_numpy(data, dtype, device, requires_grad):
+    tensor = tessera.from_numpy(data).to(dtype=dtype, device=device)
+    tensor.requires_grad = requires_grad
+    return tensor
+
+
+_rebuild_xla_tensor = _rebuild_device_tensor_from_numpy
+
+
+def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
+    tensor = data.to(dtype=dtype, device=device)
+    tensor.requires_grad = requires_grad
+    return tensor
+
+
+def _rebuild_sparse_tensor(layout, data):
+    """A sparse tensor of any layout from its members; the members are checked against each other."""
+    kind = str(layout).rpartition(".")[2]
+    if kind == "sparse_coo":
+        indices, values, size, *coalesced = data
+        coalesced = coalesced[0] if coalesced else None
+        return tessera.sparse_coo_tensor(indices, values, size, check_invariants=True, is_coalesced=coalesced)
+    if kind in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
+        compressed, plain, values, size = data
+        return tessera.sparse_compressed_tensor(compressed, plain, values, size, layout=layout, check_invariants=True)
+    raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
+
+
+def _rebuild_nested_tensor(buffer, sizes, strides, storage_offsets):
+    return tessera._nested_view_from_buffer(buffer, sizes, strides, storage_offsets)
+
+
+def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, requires_grad, backward_hooks):
+    scheme = str(quantizer_params[0]).rpartition(".")[2]
+    if scheme == "per_tensor_affine":
+        _, scale, zero_point = quantizer_params
+        tensor = tessera._empty_affine_quantized(size, scale=scale, zero_point=zero_point, dtype=storage.dtype, device=storage.device)
+    elif scheme in ("per_channel_affine", "per_channel_affine_float_qparams"):
+        _, scales, zero_points, axis = quantizer_params
+        tensor = tessera._empty_per_channel_affine_quantized(size, scales=scales, zero_points=zero_points, axis=axis,
+                                                             dtype=storage.dtype, device=storage.device)
+    else:
+        raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {quantizer_params[0]}")
+    _check_geometry(storage.nbytes(), storage.dtype.itemsize, storage_offset, size, stride)
+    tensor.set_(storage._untyped_storage, storage_offset, size, stride)
+    return _finish(tensor, requires_grad, backward_hooks, None)
+
+
+def _rebuild_wrapper_subclass(cls, dtype, size, stride, storage_offset, layout, device, requires_grad):
+    return tessera.Tensor._make_wrapper_subclass(cls, size, strides=stride, dtype=dtype, storage_offset=storage_offset, layout=layout,
+                                                 device=device, requires_grad=requires_grad)
+
+
+def _get_obj_state(obj):
+    """Attributes that a subclass or a user put on a tensor: a dict, (dict, slots) or None."""
+    getstate = getattr(type(obj), "__getstate__", None)
+    if getstate is not None and getstate is not getattr(object, "__getstate__", None):
+        return obj.__getstate__()
+    attributes = getattr(obj, "__dict__", None) or None
+    slots = {}
+    for cls in type(obj).__mro__:
+        names = cls.__dict__.get("__slots__", ())
+        for name in (names,) if isinstance(names, str) else names:
+            if name not in ("__dict__", "__weakref__") and hasattr(obj, name):
+                slots[name] = getattr(obj, name)
+    if slots:
+        return attributes, slots
+    return attributes
+
+
+def _set_obj_state(obj, state):
+    """Puts back what `_get_obj_state` took. Raises: RuntimeError for a state that is no dict or pair of dicts."""
+    attributes, slots = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
+    for part in (attributes, slots):
+        if part is not None and not isinstance(part, dict):
+            raise RuntimeError(f"Invalid serialized state: {type(state).__name__}")
+        for name, value in (part or {}).items():
+            setattr(obj, name, value)
+    return obj
+
+
+def _hooks_of(tensor):
+    from tessera.utils.hooks import warn_if_has_hooks
+
+    warn_if_has_hooks(tensor)
+    return OrderedDict()
+
+
+def _reduce_strided(tensor):
+    hooks = OrderedDict() if not tensor.requires_grad else _hooks_of(tensor)
+    dtype = tensor.dtype
+    metadata = {}
+    if dtype.is_complex and tensor.is_conj():
+        metadata["conj"] = True
+    if tensor.is_neg():
+        metadata["neg"] = True
+    geometry = (tensor.storage_offset(), tuple(tensor.size()), tensor.stride(), tensor.requires_grad, hooks)
+    untyped = tensor.untyped_storage()
+    if dtype not in _class_name_of_dtype:
+        return _rebuild_tensor_v3, (untyped, *geometry, dtype) + ((metadata,) if metadata else ())
+    return _rebuild_tensor_v2, (_typed(untyped, dtype), *geometry) + ((metadata,) if metadata else ())
+
+
+def _reduce_sparse(tensor, kind):
+    if kind == "sparse_coo":
+        members = (tensor._indices(), tensor._values(), tensor.size(), tensor.is_coalesced())
+    elif kind in ("sparse_csr", "sparse_bsr"):
+        members = (tensor.crow_indices(), tensor.col_indices(), tensor.values(), tensor.size())
+    else:
+        members = (tensor.ccol_indices(), tensor.row_indices(), tensor.values(), tensor.size())
+    return _rebuild_sparse_tensor, (tensor.layout, members)
+
+
+def _reduce_quantized(tensor):
+    scheme = tensor.qscheme()
+    if str(scheme).endswith("per_tensor_affine"):
+        params = (scheme, tensor.q_scale(), tensor.q_zero_point())
+    else:
+        params = (scheme, tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points(), tensor.q_per_channel_axis())
+    storage = _typed(tensor.untyped_storage(), tensor.dtype)
+    return _rebuild_qtensor, (storage, tensor.storage_offset(), tuple(tensor.size()), tensor.stride(), params, tensor.requires_grad, OrderedDict())
+
+
+def _reduce_tensor(tensor):
+    """(function, arguments) that rebuild `tensor` as a plain tensor."""
+    kind = str(tensor.layout).rpartition(".")[2]
+    if kind.startswith("sparse"):
+        return _reduce_sparse(tensor, kind)
+    if tensor.is_quantized:
+        return _reduce_quantized(tensor)
+    if tensor.is_meta:
+        return _rebuild_meta_tensor_no_storage, (tensor.dtype, tuple(tensor.size()), tensor.stride(), tensor.requires_grad)
+    if tensor.is_nested:
+        return _rebuild_nested_tensor, (tensor.values(), tensor._nested_tensor_size(), tensor._nested_tensor_strides(),
+                                        tensor._nested_tensor_storage_offsets())
+    return _reduce_strided(tensor)
+
+
+def reduce_tensor_ex(tensor, protocol):
+    """`Tensor.__reduce_ex__`: plain tensors as they are, subclasses and tensors with attributes through their type.
+
+    Raises: RuntimeError for a tensor that is not a leaf of the graph only when it is deep-copied, never here.
+    """
+    state = _get_obj_state(tensor)
+    function, args = _reduce_tensor(tensor)
+    if type(tensor) is tessera.Tensor and not state:
+        return function, args
+    from tessera._tensor import _rebuild_from_type_v2
+
+    return _rebuild_from_type_v2, (function, type(tensor), args, state)
+
+
+def reduce_parameter_ex(param, protocol):
+    """`Parameter.__reduce_ex__`."""
+    state = _get_obj_state(param)
+    hooks = OrderedDict()
+    if state:
+        return _rebuild_parameter_with_state, (param.data, param.requires_grad, hooks, state)
+    return _rebuild_parameter, (param.data, param.requires_grad, hooks)
+
+
+class KeyErrorMessage(str):
+    """The text of a KeyError that spans lines: prints as it is, not quoted."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return str(self)
+
+
+class ExceptionWrapper:
+    """An exception with its traceback as text, to be raised again in another process or thread."""
+
+    def __init__(self, exc_info=None, where="in background"):
+        import sys
+        import traceback
+
+        exc_info = exc_info or sys.exc_info()
+        self.exc_type = exc_info[0]
+        self.exc_msg = "".join(traceback.format_exception(*exc_info))
+        self.where = where
+
+    def reraise(self):
+        """Raises an exception of the original type; RuntimeError if that type can't be built from a message."""
+        message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if self.exc_type is KeyError:
+            message = KeyErrorMessage(message)
+        elif getattr(self.exc_type, "message", None):
+            raise self.exc_type(message=message)
+        try:
+            exception = self.exc_type(message)
+        except Exception:
+            raise RuntimeError(message) from None
+        raise exception

@@ -1,0 +1,258 @@
+"""The graph of recorded operations: nodes, edges and hooks on saved tensors."""
+
+import contextlib
+import functools
+import threading
+from collections import namedtuple
+
+import tessera
+from tessera import _C
+
+__all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
+           "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks", "set_warn_on_accumulate_grad_stream_mismatch"]
+
+
+class _NodeMeta(type):
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, _C._FunctionBase) or (_C._NodeBase is not None and isinstance(instance, _C._NodeBase))
+
+    def __subclasscheck__(cls, other):
+        return other is cls or issubclass(other, _C._FunctionBase) or (_C._NodeBase is not None and issubclass(other, _C._NodeBase))
+
+
+class Node(metaclass=_NodeMeta):
+    """Every `tensor.grad_fn` is an instance.
+
+    Members: `name()`, `metadata` (a dict), `next_functions` (pairs of node and input number), `register_hook(fn(grad_inputs, grad_outputs))`,
+    `register_prehook(fn(grad_outputs))`.
+    """
+
+
+class GradientEdge(namedtuple("GradientEdge", ["node", "output_nr", "ownership_token"], defaults=[None])):
+    """Where a gradient flows: output `output_nr` of `node`. Usable as output or input of `autograd.grad` and `backward`."""
+
+    __slots__ = ()
+
+
+def get_gradient_edge(tensor):
+    """The edge that carries the gradient of `tensor`. Raises: RuntimeError if it requires none."""
+    if not tensor.requires_grad:
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
+    node = tensor.grad_fn
+    if node is None:  # a leaf: its accumulator
+        node = tensor.view_as(tensor).grad_fn.next_functions[0][0]
+    return GradientEdge(node, tensor.output_nr, None)
+
+
+def increment_version(tensor):
+    """Tells autograd that a tensor, or each of several, was changed by other means."""
+    for t in (tensor,) if isinstance(tensor, tessera.Tensor) else tuple(tensor):
+        _C._increment_version(t)
+
+
+class saved_tensors_hooks:
+    """Inside the block: `pack_hook(tensor)` gives what is kept of each tensor saved for backward, `unpack_hook(packed)` the tensor back.
+
+    Raises: RuntimeError while `disable_saved_tensors_hooks` is active.
+    """
+
+    def __init__(self, pack_hook, unpack_hook):
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def __enter__(self):
+        _C._push_saved_tensors_default_hooks(self.pack_hook, self.unpack_hook)
+
+    def __exit__(self, *args):
+        _C._pop_saved_tensors_default_hooks()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Keeps saved tensors in the memory of the CPU; page-locked with `pin_memory`."""
+
+    def __init__(self, pin_memory=False, device_type="cuda"):
+        def pack(tensor):
+            if not pin_memory:
+                return tensor.device, tensor.cpu()
+            packed = tessera.empty(tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=tessera.cuda.is_available())
+            packed.copy_(tensor)
+            return tensor.device, packed
+
+        def unpack(packed):
+            device, tensor = packed
+            return tensor.to(device, non_blocking=pin_memory)
+
+        super().__init__(pack, unpack)
+
+
+@contextlib.contextmanager
+def disable_saved_tensors_hooks(error_message):
+    """Inside the block entering `saved_tensors_hooks` raises RuntimeError(error_message)."""
+    previous = _C._saved_tensors_hooks_get_disabled_error_message()
+    _C._saved_tensors_hooks_disable(error_message)
+    try:
+        yield
+    finally:
+        if previous is None:
+            _C._saved_tensors_hooks_enable()
+        else:
+            _C._saved_tensors_hooks_disable(previous)
+
+
+class _MultiGradHandle:
+    def __init__(self, handles):
+        self.handles = handles
+
+    def remove(self):
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, exc_type, exc_value, traceback):
+        self.remove()
+
+
+def register_multi_grad_hook(tensors, fn, *, mode="all"):
+    """Calls `fn` in each backward pass when the gradients of all `tensors` that take part are there, or of the first one.
+
+    Args:
+        fn: for mode "all" gets the list of gradients, None for tensors that take no part; for "any" one gradient.
+        mode: "all" or "any".
+
+    Returns: a handle with `remove()`. Raises: ValueError for another mode.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    tensors = tuple(tensors)
+    hook = _all_hook(tensors, fn) if mode == "all" else _any_hook(fn)
+    return _MultiGradHandle([tensor.register_hook(functools.partial(hook, i)) for i, tensor in enumerate(tensors)])
+
+
+def _all_hook(tensors, fn):
+    nodes = [get_gradient_edge(tensor).node for tensor in tensors]
+    lock = threading.Lock()
+    passes = {}  # number of the backward pass -> [gradients so far, how many are still to come]
+
+    def hook(index, grad):
+        number = _C._current_graph_task_id()
+        if number == -1:
+            raise RuntimeError("expected this hook to be called inside a backward call")
+        with lock:
+            if number not in passes:
+                passes.clear()
+                passes[number] = [[None] * len(tensors), sum(map(_C._will_engine_execute_node, nodes))]
+            state = passes[number]
+            state[0][index] = grad
+            state[1] -= 1
+            ready = state[1] == 0
+            if ready:
+                del passes[number]
+        if ready:
+            fn(state[0])
+
+    return hook
+
+
+def _any_hook(fn):
+    lock = threading.Lock()
+    called = set()
+
+    def hook(index, grad):
+        number = _C._current_graph_task_id()
+        with lock:
+            if number in called:
+                return
+            called.clear()
+            called.add(number)
+        fn(grad)
+
+    return hook
+
+
+class _SavedCopies:
+    """What `allow_mutation_on_saved_tensors` knows: for each storage the versions that were saved, and copies made before a write."""
+
+    def __init__(self):
+        self.clear()
+
+    def clear(self):
+        self.saved = {}  # (data pointer of the storage) -> list of weak handles
+        self.inside = True
+
+
+_mutation = threading.local()
+
+
+class _Saved:
+    """A saved tensor; `copy` replaces it when its storage is about to change."""
+
+    __slots__ = ("tensor", "copy", "__weakref__")
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+        self.copy = None
+
+
+def _storage_key(tensor):
+    return tensor.untyped_storage()._cdata
+
+
+def _copy_before_write(state, tensor):
+    for ref in state.saved.pop(_storage_key(tensor), ()):
+        saved = ref()
+        if saved is not None and saved.copy is None:
+            saved.copy = saved.tensor.clone()
+            saved.tensor = None
+
+
+@contextlib.contextmanager
+def allow_mutation_on_saved_tensors():
+    """Inside the block, a tensor that is saved for backward is copied when it is changed in place, so that both work.
+
+    Backward must run inside the block too. Raises: RuntimeError when nested or when backward runs outside.
+    """
+    import weakref
+
+    from tessera.utils._python_dispatch import TorchDispatchMode
+
+    if getattr(_mutation, "state", None) is not None:
+        raise RuntimeError("allow_mutation_on_saved_tensors contexts cannot be nested")
+    state = _SavedCopies()
+
+    class CopyOnWrite(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            kwargs = kwargs or {}
+            for position, argument in enumerate(func._schema.arguments):
+                if argument.alias_info is not None and argument.alias_info.is_write:
+                    value = args[position] if position < len(args) else kwargs.get(argument.name)
+                    for tensor in value if isinstance(value, (list, tuple)) else (value,):
+                        if isinstance(tensor, tessera.Tensor):
+                            _copy_before_write(state, tensor)
+            return func(*args, **kwargs)
+
+    def pack(tensor):
+        saved = _Saved(tensor.detach())
+        state.saved.setdefault(_storage_key(tensor), []).append(weakref.ref(saved))
+        return saved
+
+    def unpack(saved):
+        if not state.inside:
+            raise RuntimeError("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was originally "
+                               "recorded.")
+        return saved.tensor if saved.copy is None else saved.copy
+
+    with CopyOnWrite(), saved_tensors_hooks(pack, unpack):
+        _mutation.state = state
+        try:
+            yield state
+        finally:
+            state.clear()
+            state.inside = False
+            _mutation.state = None
+
+
+def set_warn_on_accumulate_grad_stream_mismatch(enabled):
+    """Whether gradients that arrive on another CUDA stream than the leaf's give a warning."""
+    _C._set_warn_on_accumulate_grad_stream_mismatch(enabled)

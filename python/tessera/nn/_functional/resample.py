@@ -1,0 +1,331 @@
+"""Resizing (interpolate) and sampling at given places (grid_sample), as sums of gathered neighbours."""
+
+import itertools
+import math
+import warnings
+
+import tessera
+
+from .common import overridable
+
+
+_HALF = (tessera.float16, tessera.bfloat16)
+
+
+def _source(size, out, scale, align_corners, dtype, device):
+    """The input coordinate of each output position; scale: input step for one output step, or None (from the sizes)."""
+    at = tessera.arange(out, dtype=dtype, device=device)
+    if align_corners:
+        return at * ((size - 1) / (out - 1) if out > 1 else 0.0)
+    return (at + 0.5) * (size / out if scale is None else scale) - 0.5
+
+
+def _resize_nearest(x, dim, out, scale, exact):
+    size = x.size(dim)
+    at = tessera.arange(out, dtype=tessera.float32, device=x.device)
+    step = size / out if scale is None else scale
+    at = ((at + 0.5) * step if exact else at * step).floor().to(tessera.int64).clamp(max=size - 1)
+    return x.index_select(dim, at)
+
+
+def _shaped(w, x, dim):
+    shape = [1] * x.dim()
+    shape[dim] = w.numel()
+    return w.reshape(shape)
+
+
+def _coordinate_dtype(x):
+    return tessera.float64 if x.dtype == tessera.float64 else tessera.float32
+
+
+def _resize_linear(x, dim, out, scale, align_corners):
+    size = x.size(dim)
+    if out == size and (align_corners or scale is None or scale == 1):
+        return x
+    src = _source(size, out, scale, align_corners, _coordinate_dtype(x), x.device).clamp(min=0)
+    low = src.floor().clamp(max=size - 1)
+    weight = _shaped((src - low).to(x.dtype), x, dim)
+    low = low.to(tessera.int64)
+    high = (low + 1).clamp(max=size - 1)
+    return x.index_select(dim, low) * (1 - weight) + x.index_select(dim, high) * weight
+
+
+def _cubic_weights(t, a=-0.75):
+    """The four weights of cubic convolution (Keys 1981) at fraction t."""
+    def near(d):
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d):
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return far(t + 1), near(t), near(1 - t), far(2 - t)
+
+
+def _resize_cubic(x, dim, out, scale, align_corners):
+    size = x.size(dim)
+    src = _source(size, out, scale, align_corners, _coordinate_dtype(x), x.device)
+    low = src.floor()
+    total = None
+    for k, w in enumerate(_cubic_weights(src - low)):
+        at = (low.to(tessera.int64) + (k - 1)).clamp(0, size - 1)
+        term = x.index_select(dim, at) * _shaped(w.to(x.dtype), x, dim)
+        total = term if total is None else total + term
+    return total
+
+
+def _antialias_matrix(size, out, scale, align_corners, cubic):
+    """Rows of filter weights, the filter stretched when the size shrinks (as Pillow does; cubic with a = -0.5)."""
+    if align_corners:
+        step = (size - 1) / (out - 1) if out > 1 else 0.0
+    else:
+        step = size / out if scale is None else scale
+    reach = (2.0 if cubic else 1.0) * max(step, 1.0)
+    inverse = 1.0 / step if step >= 1.0 else 1.0
+    rows = []
+    for o in range(out):
+        center = step * (o + 0.5)
+        first = max(int(center - reach + 0.5), 0)
+        last = min(int(center + reach + 0.5), size)
+        row = [0.0] * size
+        for i in range(first, last):
+            d = abs((i - center + 0.5) * inverse)
+            if cubic:
+                row[i] = (1.5 * d - 2.5) * d * d + 1 if d < 1 else ((-0.5 * d + 2.5) * d - 4) * d + 2 if d < 2 else 0.0
+            else:
+                row[i] = 1 - d if d < 1 else 0.0
+        total = sum(row)
+        rows.append([w / total for w in row] if total else row)
+    return rows
+
+
+def _resize_antialias(x, dim, out, scale, align_corners, cubic):
+    rows = _antialias_matrix(x.size(dim), out, scale, align_corners, cubic)
+    m = tessera.tensor(rows, dtype=x.dtype, device=x.device)
+    return tessera.matmul(x.transpose(dim, -1), m.t()).transpose(dim, -1)
+
+
+def _target_size(input, size, scale_factor, recompute):
+    """(output size, step per dim or None) from the two ways to say it. ValueError if both or none is given, or lengths do not fit."""
+    n = input.dim() - 2
+    if size is not None and scale_factor is not None:
+        raise ValueError("only one of size or scale_factor should be defined")
+    if size is not None:
+        if isinstance(size, (list, tuple)):
+            if len(size) != n:
+                raise ValueError(f"Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of {list(input.shape[2:])} and "
+                                 f"output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format.")
+            size = list(size)
+        else:
+            size = [size] * n
+        if recompute:
+            raise ValueError("recompute_scale_factor is not meaningful with an explicit size.")
+        return size, [None] * n
+    if scale_factor is None:
+        raise ValueError("either size or scale_factor should be defined")
+    if isinstance(scale_factor, (list, tuple)):
+        if len(scale_factor) != n:
+            raise ValueError(f"Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions of {list(input.shape[2:])} "
+                             f"and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and scale_factor in "
+                             "(s1, s2, ...,sK) format.")
+    else:
+        scale_factor = [scale_factor] * n
+    size = [math.floor(float(input.size(i + 2)) * s) for i, s in enumerate(scale_factor)]
+    return size, [None] * n if recompute else [1.0 / s for s in scale_factor]
+
+
+_MODES = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,), "nearest": (3, 4, 5), "nearest-exact": (3, 4, 5), "area": (3, 4, 5)}
+
+
+def _check_mode(input, mode, align_corners, antialias):
+    if mode in ("nearest", "area", "nearest-exact"):
+        if align_corners is not None:
+            raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
+    if mode not in _MODES or input.dim() not in _MODES[mode]:
+        if input.dim() in (3, 4, 5) and mode in _MODES:
+            raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs {_MODES[mode][0]}D input")
+        raise NotImplementedError("Input Error: Only 3D, 4D and 5D input Tensors supported (got {}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | "
+                                  "area | nearest-exact (got {})".format(input.dim(), mode))
+    if antialias and mode not in ("bilinear", "bicubic"):
+        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input")
+
+
+@overridable
+def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False):
+    """Resizes the spatial dims of (N, C, ...) to `size` or by `scale_factor`.
+
+    mode: nearest | nearest-exact | linear (3-D) | bilinear, bicubic (4-D) | trilinear (5-D) | area. align_corners: corner pixels stay at the corners.
+    """
+    _check_mode(input, mode, align_corners, antialias)
+    size, steps = _target_size(input, size, scale_factor, recompute_scale_factor)
+    align = bool(align_corners)
+    if min(size) <= 0 or 0 in input.shape[1:]:
+        raise RuntimeError(f"Input and output sizes should be greater than 0, but got input {list(input.shape)} and output size {list(size)}")
+    if mode == "area":
+        from ..functional import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+        return {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}[input.dim()](input, size)
+    nearest = mode in ("nearest", "nearest-exact")
+    # half types are computed in float32 and rounded once
+    x = input.float() if input.dtype in _HALF and not nearest else input
+    for i in range(input.dim() - 1, 1, -1):
+        out, step = size[i - 2], steps[i - 2]
+        if nearest:
+            x = _resize_nearest(x, i, out, step, mode != "nearest")
+        elif antialias:
+            x = _resize_antialias(x, i, out, step, align, mode == "bicubic")
+        elif mode == "bicubic":
+            x = _resize_cubic(x, i, out, step, align)
+        else:
+            x = _resize_linear(x, i, out, step, align)
+    x = x.to(input.dtype)
+    if input.dim() == 4 and not input.is_contiguous() and input.is_contiguous(memory_format=tessera.channels_last):
+        return x.contiguous(memory_format=tessera.channels_last)
+    return x.clone() if x is input else x.contiguous()
+
+
+def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=None):
+    """Deprecated: use interpolate."""
+    warnings.warn("`nn.functional.upsample` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2)
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+def upsample_nearest(input, size=None, scale_factor=None):
+    """Deprecated: use interpolate."""
+    warnings.warn("`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2)
+    return interpolate(input, size, scale_factor, mode="nearest")
+
+
+def upsample_bilinear(input, size=None, scale_factor=None):
+    """Deprecated: use interpolate with align_corners=True."""
+    warnings.warn("`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2)
+    return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
+
+
+# ---- grid_sample -----------------------------------------------------------------------------------------------------------------------------------------
+
+GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
+GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
+
+
+def _reflect(c, low2, high2):
+    """Reflects coordinates into [low2 / 2, high2 / 2]."""
+    if low2 == high2:
+        return tessera.zeros_like(c)
+    low, span = low2 / 2, (high2 - low2) / 2
+    c = (c - low).abs()
+    extra = c.fmod(span)
+    flips = (c / span).floor()
+    return tessera.where(flips.fmod(2) == 0, extra + low, span - extra + low)
+
+
+def _pixel(c, size, align_corners):
+    """[-1, 1] -> pixel coordinates."""
+    return (c + 1) / 2 * (size - 1) if align_corners else ((c + 1) * size - 1) / 2
+
+
+def _padded(c, size, padding_mode, align_corners):
+    if padding_mode == "reflection":
+        c = _reflect(c, 0, 2 * (size - 1)) if align_corners else _reflect(c, -1, 2 * size - 1)
+    if padding_mode != "zeros":
+        c = c.clamp(0, size - 1)
+    return c
+
+
+def _gather(input, places):
+    """input (N, C, *sizes) at integer places (one (N, *out) tensor per dim): (N, C, *out), zero outside."""
+    sizes = input.shape[2:]
+    inside, flat = None, None
+    for p, size in zip(places, sizes):
+        ok = (p >= 0) & (p < size)
+        inside = ok if inside is None else inside & ok
+        p = p.clamp(0, size - 1)
+        flat = p if flat is None else flat * size + p
+    n, c = input.shape[:2]
+    index = flat.reshape(n, 1, -1).expand(n, c, -1)
+    values = input.flatten(2).gather(2, index).reshape(n, c, *flat.shape[1:])
+    return values.masked_fill(~inside.unsqueeze(1), 0)
+
+
+def _check_grid(input, grid, mode, padding_mode):
+    if mode not in GRID_SAMPLE_INTERPOLATION_MODES:
+        raise ValueError(f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'")
+    if padding_mode not in GRID_SAMPLE_PADDING_MODES:
+        raise ValueError(f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'")
+    if input.dim() not in (4, 5) or grid.dim() != input.dim() or input.size(0) != grid.size(0) or grid.size(-1) != input.dim() - 2:
+        raise RuntimeError(f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions and batch size, the grid's last dimension being the number of "
+                           f"spatial ones, but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}")
+    if 0 in input.shape[2:]:
+        raise RuntimeError(f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(input.shape)}")
+    if input.dim() == 5 and mode == "bicubic":
+        raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
+
+
+def _grid_cubic(input, coords, padding_mode, align_corners):
+    sizes = input.shape[2:]
+    lows = [c.floor() for c in coords]
+    weights = [_cubic_weights(c - low) for c, low in zip(coords, lows)]
+    total = None
+    for i, j in itertools.product(range(4), range(4)):
+        places = [_padded(low + (k - 1), s, padding_mode, align_corners).to(tessera.int64) for low, k, s in zip(lows, (i, j), sizes)]
+        term = _gather(input, places) * (weights[0][i] * weights[1][j]).unsqueeze(1)
+        total = term if total is None else total + term
+    return total
+
+
+@overridable
+def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
+    """Samples (N, C, H, W) at `grid` (N, Ho, Wo, 2), whose last dim is (x, y) in [-1, 1]; the same with one dim more for 5-D.
+
+    mode: bilinear | nearest | bicubic (4-D). padding_mode (outside): zeros | border | reflection.
+    """
+    _check_grid(input, grid, mode, padding_mode)
+    if align_corners is None:
+        warnings.warn("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old "
+                      "behavior is desired. See the documentation of grid_sample for details.", stacklevel=3)
+        align_corners = False
+    sizes = input.shape[2:]
+    n = len(sizes)
+    coords = [_pixel(grid[..., n - 1 - d], sizes[d], align_corners) for d in range(n)]
+    if mode == "bicubic":
+        return _grid_cubic(input, coords, padding_mode, align_corners)
+    coords = [_padded(c, s, padding_mode, align_corners) for c, s in zip(coords, sizes)]
+    if mode == "nearest":
+        return _gather(input, [c.round().to(tessera.int64) for c in coords])
+    lows = [c.floor() for c in coords]
+    total = None
+    for corner in itertools.product((0, 1), repeat=n):
+        weight = None
+        for c, low, k in zip(coords, lows, corner):
+            w = c - low if k else low + 1 - c
+            weight = w if weight is None else weight * w
+        term = _gather(input, [(low + k).to(tessera.int64) for low, k in zip(lows, corner)]) * weight.unsqueeze(1)
+        total = term if total is None else total + term
+    return total
+
+
+@overridable
+def affine_grid(theta, size, align_corners=None):
+    """The sampling grid (N, H, W, 2) (or (N, D, H, W, 3)) of affine maps theta (N, 2, 3) (or (N, 3, 4)) for an output of `size` (N, C, ...)."""
+    if align_corners is None:
+        warnings.warn("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old "
+                      "behavior is desired. See the documentation of grid_sample for details.", stacklevel=3)
+        align_corners = False
+    if not theta.is_floating_point():
+        raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
+    n = len(size) - 2
+    if n not in (2, 3):
+        raise NotImplementedError(f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}.")
+    if theta.dim() != 3 or theta.shape[-2:] != (n, n + 1):
+        raise ValueError(f"Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for size {size}. Got {theta.shape}.")
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {size}")
+    if theta.size(0) != size[0]:
+        raise RuntimeError(f"Expected a batch of {size[0]} affine matrices. Got {theta.size(0)}.")
+    axes = []
+    for s in size[2:]:
+        a = tessera.linspace(-1, 1, s, dtype=theta.dtype, device=theta.device) if s > 1 else tessera.zeros(1, dtype=theta.dtype, device=theta.device)
+        axes.append(a if align_corners else a * ((s - 1) / s))
+    grids = tessera.meshgrid(*axes, indexing="ij")
+    base = tessera.stack([*reversed(grids), tessera.ones_like(grids[0])], -1).reshape(1, -1, n + 1)
+    return tessera.matmul(base, theta.transpose(1, 2)).reshape(size[0], *size[2:], n)
+
+

@@ -1,0 +1,457 @@
+"""Recurrent layers and cells."""
+
+import math
+import warnings
+
+import tessera
+from tessera.nn import functional as F
+from tessera.nn import init
+from tessera.nn.parameter import Parameter
+
+from .module import Module
+
+__all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]
+
+
+def _apply_permutation(tensor, permutation, dim=1):
+    return tensor.index_select(dim, permutation)
+
+
+def apply_permutation(tensor, permutation, dim=1):
+    """Deprecated: use index_select."""
+    warnings.warn("`apply_permutation` is deprecated, please use `tensor.index_select(dim, permutation)` instead", FutureWarning, stacklevel=2)
+    return _apply_permutation(tensor, permutation, dim)
+
+
+# ---- one step of each kind: (projected input, state, weights) -> state; a state is a tuple whose first tensor is the output -----------------------------
+
+
+def _rnn_step(activation):
+    def step(x, state, w_hh, b_hh, w_hr):
+        return (activation(x + F.linear(state[0], w_hh, b_hh)),)
+    return step
+
+
+def _lstm_step(x, state, w_hh, b_hh, w_hr):
+    h, c = state
+    i, f, g, o = (x + F.linear(h, w_hh, b_hh)).chunk(4, -1)
+    c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    return (h if w_hr is None else F.linear(h, w_hr)), c
+
+
+def _gru_step(x, state, w_hh, b_hh, w_hr):
+    h = state[0]
+    x_r, x_z, x_n = x.chunk(3, -1)
+    h_r, h_z, h_n = F.linear(h, w_hh, b_hh).chunk(3, -1)
+    z = (x_z + h_z).sigmoid()
+    n = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
+    return ((h - n) * z + n,)
+
+
+_STEPS = {"RNN_TANH": _rnn_step(tessera.tanh), "RNN_RELU": _rnn_step(tessera.relu), "LSTM": _lstm_step, "GRU": _gru_step}
+_GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+
+
+def _run_direction(step, x, batch_sizes, start, weights, reverse):
+    """One layer in one direction over time-major rows.
+
+    x: (sum of batch_sizes, input), the rows of step t after those of t - 1, sequences sorted by falling length. start: states (N, .). Returns the outputs in the
+    same layout and the last state of each sequence.
+    """
+    w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    pieces = F.linear(x, w_ih, b_ih).split(batch_sizes)
+    outputs = [None] * len(pieces)
+    finished = []  # states of the sequences that ended, the shortest first
+    if reverse:
+        state = tuple(s[:0] for s in start)
+    else:
+        state = tuple(start)
+    order = range(len(pieces) - 1, -1, -1) if reverse else range(len(pieces))
+    for t in order:
+        n, have = batch_sizes[t], state[0].shape[0]
+        if n > have:
+            state = tuple(tessera.cat([s, first[have:n]]) for s, first in zip(state, start)) if have else tuple(first[:n] for first in start)
+        elif n < have:
+            finished.append(tuple(s[n:] for s in state))
+            state = tuple(s[:n] for s in state)
+        state = step(pieces[t], state, w_hh, b_hh, w_hr)
+        outputs[t] = state[0]
+    if finished:
+        finished.append(state)
+        state = tuple(tessera.cat([part[i] for part in reversed(finished)]) for i in range(len(state)))
+    return tessera.cat(outputs), state
+
+
+class RNNBase(Module):
+    """What RNN, LSTM and GRU share.
+
+    Parameters of layer k: weight_ih_l{k} (gates hidden, input), weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k}, with proj_size weight_hr_l{k}; the backward direction's
+    names end in _reverse. All start uniform in +-1 / sqrt(hidden_size).
+    """
+
+    __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
+
+    def __init__(self, mode, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, proj_size=0, device=None,
+                 dtype=None):
+        super().__init__()
+        if not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1 or isinstance(dropout, bool):
+            raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being zeroed")
+        if dropout > 0 and num_layers == 1:
+            warnings.warn("dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater than 1, but got "
+                          f"dropout={dropout} and num_layers={num_layers}", stacklevel=3)
+        if not isinstance(hidden_size, int):
+            raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
+        if hidden_size <= 0:
+            raise ValueError("hidden_size must be greater than zero")
+        if num_layers <= 0:
+            raise ValueError("num_layers must be greater than zero")
+        if proj_size < 0:
+            raise ValueError("proj_size should be a positive integer or zero to disable projections")
+        if proj_size >= hidden_size:
+            raise ValueError("proj_size has to be smaller than hidden_size")
+        if mode not in _GATES:
+            raise ValueError("Unrecognized RNN mode: " + mode)
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        self._make_weights(device, dtype)
+        self.reset_parameters()
+
+    def _make_weights(self, device, dtype):
+        rows = _GATES[self.mode] * self.hidden_size
+        out = self.proj_size or self.hidden_size
+        directions = 2 if self.bidirectional else 1
+        self._all_weights = []
+
+        def new(*shape):
+            return Parameter(tessera.empty(shape, device=device, dtype=dtype))
+
+        for layer in range(self.num_layers):
+            width = self.input_size if layer == 0 else out * directions
+            for suffix in ("", "_reverse")[:directions]:
+                tag = f"_l{layer}{suffix}"
+                made = [("weight_ih", new(rows, width)), ("weight_hh", new(rows, out))]
+                if self.bias:
+                    made += [("bias_ih", new(rows)), ("bias_hh", new(rows))]
+                if self.proj_size:
+                    made.append(("weight_hr", new(self.proj_size, self.hidden_size)))
+                for name, value in made:
+                    setattr(self, name + tag, value)
+                self._all_weights.append([name + tag for name, _ in made])
+
+    @property
+    def _flat_weights_names(self):
+        return [name for names in self._all_weights for name in names]
+
+    @property
+    def _flat_weights(self):
+        return [getattr(self, name, None) for name in self._flat_weights_names]
+
+    @property
+    def all_weights(self):
+        """For each layer and direction the list of its parameters."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    def __setstate__(self, d):
+        super().__setstate__(d)
+        # these are computed here, not stored
+        self.__dict__.pop("_flat_weights_names", None)
+        self.__dict__.pop("_flat_weights", None)
+        if "all_weights" in d:
+            self._all_weights = d["all_weights"]
+        self.__dict__.setdefault("proj_size", 0)
+
+    def flatten_parameters(self):
+        """Makes the parameters one block of memory for cuDNN; nothing to do on the CPU."""
+
+    def reset_parameters(self):
+        """Draws new weights."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def check_input(self, input, batch_sizes):
+        """RuntimeError or ValueError if the input's shape or dtype does not fit."""
+        weight = getattr(self, self._all_weights[0][0])
+        if input.dtype != weight.dtype and not tessera.is_autocast_enabled(input.device.type):
+            raise ValueError(f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). Convert input: input.to({weight.dtype}), or convert "
+                             f"model: model.to({input.dtype})")
+        rank = 2 if batch_sizes is not None else 3
+        if input.dim() != rank:
+            raise RuntimeError(f"input must have {rank} dimensions, got {input.dim()}")
+        if self.input_size != input.size(-1):
+            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}")
+
+    def get_expected_hidden_size(self, input, batch_sizes):
+        """(layers * directions, N, output size)."""
+        n = int(batch_sizes[0]) if batch_sizes is not None else input.size(0 if self.batch_first else 1)
+        return (self.num_layers * (2 if self.bidirectional else 1), n, self.proj_size or self.hidden_size)
+
+    def get_expected_cell_size(self, input, batch_sizes):
+        """(layers * directions, N, hidden size)."""
+        return (*self.get_expected_hidden_size(input, batch_sizes)[:2], self.hidden_size)
+
+    def check_hidden_size(self, hx, expected_hidden_size, msg="Expected hidden size {}, got {}"):
+        """RuntimeError if hx does not have the expected shape."""
+        if tuple(hx.size()) != tuple(expected_hidden_size):
+            raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
+
+    def check_forward_args(self, input, hidden, batch_sizes):
+        """Checks the input and the initial state."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
+
+    def permute_hidden(self, hx, permutation):
+        """The state in another order of the sequences."""
+        return hx if permutation is None else _apply_permutation(hx, permutation)
+
+    def extra_repr(self):
+        s = f"{self.input_size}, {self.hidden_size}"
+        if self.proj_size != 0:
+            s += f", proj_size={self.proj_size}"
+        if self.num_layers != 1:
+            s += f", num_layers={self.num_layers}"
+        if self.bias is not True:
+            s += f", bias={self.bias}"
+        if self.batch_first is not False:
+            s += f", batch_first={self.batch_first}"
+        if self.dropout != 0:
+            s += f", dropout={self.dropout}"
+        if self.bidirectional is not False:
+            s += f", bidirectional={self.bidirectional}"
+        return s
+
+    def _weights_of(self, index):
+        w = {name.split("_l")[0]: getattr(self, name) for name in self._all_weights[index]}
+        return w["weight_ih"], w["weight_hh"], w.get("bias_ih"), w.get("bias_hh"), w.get("weight_hr")
+
+    def _run(self, x, batch_sizes, states):
+        """All layers; x (rows, input) in time-major order, states: tuple of (layers * directions, N, .). Returns the outputs and the last states."""
+        step = _STEPS[self.mode]
+        directions = 2 if self.bidirectional else 1
+        last = []
+        for layer in range(self.num_layers):
+            outs = []
+            for d in range(directions):
+                k = layer * directions + d
+                out, state = _run_direction(step, x, batch_sizes, [s[k] for s in states], self._weights_of(k), d == 1)
+                outs.append(out)
+                last.append(state)
+            x = outs[0] if directions == 1 else tessera.cat(outs, -1)
+            if self.dropout and layer < self.num_layers - 1:
+                x = F.dropout(x, self.dropout, self.training)
+        return x, tuple(tessera.stack([s[i] for s in last]) for i in range(len(states)))
+
+    def _zeros(self, input, shape):
+        return tessera.zeros(shape, dtype=input.dtype, device=input.device)
+
+    def _check_unbatched(self, input, hx):
+        """The state for a 2-D input with a batch dim; RuntimeError if input and state disagree about it."""
+        name = self._get_name()
+        if input.dim() not in (2, 3):
+            raise ValueError(f"{name}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        batched = input.dim() == 3
+        if hx is None:
+            return batched, None
+        rank = 3 if batched else 2
+        for h in hx:
+            if h.dim() != rank:
+                kind = "batched 3-D" if batched else "unbatched 2-D"
+                raise RuntimeError(f"For {kind} input, hx{' and cx' if len(hx) > 1 else ''} should also be {rank}-D but got {tuple(h.dim() for h in hx)}-D tensors")
+        return batched, (hx if batched else tuple(h.unsqueeze(1) for h in hx))
+
+    def _forward(self, input, hx, check):
+        """forward() with the state as a tuple. Returns (output or PackedSequence, tuple of states)."""
+        from tessera.nn.utils.rnn import PackedSequence
+        n_states = 2 if self.mode == "LSTM" else 1
+        packed = isinstance(input, PackedSequence)
+        if packed:
+            data, batch_sizes, sorted_indices, unsorted_indices = input
+            batched = True
+            if hx is not None and sorted_indices is not None:
+                hx = tuple(_apply_permutation(h, sorted_indices) for h in hx)
+        else:
+            batched, hx = self._check_unbatched(input, hx)
+            data, batch_sizes = input, None
+            if not batched:
+                data = data.unsqueeze(0 if self.batch_first else 1)
+        shapes = [self.get_expected_hidden_size(data, batch_sizes), self.get_expected_cell_size(data, batch_sizes)][:n_states]
+        if hx is None:
+            self.check_input(data, batch_sizes)
+            hx = tuple(self._zeros(data, s) for s in shapes)
+        else:
+            check(data, hx, batch_sizes)
+        if packed:
+            out, states = self._run(data, batch_sizes.tolist(), hx)
+            if unsorted_indices is not None:
+                states = tuple(_apply_permutation(s, unsorted_indices) for s in states)
+            return PackedSequence(out, batch_sizes, sorted_indices, unsorted_indices), states
+        if self.batch_first:
+            data = data.transpose(0, 1)
+        steps, n = data.shape[:2]
+        if steps == 0:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+        out, states = self._run(data.reshape(steps * n, -1), [n] * steps, hx)
+        out = out.reshape(steps, n, -1)
+        if self.batch_first:
+            out = out.transpose(0, 1)
+        if not batched:
+            out = out.squeeze(0 if self.batch_first else 1)
+            states = tuple(s.squeeze(1) for s in states)
+        return out, states
+
+
+class _SingleState(RNNBase):
+    def forward(self, input, hx=None):
+        out, states = self._forward(input, None if hx is None else (hx,), lambda data, h, sizes: self.check_forward_args(data, h[0], sizes))
+        return out, states[0]
+
+
+class RNN(_SingleState):
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh) (nonlinearity 'tanh' or 'relu'): input (L, N, H_in) -> output (L, N, D H_out), last h (D layers, N, H_out)."""
+
+    def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False, dropout=0.0, bidirectional=False, device=None,
+                 dtype=None, **kwargs):
+        if "proj_size" in kwargs:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        if kwargs:
+            raise TypeError(f"RNN.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        super().__init__("RNN_" + nonlinearity.upper(), input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+        self.nonlinearity = nonlinearity
+
+
+class LSTM(RNNBase):
+    """Long short-term memory (gates i, f, g, o): input (L, N, H_in), state (h, c) -> output (L, N, D H_out), (h, c); proj_size: size of a projection of h."""
+
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, proj_size=0, device=None, dtype=None):
+        super().__init__("LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype)
+
+    def check_forward_args(self, input, hidden, batch_sizes):
+        """Checks the input and both initial states."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(hidden[0], self.get_expected_hidden_size(input, batch_sizes), "Expected hidden[0] size {}, got {}")
+        self.check_hidden_size(hidden[1], self.get_expected_cell_size(input, batch_sizes), "Expected hidden[1] size {}, got {}")
+
+    def permute_hidden(self, hx, permutation):
+        """The states in another order of the sequences."""
+        return hx if permutation is None else tuple(_apply_permutation(h, permutation) for h in hx)
+
+    def forward(self, input, hx=None):
+        return self._forward(input, None if hx is None else tuple(hx), self.check_forward_args)
+
+
+class GRU(_SingleState):
+    """Gated recurrent unit (gates r, z, n; n = tanh(W x + b + r (W h + b_h))): input (L, N, H_in) -> output (L, N, D H_out), last h (D layers, N, H_out)."""
+
+    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, device=None, dtype=None, **kwargs):
+        if "proj_size" in kwargs:
+            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+        if kwargs:
+            raise TypeError(f"GRU.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
+        super().__init__("GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+
+
+class RNNCellBase(Module):
+    """What the cells share: weight_ih (gates hidden, input), weight_hh (gates hidden, hidden), bias_ih, bias_hh."""
+
+    __constants__ = ["input_size", "hidden_size", "bias"]
+
+    def __init__(self, input_size, hidden_size, bias, num_chunks, device=None, dtype=None):
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        rows = num_chunks * hidden_size
+        self.weight_ih = Parameter(tessera.empty((rows, input_size), device=device, dtype=dtype))
+        self.weight_hh = Parameter(tessera.empty((rows, hidden_size), device=device, dtype=dtype))
+        if bias:
+            self.bias_ih = Parameter(tessera.empty(rows, device=device, dtype=dtype))
+            self.bias_hh = Parameter(tessera.empty(rows, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias_ih", None)
+            self.register_parameter("bias_hh", None)
+        self.reset_parameters()
+
+    def reset_parameters(self):
+        """Draws new weights."""
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def extra_repr(self):
+        s = f"{self.input_size}, {self.hidden_size}"
+        if self.bias is not True:
+            s += f", bias={self.bias}"
+        if self.__dict__.get("nonlinearity", "tanh") != "tanh":
+            s += f", nonlinearity={self.nonlinearity}"
+        return s
+
+    def _step(self, mode, input, hx):
+        """One step of (N, input) or (input); hx: the state's tensors, or None for zeros."""
+        name = self._get_name()
+        if input.dim() not in (1, 2):
+            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+        if hx is not None:
+            for h in hx:
+                if h.dim() not in (1, 2):
+                    raise ValueError(f"{name}: Expected hidden to be 1D or 2D, got {h.dim()}D instead")
+        batched = input.dim() == 2
+        x = input if batched else input.unsqueeze(0)
+        if x.size(1) != self.input_size:
+            raise RuntimeError(f"input has inconsistent input_size: got {x.size(1)}, expected {self.input_size}")
+        if hx is None:
+            zeros = tessera.zeros((x.size(0), self.hidden_size), dtype=x.dtype, device=x.device)
+            hx = (zeros,) * (2 if mode == "LSTM" else 1)
+        else:
+            hx = tuple(h if batched else h.unsqueeze(0) for h in hx)
+        for h in hx:
+            if h.size(0) != x.size(0):
+                raise RuntimeError(f"Input batch size {x.size(0)} doesn't match hidden batch size {h.size(0)}")
+            if h.size(1) != self.hidden_size:
+                raise RuntimeError(f"hidden has inconsistent hidden_size: got {h.size(1)}, expected {self.hidden_size}")
+        out = _STEPS[mode](F.linear(x, self.weight_ih, self.bias_ih), hx, self.weight_hh, self.bias_hh, None)
+        return out if batched else tuple(h.squeeze(0) for h in out)
+
+
+class RNNCell(RNNCellBase):
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh): (N, input), (N, hidden) -> (N, hidden), or without N."""
+
+    __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
+
+    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input, hx=None):
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+        return self._step("RNN_" + self.nonlinearity.upper(), input, None if hx is None else (hx,))[0]
+
+
+class LSTMCell(RNNCellBase):
+    """(h, c) -> (h', c') of a long short-term memory: (N, input), two (N, hidden), or without N."""
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+
+    def forward(self, input, hx=None):
+        return self._step("LSTM", input, hx)
+
+
+class GRUCell(RNNCellBase):
+    """h' of a gated recurrent unit: (N, input), (N, hidden) -> (N, hidden), or without N."""
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+
+    def forward(self, input, hx=None):
+        return self._step("GRU", input, None if hx is None else (hx,))[0]

@@ -1,0 +1,197 @@
+"""Ready-made parametrizations: orthogonal, weight_norm, spectral_norm."""
+
+import tessera
+from tessera.nn import functional as F
+from tessera.nn.modules.module import Module
+
+from . import parametrize
+from .weight_norm import norm_except_dim, scaled
+
+__all__ = ["orthogonal", "spectral_norm", "weight_norm"]
+
+
+def _is_orthogonal(Q, eps=None):
+    n, k = Q.size(-2), Q.size(-1)
+    identity = tessera.eye(k, dtype=Q.dtype, device=Q.device)
+    if eps is None:
+        eps = 10.0 * n * tessera.finfo(Q.dtype).eps
+    return bool(((Q.mH @ Q) - identity).abs().max() <= eps)
+
+
+def _make_orthogonal(A):
+    """The Q of A = Q R with a positive diagonal of R (makes it unique and continuous)."""
+    X, tau = tessera.geqrf(A)
+    Q = tessera.linalg.householder_product(X, tau)
+    return Q * X.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+
+
+class _Orthogonal(Module):
+    """X -> an orthogonal (semi-orthogonal) matrix, times `base` if trivialized (Lezcano-Casado 2019)."""
+
+    def __init__(self, weight, orthogonal_map, *, use_trivialization=True):
+        super().__init__()
+        if weight.is_complex() and orthogonal_map == "householder":
+            raise ValueError("The householder parametrization does not support complex tensors.")
+        self.shape = weight.shape
+        self.orthogonal_map = orthogonal_map
+        if use_trivialization:
+            self.register_buffer("base", None)
+
+    def forward(self, X):
+        n, k = X.size(-2), X.size(-1)
+        transposed = n < k
+        if transposed:
+            X = X.mT
+            n, k = k, n
+        if self.orthogonal_map in ("matrix_exp", "cayley"):
+            # a skew-Hermitian matrix from the lower triangle
+            X = X.tril()
+            if n != k:
+                X = tessera.cat([X, X.new_zeros((*X.shape[:-2], n, n - k))], dim=-1)
+            A = X - X.mH
+            if self.orthogonal_map == "matrix_exp":
+                Q = tessera.matrix_exp(A)
+            else:
+                identity = tessera.eye(n, dtype=A.dtype, device=A.device)
+                Q = tessera.linalg.solve(identity - A / 2, identity + A / 2)
+            if n != k:
+                Q = Q[..., :k]
+        else:
+            A = X.tril(diagonal=-1)
+            tau = 2.0 / (1.0 + (A * A).sum(dim=-2))
+            Q = tessera.linalg.householder_product(A, tau)
+            Q = Q * X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
+        if hasattr(self, "base"):
+            Q = self.base @ Q
+        if transposed:
+            Q = Q.mT
+        return Q
+
+    @tessera.no_grad()
+    def right_inverse(self, Q):
+        if Q.shape != self.shape:
+            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {Q.shape}.")
+        n, k = Q.size(-2), Q.size(-1)
+        transpose = n < k
+        if transpose:
+            Q = Q.mT
+            n, k = k, n
+        if not hasattr(self, "base"):
+            if self.orthogonal_map in ("cayley", "matrix_exp"):
+                raise NotImplementedError("It is not possible to assign to the matrix exponential or the Cayley parametrizations when use_trivialization=False.")
+            # a Householder decomposition; the diagonal holds the signs
+            A, tau = tessera.geqrf(Q)
+            A.diagonal(dim1=-2, dim2=-1).sign_()
+            A.diagonal(dim1=-2, dim2=-1)[tau == 0.0] *= -1
+            return A.mT if transpose else A
+        if n == k:
+            Q = Q.clone() if _is_orthogonal(Q) else _make_orthogonal(Q)
+        else:
+            N = tessera.randn(*Q.shape[:-2], n, n - k, dtype=Q.dtype, device=Q.device)
+            Q = _make_orthogonal(tessera.cat([Q, N], dim=-1))
+        self.base = Q
+        # every map takes -I to I (the Householder one reads signs from the diagonal), so the first value is the base itself
+        start = Q.new_zeros((*Q.shape[:-2], n, k))
+        start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+        return start.mT if transpose else start
+
+
+def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization=True):
+    """Makes a matrix (or a batch of them) orthogonal: its rows or columns, whichever are fewer, are orthonormal. Returns the module.
+
+    orthogonal_map: matrix_exp | cayley | householder (default: matrix_exp for square or complex ones, else householder). ValueError below 2-D.
+    """
+    weight = getattr(module, name, None)
+    if not isinstance(weight, tessera.Tensor):
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    if weight.ndim < 2:
+        raise ValueError(f"Expected a matrix or batch of matrices. Got a tensor of {weight.ndim} dimensions.")
+    if orthogonal_map is None:
+        orthogonal_map = "matrix_exp" if weight.size(-2) == weight.size(-1) or weight.is_complex() else "householder"
+    if orthogonal_map not in ("matrix_exp", "cayley", "householder"):
+        raise ValueError(f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}')
+    parametrize.register_parametrization(module, name, _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization), unsafe=True)
+    return module
+
+
+class _WeightNorm(Module):
+    def __init__(self, dim=0):
+        super().__init__()
+        self.dim = -1 if dim is None else dim
+
+    def forward(self, weight_g, weight_v):
+        return scaled(weight_v, weight_g, self.dim)
+
+    def right_inverse(self, weight):
+        return norm_except_dim(weight, self.dim), weight
+
+
+def weight_norm(module, name="weight", dim=0):
+    """Splits a weight into length (original0, for each index of `dim`; None: one for all) and direction (original1). Returns the module."""
+    parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+
+    def _weight_norm_compat_hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+        # checkpoints of the older weight_norm
+        g_key, v_key = f"{prefix}{name}_g", f"{prefix}{name}_v"
+        if g_key in state_dict and v_key in state_dict:
+            state_dict[f"{prefix}parametrizations.{name}.original0"] = state_dict.pop(g_key)
+            state_dict[f"{prefix}parametrizations.{name}.original1"] = state_dict.pop(v_key)
+
+    module._register_load_state_dict_pre_hook(_weight_norm_compat_hook)
+    return module
+
+
+class _SpectralNorm(Module):
+    def __init__(self, weight, n_power_iterations=1, dim=0, eps=1e-12):
+        super().__init__()
+        ndim = weight.ndim
+        if dim >= ndim or dim < -ndim:
+            raise IndexError(f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got {dim})")
+        if n_power_iterations <= 0:
+            raise ValueError(f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}")
+        self.dim = dim if dim >= 0 else dim + ndim
+        self.eps = eps
+        if ndim > 1:
+            self.n_power_iterations = n_power_iterations
+            matrix = self._matrix(weight)
+            h, w = matrix.size()
+            u = matrix.new_empty(h).normal_(0, 1)
+            v = matrix.new_empty(w).normal_(0, 1)
+            self.register_buffer("_u", F.normalize(u, dim=0, eps=eps))
+            self.register_buffer("_v", F.normalize(v, dim=0, eps=eps))
+            self._power_method(matrix, 15)
+
+    def _matrix(self, weight):
+        if self.dim != 0:
+            weight = weight.permute(self.dim, *(d for d in range(weight.dim()) if d != self.dim))
+        return weight.flatten(1)
+
+    @tessera.no_grad()
+    def _power_method(self, matrix, n):
+        for _ in range(n):
+            self._u.copy_(F.normalize(matrix.mv(self._v), dim=0, eps=self.eps))
+            self._v.copy_(F.normalize(matrix.mH.mv(self._u), dim=0, eps=self.eps))
+
+    def forward(self, weight):
+        if weight.ndim == 1:
+            return F.normalize(weight, dim=0, eps=self.eps)
+        matrix = self._matrix(weight)
+        if self.training:
+            self._power_method(matrix, self.n_power_iterations)
+        # clones, because later power iterations change them in place
+        u, v = self._u.clone(), self._v.clone()
+        return weight / u.conj().dot(matrix.mv(v))
+
+    def right_inverse(self, value):
+        return value
+
+
+def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
+    """Divides a weight by its largest singular value, estimated by the power method (in training). Returns the module."""
+    weight = getattr(module, name, None)
+    if not isinstance(weight, tessera.Tensor):
+        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
+    if dim is None:
+        dim = 1 if isinstance(module, (tessera.nn.ConvTranspose1d, tessera.nn.ConvTranspose2d, tessera.nn.ConvTranspose3d)) else 0
+    parametrize.register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
+    return module

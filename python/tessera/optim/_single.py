@@ -1,0 +1,44 @@
+"""Base of the optimizers whose step treats one parameter after the other."""
+
+import tessera
+
+from .optimizer import Optimizer, _use_grad_for_differentiable, decayed, dense_parameters, new_step, run_closure, setstate_defaults
+
+
+class SingleTensorOptimizer(Optimizer):
+    """A subclass defines `_new_state(p, group)` and `_update(p, grad, state, group)`; state["step"] is counted here."""
+
+    _late_defaults = {}
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        setstate_defaults(self, foreach=None, maximize=False, differentiable=False, **self._late_defaults)
+
+    def _new_state(self, p, group):
+        raise NotImplementedError
+
+    def _update(self, p, grad, state, group):
+        raise NotImplementedError
+
+    @_use_grad_for_differentiable
+    def step(self, closure=None):
+        """Does one step."""
+        loss = run_closure(closure)
+        for group in self.param_groups:
+            for p, grad, state in dense_parameters(self, group):
+                if not state:
+                    state["step"] = new_step(p, group)
+                    state.update(self._new_state(p, group))
+                state["step"] += 1
+                if group.get("decoupled_weight_decay") and group["weight_decay"] != 0:
+                    p.mul_(1 - group["lr"] * group["weight_decay"])
+                    grad = -grad if group["maximize"] else grad
+                else:
+                    grad = decayed(grad, p, group)
+                self._update(p, grad, state, group)
+        return loss
+
+
+def zeros_like(p):
+    """State of a parameter's shape and strides."""
+    return tessera.zeros_like(p, memory_format=tessera.preserve_format)

@@ -1,0 +1,45 @@
+"""Adadelta (Zeiler 2012)."""
+
+from ._single import SingleTensorOptimizer, zeros_like
+from .optimizer import as_real, check, check_lr
+
+__all__ = ["Adadelta", "adadelta"]
+
+
+class Adadelta(SingleTensorOptimizer):
+    """v = rho v + (1 - rho) g^2, d = sqrt(u + eps) / sqrt(v + eps) g, u = rho u + (1 - rho) d^2, p -= lr d."""
+
+    _late_defaults = {"capturable": False}
+
+    def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None, *, capturable=False, maximize=False, differentiable=False):
+        check_lr(lr, foreach, capturable)
+        check(0.0 <= rho <= 1.0, "rho value", rho)
+        check(eps >= 0.0, "epsilon value", eps)
+        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
+        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize, capturable=capturable, foreach=foreach,
+                                      differentiable=differentiable))
+
+    def _new_state(self, p, group):
+        return {"square_avg": zeros_like(p), "acc_delta": zeros_like(p)}
+
+    def _update(self, p, grad, state, group):
+        rho, eps = group["rho"], group["eps"]
+        p, grad, v, u = as_real(p, grad, state["square_avg"], state["acc_delta"])
+        v.mul_(rho).addcmul_(grad, grad, value=1 - rho)
+        std = v.add(eps).sqrt_()
+        delta = u.add(eps).sqrt_()
+        if group["differentiable"]:
+            delta = delta.clone()
+        delta.div_(std).mul_(grad)
+        u.mul_(rho).addcmul_(delta, delta, value=1 - rho)
+        p.add_(delta, alpha=-group["lr"])
+
+
+def adadelta(params, grads, square_avgs, acc_deltas, state_steps, capturable=False, foreach=None, differentiable=False, has_complex=False, *, lr, rho, eps,
+             weight_decay, maximize):
+    """One step of Adadelta on lists of tensors."""
+    from .optimizer import decayed
+    group = dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize, differentiable=differentiable)
+    for p, g, v, u, t in zip(params, grads, square_avgs, acc_deltas, state_steps):
+        t += 1
+        Adadelta._update(None, p, decayed(g, p, group), {"square_avg": v, "acc_delta": u}, group)

@@ -1,0 +1,38 @@
+"""Averaged stochastic gradient descent (Polyak and Juditsky 1992)."""
+
+import tessera
+
+from ._single import SingleTensorOptimizer, zeros_like
+from .optimizer import _get_scalar_dtype, _get_value, as_real, check, check_lr
+
+__all__ = ["ASGD"]
+
+
+class ASGD(SingleTensorOptimizer):
+    """p = p (1 - lambd eta) - eta g, ax = ax + (p - ax) mu; eta = lr / (1 + lambd lr t)^alpha, mu = 1 / max(1, t - t0)."""
+
+    _late_defaults = {"capturable": False}
+
+    def __init__(self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False, differentiable=False, capturable=False):
+        check_lr(lr, foreach, capturable)
+        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
+        super().__init__(params, dict(lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, foreach=foreach, maximize=maximize,
+                                      differentiable=differentiable, capturable=capturable))
+
+    def _new_state(self, p, group):
+        dtype = _get_scalar_dtype()
+        return {"eta": tessera.as_tensor(_get_value(group["lr"]), dtype=dtype).clone().detach(), "mu": tessera.ones((), dtype=dtype), "ax": zeros_like(p)}
+
+    def _update(self, p, grad, state, group):
+        p, grad, ax = as_real(p, grad, state["ax"])
+        eta, mu, t = _get_value(state["eta"]), _get_value(state["mu"]), _get_value(state["step"])
+        p.mul_(1 - group["lambd"] * eta)
+        p.add_(grad, alpha=-eta)
+        if mu == 1:
+            ax.copy_(p)
+        else:
+            ax.add_(p.sub(ax).mul_(mu))
+        # rounded to the counters' dtype, so that a loaded state (in the parameter's dtype) goes on with the same numbers
+        lr, dtype = _get_value(group["lr"]), _get_scalar_dtype()
+        state["eta"].copy_(tessera.tensor(lr / ((1 + group["lambd"] * lr * t) ** group["alpha"]), dtype=dtype))
+        state["mu"].copy_(tessera.tensor(1 / max(1, t - group["t0"]), dtype=dtype))

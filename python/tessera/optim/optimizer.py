@@ -1,0 +1,453 @@
+"""Optimizer, the base class: parameter groups, state, hooks, state dicts."""
+
+from collections import OrderedDict, defaultdict
+from copy import deepcopy
+from itertools import chain
+
+import tessera
+from tessera import Tensor
+from tessera.utils.hooks import RemovableHandle
+
+__all__ = ["Optimizer", "register_optimizer_step_pre_hook", "register_optimizer_step_post_hook"]
+
+_global_optimizer_pre_hooks = OrderedDict()
+_global_optimizer_post_hooks = OrderedDict()
+
+
+class _RequiredParameter:
+    """Stands for the default of an argument that every parameter group has to give."""
+
+    def __repr__(self):
+        return "<required parameter>"
+
+
+required = _RequiredParameter()
+
+
+def __getattr__(name):
+    # type aliases, built only for those who ask
+    if name in ("ParamsT", "StateDict", "Args", "Kwargs"):
+        from typing import Any, Dict, Iterable, Tuple, Union
+        aliases = {"ParamsT": Union[Iterable[Tensor], Iterable[Dict[str, Any]], Iterable[Tuple[str, Tensor]]], "StateDict": Dict[str, Any], "Args": Tuple[Any, ...],
+                   "Kwargs": Dict[str, Any]}
+        globals().update(aliases)
+        return aliases[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _use_grad_for_differentiable(func):
+    """Runs a step with gradients recorded only if the optimizer is `differentiable`."""
+
+    def _use_grad(*args, **kwargs):
+        self = args[0]
+        with tessera.set_grad_enabled(self.defaults["differentiable"]):
+            return func(*args, **kwargs)
+
+    _use_grad.__name__ = func.__name__
+    _use_grad.__doc__ = func.__doc__
+    _use_grad.__wrapped__ = func
+    return _use_grad
+
+
+def _get_value(x):
+    """A Python number from a number or a one-element tensor."""
+    return x.item() if isinstance(x, Tensor) else x
+
+
+def _to_scalar(x):
+    """A 0-dim tensor from a one-element tensor; anything else as it is."""
+    return x.squeeze() if isinstance(x, Tensor) and x.dim() != 0 else x
+
+
+def _get_scalar_dtype(is_fused=None):
+    """The dtype of `step` counters."""
+    if is_fused:
+        return tessera.float32
+    return tessera.float64 if tessera.get_default_dtype() == tessera.float64 else tessera.float32
+
+
+def _check_choice(foreach, fused, differentiable):
+    """RuntimeError for flags that exclude each other."""
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+def _call_hook_pair(hook, optimizer, args, kwargs):
+    result = hook(optimizer, args, kwargs)
+    if result is None:
+        return args, kwargs
+    if isinstance(result, tuple) and len(result) == 2:
+        return result
+    raise RuntimeError(f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {result}.")
+
+
+def register_optimizer_step_pre_hook(hook):
+    """`hook(optimizer, args, kwargs) -> None or (args, kwargs)` runs before the step of every optimizer."""
+    handle = RemovableHandle(_global_optimizer_pre_hooks)
+    _global_optimizer_pre_hooks[handle.id] = hook
+    return handle
+
+
+def register_optimizer_step_post_hook(hook):
+    """`hook(optimizer, args, kwargs) -> None` runs after the step of every optimizer."""
+    handle = RemovableHandle(_global_optimizer_post_hooks)
+    _global_optimizer_post_hooks[handle.id] = hook
+    return handle
+
+
+_HOOK_DICTS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks",
+               "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
+
+
+class Optimizer:
+    """Base class of optimizers.
+
+    params: tensors, (name, tensor) pairs, or dicts {"params": ..., option: value} that override `defaults` for their parameters. TypeError for a bare tensor,
+    ValueError for no parameters, for a non-leaf, or for a parameter in two groups.
+    """
+
+    def __init__(self, params, defaults):
+        self.defaults = defaults
+        for name in _HOOK_DICTS:
+            setattr(self, name, OrderedDict())
+        self._patch_step_function()
+        if isinstance(params, Tensor):
+            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got " + tessera.typename(params))
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        param_groups = list(params)
+        if not param_groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(param_groups[0], dict):
+            param_groups = [{"params": param_groups}]
+        for group in param_groups:
+            self.add_param_group(group)
+        self._warned_capturable_if_run_uncaptured = True
+
+    def __getstate__(self):
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
+
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        for name in _HOOK_DICTS:
+            if name not in self.__dict__:
+                self.__dict__[name] = OrderedDict()
+        self._patch_step_function()
+        self.defaults.setdefault("differentiable", False)
+
+    def __repr__(self):
+        text = self.__class__.__name__ + " ("
+        for i, group in enumerate(self.param_groups):
+            text += f"\nParameter Group {i}\n"
+            for key in sorted(group):
+                if key != "params":
+                    text += f"    {key}: {group[key]}\n"
+        return text + ")"
+
+    # ---- the step and its hooks ----------------------------------------------------------------------------------------------------------------------
+
+    def _patch_step_function(self):
+        self._zero_grad_profile_name = f"Optimizer.zero_grad#{self.__class__.__name__}.zero_grad"
+        step = self.__class__.step
+        if not getattr(step, "hooked", None):
+            self.__class__.step = self.profile_hook_step(step)
+            self.__class__.step.hooked = True
+
+    @staticmethod
+    def profile_hook_step(func):
+        """Wraps a step function so that the hooks run around it."""
+
+        def wrapper(*args, **kwargs):
+            self = args[0]
+            pre, post = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks
+            if not (pre or post or _global_optimizer_pre_hooks or _global_optimizer_post_hooks):
+                return func(*args, **kwargs)
+            for hook in [*_global_optimizer_pre_hooks.values(), *pre.values()]:
+                args, kwargs = _call_hook_pair(hook, self, args, kwargs)
+            out = func(*args, **kwargs)
+            for hook in [*post.values(), *_global_optimizer_post_hooks.values()]:
+                hook(self, args, kwargs)
+            return out
+
+        wrapper.__name__ = getattr(func, "__name__", "step")
+        wrapper.__doc__ = func.__doc__
+        wrapper.__wrapped__ = func
+        return wrapper
+
+    def _add_hook(self, hooks, hook, prepend=False):
+        handle = RemovableHandle(hooks)
+        hooks[handle.id] = hook
+        if prepend:
+            hooks.move_to_end(handle.id, last=False)
+        return handle
+
+    def register_step_pre_hook(self, hook):
+        """`hook(optimizer, args, kwargs) -> None or (args, kwargs)` runs before the step; args begins with the optimizer."""
+        return self._add_hook(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook):
+        """`hook(optimizer, args, kwargs) -> None` runs after the step."""
+        return self._add_hook(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(self, hook, prepend=False):
+        """`hook(optimizer) -> None` runs before state_dict()."""
+        return self._add_hook(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(self, hook, prepend=False):
+        """`hook(optimizer, state_dict) -> None or state_dict` runs after state_dict()."""
+        return self._add_hook(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(self, hook, prepend=False):
+        """`hook(optimizer, state_dict) -> None or state_dict` runs before load_state_dict()."""
+        return self._add_hook(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(self, hook, prepend=False):
+        """`hook(optimizer) -> None` runs after load_state_dict()."""
+        return self._add_hook(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+    # ---- state dict ----------------------------------------------------------------------------------------------------------------------------------
+
+    def state_dict(self):
+        """{"state": {number of the parameter: its state}, "param_groups": [options, with "params" as numbers]}; tensors are references."""
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        numbers = {}
+        groups = []
+        for group in self.param_groups:
+            packed = {k: v for k, v in group.items() if k != "params"}
+            for p in group["params"]:
+                numbers.setdefault(id(p), len(numbers))
+            packed["params"] = [numbers[id(p)] for p in group["params"]]
+            groups.append(packed)
+        state = {(numbers[id(k)] if isinstance(k, Tensor) else k): v for k, v in self.state.items()}
+        out = {"state": state, "param_groups": groups}
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            res = hook(self, out)
+            if res is not None:
+                out = res
+        return out
+
+    @staticmethod
+    def _process_value_according_to_param_policy(param, value, param_id, param_groups, key=None):
+        """A state tensor as it belongs to its parameter: floating point state takes its dtype and device, `step` keeps its own unless fused or capturable."""
+        fused = capturable = False
+        for group in param_groups:
+            if param_id in group["params"]:
+                fused = group.get("fused", False)
+                capturable = group.get("capturable", False)
+                break
+        if key == "step":
+            if capturable or fused:
+                return value.to(dtype=tessera.float32, device=param.device)
+            return value
+        if param.is_floating_point():
+            return value.to(dtype=param.dtype, device=param.device)
+        return value.to(device=param.device)
+
+    def load_state_dict(self, state_dict):
+        """Takes over a state_dict(). ValueError if its groups do not have the sizes of this optimizer's."""
+        state_dict = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            res = hook(self, state_dict)
+            if res is not None:
+                state_dict = res
+        groups = self.param_groups
+        saved_groups = deepcopy(state_dict["param_groups"])
+        if len(groups) != len(saved_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(len(g["params"]) != len(s["params"]) for g, s in zip(groups, saved_groups)):
+            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
+        params = dict(zip(chain.from_iterable(g["params"] for g in saved_groups), chain.from_iterable(g["params"] for g in groups)))
+
+        def cast(param, value, param_id, key=None):
+            if isinstance(value, Tensor):
+                return Optimizer._process_value_according_to_param_policy(param, value, param_id, state_dict["param_groups"], key)
+            if isinstance(value, dict):
+                return {k: cast(param, v, param_id, k) for k, v in value.items()}
+            if isinstance(value, (list, tuple)):
+                return type(value)(cast(param, v, param_id) for v in value)
+            return value
+
+        state = defaultdict(dict)
+        for k, v in state_dict["state"].items():
+            if k in params:
+                state[params[k]] = cast(params[k], v, k)
+            else:
+                state[k] = v
+
+        new_groups = []
+        for group, saved in zip(groups, saved_groups):
+            saved["params"] = group["params"]
+            if "param_names" in group and "param_names" not in saved:
+                saved["param_names"] = group["param_names"]
+            new_groups.append(saved)
+        self.__setstate__({"state": state, "param_groups": new_groups})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    # ---- parameters ----------------------------------------------------------------------------------------------------------------------------------
+
+    def zero_grad(self, set_to_none=True):
+        """Drops the gradients of all parameters (set_to_none=False: fills them with zeros)."""
+        zeros = []
+        for group in self.param_groups:
+            for p in group["params"]:
+                grad = p.grad
+                if grad is None:
+                    continue
+                if set_to_none:
+                    p.grad = None
+                    continue
+                if grad.grad_fn is not None:
+                    grad.detach_()
+                else:
+                    grad.requires_grad_(False)
+                zeros.append(grad)
+        for grad in zeros:
+            grad.zero_()
+
+    def step(self, closure=None):
+        """Does one update. closure: computes the loss again and returns it."""
+        raise NotImplementedError
+
+    def add_param_group(self, param_group):
+        """Adds a group: {"params": tensor, tensors or (name, tensor) pairs, option: value}."""
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        params = param_group["params"]
+        if isinstance(params, Tensor):
+            param_group["params"] = [params]
+        elif isinstance(params, set):
+            raise TypeError("optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will change between runs. Please "
+                            "use a list instead.")
+        else:
+            param_group["params"] = list(params)
+        self._split_names(param_group)
+        for param in param_group["params"]:
+            if not isinstance(param, Tensor):
+                raise TypeError("optimizer can only optimize Tensors, but one of the params is " + tessera.typename(param))
+            if not self.defaults.get("differentiable", None) and not (param.is_leaf or param.retains_grad):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
+            param_group.setdefault(name, default)
+        params = param_group["params"]
+        if len(params) != len(set(params)):
+            import warnings
+            warnings.warn("optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; see "
+                          "github.com/pytorch/pytorch/issues/40967 for more information", stacklevel=3)
+        known = set()
+        for group in self.param_groups:
+            known.update(group["params"])
+            if ("param_names" in param_group) != ("param_names" in group):
+                raise ValueError("all optimizer param groups should be with/without names. cannot add param group with names to the optimizer" if "param_names" in param_group
+                                 else "all optimizer param groups should be with/without names. cannot add param group without names to the optimizer")
+        if not known.isdisjoint(param_group["params"]):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
+
+    @staticmethod
+    def _split_names(param_group):
+        """Turns (name, tensor) pairs into "params" and "param_names"."""
+        names, tensors = [], []
+        for param in param_group["params"]:
+            if isinstance(param, tuple):
+                name, tensor = param
+                names.append(name)
+                tensors.append(tensor)
+            else:
+                tensors.append(param)
+        if names:
+            if len(names) != len(tensors):
+                raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+            param_group["params"] = tensors
+            param_group["param_names"] = names
+
+
+# ---- what the algorithms share -----------------------------------------------------------------------------------------------------------------------------
+
+
+def run_closure(closure):
+    """The closure's loss, computed with gradients enabled, or None."""
+    if closure is None:
+        return None
+    with tessera.enable_grad():
+        return closure()
+
+
+def check(ok, text, value, error=ValueError):
+    """Raises "Invalid <text>: <value>" unless ok (NaN is not ok)."""
+    if not ok:
+        raise error(f"Invalid {text}: {value}")
+
+
+def check_lr(lr, foreach=False, capturable=False):
+    """ValueError for a negative learning rate, for a tensor with more than one element, and for a tensor with foreach but not capturable."""
+    if isinstance(lr, Tensor):
+        if foreach and not capturable:
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+        if lr.numel() != 1:
+            raise ValueError("Tensor lr must be 1-element")
+    check(lr >= 0.0, "learning rate", lr)
+
+
+def check_betas(betas):
+    """ValueError for betas outside [0, 1)."""
+    for i, b in enumerate(betas):
+        check(0.0 <= b < 1.0, f"beta parameter at index {i}", b)
+
+
+def new_step(p, group):
+    """The counter of a parameter's state: a 0-dim float tensor, on the CPU unless the step has to stay on the device."""
+    if group.get("capturable") or group.get("fused"):
+        return tessera.zeros((), dtype=_get_scalar_dtype(group.get("fused")), device=p.device)
+    return tessera.tensor(0.0, dtype=_get_scalar_dtype())
+
+
+def dense_parameters(optimizer, group):
+    """(parameter, gradient, state) of those that have a gradient. RuntimeError for a sparse one."""
+    for p in group["params"]:
+        grad = p.grad
+        if grad is None:
+            continue
+        if grad.layout != tessera.strided:
+            raise RuntimeError(f"{optimizer.__class__.__name__} does not support sparse gradients")
+        yield p, grad, optimizer.state[p]
+
+
+def as_real(*tensors):
+    """Complex tensors as real ones with a last dim of 2 that share memory; None stays None."""
+    return tuple(tessera.view_as_real(t) if t is not None and t.is_complex() else t for t in tensors)
+
+
+def decayed(grad, p, group):
+    """The gradient with `maximize` and the (coupled) weight decay of the group applied."""
+    if group.get("maximize"):
+        grad = -grad
+    decay = group.get("weight_decay", 0)
+    return grad.add(p, alpha=decay) if decay != 0 else grad
+
+
+def setstate_defaults(optimizer, **defaults):
+    """After unpickling: options that old versions did not have, and `step` counters as tensors."""
+    for group in optimizer.param_groups:
+        for name, value in defaults.items():
+            group.setdefault(name, value)
+        for p in group["params"]:
+            state = optimizer.state.get(p, {})
+            step = state.get("step")
+            if step is not None and not isinstance(step, Tensor):
+                state["step"] = tessera.tensor(float(step), dtype=_get_scalar_dtype())
+
+
+def fused_ready(lr, params, grads):
+    """Whether one multi-tensor step can do all of them: dense real floating point tensors on the CPU and a number as learning rate."""
+    if isinstance(lr, Tensor) or not hasattr(tessera, "_fused_adam_"):
+        return False
+    for p, g in zip(params, grads):
+        if not p.is_floating_point() or p.device.type != "cpu" or g.layout != tessera.strided or g.dtype != p.dtype or type(g) is not Tensor:
+            return False
+    return True

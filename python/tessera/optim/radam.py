@@ -1,0 +1,40 @@
+"""RAdam, Adam with a rectified learning rate (Liu et al. 2019)."""
+
+from ._single import SingleTensorOptimizer, zeros_like
+from .optimizer import _get_value, as_real, check, check_betas, check_lr
+
+__all__ = ["RAdam"]
+
+
+class RAdam(SingleTensorOptimizer):
+    """Adam's step times the rectification term where rho_t > 5, else plain momentum."""
+
+    _late_defaults = {"capturable": False, "decoupled_weight_decay": False}
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False, *, foreach=None, maximize=False, capturable=False,
+                 differentiable=False):
+        check_lr(lr, foreach, capturable)
+        check(eps >= 0.0, "epsilon value", eps)
+        check_betas(betas)
+        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize, foreach=foreach, capturable=capturable,
+                                      decoupled_weight_decay=decoupled_weight_decay, differentiable=differentiable))
+
+    def _new_state(self, p, group):
+        return {"exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
+
+    def _update(self, p, grad, state, group):
+        beta1, beta2 = group["betas"]
+        t = _get_value(state["step"])
+        p, grad, m, v = as_real(p, grad, state["exp_avg"], state["exp_avg_sq"])
+        m.lerp_(grad, 1 - beta1)
+        v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        correction2 = 1 - beta2 ** t
+        m_hat = m / (1 - beta1 ** t)
+        rho_inf = 2 / (1 - beta2) - 1
+        rho = rho_inf - 2 * t * beta2 ** t / correction2
+        step = m_hat * group["lr"]
+        if rho > 5.0:
+            rect = ((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
+            step = step * (correction2 ** 0.5 / (v.sqrt() + group["eps"])) * rect
+        p.add_(step, alpha=-1.0)

@@ -1,0 +1,46 @@
+"""RMSprop (Hinton 2012)."""
+
+from ._single import SingleTensorOptimizer, zeros_like
+from .optimizer import as_real, check, check_lr
+
+__all__ = ["RMSprop"]
+
+
+class RMSprop(SingleTensorOptimizer):
+    """v = alpha v + (1 - alpha) g^2, p -= lr g / (sqrt(v) + eps); centered: v minus the squared mean gradient; momentum on the scaled gradient."""
+
+    _late_defaults = {"momentum": 0, "centered": False, "capturable": False}
+
+    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, capturable=False, foreach=None, maximize=False,
+                 differentiable=False):
+        check_lr(lr, foreach, capturable)
+        check(eps >= 0.0, "epsilon value", eps)
+        check(momentum >= 0.0, "momentum value", momentum)
+        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
+        check(alpha >= 0.0, "alpha value", alpha)
+        super().__init__(params, dict(lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered, weight_decay=weight_decay, capturable=capturable, foreach=foreach,
+                                      maximize=maximize, differentiable=differentiable))
+
+    def _new_state(self, p, group):
+        state = {"square_avg": zeros_like(p)}
+        if group["momentum"] > 0:
+            state["momentum_buffer"] = zeros_like(p)
+        if group["centered"]:
+            state["grad_avg"] = zeros_like(p)
+        return state
+
+    def _update(self, p, grad, state, group):
+        alpha = group["alpha"]
+        p, grad, v, mean, buf = as_real(p, grad, state["square_avg"], state.get("grad_avg"), state.get("momentum_buffer"))
+        v.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
+        if group["centered"]:
+            mean.lerp_(grad, 1 - alpha)
+            scale = v.addcmul(mean, mean, value=-1).sqrt_()
+        else:
+            scale = v.sqrt()
+        scale = scale.add(group["eps"]) if group["differentiable"] else scale.add_(group["eps"])
+        if group["momentum"] > 0:
+            buf.mul_(group["momentum"]).addcdiv_(grad, scale)
+            p.add_(buf, alpha=-group["lr"])
+        else:
+            p.addcdiv_(grad, scale, value=-group["lr"])

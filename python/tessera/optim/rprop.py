@@ -1,0 +1,40 @@
+"""Resilient backpropagation (Riedmiller and Braun 1993)."""
+
+import tessera
+
+from ._single import SingleTensorOptimizer, zeros_like
+from .optimizer import as_real, check, check_lr
+
+__all__ = ["Rprop"]
+
+
+class Rprop(SingleTensorOptimizer):
+    """A step size for each element, larger (etas[1]) while the gradient keeps its sign, smaller (etas[0], and no move) when it changes."""
+
+    _late_defaults = {"capturable": False}
+
+    def __init__(self, params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50), *, capturable=False, foreach=None, maximize=False, differentiable=False):
+        check_lr(lr, foreach, capturable)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        super().__init__(params, dict(lr=lr, etas=etas, step_sizes=step_sizes, foreach=foreach, maximize=maximize, differentiable=differentiable,
+                                      capturable=capturable))
+
+    def _new_state(self, p, group):
+        lr = group["lr"]
+        if isinstance(lr, tessera.Tensor):
+            lr = lr.item()
+        # a complex gradient has one step size for each part
+        return {"prev": zeros_like(p), "step_size": tessera.full_like(p, complex(lr, lr) if p.is_complex() else lr)}
+
+    def _update(self, p, grad, state, group):
+        down, up = group["etas"]
+        low, high = group["step_sizes"]
+        p, grad, prev, size = as_real(p, grad, state["prev"], state["step_size"])
+        sign = (grad * prev).sign()
+        one = tessera.ones_like(sign)
+        factor = tessera.where(sign > 0, one * up, tessera.where(sign < 0, one * down, one))
+        size.mul_(factor).clamp_(low, high)
+        grad = tessera.where(sign < 0, tessera.zeros_like(grad), grad)
+        p.addcmul_(grad.sign(), size, value=-1)
+        prev.copy_(grad)

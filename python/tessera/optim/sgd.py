@@ -1,0 +1,80 @@
+"""Stochastic gradient descent."""
+
+import tessera
+
+from .optimizer import Optimizer, _check_choice, _use_grad_for_differentiable, check, check_lr, fused_ready, run_closure
+
+__all__ = ["SGD", "sgd"]
+
+
+class SGD(Optimizer):
+    """p -= lr g, with momentum b = momentum b + (1 - dampening) g (the first b is g), p -= lr b, or p -= lr (g + momentum b) (nesterov)."""
+
+    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False, foreach=None, differentiable=False, fused=None):
+        check_lr(lr)
+        check(momentum >= 0.0, "momentum value", momentum)
+        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov, maximize=maximize, foreach=foreach,
+                                      differentiable=differentiable, fused=fused))
+        _check_choice(foreach, fused, differentiable)
+        if fused:
+            self._step_supports_amp_scaling = True
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in (("nesterov", False), ("maximize", False), ("foreach", None), ("differentiable", False), ("fused", False)):
+                group.setdefault(name, value)
+
+    @_use_grad_for_differentiable
+    def step(self, closure=None):
+        """Does one step."""
+        loss = run_closure(closure)
+        for group in self.param_groups:
+            params, grads, buffers = [], [], []
+            momentum = group["momentum"]
+            for p in group["params"]:
+                if p.grad is not None:
+                    params.append(p)
+                    grads.append(p.grad)
+                    if momentum != 0:
+                        buffers.append(self.state[p].get("momentum_buffer"))
+            if not params:
+                continue
+            sgd(params, grads, buffers, weight_decay=group["weight_decay"], momentum=momentum, lr=group["lr"], dampening=group["dampening"],
+                nesterov=group["nesterov"], maximize=group["maximize"], differentiable=group["differentiable"], grad_scale=getattr(self, "grad_scale", None),
+                found_inf=getattr(self, "found_inf", None))
+            if momentum != 0:
+                for p, b in zip(params, buffers):
+                    self.state[p]["momentum_buffer"] = b
+        return loss
+
+
+def sgd(params, d_p_list, momentum_buffer_list, has_sparse_grad=False, foreach=None, fused=None, grad_scale=None, found_inf=None, *, weight_decay, momentum, lr,
+        dampening, nesterov, maximize, differentiable=False):
+    """One step on lists of parameters and gradients; None entries of momentum_buffer_list (empty without momentum) are created."""
+    if not differentiable and fused_ready(lr, params, d_p_list) and all(b is None for b in momentum_buffer_list) | all(b is not None for b in momentum_buffer_list):
+        first = bool(momentum_buffer_list) and momentum_buffer_list[0] is None
+        if first:
+            momentum_buffer_list[:] = [tessera.empty_like(g) for g in d_p_list]
+        tessera._fused_sgd_(params, d_p_list, momentum_buffer_list, weight_decay=float(weight_decay), momentum=float(momentum), lr=float(lr),
+                            dampening=float(dampening), nesterov=nesterov, maximize=maximize, is_first_step=first, grad_scale=grad_scale, found_inf=found_inf)
+        return
+    for i, (p, grad) in enumerate(zip(params, d_p_list)):
+        if maximize:
+            grad = -grad
+        if weight_decay != 0:
+            grad = grad.add(p, alpha=weight_decay)
+        if momentum != 0:
+            buf = momentum_buffer_list[i]
+            if buf is None:
+                buf = momentum_buffer_list[i] = grad.detach().clone()
+            else:
+                buf.mul_(momentum).add_(grad, alpha=1 - dampening)
+            grad = grad.add(buf, alpha=momentum) if nesterov else buf
+        if isinstance(lr, tessera.Tensor):
+            p.add_(grad * -lr if differentiable else grad * (-lr).to(grad.dtype))
+        else:
+            p.add_(grad, alpha=-lr)

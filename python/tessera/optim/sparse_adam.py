@@ -1,0 +1,63 @@
+"""SparseAdam: Adam that touches only the rows of a sparse gradient."""
+
+import tessera
+
+from .optimizer import Optimizer, check, check_betas, check_lr, run_closure
+
+__all__ = ["SparseAdam"]
+
+
+class SparseAdam(Optimizer):
+    """Adam for sparse gradients: moments and parameters change only where the gradient has entries. RuntimeError for a dense gradient, ValueError for a sparse parameter."""
+
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):
+        check_lr(lr)
+        check(lr > 0.0, "learning rate", lr)
+        check(eps > 0.0, "epsilon value", eps)
+        check_betas(betas)
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, maximize=maximize))
+        sparse = [[g, i] for g, group in enumerate(self.param_groups) for i, p in enumerate(group["params"]) if p.is_sparse]
+        if sparse:
+            raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
+
+    @tessera.no_grad()
+    def step(self, closure=None):
+        """Does one step."""
+        loss = run_closure(closure)
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                if not p.grad.is_sparse:
+                    raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+                state = self.state[p]
+                if not state:
+                    state["step"] = 0
+                    state["exp_avg"] = tessera.zeros_like(p, memory_format=tessera.preserve_format)
+                    state["exp_avg_sq"] = tessera.zeros_like(p, memory_format=tessera.preserve_format)
+                state["step"] += 1
+                _update(p, p.grad, state, group)
+        return loss
+
+
+def _update(p, grad, state, group):
+    beta1, beta2 = group["betas"]
+    t = state["step"]
+    grad = (-grad if group["maximize"] else grad).coalesce()
+    rows, values = grad._indices(), grad._values()
+    if values.numel() == 0:
+        return
+    m, v = state["exp_avg"], state["exp_avg_sq"]
+
+    def sparse(x):
+        return tessera.sparse_coo_tensor(rows, x, grad.size())
+
+    old_m, old_v = m.sparse_mask(grad)._values(), v.sparse_mask(grad)._values()
+    step_m = (values - old_m) * (1 - beta1)
+    step_v = (values * values - old_v) * (1 - beta2)
+    m.add_(sparse(step_m))
+    v.add_(sparse(step_v))
+    numer = step_m + old_m
+    denom = (step_v + old_v).sqrt_().add_(group["eps"])
+    step_size = group["lr"] * (1 - beta2 ** t) ** 0.5 / (1 - beta1 ** t)
+    p.add_(sparse(-step_size * numer / denom))

@@ -1,0 +1,79 @@
+"""Random tensors for tests."""
+
+import math
+
+import tessera
+
+
+def _limits(dtype, low, high):
+    """The documented default interval of `dtype`, and a check of the given one."""
+    name = str(dtype).rpartition(".")[2]
+    if dtype == tessera.bool:
+        defaults = (0, 2)
+    elif name.startswith("uint"):
+        defaults = (0, 10)
+    elif dtype.is_floating_point or dtype.is_complex:
+        defaults = (-9, 9)
+    else:
+        defaults = (-9, 10)
+    low, high = defaults[0] if low is None else low, defaults[1] if high is None else high
+    if any(isinstance(v, float) and math.isnan(v) for v in (low, high)):
+        raise ValueError(f"`low` and `high` cannot be NaN, but got low={low} and high={high}")
+    if low >= high:
+        raise ValueError(f"make_tensor: low must be weakly less than high!, but got low={low!r} >= high={high!r}")
+    if dtype.is_floating_point or dtype.is_complex:
+        info = tessera.finfo(dtype)
+        return max(low, info.min), min(high, info.max)
+    if dtype == tessera.bool:
+        return max(int(math.ceil(low)), 0), min(int(math.ceil(high)), 2)
+    info = tessera.iinfo(dtype)
+    return max(int(math.ceil(low)), info.min), min(int(math.ceil(high)), info.max + 1)
+
+
+def _fill(shape, dtype, device, low, high):
+    if dtype == tessera.bool or not (dtype.is_floating_point or dtype.is_complex):
+        top = min(high, 2**63 - 1)
+        return tessera.randint(low, top, shape, device=device, dtype=tessera.int64).to(dtype)
+    if dtype.is_complex:
+        part = dtype.to_real()
+        if part == tessera.float16:
+            part = tessera.float32
+        return tessera.complex(_fill(shape, part, device, low, high), _fill(shape, part, device, low, high)).to(dtype)
+    wide = dtype if dtype.itemsize >= 4 else tessera.float32
+    return tessera.empty(shape, dtype=wide, device=device).uniform_(low, high).to(dtype)
+
+
+def make_tensor(*shape, dtype, device="cpu", low=None, high=None, requires_grad=False, noncontiguous=False, exclude_zero=False,
+                memory_format=None):
+    """A tensor with random values from [low, high).
+
+    Args:
+        shape: sizes, or one sequence of them.
+        dtype, device: of the result.
+        low, high: limits; by default [-9, 9) for floats, [-9, 10) for signed, [0, 10) for unsigned integers, {False, True} for bool.
+        requires_grad: for floating point and complex dtypes only.
+        noncontiguous: the values lie in every second place of a larger storage.
+        exclude_zero: zeros become the smallest positive number.
+        memory_format: excludes `noncontiguous`.
+
+    Raises: ValueError if low >= high, for NaN limits, for `requires_grad` with integers, or for both layouts at once.
+    """
+    if len(shape) == 1 and isinstance(shape[0], (list, tuple)):
+        shape = tuple(shape[0])
+    if noncontiguous and memory_format is not None:
+        raise ValueError(f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got noncontiguous={noncontiguous!r} "
+                         f"and memory_format={memory_format!r}")
+    if requires_grad and not (dtype.is_floating_point or dtype.is_complex):
+        raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype!r}")
+    low, high = _limits(dtype, low, high)
+    result = _fill(shape, dtype, device, low, high)
+    if noncontiguous and result.numel() > 1:
+        result = tessera.repeat_interleave(result, 2, dim=-1)[..., ::2]
+    elif memory_format is not None:
+        result = result.clone(memory_format=memory_format)
+    if exclude_zero:
+        tiny = tessera.finfo(dtype).tiny if dtype.is_floating_point or dtype.is_complex else 1
+        result[result == 0] = tiny
+    if requires_grad:
+        result.requires_grad_()
+    return result

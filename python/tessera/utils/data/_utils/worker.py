@@ -1,0 +1,137 @@
+"""What runs in a worker process of a DataLoader."""
+
+import os
+import queue
+import random
+import sys
+import threading
+
+import tessera
+from tessera._utils import ExceptionWrapper
+from tessera.utils.data._utils import MP_STATUS_CHECK_INTERVAL, transport
+
+_worker_info = None
+
+
+class WorkerInfo:
+    """Facts about the worker process: id, num_workers, seed, dataset (its own copy), rng. Read only."""
+
+    _initialized = False
+
+    def __init__(self, **kwargs):
+        self.__dict__.update(kwargs)
+        self._keys = tuple(kwargs)
+        self._initialized = True
+
+    def __setattr__(self, key, value):
+        if self._initialized:
+            raise RuntimeError(f"Cannot assign attributes to {type(self).__name__} objects")
+        super().__setattr__(key, value)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({', '.join(f'{key}={getattr(self, key)}' for key in self._keys)})"
+
+
+def get_worker_info():
+    """The WorkerInfo of this process, None outside workers."""
+    return _worker_info
+
+
+class _IterableDatasetStopIteration:
+    def __init__(self, worker_id):
+        self.worker_id = worker_id
+
+
+class _ResumeIteration:
+    """Begins a new pass in a persistent worker; sent back when the worker is ready."""
+
+    def __init__(self, number):
+        self.number = number
+
+
+def _seed(base_seed, worker_id):
+    seed = base_seed + worker_id
+    random.seed(seed)
+    tessera.manual_seed(seed)
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
+        numpy.random.seed(numpy.random.SeedSequence(entropy).generate_state(4))
+    return seed
+
+
+def _read_tasks(connection, tasks, parent):
+    """Thread: moves tasks from the pipe to a queue at once, so that the loader never waits to send one."""
+    try:
+        while True:
+            if connection.poll(MP_STATUS_CHECK_INTERVAL):
+                tasks.put(connection.recv())
+            elif os.getppid() != parent:
+                break
+    except (EOFError, OSError):
+        pass
+    tasks.put(None)
+
+
+def _fetch(fetcher, index, dataset_kind, worker_id):
+    try:
+        return fetcher.fetch(index), False
+    except Exception as error:
+        if isinstance(error, StopIteration) and dataset_kind == 1:
+            return _IterableDatasetStopIteration(worker_id), True
+        return ExceptionWrapper(where=f"in DataLoader worker process {worker_id}"), False
+
+
+def _send(connection, key, data, worker_id):
+    try:
+        transport.send(connection, (key, data))
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+    except Exception:  # a sample that can't be pickled
+        transport.send(connection, (key, ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")))
+    return True
+
+
+def _worker_loop(dataset_kind, dataset, task_connection, result_connection, auto_collation, collate_fn, drop_last, base_seed, init_fn,
+                 worker_id, num_workers, parent):
+    """Fetches batches until told to end. `parent` is the pid of the loader, None where it can't be known (spawn)."""
+    from tessera.utils.data.dataloader import _DatasetKind
+
+    global _worker_info
+    tessera.set_num_threads(1)
+    seed = _seed(base_seed, worker_id)
+    tasks = queue.SimpleQueue()
+    threading.Thread(target=_read_tasks, args=(task_connection, tasks, parent or os.getppid()), daemon=True).start()
+    rng = random.Random(seed)
+    _worker_info = WorkerInfo(id=worker_id, num_workers=num_workers, seed=seed, dataset=dataset, rng=rng)
+    failure, fetcher, ended = None, None, False
+    try:
+        if init_fn is not None:
+            init_fn(worker_id)
+        fetcher = _DatasetKind.create_fetcher(dataset_kind, dataset, auto_collation, collate_fn, drop_last)
+    except Exception:
+        failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
+    while True:
+        task = tasks.get()
+        if task is None:
+            break
+        if isinstance(task, _ResumeIteration):
+            ended = False
+            try:
+                fetcher = _DatasetKind.create_fetcher(dataset_kind, dataset, auto_collation, collate_fn, drop_last)
+            except Exception:
+                failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
+            if not _send(result_connection, task, None, worker_id):
+                break
+            continue
+        key, index = task
+        if ended:
+            continue
+        if failure is not None:
+            data, failure = failure, None
+        else:
+            data, ended = _fetch(fetcher, index, dataset_kind, worker_id)
+        if not _send(result_connection, key, data, worker_id):
+            break
+        del data
+    result_connection.close()

@@ -1,0 +1,284 @@
+"""The Python side of autograd: modes, custom functions, gradient checks, functional derivatives, hooks on the graph."""
+
+import pytest
+import tessera
+from tessera.autograd import Function, functional, gradcheck, graph, gradgradcheck
+from tessera.autograd.function import once_differentiable
+from tessera.autograd.gradcheck import GradcheckError
+from tessera.testing import assert_close
+
+
+def double(*shape, seed=0):
+    return tessera.randn(*shape, dtype=tessera.float64, generator=tessera.Generator().manual_seed(seed)).requires_grad_()
+
+
+class Exp(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.exp()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, grad):
+        (y,) = ctx.saved_tensors
+        return grad * y
+
+
+class Wrong(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 3
+
+
+# ---- modes ------------------------------------------------------------------------------------------------------------------
+
+
+def test_modes_as_contexts_functions_and_decorators():
+    x = tessera.ones(1, requires_grad=True)
+    with tessera.no_grad():
+        assert not (x * 2).requires_grad
+        with tessera.enable_grad():
+            assert (x * 2).requires_grad
+    tessera.set_grad_enabled(False)
+    assert not tessera.is_grad_enabled()
+    tessera.set_grad_enabled(True)
+
+    @tessera.no_grad
+    def bare(v):
+        return v * 2
+
+    @tessera.set_grad_enabled(False)
+    def switched(v):
+        return v * 2
+
+    assert tessera.is_grad_enabled() and not bare(x).requires_grad and not switched(x).requires_grad
+
+
+def test_modes_wrap_each_step_of_a_generator():
+    @tessera.no_grad()
+    def steps():
+        try:
+            while True:
+                got = yield tessera.is_grad_enabled()
+                assert got is None or got == "sent"
+        finally:
+            closed.append(tessera.is_grad_enabled())
+
+    closed = []
+    generator = steps()
+    assert next(generator) is False and tessera.is_grad_enabled() and generator.send("sent") is False
+    generator.close()
+    assert closed == [False] and tessera.is_grad_enabled()
+
+
+def test_inference_mode():
+    with tessera.inference_mode():
+        t = tessera.ones(1)
+        assert tessera.is_inference_mode_enabled() and t.is_inference()
+    with tessera.inference_mode(False):
+        assert not tessera.ones(1).is_inference()
+
+
+# ---- backward and grad ------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_that_cannot_be_implied():
+    x = tessera.ones(2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="only for scalar outputs"):
+        (x * 2).backward()
+    with pytest.raises(RuntimeError, match="Mismatch in shape"):
+        (x * 2).backward(tessera.ones(3))
+    with pytest.raises(RuntimeError, match="cannot be empty"):
+        x.sum().backward(inputs=[])
+
+
+def test_grad_options():
+    x, y = double(3), double(3, seed=1)
+    with pytest.raises(RuntimeError):
+        tessera.autograd.grad(x.sum(), (x, y))
+    assert tessera.autograd.grad(x.sum(), (x, y), allow_unused=True)[1] is None
+    assert tessera.autograd.grad(x.sum(), (x, y), materialize_grads=True)[1].tolist() == [0, 0, 0]
+    (rows,) = tessera.autograd.grad(x * y, x, tessera.eye(3, dtype=tessera.float64), is_grads_batched=True)
+    assert_close(rows, tessera.diag(y.detach()))
+
+
+# ---- custom functions -------------------------------------------------------------------------------------------------------
+
+
+def test_custom_function_and_its_node():
+    x = double(3)
+    y = Exp.apply(x)
+    assert y.grad_fn.name() == "ExpBackward" and isinstance(y.grad_fn, graph.Node)
+    assert gradcheck(Exp.apply, (x,)) and gradgradcheck(Exp.apply, (x,))
+    with pytest.raises(RuntimeError):
+        Exp()(x)
+
+
+def test_setup_context_with_defaults():
+    class Scale(Function):
+        @staticmethod
+        def forward(x, factor=3.0):
+            return x * factor
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.factor = inputs[1]
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * ctx.factor, None
+
+    x = double(2)
+    Scale.apply(x).sum().backward()
+    assert x.grad.tolist() == [3, 3]
+
+
+def test_once_differentiable():
+    class Square(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, grad):
+            return 2 * grad * ctx.saved_tensors[0]
+
+    x = double(1)
+    (g,) = tessera.autograd.grad(Square.apply(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        g.sum().backward()
+
+
+# ---- gradcheck --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_gradcheck_accepts_right_and_rejects_wrong(fast):
+    assert gradcheck(lambda a, b: (a @ b).tanh(), (double(2, 3), double(3, 2, seed=1)), fast_mode=fast)
+    with pytest.raises(GradcheckError, match="Jacobian mismatch for output 0 with respect to input 0"):
+        gradcheck(Wrong.apply, (double(2),), fast_mode=fast)
+    assert gradcheck(Wrong.apply, (double(2),), raise_exception=False, fast_mode=fast) is False
+
+
+def test_gradcheck_finds_broken_rules():
+    class Constant(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad + 1e-9  # right within tolerance, but not linear in grad
+
+    with pytest.raises(GradcheckError, match="not multiplied by grad_output"):
+        gradcheck(Constant.apply, (double(2),))
+
+    class Jittery(Function):
+        calls = 0
+
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1
+
+        @staticmethod
+        def backward(ctx, grad):
+            Jittery.calls += 1
+            return grad * (1 + 1e-7 * Jittery.calls)
+
+    with pytest.raises(GradcheckError, match="not reentrant"):
+        gradcheck(Jittery.apply, (double(2),))
+
+
+def test_gradcheck_arguments():
+    with pytest.raises(ValueError, match="at least one input tensor to require gradient"):
+        gradcheck(tessera.sin, (tessera.ones(2),))
+    with pytest.warns(UserWarning, match="double precision"):
+        gradcheck(tessera.sin, (tessera.ones(2, requires_grad=True),), raise_exception=False)
+    x = double(1).detach().expand(3).requires_grad_()
+    with pytest.raises(RuntimeError, match="stride 0"):
+        gradcheck(tessera.sin, (x,))
+
+
+def test_gradcheck_leaves_inputs_as_they_were():
+    x = double(2, 2)
+    before = x.detach().clone()
+    gradcheck(tessera.sin, (x,))
+    gradcheck(tessera.sin, (x,), fast_mode=True)
+    assert tessera.equal(x.detach(), before)
+
+
+# ---- functional -------------------------------------------------------------------------------------------------------------
+
+
+def test_jacobian_and_products():
+    def f(x, y):
+        return x.exp() * y, x.sum()
+
+    x, y = double(3), double(3, seed=1)
+    jac = functional.jacobian(f, (x, y))
+    assert_close(jac[0][0], tessera.diag((x.exp() * y).detach()))
+    assert jac[1][1].tolist() == [0, 0, 0]
+    with pytest.raises(RuntimeError, match="independent of input 1"):
+        functional.jacobian(f, (x, y), strict=True)
+    v = double(3, seed=2).detach()
+    assert_close(functional.jvp(lambda a: a.exp(), x, v)[1], x.detach().exp() * v)
+    assert_close(functional.vjp(lambda a: a.exp(), x, v)[1], x.detach().exp() * v)
+
+
+def test_hessian_and_products():
+    def f(x):
+        return (x ** 3).sum() + x.prod()
+
+    x, v = double(3), double(3, seed=1).detach()
+    h = functional.hessian(f, x)
+    assert_close(h, h.t())
+    assert_close(functional.hvp(f, x, v)[1], h @ v)
+    assert_close(functional.vhp(f, x, v)[1], v @ h)
+    with pytest.raises(RuntimeError, match="single element"):
+        functional.hessian(lambda a: a * 2, x)
+
+
+# ---- graph ------------------------------------------------------------------------------------------------------------------
+
+
+def test_saved_tensor_hooks_and_their_switch():
+    x = double(2)
+    seen = []
+    with graph.saved_tensors_hooks(lambda t: seen.append("pack") or t.detach(), lambda t: seen.append("unpack") or t):
+        y = x.exp()
+    y.sum().backward()
+    assert seen == ["pack", "unpack"]
+    with graph.disable_saved_tensors_hooks("not here"), pytest.raises(RuntimeError, match="not here"):
+        with graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+            x.exp()
+
+
+def test_gradient_edges():
+    x = double(2)
+    y = x * 2
+    edge = graph.get_gradient_edge(y)
+    assert edge.node is y.grad_fn and edge.output_nr == 0
+    (g,) = tessera.autograd.grad((y ** 2).sum(), edge)
+    assert_close(g, 2 * y.detach())
+    assert graph.get_gradient_edge(x).node.name() == "torch::autograd::AccumulateGrad"
+    with pytest.raises(RuntimeError):
+        graph.get_gradient_edge(tessera.ones(1))
+
+
+def test_multi_grad_hook_modes():
+    a, b = double(1), double(1, seed=1)
+    seen = []
+    handle = graph.register_multi_grad_hook((a, b), lambda grads: seen.append([g is not None for g in grads]))
+    (a * b).sum().backward()
+    handle.remove()
+    (a * b).sum().backward()
+    assert seen == [[True, True]]
+    with pytest.raises(ValueError):
+        graph.register_multi_grad_hook((a,), lambda g: None, mode="some")

@@ -1,0 +1,230 @@
+"""Layers and functional forms against plain reference computations."""
+
+import math
+
+import pytest
+
+import tessera
+import tessera.nn.functional as F
+from tessera import nn
+
+
+def close(a, b, tol=1e-5):
+    assert a.shape == b.shape and (a - b).abs().max().item() <= tol
+
+
+def test_linear_is_matmul_plus_bias():
+    m = nn.Linear(3, 2)
+    x = tessera.randn(4, 3)
+    close(m(x), x @ m.weight.t() + m.bias)
+
+
+def test_conv2d_against_loops():
+    x, w, b = tessera.randn(2, 4, 6, 5), tessera.randn(6, 2, 3, 2), tessera.randn(6)
+    out = F.conv2d(x, w, b, stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2)
+    padded = F.pad(x, (0, 0, 1, 1))
+    want = tessera.zeros(2, 6, 3, 3)
+    for o in range(6):
+        g = o // 3
+        for i in range(3):
+            for j in range(3):
+                window = padded[:, 2 * g:2 * g + 2, 2 * i:2 * i + 3, j:j + 3:2]
+                want[:, o, i, j] = (window * w[o]).sum((1, 2, 3)) + b[o]
+    close(out, want, 1e-4)
+
+
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_conv_string_padding(padding):
+    m = nn.Conv1d(2, 3, 3, padding=padding)
+    assert m(tessera.randn(1, 2, 7)).shape == (1, 3, 7 if padding == "same" else 5)
+
+
+def test_conv_errors():
+    with pytest.raises(ValueError):
+        nn.Conv2d(3, 4, 3, groups=2)
+    with pytest.raises(ValueError):
+        nn.Conv2d(2, 4, 3, padding="same", stride=2)
+    with pytest.raises(RuntimeError):
+        nn.Conv2d(2, 4, 3)(tessera.randn(1, 3, 8, 8))
+
+
+def test_batch_norm_statistics():
+    m = nn.BatchNorm2d(3)
+    x = tessera.randn(4, 3, 5, 5) * 2 + 1
+    y = m(x)
+    close(y.mean((0, 2, 3)), tessera.zeros(3), 1e-5)
+    close(m.running_var, 0.9 + 0.1 * x.var((0, 2, 3)), 1e-5)
+    assert m.num_batches_tracked.item() == 1
+    with pytest.raises(ValueError):
+        nn.BatchNorm1d(3)(tessera.randn(1, 3))
+    with pytest.raises(ValueError):
+        m(tessera.randn(2, 3))
+
+
+def test_layer_and_group_norm():
+    x = tessera.randn(3, 4, 5)
+    mean, var = x.mean(-1, keepdim=True), x.var(-1, unbiased=False, keepdim=True)
+    close(nn.LayerNorm(5)(x), (x - mean) / (var + 1e-5).sqrt(), 1e-5)
+    g = x.reshape(3, 2, 10)
+    want = (g - g.mean(-1, keepdim=True)) / (g.var(-1, unbiased=False, keepdim=True) + 1e-5).sqrt()
+    close(nn.GroupNorm(2, 4)(x), want.reshape(3, 4, 5), 1e-5)
+    with pytest.raises(ValueError):
+        nn.GroupNorm(3, 4)
+
+
+def test_pools():
+    x = tessera.arange(16.0).reshape(1, 1, 4, 4)
+    out, at = F.max_pool2d(x, 2, return_indices=True)
+    assert out.flatten().tolist() == [5, 7, 13, 15] and at.flatten().tolist() == [5, 7, 13, 15]
+    assert F.max_unpool2d(out, at, 2).sum().item() == 40
+    assert F.avg_pool2d(x, 2).flatten().tolist() == [2.5, 4.5, 10.5, 12.5]
+    assert nn.AdaptiveAvgPool2d((1, None))(x).flatten().tolist() == [6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("name,args,x,want", [
+    ("relu", (), [-1.0, 2.0], [0.0, 2.0]), ("relu6", (), [-1.0, 7.0], [0.0, 6.0]), ("leaky_relu", (0.1,), [-1.0, 2.0], [-0.1, 2.0]),
+    ("hardtanh", (), [-2.0, 0.5], [-1.0, 0.5]), ("threshold", (1.0, 9.0), [0.5, 2.0], [9.0, 2.0]), ("hardsigmoid", (), [0.0, 4.0], [0.5, 1.0]),
+    ("elu", (), [-1.0, 2.0], [math.expm1(-1), 2.0]), ("softsign", (), [1.0, -3.0], [0.5, -0.75]), ("hardshrink", (), [0.4, 2.0], [0.0, 2.0]),
+    ("softshrink", (), [0.4, 2.0], [0.0, 1.5]), ("silu", (), [0.0, 100.0], [0.0, 100.0]), ("softplus", (), [0.0, 50.0], [math.log(2), 50.0]),
+])
+def test_activations(name, args, x, want):
+    close(getattr(F, name)(tessera.tensor(x), *args), tessera.tensor(want))
+
+
+def test_inplace_activation_writes_into_its_input():
+    x = tessera.tensor([-1.0, 1.0])
+    assert nn.ReLU(inplace=True)(x) is x and x.tolist() == [0.0, 1.0]
+
+
+def test_dropout_scales_and_is_identity_in_eval():
+    x = tessera.ones(1000)
+    y = nn.Dropout(0.25)(x)
+    kept = y[y != 0]
+    assert 600 < kept.numel() < 900 and (kept - 1 / 0.75).abs().max() < 1e-6
+    m = nn.Dropout(0.25).eval()
+    assert m(x) is x
+    with pytest.raises(ValueError):
+        nn.Dropout(1.5)
+
+
+def test_embedding_padding_row():
+    m = nn.Embedding(5, 3, padding_idx=0)
+    out = m(tessera.tensor([[0, 2], [4, 0]]))
+    assert out.shape == (2, 2, 3) and (out[0, 0] == 0).all()
+    out.sum().backward()
+    assert (m.weight.grad[0] == 0).all() and (m.weight.grad[2] == 1).all()
+    with pytest.raises(IndexError):
+        m(tessera.tensor([5]))
+
+
+def test_embedding_bag_modes():
+    w = tessera.arange(6.0).reshape(3, 2)
+    i, o = tessera.tensor([0, 1, 2, 2]), tessera.tensor([0, 2])
+    assert F.embedding_bag(i, w, o, mode="sum").tolist() == [[2.0, 4.0], [8.0, 10.0]]
+    assert F.embedding_bag(i, w, o, mode="mean").tolist() == [[1.0, 2.0], [4.0, 5.0]]
+    assert F.embedding_bag(i, w, o, mode="max").tolist() == [[2.0, 3.0], [4.0, 5.0]]
+    with pytest.raises(ValueError):
+        F.embedding_bag(i, w)
+
+
+def test_cross_entropy_and_nll():
+    x, t = tessera.randn(4, 3), tessera.tensor([0, 2, 1, 2])
+    rows = x.log_softmax(1)
+    want = -tessera.stack([rows[i, int(t[i])] for i in range(4)])
+    close(F.cross_entropy(x, t, reduction="none"), want)
+    close(F.nll_loss(rows, t), want.mean())
+    with pytest.raises(ValueError):
+        F.cross_entropy(x, t, reduction="max")
+
+
+def test_losses():
+    a, b = tessera.tensor([1.0, 2.0, 4.0]), tessera.tensor([1.0, 0.0, 3.5])
+    close(F.mse_loss(a, b), tessera.tensor((4 + 0.25) / 3))
+    close(F.l1_loss(a, b, reduction="sum"), tessera.tensor(2.5))
+    close(F.smooth_l1_loss(a, b, reduction="none"), tessera.tensor([0.0, 1.5, 0.125]))
+    p = tessera.tensor([0.25, 0.5, 0.75])
+    y = tessera.tensor([0.0, 1.0, 1.0])
+    want = tessera.tensor([-math.log(0.75), -math.log(0.5), -math.log(0.75)])
+    close(F.binary_cross_entropy(p, y, reduction="none"), want)
+    close(F.binary_cross_entropy_with_logits((p / (1 - p)).log(), y, reduction="none"), want)
+    with pytest.raises(ValueError):
+        F.binary_cross_entropy(p, y[:2])
+    with pytest.raises(ValueError):
+        F.triplet_margin_loss(a, b, b, margin=-1.0)
+
+
+def test_ctc_loss_counts_alignments():
+    # two steps, uniform over blank and two labels: the label 1 has the alignments (1,1), (1,0), (0,1)
+    lp = tessera.full((2, 1, 3), 1 / 3).log()
+    loss = F.ctc_loss(lp, tessera.tensor([[1]]), [2], [1], reduction="sum")
+    close(loss, tessera.tensor(-math.log(3 / 9)))
+    assert F.ctc_loss(lp, tessera.tensor([[1, 1]]), [2], [2], reduction="sum").item() == math.inf
+
+
+def test_attention_masks():
+    q = tessera.randn(1, 2, 3, 4)
+    k, v = tessera.randn(1, 2, 3, 4), tessera.randn(1, 2, 3, 4)
+    scores = (q @ k.transpose(-1, -2)) / 2.0
+    scores = scores.masked_fill(tessera.ones(3, 3, dtype=tessera.bool).triu(1), float("-inf"))
+    close(F.scaled_dot_product_attention(q, k, v, is_causal=True), scores.softmax(-1) @ v)
+
+
+def test_multihead_attention_shapes():
+    m = nn.MultiheadAttention(8, 2, batch_first=True)
+    out, w = m(tessera.randn(3, 5, 8), tessera.randn(3, 6, 8), tessera.randn(3, 6, 8))
+    assert out.shape == (3, 5, 8) and w.shape == (3, 5, 6)
+    close(w.sum(-1), tessera.ones(3, 5))
+
+
+@pytest.mark.parametrize("kind,gates", [("RNN", 1), ("LSTM", 4), ("GRU", 3)])
+def test_rnn_layer_equals_cell(kind, gates):
+    layer, cell = getattr(nn, kind)(3, 4), getattr(nn, kind + "Cell")(3, 4)
+    with tessera.no_grad():
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            getattr(cell, name).copy_(getattr(layer, name + "_l0"))
+    assert layer.weight_ih_l0.shape == (4 * gates, 3)
+    x = tessera.randn(5, 2, 3)
+    out, _ = layer(x)
+    h = None
+    for t in range(5):
+        h = cell(x[t], h)
+        close(out[t], h[0] if kind == "LSTM" else h)
+
+
+def test_packed_sequences_run_as_if_alone():
+    from tessera.nn.utils.rnn import pack_sequence, unpack_sequence
+    layer = nn.GRU(2, 3, bidirectional=True)
+    seqs = [tessera.randn(n, 2) for n in (2, 4, 1)]
+    out, last = layer(pack_sequence(seqs, enforce_sorted=False))
+    for i, (s, o) in enumerate(zip(seqs, unpack_sequence(out))):
+        alone, h = layer(s)
+        close(o, alone)
+        close(last[:, i], h)
+
+
+def test_pixel_shuffle_roundtrip_and_interpolate():
+    x = tessera.randn(1, 8, 2, 3)
+    close(F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2), x)
+    y = tessera.tensor([[[1.0, 2.0]]])
+    assert F.interpolate(y, scale_factor=2).flatten().tolist() == [1, 1, 2, 2]
+    close(F.interpolate(y, size=4, mode="linear").flatten(), tessera.tensor([1.0, 1.25, 1.75, 2.0]))
+
+
+def test_circular_pad_and_bad_pads():
+    x = tessera.arange(4.0).reshape(1, 1, 4)
+    assert F.pad(x, (1, 2), mode="circular").flatten().tolist() == [3, 0, 1, 2, 3, 0, 1]
+    assert F.pad(x, (2, 1), mode="reflect").flatten().tolist() == [2, 1, 0, 1, 2, 3, 2]
+    with pytest.raises(RuntimeError):
+        F.pad(x, (4, 0), mode="reflect")
+    with pytest.raises(NotImplementedError):
+        F.pad(x, (1, 1), mode="mirror")
+
+
+def test_init_is_seeded_and_bounded():
+    tessera.manual_seed(3)
+    a = nn.Linear(6, 4)
+    tessera.manual_seed(3)
+    assert tessera.equal(a.weight, nn.Linear(6, 4).weight)
+    assert a.weight.abs().max().item() <= 1 / math.sqrt(6)
+    with pytest.raises(ValueError):
+        nn.init.xavier_uniform_(tessera.empty(3))

@@ -1,0 +1,153 @@
+"""Optimizers against their recurrences, and the contract of the base class."""
+
+import copy
+import math
+
+import pytest
+
+import tessera
+from tessera import optim
+from tessera.optim import lr_scheduler
+
+
+def trajectory(cls, steps, **options):
+    """Values of one float64 parameter with loss 1.5 p^2 (gradient 3 p), from p = 1."""
+    p = tessera.nn.Parameter(tessera.ones(1, dtype=tessera.float64))
+    o = cls([p], **options)
+    out = []
+    for _ in range(steps):
+        p.grad = 3 * p.detach()
+        o.step()
+        out.append(p.item())
+    return out
+
+
+def sgd(steps, lr, momentum=0.0, dampening=0.0, nesterov=False, decay=0.0):
+    p, b, out = 1.0, None, []
+    for _ in range(steps):
+        g = 3 * p + decay * p
+        if momentum:
+            b = g if b is None else momentum * b + (1 - dampening) * g
+            g = g + momentum * b if nesterov else b
+        p -= lr * g
+        out.append(p)
+    return out
+
+
+def adam(steps, lr, b1=0.9, b2=0.999, eps=1e-8, decay=0.0, decoupled=False, amsgrad=False):
+    p, m, v, top, out = 1.0, 0.0, 0.0, 0.0, []
+    for t in range(1, steps + 1):
+        g = 3 * p
+        if decoupled:
+            p *= 1 - lr * decay
+        else:
+            g += decay * p
+        m = b1 * m + (1 - b1) * g
+        v = b2 * v + (1 - b2) * g * g
+        top = max(top, v)
+        denom = math.sqrt(top if amsgrad else v) / math.sqrt(1 - b2 ** t) + eps
+        p -= lr / (1 - b1 ** t) * m / denom
+        out.append(p)
+    return out
+
+
+@pytest.mark.parametrize("options,want", [
+    (dict(lr=0.1), sgd(6, 0.1)), (dict(lr=0.1, momentum=0.9), sgd(6, 0.1, 0.9)), (dict(lr=0.1, momentum=0.9, nesterov=True), sgd(6, 0.1, 0.9, nesterov=True)),
+    (dict(lr=0.1, momentum=0.9, dampening=0.5, weight_decay=0.1), sgd(6, 0.1, 0.9, 0.5, decay=0.1)),
+])
+@pytest.mark.parametrize("flags", [{}, {"foreach": False}, {"fused": True}])
+def test_sgd(options, want, flags):
+    assert trajectory(optim.SGD, 6, **options, **flags) == pytest.approx(want, rel=1e-9)
+
+
+@pytest.mark.parametrize("cls,options,want", [
+    (optim.Adam, dict(lr=0.05), adam(8, 0.05)), (optim.Adam, dict(lr=0.05, weight_decay=0.1), adam(8, 0.05, decay=0.1)),
+    (optim.Adam, dict(lr=0.05, amsgrad=True, betas=(0.5, 0.6)), adam(8, 0.05, 0.5, 0.6, amsgrad=True)),
+    (optim.AdamW, dict(lr=0.05), adam(8, 0.05, decay=0.01, decoupled=True)),
+])
+@pytest.mark.parametrize("flags", [{}, {"foreach": False}, {"fused": True}])
+def test_adam(cls, options, want, flags):
+    assert trajectory(cls, 8, **options, **flags) == pytest.approx(want, rel=1e-9)
+
+
+def test_tensor_learning_rate_takes_the_same_way():
+    assert trajectory(optim.Adam, 4, lr=tessera.tensor(0.05, dtype=tessera.float64)) == pytest.approx(adam(4, 0.05), rel=1e-6)
+
+
+@pytest.mark.parametrize("cls", [optim.RMSprop, optim.Adagrad, optim.Adadelta, optim.Adamax, optim.NAdam, optim.RAdam, optim.ASGD, optim.Rprop, optim.Adafactor])
+def test_resume_from_state_dict(cls):
+    def go(p, o, n):
+        for _ in range(n):
+            p.grad = 3 * p.detach()
+            o.step()
+    p = tessera.nn.Parameter(tessera.ones(2, 3))
+    o = cls([p], lr=0.1)
+    go(p, o, 3)
+    state = copy.deepcopy(o.state_dict())
+    q = tessera.nn.Parameter(p.detach().clone())
+    o2 = cls([q], lr=0.1)
+    o2.load_state_dict(state)
+    go(p, o, 3)
+    go(q, o2, 3)
+    assert tessera.equal(p, q) and not tessera.equal(p, tessera.ones(2, 3))
+
+
+def test_lbfgs_finds_the_minimum():
+    x = tessera.nn.Parameter(tessera.tensor([3.0, -2.0], dtype=tessera.float64))
+    o = optim.LBFGS([x], line_search_fn="strong_wolfe", max_iter=50)
+
+    def closure():
+        o.zero_grad()
+        loss = ((x - tessera.tensor([1.0, 2.0], dtype=tessera.float64)) ** 2).sum()
+        loss.backward()
+        return loss
+    assert o.step(closure).item() == pytest.approx(20)
+    assert x.tolist() == pytest.approx([1.0, 2.0], abs=1e-6)
+    with pytest.raises(TypeError):
+        o.step()
+
+
+def test_state_layout_and_hooks():
+    p = tessera.nn.Parameter(tessera.ones(2))
+    o = optim.Adam([("w", p)], amsgrad=True)
+    assert o.state_dict()["state"] == {} and o.state_dict()["param_groups"][0]["param_names"] == ["w"]
+    log = []
+    o.register_step_pre_hook(lambda opt, a, k: log.append("pre"))
+    handle = o.register_step_post_hook(lambda opt, a, k: log.append("post"))
+    p.grad = tessera.ones(2)
+    o.step()
+    handle.remove()
+    o.step()
+    assert log == ["pre", "post", "pre"]
+    assert sorted(o.state[p]) == ["exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"] and float(o.state[p]["step"]) == 2.0
+
+
+def test_bad_arguments():
+    p = tessera.nn.Parameter(tessera.ones(1))
+    for make, error in [(lambda: optim.SGD([], lr=0.1), ValueError), (lambda: optim.SGD(p, lr=0.1), TypeError), (lambda: optim.SGD([p], lr=-1.0), ValueError),
+                        (lambda: optim.SGD([p], lr=0.1, nesterov=True), ValueError), (lambda: optim.Adam([p], betas=(1.0, 0.9)), ValueError),
+                        (lambda: optim.SGD([p * 2], lr=0.1), ValueError), (lambda: optim.Adam([p], foreach=True, fused=True), RuntimeError),
+                        (lambda: optim.SGD([{"params": [p]}, {"params": [p]}], lr=0.1), ValueError), (lambda: optim.Muon([p]), ValueError)]:
+        with pytest.raises(error):
+            make()
+
+
+def rates(make, n=6):
+    o = optim.SGD([tessera.nn.Parameter(tessera.ones(1))], lr=1.0)
+    s = make(o)
+    out = [o.param_groups[0]["lr"]]
+    for _ in range(n):
+        o.step()
+        s.step()
+        out.append(o.param_groups[0]["lr"])
+    return out
+
+
+@pytest.mark.parametrize("make,want", [
+    (lambda o: lr_scheduler.StepLR(o, 2, gamma=0.5), [1, 1, 0.5, 0.5, 0.25, 0.25, 0.125]),
+    (lambda o: lr_scheduler.CosineAnnealingLR(o, 4, eta_min=0.2), [0.2 + 0.4 * (1 + math.cos(math.pi * e / 4)) for e in range(7)]),
+    (lambda o: lr_scheduler.ExponentialLR(o, 0.9), [0.9 ** e for e in range(7)]),
+    (lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.ConstantLR(o, 0.1, 2), lr_scheduler.ExponentialLR(o, 0.9)], [2]), [0.1, 0.1, 1.0, 0.9, 0.81, 0.729, 0.6561]),
+])
+def test_schedules(make, want):
+    assert rates(make) == pytest.approx(want, rel=1e-9)

@@ -1,0 +1,73 @@
+"""assert_close and make_tensor."""
+
+import math
+
+import pytest
+import tessera
+from tessera.testing import assert_close, make_tensor
+
+T = tessera.tensor
+
+
+def message(*args, **kwargs):
+    with pytest.raises(AssertionError) as info:
+        assert_close(*args, **kwargs)
+    return str(info.value)
+
+
+def test_close_values_pass():
+    assert_close(T([1.0, 2.0]), T([1.0, 2.0 + 1e-6]))
+    assert_close({"a": [T(1), 2.0, None, True]}, {"a": [T(1), 2.0, None, True]})
+    assert_close(T([math.nan]), T([math.nan]), equal_nan=True)
+    assert_close(1, 1.0, check_dtype=False)
+
+
+def test_messages():
+    assert message(T([1.0, 2.0, 3.0]), T([1.0, 2.0, 4.0])) == (
+        "Tensor-likes are not close!\n\nMismatched elements: 1 / 3 (33.3%)\nGreatest absolute difference: 1.0 at index (2,) (up to 1e-05 allowed)\n"
+        "Greatest relative difference: 0.25 at index (2,) (up to 1.3e-06 allowed)")
+    assert message(1, 2) == "Scalars are not equal!\n\nExpected 2 but got 1.\nAbsolute difference: 1\nRelative difference: 0.5"
+    assert message([1.0, {"k": T([1])}], [1.0, {"k": T([3])}]).endswith("The failure occurred for item [1]['k']")
+    assert message({"a": 1}, {"b": 1}).startswith("The keys of the mappings do not match:")
+    assert message([1], [1, 2]) == "The length of the sequences mismatch: 1 != 2"
+    assert message(None, 1) == "None mismatch: None is not 1"
+    assert message(T([1.0]), T([2.0]), msg="boom") == "boom"
+    assert message(T([1.0]), T([2.0]), msg=lambda m: "pre " + m[:6]) == "pre Tensor"
+
+
+@pytest.mark.parametrize("actual, expected, what", [
+    (tessera.ones(1), tessera.ones(2), "shape"), (T([1.0]), T([1.0], dtype=tessera.float64), "dtype"), (T([1.0]), T([1]), "dtype"),
+])
+def test_attributes(actual, expected, what):
+    assert f"The values for attribute '{what}' do not match" in message(actual, expected)
+
+
+def test_strides_only_on_request():
+    assert_close(tessera.ones(2, 3), tessera.ones(3, 2).t())
+    assert "stride()" in message(tessera.ones(2, 3), tessera.ones(3, 2).t(), check_stride=True)
+
+
+def test_unusable_arguments():
+    for pair in (("a", "b"), (T([1.0]), 1.0), (object(), object())):
+        with pytest.raises(TypeError, match="No comparison pair"):
+            assert_close(*pair)
+    with pytest.raises(ValueError, match="no atol"):
+        assert_close(1.0, 1.0, rtol=1.0)
+
+
+def test_unsigned_and_extreme_integers():
+    assert "Greatest absolute difference: 100 at" in message(T([100], dtype=tessera.uint8), T([200], dtype=tessera.uint8))
+    assert "1 / 2 (50.0%)" in message(T([True, False]), T([True, True]))
+
+
+def test_make_tensor():
+    x = make_tensor((3, 4), dtype=tessera.float32, low=-1, high=1)
+    assert x.shape == (3, 4) and bool((x >= -1).all()) and bool((x < 1).all())
+    assert not make_tensor(3, 4, dtype=tessera.int32, noncontiguous=True).is_contiguous()
+    assert not bool((make_tensor(500, dtype=tessera.int8, low=0, high=2, exclude_zero=True) == 0).any())
+    assert make_tensor(2, dtype=tessera.float64, requires_grad=True).requires_grad
+    assert make_tensor((), dtype=tessera.bool).dtype is tessera.bool
+    with pytest.raises(ValueError, match="low"):
+        make_tensor(2, dtype=tessera.float32, low=2, high=1)
+    with pytest.raises(ValueError, match="requires_grad"):
+        make_tensor(2, dtype=tessera.int64, requires_grad=True)

@@ -1,0 +1,84 @@
+#include "tensor/core/storage.h"
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "tensor/core/allocator.h"
+#include "tensor/core/error.h"
+#include "tensor/core/free_list.h"
+
+namespace tessera {
+
+namespace {
+void free_own(void* data, void*, size_t nbytes) { cpu_free(data, nbytes); }
+}  // namespace
+
+class StoragePool {
+ public:
+  static StorageImpl* make() { return new (FreeList<StorageImpl>::take()) StorageImpl; }
+  static void destroy(StorageImpl* s) {
+    s->~StorageImpl();
+    FreeList<StorageImpl>::give(s);
+  }
+};
+
+IntrusivePtr<StorageImpl> StorageImpl::allocate(size_t nbytes) {
+  StorageImpl* s = StoragePool::make();
+  auto p = IntrusivePtr<StorageImpl>::adopt(s);
+  if (nbytes) {
+    s->data_ = cpu_allocate(nbytes);
+    s->deleter_ = &free_own;
+  }
+  s->nbytes_ = nbytes;
+  return p;
+}
+
+IntrusivePtr<StorageImpl> StorageImpl::without_data(Device device, size_t nbytes) {
+  StorageImpl* s = StoragePool::make();
+  s->device_ = device;
+  s->nbytes_ = nbytes;
+  return IntrusivePtr<StorageImpl>::adopt(s);
+}
+
+IntrusivePtr<StorageImpl> StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context, bool resizable) {
+  StorageImpl* s = StoragePool::make();
+  s->data_ = data;
+  s->nbytes_ = nbytes;
+  s->device_ = device;
+  s->deleter_ = deleter;
+  s->context_ = context;
+  s->resizable_ = resizable;
+  return IntrusivePtr<StorageImpl>::adopt(s);
+}
+
+StorageImpl::~StorageImpl() {
+  if (deleter_) deleter_(data_, context_, nbytes_);
+}
+void StorageImpl::dispose() { StoragePool::destroy(this); }
+
+void StorageImpl::resize(size_t nbytes) {
+  if (nbytes == nbytes_) return;
+  TESSERA_CHECK(resizable_, "Trying to resize storage that is not resizable");
+  if (device_.is_meta()) { nbytes_ = nbytes; return; }
+  TESSERA_CHECK(device_.is_cpu(), "resize of a storage on device ", device_.str(), " goes through its device library");
+  void* fresh = nbytes ? cpu_allocate(nbytes) : nullptr;
+  if (fresh && data_) std::memcpy(fresh, data_, nbytes < nbytes_ ? nbytes : nbytes_);
+  if (deleter_) deleter_(data_, context_, nbytes_);
+  data_ = fresh;
+  context_ = nullptr;
+  deleter_ = nbytes ? &free_own : nullptr;
+  nbytes_ = nbytes;
+}
+
+void StorageImpl::swap_memory(StorageImpl& other) {
+  std::swap(data_, other.data_);
+  std::swap(nbytes_, other.nbytes_);
+  std::swap(deleter_, other.deleter_);
+  std::swap(context_, other.context_);
+  std::swap(device_, other.device_);
+  std::swap(resizable_, other.resizable_);
+  std::swap(shared_memory_, other.shared_memory_);
+}
+
+}  // namespace tessera

@@ -1,0 +1,153 @@
+#include "tensor/core/tensor_impl.h"
+
+#include "tensor/core/error.h"
+#include "tensor/core/free_list.h"
+
+namespace tessera {
+
+void (*TensorImpl::release_pyobject)(void*) = nullptr;
+
+AutogradMeta::~AutogradMeta() = default;
+
+TensorImpl::TensorImpl(Storage storage, DType dtype, Device device, DispatchKeySet keys)
+    : storage_(std::move(storage)), keys_(keys), dtype_(dtype), device_(device) {
+  contiguous_ = true;
+}
+
+TensorImpl::~TensorImpl() {
+  if (owns_pyobject && release_pyobject) release_pyobject(pyobject.load(std::memory_order_relaxed));
+  delete autograd_;
+}
+
+void TensorImpl::dispose() {
+  // Subclasses have another size: they go back to the heap.
+  if (typeid(*this) != typeid(TensorImpl)) { delete this; return; }
+  this->~TensorImpl();
+  FreeList<TensorImpl>::give(this);
+}
+
+IntrusivePtr<TensorImpl> make_tensor_impl(Storage storage, DType dtype, Device device, DispatchKeySet keys) {
+  return IntrusivePtr<TensorImpl>::adopt(new (FreeList<TensorImpl>::take()) TensorImpl(std::move(storage), dtype, device, keys));
+}
+
+void TensorImpl::set_sizes_and_strides(IntList sizes, IntList strides) {
+  shape_.assign(sizes, strides);
+  refresh_shape();
+}
+
+void TensorImpl::refresh_shape() {
+  const int64_t* sizes = shape_.sizes_data();
+  const int64_t* strides = shape_.strides_data();
+  int64_t n = 1, expected = 1;
+  bool contiguous = true;
+  for (int i = shape_.dim() - 1; i >= 0; --i) {
+    n *= sizes[i];
+    if (sizes[i] != 1) {
+      contiguous = contiguous && strides[i] == expected;
+      expected *= sizes[i];
+    }
+  }
+  numel_ = n;
+  contiguous_ = contiguous || n == 0;
+}
+
+void TensorImpl::set_sizes_contiguous(IntList sizes) {
+  const int dim = static_cast<int>(sizes.size());
+  IntVector copy;
+  if (dim != shape_.dim() && dim > Shape::kInline) copy.assign(sizes.begin(), sizes.end());  // sizes may lie in this shape
+  const IntList src = copy.empty() ? sizes : IntList(copy);
+  int64_t local[Shape::kInline];
+  if (dim <= Shape::kInline) std::memcpy(local, src.data(), dim * sizeof(int64_t));
+  shape_.resize(dim);
+  int64_t* out = shape_.sizes_data();
+  int64_t* strides = shape_.strides_data();
+  const int64_t* in = dim <= Shape::kInline ? local : src.data();
+  int64_t n = 1, stride = 1;
+  for (int i = dim - 1; i >= 0; --i) {
+    TESSERA_CHECK(in[i] >= 0, "Trying to create tensor with negative dimension ", in[i], ": ", "sizes must not be negative");
+    out[i] = in[i];
+    strides[i] = stride;
+    TESSERA_CHECK(!__builtin_mul_overflow(n, in[i], &n), "numel: integer multiplication overflow");
+    TESSERA_CHECK(!__builtin_mul_overflow(stride, in[i] > 1 ? in[i] : 1, &stride), "Stride calculation overflowed");
+  }
+  numel_ = n;
+  contiguous_ = true;
+}
+
+void TensorImpl::set_shape_of(const TensorImpl& other) {
+  shape_ = other.shape_;
+  numel_ = other.numel_;
+  contiguous_ = other.contiguous_;
+}
+
+void TensorImpl::update_autograd_key() { set_key(autograd_key(device_.type), base_ || requires_grad()); }
+
+void TensorImpl::set_requires_grad(bool b) {
+  if (!b && !autograd_) return;
+  materialize_autograd_meta().requires_grad = b;
+  update_autograd_key();
+}
+
+IntrusivePtr<TensorImpl> TensorImpl::shallow_copy(bool shares_version) const {
+  auto r = make_tensor_impl(storage_, dtype_, device_, keys_ - kAutogradKeys);
+  r->shape_ = shape_;
+  r->numel_ = numel_;
+  r->contiguous_ = contiguous_;
+  r->offset_ = offset_;
+  r->layout_ = layout_;
+  if (shares_version) {
+    r->own_version_ = own_version_;
+    r->inference_ = inference_;
+  } else {
+    r->own_version_ = make_intrusive<VersionCounter>();
+  }
+  if (extra_) {
+    r->extra_ = std::make_unique<ExtraMeta>(*extra_);
+    r->extra_->forward_grads = {};
+  }
+  return r;
+}
+
+void TensorImpl::take_contents_of(const TensorImpl& other) {
+  const DispatchKeySet autograd = keys_ & kAutogradKeys;
+  storage_ = other.storage_;
+  keys_ = (other.keys_ - kAutogradKeys) | autograd;
+  dtype_ = other.dtype_;
+  device_ = other.device_;
+  layout_ = other.layout_;
+  offset_ = other.offset_;
+  set_shape_of(other);
+  own_version_ = make_intrusive<VersionCounter>();
+  update_autograd_key();
+}
+
+DispatchKey backend_key(DeviceType t, Layout layout) {
+  const bool sparse = layout == Layout::kSparseCoo;
+  const bool compressed = layout >= Layout::kSparseCsr && layout <= Layout::kSparseBsc;
+  switch (t) {
+    case DeviceType::kCPU: return sparse ? DispatchKey::kSparseCPU : compressed ? DispatchKey::kSparseCsrCPU : DispatchKey::kCPU;
+    case DeviceType::kCUDA: return sparse ? DispatchKey::kSparseCUDA : compressed ? DispatchKey::kSparseCsrCUDA : DispatchKey::kCUDA;
+    case DeviceType::kMeta: return sparse ? DispatchKey::kSparseMeta : compressed ? DispatchKey::kSparseCsrMeta : DispatchKey::kMeta;
+    case DeviceType::kMPS: return DispatchKey::kMPS;
+    case DeviceType::kXPU: return DispatchKey::kXPU;
+    case DeviceType::kHPU: return DispatchKey::kHPU;
+    case DeviceType::kMTIA: return DispatchKey::kMTIA;
+    case DeviceType::kXLA: return DispatchKey::kXLA;
+    case DeviceType::kPrivateUse1: return DispatchKey::kPrivateUse1;
+    default: throw Error(str_cat("tensors on device type ", device_type_name(t), " are not supported by this build; use cpu, cuda or meta"));
+  }
+}
+
+DispatchKey autograd_key(DeviceType t) {
+  switch (t) {
+    case DeviceType::kCPU: return DispatchKey::kAutogradCPU;
+    case DeviceType::kCUDA: return DispatchKey::kAutogradCUDA;
+    case DeviceType::kMeta: return DispatchKey::kAutogradMeta;
+    case DeviceType::kPrivateUse1: return DispatchKey::kAutogradPrivateUse1;
+    case DeviceType::kMPS: return DispatchKey::kAutogradMPS;
+    case DeviceType::kXPU: return DispatchKey::kAutogradXPU;
+    default: return DispatchKey::kAutogradOther;
+  }
+}
+
+}  // namespace tessera

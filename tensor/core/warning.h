@@ -1,0 +1,15 @@
+// Warnings: to Python's warnings module where the binding is loaded, else to stderr once per text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tessera {
+
+enum class WarningKind : uint8_t { kUser, kDeprecation, kFuture };
+// May throw (Python can turn warnings into exceptions): call before anything is changed.
+void warn(const std::string& message, WarningKind kind = WarningKind::kUser);
+using WarningHandler = void (*)(const std::string& message, WarningKind kind);
+void set_warning_handler(WarningHandler handler);
+
+}  // namespace tessera

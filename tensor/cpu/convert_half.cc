@@ -1,0 +1,95 @@
+#include "tensor/cpu/convert.h"
+
+#include "tensor/core/half.h"
+#include "tensor/cpu/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/convert_half.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::ScalableTag<float>;
+using U32 = hn::RebindToUnsigned<F32>;
+using U16 = hn::Rebind<uint16_t, U32>;
+
+void HalfToFloat(float* HWY_RESTRICT dst, const uint16_t* HWY_RESTRICT src, int64_t n) {
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SSE4  // without F16C Highway's emulation is slower than the scalar code
+  const F32 d;
+  const hn::Rebind<hwy::float16_t, F32> dh;
+  const U16 du16;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::PromoteTo(d, hn::BitCast(dh, hn::LoadU(du16, src + i))), d, dst + i);
+#endif
+  for (; i < n; ++i) dst[i] = half_bits_to_float(src[i]);
+}
+
+void FloatToHalf(uint16_t* HWY_RESTRICT dst, const float* HWY_RESTRICT src, int64_t n) {
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SSE4
+  const F32 d;
+  const hn::Rebind<hwy::float16_t, F32> dh;
+  const U16 du16;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (; i + lanes <= n; i += lanes) {
+    auto v = hn::LoadU(d, src + i);
+    // The instruction keeps part of a nan's payload; there is one nan per sign here.
+    v = hn::IfThenElse(hn::IsNaN(v), hn::CopySign(hn::BitCast(d, hn::Set(U32(), 0x7fc00000u)), v), v);
+    hn::StoreU(hn::BitCast(du16, hn::DemoteTo(dh, v)), du16, dst + i);
+  }
+#endif
+  for (; i < n; ++i) dst[i] = float_to_half_bits(src[i]);
+}
+
+void Bfloat16ToFloat(float* HWY_RESTRICT dst, const uint16_t* HWY_RESTRICT src, int64_t n) {
+  const F32 d;
+  const U32 du;
+  const U16 du16;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(du16, src + i)))), d, dst + i);
+  for (; i < n; ++i) dst[i] = bfloat16_bits_to_float(src[i]);
+}
+
+void FloatToBfloat16(uint16_t* HWY_RESTRICT dst, const float* HWY_RESTRICT src, int64_t n) {
+  const F32 d;
+  const U32 du;
+  const hn::RebindToSigned<U32> di;
+  const U16 du16;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = hn::LoadU(d, src + i);
+    const auto x = hn::BitCast(du, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(x), hn::Set(du, 1));
+    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(x, hn::Set(du, 0x7fff)), odd));
+    const auto nan = hn::Or(hn::ShiftRight<16>(x), hn::Set(du, 0x40));
+    const auto bits = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), nan, rounded);
+    hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di, bits)), du16, dst + i);
+  }
+  for (; i < n; ++i) dst[i] = float_to_bfloat16_bits(src[i]);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::cpu {
+
+TESSERA_SIMD_TABLE(HalfToFloat);
+TESSERA_SIMD_TABLE(FloatToHalf);
+TESSERA_SIMD_TABLE(Bfloat16ToFloat);
+TESSERA_SIMD_TABLE(FloatToBfloat16);
+void half_to_float(float* dst, const uint16_t* src, int64_t n) { TESSERA_SIMD(HalfToFloat)(dst, src, n); }
+void float_to_half(uint16_t* dst, const float* src, int64_t n) { TESSERA_SIMD(FloatToHalf)(dst, src, n); }
+void bfloat16_to_float(float* dst, const uint16_t* src, int64_t n) { TESSERA_SIMD(Bfloat16ToFloat)(dst, src, n); }
+void float_to_bfloat16(uint16_t* dst, const float* src, int64_t n) { TESSERA_SIMD(FloatToBfloat16)(dst, src, n); }
+
+}  // namespace tessera::cpu
+#endif

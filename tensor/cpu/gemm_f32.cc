@@ -1,0 +1,28 @@
+// The float matrix product for each SIMD target.
+#define TESSERA_GEMM_T float
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/gemm_f32.cc"
+#include <cstdint>
+#include <type_traits>
+
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "tensor/core/half.h"
+#include "tensor/core/parallel.h"
+#include "tensor/cpu/gemm_internal.h"
+#include "tensor/cpu/scratch.h"
+#include "tensor/cpu/simd.h"
+#include "tensor/cpu/gemm_simd-inl.h"  // last: it uses the headers above
+
+#if HWY_ONCE
+namespace tessera::cpu::internal {
+
+TESSERA_SIMD_TABLE(GemmEntry);
+TESSERA_SIMD_TABLE(DotEntry);
+
+void gemm_real(const GemmProblem<float>& g) { TESSERA_SIMD(GemmEntry)(g); }
+float dot_real(int64_t n, const float* x, const float* y) { return TESSERA_SIMD(DotEntry)(n, x, y); }
+
+}  // namespace tessera::cpu::internal
+#endif

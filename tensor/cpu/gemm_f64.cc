@@ -1,0 +1,28 @@
+// The double matrix product for each SIMD target.
+#define TESSERA_GEMM_T double
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/gemm_f64.cc"
+#include <cstdint>
+#include <type_traits>
+
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "tensor/core/half.h"
+#include "tensor/core/parallel.h"
+#include "tensor/cpu/gemm_internal.h"
+#include "tensor/cpu/scratch.h"
+#include "tensor/cpu/simd.h"
+#include "tensor/cpu/gemm_simd-inl.h"  // last: it uses the headers above
+
+#if HWY_ONCE
+namespace tessera::cpu::internal {
+
+TESSERA_SIMD_TABLE(GemmEntry);
+TESSERA_SIMD_TABLE(DotEntry);
+
+void gemm_real(const GemmProblem<double>& g) { TESSERA_SIMD(GemmEntry)(g); }
+double dot_real(int64_t n, const double* x, const double* y) { return TESSERA_SIMD(DotEntry)(n, x, y); }
+
+}  // namespace tessera::cpu::internal
+#endif

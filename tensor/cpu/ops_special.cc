@@ -1,0 +1,76 @@
+// Error functions, gamma functions and their like.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "tensor/cpu/pointwise_ops.h"
+#include "tensor/cpu/pointwise_table.h"
+#include "tensor/cpu/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/ops_special.cc"
+#include "hwy/foreach_target.h"
+#include "tensor/cpu/math-inl.h"
+#include "tensor/cpu/pointwise-inl.h"
+
+#define TESSERA_OPS(X) X(Erf, 1, 0) X(Erfc, 1, 0) X(Erfinv, 1, 0) X(Logit, 1, 1) X(Lgamma, 1, 0) X(Digamma, 1, 0) X(Sinc, 1, 0) X(I0, 1, 0)
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu {
+namespace HWY_NAMESPACE {
+
+#define TESSERA_FUNCTION1(Name) \
+  struct Name { template <class D, class V> static HWY_INLINE V Call(D d, const KernelParam*, V x) { return math::Name(d, x); } };
+TESSERA_FUNCTION1(Erf) TESSERA_FUNCTION1(Erfc) TESSERA_FUNCTION1(Erfinv) TESSERA_FUNCTION1(Lgamma) TESSERA_FUNCTION1(Digamma) TESSERA_FUNCTION1(I0)
+#undef TESSERA_FUNCTION1
+struct Logit {
+  template <class D, class V> static HWY_INLINE V Call(D d, const KernelParam* p, V x) {
+    if (p[0].f == p[0].f) x = hn::Min(Splat(d, 1.0 - p[0].f), hn::Max(Splat(d, p[0]), x));  // nan stays
+    return math::Log(d, hn::Div(x, hn::Sub(Splat(d, 1.0), x)));
+  }
+};
+struct Sinc {
+  template <class D, class V> static HWY_INLINE V Call(D d, const KernelParam*, V x) {
+    const V y = hn::Mul(x, Splat(d, std::numbers::pi));
+    return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), Splat(d, 1.0), hn::Div(math::Sin(d, y), y));
+  }
+};
+
+TESSERA_OPS(TESSERA_DEFINE_KERNELS)
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera {
+namespace cpu {
+
+TESSERA_OPS(TESSERA_CHOOSE)
+
+namespace {
+struct SincComplex {
+  template <class T> static T call(const KernelParam*, T x) {
+    if (x == T(0)) return T(1);
+    const T y = x * static_cast<typename T::value_type>(std::numbers::pi);
+    return div_complex(std::sin(y), y);
+  }
+};
+}  // namespace
+}  // namespace cpu
+
+namespace pw {
+using namespace cpu;
+
+constinit const PointwiseOp erf = OpBuilder<1>("erf_vml_cpu").floats(ErfF32, ErfF64).int_to_float();
+constinit const PointwiseOp erfc = OpBuilder<1>("erfc_vml_cpu").floats(ErfcF32, ErfcF64).int_to_float();
+constinit const PointwiseOp erfinv = OpBuilder<1>("erfinv_vml_cpu").floats(ErfinvF32, ErfinvF64).int_to_float();
+constinit const PointwiseOp logit = OpBuilder<1, 1>("logit_cpu").floats(LogitF32, LogitF64).int_to_float();
+constinit const PointwiseOp lgamma = OpBuilder<1>("lgamma_vml_cpu").floats(LgammaF32, LgammaF64).int_to_float();
+constinit const PointwiseOp digamma = OpBuilder<1>("digamma").floats(DigammaF32, DigammaF64).int_to_float();
+constinit const PointwiseOp sinc = OpBuilder<1>("sinc_cpu").floats(SincF32, SincF64).complexes<SincComplex>().int_to_float();
+constinit const PointwiseOp i0 = OpBuilder<1>("i0").floats(I0F32, I0F64).int_to_float();
+
+}  // namespace pw
+}  // namespace tessera
+#endif

@@ -1,0 +1,84 @@
+// Compiled with -ffp-contract=off: no fused operations, so that all SIMD levels give the same bits.
+#include "tensor/cpu/random_box_muller.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/random_box_muller.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "tensor/cpu/simd.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::random_internal {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class D, class V> HWY_INLINE V Horner(D, V, V sum) { return sum; }
+template <class D, class V, class... C> HWY_INLINE V Horner(D d, V x, V sum, float next, C... rest) {
+  return Horner(d, x, hn::Add(hn::Mul(sum, x), hn::Set(d, next)), rest...);
+}
+
+// Natural logarithm of x in (0, 1]. Coefficients: S. Moshier, Cephes, logf.
+template <class D, class V> HWY_INLINE V LogOfUnit(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const auto bits = hn::BitCast(di, x);
+  const auto exponent = hn::ShiftRight<23>(hn::Sub(bits, hn::Set(di, 0x3f3504f3)));  // so that the mantissa lies in [sqrt(1/2), sqrt(2))
+  const V f = hn::Sub(hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(exponent))), hn::Set(d, 1.0f));
+  const V e = hn::ConvertTo(d, exponent);
+  const V z = hn::Mul(f, f);
+  V y = Horner(d, f, hn::Set(d, 7.0376836292e-2f), -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
+               2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
+  y = hn::Mul(hn::Mul(y, f), z);
+  y = hn::Add(y, hn::Mul(e, hn::Set(d, -2.12194440e-4f)));
+  y = hn::Sub(y, hn::Mul(z, hn::Set(d, 0.5f)));
+  return hn::Add(hn::Add(f, y), hn::Mul(e, hn::Set(d, 0.693359375f)));
+}
+
+// Sine and cosine of x in [0, 2 pi]. Coefficients: Cephes, sinf and cosf.
+template <class D, class V> HWY_INLINE void SinCos(D d, V x, V& sine, V& cosine) {
+  const hn::RebindToSigned<D> di;
+  const V k = hn::Round(hn::Mul(x, hn::Set(d, 0.636619772367581343f)));  // quarter turns
+  V r = hn::Sub(x, hn::Mul(k, hn::Set(d, 1.5703125f)));
+  r = hn::Sub(r, hn::Mul(k, hn::Set(d, 4.837512969970703125e-4f)));
+  r = hn::Sub(r, hn::Mul(k, hn::Set(d, 7.54978995489188216e-8f)));
+  const V z = hn::Mul(r, r);
+  const V s = hn::Add(hn::Mul(hn::Mul(Horner(d, z, hn::Set(d, -1.9515295891e-4f), 8.3321608736e-3f, -1.6666654611e-1f), z), r), r);
+  const V p = Horner(d, z, hn::Set(d, 2.443315711809948e-5f), -1.388731625493765e-3f, 4.166664568298827e-2f);
+  const V c = hn::Add(hn::Sub(hn::Mul(hn::Mul(p, z), z), hn::Mul(z, hn::Set(d, 0.5f))), hn::Set(d, 1.0f));
+  const auto quarter = hn::ConvertTo(di, k);
+  const auto one = hn::Set(di, 1), two = hn::Set(di, 2);
+  const auto swap = hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(di, hn::Eq(hn::And(quarter, one), one))));
+  const auto sine_sign = hn::ShiftLeft<30>(hn::And(quarter, two));
+  const auto cosine_sign = hn::ShiftLeft<30>(hn::And(hn::Add(quarter, one), two));
+  sine = hn::Xor(hn::IfThenElse(swap, c, s), hn::BitCast(d, sine_sign));
+  cosine = hn::Xor(hn::IfThenElse(swap, s, c), hn::BitCast(d, cosine_sign));
+}
+
+void BoxMullerBlocks(float* data, int64_t blocks, float mean, float std) {
+  const hn::CappedTag<float, 8> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto m = hn::Set(d, mean), s = hn::Set(d, std);
+  for (int64_t b = 0; b < blocks; ++b, data += 16) {
+    for (int64_t j = 0; j < 8; j += lanes) {
+      const auto u1 = hn::Sub(hn::Set(d, 1.0f), hn::LoadU(d, data + j));
+      const auto u2 = hn::LoadU(d, data + j + 8);
+      const auto radius = hn::Sqrt(hn::Mul(hn::Set(d, -2.0f), LogOfUnit(d, u1)));
+      auto sine = hn::Zero(d), cosine = hn::Zero(d);
+      SinCos(d, hn::Mul(hn::Set(d, 6.283185307179586f), u2), sine, cosine);
+      hn::StoreU(hn::Add(hn::Mul(hn::Mul(radius, cosine), s), m), d, data + j);
+      hn::StoreU(hn::Add(hn::Mul(hn::Mul(radius, sine), s), m), d, data + j + 8);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu::random_internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::cpu::random_internal {
+
+TESSERA_SIMD_TABLE(BoxMullerBlocks);
+void box_muller_blocks(float* data, int64_t blocks, float mean, float std) { TESSERA_SIMD(BoxMullerBlocks)(data, blocks, mean, std); }
+
+}  // namespace tessera::cpu::random_internal
+#endif

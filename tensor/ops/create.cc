@@ -1,0 +1,361 @@
+// Making tensors: memory, constants, ranges.
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/core/parallel.h"
+#include "tensor/core/visit.h"
+#include "tensor/cpu/pointwise.h"
+#include "tensor/ops/api.h"
+#include "tensor/ops/create_extra.h"
+#include "tensor/ops/create_kernels.h"
+#include "tensor/ops/pointwise.h"
+#include "tensor/ops/promotion.h"
+
+namespace tessera::kernels {
+
+DType factory_dtype(std::optional<DType> dtype) { return dtype.value_or(default_dtype()); }
+Device factory_device(std::optional<Device> device) {
+  const Device d = device.value_or(Device());
+  return d.is_cpu() ? Device(DeviceType::kCPU) : d;  // cpu:0 is cpu
+}
+
+namespace {
+
+IntVector strides_for(MemoryFormat format, IntList sizes) {
+  if (format == MemoryFormat::kChannelsLast) {
+    TESSERA_CHECK(sizes.size() == 4, "required rank 4 tensor to use channels_last format");
+    return channels_last_strides(sizes);
+  }
+  if (format == MemoryFormat::kChannelsLast3d) {
+    TESSERA_CHECK(sizes.size() == 5, "required rank 5 tensor to use channels_last_3d format");
+    return channels_last_strides(sizes);
+  }
+  return {};
+}
+
+Tensor like(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format) {
+  const MemoryFormat f = format.value_or(MemoryFormat::kPreserve);
+  const IntVector strides = f == MemoryFormat::kPreserve ? (self.is_contiguous() ? IntVector() : preserved_strides(self)) : strides_for(f, self.sizes());
+  return empty_tensor(self.sizes(), strides, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
+}
+
+void fill_raw(const Tensor& t, const Scalar& value, bool check) {
+  alignas(16) char element[16];
+  store_scalar(value, t.dtype(), element, check);
+  if (!t.is_cpu() || t.numel() == 0) return;
+  int64_t strides[64];
+  pointwise::broadcast_strides(t, t.sizes(), strides);
+  cpu::fill_strided(t.sizes(), {t.data_ptr(), t.dtype(), strides}, element);
+}
+
+void check_out_options(const Tensor& out, std::optional<DType> dtype, std::optional<Device> device) {
+  TESSERA_CHECK(!dtype || *dtype == out.dtype(), "dtype ", name_of(*dtype), " does not match dtype of out parameter (", name_of(out.dtype()), ")");
+  TESSERA_CHECK(!device || device->type == out.device().type, "device ", device->str(), " does not match device of out parameter (", out.device().str(), ")");
+}
+
+// Writes f(i) to the elements of out, in logical order, computed as double (floats), int64 (integers) or complex.
+template <class F>
+void generate(const Tensor& out, F f) {
+  if (!out.is_cpu() || out.numel() == 0) return;
+  const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
+  visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
+    T* p = target.data<T>();
+    parallel_for(target.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto v = f(i);
+        if constexpr (std::is_same_v<T, ComplexHalf>) p[i] = ComplexHalf(std::complex<float>(std::complex<double>(v)));
+        else if constexpr (std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>) p[i] = T(std::complex<double>(v));
+        else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(v)>, std::complex<double>>) p[i] = T(v.real());
+        else if constexpr (std::is_arithmetic_v<T>) p[i] = static_cast<T>(v);
+        else p[i] = T(static_cast<float>(v));
+      }
+    });
+  });
+  if (!target.is_same(out)) copy__cpu(out, target, false);
+}
+
+}  // namespace
+
+Tensor make_filled(IntList sizes, const Scalar& value, DType dtype, Device device) {
+  const Tensor r = empty_tensor(sizes, {}, dtype, factory_device(device));
+  fill_raw(r, value, false);
+  return r;
+}
+Tensor make_filled_like(const Tensor& self, const Scalar& value, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format) {
+  const Tensor r = like(self, dtype, device, format);
+  fill_raw(r, value, false);
+  return r;
+}
+
+Tensor empty_memory_format_cpu(SymIntList size, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
+  TESSERA_CHECK(format.value_or(MemoryFormat::kContiguous) != MemoryFormat::kPreserve, "empty(): preserve_format is only for the functions that end in _like");
+  return empty_tensor(size.ints(), strides_for(format.value_or(MemoryFormat::kContiguous), size.ints()), factory_dtype(dtype), factory_device(device));
+}
+Tensor empty_strided_cpu(SymIntList size, SymIntList stride, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ", size.size());
+  return empty_tensor(size.ints(), stride.ints(), factory_dtype(dtype), factory_device(device));
+}
+Tensor empty_permuted_cpu(SymIntList size, IntList order, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  TESSERA_CHECK(size.size() == order.size(), "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = ", size.size(), " is not equal to len(physical_layout) = ", order.size());
+  IntVector strides(order.size(), 0);
+  std::vector<bool> seen(order.size());
+  int64_t stride = 1;
+  for (size_t k = order.size(); k-- > 0;) {
+    TESSERA_CHECK(order[k] >= 0 && order[k] < static_cast<int64_t>(order.size()), "Dimension out of range (expected to be between 0 and ", static_cast<int64_t>(order.size()) - 1, ", but got ", order[k], " at index ", k, "). NB: negative dims not currently supported");
+    TESSERA_CHECK(!seen[order[k]], "Duplicate dim not allowed");
+    seen[order[k]] = true;
+    strides[order[k]] = stride;
+    stride *= std::max<int64_t>(size.ints()[order[k]], 1);
+  }
+  return empty_tensor(size.ints(), strides, factory_dtype(dtype), factory_device(device));
+}
+Tensor empty_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
+  return like(self, dtype, device, format);
+}
+Tensor full_like_cpu(const Tensor& self, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
+  const Tensor r = like(self, dtype, device, format);
+  fill_scalar(r, value);
+  return r;
+}
+Tensor full_value(SymIntList size, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  const DType t = dtype ? *dtype : value.is_floating_point() ? default_dtype() : value.is_complex() ? default_complex_dtype() : value.raw_dtype();
+  const Tensor r = empty_tensor(size.ints(), {}, t, factory_device(device));
+  fill_raw(r, value, true);
+  return r;
+}
+Tensor new_empty_cpu(const Tensor& self, SymIntList size, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  return empty_tensor(size.ints(), {}, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
+}
+Tensor new_empty_strided_cpu(const Tensor& self, SymIntList size, SymIntList stride, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ", size.size());
+  return empty_tensor(size.ints(), stride.ints(), dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
+}
+Tensor new_full_cpu(const Tensor& self, SymIntList size, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  const Tensor r = empty_tensor(size.ints(), {}, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
+  fill_raw(r, value, true);
+  return r;
+}
+Tensor scalar_tensor_value(const Scalar& s, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  return make_filled({}, s, factory_dtype(dtype), factory_device(device));
+}
+
+void resize_factory_out(const Tensor& out, SymIntList size, std::optional<DType> dtype, std::optional<Device> device) {
+  check_out_options(out, dtype, device);
+  checked_numel(size.ints());
+  resize_output(out, size.ints());
+}
+void fill_factory_out(const Tensor& out, SymIntList size, std::optional<DType> dtype, std::optional<Device> device, const Scalar& value) {
+  resize_factory_out(out, size, dtype, device);
+  fill_raw(out, value, true);
+}
+
+// --- ranges ---
+
+namespace {
+
+// How many numbers start, start + step ... there are before end.
+int64_t range_length(const Scalar& start, const Scalar& end, const Scalar& step, bool integral) {
+  if (integral) {
+    const int64_t a = start.to_int(), b = end.to_int(), s = step.to_int();
+    TESSERA_CHECK(s != 0, "step must be nonzero");
+    TESSERA_CHECK((s > 0 && b >= a) || (s < 0 && b <= a), "upper bound and lower bound inconsistent with step sign");
+    const __int128 span = static_cast<__int128>(b) - a;
+    const __int128 n = (span + s + (s > 0 ? -1 : 1)) / s;
+    TESSERA_CHECK(n <= INT64_MAX, "invalid size, possible overflow?");
+    return static_cast<int64_t>(n);
+  }
+  const double a = start.to_double(), b = end.to_double(), s = step.to_double();
+  TESSERA_CHECK(s != 0, "step must be nonzero");
+  TESSERA_CHECK(std::isfinite(a) && std::isfinite(b), "unsupported range: ", a, " -> ", b);
+  TESSERA_CHECK((s > 0 && b >= a) || (s < 0 && b <= a), "upper bound and lower bound inconsistent with step sign");
+  const double n = std::ceil((b - a) / s);
+  TESSERA_CHECK(n >= 0 && n < 9.2e18, "invalid size, possible overflow?");
+  return static_cast<int64_t>(n);
+}
+
+void fill_range(const Tensor& out, const Scalar& start, const Scalar& step) {
+  if (is_integral(out.dtype(), true)) {
+    const int64_t a = start.to_int(), s = step.to_int();
+    generate(out, [=](int64_t i) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(s) * static_cast<uint64_t>(i)); });
+  } else if (out.dtype() == DType::kFloat32) {
+    // Accumulated in double, as documented for floating ranges.
+    const double a = start.to_double(), s = step.to_double();
+    generate(out, [=](int64_t i) { return a + s * static_cast<double>(i); });
+  } else {
+    const double a = start.to_double(), s = step.to_double();
+    generate(out, [=](int64_t i) { return a + s * static_cast<double>(i); });
+  }
+}
+
+Tensor arange_of(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, std::optional<Device> device) {
+  const bool all_integral = start.is_integral(true) && end.is_integral(true) && step.is_integral(true);
+  const DType t = dtype ? *dtype : all_integral ? DType::kInt64 : default_dtype();
+  TESSERA_CHECK(!is_complex(t) && t != DType::kBool, "\"arange_cpu\" not implemented for '", type_name_of(t), "'");
+  const int64_t n[1] = {range_length(start, end, step, all_integral && is_integral(t, false))};
+  const Tensor r = empty_tensor(n, {}, t, factory_device(device));
+  fill_range(r, start, step);
+  return r;
+}
+
+}  // namespace
+
+Tensor arange_end(const Scalar& end, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) { return arange_of(0, end, 1, dtype, device); }
+Tensor arange_start(const Scalar& start, const Scalar& end, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  return arange_of(start, end, 1, dtype, device);
+}
+Tensor arange_step(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  return arange_of(start, end, step, dtype, device);
+}
+void arange_into(const Tensor& out, const Scalar& start, const Scalar& end, const Scalar& step) {
+  const bool integral = start.is_integral(true) && end.is_integral(true) && step.is_integral(true) && is_integral(out.dtype(), false);
+  const int64_t n[1] = {range_length(start, end, step, integral)};
+  if (out.numel() != n[0]) resize_output(out, n);
+  fill_range(out, start, step);
+}
+Tensor range_step(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  const double a = start.to_double(), b = end.to_double(), s = step.to_double();
+  TESSERA_CHECK(s != 0, "step must be nonzero");
+  TESSERA_CHECK(std::isfinite(a) && std::isfinite(b), "unsupported range: ", a, " -> ", b);
+  TESSERA_CHECK((s > 0 && b >= a) || (s < 0 && b <= a), "upper bound and lower bound inconsistent with step sign");
+  const int64_t n[1] = {static_cast<int64_t>((b - a) / s) + 1};
+  const Tensor r = empty_tensor(n, {}, factory_dtype(dtype), factory_device(device));
+  fill_range(r, start, step);
+  return r;
+}
+
+namespace {
+// Both ends exact: the second half counts back from the end.
+void fill_linspace(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps) {
+  if (steps == 1) { fill_raw(out, start, false); return; }
+  const int64_t half = steps / 2;
+  if (is_complex(out.dtype())) {
+    const std::complex<double> a = start.to_complex(), b = end.to_complex(), step = (b - a) / static_cast<double>(steps - 1);
+    generate(out, [=](int64_t i) { return i < half ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - i - 1); });
+  } else if (is_integral(out.dtype(), true)) {
+    const double a = static_cast<double>(start.to_int()), b = static_cast<double>(end.to_int());
+    const float step = static_cast<float>((b - a) / static_cast<double>(steps - 1));
+    generate(out, [=](int64_t i) { return static_cast<int64_t>(i < half ? a + static_cast<double>(step * static_cast<float>(i)) : b - static_cast<double>(step * static_cast<float>(steps - i - 1))); });
+  } else if (out.dtype() == DType::kFloat32) {
+    const float a = static_cast<float>(start.to_double()), b = static_cast<float>(end.to_double()), step = (b - a) / static_cast<float>(steps - 1);
+    generate(out, [=](int64_t i) { return static_cast<double>(i < half ? std::fma(step, static_cast<float>(i), a) : std::fma(-step, static_cast<float>(steps - i - 1), b)); });
+  } else {
+    const double a = start.to_double(), b = end.to_double(), step = (b - a) / static_cast<double>(steps - 1);
+    generate(out, [=](int64_t i) { return i < half ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - i - 1); });
+  }
+}
+DType linspace_dtype(const Scalar& start, const Scalar& end, std::optional<DType> dtype) {
+  const bool complex = start.is_complex() || end.is_complex();
+  TESSERA_CHECK(!complex || !dtype || is_complex(*dtype), "linspace(): inferred dtype ", name_of(default_complex_dtype()), " can't be safely cast to passed dtype ", name_of(*dtype));
+  return dtype ? *dtype : complex ? default_complex_dtype() : default_dtype();
+}
+}  // namespace
+
+Tensor linspace_numbers(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
+  const int64_t n[1] = {steps};
+  const Tensor r = empty_tensor(n, {}, linspace_dtype(start, end, dtype), factory_device(device));
+  fill_linspace(r, start, end, steps);
+  return r;
+}
+Tensor linspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin) {
+  return linspace(start, end, steps, dtype, layout, device, pin);
+}
+void linspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps) {
+  TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
+  const int64_t n[1] = {steps};
+  if (out.numel() != steps) resize_output(out, n);
+  fill_linspace(out, start, end, steps);
+}
+Tensor logspace_numbers(const Scalar& start, const Scalar& end, int64_t steps, double base, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
+  const int64_t n[1] = {steps};
+  const Tensor r = empty_tensor(n, {}, linspace_dtype(start, end, dtype), factory_device(device));
+  const double a = start.to_double(), b = end.to_double(), step = steps > 1 ? (b - a) / static_cast<double>(steps - 1) : 0;
+  const int64_t half = steps / 2;
+  generate(r, [=](int64_t i) { return std::pow(base, steps == 1 || i < half ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - i - 1)); });
+  return r;
+}
+
+namespace {
+void check_eye(int64_t n, int64_t m) {
+  TESSERA_CHECK(n >= 0, "n must be greater or equal to 0, got ", n);
+  TESSERA_CHECK(m >= 0, "m must be greater or equal to 0, got ", m);
+}
+void fill_eye(const Tensor& out) {
+  // Below dispatch: a fresh tensor is at version 0.
+  fill_raw(out, int64_t{0}, false);
+  if (out.numel()) fill_raw(diagonal(out, 0, 0, 1), int64_t{1}, false);
+}
+}  // namespace
+Tensor eye_matrix(SymInt n, SymInt m, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  check_eye(n.guard_int(), m.guard_int());
+  const int64_t size[2] = {n.guard_int(), m.guard_int()};
+  const Tensor r = empty_tensor(size, {}, factory_dtype(dtype), factory_device(device));
+  fill_eye(r);
+  return r;
+}
+Tensor eye_square(SymInt n, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin) { return eye_matrix(n, n, dtype, layout, device, pin); }
+void eye_into(const Tensor& out, SymInt n, SymInt m) {
+  check_eye(n.guard_int(), m.guard_int());
+  const int64_t size[2] = {n.guard_int(), m.guard_int()};
+  resize_output(out, size);
+  fill_eye(out);
+}
+
+namespace {
+Tensor triangle_indices(int64_t row, int64_t col, int64_t offset, bool upper, std::optional<DType> dtype, std::optional<Device> device) {
+  TESSERA_CHECK(row >= 0 && col >= 0, "row and col must be non-negative, got ", row, " and ", col);
+  std::vector<int64_t> rows, cols;
+  for (int64_t r = 0; r < row; ++r) {
+    const int64_t from = upper ? std::clamp<int64_t>(r + offset, 0, col) : 0, until = upper ? col : std::clamp<int64_t>(r + offset + 1, 0, col);
+    for (int64_t c = from; c < until; ++c) {
+      rows.push_back(r);
+      cols.push_back(c);
+    }
+  }
+  const int64_t n = static_cast<int64_t>(rows.size());
+  const int64_t size[2] = {2, n};
+  const Tensor out = empty_tensor(size, {}, dtype.value_or(DType::kInt64), factory_device(device));
+  generate(out, [&](int64_t i) { return i < n ? rows[static_cast<size_t>(i)] : cols[static_cast<size_t>(i - n)]; });
+  return out;
+}
+}  // namespace
+Tensor tril_indices_matrix(int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  return triangle_indices(row, col, offset, false, dtype, device);
+}
+Tensor triu_indices_matrix(int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  return triangle_indices(row, col, offset, true, dtype, device);
+}
+
+const Tensor& fill_scalar(const Tensor& self, const Scalar& value) {
+  check_no_internal_overlap(self);
+  TESSERA_CHECK(self.is_complex() || !value.is_complex() || value.to_complex().imag() == 0, "value cannot be converted to type ", name_of(self.dtype()), " without overflow");
+  fill_raw(self, value, true);
+  return self;
+}
+const Tensor& fill_tensor(const Tensor& self, const Tensor& value) {
+  TESSERA_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
+  check_no_internal_overlap(self);
+  if (self.is_meta() || value.is_meta()) return self;
+  // As copy_: converted, not checked.
+  Scalar s = value.item_scalar();
+  fill_raw(self, !self.is_complex() && s.is_complex() ? Scalar(s.to_double()) : s, false);
+  return self;
+}
+Tensor fill_scalar_copy(const Tensor& self, const Scalar& value) {
+  const Tensor r = like(self, std::nullopt, std::nullopt, std::nullopt);
+  fill_scalar(r, value);
+  return r;
+}
+Tensor fill_tensor_copy(const Tensor& self, const Tensor& value) {
+  const Tensor r = like(self, std::nullopt, std::nullopt, std::nullopt);
+  fill_tensor(r, value);
+  return r;
+}
+const Tensor& zero__cpu(const Tensor& self) {
+  check_no_internal_overlap(self);
+  fill_raw(self, int64_t{0}, false);
+  return self;
+}
+
+}  // namespace tessera::kernels

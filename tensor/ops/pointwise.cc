@@ -1,0 +1,220 @@
+#include "tensor/ops/pointwise.h"
+
+#include <algorithm>
+
+#include "tensor/core/parallel.h"
+#include "tensor/ops/promotion.h"
+
+namespace tessera::pointwise {
+namespace {
+
+constexpr int kMaxOperands = 6;
+constexpr int kMaxRank = 64;
+
+// The dtypes of one call.
+struct Types {
+  DType compute, result;
+  bool wrapped = false;  // all inputs are Python numbers: so is the result, in full precision
+};
+
+Types types_of(const PointwiseOp& op, Inputs inputs) {
+  if (std::ranges::all_of(inputs, [](const Tensor* t) { return t->impl()->is_wrapped_number(); })) {
+    DType p = (*inputs.begin())->dtype();
+    for (const Tensor* t : inputs) p = promote_types(p, t->dtype());
+    return {pointwise_compute_dtype(op, p), pointwise_result_dtype(op, p), true};
+  }
+  ResultType promoted;
+  int k = 0;
+  for (const Tensor* t : inputs) {
+    const bool keeps_bool = op.bool_inputs >> k++ & 1;
+    if (!keeps_bool) promoted.add(*t);
+    else TESSERA_CHECK(t->dtype() == DType::kBool, op.name, "(): expected a bool tensor for the mask or condition, but got ", name_of(t->dtype()));
+  }
+  const DType p = promoted.get();
+  return {pointwise_compute_dtype(op, p), pointwise_result_dtype(op, p)};
+}
+
+void fill_params(KernelParam* out, Params params, DType compute) {
+  for (const Scalar& s : params) *out++ = to_param(s, compute);
+}
+
+// Runs on the CPU. `result` has the broadcast shape.
+void compute(const PointwiseOp& op, DType compute_dtype, const Tensor& result, Inputs inputs, Params params) {
+  if (result.numel() == 0) return;
+  KernelParam p[8];
+  fill_params(p, params, compute_dtype);
+  const IntList shape = result.sizes();
+  int64_t strides[kMaxOperands][kMaxRank];
+  cpu::Operand ins[kMaxOperands];
+  int n = 0;
+  for (const Tensor* t : inputs) {
+    broadcast_strides(*t, shape, strides[n + 1]);
+    ins[n] = {t->data_ptr(), t->dtype(), strides[n + 1]};
+    ++n;
+  }
+  broadcast_strides(result, shape, strides[0]);
+  const cpu::Operand out{result.data_ptr(), result.dtype(), strides[0]};
+  cpu::run_pointwise(op, compute_dtype, shape, {&out, 1}, {ins, static_cast<size_t>(n)}, p);
+}
+
+// The whole call for small dense inputs of one dtype and shape: no promotion, no iteration set-up. Undefined if the inputs are not of that kind.
+Tensor small_call(const PointwiseOp& op, Inputs inputs, Params params) {
+  const Tensor& first = **inputs.begin();
+  const DType dtype = first.dtype();
+  if (static_cast<int>(dtype) >= kNumComputeDTypes || op.result == ResultKind::kReal) return Tensor();
+  const BlockKernel kernel = op.kernels[static_cast<int>(dtype)];
+  if (!kernel || op.bool_inputs || first.numel() > 4096 || first.numel() == 0) return Tensor();
+  if (op.promote == PromoteKind::kIntToFloat && !is_floating_point(dtype) && !is_complex(dtype)) return Tensor();
+  const void* ins[4];
+  int n = 0;
+  for (const Tensor* t : inputs) {
+    if (t->dtype() != dtype || !t->is_cpu() || !t->is_contiguous() || t->impl()->is_wrapped_number() || t->keys().bits() & ~(DispatchKeySet(DispatchKey::kCPU) | kAutogradKeys).bits()) return Tensor();
+    if (n && !std::ranges::equal(t->sizes(), first.sizes())) return Tensor();
+    ins[n++] = t->data_ptr();
+  }
+  // Rows of a size-1 dimension may carry odd strides; the general path keeps them as documented.
+  KernelParam p[8];
+  fill_params(p, params, dtype);
+  Tensor result = empty_cpu(first.sizes(), op.result == ResultKind::kBool ? DType::kBool : dtype);
+  void* out = result.data_ptr();
+  kernel(first.numel(), &out, ins, p);
+  return result;
+}
+
+}  // namespace
+
+KernelParam to_param(const Scalar& s, DType compute) {
+  KernelParam p{};
+  if (is_complex(compute)) {
+    const auto c = s.to_complex();
+    p.c[0] = c.real();
+    p.c[1] = c.imag();
+  } else if (is_floating_point(compute)) {
+    p.f = s.to_double();
+  } else if (s.is_floating_point()) {
+    // Bounds such as +-infinity saturate, they never trap.
+    const double d = s.to_double();
+    p.i = d >= 9223372036854775807.0 ? INT64_MAX : d <= -9223372036854775808.0 ? INT64_MIN : d != d ? 0 : static_cast<int64_t>(d);
+  } else {
+    p.i = s.to_int();
+  }
+  return p;
+}
+
+void broadcast_strides(const Tensor& t, IntList shape, int64_t* out) {
+  const int64_t size = t.item_size();
+  const size_t lead = shape.size() - t.sizes().size();
+  for (size_t i = 0; i < lead; ++i) out[i] = 0;
+  for (size_t i = lead; i < shape.size(); ++i) out[i] = t.sizes()[i - lead] == 1 ? 0 : t.strides()[i - lead] * size;
+}
+
+IntVector result_strides(Inputs inputs, IntList shape) {
+  const int rank = static_cast<int>(shape.size());
+  if (rank < 2) return {};
+  bool all_row_major = true;
+  for (const Tensor* t : inputs) all_row_major = all_row_major && (t->dim() == 0 || t->is_contiguous());
+  if (all_row_major) return {};
+  TESSERA_CHECK(rank <= kMaxRank, "tensors of more than ", kMaxRank, " dimensions are not supported");
+  int64_t strides[kMaxOperands][kMaxRank];
+  int n = 0;
+  for (const Tensor* t : inputs) broadcast_strides(*t, shape, strides[n++]);
+  // > 0: dimension a must lie outside b; < 0: inside; 0: nothing known.
+  auto compare = [&](int a, int b) {
+    for (int k = 0; k < n; ++k) {
+      const int64_t x = strides[k][a], y = strides[k][b];
+      if (x == 0 || y == 0) continue;
+      if (x != y) return x < y ? -1 : 1;
+      if (shape[a] > shape[b]) return 1;
+    }
+    return 0;
+  };
+  int order[kMaxRank];  // innermost first
+  for (int i = 0; i < rank; ++i) order[i] = rank - 1 - i;
+  for (int i = 1; i < rank; ++i) {
+    int at = i;
+    for (int j = i - 1; j >= 0; --j) {
+      const int c = compare(order[j], order[at]);
+      if (c > 0) { std::swap(order[j], order[at]); at = j; }
+      else if (c < 0) break;
+    }
+  }
+  IntVector out(rank);
+  int64_t stride = 1;
+  for (int i = 0; i < rank; ++i) {
+    out[order[i]] = stride;
+    stride *= std::max<int64_t>(shape[order[i]], 1);
+  }
+  return out;
+}
+
+OutputSpec spec(const PointwiseOp& op, Inputs inputs) {
+  const Types types = types_of(op, inputs);
+  OutputSpec s;
+  s.sizes = broadcast_shapes(inputs);
+  s.strides = result_strides(inputs, s.sizes);
+  s.dtype = types.result;
+  s.device = common_device(inputs);
+  return s;
+}
+
+Tensor functional(const PointwiseOp& op, Inputs inputs, Params params) {
+  if (Tensor r = small_call(op, inputs, params); r.defined()) [[likely]] return r;
+  const Types types = types_of(op, inputs);
+  const Device device = common_device(inputs);
+  const IntVector shape = broadcast_shapes(inputs);
+  Tensor result = empty_tensor(shape, result_strides(inputs, shape), types.result, device);
+  if (device.is_cpu()) compute(op, types.compute, result, inputs, params);
+  if (types.wrapped) result.impl()->set_wrapped_number(true);
+  return result;
+}
+
+namespace {
+void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, Inputs inputs, Params params) {
+  check_no_internal_overlap(target);
+  bool aliased_differently = false;
+  for (const Tensor* t : inputs) {
+    check_no_partial_overlap(target, *t);
+    // Same elements, but read through a broadcast or in another dtype order: only the exact twin may be overwritten while it is read.
+    aliased_differently = aliased_differently || (memory_sharing(target, *t) == Sharing::kFull && !std::ranges::equal(target.sizes(), t->sizes()));
+  }
+  if (aliased_differently) {
+    const Tensor fresh = empty_tensor(target.sizes(), {}, target.dtype(), target.device());
+    compute(op, types.compute, fresh, inputs, params);
+    const Tensor* source = &fresh;
+    int64_t strides[2][kMaxRank];
+    broadcast_strides(target, target.sizes(), strides[0]);
+    broadcast_strides(*source, target.sizes(), strides[1]);
+    cpu::copy_strided(target.sizes(), {target.data_ptr(), target.dtype(), strides[0]}, {source->data_ptr(), source->dtype(), strides[1]});
+    return;
+  }
+  compute(op, types.compute, target, inputs, params);
+}
+}  // namespace
+
+const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, Params params) {
+  const Types types = types_of(op, inputs);
+  check_can_cast(types.result, self.dtype());
+  const IntVector shape = broadcast_shapes(inputs);
+  TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()), " doesn't match the broadcast shape ", shape_string(shape));
+  const Device device = common_device(inputs);
+  TESSERA_CHECK(device == self.device(), "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(), " and ", device.str(), "!");
+  if (device.is_cpu()) write_to(op, types, self, inputs, params);
+  self.bump_version();
+  return self;
+}
+
+const Tensor& out(const PointwiseOp& op, const Tensor& out, Inputs inputs, Params params) {
+  const Types types = types_of(op, inputs);
+  check_can_cast(types.result, out.dtype());
+  const IntVector shape = broadcast_shapes(inputs);
+  const Device device = common_device(inputs);
+  TESSERA_CHECK(device == out.device(), "Expected out tensor to have device ", device.str(), ", but got ", out.device().str(), " instead");
+  check_no_internal_overlap(out);
+  for (const Tensor* t : inputs) check_no_partial_overlap(out, *t);
+  resize_output(out, shape, result_strides(inputs, shape));
+  if (device.is_cpu()) write_to(op, types, out, inputs, params);
+  out.bump_version();
+  return out;
+}
+
+}  // namespace tessera::pointwise

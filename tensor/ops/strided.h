@@ -1,0 +1,34 @@
+// From tensors to the operands of the CPU engines: byte strides over an iteration shape.
+#pragma once
+
+#include "tensor/core/tensor.h"
+#include "tensor/cpu/pointwise.h"
+#include "tensor/ops/pointwise.h"
+
+namespace tessera {
+
+// A tensor as an engine's operand, with room for its strides. Must not move: the operand points into it.
+struct Strided {
+  int64_t strides[64];
+  cpu::Operand operand{nullptr, DType::kFloat32, nullptr};
+
+  Strided() = default;
+  // t broadcast to `shape`.
+  Strided(const Tensor& t, IntList shape) {
+    pointwise::broadcast_strides(t, shape, strides);
+    operand = {t.data_ptr(), t.dtype(), strides};
+  }
+  // t over its own shape; 0-dim tensors count as shape [1] for engines that take a dimension.
+  explicit Strided(const Tensor& t) {
+    for (int64_t i = 0; i < t.dim(); ++i) strides[i] = t.strides()[i] * t.item_size();
+    if (t.dim() == 0) strides[0] = t.item_size();
+    operand = {t.data_ptr(), t.dtype(), strides};
+  }
+  Strided(const Strided&) = delete;
+  operator const cpu::Operand&() const { return operand; }
+};
+
+// Sizes as engines with a dimension argument want them: at least one dimension.
+inline IntVector at_least_1d(IntList sizes) { return sizes.empty() ? IntVector{1} : to_vector(sizes); }
+
+}  // namespace tessera

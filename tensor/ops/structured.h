@@ -1,0 +1,50 @@
+// What generated in-place and out= forms share: where a kernel may write, and how a result gets to where the caller wants it.
+#pragma once
+
+#include <vector>
+
+#include "tensor/core/tensor.h"
+
+namespace tessera::structured {
+
+// An out= argument for a result with these metadata. Errors (dtype, device, overlapping elements) come from the constructor, before anything is changed; the
+// tensor is resized (with the documented warning) when the kernel asks for it. A temporary stands in where the dtype differs or memory is shared with an input.
+class OutGuard {
+ public:
+  OutGuard(const Tensor& out, const OutputSpec& spec);
+  void reads(const Tensor& input);
+  void reads(TensorList inputs);
+  void reads(const std::optional<TensorList>& inputs);
+  const Tensor& tensor();   // where the kernel writes
+  void finish();            // copies from the temporary, if there is one; counts a version
+
+ private:
+  const Tensor& out_;
+  const OutputSpec& spec_;
+  bool temporary_ = false;
+  Tensor target_;
+};
+
+// The self argument of an in-place form. The result must have its shape and a dtype that converts to its dtype. `safe`: the kernel may read and write the same tensor.
+class InplaceGuard {
+ public:
+  InplaceGuard(const Tensor& self, const OutputSpec& spec, bool safe);
+  const Tensor& tensor() const { return target_; }
+  void finish();
+
+ private:
+  const Tensor& self_;
+  Tensor target_;
+};
+
+// In-place and out= forms that compute first and copy then. Errors as above.
+void store_inplace(const Tensor& self, const Tensor& value);
+void store_out(const Tensor& out, const Tensor& value);
+
+// Views that one call made together may not be written in place under autograd: marks them.
+std::vector<Tensor> multi_output_views(std::vector<Tensor> views);
+
+inline void bump_version(const Tensor& t) { if (t.defined()) t.bump_version(); }
+inline void bump_version(TensorList l) { for (const Tensor& t : l) bump_version(t); }
+
+}  // namespace tessera::structured

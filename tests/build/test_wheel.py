@@ -1,0 +1,83 @@
+"""The installed wheel: its record, size, what it links and exports, and what importing it brings in."""
+
+import base64
+import hashlib
+import importlib.metadata
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+LIMIT = 20 * 2**20  # bytes
+RUNTIME = re.compile(r"(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|libgfortran|libquadmath|ld-linux-x86-64)\.so\.\d+$")
+
+
+@pytest.fixture(scope="module")
+def files():
+    try:
+        return importlib.metadata.files("tessera")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.fail("tessera is not installed as a distribution; tools/test does that")
+
+
+@pytest.fixture(scope="module")
+def extension(files):
+    (found,) = [f for f in files if re.fullmatch(r"tessera/_C\.cpython-.*\.so", str(f))]
+    return str(found.locate())
+
+
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_every_file_is_as_recorded(files):
+    recorded = [f for f in files if f.hash is not None and "__pycache__" not in f.parts]
+    assert len(recorded) > 10
+    for f in recorded:
+        if f.parent.name.endswith(".dist-info"):
+            continue  # the installer adds to these
+        digest = hashlib.new(f.hash.mode, f.locate().read_bytes()).digest()
+        assert base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == f.hash.value, str(f)
+
+
+def test_holds_the_package_and_the_launchers_alias(files):
+    names = {str(f) for f in files}
+    assert {"tessera/__init__.py", "tessera/__main__.py", "tessera/version.py"} <= names
+    assert any(n.startswith("tessera/_alias/") and n.endswith("torch/__init__.py") for n in names)
+    assert not [n for n in names if n.startswith("torch") or "/tests/" in n]
+
+
+def test_installs_less_than_20_megabytes(files):
+    assert sum(pathlib.Path(f.locate()).stat().st_size for f in files if "__pycache__" not in f.parts) < LIMIT
+
+
+def test_needs_no_other_distribution():
+    assert importlib.metadata.requires("tessera") in (None, [])
+
+
+def test_version_is_the_packages():
+    assert run(sys.executable, "-c", "import tessera; print(tessera.__version__)").strip() == importlib.metadata.version("tessera")
+
+
+def test_extension_links_only_the_runtime(extension):
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-dW", extension))
+    assert needed
+    assert [n for n in needed if not RUNTIME.match(n)] == []
+    assert "RPATH" not in run("readelf", "-dW", extension)
+    assert "RUNPATH" not in run("readelf", "-dW", extension)
+
+
+def test_extension_exports_its_entry_point_alone(extension):
+    symbols = [line.split() for line in run("readelf", "--dyn-syms", "-W", extension).splitlines()]
+    defined = [s[7].split("@")[0] for s in symbols if len(s) == 8 and s[4] in ("GLOBAL", "WEAK") and s[6] not in ("UND", "Ndx")]
+    assert defined == ["PyInit__C"]
+
+
+def test_import_brings_in_neither_numpy_nor_the_namespaces():
+    loaded = run(sys.executable, "-c", "import sys; import tessera; print(*sys.modules)").split()
+    assert "numpy" not in loaded
+    assert "tessera" in loaded
+    for lazy in ("tessera.nn", "tessera.optim", "tessera.utils.data"):
+        assert lazy not in loaded

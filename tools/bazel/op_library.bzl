@@ -1,0 +1,122 @@
+"""op_library: op tables (*.textproto) to C++ libraries, by tools/opgen. How tables look: tools/opgen/README.md."""
+
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+_OPGEN = "//tools/opgen"
+
+def _families(tables):
+    return [t.split("/")[-1].split(":")[-1].split(".")[0] for t in tables]
+
+def op_library(
+        name,
+        tables,
+        srcs = [],
+        hdrs = [],
+        header = None,
+        shards = 1,
+        autograd_shards = 1,
+        deps = [],
+        autograd_deps = [],
+        autograd_srcs = [],
+        visibility = None,
+        testonly = False):
+    """Makes of a folder's op tables:
+
+      <name>            op objects, C++ functions and Tensor methods, with the hand-written kernels in srcs and deps
+      <name>_headers    the generated headers alone: for hand-written files that call other operators of the same library
+      <name>_autograd   derivative nodes: link it, and the operators are differentiable
+      <name>_registry   schemas, boxed calls, documentation: registry_<name>() lists all ops
+      <name>.pyi, <name>.md   stubs and reference page
+
+    Args:
+      name: of the library.
+      tables: the *.textproto files; each is a family with headers <family>_ops.h and <family>_kernels.h.
+      srcs: hand-written kernels (files with SIMD code: a simd_library in deps).
+      hdrs: headers of this library that tables include.
+      header: the header with every op of the library; default <name>.h.
+      shards: number of files that each family's op objects are spread over (about 60 ops a file).
+      autograd_shards: the same for the nodes (about 40 ops a file).
+      deps: what srcs and the tables' includes need.
+      autograd_deps: what the derivative formulas need besides.
+      autograd_srcs: hand-written files of the autograd library.
+      visibility: of all targets.
+      testonly: as for any rule.
+    """
+    families = _families(tables)
+    header = header or "%s.h" % name
+    headers = [header]
+    ops, autograd, registry = [], [], ["%s_registry.cc" % name]
+    for f in families:
+        headers += ["%s_ops.h" % f, "%s_kernels.h" % f]
+        ops += ["%s_ops_%d.cc" % (f, i) for i in range(shards)]
+        registry += ["%s_registry_%d.cc" % (f, i) for i in range(shards)]
+        autograd += ["%s_autograd_%d.cc" % (f, i) for i in range(autograd_shards)]
+    registry_header = "%s_registry.h" % name
+    package = native.package_name()
+    native.genrule(
+        name = name + "_opgen",
+        srcs = tables,
+        outs = headers + ops + autograd + registry + [registry_header, "%s.pyi" % name, "%s.md" % name],
+        cmd = "$(execpath %s) --library=%s --package=%s --header=%s --shards=%d --autograd_shards=%d --out=$(RULEDIR) $(SRCS)" % (_OPGEN, name, package, header, shards, autograd_shards),
+        exec_tools = [_OPGEN],
+        message = "Compiling op tables of",
+        testonly = testonly,
+        visibility = visibility,
+    )
+    core = ["//tensor/core:tensor", "//tensor/dispatch"]
+    cc_library(
+        name = name + "_headers",
+        hdrs = headers + hdrs,
+        deps = core,
+        testonly = testonly,
+        visibility = visibility,
+    )
+    cc_library(
+        name = name,
+        srcs = ops + srcs,
+        hdrs = headers + hdrs,
+        deps = deps + core + ["//tensor/ops:engine"] + ([] if package == "tensor/ops" else ["//tensor/ops"]),  # structured.h is in tensor/ops
+        testonly = testonly,
+        visibility = visibility,
+    )
+
+    # alwayslink: the op objects refer to these symbols weakly, which pulls nothing from an archive. --gc-sections drops what no op object needs.
+    cc_library(
+        name = name + "_autograd",
+        srcs = autograd + autograd_srcs,
+        deps = [":" + name, "//autograd"] + autograd_deps,
+        alwayslink = True,
+        testonly = testonly,
+        visibility = visibility,
+    )
+    cc_library(
+        name = name + "_registry",
+        srcs = registry,
+        hdrs = [registry_header],
+        deps = [":" + name] + core,
+        alwayslink = True,
+        testonly = testonly,
+        visibility = visibility,
+    )
+
+def tensor_methods(name, tables, out):
+    """The operators among the methods of class Tensor, from the tables of every library (declared inside the class)."""
+    native.genrule(
+        name = name,
+        srcs = tables,
+        outs = [out],
+        cmd = "$(execpath %s) --methods=$@ $(SRCS)" % _OPGEN,
+        exec_tools = [_OPGEN],
+        visibility = ["//:__subpackages__"],
+    )
+
+def op_reference(name, tables, stubs, reference, visibility = None):
+    """One stub file and one reference page for the tables of all libraries."""
+    native.genrule(
+        name = name,
+        srcs = tables,
+        outs = [stubs, reference],
+        cmd = "$(execpath %s) --stubs=$(RULEDIR)/%s --reference=$(RULEDIR)/%s $(SRCS)" % (_OPGEN, stubs, reference),
+        exec_tools = [_OPGEN],
+        visibility = visibility,
+    )

@@ -1,0 +1,32 @@
+"""Programs and extensions as they are shipped: stripped, and holding only what they call."""
+
+load("@python//:defs.bzl", "EXT_SUFFIX")
+load("@rules_cc//cc:defs.bzl", "cc_binary")
+
+def static_program(name, linkopts = [], **kwargs):
+    """A stripped program that needs no shared library, and NAME_symbols, the same with its symbols, for a test or a person to look into."""
+    static = select({
+        "//tools/bazel:sanitizer": [],
+        "//conditions:default": ["-static"],
+    })
+    cc_binary(name = name, linkopts = linkopts + ["-Wl,-s"] + static, **kwargs)
+    cc_binary(name = name + "_symbols", linkopts = linkopts + static, **kwargs)
+
+def python_extension(name, deps = [], linkopts = [], **kwargs):
+    """The extension module NAME of the interpreter @python, as a file NAME.cpython-3xx-....so; it exports PyInit_* alone. NAME is an alias of it."""
+    cc_binary(
+        name = name + EXT_SUFFIX,
+        linkshared = True,
+        linkopts = linkopts + ["-Wl,-s", "-Wl,--version-script=$(location //tools/bazel:python_extension.lds)"],
+        deps = deps + ["//tools/bazel:python_extension.lds", "@python//:headers"],
+        **kwargs
+    )
+    native.alias(name = name, actual = name + EXT_SUFFIX)
+
+def linked_symbols_test(name, program, has = [], lacks = [], **kwargs):
+    """Looks into a static_program: each regular expression in has matches the demangled name of something linked, none in lacks does."""
+    args = ["$(rootpath %s_symbols)" % program]
+    for word, patterns in [("has", has), ("lacks", lacks)]:
+        for pattern in patterns:
+            args += [word, "'%s'" % pattern.replace("$", "$$")]
+    native.sh_test(name = name, size = "small", srcs = ["//tools/bazel:check_symbols.sh"], args = args, data = [program + "_symbols"], **kwargs)
