@@ -29,7 +29,7 @@ Tensor first_gradient(const Tensor& leaf, const Tensor& grad, bool may_steal) {
   const bool keeps_strides = leaf.is_non_overlapping_and_dense();
   const bool fits = keeps_strides ? same_layout(leaf, grad) && grad.is_non_overlapping_and_dense() : grad.is_contiguous();
   if (grad_mode_enabled()) return fits ? tessera::clone(grad) : tessera::clone(grad, MemoryFormat::kContiguous);
-  if (fits && may_steal) return detach(grad);
+  if (fits && may_steal) return detached(grad);
   Tensor r = empty_tensor(grad.sizes(), keeps_strides ? leaf.strides() : IntList(), grad.dtype(), grad.device());
   tessera::copy_(r, grad);
   return r;

@@ -57,7 +57,7 @@ void check_inplace(TensorList self) { for (const Tensor& t : self) check_inplace
 
 Tensor clone_original(const Tensor& self) {
   AutogradGuard guard;
-  return tessera::clone(detach(self));
+  return tessera::clone(detached(self));
 }
 
 void throw_out_requires_grad(const char* name) {

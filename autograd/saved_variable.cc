@@ -51,7 +51,7 @@ SavedVariable::SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on
   if (t_has_hooks && !is_inplace_on_view) {
     hooks_ = current_pack_hooks();
     if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(t);
-    const Tensor shown = is_leaf_ && !is_output ? t : detach(t);
+    const Tensor shown = is_leaf_ && !is_output ? t : detached(t);
     const bool grad = std::exchange(thread_state.grad_enabled, false);
     struct Restore { bool v; ~Restore() { thread_state.grad_enabled = v; } } restore{grad};
     const uint32_t before = shown.version();
@@ -62,7 +62,7 @@ SavedVariable::SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on
     return;
   }
   // An output must not hold its own node: a twin without history stands for it.
-  data_ = is_output && !is_leaf_ ? detach(t) : t;
+  data_ = is_output && !is_leaf_ ? detached(t) : t;
 }
 
 void SavedVariable::reset() {
@@ -87,8 +87,8 @@ Tensor SavedVariable::unpack(Node* owner) const {
     TESSERA_CHECK_TYPE(t.defined(), "Output of saved tensor unpack_hook expected to be a Tensor but got None");
     if (is_leaf_ && data_.defined() && data_.is_same(t)) return t;
     base = t;
-    if (!requires_grad_) return detach(base);
-    Tensor r = detach(base);
+    if (!requires_grad_) return detached(base);
+    Tensor r = detached(base);
     if (is_leaf_) {
       if (data_.defined()) set_gradient_edge(r, {grad_accumulator(data_), 0});
       else r.impl()->set_requires_grad(true);
@@ -109,7 +109,7 @@ Tensor SavedVariable::unpack(Node* owner) const {
   }
   if (!is_output_) return base;
   TESSERA_CHECK(owner, "No grad_fn for non-leaf saved tensor");
-  Tensor r = detach(base);
+  Tensor r = detached(base);
   set_gradient_edge(r, {IntrusivePtr<Node>::share(owner), output_nr_});
   return r;
 }
@@ -120,7 +120,7 @@ void SavedVariable::register_hooks(IntrusivePtr<PackHooks> hooks) {
   TESSERA_CHECK(!hooks_, "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is allowed at a time.");
   if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(data_);
   const uint32_t before = data_.version();
-  packed_ = hooks->pack(detach(data_));
+  packed_ = hooks->pack(detached(data_));
   TESSERA_CHECK(data_.version() == before, "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be modified by in-place operations as this "
                 "can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations on the input to a pack hook.");
   hooks_ = std::move(hooks);

@@ -60,7 +60,7 @@ void set_gradient_edge(const Tensor& t, Edge e) {
   t.impl()->update_autograd_key();
 }
 
-Tensor detach(const Tensor& t) { return Tensor(t.impl()->shallow_copy(/*shares_version=*/true)); }
+Tensor detached(const Tensor& t) { return Tensor(t.impl()->shallow_copy(/*shares_version=*/true)); }
 
 void detach_(const Tensor& t) {
   TESSERA_CHECK(!t.is_view() || !t.requires_grad(), "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is "

@@ -15,7 +15,7 @@ Edge gradient_edge(const Tensor& t);
 void set_gradient_edge(const Tensor& t, Edge e);
 
 // A tensor that shares data and version with t and has no history. Not a view for autograd.
-Tensor detach(const Tensor& t);
+Tensor detached(const Tensor& t);
 // Cuts t off its history in place. Error on views.
 void detach_(const Tensor& t);
 

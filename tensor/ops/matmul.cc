@@ -213,7 +213,7 @@ Tensor matmul_batches(const Tensor& a, const Tensor& b) {
     IntVector sizes = batch;
     sizes.insert(sizes.end(), {rows, cols});
     const int64_t flat[3] = {count, rows, cols};
-    return reshape(expand(t, sizes), flat);
+    return reshape(expand(t, sizes), IntList(flat));
   };
   IntVector out = batch;
   out.insert(out.end(), {n, m});

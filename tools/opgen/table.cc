@@ -462,7 +462,7 @@ void check_families(std::vector<Family>* families, Diagnostics* diagnostics) {
   std::set<std::string> given_nodes;
   for (Family& family : *families)
     for (auto& e : family.entries)
-      if (!e->node.empty()) given_nodes.insert(e->node);
+      if (!e->node.empty() && !given_nodes.insert(e->node).second) diagnostics->error(e->path, e->line, absl::StrCat("another entry's node is called ", e->node, " too"));
   for (Family& family : *families) {
     for (auto& e : family.entries) {
       for (const OpForm& f : e->forms) {
