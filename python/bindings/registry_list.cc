@@ -1,9 +1,19 @@
-// The operators of all libraries that the extension links.
+// The operators of all libraries that the extension links: one include and one name each.
+#include <vector>
+
+#include "special/special_registry.h"
 #include "tensor/dispatch/registry.h"
 #include "tensor/ops/ops_registry.h"
 
 namespace tessera {
 
-OpInfoList all_registered_ops() { return registry_ops(); }
+OpInfoList all_registered_ops() {
+  static const auto* all = [] {
+    auto* list = new std::vector<const OpInfo*>;
+    for (OpInfoList library : {registry_ops(), registry_special()}) list->insert(list->end(), library.begin(), library.end());
+    return list;
+  }();
+  return *all;
+}
 
 }  // namespace tessera
