@@ -1,0 +1,302 @@
+// Random tensors: shapes, checks and strides; the numbers are tensor/cpu/random.h's.
+#include <cmath>
+
+#include "tensor/core/visit.h"
+#include "tensor/core/warning.h"
+#include "tensor/cpu/math_scalar.h"
+#include "tensor/cpu/random.h"
+#include "tensor/ops/api.h"
+#include "tensor/ops/create_extra.h"
+#include "tensor/ops/create_kernels.h"
+#include "tensor/ops/promotion.h"
+#include "tensor/ops/random_extra.h"
+#include "tensor/ops/random_kernels.h"
+#include "tensor/ops/strided.h"
+
+namespace tessera::kernels {
+namespace {
+
+// Runs a sampler over self as it lies in memory.
+template <class F>
+const Tensor& fill_with(const Tensor& self, F sampler) {
+  check_no_internal_overlap(self);
+  Strided out(self);
+  sampler(self.sizes(), out.operand);
+  return self;
+}
+
+// New tensors are filled below the dispatcher where that is possible: they have had no other version.
+template <class Cpu, class Other>
+Tensor filled_new(const Tensor& t, Cpu cpu, Other other) {
+  if (t.is_cpu()) cpu(t);
+  else if (!t.is_meta()) other(t);
+  return t;
+}
+
+DType floating_or_default(const Tensor& t) { return t.is_floating_point() ? t.dtype() : default_dtype(); }
+
+}  // namespace
+
+// --- samplers that fill a tensor ---
+
+const Tensor& uniform__cpu(const Tensor& self, double from, double to, const Generator& g) {
+  if (self.is_complex()) {
+    uniform__cpu(view_as_real(self), from, to, g);
+    return self;
+  }
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_uniform(shape, out, from, to, g); });
+}
+const Tensor& normal__cpu(const Tensor& self, double mean, double std, const Generator& g) {
+  TESSERA_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
+  if (self.is_complex()) {
+    // Half of the variance for each part.
+    normal__cpu(view_as_real(self), mean, std / std::sqrt(2.0), g);
+    return self;
+  }
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_normal(shape, out, mean, std, g); });
+}
+const Tensor& log_normal__cpu(const Tensor& self, double mean, double std, const Generator& g) {
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_log_normal(shape, out, mean, std, g); });
+}
+const Tensor& exponential__cpu(const Tensor& self, double lambd, const Generator& g) {
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_exponential(shape, out, lambd, g); });
+}
+const Tensor& cauchy__cpu(const Tensor& self, double median, double sigma, const Generator& g) {
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_cauchy(shape, out, median, sigma, g); });
+}
+const Tensor& geometric__cpu(const Tensor& self, double p, const Generator& g) {
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_geometric(shape, out, p, g); });
+}
+const Tensor& random_between(const Tensor& self, int64_t from, std::optional<int64_t> to, const Generator& g) {
+  const cpu::RandomRange range = cpu::random_range(self.dtype(), from, to);
+  if (!range.warning.empty()) warn(range.warning);
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_integers(shape, out, range, g); });
+}
+const Tensor& random_below(const Tensor& self, int64_t to, const Generator& g) { return random_between(self, 0, to, g); }
+const Tensor& random_all(const Tensor& self, const Generator& g) {
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_full(shape, out, g); });
+}
+const Tensor& bernoulli_all(const Tensor& self, double p, const Generator& g) {
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_bernoulli(shape, out, p, g); });
+}
+const Tensor& bernoulli_each(const Tensor& self, const Tensor& p, const Generator& g) {
+  const Tensor probabilities = memory_sharing(self, p) == Sharing::kNone ? p : p.clone();
+  const Tensor expanded = expand(probabilities, self.sizes());
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_bernoulli_tensor(shape, out, Strided(expanded, shape), g); });
+}
+
+// --- factories ---
+
+Tensor meta_like(const Tensor& t, IntList sizes) { return empty_tensor(sizes, {}, t.dtype(), t.device()); }
+Tensor new_tensor(SymIntList size, std::optional<DType> dtype, std::optional<Device> device, DType fallback) {
+  return empty_tensor(size.ints(), {}, dtype.value_or(fallback), factory_device(device));
+}
+Tensor new_uniform(const Tensor& t, const Generator& g) {
+  return filled_new(t, [&](const Tensor& x) { uniform__cpu(x, 0, 1, g); }, [&](const Tensor& x) { uniform_(x, 0, 1, g); });
+}
+Tensor new_normal(const Tensor& t, double mean, double std, const Generator& g) {
+  TESSERA_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
+  return filled_new(t, [&](const Tensor& x) { normal__cpu(x, mean, std, g); }, [&](const Tensor& x) { normal_(x, mean, std, g); });
+}
+Tensor new_integers(const Tensor& t, int64_t low, int64_t high, const Generator& g) {
+  return filled_new(t, [&](const Tensor& x) { random_between(x, low, high, g); }, [&](const Tensor& x) { random_(x, low, high, g); });
+}
+Tensor new_permutation(int64_t n, const Generator& g, DType dtype, Device device) {
+  TESSERA_CHECK(n >= 0, "n must be non-negative, got", n);
+  const int64_t size[1] = {n};
+  const Tensor r = empty_tensor(size, {}, dtype, factory_device(device));
+  if (r.is_meta()) return r;
+  if (r.is_cpu()) {
+    cpu::random_permutation(n, Strided(r), g);
+    return r;
+  }
+  // Elsewhere: in the order of random keys.
+  const Tensor keys = new_normal(empty_tensor(size, {}, DType::kFloat32, r.device()), 0, 1, g);
+  copy_(r, argsort(keys));
+  return r;
+}
+Tensor rand_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  return new_uniform(empty_like_cpu(self, dtype, layout, device, pin, format), {});
+}
+Tensor randn_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  return new_normal(empty_like_cpu(self, dtype, layout, device, pin, format), 0, 1, {});
+}
+Tensor randint_like_low_dtype_cpu(const Tensor& self, SymInt low, SymInt high, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
+                                  std::optional<MemoryFormat> format) {
+  return new_integers(empty_like_cpu(self, dtype, layout, device, pin, format), low.guard_int(), high.guard_int(), {});
+}
+Tensor randint_like_cpu(const Tensor& self, SymInt high, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
+                        std::optional<MemoryFormat> format) {
+  return randint_like_low_dtype_cpu(self, 0, high, dtype, layout, device, pin, format);
+}
+Tensor normal_float_float_cpu(double mean, double std, SymIntList size, const Generator& g, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  return new_normal(new_tensor(size, dtype, device, default_dtype()), mean, std, g);
+}
+const Tensor& sized(const Tensor& out, SymIntList size, std::optional<DType> dtype, std::optional<Device> device) {
+  resize_factory_out(out, size, dtype, device);
+  return out;
+}
+void permutation_into(const Tensor& out, SymInt n, const Generator& g, std::optional<DType> dtype, std::optional<Device> device) {
+  TESSERA_CHECK(n.guard_int() >= 0, "n must be non-negative, got", n.guard_int());
+  resize_factory_out(out, {n.guard_int()}, dtype, device);
+  check_no_internal_overlap(out);
+  if (out.is_cpu()) cpu::random_permutation(n.guard_int(), Strided(out), g);
+  else if (!out.is_meta()) copy_(out, new_permutation(n.guard_int(), g, out.dtype(), out.device()));
+}
+int64_t scalar_of(const Tensor& high) {
+  TESSERA_CHECK(high.numel() == 1 && high.dim() == 0, "high must be a scalar tensor and on CPU, but got shape ", shape_string(high.sizes()));
+  return high.item_scalar().to_int();
+}
+
+// --- numbers by the elements of other tensors ---
+
+namespace {
+void check_std(const Tensor& std) {
+  TESSERA_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
+  TESSERA_CHECK(std.numel() == 0 || item(all(ge(std, 0))).to_bool(), "normal expects all elements of std >= 0.0");
+}
+Tensor fresh(const Tensor& like, IntList sizes) { return empty_tensor(sizes, {}, like.dtype(), like.device()); }
+}  // namespace
+
+Tensor normal_Tensor_float_cpu(const Tensor& mean, double std, const Generator& g) {
+  const Tensor r = fresh(mean, mean.sizes());
+  normal__cpu(r, 0, std, g);
+  copy__cpu(r, add(r, mean), false);
+  return r;
+}
+Tensor normal_float_Tensor_cpu(double mean, const Tensor& std, const Generator& g) {
+  check_std(std);
+  const Tensor r = fresh(std, std.sizes());
+  normal__cpu(r, 0, 1, g);
+  copy__cpu(r, add(mul(r, std), Scalar(mean)), false);
+  return r;
+}
+Tensor normal_Tensor_Tensor_cpu(const Tensor& mean, const Tensor& std, const Generator& g) {
+  check_std(std);
+  const Tensor r = fresh(mean, infer_broadcast(mean.sizes(), std.sizes()));
+  normal__cpu(r, 0, 1, g);
+  copy__cpu(r, add(mul(r, std), mean), false);
+  return r;
+}
+
+Tensor bernoulli_of(const Tensor& self, const Generator& g) {
+  const Tensor r = empty_like_cpu(self, {}, {}, {}, {}, {});
+  bernoulli_each(r, self, g);
+  return r;
+}
+Tensor bernoulli_like(const Tensor& self, double p, const Generator& g) { return new_bernoulli(empty_like(self), p, g); }
+Tensor new_bernoulli(const Tensor& t, double p, const Generator& g) {
+  return filled_new(t, [&](const Tensor& x) { bernoulli_all(x, p, g); }, [&](const Tensor& x) { bernoulli_(x, p, g); });
+}
+
+OutputSpec multinomial_meta(const Tensor& self, SymInt num_samples, bool replacement, const Generator&) {
+  const int64_t n = num_samples.guard_int();
+  TESSERA_CHECK(self.dim() == 1 || self.dim() == 2, "prob_dist must be 1 or 2 dim");
+  TESSERA_CHECK(self.is_floating_point(), "multinomial only supports floating-point dtypes for input, got: ", type_name_of(self.dtype()));
+  TESSERA_CHECK(n > 0, "cannot sample n_sample <= 0 samples");
+  TESSERA_CHECK(replacement || n <= self.size(-1), "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  TESSERA_CHECK(self.size(-1) <= (int64_t{1} << 24), "number of categories cannot exceed 2^24");
+  IntVector sizes = to_vector(self.sizes());
+  sizes.back() = n;
+  return OutputSpec(sizes, DType::kInt64, self.device());
+}
+void multinomial_cpu(const Tensor& self, SymInt num_samples, bool replacement, const Generator& g, const Tensor& out) {
+  if (out.numel() == 0) return;
+  const Tensor weights = self.dim() == 1 ? unsqueeze(self, 0) : self, rows = self.dim() == 1 ? unsqueeze(out, 0) : out;
+  cpu::random_multinomial(weights.sizes()[0], weights.sizes()[1], Strided(weights), num_samples.guard_int(), replacement, Strided(rows), g);
+}
+
+Tensor poisson_cpu(const Tensor& self, const Generator& g) {
+  const Tensor rate = contiguous(self), r = fresh(self, self.sizes());
+  cpu::random_poisson(r.sizes(), Strided(r), Strided(rate), g);
+  return r;
+}
+Tensor binomial_cpu(const Tensor& count, const Tensor& prob, const Generator& g) {
+  TESSERA_CHECK_VALUE(is_floating_point(count.dtype()), "binomial only supports floating-point dtypes for count, got: ", type_name_of(count.dtype()));
+  TESSERA_CHECK_VALUE(is_floating_point(prob.dtype()), "binomial only supports floating-point dtypes for prob, got: ", type_name_of(prob.dtype()));
+  TESSERA_CHECK(count.dtype() == prob.dtype(), "Found dtype ", type_name_of(prob.dtype()), " but expected ", type_name_of(count.dtype()));
+  const Tensor r = fresh(count, count.sizes()), n = contiguous(count), p = contiguous(expand(prob, count.sizes()));
+  cpu::random_binomial(r.sizes(), Strided(r), Strided(n), Strided(p), g);
+  return r;
+}
+Tensor _standard_gamma_cpu(const Tensor& self, const Generator& g) {
+  const Tensor a = contiguous(self), r = fresh(self, self.sizes());
+  cpu::random_gamma(r.sizes(), Strided(r), Strided(a), g);
+  return r;
+}
+
+namespace {
+// -(dF/da) / (dF/dx) for the distribution function F of a gamma number x with concentration a. With F = x^a e^-x sum of x^n / Gamma(a + n + 1), the derivative
+// of each term is the term times log x - digamma(a + n + 1), and common factors cancel.
+double gamma_gradient(double a, double x) {
+  if (!(a > 0) || !(x > 0)) return x == 0 ? 0 : std::nan("");
+  if (a > 1e5) {
+    // Wilson and Hilferty: x = a c^3 with c = 1 - 1 / (9 a) + z / (3 sqrt(a)) and z fixed.
+    const double c = std::cbrt(x / a), dc = 1 / (9 * a * a) - (c - 1 + 1 / (9 * a)) / (2 * a);
+    return c * c * c + 3 * a * c * c * dc;
+  }
+  const double log_x = std::log(x);
+  double term = 1 / a, psi = cpu::scalar::digamma(a + 1), sum = 0, size = 0;
+  for (int n = 1; n < 1000000; ++n) {
+    sum += term * (log_x - psi);
+    size += term;
+    const double k = a + n;
+    psi += 1 / k;
+    term *= x / k;
+    if (k > x && term * (std::abs(log_x - psi) + 1) < 1e-17 * size) break;
+  }
+  return -x * sum;
+}
+}  // namespace
+
+Tensor _standard_gamma_grad_cpu(const Tensor& self, const Tensor& output) {
+  TESSERA_CHECK_NOT_IMPLEMENTED(floating_or_default(self) == self.dtype(), "\"_standard_gamma_grad_cpu\" not implemented for '", type_name_of(self.dtype()), "'");
+  const Tensor a = contiguous(to(self, DType::kFloat64)), x = contiguous(to(expand(output, self.sizes()), DType::kFloat64)), r = fresh(a, self.sizes());
+  for (int64_t i = 0; i < r.numel(); ++i) r.data<double>()[i] = gamma_gradient(a.data<double>()[i], x.data<double>()[i]);
+  return to(r, self.dtype());
+}
+
+// --- dropout ---
+
+std::tuple<Tensor, Tensor> native_dropout_cpu(const Tensor& input, double p, std::optional<bool> train) {
+  TESSERA_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  if (!train.value_or(true)) return {clone(input), ones_like(input, DType::kBool)};
+  const Tensor mask = new_bernoulli(empty_like(input, DType::kBool), 1 - p, {});
+  return {mul(mul(input, mask), Scalar(kept_scale(p, train))), mask};
+}
+
+DropNoise make_drop_noise(const Tensor& input, double p, bool train, bool features, bool alpha) {
+  TESSERA_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  if (p == 0 || !train || input.numel() == 0) return {};
+  const DType t = input.dtype();
+  if (p == 1) return {make_filled({}, int64_t{0}, t, input.device()), {}};
+  Tensor noise;
+  if (features) {
+    TESSERA_CHECK(input.dim() >= 2, "Feature dropout requires at least 2 dimensions in the input");
+    IntVector sizes(static_cast<size_t>(input.dim()), 1);
+    sizes[0] = input.sizes()[0];
+    sizes[1] = input.sizes()[1];
+    noise = new_bernoulli(empty_tensor(sizes, {}, t, input.device()), 1 - p, {});
+  } else {
+    noise = bernoulli_like(input, 1 - p, {});
+  }
+  if (!alpha) return {noise.div_(Scalar(1 - p)), {}};
+  // The value that selu has far below zero takes the place of what is dropped; a and b restore mean and variance.
+  constexpr double kAlpha = 1.7580993408473766;
+  const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
+  const Tensor shift = add(noise, -1).mul_(Scalar(kAlpha * a)).add_(Scalar(kAlpha * a * p));
+  return {noise.mul_(Scalar(a)), shift};
+}
+Tensor apply_drop(const Tensor& input, const DropNoise& noise) {
+  if (!noise.scale.defined()) return input;
+  const Tensor r = mul(input, noise.scale);
+  return noise.shift.defined() ? add(r, noise.shift) : r;
+}
+const Tensor& apply_drop_inplace(const Tensor& self, const DropNoise& noise) {
+  if (!noise.scale.defined()) return self;
+  mul_(self, noise.scale);
+  if (noise.shift.defined()) add_(self, noise.shift);
+  return self;
+}
+
+}  // namespace tessera::kernels
