@@ -30,6 +30,17 @@ void expect_values(const Tensor& t, std::vector<double> wanted) {
   }
 }
 
+TEST(Special, Entr) {
+  expect_values(special_entr(doubles({0, 1, 0.5, 2, -1, kNan, kInf})), {0, 0, 0.5 * std::log(2.0), -2 * std::log(2.0), -kInf, kNan, -kInf});
+  EXPECT_EQ(special_entr(zeros({1}, DType::kInt64)).dtype(), DType::kFloat32);
+}
+
+TEST(Special, EntrGradient) {
+  Tensor x = doubles({1, 0.5}).requires_grad_();
+  sum(special_entr(x)).backward();
+  expect_values(x.grad(), {-1, std::log(2.0) - 1});
+}
+
 TEST(Special, Xlog1py) {
   expect_values(special_xlog1py(doubles({0, 2, 0, 1}), doubles({-1, 3, kNan, -1})), {0, 2 * std::log(4.0), kNan, -kInf});
   expect_values(special_xlog1py(Scalar(2), doubles({3})), {2 * std::log(4.0)});

@@ -13,7 +13,7 @@
 #include "tensor/cpu/math-inl.h"
 #include "tensor/cpu/pointwise-inl.h"
 
-#define TESSERA_OPS(X) X(Erf, 1, 0) X(Erfc, 1, 0) X(Erfinv, 1, 0) X(Logit, 1, 1) X(Lgamma, 1, 0) X(Digamma, 1, 0) X(Sinc, 1, 0) X(I0, 1, 0)
+#define TESSERA_OPS(X) X(Erf, 1, 0) X(Erfc, 1, 0) X(Erfinv, 1, 0) X(Logit, 1, 1) X(Lgamma, 1, 0) X(Digamma, 1, 0) X(Sinc, 1, 0) X(I0, 1, 0) X(Entr, 1, 0)
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -33,6 +33,12 @@ struct Sinc {
   template <class D, class V> static HWY_INLINE V Call(D d, const KernelParam*, V x) {
     const V y = hn::Mul(x, Splat(d, std::numbers::pi));
     return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), Splat(d, 1.0), hn::Div(math::Sin(d, y), y));
+  }
+};
+struct Entr {  // nan passes both comparisons
+  template <class D, class V> static HWY_INLINE V Call(D d, const KernelParam*, V x) {
+    const V zero = hn::Zero(d), y = hn::Neg(hn::Mul(x, math::Log(d, x)));
+    return hn::IfThenElse(hn::Lt(x, zero), Splat(d, -std::numeric_limits<double>::infinity()), hn::IfThenElse(hn::Eq(x, zero), zero, y));
   }
 };
 
@@ -69,6 +75,7 @@ constinit const PointwiseOp logit = OpBuilder<1, 1>("logit_cpu").floats(LogitF32
 constinit const PointwiseOp lgamma = OpBuilder<1>("lgamma_vml_cpu").floats(LgammaF32, LgammaF64).int_to_float();
 constinit const PointwiseOp digamma = OpBuilder<1>("digamma").floats(DigammaF32, DigammaF64).int_to_float();
 constinit const PointwiseOp sinc = OpBuilder<1>("sinc_cpu").floats(SincF32, SincF64).complexes<SincComplex>().int_to_float();
+constinit const PointwiseOp entr = OpBuilder<1>("entr_cpu").floats(EntrF32, EntrF64).int_to_float();
 constinit const PointwiseOp i0 = OpBuilder<1>("i0").floats(I0F32, I0F64).int_to_float();
 
 }  // namespace pw
