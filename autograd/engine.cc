@@ -1,6 +1,7 @@
 #include "autograd/engine.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 
 #include "autograd/accumulate_grad.h"
@@ -56,11 +57,14 @@ class StateTable {
 };
 
 struct Task {
+  int64_t id = next_id();
   BackwardOptions options;
   StateTable states;
   std::vector<NodeState*> ready;        // a heap: highest sequence number first
   variable_list captured;
   std::vector<std::function<void()>> callbacks;
+
+  static int64_t next_id() { static std::atomic<int64_t> n{0}; return n++; }
 };
 thread_local constinit Task* t_task = nullptr;
 thread_local constinit Node* t_node = nullptr;
@@ -293,6 +297,11 @@ void queue_callback(std::function<void()> f) {
   t_task->callbacks.push_back(std::move(f));
 }
 bool backward_is_running() { return t_task != nullptr; }
+int64_t current_task_id() { return t_task ? t_task->id : -1; }
+bool will_execute(Node* n) {
+  const NodeState* s = t_task ? t_task->states.find(n) : nullptr;
+  return s && (s->needed || !s->captures.empty());
+}
 Node* current_node() { return t_node; }
 AnomalyMode& anomaly_mode() { static thread_local AnomalyMode mode; return mode; }
 

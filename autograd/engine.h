@@ -22,6 +22,8 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
 // f runs once when the backward that is under way ends. Error outside of one.
 void queue_callback(std::function<void()> f);
 bool backward_is_running();
+int64_t current_task_id();           // a number for each backward; -1 outside of one
+bool will_execute(Node* n);          // the backward that is under way runs n, or captures its gradient
 Node* current_node();                // the node whose apply (or hook) runs on this thread
 
 struct AnomalyMode {
