@@ -128,6 +128,62 @@ std::string type_names(PyObject* const* args, Py_ssize_t num_positional, PyObjec
   throw TypeError(message);
 }
 
+// A tensor fits a parameter that wants one better than one that wants a number (0-dim tensors fit both): of two overloads, the one that
+// has a tensor where they first differ is tried first. Otherwise the tables' order stays.
+bool goes_before(const ParsePlan& a, const ParsePlan& b) {
+  const size_t n = std::min(a.params().size(), b.params().size());
+  for (size_t i = 0; i < n; ++i) {
+    if (a.params()[i].kwarg_only || b.params()[i].kwarg_only) return false;
+    const bool tensor_a = a.params()[i].kind == ParamKind::kTensor, tensor_b = b.params()[i].kind == ParamKind::kTensor;
+    if (tensor_a != tensor_b) return tensor_a;
+  }
+  return false;
+}
+void order_overloads(OpFunction* f) {
+  auto& list = *f->overloads;
+  for (size_t i = 1; i < list.size(); ++i) {
+    size_t to = i;
+    for (size_t j = i; j-- > 0;)
+      if (goes_before(list[i]->plan(), list[j]->plan())) to = j;
+    std::rotate(list.begin() + static_cast<ptrdiff_t>(to), list.begin() + static_cast<ptrdiff_t>(i), list.begin() + static_cast<ptrdiff_t>(i) + 1);
+  }
+  f->ordered = true;
+}
+
+PyObject* try_overloads(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, bool* found) {
+  for (auto& overload : *f->overloads) {
+    const ParsePlan& plan = overload->plan();
+    ValueArray values(plan.params().size());
+    bool requires_grad = false;
+    if (plan.parse(args, n, kwnames, values.data(), &requires_grad, nullptr)) {
+      *found = true;
+      return call_overload(*overload, values.data(), requires_grad);
+    }
+  }
+  *found = false;
+  return nullptr;
+}
+
+// Arithmetic functions (not methods) take numbers for tensors: torch.mul(2, x).
+bool takes_numbers(const OpFunction* f) {
+  static const char* const names[] = {"add", "div", "divide", "floor_divide", "mul", "multiply", "sub", "subtract", "true_divide"};
+  if (f->is_method) return false;
+  for (const char* name : names) if (PyUnicode_CompareWithASCIIString(f->name, name) == 0) return true;
+  return false;
+}
+PyObject* try_with_numbers(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, bool* found) {
+  std::vector<PyObject*> converted(args, args + n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+  std::vector<Ref> owned;
+  for (Py_ssize_t i = 0; i < std::min<Py_ssize_t>(n, 2); ++i) {
+    Scalar s;
+    if (is_tensor(args[i]) || !to_scalar(args[i], &s)) continue;
+    owned.push_back(Ref::steal(check(wrap(wrapped_number(s)))));
+    converted[static_cast<size_t>(i)] = owned.back().get();
+  }
+  *found = false;
+  return owned.empty() ? nullptr : try_overloads(f, converted.data(), n, kwnames, found);
+}
+
 PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   OpFunction* f = reinterpret_cast<OpFunction*>(callable);
   const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
@@ -136,12 +192,11 @@ PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf
     if (needs_torch_function(args, all)) [[unlikely]] return call_torch_function(callable, args, n, kwnames);
     if (f->is_method && (n == 0 || !is_tensor(args[0]))) [[unlikely]]
       throw TypeError(str_cat("descriptor '", PyUnicode_AsUTF8(f->name), "' for '", TensorType->tp_name, "' objects ", n == 0 ? "needs an argument" : str_cat("doesn't apply to a '", Py_TYPE(args[0])->tp_name, "' object")));
-    for (auto& overload : *f->overloads) {
-      const ParsePlan& plan = overload->plan();
-      ValueArray values(plan.params().size());
-      bool requires_grad = false;
-      if (plan.parse(args, n, kwnames, values.data(), &requires_grad, nullptr)) return call_overload(*overload, values.data(), requires_grad);
-    }
+    if (!f->ordered) [[unlikely]] order_overloads(f);
+    bool found;
+    if (PyObject* r = try_overloads(f, args, n, kwnames, &found); found) return r;
+    if (takes_numbers(f))
+      if (PyObject* r = try_with_numbers(f, args, n, kwnames, &found); found) return r;
     throw_no_match(f, args, n, kwnames);
   } catch (...) {
     translate_current_exception();
@@ -312,6 +367,7 @@ PyObject* make_op_function(const char* name, const char* module, bool is_method,
   f->name = check(PyUnicode_InternFromString(name));
   f->module = module ? to_python_string(module).release() : nullptr;
   f->is_method = is_method;
+  f->ordered = overloads.size() < 2;
   f->dict = nullptr;
   f->overloads = new std::vector<std::unique_ptr<Overload>>;
   for (const OpInfo* o : overloads) f->overloads->push_back(std::make_unique<Overload>(o));
@@ -340,6 +396,12 @@ const OpInfo* find_op(std::string_view qualified_name) {
 namespace {
 
 bool has_own(PyTypeObject* type, const std::string& name) { return PyDict_GetItemString(type->tp_dict, name.c_str()) != nullptr; }
+
+// __and__ and the like: on the type these names are wrappers of its slots, so the slots find the operators here.
+PyObject* slot_methods() {
+  static PyObject* dict = check(PyDict_New());
+  return dict;
+}
 
 struct Group { std::vector<const OpInfo*> function, method; };
 
@@ -385,9 +447,11 @@ void init_operators(PyObject* module) {
       check(PyModule_AddObjectRef(where.empty() ? functions : submodule(module, where), name.c_str(), f.get()));
       if (where.empty()) check(PyModule_AddObjectRef(module, name.c_str(), f.get()));
     }
-    if (!g.method.empty() && !has_own(TensorType, name)) {  // a method written by hand wins
+    if (!g.method.empty()) {
       Ref f = Ref::steal(make_op_function(name.c_str(), nullptr, true, g.method));
-      check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(TensorType), name.c_str(), f.get()));
+      if (name.starts_with("__")) check(PyDict_SetItemString(slot_methods(), name.c_str(), f.get()));
+      // A method written by hand wins, and so do the type's own wrappers of its slots.
+      if (!has_own(TensorType, name)) check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(TensorType), name.c_str(), f.get()));
     }
   }
 }
@@ -398,6 +462,7 @@ namespace {
 
 // The callable of a method, looked up once.
 PyObject* method_of(PyObject*& cache, const char* name) {
+  if (!cache) cache = Py_XNewRef(PyDict_GetItemString(slot_methods(), name));
   if (!cache) cache = check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), name));
   return cache;
 }

@@ -29,6 +29,7 @@ struct OpFunction {
   PyObject* name;       // str: "add"
   PyObject* module;     // str: "torch", "torch._C._nn", or null for methods
   bool is_method;
+  bool ordered;         // the overloads are in the order of order_overloads (at the first call)
   std::vector<std::unique_ptr<Overload>>* overloads;
   PyObject* dict;
 };

@@ -191,7 +191,7 @@ Tensor arange_of(const Scalar& start, const Scalar& end, const Scalar& step, std
   const bool all_integral = start.is_integral(true) && end.is_integral(true) && step.is_integral(true);
   const DType t = dtype ? *dtype : all_integral ? DType::kInt64 : default_dtype();
   TESSERA_CHECK(!is_complex(t) && t != DType::kBool, "\"arange_cpu\" not implemented for '", type_name_of(t), "'");
-  const int64_t n[1] = {range_length(start, end, step, all_integral && is_integral(t, false))};
+  const int64_t n[1] = {range_length(start, end, step, t == DType::kInt64 || (all_integral && is_integral(t, false)))};
   const Tensor r = empty_tensor(n, {}, t, factory_device(device));
   fill_range(r, start, step);
   return r;
@@ -233,8 +233,8 @@ void fill_linspace(const Tensor& out, const Scalar& start, const Scalar& end, in
     generate(out, [=](int64_t i) { return i < half ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - i - 1); });
   } else if (is_integral(out.dtype(), true)) {
     const double a = static_cast<double>(start.to_int()), b = static_cast<double>(end.to_int());
-    const float step = static_cast<float>((b - a) / static_cast<double>(steps - 1));
-    generate(out, [=](int64_t i) { return static_cast<int64_t>(i < half ? a + static_cast<double>(step * static_cast<float>(i)) : b - static_cast<double>(step * static_cast<float>(steps - i - 1))); });
+    const double step = (b - a) / static_cast<double>(steps - 1);
+    generate(out, [=](int64_t i) { return static_cast<int64_t>(i < half ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - i - 1)); });
   } else if (out.dtype() == DType::kFloat32) {
     const float a = static_cast<float>(start.to_double()), b = static_cast<float>(end.to_double()), step = (b - a) / static_cast<float>(steps - 1);
     generate(out, [=](int64_t i) { return static_cast<double>(i < half ? std::fma(step, static_cast<float>(i), a) : std::fma(-step, static_cast<float>(steps - i - 1), b)); });

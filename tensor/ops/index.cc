@@ -33,8 +33,8 @@ Tensor index_vector(const Tensor& index, const char* name) {
 
 void check_gather(const char* name, const Tensor& self, int64_t dim, const Tensor& index, bool scatter) {
   const int64_t d = wrap_dim(dim, self.dim());
-  TESSERA_CHECK(index.dtype() == DType::kInt64 || index.dtype() == DType::kInt32, name, "(): Expected dtype int32/int64 for index");
   if (index.numel() == 0) return;
+  TESSERA_CHECK(index.dtype() == DType::kInt64 || index.dtype() == DType::kInt32, name, "(): Expected dtype int32/int64 for index");
   const int64_t rank = std::max<int64_t>(self.dim(), 1);
   TESSERA_CHECK(std::max<int64_t>(index.dim(), 1) == rank, "Index tensor must have the same number of dimensions as ", scatter ? "self" : "input", " tensor");
   for (int64_t i = 0; i < self.dim() && i < index.dim(); ++i)
@@ -218,7 +218,7 @@ Tensor take_along_impl(const Tensor& self, const Tensor& indices, std::optional<
     TESSERA_CHECK(a[i] == b[i] || a[i] == 1 || b[i] == 1, "The size of tensor a (", a[i], ") must match the size of tensor b (", b[i], ") at non-singleton dimension ", i);
     a[i] = b[i] = a[i] == 1 ? b[i] : a[i];
   }
-  return gather(expand(self, a), d, expand(indices, b));
+  return gather(expand(self, a), d, expand(where(lt(indices, 0), add(indices, self.sizes()[d]), indices), b));
 }
 
 // --- index tensors ---

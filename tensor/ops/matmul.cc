@@ -138,7 +138,6 @@ OutputSpec addmv_meta(const Tensor& self, const Tensor& mat, const Tensor& vec, 
   const OutputSpec s = mv_meta(mat, vec);
   TESSERA_CHECK(self.dtype() == mat.dtype(), "self and mat must have the same dtype, but got ", type_name_of(self.dtype()), " and ", type_name_of(mat.dtype()));
   expands_to(self, s.sizes, "addmv");
-  check_scalars(self, beta, alpha);
   return s;
 }
 void addmv_cpu(const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta, const Scalar& alpha, const Tensor& out) {
@@ -150,7 +149,6 @@ OutputSpec baddbmm_meta(const Tensor& self, const Tensor& batch1, const Tensor& 
   const OutputSpec s = bmm_meta(batch1, batch2);
   TESSERA_CHECK(self.dtype() == batch1.dtype(), "Input dtypes must be the same, got: input ", name_of(self.dtype()), ", batch1: ", name_of(batch1.dtype()), ", batch2: ", name_of(batch2.dtype()));
   expands_to(self, s.sizes, "baddbmm");
-  check_scalars(self, beta, alpha);
   return s;
 }
 void baddbmm_cpu(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta, const Scalar& alpha, const Tensor& out) {

@@ -15,7 +15,7 @@ std::optional<DType> combine(std::optional<DType> high, std::optional<DType> low
   if (!high) return low;
   if (!low || category_of(*low) <= category_of(*high)) return high;
   // A float scalar beside complex has no say; complex beside float takes the float's precision.
-  if (category_of(*low) == Category::kComplex && category_of(*high) == Category::kFloat) return promote_types(*high, to_complex(*high));
+  if (category_of(*low) == Category::kComplex && category_of(*high) == Category::kFloat) return *high == DType::kBFloat16 ? DType::kComplex64 : promote_types(*high, to_complex(*high));
   return promote_types(*high, *low);
 }
 }  // namespace

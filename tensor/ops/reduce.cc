@@ -11,7 +11,13 @@
 
 namespace tessera::kernels {
 
+namespace {
+// A set of dimensions is a 64-bit mask.
+void fits_mask(const Tensor& self) { TESSERA_CHECK(self.dim() <= 64, "only tensors with up to 64 dims are supported, got ", self.dim()); }
+}  // namespace
+
 uint64_t reduce_mask(const Tensor& self, std::optional<IntList> dims) {
+  fits_mask(self);
   if (!dims || dims->empty()) return all_dims(self);
   uint64_t mask = 0;
   for (int64_t d : *dims) {
@@ -63,7 +69,10 @@ void nonzero_dims(const Tensor& self, uint64_t mask, const char* name) {
 void not_empty(const Tensor& self, const char* name) {
   TESSERA_CHECK(self.numel() > 0, name, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
 }
-uint64_t one_dim(const Tensor& self, int64_t dim) { return self.dim() == 0 ? (wrap_dim(dim, 0), 0) : uint64_t{1} << wrap_dim(dim, self.dim()); }
+uint64_t one_dim(const Tensor& self, int64_t dim) {
+  fits_mask(self);
+  return self.dim() == 0 ? (wrap_dim(dim, 0), 0) : uint64_t{1} << wrap_dim(dim, self.dim());
+}
 
 }  // namespace
 
@@ -90,7 +99,7 @@ void prod_dim_cpu(const Tensor& self, int64_t dim, bool keepdim, std::optional<D
 
 OutputSpec extreme_dims_meta(const Tensor& self, IntList dim, bool keepdim) {
   no_complex(self, "amax");
-  if (dim.empty()) TESSERA_CHECK_INDEX(self.numel() > 0 || self.dim() == 0, "amax(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+  if (dim.empty()) TESSERA_CHECK(self.numel() > 0 || self.dim() == 0, "amax(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
   const uint64_t mask = reduce_mask(self, dim);
   nonzero_dims(self, mask, "amax");
   return spec_of(self, mask, keepdim, self.dtype());
