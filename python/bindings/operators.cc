@@ -174,10 +174,12 @@ bool takes_numbers(const OpFunction* f) {
 PyObject* try_with_numbers(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, bool* found) {
   std::vector<PyObject*> converted(args, args + n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
   std::vector<Ref> owned;
+  const bool numbers_only = n > 1 && !is_tensor(args[0]) && !is_tensor(args[1]);
   for (Py_ssize_t i = 0; i < std::min<Py_ssize_t>(n, 2); ++i) {
     Scalar s;
     if (is_tensor(args[i]) || !to_scalar(args[i], &s)) continue;
-    owned.push_back(Ref::steal(check(wrap(wrapped_number(s)))));
+    // Beside a tensor a number has the say of its kind; alone it is a tensor of the default dtype.
+    owned.push_back(Ref::steal(check(wrap(numbers_only && s.is_floating_point() ? scalar_to_tensor(s, default_dtype()) : wrapped_number(s)))));
     converted[static_cast<size_t>(i)] = owned.back().get();
   }
   *found = false;

@@ -19,6 +19,10 @@ from tessera.version import __version__
 
 # Types, dtypes, layouts and the functions that the extension defines.
 _core_names = [name for name in _C.__dict__ if not name.startswith("_") and type(_C.__dict__[name]) is not type(_sys)]
+# Operators that are called through Python: these names come from functional.py.
+_functional_names = ("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "chain_matmul", "combinations", "einsum",
+                     "meshgrid", "norm", "split", "tensordot", "unique", "unique_consecutive", "unravel_index")
+_core_names = [name for name in _core_names if name not in _functional_names]
 _private_operators = [name for name in _C.__dict__ if name.startswith("_") and type(_C.__dict__[name]) is type(_C.add)]
 globals().update((name, _C.__dict__[name]) for name in _core_names + _private_operators)
 
@@ -64,12 +68,20 @@ _lazy_names = {
     "default_generator": "random",
     "__all__": "_api _public_names",
 }
+for _name in _functional_names:
+    _lazy_names[_name] = "functional"
+for _name in ("are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "get_deterministic_debug_mode", "get_device_module", "get_float32_matmul_precision",
+              "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_warn_always",
+              "use_deterministic_algorithms"):
+    _lazy_names[_name] = "_settings"
+for _name in ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum"):
+    _lazy_names[_name] = "_symbolic"
 for _kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):
     _lazy_names[_kind + "Storage"] = "storage"
     _lazy_names[_kind + "Tensor"] = "_tensor_types"
 for _kind in ("ComplexFloat", "ComplexDouble", "QUInt8", "QInt8", "QInt32", "QUInt4x2", "QUInt2x4"):
     _lazy_names[_kind + "Storage"] = "storage"
-del _kind
+del _kind, _name
 
 __getattr__, __dir__ = _attach(__name__, _lazy_names)
 
@@ -77,4 +89,4 @@ __getattr__, __dir__ = _attach(__name__, _lazy_names)
 from tessera import _tensor, storage
 
 _tensor.install(Tensor)
-storage.install(UntypedStorage)
+storage.install(_C.UntypedStorage)

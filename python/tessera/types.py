@@ -1,6 +1,7 @@
 """Names of types for annotations."""
 
 import builtins
+import os
 import typing
 
 import tessera
@@ -9,7 +10,7 @@ from tessera import device as _device
 from tessera import dtype as _dtype
 from tessera import layout as _layout
 
-__all__ = ["Number", "Device", "FileLike", "Storage"]
+__all__ = ["Number", "Device", "FileLike", "Storage"]  # noqa: F822 (Storage: see __getattr__)
 
 _TensorOrTensors = typing.Union[tessera.Tensor, typing.Sequence[tessera.Tensor]]
 _TensorOrTensorsOrGradEdge = typing.Union[_TensorOrTensors, typing.Any]
@@ -17,7 +18,7 @@ _bool, _complex, _float, _int = builtins.bool, builtins.complex, builtins.float,
 _Number = (_int, _float, _bool)
 Number = typing.Union[_int, _float, _bool]
 Device = typing.Optional[typing.Union[_device, str, _int]]
-FileLike = typing.Union[str, "os.PathLike[str]", typing.IO[bytes]]
+FileLike = typing.Union[str, os.PathLike, typing.IO[bytes]]
 Tensor = tessera.Tensor
 _dispatchkey = str
 _qscheme = getattr(tessera, "qscheme", object)

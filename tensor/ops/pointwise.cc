@@ -193,6 +193,7 @@ void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, I
 
 const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, Params params) {
   const Types types = types_of(op, inputs);
+  TESSERA_CHECK(op.result != ResultKind::kReal || !self.is_complex(), "In-place ", op.name, " is not supported for complex tensors.");
   check_can_cast(types.result, self.dtype());
   const IntVector shape = broadcast_shapes(inputs);
   TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()), " doesn't match the broadcast shape ", shape_string(shape));

@@ -84,7 +84,7 @@ def op_library(
     cc_library(
         name = name + "_autograd",
         srcs = autograd + autograd_srcs,
-        deps = [":" + name, "//autograd"] + autograd_deps,
+        deps = [":" + name, "//autograd", "//autograd:formulas"] + autograd_deps,
         alwayslink = True,
         testonly = testonly,
         visibility = visibility,
