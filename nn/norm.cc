@@ -1,0 +1,392 @@
+// Normalisation: checks, dtypes, memory formats; the arithmetic is in tensor/cpu (norm_*.cc).
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "nn/nn_ops.h"
+#include "nn/norm_kernels.h"
+#include "nn/spatial.h"
+#include "tensor/cpu/nn.h"
+#include "tensor/ops/api.h"
+
+namespace tessera::kernels {
+namespace {
+
+// Statistics of float16 and bfloat16 inputs are float32.
+DType stat_dtype(DType t) { return is_reduced_float(t) ? DType::kFloat32 : t; }
+
+void floating_input(const char* op, const Tensor& input) {
+  TESSERA_CHECK_NOT_IMPLEMENTED(input.is_floating_point() && !is_float8(input.dtype()), "\"", op, "\" not implemented for '", type_name_of(input.dtype()), "'");
+}
+// Parameters have the input's dtype, or are float32 for float16 and bfloat16 inputs.
+void check_param_dtype(const char* op, const char* what, const Tensor& param, const Tensor& input) {
+  TESSERA_CHECK(!param.defined() || param.dtype() == input.dtype() || (is_reduced_float(input.dtype()) && param.dtype() == DType::kFloat32), op, ": expected ", what, " of dtype ",
+                name_of(input.dtype()), is_reduced_float(input.dtype()) ? " or float32" : "", " for an input of dtype ", name_of(input.dtype()), ", but got ",
+                param.defined() ? name_of(param.dtype()) : "");
+}
+const void* data_or_null(const Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; }
+Tensor dense_as(const Tensor& t, DType dtype) { return t.defined() ? contiguous(to(t, dtype)) : Tensor(); }
+
+// --- Batch norm ---
+
+void check_channels(const char* what, const Tensor& t, int64_t channels) {
+  TESSERA_CHECK(!t.defined() || t.numel() == channels, what, " should contain ", channels, " elements not ", t.defined() ? t.numel() : 0);
+}
+
+// How the kernels see an image: (batch, channels, inner) in dense memory. In channels-last memory all pixels are the batch.
+struct BatchImage {
+  int64_t batch, channels, inner;
+  bool channels_last;
+  explicit BatchImage(const Tensor& x) : channels(x.size(1)) {
+    const MemoryFormat f = x.dim() >= 4 ? x.suggest_memory_format() : MemoryFormat::kContiguous;
+    channels_last = f != MemoryFormat::kContiguous;
+    batch = x.size(0);
+    inner = 1;
+    for (int64_t d = 2; d < x.dim(); ++d) inner *= x.size(d);
+    if (channels_last) {
+      batch *= inner;
+      inner = 1;
+    }
+  }
+  Tensor dense(const Tensor& t) const {
+    if (!channels_last) return contiguous(t);
+    return contiguous(t, t.dim() == 4 ? MemoryFormat::kChannelsLast : MemoryFormat::kChannelsLast3d);
+  }
+  OutputSpec spec(const Tensor& x) const { return OutputSpec(to_vector(x.sizes()), channels_last ? channels_last_strides(x.sizes()) : IntVector(), x.dtype(), x.device()); }
+};
+
+// The dtype that parameters and running statistics are brought to.
+DType common_param_dtype(const Tensor& input, std::initializer_list<const Tensor*> params) {
+  for (const Tensor* p : params)
+    if (p->defined() && p->dtype() == DType::kFloat32) return DType::kFloat32;
+  return input.dtype();
+}
+
+std::vector<double> read_doubles(const Tensor& t) {
+  const Tensor d = contiguous(to(t, DType::kFloat64));
+  return std::vector<double>(d.data<double>(), d.data<double>() + d.numel());
+}
+Tensor doubles_tensor(std::vector<double>& v) {
+  const int64_t n = static_cast<int64_t>(v.size());
+  Tensor t = empty_cpu(IntList(&n, 1), DType::kFloat64);
+  std::ranges::copy(v, t.data<double>());
+  return t;
+}
+
+// running = (1 - momentum) running + momentum now; a change like any other to those who look at versions.
+void update_running(const Tensor& running, const std::vector<double>& now, double scale, double momentum) {
+  if (!running.defined()) return;
+  std::vector<double> v = read_doubles(running);
+  for (size_t i = 0; i < v.size(); ++i) v[i] = (1 - momentum) * v[i] + momentum * (now[i] * scale);
+  copy__cpu(running, doubles_tensor(v), false);
+  running.bump_version();
+}
+
+void check_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var, bool training) {
+  TESSERA_CHECK(input.dim() >= 2, "batch_norm: expected an input of at least 2 dimensions, but got ", input.dim(), "-dimensional input of size ", shape_string(input.sizes()));
+  floating_input("batch_norm", input);
+  const int64_t channels = input.size(1);
+  TESSERA_CHECK(training || mean.defined(), "running_mean must be defined in evaluation mode");
+  TESSERA_CHECK(training || var.defined(), "running_var must be defined in evaluation mode");
+  const std::pair<const char*, const Tensor*> params[] = {{"running_mean", &mean}, {"running_var", &var}, {"weight", &weight}, {"bias", &bias}};
+  for (const auto& [what, t] : params) {
+    check_channels(what, *t, channels);
+    check_param_dtype("batch_norm", what, *t, input);
+  }
+}
+
+OutputSpec stat_spec(const Tensor& input, int64_t n) { return OutputSpec(IntList(&n, 1), stat_dtype(input.dtype()), input.device()); }
+
+// mean and 1 / sqrt(var + eps) of the batch; updates what runs along.
+void batch_statistics(const BatchImage& b, const Tensor& x, const Tensor& running_mean, const Tensor& running_var, double momentum, double eps, std::vector<double>& mean, std::vector<double>& invstd) {
+  std::vector<double> var(mean.size());
+  cpu::batch_norm_stats(x.dtype(), b.batch, b.channels, b.inner, x.data_ptr(), mean.data(), var.data());
+  const double n = static_cast<double>(b.batch * b.inner);
+  for (size_t c = 0; c < mean.size(); ++c) invstd[c] = 1 / std::sqrt(var[c] + eps);
+  update_running(running_mean, mean, 1, momentum);
+  update_running(running_var, var, n / (n - 1), momentum);
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor> native_batch_norm_composite(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var, bool training,
+                                                               double momentum, double eps) {
+  return training ? _batch_norm(input, weight, bias, Tensor(), Tensor(), running_mean, running_var, true, momentum, eps)
+                  : _batch_norm(input, weight, bias, running_mean, running_var, Tensor(), Tensor(), false, momentum, eps);
+}
+
+std::tuple<Tensor, Tensor, Tensor> _batch_norm_meta(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var, const Tensor& running_mean,
+                                                    const Tensor& running_var, bool training, double, double) {
+  check_batch_norm(input, weight, bias, training ? running_mean : mean, training ? running_var : var, training);
+  const OutputSpec stat = stat_spec(input, training ? input.size(1) : 0);
+  return {empty_from(BatchImage(input).spec(input)), empty_from(stat), empty_from(stat)};
+}
+
+std::tuple<Tensor, Tensor, Tensor> _batch_norm_cpu(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var, const Tensor& running_mean,
+                                                   const Tensor& running_var, bool training, double momentum, double eps) {
+  auto [y, save_mean, save_invstd] = _batch_norm_meta(input, weight, bias, mean, var, running_mean, running_var, training, momentum, eps);
+  if (input.numel() == 0) {
+    if (training) {
+      zero_(save_mean);
+      zero_(save_invstd);
+    }
+    return {y, save_mean, save_invstd};
+  }
+  const BatchImage b(input);
+  const Tensor x = b.dense(input);
+  const size_t channels = static_cast<size_t>(b.channels);
+  std::vector<double> m(channels), invstd(channels);
+  if (training) {
+    batch_statistics(b, x, running_mean, running_var, momentum, eps, m, invstd);
+    copy__cpu(save_mean, doubles_tensor(m), false);
+    copy__cpu(save_invstd, doubles_tensor(invstd), false);
+  } else {
+    m = read_doubles(mean);
+    invstd = read_doubles(var);
+    for (double& v : invstd) v = 1 / std::sqrt(v + eps);
+  }
+  const DType t = common_param_dtype(input, {&weight, &bias});
+  const Tensor w = dense_as(weight, t), shift = dense_as(bias, t);
+  cpu::batch_norm_apply(x.dtype(), t, b.batch, b.channels, b.inner, x.data_ptr(), m.data(), invstd.data(), data_or_null(w), data_or_null(shift), y.data_ptr());
+  return {y, save_mean, save_invstd};
+}
+
+std::tuple<Tensor, Tensor, Tensor> native_batch_norm_backward_meta(const Tensor& grad_out, const Tensor& input, const Tensor& weight, const Tensor& running_mean, const Tensor& running_var,
+                                                                   const Tensor& save_mean, const Tensor& save_invstd, bool train, double, std::span<const bool> mask) {
+  TESSERA_CHECK(mask.size() == 3, "native_batch_norm_backward: expected an output_mask of 3 values, but got ", mask.size());
+  check_batch_norm(input, weight, Tensor(), train ? save_mean : running_mean, train ? save_invstd : running_var, false);
+  TESSERA_CHECK(std::ranges::equal(grad_out.sizes(), input.sizes()), "native_batch_norm_backward: expected grad_out of size ", shape_string(input.sizes()), ", but got ", shape_string(grad_out.sizes()));
+  OutputSpec param = stat_spec(input, input.size(1));
+  if (weight.defined()) param.dtype = weight.dtype();
+  return {mask[0] ? empty_from(BatchImage(input).spec(input)) : Tensor(), mask[1] ? empty_from(param) : Tensor(), mask[2] ? empty_from(param) : Tensor()};
+}
+
+std::tuple<Tensor, Tensor, Tensor> native_batch_norm_backward_cpu(const Tensor& grad_out, const Tensor& input, const Tensor& weight, const Tensor& running_mean, const Tensor& running_var,
+                                                                  const Tensor& save_mean, const Tensor& save_invstd, bool train, double eps, std::span<const bool> mask) {
+  auto [dx, dw, db] = native_batch_norm_backward_meta(grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, mask);
+  if (input.numel() == 0) {
+    for (const Tensor& t : {dw, db}) if (t.defined()) zero_(t);
+    return {dx, dw, db};
+  }
+  const BatchImage b(input);
+  const Tensor x = b.dense(input), g = b.dense(to(grad_out, input.dtype()));
+  std::vector<double> m = read_doubles(train ? save_mean : running_mean), invstd = read_doubles(train ? save_invstd : running_var);
+  if (!train) for (double& v : invstd) v = 1 / std::sqrt(v + eps);
+  const DType t = weight.defined() ? weight.dtype() : stat_dtype(input.dtype());
+  const Tensor w = dense_as(weight, t);
+  cpu::batch_norm_backward(x.dtype(), t, b.batch, b.channels, b.inner, train, g.data_ptr(), x.data_ptr(), m.data(), invstd.data(), data_or_null(w), dx.defined() ? dx.data_ptr() : nullptr,
+                           dw.defined() ? dw.data_ptr() : nullptr, db.defined() ? db.data_ptr() : nullptr);
+  return {dx, dw, db};
+}
+
+Tensor instance_norm_composite(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var, bool use_input_stats, double momentum, double eps,
+                               bool cudnn_enabled) {
+  TESSERA_CHECK(use_input_stats || (running_mean.defined() && running_var.defined()), "Expected running_mean and running_var to be defined when use_input_stats is false");
+  TESSERA_CHECK(input.dim() >= 2, "instance_norm: expected an input of at least 2 dimensions, but got size ", shape_string(input.sizes()));
+  const int64_t batch = input.size(0), channels = input.size(1);
+  // Samples become channels.
+  IntVector shape = to_vector(input.sizes());
+  shape[0] = 1;
+  shape[1] = batch * channels;
+  auto repeated = [batch](const Tensor& t) { return t.defined() ? repeat(t, IntVector{batch}) : Tensor(); };
+  const Tensor w = repeated(weight), b = repeated(bias), m = repeated(running_mean), v = repeated(running_var);
+  const Tensor x = reshape(contiguous(input), shape);
+  const Tensor y = batch_norm(x, w, b, m, v, use_input_stats, momentum, eps, cudnn_enabled);
+  // The running statistics follow the mean over samples.
+  if (use_input_stats && batch > 0) {
+    if (running_mean.defined()) copy_(detach(running_mean), mean(reshape(m, {batch, channels}), IntVector{0}, false));
+    if (running_var.defined()) copy_(detach(running_var), mean(reshape(v, {batch, channels}), IntVector{0}, false));
+  }
+  return reshape(y, input.sizes());
+}
+
+// --- Layer norm ---
+
+namespace {
+
+struct Rows {
+  int64_t rows, size;
+};
+
+Rows check_normalized(const Tensor& input, IntList shape, const Tensor& weight, const Tensor& bias) {
+  TESSERA_CHECK(!shape.empty(), "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = ", shape_string(shape));
+  TESSERA_CHECK(!weight.defined() || std::ranges::equal(weight.sizes(), shape), "Expected weight to be of same shape as normalized_shape, but got weight of shape ",
+                weight.defined() ? shape_string(weight.sizes()) : "", " and normalized_shape = ", shape_string(shape));
+  TESSERA_CHECK(!bias.defined() || std::ranges::equal(bias.sizes(), shape), "Expected bias to be of same shape as normalized_shape, but got bias of shape ",
+                bias.defined() ? shape_string(bias.sizes()) : "", " and normalized_shape = ", shape_string(shape));
+  const bool fits = input.dim() >= static_cast<int64_t>(shape.size()) && std::ranges::equal(input.sizes().last(shape.size()), shape);
+  if (!fits) {
+    std::string wanted = "[*";
+    for (int64_t s : shape) wanted += ", " + std::to_string(s);
+    throw Error(str_cat("Given normalized_shape=", shape_string(shape), ", expected input with shape ", wanted, "], but got input of size", shape_string(input.sizes())));
+  }
+  const int64_t size = checked_numel(shape);
+  Rows r{1, size};
+  for (int64_t s : input.sizes().first(static_cast<size_t>(input.dim()) - shape.size())) r.rows *= s;
+  return r;
+}
+
+// float32 parameters of a float16 or bfloat16 input: all of it in float32.
+DType working_dtype(const Tensor& input, const Tensor& weight, const Tensor& bias) { return common_param_dtype(input, {&weight, &bias}); }
+
+}  // namespace
+
+std::array<OutputSpec, 3> native_layer_norm_meta(const Tensor& input, SymIntList normalized_shape, const Tensor& weight, const Tensor& bias, double) {
+  check_normalized(input, normalized_shape.ints(), weight, bias);
+  floating_input("LayerNormKernelImpl", input);
+  check_param_dtype("layer_norm", "weight", weight, input);
+  check_param_dtype("layer_norm", "bias", bias, input);
+  IntVector sizes = to_vector(input.sizes());
+  for (size_t i = 0; i < normalized_shape.size(); ++i) sizes[sizes.size() - 1 - i] = 1;
+  const OutputSpec stat(sizes, stat_dtype(input.dtype()), input.device());
+  return {OutputSpec(input, input.sizes()), stat, stat};
+}
+
+void native_layer_norm_cpu(const Tensor& input, SymIntList normalized_shape, const Tensor& weight, const Tensor& bias, double eps, const Tensor& out, const Tensor& mean, const Tensor& rstd) {
+  const Rows r = check_normalized(input, normalized_shape.ints(), weight, bias);
+  if (r.rows == 0) return;
+  const DType t = working_dtype(input, weight, bias);
+  const Tensor x = dense_as(input, t), w = dense_as(weight, t), b = dense_as(bias, t);
+  const bool direct = t == out.dtype() && out.is_contiguous();
+  const Tensor y = direct ? out : empty_cpu(out.sizes(), t);
+  const RowMajorResult m(mean), s(rstd);
+  cpu::layer_norm_forward(t, r.rows, r.size, eps, x.data_ptr(), data_or_null(w), data_or_null(b), y.data_ptr(), m.data(), s.data());
+  if (!direct) copy__cpu(out, y, false);
+  m.finish();
+  s.finish();
+}
+
+std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_meta(const Tensor& grad_out, const Tensor& input, SymIntList normalized_shape, const Tensor& mean, const Tensor& rstd,
+                                                                   const Tensor& weight, const Tensor& bias, std::span<const bool> mask) {
+  TESSERA_CHECK(mask.size() == 3, "native_layer_norm_backward: expected an output_mask of 3 values, but got ", mask.size());
+  const Rows r = check_normalized(input, normalized_shape.ints(), weight, bias);
+  floating_input("LayerNormBackwardKernelImpl", input);
+  TESSERA_CHECK(std::ranges::equal(grad_out.sizes(), input.sizes()), "native_layer_norm_backward: expected grad_out of size ", shape_string(input.sizes()), ", but got ", shape_string(grad_out.sizes()));
+  TESSERA_CHECK(mean.numel() == r.rows && rstd.numel() == r.rows, "native_layer_norm_backward: expected a mean and a rstd for each of ", r.rows, " rows, but got ", mean.numel(), " and ", rstd.numel());
+  const OutputSpec param(normalized_shape.ints(), weight.defined() ? weight.dtype() : bias.defined() ? bias.dtype() : input.dtype(), input.device());
+  return {mask[0] ? empty_from(OutputSpec(input, input.sizes())) : Tensor(), mask[1] ? empty_from(param) : Tensor(), mask[2] ? empty_from(param) : Tensor()};
+}
+
+namespace {
+// Memory of dtype t for a kernel to write a result (that may be absent, or of another dtype).
+Tensor working_result(const Tensor& result, DType t) { return !result.defined() || result.dtype() == t ? result : empty_cpu(result.sizes(), t); }
+void finish_result(const Tensor& result, const Tensor& working) { if (result.defined() && !result.is_same(working)) copy__cpu(result, working, false); }
+void* mutable_or_null(const Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; }
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_cpu(const Tensor& grad_out, const Tensor& input, SymIntList normalized_shape, const Tensor& mean, const Tensor& rstd,
+                                                                  const Tensor& weight, const Tensor& bias, std::span<const bool> mask) {
+  auto [dx, dw, db] = native_layer_norm_backward_meta(grad_out, input, normalized_shape, mean, rstd, weight, bias, mask);
+  const Rows r = check_normalized(input, normalized_shape.ints(), weight, bias);
+  if (input.numel() == 0) {
+    for (const Tensor& t : {dw, db}) if (t.defined()) zero_(t);
+    return {dx, dw, db};
+  }
+  const DType t = working_dtype(input, weight, bias);
+  const Tensor x = dense_as(input, t), g = dense_as(grad_out, t), w = dense_as(weight, t), m = dense_as(mean, stat_dtype(t)), s = dense_as(rstd, stat_dtype(t));
+  const Tensor to_x = working_result(dx, t), to_w = working_result(dw, t), to_b = working_result(db, t);
+  cpu::layer_norm_backward(t, r.rows, r.size, g.data_ptr(), x.data_ptr(), m.data_ptr(), s.data_ptr(), data_or_null(w), mutable_or_null(to_x), mutable_or_null(to_w), mutable_or_null(to_b));
+  finish_result(dx, to_x);
+  finish_result(dw, to_w);
+  finish_result(db, to_b);
+  return {dx, dw, db};
+}
+
+Tensor rms_norm_composite(const Tensor& input, SymIntList normalized_shape, const Tensor& weight, std::optional<double> eps) {
+  check_normalized(input, normalized_shape.ints(), weight, Tensor());
+  TESSERA_CHECK(input.is_floating_point() || input.is_complex(), "rms_norm: expected an input of a floating point or complex dtype, but got ", name_of(input.dtype()));
+  const DType t = to_real(input.dtype());
+  const double machine = t == DType::kFloat64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  IntVector dims;
+  for (size_t i = 0; i < normalized_shape.size(); ++i) dims.push_back(-1 - static_cast<int64_t>(i));
+  const Tensor x = is_reduced_float(input.dtype()) ? to(input, DType::kFloat32) : input;
+  Tensor y = x * rsqrt(mean(x * x, dims, true) + eps.value_or(machine));
+  if (weight.defined()) y = y * weight;
+  return y.dtype() == input.dtype() ? y : to(y, input.dtype());
+}
+
+// --- Group norm ---
+
+Tensor group_norm_composite(const Tensor& input, int64_t num_groups, const Tensor& weight, const Tensor& bias, double eps, bool) {
+  TESSERA_CHECK(input.dim() >= 2, "Expected at least 2 dimensions for input tensor but received ", input.dim());
+  TESSERA_CHECK(num_groups > 0, "Expected num groups to be greater than 0, got ", num_groups);
+  int64_t inner = 1;
+  for (int64_t d = 2; d < input.dim(); ++d) inner *= input.size(d);
+  return std::get<0>(native_group_norm(input, weight, bias, input.size(0), input.size(1), inner, num_groups, eps));
+}
+
+namespace {
+void check_groups(const Tensor& input, const Tensor& weight, const Tensor& bias, int64_t n, int64_t c, int64_t hxw, int64_t group) {
+  TESSERA_CHECK(group > 0, "Expected num groups to be greater than 0, got ", group);
+  TESSERA_CHECK(c % group == 0, "Expected number of channels in input to be divisible by num_groups, but got input of shape ", shape_string(input.sizes()), " and num_groups=", group);
+  TESSERA_CHECK(input.dim() >= 2 && input.size(0) == n && input.size(1) == c && input.numel() == n * c * hxw, "native_group_norm: expected an input of ", n, " samples with ", c, " channels of ", hxw,
+                " elements, but got size ", shape_string(input.sizes()));
+  const std::pair<const char*, const Tensor*> params[] = {{"weight", &weight}, {"bias", &bias}};
+  for (const auto& [what, t] : params) {
+    TESSERA_CHECK(!t->defined() || (t->dim() == 1 && t->numel() == c), "Expected ", what, " to be a vector of size equal to the number of channels in input, but got ", what, " of shape ",
+                  t->defined() ? shape_string(t->sizes()) : "", " and input of shape ", shape_string(input.sizes()));
+    check_param_dtype("group_norm", what, *t, input);
+  }
+  floating_input("GroupNormKernelImpl", input);
+}
+}  // namespace
+
+std::array<OutputSpec, 3> native_group_norm_meta(const Tensor& input, const Tensor& weight, const Tensor& bias, SymInt n, SymInt c, SymInt hxw, int64_t group, double) {
+  check_groups(input, weight, bias, n.guard_int(), c.guard_int(), hxw.guard_int(), group);
+  const int64_t sizes[2] = {n.guard_int(), group};
+  const OutputSpec stat(IntList(sizes), stat_dtype(input.dtype()), input.device());
+  return {spec_like(input, to_vector(input.sizes())), stat, stat};
+}
+
+void native_group_norm_cpu(const Tensor& input, const Tensor& weight, const Tensor& bias, SymInt n, SymInt c, SymInt hxw, int64_t group, double eps, const Tensor& out, const Tensor& mean,
+                           const Tensor& rstd) {
+  if (mean.numel() == 0) return;
+  if (input.numel() == 0) {
+    fill_(mean, 0);
+    fill_(rstd, std::numeric_limits<double>::quiet_NaN());
+    return;
+  }
+  const DType t = working_dtype(input, weight, bias);
+  const Tensor x = dense_as(input, t), w = dense_as(weight, t), b = dense_as(bias, t);
+  const bool direct = t == out.dtype() && out.is_contiguous();
+  const Tensor y = direct ? out : empty_cpu(out.sizes(), t);
+  const RowMajorResult m(mean), s(rstd);
+  cpu::group_norm_forward(t, n.guard_int(), c.guard_int(), hxw.guard_int(), group, eps, x.data_ptr(), data_or_null(w), data_or_null(b), y.data_ptr(), m.data(), s.data());
+  if (!direct) copy__cpu(out, y, false);
+  m.finish();
+  s.finish();
+}
+
+std::tuple<Tensor, Tensor, Tensor> native_group_norm_backward_meta(const Tensor& grad_out, const Tensor& input, const Tensor& mean, const Tensor& rstd, const Tensor& weight, SymInt n, SymInt c,
+                                                                   SymInt hxw, int64_t group, std::span<const bool> mask) {
+  TESSERA_CHECK(mask.size() == 3, "native_group_norm_backward: expected an output_mask of 3 values, but got ", mask.size());
+  check_groups(input, weight, Tensor(), n.guard_int(), c.guard_int(), hxw.guard_int(), group);
+  TESSERA_CHECK(std::ranges::equal(grad_out.sizes(), input.sizes()), "native_group_norm_backward: expected grad_out of size ", shape_string(input.sizes()), ", but got ", shape_string(grad_out.sizes()));
+  const int64_t count = n.guard_int() * group, channels = c.guard_int();
+  TESSERA_CHECK(mean.numel() == count && rstd.numel() == count, "native_group_norm_backward: expected a mean and a rstd for each of ", count, " groups, but got ", mean.numel(), " and ", rstd.numel());
+  const OutputSpec param(IntList(&channels, 1), weight.defined() ? weight.dtype() : input.dtype(), input.device());
+  return {mask[0] ? empty_from(spec_like(input, to_vector(input.sizes()))) : Tensor(), mask[1] ? empty_from(param) : Tensor(), mask[2] ? empty_from(param) : Tensor()};
+}
+
+std::tuple<Tensor, Tensor, Tensor> native_group_norm_backward_cpu(const Tensor& grad_out, const Tensor& input, const Tensor& mean, const Tensor& rstd, const Tensor& weight, SymInt n, SymInt c,
+                                                                  SymInt hxw, int64_t group, std::span<const bool> mask) {
+  auto [dx, dw, db] = native_group_norm_backward_meta(grad_out, input, mean, rstd, weight, n, c, hxw, group, mask);
+  if (input.numel() == 0) {
+    for (const Tensor& t : {dw, db}) if (t.defined()) zero_(t);
+    return {dx, dw, db};
+  }
+  const DType t = working_dtype(input, weight, Tensor());
+  const Tensor x = dense_as(input, t), g = dense_as(grad_out, t), w = dense_as(weight, t), m = dense_as(mean, stat_dtype(t)), s = dense_as(rstd, stat_dtype(t));
+  const Tensor row_major = dx.defined() && !dx.is_contiguous() ? empty_cpu(dx.sizes(), t) : working_result(dx, t);
+  const Tensor to_w = working_result(dw, t), to_b = working_result(db, t);
+  cpu::group_norm_backward(t, n.guard_int(), c.guard_int(), hxw.guard_int(), group, g.data_ptr(), x.data_ptr(), m.data_ptr(), s.data_ptr(), data_or_null(w), mutable_or_null(row_major),
+                           mutable_or_null(to_w), mutable_or_null(to_b));
+  finish_result(dx, row_major);
+  finish_result(dw, to_w);
+  finish_result(db, to_b);
+  return {dx, dw, db};
+}
+
+}  // namespace tessera::kernels

@@ -1,0 +1,41 @@
+// What operators on images share: argument lists, memory formats, results of kernels that only write row-major memory.
+#pragma once
+
+#include <string_view>
+
+#include "tensor/core/tensor.h"
+#include "tensor/ops/create_kernels.h"
+
+namespace tessera::kernels {
+
+// One value for all n dimensions, or one each. Error "<what> must be ..." otherwise.
+IntVector per_dimension(IntList values, int64_t n, const char* op, const char* what);
+// The same in [depth, height, width] form; missing leading dimensions get `fill`.
+void fill_dims(IntList values, int64_t fill, int64_t (&out)[3]);
+
+// Strides of a result of `sizes` in the memory format that t suggests. Empty: row-major.
+IntVector strides_of_format(const Tensor& t, IntList sizes);
+inline OutputSpec spec_like(const Tensor& t, IntVector sizes) {
+  IntVector strides = strides_of_format(t, sizes);
+  return OutputSpec(std::move(sizes), std::move(strides), t.dtype(), t.device());
+}
+
+// "(3x5x5)": sizes as the messages about pooling print them.
+std::string times_string(IntList sizes);
+// Error unless both have one dtype.
+void same_dtype(const Tensor& a, const Tensor& b, const char* op);
+
+// Row-major memory for what a kernel writes: out itself if it is row-major, else a temporary that finish() copies.
+class RowMajorResult {
+ public:
+  explicit RowMajorResult(const Tensor& out) : out_(out), target_(out.is_contiguous() ? out : empty_cpu(out.sizes(), out.dtype())) {}
+  const Tensor& tensor() const { return target_; }
+  void* data() const { return target_.data_ptr(); }
+  void finish() const { if (!target_.is_same(out_)) copy__cpu(out_, target_, false); }
+
+ private:
+  const Tensor& out_;
+  Tensor target_;
+};
+
+}  // namespace tessera::kernels
