@@ -7,6 +7,7 @@
 #include "python/bindings/create.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/explain.h"
+#include "python/bindings/library.h"
 #include "python/bindings/operators.h"
 #include "python/bindings/storage.h"
 #include "python/bindings/tensor_convert.h"
@@ -51,6 +52,7 @@ void init(PyObject* module) {
   add_functions(nn.get(), conversion_functions());
   check(PyModule_AddObjectRef(module, "default_generator", Ref::steal(wrap(default_cpu_generator())).get()));
   init_autograd(module);
+  init_library(module);
 }
 
 PyModuleDef g_module = {PyModuleDef_HEAD_INIT, "tessera._C", "Tessera's core: tensors, operators, autograd.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};

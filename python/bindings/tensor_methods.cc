@@ -349,7 +349,6 @@ PyObject* py_make_wrapper(PyObject*, PyObject* const* args, Py_ssize_t n, PyObje
     impl->set_sizes_and_strides(sizes, strides);
     if (a[3] && a[3] != Py_None) impl->set_storage_offset(int_arg("_make_wrapper_subclass", "storage_offset", 0, a[3]));
     if (a[6] && a[6] != Py_None && is_layout(a[6])) impl->set_layout(unwrap_layout(a[6]));
-    impl->set_key(DispatchKey::kPython, PyObject_HasAttrString(a[0], "__torch_dispatch__"));
     Tensor t(std::move(impl));
     if (bool_arg("_make_wrapper_subclass", "requires_grad", a[9], false)) t.requires_grad_(true);
     return wrap_as(cls, std::move(t));

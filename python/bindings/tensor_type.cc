@@ -6,6 +6,7 @@
 
 #include "python/bindings/create.h"
 #include "python/bindings/indexing.h"
+#include "python/bindings/library.h"
 #include "python/bindings/operators.h"
 #include "python/bindings/types.h"
 
@@ -161,6 +162,7 @@ PyObject* wrap_as(PyTypeObject* type, Tensor t) {
   if (type == TensorType) return wrap(std::move(t));
   TESSERA_CHECK(t.defined() && !t.impl()->pyobject.load(), "this tensor has a Python object already; make an alias first");
   PyTensor* p = as(check(type->tp_alloc(type, 0)));
+  if (overrides_torch_dispatch(type)) t.impl()->set_key(DispatchKey::kPython, true);
   attach(p, std::move(t));
   return reinterpret_cast<PyObject*>(p);
 }
