@@ -1,0 +1,261 @@
+#include "serialization/zip.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "tensor/core/error.h"
+
+namespace tessera::serialization {
+namespace {
+
+constexpr uint32_t kLocalMagic = 0x04034b50, kCentralMagic = 0x02014b50, kEndMagic = 0x06054b50, kEnd64Magic = 0x06064b50, kLocatorMagic = 0x07064b50, kDescriptorMagic = 0x08074b50;
+constexpr size_t kLocalSize = 30, kCentralSize = 46, kEndSize = 22, kEnd64Size = 56, kLocatorSize = 20;
+constexpr uint16_t kFlags = 0x0808;  // names are UTF-8; sizes stand in the descriptor behind the data
+constexpr uint64_t kLimit32 = 0xffffffff;
+constexpr uint64_t kMaxRatio = 1040;  // deflate can't do better than 1032 : 1
+constexpr size_t kAlignment = 64;
+
+[[noreturn]] void broken(const char* reason) {
+  internal::raise<Error>("PytorchStreamReader failed reading zip archive: ", reason, ". The checkpoint file is no zip archive, or it is incomplete or corrupted.");
+}
+
+uint64_t little(const uint8_t* p, int bytes) {
+  uint64_t v = 0;
+  for (int i = 0; i < bytes; ++i) v |= uint64_t{p[i]} << (8 * i);
+  return v;
+}
+uint16_t u16(const uint8_t* p) { return static_cast<uint16_t>(little(p, 2)); }
+uint32_t u32(const uint8_t* p) { return static_cast<uint32_t>(little(p, 4)); }
+uint64_t u64(const uint8_t* p) { return little(p, 8); }
+
+// A header in the making.
+struct Bytes {
+  std::vector<uint8_t> data;
+  Bytes& put(uint64_t v, int bytes) {
+    for (int i = 0; i < bytes; ++i) data.push_back(static_cast<uint8_t>(v >> (8 * i)));
+    return *this;
+  }
+  Bytes& put(std::string_view s) { data.insert(data.end(), s.begin(), s.end()); return *this; }
+};
+
+// Replaces fields that are all ones by those of the zip64 extra field, in their order.
+void read_wide_fields(std::span<const uint8_t> extra, std::array<uint64_t*, 3> fields) {
+  while (extra.size() >= 4) {
+    const uint16_t kind = u16(extra.data());
+    const size_t length = std::min<size_t>(u16(extra.data() + 2), extra.size() - 4);
+    std::span<const uint8_t> content = extra.subspan(4, length);
+    extra = extra.subspan(4 + length);
+    if (kind != 1) continue;
+    for (uint64_t* field : fields) {
+      if (*field != kLimit32) continue;
+      if (content.size() < 8) broken("a zip64 field is missing");
+      *field = u64(content.data());
+      content = content.subspan(8);
+    }
+    return;
+  }
+}
+
+}  // namespace
+
+uint32_t crc32(std::span<const uint8_t> data, uint32_t start) {
+  // Eight tables let eight bytes go at once.
+  static const auto* tables = [] {
+    auto* t = new std::array<std::array<uint32_t, 256>, 8>;
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t c = i;
+      for (int k = 0; k < 8; ++k) c = c & 1 ? 0xedb88320u ^ (c >> 1) : c >> 1;
+      (*t)[0][i] = c;
+    }
+    for (uint32_t i = 0; i < 256; ++i)
+      for (int k = 1; k < 8; ++k) (*t)[k][i] = ((*t)[k - 1][i] >> 8) ^ (*t)[0][(*t)[k - 1][i] & 255];
+    return t;
+  }();
+  const auto& t = *tables;
+  uint32_t c = ~start;
+  const uint8_t* p = data.data();
+  size_t n = data.size();
+  for (; n >= 8; n -= 8, p += 8) {
+    uint64_t v;
+    std::memcpy(&v, p, 8);
+    v ^= c;
+    c = t[7][v & 255] ^ t[6][(v >> 8) & 255] ^ t[5][(v >> 16) & 255] ^ t[4][(v >> 24) & 255] ^ t[3][(v >> 32) & 255] ^ t[2][(v >> 40) & 255] ^ t[1][(v >> 48) & 255] ^ t[0][v >> 56];
+  }
+  for (; n; --n) c = t[0][(c ^ *p++) & 255] ^ (c >> 8);
+  return ~c;
+}
+
+void MemorySource::read(uint64_t position, std::span<uint8_t> out) {
+  if (position > size_ || out.size() > size_ - position) broken("a record lies outside the file");
+  if (!out.empty()) std::memcpy(out.data(), data_.data() + position, out.size());
+}
+
+FileSource::FileSource(const std::string& path) : file_(std::fopen(path.c_str(), "rb"), std::fclose) {
+  TESSERA_CHECK(file_, "can't open '", path, "': ", std::strerror(errno));
+  TESSERA_CHECK(fseeko(file_.get(), 0, SEEK_END) == 0 && ftello(file_.get()) >= 0, "can't read '", path, "': ", std::strerror(errno));
+  const off_t end = ftello(file_.get());
+  // A folder opens like a file, and claims the largest size that there is.
+  uint8_t first;
+  TESSERA_CHECK(end == 0 || (fseeko(file_.get(), 0, SEEK_SET) == 0 && std::fread(&first, 1, 1, file_.get()) == 1), "can't read '", path, "': ", std::strerror(errno));
+  size_ = static_cast<uint64_t>(end);
+}
+
+void FileSource::read(uint64_t position, std::span<uint8_t> out) {
+  if (position > size_ || out.size() > size_ - position) broken("a record lies outside the file");
+  if (out.empty()) return;
+  if (fseeko(file_.get(), static_cast<off_t>(position), SEEK_SET) != 0 || std::fread(out.data(), 1, out.size(), file_.get()) != out.size()) broken("file read failed");
+}
+
+FileSink::FileSink(const std::string& path) : path_(path), temporary_(path + ".tmp"), file_(std::fopen(temporary_.c_str(), "wb"), std::fclose) {
+  TESSERA_CHECK(file_, "can't write '", path, "': ", std::strerror(errno));
+}
+FileSink::~FileSink() {
+  if (!file_) return;
+  file_.reset();
+  std::remove(temporary_.c_str());
+}
+void FileSink::write(std::span<const uint8_t> data) {
+  TESSERA_CHECK(data.empty() || std::fwrite(data.data(), 1, data.size(), file_.get()) == data.size(), "can't write '", path_, "': ", std::strerror(errno));
+}
+void FileSink::close() {
+  const bool closed = std::fclose(file_.release()) == 0;
+  if (closed && std::rename(temporary_.c_str(), path_.c_str()) == 0) return;
+  const int reason = errno;
+  std::remove(temporary_.c_str());
+  internal::raise<Error>("can't write '", path_, "': ", std::strerror(reason));
+}
+
+ZipReader::ZipReader(Source& source) : source_(source) {
+  read_directory(find_directory());
+  if (records_.empty()) broken("the archive is empty");
+  std::sort(records_.begin(), records_.end(), [](const Record& a, const Record& b) { return a.name < b.name; });
+}
+
+ZipReader::Directory ZipReader::find_directory() {
+  const uint64_t tail_size = std::min<uint64_t>(source_.size(), kEndSize + 0xffff);
+  std::vector<uint8_t> tail(tail_size);
+  source_.read(source_.size() - tail_size, tail);
+  for (size_t at = tail_size < kEndSize ? 0 : tail_size - kEndSize + 1; at-- > 0;) {
+    if (u32(&tail[at]) != kEndMagic) continue;
+    Directory d{u16(&tail[at + 10]), u32(&tail[at + 12]), u32(&tail[at + 16])};
+    const uint64_t position = source_.size() - tail_size + at;
+    if (position < kLocatorSize) return d;
+    std::array<uint8_t, kLocatorSize> locator;
+    source_.read(position - kLocatorSize, locator);
+    if (u32(locator.data()) != kLocatorMagic) return d;
+    std::array<uint8_t, kEnd64Size> end;
+    source_.read(u64(&locator[8]), end);
+    if (u32(end.data()) != kEnd64Magic) broken("failed finding central directory");
+    return {u64(&end[32]), u64(&end[40]), u64(&end[48])};
+  }
+  broken("failed finding central directory");
+}
+
+void ZipReader::read_directory(const Directory& where) {
+  if (where.length > source_.size() || where.count > where.length / kCentralSize) broken("the central directory is broken");
+  std::vector<uint8_t> directory(where.length);
+  source_.read(where.start, directory);
+  std::span<const uint8_t> rest = directory;
+  uint64_t total = 0;
+  for (uint64_t i = 0; i < where.count; ++i) {
+    if (rest.size() < kCentralSize || u32(rest.data()) != kCentralMagic) broken("the central directory is broken");
+    const uint8_t* p = rest.data();
+    const size_t name_size = u16(p + 28), extra_size = u16(p + 30), length = kCentralSize + name_size + extra_size + u16(p + 32);
+    if (length > rest.size()) broken("the central directory is broken");
+    Record r{std::string(reinterpret_cast<const char*>(p + kCentralSize), name_size), u16(p + 10), u32(p + 20), u32(p + 24), u32(p + 42)};
+    read_wide_fields(rest.subspan(kCentralSize + name_size, extra_size), {&r.size, &r.packed, &r.offset});
+    rest = rest.subspan(length);
+    if (r.packed > source_.size() - std::min(total, source_.size())) broken("the records are larger than the file");
+    total += r.packed;
+    if (r.name.ends_with('/')) continue;
+    if ((r.method != 0 && r.method != 8) || (r.method == 0 && r.packed != r.size) || r.size / kMaxRatio > r.packed) broken("unsupported method or invalid size");
+    if (records_.empty()) archive_name_ = r.name.substr(0, r.name.find('/'));
+    records_.push_back(std::move(r));
+  }
+}
+
+const ZipReader::Record* ZipReader::find(std::string_view name) const {
+  const std::string full = archive_name_ + "/" + std::string(name);
+  const auto at = std::lower_bound(records_.begin(), records_.end(), full, [](const Record& r, const std::string& n) { return r.name < n; });
+  return at != records_.end() && at->name == full ? &*at : nullptr;
+}
+
+const ZipReader::Record& ZipReader::locate(std::string_view name) const {
+  const Record* r = find(name);
+  TESSERA_CHECK(r, "PytorchStreamReader failed locating file ", name, ": file not found");
+  return *r;
+}
+
+uint64_t ZipReader::record_size(std::string_view name) const { return locate(name).size; }
+
+void ZipReader::read(std::string_view name, std::span<uint8_t> out) {
+  const Record& r = locate(name);
+  if (out.size() != r.size) broken("a record has another size");
+  std::array<uint8_t, kLocalSize> header;
+  source_.read(r.offset, header);
+  if (u32(header.data()) != kLocalMagic) broken("a local header is broken");
+  const uint64_t start = r.offset + kLocalSize + u16(&header[26]) + u16(&header[28]);  // no overflow: the header lay inside the source
+  if (r.method == 0) return source_.read(start, out);
+  std::vector<uint8_t> packed(r.packed);
+  source_.read(start, packed);
+  inflate(packed, out);
+}
+
+std::vector<uint8_t> ZipReader::read(std::string_view name) {
+  std::vector<uint8_t> data(record_size(name));
+  read(name, data);
+  return data;
+}
+
+void ZipWriter::put(std::span<const uint8_t> data) {
+  sink_.write(data);
+  position_ += data.size();
+}
+
+uint32_t ZipWriter::write(std::string_view name, std::span<const uint8_t> data) {
+  Record r{archive_name_ + "/" + std::string(name), crc32(data), data.size(), position_};
+  TESSERA_CHECK(r.name.size() < 0x8000, "the record name is too long: ", r.name.size(), " bytes");
+  const bool wide = r.size >= kLimit32;
+  Bytes extra;
+  if (wide) extra.put(1, 2).put(16, 2).put(r.size, 8).put(r.size, 8);
+  const size_t used = static_cast<size_t>(position_ + kLocalSize + r.name.size() + extra.data.size() + 4);
+  const size_t padding = (kAlignment - used % kAlignment) % kAlignment;
+  extra.put("FB").put(padding, 2).put(std::string(padding, 'Z'));
+  Bytes header;
+  const uint64_t shown = wide ? kLimit32 : 0;
+  header.put(kLocalMagic, 4).put(wide ? 45 : 0, 2).put(kFlags, 2).put(0, 2 + 4).put(0, 4).put(shown, 4).put(shown, 4).put(r.name.size(), 2).put(extra.data.size(), 2).put(r.name);
+  put(header.data);
+  put(extra.data);
+  put(data);
+  Bytes descriptor;
+  descriptor.put(kDescriptorMagic, 4).put(r.crc, 4).put(r.size, wide ? 8 : 4).put(r.size, wide ? 8 : 4);
+  put(descriptor.data);
+  records_.push_back(std::move(r));
+  return records_.back().crc;
+}
+
+void ZipWriter::close() {
+  const uint64_t start = position_;
+  for (const Record& r : records_) {
+    Bytes wide, header;
+    if (r.size >= kLimit32) wide.put(r.size, 8).put(r.size, 8);
+    if (r.offset >= kLimit32) wide.put(r.offset, 8);
+    const int version = wide.data.empty() ? 0 : 45;
+    const size_t extra = wide.data.empty() ? 0 : wide.data.size() + 4;
+    header.put(kCentralMagic, 4).put(version, 2).put(version, 2).put(kFlags, 2).put(0, 2 + 4).put(r.crc, 4).put(std::min(r.size, kLimit32), 4).put(std::min(r.size, kLimit32), 4);
+    header.put(r.name.size(), 2).put(extra, 2).put(0, 2 + 2 + 2).put(0, 4).put(std::min(r.offset, kLimit32), 4).put(r.name);
+    if (extra) header.put(1, 2).put(wide.data.size(), 2);
+    put(header.data);
+    put(wide.data);
+  }
+  const uint64_t length = position_ - start, end64 = position_, count = records_.size();
+  Bytes end;
+  end.put(kEnd64Magic, 4).put(44, 8).put(0x031e, 2).put(45, 2).put(0, 8).put(count, 8).put(count, 8).put(length, 8).put(start, 8);
+  end.put(kLocatorMagic, 4).put(0, 4).put(end64, 8).put(1, 4);
+  end.put(kEndMagic, 4).put(0, 4).put(std::min<uint64_t>(count, 0xffff), 2).put(std::min<uint64_t>(count, 0xffff), 2).put(std::min(length, kLimit32), 4).put(std::min(start, kLimit32), 4);
+  end.put(0, 2);
+  put(end.data);
+}
+
+}  // namespace tessera::serialization
