@@ -209,7 +209,7 @@ variable_list call_node(NodeState& s, const BackwardOptions& options) {
   variable_list inputs;
   if (wants_inputs) inputs = s.grads;
   variable_list out = n.apply(std::move(s.grads));
-  if (!options.retain_graph) n.release();
+  if (!options.retain_graph) n.free_saved();
   for (size_t i = 0; i < out.size() && i < n.edges().size(); ++i) {
     const Edge& e = n.edges()[i];
     if (!out[i].defined() || !e || e.input_nr >= e.node->outputs().size()) continue;

@@ -94,7 +94,7 @@ class Node : public RefCounted {
 
   uint64_t sequence_nr() const { return sequence_nr_; }
   bool released() const { return released_; }
-  void release() { released_ = true; release_variables(); }
+  void free_saved() { released_ = true; release_variables(); }  // not "release": that is the reference count's
   void set_released(bool b) { released_ = b; }
 
   NodeHooks& hooks() { if (!hooks_) hooks_ = std::make_unique<NodeHooks>(); return *hooks_; }

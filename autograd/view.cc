@@ -75,7 +75,7 @@ variable_list CopySlices::apply(variable_list&& grads) {
 }
 
 void CopySlices::release_variables() {
-  if (write_) write_->release();
+  if (write_) write_->free_saved();
   write_.reset();
 }
 
