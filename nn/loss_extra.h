@@ -1,0 +1,15 @@
+// What the expressions of loss.textproto call besides operators.
+#pragma once
+
+#include "tensor/core/tensor.h"
+
+namespace tessera::kernels {
+
+// The loss of elements as the caller wants it: 0 as it is, 1 its mean, 2 its sum. Error for other numbers.
+Tensor reduced(const Tensor& loss, int64_t reduction);
+// The gradient of each element from that of the reduced loss of self and target.
+Tensor spread(const Tensor& grad, const Tensor& self, const Tensor& target, int64_t reduction);
+// t * weight, if there is a weight.
+Tensor weighted(const Tensor& t, const Tensor& weight);
+
+}  // namespace tessera::kernels
