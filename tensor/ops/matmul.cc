@@ -22,7 +22,6 @@ void has_product(const Tensor& t, const char* name) {
 // Lazy negatives are rare: materialised. Conjugates go to the kernel.
 Tensor without_neg(const Tensor& t) { return t.is_neg() ? resolve_neg(t) : t; }
 cpu::MatrixRef matrix(const Tensor& t, int64_t row, int64_t col) { return {t.data_ptr(), t.strides()[row], t.strides()[col]}; }
-KernelParam number(double v, DType t) { return pointwise::to_param(Scalar(v), t); }
 
 // out = beta out + alpha a b. Strided, conjugated as they come.
 void product(const Tensor& a0, const Tensor& b0, const Scalar& beta, const Scalar& alpha, const Tensor& out) {
