@@ -66,6 +66,8 @@ _lazy_names = {
     "typename": "_api",
     "_assert": "_api",
     "default_generator": "random",
+    "Tag": "_ops",
+    "ops": "_ops",
     "__all__": "_api _public_names",
 }
 for _name in _functional_names:

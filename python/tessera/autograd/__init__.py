@@ -29,6 +29,15 @@ def _implicit_grad(output):
     return tessera.ones_like(output, memory_format=tessera.preserve_format)
 
 
+def _implicit_grad_of_edge(edge):
+    form = edge.node._input_metadata[edge.output_nr]
+    if form is None or form.shape.numel() != 1:
+        raise RuntimeError("grad can be implicitly created only for scalar outputs")
+    if not form.dtype.is_floating_point:
+        raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {form.dtype}")
+    return tessera.ones(form.shape, dtype=form.dtype, device=form.device)
+
+
 def _check_grad(position, output, grad, batched):
     shape = tuple(grad.shape)[1:] if batched else tuple(grad.shape)
     if not _is_edge(output):
@@ -54,7 +63,9 @@ def _make_grads(outputs, grads, batched=False):
             made.append(grad)
         elif grad is not None:
             raise TypeError(f"gradients can be either Tensors or None, but got {type(grad).__name__}")
-        elif _is_edge(output) or not output.requires_grad:
+        elif _is_edge(output):
+            made.append(_implicit_grad_of_edge(output))
+        elif not output.requires_grad:
             made.append(None)
         else:
             made.append(_implicit_grad(output))

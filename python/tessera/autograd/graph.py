@@ -38,10 +38,9 @@ def get_gradient_edge(tensor):
     """The edge that carries the gradient of `tensor`. Raises: RuntimeError if it requires none."""
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
-    node = tensor.grad_fn
-    if node is None:  # a leaf: its accumulator
-        node = tensor.view_as(tensor).grad_fn.next_functions[0][0]
-    return GradientEdge(node, tensor.output_nr, None)
+    node, output_nr = _C._get_gradient_edge(tensor)
+    # The context of a custom function does not keep its node alive; the edge does.
+    return GradientEdge(node, output_nr, _C._hold_node(node) if isinstance(node, _C._FunctionBase) else None)
 
 
 def increment_version(tensor):

@@ -1,0 +1,209 @@
+"""`library.custom_op`: operators made of one Python function."""
+
+import contextlib
+import warnings
+
+import tessera
+from tessera import _C
+from tessera._library import registration
+from tessera._library.schema import infer_schema
+
+__all__ = ["CustomOpDef", "custom_op"]
+
+_definitions = {}  # qualified name -> CustomOpDef
+
+
+def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None, tags=None):
+    """Makes an operator of a Python function; a decorator, or called with the function.
+
+    Args:
+        name: "namespace::name".
+        mutates_args: names of the parameters that are written to, or "unknown" for all tensors.
+        device_types: device type or types that the function is for; None: for all.
+        schema: instead of annotations.
+
+    Returns: a CustomOpDef. Raises: ValueError for a bad name, annotations or a schema that contradicts `mutates_args`.
+    """
+
+    def inner(function):
+        namespace, op_name = split_name(name)
+        text = schema
+        if text is None:
+            text = infer_schema(function, mutates_args=mutates_args)
+        elif mutates_args != "unknown":
+            check_mutated(op_name, text, mutates_args)
+        result = CustomOpDef(namespace, op_name, text, function, tags)
+        if device_types is None:
+            return result
+        arguments = result._opoverload._schema.arguments
+        if not any("Tensor" in a.type for a in arguments) and not any(a.name == "device" and a.type.startswith("Device") for a in arguments):
+            result._destroy()
+            raise ValueError(f"{name}: a function without Tensor arguments that is for certain devices must have an argument `device: torch.device`")
+        result._default = None
+        result.register_kernel(device_types)(function)
+        return result
+
+    return inner if fn is None else inner(fn)
+
+
+def split_name(name):
+    """("namespace", "name"). Raises: ValueError."""
+    if not isinstance(name, str) or name.count("::") != 1 or "." in name or not all(name.split("::")):
+        raise ValueError(f"Expected the name of an operator to be of the form 'namespace::name', got {name!r}")
+    return tuple(name.split("::"))
+
+
+def check_mutated(op_name, text, mutates_args):
+    """Raises ValueError unless the schema writes to exactly the arguments named."""
+    from tessera._ops import FunctionSchema
+
+    written = {a.name for a in FunctionSchema(f"ns::{op_name}{text}").arguments if a.is_write}
+    named = {mutates_args} if isinstance(mutates_args, str) else set(mutates_args)
+    if written != named:
+        raise ValueError(f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={text}`. The schema writes to {sorted(written)}: please make these consistent.")
+
+
+def _storages(tensor):
+    return tensor.untyped_storage()._cdata if tensor.layout is tessera.strided and not tensor.is_meta else id(tensor)
+
+
+class CustomOpDef:
+    """An operator of a Python function, and what has been registered for it. Calls go through dispatch."""
+
+    def __init__(self, namespace, name, schema, fn, tags=None):
+        from tessera.library import Library
+
+        self._namespace, self._name = namespace, name
+        self._qualname = f"{namespace}::{name}"
+        self._schema = schema
+        self._default = fn
+        self._fake = None
+        self._formula = (None, None)
+        self._kernels = {}
+        self._disabled = set()
+        self.__name__ = name
+        self.__module__ = getattr(fn, "__module__", __name__)
+        self.__doc__ = getattr(fn, "__doc__", None)
+        if self._qualname in _definitions:
+            _definitions.pop(self._qualname)._destroy()
+        self._lib = Library(namespace, "FRAGMENT")
+        self._lib.define(f"{name}{schema}", tags=() if tags is None else tags)
+        self._opoverload = tessera._ops._overload_of(self._qualname, "")
+        self._written = [(i, a.name) for i, a in enumerate(self._opoverload._schema.arguments) if a.is_write]
+        self._lib.impl(name, self._kernel_for(None), "CompositeExplicitAutograd")
+        self._lib.impl(name, registration.make_fake_kernel(self._qualname, self._run_fake), "Meta")
+        self._lib.impl(name, registration.make_autograd_kernel(self._opoverload, lambda: self._formula), "Autograd", with_keyset=True)
+        _definitions[self._qualname] = self
+
+    def _destroy(self):
+        self._lib._destroy()
+        _definitions.pop(self._qualname, None)
+
+    def __repr__(self):
+        return f"<CustomOpDef({self._qualname})>"
+
+    def __call__(self, *args, **kwargs):
+        return self._opoverload(*args, **kwargs)
+
+    # --- kernels ---
+
+    def _kernel_for(self, device_type):
+        """The function registered for a device (None: all others), with the checks around it."""
+
+        def kernel(*args, **kwargs):
+            function = self._kernels.get(device_type)
+            if function is None or device_type in self._disabled:
+                function = self._default
+            if function is None:
+                raise NotImplementedError(f"Could not run '{self._qualname}': no kernel is registered for {device_type or 'this device'}; it has kernels for {sorted(self._kernels)}")
+            result = function(*args, **kwargs)
+            self._check_result(result, args, kwargs)
+            self._bump(args, kwargs)
+            return result
+
+        return kernel
+
+    def _check_result(self, result, args, kwargs):
+        seen = {_storages(t) for t in registration.tensors_in((*args, *kwargs.values())) if t.numel()}
+        for tensor in registration.tensors_in(result if isinstance(result, tuple) else (result,)):
+            if tensor.numel() and _storages(tensor) in seen:
+                raise RuntimeError(f"{self._qualname} (with implementation in {self.__module__}): The output of this custom operator (1) must not also be an input to this custom operator "
+                                   "and (2) may not alias any inputs to this custom operator or other returns. The most common way to trigger this error is if we have y = custom_op(x) and y and x "
+                                   "are the same Tensor. Please instead return a clone of the offending output tensor(s) (e.g. return x.clone()) or refactor the custom operator to not return y.")
+            seen.add(_storages(tensor))
+
+    def _bump(self, args, kwargs):
+        for position, name in self._written:
+            value = args[position] if position < len(args) else kwargs.get(name)
+            for tensor in registration.tensors_in((value,)):
+                if not tensor.is_inference():
+                    _C._increment_version(tensor)
+
+    def _run_fake(self, *args, **kwargs):
+        if self._fake is None:
+            raise RuntimeError(f"There was no fake impl registered for {self}. This is necessary for meta tensors, export and tracing to work. Please use `{self.__name__}.register_fake` to add a fake impl.")
+        return self._fake(*args, **kwargs)
+
+    def register_kernel(self, device_types, fn=None, /):
+        """Another function for a device type or types; None: for all that have none. A decorator without `fn`."""
+
+        def inner(function):
+            types = [device_types] if device_types is None or isinstance(device_types, str) else list(device_types)
+            keys = [None if t is None else registration.device_key(t) for t in types]
+            for device_type, key in zip(types, keys):
+                if device_type is None:
+                    self._default = function
+                elif self._kernels.get(device_type) is None:
+                    self._lib.impl(self._name, self._kernel_for(device_type), key, allow_override=True)
+                if device_type is not None:
+                    self._kernels[device_type] = function
+            return function
+
+        return inner if fn is None else inner(fn)
+
+    @contextlib.contextmanager
+    def set_kernel_enabled(self, device_type, enabled=True):
+        """Inside the block the kernel of a device is on or off; off, the function for all devices runs."""
+        action = "enable" if enabled else "disable"
+        was_disabled = device_type in self._disabled
+        if device_type not in self._kernels:
+            warnings.warn(f"Attempted to {action} kernel for {device_type} but no kernel was registered for this device type.", stacklevel=3)
+        elif enabled != was_disabled:
+            warnings.warn(f"Attempted to {action} kernel for {device_type} but it is already {action}d.", stacklevel=3)
+        (self._disabled.discard if enabled else self._disabled.add)(device_type)
+        try:
+            yield
+        finally:
+            (self._disabled.add if was_disabled else self._disabled.discard)(device_type)
+
+    # --- everything else ---
+
+    def register_fake(self, fn, /):
+        """What the operator does to meta tensors: returns outputs without data. A decorator."""
+        self._fake = fn
+        return fn
+
+    def register_autograd(self, backward, /, *, setup_context=None):
+        """The derivative: see `library.register_autograd`. Raises: RuntimeError for an operator that writes to its arguments."""
+        if self._opoverload._schema.is_mutable:
+            raise RuntimeError(f"Cannot register autograd formula for non-functional operator {self} with schema {self._opoverload._schema}. Please create a functional operator and register an autograd "
+                               "formula for that.")
+        self._formula = (backward, setup_context)
+
+    def register_vmap(self, func=None, /):
+        """The rule for `vmap`: `func(info, in_dims, *args, **kwargs)` returns (outputs, out_dims). A decorator without `func`."""
+        from tessera.library import register_vmap
+
+        return register_vmap(self, func)
+
+    def register_autocast(self, device_type, cast_inputs):
+        """Casts floating inputs to `cast_inputs` where autocast is on for the device type."""
+        from tessera.library import register_autocast
+
+        register_autocast(self, device_type, cast_inputs)
+
+    def register_torch_dispatch(self, torch_dispatch_class, fn=None, /):
+        """What the operator does under a TorchDispatchMode or for a tensor subclass."""
+        from tessera.library import register_torch_dispatch
+
+        return register_torch_dispatch(self, torch_dispatch_class, fn)

@@ -1,0 +1,341 @@
+"""`ops`: every operator by its name, `ops.<namespace>.<name>.<overload>`, built in or made with `library`."""
+
+import enum
+
+from tessera import _C
+
+__all__ = ["DispatchKeySet", "FunctionSchema", "OpOverload", "OpOverloadPacket", "Tag", "ops"]
+
+
+class Tag(enum.Enum):
+    """What is known about an operator besides its schema."""
+
+    core = 0
+    cudagraph_unsafe = 1
+    data_dependent_output = 2
+    dynamic_output_shape = 3
+    flexible_layout = 4
+    generated = 5
+    inplace_view = 6
+    maybe_aliasing_or_mutating = 7
+    needs_contiguous_strides = 8
+    needs_exact_strides = 9
+    needs_fixed_stride_order = 10
+    nondeterministic_bitwise = 11
+    nondeterministic_seeded = 12
+    pointwise = 13
+    pt2_compliant_tag = 14
+    reduction = 15
+    view_copy = 16
+
+
+class DispatchKeySet:
+    """A set of dispatch keys; what kernels that asked for it get first."""
+
+    __slots__ = ("bits",)
+
+    def __init__(self, bits=0):
+        self.bits = _C._key_bits(bits) if isinstance(bits, str) else bits
+
+    def has(self, key):
+        """True if the key of that name is in the set."""
+        return bool(self.bits & _C._key_bits(key))
+
+    def __and__(self, other):
+        return DispatchKeySet(self.bits & other.bits)
+
+    def __or__(self, other):
+        return DispatchKeySet(self.bits | other.bits)
+
+    def __sub__(self, other):
+        return DispatchKeySet(self.bits & ~other.bits)
+
+    def __eq__(self, other):
+        return isinstance(other, DispatchKeySet) and self.bits == other.bits
+
+    def __hash__(self):
+        return hash(self.bits)
+
+    def __iter__(self):
+        """The names, highest priority first."""
+        return iter(_C._key_names(self.bits))
+
+    def __repr__(self):
+        return f"DispatchKeySet({', '.join(self)})"
+
+    def highestPriorityTypeId(self):
+        return next(iter(self), "Undefined")
+
+
+class AliasInfo:
+    """Which alias sets a value belongs to before and after the call, and whether it is written to."""
+
+    __slots__ = ("is_write", "before_set", "after_set")
+
+    def __init__(self, is_write, before, after):
+        self.is_write, self.before_set, self.after_set = is_write, set(before), set(after)
+
+
+class Argument:
+    """A parameter or result of a schema."""
+
+    __slots__ = ("name", "type", "default_value", "kwarg_only", "alias_info", "_has_default", "_text")
+
+    def __init__(self, name, type, has_default, default, kwarg_only, alias, text):
+        self.name, self.type, self.default_value, self.kwarg_only, self._has_default, self._text = name, type, default, kwarg_only, has_default, text
+        self.alias_info = AliasInfo(*alias) if alias else None
+
+    def has_default_value(self):
+        return self._has_default
+
+    @property
+    def is_out(self):
+        return self.kwarg_only and self.is_write
+
+    @property
+    def is_write(self):
+        return self.alias_info is not None and self.alias_info.is_write
+
+    def __repr__(self):
+        return self._text
+
+
+class FunctionSchema:
+    """The signature of an operator, from its text. Raises: RuntimeError where the text is no schema."""
+
+    def __init__(self, text):
+        self.name, self.overload_name, arguments, returns, self.is_mutable, self._text = _C._parse_schema(text)
+        self.arguments = [Argument(*a) for a in arguments]
+        self.returns = [Argument(*a) for a in returns]
+
+    def __str__(self):
+        return self._text
+
+    __repr__ = __str__
+
+    def __eq__(self, other):
+        return isinstance(other, FunctionSchema) and self._text == other._text
+
+    def __hash__(self):
+        return hash(self._text)
+
+
+class OpOverload(_C._OpBase):
+    """One overload of an operator. There is one object for each: compare with `is`.
+
+    Calls go through dispatch. Raises: RuntimeError where the arguments don't fit the schema.
+    """
+
+    def __new__(cls, packet, overload):
+        return super().__new__(cls, f"{packet._qualified_op_name}.{overload}" if overload else packet._qualified_op_name)
+
+    def __init__(self, packet, overload):
+        self._overloadpacket = packet
+        self._overloadname = overload or "default"
+        self.namespace = packet._qualified_op_name.split("::")[0]
+        self.__name__ = f"{packet.__name__}.{self._overloadname}"
+        self.__qualname__ = self.__name__
+        self.__module__ = packet.__module__
+        self._schema = FunctionSchema(self._schema_text)
+        self._name = f"{packet._qualified_op_name}.{overload}" if overload else packet._qualified_op_name
+
+    @property
+    def overloadpacket(self):
+        return self._overloadpacket
+
+    @property
+    def op(self):
+        return self._overloadpacket
+
+    @property
+    def tags(self):
+        return [Tag[t] for t in self._tags_text.split() if t in Tag.__members__]
+
+    def name(self):
+        """The qualified name, "aten::add.Tensor"."""
+        return self._name
+
+    def redispatch(self, keyset, *args, **kwargs):
+        """Calls the kernel of the highest key of `keyset`."""
+        return self._redispatch(keyset.bits, *args, **kwargs)
+
+    def has_kernel_for_dispatch_key(self, key):
+        return _C._has_op_kernel(self._name, key)
+
+    def decompose(self, *args, **kwargs):
+        """The call as the composition that a CompositeImplicitAutograd operator is. NotImplemented for other operators."""
+        if not _C._has_op_kernel(self._name, "CompositeImplicitAutograd"):
+            return NotImplemented
+        return self._redispatch(0, *args, **kwargs)
+
+    def __repr__(self):
+        return f"<OpOverload(op='{self._overloadpacket}', overload='{self._overloadname}')>"
+
+    def __str__(self):
+        return f"{self._overloadpacket}.{self._overloadname}"
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __copy__(self):
+        return self
+
+    def __reduce__(self):
+        return _overload_of, (self._overloadpacket._qualified_op_name, "" if self._overloadname == "default" else self._overloadname)
+
+
+class OpOverloadPacket:
+    """An operator with all its overloads. A call takes the first one that the arguments fit."""
+
+    def __init__(self, namespace, name):
+        self._qualified_op_name = f"{namespace}::{name}"
+        self.__name__ = name
+        self.__qualname__ = name
+        self.__module__ = f"{_C.TensorBase.__module__.split('.')[0]}.ops.{namespace}"
+        self._overloads = {}
+
+    def overloads(self):
+        """The names of the overloads, in the order of their definition; "default" for the one without a name."""
+        return [name or "default" for name in _C._op_overloads(self._qualified_op_name)]
+
+    def _get(self, overload):
+        known = self._overloads.get(overload)
+        if known is None:
+            known = self._overloads[overload] = OpOverload(self, overload)
+        return known
+
+    def __getattr__(self, name):
+        if name.startswith("__") and name != "__rpow__":
+            raise AttributeError(f"'OpOverloadPacket' object has no attribute '{name}'")
+        overload = "" if name == "default" else name
+        if overload not in _C._op_overloads(self._qualified_op_name):
+            raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
+        return self._get(overload)
+
+    def __iter__(self):
+        return iter(self.overloads())
+
+    def __call__(self, /, *args, **kwargs):
+        names = _C._op_overloads(self._qualified_op_name)
+        if not names:
+            raise RuntimeError(f"the operator {self._qualified_op_name} is gone: the Library that defined it was destroyed")
+        for name in names:
+            overload = self._get(name)
+            if len(names) == 1 or overload._fits(*args, **kwargs):
+                return overload(*args, **kwargs)
+        given = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
+        schemas = "\n".join(f"  {self._get(name)._schema}" for name in names)
+        raise RuntimeError(f"No overload of {self._qualified_op_name} fits the arguments ({given}). The overloads are:\n{schemas}")
+
+    def __repr__(self):
+        return f"<OpOverloadPacket(op='{self}')>"
+
+    def __str__(self):
+        return self._qualified_op_name.replace("::", ".")
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __dir__(self):
+        return sorted(set(object.__dir__(self)) | set(self.overloads()))
+
+
+class _OpNamespace:
+    def __init__(self, name):
+        self.name = name
+        self.__name__ = name
+
+    def __getattr__(self, name):
+        if name.startswith("__") and not _C._op_overloads(f"{self.name}::{name}"):
+            raise AttributeError(name)
+        if not _C._op_overloads(f"{self.name}::{name}"):
+            raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
+        packet = OpOverloadPacket(self.name, name)
+        setattr(self, name, packet)
+        return packet
+
+    def __iter__(self):
+        return iter(self.__dir__())
+
+    def __dir__(self):
+        prefix = f"{self.name}::"
+        return sorted(name[len(prefix):] for name in _C._op_names() if name.startswith(prefix))
+
+    def __repr__(self):
+        return f"<namespace ops.{self.name}>"
+
+
+class _Ops:
+    """See the module."""
+
+    def __init__(self):
+        self.loaded_libraries = set()
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        namespace = _OpNamespace(name)
+        setattr(self, name, namespace)
+        return namespace
+
+    def __dir__(self):
+        return sorted({name.split("::")[0] for name in _C._op_names()} | {"load_library", "loaded_libraries"})
+
+    def load_library(self, path):
+        """Loads a shared library that registers operators. Raises: OSError if it can't be loaded."""
+        import ctypes
+        import os
+
+        path = os.path.realpath(path)
+        if path not in self.loaded_libraries:
+            ctypes.CDLL(path)
+            self.loaded_libraries.add(path)
+
+
+ops = _Ops()
+
+
+def _overload_of(name, overload):
+    """The OpOverload of ("aten::add", "Tensor"); the extension asks for it."""
+    namespace, _, short = name.partition("::")
+    return getattr(getattr(ops, namespace), short)._get(overload)
+
+
+def _resolve(op):
+    """An OpOverload from itself, from a packet with one overload, or from its qualified name. Raises: RuntimeError, ValueError."""
+    if isinstance(op, OpOverload):
+        return op
+    if isinstance(op, OpOverloadPacket):
+        names = op.overloads()
+        if len(names) != 1:
+            raise ValueError(f"{op} has the overloads {names}: name one of them")
+        return getattr(op, names[0])
+    name, _, overload = op.partition(".")
+    if overload not in _C._op_overloads(name):
+        raise RuntimeError(f"there is no operator {op}")
+    return _overload_of(name, overload)
+
+
+def _forget(qualified_name):
+    """Drops the objects of an operator that was undefined."""
+    name, _, overload = qualified_name.partition(".")
+    namespace, _, short = name.partition("::")
+    holder = ops.__dict__.get(namespace)
+    packet = holder.__dict__.get(short) if holder is not None else None
+    if packet is not None:
+        packet._overloads.pop(overload, None)
+        if not _C._op_overloads(name):
+            del holder.__dict__[short]
+
+
+_rules = {}  # (qualified name, class) -> what register_torch_dispatch was given
+
+
+def _dispatch_rule(func, cls):
+    """The rule for an operator under a mode or subclass, or None; the extension asks for it."""
+    if _rules:
+        for base in cls.__mro__:
+            rule = _rules.get((func._name, base))
+            if rule is not None:
+                return rule
+    return None

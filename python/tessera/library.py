@@ -1,0 +1,339 @@
+"""Operators and kernels of one's own: `custom_op` for the common case, `Library`, `define` and `impl` below it."""
+
+import functools
+import re
+
+from tessera import _C
+from tessera._library import registration
+from tessera._library.custom_ops import CustomOpDef, custom_op
+from tessera._library.opcheck import opcheck
+from tessera._library.registration import get_ctx
+from tessera._library.schema import infer_schema
+
+__all__ = ["CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract", "infer_schema", "opcheck", "register_autocast", "register_autograd",
+           "register_fake", "register_kernel", "register_torch_dispatch", "register_vmap"]
+
+_RESERVED = ("prim",)
+_definers = set()      # namespaces that a Library of kind DEF owns
+_registered = {}       # (qualified name, key) -> how many Python kernels stand there
+_permanent = {}        # namespace -> Library of what was registered without one
+_vmap_rules = {}       # qualified name -> rule; vmap looks here
+
+
+def fallthrough_kernel():
+    """Stands for "skip this key" in `Library.impl` and `Library.fallback`. Raises: NotImplementedError when called."""
+    raise NotImplementedError("fallthrough_kernel() should never be called.")
+
+
+class Library:
+    """Definitions and kernels that live as long as this object.
+
+    Args:
+        ns: the namespace; "_" for fallbacks of whole keys.
+        kind: "DEF" (a new namespace, once), "FRAGMENT" (more operators in any namespace), "IMPL" (kernels alone).
+        dispatch_key: key of `impl` where none is given.
+
+    Raises: ValueError for another kind or a reserved namespace, RuntimeError for a second DEF of a namespace.
+    """
+
+    def __init__(self, ns, kind, dispatch_key=""):
+        self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._registrations = []
+        self._kernels = []
+        self._defined = []
+        self._owner = False
+        if kind not in ("IMPL", "DEF", "FRAGMENT"):
+            raise ValueError(f"Unsupported kind: {kind}")
+        if ns in _RESERVED and kind in ("DEF", "FRAGMENT"):
+            raise ValueError(f"{ns} is a reserved namespace. Please try creating a library with another name.")
+        if dispatch_key:
+            _C._key_bits(dispatch_key)
+        if kind == "DEF":
+            if ns in _definers or ns == "aten":
+                raise RuntimeError(f"Only a single library of kind DEF can be used to register the namespace {ns}; please put all of your definitions in it, or use kind FRAGMENT.")
+            _definers.add(ns)
+            self._owner = True
+
+    def __repr__(self):
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})"
+
+    def define(self, schema, alias_analysis="", *, tags=()):
+        """Makes an operator of the schema "name.overload(Tensor x) -> Tensor"; returns its name without the overload.
+
+        Raises: RuntimeError for a malformed schema, one that exists, another `alias_analysis` than "" and "CONSERVATIVE", and for a library of kind IMPL.
+        """
+        if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
+            raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
+        if self.kind == "IMPL":
+            raise RuntimeError(f"a library of kind IMPL can't define operators (namespace {self.ns}); use DEF or FRAGMENT")
+        tags = (tags,) if not isinstance(tags, (list, tuple, set, frozenset)) else tags
+        names = []
+        for tag in tags:
+            if not hasattr(tag, "name"):
+                raise TypeError(f"tags must be Tags, got {type(tag).__name__}")
+            names.append(tag.name)
+        text = schema if "::" in schema.split("(")[0] else f"{self.ns}::{schema}"
+        if not text.startswith(f"{self.ns}::"):
+            raise RuntimeError(f"the schema {schema} is of another namespace than the library, {self.ns}")
+        qualified = _C._define_op(text, " ".join(names))
+        self._defined.append(qualified)
+        return qualified.partition("::")[2].partition(".")[0]
+
+    def _qualified(self, op_name):
+        from tessera._ops import OpOverload
+
+        if isinstance(op_name, OpOverload):
+            name = op_name._name
+        elif isinstance(op_name, str):
+            name = op_name if "::" in op_name else f"{self.ns}::{op_name}"
+        else:
+            raise RuntimeError(f"impl should be passed either a name or an OpOverload object as the first argument, got {type(op_name).__name__}")
+        if not name.startswith(f"{self.ns}::"):
+            raise RuntimeError(f"{name} is of another namespace than the library, {self.ns}")
+        return name[:-len(".default")] if name.endswith(".default") else name
+
+    def impl(self, op_name, fn, dispatch_key="", *, with_keyset=False, allow_override=False):
+        """A kernel of an operator for a dispatch key ("CPU", "Autograd" ...; the library's, or else CompositeImplicitAutograd).
+
+        `with_keyset`: the function gets a DispatchKeySet first. Raises: TypeError if `fn` can't be called, RuntimeError for an unknown key or operator, and
+        where a Python kernel stands already unless `allow_override`.
+        """
+        if not callable(fn):
+            raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
+        key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
+        name = self._qualified(op_name)
+        if _registered.get((name, key)) and not allow_override:
+            raise RuntimeError(f"This is not allowed since there's already a kernel registered from python overriding {name}'s behavior for {key} dispatch key and {self.ns} namespace.")
+        function = None if fn is fallthrough_kernel else fn
+        self._registrations.append(_C._register_op_kernel(name, key, function, with_keyset))
+        _registered[(name, key)] = _registered.get((name, key), 0) + 1
+        self._kernels.append((name, key))
+
+    def fallback(self, fn, dispatch_key="", *, with_keyset=False):
+        """The kernel of every operator that has none for a key: `fn(op, *args, **kwargs)`. For `Library("_", "IMPL")`. Raises: RuntimeError for other namespaces."""
+        if self.ns != "_":
+            raise RuntimeError(f"We can only register global fallbacks with the namespace \"_\", got {self.ns}")
+        if not callable(fn):
+            raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
+        key = dispatch_key or self.dispatch_key
+        if not key:
+            raise RuntimeError("fallback needs a dispatch_key")
+        self._registrations.append(_C._register_fallback(key, None if fn is fallthrough_kernel else fn, with_keyset))
+
+    def _destroy(self):
+        """Takes back all that was registered."""
+        for registration_ in self._registrations:
+            registration_.release()
+        self._registrations.clear()
+        for place in self._kernels:
+            _registered[place] -= 1
+            if not _registered[place]:
+                del _registered[place]
+        self._kernels.clear()
+        if self._defined:
+            from tessera._ops import _forget
+
+            for name in self._defined:
+                _C._undefine_op(name)
+                _forget(name)
+            self._defined.clear()
+        if self._owner:
+            _definers.discard(self.ns)
+            self._owner = False
+
+    def __del__(self):
+        try:
+            self._destroy()
+        except Exception:  # the interpreter may be going down
+            pass
+
+
+def _library_of(qualified_name):
+    """Keeps registrations that were made without a Library."""
+    namespace = qualified_name.partition("::")[0]
+    if namespace not in _permanent:
+        _permanent[namespace] = Library(namespace, "FRAGMENT")
+    return _permanent[namespace]
+
+
+def _name_of(op):
+    """The qualified name of a string, an OpOverload or a CustomOpDef. Raises: ValueError."""
+    from tessera._ops import OpOverload
+
+    if isinstance(op, CustomOpDef):
+        return op._qualname
+    if isinstance(op, OpOverload):
+        return op._name
+    if isinstance(op, str) and "::" in op:
+        return op[:-len(".default")] if op.endswith(".default") else op
+    raise ValueError(f"expected the qualified name of an operator (\"ns::name\"), an OpOverload or a CustomOpDef, got {op!r}")
+
+
+def _definition_of(op):
+    from tessera._library.custom_ops import _definitions
+
+    return op if isinstance(op, CustomOpDef) else _definitions.get(_name_of(op))
+
+
+@functools.singledispatch
+def define(qualname, schema, *, lib=None, tags=()):
+    """Makes the operator "ns::name" with a schema "(Tensor x) -> Tensor".
+
+    Also `define(lib, schema, alias_analysis="")`: a decorator for the function that implements it. Raises: ValueError for a name without a namespace or a
+    schema with a name, RuntimeError if the operator exists.
+    """
+    if not isinstance(qualname, str):
+        raise ValueError(f"define(qualname, schema): expected qualname to be instance of str, got {type(qualname)}")
+    if qualname.count("::") != 1:
+        raise ValueError(f"expected the name of an operator to be of the form 'namespace::name', got {qualname!r}")
+    if not re.fullmatch(r"\(.*\)\s*->\s*.+", schema, re.DOTALL):
+        raise ValueError(f"define(qualname, schema, ...): expected schema to look like e.g. \"(Tensor x) -> Tensor\" but got \"{schema}\"")
+    name = qualname.partition("::")[2]
+    (_library_of(qualname) if lib is None else lib).define(name + schema, alias_analysis="", tags=tags)
+
+
+@define.register
+def _(lib: Library, schema, alias_analysis=""):
+    def wrap(function):
+        lib.impl(lib.define(schema, alias_analysis), function)
+        return function
+
+    return wrap
+
+
+@functools.singledispatch
+def impl(qualname, types, func=None, *, lib=None):
+    """Registers a function for device types ("cpu", ("cpu", "cuda"), or "default" for all). A decorator without `func`.
+
+    Also `impl(lib, name, dispatch_key="")`. Raises: RuntimeError for an unknown device type or operator.
+    """
+    types = (types,) if isinstance(types, str) else tuple(types)
+    keys = ["CompositeExplicitAutograd" if t == "default" else registration.device_key(t) for t in dict.fromkeys(types)]
+
+    def register(function):
+        library = _library_of(qualname) if lib is None else lib
+        for key in keys:
+            library.impl(qualname, function, key)
+        return function
+
+    return register if func is None else register(func)
+
+
+@impl.register
+def _(lib: Library, name, dispatch_key=""):
+    def wrap(function):
+        lib.impl(name, function, dispatch_key)
+        return function
+
+    return wrap
+
+
+def register_kernel(op, device_types, func=None, /, *, lib=None):
+    """Registers a function of an operator for device types; None: for all. A decorator without `func`."""
+    name = _name_of(op)
+
+    def register(function):
+        definition = _definition_of(op)
+        if definition is not None:
+            return definition.register_kernel(device_types)(function)
+        library = _library_of(name) if lib is None else lib
+        types = ("default",) if device_types is None else (device_types,) if isinstance(device_types, str) else tuple(device_types)
+        for key in ["CompositeExplicitAutograd" if t == "default" else registration.device_key(t) for t in types]:
+            library.impl(name, function, key)
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=False):
+    """What an operator does to tensors without data (meta tensors): the shape and dtype of its outputs. A decorator without `func`.
+
+    Raises: RuntimeError if a `define`d operator has one already, unless `allow_override`.
+    """
+    name = _name_of(op)
+
+    def register(function):
+        definition = _definition_of(op)
+        if definition is not None:
+            return definition.register_fake(function)
+        library = _library_of(name) if lib is None else lib
+        library.impl(name, registration.make_fake_kernel(name, function), "Meta", allow_override=allow_override)
+        return function
+
+    return register if func is None else register(func)
+
+
+def impl_abstract(qualname, func=None, *, lib=None, _stacklevel=1):
+    """Deprecated name of `register_fake`."""
+    import warnings
+
+    warnings.warn("torch.library.impl_abstract was renamed to torch.library.register_fake. Please use that instead; we will remove torch.library.impl_abstract in a future version.",
+                  FutureWarning, stacklevel=2)
+    return register_fake(qualname, func, lib=lib)
+
+
+def register_autograd(op, backward, /, *, setup_context=None, lib=None):
+    """The derivative of an operator.
+
+    Args:
+        backward: `backward(ctx, *grads)`, one gradient for each output; returns one for each positional input, None where there is none, a list for a list.
+        setup_context: `setup_context(ctx, inputs, output)`, or `(ctx, inputs, keyword_only_inputs, output)` for operators with keyword-only arguments; fills
+            `ctx`, which has what a Function's context has.
+
+    Raises: RuntimeError for operators that write to their arguments.
+    """
+    definition = _definition_of(op)
+    if definition is not None:
+        definition.register_autograd(backward, setup_context=setup_context)
+        return
+    from tessera._ops import _resolve
+
+    name = _name_of(op)
+    overload = _resolve(name)
+    if overload._schema.is_mutable:
+        raise RuntimeError(f"Cannot register autograd formula for non-functional operator {overload} with schema {overload._schema}. Please create a functional operator and register an autograd "
+                           "formula for that.")
+    kernel = registration.make_autograd_kernel(overload, lambda: (backward, setup_context))
+    (_library_of(name) if lib is None else lib).impl(name, kernel, "Autograd", with_keyset=True)
+
+
+def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
+    """Where autocast is on for `device_type` ("cpu" or "cuda"), floating inputs are cast to `cast_inputs` first and the operator runs without autocast. Raises: ValueError."""
+    from tessera._ops import _resolve
+
+    if device_type not in ("cpu", "cuda"):
+        raise ValueError(f"Unknown device type: {device_type!r}, expected \"cpu\" or \"cuda\"")
+    name = _name_of(op)
+    definition = _definition_of(op)
+    library = definition._lib if definition is not None else _library_of(name) if lib is None else lib
+    library.impl(name, registration.make_autocast_kernel(_resolve(name), device_type, cast_inputs), "AutocastCPU" if device_type == "cpu" else "AutocastCUDA", allow_override=True)
+
+
+def register_vmap(op, func=None, /, *, lib=None):
+    """The rule of an operator under `vmap`: `func(info, in_dims, *args, **kwargs)` returns (outputs, out_dims). A decorator without `func`."""
+    name = _name_of(op)
+
+    def register(function):
+        _vmap_rules[name] = function
+        return function
+
+    return register if func is None else register(func)
+
+
+def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None):
+    """What an operator does under a mode or for a subclass, instead of the class's `__torch_dispatch__`.
+
+    `func(mode, func, types, args, kwargs)` for a TorchDispatchMode, `func(cls, func, types, args, kwargs)` for a subclass of Tensor. A decorator without `func`.
+    """
+    from tessera._ops import _rules
+    from tessera.utils._python_dispatch import TorchDispatchMode
+
+    if not (isinstance(torch_dispatch_class, type) and issubclass(torch_dispatch_class, (_C.TensorBase, TorchDispatchMode))):
+        raise ValueError(f"expected a subclass of Tensor or of TorchDispatchMode, got {torch_dispatch_class!r}")
+    name = _name_of(op)
+
+    def register(function):
+        _rules[(name, torch_dispatch_class)] = function
+        return function
+
+    return register if func is None else register(func)
