@@ -43,6 +43,7 @@ _lazy_names = {
     "TypedStorage": "storage",
     "UntypedStorage": "storage",
     "enable_grad": "autograd.grad_mode",
+    "explain": "_explain",
     "finfo": "_type_info",
     "fork_rng": "random",
     "from_dlpack": "utils.dlpack",
