@@ -1,0 +1,95 @@
+// Optimizer steps: checks, and parameters of any layout and dtype; the arithmetic is tensor/cpu/nn.h's.
+#include "optim/ops_extra.h"
+#include "optim/ops_kernels.h"
+#include "tensor/cpu/nn.h"
+#include "tensor/ops/api.h"
+#include "tensor/ops/create_kernels.h"
+#include "tensor/ops/promotion.h"
+
+namespace tessera::kernels {
+namespace {
+
+void check_list(const char* op, TensorList self, TensorList list, const char* name) {
+  TESSERA_CHECK(list.size() == self.size(), op, ": expected as many ", name, " as parameters (", self.size(), "), but got ", list.size());
+  for (size_t i = 0; i < self.size(); ++i) {
+    TESSERA_CHECK(list[i].defined() && list[i].is_cpu(), op, ": expected ", name, "[", i, "] to be a CPU tensor");
+    TESSERA_CHECK(to_vector(list[i].sizes()) == to_vector(self[i].sizes()), op, ": expected ", name, "[", i, "] to have the parameter's shape ", shape_string(self[i].sizes()), ", but got ",
+                  shape_string(list[i].sizes()));
+    TESSERA_CHECK(list[i].is_floating_point(), op, ": expected ", name, "[", i, "] to be of a floating point dtype, but got ", name_of(list[i].dtype()));
+  }
+}
+
+bool found_infinity(const Tensor& found_inf) { return found_inf.defined() && found_inf.item_scalar().to_double() != 0; }
+
+// A tensor as contiguous memory of one dtype: itself, or a copy that is written back.
+class Flat {
+ public:
+  Flat(const Tensor& t, DType dtype) : original_(t) {
+    const bool plain = t.is_contiguous() && t.dtype() == dtype && !t.is_neg() && !t.is_conj();
+    flat_ = plain ? t : empty_tensor(t.sizes(), {}, dtype, t.device());
+    if (!plain) copy__cpu(flat_, t, false);
+  }
+  void* data() const { return flat_.data_ptr(); }
+  const Tensor& tensor() const { return flat_; }
+  void write_back() const { if (!flat_.is_same(original_)) copy__cpu(original_, flat_, false); }
+
+ private:
+  const Tensor& original_;
+  Tensor flat_;
+};
+
+// Gradients that were made of a scaled loss are divided by the scale, and stay so.
+void unscale(const Tensor& grad, const Tensor& grad_scale) {
+  if (grad_scale.defined()) copy__cpu(grad, div(grad, Scalar(grad_scale.item_scalar().to_double())), false);
+}
+
+}  // namespace
+
+double number_of(const Tensor& lr) {
+  TESSERA_CHECK(lr.numel() == 1, "lr as a tensor must have one element, but got shape ", shape_string(lr.sizes()));
+  return lr.item_scalar().to_double();
+}
+
+void fused_sgd(TensorList self, TensorList grads, TensorList momentum_buffer_list, double weight_decay, double momentum, double lr, double dampening, bool nesterov, bool maximize, bool is_first_step,
+               const Tensor& grad_scale, const Tensor& found_inf) {
+  const bool buffers = !momentum_buffer_list.empty();
+  check_list("_fused_sgd_", self, self, "self");
+  check_list("_fused_sgd_", self, grads, "grads");
+  if (buffers) check_list("_fused_sgd_", self, momentum_buffer_list, "momentum_buffer_list");
+  TESSERA_CHECK(buffers || momentum == 0, "_fused_sgd_: a momentum of ", momentum, " needs a momentum_buffer_list");
+  if (found_infinity(found_inf)) return;
+  for (size_t i = 0; i < self.size(); ++i) {
+    unscale(grads[i], grad_scale);
+    const DType t = buffers ? promote_types(promote_types(self[i].dtype(), grads[i].dtype()), momentum_buffer_list[i].dtype()) : promote_types(self[i].dtype(), grads[i].dtype());
+    const Flat param(self[i], t), grad(grads[i], t), buffer(buffers ? momentum_buffer_list[i] : self[i], t);
+    cpu::sgd_step(t, self[i].numel(), {lr, momentum, dampening, weight_decay, nesterov, maximize, is_first_step}, param.data(), grad.data(), buffers && momentum != 0 ? buffer.data() : nullptr);
+    param.write_back();
+    if (buffers) buffer.write_back();
+  }
+}
+
+void adam_steps(bool decoupled_decay, TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp_avg_sqs, TensorList max_exp_avg_sqs, TensorList state_steps, double lr, double beta1,
+                double beta2, double weight_decay, double eps, bool amsgrad, bool maximize, const Tensor& grad_scale, const Tensor& found_inf) {
+  const char* op = decoupled_decay ? "_fused_adamw_" : "_fused_adam_";
+  check_list(op, self, self, "self");
+  check_list(op, self, grads, "grads");
+  check_list(op, self, exp_avgs, "exp_avgs");
+  check_list(op, self, exp_avg_sqs, "exp_avg_sqs");
+  if (amsgrad) check_list(op, self, max_exp_avg_sqs, "max_exp_avg_sqs");
+  TESSERA_CHECK(state_steps.size() == self.size(), op, ": expected as many state_steps as parameters (", self.size(), "), but got ", state_steps.size());
+  if (found_infinity(found_inf)) return;
+  for (size_t i = 0; i < self.size(); ++i) {
+    unscale(grads[i], grad_scale);
+    DType t = promote_types(promote_types(self[i].dtype(), grads[i].dtype()), promote_types(exp_avgs[i].dtype(), exp_avg_sqs[i].dtype()));
+    if (amsgrad) t = promote_types(t, max_exp_avg_sqs[i].dtype());
+    const Flat param(self[i], t), grad(grads[i], t), m(exp_avgs[i], t), v(exp_avg_sqs[i], t), largest(amsgrad ? max_exp_avg_sqs[i] : exp_avg_sqs[i], t);
+    const cpu::AdamStep step{lr, beta1, beta2, eps, weight_decay, decoupled_decay, amsgrad, maximize, state_steps[i].item_scalar().to_double()};
+    cpu::adam_step(t, self[i].numel(), step, param.data(), grad.data(), m.data(), v.data(), amsgrad ? largest.data() : nullptr);
+    param.write_back();
+    m.write_back();
+    v.write_back();
+    if (amsgrad) largest.write_back();
+  }
+}
+
+}  // namespace tessera::kernels
