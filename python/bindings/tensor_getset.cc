@@ -85,6 +85,14 @@ PyObject* get_grad_fn(const Tensor& t) {
   return node ? wrap_node(node) : none();
 }
 PyObject* get_grad(const Tensor& t) { return wrap_or_none(t.grad()); }
+// What users ask for: an empty grad of a result is mostly a mistake.
+PyObject* get_grad_with_warning(const Tensor& t) {
+  if (!t.grad().defined() && t.requires_grad() && autograd::grad_fn(t) && !autograd::retains_grad(t))
+    check(PyErr_WarnEx(PyExc_UserWarning, "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward(). If you indeed want the "
+                       ".grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor "
+                       "instead.", 1));
+  return get_grad(t);
+}
 void set_grad(const Tensor& t, PyObject* value) {
   if (!value || value == Py_None) {
     if (t.impl()->autograd_meta()) t.set_grad(Tensor());
@@ -158,7 +166,7 @@ void set_imag(const Tensor& t, PyObject* value) { assign_part(imag_of(t), value,
 
 Attribute g_attributes[] = {
     {"shape", get_shape, nullptr}, {"dtype", get_dtype, nullptr}, {"device", get_device, nullptr}, {"layout", get_layout, nullptr}, {"ndim", get_ndim, nullptr}, {"itemsize", get_itemsize, nullptr},
-    {"nbytes", get_nbytes, nullptr}, {"requires_grad", get_requires_grad, set_requires_grad}, {"grad", get_grad, set_grad}, {"_grad", get_grad, set_grad}, {"grad_fn", get_grad_fn, nullptr}, {"is_leaf", get_is_leaf, nullptr},
+    {"nbytes", get_nbytes, nullptr}, {"requires_grad", get_requires_grad, set_requires_grad}, {"grad", get_grad_with_warning, set_grad}, {"_grad", get_grad, set_grad}, {"grad_fn", get_grad_fn, nullptr}, {"is_leaf", get_is_leaf, nullptr},
     {"retains_grad", get_retains_grad, nullptr}, {"output_nr", get_output_nr, nullptr}, {"_version", get_version, nullptr}, {"_base", get_base, nullptr}, {"data", get_data, set_data}, {"name", get_name, nullptr},
     {"names", get_names, nullptr}, {"_cdata", get_cdata, nullptr}, {"T", get_t, nullptr}, {"mT", get_mt, nullptr}, {"H", get_h, nullptr}, {"mH", get_mh, nullptr}, {"real", get_real, set_real}, {"imag", get_imag, set_imag},
     {"is_cpu", is_cpu_like, nullptr}, {"is_cuda", is_on<DeviceType::kCUDA>, nullptr}, {"is_meta", is_on<DeviceType::kMeta>, nullptr}, {"is_mps", is_on<DeviceType::kMPS>, nullptr}, {"is_xpu", is_on<DeviceType::kXPU>, nullptr},
