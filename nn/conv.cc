@@ -145,6 +145,12 @@ void convolution_cpu(const Tensor& input, const Tensor& weight, const Tensor& bi
                      SymInt groups, const Tensor& out) {
   if (out.numel() == 0) return;
   const ConvArgs a = conv_args(weight, stride.ints(), padding.ints(), dilation.ints(), transposed, output_padding.ints(), groups.guard_int());
+  if (transposed && bias.defined() && is_reduced_float(input.dtype())) {
+    // Rounded once, after the bias.
+    const DType t = DType::kFloat32;
+    copy__cpu(out, convolution(to(input, t), to(weight, t), to(bias, t), stride, padding, dilation, true, output_padding, groups), false);
+    return;
+  }
   const Tensor x = contiguous(input), w = contiguous(weight), b = bias.defined() ? contiguous(bias) : Tensor();
   const RowMajorResult y(out);
   if (transposed) {

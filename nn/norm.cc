@@ -111,10 +111,26 @@ void batch_statistics(const BatchImage& b, const Tensor& x, const Tensor& runnin
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> native_batch_norm_composite(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var, bool training,
-                                                               double momentum, double eps) {
+namespace {
+std::tuple<Tensor, Tensor, Tensor> batch_norm_of(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var, bool training, double momentum,
+                                                 double eps) {
   return training ? _batch_norm(input, weight, bias, Tensor(), Tensor(), running_mean, running_var, true, momentum, eps)
                   : _batch_norm(input, weight, bias, running_mean, running_var, Tensor(), Tensor(), false, momentum, eps);
+}
+// The statistics as their operators give them to callers: in the dtype of the input, unless parameters are float32. Inside they are kept as they are computed.
+Tensor public_stat(const Tensor& stat, const Tensor& input, std::initializer_list<const Tensor*> params) { return to(stat, common_param_dtype(input, params)); }
+}  // namespace
+
+Tensor batch_norm_composite(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var, bool training, double momentum, double eps, bool) {
+  // Nothing to normalise, and no channels to speak of.
+  if (input.dim() == 1 && input.numel() == 0 && !weight.defined() && !bias.defined()) return clone(input);
+  return std::get<0>(batch_norm_of(input, weight, bias, running_mean, running_var, training, momentum, eps));
+}
+std::tuple<Tensor, Tensor, Tensor> native_batch_norm_composite(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean, const Tensor& running_var, bool training,
+                                                               double momentum, double eps) {
+  auto [y, mean, invstd] = batch_norm_of(input, weight, bias, running_mean, running_var, training, momentum, eps);
+  const auto params = {&weight, &bias, &running_mean, &running_var};
+  return {y, public_stat(mean, input, params), public_stat(invstd, input, params)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> _batch_norm_meta(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var, const Tensor& running_mean,
@@ -233,7 +249,7 @@ DType working_dtype(const Tensor& input, const Tensor& weight, const Tensor& bia
 
 }  // namespace
 
-std::array<OutputSpec, 3> native_layer_norm_meta(const Tensor& input, SymIntList normalized_shape, const Tensor& weight, const Tensor& bias, double) {
+std::array<OutputSpec, 3> _native_layer_norm_meta(const Tensor& input, SymIntList normalized_shape, const Tensor& weight, const Tensor& bias, double) {
   check_normalized(input, normalized_shape.ints(), weight, bias);
   floating_input("LayerNormKernelImpl", input);
   check_param_dtype("layer_norm", "weight", weight, input);
@@ -244,7 +260,7 @@ std::array<OutputSpec, 3> native_layer_norm_meta(const Tensor& input, SymIntList
   return {OutputSpec(input, input.sizes()), stat, stat};
 }
 
-void native_layer_norm_cpu(const Tensor& input, SymIntList normalized_shape, const Tensor& weight, const Tensor& bias, double eps, const Tensor& out, const Tensor& mean, const Tensor& rstd) {
+void _native_layer_norm_cpu(const Tensor& input, SymIntList normalized_shape, const Tensor& weight, const Tensor& bias, double eps, const Tensor& out, const Tensor& mean, const Tensor& rstd) {
   const Rows r = check_normalized(input, normalized_shape.ints(), weight, bias);
   if (r.rows == 0) return;
   const DType t = working_dtype(input, weight, bias);
@@ -256,6 +272,11 @@ void native_layer_norm_cpu(const Tensor& input, SymIntList normalized_shape, con
   if (!direct) copy__cpu(out, y, false);
   m.finish();
   s.finish();
+}
+
+std::tuple<Tensor, Tensor, Tensor> native_layer_norm_composite(const Tensor& input, SymIntList normalized_shape, const Tensor& weight, const Tensor& bias, double eps) {
+  auto [y, mean, rstd] = _native_layer_norm(input, normalized_shape, weight, bias, eps);
+  return {y, public_stat(mean, input, {&weight, &bias}), public_stat(rstd, input, {&weight, &bias})};
 }
 
 std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_meta(const Tensor& grad_out, const Tensor& input, SymIntList normalized_shape, const Tensor& mean, const Tensor& rstd,

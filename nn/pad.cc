@@ -195,7 +195,7 @@ Tensor _pad_circular_composite(const Tensor& self, SymIntList pad_) {
     if (right > 0) parts.push_back(narrow(x, d, 0, right));
     if (parts.size() > 1) x = cat(parts, d);
   }
-  return x.is_same(self) || x.is_view() ? clone(x) : x;
+  return x.is_same(self) || x.is_view() ? clone(x, MemoryFormat::kContiguous) : contiguous(x);
 }
 
 namespace {

@@ -151,7 +151,7 @@ Tensor max_unpool(const Tensor& self, const Tensor& indices, IntList output_size
     const int64_t low = min(indices).item<int64_t>(), high = max(indices).item<int64_t>();
     TESSERA_CHECK(low >= 0 && high < target.back(), "Found an invalid max index: ", low < 0 ? low : high, " (output volumes are of size ", times_string(output_size), ")");
   }
-  return reshape(scatter(new_zeros(self, target), -1, reshape(indices, flat), reshape(self, flat)), sizes);
+  return contiguous(reshape(scatter(new_zeros(self, target), -1, reshape(indices, flat), reshape(self, flat)), sizes), self.suggest_memory_format());
 }
 
 // --- Mean ---
@@ -206,7 +206,7 @@ OutputSpec adaptive_spec(const char* op, int64_t n, const Tensor& self, IntList 
   real_values(op, self);
   IntVector sizes(self.sizes().begin(), self.sizes().end() - n);
   sizes.insert(sizes.end(), windows.begin(), windows.end());
-  return spec_like(self, std::move(sizes));
+  return n == 2 ? spec_like(self, std::move(sizes)) : OutputSpec(self, sizes);
 }
 OutputSpec adaptive_backward_spec(const char* op, int64_t n, const Tensor& grad, const Tensor& self) {
   check_adaptive_image(op, n, self);

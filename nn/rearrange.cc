@@ -107,7 +107,7 @@ Tensor pixel_shuffle_composite(const Tensor& self, int64_t r) {
   const int64_t n = static_cast<int64_t>(lead.size());
   for (int64_t d = 0; d < n; ++d) order.push_back(d);
   order.insert(order.end(), {n, n + 3, n + 1, n + 4, n + 2});
-  return reshape(clone(permute(reshape(self, split), order), MemoryFormat::kContiguous), joined);
+  return contiguous(reshape(clone(permute(reshape(self, split), order), MemoryFormat::kContiguous), joined), self.suggest_memory_format());
 }
 
 Tensor pixel_unshuffle_composite(const Tensor& self, int64_t r) {
@@ -122,7 +122,7 @@ Tensor pixel_unshuffle_composite(const Tensor& self, int64_t r) {
   const int64_t n = static_cast<int64_t>(lead.size());
   for (int64_t d = 0; d < n; ++d) order.push_back(d);
   order.insert(order.end(), {n, n + 2, n + 4, n + 1, n + 3});
-  return reshape(clone(permute(reshape(self, split), order), MemoryFormat::kContiguous), joined);
+  return contiguous(reshape(clone(permute(reshape(self, split), order), MemoryFormat::kContiguous), joined), self.suggest_memory_format());
 }
 
 Tensor shuffle_channels(const Tensor& self, int64_t groups) {
@@ -132,7 +132,7 @@ Tensor shuffle_channels(const Tensor& self, int64_t groups) {
   TESSERA_CHECK(c % groups == 0, "Number of channels must be divisible by groups. Got ", c, " channels and ", groups, " groups.");
   IntVector split = {self.size(0), groups, c / groups, 1};
   for (int64_t d = 2; d < self.dim(); ++d) split[3] *= self.size(d);
-  return reshape(clone(transpose(reshape(self, split), 1, 2), MemoryFormat::kContiguous), self.sizes());
+  return contiguous(reshape(clone(transpose(reshape(self, split), 1, 2), MemoryFormat::kContiguous), self.sizes()), self.suggest_memory_format());
 }
 
 }  // namespace tessera::kernels
