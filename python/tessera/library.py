@@ -5,13 +5,13 @@ import re
 
 from tessera import _C
 from tessera._library import registration
-from tessera._library.custom_ops import CustomOpDef, custom_op
+from tessera._library.custom_ops import CustomOpDef, custom_op, triton_op, wrap_triton
 from tessera._library.opcheck import opcheck
 from tessera._library.registration import get_ctx
 from tessera._library.schema import infer_schema
 
 __all__ = ["CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract", "infer_schema", "opcheck", "register_autocast", "register_autograd",
-           "register_fake", "register_kernel", "register_torch_dispatch", "register_vmap"]
+           "register_fake", "register_kernel", "register_torch_dispatch", "register_vmap", "triton_op", "wrap_triton"]
 
 _RESERVED = ("prim",)
 _definers = set()      # namespaces that a Library of kind DEF owns

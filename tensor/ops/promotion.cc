@@ -76,7 +76,10 @@ void check_can_cast(DType from, DType to) {
   TESSERA_CHECK(from == to || can_cast(from, to), "result type ", type_name_of(from), " can't be cast to the desired output type ", type_name_of(to));
 }
 
+// Every kernel asks this before it writes to an argument, so what else forbids writing is said here, too.
 void check_no_internal_overlap(const Tensor& t) {
+  TESSERA_CHECK(!t.is_inference() || inference_mode_enabled(), "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal tensor before doing "
+                "inplace update.");
   TESSERA_CHECK(internal_overlap(t) != Overlap::kYes, "unsupported operation: more than one element of the written-to tensor refers to a single memory location. Please clone() the "
                 "tensor before performing the operation.");
 }

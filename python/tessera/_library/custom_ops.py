@@ -8,7 +8,7 @@ from tessera import _C
 from tessera._library import registration
 from tessera._library.schema import infer_schema
 
-__all__ = ["CustomOpDef", "custom_op"]
+__all__ = ["CustomOpDef", "custom_op", "triton_op", "wrap_triton"]
 
 _definitions = {}  # qualified name -> CustomOpDef
 
@@ -67,6 +67,19 @@ def _storages(tensor):
     return tensor.untyped_storage()._cdata if tensor.layout is tessera.strided and not tensor.is_meta else id(tensor)
 
 
+def triton_op(name, fn=None, /, *, mutates_args, schema=None):
+    """`custom_op` for a function made of built-in operators and kernels under `wrap_triton`, for all devices."""
+    return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
+
+
+def wrap_triton(triton_kernel, /):
+    """A Triton kernel as `triton_op` calls it. Raises: RuntimeError for anything but a function of triton.jit or triton.autotune."""
+    module = type(triton_kernel).__module__
+    if not module.startswith("triton.") or not hasattr(triton_kernel, "run"):
+        raise RuntimeError(f"wrap_triton only works on functions annotated with triton.jit or triton.autotune, got {type(triton_kernel).__name__}")
+    return triton_kernel
+
+
 class CustomOpDef:
     """An operator of a Python function, and what has been registered for it. Calls go through dispatch."""
 
@@ -111,17 +124,26 @@ class CustomOpDef:
         """The function registered for a device (None: all others), with the checks around it."""
 
         def kernel(*args, **kwargs):
-            function = self._kernels.get(device_type)
-            if function is None or device_type in self._disabled:
+            wanted = device_type or self._device_argument(args, kwargs)
+            function = self._kernels.get(wanted)
+            if function is None or wanted in self._disabled:
                 function = self._default
             if function is None:
-                raise NotImplementedError(f"Could not run '{self._qualname}': no kernel is registered for {device_type or 'this device'}; it has kernels for {sorted(self._kernels)}")
+                raise NotImplementedError(f"Could not run '{self._qualname}': no kernel is registered for {wanted or 'this device'}; it has kernels for {sorted(self._kernels)}")
             result = function(*args, **kwargs)
             self._check_result(result, args, kwargs)
             self._bump(args, kwargs)
             return result
 
         return kernel
+
+    def _device_argument(self, args, kwargs):
+        """For an operator without tensors: the type of the device that it is told, or None."""
+        for position, argument in enumerate(self._opoverload._schema.arguments):
+            if argument.name == "device" and argument.type.startswith("Device"):
+                value = args[position] if position < len(args) else kwargs.get("device")
+                return None if value is None else tessera.device(value).type
+        return None
 
     def _check_result(self, result, args, kwargs):
         seen = {_storages(t) for t in registration.tensors_in((*args, *kwargs.values())) if t.numel()}
