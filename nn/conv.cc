@@ -59,7 +59,7 @@ void check_dtypes(const Tensor& input, const Tensor& weight, const Tensor& bias)
   for (const Tensor* t : {&weight, &bias})
     TESSERA_CHECK(!t->defined() || t->dtype() == input.dtype(), "Input type (torch.", type_name_of(input.dtype()), "Tensor) and ", t == &bias ? "bias" : "weight", " type (torch.",
                   type_name_of(t->dtype()), "Tensor) should be the same");
-  TESSERA_CHECK_NOT_IMPLEMENTED(input.dtype() != DType::kBool, "\"conv\" not implemented for 'Bool'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(input.dtype() != DType::kBool, "\"slow_conv2d_cpu\" not implemented for 'Bool'");
 }
 
 // Sizes of the result. Errors for kernels that do not fit.
@@ -292,7 +292,7 @@ Tensor conv_tbc_composite(const Tensor& self, const Tensor& weight, const Tensor
   TESSERA_CHECK(self.size(2) == weight.size(1), "Input dim 2 (input channels) is not == dim 1 in the weight tensor: ", self.size(2), " and ", weight.size(1));
   TESSERA_CHECK(weight.size(2) == bias.size(0), "Bias size must equal dim 2 in the weight tensor (output channels): ", bias.size(0), " and ", weight.size(2));
   const Tensor x = permute(self, IntVector{1, 2, 0}), w = permute(weight, IntVector{2, 1, 0});
-  return permute(conv1d(x, w, bias, IntVector{1}, IntVector{pad}, IntVector{1}, 1), IntVector{2, 0, 1});
+  return contiguous(permute(conv1d(x, w, bias, IntVector{1}, IntVector{pad}, IntVector{1}, 1), IntVector{2, 0, 1}));
 }
 
 }  // namespace tessera::kernels

@@ -157,7 +157,8 @@ Tensor max_unpool(const Tensor& self, const Tensor& indices, IntList output_size
 // --- Mean ---
 
 OutputSpec avg_pool_spec(int64_t n, const Tensor& self, const PoolWindows& w, std::optional<int64_t> divisor) {
-  real_values(pool_name("avg_pool", n), self);
+  // Means of small integers would be rounded: int64 is the only one that is documented.
+  TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point() || self.dtype() == DType::kInt64, "\"", pool_name("avg_pool", n), "\" not implemented for '", type_name_of(self.dtype()), "'");
   TESSERA_CHECK(!divisor || *divisor != 0, "divisor must be not zero");
   return spec_like(self, make_pool("avg_pool", n, self, w).out_sizes);
 }
