@@ -26,6 +26,7 @@ bool same_layout(const Tensor& a, const Tensor& b) {
 
 // The gradient as the leaf wants it: its strides if it is dense, else row-major; a copy unless nobody else can see it.
 Tensor first_gradient(const Tensor& leaf, const Tensor& grad, bool may_steal) {
+  if (grad.keys().has(DispatchKey::kPython)) [[unlikely]] return grad_mode_enabled() ? tessera::clone(grad) : detached(grad);
   const bool keeps_strides = leaf.is_non_overlapping_and_dense();
   const bool fits = keeps_strides ? same_layout(leaf, grad) && grad.is_non_overlapping_and_dense() : grad.is_contiguous();
   if (grad_mode_enabled()) return fits ? tessera::clone(grad) : tessera::clone(grad, MemoryFormat::kContiguous);

@@ -5,6 +5,7 @@
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/view.h"
+#include "tensor/ops/api.h"
 
 namespace tessera::autograd {
 namespace {
@@ -60,12 +61,20 @@ void set_gradient_edge(const Tensor& t, Edge e) {
   t.impl()->update_autograd_key();
 }
 
-Tensor detached(const Tensor& t) { return Tensor(t.impl()->shallow_copy(/*shares_version=*/true)); }
+Tensor detached(const Tensor& t) {
+  if (t.keys().has(DispatchKey::kPython)) [[unlikely]] {  // a subclass with a dispatch of its own: it makes its twin itself
+    ExcludeKeys below(kAutogradKeys);
+    return tessera::detach(t);
+  }
+  return Tensor(t.impl()->shallow_copy(/*shares_version=*/true));
+}
 
 void detach_(const Tensor& t) {
   TESSERA_CHECK(!t.is_view() || !t.requires_grad(), "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is "
                 "set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these gradients.");
   if (AutogradMeta* m = t.impl()->autograd_meta()) {
+    if (m->retains_grad) m->hooks.reset();  // a leaf's hooks are of another kind
+    m->retains_grad = false;
     m->grad_fn.reset();
     m->output_nr = 0;
     m->requires_grad = false;

@@ -128,6 +128,7 @@ std::pair<int, int> dlpack_device(const Tensor& t) {
 
 PyObject* to_dlpack(const Tensor& t, bool versioned) {
   TESSERA_CHECK_AS(BufferError, !t.requires_grad(), "Can't export tensors that require gradient, use tensor.detach()");
+  TESSERA_CHECK_AS(BufferError, t.numel() == 0 || t.data_ptr(), "Can't export tensors that have no data");
   TESSERA_CHECK_AS(BufferError, !t.is_conj(), "Can't export tensors with the conjugate bit set");
   TESSERA_CHECK_AS(BufferError, !t.is_neg(), "Can't export tensors with the negative bit set");
   TESSERA_CHECK_AS(BufferError, t.layout() == Layout::kStrided, "Can't export tensors with layout other than torch.strided");

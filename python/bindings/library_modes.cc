@@ -66,6 +66,15 @@ Ref call_mode(const OpHeader& op, PyObject* func, PyObject* types, PyObject* arg
   return checked_call(PyObject_CallFunctionObjArgs(handler.get(), func, types, args, kwargs, nullptr));
 }
 
+// A wrapper that lost its class has nothing that a kernel could read.
+void check_data(const Value* args, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    if (!args[i].is_tensor() || !args[i].tensor().defined()) continue;
+    const Tensor& t = args[i].tensor();
+    TESSERA_CHECK(!t.is_cpu() || t.numel() == 0 || t.data_ptr(), "Cannot access data pointer of Tensor that doesn't have storage");
+  }
+}
+
 void python_dispatch(void*, const OpHeader& op, DispatchKeySet keys, const Value* args, size_t num_args, Value* rets, size_t num_rets) {
   GilAcquire gil;
   try {
@@ -77,6 +86,7 @@ void python_dispatch(void*, const OpHeader& op, DispatchKeySet keys, const Value
     }
     const bool decomposes = is_composite(op);
     if (decomposes || (stack().empty() && found.empty())) {
+      if (!decomposes) check_data(args, num_args);
       const DispatchKeySet below = keys - DispatchKeySet(DispatchKey::kPython);
       op.info->adapter->call(op, &below, args, rets);
       return;

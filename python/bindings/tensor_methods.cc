@@ -113,14 +113,18 @@ PyObject* py_compatible(PyObject* self, CallArgs call) {
 
 PyObject* scalar_object(const Scalar& s) { return to_python(Value::of(s)); }
 
+// Wrappers made by _make_wrapper_subclass have none.
+void check_has_data(const Tensor& t) { TESSERA_CHECK(t.numel() == 0 || t.data_ptr(), "Cannot access data pointer of Tensor that doesn't have storage"); }
+
 Scalar item_of(const Tensor& t) {
   TESSERA_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!t.is_meta(), "Tensor.item() cannot be called on meta tensors");
-  if (!t.is_cpu() || t.layout() != Layout::kStrided) {
+  if (!t.is_cpu() || t.layout() != Layout::kStrided || t.keys().has(DispatchKey::kPython)) {
     Value args[] = {internal::lend(t)}, result;
     g_item.call(args, 1, &result, 1);
     return result.scalar();
   }
+  check_has_data(t);
   Scalar s = load_scalar(t.dtype(), t.data_ptr());
   if (t.is_conj()) s = s.conj();
   return t.is_neg() ? -s : s;
@@ -156,6 +160,7 @@ PyObject* py_tolist(PyObject* self, CallArgs call) {
   if (t.is_neg()) t = g_resolve_neg(t);
   TESSERA_CHECK_TYPE(t.layout() == Layout::kStrided, "can't convert ", layout_name(t.layout()), " layout tensor to a list; use Tensor.to_dense() first");
   if (!t.is_cpu()) t = converted(t, std::nullopt, Device());
+  check_has_data(t);
   return visit_dtype(t.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     return list_of(static_cast<const T*>(t.data_ptr()), t.sizes(), t.strides());
@@ -185,6 +190,7 @@ void for_each_element(const Tensor& t, F f) {
   }
 }
 void check_python_loop(const char* function, const Tensor& t) {
+  check_has_data(t);
   TESSERA_CHECK_TYPE(t.is_cpu(), function, " is only implemented on CPU tensors");
   TESSERA_CHECK(!(t.requires_grad() && grad_mode_enabled()) && !t.requires_grad(), "Can't call ", function, "() on Variable that requires grad. Use var.detach().", function, "() instead.");
   TESSERA_CHECK(!t.is_conj() && !t.is_neg(), function, "() needs a tensor without lazy conjugate and negative bits");

@@ -83,6 +83,7 @@ Scalar Tensor::item_scalar() const {
   TESSERA_CHECK(numel() == 1, "a Tensor with ", numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!is_meta(), "Tensor.item() cannot be called on meta tensors");
   TESSERA_CHECK(is_cpu(), "item() of a tensor on ", device().str(), " goes through the operator aten::item");
+  TESSERA_CHECK(data_ptr(), "Cannot access data pointer of Tensor that doesn't have storage");
   Scalar s = load_scalar(dtype(), data_ptr());
   if (is_conj()) s = s.conj();
   return is_neg() ? -s : s;
