@@ -2,6 +2,7 @@
 // The engine sums over broadcast dimensions and takes the real part for real tensors: formulas need not.
 #pragma once
 
+#include "autograd/formulas_composed.h"
 #include "autograd/formulas_index.h"
 #include "autograd/formulas_pointwise.h"
 #include "autograd/formulas_reduce.h"

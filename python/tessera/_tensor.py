@@ -241,13 +241,28 @@ def register_post_accumulate_grad_hook(self, hook):
     return _C._register_post_accumulate_grad_hook(self, hook)
 
 
+def norm(self, p="fro", dim=None, keepdim=False, dtype=None):
+    """See `norm`."""
+    return tessera.norm(self, p, dim, keepdim, dtype=dtype)
+
+
+def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """See `unique`."""
+    return tessera.unique(self, sorted=sorted, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
+
+
+def unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
+    """See `unique_consecutive`."""
+    return tessera.unique_consecutive(self, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
+
+
 def reinforce(self, reward):
     raise RuntimeError("reinforce() was removed.  Use torch.distributions instead.")
 
 
 _METHODS = (__repr__, __format__, __reduce_ex__, __setstate__, __deepcopy__, backward, storage, _typed_storage, storage_type, is_shared,
             share_memory_, module_load, __reversed__, __iter__, __contains__, __dir__, __array__, __array_wrap__, __dlpack__, __dlpack_device__, register_hook,
-            register_post_accumulate_grad_hook)
+            register_post_accumulate_grad_hook, norm, unique, unique_consecutive)
 _PLAIN = (__hash__, reinforce)  # never overridden
 
 

@@ -99,10 +99,7 @@ std::vector<Tensor> meshgrid_impl(TensorList tensors, std::optional<std::string_
     one[i] = shape[i];
     r.push_back(expand(view(list[i].dim() == 0 ? reshape(list[i], {1}) : list[i], one), shape));
   }
-  if (swap) {
-    for (Tensor& t : r) t = transpose(t, 0, 1);
-    std::swap(r[0], r[1]);
-  }
+  if (swap) std::swap(r[0], r[1]);
   return r;
 }
 

@@ -1,0 +1,333 @@
+"""Functions of the top-level namespace whose call is Python's: variable numbers of tensors, results that depend on flags, several notations.
+
+The work is done by operators; here the arguments are put in order. All of them honour `__torch_function__`.
+"""
+
+import builtins as _builtins
+import functools as _functools
+
+import tessera
+from tessera import _C
+from tessera._C import _handle_torch_function, _has_torch_function
+
+__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "chain_matmul", "combinations", "einsum", "meshgrid",
+           "norm", "split", "tensordot", "unique", "unique_consecutive", "unravel_index"]
+
+_VF = _C._VariableFunctions
+
+
+def _of_first(function):
+    """Decorator: the first argument, and `out`, may override the call."""
+
+    @_functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        relevant = (args[0] if args else kwargs.get("input", kwargs.get("tensor")), kwargs.get("out"))
+        if _has_torch_function(relevant):
+            return _handle_torch_function(wrapper, relevant, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def _of_all(function):
+    """Decorator: each positional argument, or each element of the only one if that is a list, may override the call."""
+
+    @_functools.wraps(function)
+    def wrapper(*args, **kwargs):
+        relevant = tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+        if _has_torch_function(relevant):
+            return _handle_torch_function(wrapper, relevant, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def _unpacked(tensors):
+    """f(a, b) and f([a, b]) mean the same."""
+    return tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+
+
+# ---- several tensors --------------------------------------------------------------------------------------------------------
+
+@_of_all
+def broadcast_tensors(*tensors):
+    """Views of the tensors, all of the shape that they broadcast to.
+
+    Raises: RuntimeError if the shapes don't broadcast.
+    """
+    return _VF.broadcast_tensors(_unpacked(tensors))
+
+
+def broadcast_shapes(*shapes):
+    """The shape that shapes (sequences of ints, or ints for one dimension) broadcast to, as a Size.
+
+    Raises: RuntimeError if they don't, or if a size is negative.
+    """
+    shapes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    result = [1] * _builtins.max(map(len, shapes), default=0)
+    for shape in shapes:
+        for i in range(-1, -1 - len(shape), -1):
+            size = shape[i]
+            if size < 0:
+                raise RuntimeError(f"Trying to create tensor with negative dimension ({size}): ({size})")
+            if size == 1 or size == result[i]:
+                continue
+            if result[i] != 1:
+                raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape: "
+                                   f"{', '.join(str(list(s)) for s in shapes)} (sizes {result[i]} and {size} at dimension {i})")
+            result[i] = size
+    return tessera.Size(result)
+
+
+@_of_all
+def meshgrid(*tensors, indexing=None):
+    """Grids of coordinates: one tensor per input, expanded to the shape of all their lengths.
+
+    Args:
+        tensors: 0-D or 1-D tensors of one dtype and device.
+        indexing: 'ij' (default): dimension k belongs to input k; 'xy': the first two dimensions are swapped.
+
+    Returns: a tuple of views.
+    Raises: RuntimeError for other dimensions, mixed dtypes or devices, or another `indexing`.
+    """
+    tensors = _unpacked(tensors)
+    return _VF.meshgrid(tensors) if indexing is None else _VF.meshgrid(tensors, indexing=indexing)
+
+
+def _make_atleast(dimensions):
+    operator = getattr(_VF, f"atleast_{dimensions}d")
+
+    def atleast(*tensors):
+        return operator(tensors[0] if len(tensors) == 1 else tensors)
+
+    atleast.__name__ = atleast.__qualname__ = f"atleast_{dimensions}d"
+    atleast.__doc__ = (f"The tensor with at least {dimensions} dimension{'s' if dimensions > 1 else ''}: sizes of 1 are added. For several tensors, or a sequence of them, "
+                       "a tuple.")
+    return _of_all(atleast)
+
+
+atleast_1d = _make_atleast(1)
+atleast_2d = _make_atleast(2)
+atleast_3d = _make_atleast(3)
+
+
+@_of_all
+def cartesian_prod(*tensors):
+    """All combinations of one element of each 1-D tensor: a 2-D tensor, or the tensor itself if there is only one.
+
+    Raises: RuntimeError for tensors that are not 1-D.
+    """
+    tensors = _unpacked(tensors)
+    for tensor in tensors:
+        if tensor.dim() != 1:
+            raise RuntimeError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
+    if len(tensors) == 1:
+        return tensors[0]
+    return tessera.stack([grid.flatten() for grid in _VF.meshgrid(tensors)], dim=1)
+
+
+@_of_first
+def combinations(input, r=2, with_replacement=False):
+    """The combinations of `r` elements of a 1-D tensor, in the order of itertools: shape (count, r).
+
+    Raises: RuntimeError for a tensor that is not 1-D or a negative `r`.
+    """
+    if input.dim() != 1:
+        raise RuntimeError(f"Expect a 1D vector, but got shape {list(input.shape)}")
+    if r < 0:
+        raise RuntimeError(f"Expect a non-negative number, but got {r}")
+    if r == 0:
+        return input.new_empty(0)
+    length = input.numel()
+    positions = tessera.arange(length, device=input.device)
+    grids = _VF.meshgrid([positions] * r)
+    kept = tessera.ones([length] * r, dtype=tessera.bool, device=input.device)
+    for left, right in zip(grids, grids[1:]):
+        kept &= left <= right if with_replacement else left < right
+    return tessera.stack([input[grid[kept]] for grid in grids], dim=1)
+
+
+@_of_all
+def block_diag(*tensors):
+    """A matrix with the given ones along its diagonal and zeros elsewhere; vectors count as rows, 0-D tensors as 1 x 1.
+
+    Raises: RuntimeError for a tensor of more than 2 dimensions.
+    """
+    tensors = _unpacked(tensors)
+    if not tensors:
+        return tessera.empty(1, 0)
+    for i, tensor in enumerate(tensors):
+        if tensor.dim() > 2:
+            raise RuntimeError(f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {tensor.dim()} dimensions")
+    blocks = [_VF.atleast_2d(tensor) for tensor in tensors]
+    dtype = _functools.reduce(tessera.promote_types, (block.dtype for block in blocks))
+    columns = _builtins.sum(block.shape[1] for block in blocks)
+    rows, left = [], 0
+    for block in blocks:
+        height, width = block.shape
+        zeros = [tessera.zeros((height, width), dtype=dtype, device=block.device) for width in (left, columns - left - width)]
+        rows.append(tessera.cat([zeros[0], block.to(dtype), zeros[1]], dim=1))
+        left += width
+    return tessera.cat(rows)
+
+
+@_of_all
+def chain_matmul(*matrices, out=None):
+    """The product of 2-D matrices in the order that takes the fewest operations. Deprecated: use `linalg.multi_dot`.
+
+    Raises: RuntimeError for shapes that don't fit.
+    """
+    matrices = _unpacked(matrices)
+    return _C._chain_matmul(matrices) if out is None else _C._chain_matmul(matrices, out=out)
+
+
+# ---- contraction ------------------------------------------------------------------------------------------------------------
+
+def _letter(index):
+    if not isinstance(index, int) or not 0 <= index < 52:
+        raise ValueError(f"einsum(): subscript in subscript list is not within the valid range [0, 52), got {index!r}")
+    return chr(ord("A") + index) if index < 26 else chr(ord("a") + index - 26)
+
+
+def _subscripts(indices):
+    return "".join("..." if index is Ellipsis else _letter(index) for index in indices)
+
+
+def einsum(*args):
+    """Sums of products over labelled dimensions.
+
+    Args:
+        args: an equation such as 'ij,jk->ik' and the operands (or a list of them); or operands, each with the list of its labels
+            (ints from 0 to 51, or ...), and at the end the labels of the result if they are given.
+
+    Raises: ValueError for too few arguments; RuntimeError for an equation that is malformed or does not fit the shapes.
+    """
+    if len(args) < 2:
+        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list")
+    if isinstance(args[0], tessera.Tensor):
+        labels = args[1::2]
+        operands = args[0:-1:2] if len(args) % 2 else args[::2]
+        equation = ",".join(_subscripts(indices) for indices in labels)
+        if len(args) % 2:
+            equation += "->" + _subscripts(args[-1])
+    else:
+        equation, operands = args[0], args[1:]
+    if _has_torch_function(operands):
+        return _handle_torch_function(einsum, operands, equation, *operands)
+    return _C._einsum(equation, _unpacked(operands))
+
+
+def _dims_of_tensordot(a, b, dims):
+    if isinstance(dims, tessera.Tensor):
+        if dims.numel() > 1:
+            return [int(d) for d in dims[0]], [int(d) for d in dims[1]]
+        dims = int(dims.item())
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > _builtins.min(a.dim(), b.dim()):
+            raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
+        return list(range(-dims, 0)), list(range(dims))
+    if not isinstance(dims, (tuple, list)):
+        raise RuntimeError(f"tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] containing two lists, but got dims={dims}")
+    if len(dims) != 2:
+        raise RuntimeError(f"tensordot expects dims to hold two lists, but got dims={dims}")
+    return tuple([d] if isinstance(d, int) else list(d) for d in dims)
+
+
+def tensordot(a, b, dims=2, out=None):
+    """The contraction of `a` and `b` over several dimensions.
+
+    Args:
+        dims: a count (the last ones of `a` with the first of `b`), or two lists of dimensions.
+
+    Returns: the remaining dimensions of `a`, then those of `b`.
+    Raises: RuntimeError for dims or sizes that don't fit.
+    """
+    if _has_torch_function((a, b)):
+        return _handle_torch_function(tensordot, (a, b), a, b, dims=dims, out=out)
+    dims_a, dims_b = _dims_of_tensordot(a, b, dims)
+    return _C._tensordot(a, b, dims_a, dims_b) if out is None else _C._tensordot(a, b, dims_a, dims_b, out=out)
+
+
+# ---- one tensor -------------------------------------------------------------------------------------------------------------
+
+@_of_first
+def split(tensor, split_size_or_sections, dim=0):
+    """Views of consecutive parts of a dimension: each of `split_size` elements (the last may be smaller), or of the sizes in a list.
+
+    Raises: RuntimeError for a negative size or sections that don't add up.
+    """
+    return tensor.split(split_size_or_sections, dim)
+
+
+def _chosen(values, inverse, counts, return_inverse, return_counts):
+    if not return_inverse and not return_counts:
+        return values
+    return (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
+
+
+@_of_first
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The distinct elements, or with `dim` the distinct slices along it, in ascending order.
+
+    Returns: the values; with the flags a tuple of values, for each element of the input its place among them, and how often each occurs.
+    """
+    if dim is None:
+        found = _VF._unique2(input, sorted=sorted, return_inverse=return_inverse, return_counts=return_counts)
+    else:
+        found = _VF.unique_dim(input, dim, sorted=sorted, return_inverse=return_inverse, return_counts=return_counts)
+    return _chosen(*found, return_inverse, return_counts)
+
+
+@_of_first
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+    """The elements (with `dim`: the slices) that differ from the one before; results as of `unique`."""
+    return _chosen(*_C._unique_consecutive(input, return_inverse=return_inverse, return_counts=return_counts, dim=dim), return_inverse, return_counts)
+
+
+@_of_first
+def unravel_index(indices, shape):
+    """For flat positions in an array of `shape` the coordinates: a tuple with a tensor for each dimension.
+
+    Raises: TypeError for indices that are no integers or a shape that is none; ValueError for a negative size or dimension.
+    """
+    if not isinstance(indices, tessera.Tensor):
+        raise TypeError(f"unravel_index(): expected 'indices' to be a Tensor, but got {type(indices).__name__}")
+    if indices.is_complex() or indices.is_floating_point() or indices.dtype == tessera.bool:
+        raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
+    if not isinstance(shape, int) and not (isinstance(shape, (tuple, list)) and all(isinstance(size, int) for size in shape)):
+        raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {shape!r}")
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if any(size < 0 for size in shape):
+        raise ValueError(f"'shape' cannot have negative values, but got {shape}")
+    coordinates, step = [], 1
+    for size in reversed(shape):
+        coordinates.append(indices.div(step, rounding_mode="floor") % size)
+        step *= size
+    return tuple(reversed(coordinates))
+
+
+@_of_first
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    """A norm over `dim` (default: all dimensions). Deprecated: `linalg.vector_norm` and `linalg.matrix_norm` say which kind is meant.
+
+    Args:
+        p: a number (inf and -inf too), 'fro' (the 2-norm of all the elements), 'nuc' (sum of the singular values; two dimensions).
+        dim: an int, a list of ints or None.
+        dtype: the input is converted first.
+
+    Raises: RuntimeError for another string or dimensions that are out of range; NotImplementedError for 'nuc' without the singular values of `linalg`.
+    """
+    keywords = {} if out is None else {"out": out}
+    if isinstance(dim, int):
+        dim = [dim]
+    elif dim is not None:
+        dim = list(dim)
+    if p == "nuc":
+        return tessera.linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype, **keywords)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
+    if not (input.is_floating_point() or input.is_complex()) and dtype is None:
+        raise RuntimeError(f"norm(): input dtype should be either floating point or complex. Got {input.dtype} instead.")
+    return _C._linalg.linalg_vector_norm(input, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype, **keywords)

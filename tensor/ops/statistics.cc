@@ -1,0 +1,275 @@
+// Order statistics, moments, distances, histograms.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tensor/ops/api.h"
+#include "tensor/ops/promotion.h"
+#include "tensor/ops/statistics_extra.h"
+#include "tensor/ops/statistics_kernels.h"
+
+namespace tessera::kernels {
+namespace {
+
+// The elements at `indices` (with the dimension kept) along dim: differentiable.
+std::tuple<Tensor, Tensor> chosen(const Tensor& self, int64_t dim, const Tensor& indices, bool keepdim) {
+  const Tensor values = gather(self, dim, indices);
+  if (keepdim || self.dim() == 0) return {values, indices};
+  return {squeeze(values, dim), squeeze(indices, dim)};
+}
+int64_t length_of(const Tensor& self, int64_t dim) { return self.dim() == 0 ? 1 : self.sizes()[static_cast<size_t>(dim)]; }
+void check_length(const char* name, const Tensor& self, int64_t dim) {
+  TESSERA_CHECK_INDEX(length_of(self, dim) > 0, name, "(): Expected reduction dim ", dim, " to have non-zero size.");
+}
+Tensor int64_tensor(int64_t value, const Tensor& like) { return full({}, Scalar(value), DType::kInt64, std::nullopt, like.device()); }
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> kth_impl(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
+  const int64_t d = wrap_dim(dim, self.dim());
+  check_length("kthvalue", self, d);
+  TESSERA_CHECK(k >= 1 && k <= length_of(self, d), "kthvalue(): selected number k out of range for dimension ", d);
+  const Tensor order = std::get<1>(sort(self.detach(), std::optional<bool>(true), d, false));
+  return chosen(self, d, self.dim() == 0 ? order : narrow(order, d, SymInt(k - 1), SymInt(1)), keepdim);
+}
+
+// Sorting puts NaN last: of n elements with c numbers the median is at (n - 1) / 2, at c if a NaN counts, at (c - 1) / 2 if they are left out.
+std::tuple<Tensor, Tensor> median_impl(const Tensor& self, int64_t dim, bool keepdim, bool ignore_nan) {
+  const int64_t d = wrap_dim(dim, self.dim());
+  check_length("median", self, d);
+  const Tensor data = self.detach(), order = std::get<1>(sort(data, std::optional<bool>(true), d, false));
+  if (self.dim() == 0) return chosen(self, d, order, keepdim);
+  const int64_t n = self.sizes()[static_cast<size_t>(d)];
+  Tensor at = int64_tensor((n - 1) / 2, self);
+  if (is_floating_point(self.dtype())) {
+    const int64_t dims[1] = {d};
+    const Tensor numbers = sum(logical_not(isnan(data)), IntList(dims), true, DType::kInt64);
+    const Tensor without = clamp(floor_divide(sub(numbers, Scalar(1)), Scalar(2)), Scalar(0));
+    at = ignore_nan ? without : where(eq(numbers, Scalar(n)), at, numbers);
+  } else {
+    IntVector sizes = to_vector(self.sizes());
+    sizes[static_cast<size_t>(d)] = 1;
+    at = expand(at, IntList(sizes));
+  }
+  return chosen(self, d, gather(order, d, at), keepdim);
+}
+Tensor median_all_impl(const Tensor& self, bool ignore_nan) {
+  if (self.numel() == 0) {
+    TESSERA_CHECK(is_floating_point(self.dtype()), "median(): an empty tensor of dtype ", name_of(self.dtype()), " has no median");
+    return full({}, Scalar(std::numeric_limits<double>::quiet_NaN()), self.dtype(), std::nullopt, self.device());
+  }
+  return std::get<0>(median_impl(reshape(self, {-1}), 0, false, ignore_nan));
+}
+
+// Sorted values form runs; the longest run, the first of several, is the answer.
+std::tuple<Tensor, Tensor> mode_impl(const Tensor& self, int64_t dim, bool keepdim) {
+  const int64_t d = wrap_dim(dim, self.dim());
+  check_length("mode", self, d);
+  const auto [sorted, order] = sort(self.detach(), std::optional<bool>(true), d, false);
+  if (self.dim() == 0) return chosen(self, d, order, keepdim);
+  const int64_t n = self.sizes()[static_cast<size_t>(d)];
+  IntVector shape(static_cast<size_t>(self.dim()), 1);
+  shape[static_cast<size_t>(d)] = n;
+  const Tensor place = view(arange(Scalar(n), DType::kInt64, std::nullopt, self.device()), IntList(shape));
+  const Tensor rest = ne(narrow(sorted, d, SymInt(1), SymInt(n - 1)), narrow(sorted, d, SymInt(0), SymInt(n - 1)));
+  const Tensor parts[2] = {ones_like(narrow(sorted, d, SymInt(0), SymInt(1)), DType::kBool), rest};
+  const Tensor start = std::get<0>(cummax(where(cat(parts, d), place, Scalar(0)), d));
+  const Tensor length = sub(place, start);  // of the run so far, less one
+  const Tensor last = argmax(length, d, true);
+  return chosen(self, d, gather(order, d, last), keepdim);
+}
+
+// --- quantiles ---
+
+Tensor quantile_number(const Tensor& self, double q) {
+  TESSERA_CHECK(q >= 0 && q <= 1, "quantile() q must be in the range [0, 1] but got ", q);
+  return full({}, Scalar(q), self.dtype(), std::nullopt, self.device());
+}
+
+Tensor quantile_impl(const Tensor& self, const Tensor& q, std::optional<int64_t> dim, bool keepdim, std::string_view interpolation, bool ignore_nan) {
+  const bool linear = interpolation == "linear", lower = interpolation == "lower", higher = interpolation == "higher", midpoint = interpolation == "midpoint", nearest = interpolation == "nearest";
+  TESSERA_CHECK(linear || lower || higher || midpoint || nearest, "quantile() interpolation must be one of linear, lower, higher, midpoint or nearest, but got ", interpolation);
+  const int64_t d = wrap_dim(dim.value_or(0), self.dim());
+  TESSERA_CHECK(self.numel() > 0, "quantile() input tensor must be non-empty");
+  TESSERA_CHECK(q.dim() <= 1, "quantile() q must be a scalar or 1D tensor");
+  TESSERA_CHECK(self.dtype() == DType::kFloat32 || self.dtype() == DType::kFloat64, "quantile() input tensor must be either float or double dtype");
+  TESSERA_CHECK(self.dtype() == q.dtype(), "quantile() q tensor must be same dtype as the input tensor");
+  TESSERA_CHECK(self.device() == q.device(), "quantile() q tensor must be on the same device as the input tensor");
+  if (q.is_cpu() && q.numel() > 0) TESSERA_CHECK(all(logical_and(ge(q, Scalar(0)), le(q, Scalar(1)))).item<bool>(), "quantile() q values must be in the range [0, 1]");
+  // Values along the last dimension, quantiles along the last dimension.
+  const Tensor lanes = !dim ? reshape(self, {-1}) : self.dim() == 0 ? reshape(self, {1}) : movedim(self, d, -1);
+  const int64_t n = lanes.sizes().back();
+  const Tensor sorted = std::get<0>(sort(lanes, int64_t{-1}, false));
+  const Tensor counts = count_nonzero(logical_not(isnan(sorted.detach())), std::optional<int64_t>(-1));
+  const Tensor numbers = unsqueeze(counts, -1);
+  Tensor rank;
+  if (ignore_nan) rank = clamp(mul(q, to(sub(numbers, Scalar(1)), q.dtype())), Scalar(0));
+  else rank = where(eq(numbers, Scalar(n)), mul(q, Scalar(static_cast<double>(n - 1))), Scalar(static_cast<double>(n - 1)));
+  if (q.dim() == 0 && rank.dim() < lanes.dim()) rank = unsqueeze(rank, -1);
+  if (lower) rank = floor(rank);
+  if (higher) rank = ceil(rank);
+  if (nearest) rank = round(rank);
+  const Tensor below = to(rank, DType::kInt64);
+  Tensor result = gather(sorted, -1, below);
+  if (linear || midpoint) {
+    const Tensor weight = midpoint ? full_like(rank, Scalar(0.5)) : sub(rank, to(below, rank.dtype()));
+    result = lerp(result, gather(sorted, -1, to(ceil(rank), DType::kInt64)), weight);
+  }
+  if (q.dim() == 0) result = squeeze(result, -1);
+  else result = movedim(result, -1, 0);
+  if (!keepdim || self.dim() == 0) return result;
+  const int64_t lead = q.dim();
+  if (dim) return unsqueeze(result, d + lead);
+  for (int64_t i = 0; i < self.dim(); ++i) result = unsqueeze(result, lead);
+  return result;
+}
+
+// --- moments ---
+
+Tensor nanmean_impl(const Tensor& self, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
+  TESSERA_CHECK(self.is_floating_point() || self.is_complex(), "nanmean(): expected input to have floating point or complex dtype but got ", type_name_of(self.dtype()));
+  const Tensor numbers = sum(logical_not(isnan(self.detach())), dim, keepdim, std::nullopt);
+  return div(nansum(self, dim, keepdim, dtype), numbers);
+}
+
+Tensor cov_impl(const Tensor& self, int64_t correction, const Tensor& fweights, const Tensor& aweights) {
+  TESSERA_CHECK(self.dim() <= 2, "cov(): expected input to have two or fewer dimensions but got an input with ", self.dim(), " dimensions");
+  TESSERA_CHECK(self.dtype() != DType::kBool, "cov(): bool dtype is not supported for input");
+  const Tensor in = self.dim() < 2 ? reshape(self, {1, -1}) : self;
+  const int64_t observations = in.sizes()[1];
+  auto check_weights = [&](const char* name, const Tensor& w) {
+    TESSERA_CHECK(w.dim() <= 1, "cov(): expected ", name, " to have one or fewer dimensions but got ", name, " with ", w.dim(), " dimensions");
+    TESSERA_CHECK(w.numel() == observations, "cov(): expected ", name, " to have the same numel as there are observations in the input but got ", w.numel(), " != ", observations);
+    if (w.numel()) TESSERA_CHECK(ge(w.min(), Scalar(0)).item<bool>(), "cov(): ", name, " cannot be negative");
+  };
+  Tensor w;
+  if (fweights.defined()) {
+    TESSERA_CHECK(is_integral(fweights.dtype(), false), "cov(): expected fweights to have integral dtype but got fweights with ", type_name_of(fweights.dtype()), " dtype");
+    check_weights("fweights", fweights);
+    w = fweights;
+  }
+  if (aweights.defined()) {
+    TESSERA_CHECK(is_floating_point(aweights.dtype()), "cov(): expected aweights to have floating point dtype but got aweights with ", type_name_of(aweights.dtype()), " dtype");
+    check_weights("aweights", aweights);
+    w = w.defined() ? mul(w, aweights) : aweights;
+  }
+  const int64_t dims[1] = {1};
+  const Tensor total = w.defined() ? sum(w) : int64_tensor(observations, in);
+  TESSERA_CHECK(!w.defined() || total.item_scalar().to_double() != 0, "cov(): weights sum to zero, can't be normalized");
+  const Tensor average = div(sum(w.defined() ? mul(in, w) : in, IntList(dims)), total);
+  Tensor norm_factor;
+  if (w.defined() && aweights.defined() && correction != 0) norm_factor = sub(total, mul(div(sum(mul(w, aweights)), total), Scalar(correction)));
+  else norm_factor = sub(total, Scalar(correction));
+  if (norm_factor.item_scalar().to_double() <= 0) norm_factor = zeros_like(norm_factor);
+  const Tensor centred = sub(in, unsqueeze(average, 1));
+  const Tensor weighted = w.defined() ? mul(centred, w) : centred;
+  const Tensor product = matmul(centred, conj(transpose(weighted, 0, 1)));
+  return squeeze(div(product, norm_factor));
+}
+
+Tensor corrcoef_impl(const Tensor& self) {
+  TESSERA_CHECK(self.dim() <= 2, "corrcoef(): expected input to have two or fewer dimensions but got an input with ", self.dim(), " dimensions");
+  Tensor c = cov(self);
+  if (c.dim() == 0) return div(c, c);
+  const Tensor deviation = sqrt(real(diagonal(c)));
+  c = div(div(c, unsqueeze(deviation, 1)), unsqueeze(deviation, 0));
+  return c.is_complex() ? make_complex(clamp(real(c), Scalar(-1), Scalar(1)), clamp(imag(c), Scalar(-1), Scalar(1))) : clamp(c, Scalar(-1), Scalar(1));
+}
+
+Tensor renorm_impl(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& maxnorm) {
+  TESSERA_CHECK(!p.is_complex(), "renorm: p must be real-valued");
+  TESSERA_CHECK(p.to_double() > 0, "renorm: non-positive-norm not supported");
+  TESSERA_CHECK(!maxnorm.is_complex(), "renorm: maxnorm must be real-valued");
+  TESSERA_CHECK(maxnorm.to_double() >= 0, "renorm: expected maxnorm to be >= 0 but got ", maxnorm.to_double());
+  TESSERA_CHECK(self.dim() > 1, "renorm: input needs at least 2 dimensions, got ", self.dim(), " dimensions");
+  const int64_t d = wrap_dim(dim, self.dim());
+  IntVector others;
+  for (int64_t i = 0; i < self.dim(); ++i) if (i != d) others.push_back(i);
+  const Tensor norms = linalg_vector_norm(self, p, IntList(others), true, std::nullopt);
+  const Tensor factor = where(gt(norms, maxnorm), div(full_like(norms, maxnorm), add(norms, Scalar(1e-7))), Scalar(1));
+  return mul(self, to(factor, norms.dtype()));
+}
+
+// --- histograms ---
+
+namespace {
+
+std::pair<double, double> data_range(const char* name, const Tensor& self, double low, double high, double margin) {
+  if (low == high && self.numel() > 0) {
+    low = self.min().item_scalar().to_double();
+    high = self.max().item_scalar().to_double();
+  }
+  if (low == high) {
+    low -= margin;
+    high += margin;
+  }
+  TESSERA_CHECK(std::isfinite(low) && std::isfinite(high), name, ": range of [", low, ", ", high, "] is not finite");
+  TESSERA_CHECK(low < high, name, ": max must be larger than min");
+  return {low, high};
+}
+// Adds up weights (null: 1 each) per bin; the last bin includes its upper edge.
+Tensor binned(const Tensor& self, const Tensor& weight, int64_t bins, auto bin_of) {
+  const Tensor x = contiguous(to(reshape(self, {-1}), DType::kFloat64)), w = weight.defined() ? contiguous(to(reshape(weight, {-1}), DType::kFloat64)) : Tensor();
+  const Tensor counts = zeros({bins}, DType::kFloat64);
+  double* to_count = counts.data<double>();
+  for (int64_t i = 0; i < x.numel(); ++i) {
+    const int64_t b = bin_of(x.data<double>()[i]);
+    if (b >= 0 && b < bins) to_count[b] += w.defined() ? w.data<double>()[i] : 1.0;
+  }
+  return to(counts, self.dtype());
+}
+int64_t even_bin(double x, double low, double high, int64_t bins) {
+  if (!(x >= low && x <= high)) return -1;
+  return std::min<int64_t>(static_cast<int64_t>((x - low) / (high - low) * static_cast<double>(bins)), bins - 1);
+}
+Tensor counted_between(const Tensor& self, const Tensor& weight, const Tensor& bin_edges) {
+  const Tensor edges = contiguous(to(bin_edges, DType::kFloat64));
+  const double* first = edges.data<double>();
+  const double* last = first + edges.numel();
+  const int64_t count = edges.numel() - 1;
+  return binned(self, weight, count, [=](double x) {
+    if (!(x >= *first && x <= last[-1])) return int64_t{-1};
+    return std::min<int64_t>(std::upper_bound(first, last, x) - first - 1, count - 1);
+  });
+}
+std::tuple<Tensor, Tensor> finished(Tensor hist, const Tensor& edges, bool density) {
+  if (density) hist = div(hist, mul(diff(edges), sum(hist)));
+  return {hist, edges};
+}
+void check_histogram(const Tensor& self, const Tensor& weight) {
+  TESSERA_CHECK(self.dtype() == DType::kFloat32 || self.dtype() == DType::kFloat64, "\"histogram_cpu\" not implemented for '", type_name_of(self.dtype()), "'");
+  if (!weight.defined()) return;
+  TESSERA_CHECK(weight.dtype() == self.dtype(), "torch.histogram(): if weight tensor is provided, input tensor and weight tensor should have the same dtype, but got input ", name_of(self.dtype()), " and weight ",
+                name_of(weight.dtype()));
+  TESSERA_CHECK(std::ranges::equal(weight.sizes(), self.sizes()), "torch.histogram(): if weight tensor is provided it should have the same shape as the input tensor");
+}
+
+}  // namespace
+
+Tensor histc_cpu(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
+  TESSERA_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
+  TESSERA_CHECK(is_floating_point(self.dtype()), "\"histogram_cpu\" not implemented for '", type_name_of(self.dtype()), "'");
+  TESSERA_CHECK(!(min.to_double() > max.to_double()), "torch.histc(): max must be larger than min");
+  const auto [low, high] = data_range("torch.histc", self, min.to_double(), max.to_double(), 1);
+  return binned(self, Tensor(), bins, [=](double x) { return even_bin(x, low, high, bins); });
+}
+std::tuple<Tensor, Tensor> histogram_bin_ct_cpu(const Tensor& self, int64_t bins, std::optional<std::span<const double>> range, const Tensor& weight, bool density) {
+  check_histogram(self, weight);
+  TESSERA_CHECK(bins > 0, "torch.histogram(): bins must be > 0, but got ", bins);
+  TESSERA_CHECK(!range || range->size() == 2, "torch.histogram(): range should have 2 elements, but got ", range ? range->size() : 0);
+  TESSERA_CHECK(!range || (*range)[0] <= (*range)[1], "torch.histogram(): max must be larger than min");
+  const auto [low, high] = data_range("torch.histogram", self, range ? (*range)[0] : 0, range ? (*range)[1] : 0, 0.5);
+  const Tensor edges = linspace(Scalar(low), Scalar(high), bins + 1, self.dtype(), std::nullopt, self.device());
+  return finished(counted_between(self, weight, edges), edges, density);
+}
+std::tuple<Tensor, Tensor> histogram_bins_tensor_cpu(const Tensor& self, const Tensor& bins, const Tensor& weight, bool density) {
+  check_histogram(self, weight);
+  TESSERA_CHECK(bins.dim() == 1 && bins.numel() >= 2, "torch.histogram(): bins tensor should have one dimension and at least 2 edges, but got shape ", shape_string(bins.sizes()));
+  TESSERA_CHECK(bins.dtype() == self.dtype(), "torch.histogram(): input tensor and bins tensors should have the same dtype, but got input with dtype ", name_of(self.dtype()), " and bins with dtype ",
+                name_of(bins.dtype()));
+  const Tensor edges = contiguous(to(bins, DType::kFloat64));
+  TESSERA_CHECK(std::is_sorted(edges.data<double>(), edges.data<double>() + edges.numel()), "torch.histogram(): bins tensor must be sorted in ascending order");
+  return finished(counted_between(self, weight, bins), clone(bins), density);
+}
+
+}  // namespace tessera::kernels
