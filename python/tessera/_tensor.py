@@ -51,6 +51,34 @@ def _overridable(method):
     return overridable
 
 
+def _as_class(result, cls):
+    """Plain tensors among results (also in tuples and lists) as instances of the subclass."""
+    if cls is tessera.Tensor:
+        return result
+    if isinstance(result, tessera.Tensor):
+        return result if isinstance(result, cls) else result.as_subclass(cls)
+    if isinstance(result, (tuple, list)):
+        return type(result)(_as_class(item, cls) for item in result)
+    return result
+
+
+def _keeps_class(func):
+    """Whether what `func` returns belongs to somebody else: a gradient or a base stays what it is."""
+    return getattr(func, "__name__", "") == "__get__" and getattr(getattr(func, "__self__", None), "__name__", "") in ("grad", "_grad", "_base")
+
+
+def __torch_function__(cls, func, types, args=(), kwargs=None):
+    """What subclasses inherit: runs `func` as for plain tensors, and makes its results instances of `cls`."""
+    if not all(issubclass(cls, t) for t in types):
+        return NotImplemented
+    saved = _C._set_torch_function_subclass_disabled(True)
+    try:
+        result = func(*args, **(kwargs or {}))
+    finally:
+        _C._set_torch_function_subclass_disabled(saved)
+    return result if _keeps_class(func) else _as_class(result, cls)
+
+
 def __repr__(self, *, tensor_contents=None):
     from tessera import _tensor_str
 
@@ -269,6 +297,8 @@ _PLAIN = (__hash__, reinforce)  # never overridden
 def install(cls):
     """Adds the methods above to `cls` where it has none of its own."""
     own = cls.__dict__
+    if "__torch_function__" not in own:
+        cls.__torch_function__ = classmethod(__torch_function__)
     for method in _METHODS:
         if method.__name__ not in own:
             setattr(cls, method.__name__, _overridable(method))
