@@ -23,7 +23,7 @@ class Adam : public Optimizer {
   void set_lr(double lr, size_t group = 0) override { options_.at(group).lr = lr; }
 
  protected:
-  // A virtual function rather than a flag: a program that uses one of the two holds the kernel of one.
+  // A virtual function rather than a flag: a program with Adam does not hold AdamW's kernel.
   virtual void apply(TensorList params, TensorList grads, TensorList m, TensorList v, TensorList largest, TensorList steps, const AdamOptions& o);
 
  private:

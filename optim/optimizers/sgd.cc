@@ -15,31 +15,28 @@ void SGD::add_group(std::vector<Tensor> params, SGDOptions options) {
   options_.push_back(options);
 }
 
+namespace {
+struct Lists { std::vector<Tensor> params, grads, buffers; };
+}  // namespace
+
 void SGD::step() {
   NoGradGuard no_grad;
   for (size_t i = 0; i < num_groups(); ++i) {
     const SGDOptions& o = options_[i];
     const Active all = active(i);
-    // A first step copies the gradient into the buffer: parameters that get their first gradient now go by themselves.
-    for (bool first : {true, false}) {
-      std::vector<Tensor> params, grads, buffers;
-      for (size_t k = 0; k < all.params.size(); ++k) {
-        Tensor& buffer = group(i).state[all.numbers[k]][0];
-        if (o.momentum != 0 && first == buffer.defined()) continue;
-        if (o.momentum == 0 && !first) continue;
-        params.push_back(all.params[k]);
-        grads.push_back(all.grads[k]);
-        if (o.momentum != 0) buffers.push_back(first ? empty_tensor(all.grads[k].sizes(), preserved_strides(all.grads[k]), all.grads[k].dtype(), all.grads[k].device()) : buffer);
-      }
-      if (params.empty()) continue;
-      _fused_sgd_(params, grads, buffers, o.weight_decay, o.momentum, o.lr, o.dampening, o.nesterov, o.maximize, first && o.momentum != 0);
-      if (!first || o.momentum == 0) continue;
-      for (size_t k = 0, b = 0; k < all.params.size(); ++k) {
-        Tensor& buffer = group(i).state[all.numbers[k]][0];
-        if (!buffer.defined()) buffer = buffers[b++];
-      }
-      if (params.size() == all.params.size()) break;  // none is left for a later step
+    // The first step copies the gradient into the buffer: parameters whose first gradient came now go by themselves.
+    Lists fresh, known;
+    for (size_t k = 0; k < all.params.size(); ++k) {
+      Tensor& buffer = group(i).state[all.numbers[k]][0];
+      const bool first = o.momentum != 0 && !buffer.defined();
+      if (first) buffer = empty_tensor(all.params[k].sizes(), preserved_strides(all.params[k]), all.params[k].dtype(), all.params[k].device());
+      Lists& lists = first ? fresh : known;
+      lists.params.push_back(all.params[k]);
+      lists.grads.push_back(all.grads[k]);
+      if (o.momentum != 0) lists.buffers.push_back(buffer);
     }
+    for (const Lists* l : {&fresh, &known})
+      if (!l->params.empty()) _fused_sgd_(l->params, l->grads, l->buffers, o.weight_decay, o.momentum, o.lr, o.dampening, o.nesterov, o.maximize, l == &fresh);
   }
 }
 

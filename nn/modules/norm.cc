@@ -1,0 +1,62 @@
+#include "nn/modules/init.h"
+#include "nn/modules/layers.h"
+#include "nn/norm_ops.h"
+#include "tensor/ops/create_ops.h"
+
+namespace tessera::nn {
+
+BatchNorm::BatchNorm(int64_t num_features, BatchNormOptions options) : num_features(num_features), options(options) {
+  const auto make = [&](bool wanted) { return wanted ? empty_cpu(IntVector{num_features}, options.dtype) : Tensor(); };
+  weight = register_parameter("weight", make(options.affine));
+  bias = register_parameter("bias", make(options.affine));
+  running_mean = register_buffer("running_mean", make(options.track_running_stats));
+  running_var = register_buffer("running_var", make(options.track_running_stats));
+  num_batches_tracked = register_buffer("num_batches_tracked", options.track_running_stats ? scalar_to_tensor(0, DType::kInt64) : Tensor());
+  reset_running_stats();
+  if (options.affine) init::ones_(weight), init::zeros_(bias);
+}
+
+void BatchNorm::reset_running_stats() {
+  if (!options.track_running_stats) return;
+  init::zeros_(running_mean);
+  init::ones_(running_var);
+  init::zeros_(num_batches_tracked);
+}
+
+Tensor BatchNorm::forward(const Tensor& input) {
+  check_input(input);
+  double factor = options.momentum.value_or(0);
+  if (is_training() && options.track_running_stats) {
+    const int64_t count = num_batches_tracked.item<int64_t>() + 1;
+    fill_(num_batches_tracked, count);
+    if (!options.momentum) factor = 1.0 / static_cast<double>(count);
+  }
+  // Running statistics are written in training and read in evaluation.
+  return batch_norm(input, weight, bias, running_mean, running_var, is_training() || !options.track_running_stats, factor, options.eps, false);
+}
+
+std::string BatchNorm::extra_repr() const {
+  return std::to_string(num_features) + ", eps=" + internal::repr(options.eps) + ", momentum=" + (options.momentum ? internal::repr(*options.momentum) : "None") +
+         ", affine=" + internal::repr(options.affine) + ", track_running_stats=" + internal::repr(options.track_running_stats);
+}
+
+void BatchNorm1d::check_input(const Tensor& input) const {
+  TESSERA_CHECK_VALUE(input.dim() == 2 || input.dim() == 3, "expected 2D or 3D input (got ", input.dim(), "D input)");
+}
+
+void BatchNorm2d::check_input(const Tensor& input) const { TESSERA_CHECK_VALUE(input.dim() == 4, "expected 4D input (got ", input.dim(), "D input)"); }
+
+LayerNorm::LayerNorm(IntVector shape, LayerNormOptions options) : normalized_shape(std::move(shape)), options(options) {
+  weight = register_parameter("weight", options.elementwise_affine ? empty_cpu(normalized_shape, options.dtype) : Tensor());
+  bias = register_parameter("bias", options.elementwise_affine && options.bias ? empty_cpu(normalized_shape, options.dtype) : Tensor());
+  if (weight.defined()) init::ones_(weight);
+  if (bias.defined()) init::zeros_(bias);
+}
+
+Tensor LayerNorm::forward(const Tensor& input) { return layer_norm(input, normalized_shape, weight, bias, options.eps); }
+
+std::string LayerNorm::extra_repr() const {
+  return internal::repr(normalized_shape) + ", eps=" + internal::repr(options.eps) + ", elementwise_affine=" + internal::repr(options.elementwise_affine);
+}
+
+}  // namespace tessera::nn
