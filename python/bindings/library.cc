@@ -316,6 +316,19 @@ bool parse(Overload& o, const FlatArgs& a, Value* values) {
 [[noreturn]] void throw_mismatch(Overload& o, const FlatArgs& a) {
   throw Error(str_cat(o.plan().schema().name, "() was called with arguments that don't fit its schema: got (", type_list(a), ").\nDeclaration: ", o.info().schema));
 }
+// As schemas have it: lists stay lists, several results are a plain tuple.
+PyObject* run(Overload& o, const DispatchKeySet* keys, const Value* values) {
+  Value rets[kMaxArgs];
+  const size_t count = o.plan().schema().returns.size();
+  TESSERA_CHECK(count <= kMaxArgs, o.info().schema, ": too many results");
+  o.info().adapter->call(*o.info().op, keys, values, rets);
+  if (count == 0) return none();
+  if (count == 1) return to_python(rets[0]);
+  Ref tuple = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(count))));
+  for (size_t i = 0; i < count; ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), to_python(rets[i]));
+  return tuple.release();
+}
+
 PyObject* op_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
     Overload& o = overload_of(self);
@@ -323,7 +336,7 @@ PyObject* op_call(PyObject* self, PyObject* args, PyObject* kwargs) {
     if (needs_torch_function(a.values.data(), static_cast<Py_ssize_t>(a.values.size()))) return call_torch_function(self, a.values.data(), a.positional, a.names.get());
     Value values[kMaxArgs];
     if (!parse(o, a, values)) throw_mismatch(o, a);
-    return call_overload(o, values, false);
+    return run(o, nullptr, values);
   });
 }
 // _redispatch(bits, *args, **kwargs): the kernel of the highest of the given keys.
@@ -334,12 +347,9 @@ PyObject* op_redispatch(PyObject* self, PyObject* args, PyObject* kwargs) {
     const auto keys = DispatchKeySet::from_bits(PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(args, 0)));
     if (PyErr_Occurred()) throw ErrorAlreadySet();
     const FlatArgs a(args, kwargs, 1);
-    Value values[kMaxArgs], rets[kMaxArgs];
+    Value values[kMaxArgs];
     if (!parse(o, a, values)) throw_mismatch(o, a);
-    const size_t count = o.plan().schema().returns.size();
-    TESSERA_CHECK(count <= kMaxArgs, "too many results");
-    o.info().adapter->call(*o.info().op, &keys, values, rets);
-    return results_to_python(o, rets, count);
+    return run(o, &keys, values);
   });
 }
 PyObject* op_fits(PyObject* self, PyObject* args, PyObject* kwargs) {

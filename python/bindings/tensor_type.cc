@@ -63,13 +63,10 @@ void drop_impl(PyTensor* p) {
   impl->release();
 }
 
-void tensor_finalize(PyObject* self) {
-  if (!try_resurrect(as(self))) return;
-  // CPython runs a finalizer once an object; a tensor may come back any number of times, so the mark is taken off (bit 0 of the collector's header).
-  if (PyType_IS_GC(Py_TYPE(self))) {
-    auto* head = reinterpret_cast<uintptr_t*>(self) - 2;
-    head[1] &= ~uintptr_t{1};
-  }
+void tensor_finalize(PyObject* self) { try_resurrect(as(self)); }
+// CPython runs a finalizer once an object and marks it after that; a tensor may come back any number of times, so the mark (bit 0 of the collector's header) is taken off when it does.
+void forget_finalized(PyObject* self) {
+  if (PyType_IS_GC(Py_TYPE(self))) reinterpret_cast<uintptr_t*>(self)[-1] &= ~uintptr_t{1};
 }
 
 void tensor_dealloc(PyObject* self) {
@@ -146,6 +143,7 @@ PyObject* wrap(Tensor t) {
   if (auto* known = static_cast<PyTensor*>(t.impl()->pyobject.load(std::memory_order_acquire))) {
     if (known->owned_by_impl) {
       known->owned_by_impl = false;
+      forget_finalized(reinterpret_cast<PyObject*>(known));
       t.impl()->owns_pyobject = false;
       t.leak();  // our reference becomes the object's
       return reinterpret_cast<PyObject*>(known);
