@@ -102,7 +102,7 @@ void Module::load_state_dict(const NamedTensors& state, bool strict) {
   for (const auto& [name, target] : own) {
     const auto found = given.find(name);
     if (found == given.end()) {
-      mention(&missing, name);
+      if (!name.ends_with("num_batches_tracked")) mention(&missing, name);  // old checkpoints have no such count
       continue;
     }
     const Tensor source = *found->second;
@@ -116,8 +116,8 @@ void Module::load_state_dict(const NamedTensors& state, bool strict) {
   }
   for (const auto& [name, t] : state) if (given.count(name)) mention(&unexpected, name);
   std::string errors;
-  if (strict && !unexpected.empty()) errors += "\n\tUnexpected key(s) in state_dict: " + unexpected + ". ";
   if (strict && !missing.empty()) errors += "\n\tMissing key(s) in state_dict: " + missing + ". ";
+  if (strict && !unexpected.empty()) errors += "\n\tUnexpected key(s) in state_dict: " + unexpected + ". ";
   errors += wrong;
   TESSERA_CHECK(errors.empty(), "Error(s) in loading state_dict for ", name(), ":", errors);
   NoGradGuard no_grad;
