@@ -10,7 +10,7 @@ import tessera
 from tessera import _C
 from tessera._C import _handle_torch_function, _has_torch_function
 
-__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "chain_matmul", "combinations", "einsum", "meshgrid",
+__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "combinations", "einsum", "meshgrid",
            "norm", "split", "tensordot", "unique", "unique_consecutive", "unravel_index"]
 
 _VF = _C._VariableFunctions
@@ -169,6 +169,22 @@ def block_diag(*tensors):
         rows.append(tessera.cat([zeros[0], block.to(dtype), zeros[1]], dim=1))
         left += width
     return tessera.cat(rows)
+
+
+_CDIST_MODES = {"use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": 1, "donot_use_mm_for_euclid_dist": 2}
+
+
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+    """The p-norm distances of each row of x1 (B, P, M) to each row of x2 (B, R, M): (B, P, R), batches broadcast. p >= 0.
+
+    compute_mode says how Euclidean distances may be computed, ValueError for an unknown one; the results are the same. RuntimeError for tensors of less than
+    two dimensions, of different last sizes, or not of a floating point dtype.
+    """
+    if _has_torch_function((x1, x2)):
+        return _handle_torch_function(cdist, (x1, x2), x1, x2, p=p, compute_mode=compute_mode)
+    if compute_mode not in _CDIST_MODES:
+        raise ValueError(f"{compute_mode} is not a valid value for compute_mode")
+    return _VF.cdist(x1, x2, p, _CDIST_MODES[compute_mode])
 
 
 @_of_all

@@ -189,7 +189,7 @@ Tensor new_bernoulli(const Tensor& t, double p, const Generator& g) {
   return filled_new(t, [&](const Tensor& x) { bernoulli_all(x, p, g); }, [&](const Tensor& x) { bernoulli_(x, p, g); });
 }
 
-OutputSpec multinomial_meta(const Tensor& self, SymInt num_samples, bool replacement, const Generator&) {
+Tensor multinomial_meta(const Tensor& self, SymInt num_samples, bool replacement, const Generator&) {
   const int64_t n = num_samples.guard_int();
   TESSERA_CHECK(self.dim() == 1 || self.dim() == 2, "prob_dist must be 1 or 2 dim");
   TESSERA_CHECK(self.is_floating_point(), "multinomial only supports floating-point dtypes for input, got: ", type_name_of(self.dtype()));
@@ -198,12 +198,20 @@ OutputSpec multinomial_meta(const Tensor& self, SymInt num_samples, bool replace
   TESSERA_CHECK(self.size(-1) <= (int64_t{1} << 24), "number of categories cannot exceed 2^24");
   IntVector sizes = to_vector(self.sizes());
   sizes.back() = n;
-  return OutputSpec(sizes, DType::kInt64, self.device());
+  return empty_tensor(sizes, {}, DType::kInt64, self.device());
 }
-void multinomial_cpu(const Tensor& self, SymInt num_samples, bool replacement, const Generator& g, const Tensor& out) {
-  if (out.numel() == 0) return;
+Tensor multinomial_cpu(const Tensor& self, SymInt num_samples, bool replacement, const Generator& g) {
+  const Tensor out = multinomial_meta(self, num_samples, replacement, g);
+  if (out.numel() == 0) return out;
   const Tensor weights = self.dim() == 1 ? unsqueeze(self, 0) : self, rows = self.dim() == 1 ? unsqueeze(out, 0) : out;
   cpu::random_multinomial(weights.sizes()[0], weights.sizes()[1], Strided(weights), num_samples.guard_int(), replacement, Strided(rows), g);
+  return out;
+}
+void multinomial_into(const Tensor& out, const Tensor& self, SymInt num_samples, bool replacement, const Generator& g) {
+  TESSERA_CHECK(out.dtype() == DType::kInt64, "multinomial expects Long tensor out, got: ", type_name_of(out.dtype()));
+  const Tensor indices = multinomial(self, num_samples, replacement, g);
+  resize_output(out, indices.sizes());
+  copy_(out, indices);
 }
 
 Tensor poisson_cpu(const Tensor& self, const Generator& g) {

@@ -42,6 +42,7 @@ inline Tensor randperm_factory(SymInt n, Dt dtype, Lo l, De device, Pin p) { ret
 // An out= argument at its size; dtype and device, if given, must be its own.
 const Tensor& sized(const Tensor& out, SymIntList size, Dt dtype, De device);
 void permutation_into(const Tensor& out, SymInt n, const Generator& generator, Dt dtype, De device);
+void multinomial_into(const Tensor& out, const Tensor& self, SymInt num_samples, bool replacement, const Generator& generator);
 int64_t scalar_of(const Tensor& high);
 Tensor bernoulli_like(const Tensor& self, double p, const Generator& generator);
 
