@@ -6,6 +6,7 @@ real and their imaginary part.
 """
 
 import itertools
+import sys
 import warnings
 
 import tessera
@@ -510,3 +511,13 @@ def _random_seed(output, noncontiguous):
     else:
         seed = tessera.randn(output.shape, dtype=dtype, device=output.device)
     return seed.detach().requires_grad_()
+
+
+class _Module(type(sys)):
+    """The name `autograd.gradcheck` is a module and a function: where an import under another name put the module there, it can be called as well."""
+
+    def __call__(self, *args, **kwargs):
+        return gradcheck(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Module
