@@ -13,7 +13,8 @@ namespace {
 PyObject* g_disabled_dispatch = nullptr;
 PyObject* g_str_dispatch = nullptr;
 
-std::vector<Ref>& stack() { static thread_local std::vector<Ref> s; return s; }
+// Never destroyed: a thread may end after the interpreter.
+std::vector<Ref>& stack() { static thread_local auto* s = new std::vector<Ref>; return *s; }
 constexpr uint64_t kPythonBit = DispatchKeySet(DispatchKey::kPython).bits();
 void update_included() { thread_state.included = stack().empty() ? thread_state.included & ~kPythonBit : thread_state.included | kPythonBit; }
 

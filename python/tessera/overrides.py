@@ -281,6 +281,7 @@ def _signature_of(func):
         arguments = getattr(schema, "arguments", None)
         if arguments:
             names = ["input" if a.name == "self" and not is_tensor_method_or_property(func) else a.name for a in arguments]
+            names = [name + "_" if name in ("from", "lambda", "in", "is") else name for name in names]  # no parameter can have Python's words
             required = [name for name, a in zip(names, arguments) if not a.kwarg_only]
             keyword = [f"{name}=None" for name, a in zip(names, arguments) if a.kwarg_only]
             keyword += ["out=None"] if "out" not in names else []
