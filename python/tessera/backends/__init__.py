@@ -1,0 +1,5 @@
+"""Settings of the libraries under the operators, one module for each."""
+
+from tessera._lazy import attach as _attach
+
+__getattr__, __dir__ = _attach(__name__)

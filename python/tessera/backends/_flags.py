@@ -1,0 +1,40 @@
+"""Modules whose attributes are checked settings."""
+
+import contextlib
+import types
+
+
+class FlagModule(types.ModuleType):
+    """A module with the settings of `_flags` (name -> default); a new value must have the default's type.
+
+    Raises: RuntimeError for a value of another type.
+    """
+
+    _flags = {}
+
+    def __setattr__(self, name, value):
+        default = type(self)._flags.get(name)
+        if name in type(self)._flags and default is not None and type(value) is not type(default):
+            raise RuntimeError(f"expected a {type(default).__name__} for {self.__name__}.{name}, but got {type(value).__name__}")
+        super().__setattr__(name, value)
+
+
+def install(module, **flags):
+    """Makes the settings attributes of a module (an entry of sys.modules) and checks them from now on."""
+    for name, value in flags.items():
+        setattr(module, name, value)
+    module.__class__ = type(f"{module.__name__}_flags", (FlagModule,), {"_flags": dict(flags)})
+
+
+@contextlib.contextmanager
+def changed(module, **flags):
+    """Gives settings other values for a block; None leaves one as it is."""
+    flags = {name: value for name, value in flags.items() if value is not None}
+    saved = {name: getattr(module, name) for name in flags}
+    try:
+        for name, value in flags.items():
+            setattr(module, name, value)
+        yield
+    finally:
+        for name, value in saved.items():
+            setattr(module, name, value)

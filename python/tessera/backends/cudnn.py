@@ -1,0 +1,38 @@
+"""cuDNN, which this build does not have: the settings are kept, nothing is available."""
+
+import sys
+
+from tessera.backends import _flags
+
+
+def version():
+    """The version as a number; None without the library."""
+    return None
+
+
+def is_available():
+    """True if the library can be used."""
+    return False
+
+
+def is_acceptable(tensor):
+    """True if the library could work on the tensor."""
+    return False
+
+
+def flags(enabled=None, benchmark=None, benchmark_limit=None, deterministic=None, allow_tf32=None, fp32_precision="none"):
+    """Context manager: other settings for a block."""
+    return _flags.changed(sys.modules[__name__], enabled=enabled, benchmark=benchmark, benchmark_limit=benchmark_limit, deterministic=deterministic, allow_tf32=allow_tf32)
+
+
+def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None, _fp32_precision="none"):
+    """Sets the given settings; returns the old values of all."""
+    module = sys.modules[__name__]
+    old = (module.enabled, module.benchmark, module.benchmark_limit, module.deterministic, module.allow_tf32)
+    for name, value in (("enabled", _enabled), ("benchmark", _benchmark), ("benchmark_limit", _benchmark_limit), ("deterministic", _deterministic), ("allow_tf32", _allow_tf32)):
+        if value is not None:
+            setattr(module, name, value)
+    return old
+
+
+_flags.install(sys.modules[__name__], enabled=True, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True)

@@ -1,0 +1,23 @@
+"""oneDNN, which this build does not use; the settings are kept."""
+
+import sys
+
+from tessera.backends import _flags
+
+
+def is_available():
+    """True if the library is part of this build."""
+    return False
+
+
+def is_acl_available():
+    """True if the Arm Compute Library is part of this build."""
+    return False
+
+
+def flags(enabled=None, deterministic=None, allow_tf32=None, fp32_precision="none"):
+    """Context manager: other settings for a block."""
+    return _flags.changed(sys.modules[__name__], enabled=enabled, deterministic=deterministic, allow_tf32=allow_tf32)
+
+
+_flags.install(sys.modules[__name__], enabled=True, deterministic=False, allow_tf32=False)

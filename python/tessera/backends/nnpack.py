@@ -1,0 +1,6 @@
+"""NNPACK, which this build does not use."""
+
+
+def is_available():
+    """True if the library is part of this build."""
+    return False
