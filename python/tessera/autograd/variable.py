@@ -1,8 +1,20 @@
 """`Variable`, the old name of a tensor that records gradients."""
 
 import tessera
+from tessera import _C
 
 __all__ = ["Variable"]
+
+
+class _Engine:
+    """What hooks of distributed code ask of the backward pass."""
+
+    def queue_callback(self, callback):
+        """Calls `callback()` once the pass that is under way ends. Raises: RuntimeError outside of one."""
+        _C._queue_backward_callback(callback)
+
+    def is_running(self):
+        return _C._current_graph_task_id() != -1
 
 
 class _VariableMeta(type):
@@ -12,6 +24,8 @@ class _VariableMeta(type):
 
 class Variable(metaclass=_VariableMeta):
     """`Variable(tensor, requires_grad=False)` gives a Tensor on the same storage; every Tensor is an instance."""
+
+    _execution_engine = _Engine()
 
     def __new__(cls, data=None, requires_grad=False, volatile=None):
         data = tessera.empty(0) if data is None else data.detach()
