@@ -38,6 +38,13 @@ ConvArgs conv_args(const Tensor& weight, IntList stride, IntList padding, IntLis
   TESSERA_CHECK(!any_below(a.stride, 1), "non-positive stride is not supported");
   TESSERA_CHECK(!any_below(a.dilation, 1), "dilation should be greater than zero");
   TESSERA_CHECK(groups > 0, "non-positive groups is not supported");
+  const IntList kernel = weight.sizes().subspan(2);
+  TESSERA_CHECK(!any_below(kernel, 1), "kernel size should be greater than zero, but got weight of size ", shape_string(weight.sizes()));
+  check_extents(kernel, "convolution", "kernel size");
+  check_extents(a.stride, "convolution", "stride");
+  check_extents(a.padding, "convolution", "padding");
+  check_extents(a.dilation, "convolution", "dilation");
+  check_extents(a.output_padding, "convolution", "output_padding");
   return a;
 }
 

@@ -55,6 +55,9 @@ Pool make_pool(const char* kind, int64_t n, const Tensor& self, const PoolWindow
   p.stride = w.stride.empty() ? p.kernel : per_dimension(w.stride, n, name, "stride");
   p.padding = per_dimension(w.padding, n, name, "padding");
   p.dilation = per_dimension(w.dilation, n, name, "dilation");
+  check_extents(p.kernel, name, "kernel_size");
+  check_extents(p.stride, name, "stride");
+  check_extents(p.dilation, name, "dilation");
   check_windows(op, p);
   check_image(op, n, self);
   p.out_sizes = to_vector(self.sizes());
@@ -249,9 +252,10 @@ void adaptive_max_into(int64_t n, const Tensor& self, const Tensor& out, const T
 Tensor adaptive_avg_pool_of(const Tensor& self, IntList output_size, int64_t n) {
   const std::string op = pool_name("adaptive_avg_pool", n);
   TESSERA_CHECK(static_cast<int64_t>(output_size.size()) == n, op, ": output_size must be ", n, ", but got ", output_size.size(), " elements");
+  TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point(), "\"", op, "\" not implemented for '", type_name_of(self.dtype()), "'");
   const bool one = std::ranges::all_of(output_size, [](int64_t v) { return v == 1; });
   // One window is a mean, which is faster; the checks are those of the general case.
-  if (!one || !self.is_floating_point()) return n == 2 ? _adaptive_avg_pool2d(self, output_size) : _adaptive_avg_pool3d(self, output_size);
+  if (!one) return n == 2 ? _adaptive_avg_pool2d(self, output_size) : _adaptive_avg_pool3d(self, output_size);
   adaptive_spec(op.c_str(), n, self, output_size);
   const Tensor y = n == 2 ? mean(self, IntVector{-2, -1}, true) : mean(self, IntVector{-3, -2, -1}, true);
   const IntVector strides = strides_of_format(self, y.sizes());

@@ -17,6 +17,8 @@ struct Blocks {
 
 Blocks make_blocks(const char* op, IntList kernel, IntList dilation, IntList padding, IntList stride) {
   Blocks b{per_dimension(kernel, 2, op, "kernel_size"), per_dimension(dilation, 2, op, "dilation"), per_dimension(padding, 2, op, "padding"), per_dimension(stride, 2, op, "stride")};
+  for (const auto& [what, values] : {std::pair("kernel_size", &b.kernel), std::pair("dilation", &b.dilation), std::pair("padding", &b.padding), std::pair("stride", &b.stride)})
+    check_extents(*values, op, what);
   auto above = [](const IntVector& v, int64_t low) { return v[0] > low && v[1] > low; };
   TESSERA_CHECK(above(b.kernel, 0), "kernel size should be greater than zero, but got kernel_height: ", b.kernel[0], " kernel_width: ", b.kernel[1]);
   TESSERA_CHECK(above(b.dilation, 0), "dilation should be greater than zero, but got dilation_height: ", b.dilation[0], " dilation_width: ", b.dilation[1]);
@@ -71,6 +73,7 @@ OutputSpec col2im_meta(const Tensor& self, SymIntList output_size, IntList kerne
   const Blocks b = make_blocks("col2im", kernel_size, dilation, padding, stride);
   const IntVector image = per_dimension(output_size.ints(), 2, "col2im", "output_size");
   const IntList s = self.sizes();
+  check_extents(image, "col2im", "output_size");
   TESSERA_CHECK(image[0] > 0 && image[1] > 0, "Expected output spatial size to be positive, but got ", shape_string(image));
   const bool rank = self.dim() == 2 || self.dim() == 3;
   TESSERA_CHECK(rank && std::ranges::all_of(s.last(2), [](int64_t v) { return v != 0; }),
@@ -99,8 +102,8 @@ Tensor pixel_shuffle_composite(const Tensor& self, int64_t r) {
   TESSERA_CHECK(self.dim() >= 3, "pixel_shuffle expects input to have at least 3 dimensions, but got input with ", self.dim(), " dimension(s)");
   TESSERA_CHECK(r > 0, "pixel_shuffle expects a positive upscale_factor, but got ", r);
   const int64_t c = self.size(-3), h = self.size(-2), w = self.size(-1);
-  TESSERA_CHECK(c % r == 0 && c / r % r == 0, "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)=", c,
-                " is not divisible by ", r * r);
+  TESSERA_CHECK(c / r / r * r * r == c, "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but input.size(-3)=", c,
+                " is not divisible by ", r < int64_t{1} << 31 ? std::to_string(r * r) : str_cat(r, "^2"));
   IntVector lead(self.sizes().begin(), self.sizes().end() - 3), split = lead, order, joined = lead;
   split.insert(split.end(), {c / r / r, r, r, h, w});
   joined.insert(joined.end(), {c / r / r, h * r, w * r});

@@ -19,6 +19,11 @@ IntVector strides_of_format(const Tensor& t, IntList sizes) {
   return f == MemoryFormat::kChannelsLast || f == MemoryFormat::kChannelsLast3d ? channels_last_strides(sizes) : IntVector();
 }
 
+void check_extents(IntList values, const char* op, const char* what) {
+  constexpr int64_t kLargest = int64_t{1} << 31;   // products of two stay below 2^62
+  for (int64_t v : values) TESSERA_CHECK(v <= kLargest, op, ": ", what, " must be at most ", kLargest, ", but got ", shape_string(values));
+}
+
 std::string times_string(IntList sizes) {
   std::string s = "(";
   for (size_t i = 0; i < sizes.size(); ++i) s += (i ? "x" : "") + std::to_string(sizes[i]);

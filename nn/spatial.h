@@ -20,6 +20,9 @@ inline OutputSpec spec_like(const Tensor& t, IntVector sizes) {
   return OutputSpec(std::move(sizes), std::move(strides), t.dtype(), t.device());
 }
 
+// Error for values of a window (kernel, padding, dilation ...) so large that positions in the image would overflow.
+void check_extents(IntList values, const char* op, const char* what);
+
 // "(3x5x5)": sizes as the messages about pooling print them.
 std::string times_string(IntList sizes);
 // Error unless both have one dtype.
