@@ -40,7 +40,7 @@ Tensor first_gradient(const Tensor& leaf, const Tensor& grad, bool may_steal) {
 variable_list AccumulateGrad::apply(variable_list&& grads) {
   if (grads.empty() || !grads[0].defined() || !variable_.requires_grad()) return {};
   Tensor grad = std::move(grads[0]);
-  auto* hooks = static_cast<LeafHooks*>(variable_.impl()->autograd_meta()->hooks.get());
+  auto* hooks = dynamic_cast<LeafHooks*>(variable_.impl()->autograd_meta()->hooks.get());
   AutogradMeta& m = variable_.impl()->materialize_autograd_meta();
   if (!m.grad) {
     // One reference is ours: the engine has given its own away.

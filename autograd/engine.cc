@@ -181,7 +181,7 @@ void run_hooks_before(NodeState& s, Task& task) {
   if (s.node->sequence_nr() == UINT64_MAX) {
     if (auto* acc = dynamic_cast<AccumulateGrad*>(s.node)) {
       AutogradMeta* m = acc->variable().impl()->autograd_meta();
-      if (m && m->hooks) run_tensor_hooks(static_cast<LeafHooks&>(*m->hooks).pre.entries, s.grads);
+      if (auto* hooks = m ? dynamic_cast<LeafHooks*>(m->hooks.get()) : nullptr) run_tensor_hooks(hooks->pre.entries, s.grads);
     }
   }
   for (const auto& [nr, index] : s.captures)

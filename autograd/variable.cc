@@ -14,7 +14,8 @@ std::mutex& lazy_mutex() { static auto* m = new std::mutex; return *m; }
 
 LeafHooks& leaf_hooks(const Tensor& t) {
   AutogradMeta& m = t.impl()->materialize_autograd_meta();
-  if (!m.hooks) m.hooks = make_intrusive<LeafHooks>();
+  // What is there may be of the time when t was a result that retained its gradient.
+  if (!dynamic_cast<LeafHooks*>(m.hooks.get())) m.hooks = make_intrusive<LeafHooks>();
   return static_cast<LeafHooks&>(*m.hooks);
 }
 }  // namespace

@@ -282,3 +282,92 @@ def test_multi_grad_hook_modes():
     assert seen == [[True, True]]
     with pytest.raises(ValueError):
         graph.register_multi_grad_hook((a,), lambda g: None, mode="some")
+
+
+def test_nodes_are_one_object_while_they_live():
+    x = double(2)
+    y = (x * 2).exp()
+    assert y.grad_fn is y.grad_fn and y.grad_fn.next_functions[0][0] is y.grad_fn.next_functions[0][0]
+    assert repr(y.grad_fn).startswith("<ExpBackward0 object at 0x") and y.grad_fn._sequence_nr() > y.grad_fn.next_functions[0][0]._sequence_nr()
+    assert y.grad_fn._input_metadata[0].shape == (2,)
+    y.sum().backward()  # looking at nodes does not free what they saved
+    with pytest.raises(AttributeError):
+        y.grad_fn._saved_nothing
+
+
+@pytest.mark.parametrize("hook,error", [(lambda g: 3, TypeError), (lambda g: g.new_ones(5), RuntimeError), (lambda g: 1 / 0, ZeroDivisionError)])
+def test_hooks_that_fail(hook, error):
+    x = double(2)
+    y = x * 2
+    handle = y.register_hook(hook)
+    with pytest.raises(error):
+        y.sum().backward(retain_graph=True)
+    handle.remove()
+    (x * 2).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    with pytest.raises(TypeError):
+        x.register_hook(3)
+
+
+def test_a_result_that_became_a_leaf_has_the_hooks_of_a_leaf():
+    y = double(2) * 2
+    y.retain_grad()
+    y.detach_().requires_grad_()
+    seen = []
+    y.register_hook(lambda g: seen.append(g.tolist()))
+    (y * 3).sum().backward()
+    assert seen == [[3, 3]] and y.grad.tolist() == [3, 3] and not y.retains_grad
+
+
+def test_an_edge_keeps_a_custom_node_alive():
+    x = double(2)
+    edge = graph.get_gradient_edge(Exp.apply(x).sum())
+    inner = graph.get_gradient_edge(Exp.apply(x))
+    tessera.autograd.backward(edge)
+    tessera.autograd.backward(inner, tessera.ones(2, dtype=tessera.float64))
+    assert_close(x.grad, 2 * x.detach().exp())
+
+
+def test_anomaly_mode_names_the_forward_call():
+    class Fails(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise KeyError("inside")
+
+    def the_forward_call(x):
+        return Fails.apply(x)
+
+    with tessera.autograd.set_detect_anomaly(True):
+        y = the_forward_call(double(2)).sum()
+        with pytest.warns(UserWarning, match="the_forward_call"), pytest.raises(KeyError, match="inside"):
+            y.backward()
+
+
+def test_context_lets_go_with_the_graph():
+    import gc
+    import weakref
+
+    class Holder:
+        pass
+
+    class Keeps(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.holder = Holder()
+            refs.append(weakref.ref(ctx.holder))
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 2
+
+    refs = []
+    y = Keeps.apply(double(1))
+    assert refs[0]() is not None
+    del y
+    gc.collect()
+    assert refs[0]() is None
