@@ -1,0 +1,114 @@
+"""The static C++ programs of examples/digits: what is linked into them, how large they are, and that they do what train.py does."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DIGITS = ROOT / "examples" / "digits"
+LIMIT = 3 * 2**20  # bytes, stripped
+PROGRAMS = ("train_static", "infer_static")
+
+# What the programs call, and what those operators call in turn. A new name here is a question: does the program need it?
+INFER_OPS = set("""
+    add_Scalar add_Tensor add__Scalar add__Tensor addmm argmax bernoulli__float bmm clone copy_ div__Scalar div__Tensor dot dropout empty_like
+    expand flatten_using_ints linear matmul mm mul_Tensor mul__Scalar mul__Tensor mv relu relu_ reshape resolve_conj resolve_neg squeeze_dim
+    sum_dim_IntList t uniform_ unsqueeze view view_as_real zeros
+""".split())
+TRAIN_OPS = INFER_OPS | set("""
+    _conj _fused_adam_ _log_softmax _log_softmax_backward_data _masked_fill _to_copy _view_as_real_physical any arange argsort as_strided
+    as_strided_backward as_strided_gather conj conj_physical contiguous cross_entropy_loss div_Scalar div_Tensor eq_Scalar eq_Tensor exp
+    expand_as gather ger index_add index_add_ index_select isnan log_softmax_int logical_not masked_fill_Scalar mul_Scalar neg nll_loss
+    nll_loss2d nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd normal_ ones_like random_
+    randperm_generator real scatter_add scatter_src scatter_value select_backward select_int sort sub_Tensor sum sum_to_size threshold_backward
+    to_device to_dtype transpose_int view_as_complex zero_ zeros_like
+""".split())
+
+
+def run(*command, **kwargs):
+    return subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True, cwd=ROOT, **kwargs).stdout
+
+
+@pytest.fixture(scope="module")
+def programs():
+    """Paths of the programs and of their twins with symbols. Built by what runs before; else now."""
+    option = f"--repo_env=TESSERA_PYTHON={sys.executable}"
+    targets = [f"//examples/digits:{name}{suffix}" for name in PROGRAMS for suffix in ("", "_symbols")]
+    run("bazel", "build", option, *targets)
+    folder = pathlib.Path(run("bazel", "info", option, "bazel-bin").strip()) / "examples" / "digits"
+    return {target.rpartition(":")[2]: folder / target.rpartition(":")[2] for target in targets}
+
+
+def names(program):
+    return run("nm", "-C", "--defined-only", program).splitlines()
+
+
+def operators(program):
+    found = (re.search(r" tessera::op::(\w+)$", line) for line in names(program))
+    return {match[1] for match in found if match}
+
+
+def test_programs_are_static_and_small(programs, capsys):
+    for name in PROGRAMS:
+        size = programs[name].stat().st_size
+        with capsys.disabled():
+            print(f"\n{name}: {size / 2**20:.2f} MB, {len(operators(programs[name + '_symbols']))} operators")
+        assert size < LIMIT, name
+        headers = run("readelf", "-l", programs[name])
+        assert "INTERP" not in headers and "DYNAMIC" not in headers, name
+
+
+def test_programs_hold_no_operator_that_they_do_not_call(programs):
+    assert operators(programs["infer_static_symbols"]) <= INFER_OPS
+    assert operators(programs["train_static_symbols"]) <= TRAIN_OPS
+
+
+def test_inference_has_no_autograd(programs):
+    inside = [line for line in names(programs["infer_static_symbols"]) if re.search(r" [A-Za-z] (vtable for |typeinfo for )?tessera::autograd::", line)]
+    assert not inside
+    assert [line for line in names(programs["train_static_symbols"]) if " tessera::autograd::" in line]  # the pattern finds it where it is
+
+
+def last_epoch(output):
+    return [line for line in output.splitlines() if " epoch " in line][-1]
+
+
+def test_both_languages_train_the_same_network(programs, tmp_path):
+    import tessera
+
+    environment = dict(os.environ, PYTHONSAFEPATH="1")
+    python = run(sys.executable, DIGITS / "train.py", "--model", "mlp", "--epochs", "3", "--out", tmp_path, env=environment)
+    cpp = run(programs["train_static"], "--epochs", "3", "--out", tmp_path / "cpp.pt")
+    assert last_epoch(cpp) == last_epoch(python)
+    ours, theirs = tessera.load(tmp_path / "cpp.pt"), tessera.load(tmp_path / "mlp.pt")
+    assert list(ours) == list(theirs)
+    for name, value in theirs.items():
+        assert tessera.equal(value, ours[name]), name
+    for checkpoint in ("cpp.pt", "mlp.pt"):
+        accuracy = re.search(r"accuracy (\S+) %", run(programs["infer_static"], tmp_path / checkpoint))[1]
+        assert accuracy == re.search(r"test accuracy (\S+) %", last_epoch(cpp))[1]
+
+
+def test_network_reads_the_digits(programs, tmp_path):
+    output = run(programs["train_static"], "--out", tmp_path / "mlp.pt")
+    assert float(re.search(r"test accuracy (\S+) %", last_epoch(output))[1]) >= 97
+
+
+def test_bad_input_ends_with_a_message(programs, tmp_path):
+    broken = tmp_path / "broken.pt"
+    broken.write_bytes(b"PK\x03\x04" + bytes(100))
+    other = tmp_path / "other.bin"
+    other.write_bytes(b"DIGITS1\n" + bytes(11))
+    for command, message in (
+        (["infer_static", broken], "corrupted"),
+        (["infer_static", tmp_path / "missing.pt"], "can't open"),
+        (["infer_static", broken, "--data", other], "not a digits file"),
+        (["train_static", "--data", tmp_path / "none"], "can't open"),
+        (["train_static", "--epochs", "x"], "whole number"),
+    ):
+        result = subprocess.run([str(programs[command[0]]), *map(str, command[1:])], capture_output=True, text=True, cwd=ROOT)
+        assert result.returncode == 1 and message in result.stderr, (command, result)
