@@ -115,9 +115,11 @@ Tensor tensor_over_buffer(PyObject* o, DType dtype, int64_t count, int64_t offse
       throw ErrorAlreadySet();
     }
   }
-  Py_buffer view = owner->view;
-  Storage s = StorageImpl::wrap(view.buf, static_cast<size_t>(view.len), Device(), &BufferOwner::release, owner.release());  // from here on it releases the buffer
-  const int64_t len = view.len, size = item_size(dtype);
+  const int64_t len = owner->view.len, size = item_size(dtype);
+  struct Giveback {  // until the storage owns the buffer
+    BufferOwner* owner;
+    ~Giveback() { if (owner) PyBuffer_Release(&owner->view); }
+  } giveback{owner.get()};
   TESSERA_CHECK_VALUE(len > 0 && count != 0, "both buffer length (", len, ") and count (", count, ") must not be 0");
   TESSERA_CHECK_VALUE(offset >= 0 && offset < len, "offset (", offset, " bytes) must be non-negative and no greater than buffer length (", len, " bytes) minus 1");
   if (count > 0) {
@@ -126,13 +128,12 @@ Tensor tensor_over_buffer(PyObject* o, DType dtype, int64_t count, int64_t offse
     TESSERA_CHECK_VALUE((len - offset) % size == 0, "buffer length (", len - offset, " bytes) after offset (", offset, " bytes) must be a multiple of element size (", size, ")");
     count = (len - offset) / size;
   }
+  // The storage begins at the offset, as documented: what lies before is not the tensor's.
+  void* first = static_cast<char*>(owner->view.buf) + offset;
+  giveback.owner = nullptr;
+  Storage s = StorageImpl::wrap(first, static_cast<size_t>(count * size), Device(), &BufferOwner::release, owner.release());
   const int64_t sizes[] = {count}, strides[] = {1};
-  if (offset % size == 0) return tensor_from_storage(std::move(s), sizes, strides, offset / size, dtype);
-  // An offset between two elements: the storage begins there.
-  struct Parent { Storage storage; };
-  char* start = static_cast<char*>(view.buf) + offset;
-  Storage window = StorageImpl::wrap(start, static_cast<size_t>(len - offset), Device(), [](void*, void* c, size_t) { delete static_cast<Parent*>(c); }, new Parent{std::move(s)});
-  return tensor_from_storage(std::move(window), sizes, strides, 0, dtype);
+  return tensor_from_storage(std::move(s), sizes, strides, 0, dtype);
 }
 
 PyObject* py_frombuffer(PyObject*, CallArgs call) {
@@ -167,16 +168,10 @@ Tensor shared_memory_of(PyObject* o, std::optional<DType> dtype) {
   }
   if (!is_numpy_scalar(o) && PyObject_CheckBuffer(o) && !PyUnicode_Check(o)) {
     Py_buffer view;
-    if (PyObject_GetBuffer(o, &view, PyBUF_FORMAT) < 0) { PyErr_Clear(); check(PyObject_GetBuffer(o, &view, PyBUF_SIMPLE)); }
+    check(PyObject_GetBuffer(o, &view, PyBUF_SIMPLE));
     const Py_ssize_t len = view.len;
-    DType found = dtype.value_or(default_dtype());
-    if (!dtype) {
-      const char f = view.format ? view.format[view.format[0] == '@' || view.format[0] == '<' || view.format[0] == '='] : 'B';
-      const char* codes = "?bBhHiIlLqQefd";
-      const DType types[] = {DType::kBool, DType::kInt8, DType::kUInt8, DType::kInt16, DType::kUInt16, DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt64, DType::kInt64, DType::kUInt64, DType::kFloat16, DType::kFloat32, DType::kFloat64};
-      if (const char* at = f ? std::strchr(codes, f) : nullptr) found = types[at - codes];
-    }
     PyBuffer_Release(&view);
+    const DType found = dtype.value_or(default_dtype());  // the buffer's own format does not count
     if (len == 0) return empty_cpu(IntVector{0}, found);
     return tensor_over_buffer(o, found, -1, 0);
   }
