@@ -80,6 +80,19 @@ PyObject* py_is_same_size(PyObject*, CallArgs call) {
   return to_python(std::ranges::equal(tensor_arg("is_same_size", "input", a[0]).sizes(), tensor_arg("is_same_size", "other", a[1]).sizes()));
 }
 
+NamedOp g_nonzero("aten::nonzero"), g_nonzero_out("aten::nonzero.out"), g_where("aten::where");
+
+PyObject* py_nonzero(PyObject*, CallArgs call) {
+  PyObject* a[3];
+  read_args({"nonzero", {"input", "out", "as_tuple"}, 1, 1}, call, a);
+  const Tensor& t = tensor_arg("nonzero", "input", a[0]);
+  const bool as_tuple = bool_arg("nonzero", "as_tuple", a[2], false);
+  if (!a[1] || a[1] == Py_None) return nonzero_of(t, as_tuple);
+  if (as_tuple) throw TypeError("nonzero(): out= and as_tuple=True can't be combined");
+  g_nonzero_out(t, tensor_arg("nonzero", "out", a[1]));
+  return Py_NewRef(a[1]);
+}
+
 int thread_count(const char* function, CallArgs call) {
   PyObject* a[1];
   read_args({function, {"num_threads"}, 1, 1}, call, a);
@@ -140,8 +153,19 @@ PyObject* py_set_module_name(PyObject*, CallArgs call) {
 
 }  // namespace
 
+PyObject* nonzero_of(const Tensor& t, bool as_tuple) {
+  if (!as_tuple) return wrap(g_nonzero(t));
+  Value args[] = {internal::lend(t)}, result;
+  g_where.call(args, 1, &result, 1);
+  TensorList list = result.tensor_list();
+  Ref r = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(list.size()))));
+  for (size_t i = 0; i < list.size(); ++i) PyTuple_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), wrap_or_none(list[i]));
+  return r.release();
+}
+
 std::vector<PyMethodDef> core_functions() {
-  return {function<"get_default_dtype", py_get_default_dtype>("get_default_dtype() -> torch.dtype"), function<"set_default_dtype", py_set_default_dtype>("set_default_dtype(d): the dtype of Python floats."),
+  return {function<"nonzero", py_nonzero>("nonzero(input, *, out=None, as_tuple=False) -> Tensor or tuple of Tensors"),
+          function<"get_default_dtype", py_get_default_dtype>("get_default_dtype() -> torch.dtype"), function<"set_default_dtype", py_set_default_dtype>("set_default_dtype(d): the dtype of Python floats."),
           function<"promote_types", py_promote_types>("promote_types(type1, type2) -> dtype"), function<"can_cast", py_can_cast>("can_cast(from_, to) -> bool"),
           function<"result_type", py_result_type>("result_type(tensor1, tensor2) -> dtype"), function<"is_floating_point", py_is_floating_point>("is_floating_point(input) -> bool"),
           function<"is_complex", py_is_complex>("is_complex(input) -> bool"), function<"is_conj", py_is_conj>("is_conj(input) -> bool"), function<"is_neg", py_is_neg>("is_neg(input) -> bool"),

@@ -136,6 +136,8 @@ bool goes_before(const ParsePlan& a, const ParsePlan& b) {
     if (a.params()[i].kwarg_only || b.params()[i].kwarg_only) return false;
     const bool tensor_a = a.params()[i].kind == ParamKind::kTensor, tensor_b = b.params()[i].kind == ParamKind::kTensor;
     if (tensor_a != tensor_b) return tensor_a;
+    // A list of ints may be spelled as single ints, so what wants one int comes first.
+    if (a.params()[i].kind == ParamKind::kInt && b.params()[i].kind == ParamKind::kIntList) return true;
   }
   return false;
 }
@@ -304,6 +306,23 @@ PyTypeObject OpMethodType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 PyObject* return_types_module() { return g_return_types; }
 
+namespace {
+// torch.return_types.max(
+// values=tensor([2]),
+// indices=tensor([1]))
+PyObject* return_type_repr(PyObject* self) {
+  return guarded([&] {
+    Ref fields = Ref::steal(check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(self)), "__match_args__")));
+    std::string text = std::string(Py_TYPE(self)->tp_name) + "(";
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) {
+      Ref value = Ref::steal(check(PyObject_Repr(PyTuple_GET_ITEM(self, i))));
+      text += std::string(i ? ",\n" : "\n") + from_python_string(PyTuple_GET_ITEM(fields.get(), i)) + "=" + from_python_string(value.get());
+    }
+    return to_python_string(text + ")").release();
+  });
+}
+}  // namespace
+
 PyTypeObject* Overload::result_type() {
   const auto& returns = plan().schema().returns;
   if (result_type_ || returns.size() < 2 || returns[0].name.empty()) return result_type_;
@@ -320,6 +339,7 @@ PyTypeObject* Overload::result_type() {
   PyStructSequence_Desc desc = {full->c_str(), nullptr, fields->data(), static_cast<int>(names->size())};
   result_type_ = PyStructSequence_NewType(&desc);
   if (!result_type_) throw ErrorAlreadySet();
+  result_type_->tp_repr = return_type_repr;
   Ref module_name = to_python_string(std::string(display_name()) + ".return_types");
   check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(result_type_), "__module__", module_name.get()));
   check(PyObject_SetAttrString(g_return_types, base.c_str(), reinterpret_cast<PyObject*>(result_type_)));

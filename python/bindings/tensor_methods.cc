@@ -5,6 +5,7 @@
 #include "autograd/variable.h"
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
+#include "python/bindings/core_functions.h"
 #include "python/bindings/create.h"
 #include "python/bindings/dlpack.h"
 #include "python/bindings/numpy.h"
@@ -130,6 +131,19 @@ Scalar item_of(const Tensor& t) {
   return t.is_neg() ? -s : s;
 }
 PyObject* py_item(PyObject* self, CallArgs call) { no_args("item", call); return scalar_object(item_of(unwrap(self))); }
+
+PyObject* py_complex(PyObject* self, CallArgs call) {
+  no_args("__complex__", call);
+  const std::complex<double> c = item_of(unwrap(self)).to_complex();
+  return PyComplex_FromDoubles(c.real(), c.imag());
+}
+
+// Positions of what is not zero: a row for each, or with as_tuple a tensor for each dimension.
+PyObject* py_nonzero(PyObject* self, CallArgs call) {
+  PyObject* a[1];
+  read_args({"nonzero", {"as_tuple"}, 0, 0}, call, a);
+  return nonzero_of(unwrap(self), bool_arg("nonzero", "as_tuple", a[0], false));
+}
 
 template <class T>
 PyObject* element_object(T v) {
@@ -382,7 +396,7 @@ std::vector<PyMethodDef> tensor_methods() {
       method<"is_conj", py_flag<flag_conj>>(), method<"is_neg", py_flag<flag_neg>>(), method<"is_inference", py_flag<flag_inference>>(), method<"_is_view", py_flag<flag_view>>(),
       method<"is_shared", py_flag<flag_shared>>(), method<"has_names", py_flag<flag_names>>(), method<"is_distributed", py_flag<flag_false>>(), method<"_is_zerotensor", py_flag<flag_false>>(),
       method<"get_device", py_get_device>(), method<"_use_count", py_use_count>(), method<"dim_order", py_dim_order>(), method<"is_set_to", py_is_set_to>(), method<"is_same_size", py_is_same_size>(),
-      method<"_has_compatible_shallow_copy_type", py_compatible>(), method<"item", py_item>("item() -> number"), method<"tolist", py_tolist>("tolist() -> list or number"),
+      method<"_has_compatible_shallow_copy_type", py_compatible>(), method<"nonzero", py_nonzero>("nonzero(*, as_tuple=False) -> Tensor or tuple of Tensors"), method<"__complex__", py_complex>(), method<"item", py_item>("item() -> number"), method<"tolist", py_tolist>("tolist() -> list or number"),
       method<"numpy", py_numpy>("numpy(*, force=False) -> numpy.ndarray on the same memory"), method<"apply_", py_apply>(), method<"map_", py_map>(), method<"untyped_storage", py_untyped_storage>(),
       method<"share_memory_", py_share_memory>(), method<"is_pinned", py_is_pinned>(), method<"pin_memory", py_pin_memory>(), method<"set_", py_set>(), method<"requires_grad_", py_requires_grad>(),
       method<"as_subclass", py_as_subclass>(), method<"_to_dlpack", py_dlpack_capsule>(), method<"_dlpack_device", py_dlpack_numbers>(),

@@ -40,6 +40,7 @@ legacy_contiguous_format = _C.contiguous_format
 
 # Public name -> module that defines it, loaded when the name is first used.
 _lazy_names = {
+    "AcceleratorError": "_api",
     "Generator": "_C",
     "TypedStorage": "storage",
     "UntypedStorage": "storage",
@@ -48,6 +49,7 @@ _lazy_names = {
     "finfo": "_type_info",
     "fork_rng": "random",
     "from_dlpack": "utils.dlpack",
+    "from_file": "_api",
     "get_default_device": "utils._device",
     "get_rng_state": "random",
     "iinfo": "_type_info",

@@ -38,6 +38,31 @@ def _assert(condition, message):
         raise AssertionError(message)
 
 
+def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=None, pin_memory=False):
+    """A 1-D CPU tensor of `size` elements on a file mapped to memory.
+
+    Args:
+        filename: the file; with `shared` it is created or made longer if need be.
+        shared: writes go to the file; otherwise they stay in this process and the file must be long enough.
+        size: the number of elements.
+
+    Raises: RuntimeError for a file that can't be mapped, a negative size or another device than the CPU.
+    """
+    if size < 0:
+        raise RuntimeError(f"from_file(): expected a size of at least 0, but got {size}")
+    if device is not None and tessera.device(device).type != "cpu":
+        raise RuntimeError(f"from_file(): files are mapped to CPU tensors, but got the device {device}")
+    if pin_memory:
+        raise RuntimeError("from_file(): tensors on a file can't lie in pinned memory")
+    dtype = tessera.get_default_dtype() if dtype is None else dtype
+    storage = tessera.UntypedStorage.from_file(str(filename), bool(shared), size * dtype.itemsize)
+    return tessera.empty(0, dtype=dtype).set_(storage, 0, (size,))
+
+
+class AcceleratorError(RuntimeError):
+    """Raised when a device reports an error."""
+
+
 def set_default_tensor_type(t):
     """Deprecated: sets the default dtype through a tensor type such as 'torch.DoubleTensor' or its class.
 

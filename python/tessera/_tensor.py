@@ -1,5 +1,7 @@
 """Python side of the Tensor type: methods that need no speed. `install` adds to the extension's type those that it does not define itself."""
 
+import functools
+
 import tessera
 from tessera import _C
 
@@ -269,6 +271,11 @@ def register_post_accumulate_grad_hook(self, hook):
     return _C._register_post_accumulate_grad_hook(self, hook)
 
 
+def where(self, condition, y):
+    """`self` where the condition is true, `y` (a tensor or number) elsewhere."""
+    return tessera.where(condition, self, y)
+
+
 def norm(self, p="fro", dim=None, keepdim=False, dtype=None):
     """See `norm`."""
     return tessera.norm(self, p, dim, keepdim, dtype=dtype)
@@ -290,8 +297,43 @@ def reinforce(self, reward):
 
 _METHODS = (__repr__, __format__, __reduce_ex__, __setstate__, __deepcopy__, backward, storage, _typed_storage, storage_type, is_shared,
             share_memory_, module_load, __reversed__, __iter__, __contains__, __dir__, __array__, __array_wrap__, __dlpack__, __dlpack_device__, register_hook,
-            register_post_accumulate_grad_hook, norm, unique, unique_consecutive)
+            register_post_accumulate_grad_hook, norm, unique, unique_consecutive, where)
 _PLAIN = (__hash__, reinforce)  # never overridden
+
+
+def _convert(value, cls):
+    """Results of a subclass's calls belong to the subclass."""
+    if isinstance(value, tessera.Tensor):
+        return value if isinstance(value, cls) else value.as_subclass(cls)
+    if isinstance(value, (tuple, list)):
+        return type(value)([_convert(v, cls) for v in value])
+    return value
+
+
+def _torch_function(cls, func, types, args=(), kwargs=None):
+    """The default `__torch_function__` of subclasses: calls `func` as if the arguments were plain tensors; tensors in the result get the type `cls`.
+
+    Returns NotImplemented if another of the types is no base of `cls`.
+    """
+    if not all(issubclass(cls, other) for other in types):
+        return NotImplemented
+    previous = _C._set_torch_function_subclass_disabled(True)
+    try:
+        result = func(*args, **(kwargs or {}))
+    finally:
+        _C._set_torch_function_subclass_disabled(previous)
+    if cls is tessera.Tensor or func in _keep_type():
+        return result
+    return _convert(result, cls)
+
+
+_torch_function.__name__ = "__torch_function__"
+
+
+@functools.lru_cache(None)
+def _keep_type():
+    """Attributes whose value keeps its own type."""
+    return {getattr(tessera.Tensor, name).__get__ for name in ("_base", "grad", "_grad") if hasattr(getattr(tessera.Tensor, name, None), "__get__")}
 
 
 def install(cls):
@@ -305,5 +347,7 @@ def install(cls):
     for method in _PLAIN:
         if own.get(method.__name__) is None:  # a type that compares has None for __hash__
             setattr(cls, method.__name__, method)
+    if "__torch_function__" not in own:
+        cls.__torch_function__ = classmethod(_torch_function)
     if "__array_priority__" not in own:
         cls.__array_priority__ = 1000  # NumPy leaves `array * tensor` to the tensor

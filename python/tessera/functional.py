@@ -123,7 +123,7 @@ def cartesian_prod(*tensors):
             raise RuntimeError(f"Expect a 1D vector, but got shape {list(tensor.shape)}")
     if len(tensors) == 1:
         return tensors[0]
-    return tessera.stack([grid.flatten() for grid in _VF.meshgrid(tensors)], dim=1)
+    return tessera.stack([grid.flatten() for grid in _VF.meshgrid(tensors, indexing="ij")], dim=1)
 
 
 @_of_first
@@ -140,7 +140,7 @@ def combinations(input, r=2, with_replacement=False):
         return input.new_empty(0)
     length = input.numel()
     positions = tessera.arange(length, device=input.device)
-    grids = _VF.meshgrid([positions] * r)
+    grids = _VF.meshgrid([positions] * r, indexing="ij")
     kept = tessera.ones([length] * r, dtype=tessera.bool, device=input.device)
     for left, right in zip(grids, grids[1:]):
         kept &= left <= right if with_replacement else left < right

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/core/warning.h"
 #include "tensor/core/parallel.h"
 #include "tensor/core/visit.h"
 #include "tensor/cpu/pointwise.h"
@@ -213,6 +214,8 @@ void arange_into(const Tensor& out, const Scalar& start, const Scalar& end, cons
   fill_range(out, start, step);
 }
 Tensor range_step(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  warn("torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in "
+       "[start, end).");
   const double a = start.to_double(), b = end.to_double(), s = step.to_double();
   TESSERA_CHECK(s != 0, "step must be nonzero");
   TESSERA_CHECK(std::isfinite(a) && std::isfinite(b), "unsupported range: ", a, " -> ", b);

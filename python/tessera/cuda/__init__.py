@@ -13,7 +13,7 @@ _memory_names = ("caching_allocator_alloc caching_allocator_delete empty_cache g
                  "host_memory_stats_as_nested_dict list_gpu_processes max_memory_allocated max_memory_cached max_memory_reserved mem_get_info memory_allocated memory_cached "
                  "memory_reserved memory_snapshot memory_stats memory_stats_as_nested_dict memory_summary reset_accumulated_host_memory_stats reset_accumulated_memory_stats "
                  "reset_max_memory_allocated reset_max_memory_cached reset_peak_host_memory_stats reset_peak_memory_stats set_per_process_memory_fraction").split()
-__getattr__, __dir__ = _attach(__name__, {name: "memory" for name in _memory_names})
+__getattr__, __dir__ = _attach(__name__, {**{name: "memory" for name in _memory_names}, "AcceleratorError": ":tessera._api"})
 
 OutOfMemoryError = tessera._C.OutOfMemoryError
 
