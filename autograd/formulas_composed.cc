@@ -1,5 +1,7 @@
 #include "autograd/formulas_composed.h"
 
+#include "autograd/formulas_pointwise.h"
+
 namespace tessera::autograd::formulas {
 namespace {
 
@@ -21,7 +23,7 @@ Tensor scatter_reduce_backward_self(const Tensor& grad, const Tensor& self, int6
   Tensor r = grad;
   if (reduce == kProd) {
     const Tensor filled = masked_fill(self, eq(self, Scalar(0)), Scalar(1));
-    r = div(mul(grad, _scatter_reduce(filled, dim, index, src, reduce, include_self)), filled);
+    r = mul(grad, conj_of(div(_scatter_reduce(filled, dim, index, src, reduce, include_self), filled)));
   } else if (reduce == kMean) {
     r = div(grad, counts_of(grad, dim, index, include_self));
   } else if (reduce == kMax || reduce == kMin) {
@@ -39,7 +41,7 @@ Tensor scatter_reduce_backward_src(const Tensor& grad, const Tensor& self, int64
   const Tensor zeros_met = gather(scatter_add(zeros_like(self), dim, index, to(zero, self.dtype())), dim, index);
   const Tensor only_zero = logical_and(zero, eq(zeros_met, Scalar(1)));
   const Tensor without = _scatter_reduce(self, dim, index, masked_fill(src, only_zero, Scalar(1)), reduce, include_self);
-  return where(only_zero, gather(mul(grad, without), dim, index), div(gather(mul(grad, result), dim, index), masked_fill(src, zero, Scalar(1))));
+  return where(only_zero, gather(mul(grad, conj_of(without)), dim, index), div(gather(mul(grad, conj_of(result)), dim, index), conj_of(masked_fill(src, zero, Scalar(1)))));
 }
 
 }  // namespace tessera::autograd::formulas

@@ -181,13 +181,15 @@ Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, con
   return stack(parts, d);
 }
 
+// sum over j >= i of g_j exp(x_i - y_j), in logarithms so that nothing overflows; positive and negative gradients apart.
 Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim) {
   if (grad.dim() == 0 || grad.numel() == 0) return grad;
-  const double lowest = -std::numeric_limits<double>::infinity();
-  const Tensor positive = where(gt(grad, 0), log(grad), full_like(grad, lowest));
-  const Tensor negative = where(lt(grad, 0), log(neg(grad)), full_like(grad, lowest));
   auto reverse = [dim](const Tensor& x) { return flip_along(logcumsumexp(flip_along(x, dim), dim), dim); };
-  return exp(reverse(positive - result) + self) - exp(reverse(negative - result) + self);
+  if (grad.is_complex()) return exp(reverse(log(grad) - conj_of(result)) + conj_of(self));
+  // Finite: -inf would give nan in second derivatives (-inf minus -inf).
+  const double lowest = grad.dtype() == DType::kFloat16 ? -6e4 : grad.dtype() == DType::kFloat64 ? -1e300 : -1e38;
+  const Tensor size = log(abs(grad)), floor = full_like(grad, lowest);
+  return exp(reverse(where(gt(grad, 0), size, floor) - result) + self) - exp(reverse(where(lt(grad, 0), size, floor) - result) + self);
 }
 
 Tensor cumextreme_backward(const Tensor& grad, const Tensor& self, const Tensor& indices, int64_t dim) {

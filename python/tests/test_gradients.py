@@ -1,7 +1,7 @@
 """First and second derivatives of every differentiable operator of the op tables, against finite differences.
 
 Nobody lists operators here: they come from the registry, and arguments are made from their schemas by rules. CONSTRAINTS has what the rules cannot know (domains,
-shapes that belong together), SKIPPED the operators that cannot be checked this way. An operator for which no arguments are found fails its test.
+shapes that belong together), SKIPPED the operators that cannot be checked this way. Operators whose results change with the seed are left out by a rule, too.
 """
 
 import itertools
@@ -12,17 +12,16 @@ import tessera
 from tessera._ops import FunctionSchema, ops
 from tessera.autograd import gradcheck, gradgradcheck
 
-SKIPPED = {
-    "_to_copy": "to double and back is the identity, checked through `to`",
-    "as_strided_gather": "an index list without rules of its own; checked through as_strided",
-}
-RANDOM = "draws random numbers"
+SKIPPED = {}  # name.overload: reason
+SKIPPED_COMPLEX = {"embedding": "the backward adds real rows only", "glu": "documented for real inputs", "glu_backward": "documented for real inputs"}
+# Floating arguments that are constants by definition.
+CONSTANTS = {"binary_cross_entropy": ["weight"], "binary_cross_entropy_with_logits": ["weight", "pos_weight"], "binary_cross_entropy_backward": ["weight"]}
 
 
 class Given:
     """Arguments of one call by name; what is not named follows the rules."""
 
-    def __init__(self, **arguments):
+    def __init__(self, /, **arguments):
         self.arguments = arguments
 
 
@@ -39,6 +38,9 @@ DOMAINS = {"acosh": (1.2, 2.5), "arccosh": (1.2, 2.5)}
 
 # Arguments that have to fit each other.
 CONSTRAINTS = {
+    "_softmax": [Given(half_to_float=False)],
+    "_log_softmax": [Given(half_to_float=False)],
+    "scatter.src": [Given(self=floats(3, 3), dim=0, index=integers([0, 1, 2], [1, 2, 0], [2, 0, 1]), src=floats(3, 3))],
     "mv": [Given(self=floats(2, 3), vec=floats(3))],
     "addmv": [Given(self=floats(2), mat=floats(2, 3), vec=floats(3))],
     "addr": [Given(self=floats(2, 3), vec1=floats(2), vec2=floats(3))],
@@ -62,6 +64,8 @@ CONSTRAINTS = {
     "split_with_sizes": [Given(self=floats(3), split_sizes=[1, 2])],
     "split.sizes": [Given(self=floats(3), split_size=[1, 2])],
     "masked_scatter": [Given(source=floats(6))],
+    "as_strided_scatter": [Given(self=floats(6), src=floats(2, 2), size=[2, 2], stride=[2, 1])],
+    "max_unpool2d": [Given(self=floats(1, 1, 2, 2), indices=lambda dtype: tessera.tensor([[[[0, 3], [9, 14]]]]), output_size=[4, 4])],
     "conv1d": [Given(input=floats(1, 2, 5), weight=floats(3, 2, 2), bias=floats(3))],
     "conv2d": [Given(input=floats(1, 2, 4, 4), weight=floats(2, 2, 3, 2), bias=floats(2), padding=[1, 0])],
     "conv3d": [Given(input=floats(1, 1, 3, 3, 3), weight=floats(2, 1, 2, 2, 2), bias=floats(2))],
@@ -129,7 +133,7 @@ def flatten(value):
 
 
 def samples(schema, dtype):
-    """Argument lists that the operator takes and whose results depend differentiably on them: [(arguments, differentiable tensors)]."""
+    """Argument lists that the operator takes and whose results depend differentiably on them: [(operator, arguments, numbers of those results)]."""
     name = schema.name.split("::")[1]
     full = f"{name}.{schema.overload_name}" if schema.overload_name else name
     bounds = DOMAINS.get(name.rstrip("_"), (0.3, 0.9))
@@ -149,12 +153,16 @@ def samples(schema, dtype):
                         choices.append([[v(dtype) for v in value] if isinstance(value, list) and value and callable(value[0]) else value(dtype) if callable(value) else value])
             except Unknown:
                 return found
+            for position, a in enumerate(schema.arguments):
+                if a.name in CONSTANTS.get(name, ()):
+                    choices[position] = [v if v is None else v.detach() for v in choices[position]]
             for arguments in itertools.islice(itertools.product(*choices), 12):
                 tensors = [t for t in flatten(arguments) if isinstance(t, tessera.Tensor) and t.requires_grad]
                 if not tensors or len(found) >= 3 or any(t.dtype != dtype for t in tensors):
                     continue
-                if call(op, schema, arguments):
-                    found.append((op, arguments))
+                outputs = differentiable_outputs(op, schema, arguments)
+                if outputs and not draws_random_numbers(op, schema, arguments):
+                    found.append((op, arguments, outputs))
     return found
 
 
@@ -164,16 +172,30 @@ def split_arguments(schema, arguments):
 
 
 def call(op, schema, arguments):
-    """The results with a history; none if the arguments do not fit."""
     positional, keywords = split_arguments(schema, arguments)
+    return flatten(op(*positional, **keywords))
+
+
+def differentiable_outputs(op, schema, arguments):
+    """The numbers of the results with a history; none if the arguments do not fit."""
     try:
-        results = flatten(op(*positional, **keywords))
+        results = call(op, schema, arguments)
     except (RuntimeError, IndexError, TypeError, ValueError, NotImplementedError):
         return []
-    return [r for r in results if isinstance(r, tessera.Tensor) and r.requires_grad and r.numel()]
+    return [i for i, r in enumerate(results) if isinstance(r, tessera.Tensor) and r.requires_grad and r.numel()]
 
 
-def as_function(op, schema, arguments):
+def draws_random_numbers(op, schema, arguments):
+    states = []
+    for seed in (1, 2, 3):
+        tessera.manual_seed(seed)
+        states.append(tessera.get_rng_state().tolist())
+        call(op, schema, arguments)
+        states[-1] = states[-1] != tessera.get_rng_state().tolist()
+    return any(states)
+
+
+def as_function(schema, op, arguments, outputs):
     """The operator as a function of its differentiable tensors, and these."""
     leaves = [t for t in flatten(arguments) if isinstance(t, tessera.Tensor) and t.requires_grad]
 
@@ -184,9 +206,8 @@ def as_function(op, schema, arguments):
 
     def function(*tensors):
         fresh = iter(tensors)
-        results = tuple(call(op, schema, [rebuild(v, fresh) for v in arguments]))
-        assert results
-        return results
+        results = call(op, schema, [rebuild(v, fresh) for v in arguments])
+        return tuple(results[i] for i in outputs)
 
     return function, tuple(leaves)
 
@@ -205,18 +226,14 @@ def identify(schema):
 SCHEMAS = sorted(functional_schemas(), key=identify)
 
 
-def reason_to_skip(schema):
-    if any(a.type.startswith("Generator") for a in schema.arguments):
-        return RANDOM
-    return SKIPPED.get(identify(schema))
-
-
 @pytest.mark.parametrize("dtype", [tessera.float64, tessera.complex128], ids=["real", "complex"])
-@pytest.mark.parametrize("schema", [s for s in SCHEMAS if not reason_to_skip(s)], ids=identify)
+@pytest.mark.parametrize("schema", [s for s in SCHEMAS if identify(s) not in SKIPPED], ids=identify)
 def test_derivatives(schema, dtype):
+    if dtype.is_complex and identify(schema) in SKIPPED_COMPLEX:
+        pytest.skip(SKIPPED_COMPLEX[identify(schema)])
     found = samples(schema, dtype)
-    for op, arguments in found if dtype == tessera.float64 else found[:1]:
-        function, leaves = as_function(op, schema, arguments)
+    for sample in found if dtype == tessera.float64 else found[:1]:
+        function, leaves = as_function(schema, *sample)
         assert gradcheck(function, leaves)
         if any(g.requires_grad for g in _gradients(function, leaves)):
             assert gradgradcheck(function, leaves)
@@ -230,5 +247,5 @@ def _gradients(function, leaves):
 
 def test_the_rules_reach_most_operators():
     """Operators with floating inputs for which nothing differentiable was found have no derivative by their tables; there are not many of them."""
-    unreached = [identify(s) for s in SCHEMAS if not reason_to_skip(s) and not samples(s, tessera.float64)]
+    unreached = [identify(s) for s in SCHEMAS if identify(s) not in SKIPPED and not samples(s, tessera.float64)]
     assert len(unreached) < len(SCHEMAS) * 0.35, unreached

@@ -103,6 +103,7 @@ TESSERA_PW(erfinv);
 TESSERA_PW(logit);       // [eps]: log(z / (1 - z)), z = x clamped to [eps, 1 - eps]; eps nan: not clamped
 TESSERA_PW(lgamma);
 TESSERA_PW(digamma);     // -inf at 0 (inf at -0), nan at the negative integers
+TESSERA_PW(polygamma);   // [n], n >= 1: the n-th derivative of digamma
 TESSERA_PW(sinc);        // sin(pi x) / (pi x)
 TESSERA_PW(entr);        // -x log x; 0 at 0, -inf below
 TESSERA_PW(i0);          // modified Bessel function of the first kind, order 0

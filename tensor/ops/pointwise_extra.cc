@@ -312,4 +312,9 @@ const Tensor& masked_fill_tensor_inplace(const Tensor& self, const Tensor& mask,
   return copy_(self, where(mask, fill_value_as(value, self), self));
 }
 
+Tensor polygamma_composite(int64_t n, const Tensor& self) {
+  TESSERA_CHECK(n >= 0, "polygamma(n, x) does not support negative n, got ", n);
+  return n == 0 ? digamma(self) : _polygamma(self, n);
+}
+
 }  // namespace tessera::kernels

@@ -86,6 +86,7 @@ void check_in_storage(const Tensor& t, IntList sizes, IntList strides, int64_t o
   overflow = overflow || __builtin_add_overflow(last, 1, &last) || __builtin_mul_overflow(last, t.item_size(), &bytes);
   TESSERA_CHECK(!overflow && bytes <= have, "setStorage: sizes ", shape_string(sizes), ", strides ", shape_string(strides), ", storage offset ", offset, ", and itemsize ", t.item_size(),
                 " requiring a storage size of ", bytes, " are out of bounds for storage of size ", have);
+  checked_numel(sizes);
 }
 
 Tensor as_view(const Tensor& self, IntList sizes) {
@@ -190,19 +191,29 @@ Tensor as_strided_gather_cpu(const Tensor& base, SymIntList base_size, SymIntLis
 Tensor view_view(const Tensor& self, SymIntList size) { return as_view(self, size.ints()); }
 Tensor _reshape_alias_view(const Tensor& self, SymIntList size) { return as_view(self, size.ints()); }
 
+namespace {
+// Bytes read as another dtype share memory and versions with self, but are no view of it for autograd: there is no derivative.
+Tensor reinterpreted(const Tensor& self, const Geometry& g, int64_t offset, DType dtype) {
+  Tensor r = make_view(self, g.sizes, g.strides, offset, dtype);
+  r.impl()->set_view_base({}, ViewCreation::kDefault);
+  r.impl()->update_autograd_key();
+  return r;
+}
+}  // namespace
+
 Tensor view_dtype_view(const Tensor& self, DType dtype) {
   const int64_t from = self.item_size(), to_size = item_size(dtype);
   TESSERA_CHECK(!self.is_conj(), "torch.Tensor.view is not supported for conjugate view tensors when converting to a different dtype.");
   TESSERA_CHECK(!self.is_neg(), "torch.Tensor.view is not supported for tensors with negative bit set when converting to a different dtype.");
   Geometry g(self);
-  if (from == to_size) return make_view(self, g.sizes, g.strides, g.offset, dtype);
+  if (from == to_size) return reinterpreted(self, g, g.offset, dtype);
   TESSERA_CHECK(self.dim() > 0, "self.dim() cannot be 0 to view ", type_name_of(self.dtype()), " as ", type_name_of(dtype), " (different element sizes)");
   TESSERA_CHECK(g.strides.back() == 1, "self.stride(-1) must be 1 to view ", type_name_of(self.dtype()), " as ", type_name_of(dtype), " (different element sizes), but got ", g.strides.back());
   if (from > to_size) {
     const int64_t ratio = from / to_size;
     for (size_t i = 0; i + 1 < g.strides.size(); ++i) g.strides[i] *= ratio;
     g.sizes.back() *= ratio;
-    return make_view(self, g.sizes, g.strides, g.offset * ratio, dtype);
+    return reinterpreted(self, g, g.offset * ratio, dtype);
   }
   const int64_t ratio = to_size / from;
   TESSERA_CHECK(g.sizes.back() % ratio == 0, "self.size(-1) must be divisible by ", ratio, " to view ", type_name_of(self.dtype()), " as ", type_name_of(dtype), " (different element sizes), but got ",
@@ -215,7 +226,7 @@ Tensor view_dtype_view(const Tensor& self, DType dtype) {
     g.strides[i] /= ratio;
   }
   g.sizes.back() /= ratio;
-  return make_view(self, g.sizes, g.strides, g.offset / ratio, dtype);
+  return reinterpreted(self, g, g.offset / ratio, dtype);
 }
 
 Tensor reshape_composite(const Tensor& self, SymIntList shape) {
@@ -355,6 +366,7 @@ Tensor expand_view(const Tensor& self, SymIntList size, bool) {
     sizes[i] = want;
     strides[i] = want == have ? self.strides()[i - lead] : 0;
   }
+  checked_numel(sizes);
   return make_view(self, sizes, strides, self.storage_offset());
 }
 
