@@ -1,6 +1,7 @@
 // The operators of all libraries that the extension links: one include and one name each.
 #include <vector>
 
+#include "foreach/foreach_registry.h"
 #include "nn/nn_ops_registry.h"
 #include "optim/optim_ops_registry.h"
 #include "special/special_registry.h"
@@ -12,7 +13,7 @@ namespace tessera {
 OpInfoList all_registered_ops() {
   static const auto* all = [] {
     auto* list = new std::vector<const OpInfo*>;
-    for (OpInfoList library : {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special()}) list->insert(list->end(), library.begin(), library.end());
+    for (OpInfoList library : {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(), registry_foreach()}) list->insert(list->end(), library.begin(), library.end());
     return list;
   }();
   return *all;
