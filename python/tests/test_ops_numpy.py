@@ -228,6 +228,17 @@ def test_choice_and_clamping(data):
     check(tessera.nonzero(mask), np.argwhere(mask_array))
 
 
+def test_polygamma_has_its_closed_forms():
+    x = tessera.tensor([1.0, 0.5, -0.5, 0.0], dtype=tessera.float64)
+    check(tessera.polygamma(1, x), [math.pi**2 / 6, math.pi**2 / 2, math.pi**2 / 2 + 4, math.inf])
+    check(tessera.polygamma(2, x[1:2]), [-14 * 1.2020569031595942])
+    check(tessera.polygamma(0, x[:2]), [-0.5772156649015329, -0.5772156649015329 - 2 * math.log(2)])
+    shift = tessera.linspace(-7.3, 6.1, 50, dtype=tessera.float64)  # psi'(x + 1) = psi'(x) - 1 / x^2
+    check(tessera.polygamma(1, shift + 1), (tessera.polygamma(1, shift) - 1 / shift**2).numpy())
+    with pytest.raises(RuntimeError, match="negative n"):
+        tessera.polygamma(-1, x)
+
+
 # ---- reductions and scans ---------------------------------------------------------------------------------------------------
 
 REDUCTIONS = {

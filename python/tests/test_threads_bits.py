@@ -1,6 +1,7 @@
 """Results have the same bits at any number of threads."""
 
 import hashlib
+import math
 import os
 import subprocess
 import sys
@@ -43,7 +44,7 @@ def train(threads):
 
 def test_a_training_run():
     one, loss = train(1)
-    assert loss == loss and loss < 5
+    assert math.isfinite(loss)
     for threads in (2, 3):
         assert train(threads) == (one, loss)
 
