@@ -49,9 +49,9 @@ Data read(const std::string& path) {
   return data;
 }
 
-std::unique_ptr<nn::Sequential> make_mlp() {
-  return std::make_unique<nn::Sequential>(std::make_shared<nn::Flatten>(), std::make_shared<nn::Linear>(64, 256), std::make_shared<nn::ReLU>(), std::make_shared<nn::Dropout>(0.3),
-                                          std::make_shared<nn::Linear>(256, 128), std::make_shared<nn::ReLU>(), std::make_shared<nn::Linear>(128, 10));
+std::shared_ptr<nn::Sequential> make_mlp() {
+  return nn::Sequential::make({std::make_shared<nn::Flatten>(), std::make_shared<nn::Linear>(64, 256), std::make_shared<nn::ReLU>(), std::make_shared<nn::Dropout>(0.3),
+                               std::make_shared<nn::Linear>(256, 128), std::make_shared<nn::ReLU>(), std::make_shared<nn::Linear>(128, 10)});
 }
 
 int64_t count_right(const Tensor& scores, const Tensor& labels) {

@@ -19,7 +19,7 @@ struct Data { Set train, test; };
 Data read(const std::string& path);
 
 // The MLP of train.py.
-std::unique_ptr<tessera::nn::Sequential> make_mlp();
+std::shared_ptr<tessera::nn::Sequential> make_mlp();
 
 // The index of the highest score in each row: (N, 10) -> number of rows where it is the label.
 int64_t count_right(const tessera::Tensor& scores, const tessera::Tensor& labels);

@@ -1,6 +1,7 @@
 // The layers. Defaults are those of the Python modules; what Python takes by keyword stands in an options struct: Conv2d(1, 16, 3, {.padding = 1}).
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -233,11 +234,14 @@ class Flatten : public Module {
 };
 
 // One module after the other, named "0", "1", ...
-//   nn::Sequential net(std::make_shared<nn::Linear>(64, 10), std::make_shared<nn::ReLU>());
+//   const auto net = nn::Sequential::make({std::make_shared<nn::Linear>(64, 10), std::make_shared<nn::ReLU>()});
 class Sequential : public Module {
  public:
-  template <class... M>
-  explicit Sequential(std::shared_ptr<M>... modules) { (append(std::move(modules)), ...); }
+  Sequential() = default;
+  // A list in braces is made from left to right, so that the modules draw their weights in this order; arguments in parentheses may be made in any.
+  using List = std::initializer_list<std::shared_ptr<Module>>;
+  explicit Sequential(List modules) { for (const auto& m : modules) append(m); }
+  static std::shared_ptr<Sequential> make(List modules) { return std::make_shared<Sequential>(modules); }
   Sequential& append(std::shared_ptr<Module> module);
   size_t size() const { return named_children().size(); }
   Module& operator[](size_t i) const;  // IndexError

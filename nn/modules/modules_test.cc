@@ -27,8 +27,8 @@ void expect_near(const Tensor& t, std::vector<float> expected) {
 }
 void seed(uint64_t s) { default_cpu_generator()->manual_seed(s); }
 std::shared_ptr<Sequential> small_net() {
-  return std::make_shared<Sequential>(std::make_shared<Conv2d>(1, 2, 3, Conv2dOptions{.padding = 1}), std::make_shared<BatchNorm2d>(2), std::make_shared<ReLU>(), std::make_shared<MaxPool2d>(2),
-                                      std::make_shared<Flatten>(), std::make_shared<Linear>(8, 3));
+  return Sequential::make({std::make_shared<Conv2d>(1, 2, 3, Conv2dOptions{.padding = 1}), std::make_shared<BatchNorm2d>(2), std::make_shared<ReLU>(), std::make_shared<MaxPool2d>(2),
+                                      std::make_shared<Flatten>(), std::make_shared<Linear>(8, 3)});
 }
 template <class F>
 std::string message_of(F&& f) {
