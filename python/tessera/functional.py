@@ -5,12 +5,13 @@ The work is done by operators; here the arguments are put in order. All of them 
 
 import builtins as _builtins
 import functools as _functools
+import math
 
 import tessera
 from tessera import _C
 from tessera._C import _handle_torch_function, _has_torch_function
 
-__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "combinations", "einsum", "meshgrid",
+__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "combinations", "einsum", "gradient", "histogramdd", "meshgrid",
            "norm", "split", "tensordot", "unique", "unique_consecutive", "unravel_index"]
 
 _VF = _C._VariableFunctions
@@ -322,6 +323,139 @@ def unravel_index(indices, shape):
         coordinates.append(indices.div(step, rounding_mode="floor") % size)
         step *= size
     return tuple(reversed(coordinates))
+
+
+def _spacings(input, spacing, dims):
+    """For each dimension a number or the coordinates of its points."""
+    if spacing is None:
+        return [1] * len(dims)
+    if isinstance(spacing, (int, float, complex)):
+        return [spacing] * len(dims)
+    spacing = list(spacing)
+    if len(spacing) != len(dims):
+        raise RuntimeError(f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = {input.dim()}' or of the given dims, "
+                           f"but got a list of length {len(spacing)} for {len(dims)} dims")
+    for d, points in zip(dims, spacing):
+        if isinstance(points, tessera.Tensor):
+            if points.dim() != 1:
+                raise RuntimeError(f"torch.gradient expected each element of spacing to have one dimension, but got an element with {points.dim()} dimensions!")
+            if points.numel() != input.shape[d]:
+                raise RuntimeError(f"torch.gradient expected as many coordinates as points in dimension {d} ({input.shape[d]}), but got {points.numel()}")
+    return spacing
+
+
+def _derivative(input, spacing, dim, edge_order):
+    n = input.shape[dim]
+    part = lambda start, length: input.narrow(dim, start, length)  # noqa: E731
+    if isinstance(spacing, tessera.Tensor):
+        steps = spacing.diff().reshape([-1] + [1] * (input.dim() - dim - 1))
+        before, after = steps[:-1], steps[1:]
+        inner = (part(2, n - 2) * before**2 - part(0, n - 2) * after**2 + part(1, n - 2) * (after**2 - before**2)) / (before * after * (before + after))
+        first, second, last, last_but_one = steps[:1], steps[1:2], steps[-1:], steps[-2:-1]
+    else:
+        inner = (part(2, n - 2) - part(0, n - 2)) / (2 * spacing)
+        first = second = last = last_but_one = spacing
+    if edge_order == 1:
+        edges = ((part(1, 1) - part(0, 1)) / first, (part(n - 1, 1) - part(n - 2, 1)) / last)
+    else:
+        def edge(x0, x1, x2, h1, h2):  # the derivative at x0 of the parabola through three points
+            return -(2 * h1 + h2) / (h1 * (h1 + h2)) * x0 + (h1 + h2) / (h1 * h2) * x1 - h1 / (h2 * (h1 + h2)) * x2
+
+        edges = (edge(part(0, 1), part(1, 1), part(2, 1), first, second), -edge(part(n - 1, 1), part(n - 2, 1), part(n - 3, 1), last, last_but_one))
+    return tessera.cat([edges[0], inner.to(edges[0].dtype), edges[1]], dim)
+
+
+@_of_first
+def gradient(input, *, spacing=None, dim=None, edge_order=1):
+    """Estimates of the derivatives of a sampled function, by differences of second order inside and of order `edge_order` at the edges.
+
+    Args:
+        spacing: the distance of the points (1): a number, a number for each dimension, or for each dimension a 1-D tensor of coordinates.
+        dim: a dimension or several (all).
+        edge_order: 1 or 2.
+
+    Returns: a tuple with a tensor for each dimension.
+    Raises: RuntimeError for fewer than `edge_order + 1` points in a dimension, an unsuitable spacing or edge order.
+    """
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    if input.dtype in (tessera.bool, tessera.uint8):
+        raise RuntimeError(f"torch.gradient does not support input of dtype {input.dtype}")
+    dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    for d in dims:
+        if not -input.dim() <= d < input.dim():
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-input.dim()}, {input.dim() - 1}], but got {d})")
+    dims = [d % input.dim() for d in dims]
+    if len(set(dims)) != len(dims):
+        raise RuntimeError(f"torch.gradient expected distinct dims, but got {dims}")
+    for d in dims:
+        if input.shape[d] < edge_order + 1:
+            raise RuntimeError(f"torch.gradient expected each dimension size to be at least edge_order+1, but dimension {d} has {input.shape[d]} points")
+    return tuple(_derivative(input, step, d, edge_order) for d, step in zip(dims, _spacings(input, spacing, dims)))
+
+
+def _edges_of(input, bins, range):
+    """The edges of the bins of each column."""
+    columns = input.shape[-1]
+    counts = [bins] * columns if isinstance(bins, int) else list(bins)
+    if len(counts) != columns:
+        raise RuntimeError(f"histogramdd: The size of bins must be equal to the innermost dimension of the input, {columns}, but got {len(counts)}")
+    if not all(isinstance(count, int) for count in counts):
+        return [edges.contiguous() for edges in counts]
+    if range is not None and len(range) != 2 * columns:
+        raise RuntimeError(f"histogramdd: range should have {2 * columns} elements for {columns} columns, but got {len(range)}")
+    edges = []
+    for i, count in enumerate(counts):
+        if count <= 0:
+            raise RuntimeError(f"histogramdd: the number of bins must be positive, but got {count}")
+        column = input[..., i]
+        low, high = range[2 * i:2 * i + 2] if range is not None else (column.min().item(), column.max().item()) if column.numel() else (0.0, 1.0)
+        if low > high:
+            raise RuntimeError(f"histogramdd: the lower end of a range must not exceed the upper one, but got [{low}, {high}]")
+        if low == high:
+            low, high = low - 0.5, high + 0.5
+        edges.append(tessera.linspace(low, high, count + 1, dtype=input.dtype))
+    return edges
+
+
+@_of_first
+def histogramdd(input, bins, range=None, weight=None, density=False):
+    """Counts (or sums of weights) of points in the bins of a grid.
+
+    Args:
+        input: points along the last dimension: (..., columns), floating point.
+        bins: the number of bins, one number for each column, or a list of 1-D tensors of edges.
+        range: lowest and highest edge for each column, one after the other; default: of the data.
+        weight: for each point, shape (...).
+        density: divides by the total and the volume of each bin.
+
+    Returns: a named tuple (hist, bin_edges): the grid of counts and a tuple of edges.
+    Raises: RuntimeError for arguments that don't fit.
+    """
+    if input.dim() < 2:
+        raise RuntimeError(f"histogramdd: input tensor should have at least 2 dimensions, but got {input.dim()}")
+    if input.dtype not in (tessera.float32, tessera.float64):
+        raise RuntimeError(f"histogramdd: only float and double are supported, but got {input.dtype}")
+    if weight is not None and (weight.dtype != input.dtype or weight.shape != input.shape[:-1]):
+        raise RuntimeError("histogramdd: if weight tensor is provided, it should have the dtype of the input and its shape without the innermost dimension")
+    with tessera.no_grad():
+        edges = _edges_of(input, bins, range)
+        points = input.reshape(-1, input.shape[-1])
+        flat = tessera.zeros(len(points), dtype=tessera.int64)
+        inside = tessera.ones(len(points), dtype=tessera.bool)
+        for i, steps in enumerate(edges):
+            column = points[:, i].contiguous()
+            inside &= (column >= steps[0]) & (column <= steps[-1])
+            count = len(steps) - 1
+            flat = flat * count + (tessera.searchsorted(steps, column, right=True) - 1).clamp(0, count - 1)
+        shape = [len(steps) - 1 for steps in edges]
+        weights = tessera.ones(len(points), dtype=input.dtype) if weight is None else weight.reshape(-1)
+        hist = tessera.zeros(math.prod(shape), dtype=input.dtype).index_add(0, flat[inside], weights[inside]).reshape(shape)
+        if density:
+            hist = hist / hist.sum()
+            for i, steps in enumerate(edges):
+                hist = hist / steps.diff().reshape([-1] + [1] * (len(edges) - i - 1))
+    return tessera.return_types.histogramdd(hist, tuple(edges))
 
 
 @_of_first

@@ -1,8 +1,16 @@
 """The named tuples that functions with several results return, such as `return_types.max`. The extension makes them."""
 
+import collections as _collections
+
 from tessera import _C as _extension
 
 _made = getattr(_extension, "_return_types", None)
+
+
+class histogramdd(_collections.namedtuple("histogramdd", ("hist", "bin_edges"))):
+    """hist: the counts; bin_edges: a tuple of edges for each dimension."""
+
+    __slots__ = ()
 
 
 def __getattr__(name):
@@ -13,4 +21,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted(name for name in dir(_made) if not name.startswith("__"))
+    return sorted(name for name in dir(_made) if not name.startswith("__")) + ["histogramdd"]

@@ -166,3 +166,41 @@ def test_namespaces_hold_what_works():
         assert name in dir(tessera.linalg) and callable(getattr(tessera.linalg, name))
     with pytest.raises(AttributeError):
         tessera.linalg.nothing_of_the_kind
+
+
+@pytest.mark.parametrize("edge_order", [1, 2])
+def test_gradient_is_numpys(edge_order):
+    a, x = np.random.default_rng(0).normal(size=(5, 4)), np.array([0.0, 1.0, 1.5, 4.0, 4.5])
+    got = tessera.gradient(T(a), spacing=2.0, edge_order=edge_order)
+    for g, want in zip(got, np.gradient(a, 2.0, edge_order=edge_order)):
+        np.testing.assert_allclose(g.numpy(), want)
+    got = tessera.gradient(T(a), spacing=[T(x)], dim=0, edge_order=edge_order)[0]
+    np.testing.assert_allclose(got.numpy(), np.gradient(a, x, axis=0, edge_order=edge_order))
+    with pytest.raises(RuntimeError):
+        tessera.gradient(tessera.ones(edge_order), edge_order=edge_order)
+
+
+@pytest.mark.parametrize("density", [False, True])
+def test_histogramdd_is_numpys(density):
+    points, weight = np.random.default_rng(1).normal(size=(40, 2)), np.arange(40.0)
+    want, edges = np.histogramdd(points, bins=[3, 4], range=[(-1, 1), (-2, 2)], weights=weight, density=density)
+    got = tessera.histogramdd(T(points), [3, 4], range=[-1.0, 1.0, -2.0, 2.0], weight=T(weight), density=density)
+    np.testing.assert_allclose(got.hist.numpy(), want)
+    assert [e.tolist() for e in got.bin_edges] == [e.tolist() for e in edges]
+
+
+def test_cond_takes_one_branch():
+    x = T([2.0], requires_grad=True)
+    tessera.cond(T(True), lambda a: a * 3, lambda a: a * 5, (x,)).backward()
+    assert x.grad.tolist() == [3]
+    with pytest.raises(RuntimeError):
+        tessera.cond(1, abs, abs, (x,))
+
+
+def test_lists_of_tensors():
+    xs = [T([4.0]), T([[9.0, 16.0]])]
+    assert [y.tolist() for y in tessera._foreach_sqrt(xs)] == [[2], [[3, 4]]]
+    tessera._foreach_neg_(xs)
+    assert xs[0].tolist() == [-4]
+    with pytest.raises(RuntimeError):
+        tessera._foreach_abs([])

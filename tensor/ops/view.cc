@@ -663,8 +663,9 @@ Tensor _neg_view_view(const Tensor& self) {
 Tensor real_composite(const Tensor& self) { return self.is_complex() ? select(_view_as_real_physical(self), -1, 0) : self; }
 Tensor imag_composite(const Tensor& self) {
   TESSERA_CHECK(self.is_complex(), "imag is not implemented for tensors with non-complex dtypes.");
-  const Tensor part = select(_view_as_real_physical(self), -1, 1);
-  return self.is_conj() ? _neg_view(part) : part;
+  // Of a lazy conjugate: minus the imaginary part of what it conjugates, so that gradients pass through both.
+  if (self.is_conj()) return _neg_view(select(_view_as_real_physical(_conj(self)), -1, 1));
+  return select(_view_as_real_physical(self), -1, 1);
 }
 
 }  // namespace tessera::kernels
