@@ -30,6 +30,14 @@ TEST(DataLoader, InOrder) {
   EXPECT_EQ((*loader.begin())[1].size(1), 2);
 }
 
+TEST(TensorDataset, CopiesRowsOfAnyLayout) {
+  const Tensor x = empty_cpu(IntVector{2, 3}, DType::kInt64);
+  for (int64_t i = 0; i < 6; ++i) x.data<int64_t>()[i] = i;
+  const TensorDataset set({make_view(x, IntVector{3, 2}, IntVector{1, 3}, 0)});
+  EXPECT_EQ(batches(DataLoader(set, {.batch_size = 2})), (Rows{{0, 3, 1, 4}, {2, 5}}));
+  EXPECT_EQ((*DataLoader(set, {.batch_size = 2}).begin())[0].size(1), 2);
+}
+
 TEST(DataLoader, ShufflesAsPythonDoes) {
   const TensorDataset set({numbers(7)});
   default_cpu_generator()->manual_seed(3);
