@@ -20,7 +20,8 @@ from tessera.version import __version__
 # Types, dtypes, layouts and the functions that the extension defines.
 _core_names = [name for name in _C.__dict__ if not name.startswith("_") and type(_C.__dict__[name]) is not type(_sys)]
 # Operators that are called through Python: these names come from functional.py.
-_functional_names = ("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "combinations", "einsum", "gradient", "histogramdd",
+_functional_names = ("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul",
+                     "combinations", "einsum", "gradient", "histogramdd",
                      "meshgrid", "norm", "split", "tensordot", "unique", "unique_consecutive", "unravel_index")
 _core_names = [name for name in _core_names if name not in _functional_names]
 _private_operators = [name for name in _C.__dict__ if name.startswith("_") and type(_C.__dict__[name]) is type(_C.add)]

@@ -11,7 +11,8 @@ import tessera
 from tessera import _C
 from tessera._C import _handle_torch_function, _has_torch_function
 
-__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "combinations", "einsum", "gradient", "histogramdd", "meshgrid",
+__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "combinations",
+           "einsum", "gradient", "histogramdd", "meshgrid",
            "norm", "split", "tensordot", "unique", "unique_consecutive", "unravel_index"]
 
 _VF = _C._VariableFunctions

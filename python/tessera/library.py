@@ -10,7 +10,8 @@ from tessera._library.opcheck import opcheck
 from tessera._library.registration import get_ctx
 from tessera._library.schema import infer_schema
 
-__all__ = ["CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract", "infer_schema", "opcheck", "register_autocast", "register_autograd",
+__all__ = ["CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract", "infer_schema", "opcheck", "register_autocast",
+           "register_autograd",
            "register_fake", "register_kernel", "register_torch_dispatch", "register_vmap", "triton_op", "wrap_triton"]
 
 _RESERVED = ("prim",)
@@ -50,7 +51,8 @@ class Library:
             _C._key_bits(dispatch_key)
         if kind == "DEF":
             if ns in _definers or ns == "aten":
-                raise RuntimeError(f"Only a single library of kind DEF can be used to register the namespace {ns}; please put all of your definitions in it, or use kind FRAGMENT.")
+                raise RuntimeError(f"Only a single library of kind DEF can be used to register the namespace {ns}; please put all of your definitions "
+                                   f"in it, or use kind FRAGMENT.")
             _definers.add(ns)
             self._owner = True
 
@@ -103,7 +105,8 @@ class Library:
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
         name = self._qualified(op_name)
         if _registered.get((name, key)) and not allow_override:
-            raise RuntimeError(f"This is not allowed since there's already a kernel registered from python overriding {name}'s behavior for {key} dispatch key and {self.ns} namespace.")
+            raise RuntimeError(f"This is not allowed since there's already a kernel registered from python overriding {name}'s behavior for {key} "
+                               f"dispatch key and {self.ns} namespace.")
         function = None if fn is fallthrough_kernel else fn
         self._registrations.append(_C._register_op_kernel(name, key, function, with_keyset))
         _registered[(name, key)] = _registered.get((name, key), 0) + 1
@@ -267,7 +270,8 @@ def impl_abstract(qualname, func=None, *, lib=None, _stacklevel=1):
     """Deprecated name of `register_fake`."""
     import warnings
 
-    warnings.warn("torch.library.impl_abstract was renamed to torch.library.register_fake. Please use that instead; we will remove torch.library.impl_abstract in a future version.",
+    warnings.warn("torch.library.impl_abstract was renamed to torch.library.register_fake. Please use that instead; we will remove "
+                  "torch.library.impl_abstract in a future version.",
                   FutureWarning, stacklevel=2)
     return register_fake(qualname, func, lib=lib)
 
@@ -291,7 +295,8 @@ def register_autograd(op, backward, /, *, setup_context=None, lib=None):
     name = _name_of(op)
     overload = _resolve(name)
     if overload._schema.is_mutable:
-        raise RuntimeError(f"Cannot register autograd formula for non-functional operator {overload} with schema {overload._schema}. Please create a functional operator and register an autograd "
+        raise RuntimeError(f"Cannot register autograd formula for non-functional operator {overload} with schema {overload._schema}. Please create a "
+                           f"functional operator and register an autograd "
                            "formula for that.")
     kernel = registration.make_autograd_kernel(overload, lambda: (backward, setup_context))
     (_library_of(name) if lib is None else lib).impl(name, kernel, "Autograd", with_keyset=True)
@@ -306,7 +311,8 @@ def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
     name = _name_of(op)
     definition = _definition_of(op)
     library = definition._lib if definition is not None else _library_of(name) if lib is None else lib
-    library.impl(name, registration.make_autocast_kernel(_resolve(name), device_type, cast_inputs), "AutocastCPU" if device_type == "cpu" else "AutocastCUDA", allow_override=True)
+    library.impl(name, registration.make_autocast_kernel(_resolve(name), device_type, cast_inputs), "AutocastCPU" if device_type == "cpu" else "
+                                                                                                    ""AutocastCUDA", allow_override=True)
 
 
 def register_vmap(op, func=None, /, *, lib=None):

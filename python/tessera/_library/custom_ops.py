@@ -60,7 +60,8 @@ def check_mutated(op_name, text, mutates_args):
     written = {a.name for a in FunctionSchema(f"ns::{op_name}{text}").arguments if a.is_write}
     named = {mutates_args} if isinstance(mutates_args, str) else set(mutates_args)
     if written != named:
-        raise ValueError(f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={text}`. The schema writes to {sorted(written)}: please make these consistent.")
+        raise ValueError(f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={text}`. The schema writes to "
+                         f"{sorted(written)}: please make these consistent.")
 
 
 def _storages(tensor):
@@ -149,9 +150,12 @@ class CustomOpDef:
         seen = {_storages(t) for t in registration.tensors_in((*args, *kwargs.values())) if t.numel()}
         for tensor in registration.tensors_in(result if isinstance(result, tuple) else (result,)):
             if tensor.numel() and _storages(tensor) in seen:
-                raise RuntimeError(f"{self._qualname} (with implementation in {self.__module__}): The output of this custom operator (1) must not also be an input to this custom operator "
-                                   "and (2) may not alias any inputs to this custom operator or other returns. The most common way to trigger this error is if we have y = custom_op(x) and y and x "
-                                   "are the same Tensor. Please instead return a clone of the offending output tensor(s) (e.g. return x.clone()) or refactor the custom operator to not return y.")
+                raise RuntimeError(f"{self._qualname} (with implementation in {self.__module__}): The output of this custom operator (1) must not "
+                                   f"also be an input to this custom operator "
+                                   "and (2) may not alias any inputs to this custom operator or other returns. The most common way to trigger this "
+                                   "error is if we have y = custom_op(x) and y and x "
+                                   "are the same Tensor. Please instead return a clone of the offending output tensor(s) (e.g. return x.clone()) or "
+                                   "refactor the custom operator to not return y.")
             seen.add(_storages(tensor))
 
     def _bump(self, args, kwargs):
@@ -163,7 +167,8 @@ class CustomOpDef:
 
     def _run_fake(self, *args, **kwargs):
         if self._fake is None:
-            raise RuntimeError(f"There was no fake impl registered for {self}. This is necessary for meta tensors, export and tracing to work. Please use `{self.__name__}.register_fake` to add a fake impl.")
+            raise RuntimeError(f"There was no fake impl registered for {self}. This is necessary for meta tensors, export and tracing to work. Please "
+                               f"use `{self.__name__}.register_fake` to add a fake impl.")
         return self._fake(*args, **kwargs)
 
     def register_kernel(self, device_types, fn=None, /):
@@ -208,7 +213,8 @@ class CustomOpDef:
     def register_autograd(self, backward, /, *, setup_context=None):
         """The derivative: see `library.register_autograd`. Raises: RuntimeError for an operator that writes to its arguments."""
         if self._opoverload._schema.is_mutable:
-            raise RuntimeError(f"Cannot register autograd formula for non-functional operator {self} with schema {self._opoverload._schema}. Please create a functional operator and register an autograd "
+            raise RuntimeError(f"Cannot register autograd formula for non-functional operator {self} with schema {self._opoverload._schema}. Please "
+                               f"create a functional operator and register an autograd "
                                "formula for that.")
         self._formula = (backward, setup_context)
 

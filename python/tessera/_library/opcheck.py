@@ -60,7 +60,8 @@ def test_autograd_registration(op, args, kwargs, tolerance):
         return
     given, given_kw = _copies(args, kwargs)
     if any(t.requires_grad for t in _outputs(op(*given, **given_kw))):
-        raise OpCheckError(f"opcheck(op, ...): test_autograd_registration failed: {op} has no kernel at the Autograd key although its result requires grad. Register one with library.register_autograd, or "
+        raise OpCheckError(f"opcheck(op, ...): test_autograd_registration failed: {op} has no kernel at the Autograd key although its result requires "
+                           f"grad. Register one with library.register_autograd, or "
                            "make the operator CompositeImplicitAutograd.")
 
 
@@ -79,7 +80,8 @@ def test_faketensor(op, args, kwargs, tolerance):
         raise OpCheckError(f"opcheck(op, ...): test_faketensor failed: {op} has {len(real)} tensor outputs, its fake implementation {len(fake)}")
     for position, (r, f) in enumerate(zip(real, fake)):
         if r.shape != f.shape or r.dtype != f.dtype or (r.numel() and r.stride() != f.stride()):
-            raise OpCheckError(f"opcheck(op, ...): test_faketensor failed: output {position} of {op} has shape {tuple(r.shape)}, strides {r.stride()}, {r.dtype}; its fake implementation gives "
+            raise OpCheckError(f"opcheck(op, ...): test_faketensor failed: output {position} of {op} has shape {tuple(r.shape)}, strides "
+                               f"{r.stride()}, {r.dtype}; its fake implementation gives "
                                f"{tuple(f.shape)}, {f.stride()}, {f.dtype}")
 
 
