@@ -311,8 +311,8 @@ def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
     name = _name_of(op)
     definition = _definition_of(op)
     library = definition._lib if definition is not None else _library_of(name) if lib is None else lib
-    library.impl(name, registration.make_autocast_kernel(_resolve(name), device_type, cast_inputs), "AutocastCPU" if device_type == "cpu" else "
-                                                                                                    ""AutocastCUDA", allow_override=True)
+    key = "AutocastCPU" if device_type == "cpu" else "AutocastCUDA"
+    library.impl(name, registration.make_autocast_kernel(_resolve(name), device_type, cast_inputs), key, allow_override=True)
 
 
 def register_vmap(op, func=None, /, *, lib=None):
