@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <span>
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/variable.h"
@@ -22,17 +23,17 @@ struct NodeState {
   std::vector<std::pair<uint32_t, uint32_t>> captures;   // (input_nr, index into the result)
 };
 
-// Node -> state, in insertion order; a linear probe table, since backward meets each node a handful of times.
+// Node -> state, in insertion order; a linear probe table, since backward meets each node a handful of times. States are used again by the next pass.
 class StateTable {
  public:
-  StateTable() : table_(64, -1) {}
+  StateTable() : table_(kSmall, -1) {}
   NodeState& get(Node* n) {
     size_t i = slot(n);
     if (table_[i] < 0) {
-      if ((states_.size() + 1) * 2 > table_.size()) { grow(); i = slot(n); }
-      table_[i] = static_cast<int32_t>(states_.size());
-      states_.push_back(std::make_unique<NodeState>());
-      states_.back()->node = n;
+      if ((used_ + 1) * 2 > table_.size()) { grow(); i = slot(n); }
+      table_[i] = static_cast<int32_t>(used_);
+      if (used_ == states_.size()) states_.push_back(std::make_unique<NodeState>());
+      states_[used_++]->node = n;
     }
     return *states_[static_cast<size_t>(table_[i])];
   }
@@ -40,7 +41,21 @@ class StateTable {
     const size_t i = slot(n);
     return table_[i] < 0 ? nullptr : states_[static_cast<size_t>(table_[i])].get();
   }
-  std::vector<std::unique_ptr<NodeState>>& all() { return states_; }
+  std::span<std::unique_ptr<NodeState>> all() { return {states_.data(), used_}; }
+  // Ready for another pass; what a large graph needed is given back.
+  void clear() {
+    for (auto& s : all()) {
+      s->keep.reset();
+      s->dependencies = 0;
+      s->needed = true;
+      s->visited = false;
+      s->grads.clear();
+      s->captures.clear();
+    }
+    used_ = 0;
+    if (states_.size() > kKept) states_.resize(kKept);
+    table_.assign(std::min(table_.size(), 4 * kKept), -1);
+  }
 
  private:
   size_t slot(Node* n) const {
@@ -50,9 +65,11 @@ class StateTable {
   }
   void grow() {
     table_.assign(table_.size() * 2, -1);
-    for (size_t k = 0; k < states_.size(); ++k) table_[slot(states_[k]->node)] = static_cast<int32_t>(k);
+    for (size_t k = 0; k < used_; ++k) table_[slot(states_[k]->node)] = static_cast<int32_t>(k);
   }
+  static constexpr size_t kSmall = 64, kKept = 64;
   std::vector<std::unique_ptr<NodeState>> states_;
+  size_t used_ = 0;
   std::vector<int32_t> table_;
 };
 
@@ -65,6 +82,28 @@ struct Task {
   std::vector<std::function<void()>> callbacks;
 
   static int64_t next_id() { static std::atomic<int64_t> n{0}; return n++; }
+};
+// A pass that has ended leaves its task to the next one of its thread (passes nest, so there may be several).
+thread_local std::vector<std::unique_ptr<Task>> t_idle_tasks;
+class TaskLease {
+ public:
+  TaskLease() {
+    if (t_idle_tasks.empty()) { task_ = std::make_unique<Task>(); return; }
+    task_ = std::move(t_idle_tasks.back());
+    t_idle_tasks.pop_back();
+    task_->id = Task::next_id();
+  }
+  ~TaskLease() {
+    task_->states.clear();
+    task_->ready.clear();
+    task_->captured.clear();
+    task_->callbacks.clear();
+    if (t_idle_tasks.size() < 4) t_idle_tasks.push_back(std::move(task_));
+  }
+  Task& operator*() { return *task_; }
+
+ private:
+  std::unique_ptr<Task> task_;
 };
 thread_local constinit Task* t_task = nullptr;
 thread_local constinit Node* t_node = nullptr;
@@ -267,7 +306,8 @@ struct Scope {
 }  // namespace
 
 variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradients, const std::vector<Edge>& inputs, const BackwardOptions& options) {
-  Task task;
+  TaskLease lease;
+  Task& task = *lease;
   task.options = options;
   task.captured.resize(options.accumulate ? 0 : inputs.size());
   Scope scope(task);

@@ -167,6 +167,30 @@ int ParsePlan::find(PyObject* name) const {
 }
 
 namespace {
+thread_local constinit IntScratch* t_scratch = nullptr;
+}  // namespace
+IntScratch::IntScratch() : outer_(t_scratch) { t_scratch = this; }
+void IntScratch::stop() {
+  if (active_) t_scratch = outer_;
+  active_ = false;
+}
+int64_t* IntScratch::take(size_t n) {
+  IntScratch* s = t_scratch;
+  if (!s || s->used_ + n > kRoom) return nullptr;
+  s->used_ += n;
+  return s->room_ + s->used_ - n;
+}
+
+namespace {
+// A default: its lists and strings live as long as the plan.
+Value borrowed_default(const Value& v) {
+  switch (v.tag()) {
+    case Value::Tag::kIntList: return Value::borrow(v.int_list());
+    case Value::Tag::kString: return Value::borrow(v.string());
+    default: return v;
+  }
+}
+
 bool fill_outs(const std::vector<Param>& params, int first, int count, PyObject* o, Value* values) {
   if (count == 1) return convert_arg(params[first], o, &values[first]);
   if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
@@ -187,13 +211,13 @@ bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject
     if (num_positional > at && (num_positional > at + 1 || !params_[at].list_size || params_[at].list_size < 0)) {
       int64_t first;
       if (!PyTuple_Check(args[at]) && !PyList_Check(args[at]) && to_int64(args[at], &first)) {
-        IntVector l;
-        for (Py_ssize_t i = at; i < num_positional; ++i) {
-          int64_t v;
-          if (!to_int64(args[i], &v)) return false;
-          l.push_back(v);
-        }
-        values[at] = Value::of(std::move(l));
+        const size_t n = static_cast<size_t>(num_positional - at);
+        int64_t* room = IntScratch::take(n);
+        IntVector heap(room ? 0 : n);
+        int64_t* to = room ? room : heap.data();
+        for (size_t i = 0; i < n; ++i)
+          if (!to_int64(args[at + static_cast<Py_ssize_t>(i)], to + i)) return false;
+        values[at] = room ? Value::borrow(IntList(room, n)) : Value::of(std::move(heap));
         given |= 1u << at;
         used = at;
       }
@@ -237,7 +261,7 @@ bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject
   for (size_t i = 0; i < params_.size(); ++i) {
     if ((given >> i & 1) || params_[i].is_out) continue;
     if (!params_[i].has_default) return false;
-    values[i] = params_[i].default_value;
+    values[i] = borrowed_default(params_[i].default_value);
   }
   return true;
 }
@@ -350,6 +374,17 @@ bool get_double(PyObject* o, double* out) {
 bool convert_int_list(const Param& p, PyObject* o, Value* out) {
   IntVector l;
   int64_t one;
+  if ((PyTuple_Check(o) || PyList_Check(o)) && !(p.list_size > 1 && PySequence_Fast_GET_SIZE(o) == 1)) {
+    const size_t n = static_cast<size_t>(PySequence_Fast_GET_SIZE(o));
+    if (int64_t* room = IntScratch::take(n)) {
+      for (size_t i = 0; i < n && static_cast<Py_ssize_t>(i) < PySequence_Fast_GET_SIZE(o); ++i) {
+        PyObject* e = PySequence_Fast_GET_ITEM(o, static_cast<Py_ssize_t>(i));
+        if (PyBool_Check(e) || !to_int64(e, room + i)) return false;
+      }
+      *out = Value::borrow(IntList(room, n));
+      return true;
+    }
+  }
   if (p.list_size > 0 && !PyTuple_Check(o) && !PyList_Check(o)) {
     if (PyBool_Check(o) || !to_int64(o, &one)) return false;
     *out = Value::of(IntVector(static_cast<size_t>(p.list_size), one));

@@ -61,6 +61,22 @@ class ParsePlan {
   bool factory_ = false;
 };
 
+// Room for the int lists of one call, so that a shape costs no allocation. While one is active on the thread, lists that fit are borrowed from it.
+class IntScratch {
+ public:
+  IntScratch();
+  ~IntScratch() { stop(); }
+  void stop();                              // what was converted stays valid as long as this object
+  static int64_t* take(size_t n);           // null: no room
+
+ private:
+  static constexpr size_t kRoom = 48;
+  IntScratch* outer_;
+  bool active_ = true;
+  size_t used_ = 0;
+  int64_t room_[kRoom];
+};
+
 // Converts one object for a parameter. False: it does not fit.
 bool convert_arg(const Param& p, PyObject* o, Value* out);
 // A boxed value as a Python object (new reference).

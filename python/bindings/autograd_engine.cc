@@ -3,9 +3,11 @@
 
 #include <vector>
 
+#include "autograd/autograd.h"
 #include "autograd/variable.h"
 #include "python/bindings/autograd.h"
 #include "python/bindings/tensor_type.h"
+#include "python/bindings/torch_function.h"
 
 namespace tessera::python {
 namespace {
@@ -66,6 +68,32 @@ PyObject* run_backward(PyObject* args) {
   return result.release();
 }
 PyObject* py_run_backward(PyObject*, PyObject* args) { return guarded([&] { return run_backward(args); }); }
+
+// tensor.backward(): the plain call on one real number takes no Python code at all; every other form is tessera/_tensor.py's.
+PyObject* tensor_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    if (n == 0 && !kwnames && is_exact_tensor(self) && function_state.num_modes == 0) {
+      const Tensor t = unwrap(self);
+      if (t.numel() == 1 && t.is_floating_point() && t.requires_grad()) {
+        const Node* outer = std::exchange(t_reported, nullptr);
+        struct Restore { const Node* outer; ~Restore() { t_reported = outer; } } restore{outer};
+        autograd::backward({&t, 1});
+        return none();
+      }
+    }
+    static PyObject* general = nullptr;
+    if (!general) {
+      Ref module = Ref::steal(check(PyImport_ImportModule("tessera._tensor")));
+      general = check(PyObject_GetAttrString(module.get(), "_general_backward"));
+    }
+    std::vector<PyObject*> all{self};
+    all.insert(all.end(), args, args + n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
+    return check(PyObject_Vectorcall(general, all.data(), static_cast<size_t>(n + 1), kwnames));
+  });
+}
+PyMethodDef g_backward = {"backward", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tensor_backward)), METH_FASTCALL | METH_KEYWORDS,
+                          "backward($self, /, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
+                          "Adds to `.grad` of the leaves the gradient of this tensor; see `autograd.backward`.\n\n`gradient` has the shape of the tensor and may be left out for a scalar."};
 
 PyObject* py_queue_callback(PyObject*, PyObject* f) {
   return guarded([&]() -> PyObject* {
@@ -242,6 +270,10 @@ PyMethodDef g_functions[] = {{"_run_backward", py_run_backward, METH_VARARGS, "_
 
 }  // namespace
 
-void init_autograd_engine(PyObject* module) { check(PyModule_AddFunctions(module, g_functions)); }
+void init_autograd_engine(PyObject* module) {
+  check(PyModule_AddFunctions(module, g_functions));
+  Ref method = Ref::steal(check(PyDescr_NewMethod(TensorType, &g_backward)));
+  check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(TensorType), "backward", method.get()));
+}
 
 }  // namespace tessera::python

@@ -155,9 +155,12 @@ void order_overloads(OpFunction* f) {
 PyObject* try_overloads(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, bool* found) {
   for (auto& overload : *f->overloads) {
     const ParsePlan& plan = overload->plan();
+    IntScratch ints;   // outlives the values that borrow from it
     ValueArray values(plan.params().size());
     bool requires_grad = false;
-    if (plan.parse(args, n, kwnames, values.data(), &requires_grad, nullptr)) {
+    const bool fits = plan.parse(args, n, kwnames, values.data(), &requires_grad, nullptr);
+    ints.stop();       // what the call itself converts must own its lists
+    if (fits) {
       *found = true;
       return call_overload(*overload, values.data(), requires_grad);
     }

@@ -295,7 +295,9 @@ def reinforce(self, reward):
     raise RuntimeError("reinforce() was removed.  Use torch.distributions instead.")
 
 
-_METHODS = (__repr__, __format__, __reduce_ex__, __setstate__, __deepcopy__, backward, storage, _typed_storage, storage_type, is_shared,
+_general_backward = _overridable(backward)  # the extension's Tensor.backward calls it where arguments are given
+
+_METHODS = (__repr__, __format__, __reduce_ex__, __setstate__, __deepcopy__, storage, _typed_storage, storage_type, is_shared,
             share_memory_, module_load, __reversed__, __iter__, __contains__, __dir__, __array__, __array_wrap__, __dlpack__, __dlpack_device__, register_hook,
             register_post_accumulate_grad_hook, norm, unique, unique_consecutive, where)
 _PLAIN = (__hash__, reinforce)  # never overridden

@@ -60,6 +60,7 @@ void StorageImpl::dispose() { StoragePool::destroy(this); }
 void StorageImpl::resize(size_t nbytes) {
   if (nbytes == nbytes_) return;
   TESSERA_CHECK(resizable_, "Trying to resize storage that is not resizable");
+  shrunk_ = shrunk_ || nbytes < nbytes_;
   if (device_.is_meta()) { nbytes_ = nbytes; return; }
   TESSERA_CHECK(device_.is_cpu(), "resize of a storage on device ", device_.str(), " goes through its device library");
   void* fresh = nbytes ? cpu_allocate(nbytes) : nullptr;
@@ -79,6 +80,7 @@ void StorageImpl::swap_memory(StorageImpl& other) {
   std::swap(device_, other.device_);
   std::swap(resizable_, other.resizable_);
   std::swap(shared_memory_, other.shared_memory_);
+  (nbytes_ < other.nbytes_ ? shrunk_ : other.shrunk_) |= nbytes_ != other.nbytes_;  // who got less
 }
 
 }  // namespace tessera

@@ -32,6 +32,8 @@ class StorageImpl final : public RefCounted {
   Device device() const { return device_; }
   bool resizable() const { return resizable_; }
   void set_resizable(bool b) { resizable_ = b; }  // off while somebody outside holds the address
+  // It has been larger: tensors may reach beyond its end, so they check before they hand out addresses.
+  bool was_shrunk() const { return shrunk_; }
   bool is_shared_memory() const { return shared_memory_; }
   void mark_shared_memory() { shared_memory_ = true; }
   std::atomic<uint32_t>& version() { return version_; }
@@ -60,6 +62,7 @@ class StorageImpl final : public RefCounted {
   Device device_;
   bool resizable_ = true;
   bool shared_memory_ = false;
+  bool shrunk_ = false;
 };
 using Storage = IntrusivePtr<StorageImpl>;
 

@@ -30,6 +30,15 @@ IntrusivePtr<TensorImpl> make_tensor_impl(Storage storage, DType dtype, Device d
   return IntrusivePtr<TensorImpl>::adopt(new (FreeList<TensorImpl>::take()) TensorImpl(std::move(storage), dtype, device, keys));
 }
 
+void TensorImpl::check_fits_storage() const {
+  if (numel_ == 0 || device_.is_meta()) return;
+  int64_t last = offset_;
+  for (int i = 0; i < dim(); ++i) last += (sizes()[static_cast<size_t>(i)] - 1) * strides()[static_cast<size_t>(i)];
+  const int64_t needed = (last + 1) * item_size(dtype_);
+  TESSERA_CHECK(needed <= static_cast<int64_t>(storage_->nbytes()), "the tensor's storage was resized to ", storage_->nbytes(), " bytes, but its sizes, strides and offset ", offset_, " need ", needed,
+                " bytes; resize the storage back, or give the tensor a smaller shape (resize_, set_)");
+}
+
 void TensorImpl::set_sizes_and_strides(IntList sizes, IntList strides) {
   shape_.assign(sizes, strides);
   refresh_shape();

@@ -113,7 +113,12 @@ class TensorImpl : public RefCounted {
   void set_shape_of(const TensorImpl& other);
   void set_sizes_0d() { shape_.resize(0); numel_ = 1; contiguous_ = true; }
 
-  char* data() const { return storage_ ? static_cast<char*>(storage_->data()) + offset_ * item_size(dtype_) : nullptr; }
+  // Null without a storage. Error if the storage was made too small for this tensor.
+  char* data() const {
+    if (!storage_) return nullptr;
+    if (storage_->was_shrunk()) [[unlikely]] check_fits_storage();
+    return static_cast<char*>(storage_->data()) + offset_ * item_size(dtype_);
+  }
 
   bool is_wrapped_number() const { return wrapped_number_; }
   void set_wrapped_number(bool b) { wrapped_number_ = b; }
@@ -165,6 +170,7 @@ class TensorImpl : public RefCounted {
 
  private:
   void refresh_shape();
+  void check_fits_storage() const;
 
   Storage storage_;
   DispatchKeySet keys_;
