@@ -71,6 +71,17 @@ Value default_of(const SchemaValue& v, ParamKind kind, int64_t list_size) {
   return Value::none();
 }
 
+const char* numpy_alias(std::string_view name, size_t position) {
+  if (name == "dim") return "axis";
+  if (name == "keepdim") return "keepdims";
+  if (name == "self") return "x";
+  if (name == "other") return "x2";
+  (void)position;
+  return nullptr;
+}
+
+}  // namespace
+
 const char* kind_name(ParamKind k) {
   switch (k) {
     case ParamKind::kTensor: return "Tensor";
@@ -94,17 +105,6 @@ const char* kind_name(ParamKind k) {
   }
   return "object";
 }
-
-const char* numpy_alias(std::string_view name, size_t position) {
-  if (name == "dim") return "axis";
-  if (name == "keepdim") return "keepdims";
-  if (name == "self") return "x";
-  if (name == "other") return "x2";
-  (void)position;
-  return nullptr;
-}
-
-}  // namespace
 
 ParsePlan::ParsePlan(const OpInfo& info) : info_(&info), schema_(parse_schema(info.schema)) {
   TESSERA_CHECK(schema_.arguments.size() <= kMaxArgs, info.schema, ": too many arguments");

@@ -41,6 +41,8 @@ class ParsePlan {
   const std::vector<Param>& params() const { return params_; }
   int num_outs() const { return num_outs_; }             // parameters that out= fills
   bool is_factory() const { return factory_; }           // accepts requires_grad=
+  // Where f(2, 3) may stand for f([2, 3]); -1: nowhere.
+  int varargs_position() const { return varargs_ ? num_positional_ - 1 : -1; }
   // The documented one-line signature: "(Tensor input, Tensor other, *, Number alpha)".
   std::string signature() const;
 
@@ -77,6 +79,8 @@ class IntScratch {
   int64_t room_[kRoom];
 };
 
+// "tuple of ints": what messages call the type of a parameter.
+const char* kind_name(ParamKind k);
 // Converts one object for a parameter. False: it does not fit.
 bool convert_arg(const Param& p, PyObject* o, Value* out);
 // A boxed value as a Python object (new reference).

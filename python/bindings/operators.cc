@@ -88,16 +88,18 @@ std::string type_names(PyObject* const* args, Py_ssize_t num_positional, PyObjec
       if (!p.has_default) ++required;
     }
     const Py_ssize_t self = f->is_method ? 1 : 0;
-    if (num_positional > allowed)
+    int64_t size;
+    const int list = plan.varargs_position();
+    const bool spread = list >= 0 && list < num_positional && to_int64(args[list], &size);  // zeros(2, 3)
+    if (num_positional > allowed && !spread)
       throw TypeError(str_cat(name, "() takes ", allowed - self == 1 ? "" : "from ", allowed - self, " positional argument", allowed - self == 1 ? "" : "s", " but ", num_positional - self, num_positional - self == 1 ? " was" : " were", " given"));
     for (Py_ssize_t i = 0; i < num_positional; ++i) {
+      const bool in_list = spread && i >= list;
+      const Param& param = params[static_cast<size_t>(in_list ? list : i)];
       Value v;
-      if (!convert_arg(params[static_cast<size_t>(i)], args[i], &v)) {
-        const Ref& single = Ref::steal(to_python_string(type_names(args + i, 1, nullptr)).release());
-        std::string sig = plan.signature();
-        throw TypeError(str_cat(name, "(): argument '", PyUnicode_AsUTF8(params[static_cast<size_t>(i)].name), "' (position ", i + 1 - self, ") must be ", sig.empty() ? "" : plan.schema().arguments[static_cast<size_t>(i)].type.str_without_alias(), ", not ",
-                                PyUnicode_AsUTF8(single.get())));
-      }
+      if (in_list ? to_int64(args[i], &size) : convert_arg(param, args[i], &v)) continue;
+      throw TypeError(str_cat(name, "(): argument '", PyUnicode_AsUTF8(param.name), "' (position ", i + 1 - self, ") must be ", in_list ? "int" : kind_name(param.kind), ", not ",
+                              type_names(args + i, 1, nullptr)));
     }
     for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
       PyObject* kw = PyTuple_GET_ITEM(kwnames, k);
@@ -111,7 +113,7 @@ std::string type_names(PyObject* const* args, Py_ssize_t num_positional, PyObjec
       if (found && where < num_positional) throw TypeError(str_cat(name, "() got multiple values for argument '", PyUnicode_AsUTF8(kw), "'"));
       Value v;
       if (found && !convert_arg(*found, args[num_positional + k], &v))
-        throw TypeError(str_cat(name, "(): argument '", PyUnicode_AsUTF8(kw), "' must be ", found->schema->type.str_without_alias(), ", not ", type_names(args + num_positional + k, 1, nullptr)));
+        throw TypeError(str_cat(name, "(): argument '", PyUnicode_AsUTF8(kw), "' must be ", kind_name(found->kind), ", not ", type_names(args + num_positional + k, 1, nullptr)));
     }
     std::string missing;
     int lacking = 0;
