@@ -14,7 +14,10 @@ __all__ = ["Number", "Device", "FileLike", "Storage"]  # noqa: F822 (Storage: se
 
 _TensorOrTensors = typing.Union[tessera.Tensor, typing.Sequence[tessera.Tensor]]
 _TensorOrTensorsOrGradEdge = typing.Union[_TensorOrTensors, typing.Any]
-_bool, _complex, _float, _int = builtins.bool, builtins.complex, builtins.float, builtins.int
+_bool = builtins.bool
+_complex = builtins.complex
+_float = builtins.float
+_int = builtins.int
 _Number = (_int, _float, _bool)
 Number = typing.Union[_int, _float, _bool]
 Device = typing.Optional[typing.Union[_device, str, _int]]

@@ -74,7 +74,20 @@ std::string out_parameter(const OpForm& f) {
 }
 bool covered_by_functional(const OpForm& f) { return f.form == Form::kOut && f.derived && !f.entry->op.has_out_schema(); }
 
-std::string stub(const OpForm& f, bool method, bool overloaded, const std::string& indent) {
+// The int list that may be given as several ints, zeros(2, 3): the only positional argument besides self. -1: none.
+int spread_argument(const OpForm& f, bool method) {
+  int found = -1, positional = 0;
+  for (size_t i = 0; i < f.schema.arguments.size(); ++i) {
+    const SchemaArgument& a = f.schema.arguments[i];
+    if (a.kwarg_only || (a.name == "self" && method)) continue;
+    ++positional;
+    const SchemaType& t = a.type.is_optional() ? a.type.elements[0] : a.type;
+    if (t.is_list() && (t.elements[0].is(TypeKind::kInt) || t.elements[0].is(TypeKind::kSymInt))) found = static_cast<int>(i);
+  }
+  return positional == 1 ? found : -1;
+}
+
+std::string stub(const OpForm& f, bool method, bool overloaded, bool spread, const std::string& indent) {
   std::vector<std::string> parts;
   const int self = f.schema.find_argument("self");
   if (method) parts.push_back("self");
@@ -86,12 +99,18 @@ std::string stub(const OpForm& f, bool method, bool overloaded, const std::strin
     if (method && static_cast<int>(i) == std::max(self, 0)) continue;
     if (a.kwarg_only && !star) parts.push_back("*"), star = true;
     const std::string name = python_keyword(a.name) ? a.name + "_" : a.name == "self" ? "input" : a.name;
+    if (spread && static_cast<int>(i) == spread_argument(f, method)) {
+      parts.push_back(absl::StrCat("*", name, ": _int"));
+      star = true;   // what follows is named
+      continue;
+    }
     parts.push_back(absl::StrCat(name, ": ", python_type(a.type, true), a.default_value ? absl::StrCat(" = ", python_default(*a.default_value)) : ""));
   }
   if (const std::string out = method ? "" : out_parameter(f); !out.empty()) {
     if (!star) parts.push_back("*");
     parts.push_back(out);
   }
+  if (f.schema.find_argument("pin_memory") >= 0) parts.push_back("requires_grad: _bool = False");
   if (outs > 1) {
     if (!star) parts.push_back("*");
     parts.push_back(absl::StrCat("out: ", python_return(f.schema)));
@@ -103,7 +122,11 @@ std::string stubs_of(const std::map<std::string, std::vector<const OpForm*>>& by
   std::string out;
   for (const auto& [name, forms] : by_name) {
     if (python_keyword(name)) continue;   // reachable with getattr only
-    for (const OpForm* f : forms) out += stub(*f, method, forms.size() > 1, indent);
+    const bool overloaded = forms.size() > 1 || std::any_of(forms.begin(), forms.end(), [&](const OpForm* f) { return spread_argument(*f, method) >= 0; });
+    for (const OpForm* f : forms) {
+      out += stub(*f, method, overloaded, false, indent);
+      if (spread_argument(*f, method) >= 0) out += stub(*f, method, overloaded, true, indent);
+    }
   }
   return out;
 }
