@@ -187,9 +187,9 @@ void index_fill_int_Scalar_cpu(const Tensor& self, int64_t dim, const Tensor& in
 Tensor index_fill_tensor(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
   TESSERA_CHECK(value.dim() == 0, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ", value.dim(), " dimension(s).");
   if (!value.requires_grad()) return index_fill(self, dim, index, value.item_scalar());
-  IntVector shape = to_vector(self.sizes());
-  if (!shape.empty()) shape[wrap_dim(dim, self.dim())] = index.numel();
-  return index_copy(self, dim, index, expand(to(value, self.dtype()), shape));
+  // A place that is named twice is filled once: value's gradient counts it once.
+  const Tensor filled = index_fill(zeros(self.sizes(), DType::kBool, std::nullopt, self.device()), dim, index, true);
+  return where(filled, to(value, self.dtype()), self);
 }
 
 Tensor take_impl(const Tensor& self, const Tensor& index) {

@@ -32,6 +32,16 @@ void OutGuard::reads(const Tensor& input) { temporary_ = temporary_ || (input.de
 void OutGuard::reads(TensorList inputs) { for (const Tensor& t : inputs) reads(t); }
 void OutGuard::reads(const std::optional<TensorList>& inputs) { if (inputs) reads(*inputs); }
 
+void OutGuard::requires_dtype() {
+  TESSERA_CHECK(out_.dtype() == spec_.dtype, "Expected out tensor to have dtype ", name_of(spec_.dtype), ", but got ", name_of(out_.dtype()), " instead");
+}
+
+void check_apart(const Tensor& out, const Tensor& input) {
+  TESSERA_CHECK(!input.defined() || memory_sharing(out, input) == Sharing::kNone, "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+                "location. Please clone() the tensor before performing the operation.");
+}
+void check_apart(const Tensor& out, TensorList inputs) { for (const Tensor& t : inputs) check_apart(out, t); }
+
 const Tensor& OutGuard::tensor() {
   if (temporary_) {
     target_ = empty_from(spec_);

@@ -15,6 +15,7 @@ class OutGuard {
   void reads(const Tensor& input);
   void reads(TensorList inputs);
   void reads(const std::optional<TensorList>& inputs);
+  void requires_dtype();    // Error if out has another dtype than the result
   const Tensor& tensor();   // where the kernel writes
   void finish();            // copies from the temporary, if there is one; counts a version
 
@@ -36,6 +37,10 @@ class InplaceGuard {
   const Tensor& self_;
   Tensor target_;
 };
+
+// Error if an out= tensor shares memory with an input.
+void check_apart(const Tensor& out, const Tensor& input);
+void check_apart(const Tensor& out, TensorList inputs);
 
 // In-place and out= forms that compute first and copy then. Errors as above.
 void store_inplace(const Tensor& self, const Tensor& value);

@@ -203,12 +203,21 @@ class Glue {
     for (size_t i = 0; i < n; ++i) {
       const std::string g = absl::StrCat("g", i, "_");
       absl::StrAppend(&text, "  structured::", inplace ? "InplaceGuard " : "OutGuard ", g, "(", outs[i], ", ", spec(i), inplace ? (op_.inplace_safe() ? ", true" : ", false") : "", ");\n");
-      if (!inplace) absl::StrAppend(&text, input_notes(g));
+      if (!inplace) absl::StrAppend(&text, op_.out_same_dtype() ? absl::StrCat("  ", g, ".requires_dtype();\n") : "", apart(outs[i]), input_notes(g));
       targets.push_back(g + ".tensor()");
     }
     absl::StrAppend(&text, "  if (!", outs[0], ".is_meta()) ", cpu, "(", comma(args, absl::StrJoin(targets, ", ")), ");\n");
     for (size_t i = 0; i < n; ++i) absl::StrAppend(&text, "  g", i, "_.finish();\n");
     return text + return_written(f_);
+  }
+
+  // For ops whose out= must not share memory with what they read.
+  std::string apart(const std::string& out) const {
+    std::string text;
+    if (!op_.out_apart() || f_.form != Form::kOut) return text;
+    for (const SchemaArgument& a : f_.schema.arguments)
+      if (!a.is_write() && (is_tensor(a.type) || is_tensor_list(a.type))) absl::StrAppend(&text, "  structured::check_apart(", out, ", ", cpp_identifier(a.name), ");\n");
+    return text;
   }
 
   // Tells the guard of an output which tensors are read, so that it can use a temporary.
@@ -236,7 +245,7 @@ class Glue {
   std::string store(const std::string& before, const std::string& value, const std::string& after) const {
     const char* how = f_.form == Form::kInplace ? "structured::store_inplace" : "structured::store_out";
     const std::vector<std::string> outs = out_names(f_);
-    if (outs.size() == 1) return absl::StrCat(before, "  ", how, "(", outs[0], ", ", value, ");\n", after, return_written(f_));
+    if (outs.size() == 1) return absl::StrCat(apart(outs[0]), before, "  ", how, "(", outs[0], ", ", value, ");\n", after, return_written(f_));
     std::string text = absl::StrCat(before, "  const auto values_ = ", value, ";\n", after);
     for (size_t i = 0; i < outs.size(); ++i) absl::StrAppend(&text, "  ", how, "(", outs[i], ", std::get<", i, ">(values_));\n");
     return text + return_written(f_);

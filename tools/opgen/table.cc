@@ -100,7 +100,8 @@ class EntryReader {
         {"inplace_safe", op.has_inplace_safe(), {Op::STRUCTURED}}, {"view", op.has_view(), {Op::VIEW}}, {"composite", op.has_composite(), {Op::COMPOSITE}},
         {"expr", op.has_expr(), {Op::COMPOSITE}}, {"inplace_expr", op.has_inplace_expr(), {Op::COMPOSITE, Op::DIRECT}},
         {"out_expr", op.has_out_expr(), {Op::COMPOSITE, Op::DIRECT}}, {"of", op.has_of(), {Op::SCALAR_OVERLOAD}}, {"scalar", op.has_scalar(), {Op::SCALAR_OVERLOAD}},
-        {"backends", op.has_backends(), {Op::DIRECT}}, {"inplace_by_copy", op.has_inplace_by_copy(), {Op::DIRECT}}, {"out_native", op.has_out_native(), {Op::DIRECT}}};
+        {"backends", op.has_backends(), {Op::DIRECT}}, {"inplace_by_copy", op.has_inplace_by_copy(), {Op::DIRECT}}, {"out_native", op.has_out_native(), {Op::DIRECT}},
+        {"out_apart", op.has_out_apart(), {Op::STRUCTURED, Op::DIRECT, Op::COMPOSITE}}, {"out_same_dtype", op.has_out_same_dtype(), {Op::STRUCTURED}}};
     for (const Use& u : uses)
       if (u.present && !u.rules.count(op.rule())) error(u.field, absl::StrCat("the field '", u.field, "' means nothing with rule ", Op::Rule_Name(op.rule())));
     if (op.has_expr() && op.has_composite()) error("expr", "either 'expr' or 'composite'");
