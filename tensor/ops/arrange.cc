@@ -262,6 +262,7 @@ Tensor diff_impl(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepe
   if (append.defined()) parts.push_back(append);
   Tensor r = parts.size() > 1 ? cat(parts, d) : self;
   if (n == 0) return r.is_same(self) ? clone(self) : r;
+  n = std::min(n, std::max<int64_t>(r.size(d), 1));  // nothing is left by then
   for (int64_t k = 0; k < n; ++k) {
     const int64_t m = r.size(d);
     const int64_t len = std::max<int64_t>(m - 1, 0);

@@ -306,19 +306,44 @@ void eye_into(const Tensor& out, SymInt n, SymInt m) {
 }
 
 namespace {
+// Row r holds the columns [from, until). Rows without any are left out before anything is counted: sizes may be absurd.
+struct Triangle {
+  using Wide = __int128;
+  Wide row, col, offset;
+  bool upper;
+  Wide clamp(Wide v, Wide top) const { return v < 0 ? 0 : v > top ? top : v; }
+  Wide from(Wide r) const { return upper ? clamp(r + offset, col) : 0; }
+  Wide until(Wide r) const { return upper ? col : clamp(r + offset + 1, col); }
+  Wide first_row() const { return upper ? 0 : clamp(-offset, row); }
+  Wide end_row() const { return upper ? clamp(col - offset, row) : row; }
+  // Elements in all: rows of full width, and a slope.
+  unsigned __int128 count() const {
+    const Wide b = first_row(), e = end_row();
+    if (e <= b || col == 0) return 0;
+    Wide turn = upper ? -offset : col - offset - 1;  // where the slope begins or ends
+    turn = turn < b ? b : turn > e ? e : turn;
+    const Wide full = upper ? turn - b : e - turn, slope = upper ? e - turn : turn - b;
+    const Wide ends = slope ? (upper ? (col - turn - offset) + (col - (e - 1) - offset) : (b + offset + 1) + (turn + offset)) : 0;
+    return static_cast<unsigned __int128>(full) * static_cast<unsigned __int128>(col) + static_cast<unsigned __int128>(ends) * static_cast<unsigned __int128>(slope) / 2;
+  }
+};
+
 Tensor triangle_indices(int64_t row, int64_t col, int64_t offset, bool upper, std::optional<DType> dtype, std::optional<Device> device) {
   TESSERA_CHECK(row >= 0 && col >= 0, "row and col must be non-negative, got ", row, " and ", col);
-  std::vector<int64_t> rows, cols;
-  for (int64_t r = 0; r < row; ++r) {
-    const int64_t from = upper ? std::clamp<int64_t>(r + offset, 0, col) : 0, until = upper ? col : std::clamp<int64_t>(r + offset + 1, 0, col);
-    for (int64_t c = from; c < until; ++c) {
-      rows.push_back(r);
-      cols.push_back(c);
-    }
-  }
-  const int64_t n = static_cast<int64_t>(rows.size());
-  const int64_t size[2] = {2, n};
+  const Triangle t{row, col, offset, upper};
+  const auto count = t.count();
+  TESSERA_CHECK(count <= INT64_MAX / 64, upper ? "triu" : "tril", "_indices: a triangle of ", row, " rows and ", col, " columns has too many elements");
+  const int64_t n = static_cast<int64_t>(count), size[2] = {2, n};
   const Tensor out = empty_tensor(size, {}, dtype.value_or(DType::kInt64), factory_device(device));
+  if (out.is_meta() || n == 0) return out;
+  std::vector<int64_t> rows, cols;
+  rows.reserve(static_cast<size_t>(n));
+  cols.reserve(static_cast<size_t>(n));
+  for (auto r = t.first_row(); r < t.end_row(); ++r)
+    for (auto c = t.from(r); c < t.until(r); ++c) {
+      rows.push_back(static_cast<int64_t>(r));
+      cols.push_back(static_cast<int64_t>(c));
+    }
   generate(out, [&](int64_t i) { return i < n ? rows[static_cast<size_t>(i)] : cols[static_cast<size_t>(i - n)]; });
   return out;
 }

@@ -91,7 +91,10 @@ void scatter_value_cpu(const Tensor& self, int64_t dim, const Tensor& index, con
 }
 OutputSpec scatter_add_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) { return scatter_src_meta(self, dim, index, src); }
 void scatter_add_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& out) { scatter_into(cpu::ScatterMode::kAdd, self, dim, index, src, out); }
-OutputSpec _scatter_reduced_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, int64_t) { return scatter_src_meta(self, dim, index, src); }
+OutputSpec _scatter_reduced_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, int64_t mode) {
+  TESSERA_CHECK(mode >= 0 && mode <= static_cast<int64_t>(cpu::ScatterMode::kMin), "scatter: there is no mode ", mode);
+  return scatter_src_meta(self, dim, index, src);
+}
 void _scatter_reduced_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, int64_t mode, const Tensor& out) {
   scatter_into(static_cast<cpu::ScatterMode>(mode), self, dim, index, src, out);
 }
@@ -130,7 +133,7 @@ void check_slices(const char* name, const Tensor& self, int64_t dim, const Tenso
   const int64_t n = source.dim() == 0 ? 1 : d < source.dim() ? source.sizes()[d] : 1;
   TESSERA_CHECK_INDEX(source.dim() == 0 || d < source.dim() || self.dim() == 0, name, "(): Indexing dim ", d, " is out of bounds of the source tensor with dim ", source.dim());
   TESSERA_CHECK_INDEX(index.numel() == n, name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", n, "), for dim: ", d);
-  TESSERA_CHECK(self.dim() == source.dim() || self.dim() == 0 || source.dim() == 0, name, "(): When source and destination are not scalars, their dimensionality must match. Source dimensionality (",
+  TESSERA_CHECK(self.dim() == source.dim() || (self.dim() == 0 && source.dim() <= 1) || source.dim() == 0, name, "(): When source and destination are not scalars, their dimensionality must match. Source dimensionality (",
                 source.dim(), "), destination dimensionality (", self.dim(), ")");
   for (int64_t i = 0; i < self.dim() && i < source.dim(); ++i)
     TESSERA_CHECK(i == d || self.sizes()[i] == source.sizes()[i], name, "(): Source/destination tensor must have same slice shapes. Destination slice shape: ", shape_string(self.sizes()),
@@ -240,6 +243,7 @@ struct IndexPlan {
 std::vector<Tensor> expand_masks(const Tensor& self, TensorList given) {
   std::vector<Tensor> r;
   for (const Tensor& i : given) {
+    TESSERA_CHECK(!i.defined() || i.is_meta() == self.is_meta(), "indices should be either on cpu or on the same device as the indexed tensor (", self.device().str(), "), got one on ", i.device().str());
     if (i.defined() && (i.dtype() == DType::kBool || i.dtype() == DType::kUInt8)) {
       const int64_t at = static_cast<int64_t>(r.size());
       for (int64_t d = 0; d < i.dim(); ++d) {
@@ -345,9 +349,16 @@ Tensor index_Tensor_cpu(const Tensor& self, TensorList indices) {
   cpu::run_index_get(plan.result, to, {plan.self.data_ptr(), self.dtype(), walk}, idx.operands, plan.indexed_sizes, plan.indexed_strides);
   return out;
 }
+namespace {
+void same_device(const Tensor& self, const Tensor& other) {
+  TESSERA_CHECK(self.device() == other.device() || (other.dim() == 0 && other.is_cpu()), "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(), " and ",
+                other.device().str(), "!");
+}
+}  // namespace
 const Tensor& index_put_inplace(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
   TESSERA_CHECK(self.dtype() == values.dtype(), "Index put requires the source and destination dtypes match, got ", type_name_of(self.dtype()), " for the destination and ", type_name_of(values.dtype()), " for the source.");
   check_no_internal_overlap(self);
+  same_device(self, values);
   const IndexPlan plan(self, indices);
   const IntVector broadcast = [&] {
     try { return infer_broadcast(plan.result, values.sizes()); } catch (const Error&) { return IntVector{-1}; }
@@ -387,6 +398,8 @@ Tensor masked_select_cpu(const Tensor& self, const Tensor& mask) {
 }
 const Tensor& masked_scatter_inplace(const Tensor& self, const Tensor& mask, const Tensor& source) {
   check_mask(mask, "masked_scatter_");
+  same_device(self, mask);
+  same_device(self, source);
   TESSERA_CHECK(self.dtype() == source.dtype(), "masked_scatter: expected self and source to have same dtypes but got ", type_name_of(self.dtype()), " and ", type_name_of(source.dtype()));
   const IntVector shape = infer_broadcast(self.sizes(), mask.sizes());
   TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()), " doesn't match the broadcast shape ", shape_string(shape));

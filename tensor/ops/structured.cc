@@ -22,6 +22,12 @@ void check_same_shape(const Tensor& self, IntList sizes) {
 
 }  // namespace
 
+bool computes(CallContext ctx, const Tensor& result) {
+  if (result.is_meta()) return false;
+  TESSERA_CHECK(!ctx.keys.has(DispatchKey::kMeta), "Expected all tensors to be on the same device, but found at least two devices, ", result.device().str(), " and meta!");
+  return true;
+}
+
 OutGuard::OutGuard(const Tensor& out, const OutputSpec& spec) : out_(out), spec_(spec), temporary_(out.dtype() != spec.dtype) {
   check_device(out, spec.device);
   check_can_cast(spec.dtype, out.dtype());

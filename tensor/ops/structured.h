@@ -4,8 +4,12 @@
 #include <vector>
 
 #include "tensor/core/tensor.h"
+#include "tensor/dispatch/op.h"
 
 namespace tessera::structured {
+
+// Whether the kernel runs: not for a Meta result. Error if a Meta tensor is among the arguments of a call whose result has memory.
+bool computes(CallContext ctx, const Tensor& result);
 
 // An out= argument for a result with these metadata. Errors (dtype, device, overlapping elements) come from the constructor, before anything is changed; the
 // tensor is resized (with the documented warning) when the kernel asks for it. A temporary stands in where the dtype differs or memory is shared with an input.

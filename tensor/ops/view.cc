@@ -140,7 +140,17 @@ const Tensor& as_strided__cpu(const Tensor& self, SymIntList size, SymIntList st
 
 namespace {
 struct Window { IntList sizes, strides; int64_t offset; };
+// Elements up to the window's last one. Error unless it is a window that a tensor can have.
 int64_t reach_of(const Window& w) {
+  TESSERA_CHECK(w.sizes.size() == w.strides.size(), "mismatch in length of strides and shape: ", w.strides.size(), " and ", w.sizes.size());
+  bool sound = w.offset >= 0;
+  __int128 reach = w.offset;
+  for (size_t i = 0; i < w.sizes.size(); ++i) {
+    sound = sound && w.sizes[i] >= 0 && w.strides[i] >= 0;
+    reach += static_cast<__int128>(w.sizes[i] > 0 ? w.sizes[i] - 1 : 0) * w.strides[i];
+    sound = sound && reach < INT64_MAX / 16;
+  }
+  TESSERA_CHECK(sound, "as_strided: sizes ", shape_string(w.sizes), ", strides ", shape_string(w.strides), " and offset ", w.offset, " (from the lower of the two) must be non-negative and in reach");
   int64_t last = w.offset;
   for (size_t i = 0; i < w.sizes.size(); ++i) {
     if (w.sizes[i] == 0) return 0;
@@ -161,9 +171,11 @@ void add_into(const Tensor& buffer, const Window& w, const Tensor& values) {
 
 Tensor as_strided_backward_cpu(const Tensor& grad, SymIntList base_size, SymIntList base_stride, SymInt base_offset, SymIntList size, SymIntList stride, SymInt offset) {
   // Both windows on one buffer that starts at the lower of the two offsets.
+  TESSERA_CHECK(base_offset.guard_int() >= 0 && offset.guard_int() >= 0, "as_strided: offsets must be non-negative, got ", base_offset.guard_int(), " and ", offset.guard_int());
   const int64_t origin = std::min(base_offset.guard_int(), offset.guard_int());
   const Window base{base_size.ints(), base_stride.ints(), base_offset.guard_int() - origin}, view{size.ints(), stride.ints(), offset.guard_int() - origin};
   const int64_t n[1] = {std::max<int64_t>({reach_of(base), reach_of(view), 1})};
+  TESSERA_CHECK(std::ranges::equal(grad.sizes(), view.sizes), "as_strided: the gradient has shape ", shape_string(grad.sizes()), ", the view ", shape_string(view.sizes));
   const Tensor buffer = zeros_of(grad, n);
   if (grad.numel()) add_into(buffer, view, grad);
   const Tensor in_base = window(buffer, base);
@@ -178,9 +190,11 @@ Tensor as_strided_backward_cpu(const Tensor& grad, SymIntList base_size, SymIntL
 }
 
 Tensor as_strided_gather_cpu(const Tensor& base, SymIntList base_size, SymIntList base_stride, SymInt base_offset, SymIntList size, SymIntList stride, SymInt offset) {
+  TESSERA_CHECK(base_offset.guard_int() >= 0 && offset.guard_int() >= 0, "as_strided: offsets must be non-negative, got ", base_offset.guard_int(), " and ", offset.guard_int());
   const int64_t origin = std::min(base_offset.guard_int(), offset.guard_int());
   const Window from{base_size.ints(), base_stride.ints(), base_offset.guard_int() - origin}, view{size.ints(), stride.ints(), offset.guard_int() - origin};
   const int64_t n[1] = {std::max<int64_t>({reach_of(from), reach_of(view), 1})};
+  TESSERA_CHECK(std::ranges::equal(base.sizes(), from.sizes), "as_strided: the base has shape ", shape_string(base.sizes()), ", expected ", shape_string(from.sizes));
   const Tensor buffer = zeros_of(base, n);
   if (base.numel()) add_into(buffer, from, base);
   return clone(window(buffer, view), MemoryFormat::kContiguous);

@@ -55,7 +55,7 @@ class Glue {
       case Op::SCALAR_OVERLOAD: text = scalar_overload(); break;
     }
     std::string params = kernel_params(f_);
-    params.replace(0, params.find(',') == std::string::npos ? params.size() : params.find(','), "CallContext");
+    params.replace(0, params.find(',') == std::string::npos ? params.size() : params.find(','), op_.rule() == Op::STRUCTURED ? "CallContext ctx_" : "CallContext");
     return absl::StrCat(return_type(f_), " k_", f_.id, "(", params, ") {\n", text, "}\n");
   }
 
@@ -194,7 +194,7 @@ class Glue {
         targets.push_back(n == 1 ? "out_" : absl::StrCat("out", i, "_"));
         absl::StrAppend(&text, "  Tensor ", targets[i], " = empty_from(", spec(i), ");\n");
       }
-      absl::StrAppend(&text, "  if (!", targets[0], ".is_meta()) ", cpu, "(", comma(args, absl::StrJoin(targets, ", ")), ");\n");
+      absl::StrAppend(&text, "  if (structured::computes(ctx_, ", targets[0], ")) ", cpu, "(", comma(args, absl::StrJoin(targets, ", ")), ");\n");
       const std::string all = absl::StrJoin(targets, ", ");
       return absl::StrCat(text, n == 1 ? "  return out_;\n" : absl::StrCat("  return {", absl::StrReplaceAll(all, {{"out", "std::move(out"}, {",", "),"}}), ")};\n"));
     }
@@ -206,7 +206,7 @@ class Glue {
       if (!inplace) absl::StrAppend(&text, op_.out_same_dtype() ? absl::StrCat("  ", g, ".requires_dtype();\n") : "", apart(outs[i]), input_notes(g));
       targets.push_back(g + ".tensor()");
     }
-    absl::StrAppend(&text, "  if (!", outs[0], ".is_meta()) ", cpu, "(", comma(args, absl::StrJoin(targets, ", ")), ");\n");
+    absl::StrAppend(&text, "  if (structured::computes(ctx_, ", outs[0], ")) ", cpu, "(", comma(args, absl::StrJoin(targets, ", ")), ");\n");
     for (size_t i = 0; i < n; ++i) absl::StrAppend(&text, "  g", i, "_.finish();\n");
     return text + return_written(f_);
   }

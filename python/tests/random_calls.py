@@ -1,0 +1,188 @@
+"""Calls random operators with random arguments, and prints how many calls returned and how many raised what.
+
+    python random_calls.py --calls N --seed S [--only REGEX]
+
+Every exception must be one that the documents name; anything else is an AssertionError that shows the call. A crash shows itself: test_random_calls.py runs this in
+processes of their own. The last call is in the file --log (default: none), so that a crash can be repeated.
+"""
+
+import argparse
+import collections
+import random
+import re
+import signal
+import warnings
+
+import tessera
+from tessera._ops import FunctionSchema, ops
+
+ALLOWED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
+# Operators that work on the process or other people's memory rather than on values.
+LEFT_OUT = re.compile(r"^(set_|resize|_resize|record_stream|_fused|as_strided_$|_local_scalar)")
+SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7)
+DTYPES = [tessera.float32] * 6 + [tessera.float64, tessera.int64, tessera.int64, tessera.int32, tessera.uint8, tessera.bool, tessera.bfloat16, tessera.float16,
+                                  tessera.complex64, tessera.int8, tessera.uint16, tessera.complex128]
+INTS = (-(2**63), -(2**31), -7, -3, -2, -1, -1, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 5, 17, 64, 65, 2**31, 2**62, 2**63 - 1)
+FLOATS = (0.0, -0.0, 0.5, 1.0, -1.0, 2.0, 1e-30, 1e30, -1e300, float("inf"), float("-inf"), float("nan"))
+
+
+class Maker:
+    """Random arguments; tensors of one call like to have shapes and dtypes that fit."""
+
+    def __init__(self, rng):
+        self.rng = rng
+        self.shape = self.new_shape()
+        self.dtype = rng.choice(DTYPES)
+
+    def new_shape(self):
+        return tuple(self.rng.choice(SIZES) for _ in range(self.rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5))))
+
+    def tensor(self, name):
+        rng = self.rng
+        shape = self.shape if rng.random() < 0.7 else self.new_shape()
+        dtype = self.dtype if rng.random() < 0.8 else rng.choice(DTYPES)
+        if name in ("index", "indices", "target", "offsets", "repeats") and rng.random() < 0.9:
+            dtype = tessera.int64
+        if name in ("mask", "condition") and rng.random() < 0.9:
+            dtype = tessera.bool
+        low, high = (-3, 8) if dtype.is_signed else (0, 8)
+        if dtype.is_floating_point or dtype.is_complex:
+            t = tessera.randn(shape, dtype=dtype if dtype not in (tessera.float16, tessera.bfloat16) else tessera.float32).to(dtype)
+        else:
+            t = tessera.randint(low, high, shape).to(dtype)
+        return self.arranged(t)
+
+    def arranged(self, t):
+        """The same kind of tensor in another form of memory."""
+        rng = self.rng
+        kind = rng.random()
+        if kind < 0.5 or t.dim() == 0:
+            pass
+        elif kind < 0.6:
+            t = t.transpose(0, -1)
+        elif kind < 0.7:
+            t = t[..., ::2]
+        elif kind < 0.75:
+            t = t[:1].expand(t.shape) if t.shape[0] else t
+        elif kind < 0.8:
+            t = t.flip(0)[1:]
+        elif kind < 0.84 and t.dtype.is_complex:
+            t = t.conj()
+        elif kind < 0.87:
+            t = tessera.empty(t.shape, dtype=t.dtype, device="meta")
+        elif kind < 0.9:
+            t = tessera.cat([t, t]).detach()[: t.shape[0]]
+        if (t.dtype.is_floating_point or t.dtype.is_complex) and rng.random() < 0.2:
+            t = t.detach().requires_grad_()
+        return t
+
+    def value(self, kind, name):
+        rng = self.rng
+        if kind.endswith("?"):
+            return None if rng.random() < 0.4 else self.value(kind[:-1], name)
+        if kind == "Tensor":
+            return self.tensor(name)
+        if kind in ("Tensor[]", "Tensor?[]"):
+            return [None if "?" in kind and rng.random() < 0.2 else self.tensor("index" if "?" in kind else name) for _ in range(rng.randrange(4))]
+        if kind in ("int", "SymInt"):
+            return rng.choice(INTS) if rng.random() < 0.5 else rng.randrange(-2, 4)
+        if kind == "float":
+            return rng.choice(FLOATS)
+        if kind == "Scalar":
+            return rng.choice((rng.choice(INTS), rng.choice(FLOATS), True, 1.5 + 2j, 2))
+        if kind == "bool":
+            return rng.random() < 0.5
+        if kind == "str":
+            return rng.choice(("mean", "sum", "none", "floor", "trunc", "constant", "reflect", "ij", "xy", "ij,jk->ik", "...", "same", "valid", "", "linear", "tanh"))
+        if kind == "ScalarType":
+            return rng.choice(DTYPES)
+        if kind == "Layout":
+            return tessera.strided
+        if kind == "Device":
+            return rng.choice(("cpu", "meta", "cpu"))
+        if kind == "MemoryFormat":
+            return rng.choice((tessera.contiguous_format, tessera.preserve_format, tessera.channels_last))
+        if kind == "Generator":
+            return tessera.Generator().manual_seed(1)
+        if "int" in kind.lower() and "[" in kind:
+            return list(self.shape) if rng.random() < 0.3 else [self.value("int", name) for _ in range(rng.randrange(5))]
+        if kind.startswith(("float[", "Scalar[")):
+            return [rng.choice(FLOATS) for _ in range(rng.randrange(4))]
+        if kind.startswith("bool["):
+            return [rng.random() < 0.5 for _ in range(rng.choice((2, 3, 3, 4)))]
+        return None
+
+
+def operators(only):
+    """(operator, schema) of everything registered."""
+    found = []
+    for name in sorted(dir(ops.aten)):
+        if name.startswith("__") and not name.endswith("__") or LEFT_OUT.search(name) or (only and not re.search(only, name)):
+            continue
+        packet = getattr(ops.aten, name)
+        if not hasattr(packet, "overloads"):
+            continue
+        for overload in packet.overloads():
+            op = getattr(packet, overload)
+            if isinstance(op._schema, FunctionSchema):
+                found.append((op, op._schema))
+    return found
+
+
+
+
+def run(calls, seed, only, log):
+    rng = random.Random(seed)
+    tessera.manual_seed(seed)
+    table = operators(only)
+    counts = collections.Counter()
+    for _ in range(calls):
+        op, schema = rng.choice(table)
+        maker = Maker(rng)
+        positional, keywords = [], {}
+        for argument in schema.arguments:
+            if argument.has_default_value() and rng.random() < 0.5:
+                if argument.kwarg_only:
+                    continue
+                value = argument.default_value
+            else:
+                value = maker.value(str(argument.type), argument.name)
+            if argument.kwarg_only:
+                keywords[argument.name] = value
+            else:
+                positional.append(value)
+        if log:
+            with open(log, "w") as file:
+                file.write(f"{schema}\n{positional!r}\n{keywords!r}\n")
+        signal.alarm(60)
+        try:
+            result = op(*positional, **keywords)
+            counts["returned"] += 1
+            if rng.random() < 0.05:
+                repr(result)
+            first = result[0] if isinstance(result, (tuple, list)) and result else result
+            if isinstance(first, tessera.Tensor) and first.requires_grad and first.numel() and not first.is_meta and rng.random() < 0.5:
+                first.sum().backward()
+                counts["differentiated"] += 1
+        except ALLOWED as error:
+            counts[type(error).__name__] += 1
+        except MemoryError:
+            counts["MemoryError"] += 1
+        signal.alarm(0)
+    return counts
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    ap.add_argument("--calls", type=int, default=2000)
+    ap.add_argument("--seed", type=int, default=0)
+    ap.add_argument("--only")
+    ap.add_argument("--log")
+    opts = ap.parse_args()
+    warnings.simplefilter("ignore")
+    for name, count in run(opts.calls, opts.seed, opts.only, opts.log).most_common():
+        print(name, count)
+
+
+if __name__ == "__main__":
+    main()
