@@ -197,6 +197,7 @@ Tensor tile_impl(const Tensor& self, IntList dims) {
 Tensor interleave_indices(const Tensor& repeats) {
   TESSERA_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
   TESSERA_CHECK(repeats.dtype() == DType::kInt64 || repeats.dtype() == DType::kInt32, "repeats has to be Long or Int tensor");
+  TESSERA_CHECK_NOT_IMPLEMENTED(!repeats.is_meta(), "repeat_interleave: the size of the result is not known on the meta device; give repeats as an int");
   const Tensor counts = contiguous(to(repeats, DType::kInt64));
   const int64_t* c = counts.data<int64_t>();
   int64_t total = 0;
