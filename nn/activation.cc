@@ -75,6 +75,7 @@ const Tensor& rrelu_inplace(const Tensor& self, const Scalar& lower, const Scala
 namespace {
 std::pair<Tensor, Tensor> halves(const Tensor& self, int64_t dim) {
   TESSERA_CHECK(self.dim() > 0, "glu does not support 0-dimensional tensors");
+  TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_complex(), "\"glu_cpu\" not implemented for '", type_name_of(self.dtype()), "'");
   const int64_t d = wrap_dim(dim, self.dim()), n = self.sizes()[d];
   TESSERA_CHECK(n % 2 == 0, "Halving dimension must be even, but dimension ", d, " is size ", n);
   return {narrow(self, d, 0, n / 2), narrow(self, d, n / 2, n / 2)};

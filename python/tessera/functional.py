@@ -468,7 +468,7 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
         dim: an int, a list of ints or None.
         dtype: the input is converted first.
 
-    Raises: RuntimeError for another string or dimensions that are out of range; NotImplementedError for 'nuc' without the singular values of `linalg`.
+    Raises: RuntimeError for another string, for dimensions out of range, and for 'nuc': `linalg` computes no singular values yet.
     """
     keywords = {} if out is None else {"out": out}
     if isinstance(dim, int):
