@@ -71,12 +71,11 @@ Value default_of(const SchemaValue& v, ParamKind kind, int64_t list_size) {
   return Value::none();
 }
 
-const char* numpy_alias(std::string_view name, size_t position) {
+const char* numpy_alias(std::string_view name) {
   if (name == "dim") return "axis";
   if (name == "keepdim") return "keepdims";
   if (name == "self") return "x";
   if (name == "other") return "x2";
-  (void)position;
   return nullptr;
 }
 
@@ -120,7 +119,7 @@ ParsePlan::ParsePlan(const OpInfo& info) : info_(&info), schema_(parse_schema(in
     p.kwarg_only = a.kwarg_only;
     if (type.is_list()) p.list_size = type.size;
     p.name = intern(a.name == "self" ? "input" : a.name);
-    if (const char* alias = numpy_alias(a.name, i)) p.alias = intern(alias);
+    if (const char* alias = numpy_alias(a.name)) p.alias = intern(alias);
     if (a.default_value) {
       p.has_default = true;
       p.default_value = default_of(*a.default_value, p.kind, p.list_size);
@@ -191,6 +190,17 @@ Value borrowed_default(const Value& v) {
   }
 }
 
+// n ints, get(i, &value) each: in the call's scratch where there is room, else on the heap. False if one does not convert.
+template <class Get>
+bool make_int_list(size_t n, Get get, Value* out) {
+  int64_t* room = IntScratch::take(n);
+  IntVector heap(room ? 0 : n);
+  int64_t* to = room ? room : heap.data();
+  for (size_t i = 0; i < n; ++i) if (!get(i, to + i)) return false;
+  *out = room ? Value::borrow(IntList(room, n)) : Value::of(std::move(heap));
+  return true;
+}
+
 bool fill_outs(const std::vector<Param>& params, int first, int count, PyObject* o, Value* values) {
   if (count == 1) return convert_arg(params[first], o, &values[first]);
   if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
@@ -211,13 +221,7 @@ bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject
     if (num_positional > at && (num_positional > at + 1 || !params_[at].list_size || params_[at].list_size < 0)) {
       int64_t first;
       if (!PyTuple_Check(args[at]) && !PyList_Check(args[at]) && to_int64(args[at], &first)) {
-        const size_t n = static_cast<size_t>(num_positional - at);
-        int64_t* room = IntScratch::take(n);
-        IntVector heap(room ? 0 : n);
-        int64_t* to = room ? room : heap.data();
-        for (size_t i = 0; i < n; ++i)
-          if (!to_int64(args[at + static_cast<Py_ssize_t>(i)], to + i)) return false;
-        values[at] = room ? Value::borrow(IntList(room, n)) : Value::of(std::move(heap));
+        if (!make_int_list(static_cast<size_t>(num_positional - at), [&](size_t i, int64_t* v) { return to_int64(args[at + static_cast<Py_ssize_t>(i)], v); }, &values[at])) return false;
         given |= 1u << at;
         used = at;
       }
@@ -372,34 +376,34 @@ bool get_double(PyObject* o, double* out) {
 }
 
 bool convert_int_list(const Param& p, PyObject* o, Value* out) {
-  IntVector l;
   int64_t one;
-  if ((PyTuple_Check(o) || PyList_Check(o)) && !(p.list_size > 1 && PySequence_Fast_GET_SIZE(o) == 1)) {
-    const size_t n = static_cast<size_t>(PySequence_Fast_GET_SIZE(o));
-    if (int64_t* room = IntScratch::take(n)) {
-      for (size_t i = 0; i < n && static_cast<Py_ssize_t>(i) < PySequence_Fast_GET_SIZE(o); ++i) {
-        PyObject* e = PySequence_Fast_GET_ITEM(o, static_cast<Py_ssize_t>(i));
-        if (PyBool_Check(e) || !to_int64(e, room + i)) return false;
-      }
-      *out = Value::borrow(IntList(room, n));
-      return true;
-    }
-  }
-  if (p.list_size > 0 && !PyTuple_Check(o) && !PyList_Check(o)) {
+  const bool sequence = PyTuple_Check(o) || PyList_Check(o);
+  if (p.list_size > 0 && !sequence) {
     if (PyBool_Check(o) || !to_int64(o, &one)) return false;
     *out = Value::of(IntVector(static_cast<size_t>(p.list_size), one));
     return true;
   }
-  if (is_tensor(o) && unwrap(o).dim() == 1 && is_integral(unwrap(o).dtype(), false) && unwrap(o).is_cpu()) {
-    const Tensor& t = unwrap(o);
-    for (int64_t i = 0; i < t.numel(); ++i) l.push_back(load_scalar(t.dtype(), static_cast<char*>(t.data_ptr()) + i * t.strides()[0] * t.item_size()).to_int());
-  } else if (!list_of<int64_t>(o, &l, [](PyObject* e, int64_t* v) { return !PyBool_Check(e) && to_int64(e, v); })) {
-    return false;
-  }
+  Py_ssize_t n;
+  auto element = [&](size_t i, int64_t* v) {
+    if (!sequence) {
+      const Tensor& t = unwrap(o);
+      *v = load_scalar(t.dtype(), static_cast<char*>(t.data_ptr()) + static_cast<int64_t>(i) * t.strides()[0] * t.item_size()).to_int();
+      return true;
+    }
+    if (static_cast<Py_ssize_t>(i) >= PySequence_Fast_GET_SIZE(o)) return false;  // an element's __index__ made the list shorter
+    PyObject* e = PySequence_Fast_GET_ITEM(o, static_cast<Py_ssize_t>(i));
+    return !PyBool_Check(e) && to_int64(e, v);
+  };
+  if (sequence) n = PySequence_Fast_GET_SIZE(o);
+  else if (is_tensor(o) && unwrap(o).dim() == 1 && is_integral(unwrap(o).dtype(), false) && unwrap(o).is_cpu()) n = unwrap(o).numel();
+  else return false;
   // int[2] given as (3,): the documents allow a single element for all.
-  if (p.list_size > 1 && l.size() == 1) l.assign(static_cast<size_t>(p.list_size), l[0]);
-  *out = Value::of(std::move(l));
-  return true;
+  if (p.list_size > 1 && n == 1) {
+    if (!element(0, &one)) return false;
+    *out = Value::of(IntVector(static_cast<size_t>(p.list_size), one));
+    return true;
+  }
+  return make_int_list(static_cast<size_t>(n), element, out);
 }
 
 }  // namespace
