@@ -14,13 +14,13 @@
 
 namespace tessera::cuda::math {
 
-inline constexpr double kInf = std::numeric_limits<double>::infinity();
-inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+template <class T = double> __host__ __device__ constexpr T infinity() { return std::numeric_limits<T>::infinity(); }
+template <class T = double> __host__ __device__ constexpr T nan() { return std::numeric_limits<T>::quiet_NaN(); }
 inline constexpr double kPi = std::numbers::pi;
 
 template <class T> __host__ __device__ inline bool is_nan(T x) { return x != x; }
-template <class T> __host__ __device__ inline bool is_inf(T x) { return std::abs(x) == std::numeric_limits<T>::infinity(); }
-template <class T> __host__ __device__ inline bool is_finite(T x) { return std::abs(x) < std::numeric_limits<T>::infinity(); }  // not nan
+template <class T> __host__ __device__ inline bool is_inf(T x) { return std::abs(x) == infinity<T>(); }
+template <class T> __host__ __device__ inline bool is_finite(T x) { return std::abs(x) < infinity<T>(); }  // not nan
 
 // The larger and the smaller one; nan if x is.
 template <class T> __host__ __device__ inline T at_least(T x, T low) { return x < low ? low : x; }
@@ -50,7 +50,7 @@ __host__ __device__ inline double lgamma(double x) {
   return ::lgamma(x);
 #else
   int sign;
-  return is_inf(x) ? kInf : ::lgamma_r(x, &sign);
+  return is_inf(x) ? infinity() : ::lgamma_r(x, &sign);
 #endif
 }
 __host__ __device__ inline float lgamma(float x) {
@@ -58,7 +58,7 @@ __host__ __device__ inline float lgamma(float x) {
   return ::lgammaf(x);
 #else
   int sign;
-  return is_inf(x) ? std::numeric_limits<float>::infinity() : ::lgammaf_r(x, &sign);
+  return is_inf(x) ? infinity<float>() : ::lgammaf_r(x, &sign);
 #endif
 }
 
@@ -68,8 +68,8 @@ __host__ __device__ inline double erfinv(double y) {
 #ifdef __CUDA_ARCH__
   return ::erfinv(y);
 #else
-  if (!(std::abs(y) <= 1)) return kNan;
-  if (std::abs(y) == 1) return std::copysign(kInf, y);
+  if (!(std::abs(y) <= 1)) return nan();
+  if (std::abs(y) == 1) return std::copysign(infinity(), y);
   double w = -std::log((1 - y) * (1 + y)), x;
   if (w < 5) {
     w -= 2.5;
@@ -105,7 +105,7 @@ __host__ __device__ inline float erfinv(float y) {
 // expansion for large ones (Abramowitz & Stegun 9.6.12 and 9.7.1).
 __host__ __device__ inline double i0(double x) {
   const double a = std::abs(x);
-  if (!(a < kInf)) return kNan;
+  if (!(a < infinity())) return nan();
 #ifdef __CUDA_ARCH__
   return ::cyl_bessel_i0(a);
 #else
@@ -129,7 +129,7 @@ __host__ __device__ inline double i0(double x) {
 }
 __host__ __device__ inline float i0(float x) {
 #ifdef __CUDA_ARCH__
-  return is_finite(x) ? ::cyl_bessel_i0f(x) : std::numeric_limits<float>::quiet_NaN();
+  return is_finite(x) ? ::cyl_bessel_i0f(x) : nan<float>();
 #else
   return static_cast<float>(i0(static_cast<double>(x)));
 #endif
@@ -137,12 +137,12 @@ __host__ __device__ inline float i0(float x) {
 
 // Upward recurrence to x >= 10, then the asymptotic series (Abramowitz & Stegun 6.3.18); reflection (6.3.7) for negative x.
 __host__ __device__ inline double digamma(double x) {
-  if (x == 0) return std::copysign(kInf, -x);
-  if (is_nan(x) || x == -kInf) return kNan;
+  if (x == 0) return std::copysign(infinity(), -x);
+  if (is_nan(x) || x == -infinity()) return nan();
   double result = 0;
   if (x < 0) {
     const double fraction = x - std::trunc(x);
-    if (fraction == 0) return kNan;
+    if (fraction == 0) return nan();
     result = -kPi / std::tan(kPi * fraction);
     x = 1 - x;
   }
@@ -179,8 +179,8 @@ __host__ __device__ inline double polygamma(double n, double x) {
   const double s = n + 1;
   const bool even = std::fmod(n, 2.0) == 0;
   const double whole = std::floor(x), rest = x - whole;
-  if (is_inf(x)) return x > 0 ? 0 : kNan;
-  if (x <= 0 && rest == 0) return kInf;
+  if (is_inf(x)) return x > 0 ? 0 : nan();
+  if (x <= 0 && rest == 0) return infinity();
   double sum = zeta_positive(s, x > 0 ? x : rest);
   if (x < 0) {
     const double mirrored = zeta_positive(s, 1 - rest) - zeta_positive(s, 1 - rest - whole);
@@ -242,15 +242,15 @@ __host__ __device__ inline Z scaled_exp(double x, double c, double s) {
 __host__ __device__ inline Z exp(Z z) {
   const double x = z.real(), y = z.imag();
   if (y == 0) return {std::exp(x), y};
-  if (x == -kInf && !is_finite(y)) return {0, std::copysign(0.0, y)};
-  if (x == kInf && !is_finite(y)) return {x, kNan};
+  if (x == -infinity() && !is_finite(y)) return {0, std::copysign(0.0, y)};
+  if (x == infinity() && !is_finite(y)) return {x, nan()};
   return scaled_exp(x, std::cos(y), std::sin(y));
 }
 
 // (e^a - 1) cos b + (cos b - 1) + i e^a sin b, with cos b - 1 = -2 sin^2(b / 2)
 __host__ __device__ inline Z expm1(Z z) {
   const double a = z.real(), b = z.imag();
-  if (a == -kInf) return {-1, 0};
+  if (a == -infinity()) return {-1, 0};
   const Z e = exp(z);
   const double h = std::sin(b / 2);
   return {is_inf(a) ? e.real() : std::expm1(a) * std::cos(b) - 2 * h * h, e.imag()};
@@ -263,7 +263,7 @@ __host__ __device__ inline double log_abs(Z z) {
     const double mm = m * m, nn = n * n;
     return 0.5 * std::log1p(((mm - 1) + nn) + (std::fma(m, m, -mm) + std::fma(n, n, -nn)));
   }
-  if (m > 1e300 && m < kInf) return std::log(std::hypot(x / 4, y / 4)) + 2 * std::numbers::ln2;
+  if (m > 1e300 && m < infinity()) return std::log(std::hypot(x / 4, y / 4)) + 2 * std::numbers::ln2;
   if (m < 1e-290 && m > 0) return std::log(std::hypot(x * 0x1p120, y * 0x1p120)) - 120 * std::numbers::ln2;
   return std::log(std::hypot(x, y));
 }
@@ -277,8 +277,8 @@ __host__ __device__ inline Z log1p(Z z) {
 
 __host__ __device__ inline Z sqrt(Z z) {
   double x = z.real(), y = z.imag();
-  if (is_inf(y)) return {kInf, y};
-  if (is_nan(x)) return {kNan, kNan};
+  if (is_inf(y)) return {infinity(), y};
+  if (is_nan(x)) return {nan(), nan()};
   if (is_inf(x)) {
     const double other = is_nan(y) ? y : 0;
     return x > 0 ? Z(x, std::copysign(other, y)) : Z(other, std::copysign(x, y));
@@ -304,16 +304,16 @@ __host__ __device__ inline Z sqrt(Z z) {
 __host__ __device__ inline Z sinh(Z z) {
   const double x = z.real(), y = z.imag();
   if (y == 0) return {std::sinh(x), y};
-  if (!is_finite(y)) return {x == 0 ? x : is_inf(x) ? kInf : kNan, kNan};
+  if (!is_finite(y)) return {x == 0 ? x : is_inf(x) ? infinity() : nan(), nan()};
   const double c = std::cos(y), s = std::sin(y);
   if (std::abs(x) < 700 || is_nan(x)) return {std::sinh(x) * c, std::cosh(x) * s};
   return scaled_exp(std::abs(x) - 700, std::copysign(kExp700 / 2, x) * c, kExp700 / 2 * s);
 }
 __host__ __device__ inline Z cosh(Z z) {
   const double x = z.real(), y = z.imag();
-  if (x == 0) return {is_finite(y) ? std::cos(y) : kNan, is_finite(y) ? x * std::sin(y) : 0};
+  if (x == 0) return {is_finite(y) ? std::cos(y) : nan(), is_finite(y) ? x * std::sin(y) : 0};
   if (y == 0) return {std::cosh(x), is_nan(x) ? y : std::copysign(1.0, x) * y};
-  if (!is_finite(y)) return {is_inf(x) ? kInf : kNan, kNan};
+  if (!is_finite(y)) return {is_inf(x) ? infinity() : nan(), nan()};
   const double c = std::cos(y), s = std::sin(y);
   if (std::abs(x) < 700 || is_nan(x)) return {std::cosh(x) * c, std::sinh(x) * s};
   return scaled_exp(std::abs(x) - 700, kExp700 / 2 * c, std::copysign(kExp700 / 2, x) * s);
@@ -323,7 +323,7 @@ __host__ __device__ inline Z tanh(Z z) {
   const double x = z.real(), y = z.imag();
   if (is_inf(x)) return {std::copysign(1.0, x), std::copysign(0.0, is_finite(y) && std::abs(y) > 1 ? std::sin(y) * std::cos(y) : y)};
   if (y == 0) return {std::tanh(x), y};
-  if (!is_finite(y)) return {x == 0 ? x : kNan, kNan};
+  if (!is_finite(y)) return {x == 0 ? x : nan(), nan()};
   if (std::abs(x) > 22) return {std::copysign(1.0, x), 4 * std::sin(y) * std::cos(y) * std::exp(-2 * std::abs(x))};
   const double t = std::tan(y), b = 1 + t * t, s = std::sinh(x), r = std::sqrt(1 + s * s), d = 1 + b * s * s;
   return {b * r * s / d, t / d};
@@ -334,7 +334,7 @@ inline constexpr double kLargeComplex = 1e20;
 
 __host__ __device__ inline Z asin(Z z) {
   const double x = z.real(), y = z.imag();
-  if (is_nan(x)) return {x, is_inf(y) ? y : kNan};
+  if (is_nan(x)) return {x, is_inf(y) ? y : nan()};
   if (is_nan(y)) return is_inf(x) ? Z(y, std::abs(x)) : x == 0 ? z : Z(y, y);
   const double ax = std::abs(x), ay = std::abs(y);
   if (ax > kLargeComplex || ay > kLargeComplex) return {std::atan2(x, ay), std::copysign(log_abs(z) + std::numbers::ln2, y)};
@@ -343,7 +343,7 @@ __host__ __device__ inline Z asin(Z z) {
 }
 __host__ __device__ inline Z acos(Z z) {
   const double x = z.real(), y = z.imag();
-  if (is_nan(x)) return {x, is_inf(y) ? -y : kNan};
+  if (is_nan(x)) return {x, is_inf(y) ? -y : nan()};
   if (is_nan(y)) return is_inf(x) ? Z(y, -std::abs(x)) : Z(x == 0 ? kPi / 2 : y, y);
   const double ax = std::abs(x), ay = std::abs(y);
   if (ax > kLargeComplex || ay > kLargeComplex) return {std::atan2(ay, x), std::copysign(log_abs(z) + std::numbers::ln2, -y)};
