@@ -1,0 +1,12 @@
+// The functions of NVIDIA's libraries on the emulated device: plain loops with the documented meaning.
+#pragma once
+
+#include "tensor/cuda/blas.h"
+#include "tensor/cuda/dnn.h"
+
+namespace tessera::cuda::emulation {
+
+Blas blas_functions();
+Dnn dnn_functions();
+
+}  // namespace tessera::cuda::emulation
