@@ -7,6 +7,7 @@
 #include "nn/spatial.h"
 #include "tensor/core/warning.h"
 #include "tensor/cpu/nn.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {
@@ -161,10 +162,10 @@ void convolution_cpu(const Tensor& input, const Tensor& weight, const Tensor& bi
   const Tensor x = contiguous(input), w = contiguous(weight), b = bias.defined() ? contiguous(bias) : Tensor();
   const RowMajorResult y(out);
   if (transposed) {
-    cpu::conv_backward_input(x.dtype(), geometry(out.sizes(), x.sizes(), w, a), x.data_ptr(), w.data_ptr(), y.data());
+    TESSERA_ON(w.device(), conv_backward_input)(x.dtype(), geometry(out.sizes(), x.sizes(), w, a), x.data_ptr(), w.data_ptr(), y.data());
     if (b.defined()) add_bias(y.tensor(), b);
   } else {
-    cpu::conv_forward(x.dtype(), geometry(x.sizes(), out.sizes(), w, a), x.data_ptr(), w.data_ptr(), b.defined() ? b.data_ptr() : nullptr, y.data());
+    TESSERA_ON(w.device(), conv_forward)(x.dtype(), geometry(x.sizes(), out.sizes(), w, a), x.data_ptr(), w.data_ptr(), b.defined() ? b.data_ptr() : nullptr, y.data());
   }
   y.finish();
 }
@@ -208,8 +209,8 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward_cpu(const Tensor& grad, 
     to_input = empty_from(s.input);
     const RowMajorResult r(to_input);
     if (g.numel() == 0) zero_(r.tensor());
-    else if (transposed) cpu::conv_forward(t, geo, g.data_ptr(), w.data_ptr(), nullptr, r.data());
-    else cpu::conv_backward_input(t, geo, g.data_ptr(), w.data_ptr(), r.data());
+    else if (transposed) TESSERA_ON(w.device(), conv_forward)(t, geo, g.data_ptr(), w.data_ptr(), nullptr, r.data());
+    else TESSERA_ON(w.device(), conv_backward_input)(t, geo, g.data_ptr(), w.data_ptr(), r.data());
     r.finish();
   }
   if (mask[1]) {
@@ -217,8 +218,8 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward_cpu(const Tensor& grad, 
     const RowMajorResult r(to_weight);
     const Tensor x = contiguous(input);
     if (g.numel() == 0 || x.numel() == 0) zero_(r.tensor());
-    else if (transposed) cpu::conv_backward_weight(t, geo, x.data_ptr(), g.data_ptr(), r.data());
-    else cpu::conv_backward_weight(t, geo, g.data_ptr(), x.data_ptr(), r.data());
+    else if (transposed) TESSERA_ON(g.device(), conv_backward_weight)(t, geo, x.data_ptr(), g.data_ptr(), r.data());
+    else TESSERA_ON(g.device(), conv_backward_weight)(t, geo, g.data_ptr(), x.data_ptr(), r.data());
     r.finish();
   }
   if (mask[2]) {

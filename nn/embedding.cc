@@ -2,6 +2,7 @@
 #include "nn/embedding_kernels.h"
 #include "nn/nn_ops.h"
 #include "tensor/cpu/nn.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/promotion.h"
@@ -39,7 +40,7 @@ OutputSpec embedding_dense_backward_meta(const Tensor& grad_output, const Tensor
 void embedding_dense_backward_cpu(const Tensor& grad_output, const Tensor& indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, const Tensor& out) {
   const Tensor g = contiguous(grad_output), index = contiguous(to(indices, DType::kInt64));
   const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
-  cpu::embedding_backward(g.dtype(), g.data_ptr(), index.data<int64_t>(), index.numel(), g.size(-1), num_weights.guard_int(), padding_idx.guard_int(), scale_grad_by_freq, target.data_ptr());
+  TESSERA_ON(g.device(), embedding_backward)(g.dtype(), g.data_ptr(), index.data_ptr<int64_t>(), index.numel(), g.size(-1), num_weights.guard_int(), padding_idx.guard_int(), scale_grad_by_freq, target.data_ptr());
   if (!target.is_same(out)) copy__cpu(out, target, false);
 }
 
@@ -51,11 +52,10 @@ const Tensor& embedding_renorm__cpu(const Tensor& self, const Tensor& indices, d
   const Tensor rows = contiguous(to(std::get<0>(_unique2(reshape(indices, {-1}), true, false, false)), DType::kInt64));
   const Tensor values = index_select(self, 0, rows);
   const int64_t dims[1] = {1};
-  const Tensor norms = contiguous(to(linalg_vector_norm(values, Scalar(norm_type), IntList(dims), false, std::nullopt), DType::kFloat64));
-  for (int64_t i = 0; i < rows.numel(); ++i) {
-    const double norm = norms.data<double>()[i];
-    if (norm > max_norm) copy__cpu(select(self, 0, rows.data<int64_t>()[i]), mul(select(values, 0, i), Scalar(max_norm / (norm + 1e-7))), false);
-  }
+  const Tensor norms = to(linalg_vector_norm(values, Scalar(norm_type), IntList(dims), true, std::nullopt), DType::kFloat64);
+  const Tensor too_long = gt(norms, Scalar(max_norm));
+  const Tensor scale = to(mul(reciprocal(add(norms, Scalar(1e-7))), Scalar(max_norm)), values.dtype());
+  index_copy_(self, 0, rows, where(too_long, mul(values, scale), values));
   return self;
 }
 

@@ -3,6 +3,7 @@
 #include "nn/loss_kernels.h"
 #include "nn/nn_ops.h"
 #include "tensor/cpu/nn.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 
@@ -80,7 +81,7 @@ void nll_forward(const Tensor& self, const Tensor& target, const Tensor& weight,
   const NllOperands in(target, weight);
   const Tensor x = contiguous(self), y = output.is_contiguous() ? output : empty_tensor(output.sizes(), {}, output.dtype(), output.device());
   const ClassShape s = class_shape(self);
-  cpu::nll_loss_forward(self.dtype(), s.batch, s.classes, s.inner, x.data_ptr(), in.target.data<int64_t>(), in.weights(), static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(), y.data_ptr(),
+  TESSERA_ON(self.device(), nll_loss_forward)(self.dtype(), s.batch, s.classes, s.inner, x.data_ptr(), in.target.data_ptr<int64_t>(), in.weights(), static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(), y.data_ptr(),
                         total_weight.data_ptr());
   if (!y.is_same(output)) copy__cpu(output, y, false);
 }
@@ -99,7 +100,7 @@ void nll_backward(const Tensor& grad_output, const Tensor& self, const Tensor& t
   const NllOperands in(target, weight);
   const Tensor g = contiguous(grad_output), y = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
   const ClassShape s = class_shape(self);
-  cpu::nll_loss_backward(self.dtype(), s.batch, s.classes, s.inner, g.data_ptr(), in.target.data<int64_t>(), in.weights(), static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(),
+  TESSERA_ON(self.device(), nll_loss_backward)(self.dtype(), s.batch, s.classes, s.inner, g.data_ptr(), in.target.data_ptr<int64_t>(), in.weights(), static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(),
                          total_weight.data_ptr(), y.data_ptr());
   if (!y.is_same(out)) copy__cpu(out, y, false);
 }

@@ -9,6 +9,7 @@
 #include "nn/norm_kernels.h"
 #include "nn/spatial.h"
 #include "tensor/cpu/nn.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {
@@ -64,23 +65,14 @@ DType common_param_dtype(const Tensor& input, std::initializer_list<const Tensor
   return input.dtype();
 }
 
-std::vector<double> read_doubles(const Tensor& t) {
-  const Tensor d = contiguous(to(t, DType::kFloat64));
-  return std::vector<double>(d.data<double>(), d.data<double>() + d.numel());
-}
-Tensor doubles_tensor(std::vector<double>& v) {
-  const int64_t n = static_cast<int64_t>(v.size());
-  Tensor t = empty_cpu(IntList(&n, 1), DType::kFloat64);
-  std::ranges::copy(v, t.data<double>());
-  return t;
-}
+// Statistics in double precision: dense, on the device of the input.
+Tensor wide(const Tensor& t) { return contiguous(to(t, DType::kFloat64)); }
+Tensor inverse_root(const Tensor& var, double eps) { return reciprocal(sqrt(add(var, Scalar(eps)))); }
 
 // running = (1 - momentum) running + momentum now; a change like any other to those who look at versions.
-void update_running(const Tensor& running, const std::vector<double>& now, double scale, double momentum) {
+void update_running(const Tensor& running, const Tensor& now, double scale, double momentum) {
   if (!running.defined()) return;
-  std::vector<double> v = read_doubles(running);
-  for (size_t i = 0; i < v.size(); ++i) v[i] = (1 - momentum) * v[i] + momentum * (now[i] * scale);
-  copy__cpu(running, doubles_tensor(v), false);
+  copy__cpu(running, add(mul(to(running, DType::kFloat64), Scalar(1 - momentum)), mul(mul(now, Scalar(scale)), Scalar(momentum))), false);
   running.bump_version();
 }
 
@@ -99,14 +91,19 @@ void check_batch_norm(const Tensor& input, const Tensor& weight, const Tensor& b
 
 OutputSpec stat_spec(const Tensor& input, int64_t n) { return OutputSpec(IntList(&n, 1), stat_dtype(input.dtype()), input.device()); }
 
+struct Statistics {
+  Tensor mean, invstd;
+};
+
 // mean and 1 / sqrt(var + eps) of the batch; updates what runs along.
-void batch_statistics(const BatchImage& b, const Tensor& x, const Tensor& running_mean, const Tensor& running_var, double momentum, double eps, std::vector<double>& mean, std::vector<double>& invstd) {
-  std::vector<double> var(mean.size());
-  cpu::batch_norm_stats(x.dtype(), b.batch, b.channels, b.inner, x.data_ptr(), mean.data(), var.data());
+Statistics batch_statistics(const BatchImage& b, const Tensor& x, const Tensor& running_mean, const Tensor& running_var, double momentum, double eps) {
+  const OutputSpec spec(IntList(&b.channels, 1), DType::kFloat64, x.device());
+  const Tensor mean = empty_from(spec), var = empty_from(spec);
+  TESSERA_ON(x.device(), batch_norm_stats)(x.dtype(), b.batch, b.channels, b.inner, x.data_ptr(), mean.data_ptr<double>(), var.data_ptr<double>());
   const double n = static_cast<double>(b.batch * b.inner);
-  for (size_t c = 0; c < mean.size(); ++c) invstd[c] = 1 / std::sqrt(var[c] + eps);
   update_running(running_mean, mean, 1, momentum);
   update_running(running_var, var, n / (n - 1), momentum);
+  return {mean, inverse_root(var, eps)};
 }
 
 }  // namespace
@@ -152,20 +149,17 @@ std::tuple<Tensor, Tensor, Tensor> _batch_norm_cpu(const Tensor& input, const Te
   }
   const BatchImage b(input);
   const Tensor x = b.dense(input);
-  const size_t channels = static_cast<size_t>(b.channels);
-  std::vector<double> m(channels), invstd(channels);
+  Statistics stats;
   if (training) {
-    batch_statistics(b, x, running_mean, running_var, momentum, eps, m, invstd);
-    copy__cpu(save_mean, doubles_tensor(m), false);
-    copy__cpu(save_invstd, doubles_tensor(invstd), false);
+    stats = batch_statistics(b, x, running_mean, running_var, momentum, eps);
+    copy__cpu(save_mean, stats.mean, false);
+    copy__cpu(save_invstd, stats.invstd, false);
   } else {
-    m = read_doubles(mean);
-    invstd = read_doubles(var);
-    for (double& v : invstd) v = 1 / std::sqrt(v + eps);
+    stats = {wide(mean), inverse_root(wide(var), eps)};
   }
   const DType t = common_param_dtype(input, {&weight, &bias});
   const Tensor w = dense_as(weight, t), shift = dense_as(bias, t);
-  cpu::batch_norm_apply(x.dtype(), t, b.batch, b.channels, b.inner, x.data_ptr(), m.data(), invstd.data(), data_or_null(w), data_or_null(shift), y.data_ptr());
+  TESSERA_ON(x.device(), batch_norm_apply)(x.dtype(), t, b.batch, b.channels, b.inner, x.data_ptr(), stats.mean.data_ptr<double>(), stats.invstd.data_ptr<double>(), data_or_null(w), data_or_null(shift), y.data_ptr());
   return {y, save_mean, save_invstd};
 }
 
@@ -188,11 +182,10 @@ std::tuple<Tensor, Tensor, Tensor> native_batch_norm_backward_cpu(const Tensor& 
   }
   const BatchImage b(input);
   const Tensor x = b.dense(input), g = b.dense(to(grad_out, input.dtype()));
-  std::vector<double> m = read_doubles(train ? save_mean : running_mean), invstd = read_doubles(train ? save_invstd : running_var);
-  if (!train) for (double& v : invstd) v = 1 / std::sqrt(v + eps);
+  const Tensor m = wide(train ? save_mean : running_mean), invstd = train ? wide(save_invstd) : inverse_root(wide(running_var), eps);
   const DType t = weight.defined() ? weight.dtype() : stat_dtype(input.dtype());
   const Tensor w = dense_as(weight, t);
-  cpu::batch_norm_backward(x.dtype(), t, b.batch, b.channels, b.inner, train, g.data_ptr(), x.data_ptr(), m.data(), invstd.data(), data_or_null(w), dx.defined() ? dx.data_ptr() : nullptr,
+  TESSERA_ON(x.device(), batch_norm_backward)(x.dtype(), t, b.batch, b.channels, b.inner, train, g.data_ptr(), x.data_ptr(), m.data_ptr<double>(), invstd.data_ptr<double>(), data_or_null(w), dx.defined() ? dx.data_ptr() : nullptr,
                            dw.defined() ? dw.data_ptr() : nullptr, db.defined() ? db.data_ptr() : nullptr);
   return {dx, dw, db};
 }
@@ -268,7 +261,7 @@ void _native_layer_norm_cpu(const Tensor& input, SymIntList normalized_shape, co
   const bool direct = t == out.dtype() && out.is_contiguous();
   const Tensor y = direct ? out : empty_cpu(out.sizes(), t);
   const RowMajorResult m(mean), s(rstd);
-  cpu::layer_norm_forward(t, r.rows, r.size, eps, x.data_ptr(), data_or_null(w), data_or_null(b), y.data_ptr(), m.data(), s.data());
+  TESSERA_ON(x.device(), layer_norm_forward)(t, r.rows, r.size, eps, x.data_ptr(), data_or_null(w), data_or_null(b), y.data_ptr(), m.data(), s.data());
   if (!direct) copy__cpu(out, y, false);
   m.finish();
   s.finish();
@@ -308,7 +301,7 @@ std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_cpu(const Tensor& 
   const DType t = working_dtype(input, weight, bias);
   const Tensor x = dense_as(input, t), g = dense_as(grad_out, t), w = dense_as(weight, t), m = dense_as(mean, stat_dtype(t)), s = dense_as(rstd, stat_dtype(t));
   const Tensor to_x = working_result(dx, t), to_w = working_result(dw, t), to_b = working_result(db, t);
-  cpu::layer_norm_backward(t, r.rows, r.size, g.data_ptr(), x.data_ptr(), m.data_ptr(), s.data_ptr(), data_or_null(w), mutable_or_null(to_x), mutable_or_null(to_w), mutable_or_null(to_b));
+  TESSERA_ON(x.device(), layer_norm_backward)(t, r.rows, r.size, g.data_ptr(), x.data_ptr(), m.data_ptr(), s.data_ptr(), data_or_null(w), mutable_or_null(to_x), mutable_or_null(to_w), mutable_or_null(to_b));
   finish_result(dx, to_x);
   finish_result(dw, to_w);
   finish_result(db, to_b);
@@ -374,7 +367,7 @@ void native_group_norm_cpu(const Tensor& input, const Tensor& weight, const Tens
   const bool direct = t == out.dtype() && out.is_contiguous();
   const Tensor y = direct ? out : empty_cpu(out.sizes(), t);
   const RowMajorResult m(mean), s(rstd);
-  cpu::group_norm_forward(t, n.guard_int(), c.guard_int(), hxw.guard_int(), group, eps, x.data_ptr(), data_or_null(w), data_or_null(b), y.data_ptr(), m.data(), s.data());
+  TESSERA_ON(x.device(), group_norm_forward)(t, n.guard_int(), c.guard_int(), hxw.guard_int(), group, eps, x.data_ptr(), data_or_null(w), data_or_null(b), y.data_ptr(), m.data(), s.data());
   if (!direct) copy__cpu(out, y, false);
   m.finish();
   s.finish();
@@ -402,7 +395,7 @@ std::tuple<Tensor, Tensor, Tensor> native_group_norm_backward_cpu(const Tensor& 
   const Tensor x = dense_as(input, t), g = dense_as(grad_out, t), w = dense_as(weight, t), m = dense_as(mean, stat_dtype(t)), s = dense_as(rstd, stat_dtype(t));
   const Tensor row_major = dx.defined() && !dx.is_contiguous() ? empty_cpu(dx.sizes(), t) : working_result(dx, t);
   const Tensor to_w = working_result(dw, t), to_b = working_result(db, t);
-  cpu::group_norm_backward(t, n.guard_int(), c.guard_int(), hxw.guard_int(), group, g.data_ptr(), x.data_ptr(), m.data_ptr(), s.data_ptr(), data_or_null(w), mutable_or_null(row_major),
+  TESSERA_ON(x.device(), group_norm_backward)(t, n.guard_int(), c.guard_int(), hxw.guard_int(), group, g.data_ptr(), x.data_ptr(), m.data_ptr(), s.data_ptr(), data_or_null(w), mutable_or_null(row_major),
                            mutable_or_null(to_w), mutable_or_null(to_b));
   finish_result(dx, row_major);
   finish_result(dw, to_w);

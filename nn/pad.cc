@@ -123,6 +123,17 @@ void add_planes(const PadMap& m, const void* dy, void* dx) {
   });
 }
 
+// On devices: a selection along each dimension. Calls f(dimension of the image, the source index of each result index).
+template <class F>
+void for_each_padded_dim(const PadMap& m, int64_t n, const Tensor& image, F&& f) {
+  for (int64_t d = 3 - n; d < 3; ++d) {
+    const IntVector& from = m.from[d];
+    const Tensor index = empty_cpu(IntVector{static_cast<int64_t>(from.size())}, DType::kInt64);
+    std::copy(from.begin(), from.end(), index.data<int64_t>());
+    f(image.dim() - 3 + d, to(index, image.device(), DType::kInt64));
+  }
+}
+
 IntVector padded_sizes(bool reflect, int64_t n, const Tensor& self, IntList padding) {
   const char* const name = pad_name(reflect);
   TESSERA_CHECK(static_cast<int64_t>(padding.size()) == 2 * n, "padding size is expected to be ", 2 * n, " for ", name, n, "d, but got ", padding.size());
@@ -149,6 +160,12 @@ OutputSpec mapped_pad_spec(bool reflect, int64_t n, const Tensor& self, IntList 
 void mapped_pad_into(bool reflect, int64_t n, const Tensor& self, IntList padding, const Tensor& out) {
   if (out.numel() == 0) return;
   const PadMap m = pad_map(reflect, n, self.sizes(), padding);
+  if (!self.is_cpu()) {
+    Tensor r = self;
+    for_each_padded_dim(m, n, self, [&](int64_t dim, const Tensor& from) { r = index_select(r, dim, from); });
+    copy__cpu(out, r, false);
+    return;
+  }
   const Tensor x = contiguous(self);
   const RowMajorResult y(out);
   switch (x.item_size()) {
@@ -169,6 +186,16 @@ OutputSpec mapped_pad_backward_spec(bool reflect, int64_t n, const Tensor& grad,
 void mapped_pad_backward_into(bool reflect, int64_t n, const Tensor& grad, IntList padding, const Tensor& out) {
   if (out.numel() == 0) return;
   const PadMap m = pad_map(reflect, n, out.sizes(), padding);
+  if (!grad.is_cpu()) {
+    Tensor r = grad;
+    for_each_padded_dim(m, n, out, [&](int64_t dim, const Tensor& from) {
+      IntVector sizes = to_vector(r.sizes());
+      sizes[static_cast<size_t>(dim)] = out.size(dim);
+      r = index_add(zeros(sizes, r.dtype(), std::nullopt, r.device()), dim, from, r);
+    });
+    copy__cpu(out, r, false);
+    return;
+  }
   const Tensor g = contiguous(grad);
   const RowMajorResult x(out);
   cpu::internal::visit_addable(pad_name(reflect), g.dtype(), [&](auto tag) { add_planes<decltype(tag)>(m, g.data_ptr(), x.data()); });

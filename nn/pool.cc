@@ -6,6 +6,7 @@
 #include "nn/pool_kernels.h"
 #include "nn/spatial.h"
 #include "tensor/cpu/nn.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {
@@ -117,7 +118,7 @@ void max_pool_into(int64_t n, const Tensor& self, const PoolWindows& w, const Te
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
   const RowMajorResult y(out), i(indices);
-  cpu::max_pool_forward(x.dtype(), pool_geometry(make_pool("max_pool", n, self, w), self, n), x.data_ptr(), y.data(), i.tensor().data<int64_t>());
+  TESSERA_ON(x.device(), max_pool_forward)(x.dtype(), pool_geometry(make_pool("max_pool", n, self, w), self, n), x.data_ptr(), y.data(), i.tensor().data_ptr<int64_t>());
   y.finish();
   i.finish();
 }
@@ -134,7 +135,7 @@ void max_pool_backward_into(int64_t n, const Tensor& grad, const Tensor& self, c
   if (out.numel() == 0) return;
   const Tensor g = contiguous(grad), i = contiguous(indices);
   const RowMajorResult x(out);
-  cpu::max_pool_backward(g.dtype(), planes_of(self, n), volume_of(image_of(self, n)), volume_of(image_of(g, n)), g.data_ptr(), i.data<int64_t>(), x.data());
+  TESSERA_ON(g.device(), max_pool_backward)(g.dtype(), planes_of(self, n), volume_of(image_of(self, n)), volume_of(image_of(g, n)), g.data_ptr(), i.data_ptr<int64_t>(), x.data());
   x.finish();
 }
 
@@ -169,7 +170,7 @@ void avg_pool_into(int64_t n, const Tensor& self, const PoolWindows& w, bool inc
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
   const RowMajorResult y(out);
-  cpu::avg_pool_forward(x.dtype(), pool_geometry(make_pool("avg_pool", n, self, w), self, n), include_pad, divisor.value_or(0), x.data_ptr(), y.data());
+  TESSERA_ON(x.device(), avg_pool_forward)(x.dtype(), pool_geometry(make_pool("avg_pool", n, self, w), self, n), include_pad, divisor.value_or(0), x.data_ptr(), y.data());
   y.finish();
 }
 OutputSpec avg_pool_backward_spec(int64_t n, const Tensor& grad, const Tensor& self, const PoolWindows& w, std::optional<int64_t> divisor) {
@@ -183,7 +184,7 @@ void avg_pool_backward_into(int64_t n, const Tensor& grad, const Tensor& self, c
   if (out.numel() == 0) return;
   const Tensor g = contiguous(grad);
   const RowMajorResult x(out);
-  cpu::avg_pool_backward(g.dtype(), pool_geometry(make_pool("avg_pool", n, self, w), self, n), include_pad, divisor.value_or(0), g.data_ptr(), x.data());
+  TESSERA_ON(g.device(), avg_pool_backward)(g.dtype(), pool_geometry(make_pool("avg_pool", n, self, w), self, n), include_pad, divisor.value_or(0), g.data_ptr(), x.data());
   x.finish();
 }
 
@@ -230,21 +231,21 @@ void adaptive_avg_into(int64_t n, const Tensor& self, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
   const RowMajorResult y(out);
-  cpu::adaptive_avg_pool_forward(x.dtype(), planes_of(x, n), Image(x, n).size, Image(out, n).size, x.data_ptr(), y.data());
+  TESSERA_ON(x.device(), adaptive_avg_pool_forward)(x.dtype(), planes_of(x, n), Image(x, n).size, Image(out, n).size, x.data_ptr(), y.data());
   y.finish();
 }
 void adaptive_avg_backward_into(int64_t n, const Tensor& grad, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor g = contiguous(grad);
   const RowMajorResult x(out);
-  cpu::adaptive_avg_pool_backward(g.dtype(), planes_of(out, n), Image(out, n).size, Image(g, n).size, g.data_ptr(), x.data());
+  TESSERA_ON(g.device(), adaptive_avg_pool_backward)(g.dtype(), planes_of(out, n), Image(out, n).size, Image(g, n).size, g.data_ptr(), x.data());
   x.finish();
 }
 void adaptive_max_into(int64_t n, const Tensor& self, const Tensor& out, const Tensor& indices) {
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
   const RowMajorResult y(out), i(indices);
-  cpu::adaptive_max_pool_forward(x.dtype(), planes_of(x, n), Image(x, n).size, Image(out, n).size, x.data_ptr(), y.data(), i.tensor().data<int64_t>());
+  TESSERA_ON(x.device(), adaptive_max_pool_forward)(x.dtype(), planes_of(x, n), Image(x, n).size, Image(out, n).size, x.data_ptr(), y.data(), i.tensor().data_ptr<int64_t>());
   y.finish();
   i.finish();
 }

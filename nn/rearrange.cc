@@ -6,6 +6,7 @@
 #include "nn/pad_kernels.h"
 #include "nn/spatial.h"
 #include "tensor/cpu/nn.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {
@@ -65,7 +66,7 @@ void im2col_cpu(const Tensor& self, IntList kernel_size, IntList dilation, IntLi
   const Tensor x = contiguous(self);
   const RowMajorResult y(out);
   const Blocks b = make_blocks("im2col", kernel_size, dilation, padding, stride);
-  cpu::im2col(x.dtype(), block_geometry(b, x.dim() == 4 ? x.size(0) : 1, x.size(-3), x.sizes().last(2)), x.data_ptr(), y.data());
+  TESSERA_ON(x.device(), im2col)(x.dtype(), block_geometry(b, x.dim() == 4 ? x.size(0) : 1, x.size(-3), x.sizes().last(2)), x.data_ptr(), y.data());
   y.finish();
 }
 
@@ -94,7 +95,7 @@ void col2im_cpu(const Tensor& self, SymIntList, IntList kernel_size, IntList dil
   const Tensor cols = contiguous(self);
   const RowMajorResult x(out);
   const Blocks b = make_blocks("col2im", kernel_size, dilation, padding, stride);
-  cpu::col2im(cols.dtype(), block_geometry(b, out.dim() == 4 ? out.size(0) : 1, out.size(-3), out.sizes().last(2)), cols.data_ptr(), x.data());
+  TESSERA_ON(cols.device(), col2im)(cols.dtype(), block_geometry(b, out.dim() == 4 ? out.size(0) : 1, out.size(-3), out.sizes().last(2)), cols.data_ptr(), x.data());
   x.finish();
 }
 

@@ -1,7 +1,7 @@
 // Optimizer steps: checks, and parameters of any layout and dtype; the arithmetic is tensor/cpu/nn.h's.
 #include "optim/ops_extra.h"
 #include "optim/ops_kernels.h"
-#include "tensor/cpu/nn.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/promotion.h"
@@ -12,7 +12,7 @@ namespace {
 void check_list(const char* op, TensorList self, TensorList list, const char* name) {
   TESSERA_CHECK(list.size() == self.size(), op, ": expected as many ", name, " as parameters (", self.size(), "), but got ", list.size());
   for (size_t i = 0; i < self.size(); ++i) {
-    TESSERA_CHECK(list[i].defined() && list[i].is_cpu(), op, ": expected ", name, "[", i, "] to be a CPU tensor");
+    TESSERA_CHECK(list[i].defined() && list[i].device() == self[0].device(), op, ": expected ", name, "[", i, "] to be on the first parameter's device, ", self[0].device().str());
     TESSERA_CHECK(to_vector(list[i].sizes()) == to_vector(self[i].sizes()), op, ": expected ", name, "[", i, "] to have the parameter's shape ", shape_string(self[i].sizes()), ", but got ",
                   shape_string(list[i].sizes()));
     TESSERA_CHECK(list[i].is_floating_point(), op, ": expected ", name, "[", i, "] to be of a floating point dtype, but got ", name_of(list[i].dtype()));
@@ -62,7 +62,7 @@ void fused_sgd(TensorList self, TensorList grads, TensorList momentum_buffer_lis
     unscale(grads[i], grad_scale);
     const DType t = buffers ? promote_types(promote_types(self[i].dtype(), grads[i].dtype()), momentum_buffer_list[i].dtype()) : promote_types(self[i].dtype(), grads[i].dtype());
     const Flat param(self[i], t), grad(grads[i], t), buffer(buffers ? momentum_buffer_list[i] : self[i], t);
-    cpu::sgd_step(t, self[i].numel(), {lr, momentum, dampening, weight_decay, nesterov, maximize, is_first_step}, param.data(), grad.data(), buffers && momentum != 0 ? buffer.data() : nullptr);
+    TESSERA_ON(self[i].device(), sgd_step)(t, self[i].numel(), {lr, momentum, dampening, weight_decay, nesterov, maximize, is_first_step}, param.data(), grad.data(), buffers && momentum != 0 ? buffer.data() : nullptr);
     param.write_back();
     if (buffers) buffer.write_back();
   }
@@ -84,7 +84,7 @@ void adam_steps(bool decoupled_decay, TensorList self, TensorList grads, TensorL
     if (amsgrad) t = promote_types(t, max_exp_avg_sqs[i].dtype());
     const Flat param(self[i], t), grad(grads[i], t), m(exp_avgs[i], t), v(exp_avg_sqs[i], t), largest(amsgrad ? max_exp_avg_sqs[i] : exp_avg_sqs[i], t);
     const cpu::AdamStep step{lr, beta1, beta2, eps, weight_decay, decoupled_decay, amsgrad, maximize, state_steps[i].item_scalar().to_double()};
-    cpu::adam_step(t, self[i].numel(), step, param.data(), grad.data(), m.data(), v.data(), amsgrad ? largest.data() : nullptr);
+    TESSERA_ON(self[i].device(), adam_step)(t, self[i].numel(), step, param.data(), grad.data(), m.data(), v.data(), amsgrad ? largest.data() : nullptr);
     param.write_back();
     m.write_back();
     v.write_back();

@@ -9,23 +9,18 @@
 #include "python/bindings/storage.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
+#include "tensor/core/device_hooks.h"
 
 namespace tessera::python {
 namespace {
 
 NamedOp g_to_copy("aten::_to_copy"), g_copy("aten::copy_"), g_alias("aten::alias"), g_detach("aten::detach");
 
-Device known_device(Device d) {
-  TESSERA_CHECK(d.is_cpu() || d.is_meta() || device_hooks(d.type).allocate, d.is_cuda() ? "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from http://www.nvidia.com/Download/index.aspx"
-                : "no library for this device is loaded: ", d.is_cuda() ? "" : d.str());
-  return d;
-}
-
 // A copy without history.
 Tensor copy_of(const Tensor& t, DType dtype, Device device) {
   ExcludeKeys no_autograd(kAutogradKeys);
   const IntVector strides = t.layout() == Layout::kStrided ? preserved_strides(t) : IntVector();
-  Tensor r = empty_tensor(t.sizes(), strides, dtype, known_device(device));
+  Tensor r = empty_tensor(t.sizes(), strides, dtype, complete_device(device));
   if (t.numel() == 0 || device.is_meta()) return r;
   if (t.dtype() == dtype && t.is_cpu() && device.is_cpu() && t.is_non_overlapping_and_dense() && !t.is_conj() && !t.is_neg()) {
     GilRelease unlocked(t.numel() > 16384);
@@ -272,16 +267,16 @@ PyObject* py_legacy_tensor(PyObject*, CallArgs call) {
 }  // namespace
 
 Tensor converted(const Tensor& t, std::optional<DType> dtype, std::optional<Device> device) {
-  if (device && device->type == t.device().type && (!device->has_index() || device->is_cpu() || *device == t.device())) device.reset();
+  if (device) device = complete_device(*device);
+  if (device && *device == t.device()) device.reset();
   if (dtype && *dtype == t.dtype()) dtype.reset();
   if (!dtype && !device) return t;
-  if (device) known_device(*device);
   GilRelease unlocked(t.numel() > 16384);
   return g_to_copy(t, dtype, std::optional<Layout>(), device, std::optional<bool>(), false, std::optional<MemoryFormat>());
 }
 
 Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, std::optional<Device> device) {
-  if (device) known_device(*device);
+  if (device) device = complete_device(*device);
   if (is_tensor(data)) {
     const Tensor& t = unwrap(data);
     return copy_of(t, dtype.value_or(t.dtype()), device.value_or(t.device()));

@@ -5,6 +5,7 @@
 #include "python/bindings/common.h"
 #include "python/bindings/core_functions.h"
 #include "python/bindings/create.h"
+#include "python/bindings/device_library.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/explain.h"
 #include "python/bindings/library.h"
@@ -53,6 +54,7 @@ void init(PyObject* module) {
   check(PyModule_AddObjectRef(module, "default_generator", Ref::steal(wrap(default_cpu_generator())).get()));
   init_autograd(module);
   init_library(module);
+  init_device_library(module);
 }
 
 PyModuleDef g_module = {PyModuleDef_HEAD_INIT, "tessera._C", "Tessera's core: tensors, operators, autograd.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};

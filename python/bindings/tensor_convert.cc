@@ -5,33 +5,26 @@
 #include "python/bindings/args.h"
 #include "python/bindings/create.h"
 #include "python/bindings/types.h"
+#include "tensor/core/device_hooks.h"
 
 namespace tessera::python {
 namespace {
 
 NamedOp g_to_copy("aten::_to_copy"), g_contiguous("aten::contiguous");
 
-bool same_device(const Tensor& t, Device d) { return t.device().type == d.type && (!d.has_index() || d.is_cpu() || t.device().index == d.index); }
-
-void check_device_exists(Device d) {
-  TESSERA_CHECK(!d.is_cuda() || device_hooks(d.type).allocate, "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from "
-                "http://www.nvidia.com/Download/index.aspx");
-  TESSERA_CHECK(d.is_cpu() || d.is_meta() || device_hooks(d.type).allocate, "no library for device ", d.str(), " is loaded");
-}
-
 // The same object where nothing changes.
 PyObject* convert(PyObject* self, const ToArgs& a) {
   const Tensor& t = unwrap(self);
-  const bool moves = a.device && !same_device(t, *a.device);
+  const std::optional<Device> device = a.device && *a.device != t.device() ? std::optional(complete_device(*a.device)) : std::nullopt;
+  const bool moves = device && *device != t.device();
   const bool casts = a.dtype && *a.dtype != t.dtype();
   const MemoryFormat format = a.memory_format.value_or(MemoryFormat::kPreserve);
   const bool restrides = format != MemoryFormat::kPreserve && !t.is_contiguous(format);
   if (!moves && !casts && !restrides && !a.copy) return Py_NewRef(self);
-  if (moves) check_device_exists(*a.device);
   Tensor r;
   {
     GilRelease unlocked(t.numel() > 16384);
-    r = g_to_copy(t, casts ? a.dtype : std::nullopt, std::optional<Layout>(), moves ? a.device : std::nullopt, std::optional<bool>(), a.non_blocking, a.memory_format);
+    r = g_to_copy(t, casts ? a.dtype : std::nullopt, std::optional<Layout>(), moves ? device : std::nullopt, std::optional<bool>(), a.non_blocking, a.memory_format);
   }
   return wrap(std::move(r));
 }

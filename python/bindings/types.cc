@@ -7,6 +7,8 @@
 #include <string>
 
 #include "python/bindings/tensor_type.h"
+#include "tensor/core/device_hooks.h"
+#include "tensor/core/philox.h"
 #include "tensor/core/visit.h"
 
 namespace tessera::python {
@@ -187,9 +189,9 @@ PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     PyObject* device = nullptr;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", const_cast<char**>(names), &device)) return nullptr;
     const Device d = device && device != Py_None ? to_device(device) : Device();
-    TESSERA_CHECK(d.is_cpu(), "Device type ", device_type_name(d.type), " is not supported for torch.Generator() here: no library for it is loaded");
+    TESSERA_CHECK(d.is_cpu() || d.is_cuda(), "Device type ", device_type_name(d.type), " is not supported for torch.Generator() api.");
     auto* o = as<PyGenerator>(check(type->tp_alloc(type, 0)));
-    new (&o->value) Generator(make_cpu_generator());
+    new (&o->value) Generator(d.is_cpu() ? make_cpu_generator() : Generator(make_intrusive<PhiloxGeneratorImpl>(complete_device(d))));
     return reinterpret_cast<PyObject*>(o);
   });
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tensor/core/allocator.h"
+#include "tensor/core/device_hooks.h"
 #include "tensor/core/error.h"
 #include "tensor/core/free_list.h"
 
@@ -32,6 +33,16 @@ IntrusivePtr<StorageImpl> StorageImpl::allocate(size_t nbytes) {
   }
   s->nbytes_ = nbytes;
   return p;
+}
+
+IntrusivePtr<StorageImpl> StorageImpl::allocate(size_t nbytes, Device device) {
+  if (device.is_cpu()) return allocate(nbytes);
+  if (device.is_meta()) return without_data(device, nbytes);
+  const DeviceHooks& hooks = device_hooks(device.type);
+  TESSERA_CHECK(hooks.allocate, "no library for device ", device.str(), " is loaded");
+  void* context = nullptr;
+  void* data = nbytes ? hooks.allocate(device, nbytes, &context) : nullptr;
+  return wrap(data, nbytes, device, nbytes ? hooks.free : nullptr, context, true);
 }
 
 IntrusivePtr<StorageImpl> StorageImpl::without_data(Device device, size_t nbytes) {
@@ -62,14 +73,14 @@ void StorageImpl::resize(size_t nbytes) {
   TESSERA_CHECK(resizable_, "Trying to resize storage that is not resizable");
   shrunk_ = shrunk_ || nbytes < nbytes_;
   if (device_.is_meta()) { nbytes_ = nbytes; return; }
-  TESSERA_CHECK(device_.is_cpu(), "resize of a storage on device ", device_.str(), " goes through its device library");
-  void* fresh = nbytes ? cpu_allocate(nbytes) : nullptr;
-  if (fresh && data_) std::memcpy(fresh, data_, nbytes < nbytes_ ? nbytes : nbytes_);
-  if (deleter_) deleter_(data_, context_, nbytes_);
-  data_ = fresh;
-  context_ = nullptr;
-  deleter_ = nbytes ? &free_own : nullptr;
-  nbytes_ = nbytes;
+  const IntrusivePtr<StorageImpl> fresh = allocate(nbytes, device_);
+  const size_t kept = nbytes < nbytes_ ? nbytes : nbytes_;
+  if (kept && data_ && device_.is_cpu()) std::memcpy(fresh->data_, data_, kept);
+  else if (kept && data_) device_hooks(device_.type).copy(fresh->data_, data_, device_, kept);
+  std::swap(data_, fresh->data_);
+  std::swap(deleter_, fresh->deleter_);
+  std::swap(context_, fresh->context_);
+  std::swap(nbytes_, fresh->nbytes_);
 }
 
 void StorageImpl::swap_memory(StorageImpl& other) {

@@ -22,6 +22,8 @@ class StorageImpl final : public RefCounted {
 
   // Own CPU memory, uninitialised.
   static IntrusivePtr<StorageImpl> allocate(size_t nbytes);
+  // Own memory of a device; its library must be loaded (device_hooks.h).
+  static IntrusivePtr<StorageImpl> allocate(size_t nbytes, Device device);
   // No memory: meta tensors, wrappers.
   static IntrusivePtr<StorageImpl> without_data(Device device, size_t nbytes);
   // Somebody else's memory: deleter(data, context, nbytes) runs at the end (may be null).

@@ -3,13 +3,14 @@
 #include <cmath>
 #include <cstring>
 
+#include "tensor/core/device_hooks.h"
 #include "tensor/core/visit.h"
 
 namespace tessera {
 
-DeviceHooks& device_hooks(DeviceType t) {
-  static DeviceHooks hooks[32];
-  return hooks[static_cast<int>(t)];
+void Tensor::not_in_host_memory() const {
+  TESSERA_CHECK(!is_meta(), "Cannot access data pointer of Tensor that doesn't have storage: it is on the meta device");
+  internal::raise<Error>("the elements of a tensor on ", device().str(), " can't be read from the host; copy it to the CPU first");
 }
 
 int64_t Tensor::size(int64_t d) const { return sizes()[wrap_dim(d, dim(), false)]; }
@@ -82,9 +83,16 @@ const Tensor& Tensor::requires_grad_(bool b) const {
 Scalar Tensor::item_scalar() const {
   TESSERA_CHECK(numel() == 1, "a Tensor with ", numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!is_meta(), "Tensor.item() cannot be called on meta tensors");
-  TESSERA_CHECK(is_cpu(), "item() of a tensor on ", device().str(), " goes through the operator aten::item");
   TESSERA_CHECK(data_ptr(), "Cannot access data pointer of Tensor that doesn't have storage");
-  Scalar s = load_scalar(dtype(), data_ptr());
+  alignas(16) char element[16];
+  const void* at = data_ptr();
+  if (!is_cpu()) {
+    auto* read = device_hooks(device().type).read;
+    TESSERA_CHECK(read, "item() of a tensor on ", device().str(), " goes through the operator aten::item");
+    read(element, at, device(), static_cast<size_t>(item_size()));
+    at = element;
+  }
+  Scalar s = load_scalar(dtype(), at);
   if (is_conj()) s = s.conj();
   return is_neg() ? -s : s;
 }
@@ -106,6 +114,7 @@ Tensor empty_cpu(IntList sizes, DType dtype) {
 
 Tensor empty_tensor(IntList sizes, IntList strides, DType dtype, Device device) {
   if (device.is_cpu() && strides.empty()) return empty_cpu(sizes, dtype);
+  if (!device.has_index() && !device.is_cpu() && !device.is_meta()) device = complete_device(device);
   auto impl = make_tensor_impl(nullptr, dtype, device, backend_key(device.type));
   int64_t span;
   if (strides.empty()) {
@@ -125,20 +134,10 @@ Tensor empty_tensor(IntList sizes, IntList strides, DType dtype, Device device) 
   }
   int64_t bytes;
   TESSERA_CHECK(!__builtin_mul_overflow(span, item_size(dtype), &bytes), "Storage size calculation overflowed with sizes=", shape_string(sizes));
-  if (device.is_cpu()) {
-    impl->mutable_storage() = StorageImpl::allocate(static_cast<size_t>(bytes));
-  } else if (device.is_meta()) {
-    impl->mutable_storage() = StorageImpl::without_data(device, static_cast<size_t>(bytes));
-  } else {
-    auto* allocate = device_hooks(device.type).allocate;
-    TESSERA_CHECK(allocate, "no library for device ", device.str(), " is loaded");
-    impl->mutable_storage() = allocate(device, static_cast<size_t>(bytes));
-    impl->set_device(impl->storage()->device());
-  }
+  impl->mutable_storage() = StorageImpl::allocate(static_cast<size_t>(bytes), device);
   if (inference_mode_enabled()) impl->set_inference(true);
   return Tensor(std::move(impl));
 }
-
 Tensor empty_from(const OutputSpec& spec) { return empty_tensor(spec.sizes, spec.strides, spec.dtype, spec.device); }
 
 namespace {

@@ -82,8 +82,14 @@ class Tensor {
   uint32_t version() const { return impl_->version(); }
   void bump_version() const { impl_->bump_version(); }
 
+  // Where the elements are, in the memory of whatever device they are on; null without a storage.
   void* data_ptr() const { return impl_->data(); }
-  template <class T> T* data() const { return reinterpret_cast<T*>(impl_->data()); }
+  template <class T> T* data_ptr() const { return reinterpret_cast<T*>(impl_->data()); }
+  // The elements, for code that reads or writes them itself. Error if they are not in host memory (another device, Meta).
+  template <class T> T* data() const {
+    if (!is_cpu()) [[unlikely]] not_in_host_memory();
+    return reinterpret_cast<T*>(impl_->data());
+  }
 
   bool requires_grad() const { return impl_->requires_grad(); }
   bool is_leaf() const { return !impl_->autograd_meta() || !impl_->autograd_meta()->grad_fn; }
@@ -104,6 +110,8 @@ class Tensor {
 #include "tensor/ops/tensor_methods.inc"
 
  private:
+  [[noreturn]] void not_in_host_memory() const;
+
   IntrusivePtr<TensorImpl> impl_;
 };
 
@@ -121,7 +129,7 @@ struct OutputSpec {
 
 // Low-level makers, below dispatch. Sizes are checked (negative, overflow).
 Tensor empty_cpu(IntList sizes, DType dtype);                                                 // row-major
-Tensor empty_tensor(IntList sizes, IntList strides, DType dtype, Device device);              // strides empty: row-major. CPU and Meta here; others through device_hooks
+Tensor empty_tensor(IntList sizes, IntList strides, DType dtype, Device device);              // strides empty: row-major. CPU and Meta here; others through device_hooks.h
 Tensor empty_from(const OutputSpec& spec);
 // A window on t's storage; sizes, strides, offset are trusted. Tracks the view (base, version); no autograd history.
 Tensor make_view(const Tensor& t, IntList sizes, IntList strides, int64_t offset);
@@ -132,12 +140,6 @@ Tensor scalar_to_tensor(const Scalar& s, DType dtype, Device device = Device());
 // The same, flagged as a Python number: it takes part in promotion with its category alone. dtype: bool, int64, float64 or complex128 (full precision is kept
 // until the compute dtype is known).
 Tensor wrapped_number(const Scalar& s);
-
-// How a device type other than CPU and Meta makes memory; filled by its library when loaded.
-struct DeviceHooks {
-  IntrusivePtr<StorageImpl> (*allocate)(Device device, size_t nbytes) = nullptr;
-};
-DeviceHooks& device_hooks(DeviceType t);
 
 // dim in [-ndim, ndim) -> [0, ndim); 0-dim tensors behave as 1-dim where wrap_scalar. IndexError "Dimension out of range (expected to be in range of [-2, 1], but got 5)".
 int64_t wrap_dim(int64_t dim, int64_t ndim, bool wrap_scalar = true);

@@ -1,5 +1,7 @@
 #include "tensor/core/tensor_impl.h"
 
+#include <algorithm>
+
 #include "tensor/core/error.h"
 #include "tensor/core/free_list.h"
 
@@ -66,7 +68,7 @@ void TensorImpl::set_sizes_contiguous(IntList sizes) {
   if (dim != shape_.dim() && dim > Shape::kInline) copy.assign(sizes.begin(), sizes.end());  // sizes may lie in this shape
   const IntList src = copy.empty() ? sizes : IntList(copy);
   int64_t local[Shape::kInline];
-  if (dim <= Shape::kInline) std::memcpy(local, src.data(), dim * sizeof(int64_t));
+  if (dim <= Shape::kInline) std::copy(src.begin(), src.end(), local);
   shape_.resize(dim);
   int64_t* out = shape_.sizes_data();
   int64_t* strides = shape_.strides_data();

@@ -62,6 +62,7 @@ struct Operand {
   void* data;
   DType dtype;
   const int64_t* strides;
+  bool host = false;  // on other devices: an input of one element, in host memory
 };
 
 // Runs op over `shape`. Outputs come first. Every operand may have any dtype that the engine can convert to/from the compute dtype

@@ -3,6 +3,7 @@
 
 #include "tensor/core/warning.h"
 #include "tensor/cpu/index.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/index_extra.h"
@@ -112,7 +113,7 @@ OutputSpec triangle_meta(const Tensor& self, int64_t) {
 void triangle_into(bool upper, const Tensor& self, int64_t diagonal, const Tensor& out) {
   if (out.numel() == 0) return;
   Strided to(out), from(self);
-  cpu::run_tril_triu(upper, diagonal, self.sizes(), to, from);
+  TESSERA_ON(self.device(), run_tril_triu)(upper, diagonal, self.sizes(), to, from);
 }
 
 OutputSpec flip_meta(const Tensor& self, IntList dims) {
@@ -129,7 +130,7 @@ void flip_cpu(const Tensor& self, IntList dims, const Tensor& out) {
   uint64_t mask = 0;
   for (int64_t d : dims) mask |= uint64_t{1} << wrap_dim(d, self.dim());
   Strided to(out), from(self);
-  cpu::run_flip(self.sizes(), self.dim() ? mask : 0, to, from);
+  TESSERA_ON(self.device(), run_flip)(self.sizes(), self.dim() ? mask : 0, to, from);
 }
 Tensor flip_checked(const Tensor& self, int64_t dim) {
   TESSERA_CHECK(self.dim() > dim, "Input must be >= ", dim + 1, "-d.");
@@ -198,7 +199,7 @@ Tensor interleave_indices(const Tensor& repeats) {
   TESSERA_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
   TESSERA_CHECK(repeats.dtype() == DType::kInt64 || repeats.dtype() == DType::kInt32, "repeats has to be Long or Int tensor");
   TESSERA_CHECK_NOT_IMPLEMENTED(!repeats.is_meta(), "repeat_interleave: the size of the result is not known on the meta device; give repeats as an int");
-  const Tensor counts = contiguous(to(repeats, DType::kInt64));
+  const Tensor counts = contiguous(to(repeats, Device(), DType::kInt64));  // the size of the result must be known here
   const int64_t* c = counts.data<int64_t>();
   int64_t total = 0;
   for (int64_t i = 0; i < counts.numel(); ++i) {
@@ -209,7 +210,7 @@ Tensor interleave_indices(const Tensor& repeats) {
   const Tensor out = empty_cpu(n, DType::kInt64);
   int64_t* p = out.data<int64_t>();
   for (int64_t i = 0; i < counts.numel(); ++i) p = std::fill_n(p, c[i], i);
-  return repeats.dtype() == DType::kInt32 ? to(out, DType::kInt32) : out;
+  return to(out, repeats.device(), repeats.dtype());
 }
 Tensor interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim) {
   const Tensor t = dim ? self : reshape(self, {-1});

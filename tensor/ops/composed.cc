@@ -244,6 +244,10 @@ Tensor trapezoid_impl(const Tensor& y, const Scalar& dx, int64_t dim, bool runni
 
 std::tuple<Tensor, Tensor> frexp_Tensor_cpu(const Tensor& self) {
   TESSERA_CHECK(is_floating_point(self.dtype()), "torch.frexp() only supports floating-point dtypes");
+  if (!self.is_cpu()) {
+    const auto [m, e] = frexp_Tensor_cpu(to(self, Device(), self.dtype()));
+    return {to(m, self.device(), m.dtype()), to(e, self.device(), e.dtype())};
+  }
   const Tensor mantissa = clone(contiguous(self)), exponent = empty_tensor(self.sizes(), {}, DType::kInt32, self.device());
   int32_t* e = exponent.data<int32_t>();
   visit_dtype(self.dtype(), [&]<class T>(TypeTag<T>) {

@@ -1,7 +1,7 @@
 // Copies, conversions, numbers out of tensors, sizes in place.
 #include <algorithm>
 
-#include "tensor/cpu/pointwise.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_extra.h"
 #include "tensor/ops/create_kernels.h"
@@ -12,13 +12,37 @@ namespace tessera {
 namespace kernels {
 namespace {
 
-// dst = src, broadcast and converted, lazy bits resolved on the way.
+// dst = src, broadcast and converted, lazy bits resolved on the way; both on one device.
 void copy_elements(const Tensor& dst, const Tensor& src) {
-  if (!dst.is_cpu() || dst.numel() == 0) return;
+  if (dst.is_meta() || dst.numel() == 0) return;
   int64_t to_strides[64], from_strides[64];
   pointwise::broadcast_strides(dst, dst.sizes(), to_strides);
   pointwise::broadcast_strides(src, dst.sizes(), from_strides);
-  cpu::copy_strided(dst.sizes(), {dst.data_ptr(), dst.dtype(), to_strides}, {src.data_ptr(), src.dtype(), from_strides}, dst.is_conj() != src.is_conj(), dst.is_neg() != src.is_neg());
+  TESSERA_ON(dst.device(), copy_strided)(dst.sizes(), {dst.data_ptr(), dst.dtype(), to_strides}, {src.data_ptr(), src.dtype(), from_strides}, dst.is_conj() != src.is_conj(), dst.is_neg() != src.is_neg());
+}
+
+// The elements of t one behind the other, as they lie in memory, with no lazy bits.
+bool is_plain(const Tensor& t) { return t.is_non_overlapping_and_dense() && !t.is_conj() && !t.is_neg(); }
+
+// Between devices: dense blocks of bytes of one dtype travel; layouts and dtypes are changed before on the source's device, or behind on the target's.
+void copy_between_devices(const Tensor& dst, const Tensor& src, bool non_blocking) {
+  if (dst.numel() == 0) return;
+  const bool same = std::ranges::equal(dst.sizes(), src.sizes()) && dst.dtype() == src.dtype() && std::ranges::equal(dst.strides(), src.strides());
+  if (same && is_plain(dst) && is_plain(src)) {
+    const Device busy = dst.is_cpu() ? src.device() : dst.device();
+    const Engines& e = engines_of(busy.type);
+    TESSERA_CHECK(e.transfer, "copy_ between ", src.device().str(), " and ", dst.device().str(), " needs the library of that device");
+    e.select(busy);
+    e.transfer(dst.data_ptr(), dst.device(), src.data_ptr(), src.device(), static_cast<size_t>(dst.nbytes()), non_blocking);
+    return;
+  }
+  // Converted where fewer bytes travel for it.
+  const DType t = dst.item_size() < src.item_size() ? dst.dtype() : src.dtype();
+  const Tensor packed = empty_tensor(src.sizes(), {}, t, src.device());
+  copy_elements(packed, src);
+  const Tensor arrived = empty_tensor(src.sizes(), {}, t, dst.device());
+  copy_between_devices(arrived, packed, false);
+  copy_elements(dst, arrived);
 }
 
 IntVector copy_strides(const Tensor& self, std::optional<MemoryFormat> format) {
@@ -36,14 +60,17 @@ IntVector copy_strides(const Tensor& self, std::optional<MemoryFormat> format) {
 
 }  // namespace
 
-const Tensor& copy__cpu(const Tensor& self, const Tensor& src, bool) {
+const Tensor& copy__cpu(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (self.is_same(src)) return self;
   const IntVector shape = infer_broadcast(self.sizes(), src.sizes());
   TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()), " doesn't match the broadcast shape ", shape_string(shape));
   check_no_internal_overlap(self);
   if (self.is_meta()) return self;
   TESSERA_CHECK_NOT_IMPLEMENTED(!src.is_meta(), "Cannot copy out of meta tensor; no data!");
-  TESSERA_CHECK(self.is_cpu() && src.is_cpu(), "copy_ between ", src.device().str(), " and ", self.device().str(), " needs the library of that device");
+  if (self.device() != src.device()) {
+    copy_between_devices(self, src, non_blocking);
+    return self;
+  }
   const Sharing sharing = memory_sharing(self, src);
   if (sharing == Sharing::kFull && self.dtype() == src.dtype() && self.is_conj() == src.is_conj() && self.is_neg() == src.is_neg() && std::ranges::equal(self.sizes(), src.sizes())) return self;
   if (sharing != Sharing::kNone) {
@@ -62,19 +89,20 @@ Tensor clone_cpu(const Tensor& self, std::optional<MemoryFormat> format) {
   return r;
 }
 
-Tensor _to_copy_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>, bool, std::optional<MemoryFormat> format) {
+Tensor _to_copy_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>, bool non_blocking, std::optional<MemoryFormat> format) {
   const Device d = factory_device(device ? device : self.device());
   TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_meta() || d.is_meta(), "Cannot copy out of meta tensor; no data!");
   const Tensor r = empty_tensor(self.sizes(), copy_strides(self, format), dtype.value_or(self.dtype()), d);
-  if (d.is_cpu() && self.is_cpu()) copy_elements(r, self);
-  else if (!d.is_meta()) copy_(r, self);
+  if (d.is_meta()) return r;
+  if (d == self.device()) copy_elements(r, self);
+  else if ((d.is_cpu() || d.is_cuda()) && (self.is_cpu() || self.is_cuda())) copy_between_devices(r, self, non_blocking);
+  else copy_(r, self);
   return r;
 }
 
 Tensor to_impl(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, bool non_blocking, bool copy, std::optional<MemoryFormat> format) {
   const DType t = dtype.value_or(self.dtype());
-  Device d = factory_device(device ? device : self.device());
-  if (!d.has_index() && d.type == self.device().type) d = self.device();
+  const Device d = device ? factory_device(device) : self.device();
   const MemoryFormat f = format.value_or(MemoryFormat::kPreserve);
   if (!copy && t == self.dtype() && d == self.device() && (f == MemoryFormat::kPreserve || self.is_contiguous(f))) return self;
   return _to_copy(self, t, std::nullopt, d, std::nullopt, non_blocking, f);
@@ -158,7 +186,7 @@ const Tensor& set__source_Tensor_cpu(const Tensor& self, const Tensor& source) {
 }
 const Tensor& set__cpu(const Tensor& self) {
   const int64_t zero[1] = {0};
-  self.impl()->mutable_storage() = StorageImpl::allocate(0);
+  self.impl()->mutable_storage() = StorageImpl::allocate(0, self.device());
   self.impl()->set_storage_offset(0);
   self.impl()->set_sizes_contiguous(zero);
   return self;

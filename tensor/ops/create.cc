@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tensor/core/warning.h"
+#include "tensor/core/device_hooks.h"
 #include "tensor/core/parallel.h"
 #include "tensor/core/visit.h"
+#include "tensor/core/warning.h"
 #include "tensor/cpu/pointwise.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_extra.h"
 #include "tensor/ops/create_kernels.h"
@@ -16,8 +18,7 @@ namespace tessera::kernels {
 
 DType factory_dtype(std::optional<DType> dtype) { return dtype.value_or(default_dtype()); }
 Device factory_device(std::optional<Device> device) {
-  const Device d = device.value_or(Device());
-  return d.is_cpu() ? Device(DeviceType::kCPU) : d;  // cpu:0 is cpu
+  return device ? complete_device(*device) : Device();
 }
 
 namespace {
@@ -43,10 +44,10 @@ Tensor like(const Tensor& self, std::optional<DType> dtype, std::optional<Device
 void fill_raw(const Tensor& t, const Scalar& value, bool check) {
   alignas(16) char element[16];
   store_scalar(value, t.dtype(), element, check);
-  if (!t.is_cpu() || t.numel() == 0) return;
+  if (t.is_meta() || t.numel() == 0) return;
   int64_t strides[64];
   pointwise::broadcast_strides(t, t.sizes(), strides);
-  cpu::fill_strided(t.sizes(), {t.data_ptr(), t.dtype(), strides}, element);
+  TESSERA_ON(t.device(), fill_strided)(t.sizes(), {t.data_ptr(), t.dtype(), strides}, element);
 }
 
 void check_out_options(const Tensor& out, std::optional<DType> dtype, std::optional<Device> device) {
@@ -57,8 +58,8 @@ void check_out_options(const Tensor& out, std::optional<DType> dtype, std::optio
 // Writes f(i) to the elements of out, in logical order, computed as double (floats), int64 (integers) or complex.
 template <class F>
 void generate(const Tensor& out, F f) {
-  if (!out.is_cpu() || out.numel() == 0) return;
-  const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
+  if (out.is_meta() || out.numel() == 0) return;
+  const Tensor target = out.is_contiguous() && out.is_cpu() ? out : empty_cpu(out.sizes(), out.dtype());
   visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
     T* p = target.data<T>();
     parallel_for(target.numel(), 1 << 15, [&](int64_t begin, int64_t end) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/index_extra.h"
@@ -57,7 +58,7 @@ void scatter_into(cpu::ScatterMode mode, const Tensor& self, int64_t dim, const 
   const int d = static_cast<int>(wrap_dim(dim, self.dim()));
   Strided to(out), from(src), where(i64);
   if (src.dim() == 0 && index.dim() > 0) std::fill(from.strides, from.strides + index.dim(), 0);
-  cpu::run_scatter(mode, at_least_1d(index.sizes()), d, self.dim() ? self.sizes()[d] : 1, to, from, where);
+  TESSERA_ON(self.device(), run_scatter)(mode, at_least_1d(index.sizes()), d, self.dim() ? self.sizes()[d] : 1, to, from, where);
 }
 
 }  // namespace
@@ -73,7 +74,7 @@ void gather_cpu(const Tensor& self, int64_t dim, const Tensor& index, bool, cons
   const Tensor i64 = int64_index(index);
   const int d = static_cast<int>(wrap_dim(dim, self.dim()));
   Strided to(out), from(self), where(i64);
-  cpu::run_gather(at_least_1d(index.sizes()), d, self.dim() ? self.sizes()[d] : 1, to, from, where);
+  TESSERA_ON(self.device(), run_gather)(at_least_1d(index.sizes()), d, self.dim() ? self.sizes()[d] : 1, to, from, where);
 }
 
 OutputSpec scatter_src_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
@@ -122,7 +123,7 @@ OutputSpec index_select_meta(const Tensor& self, int64_t dim, const Tensor& inde
 void index_select_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& out) {
   const Tensor i = index_vector(index, "index_select");
   Strided to(out), from(self);
-  cpu::run_index_select(at_least_1d(self.sizes()), static_cast<int>(wrap_dim(dim, self.dim())), to, from, i.data<int64_t>(), i.numel());
+  TESSERA_ON(self.device(), run_index_select)(at_least_1d(self.sizes()), static_cast<int>(wrap_dim(dim, self.dim())), to, from, i.data_ptr<int64_t>(), i.numel());
 }
 
 namespace {
@@ -151,7 +152,7 @@ void index_add_cpu(const Tensor& self, int64_t dim, const Tensor& index, const T
   const Tensor i = index_vector(index, "index_add");
   const IntVector shape = at_least_1d(self.sizes());
   Strided to(out), from(source);
-  cpu::run_index_add(shape, static_cast<int>(wrap_dim(dim, self.dim())), to, from, i.data<int64_t>(), i.numel(), pointwise::to_param(alpha, self.dtype()));
+  TESSERA_ON(self.device(), run_index_add)(shape, static_cast<int>(wrap_dim(dim, self.dim())), to, from, i.data_ptr<int64_t>(), i.numel(), pointwise::to_param(alpha, self.dtype()));
 }
 OutputSpec index_copy_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
   check_slices("index_copy_", self, dim, index, source);
@@ -174,7 +175,7 @@ void write_slices(const Tensor& self, int64_t dim, const Tensor& index, const Te
   shape[d] = i.numel();
   const Tensor over = index_over(wrapped, d, shape);
   Strided to(out), where_(over), from(source, shape);
-  cpu::run_scatter(cpu::ScatterMode::kAssign, shape, static_cast<int>(d), n, to, from, where_);
+  TESSERA_ON(self.device(), run_scatter)(cpu::ScatterMode::kAssign, shape, static_cast<int>(d), n, to, from, where_);
 }
 }  // namespace
 void index_copy_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Tensor& out) { write_slices(self, dim, index, source, out); }
@@ -346,7 +347,7 @@ Tensor index_Tensor_cpu(const Tensor& self, TensorList indices) {
   int64_t walk[64];
   plan.fill_walk(walk);
   Strided to(out);
-  cpu::run_index_get(plan.result, to, {plan.self.data_ptr(), self.dtype(), walk}, idx.operands, plan.indexed_sizes, plan.indexed_strides);
+  TESSERA_ON(self.device(), run_index_get)(plan.result, to, {plan.self.data_ptr(), self.dtype(), walk}, idx.operands, plan.indexed_sizes, plan.indexed_strides, {});
   return out;
 }
 namespace {
@@ -370,7 +371,7 @@ const Tensor& index_put_inplace(const Tensor& self, TensorList indices, const Te
   int64_t walk[64];
   plan.fill_walk(walk);
   Strided from(source, plan.result);
-  cpu::run_index_put(plan.result, {plan.self.data_ptr(), self.dtype(), walk}, from, idx.operands, plan.indexed_sizes, plan.indexed_strides, accumulate);
+  TESSERA_ON(self.device(), run_index_put)(plan.result, {plan.self.data_ptr(), self.dtype(), walk}, from, idx.operands, plan.indexed_sizes, plan.indexed_strides, accumulate, {});
   return self;
 }
 Tensor index_put_copy(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
@@ -391,9 +392,9 @@ Tensor masked_select_cpu(const Tensor& self, const Tensor& mask) {
   check_mask(mask, "masked_select");
   const IntVector shape = infer_broadcast(self.sizes(), mask.sizes());
   Strided from(self, shape), m(mask, shape);
-  const int64_t n[1] = {cpu::run_count_nonzero(shape, m)};
+  const int64_t n[1] = {TESSERA_ON(self.device(), run_count_nonzero)(shape, m)};
   const Tensor out = empty_cpu(n, self.dtype());
-  cpu::run_masked_select(shape, out.data_ptr(), from, m);
+  TESSERA_ON(self.device(), run_masked_select)(shape, out.data_ptr(), from, m);
   return out;
 }
 const Tensor& masked_scatter_inplace(const Tensor& self, const Tensor& mask, const Tensor& source) {
@@ -406,7 +407,7 @@ const Tensor& masked_scatter_inplace(const Tensor& self, const Tensor& mask, con
   check_no_internal_overlap(self);
   const Tensor src = memory_sharing(self, source) == Sharing::kNone ? contiguous(source) : clone(source, MemoryFormat::kContiguous);
   Strided to(self), m(mask, shape);
-  cpu::run_masked_scatter(shape, to, m, src.data_ptr(), src.numel());
+  TESSERA_ON(self.device(), run_masked_scatter)(shape, to, m, src.data_ptr(), src.numel());
   return self;
 }
 Tensor masked_scatter_copy(const Tensor& self, const Tensor& mask, const Tensor& source) {
@@ -417,11 +418,11 @@ Tensor masked_scatter_copy(const Tensor& self, const Tensor& mask, const Tensor&
 }
 Tensor nonzero_cpu(const Tensor& self) {
   Strided in(self);
-  const int64_t n = cpu::run_count_nonzero(self.sizes(), in), rank = self.dim();
+  const int64_t n = TESSERA_ON(self.device(), run_count_nonzero)(self.sizes(), in), rank = self.dim();
   // One column per dimension, as documented; the columns lie apart in memory, so that each is contiguous.
   const int64_t sizes[2] = {n, rank}, strides[2] = {1, n};
   const Tensor out = n > 0 && rank > 0 ? empty_tensor(sizes, strides, DType::kInt64, self.device()) : empty_tensor(sizes, {}, DType::kInt64, self.device());
-  if (n > 0 && rank > 0) cpu::run_nonzero(self.sizes(), in, out.data<int64_t>(), 8, 8 * n);
+  if (n > 0 && rank > 0) TESSERA_ON(self.device(), run_nonzero)(self.sizes(), in, out.data_ptr<int64_t>(), 8, 8 * n);
   return out;
 }
 

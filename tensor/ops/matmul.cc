@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tensor/cpu/gemm.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/matmul_extra.h"
@@ -30,13 +31,13 @@ void product(const Tensor& a0, const Tensor& b0, const Scalar& beta, const Scala
   const bool writes_conj = out.is_conj();
   const Tensor target = writes_conj || out.is_neg() ? empty_tensor(out.sizes(), {}, t, out.device()) : out;
   if (!target.is_same(out) && !beta.equals(0.0)) copy__cpu(target, out, false);
-  cpu::gemm(t, out.sizes()[0], out.sizes()[1], a.sizes()[1], pointwise::to_param(alpha, t), matrix(a, 0, 1), matrix(b, 0, 1), pointwise::to_param(beta, t), matrix(target, 0, 1), a.is_conj(), b.is_conj());
+  TESSERA_ON(a.device(), gemm)(t, out.sizes()[0], out.sizes()[1], a.sizes()[1], pointwise::to_param(alpha, t), matrix(a, 0, 1), matrix(b, 0, 1), pointwise::to_param(beta, t), matrix(target, 0, 1), a.is_conj(), b.is_conj());
   if (!target.is_same(out)) copy__cpu(out, target, false);
 }
 void batched_product(const Tensor& a0, const Tensor& b0, const Scalar& beta, const Scalar& alpha, const Tensor& out) {
   const Tensor a = without_neg(a0), b = without_neg(b0);
   const DType t = out.dtype();
-  cpu::gemm_batched(t, out.sizes()[0], out.sizes()[1], out.sizes()[2], a.sizes()[2], pointwise::to_param(alpha, t), matrix(a, 1, 2), a.strides()[0], matrix(b, 1, 2), b.strides()[0],
+  TESSERA_ON(a.device(), gemm_batched)(t, out.sizes()[0], out.sizes()[1], out.sizes()[2], a.sizes()[2], pointwise::to_param(alpha, t), matrix(a, 1, 2), a.strides()[0], matrix(b, 1, 2), b.strides()[0],
                     pointwise::to_param(beta, t), matrix(out, 1, 2), out.strides()[0], a.is_conj(), b.is_conj());
 }
 
@@ -112,7 +113,7 @@ OutputSpec dot_meta(const Tensor& self, const Tensor& tensor) {
 }
 void dot_cpu(const Tensor& self, const Tensor& tensor, const Tensor& out) {
   const Tensor a = resolve_neg(self), b = resolve_conj(resolve_neg(tensor));
-  cpu::dot(self.dtype(), a.numel(), a.data_ptr(), a.strides()[0], b.data_ptr(), b.strides()[0], a.is_conj(), out.data_ptr());
+  TESSERA_ON(self.device(), dot)(self.dtype(), a.numel(), a.data_ptr(), a.strides()[0], b.data_ptr(), b.strides()[0], a.is_conj(), out.data_ptr());
 }
 OutputSpec vdot_meta(const Tensor& self, const Tensor& other) { return dot_meta(self, other); }
 void vdot_cpu(const Tensor& self, const Tensor& other, const Tensor& out) { dot_cpu(conj(self), other, out); }

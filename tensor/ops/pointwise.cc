@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/core/parallel.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/promotion.h"
 
 namespace tessera::pointwise {
@@ -38,9 +39,10 @@ void fill_params(KernelParam* out, Params params, DType compute) {
   for (const Scalar& s : params) *out++ = to_param(s, compute);
 }
 
-// Runs on the CPU. `result` has the broadcast shape.
+// `result` has the broadcast shape. Numbers (0-dim tensors in host memory) go with tensors of any device.
 void compute(const PointwiseOp& op, DType compute_dtype, const Tensor& result, Inputs inputs, Params params) {
-  if (result.numel() == 0) return;
+  if (result.numel() == 0 || result.is_meta()) return;
+  const bool elsewhere = !result.is_cpu();
   KernelParam p[8];
   fill_params(p, params, compute_dtype);
   const IntList shape = result.sizes();
@@ -49,12 +51,12 @@ void compute(const PointwiseOp& op, DType compute_dtype, const Tensor& result, I
   int n = 0;
   for (const Tensor* t : inputs) {
     broadcast_strides(*t, shape, strides[n + 1]);
-    ins[n] = {t->data_ptr(), t->dtype(), strides[n + 1]};
+    ins[n] = {t->data_ptr(), t->dtype(), strides[n + 1], elsewhere && t->is_cpu()};
     ++n;
   }
   broadcast_strides(result, shape, strides[0]);
   const cpu::Operand out{result.data_ptr(), result.dtype(), strides[0]};
-  cpu::run_pointwise(op, compute_dtype, shape, {&out, 1}, {ins, static_cast<size_t>(n)}, p);
+  TESSERA_ON(result.device(), run_pointwise)(op, compute_dtype, shape, {&out, 1}, {ins, static_cast<size_t>(n)}, p);
 }
 
 // The whole call for small dense inputs of one dtype and shape: no promotion, no iteration set-up. Undefined if the inputs are not of that kind.
@@ -163,13 +165,14 @@ Tensor functional(const PointwiseOp& op, Inputs inputs, Params params) {
   const Device device = common_device(inputs);
   const IntVector shape = broadcast_shapes(inputs);
   Tensor result = empty_tensor(shape, result_strides(inputs, shape), types.result, device);
-  if (device.is_cpu()) compute(op, types.compute, result, inputs, params);
+  compute(op, types.compute, result, inputs, params);
   if (types.wrapped) result.impl()->set_wrapped_number(true);
   return result;
 }
 
 namespace {
 void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, Inputs inputs, Params params) {
+  if (target.is_meta()) return;
   check_no_internal_overlap(target);
   bool aliased_differently = false;
   for (const Tensor* t : inputs) {
@@ -184,7 +187,7 @@ void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, I
     int64_t strides[2][kMaxRank];
     broadcast_strides(target, target.sizes(), strides[0]);
     broadcast_strides(*source, target.sizes(), strides[1]);
-    cpu::copy_strided(target.sizes(), {target.data_ptr(), target.dtype(), strides[0]}, {source->data_ptr(), source->dtype(), strides[1]});
+    TESSERA_ON(target.device(), copy_strided)(target.sizes(), {target.data_ptr(), target.dtype(), strides[0]}, {source->data_ptr(), source->dtype(), strides[1]}, false, false);
     return;
   }
   compute(op, types.compute, target, inputs, params);
@@ -199,7 +202,7 @@ const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, 
   TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()), " doesn't match the broadcast shape ", shape_string(shape));
   const Device device = common_device(inputs);
   TESSERA_CHECK(device == self.device(), "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(), " and ", device.str(), "!");
-  if (device.is_cpu()) write_to(op, types, self, inputs, params);
+  write_to(op, types, self, inputs, params);
   self.bump_version();
   return self;
 }
@@ -213,7 +216,7 @@ const Tensor& out(const PointwiseOp& op, const Tensor& out, Inputs inputs, Param
   check_no_internal_overlap(out);
   for (const Tensor* t : inputs) check_no_partial_overlap(out, *t);
   resize_output(out, shape, result_strides(inputs, shape));
-  if (device.is_cpu()) write_to(op, types, out, inputs, params);
+  write_to(op, types, out, inputs, params);
   out.bump_version();
   return out;
 }

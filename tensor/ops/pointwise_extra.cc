@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/pointwise_kernels.h"
 #include "tensor/ops/promotion.h"
@@ -25,7 +26,7 @@ bool has_zero(const Tensor& divisor) {
   int64_t strides[64];
   const IntList shape = divisor.sizes();
   pointwise::broadcast_strides(divisor, shape, strides);
-  cpu::check_integer_divisor(shape, {divisor.data_ptr(), divisor.dtype(), strides});
+  TESSERA_ON(divisor.device(), check_integer_divisor)(shape, {divisor.data_ptr(), divisor.dtype(), strides});
   return false;
 }
 
@@ -61,7 +62,7 @@ void sub_check(const Tensor& self, const Tensor& other, const Scalar& alpha) {
 }
 
 void integer_division_check(const Tensor& self, const Tensor& other) {
-  if (other.is_cpu() && other.numel() && self.numel() && all_integral(self, other)) has_zero(other);
+  if (!other.is_meta() && other.numel() && self.numel() && all_integral(self, other)) has_zero(other);
 }
 
 void pow_check(const Tensor& self, const Tensor& exponent) {

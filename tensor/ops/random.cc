@@ -1,10 +1,12 @@
 // Random tensors: shapes, checks and strides; the numbers are tensor/cpu/random.h's.
 #include <cmath>
 
+#include "tensor/core/device_hooks.h"
 #include "tensor/core/visit.h"
 #include "tensor/core/warning.h"
 #include "tensor/cpu/math_scalar.h"
 #include "tensor/cpu/random.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_extra.h"
 #include "tensor/ops/create_kernels.h"
@@ -25,10 +27,18 @@ const Tensor& fill_with(const Tensor& self, F sampler) {
   return self;
 }
 
+// What to draw from for a tensor: the given generator, or its device's. (The CPU's samplers look for theirs themselves.)
+const Generator& source_for(const Tensor& t, const Generator& g) {
+  if (t.is_cpu()) return g;
+  if (!g.defined()) return device_hooks(t.device().type).default_generator(t.device());
+  TESSERA_CHECK(g->device().type == t.device().type, "Expected a '", device_type_name(t.device().type), "' device type for generator but found '", device_type_name(g->device().type), "'");
+  return g;
+}
+
 // New tensors are filled below the dispatcher where that is possible: they have had no other version.
 template <class Cpu, class Other>
 Tensor filled_new(const Tensor& t, Cpu cpu, Other other) {
-  if (t.is_cpu()) cpu(t);
+  if (t.is_cpu() || t.is_cuda()) cpu(t);
   else if (!t.is_meta()) other(t);
   return t;
 }
@@ -44,7 +54,7 @@ const Tensor& uniform__cpu(const Tensor& self, double from, double to, const Gen
     uniform__cpu(view_as_real(self), from, to, g);
     return self;
   }
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_uniform(shape, out, from, to, g); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_uniform)(shape, out, from, to, source_for(self, g)); });
 }
 const Tensor& normal__cpu(const Tensor& self, double mean, double std, const Generator& g) {
   TESSERA_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
@@ -53,36 +63,36 @@ const Tensor& normal__cpu(const Tensor& self, double mean, double std, const Gen
     normal__cpu(view_as_real(self), mean, std / std::sqrt(2.0), g);
     return self;
   }
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_normal(shape, out, mean, std, g); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_normal)(shape, out, mean, std, source_for(self, g)); });
 }
 const Tensor& log_normal__cpu(const Tensor& self, double mean, double std, const Generator& g) {
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_log_normal(shape, out, mean, std, g); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_log_normal)(shape, out, mean, std, source_for(self, g)); });
 }
 const Tensor& exponential__cpu(const Tensor& self, double lambd, const Generator& g) {
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_exponential(shape, out, lambd, g); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_exponential)(shape, out, lambd, source_for(self, g)); });
 }
 const Tensor& cauchy__cpu(const Tensor& self, double median, double sigma, const Generator& g) {
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_cauchy(shape, out, median, sigma, g); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_cauchy)(shape, out, median, sigma, source_for(self, g)); });
 }
 const Tensor& geometric__cpu(const Tensor& self, double p, const Generator& g) {
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_geometric(shape, out, p, g); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_geometric)(shape, out, p, source_for(self, g)); });
 }
 const Tensor& random_between(const Tensor& self, int64_t from, std::optional<int64_t> to, const Generator& g) {
   const cpu::RandomRange range = cpu::random_range(self.dtype(), from, to);
   if (!range.warning.empty()) warn(range.warning);
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_integers(shape, out, range, g); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_integers)(shape, out, range, source_for(self, g)); });
 }
 const Tensor& random_below(const Tensor& self, int64_t to, const Generator& g) { return random_between(self, 0, to, g); }
 const Tensor& random_all(const Tensor& self, const Generator& g) {
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_full(shape, out, g); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_full)(shape, out, source_for(self, g)); });
 }
 const Tensor& bernoulli_all(const Tensor& self, double p, const Generator& g) {
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_bernoulli(shape, out, p, g); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_bernoulli)(shape, out, p, source_for(self, g)); });
 }
 const Tensor& bernoulli_each(const Tensor& self, const Tensor& p, const Generator& g) {
   const Tensor probabilities = memory_sharing(self, p) == Sharing::kNone ? p : p.clone();
   const Tensor expanded = expand(probabilities, self.sizes());
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { cpu::random_bernoulli_tensor(shape, out, Strided(expanded, shape), g); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_bernoulli_tensor)(shape, out, Strided(expanded, shape), source_for(self, g)); });
 }
 
 // --- factories ---
@@ -106,8 +116,8 @@ Tensor new_permutation(int64_t n, const Generator& g, DType dtype, Device device
   const int64_t size[1] = {n};
   const Tensor r = empty_tensor(size, {}, dtype, factory_device(device));
   if (r.is_meta()) return r;
-  if (r.is_cpu()) {
-    cpu::random_permutation(n, Strided(r), g);
+  if (r.is_cpu() || r.is_cuda()) {
+    TESSERA_ON(r.device(), random_permutation)(n, Strided(r), source_for(r, g));
     return r;
   }
   // Elsewhere: in the order of random keys.
@@ -140,7 +150,7 @@ void permutation_into(const Tensor& out, SymInt n, const Generator& g, std::opti
   TESSERA_CHECK(n.guard_int() >= 0, "n must be non-negative, got", n.guard_int());
   resize_factory_out(out, {n.guard_int()}, dtype, device);
   check_no_internal_overlap(out);
-  if (out.is_cpu()) cpu::random_permutation(n.guard_int(), Strided(out), g);
+  if (out.is_cpu() || out.is_cuda()) TESSERA_ON(out.device(), random_permutation)(n.guard_int(), Strided(out), source_for(out, g));
   else if (!out.is_meta()) copy_(out, new_permutation(n.guard_int(), g, out.dtype(), out.device()));
 }
 int64_t scalar_of(const Tensor& high) {
@@ -204,7 +214,7 @@ Tensor multinomial_cpu(const Tensor& self, SymInt num_samples, bool replacement,
   const Tensor out = multinomial_meta(self, num_samples, replacement, g);
   if (out.numel() == 0) return out;
   const Tensor weights = self.dim() == 1 ? unsqueeze(self, 0) : self, rows = self.dim() == 1 ? unsqueeze(out, 0) : out;
-  cpu::random_multinomial(weights.sizes()[0], weights.sizes()[1], Strided(weights), num_samples.guard_int(), replacement, Strided(rows), g);
+  TESSERA_ON(self.device(), random_multinomial)(weights.sizes()[0], weights.sizes()[1], Strided(weights), num_samples.guard_int(), replacement, Strided(rows), source_for(self, g));
   return out;
 }
 void multinomial_into(const Tensor& out, const Tensor& self, SymInt num_samples, bool replacement, const Generator& g) {
@@ -216,7 +226,7 @@ void multinomial_into(const Tensor& out, const Tensor& self, SymInt num_samples,
 
 Tensor poisson_cpu(const Tensor& self, const Generator& g) {
   const Tensor rate = contiguous(self), r = fresh(self, self.sizes());
-  cpu::random_poisson(r.sizes(), Strided(r), Strided(rate), g);
+  TESSERA_ON(r.device(), random_poisson)(r.sizes(), Strided(r), Strided(rate), source_for(r, g));
   return r;
 }
 Tensor binomial_cpu(const Tensor& count, const Tensor& prob, const Generator& g) {
@@ -224,12 +234,12 @@ Tensor binomial_cpu(const Tensor& count, const Tensor& prob, const Generator& g)
   TESSERA_CHECK_VALUE(is_floating_point(prob.dtype()), "binomial only supports floating-point dtypes for prob, got: ", type_name_of(prob.dtype()));
   TESSERA_CHECK(count.dtype() == prob.dtype(), "Found dtype ", type_name_of(prob.dtype()), " but expected ", type_name_of(count.dtype()));
   const Tensor r = fresh(count, count.sizes()), n = contiguous(count), p = contiguous(expand(prob, count.sizes()));
-  cpu::random_binomial(r.sizes(), Strided(r), Strided(n), Strided(p), g);
+  TESSERA_ON(r.device(), random_binomial)(r.sizes(), Strided(r), Strided(n), Strided(p), source_for(r, g));
   return r;
 }
 Tensor _standard_gamma_cpu(const Tensor& self, const Generator& g) {
   const Tensor a = contiguous(self), r = fresh(self, self.sizes());
-  cpu::random_gamma(r.sizes(), Strided(r), Strided(a), g);
+  TESSERA_ON(r.device(), random_gamma)(r.sizes(), Strided(r), Strided(a), source_for(r, g));
   return r;
 }
 
@@ -259,9 +269,9 @@ double gamma_gradient(double a, double x) {
 
 Tensor _standard_gamma_grad_cpu(const Tensor& self, const Tensor& output) {
   TESSERA_CHECK_NOT_IMPLEMENTED(floating_or_default(self) == self.dtype(), "\"_standard_gamma_grad_cpu\" not implemented for '", type_name_of(self.dtype()), "'");
-  const Tensor a = contiguous(to(self, DType::kFloat64)), x = contiguous(to(expand(output, self.sizes()), DType::kFloat64)), r = fresh(a, self.sizes());
+  const Tensor a = contiguous(to(self, Device(), DType::kFloat64)), x = contiguous(to(expand(output, self.sizes()), Device(), DType::kFloat64)), r = fresh(a, self.sizes());
   for (int64_t i = 0; i < r.numel(); ++i) r.data<double>()[i] = gamma_gradient(a.data<double>()[i], x.data<double>()[i]);
-  return to(r, self.dtype());
+  return to(r, self.device(), self.dtype());
 }
 
 // --- dropout ---

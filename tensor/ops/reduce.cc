@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tensor/core/warning.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/reduce_extra.h"
 #include "tensor/ops/create_kernels.h"
@@ -81,7 +82,7 @@ void reduce_into(cpu::ReduceKind kind, DType compute, const Tensor& self, uint64
   Strided in(self), to;
   fill_result_strides(out, mask, keepdim, self.dim(), to.strides);
   to.operand = {out.data_ptr(), out.dtype(), to.strides};
-  cpu::run_reduce(kind, compute, self.sizes(), mask, to, in, params);
+  TESSERA_ON(self.device(), run_reduce)(kind, compute, self.sizes(), mask, to, in, params);
 }
 
 OutputSpec sum_all_meta(const Tensor& self, std::optional<DType> dtype) { return spec_of(self, all_dims(self), false, sum_dtype(self, dtype)); }
@@ -128,7 +129,7 @@ void extreme_dim_into(bool largest, const Tensor& self, int64_t dim, bool keepdi
   }
   v.operand = {values.data_ptr(), values.dtype(), v.strides};
   i.operand = {indices.data_ptr(), indices.dtype(), i.strides};
-  cpu::run_arg_reduce(largest, shape, d, v, i, in);
+  TESSERA_ON(self.device(), run_arg_reduce)(largest, shape, d, v, i, in);
 }
 
 OutputSpec arg_meta(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
@@ -152,7 +153,7 @@ void arg_into(bool largest, const Tensor& self, std::optional<int64_t> dim, bool
   else fill_result_strides(out, uint64_t{1} << d, keepdim, self.dim(), i.strides);
   i.operand = {out.data_ptr(), out.dtype(), i.strides};
   const cpu::Operand nowhere{nullptr, t.dtype(), i.strides};
-  cpu::run_arg_reduce(largest, shape, d, nowhere, i, in);
+  TESSERA_ON(self.device(), run_arg_reduce)(largest, shape, d, nowhere, i, in);
 }
 
 std::array<OutputSpec, 2> aminmax_meta(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
@@ -215,7 +216,7 @@ void spread_into(bool take_sqrt, const Tensor& self, std::optional<IntList> dim,
   v.operand = {spread.data_ptr(), spread.dtype(), v.strides};
   if (mean.defined()) fill_result_strides(mean, mask, keepdim, self.dim(), m.strides);
   m.operand = {mean.defined() ? mean.data_ptr() : nullptr, self.dtype(), m.strides};
-  cpu::run_var_mean(self.dtype(), self.sizes(), mask, c, take_sqrt, v, m, in);
+  TESSERA_ON(self.device(), run_var_mean)(self.dtype(), self.sizes(), mask, c, take_sqrt, v, m, in);
 }
 
 // --- norms ---
@@ -289,7 +290,7 @@ void scan_into(cpu::ScanKind kind, const Tensor& self, int64_t dim, const Tensor
   } else {
     i.operand = {nullptr, DType::kInt64, i.strides};
   }
-  cpu::run_scan(kind, out.dtype(), shape, static_cast<int>(wrap_dim(dim, self.dim())), to, i, in);
+  TESSERA_ON(self.device(), run_scan)(kind, out.dtype(), shape, static_cast<int>(wrap_dim(dim, self.dim())), to, i, in);
 }
 void logcumsumexp_cpu(const Tensor& self, int64_t dim, const Tensor& out) { scan_into(cpu::ScanKind::kLogCumSumExp, self, dim, out, Tensor()); }
 
@@ -304,7 +305,7 @@ void softmax_into(bool log, const Tensor& self, int64_t dim, const Tensor& out) 
   if (out.numel() == 0) return;
   const IntVector shape = at_least_1d(self.sizes());
   Strided in(self), to(out);
-  cpu::run_softmax(log, shape, static_cast<int>(wrap_dim(dim, self.dim())), to, in);
+  TESSERA_ON(self.device(), run_softmax)(log, shape, static_cast<int>(wrap_dim(dim, self.dim())), to, in);
 }
 OutputSpec softmax_backward_meta(const Tensor& grad, const Tensor& output, int64_t dim, DType input_dtype) {
   wrap_dim(dim, grad.dim());
@@ -315,7 +316,7 @@ void softmax_backward_into(bool log, const Tensor& grad, const Tensor& output, i
   if (out.numel() == 0) return;
   const IntVector shape = at_least_1d(grad.sizes());
   Strided g(grad), o(output), to(out);
-  cpu::run_softmax_backward(log, shape, static_cast<int>(wrap_dim(dim, grad.dim())), to, g, o);
+  TESSERA_ON(grad.device(), run_softmax_backward)(log, shape, static_cast<int>(wrap_dim(dim, grad.dim())), to, g, o);
 }
 Tensor softmax_composite(const Tensor& self, int64_t dim, std::optional<DType> dtype) { return _softmax(dtype ? to(self, *dtype) : self, dim, false); }
 Tensor log_softmax_composite(const Tensor& self, int64_t dim, std::optional<DType> dtype) { return _log_softmax(dtype ? to(self, *dtype) : self, dim, false); }

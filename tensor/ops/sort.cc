@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "tensor/core/visit.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/reduce_extra.h"
@@ -29,7 +30,7 @@ void sort_cpu(const Tensor& self, int64_t dim, bool descending, const Tensor& va
   if (values.numel() == 0) return;
   const IntVector shape = at_least_1d(self.sizes());
   Strided in(self), v(values), i(indices);
-  cpu::run_sort(shape, static_cast<int>(wrap_dim(dim, self.dim())), descending, v, i, in);
+  TESSERA_ON(self.device(), run_sort)(shape, static_cast<int>(wrap_dim(dim, self.dim())), descending, v, i, in);
 }
 void sort_stable_cpu(const Tensor& self, std::optional<bool>, int64_t dim, bool descending, const Tensor& values, const Tensor& indices) { sort_cpu(self, dim, descending, values, indices); }
 
@@ -47,7 +48,7 @@ void topk_cpu(const Tensor& self, SymInt k, int64_t dim, bool largest, bool sort
   if (values.numel() == 0) return;
   const IntVector shape = at_least_1d(self.sizes());
   Strided in(self), v(values), i(indices);
-  cpu::run_topk(shape, static_cast<int>(wrap_dim(dim, self.dim())), k.guard_int(), largest, sorted, v, i, in);
+  TESSERA_ON(self.device(), run_topk)(shape, static_cast<int>(wrap_dim(dim, self.dim())), k.guard_int(), largest, sorted, v, i, in);
 }
 
 // --- searching ---
@@ -73,7 +74,7 @@ OutputSpec searchsorted_meta(const Tensor& sequence, const Tensor& self, bool ou
     TESSERA_CHECK(std::ranges::equal(sorter.sizes(), sequence.sizes()), "torch.searchsorted(): boundary and sorter must have the same size, but got boundary tensor ", shape_string(sequence.sizes()),
                   "and got sorter tensor ", shape_string(sorter.sizes()));
     TESSERA_CHECK(sorter.dtype() == DType::kInt64, "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype ", name_of(sorter.dtype()));
-    if (sorter.is_cpu() && sorter.numel() > 0) {
+    if (!sorter.is_meta() && sorter.numel() > 0) {
       const Tensor lo = sorter.min(), hi = sorter.max();
       TESSERA_CHECK(lo.item<int64_t>() >= 0 && hi.item<int64_t>() < sequence.sizes().back(), "torch.searchsorted(): sorter index out of range");
     }
@@ -88,7 +89,7 @@ void searchsorted_cpu(const Tensor& sequence, const Tensor& self, bool out_int32
   const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
   const bool shared = b.dim() == 1;
   const int64_t n = shared ? v.numel() : v.sizes().back(), rows = n ? v.numel() / n : 0;
-  cpu::run_searchsorted(t, b.data_ptr(), b.sizes().back(), shared, order.defined() ? order.data<int64_t>() : nullptr, v.data_ptr(), rows, n, right || (side && *side == "right"), out_int32, target.data_ptr());
+  TESSERA_ON(b.device(), run_searchsorted)(t, b.data_ptr(), b.sizes().back(), shared, order.defined() ? order.data_ptr<int64_t>() : nullptr, v.data_ptr(), rows, n, right || (side && *side == "right"), out_int32, target.data_ptr());
   if (!target.is_same(out)) copy__cpu(out, target, false);
 }
 Tensor bucketize_impl(const Tensor& self, const Tensor& boundaries, bool out_int32, bool right) {
@@ -142,7 +143,7 @@ std::tuple<Tensor, Tensor, Tensor> _unique2_cpu(const Tensor& self, bool, bool r
 }
 
 namespace {
-// Rows of a matrix in lexicographic order.
+// Rows of a matrix (on the CPU) in lexicographic order.
 IntVector sorted_rows(const Tensor& rows) {
   IntVector order(static_cast<size_t>(rows.sizes()[0]));
   std::iota(order.begin(), order.end(), int64_t{0});
@@ -195,9 +196,9 @@ std::tuple<Tensor, Tensor, Tensor> unique_along(const Tensor& self, int64_t dim,
     order.resize(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), int64_t{0});
   } else {
-    order = sorted_rows(rows);
+    order = sorted_rows(to(rows, Device(), rows.dtype()));
   }
-  return distinct_rows(self.dim() ? self : reshape(self, {1}), dim, rows, tensor_of(order));
+  return distinct_rows(self.dim() ? self : reshape(self, {1}), dim, rows, to(tensor_of(order), self.device(), DType::kInt64));
 }
 }  // namespace
 

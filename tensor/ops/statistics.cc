@@ -95,7 +95,7 @@ Tensor quantile_impl(const Tensor& self, const Tensor& q, std::optional<int64_t>
   TESSERA_CHECK(self.dtype() == DType::kFloat32 || self.dtype() == DType::kFloat64, "quantile() input tensor must be either float or double dtype");
   TESSERA_CHECK(self.dtype() == q.dtype(), "quantile() q tensor must be same dtype as the input tensor");
   TESSERA_CHECK(self.device() == q.device(), "quantile() q tensor must be on the same device as the input tensor");
-  if (q.is_cpu() && q.numel() > 0) TESSERA_CHECK(all(logical_and(ge(q, Scalar(0)), le(q, Scalar(1)))).item<bool>(), "quantile() q values must be in the range [0, 1]");
+  if (!q.is_meta() && q.numel() > 0) TESSERA_CHECK(all(logical_and(ge(q, Scalar(0)), le(q, Scalar(1)))).item<bool>(), "quantile() q values must be in the range [0, 1]");
   // Values along the last dimension, quantiles along the last dimension.
   const Tensor lanes = !dim ? reshape(self, {-1}) : self.dim() == 0 ? reshape(self, {1}) : movedim(self, d, -1);
   const int64_t n = lanes.sizes().back();
@@ -207,23 +207,23 @@ std::pair<double, double> data_range(const char* name, const Tensor& self, doubl
   TESSERA_CHECK(low < high, name, ": max must be larger than min");
   return {low, high};
 }
-// Adds up weights (null: 1 each) per bin; the last bin includes its upper edge.
+// Adds up weights (null: 1 each) per bin, on the CPU; the last bin includes its upper edge.
 Tensor binned(const Tensor& self, const Tensor& weight, int64_t bins, auto bin_of) {
-  const Tensor x = contiguous(to(reshape(self, {-1}), DType::kFloat64)), w = weight.defined() ? contiguous(to(reshape(weight, {-1}), DType::kFloat64)) : Tensor();
+  const Tensor x = contiguous(to(reshape(self, {-1}), Device(), DType::kFloat64)), w = weight.defined() ? contiguous(to(reshape(weight, {-1}), Device(), DType::kFloat64)) : Tensor();
   const Tensor counts = zeros({bins}, DType::kFloat64);
   double* to_count = counts.data<double>();
   for (int64_t i = 0; i < x.numel(); ++i) {
     const int64_t b = bin_of(x.data<double>()[i]);
     if (b >= 0 && b < bins) to_count[b] += w.defined() ? w.data<double>()[i] : 1.0;
   }
-  return to(counts, self.dtype());
+  return to(counts, self.device(), self.dtype());
 }
 int64_t even_bin(double x, double low, double high, int64_t bins) {
   if (!(x >= low && x <= high)) return -1;
   return std::min<int64_t>(static_cast<int64_t>((x - low) / (high - low) * static_cast<double>(bins)), bins - 1);
 }
 Tensor counted_between(const Tensor& self, const Tensor& weight, const Tensor& bin_edges) {
-  const Tensor edges = contiguous(to(bin_edges, DType::kFloat64));
+  const Tensor edges = contiguous(to(bin_edges, Device(), DType::kFloat64));
   const double* first = edges.data<double>();
   const double* last = first + edges.numel();
   const int64_t count = edges.numel() - 1;
@@ -267,7 +267,7 @@ std::tuple<Tensor, Tensor> histogram_bins_tensor_cpu(const Tensor& self, const T
   TESSERA_CHECK(bins.dim() == 1 && bins.numel() >= 2, "torch.histogram(): bins tensor should have one dimension and at least 2 edges, but got shape ", shape_string(bins.sizes()));
   TESSERA_CHECK(bins.dtype() == self.dtype(), "torch.histogram(): input tensor and bins tensors should have the same dtype, but got input with dtype ", name_of(self.dtype()), " and bins with dtype ",
                 name_of(bins.dtype()));
-  const Tensor edges = contiguous(to(bins, DType::kFloat64));
+  const Tensor edges = contiguous(to(bins, Device(), DType::kFloat64));
   TESSERA_CHECK(std::is_sorted(edges.data<double>(), edges.data<double>() + edges.numel()), "torch.histogram(): bins tensor must be sorted in ascending order");
   return finished(counted_between(self, weight, bins), clone(bins), density);
 }

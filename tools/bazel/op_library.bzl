@@ -63,7 +63,7 @@ def op_library(
         testonly = testonly,
         visibility = visibility,
     )
-    core = ["//tensor/core:tensor", "//tensor/dispatch"]
+    core = ["//tensor/core:tensor", "//tensor/dispatch", "//tensor/engine"]
     cc_library(
         name = name + "_headers",
         hdrs = headers + hdrs,

@@ -97,11 +97,10 @@ class Glue {
   // The initialiser of the slots: cpu, cuda, meta, autograd, autocast, composite explicit, composite implicit.
   std::string slots() const {
     const std::string k = absl::StrCat("&kernels::k_", f_.id);
-    const std::string cuda = absl::StrCat("&op_cuda::", f_.id);
     std::vector<std::string> s(7, "nullptr");
     if (f_.has_autograd) s[3] = absl::StrCat("&op_autograd::", f_.id);
     switch (op_.rule()) {
-      case Op::POINTWISE: case Op::STRUCTURED: s[0] = s[2] = k; s[1] = cuda; break;
+      case Op::POINTWISE: case Op::STRUCTURED: s[0] = s[1] = s[2] = k; break;
       case Op::VIEW: s[5] = k; break;
       case Op::COMPOSITE: s[e_.has_derivatives() ? 5 : 6] = k; break;
       case Op::SCALAR_OVERLOAD: s[6] = k; break;
@@ -110,8 +109,7 @@ class Glue {
           if (op_.backends() == Op::ALL) {
             s[5] = k;
           } else {
-            s[0] = k;
-            s[1] = cuda;
+            s[0] = s[1] = k;
             if (op_.has_meta() && !f_.derived) s[2] = "&kernels::m_" + f_.id;
           }
         } else {
@@ -121,8 +119,6 @@ class Glue {
     }
     return absl::StrCat("{", absl::StrJoin(s, ", "), "}");
   }
-
-  bool has_cuda_slot() const { return slots().find("op_cuda::") != std::string::npos; }
 
   std::string meta_kernel() const {
     if (op_.rule() != Op::DIRECT || !op_.has_meta() || f_.derived || op_.backends() == Op::ALL) return "";
@@ -355,14 +351,13 @@ std::string resolve_target(std::string kernel, const OpForm& f, const Library& l
 }
 
 void ops_source(const Library& library, const Family& family, int index, Files* files) {
-  std::string weaks_autograd, weaks_cuda, weaks_info, kernels, objects;
+  std::string weaks_autograd, weaks_info, kernels, objects;
   std::set<std::string> pointwise;
   for (const OpForm* form : shard(family, index, library.shards)) {
     const OpForm& f = *form;
     const Glue glue(f);
     const std::string ret = return_type(f), params = kernel_params(f);
     if (f.has_autograd) weaks_autograd += weak(absl::StrCat(ret, " ", f.id, "(", params, ")"));
-    if (glue.has_cuda_slot()) weaks_cuda += weak(absl::StrCat(ret, " ", f.id, "(", params, ")"));
     if (f.entry->op.rule() == Op::POINTWISE) pointwise.insert(f.entry->op.has_kernel() ? f.entry->op.kernel() : f.entry->schema.name);
     weaks_info += weak(absl::StrCat("extern const OpInfo ", f.id));
     absl::StrAppend(&kernels, resolve_target(glue.kernel(), f, library), glue.meta_kernel());
@@ -380,7 +375,7 @@ void ops_source(const Library& library, const Family& family, int index, Files* 
   const std::string name = absl::StrCat(family.name, "_ops_", index, ".cc");
   (*files)[name] = resolve_line_notes(
       absl::StrCat(file_comment(family.path), "#include \"", library.package, "/", library.header, "\"\n#include \"", library.package, "/", family.name, "_kernels.h\"\n#include \"tensor/ops/pointwise.h\"\n#include \"tensor/ops/structured.h\"\n",
-                   includes, "\nnamespace tessera {\n\n// Null unless the autograd, CUDA or registry library is linked.\nnamespace op_autograd {\n", weaks_autograd, "}\nnamespace op_cuda {\n", weaks_cuda,
+                   includes, "\nnamespace tessera {\n\n// Null unless the autograd or registry library is linked.\nnamespace op_autograd {\n", weaks_autograd,
                    "}\nnamespace op_info {\n", weaks_info, "}\nnamespace pw {\n", tables, "}\n\nnamespace kernels {\nnamespace {\n\n", kernels, "\n}  // namespace\n}  // namespace kernels\n\nnamespace op {\n", objects, "}  // namespace op\n}  // namespace tessera\n"),
       name);
 }

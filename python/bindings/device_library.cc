@@ -1,0 +1,53 @@
+#include "python/bindings/device_library.h"
+
+#include <array>
+
+#include "python/bindings/types.h"
+#include "tensor/core/philox.h"
+
+namespace tessera::python {
+namespace {
+
+// The generators of CUDA devices; seeded alike until somebody seeds them.
+const Generator& default_cuda_generator(Device d) {
+  static const auto* generators = [] {
+    auto* g = new std::array<Generator, 64>;
+    for (int i = 0; i < 64; ++i) (*g)[static_cast<size_t>(i)] = Generator(make_intrusive<PhiloxGeneratorImpl>(Device(DeviceType::kCUDA, i)));
+    return g;
+  }();
+  return (*generators)[static_cast<size_t>(d.index < 0 ? 0 : d.index & 63)];
+}
+
+// Imports the library's module, which fills the tables; without a device, or without the library, they stay empty.
+void load_library(DeviceType t) {
+  if (t != DeviceType::kCUDA) return;
+  GilAcquire gil;
+  Ref module = Ref::steal(PyImport_ImportModule("tessera.cuda._library"));
+  Ref done = module ? Ref::steal(PyObject_CallMethod(module.get(), "load", nullptr)) : Ref();
+  if (!done) throw ErrorAlreadySet();
+}
+
+Engines* engines_for(DeviceType t) { return &engines_of(t); }
+DeviceHooks* hooks_for(DeviceType t) { return &device_hooks(t); }
+const DeviceApi g_api{DeviceApi::kVersion, engines_for, hooks_for, default_cuda_generator};
+
+PyObject* py_default_cuda_generator(PyObject*, PyObject* index) {
+  return guarded([&] {
+    const long i = PyLong_AsLong(index);
+    if (i == -1 && PyErr_Occurred()) throw ErrorAlreadySet();
+    TESSERA_CHECK(i >= 0 && i < 64, "there is no CUDA device ", static_cast<int64_t>(i));
+    return wrap(default_cuda_generator(Device(DeviceType::kCUDA, static_cast<int>(i))));
+  });
+}
+PyMethodDef g_functions[] = {{"_default_cuda_generator", py_default_cuda_generator, METH_O, "The generator that samplers use on a CUDA device; it exists without the device, too."},
+                             {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+void init_device_library(PyObject* module) {
+  set_device_loader(load_library);
+  check(PyModule_AddObject(module, "_device_api", check(PyCapsule_New(const_cast<DeviceApi*>(&g_api), "tessera._C._device_api", nullptr))));
+  check(PyModule_AddFunctions(module, g_functions));
+}
+
+}  // namespace tessera::python

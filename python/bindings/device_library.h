@@ -1,0 +1,21 @@
+// Device libraries are extension modules of their own (tessera._cuda), loaded when a tensor is first wanted on such a device. They are given the core's tables to fill.
+#pragma once
+
+#include "python/bindings/common.h"
+#include "tensor/core/device_hooks.h"
+#include "tensor/engine/engines.h"
+
+namespace tessera::python {
+
+// What the capsule "tessera._C._device_api" points to. The library's copy of the core is not this one: it works below the Tensor and reaches the core through this alone.
+struct DeviceApi {
+  static constexpr int kVersion = 1;
+  int version;
+  Engines* (*engines)(DeviceType t);
+  DeviceHooks* (*hooks)(DeviceType t);
+  const Generator& (*default_generator)(Device d);
+};
+
+void init_device_library(PyObject* module);
+
+}  // namespace tessera::python
