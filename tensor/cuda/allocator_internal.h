@@ -1,0 +1,47 @@
+// What the sources of the allocators share.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tessera::cuda {
+
+struct Stat {
+  int64_t current = 0, peak = 0, allocated = 0, freed = 0;
+  void increase(int64_t n) {
+    current += n;
+    peak = std::max(peak, current);
+    allocated += n;
+  }
+  void decrease(int64_t n) {
+    current -= n;
+    freed += n;
+  }
+  void reset_peak() { peak = current; }
+  void reset_accumulated() { allocated = freed = 0; }
+  void list(const std::string& name, std::vector<std::pair<std::string, int64_t>>* to) const {
+    to->emplace_back(name + ".current", current);
+    to->emplace_back(name + ".peak", peak);
+    to->emplace_back(name + ".allocated", allocated);
+    to->emplace_back(name + ".freed", freed);
+  }
+};
+
+struct AllocatorSettings {
+  size_t max_split_size = SIZE_MAX;
+  double garbage_collection_threshold = 0;
+  size_t power2_divisions[16] = {};  // by the size's power of two, from 1 MiB on
+  std::string text;
+};
+AllocatorSettings parse_allocator_settings(const std::string& text);
+AllocatorSettings environment_allocator_settings();
+
+// As blocks are rounded up.
+size_t round_block_size(size_t n, const AllocatorSettings& settings);
+std::string format_size(uint64_t n);  // "20.00 MiB"
+
+}  // namespace tessera::cuda

@@ -1,0 +1,25 @@
+// What the calling thread has selected. For the sources of the runtime alone.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+namespace tessera::cuda {
+
+inline constexpr int kMaxDevices = 64;
+
+struct ThreadState {
+  int selected = 0;  // by the user
+  int op = -1;       // of the operator at work; -1: the selected one
+  int applied = 0;   // what the CUDA runtime has been told; new threads begin with device 0
+  cudaStream_t streams[kMaxDevices] = {};
+};
+inline ThreadState& thread_state() {
+  constinit thread_local static ThreadState state;
+  return state;
+}
+
+namespace internal {
+void watch_forks();  // called before the first use of a device
+}
+
+}  // namespace tessera::cuda
