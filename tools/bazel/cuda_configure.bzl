@@ -9,7 +9,14 @@ load("@rules_cc//cc:defs.bzl", "cc_library")
 package(default_visibility = ["//visibility:public"])
 
 # Headers of the toolkit, and of cuDNN and NCCL where they are installed with it.
-cc_library(name = "headers", hdrs = glob(["include/**/*.h", "include/**/*.hpp", "include/**/*.inl", "include/**/*.cuh"]), includes = ["include"])
+cc_library(
+    name = "headers",
+    hdrs = glob(["include/**/*.h", "include/**/*.hpp", "include/**/*.inl", "include/**/*.cuh", "include/cccl/**", "include/nv/**"]),
+    includes = ["include", "include/cccl"],
+)
+
+# The runtime as a part of the program: it finds the driver when it runs.
+cc_library(name = "cudart_static", linkopts = ["-L%s", "-lcudart_static", "-ldl", "-lrt", "-lpthread"], deps = [":headers"])
 
 [cc_library(name = lib, linkopts = ["-L%s", "-Wl,-rpath-link,%s", "-l" + lib], deps = [":headers"]) for lib in [
     "cudart", "cublas", "cublasLt", "cudnn", "cufft", "cusolver", "cusparse", "curand", "nccl", "cupti", "nvrtc",
@@ -24,7 +31,7 @@ constraint_setting(name = "toolkit")
 constraint_value(name = "installed", constraint_setting = ":toolkit")
 
 [cc_library(name = lib, target_compatible_with = [":installed"]) for lib in [
-    "headers", "cudart", "cublas", "cublasLt", "cudnn", "cufft", "cusolver", "cusparse", "curand", "nccl", "cupti", "nvrtc",
+    "headers", "cudart_static", "cudart", "cublas", "cublasLt", "cudnn", "cufft", "cusolver", "cusparse", "curand", "nccl", "cupti", "nvrtc",
 ]]
 """
 
@@ -47,7 +54,7 @@ def _cuda_configure(ctx):
     if home:
         ctx.symlink(home + "/include", "include")
         lib = home + "/lib64"
-        ctx.file("BUILD", _WITH % (lib, lib))
+        ctx.file("BUILD", _WITH % (lib, lib, lib))
         ctx.file("defs.bzl", "HAVE_CUDA = True\nNVCC = %r\nCUDA_COMPATIBLE = []\n" % (home + "/bin/nvcc"))
     else:
         ctx.file("BUILD", _WITHOUT)
