@@ -1,0 +1,147 @@
+"""Arguments of operators, made from their schemas by rules: what the tests that go over all operators of the tables share.
+
+CONSTRAINTS has what the rules cannot know: arguments that have to fit each other.
+"""
+
+import math
+
+import tessera
+
+
+class Given:
+    """Arguments of one call by name; what is not named follows the rules."""
+
+    def __init__(self, /, **arguments):
+        self.arguments = arguments
+
+
+def floats(*shape, low=0.3, high=0.9):
+    return lambda dtype: _values(shape, dtype, low, high)
+
+
+def integers(*values):
+    return lambda dtype: tessera.tensor(values)
+
+
+# Domains of functions that are not defined, or not smooth, between 0.3 and 0.9: (lowest, highest) value of all tensors.
+DOMAINS = {"acosh": (1.2, 2.5), "arccosh": (1.2, 2.5)}
+
+# Arguments that have to fit each other.
+CONSTRAINTS = {
+    "_softmax": [Given(half_to_float=False)],
+    "_log_softmax": [Given(half_to_float=False)],
+    "scatter.src": [Given(self=floats(3, 3), dim=0, index=integers([0, 1, 2], [1, 2, 0], [2, 0, 1]), src=floats(3, 3))],
+    "mv": [Given(self=floats(2, 3), vec=floats(3))],
+    "addmv": [Given(self=floats(2), mat=floats(2, 3), vec=floats(3))],
+    "addr": [Given(self=floats(2, 3), vec1=floats(2), vec2=floats(3))],
+    "addmm": [Given(self=floats(2, 4), mat1=floats(2, 3), mat2=floats(3, 4))],
+    "addbmm": [Given(self=floats(3, 3), batch1=floats(2, 3, 4), batch2=floats(2, 4, 3))],
+    "mm": [Given(self=floats(2, 3), mat2=floats(3, 4))],
+    "bmm": [Given(self=floats(2, 3, 2), mat2=floats(2, 2, 4))],
+    "linear": [Given(input=floats(2, 3), weight=floats(4, 3)), Given(input=floats(2, 3), weight=floats(4, 3), bias=floats(4))],
+    "bilinear": [Given(input1=floats(2, 3), input2=floats(2, 4), weight=floats(2, 3, 4), bias=floats(2))],
+    "chain_matmul": [Given(matrices=[floats(2, 3), floats(3, 4), floats(4, 2)])],
+    "linalg_multi_dot": [Given(tensors=[floats(2, 3), floats(3, 4), floats(4, 2)])],
+    "einsum": [Given(equation="ij,jk->ki", tensors=[floats(2, 3), floats(3, 4)])],
+    "tensordot": [Given(self=floats(2, 3), other=floats(3, 4), dims_self=[1], dims_other=[0])],
+    "view_as_complex": [Given(self=floats(3, 2))],
+    "unflatten.int": [Given(self=floats(2, 4), dim=1, sizes=[2, 2])],
+    "take": [Given(self=floats(2, 3), index=integers(0, 5, 2))],
+    "put": [Given(self=floats(2, 3), index=integers(0, 5, 2), source=floats(3))],
+    "as_strided": [Given(self=floats(6), size=[2, 2], stride=[2, 1])],
+    "as_strided_backward": [Given(grad=floats(2, 2), input_sizes=[6], input_strides=[1], input_offset=0, sizes=[2, 2], strides=[2, 1], storage_offset=0)],
+    "repeat_interleave.self_Tensor": [Given(self=floats(2, 3), repeats=integers(2, 1), dim=0)],
+    "split_with_sizes": [Given(self=floats(3), split_sizes=[1, 2])],
+    "split.sizes": [Given(self=floats(3), split_size=[1, 2])],
+    "masked_scatter": [Given(source=floats(6))],
+    "as_strided_scatter": [Given(self=floats(6), src=floats(2, 2), size=[2, 2], stride=[2, 1])],
+    "max_unpool2d": [Given(self=floats(1, 1, 2, 2), indices=lambda dtype: tessera.tensor([[[[0, 3], [9, 14]]]]), output_size=[4, 4])],
+    "conv1d": [Given(input=floats(1, 2, 5), weight=floats(3, 2, 2), bias=floats(3))],
+    "conv2d": [Given(input=floats(1, 2, 4, 4), weight=floats(2, 2, 3, 2), bias=floats(2), padding=[1, 0])],
+    "conv3d": [Given(input=floats(1, 1, 3, 3, 3), weight=floats(2, 1, 2, 2, 2), bias=floats(2))],
+}
+
+
+def _values(shape, dtype, low, high):
+    t = tessera.rand(shape, dtype=tessera.float64) * (high - low) + low
+    if dtype.is_complex:
+        t = tessera.complex(t, tessera.rand(shape, dtype=tessera.float64) * (high - low) + low)
+    return t.requires_grad_()
+
+
+SHAPES = [(2, 3), (3,), (3, 3), (), (2, 3, 3), (1, 2, 4, 4), (1, 2, 4), (1, 2, 3, 4, 4)]
+INT_NAMES = {"dim": [-1, 0], "dim0": [0], "dim1": [-1], "axis0": [0], "axis1": [-1], "k": [1, 2], "n": [2], "chunks": [2], "sections": [1], "split_size": [1], "index": [0],
+             "repeats": [2], "start": [0], "length": [1], "end": [2], "step": [1], "size": [2], "dimension": [0], "correction": [1], "decimals": [1], "shifts": [1]}
+
+
+class Unknown(Exception):
+    """No rule for an argument."""
+
+
+def candidates(argument, shape, bounds, dtype, index_shape, wide):
+    """Possible values of one argument."""
+    kind, name = argument.type, argument.name
+    if kind in ("Tensor", "Tensor?"):
+        if kind == "Tensor?" and not wide:
+            return [None]
+        if "mask" in name or name == "condition":
+            return [tessera.arange(math.prod(shape)).reshape(shape) % 2 == 0]
+        if name in ("index", "indices", "repeats"):
+            top = min(shape[-1], shape[0]) if shape else 1
+            return [(tessera.arange(math.prod(index_shape)) % max(top, 1)).reshape(index_shape)]
+        return [_values(shape, dtype, *bounds)]
+    if kind == "Tensor[]":
+        return [[_values(shape, dtype, *bounds) for _ in range(2)]]
+    if kind == "Tensor?[]":
+        return [[tessera.arange(2) % max(shape[0] if shape else 1, 1)]]
+    if argument.has_default_value():
+        return [argument.default_value] + ([not argument.default_value] if wide and kind == "bool" else [])
+    if kind.endswith("?"):
+        return [None]
+    if kind in ("int", "SymInt"):
+        return INT_NAMES.get(name, [1])
+    if kind in ("float", "Scalar"):
+        return [0.7]
+    if kind == "bool":
+        return [False, True]
+    if kind == "ScalarType":
+        return [dtype]
+    if kind.startswith(("int[", "SymInt[", "int1[")):
+        if name in ("size", "sizes", "shape", "other_size"):
+            return [list(shape)]
+        if name in ("dims", "dim", "permutation") and shape:
+            return [list(range(len(shape)))[::-1], [0], [0, 1]]
+        return [[1] * max(len(shape), 1), [0], [1]]
+    raise Unknown(f"{kind} {name}")
+
+
+def choices_of(schema, fixed, shape, bounds, dtype, index_shape, wide):
+    """Possible values of all arguments; `fixed` (a Given) has the last word. Raises: Unknown where there is no rule."""
+    found = []
+    for a in schema.arguments:
+        value = fixed.arguments.get(a.name, Unknown) if fixed else Unknown
+        if value is Unknown:
+            found.append(candidates(a, shape, bounds, dtype, index_shape, wide))
+        else:
+            found.append([[v(dtype) for v in value] if isinstance(value, list) and value and callable(value[0]) else value(dtype) if callable(value) else value])
+    return found
+
+
+def flatten(value):
+    if isinstance(value, (list, tuple)):
+        return [x for v in value for x in flatten(v)]
+    return [value]
+
+
+def split_arguments(schema, arguments):
+    positional = [v for a, v in zip(schema.arguments, arguments) if not a.kwarg_only]
+    return positional, {a.name: v for a, v in zip(schema.arguments, arguments) if a.kwarg_only}
+
+
+def call(op, schema, arguments):
+    positional, keywords = split_arguments(schema, arguments)
+    return flatten(op(*positional, **keywords))
+
+
+def identify(schema):
+    return schema.name.split("::")[1] + ("." + schema.overload_name if schema.overload_name else "")
