@@ -17,7 +17,8 @@ namespace {
 
 using cpu::ScatterMode;
 
-constexpr int kAtOnce = 4;  // values under way at a time
+constexpr int kAtOnce = 4;  // values of a line under way at a time
+constexpr int kOfRun = 8;   // and of a run of equal places
 
 // ---- what happens at a place: Value read(p), void put(p, value)
 
@@ -184,22 +185,23 @@ __global__ void scatter_runs(Runs<Key, Pos> runs, Meet<T> op) {
     runs.inner.offsets(i - first * runs.inner.numel, at);
     T* place = reinterpret_cast<T*>(runs.self + static_cast<int64_t>(key) * runs.unit + at[0]);
     Compute<T> sum = load(place);
-    int64_t j = first;
+    int64_t count = 0;
     for (bool more = true; more;) {
-      Compute<T> v[kAtOnce];
-      int found = 0;
+      Compute<T> v[kOfRun];
+      bool mine[kOfRun];
 #pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
-        more = more && j + u < positions && runs.keys[j + u] == key;
-        if (!more) continue;
-        v[u] = op.read(runs.value(j + u, at[1]));
-        ++found;
+      for (int u = 0; u < kOfRun; ++u) {
+        const int64_t j = first + count + u;
+        mine[u] = j < positions && runs.keys[j] == key;
+        if (mine[u]) v[u] = op.read(runs.value(j, at[1]));
       }
 #pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) if (u < found) sum = op.meet(sum, v[u]);
-      j += found;
+      for (int u = 0; u < kOfRun; ++u) if (mine[u]) sum = op.meet(sum, v[u]);
+      more = mine[kOfRun - 1];
+      count += kOfRun;
+      if (!more) for (int u = 0; u < kOfRun; ++u) count -= !mine[u];
     }
-    store(place, op.mode == ScatterMode::kMean ? op.mean(sum, j - first) : sum);
+    store(place, op.mode == ScatterMode::kMean ? op.mean(sum, count) : sum);
   }
 }
 

@@ -99,7 +99,8 @@ TEST_F(IndexTest, Scatter) {
       if (is_complex(t) && (mode == ScatterMode::kMax || mode == ScatterMode::kMin)) continue;
       for (const ScatterCase& c : kScatterCases) {
         if (c.size > 1000 && t != DType::kFloat32 && t != DType::kInt8) continue;
-        for (int round = 0; round < 2; ++round) {
+        const bool once = c.shape.size() > 0 && c.shape[c.dim] > 1000 && mode != ScatterMode::kAssign && t != DType::kFloat32;
+        for (int round = once ? 1 : 0; round < 2; ++round) {
           Array self = values(t, with(c.shape, c.dim, c.size), round), src = values(t, c.shape, round), x = index(c.shape, c.size, round);
           if (rng() % 4 == 0) std::fill(src.strides.begin(), src.strides.end(), 0);
           const OnDevice device_self(self), device_src(src), device_x(x);

@@ -1,6 +1,7 @@
 // Sorting and selection along a dimension. Short rows are sorted in shared memory (sort_short.cu.cc), long ones by digits (sort_radix.cu.cc); of the elements of long rows that are
 // not all wanted, the last one wanted is found digit by digit first.
 #include <algorithm>
+#include <cstdlib>
 
 #include "tensor/cuda/block.h"
 #include "tensor/cuda/engines.h"
@@ -34,6 +35,7 @@ SortLines make_lines(std::span<const int64_t> shape, int dim, int64_t k, const K
   lines.n = shape.empty() ? 1 : shape[dim];
   lines.k = k;
   lines.rule = rule;
+  lines.across = lines.rows.rank > 0 && std::abs(lines.rows.strides[0][2]) < std::abs(lines.step[2]);
   return lines;
 }
 
@@ -41,29 +43,31 @@ SortLines make_lines(std::span<const int64_t> shape, int dim, int64_t k, const K
 
 template <class Key> struct MakeKeys {
   SortLines lines;
-  int64_t first_row;
+  int64_t first_row, rows;
   Key* keys;
-  __device__ void operator()(int64_t i) const {
-    const int64_t row = quotient(i, lines.n);
-    keys[i] = static_cast<Key>(lines.key(first_row + row, i - row * lines.n));
+  __device__ void operator()(int64_t x) const {
+    int64_t row, i;
+    lines.split(x, rows, lines.n, row, i);
+    keys[row * lines.n + i] = static_cast<Key>(lines.key(first_row + row, i));
   }
 };
 template <class Key>
 Buffer make_keys(const SortLines& lines, int64_t first_row, int64_t rows) {
   Buffer keys(rows * lines.n * sizeof(Key));
-  for_each(rows * lines.n, MakeKeys<Key>{lines, first_row, keys.as<Key>()});
+  for_each(rows * lines.n, MakeKeys<Key>{lines, first_row, rows, keys.as<Key>()});
   return keys;
 }
 
 // The first k of each row of sorted keys.
 template <class Key, class Pos> struct WriteSorted {
   SortLines lines;
-  int64_t first_row, n;
+  int64_t first_row, rows, n;
   const Key* keys;
   const Pos* positions;
   const Pos* candidates;  // if not null, positions are those of candidates
   __device__ void operator()(int64_t x) const {
-    const int64_t row = quotient(x, lines.k), i = x - row * lines.k;
+    int64_t row, i;
+    lines.split(x, rows, lines.k, row, i);
     const Pos p = positions[row * n + i];
     lines.write(first_row + row, i, keys[row * n + i], static_cast<int64_t>(candidates ? candidates[row * n + p] : p));
   }
@@ -72,7 +76,7 @@ template <class Key, class Pos> struct WriteSorted {
 template <class Key, class Pos>
 void sort_rows(const SortLines& lines, int64_t first_row, int64_t rows) {
   const Sorted<Key, Pos> sorted = radix_sort<Key, Pos>(make_keys<Key>(lines, first_row, rows), rows, lines.n, lines.rule.bits());
-  for_each(rows * lines.k, WriteSorted<Key, Pos>{lines, first_row, lines.n, sorted.keys.template as<Key>(), sorted.positions.template as<Pos>(), nullptr});
+  for_each(rows * lines.k, WriteSorted<Key, Pos>{lines, first_row, rows, lines.n, sorted.keys.template as<Key>(), sorted.positions.template as<Pos>(), nullptr});
 }
 
 // ---- selection
@@ -181,7 +185,7 @@ void select_rows(const SortLines& lines, int64_t first_row, int64_t rows) {
     return;
   }
   const Sorted<Key, Pos> sorted = radix_sort<Key, Pos>(std::move(found), rows, k, bits);
-  for_each(rows * k, WriteSorted<Key, Pos>{lines, first_row, k, sorted.keys.template as<Key>(), sorted.positions.template as<Pos>(), positions.as<Pos>()});
+  for_each(rows * k, WriteSorted<Key, Pos>{lines, first_row, rows, k, sorted.keys.template as<Key>(), sorted.positions.template as<Pos>(), positions.as<Pos>()});
 }
 
 void run_lines(const SortLines& lines) {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "tensor/cuda/launch.h"
+#include "tensor/cuda/runtime.h"
 
 namespace tessera::cuda {
 

@@ -4,8 +4,6 @@
 namespace tessera::cuda {
 namespace {
 
-constexpr int kThreadsOfBlock = 256;
-
 struct Narrow {
   uint64_t word;
   __device__ static Narrow make(uint64_t key, uint32_t position) { return {key << 32 | position}; }
@@ -35,9 +33,9 @@ struct Share {
 template <class Pair>
 __global__ void sort_rows(SortLines lines, int64_t first_row, int64_t rows, int64_t n, Share share, Candidates candidates) {
   Pair* pairs = static_cast<Pair*>(dynamic_shared());
-  const int t = threadIdx.x, elements = share.rows * share.length;
+  const int t = threadIdx.x, threads = blockDim.x, elements = share.rows * share.length;
   const int64_t block_row = int64_t{blockIdx.x} * share.rows;
-  for (int e = t; e < elements; e += kThreadsOfBlock) {
+  for (int e = t; e < elements; e += threads) {
     const int r = share.row(e), i = share.column(e);
     const int64_t row = block_row + r;
     Pair p = Pair::last();
@@ -51,7 +49,7 @@ __global__ void sort_rows(SortLines lines, int64_t first_row, int64_t rows, int6
       if (alone && distance <= 32) __syncwarp();
       else __syncthreads();
       alone = distance <= 32;
-      for (int x = t; x < elements / 2; x += kThreadsOfBlock) {
+      for (int x = t; x < elements / 2; x += threads) {
         const int a = 2 * x - (x & (distance - 1)), b = a + distance;
         const bool ascending = ((a & (share.length - 1)) & size) == 0;
         const Pair low = pairs[a], high = pairs[b];
@@ -63,7 +61,7 @@ __global__ void sort_rows(SortLines lines, int64_t first_row, int64_t rows, int6
     }
   }
   __syncthreads();
-  for (int e = t; e < elements; e += kThreadsOfBlock) {
+  for (int e = t; e < elements; e += threads) {
     const int r = share.row(e), i = share.column(e);
     const int64_t row = block_row + r;
     if (row >= rows || i >= lines.k) continue;
@@ -79,14 +77,13 @@ void sort_short_rows(const SortLines& lines, int64_t first_row, int64_t rows, co
   if (rows == 0 || n == 0) return;
   Share share{1, 1, false};
   while (share.length < n) share.length *= 2;
-  const bool across = !candidates.keys && lines.across();
-  const int at_least = across ? 2048 : 2 * kThreadsOfBlock;
+  const int at_least = lines.across ? 2048 : 512;
   if (share.length < at_least) share.rows = at_least / share.length;
-  share.across = across && share.rows > 1;
+  share.across = lines.across && share.rows > 1;
   const bool wide = lines.rule.size == 8;
-  const dim3 blocks(static_cast<unsigned>((rows + share.rows - 1) / share.rows));
-  const size_t shared = share.rows * share.length * (wide ? sizeof(Wide) : sizeof(Narrow));
-  launch_blocks(wide ? sort_rows<Wide> : sort_rows<Narrow>, blocks, dim3(kThreadsOfBlock), shared, lines, first_row, rows, n, share, candidates);
+  const int elements = share.rows * share.length;
+  const dim3 blocks(static_cast<unsigned>((rows + share.rows - 1) / share.rows)), threads(static_cast<unsigned>(elements <= 1024 ? 256 : elements / 4));
+  launch_blocks(wide ? sort_rows<Wide> : sort_rows<Narrow>, blocks, threads, elements * (wide ? sizeof(Wide) : sizeof(Narrow)), lines, first_row, rows, n, share, candidates);
 }
 
 }  // namespace tessera::cuda
