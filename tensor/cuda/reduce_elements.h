@@ -138,4 +138,30 @@ __device__ void store_usual(DType t, char* p, int64_t stride, const V (&x)[kBatc
   with_usual_type<V>(t, [&](auto tag) { store_batch<V, typename decltype(tag)::type>(t, p, stride, x); });
 }
 
+// The same for the first n elements of a batch; the others are `rest`.
+template <class V>
+__device__ void load_some(DType t, const char* p, int64_t stride, int64_t n, V rest, V (&x)[kBatch]) {
+  if (n >= kBatch) return load_usual<V>(t, p, stride, x);
+  for (int j = 0; j < kBatch; ++j) x[j] = rest;
+  if (n <= 0) return;
+  with_usual_type<V>(t, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (int j = 0; j < kBatch; ++j) {
+      if (j >= n) continue;
+      if constexpr (std::is_void_v<T>) x[j] = load_any<V>(t, p + j * stride);
+      else x[j] = as_value<V>(load(reinterpret_cast<const T*>(p + j * stride)));
+    }
+  });
+}
+template <class V>
+__device__ void store_some(DType t, char* p, int64_t stride, int64_t n, const V (&x)[kBatch]) {
+  if (n >= kBatch) return store_usual<V>(t, p, stride, x);
+  if (n <= 0) return;
+  with_usual_type<V>(t, [&](auto tag) {
+    for (int j = 0; j < kBatch; ++j) {
+      if (j < n) store_one<V, typename decltype(tag)::type>(t, p + j * stride, x[j]);
+    }
+  });
+}
+
 }  // namespace tessera::cuda
