@@ -247,6 +247,14 @@ __host__ __device__ inline Z exp(Z z) {
   return scaled_exp(x, std::cos(y), std::sin(y));
 }
 
+__host__ __device__ inline Z exp2(Z z) { return exp(Z(z.real() * std::numbers::ln2, z.imag() * std::numbers::ln2)); }
+// 1 + e^-z and the logistic function, which is 1 / that.
+template <class R> __host__ __device__ inline Complex<R> one_plus_exp_of_minus(Complex<R> z) {
+  const Complex<R> e = in_double(Complex<R>(-z.real(), -z.imag()), [](Z x) { return exp(x); });
+  return {1 + e.real(), e.imag()};
+}
+template <class R> __host__ __device__ inline Complex<R> logistic(Complex<R> z) { return div(Complex<R>(1), one_plus_exp_of_minus(z)); }
+
 // (e^a - 1) cos b + (cos b - 1) + i e^a sin b, with cos b - 1 = -2 sin^2(b / 2)
 __host__ __device__ inline Z expm1(Z z) {
   const double a = z.real(), b = z.imag();
@@ -268,6 +276,14 @@ __host__ __device__ inline double log_abs(Z z) {
   return std::log(std::hypot(x, y));
 }
 __host__ __device__ inline Z log(Z z) { return {log_abs(z), std::atan2(z.imag(), z.real())}; }
+__host__ __device__ inline Z log2(Z z) {
+  const Z r = log(z);
+  return {r.real() * std::numbers::log2e, r.imag() * std::numbers::log2e};
+}
+__host__ __device__ inline Z log10(Z z) {
+  const Z r = log(z);
+  return {r.real() * std::numbers::log10e, r.imag() * std::numbers::log10e};
+}
 // |1 + z| without cancellation where it is near 1
 __host__ __device__ inline Z log1p(Z z) {
   const double a = z.real(), b = z.imag();
