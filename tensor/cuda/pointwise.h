@@ -306,6 +306,10 @@ struct PointwiseEntry {
   }
 };
 
+// out = kernel(ins...) over `shape`. wanted: the kernel's dtypes, of the output first. params: num_params of them.
+void launch_pointwise(const PointwiseKernelInfo& kernel, std::span<const int64_t> shape, const Operand& out, std::span<const Operand> ins, const DType* wanted, const KernelParam* params,
+                      int num_params);
+
 // The tables: one function per file, called once.
 using PointwiseTable = std::span<const PointwiseEntry>;
 PointwiseTable arithmetic_kernels();
