@@ -10,7 +10,8 @@
 
 namespace tessera::cuda::reduction {
 
-// What leaves: log(sum(exp(x))), or for softmax the largest element and, as the second result, 1 / sum(exp(x - largest)) or its log.
+// What leaves: log(sum(exp(x))), or for softmax the largest element and, as the second result, 1 / sum(exp(x - largest)) or the log of that sum. The second result
+// is NaN if the largest element is not finite.
 enum class LogSumExpResult : uint8_t { kValue, kScale, kLog };
 
 template <class V>
@@ -53,7 +54,7 @@ struct LogSumExp {
       store_any<V>(r[0].dtype, r[0].data, static_cast<V>(max == max ? max + std::log(a.sum) : max));
     } else {
       *reinterpret_cast<V*>(r[0].data) = a.max;
-      *reinterpret_cast<V*>(r[1].data) = static_cast<V>(result == LogSumExpResult::kScale ? 1 / a.sum : std::log(a.sum));
+      *reinterpret_cast<V*>(r[1].data) = static_cast<V>((result == LogSumExpResult::kScale ? 1 / a.sum : std::log(a.sum)) + (max - max));
     }
   }
 };
