@@ -1,5 +1,8 @@
 #include "tensor/cpu/gemm.h"
 
+#include <array>
+#include <cmath>
+
 #include "tensor/core/error.h"
 #include "tensor/cuda/blas.h"
 #include "tensor/cuda/engines.h"
@@ -74,7 +77,7 @@ void check_case(DType t, const Case& s) {
   }
   const std::string what = str_cat(s.m, " x ", s.n, " x ", s.k, " batch ", s.batch, " orders ", static_cast<int>(s.a), " ", static_cast<int>(s.b), " ", static_cast<int>(s.c), " alpha ", s.alpha, " beta ",
                                    s.beta, " conj ", s.conj_a, s.conj_b);
-  expect_near(dc.read(), c, 4 + std::sqrt(static_cast<double>(s.k)), what);
+  expect_near(dc.read(), c, 16 + 4 * std::sqrt(static_cast<double>(s.k)), what);
 }
 
 class GemmTest : public ::testing::TestWithParam<DType> {
@@ -90,12 +93,12 @@ TEST_P(GemmTest, Sizes) {
 }
 TEST_P(GemmTest, Orders) {
   for (int a = 0; a <= 5; ++a)
-    for (int b = 0; b <= 5; ++b)
-      for (int c = 0; c <= 4; ++c) {
-        check_case(GetParam(), {5, 6, 7, static_cast<Order>(a), static_cast<Order>(b), static_cast<Order>(c), 1, a % 2 ? 1.0 : 0.0});
-        if (a == c) check_case(GetParam(), {1, 6, 7, static_cast<Order>(a), static_cast<Order>(b), static_cast<Order>(c)});
-        if (b == c) check_case(GetParam(), {5, 1, 7, static_cast<Order>(a), static_cast<Order>(b), static_cast<Order>(c)});
-      }
+    for (int b = 0; b <= 5; ++b) {
+      const auto oa = static_cast<Order>(a), ob = static_cast<Order>(b), oc = static_cast<Order>((a + 2 * b) % 5);
+      check_case(GetParam(), {5, 6, 7, oa, ob, oc, 1, a % 2 ? 1.0 : 0.0});
+      if (b < 2) check_case(GetParam(), {1, 6, 7, oa, ob, oc});
+      if (a < 2) check_case(GetParam(), {5, 1, 7, oa, ob, oc});
+    }
 }
 TEST_P(GemmTest, Factors) {
   for (const double alpha : {0.0, 1.0, 2.0, -3.0})
@@ -127,7 +130,7 @@ TEST_P(GemmTest, Dot) {
       for (const bool conj : {false, true}) {
         cpu::dot(t, n, x.get(), xs, y.get(), ys, conj, out.get());
         cuda::dot(t, n, dx.get(), xs, dy.get(), ys, conj, dout.get());
-        expect_near(dout.read(), out, 4 + std::sqrt(static_cast<double>(n)), str_cat("dot of ", n, " strides ", xs, " ", ys));
+        expect_near(dout.read(), out, 16 + 4 * std::sqrt(static_cast<double>(n)), str_cat("dot of ", n, " strides ", xs, " ", ys));
       }
     }
 }

@@ -115,7 +115,17 @@ __global__ void __launch_bounds__(kSumThreads) sum_columns_kernel(F f, SumShape 
   }
 }
 
-// A warp adds what the blocks found for a channel, and hands it to finish(channel, sum).
+// Adds what the blocks found for a channel, and hands it to finish(channel, sum): a thread where that is little, else a warp.
+constexpr int64_t kFewParts = 32;
+template <class G>
+__global__ void __launch_bounds__(kSumThreads) finish_few_kernel(G finish, int64_t channels, int64_t per_channel, int splits, const Pair* parts) {
+  const int64_t c = int64_t{blockIdx.x} * kSumThreads + threadIdx.x;
+  if (c >= channels) return;
+  Pair sum{0, 0};
+  for (int64_t part = 0; part < splits; ++part)
+    for (int64_t k = 0; k < per_channel; ++k) sum = AddPairs()(sum, parts[(part * channels + c) * per_channel + k]);
+  finish(c, sum);
+}
 template <class G>
 __global__ void __launch_bounds__(kSumThreads) finish_sums_kernel(G finish, int64_t channels, int64_t per_channel, int splits, const Pair* parts) {
   const int64_t c = int64_t{blockIdx.x} * (kSumThreads / 32) + threadIdx.x / 32;
@@ -151,6 +161,8 @@ void sum_channels_by(const F& f, const G& finish, SumShape s) {
     launch_blocks(sum_runs_kernel<F, V>, dim3(static_cast<unsigned>(s.channels), static_cast<unsigned>(s.splits)), dim3(kSumThreads), 0, f, s, parts.as<Pair>());
   else
     launch_blocks(sum_columns_kernel<F, V>, dim3(static_cast<unsigned>(groups), static_cast<unsigned>(s.splits)), dim3(32, kRowsOfColumns), 0, f, s, parts.as<Pair>());
+  if (s.splits * per_channel <= kFewParts)
+    return launch(finish_few_kernel<G>, dim3(static_cast<unsigned>(divide_up(s.channels, kSumThreads))), dim3(kSumThreads), finish, s.channels, per_channel, s.splits, parts.as<Pair>());
   launch_blocks(finish_sums_kernel<G>, dim3(static_cast<unsigned>(divide_up(s.channels, kSumThreads / 32))), dim3(kSumThreads), 0, finish, s.channels, per_channel, s.splits, parts.as<Pair>());
 }
 
