@@ -13,19 +13,13 @@ namespace reduction {
 namespace {
 constexpr int64_t kManyThreads = int64_t{1} << 18;  // about what a device holds at a time
 constexpr int64_t kMostPieces = 1024;
-
-int64_t power_of_two(int64_t n) {
-  int64_t p = 1;
-  while (p < n) p *= 2;
-  return p;
-}
 }  // namespace
 
 Cut make_cut(int64_t outputs, int64_t reduced, bool columns) {
   const int64_t batches = std::max<int64_t>(1, (reduced + kBatch - 1) / kBatch);
   // Columns: at least 32 neighbouring outputs in a block, if there are so many.
-  const int64_t most = columns ? kThreads / std::min<int64_t>(32, power_of_two(outputs)) : kThreads;
-  int64_t group = std::min(most, power_of_two(batches));
+  const int64_t most = columns ? kThreads / power_of_two(outputs, 32) : kThreads;
+  int64_t group = power_of_two(batches, most);
   while (group > 1 && outputs * (group / 2) >= kManyThreads && batches / group < 4) group /= 2;
   Cut c{outputs, reduced, static_cast<int>(group), columns, 0, 1};
   const int64_t threads = static_cast<int64_t>(c.blocks().x) * kThreads;
@@ -80,6 +74,8 @@ const char* name_of_kind(cpu::ReduceKind kind) {
 void run_reduce(cpu::ReduceKind kind, DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, const Operand& out, const Operand& in, const KernelParam* params) {
   using namespace reduction;
   const bool extreme = kind == cpu::ReduceKind::kMax || kind == cpu::ReduceKind::kMin;
+  // Sums of bool are counts.
+  if (kind == cpu::ReduceKind::kSum && in.dtype == DType::kBool && is_integral(compute, true)) return count(Count::kNumber, Problem{shape, reduce_mask, out, in});
   const bool done = reduce(kind, widen(compute, extreme), params, Problem{shape, reduce_mask, out, in});
   TESSERA_CHECK_NOT_IMPLEMENTED(done, '"', name_of_kind(kind), "\" not implemented for '", type_name_of(compute), "'");
 }

@@ -79,6 +79,8 @@ __device__ void with_usual_type(DType t, F f) {
   } else if constexpr (std::is_same_v<V, int64_t>) {
     if (t == DType::kInt64) return f(Tag<int64_t>());
     if (t == DType::kInt32) return f(Tag<int32_t>());
+    if (t == DType::kUInt8) return f(Tag<uint8_t>());
+    if (t == DType::kBool) return f(Tag<bool>());
   } else if constexpr (std::is_same_v<V, bool>) {
     if (t == DType::kBool || t == DType::kUInt8 || t == DType::kInt8) return f(Tag<uint8_t>());
   } else if constexpr (std::is_same_v<V, Complex<float>>) {
@@ -163,5 +165,16 @@ __device__ void store_some(DType t, char* p, int64_t stride, int64_t n, const V 
     }
   });
 }
+
+// An operand of the functions that work along one dimension.
+struct Line {
+  char* data;
+  DType dtype;
+  int64_t stride;  // along the line
+
+  // The elements [i, i + n) of the line that begins at `offset`, at most a batch; load_some and store_some say more.
+  template <class V> __device__ void load(int64_t offset, int64_t i, int64_t n, V rest, V (&x)[kBatch]) const { load_some<V>(dtype, data + offset + i * stride, stride, n, rest, x); }
+  template <class V> __device__ void store(int64_t offset, int64_t i, int64_t n, const V (&x)[kBatch]) const { store_some<V>(dtype, data + offset + i * stride, stride, n, x); }
+};
 
 }  // namespace tessera::cuda

@@ -184,6 +184,13 @@ struct Dims {
   bool columns;
 };
 
+// The smallest power of two that is not less than n; at most `most`, which is one.
+inline int64_t power_of_two(int64_t n, int64_t most) {
+  int64_t p = 1;
+  while (p < n && p < most) p *= 2;
+  return p;
+}
+
 // A stride of 0 counts as far away: broadcast dimensions are no runs of memory.
 inline int64_t reach(int64_t stride) { return stride == 0 ? INT64_MAX : stride < 0 ? -stride : stride; }
 

@@ -99,11 +99,6 @@ struct RunningExtreme {
   __device__ V value(const Acc& a) const { return a.value; }
 };
 
-struct Line {
-  char* data;
-  DType dtype;
-  int64_t stride;  // along the line
-};
 struct Lines {
   int64_t count, length;
   Line in, out, indices;  // indices.data may be null
@@ -119,11 +114,7 @@ struct ScanCut {
 
 ScanCut make_scan_cut(int64_t lines, int64_t length, bool columns) {
   constexpr int64_t kManyThreads = int64_t{1} << 19, kMostPieces = 4096;
-  auto power_of_two = [](int64_t n, int64_t most) {
-    int64_t p = 1;
-    while (p < n && p < most) p *= 2;
-    return p;
-  };
+  using reduction::power_of_two;
   const int64_t batches = (length + kBatch - 1) / kBatch;
   ScanCut c;
   c.group = static_cast<int>(columns ? 1 : power_of_two(batches, kThreads));
@@ -152,7 +143,7 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(Op op, ScanCut cut, Line
   for (int64_t tile = begin; tile < end; tile += int64_t{cut.group} * kBatch) {
     const int64_t i = tile + member * kBatch, n = active ? end - i : 0;
     V x[kBatch];
-    load_some<V>(lines.in.dtype, lines.in.data + o[0] + i * lines.in.stride, lines.in.stride, n, V(0), x);
+    lines.in.load<V>(o[0], i, n, V(0), x);
     Acc a[kBatch];
     for (int j = 0; j < kBatch; ++j) {
       const Acc v = j < n ? op.of(x[j], i + j) : op.identity();
@@ -176,9 +167,9 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(Op op, ScanCut cut, Line
       x[j] = op.value(v);
       if constexpr (Op::kIndexed) at[j] = v.at;
     }
-    store_some<V>(lines.out.dtype, lines.out.data + o[1] + i * lines.out.stride, lines.out.stride, n, x);
+    lines.out.store<V>(o[1], i, n, x);
     if constexpr (Op::kIndexed) {
-      if (lines.indices.data != nullptr) store_some<int64_t>(lines.indices.dtype, lines.indices.data + o[2] + i * lines.indices.stride, lines.indices.stride, n, at);
+      if (lines.indices.data != nullptr) lines.indices.store<int64_t>(o[2], i, n, at);
     }
   }
   if (totals == nullptr) return;

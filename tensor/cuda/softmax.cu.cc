@@ -21,11 +21,6 @@ namespace {
 
 constexpr int kMostThreads = 1024;
 
-struct Line {
-  char* data;
-  DType dtype;
-  int64_t stride;  // along the line
-};
 // Forward: 0 is the input. Backward: 0 is the gradient of the output, 1 the output. 2: the result.
 struct Lines {
   int64_t count, length;
@@ -34,11 +29,6 @@ struct Lines {
   bool columns;         // neighbouring lines are closer than the elements of a line
   bool log;
 };
-
-template <class V>
-__device__ void load_line(const Line& l, int64_t begin, int64_t i, int64_t n, V rest, V (&x)[kBatch]) { load_some<V>(l.dtype, l.data + begin + i * l.stride, l.stride, n, rest, x); }
-template <class V>
-__device__ void store_line(const Line& l, int64_t begin, int64_t i, int64_t n, const V (&x)[kBatch]) { store_some<V>(l.dtype, l.data + begin + i * l.stride, l.stride, n, x); }
 
 // x to the result, given the line's maximum and 1 / sum(exp(x - max)) or, for log_softmax, the log of that sum. A maximum that is not finite makes the line NaN.
 template <class V>
@@ -84,12 +74,12 @@ __global__ void __launch_bounds__(kMostThreads) softmax_kernel(Lines lines, int 
   V x[kBatch];
   if (backward) {
     V y[kBatch], products[kBatch];
-    load_line<V>(lines.operands[0], o[0], i, n, V(0), x);
-    load_line<V>(lines.operands[1], o[1], i, n, V(0), y);
+    lines.operands[0].load<V>(o[0], i, n, V(0), x);
+    lines.operands[1].load<V>(o[1], i, n, V(0), y);
     for (int j = 0; j < kBatch; ++j) products[j] = lines.log ? x[j] : x[j] * y[j];
     differentiate(x, y, combine(of_eight(products, plus), plus, group, lines.columns), lines.log);
   } else {
-    load_line<V>(lines.operands[0], o[0], i, n, -std::numeric_limits<V>::infinity(), x);
+    lines.operands[0].load<V>(o[0], i, n, -std::numeric_limits<V>::infinity(), x);
     auto larger = [](V a, V b) { return a >= b || a != a ? a : b; };
     const V max = combine(of_eight(x, larger), larger, group, lines.columns);
     V e[kBatch];
@@ -102,7 +92,7 @@ __global__ void __launch_bounds__(kMostThreads) softmax_kernel(Lines lines, int 
       for (int j = 0; j < kBatch; ++j) x[j] = e[j] * scale;
     }
   }
-  store_line<V>(lines.operands[2], o[2], i, n, x);
+  lines.operands[2].store<V>(o[2], i, n, x);
 }
 
 // A thread has one batch of a line. first, second: for each line its maximum and scale (forward), its sum (backward).
@@ -115,15 +105,15 @@ __global__ void __launch_bounds__(kThreads) apply_kernel(Lines lines, bool backw
     int64_t o[4];
     lines.walk.offsets(k, o);
     V x[kBatch];
-    load_line<V>(lines.operands[0], o[0], i, n, V(0), x);
+    lines.operands[0].load<V>(o[0], i, n, V(0), x);
     if (backward) {
       V y[kBatch];
-      load_line<V>(lines.operands[1], o[1], i, n, V(0), y);
+      lines.operands[1].load<V>(o[1], i, n, V(0), y);
       differentiate(x, y, first[o[3]], lines.log);
     } else {
       normalise(x, first[o[3]], second[o[3]], lines.log);
     }
-    store_line<V>(lines.operands[2], o[2], i, n, x);
+    lines.operands[2].store<V>(o[2], i, n, x);
   }
 }
 
@@ -184,11 +174,7 @@ void run(const Problem& p) {
   int64_t places[64] = {};
   const Lines lines = make_lines(p, places);
   if (lines.count == 0 || lines.length == 0) return;
-  auto power_of_two = [](int64_t n, int64_t most) {
-    int64_t r = 1;
-    while (r < n && r < most) r *= 2;
-    return r;
-  };
+  using reduction::power_of_two;
   // Columns: at least 32 neighbouring lines in a block, if there are so many.
   const int64_t side_by_side = lines.columns ? power_of_two(lines.count, 32) : 1;
   const int64_t group = power_of_two((lines.length + kBatch - 1) / kBatch, kMostThreads / side_by_side);
