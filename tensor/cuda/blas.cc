@@ -36,7 +36,7 @@ Loaded load() {
   get(l.functions.create, "cublasCreate_v2");
   get(l.functions.destroy, "cublasDestroy_v2");
   get(l.functions.get_version, "cublasGetVersion_v2");
-  get(l.functions.status_string, "cublasGetStatusString");
+  get(l.functions.status_name, "cublasGetStatusName");
   get(l.functions.set_stream, "cublasSetStream_v2");
   get(l.functions.set_workspace, "cublasSetWorkspace_v2");
   get(l.functions.set_math_mode, "cublasSetMathMode");
@@ -134,7 +134,7 @@ const Blas& blas() {
 
 void check_blas(cublasStatus_t s, const char* what) {
   if (s == CUBLAS_STATUS_SUCCESS) [[likely]] return;
-  TESSERA_CHECK(false, "CUDA error: ", blas().status_string(s), " when calling `", what, "`");
+  TESSERA_CHECK(false, "CUDA error: ", blas().status_name(s), " when calling `", what, "`");
 }
 
 BlasSettings blas_settings() {

@@ -13,7 +13,7 @@ struct Blas {
   decltype(&cublasCreate_v2) create;
   decltype(&cublasDestroy_v2) destroy;
   decltype(&cublasGetVersion_v2) get_version;
-  decltype(&cublasGetStatusString) status_string;
+  decltype(&cublasGetStatusName) status_name;
   decltype(&cublasSetStream_v2) set_stream;
   decltype(&cublasSetWorkspace_v2) set_workspace;
   decltype(&cublasSetMathMode) set_math_mode;

@@ -133,30 +133,53 @@ void keep_choices(const Perf* offers, int count, DType dtype, const DnnSettings&
 
 constexpr int kMostOffers = 10;
 
-void find_choices(Direction direction, DType dtype, const DnnSettings& s, Plan& plan) {
+// The offers of one direction, what cuDNN thinks best first: functions that ask for them, for a workspace's size, and that measure.
+template <class Perf, class Ask, class Size, class Measure>
+void choose(DType dtype, const DnnSettings& s, std::vector<Choice>& choices, Ask&& ask, Size&& size, Measure&& measure) {
+  Perf offers[kMostOffers];
+  int count = 0;
+  if (ask(&count, offers) != CUDNN_STATUS_SUCCESS) return;
+  keep_choices(offers, count, dtype, s, size, choices);
+  if (!s.benchmark || choices.empty()) return;
+  size_t bytes = 0;
+  for (const Choice& c : choices) bytes = std::max(bytes, c.workspace);
+  try {
+    const Buffer workspace(bytes);
+    if (measure(&count, offers, workspace.get(), bytes) != CUDNN_STATUS_SUCCESS) return;
+  } catch (const OutOfMemoryError&) {
+    return;
+  }
+  std::vector<Choice> measured;
+  keep_choices(offers, count, dtype, s, size, measured);
+  if (!measured.empty()) choices = std::move(measured);
+}
+
+void find_choices(Direction direction, DType dtype, const DnnSettings& s, const Tensors& t, Plan& plan) {
   const Dnn& dnn = *find_dnn();
   const cudnnHandle_t h = dnn_handle();
   const Descriptors& d = plan.d;
-  int count = 0;
-  if (direction == Direction::kForward) {
-    cudnnConvolutionFwdAlgoPerf_t offers[kMostOffers];
-    if (dnn.forward_algorithms(h, d.x, d.w, d.conv, d.y, kMostOffers, &count, offers) != CUDNN_STATUS_SUCCESS) return;
-    keep_choices(offers, count, dtype, s, [&](auto a, size_t* n) { return dnn.forward_workspace(h, d.x, d.w, d.conv, d.y, a, n); }, plan.choices);
-  } else if (direction == Direction::kData) {
-    cudnnConvolutionBwdDataAlgoPerf_t offers[kMostOffers];
-    if (dnn.backward_data_algorithms(h, d.w, d.y, d.conv, d.x, kMostOffers, &count, offers) != CUDNN_STATUS_SUCCESS) return;
-    keep_choices(offers, count, dtype, s, [&](auto a, size_t* n) { return dnn.backward_data_workspace(h, d.w, d.y, d.conv, d.x, a, n); }, plan.choices);
-  } else {
-    cudnnConvolutionBwdFilterAlgoPerf_t offers[kMostOffers];
-    if (dnn.backward_filter_algorithms(h, d.x, d.y, d.conv, d.w, kMostOffers, &count, offers) != CUDNN_STATUS_SUCCESS) return;
-    keep_choices(offers, count, dtype, s, [&](auto a, size_t* n) { return dnn.backward_filter_workspace(h, d.x, d.y, d.conv, d.w, a, n); }, plan.choices);
-  }
+  // Measuring writes the result's tensor, as the convolution will.
+  if (direction == Direction::kForward)
+    choose<cudnnConvolutionFwdAlgoPerf_t>(
+        dtype, s, plan.choices, [&](int* n, auto* offers) { return dnn.forward_algorithms(h, d.x, d.w, d.conv, d.y, kMostOffers, n, offers); },
+        [&](auto a, size_t* n) { return dnn.forward_workspace(h, d.x, d.w, d.conv, d.y, a, n); },
+        [&](int* n, auto* offers, void* work, size_t bytes) { return dnn.measure_forward(h, d.x, t.x, d.w, t.w, d.conv, d.y, const_cast<void*>(t.y), kMostOffers, n, offers, work, bytes); });
+  else if (direction == Direction::kData)
+    choose<cudnnConvolutionBwdDataAlgoPerf_t>(
+        dtype, s, plan.choices, [&](int* n, auto* offers) { return dnn.backward_data_algorithms(h, d.w, d.y, d.conv, d.x, kMostOffers, n, offers); },
+        [&](auto a, size_t* n) { return dnn.backward_data_workspace(h, d.w, d.y, d.conv, d.x, a, n); },
+        [&](int* n, auto* offers, void* work, size_t bytes) { return dnn.measure_backward_data(h, d.w, t.w, d.y, t.y, d.conv, d.x, const_cast<void*>(t.x), kMostOffers, n, offers, work, bytes); });
+  else
+    choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
+        dtype, s, plan.choices, [&](int* n, auto* offers) { return dnn.backward_filter_algorithms(h, d.x, d.y, d.conv, d.w, kMostOffers, n, offers); },
+        [&](auto a, size_t* n) { return dnn.backward_filter_workspace(h, d.x, d.y, d.conv, d.w, a, n); },
+        [&](int* n, auto* offers, void* work, size_t bytes) { return dnn.measure_backward_filter(h, d.x, t.x, d.y, t.y, d.conv, d.w, const_cast<void*>(t.w), kMostOffers, n, offers, work, bytes); });
 }
 
-std::shared_ptr<const Plan> make_plan(Direction direction, DType dtype, const ConvGeometry& g, const DnnSettings& s) {
+std::shared_ptr<const Plan> make_plan(Direction direction, DType dtype, const ConvGeometry& g, const DnnSettings& s, const Tensors& t) {
   auto plan = std::make_shared<Plan>();
   if (!describe(dtype, g, wanted_math(dtype, s), plan->d)) return plan;
-  find_choices(direction, dtype, s, *plan);
+  find_choices(direction, dtype, s, t, *plan);
   // A descriptor has one kind of arithmetic: that of the best choice.
   if (!plan->choices.empty()) {
     const cudnnMathType_t math = plan->choices.front().math;
@@ -166,17 +189,17 @@ std::shared_ptr<const Plan> make_plan(Direction direction, DType dtype, const Co
   return plan;
 }
 
-std::shared_ptr<const Plan> plan_of(Direction direction, DType dtype, const ConvGeometry& g) {
+std::shared_ptr<const Plan> plan_of(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t) {
   static std::mutex& mutex = *new std::mutex;
   static auto& plans = *new std::map<Key, std::shared_ptr<const Plan>>;
   constexpr size_t kMostPlans = 8192;
   const DnnSettings s = dnn_settings();
-  const Key key{op_device(), direction, dtype, (s.deterministic ? 1u : 0u) | (s.allow_tf32 ? 2u : 0u), numbers_of(g)};
+  const Key key{op_device(), direction, dtype, (s.deterministic ? 1u : 0u) | (s.allow_tf32 ? 2u : 0u) | (s.benchmark ? 4u : 0u), numbers_of(g)};
   {
     const std::lock_guard lock(mutex);
     if (const auto it = plans.find(key); it != plans.end()) return it->second;
   }
-  auto plan = make_plan(direction, dtype, g, s);
+  auto plan = make_plan(direction, dtype, g, s, t);
   const std::lock_guard lock(mutex);
   if (plans.size() >= kMostPlans) plans.clear();
   return plans.emplace(key, std::move(plan)).first->second;
@@ -206,7 +229,7 @@ bool refused(cudnnStatus_t s) { return s >= CUDNN_STATUS_NOT_SUPPORTED && s < 40
 bool run_dnn(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t) {
   if (!dnn_type(dtype) || !dnn_settings().enabled || !find_dnn()) return false;
   if (g.batch == 0 || g.in_channels == 0 || g.out_channels == 0 || volume(g.in_size) == 0 || volume(g.out_size) == 0) return false;
-  const auto plan = plan_of(direction, dtype, g);
+  const auto plan = plan_of(direction, dtype, g, t);
   for (const Choice& c : plan->choices) {
     Buffer workspace;
     try {

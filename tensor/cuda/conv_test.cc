@@ -84,9 +84,9 @@ class ConvTest : public ::testing::TestWithParam<DType> {
 };
 
 TEST_P(ConvTest, ThroughDnn) {
-  for (const bool deterministic : {false, true}) {
+  for (const bool on : {false, true}) {
     DnnSettings s = dnn_settings();
-    s.deterministic = deterministic;
+    s.deterministic = s.benchmark = on;
     set_dnn_settings(s);
     for (const auto& g : kGeometries) check_all(GetParam(), g);
   }

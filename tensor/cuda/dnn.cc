@@ -48,12 +48,15 @@ Loaded load() {
   get(d.destroy_convolution, "cudnnDestroyConvolutionDescriptor");
   get(d.forward_algorithms, "cudnnGetConvolutionForwardAlgorithm_v7");
   get(d.forward_workspace, "cudnnGetConvolutionForwardWorkspaceSize");
+  get(d.measure_forward, "cudnnFindConvolutionForwardAlgorithmEx");
   get(d.forward, "cudnnConvolutionForward");
   get(d.backward_data_algorithms, "cudnnGetConvolutionBackwardDataAlgorithm_v7");
   get(d.backward_data_workspace, "cudnnGetConvolutionBackwardDataWorkspaceSize");
+  get(d.measure_backward_data, "cudnnFindConvolutionBackwardDataAlgorithmEx");
   get(d.backward_data, "cudnnConvolutionBackwardData");
   get(d.backward_filter_algorithms, "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
   get(d.backward_filter_workspace, "cudnnGetConvolutionBackwardFilterWorkspaceSize");
+  get(d.measure_backward_filter, "cudnnFindConvolutionBackwardFilterAlgorithmEx");
   get(d.backward_filter, "cudnnConvolutionBackwardFilter");
   l.found = l.why.empty();
   return l;
@@ -104,7 +107,7 @@ cudnnHandle_t new_handle(int device) {
   return h;
 }
 
-enum : unsigned { kEnabled = 1, kDeterministic = 2, kTf32 = 4 };
+enum : unsigned { kEnabled = 1, kDeterministic = 2, kTf32 = 4, kBenchmark = 8 };
 std::atomic<unsigned> g_settings{kEnabled | kTf32};
 
 }  // namespace
@@ -119,10 +122,10 @@ void check_dnn(cudnnStatus_t s, const char* what) {
 
 DnnSettings dnn_settings() {
   const unsigned s = g_settings.load(std::memory_order_relaxed);
-  return {(s & kEnabled) != 0, (s & kDeterministic) != 0, (s & kTf32) != 0};
+  return {(s & kEnabled) != 0, (s & kBenchmark) != 0, (s & kDeterministic) != 0, (s & kTf32) != 0};
 }
 void set_dnn_settings(const DnnSettings& s) {
-  g_settings.store((s.enabled ? kEnabled : 0u) | (s.deterministic ? kDeterministic : 0u) | (s.allow_tf32 ? kTf32 : 0u), std::memory_order_relaxed);
+  g_settings.store((s.enabled ? kEnabled : 0u) | (s.benchmark ? kBenchmark : 0u) | (s.deterministic ? kDeterministic : 0u) | (s.allow_tf32 ? kTf32 : 0u), std::memory_order_relaxed);
 }
 
 cudnnHandle_t dnn_handle() {

@@ -28,12 +28,15 @@ struct Dnn {
   decltype(&cudnnDestroyConvolutionDescriptor) destroy_convolution;
   decltype(&cudnnGetConvolutionForwardAlgorithm_v7) forward_algorithms;
   decltype(&cudnnGetConvolutionForwardWorkspaceSize) forward_workspace;
+  decltype(&cudnnFindConvolutionForwardAlgorithmEx) measure_forward;
   decltype(&cudnnConvolutionForward) forward;
   decltype(&cudnnGetConvolutionBackwardDataAlgorithm_v7) backward_data_algorithms;
   decltype(&cudnnGetConvolutionBackwardDataWorkspaceSize) backward_data_workspace;
+  decltype(&cudnnFindConvolutionBackwardDataAlgorithmEx) measure_backward_data;
   decltype(&cudnnConvolutionBackwardData) backward_data;
   decltype(&cudnnGetConvolutionBackwardFilterAlgorithm_v7) backward_filter_algorithms;
   decltype(&cudnnGetConvolutionBackwardFilterWorkspaceSize) backward_filter_workspace;
+  decltype(&cudnnFindConvolutionBackwardFilterAlgorithmEx) measure_backward_filter;
   decltype(&cudnnConvolutionBackwardFilter) backward_filter;
 };
 
@@ -45,6 +48,7 @@ void check_dnn(cudnnStatus_t s, const char* what);
 // torch.backends.cudnn.
 struct DnnSettings {
   bool enabled = true;
+  bool benchmark = false;      // the first convolution of certain sizes measures all algorithms
   bool deterministic = false;  // only algorithms that give the same bits on every run
   bool allow_tf32 = true;
 };

@@ -111,7 +111,7 @@ Blas blas_functions() {
     *version = CUBLAS_VERSION;
     return CUBLAS_STATUS_SUCCESS;
   };
-  f.status_string = [](cublasStatus_t s) {
+  f.status_name = [](cublasStatus_t s) {
     switch (s) {
       case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
       case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";

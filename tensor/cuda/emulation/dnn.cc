@@ -204,6 +204,12 @@ Dnn dnn_functions() {
                                   cudnnConvolutionBwdDataAlgoPerf_t* perf) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
   f.backward_filter_algorithms = [](cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y, cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t w, int requested, int* returned,
                                     cudnnConvolutionBwdFilterAlgoPerf_t* perf) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
+  f.measure_forward = [](cudnnHandle_t, cudnnTensorDescriptor_t x, const void*, cudnnFilterDescriptor_t w, const void*, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, void*, int requested,
+                         int* returned, cudnnConvolutionFwdAlgoPerf_t* perf, void*, size_t) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
+  f.measure_backward_data = [](cudnnHandle_t, cudnnFilterDescriptor_t w, const void*, cudnnTensorDescriptor_t y, const void*, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t x, void*,
+                               int requested, int* returned, cudnnConvolutionBwdDataAlgoPerf_t* perf, void*, size_t) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
+  f.measure_backward_filter = [](cudnnHandle_t, cudnnTensorDescriptor_t x, const void*, cudnnTensorDescriptor_t y, const void*, cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t w, void*,
+                                 int requested, int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* perf, void*, size_t) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
   f.forward_workspace = [](cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t, cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t, size_t* n) {
     *n = kWorkspace;
     return CUDNN_STATUS_SUCCESS;
