@@ -1,4 +1,4 @@
-// Helpers for the formulas of tensor/ops/pointwise.textproto.
+// Helpers for the formulas of tensor/ops/{arithmetic,functions}.textproto.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 #include "nn/activation_ops.h"
 #include "nn/modules/layers.h"
-#include "tensor/ops/pointwise_ops.h"
+#include "tensor/ops/functions_ops.h"
 
 namespace tessera::nn {
 

@@ -6,7 +6,9 @@
 
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
-#include "tensor/ops/pointwise_kernels.h"
+#include "tensor/ops/arithmetic_kernels.h"
+#include "tensor/ops/comparison_kernels.h"
+#include "tensor/ops/functions_kernels.h"
 #include "tensor/ops/promotion.h"
 
 namespace tessera::kernels {

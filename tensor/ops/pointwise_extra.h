@@ -1,4 +1,4 @@
-// What the expressions of pointwise.textproto call besides kernels and operators.
+// What the expressions of arithmetic, comparison and functions.textproto call besides kernels and operators.
 #pragma once
 
 #include <optional>
