@@ -104,10 +104,27 @@ TEST_P(ConvTest, NothingToDo) {
   check_all(GetParam(), g);
 }
 
+// A transposed convolution with output padding leaves rows of its result that no window of the direct one reaches, or windows that are not wanted.
+TEST_P(ConvTest, FewerOutputsThanWindows) {
+  ConvGeometry g = geometry(2, 4, 6, 2, {}, {9, 2, 1, 0, 3}, {8, 3, 2, 1, 1});
+  g.out_size[1] -= 2;
+  check_all(GetParam(), g);
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, ConvTest,
                          ::testing::Values(DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kComplex32, DType::kComplex64, DType::kComplex128, DType::kUInt8, DType::kInt16,
                                            DType::kInt32, DType::kInt64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST(Conv, SettingsStay) {
+  const DnnSettings before = dnn_settings();
+  EXPECT_TRUE(before.enabled && before.allow_tf32);
+  EXPECT_FALSE(before.benchmark || before.deterministic);
+  set_dnn_settings({false, true, true, false});
+  const DnnSettings now = dnn_settings();
+  EXPECT_TRUE(!now.enabled && now.benchmark && now.deterministic && !now.allow_tf32);
+  set_dnn_settings(before);
+}
 
 TEST(Conv, Errors) {
   if (device_count() == 0) GTEST_SKIP() << "no CUDA device";

@@ -1,7 +1,7 @@
 // Sliding blocks as columns, and back.
 #include "tensor/cuda/engines.h"
 #include "tensor/cuda/nn_kernels.h"
-#include "tensor/cuda/types.h"
+#include "tensor/cuda/nn_vector.h"
 
 namespace tessera::cuda {
 namespace {
@@ -104,12 +104,15 @@ void visit_addable(const char* name, DType t, F&& f) {
   }
 }
 
-template <class T>
+template <class T, int V>
 void run_add_bias(int64_t n, int64_t channels, int64_t inner, const T* bias, T* y) {
-  for_each(n, [=] __device__(int64_t i) {
-    int64_t c = quotient(i, inner);
-    c = split(c, channels);
-    store(y + i, static_cast<Compute<T>>(load(y + i) + load(bias + c)));
+  for_each(n / V, [=] __device__(int64_t i) {
+    int64_t run = quotient(i * V, inner);
+    const Compute<T> b = load(bias + split(run, channels));
+    Compute<T> v[V];
+    internal::load_elements<V>(y + i * V, v);
+    for (int k = 0; k < V; ++k) v[k] = static_cast<Compute<T>>(v[k] + b);
+    internal::store_elements<V>(y + i * V, v);
   });
 }
 
@@ -135,7 +138,9 @@ namespace internal {
 void add_bias(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* bias, void* y) {
   visit_addable("slow_conv2d_cuda", dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    run_add_bias(batch * channels * inner, channels, inner, static_cast<const T*>(bias), static_cast<T*>(y));
+    constexpr int V = kVector<T>;
+    const bool vectors = inner % V == 0 && aligned({y}, V * sizeof(T));
+    (vectors ? run_add_bias<T, V> : run_add_bias<T, 1>)(batch * channels * inner, channels, inner, static_cast<const T*>(bias), static_cast<T*>(y));
   });
 }
 }  // namespace internal

@@ -1,31 +1,12 @@
-// What the normalisation kernels share: vectors of elements, and sums over (batch, channels, inner) for each channel. Sums are kept in double and combined in an order
+// What the normalisation kernels share: sums over (batch, channels, inner) for each channel. Sums are kept in double and combined in an order
 // that the sizes alone decide.
 #pragma once
 
 #include "tensor/cuda/block.h"
 #include "tensor/cuda/nn_kernels.h"
-#include "tensor/cuda/types.h"
+#include "tensor/cuda/nn_vector.h"
 
 namespace tessera::cuda::internal {
-
-// Elements that a thread loads at once.
-template <class T> inline constexpr int kVector = sizeof(T) == 8 ? 2 : 4;
-template <class T, int V> struct alignas(V * sizeof(T)) Elements { T v[V]; };
-
-template <int V, class T> __device__ inline void load_elements(const T* p, Compute<T> (&out)[V]) {
-  const Elements<T, V> e = *reinterpret_cast<const Elements<T, V>*>(p);
-  for (int k = 0; k < V; ++k) out[k] = load(&e.v[k]);
-}
-template <int V, class T> __device__ inline void store_elements(T* p, const Compute<T> (&in)[V]) {
-  Elements<T, V> e;
-  for (int k = 0; k < V; ++k) store(&e.v[k], in[k]);
-  *reinterpret_cast<Elements<T, V>*>(p) = e;
-}
-inline bool aligned(std::initializer_list<const void*> pointers, size_t bytes) {
-  for (const void* p : pointers)
-    if (reinterpret_cast<uintptr_t>(p) % bytes != 0) return false;
-  return true;
-}
 
 // A parameter of any floating dtype; `value` where there is none.
 __device__ inline double load_real(const void* p, DType t, int64_t i, double value) {
