@@ -257,7 +257,7 @@ Tensor conv_same(int64_t n, const Tensor& input, const Tensor& weight, const Ten
   }
   const IntVector none(static_cast<size_t>(n), 0);
   if (!uneven) return convolution(input, weight, bias, s, left, d, false, none, groups);
-  warn("Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created");
+  warn_once("Using padding='same' with even kernel lengths and odd dilation may require a zero-padded copy of the input be created");
   return convolution(constant_pad_nd(input, extra, 0), weight, bias, s, left, d, false, none, groups);
 }
 

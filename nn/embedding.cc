@@ -49,9 +49,13 @@ const Tensor& embedding_renorm__cpu(const Tensor& self, const Tensor& indices, d
   check_indices(indices, "embedding_renorm_");
   check_no_internal_overlap(self);
   if (indices.numel() == 0) return self;
+  const int64_t dims[1] = {1};
+  if (self.is_meta()) {
+    linalg_vector_norm(self, Scalar(norm_type), IntList(dims), true, std::nullopt);  // for its checks
+    return self;
+  }
   const Tensor rows = contiguous(to(std::get<0>(_unique2(reshape(indices, {-1}), true, false, false)), DType::kInt64));
   const Tensor values = index_select(self, 0, rows);
-  const int64_t dims[1] = {1};
   const Tensor norms = to(linalg_vector_norm(values, Scalar(norm_type), IntList(dims), true, std::nullopt), DType::kFloat64);
   const Tensor too_long = gt(norms, Scalar(max_norm));
   const Tensor scale = to(mul(reciprocal(add(norms, Scalar(1e-7))), Scalar(max_norm)), values.dtype());

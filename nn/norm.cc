@@ -133,6 +133,8 @@ std::tuple<Tensor, Tensor, Tensor> native_batch_norm_composite(const Tensor& inp
 std::tuple<Tensor, Tensor, Tensor> _batch_norm_meta(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& mean, const Tensor& var, const Tensor& running_mean,
                                                     const Tensor& running_var, bool training, double, double) {
   check_batch_norm(input, weight, bias, training ? running_mean : mean, training ? running_var : var, training);
+  if (training && input.is_meta() && input.numel() != 0)
+    for (const Tensor* t : {&running_mean, &running_var}) if (t->defined()) t->bump_version();  // as an update does
   const OutputSpec stat = stat_spec(input, training ? input.size(1) : 0);
   return {empty_from(BatchImage(input).spec(input)), empty_from(stat), empty_from(stat)};
 }

@@ -6,7 +6,6 @@
 namespace tessera::kernels {
 
 // Meta tensors have no values to change.
-template <class... A> void no_step(const A&...) {}
 // A learning rate that is a tensor of one element.
 double number_of(const Tensor& lr);
 

@@ -19,7 +19,15 @@ void check_list(const char* op, TensorList self, TensorList list, const char* na
   }
 }
 
-bool found_infinity(const Tensor& found_inf) { return found_inf.defined() && found_inf.item_scalar().to_double() != 0; }
+void check_number(const char* name, const Tensor& t) {
+  TESSERA_CHECK(!t.defined() || t.numel() == 1, name, " must have one element, but got shape ", shape_string(t.sizes()));
+}
+// Nothing to do: Meta parameters, or gradients that are not finite.
+bool skips(TensorList self, const Tensor& grad_scale, const Tensor& found_inf) {
+  check_number("grad_scale", grad_scale);
+  check_number("found_inf", found_inf);
+  return self.empty() || self[0].is_meta() || (found_inf.defined() && found_inf.item_scalar().to_double() != 0);
+}
 
 // A tensor as contiguous memory of one dtype: itself, or a copy that is written back.
 class Flat {
@@ -57,7 +65,7 @@ void fused_sgd(TensorList self, TensorList grads, TensorList momentum_buffer_lis
   check_list("_fused_sgd_", self, grads, "grads");
   if (buffers) check_list("_fused_sgd_", self, momentum_buffer_list, "momentum_buffer_list");
   TESSERA_CHECK(buffers || momentum == 0, "_fused_sgd_: a momentum of ", momentum, " needs a momentum_buffer_list");
-  if (found_infinity(found_inf)) return;
+  if (skips(self, grad_scale, found_inf)) return;
   for (size_t i = 0; i < self.size(); ++i) {
     unscale(grads[i], grad_scale);
     const DType t = buffers ? promote_types(promote_types(self[i].dtype(), grads[i].dtype()), momentum_buffer_list[i].dtype()) : promote_types(self[i].dtype(), grads[i].dtype());
@@ -77,7 +85,8 @@ void adam_steps(bool decoupled_decay, TensorList self, TensorList grads, TensorL
   check_list(op, self, exp_avg_sqs, "exp_avg_sqs");
   if (amsgrad) check_list(op, self, max_exp_avg_sqs, "max_exp_avg_sqs");
   TESSERA_CHECK(state_steps.size() == self.size(), op, ": expected as many state_steps as parameters (", self.size(), "), but got ", state_steps.size());
-  if (found_infinity(found_inf)) return;
+  for (const Tensor& step : state_steps) check_number("state_steps", step);
+  if (skips(self, grad_scale, found_inf)) return;
   for (size_t i = 0; i < self.size(); ++i) {
     unscale(grads[i], grad_scale);
     DType t = promote_types(promote_types(self[i].dtype(), grads[i].dtype()), promote_types(exp_avgs[i].dtype(), exp_avg_sqs[i].dtype()));

@@ -212,7 +212,7 @@ bool fill_outs(const std::vector<Param>& params, int first, int count, PyObject*
 bool is_name(PyObject* name, const char* text) { return PyUnicode_CompareWithASCIIString(name, text) == 0; }
 }  // namespace
 
-bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames, Value* values, bool* extra_requires_grad, std::string* why) const {
+bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames, Value* values, bool* extra_requires_grad, std::string* why, bool outs_by_name) const {
   uint32_t given = 0;
   Py_ssize_t used = num_positional;
   if (varargs_) {
@@ -240,14 +240,14 @@ bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject
   for (Py_ssize_t k = 0; k < nkw; ++k) {
     PyObject* name = PyTuple_GET_ITEM(kwnames, k);
     PyObject* value = args[num_positional + k];
-    if (is_name(name, "out")) {
+    if (is_name(name, "out") && !(outs_by_name && num_outs_ > 1 && is_tensor(value))) {
       if (value == Py_None && num_outs_ == 0) continue;
       if (num_outs_ == 0 || !fill_outs(params_, first_out_, num_outs_, value, values)) return false;
       outs_given = true;
       continue;
     }
     const int i = find(name);
-    if (i < 0 || params_[i].is_out) {
+    if (i < 0 || (params_[i].is_out && !outs_by_name)) {
       if (factory_ && is_name(name, "requires_grad")) {
         const int truth = value == Py_None ? 0 : PyObject_IsTrue(value);
         if (truth < 0) { PyErr_Clear(); return false; }
@@ -261,9 +261,9 @@ bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject
     if (!convert_arg(params_[i], value, &values[i])) return false;
     given |= 1u << i;
   }
-  if (num_outs_ && !outs_given) return false;
+  if (num_outs_ && !outs_given && !outs_by_name) return false;
   for (size_t i = 0; i < params_.size(); ++i) {
-    if ((given >> i & 1) || params_[i].is_out) continue;
+    if ((given >> i & 1) || (params_[i].is_out && outs_given)) continue;
     if (!params_[i].has_default) return false;
     values[i] = borrowed_default(params_[i].default_value);
   }

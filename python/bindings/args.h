@@ -48,7 +48,7 @@ class ParsePlan {
 
   // Arguments of a vectorcall. Returns false (no exception set) where the call does not fit; then values may be half filled.
   // extra_requires_grad: set to the requires_grad= of a factory call.
-  bool parse(PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames, Value* values, bool* extra_requires_grad, std::string* why) const;
+  bool parse(PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames, Value* values, bool* extra_requires_grad, std::string* why, bool outs_by_name = false) const;
 
  private:
   int find(PyObject* name) const;

@@ -9,6 +9,7 @@
 #include "python/bindings/types.h"
 #include "tensor/core/parallel.h"
 #include "tensor/ops/promotion.h"
+#include "tensor/core/warning.h"
 
 namespace tessera::python {
 namespace {
@@ -121,6 +122,13 @@ PyObject* py_set_flush_denormal(PyObject*, CallArgs call) {
   return to_python(true);
 }
 
+PyObject* py_set_warn_always(PyObject*, CallArgs call) {
+  PyObject* a[1];
+  read_args({"_set_warn_always", {"b"}, 1, 1}, call, a);
+  set_warn_always(a[0] == Py_True);
+  return none();
+}
+
 PyObject* py_increment_version(PyObject*, CallArgs call) {
   PyObject* a[1];
   read_args({"_increment_version", {"tensors"}, 1, 1}, call, a);
@@ -151,6 +159,15 @@ PyObject* py_set_module_name(PyObject*, CallArgs call) {
   return none();
 }
 
+// Puts a method into class Tensor without a change of its number slots, as setattr would make.
+PyObject* py_set_type_entry(PyObject*, CallArgs call) {
+  PyObject* a[2];
+  read_args({"_set_type_entry", {"name", "method"}, 2, 2}, call, a);
+  check(PyDict_SetItem(TensorType->tp_dict, a[0], a[1]));
+  PyType_Modified(TensorType);
+  return none();
+}
+
 }  // namespace
 
 PyObject* nonzero_of(const Tensor& t, bool as_tuple) {
@@ -173,7 +190,7 @@ std::vector<PyMethodDef> core_functions() {
           function<"is_same_size", py_is_same_size>("is_same_size(input, other) -> bool"), function<"get_num_threads", py_get_num_threads>("get_num_threads() -> int"),
           function<"set_num_threads", py_set_num_threads>("set_num_threads(int)"), function<"get_num_interop_threads", py_get_num_interop_threads>(),
           function<"set_num_interop_threads", py_set_num_interop_threads>(), function<"set_flush_denormal", py_set_flush_denormal>("set_flush_denormal(mode) -> bool"),
-          function<"_increment_version", py_increment_version>(), function<"_swap_tensor_impl", py_swap_tensor_impl>(), function<"_set_module_name", py_set_module_name>()};
+          function<"_increment_version", py_increment_version>(), function<"_set_warn_always", py_set_warn_always>(), function<"_swap_tensor_impl", py_swap_tensor_impl>(), function<"_set_module_name", py_set_module_name>(), function<"_set_type_entry", py_set_type_entry>()};
 }
 
 }  // namespace tessera::python

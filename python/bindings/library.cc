@@ -311,7 +311,7 @@ std::string type_list(const FlatArgs& a) {
 }
 bool parse(Overload& o, const FlatArgs& a, Value* values) {
   bool requires_grad = false;
-  return o.plan().parse(a.values.data(), a.positional, a.names.get(), values, &requires_grad, nullptr);
+  return o.plan().parse(a.values.data(), a.positional, a.names.get(), values, &requires_grad, nullptr, true);
 }
 [[noreturn]] void throw_mismatch(Overload& o, const FlatArgs& a) {
   throw Error(str_cat(o.plan().schema().name, "() was called with arguments that don't fit its schema: got (", type_list(a), ").\nDeclaration: ", o.info().schema));

@@ -83,9 +83,7 @@ def set_warn_always(b, /):
     if not isinstance(b, bool):
         raise TypeError(f"setWarnOnlyOnce expects a bool, but got {type(b).__name__}")
     _warn_always = b
-    setter = getattr(tessera._C, "_set_warn_always", None)
-    if setter is not None:
-        setter(b)
+    tessera._C._set_warn_always(b)
 
 
 def is_warn_always_enabled():

@@ -297,9 +297,15 @@ def reinforce(self, reward):
 
 _general_backward = _overridable(backward)  # the extension's Tensor.backward calls it where arguments are given
 
+
+def polygamma(self, n):
+    """The n-th derivative of digamma, `tessera.polygamma(n, self)`."""
+    return tessera.polygamma(n, self)
+
+
 _METHODS = (__repr__, __format__, __reduce_ex__, __setstate__, __deepcopy__, storage, _typed_storage, storage_type, is_shared,
             share_memory_, module_load, __reversed__, __iter__, __contains__, __dir__, __array__, __array_wrap__, __dlpack__, __dlpack_device__, register_hook,
-            register_post_accumulate_grad_hook, norm, unique, unique_consecutive, where)
+            register_post_accumulate_grad_hook, norm, polygamma, unique, unique_consecutive, where)
 _PLAIN = (__hash__, reinforce)  # never overridden
 
 
@@ -338,9 +344,25 @@ def _keep_type():
     return {getattr(tessera.Tensor, name).__get__ for name in ("_base", "grad", "_grad") if hasattr(getattr(tessera.Tensor, name, None), "__get__")}
 
 
+def __rpow__(self, other):
+    """other ** self; `self` may be a number where `other` is a tensor."""
+    return tessera.pow(other, self)
+
+
+def __rmod__(self, other):
+    """other % self; `self` may be a number where `other` is a tensor."""
+    return tessera.remainder(other, self)
+
+
+# For calls by name; the operators themselves go through the type's slots.
+_REFLECTED = (__rpow__, __rmod__)
+
+
 def install(cls):
     """Adds the methods above to `cls` where it has none of its own."""
     own = cls.__dict__
+    for method in _REFLECTED:
+        _C._set_type_entry(method.__name__, _overridable(method))
     if "__torch_function__" not in own:
         cls.__torch_function__ = classmethod(__torch_function__)
     for method in _METHODS:

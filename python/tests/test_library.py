@@ -48,6 +48,18 @@ def test_overloads_are_singletons_with_schemas():
         tessera.ops.aten.add.Nothing
 
 
+def test_outputs_have_the_names_of_the_schema():
+    x = tessera.tensor([1.0, 3.0, 2.0])
+    values, indices = tessera.empty(0), tessera.empty(0, dtype=tessera.int64)
+    assert tessera.ops.aten.topk.values(x, 1, values=values, indices=indices)[0] is values and (values.item(), indices.item()) == (3.0, 1)
+    result = tessera.empty(3)
+    assert tessera.ops.aten.tanh_backward.grad_input(x, x, grad_input=result) is result
+    with pytest.raises(RuntimeError, match="Declaration"):
+        tessera.ops.aten.topk.values(x, 1, values=values)
+    with pytest.raises(TypeError):  # functions of the public namespace take out=
+        tessera.topk(x, 1, values=values, indices=indices)
+
+
 # ---- Library ----------------------------------------------------------------------------------------------------------------
 
 

@@ -40,8 +40,8 @@ def shapes(draw, max_dim=4, max_side=4, min_dim=0, min_side=0):
 
 
 @st.composite
-def strided(draw, shape, dtype, low=-3.0, high=3.0):
-    """(array, tensor) with these elements; the tensor may be permuted, stepped through, offset or expanded."""
+def strided(draw, shape, dtype, low=-3.0, high=3.0, quarters=False):
+    """(array, tensor) with these elements; the tensor may be permuted, stepped through, offset or expanded. `quarters`: floats are multiples of 1/4."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     rank = len(shape)
     order = draw(st.permutations(range(rank)))
@@ -50,6 +50,7 @@ def strided(draw, shape, dtype, low=-3.0, high=3.0):
     broadcast = draw(st.lists(st.booleans(), min_size=rank, max_size=rank)) if draw(st.integers(0, 4)) == 0 else [False] * rank
     inner = [1 if broadcast[d] else shape[d] for d in range(rank)]
     base = random_values(rng, [starts[d] + inner[d] * steps[d] for d in order], dtype, low, high)
+    base = np.asarray(np.round(base * 4) / 4).astype(base.dtype) if quarters and dtype in FLOATS else base
     tensor = tessera.from_numpy(base.copy())
     window = tuple(slice(starts[d], None, steps[d]) for d in order)
     inverse = [list(order).index(d) for d in range(rank)]
@@ -196,6 +197,77 @@ def test_integer_and_float_division(name, data):
     check(getattr(tessera, name)(a, b), DIVISIONS[name](array_a, array_b), dtype)
 
 
+# One table of all of these: name -> (NumPy's function, dtypes, lowest and highest value, what the dtype of the result is, number of tensors).
+ANY = FLOATS + INTS + [tessera.bool]
+FUNCTIONS = {
+    **{name: (f, ANY, (0.05, 0.95), "float", 1) for name, f in UNARY_FLOAT.items() if name != "acosh"},
+    **{name: (f, FLOATS + INTS, (-3, 3), "same", 1) for name, f in UNARY_SAME.items()},
+    **{name: (f, ANY, (-3, 3), "bool", 1) for name, f in PREDICATES.items()},
+    **{name: (f, dtypes, (0, 3), "same", 2) for name, (f, dtypes) in BINARY.items()},
+    **{name: (f, ANY, (-3, 3), "bool", 2) for name, f in COMPARISONS.items()},
+    **{name: (f, FLOATS + INTS, (1, 9), "same", 2) for name, f in DIVISIONS.items()},
+    "acosh": (np.arccosh, ANY, (1, 5), "float", 1), "div": (np.true_divide, ANY, (1, 9), "float", 2), "true_divide": (np.true_divide, FLOATS + INTS, (1, 9), "float", 2),
+    "pow": (np.power, FLOATS + INTS, (1, 4), "same", 2), "float_power": (np.float_power, FLOATS + INTS, (1, 4), "double", 2), "isclose": (np.isclose, FLOATS, (0, 1), "bool", 2),
+    "where": (np.where, FLOATS + INTS, (-3, 3), "same", 3), "clamp": (np.clip, FLOATS + INTS, (0, 4), "same", 3), "isreal": (np.isreal, ANY, (-3, 3), "bool", 1),
+    "bitwise_not": (np.invert, INTS + [tessera.bool], (0, 3), "same", 1), "nan_to_num": (np.nan_to_num, FLOATS, (-3, 3), "same", 1),
+}
+EXACT = {"remainder", "fmod", "floor_divide", "heaviside", "isclose", "round"}  # a rounding decides: arguments are multiples of a quarter
+WITHOUT_INPLACE = {"positive", "where", "isnan", "isinf", "isfinite", "signbit", "isreal", "isclose", "maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2"}
+ALIKE = {"isclose", "heaviside"}  # documented for tensors of one dtype
+WITHOUT_OUT = {"isnan", "isinf", "isfinite", "isreal", "isclose", "positive", "where"}
+
+
+def result_dtype(kind, tensors):
+    """What dtype a function gives for tensors of these."""
+    joint = tensors[0].dtype
+    for i in range(1, len(tensors)):
+        joint = tessera.result_type(tessera.empty(()).to(joint) if not any(t.dim() for t in tensors[:i]) else tessera.empty(1).to(joint), tensors[i])
+    if kind == "float":
+        return joint, joint if joint in FLOATS else tessera.float32
+    return joint, {"same": joint, "bool": tessera.bool, "double": tessera.float64}[kind]
+
+
+@given(data=st.data())
+@settings(FAST, max_examples=600)
+def test_any_function_of_any_tensors(data):
+    """A function, the shapes (no dimensions, no elements, sizes of 1), the layouts and the dtypes, alike or mixed, the form of the call: all drawn."""
+    name = data.draw(st.sampled_from(sorted(FUNCTIONS)))
+    reference, dtypes, (low, high), kind, arity = FUNCTIONS[name]
+    shapes_drawn = [data.draw(shapes())] if arity == 1 else list(data.draw(broadcastable()))
+    shapes_drawn += [shapes_drawn[0]] * (arity - len(shapes_drawn))
+    first = data.draw(st.sampled_from(dtypes))
+    mixed = arity == 2 and name not in ALIKE and data.draw(st.booleans())
+    pairs = [data.draw(strided(shape, data.draw(st.sampled_from(dtypes)) if mixed else first, low, high, name in EXACT)) for shape in shapes_drawn]
+    if name == "where":
+        pairs[0] = data.draw(strided(shapes_drawn[0], tessera.bool))
+    arrays, tensors = [a for a, _ in pairs], [t for _, t in pairs]
+    joint, dtype = result_dtype(kind, tensors[1:] if name == "where" else tensors)
+    compute = np.float64 if kind in ("float", "double") else TO_NUMPY[joint]
+    rounded = compute if kind == "double" else TO_NUMPY[joint]  # arguments are brought to the joint dtype first
+    operands = [a if a.dtype == np.bool_ and name == "where" else np.asarray(a.astype(rounded)).astype(compute) for a in arrays]
+    wanted = reference(*operands) if math.prod(np.broadcast_shapes(*[a.shape for a in operands])) else np.zeros(np.broadcast_shapes(*[a.shape for a in operands]))
+    forms = ["function", "function"] + ([] if name in WITHOUT_OUT else ["out"])
+    if name not in WITHOUT_INPLACE and tensors[0].shape == wanted.shape and tessera.can_cast(dtype, tensors[0].dtype):
+        forms.append("in place")
+    form = data.draw(st.sampled_from(forms))
+    if form == "out":
+        out = tessera.empty(0, dtype=dtype)
+        assert getattr(tessera, name)(*tensors, out=out) is out
+        check(out, wanted, dtype)
+    elif form == "in place":
+        copy = tensors[0].clone()
+        assert getattr(copy, name + "_")(*tensors[1:]) is copy
+        check(copy, wanted.astype(TO_NUMPY[dtype]))
+    else:
+        check(getattr(tessera, name)(*tensors), wanted, dtype)
+    for array, tensor in pairs:
+        np.testing.assert_array_equal(tensor.numpy(), array, err_msg="an argument was written to")
+
+
+def test_the_table_has_sixty_functions():
+    assert len(FUNCTIONS) + len(REDUCTIONS) >= 60
+
+
 @given(data=st.data())
 @MORE
 def test_the_dtype_of_a_mixed_sum(data):
@@ -237,6 +309,31 @@ def test_polygamma_has_its_closed_forms():
     check(tessera.polygamma(1, shift + 1), (tessera.polygamma(1, shift) - 1 / shift**2).numpy())
     with pytest.raises(RuntimeError, match="negative n"):
         tessera.polygamma(-1, x)
+    y = x[:2].clone()
+    assert tessera.equal(y.polygamma(1), tessera.polygamma(1, y))
+    assert y.polygamma_(1) is y and tessera.equal(y, tessera.polygamma(1, x[:2]))
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        tessera.ones(2, dtype=tessera.int64).polygamma_(1)
+
+
+def test_ldexp_counts_in_the_joint_dtype():
+    exponents = tessera.tensor([3, 200], dtype=tessera.uint8)
+    check(tessera.ldexp(tessera.ones((), dtype=tessera.float64), exponents), [8.0, 2.0**200], tessera.float64)
+    check(tessera.ldexp(tessera.ones(2, dtype=tessera.float64), exponents), [8.0, 2.0**200], tessera.float64)
+    check(tessera.ldexp(tessera.ones(2), exponents[:1]), [8.0, 8.0], tessera.float32)
+    check(tessera.ldexp(tessera.ones(1, dtype=tessera.int64), exponents[:1]), [8.0], tessera.float32)
+
+
+def test_reflected_methods_called_by_name():
+    x = tessera.tensor([1.0, 3.0])
+    for name, wanted in [("__rpow__", [2.0, 8.0]), ("__rmod__", [0.0, 2.0])]:
+        method = getattr(tessera.Tensor, name)
+        check(method(x, 2), wanted)
+        check(getattr(x, name)(2), wanted)
+    check(tessera.Tensor.__rpow__(2, x), [1.0, 9.0])
+    check(tessera.Tensor.__rmod__(2, x), [1.0, 1.0])
+    check(2**x, [2.0, 8.0])
+    check(2 % x, [0.0, 2.0])
 
 
 # ---- reductions and scans ---------------------------------------------------------------------------------------------------

@@ -99,6 +99,24 @@ def test_default_device():
     assert tessera.get_default_device() == tessera.device("cpu")
 
 
+def test_warnings_of_once_per_process_can_come_always():
+    code = ("import tessera, warnings\n"
+            "def count():\n"
+            "    with warnings.catch_warnings(record=True) as seen:\n"
+            "        warnings.simplefilter('always')\n"
+            "        for _ in range(3): tessera.meshgrid(tessera.ones(2), tessera.ones(2))\n"
+            "    return len(seen)\n"
+            "first = count()\n"
+            "tessera.set_warn_always(True)\n"
+            "always = count()\n"
+            "tessera.set_warn_always(False)\n"
+            "print(first, always, count())")
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert out.stdout.split() == ["1", "3", "0"], out.stderr
+    with pytest.raises(TypeError):
+        tessera.set_warn_always(1)
+
+
 def test_limits():
     assert tessera.finfo(tessera.float16).max == 65504.0 and tessera.finfo().eps == 2.0**-23 and tessera.finfo(tessera.complex64).bits == 32
     assert tessera.iinfo(tessera.uint8).max == 255 and repr(tessera.iinfo(tessera.int8)) == "iinfo(min=-128, max=127, dtype=int8)"

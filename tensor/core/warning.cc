@@ -7,16 +7,25 @@
 
 namespace tessera {
 namespace {
-void print_once(const std::string& message, WarningKind) {
+std::atomic<bool> g_always{false};
+
+bool is_new(const std::string& message) {
   static std::mutex mutex;
   static auto* seen = new std::unordered_set<std::string>;
   std::lock_guard lock(mutex);
-  if (seen->insert(message).second) std::fprintf(stderr, "tessera warning: %s\n", message.c_str());
+  return seen->insert(message).second;
+}
+void print_once(const std::string& message, WarningKind) {
+  if (g_always || is_new("printed: " + message)) std::fprintf(stderr, "tessera warning: %s\n", message.c_str());
 }
 std::atomic<WarningHandler> g_handler{&print_once};
 }  // namespace
 
 void warn(const std::string& message, WarningKind kind) { g_handler.load()(message, kind); }
+void warn_once(const std::string& message, WarningKind kind) {
+  if (g_always || is_new(message)) warn(message, kind);
+}
+void set_warn_always(bool always) { g_always = always; }
 void set_warning_handler(WarningHandler handler) { g_handler = handler ? handler : &print_once; }
 
 }  // namespace tessera

@@ -82,7 +82,7 @@ Tensor stack_impl(TensorList tensors, char kind) {
 
 std::vector<Tensor> meshgrid_impl(TensorList tensors, std::optional<std::string_view> indexing) {
   TESSERA_CHECK(!tensors.empty(), "meshgrid expects a non-empty TensorList");
-  if (!indexing) warn("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.");
+  if (!indexing) warn_once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.");
   TESSERA_CHECK(!indexing || *indexing == "ij" || *indexing == "xy", "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: ", *indexing);
   for (const Tensor& t : tensors) {
     TESSERA_CHECK(t.dim() <= 1, "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: ", t.dim(), "D of size ", shape_string(t.sizes()));
@@ -279,11 +279,11 @@ Tensor bincount_impl(const Tensor& self, const Tensor& weights, int64_t minlengt
   TESSERA_CHECK(self.dim() == 1 && is_integral(self.dtype(), false), "bincount only supports 1-d non-negative integral inputs.");
   TESSERA_CHECK(!weights.defined() || (weights.dim() == 1 && weights.numel() == self.numel()), "weights should be 1-d and have the same length as input");
   const DType t = !weights.defined() ? DType::kInt64 : weights.dtype() == DType::kFloat32 ? DType::kFloat32 : DType::kFloat64;
-  if (self.numel() == 0) return zeros({minlength}, t == DType::kFloat32 ? t : weights.defined() ? t : DType::kInt64);
+  if (self.numel() == 0) return zeros({minlength}, t, std::nullopt, self.device());
   TESSERA_CHECK(min(self).item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
   const int64_t n = std::max(minlength, max(self).item<int64_t>() + 1);
   const Tensor source = weights.defined() ? to(weights, t) : ones_like(self, DType::kInt64);
-  return scatter_add(zeros({n}, t), 0, to(self, DType::kInt64), source);
+  return scatter_add(zeros({n}, t, std::nullopt, self.device()), 0, to(self, DType::kInt64), source);
 }
 
 }  // namespace tessera::kernels

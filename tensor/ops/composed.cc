@@ -12,6 +12,12 @@
 
 namespace tessera::kernels {
 
+Tensor number_beside(const Scalar& number, const Tensor& t) { return t.is_cpu() ? wrapped_number(number) : full({}, number, std::nullopt, std::nullopt, t.device()); }
+Tensor exponent_for(const Tensor& self, const Tensor& other) {
+  const DType t = result_type(self, other);
+  return is_integral(other.dtype(), true) && is_floating_point(t) ? to(other, t) : other;
+}
+
 // Sorted test elements are searched, so the cost is n log m.
 Tensor isin_impl(const Tensor& elements, const Tensor& test_elements, bool invert) {
   TESSERA_CHECK(!elements.is_complex() && !test_elements.is_complex(), "Unsupported input type encountered for isin(): ", type_name_of(elements.is_complex() ? elements.dtype() : test_elements.dtype()));
@@ -244,6 +250,7 @@ Tensor trapezoid_impl(const Tensor& y, const Scalar& dx, int64_t dim, bool runni
 
 std::tuple<Tensor, Tensor> frexp_Tensor_cpu(const Tensor& self) {
   TESSERA_CHECK(is_floating_point(self.dtype()), "torch.frexp() only supports floating-point dtypes");
+  if (self.is_meta()) return {empty_tensor(self.sizes(), {}, self.dtype(), self.device()), empty_tensor(self.sizes(), {}, DType::kInt32, self.device())};
   if (!self.is_cpu()) {
     const auto [m, e] = frexp_Tensor_cpu(to(self, Device(), self.dtype()));
     return {to(m, self.device(), m.dtype()), to(e, self.device(), e.dtype())};

@@ -9,6 +9,10 @@
 
 namespace tessera::kernels {
 
+// A number as an operand on the device of a tensor.
+Tensor number_beside(const Scalar& number, const Tensor& t);
+// What ldexp raises 2 to: integers in the floating dtype that they give with self, which may be wider than the default dtype.
+Tensor exponent_for(const Tensor& self, const Tensor& other);
 Tensor isin_impl(const Tensor& elements, const Tensor& test_elements, bool invert);
 Tensor scatter_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce, bool include_self);
 Tensor index_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self);

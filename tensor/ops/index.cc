@@ -405,6 +405,7 @@ const Tensor& masked_scatter_inplace(const Tensor& self, const Tensor& mask, con
   const IntVector shape = infer_broadcast(self.sizes(), mask.sizes());
   TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()), " doesn't match the broadcast shape ", shape_string(shape));
   check_no_internal_overlap(self);
+  if (self.is_meta()) return self;
   const Tensor src = memory_sharing(self, source) == Sharing::kNone ? contiguous(source) : clone(source, MemoryFormat::kContiguous);
   Strided to(self), m(mask, shape);
   TESSERA_ON(self.device(), run_masked_scatter)(shape, to, m, src.data_ptr(), src.numel());

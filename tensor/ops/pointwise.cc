@@ -172,8 +172,8 @@ Tensor functional(const PointwiseOp& op, Inputs inputs, Params params) {
 
 namespace {
 void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, Inputs inputs, Params params) {
-  if (target.is_meta()) return;
   check_no_internal_overlap(target);
+  if (target.is_meta()) return;
   bool aliased_differently = false;
   for (const Tensor* t : inputs) {
     check_no_partial_overlap(target, *t);

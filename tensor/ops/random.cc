@@ -18,10 +18,11 @@
 namespace tessera::kernels {
 namespace {
 
-// Runs a sampler over self as it lies in memory.
+// Runs a sampler over self as it lies in memory; a Meta tensor passes the checks alone.
 template <class F>
 const Tensor& fill_with(const Tensor& self, F sampler) {
   check_no_internal_overlap(self);
+  if (self.is_meta()) return self;
   Strided out(self);
   sampler(self.sizes(), out.operand);
   return self;
@@ -38,9 +39,15 @@ const Generator& source_for(const Tensor& t, const Generator& g) {
 // New tensors are filled below the dispatcher where that is possible: they have had no other version.
 template <class Cpu, class Other>
 Tensor filled_new(const Tensor& t, Cpu cpu, Other other) {
-  if (t.is_cpu() || t.is_cuda()) cpu(t);
-  else if (!t.is_meta()) other(t);
+  if (t.is_cpu() || t.is_cuda() || t.is_meta()) cpu(t);
+  else other(t);
   return t;
+}
+
+// What the samplers themselves say of other dtypes; a Meta tensor does not come to them.
+void continuous(const Tensor& self, const char* name) {
+  TESSERA_CHECK(!self.is_meta() || self.is_floating_point(), name, " distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
+                type_name_of(self.dtype()));
 }
 
 DType floating_or_default(const Tensor& t) { return t.is_floating_point() ? t.dtype() : default_dtype(); }
@@ -69,9 +76,11 @@ const Tensor& log_normal__cpu(const Tensor& self, double mean, double std, const
   return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_log_normal)(shape, out, mean, std, source_for(self, g)); });
 }
 const Tensor& exponential__cpu(const Tensor& self, double lambd, const Generator& g) {
+  continuous(self, "Exponential");
   return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_exponential)(shape, out, lambd, source_for(self, g)); });
 }
 const Tensor& cauchy__cpu(const Tensor& self, double median, double sigma, const Generator& g) {
+  continuous(self, "Cauchy");
   return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_cauchy)(shape, out, median, sigma, source_for(self, g)); });
 }
 const Tensor& geometric__cpu(const Tensor& self, double p, const Generator& g) {
@@ -97,7 +106,6 @@ const Tensor& bernoulli_each(const Tensor& self, const Tensor& p, const Generato
 
 // --- factories ---
 
-Tensor meta_like(const Tensor& t, IntList sizes) { return empty_tensor(sizes, {}, t.dtype(), t.device()); }
 Tensor new_tensor(SymIntList size, std::optional<DType> dtype, std::optional<Device> device, DType fallback) {
   return empty_tensor(size.ints(), {}, dtype.value_or(fallback), factory_device(device));
 }
@@ -163,7 +171,7 @@ int64_t scalar_of(const Tensor& high) {
 namespace {
 void check_std(const Tensor& std) {
   TESSERA_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
-  TESSERA_CHECK(std.numel() == 0 || item(all(ge(std, 0))).to_bool(), "normal expects all elements of std >= 0.0");
+  TESSERA_CHECK(std.numel() == 0 || std.is_meta() || item(all(ge(std, 0))).to_bool(), "normal expects all elements of std >= 0.0");
 }
 Tensor fresh(const Tensor& like, IntList sizes) { return empty_tensor(sizes, {}, like.dtype(), like.device()); }
 }  // namespace
@@ -226,6 +234,7 @@ void multinomial_into(const Tensor& out, const Tensor& self, SymInt num_samples,
 
 Tensor poisson_cpu(const Tensor& self, const Generator& g) {
   const Tensor rate = contiguous(self), r = fresh(self, self.sizes());
+  if (r.is_meta()) return r;
   TESSERA_ON(r.device(), random_poisson)(r.sizes(), Strided(r), Strided(rate), source_for(r, g));
   return r;
 }
@@ -234,11 +243,13 @@ Tensor binomial_cpu(const Tensor& count, const Tensor& prob, const Generator& g)
   TESSERA_CHECK_VALUE(is_floating_point(prob.dtype()), "binomial only supports floating-point dtypes for prob, got: ", type_name_of(prob.dtype()));
   TESSERA_CHECK(count.dtype() == prob.dtype(), "Found dtype ", type_name_of(prob.dtype()), " but expected ", type_name_of(count.dtype()));
   const Tensor r = fresh(count, count.sizes()), n = contiguous(count), p = contiguous(expand(prob, count.sizes()));
+  if (r.is_meta()) return r;
   TESSERA_ON(r.device(), random_binomial)(r.sizes(), Strided(r), Strided(n), Strided(p), source_for(r, g));
   return r;
 }
 Tensor _standard_gamma_cpu(const Tensor& self, const Generator& g) {
   const Tensor a = contiguous(self), r = fresh(self, self.sizes());
+  if (r.is_meta()) return r;
   TESSERA_ON(r.device(), random_gamma)(r.sizes(), Strided(r), Strided(a), source_for(r, g));
   return r;
 }
@@ -269,6 +280,7 @@ double gamma_gradient(double a, double x) {
 
 Tensor _standard_gamma_grad_cpu(const Tensor& self, const Tensor& output) {
   TESSERA_CHECK_NOT_IMPLEMENTED(floating_or_default(self) == self.dtype(), "\"_standard_gamma_grad_cpu\" not implemented for '", type_name_of(self.dtype()), "'");
+  if (self.is_meta()) return fresh(self, expand(output, self.sizes()).sizes());
   const Tensor a = contiguous(to(self, Device(), DType::kFloat64)), x = contiguous(to(expand(output, self.sizes()), Device(), DType::kFloat64)), r = fresh(a, self.sizes());
   for (int64_t i = 0; i < r.numel(); ++i) r.data<double>()[i] = gamma_gradient(a.data<double>()[i], x.data<double>()[i]);
   return to(r, self.device(), self.dtype());

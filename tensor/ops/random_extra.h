@@ -7,13 +7,6 @@
 
 namespace tessera::kernels {
 
-// Meta tensors: what a sampler that fills self, or makes a tensor like its argument, gives there.
-template <class... A> const Tensor& unchanged(const Tensor& self, const A&...) { return self; }
-Tensor meta_like(const Tensor& t, IntList sizes);
-template <class... A> Tensor like_first(const Tensor& t, const A&...) { return meta_like(t, t.sizes()); }
-template <class... A> Tensor like_second(double, const Tensor& t, const A&...) { return meta_like(t, t.sizes()); }
-inline Tensor like_both(const Tensor& a, const Tensor& b, const Generator&) { return meta_like(a, infer_broadcast(a.sizes(), b.sizes())); }
-
 // New tensors filled by a sampler, whatever their device.
 Tensor new_uniform(const Tensor& t, const Generator& generator);
 Tensor new_normal(const Tensor& t, double mean, double std, const Generator& generator);

@@ -226,6 +226,10 @@ OutputSpec logsumexp_meta(const Tensor& self, IntList dim, bool keepdim) {
 }
 void logsumexp_cpu(const Tensor& self, IntList dim, bool keepdim, const Tensor& out) {
   if (self.is_complex()) {
+    if (self.numel() == 0) {
+      copy__cpu(out, reshape(log(sum(exp(self), dim, true)), out.sizes()), false);
+      return;
+    }
     // log(sum(exp(x - m))) + m with m the largest real part.
     const Tensor m = amax(real(resolve_conj(self)), dim, true);
     const Tensor shift = where(isfinite(m), m, zeros_like(m));

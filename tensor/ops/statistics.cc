@@ -140,7 +140,7 @@ Tensor cov_impl(const Tensor& self, int64_t correction, const Tensor& fweights, 
   auto check_weights = [&](const char* name, const Tensor& w) {
     TESSERA_CHECK(w.dim() <= 1, "cov(): expected ", name, " to have one or fewer dimensions but got ", name, " with ", w.dim(), " dimensions");
     TESSERA_CHECK(w.numel() == observations, "cov(): expected ", name, " to have the same numel as there are observations in the input but got ", w.numel(), " != ", observations);
-    if (w.numel()) TESSERA_CHECK(ge(w.min(), Scalar(0)).item<bool>(), "cov(): ", name, " cannot be negative");
+    if (w.numel() && !w.is_meta()) TESSERA_CHECK(ge(w.min(), Scalar(0)).item<bool>(), "cov(): ", name, " cannot be negative");
   };
   Tensor w;
   if (fweights.defined()) {
@@ -155,12 +155,12 @@ Tensor cov_impl(const Tensor& self, int64_t correction, const Tensor& fweights, 
   }
   const int64_t dims[1] = {1};
   const Tensor total = w.defined() ? sum(w) : int64_tensor(observations, in);
-  TESSERA_CHECK(!w.defined() || total.item_scalar().to_double() != 0, "cov(): weights sum to zero, can't be normalized");
+  TESSERA_CHECK(!w.defined() || w.is_meta() || total.item_scalar().to_double() != 0, "cov(): weights sum to zero, can't be normalized");
   const Tensor average = div(sum(w.defined() ? mul(in, w) : in, IntList(dims)), total);
   Tensor norm_factor;
   if (w.defined() && aweights.defined() && correction != 0) norm_factor = sub(total, mul(div(sum(mul(w, aweights)), total), Scalar(correction)));
   else norm_factor = sub(total, Scalar(correction));
-  if (norm_factor.item_scalar().to_double() <= 0) norm_factor = zeros_like(norm_factor);
+  norm_factor = where(le(norm_factor, Scalar(0)), zeros_like(norm_factor), norm_factor);
   const Tensor centred = sub(in, unsqueeze(average, 1));
   const Tensor weighted = w.defined() ? mul(centred, w) : centred;
   const Tensor product = matmul(centred, conj(transpose(weighted, 0, 1)));
@@ -250,6 +250,7 @@ Tensor histc_cpu(const Tensor& self, int64_t bins, const Scalar& min, const Scal
   TESSERA_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
   TESSERA_CHECK(is_floating_point(self.dtype()), "\"histogram_cpu\" not implemented for '", type_name_of(self.dtype()), "'");
   TESSERA_CHECK(!(min.to_double() > max.to_double()), "torch.histc(): max must be larger than min");
+  if (self.is_meta()) return empty_tensor(IntVector{bins}, {}, self.dtype(), self.device());
   const auto [low, high] = data_range("torch.histc", self, min.to_double(), max.to_double(), 1);
   return binned(self, Tensor(), bins, [=](double x) { return even_bin(x, low, high, bins); });
 }
@@ -258,6 +259,7 @@ std::tuple<Tensor, Tensor> histogram_bin_ct_cpu(const Tensor& self, int64_t bins
   TESSERA_CHECK(bins > 0, "torch.histogram(): bins must be > 0, but got ", bins);
   TESSERA_CHECK(!range || range->size() == 2, "torch.histogram(): range should have 2 elements, but got ", range ? range->size() : 0);
   TESSERA_CHECK(!range || (*range)[0] <= (*range)[1], "torch.histogram(): max must be larger than min");
+  if (self.is_meta()) return {empty_tensor(IntVector{bins}, {}, self.dtype(), self.device()), empty_tensor(IntVector{bins + 1}, {}, self.dtype(), self.device())};
   const auto [low, high] = data_range("torch.histogram", self, range ? (*range)[0] : 0, range ? (*range)[1] : 0, 0.5);
   const Tensor edges = linspace(Scalar(low), Scalar(high), bins + 1, self.dtype(), std::nullopt, self.device());
   return finished(counted_between(self, weight, edges), edges, density);
@@ -267,9 +269,10 @@ std::tuple<Tensor, Tensor> histogram_bins_tensor_cpu(const Tensor& self, const T
   TESSERA_CHECK(bins.dim() == 1 && bins.numel() >= 2, "torch.histogram(): bins tensor should have one dimension and at least 2 edges, but got shape ", shape_string(bins.sizes()));
   TESSERA_CHECK(bins.dtype() == self.dtype(), "torch.histogram(): input tensor and bins tensors should have the same dtype, but got input with dtype ", name_of(self.dtype()), " and bins with dtype ",
                 name_of(bins.dtype()));
+  if (self.is_meta()) return {empty_tensor(IntVector{bins.numel() - 1}, {}, self.dtype(), self.device()), empty_like(bins)};
   const Tensor edges = contiguous(to(bins, Device(), DType::kFloat64));
   TESSERA_CHECK(std::is_sorted(edges.data<double>(), edges.data<double>() + edges.numel()), "torch.histogram(): bins tensor must be sorted in ascending order");
-  return finished(counted_between(self, weight, bins), clone(bins), density);
+  return finished(counted_between(self, weight, bins), clone(detach(bins)), density);
 }
 
 }  // namespace tessera::kernels

@@ -122,8 +122,14 @@ class Glue {
 
   std::string meta_kernel() const {
     if (op_.rule() != Op::DIRECT || !op_.has_meta() || f_.derived || op_.backends() == Op::ALL) return "";
-    return absl::StrCat(return_type(f_), " m_", f_.id, "(CallContext", comma("", param_list(f_, true)).empty() ? "" : ", ", param_list(f_, true), ") { return ", op_.meta(), "(",
-                        arg_names(f_), "); }\n");
+    const std::string call = absl::StrCat(op_.meta(), "(", arg_names(f_), ");");
+    std::string body = absl::StrCat(" return ", call, " ");
+    if (f_.form != Form::kFunctional) {
+      body = absl::StrCat("\n  ", call, "\n");
+      for (const std::string& out : out_names(f_)) absl::StrAppend(&body, "  structured::bump_version(", out, ");\n");
+      body += return_written(f_);
+    }
+    return absl::StrCat(return_type(f_), " m_", f_.id, "(CallContext", comma("", param_list(f_, true)).empty() ? "" : ", ", param_list(f_, true), ") {", body, "}\n");
   }
 
   std::string flags() const {
