@@ -113,29 +113,48 @@ template <class U> struct AtomicAdd {
 
 // ---- lines. Operands of walks: self, src, index.
 
+// Values that may meet, in their order: a walk over all but the innermost dimension, and that one.
+struct Line {
+  Walk<3> outer;
+  int64_t length = 1;
+  int64_t step[3] = {0, 0, 0};
+  explicit Line(const Walk<3>& w) {
+    outer = w;
+    if (w.rank == 0) return;
+    length = w.sizes[0];
+    for (int k = 0; k < 3; ++k) step[k] = w.strides[0][k];
+    outer.rank = w.rank - 1;
+    outer.numel = length == 0 ? 0 : w.numel / length;
+    for (int d = 0; d < outer.rank; ++d) {
+      outer.sizes[d] = w.sizes[d + 1];
+      for (int k = 0; k < 3; ++k) outer.strides[d][k] = w.strides[d + 1][k];
+    }
+  }
+};
+
 template <class Op>
-__global__ void scatter_lines(Walk<3> free, Walk<3> ordered, char* self, const char* src, Index index, Op op) {
+__global__ void scatter_lines(Walk<3> free, Line line, char* self, const char* src, Index index, Op op) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
-  for (int64_t line = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; line < free.numel; line += step) {
-    int64_t start[3];
-    free.offsets(line, start);
-    for (int64_t first = 0; first < ordered.numel; first += kAtOnce) {
-      int64_t to[kAtOnce];
-      typename Op::Value v[kAtOnce];
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < free.numel; i += step) {
+    int64_t start[3], more[3];
+    free.offsets(i, start);
+    for (int64_t o = 0; o < line.outer.numel; ++o) {
+      line.outer.offsets(o, more);
+      for (int k = 0; k < 3; ++k) more[k] += start[k];
+      for (int64_t first = 0; first < line.length; first += kAtOnce) {
+        int64_t to[kAtOnce];
+        typename Op::Value v[kAtOnce];
 #pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) {
-        to[u] = kNowhere;
-        if (first + u >= ordered.numel) continue;
-        int64_t at[3] = {0, 0, 0};
-        if (ordered.rank == 1) for (int k = 0; k < 3; ++k) at[k] = (first + u) * ordered.strides[0][k];
-        else ordered.offsets(first + u, at);
-        to[u] = index.offset(start[2] + at[2]);
-        if (to[u] == kNowhere) continue;
-        to[u] += start[0] + at[0];
-        v[u] = op.read(src + start[1] + at[1]);
+        for (int u = 0; u < kAtOnce; ++u) {
+          const int64_t j = first + u;
+          to[u] = j < line.length ? index.offset(more[2] + j * line.step[2]) : kNowhere;
+          if (to[u] == kNowhere) continue;
+          to[u] += more[0] + j * line.step[0];
+          v[u] = op.read(src + more[1] + j * line.step[1]);
+        }
+#pragma unroll
+        for (int u = 0; u < kAtOnce; ++u) if (to[u] != kNowhere) op.put(self + to[u], v[u]);
       }
-#pragma unroll
-      for (int u = 0; u < kAtOnce; ++u) if (to[u] != kNowhere) op.put(self + to[u], v[u]);
     }
   }
 }
@@ -158,32 +177,40 @@ template <class Key> struct NumberPlaces {
 
 // ---- runs of equal places
 
-// What is known of the values and their places. `keyed`: positions whose places are sorted (operand: src); `inner`: what belongs to each (operands: self, src).
-template <class Key, class Pos> struct Runs {
+// Where the values of positions lie, in the order of their sorted places. Operand: src.
+template <class Pos> struct ValueOffsets {
   Walk<1> keyed;
-  Walk<2> inner;
-  const Key* keys;
   const Pos* positions;
-  int64_t unit, places;
-  char* self;
-  const char* src;
-  __device__ const char* value(int64_t j, int64_t inner_offset) const {
+  int64_t* offsets;
+  __device__ void operator()(int64_t j) const {
     int64_t at[1];
-    keyed.offsets(positions[j], at);
-    return src + at[0] + inner_offset;
+    keyed.offsets(static_cast<int64_t>(positions[j]), at);
+    offsets[j] = at[0];
   }
 };
 
-template <class T, class Key, class Pos>
-__global__ void scatter_runs(Runs<Key, Pos> runs, Meet<T> op) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x, positions = runs.keyed.numel, n = positions * runs.inner.numel;
+// `inner`: what belongs to each position (operands: self, src).
+struct Runs {
+  Walk<2> inner;
+  int64_t positions;
+  const void* keys;  // numbers of places, sorted; uint64_t if wide, else uint32_t
+  bool wide;
+  const int64_t* offsets;  // of the values
+  int64_t unit, places;
+  char* self;
+  const char* src;
+  __device__ int64_t place(int64_t j) const { return wide ? static_cast<int64_t>(static_cast<const uint64_t*>(keys)[j]) : static_cast<const uint32_t*>(keys)[j]; }
+};
+
+template <class T>
+__global__ void scatter_runs(Runs runs, Meet<T> op) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x, n = runs.positions * runs.inner.numel;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) {
-    const int64_t first = quotient(i, runs.inner.numel);
-    const Key key = runs.keys[first];
-    if (static_cast<int64_t>(key) == runs.places || (first > 0 && runs.keys[first - 1] == key)) continue;  // not the first of its run
+    const int64_t first = quotient(i, runs.inner.numel), number = runs.place(first);
+    if (number == runs.places || (first > 0 && runs.place(first - 1) == number)) continue;  // not the first of its run
     int64_t at[2];
     runs.inner.offsets(i - first * runs.inner.numel, at);
-    T* place = reinterpret_cast<T*>(runs.self + static_cast<int64_t>(key) * runs.unit + at[0]);
+    T* place = reinterpret_cast<T*>(runs.self + number * runs.unit + at[0]);
     Compute<T> sum = load(place);
     int64_t count = 0;
     for (bool more = true; more;) {
@@ -192,29 +219,32 @@ __global__ void scatter_runs(Runs<Key, Pos> runs, Meet<T> op) {
 #pragma unroll
       for (int u = 0; u < kOfRun; ++u) {
         const int64_t j = first + count + u;
-        mine[u] = j < positions && runs.keys[j] == key;
-        if (mine[u]) v[u] = op.read(runs.value(j, at[1]));
+        mine[u] = j < runs.positions && runs.place(j) == number;
+        if (mine[u]) v[u] = op.read(runs.src + runs.offsets[j] + at[1]);
       }
-#pragma unroll
-      for (int u = 0; u < kOfRun; ++u) if (mine[u]) sum = op.meet(sum, v[u]);
       more = mine[kOfRun - 1];
-      count += kOfRun;
-      if (!more) for (int u = 0; u < kOfRun; ++u) count -= !mine[u];
+      int64_t found = 0;
+#pragma unroll
+      for (int u = 0; u < kOfRun; ++u) {
+        if (!mine[u]) continue;
+        sum = op.meet(sum, v[u]);
+        ++found;
+      }
+      count += found;
     }
     store(place, op.mode == ScatterMode::kMean ? op.mean(sum, count) : sum);
   }
 }
 
-template <class T, class Key, class Pos>
-__global__ void assign_last(Runs<Key, Pos> runs) {
-  const int64_t step = int64_t{gridDim.x} * blockDim.x, positions = runs.keyed.numel, n = positions * runs.inner.numel;
+template <class T>
+__global__ void assign_last(Runs runs) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x, n = runs.positions * runs.inner.numel;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) {
-    const int64_t j = quotient(i, runs.inner.numel);
-    const Key key = runs.keys[j];
-    if (static_cast<int64_t>(key) == runs.places || (j + 1 < positions && runs.keys[j + 1] == key)) continue;
+    const int64_t j = quotient(i, runs.inner.numel), number = runs.place(j);
+    if (number == runs.places || (j + 1 < runs.positions && runs.place(j + 1) == number)) continue;
     int64_t at[2];
     runs.inner.offsets(i - j * runs.inner.numel, at);
-    *reinterpret_cast<T*>(runs.self + static_cast<int64_t>(key) * runs.unit + at[0]) = *reinterpret_cast<const T*>(runs.value(j, at[1]));
+    *reinterpret_cast<T*>(runs.self + number * runs.unit + at[0]) = *reinterpret_cast<const T*>(runs.src + runs.offsets[j] + at[1]);
   }
 }
 
@@ -320,7 +350,7 @@ bool lines_are_faster(const Scatter& s) {
 
 template <class Op>
 void by_lines(const Scatter& s, const Walk<3>& free, const Dims& ordered, const Op& op) {
-  launch(scatter_lines<Op>, blocks_for(free.numel), dim3(kThreads), free, ordered.walk(true), static_cast<char*>(s.self.data), static_cast<const char*>(s.src.data), s.index, op);
+  launch(scatter_lines<Op>, blocks_for(free.numel), dim3(kThreads), free, Line(ordered.walk(true)), static_cast<char*>(s.self.data), static_cast<const char*>(s.src.data), s.index, op);
 }
 
 template <class Key>
@@ -331,12 +361,14 @@ Buffer number_places(const Scatter& s) {
   return keys;
 }
 
-// f(runs, keys' and positions' types) after the places were sorted.
+// f(runs) after the places were sorted.
 template <class Key, class Pos, class F>
 void with_runs(const Scatter& s, const Walk<2>& inner, F&& f) {
   const Sorted<Key, Pos> sorted = radix_sort<Key, Pos>(number_places<Key>(s), 1, s.keyed.count(), std::bit_width(static_cast<uint64_t>(s.places)));
-  f(Runs<Key, Pos>{s.keyed.walk_of(1), inner, sorted.keys.template as<Key>(), sorted.positions.template as<Pos>(), s.unit, s.places, static_cast<char*>(s.self.data),
-                   static_cast<const char*>(s.src.data)});
+  const int64_t n = s.keyed.count();
+  const Buffer offsets(n * sizeof(int64_t));
+  for_each(n, ValueOffsets<Pos>{s.keyed.walk_of(1), sorted.positions.template as<Pos>(), offsets.as<int64_t>()});
+  f(Runs{inner, n, sorted.keys.get(), sizeof(Key) == 8, offsets.as<int64_t>(), s.unit, s.places, static_cast<char*>(s.self.data), static_cast<const char*>(s.src.data)});
 }
 template <class F>
 void by_runs(const Scatter& s, const Walk<2>& inner, F&& f) {
@@ -368,9 +400,7 @@ void assign(const Scatter& s) {
                                                         static_cast<const char*>(s.src.data)});
       return;
     }
-    by_runs(s, inner, [&]<class Key, class Pos>(const Runs<Key, Pos>& runs) {
-      launch(assign_last<T, Key, Pos>, blocks_for(runs.keyed.numel * runs.inner.numel), dim3(kThreads), runs);
-    });
+    by_runs(s, inner, [&](const Runs& runs) { launch(assign_last<T>, blocks_for(runs.positions * runs.inner.numel), dim3(kThreads), runs); });
   });
 }
 
@@ -384,9 +414,7 @@ void meet(const Scatter& s) {
   // Only sorting tells how many values met at a place.
   if (s.mode != ScatterMode::kMean && (!s.sortable || lines_are_faster(s))) return by_lines(s, s.free.walk(false), s.ordered, op);
   TESSERA_CHECK(s.sortable, "scatter with reduce='mean' into a tensor with negative strides is not supported on CUDA devices");
-  by_runs(s, s.inner.walk_of(0, 1, false), [&]<class Key, class Pos>(const Runs<Key, Pos>& runs) {
-    launch(scatter_runs<T, Key, Pos>, blocks_for(runs.keyed.numel * runs.inner.numel), dim3(kThreads), runs, op);
-  });
+  by_runs(s, s.inner.walk_of(0, 1, false), [&](const Runs& runs) { launch(scatter_runs<T>, blocks_for(runs.positions * runs.inner.numel), dim3(kThreads), runs, op); });
 }
 
 const char* name_of_mode(ScatterMode mode) {
