@@ -152,6 +152,8 @@ template <class F, class G>
 void sum_channels(const F& f, const G& finish, int64_t batch, int64_t channels, int64_t inner, bool vectors) {
   constexpr int V = kVector<typename F::Element>;
   if (channels == 0) return;
+  if (batch * inner == 0)  // sums of nothing
+    return launch(finish_few_kernel<G>, dim3(static_cast<unsigned>(divide_up(channels, kSumThreads))), dim3(kSumThreads), finish, channels, 0, 0, nullptr);
   const SumShape s{batch, channels, inner, 1, 32};
   const bool whole = inner >= 32 ? inner % V == 0 : channels * inner % V == 0;
   if (vectors && whole) return sum_channels_by<V>(f, finish, s);

@@ -1,4 +1,4 @@
-// Layer normalisation. A row of up to 16384 elements stays in the registers of its threads; longer rows are group normalisations of one group.
+// Layer normalisation. A row of up to 16384 elements (8192 in the gradient) stays in the registers of its threads; longer rows are group normalisations of one group.
 #include "tensor/cuda/engines.h"
 #include "tensor/cuda/nn_norm.h"
 
@@ -7,7 +7,8 @@ namespace internal {
 namespace {
 
 constexpr int kCached = 16;  // elements per thread
-constexpr int kMostLanes = 1024;
+constexpr int kForwardLanes = 1024, kBackwardLanes = 512;  // at most: the gradient needs twice the registers
+constexpr int64_t kLongestForward = int64_t{kForwardLanes} * kCached, kLongestBackward = int64_t{kBackwardLanes} * kCached;
 
 struct AddDoubles {
   __device__ double operator()(double a, double b) const { return a + b; }
@@ -24,7 +25,7 @@ struct LayerForward {
 };
 
 template <class T, int V>
-__global__ void __launch_bounds__(kMostLanes) layer_forward_kernel(LayerForward<T> a) {
+__global__ void __launch_bounds__(kForwardLanes) layer_forward_kernel(LayerForward<T> a) {
   using C = Compute<T>;
   const int lane = static_cast<int>(threadIdx.x) % a.lanes, rows = static_cast<int>(blockDim.x) / a.lanes;
   for (int64_t first = int64_t{blockIdx.x} * rows; first < a.rows; first += int64_t{gridDim.x} * rows) {
@@ -81,7 +82,7 @@ struct LayerBackward {
 
 // With h = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - h mean(g h)).
 template <class T, int V>
-__global__ void __launch_bounds__(kMostLanes) layer_backward_kernel(LayerBackward<T> a) {
+__global__ void __launch_bounds__(kBackwardLanes) layer_backward_kernel(LayerBackward<T> a) {
   using C = Compute<T>;
   const int lane = static_cast<int>(threadIdx.x) % a.lanes, rows = static_cast<int>(blockDim.x) / a.lanes;
   for (int64_t first = int64_t{blockIdx.x} * rows; first < a.rows; first += int64_t{gridDim.x} * rows) {
@@ -122,7 +123,7 @@ __global__ void __launch_bounds__(kMostLanes) layer_backward_kernel(LayerBackwar
 
 int lanes_for(int64_t n) {
   int lanes = 32;
-  while (lanes < kMostLanes && int64_t{lanes} * kCached < n) lanes *= 2;
+  while (int64_t{lanes} * kCached < n) lanes *= 2;
   return lanes;
 }
 template <class A>
@@ -131,7 +132,6 @@ void start_rows(void (*kernel)(A), const A& a) {
   const int64_t blocks = divide_up(a.rows, threads / a.lanes);
   launch_blocks(kernel, dim3(static_cast<unsigned>(between(blocks, 1, 1 << 30))), dim3(threads), 0, a);
 }
-constexpr int64_t kLongest = int64_t{kMostLanes} * kCached;
 
 template <class T>
 void forward(int64_t rows, int64_t n, double eps, const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean, Compute<T>* rstd) {
@@ -157,7 +157,7 @@ void backward(int64_t rows, int64_t n, const T* dy, const T* x, const Compute<T>
 
 void layer_norm_forward(DType dtype, int64_t rows, int64_t n, double eps, const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd) {
   if (rows == 0) return;
-  if (n > internal::kLongest) return group_norm_forward(dtype, rows, n, 1, 1, eps, x, weight, bias, y, mean, rstd);
+  if (n > internal::kLongestForward) return group_norm_forward(dtype, rows, n, 1, 1, eps, x, weight, bias, y, mean, rstd);
   visit<kAllFloats>(dtype, "LayerNormKernelImpl", [&](auto tag) {
     using T = typename decltype(tag)::type;
     internal::forward<T>(rows, n, eps, static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<const T*>(bias), static_cast<T*>(y), static_cast<Compute<T>*>(mean),
@@ -166,7 +166,7 @@ void layer_norm_forward(DType dtype, int64_t rows, int64_t n, double eps, const 
 }
 
 void layer_norm_backward(DType dtype, int64_t rows, int64_t n, const void* dy, const void* x, const void* mean, const void* rstd, const void* weight, void* dx, void* dweight, void* dbias) {
-  if (n > internal::kLongest) return group_norm_backward(dtype, rows, n, 1, 1, dy, x, mean, rstd, weight, dx, dweight, dbias);
+  if (n > internal::kLongestBackward) return group_norm_backward(dtype, rows, n, 1, 1, dy, x, mean, rstd, weight, dx, dweight, dbias);
   visit<kAllFloats>(dtype, "LayerNormBackwardKernelImpl", [&](auto tag) {
     using T = typename decltype(tag)::type;
     internal::backward<T>(rows, n, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const Compute<T>*>(mean), static_cast<const Compute<T>*>(rstd), static_cast<const T*>(weight),

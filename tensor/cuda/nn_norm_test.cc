@@ -111,7 +111,7 @@ void check_group_norm(DType t, const GroupCase& s, bool layer, bool with_params)
 }
 TEST_P(NormTest, Layer) {
   for (const bool params : {true, false})
-    for (const auto& s : {GroupCase{5, 7, 1, 1}, {3, 64, 1, 1}, {9, 100, 1, 1}, {2, 768, 1, 1}, {3, 1030, 1, 1}, {2, 5000, 1, 1}, {1, 1, 1, 1}, {2, 16384, 1, 1}, {2, 20000, 1, 1}, {2, 16385, 1, 1}})
+    for (const auto& s : {GroupCase{5, 7, 1, 1}, {3, 64, 1, 1}, {9, 100, 1, 1}, {2, 768, 1, 1}, {3, 1030, 1, 1}, {2, 5000, 1, 1}, {1, 8192, 1, 1}, {2, 8193, 1, 1}, {1, 1, 1, 1}, {2, 16384, 1, 1}, {2, 20000, 1, 1}, {2, 16385, 1, 1}})
       check_group_norm(GetParam(), s, true, params);
 }
 TEST_P(NormTest, Group) {
@@ -127,6 +127,23 @@ TEST_P(NormTest, NoRows) {
   cuda::group_norm_forward(t, 0, 8, 3, 2, 1e-5, nullptr, dw.get(), dw.get(), nullptr, nullptr, nullptr);
   expect_near(dgw.read(), Data(t, 8), 0, "no rows");
   expect_near(dgb.read(), Data(t, 8), 0, "no rows");
+}
+TEST_P(NormTest, EmptyRows) {
+  const DType t = GetParam();
+  check_group_norm(t, {2, 0, 1, 1}, true, true);
+  Data group_mean(stat_type(t), 4), group_rstd(stat_type(t), 4);
+  const OnDevice dgroup_mean(group_mean), dgroup_rstd(group_rstd);
+  cpu::group_norm_forward(t, 2, 4, 0, 2, 1e-5, nullptr, nullptr, nullptr, nullptr, group_mean.get(), group_rstd.get());
+  cuda::group_norm_forward(t, 2, 4, 0, 2, 1e-5, nullptr, nullptr, nullptr, nullptr, dgroup_mean.get(), dgroup_rstd.get());
+  expect_near(dgroup_mean.read(), group_mean, 0, "mean of nothing");
+  Data mean(DType::kFloat64, 3), var(DType::kFloat64, 3);
+  const OnDevice dmean(mean), dvar(var);
+  for (const auto& s : {BatchCase{0, 3, 4}, {2, 3, 0}}) {
+    cpu::batch_norm_stats(t, s.batch, s.channels, s.inner, nullptr, static_cast<double*>(mean.get()), static_cast<double*>(var.get()));
+    cuda::batch_norm_stats(t, s.batch, s.channels, s.inner, nullptr, static_cast<double*>(dmean.get()), static_cast<double*>(dvar.get()));
+    expect_near(dmean.read(), mean, 0, "mean of nothing");
+    expect_near(dvar.read(), var, 0, "variance of nothing");
+  }
 }
 TEST_P(NormTest, UnalignedPointers) {
   const DType t = GetParam(), st = stat_type(t);
