@@ -141,7 +141,7 @@ __host__ __device__ inline double digamma(double x) {
   if (is_nan(x) || x == -infinity()) return nan();
   double result = 0;
   if (x < 0) {
-    const double fraction = x - std::trunc(x);
+    const double fraction = x - std::nearbyint(x);  // to the nearest pole, exactly
     if (fraction == 0) return nan();
     result = -kPi / std::tan(kPi * fraction);
     x = 1 - x;

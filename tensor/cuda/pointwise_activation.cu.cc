@@ -101,7 +101,8 @@ struct Softsign : Unary {
 
 constexpr PointwiseEntry kEntries[] = {
     PointwiseEntry{&pw::threshold}.floats<Threshold>().ints<Threshold>(),
-    PointwiseEntry{&pw::relu}.floats<Relu>().ints<Relu>().wide<Relu>(),
+    PointwiseEntry{&pw::relu}.floats<Relu>().kernel<Relu, int8_t>().kernel<Relu, int16_t>().kernel<Relu, int32_t>().kernel<Relu, int64_t>()
+        .shortcut({DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64}, Shortcut::kCopy),
     PointwiseEntry{&pw::relu6}.floats<Relu6>().ints<Relu6>(),
     PointwiseEntry{&pw::leaky_relu}.floats<LeakyRelu>(),
     math_entry<Elu>(&pw::elu),

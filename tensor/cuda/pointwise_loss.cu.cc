@@ -20,8 +20,9 @@ struct L1 : Binary {
     } else if constexpr (std::is_floating_point_v<T>) {
       return std::abs(x - t);
     } else {  // integers wrap
-      const T e = static_cast<T>(static_cast<uint64_t>(x) - static_cast<uint64_t>(t));
-      return e < T(0) ? static_cast<T>(uint64_t{0} - static_cast<uint64_t>(e)) : e;
+      const T e = static_cast<T>(static_cast<Wrap<T>>(x) - static_cast<Wrap<T>>(t));
+      if constexpr (std::is_signed_v<T>) return e < 0 ? static_cast<T>(Wrap<T>{0} - static_cast<Wrap<T>>(e)) : e;
+      else return e;
     }
   }
 };
