@@ -50,13 +50,16 @@ void read_properties(int device, Properties* to) {
 
 }  // namespace
 
-void check(cudaError_t e, const char*) {
-  if (e == cudaSuccess) [[likely]] return;
+void internal::raise_error(cudaError_t e) {
   cudaGetLastError();
   tessera::internal::raise<Error>("CUDA error: ", cudaGetErrorString(e), "\nSearch for `", cudaGetErrorName(e),
                                   "' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\n"
                                   "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\n"
                                   "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n");
+}
+
+void check(cudaError_t e, const char*) {
+  if (e != cudaSuccess) [[unlikely]] internal::raise_error(e);
 }
 
 int device_count() {

@@ -41,7 +41,7 @@ bool peer_enabled[kMaxDevices][kMaxDevices];
 int selected_device() { return thread_state().selected; }
 
 void check_device(int device) {
-  if (device < 0 || device >= device_count()) check(cudaErrorInvalidDevice, "cudaSetDevice");
+  if (device < 0 || device >= device_count()) internal::raise_error(cudaErrorInvalidDevice);
 }
 
 void select_device(int device) {
