@@ -30,7 +30,8 @@ __global__ void gather_kernel(Walk<3> walk, char* out, const char* self, Index i
   }
 }
 
-void gather(std::span<const int64_t> shape, const Operand& out, const Operand& self, const int64_t* self_strides, const int64_t* index_strides, const Index& index, uint64_t alignment) {
+void gather(std::span<const int64_t> shape, const Operand& out, const Operand& self, const int64_t* self_strides, const int64_t* index_strides, const Index& index,
+            uint64_t alignment) {
   Walk<3> walk = make_walk<3>(shape, {out.strides, self_strides, index_strides}, false);
   if (walk.numel == 0) return;
   const int64_t size = widen(walk, item_size(out.dtype), 0b011, alignment | address(out.data) | address(self.data));
@@ -92,7 +93,8 @@ struct AddOffsets {
 
 }  // namespace
 
-IndexPlan::IndexPlan(std::span<const int64_t> shape, std::span<const Operand> indices, std::span<const int64_t> sizes, std::span<const int64_t> steps, std::span<const int64_t> dim_numbers) {
+IndexPlan::IndexPlan(std::span<const int64_t> shape, std::span<const Operand> indices, std::span<const int64_t> sizes, std::span<const int64_t> steps,
+                     std::span<const int64_t> dim_numbers) {
   int64_t varying[kMaxDims];
   size_t dims[kMaxDims], n = 0;
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -105,7 +107,8 @@ IndexPlan::IndexPlan(std::span<const int64_t> shape, std::span<const Operand> in
   }
   if (count == 0) return;
   auto one = [&](size_t k) {
-    return Index{static_cast<const char*>(indices[k].data), sizes[k], steps[k], dim_numbers.empty() ? static_cast<int64_t>(k) : dim_numbers[k], ReportKind::kIndexOutOfBounds, true, false, report_slot()};
+    const int64_t dim = dim_numbers.empty() ? static_cast<int64_t>(k) : dim_numbers[k];
+    return Index{static_cast<const char*>(indices[k].data), sizes[k], steps[k], dim, ReportKind::kIndexOutOfBounds, true, false, report_slot()};
   };
   if (indices.size() == 1) {
     index = one(0);

@@ -2,7 +2,7 @@
 // after the other, so that results are the same on every run and on every device. There are four ways:
 //   * each line of such values is a thread's (scatter_lines): many lines, or short ones, or values that cannot meet;
 //   * the places are sorted, and each run of equal ones is a thread's (scatter_runs);
-//   * of assigned values the last is found by an integer maximum (scatter_winners);
+//   * of assigned values the last is found by an integer maximum (AssignWinner);
 //   * integers are added by atomic functions.
 #include <algorithm>
 #include <bit>
@@ -350,7 +350,8 @@ bool lines_are_faster(const Scatter& s) {
 
 template <class Op>
 void by_lines(const Scatter& s, const Walk<3>& free, const Dims& ordered, const Op& op) {
-  launch(scatter_lines<Op>, blocks_for(free.numel), dim3(kThreads), free, Line(ordered.walk(true)), static_cast<char*>(s.self.data), static_cast<const char*>(s.src.data), s.index, op);
+  launch(scatter_lines<Op>, blocks_for(free.numel), dim3(kThreads), free, Line(ordered.walk(true)), static_cast<char*>(s.self.data), static_cast<const char*>(s.src.data), s.index,
+         op);
 }
 
 template <class Key>

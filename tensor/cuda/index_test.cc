@@ -18,7 +18,11 @@ class IndexTest : public DeviceTest {
     Array a = make(t, shape, scattered, rng);
     std::normal_distribution<double> normal(0, 3);
     // Complex products are small integers, so that they are exact in whatever order their parts are added.
-    fill(a, [&](size_t) { return is_complex(t) ? static_cast<double>(static_cast<int>(rng() % 3) - 1) : t == DType::kBool ? static_cast<double>(rng() % 2) : is_integral(t, false) ? static_cast<double>(rng() % 100) : normal(rng); });
+    fill(a, [&](size_t) -> double {
+      if (is_complex(t)) return static_cast<int>(rng() % 3) - 1;
+      if (is_integral(t, true)) return rng() % (t == DType::kBool ? 2 : 100);
+      return normal(rng);
+    });
     return a;
   }
   Array index(const Shape& shape, int64_t size, bool scattered, bool negative = false) {
@@ -123,7 +127,8 @@ TEST_F(IndexTest, ExtremaKeepNan) {
     cuda::run_scatter(ScatterMode::kMax, x.shape, 0, 3, device_self.operand(), device_src.operand(), device_x.operand());
     EXPECT_EQ(device_self.bytes(), self.bytes);
   }
-  EXPECT_THROW(cuda::run_scatter(ScatterMode::kMax, {}, 0, 1, {nullptr, DType::kComplex64, nullptr}, {nullptr, DType::kComplex64, nullptr}, {nullptr, DType::kInt64, nullptr}), NotImplementedError);
+  const Operand complex{nullptr, DType::kComplex64, nullptr}, no_index{nullptr, DType::kInt64, nullptr};
+  EXPECT_THROW(cuda::run_scatter(ScatterMode::kMax, {}, 0, 1, complex, complex, no_index), NotImplementedError);
 }
 
 TEST_F(IndexTest, Select) {
@@ -205,7 +210,11 @@ TEST_F(IndexTest, Nonzero) {
   for (DType t : types) {
     for (const Shape& shape : kMaskShapes) {
       Array x = make(t, shape, rng() % 2, rng);
-      fill(x, [&](size_t i) { return rng() % 3 == 0 ? 1 : i % 5 == 0 && is_floating_point(t) ? -0.0 : i % 7 == 0 && is_floating_point(t) ? std::numeric_limits<double>::quiet_NaN() : 0.0; });
+      fill(x, [&](size_t i) {
+        if (rng() % 3 == 0) return 1.0;
+        if (!is_floating_point(t)) return 0.0;
+        return i % 5 == 0 ? -0.0 : i % 7 == 0 ? std::numeric_limits<double>::quiet_NaN() : 0.0;
+      });
       const OnDevice device(x);
       const int64_t n = cpu::run_count_nonzero(shape, x.operand()), rank = static_cast<int64_t>(shape.size());
       ASSERT_EQ(cuda::run_count_nonzero(shape, device.operand()), n) << name_of(t);

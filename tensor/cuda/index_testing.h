@@ -72,8 +72,8 @@ class OnDevice {
   Buffer memory_;
 };
 
-inline const std::vector<DType> kAll = {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt16, DType::kUInt32, DType::kUInt64, DType::kFloat16,
-                                        DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kComplex32, DType::kComplex64, DType::kComplex128};
+inline const std::vector<DType> kAll = {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt16, DType::kUInt32, DType::kUInt64,
+                                        DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kComplex32, DType::kComplex64, DType::kComplex128};
 
 class DeviceTest : public ::testing::Test {
  protected:

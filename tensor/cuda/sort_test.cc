@@ -56,7 +56,8 @@ class SortTest : public DeviceTest {
 
 TEST_F(SortTest, ShortRows) {
   for (DType t : kSortable) {
-    for (const Shape& shape : {Shape{}, Shape{1}, Shape{2}, Shape{33}, Shape{5, 7}, Shape{3, 64, 5}, Shape{700, 3}, Shape{2, 513}, Shape{1, 2048}, Shape{1030, 2}, Shape{1, 4096}, Shape{0, 4}, Shape{4, 0}}) {
+    for (const Shape& shape : {Shape{}, Shape{1}, Shape{2}, Shape{33}, Shape{5, 7}, Shape{3, 64, 5}, Shape{700, 3}, Shape{2, 513}, Shape{1, 2048}, Shape{1030, 2}, Shape{1, 4096},
+                               Shape{0, 4}, Shape{4, 0}}) {
       for (int dim = 0; dim < std::max<int>(1, static_cast<int>(shape.size())); ++dim) check_sort(t, shape, dim);
     }
   }
@@ -149,10 +150,10 @@ TEST_F(SortTest, Search) {
         const OnDevice device_raw(raw), device_boundaries(boundaries), device_order(order), device_v(v);
         for (bool through_order : {false, true}) {
           const OnDevice device_out(out);
-          cpu::run_searchsorted(t, through_order ? raw.bytes.data() : boundaries.bytes.data(), m, shared, through_order ? reinterpret_cast<int64_t*>(order.bytes.data()) : nullptr, v.bytes.data(),
-                                rows, n, right, narrow, out.bytes.data());
-          cuda::run_searchsorted(t, through_order ? device_raw.as<void>() : device_boundaries.as<void>(), m, shared, through_order ? device_order.as<int64_t>() : nullptr, device_v.as<void>(),
-                                 rows, n, right, narrow, device_out.as<void>());
+          cpu::run_searchsorted(t, through_order ? raw.bytes.data() : boundaries.bytes.data(), m, shared, through_order ? reinterpret_cast<int64_t*>(order.bytes.data()) : nullptr,
+                                v.bytes.data(), rows, n, right, narrow, out.bytes.data());
+          cuda::run_searchsorted(t, through_order ? device_raw.as<void>() : device_boundaries.as<void>(), m, shared, through_order ? device_order.as<int64_t>() : nullptr,
+                                 device_v.as<void>(), rows, n, right, narrow, device_out.as<void>());
           ASSERT_EQ(device_out.bytes(), out.bytes) << name_of(t) << " m " << m << " round " << round << through_order;
         }
       }
