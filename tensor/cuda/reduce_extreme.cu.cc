@@ -61,9 +61,9 @@ struct ArgExtreme {
 
   __device__ Acc start() const { return {lowest<V>(), INT64_MAX}; }
   __device__ Acc merge(const Acc& a, const Acc& b) const {
-    const bool nan_a = a.value != a.value, nan_b = b.value != b.value;
-    if (nan_a || nan_b) return nan_a && (!nan_b || a.at < b.at) ? a : b;
-    return a.value > b.value || (a.value == b.value && a.at < b.at) ? a : b;
+    const bool nan_a = a.value != a.value, nan_b = b.value != b.value, before = a.at < b.at;
+    const bool first = nan_a || nan_b ? nan_a && (!nan_b || before) : a.value > b.value || (a.value == b.value && before);
+    return {first ? a.value : b.value, first ? a.at : b.at};
   }
   // Elements come with rising numbers.
   __device__ void add(Acc& a, V x, int64_t at) const {

@@ -30,9 +30,11 @@ struct LogSumExp {
   __device__ Acc start() const { return {-infinity(), 0}; }
   __device__ Acc merge(const Acc& a, const Acc& b) const {
     if (a.max == b.max) return {a.max, a.sum + b.sum};
-    if (a.max != a.max || b.max != b.max) return a.max != a.max ? a : b;
-    const Acc &high = a.max > b.max ? a : b, &low = a.max > b.max ? b : a;
-    return {high.max, high.sum + low.sum * static_cast<double>(std::exp(low.max - high.max))};
+    const bool first = a.max > b.max || a.max != a.max;
+    const V high = first ? a.max : b.max, low = first ? b.max : a.max;
+    if (high != high || low != low) return {high != high ? high : low, 0};
+    const double sum = first ? a.sum : b.sum, more = first ? b.sum : a.sum;
+    return {high, sum + more * static_cast<double>(std::exp(low - high))};
   }
   __device__ void add(Acc& a, const V (&x)[kBatch], int64_t) const {
     const V max = larger(larger(larger(x[0], x[1]), larger(x[2], x[3])), larger(larger(x[4], x[5]), larger(x[6], x[7])));

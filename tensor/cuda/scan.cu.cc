@@ -90,11 +90,10 @@ struct RunningExtreme {
   __device__ Acc identity() const { return {V(0), -1}; }
   __device__ Acc of(V x, int64_t at) const { return {x, at}; }
   __device__ Acc merge(const Acc& a, const Acc& b) const {
-    if (a.at < 0 || b.at < 0) return a.at < 0 ? b : a;
-    const bool nan_a = a.value != a.value, nan_b = b.value != b.value;
-    if (nan_a != nan_b) return nan_a ? a : b;
-    if (nan_a || a.value == b.value) return a.at > b.at ? a : b;
-    return (a.value > b.value) == largest ? a : b;
+    const bool nan_a = a.value != a.value, nan_b = b.value != b.value, equal = nan_a ? nan_b : a.value == b.value;
+    const bool wins = nan_a != nan_b ? nan_a : equal ? a.at > b.at : (a.value > b.value) == largest;
+    const bool first = b.at < 0 || (a.at >= 0 && wins);
+    return {first ? a.value : b.value, first ? a.at : b.at};
   }
   __device__ V value(const Acc& a) const { return a.value; }
 };

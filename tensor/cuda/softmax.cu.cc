@@ -61,38 +61,61 @@ __device__ V combine(V v, F f, int group, bool columns) {
   return all[t % between];
 }
 
-template <class V>
-__global__ void __launch_bounds__(kMostThreads) softmax_kernel(Lines lines, int group, bool backward) {
+// A thread holds kPer batches of its line, `group` batches apart.
+template <class V, int kPer>
+__global__ void __launch_bounds__(kMostThreads / kPer, kPer) softmax_kernel(Lines lines, int group, bool backward) {
   const int t = threadIdx.x, per_block = blockDim.x / group;
   const int member = lines.columns ? t / per_block : t & (group - 1);
   const int64_t k = int64_t{blockIdx.x} * per_block + (lines.columns ? t & (per_block - 1) : t / group);
   const bool active = k < lines.count;
-  const int64_t i = member * kBatch, n = active ? lines.length - i : 0;
   int64_t o[4] = {};
   if (active) lines.walk.offsets(k, o);
+  auto first = [&](int b) { return int64_t{member + b * group} * kBatch; };
+  auto left = [&](int b) { return active ? lines.length - first(b) : 0; };
   auto plus = [](V a, V b) { return a + b; };
-  V x[kBatch];
+  V x[kPer][kBatch];
   if (backward) {
-    V y[kBatch], products[kBatch];
-    lines.operands[0].load<V>(o[0], i, n, V(0), x);
-    lines.operands[1].load<V>(o[1], i, n, V(0), y);
-    for (int j = 0; j < kBatch; ++j) products[j] = lines.log ? x[j] : x[j] * y[j];
-    differentiate(x, y, combine(of_eight(products, plus), plus, group, lines.columns), lines.log);
+    V y[kPer][kBatch], sum = 0;
+#pragma unroll
+    for (int b = 0; b < kPer; ++b) {
+      lines.operands[0].load<V>(o[0], first(b), left(b), V(0), x[b]);
+      lines.operands[1].load<V>(o[1], first(b), left(b), V(0), y[b]);
+    }
+#pragma unroll
+    for (int b = 0; b < kPer; ++b) {
+      V products[kBatch];
+      for (int j = 0; j < kBatch; ++j) products[j] = lines.log ? x[b][j] : x[b][j] * y[b][j];
+      sum += of_eight(products, plus);
+    }
+    sum = combine(sum, plus, group, lines.columns);
+#pragma unroll
+    for (int b = 0; b < kPer; ++b) differentiate(x[b], y[b], sum, lines.log);
   } else {
-    lines.operands[0].load<V>(o[0], i, n, -std::numeric_limits<V>::infinity(), x);
     auto larger = [](V a, V b) { return a >= b || a != a ? a : b; };
-    const V max = combine(of_eight(x, larger), larger, group, lines.columns);
-    V e[kBatch];
-    for (int j = 0; j < kBatch; ++j) e[j] = std::exp(x[j] - max);
-    const V sum = combine(of_eight(e, plus), plus, group, lines.columns);
-    if (lines.log) {
-      normalise(x, max, std::log(sum), true);
-    } else {
-      const V scale = 1 / sum;
-      for (int j = 0; j < kBatch; ++j) x[j] = e[j] * scale;
+    V max = -std::numeric_limits<V>::infinity(), sum = 0;
+#pragma unroll
+    for (int b = 0; b < kPer; ++b) lines.operands[0].load<V>(o[0], first(b), left(b), -std::numeric_limits<V>::infinity(), x[b]);
+#pragma unroll
+    for (int b = 0; b < kPer; ++b) max = larger(max, of_eight(x[b], larger));
+    max = combine(max, larger, group, lines.columns);
+#pragma unroll
+    for (int b = 0; b < kPer; ++b) {
+      V e[kBatch];
+      for (int j = 0; j < kBatch; ++j) {
+        e[j] = std::exp(x[b][j] - max);
+        x[b][j] = lines.log ? x[b][j] - max : e[j];
+      }
+      sum += of_eight(e, plus);
+    }
+    sum = combine(sum, plus, group, lines.columns);
+    const V shift = lines.log ? std::log(sum) : V(0), scale = lines.log ? V(1) : 1 / sum;
+#pragma unroll
+    for (int b = 0; b < kPer; ++b) {
+      for (int j = 0; j < kBatch; ++j) x[b][j] = (x[b][j] - shift) * scale;
     }
   }
-  lines.operands[2].store<V>(o[2], i, n, x);
+#pragma unroll
+  for (int b = 0; b < kPer; ++b) lines.operands[2].store<V>(o[2], first(b), left(b), x[b]);
 }
 
 // A thread has one batch of a line. first, second: for each line its maximum and scale (forward), its sum (backward).
@@ -175,12 +198,18 @@ void run(const Problem& p) {
   const Lines lines = make_lines(p, places);
   if (lines.count == 0 || lines.length == 0) return;
   using reduction::power_of_two;
-  // Columns: at least 32 neighbouring lines in a block, if there are so many.
+  const int64_t batches = (lines.length + kBatch - 1) / kBatch;
+  // Columns: at least 32 neighbouring lines in a block, if there are so many. Long rows: two batches a thread, so that two blocks of them share a multiprocessor.
   const int64_t side_by_side = lines.columns ? power_of_two(lines.count, 32) : 1;
-  const int64_t group = power_of_two((lines.length + kBatch - 1) / kBatch, kMostThreads / side_by_side);
-  if (group * kBatch < lines.length) return run_long<V>(p, lines, places);
+  const int per = sizeof(V) == 4 && !lines.columns && batches > kMostThreads / 4 ? 2 : 1;
+  const int64_t group = power_of_two((batches + per - 1) / per, kMostThreads / per / side_by_side);
+  if (group * per < batches) return run_long<V>(p, lines, places);
   const int64_t threads = std::max<int64_t>(kThreads, group * side_by_side), per_block = threads / group;
-  launch_blocks(softmax_kernel<V>, dim3(static_cast<unsigned>((lines.count + per_block - 1) / per_block)), dim3(static_cast<unsigned>(threads)), 0, lines, static_cast<int>(group), p.backward);
+  const dim3 blocks(static_cast<unsigned>((lines.count + per_block - 1) / per_block)), of_block(static_cast<unsigned>(threads));
+  if constexpr (sizeof(V) == 4) {
+    if (per == 2) return launch_blocks(softmax_kernel<V, 2>, blocks, of_block, 0, lines, static_cast<int>(group), p.backward);
+  }
+  launch_blocks(softmax_kernel<V, 1>, blocks, of_block, 0, lines, static_cast<int>(group), p.backward);
 }
 
 // float32 arithmetic for the reduced floats.
