@@ -43,7 +43,8 @@ TEST_F(Copy, EveryPairOfDtypes) {
 
 // Infinities, nan, zeros, numbers that round, overflow and underflow.
 TEST_F(Copy, EdgesOfFloats) {
-  std::vector<double> numbers = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e300, -1e300, 65504, 65519, 65520, 3.4e38, 3.5e38, 1e-40, 1e-45, 448, 464, 480, 57344, 61440, 240, 6e-8, 2.9e-8, 1e-8};
+  std::vector<double> numbers = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e300, -1e300, 65504, 65519, 65520, 3.4e38, 3.5e38, 1e-40, 1e-45, 448, 464, 480,
+                                 57344, 61440, 240, 6e-8, 2.9e-8, 1e-8};
   for (int i = 0; i < 400; ++i) numbers.push_back(std::ldexp(1.0 + i / 400.0, i % 60 - 30));
   const int64_t n = static_cast<int64_t>(numbers.size());
   for (int f = static_cast<int>(DType::kFloat16); f <= kLastFloat8; ++f) {
@@ -62,12 +63,14 @@ TEST_F(Copy, EveryFloat8) {
   std::vector<uint8_t> codes(256);
   for (int i = 0; i < 256; ++i) codes[static_cast<size_t>(i)] = static_cast<uint8_t>(i);
   for (int f = static_cast<int>(DType::kFloat8_e4m3fn); f <= kLastFloat8; ++f) {
-    for (const DType to : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kComplex64, DType::kFloat8_e5m2}) compare({256}, to, {item_size(to)}, 256, static_cast<DType>(f), {1}, codes);
+    for (const DType to : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kComplex64, DType::kFloat8_e5m2})
+      compare({256}, to, {item_size(to)}, 256, static_cast<DType>(f), {1}, codes);
   }
 }
 
 TEST_F(Copy, LargeIntegers) {
-  const std::vector<uint64_t> numbers = {0, 1, ~uint64_t{0}, uint64_t{1} << 63, (uint64_t{1} << 63) - 1, (uint64_t{1} << 53) + 1, 0x80000000u, 0xffffffffu, 0x7fffffffu, 16777217, 255, 256, 32768};
+  const std::vector<uint64_t> numbers = {0, 1, ~uint64_t{0}, uint64_t{1} << 63, (uint64_t{1} << 63) - 1, (uint64_t{1} << 53) + 1,
+                                         0x80000000u, 0xffffffffu, 0x7fffffffu, 16777217, 255, 256, 32768};
   const int64_t n = static_cast<int64_t>(numbers.size());
   std::vector<uint8_t> data(numbers.size() * 8);
   std::memcpy(data.data(), numbers.data(), data.size());

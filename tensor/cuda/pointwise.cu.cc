@@ -12,8 +12,8 @@ namespace {
 const PointwiseEntry* find_entry(const PointwiseOp& op) {
   static const std::vector<const PointwiseEntry*> all = [] {
     std::vector<const PointwiseEntry*> v;
-    for (const PointwiseTable& table : {arithmetic_kernels(), extreme_kernels(), comparison_kernels(), bit_kernels(), division_kernels(), rounding_kernels(), selection_kernels(), math_kernels(),
-                             special_kernels(), trigonometric_kernels(), activation_kernels(), activation_backward_kernels(), loss_kernels()}) {
+    for (const PointwiseTable& table : {arithmetic_kernels(), extreme_kernels(), comparison_kernels(), bit_kernels(), division_kernels(), rounding_kernels(), selection_kernels(),
+                                        math_kernels(), special_kernels(), trigonometric_kernels(), activation_kernels(), activation_backward_kernels(), loss_kernels()}) {
       for (const PointwiseEntry& e : table) {
         if (e.op) v.push_back(&e);  // null: the program has no such op
       }
@@ -31,7 +31,9 @@ DType result_dtype(const PointwiseOp& op, DType compute) {
 }
 
 // Whether every value of dtype t passes through `compute` unchanged, so that no conversion to it is needed.
-bool is_contained(DType t, DType compute) { return t == compute || (is_reduced_float(t) && compute == DType::kFloat32) || (t == DType::kComplex32 && compute == DType::kComplex64); }
+bool is_contained(DType t, DType compute) {
+  return t == compute || (is_reduced_float(t) && compute == DType::kFloat32) || (t == DType::kComplex32 && compute == DType::kComplex64);
+}
 
 void run_shortcut(Shortcut s, DType compute, std::span<const int64_t> shape, const Operand& out, const Operand& in) {
   if (s == Shortcut::kFalse || s == Shortcut::kTrue) {
@@ -58,9 +60,10 @@ void run_shortcut(Shortcut s, DType compute, std::span<const int64_t> shape, con
 
 using OperandWalk = Walk<1 + kMaxInputs>;
 
-bool is_half_float(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
+// Whether the kernel reads or writes operand k without a conversion apart.
 bool is_direct(const PointwiseKernelInfo& kernel, const PointwiseArguments& a, int k) {
-  return a.access[k] == Access::kConstant || a.dtype[k] == a.wanted[k] || ((k == 0 ? kernel.half_output : kernel.half_inputs) && a.wanted[k] == DType::kFloat32 && is_half_float(a.dtype[k]));
+  if (a.access[k] == Access::kConstant || a.dtype[k] == a.wanted[k]) return true;
+  return (k == 0 ? kernel.half_output : kernel.half_inputs) && a.wanted[k] == DType::kFloat32 && is_reduced_float(a.dtype[k]);
 }
 
 // Whether all operands can be read and written in chunks. Says how.
@@ -153,8 +156,8 @@ void join(OperandWalk& w) {
 
 }  // namespace
 
-void launch_pointwise(const PointwiseKernelInfo& kernel, std::span<const int64_t> shape, const Operand& out, std::span<const Operand> ins, const DType* wanted, const KernelParam* params,
-                      int num_params) {
+void launch_pointwise(const PointwiseKernelInfo& kernel, std::span<const int64_t> shape, const Operand& out, std::span<const Operand> ins, const DType* wanted,
+                      const KernelParam* params, int num_params) {
   static constexpr int64_t kZeros[64] = {};
   PointwiseArguments a;
   const int operands = 1 + static_cast<int>(ins.size());
@@ -236,8 +239,11 @@ void check_integer_divisor(std::span<const int64_t> shape, const Operand& diviso
     int64_t at[1];
     walk.offsets(i, at);
     const void* const p = data + at[0];
-    const uint64_t value = size == 1 ? *static_cast<const uint8_t*>(p) : size == 2 ? *static_cast<const uint16_t*>(p) : size == 4 ? *static_cast<const uint32_t*>(p) : *static_cast<const uint64_t*>(p);
-    if (value == 0) report(slot, ReportKind::kIntegerDivisionByZero);
+    const bool zero = size == 1   ? *static_cast<const uint8_t*>(p) == 0
+                      : size == 2 ? *static_cast<const uint16_t*>(p) == 0
+                      : size == 4 ? *static_cast<const uint32_t*>(p) == 0
+                                  : *static_cast<const uint64_t*>(p) == 0;
+    if (zero) report(slot, ReportKind::kIntegerDivisionByZero);
   });
 }
 

@@ -87,7 +87,8 @@ namespace internal {
 
 template <class F, class T, int k> using InputType = std::conditional_t<(F::kBoolInputs >> k & 1) != 0, uint8_t, T>;
 
-template <class F, class T, int... k> __device__ auto result_of(std::integer_sequence<int, k...>) -> decltype(F::call(static_cast<const KernelParam*>(nullptr), std::declval<InputType<F, T, k>>()...));
+template <class F, class T, int... k>
+__device__ auto result_of(std::integer_sequence<int, k...>) -> decltype(F::call(static_cast<const KernelParam*>(nullptr), std::declval<InputType<F, T, k>>()...));
 template <class F, class T> using ResultType = decltype(result_of<F, T>(std::make_integer_sequence<int, F::kInputs>()));
 
 // Elements of a chunk: 16 bytes of the compute type, at most 8 elements.
@@ -253,6 +254,10 @@ struct PointwiseKernelInfo {
   void (*run)(PointwiseArguments) = nullptr;
   uint8_t chunk = 1;                    // elements
   bool half_inputs = false, half_output = false;  // float16 and bfloat16 need no conversion apart
+
+  template <class F, class T> static constexpr PointwiseKernelInfo of() {
+    return {internal::pointwise_kernel<F, T>, internal::kChunk<F, T>, std::is_same_v<T, float>, std::is_same_v<internal::ResultType<F, T>, float>};
+  }
 };
 
 // The kernels of one op.
@@ -265,7 +270,7 @@ struct PointwiseEntry {
 
   template <class F, class T> constexpr PointwiseEntry kernel(DType t = internal::kDTypeOf<T>) const {
     PointwiseEntry e = *this;
-    e.kernels[static_cast<int>(t)] = {internal::pointwise_kernel<F, T>, internal::kChunk<F, T>, std::is_same_v<T, float>, std::is_same_v<internal::ResultType<F, T>, float>};
+    e.kernels[static_cast<int>(t)] = PointwiseKernelInfo::of<F, T>();
     return e;
   }
   constexpr PointwiseEntry shortcut(std::initializer_list<DType> types, Shortcut s) const {
@@ -307,8 +312,8 @@ struct PointwiseEntry {
 };
 
 // out = kernel(ins...) over `shape`. wanted: the kernel's dtypes, of the output first. params: num_params of them.
-void launch_pointwise(const PointwiseKernelInfo& kernel, std::span<const int64_t> shape, const Operand& out, std::span<const Operand> ins, const DType* wanted, const KernelParam* params,
-                      int num_params);
+void launch_pointwise(const PointwiseKernelInfo& kernel, std::span<const int64_t> shape, const Operand& out, std::span<const Operand> ins, const DType* wanted,
+                      const KernelParam* params, int num_params);
 
 // The tables: one function per file, called once.
 using PointwiseTable = std::span<const PointwiseEntry>;

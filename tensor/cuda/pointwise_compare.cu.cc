@@ -87,7 +87,8 @@ constexpr PointwiseEntry kEntries[] = {
     PointwiseEntry{&pw::isfinite}.integers(Shortcut::kTrue).floats<Isfinite>().complexes<Isfinite>(),
     PointwiseEntry{&pw::isposinf}.integers(Shortcut::kFalse).floats<Isposinf>(),
     PointwiseEntry{&pw::isneginf}.integers(Shortcut::kFalse).floats<Isneginf>(),
-    PointwiseEntry{&pw::signbit}.integers(Shortcut::kFalse).floats<Signbit>().kernel<Signbit, int8_t>().kernel<Signbit, int16_t>().kernel<Signbit, int32_t>().kernel<Signbit, int64_t>(),
+    PointwiseEntry{&pw::signbit}.integers(Shortcut::kFalse).floats<Signbit>().kernel<Signbit, int8_t>()
+        .kernel<Signbit, int16_t>().kernel<Signbit, int32_t>().kernel<Signbit, int64_t>(),
 };
 
 }  // namespace

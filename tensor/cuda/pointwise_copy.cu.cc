@@ -21,9 +21,8 @@ struct Negate : Unary {
   template <class T> static __device__ T call(const KernelParam*, T x) { return static_cast<T>(T{0} - x); }
 };
 
-template <class F, class T> constexpr PointwiseKernelInfo kernel() { return {internal::pointwise_kernel<F, T>, internal::kChunk<F, T>, std::is_same_v<T, float>, std::is_same_v<T, float>}; }
 template <class F> PointwiseKernelInfo kernel_of_size(int64_t size) {
-  return visit_size(size, [](auto tag) { return kernel<F, typename decltype(tag)::type>(); });
+  return visit_size(size, [](auto tag) { return PointwiseKernelInfo::of<F, typename decltype(tag)::type>(); });
 }
 
 // dst = kernel(src): a kernel that works on elements of the size of `wanted`.
@@ -39,7 +38,7 @@ void copy_changed(std::span<const int64_t> shape, const Operand& dst, const Oper
   if (is_integral(t, false) || category_of(t) == Category::kQuantized) {
     return run(visit_size(size, [](auto tag) {
       using T = typename decltype(tag)::type;
-      if constexpr (sizeof(T) <= 8) return kernel<Negate, T>();
+      if constexpr (sizeof(T) <= 8) return PointwiseKernelInfo::of<Negate, T>();
       else return PointwiseKernelInfo();
     }), shape, dst, src, t);
   }
@@ -153,7 +152,7 @@ void copy_strided(std::span<const int64_t> shape, const Operand& dst, const Oper
   }
   if (conj || neg) return copy_changed(shape, dst, src, conj, neg);
   if (same_bits(dst.dtype, src.dtype)) return copy_bits(shape, dst, src);
-  if (is_float_or_half(dst.dtype) && is_float_or_half(src.dtype)) return run(kernel<Copy, float>(), shape, dst, src, DType::kFloat32);
+  if (is_float_or_half(dst.dtype) && is_float_or_half(src.dtype)) return run(PointwiseKernelInfo::of<Copy, float>(), shape, dst, src, DType::kFloat32);
   run(kernel_of_size<Copy>(item_size(dst.dtype)), shape, dst, src, dst.dtype);
 }
 
@@ -162,7 +161,8 @@ void fill_strided(std::span<const int64_t> shape, const Operand& dst, const void
   const Walk<1> w = make_walk<1>(shape, {dst.strides}, false);
   if (w.numel == 0) return;
   const unsigned char* const bytes = static_cast<const unsigned char*>(value);
-  if (is_dense(w, 0, size) && std::all_of(bytes, bytes + size, [&](unsigned char b) { return b == bytes[0]; })) return fill_bytes(dst.data, bytes[0], static_cast<size_t>(w.numel * size));
+  const bool one_byte = std::all_of(bytes, bytes + size, [&](unsigned char b) { return b == bytes[0]; });
+  if (one_byte && is_dense(w, 0, size)) return fill_bytes(dst.data, bytes[0], static_cast<size_t>(w.numel * size));
   run(kernel_of_size<Copy>(size), shape, dst, {const_cast<void*>(value), dst.dtype, nullptr, true}, dst.dtype);
 }
 
