@@ -55,8 +55,8 @@ const Loaded& loaded() {
 // Handles go back here when their thread ends. Never destroyed: the driver may be gone by then.
 struct Shared {
   std::mutex mutex;
-  std::map<int, std::vector<cublasHandle_t>> idle;                    // by device
-  std::map<std::pair<int, cudaStream_t>, Buffer> workspaces;         // of a device's stream
+  std::map<int, std::vector<cublasHandle_t>> idle;            // by device
+  std::map<std::pair<int, cudaStream_t>, Buffer> workspaces;  // of a device's stream
 };
 Shared& shared() {
   static Shared& s = *new Shared;
@@ -133,7 +133,8 @@ const Blas& blas() {
 }
 
 void check_blas(cublasStatus_t s, const char* what) {
-  if (s == CUBLAS_STATUS_SUCCESS) [[likely]] return;
+  if (s == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
   TESSERA_CHECK(false, "CUDA error: ", blas().status_name(s), " when calling `", what, "`");
 }
 

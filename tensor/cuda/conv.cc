@@ -115,13 +115,13 @@ bool describe(DType dtype, const ConvGeometry& g, cudnnMathType_t math, Descript
   return ok(dnn.create_tensor(&d.x)) && ok(dnn.create_tensor(&d.y)) && ok(dnn.create_filter(&d.w)) && ok(dnn.create_convolution(&d.conv)) &&
          ok(dnn.set_tensor(d.x, type, rank, x.data(), strides_of(x).data())) && ok(dnn.set_tensor(d.y, type, rank, y.data(), strides_of(y).data())) &&
          ok(dnn.set_filter(d.w, type, CUDNN_TENSOR_NCHW, rank, w.data())) &&
-         ok(dnn.set_convolution(d.conv, spatial, padding.data(), stride.data(), dilation.data(), CUDNN_CROSS_CORRELATION, type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT)) &&
+         ok(dnn.set_convolution(d.conv, spatial, padding.data(), stride.data(), dilation.data(), CUDNN_CROSS_CORRELATION,
+                                type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT)) &&
          ok(dnn.set_groups(d.conv, static_cast<int>(g.groups))) && ok(dnn.set_math_type(d.conv, math));
 }
 
 // Keeps what cuDNN offers, with its workspace. size(algorithm, &bytes).
-template <class Perf, class F>
-void keep_choices(const Perf* offers, int count, DType dtype, const DnnSettings& s, F&& size, std::vector<Choice>& choices) {
+template <class Perf, class F> void keep_choices(const Perf* offers, int count, DType dtype, const DnnSettings& s, F&& size, std::vector<Choice>& choices) {
   for (int i = 0; i < count; ++i) {
     if (offers[i].status != CUDNN_STATUS_SUCCESS || (s.deterministic && offers[i].determinism != CUDNN_DETERMINISTIC)) continue;
     size_t bytes = 0;
@@ -146,9 +146,7 @@ void choose(DType dtype, const DnnSettings& s, std::vector<Choice>& choices, Ask
   try {
     const Buffer workspace(bytes);
     if (measure(&count, offers, workspace.get(), bytes) != CUDNN_STATUS_SUCCESS) return;
-  } catch (const OutOfMemoryError&) {
-    return;
-  }
+  } catch (const OutOfMemoryError&) { return; }
   std::vector<Choice> measured;
   keep_choices(offers, count, dtype, s, size, measured);
   if (!measured.empty()) choices = std::move(measured);
@@ -163,17 +161,23 @@ void find_choices(Direction direction, DType dtype, const DnnSettings& s, const 
     choose<cudnnConvolutionFwdAlgoPerf_t>(
         dtype, s, plan.choices, [&](int* n, auto* offers) { return dnn.forward_algorithms(h, d.x, d.w, d.conv, d.y, kMostOffers, n, offers); },
         [&](auto a, size_t* n) { return dnn.forward_workspace(h, d.x, d.w, d.conv, d.y, a, n); },
-        [&](int* n, auto* offers, void* work, size_t bytes) { return dnn.measure_forward(h, d.x, t.x, d.w, t.w, d.conv, d.y, const_cast<void*>(t.y), kMostOffers, n, offers, work, bytes); });
+        [&](int* n, auto* offers, void* work, size_t bytes) {
+          return dnn.measure_forward(h, d.x, t.x, d.w, t.w, d.conv, d.y, const_cast<void*>(t.y), kMostOffers, n, offers, work, bytes);
+        });
   else if (direction == Direction::kData)
     choose<cudnnConvolutionBwdDataAlgoPerf_t>(
         dtype, s, plan.choices, [&](int* n, auto* offers) { return dnn.backward_data_algorithms(h, d.w, d.y, d.conv, d.x, kMostOffers, n, offers); },
         [&](auto a, size_t* n) { return dnn.backward_data_workspace(h, d.w, d.y, d.conv, d.x, a, n); },
-        [&](int* n, auto* offers, void* work, size_t bytes) { return dnn.measure_backward_data(h, d.w, t.w, d.y, t.y, d.conv, d.x, const_cast<void*>(t.x), kMostOffers, n, offers, work, bytes); });
+        [&](int* n, auto* offers, void* work, size_t bytes) {
+          return dnn.measure_backward_data(h, d.w, t.w, d.y, t.y, d.conv, d.x, const_cast<void*>(t.x), kMostOffers, n, offers, work, bytes);
+        });
   else
     choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
         dtype, s, plan.choices, [&](int* n, auto* offers) { return dnn.backward_filter_algorithms(h, d.x, d.y, d.conv, d.w, kMostOffers, n, offers); },
         [&](auto a, size_t* n) { return dnn.backward_filter_workspace(h, d.x, d.y, d.conv, d.w, a, n); },
-        [&](int* n, auto* offers, void* work, size_t bytes) { return dnn.measure_backward_filter(h, d.x, t.x, d.y, t.y, d.conv, d.w, const_cast<void*>(t.w), kMostOffers, n, offers, work, bytes); });
+        [&](int* n, auto* offers, void* work, size_t bytes) {
+          return dnn.measure_backward_filter(h, d.x, t.x, d.y, t.y, d.conv, d.w, const_cast<void*>(t.w), kMostOffers, n, offers, work, bytes);
+        });
 }
 
 std::shared_ptr<const Plan> make_plan(Direction direction, DType dtype, const ConvGeometry& g, const DnnSettings& s, const Tensors& t) {
@@ -217,9 +221,11 @@ cudnnStatus_t start(Direction direction, DType dtype, const Plan& plan, const Ch
     case Direction::kForward:
       return dnn.forward(h, one, d.x, t.x, d.w, t.w, d.conv, static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm), workspace, c.workspace, zero, d.y, const_cast<void*>(t.y));
     case Direction::kData:
-      return dnn.backward_data(h, one, d.w, t.w, d.y, t.y, d.conv, static_cast<cudnnConvolutionBwdDataAlgo_t>(c.algorithm), workspace, c.workspace, zero, d.x, const_cast<void*>(t.x));
+      return dnn.backward_data(h, one, d.w, t.w, d.y, t.y, d.conv, static_cast<cudnnConvolutionBwdDataAlgo_t>(c.algorithm), workspace, c.workspace, zero, d.x,
+                               const_cast<void*>(t.x));
     default:
-      return dnn.backward_filter(h, one, d.x, t.x, d.y, t.y, d.conv, static_cast<cudnnConvolutionBwdFilterAlgo_t>(c.algorithm), workspace, c.workspace, zero, d.w, const_cast<void*>(t.w));
+      return dnn.backward_filter(h, one, d.x, t.x, d.y, t.y, d.conv, static_cast<cudnnConvolutionBwdFilterAlgo_t>(c.algorithm), workspace, c.workspace, zero, d.w,
+                                 const_cast<void*>(t.w));
   }
 }
 
@@ -279,7 +285,7 @@ struct Columns {
       if (g.kernel[i] != 1 || g.stride[i] != 1 || g.padding[i] != 0) return false;
     return true;
   }
-  int64_t image() const { return g.in_channels * plane; }      // elements of an image, of its columns, of its output
+  int64_t image() const { return g.in_channels * plane; }  // elements of an image, of its columns, of its output
   int64_t columns() const { return g.in_channels * taps * positions; }
   int64_t output() const { return g.out_channels * positions; }
   int64_t images_at_once() const { return std::clamp<int64_t>(kColumnBytes / (columns() * item + 1), 1, std::max<int64_t>(1, g.batch)); }
@@ -291,8 +297,7 @@ struct Columns {
   char* at(const void* p, int64_t elements) const { return static_cast<char*>(const_cast<void*>(p)) + elements * item; }
 
   // fn(first image, images, their columns) for parts of the batch. With `fill` the columns are those of x.
-  template <class F>
-  void for_parts(const void* x, bool fill, F&& fn) const {
+  template <class F> void for_parts(const void* x, bool fill, F&& fn) const {
     const int64_t most = images_at_once();
     const Buffer buffer(pointwise() ? 0 : static_cast<size_t>(most * columns() * item));
     for (int64_t n = 0; n < g.batch; n += most) {
@@ -339,8 +344,8 @@ struct Columns {
     fill_bytes(const_cast<void*>(t.w), 0, static_cast<size_t>(g.out_channels * rows * item));
     for_parts(t.x, true, [&](int64_t n, int64_t count, char* cols) {
       for (int64_t i = 0; i < count; ++i)
-        cuda::gemm_batched(dtype, g.groups, out_c, rows, positions, one, {at(t.y, (n + i) * output()), positions, 1}, out_c * positions, {at(cols, i * columns()), 1, positions}, rows * positions, one,
-                     {const_cast<void*>(t.w), rows, 1}, out_c * rows, false, false);
+        cuda::gemm_batched(dtype, g.groups, out_c, rows, positions, one, {at(t.y, (n + i) * output()), positions, 1}, out_c * positions, {at(cols, i * columns()), 1, positions},
+                           rows * positions, one, {const_cast<void*>(t.w), rows, 1}, out_c * rows, false, false);
     });
   }
   void run(Direction direction, const Tensors& t) const {

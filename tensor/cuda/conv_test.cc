@@ -39,13 +39,19 @@ std::string show(const ConvGeometry& g) {
 }
 
 const ConvGeometry kGeometries[] = {
-    geometry(2, 3, 4, 1, {}, {6, 3, 1, 1, 1}, {7, 3, 1, 1, 1}),    geometry(3, 4, 6, 2, {}, {7, 3, 2, 1, 1}, {8, 2, 3, 0, 1}), geometry(2, 6, 6, 6, {}, {9, 3, 1, 2, 2}, {5, 3, 1, 1, 1}),
-    geometry(2, 5, 3, 1, {}, {4, 1, 1, 0, 1}, {3, 1, 1, 0, 1}),    geometry(2, 3, 4, 1, {}, {}, {17, 5, 2, 3, 2}),             geometry(1, 2, 3, 1, {4, 2, 1, 1, 1}, {5, 3, 2, 1, 1}, {4, 2, 1, 0, 2}),
-    geometry(5, 8, 4, 4, {}, {4, 1, 2, 0, 1}, {4, 1, 1, 1, 1}),    geometry(1, 1, 1, 1, {}, {}, {1, 1, 1, 0, 1}),
+    geometry(2, 3, 4, 1, {}, {6, 3, 1, 1, 1}, {7, 3, 1, 1, 1}),
+    geometry(3, 4, 6, 2, {}, {7, 3, 2, 1, 1}, {8, 2, 3, 0, 1}),
+    geometry(2, 6, 6, 6, {}, {9, 3, 1, 2, 2}, {5, 3, 1, 1, 1}),
+    geometry(2, 5, 3, 1, {}, {4, 1, 1, 0, 1}, {3, 1, 1, 0, 1}),
+    geometry(2, 3, 4, 1, {}, {}, {17, 5, 2, 3, 2}),
+    geometry(1, 2, 3, 1, {4, 2, 1, 1, 1}, {5, 3, 2, 1, 1}, {4, 2, 1, 0, 2}),
+    geometry(5, 8, 4, 4, {}, {4, 1, 2, 0, 1}, {4, 1, 1, 1, 1}),
+    geometry(1, 1, 1, 1, {}, {}, {1, 1, 1, 0, 1}),
 };
 
 void check_all(DType t, const ConvGeometry& g) {
-  const int64_t nx = g.batch * g.in_channels * volume(g.in_size), nw = g.out_channels * (g.in_channels / g.groups) * volume(g.kernel), ny = g.batch * g.out_channels * volume(g.out_size);
+  const int64_t nx = g.batch * g.in_channels * volume(g.in_size), nw = g.out_channels * (g.in_channels / g.groups) * volume(g.kernel),
+                ny = g.batch * g.out_channels * volume(g.out_size);
   Data x = random_data(t, nx, 1), w = random_data(t, nw, 2), bias = random_data(t, g.out_channels, 3), dy = random_data(t, ny, 4);
   const OnDevice dx(x), dw(w), dbias(bias), ddy(dy);
   const double factor = 8 + 2 * std::sqrt(static_cast<double>(nx + nw));
@@ -112,8 +118,8 @@ TEST_P(ConvTest, FewerOutputsThanWindows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, ConvTest,
-                         ::testing::Values(DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kComplex32, DType::kComplex64, DType::kComplex128, DType::kUInt8, DType::kInt16,
-                                           DType::kInt32, DType::kInt64),
+                         ::testing::Values(DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kComplex32, DType::kComplex64, DType::kComplex128,
+                                           DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST(Conv, SettingsStay) {
@@ -154,8 +160,8 @@ TEST_P(ColumnsTest, MatchTheCpu) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Types, ColumnsTest,
-                         ::testing::Values(DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kComplex32, DType::kComplex64, DType::kComplex128, DType::kUInt8, DType::kInt8,
-                                           DType::kInt16, DType::kUInt16, DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt64),
+                         ::testing::Values(DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kComplex32, DType::kComplex64, DType::kComplex128,
+                                           DType::kUInt8, DType::kInt8, DType::kInt16, DType::kUInt16, DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace

@@ -116,7 +116,8 @@ const Dnn* find_dnn() { return loaded().found ? &loaded().functions : nullptr; }
 const std::string& dnn_missing() { return loaded().why; }
 
 void check_dnn(cudnnStatus_t s, const char* what) {
-  if (s == CUDNN_STATUS_SUCCESS) [[likely]] return;
+  if (s == CUDNN_STATUS_SUCCESS) [[likely]]
+    return;
   TESSERA_CHECK(false, "cuDNN error: ", find_dnn()->error_string(s), " when calling `", what, "`");
 }
 
@@ -125,7 +126,8 @@ DnnSettings dnn_settings() {
   return {(s & kEnabled) != 0, (s & kBenchmark) != 0, (s & kDeterministic) != 0, (s & kTf32) != 0};
 }
 void set_dnn_settings(const DnnSettings& s) {
-  g_settings.store((s.enabled ? kEnabled : 0u) | (s.benchmark ? kBenchmark : 0u) | (s.deterministic ? kDeterministic : 0u) | (s.allow_tf32 ? kTf32 : 0u), std::memory_order_relaxed);
+  g_settings.store((s.enabled ? kEnabled : 0u) | (s.benchmark ? kBenchmark : 0u) | (s.deterministic ? kDeterministic : 0u) | (s.allow_tf32 ? kTf32 : 0u),
+                   std::memory_order_relaxed);
 }
 
 cudnnHandle_t dnn_handle() {

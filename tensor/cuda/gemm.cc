@@ -127,11 +127,13 @@ void run_blas(DType dtype, DType c_type, const Products& p) {
   const cublasHandle_t handle = blas_handle();
   check_blas(blas().set_math_mode(handle, math_mode(dtype)), "cublasSetMathMode");
   if (p.batch == 1)
-    check_blas(blas().gemm(handle, a.reading.op, b.reading.op, p.m, p.n, p.k, &alpha, a.data, in, a.reading.leading, b.data, in, b.reading.leading, &beta, p.c.data, out, c_leading, compute_mode(dtype),
-                           CUBLAS_GEMM_DEFAULT), "cublasGemmEx");
+    check_blas(blas().gemm(handle, a.reading.op, b.reading.op, p.m, p.n, p.k, &alpha, a.data, in, a.reading.leading, b.data, in, b.reading.leading, &beta, p.c.data, out, c_leading,
+                           compute_mode(dtype), CUBLAS_GEMM_DEFAULT),
+               "cublasGemmEx");
   else
-    check_blas(blas().gemm_strided_batched(handle, a.reading.op, b.reading.op, p.m, p.n, p.k, &alpha, a.data, in, a.reading.leading, a.batch_stride, b.data, in, b.reading.leading, b.batch_stride, &beta,
-                                           p.c.data, out, c_leading, p.c_batch, p.batch, compute_mode(dtype), CUBLAS_GEMM_DEFAULT), "cublasGemmStridedBatchedEx");
+    check_blas(blas().gemm_strided_batched(handle, a.reading.op, b.reading.op, p.m, p.n, p.k, &alpha, a.data, in, a.reading.leading, a.batch_stride, b.data, in, b.reading.leading,
+                                           b.batch_stride, &beta, p.c.data, out, c_leading, p.c_batch, p.batch, compute_mode(dtype), CUBLAS_GEMM_DEFAULT),
+               "cublasGemmStridedBatchedEx");
 }
 
 // alpha a b as a contiguous (batch, m, n) in the compute dtype, then into c.
@@ -190,8 +192,8 @@ void gemm(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, Matri
   run(dtype, {1, m, n, k, alpha, beta, a, b, c, 0, 0, 0, conj_a, conj_b});
 }
 
-void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a, int64_t a_batch_stride, MatrixRef b, int64_t b_batch_stride, KernelParam beta, MatrixRef c,
-                  int64_t c_batch_stride, bool conj_a, bool conj_b) {
+void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a, int64_t a_batch_stride, MatrixRef b, int64_t b_batch_stride,
+                  KernelParam beta, MatrixRef c, int64_t c_batch_stride, bool conj_a, bool conj_b) {
   Products p{batch, m, n, k, alpha, beta, a, b, c, a_batch_stride, b_batch_stride, c_batch_stride, conj_a, conj_b};
   // One matrix B for all: the rows of A and C follow each other.
   if (batch > 1 && b_batch_stride == 0 && a_batch_stride == m * a.row_stride && c_batch_stride == m * c.row_stride) {

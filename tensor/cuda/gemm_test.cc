@@ -70,13 +70,13 @@ void check_case(DType t, const Case& s) {
     cpu::gemm(t, s.m, s.n, s.k, alpha, {a.at(la.offset), la.row, la.col}, {b.at(lb.offset), lb.row, lb.col}, beta, {c.at(lc.offset), lc.row, lc.col}, s.conj_a, s.conj_b);
     cuda::gemm(t, s.m, s.n, s.k, alpha, {da.at(la.offset), la.row, la.col}, {db.at(lb.offset), lb.row, lb.col}, beta, {dc.at(lc.offset), lc.row, lc.col}, s.conj_a, s.conj_b);
   } else {
-    cpu::gemm_batched(t, s.batch, s.m, s.n, s.k, alpha, {a.at(la.offset), la.row, la.col}, step_a, {b.at(lb.offset), lb.row, lb.col}, step_b, beta, {c.at(lc.offset), lc.row, lc.col}, step_c,
-                      s.conj_a, s.conj_b);
-    cuda::gemm_batched(t, s.batch, s.m, s.n, s.k, alpha, {da.at(la.offset), la.row, la.col}, step_a, {db.at(lb.offset), lb.row, lb.col}, step_b, beta, {dc.at(lc.offset), lc.row, lc.col}, step_c,
-                       s.conj_a, s.conj_b);
+    cpu::gemm_batched(t, s.batch, s.m, s.n, s.k, alpha, {a.at(la.offset), la.row, la.col}, step_a, {b.at(lb.offset), lb.row, lb.col}, step_b, beta,
+                      {c.at(lc.offset), lc.row, lc.col}, step_c, s.conj_a, s.conj_b);
+    cuda::gemm_batched(t, s.batch, s.m, s.n, s.k, alpha, {da.at(la.offset), la.row, la.col}, step_a, {db.at(lb.offset), lb.row, lb.col}, step_b, beta,
+                       {dc.at(lc.offset), lc.row, lc.col}, step_c, s.conj_a, s.conj_b);
   }
-  const std::string what = str_cat(s.m, " x ", s.n, " x ", s.k, " batch ", s.batch, " orders ", static_cast<int>(s.a), " ", static_cast<int>(s.b), " ", static_cast<int>(s.c), " alpha ", s.alpha, " beta ",
-                                   s.beta, " conj ", s.conj_a, s.conj_b);
+  const std::string what = str_cat(s.m, " x ", s.n, " x ", s.k, " batch ", s.batch, " orders ", static_cast<int>(s.a), " ", static_cast<int>(s.b), " ", static_cast<int>(s.c),
+                                   " alpha ", s.alpha, " beta ", s.beta, " conj ", s.conj_a, s.conj_b);
   expect_near(dc.read(), c, 16 + 4 * std::sqrt(static_cast<double>(s.k)), what);
 }
 
@@ -88,7 +88,8 @@ class GemmTest : public ::testing::TestWithParam<DType> {
 };
 
 TEST_P(GemmTest, Sizes) {
-  for (const auto [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {3, 4, 5}, {1, 9, 7}, {9, 1, 7}, {17, 33, 65}, {64, 64, 16}, {70, 5, 130}, {0, 3, 2}, {3, 0, 2}, {3, 2, 0}, {1, 1, 300}})
+  for (const auto [m, n, k] :
+       {std::array<int64_t, 3>{1, 1, 1}, {3, 4, 5}, {1, 9, 7}, {9, 1, 7}, {17, 33, 65}, {64, 64, 16}, {70, 5, 130}, {0, 3, 2}, {3, 0, 2}, {3, 2, 0}, {1, 1, 300}})
     check_case(GetParam(), {m, n, k});
 }
 TEST_P(GemmTest, Orders) {
@@ -117,7 +118,8 @@ TEST_P(GemmTest, Conjugates) {
 TEST_P(GemmTest, Batches) {
   for (const Order o : {Order::kRows, Order::kCols, Order::kBothStrided, Order::kReversed})
     for (int same = 0; same < 4; ++same)
-      for (const Order c : {Order::kRows, Order::kCols, Order::kPaddedRows, Order::kBothStrided}) check_case(GetParam(), {4, 6, 5, o, Order::kRows, c, 2, 1, 0, 0, false, false, 3, (same & 1) != 0, (same & 2) != 0});
+      for (const Order c : {Order::kRows, Order::kCols, Order::kPaddedRows, Order::kBothStrided})
+        check_case(GetParam(), {4, 6, 5, o, Order::kRows, c, 2, 1, 0, 0, false, false, 3, (same & 1) != 0, (same & 2) != 0});
   check_case(GetParam(), {4, 6, 5, Order::kRows, Order::kRows, Order::kRows, 1, 0, 0, 0, true, true, 2});
 }
 
@@ -135,8 +137,8 @@ TEST_P(GemmTest, Dot) {
     }
 }
 
-constexpr DType kTypes[] = {DType::kBool,    DType::kUInt8,   DType::kInt8,     DType::kInt16,   DType::kInt32,   DType::kInt64,     DType::kUInt16,    DType::kUInt32,
-                            DType::kUInt64,  DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kComplex32, DType::kComplex64, DType::kComplex128};
+constexpr DType kTypes[] = {DType::kBool,   DType::kUInt8,   DType::kInt8,     DType::kInt16,   DType::kInt32,   DType::kInt64,     DType::kUInt16,    DType::kUInt32,
+                            DType::kUInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kComplex32, DType::kComplex64, DType::kComplex128};
 INSTANTIATE_TEST_SUITE_P(Types, GemmTest, ::testing::ValuesIn(kTypes), [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST(Gemm, Errors) {

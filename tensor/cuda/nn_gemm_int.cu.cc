@@ -5,9 +5,9 @@
 namespace tessera::cuda::internal {
 namespace {
 
-constexpr int kTile = 64;        // of C, per block
-constexpr int kDepth = 16;       // of A and B, per step
-constexpr int kPer = 4;          // kPer x kPer elements of C per thread: 16 x 16 threads
+constexpr int kTile = 64;   // of C, per block
+constexpr int kDepth = 16;  // of A and B, per step
+constexpr int kPer = 4;     // kPer x kPer elements of C per thread: 16 x 16 threads
 
 // Element strides; one struct for all widths.
 struct IntProduct {
@@ -17,8 +17,7 @@ struct IntProduct {
 };
 
 // S: what sums are kept in, at least as wide as T. kLogical: bool's "or" of "and"s.
-template <class T, class S, bool kLogical>
-__global__ void __launch_bounds__(256) gemm_int_kernel(IntProduct p, const T* a, const T* b, T* c) {
+template <class T, class S, bool kLogical> __global__ void __launch_bounds__(256) gemm_int_kernel(IntProduct p, const T* a, const T* b, T* c) {
   __shared__ S a_tile[kDepth][kTile + 4];
   __shared__ S b_tile[kDepth][kTile + 4];
   const int64_t across = (p.n + kTile - 1) / kTile, tiles = (p.m + kTile - 1) / kTile * across;
@@ -64,20 +63,19 @@ __global__ void __launch_bounds__(256) gemm_int_kernel(IntProduct p, const T* a,
   }
 }
 
-template <class T, class S, bool kLogical = false>
-void run_int(const Products& p) {
-  const IntProduct q{p.batch, p.m, p.n, p.k, p.a.row_stride, p.a.col_stride, p.a_batch, p.b.row_stride, p.b.col_stride, p.b_batch, p.c.row_stride, p.c.col_stride, p.c_batch, p.alpha.i, p.beta.i};
+template <class T, class S, bool kLogical = false> void run_int(const Products& p) {
+  const IntProduct q{p.batch,        p.m,       p.n,       p.k,     p.a.row_stride, p.a.col_stride, p.a_batch, p.b.row_stride, p.b.col_stride, p.b_batch, p.c.row_stride,
+                     p.c.col_stride, p.c_batch, p.alpha.i, p.beta.i};
   const int64_t tiles = (p.m + kTile - 1) / kTile * ((p.n + kTile - 1) / kTile) * p.batch;
-  launch_blocks(gemm_int_kernel<T, S, kLogical>, dim3(static_cast<unsigned>(tiles < (1 << 30) ? tiles : 1 << 30)), dim3(256), 0, q, static_cast<const T*>(p.a.data), static_cast<const T*>(p.b.data),
-                static_cast<T*>(p.c.data));
+  launch_blocks(gemm_int_kernel<T, S, kLogical>, dim3(static_cast<unsigned>(tiles < (1 << 30) ? tiles : 1 << 30)), dim3(256), 0, q, static_cast<const T*>(p.a.data),
+                static_cast<const T*>(p.b.data), static_cast<T*>(p.c.data));
 }
 
 struct Target {
   int64_t m, n, row, col, batch;
 };
 
-template <class T>
-void run_combine(const Products& p, const void* sum) {
+template <class T> void run_combine(const Products& p, const void* sum) {
   using S = Compute<T>;
   S alpha, beta;
   if constexpr (is_complex_type<S>) {

@@ -36,8 +36,7 @@ Sliding sliding_of(const ConvGeometry& g) {
 }
 
 // Thread: one position of one channel, all taps of it. Neighbours write side by side.
-template <class E>
-void run_im2col(const Sliding& s, const E* x, E* cols) {
+template <class E> void run_im2col(const Sliding& s, const E* x, E* cols) {
   for_each(s.planes * s.positions, [=] __device__(int64_t i) {
     int64_t c = i;
     const int64_t p = split(c, s.positions);
@@ -66,8 +65,7 @@ __device__ inline int64_t position_of(const Sliding& s, int dim, int64_t i, int 
 }
 
 // Thread: one element of x, which adds what the columns hold of it in the order of the taps.
-template <class T>
-void run_col2im(const Sliding& s, const T* cols, T* x) {
+template <class T> void run_col2im(const Sliding& s, const T* cols, T* x) {
   for_each(s.planes * s.plane, [=] __device__(int64_t i) {
     int64_t c = i;
     int64_t d = split(c, s.plane);
@@ -93,19 +91,21 @@ void run_col2im(const Sliding& s, const T* cols, T* x) {
 }
 
 // Dtypes that differ only in how they add: integers by size, floats, complex numbers.
-template <class F>
-void visit_addable(const char* name, DType t, F&& f) {
+template <class F> void visit_addable(const char* name, DType t, F&& f) {
   switch (t) {
-    case DType::kUInt8: case DType::kInt8: return f(Tag<uint8_t>());
-    case DType::kUInt16: case DType::kInt16: return f(Tag<uint16_t>());
-    case DType::kUInt32: case DType::kInt32: return f(Tag<uint32_t>());
-    case DType::kUInt64: case DType::kInt64: return f(Tag<uint64_t>());
+    case DType::kUInt8:
+    case DType::kInt8: return f(Tag<uint8_t>());
+    case DType::kUInt16:
+    case DType::kInt16: return f(Tag<uint16_t>());
+    case DType::kUInt32:
+    case DType::kInt32: return f(Tag<uint32_t>());
+    case DType::kUInt64:
+    case DType::kInt64: return f(Tag<uint64_t>());
     default: return visit<kAllFloats | kComplexes | kComplexHalves>(t, name, f);
   }
 }
 
-template <class T, int V>
-void run_add_bias(int64_t n, int64_t channels, int64_t inner, const T* bias, T* y) {
+template <class T, int V> void run_add_bias(int64_t n, int64_t channels, int64_t inner, const T* bias, T* y) {
   for_each(n / V, [=] __device__(int64_t i) {
     int64_t run = quotient(i * V, inner);
     const Compute<T> b = load(bias + split(run, channels));

@@ -49,8 +49,7 @@ constexpr int kSumThreads = 256;
 constexpr int kRowsOfColumns = 8;  // the columns kernel: 32 x 8 threads
 
 // inner is long: a block sums pieces of runs of one channel.
-template <class F, int V>
-__global__ void __launch_bounds__(kSumThreads) sum_runs_kernel(F f, SumShape s, Pair* parts) {
+template <class F, int V> __global__ void __launch_bounds__(kSumThreads) sum_runs_kernel(F f, SumShape s, Pair* parts) {
   const int64_t c = blockIdx.x;
   const int lane = static_cast<int>(threadIdx.x) % s.lanes, row = static_cast<int>(threadIdx.x) / s.lanes, rows = kSumThreads / s.lanes;
   const int64_t piece = int64_t{s.lanes} * V * 16, pieces = (s.inner + piece - 1) / piece, units = s.batch * pieces;
@@ -70,8 +69,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_runs_kernel(F f, SumShape s, 
 }
 
 // inner is short: a thread sums V columns of the (batch, channels * inner) matrix.
-template <class F, int V>
-__global__ void __launch_bounds__(kSumThreads) sum_columns_kernel(F f, SumShape s, Pair* parts) {
+template <class F, int V> __global__ void __launch_bounds__(kSumThreads) sum_columns_kernel(F f, SumShape s, Pair* parts) {
   __shared__ double shared_a[kRowsOfColumns][32 * V + 1], shared_b[kRowsOfColumns][32 * V + 1];
   const int64_t columns = s.channels * s.inner, column = (int64_t{blockIdx.x} * 32 + threadIdx.x) * V;
   const int64_t begin = s.batch * blockIdx.y / s.splits, end = s.batch * (blockIdx.y + 1) / s.splits;
@@ -98,8 +96,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_columns_kernel(F f, SumShape 
 
 // Adds what the blocks found for a channel, and hands it to finish(channel, sum): a thread where that is little, else a warp.
 constexpr int64_t kFewParts = 32;
-template <class G>
-__global__ void __launch_bounds__(kSumThreads) finish_few_kernel(G finish, int64_t channels, int64_t per_channel, int splits, const Pair* parts) {
+template <class G> __global__ void __launch_bounds__(kSumThreads) finish_few_kernel(G finish, int64_t channels, int64_t per_channel, int splits, const Pair* parts) {
   const int64_t c = int64_t{blockIdx.x} * kSumThreads + threadIdx.x;
   if (c >= channels) return;
   Pair sum{0, 0};
@@ -107,8 +104,7 @@ __global__ void __launch_bounds__(kSumThreads) finish_few_kernel(G finish, int64
     for (int64_t k = 0; k < per_channel; ++k) sum = AddPairs()(sum, parts[(part * channels + c) * per_channel + k]);
   finish(c, sum);
 }
-template <class G>
-__global__ void __launch_bounds__(kSumThreads) finish_sums_kernel(G finish, int64_t channels, int64_t per_channel, int splits, const Pair* parts) {
+template <class G> __global__ void __launch_bounds__(kSumThreads) finish_sums_kernel(G finish, int64_t channels, int64_t per_channel, int splits, const Pair* parts) {
   const int64_t c = int64_t{blockIdx.x} * (kSumThreads / 32) + threadIdx.x / 32;
   Pair sum{0, 0};
   if (c < channels)
@@ -125,8 +121,7 @@ inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 constexpr int64_t kWantedBlocks = 2048;
 
-template <int V, class F, class G>
-void sum_channels_by(const F& f, const G& finish, SumShape s) {
+template <int V, class F, class G> void sum_channels_by(const F& f, const G& finish, SumShape s) {
   const bool long_runs = s.inner >= 32;
   const int64_t per_channel = long_runs ? 1 : s.inner, columns = s.channels * per_channel, groups = divide_up(columns, 32 * V);
   if (long_runs) {
@@ -138,18 +133,17 @@ void sum_channels_by(const F& f, const G& finish, SumShape s) {
     s.splits = static_cast<int>(between(kWantedBlocks / groups, 1, between(s.batch / (kRowsOfColumns * 8), 1, 1024)));
   }
   const Buffer parts(static_cast<size_t>(columns * s.splits) * sizeof(Pair));
-  if (long_runs)
-    launch_blocks(sum_runs_kernel<F, V>, dim3(static_cast<unsigned>(s.channels), static_cast<unsigned>(s.splits)), dim3(kSumThreads), 0, f, s, parts.as<Pair>());
-  else
-    launch_blocks(sum_columns_kernel<F, V>, dim3(static_cast<unsigned>(groups), static_cast<unsigned>(s.splits)), dim3(32, kRowsOfColumns), 0, f, s, parts.as<Pair>());
+  if (long_runs) launch_blocks(sum_runs_kernel<F, V>, dim3(static_cast<unsigned>(s.channels), static_cast<unsigned>(s.splits)), dim3(kSumThreads), 0, f, s, parts.as<Pair>());
+  else launch_blocks(sum_columns_kernel<F, V>, dim3(static_cast<unsigned>(groups), static_cast<unsigned>(s.splits)), dim3(32, kRowsOfColumns), 0, f, s, parts.as<Pair>());
   if (s.splits * per_channel <= kFewParts)
-    return launch(finish_few_kernel<G>, dim3(static_cast<unsigned>(divide_up(s.channels, kSumThreads))), dim3(kSumThreads), finish, s.channels, per_channel, s.splits, parts.as<Pair>());
-  launch_blocks(finish_sums_kernel<G>, dim3(static_cast<unsigned>(divide_up(s.channels, kSumThreads / 32))), dim3(kSumThreads), 0, finish, s.channels, per_channel, s.splits, parts.as<Pair>());
+    return launch(finish_few_kernel<G>, dim3(static_cast<unsigned>(divide_up(s.channels, kSumThreads))), dim3(kSumThreads), finish, s.channels, per_channel, s.splits,
+                  parts.as<Pair>());
+  launch_blocks(finish_sums_kernel<G>, dim3(static_cast<unsigned>(divide_up(s.channels, kSumThreads / 32))), dim3(kSumThreads), 0, finish, s.channels, per_channel, s.splits,
+                parts.as<Pair>());
 }
 
 // finish(c, the sum over batch and inner of f) for each channel. `vectors`: the tensors are aligned for vectors of elements.
-template <class F, class G>
-void sum_channels(const F& f, const G& finish, int64_t batch, int64_t channels, int64_t inner, bool vectors) {
+template <class F, class G> void sum_channels(const F& f, const G& finish, int64_t batch, int64_t channels, int64_t inner, bool vectors) {
   constexpr int V = kVector<typename F::Element>;
   if (channels == 0) return;
   if (batch * inner == 0)  // sums of nothing
@@ -161,8 +155,7 @@ void sum_channels(const F& f, const G& finish, int64_t batch, int64_t channels, 
 }
 
 // Columns of different channels: the state of each is its own. Base of the functors.
-template <class Derived>
-struct SumFunctor {
+template <class Derived> struct SumFunctor {
   template <int V> __device__ void add_columns(int64_t n, const int64_t (&c)[V], int64_t index, Pair (&sums)[V]) const {
     const Derived& f = *static_cast<const Derived*>(this);
     typename Derived::State states[V];
@@ -177,8 +170,7 @@ struct SumFunctor {
 };
 
 // sum dy, and sum dy (x - mean) rstd: gradients of a layer or group normalisation's parameters. mean and rstd: one per (n, group).
-template <class T>
-struct ParameterSums : SumFunctor<ParameterSums<T>> {
+template <class T> struct ParameterSums : SumFunctor<ParameterSums<T>> {
   using Element = T;
   const T *dy, *x;
   const Compute<T> *mean, *rstd;
@@ -200,8 +192,7 @@ struct ParameterSums : SumFunctor<ParameterSums<T>> {
     }
   }
 };
-template <class T>
-struct StoreParameters {
+template <class T> struct StoreParameters {
   T *dweight, *dbias;
   __device__ void operator()(int64_t c, const Pair& sum) const {
     if (dweight) store(dweight + c, static_cast<Compute<T>>(sum.b));
@@ -209,7 +200,8 @@ struct StoreParameters {
   }
 };
 template <class T>
-void parameter_gradients(int64_t batch, int64_t channels, int64_t inner, int64_t groups, const T* dy, const T* x, const Compute<T>* mean, const Compute<T>* rstd, T* dweight, T* dbias) {
+void parameter_gradients(int64_t batch, int64_t channels, int64_t inner, int64_t groups, const T* dy, const T* x, const Compute<T>* mean, const Compute<T>* rstd, T* dweight,
+                         T* dbias) {
   if (!dweight && !dbias) return;
   ParameterSums<T> f;
   f.dy = dy;

@@ -81,21 +81,18 @@ __device__ inline Place output_place(const Windows& g, int64_t i) {
 }
 
 template <class T> constexpr bool kIsFloat = std::is_same_v<T, float> || std::is_same_v<T, double>;
-template <class T>
-__device__ inline bool is_nan(T x) {
+template <class T> __device__ inline bool is_nan(T x) {
   if constexpr (kIsFloat<T>) return x != x;
   else return false;
 }
-template <class T>
-__device__ inline T lowest() {
+template <class T> __device__ inline T lowest() {
   if constexpr (kIsFloat<T>) return -std::numeric_limits<T>::infinity();
   else return std::numeric_limits<T>::lowest();
 }
 __device__ inline int64_t clamp_to(int64_t i, int64_t size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
 
 // A later element wins only if it is greater, or not a number. A window of nothing but -inf gives its first element.
-template <class T>
-void run_max(const Windows& g, const T* x, T* y, int64_t* indices) {
+template <class T> void run_max(const Windows& g, const T* x, T* y, int64_t* indices) {
   for_each(g.planes * g.out_plane, [=] __device__(int64_t i) {
     const Place o = output_place(g, i);
     const Window d = window(g.line[0], o.d), h = window(g.line[1], o.h), w = window(g.line[2], o.w);
@@ -153,8 +150,7 @@ __device__ inline int sort_list(int head, int* next) {
   return all;
 }
 
-template <class T>
-void run_max_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const T* dy, const int64_t* indices, T* dx) {
+template <class T> void run_max_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const T* dy, const int64_t* indices, T* dx) {
   TESSERA_CHECK(out_plane < std::numeric_limits<int>::max(), "max_pool backward: planes of more than 2^31 elements are not supported on CUDA devices");
   const Buffer heads(static_cast<size_t>(planes * in_plane) * sizeof(int)), links(static_cast<size_t>(planes * out_plane) * sizeof(int));
   int* const first = heads.as<int>();
@@ -191,8 +187,7 @@ __device__ inline int64_t divide_by(const Divisor& v, const Window& d, const Win
 }
 __device__ inline bool empty(const Window& w) { return w.end <= w.begin; }
 
-template <class T>
-void run_avg(const Windows& g, const Divisor& divisor, const T* x, T* y) {
+template <class T> void run_avg(const Windows& g, const Divisor& divisor, const T* x, T* y) {
   using A = Compute<T>;
   for_each(g.planes * g.out_plane, [=] __device__(int64_t i) {
     const Place o = output_place(g, i);
@@ -207,8 +202,7 @@ void run_avg(const Windows& g, const Divisor& divisor, const T* x, T* y) {
   });
 }
 
-template <class T>
-void run_avg_backward(const Windows& g, const Divisor& divisor, const T* dy, T* dx) {
+template <class T> void run_avg_backward(const Windows& g, const Divisor& divisor, const T* dy, T* dx) {
   using A = Compute<T>;
   for_each(g.planes * g.in_plane, [=] __device__(int64_t i) {
     int64_t rest = i;

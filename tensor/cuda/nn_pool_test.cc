@@ -49,7 +49,8 @@ std::vector<PoolGeometry> geometries(int64_t dilation) {
 struct Adaptive {
   int64_t planes, in[3], out[3];
 };
-const Adaptive kAdaptive[] = {{3, {1, 7, 9}, {1, 3, 4}}, {2, {5, 6, 7}, {2, 3, 7}}, {2, {1, 3, 5}, {1, 7, 8}}, {4, {1, 1, 30}, {1, 1, 1}}, {2, {1, 4, 4}, {1, 0, 2}}, {0, {1, 4, 4}, {1, 2, 2}}};
+const Adaptive kAdaptive[] = {{3, {1, 7, 9}, {1, 3, 4}},  {2, {5, 6, 7}, {2, 3, 7}}, {2, {1, 3, 5}, {1, 7, 8}},
+                              {4, {1, 1, 30}, {1, 1, 1}}, {2, {1, 4, 4}, {1, 0, 2}}, {0, {1, 4, 4}, {1, 2, 2}}};
 
 class PoolTest : public ::testing::TestWithParam<DType> {
  protected:
@@ -110,7 +111,8 @@ TEST_P(PoolTest, Adaptive) {
   const DType t = GetParam();
   for (const auto& a : kAdaptive) {
     const int64_t in = volume(a.in), out = volume(a.out);
-    Data x = random_data(t, a.planes * in, 1), y(t, a.planes * out, 0x11), grad = random_data(t, a.planes * out, 2), back(t, a.planes * in, 0x11), index(DType::kInt64, a.planes * out);
+    Data x = random_data(t, a.planes * in, 1), y(t, a.planes * out, 0x11), grad = random_data(t, a.planes * out, 2), back(t, a.planes * in, 0x11),
+         index(DType::kInt64, a.planes * out);
     const OnDevice dx(x), dy(y), dgrad(grad), dback(back), dindex(index);
     cpu::adaptive_avg_pool_forward(t, a.planes, a.in, a.out, x.get(), y.get());
     cuda::adaptive_avg_pool_forward(t, a.planes, a.in, a.out, dx.get(), dy.get());

@@ -61,7 +61,7 @@ inline void expect_near(const Data& actual, const Data& expected, double factor,
 }
 
 inline constexpr DType kFloatTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
-inline constexpr DType kRealTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kUInt8, DType::kInt8, DType::kInt16,
-                                       DType::kInt32,   DType::kInt64,   DType::kUInt16,  DType::kUInt32,   DType::kUInt64};
+inline constexpr DType kRealTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kUInt8,  DType::kInt8,
+                                       DType::kInt16,   DType::kInt32,   DType::kInt64,   DType::kUInt16,   DType::kUInt32, DType::kUInt64};
 
 }  // namespace tessera::cuda::testing

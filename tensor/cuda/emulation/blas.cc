@@ -22,20 +22,17 @@ struct Problem {
   void* c;
 };
 
-template <class S>
-S conjugate(S x) {
+template <class S> S conjugate(S x) {
   if constexpr (std::is_floating_point_v<S>) return x;
   else return std::conj(x);
 }
-template <class S>
-S times(S x, S y) {
+template <class S> S times(S x, S y) {
   if constexpr (std::is_floating_point_v<S>) return x * y;
   else return S(x.real() * y.real() - x.imag() * y.imag(), x.real() * y.imag() + x.imag() * y.real());
 }
 
 // op(A) as rows, op(B) as columns, in the compute type S.
-template <class T, class S>
-void gather(const T* from, int64_t leading, cublasOperation_t op, bool outer_is_row, int64_t outer, int64_t inner, std::vector<S>& to) {
+template <class T, class S> void gather(const T* from, int64_t leading, cublasOperation_t op, bool outer_is_row, int64_t outer, int64_t inner, std::vector<S>& to) {
   to.resize(static_cast<size_t>(outer * inner));
   const bool plain = (op == CUBLAS_OP_N) == outer_is_row;
   for (int64_t i = 0; i < outer; ++i)
@@ -45,8 +42,7 @@ void gather(const T* from, int64_t leading, cublasOperation_t op, bool outer_is_
     }
 }
 
-template <class T, class C, class S>
-void multiply(const Problem& p, S alpha, S beta) {
+template <class T, class C, class S> void multiply(const Problem& p, S alpha, S beta) {
   std::vector<S> rows, columns;
   for (int64_t z = 0; z < p.batch; ++z) {
     gather(static_cast<const T*>(p.a) + z * p.stride_a, p.lda, p.op_a, true, p.m, p.k, rows);
@@ -65,8 +61,7 @@ void multiply(const Problem& p, S alpha, S beta) {
   }
 }
 
-template <class T, class C, class S>
-cublasStatus_t start(cublasHandle_t handle, const Problem& p, const void* alpha, const void* beta) {
+template <class T, class C, class S> cublasStatus_t start(cublasHandle_t handle, const Problem& p, const void* alpha, const void* beta) {
   const S a = *static_cast<const S*>(alpha), b = *static_cast<const S*>(beta);
   // As a kernel of one thread: it may touch device memory, and is recorded while the stream is captured.
   const cudaError_t e = run(handle_of(handle)->stream, dim3(1), dim3(1), 0, false, [p, a, b] { multiply<T, C, S>(p, a, b); });
@@ -124,13 +119,13 @@ Blas blas_functions() {
   };
   f.set_workspace = [](cublasHandle_t, void*, size_t) { return CUBLAS_STATUS_SUCCESS; };
   f.set_math_mode = [](cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; };
-  f.gemm = [](cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int64_t m, int64_t n, int64_t k, const void* alpha, const void* a, cudaDataType a_type, int64_t lda, const void* b,
-              cudaDataType, int64_t ldb, const void* beta, void* c, cudaDataType c_type, int64_t ldc, cublasComputeType_t compute, cublasGemmAlgo_t) {
+  f.gemm = [](cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int64_t m, int64_t n, int64_t k, const void* alpha, const void* a, cudaDataType a_type, int64_t lda,
+              const void* b, cudaDataType, int64_t ldb, const void* beta, void* c, cudaDataType c_type, int64_t ldc, cublasComputeType_t compute, cublasGemmAlgo_t) {
     return multiply_any(h, {op_a, op_b, m, n, k, lda, ldb, ldc, 0, 0, 0, 1, a, b, c}, a_type, c_type, compute, alpha, beta);
   };
-  f.gemm_strided_batched = [](cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int64_t m, int64_t n, int64_t k, const void* alpha, const void* a, cudaDataType a_type, int64_t lda,
-                              long long stride_a, const void* b, cudaDataType, int64_t ldb, long long stride_b, const void* beta, void* c, cudaDataType c_type, int64_t ldc, long long stride_c,
-                              int64_t batch, cublasComputeType_t compute, cublasGemmAlgo_t) {
+  f.gemm_strided_batched = [](cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int64_t m, int64_t n, int64_t k, const void* alpha, const void* a,
+                              cudaDataType a_type, int64_t lda, long long stride_a, const void* b, cudaDataType, int64_t ldb, long long stride_b, const void* beta, void* c,
+                              cudaDataType c_type, int64_t ldc, long long stride_c, int64_t batch, cublasComputeType_t compute, cublasGemmAlgo_t) {
     return multiply_any(h, {op_a, op_b, m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c, batch, a, b, c}, a_type, c_type, compute, alpha, beta);
   };
   return f;
