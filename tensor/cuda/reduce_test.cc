@@ -14,6 +14,7 @@ namespace tessera::cuda {
 namespace {
 
 using cpu::ReduceKind;
+using cpu::Operand;
 using testing::Array;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 

@@ -6,10 +6,12 @@
 #include <random>
 #include <vector>
 
+#include "tensor/cpu/pointwise.h"
 #include "tensor/cuda/testing.h"
-#include "tensor/cuda/walk.h"
 
 namespace tessera::cuda::testing {
+
+using cpu::Operand;
 
 // A permuted, padded or broadcast view of a buffer.
 class Array {

@@ -12,6 +12,7 @@ namespace tessera::cuda {
 namespace {
 
 using cpu::ScanKind;
+using cpu::Operand;
 using testing::Array;
 
 class Scan : public testing::DeviceTest {};

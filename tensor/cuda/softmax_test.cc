@@ -11,6 +11,7 @@
 namespace tessera::cuda {
 namespace {
 
+using cpu::Operand;
 using testing::Array;
 
 class Softmax : public testing::DeviceTest {};
