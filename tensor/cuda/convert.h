@@ -145,7 +145,7 @@ template <int kCount, class T> __device__ inline void store_vector(void* p, cons
   Part parts[kBytes / kPart];
   memcpy(parts, static_cast<const void*>(v), kBytes);
 #pragma unroll
-  for (int i = 0; i < kBytes / kPart; ++i) static_cast<Part*>(p)[i] = parts[i];
+  for (int i = 0; i < kBytes / kPart; ++i) __stwb(static_cast<Part*>(p) + i, parts[i]);  // a plain assignment may be taken apart
 }
 
 }  // namespace tessera::cuda

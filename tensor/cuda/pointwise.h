@@ -46,6 +46,12 @@ template <class T> __device__ inline T param(const KernelParam& p) {
 // The type in which integers are added and multiplied without undefined behaviour.
 template <class T> using Wrap = std::conditional_t<(sizeof(T) < 4), uint32_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
 
+// x < 0, of types without negative numbers too.
+template <class T> __device__ inline bool is_negative(T x) {
+  if constexpr (std::is_unsigned_v<T>) return false;
+  else return x < 0;
+}
+
 inline constexpr int kMaxInputs = 4;
 
 // Division by a number that is known before the kernel starts, for dividends below 2^31 (Granlund and Montgomery 1994).
@@ -159,11 +165,15 @@ template <int n, class T> __device__ inline void store_chunk(const PointwiseArgu
 
 // An element of an input in the two paths that go one by one.
 template <bool kConvert, class T> __device__ inline T load_element(const PointwiseArguments& a, int operand, const char* p) {
-  T v;
-  if (a.access[operand] == Access::kConstant) memcpy(static_cast<void*>(&v), &a.constants[operand - 1], sizeof v);
-  else if (!kConvert || is_direct<T>(a.dtype[operand], a.wanted[operand])) v = load_direct<T>(p, a.dtype[operand], a.wanted[operand]);
-  else convert_element(&v, a.wanted[operand], p, a.dtype[operand]);
-  return v;
+  if (a.access[operand] == Access::kConstant) {
+    T v;
+    memcpy(static_cast<void*>(&v), &a.constants[operand - 1], sizeof v);
+    return v;
+  }
+  if (!kConvert || is_direct<T>(a.dtype[operand], a.wanted[operand])) return load_direct<T>(p, a.dtype[operand], a.wanted[operand]);
+  T converted;  // in local memory, which the others do without
+  convert_element(&converted, a.wanted[operand], p, a.dtype[operand]);
+  return converted;
 }
 
 template <class F, class T, class R, class... In> __device__ __attribute__((noinline)) R call_apart(const KernelParam* p, In... in) { return F::call(p, in...); }
@@ -220,10 +230,14 @@ __device__ inline void run_elements(const PointwiseArguments& a, uint32_t first,
 #pragma unroll
     for (int e = 0; e < n; ++e) {
       if (i + e * step >= numel) break;
-      R out = in.call(e, a.params);
+      const R out = in.call(e, a.params);
       void* const p = a.data[0] + at[e][0];
-      if (!kConvert || is_direct<R>(a.dtype[0], a.wanted[0])) store_direct<R>(p, a.dtype[0], a.wanted[0], out);
-      else convert_element(p, a.dtype[0], &out, a.wanted[0]);
+      if (!kConvert || is_direct<R>(a.dtype[0], a.wanted[0])) {
+        store_direct<R>(p, a.dtype[0], a.wanted[0], out);
+      } else {
+        const R unconverted = out;
+        convert_element(p, a.dtype[0], &unconverted, a.wanted[0]);
+      }
     }
   }
 }

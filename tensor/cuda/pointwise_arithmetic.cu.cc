@@ -44,7 +44,7 @@ struct Abs : Unary {
   template <class T> static __device__ Real<T> call(const KernelParam*, T x) {
     if constexpr (is_complex_type<T>) return std::hypot(x.real(), x.imag());
     else if constexpr (std::is_floating_point_v<T>) return std::fabs(x);
-    else return static_cast<T>(x < 0 ? Wrap<T>{0} - static_cast<Wrap<T>>(x) : static_cast<Wrap<T>>(x));
+    else return static_cast<T>(is_negative(x) ? Wrap<T>{0} - static_cast<Wrap<T>>(x) : static_cast<Wrap<T>>(x));
   }
 };
 struct Neg : Unary {
@@ -59,7 +59,7 @@ struct Sign : Unary {
       const auto size = std::hypot(x.real(), x.imag());
       return size == 0 ? T(0) : T(x.real() / size, x.imag() / size);
     } else {
-      return static_cast<T>((x > T{0}) - (x < T{0}));
+      return static_cast<T>((x > T{0}) - is_negative(x));
     }
   }
 };

@@ -37,7 +37,7 @@ struct RightShift : Binary {
 };
 
 // |x|, of the smallest integer too.
-template <class T> __device__ Wrap<T> magnitude(T x) { return x < 0 ? Wrap<T>{0} - static_cast<Wrap<T>>(x) : static_cast<Wrap<T>>(x); }
+template <class T> __device__ Wrap<T> magnitude(T x) { return is_negative(x) ? Wrap<T>{0} - static_cast<Wrap<T>>(x) : static_cast<Wrap<T>>(x); }
 template <class U> __device__ U greatest_divisor(U a, U b) {
   while (b != 0) {
     const U r = a % b;

@@ -28,7 +28,7 @@ template <class T> __device__ T rest(T a, T b) {
 }
 
 // Whether the floored quotient is one less than the truncated one, given the remainder `mod` of the latter.
-template <class T> __device__ bool floor_differs(T mod, T b) { return mod != 0 && (b < 0) != (mod < 0); }
+template <class T> __device__ bool floor_differs(T mod, T b) { return mod != 0 && is_negative(b) != is_negative(mod); }
 
 struct DivTrunc : Binary {
   template <class T> static __device__ T call(const KernelParam*, T a, T b) { return std::trunc(a / b); }
@@ -89,7 +89,7 @@ struct Pow : HeavyBinary {
   }
   // Wraps. A negative exponent gives 0 unless the base is 1 or -1.
   template <class T> static __device__ T integer(T base, T exponent) {
-    if (exponent < 0) {
+    if (is_negative(exponent)) {
       if (base == 1) return 1;
       if (std::is_signed_v<T> && base == static_cast<T>(-1)) return exponent & 1 ? static_cast<T>(-1) : T{1};
       return 0;
