@@ -65,7 +65,9 @@ bool reduce(cpu::ReduceKind kind, DType dtype, const KernelParam* params, const 
 }
 
 const char* name_of_kind(cpu::ReduceKind kind) {
-  static constexpr const char* kNames[] = {"sum_cuda", "nansum_cuda", "prod_cuda", "mean_cuda", "max_values_cuda", "min_values_cuda", "and_cuda", "or_cuda", "sum_squares_cuda", "norm_cuda", "count_nonzero_cuda", "logsumexp"};
+  static constexpr const char* kNames[] = {"sum_cuda", "nansum_cuda", "prod_cuda", "mean_cuda",
+                                          "max_values_cuda", "min_values_cuda", "and_cuda", "or_cuda", "sum_squares_cuda",
+                                          "norm_cuda", "count_nonzero_cuda", "logsumexp"};
   return kNames[static_cast<int>(kind)];
 }
 }  // namespace

@@ -173,7 +173,9 @@ struct Line {
   int64_t stride;  // along the line
 
   // The elements [i, i + n) of the line that begins at `offset`, at most a batch; load_some and store_some say more.
-  template <class V> __device__ void load(int64_t offset, int64_t i, int64_t n, V rest, V (&x)[kBatch]) const { load_some<V>(dtype, data + offset + i * stride, stride, n, rest, x); }
+  template <class V> __device__ void load(int64_t offset, int64_t i, int64_t n, V rest, V (&x)[kBatch]) const {
+    load_some<V>(dtype, data + offset + i * stride, stride, n, rest, x);
+  }
   template <class V> __device__ void store(int64_t offset, int64_t i, int64_t n, const V (&x)[kBatch]) const { store_some<V>(dtype, data + offset + i * stride, stride, n, x); }
 };
 

@@ -137,7 +137,8 @@ __device__ void emit(const Op& op, const typename Op::Acc& acc, int64_t count, c
 
 // kept: the offsets of inputs and results for each output. partial: accumulators [piece][output], where there are several pieces.
 template <class Op, class Input>
-__global__ void __launch_bounds__(kThreads) reduce_kernel(Op op, Input in, Cut cut, Walk<Input::kOperands + 2> kept, Walk<Input::kOperands> walk, Result r0, Result r1, void* partial) {
+__global__ void __launch_bounds__(kThreads)
+reduce_kernel(Op op, Input in, Cut cut, Walk<Input::kOperands + 2> kept, Walk<Input::kOperands> walk, Result r0, Result r1, void* partial) {
   constexpr int kOperands = Input::kOperands;
   const int t = threadIdx.x, per_block = kThreads / cut.group;
   const int member = cut.columns ? t / per_block : t & (cut.group - 1);

@@ -75,7 +75,8 @@ Operand part_of(const Operand& x, int part) {
 }
 
 // Var(x) = Var(Re x) + Var(Im x); the parts of the mean go where they belong.
-void complex_var_mean(DType real, std::span<const int64_t> shape, uint64_t mask, double correction, bool take_sqrt, const Operand& var_out, const Operand& mean_out, const Operand& in) {
+void complex_var_mean(DType real, std::span<const int64_t> shape, uint64_t mask, double correction, bool take_sqrt, const Operand& var_out,
+                      const Operand& mean_out, const Operand& in) {
   int64_t kept[64], dense[64];
   TESSERA_CHECK(shape.size() <= 64, "tensors of more than 64 dimensions are not supported");
   int64_t n = 1;
@@ -116,7 +117,8 @@ bool log_sum_exp(DType dtype, const Problem& c) {
 
 }  // namespace reduction
 
-void run_var_mean(DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, double correction, bool take_sqrt, const Operand& var_out, const Operand& mean_out, const Operand& in) {
+void run_var_mean(DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, double correction, bool take_sqrt, const Operand& var_out, const Operand& mean_out,
+                  const Operand& in) {
   using namespace reduction;
   if (is_complex(compute)) {
     TESSERA_CHECK_NOT_IMPLEMENTED(is_complex(in.dtype), "\"var\" not implemented for '", type_name_of(compute), "' of a real tensor");

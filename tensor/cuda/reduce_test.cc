@@ -20,7 +20,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 class Reduce : public testing::DeviceTest {};
 
-const std::vector<std::vector<int64_t>> kShapes = {{}, {1}, {7}, {33}, {1500}, {40000}, {5, 3}, {3, 130}, {130, 3}, {2000, 3}, {90, 300}, {4, 5, 6}, {2, 200, 9}, {3, 1, 40, 5}, {2, 3, 2, 3, 2}};
+const std::vector<std::vector<int64_t>> kShapes = {{}, {1}, {7}, {33}, {1500}, {40000}, {5, 3}, {3, 130}, {130, 3}, {2000, 3}, {90, 300},
+                                                   {4, 5, 6}, {2, 200, 9}, {3, 1, 40, 5}, {2, 3, 2, 3, 2}};
 const std::vector<DType> kInts = {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt16, DType::kUInt32, DType::kUInt64};
 const std::vector<DType> kFloats = {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
 const std::vector<DType> kComplexes = {DType::kComplex64, DType::kComplex128};
@@ -122,7 +123,8 @@ TEST_F(Reduce, LogSumExp) {
 
 TEST_F(Reduce, ReadsAnyDtype) {
   uint64_t seed = 1000;
-  for (DType in : {DType::kBool, DType::kUInt8, DType::kInt16, DType::kInt32, DType::kUInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kFloat8_e5m2, DType::kFloat8_e4m3fn}) {
+  for (DType in : {DType::kBool, DType::kUInt8, DType::kInt16, DType::kInt32, DType::kUInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64,
+                   DType::kFloat8_e5m2, DType::kFloat8_e4m3fn}) {
     for (DType compute : {DType::kFloat16, DType::kFloat32, DType::kFloat64}) {
       for (int layout = 0; layout < 3; ++layout) check(ReduceKind::kSum, compute, 0, ++seed, in, {30, 50}, layout, false);
     }

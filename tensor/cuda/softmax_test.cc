@@ -39,7 +39,8 @@ void check(DType t, DType result, const std::vector<int64_t>& shape, int dim, in
 TEST_F(Softmax, MatchesTheCpu) {
   std::mt19937 rng(1);
   for (DType t : {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
-    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{}, {1}, {7}, {8}, {0, 3}, {3, 0}, {900}, {40, 10}, {10, 40}, {3, 600}, {600, 3}, {300, 40}, {3, 20, 4}, {2, 1, 17, 3}}) {
+    for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{}, {1}, {7}, {8}, {0, 3}, {3, 0}, {900}, {40, 10}, {10, 40},
+                                                                                              {3, 600}, {600, 3}, {300, 40}, {3, 20, 4}, {2, 1, 17, 3}}) {
       for (int layout = 0; layout < 4; ++layout) {
         const int dims = shape.empty() ? 1 : static_cast<int>(shape.size());
         for (int dim = 0; dim < dims; ++dim) check(t, t, shape, dim, layout, rng, rng() % 4 == 0);
