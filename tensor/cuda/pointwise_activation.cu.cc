@@ -2,7 +2,8 @@
 #include "tensor/cuda/pointwise_math.h"
 
 namespace tessera::pw {
-extern __attribute__((weak)) const PointwiseOp threshold, relu, relu6, leaky_relu, elu, celu, selu, gelu_erf, gelu_tanh, sigmoid, silu, mish, softplus, hardtanh, hardsigmoid, hardswish, log_sigmoid, softshrink, hardshrink, prelu, softsign;
+extern __attribute__((weak)) const PointwiseOp threshold, relu, relu6, leaky_relu, elu, celu, selu, gelu_erf, gelu_tanh, sigmoid, silu, mish, softplus, hardtanh, hardsigmoid,
+    hardswish, log_sigmoid, softshrink, hardshrink, prelu, softsign;
 }
 
 namespace tessera::cuda {

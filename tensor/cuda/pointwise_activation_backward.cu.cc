@@ -2,7 +2,9 @@
 #include "tensor/cuda/pointwise_math.h"
 
 namespace tessera::pw {
-extern __attribute__((weak)) const PointwiseOp threshold_backward, leaky_relu_backward, elu_backward, elu_backward_result, gelu_backward_erf, gelu_backward_tanh, silu_backward, mish_backward, softplus_backward, hardtanh_backward, hardsigmoid_backward, hardswish_backward, log_sigmoid_backward, shrink_backward, sigmoid_backward, tanh_backward, logit_backward;
+extern __attribute__((weak)) const PointwiseOp threshold_backward, leaky_relu_backward, elu_backward, elu_backward_result, gelu_backward_erf, gelu_backward_tanh,
+    silu_backward, mish_backward, softplus_backward, hardtanh_backward, hardsigmoid_backward, hardswish_backward, log_sigmoid_backward, shrink_backward, sigmoid_backward,
+    tanh_backward, logit_backward;
 }
 
 namespace tessera::cuda {

@@ -2,7 +2,8 @@
 #include "tensor/cuda/pointwise_math.h"
 
 namespace tessera::pw {
-extern __attribute__((weak)) const PointwiseOp mse, l1, smooth_l1, huber, bce, bce_with_logits, kl_div, kl_div_log_target, mse_backward, smooth_l1_backward, huber_backward, bce_backward;
+extern __attribute__((weak)) const PointwiseOp mse, l1, smooth_l1, huber, bce, bce_with_logits, kl_div, kl_div_log_target, mse_backward, smooth_l1_backward, huber_backward,
+    bce_backward;
 }
 
 namespace tessera::cuda {

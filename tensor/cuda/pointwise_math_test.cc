@@ -212,8 +212,9 @@ template <class T> void check_accuracy(double Case::*bound) {
       const double distance = ulps(got[i], want);
       if (distance <= worst) continue;
       worst = distance;
-      where = "(" + std::to_string(static_cast<double>(x[0])) + (in.size() > 1 ? ", " + std::to_string(static_cast<double>(x[1])) : "") + ") = " + std::to_string(got[i]) + ", not " +
-              std::to_string(static_cast<double>(want));
+      where = "(" + std::to_string(static_cast<double>(x[0]));
+      if (in.size() > 1) where += ", " + std::to_string(static_cast<double>(x[1]));
+      where += ") = " + std::to_string(got[i]) + ", not " + std::to_string(static_cast<double>(want));
     }
     std::printf("%-22s %-8s %8.2f ulp\n", c.name, sizeof(T) == 4 ? "float32" : "float64", worst);
     EXPECT_LE(worst, c.*bound) << c.name << where;
@@ -233,12 +234,12 @@ std::vector<Op> real_ops() {
   const auto p = real_param;
   std::vector<Op> all;
   for (const PointwiseOp* op :
-       {&pw::square, &pw::reciprocal, &pw::sqrt, &pw::rsqrt, &pw::exp, &pw::exp2, &pw::expm1, &pw::log, &pw::log1p, &pw::log2, &pw::log10, &pw::sin, &pw::cos, &pw::tan, &pw::asin, &pw::acos,
-        &pw::atan, &pw::sinh, &pw::cosh, &pw::tanh, &pw::asinh, &pw::acosh, &pw::atanh, &pw::sigmoid, &pw::erf, &pw::erfc, &pw::erfinv, &pw::lgamma, &pw::digamma, &pw::sinc, &pw::entr,
-        &pw::i0, &pw::atan2, &pw::hypot, &pw::xlogy, &pw::xlog1py, &pw::logaddexp, &pw::logaddexp2, &pw::relu, &pw::relu6, &pw::selu, &pw::gelu_erf, &pw::gelu_tanh, &pw::silu, &pw::mish,
-        &pw::hardsigmoid, &pw::hardswish, &pw::log_sigmoid, &pw::prelu, &pw::softsign, &pw::mse, &pw::l1, &pw::bce, &pw::bce_with_logits, &pw::kl_div, &pw::kl_div_log_target,
-        &pw::gelu_backward_erf, &pw::gelu_backward_tanh, &pw::silu_backward, &pw::mish_backward, &pw::hardsigmoid_backward, &pw::hardswish_backward, &pw::log_sigmoid_backward,
-        &pw::sigmoid_backward, &pw::tanh_backward, &pw::mse_backward, &pw::bce_backward}) {
+       {&pw::square, &pw::reciprocal, &pw::sqrt, &pw::rsqrt, &pw::exp, &pw::exp2, &pw::expm1, &pw::log, &pw::log1p, &pw::log2, &pw::log10, &pw::sin, &pw::cos, &pw::tan,
+        &pw::asin, &pw::acos, &pw::atan, &pw::sinh, &pw::cosh, &pw::tanh, &pw::asinh, &pw::acosh, &pw::atanh, &pw::sigmoid, &pw::erf, &pw::erfc, &pw::erfinv, &pw::lgamma,
+        &pw::digamma, &pw::sinc, &pw::entr, &pw::i0, &pw::atan2, &pw::hypot, &pw::xlogy, &pw::xlog1py, &pw::logaddexp, &pw::logaddexp2, &pw::relu, &pw::relu6, &pw::selu,
+        &pw::gelu_erf, &pw::gelu_tanh, &pw::silu, &pw::mish, &pw::hardsigmoid, &pw::hardswish, &pw::log_sigmoid, &pw::prelu, &pw::softsign, &pw::mse, &pw::l1, &pw::bce,
+        &pw::bce_with_logits, &pw::kl_div, &pw::kl_div_log_target, &pw::gelu_backward_erf, &pw::gelu_backward_tanh, &pw::silu_backward, &pw::mish_backward,
+        &pw::hardsigmoid_backward, &pw::hardswish_backward, &pw::log_sigmoid_backward, &pw::sigmoid_backward, &pw::tanh_backward, &pw::mse_backward, &pw::bce_backward}) {
     all.push_back({op, {}});
   }
   for (const PointwiseOp* op : {&pw::logit, &pw::logit_backward}) {
@@ -246,8 +247,8 @@ std::vector<Op> real_ops() {
     all.push_back({op, {p(0.125)}});
   }
   for (double n : {1.0, 2.0, 3.0}) all.push_back({&pw::polygamma, {p(n)}});
-  for (const PointwiseOp* op : {&pw::leaky_relu, &pw::celu, &pw::softshrink, &pw::hardshrink, &pw::smooth_l1, &pw::huber, &pw::leaky_relu_backward, &pw::shrink_backward, &pw::smooth_l1_backward,
-                                &pw::huber_backward, &pw::threshold_backward}) {
+  for (const PointwiseOp* op : {&pw::leaky_relu, &pw::celu, &pw::softshrink, &pw::hardshrink, &pw::smooth_l1, &pw::huber, &pw::leaky_relu_backward, &pw::shrink_backward,
+                                &pw::smooth_l1_backward, &pw::huber_backward, &pw::threshold_backward}) {
     all.push_back({op, {p(0.5)}});
   }
   for (const PointwiseOp* op : {&pw::threshold, &pw::hardtanh, &pw::softplus, &pw::hardtanh_backward, &pw::softplus_backward}) all.push_back({op, {p(0.5), p(2)}});
@@ -294,7 +295,8 @@ void expect_as_on_cpu(const Op& o, const std::vector<std::vector<T>>& in, F agre
 
 template <class T> void check_edges() {
   using L = std::numeric_limits<T>;
-  const std::vector<double> values = {0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 7.25, -7.75, 1e-3, -1e-3, 20.5, -20.5, 50, -60, 100, -100, 1e4, -1e4, L::max(), L::lowest(), L::min(), -L::min(), kInf, -kInf, kNan};
+  const std::vector<double> values = {0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 7.25, -7.75, 1e-3, -1e-3, 20.5, -20.5, 50, -60, 100, -100, 1e4, -1e4, L::max(), L::lowest(),
+                                      L::min(), -L::min(), kInf, -kInf, kNan};
   std::vector<T> typed;
   for (double v : values) typed.push_back(static_cast<T>(v));
   const std::vector<T> few = {T(0.0), T(-0.0), T(1), T(-2), T(0.25), T(L::infinity()), -T(L::infinity()), T(L::quiet_NaN())};
@@ -316,8 +318,8 @@ TEST_F(PointwiseMathTest, FloatsAtTheEdgesAreAsOnTheCpu) { check_edges<float>();
 TEST_F(PointwiseMathTest, DoublesAtTheEdgesAreAsOnTheCpu) { check_edges<double>(); }
 
 TEST_F(PointwiseMathTest, ZerosKeepTheirSign) {
-  for (const PointwiseOp* op : {&pw::sqrt, &pw::expm1, &pw::log1p, &pw::sin, &pw::tan, &pw::asin, &pw::atan, &pw::sinh, &pw::tanh, &pw::asinh, &pw::atanh, &pw::erf, &pw::erfinv, &pw::relu,
-                                &pw::softsign, &pw::silu, &pw::mish}) {
+  for (const PointwiseOp* op : {&pw::sqrt, &pw::expm1, &pw::log1p, &pw::sin, &pw::tan, &pw::asin, &pw::atan, &pw::sinh, &pw::tanh, &pw::asinh, &pw::atanh, &pw::erf,
+                                &pw::erfinv, &pw::relu, &pw::softsign, &pw::silu, &pw::mish}) {
     const std::vector<float> got = run<float>(*op, {{0.0f, -0.0f}}, {});
     EXPECT_TRUE(got[0] == 0 && !std::signbit(got[0]) && got[1] == 0 && std::signbit(got[1])) << op->name;
   }
@@ -347,15 +349,16 @@ template <class R> void check_complex() {
     values.emplace_back(static_cast<R>(normal(generator) * scale), static_cast<R>(normal(generator) * scale));
   }
   // Functions: each part is right, edges as in Annex G.
-  const Op functions[] = {{&pw::sqrt, {}}, {&pw::exp, {}}, {&pw::log, {}}, {&pw::log2, {}}, {&pw::log10, {}}, {&pw::sin, {}}, {&pw::cos, {}}, {&pw::tan, {}}, {&pw::asin, {}}, {&pw::acos, {}},
-                          {&pw::atan, {}}, {&pw::sinh, {}}, {&pw::cosh, {}}, {&pw::tanh, {}}, {&pw::asinh, {}}, {&pw::acosh, {}}, {&pw::atanh, {}}};
+  const Op functions[] = {{&pw::sqrt, {}}, {&pw::exp, {}}, {&pw::log, {}}, {&pw::log2, {}}, {&pw::log10, {}}, {&pw::sin, {}}, {&pw::cos, {}}, {&pw::tan, {}}, {&pw::asin, {}},
+                          {&pw::acos, {}}, {&pw::atan, {}}, {&pw::sinh, {}}, {&pw::cosh, {}}, {&pw::tanh, {}}, {&pw::asinh, {}}, {&pw::acosh, {}}, {&pw::atanh, {}}};
   for (const Op& o : functions) {
     expect_as_on_cpu<C>(o, {values}, [](C a, C b, size_t) {
       return (agrees(a.real(), b.real(), 16) || (a.real() == 0 && b.real() == 0)) && (agrees(a.imag(), b.imag(), 16) || (a.imag() == 0 && b.imag() == 0));
     });
   }
   // Formulas: near beside the size of the result; where an infinity is lost in one of them, the other may have it.
-  const Op formulas[] = {{&pw::square, {}}, {&pw::reciprocal, {}}, {&pw::rsqrt, {}}, {&pw::exp2, {}}, {&pw::expm1, {}}, {&pw::log1p, {}}, {&pw::sinc, {}}, {&pw::sigmoid, {}}, {&pw::silu, {}}};
+  const Op formulas[] = {{&pw::square, {}}, {&pw::reciprocal, {}}, {&pw::rsqrt, {}}, {&pw::exp2, {}}, {&pw::expm1, {}}, {&pw::log1p, {}}, {&pw::sinc, {}}, {&pw::sigmoid, {}},
+                         {&pw::silu, {}}};
   for (const Op& o : formulas) {
     expect_as_on_cpu<C>(o, {values}, [&](C a, C b, size_t i) {
       if (!std::isfinite(values[i].real()) || !std::isfinite(values[i].imag()) || std::abs(values[i]) > 60) return true;
