@@ -51,6 +51,63 @@ void unscale(const Tensor& grad, const Tensor& grad_scale) {
   if (grad_scale.defined()) copy__cpu(grad, div(grad, Scalar(grad_scale.item_scalar().to_double())), false);
 }
 
+bool is_plain(const Tensor& t, DType dtype, Device device) { return t.dtype() == dtype && t.device() == device && t.is_contiguous() && !t.is_neg(); }
+
+// A step for a device whose library takes all parameters in one call and reads the scalars there. fits() says whether these tensors are of the kind it takes: plain memory of one
+// dtype on one device, scalars in float32.
+class StepOnDevice {
+ public:
+  StepOnDevice(TensorList self, TensorList grads, std::initializer_list<TensorList> state, TensorList state_steps, const Tensor& grad_scale, const Tensor& found_inf) {
+    if (self.empty() || self[0].is_cpu() || self[0].is_meta()) return;
+    const DType t = self[0].dtype();
+    const Device d = self[0].device();
+    fits_ = true;
+    auto addresses = [&](TensorList list, std::vector<void*>* to) {
+      for (const Tensor& x : list) {
+        fits_ = fits_ && is_plain(x, t, d);
+        to->push_back(x.data_ptr());
+      }
+    };
+    addresses(self, &lists_[0]);
+    addresses(grads, &lists_[1]);
+    size_t k = 2;
+    for (TensorList s : state) addresses(s, &lists_[k++]);
+    auto scalar = [&](const Tensor& x) {
+      fits_ = fits_ && (!x.defined() || (x.numel() == 1 && is_plain(x, DType::kFloat32, d)));
+      return x.defined() ? x.data_ptr<float>() : nullptr;
+    };
+    options_.grad_scale = scalar(grad_scale);
+    options_.found_inf = scalar(found_inf);
+    for (const Tensor& s : state_steps) steps_.push_back(scalar(s));
+    if (!steps_.empty()) options_.steps = steps_.data();
+    for (const Tensor& x : self) sizes_.push_back(x.numel());
+    tensors_ = {t, static_cast<int64_t>(self.size()), sizes_.data(), lists_[0].data(), lists_[1].data(), {}};
+    for (size_t i = 0; i < 3; ++i) tensors_.state[i] = lists_[2 + i].empty() ? nullptr : lists_[2 + i].data();
+    engines_ = &engines_of(d.type);
+    if (fits_ && engines_->select) engines_->select(d);
+  }
+  StepOnDevice(const StepOnDevice&) = delete;
+  bool run(const cpu::SgdStep& s) const {
+    if (!fits_ || !engines_->sgd_steps) return false;
+    engines_->sgd_steps(s, tensors_, options_);
+    return true;
+  }
+  bool run(const cpu::AdamStep& s) const {
+    if (!fits_ || !engines_->adam_steps) return false;
+    engines_->adam_steps(s, tensors_, options_);
+    return true;
+  }
+
+ private:
+  bool fits_ = false;
+  const Engines* engines_ = nullptr;
+  std::vector<void*> lists_[5];
+  std::vector<const float*> steps_;
+  std::vector<int64_t> sizes_;
+  StepTensors tensors_;
+  StepOptions options_;
+};
+
 }  // namespace
 
 double number_of(const Tensor& lr) {
@@ -65,12 +122,14 @@ void fused_sgd(TensorList self, TensorList grads, TensorList momentum_buffer_lis
   check_list("_fused_sgd_", self, grads, "grads");
   if (buffers) check_list("_fused_sgd_", self, momentum_buffer_list, "momentum_buffer_list");
   TESSERA_CHECK(buffers || momentum == 0, "_fused_sgd_: a momentum of ", momentum, " needs a momentum_buffer_list");
+  const cpu::SgdStep step{lr, momentum, dampening, weight_decay, nesterov, maximize, is_first_step};
+  if (StepOnDevice(self, grads, {momentum != 0 ? momentum_buffer_list : TensorList()}, {}, grad_scale, found_inf).run(step)) return;
   if (skips(self, grad_scale, found_inf)) return;
   for (size_t i = 0; i < self.size(); ++i) {
     unscale(grads[i], grad_scale);
     const DType t = buffers ? promote_types(promote_types(self[i].dtype(), grads[i].dtype()), momentum_buffer_list[i].dtype()) : promote_types(self[i].dtype(), grads[i].dtype());
     const Flat param(self[i], t), grad(grads[i], t), buffer(buffers ? momentum_buffer_list[i] : self[i], t);
-    TESSERA_ON(self[i].device(), sgd_step)(t, self[i].numel(), {lr, momentum, dampening, weight_decay, nesterov, maximize, is_first_step}, param.data(), grad.data(), buffers && momentum != 0 ? buffer.data() : nullptr);
+    TESSERA_ON(self[i].device(), sgd_step)(t, self[i].numel(), step, param.data(), grad.data(), buffers && momentum != 0 ? buffer.data() : nullptr);
     param.write_back();
     if (buffers) buffer.write_back();
   }
@@ -85,14 +144,16 @@ void adam_steps(bool decoupled_decay, TensorList self, TensorList grads, TensorL
   check_list(op, self, exp_avg_sqs, "exp_avg_sqs");
   if (amsgrad) check_list(op, self, max_exp_avg_sqs, "max_exp_avg_sqs");
   TESSERA_CHECK(state_steps.size() == self.size(), op, ": expected as many state_steps as parameters (", self.size(), "), but got ", state_steps.size());
-  for (const Tensor& step : state_steps) check_number("state_steps", step);
+  for (const Tensor& s : state_steps) check_number("state_steps", s);
+  cpu::AdamStep step{lr, beta1, beta2, eps, weight_decay, decoupled_decay, amsgrad, maximize, 0};
+  if (StepOnDevice(self, grads, {exp_avgs, exp_avg_sqs, amsgrad ? max_exp_avg_sqs : TensorList()}, state_steps, grad_scale, found_inf).run(step)) return;
   if (skips(self, grad_scale, found_inf)) return;
   for (size_t i = 0; i < self.size(); ++i) {
     unscale(grads[i], grad_scale);
     DType t = promote_types(promote_types(self[i].dtype(), grads[i].dtype()), promote_types(exp_avgs[i].dtype(), exp_avg_sqs[i].dtype()));
     if (amsgrad) t = promote_types(t, max_exp_avg_sqs[i].dtype());
     const Flat param(self[i], t), grad(grads[i], t), m(exp_avgs[i], t), v(exp_avg_sqs[i], t), largest(amsgrad ? max_exp_avg_sqs[i] : exp_avg_sqs[i], t);
-    const cpu::AdamStep step{lr, beta1, beta2, eps, weight_decay, decoupled_decay, amsgrad, maximize, state_steps[i].item_scalar().to_double()};
+    step.step = state_steps[i].item_scalar().to_double();
     TESSERA_ON(self[i].device(), adam_step)(t, self[i].numel(), step, param.data(), grad.data(), m.data(), v.data(), amsgrad ? largest.data() : nullptr);
     param.write_back();
     m.write_back();

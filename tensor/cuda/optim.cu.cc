@@ -166,7 +166,7 @@ __global__ void step_kernel(Batch batch, F f, const double2* corrections, const 
 }
 
 template <class T, class F>
-void run_steps(const F& f, const Parameters& p, const StepOptions& options) {
+void run_steps(const F& f, const StepTensors& p, const StepOptions& options) {
   int64_t i = 0, done = 0;  // the parameter that comes next, and how many of its elements are in earlier launches
   constexpr int64_t kMostPieces = int64_t{1} << 30;
   const Buffer corrections(options.steps ? kTensors * sizeof(double2) : 0);
@@ -193,22 +193,22 @@ void run_steps(const F& f, const Parameters& p, const StepOptions& options) {
 
 }  // namespace
 
-void sgd_steps(const SgdStep& s, const Parameters& p, const StepOptions& options) {
+void sgd_steps(const SgdStep& s, const StepTensors& p, const StepOptions& options) {
   visit<kAllFloats>(p.dtype, "sgd_step", [&]<class T>(Tag<T>) { run_steps<T>(Sgd<Compute<T>>(s, p.state[0] != nullptr), p, options); });
 }
 
-void adam_steps(const AdamStep& s, const Parameters& p, const StepOptions& options) {
+void adam_steps(const AdamStep& s, const StepTensors& p, const StepOptions& options) {
   visit<kAllFloats>(p.dtype, "adam_step", [&]<class T>(Tag<T>) { run_steps<T>(Adam<Compute<T>>(s), p, options); });
 }
 
 void sgd_step(DType dtype, int64_t n, const SgdStep& s, void* param, const void* grad, void* momentum_buffer) {
   void* gradient = const_cast<void*>(grad);
-  sgd_steps(s, {dtype, 1, &n, &param, &gradient, {momentum_buffer ? &momentum_buffer : nullptr, nullptr, nullptr}});
+  sgd_steps(s, {dtype, 1, &n, &param, &gradient, {momentum_buffer ? &momentum_buffer : nullptr, nullptr, nullptr}}, {});
 }
 
 void adam_step(DType dtype, int64_t n, const AdamStep& s, void* param, const void* grad, void* exp_avg, void* exp_avg_sq, void* max_exp_avg_sq) {
   void* gradient = const_cast<void*>(grad);
-  adam_steps(s, {dtype, 1, &n, &param, &gradient, {&exp_avg, &exp_avg_sq, max_exp_avg_sq ? &max_exp_avg_sq : nullptr}});
+  adam_steps(s, {dtype, 1, &n, &param, &gradient, {&exp_avg, &exp_avg_sq, max_exp_avg_sq ? &max_exp_avg_sq : nullptr}}, {});
 }
 
 }  // namespace tessera::cuda

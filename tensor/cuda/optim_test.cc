@@ -69,7 +69,7 @@ TEST_F(Optim, Adam) {
   }
 }
 
-// Parameters in one allocation, `offset` elements behind a 16-byte boundary.
+// StepTensors in one allocation, `offset` elements behind a 16-byte boundary.
 struct List {
   std::vector<std::unique_ptr<DeviceBytes>> memory;
   std::vector<void*> data;
@@ -97,8 +97,8 @@ TEST_F(Optim, ManyParameters) {
       const List p(t, sizes, 100, 0), q(t, sizes, 100, 0), g(t, sizes, 500, offset), m(t, sizes, 900, 0), n(t, sizes, 900, 0), v(t, sizes, 1300, 0, 0), w(t, sizes, 1300, 0, 0);
       const cpu::SgdStep sgd{0.1, 0.9, 0, 0.01, false, false, false};
       const cpu::AdamStep adam{0.01, 0.9, 0.999, 1e-8, 0.01, true, false, false, 3};
-      sgd_steps(sgd, {t, count, sizes.data(), p.data.data(), g.data.data(), {m.data.data(), nullptr, nullptr}});
-      adam_steps(adam, {t, count, sizes.data(), p.data.data(), g.data.data(), {m.data.data(), v.data.data(), nullptr}});
+      sgd_steps(sgd, {t, count, sizes.data(), p.data.data(), g.data.data(), {m.data.data(), nullptr, nullptr}}, {});
+      adam_steps(adam, {t, count, sizes.data(), p.data.data(), g.data.data(), {m.data.data(), v.data.data(), nullptr}}, {});
       for (size_t i = 0; i < sizes.size(); ++i) {
         cuda::sgd_step(t, sizes[i], sgd, q.data[i], g.data[i], n.data[i]);
         cuda::adam_step(t, sizes[i], adam, q.data[i], g.data[i], n.data[i], w.data[i], nullptr);
@@ -120,7 +120,7 @@ TEST_F(Optim, ScalesAndStepNumbersOfTheDevice) {
   const float* const on_device = scalars.as<float>();
   const float* const steps[] = {on_device + 3, on_device + 4};
   cpu::AdamStep s{0.01, 0.9, 0.999, 1e-8, 0, false, false, false, 0};
-  const Parameters parameters{t, 2, sizes.data(), p.data.data(), g.data.data(), {m.data.data(), v.data.data(), nullptr}};
+  const StepTensors parameters{t, 2, sizes.data(), p.data.data(), g.data.data(), {m.data.data(), v.data.data(), nullptr}};
   const std::vector<uint8_t> before = p.memory[0]->read();
   adam_steps(s, parameters, {on_device, on_device + 2, steps});
   testing::expect_same(t, before, p.memory[0]->read(), "skipped");

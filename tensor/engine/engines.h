@@ -9,6 +9,7 @@
 #include "tensor/cpu/pointwise_ops.h"
 #include "tensor/cpu/random.h"
 #include "tensor/cpu/reduce.h"
+#include "tensor/engine/steps.h"
 
 namespace tessera {
 
@@ -17,6 +18,9 @@ struct Engines {
 #define TESSERA_ENGINE(name) decltype(&cpu::name) name = nullptr;
 #include "tensor/engine/engines.inc"
 #undef TESSERA_ENGINE
+  // May be null: then parameters are stepped one after the other.
+  SgdSteps* sgd_steps = nullptr;
+  AdamSteps* adam_steps = nullptr;
   // Makes `device` the one that the calling thread's engine calls work on.
   void (*select)(Device device) = nullptr;
   // Between host and device, or two devices: n bytes, dense. non_blocking: it may end later, in stream order, if the host memory is pinned.
