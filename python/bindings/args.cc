@@ -107,7 +107,7 @@ const char* kind_name(ParamKind k) {
 
 ParsePlan::ParsePlan(const OpInfo& info) : info_(&info), schema_(parse_schema(info.schema)) {
   TESSERA_CHECK(schema_.arguments.size() <= kMaxArgs, info.schema, ": too many arguments");
-  bool has_dtype = false, has_pin = false;
+  bool has_dtype = false;
   for (size_t i = 0; i < schema_.arguments.size(); ++i) {
     const SchemaArgument& a = schema_.arguments[i];
     Param p;
@@ -131,10 +131,10 @@ ParsePlan::ParsePlan(const OpInfo& info) : info_(&info), schema_(parse_schema(in
     }
     if (!p.kwarg_only) ++num_positional_;
     has_dtype |= p.kind == ParamKind::kDType;
-    has_pin |= a.name == "pin_memory";
+    if (a.name == "pin_memory") pin_ = static_cast<int>(i);
     params_.push_back(std::move(p));
   }
-  factory_ = has_dtype && has_pin;
+  factory_ = has_dtype && pin_ >= 0;
   const int self = !params_.empty() && schema_.arguments[0].name == "self" ? 1 : 0;
   varargs_ = num_positional_ == self + 1 && params_[self].kind == ParamKind::kIntList;
 }

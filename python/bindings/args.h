@@ -41,6 +41,7 @@ class ParsePlan {
   const std::vector<Param>& params() const { return params_; }
   int num_outs() const { return num_outs_; }             // parameters that out= fills
   bool is_factory() const { return factory_; }           // accepts requires_grad=
+  int pin_position() const { return pin_; }              // pin_memory= of a factory; -1: none
   // Where f(2, 3) may stand for f([2, 3]); -1: nowhere.
   int varargs_position() const { return varargs_ ? num_positional_ - 1 : -1; }
   // The documented one-line signature: "(Tensor input, Tensor other, *, Number alpha)".
@@ -59,6 +60,7 @@ class ParsePlan {
   int num_positional_ = 0;      // parameters that may be given by position
   int num_outs_ = 0;
   int first_out_ = -1;
+  int pin_ = -1;
   bool varargs_ = false;        // the only positional parameter (besides self) is a list of ints: f(2, 3) means f([2, 3])
   bool factory_ = false;
 };

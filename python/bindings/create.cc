@@ -7,6 +7,7 @@
 #include "python/bindings/dlpack.h"
 #include "python/bindings/numpy.h"
 #include "python/bindings/storage.h"
+#include "python/bindings/tensor_convert.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
@@ -36,10 +37,6 @@ Tensor moved(Tensor t, std::optional<Device> device) {
   return copy_of(t, t.dtype(), *device);
 }
 
-void check_pin(const char* function, PyObject* pin) {
-  if (bool_arg(function, "pin_memory", pin, false)) TESSERA_CHECK(false, "Cannot access accelerator device when none is available.");
-}
-
 // --- functions ---
 
 PyObject* py_tensor(PyObject*, CallArgs call) {
@@ -48,11 +45,12 @@ PyObject* py_tensor(PyObject*, CallArgs call) {
   const auto dtype = dtype_arg("tensor", a[1]);
   const auto device = device_arg("tensor", a[2]);
   const bool requires_grad = bool_arg("tensor", "requires_grad", a[3], false);
-  check_pin("tensor", a[4]);
+  const bool pin = bool_arg("tensor", "pin_memory", a[4], false);
   if (is_tensor(a[0]))
     check(PyErr_WarnEx(PyExc_UserWarning, "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than "
                        "torch.tensor(sourceTensor).", 1));
   Tensor t = tensor_from_data(a[0], dtype, device);
+  if (pin) t = pinned(t);
   if (requires_grad) {
     TESSERA_CHECK(t.is_floating_point() || t.is_complex(), "Only Tensors of floating point and complex dtype can require gradients");
     t.requires_grad_(true);

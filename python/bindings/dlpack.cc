@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "tensor/core/device_hooks.h"
+
 namespace tessera::python {
 namespace {
 
@@ -31,7 +33,7 @@ struct DLManagedTensorVersioned {
   DLTensor tensor;
 };
 enum Code : uint8_t { kInt = 0, kUInt = 1, kFloat = 2, kBfloat = 4, kComplex = 5, kBool = 6 };
-constexpr int kDLCPU = 1, kDLCUDA = 2;
+constexpr int kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3, kDLCUDAManaged = 13;
 
 DLDataType code_of(DType t) {
   const auto bits = static_cast<uint8_t>(item_size(t) * 8);
@@ -85,10 +87,16 @@ void release_capsule(PyObject* capsule, const char* name) {
   if (m && m->deleter) m->deleter(m);
 }
 
+Device device_of(const DLDevice& d) {
+  if (d.device_type == kDLCPU || d.device_type == kDLCUDAHost) return Device();
+  if (d.device_type == kDLCUDA || d.device_type == kDLCUDAManaged) return complete_device(Device(DeviceType::kCUDA, d.device_id));
+  throw BufferError(str_cat("Unsupported device_type: ", d.device_type));
+}
+
 template <class Managed>
 Tensor import_tensor(Managed* m) {
   const DLTensor& d = m->tensor;
-  if (d.device.device_type != kDLCPU) throw BufferError(str_cat("Unsupported device_type: ", d.device.device_type));
+  const Device device = device_of(d.device);
   const DType dtype = dtype_of(d.dtype);
   const IntVector sizes(d.shape, d.shape + d.ndim);
   const IntVector strides = d.strides ? IntVector(d.strides, d.strides + d.ndim) : contiguous_strides(sizes);
@@ -99,7 +107,7 @@ Tensor import_tensor(Managed* m) {
     last += (sizes[i] - 1) * strides[i];
   }
   const size_t nbytes = n ? static_cast<size_t>((last + 1) * item_size(dtype)) : 0;
-  Storage s = StorageImpl::wrap(static_cast<char*>(d.data) + d.byte_offset, nbytes, Device(), [](void*, void* context, size_t) {
+  Storage s = StorageImpl::wrap(static_cast<char*>(d.data) + d.byte_offset, nbytes, device, [](void*, void* context, size_t) {
     auto* managed = static_cast<Managed*>(context);
     if (!managed->deleter) return;
     GilAcquire gil;  // the producer may release Python objects

@@ -2,12 +2,14 @@
 
 #include <new>
 
+#include "tensor/core/accelerator_error.h"
 #include "tensor/core/warning.h"
 
 namespace tessera::python {
 namespace {
 PyObject* g_linalg_error = nullptr;
 PyObject* g_oom_error = nullptr;
+PyObject* g_accelerator_error = nullptr;
 
 PyObject* python_type_of(const Error& e) {
   if (dynamic_cast<const IndexError*>(&e)) return PyExc_IndexError;
@@ -20,6 +22,13 @@ PyObject* python_type_of(const Error& e) {
   if (dynamic_cast<const BufferError*>(&e)) return PyExc_BufferError;
   if (dynamic_cast<const AssertionError*>(&e)) return PyExc_AssertionError;
   return PyExc_RuntimeError;
+}
+
+// With the attribute error_code.
+void set_accelerator_error(const AcceleratorError& e) {
+  Ref value = Ref::steal(PyObject_CallFunction(g_accelerator_error, "s", e.what()));
+  Ref code = value ? Ref::steal(PyLong_FromLong(e.code())) : Ref();
+  if (code && PyObject_SetAttrString(value.get(), "error_code", code.get()) == 0) PyErr_SetObject(g_accelerator_error, value.get());
 }
 
 void python_warning(const std::string& message, WarningKind kind) {
@@ -55,6 +64,8 @@ void translate_current_exception() {
   } catch (const ErrorAlreadySet&) {
   } catch (const PythonError& e) {
     e.restore();
+  } catch (const AcceleratorError& e) {
+    set_accelerator_error(e);
   } catch (const Error& e) {
     PyErr_SetString(python_type_of(e), e.what());
   } catch (const std::bad_alloc&) {
@@ -77,6 +88,8 @@ std::string from_python_string(PyObject* s) {
 void init_errors(PyObject* module) {
   g_linalg_error = PyErr_NewExceptionWithDoc("torch._C._LinAlgError", "Raised when a linear algebra routine fails: a singular matrix, one that is not positive definite.", PyExc_RuntimeError, nullptr);
   g_oom_error = PyErr_NewExceptionWithDoc("torch.OutOfMemoryError", "Raised when a device is out of memory.", PyExc_RuntimeError, nullptr);
+  g_accelerator_error = PyErr_NewExceptionWithDoc("torch.AcceleratorError", "Raised when a device reports an error; error_code is its number.", PyExc_RuntimeError, nullptr);
+  PyModule_AddObjectRef(module, "AcceleratorError", check(g_accelerator_error));
   PyModule_AddObjectRef(module, "_LinAlgError", check(g_linalg_error));
   PyModule_AddObjectRef(module, "OutOfMemoryError", check(g_oom_error));
   set_warning_handler(&python_warning);

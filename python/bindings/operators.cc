@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "python/bindings/tensor_convert.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/torch_function.h"
 #include "python/bindings/types.h"
@@ -383,6 +384,7 @@ PyObject* call_overload(Overload& overload, Value* values, bool requires_grad) {
     GilRelease unlocked(is_large(plan, values));
     info.adapter->call(*info.op, nullptr, values, rets.data());
   }
+  if (const int pin = plan.pin_position(); pin >= 0 && !values[pin].is_none() && values[pin].boolean() && plan.num_outs() == 0) [[unlikely]] rets[0] = Value::of(pinned(rets[0].tensor()));
   if (requires_grad && count == 1 && rets[0].is_tensor()) rets[0].tensor().requires_grad_(true);
   return results_to_python(overload, rets.data(), count);
 }

@@ -13,6 +13,7 @@
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/types.h"
+#include "tensor/core/device_hooks.h"
 
 namespace tessera::python {
 
@@ -138,6 +139,14 @@ void storage_dealloc(PyObject* self) {
 
 Py_ssize_t storage_length(PyObject* self) { return static_cast<Py_ssize_t>(impl_of(self).nbytes()); }
 
+NamedOp g_copy("aten::copy_"), g_fill("aten::fill_.Scalar");
+// The bytes as a tensor, by which operators reach storages on devices.
+Tensor as_tensor(const Storage& s) {
+  const int64_t size[] = {static_cast<int64_t>(s->nbytes())}, stride[] = {1};
+  return tensor_from_storage(s, size, stride, 0, DType::kUInt8);
+}
+bool is_on_device(PyObject* self) { return !impl_of(self).device().is_cpu() && !impl_of(self).device().is_meta(); }
+
 void check_has_data(PyObject* self) { TESSERA_CHECK(impl_of(self).device().is_cpu(), "this storage lives on device ", impl_of(self).device().str(), ": its bytes can't be read from Python"); }
 
 // The elements of a slice as an offset and a length. ValueError for a step.
@@ -154,32 +163,43 @@ Py_ssize_t element_index(PyObject* self, PyObject* key) {
   TESSERA_CHECK_INDEX(i >= -n && i < n, "index ", i, " out of range for storage of size ", n);
   return static_cast<Py_ssize_t>(i < 0 ? i + n : i);
 }
+void release_owner(void*, void* context, size_t) {
+  if (!Py_IsInitialized()) return;
+  GilAcquire gil;
+  Py_DECREF(static_cast<PyObject*>(context));
+}
 struct Parent { Storage storage; };
 void release_parent(void*, void* context, size_t) { delete static_cast<Parent*>(context); }
 
 PyObject* storage_getitem(PyObject* self, PyObject* key) {
   return guarded([&]() -> PyObject* {
-    check_has_data(self);
-    if (!PySlice_Check(key)) return PyLong_FromLong(static_cast<uint8_t>(bytes_of(self)[element_index(self, key)]));
+    if (!is_on_device(self)) check_has_data(self);
+    if (!PySlice_Check(key)) {
+      uint8_t byte;
+      const char* source = bytes_of(self) + element_index(self, key);
+      if (is_on_device(self)) device_hooks(impl_of(self).device().type).read(&byte, source, impl_of(self).device(), 1);
+      else byte = static_cast<uint8_t>(*source);
+      return PyLong_FromLong(byte);
+    }
     Py_ssize_t start, length;
     slice_range(self, key, &start, &length);
     auto* parent = new Parent{unwrap_storage(self)};  // a window: it writes to the same bytes
-    return attach(StorageType, StorageImpl::wrap(bytes_of(self) + start, static_cast<size_t>(length), Device(), &release_parent, parent));
+    return attach(StorageType, StorageImpl::wrap(bytes_of(self) + start, static_cast<size_t>(length), impl_of(self).device(), &release_parent, parent));
   });
 }
 int storage_setitem(PyObject* self, PyObject* key, PyObject* value) {
   return guarded_int([&] {
-    check_has_data(self);
+    if (!is_on_device(self)) check_has_data(self);
     if (!value) throw TypeError("torch.UntypedStorage does not support deleting items");
     int64_t v;
     if (!to_int64(value, &v)) throw TypeError(str_cat("can only set storage content with a int types, but got ", Py_TYPE(value)->tp_name, " instead"));
-    if (!PySlice_Check(key)) {
-      bytes_of(self)[element_index(self, key)] = static_cast<char>(v);
-      return;
-    }
-    Py_ssize_t start, length;
-    slice_range(self, key, &start, &length);
-    if (length) std::memset(bytes_of(self) + start, static_cast<int>(v & 0xff), static_cast<size_t>(length));
+    Py_ssize_t start, length = 1;
+    if (PySlice_Check(key)) slice_range(self, key, &start, &length);
+    else start = element_index(self, key);
+    if (length && is_on_device(self)) {
+      const int64_t size[] = {length}, stride[] = {1};
+      g_fill(tensor_from_storage(unwrap_storage(self), size, stride, start, DType::kUInt8), Scalar(v & 0xff));
+    } else if (length) std::memset(bytes_of(self) + start, static_cast<int>(v & 0xff), static_cast<size_t>(length));
   });
 }
 
@@ -227,9 +247,13 @@ PyObject* py_resize(PyObject* self, PyObject* size) {
 }
 PyObject* py_fill(PyObject* self, PyObject* value) {
   return guarded([&] {
-    check_has_data(self);
+    if (!is_on_device(self)) check_has_data(self);
     int64_t v;
     if (!to_int64(value, &v)) throw TypeError(str_cat("fill_(): expected an int, got ", Py_TYPE(value)->tp_name));
+    if (is_on_device(self)) {
+      g_fill(as_tensor(unwrap_storage(self)), Scalar(v & 0xff));
+      return Py_NewRef(self);
+    }
     if (impl_of(self).nbytes()) std::memset(impl_of(self).data(), static_cast<int>(v & 0xff), impl_of(self).nbytes());
     return Py_NewRef(self);
   });
@@ -241,8 +265,14 @@ PyObject* py_copy(PyObject* self, PyObject* args) {
     const Storage from = storage_of(source);
     if (!from) throw TypeError(str_cat("copy_(): argument 'source' must be a storage, not ", Py_TYPE(source)->tp_name));
     TESSERA_CHECK(from->nbytes() == impl_of(self).nbytes(), "size does not match, self was ", impl_of(self).nbytes(), " bytes but src was ", from->nbytes(), " bytes");
+    if (is_on_device(self) || (impl_of(self).device().is_cpu() && !from->device().is_cpu() && !from->device().is_meta())) {
+      const int wait = non_blocking ? PyObject_IsTrue(non_blocking) : 0;
+      check(wait);
+      if (from->nbytes()) g_copy(as_tensor(unwrap_storage(self)), as_tensor(from), wait == 1);
+      return Py_NewRef(self);
+    }
     check_has_data(self);
-    TESSERA_CHECK(from->device().is_cpu(), "copying from a storage on device ", from->device().str(), " needs its library");
+    TESSERA_CHECK(from->device().is_cpu(), "a storage on device ", from->device().str(), " has no data to copy");
     if (from->nbytes()) std::memmove(impl_of(self).data(), from->data(), from->nbytes());
     return Py_NewRef(self);
   });
@@ -324,6 +354,21 @@ PyObject* py_from_buffer(PyObject* cls, PyObject* args, PyObject* kwargs) {
   });
 }
 
+PyObject* py_is_pinned(PyObject* self, PyObject*) { return guarded([&] { return to_python(is_pinned(impl_of(self))); }); }
+// _over_memory(address, nbytes, device, owner): memory of another library, which `owner` keeps.
+PyObject* py_over_memory(PyObject* cls, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    PyObject *address, *device, *owner;
+    Py_ssize_t n;
+    if (!PyArg_ParseTuple(args, "OnOO:_over_memory", &address, &n, &device, &owner)) return nullptr;
+    void* data = PyLong_AsVoidPtr(address);
+    if (!data && PyErr_Occurred()) return nullptr;
+    TESSERA_CHECK_VALUE(n >= 0, "a storage can't have ", n, " bytes");
+    const Device d = complete_device(to_device(device));
+    return attach(reinterpret_cast<PyTypeObject*>(cls), StorageImpl::wrap(data, static_cast<size_t>(n), d, &release_owner, Py_NewRef(owner)));
+  });
+}
+
 PyMethodDef g_methods[] = {
     {"nbytes", py_nbytes, METH_NOARGS, "Size in bytes."},
     {"size", py_nbytes, METH_NOARGS, "Size in bytes."},
@@ -332,6 +377,8 @@ PyMethodDef g_methods[] = {
     {"_data_ptr", py_data_ptr, METH_NOARGS, nullptr},
     {"resizable", py_resizable, METH_NOARGS, nullptr},
     {"resize_", py_resize, METH_O, "Changes the size to a number of bytes; the first ones are kept."},
+    {"_is_pinned", py_is_pinned, METH_NOARGS, nullptr},
+    {"_over_memory", py_over_memory, METH_VARARGS | METH_CLASS, "A storage over memory of another library, which an object keeps."},
     {"fill_", py_fill, METH_O, "Sets every byte."},
     {"copy_", py_copy, METH_VARARGS, "Copies the bytes of another storage of the same size."},
     {"is_shared", py_is_shared, METH_NOARGS, "True if child processes see the same memory."},
@@ -342,12 +389,6 @@ PyMethodDef g_methods[] = {
     {"from_file", as_c_function(py_from_file), METH_VARARGS | METH_KEYWORDS | METH_CLASS, "A storage over a memory-mapped file."},
     {"from_buffer", as_c_function(py_from_buffer), METH_VARARGS | METH_KEYWORDS | METH_CLASS, "A storage with a copy of a buffer's bytes."},
     {nullptr, nullptr, 0, nullptr}};
-
-void release_owner(void*, void* context, size_t) {
-  if (!Py_IsInitialized()) return;
-  GilAcquire gil;
-  Py_DECREF(static_cast<PyObject*>(context));
-}
 
 }  // namespace
 

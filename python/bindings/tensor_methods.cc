@@ -12,6 +12,7 @@
 #include "python/bindings/storage.h"
 #include "python/bindings/tensor_convert.h"
 #include "python/bindings/types.h"
+#include "tensor/core/device_hooks.h"
 #include "tensor/core/visit.h"
 
 namespace tessera::python {
@@ -272,13 +273,27 @@ PyObject* py_share_memory(PyObject* self, CallArgs call) {
 PyObject* py_is_pinned(PyObject* self, CallArgs call) {
   PyObject* a[1];
   read_args({"is_pinned", {"device"}, 1, 0}, call, a);
-  (void)self;
-  return to_python(false);
+  const Tensor& t = unwrap(self);
+  return to_python(t.storage() && is_pinned(*t.storage()));
 }
-PyObject* py_pin_memory(PyObject*, CallArgs call) {
+PyObject* py_pin_memory(PyObject* self, CallArgs call) {
   PyObject* a[1];
   read_args({"pin_memory", {"device"}, 1, 0}, call, a);
-  throw Error("Cannot access accelerator device when none is available.");
+  const Tensor& t = unwrap(self);
+  return t.storage() && is_pinned(*t.storage()) ? Py_NewRef(self) : wrap(pinned(t));
+}
+// The stream is an object of tessera.cuda.Stream.
+PyObject* py_record_stream(PyObject* self, CallArgs call) {
+  PyObject* a[1];
+  read_args({"record_stream", {"s"}, 1, 1}, call, a);
+  const Tensor& t = unwrap(self);
+  const DeviceHooks* hooks = loaded_device_hooks(t.device().type);
+  TESSERA_CHECK_NOT_IMPLEMENTED(hooks && hooks->record_stream, "record_stream() is for tensors on a device with streams, this one is on ", t.device().str());
+  Ref handle = Ref::steal(check(PyObject_GetAttrString(a[0], "cuda_stream")));
+  void* stream = PyLong_AsVoidPtr(handle.get());
+  if (!stream && PyErr_Occurred()) throw ErrorAlreadySet();
+  if (t.storage() && t.storage()->data()) hooks->record_stream(t.storage()->data(), stream);
+  return none();
 }
 
 PyObject* py_set(PyObject* self, CallArgs call) {
@@ -398,7 +413,7 @@ std::vector<PyMethodDef> tensor_methods() {
       method<"get_device", py_get_device>(), method<"_use_count", py_use_count>(), method<"dim_order", py_dim_order>(), method<"is_set_to", py_is_set_to>(), method<"is_same_size", py_is_same_size>(),
       method<"_has_compatible_shallow_copy_type", py_compatible>(), method<"nonzero", py_nonzero>("nonzero(*, as_tuple=False) -> Tensor or tuple of Tensors"), method<"__complex__", py_complex>(), method<"item", py_item>("item() -> number"), method<"tolist", py_tolist>("tolist() -> list or number"),
       method<"numpy", py_numpy>("numpy(*, force=False) -> numpy.ndarray on the same memory"), method<"apply_", py_apply>(), method<"map_", py_map>(), method<"untyped_storage", py_untyped_storage>(),
-      method<"share_memory_", py_share_memory>(), method<"is_pinned", py_is_pinned>(), method<"pin_memory", py_pin_memory>(), method<"set_", py_set>(), method<"requires_grad_", py_requires_grad>(),
+      method<"share_memory_", py_share_memory>(), method<"is_pinned", py_is_pinned>(), method<"pin_memory", py_pin_memory>(), method<"record_stream", py_record_stream>(), method<"set_", py_set>(), method<"requires_grad_", py_requires_grad>(),
       method<"as_subclass", py_as_subclass>(), method<"_to_dlpack", py_dlpack_capsule>(), method<"_dlpack_device", py_dlpack_numbers>(),
   };
   r.push_back({"_make_subclass", as_c_function(py_make_subclass), METH_FASTCALL | METH_KEYWORDS | METH_STATIC, nullptr});

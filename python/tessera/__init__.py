@@ -41,7 +41,6 @@ legacy_contiguous_format = _C.contiguous_format
 
 # Public name -> module that defines it, loaded when the name is first used.
 _lazy_names = {
-    "AcceleratorError": "_api",
     "Generator": "_C",
     "cond": "_api",
     "TypedStorage": "storage",

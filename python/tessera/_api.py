@@ -59,10 +59,6 @@ def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=
     return tessera.empty(0, dtype=dtype).set_(storage, 0, (size,))
 
 
-class AcceleratorError(RuntimeError):
-    """Raised when a device reports an error."""
-
-
 def cond(pred, true_fn, false_fn, operands=()):
     """`true_fn(*operands)` if `pred`, else `false_fn(*operands)`.
 

@@ -359,7 +359,7 @@ class _UntypedMethods:
         return _typed(self._bytes_tensor().to(dtype).untyped_storage(), dtype)
 
     def is_pinned(self, device="cuda"):
-        return self._bytes_tensor().is_pinned()
+        return self._is_pinned()
 
     def pin_memory(self, device="cuda"):
         return self._bytes_tensor().pin_memory().untyped_storage()

@@ -5,6 +5,7 @@
 
 #include "tensor/core/device.h"
 #include "tensor/core/generator.h"
+#include "tensor/core/storage.h"
 
 namespace tessera {
 
@@ -21,12 +22,24 @@ struct DeviceHooks {
   int (*current_index)() = nullptr;
   // The generator that samplers use on a device when none is given.
   const Generator& (*default_generator)(Device device) = nullptr;
+  // Pinned host memory, which the device can copy from and to while the CPU goes on. `context` is handed to free_pinned.
+  void* (*allocate_pinned)(size_t nbytes, void** context) = nullptr;
+  void (*free_pinned)(void* data, void* context, size_t nbytes) = nullptr;
+  bool (*is_pinned)(const void* data) = nullptr;
+  // The device memory at `data` is used by work of `stream` (the library's handle), too: it is not used again before that is done.
+  void (*record_stream)(void* data, void* stream) = nullptr;
 };
 
 // The hooks of a type, filled by its library when that is loaded.
 DeviceHooks& device_hooks(DeviceType t);
+// The same without loading anything: null while the library is not loaded.
+const DeviceHooks* loaded_device_hooks(DeviceType t);
 // The device with its index. Error if no library for it is loaded, or if there is no such device.
 Device complete_device(Device d);
+// A CPU storage in pinned memory. Error without an accelerator.
+Storage allocate_pinned(size_t nbytes);
+// True for CPU storages in pinned memory, also memory that others pinned.
+bool is_pinned(const StorageImpl& s);
 
 // Called once when a type's hooks are first needed and still empty: what loads its library. The Python package sets it.
 using DeviceLoader = void (*)(DeviceType t);

@@ -1,15 +1,21 @@
 #include "tensor/cuda/library.h"
 
+#include <atomic>
+
 #include "tensor/core/error.h"
 #include "tensor/cuda/allocator.h"
 #include "tensor/cuda/engines.h"
+#include "tensor/cuda/optim.h"
 #include "tensor/cuda/runtime.h"
 #include "tensor/cuda/streams.h"
 
 namespace tessera::cuda {
 namespace {
 
+std::atomic<bool> used{false};
+
 void* allocate_memory(Device device, size_t nbytes, void**) {
+  used.store(true, std::memory_order_relaxed);
   OpDevice on(device.index);
   return allocate(nbytes);
 }
@@ -48,13 +54,21 @@ void transfer(void* dst, Device dst_device, const void* src, Device src_device, 
   if (to_host || is_pinned(host)) synchronize_stream();  // pageable memory has been read when the call returns
 }
 
+void* allocate_pinned_memory(size_t nbytes, void**) { return allocate_pinned(nbytes); }
+void free_pinned_memory(void* data, void*, size_t) { free_pinned(data); }
+void record_use(void* data, void* stream) { record_stream(data, static_cast<cudaStream_t>(stream)); }
+
 }  // namespace
+
+bool has_been_used() { return used.load(std::memory_order_relaxed); }
 
 bool connect(Engines& engines, DeviceHooks& hooks, const Generator& (*default_generator)(Device device)) {
   if (device_count() == 0) return false;
 #define TESSERA_ENGINE(name) engines.name = &cuda::name;
 #include "tensor/engine/engines.inc"
 #undef TESSERA_ENGINE
+  engines.sgd_steps = &sgd_steps;
+  engines.adam_steps = &adam_steps;
   engines.select = [](Device d) { set_op_device(d.index); };
   engines.transfer = &transfer;
   hooks.free = &free_memory;
@@ -63,6 +77,10 @@ bool connect(Engines& engines, DeviceHooks& hooks, const Generator& (*default_ge
   hooks.count = &device_count;
   hooks.current_index = &selected_device;
   hooks.default_generator = default_generator;
+  hooks.allocate_pinned = &allocate_pinned_memory;
+  hooks.free_pinned = &free_pinned_memory;
+  hooks.is_pinned = &is_pinned;
+  hooks.record_stream = &record_use;
   hooks.allocate = &allocate_memory;
   return true;
 }

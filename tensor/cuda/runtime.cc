@@ -4,7 +4,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "tensor/core/error.h"
+#include "tensor/core/accelerator_error.h"
 #include "tensor/cuda/allocator.h"
 #include "tensor/cuda/streams.h"
 #include "tensor/cuda/thread_state.h"
@@ -52,10 +52,11 @@ void read_properties(int device, Properties* to) {
 
 void internal::raise_error(cudaError_t e) {
   cudaGetLastError();
-  tessera::internal::raise<Error>("CUDA error: ", cudaGetErrorString(e), "\nSearch for `", cudaGetErrorName(e),
-                                  "' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\n"
-                                  "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\n"
-                                  "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n");
+  throw AcceleratorError(str_cat("CUDA error: ", cudaGetErrorString(e), "\nSearch for `", cudaGetErrorName(e),
+                                 "' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\n"
+                                 "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\n"
+                                 "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"),
+                         static_cast<int>(e));
 }
 
 void check(cudaError_t e, const char*) {

@@ -35,10 +35,18 @@ IntVector strides_for(MemoryFormat format, IntList sizes) {
   return {};
 }
 
-Tensor like(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format) {
+// Uninitialised, in pinned memory if that is wanted.
+Tensor new_tensor(IntList sizes, IntList strides, DType dtype, Device device, std::optional<bool> pin) {
+  if (!pin.value_or(false)) return empty_tensor(sizes, strides, dtype, device);
+  TESSERA_CHECK(device.is_cpu(), "Only dense CPU tensors can be pinned");
+  const Tensor shape = empty_tensor(sizes, strides, dtype, Device(DeviceType::kMeta));
+  return tensor_from_storage(allocate_pinned(shape.storage()->nbytes()), sizes, shape.strides(), 0, dtype);
+}
+
+Tensor like(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format, std::optional<bool> pin = {}) {
   const MemoryFormat f = format.value_or(MemoryFormat::kPreserve);
   const IntVector strides = f == MemoryFormat::kPreserve ? (self.is_contiguous() ? IntVector() : preserved_strides(self)) : strides_for(f, self.sizes());
-  return empty_tensor(self.sizes(), strides, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
+  return new_tensor(self.sizes(), strides, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()), pin);
 }
 
 void fill_raw(const Tensor& t, const Scalar& value, bool check) {
@@ -89,13 +97,13 @@ Tensor make_filled_like(const Tensor& self, const Scalar& value, std::optional<D
   return r;
 }
 
-Tensor empty_memory_format_cpu(SymIntList size, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
+Tensor empty_memory_format_cpu(SymIntList size, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
   TESSERA_CHECK(format.value_or(MemoryFormat::kContiguous) != MemoryFormat::kPreserve, "empty(): preserve_format is only for the functions that end in _like");
-  return empty_tensor(size.ints(), strides_for(format.value_or(MemoryFormat::kContiguous), size.ints()), factory_dtype(dtype), factory_device(device));
+  return new_tensor(size.ints(), strides_for(format.value_or(MemoryFormat::kContiguous), size.ints()), factory_dtype(dtype), factory_device(device), pin);
 }
-Tensor empty_strided_cpu(SymIntList size, SymIntList stride, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor empty_strided_cpu(SymIntList size, SymIntList stride, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool> pin) {
   TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ", size.size());
-  return empty_tensor(size.ints(), stride.ints(), factory_dtype(dtype), factory_device(device));
+  return new_tensor(size.ints(), stride.ints(), factory_dtype(dtype), factory_device(device), pin);
 }
 Tensor empty_permuted_cpu(SymIntList size, IntList order, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   TESSERA_CHECK(size.size() == order.size(), "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = ", size.size(), " is not equal to len(physical_layout) = ", order.size());
@@ -111,8 +119,8 @@ Tensor empty_permuted_cpu(SymIntList size, IntList order, std::optional<DType> d
   }
   return empty_tensor(size.ints(), strides, factory_dtype(dtype), factory_device(device));
 }
-Tensor empty_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
-  return like(self, dtype, device, format);
+Tensor empty_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  return like(self, dtype, device, format, pin);
 }
 Tensor full_like_cpu(const Tensor& self, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
   const Tensor r = like(self, dtype, device, format);
