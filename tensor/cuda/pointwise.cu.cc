@@ -1,6 +1,8 @@
 // The elementwise engine: finds an op's kernel, decides how it walks over its operands, starts it.
 #include "tensor/cuda/pointwise.h"
 
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "tensor/cuda/engines.h"
@@ -9,20 +11,29 @@
 namespace tessera::cuda {
 namespace {
 
+// The names that the program at large has for the ops named in the tables here: see set_pointwise_ops.
+std::map<const PointwiseOp*, const PointwiseOp*>& renamed() {
+  static auto* m = new std::map<const PointwiseOp*, const PointwiseOp*>;
+  return *m;
+}
+
+using OpKernels = std::pair<const PointwiseOp*, const PointwiseEntry*>;
+
 const PointwiseEntry* find_entry(const PointwiseOp& op) {
-  static const std::vector<const PointwiseEntry*> all = [] {
-    std::vector<const PointwiseEntry*> v;
+  static const std::vector<OpKernels> all = [] {
+    std::vector<OpKernels> v;
     for (const PointwiseTable& table : {arithmetic_kernels(), extreme_kernels(), comparison_kernels(), bit_kernels(), division_kernels(), rounding_kernels(), selection_kernels(),
                                         math_kernels(), special_kernels(), trigonometric_kernels(), activation_kernels(), activation_backward_kernels(), loss_kernels()}) {
       for (const PointwiseEntry& e : table) {
-        if (e.op) v.push_back(&e);  // null: the program has no such op
+        const auto other = renamed().find(e.op);
+        if (e.op) v.emplace_back(other != renamed().end() ? other->second : e.op, &e);  // null: the program has no such op
       }
     }
-    std::ranges::sort(v, {}, &PointwiseEntry::op);
+    std::ranges::sort(v, {}, &OpKernels::first);
     return v;
   }();
-  const auto it = std::ranges::lower_bound(all, &op, {}, &PointwiseEntry::op);
-  return it != all.end() && (*it)->op == &op ? *it : nullptr;
+  const auto it = std::ranges::lower_bound(all, &op, {}, &OpKernels::first);
+  return it != all.end() && it->first == &op ? it->second : nullptr;
 }
 
 DType result_dtype(const PointwiseOp& op, DType compute) {
@@ -155,6 +166,10 @@ void join(OperandWalk& w) {
 }
 
 }  // namespace
+
+void set_pointwise_ops(std::span<const PointwiseOp* const> own, std::span<const PointwiseOp* const> others) {
+  for (size_t i = 0; i < own.size(); ++i) renamed()[own[i]] = others[i];
+}
 
 void launch_pointwise(const PointwiseKernelInfo& kernel, std::span<const int64_t> shape, const Operand& out, std::span<const Operand> ins, const DType* wanted,
                       const KernelParam* params, int num_params) {

@@ -325,6 +325,9 @@ struct PointwiseEntry {
   }
 };
 
+// In a shared object of its own, the library names ops by stand-ins: own[i] stands for others[i]. Before the first call of an engine.
+void set_pointwise_ops(std::span<const PointwiseOp* const> own, std::span<const PointwiseOp* const> others);
+
 // out = kernel(ins...) over `shape`. wanted: the kernel's dtypes, of the output first. params: num_params of them.
 void launch_pointwise(const PointwiseKernelInfo& kernel, std::span<const int64_t> shape, const Operand& out, std::span<const Operand> ins, const DType* wanted,
                       const KernelParam* params, int num_params);
