@@ -24,11 +24,6 @@ def get_rng_state():
     return default_generator.get_state()
 
 
-def _other_devices():
-    cuda = getattr(_C, "_cuda_is_loaded", None)
-    return [tessera.cuda] if cuda is not None and cuda() else []
-
-
 def manual_seed(seed):
     """Seeds the generators of all devices; returns the default one.
 
@@ -38,16 +33,15 @@ def manual_seed(seed):
     Raises: ValueError outside that range.
     """
     seed = int(seed)
-    for module in _other_devices():
-        module.manual_seed_all(seed)
-    return default_generator.manual_seed(seed)
+    default_generator.manual_seed(seed)
+    tessera.cuda.manual_seed_all(seed)
+    return default_generator
 
 
 def seed():
     """Seeds the generators with a number that can't be foreseen, and returns it."""
     value = default_generator.seed()
-    for module in _other_devices():
-        module.manual_seed_all(value)
+    tessera.cuda.manual_seed_all(value)
     return value
 
 

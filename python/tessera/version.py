@@ -6,8 +6,19 @@ __version__ = "0.1.0"
 tessera = __version__
 api_version = "2.11.0"
 debug = False
-cuda = None
 git_version = "Unknown"
 hip = None
 rocm = None
 xpu = None
+
+
+def __getattr__(name):
+    """`cuda`: the version of the CUDA runtime, such as "13.0"; None without a device."""
+    if name != "cuda":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tessera.cuda import _library
+
+    library = _library.load()
+    number = library.runtime_version() if library is not None else 0
+    globals()["cuda"] = version = f"{number // 1000}.{number % 1000 // 10}" if number else None
+    return version

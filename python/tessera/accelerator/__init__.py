@@ -1,4 +1,6 @@
-"""The accelerator of this machine, whichever kind it is. This build knows none: the questions are answered, what needs one raises RuntimeError."""
+"""The accelerator of this machine, whichever kind it is: CUDA, if there is a device. Without one the questions are answered, what needs one raises RuntimeError."""
+
+import tessera
 
 __all__ = ["current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count", "device_index", "is_available", "set_device_idx",
            "set_device_index", "set_stream", "synchronize"]
@@ -6,44 +8,64 @@ __all__ = ["current_accelerator", "current_device_idx", "current_device_index", 
 _MISSING = "Cannot access accelerator device when none is available."
 
 
+def _cuda():
+    """The module of the accelerator. Raises: RuntimeError without one."""
+    if not is_available():
+        raise RuntimeError(_MISSING)
+    return tessera.cuda
+
+
+def _index(device):
+    """The number of a device given as a number, a name or a device; None without one. Raises: ValueError for another kind of device."""
+    if device is None or isinstance(device, int):
+        return device
+    device = tessera.device(device)
+    if device.type != "cuda":
+        raise ValueError(f"{device.type} doesn't match the current accelerator cuda.")
+    return device.index
+
+
 def is_available():
     """True if there is an accelerator."""
-    return False
+    return device_count() > 0
 
 
 def device_count():
     """The number of devices."""
-    return 0
+    return tessera.cuda.device_count()
 
 
 def current_accelerator(check_available=False):
     """The kind of accelerator as a device without index; None if there is none."""
-    return None
+    return tessera.device("cuda") if is_available() else None
 
 
 def current_device_index():
     """The index of the selected device. Raises: RuntimeError without one."""
-    raise RuntimeError(_MISSING)
+    return _cuda().current_device()
 
 
 def set_device_index(device, /):
-    """Selects a device. Raises: RuntimeError without one."""
-    raise RuntimeError(_MISSING)
+    """Selects a device; None and negative numbers select none. Raises: RuntimeError without one, ValueError for another kind of device."""
+    index = _index(device)
+    module = _cuda()
+    if index is not None:
+        module.set_device(index)
 
 
 def current_stream(device=None, /):
     """The selected stream. Raises: RuntimeError without a device."""
-    raise RuntimeError(_MISSING)
+    return _cuda().current_stream(_index(device))
 
 
 def set_stream(stream):
     """Selects a stream. Raises: RuntimeError without a device."""
-    raise RuntimeError(_MISSING)
+    _cuda().set_stream(stream)
 
 
 def synchronize(device=None, /):
     """Waits for all work of a device. Raises: RuntimeError without one."""
-    raise RuntimeError(_MISSING)
+    _cuda().synchronize(_index(device))
 
 
 current_device_idx = current_device_index
@@ -55,10 +77,14 @@ class device_index:
 
     def __init__(self, device, /):
         self.idx = device
+        self._selection = None
 
     def __enter__(self):
         if self.idx is not None:
-            raise RuntimeError(_MISSING)
+            self._selection = _cuda().device(self.idx)
+            self._selection.__enter__()
 
     def __exit__(self, exc_type, exc_value, traceback):
+        if self._selection is not None:
+            self._selection.__exit__(exc_type, exc_value, traceback)
         return False

@@ -1,6 +1,7 @@
 """Modules whose attributes are checked settings."""
 
 import contextlib
+import sys
 import types
 
 
@@ -11,19 +12,32 @@ class FlagModule(types.ModuleType):
     """
 
     _flags = {}
+    _changed = staticmethod(lambda: None)
 
     def __setattr__(self, name, value):
         default = type(self)._flags.get(name)
         if name in type(self)._flags and default is not None and type(value) is not type(default):
             raise RuntimeError(f"expected a {type(default).__name__} for {self.__name__}.{name}, but got {type(value).__name__}")
         super().__setattr__(name, value)
+        if name in type(self)._flags:
+            type(self)._changed()
 
 
-def install(module, **flags):
-    """Makes the settings attributes of a module (an entry of sys.modules) and checks them from now on."""
+def install(module, _changed=None, **flags):
+    """Makes the settings attributes of a module (an entry of sys.modules) and checks them from now on. `_changed` is called after each change."""
     for name, value in flags.items():
         setattr(module, name, value)
-    module.__class__ = type(f"{module.__name__}_flags", (FlagModule,), {"_flags": dict(flags)})
+    members = {"_flags": dict(flags)}
+    if _changed is not None:
+        members["_changed"] = staticmethod(_changed)
+    module.__class__ = type(f"{module.__name__}_flags", (FlagModule,), members)
+
+
+def tell_cuda():
+    """The CUDA library takes over what has changed, if it is loaded."""
+    library = sys.modules.get("tessera.cuda._library")
+    if library is not None:
+        library.apply_settings()
 
 
 @contextlib.contextmanager

@@ -1,13 +1,16 @@
-"""CUDA, which this build does not have: the settings are kept."""
+"""CUDA: whether this build has it, and what its matrix products and attention may do for speed."""
 
 import contextlib
 
 import tessera
+from tessera.backends import _flags
 
 
 def is_built():
-    """True if this build can use CUDA."""
-    return False
+    """True if this build can use CUDA, be there a device or not."""
+    from tessera.cuda import _library
+
+    return _library.path() is not None
 
 
 class _MatmulFlags:
@@ -34,6 +37,7 @@ class _MatmulFlags:
             tessera.set_float32_matmul_precision("high" if value else "highest")
         else:
             self._values[name] = value
+            _flags.tell_cuda()
 
 
 matmul = _MatmulFlags()

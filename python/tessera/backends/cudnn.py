@@ -1,23 +1,32 @@
-"""cuDNN, which this build does not have: the settings are kept, nothing is available."""
+"""cuDNN, which convolutions on CUDA devices use where it is found: the settings, and which version it is."""
 
 import sys
 
+import tessera
 from tessera.backends import _flags
 
 
 def version():
     """The version as a number; None without the library."""
-    return None
+    library = _library()
+    found = -1 if library is None else library.dnn_version()
+    return None if found < 0 else found
+
+
+def _library():
+    from tessera.cuda import _library as loader
+
+    return loader.load()
 
 
 def is_available():
     """True if the library can be used."""
-    return False
+    return version() is not None
 
 
 def is_acceptable(tensor):
     """True if the library could work on the tensor."""
-    return False
+    return sys.modules[__name__].enabled and tensor.is_cuda and tensor.dtype in _DTYPES and is_available()
 
 
 def flags(enabled=None, benchmark=None, benchmark_limit=None, deterministic=None, allow_tf32=None, fp32_precision="none"):
@@ -35,4 +44,5 @@ def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _determinis
     return old
 
 
-_flags.install(sys.modules[__name__], enabled=True, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True)
+_DTYPES = (tessera.half, tessera.bfloat16, tessera.float, tessera.double)
+_flags.install(sys.modules[__name__], _flags.tell_cuda, enabled=True, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True)

@@ -14,15 +14,16 @@ _module = None
 _tried = False
 
 
-def _path():
+def path():
+    """The file of the library; None where this package has none."""
     given = os.environ.get("TESSERA_CUDA_LIBRARY")
     if given:
         return None if given == "none" else given
     folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-        path = os.path.join(folder, "_cuda" + suffix)
-        if os.path.exists(path):
-            return path
+        file = os.path.join(folder, "_cuda" + suffix)
+        if os.path.exists(file):
+            return file
     return None
 
 
@@ -40,15 +41,26 @@ def load():
     if _tried:
         return _module
     _tried = True
-    path = _path()
-    if path is None:
+    file = path()
+    if file is None:
         return None
-    loader = importlib.machinery.ExtensionFileLoader("tessera._cuda", path)
-    spec = importlib.util.spec_from_file_location("tessera._cuda", path, loader=loader)
+    loader = importlib.machinery.ExtensionFileLoader("tessera._cuda", file)
+    spec = importlib.util.spec_from_file_location("tessera._cuda", file, loader=loader)
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     from tessera import _C
     if module._connect(_C._device_api, library_folders()):
         sys.modules["tessera._cuda"] = module
         _module = module
+        apply_settings()
     return _module
+
+
+def apply_settings():
+    """Tells the library, once it is loaded, what `backends.cuda` and `backends.cudnn` are set to."""
+    if _module is None:
+        return
+    from tessera.backends import cuda, cudnn
+    matmul = cuda.matmul
+    _module.set_blas(matmul.allow_tf32, matmul.allow_fp16_reduced_precision_reduction, matmul.allow_bf16_reduced_precision_reduction)
+    _module.set_dnn(cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32)

@@ -1,0 +1,46 @@
+// The extension module tessera._cuda: the CUDA library, and what tessera.cuda needs of it.
+#include "python/bindings/cuda/module.h"
+
+#include "python/bindings/device_library.h"
+#include "tensor/cuda/libraries.h"
+#include "tensor/cuda/library.h"
+
+namespace tessera::python {
+namespace {
+
+// _connect(capsule, folders): gives the core the library's functions. False without a device.
+PyObject* py_connect(PyObject*, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    PyObject *capsule, *folders;
+    if (!PyArg_ParseTuple(args, "OO!", &capsule, &PyList_Type, &folders)) return nullptr;
+    auto* api = static_cast<const DeviceApi*>(PyCapsule_GetPointer(capsule, "tessera._C._device_api"));
+    if (!api) return nullptr;
+    TESSERA_CHECK(api->version == DeviceApi::kVersion, "tessera._cuda and tessera._C come from different builds: version ", DeviceApi::kVersion, " against ", api->version);
+    std::vector<std::string> paths;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(folders); ++i) {
+      const char* text = PyUnicode_AsUTF8(PyList_GET_ITEM(folders, i));
+      if (!text) return nullptr;
+      paths.emplace_back(text);
+    }
+    cuda::set_library_paths(std::move(paths));
+    cuda::set_pointwise_ops(pointwise_standins(), api->pointwise_ops);
+    return PyBool_FromLong(cuda::connect(*api->engines(DeviceType::kCUDA), *api->hooks(DeviceType::kCUDA), api->default_generator));
+  });
+}
+
+PyMethodDef g_functions[] = {{"_connect", py_connect, METH_VARARGS, "Gives the core the library's functions; False without a device."}, {nullptr, nullptr, 0, nullptr}};
+PyModuleDef g_module = {PyModuleDef_HEAD_INIT, "tessera._cuda", "Tessera's CUDA library.", -1, g_functions, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+}  // namespace tessera::python
+
+PyMODINIT_FUNC PyInit__cuda() {
+  using namespace tessera::python;
+  PyObject* module = PyModule_Create(&g_module);
+  if (!module) return nullptr;
+  if (guarded_int([&] { add_cuda_parts(module); }) < 0) {
+    Py_DECREF(module);
+    return nullptr;
+  }
+  return module;
+}

@@ -1,0 +1,179 @@
+"""Streams of work on devices, and points in them."""
+
+import ctypes
+
+import tessera
+from tessera.cuda import StreamContext, _device_index, _lazy_init, current_stream
+
+
+class Stream:
+    """A queue of work on a device: what is put into one is done in order, several run side by side.
+
+    Args:
+        device: the device, by default the selected one.
+        priority: 0, or lower (down to `priority_range()[1]`) for work that goes first.
+        stream_ptr, or stream_id and device_index: the address of an existing stream.
+
+    Streams come from a pool of 32 for each priority. Raises: RuntimeError without a device.
+    """
+
+    def __init__(self, device=None, priority=0, **kwargs):
+        handle = kwargs.get("stream_ptr", kwargs.get("stream_id"))
+        library = _lazy_init()
+        if handle is not None:
+            index = kwargs.get("device_index")
+            self.device_index = _device_index(device) if index is None else index
+            self.cuda_stream = handle
+        else:
+            self.device_index = _device_index(device)
+            self.cuda_stream = library.stream_from_pool(self.device_index, priority)
+        self._library = library
+
+    device_type = 1
+
+    @property
+    def stream_id(self):
+        """A number that tells the device's streams apart."""
+        return self.cuda_stream
+
+    @property
+    def device(self):
+        """Where the stream is."""
+        return tessera.device("cuda", self.device_index)
+
+    @property
+    def priority(self):
+        """0 or lower."""
+        return self._library.stream_priority(self.device_index, self.cuda_stream)
+
+    @staticmethod
+    def priority_range():
+        """(least, greatest): 0 and a negative number."""
+        return _lazy_init().stream_priority_range()
+
+    @property
+    def _as_parameter_(self):
+        return ctypes.c_void_p(self.cuda_stream)
+
+    def wait_event(self, event):
+        """Later work of the stream waits for the event."""
+        event.wait(self)
+
+    def wait_stream(self, stream):
+        """Later work of the stream waits for all that `stream` holds now."""
+        self.wait_event(stream.record_event())
+
+    def record_event(self, event=None):
+        """Records an event, a new one by default, and returns it."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def query(self):
+        """True if all work is done."""
+        return self._library.stream_query(self.device_index, self.cuda_stream)
+
+    def synchronize(self):
+        """Waits for all work."""
+        self._library.stream_synchronize(self.device_index, self.cuda_stream)
+
+    def is_capturing(self):
+        """True while work is recorded into a graph."""
+        return self._library.stream_is_capturing(self.device_index, self.cuda_stream)
+
+    def __enter__(self):
+        self._contexts = [*getattr(self, "_contexts", ()), StreamContext(self)]
+        self._contexts[-1].__enter__()
+        return self
+
+    def __exit__(self, exc_type, exc_value, traceback):
+        return self._contexts.pop().__exit__(exc_type, exc_value, traceback)
+
+    def __eq__(self, other):
+        return isinstance(other, Stream) and (self.device_index, self.cuda_stream) == (other.device_index, other.cuda_stream)
+
+    def __hash__(self):
+        return hash((self.device_index, self.cuda_stream))
+
+    def __repr__(self):
+        return f"<{tessera._display_name}.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+
+class ExternalStream(Stream):
+    """A stream that another library made, by its address; it must live as long as this object is used. Raises: RuntimeError without a device."""
+
+    def __init__(self, stream_ptr, device=None, **kwargs):
+        super().__init__(device, stream_ptr=stream_ptr)
+
+
+class Event:
+    """A point in a stream to wait for, and to measure time.
+
+    Args:
+        enable_timing: the event knows when it was reached.
+        blocking: `wait` and `synchronize` sleep instead of polling.
+        interprocess: other processes can wait for it.
+        external: in a captured graph it is a node that waits for, or records, the event outside.
+
+    Raises: RuntimeError without a device.
+    """
+
+    def __init__(self, enable_timing=False, blocking=False, interprocess=False, external=False):
+        if enable_timing and interprocess:
+            raise ValueError("an event for other processes can't measure time")
+        self._library = _lazy_init()
+        self._event = self._library.new_event(bool(enable_timing), bool(blocking), bool(interprocess), bool(external))
+
+    @classmethod
+    def from_ipc_handle(cls, device, handle):
+        """The event of another process, by the bytes of its `ipc_handle()`."""
+        event = cls.__new__(cls)
+        event._library = _lazy_init()
+        event._event = event._library.event_from_handle(_device_index(device), handle)
+        return event
+
+    def record(self, stream=None):
+        """The point is after all work that the stream, by default the selected one, holds now. The event takes the stream's device."""
+        stream = current_stream() if stream is None else stream
+        self._library.event_record(self._event, stream.device_index, stream.cuda_stream)
+
+    def wait(self, stream=None):
+        """Later work of the stream, by default the selected one, waits for the point."""
+        stream = current_stream() if stream is None else stream
+        self._library.event_wait(self._event, stream.device_index, stream.cuda_stream)
+
+    def query(self):
+        """True if the point was reached, or the event never recorded."""
+        return self._library.event_query(self._event)
+
+    def synchronize(self):
+        """Waits for the point."""
+        self._library.event_synchronize(self._event)
+
+    def elapsed_time(self, end_event):
+        """Milliseconds between the points of this event and `end_event`. Raises: ValueError for events without timing, not recorded or not reached yet."""
+        return self._library.event_elapsed(self._event, end_event._event)
+
+    def ipc_handle(self):
+        """Bytes by which another process makes an event of it; an event that was not recorded yet belongs to the selected device then."""
+        return self._library.event_ipc_handle(self._event, self._library.current_device())
+
+    @property
+    def device(self):
+        """Where it was recorded; None before."""
+        index = self._library.event_device(self._event)
+        return None if index < 0 else tessera.device("cuda", index)
+
+    @property
+    def cuda_event(self):
+        """The address of the runtime's event; 0 before it was recorded."""
+        return self._library.event_handle(self._event)
+
+    event_id = cuda_event
+
+    @property
+    def _as_parameter_(self):
+        return ctypes.c_void_p(self.cuda_event)
+
+    def __repr__(self):
+        return f"<{tessera._display_name}.cuda.Event {self.cuda_event:#x}>" if self.cuda_event else f"<{tessera._display_name}.cuda.Event uninitialized>"
