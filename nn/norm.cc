@@ -261,7 +261,7 @@ void _native_layer_norm_cpu(const Tensor& input, SymIntList normalized_shape, co
   const DType t = working_dtype(input, weight, bias);
   const Tensor x = dense_as(input, t), w = dense_as(weight, t), b = dense_as(bias, t);
   const bool direct = t == out.dtype() && out.is_contiguous();
-  const Tensor y = direct ? out : empty_cpu(out.sizes(), t);
+  const Tensor y = direct ? out : empty_tensor(out.sizes(), {}, t, out.device());
   const RowMajorResult m(mean), s(rstd);
   TESSERA_ON(x.device(), layer_norm_forward)(t, r.rows, r.size, eps, x.data_ptr(), data_or_null(w), data_or_null(b), y.data_ptr(), m.data(), s.data());
   if (!direct) copy__cpu(out, y, false);
@@ -287,7 +287,7 @@ std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_meta(const Tensor&
 
 namespace {
 // Memory of dtype t for a kernel to write a result (that may be absent, or of another dtype).
-Tensor working_result(const Tensor& result, DType t) { return !result.defined() || result.dtype() == t ? result : empty_cpu(result.sizes(), t); }
+Tensor working_result(const Tensor& result, DType t) { return !result.defined() || result.dtype() == t ? result : empty_tensor(result.sizes(), {}, t, result.device()); }
 void finish_result(const Tensor& result, const Tensor& working) { if (result.defined() && !result.is_same(working)) copy__cpu(result, working, false); }
 void* mutable_or_null(const Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; }
 }  // namespace
@@ -367,7 +367,7 @@ void native_group_norm_cpu(const Tensor& input, const Tensor& weight, const Tens
   const DType t = working_dtype(input, weight, bias);
   const Tensor x = dense_as(input, t), w = dense_as(weight, t), b = dense_as(bias, t);
   const bool direct = t == out.dtype() && out.is_contiguous();
-  const Tensor y = direct ? out : empty_cpu(out.sizes(), t);
+  const Tensor y = direct ? out : empty_tensor(out.sizes(), {}, t, out.device());
   const RowMajorResult m(mean), s(rstd);
   TESSERA_ON(x.device(), group_norm_forward)(t, n.guard_int(), c.guard_int(), hxw.guard_int(), group, eps, x.data_ptr(), data_or_null(w), data_or_null(b), y.data_ptr(), m.data(), s.data());
   if (!direct) copy__cpu(out, y, false);
@@ -395,7 +395,7 @@ std::tuple<Tensor, Tensor, Tensor> native_group_norm_backward_cpu(const Tensor& 
   }
   const DType t = working_dtype(input, weight, Tensor());
   const Tensor x = dense_as(input, t), g = dense_as(grad_out, t), w = dense_as(weight, t), m = dense_as(mean, stat_dtype(t)), s = dense_as(rstd, stat_dtype(t));
-  const Tensor row_major = dx.defined() && !dx.is_contiguous() ? empty_cpu(dx.sizes(), t) : working_result(dx, t);
+  const Tensor row_major = dx.defined() && !dx.is_contiguous() ? empty_tensor(dx.sizes(), {}, t, dx.device()) : working_result(dx, t);
   const Tensor to_w = working_result(dw, t), to_b = working_result(db, t);
   TESSERA_ON(x.device(), group_norm_backward)(t, n.guard_int(), c.guard_int(), hxw.guard_int(), group, g.data_ptr(), x.data_ptr(), m.data_ptr(), s.data_ptr(), data_or_null(w), mutable_or_null(row_major),
                            mutable_or_null(to_w), mutable_or_null(to_b));

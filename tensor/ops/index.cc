@@ -393,7 +393,7 @@ Tensor masked_select_cpu(const Tensor& self, const Tensor& mask) {
   const IntVector shape = infer_broadcast(self.sizes(), mask.sizes());
   Strided from(self, shape), m(mask, shape);
   const int64_t n[1] = {TESSERA_ON(self.device(), run_count_nonzero)(shape, m)};
-  const Tensor out = empty_cpu(n, self.dtype());
+  const Tensor out = empty_tensor(n, {}, self.dtype(), self.device());
   TESSERA_ON(self.device(), run_masked_select)(shape, out.data_ptr(), from, m);
   return out;
 }

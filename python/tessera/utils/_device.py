@@ -35,7 +35,7 @@ class DeviceContext(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if kwargs.get("device") is None and func in _device_constructors():
+        if kwargs.get("device") is None and func in _device_constructors() and not (func is tessera.normal and any(isinstance(a, tessera.Tensor) for a in args)):
             kwargs = {**kwargs, "device": self.device}
         return func(*args, **kwargs)
 

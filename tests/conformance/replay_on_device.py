@@ -1,0 +1,106 @@
+"""Replays the recorded operators (or modules) on a device: inputs are moved there, results must be there and are compared as on the CPU.
+
+    python tests/conformance/replay_on_device.py --device cuda [--suite ops|modules] [arguments of the replay script ...]
+
+Random streams and the few recorded cases that name the CPU as their device are left to the CPU's replay. Launches are waited for, so that errors found by kernels are raised by
+the calls that caused them. TESSERA_CUDA_LIBRARY may name the library for the emulated device.
+"""
+
+import argparse
+import importlib.util
+import os
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+SCRIPTS = {"ops": "replay.py", "modules": "modules/replay_modules.py"}
+
+
+def load_script(path):
+    spec = importlib.util.spec_from_file_location("recorded_replay", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["recorded_replay"] = module
+    sys.path.insert(0, str(path.parent))
+    spec.loader.exec_module(module)
+    return module
+
+
+def replace(module, name, make):
+    """module.name = make(what it was)."""
+    setattr(module, name, make(getattr(module, name)))
+
+
+def run_on(replay, device):
+    """Changes a replay module so that tensors are built on `device` and read back from there."""
+    state = {"ready": False}
+
+    def prepare():
+        # In the process that runs the checks: a device can't be used on both sides of a fork.
+        if not state["ready"]:
+            replay.torch.set_default_device(device)
+            state["ready"] = True
+
+    def on_device(build):
+        def tensor_of(values, dtype):
+            return build(values, dtype).to(device)
+
+        return tensor_of
+
+    def from_device(read):
+        def to_numpy(t):
+            return read(t.cpu())
+
+        return to_numpy
+
+    def checked(compare):
+        def compare_tensor(got, spec, *args, **kwargs):
+            if isinstance(got, replay.torch.Tensor) and got.device.type != device:
+                raise replay.Mismatch("device", f"a result is on {got.device}")
+            return compare(got, spec, *args, **kwargs)
+
+        return compare_tensor
+
+    def prepared(run):
+        def run_check(check):
+            prepare()
+            return run(check)
+
+        return run_check
+
+    def moved(build):
+        # Where a case names the CPU, it means the device of its tensors.
+        def here(value):
+            return device if isinstance(value, (str, replay.torch.device)) and str(value) == "cpu" else value
+
+        def build_call(case, pack, requires_grad=True):
+            args, kwargs, tensors = build(case, pack, requires_grad)
+            return [here(a) for a in args], {k: here(v) for k, v in kwargs.items()}, tensors
+
+        return build_call
+
+    replace(replay, "build_call", moved)
+    replace(replay, "tensor_of", on_device)
+    replace(replay, "to_numpy", from_device)
+    replace(replay, "compare_tensor", checked)
+    replace(replay, "run_check", prepared)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], add_help=False)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--suite", choices=SCRIPTS, default="ops")
+    options, rest = parser.parse_known_args()
+    os.environ.setdefault("CUDA_LAUNCH_BLOCKING", "1")
+    sys.path.insert(0, str(HERE))
+    from suites import data_folder
+
+    data = data_folder()
+    if data is None:
+        sys.exit("the folder of recorded cases is not here; TESSERA_CONFORMANCE names it")
+    replay = load_script(data / "golden" / SCRIPTS[options.suite])
+    run_on(replay, options.device)
+    sys.exit(replay.main(["--module", "tessera", *rest]))
+
+
+if __name__ == "__main__":
+    main()
