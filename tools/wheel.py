@@ -14,6 +14,7 @@ import zipfile
 
 NAME = "tessera"
 SIZE_LIMIT = 20 * 2**20  # bytes installed
+CUDA_SIZE_LIMIT = 60 * 2**20  # with the CUDA library
 SUMMARY = "Tensors, autograd and neural networks: PyTorch's documented API, written from scratch in C++"
 # One date for all members, so that the same tree gives the same bytes.
 DATE = (2020, 1, 1, 0, 0, 0)
@@ -32,10 +33,11 @@ def package_files(root):
             yield path.relative_to(root / "python").as_posix(), path
 
 
-def built_files(bazel_bin):
-    """The extension of this interpreter, and whatever was generated for the package (stubs, tables)."""
-    extension = "_C" + sysconfig.get_config_var("EXT_SUFFIX")
-    yield "%s/%s" % (NAME, extension), bazel_bin / "python" / extension
+def built_files(bazel_bin, with_cuda):
+    """The extensions of this interpreter, and whatever was generated for the package (stubs, tables)."""
+    for name in ["_C", "_cuda"] if with_cuda else ["_C"]:
+        extension = name + sysconfig.get_config_var("EXT_SUFFIX")
+        yield "%s/%s" % (NAME, extension), bazel_bin / "python" / extension
     for path in sorted((bazel_bin / "python" / NAME).rglob("*.py*")):
         if path.suffix in (".py", ".pyi") and path.is_file():
             yield path.relative_to(bazel_bin / "python").as_posix(), path
@@ -86,16 +88,18 @@ def main():
     ap.add_argument("--root", type=pathlib.Path, required=True, help="the checkout")
     ap.add_argument("--bazel-bin", type=pathlib.Path, required=True, help="where Bazel put what it built")
     ap.add_argument("--out", type=pathlib.Path, required=True, help="the folder for the wheel")
+    ap.add_argument("--cuda", action="store_true", help="the CUDA library goes into the wheel, too")
     opts = ap.parse_args()
     version = read_version(opts.root)
-    members = {name: path.read_bytes() for name, path in [*package_files(opts.root), *built_files(opts.bazel_bin)]}
+    members = {name: path.read_bytes() for name, path in [*package_files(opts.root), *built_files(opts.bazel_bin, opts.cuda)]}
     members.update(dist_info(opts.root, version))
     path = opts.out / ("%s-%s-%s.whl" % (NAME, version, tag()))
     size = write_wheel(path, members, "%s-%s.dist-info/RECORD" % (NAME, version))
     print("[build_wheel] %d files, %.2f MB installed, %.2f MB to download" % (len(members), size / 2**20, path.stat().st_size / 2**20))
-    if size > SIZE_LIMIT:
+    limit = CUDA_SIZE_LIMIT if opts.cuda else SIZE_LIMIT
+    if size > limit:
         path.unlink()
-        sys.exit("[build_wheel] error: the wheel installs more than %d MB" % (SIZE_LIMIT / 2**20))
+        sys.exit("[build_wheel] error: the wheel installs more than %d MB" % (limit / 2**20))
     print(path)
 
 

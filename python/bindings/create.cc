@@ -37,6 +37,14 @@ Tensor moved(Tensor t, std::optional<Device> device) {
   return copy_of(t, t.dtype(), *device);
 }
 
+// Arrays of other libraries on CUDA devices.
+bool has_cuda_array(PyObject* o) { return !is_tensor(o) && PyObject_HasAttrString(o, "__cuda_array_interface__"); }
+Tensor tensor_over_cuda_array(PyObject* o) {
+  Ref module = Ref::steal(check(PyImport_ImportModule("tessera.cuda._array_interface")));
+  Ref t = Ref::steal(check(PyObject_CallMethod(module.get(), "take", "O", o)));
+  return unwrap(t.get());
+}
+
 // --- functions ---
 
 PyObject* py_tensor(PyObject*, CallArgs call) {
@@ -69,6 +77,7 @@ PyObject* py_as_tensor(PyObject*, CallArgs call) {
     return wrap(converted(t, dtype, device));
   }
   if (is_ndarray(a[0])) return wrap(converted(tensor_from_ndarray(a[0], true), dtype, device));
+  if (has_cuda_array(a[0])) return wrap(converted(tensor_over_cuda_array(a[0]), dtype, device));
   return wrap(tensor_from_data(a[0], dtype, device));
 }
 
@@ -159,6 +168,7 @@ Tensor shared_memory_of(PyObject* o, std::optional<DType> dtype) {
     Ref capsule = Ref::steal(check(PyObject_CallMethod(o, "__dlpack__", nullptr)));
     return from_dlpack(capsule.get());
   }
+  if (has_cuda_array(o)) return tensor_over_cuda_array(o);
   if (!is_numpy_scalar(o) && PyObject_CheckBuffer(o) && !PyUnicode_Check(o)) {
     Py_buffer view;
     check(PyObject_GetBuffer(o, &view, PyBUF_SIMPLE));
@@ -288,6 +298,10 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, std::optiona
     Ref capsule = Ref::steal(check(PyObject_CallMethod(data, "__dlpack__", nullptr)));
     const Tensor t = from_dlpack(capsule.get());
     return copy_of(t, dtype.value_or(t.dtype()), device.value_or(Device()));
+  }
+  if (!plain && has_cuda_array(data)) {
+    const Tensor t = tensor_over_cuda_array(data);
+    return copy_of(t, dtype.value_or(t.dtype()), device.value_or(t.device()));
   }
   return moved(tensor_from_sequence(data, dtype), device);
 }

@@ -358,6 +358,13 @@ def __rmod__(self, other):
 _REFLECTED = (__rpow__, __rmod__)
 
 
+def _cuda_array_interface(self):
+    """The tensor's memory on a CUDA device as other libraries read it."""
+    from tessera.cuda import _array_interface
+
+    return _array_interface.export(self)
+
+
 def install(cls):
     """Adds the methods above to `cls` where it has none of its own."""
     own = cls.__dict__
@@ -373,5 +380,7 @@ def install(cls):
             setattr(cls, method.__name__, method)
     if "__torch_function__" not in own:
         cls.__torch_function__ = classmethod(_torch_function)
+    if "__cuda_array_interface__" not in own:
+        cls.__cuda_array_interface__ = property(_cuda_array_interface)
     if "__array_priority__" not in own:
         cls.__array_priority__ = 1000  # NumPy leaves `array * tensor` to the tensor

@@ -1,0 +1,451 @@
+"""tessera.cuda and tensors on devices. Without a device, the tests below run once more in a child process on the emulated device, if TESSERA_TEST_CUDA_LIBRARY names the library for it."""
+
+import copy
+import io
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+
+import pytest
+import tessera as torch
+
+HAVE_DEVICE = torch.cuda.is_available()
+on_device = pytest.mark.skipif(not HAVE_DEVICE, reason="no CUDA device")
+
+
+def child_environment(**changes):
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), **changes}
+
+
+def test_on_the_emulated_device():
+    library = os.environ.get("TESSERA_TEST_CUDA_LIBRARY")
+    if HAVE_DEVICE:
+        pytest.skip("the tests of this file run on a device already")
+    if not library or not os.path.exists(library):
+        pytest.skip("no emulated device: TESSERA_TEST_CUDA_LIBRARY names no file")
+    child = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__], env=child_environment(TESSERA_CUDA_LIBRARY=library), stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
+    print(child.stdout[-4000:])
+    assert child.returncode == 0 and " passed" in child.stdout
+
+
+def run_script(text, **environment):
+    child = subprocess.run([sys.executable, "-c", text], env=child_environment(**environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    assert child.returncode == 0, child.stdout
+    return child.stdout
+
+
+# ---- devices ----------------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_library_there_are_no_devices():
+    run_script("import tessera as t\nassert not t.cuda.is_available() and t.cuda.device_count() == 0 and t.cuda.default_generators == ()\nt.cuda.manual_seed_all(3)\nt.manual_seed(4)",
+               TESSERA_CUDA_LIBRARY="none")
+
+
+@on_device
+def test_devices():
+    cuda = torch.cuda
+    assert cuda.device_count() >= 1 and cuda.current_device() == 0 and cuda.is_initialized()
+    found = cuda.get_device_properties()
+    assert found.name == cuda.get_device_name(0) and (found.major, found.minor) == cuda.get_device_capability("cuda")
+    assert found.total_memory > 0 and found.multi_processor_count > 0 and found.warp_size == 32 and repr(found).startswith("_CudaDeviceProperties(name='")
+    assert "sm_90" in cuda.get_arch_list() and "code=sm_90" in cuda.get_gencode_flags()
+    with pytest.raises(AssertionError):
+        cuda.get_device_name(cuda.device_count())
+    with pytest.raises(torch.AcceleratorError, match="invalid device ordinal") as e:
+        cuda.set_device(cuda.device_count())
+    assert e.value.error_code == 101
+    with pytest.raises(RuntimeError):
+        torch.ones(1, device=f"cuda:{cuda.device_count()}")
+    with pytest.raises(ValueError):
+        cuda.set_device("cpu")
+    assert not cuda.can_device_access_peer(0, 0)
+    with cuda.device(0), cuda.device(-1), cuda.device("cuda"), cuda.device_of(torch.ones(1)):
+        assert cuda.current_device() == 0
+    assert torch.accelerator.current_accelerator() == torch.device("cuda") and torch.accelerator.current_device_index() == 0
+    assert torch.get_device_module() is cuda and torch.version.cuda and torch.backends.cuda.is_built()
+
+
+@on_device
+def test_initialization_is_lazy():
+    run_script("import tessera as t\nassert t.cuda.is_available() and not t.cuda.is_initialized()\nt.ones(1, device='cuda')\nassert t.cuda.is_initialized()")
+
+
+@on_device
+def test_a_fork_cannot_use_devices():
+    run_script("""
+import os, tessera as t
+t.ones(1, device='cuda')
+child = os.fork()
+if child == 0:
+    for use in (t.cuda.init, t.cuda.synchronize, lambda: t.ones(1, device='cuda')):
+        try:
+            use()
+        except RuntimeError as e:
+            if 'Cannot re-initialize CUDA in forked subprocess' not in str(e):
+                os._exit(1)
+        else:
+            os._exit(2)
+    t.ones(3).sum().item()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+""")
+
+
+# ---- streams and events -----------------------------------------------------------------------------------------------------
+
+
+@on_device
+def test_streams():
+    cuda = torch.cuda
+    default = cuda.default_stream()
+    stream, other = cuda.Stream(), cuda.Stream(priority=-1)
+    assert cuda.current_stream() == default and stream != default and default.cuda_stream == 0
+    assert stream.device == torch.device("cuda", 0) and other.priority == -1 and stream.priority == 0
+    least, greatest = cuda.Stream.priority_range()
+    assert least == 0 > greatest
+    assert repr(stream) == f"<tessera.cuda.Stream device=cuda:0 cuda_stream={stream.cuda_stream:#x}>"
+    with cuda.stream(stream):
+        assert cuda.current_stream() == stream and hash(cuda.current_stream()) == hash(stream)
+        with cuda.stream(None), other:
+            assert cuda.current_stream() == other
+        x = torch.arange(1000, device="cuda") * 2
+    assert cuda.current_stream() == default
+    other.wait_stream(stream)
+    default.wait_stream(other)
+    assert x.sum().item() == 999000
+    stream.synchronize()
+    assert stream.query()
+    external = cuda.ExternalStream(stream.cuda_stream)
+    assert external == stream and cuda.get_stream_from_external(stream.cuda_stream) == stream
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(cuda.current_stream() == default))
+    with cuda.stream(stream):
+        thread.start()
+        thread.join()
+    assert seen == [True]
+
+
+@on_device
+def test_events():
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    assert start.query() and start.device is None and repr(start) == "<tessera.cuda.Event uninitialized>"
+    with pytest.raises(ValueError, match="recorded"):
+        start.elapsed_time(end)
+    start.record()
+    torch.ones(100, device="cuda").sum()
+    end.record()
+    end.synchronize()
+    assert end.query() and start.elapsed_time(end) >= 0 and start.device == torch.device("cuda:0") and start.cuda_event
+    plain = torch.cuda.current_stream().record_event()
+    torch.cuda.Stream().wait_event(plain)
+    plain.wait()
+    plain.synchronize()
+    with pytest.raises(ValueError, match="enable_timing"):
+        plain.elapsed_time(end)
+
+
+@on_device
+def test_waiting_can_warn():
+    x = torch.ones(2, device="cuda")
+    try:
+        torch.cuda.set_sync_debug_mode("warn")
+        with pytest.warns(UserWarning, match="synchronizing"):
+            x.tolist()
+        torch.cuda.set_sync_debug_mode(2)
+        with pytest.raises(RuntimeError, match="synchronizing"):
+            x.item() if x.numel() == 1 else x.tolist()
+        with pytest.raises(RuntimeError):
+            torch.cuda.set_sync_debug_mode("sometimes")
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.cuda.get_sync_debug_mode() == 0
+
+
+# ---- memory -----------------------------------------------------------------------------------------------------------------
+
+
+@on_device
+def test_memory_counters():
+    cuda = torch.cuda
+    before = cuda.memory_allocated()
+    cuda.reset_peak_memory_stats()
+    x = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+    assert cuda.memory_allocated() == before + (1 << 20) and cuda.max_memory_allocated() >= before + (1 << 20) and cuda.memory_reserved() >= cuda.memory_allocated()
+    del x
+    assert cuda.memory_allocated() == before
+    stats = cuda.memory_stats()
+    assert stats["allocated_bytes.all.current"] == before and list(stats) == sorted(stats)
+    assert cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"] == before
+    assert "Allocated memory" in cuda.memory_summary() and len(cuda.memory_summary(abbreviated=True)) < len(cuda.memory_summary())
+    free, total = cuda.mem_get_info()
+    assert 0 < free <= total
+    cuda.empty_cache()
+    x = torch.ones(1, device="cuda")
+    snapshot = cuda.memory_snapshot()
+    assert all(s["segment_type"] in ("small", "large") and sum(b["size"] for b in s["blocks"]) == s["total_size"] for s in snapshot)
+    assert cuda.memory._snapshot()["segments"] and cuda.get_allocator_backend() == "native"
+    del x
+    address = cuda.caching_allocator_alloc(100)
+    assert cuda.memory_allocated() == before + 512
+    cuda.caching_allocator_delete(address)
+    assert cuda.memory_allocated() == before
+
+
+@on_device
+def test_out_of_memory():
+    total = torch.cuda.mem_get_info()[1]
+    with pytest.raises(torch.cuda.OutOfMemoryError, match="CUDA out of memory. Tried to allocate"):
+        torch.empty(2 * total, dtype=torch.uint8, device="cuda")
+    torch.cuda.set_per_process_memory_fraction(0.5)
+    try:
+        assert torch.cuda.get_per_process_memory_fraction() == 0.5
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(int(total * 0.6), dtype=torch.uint8, device="cuda")
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    with pytest.raises(ValueError):
+        torch.cuda.set_per_process_memory_fraction(1.5)
+
+
+@on_device
+def test_memory_pools():
+    pool = torch.cuda.MemPool()
+    assert pool.use_count() == 1 and pool.snapshot() == []
+    with torch.cuda.use_mem_pool(pool):
+        assert pool.use_count() == 2
+        x = torch.empty(1000, device="cuda")
+    y = torch.empty(1000, device="cuda")
+    (segment,) = pool.snapshot()
+    assert segment["segment_pool_id"] == pool.id and segment["address"] <= x.data_ptr() < segment["address"] + segment["total_size"]
+    assert not segment["address"] <= y.data_ptr() < segment["address"] + segment["total_size"]
+
+
+@on_device
+def test_pinned_memory():
+    x = torch.arange(6.0).reshape(2, 3)
+    p = x.pin_memory()
+    assert p.is_pinned() and not x.is_pinned() and p.pin_memory() is p and torch.equal(p, x) and p.t().is_pinned()
+    for made in (torch.empty(2, pin_memory=True), torch.zeros(2, pin_memory=True), torch.tensor([1.0], pin_memory=True), torch.rand(2, pin_memory=True), torch.empty_like(x, pin_memory=True),
+                 torch.empty_strided((2, 2), (1, 2), pin_memory=True)):
+        assert made.is_pinned() and made.device.type == "cpu"
+    with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
+        x.cuda().pin_memory()
+    y = p.to("cuda", non_blocking=True)
+    torch.cuda.synchronize()
+    assert torch.equal(y.cpu(), x)
+    back = torch.empty(2, 3, pin_memory=True)
+    back.copy_(y * 2, non_blocking=True)
+    torch.cuda.synchronize()
+    assert torch.equal(back, x * 2)
+    assert x.untyped_storage().pin_memory().is_pinned() and torch.cuda.host_memory_stats()["allocated_bytes.current"] > 0
+    batch = next(iter(torch.utils.data.DataLoader(list(range(4)), batch_size=2, pin_memory=True)))
+    assert batch.is_pinned()
+
+
+# ---- tensors ----------------------------------------------------------------------------------------------------------------
+
+
+@on_device
+def test_tensors_move():
+    x = torch.arange(4.0)
+    y = x.cuda()
+    assert y.device == torch.device("cuda", 0) and y.cuda() is y and y.get_device() == 0 and y.type() == "torch.cuda.FloatTensor" and isinstance(y, torch.cuda.FloatTensor)
+    assert torch.equal(y.cpu(), x) and y.to("cpu", torch.int64).tolist() == [0, 1, 2, 3] and x.to(0).is_cuda
+    assert torch.cuda.FloatTensor([1, 2]).is_cuda and repr(y) == "tensor([0., 1., 2., 3.], device='cuda:0')"
+    with torch.device("cuda"):
+        assert torch.ones(2).is_cuda
+    with pytest.raises(TypeError, match="copy the tensor to host memory first"):
+        y.numpy()
+    with pytest.raises(RuntimeError, match="same device"):
+        x + y
+    stream = torch.cuda.Stream()
+    y.record_stream(stream)
+    with pytest.raises(NotImplementedError):
+        x.record_stream(stream)
+
+
+@on_device
+def test_storages():
+    x = torch.arange(4, dtype=torch.uint8, device="cuda")
+    s = x.untyped_storage()
+    assert s.tolist() == [0, 1, 2, 3] and s[2] == 2 and s.is_cuda and s.cpu().tolist() == [0, 1, 2, 3] and s.clone().device == x.device
+    s[1] = 9
+    s[2:4] = 5
+    assert x.tolist() == [0, 9, 5, 5] and s[1:3].tolist() == [9, 5]
+    s.fill_(7)
+    assert x.tolist() == [7] * 4
+    s.copy_(torch.tensor([1, 2, 3, 4], dtype=torch.uint8).untyped_storage())
+    s.resize_(6)
+    assert s.nbytes() == 6 and s.tolist()[:4] == [1, 2, 3, 4]
+    assert torch.ones(2).untyped_storage().cuda().device == torch.device("cuda:0")
+
+
+@on_device
+def test_training_step_is_the_cpus():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    twin = copy.deepcopy(model).cuda()
+    x, target = torch.randn(7, 5), torch.tensor([0, 1, 2, 0, 1, 2, 0])
+    for net, a, b in ((model, x, target), (twin, x.cuda(), target.cuda())):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(3):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(net(a), b).backward()
+            optimizer.step()
+    for p, q in zip(model.parameters(), twin.parameters()):
+        assert q.is_cuda and torch.allclose(p, q.cpu(), atol=1e-6)
+
+
+@on_device
+def test_bad_index_is_reported_when_the_device_is_waited_for():
+    x = torch.arange(3.0, device="cuda")
+    with pytest.raises(IndexError, match="index 7 is out of bounds for dimension 0 with size 3"):
+        x[torch.tensor([7], device="cuda")]
+        torch.cuda.synchronize()
+    assert (x + 1).tolist() == [1, 2, 3]
+
+
+@on_device
+def test_checkpoints():
+    file = io.BytesIO()
+    x = torch.arange(5.0, device="cuda")
+    torch.save({"x": x, "view": x[1:3]}, file)
+    for where, kind in ((None, "cuda"), ("cpu", "cpu"), ({"cuda:0": "cpu"}, "cpu"), (torch.device("cuda:0"), "cuda"), (lambda storage, tag: storage.cuda() if tag == "cuda:0" else None, "cuda")):
+        file.seek(0)
+        loaded = torch.load(file, map_location=where, weights_only=not callable(where))
+        assert loaded["x"].device.type == kind and loaded["x"].tolist() == [0, 1, 2, 3, 4] and loaded["view"].untyped_storage().data_ptr() == loaded["x"].untyped_storage().data_ptr()
+    assert pickle.loads(pickle.dumps(x)).is_cuda and torch.equal(copy.deepcopy(x), x)
+
+
+@on_device
+def test_exchange_with_other_libraries():
+    x = torch.arange(6.0, device="cuda").reshape(2, 3)
+    y = torch.from_dlpack(x)
+    assert y.data_ptr() == x.data_ptr() and y.device == x.device and tuple(x.__dlpack_device__()) == (2, 0)
+    assert x.__cuda_array_interface__ == {"typestr": "<f4", "shape": (2, 3), "strides": None, "data": (x.data_ptr(), False), "version": 2}
+
+    class Foreign:
+        __cuda_array_interface__ = x.t().__cuda_array_interface__
+
+    z = torch.as_tensor(Foreign())
+    assert z.data_ptr() == x.data_ptr() and torch.equal(z, x.t()) and torch.tensor(Foreign()).data_ptr() != x.data_ptr()
+    with pytest.raises(AttributeError):
+        torch.ones(1).__cuda_array_interface__
+    assert not hasattr(torch.ones(1), "__cuda_array_interface__")
+
+
+# ---- random numbers ---------------------------------------------------------------------------------------------------------
+
+
+@on_device
+def test_random_numbers():
+    cuda = torch.cuda
+    torch.manual_seed(5)
+    first, state = torch.rand(4, device="cuda"), cuda.get_rng_state()
+    second = torch.rand(4, device="cuda")
+    cuda.set_rng_state(state)
+    assert torch.equal(torch.rand(4, device="cuda"), second) and state.dtype is torch.uint8 and state.device.type == "cpu"
+    cuda.manual_seed(5)
+    assert torch.equal(torch.rand(4, device="cuda"), first) and cuda.initial_seed() == 5
+    generator = torch.Generator("cuda").manual_seed(5)
+    assert torch.equal(torch.rand(4, device="cuda", generator=generator), first)
+    with torch.random.fork_rng():
+        third = torch.rand(4, device="cuda")
+    assert torch.equal(torch.rand(4, device="cuda"), third)
+    cuda.set_rng_state_all(cuda.get_rng_state_all())
+    assert len(cuda.default_generators) == cuda.device_count()
+    cuda.seed_all()
+    assert not torch.equal(torch.rand(4, device="cuda"), first)
+
+
+def test_seeds_set_in_advance():
+    run_script("import tessera as t\nt.manual_seed(7)\nif t.cuda.is_available():\n    a = t.rand(3, device='cuda')\n    t.cuda.manual_seed(7)\n    assert t.equal(a, t.rand(3, device='cuda'))")
+
+
+# ---- graphs -----------------------------------------------------------------------------------------------------------------
+
+
+@on_device
+def test_graphs():
+    x = torch.zeros(3, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        assert torch.cuda.is_current_stream_capturing()
+        y = x * 2 + 1
+    assert not torch.cuda.is_current_stream_capturing()
+    for value in (3.0, 4.0):
+        x.fill_(value)
+        graph.replay()
+        assert y.tolist() == [2 * value + 1] * 3
+    second = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(second, pool=graph.pool()):
+        z = y + 1
+    second.replay()
+    assert z.tolist() == [10.0] * 3 and second.pool() == graph.pool()
+    with pytest.raises(RuntimeError, match="already owns a captured graph"):
+        with torch.cuda.graph(graph):
+            pass
+    with pytest.raises(RuntimeError, match="non-default stream"):
+        torch.cuda.CUDAGraph().capture_begin()
+    graph.reset()
+    with pytest.raises(RuntimeError):
+        graph.replay()
+
+
+@on_device
+def test_graphed_modules():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1)).cuda()
+    plain = copy.deepcopy(model)
+    graphed = torch.cuda.make_graphed_callables(model, (torch.randn(5, 3, device="cuda"),))
+    for _ in range(2):
+        x = torch.randn(5, 3, device="cuda")
+        a, b = graphed(x), plain(x)
+        assert torch.allclose(a, b)
+        for net, out in ((graphed, a), (plain, b)):
+            net.zero_grad()
+            out.sum().backward()
+        assert all(torch.allclose(p.grad, q.grad) for p, q in zip(graphed.parameters(), plain.parameters()))
+
+
+# ---- the rest ---------------------------------------------------------------------------------------------------------------
+
+
+@on_device
+def test_copies_between_devices():
+    from tessera.cuda import comm
+
+    x = torch.arange(6.0, device="cuda")
+    pieces = comm.scatter(x, [0, 0], [2, 4])
+    assert [p.tolist() for p in pieces] == [[0, 1], [2, 3, 4, 5]] and comm.gather(pieces, destination="cpu").tolist() == list(range(6))
+    assert comm.reduce_add([x, x]).tolist() == (2 * x).tolist()
+    assert all(torch.equal(c, x) for c in comm.broadcast(x, [0, 0])) and len(comm.broadcast_coalesced([x, x + 1], [0, 0])) == 2
+    with pytest.raises(RuntimeError):
+        comm.broadcast(x)
+    with pytest.raises(RuntimeError):
+        comm.broadcast(torch.ones(2), [0])
+
+
+@on_device
+def test_settings_and_runtime():
+    with torch.backends.cudnn.flags(enabled=False, benchmark=True):
+        assert torch.nn.functional.conv2d(torch.ones(1, 1, 3, 3, device="cuda"), torch.ones(1, 1, 3, 3, device="cuda")).item() == 9
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.set_float32_matmul_precision("highest")
+    assert not torch.backends.cuda.matmul.allow_tf32
+    runtime = torch.cuda.cudart()
+    assert runtime.cudaMemGetInfo(0) == torch.cuda.mem_get_info() and runtime.cudaGetErrorString(2) == "out of memory"
+    torch.cuda.check_error(0)
+    with pytest.raises(torch.cuda.CudaError):
+        torch.cuda.check_error(2)
+    torch.cuda.nvtx.range_push("a")
+    torch.cuda.nvtx.range_pop()
+    with torch.cuda.nvtx.range("{} b", 1):
+        torch.cuda.nvtx.mark("c")
