@@ -286,7 +286,7 @@ bool to_int64(PyObject* o, int64_t* out) {
   if (PyFloat_Check(o) || PyUnicode_Check(o) || o == Py_None) return false;
   if (is_tensor(o)) {
     const Tensor& t = unwrap(o);
-    if (t.numel() != 1 || !is_integral(t.dtype(), false) || t.requires_grad() || !t.is_cpu()) return false;
+    if (t.numel() != 1 || !is_integral(t.dtype(), false) || t.requires_grad() || t.is_meta()) return false;
     *out = t.item<int64_t>();
     return true;
   }
@@ -341,7 +341,7 @@ namespace {
 // 0-dim tensors that stand for numbers.
 bool scalar_of_tensor(PyObject* o, Scalar* out) {
   const Tensor& t = unwrap(o);
-  if (t.dim() != 0 || t.requires_grad() || !t.is_cpu()) return false;
+  if (t.dim() != 0 || t.requires_grad() || t.is_meta()) return false;
   *out = t.item_scalar();
   return true;
 }

@@ -12,7 +12,8 @@ PyObject* g_str_torch_function = nullptr;
 
 namespace {
 
-std::vector<Ref>& mode_stack() { static thread_local std::vector<Ref> stack; return stack; }
+// Not destroyed with its thread: at the end of the program there is no interpreter left to give references back to.
+std::vector<Ref>& mode_stack() { static thread_local auto* stack = new std::vector<Ref>; return *stack; }
 
 bool is_plain(PyTypeObject* t) {
   return t == TensorType || t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyUnicode_Type || t == Py_TYPE(Py_None) || t == &PyTuple_Type || t == &PyList_Type ||

@@ -47,6 +47,17 @@ void launch_blocks(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t share
   internal::start(kernel, blocks, threads, shared_bytes, true, std::tuple<P...>(std::move(args)...));
 }
 
+inline constexpr int kThreads = 256;
+
+// Blocks of kThreads for n items, a few waves of them at most: kernels walk on by the grid's size.
+inline dim3 blocks_for(int64_t n, int64_t per_block = kThreads) {
+  const int64_t most = int64_t{properties().multi_processor_count} * 32;
+  const int64_t wanted = (n + per_block - 1) / per_block;
+  return dim3(static_cast<unsigned>(wanted < 1 ? 1 : wanted < most ? wanted : most));
+}
+
+#if defined(__CUDACC__) || TESSERA_CUDA_EMULATED  // what only files with kernels can use
+
 // The block's dynamic shared memory, 16-byte aligned.
 __device__ inline void* dynamic_shared() {
 #if TESSERA_CUDA_EMULATED
@@ -55,15 +66,6 @@ __device__ inline void* dynamic_shared() {
   extern __shared__ __align__(16) unsigned char tessera_dynamic_shared[];
   return tessera_dynamic_shared;
 #endif
-}
-
-inline constexpr int kThreads = 256;
-
-// Blocks of kThreads for n items, a few waves of them at most: kernels walk on by the grid's size.
-inline dim3 blocks_for(int64_t n, int64_t per_block = kThreads) {
-  const int64_t most = int64_t{properties().multi_processor_count} * 32;
-  const int64_t wanted = (n + per_block - 1) / per_block;
-  return dim3(static_cast<unsigned>(wanted < 1 ? 1 : wanted < most ? wanted : most));
 }
 
 template <class F>
@@ -77,5 +79,7 @@ template <class F>
 void for_each(int64_t n, F f) {
   if (n > 0) launch(for_each_kernel<F>, blocks_for(n), dim3(kThreads), n, f);
 }
+
+#endif
 
 }  // namespace tessera::cuda

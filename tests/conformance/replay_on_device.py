@@ -30,7 +30,30 @@ def replace(module, name, make):
     setattr(module, name, make(getattr(module, name)))
 
 
-def run_on(replay, device):
+def run_modules_on(replay, device):
+    """The same for modules and optimizers."""
+    import tessera
+
+    def on_device(build):
+        def tensor(self, array):
+            return build(self, array).to(device)
+
+        return tensor
+
+    def moved(decode):
+        def dec(self, node):
+            # Where a case names the CPU, it means the device of its tensors.
+            value = decode(self, node)
+            return tessera.device(device) if isinstance(value, (str, tessera.device)) and str(value) == "cpu" else value
+
+        return dec
+
+    tessera.set_default_device(device)
+    replace(replay.Ctx, "tensor", on_device)
+    replace(replay.Ctx, "dec", moved)
+
+
+def run_operators_on(replay, device):
     """Changes a replay module so that tensors are built on `device` and read back from there."""
     state = {"ready": False}
 
@@ -98,7 +121,11 @@ def main():
     if data is None:
         sys.exit("the folder of recorded cases is not here; TESSERA_CONFORMANCE names it")
     replay = load_script(data / "golden" / SCRIPTS[options.suite])
-    run_on(replay, options.device)
+    if options.suite == "modules":
+        run_modules_on(replay, options.device)
+        sys.argv = [str(data / "golden" / SCRIPTS["modules"]), "--module", "tessera", *rest]
+        sys.exit(replay.main())
+    run_operators_on(replay, options.device)
     sys.exit(replay.main(["--module", "tessera", *rest]))
 
 
