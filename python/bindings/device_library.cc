@@ -29,7 +29,12 @@ void load_library(DeviceType t) {
 
 Engines* engines_for(DeviceType t) { return &engines_of(t); }
 DeviceHooks* hooks_for(DeviceType t) { return &device_hooks(t); }
-const DeviceApi g_api{DeviceApi::kVersion, engines_for, hooks_for, default_cuda_generator};
+const PointwiseOp* const g_pointwise_ops[] = {
+#define TESSERA_PW(name) &pw::name,
+#include "tensor/cpu/pointwise_ops.inc"
+#undef TESSERA_PW
+};
+const DeviceApi g_api{DeviceApi::kVersion, engines_for, hooks_for, default_cuda_generator, g_pointwise_ops};
 
 PyObject* py_default_cuda_generator(PyObject*, PyObject* index) {
   return guarded([&] {

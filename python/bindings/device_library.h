@@ -1,6 +1,8 @@
 // Device libraries are extension modules of their own (tessera._cuda), loaded when a tensor is first wanted on such a device. They are given the core's tables to fill.
 #pragma once
 
+#include <span>
+
 #include "python/bindings/common.h"
 #include "tensor/core/device_hooks.h"
 #include "tensor/engine/engines.h"
@@ -14,6 +16,8 @@ struct DeviceApi {
   Engines* (*engines)(DeviceType t);
   DeviceHooks* (*hooks)(DeviceType t);
   const Generator& (*default_generator)(Device d);
+  // The constants by which elementwise ops are known, in the order of tensor/cpu/pointwise_ops.inc.
+  std::span<const PointwiseOp* const> pointwise_ops;
 };
 
 void init_device_library(PyObject* module);

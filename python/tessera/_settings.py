@@ -61,7 +61,10 @@ def get_deterministic_debug_mode():
 
 
 def set_float32_matmul_precision(precision):
-    """How exact float32 matrix products must be: 'highest', 'high' or 'medium'. The CPU kernels always use all of float32's bits, those of CUDA devices take TF32 unless it is 'highest'."""
+    """How exact float32 matrix products must be: 'highest', 'high' or 'medium'.
+
+    The CPU kernels always use all of float32's bits, those of CUDA devices take TF32 unless it is 'highest'.
+    """
     global _precision
     if precision not in _PRECISIONS:
         warnings.warn(f"{precision} is not one of 'highest', 'high', or 'medium'; the current setFloat32MatmulPrecision call has no effect.", stacklevel=2)

@@ -1,6 +1,6 @@
 """Version numbers. `__version__` is this library's; `api_version` is the level of the PyTorch API that it follows."""
 
-__all__ = ["__version__", "api_version", "debug", "cuda", "git_version", "hip", "rocm", "xpu"]
+__all__ = ["__version__", "api_version", "debug", "cuda", "git_version", "hip", "rocm", "xpu"]  # noqa: F822
 
 __version__ = "0.1.0"
 tessera = __version__

@@ -1,4 +1,4 @@
-"""tessera.cuda and tensors on devices. Without a device, the tests below run once more in a child process on the emulated device, if TESSERA_TEST_CUDA_LIBRARY names the library for it."""
+"""tessera.cuda and tensors on devices. Without a device, the tests run once more in a child process on the emulated one, if TESSERA_TEST_CUDA_LIBRARY names its library."""
 
 import copy
 import io
@@ -16,8 +16,9 @@ HAVE_DEVICE = torch.cuda.is_available()
 on_device = pytest.mark.skipif(not HAVE_DEVICE, reason="no CUDA device")
 
 
-def child_environment(**changes):
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), **changes}
+def run_child(arguments, **environment):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), **environment}
+    return subprocess.run([sys.executable, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
 
 
 def test_on_the_emulated_device():
@@ -26,14 +27,13 @@ def test_on_the_emulated_device():
         pytest.skip("the tests of this file run on a device already")
     if not library or not os.path.exists(library):
         pytest.skip("no emulated device: TESSERA_TEST_CUDA_LIBRARY names no file")
-    child = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__], env=child_environment(TESSERA_CUDA_LIBRARY=library), stdin=subprocess.DEVNULL,
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
+    child = run_child(["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__], TESSERA_CUDA_LIBRARY=library)
     print(child.stdout[-4000:])
     assert child.returncode == 0 and " passed" in child.stdout
 
 
 def run_script(text, **environment):
-    child = subprocess.run([sys.executable, "-c", text], env=child_environment(**environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    child = run_child(["-c", text], **environment)
     assert child.returncode == 0, child.stdout
     return child.stdout
 
@@ -42,8 +42,12 @@ def run_script(text, **environment):
 
 
 def test_without_a_library_there_are_no_devices():
-    run_script("import tessera as t\nassert not t.cuda.is_available() and t.cuda.device_count() == 0 and t.cuda.default_generators == ()\nt.cuda.manual_seed_all(3)\nt.manual_seed(4)",
-               TESSERA_CUDA_LIBRARY="none")
+    run_script("""
+import tessera as t
+assert not t.cuda.is_available() and t.cuda.device_count() == 0 and t.cuda.default_generators == ()
+t.cuda.manual_seed_all(3)
+t.manual_seed(4)
+""", TESSERA_CUDA_LIBRARY="none")
 
 
 @on_device
@@ -226,12 +230,48 @@ def test_memory_pools():
 
 
 @on_device
+def test_memory_history():
+    memory = torch.cuda.memory
+    memory._record_memory_history(max_entries=10)
+    try:
+        x = torch.ones(1000, device="cuda")
+        address = x.data_ptr()
+        del x
+        found = [e["action"] for e in memory._snapshot()["device_traces"][0] if e.get("addr") == address]
+        assert found[-3:] == ["alloc", "free_requested", "free_completed"]
+        for _ in range(10):
+            torch.ones(1, device="cuda")
+        assert len(memory._snapshot()["device_traces"][0]) == 10
+    finally:
+        memory._record_memory_history(enabled=None, clear_history=True)
+    torch.ones(1, device="cuda")
+    assert memory._snapshot()["device_traces"][0] == []
+
+
+@on_device
+def test_other_allocators():
+    run_script("""
+import tessera as t
+t.cuda.memory.caching_allocator_enable(False)
+x = t.ones(1000, device='cuda')
+assert t.cuda.memory_reserved() == 0 and x.sum().item() == 1000
+del x
+try:
+    t.cuda.memory.change_current_allocator(t.cuda.memory.CUDAPluggableAllocator('libc.so.6', 'malloc', 'free'))
+except RuntimeError as e:
+    assert 'already initialized' in str(e)
+else:
+    raise AssertionError
+""")
+
+
+@on_device
 def test_pinned_memory():
     x = torch.arange(6.0).reshape(2, 3)
     p = x.pin_memory()
     assert p.is_pinned() and not x.is_pinned() and p.pin_memory() is p and torch.equal(p, x) and p.t().is_pinned()
-    for made in (torch.empty(2, pin_memory=True), torch.zeros(2, pin_memory=True), torch.tensor([1.0], pin_memory=True), torch.rand(2, pin_memory=True), torch.empty_like(x, pin_memory=True),
-                 torch.empty_strided((2, 2), (1, 2), pin_memory=True)):
+    for made in (torch.empty(2, pin_memory=True), torch.zeros(2, pin_memory=True), torch.tensor([1.0], pin_memory=True), torch.rand(2, pin_memory=True),
+                 torch.empty_like(x, pin_memory=True), torch.empty_strided((2, 2), (1, 2), pin_memory=True)):
         assert made.is_pinned() and made.device.type == "cpu"
     with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
         x.cuda().pin_memory()
@@ -315,10 +355,12 @@ def test_checkpoints():
     file = io.BytesIO()
     x = torch.arange(5.0, device="cuda")
     torch.save({"x": x, "view": x[1:3]}, file)
-    for where, kind in ((None, "cuda"), ("cpu", "cpu"), ({"cuda:0": "cpu"}, "cpu"), (torch.device("cuda:0"), "cuda"), (lambda storage, tag: storage.cuda() if tag == "cuda:0" else None, "cuda")):
+    by_tag = lambda storage, tag: storage.cuda() if tag == "cuda:0" else None  # noqa: E731
+    for where, kind in ((None, "cuda"), ("cpu", "cpu"), ({"cuda:0": "cpu"}, "cpu"), (torch.device("cuda:0"), "cuda"), (by_tag, "cuda")):
         file.seek(0)
         loaded = torch.load(file, map_location=where, weights_only=not callable(where))
-        assert loaded["x"].device.type == kind and loaded["x"].tolist() == [0, 1, 2, 3, 4] and loaded["view"].untyped_storage().data_ptr() == loaded["x"].untyped_storage().data_ptr()
+        assert loaded["x"].device.type == kind and loaded["x"].tolist() == [0, 1, 2, 3, 4]
+        assert loaded["view"].untyped_storage().data_ptr() == loaded["x"].untyped_storage().data_ptr()
     assert pickle.loads(pickle.dumps(x)).is_cuda and torch.equal(copy.deepcopy(x), x)
 
 
@@ -364,7 +406,14 @@ def test_random_numbers():
 
 
 def test_seeds_set_in_advance():
-    run_script("import tessera as t\nt.manual_seed(7)\nif t.cuda.is_available():\n    a = t.rand(3, device='cuda')\n    t.cuda.manual_seed(7)\n    assert t.equal(a, t.rand(3, device='cuda'))")
+    run_script("""
+import tessera as t
+t.manual_seed(7)
+if t.cuda.is_available():
+    a = t.rand(3, device='cuda')
+    t.cuda.manual_seed(7)
+    assert t.equal(a, t.rand(3, device='cuda'))
+""")
 
 
 # ---- graphs -----------------------------------------------------------------------------------------------------------------

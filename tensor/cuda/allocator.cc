@@ -97,13 +97,14 @@ AllocatorSettings settings() {
 }
 std::atomic<uint64_t> settings_version{1};
 
-bool is_uncached() {
-  static const bool value = [] {
+std::atomic<bool>& uncached() {
+  static std::atomic<bool> value = [] {
     const char* s = std::getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
     return s && std::string(s) == "1";
   }();
   return value;
 }
+std::atomic<bool> allocated_ever{false};
 
 // All allocated blocks by address.
 class BlockTable {
@@ -166,12 +167,14 @@ class DeviceAllocator {
     increase(stats_.requested_bytes, b, requested);
     if (b->size >= settings_.max_split_size) stats_.oversize_allocations.increase(1);
     active_.insert(b);
+    note(AllocatorEvent::kAlloc, device_, b->data, b->size, stream);
     return b;
   }
 
   void free(Block* b) {
     std::lock_guard lock(mutex_);
     b->allocated = false;
+    note(AllocatorEvent::kFreeRequested, device_, b->data, b->size, b->stream);
     decrease(stats_.allocation, b, 1);
     decrease(stats_.allocated_bytes, b, b->size);
     if (b->size >= settings_.max_split_size) stats_.oversize_allocations.decrease(1);
@@ -365,6 +368,7 @@ class DeviceAllocator {
       check(e, "cudaMalloc");
     }
     ++stats_.device_allocs;
+    note(AllocatorEvent::kSegmentAlloc, device_, p, n, stream);
     Block* b = new Block{device_, stream, n, &pool, static_cast<char*>(p)};
     if (pool.owner) ++pool.owner->segments;
     increase(stats_.segment, b, 1);
@@ -378,6 +382,7 @@ class DeviceAllocator {
     OpDevice on(device_);
     RelaxedCapture relaxed;
     if (cudaFree(b->data) != cudaSuccess) cudaGetLastError();
+    note(AllocatorEvent::kSegmentFree, device_, b->data, b->size, b->stream);
     ++stats_.device_frees;
     if (b->pool->owner) --b->pool->owner->segments;
     decrease(stats_.segment, b, 1);
@@ -500,6 +505,7 @@ class DeviceAllocator {
   // No work of any stream uses b any more but that of its own stream.
   void free_now(Block* b) {
     active_.erase(b);
+    note(AllocatorEvent::kFreeCompleted, device_, b->data, b->size, b->stream);
     decrease(stats_.active, b, 1);
     decrease(stats_.active_bytes, b, b->size);
     decrease(stats_.requested_bytes, b, b->requested);
@@ -613,6 +619,7 @@ class DeviceAllocator {
       RelaxedCapture relaxed;
       check(cudaMemGetInfo(&free_bytes, &total), "cudaMemGetInfo");
     }
+    note(AllocatorEvent::kOom, device_, reinterpret_cast<const void*>(free_bytes), n, nullptr);
     const auto allocated = static_cast<uint64_t>(stats_.allocated_bytes[kAll].current);
     uint64_t in_private = 0;
     for (const Block* b : active_) if (b->allocated && b->pool->owner) in_private += b->size;
@@ -670,7 +677,9 @@ void* allocate_on(int device, cudaStream_t stream, size_t nbytes) {
   TESSERA_CHECK(!is_forked(), "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method");
   if (nbytes == 0) return nullptr;
   if (nbytes >= size_t{1} << 60) tessera::internal::raise<OutOfMemoryError>("CUDA out of memory. Tried to allocate more than 1EB memory.");
-  if (is_uncached()) return allocate_uncached(device, nbytes);
+  if (void* p; allocate_plugged(device, stream, nbytes, &p)) return p;
+  allocated_ever.store(true, std::memory_order_relaxed);
+  if (uncached()) return allocate_uncached(device, nbytes);
   Block* b = allocator_of(device).allocate(nbytes, stream);
   block_table().add(b);
   return b->data;
@@ -681,8 +690,11 @@ void* allocate(size_t nbytes) { return allocate_on(op_device(), current_stream()
 void free(void* p) {
   if (!p || is_forked()) return;
   if (Block* b = block_table().find(p, true)) allocator_of(b->device).free(b);
-  else if (cudaFree(p) != cudaSuccess) cudaGetLastError();
+  else if (!free_plugged(p) && cudaFree(p) != cudaSuccess) cudaGetLastError();
 }
+
+bool has_allocated() { return allocated_ever.load(std::memory_order_relaxed); }
+void set_caching(bool on) { uncached() = !on; }
 
 void record_stream(void* p, cudaStream_t stream) {
   if (!p) return;

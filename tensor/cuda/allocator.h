@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cuda_runtime_api.h>
+#include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -63,6 +64,25 @@ struct SegmentInfo {
   std::vector<BlockInfo> blocks;
 };
 std::vector<SegmentInfo> memory_snapshot();  // of all devices, by address
+
+// What was done since record_memory_history(true): the last max_entries events, oldest first.
+struct AllocatorEvent {
+  enum Action { kAlloc, kFreeRequested, kFreeCompleted, kSegmentAlloc, kSegmentFree, kOom } action;
+  int device;
+  uintptr_t address;  // kOom: the free bytes of the device
+  size_t size;
+  cudaStream_t stream;
+  int64_t time_us;    // since 1970
+};
+void record_memory_history(bool on, size_t max_entries, bool clear);
+std::vector<AllocatorEvent> memory_history();
+
+// Off: memory comes from the device each time, and goes back at once. PYTORCH_NO_CUDA_MEMORY_CACHING=1 begins with it off.
+void set_caching(bool on);
+// Functions of the user do all allocations from now on. Error if memory was allocated before.
+using AllocateFunction = void* (*)(ssize_t nbytes, int device, cudaStream_t stream);
+using FreeFunction = void (*)(void* p, ssize_t nbytes, int device, cudaStream_t stream);
+void set_pluggable_allocator(AllocateFunction allocate, FreeFunction free);
 
 // Pinned memory. A freed block is used again when the copies that were recorded for it are done.
 void* allocate_pinned(size_t nbytes);

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/cuda/allocator.h"
+
 namespace tessera::cuda {
 
 struct Stat {
@@ -39,6 +41,14 @@ struct AllocatorSettings {
 };
 AllocatorSettings parse_allocator_settings(const std::string& text);
 AllocatorSettings environment_allocator_settings();
+
+// Adds to the history, if one is recorded.
+void note(AllocatorEvent::Action action, int device, const void* address, size_t size, cudaStream_t stream);
+
+// The user's allocator: false if there is none (or p is not its memory).
+bool allocate_plugged(int device, cudaStream_t stream, size_t nbytes, void** p);
+bool free_plugged(void* p);
+bool has_allocated();  // by the caching allocator, ever
 
 // As blocks are rounded up.
 size_t round_block_size(size_t n, const AllocatorSettings& settings);

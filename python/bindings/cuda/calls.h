@@ -68,7 +68,10 @@ template <class A, class B> struct FromPython<std::pair<A, B>> {
   }
 };
 template <Held T> struct FromPython<T*> {
-  static T* get(PyObject* o) { return static_cast<T*>(PyCapsule_IsValid(o, T::kCapsule) ? PyCapsule_GetPointer(o, T::kCapsule) : throw TypeError(std::string("expected an object of ") + T::kCapsule)); }
+  static T* get(PyObject* o) {
+    TESSERA_CHECK_TYPE(PyCapsule_IsValid(o, T::kCapsule), "expected an object of ", T::kCapsule);
+    return static_cast<T*>(PyCapsule_GetPointer(o, T::kCapsule));
+  }
 };
 
 // --- to Python: new references ---

@@ -29,11 +29,25 @@ std::map<std::string, int64_t> properties(int device) {
   cuda::check_device(device);
   cudaDeviceProp p;
   cuda::check(cudaGetDeviceProperties(&p, device), "cudaGetDeviceProperties");
-  return {{"major", p.major}, {"minor", p.minor}, {"total_memory", static_cast<int64_t>(p.totalGlobalMem)}, {"multi_processor_count", p.multiProcessorCount}, {"is_integrated", p.integrated},
-          {"is_multi_gpu_board", p.isMultiGpuBoard}, {"max_threads_per_multi_processor", p.maxThreadsPerMultiProcessor}, {"max_threads_per_block", p.maxThreadsPerBlock}, {"warp_size", p.warpSize},
-          {"regs_per_multiprocessor", p.regsPerMultiprocessor}, {"shared_memory_per_block", static_cast<int64_t>(p.sharedMemPerBlock)},
-          {"shared_memory_per_block_optin", static_cast<int64_t>(p.sharedMemPerBlockOptin)}, {"shared_memory_per_multiprocessor", static_cast<int64_t>(p.sharedMemPerMultiprocessor)},
-          {"L2_cache_size", p.l2CacheSize}, {"memory_bus_width", p.memoryBusWidth}, {"pci_bus_id", p.pciBusID}, {"pci_device_id", p.pciDeviceID}, {"pci_domain_id", p.pciDomainID}};
+  const auto bytes = [](size_t n) { return static_cast<int64_t>(n); };
+  return {{"major", p.major},
+          {"minor", p.minor},
+          {"total_memory", bytes(p.totalGlobalMem)},
+          {"multi_processor_count", p.multiProcessorCount},
+          {"is_integrated", p.integrated},
+          {"is_multi_gpu_board", p.isMultiGpuBoard},
+          {"max_threads_per_multi_processor", p.maxThreadsPerMultiProcessor},
+          {"max_threads_per_block", p.maxThreadsPerBlock},
+          {"warp_size", p.warpSize},
+          {"regs_per_multiprocessor", p.regsPerMultiprocessor},
+          {"shared_memory_per_block", bytes(p.sharedMemPerBlock)},
+          {"shared_memory_per_block_optin", bytes(p.sharedMemPerBlockOptin)},
+          {"shared_memory_per_multiprocessor", bytes(p.sharedMemPerMultiprocessor)},
+          {"L2_cache_size", p.l2CacheSize},
+          {"memory_bus_width", p.memoryBusWidth},
+          {"pci_bus_id", p.pciBusID},
+          {"pci_device_id", p.pciDeviceID},
+          {"pci_domain_id", p.pciDomainID}};
 }
 std::string device_name(int device) { return cuda::properties(device).name; }
 Bytes device_uuid(int device) {
@@ -136,19 +150,23 @@ int stream_destroy(uint64_t handle) { return cudaStreamDestroy(reinterpret_cast<
 void add_cuda_devices(PyObject* module) {
   cuda::set_sync_warning(&warn);
   add_functions(module, {
-      function<cuda::device_count>("device_count"), function<cuda::selected_device>("current_device"), function<cuda::select_device>("select_device"), function<cuda::check_device>("check_device"),
+      function<cuda::device_count>("device_count"), function<cuda::selected_device>("current_device"), function<cuda::select_device>("select_device"),
+      function<cuda::check_device>("check_device"),
       function<cuda::synchronize_device>("synchronize_device"), function<cuda::is_forked>("is_forked"), function<cuda::has_been_used>("has_been_used"),
       function<cuda::can_access_peer>("can_access_peer"), function<properties>("properties"), function<device_name>("device_name"), function<device_uuid>("device_uuid"),
       function<runtime_version>("runtime_version"), function<driver_version>("driver_version"), function<is_emulated>("is_emulated"),
       function<current_stream>("current_stream"), function<set_current_stream>("set_current_stream"), function<stream_from_pool>("stream_from_pool"),
       function<cuda::stream_priority_range>("stream_priority_range"), function<stream_priority>("stream_priority"), function<stream_query>("stream_query"),
       function<stream_synchronize>("stream_synchronize"), function<stream_is_capturing>("stream_is_capturing"),
-      function<new_event>("new_event"), function<event_from_handle>("event_from_handle"), function<event_ipc_handle>("event_ipc_handle"), function<event_record>("event_record"),
-      function<event_wait>("event_wait"), function<event_query>("event_query"), function<event_synchronize>("event_synchronize"), function<event_elapsed>("event_elapsed"),
+      function<new_event>("new_event"), function<event_from_handle>("event_from_handle"), function<event_ipc_handle>("event_ipc_handle"),
+      function<event_record>("event_record"), function<event_wait>("event_wait"), function<event_query>("event_query"), function<event_synchronize>("event_synchronize"),
+      function<event_elapsed>("event_elapsed"),
       function<event_handle>("event_handle"), function<event_device>("event_device"),
       function<sync_debug_mode>("sync_debug_mode"), function<set_sync_debug_mode>("set_sync_debug_mode"),
-      function<cuda::range_push>("range_push"), function<cuda::range_pop>("range_pop"), function<cuda::range_start>("range_start"), function<cuda::range_end>("range_end"), function<cuda::mark>("mark"),
-      function<blas_handle>("blas_handle"), function<set_blas>("set_blas"), function<cuda::release_blas_workspaces>("release_blas_workspaces"), function<dnn_version>("dnn_version"),
+      function<cuda::range_push>("range_push"), function<cuda::range_pop>("range_pop"), function<cuda::range_start>("range_start"),
+      function<cuda::range_end>("range_end"), function<cuda::mark>("mark"),
+      function<blas_handle>("blas_handle"), function<set_blas>("set_blas"), function<cuda::release_blas_workspaces>("release_blas_workspaces"),
+      function<dnn_version>("dnn_version"),
       function<set_dnn>("set_dnn"),
       function<error_string>("error_string"), function<host_register>("host_register"), function<host_unregister>("host_unregister"), function<stream_create>("stream_create"),
       function<stream_destroy>("stream_destroy")});

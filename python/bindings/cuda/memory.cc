@@ -33,9 +33,10 @@ PyObject* segment_to_python(const cuda::SegmentInfo& s) {
   Ref blocks = Ref::steal(check(PyList_New(0)));
   for (const cuda::BlockInfo& b : s.blocks) check(PyList_Append(blocks.get(), Ref::steal(block_to_python(b)).get()));
   const auto number = [](auto v) { return static_cast<unsigned long long>(v); };
-  return check(Py_BuildValue("{s:i,s:K,s:K,s:K,s:K,s:K,s:K,s:s,s:(KK),s:O,s:[],s:O}", "device", s.device, "address", number(s.address), "total_size", number(s.total), "allocated_size",
-                             number(s.allocated), "active_size", number(s.active), "requested_size", number(s.requested), "stream", number(reinterpret_cast<uintptr_t>(s.stream)), "segment_type",
-                             s.small ? "small" : "large", "segment_pool_id", number(s.pool.first), number(s.pool.second), "blocks", blocks.get(), "frames", "is_expandable", Py_False));
+  return check(Py_BuildValue("{s:i,s:K,s:K,s:K,s:K,s:K,s:K,s:s,s:(KK),s:O,s:[],s:O}", "device", s.device, "address", number(s.address), "total_size", number(s.total),
+                             "allocated_size", number(s.allocated), "active_size", number(s.active), "requested_size", number(s.requested), "stream",
+                             number(reinterpret_cast<uintptr_t>(s.stream)), "segment_type", s.small ? "small" : "large", "segment_pool_id", number(s.pool.first),
+                             number(s.pool.second), "blocks", blocks.get(), "frames", "is_expandable", Py_False));
 }
 PyObject* py_snapshot(PyObject*, PyObject*) {
   return guarded([&] {
@@ -50,6 +51,28 @@ PyObject* py_snapshot(PyObject*, PyObject*) {
   });
 }
 
+const char* text_of(cuda::AllocatorEvent::Action a) {
+  constexpr const char* kTexts[] = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "oom"};
+  return kTexts[a];
+}
+PyObject* event_to_python(const cuda::AllocatorEvent& e) {
+  const auto number = [](auto v) { return static_cast<unsigned long long>(v); };
+  const char* about = e.action == cuda::AllocatorEvent::kOom ? "device_free" : "addr";
+  return check(Py_BuildValue("{s:s,s:i,s:K,s:K,s:K,s:L,s:[]}", "action", text_of(e.action), "device", e.device, about, number(e.address), "size", number(e.size),
+                             "stream", number(reinterpret_cast<uintptr_t>(e.stream)), "time_us", static_cast<long long>(e.time_us), "frames"));
+}
+PyObject* py_history(PyObject*, PyObject*) {
+  return guarded([&] {
+    Ref list = Ref::steal(check(PyList_New(0)));
+    for (const cuda::AllocatorEvent& e : cuda::memory_history()) check(PyList_Append(list.get(), Ref::steal(event_to_python(e)).get()));
+    return list.release();
+  });
+}
+
+void set_pluggable_allocator(uint64_t allocate, uint64_t free) {
+  cuda::set_pluggable_allocator(reinterpret_cast<cuda::AllocateFunction>(allocate), reinterpret_cast<cuda::FreeFunction>(free));
+}
+
 }  // namespace
 
 void add_cuda_memory(PyObject* module) {
@@ -60,9 +83,11 @@ void add_cuda_memory(PyObject* module) {
       function<cuda::set_allocator_settings>("set_allocator_settings"), function<cuda::allocator_settings>("allocator_settings"),
       function<cuda::new_pool_id>("new_pool_id"), function<begin_pool>("begin_pool"), function<cuda::end_pool>("end_pool"), function<cuda::release_pool>("release_pool"),
       function<cuda::pool_use_count>("pool_use_count"),
-      PyMethodDef{"memory_snapshot", py_snapshot, METH_NOARGS, nullptr},
+      PyMethodDef{"memory_snapshot", py_snapshot, METH_NOARGS, nullptr}, PyMethodDef{"memory_history", py_history, METH_NOARGS, nullptr},
+      function<cuda::record_memory_history>("record_memory_history"), function<cuda::set_caching>("set_caching"), function<set_pluggable_allocator>("set_pluggable_allocator"),
       function<cuda::empty_pinned_cache>("empty_pinned_cache"), function<cuda::pinned_memory_stats>("pinned_memory_stats"),
-      function<cuda::reset_peak_pinned_memory_stats>("reset_peak_pinned_memory_stats"), function<cuda::reset_accumulated_pinned_memory_stats>("reset_accumulated_pinned_memory_stats")});
+      function<cuda::reset_peak_pinned_memory_stats>("reset_peak_pinned_memory_stats"),
+      function<cuda::reset_accumulated_pinned_memory_stats>("reset_accumulated_pinned_memory_stats")});
 }
 
 }  // namespace tessera::python

@@ -17,7 +17,7 @@ _MISSING = ("Found no NVIDIA driver on your system. Please check that you have a
 _FORKED = "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method"
 
 _names = {
-    "memory": "MemPool caching_allocator_alloc caching_allocator_delete empty_cache get_allocator_backend "
+    "memory": "CUDAPluggableAllocator MemPool caching_allocator_alloc caching_allocator_delete caching_allocator_enable change_current_allocator empty_cache get_allocator_backend "
               "get_per_process_memory_fraction host_memory_stats host_memory_stats_as_nested_dict list_gpu_processes max_memory_allocated max_memory_cached max_memory_reserved "
               "mem_get_info memory_allocated memory_cached memory_reserved memory_snapshot memory_stats memory_stats_as_nested_dict memory_summary "
               "reset_accumulated_host_memory_stats reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached reset_peak_host_memory_stats "
@@ -226,7 +226,7 @@ class _CudaDeviceProperties:
                 f"pci_domain_id={self.pci_domain_id}, L2_cache_size={self.L2_cache_size // 2**20}MB)")
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _properties(index):
     import uuid
 
@@ -235,7 +235,10 @@ def _properties(index):
 
 
 def get_device_properties(device=None):
-    """The properties of a device: name, major, minor, total_memory, multi_processor_count and more. Raises: RuntimeError without a device, AssertionError for a number too large."""
+    """The properties of a device: name, major, minor, total_memory, multi_processor_count and more.
+
+    Raises: RuntimeError without a device, AssertionError for a number too large.
+    """
     library = _lazy_init()
     index = _index(device)
     index = library.current_device() if device is None else index

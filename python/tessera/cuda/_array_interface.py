@@ -2,18 +2,20 @@
 
 import tessera
 
-_TYPES = {"|b1": "bool", "|u1": "uint8", "|i1": "int8", "<i2": "int16", "<i4": "int32", "<i8": "int64", "<u2": "uint16", "<u4": "uint32", "<u8": "uint64", "<f2": "float16", "<f4": "float32",
-          "<f8": "float64", "<c8": "complex64", "<c16": "complex128"}
+_TYPES = {"|b1": "bool", "|u1": "uint8", "|i1": "int8", "<i2": "int16", "<i4": "int32", "<i8": "int64", "<u2": "uint16", "<u4": "uint32", "<u8": "uint64",
+          "<f2": "float16", "<f4": "float32", "<f8": "float64", "<c8": "complex64", "<c16": "complex128"}
 
 
 def export(tensor):
     """The dict that describes a tensor's memory. Raises: AttributeError unless it is strided and on a CUDA device, RuntimeError if it requires grad."""
     if not tensor.is_cuda:
-        raise AttributeError(f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {tensor.type()} If CUDA data is required use tensor.cuda() to copy tensor to device memory.")
+        raise AttributeError(f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {tensor.type()} "
+                             "If CUDA data is required use tensor.cuda() to copy tensor to device memory.")
     if tensor.layout is not tessera.strided:
         raise AttributeError(f"Can't get __cuda_array_interface__ on sparse type: {tensor.type()} Use Tensor.to_dense() to convert to a dense tensor first.")
     if tensor.requires_grad:
-        raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad. If gradients aren't required, use var.detach() to get Variable that doesn't require grad.")
+        raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad. "
+                           "If gradients aren't required, use var.detach() to get Variable that doesn't require grad.")
     found = [text for text, name in _TYPES.items() if getattr(tessera, name) is tensor.dtype]
     if not found:
         raise TypeError(f"__cuda_array_interface__ has no name for {tensor.dtype}")

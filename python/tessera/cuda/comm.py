@@ -25,7 +25,8 @@ def broadcast(tensor, devices=None, *, out=None):
             if not o.is_cuda:
                 raise RuntimeError(f"Expected all output tensors to be CUDA tensors, but output tensor at index {i} is not")
             if o.shape != tensor.shape:
-                raise RuntimeError(f"Expected all output tensors to have same shape as the source tensor {tuple(tensor.shape)}, but output tensor at index {i} has shape {tuple(o.shape)}")
+                raise RuntimeError(f"Expected all output tensors to have same shape as the source tensor {tuple(tensor.shape)}, "
+                                   f"but output tensor at index {i} has shape {tuple(o.shape)}")
         return tuple(o if o is tensor else o.copy_(tensor, non_blocking=True) for o in out)
     targets = _devices(devices)
     if not targets:

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import ctypes
 import pickle
 import sys
 import warnings
@@ -41,9 +42,47 @@ def caching_allocator_delete(mem_ptr):
         _lazy_init().release(mem_ptr)
 
 
+def caching_allocator_enable(value=True):
+    """Switches caching on or off: without it memory comes from the device each time, and goes back at once."""
+    library = _library.load()
+    if library is not None:
+        library.set_caching(bool(value))
+
+
+class CUDAPluggableAllocator:
+    """An allocator in a shared library.
+
+    Args:
+        path_to_so_file: the library.
+        alloc_fn_name: its function `void* (ssize_t size, int device, cudaStream_t stream)`.
+        free_fn_name: its function `void (void* ptr, ssize_t size, int device, cudaStream_t stream)`.
+
+    Raises: OSError and AttributeError if they can't be loaded.
+    """
+
+    def __init__(self, path_to_so_file, alloc_fn_name, free_fn_name):
+        library = ctypes.CDLL(path_to_so_file)
+        self._functions = getattr(library, alloc_fn_name), getattr(library, free_fn_name)  # keep the library loaded
+        self._addresses = tuple(ctypes.cast(f, ctypes.c_void_p).value for f in self._functions)
+
+    def allocator(self):
+        """What `change_current_allocator` installs: the addresses of the two functions."""
+        return self._addresses
+
+
+def change_current_allocator(allocator):
+    """Installs an allocator in place of the caching one, before anything is allocated. Raises: RuntimeError afterwards, or without a device."""
+    global _backend, _kept
+    _lazy_init().set_pluggable_allocator(*allocator.allocator())
+    _backend, _kept = "pluggable", allocator
+
+
+_backend, _kept = "native", None
+
+
 def get_allocator_backend():
-    """The name of the allocator: 'native'."""
-    return "native"
+    """The name of the allocator: 'native', or 'pluggable' for one that was installed."""
+    return _backend
 
 
 def mem_get_info(device=None):
@@ -234,6 +273,29 @@ def memory_snapshot(mempool_id=None, include_traces=True):
     return segments if mempool_id is None else [s for s in segments if s["segment_pool_id"] == tuple(mempool_id)]
 
 
+def _record_memory_history(enabled="all", context="all", stacks="all", max_entries=sys.maxsize, device=None, clear_history=False, compile_context=False,
+                           global_record_annotations=False, skip_actions=None):
+    """Begins to record what the allocators do, for `_snapshot`; None ends it.
+
+    Args:
+        enabled: None, 'state' or 'all' (or True and False).
+        context, stacks: which events get stacks: none do here.
+        max_entries: the last ones are kept.
+        clear_history: forget what was recorded.
+    """
+    if enabled not in (None, "state", "all", True, False):
+        raise RuntimeError(f"expected enabled to be 'state', 'all', or None, got {enabled!r}")
+    _lazy_init().record_memory_history(enabled in ("all", True), min(max_entries, sys.maxsize), bool(clear_history))
+
+
+def _traces():
+    """The recorded events: a list for each device."""
+    lists = [[] for _ in range(tessera.cuda.device_count())]
+    for event in _library._module.memory_history() if is_initialized() else ():
+        lists[event.pop("device")].append(event)
+    return lists
+
+
 def _snapshot(device=None):
     """Segments, settings and traces as one dict; only of `device` if that is given."""
     segments = memory_snapshot()
@@ -241,7 +303,7 @@ def _snapshot(device=None):
         index = _device_index(device)
         segments = [s for s in segments if s["device"] == index]
     text = _library._module.allocator_settings() if is_initialized() else ""
-    return {"segments": segments, "device_traces": [[] for _ in range(tessera.cuda.device_count())], "allocator_settings": {"PYTORCH_ALLOC_CONF": text} if text else {},
+    return {"segments": segments, "device_traces": _traces(), "allocator_settings": {"PYTORCH_ALLOC_CONF": text} if text else {},
             "external_annotations": []}
 
 
