@@ -43,6 +43,8 @@ legacy_contiguous_format = _C.contiguous_format
 _lazy_names = {
     "Generator": "_C",
     "cond": "_api",
+    "Event": "accelerator._streams",
+    "Stream": "accelerator._streams",
     "TypedStorage": "storage",
     "UntypedStorage": "storage",
     "enable_grad": "autograd.grad_mode",
