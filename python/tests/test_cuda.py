@@ -447,6 +447,21 @@ def test_graphs():
 
 
 @on_device
+def test_random_numbers_of_graphs_go_on():
+    torch.cuda.manual_seed(3)
+    want = [torch.rand(5, device="cuda").tolist() for _ in range(4)]
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        a, b = torch.rand(5, device="cuda"), torch.rand(5, device="cuda")
+    torch.cuda.manual_seed(3)
+    got = []
+    for _ in range(2):
+        graph.replay()
+        got += [a.tolist(), b.tolist()]
+    assert got == want
+
+
+@on_device
 def test_graphed_modules():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1)).cuda()

@@ -1,6 +1,9 @@
 #include "tensor/cuda/graph.h"
 
+#include <algorithm>
+#include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "tensor/core/error.h"
 
@@ -16,7 +19,25 @@ unsigned long long capture_id(cudaStream_t stream) {
   return status == cudaStreamCaptureStatusActive ? id : 0;
 }
 
+// The graphs that are recorded now.
+std::atomic<int> num_recording{0};
+std::mutex recording_mutex;
+std::vector<Graph*> recording;
+
 }  // namespace
+
+ReplayedWords* replayed_words(const void* owner, const ReplayedWords::Next& next) {
+  if (num_recording.load(std::memory_order_relaxed) == 0) [[likely]] return nullptr;
+  const unsigned long long id = capture_id(current_stream());
+  if (id == 0) return nullptr;
+  std::lock_guard lock(recording_mutex);
+  const auto graph = std::find_if(recording.begin(), recording.end(), [&](const Graph* g) { return g->id_ == id; });
+  if (graph == recording.end()) return nullptr;
+  auto& all = (*graph)->words_;
+  for (const auto& w : all) if (w->owner == owner) return w.get();
+  all.push_back(std::make_unique<ReplayedWords>(owner, next, Buffer(2 * sizeof(uint64_t))));
+  return all.back().get();
+}
 
 Graph::~Graph() {
   try {
@@ -42,15 +63,25 @@ void Graph::begin_capture(PoolId pool, cudaStreamCaptureMode mode) {
     reset();
     check(e, "cudaStreamBeginCapture");
   }
-  *id = capture_id(stream_.handle);
+  id_ = *id = capture_id(stream_.handle);
   capturing_ = true;
+  std::lock_guard lock(recording_mutex);
+  recording.push_back(this);
+  ++num_recording;
+}
+
+void Graph::end_recording() {
+  capturing_ = false;
+  std::lock_guard lock(recording_mutex);
+  std::erase(recording, this);
+  --num_recording;
 }
 
 size_t Graph::end_capture() {
   TESSERA_CHECK(capturing_, "capture_end() without a preceding capture_begin()");
   TESSERA_CHECK(current_stream(device_) == stream_, "Capture must end on the same stream it began on.");
   OpDevice on(device_);
-  capturing_ = false;
+  end_recording();
   const cudaError_t e = cudaStreamEndCapture(stream_.handle, &graph_);
   end_pool(device_, pool_);
   check(e, "cudaStreamEndCapture");
@@ -75,6 +106,10 @@ void Graph::replay() {
   TESSERA_CHECK(graph_ || exec_, "Called CUDAGraph::replay without a preceding successful capture.");
   if (!exec_) instantiate();
   OpDevice on(device_);
+  for (const auto& w : words_) {
+    const std::array<uint64_t, 2> values = w->next(w->used);
+    copy_to_device(w->memory.get(), values.data(), sizeof values);
+  }
   check(cudaGraphLaunch(exec_, current_stream(device_).handle), "cudaGraphLaunch");
 }
 
@@ -84,13 +119,14 @@ void Graph::drop_recorded() {
 
 void Graph::reset() {
   if (capturing_) {
-    capturing_ = false;
+    end_recording();
     OpDevice on(device_);
     if (cudaStreamEndCapture(stream_.handle, &graph_) != cudaSuccess) cudaGetLastError();
     end_pool(device_, pool_);
   }
   if (exec_) check(cudaGraphExecDestroy(std::exchange(exec_, nullptr)), "cudaGraphExecDestroy");
   drop_recorded();
+  words_.clear();
   if (std::exchange(uses_pool_, false)) release_pool(device_, pool_);
 }
 

@@ -3,12 +3,27 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
+#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "tensor/cuda/allocator.h"
 #include "tensor/cuda/streams.h"
 
 namespace tessera::cuda {
+
+// Two words of device memory that recorded kernels read, and that change from replay to replay: where a generator stands.
+struct ReplayedWords {
+  using Next = std::function<std::array<uint64_t, 2>(uint64_t used)>;
+  const void* owner;
+  Next next;          // gives the words before each replay, and may move on what they stand for by `used`
+  Buffer memory;
+  uint64_t used = 0;  // counted by those who record the kernels
+};
+// Those of `owner` in the graph that current_stream() is recorded into; null if nothing is recorded.
+ReplayedWords* replayed_words(const void* owner, const ReplayedWords::Next& next);
 
 class Graph {
  public:
@@ -32,7 +47,9 @@ class Graph {
   void debug_dump(const std::string& path);         // as a DOT file; drops the recorded graph
 
  private:
+  friend ReplayedWords* replayed_words(const void* owner, const ReplayedWords::Next& next);
   void drop_recorded();
+  void end_recording();
   bool keep_, debug_ = false;
   bool capturing_ = false, uses_pool_ = false;
   int device_ = 0;
@@ -40,6 +57,8 @@ class Graph {
   PoolId pool_{0, 0};
   cudaGraph_t graph_ = nullptr;
   cudaGraphExec_t exec_ = nullptr;
+  unsigned long long id_ = 0;  // of the capture
+  std::vector<std::unique_ptr<ReplayedWords>> words_;
 };
 
 }  // namespace tessera::cuda

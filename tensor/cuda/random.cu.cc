@@ -1,7 +1,9 @@
 // Samplers that use a fixed number of random bits an element.
+#include <array>
 #include <cmath>
 
 #include "tensor/cuda/engines.h"
+#include "tensor/cuda/graph.h"
 #include "tensor/cuda/random_stream.h"
 #include "tensor/cuda/report.h"
 
@@ -10,14 +12,26 @@ namespace tessera::cuda {
 using cpu::RandomRange;
 using cpu::Shape;
 
-Philox reserve(const Generator& gen, uint64_t steps) {
-  // Reading and moving the offset are two calls: samplers of several threads take turns.
+namespace {
+// The seed, and the position from which on `steps` are taken. Reading and moving the offset are two calls: samplers of several threads take turns.
+std::array<uint64_t, 2> take_steps(const Generator& gen, uint64_t steps) {
   static std::mutex& turn = *new std::mutex;
   std::lock_guard lock(turn);
-  TESSERA_CHECK(gen->device().is_cuda(), "Expected a 'cuda' device type for generator but found '", device_type_name(gen->device().type), "'");
   const uint64_t offset = gen->get_offset();
   gen->set_offset(offset + 4 * steps);
   return {gen->initial_seed(), offset / 4};
+}
+}  // namespace
+
+Philox reserve(const Generator& gen, uint64_t steps) {
+  TESSERA_CHECK(gen->device().is_cuda(), "Expected a 'cuda' device type for generator but found '", device_type_name(gen->device().type), "'");
+  if (ReplayedWords* w = replayed_words(gen.get(), [gen](uint64_t used) { return take_steps(gen, used); })) {
+    const uint64_t position = w->used;
+    w->used += steps;
+    return {0, position, w->memory.as<uint64_t>()};
+  }
+  const auto [seed, position] = take_steps(gen, steps);
+  return {seed, position};
 }
 
 namespace {

@@ -16,7 +16,10 @@ namespace tessera::cuda {
 // Streams of a generator, from a position on (in steps of four words).
 struct Philox {
   uint64_t seed, position;
-  __device__ PhiloxWords words(uint64_t stream, uint64_t step) const { return philox_at(seed, stream, position + step); }
+  const uint64_t* replayed = nullptr;  // in a graph: the seed and the position that this one adds to, given before each replay
+  __device__ PhiloxWords words(uint64_t stream, uint64_t step) const {
+    return replayed ? philox_at(replayed[0], stream, replayed[1] + position + step) : philox_at(seed, stream, position + step);
+  }
 };
 // Takes `steps` from each stream.
 Philox reserve(const Generator& gen, uint64_t steps);

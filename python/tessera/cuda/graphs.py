@@ -66,7 +66,7 @@ class CUDAGraph:
         return self._library.graph_pool(self._graph)
 
     def register_generator_state(self, generator):
-        """Names a generator, other than the default ones, that the recorded work draws from. It is kept alive with the graph."""
+        """Keeps a generator that the recorded work draws from alive with the graph. Each replay goes on in the streams of all generators that it draws from."""
         self._generators.append(generator)
 
     def raw_cuda_graph(self):
