@@ -4,6 +4,7 @@
 #include "tensor/cpu/nn.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/index_extra.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/promotion.h"
 
@@ -59,7 +60,7 @@ const Tensor& embedding_renorm__cpu(const Tensor& self, const Tensor& indices, d
   const Tensor norms = to(linalg_vector_norm(values, Scalar(norm_type), IntList(dims), true, std::nullopt), DType::kFloat64);
   const Tensor too_long = gt(norms, Scalar(max_norm));
   const Tensor scale = to(mul(reciprocal(add(norms, Scalar(1e-7))), Scalar(max_norm)), values.dtype());
-  index_copy_(self, 0, rows, where(too_long, mul(values, scale), values));
+  index_put_inplace(self, {&rows, 1}, where(too_long, mul(values, scale), values), false);  // counts no version: the caller does
   return self;
 }
 

@@ -199,7 +199,9 @@ std::pair<double, double> data_range(const char* name, const Tensor& self, doubl
     low = self.min().item_scalar().to_double();
     high = self.max().item_scalar().to_double();
   }
-  if (low == high) {
+  if (low == high && self.numel() == 0) {
+    high += 1;
+  } else if (low == high) {
     low -= margin;
     high += margin;
   }
