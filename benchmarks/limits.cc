@@ -1,0 +1,195 @@
+// What this machine can do at most: limits [THREADS ...] prints a JSON object {"1": {"f32": FLOP/s, "f64": ..., "bf16": ..., "int8": ..., "copy": bytes/s}, "2": ...}.
+// Arithmetic: independent multiply-adds in registers (two operations each), with the widest instructions that there are. copy: bytes read plus bytes written, blocks far larger than caches.
+// `benchmarks/compare --limits FILE` reads it and prints the share of the limit that each workload reaches.
+#include <immintrin.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+namespace {
+
+constexpr int kChains = 12;  // enough to hide the latency of two units
+constexpr int64_t kSteps = 400000;
+
+double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+volatile double g_sink;  // results go here, so that nothing is optimised away
+
+#define LIMITS_FMA(NAME, TARGET, VECTOR, SET, FMA, WIDTH)                                \
+  __attribute__((target(TARGET))) int64_t NAME() {                                       \
+    VECTOR acc[kChains];                                                                 \
+    for (int i = 0; i < kChains; ++i) acc[i] = SET(i);                                   \
+    VECTOR a = SET(1.0000001f), b = SET(1e-9f);                                          \
+    for (int64_t k = 0; k < kSteps; ++k) {                                               \
+      _Pragma("GCC unroll 12") for (int i = 0; i < kChains; ++i) acc[i] = FMA(acc[i], a, b); \
+      __asm__ volatile("" : "+x"(a), "+x"(b));                                           \
+    }                                                                                    \
+    double sum = 0;                                                                      \
+    for (int i = 0; i < kChains; ++i) sum += static_cast<double>(acc[i][0]);             \
+    g_sink = sum;                                                                        \
+    return 2 * kSteps * kChains * WIDTH;                                                 \
+  }
+LIMITS_FMA(f32_avx512, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, 16)
+LIMITS_FMA(f64_avx512, "avx512f", __m512d, _mm512_set1_pd, _mm512_fmadd_pd, 8)
+LIMITS_FMA(f32_avx2, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, 8)
+LIMITS_FMA(f64_avx2, "avx2,fma", __m256d, _mm256_set1_pd, _mm256_fmadd_pd, 4)
+#undef LIMITS_FMA
+
+__attribute__((target("avx512f,avx512bf16"))) int64_t bf16_avx512() {
+  __m512 acc[kChains];
+  for (auto& v : acc) v = _mm512_setzero_ps();
+  __m512bh a = (__m512bh)_mm512_set1_epi16(0x3f80), b = a;
+  for (int64_t k = 0; k < kSteps; ++k) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) acc[i] = _mm512_dpbf16_ps(acc[i], a, b);
+    __asm__ volatile("" : "+x"(a), "+x"(b));
+  }
+  float sum = 0;
+  for (auto& v : acc) sum += v[0];
+  g_sink = sum;
+  return 2 * kSteps * kChains * 32;
+}
+
+__attribute__((target("avx512f,avx512vnni"))) int64_t int8_avx512() {
+  __m512i acc[kChains];
+  for (auto& v : acc) v = _mm512_setzero_si512();
+  __m512i a = _mm512_set1_epi8(1), b = a;
+  for (int64_t k = 0; k < kSteps; ++k) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) acc[i] = _mm512_dpbusd_epi32(acc[i], a, b);
+    __asm__ volatile("" : "+x"(a), "+x"(b));
+  }
+  int64_t sum = 0;
+  for (auto& v : acc) sum += v[0];
+  g_sink = static_cast<double>(sum);
+  return 2 * kSteps * kChains * 64;
+}
+
+// Four accumulators, two tiles of each operand: the usual block of a matrix product.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t columns[16] = {};
+  uint8_t rows[16] = {};
+};
+template <bool kInt8>
+__attribute__((target("amx-tile,amx-bf16,amx-int8"))) int64_t tiles() {
+  TileConfig config;
+  for (int i = 0; i < 8; ++i) config.columns[i] = 64, config.rows[i] = 16;
+  __asm__ volatile("" : : "r"(&config) : "memory");  // the intrinsic does not tell the compiler that it reads all of it
+  _tile_loadconfig(&config);
+  alignas(64) static const uint8_t zeros[1024] = {};
+  _tile_loadd(4, zeros, 64);
+  _tile_loadd(5, zeros, 64);
+  _tile_loadd(6, zeros, 64);
+  _tile_loadd(7, zeros, 64);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int64_t k = 0; k < kSteps / 8; ++k) {
+    if constexpr (kInt8) {
+      _tile_dpbusd(0, 4, 6);
+      _tile_dpbusd(1, 4, 7);
+      _tile_dpbusd(2, 5, 6);
+      _tile_dpbusd(3, 5, 7);
+    } else {
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_dpbf16ps(1, 4, 7);
+      _tile_dpbf16ps(2, 5, 6);
+      _tile_dpbf16ps(3, 5, 7);
+    }
+  }
+  _tile_release();
+  return kSteps / 8 * 4 * 2 * 16 * 16 * (kInt8 ? 64 : 32);
+}
+
+bool tiles_allowed() {
+  constexpr int kRequestPermission = 0x1023, kTileData = 18;  // arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+bool has_flag(const char* flag) {  // as the kernel lists them
+  static const std::vector<char> text = [] {
+    std::vector<char> all;
+    if (FILE* f = std::fopen("/proc/cpuinfo", "r")) {
+      char line[8192];
+      while (std::fgets(line, sizeof line, f)) {
+        if (std::strncmp(line, "flags", 5) != 0) continue;
+        all.assign(line, line + std::strlen(line));
+        break;
+      }
+      std::fclose(f);
+    }
+    for (char& c : all)
+      if (c == '\n') c = ' ';
+    all.push_back('\0');
+    return all;
+  }();
+  char word[64];
+  std::snprintf(word, sizeof word, " %s ", flag);
+  return std::strstr(text.data(), word) != nullptr;
+}
+
+// Work of one call for one thread -> the best rate of `rounds` runs of all threads together.
+double best_rate(int threads, int64_t (*work)()) {
+  double best = 0;
+  for (int round = 0; round < 7; ++round) {
+    std::vector<std::thread> others;
+    int64_t done = 0;
+    const double start = seconds();
+    for (int i = 1; i < threads; ++i) others.emplace_back([work] { work(); });
+    done = work() * threads;
+    for (auto& t : others) t.join();
+    best = std::max(best, static_cast<double>(done) / (seconds() - start));
+  }
+  return best;
+}
+
+double copy_rate(int threads) {
+  constexpr size_t kBytes = 256 << 20;
+  auto block = [] {
+    void* p = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(p, kBytes, MADV_HUGEPAGE);
+    std::memset(p, 1, kBytes);
+    return static_cast<char*>(p);
+  };
+  char *from = block(), *to = block();
+  double best = 0;
+  for (int round = 0; round < 7; ++round) {
+    std::vector<std::thread> others;
+    const size_t part = kBytes / static_cast<size_t>(threads);
+    const double start = seconds();
+    for (int i = 1; i < threads; ++i) others.emplace_back([=] { std::memcpy(to + static_cast<size_t>(i) * part, from + static_cast<size_t>(i) * part, part); });
+    std::memcpy(to, from, part);
+    for (auto& t : others) t.join();
+    best = std::max(best, 2.0 * static_cast<double>(part) * threads / (seconds() - start));
+  }
+  munmap(from, kBytes);
+  munmap(to, kBytes);
+  return best;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<int> counts;
+  for (int i = 1; i < argc; ++i) counts.push_back(std::max(1, std::atoi(argv[i])));
+  if (counts.empty()) counts = {1, 2};
+  const bool wide = has_flag("avx512f"), amx = has_flag("amx_bf16") && has_flag("amx_int8") && tiles_allowed();
+  std::printf("{");
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const int n = counts[i];
+    std::printf("%s\"%d\": {\"f32\": %.4g, \"f64\": %.4g", i ? ", " : "", n, best_rate(n, wide ? f32_avx512 : f32_avx2), best_rate(n, wide ? f64_avx512 : f64_avx2));
+    if (amx || has_flag("avx512_bf16")) std::printf(", \"bf16\": %.4g", best_rate(n, amx ? tiles<false> : bf16_avx512));
+    if (amx || has_flag("avx512_vnni")) std::printf(", \"int8\": %.4g", best_rate(n, amx ? tiles<true> : int8_avx512));
+    std::printf(", \"copy\": %.4g}", copy_rate(n));
+  }
+  std::printf("}\n");
+}
