@@ -34,7 +34,8 @@ def write(path, title, groups):
         parts.append(f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(name)}</text>')
         for k, (workload, ratio) in enumerate(points):
             shade = "#1b7837" if ratio >= 1 else "#b2182b"
-            parts.append(f'<circle cx="{position(ratio):.1f}" cy="{y + (k % 5 - 2) * 4:.1f}" r="3" fill="{shade}" fill-opacity="0.45"><title>{escape(workload)}: {ratio:.2f}</title></circle>')
+            title = f"<title>{escape(workload)}: {ratio:.2f}</title>"
+            parts.append(f'<circle cx="{position(ratio):.1f}" cy="{y + (k % 5 - 2) * 4:.1f}" r="3" fill="{shade}" fill-opacity="0.45">{title}</circle>')
         parts.append(f'<line x1="{position(mean):.1f}" y1="{y - 13:.1f}" x2="{position(mean):.1f}" y2="{y + 13:.1f}" stroke="black" stroke-width="2.5"/>')
         parts.append(f'<text x="{WIDTH - RIGHT + 8}" y="{y + 4:.1f}">{mean:.2f}</text>')
     with open(path, "w") as file:
