@@ -2,8 +2,8 @@
 
     python -m tessera benchmarks/same_bits.py SUITE.py [--only REGEX] [--threads 1 2]
 
-SUITE.py keeps its workloads in a list REG of (name, setup, ...); setup() returns a function of one step. Each is set up under the same seed and run twice. Hashed are the tensors that it
-returns and, because training steps return nothing, the tensors, modules and optimizers that the function holds.
+SUITE.py keeps its workloads in a list REG of (name, setup, ...); setup() returns a function of one step. Each is set up under the same seed and run twice. Hashed are the
+tensors that it returns and, because training steps return nothing, the tensors, modules and optimizers that the function holds.
 Status 1 if the bits of any workload depend on the number of threads.
 """
 

@@ -11,19 +11,59 @@ namespace {
 
 constexpr const char* kSupported = "The only supported types are: float64, float32, float16, complex64, complex128, int64, int32, int16, int8, uint64, uint32, uint16, uint8, and bool.";
 
-struct Code { const char* text; DType dtype; };
-constexpr Code kCodes[] = {{"b1", DType::kBool},    {"u1", DType::kUInt8},   {"i1", DType::kInt8},    {"i2", DType::kInt16},   {"i4", DType::kInt32},     {"i8", DType::kInt64},     {"u2", DType::kUInt16},
-                           {"u4", DType::kUInt32},  {"u8", DType::kUInt64},  {"f2", DType::kFloat16}, {"f4", DType::kFloat32}, {"f8", DType::kFloat64},   {"c8", DType::kComplex64}, {"c16", DType::kComplex128}};
+struct Code { const char* text; DType dtype; int number; };
+// NumPy's name ("f4"), our dtype, NumPy's type number for what it makes of that name.
+constexpr Code kCodes[] = {{"b1", DType::kBool, 0},    {"u1", DType::kUInt8, 2},   {"i1", DType::kInt8, 1},     {"i2", DType::kInt16, 3},    {"i4", DType::kInt32, 5},
+                           {"i8", DType::kInt64, 7},   {"u2", DType::kUInt16, 4},  {"u4", DType::kUInt32, 6},   {"u8", DType::kUInt64, 8},   {"f2", DType::kFloat16, 23},
+                           {"f4", DType::kFloat32, 11}, {"f8", DType::kFloat64, 12}, {"c8", DType::kComplex64, 14}, {"c16", DType::kComplex128, 15}, {"i8", DType::kInt64, 9}, {"u8", DType::kUInt64, 10}};
 
-// "<f4" -> float32.
-std::optional<DType> dtype_of_code(const char* typestr) {
-  for (const Code& c : kCodes)
-    if (std::strcmp(typestr + 1, c.text) == 0) return c.dtype;
-  return std::nullopt;
+// The public part of NumPy's array and descriptor objects, the same in versions 1 and 2 (PyArrayObject_fields and PyArray_Descr in its headers): asking for attributes costs ten times as much.
+struct Descriptor {
+  PyObject_HEAD
+  PyObject* type;
+  char kind, letter, byte_order, flags;
+  int number;
+};
+struct Array {
+  PyObject_HEAD
+  char* data;
+  int dims;
+  Py_ssize_t* sizes;
+  Py_ssize_t* strides;
+  PyObject* base;
+  Descriptor* descriptor;
+  int flags;
+};
+constexpr int kWriteable = 0x400;
+constexpr int kAligned = 0x100;
+constexpr size_t kMaxArrayDims = 64;
+
+// The entries of NumPy's C interface that are used here, by their numbers in its table.
+struct Interface {
+  PyTypeObject* array_type;
+  PyObject* (*descriptor_of)(int number);
+  PyObject* (*new_array)(PyTypeObject*, PyObject* descriptor, int dims, const Py_ssize_t* sizes, const Py_ssize_t* strides, void* data, int flags, PyObject*);
+  int (*set_base)(PyObject* array, PyObject* base);
+};
+const Interface& interface() {
+  static const Interface known = [] {
+    PyObject* module = PyImport_ImportModule("numpy._core._multiarray_umath");
+    if (!module) {
+      PyErr_Clear();
+      module = check(PyImport_ImportModule("numpy.core._multiarray_umath"));  // before NumPy 2
+    }
+    Ref owner = Ref::steal(module), capsule = Ref::steal(check(PyObject_GetAttrString(module, "_ARRAY_API")));
+    void** table = static_cast<void**>(PyCapsule_GetPointer(capsule.get(), nullptr));
+    if (!table) throw ErrorAlreadySet();
+    return Interface{static_cast<PyTypeObject*>(table[2]), reinterpret_cast<decltype(Interface::descriptor_of)>(table[45]), reinterpret_cast<decltype(Interface::new_array)>(table[94]),
+                     reinterpret_cast<decltype(Interface::set_base)>(table[282])};
+  }();
+  return known;
 }
-const char* code_of_dtype(DType t) {
+
+const Code* code_of_dtype(DType t) {
   for (const Code& c : kCodes)
-    if (c.dtype == t) return c.text;
+    if (c.dtype == t) return &c;
   return nullptr;
 }
 
@@ -52,41 +92,39 @@ bool is_numpy_scalar(PyObject* o) {
 std::optional<DType> numpy_scalar_dtype(PyObject* o) {
   Ref info = interface_of(o);
   PyObject* code = item(info, "typestr");
-  return code ? dtype_of_code(PyUnicode_AsUTF8(code)) : std::nullopt;
+  if (!code) return std::nullopt;
+  const char* text = PyUnicode_AsUTF8(code) + 1;  // behind the byte order
+  for (const Code& c : kCodes)
+    if (std::strcmp(text, c.text) == 0) return c.dtype;
+  return std::nullopt;
 }
 
-Tensor tensor_from_ndarray(PyObject* array, bool warn_read_only) {
-  Ref info = interface_of(array);
-  const char* code = PyUnicode_AsUTF8(item(info, "typestr"));
-  const auto dtype = dtype_of_code(code);
-  if (!dtype) throw TypeError(str_cat("can't convert np.ndarray of type ", dtype_text(array), ". ", kSupported));
-  TESSERA_CHECK_VALUE(code[0] != '>', "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.");
-  PyObject* data = item(info, "data");
-  PyObject* shape = item(info, "shape");
-  PyObject* strides = item(info, "strides");
-  void* address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(data, 0));
+Tensor tensor_from_ndarray(PyObject* object, bool warn_read_only) {
+  const Array& array = *reinterpret_cast<const Array*>(object);
+  const Code* code = nullptr;
+  for (const Code& c : kCodes)
+    if (c.number == array.descriptor->number) code = &c;
+  if (!code) throw TypeError(str_cat("can't convert np.ndarray of type ", dtype_text(object), ". ", kSupported));
+  TESSERA_CHECK_VALUE(array.descriptor->byte_order != '>', "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.");
   static bool warned = false;
-  if (warn_read_only && PyTuple_GET_ITEM(data, 1) == Py_True && !std::exchange(warned, true))
+  if (warn_read_only && !(array.flags & kWriteable) && !std::exchange(warned, true))
     check(PyErr_WarnEx(PyExc_UserWarning, "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. This means writing to this tensor will result in undefined behavior. "
                        "You may want to copy the array to protect its data or make it writable before converting it to a tensor. This type of warning will be suppressed for the rest of this program.", 1));
-  const int64_t size = item_size(*dtype);
+  const int64_t size = item_size(code->dtype);
   IntVector sizes, steps;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); ++i) sizes.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i)));
-  if (strides && strides != Py_None) {
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(strides); ++i) {
-      const int64_t s = PyLong_AsLongLong(PyTuple_GET_ITEM(strides, i));
-      TESSERA_CHECK_VALUE(s >= 0, "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. (You can probably work around this by making a "
-                          "copy of your array  with array.copy().) ");
-      TESSERA_CHECK_VALUE(s % size == 0, "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory.");
-      steps.push_back(s / size);
-    }
-  } else {
-    steps = contiguous_strides(sizes);
-  }
   int64_t last = 0, n = 1;
-  for (size_t i = 0; i < sizes.size(); ++i) { n *= sizes[i]; last += (sizes[i] - 1) * steps[i]; }
+  for (int i = 0; i < array.dims; ++i) {
+    const int64_t extent = array.sizes[i], stride = array.strides[i];
+    TESSERA_CHECK_VALUE(stride >= 0, "At least one stride in the given numpy array is negative, and tensors with negative strides are not currently supported. (You can probably work around this by making a "
+                        "copy of your array  with array.copy().) ");
+    TESSERA_CHECK_VALUE(stride % size == 0, "given numpy array strides not a multiple of the element byte size. Copy the numpy array to reallocate the memory.");
+    sizes.push_back(extent);
+    steps.push_back(stride / size);
+    n *= extent;
+    last += (extent - 1) * (stride / size);
+  }
   const size_t nbytes = n ? static_cast<size_t>((last + 1) * size) : 0;
-  return tensor_from_storage(storage_over(address, nbytes, Py_NewRef(array)), sizes, steps, 0, *dtype);
+  return tensor_from_storage(storage_over(array.data, nbytes, Py_NewRef(object)), sizes, steps, 0, code->dtype);
 }
 
 PyObject* tensor_to_ndarray(const Tensor& given, bool force) {
@@ -104,21 +142,22 @@ PyObject* tensor_to_ndarray(const Tensor& given, bool force) {
   TESSERA_CHECK_TYPE(t.layout() == Layout::kStrided, "can't convert ", layout_name(t.layout()), " layout tensor to numpy. Use Tensor.to_dense() first.");
   TESSERA_CHECK(!t.is_conj(), "Can't call numpy() on Tensor that has conjugate bit set. Use tensor.resolve_conj().numpy() instead.");
   TESSERA_CHECK(!t.is_neg(), "Can't call numpy() on Tensor that has negative bit set. Use tensor.resolve_neg().numpy() instead.");
-  const char* code = code_of_dtype(t.dtype());
+  const Code* code = code_of_dtype(t.dtype());
   TESSERA_CHECK_TYPE(code, "Got unsupported ScalarType ", type_name_of(t.dtype()));
-  static PyObject* ndarray = nullptr;
-  if (!ndarray) {
-    Ref numpy = Ref::steal(check(PyImport_ImportModule("numpy")));
-    ndarray = check(PyObject_GetAttrString(numpy.get(), "ndarray"));
+  const Interface& numpy = interface();
+  const size_t dims = static_cast<size_t>(t.dim());
+  Py_ssize_t sizes[kMaxArrayDims], strides[kMaxArrayDims];
+  TESSERA_CHECK_VALUE(dims <= kMaxArrayDims, "NumPy arrays have at most ", kMaxArrayDims, " dimensions, the tensor has ", dims);
+  for (size_t i = 0; i < dims; ++i) {
+    sizes[i] = t.sizes()[i];
+    strides[i] = t.strides()[i] * t.item_size();
   }
-  Ref shape = Ref::steal(check(PyTuple_New(t.dim()))), strides = Ref::steal(check(PyTuple_New(t.dim())));
-  for (int64_t i = 0; i < t.dim(); ++i) {
-    PyTuple_SET_ITEM(shape.get(), i, PyLong_FromLongLong(t.sizes()[static_cast<size_t>(i)]));
-    PyTuple_SET_ITEM(strides.get(), i, PyLong_FromLongLong(t.strides()[static_cast<size_t>(i)] * t.item_size()));
-  }
-  if (t.numel() == 0) return check(PyObject_CallFunction(ndarray, "Os", shape.get(), code));
+  PyObject* descriptor = check(numpy.descriptor_of(code->number));  // new_array takes the reference
+  if (t.numel() == 0) return check(numpy.new_array(numpy.array_type, descriptor, static_cast<int>(dims), sizes, nullptr, nullptr, 0, nullptr));
   Ref storage = Ref::steal(wrap(t.storage()));
-  return check(PyObject_CallFunction(ndarray, "OsOLO", shape.get(), code, storage.get(), static_cast<long long>(t.storage_offset() * t.item_size()), strides.get()));
+  Ref array = Ref::steal(check(numpy.new_array(numpy.array_type, descriptor, static_cast<int>(dims), sizes, strides, t.data_ptr(), kWriteable | kAligned, nullptr)));
+  check(numpy.set_base(array.get(), storage.release()));
+  return array.release();
 }
 
 }  // namespace tessera::python
