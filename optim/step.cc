@@ -1,4 +1,6 @@
 // Optimizer steps: checks, and parameters of any layout and dtype; the arithmetic is tensor/cpu/nn.h's.
+#include <algorithm>
+
 #include "optim/ops_extra.h"
 #include "optim/ops_kernels.h"
 #include "tensor/engine/engines.h"
@@ -13,7 +15,7 @@ void check_list(const char* op, TensorList self, TensorList list, const char* na
   TESSERA_CHECK(list.size() == self.size(), op, ": expected as many ", name, " as parameters (", self.size(), "), but got ", list.size());
   for (size_t i = 0; i < self.size(); ++i) {
     TESSERA_CHECK(list[i].defined() && list[i].device() == self[0].device(), op, ": expected ", name, "[", i, "] to be on the first parameter's device, ", self[0].device().str());
-    TESSERA_CHECK(to_vector(list[i].sizes()) == to_vector(self[i].sizes()), op, ": expected ", name, "[", i, "] to have the parameter's shape ", shape_string(self[i].sizes()), ", but got ",
+    TESSERA_CHECK(std::ranges::equal(list[i].sizes(), self[i].sizes()), op, ": expected ", name, "[", i, "] to have the parameter's shape ", shape_string(self[i].sizes()), ", but got ",
                   shape_string(list[i].sizes()));
     TESSERA_CHECK(list[i].is_floating_point(), op, ": expected ", name, "[", i, "] to be of a floating point dtype, but got ", name_of(list[i].dtype()));
   }
@@ -53,8 +55,18 @@ void unscale(const Tensor& grad, const Tensor& grad_scale) {
 
 bool is_plain(const Tensor& t, DType dtype, Device device) { return t.dtype() == dtype && t.device() == device && t.is_contiguous() && !t.is_neg(); }
 
-// A step for a device whose library takes all parameters in one call and reads the scalars there. fits() says whether these tensors are of the kind it takes: plain memory of one
-// dtype on one device, scalars in float32.
+// Whether all of these can be worked on in place on the CPU: dense, of one dtype, nothing to unscale.
+bool plain_on_cpu(TensorList self, std::initializer_list<TensorList> lists, const Tensor& grad_scale) {
+  if (!self[0].is_cpu() || grad_scale.defined()) return false;
+  const DType t = self[0].dtype();
+  for (TensorList list : lists)
+    for (const Tensor& x : list)
+      if (!is_plain(x, t, self[0].device())) return false;
+  return true;
+}
+
+// A step for a device whose library takes all parameters in one call and reads the scalars there. run() does nothing and says false if these tensors are not of the kind it takes: plain memory of
+// one dtype on one device, scalars in float32; step counters lie on the device too, or all on the CPU with one value.
 class StepOnDevice {
  public:
   StepOnDevice(TensorList self, TensorList grads, std::initializer_list<TensorList> state, TensorList state_steps, const Tensor& grad_scale, const Tensor& found_inf) {
@@ -78,8 +90,13 @@ class StepOnDevice {
     };
     options_.grad_scale = scalar(grad_scale);
     options_.found_inf = scalar(found_inf);
-    for (const Tensor& s : state_steps) steps_.push_back(scalar(s));
-    if (!steps_.empty()) options_.steps = steps_.data();
+    if (!state_steps.empty() && state_steps[0].is_cpu()) {
+      step_ = state_steps[0].item_scalar().to_double();
+      for (const Tensor& s : state_steps) fits_ = fits_ && s.is_cpu() && s.item_scalar().to_double() == step_;
+    } else {
+      for (const Tensor& s : state_steps) steps_.push_back(scalar(s));
+      if (!steps_.empty()) options_.steps = steps_.data();
+    }
     for (const Tensor& x : self) sizes_.push_back(x.numel());
     tensors_ = {t, static_cast<int64_t>(self.size()), sizes_.data(), lists_[0].data(), lists_[1].data(), {}};
     for (size_t i = 0; i < 3; ++i) tensors_.state[i] = lists_[2 + i].empty() ? nullptr : lists_[2 + i].data();
@@ -92,14 +109,16 @@ class StepOnDevice {
     engines_->sgd_steps(s, tensors_, options_);
     return true;
   }
-  bool run(const cpu::AdamStep& s) const {
+  bool run(cpu::AdamStep s) const {
     if (!fits_ || !engines_->adam_steps) return false;
+    s.step = step_;
     engines_->adam_steps(s, tensors_, options_);
     return true;
   }
 
  private:
   bool fits_ = false;
+  double step_ = 0;
   const Engines* engines_ = nullptr;
   std::vector<void*> lists_[5];
   std::vector<const float*> steps_;
@@ -125,6 +144,11 @@ void fused_sgd(TensorList self, TensorList grads, TensorList momentum_buffer_lis
   const cpu::SgdStep step{lr, momentum, dampening, weight_decay, nesterov, maximize, is_first_step};
   if (StepOnDevice(self, grads, {momentum != 0 ? momentum_buffer_list : TensorList()}, {}, grad_scale, found_inf).run(step)) return;
   if (skips(self, grad_scale, found_inf)) return;
+  if (plain_on_cpu(self, {self, grads, momentum_buffer_list}, grad_scale)) {
+    for (size_t i = 0; i < self.size(); ++i)
+      cpu::sgd_step(self[i].dtype(), self[i].numel(), step, self[i].data_ptr(), grads[i].data_ptr(), buffers && momentum != 0 ? momentum_buffer_list[i].data_ptr() : nullptr);
+    return;
+  }
   for (size_t i = 0; i < self.size(); ++i) {
     unscale(grads[i], grad_scale);
     const DType t = buffers ? promote_types(promote_types(self[i].dtype(), grads[i].dtype()), momentum_buffer_list[i].dtype()) : promote_types(self[i].dtype(), grads[i].dtype());
@@ -148,6 +172,14 @@ void adam_steps(bool decoupled_decay, TensorList self, TensorList grads, TensorL
   cpu::AdamStep step{lr, beta1, beta2, eps, weight_decay, decoupled_decay, amsgrad, maximize, 0};
   if (StepOnDevice(self, grads, {exp_avgs, exp_avg_sqs, amsgrad ? max_exp_avg_sqs : TensorList()}, state_steps, grad_scale, found_inf).run(step)) return;
   if (skips(self, grad_scale, found_inf)) return;
+  if (plain_on_cpu(self, {self, grads, exp_avgs, exp_avg_sqs, amsgrad ? max_exp_avg_sqs : TensorList()}, grad_scale)) {
+    for (size_t i = 0; i < self.size(); ++i) {
+      step.step = state_steps[i].item_scalar().to_double();
+      cpu::adam_step(self[i].dtype(), self[i].numel(), step, self[i].data_ptr(), grads[i].data_ptr(), exp_avgs[i].data_ptr(), exp_avg_sqs[i].data_ptr(),
+                     amsgrad ? max_exp_avg_sqs[i].data_ptr() : nullptr);
+    }
+    return;
+  }
   for (size_t i = 0; i < self.size(); ++i) {
     unscale(grads[i], grad_scale);
     DType t = promote_types(promote_types(self[i].dtype(), grads[i].dtype()), promote_types(exp_avgs[i].dtype(), exp_avg_sqs[i].dtype()));

@@ -10,6 +10,7 @@
 #include "python/bindings/explain.h"
 #include "python/bindings/library.h"
 #include "python/bindings/operators.h"
+#include "python/bindings/python_shells.h"
 #include "python/bindings/storage.h"
 #include "python/bindings/tensor_convert.h"
 #include "python/bindings/tensor_type.h"
@@ -44,6 +45,8 @@ void init(PyObject* module) {
   add_functions(module, creation_functions());
   add_functions(module, core_functions());
   add_functions(module, explain_functions());
+  add_functions(module, module_shell_functions());
+  add_functions(module, optimizer_shell_functions());
   Ref nn = Ref::steal(PyObject_GetAttrString(module, "_nn"));
   if (!nn) {
     PyErr_Clear();

@@ -4,7 +4,7 @@ import tessera
 from tessera import Tensor
 
 from .optimizer import (Optimizer, _check_choice, _get_value, _use_grad_for_differentiable, as_real, check, check_betas, check_lr, fused_ready, new_step, run_closure,
-                        setstate_defaults)
+                        setstate_defaults, step_lists, undo_steps)
 
 __all__ = ["Adam", "adam"]
 
@@ -64,13 +64,34 @@ class Adam(Optimizer):
         """Does one step."""
         loss = run_closure(closure)
         for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            options = dict(amsgrad=group["amsgrad"], beta1=beta1, beta2=beta2, lr=group["lr"], weight_decay=group["weight_decay"], eps=group["eps"],
+                           maximize=group["maximize"], decoupled_weight_decay=group["decoupled_weight_decay"],
+                           grad_scale=getattr(self, "grad_scale", None), found_inf=getattr(self, "found_inf", None))
+            lists = None if isinstance(beta1, Tensor) or isinstance(beta2, Tensor) else step_lists(self, group, _STATE_AMSGRAD if group["amsgrad"] else _STATE)
+            if lists is not None:
+                params, grads, steps, ms, vs, *max_vs = lists
+                if params:
+                    _fused(params, grads, ms, vs, max_vs[0] if max_vs else [], steps, **options)
+                continue
             lists = self._init_group(group)
             if lists[0]:
-                beta1, beta2 = group["betas"]
-                adam(*lists, amsgrad=group["amsgrad"], beta1=beta1, beta2=beta2, lr=group["lr"], weight_decay=group["weight_decay"], eps=group["eps"],
-                     maximize=group["maximize"], differentiable=group["differentiable"], decoupled_weight_decay=group["decoupled_weight_decay"],
-                     grad_scale=getattr(self, "grad_scale", None), found_inf=getattr(self, "found_inf", None))
+                adam(*lists, differentiable=group["differentiable"], **options)
         return loss
+
+
+_STATE = ("step", "exp_avg", "exp_avg_sq")
+_STATE_AMSGRAD = (*_STATE, "max_exp_avg_sq")
+
+
+def _fused(params, grads, ms, vs, max_vs, steps, *, amsgrad, beta1, beta2, lr, weight_decay, eps, maximize, decoupled_weight_decay, grad_scale, found_inf):
+    """All parameters in one call."""
+    tessera._C._add_to_steps(steps, 1)
+    op = tessera._fused_adamw_ if decoupled_weight_decay else tessera._fused_adam_
+    op(params, grads, ms, vs, max_vs, steps, lr=float(lr), beta1=beta1, beta2=beta2, weight_decay=float(weight_decay), eps=eps, amsgrad=amsgrad,
+       maximize=maximize, grad_scale=grad_scale, found_inf=found_inf)
+    if found_inf is not None:
+        undo_steps(steps, found_inf)
 
 
 def adam(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, foreach=None, capturable=False, differentiable=False, fused=None, grad_scale=None,
@@ -78,14 +99,8 @@ def adam(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, for
     """One step of Adam or AdamW on lists of tensors."""
     plain = not differentiable and not isinstance(beta1, Tensor) and not isinstance(beta2, Tensor)
     if plain and fused_ready(lr, params, grads):
-        for step in state_steps:
-            step += 1
-        op = tessera._fused_adamw_ if decoupled_weight_decay else tessera._fused_adam_
-        op(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr=float(lr), beta1=beta1, beta2=beta2, weight_decay=float(weight_decay), eps=eps,
-           amsgrad=amsgrad, maximize=maximize, grad_scale=grad_scale, found_inf=found_inf)
-        if found_inf is not None and bool(found_inf):
-            for step in state_steps:
-                step -= 1
+        _fused(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, amsgrad=amsgrad, beta1=beta1, beta2=beta2, lr=lr, weight_decay=weight_decay,
+               eps=eps, maximize=maximize, decoupled_weight_decay=decoupled_weight_decay, grad_scale=grad_scale, found_inf=found_inf)
         return
     for i, p in enumerate(params):
         state_steps[i] += 1

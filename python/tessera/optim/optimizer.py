@@ -444,10 +444,33 @@ def setstate_defaults(optimizer, **defaults):
 
 
 def fused_ready(lr, params, grads):
-    """Whether one multi-tensor step can do all of them: dense real floating point tensors on the CPU and a number as learning rate."""
-    if isinstance(lr, Tensor) or not hasattr(tessera, "_fused_adam_"):
+    """Whether one multi-tensor step can do all of them: dense real floating point tensors of one device that has such a step, and a number as learning rate."""
+    if isinstance(lr, Tensor) or not params or params[0].device.type not in _FUSED_DEVICES:
         return False
+    device = params[0].device
     for p, g in zip(params, grads):
-        if not p.is_floating_point() or p.device.type != "cpu" or g.layout != tessera.strided or g.dtype != p.dtype or type(g) is not Tensor:
+        if not p.is_floating_point() or p.device != device or g.layout != tessera.strided or g.dtype != p.dtype or type(g) is not Tensor:
             return False
     return True
+
+
+_FUSED_DEVICES = ("cpu", "cuda")
+
+
+def step_lists(optimizer, group, names):
+    """What one multi-tensor step of a group takes: [parameters with a gradient, gradients, state[name] of each name ...]; None if the group is not ready for it (as
+    `fused_ready` says, or because some state has not been made yet)."""
+    params = group["params"]
+    if group["differentiable"] or isinstance(group["lr"], Tensor) or not params or params[0].device.type not in _FUSED_DEVICES:
+        return None
+    return tessera._C._step_lists(params, optimizer.state, names)
+
+
+def undo_steps(steps, found_inf):
+    """Takes back the count of a step that was left out because of infinite gradients, without waiting for the device that knows."""
+    if found_inf.device.type == "cpu":
+        if bool(found_inf):
+            tessera._C._add_to_steps(steps, -1)
+        return
+    for step in steps:
+        step -= (found_inf != 0).to(step.device, step.dtype).reshape(step.shape)

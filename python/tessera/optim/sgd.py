@@ -2,7 +2,7 @@
 
 import tessera
 
-from .optimizer import Optimizer, _check_choice, _use_grad_for_differentiable, check, check_lr, fused_ready, run_closure
+from .optimizer import Optimizer, _check_choice, _use_grad_for_differentiable, check, check_lr, fused_ready, run_closure, step_lists
 
 __all__ = ["SGD", "sgd"]
 
@@ -33,8 +33,13 @@ class SGD(Optimizer):
         """Does one step."""
         loss = run_closure(closure)
         for group in self.param_groups:
-            params, grads, buffers = [], [], []
             momentum = group["momentum"]
+            lists = step_lists(self, group, ("momentum_buffer",) if momentum != 0 else ())
+            if lists is not None:
+                if lists[0]:
+                    _fused(*lists[:2], lists[2] if momentum != 0 else [], False, **_options(self, group))
+                continue
+            params, grads, buffers = [], [], []
             for p in group["params"]:
                 if p.grad is not None:
                     params.append(p)
@@ -43,13 +48,22 @@ class SGD(Optimizer):
                         buffers.append(self.state[p].get("momentum_buffer"))
             if not params:
                 continue
-            sgd(params, grads, buffers, weight_decay=group["weight_decay"], momentum=momentum, lr=group["lr"], dampening=group["dampening"],
-                nesterov=group["nesterov"], maximize=group["maximize"], differentiable=group["differentiable"], grad_scale=getattr(self, "grad_scale", None),
-                found_inf=getattr(self, "found_inf", None))
+            sgd(params, grads, buffers, differentiable=group["differentiable"], **_options(self, group))
             if momentum != 0:
                 for p, b in zip(params, buffers):
                     self.state[p]["momentum_buffer"] = b
         return loss
+
+
+def _options(optimizer, group):
+    return dict(weight_decay=group["weight_decay"], momentum=group["momentum"], lr=group["lr"], dampening=group["dampening"], nesterov=group["nesterov"],
+                maximize=group["maximize"], grad_scale=getattr(optimizer, "grad_scale", None), found_inf=getattr(optimizer, "found_inf", None))
+
+
+def _fused(params, grads, buffers, first, *, weight_decay, momentum, lr, dampening, nesterov, maximize, grad_scale, found_inf):
+    """All parameters in one call."""
+    tessera._fused_sgd_(params, grads, buffers, weight_decay=float(weight_decay), momentum=float(momentum), lr=float(lr), dampening=float(dampening),
+                        nesterov=nesterov, maximize=maximize, is_first_step=first, grad_scale=grad_scale, found_inf=found_inf)
 
 
 def sgd(params, d_p_list, momentum_buffer_list, has_sparse_grad=False, foreach=None, fused=None, grad_scale=None, found_inf=None, *, weight_decay, momentum, lr,
@@ -59,8 +73,8 @@ def sgd(params, d_p_list, momentum_buffer_list, has_sparse_grad=False, foreach=N
         first = bool(momentum_buffer_list) and momentum_buffer_list[0] is None
         if first:
             momentum_buffer_list[:] = [tessera.empty_like(g) for g in d_p_list]
-        tessera._fused_sgd_(params, d_p_list, momentum_buffer_list, weight_decay=float(weight_decay), momentum=float(momentum), lr=float(lr),
-                            dampening=float(dampening), nesterov=nesterov, maximize=maximize, is_first_step=first, grad_scale=grad_scale, found_inf=found_inf)
+        _fused(params, d_p_list, momentum_buffer_list, first, weight_decay=weight_decay, momentum=momentum, lr=lr, dampening=dampening, nesterov=nesterov,
+               maximize=maximize, grad_scale=grad_scale, found_inf=found_inf)
         return
     for i, (p, grad) in enumerate(zip(params, d_p_list)):
         if maximize:

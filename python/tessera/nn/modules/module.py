@@ -118,6 +118,10 @@ class Module:
     call_super_init = False
     _compiled_call_impl = None
 
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        tessera._C._install_module_slots(cls)
+
     def __init__(self, *args, **kwargs):
         if not self.call_super_init:
             if kwargs:
@@ -957,3 +961,6 @@ def _script_module():
     import sys
     jit = sys.modules.get("tessera.jit")
     return getattr(jit, "ScriptModule", ())
+
+
+tessera._C._install_module_slots(Module, (_global_backward_pre_hooks, _global_backward_hooks, _global_forward_hooks, _global_forward_pre_hooks))

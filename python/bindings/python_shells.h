@@ -1,0 +1,13 @@
+// The parts of Python classes (nn.Module, optim.Optimizer) that run at every call and are therefore written in C++.
+#pragma once
+
+#include <vector>
+
+#include "python/bindings/common.h"
+
+namespace tessera::python {
+
+std::vector<PyMethodDef> module_shell_functions();
+std::vector<PyMethodDef> optimizer_shell_functions();
+
+}  // namespace tessera::python
