@@ -7,6 +7,8 @@
 #include "tensor/core/error.h"
 #include "tensor/core/half.h"
 #include "tensor/core/parallel.h"
+#include "tensor/cpu/gemm_bf16.h"
+#include "tensor/cpu/gemm_int8.h"
 #include "tensor/cpu/gemm_internal.h"
 #include "tensor/cpu/scratch.h"
 
@@ -163,6 +165,13 @@ void gemm_integer(Product p, bool logical = false) {
   internal::gemm_int(g);
 }
 
+// The dot-product instructions of this machine, where they serve; else false.
+bool gemm_brain(const Product& p) {
+  const float alpha = static_cast<float>(p.alpha.f), beta = static_cast<float>(p.beta.f);
+  return p.k != 0 && alpha != 0 && internal::gemm_bf16({p.m, p.n, p.k, alpha, beta, p.a, p.b, p.c});
+}
+bool gemm_bytes(const Product& p) { return p.k != 0 && internal::gemm_int8({p.m, p.n, p.k, p.alpha.i, p.beta.i, p.a, p.b, p.c}); }
+
 void check_sizes(int64_t batch, int64_t m, int64_t n, int64_t k) {
   TESSERA_CHECK(batch >= 0 && m >= 0 && n >= 0 && k >= 0, "gemm: sizes must not be negative, got ", m, " x ", k, " times ", k, " x ", n, " (batch ",
                 batch, ")");
@@ -175,6 +184,7 @@ void run(DType dtype, const Product& p) {
       return gemm_integer<uint8_t>(p, true);
     case DType::kUInt8:
     case DType::kInt8:
+      if (gemm_bytes(p)) return;
       return gemm_integer<uint8_t>(p);
     case DType::kInt16:
     case DType::kUInt16:
@@ -188,6 +198,7 @@ void run(DType dtype, const Product& p) {
     case DType::kFloat16:
       return gemm_half<Half>(p);
     case DType::kBFloat16:
+      if (gemm_brain(p)) return;
       return gemm_half<BFloat16>(p);
     case DType::kFloat32:
       return gemm_float<float>(p);

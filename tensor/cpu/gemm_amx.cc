@@ -1,0 +1,146 @@
+// The kernels for AMX, and the choice of a level.
+#include "tensor/cpu/gemm_amx.h"
+
+#include <cpuid.h>
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "tensor/cpu/simd.h"
+
+namespace tessera::cpu::internal {
+namespace {
+
+// ---- The choice ----
+
+struct Features {
+  bool tiles, tiles_bf16, tiles_int8, avx512_bf16, avx512_vnni;
+};
+
+// The system call by which Linux lets a process use the tile registers; it fails where the CPU or the kernel has none.
+bool ask_for_tiles() {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+Features find_features() {
+  Features f{};
+  if (simd_level() != SimdLevel::kAvx3) return f;
+  unsigned a, b, c, d;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d)) {
+    f.avx512_vnni = c >> 11 & 1;
+    const char* wanted = std::getenv("TESSERA_SIMD");
+    const bool allowed = !wanted || std::strcmp(wanted, "avx3") != 0;
+    f.tiles = allowed && (d >> 24 & 1) && ask_for_tiles();
+    f.tiles_bf16 = f.tiles && (d >> 22 & 1);
+    f.tiles_int8 = f.tiles && (d >> 25 & 1);
+  }
+  if (__get_cpuid_count(7, 1, &a, &b, &c, &d)) f.avx512_bf16 = a >> 5 & 1;
+  return f;
+}
+const Features& features() {
+  static const Features f = find_features();
+  return f;
+}
+
+// ---- Tiles ----
+// 0 to 3: the sums of 2 x 2 tiles, 4 and 5: 2 x 16 rows of A, 6 and 7: 2 x 16 columns of B. All have 16 rows of 64 bytes.
+
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+constexpr TileConfig kTiles;
+
+thread_local int t_scopes = 0;
+
+__attribute__((target("amx-tile"))) void configure_tiles() { _tile_loadconfig(&kTiles); }
+__attribute__((target("amx-tile"))) void release_tiles() { _tile_release(); }
+
+// Sum tile kSum plus the product of its tiles of A and B. (The compiler's intrinsics want tile numbers spelled out.)
+template <bool kBf16, int kSum>
+__attribute__((always_inline)) inline void multiply() {
+  if constexpr (kBf16) {
+    if constexpr (kSum == 0) _tile_dpbf16ps(0, 4, 6);
+    if constexpr (kSum == 1) _tile_dpbf16ps(1, 4, 7);
+    if constexpr (kSum == 2) _tile_dpbf16ps(2, 5, 6);
+    if constexpr (kSum == 3) _tile_dpbf16ps(3, 5, 7);
+  } else {
+    if constexpr (kSum == 0) _tile_dpbssd(0, 4, 6);
+    if constexpr (kSum == 1) _tile_dpbssd(1, 4, 7);
+    if constexpr (kSum == 2) _tile_dpbssd(2, 5, 6);
+    if constexpr (kSum == 3) _tile_dpbssd(3, 5, 7);
+  }
+}
+
+template <bool kBf16, int kRowTiles, int kColTiles>
+void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c_row, bool accumulate) {
+  char* const c2 = c + 16 * c_row;
+  if (accumulate) {
+    _tile_loadd(0, c, c_row);
+    if constexpr (kColTiles == 2) _tile_loadd(1, c + 64, c_row);
+    if constexpr (kRowTiles == 2) _tile_loadd(2, c2, c_row);
+    if constexpr (kRowTiles == 2 && kColTiles == 2) _tile_loadd(3, c2 + 64, c_row);
+  } else {
+    _tile_zero(0);
+    if constexpr (kColTiles == 2) _tile_zero(1);
+    if constexpr (kRowTiles == 2) _tile_zero(2);
+    if constexpr (kRowTiles == 2 && kColTiles == 2) _tile_zero(3);
+  }
+  for (int64_t p = 0; p < steps; ++p, a += kPanelStepBytes, b += kPanelStepBytes) {
+    _tile_loadd(4, a, 64);
+    _tile_loadd(6, b, 64);
+    multiply<kBf16, 0>();
+    if constexpr (kColTiles == 2) {
+      _tile_loadd(7, b + 1024, 64);
+      multiply<kBf16, 1>();
+    }
+    if constexpr (kRowTiles == 2) {
+      _tile_loadd(5, a + 1024, 64);
+      multiply<kBf16, 2>();
+      if constexpr (kColTiles == 2) multiply<kBf16, 3>();
+    }
+  }
+  _tile_stored(0, c, c_row);
+  if constexpr (kColTiles == 2) _tile_stored(1, c + 64, c_row);
+  if constexpr (kRowTiles == 2) _tile_stored(2, c2, c_row);
+  if constexpr (kRowTiles == 2 && kColTiles == 2) _tile_stored(3, c2 + 64, c_row);
+}
+
+template <bool kBf16>
+void amx_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate) {
+  const auto run = rows > 16 ? (cols > 16 ? tiles_block<kBf16, 2, 2> : tiles_block<kBf16, 2, 1>)
+                             : (cols > 16 ? tiles_block<kBf16, 1, 2> : tiles_block<kBf16, 1, 1>);
+  run(steps, static_cast<const char*>(a), static_cast<const char*>(b), static_cast<char*>(c), 4 * c_row, accumulate);
+}
+
+}  // namespace
+
+// gemm_amx_dot.cc
+void bf16_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
+void int8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
+
+PanelLevel bf16_panel_level() {
+  const Features& f = features();
+  // Sums are rounded to bfloat16 by AVX512_BF16, which all CPUs with AMX have.
+  return !f.avx512_bf16 ? PanelLevel::kNone : f.tiles_bf16 ? PanelLevel::kAmx : PanelLevel::kAvx512;
+}
+PanelLevel int8_panel_level() {
+  const Features& f = features();
+  return f.tiles_int8 ? PanelLevel::kAmx : f.avx512_vnni ? PanelLevel::kAvx512 : PanelLevel::kNone;
+}
+PanelBlock bf16_panel_block(PanelLevel level) { return level == PanelLevel::kAmx ? amx_block<true> : bf16_dot_block; }
+PanelBlock int8_panel_block(PanelLevel level) { return level == PanelLevel::kAmx ? amx_block<false> : int8_dot_block; }
+
+TileScope::TileScope(PanelLevel level) : active_(level == PanelLevel::kAmx) {
+  if (active_ && t_scopes++ == 0) configure_tiles();
+}
+TileScope::~TileScope() {
+  if (active_ && --t_scopes == 0) release_tiles();
+}
+
+}  // namespace tessera::cpu::internal

@@ -1,0 +1,33 @@
+// bfloat16 matrix products: what tensor/cpu/gemm.cc calls, and the blocks that other kernels build on.
+//
+// For kernels of their own (convolution, attention), on the panels described in gemm_amx.h:
+//
+//   const PanelLevel level = bf16_panel_level();          // kNone: convert to float and use gemm_real
+//   const PanelBlock block = bf16_panel_block(level);
+//   pack_panel_a(2, a, a_row, a_col, rows, k, 0, pa);     // up to 32 rows, ceil(k / 32) * 2048 bytes, 64-byte aligned; or write the layout yourself
+//   pack_panel_b(2, b, b_col, b_row, cols, k, pb);        // up to 32 columns
+//   const TileScope tiles(level);                         // once around many blocks, on the thread that runs them
+//   block(steps, pa, pb, rows, cols, c, c_row, false);    // float c[32][32] (+)= a b, steps = ceil(k / 32)
+//
+// Products and sums are those of the instructions: sums in float32, denormal numbers count as zero.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/cpu/gemm.h"
+#include "tensor/cpu/gemm_amx.h"
+
+namespace tessera::cpu::internal {
+
+// c = round(beta c + alpha a b), c bfloat16 or float; m, n, k >= 1; beta == 0 does not read c.
+struct Bf16Problem {
+  int64_t m, n, k;
+  float alpha, beta;
+  MatrixRef a, b;
+  MatrixRef c;
+  bool float_c = false;
+};
+// False (and nothing is done) where this machine has no kernel that is better than converting to float.
+bool gemm_bf16(const Bf16Problem& g, PanelLevel level = bf16_panel_level());
+
+}  // namespace tessera::cpu::internal
