@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "tensor/cpu/gemm_f32.cc"
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
