@@ -26,6 +26,11 @@ def integers(*values):
 # Domains of functions that are not defined, or not smooth, between 0.3 and 0.9: (lowest, highest) value of all tensors.
 DOMAINS = {"acosh": (1.2, 2.5), "arccosh": (1.2, 2.5)}
 
+
+def _recurrent(kind, gates, **more):
+    return Given(gates=floats(3, 2, 3 * gates), h0=floats(2, 3), w_hh=floats(3 * gates, 3), kind=kind, **more)
+
+
 # Arguments that have to fit each other.
 CONSTRAINTS = {
     "_softmax": [Given(half_to_float=False)],
@@ -56,6 +61,7 @@ CONSTRAINTS = {
     "masked_scatter": [Given(source=floats(6))],
     "as_strided_scatter": [Given(self=floats(6), src=floats(2, 2), size=[2, 2], stride=[2, 1])],
     "max_unpool2d": [Given(self=floats(1, 1, 2, 2), indices=lambda dtype: tessera.tensor([[[[0, 3], [9, 14]]]]), output_size=[4, 4])],
+    "_rnn_layer": [_recurrent(0, 4, c0=floats(2, 3), b_hh=None), _recurrent(1, 3, c0=None, b_hh=floats(9)), _recurrent(2, 1, c0=None, b_hh=None), _recurrent(3, 1, c0=None, b_hh=None)],
     "conv1d": [Given(input=floats(1, 2, 5), weight=floats(3, 2, 2), bias=floats(3))],
     "conv2d": [Given(input=floats(1, 2, 4, 4), weight=floats(2, 2, 3, 2), bias=floats(2), padding=[1, 0])],
     "conv3d": [Given(input=floats(1, 1, 3, 3, 3), weight=floats(2, 1, 2, 2, 2), bias=floats(2))],

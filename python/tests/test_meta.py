@@ -59,6 +59,8 @@ FITTING = {
     "conv_transpose2d": [Given(input=_IMAGE, weight=floats(2, 3, 2, 2), bias=floats(3))],
     "conv_transpose3d": [Given(input=_VOLUME, weight=floats(2, 3, 2, 2, 2), bias=floats(3))],
     "conv_tbc": [Given(self=floats(5, 1, 2), weight=floats(2, 2, 3), bias=floats(3))],
+    "_rnn_layer_backward": [Given(grad_output=floats(3, 2, 4), grad_h_n=floats(2, 4), grad_c_n=None, h0=floats(2, 4), c0=None, w_hh=floats(4, 4), output=floats(3, 2, 4),
+                                  values=floats(3, 2, 4), extra=floats(0), kind=2)],
     "_fused_adam_": [Given(lr=0.1)], "_fused_adamw_": [Given(lr=0.1)], "_fused_sgd_": [Given(lr=0.1, momentum_buffer_list=[])],
     "avg_pool2d_backward": [_pool(2, grad_output=floats(1, 2, 2, 2), self=_IMAGE, ceil_mode=False)],
     "avg_pool3d_backward": [_pool(3, grad_output=floats(1, 2, 2, 2, 2), self=_VOLUME, ceil_mode=False)],

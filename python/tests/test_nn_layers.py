@@ -228,3 +228,29 @@ def test_init_is_seeded_and_bounded():
     assert a.weight.abs().max().item() <= 1 / math.sqrt(6)
     with pytest.raises(ValueError):
         nn.init.xavier_uniform_(tessera.empty(3))
+
+
+@pytest.mark.parametrize("layer", [tessera.nn.LSTM, tessera.nn.GRU, tessera.nn.RNN])
+@pytest.mark.parametrize("bias", [True, False])
+def test_recurrent_layers_as_one_operator_and_step_by_step(layer, bias):
+    """Sequences of one length run in one operator, packed ones of several lengths step by step: the same states and gradients."""
+    tessera.manual_seed(0)
+    m = layer(5, 19, 2, bias=bias, bidirectional=True, dtype=tessera.float64)
+    x = tessera.randn(4, 3, 5, dtype=tessera.float64)
+    lengths = tessera.tensor([4, 4, 3])
+    packed = tessera.nn.utils.rnn.pack_padded_sequence(x, lengths)
+    results = []
+    for run in (lambda: m(x[:, :2])[0], lambda: tessera.nn.utils.rnn.pad_packed_sequence(m(packed)[0])[0][:, :2]):
+        m.zero_grad()
+        out = run()
+        (out * out).sum().backward()
+        results.append([out.detach()] + [p.grad.clone() for p in m.parameters()])
+    for one, steps in zip(*results):
+        tessera.testing.assert_close(one, steps, rtol=1e-12, atol=1e-14)
+
+
+def test_gradients_of_a_recurrent_layer_can_be_differentiated():
+    tessera.manual_seed(0)
+    m = tessera.nn.LSTM(3, 4, dtype=tessera.float64)
+    x = tessera.randn(3, 2, 3, dtype=tessera.float64, requires_grad=True)
+    assert tessera.autograd.gradgradcheck(lambda v: m(v)[0], (x,))

@@ -51,15 +51,28 @@ def _gru_step(x, state, w_hh, b_hh, w_hr):
 
 _STEPS = {"RNN_TANH": _rnn_step(tessera.tanh), "RNN_RELU": _rnn_step(tessera.relu), "LSTM": _lstm_step, "GRU": _gru_step}
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+_KINDS = {"LSTM": 0, "GRU": 1, "RNN_TANH": 2, "RNN_RELU": 3}  # of the operator _rnn_layer
 
 
-def _run_direction(step, x, batch_sizes, start, weights, reverse):
+def _run_whole(mode, x, steps, start, weights, reverse):
+    """_run_direction for sequences of one length: all steps in one operator."""
+    w_ih, w_hh, b_ih, b_hh, _ = weights
+    gru = mode == "GRU"
+    gates = F.linear(x, w_ih, b_ih if gru or b_hh is None else b_ih + b_hh).unflatten(0, (steps, -1))
+    out, h, c, _, _ = tessera._rnn_layer(gates, start[0], start[1] if len(start) > 1 else None, w_hh, b_hh if gru else None, _KINDS[mode], reverse)
+    return out.flatten(0, 1), (h, c)[:len(start)]
+
+
+def _run_direction(mode, x, batch_sizes, start, weights, reverse):
     """One layer in one direction over time-major rows.
 
     x: (sum of batch_sizes, input), the rows of step t after those of t - 1, sequences sorted by falling length. start: states (N, .). Returns the outputs in the
     same layout and the last state of each sequence.
     """
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
+    if w_hr is None and batch_sizes[0] == batch_sizes[-1] and x.device.type == "cpu" and x.dtype == w_hh.dtype and x.dtype in (tessera.float32, tessera.float64):
+        return _run_whole(mode, x, len(batch_sizes), start, weights, reverse)
+    step = _STEPS[mode]
     pieces = F.linear(x, w_ih, b_ih).split(batch_sizes)
     outputs = [None] * len(pieces)
     finished = []  # states of the sequences that ended, the shortest first
@@ -234,14 +247,13 @@ class RNNBase(Module):
 
     def _run(self, x, batch_sizes, states):
         """All layers; x (rows, input) in time-major order, states: tuple of (layers * directions, N, .). Returns the outputs and the last states."""
-        step = _STEPS[self.mode]
         directions = 2 if self.bidirectional else 1
         last = []
         for layer in range(self.num_layers):
             outs = []
             for d in range(directions):
                 k = layer * directions + d
-                out, state = _run_direction(step, x, batch_sizes, [s[k] for s in states], self._weights_of(k), d == 1)
+                out, state = _run_direction(self.mode, x, batch_sizes, [s[k] for s in states], self._weights_of(k), d == 1)
                 outs.append(out)
                 last.append(state)
             x = outs[0] if directions == 1 else tessera.cat(outs, -1)
