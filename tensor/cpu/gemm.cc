@@ -66,6 +66,9 @@ void finish(const Product& p, S alpha, S beta, const S* sum) {
   for_rows(p.m, p.n, [&](int64_t i) {
     T* c = static_cast<T*>(p.c.data) + i * p.c.row_stride;
     const S* const row = sum + i * p.n;
+    if constexpr (std::is_same_v<T, Half>) {
+      if (p.c.col_stride == 1) return internal::store_halves(p.n, alpha, beta, row, reinterpret_cast<uint16_t*>(c));
+    }
     for (int64_t j = 0; j < p.n; ++j, c += p.c.col_stride) {
       const S v = alpha * row[j];
       *c = static_cast<T>(beta == S{} ? v : beta * static_cast<S>(*c) + v);
@@ -75,13 +78,29 @@ void finish(const Product& p, S alpha, S beta, const S* sum) {
 
 GemmSource source(MatrixRef x, SourceKind kind = SourceKind::kPlain) { return {x.data, x.row_stride, x.col_stride, kind}; }
 
+// Rows of C are written together: a C that lies in columns is computed as its transpose, and so is one of a single column.
+bool better_transposed(const Product& p) { return p.n == 1 || (p.m != 1 && p.c.col_stride != 1 && p.c.row_stride == 1); }
+
+template <class T>
+GemmProblem<T> real_problem(const Product& p) {
+  return {p.m, p.n, p.k, static_cast<T>(p.alpha.f), static_cast<T>(p.beta.f), source(p.a), source(p.b), static_cast<T*>(p.c.data), p.c.row_stride, p.c.col_stride};
+}
+
 template <class T>
 void gemm_float(Product p) {
-  const T alpha = static_cast<T>(p.alpha.f), beta = static_cast<T>(p.beta.f);
-  if (p.k == 0 || alpha == T{0}) return scale<T, T>(p, beta);
-  if (p.n == 1 || (p.m != 1 && p.c.col_stride != 1 && p.c.row_stride == 1)) transpose(p);
-  internal::gemm_real(
-      GemmProblem<T>{p.m, p.n, p.k, alpha, beta, source(p.a), source(p.b), static_cast<T*>(p.c.data), p.c.row_stride, p.c.col_stride});
+  if (p.k == 0 || static_cast<T>(p.alpha.f) == T{0}) return scale<T, T>(p, static_cast<T>(p.beta.f));
+  if (better_transposed(p)) transpose(p);
+  internal::gemm_real(real_problem<T>(p));
+}
+
+// `count` products like p, on this thread.
+template <class T>
+void batch_float(Product p, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
+  if (better_transposed(p)) {
+    transpose(p);
+    std::swap(a_step, b_step);
+  }
+  internal::gemm_real_batch(real_problem<T>(p), count, a_step, b_step, c_step);
 }
 
 template <class T>
@@ -100,7 +119,7 @@ void gemm_complex(Product p) {
   using T = std::complex<R>;
   const T alpha(static_cast<R>(p.alpha.c[0]), static_cast<R>(p.alpha.c[1])), beta(static_cast<R>(p.beta.c[0]), static_cast<R>(p.beta.c[1]));
   if (p.k == 0 || alpha == T{}) return scale<T, T>(p, beta);
-  if (p.n == 1 || (p.m != 1 && p.c.col_stride != 1 && p.c.row_stride == 1)) transpose(p);
+  if (better_transposed(p)) transpose(p);
   const GemmSource a = source(p.a, SourceKind::kComplexPairs);
   GemmSource b = source(p.b, SourceKind::kComplexExpand);
   b.odd_sign = p.conj_a ? -1 : 1;
@@ -284,22 +303,25 @@ void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, K
     return run(dtype, all);
   }
   const int64_t item = item_size(dtype);
-  const auto run_one = [&](int64_t i) {
+  const auto product_at = [&](int64_t i) {
     Product p = one;
     p.a = moved(a, i * a_batch_stride, item);
     p.b = moved(b, i * b_batch_stride, item);
     p.c = moved(c, i * c_batch_stride, item);
-    run(dtype, p);
+    return p;
   };
   // Large products share their own work among the threads, small ones are shared out whole.
   const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k + 1);
   if (work > (1 << 24)) {
-    for (int64_t i = 0; i < batch; ++i) run_one(i);
+    for (int64_t i = 0; i < batch; ++i) run(dtype, product_at(i));
     return;
   }
   const int64_t grain = work >= (1 << 17) ? 1 : static_cast<int64_t>((1 << 17) / work);
+  const bool plain = k > 0 && static_cast<float>(alpha.f) != 0;
   parallel_for(batch, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) run_one(i);
+    if (plain && dtype == DType::kFloat32) return batch_float<float>(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride);
+    if (plain && dtype == DType::kFloat64) return batch_float<double>(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride);
+    for (int64_t i = begin; i < end; ++i) run(dtype, product_at(i));
   });
 }
 

@@ -20,9 +20,13 @@
 namespace tessera::cpu::internal {
 
 TESSERA_SIMD_TABLE(GemmEntry);
+TESSERA_SIMD_TABLE(GemmBatchEntry);
 TESSERA_SIMD_TABLE(DotEntry);
 
 void gemm_real(const GemmProblem<double>& g) { TESSERA_SIMD(GemmEntry)(g); }
+void gemm_real_batch(const GemmProblem<double>& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
+  TESSERA_SIMD(GemmBatchEntry)(g, count, a_step, b_step, c_step);
+}
 double dot_real(int64_t n, const double* x, const double* y) { return TESSERA_SIMD(DotEntry)(n, x, y); }
 
 }  // namespace tessera::cpu::internal

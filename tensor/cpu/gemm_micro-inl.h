@@ -49,7 +49,7 @@ struct MicroArgs {
   T* c;
   int64_t c_row;
   int64_t cols;             // columns that exist; without kMasks, and for packed operands, the kernel reads whole panels
-  const char* next;         // packed: what the next tiles will read, brought to L2 on the way
+  const char* next;         // what later tiles will read, brought to L2 on the way
   const char* next_end;
 };
 
@@ -180,6 +180,12 @@ HWY_NOINLINE void DirectMicro(const MicroArgs& g) {
 #pragma GCC unroll 5
   for (int i = 0; i < kBases; ++i) a[i] = g.a + 3 * i * a_row;
   const T* HWY_RESTRICT b = g.b;
+#pragma GCC unroll 1
+  for (int r = 0; r < kRows; ++r) {
+    prefetch_far(g.c + r * g.c_row);
+    if (kVecs == 2) prefetch_far(g.c + r * g.c_row + kPanel - 1);
+  }
+  for (const char* next = g.next; next < g.next_end; next += kLine) prefetch_far(next);
   for (int64_t p = g.k; p > 0; --p) {
     V y[kVecs];
 #pragma GCC unroll 2

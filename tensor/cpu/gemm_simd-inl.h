@@ -117,11 +117,31 @@ void GemmPacked(const GemmProblem<T>& g) {
 
 // ---- Without packing A: small products, and few rows against a large row-major B ----
 
+// Memory that a later product of a batch will read, in pieces.
+struct Later {
+  const char* at = nullptr;
+  const char* end = nullptr;
+  int64_t share = 0;
+
+  void spread(const GemmSource& s, int64_t step, int64_t rows, int64_t cols, int64_t pieces) {
+    const int64_t reach = ((rows - 1) * s.row_stride + (cols - 1) * s.col_stride + 1) * static_cast<int64_t>(sizeof(T));
+    if (step <= 0 || s.row_stride < 0 || s.col_stride < 0 || reach > 2 * rows * cols * static_cast<int64_t>(sizeof(T))) return;
+    at = static_cast<const char*>(s.data) + step * static_cast<int64_t>(sizeof(T));
+    end = at + reach;
+    share = ceil_div(reach, pieces * kLine) * kLine;
+  }
+  HWY_INLINE void take(MicroArgs& args) {
+    args.next = at;
+    at = at + share < end ? at + share : end;
+    args.next_end = at;
+  }
+};
+
 // Columns [j0, j1) of C; panel: room for kPanel x kBlockK elements.
-void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel) {
+void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, Later* later) {
   const RowPanels panels(g.m, kMaxRows);
   // B as it lies where it is read once or twice; a copy does not have rows that all meet in the same few cache sets.
-  const bool in_place = g.b.col_stride == 1 && panels.count <= 2;
+  const bool in_place = g.b.col_stride == 1 && (panels.count <= 2 || g.b.row_stride * static_cast<int64_t>(sizeof(T)) <= 1024);
   const T* const b = static_cast<const T*>(g.b.data);
   MicroArgs args{};
   args.a_row = g.a.row_stride;
@@ -147,17 +167,21 @@ void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel) {
         const int64_t row = panels.first(i), height = panels.height(i);
         args.a = static_cast<const T*>(g.a.data) + row * g.a.row_stride + p * g.a.col_stride;
         args.c = g.c + row * g.c_row + j * g.c_col;
+        if (later) later[i & 1].take(args);
         RunTile(micro[height - 1], args, height, g.c_col);
       }
     }
   }
 }
 
+// All of it is in L2, or soon there.
+bool is_small(const GemmProblem<T>& g) { return g.m * g.n <= (1 << 18) && g.m * g.n * g.k <= (1 << 22); }
+
 void GemmDirect(const GemmProblem<T>& g) {
   const int64_t grain = max64(16, (1 << 17) / (g.m * g.k * kPanel)) * kPanel;
   parallel_for(g.n, grain, [&](int64_t begin, int64_t end) HWY_ATTR {
     ScratchArray<T> panel(kPanel * kBlockK);
-    DirectColumns(g, begin, end, panel.get());
+    DirectColumns(g, begin, end, panel.get(), nullptr);
   });
 }
 
@@ -291,10 +315,32 @@ void GemmEntry(const GemmProblem<T>& g) {
   }
   const bool along_k = g.a.col_stride == 1 && g.b.row_stride == 1;
   if (along_k && g.m <= 4 && g.k >= kLanes) return GemmDots(g);
-  const bool small = g.m * g.n <= (1 << 18) && g.m * g.n * g.k <= (1 << 18);
+  const bool small = is_small(g);
   if (small || (g.m <= kMaxRows && g.b.col_stride == 1)) return GemmDirect(g);
   if (g.m * g.n <= 4 * kTileRows * kTileCols && g.k >= 2 * kSplitK) return GemmSplitK(g);
   GemmPacked(g);
+}
+
+// `count` products like g, one after the other on this thread; the strides of the batch in elements.
+void GemmBatchEntry(GemmProblem<T> g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
+  const bool tiles = is_small(g) && g.m > 1 && g.n > 1;
+  ScratchArray<T> panel(tiles ? kPanel * kBlockK : 0);
+  const int64_t calls = ceil_div(g.n, kPanel) * ceil_div(g.m, kMaxRows) * ceil_div(g.k, kBlockK);
+  for (int64_t i = 0; i < count; ++i) {
+    if (tiles) {
+      Later later[2];
+      if (i + 1 < count && calls > 1) {
+        later[0].spread(g.a, a_step, g.m, g.k, ceil_div(calls, 2));
+        later[1].spread(g.b, b_step, g.k, g.n, ceil_div(calls, 2));
+      }
+      DirectColumns(g, 0, g.n, panel.get(), later);
+    } else {
+      GemmEntry(g);
+    }
+    g.a.data = static_cast<const T*>(g.a.data) + a_step;
+    g.b.data = static_cast<const T*>(g.b.data) + b_step;
+    g.c += c_step;
+  }
 }
 
 namespace {
