@@ -152,8 +152,12 @@ void set_mask(Call& c) {
   if (t.defined()) c.mask = {t.data_ptr(), t.dtype(), t.stride(0), t.stride(1), t.stride(2), t.stride(3)};
 }
 
-// [batch, heads, positions, features] with the heads of a position side by side, as layers want it.
+// [batch, heads, positions, features], the heads of a position side by side if they are so in `like`.
 Tensor empty_result(const Tensor& like, int64_t features) {
+  if (like.stride(1) >= like.stride(2)) {
+    const int64_t sizes[4] = {like.size(0), like.size(1), like.size(2), features};
+    return empty_from(OutputSpec(IntList(sizes), like.dtype(), like.device()));
+  }
   const int64_t sizes[4] = {like.size(0), like.size(2), like.size(1), features};
   return transpose(empty_from(OutputSpec(IntList(sizes), like.dtype(), like.device())), 1, 2);
 }

@@ -6,6 +6,7 @@
 
 #include "tensor/core/half.h"
 #include "tensor/core/parallel.h"
+#include "tensor/cpu/attention_internal.h"
 #include "tensor/cpu/scratch.h"
 
 namespace tessera::cpu {
@@ -35,30 +36,6 @@ void scores_of(const AttentionShape& s, const AttentionOperand& query, const Att
     if (mask.data) sum += mask_at<T, S>(mask, b, h, i, j);
     scores[j] = s.causal && j > i ? -std::numeric_limits<S>::infinity() : sum;
   }
-}
-
-template <class T, class S>
-void forward(const AttentionShape& s, const AttentionOperand& query, const AttentionOperand& key, const AttentionOperand& value, const AttentionMask& mask, const AttentionOperand& out, S* logsumexp) {
-  parallel_for(s.batch * s.heads * s.queries, 16, [&](int64_t begin, int64_t end) {
-    ScratchArray<S> scores(s.keys), sum(s.value_dim);
-    for (int64_t at = begin; at < end; ++at) {
-      const int64_t i = at % s.queries, h = at / s.queries % s.heads, b = at / s.queries / s.heads;
-      scores_of<T, S>(s, query, key, mask, b, h, i, scores.get());
-      S max = -std::numeric_limits<S>::infinity(), total = 0;
-      for (int64_t j = 0; j < s.keys; ++j) max = scores[j] > max || scores[j] != scores[j] ? scores[j] : max;
-      const bool none = max == -std::numeric_limits<S>::infinity();
-      for (int64_t p = 0; p < s.value_dim; ++p) sum[p] = 0;
-      for (int64_t j = 0; j < s.keys && !none; ++j) {
-        const S w = std::exp(scores[j] - max);
-        const T* v = row<T>(value, b, h / (s.heads / s.kv_heads), j);
-        total += w;
-        for (int64_t p = 0; p < s.value_dim; ++p) sum[p] += w * static_cast<S>(v[p]);
-      }
-      T* o = row<T>(out, b, h, i);
-      for (int64_t p = 0; p < s.value_dim; ++p) o[p] = static_cast<T>(none ? S{0} : sum[p] / total);
-      if (logsumexp) logsumexp[at] = none ? max : max + std::log(total);
-    }
-  });
 }
 
 template <class T, class S>
@@ -118,7 +95,9 @@ void by_dtype(DType t, F&& f) {
 
 void attention_forward(const AttentionShape& shape, const AttentionOperand& query, const AttentionOperand& key, const AttentionOperand& value, const AttentionMask& mask,
                        const AttentionOperand& out, void* logsumexp) {
-  by_dtype(shape.dtype, [&](auto t, auto s) { forward<decltype(t), decltype(s)>(shape, query, key, value, mask, out, static_cast<decltype(s)*>(logsumexp)); });
+  if (shape.batch == 0 || shape.heads == 0 || shape.queries == 0) return;
+  const internal::ForwardCall call{shape, query, key, value, out, mask, logsumexp};
+  shape.dtype == DType::kFloat64 ? internal::attention_forward_f64(call) : internal::attention_forward_f32(call);
 }
 
 void attention_backward(const AttentionShape& shape, const AttentionOperand& query, const AttentionOperand& key, const AttentionOperand& value, const AttentionMask& mask,

@@ -1,0 +1,281 @@
+// Attention, forward, for one SIMD target and one type of the arithmetic: after Dao et al., "FlashAttention" (2022), and Milakov and Gimelshein, "Online normalizer calculation for
+// softmax" (2018). A unit of work is a few panels of queries of one head; it walks along the keys in blocks and keeps, for each query, the greatest score so far, the sum of
+// exponentials relative to it and the weighted sum of values. Scores are in units of log 2, so that weights are powers of two.
+#if defined(TENSOR_CPU_ATTENTION_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TENSOR_CPU_ATTENTION_FORWARD_INL_H_
+#undef TENSOR_CPU_ATTENTION_FORWARD_INL_H_
+#else
+#define TENSOR_CPU_ATTENTION_FORWARD_INL_H_
+#endif
+
+#include "hwy/highway.h"
+#include "tensor/cpu/attention_tile-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::internal {
+namespace HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kKeys = 64;  // of a block
+
+// ---- Masks ----
+
+// What is added to a block of scores, or takes its place (bool: 0 or -infinity).
+struct MaskBlock {
+  const T* data = nullptr;  // rows of keys, as wide as the panel; or one number for each key
+  bool per_key = false;
+  bool select = false;
+};
+
+// n elements of the mask along the keys.
+inline void MaskRow(const AttentionMask& m, DType t, int64_t at, int64_t n, T* to) {
+  if (m.dtype == DType::kBool) {
+    const uint8_t* from = static_cast<const uint8_t*>(m.data) + at;
+    for (int64_t j = 0; j < n; ++j) to[j] = from[j * m.key_stride] ? T{0} : -kInfinity;
+  } else if (m.dtype == DType::kFloat32) {
+    const float* from = static_cast<const float*>(m.data) + at;
+    for (int64_t j = 0; j < n; ++j) to[j] = static_cast<T>(from[j * m.key_stride]);
+  } else if (m.key_stride == 1) {
+    Widen(t, static_cast<const char*>(m.data) + at * static_cast<int64_t>(item_size(t)), n, to);
+  } else {
+    for (int64_t j = 0; j < n; ++j) Widen(t, static_cast<const char*>(m.data) + (at + j * m.key_stride) * static_cast<int64_t>(item_size(t)), 1, to + j);
+  }
+}
+
+// The mask of queries [i, i + rows) and keys [j, j + n) of a head. room: kMaxPanel * kKeys for rows, as much again for the block.
+template <int kVecs>
+MaskBlock MaskFor(const AttentionMask& m, DType t, int64_t b, int64_t h, int64_t i, int64_t rows, int64_t j, int64_t n, T* room) {
+  MaskBlock out;
+  if (m.data == nullptr) return out;
+  out.select = m.dtype == DType::kBool;
+  const int64_t at = b * m.batch_stride + h * m.head_stride + i * m.query_stride + j * m.key_stride;
+  const T factor = static_cast<T>(kLog2e);
+  if (m.query_stride == 0) {
+    MaskRow(m, t, at, n, room);
+    for (int64_t q = 0; q < n; ++q) room[q] *= factor;
+    out.per_key = true;
+    out.data = room;
+    return out;
+  }
+  T* const block = room + kMaxPanel * kKeys;
+  const T* from = room;
+  int64_t stride = n;
+  if (m.dtype == (sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64) && m.key_stride == 1) {
+    from = static_cast<const T*>(m.data) + at;
+    stride = m.query_stride;
+  } else {
+    for (int64_t r = 0; r < rows; ++r) MaskRow(m, t, at + r * m.query_stride, n, room + r * n);
+  }
+  IntoPanel<kVecs>(from, stride, rows, n, factor, block);
+  out.data = block;
+  return out;
+}
+
+template <int kVecs, bool kPerKey, bool kSelect>
+HWY_INLINE void AddMask(const T* HWY_RESTRICT mask, int64_t n, T* HWY_RESTRICT scores) {
+  constexpr int64_t kWidth = kVecs * kLanes;
+  for (int64_t k = 0; k < n; ++k)
+    for (int64_t v = 0; v < kWidth; v += kLanes) {
+      const V m = kPerKey ? hn::Set(d, mask[k]) : hn::LoadU(d, mask + k * kWidth + v), s = hn::LoadU(d, scores + k * kWidth + v);
+      hn::StoreU(kSelect ? hn::IfThenElse(hn::Eq(m, hn::Zero(d)), s, m) : hn::Add(s, m), d, scores + k * kWidth + v);
+    }
+}
+template <int kVecs>
+HWY_NOINLINE void ApplyMask(const MaskBlock& m, int64_t n, T* scores) {
+  if (m.per_key) return m.select ? AddMask<kVecs, true, true>(m.data, n, scores) : AddMask<kVecs, true, false>(m.data, n, scores);
+  return m.select ? AddMask<kVecs, false, true>(m.data, n, scores) : AddMask<kVecs, false, false>(m.data, n, scores);
+}
+// Keys [key, key + n) against the panel's queries, the first of which is `query`: those after a query do not count.
+template <int kVecs>
+HWY_NOINLINE void ApplyCausal(int64_t query, int64_t key, int64_t n, T* scores) {
+  constexpr int64_t kWidth = kVecs * kLanes;
+  for (int64_t k = max64(0, query + 1 - key); k < n; ++k) {
+    const int64_t none = min64(key + k - query, kWidth);  // queries before this key
+    for (int64_t v = 0; v < kWidth; v += kLanes) {
+      const int64_t count = min64(kLanes, max64(0, none - v));
+      T* const to = scores + k * kWidth + v;
+      hn::StoreU(hn::IfThenElse(hn::FirstN(d, count), hn::Set(d, -kInfinity), hn::LoadU(d, to)), d, to);
+    }
+  }
+}
+
+// ---- Softmax ----
+
+// Scores of n more keys become weights relative to the greatest score of each query, which grows: scale gets the factor by which what was summed before shrinks.
+template <int kVecs>
+HWY_NOINLINE void SoftmaxStep(int64_t n, T* HWY_RESTRICT scores, T* HWY_RESTRICT greatest, T* HWY_RESTRICT sums, T* HWY_RESTRICT scale) {
+  constexpr int64_t kWidth = kVecs * kLanes;
+  for (int64_t v = 0; v < kWidth; v += kLanes) {
+    const V before = hn::LoadU(d, greatest + v);
+    V m0 = before, m1 = before;
+    int64_t k = 0;
+    for (; k + 2 <= n; k += 2) {
+      m0 = hn::Max(hn::LoadU(d, scores + k * kWidth + v), m0);
+      m1 = hn::Max(hn::LoadU(d, scores + (k + 1) * kWidth + v), m1);
+    }
+    if (k < n) m0 = hn::Max(hn::LoadU(d, scores + k * kWidth + v), m0);
+    const V max = hn::Max(m0, m1);
+    hn::StoreU(max, d, greatest + v);
+    // Relative to -infinity nothing could be said: queries that have seen no key yet.
+    const V from = hn::IfThenZeroElse(hn::Eq(max, hn::Set(d, -kInfinity)), max);
+    const V shrink = Exp2(hn::Sub(before, from));
+    hn::StoreU(shrink, d, scale + v);
+    V s0 = hn::Zero(d), s1 = s0;
+    for (k = 0; k + 2 <= n; k += 2) {
+      const V w0 = Exp2(hn::Sub(hn::LoadU(d, scores + k * kWidth + v), from)), w1 = Exp2(hn::Sub(hn::LoadU(d, scores + (k + 1) * kWidth + v), from));
+      hn::StoreU(w0, d, scores + k * kWidth + v);
+      hn::StoreU(w1, d, scores + (k + 1) * kWidth + v);
+      s0 = hn::Add(s0, w0);
+      s1 = hn::Add(s1, w1);
+    }
+    if (k < n) {
+      const V w0 = Exp2(hn::Sub(hn::LoadU(d, scores + k * kWidth + v), from));
+      hn::StoreU(w0, d, scores + k * kWidth + v);
+      s0 = hn::Add(s0, w0);
+    }
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, sums + v), shrink, hn::Add(s0, s1)), d, sums + v);
+  }
+}
+
+// ---- A unit of work ----
+
+// Some panels of one head and what is known of their queries.
+struct Panels {
+  const ForwardCall* call;
+  int64_t batch, head;
+  int64_t first, count;  // queries
+  T *query, *result;     // per panel: dim rows, value_dim rows
+  T *greatest, *sums;    // per panel: one row
+  T *scores, *scale, *mask_room;
+};
+
+// The keys that the panel's queries may see: those before this one.
+inline int64_t key_limit(const AttentionShape& s, int64_t last_query) { return s.causal ? min64(s.keys, last_query + 1) : s.keys; }
+
+template <int kVecs>
+void StepPanel(const Panels& g, int64_t panel, int64_t rows, int64_t key, int64_t n, const Block& k, const Block& v) {
+  constexpr int64_t kWidth = kVecs * kLanes;
+  const AttentionShape& s = g.call->shape;
+  const int64_t query = g.first + panel * kMaxPanel;
+  TileArgs a{s.dim, k.data, k.stride, 1, g.query + panel * kMaxPanel * s.dim, kWidth, g.scores, kWidth, nullptr};
+  Product<kVecs, Into::kSet>(n, a);
+  if (s.causal && key + n - 1 > query) ApplyCausal<kVecs>(query, key, n, g.scores);
+  const MaskBlock mask = MaskFor<kVecs>(g.call->mask, s.dtype, g.batch, g.head, query, rows, key, n, g.mask_room);
+  if (mask.data != nullptr) ApplyMask<kVecs>(mask, n, g.scores);
+  SoftmaxStep<kVecs>(n, g.scores, g.greatest + panel * kMaxPanel, g.sums + panel * kMaxPanel, g.scale);
+  TileArgs o{n, v.data, 1, v.stride, g.scores, kWidth, g.result + panel * kMaxPanel * s.value_dim, kWidth, g.scale};
+  if (key == 0) Product<kVecs, Into::kSet>(s.value_dim, o);
+  else Product<kVecs, Into::kScaled>(s.value_dim, o);
+}
+
+template <int kVecs>
+void StartPanel(const Panels& g, int64_t panel, int64_t rows, const Block& q) {
+  constexpr int64_t kWidth = kVecs * kLanes;
+  const AttentionShape& s = g.call->shape;
+  IntoPanel<kVecs>(q.data, q.stride, rows, s.dim, static_cast<T>(s.scale * kLog2e), g.query + panel * kMaxPanel * s.dim);
+  for (int64_t i = 0; i < kWidth; ++i) {
+    g.greatest[panel * kMaxPanel + i] = -kInfinity;
+    g.sums[panel * kMaxPanel + i] = 0;
+  }
+  if (s.keys == 0)
+    for (int64_t i = 0; i < s.value_dim * kWidth; ++i) g.result[panel * kMaxPanel * s.value_dim + i] = 0;
+}
+
+template <int kVecs>
+void FinishPanel(const Panels& g, int64_t panel, int64_t rows, T* room) {
+  constexpr int64_t kWidth = kVecs * kLanes;
+  const ForwardCall& call = *g.call;
+  const AttentionShape& s = call.shape;
+  const int64_t query = g.first + panel * kMaxPanel, item = item_size(s.dtype);
+  T *const sums = g.sums + panel * kMaxPanel, *const greatest = g.greatest + panel * kMaxPanel;
+  HWY_ALIGN T sees[kWidth], factors[kWidth];
+  for (int64_t v = 0; v < kWidth; v += kLanes) {
+    const V sum = hn::LoadU(d, sums + v);
+    hn::StoreU(hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, T{1}), sum)), d, factors + v);
+    if (call.logsumexp != nullptr) hn::StoreU(hn::MulAdd(hn::LoadU(d, greatest + v), hn::Set(d, static_cast<T>(kLn2)), hn::Log(d, sum)), d, sees + v);
+  }
+  if (call.logsumexp != nullptr) {
+    T* const to = static_cast<T*>(call.logsumexp) + (g.batch * s.heads + g.head) * s.queries + query;
+    for (int64_t i = 0; i < rows; ++i) to[i] = sums[i] == T{0} ? -kInfinity : sees[i];
+  }
+  const Rows out = head_of(call.out, g.batch, g.head, item);
+  char* const to = const_cast<char*>(out.data) + query * out.stride * item;
+  const T* const result = g.result + panel * kMaxPanel * s.value_dim;
+  if (item == sizeof(T)) return FromPanel<kVecs>(result, rows, s.value_dim, factors, reinterpret_cast<T*>(to), out.stride);
+  FromPanel<kVecs>(result, rows, s.value_dim, factors, room, s.value_dim);
+  for (int64_t i = 0; i < rows; ++i) Narrow(s.dtype, room + i * s.value_dim, s.value_dim, to + i * out.stride * item);
+}
+
+// fn<kVecs>(panel, rows) for the panels of a unit: a last one of few queries is one vector wide.
+template <class F>
+HWY_INLINE void for_panels(int64_t count, F&& fn) {
+  for (int64_t i = 0; i * kMaxPanel < count; ++i) {
+    const int64_t rows = min64(kMaxPanel, count - i * kMaxPanel);
+    if (rows > kLanes) fn(std::integral_constant<int, 2>(), i, rows);
+    else fn(std::integral_constant<int, 1>(), i, rows);
+  }
+}
+
+// Memory of a unit, in elements.
+struct UnitRoom {
+  int64_t query, result, row, scores, mask, keys, values, total;
+  UnitRoom(const AttentionShape& s, bool mask_used, int64_t panels) {
+    query = panels * kMaxPanel * s.dim;
+    result = panels * kMaxPanel * s.value_dim;
+    row = panels * kMaxPanel;
+    scores = kKeys * kMaxPanel;
+    mask = mask_used ? 2 * kKeys * kMaxPanel : 0;
+    keys = max64(kKeys, kMaxPanel) * s.dim;  // also rows of queries
+    values = max64(kKeys, kMaxPanel) * s.value_dim;
+    total = query + result + 2 * row + scores + kMaxPanel + mask + keys + values;
+  }
+};
+
+void ForwardUnit(const ForwardCall& call, int64_t batch, int64_t head, int64_t first, int64_t count) {
+  const AttentionShape& s = call.shape;
+  const UnitRoom sizes(s, call.mask.data != nullptr, ceil_div(count, kMaxPanel));
+  ScratchArray<T> room(sizes.total);
+  T* at = room.get();
+  const auto take = [&](int64_t n) { return std::exchange(at, at + n); };
+  Panels g{&call, batch, head, first, count, take(sizes.query), take(sizes.result), take(sizes.row), take(sizes.row), take(sizes.scores), take(kMaxPanel), take(sizes.mask)};
+  T *const key_room = take(sizes.keys), *const value_room = take(sizes.values);
+  const int64_t item = item_size(s.dtype), kv_head = head / (s.heads / s.kv_heads);
+  const Rows q = head_of(call.query, batch, head, item), k = head_of(call.key, batch, kv_head, item), v = head_of(call.value, batch, kv_head, item);
+  for_panels(count, [&](auto vecs, int64_t panel, int64_t rows) HWY_ATTR {
+    StartPanel<vecs.value>(g, panel, rows, block_of(q, s.dtype, item, first + panel * kMaxPanel, rows, s.dim, key_room));
+  });
+  const int64_t end = key_limit(s, first + count - 1);
+  for (int64_t key = 0; key < end; key += kKeys) {
+    const int64_t n = min64(kKeys, end - key);
+    const Block kb = block_of(k, s.dtype, item, key, n, s.dim, key_room), vb = block_of(v, s.dtype, item, key, n, s.value_dim, value_room);
+    for_panels(count, [&](auto vecs, int64_t panel, int64_t rows) HWY_ATTR {
+      const int64_t limit = key_limit(s, first + panel * kMaxPanel + rows - 1);
+      if (key < limit) StepPanel<vecs.value>(g, panel, rows, key, min64(n, limit - key), kb, vb);
+    });
+  }
+  for_panels(count, [&](auto vecs, int64_t panel, int64_t rows) HWY_ATTR { FinishPanel<vecs.value>(g, panel, rows, value_room); });
+}
+
+}  // namespace
+
+// The second argument only tells the functions of the two types apart.
+void Forward(const ForwardCall& call, T) {
+  const AttentionShape& s = call.shape;
+  // Panels share what has to be copied of key and value; with few of them, each is a unit.
+  const int64_t panels = ceil_div(s.queries, kMaxPanel), all = s.batch * s.heads * panels;
+  const int64_t per_unit = max64(1, min64(4, min64(panels, all / 16)));
+  const int64_t size = per_unit * kMaxPanel, units = ceil_div(s.queries, size);
+  const int64_t work = size * (s.keys + 1) * (s.dim + s.value_dim + 16);
+  parallel_for(s.batch * s.heads * units, max64(1, (1 << 19) / max64(1, work)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t first = i % units * size, head = i / units % s.heads, batch = i / units / s.heads;
+      ForwardUnit(call, batch, head, first, min64(size, s.queries - first));
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu::internal
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

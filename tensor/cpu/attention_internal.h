@@ -1,0 +1,18 @@
+// What tensor/cpu/attention.cc asks of the SIMD kernels of attention_*.cc.
+#pragma once
+
+#include "tensor/cpu/attention.h"
+
+namespace tessera::cpu::internal {
+
+struct ForwardCall {
+  AttentionShape shape;
+  AttentionOperand query, key, value, out;
+  AttentionMask mask;
+  void* logsumexp;
+};
+
+void attention_forward_f32(const ForwardCall& call);
+void attention_forward_f64(const ForwardCall& call);
+
+}  // namespace tessera::cpu::internal
