@@ -17,14 +17,17 @@
 #include "tensor/cpu/convert.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd.h"
-#include "tensor/cpu/attention_forward-inl.h"  // last: it uses the headers above
+#include "tensor/cpu/attention_backward-inl.h"  // last: these use the headers above
+#include "tensor/cpu/attention_forward-inl.h"
 
 #if HWY_ONCE
 namespace tessera::cpu::internal {
 
 TESSERA_SIMD_TABLE(Forward);
+TESSERA_SIMD_TABLE(Backward);
 
 void attention_forward_f64(const ForwardCall& call) { TESSERA_SIMD(Forward)(call, {}); }
+void attention_backward_f64(const BackwardCall& call) { TESSERA_SIMD(Backward)(call, {}); }
 
 }  // namespace tessera::cpu::internal
 #endif

@@ -12,7 +12,16 @@ struct ForwardCall {
   void* logsumexp;
 };
 
+struct BackwardCall {
+  AttentionShape shape;
+  AttentionOperand query, key, value, out, grad_out, grad_query, grad_key, grad_value;
+  AttentionMask mask;
+  const void* logsumexp;
+};
+
 void attention_forward_f32(const ForwardCall& call);
 void attention_forward_f64(const ForwardCall& call);
+void attention_backward_f32(const BackwardCall& call);
+void attention_backward_f64(const BackwardCall& call);
 
 }  // namespace tessera::cpu::internal

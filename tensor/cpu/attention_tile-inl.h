@@ -87,7 +87,7 @@ HWY_NOINLINE void Tile(const TileArgs& g) {
 
 // All of `rows` rows, kVecs vectors.
 template <int kVecs, Into kInto>
-HWY_INLINE void Product(int64_t rows, TileArgs g) {
+HWY_INLINE void ProductColumns(int64_t rows, TileArgs g) {
   const auto step = [&](int64_t n) HWY_ATTR {
     g.a += n * g.a_row;
     g.c += n * g.c_row;
@@ -106,6 +106,17 @@ HWY_INLINE void Product(int64_t rows, TileArgs g) {
     step(2);
   }
   if (rows >= 1) Tile<1, kVecs, kInto>(g);
+}
+// All of `rows` rows and `width` columns, a multiple of kLanes.
+template <Into kInto>
+HWY_NOINLINE void Product(int64_t rows, int64_t width, TileArgs g) {
+  for (; width >= 2 * kLanes; width -= 2 * kLanes) {
+    ProductColumns<2, kInto>(rows, g);
+    g.b += 2 * kLanes;
+    g.c += 2 * kLanes;
+    if (kInto == Into::kScaled) g.scale += 2 * kLanes;
+  }
+  if (width > 0) ProductColumns<1, kInto>(rows, g);
 }
 
 // ---- Transposition ----
