@@ -10,6 +10,7 @@
 
 #include "hwy/highway.h"
 #include "tensor/cpu/attention_mask-inl.h"
+#include "tensor/cpu/attention_rows-inl.h"
 #include "tensor/cpu/attention_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -176,6 +177,7 @@ void ForwardUnit(const ForwardCall& call, int64_t batch, int64_t head, int64_t f
 // The second argument only tells the functions of the two types apart.
 void Forward(const ForwardCall& call, T) {
   const AttentionShape& s = call.shape;
+  if (s.queries <= kFewQueries) return ForwardRows(call);
   // Panels share what has to be copied of key and value; with few of them, each is a unit.
   const int64_t panels = ceil_div(s.queries, kMaxPanel), all = s.batch * s.heads * panels;
   const int64_t per_unit = max64(1, min64(4, min64(panels, all / 16)));
