@@ -8,6 +8,7 @@ void attention_forward(const AttentionShape& shape, const AttentionOperand& quer
                        const AttentionOperand& out, void* logsumexp) {
   if (shape.batch == 0 || shape.heads == 0 || shape.queries == 0) return;
   const internal::ForwardCall call{shape, query, key, value, out, mask, logsumexp};
+  if (shape.dtype == DType::kBFloat16 && shape.queries > internal::kFewQueries && internal::attention_forward_bf16(call)) return;
   shape.dtype == DType::kFloat64 ? internal::attention_forward_f64(call) : internal::attention_forward_f32(call);
 }
 

@@ -9,6 +9,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "tensor/cpu/attention_finish-inl.h"
 #include "tensor/cpu/attention_mask-inl.h"
 #include "tensor/cpu/attention_rows-inl.h"
 #include "tensor/cpu/attention_tile-inl.h"
@@ -99,27 +100,8 @@ void StartPanel(const Panels& g, int64_t panel, int64_t rows, const Block& q) {
 
 template <int kVecs>
 void FinishPanel(const Panels& g, int64_t panel, int64_t rows, T* room) {
-  constexpr int64_t kWidth = kVecs * kLanes;
-  const ForwardCall& call = *g.call;
-  const AttentionShape& s = call.shape;
-  const int64_t query = g.first + panel * kMaxPanel, item = item_size(s.dtype);
-  T *const sums = g.sums + panel * kMaxPanel, *const greatest = g.greatest + panel * kMaxPanel;
-  HWY_ALIGN T sees[kWidth], factors[kWidth];
-  for (int64_t v = 0; v < kWidth; v += kLanes) {
-    const V sum = hn::LoadU(d, sums + v);
-    hn::StoreU(hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, T{1}), sum)), d, factors + v);
-    if (call.logsumexp != nullptr) hn::StoreU(hn::MulAdd(hn::LoadU(d, greatest + v), hn::Set(d, static_cast<T>(kLn2)), hn::Log(d, sum)), d, sees + v);
-  }
-  if (call.logsumexp != nullptr) {
-    T* const to = static_cast<T*>(call.logsumexp) + (g.batch * s.heads + g.head) * s.queries + query;
-    for (int64_t i = 0; i < rows; ++i) to[i] = sums[i] == T{0} ? -kInfinity : sees[i];
-  }
-  const Rows out = head_of(call.out, g.batch, g.head, item);
-  char* const to = const_cast<char*>(out.data) + query * out.stride * item;
-  const T* const result = g.result + panel * kMaxPanel * s.value_dim;
-  if (item == sizeof(T)) return FromPanel<kVecs>(result, rows, s.value_dim, factors, reinterpret_cast<T*>(to), out.stride);
-  FromPanel<kVecs>(result, rows, s.value_dim, factors, room, s.value_dim);
-  for (int64_t i = 0; i < rows; ++i) Narrow(s.dtype, room + i * s.value_dim, s.value_dim, to + i * out.stride * item);
+  FinishQueries<kVecs>(*g.call, g.batch, g.head, g.first + panel * kMaxPanel, rows, g.sums + panel * kMaxPanel, g.greatest + panel * kMaxPanel,
+                       g.result + panel * kMaxPanel * g.call->shape.value_dim, room);
 }
 
 // fn<kVecs>(panel, rows) for the panels of a unit: a last one of few queries is one vector wide.

@@ -12,6 +12,9 @@ struct ForwardCall {
   void* logsumexp;
 };
 
+// Up to this many queries are computed one by one.
+inline constexpr int64_t kFewQueries = 4;
+
 struct BackwardCall {
   AttentionShape shape;
   AttentionOperand query, key, value, out, grad_out, grad_query, grad_key, grad_value;
@@ -21,6 +24,8 @@ struct BackwardCall {
 
 void attention_forward_f32(const ForwardCall& call);
 void attention_forward_f64(const ForwardCall& call);
+// False (and nothing is done) where there are no products of bfloat16 that are faster than those of float.
+bool attention_forward_bf16(const ForwardCall& call);
 void attention_backward_f32(const BackwardCall& call);
 void attention_backward_f64(const BackwardCall& call);
 

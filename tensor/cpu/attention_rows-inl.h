@@ -7,6 +7,7 @@
 #define TENSOR_CPU_ATTENTION_ROWS_INL_H_
 #endif
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "tensor/cpu/attention_mask-inl.h"
 #include "tensor/cpu/attention_tile-inl.h"
@@ -15,6 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::internal {
 namespace HWY_NAMESPACE {
 namespace {
+
+constexpr int64_t kAhead = 16;  // keys that are fetched before they are needed
 
 // out[j] = sum_p q[p] k[j * stride + p], kCount of them.
 template <int kCount>
@@ -26,7 +29,10 @@ HWY_INLINE void Dots(int64_t dim, const T* HWY_RESTRICT q, const T* HWY_RESTRICT
   for (; p + kLanes <= dim; p += kLanes) {
     const V x = hn::LoadU(d, q + p);
 #pragma GCC unroll 4
-    for (int j = 0; j < kCount; ++j) sum[j] = hn::MulAdd(x, hn::LoadU(d, k + j * stride + p), sum[j]);
+    for (int j = 0; j < kCount; ++j) {
+      sum[j] = hn::MulAdd(x, hn::LoadU(d, k + j * stride + p), sum[j]);
+      hwy::Prefetch(k + (j + kAhead) * stride + p);
+    }
   }
 #pragma GCC unroll 4
   for (int j = 0; j < kCount; ++j) {
@@ -45,7 +51,10 @@ HWY_INLINE void AddRows(int64_t n, const T* HWY_RESTRICT weights, const T* HWY_R
   for (int64_t k = 0; k < n; ++k) {
     const V w = hn::Set(d, weights[k]);
 #pragma GCC unroll 4
-    for (int c = 0; c < kVecs; ++c) sum[c] = hn::MulAdd(w, hn::LoadU(d, v + k * stride + c * kLanes), sum[c]);
+    for (int c = 0; c < kVecs; ++c) {
+      sum[c] = hn::MulAdd(w, hn::LoadU(d, v + k * stride + c * kLanes), sum[c]);
+      hwy::Prefetch(v + (k + kAhead) * stride + c * kLanes);
+    }
   }
 #pragma GCC unroll 4
   for (int c = 0; c < kVecs; ++c) hn::StoreU(sum[c], d, result + c * kLanes);
@@ -152,9 +161,6 @@ HWY_NOINLINE void FinishRow(const ForwardCall& call, int64_t batch, int64_t head
     static_cast<T*>(call.logsumexp)[(batch * s.heads + head) * s.queries + query] = total == T{0} ? -kInfinity : max * static_cast<T>(kLn2) + log;
   }
 }
-
-// Queries up to this many are computed so.
-constexpr int64_t kFewQueries = 4;
 
 void ForwardRows(const ForwardCall& call) {
   const AttentionShape& s = call.shape;
