@@ -722,9 +722,10 @@ class Module:
 
     def _load_tensor(self, name, param, input_param, key, assign, is_param):
         """Loads one entry. Returns an error message, or None."""
-        if not is_lazy(param) and param.dim() == 0 and input_param.dim() == 1 and len(input_param) == 1:
-            input_param = input_param[0]  # scalars had shape (1,) in checkpoints of version 0.3
-        if not is_lazy(param) and input_param.shape != param.shape:
+        if input_param.shape != param.shape and not is_lazy(param):
+            if param.dim() == 0 and input_param.dim() == 1 and len(input_param) == 1:
+                input_param = input_param[0]  # scalars had shape (1,) in checkpoints of version 0.3
+        if input_param.shape != param.shape and not is_lazy(param):
             return (f"size mismatch for {key}: copying a param with shape {input_param.shape} from checkpoint, the shape in current model is {param.shape}.")
         if param.is_meta and not input_param.is_meta and not assign:
             import warnings
@@ -732,26 +733,29 @@ class Module:
                           "(Did you mean to pass `assign=True` to assign items in the state dictionary to their corresponding key in the module instead of "
                           "copying them in place?)", stacklevel=2)
         import tessera.__future__ as future
+        recording = tessera.is_grad_enabled()
+        tessera._C._set_grad_enabled(False)
         try:
-            with tessera.no_grad():
-                if future.get_swap_module_params_on_conversion() and is_param:
-                    new = param.module_load(input_param, assign=assign)
-                    if id(new) == id(input_param) or id(new) == id(param):
-                        raise RuntimeError("module_load returned one of self or other, please .detach() the result if returning one of the inputs in module_load")
-                    tessera.utils.swap_tensors(param, Parameter(new, requires_grad=param.requires_grad))
-                elif assign:
-                    if isinstance(param, Parameter):
-                        if not isinstance(input_param, Parameter):
-                            input_param = Parameter(input_param, requires_grad=param.requires_grad)
-                        else:
-                            input_param.requires_grad_(param.requires_grad)
-                    setattr(self, name, input_param)
-                else:
-                    param.copy_(input_param)
+            if future.get_swap_module_params_on_conversion() and is_param:
+                new = param.module_load(input_param, assign=assign)
+                if id(new) == id(input_param) or id(new) == id(param):
+                    raise RuntimeError("module_load returned one of self or other, please .detach() the result if returning one of the inputs in module_load")
+                tessera.utils.swap_tensors(param, Parameter(new, requires_grad=param.requires_grad))
+            elif assign:
+                if isinstance(param, Parameter):
+                    if not isinstance(input_param, Parameter):
+                        input_param = Parameter(input_param, requires_grad=param.requires_grad)
+                    else:
+                        input_param.requires_grad_(param.requires_grad)
+                setattr(self, name, input_param)
+            else:
+                param.copy_(input_param)
         except Exception as ex:
             action = "swapping" if future.get_swap_module_params_on_conversion() else "copying"
             return (f'While {action} the parameter named "{key}", whose dimensions in the model are {param.size()} and whose dimensions in the checkpoint are '
                     f"{input_param.size()}, an exception occurred : {ex.args}.")
+        finally:
+            tessera._C._set_grad_enabled(recording)
         return None
 
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
@@ -812,10 +816,15 @@ class Module:
             if assign:
                 local_metadata["assign_to_params_buffers"] = assign
             module._load_from_state_dict(local_state_dict, prefix, local_metadata, True, missing_keys, unexpected_keys, error_msgs)
+            parts = {}  # the children's entries, by the child's name
+            for key, value in local_state_dict.items():
+                if key.startswith(prefix):
+                    child_name, dot, _ = key[len(prefix):].partition(".")
+                    if dot:
+                        parts.setdefault(child_name, {})[key] = value
             for name, child in module._modules.items():
                 if child is not None:
-                    child_prefix = prefix + name + "."
-                    load(child, {k: v for k, v in local_state_dict.items() if k.startswith(child_prefix)}, child_prefix)
+                    load(child, parts.get(name, {}), prefix + name + ".")
             keys = _IncompatibleKeys(missing_keys, unexpected_keys)
             for hook in module._load_state_dict_post_hooks.values():
                 if hook(module, keys) is not None:
