@@ -56,21 +56,23 @@ void Bfloat16ToFloat(float* HWY_RESTRICT dst, const uint16_t* HWY_RESTRICT src, 
   for (; i < n; ++i) dst[i] = bfloat16_bits_to_float(src[i]);
 }
 
+// Rounded to bfloat16, in the upper half of each lane; a nan keeps its upper bits and becomes quiet.
+HWY_INLINE hn::Vec<U32> RoundToBfloat16(hn::Vec<F32> v) {
+  const U32 du;
+  const auto x = hn::BitCast(du, v);
+  const auto odd = hn::And(hn::ShiftRight<16>(x), hn::Set(du, 1));
+  const auto rounded = hn::Add(hn::Add(x, hn::Set(du, 0x7fff)), odd);
+  return hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), hn::Or(x, hn::Set(du, 0x400000)), rounded);
+}
+
 void FloatToBfloat16(uint16_t* HWY_RESTRICT dst, const float* HWY_RESTRICT src, int64_t n) {
   const F32 d;
-  const U32 du;
-  const hn::RebindToSigned<U32> di;
-  const U16 du16;
+  const hn::ScalableTag<uint16_t> du16;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto v = hn::LoadU(d, src + i);
-    const auto x = hn::BitCast(du, v);
-    const auto odd = hn::And(hn::ShiftRight<16>(x), hn::Set(du, 1));
-    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(x, hn::Set(du, 0x7fff)), odd));
-    const auto nan = hn::Or(hn::ShiftRight<16>(x), hn::Set(du, 0x40));
-    const auto bits = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), nan, rounded);
-    hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di, bits)), du16, dst + i);
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto low = hn::BitCast(du16, RoundToBfloat16(hn::LoadU(d, src + i))), high = hn::BitCast(du16, RoundToBfloat16(hn::LoadU(d, src + i + lanes)));
+    hn::StoreU(hn::ConcatOdd(du16, high, low), du16, dst + i);
   }
   for (; i < n; ++i) dst[i] = float_to_bfloat16_bits(src[i]);
 }

@@ -5,6 +5,7 @@
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/pointwise_plan.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/simd_move.h"
 
 namespace tessera::cpu {
 namespace {
@@ -43,13 +44,7 @@ void transpose_tile(char* dst, int64_t dst_stride_j, const char* src, int64_t sr
 
 template <class T>
 void fill_row_sized(char* d, int64_t stride, const void* value, int64_t n) {
-  T v;
-  std::memcpy(&v, value, sizeof(T));
-  if (stride == static_cast<int64_t>(sizeof(T))) {
-    std::fill_n(reinterpret_cast<T*>(d), n, v);
-    return;
-  }
-  for (int64_t i = 0; i < n; ++i) std::memcpy(d + i * stride, &v, sizeof(T));
+  for (int64_t i = 0; i < n; ++i) std::memcpy(d + i * stride, value, sizeof(T));
 }
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
@@ -70,7 +65,12 @@ TileFn tile_function(int64_t size) {
 void transpose_block(TileFn tile, int64_t size, char* dst, int64_t dst_stride_j, const char* src, int64_t src_stride_0, int64_t n0, int64_t nj) {
   const int64_t edge = 64 / size;
   for (int64_t j = 0; j < nj; j += edge) {
-    for (int64_t i = 0; i < n0; i += edge) {
+    int64_t i = 0;
+    if ((size == 4 || size == 8) && nj - j >= edge) {
+      (size == 4 ? transpose_tiles4 : transpose_tiles8)(dst + j * dst_stride_j, dst_stride_j, src + j * size, src_stride_0, n0 / edge);
+      i = n0 / edge * edge;
+    }
+    for (; i < n0; i += edge) {
       tile(dst + i * size + j * dst_stride_j, dst_stride_j, src + i * src_stride_0 + j * size, src_stride_0, std::min(edge, n0 - i), std::min(edge, nj - j));
     }
   }
@@ -167,6 +167,7 @@ void copy_cast(const Plan& p, const Operand& dst, const Operand& src, bool conj,
 }
 
 void fill_row(char* d, int64_t stride, const void* value, int64_t n, int64_t size) {
+  if (stride == size) return fill_elements(d, value, n, size);
   switch (size) {
     case 1: return fill_row_sized<uint8_t>(d, stride, value, n);
     case 2: return fill_row_sized<uint16_t>(d, stride, value, n);

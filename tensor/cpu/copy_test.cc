@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "tensor/core/half.h"
@@ -119,6 +120,40 @@ TEST(Copy, PermutationsOfEveryElementSize) {
     for (auto& c : src) c = static_cast<char>(rng());
     cpu::copy_strided(shape, {dst.data(), t, ds.data()}, {src.data(), t, ss.data()});
     for (int64_t i = 0; i < numel; ++i) ASSERT_EQ(std::memcmp(&dst[offset(shape, ds, i)], &src[offset(shape, ss, i)], size), 0) << "round " << round;
+  }
+}
+
+TEST(Copy, TransposesAroundTheEdgesOfTiles) {
+  for (const DType t : {DType::kUInt8, DType::kInt16, DType::kFloat32, DType::kInt64, DType::kComplex128}) {
+    const int64_t size = item_size(t);
+    for (const auto& [rows, cols, gap] : {std::tuple{16, 16, 0}, {17, 16, 1}, {16, 33, 3}, {15, 130, 0}, {257, 141, 5}, {64, 64, 64}, {900, 700, 3}}) {
+      const int64_t in_row = cols + gap, out_row = rows + gap;  // elements
+      std::vector<char> in(rows * in_row * size), out(cols * out_row * size, 'x');
+      std::mt19937 random(static_cast<uint32_t>(rows));
+      for (char& c : in) c = static_cast<char>(random());
+      const int64_t shape[] = {cols, rows}, to[] = {out_row * size, size}, from[] = {size, in_row * size};
+      cpu::copy_strided(shape, {out.data(), t, to}, {in.data(), t, from});
+      for (int64_t c = 0; c < cols; ++c) {
+        for (int64_t r = 0; r < rows; ++r) {
+          ASSERT_EQ(std::memcmp(&out[(c * out_row + r) * size], &in[(r * in_row + c) * size], size), 0) << name_of(t) << " " << rows << "x" << cols << " at " << r << "," << c;
+        }
+        for (int64_t i = rows * size; i < out_row * size; ++i) ASSERT_EQ(out[c * out_row * size + i], 'x');
+      }
+    }
+  }
+}
+
+TEST(Copy, FillsOfEverySizeAndLength) {
+  const char value[17] = "0123456789abcdef";
+  for (const DType t : {DType::kUInt8, DType::kInt16, DType::kFloat32, DType::kInt64, DType::kComplex128}) {
+    const int64_t size = item_size(t);
+    for (int64_t n = 0; n < 150; ++n) {
+      std::vector<char> out((n + 1) * size, 'x');
+      const int64_t shape[] = {n}, strides[] = {size};
+      cpu::fill_strided(shape, {out.data(), t, strides}, value);
+      for (int64_t i = 0; i < n * size; ++i) ASSERT_EQ(out[i], value[i % size]);
+      for (int64_t i = n * size; i < (n + 1) * size; ++i) ASSERT_EQ(out[i], 'x');
+    }
   }
 }
 

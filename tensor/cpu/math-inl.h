@@ -10,12 +10,20 @@
 
 #include "hwy/highway.h"
 #include "tensor/cpu/math_scalar.h"
+#include "tensor/cpu/math_tables.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 namespace math {
 namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET == HWY_AVX3
+// Whether D's vectors fill a register: then there are instructions of AVX-512 for them.
+template <class D> inline constexpr bool kFullVector = hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) == 64;
+using Wide = hn::ScalableTag<float>;
+using WideBits = hn::RebindToUnsigned<Wide>;
+#endif
 
 // f on each lane: for what has no vector code (yet).
 template <class D, class V, class F>
@@ -55,13 +63,53 @@ TESSERA_LIBM2(Hypot, std::hypot)
 #undef TESSERA_LIBM1
 #undef TESSERA_LIBM2
 
+#if HWY_TARGET == HWY_AVX3
+// Of each lane the entry of a row of 32 numbers that the low bits of `column` say.
+HWY_INLINE hn::Vec<Wide> Column(const float (&row)[32], hn::Vec<WideBits> column) {
+  return hn::Vec<Wide>{_mm512_permutex2var_ps(_mm512_load_ps(row), column.raw, _mm512_load_ps(row + 16))};
+}
+
+// A function by pieces: row 0 has their centers, the others the coefficients.
+template <size_t kRow, size_t kLast, size_t N>
+HWY_INLINE hn::Vec<Wide> PieceSteps(const float (&rows)[N][32], hn::Vec<WideBits> piece, hn::Vec<Wide> t, hn::Vec<Wide> r) {
+  if constexpr (kRow < kLast) return r;
+  else return PieceSteps<kRow - 1, kLast>(rows, piece, t, hn::MulAdd(r, t, Column(rows[kRow], piece)));
+}
+template <size_t N>
+HWY_INLINE hn::Vec<Wide> Piecewise(const float (&rows)[N][32], hn::Vec<Wide> x, hn::Vec<WideBits> piece) {
+  return PieceSteps<N - 2, 1>(rows, piece, hn::Sub(x, Column(rows[0], piece)), Column(rows[N - 1], piece));
+}
+
+// x * inverse_width rounded to an integer, in the low bits.
+HWY_INLINE hn::Vec<WideBits> PieceNumber(Wide d, hn::Vec<Wide> x, double inverse_width) {
+  return hn::BitCast(WideBits(), hn::MulAdd(x, hn::Set(d, static_cast<float>(inverse_width)), hn::Set(d, 12582912.0f)));
+}
+#endif
+
 // c[0] + c[1] x + ..., by Horner's rule. The coefficients interpolate at Chebyshev nodes of the reduced range; errors are noted relative to the result.
+// Recursion instead of a loop, which GCC 12 leaves a loop.
+template <size_t kNext, class D, class V, size_t N>
+HWY_INLINE V HornerSteps(D d, V x, V r, const double (&c)[N]) {
+  if constexpr (kNext == 0) return r;
+  else return HornerSteps<kNext - 1>(d, x, hn::MulAdd(r, x, hn::Set(d, static_cast<hn::TFromD<D>>(c[kNext - 1]))), c);
+}
 template <class D, class V, size_t N>
 HWY_INLINE V Polynomial(D d, V x, const double (&c)[N]) {
+  return HornerSteps<N - 1>(d, x, hn::Set(d, static_cast<hn::TFromD<D>>(c[N - 1])), c);
+}
+
+// 1 / sqrt(x): an estimate of 14 bits, improved by one step of third order (e = 1 - x y^2 is the error), which 0 and infinity skip.
+template <class D, class V>
+HWY_INLINE V Rsqrt(D d, V x) {
   using T = hn::TFromD<D>;
-  V r = hn::Set(d, static_cast<T>(c[N - 1]));
-  for (size_t i = N - 1; i-- > 0;) r = hn::MulAdd(r, x, hn::Set(d, static_cast<T>(c[i])));
-  return r;
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(T) == 4 && kFullVector<D>) {
+    const V y{_mm512_rsqrt14_ps(x.raw)}, e = hn::NegMulAdd(hn::Mul(x, y), y, hn::Set(d, 1.0f));
+    const V better = hn::MulAdd(hn::Mul(y, e), hn::MulAdd(e, hn::Set(d, 0.375f), hn::Set(d, 0.5f)), y);
+    return V{_mm512_mask_mov_ps(y.raw, _mm512_cmp_ps_mask(e.raw, e.raw, _CMP_ORD_Q), better.raw)};
+  }
+#endif
+  return hn::Div(hn::Set(d, T{1}), hn::Sqrt(x));
 }
 
 // Constants of a floating type. kMagic: adding it rounds to an integer and leaves that integer in the low bits.
@@ -88,13 +136,34 @@ HWY_INLINE V PowerOf2(D d, V n) {
   return hn::BitCast(d, hn::ShiftLeft<Fp<T>::kMantissa>(hn::BitCast(du, shifted)));
 }
 
-// x = n ln 2 + r, |r| <= ln 2 / 2; returns r + r^2 / 2 + ... = e^r - 1.
+// 2^n p, for integers n, with one rounding where the result is subnormal.
 template <class D, class V>
-HWY_INLINE V ReducedExpm1(D d, V x, V& n) {
+HWY_INLINE V ScaleByPower(D d, V p, V n) {
+  using T = hn::TFromD<D>;
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kFullVector<D>) {
+    if constexpr (sizeof(T) == 4) return V{_mm512_scalef_ps(p.raw, n.raw)};
+    else return V{_mm512_scalef_pd(p.raw, n.raw)};
+  }
+#endif
+  // In two factors, so that subnormal results and those near the largest number come out.
+  const V n1 = hn::Floor(hn::Mul(n, hn::Set(d, static_cast<T>(0.5))));
+  return hn::Mul(hn::Mul(p, PowerOf2(d, n1)), PowerOf2(d, hn::Sub(n, n1)));
+}
+
+// x = n ln 2 + r, |r| <= ln 2 / 2.
+template <class D, class V>
+HWY_INLINE V ReduceByLn2(D d, V x, V& n) {
   using T = hn::TFromD<D>;
   const V magic = hn::Set(d, static_cast<T>(Fp<T>::kMagic));
   n = hn::Sub(hn::MulAdd(x, hn::Set(d, static_cast<T>(1.44269504088896340736)), magic), magic);
-  const V r = hn::NegMulAdd(n, hn::Set(d, static_cast<T>(Fp<T>::kLn2Low)), hn::NegMulAdd(n, hn::Set(d, static_cast<T>(Fp<T>::kLn2High)), x));
+  return hn::NegMulAdd(n, hn::Set(d, static_cast<T>(Fp<T>::kLn2Low)), hn::NegMulAdd(n, hn::Set(d, static_cast<T>(Fp<T>::kLn2High)), x));
+}
+
+// r + r^2 / 2 + ... = e^r - 1 for |r| <= ln 2 / 2.
+template <class D, class V>
+HWY_INLINE V Expm1Series(D d, V r) {
+  using T = hn::TFromD<D>;
   V tail;  // (e^r - 1 - r - r^2/2) / r^3, to 4e-10 or 3e-17
   if constexpr (sizeof(T) == 4) {
     constexpr double kC[] = {0.1666666666666666667, 0.0416665546172045742, 0.008333320887169640859, 0.001392618358771349454, 0.0001988269833722147827};
@@ -107,16 +176,22 @@ HWY_INLINE V ReducedExpm1(D d, V x, V& n) {
   return hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, tail, hn::Set(d, static_cast<T>(0.5))), r);
 }
 
+// e^r - 1, x = n ln 2 + r.
+template <class D, class V> HWY_INLINE V ReducedExpm1(D d, V x, V& n) { return Expm1Series(d, ReduceByLn2(d, x, n)); }
+
 template <class D, class V>
 HWY_INLINE V Exp(D d, V x) {
   using T = hn::TFromD<D>;
   // The instructions return the second operand if one is nan, so a nan stays.
   x = hn::Min(hn::Set(d, static_cast<T>(Fp<T>::kExpHigh)), hn::Max(hn::Set(d, static_cast<T>(Fp<T>::kExpLow)), x));
   V n;
-  const V p = hn::Add(ReducedExpm1(d, x, n), hn::Set(d, T{1}));
-  // In two factors, so that subnormal results and those near the largest number come out.
-  const V n1 = hn::Floor(hn::Mul(n, hn::Set(d, static_cast<T>(0.5))));
-  return hn::Mul(hn::Mul(p, PowerOf2(d, n1)), PowerOf2(d, hn::Sub(n, n1)));
+  const V r = ReduceByLn2(d, x, n);
+  if constexpr (sizeof(T) == 4) {
+    constexpr double kC[] = {1.0, 1.0, 0.5, 0.1666657684599397631, 0.0416665544376859389, 0.008363202971575854947, 0.001392621346633244304};  // of e^r, to 1.1e-8
+    return ScaleByPower(d, Polynomial(d, r, kC), n);
+  } else {
+    return ScaleByPower(d, hn::Add(Expm1Series(d, r), hn::Set(d, T{1})), n);
+  }
 }
 
 template <class D, class V>
@@ -170,9 +245,33 @@ HWY_INLINE V LogSpecial(D d, V u, V result) {
   return hn::IfThenElse(hn::And(hn::Gt(u, zero), hn::Lt(u, inf)), result, special);
 }
 
+#if HWY_TARGET == HWY_AVX3
+// x = 2^k m, m in [3/4, 3/2); subnormals too. Infinite k at 0 and at infinity, a nan below 0.
+HWY_INLINE hn::Vec<Wide> SplitNumber(hn::Vec<Wide> x, hn::Vec<Wide>& k) {
+  const __m512 m = _mm512_getmant_ps(x.raw, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan), e = _mm512_getexp_ps(x.raw), one = _mm512_set1_ps(1.0f);
+  k = hn::Vec<Wide>{_mm512_mask_add_ps(e, _mm512_cmp_ps_mask(m, one, _CMP_LT_OQ), e, one)};
+  return hn::Vec<Wide>{m};
+}
+
+// k ln 2 + log m, m = (1 + r) / c with c from a table: k ln 2 and -log c add without rounding.
+HWY_INLINE hn::Vec<Wide> LogByTable(Wide d, hn::Vec<Wide> x) {
+  using V = hn::Vec<Wide>;
+  V k;
+  const V m = SplitNumber(x, k);
+  const auto piece = hn::ShiftRight<18>(hn::BitCast(WideBits(), m));
+  const V r = hn::MulSub(m, Column(tables::kLog[0], piece), hn::Set(d, 1.0f));
+  constexpr double kC[] = {-0.5000005379503622996, 0.3333786885432909838, -0.2454392930075602918};  // (log(1 + r) - r) / r^2 for r in [-1/64, 1/32], to 2.0e-8 of log(1 + r)
+  const V high = hn::MulAdd(k, hn::Set(d, 0x1.62e4p-1f), Column(tables::kLog[1], piece));
+  return hn::Add(high, hn::MulAdd(k, hn::Set(d, 1.428606765330187e-06f), hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), r)));
+}
+#endif
+
 template <class D, class V>
 HWY_INLINE V Log(D d, V x) {
   using T = hn::TFromD<D>;
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(T) == 4 && kFullVector<D>) return LogByTable(d, x);
+#endif
   const hn::RebindToUnsigned<D> du;
   // Subnormals are scaled up by 2^mantissa bits first.
   constexpr double kUp = static_cast<double>(uint64_t{1} << Fp<T>::kMantissa);
@@ -215,6 +314,14 @@ HWY_INLINE V Log1p(D d, V x) {
 template <class D, class V>
 HWY_INLINE V Tanh(D d, V x) {
   using T = hn::TFromD<D>;
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(T) == 4 && kFullVector<D>) {
+    const WideBits du;
+    const V a = hn::Min(hn::Set(d, 9.5f), hn::Abs(x));
+    const auto piece = hn::ShiftRight<21>(hn::Max(hn::BitCast(du, a), hn::Set(du, 492u << 21)));
+    return hn::CopySign(Piecewise(tables::kTanh, a, piece), x);
+  }
+#endif
   const V a = hn::Min(hn::Set(d, static_cast<T>(Fp<T>::kTanhHigh)), hn::Abs(x));
   V n;
   const V doubled = hn::Add(a, a);
@@ -232,17 +339,14 @@ HWY_INLINE V TanhSoftplus(D d, V x) {
   return hn::Div(w, hn::Add(w, two));
 }
 
-// x = n + r / ln 2.
+// x = n + r / ln 2, |r| <= ln 2 / 2.
 template <class D, class V>
 HWY_INLINE V Exp2(D d, V x) {
   using T = hn::TFromD<D>;
   constexpr double kLimit = sizeof(T) == 4 ? 152 : 1077;
   x = hn::Min(hn::Set(d, static_cast<T>(kLimit)), hn::Max(hn::Set(d, static_cast<T>(-kLimit)), x));
-  const V n = hn::Round(x);
-  V zero;  // |r| <= ln 2 / 2 already
-  const V p = hn::Add(ReducedExpm1(d, hn::Mul(hn::Sub(x, n), hn::Set(d, static_cast<T>(0.69314718055994530942))), zero), hn::Set(d, T{1}));
-  const V n1 = hn::Floor(hn::Mul(n, hn::Set(d, static_cast<T>(0.5))));
-  return hn::Mul(hn::Mul(hn::Mul(p, PowerOf2(d, zero)), PowerOf2(d, n1)), PowerOf2(d, hn::Sub(n, n1)));
+  const V n = hn::Round(x), r = hn::Mul(hn::Sub(x, n), hn::Set(d, static_cast<T>(0.69314718055994530942)));
+  return ScaleByPower(d, hn::Add(Expm1Series(d, r), hn::Set(d, T{1})), n);
 }
 
 // x = n pi/2 + r, |r| <= pi/4, for |x| < kTrigLimit: pi/2 in parts whose products with n are exact. Sine and cosine of r; bits has n in its low bits.
@@ -295,19 +399,50 @@ HWY_INLINE V LargeLanes(D d, V x, V result, double limit, F f) {
   return hn::Load(d, out);
 }
 
+// sin(x + kQuarterTurns pi / 2) in float32 for |x| < kTrigLimit: x = n pi / 2 + r, |r| <= pi / 4. Both sin r = r + r z S(z) and cos r = 1 + z C(z), z = r^2,
+// are base + base z P(z): the coefficients are chosen by lane.
+template <int kQuarterTurns, class D, class V>
+HWY_INLINE V SinOfFloat(D d, V x) {
+  const hn::RebindToUnsigned<D> du;
+  const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic)), one = hn::Set(d, 1.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 0.636619772367581343076f), magic), n = hn::Sub(shifted, magic);
+#if HWY_TARGET == HWY_SSE4  // parts of pi / 2 whose products with n are exact
+  const V near = hn::NegMulAdd(n, hn::Set(d, 0.0004837512969970703125f), hn::NegMulAdd(n, hn::Set(d, 1.5703125f), x));
+  constexpr float kMiddle = 7.5495336204767227173e-8f, kLast = 2.5633441515945187882e-12f;
+#else
+  const V near = hn::NegMulAdd(n, hn::Set(d, 1.57079637050628662f), x);
+  constexpr float kMiddle = -4.37113882867379e-8f, kLast = -1.71512451000588e-15f;
+#endif
+  const V r = hn::NegMulAdd(n, hn::Set(d, kMiddle), near);
+  const V lost = hn::NegMulAdd(n, hn::Set(d, kLast), hn::NegMulAdd(n, hn::Set(d, kMiddle), hn::Sub(near, r)));  // what r has been rounded by
+  const auto quarters = hn::Add(hn::BitCast(du, shifted), hn::Set(du, kQuarterTurns));
+  const auto odd = hn::RebindMask(d, hn::TestBit(quarters, hn::Set(du, 1)));
+  const V z = hn::Mul(r, r), base = hn::IfThenElse(odd, one, r);
+  const auto pick = [&](float cosine, float sine) HWY_ATTR { return hn::IfThenElse(odd, hn::Set(d, cosine), hn::Set(d, sine)); };
+  V p = pick(2.45474366e-05f, 2.72493139e-06f);  // to 3.4e-9 and 8.5e-10
+  p = hn::MulAdd(p, z, pick(-0.00138883002f, -0.000198400827f));
+  p = hn::MulAdd(p, z, pick(0.0416666642f, 0.00833333191f));
+  p = hn::MulAdd(p, z, pick(-0.5f, -0.166666672f));
+  const V value = hn::Add(base, hn::MulAdd(hn::Mul(base, z), p, hn::IfThenElse(odd, hn::Neg(hn::Mul(r, lost)), lost)));
+  return hn::CopySign(value, hn::Xor(base, hn::BitCast(d, hn::ShiftLeft<30>(quarters))));  // its sign, also at -0
+}
+
 // sin(x + quarter_turns pi/2).
 template <int kQuarterTurns, class D, class V>
 HWY_INLINE V SinShifted(D d, V x) {
   using T = hn::TFromD<D>;
-  const hn::RebindToUnsigned<D> du;
-  using TU = hn::TFromD<decltype(du)>;
-  V sine, cosine;
-  hn::Vec<decltype(du)> bits;
-  ReducedSinCos(d, x, sine, cosine, bits);
-  bits = hn::Add(bits, hn::Set(du, static_cast<TU>(kQuarterTurns)));
-  const auto odd = hn::RebindMask(d, hn::Ne(hn::And(bits, hn::Set(du, TU{1})), hn::Zero(du)));
-  const auto sign = hn::ShiftLeft<sizeof(T) * 8 - 2>(hn::And(bits, hn::Set(du, TU{2})));
-  return hn::Xor(hn::IfThenElse(odd, cosine, sine), hn::BitCast(d, sign));
+  if constexpr (sizeof(T) == 4) {
+    return SinOfFloat<kQuarterTurns>(d, x);
+  } else {
+    const hn::RebindToUnsigned<D> du;
+    V sine, cosine;
+    hn::Vec<decltype(du)> bits;
+    ReducedSinCos(d, x, sine, cosine, bits);
+    bits = hn::Add(bits, hn::Set(du, static_cast<uint64_t>(kQuarterTurns)));
+    const auto odd = hn::RebindMask(d, hn::Ne(hn::And(bits, hn::Set(du, uint64_t{1})), hn::Zero(du)));
+    const auto sign = hn::ShiftLeft<62>(hn::And(bits, hn::Set(du, uint64_t{2})));
+    return hn::Xor(hn::IfThenElse(odd, cosine, sine), hn::BitCast(d, sign));
+  }
 }
 template <class D, class V>
 HWY_INLINE V Sin(D d, V x) {
@@ -471,6 +606,21 @@ HWY_INLINE V NormalTail(D d, V x, V& gauss) {
   }
 }
 
+template <class D, class V>
+HWY_INLINE V NormalTail(D d, V x) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(hn::TFromD<D>) == 4 && kFullVector<D>) {
+    const V limit = hn::Set(d, 5.9f);
+    if (HWY_LIKELY(hn::AllFalse(d, hn::Lt(x, hn::Neg(limit))))) {  // to the right of the pieces the tail counts for nothing beside x
+      const V a = hn::Min(limit, hn::Abs(x));
+      return Piecewise(tables::kNormalTail, a, PieceNumber(d, a, 16.0 / 3));
+    }
+  }
+#endif
+  V gauss;
+  return NormalTail(d, x, gauss);
+}
+
 // Up to 1 a polynomial; beyond 1 - e^-g with g(t) = -log(erfc(t)), which is nearly a parabola.
 template <class D, class V>
 HWY_INLINE V Erf(D d, V x) {
@@ -478,6 +628,16 @@ HWY_INLINE V Erf(D d, V x) {
   if constexpr (sizeof(T) == 8) {
     return PerLane(d, x, [](auto v) HWY_ATTR { return std::erf(v); });
   } else {
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (kFullVector<D>) {
+      const V a = hn::Min(hn::Set(d, 3.93f), hn::Abs(x));
+      const auto piece = PieceNumber(d, a, 8);
+      const V t = hn::Sub(a, Column(tables::kErf[0], piece));
+      const V first = hn::IfThenElse(hn::Eq(t, a), a, Column(tables::kErf[1], piece));  // around 0 the pieces are of erf(x) - x
+      const V slope = PieceSteps<5, 2>(tables::kErf, piece, t, Column(tables::kErf[6], piece));  // without the first coefficient
+      return hn::CopySign(hn::MulAdd(slope, t, first), x);
+    }
+#endif
     constexpr double kNear[] = {0.128379167061543415, -0.3761263846802871038, 0.1128378249523684438, -0.02686543072767023519,
                                 0.005221031807858004027, -0.0008484080405534861137, 0.0001126595902560497773, -9.667044571482653565e-6};  // of erf(x) / x - 1, 4e-11
     constexpr double kFar[] = {-0.0003218662575487315154, 1.130241877483416306, 0.6318095501311520305, 0.1100972425055746628, -0.02643164328275481797,

@@ -21,7 +21,7 @@ namespace HWY_NAMESPACE {
 
 #define TESSERA_CALL template <class D, class V> static HWY_INLINE V Call
 struct Sqrt { TESSERA_CALL(D, const KernelParam*, V x) { return hn::Sqrt(x); } };
-struct Rsqrt { TESSERA_CALL(D d, const KernelParam*, V x) { return hn::Div(Splat(d, 1.0), hn::Sqrt(x)); } };
+struct Rsqrt { TESSERA_CALL(D d, const KernelParam*, V x) { return math::Rsqrt(d, x); } };
 struct Exp { TESSERA_CALL(D d, const KernelParam*, V x) { return math::Exp(d, x); } };
 struct Exp2 { TESSERA_CALL(D d, const KernelParam*, V x) { return math::Exp2(d, x); } };
 struct Expm1 { TESSERA_CALL(D d, const KernelParam*, V x) { return math::Expm1(d, x); } };

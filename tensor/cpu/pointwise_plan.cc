@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/core/error.h"
+#include "tensor/cpu/simd_move.h"
 
 namespace tessera::cpu {
 namespace {
@@ -148,11 +149,7 @@ void Cursor::advance(const Plan& plan, int64_t n) {
 void gather_row(void* dst, const void* src, int64_t stride, int64_t n, int64_t size) {
   if (stride == size) { std::memcpy(dst, src, n * size); return; }
   char* d = static_cast<char*>(dst);
-  if (stride == 0 && n > 0) {  // copies of one element, by doubling
-    std::memcpy(d, src, size);
-    for (int64_t done = 1; done < n; done *= 2) std::memcpy(d + done * size, d, std::min(done, n - done) * size);
-    return;
-  }
+  if (stride == 0) return fill_elements(dst, src, n, size);
   const char* s = static_cast<const char*>(src);
   switch (size) {
     case 1: return gather_sized<1>(d, s, stride, n);

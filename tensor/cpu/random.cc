@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tensor/cpu/random_draw.h"
+#include "tensor/cpu/random_transform.h"
 #include "tensor/cpu/random_walk.h"
 
 namespace tessera::cpu {
@@ -116,7 +117,7 @@ void random_exponential(Shape shape, const Operand& out, double lambda, const Ge
   const double scale = -1.0 / lambda;
   emit<double>(shape, out, [&](double* v, int64_t n) {
     draw_doubles(g, v, n);
-    for (int64_t i = 0; i < n; ++i) v[i] = scale * std::log1p(-v[i]);
+    exponential_numbers(v, n, scale);
   });
 }
 
@@ -129,7 +130,7 @@ void random_cauchy(Shape shape, const Operand& out, double median, double sigma,
   std::lock_guard lock(g.mutex());
   emit<double>(shape, out, [&](double* v, int64_t n) {
     draw_doubles(g, v, n);
-    for (int64_t i = 0; i < n; ++i) v[i] = median + sigma * std::tan(M_PI * (v[i] - 0.5));
+    cauchy_numbers(v, n, median, sigma);
   });
 }
 
@@ -162,8 +163,10 @@ void random_full(Shape shape, const Operand& out, const Generator& gen) {
   if (is_floating_point(t)) values = (1u << digits_of(t)) + 1;
   else if (t == DType::kBool) values = 2;
   else values = 1u << (8 * item_size(t) - (t != DType::kUInt8));
-  emit<int64_t>(shape, out, [&](int64_t* v, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) v[i] = g.random() % values;
+  emit<int64_t>(shape, out, [&, remainder = Remainder(values)](int64_t* v, int64_t n) {
+    uint32_t words[kChunk];
+    g.fill(words, n);
+    for (int64_t i = 0; i < n; ++i) v[i] = remainder(words[i]);
   });
 }
 
@@ -273,11 +276,11 @@ void random_integers(Shape shape, const Operand& out, const RandomRange& r, cons
       for (int64_t i = 0; i < n; ++i) v[i] = static_cast<int64_t>(g.random64());
     });
   } else if (size < kMax32BitRange) {
+    const Remainder remainder(static_cast<uint32_t>(size));
     emit<int64_t>(shape, out, [&](int64_t* v, int64_t n) {
-      const uint32_t size32 = static_cast<uint32_t>(size);
       uint32_t words[kChunk];
       g.fill(words, n);
-      for (int64_t i = 0; i < n; ++i) v[i] = static_cast<int64_t>(words[i] % size32 + base);
+      for (int64_t i = 0; i < n; ++i) v[i] = static_cast<int64_t>(remainder(words[i]) + base);
     });
   } else {
     emit<int64_t>(shape, out, [&](int64_t* v, int64_t n) {

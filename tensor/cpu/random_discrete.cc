@@ -162,6 +162,24 @@ void random_binomial(Shape shape, const Operand& out, const Operand& count, cons
 }
 
 // Fisher-Yates: from the front with 32-bit numbers where the remainder's bias is small, for longer ones from the back with 64-bit numbers.
+namespace {
+
+// Swaps each element with one of those from it on. Partners are known some time before their swaps, so that memory can be fetched.
+void shuffle(CpuGeneratorImpl& g, int64_t* r, int64_t n) {
+  uint32_t words[kChunk];
+  for (int64_t i = 0; i < n - 1; i += kChunk) {
+    const int64_t m = std::min(kChunk, n - 1 - i);
+    g.fill(words, m);
+    for (int64_t j = 0; j < m; ++j) {
+      words[j] = static_cast<uint32_t>(i + j) + words[j] % static_cast<uint32_t>(n - i - j);
+      __builtin_prefetch(r + words[j], 1);
+    }
+    for (int64_t j = 0; j < m; ++j) std::swap(r[i + j], r[words[j]]);
+  }
+}
+
+}  // namespace
+
 void random_permutation(int64_t n, const Operand& out, const Generator& gen) {
   const bool wide_unsigned = out.dtype >= DType::kUInt16 && out.dtype <= DType::kUInt64;
   if (out.dtype > DType::kFloat64 || out.dtype == DType::kBool || wide_unsigned) not_implemented("randperm", out.dtype);
@@ -180,7 +198,7 @@ void random_permutation(int64_t n, const Operand& out, const Generator& gen) {
   int64_t* r = direct ? static_cast<int64_t*>(out.data) : own.data();
   if (n < static_cast<int64_t>(std::numeric_limits<uint32_t>::max() / 20)) {
     for (int64_t i = 0; i < n; ++i) r[i] = i;
-    for (int64_t i = 0; i < n - 1; ++i) std::swap(r[i], r[i + g.random() % static_cast<uint64_t>(n - i)]);
+    shuffle(g, r, n);
   } else {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t z = static_cast<int64_t>(g.random64() % static_cast<uint64_t>(i + 1));
@@ -207,15 +225,23 @@ struct Rows {
 };
 
 template <class F> void sample_with_replacement(CpuGeneratorImpl& g, const Rows& w, int64_t n_sample, char* out, int64_t out_row, int64_t out_step) {
-  std::vector<F> c(w.categories);
-  for (int64_t r = 0; r < w.rows; ++r) {
-    w.read(r, c.data());
-    F sum = 0;
-    for (F& x : c) x = sum += x;
-    for (F& x : c) x /= sum;
-    c.back() = 1;
-    for (int64_t i = 0; i < n_sample; ++i) {
-      *reinterpret_cast<int64_t*>(out + r * out_row + i * out_step) = search(c.data(), w.categories, draw_double(g));
+  constexpr int64_t kTogether = 4;  // rows: a sum waits for the one before
+  const int64_t n = w.categories;
+  std::vector<F> c(kTogether * n);
+  for (int64_t first = 0; first < w.rows; first += kTogether) {
+    const int64_t rows = std::min(kTogether, w.rows - first);
+    for (int64_t r = 0; r < rows; ++r) w.read(first + r, &c[r * n]);
+    F sums[kTogether] = {};
+    for (int64_t k = 0; k < n; ++k) {
+      for (int64_t r = 0; r < kTogether; ++r) c[r * n + k] = sums[r] += c[r * n + k];
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      F* row = &c[r * n];
+      for (int64_t k = 0; k < n; ++k) row[k] /= sums[r];
+      row[n - 1] = 1;
+      for (int64_t i = 0; i < n_sample; ++i) {
+        *reinterpret_cast<int64_t*>(out + (first + r) * out_row + i * out_step) = search(row, n, draw_double(g));
+      }
     }
   }
 }
@@ -259,12 +285,13 @@ void check_weights(const Rows& w) {
   std::vector<double> row(w.categories);
   for (int64_t r = 0; r < w.rows; ++r) {
     w.read(r, row.data());
-    double sum = 0;
+    bool good = true, positive = false;
     for (double x : row) {
-      TESSERA_CHECK(x >= 0 && std::isfinite(x), "probability tensor contains either `inf`, `nan` or element < 0");
-      sum += x;
+      good &= (x >= 0) & (x <= std::numeric_limits<double>::max());
+      positive |= x > 0;
     }
-    TESSERA_CHECK(sum > 0, "invalid multinomial distribution (sum of probabilities <= 0)");
+    TESSERA_CHECK(good, "probability tensor contains either `inf`, `nan` or element < 0");
+    TESSERA_CHECK(positive, "invalid multinomial distribution (sum of probabilities <= 0)");
   }
 }
 

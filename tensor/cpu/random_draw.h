@@ -46,6 +46,17 @@ inline void draw_floats(CpuGeneratorImpl& g, int digits, float* out, int64_t n) 
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(static_cast<int32_t>(words[i] & mask)) * scale;
 }
 
+// x % size without a division (D. Lemire, O. Kaser, N. Kurz, "Faster remainder by direct computation", Softw. Pract. Exper. 49, 2019).
+class Remainder {
+ public:
+  explicit Remainder(uint32_t size) : size_(size), inverse_(UINT64_MAX / size + 1) {}
+  uint32_t operator()(uint32_t x) const { return static_cast<uint32_t>(static_cast<unsigned __int128>(inverse_ * x) * size_ >> 64); }
+
+ private:
+  uint32_t size_;
+  uint64_t inverse_;  // 2^64 / size, rounded up
+};
+
 // Significant bits of a floating dtype.
 inline int digits_of(DType t) { return t == DType::kFloat16 ? 11 : t == DType::kBFloat16 ? 8 : t == DType::kFloat32 ? 24 : 53; }
 

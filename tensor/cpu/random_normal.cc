@@ -5,6 +5,7 @@
 #include "tensor/cpu/random.h"
 #include "tensor/cpu/random_box_muller.h"
 #include "tensor/cpu/random_draw.h"
+#include "tensor/cpu/random_transform.h"
 #include "tensor/cpu/random_walk.h"
 
 namespace tessera::cpu {
@@ -21,15 +22,7 @@ void transform_blocks(float* data, int64_t blocks, double mean, double std) {
 }
 
 void transform_blocks(double* data, int64_t blocks, double mean, double std) {
-  for (int64_t b = 0; b < blocks; ++b, data += kBlock) {
-    for (int j = 0; j < kBlock / 2; ++j) {
-      const double radius = std::sqrt(-2 * std::log(1 - data[j]));
-      const double theta = 2 * M_PI * data[j + 8];
-      // Fused, as the reference numbers are.
-      data[j] = std::fma(radius * std::cos(theta), std, mean);
-      data[j + 8] = std::fma(radius * std::sin(theta), std, mean);
-    }
-  }
+  box_muller_blocks(data, blocks, mean, std);
 }
 
 // For float16 and bfloat16, where every operation is rounded to the dtype and there are few different uniform numbers: all their radii, cosines and sines.

@@ -1,0 +1,16 @@
+// Data movement that wants SIMD instructions, by the size of an element.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::cpu {
+
+// n copies of the element of `size` (1, 2, 4, 8 or 16) bytes at `value`.
+void fill_elements(void* dst, const void* value, int64_t n, int64_t size);
+
+// Transposes `tiles` neighbouring tiles of 16 x 16 elements of 4 bytes, or 8 x 8 of 8 bytes: column j of the source rows becomes row j of dst. The tiles follow
+// each other along dst's rows (down the source's rows).
+void transpose_tiles4(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles);
+void transpose_tiles8(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles);
+
+}  // namespace tessera::cpu
