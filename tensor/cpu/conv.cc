@@ -6,6 +6,7 @@
 
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/conv_depthwise.h"
+#include "tensor/cpu/conv_direct.h"
 #include "tensor/cpu/conv_im2col.h"
 #include "tensor/cpu/conv_implicit.h"
 #include "tensor/cpu/gemm.h"
@@ -355,6 +356,12 @@ struct Sizes {
   int64_t x, w, y;
 };
 
+// Direct convolution sums `channels` in vectors; where there are few of them, vectors of positions are better filled.
+bool suits_direct(const ConvGeometry& g, int64_t channels) {
+  if (is_pointwise(g)) return false;  // a plain product
+  return g.batch * g.in_channels * g.out_channels * volume(g.in_size) * volume(g.out_size) > 0 && fills_vectors(channels / g.groups);
+}
+
 constexpr const char* kName = "slow_conv2d_cpu";  // the name that the documented messages use
 
 }  // namespace
@@ -371,6 +378,10 @@ void conv_forward(DType dtype, const ConvGeometry& g, const void* x, const void*
       if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
         if (is_depthwise(g))
           return depthwise_forward(g, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias), static_cast<T*>(y));
+        if constexpr (std::is_same_v<T, float>) {
+          if (suits_direct(g, g.out_channels))
+            return direct_forward(g, false, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias), static_cast<T*>(y));
+        }
         return implicit_forward(g, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias), static_cast<T*>(y));
       }
       forward(dtype, g, x, w, bias, y);
@@ -389,6 +400,9 @@ void conv_backward_input(DType dtype, const ConvGeometry& g, const void* dy, con
     } else {
       if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
         if (is_depthwise(g)) return depthwise_backward_input(g, static_cast<const T*>(dy), static_cast<const T*>(w), static_cast<T*>(dx));
+        if constexpr (std::is_same_v<T, float>) {
+          if (suits_direct(g, g.in_channels)) return direct_backward_input(g, false, static_cast<const T*>(dy), static_cast<const T*>(w), static_cast<T*>(dx));
+        }
         if (g.in_channels / g.groups >= 4 && has_implicit_backward(g))
           return implicit_backward_input(g, static_cast<const T*>(dy), static_cast<const T*>(w), static_cast<T*>(dx));
       }

@@ -135,11 +135,15 @@ struct PlainColumns {
   }
 };
 
+}  // namespace
+
 bool is_pointwise(const ConvGeometry& g) {
   for (int i = 0; i < 3; ++i)
     if (g.kernel[i] != 1 || g.stride[i] != 1 || g.padding[i] != 0) return false;
   return true;
 }
+
+namespace {
 
 template <class T>
 struct GroupSizes {

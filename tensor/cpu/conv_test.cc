@@ -186,6 +186,20 @@ TEST(Conv, LargerThanTheBlocks) {
   check<float>(geometry(40, 40, 24, 1, kOne, {3, 1, 1, 0, 1}, {5, 1, 1, 0, 1}));  // pointwise on small images
 }
 
+// Lines of every length around those of the tiles, channels around whole vectors, phases of strided gradients.
+TEST(Conv, ManyChannels) {
+  for (int64_t width = 1; width <= 17; ++width) check<float>(geometry(2, 3, 10 + 5 * width, 1, kOne, {5, 3, 1, 1, 1}, {width, 3, 1, 1, 1}), width % 2);
+  for (int64_t width : {26, 31, 43, 60}) check<float>(geometry(1, 17, 33, 1, kOne, {7, 3, 1, 1, 1}, {width, 3, 1, 1, 1}));
+  for (int64_t stride : {2, 3, 4}) check<float>(geometry(2, 24, 40, 1, kOne, {11, 3, stride, 1, 1}, {13, 5, stride, 2, 1}));
+  check<float>(geometry(2, 16, 48, 1, {5, 3, 2, 1, 1}, {6, 3, 1, 1, 1}, {9, 3, 2, 1, 2}));
+  check<float>(geometry(2, 24, 64, 2, kOne, {9, 1, 2, 0, 1}, {9, 1, 2, 0, 1}));   // every other element of the input has no gradient
+  check<float>(geometry(2, 70, 16, 1, kOne, {8, 4, 2, 1, 1}, {8, 4, 2, 1, 1}));
+  check<float>(geometry(3, 30, 130, 1, kOne, {3, 3, 1, 1, 1}, {3, 3, 1, 1, 1}));
+  check<float>(geometry(2, 100, 32, 1, kOne, {10, 3, 1, 2, 2}, {12, 3, 1, 2, 2}));
+  check<float>(geometry(9, 32, 32, 1, kOne, {40, 3, 1, 0, 1}, {50, 3, 1, 0, 1}));  // no border; images in chunks otherwise
+  check<float>(geometry(9, 32, 32, 1, kOne, {40, 3, 1, 1, 1}, {50, 3, 1, 1, 1}));
+}
+
 // Windows must read nothing but their own elements: an infinity elsewhere must not become a NaN.
 TEST(Conv, InfinitiesStayWhereTheyAre) {
   for (int64_t groups : {1, 6}) {
@@ -231,6 +245,7 @@ void same_bits(const ConvGeometry& g) {
 TEST(Conv, SameBitsAtAnyThreadCount) {
   same_bits<float>(geometry(33, 16, 32, 1, kOne, {8, 3, 1, 1, 1}, {8, 3, 1, 1, 1}));
   same_bits<float>(geometry(3, 16, 32, 2, kOne, {40, 3, 1, 1, 1}, {41, 3, 1, 1, 1}));
+  same_bits<float>(geometry(2, 64, 64, 1, kOne, {28, 3, 2, 1, 1}, {28, 3, 2, 1, 1}));
   same_bits<double>(geometry(9, 8, 16, 8, kOne, {28, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
   same_bits<Half>(geometry(9, 8, 16, 1, kOne, {28, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
 }

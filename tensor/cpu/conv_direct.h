@@ -1,0 +1,56 @@
+// Convolution without a matrix of columns: a micro kernel keeps a few neighbouring positions of an output row by a few vectors of output channels in
+// registers, and reads the image where it lies, one element for all channels at a time. So the image needs no order of its own (rows, channels last,
+// any stride), only a border of zeros; the weights are packed in vectors of output channels.
+#pragma once
+
+#include "tensor/cpu/nn.h"
+
+namespace tessera::cpu::internal {
+
+// Zeros around an image: `low` before and `high` after each of the three dimensions.
+struct Border {
+  int64_t low[3], high[3];
+  bool none() const { return (low[0] | low[1] | low[2] | high[0] | high[1] | high[2]) == 0; }
+};
+
+// Images: planes (a channel, or a whole image whose channels come last) of size[0] x size[1] x size[2] places of `unit` contiguous elements (1, or all channels).
+struct ImageLayout {
+  int64_t size[3], unit;
+  bool channels_last;
+  int64_t channel() const { return channels_last ? 1 : size[0] * size[1] * size[2]; }
+  int64_t step(int i) const { return (i < 2 ? size[2] : 1) * (i < 1 ? size[1] : 1) * unit; }
+  int64_t plane() const { return size[0] * size[1] * size[2] * unit; }
+  ImageLayout with(const Border& b) const;
+};
+// to: planes * layout.with(border).plane() elements.
+void copy_with_border(int64_t planes, const ImageLayout& layout, const Border& border, const float* x, float* to);
+
+// One group of a convolution. y[n, o, q] = bias[o] + sum over channels c and taps t of
+//   x[n, c, q * step + tap[t]] * w[o * w_out + c * w_channel + tap_w[t]],
+// where x has the border, and every place so named exists.
+struct DirectConv {
+  int64_t images, in_channels, out_channels;
+  const float* x;  // the first plane
+  int64_t x_image, first_channel;  // elements between images; channels of other groups before this one's, where channels come last
+  ImageLayout in;
+  Border border;
+  int64_t step[3], taps;
+  const int64_t (*tap)[3];
+  const int64_t* tap_w;
+  const float* w;
+  int64_t w_out, w_channel;
+  const float* bias;  // or null
+  float* y;
+  int64_t y_image, y_channel, y_step[3];
+  int64_t size[3];  // output positions
+};
+void direct_conv(const DirectConv& c);
+
+// Whether vectors of this many output channels are filled well enough.
+bool fills_vectors(int64_t channels);
+
+// Whole convolutions (all groups); channels_last: of x, w and y.
+void direct_forward(const ConvGeometry& g, bool channels_last, const float* x, const float* w, const float* bias, float* y);
+void direct_backward_input(const ConvGeometry& g, bool channels_last, const float* dy, const float* w, float* dx);
+
+}  // namespace tessera::cpu::internal
