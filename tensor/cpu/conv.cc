@@ -422,6 +422,9 @@ void conv_backward_weight(DType dtype, const ConvGeometry& g, const void* dy, co
     } else {
       if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
         if (is_depthwise(g)) return depthwise_backward_weight(g, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<T*>(dw));
+        if constexpr (std::is_same_v<T, float>) {
+          if (suits_direct(g, g.out_channels)) return direct_backward_weight(g, false, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<T*>(dw));
+        }
       }
       backward_weight<T>(dtype, g, dy, x, dw);
     }

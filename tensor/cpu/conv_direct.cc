@@ -189,11 +189,7 @@ class Plan {
     int64_t image = c_.x_image;
     if (!c_.border.none()) {
       image = planes_ * padded_.plane();
-      if (c_.x_image == planes_ * c_.in.plane()) {
-        copy_with_border(count * planes_, c_.in, c_.border, x, images_copy_.get());
-      } else {
-        for (int64_t i = 0; i < count; ++i) copy_with_border(planes_, c_.in, c_.border, x + i * c_.x_image, images_copy_.get() + i * image);
-      }
+      copy_images_with_border(count, planes_, c_.in, c_.border, x, c_.x_image, images_copy_.get());
       x = images_copy_.get();
     }
     const int64_t all = blocks(), lines = count * c_.size[0] * c_.size[1];
@@ -355,11 +351,11 @@ ImageLayout ImageLayout::with(const Border& b) const {
   return padded;
 }
 
-void copy_with_border(int64_t planes, const ImageLayout& layout, const Border& b, const float* x, float* to) {
+void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& b, const float* x, int64_t x_image, float* to) {
   const ImageLayout padded = layout.with(b);
   const int64_t row = layout.step(1), left = b.low[2] * layout.unit, right = b.high[2] * layout.unit, padded_row = padded.step(1);
   const int64_t height = padded.size[1], depth = padded.size[0];
-  parallel_for(planes * depth, 1 + 16384 / (height * padded_row), [&](int64_t begin, int64_t end) {
+  parallel_for(images * planes * depth, 1 + 16384 / (height * padded_row), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       float* out = to + i * height * padded_row;
       const int64_t e = i % depth - b.low[0];
@@ -367,7 +363,7 @@ void copy_with_border(int64_t planes, const ImageLayout& layout, const Border& b
         std::memset(out, 0, height * padded_row * sizeof(float));
         continue;
       }
-      const float* from = x + (i / depth * layout.size[0] + e) * layout.step(0);
+      const float* from = x + i / depth / planes * x_image + i / depth % planes * layout.plane() + e * layout.step(0);
       std::memset(out, 0, b.low[1] * padded_row * sizeof(float));
       out += b.low[1] * padded_row;
       for (int64_t h = 0; h < layout.size[1]; ++h, from += row, out += padded_row) {

@@ -22,8 +22,8 @@ struct ImageLayout {
   int64_t plane() const { return size[0] * size[1] * size[2] * unit; }
   ImageLayout with(const Border& b) const;
 };
-// to: planes * layout.with(border).plane() elements.
-void copy_with_border(int64_t planes, const ImageLayout& layout, const Border& border, const float* x, float* to);
+// to: images * planes * layout.with(border).plane() elements; x_image: elements from an image to the next.
+void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& border, const float* x, int64_t x_image, float* to);
 
 // One group of a convolution. y[n, o, q] = bias[o] + sum over channels c and taps t of
 //   x[n, c, q * step + tap[t]] * w[o * w_out + c * w_channel + tap_w[t]],
@@ -46,11 +46,28 @@ struct DirectConv {
 };
 void direct_conv(const DirectConv& c);
 
+// The gradient of the weights of one group: dw[o, k] = sum over images and positions q of dy[n, o, q] * x[n, c, q * step + tap * dilation], k being (c, tap), or
+// (tap, c) where channels come last.
+struct DirectWeight {
+  int64_t images, in_channels, out_channels;
+  const float* x;
+  int64_t x_image, first_channel;
+  ImageLayout in;
+  Border border;
+  int64_t step[3], kernel[3], dilation[3];
+  const float* dy;
+  int64_t dy_image, dy_channel, dy_step[3];  // lines of positions follow each other
+  int64_t size[3];
+  float* dw;
+};
+void direct_weight(const DirectWeight& c);
+
 // Whether vectors of this many output channels are filled well enough.
 bool fills_vectors(int64_t channels);
 
 // Whole convolutions (all groups); channels_last: of x, w and y.
 void direct_forward(const ConvGeometry& g, bool channels_last, const float* x, const float* w, const float* bias, float* y);
 void direct_backward_input(const ConvGeometry& g, bool channels_last, const float* dy, const float* w, float* dx);
+void direct_backward_weight(const ConvGeometry& g, bool channels_last, const float* dy, const float* x, float* dw);
 
 }  // namespace tessera::cpu::internal

@@ -26,7 +26,8 @@ Tensor tensor_of(const int64_t (&size)[3], int64_t channels, int64_t groups, boo
   return {layout_of(size, channels, channels_last), channels, channels / groups};
 }
 
-void set_x(DirectConv& c, const Tensor& t, int64_t group, const float* x) {
+template <class Problem>  // DirectConv or DirectWeight
+void set_x(Problem& c, const Tensor& t, int64_t group, const float* x) {
   c.in = t.layout;
   c.in_channels = t.per_group;
   c.x = x + (t.layout.channels_last ? 0 : t.group(group));
@@ -55,6 +56,16 @@ struct Weights {
   int64_t in_c, taps, out, in, tap, group;
 };
 
+// What the windows reach beyond the image.
+Border border_of(const ConvGeometry& g) {
+  Border b;
+  for (int i = 0; i < 3; ++i) {
+    b.low[i] = g.padding[i];
+    b.high[i] = at_least_zero((g.out_size[i] - 1) * g.stride[i] + g.dilation[i] * (g.kernel[i] - 1) + 1 - g.padding[i] - g.in_size[i]);
+  }
+  return b;
+}
+
 }  // namespace
 
 void direct_forward(const ConvGeometry& g, bool channels_last, const float* x, const float* w, const float* bias, float* y) {
@@ -63,9 +74,8 @@ void direct_forward(const ConvGeometry& g, bool channels_last, const float* x, c
   DirectConv c{};
   c.images = g.batch;
   c.out_channels = result.per_group;
+  c.border = border_of(g);
   for (int i = 0; i < 3; ++i) {
-    c.border.low[i] = g.padding[i];
-    c.border.high[i] = at_least_zero((g.out_size[i] - 1) * g.stride[i] + g.dilation[i] * (g.kernel[i] - 1) + 1 - g.padding[i] - g.in_size[i]);
     c.step[i] = g.stride[i];
     c.size[i] = g.out_size[i];
     c.y_step[i] = result.layout.step(i);
@@ -145,7 +155,7 @@ void direct_backward_input(const ConvGeometry& g, bool channels_last, const floa
   const int64_t planes = g.batch * (channels_last ? 1 : g.out_channels);
   ScratchArray<float> padded(copy ? planes * from.layout.with(border).plane() : 0);
   if (copy) {
-    copy_with_border(planes, from.layout, border, dy, padded.get());
+    copy_images_with_border(1, planes, from.layout, border, dy, 0, padded.get());
     dy = padded.get();
     from.layout = from.layout.with(border);
     c.border = {};
@@ -178,6 +188,30 @@ void direct_backward_input(const ConvGeometry& g, bool channels_last, const floa
           else direct_conv(c);
         }
       }
+}
+
+void direct_backward_weight(const ConvGeometry& g, bool channels_last, const float* dy, const float* x, float* dw) {
+  const Tensor image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last), grad = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
+  const Weights weights(g, channels_last);
+  DirectWeight c{};
+  c.images = g.batch;
+  c.out_channels = grad.per_group;
+  c.border = border_of(g);
+  for (int i = 0; i < 3; ++i) {
+    c.step[i] = g.stride[i];
+    c.kernel[i] = g.kernel[i];
+    c.dilation[i] = g.dilation[i];
+    c.size[i] = g.out_size[i];
+    c.dy_step[i] = grad.layout.step(i);
+  }
+  c.dy_image = grad.image();
+  c.dy_channel = grad.layout.channel();
+  for (int64_t group = 0; group < g.groups; ++group) {
+    set_x(c, image, group, x);
+    c.dy = dy + grad.group(group);
+    c.dw = dw + group * weights.group;
+    direct_weight(c);
+  }
 }
 
 }  // namespace tessera::cpu::internal

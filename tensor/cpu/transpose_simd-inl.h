@@ -78,10 +78,28 @@ HWY_INLINE void transpose_square(const float* from, int64_t row, float* to, int6
   }
 }
 
+// Four elements from each of the rows 0, 4, 8 ...
+template <class DV>
+HWY_INLINE hn::Vec<DV> load_blocks(DV dv, const float* from, int64_t row) {
+  if constexpr (hn::MaxLanes(DV()) == 4) {
+    return hn::LoadU(dv, from);
+  } else {
+    const hn::Half<DV> half;
+    return hn::Combine(dv, load_blocks(half, from + static_cast<int64_t>(hn::MaxLanes(half)) * row, row), load_blocks(half, from, row));
+  }
+}
+// to[q * stride + r] = from[r * row + q] for kLanes rows of four elements.
+HWY_INLINE void transpose_columns(const float* from, int64_t row, float* to, int64_t stride) {
+  const Four t = transpose_four(load_blocks(d, from, row), load_blocks(d, from + row, row), load_blocks(d, from + 2 * row, row), load_blocks(d, from + 3 * row, row));
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) hn::StoreU(t.v[j], d, to + j * stride);
+}
+
 // to[p * width + r] = from[r * row + p] for `rows` (at most kLanes) rows of n elements, zero for the rest of kLanes.
 HWY_INLINE void pack_lanes(const float* from, int64_t row, int64_t rows, int64_t n, int64_t width, float* to) {
   int64_t p = 0;
   for (; rows == kLanes && p + kLanes <= n; p += kLanes) transpose_square(from + p, row, to + p * width, width);
+  for (; rows == kLanes && p + 4 <= n; p += 4) transpose_columns(from + p, row, to + p * width, width);
   for (; p < n; ++p)
     for (int64_t r = 0; r < kLanes; ++r) to[p * width + r] = r < rows ? from[r * row + p] : 0.0f;
 }
