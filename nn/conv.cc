@@ -116,9 +116,31 @@ cpu::ConvGeometry geometry(IntList image, IntList result, const Tensor& weight, 
   return g;
 }
 
+MemoryFormat format_of(const Tensor& t, const cpu::ConvGeometry& g) {
+  return !g.channels_last ? MemoryFormat::kContiguous : t.dim() == 5 ? MemoryFormat::kChannelsLast3d : MemoryFormat::kChannelsLast;
+}
+Tensor laid_out(const Tensor& t, const cpu::ConvGeometry& g) { return contiguous(t, format_of(t, g)); }
+// Memory in the layout of the geometry for what a kernel writes; finish() copies it to `out` where that has another one.
+class ConvResult {
+ public:
+  ConvResult(const Tensor& out, const cpu::ConvGeometry& g)
+      : out_(out), target_(out.is_contiguous(format_of(out, g)) ? out : empty_tensor(out.sizes(), g.channels_last ? channels_last_strides(out.sizes()) : IntVector(), out.dtype(), out.device())) {}
+  const Tensor& tensor() const { return target_; }
+  void* data() const { return target_.data_ptr(); }
+  void finish() const { if (!target_.is_same(out_)) copy__cpu(out_, target_, false); }
+
+ private:
+  const Tensor& out_;
+  Tensor target_;
+};
+
 IntVector conv_strides(const Tensor& input, const Tensor& weight, IntList sizes) {
   IntVector s = strides_of_format(input, sizes);
   return s.empty() ? strides_of_format(weight, sizes) : s;
+}
+// Channels last, where the tensors have them so and the device's kernels take them.
+void choose_layout(cpu::ConvGeometry& g, const Tensor& input, const Tensor& weight) {
+  g.channels_last = input.device().is_cpu() && !conv_strides(input, weight, input.sizes()).empty() && cpu::conv_channels_last(input.dtype(), g);
 }
 OutputSpec conv_spec(const Tensor& input, const Tensor& weight, IntVector sizes) {
   IntVector strides = conv_strides(input, weight, sizes);
@@ -159,13 +181,15 @@ void convolution_cpu(const Tensor& input, const Tensor& weight, const Tensor& bi
     copy__cpu(out, convolution(to(input, t), to(weight, t), to(bias, t), stride, padding, dilation, true, output_padding, groups), false);
     return;
   }
-  const Tensor x = contiguous(input), w = contiguous(weight), b = bias.defined() ? contiguous(bias) : Tensor();
-  const RowMajorResult y(out);
+  cpu::ConvGeometry g = transposed ? geometry(out.sizes(), input.sizes(), weight, a) : geometry(input.sizes(), out.sizes(), weight, a);
+  choose_layout(g, input, weight);
+  const Tensor x = laid_out(input, g), w = laid_out(weight, g), b = bias.defined() ? contiguous(bias) : Tensor();
+  const ConvResult y(out, g);
   if (transposed) {
-    TESSERA_ON(w.device(), conv_backward_input)(x.dtype(), geometry(out.sizes(), x.sizes(), w, a), x.data_ptr(), w.data_ptr(), y.data());
+    TESSERA_ON(w.device(), conv_backward_input)(x.dtype(), g, x.data_ptr(), w.data_ptr(), y.data());
     if (b.defined()) add_bias(y.tensor(), b);
   } else {
-    TESSERA_ON(w.device(), conv_forward)(x.dtype(), geometry(x.sizes(), out.sizes(), w, a), x.data_ptr(), w.data_ptr(), b.defined() ? b.data_ptr() : nullptr, y.data());
+    TESSERA_ON(w.device(), conv_forward)(x.dtype(), g, x.data_ptr(), w.data_ptr(), b.defined() ? b.data_ptr() : nullptr, y.data());
   }
   y.finish();
 }
@@ -202,12 +226,13 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward_cpu(const Tensor& grad, 
                                                             SymIntList dilation, bool transposed, SymIntList output_padding, SymInt groups, std::span<const bool> mask) {
   const BackwardSpecs s = backward_specs(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, mask);
   Tensor to_input, to_weight, to_bias;
-  const Tensor g = contiguous(grad), w = contiguous(weight);
+  cpu::ConvGeometry geo = transposed ? geometry(grad.sizes(), input.sizes(), weight, s.args) : geometry(input.sizes(), grad.sizes(), weight, s.args);
+  choose_layout(geo, input, weight);
+  const Tensor g = laid_out(grad, geo), w = laid_out(weight, geo);
   const DType t = g.dtype();
-  const cpu::ConvGeometry geo = transposed ? geometry(g.sizes(), input.sizes(), w, s.args) : geometry(input.sizes(), g.sizes(), w, s.args);
   if (mask[0]) {
     to_input = empty_from(s.input);
-    const RowMajorResult r(to_input);
+    const ConvResult r(to_input, geo);
     if (g.numel() == 0) zero_(r.tensor());
     else if (transposed) TESSERA_ON(w.device(), conv_forward)(t, geo, g.data_ptr(), w.data_ptr(), nullptr, r.data());
     else TESSERA_ON(w.device(), conv_backward_input)(t, geo, g.data_ptr(), w.data_ptr(), r.data());
@@ -215,8 +240,8 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward_cpu(const Tensor& grad, 
   }
   if (mask[1]) {
     to_weight = empty_from(s.weight);
-    const RowMajorResult r(to_weight);
-    const Tensor x = contiguous(input);
+    const ConvResult r(to_weight, geo);
+    const Tensor x = laid_out(input, geo);
     if (g.numel() == 0 || x.numel() == 0) zero_(r.tensor());
     else if (transposed) TESSERA_ON(g.device(), conv_backward_weight)(t, geo, x.data_ptr(), g.data_ptr(), r.data());
     else TESSERA_ON(g.device(), conv_backward_weight)(t, geo, g.data_ptr(), x.data_ptr(), r.data());

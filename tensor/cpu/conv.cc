@@ -20,6 +20,7 @@ namespace {
 using namespace internal;  // NOLINT: helpers of these kernels
 
 constexpr int64_t kColumns = int64_t{1} << 18;    // elements of a block of columns
+constexpr int64_t kLargeImage = 128;              // positions from which an image is a matrix of its own
 constexpr int64_t kPieceWork = int64_t{1} << 18;  // multiplications worth a piece of their own
 
 inline int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
@@ -356,13 +357,75 @@ struct Sizes {
   int64_t x, w, y;
 };
 
-// Direct convolution sums `channels` in vectors; where there are few of them, vectors of positions are better filled.
+// Direct convolution works on vectors of `channels`; where there are few of them, vectors of positions are better filled. Windows of one position are a plain product
+// of matrices, if the images are large enough for one.
 bool suits_direct(const ConvGeometry& g, int64_t channels) {
-  if (is_pointwise(g)) return false;  // a plain product
-  return g.batch * g.in_channels * g.out_channels * volume(g.in_size) * volume(g.out_size) > 0 && fills_vectors(channels / g.groups);
+  if (g.batch * g.in_channels * g.out_channels * volume(g.in_size) * volume(g.out_size) == 0 || is_depthwise(g)) return false;
+  if (!g.channels_last && is_pointwise(g) && volume(g.in_size) >= kLargeImage) return false;
+  return fills_vectors(channels / g.groups) || g.channels_last;
 }
 
 constexpr const char* kName = "slow_conv2d_cpu";  // the name that the documented messages use
+
+}  // namespace
+
+bool conv_channels_last(DType dtype, const ConvGeometry& g) {
+  ConvGeometry last = g;
+  last.channels_last = true;
+  return dtype == DType::kFloat32 && suits_direct(last, g.out_channels);
+}
+
+namespace {
+
+// y[n] = w x[n], or w^T dy[n]; y holds what to add where `accumulate`.
+template <class T>
+void pointwise_product(const ConvGeometry& g, bool transposed, const T* x, const T* w, bool accumulate, T* y) {
+  constexpr DType kType = DTypeOf<T>::value;
+  const int64_t in_c = g.in_channels / g.groups, out_c = g.out_channels / g.groups, plane = volume(g.in_size), m = transposed ? in_c : out_c, k = transposed ? out_c : in_c;
+  const KernelParam one = real_param(kType, 1), beta = real_param(kType, accumulate);
+  for (int64_t group = 0; group < g.groups; ++group) {
+    const T* const weights = w + group * out_c * in_c;
+    gemm_batched(kType, g.batch, m, plane, k, one, transposed ? matrix(weights, 1, in_c) : matrix(weights, in_c, 1), 0, matrix(x + group * k * plane, plane, 1), g.groups * k * plane, beta,
+                 matrix(y + group * m * plane, plane, 1), g.groups * m * plane);
+  }
+}
+
+// The convolutions of float and double, by the way that suits them.
+template <class T>
+void forward_real(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y) {
+  if (is_depthwise(g)) return depthwise_forward(g, x, w, bias, y);
+  if constexpr (std::is_same_v<T, float>) {
+    if (suits_direct(g, g.out_channels)) return direct_forward(g, g.channels_last, x, w, bias, y);
+  }
+  if (g.in_channels > 0 && is_pointwise(g) && volume(g.in_size) >= kLargeImage) {
+    if (bias) fill_bias(g, bias, y);
+    return pointwise_product(g, false, x, w, bias != nullptr, y);
+  }
+  implicit_forward(g, x, w, bias, y);
+}
+
+template <class T>
+void backward_input_real(const ConvGeometry& g, const T* dy, const T* w, T* dx) {
+  if (is_depthwise(g)) return depthwise_backward_input(g, dy, w, dx);
+  if constexpr (std::is_same_v<T, float>) {
+    if (suits_direct(g, g.in_channels)) return direct_backward_input(g, g.channels_last, dy, w, dx);
+  }
+  if (g.out_channels > 0 && is_pointwise(g) && volume(g.in_size) >= kLargeImage) return pointwise_product(g, true, dy, w, false, dx);
+  if (g.in_channels / g.groups >= 4 && has_implicit_backward(g)) return implicit_backward_input(g, dy, w, dx);
+  backward_input<T>(DTypeOf<T>::value, g, dy, w, dx);
+}
+
+template <class T>
+void backward_weight_real(const ConvGeometry& g, const T* dy, const T* x, T* dw) {
+  if (is_depthwise(g)) return depthwise_backward_weight(g, dy, x, dw);
+  if constexpr (std::is_same_v<T, float>) {
+    if (suits_direct(g, g.out_channels)) return direct_backward_weight(g, g.channels_last, dy, x, dw);
+  }
+  backward_weight<T>(DTypeOf<T>::value, g, dy, x, dw);
+}
+
+template <class T>
+inline constexpr bool kIsReal = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
 }  // namespace
 
@@ -374,16 +437,9 @@ void conv_forward(DType dtype, const ConvGeometry& g, const void* x, const void*
       WideCopy<T> wide_x(x, n.x), wide_w(w, n.w), wide_bias(bias, bias ? g.out_channels : 0), wide_y(nullptr, n.y);
       conv_forward(DTypeOf<Acc<T>>::value, g, wide_x.get(), wide_w.get(), bias ? wide_bias.get() : nullptr, wide_y.get());
       narrow<T>(wide_y.get(), y, n.y);
+    } else if constexpr (kIsReal<T>) {
+      forward_real(g, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias), static_cast<T*>(y));
     } else {
-      if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-        if (is_depthwise(g))
-          return depthwise_forward(g, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias), static_cast<T*>(y));
-        if constexpr (std::is_same_v<T, float>) {
-          if (suits_direct(g, g.out_channels))
-            return direct_forward(g, false, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias), static_cast<T*>(y));
-        }
-        return implicit_forward(g, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias), static_cast<T*>(y));
-      }
       forward(dtype, g, x, w, bias, y);
     }
   });
@@ -397,15 +453,9 @@ void conv_backward_input(DType dtype, const ConvGeometry& g, const void* dy, con
       WideCopy<T> wide_dy(dy, n.y), wide_w(w, n.w), wide_dx(nullptr, n.x);
       conv_backward_input(DTypeOf<Acc<T>>::value, g, wide_dy.get(), wide_w.get(), wide_dx.get());
       narrow<T>(wide_dx.get(), dx, n.x);
+    } else if constexpr (kIsReal<T>) {
+      backward_input_real(g, static_cast<const T*>(dy), static_cast<const T*>(w), static_cast<T*>(dx));
     } else {
-      if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-        if (is_depthwise(g)) return depthwise_backward_input(g, static_cast<const T*>(dy), static_cast<const T*>(w), static_cast<T*>(dx));
-        if constexpr (std::is_same_v<T, float>) {
-          if (suits_direct(g, g.in_channels)) return direct_backward_input(g, false, static_cast<const T*>(dy), static_cast<const T*>(w), static_cast<T*>(dx));
-        }
-        if (g.in_channels / g.groups >= 4 && has_implicit_backward(g))
-          return implicit_backward_input(g, static_cast<const T*>(dy), static_cast<const T*>(w), static_cast<T*>(dx));
-      }
       backward_input<T>(dtype, g, dy, w, dx);
     }
   });
@@ -419,13 +469,9 @@ void conv_backward_weight(DType dtype, const ConvGeometry& g, const void* dy, co
       WideCopy<T> wide_dy(dy, n.y), wide_x(x, n.x), wide_dw(nullptr, n.w);
       conv_backward_weight(DTypeOf<Acc<T>>::value, g, wide_dy.get(), wide_x.get(), wide_dw.get());
       narrow<T>(wide_dw.get(), dw, n.w);
+    } else if constexpr (kIsReal<T>) {
+      backward_weight_real(g, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<T*>(dw));
     } else {
-      if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
-        if (is_depthwise(g)) return depthwise_backward_weight(g, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<T*>(dw));
-        if constexpr (std::is_same_v<T, float>) {
-          if (suits_direct(g, g.out_channels)) return direct_backward_weight(g, false, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<T*>(dw));
-        }
-      }
       backward_weight<T>(dtype, g, dy, x, dw);
     }
   });

@@ -195,6 +195,8 @@ __attribute__((optimize("O3"))) void fill_value(T* to, T value, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = value;
 }
 
+}  // namespace
+
 template <class T>
 void fill_bias(const ConvGeometry& g, const T* bias, T* y) {
   const int64_t positions = volume(g.out_size);
@@ -203,7 +205,6 @@ void fill_bias(const ConvGeometry& g, const T* bias, T* y) {
   });
 }
 
-}  // namespace
 
 template <class T>
 void implicit_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y) {
@@ -261,6 +262,8 @@ void implicit_backward_input(const ConvGeometry& g, const T* dy, const T* w, T* 
   implicit_forward<T>(mirrored_geometry(g), dy, weights.get(), nullptr, dx);
 }
 
+template void fill_bias<float>(const ConvGeometry&, const float*, float*);
+template void fill_bias<double>(const ConvGeometry&, const double*, double*);
 template void mirror_weights<float>(const ConvGeometry&, const float*, float*);
 template void mirror_weights<double>(const ConvGeometry&, const double*, double*);
 template class PaddedImages<float>;

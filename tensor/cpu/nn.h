@@ -12,7 +12,12 @@ namespace tessera::cpu {
 struct ConvGeometry {
   int64_t batch, in_channels, out_channels, groups;
   int64_t in_size[3], kernel[3], stride[3], padding[3], dilation[3], out_size[3];
+  // All tensors have their channels last in memory: x and y (batch, ..., channels), the weights (out_channels, ..., in_channels / groups).
+  // Only where the device's conv_channels_last says so.
+  bool channels_last = false;
 };
+// Whether the convolutions of the CPU take these with channels last.
+bool conv_channels_last(DType dtype, const ConvGeometry& g);
 
 // y[n,o,...] = bias[o] + sum w[o,i,...] x[n,i,...]; weight is (out_channels, in_channels / groups, *kernel); bias may be null. float32, float64, complex64/128, integers;
 // float16/bfloat16 with float32 accumulation. Deterministic at any thread count.

@@ -5,25 +5,13 @@
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/nn.h"
 #include "tensor/cpu/nn_types.h"
+#include "tensor/cpu/pool_lines.h"
 #include "tensor/cpu/scratch.h"
 
 namespace tessera::cpu {
 namespace {
 
 using namespace internal;  // NOLINT: helpers of these kernels
-
-// The part of a window along one dimension that lies in the input: begin, begin + step ... < end; span is its length with padding.
-struct Window {
-  int64_t begin, end, span;
-};
-
-Window window(const PoolGeometry& g, int dim, int64_t o) {
-  const int64_t step = g.dilation[dim], size = g.in_size[dim];
-  int64_t begin = o * g.stride[dim] - g.padding[dim], end = begin + (g.kernel[dim] - 1) * step + 1;
-  const int64_t padded_end = end < size + g.padding[dim] ? end : size + g.padding[dim], span = padded_end - begin;
-  if (begin < 0) begin += (-begin + step - 1) / step * step;
-  return {begin, end < size ? end : size, span};
-}
 
 // Calls fn(plane, first output position of the row, od, oh) for all output rows, in pieces.
 template <class F>
@@ -49,7 +37,6 @@ constexpr T lowest() {
   else
     return std::numeric_limits<T>::lowest();
 }
-inline int64_t clamp_to(int64_t i, int64_t size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
 
 // The running maximum of a window: a later element wins only if it is greater, or not a number.
 template <class T>
@@ -168,9 +155,16 @@ struct AdaptiveSizes {
   int64_t row_work() const { return in[2] * (1 + in[1] / (out[1] + 1)) * (1 + in[0] / (out[0] + 1)); }
 };
 
+// Whether whole lines are worth preparing: floating elements, windows that overlap or touch.
+bool fits_lines(DType dtype, const PoolGeometry& g) {
+  if (!is_floating_point(dtype) || g.planes * volume(g.out_size) == 0 || volume(g.in_size) >= INT32_MAX / 2 || g.out_size[2] < 4) return false;
+  return g.stride[2] <= 2 * g.kernel[2] && g.dilation[2] * g.kernel[2] <= g.in_size[2] + 2 * g.padding[2];
+}
+
 }  // namespace
 
 void max_pool_forward(DType dtype, const PoolGeometry& g, const void* x, void* y, int64_t* indices) {
+  if (fits_lines(dtype, g)) return max_pool_lines(dtype, g, x, y, indices);
   visit_reals("max_pool2d", dtype, [&](auto tag) {
     using T = decltype(tag);
     const int64_t in_plane = volume(g.in_size), out_plane = volume(g.out_size);
@@ -195,6 +189,7 @@ void max_pool_backward(DType dtype, int64_t planes, int64_t in_plane, int64_t ou
 }
 
 void avg_pool_forward(DType dtype, const PoolGeometry& g, bool count_include_pad, int64_t divisor_override, const void* x, void* y) {
+  if (fits_lines(dtype, g)) return avg_pool_lines(dtype, g, count_include_pad, divisor_override, x, y);
   visit_reals("avg_pool2d", dtype, [&](auto tag) {
     using T = decltype(tag);
     const int64_t in_plane = volume(g.in_size), out_plane = volume(g.out_size);
