@@ -328,14 +328,16 @@ void backward_weight(DType dtype, const ConvGeometry& g, const void* dy, const v
 // ---- Reduced floats: all in float32, rounded once ----
 
 template <class T>
+__attribute__((optimize("O3"))) void convert(const T* from, int64_t n, Acc<T>* to) {
+  for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+}
+template <class T>
 class WideCopy {
  public:
   WideCopy(const void* from, int64_t n) : data_(n) {
     const T* const in = static_cast<const T*>(from);
     if (in)
-      parallel_for(n, 16384, [&](int64_t b, int64_t e) {
-        for (int64_t i = b; i < e; ++i) data_[i] = in[i];
-      });
+      parallel_for(n, 16384, [&](int64_t b, int64_t e) { convert(in + b, e - b, data_.get() + b); });
   }
   Acc<T>* get() const { return data_.get(); }
 
@@ -369,13 +371,25 @@ constexpr const char* kName = "slow_conv2d_cpu";  // the name that the documente
 
 }  // namespace
 
+namespace {
+
+// bfloat16 on dot products, which take whole steps of channels.
+bool suits_panels(DType dtype, const ConvGeometry& g) {
+  return dtype == DType::kBFloat16 && g.in_channels >= 16 * g.groups && g.out_channels >= 16 * g.groups && has_bf16_conv() &&
+         g.batch * volume(g.in_size) * volume(g.out_size) > 0;
+}
+
+}  // namespace
+
 bool conv_channels_last(DType dtype, const ConvGeometry& g) {
   ConvGeometry last = g;
   last.channels_last = true;
-  return dtype == DType::kFloat32 && suits_direct(last, g.out_channels);
+  return (dtype == DType::kFloat32 || suits_panels(dtype, g)) && suits_direct(last, g.out_channels);
 }
 
 namespace {
+
+const uint16_t* bits(const void* p) { return static_cast<const uint16_t*>(p); }
 
 // y[n] = w x[n], or w^T dy[n]; y holds what to add where `accumulate`.
 template <class T>
@@ -433,6 +447,7 @@ void conv_forward(DType dtype, const ConvGeometry& g, const void* x, const void*
   visit_addable(kName, dtype, [&](auto tag) {
     using T = decltype(tag);
     if constexpr (kIsReduced<T>) {
+      if (suits_panels(dtype, g)) return direct_forward(g, g.channels_last, bits(x), bits(w), bits(bias), static_cast<uint16_t*>(y));
       const Sizes n(g);
       WideCopy<T> wide_x(x, n.x), wide_w(w, n.w), wide_bias(bias, bias ? g.out_channels : 0), wide_y(nullptr, n.y);
       conv_forward(DTypeOf<Acc<T>>::value, g, wide_x.get(), wide_w.get(), bias ? wide_bias.get() : nullptr, wide_y.get());
@@ -449,6 +464,7 @@ void conv_backward_input(DType dtype, const ConvGeometry& g, const void* dy, con
   visit_addable(kName, dtype, [&](auto tag) {
     using T = decltype(tag);
     if constexpr (kIsReduced<T>) {
+      if (suits_panels(dtype, g)) return direct_backward_input(g, g.channels_last, bits(dy), bits(w), static_cast<uint16_t*>(dx));
       const Sizes n(g);
       WideCopy<T> wide_dy(dy, n.y), wide_w(w, n.w), wide_dx(nullptr, n.x);
       conv_backward_input(DTypeOf<Acc<T>>::value, g, wide_dy.get(), wide_w.get(), wide_dx.get());

@@ -129,7 +129,7 @@ constexpr int64_t kImageElements = int64_t{1} << 18;  // of the images whose bor
 
 class Plan {
  public:
-  explicit Plan(const DirectConv& c)
+  explicit Plan(const DirectConv<float>& c)
       : c_(c),
         k_(c.in_channels * c.taps),
         padded_(c.in.with(c.border)),
@@ -301,7 +301,7 @@ class Plan {
     }
   }
 
-  const DirectConv& c_;
+  const DirectConv<float>& c_;
   const int64_t k_;
   const ImageLayout padded_;
   const int64_t planes_, images_, lines_;
@@ -312,8 +312,12 @@ class Plan {
 
 }  // namespace
 
-void DirectConvolution(const DirectConv& c) { Plan(c).run(); }
+void DirectConvolution(const DirectConv<float>& c) { Plan(c).run(); }
 
+void Transpose32(const float* from, float* to) {
+  for (int64_t r = 0; r < 32; r += kLanes)
+    for (int64_t q = 0; q < 32; q += kLanes) transpose_square(from + r * 32 + q, 32, to + q * 32 + r, 32);
+}
 bool FillsVectors(int64_t channels) { return 5 * channels >= 3 * (ceil_div(channels, kLanes) * kLanes); }
 
 }  // namespace HWY_NAMESPACE
@@ -325,22 +329,27 @@ namespace tessera::cpu::internal {
 
 TESSERA_SIMD_TABLE(DirectConvolution);
 TESSERA_SIMD_TABLE(FillsVectors);
+TESSERA_SIMD_TABLE(Transpose32);
 
-void direct_conv(const DirectConv& c) { TESSERA_SIMD(DirectConvolution)(c); }
+void direct_conv(const DirectConv<float>& c) { TESSERA_SIMD(DirectConvolution)(c); }
+void transpose_32(const float* from, float* to) { TESSERA_SIMD(Transpose32)(from, to); }
 bool fills_vectors(int64_t channels) { return TESSERA_SIMD(FillsVectors)(channels); }
 
 namespace {
 // Rows are mostly short: no call for these.
-inline void copy_row(float* to, const float* from, int64_t n) {
+template <class E>
+inline void copy_row(E* to, const E* from, int64_t n) {
+  constexpr int64_t kStep = 16 / sizeof(E);
   int64_t i = 0;
-  if (n > 64) {
-    std::memcpy(to, from, n * sizeof(float));
+  if (n > 16 * kStep) {
+    std::memcpy(to, from, n * sizeof(E));
     return;
   }
-  for (; i + 4 <= n; i += 4) std::memcpy(to + i, from + i, 16);
+  for (; i + kStep <= n; i += kStep) std::memcpy(to + i, from + i, 16);
   for (; i < n; ++i) to[i] = from[i];
 }
-inline void zero_row(float* to, int64_t n) {
+template <class E>
+inline void zero_row(E* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = 0;
 }
 }  // namespace
@@ -351,30 +360,33 @@ ImageLayout ImageLayout::with(const Border& b) const {
   return padded;
 }
 
-void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& b, const float* x, int64_t x_image, float* to) {
+template <class E>
+void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& b, const E* x, int64_t x_image, E* to) {
   const ImageLayout padded = layout.with(b);
   const int64_t row = layout.step(1), left = b.low[2] * layout.unit, right = b.high[2] * layout.unit, padded_row = padded.step(1);
   const int64_t height = padded.size[1], depth = padded.size[0];
   parallel_for(images * planes * depth, 1 + 16384 / (height * padded_row), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      float* out = to + i * height * padded_row;
+      E* out = to + i * height * padded_row;
       const int64_t e = i % depth - b.low[0];
       if (e < 0 || e >= layout.size[0]) {
-        std::memset(out, 0, height * padded_row * sizeof(float));
+        std::memset(out, 0, height * padded_row * sizeof(E));
         continue;
       }
-      const float* from = x + i / depth / planes * x_image + i / depth % planes * layout.plane() + e * layout.step(0);
-      std::memset(out, 0, b.low[1] * padded_row * sizeof(float));
+      const E* from = x + i / depth / planes * x_image + i / depth % planes * layout.plane() + e * layout.step(0);
+      std::memset(out, 0, b.low[1] * padded_row * sizeof(E));
       out += b.low[1] * padded_row;
       for (int64_t h = 0; h < layout.size[1]; ++h, from += row, out += padded_row) {
         zero_row(out, left);
         copy_row(out + left, from, row);
         zero_row(out + left + row, right);
       }
-      std::memset(out, 0, b.high[1] * padded_row * sizeof(float));
+      std::memset(out, 0, b.high[1] * padded_row * sizeof(E));
     }
   });
 }
+template void copy_images_with_border(int64_t, int64_t, const ImageLayout&, const Border&, const float*, int64_t, float*);
+template void copy_images_with_border(int64_t, int64_t, const ImageLayout&, const Border&, const uint16_t*, int64_t, uint16_t*);
 
 }  // namespace tessera::cpu::internal
 #endif

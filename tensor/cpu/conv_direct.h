@@ -22,29 +22,34 @@ struct ImageLayout {
   int64_t plane() const { return size[0] * size[1] * size[2] * unit; }
   ImageLayout with(const Border& b) const;
 };
-// to: images * planes * layout.with(border).plane() elements; x_image: elements from an image to the next.
-void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& border, const float* x, int64_t x_image, float* to);
+// to: images * planes * layout.with(border).plane() elements; x_image: elements from an image to the next. E: float, or uint16_t for bfloat16.
+template <class E>
+void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& border, const E* x, int64_t x_image, E* to);
 
 // One group of a convolution. y[n, o, q] = bias[o] + sum over channels c and taps t of
 //   x[n, c, q * step + tap[t]] * w[o * w_out + c * w_channel + tap_w[t]],
 // where x has the border, and every place so named exists.
+template <class E>
 struct DirectConv {
   int64_t images, in_channels, out_channels;
-  const float* x;  // the first plane
+  const E* x;  // the first plane
   int64_t x_image, first_channel;  // elements between images; channels of other groups before this one's, where channels come last
   ImageLayout in;
   Border border;
   int64_t step[3], taps;
   const int64_t (*tap)[3];
   const int64_t* tap_w;
-  const float* w;
+  const E* w;
   int64_t w_out, w_channel;
-  const float* bias;  // or null
-  float* y;
+  const E* bias;  // or null
+  E* y;
   int64_t y_image, y_channel, y_step[3];
   int64_t size[3];  // output positions
 };
-void direct_conv(const DirectConv& c);
+void direct_conv(const DirectConv<float>& c);
+// bfloat16, on the CPU's dot products; only where has_bf16_conv().
+void direct_conv(const DirectConv<uint16_t>& c);
+bool has_bf16_conv();
 
 // The gradient of the weights of one group: dw[o, k] = sum over images and positions q of dy[n, o, q] * x[n, c, q * step + tap * dilation], k being (c, tap), or
 // (tap, c) where channels come last.
@@ -62,12 +67,17 @@ struct DirectWeight {
 };
 void direct_weight(const DirectWeight& c);
 
+// The transpose of 32 x 32 numbers.
+void transpose_32(const float* from, float* to);
+
 // Whether vectors of this many output channels are filled well enough.
 bool fills_vectors(int64_t channels);
 
 // Whole convolutions (all groups); channels_last: of x, w and y.
-void direct_forward(const ConvGeometry& g, bool channels_last, const float* x, const float* w, const float* bias, float* y);
-void direct_backward_input(const ConvGeometry& g, bool channels_last, const float* dy, const float* w, float* dx);
+template <class E>
+void direct_forward(const ConvGeometry& g, bool channels_last, const E* x, const E* w, const E* bias, E* y);
+template <class E>
+void direct_backward_input(const ConvGeometry& g, bool channels_last, const E* dy, const E* w, E* dx);
 void direct_backward_weight(const ConvGeometry& g, bool channels_last, const float* dy, const float* x, float* dw);
 
 }  // namespace tessera::cpu::internal

@@ -26,8 +26,8 @@ Tensor tensor_of(const int64_t (&size)[3], int64_t channels, int64_t groups, boo
   return {layout_of(size, channels, channels_last), channels, channels / groups};
 }
 
-template <class Problem>  // DirectConv or DirectWeight
-void set_x(Problem& c, const Tensor& t, int64_t group, const float* x) {
+template <class Problem, class E>  // DirectConv or DirectWeight
+void set_x(Problem& c, const Tensor& t, int64_t group, const E* x) {
   c.in = t.layout;
   c.in_channels = t.per_group;
   c.x = x + (t.layout.channels_last ? 0 : t.group(group));
@@ -42,7 +42,8 @@ struct Taps {
     at.insert(at.end(), {d, h, w_at});
     w.push_back(index);
   }
-  void give_to(DirectConv& c) const {
+  template <class E>
+  void give_to(DirectConv<E>& c) const {
     c.taps = static_cast<int64_t>(w.size());
     c.tap = reinterpret_cast<const int64_t(*)[3]>(at.data());
     c.tap_w = w.data();
@@ -68,10 +69,11 @@ Border border_of(const ConvGeometry& g) {
 
 }  // namespace
 
-void direct_forward(const ConvGeometry& g, bool channels_last, const float* x, const float* w, const float* bias, float* y) {
+template <class E>
+void direct_forward(const ConvGeometry& g, bool channels_last, const E* x, const E* w, const E* bias, E* y) {
   const Tensor image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last), result = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
   const Weights weights(g, channels_last);
-  DirectConv c{};
+  DirectConv<E> c{};
   c.images = g.batch;
   c.out_channels = result.per_group;
   c.border = border_of(g);
@@ -128,12 +130,13 @@ std::vector<Phase> phases_of(const ConvGeometry& g, int dim, Border& border) {
   return phases;
 }
 
-void zero_phase(const DirectConv& c, int64_t channels) {
+template <class E>
+void zero_phase(const DirectConv<E>& c, int64_t channels) {
   const int64_t lines = c.size[0] * c.size[1];
   parallel_for(c.images * channels, 1 + 16384 / (lines * c.size[2]), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       for (int64_t line = 0; line < lines; ++line) {
-        float* const to = c.y + i / channels * c.y_image + i % channels * c.y_channel + line / c.size[1] * c.y_step[0] + line % c.size[1] * c.y_step[1];
+        E* const to = c.y + i / channels * c.y_image + i % channels * c.y_channel + line / c.size[1] * c.y_step[0] + line % c.size[1] * c.y_step[1];
         for (int64_t q = 0; q < c.size[2]; ++q) to[q * c.y_step[2]] = 0;
       }
   });
@@ -141,11 +144,12 @@ void zero_phase(const DirectConv& c, int64_t channels) {
 
 }  // namespace
 
-void direct_backward_input(const ConvGeometry& g, bool channels_last, const float* dy, const float* w, float* dx) {
+template <class E>
+void direct_backward_input(const ConvGeometry& g, bool channels_last, const E* dy, const E* w, E* dx) {
   Tensor from = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
   const Tensor to = tensor_of(g.in_size, g.in_channels, g.groups, channels_last);
   const Weights weights(g, channels_last);
-  DirectConv c{};
+  DirectConv<E> c{};
   c.images = g.batch;
   c.out_channels = to.per_group;
   const std::vector<Phase> ds = phases_of(g, 0, c.border), hs = phases_of(g, 1, c.border), ws = phases_of(g, 2, c.border);
@@ -153,9 +157,9 @@ void direct_backward_input(const ConvGeometry& g, bool channels_last, const floa
   // Several phases share one copy with a border.
   const bool copy = ds.size() * hs.size() * ws.size() > 1 && !border.none();
   const int64_t planes = g.batch * (channels_last ? 1 : g.out_channels);
-  ScratchArray<float> padded(copy ? planes * from.layout.with(border).plane() : 0);
+  ScratchArray<E> padded(copy ? planes * from.layout.with(border).plane() : 0);
   if (copy) {
-    copy_images_with_border(1, planes, from.layout, border, dy, 0, padded.get());
+    copy_images_with_border<E>(1, planes, from.layout, border, dy, 0, padded.get());
     dy = padded.get();
     from.layout = from.layout.with(border);
     c.border = {};
@@ -213,5 +217,10 @@ void direct_backward_weight(const ConvGeometry& g, bool channels_last, const flo
     direct_weight(c);
   }
 }
+
+template void direct_forward(const ConvGeometry&, bool, const float*, const float*, const float*, float*);
+template void direct_backward_input(const ConvGeometry&, bool, const float*, const float*, float*);
+template void direct_forward(const ConvGeometry&, bool, const uint16_t*, const uint16_t*, const uint16_t*, uint16_t*);
+template void direct_backward_input(const ConvGeometry&, bool, const uint16_t*, const uint16_t*, uint16_t*);
 
 }  // namespace tessera::cpu::internal

@@ -196,8 +196,17 @@ TEST(Conv, ManyChannels) {
   check<float>(geometry(2, 70, 16, 1, kOne, {8, 4, 2, 1, 1}, {8, 4, 2, 1, 1}));
   check<float>(geometry(3, 30, 130, 1, kOne, {3, 3, 1, 1, 1}, {3, 3, 1, 1, 1}));
   check<float>(geometry(2, 100, 32, 1, kOne, {10, 3, 1, 2, 2}, {12, 3, 1, 2, 2}));
-  check<float>(geometry(9, 32, 32, 1, kOne, {40, 3, 1, 0, 1}, {50, 3, 1, 0, 1}));  // no border; images in chunks otherwise
-  check<float>(geometry(9, 32, 32, 1, kOne, {40, 3, 1, 1, 1}, {50, 3, 1, 1, 1}));
+  check<float>(geometry(2, 8, 16, 1, kOne, {20, 3, 1, 0, 1}, {30, 3, 1, 0, 1}));   // no border
+  check<float>(geometry(20, 8, 16, 1, kOne, {40, 3, 1, 1, 1}, {50, 3, 1, 1, 1}));  // images in chunks
+}
+
+// Panels of 32 positions and channels, steps of 32 channels.
+TEST(Conv, ReducedFloatsOnDotProducts) {
+  check<BFloat16>(geometry(2, 16, 16, 1, kOne, {5, 3, 1, 1, 1}, {7, 3, 1, 1, 1}));
+  check<BFloat16>(geometry(2, 40, 50, 1, kOne, {9, 3, 2, 1, 1}, {35, 3, 2, 1, 1}));
+  check<BFloat16>(geometry(3, 64, 33, 1, {3, 2, 1, 0, 1}, {4, 1, 1, 0, 1}, {5, 3, 1, 2, 2}));
+  check<BFloat16>(geometry(2, 64, 64, 2, kOne, {6, 1, 1, 0, 1}, {6, 1, 1, 0, 1}));
+  check<BFloat16>(geometry(5, 20, 70, 1, kOne, kOne, {40, 5, 3, 2, 1}), false);
 }
 
 // (batch, channels, inner) to (batch, inner, channels), or back.
