@@ -79,6 +79,56 @@ HWY_INLINE void depthwise_row(const T* HWY_RESTRICT from, const T* HWY_RESTRICT 
   }
 }
 
+template <class DV, class T, class VT>
+HWY_INLINE void store_first(DV d, VT v, int64_t n, T* to) {
+  constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(T);
+  if (n >= kLanes) {
+    hn::StoreU(v, d, to);
+    return;
+  }
+  HWY_ALIGN T rest[kLanes];
+  hn::Store(v, d, rest);
+  for (int64_t k = 0; k < n; ++k) to[k] = rest[k];
+}
+
+// Four output rows whose windows are a row apart, kernels of kHeight rows: every vector of the input serves all rows whose windows it lies in.
+constexpr int64_t kRows = 4;
+template <int kHeight, class T>
+HWY_INLINE void depthwise_rows(const T* HWY_RESTRICT from, int64_t pitch, const T* HWY_RESTRICT w, const int64_t* HWY_RESTRICT offsets, int64_t columns, T start,
+                               int64_t n, T* HWY_RESTRICT to) {
+  const hn::ScalableTag<T> d;
+  constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(T);
+  using V = hn::Vec<hn::ScalableTag<T>>;
+  for (int64_t i = 0; i < n; i += kLanes) {
+    V sum[kRows];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) sum[r] = hn::Set(d, start);
+    for (int64_t kw = 0; kw < columns; ++kw) {
+      V ws[kHeight];
+#pragma GCC unroll 8
+      for (int kh = 0; kh < kHeight; ++kh) ws[kh] = hn::Set(d, w[kh * columns + kw]);
+      const T* HWY_RESTRICT x = from + offsets[kw] + i;
+#pragma GCC unroll 16
+      for (int h = 0; h < kRows + kHeight - 1; ++h, x += pitch) {
+        const V v = hn::LoadU(d, x);
+#pragma GCC unroll 4
+        for (int r = 0; r < kRows; ++r)
+          if (h >= r && h - r < kHeight) sum[r] = hn::MulAdd(v, ws[h - r], sum[r]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) store_first(d, sum[r], n - i, to + r * n + i);
+  }
+}
+template <class T>
+using RowsFn = void (*)(const T*, int64_t, const T*, const int64_t*, int64_t, T, int64_t, T*);
+// Null where rows are worked on one by one.
+template <class T>
+RowsFn<T> rows_function(const ConvGeometry& g) {
+  if (g.kernel[0] != 1 || g.stride[1] != 1 || g.dilation[1] != 1) return nullptr;
+  return g.kernel[1] == 3 ? depthwise_rows<3, T> : g.kernel[1] == 5 ? depthwise_rows<5, T> : g.kernel[1] == 7 ? depthwise_rows<7, T> : nullptr;
+}
+
 template <class T>
 void Forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y) {
   using Padded = PaddedImages<T>;
@@ -87,6 +137,7 @@ void Forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y)
   if (rows * width == 0) return;
   ScratchArray<int64_t> offsets(taps);
   Padded::tap_offsets(g, 1, offsets.get());
+  const RowsFn<T> several = rows_function<T>(g);
   parallel_for(g.batch * g.in_channels, 1 + 65536 / (rows * width * taps * per_group), [&](int64_t begin, int64_t end) HWY_ATTR {
     ScratchArray<T> padded(Padded::plane(g) + Padded::kSlack);
     for (int64_t i = begin; i < end; ++i) {
@@ -95,6 +146,11 @@ void Forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y)
       for (int64_t o = c * per_group; o < (c + 1) * per_group; ++o)
         for (int64_t r = 0; r < rows; ++r) {
           const T* const from = padded.get() + Padded::window(g, r / g.out_size[1], r % g.out_size[1], 0);
+          if (several && r % g.out_size[1] + kRows <= g.out_size[1]) {
+            several(from, Padded::row(g), w + o * taps, offsets.get(), g.kernel[2], bias ? bias[o] : T{0}, width, y + ((n * g.out_channels + o) * rows + r) * width);
+            r += kRows - 1;
+            continue;
+          }
           depthwise_row(from, w + o * taps, offsets.get(), taps, bias ? bias[o] : T{0}, width, y + ((n * g.out_channels + o) * rows + r) * width);
         }
     }
@@ -124,24 +180,46 @@ void BackwardInput(const ConvGeometry& g, const T* dy, const T* w, T* dx) {
   });
 }
 
-// sum of dy times the input under one tap, over a padded image whose windows begin at `from`.
-template <class T>
-HWY_INLINE T tap_sum(const ConvGeometry& g, const T* HWY_RESTRICT dy, const T* HWY_RESTRICT from) {
+// Sums of dy times the input under kTaps taps of a row of the kernel, added to sums; from: a padded image whose windows begin there, offsets: of the taps.
+template <int kTaps, class T>
+HWY_INLINE void tap_sums(const ConvGeometry& g, const T* HWY_RESTRICT dy, const T* HWY_RESTRICT from, const int64_t* offsets, double* sums) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(T);
+  using V = hn::Vec<hn::ScalableTag<T>>;
   const int64_t width = g.out_size[2], whole = width / kLanes * kLanes;
   const auto rest = hn::FirstN(d, static_cast<size_t>(width - whole));
-  auto sum = hn::Zero(d);
+  V sum[kTaps];
+#pragma GCC unroll 8
+  for (int t = 0; t < kTaps; ++t) sum[t] = hn::Zero(d);
   for (int64_t od = 0; od < g.out_size[0]; ++od)
     for (int64_t oh = 0; oh < g.out_size[1]; ++oh, dy += width) {
       const T* const x = from + PaddedImages<T>::window(g, od, oh, 0);
-      for (int64_t i = 0; i < whole; i += kLanes) sum = hn::MulAdd(hn::LoadU(d, dy + i), hn::LoadU(d, x + i), sum);
+      for (int64_t i = 0; i < whole; i += kLanes) {
+        const V v = hn::LoadU(d, dy + i);
+#pragma GCC unroll 8
+        for (int t = 0; t < kTaps; ++t) sum[t] = hn::MulAdd(v, hn::LoadU(d, x + offsets[t] + i), sum[t]);
+      }
       if (whole == width) continue;
       HWY_ALIGN T tail[kLanes] = {};
       for (int64_t i = whole; i < width; ++i) tail[i - whole] = dy[i];
-      sum = hn::MulAdd(hn::Load(d, tail), hn::IfThenElseZero(rest, hn::LoadU(d, x + whole)), sum);  // an infinity beyond the row must not meet a zero
+      const V v = hn::Load(d, tail);
+      // An infinity beyond the row must not meet a zero.
+#pragma GCC unroll 8
+      for (int t = 0; t < kTaps; ++t) sum[t] = hn::MulAdd(v, hn::IfThenElseZero(rest, hn::LoadU(d, x + offsets[t] + whole)), sum[t]);
     }
-  return hn::GetLane(hn::SumOfLanes(d, sum));
+#pragma GCC unroll 8
+  for (int t = 0; t < kTaps; ++t) sums[t] += hn::GetLane(hn::SumOfLanes(d, sum[t]));
+}
+// All taps of the kernel, as many of a row at a time as there are.
+template <class T>
+void all_tap_sums(const ConvGeometry& g, const T* dy, const T* from, const int64_t* offsets, double* sums) {
+  const int64_t taps = g.kernel[0] * g.kernel[1] * g.kernel[2], width = g.kernel[2];
+  if (width == 3 || width == 5 || width == 7) {
+    const auto row = width == 3 ? tap_sums<3, T> : width == 5 ? tap_sums<5, T> : tap_sums<7, T>;
+    for (int64_t t = 0; t < taps; t += width) row(g, dy, from, offsets + t, sums + t);
+  } else {
+    for (int64_t t = 0; t < taps; ++t) tap_sums<1>(g, dy, from, offsets + t, sums + t);
+  }
 }
 
 // Images are cut into at most 16 fixed chunks; the chunks' sums, in float64, are added in order.
@@ -167,8 +245,8 @@ void BackwardWeight(const ConvGeometry& g, const T* dy, const T* x, T* dw) {
       for (int64_t k = 0; k < per_group * taps; ++k) sum[k] = 0;
       for (int64_t n = chunk * images; n < last; ++n) {
         Padded::fill(g, x + (n * g.in_channels + c) * in_plane, 0, 1, 1, padded.get());
-        for (int64_t k = 0; k < per_group * taps; ++k)
-          sum[k] += tap_sum(g, dy + (n * g.out_channels + c * per_group + k / taps) * out_plane, padded.get() + offsets[k % taps]);
+        for (int64_t o = 0; o < per_group; ++o)
+          all_tap_sums(g, dy + (n * g.out_channels + c * per_group + o) * out_plane, padded.get(), offsets.get(), sum + o * taps);
       }
     }
   });
