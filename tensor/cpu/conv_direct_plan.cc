@@ -1,4 +1,5 @@
 // Convolutions and their input gradients as direct convolutions: which taps a position takes, and the border that they reach into.
+#include <algorithm>
 #include <vector>
 
 #include "tensor/core/parallel.h"
@@ -16,18 +17,18 @@ ImageLayout layout_of(const int64_t (&size)[3], int64_t channels, bool channels_
 }
 
 // Where the elements of one group of a tensor (images, channels, ...) or (images, ..., channels) lie.
-struct Tensor {
+struct Planes {
   ImageLayout layout;
   int64_t channels, per_group;
   int64_t image() const { return layout.plane() * (layout.channels_last ? 1 : channels); }
   int64_t group(int64_t i) const { return i * per_group * layout.channel(); }
 };
-Tensor tensor_of(const int64_t (&size)[3], int64_t channels, int64_t groups, bool channels_last) {
+Planes tensor_of(const int64_t (&size)[3], int64_t channels, int64_t groups, bool channels_last) {
   return {layout_of(size, channels, channels_last), channels, channels / groups};
 }
 
 template <class Problem, class E>  // DirectConv or DirectWeight
-void set_x(Problem& c, const Tensor& t, int64_t group, const E* x) {
+void set_x(Problem& c, const Planes& t, int64_t group, const E* x) {
   c.in = t.layout;
   c.in_channels = t.per_group;
   c.x = x + (t.layout.channels_last ? 0 : t.group(group));
@@ -71,7 +72,7 @@ Border border_of(const ConvGeometry& g) {
 
 template <class E>
 void direct_forward(const ConvGeometry& g, bool channels_last, const E* x, const E* w, const E* bias, E* y) {
-  const Tensor image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last), result = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
+  const Planes image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last), result = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
   const Weights weights(g, channels_last);
   DirectConv<E> c{};
   c.images = g.batch;
@@ -146,8 +147,8 @@ void zero_phase(const DirectConv<E>& c, int64_t channels) {
 
 template <class E>
 void direct_backward_input(const ConvGeometry& g, bool channels_last, const E* dy, const E* w, E* dx) {
-  Tensor from = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
-  const Tensor to = tensor_of(g.in_size, g.in_channels, g.groups, channels_last);
+  Planes from = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
+  const Planes to = tensor_of(g.in_size, g.in_channels, g.groups, channels_last);
   const Weights weights(g, channels_last);
   DirectConv<E> c{};
   c.images = g.batch;
@@ -195,7 +196,7 @@ void direct_backward_input(const ConvGeometry& g, bool channels_last, const E* d
 }
 
 void direct_backward_weight(const ConvGeometry& g, bool channels_last, const float* dy, const float* x, float* dw) {
-  const Tensor image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last), grad = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
+  const Planes image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last), grad = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
   const Weights weights(g, channels_last);
   DirectWeight c{};
   c.images = g.batch;
