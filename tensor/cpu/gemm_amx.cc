@@ -61,14 +61,21 @@ thread_local int t_scopes = 0;
 __attribute__((target("amx-tile"))) void configure_tiles() { _tile_loadconfig(&kTiles); }
 __attribute__((target("amx-tile"))) void release_tiles() { _tile_release(); }
 
+enum class Kind { kBf16, kSigned, kUnsigned };  // elements of A
+
 // Sum tile kSum plus the product of its tiles of A and B. (The compiler's intrinsics want tile numbers spelled out.)
-template <bool kBf16, int kSum>
+template <Kind kKind, int kSum>
 __attribute__((always_inline)) inline void multiply() {
-  if constexpr (kBf16) {
+  if constexpr (kKind == Kind::kBf16) {
     if constexpr (kSum == 0) _tile_dpbf16ps(0, 4, 6);
     if constexpr (kSum == 1) _tile_dpbf16ps(1, 4, 7);
     if constexpr (kSum == 2) _tile_dpbf16ps(2, 5, 6);
     if constexpr (kSum == 3) _tile_dpbf16ps(3, 5, 7);
+  } else if constexpr (kKind == Kind::kUnsigned) {
+    if constexpr (kSum == 0) _tile_dpbusd(0, 4, 6);
+    if constexpr (kSum == 1) _tile_dpbusd(1, 4, 7);
+    if constexpr (kSum == 2) _tile_dpbusd(2, 5, 6);
+    if constexpr (kSum == 3) _tile_dpbusd(3, 5, 7);
   } else {
     if constexpr (kSum == 0) _tile_dpbssd(0, 4, 6);
     if constexpr (kSum == 1) _tile_dpbssd(1, 4, 7);
@@ -77,7 +84,7 @@ __attribute__((always_inline)) inline void multiply() {
   }
 }
 
-template <bool kBf16, int kRowTiles, int kColTiles>
+template <Kind kKind, int kRowTiles, int kColTiles>
 void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c_row, bool accumulate) {
   char* const c2 = c + 16 * c_row;
   if (accumulate) {
@@ -94,15 +101,15 @@ void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c
   for (int64_t p = 0; p < steps; ++p, a += kPanelStepBytes, b += kPanelStepBytes) {
     _tile_loadd(4, a, 64);
     _tile_loadd(6, b, 64);
-    multiply<kBf16, 0>();
+    multiply<kKind, 0>();
     if constexpr (kColTiles == 2) {
       _tile_loadd(7, b + 1024, 64);
-      multiply<kBf16, 1>();
+      multiply<kKind, 1>();
     }
     if constexpr (kRowTiles == 2) {
       _tile_loadd(5, a + 1024, 64);
-      multiply<kBf16, 2>();
-      if constexpr (kColTiles == 2) multiply<kBf16, 3>();
+      multiply<kKind, 2>();
+      if constexpr (kColTiles == 2) multiply<kKind, 3>();
     }
   }
   _tile_stored(0, c, c_row);
@@ -111,10 +118,10 @@ void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c
   if constexpr (kRowTiles == 2 && kColTiles == 2) _tile_stored(3, c2 + 64, c_row);
 }
 
-template <bool kBf16>
+template <Kind kKind>
 void amx_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate) {
-  const auto run = rows > 16 ? (cols > 16 ? tiles_block<kBf16, 2, 2> : tiles_block<kBf16, 2, 1>)
-                             : (cols > 16 ? tiles_block<kBf16, 1, 2> : tiles_block<kBf16, 1, 1>);
+  const auto run = rows > 16 ? (cols > 16 ? tiles_block<kKind, 2, 2> : tiles_block<kKind, 2, 1>)
+                             : (cols > 16 ? tiles_block<kKind, 1, 2> : tiles_block<kKind, 1, 1>);
   run(steps, static_cast<const char*>(a), static_cast<const char*>(b), static_cast<char*>(c), 4 * c_row, accumulate);
 }
 
@@ -123,6 +130,7 @@ void amx_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_
 // gemm_amx_dot.cc
 void bf16_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
 void int8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
+void uint8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
 
 PanelLevel bf16_panel_level() {
   const Features& f = features();
@@ -133,8 +141,11 @@ PanelLevel int8_panel_level() {
   const Features& f = features();
   return f.tiles_int8 ? PanelLevel::kAmx : f.avx512_vnni ? PanelLevel::kAvx512 : PanelLevel::kNone;
 }
-PanelBlock bf16_panel_block(PanelLevel level) { return level == PanelLevel::kAmx ? amx_block<true> : bf16_dot_block; }
-PanelBlock int8_panel_block(PanelLevel level) { return level == PanelLevel::kAmx ? amx_block<false> : int8_dot_block; }
+PanelBlock bf16_panel_block(PanelLevel level) { return level == PanelLevel::kAmx ? amx_block<Kind::kBf16> : bf16_dot_block; }
+PanelBlock int8_panel_block(PanelLevel level, bool unsigned_a) {
+  if (level == PanelLevel::kAmx) return unsigned_a ? amx_block<Kind::kUnsigned> : amx_block<Kind::kSigned>;
+  return unsigned_a ? uint8_dot_block : int8_dot_block;
+}
 
 TileScope::TileScope(PanelLevel level) : active_(level == PanelLevel::kAmx) {
   if (active_ && t_scopes++ == 0) configure_tiles();

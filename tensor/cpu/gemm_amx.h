@@ -25,7 +25,8 @@ PanelLevel int8_panel_level();
 // x `cols` are wanted (others may be written too); steps >= 1.
 using PanelBlock = void (*)(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
 PanelBlock bf16_panel_block(PanelLevel level);
-PanelBlock int8_panel_block(PanelLevel level);
+// B holds int8. A holds uint8 if unsigned_a, else int8, for which the AVX-512 kernel wants A packed with flip = 0x80.
+PanelBlock int8_panel_block(PanelLevel level, bool unsigned_a);
 
 // AMX blocks run while one of these lives on their thread (they may nest); other levels need none.
 class TileScope {
@@ -44,6 +45,8 @@ class TileScope {
 // Needs AVX-512.
 void pack_panel_a(int64_t item, const void* data, int64_t line_stride, int64_t k_stride, int64_t lines, int64_t k, uint8_t flip, void* panel);
 void pack_panel_b(int64_t item, const void* data, int64_t line_stride, int64_t k_stride, int64_t lines, int64_t k, void* panel);
+// Any number of columns of B: panels `panel_stride` bytes apart.
+void pack_panels_b(int64_t item, const void* data, int64_t line_stride, int64_t k_stride, int64_t lines, int64_t k, void* panels, int64_t panel_stride);
 
 // A whole product. `write` takes the sums of a block of C: rows [i, i + rows), columns [j, j + cols), both at most 32, from 32 numbers a row.
 struct PanelProduct {

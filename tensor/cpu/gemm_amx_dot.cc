@@ -84,6 +84,11 @@ void bf16_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, i
   all_rows<Bf16Dot>(steps, static_cast<const char*>(a), static_cast<const char*>(b), rows, static_cast<char*>(c), 4 * c_row, accumulate, zero, zero);
 }
 
+void uint8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row, bool accumulate) {
+  const __m512i zero = _mm512_setzero_si512();
+  all_rows<Int8Dot>(steps, static_cast<const char*>(a), static_cast<const char*>(b), rows, static_cast<char*>(c), 4 * c_row, accumulate, zero, zero);
+}
+
 // (a + 128) b - 128 b: the second term is the same for all rows. Modulo 2^32 like the instruction.
 void int8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row, bool accumulate) {
   const char* const from = static_cast<const char*>(b);

@@ -129,7 +129,7 @@ inline __attribute__((always_inline)) Pair interleave(const char* p, int64_t str
 
 // Elements beside each other are lines, k is `stride` bytes apart. kForA: each line's step contiguous.
 template <int kItem, bool kForA>
-void pack_across(const char* from, int64_t stride, int64_t lines, int64_t k, __m512i flip, char* panel) {
+__attribute__((noinline)) void pack_across(const char* from, int64_t stride, int64_t lines, int64_t k, __m512i flip, char* panel) {
   constexpr int64_t kGroup = 4 / kItem;
   const __mmask32 mask = static_cast<__mmask32>(low_bits(lines));
   __m512i first[16], second[16];
@@ -191,15 +191,40 @@ void pack_panel_a(int64_t item, const void* data, int64_t line_stride, int64_t k
   gather_items(item, data, line_stride, k_stride, lines, k, [=](const Lines& x, int64_t at) { copy_gathered(x, flip, to + at); });
 }
 
-void pack_panel_b(int64_t item, const void* data, int64_t line_stride, int64_t k_stride, int64_t lines, int64_t k, void* panel) {
-  const char* const from = static_cast<const char*>(data);
-  char* const to = static_cast<char*>(panel);
+namespace {
+void pack_b(int64_t item, const char* from, int64_t line_stride, int64_t k_stride, int64_t lines, int64_t k, char* to) {
   if (k_stride == 1) return transpose_lines({from, line_stride * item, lines, k * item}, to);
-  if (line_stride == 1) {
-    const __m512i none = _mm512_setzero_si512();
-    return item == 2 ? pack_across<2, false>(from, k_stride * item, lines, k, none, to) : pack_across<1, false>(from, k_stride * item, lines, k, none, to);
+  gather_items(item, from, line_stride, k_stride, lines, k, [=](const Lines& x, int64_t at) { transpose_lines(x, to + at); });
+}
+}  // namespace
+
+void pack_panel_b(int64_t item, const void* data, int64_t line_stride, int64_t k_stride, int64_t lines, int64_t k, void* panel) {
+  pack_panels_b(item, data, line_stride, k_stride, lines, k, panel, 0);
+}
+
+void pack_panels_b(int64_t item, const void* data, int64_t line_stride, int64_t k_stride, int64_t lines, int64_t k, void* panels, int64_t panel_stride) {
+  const char* const from = static_cast<const char*>(data);
+  char* const to = static_cast<char*>(panels);
+  if (line_stride != 1 || k_stride == 1) {
+    for (int64_t j = 0; j < lines; j += kPanelLines)
+      pack_b(item, from + j * line_stride * item, line_stride, k_stride, min64(kPanelLines, lines - j), k, to + j / kPanelLines * panel_stride);
+    return;
   }
-  gather_items(item, data, line_stride, k_stride, lines, k, [=](const Lines& x, int64_t at) { transpose_lines(x, to + at); });
+  // A step of some panels at a time: longer runs of memory are read.
+  constexpr int64_t kWide = 4 * kPanelLines;
+  const __m512i none = _mm512_setzero_si512();
+  const int64_t step = kStepBytes / item;
+  for (int64_t j0 = 0; j0 < lines; j0 += kWide)
+    for (int64_t p = 0; p < k; p += step)
+      for (int64_t j = j0; j < min64(lines, j0 + kWide); j += kPanelLines) {
+        const char* const x = from + (p * k_stride + j) * item;
+        char* const y = to + j / kPanelLines * panel_stride + p / step * kPanelStepBytes;
+        const int64_t count = min64(kPanelLines, lines - j), depth = min64(step, k - p);
+        if (item == 2)
+          pack_across<2, false>(x, k_stride * item, count, depth, none, y);
+        else
+          pack_across<1, false>(x, k_stride * item, count, depth, none, y);
+      }
 }
 
 }  // namespace tessera::cpu::internal

@@ -1,8 +1,10 @@
 // The product of matrices of any size and strides on packed panels: blocking and work sharing.
 //
-// The sums of a block of C stay in L2 while k passes by in blocks, of which a panel of B stays in L1 and a block of A in L2. Every cut depends on the
-// sizes only, and each number of C is summed in one order, so the bits do not depend on the number of threads.
+// A task has a block of columns of C, and packs its part of B, which stays in L2. Then the rows of A pass by, a panel at a time.
+// Long k is cut, and sums are kept between the parts. Every cut depends on the sizes only, and each number of C is summed in one order, so the bits do not
+// depend on the number of threads.
 #include <algorithm>
+#include <atomic>
 
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/gemm_amx.h"
@@ -11,9 +13,10 @@
 namespace tessera::cpu::internal {
 namespace {
 
-constexpr int64_t kBlockSteps = 16;  // of k: a panel has 32 KiB
-constexpr int64_t kBlockRows = 256;
-constexpr int64_t kBlockCols = 512;
+constexpr int64_t kBlockSteps = 8;  // of k at a time: a panel of A stays in L1 while those of B pass by
+constexpr int64_t kDeepSteps = 64;   // of k that is packed at a time
+constexpr int64_t kBlockBytes = 1 << 20;  // of packed B
+constexpr int64_t kWidePanels = 16;       // of B at most in a task
 constexpr int64_t kSumBytes = kPanelLines * kPanelLines * 4;  // a block of sums
 constexpr double kTaskWork = 1 << 22;                         // products worth a task of their own
 
@@ -22,96 +25,80 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 class Product {
  public:
-  explicit Product(const PanelProduct& g) : g_(g), step_(kStepBytes / g.item), steps_(ceil_div(g.k, step_)) {
-    block_steps_ = ceil_div(steps_, ceil_div(steps_, kBlockSteps));
+  explicit Product(const PanelProduct& g)
+      : g_(g), step_(kStepBytes / g.item), steps_(ceil_div(g.k, step_)), row_panels_(ceil_div(g.m, kPanelLines)), col_panels_(ceil_div(g.n, kPanelLines)) {
+    deep_ = ceil_div(steps_, ceil_div(steps_, kDeepSteps));
+    block_ = ceil_div(deep_, ceil_div(deep_, kBlockSteps));
+    wide_ = std::min(col_panels_, std::clamp<int64_t>(kBlockBytes / (deep_ * kPanelStepBytes), 4, kWidePanels));
+    // Few columns: rows are shared out as well. Small tasks are not worth it.
+    const double panel = static_cast<double>(g.k) * kPanelLines * kPanelLines;
+    tall_ = std::min(row_panels_, col_panels_ >= 4 * wide_ ? row_panels_ : std::max<int64_t>(16, static_cast<int64_t>(kTaskWork / (panel * static_cast<double>(wide_)))));
   }
 
-  void run() {
-    if (g_.m <= kBlockRows)
-      run_few_rows();
-    else
-      run_many_rows();
+  void run() const {
+    const int64_t row_blocks = ceil_div(row_panels_, tall_), col_blocks = ceil_div(col_panels_, wide_);
+    const double work = static_cast<double>(g_.k) * kPanelLines * kPanelLines * static_cast<double>(tall_ * wide_);
+    parallel_for(row_blocks * col_blocks, std::max<int64_t>(1, static_cast<int64_t>(kTaskWork / work)), [&](int64_t begin, int64_t end) {
+      const TileScope tiles(g_.level);
+      const bool whole = deep_ == steps_;
+      // Sums of a panel of rows, or of all rows between the parts of k.
+      ScratchArray<char> b(wide_ * deep_ * kPanelStepBytes), a(deep_ * kPanelStepBytes), sums((whole ? 1 : tall_) * wide_ * kSumBytes);
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t i0 = t % row_blocks * tall_, j0 = t / row_blocks * wide_;
+        const Task task{i0, std::min(row_panels_, i0 + tall_), j0, std::min(col_panels_, j0 + wide_), a.get(), b.get(), sums.get(), whole};
+        for (int64_t s = 0; s < steps_; s += deep_) run_part(task, s, std::min(deep_, steps_ - s));
+      }
+      std::atomic_thread_fence(std::memory_order_seq_cst);  // `write` may have bypassed the caches
+    });
   }
 
  private:
-  int64_t panel_bytes() const { return steps_ * kPanelStepBytes; }
-  int64_t item_offset(int64_t elements) const { return elements * g_.item; }
+  struct Task {
+    int64_t i0, i1, j0, j1;  // panels
+    char *a, *b, *sums;
+    bool whole;
+  };
 
-  // Steps [s, s + count) of panel i of A, of panel j of B.
+  // Steps [s, s + count) of panel i of A, of panels [j0, j1) of B.
+  const char* a_at(int64_t i, int64_t s) const { return static_cast<const char*>(g_.a) + (i * kPanelLines * g_.a_row + s * step_ * g_.a_col) * g_.item; }
   void pack_a(int64_t i, int64_t s, int64_t count, char* to) const {
-    const int64_t row = i * kPanelLines, p = s * step_;
-    pack_panel_a(g_.item, static_cast<const char*>(g_.a) + item_offset(row * g_.a_row + p * g_.a_col), g_.a_row, g_.a_col, std::min(kPanelLines, g_.m - row),
-                 std::min(count * step_, g_.k - p), g_.flip, to);
+    pack_panel_a(g_.item, a_at(i, s), g_.a_row, g_.a_col, std::min(kPanelLines, g_.m - i * kPanelLines), std::min(count * step_, g_.k - s * step_), g_.flip, to);
   }
-  void pack_b(int64_t j, int64_t s, int64_t count, char* to) const {
-    const int64_t col = j * kPanelLines, p = s * step_;
-    pack_panel_b(g_.item, static_cast<const char*>(g_.b) + item_offset(p * g_.b_row + col * g_.b_col), g_.b_col, g_.b_row, std::min(kPanelLines, g_.n - col),
-                 std::min(count * step_, g_.k - p), to);
+  void pack_b(int64_t j0, int64_t j1, int64_t s, int64_t count, char* to) const {
+    const int64_t col = j0 * kPanelLines, p = s * step_;
+    pack_panels_b(g_.item, static_cast<const char*>(g_.b) + (p * g_.b_row + col * g_.b_col) * g_.item, g_.b_col, g_.b_row,
+                  std::min((j1 - j0) * kPanelLines, g_.n - col), std::min(count * step_, g_.k - p), to, count * kPanelStepBytes);
   }
 
-  // Panels of A and B, each `a_stride` or `b_stride` bytes after the one before, over one block of k. The last block writes C.
-  void multiply(int64_t i0, int64_t i1, int64_t j0, int64_t j1, int64_t steps, const char* a, int64_t a_stride, const char* b, int64_t b_stride, bool first,
-                bool last, char* sums) const {
-    const bool kept = !(first && last);  // else one block of sums serves all
-    for (int64_t j = j0; j < j1; ++j)
-      for (int64_t i = i0; i < i1; ++i) {
-        const int64_t rows = std::min(kPanelLines, g_.m - i * kPanelLines), cols = std::min(kPanelLines, g_.n - j * kPanelLines);
-        char* const c = kept ? sums + ((j - j0) * (i1 - i0) + i - i0) * kSumBytes : sums;
-        g_.block(steps, a + (i - i0) * a_stride, b + (j - j0) * b_stride, rows, cols, c, kPanelLines, !first);
-        if (last) g_.write(g_.context, i * kPanelLines, j * kPanelLines, rows, cols, c);
-      }
+  // Steps [s, s + count) of k for all of a task.
+  void run_part(const Task& t, int64_t s, int64_t count) const {
+    pack_b(t.j0, t.j1, s, count, t.b);
+    for (int64_t i = t.i0; i < t.i1; ++i) {
+      pack_a(i, s, count, t.a);
+      char* const sums = t.whole ? t.sums : t.sums + (i - t.i0) * wide_ * kSumBytes;
+      for (int64_t q = 0; q < count; q += block_)
+        multiply(t, i, s + q, std::min(block_, count - q), t.a + q * kPanelStepBytes, t.b + q * kPanelStepBytes, count * kPanelStepBytes, sums);
+    }
   }
 
-  // A is packed as a whole, B where it is used: once.
-  void run_few_rows() const {
-    const int64_t row_panels = ceil_div(g_.m, kPanelLines), col_panels = ceil_div(g_.n, kPanelLines);
-    ScratchArray<char> a(row_panels * panel_bytes());
-    for (int64_t i = 0; i < row_panels; ++i) pack_a(i, 0, steps_, a.get() + i * panel_bytes());
-    const double panel_work = static_cast<double>(g_.m) * static_cast<double>(g_.k) * kPanelLines;
-    const int64_t grain = std::min(kBlockCols / kPanelLines, std::max<int64_t>(4, static_cast<int64_t>(kTaskWork / panel_work)));
-    parallel_for(col_panels, grain, [&](int64_t begin, int64_t end) {
-      const TileScope tiles(g_.level);
-      const int64_t wide = std::min(kBlockCols / kPanelLines, end - begin);
-      ScratchArray<char> b(wide * block_steps_ * kPanelStepBytes), sums(row_panels * wide * kSumBytes);
-      for (int64_t j = begin; j < end; j += wide) {
-        const int64_t j1 = std::min(end, j + wide);
-        for (int64_t s = 0; s < steps_; s += block_steps_) {
-          const int64_t count = std::min(block_steps_, steps_ - s), stride = count * kPanelStepBytes;
-          for (int64_t q = j; q < j1; ++q) pack_b(q, s, count, b.get() + (q - j) * stride);
-          multiply(0, row_panels, j, j1, count, a.get() + s * kPanelStepBytes, panel_bytes(), b.get(), stride, s == 0, s + count == steps_, sums.get());
-        }
-      }
-    });
-  }
-
-  // B is packed as a whole, A by blocks of rows, each a task.
-  void run_many_rows() const {
-    const int64_t row_panels = ceil_div(g_.m, kPanelLines), col_panels = ceil_div(g_.n, kPanelLines);
-    ScratchArray<char> b(col_panels * panel_bytes());
-    parallel_for(col_panels, std::max<int64_t>(1, (1 << 16) / panel_bytes()), [&](int64_t begin, int64_t end) {
-      for (int64_t j = begin; j < end; ++j) pack_b(j, 0, steps_, b.get() + j * panel_bytes());
-    });
-    const int64_t blocks = ceil_div(g_.m, kBlockRows), tall = ceil_div(row_panels, blocks), wide = std::min(kBlockCols / kPanelLines, col_panels);
-    parallel_for(row_panels, tall, [&](int64_t begin, int64_t end) {
-      const TileScope tiles(g_.level);
-      ScratchArray<char> a(tall * panel_bytes()), sums(tall * wide * kSumBytes);
-      for (int64_t i = begin; i < end; i += tall) {
-        const int64_t i1 = std::min(end, i + tall);
-        for (int64_t q = i; q < i1; ++q) pack_a(q, 0, steps_, a.get() + (q - i) * panel_bytes());
-        for (int64_t j = 0; j < col_panels; j += wide)
-          for (int64_t s = 0; s < steps_; s += block_steps_) {
-            const int64_t count = std::min(block_steps_, steps_ - s), at = s * kPanelStepBytes;
-            multiply(i, i1, j, std::min(col_panels, j + wide), count, a.get() + at, panel_bytes(), b.get() + j * panel_bytes() + at, panel_bytes(), s == 0,
-                     s + count == steps_, sums.get());
-          }
-      }
-    });
+  // One panel of A and all of B's, b_panel bytes apart, over a block of k. The last block writes C.
+  void multiply(const Task& t, int64_t i, int64_t s, int64_t steps, const char* a, const char* b, int64_t b_panel, char* sums) const {
+    const bool first = s == 0, last = s + steps == steps_;
+    const int64_t rows = std::min(kPanelLines, g_.m - i * kPanelLines);
+    for (int64_t j = t.j0; j < t.j1; ++j, b += b_panel) {
+      const int64_t cols = std::min(kPanelLines, g_.n - j * kPanelLines);
+      // One block of sums serves all if it is first and last.
+      char* const c = first && last ? sums : sums + (j - t.j0) * kSumBytes;
+      g_.block(steps, a, b, rows, cols, c, kPanelLines, !first);
+      if (last) g_.write(g_.context, i * kPanelLines, j * kPanelLines, rows, cols, c);
+    }
   }
 
   const PanelProduct& g_;
-  int64_t step_;  // elements
-  int64_t steps_;
-  int64_t block_steps_;
+  int64_t step_;  // elements of k
+  int64_t steps_, row_panels_, col_panels_;
+  int64_t deep_, block_;  // steps
+  int64_t wide_, tall_;   // panels of a task
 };
 
 }  // namespace

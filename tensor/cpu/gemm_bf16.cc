@@ -63,7 +63,14 @@ inline __m512 load_bf16(__mmask16 mask, const uint16_t* p) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, p)), 16));
 }
 
+// A C that no cache will hold is not read into one to be overwritten.
+constexpr int64_t kStreamBytes = 4 << 20;
+bool streams(const Bf16Problem& g, const void* c, int64_t row_bytes) {
+  return g.beta == 0 && ((reinterpret_cast<uintptr_t>(c) | static_cast<uintptr_t>(row_bytes)) & 63) == 0 && g.m * row_bytes >= kStreamBytes;
+}
+
 void write_bf16_rows(const Bf16Problem& g, uint16_t* c, int64_t rows, int64_t cols, const float* from) {
+  const bool stream = cols == 32 && streams(g, c, g.c.row_stride * 2);
   const __mmask16 m0 = lane_mask(cols), m1 = lane_mask(cols - 16);
   const __mmask32 both = static_cast<__mmask32>(m0) | static_cast<__mmask32>(m1) << 16;
   const __m512 alpha = _mm512_set1_ps(g.alpha), beta = _mm512_set1_ps(g.beta);
@@ -78,17 +85,25 @@ void write_bf16_rows(const Bf16Problem& g, uint16_t* c, int64_t rows, int64_t co
         y = _mm512_fmadd_ps(beta, load_bf16(m1, c + 16), y);
       }
     }
-    _mm512_mask_storeu_epi16(c, both, (__m512i)_mm512_cvtne2ps_pbh(y, x));
+    const __m512i v = (__m512i)_mm512_cvtne2ps_pbh(y, x);
+    if (stream)
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(c), v);
+    else
+      _mm512_mask_storeu_epi16(c, both, v);
   }
 }
 void write_float_rows(const Bf16Problem& g, float* c, int64_t rows, int64_t cols, const float* from) {
   const __m512 alpha = _mm512_set1_ps(g.alpha), beta = _mm512_set1_ps(g.beta);
+  const bool stream = cols % 16 == 0 && streams(g, c, g.c.row_stride * 4);
   for (; rows > 0; --rows, from += kPanelLines, c += g.c.row_stride)
     for (int64_t q = 0; q < cols; q += 16) {
       const __mmask16 mask = lane_mask(cols - q);
       __m512 x = _mm512_mul_ps(_mm512_loadu_ps(from + q), alpha);
       if (g.beta != 0) x = _mm512_fmadd_ps(beta, _mm512_maskz_loadu_ps(mask, c + q), x);
-      _mm512_mask_storeu_ps(c + q, mask, x);
+      if (stream)
+        _mm512_stream_ps(c + q, x);
+      else
+        _mm512_mask_storeu_ps(c + q, mask, x);
     }
 }
 
