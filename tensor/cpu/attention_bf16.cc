@@ -4,6 +4,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/attention_bf16.cc"
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -120,7 +121,8 @@ void StepBf16(const Bf16Unit& u, int64_t panel, int64_t rows, int64_t key, int64
   }
   for (int64_t j = 0; j < n && u.call->mask.data != nullptr; j += kKeys) {
     const int64_t m = min64(kKeys, n - j);
-    ApplyMask<2>(MaskFor<2>(u.call->mask, s.dtype, u.batch, u.head, query, rows, key + j, m, u.mask_room), m, u.scores + j * kPanel);
+    const MaskBlock mask = MaskFor<2>(u.call->mask, s.dtype, u.batch, u.head, query, rows, key + j, m, u.mask_room);
+    if (mask.data != nullptr) ApplyMask<2>(mask, m, u.scores + j * kPanel);
   }
   if (s.causal && key + n - 1 > query) ApplyCausal<2>(query, key, n, u.scores);
   for (int64_t i = n * kPanel; i < whole * kPanel; ++i) u.scores[i] = -kInfinity;

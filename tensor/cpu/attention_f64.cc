@@ -3,6 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/attention_f64.cc"
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>

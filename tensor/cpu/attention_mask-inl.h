@@ -28,6 +28,8 @@ inline void MaskRow(const AttentionMask& m, DType t, int64_t at, int64_t n, T* t
   if (m.dtype == DType::kBool) {
     const uint8_t* from = static_cast<const uint8_t*>(m.data) + at;
     for (int64_t j = 0; j < n; ++j) to[j] = from[j * m.key_stride] ? T{0} : -kInfinity;
+  } else if (m.dtype == DType::kFloat32 && m.key_stride == 1 && sizeof(T) == 4) {
+    std::memcpy(to, static_cast<const float*>(m.data) + at, n * sizeof(T));
   } else if (m.dtype == DType::kFloat32) {
     const float* from = static_cast<const float*>(m.data) + at;
     for (int64_t j = 0; j < n; ++j) to[j] = static_cast<T>(from[j * m.key_stride]);
@@ -36,6 +38,17 @@ inline void MaskRow(const AttentionMask& m, DType t, int64_t at, int64_t n, T* t
   } else {
     for (int64_t j = 0; j < n; ++j) Widen(t, static_cast<const char*>(m.data) + (at + j * m.key_stride) * static_cast<int64_t>(item_size(t)), 1, to + j);
   }
+}
+
+// Whether n numbers are all +0: nothing to add.
+HWY_INLINE bool AllZero(const T* x, int64_t n) {
+  const hn::RebindToUnsigned<D> du;
+  auto bits = hn::Zero(du);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) bits = hn::Or(bits, hn::BitCast(du, hn::LoadU(d, x + i)));
+  bool zero = hn::AllTrue(du, hn::Eq(bits, hn::Zero(du)));
+  for (; i < n; ++i) zero &= x[i] == T{0} && !std::signbit(x[i]);
+  return zero;
 }
 
 // The mask of queries [i, i + rows) and keys [j, j + n) of a head. room: kKeys times the panel's width for rows, as much again for the block.
@@ -53,16 +66,11 @@ MaskBlock MaskFor(const AttentionMask& m, DType t, int64_t b, int64_t h, int64_t
     out.data = room;
     return out;
   }
+  // Copied first: rows of a large mask would meet in few cache sets.
+  for (int64_t r = 0; r < rows; ++r) MaskRow(m, t, at + r * m.query_stride, n, room + r * n);
+  if (AllZero(room, rows * n)) return out;
   T* const block = room + kVecs * kLanes * kKeys;
-  const T* from = room;
-  int64_t stride = n;
-  if (m.dtype == (sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64) && m.key_stride == 1) {
-    from = static_cast<const T*>(m.data) + at;
-    stride = m.query_stride;
-  } else {
-    for (int64_t r = 0; r < rows; ++r) MaskRow(m, t, at + r * m.query_stride, n, room + r * n);
-  }
-  IntoPanel<kVecs>(from, stride, rows, n, factor, block);
+  IntoPanel<kVecs>(room, n, rows, n, factor, block);
   out.data = block;
   return out;
 }

@@ -201,6 +201,41 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
     return (out if batched else out.squeeze(1)), None
 
 
+def _four_dimensional_mask(attn_mask, key_padding_mask, tgt_len, src_len, bsz, num_heads):
+    """Both masks (float, or None) as one that broadcasts to (N, H, L, S)."""
+    if attn_mask is not None:
+        attn_mask = _check_mask_shape(attn_mask, tgt_len, src_len, bsz, num_heads)
+        attn_mask = attn_mask.unsqueeze(0) if attn_mask.size(0) == 1 else attn_mask.view(bsz, num_heads, tgt_len, src_len)
+    if key_padding_mask is None:
+        return attn_mask
+    if key_padding_mask.shape != (bsz, src_len):
+        raise AssertionError(f"expecting key_padding_mask shape of {(bsz, src_len)}, but got {key_padding_mask.shape}")
+    key_padding_mask = key_padding_mask.view(bsz, 1, 1, src_len)
+    return key_padding_mask if attn_mask is None else attn_mask + key_padding_mask
+
+
+def _batch_first_attention(query, key, value, num_heads, in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias, dropout_p, key_padding_mask, attn_mask, is_causal):
+    """Attention without its weights for inputs (N, L, E), (N, S, E) of checked shapes, in their own layout: projections are split into heads as views."""
+    bsz, tgt_len, embed_dim = query.shape
+    src_len = key.shape[1]
+    if is_causal and attn_mask is None:
+        raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+    if is_causal and key_padding_mask is None:
+        mask = None
+    else:
+        is_causal = False if key_padding_mask is not None else is_causal
+        mask = _four_dimensional_mask(attn_mask, key_padding_mask, tgt_len, src_len, bsz, num_heads)
+    if query is key and key is value:
+        parts = _nn.linear(query, in_proj_weight, in_proj_bias).chunk(3, -1)
+    else:
+        weights = in_proj_weight.chunk(3)
+        biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
+        parts = [_nn.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
+    q, k, v = [x.unflatten(-1, (num_heads, embed_dim // num_heads)).transpose(1, 2) for x in parts]
+    out = _nn.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal)
+    return _nn.linear(out.transpose(1, 2).reshape(bsz, tgt_len, embed_dim), out_proj_weight, out_proj_bias)
+
+
 def _attention_with_weights(q, k, v, attn_mask, dropout_p, bsz, num_heads, out_proj_weight, out_proj_bias, average, batched):
     """The attention written out, where the caller wants to see its weights. q (N H, L, D), k and v (N H, S, D)."""
     tgt_len, head_dim, src_len = q.size(1), q.size(2), k.size(1)

@@ -4,6 +4,7 @@ import tessera
 from tessera.nn import functional as F
 from tessera.nn import init
 from tessera.nn.parameter import Parameter
+from tessera.overrides import has_torch_function
 
 from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
@@ -453,6 +454,11 @@ class MultiheadAttention(Module):
         batched = query.dim() == 3
         key_padding_mask = F._canonical_mask(key_padding_mask, "key_padding_mask", F._none_or_dtype(attn_mask), "attn_mask", query.dtype)
         attn_mask = F._canonical_mask(attn_mask, "attn_mask", None, "", query.dtype, False)
+        if (self.batch_first and batched and not need_weights and self._qkv_same_embed_dim and self.bias_k is None and not self.add_zero_attn
+                and key.dim() == 3 and key.shape == value.shape and query.size(0) == key.size(0) and query.size(-1) == key.size(-1) == self.embed_dim
+                and not has_torch_function((query, key, value, self.in_proj_weight, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias))):
+            return F._batch_first_attention(query, key, value, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias,
+                                            self.dropout if self.training else 0.0, key_padding_mask, attn_mask, is_causal), None
         if self.batch_first and batched:
             # equal inputs stay one object, so that their projections are one product
             if key is value:
