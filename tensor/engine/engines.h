@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tensor/core/device.h"
+#include "tensor/cpu/create.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/index.h"
 #include "tensor/cpu/nn.h"
@@ -9,6 +10,8 @@
 #include "tensor/cpu/pointwise_ops.h"
 #include "tensor/cpu/random.h"
 #include "tensor/cpu/reduce.h"
+#include "tensor/cpu/special.h"
+#include "tensor/cpu/statistics.h"
 #include "tensor/engine/steps.h"
 
 namespace tessera {

@@ -195,30 +195,42 @@ Tensor tile_impl(const Tensor& self, IntList dims) {
   return repeat_impl(self, full);
 }
 
-Tensor interleave_indices(const Tensor& repeats) {
+namespace {
+// The sum of the counts, which is the result's size and so must be known here.
+int64_t checked_total(const Tensor& counts) {
+  if (counts.numel() == 0) return 0;
+  const Tensor parts[2] = {to(counts.min(), DType::kFloat64), sum(counts, DType::kFloat64)};
+  const Tensor known = to(stack(parts), Device(), DType::kFloat64);
+  TESSERA_CHECK(known.data<double>()[0] >= 0, "repeats can not be negative");
+  TESSERA_CHECK(known.data<double>()[1] < 0x1p53, "repeat_interleave: the result is too large");
+  return static_cast<int64_t>(known.data<double>()[1]);
+}
+}  // namespace
+
+Tensor interleave_indices(const Tensor& repeats, std::optional<SymInt> output_size) {
   TESSERA_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
   TESSERA_CHECK(repeats.dtype() == DType::kInt64 || repeats.dtype() == DType::kInt32, "repeats has to be Long or Int tensor");
-  TESSERA_CHECK_NOT_IMPLEMENTED(!repeats.is_meta(), "repeat_interleave: the size of the result is not known on the meta device; give repeats as an int");
-  const Tensor counts = contiguous(to(repeats, Device(), DType::kInt64));  // the size of the result must be known here
-  const int64_t* c = counts.data<int64_t>();
-  int64_t total = 0;
-  for (int64_t i = 0; i < counts.numel(); ++i) {
-    TESSERA_CHECK(c[i] >= 0, "repeats can not be negative");
-    TESSERA_CHECK(!__builtin_add_overflow(total, c[i], &total), "repeat_interleave: the result is too large");
+  TESSERA_CHECK_NOT_IMPLEMENTED(!repeats.is_meta() || output_size, "repeat_interleave: the size of the result is not known on the meta device; give output_size, or repeats as an int");
+  if (repeats.is_meta()) return empty_tensor(IntVector{output_size->guard_int()}, {}, repeats.dtype(), repeats.device());
+  // With output_size nobody waits for a device.
+  const int64_t total = output_size && !repeats.is_cpu() ? output_size->guard_int() : checked_total(repeats);
+  TESSERA_CHECK(!output_size || output_size->guard_int() == total, "allocated size does not match required size");
+  if (!repeats.is_cpu()) {
+    const Tensor ends = cumsum(to(repeats, DType::kInt64), 0), places = arange(Scalar(total), DType::kInt64, std::nullopt, repeats.device());
+    return to(searchsorted(ends, places, false, true, std::nullopt, Tensor()), repeats.dtype());
   }
-  const int64_t n[1] = {total};
-  const Tensor out = empty_cpu(n, DType::kInt64);
+  const Tensor counts = contiguous(to(repeats, DType::kInt64)), out = empty_cpu(IntVector{total}, DType::kInt64);
   int64_t* p = out.data<int64_t>();
-  for (int64_t i = 0; i < counts.numel(); ++i) p = std::fill_n(p, c[i], i);
-  return to(out, repeats.device(), repeats.dtype());
+  for (int64_t i = 0; i < counts.numel(); ++i) p = std::fill_n(p, counts.data<int64_t>()[i], i);
+  return to(out, repeats.dtype());
 }
-Tensor interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim) {
+Tensor interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim, std::optional<SymInt> output_size) {
   const Tensor t = dim ? self : reshape(self, {-1});
   const int64_t d = dim ? wrap_dim(*dim, self.dim()) : 0;
   if (repeats.dim() == 0 || (repeats.dim() == 1 && repeats.numel() == 1)) return interleave_fixed(self, repeats.item_scalar().to_int(), dim);
   TESSERA_CHECK(repeats.dim() == 1, "repeats must be 0-dim or 1-dim tensor");
   TESSERA_CHECK(repeats.numel() == t.size(d), "repeats must have the same size as input along dim, but got repeats.size(0) = ", repeats.numel(), " and input.size(", d, ") = ", t.size(d));
-  return index_select(t, d, interleave_indices(repeats));
+  return index_select(t, d, interleave_indices(repeats, output_size));
 }
 Tensor interleave_fixed(const Tensor& self, int64_t repeats, std::optional<int64_t> dim) {
   TESSERA_CHECK(repeats >= 0, "Repeats must be non-negative");

@@ -1,10 +1,9 @@
 // Operators in terms of others: scatters with a reduction, products, integrals, windows.
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
-#include "tensor/core/visit.h"
 #include "tensor/cpu/index.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/composed_extra.h"
 #include "tensor/ops/composed_kernels.h"
@@ -251,22 +250,8 @@ Tensor trapezoid_impl(const Tensor& y, const Scalar& dx, int64_t dim, bool runni
 std::tuple<Tensor, Tensor> frexp_Tensor_cpu(const Tensor& self) {
   TESSERA_CHECK(is_floating_point(self.dtype()), "torch.frexp() only supports floating-point dtypes");
   if (self.is_meta()) return {empty_tensor(self.sizes(), {}, self.dtype(), self.device()), empty_tensor(self.sizes(), {}, DType::kInt32, self.device())};
-  if (!self.is_cpu()) {
-    const auto [m, e] = frexp_Tensor_cpu(to(self, Device(), self.dtype()));
-    return {to(m, self.device(), m.dtype()), to(e, self.device(), e.dtype())};
-  }
-  const Tensor mantissa = clone(contiguous(self)), exponent = empty_tensor(self.sizes(), {}, DType::kInt32, self.device());
-  int32_t* e = exponent.data<int32_t>();
-  visit_dtype(self.dtype(), [&]<class T>(TypeTag<T>) {
-    if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-      T* m = mantissa.data<T>();
-      for (int64_t i = 0; i < mantissa.numel(); ++i) {
-        int power = 0;
-        m[i] = static_cast<T>(static_cast<decltype(static_cast<float>(m[i]) + T{})>(std::frexp(static_cast<double>(static_cast<std::conditional_t<std::is_floating_point_v<T>, T, float>>(m[i])), &power)));
-        e[i] = power;
-      }
-    }
-  });
+  const Tensor x = contiguous(self), mantissa = empty_tensor(self.sizes(), {}, self.dtype(), self.device()), exponent = empty_tensor(self.sizes(), {}, DType::kInt32, self.device());
+  if (x.numel()) TESSERA_ON(x.device(), run_frexp)(x.dtype(), x.numel(), mantissa.data_ptr(), exponent.data_ptr<int32_t>(), x.data_ptr());
   return {mantissa, exponent};
 }
 
@@ -279,32 +264,26 @@ DType window_dtype(const char* name, int64_t length, std::optional<DType> dtype)
   TESSERA_CHECK(is_floating_point(t), name, " expects floating point dtypes, got: ", name_of(t));
   return t;
 }
-// f(i, points - 1) for the window's places; a periodic window is a symmetric one of one point more without its last.
-template <class F>
-Tensor window(const char* name, int64_t length, bool periodic, std::optional<DType> dtype, std::optional<Device> device, F f) {
+// A periodic window is a symmetric one of one point more without its last.
+Tensor window(const char* name, int64_t length, bool periodic, cpu::Sequence s, std::optional<DType> dtype, std::optional<Device> device) {
   const DType t = window_dtype(name, length, dtype);
   if (length <= 1) return ones({length}, t, std::nullopt, device);
-  const Tensor values = empty_tensor(IntVector{length}, {}, DType::kFloat64, Device());
-  const double span = static_cast<double>(periodic ? length : length - 1);
-  for (int64_t i = 0; i < length; ++i) values.data<double>()[i] = f(static_cast<double>(i), span);
-  return to(values, device.value_or(Device()), t);
+  const Tensor r = empty(IntVector{length}, t, std::nullopt, device);
+  s.count = length;
+  s.span = static_cast<double>(periodic ? length : length - 1);
+  if (!r.is_meta()) TESSERA_ON(r.device(), run_sequence)(s, t, r.data_ptr());
+  return r;
 }
 }  // namespace
 
 Tensor cosine_window(int64_t length, bool periodic, double a, double b, double c, std::optional<DType> dtype, std::optional<Device> device) {
-  return window("window", length, periodic, dtype, device, [=](double i, double span) {
-    const double turn = 2 * std::numbers::pi * i / span;
-    return a - b * std::cos(turn) + c * std::cos(2 * turn);
-  });
+  return window("window", length, periodic, {.kind = cpu::SequenceKind::kCosine, .a = a, .b = b, .c = c}, dtype, device);
 }
 Tensor triangle_window(int64_t length, bool periodic, std::optional<DType> dtype, std::optional<Device> device) {
-  return window("bartlett_window", length, periodic, dtype, device, [](double i, double span) { return 1 - std::abs(2 * i / span - 1); });
+  return window("bartlett_window", length, periodic, {.kind = cpu::SequenceKind::kTriangle}, dtype, device);
 }
 Tensor kaiser_impl(int64_t length, bool periodic, double beta, std::optional<DType> dtype, std::optional<Device> device) {
-  return window("kaiser_window", length, periodic, dtype, device, [=](double i, double span) {
-    const double x = 2 * i / span - 1;
-    return std::cyl_bessel_i(0.0, std::abs(beta) * std::sqrt(std::max(0.0, 1 - x * x))) / std::cyl_bessel_i(0.0, std::abs(beta));
-  });
+  return window("kaiser_window", length, periodic, {.kind = cpu::SequenceKind::kBessel, .a = std::abs(beta)}, dtype, device);
 }
 
 }  // namespace tessera::kernels

@@ -3,8 +3,6 @@
 #include <cmath>
 
 #include "tensor/core/device_hooks.h"
-#include "tensor/core/parallel.h"
-#include "tensor/core/visit.h"
 #include "tensor/core/warning.h"
 #include "tensor/cpu/pointwise.h"
 #include "tensor/engine/engines.h"
@@ -63,25 +61,16 @@ void check_out_options(const Tensor& out, std::optional<DType> dtype, std::optio
   TESSERA_CHECK(!device || device->type == out.device().type, "device ", device->str(), " does not match device of out parameter (", out.device().str(), ")");
 }
 
-// Writes f(i) to the elements of out, in logical order, computed as double (floats), int64 (integers) or complex.
+// f(contiguous memory of out's size, dtype and device), then its elements to out.
 template <class F>
-void generate(const Tensor& out, F f) {
+void write_through(const Tensor& out, F f) {
   if (out.is_meta() || out.numel() == 0) return;
-  const Tensor target = out.is_contiguous() && out.is_cpu() ? out : empty_cpu(out.sizes(), out.dtype());
-  visit_dtype(out.dtype(), [&]<class T>(TypeTag<T>) {
-    T* p = target.data<T>();
-    parallel_for(target.numel(), 1 << 15, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const auto v = f(i);
-        if constexpr (std::is_same_v<T, ComplexHalf>) p[i] = ComplexHalf(std::complex<float>(std::complex<double>(v)));
-        else if constexpr (std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>) p[i] = T(std::complex<double>(v));
-        else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(v)>, std::complex<double>>) p[i] = T(v.real());
-        else if constexpr (std::is_arithmetic_v<T>) p[i] = static_cast<T>(v);
-        else p[i] = T(static_cast<float>(v));
-      }
-    });
-  });
+  const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
+  f(target.data_ptr());
   if (!target.is_same(out)) copy__cpu(out, target, false);
+}
+void write_sequence(const Tensor& out, const cpu::Sequence& s) {
+  write_through(out, [&](void* p) { TESSERA_ON(out.device(), run_sequence)(s, out.dtype(), p); });
 }
 
 }  // namespace
@@ -184,17 +173,16 @@ int64_t range_length(const Scalar& start, const Scalar& end, const Scalar& step,
 }
 
 void fill_range(const Tensor& out, const Scalar& start, const Scalar& step) {
+  cpu::Sequence s{.kind = cpu::SequenceKind::kSteps, .count = out.numel()};
   if (is_integral(out.dtype(), true)) {
-    const int64_t a = start.to_int(), s = step.to_int();
-    generate(out, [=](int64_t i) { return static_cast<int64_t>(static_cast<uint64_t>(a) + static_cast<uint64_t>(s) * static_cast<uint64_t>(i)); });
-  } else if (out.dtype() == DType::kFloat32) {
-    // Accumulated in double, as documented for floating ranges.
-    const double a = start.to_double(), s = step.to_double();
-    generate(out, [=](int64_t i) { return a + s * static_cast<double>(i); });
+    s.kind = cpu::SequenceKind::kIntegers;
+    s.first = start.to_int();
+    s.step = step.to_int();
   } else {
-    const double a = start.to_double(), s = step.to_double();
-    generate(out, [=](int64_t i) { return a + s * static_cast<double>(i); });
+    s.a = start.to_double();
+    s.b = step.to_double();
   }
+  write_sequence(out, s);
 }
 
 Tensor arange_of(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, std::optional<Device> device) {
@@ -237,23 +225,28 @@ Tensor range_step(const Scalar& start, const Scalar& end, const Scalar& step, st
 
 namespace {
 // Both ends exact: the second half counts back from the end.
+cpu::Sequence between(double start, double end, int64_t steps) {
+  cpu::Sequence s{.kind = cpu::SequenceKind::kBetween, .count = steps};
+  s.a = start;
+  s.b = (end - start) / static_cast<double>(steps - 1);
+  s.end = end;
+  return s;
+}
 void fill_linspace(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps) {
   if (steps == 1) { fill_raw(out, start, false); return; }
-  const int64_t half = steps / 2;
+  cpu::Sequence s;
   if (is_complex(out.dtype())) {
     const std::complex<double> a = start.to_complex(), b = end.to_complex(), step = (b - a) / static_cast<double>(steps - 1);
-    generate(out, [=](int64_t i) { return i < half ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - i - 1); });
+    s = {.kind = cpu::SequenceKind::kBetween, .count = steps, .a = a.real(), .b = step.real(), .end = b.real(), .a_imag = a.imag(), .b_imag = step.imag(), .end_imag = b.imag()};
   } else if (is_integral(out.dtype(), true)) {
-    const double a = static_cast<double>(start.to_int()), b = static_cast<double>(end.to_int());
-    const double step = (b - a) / static_cast<double>(steps - 1);
-    generate(out, [=](int64_t i) { return static_cast<int64_t>(i < half ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - i - 1)); });
+    s = between(static_cast<double>(start.to_int()), static_cast<double>(end.to_int()), steps);
   } else if (out.dtype() == DType::kFloat32) {
-    const float a = static_cast<float>(start.to_double()), b = static_cast<float>(end.to_double()), step = (b - a) / static_cast<float>(steps - 1);
-    generate(out, [=](int64_t i) { return static_cast<double>(i < half ? std::fma(step, static_cast<float>(i), a) : std::fma(-step, static_cast<float>(steps - i - 1), b)); });
+    const float a = static_cast<float>(start.to_double()), b = static_cast<float>(end.to_double());
+    s = {.kind = cpu::SequenceKind::kFloats, .count = steps, .a = a, .b = (b - a) / static_cast<float>(steps - 1), .end = b};
   } else {
-    const double a = start.to_double(), b = end.to_double(), step = (b - a) / static_cast<double>(steps - 1);
-    generate(out, [=](int64_t i) { return i < half ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - i - 1); });
+    s = between(start.to_double(), end.to_double(), steps);
   }
+  write_sequence(out, s);
 }
 DType linspace_dtype(const Scalar& start, const Scalar& end, std::optional<DType> dtype) {
   const bool complex = start.is_complex() || end.is_complex();
@@ -282,9 +275,12 @@ Tensor logspace_numbers(const Scalar& start, const Scalar& end, int64_t steps, d
   TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
   const int64_t n[1] = {steps};
   const Tensor r = empty_tensor(n, {}, linspace_dtype(start, end, dtype), factory_device(device));
-  const double a = start.to_double(), b = end.to_double(), step = steps > 1 ? (b - a) / static_cast<double>(steps - 1) : 0;
-  const int64_t half = steps / 2;
-  generate(r, [=](int64_t i) { return std::pow(base, steps == 1 || i < half ? a + step * static_cast<double>(i) : b - step * static_cast<double>(steps - i - 1)); });
+  const double a = start.to_double();
+  cpu::Sequence s = between(a, steps > 1 ? end.to_double() : a, std::max<int64_t>(steps, 2));
+  s.kind = cpu::SequenceKind::kPowers;
+  s.count = steps;
+  s.base = base;
+  write_sequence(r, s);
   return r;
 }
 
@@ -315,14 +311,12 @@ void eye_into(const Tensor& out, SymInt n, SymInt m) {
 }
 
 namespace {
-// Row r holds the columns [from, until). Rows without any are left out before anything is counted: sizes may be absurd.
+// Row r holds the columns from max(0, r + offset) on, or up to r + offset. Rows without any are left out before anything is counted: sizes may be absurd.
 struct Triangle {
   using Wide = __int128;
   Wide row, col, offset;
   bool upper;
   Wide clamp(Wide v, Wide top) const { return v < 0 ? 0 : v > top ? top : v; }
-  Wide from(Wide r) const { return upper ? clamp(r + offset, col) : 0; }
-  Wide until(Wide r) const { return upper ? col : clamp(r + offset + 1, col); }
   Wide first_row() const { return upper ? 0 : clamp(-offset, row); }
   Wide end_row() const { return upper ? clamp(col - offset, row) : row; }
   // Elements in all: rows of full width, and a slope.
@@ -345,15 +339,8 @@ Tensor triangle_indices(int64_t row, int64_t col, int64_t offset, bool upper, st
   const int64_t n = static_cast<int64_t>(count), size[2] = {2, n};
   const Tensor out = empty_tensor(size, {}, dtype.value_or(DType::kInt64), factory_device(device));
   if (out.is_meta() || n == 0) return out;
-  std::vector<int64_t> rows, cols;
-  rows.reserve(static_cast<size_t>(n));
-  cols.reserve(static_cast<size_t>(n));
-  for (auto r = t.first_row(); r < t.end_row(); ++r)
-    for (auto c = t.from(r); c < t.until(r); ++c) {
-      rows.push_back(static_cast<int64_t>(r));
-      cols.push_back(static_cast<int64_t>(c));
-    }
-  generate(out, [&](int64_t i) { return i < n ? rows[static_cast<size_t>(i)] : cols[static_cast<size_t>(i - n)]; });
+  const cpu::TriangleRows rows{static_cast<int64_t>(t.first_row()), static_cast<int64_t>(t.end_row()), col, offset, n, upper};
+  write_through(out, [&](void* p) { TESSERA_ON(out.device(), run_triangle_indices)(rows, out.dtype(), p); });
   return out;
 }
 }  // namespace

@@ -254,36 +254,12 @@ Tensor _standard_gamma_cpu(const Tensor& self, const Generator& g) {
   return r;
 }
 
-namespace {
-// -(dF/da) / (dF/dx) for the distribution function F of a gamma number x with concentration a. With F = x^a e^-x sum of x^n / Gamma(a + n + 1), the derivative
-// of each term is the term times log x - digamma(a + n + 1), and common factors cancel.
-double gamma_gradient(double a, double x) {
-  if (!(a > 0) || !(x > 0)) return x == 0 ? 0 : std::nan("");
-  if (a > 1e5) {
-    // Wilson and Hilferty: x = a c^3 with c = 1 - 1 / (9 a) + z / (3 sqrt(a)) and z fixed.
-    const double c = std::cbrt(x / a), dc = 1 / (9 * a * a) - (c - 1 + 1 / (9 * a)) / (2 * a);
-    return c * c * c + 3 * a * c * c * dc;
-  }
-  const double log_x = std::log(x);
-  double term = 1 / a, psi = cpu::scalar::digamma(a + 1), sum = 0, size = 0;
-  for (int n = 1; n < 1000000; ++n) {
-    sum += term * (log_x - psi);
-    size += term;
-    const double k = a + n;
-    psi += 1 / k;
-    term *= x / k;
-    if (k > x && term * (std::abs(log_x - psi) + 1) < 1e-17 * size) break;
-  }
-  return -x * sum;
-}
-}  // namespace
-
 Tensor _standard_gamma_grad_cpu(const Tensor& self, const Tensor& output) {
   TESSERA_CHECK_NOT_IMPLEMENTED(floating_or_default(self) == self.dtype(), "\"_standard_gamma_grad_cpu\" not implemented for '", type_name_of(self.dtype()), "'");
   if (self.is_meta()) return fresh(self, expand(output, self.sizes()).sizes());
-  const Tensor a = contiguous(to(self, Device(), DType::kFloat64)), x = contiguous(to(expand(output, self.sizes()), Device(), DType::kFloat64)), r = fresh(a, self.sizes());
-  for (int64_t i = 0; i < r.numel(); ++i) r.data<double>()[i] = gamma_gradient(a.data<double>()[i], x.data<double>()[i]);
-  return to(r, self.device(), self.dtype());
+  const Tensor a = contiguous(to(self, DType::kFloat64)), x = contiguous(to(expand(output, self.sizes()), DType::kFloat64)), r = fresh(a, self.sizes());
+  TESSERA_ON(r.device(), run_gamma_gradient)(r.numel(), r.data_ptr<double>(), a.data_ptr<double>(), x.data_ptr<double>());
+  return to(r, self.dtype());
 }
 
 // --- dropout ---

@@ -1,8 +1,6 @@
 // Sorting, selection, searching, distinct elements.
 #include <algorithm>
-#include <numeric>
 
-#include "tensor/core/visit.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/promotion.h"
@@ -143,33 +141,6 @@ std::tuple<Tensor, Tensor, Tensor> _unique2_cpu(const Tensor& self, bool, bool r
 }
 
 namespace {
-// Rows of a matrix (on the CPU) in lexicographic order.
-IntVector sorted_rows(const Tensor& rows) {
-  IntVector order(static_cast<size_t>(rows.sizes()[0]));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  const int64_t n = rows.numel() / std::max<int64_t>(rows.sizes()[0], 1);
-  visit_dtype(rows.dtype(), [&]<class T>(TypeTag<T>) {
-    const T* p = rows.data<T>();
-    if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
-      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
-        for (int64_t i = 0; i < n; ++i) {
-          if (p[a * n + i] < p[b * n + i]) return true;
-          if (p[b * n + i] < p[a * n + i]) return false;
-        }
-        return false;
-      });
-    } else {
-      internal::raise<NotImplementedError>("\"unique_dim\" not implemented for '", type_name_of(rows.dtype()), "'");
-    }
-  });
-  return order;
-}
-Tensor tensor_of(const IntVector& v) {
-  const int64_t n[1] = {static_cast<int64_t>(v.size())};
-  Tensor t = empty_cpu(n, DType::kInt64);
-  std::copy(v.begin(), v.end(), t.data<int64_t>());
-  return t;
-}
 // Distinct neighbours among the slices of `rows` (2-d) taken in `order`.
 std::tuple<Tensor, Tensor, Tensor> distinct_rows(const Tensor& self, int64_t dim, const Tensor& rows, const Tensor& order) {
   const Tensor ordered = index_select(rows, 0, order);
@@ -191,14 +162,9 @@ std::tuple<Tensor, Tensor, Tensor> unique_along(const Tensor& self, int64_t dim,
   }
   TESSERA_CHECK(self.numel() != 0, "There are 0 sized dimensions, and they aren't selected, so unique cannot be applied");
   const Tensor rows = contiguous(reshape(movedim(self.dim() ? self : reshape(self, {1}), dim, 0), {n, -1}));
-  IntVector order;
-  if (consecutive) {
-    order.resize(static_cast<size_t>(n));
-    std::iota(order.begin(), order.end(), int64_t{0});
-  } else {
-    order = sorted_rows(to(rows, Device(), rows.dtype()));
-  }
-  return distinct_rows(self.dim() ? self : reshape(self, {1}), dim, rows, to(tensor_of(order), self.device(), DType::kInt64));
+  Tensor order = arange(Scalar(n), DType::kInt64, std::nullopt, self.device());
+  if (!consecutive) TESSERA_ON(rows.device(), run_sort_rows)(rows.dtype(), n, rows.numel() / n, rows.data_ptr(), order.data_ptr<int64_t>());
+  return distinct_rows(self.dim() ? self : reshape(self, {1}), dim, rows, order);
 }
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/statistics_extra.h"
@@ -194,10 +195,13 @@ Tensor renorm_impl(const Tensor& self, const Scalar& p, int64_t dim, const Scala
 
 namespace {
 
+// Where low and high are equal: those of the data, which must be known here, as not all are allowed.
 std::pair<double, double> data_range(const char* name, const Tensor& self, double low, double high, double margin) {
   if (low == high && self.numel() > 0) {
-    low = self.min().item_scalar().to_double();
-    high = self.max().item_scalar().to_double();
+    const Tensor ends[2] = {self.min(), self.max()};
+    const Tensor both = to(stack(ends), Device(), DType::kFloat64);
+    low = both.data<double>()[0];
+    high = both.data<double>()[1];
   }
   if (low == high && self.numel() == 0) {
     high += 1;
@@ -209,30 +213,17 @@ std::pair<double, double> data_range(const char* name, const Tensor& self, doubl
   TESSERA_CHECK(low < high, name, ": max must be larger than min");
   return {low, high};
 }
-// Adds up weights (null: 1 each) per bin, on the CPU; the last bin includes its upper edge.
-Tensor binned(const Tensor& self, const Tensor& weight, int64_t bins, auto bin_of) {
-  const Tensor x = contiguous(to(reshape(self, {-1}), Device(), DType::kFloat64)), w = weight.defined() ? contiguous(to(reshape(weight, {-1}), Device(), DType::kFloat64)) : Tensor();
-  const Tensor counts = zeros({bins}, DType::kFloat64);
-  double* to_count = counts.data<double>();
-  for (int64_t i = 0; i < x.numel(); ++i) {
-    const int64_t b = bin_of(x.data<double>()[i]);
-    if (b >= 0 && b < bins) to_count[b] += w.defined() ? w.data<double>()[i] : 1.0;
-  }
-  return to(counts, self.device(), self.dtype());
-}
-int64_t even_bin(double x, double low, double high, int64_t bins) {
-  if (!(x >= low && x <= high)) return -1;
-  return std::min<int64_t>(static_cast<int64_t>((x - low) / (high - low) * static_cast<double>(bins)), bins - 1);
+Tensor flat_doubles(const Tensor& t) { return contiguous(to(reshape(t, {-1}), DType::kFloat64)); }
+// Adds up weights (null: 1 each) per bin.
+Tensor binned(const Tensor& self, const Tensor& weight, const cpu::HistogramBins& bins) {
+  const Tensor x = flat_doubles(self), w = weight.defined() ? flat_doubles(weight) : Tensor();
+  const Tensor counts = empty_tensor(IntVector{bins.count}, {}, DType::kFloat64, self.device());
+  TESSERA_ON(x.device(), run_histogram)(bins, x.numel(), x.data_ptr<double>(), w.defined() ? w.data_ptr<double>() : nullptr, counts.data_ptr<double>());
+  return to(counts, self.dtype());
 }
 Tensor counted_between(const Tensor& self, const Tensor& weight, const Tensor& bin_edges) {
-  const Tensor edges = contiguous(to(bin_edges, Device(), DType::kFloat64));
-  const double* first = edges.data<double>();
-  const double* last = first + edges.numel();
-  const int64_t count = edges.numel() - 1;
-  return binned(self, weight, count, [=](double x) {
-    if (!(x >= *first && x <= last[-1])) return int64_t{-1};
-    return std::min<int64_t>(std::upper_bound(first, last, x) - first - 1, count - 1);
-  });
+  const Tensor edges = flat_doubles(bin_edges);
+  return binned(self, weight, {.count = edges.numel() - 1, .edges = edges.data_ptr<double>()});
 }
 std::tuple<Tensor, Tensor> finished(Tensor hist, const Tensor& edges, bool density) {
   if (density) hist = div(hist, mul(diff(edges), sum(hist)));
@@ -254,7 +245,7 @@ Tensor histc_cpu(const Tensor& self, int64_t bins, const Scalar& min, const Scal
   TESSERA_CHECK(!(min.to_double() > max.to_double()), "torch.histc(): max must be larger than min");
   if (self.is_meta()) return empty_tensor(IntVector{bins}, {}, self.dtype(), self.device());
   const auto [low, high] = data_range("torch.histc", self, min.to_double(), max.to_double(), 1);
-  return binned(self, Tensor(), bins, [=](double x) { return even_bin(x, low, high, bins); });
+  return binned(self, Tensor(), {.count = bins, .low = low, .high = high});
 }
 std::tuple<Tensor, Tensor> histogram_bin_ct_cpu(const Tensor& self, int64_t bins, std::optional<std::span<const double>> range, const Tensor& weight, bool density) {
   check_histogram(self, weight);
@@ -272,8 +263,8 @@ std::tuple<Tensor, Tensor> histogram_bins_tensor_cpu(const Tensor& self, const T
   TESSERA_CHECK(bins.dtype() == self.dtype(), "torch.histogram(): input tensor and bins tensors should have the same dtype, but got input with dtype ", name_of(self.dtype()), " and bins with dtype ",
                 name_of(bins.dtype()));
   if (self.is_meta()) return {empty_tensor(IntVector{bins.numel() - 1}, {}, self.dtype(), self.device()), empty_like(bins)};
-  const Tensor edges = contiguous(to(bins, Device(), DType::kFloat64));
-  TESSERA_CHECK(std::is_sorted(edges.data<double>(), edges.data<double>() + edges.numel()), "torch.histogram(): bins tensor must be sorted in ascending order");
+  const Tensor rest = slice(bins, 0, SymInt(1), std::nullopt, 1), before = slice(bins, 0, SymInt(0), SymInt(bins.numel() - 1), 1);
+  TESSERA_CHECK(!any(lt(rest, before)).item<bool>(), "torch.histogram(): bins tensor must be sorted in ascending order");
   return finished(counted_between(self, weight, bins), clone(detach(bins)), density);
 }
 
