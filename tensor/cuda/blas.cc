@@ -68,8 +68,10 @@ struct ThreadHandles {
     cublasHandle_t handle = nullptr;
     cudaStream_t stream = nullptr;
     void* workspace = nullptr;
+    size_t bytes = 0;
   };
   std::map<int, Entry> by_device;
+  BlasWorkspace last{};
   ~ThreadHandles() {
     const std::lock_guard lock(shared().mutex);
     for (const auto& [device, entry] : by_device)
@@ -146,8 +148,17 @@ void set_blas_settings(const BlasSettings& s) {
   g_settings.store((s.allow_tf32 ? kTf32 : 0u) | (s.allow_fp16_reduced_precision ? kHalf : 0u) | (s.allow_bf16_reduced_precision ? kBFloat : 0u), std::memory_order_relaxed);
 }
 
-cublasHandle_t blas_handle() {
+namespace {
+ThreadHandles& thread_handles() {
   thread_local ThreadHandles handles;
+  return handles;
+}
+}  // namespace
+
+BlasWorkspace blas_workspace() { return thread_handles().last; }
+
+cublasHandle_t blas_handle() {
+  ThreadHandles& handles = thread_handles();
   thread_local unsigned round = 0;
   const unsigned now = g_workspace_round.load(std::memory_order_acquire);
   if (round != now) {
@@ -166,7 +177,9 @@ cublasHandle_t blas_handle() {
     check_blas(blas().set_workspace(entry.handle, workspace, bytes), "cublasSetWorkspace");
     entry.stream = stream;
     entry.workspace = workspace;
+    entry.bytes = bytes;
   }
+  handles.last = {entry.workspace, entry.bytes};
   return entry.handle;
 }
 

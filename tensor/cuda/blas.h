@@ -38,6 +38,12 @@ void set_blas_settings(const BlasSettings& s);
 
 // This thread's handle on op_device(), on its current stream, with a workspace of that stream (so that results are the same on every run).
 cublasHandle_t blas_handle();
+// The workspace of the handle that blas_handle() gave last on this thread.
+struct BlasWorkspace {
+  void* data;
+  size_t bytes;
+};
+BlasWorkspace blas_workspace();
 // Gives the workspaces of all streams back to the allocator; they come again when needed.
 void release_blas_workspaces();
 

@@ -6,8 +6,10 @@
 
 #include "tensor/core/error.h"
 #include "tensor/cuda/blas.h"
+#include "tensor/cuda/blas_lt.h"
 #include "tensor/cuda/engines.h"
 #include "tensor/cuda/gemm_kernels.h"
+#include "tensor/cuda/products.h"
 
 namespace tessera::cuda {
 namespace {
@@ -201,6 +203,23 @@ void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, K
     p.batch = 1;
   }
   run(dtype, p);
+}
+
+bool gemm_bias(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, const MatrixRef& a0, const MatrixRef& b0, const void* bias, GemmActivation activation, const MatrixRef& c) {
+  const bool floats = dtype == DType::kFloat32 || is_reduced_float(dtype);
+  if (!floats || m <= 0 || n <= 0 || k <= 0 || (c.col_stride != 1 && n > 1) || c.row_stride < n || !find_blas_lt()) return false;
+  // c^T = b^T a^T, column-major.
+  const auto flip = [](const MatrixRef& x) { return MatrixRef{x.data, x.col_stride, x.row_stride}; };
+  const Source a = source_of(dtype, flip(b0), 1, n, k, 0, false), b = source_of(dtype, flip(a0), 1, k, m, 0, false);
+  const cudaDataType_t t = blas_type(dtype);
+  LtProduct p{.m = n, .n = m, .k = k, .a = {a.data, t, a.reading.op, a.reading.leading}, .b = {b.data, t, b.reading.op, b.reading.leading}, .d = c.data, .d_type = t, .c_type = t, .d_leading = c.row_stride};
+  p.compute = compute_mode(dtype);
+  p.alpha = static_cast<float>(alpha.f);
+  p.epilogue = activation == GemmActivation::kRelu ? CUBLASLT_EPILOGUE_RELU_BIAS : activation == GemmActivation::kTanhGelu ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
+  p.bias = bias;
+  p.bias_type = t;
+  p.reduced_reduction = math_mode(dtype) == CUBLAS_DEFAULT_MATH;
+  return lt_product(p);
 }
 
 }  // namespace tessera::cuda

@@ -6,6 +6,7 @@
 #include "tensor/cuda/allocator.h"
 #include "tensor/cuda/engines.h"
 #include "tensor/cuda/optim.h"
+#include "tensor/cuda/products.h"
 #include "tensor/cuda/runtime.h"
 #include "tensor/cuda/streams.h"
 
@@ -69,6 +70,7 @@ bool connect(Engines& engines, DeviceHooks& hooks, const Generator& (*default_ge
 #undef TESSERA_ENGINE
   engines.sgd_steps = &sgd_steps;
   engines.adam_steps = &adam_steps;
+  engines.gemm_bias = &gemm_bias;
   engines.select = [](Device d) { set_op_device(d.index); };
   engines.transfer = &transfer;
   hooks.free = &free_memory;

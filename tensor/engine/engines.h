@@ -4,6 +4,7 @@
 #include "tensor/core/device.h"
 #include "tensor/cpu/create.h"
 #include "tensor/cpu/gemm.h"
+#include "tensor/cpu/gemm_scaled.h"
 #include "tensor/cpu/index.h"
 #include "tensor/cpu/nn.h"
 #include "tensor/cpu/pointwise.h"
@@ -24,6 +25,8 @@ struct Engines {
   // May be null: then parameters are stepped one after the other.
   SgdSteps* sgd_steps = nullptr;
   AdamSteps* adam_steps = nullptr;
+  // May be null: then a bias is added on its own.
+  GemmBias* gemm_bias = nullptr;
   // Makes `device` the one that the calling thread's engine calls work on.
   void (*select)(Device device) = nullptr;
   // Between host and device, or two devices: n bytes, dense. non_blocking: it may end later, in stream order, if the host memory is pinned.

@@ -1,9 +1,10 @@
-// Optimizer steps over many parameters in one call: what a device library may offer besides the steps of one parameter (tensor/cpu/nn.h).
+// What a device library may offer besides the engines: optimizer steps over many parameters in one call (for one: tensor/cpu/nn.h), products with a bias.
 #pragma once
 
 #include <cstdint>
 
 #include "tensor/core/dtype.h"
+#include "tensor/cpu/gemm.h"
 #include "tensor/cpu/nn.h"
 
 namespace tessera {
@@ -28,5 +29,10 @@ struct StepOptions {
 
 using SgdSteps = void(const cpu::SgdStep& s, const StepTensors& p, const StepOptions& options);
 using AdamSteps = void(const cpu::AdamStep& s, const StepTensors& p, const StepOptions& options);
+
+// c = f(alpha a b + bias): c is m x n with dense rows, bias n contiguous elements. False: it has none for these, and nothing was done.
+enum class GemmActivation : uint8_t { kNone, kRelu, kTanhGelu };
+using GemmBias = bool(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, const cpu::MatrixRef& a, const cpu::MatrixRef& b, const void* bias, GemmActivation activation,
+                      const cpu::MatrixRef& c);
 
 }  // namespace tessera

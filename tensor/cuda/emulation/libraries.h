@@ -2,11 +2,13 @@
 #pragma once
 
 #include "tensor/cuda/blas.h"
+#include "tensor/cuda/blas_lt.h"
 #include "tensor/cuda/dnn.h"
 
 namespace tessera::cuda::emulation {
 
 Blas blas_functions();
+BlasLt blas_lt_functions();
 Dnn dnn_functions();
 
 }  // namespace tessera::cuda::emulation
