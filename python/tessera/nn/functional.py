@@ -4,7 +4,7 @@ import tessera
 from tessera.overrides import handle_torch_function, has_torch_function, has_torch_function_unary, has_torch_function_variadic
 
 from . import _reduction as _Reduction
-from ._functional import activation, attention, composed, loss, norm, resample, spatial
+from ._functional import activation, attention, composed, loss, norm, product, resample, spatial
 from ._tuples import _list_with_default, _pair, _single, _triple
 
 _nn = tessera._C._nn
@@ -23,7 +23,7 @@ for _name in _NN_OPS:
 if hasattr(_nn, "log_sigmoid"):
     logsigmoid = _nn.log_sigmoid
 
-for _part in (activation, attention, loss, norm, resample, spatial):
+for _part in (activation, attention, loss, norm, product, resample, spatial):
     for _name, _value in vars(_part).items():
         if getattr(_value, "__module__", None) == _part.__name__ and callable(_value):
             _value.__module__ = __name__  # where users find them, and what pickle writes
