@@ -5,6 +5,7 @@
 #include "tensor/core/error.h"
 #include "tensor/cuda/allocator.h"
 #include "tensor/cuda/engines.h"
+#include "tensor/cuda/foreach.h"
 #include "tensor/cuda/optim.h"
 #include "tensor/cuda/products.h"
 #include "tensor/cuda/runtime.h"
@@ -71,6 +72,7 @@ bool connect(Engines& engines, DeviceHooks& hooks, const Generator& (*default_ge
   engines.sgd_steps = &sgd_steps;
   engines.adam_steps = &adam_steps;
   engines.gemm_bias = &gemm_bias;
+  engines.list_call = &list_call;
   engines.select = [](Device d) { set_op_device(d.index); };
   engines.transfer = &transfer;
   hooks.free = &free_memory;

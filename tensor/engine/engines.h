@@ -27,6 +27,8 @@ struct Engines {
   AdamSteps* adam_steps = nullptr;
   // May be null: then a bias is added on its own.
   GemmBias* gemm_bias = nullptr;
+  // May be null: then lists are gone through tensor by tensor.
+  ListCalls* list_call = nullptr;
   // Makes `device` the one that the calling thread's engine calls work on.
   void (*select)(Device device) = nullptr;
   // Between host and device, or two devices: n bytes, dense. non_blocking: it may end later, in stream order, if the host memory is pinned.

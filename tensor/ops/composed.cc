@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/core/visit.h"
 #include "tensor/cpu/index.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
