@@ -230,6 +230,30 @@ def test_memory_pools():
 
 
 @on_device
+@pytest.mark.skipif("emulated" not in os.environ.get("TESSERA_CUDA_LIBRARY", ""), reason="kernels of a real device cannot use malloc's memory")
+def test_pools_of_other_allocators():
+    libc = torch.cuda.memory.CUDAPluggableAllocator("libc.so.6", "malloc", "free")
+    pool = torch.cuda.MemPool(libc.allocator())
+    with torch.cuda.use_mem_pool(pool):
+        x = torch.ones(1000, device="cuda")
+    assert (x + 1).sum().item() == 2000 and pool.snapshot()[0]["address"] == x.data_ptr()
+
+
+@on_device
+def test_expandable_segments():
+    run_script("""
+import tessera as t
+x = t.ones(3 << 20, device='cuda')
+y = t.ones(3 << 20, device='cuda')
+assert all(s['is_expandable'] for s in t.cuda.memory_snapshot())
+assert t.cuda.memory_stats()['segment.large_pool.current'] == 1 and (x + y).sum().item() == 6 << 20
+del x, y
+t.cuda.empty_cache()
+assert t.cuda.memory_reserved() == 0
+""", PYTORCH_ALLOC_CONF="expandable_segments:True")
+
+
+@on_device
 def test_memory_history():
     memory = torch.cuda.memory
     memory._record_memory_history(max_entries=10)

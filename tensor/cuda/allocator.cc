@@ -17,6 +17,7 @@
 #include "tensor/cuda/allocator_internal.h"
 #include "tensor/cuda/streams.h"
 #include "tensor/cuda/thread_state.h"
+#include "tensor/cuda/virtual_memory.h"
 
 namespace tessera::cuda {
 namespace {
@@ -30,6 +31,7 @@ constexpr size_t kMinOwnSegment = 10 * kMiB;
 constexpr size_t kSegmentRounding = 2 * kMiB;
 
 struct Pool;
+struct Expandable;
 
 struct Block {
   int device;
@@ -44,6 +46,8 @@ struct Block {
   Block* before = nullptr;              // its neighbours in the segment
   Block* after = nullptr;
   uint64_t freed_at = 0;                // searches in its pool until it was freed
+  Expandable* expandable = nullptr;     // the segment, if it is one that grows
+  bool is_free() const { return !allocated && pending_events == 0 && used_by.empty(); }
   bool is_split() const { return before || after; }
 };
 struct BySize {
@@ -61,8 +65,15 @@ struct PrivatePool {
   PoolId id;
   int users = 0;
   int64_t segments = 0;
+  PoolOptions options{};
   Pool small{true, this}, large{false, this};
   explicit PrivatePool(PoolId i) : id(i) {}
+};
+
+// A segment that grows at its end: one for each stream of a pool.
+struct Expandable {
+  std::unique_ptr<AddressRange> range;
+  Block* last = nullptr;
 };
 
 enum : int { kAll = 0, kSmallPool, kLargePool, kPoolKinds };
@@ -152,6 +163,7 @@ class DeviceAllocator {
     Pool& pool = pool_for(size, stream);
     Block* b = find_free(pool, size, stream);
     if (!b) b = new_segment(pool, size, stream);
+    if (!b) b = find_in_reserve(size, stream);
     if (!b) out_of_memory(lock, segment_size(size));
     if (should_split(b, size)) split(b, size);
     else if (b->is_split()) {
@@ -264,6 +276,13 @@ class DeviceAllocator {
     forget_empty_pools();
   }
 
+  void set_pool_options(PoolId id, const PoolOptions& options) {
+    std::lock_guard lock(mutex_);
+    const auto it = private_pools_.find(id);
+    TESSERA_CHECK(it != private_pools_.end() && it->second->segments == 0, "set_pool_options: the pool must exist, and have no memory yet");
+    it->second->options = options;
+  }
+
   int pool_users(PoolId id) {
     std::lock_guard lock(mutex_);
     const auto it = private_pools_.find(id);
@@ -279,7 +298,7 @@ class DeviceAllocator {
     add_heads(active_);
     for_each_pool([&](Pool& p) { add_heads(p.free); });
     for (Block* head : heads) {
-      SegmentInfo s{device_, reinterpret_cast<uintptr_t>(head->data), head->stream, 0, 0, 0, 0, head->pool->small, head->pool->owner ? head->pool->owner->id : PoolId{0, 0}, {}};
+      SegmentInfo s{device_, reinterpret_cast<uintptr_t>(head->data), head->stream, 0, 0, 0, 0, head->pool->small, head->expandable != nullptr, head->pool->owner ? head->pool->owner->id : PoolId{0, 0}, {}};
       for (const Block* b = head; b; b = b->after) {
         const bool active = b->allocated || b->pending_events > 0 || !b->used_by.empty();
         s.total += b->size;
@@ -331,15 +350,36 @@ class DeviceAllocator {
     const auto it = pool.free.lower_bound(&key);
     if (it == pool.free.end() || (*it)->stream != stream) return nullptr;
     Block* b = *it;
+    if (b->expandable) {
+      pool.free.erase(it);
+      return b;
+    }
     if (size < settings_.max_split_size ? b->size >= settings_.max_split_size : b->size >= size + kLargeSegment) return nullptr;
     pool.free.erase(it);
     return b;
+  }
+
+  // What is free in pools that others may use when the device has no more.
+  Block* find_in_reserve(size_t size, cudaStream_t stream) {
+    for (auto& [id, p] : private_pools_) {
+      if (!p->options.use_on_oom) continue;
+      if (Block* b = find_free(size <= kMaxSmall ? p->small : p->large, size, stream)) return b;
+    }
+    return nullptr;
   }
 
   // Asks the device, and when it has no more gives back what is cached: first as little as does, then all.
   Block* new_segment(Pool& pool, size_t size, cudaStream_t stream) {
     if (settings_.garbage_collection_threshold > 0 && fraction_set()) collect_garbage();
     const size_t n = segment_size(size);
+    if (Expandable* e = expandable_for(pool, stream)) {
+      if (Block* b = grow(*e, pool, size, stream)) return b;
+      ++stats_.alloc_retries;
+      release_all_cached();
+      if (Block* b = find_free(pool, size, stream)) return b;  // what other streams had used
+      e = expandable_for(pool, stream);                        // an empty one is gone
+      return e ? grow(*e, pool, size, stream) : nullptr;
+    }
     Block* b = try_segment(pool, n, stream);
     if (!b && release_oversize(n, stream)) b = try_segment(pool, n, stream);
     if (!b) {
@@ -360,12 +400,17 @@ class DeviceAllocator {
     {
       OpDevice on(device_);
       RelaxedCapture relaxed;
-      const cudaError_t e = cudaMalloc(&p, n);
-      if (e == cudaErrorMemoryAllocation) {
-        cudaGetLastError();
-        return nullptr;
+      if (pool.owner && pool.owner->options.allocate) {
+        p = pool.owner->options.allocate(static_cast<ssize_t>(n), device_, stream);
+        if (!p) return nullptr;
+      } else {
+        const cudaError_t e = cudaMalloc(&p, n);
+        if (e == cudaErrorMemoryAllocation) {
+          cudaGetLastError();
+          return nullptr;
+        }
+        check(e, "cudaMalloc");
       }
-      check(e, "cudaMalloc");
     }
     ++stats_.device_allocs;
     note(AllocatorEvent::kSegmentAlloc, device_, p, n, stream);
@@ -381,7 +426,8 @@ class DeviceAllocator {
   void release_segment(Block* b) {
     OpDevice on(device_);
     RelaxedCapture relaxed;
-    if (cudaFree(b->data) != cudaSuccess) cudaGetLastError();
+    if (b->pool->owner && b->pool->owner->options.free) b->pool->owner->options.free(b->data, static_cast<ssize_t>(b->size), device_, b->stream);
+    else if (cudaFree(b->data) != cudaSuccess) cudaGetLastError();
     note(AllocatorEvent::kSegmentFree, device_, b->data, b->size, b->stream);
     ++stats_.device_frees;
     if (b->pool->owner) --b->pool->owner->segments;
@@ -394,13 +440,108 @@ class DeviceAllocator {
   void release_unsplit(Pool& pool) {
     for (auto it = pool.free.begin(); it != pool.free.end();) {
       Block* b = *it;
-      if (b->is_split()) {
+      if (b->is_split() || b->expandable) {
         ++it;
         continue;
       }
       it = pool.free.erase(it);
       release_segment(b);
     }
+  }
+
+  // The growing segment of a pool's stream; null if there are to be none.
+  Expandable* expandable_for(Pool& pool, cudaStream_t stream) {
+    if (!settings_.expandable_segments || (pool.owner && (pool.owner->options.allocate || pool.owner->options.no_split))) return nullptr;
+    std::unique_ptr<Expandable>& e = expandables_[{&pool, stream}];
+    if (!e) {
+      const size_t total = properties(device_).total_memory;
+      auto range = AddressRange::reserve(device_, total + total / 8, pool.small ? kSmallSegment : kLargeSegment);
+      if (!range) {
+        expandables_.erase({&pool, stream});
+        return nullptr;
+      }
+      e = std::make_unique<Expandable>();
+      e->range = std::move(range);
+    }
+    return e.get();
+  }
+
+  // Maps as much behind the segment as makes room for a block of `size` bytes, and gives that room.
+  Block* grow(Expandable& e, Pool& pool, size_t size, cudaStream_t stream) {
+    Block* const last = e.last && e.last->is_free() ? e.last : nullptr;
+    const size_t piece = e.range->piece(), mapped = e.range->mapped();
+    const size_t n = (size - (last ? last->size : 0) + piece - 1) / piece * piece;
+    if (n > allowed_bytes() || reserved() > allowed_bytes() - n) return nullptr;
+    {
+      RelaxedCapture relaxed;
+      if (!e.range->grow(n)) return nullptr;
+    }
+    Block* b = last;
+    if (b) {
+      pool.free.erase(b);
+      b->size += n;
+      if (b->is_split()) increase(stats_.inactive_split_bytes, b, n);
+    } else {
+      b = new Block{device_, stream, n, &pool, e.range->base() + mapped};
+      b->expandable = &e;
+      b->before = e.last;
+      if (e.last) {
+        e.last->after = b;
+        increase(stats_.inactive_split, b, 1);
+        increase(stats_.inactive_split_bytes, b, n);
+      }
+      e.last = b;
+    }
+    ++stats_.device_allocs;
+    note(AllocatorEvent::kSegmentAlloc, device_, e.range->base() + mapped, n, stream);
+    if (mapped == 0) {
+      if (pool.owner) ++pool.owner->segments;
+      increase(stats_.segment, b, 1);
+    }
+    increase(stats_.reserved_bytes, b, n);
+    return b;
+  }
+
+  // Gives the free pieces at the end of a growing segment back. True if nothing is left of it.
+  bool shrink(Expandable& e) {
+    Block* const b = e.last;
+    if (!b) return true;
+    if (!b->is_free()) return false;
+    Pool& pool = *b->pool;
+    const size_t piece = e.range->piece(), kept = (static_cast<size_t>(b->data - e.range->base()) + piece - 1) / piece * piece, n = e.range->mapped() - kept;
+    if (n == 0) return false;
+    {
+      OpDevice on(device_);
+      RelaxedCapture relaxed;
+      check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");  // work of its stream may still use freed blocks
+    }
+    e.range->shrink(n);
+    ++stats_.device_frees;
+    note(AllocatorEvent::kSegmentFree, device_, e.range->base() + kept, n, b->stream);
+    decrease(stats_.reserved_bytes, b, n);
+    if (b->is_split()) decrease(stats_.inactive_split_bytes, b, n);
+    pool.free.erase(b);
+    b->size -= n;
+    if (b->size > 0) {
+      pool.free.insert(b);
+      return false;
+    }
+    e.last = b->before;
+    if (e.last) {
+      decrease(stats_.inactive_split, b, 1);
+      e.last->after = nullptr;
+    } else {
+      if (pool.owner) --pool.owner->segments;
+      decrease(stats_.segment, b, 1);
+    }
+    delete b;
+    return !e.last;
+  }
+  void shrink_expandables() {
+    std::erase_if(expandables_, [&](auto& entry) {
+      const PrivatePool* owner = entry.first.first->owner;
+      return !(owner && owner->users > 0) && shrink(*entry.second);
+    });
   }
 
   void release_all_cached() {
@@ -411,6 +552,7 @@ class DeviceAllocator {
     }
     release_unsplit(small_);
     release_unsplit(large_);
+    shrink_expandables();
     for (auto& [id, p] : private_pools_) {
       if (p->users > 0) continue;
       release_unsplit(p->small);
@@ -420,7 +562,9 @@ class DeviceAllocator {
   }
 
   void forget_empty_pools() {
-    std::erase_if(private_pools_, [](const auto& entry) { return entry.second->users == 0 && entry.second->segments == 0; });
+    const auto is_empty = [](const PrivatePool& p) { return p.users == 0 && p.segments == 0; };
+    std::erase_if(expandables_, [&](const auto& entry) { return entry.first.first->owner && is_empty(*entry.first.first->owner); });
+    std::erase_if(private_pools_, [&](const auto& entry) { return is_empty(*entry.second); });
   }
 
   // For a request of n bytes above max_split_size: free blocks above it, which nobody else may split.
@@ -430,7 +574,7 @@ class DeviceAllocator {
     auto it = large_.free.lower_bound(&key);
     if (it != large_.free.end() && (*it)->stream == stream) {
       Block* b = *it;
-      if (b->is_split()) return false;
+      if (b->is_split() || b->expandable) return false;
       large_.free.erase(it);
       release_segment(b);
       return true;
@@ -439,7 +583,7 @@ class DeviceAllocator {
     while (released < n && it != large_.free.begin()) {
       Block* b = *--it;
       if (b->stream != stream || b->size < settings_.max_split_size) break;
-      if (b->is_split()) continue;
+      if (b->is_split() || b->expandable) continue;
       released += b->size;
       it = large_.free.erase(it);
       release_segment(b);
@@ -457,7 +601,7 @@ class DeviceAllocator {
       again = false;
       uint64_t total_age = 0, count = 0;
       for (const Block* b : large_.free) {
-        if (b->is_split()) continue;
+        if (b->is_split() || b->expandable) continue;
         total_age += large_.searches - b->freed_at;
         ++count;
       }
@@ -466,7 +610,7 @@ class DeviceAllocator {
       for (auto it = large_.free.begin(); it != large_.free.end() && released < wanted;) {
         Block* b = *it;
         const uint64_t age = large_.searches - b->freed_at;
-        if (b->is_split() || age == 0 || static_cast<double>(age) < average) {
+        if (b->is_split() || b->expandable || age == 0 || static_cast<double>(age) < average) {
           ++it;
           continue;
         }
@@ -480,7 +624,8 @@ class DeviceAllocator {
 
   bool should_split(const Block* b, size_t size) const {
     const size_t rest = b->size - size;
-    return b->pool->small ? rest >= kMinBlock : size < settings_.max_split_size && rest > kMaxSmall;
+    if (b->pool->owner && b->pool->owner->options.no_split) return false;
+    return b->pool->small || b->expandable ? rest >= kMinBlock : size < settings_.max_split_size && rest > kMaxSmall;
   }
 
   // Keeps the first `size` bytes of b; the rest becomes a free block.
@@ -489,6 +634,8 @@ class DeviceAllocator {
     Block* rest = new Block{device_, b->stream, b->size - size, b->pool, b->data + size};
     rest->before = b;
     rest->after = b->after;
+    rest->expandable = b->expandable;
+    if (b->expandable && b->expandable->last == b) b->expandable->last = rest;
     if (rest->after) rest->after->before = rest;
     b->after = rest;
     b->size = size;
@@ -535,7 +682,8 @@ class DeviceAllocator {
 
   // Joins a free neighbour to b. Returns its size; 0 if it is not free.
   size_t merge(Block* b, Block* other) {
-    if (!other || other->allocated || other->pending_events > 0 || !other->used_by.empty()) return 0;
+    if (!other || !other->is_free()) return 0;
+    if (b->expandable && b->expandable->last == other) b->expandable->last = b;
     other->pool->free.erase(other);
     const size_t n = other->size;
     if (other == b->before) {
@@ -641,6 +789,7 @@ class DeviceAllocator {
   Pool small_{true, nullptr}, large_{false, nullptr};
   std::map<PoolId, std::unique_ptr<PrivatePool>> private_pools_;
   std::vector<std::pair<PoolId, std::function<bool(cudaStream_t)>>> captures_;  // who allocates to private pools now; the last one that accepts a stream gets it
+  std::map<std::pair<Pool*, cudaStream_t>, std::unique_ptr<Expandable>> expandables_;
   std::set<Block*> active_;                                                     // allocated, or waiting for events
   std::vector<Block*> deferred_;                                                // freed during a capture, when no event can be queried
   std::map<cudaStream_t, std::deque<std::pair<cudaEvent_t, Block*>>> events_;
@@ -738,6 +887,7 @@ PoolId new_pool_id(bool by_user) {
 void begin_pool(int device, PoolId id, std::function<bool(cudaStream_t)> filter) { allocator_of(device).begin_pool(id, std::move(filter)); }
 void end_pool(int device, PoolId id) { allocator_of(device).end_pool(id); }
 void release_pool(int device, PoolId id) { allocator_of(device).release_pool(id); }
+void set_pool_options(int device, PoolId id, const PoolOptions& options) { allocator_of(device).set_pool_options(id, options); }
 int pool_use_count(int device, PoolId id) { return allocator_of(device).pool_users(id); }
 
 std::vector<SegmentInfo> memory_snapshot() {

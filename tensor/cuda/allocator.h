@@ -48,6 +48,8 @@ void begin_pool(int device, PoolId id, std::function<bool(cudaStream_t)> filter)
 void end_pool(int device, PoolId id);  // allocations go where they went before
 void release_pool(int device, PoolId id);
 int pool_use_count(int device, PoolId id);
+struct PoolOptions;
+void set_pool_options(int device, PoolId id, const PoolOptions& options);  // before anything is allocated from it
 
 struct BlockInfo {
   size_t size, requested;
@@ -59,7 +61,7 @@ struct SegmentInfo {
   uintptr_t address;
   cudaStream_t stream;
   size_t total, allocated, active, requested;
-  bool small;
+  bool small, expandable;
   PoolId pool;
   std::vector<BlockInfo> blocks;
 };
@@ -83,6 +85,13 @@ void set_caching(bool on);
 using AllocateFunction = void* (*)(ssize_t nbytes, int device, cudaStream_t stream);
 using FreeFunction = void (*)(void* p, ssize_t nbytes, int device, cudaStream_t stream);
 void set_pluggable_allocator(AllocateFunction allocate, FreeFunction free);
+
+struct PoolOptions {
+  AllocateFunction allocate = nullptr;  // where the pool's segments come from, if not from the device
+  FreeFunction free = nullptr;
+  bool use_on_oom = false;  // who finds no other memory may take the pool's free blocks
+  bool no_split = false;    // blocks are not cut
+};
 
 // Pinned memory. A freed block is used again when the copies that were recorded for it are done.
 void* allocate_pinned(size_t nbytes);

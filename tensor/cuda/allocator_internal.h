@@ -36,6 +36,7 @@ struct Stat {
 struct AllocatorSettings {
   size_t max_split_size = SIZE_MAX;
   double garbage_collection_threshold = 0;
+  bool expandable_segments = false;
   size_t power2_divisions[16] = {};  // by the size's power of two, from 1 MiB on
   std::string text;
 };

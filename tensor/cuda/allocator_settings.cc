@@ -100,7 +100,9 @@ AllocatorSettings parse_allocator_settings(const std::string& text) {
       TESSERA_CHECK_VALUE(s.garbage_collection_threshold < 1, "garbage_collect_threshold too big, set it 0.0~1.0");
     } else if (option == "roundup_power2_divisions") {
       parse_divisions(value, &s);
-    } else if (option == "expandable_segments" || option == "release_lock_on_cudamalloc" || option == "release_lock_on_hipmalloc" || option == "pinned_use_cuda_host_register" ||
+    } else if (option == "expandable_segments") {
+      s.expandable_segments = parse_bool(option, value);
+    } else if (option == "release_lock_on_cudamalloc" || option == "release_lock_on_hipmalloc" || option == "pinned_use_cuda_host_register" ||
                option == "pinned_use_hip_host_register" || option == "pinned_use_background_threads" || option == "graph_capture_record_stream_reuse") {
       parse_bool(option, value);  // no effect here
     } else if (option == "max_non_split_rounding_mb" || option == "pinned_num_register_threads" || option == "pinned_reserve_segment_size_mb") {

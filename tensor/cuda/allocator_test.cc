@@ -287,5 +287,130 @@ TEST_F(AllocatorTest, CopiesOfPinnedMemory) {
   free_pinned(p);
 }
 
+TEST_F(AllocatorTest, SegmentsThatGrow) {
+  set_allocator_settings("expandable_segments:True");
+  char* const a = static_cast<char*>(allocate(30 * kMiB));
+  EXPECT_EQ(stats()["reserved_bytes.all.current"], 40 * kMiB);
+  char* const b = static_cast<char*>(allocate(30 * kMiB));
+  EXPECT_EQ(b, a + 30 * kMiB) << "one block follows the other";
+  EXPECT_EQ(stats()["reserved_bytes.all.current"], 60 * kMiB);
+  EXPECT_EQ(stats()["segment.all.current"], 1);
+  fill_bytes(a, 1, 60 * kMiB);  // over the border of pieces
+  synchronize_stream();
+  free(a);
+  free(b);
+  EXPECT_EQ(stats()["inactive_split.all.current"], 0);
+  char* const c = static_cast<char*>(allocate(60 * kMiB));  // two freed blocks are one
+  EXPECT_EQ(c, a);
+  EXPECT_EQ(stats()["reserved_bytes.all.current"], 60 * kMiB);
+  char* const d = static_cast<char*>(allocate(100));
+  EXPECT_TRUE(d < a || d >= a + 60 * kMiB) << "small blocks have a segment of their own";
+  const auto segments = memory_snapshot();
+  ASSERT_EQ(segments.size(), 2u);
+  EXPECT_TRUE(segments[0].expandable && segments[1].expandable);
+  free(c);
+  free(d);
+  empty_cache();
+  EXPECT_EQ(stats()["reserved_bytes.all.current"], 0);
+  EXPECT_EQ(stats()["segment.all.current"], 0);
+}
+
+TEST_F(AllocatorTest, TheEndOfAGrowingSegmentGoesBack) {
+  set_allocator_settings("expandable_segments:True");
+  char* const a = static_cast<char*>(allocate(20 * kMiB));
+  char* const b = static_cast<char*>(allocate(50 * kMiB));
+  EXPECT_EQ(stats()["reserved_bytes.all.current"], 80 * kMiB);
+  free(b);
+  empty_cache();
+  EXPECT_EQ(stats()["reserved_bytes.all.current"], 20 * kMiB);
+  EXPECT_EQ(stats()["inactive_split.all.current"], 0);
+  EXPECT_EQ(stats()["inactive_split_bytes.all.current"], 0);
+  char* const c = static_cast<char*>(allocate(25 * kMiB));
+  EXPECT_EQ(c, a + 20 * kMiB);
+  free(a);
+  empty_cache();  // its beginning stays, as the end is in use
+  EXPECT_EQ(stats()["reserved_bytes.all.current"], 60 * kMiB);
+  EXPECT_EQ(allocate(20 * kMiB), a);
+  free(a);
+  free(c);
+  empty_cache();
+  EXPECT_EQ(stats()["reserved_bytes.all.current"], 0);
+  EXPECT_EQ(stats()["inactive_split_bytes.all.current"], 0);
+}
+
+TEST_F(AllocatorTest, GrowingSegmentsRunOut) {
+  set_allocator_settings("expandable_segments:True");
+  const size_t total = memory_info(0).second;
+  set_memory_fraction(100.0 * kMiB / static_cast<double>(total), 0);
+  void* const a = allocate(30 * kMiB);
+  EXPECT_THROW(allocate(90 * kMiB), OutOfMemoryError);
+  free(a);
+  void* const b = allocate(90 * kMiB);  // grows by what is missing
+  EXPECT_EQ(a, b);
+  free(b);
+  empty_cache();
+  EXPECT_EQ(stats()["reserved_bytes.all.current"], 0);
+}
+
+TEST_F(AllocatorTest, GrowingSegmentsOfPrivatePools) {
+  set_allocator_settings("expandable_segments:True");
+  const PoolId id = new_pool_id(true);
+  begin_pool(0, id, [](cudaStream_t) { return true; });
+  void* const a = allocate(4 * kMiB);
+  end_pool(0, id);
+  void* const b = allocate(4 * kMiB);
+  for (const SegmentInfo& s : memory_snapshot()) EXPECT_EQ(s.pool, s.address == reinterpret_cast<uintptr_t>(a) ? id : PoolId(0, 0));
+  free(a);
+  free(b);
+  empty_cache();
+  EXPECT_EQ(stats()["reserved_bytes.all.current"], 20 * kMiB) << "the pool has a user";
+  release_pool(0, id);
+  empty_cache();
+  EXPECT_EQ(stats()["reserved_bytes.all.current"], 0);
+}
+
+int64_t given = 0;
+void* give(ssize_t n, int, cudaStream_t) {
+  void* p = nullptr;
+  ++given;
+  return cudaMalloc(&p, static_cast<size_t>(n)) == cudaSuccess ? p : nullptr;
+}
+void take_back(void* p, ssize_t, int, cudaStream_t) {
+  --given;
+  cudaFree(p);
+}
+TEST_F(AllocatorTest, PoolsOfOtherAllocators) {
+  const PoolId id = new_pool_id(true);
+  begin_pool(0, id, [](cudaStream_t) { return true; });
+  set_pool_options(0, id, {.allocate = give, .free = take_back, .no_split = true});
+  void* const a = allocate(100);
+  void* const b = allocate(100);
+  EXPECT_EQ(given, 2) << "blocks are not cut";
+  end_pool(0, id);
+  void* const c = allocate(100);
+  EXPECT_EQ(given, 2);
+  for (void* p : {a, b, c}) free(p);
+  release_pool(0, id);
+  empty_cache();
+  EXPECT_EQ(given, 0);
+}
+
+TEST_F(AllocatorTest, PoolsInReserve) {
+  const size_t total = memory_info(0).second;
+  const PoolId id = new_pool_id(true);
+  begin_pool(0, id, [](cudaStream_t) { return true; });
+  set_pool_options(0, id, {.use_on_oom = true});
+  void* const a = allocate(64 * kMiB);
+  end_pool(0, id);
+  free(a);
+  set_memory_fraction(70.0 * kMiB / static_cast<double>(total), 0);
+  void* const b = allocate(64 * kMiB);
+  EXPECT_EQ(a, b);
+  EXPECT_THROW(allocate(64 * kMiB), OutOfMemoryError);
+  free(b);
+  release_pool(0, id);
+  empty_cache();
+}
+
 }  // namespace
 }  // namespace tessera::cuda

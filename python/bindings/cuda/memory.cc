@@ -36,7 +36,7 @@ PyObject* segment_to_python(const cuda::SegmentInfo& s) {
   return check(Py_BuildValue("{s:i,s:K,s:K,s:K,s:K,s:K,s:K,s:s,s:(KK),s:O,s:[],s:O}", "device", s.device, "address", number(s.address), "total_size", number(s.total),
                              "allocated_size", number(s.allocated), "active_size", number(s.active), "requested_size", number(s.requested), "stream",
                              number(reinterpret_cast<uintptr_t>(s.stream)), "segment_type", s.small ? "small" : "large", "segment_pool_id", number(s.pool.first),
-                             number(s.pool.second), "blocks", blocks.get(), "frames", "is_expandable", Py_False));
+                             number(s.pool.second), "blocks", blocks.get(), "frames", "is_expandable", s.expandable ? Py_True : Py_False));
 }
 PyObject* py_snapshot(PyObject*, PyObject*) {
   return guarded([&] {
@@ -69,6 +69,9 @@ PyObject* py_history(PyObject*, PyObject*) {
   });
 }
 
+void set_pool_options(int device, PoolId id, uint64_t allocate, uint64_t free, bool use_on_oom, bool no_split) {
+  cuda::set_pool_options(device, id, {reinterpret_cast<cuda::AllocateFunction>(allocate), reinterpret_cast<cuda::FreeFunction>(free), use_on_oom, no_split});
+}
 void set_pluggable_allocator(uint64_t allocate, uint64_t free) {
   cuda::set_pluggable_allocator(reinterpret_cast<cuda::AllocateFunction>(allocate), reinterpret_cast<cuda::FreeFunction>(free));
 }
@@ -82,7 +85,7 @@ void add_cuda_memory(PyObject* module) {
       function<cuda::memory_info>("memory_info"), function<cuda::set_memory_fraction>("set_memory_fraction"), function<cuda::memory_fraction>("memory_fraction"),
       function<cuda::set_allocator_settings>("set_allocator_settings"), function<cuda::allocator_settings>("allocator_settings"),
       function<cuda::new_pool_id>("new_pool_id"), function<begin_pool>("begin_pool"), function<cuda::end_pool>("end_pool"), function<cuda::release_pool>("release_pool"),
-      function<cuda::pool_use_count>("pool_use_count"),
+      function<cuda::pool_use_count>("pool_use_count"), function<set_pool_options>("set_pool_options"),
       PyMethodDef{"memory_snapshot", py_snapshot, METH_NOARGS, nullptr}, PyMethodDef{"memory_history", py_history, METH_NOARGS, nullptr},
       function<cuda::record_memory_history>("record_memory_history"), function<cuda::set_caching>("set_caching"), function<set_pluggable_allocator>("set_pluggable_allocator"),
       function<cuda::empty_pinned_cache>("empty_pinned_cache"), function<cuda::pinned_memory_stats>("pinned_memory_stats"),

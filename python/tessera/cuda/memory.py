@@ -319,17 +319,21 @@ def _dump_snapshot(filename="dump_snapshot.pickle"):
 class MemPool:
     """Memory that only blocks under `use_mem_pool` come from. It goes back to the device when the pool and all its blocks are gone.
 
+    Args:
+        allocator: where the pool's memory comes from, as `CUDAPluggableAllocator.allocator()` gives it; by default from the device.
+        use_on_oom: others may take the pool's free memory when the device has no more.
+        no_split: blocks are not cut into smaller ones.
+
     Raises: RuntimeError without a device.
     """
 
     def __init__(self, allocator=None, use_on_oom=False, no_split=False):
-        if allocator is not None:
-            raise NotImplementedError("pools of other allocators are not supported")
         self._library = _lazy_init()
         self.id = self._library.new_pool_id(True)
         self.allocator, self.use_on_oom, self.no_split = allocator, use_on_oom, no_split
         self._device = self._library.current_device()
         self._library.begin_pool(self._device, self.id)  # the pool's own use, which keeps it
+        self._library.set_pool_options(self._device, self.id, *(allocator or (0, 0)), bool(use_on_oom), bool(no_split))
         self._library.end_pool(self._device, self.id)
 
     def use_count(self):

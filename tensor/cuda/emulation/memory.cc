@@ -13,6 +13,8 @@
 #include <new>
 #include <vector>
 
+#include "tensor/cuda/virtual_memory.h"
+
 namespace tessera::cuda::emulation {
 namespace {
 
@@ -37,6 +39,11 @@ struct Memory {
   int depth = 0;
   bool protect = environment("TESSERA_EMULATED_PROTECT", 1) != 0;
   std::vector<Device> devices{static_cast<size_t>(emulated_devices())};
+  struct Range { unsigned char* base; size_t n; int device; };
+  std::vector<Range> ranges;  // reserved by programs; device: whose memory is mapped there, or -1
+  struct Handle { int device; size_t n; };
+  std::map<uint64_t, Handle> handles;
+  uint64_t last_handle = 0;
   struct sigaction before {};
 
   Memory();
@@ -137,8 +144,101 @@ int device_of(const void* p) {
   for (size_t i = 0; i < devices.size(); ++i) {
     if (b >= devices[i].base && b < devices[i].base + reserved_bytes()) return static_cast<int>(i);
   }
+  for (const Memory::Range& r : memory().ranges)
+    if (b >= r.base && b < r.base + r.n) return r.device;
   return -1;
 }
+
+namespace {
+
+Memory::Range* range_at(CUdeviceptr at) {
+  for (Memory::Range& r : memory().ranges)
+    if (at >= reinterpret_cast<uintptr_t>(r.base) && at < reinterpret_cast<uintptr_t>(r.base) + r.n) return &r;
+  return nullptr;
+}
+CUresult reserve_range(CUdeviceptr* at, size_t n, size_t, CUdeviceptr, unsigned long long) {
+  void* p = mmap(nullptr, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  std::lock_guard lock(memory().mutex);
+  memory().ranges.push_back({static_cast<unsigned char*>(p), n, -1});
+  *at = reinterpret_cast<CUdeviceptr>(p);
+  return CUDA_SUCCESS;
+}
+CUresult unreserve_range(CUdeviceptr at, size_t n) {
+  std::lock_guard lock(memory().mutex);
+  std::erase_if(memory().ranges, [at](const Memory::Range& r) { return reinterpret_cast<CUdeviceptr>(r.base) == at; });
+  munmap(reinterpret_cast<void*>(at), n);
+  return CUDA_SUCCESS;
+}
+CUresult create_memory(CUmemGenericAllocationHandle* handle, size_t n, const CUmemAllocationProp* properties, unsigned long long) {
+  Memory& m = memory();
+  std::lock_guard lock(m.mutex);
+  const int device = properties->location.id;
+  if (device < 0 || device >= static_cast<int>(m.devices.size()) || n % (2 << 20) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (m.devices[device].used + n > total_memory()) return CUDA_ERROR_OUT_OF_MEMORY;
+  m.devices[device].used += n;
+  *handle = ++m.last_handle;
+  m.handles[*handle] = {device, n};
+  return CUDA_SUCCESS;
+}
+CUresult release_memory(CUmemGenericAllocationHandle handle) {
+  Memory& m = memory();
+  std::lock_guard lock(m.mutex);
+  const auto it = m.handles.find(handle);
+  if (it == m.handles.end()) return CUDA_ERROR_INVALID_VALUE;
+  m.devices[it->second.device].used -= it->second.n;
+  m.handles.erase(it);
+  return CUDA_SUCCESS;
+}
+// What is mapped behind other memory of its range continues that allocation. It can be touched when its access is set.
+CUresult map_memory(CUdeviceptr at, size_t n, size_t, CUmemGenericAllocationHandle handle, unsigned long long) {
+  Memory& m = memory();
+  std::lock_guard lock(m.mutex);
+  Memory::Range* const r = range_at(at);
+  const auto it = m.handles.find(handle);
+  if (!r || it == m.handles.end() || it->second.n != n) return CUDA_ERROR_INVALID_VALUE;
+  r->device = it->second.device;
+  Device& d = m.devices[r->device];
+  const size_t first = static_cast<size_t>(r->base - d.base), offset = at - reinterpret_cast<uintptr_t>(d.base);
+  const auto mapped = d.allocations.find(first);
+  if (offset == first ? mapped != d.allocations.end() : mapped == d.allocations.end() || first + mapped->second.n != offset) return CUDA_ERROR_INVALID_VALUE;
+  Device::Allocation& a = d.allocations[first];
+  a.start = r->base;
+  a.pages += n;
+  a.n += n;
+  return CUDA_SUCCESS;
+}
+CUresult set_range_access(CUdeviceptr at, size_t n, const CUmemAccessDesc*, size_t) {
+  Memory& m = memory();
+  std::lock_guard lock(m.mutex);
+  unsigned char* const p = reinterpret_cast<unsigned char*>(at);
+  if (mprotect(p, n, PROT_READ | PROT_WRITE) != 0) return CUDA_ERROR_INVALID_VALUE;
+  std::memset(p, 0xCD, n);
+  if (m.protect && m.depth == 0) mprotect(p, n, PROT_NONE);
+  return CUDA_SUCCESS;
+}
+CUresult unmap_memory(CUdeviceptr at, size_t n) {
+  Memory& m = memory();
+  std::lock_guard lock(m.mutex);
+  Memory::Range* const r = range_at(at);
+  if (!r || r->device < 0) return CUDA_ERROR_INVALID_VALUE;
+  Device& d = m.devices[r->device];
+  const auto it = d.allocations.find(static_cast<size_t>(r->base - d.base));
+  if (it == d.allocations.end() || r->base + it->second.n != reinterpret_cast<unsigned char*>(at) + n) return CUDA_ERROR_INVALID_VALUE;
+  madvise(reinterpret_cast<void*>(at), n, MADV_DONTNEED);
+  mprotect(reinterpret_cast<void*>(at), n, PROT_NONE);
+  it->second.n -= n;
+  it->second.pages -= n;
+  if (it->second.n == 0) {
+    d.allocations.erase(it);
+    r->device = -1;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+MemoryDriver memory_driver() { return {reserve_range, unreserve_range, create_memory, release_memory, map_memory, unmap_memory, set_range_access}; }
 
 bool find_allocation(const void* p, void** start, size_t* n) {
   Memory& m = memory();

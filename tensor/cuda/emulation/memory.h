@@ -8,6 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 
+namespace tessera::cuda {
+struct MemoryDriver;
+}
+
 namespace tessera::cuda::emulation {
 
 int emulated_devices();
@@ -17,6 +21,8 @@ size_t free_memory(int device);
 // 256-byte aligned, filled with 0xCD, a page that cannot be touched right behind it (behind up to 255 bytes of padding). Null when the device is full.
 void* allocate_memory(int device, size_t n);
 bool free_memory_at(void* p);  // false if p is not the start of an allocation
+// Reserved ranges of addresses, and memory mapped into them from their beginning on.
+MemoryDriver memory_driver();
 // The device on whose address range p lies, or -1.
 int device_of(const void* p);
 // True if [p, p + n) is host memory or lies in one allocation of a device.
