@@ -150,7 +150,7 @@ TEST_F(AllocatorTest, MemoryFraction) {
 }
 
 TEST_F(AllocatorTest, Settings) {
-  set_allocator_settings("max_split_size_mb:32, garbage_collection_threshold:0.8,expandable_segments:True");
+  set_allocator_settings("max_split_size_mb:32, garbage_collection_threshold:0.8,expandable_segments:False");
   EXPECT_EQ(stats()["max_split_size"], 32 * kMiB);
   void* a = allocate(40 * kMiB);
   free(a);

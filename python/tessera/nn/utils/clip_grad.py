@@ -14,10 +14,11 @@ def _gradients(parameters):
     return [p.grad for p in parameters if p.grad is not None]
 
 
-def _per_device(tensors):
+def _alike(tensors):
+    """The tensors by device and dtype, which the functions of lists take at once."""
     groups = {}
     for t in tensors:
-        groups.setdefault(t.device, []).append(t)
+        groups.setdefault((t.device, t.dtype), []).append(t)
     return groups
 
 
@@ -29,7 +30,7 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     if not tensors:
         return tessera.tensor(0.0)
     device = tensors[0].device
-    norms = [tessera.linalg.vector_norm(t, norm_type) for t in tensors]
+    norms = [n for group in _alike(tensors).values() for n in tessera._foreach_norm(group, norm_type)]
     total = tessera.linalg.vector_norm(tessera.stack([n.to(device) for n in norms]), norm_type)
     if error_if_nonfinite and bool(tessera.logical_or(total.isnan(), total.isinf())):
         raise RuntimeError(f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and scale the "
@@ -41,10 +42,8 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Multiplies all gradients by min(1, max_norm / (total_norm + 1e-6)), in place."""
     coef = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    for device, grads in _per_device(_gradients(parameters)).items():
-        scale = coef.to(device)
-        for g in grads:
-            g.mul_(scale)
+    for (device, _), grads in _alike(_gradients(parameters)).items():
+        tessera._foreach_mul_(grads, coef.to(device))
 
 
 @tessera.no_grad()
@@ -72,5 +71,6 @@ def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False
 def clip_grad_value_(parameters, clip_value, foreach=None):
     """Clamps every element of the gradients to [-clip_value, clip_value], in place."""
     clip_value = float(clip_value)
-    for g in _gradients(parameters):
-        g.clamp_(min=-clip_value, max=clip_value)
+    for grads in _alike(_gradients(parameters)).values():
+        tessera._foreach_clamp_min_(grads, -clip_value)
+        tessera._foreach_clamp_max_(grads, clip_value)
