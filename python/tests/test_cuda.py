@@ -27,7 +27,8 @@ def test_on_the_emulated_device():
         pytest.skip("the tests of this file run on a device already")
     if not library or not os.path.exists(library):
         pytest.skip("no emulated device: TESSERA_TEST_CUDA_LIBRARY names no file")
-    child = run_child(["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__], TESSERA_CUDA_LIBRARY=library)
+    others = [os.path.join(os.path.dirname(__file__), name) for name in ("test_foreach.py", "test_products.py")]  # their tests take a device if there is one
+    child = run_child(["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, *others], TESSERA_CUDA_LIBRARY=library)
     print(child.stdout[-4000:])
     assert child.returncode == 0 and " passed" in child.stdout
 
@@ -517,6 +518,70 @@ def test_copies_between_devices():
         comm.broadcast(x)
     with pytest.raises(RuntimeError):
         comm.broadcast(torch.ones(2), [0])
+
+
+@on_device
+def test_functions_that_make_tensors():
+    """On the device, and without waiting for it."""
+    t = torch
+    calls = [lambda d: t.arange(-3, 40, 7, device=d), lambda d: t.arange(0.5, 3, 0.25, dtype=t.bfloat16, device=d), lambda d: t.linspace(-1, 1, 9, device=d),
+             lambda d: t.linspace(0, 1 + 2j, 5, device=d), lambda d: t.linspace(0, 9, 4, dtype=t.int64, device=d), lambda d: t.logspace(0, 2, 5, base=3.0, device=d),
+             lambda d: t.empty(5, 2, device=d)[:, 0].copy_(t.arange(5, device=d)), lambda d: t.tril_indices(5, 4, 1, device=d), lambda d: t.triu_indices(3, 6, -1, device=d)]
+    calls += [lambda d, w=w, p=p: w(9, periodic=p, device=d) for w in (t.hann_window, t.hamming_window, t.blackman_window, t.bartlett_window, t.kaiser_window) for p in (False, True)]
+    x = t.randn(500)
+    data = {"cpu": x, "cuda": x.cuda()}
+    counts = {d: t.tensor([2, 0, 3], device=d) for d in data}
+    calls += [lambda d: t.frexp(data[d])[0], lambda d: t.frexp(data[d])[1], lambda d: t.histc(data[d], 10, -2, 2), lambda d: t.histogram(data[d], 7, range=(-1.0, 1.0))[0],
+              lambda d: t.repeat_interleave(counts[d], output_size=5), lambda d: t._standard_gamma_grad(data[d].abs() + 0.1, data[d].abs() * 2)]
+    results = {}
+    for device in ("cpu", "cuda"):
+        t.cuda.set_sync_debug_mode("error" if device == "cuda" else "default")
+        try:
+            results[device] = [f(device) for f in calls]
+        finally:
+            t.cuda.set_sync_debug_mode("default")
+    for on_cpu, on_cuda in zip(results["cpu"], results["cuda"]):
+        assert on_cuda.is_cuda and on_cuda.dtype == on_cpu.dtype
+        t.testing.assert_close(on_cuda.cpu(), on_cpu)
+    # What depends on the data.
+    weights = t.rand(500)
+    for edges in (t.tensor([-2.0, -1.0, 0.5, 3.0]), 5):
+        on = lambda d: t.histogram(data[d], edges.to(d) if isinstance(edges, t.Tensor) else edges, weight=weights.to(d), density=True)
+        for a, b in zip(on("cpu"), on("cuda")):
+            t.testing.assert_close(b.cpu(), a)
+    t.testing.assert_close(t.histc(data["cuda"], 8).cpu(), t.histc(x, 8))
+    assert t.repeat_interleave(counts["cuda"]).tolist() == [0, 0, 2, 2, 2]
+    with pytest.raises(RuntimeError, match="repeats can not be negative"):
+        t.repeat_interleave(-counts["cuda"])
+    rows = t.randint(0, 2, (40, 3))
+    for a, b in zip(t.unique(rows, dim=0, return_inverse=True, return_counts=True), t.unique(rows.cuda(), dim=0, return_inverse=True, return_counts=True)):
+        assert t.equal(b.cpu(), a)
+
+
+@on_device
+def test_collectives_of_one_process():
+    run_script("""
+import tessera as t
+from tessera.cuda import nccl
+if t.cuda.device_count() > 1:
+    a, b = t.arange(4.0, device='cuda:0'), t.ones(4, device='cuda:1')
+    nccl.all_reduce([a, b])
+    assert a.tolist() == b.tolist() == [1, 2, 3, 4]
+    nccl.broadcast([a, b.zero_()])
+    assert b.tolist() == [1, 2, 3, 4]
+    nccl.reduce([a, b], root=1)
+    assert b.tolist() == [2, 4, 6, 8] and a.tolist() == [1, 2, 3, 4]
+    outs = [t.empty(8, device=d) for d in ('cuda:0', 'cuda:1')]
+    nccl.all_gather([a, b], outs)
+    assert outs[0].tolist() == outs[1].tolist() == [1, 2, 3, 4, 2, 4, 6, 8]
+    halves = [t.empty(2, device=d) for d in ('cuda:0', 'cuda:1')]
+    nccl.reduce_scatter([a, b], halves)
+    assert halves[0].tolist() == [3, 6] and halves[1].tolist() == [9, 12]
+try:
+    nccl.all_reduce([t.ones(2)])
+except RuntimeError as e:
+    assert 'CUDA device' in str(e)
+""", TESSERA_EMULATED_DEVICES="2")
 
 
 @on_device

@@ -552,7 +552,7 @@ class DeviceAllocator {
     }
     release_unsplit(small_);
     release_unsplit(large_);
-    shrink_expandables();
+    if (captures_.empty()) shrink_expandables();  // it waits for the device
     for (auto& [id, p] : private_pools_) {
       if (p->users > 0) continue;
       release_unsplit(p->small);

@@ -130,7 +130,7 @@ Choice choose(const BlasLt& lt, const LtProduct& p, const Descriptors& d, size_t
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.a.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.b.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.d));
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(p.d));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::min(alignment_of(p.d), alignment_of(p.bias)));
   if (!p.reduced_reduction) set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   cublasLtMatmulHeuristicResult_t result{};
   int count = 0;
@@ -158,9 +158,10 @@ bool lt_product(const LtProduct& p) {
   const Choice choice = choose(*lt, p, d, workspace.bytes);
   if (!choice.found) return false;
   const float beta = 0;
-  check_blas(lt->matmul(reinterpret_cast<cublasLtHandle_t>(handle), d.product.object, &p.alpha, p.a.data, d.a.object, p.b.data, d.b.object, &beta, p.d, d.c.object, p.d, d.d.object,
-                        &choice.algorithm, workspace.data, workspace.bytes, current_stream()),
-             "cublasLtMatmul");
+  const cublasStatus_t s = lt->matmul(reinterpret_cast<cublasLtHandle_t>(handle), d.product.object, &p.alpha, p.a.data, d.a.object, p.b.data, d.b.object, &beta, p.d, d.c.object, p.d, d.d.object,
+                                      &choice.algorithm, workspace.data, workspace.bytes, current_stream());
+  if (s == CUBLAS_STATUS_NOT_SUPPORTED) return false;
+  check_blas(s, "cublasLtMatmul");
   after_launch();
   return true;
 }

@@ -207,7 +207,8 @@ void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, K
 
 bool gemm_bias(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, const MatrixRef& a0, const MatrixRef& b0, const void* bias, GemmActivation activation, const MatrixRef& c) {
   const bool floats = dtype == DType::kFloat32 || is_reduced_float(dtype);
-  if (!floats || m <= 0 || n <= 0 || k <= 0 || (c.col_stride != 1 && n > 1) || c.row_stride < n || !find_blas_lt()) return false;
+  // Vectors are for the ordinary product.
+  if (!floats || m <= 0 || n <= 1 || k <= 1 || c.col_stride != 1 || c.row_stride < n || !find_blas_lt()) return false;
   // c^T = b^T a^T, column-major.
   const auto flip = [](const MatrixRef& x) { return MatrixRef{x.data, x.col_stride, x.row_stride}; };
   const Source a = source_of(dtype, flip(b0), 1, n, k, 0, false), b = source_of(dtype, flip(a0), 1, k, m, 0, false);

@@ -26,7 +26,7 @@ Mirror random_matrix(DType t, int64_t n, uint64_t seed) { return Mirror(testing:
 TEST_F(Products, BiasInTheEpilogue) {
   if (!find_blas_lt() || !find_blas()) GTEST_SKIP() << "cuBLASLt is missing";
   for (const DType t : {DType::kFloat32, DType::kFloat16, DType::kBFloat16})
-    for (const auto& [m, n, k] : {std::array<int64_t, 3>{5, 7, 3}, {1, 16, 8}, {33, 1, 9}, {16, 32, 64}})
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{5, 7, 3}, {1, 16, 8}, {33, 2, 9}, {16, 32, 64}})
       for (int layout = 0; layout < 4; ++layout)
         for (const GemmActivation f : {GemmActivation::kNone, GemmActivation::kRelu, GemmActivation::kTanhGelu}) {
           const Mirror a = random_matrix(t, m * k, 1), b = random_matrix(t, k * n, 2), bias = random_matrix(t, n, 3);
@@ -49,11 +49,12 @@ TEST_F(Products, BiasInTheEpilogue) {
         }
 }
 
-TEST_F(Products, NoBiasForDoubles) {
+TEST_F(Products, NoBiasForDoublesAndVectors) {
   const Mirror a = random_matrix(DType::kFloat64, 4, 1);
   KernelParam alpha{};
   alpha.f = 1;
   EXPECT_FALSE(gemm_bias(DType::kFloat64, 2, 2, 2, alpha, {a.device(), 2, 1}, {a.device(), 2, 1}, a.device(), GemmActivation::kNone, {a.device(), 2, 1}));
+  EXPECT_FALSE(gemm_bias(DType::kFloat32, 2, 1, 2, alpha, {a.device(), 2, 1}, {a.device(), 1, 1}, a.device(), GemmActivation::kNone, {a.device(), 1, 1}));
 }
 
 struct Scaled {
