@@ -55,7 +55,7 @@ void check_recipes(const char* name, const Tensor& a, const Tensor& b, TensorLis
 Tensor _addmm_activation_cpu(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha, bool use_gelu) {
   const OutputSpec s = addmm_meta(self, mat1, mat2, beta, alpha);
   const Tensor out = empty_tensor(s.sizes, {}, s.dtype, s.device);
-  if (out.is_meta() || out.numel() == 0) return out;
+  if (out.is_meta() || out.numel() == 0) return use_gelu ? gelu(out) : relu(out);
   const bool plain = self.dim() == 1 && self.sizes()[0] == out.sizes()[1] && self.is_contiguous() && beta.equals(1.0) && out.is_floating_point() && !self.is_neg() && !mat1.is_neg() && !mat2.is_neg();
   if (!out.is_cpu() && plain && engines_of(out.device().type).gemm_bias) {
     GemmBias* const run = engine<GemmBias>(out.device(), nullptr, &Engines::gemm_bias, "gemm_bias");

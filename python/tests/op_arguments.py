@@ -31,6 +31,18 @@ def _recurrent(kind, gates, **more):
     return Given(gates=floats(3, 2, 3 * gates), h0=floats(2, 3), w_hh=floats(3 * gates, 3), kind=kind, **more)
 
 
+def _float8(*shape):
+    return lambda dtype: _values(shape, tessera.float64, 0.3, 0.9).detach().to(tessera.float8_e4m3fn)
+
+
+def _scales(*shape):
+    return lambda dtype: tessera.ones(shape)
+
+
+_NUMBERS = lambda dtype: tessera.tensor([0.5, 0.7])
+_SCALED = dict(self=_float8(2, 3), mat2=_float8(3, 4), bias=None, out_dtype=None)
+_SCALED_GROUPS = dict(self=_float8(2, 2, 3), mat2=_float8(2, 3, 4), offs=None, bias=None, out_dtype=None)
+
 # Arguments that have to fit each other.
 CONSTRAINTS = {
     "_softmax": [Given(half_to_float=False)],
@@ -40,6 +52,13 @@ CONSTRAINTS = {
     "addmv": [Given(self=floats(2), mat=floats(2, 3), vec=floats(3))],
     "addr": [Given(self=floats(2, 3), vec1=floats(2), vec2=floats(3))],
     "addmm": [Given(self=floats(2, 4), mat1=floats(2, 3), mat2=floats(3, 4))],
+    "_addmm_activation": [Given(self=floats(2, 4), mat1=floats(2, 3), mat2=floats(3, 4)), Given(self=floats(4), mat1=floats(2, 3), mat2=floats(3, 4), use_gelu=True)],
+    "_scaled_mm": [Given(scale_a=_scales(), scale_b=_scales(), scale_result=None, **_SCALED), Given(scale_a=_scales(2, 1), scale_b=_scales(1, 4), scale_result=None, **_SCALED)],
+    "_scaled_mm_v2": [Given(scale_a=[_scales()], recipe_a=[0], swizzle_a=[], scale_b=[_scales()], recipe_b=[0], swizzle_b=[], contraction_dim=[], **_SCALED)],
+    "_scaled_grouped_mm": [Given(scale_a=_scales(2, 2), scale_b=_scales(2, 4), scale_result=None, **_SCALED_GROUPS)],
+    "_scaled_grouped_mm_v2": [Given(scale_a=[_scales(2, 2)], recipe_a=[1], swizzle_a=[], scale_b=[_scales(2, 4)], recipe_b=[1], swizzle_b=[], contraction_dim=[], **_SCALED_GROUPS)],
+    "_grouped_mm": [Given(self=floats(2, 3, 4), mat2=floats(2, 4, 3), offs=None, bias=None, out_dtype=None)],
+    **{f"_foreach_{name}.Tensor": [Given(scalars=_NUMBERS)] for name in ("addcmul", "addcmul_", "addcdiv", "addcdiv_")},
     "addbmm": [Given(self=floats(3, 3), batch1=floats(2, 3, 4), batch2=floats(2, 4, 3))],
     "mm": [Given(self=floats(2, 3), mat2=floats(3, 4))],
     "bmm": [Given(self=floats(2, 3, 2), mat2=floats(2, 2, 4))],
@@ -109,6 +128,8 @@ def candidates(argument, shape, bounds, dtype, index_shape, wide):
         return INT_NAMES.get(name, [1])
     if kind in ("float", "Scalar"):
         return [0.7]
+    if kind == "Scalar[]":
+        return [[0.7, 0.4]]
     if kind == "bool":
         return [False, True]
     if kind == "ScalarType":

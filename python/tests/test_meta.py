@@ -22,7 +22,7 @@ VALUE_DEPENDENT = dict.fromkeys([
     "unique_consecutive", "unique_dim", "where"], NotImplementedError)
 # They read a number with item().
 VALUE_DEPENDENT.update(dict.fromkeys([
-    "_fused_adam_.tensor_lr", "_fused_adamw_.tensor_lr", "_fused_sgd_.tensor_lr", "allclose", "bincount", "index_fill.int_Tensor", "index_fill_.int_Tensor", "item",
+    "_foreach_addcdiv.Tensor", "_foreach_addcdiv_.Tensor", "_foreach_addcmul.Tensor", "_foreach_addcmul_.Tensor", "_fused_adam_.tensor_lr", "_fused_adamw_.tensor_lr", "_fused_sgd_.tensor_lr", "allclose", "bincount", "index_fill.int_Tensor", "index_fill_.int_Tensor", "item",
     "linspace.Scalar_Tensor", "linspace.Tensor_Scalar", "linspace.Tensor_Tensor", "narrow.Tensor", "one_hot", "randint_like.Tensor", "repeat_interleave.self_Tensor",
     "tensor_split.tensor_indices_or_sections"], RuntimeError))
 # Facts that are left out of the comparison: masked_fill reads a number where there is one to read, and is a `where` on Meta.
@@ -155,6 +155,8 @@ def made(value, device, fill=None):
 
 def fitting(rng, values, dtype):
     """The values in the drawn dtype; sometimes in another one, or of a shape that still broadcasts."""
+    if values.dtype == tessera.float8_e4m3fn:  # chosen for operators that take nothing else
+        return values
     if values.dtype.is_floating_point or values.dtype.is_complex:
         wanted = dtype if rng.random() < 0.85 else rng.choice(DTYPES)
         values = values.detach()
