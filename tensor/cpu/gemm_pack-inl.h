@@ -97,7 +97,7 @@ HWY_INLINE void transpose_blocks(V* x) {
 // kGroups * kBlock values of k of kLanes rows. A cache line of each source row is used up before the next row: with strides of a power of two, all
 // rows meet in the same few cache sets.
 template <int kGroups>
-HWY_INLINE void transpose_strip(const T* const* row, int64_t p, M valid, T* HWY_RESTRICT dst, int64_t width, int64_t keep) {
+HWY_INLINE void transpose_strip(const T* const* row, int64_t ahead, int64_t p, M valid, T* HWY_RESTRICT dst, int64_t width, int64_t keep) {
   V x[kGroups][kBlock];
   const auto take = [&](auto index) HWY_ATTR {
 #pragma GCC unroll 4
@@ -105,6 +105,7 @@ HWY_INLINE void transpose_strip(const T* const* row, int64_t p, M valid, T* HWY_
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
         if (index.value == 0) x[g][i] = hn::Zero(d);
+        if (kGroups > 1 && g == 0) prefetch_near(row[index.value * kBlock + i] + ahead + p);
         x[g][i] = insert_block<index.value>(x[g][i], row[index.value * kBlock + i] + p + g * kBlock);
       }
     }
@@ -131,9 +132,10 @@ HWY_NOINLINE void pack_transposing(const T* HWY_RESTRICT src, int64_t stride, in
     const T* row[kLanes];
     for (int64_t i = 0; i < kLanes; ++i) row[i] = src + (i < valid ? r + i : 0) * stride;
     const M mask = first_lanes(valid);
+    const int64_t ahead = keep * stride;  // the rows of the next strip are requested meanwhile
     int64_t p = 0;
-    for (; p + kGroups * kBlock <= k; p += kGroups * kBlock) transpose_strip<kGroups>(row, p, mask, to + p * width, width, keep);
-    for (; p + kBlock <= k; p += kBlock) transpose_strip<1>(row, p, mask, to + p * width, width, keep);
+    for (; p + kGroups * kBlock <= k; p += kGroups * kBlock) transpose_strip<kGroups>(row, ahead, p, mask, to + p * width, width, keep);
+    for (; p + kBlock <= k; p += kBlock) transpose_strip<1>(row, ahead, p, mask, to + p * width, width, keep);
     for (; p < k; ++p)
       for (int64_t i = 0; i < keep; ++i) to[p * width + i] = i < valid ? row[i][p] : T{0};
   }

@@ -137,23 +137,29 @@ struct Later {
   }
 };
 
-// Columns [j0, j1) of C; panel: room for kPanel x kBlockK elements.
-void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, Later* later) {
+inline int64_t direct_block(int64_t k) { return part_of(k, kBlockK, 8); }
+
+// Columns [j0, j1) of C; panel: room for kPanel x kBlockK elements. packed: null, or all of A in panels, one block of k after the other.
+void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, const T* packed, Later* later) {
   const RowPanels panels(g.m, kMaxRows);
+  const int64_t kc = direct_block(g.k), tiles = panels.count * ceil_div(g.k, kc);
   // B as it lies where it is read once or twice; a copy does not have rows that all meet in the same few cache sets.
-  const bool in_place = g.b.col_stride == 1 && (panels.count <= 2 || g.b.row_stride * static_cast<int64_t>(sizeof(T)) <= 1024);
+  const bool in_place = !packed && g.b.col_stride == 1 && (panels.count <= 2 || g.b.row_stride * static_cast<int64_t>(sizeof(T)) <= 1024);
   const T* const b = static_cast<const T*>(g.b.data);
   MicroArgs args{};
-  args.a_row = g.a.row_stride;
+  args.a_row = packed ? 1 : g.a.row_stride;
   args.a_col = g.a.col_stride;
   args.alpha = g.alpha;
   args.c_row = g.c_row;
-  const int64_t kc = part_of(g.k, kBlockK, 8);
-  for (int64_t p = 0; p < g.k; p += kc) {
-    args.k = min64(kc, g.k - p);
-    args.beta = p == 0 ? g.beta : T{1};
-    for (int64_t j = j0; j < j1; j += kPanel) {
-      args.cols = min64(kPanel, j1 - j);
+  for (int64_t j = j0; j < j1; j += kPanel) {
+    args.cols = min64(kPanel, j1 - j);
+    const MicroFn* const micro = packed ? kMicro.packed : args.cols <= kLanes ? kMicro.narrow : kMicro.direct;
+    Later columns;  // the next ones of B, where each is contiguous
+    if (!later && g.b.row_stride == 1 && j + kPanel < j1)
+      columns.spread(g.b, (j + kPanel) * g.b.col_stride, g.k, min64(kPanel, j1 - j - kPanel), tiles);
+    for (int64_t p = 0; p < g.k; p += kc) {
+      args.k = min64(kc, g.k - p);
+      args.beta = p == 0 ? g.beta : T{1};
       if (in_place && (kMasks || args.cols == kPanel)) {
         args.b = b + p * g.b.row_stride + j;
         args.b_row = g.b.row_stride;
@@ -162,26 +168,34 @@ void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, La
         args.b = panel;
         args.b_row = kPanel;
       }
-      const MicroFn* const micro = args.cols <= kLanes ? kMicro.narrow : kMicro.direct;
       for (int64_t i = 0; i < panels.count; ++i) {
         const int64_t row = panels.first(i), height = panels.height(i);
-        args.a = static_cast<const T*>(g.a.data) + row * g.a.row_stride + p * g.a.col_stride;
+        if (packed) args.a_col = height;
+        args.a = packed ? packed + p * g.m + row * args.k : static_cast<const T*>(g.a.data) + row * g.a.row_stride + p * g.a.col_stride;
         args.c = g.c + row * g.c_row + j * g.c_col;
-        if (later) later[i & 1].take(args);
+        (later ? later[i & 1] : columns).take(args);
         RunTile(micro[height - 1], args, height, g.c_col);
       }
     }
   }
 }
 
+// Few rows against a large B whose columns are contiguous (a linear layer): each panel of it is copied in turn, while the next one comes nearer.
+bool streams_columns(const GemmProblem<T>& g) {
+  return g.b.row_stride == 1 && g.a.col_stride == 1 && g.m <= 256 && g.m * g.k * static_cast<int64_t>(sizeof(T)) <= (1 << 19);
+}
 // All of it is in L2, or soon there.
 bool is_small(const GemmProblem<T>& g) { return g.m * g.n <= (1 << 18) && g.m * g.n * g.k <= (1 << 22); }
 
 void GemmDirect(const GemmProblem<T>& g) {
+  const bool packs = !is_small(g) && g.m > kMaxRows;
+  ScratchArray<T> a(packs ? g.m * g.k : 0);
+  const int64_t kc = direct_block(g.k);
+  for (int64_t p = 0; packs && p < g.k; p += kc) pack_rows(g.a, 0, RowPanels(g.m, kMaxRows), p, min64(kc, g.k - p), a.get() + p * g.m);
   const int64_t grain = max64(16, (1 << 17) / (g.m * g.k * kPanel)) * kPanel;
   parallel_for(g.n, grain, [&](int64_t begin, int64_t end) HWY_ATTR {
     ScratchArray<T> panel(kPanel * kBlockK);
-    DirectColumns(g, begin, end, panel.get(), nullptr);
+    DirectColumns(g, begin, end, panel.get(), packs ? a.get() : nullptr, nullptr);
   });
 }
 
@@ -315,8 +329,7 @@ void GemmEntry(const GemmProblem<T>& g) {
   }
   const bool along_k = g.a.col_stride == 1 && g.b.row_stride == 1;
   if (along_k && g.m <= 4 && g.k >= kLanes) return GemmDots(g);
-  const bool small = is_small(g);
-  if (small || (g.m <= kMaxRows && g.b.col_stride == 1)) return GemmDirect(g);
+  if (is_small(g) || streams_columns(g) || (g.m <= kMaxRows && g.b.col_stride == 1)) return GemmDirect(g);
   if (g.m * g.n <= 4 * kTileRows * kTileCols && g.k >= 2 * kSplitK) return GemmSplitK(g);
   GemmPacked(g);
 }
@@ -333,7 +346,7 @@ void GemmBatchEntry(GemmProblem<T> g, int64_t count, int64_t a_step, int64_t b_s
         later[0].spread(g.a, a_step, g.m, g.k, ceil_div(calls, 2));
         later[1].spread(g.b, b_step, g.k, g.n, ceil_div(calls, 2));
       }
-      DirectColumns(g, 0, g.n, panel.get(), later);
+      DirectColumns(g, 0, g.n, panel.get(), nullptr, later);
     } else {
       GemmEntry(g);
     }

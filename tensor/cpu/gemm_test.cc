@@ -268,6 +268,14 @@ TEST(Gemm, LongSums) {
   check<float>({1, 5, 100000});
 }
 
+TEST(Gemm, FewRowsAgainstContiguousColumns) {
+  for (Order c : {Order::kRows, Order::kCols, Order::kBothStrided}) {
+    check<float>({20, 500, 520, Order::kRows, Order::kCols, c, 2, 1});
+    check<float>({100, 301, 263, Order::kPaddedRows, Order::kPaddedCols, c});
+    check<double>({129, 140, 300, Order::kRows, Order::kCols, c});
+  }
+}
+
 TEST(Gemm, LargerThanTheSuperBlocks) {
   check<float>({2100, 40, 20});
   check<float>({20, 4200, 20});
@@ -317,7 +325,7 @@ void same_bits_at_any_thread_count(const Case& t) {
 TEST(Gemm, SameBitsAtAnyThreadCount) {
   for (Order b : {Order::kRows, Order::kCols}) {
     for (const Case& t : {Case{400, 500, 600, Order::kRows, b}, Case{1, 5000, 700, Order::kRows, b}, Case{4, 3000, 700, Order::kRows, b},
-                          Case{8, 3000, 300, Order::kRows, b}, Case{30, 50, 20000, Order::kRows, b}}) {
+                          Case{8, 3000, 300, Order::kRows, b}, Case{30, 50, 20000, Order::kRows, b}, Case{100, 2000, 600, Order::kRows, b}}) {
       same_bits_at_any_thread_count<float>(t);
       same_bits_at_any_thread_count<double>(t);
     }
@@ -348,6 +356,10 @@ TEST(Gemm, Batched) {
       check_batched<double>(3, 70, 33, 50, same_a, same_b);
       check_batched<std::complex<double>>(3, 7, 9, 5, same_a, same_b);
       check_batched<float>(2, 300, 300, 300, same_a, same_b);
+      check_batched<float>(9, 33, 49, 300, same_a, same_b);
+      check_batched<float>(5, 1, 20, 30, same_a, same_b);
+      check_batched<double>(5, 20, 1, 30, same_a, same_b);
+      check_batched<Half>(3, 20, 30, 10, same_a, same_b);
     }
   check_batched<float>(0, 5, 6, 4, false, false);
   check_batched<float>(500, 2, 3, 4, false, false);
