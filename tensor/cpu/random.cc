@@ -280,7 +280,8 @@ void random_integers(Shape shape, const Operand& out, const RandomRange& r, cons
     emit<int64_t>(shape, out, [&](int64_t* v, int64_t n) {
       uint32_t words[kChunk];
       g.fill(words, n);
-      for (int64_t i = 0; i < n; ++i) v[i] = static_cast<int64_t>(remainder(words[i]) + base);
+      const Remainder rest = remainder;  // a copy that no store can change
+      for (int64_t i = 0; i < n; ++i) v[i] = static_cast<int64_t>(rest(words[i]) + base);
     });
   } else {
     emit<int64_t>(shape, out, [&](int64_t* v, int64_t n) {

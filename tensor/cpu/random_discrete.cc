@@ -1,5 +1,6 @@
 // Samplers that use as many random bits as they happen to need, permutations and choices.
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -164,17 +165,32 @@ void random_binomial(Shape shape, const Operand& out, const Operand& count, cons
 // Fisher-Yates: from the front with 32-bit numbers where the remainder's bias is small, for longer ones from the back with 64-bit numbers.
 namespace {
 
-// Swaps each element with one of those from it on. Partners are known some time before their swaps, so that memory can be fetched.
-void shuffle(CpuGeneratorImpl& g, int64_t* r, int64_t n) {
+// words[j] %= count - j, where count - j >= 2. The rounded quotient of two integers below 2^32 has the right integer part, and it fits an int32.
+void remainders(uint32_t* words, int64_t m, int32_t count) {
+  for (int32_t j = 0; j < static_cast<int32_t>(m); ++j) {
+    const double word = static_cast<double>(static_cast<int32_t>(words[j] ^ 0x80000000u)) + 2147483648.0;
+    words[j] -= static_cast<uint32_t>(static_cast<int32_t>(word / (count - j))) * static_cast<uint32_t>(count - j);
+  }
+}
+
+// 0 ... n - 1, then each is swapped with one of those from it on, for n below 2^31. The numbers are of 32 bits until the end, in the first half of the memory,
+// so that more of them are in the cache; and partners are known some time before their swaps, so that memory can be fetched.
+void shuffled_numbers(CpuGeneratorImpl& g, int64_t* result, int64_t n) {
+  uint32_t* const r = reinterpret_cast<uint32_t*>(result);
+  for (int64_t i = 0; i < n; ++i) r[i] = static_cast<uint32_t>(i);
   uint32_t words[kChunk];
   for (int64_t i = 0; i < n - 1; i += kChunk) {
     const int64_t m = std::min(kChunk, n - 1 - i);
     g.fill(words, m);
-    for (int64_t j = 0; j < m; ++j) {
-      words[j] = static_cast<uint32_t>(i + j) + words[j] % static_cast<uint32_t>(n - i - j);
-      __builtin_prefetch(r + words[j], 1);
-    }
-    for (int64_t j = 0; j < m; ++j) std::swap(r[i + j], r[words[j]]);
+    remainders(words, m, static_cast<int32_t>(n - i));
+    for (int64_t j = 0; j < m; ++j) __builtin_prefetch(r + i + j + words[j], 1);
+    for (int64_t j = 0; j < m; ++j) std::swap(r[i + j], r[i + j + words[j]]);
+  }
+  for (int64_t end = n; end > 0;) {
+    const int64_t begin = std::max<int64_t>(0, end - kChunk);
+    std::memcpy(words, r + begin, static_cast<size_t>(end - begin) * 4);
+    for (int64_t i = begin; i < end; ++i) result[i] = words[i - begin];
+    end = begin;
   }
 }
 
@@ -197,8 +213,7 @@ void random_permutation(int64_t n, const Operand& out, const Generator& gen) {
   if (!direct) own.resize(n);
   int64_t* r = direct ? static_cast<int64_t*>(out.data) : own.data();
   if (n < static_cast<int64_t>(std::numeric_limits<uint32_t>::max() / 20)) {
-    for (int64_t i = 0; i < n; ++i) r[i] = i;
-    shuffle(g, r, n);
+    shuffled_numbers(g, r, n);
   } else {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t z = static_cast<int64_t>(g.random64() % static_cast<uint64_t>(i + 1));
@@ -231,10 +246,14 @@ template <class F> void sample_with_replacement(CpuGeneratorImpl& g, const Rows&
   for (int64_t first = 0; first < w.rows; first += kTogether) {
     const int64_t rows = std::min(kTogether, w.rows - first);
     for (int64_t r = 0; r < rows; ++r) w.read(first + r, &c[r * n]);
-    F sums[kTogether] = {};
+    F *c0 = c.data(), *c1 = c0 + n, *c2 = c1 + n, *c3 = c2 + n, s0 = 0, s1 = 0, s2 = 0, s3 = 0;
     for (int64_t k = 0; k < n; ++k) {
-      for (int64_t r = 0; r < kTogether; ++r) c[r * n + k] = sums[r] += c[r * n + k];
+      c0[k] = s0 += c0[k];
+      c1[k] = s1 += c1[k];
+      c2[k] = s2 += c2[k];
+      c3[k] = s3 += c3[k];
     }
+    const F sums[kTogether] = {s0, s1, s2, s3};
     for (int64_t r = 0; r < rows; ++r) {
       F* row = &c[r * n];
       for (int64_t k = 0; k < n; ++k) row[k] /= sums[r];
@@ -281,16 +300,18 @@ template <class F> void sample_without_replacement(CpuGeneratorImpl& g, const Ro
   }
 }
 
-void check_weights(const Rows& w) {
-  std::vector<double> row(w.categories);
+template <class F> void check_weights(const Rows& w) {
+  using Flag = std::conditional_t<sizeof(F) == 4, int32_t, int64_t>;  // as wide as a number, for SIMD
+  std::vector<F> row(w.categories);
   for (int64_t r = 0; r < w.rows; ++r) {
     w.read(r, row.data());
-    bool good = true, positive = false;
-    for (double x : row) {
-      good &= (x >= 0) & (x <= std::numeric_limits<double>::max());
-      positive |= x > 0;
+    Flag bad = 0, positive = 0;
+    for (F x : row) {
+      bad |= x >= 0 ? 0 : 1;
+      bad |= x <= std::numeric_limits<F>::max() ? 0 : 1;
+      positive |= x > 0 ? 1 : 0;
     }
-    TESSERA_CHECK(good, "probability tensor contains either `inf`, `nan` or element < 0");
+    TESSERA_CHECK(!bad, "probability tensor contains either `inf`, `nan` or element < 0");
     TESSERA_CHECK(positive, "invalid multinomial distribution (sum of probabilities <= 0)");
   }
 }
@@ -306,11 +327,11 @@ void random_multinomial(int64_t rows, int64_t categories, const Operand& weights
   if (rows == 0) return;
   const Rows w{rows, categories, static_cast<const char*>(weights.data), weights.dtype, weights.strides[0], weights.strides[1]};
   TESSERA_CHECK(categories > 0, "invalid multinomial distribution (sum of probabilities <= 0)");
-  check_weights(w);
+  const bool wide = weights.dtype == DType::kFloat64;
+  (wide ? check_weights<double> : check_weights<float>)(w);
   CpuGeneratorImpl& g = cpu_generator_or_default(gen);
   std::lock_guard lock(g.mutex());
   char* o = static_cast<char*>(out.data);
-  const bool wide = weights.dtype == DType::kFloat64;
   if (replacement && n_sample > 1) {
     (wide ? sample_with_replacement<double> : sample_with_replacement<float>)(g, w, n_sample, o, out.strides[0], out.strides[1]);
   } else {

@@ -119,9 +119,14 @@ template <class V> void load(DType t, const char* in, int64_t step, V* values, i
 template <class V, class Make> void emit(std::span<const int64_t> shape, const Operand& out, Make&& make) {
   const Walk walk(shape, {&out, 1});
   V values[kChunk];
+  const bool in_place = out.dtype == DTypeOf<V>::value && walk.step(0) == static_cast<int64_t>(sizeof(V));
   walk.for_each_run([&](char* const* p, int64_t n) {
     for (int64_t i = 0; i < n; i += kChunk) {
       const int64_t m = std::min(kChunk, n - i);
+      if (in_place) {
+        make(reinterpret_cast<V*>(p[0]) + i, m);
+        continue;
+      }
       make(values, m);
       store(out.dtype, p[0] + i * walk.step(0), walk.step(0), values, m);
     }
