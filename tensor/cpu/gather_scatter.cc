@@ -12,6 +12,7 @@
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/index.h"
 #include "tensor/cpu/index_internal.h"
+#include "tensor/cpu/index_simd.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/strided_nest.h"
 
@@ -20,21 +21,15 @@ namespace {
 
 constexpr int64_t kGrain = 16384;
 
-// Is 0 <= index < size for all? Negative numbers set the sign bit of the "or".
+// Is 0 <= index < size for all? Negative numbers and those past the end set the sign bit of the "or".
 bool all_within(const char* p, int64_t n, int64_t step, int64_t size) {
-  int64_t bad0 = 0, bad1 = 0, i = 0;
-  if (step == static_cast<int64_t>(sizeof(int64_t))) {
-    const int64_t* v = reinterpret_cast<const int64_t*>(p);
-    for (; i + 4 <= n; i += 4) {
-      bad0 |= v[i] | (size - 1 - v[i]) | v[i + 1] | (size - 1 - v[i + 1]);
-      bad1 |= v[i + 2] | (size - 1 - v[i + 2]) | v[i + 3] | (size - 1 - v[i + 3]);
-    }
-  }
-  for (; i < n; ++i) {
+  if (step == static_cast<int64_t>(sizeof(int64_t))) return indices_within(reinterpret_cast<const int64_t*>(p), n, size);
+  int64_t bad = 0;
+  for (int64_t i = 0; i < n; ++i) {
     const int64_t v = *reinterpret_cast<const int64_t*>(p + i * step);
-    bad0 |= v < 0 ? v : size - 1 - v;
+    bad |= v < 0 ? v : size - 1 - v;
   }
-  return (bad0 | bad1) >= 0;
+  return bad >= 0;
 }
 
 // Checks every index once (broadcast dimensions need no second look).
@@ -65,14 +60,21 @@ void check_bounds(std::span<const int64_t> shape, const Operand& index, int dim,
                 [&](int64_t v) { TESSERA_CHECK(false, "index ", v, " is out of bounds for dimension ", dim, " with size ", size); });
 }
 void check_rows(const int64_t* index, int64_t n, int64_t size) {
+  if (indices_within(index, n, size)) return;
   for (int64_t i = 0; i < n; ++i) TESSERA_CHECK_INDEX(index[i] >= 0 && index[i] < size, "index out of range in self");
 }
 
 // ---- gather
 
 template <class T>
-void gather_along(char* out, const char* self, const char* index, int64_t n, int64_t out_step, int64_t self_step, int64_t self_scale, int64_t index_step) {
+void gather_along(char* out, const char* self, const char* index, int64_t n, int64_t out_step, int64_t self_step, int64_t self_scale, int64_t index_step, int64_t size) {
   constexpr int64_t kSize = sizeof(T);
+  if constexpr (kSize == 4 || kSize == 8) {
+    if (out_step == kSize && index_step == 8 && self_step == 0 && self_scale == kSize) {
+      gather_elements(kSize, out, self, reinterpret_cast<const int64_t*>(index), n, size);
+      return;
+    }
+  }
   if (out_step == kSize && index_step == 8 && self_scale % kSize == 0 && (self_step == 0 || self_step == kSize)) {
     T* o = reinterpret_cast<T*>(out);
     const T* s = reinterpret_cast<const T*>(self);
@@ -92,14 +94,14 @@ void gather_along(char* out, const char* self, const char* index, int64_t n, int
     *reinterpret_cast<T*>(out + i * out_step) = *reinterpret_cast<const T*>(self + i * self_step + at * self_scale);
   }
 }
-using GatherFn = void (*)(char*, const char*, const char*, int64_t, int64_t, int64_t, int64_t, int64_t);
+using GatherFn = void (*)(char*, const char*, const char*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
 
-void gather(std::span<const int64_t> shape, int dim, const Operand& out, const Operand& self, const Operand& index) {
+void gather(std::span<const int64_t> shape, int dim, int64_t size, const Operand& out, const Operand& self, const Operand& index) {
   Nest<3> nest;
   for (int d = 0; d < static_cast<int>(shape.size()); ++d) nest.push(shape[d], {d == dim ? 0 : self.strides[d], out.strides[d], index.strides[d]});
   nest.sort_by(1);
   nest.coalesce();
-  gather_nest(nest, shape.empty() ? 0 : self.strides[dim], out, self, index);
+  gather_nest(nest, shape.empty() ? 0 : self.strides[dim], size, out, self, index);
 }
 
 // ---- scatter
@@ -160,6 +162,9 @@ template <ScatterMode kMode, class T>
 void meet_dense(T* p, const T* s, int64_t n) {
   constexpr int64_t kBlock = 16;
   int64_t i = 0;
+  if constexpr (kMode == ScatterMode::kAdd) {
+    if (add_elements(DTypeOf<T>::value, p, s, n)) return;
+  }
   for (; i + kBlock <= n; i += kBlock) {
     T a[kBlock], b[kBlock];
     std::memcpy(a, p + i, sizeof(a));
@@ -313,7 +318,7 @@ static void gather_slices(const Nest<3>& nest, int64_t self_scale, const Operand
   });
 }
 
-void gather_nest(const Nest<3>& nest, int64_t self_scale, const Operand& out, const Operand& self, const Operand& index) {
+void gather_nest(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index, const Operand& out, const Operand& self, const Operand& index) {
   const int64_t size = item_size(out.dtype);
   if (nest.count() == 0) return;
   GatherFn fn = nullptr;
@@ -325,7 +330,7 @@ void gather_nest(const Nest<3>& nest, int64_t self_scale, const Operand& out, co
   parallel_for(nest.count(), kGrain, [&](int64_t begin, int64_t end) {
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[3], int64_t len) {
       fn(at_byte(out.data, offset[1]), at_byte(self.data, offset[0]), at_byte(index.data, offset[2]), len, nest.inner_stride(1), nest.inner_stride(0), self_scale,
-         nest.inner_stride(2));
+         nest.inner_stride(2), size_at_index);
     });
   });
 }
@@ -338,7 +343,8 @@ void scatter_nests(ScatterFn fn, Nest<3> free, Nest<3> ordered, int64_t self_sca
   const int64_t times = ordered.count();
   if (times == 0) return;
   const bool ordered_inside = free.inner_size() < 4 || (ordered.rank > 0 && std::abs(ordered.inner_stride(1)) < std::abs(free.inner_stride(1)));
-  const int64_t grain = std::max<int64_t>(ordered_inside ? 1 : 64, kGrain / times);
+  // Rows are walked in parts of some KiB at least, or each step would be on a page of its own.
+  const int64_t grain = std::max<int64_t>(ordered_inside ? 1 : 1024, kGrain / times);
   parallel_for(free.count(), grain, [&](int64_t begin, int64_t end) {
     for_each_run(free, begin, end, [&](const int64_t(&offset)[3], int64_t len) {
       char* p = at_byte(self.data, offset[0]);
@@ -364,7 +370,7 @@ void scatter_nests(ScatterFn fn, Nest<3> free, Nest<3> ordered, int64_t self_sca
 
 void run_gather(std::span<const int64_t> index_shape, int dim, int64_t self_dim_size, const Operand& out, const Operand& self, const Operand& index) {
   check_bounds(index_shape, index, dim, self_dim_size);
-  gather(index_shape, dim, out, self, index);
+  gather(index_shape, dim, self_dim_size, out, self, index);
 }
 
 void run_scatter(ScatterMode mode, std::span<const int64_t> index_shape, int dim, int64_t self_dim_size, const Operand& self, const Operand& src, const Operand& index) {
@@ -377,7 +383,7 @@ void run_scatter(ScatterMode mode, std::span<const int64_t> index_shape, int dim
 void run_index_select(std::span<const int64_t> shape, int dim, const Operand& out, const Operand& self, const int64_t* index, int64_t n) {
   check_rows(index, n, shape.empty() ? 1 : shape[dim]);
   const Broadcast b(shape, dim, n);
-  gather({b.shape, shape.size()}, dim, out, self, {const_cast<int64_t*>(index), DType::kInt64, b.strides});
+  gather({b.shape, shape.size()}, dim, shape.empty() ? 1 : shape[dim], out, self, {const_cast<int64_t*>(index), DType::kInt64, b.strides});
 }
 
 void run_index_add(std::span<const int64_t> shape, int dim, const Operand& self, const Operand& src, const int64_t* index, int64_t n, KernelParam alpha) {

@@ -73,7 +73,7 @@ void run_index_get(std::span<const int64_t> shape, const Operand& out, const Ope
   for (size_t d = 0; d < shape.size(); ++d) nest.push(shape[d], {self.strides[d], out.strides[d], o.strides[d]});
   nest.sort_by(1);
   nest.coalesce();
-  gather_nest(nest, 1, out, self, {offsets.get(), DType::kInt64, o.strides});
+  gather_nest(nest, 1, INT64_MAX, out, self, {offsets.get(), DType::kInt64, o.strides});
 }
 
 void run_index_put(std::span<const int64_t> shape, const Operand& self, const Operand& values, std::span<const Operand> indices, std::span<const int64_t> indexed_sizes,

@@ -61,8 +61,8 @@ using ScatterFn = void (*)(char* self, const char* src, const char* index, int64
 // Throws NotImplementedError where the mode has no meaning for the dtype.
 ScatterFn choose_scatter(ScatterMode mode, DType t);
 
-// Nests over (self, other, index): self is addressed by its strides and by index * self_scale.
-void gather_nest(const Nest<3>& nest, int64_t self_scale, const Operand& out, const Operand& self, const Operand& index);
+// Nests over (self, other, index): self is addressed by its strides and by index * self_scale; indices are below size_at_index.
+void gather_nest(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index, const Operand& out, const Operand& self, const Operand& index);
 // free: the dimensions along which two iterations never meet in self (threads share these out); ordered: the others, walked in row-major order.
 void scatter_nests(ScatterFn fn, Nest<3> free, Nest<3> ordered, int64_t self_scale, const Operand& self, const Operand& src, const Operand& index, const Alpha& alpha);
 

@@ -5,25 +5,12 @@
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/index.h"
 #include "tensor/cpu/index_internal.h"
+#include "tensor/cpu/index_simd.h"
 
 namespace tessera::cpu {
 namespace {
 
 constexpr int64_t kGrain = 32768;
-
-// to[i] = last[-i], in blocks of fixed size that the compiler turns into vector code.
-template <class T>
-void reverse_run(T* to, const T* last, int64_t n) {
-  constexpr int64_t kBlock = 16;
-  int64_t i = 0;
-  for (; i + kBlock <= n; i += kBlock) {
-    T a[kBlock], b[kBlock];
-    std::memcpy(a, last - i - (kBlock - 1), sizeof(a));
-    for (int64_t k = 0; k < kBlock; ++k) b[k] = a[kBlock - 1 - k];
-    std::memcpy(to + i, b, sizeof(b));
-  }
-  for (; i < n; ++i) to[i] = last[-i];
-}
 
 template <class T>
 void copy_run(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n) {
@@ -33,7 +20,7 @@ void copy_run(char* to, int64_t to_step, const char* from, int64_t from_step, in
     return;
   }
   if (to_step == sizeof(T) && from_step == -static_cast<int64_t>(sizeof(T)) && sizeof(T) <= 8) {
-    reverse_run(reinterpret_cast<T*>(to), reinterpret_cast<const T*>(from), n);
+    reverse_elements(sizeof(T), to, from, n);
     return;
   }
   for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * to_step) = *reinterpret_cast<const T*>(from + i * from_step);

@@ -1,237 +1,186 @@
-// Sorting along a dimension: stable radix sort of (key, position) pairs, counting of smaller elements for short lines.
+// Sorting and selecting along a dimension. Lines of usual length are sorted as words (sort_lines.cc); here are the digits of long lines of words, and pairs of key and
+// position, which serve lines too long for words and the first k of 64-bit numbers.
 #include <algorithm>
+#include <bit>
 #include <cstring>
-#include <type_traits>
+#include <utility>
 
 #include "tensor/core/error.h"
 #include "tensor/cpu/lines.h"
 #include "tensor/cpu/reduce.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/select.h"
 #include "tensor/cpu/sort_keys.h"
-#include "tensor/cpu/strided_nest.h"
+#include "tensor/cpu/sort_lines.h"
 
 namespace tessera::cpu {
 namespace {
 
-// A key with its position. Narrow: the position stands in the low half of one word, so that plain comparison is already stable.
-struct Narrow {
-  using Key = uint32_t;
-  uint64_t word;
-  static Narrow make(uint64_t key, int64_t index) { return {key << 32 | static_cast<uint64_t>(index)}; }
-  uint64_t key() const { return word >> 32; }
-  int64_t index() const { return static_cast<int64_t>(word & 0xffffffffu); }
-  bool operator<(const Narrow& o) const { return word < o.word; }
-};
-struct Wide {
-  using Key = uint64_t;
-  uint64_t bits;
+struct Pair {
+  uint64_t key;
   int64_t at;
-  static Wide make(uint64_t key, int64_t index) { return {key, index}; }
-  uint64_t key() const { return bits; }
-  int64_t index() const { return at; }
-  bool operator<(const Wide& o) const { return (bits < o.bits) | ((bits == o.bits) & (at < o.at)); }
+  bool operator<(const Pair& o) const { return (key < o.key) | ((key == o.key) & (at < o.at)); }
 };
 
-constexpr int64_t kRank = 40;           // up to here each pair is compared with each
-constexpr int64_t kWideDigits = 20000;  // from here digits of 11 bits pay for their larger tables
-
-// The place of each pair is the number of smaller ones; no branches depend on the data.
-template <class P>
-void rank_sort(const P* a, P* b, int64_t n) {
-  uint32_t rank[kRank] = {};
-  for (int64_t i = 1; i < n; ++i) {
-    const P x = a[i];
-    uint32_t below = 0;
-    for (int64_t j = 0; j < i; ++j) {
-      const uint32_t less = a[j] < x;
-      below += less;
-      rank[j] += 1 - less;
-    }
-    rank[i] += below;
-  }
-  for (int64_t i = 0; i < n; ++i) b[rank[i]] = a[i];
+template <class T>
+typename SortKey<T>::Key key_of(T x, bool descending) {
+  using Key = typename SortKey<T>::Key;
+  return static_cast<Key>(SortKey<T>::key(x) ^ (descending ? static_cast<Key>(~Key{0}) : Key{0}));
 }
 
-// Least significant digit first; digits that all keys share are skipped. The sorted pairs end in a or b: which one is returned.
-template <int kBits, class P>
-P* radix_sort(P* a, P* b, int64_t n, int key_bits) {
-  constexpr int kBuckets = 1 << kBits;
-  constexpr int kMaxDigits = (64 + kBits - 1) / kBits;
-  const int digits = (key_bits + kBits - 1) / kBits;
-  using Count = std::conditional_t<std::is_same_v<P, Narrow>, uint32_t, int64_t>;
-  const internal::ScratchArray<Count> counts(int64_t{kMaxDigits} * kBuckets);
-  std::memset(counts.get(), 0, sizeof(Count) * digits * kBuckets);
+template <class T>
+void write_pairs(const Pair* p, int64_t count, const T* x, T* values, int64_t* indices) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (values) values[i] = x[p[i].at];
+    if (indices) indices[i] = p[i].at;
+  }
+}
+
+template <class T>
+void fill_pairs(Pair* p, const T* x, int64_t n, bool descending) {
+  for (int64_t i = 0; i < n; ++i) p[i] = {key_of<T>(x[i], descending), i};
+}
+
+template <class T>
+void sort_long_lines(const Lines& lines, int64_t n, bool descending) {
+  const internal::ScratchArray<Pair> pairs(n);
+  for (int64_t r = 0; r < lines.rows; ++r) {
+    const T* x = lines.row<T>(2, r);
+    fill_pairs<T>(pairs.get(), x, n, descending);
+    std::sort(pairs.get(), pairs.get() + n);
+    write_pairs<T>(pairs.get(), n, x, lines.data[0] ? lines.row<T>(0, r) : nullptr, lines.data[1] ? lines.row<int64_t>(1, r) : nullptr);
+  }
+}
+template <class T>
+void select_long_lines(SelectKind kind, const Lines& lines, int64_t n, int64_t k) {
+  const internal::ScratchArray<Pair> pairs(n);
+  for (int64_t r = 0; r < lines.rows; ++r) {
+    const T* x = lines.row<T>(2, r);
+    int64_t numbers = 0;
+    for (int64_t i = 0; i < n; ++i) numbers += x[i] == x[i];
+    const int64_t which = kind == SelectKind::kNth ? k : kind == SelectKind::kNanMedian ? std::max<int64_t>(numbers - 1, 0) / 2 : numbers == n ? (n - 1) / 2 : numbers;
+    fill_pairs<T>(pairs.get(), x, n, false);
+    std::nth_element(pairs.get(), pairs.get() + which, pairs.get() + n);
+    write_pairs<T>(pairs.get() + which, 1, x, lines.data[0] ? lines.row<T>(0, r) : nullptr, lines.data[1] ? lines.row<int64_t>(1, r) : nullptr);
+  }
+}
+
+// The k pairs that come first, sorted: candidates below a threshold are collected, and the threshold sinks each time the buffer is full.
+template <class T>
+void topk_line(const T* x, int64_t n, int64_t k, bool largest, Pair* buffer, T* values, int64_t* indices) {
+  const int64_t capacity = std::min(n, std::max<int64_t>(2 * k, 64));
+  int64_t held = capacity, i = capacity;
+  fill_pairs<T>(buffer, x, held, largest);
+  while (true) {
+    if (held > k) std::nth_element(buffer, buffer + (k - 1), buffer + held);
+    held = std::min(held, k);
+    if (i >= n) break;
+    const uint64_t threshold = buffer[k - 1].key;
+    // Later elements come after equal ones that are held: only strictly smaller keys enter.
+    for (; i < n && held < capacity; ++i) {
+      const uint64_t key = key_of<T>(x[i], largest);
+      buffer[held] = {key, i};
+      held += key < threshold;
+    }
+  }
+  std::sort(buffer, buffer + held);
+  write_pairs<T>(buffer, held, x, values, indices);
+}
+
+template <class T>
+void topk_pair_lines(const Lines& lines, int64_t n, int64_t k, bool largest) {
+  const internal::ScratchArray<Pair> buffer(std::min(n, std::max<int64_t>(2 * k, 64)) + 1);
+  for (int64_t r = 0; r < lines.rows; ++r) {
+    topk_line<T>(lines.row<T>(2, r), n, k, largest, buffer.get(), lines.data[0] ? lines.row<T>(0, r) : nullptr, lines.data[1] ? lines.row<int64_t>(1, r) : nullptr);
+  }
+}
+
+// Every value of t is one of these: halves as float32, small integers as int32. kBool: no order.
+DType load_dtype(DType t) {
+  switch (t) {
+    case DType::kFloat16: case DType::kBFloat16: case DType::kFloat32: return DType::kFloat32;
+    case DType::kBool: case DType::kUInt8: case DType::kInt8: case DType::kInt16: case DType::kUInt16: case DType::kInt32: return DType::kInt32;
+    case DType::kUInt32: case DType::kInt64: return DType::kInt64;
+    case DType::kUInt64: case DType::kFloat64: return t;
+    default: return DType::kBool;
+  }
+}
+template <class F>
+void visit_load(DType load, F&& f) {
+  switch (load) {
+    case DType::kFloat32: return f(float{});
+    case DType::kFloat64: return f(double{});
+    case DType::kInt32: return f(int32_t{});
+    case DType::kUInt64: return f(uint64_t{});
+    default: return f(int64_t{});
+  }
+}
+
+}  // namespace
+
+int64_t* radix_sort_words(int64_t* a, int64_t* b, int64_t n, uint32_t differing) {
+  constexpr int kMaxBits = 11, kMaxDigits = 3;
+  if (differing == 0) return a;
+  const int lowest = std::countr_zero(differing), bits = 32 - std::countl_zero(differing) - lowest;
+  const int digits = (bits + kMaxBits - 1) / kMaxBits, digit_bits = (bits + digits - 1) / digits;
+  const uint64_t buckets = uint64_t{1} << digit_bits, mask = buckets - 1;
+  const internal::ScratchArray<uint32_t> counts(kMaxDigits << kMaxBits);
+  std::memset(counts.get(), 0, sizeof(uint32_t) * digits * buckets);
+  const int shift = 32 + lowest;
+  // Negative words come first.
+  const auto key = [](int64_t word) { return static_cast<uint64_t>(word) ^ uint64_t{1} << 63; };
   for (int64_t i = 0; i < n; ++i) {
-    uint64_t k = a[i].key();
-    for (int d = 0; d < digits; ++d, k >>= kBits) ++counts[int64_t{d} * kBuckets + static_cast<int64_t>(k & (kBuckets - 1))];
+    uint64_t k = key(a[i]) >> shift;
+    for (int d = 0; d < digits; ++d, k >>= digit_bits) ++counts[static_cast<int64_t>(d * buckets + (k & mask))];
   }
   for (int d = 0; d < digits; ++d) {
-    Count* count = counts.get() + int64_t{d} * kBuckets;
-    const int shift = d * kBits;
-    if (static_cast<int64_t>(count[a[0].key() >> shift & (kBuckets - 1)]) == n) continue;
-    Count start = 0;
-    for (int i = 0; i < kBuckets; ++i) {
-      const Count c = count[i];
-      count[i] = start;
-      start += c;
-    }
-    for (int64_t i = 0; i < n; ++i) b[count[a[i].key() >> shift & (kBuckets - 1)]++] = a[i];
+    uint32_t* count = counts.get() + d * buckets;
+    uint32_t start = 0;
+    for (uint64_t i = 0; i < buckets; ++i) start += std::exchange(count[i], start);
+    const int by = shift + d * digit_bits;
+    for (int64_t i = 0; i < n; ++i) b[count[key(a[i]) >> by & mask]++] = a[i];
     std::swap(a, b);
   }
   return a;
 }
 
-template <class P>
-P* sort_pairs(P* a, P* b, int64_t n, int key_bits) {
-  if (n <= kRank) {
-    rank_sort(a, b, n);
-    return b;
-  }
-  return n >= kWideDigits && key_bits > 8 ? radix_sort<11>(a, b, n, key_bits) : radix_sort<8>(a, b, n, key_bits);
-}
-
-// Values and positions of `count` sorted pairs.
-template <class T, class P>
-void write_pairs(const P* p, int64_t count, bool descending, const T* x, T* values, int64_t* indices) {
-  using K = SortKey<T>;
-  using Key = typename K::Key;
-  for (int64_t i = 0; i < count; ++i) {
-    const Key k = static_cast<Key>(descending ? ~p[i].key() : p[i].key());
-    if (values) values[i] = K::is_ambiguous(k) ? x[p[i].index()] : K::value(k);
-    if (indices) indices[i] = p[i].index();
-  }
-}
-
-template <class T, class P>
-void fill_pairs(P* p, const T* x, int64_t n, bool descending) {
-  using Key = typename SortKey<T>::Key;
-  const Key flip = descending ? static_cast<Key>(~Key{0}) : Key{0};
-  for (int64_t i = 0; i < n; ++i) p[i] = P::make(static_cast<Key>(SortKey<T>::key(x[i]) ^ flip), i);
-}
-
-template <class T, class P>
-void sort_lines(const Lines& lines, int64_t n, bool descending) {
-  const internal::ScratchArray<P> storage(2 * n);
-  for (int64_t r = 0; r < lines.rows; ++r) {
-    const T* x = lines.row<T>(2, r);
-    P* a = storage.get();
-    fill_pairs<T>(a, x, n, descending);
-    const P* sorted = sort_pairs(a, a + n, n, 8 * sizeof(T));
-    write_pairs<T>(sorted, n, descending, x, lines.data[0] ? lines.row<T>(0, r) : nullptr, lines.data[1] ? lines.row<int64_t>(1, r) : nullptr);
-  }
-}
-
-constexpr int64_t kSkip = 16;
-// Is one of the next kSkip keys below the threshold? Written for the compiler to turn into vector code.
-template <class T>
-bool any_below(const T* x, typename SortKey<T>::Key flip, typename SortKey<T>::Key threshold) {
-  using Key = typename SortKey<T>::Key;
-  Key keys[kSkip];
-  for (int64_t i = 0; i < kSkip; ++i) keys[i] = static_cast<Key>(SortKey<T>::key(x[i]) ^ flip);
-  Key below = 0;
-  for (int64_t i = 0; i < kSkip; ++i) below = static_cast<Key>(below | static_cast<Key>(keys[i] < threshold));
-  return below != 0;
-}
-
-// The k pairs that come first, sorted: candidates below a threshold are collected, and the threshold sinks each time the buffer is full.
-template <class T, class P>
-void topk_line(const T* x, int64_t n, int64_t k, bool largest, P* buffer, T* values, int64_t* indices) {
-  using Key = typename SortKey<T>::Key;
-  const Key flip = largest ? static_cast<Key>(~Key{0}) : Key{0};
-  const int64_t capacity = std::min(n, std::max<int64_t>(2 * k, 64));
-  int64_t held = capacity;
-  for (int64_t i = 0; i < held; ++i) buffer[i] = P::make(static_cast<Key>(SortKey<T>::key(x[i]) ^ flip), i);
-  int64_t i = held;
-  while (true) {
-    if (held > k && k > 0) std::nth_element(buffer, buffer + (k - 1), buffer + held);
-    held = std::min(held, k);
-    if (i >= n || k == 0) break;
-    const Key threshold = static_cast<Key>(buffer[k - 1].key());
-    // Later elements come after equal ones that are held: only strictly smaller keys enter.
-    while (i < n && held < capacity) {
-      const bool many = i + kSkip <= n && held + kSkip <= capacity;
-      const int64_t end = many ? i + kSkip : i + 1;
-      if (many && !any_below<T>(x + i, flip, threshold)) {  // mostly
-        i = end;
-        continue;
-      }
-      for (; i < end; ++i) {
-        const Key key = static_cast<Key>(SortKey<T>::key(x[i]) ^ flip);
-        if (key < threshold) buffer[held++] = P::make(key, i);
-      }
-    }
-  }
-  std::sort(buffer, buffer + held);
-  write_pairs<T>(buffer, held, largest, x, values, indices);
-}
-
-template <class T, class P>
-void topk_lines(const Lines& lines, int64_t n, int64_t k, bool largest) {
-  const internal::ScratchArray<P> storage(2 * n);
-  for (int64_t r = 0; r < lines.rows; ++r) {
-    const T* x = lines.row<T>(2, r);
-    T* values = lines.data[0] ? lines.row<T>(0, r) : nullptr;
-    int64_t* indices = lines.data[1] ? lines.row<int64_t>(1, r) : nullptr;
-    if (n <= kRank || (k > n / 4 && n > 256)) {  // short, or a large part: sort it all
-      fill_pairs<T>(storage.get(), x, n, largest);
-      write_pairs<T>(sort_pairs(storage.get(), storage.get() + n, n, 8 * sizeof(T)), k, largest, x, values, indices);
-    } else {
-      topk_line<T, P>(x, n, k, largest, storage.get(), values, indices);
-    }
-  }
-}
-
-using SortFn = void (*)(const Lines&, int64_t n, bool descending);
-using TopkFn = void (*)(const Lines&, int64_t n, int64_t k, bool largest);
-struct SortFns { SortFn sort; TopkFn topk; };
-
-// wide: lines too long for positions of 32 bits.
-SortFns choose(DType t, bool wide) {
-#define TESSERA_NARROW(D, T) \
-  case DType::D: return wide ? SortFns{sort_lines<T, Wide>, topk_lines<T, Wide>} : SortFns{sort_lines<T, Narrow>, topk_lines<T, Narrow>};
-#define TESSERA_WIDE(D, T) \
-  case DType::D: return {sort_lines<T, Wide>, topk_lines<T, Wide>};
-  switch (t) {
-    case DType::kBool:
-    TESSERA_NARROW(kUInt8, uint8_t)
-    TESSERA_NARROW(kInt8, int8_t)
-    TESSERA_NARROW(kInt16, int16_t)
-    TESSERA_NARROW(kUInt16, uint16_t)
-    TESSERA_NARROW(kInt32, int32_t)
-    TESSERA_NARROW(kUInt32, uint32_t)
-    TESSERA_NARROW(kFloat16, Half)
-    TESSERA_NARROW(kBFloat16, BFloat16)
-    TESSERA_NARROW(kFloat32, float)
-    TESSERA_WIDE(kInt64, int64_t)
-    TESSERA_WIDE(kUInt64, uint64_t)
-    TESSERA_WIDE(kFloat64, double)
-    default: return {};
-  }
-#undef TESSERA_NARROW
-#undef TESSERA_WIDE
-}
-
-}  // namespace
-
 void run_sort(std::span<const int64_t> shape, int dim, bool descending, const Operand& values, const Operand& indices, const Operand& in) {
   const int64_t n = shape.empty() ? 1 : shape[dim];
   TESSERA_CHECK_TYPE(!is_complex(in.dtype), " Sort does not support complex dtypes on CPU");
-  const SortFns fns = choose(in.dtype, n > INT64_C(0xffffffff));
-  TESSERA_CHECK_NOT_IMPLEMENTED(fns.sort != nullptr, "\"sorting_kernel_method_name\" not implemented for '", type_name_of(in.dtype), "'");
+  const DType load = load_dtype(in.dtype);
+  TESSERA_CHECK_NOT_IMPLEMENTED(load != DType::kBool, "\"sorting_kernel_method_name\" not implemented for '", type_name_of(in.dtype), "'");
   if (n == 0) return;
-  const LineOperand operands[3] = {{values, in.dtype, n, true}, {indices, DType::kInt64, n, true}, {in, in.dtype, n, false}};
-  run_lines(shape, dim, operands, [&](const Lines& lines) { fns.sort(lines, n, descending); });
+  const LineOperand operands[3] = {{values, load, n, true}, {indices, DType::kInt64, n, true}, {in, load, n, false}};
+  run_lines(shape, dim, operands, [&](const Lines& lines) {
+    if (n <= kMaxWordLine) return sort_word_lines(load, lines, n, descending);
+    visit_load(load, [&](auto t) { sort_long_lines<decltype(t)>(lines, n, descending); });
+  });
 }
 
 void run_topk(std::span<const int64_t> shape, int dim, int64_t k, bool largest, bool, const Operand& values, const Operand& indices, const Operand& in) {
   const int64_t n = shape.empty() ? 1 : shape[dim];
   TESSERA_CHECK(k >= 0 && k <= n, "selected index k out of range");
   TESSERA_CHECK_TYPE(!is_complex(in.dtype), " topk does not support complex dtypes on CPU");
-  const SortFns fns = choose(in.dtype, n > INT64_C(0xffffffff));
-  TESSERA_CHECK_NOT_IMPLEMENTED(fns.topk != nullptr, "\"topk_cpu\" not implemented for '", type_name_of(in.dtype), "'");
+  const DType load = load_dtype(in.dtype);
+  TESSERA_CHECK_NOT_IMPLEMENTED(load != DType::kBool, "\"topk_cpu\" not implemented for '", type_name_of(in.dtype), "'");
   if (k == 0) return;
-  const LineOperand operands[3] = {{values, in.dtype, k, true}, {indices, DType::kInt64, k, true}, {in, in.dtype, n, false}};
-  run_lines(shape, dim, operands, [&](const Lines& lines) { fns.topk(lines, n, k, largest); });
+  const LineOperand operands[3] = {{values, load, k, true}, {indices, DType::kInt64, k, true}, {in, load, n, false}};
+  run_lines(shape, dim, operands, [&](const Lines& lines) {
+    if (n <= kMaxWordLine && item_size(load) == 4) return topk_word_lines(load, lines, n, k, largest);
+    visit_load(load, [&](auto t) { topk_pair_lines<decltype(t)>(lines, n, k, largest); });
+  });
+}
+
+void run_select(SelectKind kind, std::span<const int64_t> shape, int dim, int64_t k, const Operand& values, const Operand& indices, const Operand& in) {
+  const int64_t n = shape.empty() ? 1 : shape[dim];
+  TESSERA_CHECK_TYPE(!is_complex(in.dtype), " Sort does not support complex dtypes on CPU");
+  const DType load = load_dtype(in.dtype);
+  TESSERA_CHECK_NOT_IMPLEMENTED(load != DType::kBool, "\"median_out\" not implemented for '", type_name_of(in.dtype), "'");
+  const LineOperand operands[3] = {{values, load, 1, true}, {indices, DType::kInt64, 1, true}, {in, load, n, false}};
+  run_lines(shape, dim, operands, [&](const Lines& lines) {
+    if (n <= kMaxWordLine) return select_word_lines(load, kind, lines, n, k);
+    visit_load(load, [&](auto t) { select_long_lines<decltype(t)>(kind, lines, n, k); });
+  });
 }
 
 }  // namespace tessera::cpu

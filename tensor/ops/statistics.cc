@@ -3,11 +3,15 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/cpu/select.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/create_kernels.h"
 #include "tensor/ops/promotion.h"
+#include "tensor/ops/reduce_extra.h"
 #include "tensor/ops/statistics_extra.h"
 #include "tensor/ops/statistics_kernels.h"
+#include "tensor/ops/strided.h"
 
 namespace tessera::kernels {
 namespace {
@@ -26,40 +30,80 @@ Tensor int64_tensor(int64_t value, const Tensor& like) { return full({}, Scalar(
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> kth_impl(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
-  const int64_t d = wrap_dim(dim, self.dim());
-  check_length("kthvalue", self, d);
-  TESSERA_CHECK(k >= 1 && k <= length_of(self, d), "kthvalue(): selected number k out of range for dimension ", d);
-  const Tensor order = std::get<1>(sort(self.detach(), std::optional<bool>(true), d, false));
-  return chosen(self, d, self.dim() == 0 ? order : narrow(order, d, SymInt(k - 1), SymInt(1)), keepdim);
-}
+namespace {
+using cpu::SelectKind;
 
-// Sorting puts NaN last: of n elements with c numbers the median is at (n - 1) / 2, at c if a NaN counts, at (c - 1) / 2 if they are left out.
-std::tuple<Tensor, Tensor> median_impl(const Tensor& self, int64_t dim, bool keepdim, bool ignore_nan) {
-  const int64_t d = wrap_dim(dim, self.dim());
-  check_length("median", self, d);
-  const Tensor data = self.detach(), order = std::get<1>(sort(data, std::optional<bool>(true), d, false));
-  if (self.dim() == 0) return chosen(self, d, order, keepdim);
+// The place (dimension kept) of the wanted element, by sorting: for devices without an engine that selects. Sorting puts NaN last: of n elements with c numbers the median
+// is at (n - 1) / 2, at c if a NaN counts, at (c - 1) / 2 if they are left out.
+Tensor place_by_sorting(SelectKind kind, const Tensor& self, int64_t k, int64_t d) {
+  const Tensor order = std::get<1>(sort(self, std::optional<bool>(true), d, false));
+  if (self.dim() == 0) return order;
+  if (kind == SelectKind::kNth) return narrow(order, d, SymInt(k), SymInt(1));
   const int64_t n = self.sizes()[static_cast<size_t>(d)];
-  Tensor at = int64_tensor((n - 1) / 2, self);
-  if (is_floating_point(self.dtype())) {
-    const int64_t dims[1] = {d};
-    const Tensor numbers = sum(logical_not(isnan(data)), IntList(dims), true, DType::kInt64);
-    const Tensor without = clamp(floor_divide(sub(numbers, Scalar(1)), Scalar(2)), Scalar(0));
-    at = ignore_nan ? without : where(eq(numbers, Scalar(n)), at, numbers);
-  } else {
-    IntVector sizes = to_vector(self.sizes());
-    sizes[static_cast<size_t>(d)] = 1;
-    at = expand(at, IntList(sizes));
+  if (!is_floating_point(self.dtype())) return narrow(order, d, SymInt((n - 1) / 2), SymInt(1));
+  const int64_t dims[1] = {d};
+  const Tensor numbers = sum(logical_not(isnan(self)), IntList(dims), true, DType::kInt64);
+  const Tensor without = clamp(floor_divide(sub(numbers, Scalar(1)), Scalar(2)), Scalar(0));
+  return gather(order, d, kind == SelectKind::kNanMedian ? without : where(eq(numbers, Scalar(n)), int64_tensor((n - 1) / 2, self), numbers));
+}
+std::array<OutputSpec, 2> select_meta(const char* name, const Tensor& self, int64_t dim, bool keepdim) {
+  const int64_t d = wrap_dim(dim, self.dim());
+  check_length(name, self, d);
+  TESSERA_CHECK(!self.is_complex(), "Sort currently does not support complex dtypes on CPU");
+  IntVector sizes = to_vector(self.sizes());
+  if (self.dim() > 0 && keepdim) sizes[static_cast<size_t>(d)] = 1;
+  if (self.dim() > 0 && !keepdim) sizes.erase(sizes.begin() + d);
+  return {OutputSpec(sizes, {}, self.dtype(), self.device()), OutputSpec(sizes, {}, DType::kInt64, self.device())};
+}
+void select_into(SelectKind kind, const Tensor& self, int64_t k, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
+  if (values.numel() == 0) return;
+  const int64_t d = wrap_dim(dim, self.dim());
+  if (!self.is_cpu()) {
+    const auto [v, i] = chosen(self, d, place_by_sorting(kind, self, k, d), keepdim);
+    copy__cpu(values, v, false);
+    copy__cpu(indices, i, false);
+    return;
   }
-  return chosen(self, d, gather(order, d, at), keepdim);
+  const IntVector shape = at_least_1d(self.sizes());
+  Strided in(self), v, i;
+  const auto result = [&](const Tensor& out, Strided& to) {
+    to.strides[0] = 0;
+    for (int64_t at = 0, from = 0; at < self.dim(); ++at) {
+      to.strides[at] = at == d ? 0 : out.strides()[static_cast<size_t>(from)] * item_size(out.dtype());
+      from += at != d || keepdim;
+    }
+    to.operand = {out.data_ptr(), out.dtype(), to.strides};
+  };
+  result(values, v);
+  result(indices, i);
+  cpu::run_select(kind, shape, static_cast<int>(d), k, v, i, in);
+}
+}  // namespace
+
+std::array<OutputSpec, 2> kthvalue_meta(const Tensor& self, int64_t k, int64_t dim, bool keepdim) {
+  const std::array<OutputSpec, 2> specs = select_meta("kthvalue", self, dim, keepdim);
+  const int64_t d = wrap_dim(dim, self.dim());
+  TESSERA_CHECK(k >= 1 && k <= length_of(self, d), "kthvalue(): selected number k out of range for dimension ", d);
+  return specs;
+}
+void kthvalue_cpu(const Tensor& self, int64_t k, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
+  select_into(SelectKind::kNth, self, k - 1, dim, keepdim, values, indices);
+}
+std::array<OutputSpec, 2> median_dim_meta(const Tensor& self, int64_t dim, bool keepdim) { return select_meta("median", self, dim, keepdim); }
+void median_dim_cpu(const Tensor& self, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
+  select_into(SelectKind::kMedian, self, 0, dim, keepdim, values, indices);
+}
+std::array<OutputSpec, 2> nanmedian_dim_meta(const Tensor& self, int64_t dim, bool keepdim) { return select_meta("median", self, dim, keepdim); }
+void nanmedian_dim_cpu(const Tensor& self, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
+  select_into(SelectKind::kNanMedian, self, 0, dim, keepdim, values, indices);
 }
 Tensor median_all_impl(const Tensor& self, bool ignore_nan) {
   if (self.numel() == 0) {
     TESSERA_CHECK(is_floating_point(self.dtype()), "median(): an empty tensor of dtype ", name_of(self.dtype()), " has no median");
     return full({}, Scalar(std::numeric_limits<double>::quiet_NaN()), self.dtype(), std::nullopt, self.device());
   }
-  return std::get<0>(median_impl(reshape(self, {-1}), 0, false, ignore_nan));
+  const Tensor flat = reshape(self, {-1});
+  return std::get<0>(ignore_nan ? nanmedian(flat, 0, false) : median(flat, 0, false));
 }
 
 // Sorted values form runs; the longest run, the first of several, is the answer.

@@ -9,9 +9,7 @@
 
 namespace tessera::kernels {
 
-std::tuple<Tensor, Tensor> kth_impl(const Tensor& self, int64_t k, int64_t dim, bool keepdim);
 Tensor median_all_impl(const Tensor& self, bool ignore_nan);
-std::tuple<Tensor, Tensor> median_impl(const Tensor& self, int64_t dim, bool keepdim, bool ignore_nan);
 std::tuple<Tensor, Tensor> mode_impl(const Tensor& self, int64_t dim, bool keepdim);
 Tensor quantile_number(const Tensor& self, double q);
 Tensor quantile_impl(const Tensor& self, const Tensor& q, std::optional<int64_t> dim, bool keepdim, std::string_view interpolation, bool ignore_nan);
