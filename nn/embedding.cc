@@ -1,6 +1,11 @@
 // Embedding tables.
+#include <algorithm>
+#include <limits>
+
 #include "nn/embedding_kernels.h"
 #include "nn/nn_ops.h"
+#include "tensor/cpu/embedding.h"
+#include "tensor/cpu/index_simd.h"
 #include "tensor/cpu/nn.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
@@ -64,6 +69,123 @@ const Tensor& embedding_renorm__cpu(const Tensor& self, const Tensor& indices, d
   return self;
 }
 
+std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag_composite(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool scale_grad_by_freq, int64_t mode, bool sparse,
+                                                                   const Tensor& per_sample_weights, bool include_last_offset, std::optional<int64_t> padding_idx) {
+  TESSERA_CHECK(weight.dim() == 2, "'weight' must be 2-D, but got ", weight.dim(), "-D");
+  const int64_t rows = weight.sizes()[0];
+  TESSERA_CHECK(!padding_idx || (*padding_idx >= -rows && *padding_idx < rows), "padding_idx must be within the number of embeddings, -", rows, " through ", rows - 1, ", but got ",
+                padding_idx.value_or(0));
+  const int64_t padding = !padding_idx ? -1 : *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
+  return _embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding);
+}
+
+namespace {
+
+void check_bags(const Tensor& weight, const Tensor& indices, const Tensor& offsets, int64_t mode, const Tensor& per_sample_weights) {
+  TESSERA_CHECK(weight.dim() == 2, "'weight' must be 2-D, but got ", weight.dim(), "-D");
+  check_indices(indices, "embedding_bag");
+  check_indices(offsets, "embedding_bag");
+  TESSERA_CHECK(indices.dim() == 1, "input has to be a 1D Tensor, but got Tensor of dimension ", indices.dim());
+  TESSERA_CHECK(offsets.dim() == 1, "offsets has to be a 1D Tensor, but got Tensor of dimension ", offsets.dim());
+  TESSERA_CHECK(mode >= 0 && mode <= 2, "mode has to be 0 (sum), 1 (mean) or 2 (max), but got ", mode);
+  if (!per_sample_weights.defined()) return;
+  TESSERA_CHECK(mode == 0, "embedding_bag: per_sample_weights only supported with mode='sum'");
+  TESSERA_CHECK(per_sample_weights.dtype() == weight.dtype(), "expected per_sample_weights to have the dtype of weight, ", name_of(weight.dtype()), ", but got ", name_of(per_sample_weights.dtype()));
+  TESSERA_CHECK(per_sample_weights.dim() == 1 && per_sample_weights.numel() == indices.numel(), "expected per_sample_weights to have the shape of the input, but got ",
+                shape_string(per_sample_weights.sizes()));
+}
+// Where the bags begin, and the end of the last one; checked.
+IntVector bag_limits(const Tensor& offsets, int64_t bags, int64_t n) {
+  const Tensor o = contiguous(to(offsets, Device(), DType::kInt64));
+  const int64_t* p = o.data<int64_t>();
+  if (o.numel() > 0) TESSERA_CHECK(p[0] == 0, "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got ", p[0]);
+  IntVector limits(p, p + o.numel());
+  if (o.numel() == bags) limits.push_back(bags > 0 ? n : 0);
+  for (size_t i = 1; i < limits.size(); ++i) {
+    TESSERA_CHECK(limits[i] >= limits[i - 1] && limits[i] <= n, "offsets has to be non-decreasing and its last entry can not be greater than input's length ", n);
+  }
+  return limits;
+}
+Tensor int64_array(IntList sizes, Device device) { return empty_tensor(sizes, {}, DType::kInt64, device); }
+
+// For devices without an engine: the bags as rows of one padded index.
+void bags_by_padding(const Tensor& weight, const Tensor& index, const IntVector& limits, int64_t mode, const Tensor& scale, int64_t padding, const Tensor& out, const Tensor& sizes,
+                     const Tensor& places) {
+  const int64_t bags = out.sizes()[0], last = std::max<int64_t>(index.numel() - 1, 0);
+  int64_t width = 1;
+  for (int64_t b = 0; b < bags; ++b) width = std::max(width, limits[b + 1] - limits[b]);
+  // Positions that are in no bag point anywhere.
+  const IntVector shape{bags, width};
+  const Tensor at_host = int64_array(shape, Device()), inside_host = empty_tensor(shape, {}, DType::kBool, Device());
+  for (int64_t b = 0, i = 0; b < bags; ++b) {
+    for (int64_t k = 0; k < width; ++k, ++i) {
+      const bool in = limits[b] + k < limits[b + 1];
+      at_host.data<int64_t>()[i] = std::min(limits[b] + k, last);
+      inside_host.data<bool>()[i] = in;
+    }
+  }
+  const Tensor at = reshape(to(at_host, index.device(), DType::kInt64), {-1});
+  Tensor inside = to(inside_host, index.device(), DType::kBool);
+  const Tensor flat_rows = index_select(index, 0, at), rows = view(flat_rows, IntList(shape));
+  if (padding >= 0) inside = logical_and(inside, ne(rows, Scalar(padding)));
+  const DType t = is_reduced_float(weight.dtype()) ? DType::kFloat32 : weight.dtype();
+  Tensor values = to(view(index_select(weight, 0, flat_rows), IntList(IntVector{bags, width, weight.sizes()[1]})), t);
+  const Tensor outside = unsqueeze(logical_not(inside), 2), none = unsqueeze(logical_not(any(inside, int64_t{1}, false)), 1);
+  const int64_t dims[1] = {1};
+  copy__cpu(sizes, sum(inside, IntList(dims), false, DType::kInt64), false);
+  if (mode == 2) {
+    const auto [best, where_at] = max(masked_fill(values, outside, Scalar(-std::numeric_limits<double>::infinity())), int64_t{1}, false);
+    copy__cpu(out, masked_fill(best, none, Scalar(0)), false);
+    copy__cpu(places, masked_fill(gather(rows, 1, where_at), none, Scalar(0)), false);
+    return;
+  }
+  if (scale.defined()) values = mul(values, unsqueeze(view(to(index_select(scale, 0, at), t), IntList(shape)), 2));
+  Tensor total = sum(masked_fill(values, outside, Scalar(0)), IntList(dims));
+  if (mode == 1) total = div(total, to(clamp_min(unsqueeze(sizes, 1), Scalar(1)), t));
+  copy__cpu(out, total, false);
+  copy__cpu(places, zeros_like(places), false);
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_meta(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool, int64_t mode, bool, const Tensor& per_sample_weights,
+                                                               bool include_last_offset, int64_t) {
+  check_bags(weight, indices, offsets, mode, per_sample_weights);
+  TESSERA_CHECK(!include_last_offset || offsets.numel() >= 1, "include_last_offset: number of offset should be at least 1");
+  const int64_t bags = offsets.numel() - (include_last_offset ? 1 : 0);
+  const IntVector shape{bags, weight.sizes()[1]}, one{bags};
+  const Device device = weight.device();
+  return {empty_tensor(shape, {}, weight.dtype(), device), int64_array(indices.sizes(), device), int64_array(one, device), int64_array(mode == 2 ? shape : one, device)};
+}
+std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_cpu(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool scale_grad_by_freq, int64_t mode, bool sparse,
+                                                              const Tensor& per_sample_weights, bool include_last_offset, int64_t padding_idx) {
+  const auto results = _embedding_bag_meta(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx);
+  const auto& [out, bag_of, sizes, places] = results;
+  const int64_t bags = out.sizes()[0], n = indices.numel();
+  const IntVector limits = bag_limits(offsets, bags, n);
+  const Tensor index = contiguous(to(indices, DType::kInt64));
+  // The bag of each index; -1 for those behind the last bag.
+  const Tensor numbers = weight.is_cpu() ? bag_of : int64_array(indices.sizes(), Device());
+  int64_t* number = numbers.data<int64_t>();
+  for (int64_t b = 0; b < bags; ++b) std::fill(number + limits[b], number + limits[b + 1], b);
+  std::fill(number + limits[bags], number + n, int64_t{-1});
+  if (!weight.is_cpu()) {
+    copy__cpu(bag_of, numbers, false);
+    if (n > 0) {
+      bags_by_padding(weight, index, limits, mode, per_sample_weights, padding_idx, out, sizes, places);
+    } else {
+      for (const Tensor& t : {out, sizes, places}) copy__cpu(t, zeros_like(t), false);
+    }
+    return results;
+  }
+  TESSERA_CHECK_INDEX(cpu::indices_within(index.data<int64_t>(), n, weight.sizes()[0]), "index out of range in self");
+  const Tensor table = contiguous(weight), scale = per_sample_weights.defined() ? contiguous(per_sample_weights) : Tensor();
+  if (mode != 2) std::fill(places.data<int64_t>(), places.data<int64_t>() + bags, int64_t{0});
+  cpu::embedding_bag_forward(table.dtype(), static_cast<cpu::BagMode>(mode), {bags, index.data<int64_t>(), limits.data(), padding_idx}, table.sizes()[1], table.data_ptr(),
+                             scale.defined() ? scale.data_ptr() : nullptr, out.data_ptr(), sizes.data<int64_t>(), mode == 2 ? places.data<int64_t>() : nullptr);
+  return results;
+}
+
 Tensor one_hot_composite(const Tensor& self, int64_t num_classes) {
   TESSERA_CHECK(self.dtype() == DType::kInt64, "one_hot is only applicable to index tensor of type LongTensor, but got ", type_name_of(self.dtype()));
   IntVector sizes = to_vector(self.sizes());
@@ -81,6 +203,11 @@ Tensor one_hot_composite(const Tensor& self, int64_t num_classes) {
   }
   TESSERA_CHECK(num_classes >= 1, "one_hot needs num_classes for a tensor without values");
   sizes.push_back(num_classes);
+  if (self.is_cpu()) {
+    const Tensor index = contiguous(self), out = empty_tensor(IntList(sizes), {}, DType::kInt64, self.device());
+    cpu::one_hot(index.data<int64_t>(), index.numel(), num_classes, out.data<int64_t>());
+    return out;
+  }
   return zeros(IntList(sizes), DType::kInt64, std::nullopt, self.device()).scatter_(-1, unsqueeze(self, -1), Scalar(1));
 }
 

@@ -115,16 +115,4 @@ Tensor pdist_composite(const Tensor& self, double p) {
   return last_norm(sub(index_select(self, 0, select(pairs, 0, 0)), index_select(self, 0, select(pairs, 0, 1))), p, false);
 }
 
-Tensor cdist_composite(const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t> compute_mode) {
-  TESSERA_CHECK(x1.dim() >= 2, "cdist only supports at least 2D tensors, X1 got: ", x1.dim(), "D");
-  TESSERA_CHECK(x2.dim() >= 2, "cdist only supports at least 2D tensors, X2 got: ", x2.dim(), "D");
-  TESSERA_CHECK(x1.size(-1) == x2.size(-1), "X1 and X2 must have the same number of columns. X1: ", x1.size(-1), " X2: ", x2.size(-1));
-  TESSERA_CHECK(x1.is_floating_point(), "cdist only supports floating-point dtypes, X1 got: ", type_name_of(x1.dtype()));
-  TESSERA_CHECK(x2.is_floating_point(), "cdist only supports floating-point dtypes, X2 got: ", type_name_of(x2.dtype()));
-  TESSERA_CHECK(p >= 0, "cdist only supports non-negative p values");
-  const int64_t mode = compute_mode.value_or(0);
-  TESSERA_CHECK(mode >= 0 && mode <= 2, "possible modes: 0, 1, 2, but was: ", mode);
-  return last_norm(sub(unsqueeze(x1, -2), unsqueeze(x2, -3)), p, false);
-}
-
 }  // namespace tessera::kernels

@@ -92,6 +92,26 @@ bool Within(const int64_t* index, int64_t n, int64_t size) {
   for (; i < n; ++i) bad |= index[i] < 0 ? index[i] : size - 1 - index[i];
   return bad >= 0 && hn::AllFalse(d, hn::Lt(hn::Or(bad0, bad1), hn::Zero(d)));
 }
+IndexRange Range(const int64_t* x, int64_t n) {
+  const hn::ScalableTag<int64_t> d;
+  constexpr int64_t kLanes = HWY_LANES(int64_t);
+  auto lo0 = hn::Set(d, x[0]), lo1 = lo0, hi0 = lo0, hi1 = lo0;
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    const auto a = hn::LoadU(d, x + i), b = hn::LoadU(d, x + i + kLanes);
+    lo0 = hn::Min(lo0, a);
+    hi0 = hn::Max(hi0, a);
+    lo1 = hn::Min(lo1, b);
+    hi1 = hn::Max(hi1, b);
+  }
+  HWY_ALIGN int64_t l[kLanes], h[kLanes];
+  hn::Store(hn::Min(lo0, lo1), d, l);
+  hn::Store(hn::Max(hi0, hi1), d, h);
+  IndexRange r{x[0], x[0]};
+  for (int64_t k = 0; k < kLanes; ++k) r = {HWY_MIN(r.least, l[k]), HWY_MAX(r.greatest, h[k])};
+  for (; i < n; ++i) r = {HWY_MIN(r.least, x[i]), HWY_MAX(r.greatest, x[i])};
+  return r;
+}
 void Gather(int64_t item_size, void* out, const void* from, const int64_t* index, int64_t n, int64_t size) {
   if (item_size == 4) return GatherRun(static_cast<int32_t*>(out), static_cast<const int32_t*>(from), index, n, size);
   GatherRun(static_cast<int64_t*>(out), static_cast<const int64_t*>(from), index, n, size);
@@ -122,11 +142,13 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::cpu {
 
 TESSERA_SIMD_TABLE(Within);
+TESSERA_SIMD_TABLE(Range);
 TESSERA_SIMD_TABLE(Gather);
 TESSERA_SIMD_TABLE(Reverse);
 TESSERA_SIMD_TABLE(AddTo);
 
 bool indices_within(const int64_t* index, int64_t n, int64_t size) { return TESSERA_SIMD(Within)(index, n, size); }
+IndexRange range_of(const int64_t* x, int64_t n) { return TESSERA_SIMD(Range)(x, n); }
 void gather_elements(int64_t item_size, void* out, const void* from, const int64_t* index, int64_t n, int64_t size) { TESSERA_SIMD(Gather)(item_size, out, from, index, n, size); }
 void reverse_elements(int64_t item_size, void* to, const void* last, int64_t n) { TESSERA_SIMD(Reverse)(item_size, to, last, n); }
 bool add_elements(DType t, void* to, const void* from, int64_t n) { return TESSERA_SIMD(AddTo)(t, to, from, n); }

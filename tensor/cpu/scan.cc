@@ -7,6 +7,7 @@
 #include "tensor/core/error.h"
 #include "tensor/cpu/lines.h"
 #include "tensor/cpu/reduce.h"
+#include "tensor/cpu/scan_columns.h"
 #include "tensor/cpu/strided_nest.h"
 
 namespace tessera::cpu {
@@ -146,35 +147,6 @@ ScanFn choose(ScanKind kind, DType load) {
   return nullptr;
 }
 
-// Lines side by side in memory: whole rows are added to an array of running values, in chunks that stay in cache.
-template <class Op, class T, class A>
-void scan_columns(const Columns& c) {
-  constexpr int64_t kChunk = 256;
-  A a[kChunk];
-  for (int64_t j = 0; j < c.cols; j += kChunk) {
-    const int64_t m = std::min(kChunk, c.cols - j);
-    std::fill(a, a + m, Op::template identity<A>());
-    for (int64_t i = 0; i < c.rows; ++i) {
-      const T* x = reinterpret_cast<const T*>(c.in + i * c.in_stride) + j;
-      T* y = reinterpret_cast<T*>(c.out + i * c.out_stride) + j;
-      for (int64_t k = 0; k < m; ++k) {
-        a[k] = Op::apply(a[k], static_cast<A>(x[k]));
-        y[k] = static_cast<T>(a[k]);
-      }
-    }
-  }
-}
-using ColumnFn = void (*)(const Columns&);
-template <class Op>
-ColumnFn choose_columns(DType load) {
-  switch (load) {
-    case DType::kFloat32: return scan_columns<Op, float, double>;
-    case DType::kFloat64: return scan_columns<Op, double, double>;
-    case DType::kInt64: return scan_columns<Op, uint64_t, uint64_t>;
-    default: return nullptr;
-  }
-}
-
 // Halves are scanned in float32, integers in int64 (sums of which are right modulo any smaller size).
 DType load_dtype(ScanKind kind, DType compute) {
   if (is_reduced_float(compute)) return DType::kFloat32;
@@ -193,9 +165,9 @@ void run_scan(ScanKind kind, DType compute, std::span<const int64_t> shape, int 
   TESSERA_CHECK_NOT_IMPLEMENTED(fn != nullptr, '"', kNames[static_cast<int>(kind)], "\" not implemented for '", type_name_of(compute), "'");
   const int64_t n = shape.empty() ? 1 : shape[dim];
   if (n == 0) return;
-  if (kind == ScanKind::kCumSum || kind == ScanKind::kCumProd) {
-    const ColumnFn columns = kind == ScanKind::kCumSum ? choose_columns<Add>(load) : choose_columns<Multiply>(load);
-    if (columns != nullptr && run_columns(shape, dim, load, out, in, [&](const Columns& c) { columns(c); })) return;
+  const bool product = kind == ScanKind::kCumProd;
+  if ((product || kind == ScanKind::kCumSum) && !is_complex(load)) {
+    if (run_columns(shape, dim, load, out, in, [&](const Columns& c) { scan_columns(product, load, c); })) return;
   }
   const bool indexed = kind == ScanKind::kCumMax || kind == ScanKind::kCumMin;
   const Operand absent{nullptr, DType::kInt64, nullptr};

@@ -1,9 +1,6 @@
-// Sorting and selecting along a dimension. Lines of usual length are sorted as words (sort_lines.cc); here are the digits of long lines of words, and pairs of key and
-// position, which serve lines too long for words and the first k of 64-bit numbers.
+// Sorting and selecting along a dimension. Lines of usual length are sorted as words (sort_lines.cc); here are pairs of key and position, which serve
+// lines too long for words and the first k of 64-bit numbers.
 #include <algorithm>
-#include <bit>
-#include <cstring>
-#include <utility>
 
 #include "tensor/core/error.h"
 #include "tensor/cpu/lines.h"
@@ -117,32 +114,6 @@ void visit_load(DType load, F&& f) {
 }
 
 }  // namespace
-
-int64_t* radix_sort_words(int64_t* a, int64_t* b, int64_t n, uint32_t differing) {
-  constexpr int kMaxBits = 11, kMaxDigits = 3;
-  if (differing == 0) return a;
-  const int lowest = std::countr_zero(differing), bits = 32 - std::countl_zero(differing) - lowest;
-  const int digits = (bits + kMaxBits - 1) / kMaxBits, digit_bits = (bits + digits - 1) / digits;
-  const uint64_t buckets = uint64_t{1} << digit_bits, mask = buckets - 1;
-  const internal::ScratchArray<uint32_t> counts(kMaxDigits << kMaxBits);
-  std::memset(counts.get(), 0, sizeof(uint32_t) * digits * buckets);
-  const int shift = 32 + lowest;
-  // Negative words come first.
-  const auto key = [](int64_t word) { return static_cast<uint64_t>(word) ^ uint64_t{1} << 63; };
-  for (int64_t i = 0; i < n; ++i) {
-    uint64_t k = key(a[i]) >> shift;
-    for (int d = 0; d < digits; ++d, k >>= digit_bits) ++counts[static_cast<int64_t>(d * buckets + (k & mask))];
-  }
-  for (int d = 0; d < digits; ++d) {
-    uint32_t* count = counts.get() + d * buckets;
-    uint32_t start = 0;
-    for (uint64_t i = 0; i < buckets; ++i) start += std::exchange(count[i], start);
-    const int by = shift + d * digit_bits;
-    for (int64_t i = 0; i < n; ++i) b[count[key(a[i]) >> by & mask]++] = a[i];
-    std::swap(a, b);
-  }
-  return a;
-}
 
 void run_sort(std::span<const int64_t> shape, int dim, bool descending, const Operand& values, const Operand& indices, const Operand& in) {
   const int64_t n = shape.empty() ? 1 : shape[dim];

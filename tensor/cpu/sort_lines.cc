@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd.h"
@@ -74,13 +75,12 @@ template <class T>
 struct Plan {
   Form form;
   int place_bits;         // of compact words
-  uint64_t span;          // greatest less least key, where known
   KeyOf<T> flip, least;
 };
 
 template <class T>
 Plan<T> MakePlan(const T* x, int64_t n, KeyOf<T> flip) {
-  Plan<T> plan{Form::kDirect, 0, ~uint64_t{0}, flip, 0};
+  Plan<T> plan{Form::kDirect, 0, flip, 0};
   if constexpr (sizeof(T) == 4 && kIsFloat<T>) return plan;
   const Words<KeyOf<T>> d;
   constexpr int64_t kLanes = HWY_LANES(T);
@@ -103,12 +103,12 @@ Plan<T> MakePlan(const T* x, int64_t n, KeyOf<T> flip) {
     greatest = std::max(greatest, k);
   }
   plan.least = least;
-  plan.span = static_cast<uint64_t>(greatest) - static_cast<uint64_t>(least);
+  const uint64_t span = static_cast<uint64_t>(greatest) - static_cast<uint64_t>(least);
   plan.place_bits = 64 - std::countl_zero(static_cast<uint64_t>(n - 1) | 1);
-  if (plan.span < uint64_t{1} << (31 - plan.place_bits)) {
+  if (span < uint64_t{1} << (31 - plan.place_bits)) {
     plan.form = Form::kCompact;
   } else if constexpr (sizeof(T) == 8) {
-    plan.form = plan.span <= UINT32_MAX ? Form::kNarrow : Form::kWide;
+    plan.form = span <= UINT32_MAX ? Form::kNarrow : Form::kWide;
   }
   return plan;
 }
@@ -155,7 +155,23 @@ void FillWords(const Plan<T>& plan, const T* x, int64_t first, int64_t n, int64_
 }
 template <class T>
 void FillCompact(const Plan<T>& plan, const T* x, int64_t n, int32_t* words) {
-  for (int64_t i = 0; i < n; ++i) {
+  const Words<KeyOf<T>> d;
+  const hn::Rebind<int32_t, decltype(d)> dw;
+  constexpr int64_t kLanes = HWY_LANES(T);
+  const auto flip = hn::Set(d, plan.flip), least = hn::Set(d, plan.least), step = hn::Set(d, KeyOf<T>{kLanes});
+  auto at = hn::Iota(d, KeyOf<T>{0});
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const auto word = hn::Or(hn::ShiftLeftSame(hn::Sub(Keys<T>(x + i, flip), least), plan.place_bits), at);
+    if constexpr (sizeof(T) == 4) {
+      hn::StoreU(word, dw, words + i);
+    } else {
+      const hn::Rebind<uint32_t, decltype(d)> dn;
+      hn::StoreU(hn::BitCast(dw, hn::TruncateTo(dn, hn::BitCast(hn::RebindToUnsigned<decltype(d)>(), word))), dw, words + i);
+    }
+    at = hn::Add(at, step);
+  }
+  for (; i < n; ++i) {
     const KeyOf<T> above = static_cast<KeyOf<T>>(static_cast<uint64_t>(Key<T>(x[i], plan.flip)) - static_cast<uint64_t>(plan.least));
     words[i] = static_cast<int32_t>(above << plan.place_bits | static_cast<KeyOf<T>>(i));
   }
@@ -163,9 +179,26 @@ void FillCompact(const Plan<T>& plan, const T* x, int64_t n, int32_t* words) {
 
 template <class T>
 void WriteCompact(const Plan<T>& plan, const int32_t* words, int64_t n, const T* x, T* values, int64_t* indices) {
+  const Words<int64_t> d;
+  const hn::Rebind<int32_t, decltype(d)> dw;
+  constexpr int64_t kLanes = HWY_LANES(int64_t);
   const int32_t mask = static_cast<int32_t>((int64_t{1} << plan.place_bits) - 1);
-  for (int64_t i = 0; i < n && values; ++i) values[i] = Value<T>(static_cast<KeyOf<T>>(plan.least + (words[i] >> plan.place_bits)), plan.flip, x, words[i] & mask);
-  for (int64_t i = 0; i < n && indices; ++i) indices[i] = words[i] & mask;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const auto w = hn::LoadU(dw, words + i);
+    if (indices) hn::StoreU(hn::PromoteTo(d, hn::And(w, hn::Set(dw, mask))), d, indices + i);
+    if (!values) continue;
+    if constexpr (std::is_same_v<T, int64_t>) {
+      const auto key = hn::Add(hn::PromoteTo(d, hn::ShiftRightSame(w, plan.place_bits)), hn::Set(d, plan.least));
+      hn::StoreU(hn::Xor(key, hn::Set(d, plan.flip)), d, values + i);
+    } else {
+      for (int64_t j = i; j < i + kLanes; ++j) values[j] = Value<T>(static_cast<KeyOf<T>>(plan.least + (words[j] >> plan.place_bits)), plan.flip, x, words[j] & mask);
+    }
+  }
+  for (; i < n; ++i) {
+    if (values) values[i] = Value<T>(static_cast<KeyOf<T>>(plan.least + (words[i] >> plan.place_bits)), plan.flip, x, words[i] & mask);
+    if (indices) indices[i] = words[i] & mask;
+  }
 }
 template <class T>
 HWY_INLINE T ValueOf(const Plan<T>& plan, int64_t word, const T* x) {
@@ -210,20 +243,53 @@ void WriteWords(const Plan<T>& plan, const int64_t* words, int64_t n, const T* x
   }
 }
 
-// From this length on digits are faster than quicksort, by the number of passes that they take.
-constexpr int64_t kRadixFrom[4] = {0, 8192, 40000, 3000000};
+// Longer arrays are first cut into buckets that fit a cache: so many words are read and written once instead of at each level of a partition.
+constexpr int64_t kSplitFrom = 2000000;
+constexpr int kBucketBits = 11;
 
-template <class T>
-int64_t* SortAll(const Plan<T>& plan, int64_t* words, int64_t n, int64_t* spare) {
-  const uint64_t span = plan.form == Form::kNarrow || plan.form == Form::kDirect ? plan.span : ~uint64_t{0};
-  const int bits = std::min(32, 64 - std::countl_zero(span | 1));
-  if (n < kRadixFrom[(bits + 10) / 11]) {
-    SortWords(words, n, spare);
-    return words;
+struct Extremes { int64_t least, greatest; };
+Extremes ExtremesOf(const int64_t* words, int64_t n) {
+  const Words<int64_t> d;
+  constexpr int64_t kLanes = HWY_LANES(int64_t);
+  auto lo = hn::Set(d, words[0]), hi = lo;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    const auto v = hn::LoadU(d, words + i);
+    lo = hn::Min(lo, v);
+    hi = hn::Max(hi, v);
   }
-  uint64_t differing = 0;
-  for (int64_t i = 0; i < n; ++i) differing |= static_cast<uint64_t>(words[i] ^ words[0]);
-  return radix_sort_words(words, spare, n, static_cast<uint32_t>(differing >> 32));
+  HWY_ALIGN int64_t l[kLanes], h[kLanes];
+  hn::Store(lo, d, l);
+  hn::Store(hi, d, h);
+  Extremes e{words[0], words[0]};
+  for (int64_t k = 0; k < kLanes; ++k) e = {std::min(e.least, l[k]), std::max(e.greatest, h[k])};
+  for (; i < n; ++i) e = {std::min(e.least, words[i]), std::max(e.greatest, words[i])};
+  return e;
+}
+
+// Sorts the words, which come to lie in spare.
+void SortBySplitting(int64_t* words, int64_t n, int64_t* spare) {
+  constexpr int64_t kBuckets = 1 << kBucketBits;
+  const Extremes e = ExtremesOf(words, n);
+  const uint64_t least = static_cast<uint64_t>(e.least), span = static_cast<uint64_t>(e.greatest) - least;
+  const int shift = std::max(0, 64 - std::countl_zero(span | 1) - kBucketBits);
+  const auto bucket = [&](int64_t word) { return static_cast<int64_t>((static_cast<uint64_t>(word) - least) >> shift); };
+  const internal::ScratchArray<uint32_t> ends(kBuckets);
+  std::fill(ends.get(), ends.get() + kBuckets, 0u);
+  for (int64_t i = 0; i < n; ++i) ++ends[bucket(words[i])];
+  uint32_t start = 0;
+  for (int64_t k = 0; k < kBuckets; ++k) start += std::exchange(ends[k], start);
+  for (int64_t i = 0; i < n; ++i) spare[ends[bucket(words[i])]++] = words[i];
+  // Where a bucket began, the one before it has ended.
+  for (int64_t k = 0, from = 0; k < kBuckets; from = ends[k++]) SortWords(spare + from, ends[k] - from, words);
+}
+int64_t* SortAll(int64_t* words, int64_t n, int64_t* spare) {
+  if (n >= kSplitFrom) {
+    SortBySplitting(words, n, spare);
+    return spare;
+  }
+  SortWords(words, n, spare);
+  return words;
 }
 
 constexpr int64_t kSlack = 16;  // words behind an array, of which vectors may be loaded or stored
@@ -258,7 +324,7 @@ void SortLine(const T* x, int64_t n, KeyOf<T> flip, int64_t* words, int64_t* spa
     return;
   }
   FillWords(plan, x, 0, n, words);
-  int64_t* sorted = SortAll(plan, words, n, spare);
+  int64_t* sorted = SortAll(words, n, spare);
   if (plan.form == Form::kWide) SortRuns(plan, sorted, n, x);
   WriteWords(plan, sorted, n, x, values, indices);
 }
@@ -311,7 +377,7 @@ int64_t CollectFirst(const Plan<T>& plan, const T* x, int64_t n, int64_t k, int6
 
 template <class T>
 void TopkLinesOf(const Lines& lines, int64_t n, int64_t k, bool largest) {
-  const Plan<T> plan{Form::kDirect, 0, ~uint64_t{0}, largest ? KeyOf<T>{-1} : KeyOf<T>{0}, 0};
+  const Plan<T> plan{Form::kDirect, 0, largest ? KeyOf<T>{-1} : KeyOf<T>{0}, 0};
   const int64_t capacity = k > n / 4 ? n : std::min(n, std::max<int64_t>(2 * k, 64) + static_cast<int64_t>(HWY_LANES(int32_t)));
   const internal::ScratchArray<int64_t> storage(2 * (capacity + 2 * kSlack));
   int64_t *words = storage.get(), *spare = words + capacity + 2 * kSlack;
@@ -328,16 +394,17 @@ void TopkLinesOf(const Lines& lines, int64_t n, int64_t k, bool largest) {
 
 template <class T>
 int64_t CountNan(const T* x, int64_t n) {
-  if constexpr (!kIsFloat<T>) return 0;
-  const hn::ScalableTag<T> d;
-  constexpr int64_t kLanes = HWY_LANES(T);
-  int64_t count = 0, i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    const auto v = hn::LoadU(d, x + i);
-    const auto nan = hn::Ne(v, v);
-    if (HWY_UNLIKELY(!hn::AllFalse(d, nan))) count += static_cast<int64_t>(hn::CountTrue(d, nan));
+  int64_t count = 0;
+  if constexpr (kIsFloat<T>) {
+    const hn::ScalableTag<T> d;
+    constexpr int64_t kLanes = HWY_LANES(T);
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      const auto nan = hn::IsNaN(hn::LoadU(d, x + i));
+      if (HWY_UNLIKELY(!hn::AllFalse(d, nan))) count += static_cast<int64_t>(hn::CountTrue(d, nan));
+    }
+    for (; i < n; ++i) count += x[i] != x[i];
   }
-  for (; i < n; ++i) count += x[i] != x[i];
   return count;
 }
 

@@ -18,7 +18,4 @@ void topk_word_lines(DType load, const Lines& lines, int64_t n, int64_t k, bool 
 // k counts from 0; it is not used for medians.
 void select_word_lines(DType load, SelectKind kind, const Lines& lines, int64_t n, int64_t k);
 
-// Sorts words by their upper halves, stably, digit by digit; differing: the bits of the halves that are not the same in all. The result is in a or b: which one is returned.
-int64_t* radix_sort_words(int64_t* a, int64_t* b, int64_t n, uint32_t differing);
-
 }  // namespace tessera::cpu

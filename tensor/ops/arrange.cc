@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "tensor/core/warning.h"
+#include "tensor/cpu/distinct.h"
 #include "tensor/cpu/index.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
@@ -292,6 +293,15 @@ Tensor bincount_impl(const Tensor& self, const Tensor& weights, int64_t minlengt
   TESSERA_CHECK(!weights.defined() || (weights.dim() == 1 && weights.numel() == self.numel()), "weights should be 1-d and have the same length as input");
   const DType t = !weights.defined() ? DType::kInt64 : weights.dtype() == DType::kFloat32 ? DType::kFloat32 : DType::kFloat64;
   if (self.numel() == 0) return zeros({minlength}, t, std::nullopt, self.device());
+  if (self.is_cpu() && !weights.defined()) {
+    const Tensor x = contiguous(to(self, DType::kInt64));
+    const std::vector<int64_t> counts = cpu::count_integers(x.data<int64_t>(), x.numel(), "bincount only supports 1-d non-negative integral inputs.");
+    const int64_t found = static_cast<int64_t>(counts.size());
+    const Tensor out = empty_tensor(IntVector{std::max(minlength, found)}, {}, t, self.device());
+    std::copy(counts.begin(), counts.end(), out.data<int64_t>());
+    std::fill(out.data<int64_t>() + found, out.data<int64_t>() + out.numel(), int64_t{0});
+    return out;
+  }
   TESSERA_CHECK(min(self).item<int64_t>() >= 0, "bincount only supports 1-d non-negative integral inputs.");
   const int64_t n = std::max(minlength, max(self).item<int64_t>() + 1);
   const Tensor source = weights.defined() ? to(weights, t) : ones_like(self, DType::kInt64);

@@ -1,6 +1,11 @@
 // Sorting, selection, searching, distinct elements.
 #include <algorithm>
+#include <numeric>
+#include <optional>
+#include <vector>
 
+#include "tensor/core/visit.h"
+#include "tensor/cpu/distinct.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/promotion.h"
@@ -123,10 +128,26 @@ std::tuple<Tensor, Tensor, Tensor> nothing(const Tensor& self, bool inverse, boo
   return {empty_tensor(zero, {}, self.dtype(), self.device()), inverse ? int64_zeros(self.sizes(), self) : int64_zeros(zero, self), int64_zeros(zero, self)};
   (void)counts;
 }
+Tensor array_of(const std::vector<int64_t>& v) {
+  const int64_t n[1] = {static_cast<int64_t>(v.size())};
+  const Tensor t = empty_cpu(n, DType::kInt64);
+  std::copy(v.begin(), v.end(), t.data<int64_t>());
+  return t;
+}
+// Integers in memory of the CPU that lie close together.
+std::optional<std::tuple<Tensor, Tensor, Tensor>> distinct_by_table(const Tensor& self, bool return_inverse, bool return_counts) {
+  if (!self.is_cpu() || !is_integral(self.dtype(), true) || self.dtype() == DType::kUInt64) return std::nullopt;
+  const Tensor x = contiguous(to(self, DType::kInt64));
+  const Tensor inverse = empty_cpu(return_inverse ? self.sizes() : IntList(IntVector{0}), DType::kInt64);
+  cpu::Distinct found;
+  if (!cpu::distinct_integers(x.data<int64_t>(), x.numel(), return_inverse ? inverse.data<int64_t>() : nullptr, return_counts, found)) return std::nullopt;
+  return std::tuple{to(array_of(found.values), self.dtype()), inverse, array_of(found.counts)};
+}
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor> _unique2_cpu(const Tensor& self, bool, bool return_inverse, bool return_counts) {
   if (self.numel() == 0) return nothing(self, return_inverse, return_counts);
+  if (auto found = distinct_by_table(self, return_inverse, return_counts)) return *found;
   const auto [ordered, from] = sort(reshape(self, {-1}), 0, false);
   const Tensor starts = starts_of(ordered);
   const int64_t zero[1] = {0};

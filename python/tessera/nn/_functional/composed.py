@@ -124,7 +124,7 @@ def feature_alpha_dropout_(input, p, train):
     return _dropout(input, p, train, True, True, True)
 
 
-# ---- normalisation, embedding bags -----------------------------------------------------------------------------------------------------------------------
+# ---- normalisation --------------------------------------------------------------------------------------------------------------------------------------
 
 
 def instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=True):
@@ -146,46 +146,6 @@ def instance_norm(input, weight, bias, running_mean, running_var, use_input_stat
             if running_var is not None:
                 running_var.copy_(var.view(n, c).mean(0))
     return out.view(input.shape)
-
-
-def embedding_bag(weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None):
-    """(bags (B, D), None, None, None); mode 0 sum, 1 mean, 2 max. The bags are laid out as rows of one padded index."""
-    n = indices.numel()
-    if offsets.numel() and int(offsets[0]) != 0:
-        raise RuntimeError(f"offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got {int(offsets[0])}")
-    if offsets.numel() and (int(offsets.max()) > n or bool((offsets[1:] < offsets[:-1]).any())):
-        raise RuntimeError(f"offsets has to be non-decreasing and its last entry can not be greater than input's length {n}")
-    if include_last_offset:
-        if offsets.numel() == 0:
-            raise RuntimeError("include_last_offset: number of offset should be at least 1")
-        ends, starts = offsets[1:], offsets[:-1]
-    else:
-        starts = offsets
-        ends = tessera.cat([offsets[1:], offsets.new_tensor([n])]) if offsets.numel() else offsets
-    count = (ends - starts).unsqueeze(1)
-    width = max(1, int(count.max()) if count.numel() else 1)
-    if n == 0:
-        return weight.new_zeros((starts.numel(), weight.size(1))) + 0 * weight.sum(), None, None, None
-    place = tessera.arange(width, device=indices.device).unsqueeze(0)
-    inside = place < count
-    place = (place + starts.unsqueeze(1)).clamp(max=n - 1)
-    rows = indices[place]
-    if padding_idx is not None:
-        padding_idx = padding_idx + weight.size(0) if padding_idx < 0 else padding_idx
-        inside = inside & (rows != padding_idx)
-    values = tessera.embedding(weight, rows, -1, scale_grad_by_freq, sparse)
-    if weight.dtype in (tessera.float16, tessera.bfloat16):
-        values = values.float()  # sums are rounded once
-    outside = ~inside.unsqueeze(2)
-    if mode == 2:
-        best = values.masked_fill(outside, float("-inf")).max(1)[0]
-        return best.masked_fill(~inside.any(1, keepdim=True), 0).to(weight.dtype), None, None, None
-    if per_sample_weights is not None:
-        values = values * per_sample_weights[place].unsqueeze(2)
-    total = values.masked_fill(outside, 0).sum(1)
-    if mode == 1:
-        total = total / inside.sum(1, keepdim=True).clamp(min=1).to(total.dtype)
-    return total.to(weight.dtype), None, None, None
 
 
 # ---- distances -------------------------------------------------------------------------------------------------------------------------------------------
