@@ -129,52 +129,54 @@ HWY_INLINE void StoreWords(WordVec<int32_t> keys, WordVec<int32_t> at, int64_t* 
   hn::StoreU(hn::Or(hn::ShiftLeft<32>(hn::PromoteTo(d, hn::LowerHalf(dh, keys))), hn::And(hn::PromoteTo(d, hn::LowerHalf(dh, at)), low)), d, words);
   hn::StoreU(hn::Or(hn::ShiftLeft<32>(hn::PromoteTo(d, hn::UpperHalf(dh, keys))), hn::And(hn::PromoteTo(d, hn::UpperHalf(dh, at)), low)), d, words + HWY_LANES(int64_t));
 }
-// Words of x[first], ..., x[n - 1].
+// Words of x[0], ..., x[n - 1]. The last vector may overlap the one before it.
 template <class T>
-void FillWords(const Plan<T>& plan, const T* x, int64_t first, int64_t n, int64_t* words) {
+void FillWords(const Plan<T>& plan, const T* x, int64_t n, int64_t* words) {
   const Words<KeyOf<T>> d;
   const Words<int64_t> dw;
   constexpr int64_t kLanes = HWY_LANES(T);
   const auto flip = hn::Set(d, plan.flip);
-  auto at = hn::Iota(d, static_cast<KeyOf<T>>(first));
-  const auto step = hn::Set(d, static_cast<KeyOf<T>>(kLanes));
-  int64_t i = first;
-  for (; i + kLanes <= n; i += kLanes) {
-    const auto k = Keys<T>(x + i, flip);
+  const auto vector = [&](int64_t i) HWY_ATTR {
+    const auto k = Keys<T>(x + i, flip), at = hn::Iota(d, static_cast<KeyOf<T>>(i));
     if constexpr (sizeof(T) == 4) {
-      StoreWords(k, at, words);
+      StoreWords(k, at, words + i);
     } else if (plan.form == Form::kNarrow) {
-      hn::StoreU(hn::Xor(hn::Or(hn::ShiftLeft<32>(hn::Sub(k, hn::Set(d, plan.least))), at), hn::Set(d, kSignBit)), dw, words);
+      hn::StoreU(hn::Xor(hn::Or(hn::ShiftLeft<32>(hn::Sub(k, hn::Set(d, plan.least))), at), hn::Set(d, kSignBit)), dw, words + i);
     } else {
-      hn::StoreU(hn::Or(hn::And(k, hn::Set(d, ~INT64_C(0xffffffff))), at), dw, words);
+      hn::StoreU(hn::Or(hn::And(k, hn::Set(d, ~INT64_C(0xffffffff))), at), dw, words + i);
     }
-    at = hn::Add(at, step);
-    words += kLanes;
+  };
+  if (n < kLanes) {
+    for (int64_t i = 0; i < n; ++i) words[i] = WordOf(plan, x[i], i);
+    return;
   }
-  for (; i < n; ++i) *words++ = WordOf(plan, x[i], i);
+  for (int64_t i = 0; i + kLanes <= n; i += kLanes) vector(i);
+  if (n % kLanes != 0) vector(n - kLanes);
 }
 template <class T>
 void FillCompact(const Plan<T>& plan, const T* x, int64_t n, int32_t* words) {
   const Words<KeyOf<T>> d;
   const hn::Rebind<int32_t, decltype(d)> dw;
   constexpr int64_t kLanes = HWY_LANES(T);
-  const auto flip = hn::Set(d, plan.flip), least = hn::Set(d, plan.least), step = hn::Set(d, KeyOf<T>{kLanes});
-  auto at = hn::Iota(d, KeyOf<T>{0});
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    const auto word = hn::Or(hn::ShiftLeftSame(hn::Sub(Keys<T>(x + i, flip), least), plan.place_bits), at);
+  const auto flip = hn::Set(d, plan.flip), least = hn::Set(d, plan.least);
+  const auto vector = [&](int64_t i) HWY_ATTR {
+    const auto word = hn::Or(hn::ShiftLeftSame(hn::Sub(Keys<T>(x + i, flip), least), plan.place_bits), hn::Iota(d, static_cast<KeyOf<T>>(i)));
     if constexpr (sizeof(T) == 4) {
       hn::StoreU(word, dw, words + i);
     } else {
       const hn::Rebind<uint32_t, decltype(d)> dn;
       hn::StoreU(hn::BitCast(dw, hn::TruncateTo(dn, hn::BitCast(hn::RebindToUnsigned<decltype(d)>(), word))), dw, words + i);
     }
-    at = hn::Add(at, step);
+  };
+  if (n < kLanes) {
+    for (int64_t i = 0; i < n; ++i) {
+      const KeyOf<T> above = static_cast<KeyOf<T>>(static_cast<uint64_t>(Key<T>(x[i], plan.flip)) - static_cast<uint64_t>(plan.least));
+      words[i] = static_cast<int32_t>(above << plan.place_bits | static_cast<KeyOf<T>>(i));
+    }
+    return;
   }
-  for (; i < n; ++i) {
-    const KeyOf<T> above = static_cast<KeyOf<T>>(static_cast<uint64_t>(Key<T>(x[i], plan.flip)) - static_cast<uint64_t>(plan.least));
-    words[i] = static_cast<int32_t>(above << plan.place_bits | static_cast<KeyOf<T>>(i));
-  }
+  for (int64_t i = 0; i + kLanes <= n; i += kLanes) vector(i);
+  if (n % kLanes != 0) vector(n - kLanes);
 }
 
 template <class T>
@@ -228,15 +230,17 @@ template <class T>
 void WriteWords(const Plan<T>& plan, const int64_t* words, int64_t n, const T* x, T* values, int64_t* indices) {
   const Words<int64_t> d;
   constexpr int64_t kLanes = HWY_LANES(int64_t);
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
+  const auto vector = [&](int64_t i) HWY_ATTR {
     if (indices) hn::StoreU(hn::And(hn::LoadU(d, words + i), hn::Set(d, INT64_C(0xffffffff))), d, indices + i);
-    if (!values) continue;
+    if (!values) return;
     if constexpr (sizeof(T) == 4) {
-      if (WriteDirect<T>(plan, words + i, values + i)) continue;
+      if (WriteDirect<T>(plan, words + i, values + i)) return;
     }
     for (int64_t j = i; j < i + kLanes; ++j) values[j] = ValueOf(plan, words[j], x);
-  }
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) vector(i);
+  if (i < n && n >= kLanes) return vector(n - kLanes);
   for (; i < n; ++i) {
     if (values) values[i] = ValueOf(plan, words[i], x);
     if (indices) indices[i] = Place(words[i]);
@@ -323,7 +327,7 @@ void SortLine(const T* x, int64_t n, KeyOf<T> flip, int64_t* words, int64_t* spa
     WriteCompact(plan, compact, n, x, values, indices);
     return;
   }
-  FillWords(plan, x, 0, n, words);
+  FillWords(plan, x, n, words);
   int64_t* sorted = SortAll(words, n, spare);
   if (plan.form == Form::kWide) SortRuns(plan, sorted, n, x);
   WriteWords(plan, sorted, n, x, values, indices);
@@ -352,7 +356,7 @@ int64_t CollectFirst(const Plan<T>& plan, const T* x, int64_t n, int64_t k, int6
   const Words<int32_t> d;
   constexpr int64_t kLanes = HWY_LANES(int32_t);
   int64_t held = std::min(n, capacity), i = held;
-  FillWords(plan, x, 0, held, words);
+  FillWords(plan, x, held, words);
   const auto flip = hn::Set(d, plan.flip);
   while (i < n) {
     SelectWord(words, held, k - 1, spare);
@@ -438,7 +442,7 @@ int64_t SelectPlace(const T* x, int64_t n, int64_t k, int64_t* words, int64_t* s
     SelectWord(compact, n, k, reinterpret_cast<int32_t*>(spare));
     return compact[k] & ((int64_t{1} << plan.place_bits) - 1);
   }
-  FillWords(plan, x, 0, n, words);
+  FillWords(plan, x, n, words);
   SelectWord(words, n, k, spare);
   return plan.form == Form::kWide ? PlaceAmongEqual(plan, x, n, k, words) : Place(words[k]);
 }
