@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tensor/core/device.h"
+#include "tensor/cpu/attention.h"
 #include "tensor/cpu/create.h"
 #include "tensor/cpu/gemm.h"
 #include "tensor/cpu/gemm_scaled.h"
