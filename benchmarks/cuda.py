@@ -38,9 +38,17 @@ def convolution(t, dtype):
     return lambda: t.nn.functional.conv2d(x, w, padding=1)
 
 
-def attention(t, causal):
-    q, k, v = (t.randn(8, 16, 1024, 64, device="cuda").to(t.bfloat16) for _ in range(3))
-    return lambda: t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+def attention(t, causal, dtype="bfloat16", sizes=(8, 16, 1024, 64), backward=False, queries=None, kv_heads=None):
+    batch, heads, positions, features = sizes
+    q = t.randn(batch, heads, queries or positions, features, device="cuda").to(getattr(t, dtype))
+    k, v = (t.randn(batch, kv_heads or heads, positions, features, device="cuda").to(getattr(t, dtype)) for _ in range(2))
+    shared = {"enable_gqa": True} if kv_heads else {}
+    if not backward:
+        return lambda: t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, **shared)
+    inputs = [x.requires_grad_() for x in (q, k, v)]
+    out = t.nn.functional.scaled_dot_product_attention(*inputs, is_causal=causal, **shared)
+    grad = t.ones_like(out)
+    return lambda: t.autograd.grad(out, inputs, grad, retain_graph=True)
 
 
 def softmax(t):
@@ -107,6 +115,13 @@ WORKLOADS = {
     "conv2d float16": (lambda t: convolution(t, "float16"), 2 * 32 * 64 * 64 * 9 * 56 * 56 / 1e12, "TFLOP/s"),
     "attention": (lambda t: attention(t, False), 4 * 8 * 16 * 1024**2 * 64 / 1e12, "TFLOP/s"),
     "attention causal": (lambda t: attention(t, True), 2 * 8 * 16 * 1024**2 * 64 / 1e12, "TFLOP/s"),
+    "attention 128 features": (lambda t: attention(t, True, sizes=(2, 16, 4096, 128)), 2 * 2 * 16 * 4096**2 * 128 / 1e12, "TFLOP/s"),
+    "attention 256 features": (lambda t: attention(t, True, sizes=(2, 8, 4096, 256)), 2 * 2 * 8 * 4096**2 * 256 / 1e12, "TFLOP/s"),
+    "attention float32": (lambda t: attention(t, True, "float32"), 2 * 8 * 16 * 1024**2 * 64 / 1e12, "TFLOP/s"),
+    "attention backward": (lambda t: attention(t, True, backward=True), 5 * 8 * 16 * 1024**2 * 64 / 1e12, "TFLOP/s"),
+    "attention backward 128": (lambda t: attention(t, True, sizes=(2, 16, 4096, 128), backward=True), 5 * 2 * 16 * 4096**2 * 128 / 1e12, "TFLOP/s"),
+    "attention backward float32": (lambda t: attention(t, True, "float32", backward=True), 5 * 8 * 16 * 1024**2 * 64 / 1e12, "TFLOP/s"),
+    "attention decoding": (lambda t: attention(t, False, sizes=(8, 32, 8192, 128), queries=1, kv_heads=8), 2 * 2 * 8 * 8 * 8192 * 128 / GIB, "GB/s"),
     "Adam 100 small": (lambda t: adam(t, 100), None, ""),
     "step of a small MLP": (lambda t: training(t, [(64, 128), (128, 128), (128, 10)], 32), None, ""),
     "step of a large MLP": (lambda t: training(t, [(4096, 4096), (4096, 4096), (4096, 1024)], 4096), None, ""),

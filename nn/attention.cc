@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "nn/attention_choice.h"
 #include "nn/attention_extra.h"
 #include "nn/attention_kernels.h"
 #include "nn/nn_ops.h"
 #include "tensor/cpu/attention.h"
+#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {
@@ -78,7 +80,7 @@ std::tuple<Tensor, Tensor> attention_math(const Tensor& query, const Tensor& key
 namespace {
 
 bool block_dtype(DType t) { return t == DType::kFloat32 || t == DType::kFloat64 || is_reduced_float(t); }
-bool block_device(const Tensor& t) { return t.device().is_cpu(); }
+bool block_device(const Tensor& t) { return t.device().is_cpu() || engines_of(t.device().type).attention_forward; }
 
 // Whether the operators below serve these arguments.
 bool in_blocks(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p) {
@@ -168,7 +170,14 @@ Tensor empty_logsumexp(const Tensor& query) { return empty_from(OutputSpec(query
 Tensor scaled_dot_product_attention_composite(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& attn_mask, double dropout_p, bool is_causal, std::optional<double> scale,
                                               bool enable_gqa) {
   check_attention(query, key, value, attn_mask, dropout_p, is_causal);
-  if (!in_blocks(query, key, value, attn_mask, dropout_p)) return std::get<0>(_scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, Tensor(), scale, enable_gqa));
+  const AttentionChoice choice = attention_choice();
+  const bool fused = choice.blocks(query.device());
+  TESSERA_CHECK(fused || choice.definition, "No viable backend for scaled_dot_product_attention was found. This is likely due to turning off both the math kernel and the fused kernels.");
+  if (!fused || !in_blocks(query, key, value, attn_mask, dropout_p)) {
+    // Devices have no fused dropout: it is no reason to fail there.
+    TESSERA_CHECK(choice.definition || (dropout_p > 0 && !query.device().is_cpu()), "No available kernel.  Aborting execution.");
+    return std::get<0>(_scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, Tensor(), scale, enable_gqa));
+  }
   if (enable_gqa) {
     check_shared_heads(key, query, "key");
     check_shared_heads(value, query, "value");
@@ -187,7 +196,7 @@ std::tuple<Tensor, Tensor> _scaled_dot_product_flash_attention_for_cpu_cpu(const
   if (logsumexp.numel() == 0) return {out, logsumexp};
   set_mask(c);
   const Tensor q = dense_features(query), k = dense_features(key), v = dense_features(value);
-  cpu::attention_forward(c.shape, operand(q), operand(k), operand(v), c.mask, operand(out), logsumexp.data_ptr());
+  TESSERA_ON(query.device(), attention_forward)(c.shape, operand(q), operand(k), operand(v), c.mask, operand(out), logsumexp.data_ptr());
   return {out, logsumexp};
 }
 
@@ -212,7 +221,7 @@ std::tuple<Tensor, Tensor, Tensor> _scaled_dot_product_flash_attention_for_cpu_b
   set_mask(c);
   const Tensor q = dense_features(query), k = dense_features(key), v = dense_features(value), o = dense_features(out), g = dense_features(to(grad_out, query.dtype()));
   const Tensor lse = contiguous(logsumexp);
-  cpu::attention_backward(c.shape, operand(q), operand(k), operand(v), c.mask, operand(o), lse.data_ptr(), operand(g), operand(dq), operand(dk), operand(dv));
+  TESSERA_ON(query.device(), attention_backward)(c.shape, operand(q), operand(k), operand(v), c.mask, operand(o), lse.data_ptr(), operand(g), operand(dq), operand(dk), operand(dv));
   return {dq, dk, dv};
 }
 

@@ -4,6 +4,7 @@
 #include <pmmintrin.h>
 #include <xmmintrin.h>
 
+#include "nn/attention_choice.h"
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/types.h"
@@ -129,6 +130,13 @@ PyObject* py_set_warn_always(PyObject*, CallArgs call) {
   return none();
 }
 
+PyObject* py_set_attention_choice(PyObject*, CallArgs call) {
+  PyObject* a[3];
+  read_args({"_set_attention_choice", {"flash", "other_fused", "definition"}, 3, 3}, call, a);
+  set_attention_choice({a[0] == Py_True, a[1] == Py_True, a[2] == Py_True});
+  return none();
+}
+
 PyObject* py_increment_version(PyObject*, CallArgs call) {
   PyObject* a[1];
   read_args({"_increment_version", {"tensors"}, 1, 1}, call, a);
@@ -190,7 +198,8 @@ std::vector<PyMethodDef> core_functions() {
           function<"is_same_size", py_is_same_size>("is_same_size(input, other) -> bool"), function<"get_num_threads", py_get_num_threads>("get_num_threads() -> int"),
           function<"set_num_threads", py_set_num_threads>("set_num_threads(int)"), function<"get_num_interop_threads", py_get_num_interop_threads>(),
           function<"set_num_interop_threads", py_set_num_interop_threads>(), function<"set_flush_denormal", py_set_flush_denormal>("set_flush_denormal(mode) -> bool"),
-          function<"_increment_version", py_increment_version>(), function<"_set_warn_always", py_set_warn_always>(), function<"_swap_tensor_impl", py_swap_tensor_impl>(), function<"_set_module_name", py_set_module_name>(), function<"_set_type_entry", py_set_type_entry>()};
+          function<"_increment_version", py_increment_version>(), function<"_set_warn_always", py_set_warn_always>(), function<"_set_attention_choice", py_set_attention_choice>(),
+          function<"_swap_tensor_impl", py_swap_tensor_impl>(), function<"_set_module_name", py_set_module_name>(), function<"_set_type_entry", py_set_type_entry>()};
 }
 
 }  // namespace tessera::python

@@ -367,6 +367,55 @@ def test_training_step_is_the_cpus():
 
 
 @on_device
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_attention_is_the_cpus(dtype):
+    attention = torch.nn.functional.scaled_dot_product_attention
+    tolerance = {torch.float32: 2e-6, torch.float64: 1e-12, torch.float16: 3e-3, torch.bfloat16: 3e-2}[dtype]
+    random = torch.Generator().manual_seed(3)
+    cases = [
+        ((2, 2, 20, 16), (2, 2, 20, 16), {"is_causal": True}),
+        ((2, 4, 9, 24), (2, 2, 70, 24), {"enable_gqa": True, "attn_mask": torch.rand(2, 1, 9, 70, generator=random) > 0.3}),
+        ((3, 1, 40), (3, 300, 40), {"attn_mask": torch.randn(300, generator=random)}),
+        ((2, 1, 5, 8), (1, 3, 6, 8), {"scale": 0.3}),
+    ]
+    for query_size, key_size, options in cases:
+        here = [torch.randn(size, generator=random).to(dtype).requires_grad_() for size in (query_size, key_size, key_size)]
+        there = [t.detach().cuda().requires_grad_() for t in here]
+        moved = {k: v.cuda() if isinstance(v, torch.Tensor) else v for k, v in options.items()}
+        expected, out = attention(*here, **options), attention(*there, **moved)
+        assert out.is_cuda and out.dtype == dtype
+        node = out.grad_fn if out.dim() == 4 else out.grad_fn.next_functions[0][0]  # a dimension was added and taken away
+        assert "FlashAttention" in node.name()
+        grad = torch.randn(expected.shape, generator=random).to(dtype)
+        expected.backward(grad)
+        out.backward(grad.cuda())
+        for a, b in zip([out] + [t.grad for t in there], [expected] + [t.grad for t in here]):
+            largest = b.detach().double().abs().max().item()
+            assert (a.detach().cpu().double() - b.detach().double()).abs().max().item() <= tolerance * largest * 2, (query_size, dtype)
+    assert torch.autograd.gradgradcheck(attention, [torch.randn(1, 2, 3, 4, dtype=torch.float64, device="cuda", requires_grad=True) for _ in range(3)])
+
+
+@on_device
+def test_kinds_of_attention():
+    from tessera.nn.attention import SDPBackend, sdpa_kernel
+
+    backends, attention = torch.backends.cuda, torch.nn.functional.scaled_dot_product_attention
+    x = torch.randn(1, 2, 5, 8, device="cuda", requires_grad=True)
+    params = backends.SDPAParams(x, x, x, None, 0.0, True, False)
+    assert backends.is_flash_attention_available()
+    assert all(f(params) for f in (backends.can_use_flash_attention, backends.can_use_efficient_attention, backends.can_use_cudnn_attention))
+    with sdpa_kernel(SDPBackend.MATH):
+        assert not backends.can_use_flash_attention(params)
+        assert "Flash" not in attention(x, x, x).grad_fn.name()
+    for kind in (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+        with sdpa_kernel(kind):
+            assert "Flash" in attention(x, x, x, is_causal=True).grad_fn.name()
+            assert attention(x, x, x, dropout_p=0.5).shape == x.shape
+    with pytest.warns(UserWarning, match="dropout"):
+        assert not backends.can_use_flash_attention(backends.SDPAParams(x, x, x, None, 0.5, True, False), debug=True)
+
+
+@on_device
 def test_bad_index_is_reported_when_the_device_is_waited_for():
     x = torch.arange(3.0, device="cuda")
     with pytest.raises(IndexError, match="index 7 is out of bounds for dimension 0 with size 3"):

@@ -1,6 +1,7 @@
 """CUDA: whether this build has it, and what its matrix products and attention may do for speed."""
 
 import contextlib
+import warnings
 
 import tessera
 from tessera.backends import _flags
@@ -42,7 +43,16 @@ class _MatmulFlags:
 
 matmul = _MatmulFlags()
 
-_sdp = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+_sdp = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True, "overrideable": True}
+_reduced_sums = False
+
+
+def _set_sdp(**kinds):
+    """Allows or forbids kinds of attention; returns what all were before."""
+    before = dict(_sdp)
+    _sdp.update({kind: bool(value) for kind, value in kinds.items()})
+    tessera._C._set_attention_choice(_sdp["flash"], _sdp["mem_efficient"] or _sdp["cudnn"], _sdp["math"])
+    return before
 
 
 def _switch(kind, name):
@@ -50,10 +60,12 @@ def _switch(kind, name):
         return _sdp[kind]
 
     def enable(enabled):
-        _sdp[kind] = bool(enabled)
+        _set_sdp(**{kind: enabled})
 
     enabled.__name__, enable.__name__ = f"{name}_enabled", f"enable_{name}"
-    enabled.__doc__, enable.__doc__ = f"True if attention may use the kernel '{kind}'.", f"Allows or forbids attention the kernel '{kind}'."
+    enabled.__qualname__, enable.__qualname__ = enabled.__name__, enable.__name__
+    enabled.__doc__ = f"True if scaled_dot_product_attention may use the kernel '{kind}'."
+    enable.__doc__ = f"Allows or forbids the kernel '{kind}' in scaled_dot_product_attention. The one fused kernel of devices answers to 'flash', 'mem_efficient' and 'cudnn'."
     return enabled, enable
 
 
@@ -63,17 +75,89 @@ math_sdp_enabled, enable_math_sdp = _switch("math", "math_sdp")
 cudnn_sdp_enabled, enable_cudnn_sdp = _switch("cudnn", "cudnn_sdp")
 
 
+def allow_fp16_bf16_reduction_math_sdp(enabled):
+    """Allows 16-bit sums where attention is computed by its definition. (They are float32 here, whether this is allowed or not.)"""
+    global _reduced_sums
+    _reduced_sums = bool(enabled)
+
+
+def fp16_bf16_reduction_math_sdp_allowed():
+    """True if 16-bit sums are allowed where attention is computed by its definition."""
+    return _reduced_sums
+
+
+class _SDPAParams:
+    """The arguments of scaled_dot_product_attention: query, key, value, attn_mask, dropout, is_causal, enable_gqa."""
+
+
+    def __init__(self, query, key, value, attn_mask, dropout, is_causal, enable_gqa):
+        for name, t in (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)):
+            if not isinstance(t, tessera.Tensor) and not (t is None and name == "attn_mask"):
+                raise TypeError(f"SDPAParams: {name} must be a Tensor, not {type(t).__name__}")
+        self._values = {"query": query, "key": key, "value": value, "attn_mask": attn_mask, "dropout": float(dropout), "is_causal": bool(is_causal), "enable_gqa": bool(enable_gqa)}
+
+    query, key, value, attn_mask, dropout, is_causal, enable_gqa = (
+        property(lambda self, name=name: self._values[name]) for name in ("query", "key", "value", "attn_mask", "dropout", "is_causal", "enable_gqa")
+    )
+
+
+SDPAParams = _SDPAParams
+
+
 def is_flash_attention_available():
-    """True if this build has the kernel."""
-    return False
+    """True if this build has the fused kernel: where it has a CUDA library."""
+    return is_built()
+
+
+def _obstacle(params, kind):
+    """Why the fused kernel cannot serve these arguments under the name `kind`; None if it can."""
+    q, k, v, mask = params.query, params.key, params.value, params.attn_mask
+    tensors = [q, k, v] + ([] if mask is None else [mask])
+    if not _sdp[kind]:
+        return f"the kernel '{kind}' is switched off"
+    if not all(t.is_cuda for t in tensors):
+        return "All tensors need to be on cuda device. Got " + ", ".join(f"{n} on device: {t.device}" for n, t in zip(("query", "key", "value", "attn_mask"), tensors))
+    if any(t.dim() != 4 for t in (q, k, v)):
+        return f"query, key and value must be 4 dimensional, but have {q.dim()}, {k.dim()} and {v.dim()} dimensions"
+    if q.dtype not in (tessera.float16, tessera.bfloat16, tessera.float32, tessera.float64) or k.dtype != q.dtype or v.dtype != q.dtype:
+        return f"query, key and value must have one floating dtype, but have {q.dtype}, {k.dtype} and {v.dtype}"
+    if params.dropout > 0:
+        return "there is no dropout in the fused kernel"
+    if mask is not None and mask.requires_grad:
+        return "attn_mask requires grad"
+    if params.enable_gqa and (k.size(1) == 0 or q.size(1) % k.size(1) or k.size(1) != v.size(1)):
+        return f"{k.size(1)} and {v.size(1)} heads of key and value for {q.size(1)} of query"
+    return None
+
+
+def _can_use(kind, name):
+    def can_use(params, debug=False):
+        obstacle = _obstacle(params, kind)
+        if obstacle is not None and debug:
+            warnings.warn(obstacle, stacklevel=2)
+        return obstacle is None
+
+    can_use.__name__ = can_use.__qualname__ = name
+    can_use.__doc__ = f"True if scaled_dot_product_attention can use the fused kernel under the name '{kind}' for these arguments (SDPAParams); with debug, a warning says why not."
+    return can_use
+
+
+can_use_flash_attention = _can_use("flash", "can_use_flash_attention")
+can_use_efficient_attention = _can_use("mem_efficient", "can_use_efficient_attention")
+can_use_cudnn_attention = _can_use("cudnn", "can_use_cudnn_attention")
 
 
 @contextlib.contextmanager
 def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
-    """Deprecated: which kernels attention may use in a block."""
-    saved = dict(_sdp)
-    _sdp.update(flash=bool(enable_flash), math=bool(enable_math), mem_efficient=bool(enable_mem_efficient), cudnn=bool(enable_cudnn))
+    """Deprecated (torch.nn.attention.sdpa_kernel): which kernels attention may use in a block."""
+    warnings.warn(
+        "`torch.backends.cuda.sdp_kernel()` is deprecated. In the future, this context manager will be removed. "
+        "Please see `torch.nn.attention.sdpa_kernel()` for the new context manager, with updated signature.",
+        FutureWarning,
+        stacklevel=3,
+    )
+    saved = _set_sdp(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
     try:
         yield {}
     finally:
-        _sdp.update(saved)
+        _set_sdp(**saved)
