@@ -228,7 +228,9 @@ namespace {
 
 // Where the distribution function, rounded to F, reaches uniform numbers: sampling with replacement. cumulative[c] of one row is made by the caller.
 template <class F> int64_t search(const F* cumulative, int64_t n, double u) {
-  return std::lower_bound(cumulative, cumulative + n, u, [](F c, double x) { return c < x; }) - cumulative;
+  const F* from = cumulative;
+  for (int64_t left = n; left > 1; left -= left / 2) from += from[left / 2 - 1] < u ? left / 2 : 0;  // no branch to guess
+  return from - cumulative + (*from < u ? 1 : 0);
 }
 
 struct Rows {

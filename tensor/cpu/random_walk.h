@@ -110,6 +110,10 @@ template <class V> void store(DType t, char* out, int64_t step, const V* values,
 }
 
 template <class V> void load(DType t, const char* in, int64_t step, V* values, int64_t n) {
+  if (t == DTypeOf<V>::value && step == static_cast<int64_t>(sizeof(V))) {
+    std::memcpy(values, in, n * sizeof(V));
+    return;
+  }
   for_real_type(t, [&]<class T>() {
     for (int64_t i = 0; i < n; ++i) values[i] = static_cast<V>(*reinterpret_cast<const T*>(in + i * step));
   });
