@@ -180,6 +180,13 @@ void gather_block(const Plan& plan, const Cursor& at, int operand, const void* b
   if (at.inner + n <= inner_size) return gather_row(d, p + at.inner * inner_stride, inner_stride, n, size);
   Cursor c = at;
   for (int64_t done = 0; done < n;) {
+    const int64_t rows = inner_stride == 0 && c.inner == 0 ? std::min((n - done) / inner_size, plan.shape[1] - c.index[1]) : 0;
+    if (rows > 0) {  // of a column
+      fill_rows(d + done * size, static_cast<const char*>(base) + c.row_offset[operand], plan.strides[operand][1], rows, inner_size, size);
+      done += rows * inner_size;
+      c.advance(plan, rows * inner_size);
+      continue;
+    }
     const int64_t m = std::min(inner_size - c.inner, n - done);
     gather_row(d + done * size, static_cast<const char*>(base) + c.row_offset[operand] + c.inner * inner_stride, inner_stride, m, size);
     done += m;

@@ -31,6 +31,25 @@ void FillPattern(void* dst, const void* pattern, int64_t bytes) {
   for (; i < bytes; i += 16) std::memcpy(to + i, pattern, static_cast<size_t>(std::min<int64_t>(16, bytes - i)));
 }
 
+template <class T>
+void FillRowsOf(void* dst, const void* value, int64_t step, int64_t rows, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const char* from = static_cast<const char*>(value);
+  T* to = static_cast<T*>(dst);
+  for (int64_t r = 0; r < rows; ++r, from += step, to += n) {
+    T x;
+    std::memcpy(&x, from, sizeof(T));
+    const auto v = hn::Set(d, x);
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) hn::StoreU(v, d, to + i);
+    if (i < n && n - i + lanes <= n * (rows - r)) hn::StoreU(v, d, to + i);  // the next row overwrites what is too much
+    else for (; i < n; ++i) to[i] = x;
+  }
+}
+void FillRows4(void* dst, const void* value, int64_t step, int64_t rows, int64_t n) { FillRowsOf<uint32_t>(dst, value, step, rows, n); }
+void FillRows8(void* dst, const void* value, int64_t step, int64_t rows, int64_t n) { FillRowsOf<uint64_t>(dst, value, step, rows, n); }
+
 // Blocks of 16 bytes from rows kRowStep apart, one after the other.
 #if HWY_TARGET == HWY_AVX3
 HWY_INLINE __m512i Blocks(const char* p, int64_t step) {
@@ -105,6 +124,8 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::cpu {
 
 TESSERA_SIMD_TABLE(FillPattern);
+TESSERA_SIMD_TABLE(FillRows4);
+TESSERA_SIMD_TABLE(FillRows8);
 TESSERA_SIMD_TABLE(TransposeTiles4);
 TESSERA_SIMD_TABLE(TransposeTiles8);
 
@@ -125,6 +146,11 @@ void fill_elements(void* dst, const void* value, int64_t n, int64_t size) {
     default: std::memcpy(pattern, value, 16);
   }
   TESSERA_SIMD(FillPattern)(dst, pattern, n * size);
+}
+void fill_rows(void* dst, const void* value, int64_t step, int64_t rows, int64_t n, int64_t size) {
+  if (size == 4) return TESSERA_SIMD(FillRows4)(dst, value, step, rows, n);
+  if (size == 8) return TESSERA_SIMD(FillRows8)(dst, value, step, rows, n);
+  for (int64_t r = 0; r < rows; ++r) fill_elements(static_cast<char*>(dst) + r * n * size, static_cast<const char*>(value) + r * step, n, size);
 }
 void transpose_tiles4(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles) {
   TESSERA_SIMD(TransposeTiles4)(dst, dst_stride, src, src_stride, tiles);

@@ -7,6 +7,8 @@ namespace tessera::cpu {
 
 // n copies of the element of `size` (1, 2, 4, 8 or 16) bytes at `value`.
 void fill_elements(void* dst, const void* value, int64_t n, int64_t size);
+// Rows of n elements one after the other: row r repeats the element at value + r * step.
+void fill_rows(void* dst, const void* value, int64_t step, int64_t rows, int64_t n, int64_t size);
 
 // Transposes `tiles` neighbouring tiles of 16 x 16 elements of 4 bytes, or 8 x 8 of 8 bytes: column j of the source rows becomes row j of dst. The tiles follow
 // each other along dst's rows (down the source's rows).
