@@ -56,6 +56,14 @@ HWY_NOINLINE void pack_copying(const T* HWY_RESTRICT src, int64_t stride, int64_
   }
 }
 
+// Every row is the same: an expanded operand.
+HWY_NOINLINE void pack_repeating(const T* HWY_RESTRICT src, int64_t along, int64_t rows, int64_t k, int64_t width, T* HWY_RESTRICT dst) {
+  for (int64_t p = 0; p < k; ++p, dst += width) {
+    const V v = hn::Set(d, src[p * along]);
+    for (int64_t r = 0; r < width; r += kLanes) store_first(r + kLanes <= rows ? v : hn::IfThenElseZero(first_lanes(rows - r), v), dst + r, width - r);
+  }
+}
+
 // ---- Contiguous along ----
 
 constexpr int64_t kBlock = 16 / sizeof(T);  // a square block has kBlock rows of 16 bytes
@@ -248,6 +256,7 @@ HWY_NOINLINE void pack_panel(const GemmSource& s, int64_t first, int64_t count, 
       break;
   }
   const T* const src = static_cast<const T*>(s.data) + first * across + p0 * along;
+  if (across == 0) return pack_repeating(src, along, count, k, width, dst);
   if (across == 1) return pack_copying(src, along, count, k, width, dst);
   if (along == 1) return pack_transposing(src, across, count, k, width, dst);
   for (int64_t p = 0; p < k; ++p)

@@ -276,6 +276,31 @@ TEST(Gemm, FewRowsAgainstContiguousColumns) {
   }
 }
 
+// An expanded gradient: all elements, all rows or all columns are one.
+TEST(Gemm, StridesOfZero) {
+  const int64_t n = 70, k = 300;
+  std::vector<float> few(k + n, 0.f), other(k * n), c(n * n);
+  std::mt19937 rng(3);
+  for (auto& x : few) x = random_value<float>(rng);
+  for (auto& x : other) x = random_value<float>(rng);
+  for (int64_t row : {0, 1})
+    for (int64_t col : {0, 1}) {
+      if (row && col) continue;
+      for (bool left : {false, true}) {
+        const MatrixRef small{few.data(), row, col}, full{other.data(), left ? n : k, 1};
+        const MatrixRef a = left ? small : full, b = left ? full : small;
+        gemm(DType::kFloat32, n, n, k, param(DType::kFloat32, 1), a, b, param(DType::kFloat32, 0), {c.data(), n, 1});
+        for (int64_t i = 0; i < n; ++i)
+          for (int64_t j = 0; j < n; ++j) {
+            double sum = 0;
+            for (int64_t p = 0; p < k; ++p)
+              sum += static_cast<double>(static_cast<float*>(a.data)[i * a.row_stride + p * a.col_stride]) * static_cast<float*>(b.data)[p * b.row_stride + j * b.col_stride];
+            ASSERT_NEAR(c[i * n + j], sum, 1e-3) << row << col << left;
+          }
+      }
+    }
+}
+
 TEST(Gemm, LargerThanTheSuperBlocks) {
   check<float>({2100, 40, 20});
   check<float>({20, 4200, 20});
