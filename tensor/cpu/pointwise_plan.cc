@@ -141,7 +141,13 @@ void Cursor::advance(const Plan& plan, int64_t n) {
   inner += n;
   if (inner < plan.shape[0]) return;
   int64_t rows = inner / plan.shape[0];
-  const int64_t rest = inner % plan.shape[0];
+  inner %= plan.shape[0];
+  if (plan.ndim > 1 && index[1] + rows < plan.shape[1]) {
+    index[1] += rows;
+    for (int k = 0; k < plan.num_operands; ++k) row_offset[k] += rows * plan.strides[k][1];
+    return;
+  }
+  const int64_t rest = inner;
   for (; rows > 0; --rows) next_row(plan);
   inner = rest;
 }

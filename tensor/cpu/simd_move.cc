@@ -1,6 +1,5 @@
 #include "tensor/cpu/simd_move.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "tensor/cpu/simd.h"
@@ -28,7 +27,8 @@ void FillPattern(void* dst, const void* pattern, int64_t bytes) {
   uint8_t* to = static_cast<uint8_t*>(dst);
   int64_t i = 0;
   for (; i + lanes <= bytes; i += lanes) hn::StoreU(v, d, to + i);
-  for (; i < bytes; i += 16) std::memcpy(to + i, pattern, static_cast<size_t>(std::min<int64_t>(16, bytes - i)));
+  for (; i + 16 <= bytes; i += 16) std::memcpy(to + i, pattern, 16);
+  if (i < bytes) std::memcpy(to + i, pattern, static_cast<size_t>(bytes - i));
 }
 
 template <class T>
