@@ -1,6 +1,7 @@
 """CUDA: whether this build has it, and what its matrix products and attention may do for speed."""
 
 import contextlib
+import enum
 import warnings
 
 import tessera
@@ -42,6 +43,53 @@ class _MatmulFlags:
 
 
 matmul = _MatmulFlags()
+
+
+class SDPBackend(enum.IntEnum):
+    """Implementations of scaled_dot_product_attention: its definition (MATH), and one in blocks (FLASH_ATTENTION, on devices also EFFICIENT_ATTENTION and CUDNN_ATTENTION)."""
+
+    ERROR = -1
+    MATH = 0
+    FLASH_ATTENTION = 1
+    EFFICIENT_ATTENTION = 2
+    CUDNN_ATTENTION = 3
+    OVERRIDEABLE = 4
+
+    def __repr__(self):
+        return f"<SDPBackend.{self.name}: {int(self)}>"
+
+
+class _ROCmFABackend(enum.IntEnum):
+    """Libraries for attention on AMD devices."""
+
+    Default = 0
+    AOTriton = 1
+    Ck = 2
+
+
+_rocm_library = _ROCmFABackend.Default
+
+
+def preferred_rocm_fa_library(backend=None):
+    """The library that attention on AMD devices should use, after setting it if one is given ("default", "aotriton", "ck"). There are no such devices: it changes nothing else.
+
+    Raises: RuntimeError for another name, ValueError for what is no name.
+    """
+    global _rocm_library
+    names = {"default": _ROCmFABackend.Default, "aotriton": _ROCmFABackend.AOTriton, "ck": _ROCmFABackend.Ck}
+    if isinstance(backend, str) and backend not in names:
+        raise RuntimeError("Unknown input value. Choose from: default, aotriton, ck.")
+    if backend is not None and not isinstance(backend, (str, _ROCmFABackend)):
+        raise ValueError("Unknown input value. Choose from: default, aotriton, ck.")
+    if backend is not None:
+        _rocm_library = names[backend] if isinstance(backend, str) else backend
+    return _rocm_library
+
+
+def is_ck_sdpa_available():
+    """False: attention of AMD devices."""
+    return False
+
 
 _sdp = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True, "overrideable": True}
 _reduced_sums = False

@@ -1,10 +1,10 @@
 """Choice of the implementation behind scaled_dot_product_attention, and attention biases."""
 
 import contextlib
-import enum
 import warnings
 
 from tessera.backends import cuda as _cuda
+from tessera.backends.cuda import SDPBackend
 
 __all__ = [
     "SDPBackend",
@@ -18,21 +18,6 @@ __all__ = [
 ]
 
 WARN_FOR_UNFUSED_KERNELS = False
-
-
-class SDPBackend(enum.IntEnum):
-    """Implementations of scaled_dot_product_attention: its definition (MATH), and one in blocks (FLASH_ATTENTION, on devices also EFFICIENT_ATTENTION and CUDNN_ATTENTION)."""
-
-    ERROR = -1
-    MATH = 0
-    FLASH_ATTENTION = 1
-    EFFICIENT_ATTENTION = 2
-    CUDNN_ATTENTION = 3
-    OVERRIDEABLE = 4
-
-    def __repr__(self):
-        return f"<SDPBackend.{self.name}: {int(self)}>"
-
 
 _KINDS = {
     SDPBackend.CUDNN_ATTENTION: "cudnn",
