@@ -45,7 +45,15 @@ class _MatmulFlags:
 matmul = _MatmulFlags()
 
 
-class SDPBackend(enum.IntEnum):
+class _Choice(enum.IntEnum):
+    def __repr__(self):
+        return f"<{self}: {int(self)}>"
+
+    def __str__(self):
+        return f"{type(self).__name__}.{self.name}"
+
+
+class SDPBackend(_Choice):
     """Implementations of scaled_dot_product_attention: its definition (MATH), and one in blocks (FLASH_ATTENTION, on devices also EFFICIENT_ATTENTION and CUDNN_ATTENTION)."""
 
     ERROR = -1
@@ -55,11 +63,8 @@ class SDPBackend(enum.IntEnum):
     CUDNN_ATTENTION = 3
     OVERRIDEABLE = 4
 
-    def __repr__(self):
-        return f"<SDPBackend.{self.name}: {int(self)}>"
 
-
-class _ROCmFABackend(enum.IntEnum):
+class _ROCmFABackend(_Choice):
     """Libraries for attention on AMD devices."""
 
     Default = 0
