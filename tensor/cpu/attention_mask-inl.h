@@ -23,13 +23,37 @@ struct MaskBlock {
   bool select = false;
 };
 
+// What a mask's elements, side by side, add. The first gives how many of them it did: whole vectors.
+HWY_INLINE int64_t BoolVectors(const uint8_t* from, int64_t n, float* to) {
+  const hn::ScalableTag<float> df;
+  const hn::RebindToSigned<decltype(df)> di;
+  const hn::Rebind<uint8_t, decltype(df)> bytes;
+  const int64_t lanes = HWY_MAX_BYTES / 4;
+  int64_t j = 0;
+  for (; j + lanes <= n; j += lanes) {
+    const auto hidden = hn::RebindMask(df, hn::Eq(hn::PromoteTo(di, hn::LoadU(bytes, from + j)), hn::Zero(di)));
+    hn::StoreU(hn::IfThenElseZero(hidden, hn::Set(df, -std::numeric_limits<float>::infinity())), df, to + j);
+  }
+  return j;
+}
+HWY_INLINE int64_t BoolVectors(const uint8_t*, int64_t, double*) { return 0; }
+HWY_INLINE void DenseMaskRow(const uint8_t* from, int64_t n, T* to) {
+  for (int64_t j = BoolVectors(from, n, to); j < n; ++j) to[j] = from[j] ? T{0} : -kInfinity;
+}
+HWY_INLINE void DenseMaskRow(const T* from, int64_t n, T* to) {
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) hn::StoreU(hn::LoadU(d, from + j), d, to + j);
+  for (; j < n; ++j) to[j] = from[j];
+}
+
 // n elements of the mask along the keys.
 inline void MaskRow(const AttentionMask& m, DType t, int64_t at, int64_t n, T* to) {
   if (m.dtype == DType::kBool) {
     const uint8_t* from = static_cast<const uint8_t*>(m.data) + at;
+    if (m.key_stride == 1) return DenseMaskRow(from, n, to);
     for (int64_t j = 0; j < n; ++j) to[j] = from[j * m.key_stride] ? T{0} : -kInfinity;
   } else if (m.dtype == DType::kFloat32 && m.key_stride == 1 && sizeof(T) == 4) {
-    std::memcpy(to, static_cast<const float*>(m.data) + at, n * sizeof(T));
+    DenseMaskRow(static_cast<const T*>(m.data) + at, n, to);
   } else if (m.dtype == DType::kFloat32) {
     const float* from = static_cast<const float*>(m.data) + at;
     for (int64_t j = 0; j < n; ++j) to[j] = static_cast<T>(from[j * m.key_stride]);
