@@ -210,21 +210,19 @@ void pack_panels_b(int64_t item, const void* data, int64_t line_stride, int64_t 
       pack_b(item, from + j * line_stride * item, line_stride, k_stride, min64(kPanelLines, lines - j), k, to + j / kPanelLines * panel_stride);
     return;
   }
-  // A step of some panels at a time: longer runs of memory are read.
-  constexpr int64_t kWide = 4 * kPanelLines;
+  // A step of all panels at a time: memory is read in long runs.
   const __m512i none = _mm512_setzero_si512();
   const int64_t step = kStepBytes / item;
-  for (int64_t j0 = 0; j0 < lines; j0 += kWide)
-    for (int64_t p = 0; p < k; p += step)
-      for (int64_t j = j0; j < min64(lines, j0 + kWide); j += kPanelLines) {
-        const char* const x = from + (p * k_stride + j) * item;
-        char* const y = to + j / kPanelLines * panel_stride + p / step * kPanelStepBytes;
-        const int64_t count = min64(kPanelLines, lines - j), depth = min64(step, k - p);
-        if (item == 2)
-          pack_across<2, false>(x, k_stride * item, count, depth, none, y);
-        else
-          pack_across<1, false>(x, k_stride * item, count, depth, none, y);
-      }
+  for (int64_t p = 0; p < k; p += step)
+    for (int64_t j = 0; j < lines; j += kPanelLines) {
+      const char* const x = from + (p * k_stride + j) * item;
+      char* const y = to + j / kPanelLines * panel_stride + p / step * kPanelStepBytes;
+      const int64_t count = min64(kPanelLines, lines - j), depth = min64(step, k - p);
+      if (item == 2)
+        pack_across<2, false>(x, k_stride * item, count, depth, none, y);
+      else
+        pack_across<1, false>(x, k_stride * item, count, depth, none, y);
+    }
 }
 
 }  // namespace tessera::cpu::internal

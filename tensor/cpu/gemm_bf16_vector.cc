@@ -64,6 +64,7 @@ HWY_INLINE void add_rows(int64_t n, const float* x, const uint16_t* HWY_RESTRICT
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const auto v = load_pairs(b + r * b_row + j);
+      __builtin_prefetch(b + (r + kRows) * b_row + j);  // of the next call: rows lie far apart
       e = hn::MulAdd(xs[r], even_lanes(v), e);
       o = hn::MulAdd(xs[r], odd_lanes(v), o);
     }
