@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "tensor/core/error.h"
-#include "tensor/cuda/attention_tiles.h"
+#include "tensor/cuda/attention.h"
 #include "tensor/cuda/blas.h"
 #include "tensor/cuda/engines.h"
 
