@@ -119,7 +119,15 @@ void copy_row(char* d, int64_t ds, const char* s, int64_t ss, int64_t n, int64_t
 
 void copy_plan(const Plan& p, char* dst, const char* src, int64_t size) {
   if (p.is_flat(0, size) && p.is_flat(1, size)) {
-    return parallel_for(p.numel, kGrain * 8, [&](int64_t b, int64_t e) { std::memcpy(dst + b * size, src + b * size, (e - b) * size); });
+    const bool stream = 2 * p.numel * size >= kStreamBytes;
+    return parallel_for(p.numel, kGrain * 8, [&](int64_t b, int64_t e) {
+      if (!stream) {
+        std::memcpy(dst + b * size, src + b * size, (e - b) * size);
+        return;
+      }
+      stream_copy(dst + b * size, src + b * size, (e - b) * size);
+      stream_fence();
+    });
   }
   if (const int j = transposed_dim(p, size); j > 0) return copy_transposed(p, j, dst, src, size);
   parallel_for(p.numel, kGrain, [&](int64_t b, int64_t e) {
@@ -235,7 +243,12 @@ void fill_strided(std::span<const int64_t> shape, const Operand& dst, const void
     std::memcpy(d, value, size);
     return;
   }
+  const bool stream = plan.numel * size >= kStreamBytes && plan.is_flat(0, size);
   parallel_for(plan.numel, kGrain * 4, [&](int64_t b, int64_t e) {
+    if (stream) {
+      stream_fill(d + b * size, value, e - b, size);
+      return stream_fence();
+    }
     Cursor c;
     c.seek(plan, b);
     while (b < e) {

@@ -7,6 +7,7 @@
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/pointwise_plan.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/simd_move.h"
 
 namespace tessera {
 
@@ -46,6 +47,7 @@ struct Access {
   bool flat;        // contiguous in plan order (of its own dtype)
   bool same;        // dtype is what the kernel wants
   bool scalar;      // one element for all: converted once
+  bool stream = false;    // an output that goes past the caches
   bool periodic = false;  // a short row for all: likewise
 };
 
@@ -96,6 +98,10 @@ void load(const Job& job, const Access& a, int k, const Cursor& c, int64_t linea
 }
 
 void store(const Job& job, const Access& a, int k, const Cursor& c, int64_t linear, int64_t n, Scratch& s) {
+  if (a.stream) {
+    if (!a.same) convert(a.dtype, s.raw, a.kernel_dtype, s.values[k], n);
+    return stream_copy(a.data + linear * a.size, a.same ? s.values[k] : s.raw, n * a.size);
+  }
   if (a.flat) return convert(a.dtype, a.data + linear * a.size, a.kernel_dtype, s.values[k], n);
   if (a.same) return scatter_block(job.plan, c, k, a.data, n, a.size, s.values[k]);
   convert(a.dtype, s.raw, a.kernel_dtype, s.values[k], n);
@@ -133,7 +139,10 @@ void run_piece(const Job& job, int64_t begin, int64_t end) {
       load(job, a, k, c, at, n, s);
       ins[i] = s.values[k];
     }
-    for (int k = 0; k < job.num_outs; ++k) outs[k] = in_place(job, job.access[k], n) ? address(job.access[k], c, k, at) : s.values[k];
+    for (int k = 0; k < job.num_outs; ++k) {
+      const Access& a = job.access[k];
+      outs[k] = !a.stream && in_place(job, a, n) ? address(a, c, k, at) : s.values[k];
+    }
     job.kernel(n, outs, ins, job.params);
     for (int k = 0; k < job.num_outs; ++k) {
       if (outs[k] == s.values[k]) store(job, job.access[k], k, c, at, n, s);
@@ -141,6 +150,7 @@ void run_piece(const Job& job, int64_t begin, int64_t end) {
     at += n;
     c.advance(job.plan, n);
   }
+  if (job.access[0].stream) stream_fence();
 }
 
 // Every operand in place: pieces go to the kernel as they are.
@@ -152,6 +162,19 @@ void run_flat(const Job& job) {
     for (int i = 0; i < job.num_ins; ++i) ins[i] = job.access[job.num_outs + i].data + b * job.access[job.num_outs + i].size;
     job.kernel(e - b, outs, ins, job.params);
   });
+}
+
+// Large results that no input shares its memory with.
+void choose_streams(Job& job) {
+  int64_t bytes = 0;
+  for (int k = 0; k < job.num_outs + job.num_ins; ++k) bytes += job.access[k].flat ? job.plan.numel * job.access[k].size : 0;
+  if (bytes < kStreamBytes) return;
+  bool fresh = true;
+  for (int k = 0; k < job.num_outs; ++k) {
+    fresh = fresh && job.access[k].flat;
+    for (int i = job.num_outs; i < job.num_outs + job.num_ins; ++i) fresh = fresh && job.access[k].data != job.access[i].data;
+  }
+  for (int k = 0; k < job.num_outs; ++k) job.access[k].stream = fresh;
 }
 
 // Whether the walk along the rows is the same for all outer indices.
@@ -172,7 +195,8 @@ void run_blocks(Job& job) {
     rows_pay = rows_pay || (a.same && !a.flat && !a.periodic && a.inner_stride == a.size);
     widest = std::max({widest, a.size, a.kernel_size});
   }
-  if (all_flat) return run_flat(job);
+  choose_streams(job);
+  if (all_flat && !job.access[0].stream) return run_flat(job);
   job.block = kBlockBytes / widest;
   job.by_rows = rows_pay && job.plan.shape[0] >= 64;
   parallel_for(job.plan.numel, kGrain, [&job](int64_t b, int64_t e) { run_piece(job, b, e); });

@@ -1,5 +1,6 @@
 #include "tensor/cpu/simd_move.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "tensor/cpu/simd.h"
@@ -29,6 +30,37 @@ void FillPattern(void* dst, const void* pattern, int64_t bytes) {
   for (; i + lanes <= bytes; i += lanes) hn::StoreU(v, d, to + i);
   for (; i + 16 <= bytes; i += 16) std::memcpy(to + i, pattern, 16);
   if (i < bytes) std::memcpy(to + i, pattern, static_cast<size_t>(bytes - i));
+}
+
+// Bytes up to the next line.
+int64_t BytesToLine(const void* p, int64_t bytes) { return std::min<int64_t>(bytes, static_cast<int64_t>(-reinterpret_cast<uintptr_t>(p) & 63)); }
+
+void StreamCopy(void* dst, const void* src, int64_t bytes) {
+  const hn::ScalableTag<uint8_t> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  uint8_t* to = static_cast<uint8_t*>(dst);
+  const uint8_t* from = static_cast<const uint8_t*>(src);
+  int64_t i = BytesToLine(dst, bytes);
+  std::memcpy(to, from, static_cast<size_t>(i));
+  for (; i + 64 <= bytes; i += 64) {
+    for (int64_t k = 0; k < 64; k += lanes) hn::Stream(hn::LoadU(d, from + i + k), d, to + i + k);
+  }
+  std::memcpy(to + i, from + i, static_cast<size_t>(bytes - i));
+}
+
+void StreamFill(void* dst, const void* pattern, int64_t bytes) {
+  const hn::ScalableTag<uint8_t> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  uint8_t* to = static_cast<uint8_t*>(dst);
+  int64_t i = BytesToLine(dst, bytes);
+  FillPattern(to, pattern, i);
+  alignas(16) uint8_t turned[16];  // the pattern from there on
+  for (int64_t k = 0; k < 16; ++k) turned[k] = static_cast<const uint8_t*>(pattern)[(i + k) & 15];
+  const auto v = hn::LoadDup128(d, turned);
+  for (; i + 64 <= bytes; i += 64) {
+    for (int64_t k = 0; k < 64; k += lanes) hn::Stream(v, d, to + i + k);
+  }
+  FillPattern(to + i, turned, bytes - i);
 }
 
 template <class T>
@@ -124,6 +156,8 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::cpu {
 
 TESSERA_SIMD_TABLE(FillPattern);
+TESSERA_SIMD_TABLE(StreamCopy);
+TESSERA_SIMD_TABLE(StreamFill);
 TESSERA_SIMD_TABLE(FillRows4);
 TESSERA_SIMD_TABLE(FillRows8);
 TESSERA_SIMD_TABLE(TransposeTiles4);
@@ -134,19 +168,30 @@ template <class T>
 void repeat(char* pattern, const void* value) {
   for (size_t i = 0; i < 16; i += sizeof(T)) std::memcpy(pattern + i, value, sizeof(T));
 }
+
+void make_pattern(char* pattern, const void* value, int64_t size) {
+  switch (size) {
+    case 1: return repeat<uint8_t>(pattern, value);
+    case 2: return repeat<uint16_t>(pattern, value);
+    case 4: return repeat<uint32_t>(pattern, value);
+    case 8: return repeat<uint64_t>(pattern, value);
+    default: std::memcpy(pattern, value, 16);
+  }
+}
 }  // namespace
 
 void fill_elements(void* dst, const void* value, int64_t n, int64_t size) {
   alignas(16) char pattern[16];
-  switch (size) {
-    case 1: repeat<uint8_t>(pattern, value); break;
-    case 2: repeat<uint16_t>(pattern, value); break;
-    case 4: repeat<uint32_t>(pattern, value); break;
-    case 8: repeat<uint64_t>(pattern, value); break;
-    default: std::memcpy(pattern, value, 16);
-  }
+  make_pattern(pattern, value, size);
   TESSERA_SIMD(FillPattern)(dst, pattern, n * size);
 }
+void stream_fill(void* dst, const void* value, int64_t n, int64_t size) {
+  alignas(16) char pattern[16];
+  make_pattern(pattern, value, size);
+  TESSERA_SIMD(StreamFill)(dst, pattern, n * size);
+}
+void stream_copy(void* dst, const void* src, int64_t bytes) { TESSERA_SIMD(StreamCopy)(dst, src, bytes); }
+void stream_fence() { __builtin_ia32_sfence(); }
 void fill_rows(void* dst, const void* value, int64_t step, int64_t rows, int64_t n, int64_t size) {
   if (size == 4) return TESSERA_SIMD(FillRows4)(dst, value, step, rows, n);
   if (size == 8) return TESSERA_SIMD(FillRows8)(dst, value, step, rows, n);
