@@ -17,6 +17,7 @@ constexpr int64_t kBlockSteps = 8;  // of k at a time: a panel of A stays in L1 
 constexpr int64_t kDeepSteps = 64;   // of k that is packed at a time
 constexpr int64_t kBlockBytes = 1 << 20;  // of packed B
 constexpr int64_t kWidePanels = 16;       // of B at most in a task
+constexpr int64_t kTallPanels = 32;       // of A, while sums are kept
 constexpr int64_t kSumBytes = kPanelLines * kPanelLines * 4;  // a block of sums
 constexpr double kTaskWork = 1 << 22;                         // products worth a task of their own
 
@@ -30,9 +31,10 @@ class Product {
     deep_ = ceil_div(steps_, ceil_div(steps_, kDeepSteps));
     block_ = ceil_div(deep_, ceil_div(deep_, kBlockSteps));
     wide_ = std::min(col_panels_, std::clamp<int64_t>(kBlockBytes / (deep_ * kPanelStepBytes), 4, kWidePanels));
-    // Few columns: rows are shared out as well. Small tasks are not worth it.
-    const double panel = static_cast<double>(g.k) * kPanelLines * kPanelLines;
-    tall_ = std::min(row_panels_, col_panels_ >= 4 * wide_ ? row_panels_ : std::max<int64_t>(16, static_cast<int64_t>(kTaskWork / (panel * static_cast<double>(wide_)))));
+    // Few columns: rows are shared out as well. Small tasks are not worth it. Sums that are kept between parts of k should fit in L2.
+    const double row = static_cast<double>(g.k) * kPanelLines * kPanelLines * static_cast<double>(wide_);
+    tall_ = col_panels_ >= 4 * wide_ ? row_panels_ : std::max<int64_t>(16, static_cast<int64_t>(kTaskWork / row));
+    tall_ = std::min(tall_, deep_ < steps_ ? std::min<int64_t>(row_panels_, kTallPanels) : row_panels_);
   }
 
   void run() const {

@@ -72,8 +72,12 @@ HWY_INLINE void add_rows(int64_t n, const float* x, const uint16_t* HWY_RESTRICT
     hn::StoreU(o, df, odd + j / 2);
   }
   for (; j < n; ++j) {
-    float& sum = (j & 1 ? odd : even)[j / 2];
+    float sum = 0;
     for (int r = 0; r < kRows; ++r) sum += x[r] * bfloat16_bits_to_float(b[r * b_row + j]);
+    if (j & 1)
+      odd[j / 2] += sum;
+    else
+      even[j / 2] += sum;
   }
 }
 
@@ -90,7 +94,7 @@ void RowsProduct(const Bf16Problem& g, const float* x) {
       int64_t p = 0;
       for (; p + 8 <= g.k; p += 8) add_rows<8>(n, x + p, b + p * b_row + j, b_row, even, odd);
       for (; p < g.k; ++p) add_rows<1>(n, x + p, b + p * b_row + j, b_row, even, odd);
-      for (int64_t i = 0; i < n; ++i) write(g, j + i, (i & 1 ? odd : even)[i / 2]);
+      for (int64_t i = 0; i < n; ++i) write(g, j + i, i & 1 ? odd[i / 2] : even[i / 2]);
     }
   });
 }
