@@ -1,4 +1,6 @@
 // Distances between all rows of two tensors.
+#include <algorithm>
+
 #include "nn/distance_kernels.h"
 #include "nn/distance_rule.h"
 #include "nn/nn_ops.h"
@@ -39,9 +41,17 @@ Tensor cdist_composite(const Tensor& x1, const Tensor& x2, double p, std::option
   return compute == t ? distances : to(distances, t);
 }
 
-OutputSpec _cdist_forward_meta(const Tensor& x1, const Tensor& x2, double, std::optional<int64_t>) {
-  TESSERA_CHECK(x1.dim() >= 2 && x1.dim() == x2.dim() && x1.size(-1) == x2.size(-1) && x1.dtype() == x2.dtype(), "_cdist_forward: shapes ", shape_string(x1.sizes()), " and ",
+namespace {
+void check_pair(const char* name, const Tensor& x1, const Tensor& x2) {
+  TESSERA_CHECK(x1.dim() >= 2 && x1.dim() == x2.dim() && std::ranges::equal(batch_of(x1), batch_of(x2)) && x1.size(-1) == x2.size(-1), name, ": shapes ", shape_string(x1.sizes()), " and ",
                 shape_string(x2.sizes()), " do not match");
+  TESSERA_CHECK(x1.dtype() == x2.dtype(), name, ": dtypes ", name_of(x1.dtype()), " and ", name_of(x2.dtype()), " do not match");
+  TESSERA_CHECK_NOT_IMPLEMENTED(x1.dtype() == DType::kFloat32 || x1.dtype() == DType::kFloat64, '"', name, "\" not implemented for '", type_name_of(x1.dtype()), "'");
+}
+}  // namespace
+
+OutputSpec _cdist_forward_meta(const Tensor& x1, const Tensor& x2, double, std::optional<int64_t>) {
+  check_pair("cdist", x1, x2);
   return OutputSpec(joined(batch_of(x1), x1.size(-2), x2.size(-2)), {}, x1.dtype(), x1.device());
 }
 void _cdist_forward_cpu(const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t> compute_mode, const Tensor& out) {
@@ -58,7 +68,15 @@ void _cdist_forward_cpu(const Tensor& x1, const Tensor& x2, double p, std::optio
   if (!target.is_same(out)) copy__cpu(out, target, false);
 }
 
-OutputSpec _cdist_backward_meta(const Tensor&, const Tensor& x1, const Tensor&, double, const Tensor&) { return OutputSpec(to_vector(x1.sizes()), {}, x1.dtype(), x1.device()); }
+OutputSpec _cdist_backward_meta(const Tensor& grad, const Tensor& x1, const Tensor& x2, double, const Tensor& cdist) {
+  check_pair("cdist_backward", x1, x2);
+  const IntVector pairs = joined(batch_of(x1), x1.size(-2), x2.size(-2));
+  for (const Tensor& t : {grad, cdist}) {
+    TESSERA_CHECK(std::ranges::equal(t.sizes(), pairs) && t.dtype() == x1.dtype(), "cdist_backward: expected shape ", shape_string(IntList(pairs)), " and the dtype of x1, but got ",
+                  shape_string(t.sizes()), " and ", name_of(t.dtype()));
+  }
+  return OutputSpec(to_vector(x1.sizes()), {}, x1.dtype(), x1.device());
+}
 void _cdist_backward_cpu(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p, const Tensor& cdist, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor g = contiguous(grad), a = contiguous(x1), b = contiguous(x2), d = contiguous(cdist);

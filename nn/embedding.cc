@@ -87,6 +87,7 @@ void check_bags(const Tensor& weight, const Tensor& indices, const Tensor& offse
   check_indices(offsets, "embedding_bag");
   TESSERA_CHECK(indices.dim() == 1, "input has to be a 1D Tensor, but got Tensor of dimension ", indices.dim());
   TESSERA_CHECK(offsets.dim() == 1, "offsets has to be a 1D Tensor, but got Tensor of dimension ", offsets.dim());
+  TESSERA_CHECK_NOT_IMPLEMENTED(is_floating_point(weight.dtype()), "\"embedding_bag\" not implemented for '", type_name_of(weight.dtype()), "'");
   TESSERA_CHECK(mode >= 0 && mode <= 2, "mode has to be 0 (sum), 1 (mean) or 2 (max), but got ", mode);
   if (!per_sample_weights.defined()) return;
   TESSERA_CHECK(mode == 0, "embedding_bag: per_sample_weights only supported with mode='sum'");

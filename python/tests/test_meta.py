@@ -50,6 +50,7 @@ def _convolution(rank, **more):
                  output_padding=zeros, groups=1, **more)
 
 
+_BAGS = Given(weight=floats(5, 3), indices=_zeros(4), offsets=_zeros(2), mode=0, per_sample_weights=None, padding_idx=1)
 # What the test of derivatives has no need of.
 FITTING = {
     "_convolution": [_convolution(1), _convolution(2)],
@@ -71,6 +72,8 @@ FITTING = {
     "max_pool3d_with_indices_backward": [_pool(3, grad_output=floats(1, 2, 2, 2, 2), self=_VOLUME, dilation=[1, 1, 1], ceil_mode=False,
                                                indices=_zeros(1, 2, 2, 2, 2))],
     "adaptive_max_pool2d": [Given(self=_IMAGE, output_size=[2, 2])], "adaptive_max_pool3d": [Given(self=_VOLUME, output_size=[2, 2, 2])],
+    "embedding_bag": [_BAGS], "_embedding_bag": [_BAGS],
+    "_cdist_backward": [Given(grad=floats(2, 4), x1=floats(2, 3), x2=floats(4, 3), cdist=floats(2, 4))],
     "adaptive_max_pool2d_backward": [Given(grad_output=floats(1, 2, 2, 2), self=_IMAGE, indices=_zeros(1, 2, 2, 2))],
     "adaptive_max_pool3d_backward": [Given(grad_output=floats(1, 2, 2, 2, 2), self=_VOLUME, indices=_zeros(1, 2, 2, 2, 2))],
     "reflection_pad1d_backward": [Given(grad_output=floats(1, 2, 6), self=floats(1, 2, 4), padding=[1, 1])],
@@ -104,7 +107,8 @@ STRINGS = {"reduce": ["sum", "amax", "mean", "prod"], "rounding_mode": ["floor",
            "mode": ["constant", "reflect", "replicate"], "indexing": ["ij", "xy"], "padding": ["same", "valid"], "ord": ["fro", "nuc"], "reduce=": ["add", "multiply"],
            "approximate": ["none", "tanh"]}
 # What only values can be wrong about, where no other values of that shape would be right.
-VALUE_ERRORS = re.compile("is out of bounds for dimension|index out of range in self|ZeroDivisionError|invalid max index|invalid multinomial distribution")
+VALUE_ERRORS = re.compile("is out of bounds for dimension|index out of range in self|ZeroDivisionError|invalid max index|invalid multinomial distribution|"
+                          "offsets\\[0\\] has to be 0|offsets has to be non-decreasing")
 ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
 
 
