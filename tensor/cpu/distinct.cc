@@ -15,10 +15,11 @@ constexpr int64_t kSmallTable = 4096;  // up to here four tables take turns, so 
 // Counts of 0 ... size - 1 in one or four interleaved tables.
 class Table {
  public:
+  explicit Table(int64_t n) : n_(n) {}
   void grow(int64_t size) {
     if (size <= size_) return;
-    const int64_t wanted = std::max<int64_t>({size, 2 * size_, 256});
-    const int ways = wanted <= kSmallTable ? 4 : 1;
+    const int64_t wanted = std::max(size, 2 * size_);
+    const int ways = wanted <= kSmallTable && 8 * wanted <= n_ ? 4 : 1;  // few numbers are not worth four tables
     std::vector<int64_t> next(static_cast<size_t>(wanted * ways), 0);
     for (int64_t i = 0; i < size_; ++i) next[static_cast<size_t>(i * ways)] = count(i);
     counts_.swap(next);
@@ -46,14 +47,14 @@ class Table {
 
  private:
   std::vector<int64_t> counts_;
-  int64_t size_ = 0;
+  int64_t n_, size_ = 0;
   int ways_ = 1;
 };
 
 }  // namespace
 
 std::vector<int64_t> count_integers(const int64_t* x, int64_t n, const char* if_negative) {
-  Table table;
+  Table table(n);
   int64_t size = 0;
   for (int64_t i = 0; i < n; i += kBlock) {
     const int64_t len = std::min(kBlock, n - i);
