@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -204,6 +205,40 @@ TEST(Pointwise, FloatOpsAgreeWithTheScalarLibrary) {
         ADD_FAILURE() << c.name << "(" << x[0] << (in.size() > 1 ? ", " + std::to_string(x[1]) : "") << ") = " << got[i] << ", not " << want << ": " << distance << " ulp";
       }
     }
+  }
+}
+
+// Every 1021st float: pieces of tables, their borders, subnormals. The bounds are those of math-inl.h.
+TEST(Pointwise, FunctionsKeepTheirBoundsOverAllFloats) {
+  const struct {
+    const char* name;
+    const PointwiseOp* op;
+    double (*reference)(double);
+    double bound, limit;  // ulps, for |x| up to limit
+  } cases[] = {
+      {"exp", &pw::exp, [](double x) { return std::exp(x); }, 1.2, 1e30},         {"exp2", &pw::exp2, [](double x) { return std::exp2(x); }, 1.1, 1e30},
+      {"log", &pw::log, [](double x) { return std::log(x); }, 1, 1e39},           {"erf", &pw::erf, [](double x) { return std::erf(x); }, 1.2, 1e39},
+      {"log10", &pw::log10, [](double x) { return std::log10(x); }, 1.9, 1e39},   {"tanh", &pw::tanh, [](double x) { return std::tanh(x); }, 2.5, 1e39},
+      {"sin", &pw::sin, [](double x) { return std::sin(x); }, 2, 1e39},           {"cos", &pw::cos, [](double x) { return std::cos(x); }, 2, 1e39},
+      {"sinh", &pw::sinh, [](double x) { return std::sinh(x); }, 2, 88},          {"cosh", &pw::cosh, [](double x) { return std::cosh(x); }, 1.6, 88},
+      {"rsqrt", &pw::rsqrt, [](double x) { return 1 / std::sqrt(x); }, 1.5, 1e39},
+      {"gelu", &pw::gelu_erf, [](double x) { return 0.5 * x * std::erfc(-x * std::sqrt(0.5)); }, 8, 3},
+  };
+  std::vector<float> x;
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 1021) x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  std::vector<float> y(x.size());
+  for (const auto& c : cases) {
+    void* outs[] = {y.data()};
+    const void* ins[] = {x.data()};
+    c.op->kernels[static_cast<int>(DType::kFloat32)](static_cast<int64_t>(x.size()), outs, ins, nullptr);
+    double worst = 0;
+    float at = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (std::abs(x[i]) > c.limit) continue;
+      const double wanted = c.reference(x[i]), distance = ulps(y[i], wanted);
+      if (distance > worst) worst = distance, at = x[i];
+    }
+    EXPECT_LE(worst, c.bound) << c.name << "(" << at << ")";
   }
 }
 
