@@ -9,6 +9,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "tensor/core/half.h"
 #include "tensor/cpu/attention_mask-inl.h"
 #include "tensor/cpu/attention_tile-inl.h"
 
@@ -19,9 +20,25 @@ namespace {
 
 constexpr int64_t kAhead = 16;  // keys that are fetched before they are needed
 
+// Elements of key and value as they lie: T, or bfloat16 (where T is float).
+using BFloat = std::conditional_t<sizeof(T) == 4, uint16_t, T>;
+HWY_INLINE V LoadElements(const T* p) { return hn::LoadU(d, p); }
+HWY_INLINE T one_element(const T* p) { return *p; }
+HWY_INLINE auto LoadElements(const uint16_t* p) {
+  const hn::ScalableTag<float> df;
+  const hn::RebindToUnsigned<decltype(df)> du;
+  return hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(hn::Rebind<uint16_t, decltype(df)>(), p))));
+}
+HWY_INLINE float one_element(const uint16_t* p) { return bfloat16_bits_to_float(*p); }
+template <class E>
+struct ElementBlock {
+  const E* data;
+  int64_t stride;
+};
+
 // out[j] = sum_p q[p] k[j * stride + p], kCount of them.
-template <int kCount>
-HWY_INLINE void Dots(int64_t dim, const T* HWY_RESTRICT q, const T* HWY_RESTRICT k, int64_t stride, T* out) {
+template <int kCount, class E>
+HWY_INLINE void Dots(int64_t dim, const T* HWY_RESTRICT q, const E* HWY_RESTRICT k, int64_t stride, T* out) {
   V sum[kCount];
 #pragma GCC unroll 4
   for (int j = 0; j < kCount; ++j) sum[j] = hn::Zero(d);
@@ -30,21 +47,21 @@ HWY_INLINE void Dots(int64_t dim, const T* HWY_RESTRICT q, const T* HWY_RESTRICT
     const V x = hn::LoadU(d, q + p);
 #pragma GCC unroll 4
     for (int j = 0; j < kCount; ++j) {
-      sum[j] = hn::MulAdd(x, hn::LoadU(d, k + j * stride + p), sum[j]);
+      sum[j] = hn::MulAdd(x, LoadElements(k + j * stride + p), sum[j]);
       hwy::Prefetch(k + (j + kAhead) * stride + p);
     }
   }
 #pragma GCC unroll 4
   for (int j = 0; j < kCount; ++j) {
     T s = hn::GetLane(hn::SumOfLanes(d, sum[j]));
-    for (int64_t i = p; i < dim; ++i) s += q[i] * k[j * stride + i];
+    for (int64_t i = p; i < dim; ++i) s += q[i] * one_element(k + j * stride + i);
     out[j] = s;
   }
 }
 
 // result = result * shrink + sum_k weights[k] v[k]: kVecs vectors of features.
-template <int kVecs>
-HWY_INLINE void AddRows(int64_t n, const T* HWY_RESTRICT weights, const T* HWY_RESTRICT v, int64_t stride, T shrink, T* HWY_RESTRICT result) {
+template <int kVecs, class E>
+HWY_INLINE void AddRows(int64_t n, const T* HWY_RESTRICT weights, const E* HWY_RESTRICT v, int64_t stride, T shrink, T* HWY_RESTRICT result) {
   V sum[kVecs];
 #pragma GCC unroll 4
   for (int c = 0; c < kVecs; ++c) sum[c] = hn::Mul(hn::LoadU(d, result + c * kLanes), hn::Set(d, shrink));
@@ -52,20 +69,21 @@ HWY_INLINE void AddRows(int64_t n, const T* HWY_RESTRICT weights, const T* HWY_R
     const V w = hn::Set(d, weights[k]);
 #pragma GCC unroll 4
     for (int c = 0; c < kVecs; ++c) {
-      sum[c] = hn::MulAdd(w, hn::LoadU(d, v + k * stride + c * kLanes), sum[c]);
+      sum[c] = hn::MulAdd(w, LoadElements(v + k * stride + c * kLanes), sum[c]);
       hwy::Prefetch(v + (k + kAhead) * stride + c * kLanes);
     }
   }
 #pragma GCC unroll 4
   for (int c = 0; c < kVecs; ++c) hn::StoreU(sum[c], d, result + c * kLanes);
 }
-HWY_INLINE void AddAllRows(int64_t n, int64_t width, const T* weights, const Block& v, T shrink, T* result) {
+template <class E>
+HWY_INLINE void AddAllRows(int64_t n, int64_t width, const T* weights, const ElementBlock<E>& v, T shrink, T* result) {
   int64_t p = 0;
   for (; p + 4 * kLanes <= width; p += 4 * kLanes) AddRows<4>(n, weights, v.data + p, v.stride, shrink, result + p);
   for (; p + kLanes <= width; p += kLanes) AddRows<1>(n, weights, v.data + p, v.stride, shrink, result + p);
   for (; p < width; ++p) {
     T sum = result[p] * shrink;
-    for (int64_t k = 0; k < n; ++k) sum += weights[k] * v.data[k * v.stride + p];
+    for (int64_t k = 0; k < n; ++k) sum += weights[k] * one_element(v.data + k * v.stride + p);
     result[p] = sum;
   }
 }
@@ -78,7 +96,8 @@ struct Row {
 inline T power(T x) { return hn::GetLane(Exp2(hn::Set(d, x))); }
 
 // scores: n of them and as many more as fill a vector.
-HWY_NOINLINE void StepRow(int64_t n, int64_t value_dim, T* scores, const Block& v, const Row& row) {
+template <class E>
+HWY_NOINLINE void StepRow(int64_t n, int64_t value_dim, T* scores, const ElementBlock<E>& v, const Row& row) {
   for (int64_t j = n; j < ceil_div(n, kLanes) * kLanes; ++j) scores[j] = -kInfinity;
   V greatest = hn::Set(d, row.ends[0]);
   for (int64_t j = 0; j < n; j += kLanes) greatest = hn::Max(hn::LoadU(d, scores + j), greatest);
@@ -94,7 +113,8 @@ HWY_NOINLINE void StepRow(int64_t n, int64_t value_dim, T* scores, const Block& 
   AddAllRows(n, value_dim, scores, v, shrink, row.sums);
 }
 
-HWY_INLINE void RowScores(int64_t n, int64_t dim, const T* q, const Block& k, T* scores) {
+template <class E>
+HWY_INLINE void RowScores(int64_t n, int64_t dim, const T* q, const ElementBlock<E>& k, T* scores) {
   int64_t j = 0;
   for (; j + 4 <= n; j += 4) Dots<4>(dim, q, k.data + j * k.stride, k.stride, scores + j);
   for (; j < n; ++j) Dots<1>(dim, q, k.data + j * k.stride, 0, scores + j);
@@ -107,7 +127,19 @@ HWY_INLINE void MaskScores(const AttentionMask& m, DType t, int64_t at, int64_t 
     for (int64_t j = 0; j < n; ++j) scores[j] += room[j] * static_cast<T>(kLog2e);
 }
 
+// Rows [at, at + n) as they lie if they are of E, else as `block_of` makes them.
+template <class E>
+HWY_INLINE ElementBlock<E> elements_of(const Rows& x, DType t, int64_t item, int64_t at, int64_t n, int64_t width, T* room) {
+  if constexpr (std::is_same_v<E, T>) {
+    const Block b = block_of(x, t, item, at, n, width, room);
+    return {b.data, b.stride};
+  } else {
+    return {reinterpret_cast<const E*>(x.data) + at * x.stride, x.stride};
+  }
+}
+
 // Keys [first, end) for the queries of the heads that share kv_head; row (head, query) has value_dim + 2 numbers in `rows`.
+template <class E>
 HWY_NOINLINE void RowsUnit(const ForwardCall& call, int64_t batch, int64_t kv_head, int64_t first, int64_t end, T* rows) {
   const AttentionShape& s = call.shape;
   const int64_t item = item_size(s.dtype), group = s.heads / s.kv_heads, all = group * s.queries, size = s.value_dim + 2;
@@ -125,7 +157,7 @@ HWY_NOINLINE void RowsUnit(const ForwardCall& call, int64_t batch, int64_t kv_he
   end = min64(end, key_limit(s, s.queries - 1));
   for (int64_t key = first; key < end; key += kKeys) {
     const int64_t n = min64(kKeys, end - key);
-    const Block kb = block_of(k, s.dtype, item, key, n, s.dim, key_room), vb = block_of(v, s.dtype, item, key, n, s.value_dim, value_room);
+    const ElementBlock<E> kb = elements_of<E>(k, s.dtype, item, key, n, s.dim, key_room), vb = elements_of<E>(v, s.dtype, item, key, n, s.value_dim, value_room);
     for (int64_t r = 0; r < all; ++r) {
       const int64_t query = r % s.queries, seen = min64(n, key_limit(s, query) - key);
       if (seen <= 0) continue;
@@ -169,10 +201,11 @@ void ForwardRows(const ForwardCall& call) {
   const int64_t rows = s.batch * s.heads * s.queries;
   ScratchArray<T> found(units * rows * size);
   const int64_t work = per_unit * group * s.queries * (s.dim + s.value_dim);
+  const auto run = s.dtype == DType::kBFloat16 ? RowsUnit<BFloat> : RowsUnit<T>;
   parallel_for(heads * units, max64(1, (1 << 16) / max64(1, work)), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t unit = i % units, head = i / units;
-      RowsUnit(call, head / s.kv_heads, head % s.kv_heads, unit * per_unit, min64(s.keys, (unit + 1) * per_unit), found.get() + (unit * rows + head * group * s.queries) * size);
+      run(call, head / s.kv_heads, head % s.kv_heads, unit * per_unit, min64(s.keys, (unit + 1) * per_unit), found.get() + (unit * rows + head * group * s.queries) * size);
     }
   });
   for (int64_t r = 0; r < rows; ++r) FinishRow(call, r / s.queries / s.heads, r / s.queries % s.heads, r % s.queries, found.get() + r * size, units, rows * size);

@@ -310,9 +310,9 @@ TEST(Attention, NanStaysInItsRows) {
 TEST(Attention, SameBitsForAnyNumberOfThreads) {
   const int before = num_threads();
   for (DType t : kTypes)
-    for (int64_t queries : {1, 300})
+    for (int64_t queries : {1, 150})
       for (bool causal : {false, true}) {
-        Attempt a({shape(t, 1, 4, 2, queries, 1500, 64, 64, causal)}), b = a;
+        Attempt a({shape(t, 1, 2, 1, queries, 1100, 64, 64, causal)}), b = a;
         set_num_threads(1);
         a.check();
         set_num_threads(2);
