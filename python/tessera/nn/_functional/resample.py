@@ -44,10 +44,11 @@ def _resize_linear(x, dim, out, scale, align_corners):
         return x
     src = _source(size, out, scale, align_corners, _coordinate_dtype(x), x.device).clamp(min=0)
     low = src.floor().clamp(max=size - 1)
-    weight = _shaped((src - low).to(x.dtype), x, dim)
+    # One weight for each element behind dim: products of whole planes are faster than those of many short rows with a number each.
+    weight = _shaped((src - low).to(x.dtype), x, dim).expand([1] * dim + [out] + list(x.shape[dim + 1:])).contiguous()
     low = low.to(tessera.int64)
     high = (low + 1).clamp(max=size - 1)
-    return x.index_select(dim, low) * (1 - weight) + x.index_select(dim, high) * weight
+    return tessera.addcmul(x.index_select(dim, low) * (1 - weight), x.index_select(dim, high), weight)
 
 
 def _cubic_weights(t, a=-0.75):
