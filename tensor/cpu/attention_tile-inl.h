@@ -35,6 +35,8 @@ inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 // Rows of a tile that stays in registers.
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kTileRows = 8;
+#elif HWY_TARGET <= HWY_AVX2
+constexpr int kTileRows = 6;
 #else
 constexpr int kTileRows = 4;
 #endif
