@@ -24,6 +24,9 @@ constexpr double kTaskWork = 1 << 22;                         // products worth 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 
+// Scratch memory of more than half a huge page is one: then L2 holds it without conflicts.
+int64_t scratch_bytes(int64_t bytes) { return bytes >= (1 << 18) ? std::max<int64_t>(bytes, (1 << 20) + 1) : bytes; }
+
 class Product {
  public:
   explicit Product(const PanelProduct& g)
@@ -44,10 +47,12 @@ class Product {
       const TileScope tiles(g_.level);
       const bool whole = deep_ == steps_;
       // Sums of a panel of rows, or of all rows between the parts of k.
-      ScratchArray<char> b(wide_ * deep_ * kPanelStepBytes), a(deep_ * kPanelStepBytes), sums((whole ? 1 : tall_) * wide_ * kSumBytes);
+      const int64_t b_bytes = wide_ * deep_ * kPanelStepBytes, a_bytes = deep_ * kPanelStepBytes, sum_bytes = (whole ? 1 : tall_) * wide_ * kSumBytes;
+      const ScratchArray<char> memory(scratch_bytes(b_bytes + a_bytes + sum_bytes));
+      char *const b = memory.get(), *const a = b + b_bytes, *const sums = a + a_bytes;
       for (int64_t t = begin; t < end; ++t) {
         const int64_t i0 = t % row_blocks * tall_, j0 = t / row_blocks * wide_;
-        const Task task{i0, std::min(row_panels_, i0 + tall_), j0, std::min(col_panels_, j0 + wide_), a.get(), b.get(), sums.get(), whole};
+        const Task task{i0, std::min(row_panels_, i0 + tall_), j0, std::min(col_panels_, j0 + wide_), a, b, sums, whole};
         for (int64_t s = 0; s < steps_; s += deep_) run_part(task, s, std::min(deep_, steps_ - s));
       }
       std::atomic_thread_fence(std::memory_order_seq_cst);  // `write` may have bypassed the caches
