@@ -662,11 +662,12 @@ template <class D, class V>
 HWY_INLINE V NormalTail(D d, V x) {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (sizeof(hn::TFromD<D>) == 4 && kFullVector<D>) {
-    const V limit = hn::Set(d, 5.9f);
-    if (HWY_LIKELY(hn::AllFalse(d, hn::Lt(x, hn::Neg(limit))))) {  // to the right of the pieces the tail counts for nothing beside x
-      const V a = hn::Min(limit, hn::Abs(x));
-      return Piecewise(tables::kNormalTail, a, PieceNumber(d, a, 16.0 / 3));
-    }
+    const V limit = hn::Set(d, 5.9f), a = hn::Min(limit, hn::Abs(x));
+    const V tail = Piecewise(tables::kNormalTail, a, PieceNumber(d, a, 16.0 / 3));
+    const auto beyond = hn::Lt(x, hn::Neg(limit));  // on the other side the tail counts for nothing beside x
+    if (HWY_LIKELY(hn::AllFalse(d, beyond))) return tail;
+    V gauss;
+    return hn::IfThenElse(beyond, NormalTail(d, x, gauss), tail);
   }
 #endif
   V gauss;

@@ -54,7 +54,7 @@ struct Selu {
 };
 struct GeluErf {  // x Phi(x) = max(x, 0) - |x| tail(|x|); beyond 20 the tail is 0
   TESSERA_CALL(D d, const KernelParam*, V x) {
-    return hn::NegMulAdd(hn::Min(Splat(d, 20.0), hn::Abs(x)), math::NormalTail(d, x), hn::Max(hn::Zero(d), x));
+    return hn::NegMulAdd(hn::Min(Splat(d, 20.0), hn::Abs(x)), math::NormalTail(d, x), hn::Max(Splat(d, -0.0), x));
   }
 };
 struct GeluTanh {

@@ -13,6 +13,14 @@
 #include "hwy/highway.h"
 #include "tensor/cpu/pointwise_table.h"
 
+#ifndef TESSERA_POINTWISE_STREAM_
+#define TESSERA_POINTWISE_STREAM_
+namespace tessera::cpu {
+// Set by the engine around kernels of large fresh results: kernels that can let them go past the caches. The engine fences.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local bool stream_results;
+}  // namespace tessera::cpu
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
 namespace HWY_NAMESPACE {
@@ -66,7 +74,12 @@ HWY_INLINE void Loop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
   const T* const in[] = {static_cast<const T*>(ins[I])...};
   T* const out = static_cast<T*>(outs[0]);
   int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(F::Call(d, p, hn::LoadU(d, in[I] + i)...), d, out + i);
+  const bool stream = stream_results && reinterpret_cast<uintptr_t>(out) % 64 == 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto result = F::Call(d, p, hn::LoadU(d, in[I] + i)...);
+    if (HWY_UNLIKELY(stream)) hn::Stream(result, d, out + i);
+    else hn::StoreU(result, d, out + i);
+  }
   if (i < n) {
     const size_t rest = static_cast<size_t>(n - i);
     StoreTail(F::Call(d, p, LoadTail(d, in[I] + i, rest)...), d, out + i, rest);

@@ -31,6 +31,11 @@ DType pointwise_result_dtype(const PointwiseOp& op, DType promoted) {
 }
 
 namespace cpu {
+
+// For the kernels: see pointwise-inl.h.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local bool stream_results;
+constinit thread_local bool stream_results = false;
+
 namespace {
 
 constexpr int64_t kBlockBytes = 8192;
@@ -160,7 +165,11 @@ void run_flat(const Job& job) {
     const void* ins[kMaxInputs];
     for (int k = 0; k < job.num_outs; ++k) outs[k] = job.access[k].data + b * job.access[k].size;
     for (int i = 0; i < job.num_ins; ++i) ins[i] = job.access[job.num_outs + i].data + b * job.access[job.num_outs + i].size;
+    stream_results = job.access[0].stream;
     job.kernel(e - b, outs, ins, job.params);
+    if (!stream_results) return;
+    stream_results = false;
+    stream_fence();
   });
 }
 
@@ -196,7 +205,8 @@ void run_blocks(Job& job) {
     widest = std::max({widest, a.size, a.kernel_size});
   }
   choose_streams(job);
-  if (all_flat && !job.access[0].stream) return run_flat(job);
+  const DType first = job.access[0].dtype;  // the SIMD kernels stream themselves
+  if (all_flat && (!job.access[0].stream || first == DType::kFloat32 || first == DType::kFloat64)) return run_flat(job);
   job.block = kBlockBytes / widest;
   job.by_rows = rows_pay && job.plan.shape[0] >= 64;
   parallel_for(job.plan.numel, kGrain, [&job](int64_t b, int64_t e) { run_piece(job, b, e); });

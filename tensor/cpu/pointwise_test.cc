@@ -512,6 +512,30 @@ TEST(Pointwise, ShortCallsEqualLongOnes) {  // the masked tails
   }
 }
 
+TEST(Pointwise, LargeResultsPastTheCaches) {  // aligned or not, in place or not, converted or not
+  const int64_t n = 3000007;
+  std::vector<float> a(n + 16), b(n + 16), out(n + 32);
+  for (int64_t i = 0; i < n + 16; ++i) a[i] = static_cast<float>(i % 1000), b[i] = static_cast<float>(i % 77);
+  const KernelParam alpha = real_param(1);
+  const int64_t stride = 4;
+  float* const aligned = out.data() + (64 - reinterpret_cast<uintptr_t>(out.data()) % 64) % 64 / 4;
+  for (float* to : {aligned, aligned + 1, aligned + 15}) {
+    std::fill(out.begin(), out.end(), -1.0f);
+    const cpu::Operand o{to, DType::kFloat32, &stride}, ins[] = {{a.data(), DType::kFloat32, &stride}, {b.data(), DType::kFloat32, &stride}};
+    cpu::run_pointwise(pw::add, DType::kFloat32, {&n, 1}, {&o, 1}, ins, &alpha);
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(to[i], a[i] + b[i]);
+    EXPECT_EQ(to[n], -1);
+  }
+  std::vector<BFloat16> narrow(n + 1);
+  const int64_t narrow_stride = 2;
+  const cpu::Operand o{narrow.data(), DType::kBFloat16, &narrow_stride}, ins[] = {{a.data(), DType::kFloat32, &stride}, {b.data(), DType::kFloat32, &stride}};
+  cpu::run_pointwise(pw::add, DType::kFloat32, {&n, 1}, {&o, 1}, ins, &alpha);
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(narrow[i].bits, BFloat16(a[i] + b[i]).bits);
+  const cpu::Operand same{a.data(), DType::kFloat32, &stride}, own[] = {same, {b.data(), DType::kFloat32, &stride}};
+  cpu::run_pointwise(pw::add, DType::kFloat32, {&n, 1}, {&same, 1}, own, &alpha);
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(a[i], static_cast<float>(i % 1000) + b[i]);
+}
+
 TEST(Pointwise, WhereAndMaskedFillReadBoolConditions) {
   const uint8_t condition[5] = {1, 0, 1, 0, 0};
   const float a[5] = {1, 2, 3, 4, 5}, b[5] = {10, 20, 30, 40, 50};
