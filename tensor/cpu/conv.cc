@@ -15,6 +15,11 @@
 #include "tensor/cpu/scratch.h"
 
 namespace tessera::cpu {
+namespace internal {
+// conv_bf16.cc: the gradient of the weights, where suits_panels() below says so.
+void bf16_backward_weight(const ConvGeometry& g, const uint16_t* dy, const uint16_t* x, uint16_t* dw);
+}  // namespace internal
+
 namespace {
 
 using namespace internal;  // NOLINT: helpers of these kernels
@@ -481,6 +486,7 @@ void conv_backward_weight(DType dtype, const ConvGeometry& g, const void* dy, co
   visit_addable(kName, dtype, [&](auto tag) {
     using T = decltype(tag);
     if constexpr (kIsReduced<T>) {
+      if (suits_panels(dtype, g)) return bf16_backward_weight(g, bits(dy), bits(x), static_cast<uint16_t*>(dw));
       const Sizes n(g);
       WideCopy<T> wide_dy(dy, n.y), wide_x(x, n.x), wide_dw(nullptr, n.w);
       conv_backward_weight(DTypeOf<Acc<T>>::value, g, wide_dy.get(), wide_x.get(), wide_dw.get());

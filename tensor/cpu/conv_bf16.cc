@@ -39,17 +39,57 @@ __attribute__((target("avx512f,avx512bw,avx512vl"))) void round_row(const float*
 }
 __attribute__((target("avx512f"))) inline void copy_step(const uint16_t* from, char* to) { _mm512_storeu_si512(to, _mm512_loadu_si512(from)); }
 
+// Images with a border and channels last, in whole steps of channels; what is added is zero.
+struct PixelCopies {
+  PixelCopies(const ImageLayout& in, const Border& border, int64_t channels)
+      : in(in), border(border), padded(in.with(border)), channels(channels), steps(ceil_div(channels, kStepChannels)), pixel(steps * kStepChannels), image(padded.size[0] * padded.size[1] * padded.size[2] * pixel) {}
+  // Where a place of the padded image begins.
+  int64_t at(int64_t e, int64_t h, int64_t w) const { return ((e * padded.size[1] + h) * padded.size[2] + w) * pixel; }
+  void copy(const uint16_t* x, int64_t x_image, int64_t count, uint16_t* to) const;
+
+  const ImageLayout in;
+  const Border border;
+  const ImageLayout padded;
+  const int64_t channels, steps, pixel, image;
+};
+
+// One line of an image at a time, through a panel, which brings its channels together.
+void PixelCopies::copy(const uint16_t* x, int64_t x_image, int64_t count, uint16_t* copies) const {
+  const int64_t lines = padded.size[0] * padded.size[1], line = padded.size[2] * pixel, row = in.size[2];
+  parallel_for(count * lines, max64(1, 32768 / line), [&](int64_t begin, int64_t end) {
+    ScratchArray<char> panel(steps * kPanelStepBytes);
+    for (int64_t i = begin; i < end; ++i) {
+      uint16_t* const to = copies + i * line;
+      const int64_t h = i % padded.size[1] - border.low[1], e = i / padded.size[1] % padded.size[0] - border.low[0];
+      if (h < 0 || h >= in.size[1] || e < 0 || e >= in.size[0]) {
+        std::memset(to, 0, line * 2);
+        continue;
+      }
+      const uint16_t* const from = x + i / lines * x_image + e * in.step(0) + h * in.step(1);
+      std::memset(to, 0, border.low[2] * pixel * 2);
+      for (int64_t w = 0; w < row; w += kPanelLines) {
+        const int64_t n = min64(kPanelLines, row - w);
+        uint16_t* const pixels = to + (border.low[2] + w) * pixel;
+        pack_panel_a(2, from + w * in.unit, in.unit, in.channel(), n, channels, 0, panel.get());
+        for (int64_t q = 0; q < n; ++q)
+          for (int64_t s = 0; s < steps; ++s)
+            copy_step(reinterpret_cast<const uint16_t*>(panel.get() + s * kPanelStepBytes + q * kStepBytes), reinterpret_cast<char*>(pixels + q * pixel + s * kStepChannels));
+      }
+      std::memset(to + (border.low[2] + row) * pixel, 0, border.high[2] * pixel * 2);
+    }
+  });
+}
+
 class Plan {
  public:
   explicit Plan(const DirectConv<uint16_t>& c)
       : c_(c),
         level_(bf16_panel_level()),
         block_(bf16_panel_block(level_)),
-        padded_(c.in.with(c.border)),
-        channel_steps_(ceil_div(c.in_channels, kStepChannels)),
+        pixels_(c.in, c.border, c.in_channels),
+        channel_steps_(pixels_.steps),
         steps_(c.taps * channel_steps_),
-        pixel_(channel_steps_ * kStepChannels),
-        image_(padded_.size[0] * padded_.size[1] * padded_.size[2] * pixel_),
+        image_(pixels_.image),
         positions_(volume(c.size)),
         blocks_(ceil_div(c.out_channels, kPanelLines)),
         images_(max64(1, min64(c.images, kImageElements / image_))),
@@ -58,7 +98,7 @@ class Plan {
         taps_(c.taps),
         bias_(blocks_ * kPanelLines),
         weights_(blocks_ * steps_ * kPanelStepBytes) {
-    for (int64_t t = 0; t < c.taps; ++t) taps_[t] = ((c.tap[t][0] * padded_.size[1] + c.tap[t][1]) * padded_.size[2] + c.tap[t][2]) * pixel_;
+    for (int64_t t = 0; t < c.taps; ++t) taps_[t] = pixels_.at(c.tap[t][0], c.tap[t][1], c.tap[t][2]);
     for (int64_t o = 0; o < blocks_ * kPanelLines; ++o) bias_[o] = c.bias && o < c.out_channels ? bfloat16_bits_to_float(c.bias[o]) : 0.0f;
   }
 
@@ -66,7 +106,7 @@ class Plan {
     pack_weights();
     for (int64_t n = 0; n < c_.images; n += images_) {
       const int64_t count = min64(images_, c_.images - n);
-      copy_images(c_.x + n * c_.x_image, count);
+      pixels_.copy(c_.x + n * c_.x_image + c_.first_channel, c_.x_image, count, copies_.get());
       uint16_t* const y = c_.y + n * c_.y_image;
       const int64_t all = count * positions_, step = group_ * kPanelLines;
       parallel_for(ceil_div(all, step), 1, [&](int64_t begin, int64_t end) {
@@ -78,38 +118,11 @@ class Plan {
 
  private:
   void pack_weights() const {
-    parallel_for(blocks_ * c_.taps, max64(1, 16384 / (pixel_ * kPanelLines)), [&](int64_t begin, int64_t end) {
+    parallel_for(blocks_ * c_.taps, max64(1, 16384 / (pixels_.pixel * kPanelLines)), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t b = i / c_.taps, t = i % c_.taps, o = b * kPanelLines;
         pack_panel_b(2, c_.w + o * c_.w_out + c_.tap_w[t], c_.w_out, c_.w_channel, min64(kPanelLines, c_.out_channels - o), c_.in_channels,
                      weights_.get() + (b * steps_ + t * channel_steps_) * kPanelStepBytes);
-      }
-    });
-  }
-
-  // One line of an image at a time, through a panel where its channels have to be brought together.
-  void copy_images(const uint16_t* x, int64_t count) const {
-    const int64_t lines = padded_.size[0] * padded_.size[1], line = padded_.size[2] * pixel_, row = c_.in.size[2];
-    parallel_for(count * lines, max64(1, 32768 / line), [&](int64_t begin, int64_t end) {
-      ScratchArray<char> panel(channel_steps_ * kPanelStepBytes);
-      for (int64_t i = begin; i < end; ++i) {
-        uint16_t* const to = copies_.get() + i * line;
-        const int64_t h = i % padded_.size[1] - c_.border.low[1], e = i / padded_.size[1] % padded_.size[0] - c_.border.low[0];
-        if (h < 0 || h >= c_.in.size[1] || e < 0 || e >= c_.in.size[0]) {
-          std::memset(to, 0, line * 2);
-          continue;
-        }
-        const uint16_t* const from = x + i / lines * c_.x_image + c_.first_channel + e * c_.in.step(0) + h * c_.in.step(1);
-        std::memset(to, 0, c_.border.low[2] * pixel_ * 2);
-        for (int64_t w = 0; w < row; w += kPanelLines) {
-          const int64_t n = min64(kPanelLines, row - w);
-          uint16_t* const pixels = to + (c_.border.low[2] + w) * pixel_;
-          pack_panel_a(2, from + w * c_.in.unit, c_.in.unit, c_.in.channel(), n, c_.in_channels, 0, panel.get());
-          for (int64_t q = 0; q < n; ++q)
-            for (int64_t s = 0; s < channel_steps_; ++s)
-              copy_step(reinterpret_cast<const uint16_t*>(panel.get() + s * kPanelStepBytes + q * kStepBytes), reinterpret_cast<char*>(pixels + q * pixel_ + s * kStepChannels));
-        }
-        std::memset(to + (c_.border.low[2] + row) * pixel_, 0, c_.border.high[2] * pixel_ * 2);
       }
     });
   }
@@ -135,7 +148,7 @@ class Plan {
     int64_t from[kPanelLines];
     for (int64_t i = 0; i < count; ++i) {
       const int64_t at = p + i, w = at % c_.size[2], h = at / c_.size[2] % c_.size[1], e = at / c_.size[2] / c_.size[1] % c_.size[0], n = at / positions_;
-      from[i] = n * image_ + ((e * c_.step[0] * padded_.size[1] + h * c_.step[1]) * padded_.size[2] + w * c_.step[2]) * pixel_;
+      from[i] = n * image_ + pixels_.at(e * c_.step[0], h * c_.step[1], w * c_.step[2]);
       places[i] = n * c_.y_image + e * c_.y_step[0] + h * c_.y_step[1] + w * c_.y_step[2];
     }
     for (int64_t i = count; i < kPanelLines; ++i) from[i] = from[0];
@@ -171,16 +184,135 @@ class Plan {
   const DirectConv<uint16_t>& c_;
   const PanelLevel level_;
   const PanelBlock block_;
-  const ImageLayout padded_;
-  const int64_t channel_steps_, steps_, pixel_, image_, positions_, blocks_, images_, group_;
+  const PixelCopies pixels_;
+  const int64_t channel_steps_, steps_, image_, positions_, blocks_, images_, group_;
   ScratchArray<uint16_t> copies_;
   ScratchArray<int64_t> taps_;
   ScratchArray<float> bias_;
   ScratchArray<char> weights_;
 };
 
+// The gradient of the weights of one group: for each tap and 32 input channels, the product of the gradients (output channels by positions) and the input there (positions by
+// channels).
+class WeightPlan {
+ public:
+  WeightPlan(const ConvGeometry& g, bool channels_last)
+      : g_(g),
+        last_(channels_last),
+        level_(bf16_panel_level()),
+        block_(bf16_panel_block(level_)),
+        in_c_(g.in_channels / g.groups),
+        out_c_(g.out_channels / g.groups),
+        positions_(volume(g.out_size)),
+        taps_(volume(g.kernel)),
+        image_steps_(ceil_div(positions_, kStepChannels)),
+        steps_(g.batch * image_steps_),
+        blocks_(ceil_div(out_c_, kPanelLines)),
+        pixels_({{g.in_size[0], g.in_size[1], g.in_size[2]}, channels_last ? g.in_channels : 1, channels_last}, border_of(g), in_c_),
+        copies_(g.batch * pixels_.image),
+        panels_(blocks_ * steps_ * kPanelStepBytes) {}
+
+  void run(const uint16_t* dy, const uint16_t* x, uint16_t* dw) const {
+    for (int64_t group = 0; group < g_.groups; ++group) {
+      pixels_.copy(x + group * in_c_ * pixels_.in.channel(), g_.in_channels * volume(g_.in_size), g_.batch, copies_.get());
+      pack_gradients(dy + group * out_c_ * (last_ ? 1 : positions_));
+      uint16_t* const to = dw + group * out_c_ * in_c_ * taps_;
+      parallel_for(taps_ * pixels_.steps, 1, [&](int64_t begin, int64_t end) {
+        const TileScope tiles(level_);
+        for (int64_t i = begin; i < end; ++i) run_tap(i % taps_, i / taps_, to);
+      });
+    }
+  }
+
+ private:
+  static constexpr int64_t kChunk = 16;  // steps of positions packed at once
+
+  static Border border_of(const ConvGeometry& g) {
+    Border b;
+    for (int i = 0; i < 3; ++i) {
+      b.low[i] = g.padding[i];
+      b.high[i] = max64(0, (g.out_size[i] - 1) * g.stride[i] + g.dilation[i] * (g.kernel[i] - 1) + 1 - g.padding[i] - g.in_size[i]);
+    }
+    return b;
+  }
+
+  void pack_gradients(const uint16_t* dy) const {
+    parallel_for(blocks_ * g_.batch, max64(1, 16384 / (positions_ * kPanelLines)), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t n = i % g_.batch, o = i / g_.batch * kPanelLines;
+        pack_panel_a(2, dy + n * g_.out_channels * positions_ + o * (last_ ? 1 : positions_), last_ ? 1 : positions_, last_ ? g_.out_channels : 1, min64(kPanelLines, out_c_ - o), positions_, 0,
+                     panels_.get() + (i / g_.batch * steps_ + n * image_steps_) * kPanelStepBytes);
+      }
+    });
+  }
+
+  void run_tap(int64_t tap, int64_t channel_step, uint16_t* dw) const {
+    const int64_t w = tap % g_.kernel[2], h = tap / g_.kernel[2] % g_.kernel[1], e = tap / g_.kernel[2] / g_.kernel[1];
+    const uint16_t* const x = copies_.get() + pixels_.at(e * g_.dilation[0], h * g_.dilation[1], w * g_.dilation[2]) + channel_step * kStepChannels;
+    ScratchArray<char> input(kChunk * kPanelStepBytes);
+    ScratchArray<float> sums(blocks_ * kPanelLines * kPanelLines);
+    const int64_t channel = channel_step * kStepChannels, channels = min64(kStepChannels, in_c_ - channel);
+    for (int64_t s = 0; s < steps_; s += kChunk) {
+      const int64_t count = min64(kChunk, steps_ - s);
+      for (int64_t i = 0; i < count; ++i) pack_input(x, s + i, input.get() + i * kPanelStepBytes);
+      for (int64_t b = 0; b < blocks_; ++b)
+        block_(count, panels_.get() + (b * steps_ + s) * kPanelStepBytes, input.get(), min64(kPanelLines, out_c_ - b * kPanelLines), channels, sums.get() + b * kPanelLines * kPanelLines, kPanelLines,
+               s != 0);
+    }
+    const int64_t out = in_c_ * taps_, in = last_ ? 1 : taps_, first = channel * in + tap * (last_ ? in_c_ : 1);
+    for (int64_t o = 0; o < out_c_; ++o)
+      for (int64_t c = 0; c < channels; ++c) dw[o * out + first + c * in] = float_to_bfloat16_bits(sums[o * kPanelLines + c]);
+  }
+
+  // Elements 0 to 15, and 16 to 31, of two vectors, taken in turn.
+  struct Pairs {
+    alignas(64) uint16_t low[32], high[32];
+    constexpr Pairs() : low(), high() {
+      for (uint16_t i = 0; i < 16; ++i) {
+        low[2 * i] = i;
+        low[2 * i + 1] = static_cast<uint16_t>(32 + i);
+        high[2 * i] = static_cast<uint16_t>(16 + i);
+        high[2 * i + 1] = static_cast<uint16_t>(48 + i);
+      }
+    }
+  };
+  // A step of positions by 32 channels: pairs of positions element by element.
+  __attribute__((target("avx512f,avx512bw"))) void pack_input(const uint16_t* x, int64_t step, char* to) const {
+    alignas(64) static constexpr uint16_t kZero[kStepChannels] = {};
+    static constexpr Pairs kPairs;
+    const int64_t image = step / image_steps_, first = step % image_steps_ * kStepChannels;
+    int64_t w = first % g_.out_size[2], h = first / g_.out_size[2] % g_.out_size[1], e = first / g_.out_size[2] / g_.out_size[1];
+    const uint16_t* rows[kStepChannels];
+    for (int64_t i = 0; i < kStepChannels; ++i) {
+      rows[i] = first + i < positions_ ? x + image * pixels_.image + pixels_.at(e * g_.stride[0], h * g_.stride[1], w * g_.stride[2]) : kZero;
+      if (++w < g_.out_size[2]) continue;
+      w = 0;
+      if (++h < g_.out_size[1]) continue;
+      h = 0;
+      ++e;
+    }
+    const __m512i low = _mm512_load_si512(kPairs.low), high = _mm512_load_si512(kPairs.high);
+    for (int64_t i = 0; i < kStepChannels; i += 2, to += kStepBytes) {
+      const __m512i a = _mm512_loadu_si512(rows[i]), b = _mm512_loadu_si512(rows[i + 1]);
+      _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
+      _mm512_storeu_si512(to + kPanelStepBytes / 2, _mm512_permutex2var_epi16(a, high, b));
+    }
+  }
+
+  const ConvGeometry& g_;
+  const bool last_;
+  const PanelLevel level_;
+  const PanelBlock block_;
+  const int64_t in_c_, out_c_, positions_, taps_, image_steps_, steps_, blocks_;
+  const PixelCopies pixels_;
+  ScratchArray<uint16_t> copies_;
+  ScratchArray<char> panels_;
+};
+
 }  // namespace
 
 void direct_conv(const DirectConv<uint16_t>& c) { Plan(c).run(); }
+
+void bf16_backward_weight(const ConvGeometry& g, const uint16_t* dy, const uint16_t* x, uint16_t* dw) { WeightPlan(g, g.channels_last).run(dy, x, dw); }
 
 }  // namespace tessera::cpu::internal

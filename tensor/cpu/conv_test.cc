@@ -210,9 +210,10 @@ TEST(Conv, ReducedFloatsOnDotProducts) {
 }
 
 // (batch, channels, inner) to (batch, inner, channels), or back.
-std::vector<float> channels_moved(const std::vector<float>& v, int64_t batch, int64_t channels, bool to_last) {
+template <class T>
+std::vector<T> channels_moved(const std::vector<T>& v, int64_t batch, int64_t channels, bool to_last) {
   const int64_t inner = static_cast<int64_t>(v.size()) / (batch * channels);
-  std::vector<float> out(v.size());
+  std::vector<T> out(v.size());
   for (int64_t n = 0; n < batch; ++n)
     for (int64_t c = 0; c < channels; ++c)
       for (int64_t i = 0; i < inner; ++i) {
@@ -222,30 +223,38 @@ std::vector<float> channels_moved(const std::vector<float>& v, int64_t batch, in
   return out;
 }
 
-TEST(Conv, ChannelsLast) {
+template <class T>
+void check_channels_last(double eps) {
+  constexpr DType kType = DTypeOf<T>::value;
   for (const ConvGeometry& first : {geometry(2, 6, 33, 1, kOne, {7, 3, 1, 1, 1}, {9, 3, 1, 1, 1}), geometry(3, 30, 32, 2, kOne, {7, 3, 2, 1, 1}, {19, 5, 2, 2, 1}),
                                     geometry(2, 16, 8, 1, {4, 3, 1, 1, 1}, {7, 3, 1, 1, 2}, {6, 2, 1, 0, 1}), geometry(2, 17, 64, 1, kOne, {14, 1, 1, 0, 1}, {15, 1, 1, 0, 1}),
                                     geometry(2, 40, 3, 1, kOne, {6, 3, 2, 1, 1}, {6, 3, 2, 1, 1})}) {
     ConvGeometry last = first;
     last.channels_last = true;
+    if (!conv_channels_last(kType, first)) continue;
     const Sizes n = sizes(first);
     const int64_t b = first.batch, ic = first.in_channels, oc = first.out_channels, group_c = ic / first.groups;
-    const auto x = random_vector<float>(n.x, 1), w = random_vector<float>(n.w, 2), dy = random_vector<float>(n.y, 3), bias = random_vector<float>(oc, 4);
+    const auto x = random_vector<T>(n.x, 1), w = random_vector<T>(n.w, 2), dy = random_vector<T>(n.y, 3), bias = random_vector<T>(oc, 4);
     const auto xl = channels_moved(x, b, ic, true), wl = channels_moved(w, oc, group_c, true), dyl = channels_moved(dy, b, oc, true);
-    std::vector<float> y(n.y), yl(n.y), dx(n.x), dxl(n.x), dw(n.w), dwl(n.w);
-    conv_forward(DType::kFloat32, first, x.data(), w.data(), bias.data(), y.data());
-    conv_forward(DType::kFloat32, last, xl.data(), wl.data(), bias.data(), yl.data());
-    conv_backward_input(DType::kFloat32, first, dy.data(), w.data(), dx.data());
-    conv_backward_input(DType::kFloat32, last, dyl.data(), wl.data(), dxl.data());
-    conv_backward_weight(DType::kFloat32, first, dy.data(), x.data(), dw.data());
-    conv_backward_weight(DType::kFloat32, last, dyl.data(), xl.data(), dwl.data());
+    std::vector<T> y(n.y), yl(n.y), dx(n.x), dxl(n.x), dw(n.w), dwl(n.w);
+    conv_forward(kType, first, x.data(), w.data(), bias.data(), y.data());
+    conv_forward(kType, last, xl.data(), wl.data(), bias.data(), yl.data());
+    conv_backward_input(kType, first, dy.data(), w.data(), dx.data());
+    conv_backward_input(kType, last, dyl.data(), wl.data(), dxl.data());
+    conv_backward_weight(kType, first, dy.data(), x.data(), dw.data());
+    conv_backward_weight(kType, last, dyl.data(), xl.data(), dwl.data());
     yl = channels_moved(yl, b, oc, false);
     dxl = channels_moved(dxl, b, ic, false);
     dwl = channels_moved(dwl, oc, group_c, false);
-    for (int64_t i = 0; i < n.y; ++i) ASSERT_NEAR(y[i], yl[i], 1e-5 * group_c);
-    for (int64_t i = 0; i < n.x; ++i) ASSERT_NEAR(dx[i], dxl[i], 1e-5 * oc);
-    for (int64_t i = 0; i < n.w; ++i) ASSERT_NEAR(dw[i], dwl[i], 1e-5 * static_cast<double>(n.y / oc));
+    for (int64_t i = 0; i < n.y; ++i) ASSERT_NEAR(y[i], yl[i], eps * group_c);
+    for (int64_t i = 0; i < n.x; ++i) ASSERT_NEAR(dx[i], dxl[i], eps * oc);
+    for (int64_t i = 0; i < n.w; ++i) ASSERT_NEAR(dw[i], dwl[i], eps * static_cast<double>(n.y / oc));
   }
+}
+TEST(Conv, ChannelsLast) {
+  EXPECT_TRUE(conv_channels_last(DType::kFloat32, geometry(2, 6, 33, 1, kOne, {7, 3, 1, 1, 1}, {9, 3, 1, 1, 1})));
+  check_channels_last<float>(1e-5);
+  check_channels_last<BFloat16>(1e-2);
 }
 
 // Windows must read nothing but their own elements: an infinity elsewhere must not become a NaN.
@@ -295,6 +304,7 @@ TEST(Conv, SameBitsAtAnyThreadCount) {
   same_bits<float>(geometry(3, 16, 32, 2, kOne, {40, 3, 1, 1, 1}, {41, 3, 1, 1, 1}));
   same_bits<float>(geometry(2, 64, 64, 1, kOne, {28, 3, 2, 1, 1}, {28, 3, 2, 1, 1}));
   same_bits<double>(geometry(9, 8, 16, 8, kOne, {28, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
+  same_bits<BFloat16>(geometry(5, 40, 48, 1, kOne, {20, 3, 1, 1, 1}, {21, 3, 2, 1, 1}));
   same_bits<Half>(geometry(9, 8, 16, 1, kOne, {28, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
 }
 
