@@ -236,6 +236,16 @@ TEST(Attention, SizesAroundBlockEdges) {
       for (int64_t keys : {1, 3, 8, 63, 64, 65, 130})
         for (bool causal : {false, true}) Attempt({shape(t, 1, 2, 2, queries, keys, 24, 24, causal)}).check();
 }
+TEST(Attention, ManyQueries) {
+  for (DType t : kTypes)
+    for (int64_t queries : {256, 273, 300, 340, 1034}) {
+      Attempt({shape(t, 1, 1, 1, queries, 70, 8, 8)}).check();
+      Attempt({shape(t, 1, 1, 1, queries, queries - 20, 8, 8, true)}).check();
+      Case c{shape(t, 1, 1, 1, queries, 70, 8, 8)};
+      c.mask_dtype = DType::kBool;
+      Attempt(c).check();
+    }
+}
 TEST(Attention, Features) {
   for (DType t : kTypes)
     for (int64_t dim : {1, 3, 4, 7, 8, 16, 31, 32, 33, 64, 80, 128, 256, 300})

@@ -32,7 +32,7 @@ inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // ---- Products ----
 
-// Rows of a tile that stays in registers.
+// Rows of a tile that stays in registers, two vectors wide. (With 32 registers there are tiles of 6 x 4 too.)
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kTileRows = 8;
 #elif HWY_TARGET <= HWY_AVX2
@@ -59,16 +59,19 @@ HWY_NOINLINE void Tile(const TileArgs& g) {
   V acc[kRows][kVecs];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
     for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Zero(d);
   const T* HWY_RESTRICT a = g.a;
   const T* HWY_RESTRICT b = g.b;
   const int64_t a_row = g.a_row, a_col = g.a_col, b_row = g.b_row;
   for (int64_t p = g.k; p > 0; --p) {
     V x[kVecs];
+#pragma GCC unroll 4
     for (int v = 0; v < kVecs; ++v) x[v] = hn::LoadU(d, b + v * kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const V y = hn::Set(d, a[r * a_row]);
+#pragma GCC unroll 4
       for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::MulAdd(y, x[v], acc[r][v]);
     }
     a += a_col;
@@ -77,6 +80,7 @@ HWY_NOINLINE void Tile(const TileArgs& g) {
   T* c = g.c;
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
     for (int v = 0; v < kVecs; ++v) {
       T* const to = c + v * kLanes;
       if (kInto == Into::kAdd) acc[r][v] = hn::Add(acc[r][v], hn::LoadU(d, to));
@@ -90,16 +94,17 @@ HWY_NOINLINE void Tile(const TileArgs& g) {
 // All of `rows` rows, kVecs vectors.
 template <int kVecs, Into kInto>
 HWY_INLINE void ProductColumns(int64_t rows, TileArgs g) {
+  constexpr int kMost = kVecs == 4 ? 6 : kTileRows;
   const auto step = [&](int64_t n) HWY_ATTR {
     g.a += n * g.a_row;
     g.c += n * g.c_row;
     rows -= n;
   };
-  while (rows >= kTileRows) {
-    Tile<kTileRows, kVecs, kInto>(g);
-    step(kTileRows);
+  while (rows >= kMost) {
+    Tile<kMost, kVecs, kInto>(g);
+    step(kMost);
   }
-  if (kTileRows > 4 && rows >= 4) {
+  if (kMost > 4 && rows >= 4) {
     Tile<4, kVecs, kInto>(g);
     step(4);
   }
@@ -112,6 +117,14 @@ HWY_INLINE void ProductColumns(int64_t rows, TileArgs g) {
 // All of `rows` rows and `width` columns, a multiple of kLanes.
 template <Into kInto>
 HWY_NOINLINE void Product(int64_t rows, int64_t width, TileArgs g) {
+#if HWY_TARGET <= HWY_AVX3
+  for (; width >= 4 * kLanes; width -= 4 * kLanes) {
+    ProductColumns<4, kInto>(rows, g);
+    g.b += 4 * kLanes;
+    g.c += 4 * kLanes;
+    if (kInto == Into::kScaled) g.scale += 4 * kLanes;
+  }
+#endif
   for (; width >= 2 * kLanes; width -= 2 * kLanes) {
     ProductColumns<2, kInto>(rows, g);
     g.b += 2 * kLanes;
