@@ -366,10 +366,12 @@ struct Sizes {
 
 // Direct convolution works on vectors of `channels`; where there are few of them, vectors of positions are better filled. Windows of one position are a plain product
 // of matrices, if the images are large enough for one.
-bool suits_direct(const ConvGeometry& g, int64_t channels) {
+bool suits_direct(const ConvGeometry& g, int64_t channels, int64_t summed_channels) {
   if (g.batch * g.in_channels * g.out_channels * volume(g.in_size) * volume(g.out_size) == 0 || is_depthwise(g)) return false;
   if (!g.channels_last && is_pointwise(g) && volume(g.in_size) >= kLargeImage) return false;
-  return fills_vectors(channels / g.groups) || g.channels_last;
+  if (fills_vectors(channels / g.groups) || g.channels_last) return true;
+  // Long sums are worth emptier vectors.
+  return summed_channels / g.groups * volume(g.kernel) >= 128 && fills_vectors((channels / g.groups * 8 + 4) / 5);
 }
 
 constexpr const char* kName = "slow_conv2d_cpu";  // the name that the documented messages use
@@ -389,7 +391,7 @@ bool suits_panels(DType dtype, const ConvGeometry& g) {
 bool conv_channels_last(DType dtype, const ConvGeometry& g) {
   ConvGeometry last = g;
   last.channels_last = true;
-  return (dtype == DType::kFloat32 || suits_panels(dtype, g)) && suits_direct(last, g.out_channels);
+  return (dtype == DType::kFloat32 || suits_panels(dtype, g)) && suits_direct(last, g.out_channels, g.in_channels);
 }
 
 namespace {
@@ -414,7 +416,7 @@ template <class T>
 void forward_real(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y) {
   if (is_depthwise(g)) return depthwise_forward(g, x, w, bias, y);
   if constexpr (std::is_same_v<T, float>) {
-    if (suits_direct(g, g.out_channels)) return direct_forward(g, g.channels_last, x, w, bias, y);
+    if (suits_direct(g, g.out_channels, g.in_channels)) return direct_forward(g, g.channels_last, x, w, bias, y);
   }
   if (g.in_channels > 0 && is_pointwise(g) && volume(g.in_size) >= kLargeImage) {
     if (bias) fill_bias(g, bias, y);
@@ -427,7 +429,7 @@ template <class T>
 void backward_input_real(const ConvGeometry& g, const T* dy, const T* w, T* dx) {
   if (is_depthwise(g)) return depthwise_backward_input(g, dy, w, dx);
   if constexpr (std::is_same_v<T, float>) {
-    if (suits_direct(g, g.in_channels)) return direct_backward_input(g, g.channels_last, dy, w, dx);
+    if (suits_direct(g, g.in_channels, g.out_channels)) return direct_backward_input(g, g.channels_last, dy, w, dx);
   }
   if (g.out_channels > 0 && is_pointwise(g) && volume(g.in_size) >= kLargeImage) return pointwise_product(g, true, dy, w, false, dx);
   if (g.in_channels / g.groups >= 4 && has_implicit_backward(g)) return implicit_backward_input(g, dy, w, dx);
@@ -438,7 +440,7 @@ template <class T>
 void backward_weight_real(const ConvGeometry& g, const T* dy, const T* x, T* dw) {
   if (is_depthwise(g)) return depthwise_backward_weight(g, dy, x, dw);
   if constexpr (std::is_same_v<T, float>) {
-    if (suits_direct(g, g.out_channels)) return direct_backward_weight(g, g.channels_last, dy, x, dw);
+    if (suits_direct(g, g.out_channels, g.in_channels)) return direct_backward_weight(g, g.channels_last, dy, x, dw);
   }
   backward_weight<T>(DTypeOf<T>::value, g, dy, x, dw);
 }
