@@ -113,7 +113,7 @@ HWY_INLINE void transpose_strip(const T* const* row, int64_t ahead, int64_t p, M
 #pragma GCC unroll 4
       for (int g = 0; g < kGroups; ++g) {
         if (index.value == 0) x[g][i] = hn::Zero(d);
-        if (kGroups > 1 && g == 0) prefetch_near(row[index.value * kBlock + i] + ahead + p);
+        if (kGroups > 1 && g == 0) prefetch_far(row[index.value * kBlock + i] + ahead + p);
         x[g][i] = insert_block<index.value>(x[g][i], row[index.value * kBlock + i] + p + g * kBlock);
       }
     }
