@@ -181,7 +181,7 @@ HWY_NOINLINE void DirectMicro(const MicroArgs& g) {
   for (int i = 0; i < kBases; ++i) a[i] = g.a + 3 * i * a_row;
   const T* HWY_RESTRICT b = g.b;
 #pragma GCC unroll 1
-  for (int r = 0; r < kRows; ++r) {
+  for (int r = 0; r < kRows && g.k > kLanes; ++r) {
     prefetch_far(g.c + r * g.c_row);
     if (kVecs == 2) prefetch_far(g.c + r * g.c_row + kPanel - 1);
   }
@@ -223,7 +223,12 @@ constexpr MicroTables kMicro = make_tables(std::make_integer_sequence<int, kMaxR
 // How m rows are cut into panels of at most `most` rows, as even as can be: the first `tall` panels have low + 1 rows, the others low.
 struct RowPanels {
   int64_t count, low, tall;
-  RowPanels(int64_t m, int64_t most) : count(ceil_div(m, most)), low(m / count), tall(m % count) {}
+  RowPanels(int64_t m, int64_t most) : count(1), low(m), tall(0) {
+    if (m <= most) return;
+    count = ceil_div(m, most);
+    low = m / count;
+    tall = m % count;
+  }
   int64_t first(int64_t panel) const { return panel * low + min64(panel, tall); }
   int64_t height(int64_t panel) const { return low + (panel < tall ? 1 : 0); }
 };

@@ -26,7 +26,7 @@ constexpr int64_t kSuperRows = 12 * kTileRows;   // packed at once: A in L3 ...
 constexpr int64_t kSuperCols = 4096;             // ... and B
 
 // The length of equal parts of n, at most `most`, a multiple of `unit`.
-inline int64_t part_of(int64_t n, int64_t most, int64_t unit) { return ceil_div(ceil_div(n, ceil_div(n, most)), unit) * unit; }
+inline int64_t part_of(int64_t n, int64_t most, int64_t unit) { return ceil_div(n <= most ? n : ceil_div(n, ceil_div(n, most)), unit) * unit; }
 
 // ---- The packed product ----
 
@@ -182,7 +182,7 @@ void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, co
 
 // Few rows against a large B whose columns are contiguous (a linear layer): each panel of it is copied in turn, while the next one comes nearer.
 bool streams_columns(const GemmProblem<T>& g) {
-  return g.b.row_stride == 1 && g.a.col_stride == 1 && g.m <= 256 && g.m * g.k * static_cast<int64_t>(sizeof(T)) <= (1 << 19);
+  return (g.b.row_stride == 1 || g.b.col_stride == 1) && g.a.col_stride == 1 && g.m <= 256 && g.m * g.k * static_cast<int64_t>(sizeof(T)) <= (1 << 19);
 }
 // All of it is in L2, or soon there.
 bool is_small(const GemmProblem<T>& g) { return g.m * g.n <= (1 << 18) && g.m * g.n * g.k <= (1 << 22); }
@@ -329,7 +329,7 @@ void GemmEntry(const GemmProblem<T>& g) {
   }
   const bool along_k = g.a.col_stride == 1 && g.b.row_stride == 1;
   if (along_k && g.m <= 4 && g.k >= kLanes) return GemmDots(g);
-  if (is_small(g) || streams_columns(g) || (g.m <= kMaxRows && g.b.col_stride == 1)) return GemmDirect(g);
+  if (is_small(g) || streams_columns(g) || (g.m <= 2 * kMaxRows && g.b.col_stride == 1)) return GemmDirect(g);
   if (g.m * g.n <= 4 * kTileRows * kTileCols && g.k >= 2 * kSplitK) return GemmSplitK(g);
   GemmPacked(g);
 }
