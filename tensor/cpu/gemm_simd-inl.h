@@ -115,7 +115,7 @@ void GemmPacked(const GemmProblem<T>& g) {
   }
 }
 
-// ---- Without packing A: small products, and few rows against a large row-major B ----
+// ---- One panel of B after the other: small products, and those whose A fits in a cache ----
 
 // Memory that a later product of a batch will read, in pieces.
 struct Later {
@@ -180,9 +180,10 @@ void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, co
   }
 }
 
-// Few rows against a large B whose columns are contiguous (a linear layer): each panel of it is copied in turn, while the next one comes nearer.
-bool streams_columns(const GemmProblem<T>& g) {
-  return (g.b.row_stride == 1 || g.b.col_stride == 1) && g.a.col_stride == 1 && g.m <= 256 && g.m * g.k * static_cast<int64_t>(sizeof(T)) <= (1 << 19);
+// A fits in L2 (half of a small one): it is packed once, and every panel of B is used as soon as it is copied. Where the columns of B are contiguous
+// (a linear layer), the next panel comes nearer meanwhile.
+bool packs_a_once(const GemmProblem<T>& g) {
+  return (g.b.row_stride == 1 || g.b.col_stride == 1) && g.a.col_stride == 1 && g.m <= 1024 && g.m * g.k * static_cast<int64_t>(sizeof(T)) <= (1 << 20);
 }
 // All of it is in L2, or soon there.
 bool is_small(const GemmProblem<T>& g) { return g.m * g.n <= (1 << 18) && g.m * g.n * g.k <= (1 << 22); }
@@ -329,7 +330,7 @@ void GemmEntry(const GemmProblem<T>& g) {
   }
   const bool along_k = g.a.col_stride == 1 && g.b.row_stride == 1;
   if (along_k && g.m <= 4 && g.k >= kLanes) return GemmDots(g);
-  if (is_small(g) || streams_columns(g) || (g.m <= 2 * kMaxRows && g.b.col_stride == 1)) return GemmDirect(g);
+  if (is_small(g) || packs_a_once(g) || (g.m <= 2 * kMaxRows && g.b.col_stride == 1)) return GemmDirect(g);
   if (g.m * g.n <= 4 * kTileRows * kTileCols && g.k >= 2 * kSplitK) return GemmSplitK(g);
   GemmPacked(g);
 }
