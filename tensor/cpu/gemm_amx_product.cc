@@ -19,6 +19,7 @@ constexpr int64_t kBlockBytes = 1 << 20;  // of packed B
 constexpr int64_t kWidePanels = 16;       // of B at most in a task
 constexpr int64_t kTallPanels = 32;       // of A, while sums are kept
 constexpr int64_t kSumBytes = kPanelLines * kPanelLines * 4;  // a block of sums
+constexpr int64_t kStreamElements = 1 << 20;                   // fewer elements of C never bypass the caches
 constexpr double kTaskWork = 1 << 22;                         // products worth a task of their own
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -55,7 +56,7 @@ class Product {
         const Task task{i0, std::min(row_panels_, i0 + tall_), j0, std::min(col_panels_, j0 + wide_), a, b, sums, whole};
         for (int64_t s = 0; s < steps_; s += deep_) run_part(task, s, std::min(deep_, steps_ - s));
       }
-      std::atomic_thread_fence(std::memory_order_seq_cst);  // `write` may have bypassed the caches
+      if (g_.m * g_.n >= kStreamElements) std::atomic_thread_fence(std::memory_order_seq_cst);  // `write` may have bypassed the caches
     });
   }
 

@@ -65,12 +65,12 @@ inline __m512 load_bf16(__mmask16 mask, const uint16_t* p) {
 
 // A C that no cache will hold is not read into one to be overwritten.
 constexpr int64_t kStreamBytes = 4 << 20;
-bool streams(const Bf16Problem& g, const void* c, int64_t row_bytes) {
-  return g.beta == 0 && ((reinterpret_cast<uintptr_t>(c) | static_cast<uintptr_t>(row_bytes)) & 63) == 0 && g.m * row_bytes >= kStreamBytes;
+bool streams(const Bf16Problem& g, const void* c, int64_t item) {
+  return g.beta == 0 && ((reinterpret_cast<uintptr_t>(c) | static_cast<uintptr_t>(g.c.row_stride * item)) & 63) == 0 && g.m * g.n * item >= kStreamBytes;
 }
 
 void write_bf16_rows(const Bf16Problem& g, uint16_t* c, int64_t rows, int64_t cols, const float* from) {
-  const bool stream = cols == 32 && streams(g, c, g.c.row_stride * 2);
+  const bool stream = cols == 32 && streams(g, c, 2);
   const __mmask16 m0 = lane_mask(cols), m1 = lane_mask(cols - 16);
   const __mmask32 both = static_cast<__mmask32>(m0) | static_cast<__mmask32>(m1) << 16;
   const __m512 alpha = _mm512_set1_ps(g.alpha), beta = _mm512_set1_ps(g.beta);
@@ -94,7 +94,7 @@ void write_bf16_rows(const Bf16Problem& g, uint16_t* c, int64_t rows, int64_t co
 }
 void write_float_rows(const Bf16Problem& g, float* c, int64_t rows, int64_t cols, const float* from) {
   const __m512 alpha = _mm512_set1_ps(g.alpha), beta = _mm512_set1_ps(g.beta);
-  const bool stream = cols % 16 == 0 && streams(g, c, g.c.row_stride * 4);
+  const bool stream = cols % 16 == 0 && streams(g, c, 4);
   for (; rows > 0; --rows, from += kPanelLines, c += g.c.row_stride)
     for (int64_t q = 0; q < cols; q += 16) {
       const __mmask16 mask = lane_mask(cols - q);
