@@ -319,6 +319,7 @@ void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, K
   const int64_t grain = work >= (1 << 17) ? 1 : static_cast<int64_t>((1 << 17) / work);
   const bool plain = k > 0 && static_cast<float>(alpha.f) != 0;
   parallel_for(batch, grain, [&](int64_t begin, int64_t end) {
+    const internal::TileScope tiles(dtype == DType::kBFloat16 ? internal::bf16_panel_level() : internal::PanelLevel::kNone);  // one set-up for all
     if (plain && dtype == DType::kFloat32) return batch_float<float>(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride);
     if (plain && dtype == DType::kFloat64) return batch_float<double>(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride);
     for (int64_t i = begin; i < end; ++i) run(dtype, product_at(i));
