@@ -31,7 +31,8 @@ bool scales_by_lines(const Tensor& a, const Tensor& b, const Tensor& scale_a, co
     return std::string(matrix) + ".dtype()=" + type_name_of(x.dtype()) + ", " + scale + ".dtype()=" + type_name_of(s.dtype()) + ", " + scale + ".size()=" + listed(s.sizes());
   };
   TESSERA_CHECK_VALUE(false, "Invalid scaling configuration.\n- For TensorWise scaling, a and b should be float8, scales should be float and singletons.\n"
-                      "- For RowWise scaling, a and b should be float8, scales should be float, scale_a should be (", m, ", 1) and scale_b should be (1, ", n, "), and both should be contiguous.\nGot ",
+                      "- For RowWise scaling, a and b should be float8, scales should be float, scale_a should be (", m, ", 1) and scale_b should be (1, ", n,
+                      "), and both should be contiguous.\nGot ",
                       described("mat_a", a, "scale_a", scale_a), ", scale_a.stride()=", listed(scale_a.strides()), ", ", described("mat_b", b, "scale_b", scale_b), " and scale_b.stride()=",
                       listed(scale_b.strides()));
   return false;
@@ -155,7 +156,8 @@ struct Groups {
 
 Tensor grouped_mm_impl(const Tensor& self, const Tensor& mat2, const Tensor& offs, const Tensor& bias, std::optional<DType> out_dtype) {
   TESSERA_CHECK(self.dtype() == mat2.dtype(), "Expected mat_a and mat_b to have the same dtype, but got ", name_of(self.dtype()), " and ", name_of(mat2.dtype()));
-  TESSERA_CHECK(self.dtype() == DType::kBFloat16 || self.dtype() == DType::kFloat16 || self.dtype() == DType::kFloat32, "Expected mat_a to be Float32, BFloat16 or Float16 matrix got ", type_name_of(self.dtype()));
+  const bool known = is_reduced_float(self.dtype()) || self.dtype() == DType::kFloat32;
+  TESSERA_CHECK(known, "Expected mat_a to be Float32, BFloat16 or Float16 matrix got ", type_name_of(self.dtype()));
   TESSERA_CHECK(!bias.defined(), "Bias not supported yet");
   TESSERA_CHECK(!out_dtype || *out_dtype == self.dtype(), "Grouped gemm output dtype must match `mat_a` dtype");
   const Groups groups(self, mat2, offs);
@@ -184,7 +186,8 @@ Tensor scaled_grouped_mm_impl(const Tensor& self, const Tensor& mat2, const Tens
   };
   std::vector<Tensor> products;
   for (int64_t g = 0; g < count; ++g) {
-    const Tensor a_scale = contiguous(unsqueeze(scales("a", scale_a, self.dim() == 3, groups.rows, m, g), 1)), b_scale = contiguous(unsqueeze(scales("b", scale_b, mat2.dim() == 3, groups.cols, n, g), 0));
+    const Tensor a_scale = contiguous(unsqueeze(scales("a", scale_a, self.dim() == 3, groups.rows, m, g), 1));
+    const Tensor b_scale = contiguous(unsqueeze(scales("b", scale_b, mat2.dim() == 3, groups.cols, n, g), 0));
     products.push_back(_scaled_mm(groups.left(g), groups.right(g), a_scale, b_scale, Tensor(), Tensor(), t, use_fast_accum));
   }
   return groups.joined(std::move(products), t);

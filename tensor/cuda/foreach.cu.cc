@@ -186,9 +186,10 @@ __global__ void partial_norms(Batch batch, ListOp op, double* partial) {
 template <class T>
 __global__ void finish_norms(Batch batch, ListOp op, const double* partial) {
   const int t = static_cast<int>(blockIdx.x);
+  const auto both = [op](double a, double b) { return op == ListOp::kNormMax ? at_least(a, b) : a + b; };
   double sum = 0;
-  for (int p = batch.first[t] + static_cast<int>(threadIdx.x); p < batch.first[t + 1]; p += static_cast<int>(blockDim.x)) sum = op == ListOp::kNormMax ? at_least(sum, partial[p]) : sum + partial[p];
-  sum = block_reduce(sum, [op](double a, double b) { return op == ListOp::kNormMax ? at_least(a, b) : a + b; });
+  for (int p = batch.first[t] + static_cast<int>(threadIdx.x); p < batch.first[t + 1]; p += static_cast<int>(blockDim.x)) sum = both(sum, partial[p]);
+  sum = block_reduce(sum, both);
   if (threadIdx.x == 0) store(static_cast<T*>(batch.out[t]), static_cast<Compute<T>>(op == ListOp::kNorm2 ? std::sqrt(sum) : sum));
 }
 

@@ -213,7 +213,8 @@ bool gemm_bias(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, 
   const auto flip = [](const MatrixRef& x) { return MatrixRef{x.data, x.col_stride, x.row_stride}; };
   const Source a = source_of(dtype, flip(b0), 1, n, k, 0, false), b = source_of(dtype, flip(a0), 1, k, m, 0, false);
   const cudaDataType_t t = blas_type(dtype);
-  LtProduct p{.m = n, .n = m, .k = k, .a = {a.data, t, a.reading.op, a.reading.leading}, .b = {b.data, t, b.reading.op, b.reading.leading}, .d = c.data, .d_type = t, .c_type = t, .d_leading = c.row_stride};
+  LtProduct p{.m = n, .n = m, .k = k, .a = {a.data, t, a.reading.op, a.reading.leading}, .b = {b.data, t, b.reading.op, b.reading.leading}, .d = c.data, .d_type = t, .c_type = t,
+              .d_leading = c.row_stride};
   p.compute = compute_mode(dtype);
   p.alpha = static_cast<float>(alpha.f);
   p.epilogue = activation == GemmActivation::kRelu ? CUBLASLT_EPILOGUE_RELU_BIAS : activation == GemmActivation::kTanhGelu ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
