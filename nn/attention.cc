@@ -80,7 +80,7 @@ std::tuple<Tensor, Tensor> attention_math(const Tensor& query, const Tensor& key
 namespace {
 
 bool block_dtype(DType t) { return t == DType::kFloat32 || t == DType::kFloat64 || is_reduced_float(t); }
-bool block_device(const Tensor& t) { return t.device().is_cpu() || engines_of(t.device().type).attention_forward; }
+bool block_device(const Tensor& t) { return t.device().is_cpu() || t.is_meta() || engines_of(t.device().type).attention_forward; }
 
 // Whether the operators below serve these arguments.
 bool in_blocks(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p) {

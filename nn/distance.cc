@@ -78,6 +78,7 @@ OutputSpec _cdist_backward_meta(const Tensor& grad, const Tensor& x1, const Tens
   return OutputSpec(to_vector(x1.sizes()), {}, x1.dtype(), x1.device());
 }
 void _cdist_backward_cpu(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p, const Tensor& cdist, const Tensor& out) {
+  TESSERA_CHECK_NOT_IMPLEMENTED(out.is_cpu(), "_cdist_backward: there is no kernel for ", out.device().str(), "; cdist's own backward works on every device");
   if (out.numel() == 0) return;
   const Tensor g = contiguous(grad), a = contiguous(x1), b = contiguous(x2), d = contiguous(cdist);
   const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());

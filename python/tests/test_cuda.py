@@ -576,7 +576,8 @@ def test_functions_that_make_tensors():
     calls = [lambda d: t.arange(-3, 40, 7, device=d), lambda d: t.arange(0.5, 3, 0.25, dtype=t.bfloat16, device=d), lambda d: t.linspace(-1, 1, 9, device=d),
              lambda d: t.linspace(0, 1 + 2j, 5, device=d), lambda d: t.linspace(0, 9, 4, dtype=t.int64, device=d), lambda d: t.logspace(0, 2, 5, base=3.0, device=d),
              lambda d: t.empty(5, 2, device=d)[:, 0].copy_(t.arange(5, device=d)), lambda d: t.tril_indices(5, 4, 1, device=d), lambda d: t.triu_indices(3, 6, -1, device=d)]
-    calls += [lambda d, w=w, p=p: w(9, periodic=p, device=d) for w in (t.hann_window, t.hamming_window, t.blackman_window, t.bartlett_window, t.kaiser_window) for p in (False, True)]
+    calls += [lambda d, w=w, p=p: w(9, periodic=p, device=d) for w in (t.hann_window, t.hamming_window, t.blackman_window, t.bartlett_window, t.kaiser_window)
+              for p in (False, True)]
     x = t.randn(500)
     data = {"cpu": x, "cuda": x.cuda()}
     counts = {d: t.tensor([2, 0, 3], device=d) for d in data}

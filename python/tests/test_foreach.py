@@ -86,7 +86,8 @@ def test_three_lists(dtype, device):
 
 def test_one_list(device):
     a = make(device)
-    for name in ("abs", "acos", "ceil", "cosh", "erf", "exp", "floor", "frac", "lgamma", "log", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "tanh", "trunc"):
+    for name in ("abs", "acos", "ceil", "cosh", "erf", "exp", "floor", "frac", "lgamma", "log", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign",
+                 "sin", "sqrt", "tanh", "trunc"):
         same(getattr(torch, "_foreach_" + name)(a), [getattr(torch, name)(x) for x in a])
         c = [x.clone() for x in a]
         getattr(torch, f"_foreach_{name}_")(c)

@@ -22,7 +22,8 @@ VALUE_DEPENDENT = dict.fromkeys([
     "unique_consecutive", "unique_dim", "where"], NotImplementedError)
 # They read a number with item().
 VALUE_DEPENDENT.update(dict.fromkeys([
-    "_foreach_addcdiv.Tensor", "_foreach_addcdiv_.Tensor", "_foreach_addcmul.Tensor", "_foreach_addcmul_.Tensor", "_fused_adam_.tensor_lr", "_fused_adamw_.tensor_lr", "_fused_sgd_.tensor_lr", "allclose", "bincount", "index_fill.int_Tensor", "index_fill_.int_Tensor", "item",
+    "_foreach_addcdiv.Tensor", "_foreach_addcdiv_.Tensor", "_foreach_addcmul.Tensor", "_foreach_addcmul_.Tensor", "_fused_adam_.tensor_lr", "_fused_adamw_.tensor_lr",
+    "_fused_sgd_.tensor_lr", "allclose", "bincount", "index_fill.int_Tensor", "index_fill_.int_Tensor", "item",
     "linspace.Scalar_Tensor", "linspace.Tensor_Scalar", "linspace.Tensor_Tensor", "narrow.Tensor", "one_hot", "randint_like.Tensor", "repeat_interleave.self_Tensor",
     "tensor_split.tensor_indices_or_sections"], RuntimeError))
 # Facts that are left out of the comparison: masked_fill reads a number where there is one to read, and is a `where` on Meta.
@@ -34,6 +35,13 @@ DRAWS = 120
 _IMAGE, _VOLUME = floats(1, 2, 4, 4), floats(1, 2, 4, 4, 4)
 _CLASSES = Given(self=floats(3, 4), target=integers(1, 0, 3), weight=floats(4))
 _PIXELS = Given(self=floats(1, 3, 2, 2), target=integers([[0, 2], [1, 1]]), weight=floats(3))
+
+
+_HEADS = lambda dtype: tessera.rand(1, 2, 4, 4)  # noqa: E731
+
+
+def _bytes_product(**more):
+    return Given(self=lambda dtype: tessera.ones(2, 3, dtype=tessera.int8), mat2=lambda dtype: tessera.ones(3, 4, dtype=tessera.int8), **more)
 
 
 def _zeros(*shape):
@@ -60,6 +68,9 @@ FITTING = {
     "conv_transpose2d": [Given(input=_IMAGE, weight=floats(2, 3, 2, 2), bias=floats(3))],
     "conv_transpose3d": [Given(input=_VOLUME, weight=floats(2, 3, 2, 2, 2), bias=floats(3))],
     "conv_tbc": [Given(self=floats(5, 1, 2), weight=floats(2, 2, 3), bias=floats(3))],
+    "_int_mm": [_bytes_product()], "_int_mm.out": [_bytes_product(out=lambda dtype: tessera.empty(2, 4, dtype=tessera.int32))],
+    "_scaled_dot_product_flash_attention_for_cpu_backward": [Given(
+        grad_out=_HEADS, query=_HEADS, key=_HEADS, value=_HEADS, out=_HEADS, logsumexp=lambda dtype: tessera.zeros(1, 2, 4), dropout_p=0.0, is_causal=False)],
     "_rnn_layer_backward": [Given(grad_output=floats(3, 2, 4), grad_h_n=floats(2, 4), grad_c_n=None, h0=floats(2, 4), c0=None, w_hh=floats(4, 4), output=floats(3, 2, 4),
                                   values=floats(3, 2, 4), extra=floats(0), kind=2)],
     "_fused_adam_": [Given(lr=0.1)], "_fused_adamw_": [Given(lr=0.1)], "_fused_sgd_": [Given(lr=0.1, momentum_buffer_list=[])],

@@ -133,7 +133,8 @@ def test_bias_and_activation_in_one(device):
         x, w, bias = torch.randn(5, 8).to(dtype).to(device), torch.randn(8, 6).to(dtype).to(device), torch.randn(6).to(dtype).to(device)
         wanted = torch.addmm(bias.cpu().double(), x.cpu().double(), w.cpu().double())
         tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-3
-        for result, reference in ((torch.addmm(bias, x, w), wanted), (torch._addmm_activation(bias, x, w), wanted.relu()), (torch._addmm_activation(bias, x, w, use_gelu=True), F.gelu(wanted)),
+        for result, reference in ((torch.addmm(bias, x, w), wanted), (torch._addmm_activation(bias, x, w), wanted.relu()),
+                                  (torch._addmm_activation(bias, x, w, use_gelu=True), F.gelu(wanted)),
                                   (torch.addmm(bias, x, w, alpha=0.5), torch.addmm(bias.cpu().double(), x.cpu().double(), w.cpu().double(), alpha=0.5)),
                                   (F.linear(x, w.t().contiguous(), bias), wanted), (torch.addmm(bias, x.t().contiguous().t(), w.t().contiguous().t()), wanted)):
             torch.testing.assert_close(result.cpu().double(), reference, rtol=tolerance, atol=tolerance)

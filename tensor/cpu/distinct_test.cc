@@ -43,7 +43,9 @@ TEST(DistinctIntegers, ValuesPlacesAndCounts) {
       size_t i = 0;
       for (const auto& [value, count] : want) {
         ASSERT_EQ(found.values[i], value);
-        if (more) ASSERT_EQ(found.counts[i], count);
+        if (more) {
+          ASSERT_EQ(found.counts[i], count);
+        }
         ++i;
       }
     }

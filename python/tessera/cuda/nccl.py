@@ -79,7 +79,8 @@ def reduce(inputs, output=None, root=0, op=SUM, streams=None, comms=None, *, out
     if outputs is not None:
         if output is not None:
             raise ValueError("'output' and 'outputs' can not be both specified. 'outputs' is deprecated in favor of 'output', taking in a single output tensor.")
-        warnings.warn("`nccl.reduce` with an output tensor list is deprecated. Please specify a single output tensor with argument 'output' instead instead.", FutureWarning, stacklevel=2)
+        warnings.warn("`nccl.reduce` with an output tensor list is deprecated. Please specify a single output tensor with argument 'output' instead instead.",
+                      FutureWarning, stacklevel=2)
         output = outputs[root]
     out = inputs[root] if output is None else output
     out.copy_(_total(inputs, out.device))
