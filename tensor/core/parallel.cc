@@ -1,5 +1,6 @@
 #include "tensor/core/parallel.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -244,10 +245,11 @@ int threads_from_environment() {
 int core_of_cpu(int cpu) {
   char path[96];
   std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+  char text[16] = {};
   int first = cpu;
-  if (FILE* f = std::fopen(path, "re")) {
-    if (std::fscanf(f, "%d", &first) != 1) first = cpu;
-    std::fclose(f);
+  if (const int file = open(path, O_RDONLY | O_CLOEXEC); file >= 0) {
+    if (read(file, text, sizeof text - 1) > 0 && text[0] >= '0' && text[0] <= '9') first = std::atoi(text);
+    close(file);
   }
   return first;
 }

@@ -207,16 +207,16 @@ HWY_NOINLINE void DirectMicro(const MicroArgs& g) {
 }
 
 using MicroFn = void (*)(const MicroArgs&);
-// Low tiles do without a kernel for packed operands, and high ones without one for a single vector of columns: small programs count kilobytes.
-constexpr int kLeastPacked = kMaxRows / 2, kMostNarrow = kMasks ? 8 : 0;
+// Low tiles do without a kernel for packed operands, high ones without one for operands where they lie or for a single vector of columns: small programs count kilobytes.
+constexpr int kLeastPacked = kMaxRows / 2, kMostDirect = kMaxRows < 10 ? kMaxRows : 10, kMostNarrow = kMasks ? 4 : 0;
 struct MicroTables {
-  MicroFn packed[kMaxRows], direct[kMaxRows], narrow[kMaxRows];  // narrow: direct, for at most one vector of columns
+  MicroFn packed[kMaxRows], direct[kMaxRows], narrow[kMaxRows];  // direct, narrow: null above kMostDirect rows; narrow: direct, for at most one vector of columns
 };
 template <int... kIndex>
 constexpr MicroTables make_tables(std::integer_sequence<int, kIndex...>) {
   return {{(kIndex + 1 < kLeastPacked ? DirectMicro<kIndex + 1, 2> : PackedMicro<(kIndex + 1 < kLeastPacked ? kMaxRows : kIndex + 1), 2>)...},
-          {DirectMicro<kIndex + 1, 2>...},
-          {DirectMicro<kIndex + 1, (kIndex < kMostNarrow ? 1 : 2)>...}};
+          {(kIndex < kMostDirect ? DirectMicro<(kIndex < kMostDirect ? kIndex + 1 : 1), 2> : nullptr)...},
+          {(kIndex < kMostDirect ? DirectMicro<(kIndex < kMostDirect ? kIndex + 1 : 1), (kIndex < kMostNarrow ? 1 : 2)> : nullptr)...}};
 }
 constexpr MicroTables kMicro = make_tables(std::make_integer_sequence<int, kMaxRows>());
 

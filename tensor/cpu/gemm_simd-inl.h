@@ -141,7 +141,7 @@ inline int64_t direct_block(int64_t k) { return part_of(k, kBlockK, 8); }
 
 // Columns [j0, j1) of C; panel: room for kPanel x kBlockK elements. packed: null, or all of A in panels, one block of k after the other.
 void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, const T* packed, Later* later) {
-  const RowPanels panels(g.m, kMaxRows);
+  const RowPanels panels(g.m, packed ? kMaxRows : kMostDirect);
   const int64_t kc = direct_block(g.k), tiles = panels.count * ceil_div(g.k, kc);
   // B as it lies where it is read once or twice; a copy does not have rows that all meet in the same few cache sets.
   const bool in_place = !packed && g.b.col_stride == 1 && (panels.count <= 2 || g.b.row_stride * static_cast<int64_t>(sizeof(T)) <= 1024);

@@ -25,7 +25,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T> using Words = hn::ScalableTag<T>;
 template <class T> using WordVec = hn::Vec<Words<T>>;
 
-constexpr int kMaxRows = 16;
+// Small programs count kilobytes: networks for older machines are shorter.
+constexpr int kMaxRows = HWY_TARGET == HWY_AVX3 ? 16 : HWY_TARGET == HWY_AVX2 ? 8 : 4;
 // Vectors, and words of type T, that are sorted without a partition.
 template <class T> constexpr int64_t kSmall = kMaxRows * HWY_LANES(T);
 
@@ -177,9 +178,9 @@ HWY_INLINE void SortSmall(T* a, int64_t n) {
   } else if (n <= 4 * kLanes) {
     SortRows<4>(a, n);
   } else if (n <= 8 * kLanes) {
-    SortRows<8>(a, n);
+    SortRows<(kMaxRows < 8 ? kMaxRows : 8)>(a, n);
   } else {
-    SortRows<16>(a, n);
+    SortRows<kMaxRows>(a, n);
   }
 }
 
