@@ -256,6 +256,7 @@ Tensor _standard_gamma_cpu(const Tensor& self, const Generator& g) {
 
 Tensor _standard_gamma_grad_cpu(const Tensor& self, const Tensor& output) {
   TESSERA_CHECK_NOT_IMPLEMENTED(floating_or_default(self) == self.dtype(), "\"_standard_gamma_grad_cpu\" not implemented for '", type_name_of(self.dtype()), "'");
+  TESSERA_CHECK(output.device() == self.device(), "_standard_gamma_grad: expected output to be on ", self.device().str(), " like self, but got ", output.device().str());
   if (self.is_meta()) return fresh(self, expand(output, self.sizes()).sizes());
   const Tensor a = contiguous(to(self, DType::kFloat64)), x = contiguous(to(expand(output, self.sizes()), DType::kFloat64)), r = fresh(a, self.sizes());
   TESSERA_ON(r.device(), run_gamma_gradient)(r.numel(), r.data_ptr<double>(), a.data_ptr<double>(), x.data_ptr<double>());
