@@ -723,10 +723,9 @@ class Module:
     def _load_tensor(self, name, param, input_param, key, assign, is_param):
         """Loads one entry. Returns an error message, or None."""
         if input_param.shape != param.shape and not is_lazy(param):
-            if param.dim() == 0 and input_param.dim() == 1 and len(input_param) == 1:
-                input_param = input_param[0]  # scalars had shape (1,) in checkpoints of version 0.3
-        if input_param.shape != param.shape and not is_lazy(param):
-            return (f"size mismatch for {key}: copying a param with shape {input_param.shape} from checkpoint, the shape in current model is {param.shape}.")
+            if param.dim() != 0 or input_param.shape != (1,):
+                return (f"size mismatch for {key}: copying a param with shape {input_param.shape} from checkpoint, the shape in current model is {param.shape}.")
+            input_param = input_param[0]  # scalars had shape (1,) in checkpoints of version 0.3
         if param.is_meta and not input_param.is_meta and not assign:
             import warnings
             warnings.warn(f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, which is a no-op. "
