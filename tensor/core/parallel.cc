@@ -52,12 +52,22 @@ void futex_wake(std::atomic<uint32_t>* word, int count) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
 }
 
+constexpr int kMaxShares = 64;
+
+// A run of neighbouring pieces. Each thread starts with a share of its own, the same one in the next loop of this size, so that what it wrote is still in its cache; then it
+// helps where pieces are left.
+struct alignas(64) Share {
+  std::atomic<int64_t> next;
+  int64_t end;
+};
+
 struct Job {
   void (*fn)(void*, int64_t, int64_t);
   void* context;
   int64_t n, grain, pieces;
   uint32_t modes;
-  std::atomic<int64_t> next{0};
+  int shares = 1;
+  Share share[kMaxShares];
   // The error of the lowest piece that failed: which one is reported does not depend on timing.
   std::atomic_flag error_lock = ATOMIC_FLAG_INIT;
   int64_t error_piece = INT64_MAX;
@@ -76,8 +86,20 @@ struct Job {
       error_lock.clear(std::memory_order_release);
     }
   }
-  void run_available() {
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < pieces;) run_piece(i);
+  void cut_shares(int threads) {
+    shares = threads < kMaxShares ? threads : kMaxShares;
+    for (int s = 0; s < shares; ++s) {
+      share[s].next.store(pieces * s / shares, std::memory_order_relaxed);
+      share[s].end = pieces * (s + 1) / shares;
+    }
+  }
+  // The pieces of the thread's own share, then of the others.
+  void run_available(int thread) {
+    for (int k = 0; k < shares; ++k) {
+      Share& s = share[(thread + k) % shares];
+      if (s.next.load(std::memory_order_relaxed) >= s.end) continue;
+      for (int64_t i; (i = s.next.fetch_add(1, std::memory_order_relaxed)) < s.end;) run_piece(i);
+    }
   }
 };
 
@@ -145,7 +167,7 @@ void* worker_main(void* p) {
     if (args.index < pool->worker_limit.load(std::memory_order_relaxed) && pool->enter()) {
       Job* const job = pool->job;
       set_float_modes(job->modes);
-      job->run_available();
+      job->run_available(args.index + 1);
       pool->leave();
     }
     wait_for_epoch(pool, seen);
@@ -223,8 +245,9 @@ void Pool::close() {
 void run_shared(Pool* pool, Job& job, int threads) {
   const int workers = static_cast<int>(job.pieces - 1 < threads - 1 ? job.pieces - 1 : threads - 1);
   pool->start_workers(workers);
+  job.cut_shares(workers + 1);
   pool->open(&job, workers);
-  job.run_available();
+  job.run_available(0);
   pool->close();
   pool->submitting.clear(std::memory_order_release);
   TESSERA_CHECK(!pool->abandoned.load(std::memory_order_relaxed), "a process that was forked inside a parallel region cannot finish the region");
@@ -293,7 +316,7 @@ void parallel_for_erased(int64_t n, int64_t grain, void (*fn)(void*, int64_t, in
     if (pool && !pool->submitting.test_and_set(std::memory_order_acquire)) {
       run_shared(pool, job, threads);
     } else {
-      job.run_available();
+      for (int64_t i = 0; i < job.pieces; ++i) job.run_piece(i);
     }
   }
   if (job.error) std::rethrow_exception(job.error);

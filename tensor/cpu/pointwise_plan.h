@@ -12,7 +12,7 @@ namespace tessera::cpu {
 inline constexpr int kMaxPlanDims = 64;
 inline constexpr int kMaxPlanOperands = 6;
 // Elements of a piece of parallel work. Fixed: it is part of the promise that results do not depend on the number of threads.
-inline constexpr int64_t kGrain = 32768;
+inline constexpr int64_t kGrain = 16384;
 
 // Dimension 0 is the innermost. Operand 0 is the first output. ndim >= 1 unless numel is 0.
 struct Plan {
