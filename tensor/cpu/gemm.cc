@@ -310,9 +310,10 @@ void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, K
     p.c = moved(c, i * c_batch_stride, item);
     return p;
   };
-  // Large products share their own work among the threads, small ones are shared out whole.
+  // Large products share their own work among the threads, small ones, and many brief ones of bfloat16, are shared out whole.
   const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k + 1);
-  if (work > (1 << 24)) {
+  const bool brief = dtype == DType::kBFloat16 && batch >= 2 * num_threads();
+  if (work > (1 << 24) && !brief) {
     for (int64_t i = 0; i < batch; ++i) run(dtype, product_at(i));
     return;
   }

@@ -65,6 +65,8 @@ inline __m512 load_bf16(__mmask16 mask, const uint16_t* p) {
 
 // A C that no cache will hold is not read into one to be overwritten.
 constexpr int64_t kStreamBytes = 4 << 20;
+// A C that L2 will not hold is fetched a block ahead.
+constexpr int64_t kFetchBytes = 1 << 20;
 bool streams(const Bf16Problem& g, const void* c, int64_t item) {
   return g.beta == 0 && ((reinterpret_cast<uintptr_t>(c) | static_cast<uintptr_t>(g.c.row_stride * item)) & 63) == 0 && g.m * g.n * item >= kStreamBytes;
 }
@@ -74,9 +76,10 @@ void write_bf16_rows(const Bf16Problem& g, uint16_t* c, int64_t rows, int64_t co
   const __mmask16 m0 = lane_mask(cols), m1 = lane_mask(cols - 16);
   const __mmask32 both = static_cast<__mmask32>(m0) | static_cast<__mmask32>(m1) << 16;
   const __m512 alpha = _mm512_set1_ps(g.alpha), beta = _mm512_set1_ps(g.beta);
-  const bool scaled = g.alpha != 1 || g.beta != 0;
+  const bool scaled = g.alpha != 1 || g.beta != 0, ahead = !stream && g.m * g.n * 2 >= kFetchBytes;
   for (; rows > 0; --rows, from += kPanelLines, c += g.c.row_stride) {
     __m512 x = _mm512_loadu_ps(from), y = _mm512_loadu_ps(from + 16);
+    if (ahead) __builtin_prefetch(c + kPanelLines, 1);
     if (scaled) {
       x = _mm512_mul_ps(x, alpha);
       y = _mm512_mul_ps(y, alpha);
