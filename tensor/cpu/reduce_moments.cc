@@ -6,7 +6,6 @@
 #define HWY_TARGET_INCLUDE "tensor/cpu/reduce_moments.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "hwy/contrib/math/math-inl.h"
 #include "tensor/cpu/reduce_simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,9 +24,38 @@ HWY_INLINE void StepDeviation(D d, Pack<V, N>& p, const T* x, V mean) {
   }
 }
 
+// Of floats in one pass, with the deviations from the first element. False if that lies so far from the mean that digits were lost.
+HWY_INLINE bool VarInOnePass(int64_t n, const float* x, VarState* out) {
+  const hn::ScalableTag<double> d;
+  constexpr int64_t kWidth = HWY_LANES(double);
+  const auto first = hn::Set(d, static_cast<double>(x[0]));
+  auto s0 = hn::Zero(d), s1 = s0, q0 = s0, q1 = s0;
+  int64_t i = 0;
+  for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
+    const auto a = hn::Sub(LoadAs(d, x + i), first), b = hn::Sub(LoadAs(d, x + i + kWidth), first);
+    s0 = hn::Add(s0, a);
+    s1 = hn::Add(s1, b);
+    q0 = hn::MulAdd(a, a, q0);
+    q1 = hn::MulAdd(b, b, q1);
+  }
+  for (; i < n; i += kWidth) {
+    const auto a = hn::Sub(i + kWidth <= n ? LoadAs(d, x + i) : LoadFirstAs(d, x + i, n - i, x[0]), first);
+    s0 = hn::Add(s0, a);
+    q0 = hn::MulAdd(a, a, q0);
+  }
+  const double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1))), squares = hn::GetLane(hn::SumOfLanes(d, hn::Add(q0, q1)));
+  const double shift = sum / static_cast<double>(n), m2 = squares - sum * shift;
+  *out = {static_cast<double>(n), static_cast<double>(x[0]) + shift, HWY_MAX(m2, 0.0)};
+  return sum * shift <= 65536 * m2 || squares == 0;
+}
+
 // Mean and squared deviations of one block, in float64.
 template <class T>
-HWY_INLINE VarState VarBlock(int64_t n, const T* x) {
+HWY_NOINLINE VarState VarBlock(int64_t n, const T* x) {
+  if constexpr (sizeof(T) == 4) {
+    VarState state;
+    if (VarInOnePass(n, x, &state)) return state;
+  }
   double mean;
   ReduceBlock<AddOp<T, double, double>, T, 1>(n, x, &mean);
   mean /= static_cast<double>(n);
@@ -90,27 +118,20 @@ void VarCols(int64_t rows, int64_t cols, const void* x, int64_t stride, void* ac
   }
 }
 
-// exp(x - max) summed, in the element type's own precision inside a block.
 template <class T>
-HWY_INLINE LogSumExpState LogSumExpBlock(int64_t n, const T* x) {
-  T max;
-  ReduceBlock<ExtremeOp<T, true, false>, T, 1>(n, x, &max);
-  if (!(max > -std::numeric_limits<T>::infinity())) return {static_cast<double>(max), 0};  // -inf or NaN
-  if (max == std::numeric_limits<T>::infinity()) return {static_cast<double>(max), 1};
-  const hn::ScalableTag<T> d;
-  constexpr int64_t kWidth = HWY_LANES(T);
-  HWY_ALIGN T e[kBlock];
-  const auto m = hn::Set(d, max);
-  int64_t i = 0;
-  for (; i + kWidth <= n; i += kWidth) hn::Store(hn::Exp(d, hn::Sub(hn::LoadU(d, x + i), m)), d, e + i);
-  if (i < n) {
-    HWY_ALIGN T tail[kWidth] = {};
-    for (int64_t j = 0; i + j < n; ++j) tail[j] = x[i + j];
-    hn::Store(hn::Exp(d, hn::Sub(hn::Load(d, tail), m)), d, e + i);
+T NanOr(T value, int64_t n, const char* x, int64_t stride) {
+  for (int64_t i = 0; i < n; ++i) {
+    const T v = *reinterpret_cast<const T*>(x + i * stride);
+    if (v != v) return v;
   }
-  T sum;
-  ReduceBlock<AddOp<T, T, T>, T, 1>(n, e, &sum);
-  return {static_cast<double>(max), static_cast<double>(sum)};
+  return value;
+}
+// The state for a largest element, to which NaN may have done anything, and a sum: where that element is infinite, the sum of exponentials is NaN.
+template <class T>
+HWY_INLINE LogSumExpState StateOf(T max, double sum, int64_t n, const char* x, int64_t stride) {
+  if (std::isfinite(max)) return {static_cast<double>(max), sum};
+  max = NanOr(max, n, x, stride);
+  return {static_cast<double>(max), max > 0 ? 1.0 : 0.0};
 }
 
 inline void MergeLogSumExp(LogSumExpState& a, const LogSumExpState& b) {
@@ -131,38 +152,27 @@ void LogSumExpRows(int64_t rows, int64_t n, const void* x, int64_t row_stride, v
   for (int64_t r = 0; r < rows; ++r) {
     const T* p = reinterpret_cast<const T*>(static_cast<const char*>(x) + r * row_stride);
     PairwiseStack<LogSumExpState, decltype(merge)> stack(merge);
-    for (int64_t i = 0; i < n; i += kBlock) stack.push(LogSumExpBlock<T>(HWY_MIN(kBlock, n - i), p + i));
+    for (int64_t i = 0; i < n; i += kBlock) {
+      const int64_t m = HWY_MIN(kBlock, n - i);
+      const T max = MaxOfRow(p + i, m);
+      stack.push(StateOf(max, SumExpOfRow<T>(p + i, m, max, nullptr, nullptr), m, reinterpret_cast<const char*>(p + i), sizeof(T)));
+    }
     static_cast<LogSumExpState*>(acc)[r] = stack.total();
   }
 }
 
 template <class T>
 void LogSumExpCols(int64_t rows, int64_t cols, const void* x, int64_t stride, void* acc) {
-  const hn::ScalableTag<T> d;
-  constexpr int64_t kWidth = HWY_LANES(T);
-  constexpr int64_t kChunk = 64;
-  HWY_ALIGN T max[kChunk], sum[kChunk], shift[kChunk];
-  for (int64_t r = 0; r < rows; r += kColBlock) {
-    const int64_t nr = HWY_MIN(kColBlock, rows - r);
-    for (int64_t c = 0; c < cols; c += kChunk) {
-      const int64_t m = HWY_MIN(kChunk, cols - c);
-      const char* base = static_cast<const char*>(x) + r * stride + c * static_cast<int64_t>(sizeof(T));
-      for (int64_t j = 0; j < kChunk; ++j) { max[j] = -std::numeric_limits<T>::infinity(); sum[j] = 0; }
-      StepRows<ExtremeOp<T, true, false>, T>(nr, m, base, stride, max);
-      for (int64_t j = 0; j < kChunk; ++j) shift[j] = std::isfinite(max[j]) ? max[j] : T{0};
-      HWY_ALIGN T row[kChunk] = {};
-      for (int64_t i = 0; i < nr; ++i) {
-        std::memcpy(row, base + i * stride, m * sizeof(T));
-        for (int64_t j = 0; j < m; j += kWidth) {
-          const auto e = hn::Exp(d, hn::Sub(hn::Load(d, row + j), hn::Load(d, shift + j)));
-          hn::Store(hn::Add(hn::Load(d, sum + j), e), d, sum + j);
-        }
-      }
-      LogSumExpState* a = static_cast<LogSumExpState*>(acc) + c;
-      for (int64_t j = 0; j < m; ++j) {
-        const bool finite = std::isfinite(max[j]);
-        MergeLogSumExp(a[j], {static_cast<double>(max[j]), finite ? static_cast<double>(sum[j]) : max[j] > 0 ? 1.0 : 0.0});
-      }
+  HWY_ALIGN T max[kColChunk], sum[kColChunk];
+  for (int64_t c = 0; c < cols; c += kColChunk) {
+    const int64_t m = HWY_MIN(kColChunk, cols - c);
+    const char* const base = static_cast<const char*>(x) + c * static_cast<int64_t>(sizeof(T));
+    SumExpOfColumns(rows, m, base, stride, max, sum);
+    LogSumExpState* a = static_cast<LogSumExpState*>(acc) + c;
+    for (int64_t j = 0; j < m; ++j) {
+      const bool none = max[j] == std::numeric_limits<T>::lowest() && sum[j] == 0;
+      const T largest = none ? -kInfinity<T> : max[j];
+      MergeLogSumExp(a[j], StateOf(largest, static_cast<double>(sum[j]), rows, base + j * static_cast<int64_t>(sizeof(T)), stride));
     }
   }
 }

@@ -17,6 +17,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "tensor/cpu/rows_simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -38,17 +39,31 @@ HWY_INLINE hn::Vec<D> LoadAs(D d, const T* p) {
   }
 }
 
+// The first n elements at p, n less than a vector of them, then `pad`.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadFirstAs(D d, const T* p, int64_t n, T pad) {
+  if constexpr (sizeof(T) == sizeof(hn::TFromD<D>)) {
+    return LoadFirst(d, p, n, pad);
+  } else {
+    return hn::PromoteTo(d, LoadFirst(hn::Rebind<T, D>(), p, n, pad));
+  }
+}
+
+// Of accumulators.
+template <class Acc> Acc AddAccs(Acc a, Acc b) { return a + b; }
+template <class Acc> Acc MultiplyAccs(Acc a, Acc b) { return a * b; }
+
 // The operations: Step takes one more element into a lane, Merge joins two lanes.
 template <class T_, class Lane_, class Acc_>
 struct AddOp {
   using T = T_; using Lane = Lane_; using Acc = Acc_;
-  static constexpr bool kExtreme = false;
+  static constexpr bool kMayFail = false;
   static Lane Identity() { return 0; }
   static Acc Zero() { return 0; }
   static Lane Map(Lane x) { return x; }
   static Lane Step(Lane a, Lane x) { return a + x; }
   static Lane Merge(Lane a, Lane b) { return a + b; }
-  static Acc MergeAcc(Acc a, Acc b) { return a + b; }
+  static constexpr auto kMergeAccs = &AddAccs<Acc>;
   template <class D, class V> static HWY_INLINE V VStep(D, V a, V x) { return hn::Add(a, x); }
   template <class D, class V> static HWY_INLINE V VMerge(D, V a, V b) { return hn::Add(a, b); }
 };
@@ -58,68 +73,32 @@ struct NanSumOp : AddOp<T, Lane, double> {
   template <class D, class V> static HWY_INLINE V VStep(D, V a, V x) { return hn::Add(a, hn::IfThenZeroElse(hn::IsNaN(x), x)); }
 };
 template <class T>
-struct AbsSumOp : AddOp<T, double, double> {
-  static double Step(double a, double x) { return a + std::fabs(x); }
+struct AbsSumOp : AddOp<T, T, double> {
+  static T Step(T a, T x) { return a + std::fabs(x); }
   template <class D, class V> static HWY_INLINE V VStep(D, V a, V x) { return hn::Add(a, hn::Abs(x)); }
 };
-template <class T>
-struct SumSquaresOp : AddOp<T, double, double> {
-  static double Step(double a, double x) { return a + x * x; }
+template <class T, class Lane_>
+struct SumSquaresOp : AddOp<T, Lane_, double> {
+  using Lane = Lane_;
+  static Lane Step(Lane a, Lane x) { return a + x * x; }
   template <class D, class V> static HWY_INLINE V VStep(D, V a, V x) { return hn::Add(a, hn::Mul(x, x)); }
+  // In float, squares overflow or vanish where their root would not: such sums are done again in double.
+  static constexpr bool kMayFail = sizeof(Lane) == 4;
+  using Again = SumSquaresOp<T, double>;
+  static bool Failed(Lane sum) { return !(sum >= 1e-25f && sum <= std::numeric_limits<float>::max()); }
 };
 template <class T>
 struct ProdOp {
   using Lane = double; using Acc = double;
-  static constexpr bool kExtreme = false;
+  static constexpr bool kMayFail = false;
   static double Identity() { return 1; }
   static double Zero() { return 1; }
   static double Step(double a, double x) { return a * x; }
   static double Merge(double a, double b) { return a * b; }
-  static double MergeAcc(double a, double b) { return a * b; }
+  static constexpr auto kMergeAccs = &MultiplyAccs<double>;
   template <class D, class V> static HWY_INLINE V VStep(D, V a, V x) { return hn::Mul(a, x); }
   template <class D, class V> static HWY_INLINE V VMerge(D, V a, V b) { return hn::Mul(a, b); }
 };
-// Extrema keep a NaN once they have one: `better` is false for a NaN already held, and a NaN that arrives compares as "not worse".
-template <class T_, bool kLargest, bool kAbs>
-struct ExtremeOp {
-  using T = T_; using Lane = T_; using Acc = T_;
-  static Lane Identity() {
-    if constexpr (std::numeric_limits<T>::has_infinity) {
-      return kLargest ? (kAbs ? T{0} : -std::numeric_limits<T>::infinity()) : std::numeric_limits<T>::infinity();
-    } else {
-      return kLargest ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max();
-    }
-  }
-  static constexpr bool kExtreme = true;
-  static Acc Zero() { return Identity(); }
-  static Lane Merge(Lane a, Lane x) {
-    const bool keep = kLargest ? a >= x : a <= x;
-    return keep || a != a ? a : x;
-  }
-  static Lane Step(Lane a, Lane x) {
-    if constexpr (kAbs) x = x < 0 ? -x : x;
-    return Merge(a, x);
-  }
-  static Acc MergeAcc(Acc a, Acc b) { return Merge(a, b); }
-  template <class D, class V> static HWY_INLINE V VMerge(D, V a, V x) {
-    if constexpr (std::is_floating_point_v<T>) {
-      const auto keep = kLargest ? hn::Ge(a, x) : hn::Le(a, x);
-      return hn::IfThenElse(hn::Or(keep, hn::IsNaN(a)), a, x);
-    } else {
-      return kLargest ? hn::Max(a, x) : hn::Min(a, x);
-    }
-  }
-  template <class D, class V> static HWY_INLINE V Mapped(D, V x) {
-    if constexpr (kAbs) {
-      return hn::Abs(x);
-    } else {
-      return x;
-    }
-  }
-  template <class D, class V> static HWY_INLINE V Plain(D, V a, V x) { return kLargest ? hn::Max(a, x) : hn::Min(a, x); }
-  template <class D, class V> static HWY_INLINE V VStep(D d, V a, V x) { return VMerge(d, a, Mapped(d, x)); }
-};
-
 // N vectors as a tree of members: unlike an array, the compiler keeps them in registers.
 template <class V, int N>
 struct Pack { Pack<V, N / 2> a, b; };
@@ -145,6 +124,18 @@ HWY_INLINE void StepPack(D d, Pack<V, N>& p, const T* x) {
     StepPack<Op>(d, p.b, x + N / 2 * HWY_LANES(hn::TFromD<D>));
   }
 }
+// The same for the last elements, fewer than N vectors of them.
+template <class Op, int N, class D, class V, class T>
+HWY_INLINE void StepPackEnd(D d, Pack<V, N>& p, const T* x, int64_t left) {
+  constexpr int64_t kWidth = HWY_LANES(hn::TFromD<D>);
+  if (left <= 0) return;
+  if constexpr (N == 1) {
+    p.v = Op::VStep(d, p.v, left >= kWidth ? LoadAs(d, x) : LoadFirstAs(d, x, left, static_cast<T>(Op::Identity())));
+  } else {
+    StepPackEnd<Op>(d, p.a, x, left);
+    StepPackEnd<Op>(d, p.b, x + N / 2 * kWidth, left - N / 2 * kWidth);
+  }
+}
 // Folds by halves: lane i meets lane i + half.
 template <class Op, int N, class D, class V>
 HWY_INLINE Pack<V, N> MergePacks(D d, const Pack<V, N>& a, const Pack<V, N>& b) {
@@ -166,17 +157,20 @@ HWY_INLINE V MergePack(D d, const Pack<V, N>& p) {
 template <class Op, int kFold, class D, class V>
 HWY_INLINE void FoldLanes(D d, V v, typename Op::Lane* out) {
   using Lane = typename Op::Lane;
-  constexpr int64_t kWidth = HWY_LANES(Lane);
   if constexpr (sizeof(Lane) * hn::MaxLanes(d) > 16) {
     const hn::Half<D> half;
     FoldLanes<Op, kFold>(half, Op::VMerge(half, hn::LowerHalf(half, v), hn::UpperHalf(half, v)), out);
   } else {
-    HWY_ALIGN Lane lanes[kWidth];
-    hn::Store(v, d, lanes);
-    for (int64_t m = 16 / sizeof(Lane) / 2; m >= kFold; m /= 2) {
-      for (int64_t j = 0; j < m; ++j) lanes[j] = Op::Merge(lanes[j], lanes[j + m]);
+    if constexpr (sizeof(Lane) == 4) v = Op::VMerge(d, v, hn::Shuffle1032(v));
+    if constexpr (kFold == 1) {
+      if constexpr (sizeof(Lane) == 4) v = Op::VMerge(d, v, hn::Shuffle2301(v));
+      else v = Op::VMerge(d, v, hn::Shuffle01(v));
+      out[0] = hn::GetLane(v);
+    } else {
+      HWY_ALIGN Lane lanes[16 / sizeof(Lane)];
+      hn::Store(v, d, lanes);
+      for (int j = 0; j < kFold; ++j) out[j] = lanes[j];
     }
-    for (int j = 0; j < kFold; ++j) out[j] = lanes[j];
   }
 }
 
@@ -205,7 +199,7 @@ HWY_INLINE void ReduceShort(int64_t n, const T* HWY_RESTRICT x, typename Op::Lan
 
 // One block of at most kBlock elements. kFold is 2 for interleaved complex numbers: then the two halves of the answer stand in out[0] and out[1].
 template <class Op, class T, int kFold>
-HWY_NOINLINE void ReduceLong(int64_t n, const T* HWY_RESTRICT x, typename Op::Lane* out) {
+HWY_INLINE void ReduceLong(int64_t n, const T* HWY_RESTRICT x, typename Op::Lane* out) {
   using Lane = typename Op::Lane;
   const hn::ScalableTag<Lane> d;
   constexpr int64_t kLanes = 256 / sizeof(Lane);
@@ -215,100 +209,69 @@ HWY_NOINLINE void ReduceLong(int64_t n, const T* HWY_RESTRICT x, typename Op::La
   Fill(d, v, hn::Set(d, Op::Identity()));
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) StepPack<Op>(d, v, x + i);
-  if (i < n) {
-    // What pads the last vectors must change nothing: the identity of Step.
-    HWY_ALIGN T tail[kLanes < HWY_LANES(T) ? HWY_LANES(T) : kLanes];
-    const hn::ScalableTag<T> dt;
-    for (int64_t j = 0; j < kLanes; j += HWY_LANES(T)) hn::Store(hn::Set(dt, static_cast<T>(Op::Identity())), dt, tail + j);
-    std::memcpy(tail, x + i, (n - i) * sizeof(T));
-    StepPack<Op>(d, v, tail);
-  }
+  StepPackEnd<Op>(d, v, x + i, n - i);  // padded with what changes nothing
   FoldLanes<Op, kFold>(d, MergePack<Op>(d, v), out);
 }
 
-// Extrema of floats: the vector loop takes plain maxima, which lose a NaN, and watches for NaN aside.
-template <class Op, class T>
-HWY_NOINLINE void ReduceLongExtreme(int64_t n, const T* HWY_RESTRICT x, T* out) {
-  const hn::ScalableTag<T> d;
-  constexpr int64_t kWidth = HWY_LANES(T);
-  const auto identity = hn::Set(d, Op::Identity());
-  auto m0 = identity, m1 = identity, m2 = identity, m3 = identity;
-  auto nan0 = hn::IsNaN(identity), nan1 = nan0;
-  auto step = [&](const T* p) HWY_ATTR {
-    const auto a = Op::Mapped(d, hn::LoadU(d, p)), b = Op::Mapped(d, hn::LoadU(d, p + kWidth));
-    const auto c = Op::Mapped(d, hn::LoadU(d, p + 2 * kWidth)), e = Op::Mapped(d, hn::LoadU(d, p + 3 * kWidth));
-    m0 = Op::Plain(d, m0, a);
-    m1 = Op::Plain(d, m1, b);
-    m2 = Op::Plain(d, m2, c);
-    m3 = Op::Plain(d, m3, e);
-    nan0 = hn::Or(nan0, hn::Or(hn::IsNaN(a), hn::IsNaN(b)));
-    nan1 = hn::Or(nan1, hn::Or(hn::IsNaN(c), hn::IsNaN(e)));
-  };
-  int64_t i = 0;
-  for (; i + 4 * kWidth <= n; i += 4 * kWidth) step(x + i);
-  if (i < n) {
-    HWY_ALIGN T tail[4 * kWidth];
-    for (int64_t j = 0; j < 4 * kWidth; j += kWidth) hn::Store(identity, d, tail + j);
-    std::memcpy(tail, x + i, (n - i) * sizeof(T));
-    step(tail);
-  }
-  if (!hn::AllFalse(d, hn::Or(nan0, nan1))) {
-    *out = std::numeric_limits<T>::quiet_NaN();
-    return;
-  }
-  FoldLanes<Op, 1>(d, Op::Plain(d, Op::Plain(d, m0, m1), Op::Plain(d, m2, m3)), out);
-}
-
 template <class Op, class T, int kFold>
-HWY_INLINE void ReduceBlock(int64_t n, const T* HWY_RESTRICT x, typename Op::Lane* out) {
+HWY_NOINLINE void ReduceBlock(int64_t n, const T* HWY_RESTRICT x, typename Op::Lane* out) {
   if (n < 32) {
     ReduceShort<Op, T, kFold>(n, x, out);
-  } else if constexpr (Op::kExtreme && std::is_floating_point_v<T>) {
-    ReduceLongExtreme<Op>(n, x, out);
   } else {
     ReduceLong<Op, T, kFold>(n, x, out);
   }
 }
 
+// The same in the accumulator's type.
+template <class Op, class T, int kFold>
+void AccumulateBlock(int64_t n, const T* x, typename Op::Acc* out) {
+  typename Op::Lane part[2];
+  ReduceBlock<Op, T, kFold>(n, x, part);
+  if constexpr (Op::kMayFail) {
+    if (Op::Failed(part[0])) return ReduceBlock<typename Op::Again, T, kFold>(n, x, out);
+  }
+  for (int j = 0; j < kFold; ++j) out[j] = static_cast<typename Op::Acc>(part[j]);
+}
+
 template <class A> struct Pair { A v[2]; };
 
-template <class Op, class T, int kFold>
-void Rows(int64_t rows, int64_t n, const void* x, int64_t row_stride, void* acc) {
-  using Acc = typename Op::Acc;
-  using Lane = typename Op::Lane;
-  n *= kFold;
-  Acc* out = static_cast<Acc*>(acc);
+// Rows in blocks, whose accumulators `block` gives: the same code for all operations that join them in one way.
+template <class Acc, Acc (*kMerge)(Acc, Acc), int kFold>
+HWY_NOINLINE void RowsInBlocks(void (*block)(int64_t, const char*, Acc*), int64_t item, int64_t rows, int64_t n, const char* x, int64_t row_stride, Acc* out) {
   auto merge = [](const Pair<Acc>& a, const Pair<Acc>& b) {
     Pair<Acc> r = a;
-    for (int j = 0; j < kFold; ++j) r.v[j] = Op::MergeAcc(a.v[j], b.v[j]);
+    for (int j = 0; j < kFold; ++j) r.v[j] = kMerge(a.v[j], b.v[j]);
     return r;
   };
-  for (int64_t r = 0; r < rows; ++r) {
-    const T* p = reinterpret_cast<const T*>(static_cast<const char*>(x) + r * row_stride);
-    Lane part[2];
+  for (int64_t r = 0; r < rows; ++r, x += row_stride, out += kFold) {
     if (n <= kBlock) {
-      ReduceBlock<Op, T, kFold>(n, p, part);
-      for (int j = 0; j < kFold; ++j) out[r * kFold + j] = static_cast<Acc>(part[j]);
+      block(n, x, out);
       continue;
     }
     PairwiseStack<Pair<Acc>, decltype(merge)> stack(merge);
     for (int64_t i = 0; i < n; i += kBlock) {
-      ReduceBlock<Op, T, kFold>(HWY_MIN(kBlock, n - i), p + i, part);
       Pair<Acc> a{};
-      for (int j = 0; j < kFold; ++j) a.v[j] = static_cast<Acc>(part[j]);
+      block(HWY_MIN(kBlock, n - i), x + i * item, a.v);
       stack.push(a);
     }
     const Pair<Acc> total = stack.total();
-    for (int j = 0; j < kFold; ++j) out[r * kFold + j] = total.v[j];
+    for (int j = 0; j < kFold; ++j) out[j] = total.v[j];
   }
 }
+template <class Op, class T, int kFold>
+void Rows(int64_t rows, int64_t n, const void* x, int64_t row_stride, void* acc) {
+  using Acc = typename Op::Acc;
+  const auto block = [](int64_t count, const char* p, Acc* out) { AccumulateBlock<Op, T, kFold>(count, reinterpret_cast<const T*>(p), out); };
+  RowsInBlocks<Acc, Op::kMergeAccs, kFold>(block, sizeof(T), rows, n * kFold, static_cast<const char*>(x), row_stride, static_cast<Acc*>(acc));
+}
 
-// lanes[c] = Step(... Step(lanes[c], x[0][c]) ..., x[rows - 1][c])
+// lanes[c] = Step(... Step(lanes[c], x[0][c]) ..., x[rows - 1][c]). lanes: whole vectors.
 template <class Op, class T>
-HWY_INLINE void StepRows(int64_t rows, int64_t cols, const char* x, int64_t stride, typename Op::Lane* HWY_RESTRICT lanes) {
+HWY_NOINLINE void StepRows(int64_t rows, int64_t cols, const char* x, int64_t stride, typename Op::Lane* HWY_RESTRICT lanes) {
   using Lane = typename Op::Lane;
   const hn::ScalableTag<Lane> d;
   constexpr int64_t kWidth = HWY_LANES(Lane);
+  const T pad = static_cast<T>(Op::Identity());
   int64_t r = 0;
   for (; r + 4 <= rows; r += 4) {
     const T* p0 = reinterpret_cast<const T*>(x + r * stride);
@@ -324,52 +287,66 @@ HWY_INLINE void StepRows(int64_t rows, int64_t cols, const char* x, int64_t stri
       v = Op::VStep(d, v, LoadAs(d, p3 + c));
       hn::StoreU(v, d, lanes + c);
     }
-    for (; c < cols; ++c) {
-      Lane v = Op::Step(lanes[c], static_cast<Lane>(p0[c]));
-      v = Op::Step(v, static_cast<Lane>(p1[c]));
-      v = Op::Step(v, static_cast<Lane>(p2[c]));
-      lanes[c] = Op::Step(v, static_cast<Lane>(p3[c]));
-    }
   }
+  const int64_t whole = cols / kWidth * kWidth;
   for (; r < rows; ++r) {
     const T* p = reinterpret_cast<const T*>(x + r * stride);
-    for (int64_t c = 0; c < cols; ++c) lanes[c] = Op::Step(lanes[c], static_cast<Lane>(p[c]));
+    for (int64_t c = 0; c < whole; c += kWidth) hn::StoreU(Op::VStep(d, hn::LoadU(d, lanes + c), LoadAs(d, p + c)), d, lanes + c);
   }
+  if (whole == cols) return;
+  auto v = hn::LoadU(d, lanes + whole);
+  for (r = 0; r < rows; ++r) v = Op::VStep(d, v, LoadFirstAs(d, reinterpret_cast<const T*>(x + r * stride) + whole, cols - whole, pad));
+  hn::StoreU(v, d, lanes + whole);
 }
 
+// The same from fresh lanes, merged into the accumulators.
+template <class Op, class T>
+void AccumulateRows(int64_t rows, int64_t cols, const char* x, int64_t stride, typename Op::Acc* acc) {
+  using Acc = typename Op::Acc;
+  using Lane = typename Op::Lane;
+  const hn::ScalableTag<Lane> d;
+  const hn::ScalableTag<Acc> da;
+  constexpr int64_t kWidth = HWY_LANES(Acc);
+  HWY_ALIGN Lane lanes[kColChunk];
+  for (int64_t j = 0; j < cols; j += HWY_LANES(Lane)) hn::Store(hn::Set(d, Op::Identity()), d, lanes + j);
+  StepRows<Op, T>(rows, cols, x, stride, lanes);
+  if constexpr (Op::kMayFail) {
+    bool failed = false;
+    for (int64_t j = 0; j < cols; ++j) failed |= Op::Failed(lanes[j]);
+    if (failed) return AccumulateRows<typename Op::Again, T>(rows, cols, x, stride, acc);
+  }
+  int64_t j = 0;
+  for (; j + kWidth <= cols; j += kWidth) hn::StoreU(Op::VMerge(da, hn::LoadU(da, acc + j), LoadAs(da, lanes + j)), da, acc + j);
+  for (; j < cols; ++j) acc[j] = Op::kMergeAccs(acc[j], static_cast<Acc>(lanes[j]));
+}
+
+template <class Acc>
+HWY_NOINLINE void ColsInBlocks(void (*block)(int64_t, int64_t, const char*, int64_t, Acc*), int64_t item, int64_t rows, int64_t cols, const char* x, int64_t stride, Acc* acc) {
+  for (int64_t r = 0; r < rows; r += kColBlock) {
+    for (int64_t c = 0; c < cols; c += kColChunk) block(HWY_MIN(kColBlock, rows - r), HWY_MIN(kColChunk, cols - c), x + r * stride + c * item, stride, acc + c);
+  }
+}
 template <class Op, class T, int kFold>
 void Cols(int64_t rows, int64_t cols, const void* x, int64_t stride, void* acc) {
   using Acc = typename Op::Acc;
-  using Lane = typename Op::Lane;
-  cols *= kFold;
-  HWY_ALIGN Lane lanes[kColChunk];
-  for (int64_t r = 0; r < rows; r += kColBlock) {
-    for (int64_t c = 0; c < cols; c += kColChunk) {
-      const int64_t m = HWY_MIN(kColChunk, cols - c);
-      for (int64_t j = 0; j < m; ++j) lanes[j] = Op::Identity();
-      StepRows<Op, T>(HWY_MIN(kColBlock, rows - r), m, static_cast<const char*>(x) + r * stride + c * static_cast<int64_t>(sizeof(T)), stride, lanes);
-      Acc* a = static_cast<Acc*>(acc) + c;
-      for (int64_t j = 0; j < m; ++j) a[j] = Op::MergeAcc(a[j], static_cast<Acc>(lanes[j]));
-    }
-  }
+  ColsInBlocks<Acc>(AccumulateRows<Op, T>, sizeof(T), rows, cols * kFold, static_cast<const char*>(x), stride, static_cast<Acc*>(acc));
 }
 
-template <class Op>
-void Init(int64_t n, void* acc) {
-  for (int64_t i = 0; i < n; ++i) static_cast<typename Op::Acc*>(acc)[i] = Op::Zero();
+template <class Acc>
+void Init(int64_t n, void* acc, Acc value) {
+  for (int64_t i = 0; i < n; ++i) static_cast<Acc*>(acc)[i] = value;
 }
-template <class Op>
+template <class Acc, Acc (*kMerge)(Acc, Acc), int kFold>
 void Merge(int64_t n, void* acc, const void* more) {
-  using Acc = typename Op::Acc;
-  for (int64_t i = 0; i < n; ++i) static_cast<Acc*>(acc)[i] = Op::MergeAcc(static_cast<Acc*>(acc)[i], static_cast<const Acc*>(more)[i]);
+  for (int64_t i = 0; i < kFold * n; ++i) static_cast<Acc*>(acc)[i] = kMerge(static_cast<Acc*>(acc)[i], static_cast<const Acc*>(more)[i]);
 }
-template <class Op> void Init2(int64_t n, void* acc) { Init<Op>(2 * n, acc); }
-template <class Op> void Merge2(int64_t n, void* acc, const void* more) { Merge<Op>(2 * n, acc, more); }
+template <class Op, int kFold> void InitOf(int64_t n, void* acc) { Init<typename Op::Acc>(kFold * n, acc, Op::Zero()); }
 
-template <class Op, class T, DType kType>
-constexpr ReduceKernel kReal = {kType, sizeof(typename Op::Acc), Rows<Op, T, 1>, Cols<Op, T, 1>, Init<Op>, Merge<Op>};
-template <class Op, class T, DType kType>
-constexpr ReduceKernel kComplex = {kType, 2 * sizeof(typename Op::Acc), Rows<Op, T, 2>, Cols<Op, T, 2>, Init2<Op>, Merge2<Op>};
+template <class Op, class T, DType kType, int kFold>
+constexpr ReduceKernel kKernel = {kType, kFold * sizeof(typename Op::Acc), Rows<Op, T, kFold>, Cols<Op, T, kFold>, InitOf<Op, kFold>,
+                                  Merge<typename Op::Acc, Op::kMergeAccs, kFold>};
+template <class Op, class T, DType kType> constexpr const ReduceKernel& kReal = kKernel<Op, T, kType, 1>;
+template <class Op, class T, DType kType> constexpr const ReduceKernel& kComplex = kKernel<Op, T, kType, 2>;
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

@@ -19,7 +19,7 @@ const ReduceKernel* SumOfFloats(RowOp op) {
     case RowOp::kSum: return &kReal<AddOp<T, T, double>, T, kType>;
     case RowOp::kNanSum: return &kReal<NanSumOp<T, T>, T, kType>;
     case RowOp::kAbsSum: return &kReal<AbsSumOp<T>, T, kType>;
-    case RowOp::kSumSquares: return &kReal<SumSquaresOp<T>, T, kType>;
+    case RowOp::kSumSquares: return &kReal<SumSquaresOp<T, T>, T, kType>;
     case RowOp::kProd: return &kReal<ProdOp<T>, T, kType>;
     default: return nullptr;
   }

@@ -112,7 +112,9 @@ bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const
   const int64_t size = item_size(as);
   if (nest.inner_stride(0) != size || nest.inner_stride(1) != size || nest.inner_size() < 8) return false;
   const int64_t rows = shape[dim];
-  parallel_for(nest.count(), std::max<int64_t>(256, kGrain / rows), [&](int64_t begin, int64_t end) {
+  // Wide pieces where rows come from memory, narrow ones so that threads find work where they are in cache.
+  const int64_t width = nest.count() * rows >= (int64_t{1} << 22) ? 512 : 128;
+  parallel_for(nest.count(), std::max(width, kGrain / rows), [&](int64_t begin, int64_t end) {
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[2], int64_t len) {
       fn(context, {rows, len, at_byte(static_cast<const void*>(in.data), offset[0]), at_byte(out.data, offset[1]), in.strides[dim], out.strides[dim]});
     });
