@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "hwy/foreach_target.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/nn.h"
@@ -34,20 +35,12 @@ struct Shape {
 
 // ---- Statistics ----
 
-// Mean and sum of squared deviations of a set; two sets combine by Chan, Golub and LeVeque (1979).
-struct Spread {
-  double mean, squares;
-};
-
+// The spreads of two sets combine by Chan, Golub and LeVeque (1979).
 template <class T>
 void long_stats(const Shape& s, const T* x, double* mean, double* var) {
   ScratchArray<Spread> runs(s.batch * s.channels);
   parallel_for(s.batch * s.channels, s.run_grain(), [&](int64_t begin, int64_t end) HWY_ATTR {
-    for (int64_t r = begin; r < end; ++r) {
-      const T* const run = x + r * s.inner;
-      const double m = run_sum(run, s.inner) / static_cast<double>(s.inner);
-      runs[r] = {m, run_squares(run, s.inner, m)};
-    }
+    for (int64_t r = begin; r < end; ++r) runs[r] = run_spread(x + r * s.inner, s.inner);
   });
   const double n = static_cast<double>(s.inner);
   for (int64_t c = 0; c < s.channels; ++c) {
@@ -63,23 +56,39 @@ void long_stats(const Shape& s, const T* x, double* mean, double* var) {
   }
 }
 
-// sum[c] += x - shift[c], or its square, over images [n0, n1).
-template <bool kSquare, class T>
-void add_rows(const Shape& s, const T* x, int64_t n0, int64_t n1, const double* shift, double* sum) {
-  for (int64_t n = n0; n < n1; ++n) {
-    const T* const row = x + n * s.row();
-    int64_t c = 0;
-    if (s.inner == 1)
-      for (; c + kLanes <= s.channels; c += kLanes) {
-        const V v = hn::Sub(LoadD(row + c), hn::LoadU(d, shift + c));
-        hn::StoreU(kSquare ? hn::MulAdd(v, v, hn::LoadU(d, sum + c)) : hn::Add(v, hn::LoadU(d, sum + c)), d, sum + c);
-      }
-    for (; c < s.channels; ++c)
-      for (int64_t i = 0; i < s.inner; ++i) {
-        const double v = to_double(row[c * s.inner + i]) - shift[c];
-        sum[c] += kSquare ? v * v : v;
-      }
+// Rows of channels (inner = 1): step(row, c, two sums) for vectors of channels, some rows of images [n0, n1) at a time; what it gives is added to
+// sum[c] and sum[channels + c]. Returns the number of channels that were done.
+template <class F>
+HWY_INLINE int64_t add_columns(const Shape& s, int64_t n0, int64_t n1, double* sum, F&& step) {
+  constexpr int64_t kRows = 16;
+  const int64_t whole = s.inner == 1 ? s.channels / kLanes * kLanes : 0;
+  for (int64_t n = n0; n < n1; n += kRows) {
+    const int64_t end = HWY_MIN(n + kRows, n1);
+    for (int64_t c = 0; c < whole; c += kLanes) {
+      V a = hn::LoadU(d, sum + c), b = hn::LoadU(d, sum + s.channels + c);
+      for (int64_t i = n; i < end; ++i) step(i, c, a, b);
+      hn::StoreU(a, d, sum + c);
+      hn::StoreU(b, d, sum + s.channels + c);
+    }
   }
+  return whole;
+}
+
+// sum[c] += x - shift[c], sum[channels + c] += its square, over images [n0, n1).
+template <class T>
+void add_rows(const Shape& s, const T* x, int64_t n0, int64_t n1, const double* shift, double* sum) {
+  const int64_t done = add_columns(s, n0, n1, sum, [&](int64_t n, int64_t c, V& a, V& b) HWY_ATTR {
+    const V v = hn::Sub(LoadD(x + n * s.channels + c), hn::LoadU(d, shift + c));
+    a = hn::Add(a, v);
+    b = hn::MulAdd(v, v, b);
+  });
+  for (int64_t n = n0; n < n1; ++n)
+    for (int64_t c = done, i = n * s.row() + done * s.inner; c < s.channels; ++c)
+      for (int64_t k = 0; k < s.inner; ++k, ++i) {
+        const double v = to_double(x[i]) - shift[c];
+        sum[c] += v;
+        sum[s.channels + c] += v * v;
+      }
 }
 
 // out[c] = the sum over fixed blocks of images of what fn(n0, n1, sums) adds to zeroed sums; `width` sums.
@@ -98,42 +107,61 @@ void sum_over_blocks(const Shape& s, int64_t width, double* out, F&& fn) {
   }
 }
 
+// One pass, by deviations from the first image; a second one, from the means, where that lost digits and for float64.
 template <class T>
 void short_stats(const Shape& s, const T* x, double* mean, double* var) {
   const double n = static_cast<double>(s.batch * s.inner);
-  ScratchArray<double> zero(s.channels);
-  for (int64_t c = 0; c < s.channels; ++c) zero[c] = 0;
-  sum_over_blocks(s, s.channels, mean, [&](int64_t n0, int64_t n1, double* sum) HWY_ATTR { add_rows<false>(s, x, n0, n1, zero.get(), sum); });
-  for (int64_t c = 0; c < s.channels; ++c) mean[c] /= n;
-  sum_over_blocks(s, s.channels, var, [&](int64_t n0, int64_t n1, double* sum) HWY_ATTR { add_rows<true>(s, x, n0, n1, mean, sum); });
-  for (int64_t c = 0; c < s.channels; ++c) var[c] /= n;
+  ScratchArray<double> both(2 * s.channels);
+  for (int64_t c = 0; c < s.channels; ++c) mean[c] = n > 0 ? to_double(x[c * s.inner]) : 0;
+  for (bool again = true, last = false; again; last = true) {
+    sum_over_blocks(s, 2 * s.channels, both.get(), [&](int64_t n0, int64_t n1, double* sum) HWY_ATTR { add_rows(s, x, n0, n1, mean, sum); });
+    again = !last && sizeof(T) == 8;
+    for (int64_t c = 0; c < s.channels; ++c) {
+      const double shift = both[c] / n, rest = both[s.channels + c] - both[c] * shift;
+      again |= !last && !spread_holds(both[c], shift, rest);
+      mean[c] += shift;
+      var[c] = (rest > 0 || rest != rest ? rest : 0) / n;
+    }
+  }
 }
 
 // ---- Application ----
 
+// Numbers of the channels in the type that results are computed in.
+template <class T>
+struct Narrowed : ScratchArray<Arithmetic<T>> {
+  Narrowed(const double* p, int64_t n) : ScratchArray<Arithmetic<T>>(n) {
+    for (int64_t i = 0; i < n; ++i) (*this)[i] = static_cast<Arithmetic<T>>(p[i]);
+  }
+};
+
 // y = (x - mean[c]) scale[c] + shift[c]
 template <class T>
 void Apply(const Shape& s, const T* x, const double* mean, const double* scale, const double* shift, T* y) {
+  const bool stream = run_streams<T>(s.batch * s.row());
   if (s.inner >= kShort) {
     parallel_for(s.batch * s.channels, s.run_grain(), [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t r = begin; r < end; ++r) {
         const int64_t c = r % s.channels;
-        run_affine(x + r * s.inner, s.inner, mean[c], scale[c], shift[c], y + r * s.inner);
+        run_affine(x + r * s.inner, s.inner, mean[c], scale[c], shift[c], y + r * s.inner, stream);
       }
+      if (stream) hwy::FlushStream();
     });
     return;
   }
+  const Narrowed<T> m(mean, s.channels), a(scale, s.channels), b(shift, s.channels);
   parallel_for(s.batch, s.block(), [&](int64_t begin, int64_t end) HWY_ATTR {
     for (int64_t n = begin; n < end; ++n) {
       const T* const in = x + n * s.row();
       T* const out = y + n * s.row();
-      int64_t c = 0;
-      if (s.inner == 1)
-        for (; c + kLanes <= s.channels; c += kLanes)
-          StoreD(hn::MulAdd(hn::Sub(LoadD(in + c), hn::LoadU(d, mean + c)), hn::LoadU(d, scale + c), hn::LoadU(d, shift + c)), out + c);
-      for (; c < s.channels; ++c)
+      if (s.inner == 1) {
+        fill_run(out, s.channels, stream, [&](auto load) HWY_ATTR { return hn::MulAdd(hn::Sub(load(in), load(m.get())), load(a.get()), load(b.get())); });
+        continue;
+      }
+      for (int64_t c = 0; c < s.channels; ++c)
         for (int64_t i = c * s.inner; i < (c + 1) * s.inner; ++i) out[i] = from_double<T>((to_double(in[i]) - mean[c]) * scale[c] + shift[c]);
     }
+    if (stream) hwy::FlushStream();
   });
 }
 
@@ -158,8 +186,13 @@ void sum_moments(const Shape& s, const T* dy, const T* x, const double* mean, do
   }
   ScratchArray<double> both(2 * s.channels);
   sum_over_blocks(s, 2 * s.channels, both.get(), [&](int64_t n0, int64_t n1, double* sum) HWY_ATTR {
+    const int64_t done = add_columns(s, n0, n1, sum, [&](int64_t n, int64_t c, V& a, V& b) HWY_ATTR {
+      const V g = LoadD(dy + n * s.channels + c);
+      a = hn::Add(a, g);
+      b = hn::MulAdd(g, hn::Sub(LoadD(x + n * s.channels + c), hn::LoadU(d, mean + c)), b);
+    });
     for (int64_t n = n0; n < n1; ++n)
-      for (int64_t c = 0, i = n * s.row(); c < s.channels; ++c)
+      for (int64_t c = done, i = n * s.row() + done * s.inner; c < s.channels; ++c)
         for (int64_t k = 0; k < s.inner; ++k, ++i) {
           const double g = to_double(dy[i]);
           sum[c] += g;
@@ -184,10 +217,20 @@ void Gradient(const Shape& s, const T* dy, const T* x, const double* mean, const
     });
     return;
   }
+  const Narrowed<T> m(mean, s.channels), va(a, s.channels), vb(b, s.channels), vc(shift, s.channels);
   parallel_for(s.batch, s.block(), [&](int64_t begin, int64_t end) HWY_ATTR {
-    for (int64_t n = begin; n < end; ++n)
-      for (int64_t c = 0, i = n * s.row(); c < s.channels; ++c)
-        for (int64_t k = 0; k < s.inner; ++k, ++i) dx[i] = from_double<T>(to_double(dy[i]) * a[c] + ((to_double(x[i]) - mean[c]) * b[c] + shift[c]));
+    for (int64_t n = begin; n < end; ++n) {
+      const T *const g = dy + n * s.row(), *const in = x + n * s.row();
+      T* const out = dx + n * s.row();
+      if (s.inner == 1) {
+        fill_run(out, s.channels, false, [&](auto load) HWY_ATTR {
+          return hn::MulAdd(load(g), load(va.get()), hn::MulAdd(hn::Sub(load(in), load(m.get())), load(vb.get()), load(vc.get())));
+        });
+        continue;
+      }
+      for (int64_t c = 0, i = 0; c < s.channels; ++c)
+        for (int64_t k = 0; k < s.inner; ++k, ++i) out[i] = from_double<T>(to_double(g[i]) * a[c] + ((to_double(in[i]) - mean[c]) * b[c] + shift[c]));
+    }
   });
 }
 

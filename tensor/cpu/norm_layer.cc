@@ -5,12 +5,14 @@
 #include <type_traits>
 
 #include "hwy/foreach_target.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/nn.h"
 #include "tensor/cpu/nn_types.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd.h"
+#include "tensor/cpu/simd_move.h"
 #include "tensor/cpu/norm_simd-inl.h"  // last: it uses the headers above
 
 HWY_BEFORE_NAMESPACE();
@@ -30,8 +32,8 @@ struct RunStats {
 };
 template <class T>
 RunStats run_stats(const T* x, int64_t n, double eps) {
-  const double mean = run_sum(x, n) / static_cast<double>(n);
-  return {mean, 1 / std::sqrt(run_squares(x, n, mean) / static_cast<double>(n) + eps)};
+  const Spread s = run_spread(x, n);
+  return {s.mean, 1 / std::sqrt(s.squares / static_cast<double>(n) + eps)};
 }
 
 template <class T>
@@ -43,37 +45,27 @@ HWY_INLINE double element_or(const T* p, int64_t i, double value) {
   return p ? to_double(p[i]) : value;
 }
 
-// For results in float, float arithmetic on exact statistics rounds as well as the inputs deserve and is twice as fast.
-constexpr hn::ScalableTag<float> dw;
-constexpr int64_t kWide = HWY_MAX_BYTES / sizeof(float);
-
 template <class T>
-void layer_norm_row(int64_t n, RunStats s, const T* x, const T* weight, const T* bias, T* y) {
-  int64_t i = 0;
-  if constexpr (std::is_same_v<T, float>) {
-    const auto mean = hn::Set(dw, static_cast<float>(s.mean)), rstd = hn::Set(dw, static_cast<float>(s.rstd)), one = hn::Set(dw, 1.f),
-               zero = hn::Zero(dw);
-    for (; i + kWide <= n; i += kWide) {
-      const auto h = hn::Mul(hn::Sub(hn::LoadU(dw, x + i), mean), rstd);
-      hn::StoreU(hn::MulAdd(h, weight ? hn::LoadU(dw, weight + i) : one, bias ? hn::LoadU(dw, bias + i) : zero), dw, y + i);
-    }
-  } else {
-    const V mean = hn::Set(d, s.mean), rstd = hn::Set(d, s.rstd);
-    for (; i + kLanes <= n; i += kLanes)
-      StoreD(hn::MulAdd(hn::Mul(hn::Sub(LoadD(x + i), mean), rstd), load_or(weight, i, 1), load_or(bias, i, 0)), y + i);
-  }
-  for (; i < n; ++i) y[i] = from_double<T>((to_double(x[i]) - s.mean) * s.rstd * element_or(weight, i, 1) + element_or(bias, i, 0));
+void layer_norm_row(int64_t n, RunStats s, const T* x, const T* weight, const T* bias, T* y, bool stream) {
+  using A = Arithmetic<T>;
+  const DW<T> dw;
+  const auto mean = hn::Set(dw, static_cast<A>(s.mean)), rstd = hn::Set(dw, static_cast<A>(s.rstd)), one = hn::Set(dw, A{1}), zero = hn::Zero(dw);
+  fill_run(y, n, stream, [&](auto load) HWY_ATTR {
+    return hn::MulAdd(hn::Mul(hn::Sub(load(x), mean), rstd), weight ? load(weight) : one, bias ? load(bias) : zero);
+  });
 }
 
 template <class T>
 void Forward(int64_t rows, int64_t n, double eps, const T* x, const T* weight, const T* bias, T* y, Stat<T>* mean, Stat<T>* rstd) {
+  const bool stream = run_streams<T>(rows * n);
   parallel_for(rows, row_grain(n), [&](int64_t begin, int64_t end) HWY_ATTR {
     for (int64_t r = begin; r < end; ++r) {
       const RunStats s = run_stats(x + r * n, n, eps);
-      layer_norm_row(n, s, x + r * n, weight, bias, y + r * n);
+      layer_norm_row(n, s, x + r * n, weight, bias, y + r * n, stream);
       mean[r] = static_cast<Stat<T>>(s.mean);
       rstd[r] = static_cast<Stat<T>>(s.rstd);
     }
+    if (stream) hwy::FlushStream();
   });
 }
 
@@ -107,22 +99,15 @@ Moments layer_norm_row_sums(int64_t n, const T* dy, const T* x, RunStats s, cons
 
 // With h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)).
 template <class T>
-void layer_norm_row_dx(int64_t n, const T* dy, const T* x, RunStats s, const Moments& sums, const T* weight, T* dx) {
-  const double a = s.rstd, b = -s.rstd * s.rstd * s.rstd * sums.product / static_cast<double>(n), c = -s.rstd * sums.grad / static_cast<double>(n);
-  int64_t i = 0;
-  if constexpr (std::is_same_v<T, float>) {
-    const auto mean = hn::Set(dw, static_cast<float>(s.mean)), va = hn::Set(dw, static_cast<float>(a)), vb = hn::Set(dw, static_cast<float>(b)),
-               vc = hn::Set(dw, static_cast<float>(c)), one = hn::Set(dw, 1.f);
-    for (; i + kWide <= n; i += kWide) {
-      const auto g = hn::Mul(hn::LoadU(dw, dy + i), weight ? hn::LoadU(dw, weight + i) : one);
-      hn::StoreU(hn::MulAdd(g, va, hn::MulAdd(hn::Sub(hn::LoadU(dw, x + i), mean), vb, vc)), dw, dx + i);
-    }
-  } else {
-    const V mean = hn::Set(d, s.mean), va = hn::Set(d, a), vb = hn::Set(d, b), vc = hn::Set(d, c);
-    for (; i + kLanes <= n; i += kLanes)
-      StoreD(hn::MulAdd(hn::Mul(LoadD(dy + i), load_or(weight, i, 1)), va, hn::MulAdd(hn::Sub(LoadD(x + i), mean), vb, vc)), dx + i);
-  }
-  for (; i < n; ++i) dx[i] = from_double<T>(to_double(dy[i]) * element_or(weight, i, 1) * a + ((to_double(x[i]) - s.mean) * b + c));
+void layer_norm_row_dx(int64_t n, const T* dy, const T* x, RunStats s, const Moments& sums, const T* weight, T* dx, bool stream) {
+  using A = Arithmetic<T>;
+  const DW<T> dw;
+  const double b = -s.rstd * s.rstd * s.rstd * sums.product / static_cast<double>(n), c = -s.rstd * sums.grad / static_cast<double>(n);
+  const auto mean = hn::Set(dw, static_cast<A>(s.mean)), va = hn::Set(dw, static_cast<A>(s.rstd)), vb = hn::Set(dw, static_cast<A>(b)),
+             vc = hn::Set(dw, static_cast<A>(c)), one = hn::Set(dw, A{1});
+  fill_run(dx, n, stream, [&](auto load) HWY_ATTR {
+    return hn::MulAdd(hn::Mul(load(dy), weight ? load(weight) : one), va, hn::MulAdd(hn::Sub(load(x), mean), vb, vc));
+  });
 }
 
 // Rows are cut into fixed blocks with sums of their own, which are added in order.
@@ -134,6 +119,7 @@ void Backward(int64_t rows, int64_t n, const T* dy, const T* x, const Stat<T>* m
   blocks = blocks < 1 ? 1 : blocks > 64 ? 64 : blocks;
   const int64_t least = row_grain(n), block = ceil_div(rows, blocks) < least ? least : ceil_div(rows, blocks);
   blocks = ceil_div(rows, block);
+  const bool stream = run_streams<T>(rows * n);
   ScratchArray<double> sums(params ? blocks * 2 * n : 0);
   parallel_for(rows, block, [&](int64_t begin, int64_t end) HWY_ATTR {
     double* const sum = params ? sums.get() + begin / block * 2 * n : nullptr;
@@ -143,8 +129,9 @@ void Backward(int64_t rows, int64_t n, const T* dy, const T* x, const Stat<T>* m
       const RunStats s{static_cast<double>(mean[r]), static_cast<double>(rstd[r])};
       const Moments m = params ? layer_norm_row_sums<true>(n, dy + r * n, x + r * n, s, weight, sum, sum + n)
                                : layer_norm_row_sums<false>(n, dy + r * n, x + r * n, s, weight, nullptr, nullptr);
-      if (dx) layer_norm_row_dx(n, dy + r * n, x + r * n, s, m, weight, dx + r * n);
+      if (dx) layer_norm_row_dx(n, dy + r * n, x + r * n, s, m, weight, dx + r * n, stream);
     }
+    if (stream) hwy::FlushStream();
   });
   if (!params) return;
   parallel_for(n, 4096, [&](int64_t begin, int64_t end) {
@@ -164,6 +151,7 @@ template <class T>
 void GroupForward(int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps, const T* x, const T* weight, const T* bias, T* y,
                   Stat<T>* mean, Stat<T>* rstd) {
   const int64_t per_group = channels / groups, n = per_group * inner;
+  const bool stream = run_streams<T>(batch * channels * inner);
   parallel_for(batch * groups, row_grain(n), [&](int64_t begin, int64_t end) HWY_ATTR {
     for (int64_t r = begin; r < end; ++r) {
       const RunStats s = run_stats(x + r * n, n, eps);
@@ -171,9 +159,10 @@ void GroupForward(int64_t batch, int64_t channels, int64_t inner, int64_t groups
       rstd[r] = static_cast<Stat<T>>(s.rstd);
       for (int64_t k = 0; k < per_group; ++k) {
         const int64_t c = r % groups * per_group + k, at = r * n + k * inner;
-        run_affine(x + at, inner, s.mean, s.rstd * element_or(weight, c, 1), element_or(bias, c, 0), y + at);
+        run_affine(x + at, inner, s.mean, s.rstd * element_or(weight, c, 1), element_or(bias, c, 0), y + at, stream);
       }
     }
+    if (stream) hwy::FlushStream();
   });
 }
 
@@ -203,7 +192,7 @@ void GroupBackward(int64_t batch, int64_t channels, int64_t inner, int64_t group
   if (!dweight && !dbias) return;
   for (int64_t c = 0; c < channels; ++c) {
     double w = 0, b = 0;
-    for (int64_t i = 0; i < batch; ++i) {
+    for (int64_t i = 0; i < batch && inner > 0; ++i) {  // groups of nothing have no rstd
       w += moments[i * channels + c].product * static_cast<double>(rstd[i * groups + c / per_group]);
       b += moments[i * channels + c].grad;
     }
