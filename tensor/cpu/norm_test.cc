@@ -200,6 +200,27 @@ TEST(Norm, VarianceFarFromZero) {
   }
 }
 
+TEST(Norm, GroupsOfNothingHaveNoGradient) {
+  std::vector<float> dw(6, 9.f), db(6, 9.f), mean(4, NAN), rstd(4, NAN);
+  group_norm_backward(DType::kFloat32, 2, 6, 0, 2, nullptr, nullptr, mean.data(), rstd.data(), nullptr, nullptr, dw.data(), db.data());
+  for (int c = 0; c < 6; ++c) {
+    EXPECT_EQ(dw[c], 0.f);
+    EXPECT_EQ(db[c], 0.f);
+  }
+}
+
+// Results past the caches are those of small pieces.
+TEST(Norm, Large) {
+  const int64_t rows = 2100, n = 2051;
+  const auto x = random_vector<float>(rows * n, 1), w = random_vector<float>(n, 2);
+  std::vector<float> y(rows * n), part(n), mean(rows), rstd(rows);
+  layer_norm_forward(DType::kFloat32, rows, n, 1e-5, x.data(), w.data(), nullptr, y.data(), mean.data(), rstd.data());
+  for (int64_t r = 0; r < rows; r += 99) {
+    layer_norm_forward(DType::kFloat32, 1, n, 1e-5, x.data() + r * n, w.data(), nullptr, part.data(), mean.data(), rstd.data());
+    ASSERT_EQ(std::memcmp(part.data(), y.data() + r * n, n * sizeof(float)), 0);
+  }
+}
+
 TEST(Norm, SameBitsAtAnyThreadCount) {
   const int before = num_threads();
   const int64_t rows = 4000, n = 24;

@@ -320,6 +320,81 @@ TEST(Reduce, ErrorOfLongSumsDoesNotGrow) {
   EXPECT_NEAR(sums[0], want / 2, 4e-7 * want);
 }
 
+// Squares that float32 cannot hold, between others.
+TEST(Reduce, NormsOfTheLargestAndSmallestNumbers) {
+  for (float scale : {1e-30f, 1e-20f, 1.f, 1e25f}) {
+    for (int64_t rows : {1, 3, 70}) {
+      const int64_t n = 5000;
+      std::vector<float> x(rows * n), out(n);
+      for (size_t i = 0; i < x.size(); ++i) x[i] = scale * static_cast<float>(1 + i % 7);
+      const int64_t shape[2] = {rows, n}, stride[2] = {4 * n, 4}, along[2] = {4, 0}, down[2] = {0, 4};
+      KernelParam p[1];
+      p[0].f = 2;
+      run_reduce(ReduceKind::kNorm, DType::kFloat32, shape, 2, {out.data(), DType::kFloat32, along}, {x.data(), DType::kFloat32, stride}, p);
+      double want = 0;
+      for (int64_t i = 0; i < n; ++i) want += static_cast<double>(x[i]) * x[i];
+      EXPECT_NEAR(out[0] / std::sqrt(want), 1, 3e-7);
+      run_reduce(ReduceKind::kNorm, DType::kFloat32, shape, 1, {out.data(), DType::kFloat32, down}, {x.data(), DType::kFloat32, stride}, p);
+      for (int64_t i = 0; i < n; ++i) {
+        want = 0;
+        for (int64_t r = 0; r < rows; ++r) want += static_cast<double>(x[r * n + i]) * x[r * n + i];
+        ASSERT_NEAR(out[i] / std::sqrt(want), 1, 3e-7);
+      }
+    }
+  }
+}
+
+template <class T>
+void check_extremes(DType dtype) {
+  std::mt19937 rng(11);
+  for (int64_t rows : {1, 4, 5, 9}) {
+    for (int64_t n : {1, 3, 8, 15, 16, 31, 100, 4099}) {
+      std::vector<T> x(rows * n), out(std::max(rows, n));
+      for (T& v : x) v = static_cast<T>(static_cast<int64_t>(rng()) * (rng() % 2 ? 1 : -1)) + static_cast<T>(uint64_t{rng()} << 32);
+      const int64_t size = sizeof(T), shape[2] = {rows, n}, stride[2] = {size * n, size}, along[2] = {size, 0}, down[2] = {0, size};
+      for (ReduceKind kind : {ReduceKind::kMax, ReduceKind::kMin}) {
+        auto better = [&](T a, T b) { return kind == ReduceKind::kMax ? std::max(a, b) : std::min(a, b); };
+        run_reduce(kind, dtype, shape, 2, {out.data(), dtype, along}, {x.data(), dtype, stride}, nullptr);
+        for (int64_t r = 0; r < rows; ++r) {
+          T want = x[r * n];
+          for (int64_t i = 0; i < n; ++i) want = better(want, x[r * n + i]);
+          ASSERT_EQ(out[r], want);
+        }
+        run_reduce(kind, dtype, shape, 1, {out.data(), dtype, down}, {x.data(), dtype, stride}, nullptr);
+        for (int64_t i = 0; i < n; ++i) {
+          T want = x[i];
+          for (int64_t r = 0; r < rows; ++r) want = better(want, x[r * n + i]);
+          ASSERT_EQ(out[i], want);
+        }
+      }
+    }
+  }
+}
+TEST(Reduce, ExtremaOfAllTypes) {
+  check_extremes<float>(DType::kFloat32);
+  check_extremes<double>(DType::kFloat64);
+  check_extremes<int32_t>(DType::kInt32);
+  check_extremes<int64_t>(DType::kInt64);
+  check_extremes<uint64_t>(DType::kUInt64);
+}
+TEST(Reduce, OrdersOfInfinity) {
+  for (bool smallest : {false, true}) {
+    for (int64_t n : {1, 7, 40, 1000}) {
+      std::vector<float> x(n, -3.f);
+      x[n / 2] = smallest ? -2.f : -5.f;
+      float out;
+      const int64_t shape[1] = {n}, stride[1] = {4}, zero[1] = {0};
+      KernelParam p[1];
+      p[0].f = smallest ? -kInf : kInf;
+      run_reduce(ReduceKind::kNorm, DType::kFloat32, shape, 1, {&out, DType::kFloat32, zero}, {x.data(), DType::kFloat32, stride}, p);
+      EXPECT_EQ(out, smallest ? 2.f : 5.f);
+      x[0] = static_cast<float>(kNan);
+      run_reduce(ReduceKind::kNorm, DType::kFloat32, shape, 1, {&out, DType::kFloat32, zero}, {x.data(), DType::kFloat32, stride}, p);
+      EXPECT_TRUE(std::isnan(out));
+    }
+  }
+}
+
 TEST(Reduce, SameBitsForAnyNumberOfThreads) {
   std::mt19937 rng(6);
   const int before = num_threads();
@@ -379,6 +454,22 @@ TEST(VarMean, LargeOffsetKeepsItsDigits) {
   run_var_mean(DType::kFloat32, shape, 1, 0, false, {&var, DType::kFloat32, zero}, {&mean, DType::kFloat32, zero}, {x.data(), DType::kFloat32, stride});
   EXPECT_FLOAT_EQ(var, 0.25f);
   EXPECT_FLOAT_EQ(mean, 1000000.5f);
+}
+
+// The first element tells nothing about the others.
+TEST(VarMean, AnOutlierComesFirst) {
+  for (float first : {3e9f, 3e4f, static_cast<float>(kInf)}) {
+    std::vector<float> x(2000, 1.f);
+    for (size_t i = 0; i < x.size(); i += 2) x[i] = -1.f;
+    x[0] = first;
+    float var, mean;
+    const int64_t shape[1] = {2000}, stride[1] = {4}, zero[1] = {0};
+    run_var_mean(DType::kFloat32, shape, 1, 0, false, {&var, DType::kFloat32, zero}, {&mean, DType::kFloat32, zero}, {x.data(), DType::kFloat32, stride});
+    const double m = (first + 1.0) / 2000, v = (static_cast<double>(first) * first + 1999) / 2000 - m * m;
+    EXPECT_FLOAT_EQ(mean, static_cast<float>(m));
+    if (std::isinf(first)) EXPECT_TRUE(std::isnan(var));
+    else EXPECT_NEAR(var / v, 1, 2e-7);
+  }
 }
 
 TEST(Reduce, UnknownCombinationIsAnError) {

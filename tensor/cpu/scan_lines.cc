@@ -13,7 +13,8 @@ namespace tessera::cpu {
 namespace {
 
 constexpr int64_t kGrain = 32768;        // elements worth a task
-constexpr int64_t kTileBytes = 131072;   // of the largest operand in scratch
+constexpr int64_t kTileBytes = 131072;   // of the largest operand in scratch, where lines are gathered: neighbours share cache lines
+constexpr int64_t kDenseBytes = 16384;   // the same where they are only converted
 constexpr int64_t kTileRows = 64;
 
 struct Walk {
@@ -75,16 +76,18 @@ void run_lines_erased(std::span<const int64_t> shape, int dim, std::span<const L
   const int64_t count = walk.nest.count();
   if (count == 0) return;
   int64_t longest = 1, copied_bytes = 0;
+  bool dense = true;
   for (int k = 0; k < n; ++k) {
     const LineOperand& o = operands[k];
     const int64_t size = item_size(o.as);
     walk.along[k] = scalar || o.operand.data == nullptr ? size : stride(k, dim);
     walk.direct[k] = o.operand.dtype == o.as && (walk.along[k] == size || o.length <= 1);
     longest = std::max(longest, o.length);
+    if (!walk.direct[k] && o.operand.data != nullptr) dense &= walk.along[k] == item_size(o.operand.dtype);
     if (!walk.direct[k]) copied_bytes = std::max(copied_bytes, o.length * size);
   }
   const int64_t run = walk.nest.inner_size();
-  walk.tile = std::min(run, copied_bytes == 0 ? max_rows : std::clamp<int64_t>(kTileBytes / copied_bytes, 8, kTileRows));
+  walk.tile = std::min(run, copied_bytes == 0 ? max_rows : dense ? kDenseBytes / copied_bytes : std::clamp<int64_t>(kTileBytes / copied_bytes, 8, kTileRows));
   walk.tile = std::max<int64_t>(1, std::min(walk.tile, max_rows));
   const int64_t grain = std::max<int64_t>(copied_bytes == 0 ? 1 : walk.tile, kGrain / longest);
   parallel_for(count, grain, [&](int64_t begin, int64_t end) {
