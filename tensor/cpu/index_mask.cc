@@ -7,6 +7,7 @@
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/index.h"
 #include "tensor/cpu/index_internal.h"
+#include "tensor/cpu/index_simd.h"
 #include "tensor/cpu/reduce.h"
 #include "tensor/cpu/scratch.h"
 
@@ -39,26 +40,37 @@ void for_each_set(const uint8_t* mask, int64_t n, F&& f) {
     uint64_t w;
     std::memcpy(&w, mask + i, 8);
     while (w != 0) {
-      const int bit = __builtin_ctzll(w);
-      f(i + bit / 8);
-      w &= w - 1;
+      const int byte = __builtin_ctzll(w) / 8;
+      f(i + byte);
+      w &= ~(uint64_t{255} << 8 * byte);
     }
   }
   for (; i < n; ++i) if (mask[i]) f(i);
 }
+
+// The mask bytes of a chunk: where they lie if they lie densely, else brought together.
+template <int N>
+class ChunkMask {
+ public:
+  ChunkMask(const Nest<N>& nest, int k, const Operand& x, int64_t begin, int64_t end)
+      : dense_(x.dtype == DType::kBool && nest.rank <= 1 && nest.inner_stride(k) == (nest.rank == 0 ? 0 : 1)), scratch_(dense_ ? 0 : end - begin) {
+    bytes_ = dense_ ? static_cast<const uint8_t*>(x.data) + begin : scratch_.get();
+    if (!dense_) bring_mask(nest, k, x, begin, end, scratch_.get());
+  }
+  const uint8_t* bytes() const { return bytes_; }
+
+ private:
+  const bool dense_;
+  const internal::ScratchArray<uint8_t> scratch_;
+  const uint8_t* bytes_;
+};
 
 // first[c]: number of hits before chunk c; one more entry with the total.
 template <int N>
 std::vector<int64_t> count_chunks(const Nest<N>& nest, int k, const Operand& x) {
   const int64_t n = nest.count();
   std::vector<int64_t> first((n + kChunk - 1) / kChunk + 1, 0);
-  parallel_for(n, kChunk, [&](int64_t begin, int64_t end) {
-    const internal::ScratchArray<uint8_t> mask(end - begin);
-    bring_mask(nest, k, x, begin, end, mask.get());
-    int64_t hits = 0;
-    for (int64_t i = 0; i < end - begin; ++i) hits += mask[i];
-    first[begin / kChunk + 1] = hits;
-  });
+  parallel_for(n, kChunk, [&](int64_t begin, int64_t end) { first[begin / kChunk + 1] = count_set(ChunkMask<N>(nest, k, x, begin, end).bytes(), end - begin); });
   for (size_t c = 1; c < first.size(); ++c) first[c] += first[c - 1];
   return first;
 }
@@ -66,23 +78,32 @@ std::vector<int64_t> count_chunks(const Nest<N>& nest, int k, const Operand& x) 
 // Moves elements between self (strided, where the mask is set) and a dense array, in chunks. kToSelf: masked_scatter, else masked_select.
 template <bool kToSelf, class T>
 void move_masked(const Nest<2>& nest, const Operand& self, const Operand& mask_op, const std::vector<int64_t>& first, char* dense) {
+  const int64_t step = nest.inner_stride(0);
   parallel_for(nest.count(), kChunk, [&](int64_t begin, int64_t end) {
-    const internal::ScratchArray<uint8_t> mask(end - begin);
-    bring_mask(nest, 1, mask_op, begin, end, mask.get());
+    const ChunkMask<2> mask(nest, 1, mask_op, begin, end);
     T* at = reinterpret_cast<T*>(dense) + first[begin / kChunk];
-    const uint8_t* m = mask.get();
+    T* const last = reinterpret_cast<T*>(dense) + first[begin / kChunk + 1];
+    const uint8_t* m = mask.bytes();
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[2], int64_t len) {
-      char* p = at_byte(self.data, offset[0]);
-      const int64_t step = nest.inner_stride(0);
-      for_each_set(m, len, [&](int64_t i) {
+      char* const p = at_byte(self.data, offset[0]);
+      const uint8_t* const set = m;
+      m += len;
+      if constexpr (!kToSelf && sizeof(T) <= 8) {
+        if (step == static_cast<int64_t>(sizeof(T))) {
+          at += select_elements(sizeof(T), set, p, len, at, last - at);
+          return;
+        }
+      }
+      // What is not set is moved as well and counts for nothing: no branch to guess.
+      for (int64_t i = 0; i < len && at != last; ++i) {
         T& element = *reinterpret_cast<T*>(p + i * step);
         if (kToSelf) {
-          element = *at++;
+          element = set[i] ? *at : element;
         } else {
-          *at++ = element;
+          *at = element;
         }
-      });
-      m += len;
+        at += set[i] != 0;
+      }
     });
   });
 }
@@ -92,6 +113,52 @@ Nest<2> mask_nest(std::span<const int64_t> shape, const Operand& self, const Ope
   for (size_t d = 0; d < shape.size(); ++d) nest.push(shape[d], {self.strides[d], mask.strides[d]});
   nest.coalesce();
   return nest;
+}
+
+// The coordinates of line number `line` of the last dimension, without that one.
+void line_coordinates(std::span<const int64_t> shape, int64_t line, int64_t* coord) {
+  for (int d = static_cast<int>(shape.size()) - 2; d >= 0; --d) {
+    coord[d] = line % shape[d];
+    line /= shape[d];
+  }
+}
+
+// The coordinates of what is set among the elements [begin, end), each dimension's densely; line by line of the last dimension.
+void write_columns(std::span<const int64_t> shape, const uint8_t* mask, int64_t begin, int64_t end, char* out, int64_t out_col_bytes, int64_t hits) {
+  const int rank = static_cast<int>(shape.size());
+  const int64_t last = shape[rank - 1];
+  int64_t coord[kMaxNestRank];
+  for (int64_t i = begin; i < end && hits > 0;) {
+    const int64_t line = i / last, from = i - line * last, n = std::min(last - from, end - i);
+    const int64_t written = write_positions(mask, n, from, reinterpret_cast<int64_t*>(out + (rank - 1) * out_col_bytes), hits);
+    if (rank > 1 && written > 0) {
+      line_coordinates(shape, line, coord);
+      for (int d = 0; d < rank - 1; ++d) std::fill_n(reinterpret_cast<int64_t*>(out + d * out_col_bytes), written, coord[d]);
+    }
+    out += written * static_cast<int64_t>(sizeof(int64_t));
+    hits -= written;
+    mask += n;
+    i += n;
+  }
+}
+
+// The same hit by hit, for short lines and any strides of the result.
+void write_rows(std::span<const int64_t> shape, const uint8_t* mask, int64_t begin, int64_t end, char* row, int64_t out_row_bytes, int64_t out_col_bytes) {
+  const int rank = static_cast<int>(shape.size());
+  const int64_t last = shape[rank - 1];
+  int64_t coord[kMaxNestRank] = {}, row_begin = 0, row_end = 0;
+  for_each_set(mask, end - begin, [&](int64_t i) {
+    const int64_t linear = begin + i;
+    if (linear >= row_end) {  // on to another line of the last dimension
+      const int64_t line = linear / last;
+      row_begin = line * last;
+      row_end = row_begin + last;
+      line_coordinates(shape, line, coord);
+    }
+    coord[rank - 1] = linear - row_begin;
+    for (int d = 0; d < rank; ++d) *reinterpret_cast<int64_t*>(row + d * out_col_bytes) = coord[d];
+    row += out_row_bytes;
+  });
 }
 
 }  // namespace
@@ -112,26 +179,16 @@ void run_nonzero(std::span<const int64_t> shape, const Operand& in, int64_t* out
   nest.coalesce();
   const std::vector<int64_t> first = count_chunks(nest, 0, in);
   const int64_t last = shape[rank - 1];
+  const bool columns = out_row_bytes == static_cast<int64_t>(sizeof(int64_t)) && (rank == 1 || last >= 32);
   parallel_for(nest.count(), kChunk, [&](int64_t begin, int64_t end) {
-    const internal::ScratchArray<uint8_t> mask(end - begin);
-    bring_mask(nest, 0, in, begin, end, mask.get());
-    char* row = at_byte(out, first[begin / kChunk] * out_row_bytes);
-    int64_t coord[kMaxNestRank] = {}, row_begin = 0, row_end = 0;
-    for_each_set(mask.get(), end - begin, [&](int64_t i) {
-      const int64_t linear = begin + i;
-      if (linear >= row_end) {  // on to another line of the last dimension
-        int64_t rest = linear / last;
-        row_begin = rest * last;
-        row_end = row_begin + last;
-        for (int d = rank - 2; d >= 0; --d) {
-          coord[d] = rest % shape[d];
-          rest /= shape[d];
-        }
-      }
-      coord[rank - 1] = linear - row_begin;
-      for (int d = 0; d < rank; ++d) *reinterpret_cast<int64_t*>(row + d * out_col_bytes) = coord[d];
-      row += out_row_bytes;
-    });
+    const ChunkMask<1> mask(nest, 0, in, begin, end);
+    const int64_t to = first[begin / kChunk], hits = first[begin / kChunk + 1] - to;
+    char* const row = at_byte(out, to * out_row_bytes);
+    if (columns) {
+      write_columns(shape, mask.bytes(), begin, end, row, out_col_bytes, hits);
+    } else {
+      write_rows(shape, mask.bytes(), begin, end, row, out_row_bytes, out_col_bytes);
+    }
   });
 }
 

@@ -19,4 +19,12 @@ void reverse_elements(int64_t item_size, void* to, const void* last, int64_t n);
 // to[i] += from[i] for float32, float64, int32 and int64; false for other dtypes.
 bool add_elements(DType t, void* to, const void* from, int64_t n);
 
+// Masks: bytes, of which those that are not 0 are set.
+// How many of n are set.
+int64_t count_set(const uint8_t* mask, int64_t n);
+// Writes first + i for every set i < n, in order, of which there is room for `room`; returns how many were written.
+int64_t write_positions(const uint8_t* mask, int64_t n, int64_t first, int64_t* out, int64_t room);
+// Writes from[i] for every set i < n, in order, elements of 1, 2, 4 or 8 bytes; room and result as above.
+int64_t select_elements(int64_t item_size, const uint8_t* mask, const void* from, int64_t n, void* out, int64_t room);
+
 }  // namespace tessera::cpu

@@ -339,7 +339,15 @@ Tensor index_tensor_meta(const Tensor& self, TensorList indices) {
   const IndexPlan plan(self, indices);
   return empty_tensor(plan.result, {}, self.dtype(), self.device());
 }
+namespace {
+// A single mask over all of self: x[mask] is then a selection, and no positions need be known.
+bool is_whole_mask(const Tensor& self, TensorList indices) {
+  return indices.size() == 1 && indices[0].defined() && indices[0].dtype() == DType::kBool && indices[0].device() == self.device() && self.dim() > 0 && indices[0].dim() == self.dim() &&
+         std::ranges::equal(indices[0].sizes(), self.sizes());
+}
+}  // namespace
 Tensor index_Tensor_cpu(const Tensor& self, TensorList indices) {
+  if (is_whole_mask(self, indices)) return masked_select(self, indices[0]);
   const IndexPlan plan(self, indices);
   const Tensor out = empty_tensor(plan.result, {}, self.dtype(), self.device());
   if (out.numel() == 0) return out;
