@@ -24,25 +24,64 @@ void Mt19937::reseed(uint32_t seed) {
 }
 
 namespace {
-inline uint32_t twist(uint32_t a, uint32_t b) {
-  const uint32_t y = (a & 0x80000000u) | (b & 0x7fffffffu);
-  return (y >> 1) ^ (-(b & 1u) & 0x9908b0dfu);
+
+constexpr int kShift = 397;
+
+// The stream is x[k + 624] = x[k + 397] ^ twist(x[k], x[k + 1]): from 624 words the next 624, behind them, in vectors of kBytes. Their numbers go to `out` if there is one.
+template <int kBytes, bool kNumbers>
+[[gnu::always_inline]] inline void next_words(uint32_t* x, uint32_t* out) {
+  typedef uint32_t Vector __attribute__((vector_size(kBytes), aligned(4), may_alias));
+  constexpr int kLanes = kBytes / 4;
+  static_assert(Mt19937::kWords % kLanes == 0);
+  for (int k = 0; k < Mt19937::kWords; k += kLanes) {
+    const auto at = [x, k](int i) { return reinterpret_cast<Vector*>(x + k + i); };
+    const Vector next = *at(1), both = (*at(0) & 0x80000000u) | (next & 0x7fffffffu);
+    Vector y = *at(kShift) ^ (both >> 1) ^ (-(next & 1u) & 0x9908b0dfu);
+    *at(Mt19937::kWords) = y;
+    if constexpr (kNumbers) {
+      y ^= y >> 11;
+      y ^= (y << 7) & 0x9d2c5680u;
+      y ^= (y << 15) & 0xefc60000u;
+      *reinterpret_cast<Vector*>(out + k) = y ^ (y >> 18);
+    }
+  }
 }
+
+template <int kBytes>
+[[gnu::always_inline]] inline void next_block(uint32_t* x, uint32_t* out) {
+  if (out) {
+    next_words<kBytes, true>(x, out);
+  } else {
+    next_words<kBytes, false>(x, nullptr);
+  }
+}
+#if defined(__x86_64__)
+[[gnu::target("avx512f,avx512vl")]] void next_block_512(uint32_t* x, uint32_t* out) { next_block<64>(x, out); }
+[[gnu::target("avx2")]] void next_block_256(uint32_t* x, uint32_t* out) { next_block<32>(x, out); }
+#endif
+
+// The widest vectors of this machine: the numbers are the same at any width.
+void next_block_here(uint32_t* x, uint32_t* out) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) return next_block_512(x, out);
+  if (__builtin_cpu_supports("avx2")) return next_block_256(x, out);
+#endif
+  next_block<16>(x, out);
+}
+
 }  // namespace
 
-// Three loops instead of one modulo 624, so that each is free of short dependences and becomes SIMD code.
 void Mt19937::refill() {
-  constexpr int kShift = 397;
-  uint32_t* s = state_;
-  for (int i = 0; i < kWords - kShift; ++i) s[i] = s[i + kShift] ^ twist(s[i], s[i + 1]);
-  for (int i = kWords - kShift; i < kWords - 1; ++i) s[i] = s[i + kShift - kWords] ^ twist(s[i], s[i + 1]);
-  s[kWords - 1] = s[kShift - 1] ^ twist(s[kWords - 1], s[0]);
+  alignas(64) uint32_t x[2 * kWords];
+  std::memcpy(x, state_, sizeof(state_));
+  next_block_here(x, nullptr);
+  std::memcpy(state_, x + kWords, sizeof(state_));
   position_ = 0;
   fresh_ = false;
 }
 
 void Mt19937::fill(uint32_t* out, int64_t n) {
-  while (n > 0) {
+  while (n > 0 && !(position_ >= kWords && n >= kWords)) {
     if (position_ >= kWords) refill();
     const int64_t m = std::min<int64_t>(n, kWords - position_);
     const uint32_t* s = state_ + position_;
@@ -51,6 +90,17 @@ void Mt19937::fill(uint32_t* out, int64_t n) {
     out += m;
     n -= m;
   }
+  if (n == 0) return;
+  // Whole blocks: their words need not be looked at twice.
+  alignas(64) uint32_t x[2 * kWords];
+  std::memcpy(x, state_, sizeof(state_));
+  for (; n >= kWords; n -= kWords, out += kWords) {
+    next_block_here(x, out);
+    std::memcpy(x, x + kWords, sizeof(state_));
+  }
+  std::memcpy(state_, x, sizeof(state_));
+  fresh_ = false;
+  fill(out, n);
 }
 
 namespace {
