@@ -93,6 +93,8 @@ FITTING = {
     "replication_pad1d_backward": [Given(grad_output=floats(1, 2, 6), self=floats(1, 2, 4), padding=[1, 1])],
     "replication_pad2d_backward": [Given(grad_output=floats(1, 2, 6, 6), self=_IMAGE, padding=[1] * 4)],
     "replication_pad3d_backward": [Given(grad_output=floats(1, 2, 6, 6, 6), self=_VOLUME, padding=[1] * 6)],
+    "_resample": [Given(self=_IMAGE, output_size=[1, 2, 3, 7], steps=[], mode=2, align_corners=False)],
+    "_resample_backward": [Given(grad_output=floats(1, 2, 3, 7), input_size=[1, 2, 4, 4], steps=[], mode=2, align_corners=False)],
     "im2col": [Given(self=_IMAGE, kernel_size=[2, 2], dilation=[1, 1], padding=[0, 0], stride=[1, 1])],
     "col2im": [Given(self=floats(1, 8, 9), output_size=[4, 4], kernel_size=[2, 2], dilation=[1, 1], padding=[0, 0], stride=[1, 1])],
     "baddbmm": [Given(self=floats(2, 3, 2), batch1=floats(2, 3, 4), batch2=floats(2, 4, 2))],

@@ -9,7 +9,12 @@ import tessera
 from .common import overridable
 
 
+_nn = tessera._C._nn
+
 _HALF = (tessera.float16, tessera.bfloat16)
+# Modes of the CPU's kernel, which is for floats; what is below in Python serves other devices, integers and antialiasing.
+_KERNEL_MODES = {"nearest": 0, "nearest-exact": 1, "linear": 2, "bilinear": 2, "trilinear": 2, "bicubic": 3}
+_KERNEL_DTYPES = (tessera.float32, tessera.float64, *_HALF)
 
 
 def _source(size, out, scale, align_corners, dtype, device):
@@ -164,6 +169,8 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     if mode == "area":
         from ..functional import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
         return {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}[input.dim()](input, size)
+    if input.is_cpu and input.dtype in _KERNEL_DTYPES and not antialias:
+        return _nn._resample(input, [*input.shape[:2], *size], [] if steps[0] is None else steps, _KERNEL_MODES[mode], align)
     nearest = mode in ("nearest", "nearest-exact")
     # half types are computed in float32 and rounded once
     x = input.float() if input.dtype in _HALF and not nearest else input

@@ -1,0 +1,24 @@
+// Resizing images: every output position along a dimension is a weighted sum of a few input positions.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/core/dtype.h"
+
+namespace tessera::cpu {
+
+enum class ResampleMode : uint8_t { kNearest, kNearestExact, kLinear, kCubic };
+
+struct ResampleGeometry {
+  ResampleMode mode;
+  bool align_corners;
+  int64_t planes, in[3], out[3];
+  double step[3];  // input positions for one output position; 0: from the sizes
+};
+
+// x: planes of in[0] x in[1] x in[2], row-major, floating dtypes; y: the same of out.
+void resample_forward(DType dtype, const ResampleGeometry& g, const void* x, void* y);
+// The adjoint: dx = sums of what y's gradients say.
+void resample_backward(DType dtype, const ResampleGeometry& g, const void* dy, void* dx);
+
+}  // namespace tessera::cpu
