@@ -25,15 +25,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kAhead = 8;  // rows that are asked for before they are needed
 
-// Sum of the rows of one bag, elements [0, kVectors * lanes) of each. scale may be null.
+// Sum of the rows of one bag, elements [0, kVectors * lanes) of each. scale may be null; `known` >= n indices can be read: those of the next bags.
 template <int kVectors, class T>
-HWY_INLINE void SumPart(const int64_t* index, int64_t n, int64_t padding, int64_t dim, const T* table, const T* scale, T* out) {
+HWY_INLINE void SumPart(const int64_t* index, int64_t n, int64_t known, int64_t padding, int64_t dim, const T* table, const T* scale, T* out) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kLanes = HWY_LANES(T);
   hn::Vec<hn::ScalableTag<T>> s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   for (int64_t i = 0; i < n; ++i) {
     if (index[i] == padding) continue;
-    if (i + kAhead < n) {
+    if (i + kAhead < known) {
       const T* next = table + index[i + kAhead] * dim;
       for (int64_t k = 0; k < kVectors * kLanes; k += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(next + k);
     }
@@ -49,12 +49,12 @@ HWY_INLINE void SumPart(const int64_t* index, int64_t n, int64_t padding, int64_
   if constexpr (kVectors > 2) hn::StoreU(s2, d, out + 2 * kLanes), hn::StoreU(s3, d, out + 3 * kLanes);
 }
 template <class T>
-void SumBag(const int64_t* index, int64_t n, int64_t padding, int64_t dim, const T* table, const T* scale, T* out) {
+void SumBag(const int64_t* index, int64_t n, int64_t known, int64_t padding, int64_t dim, const T* table, const T* scale, T* out) {
   constexpr int64_t kLanes = HWY_LANES(T);
   int64_t k = 0;
-  for (; k + 4 * kLanes <= dim; k += 4 * kLanes) SumPart<4>(index, n, padding, dim, table + k, scale, out + k);
-  for (; k + 2 * kLanes <= dim; k += 2 * kLanes) SumPart<2>(index, n, padding, dim, table + k, scale, out + k);
-  for (; k + kLanes <= dim; k += kLanes) SumPart<1>(index, n, padding, dim, table + k, scale, out + k);
+  for (; k + 4 * kLanes <= dim; k += 4 * kLanes) SumPart<4>(index, n, known, padding, dim, table + k, scale, out + k);
+  for (; k + 2 * kLanes <= dim; k += 2 * kLanes) SumPart<2>(index, n, known, padding, dim, table + k, scale, out + k);
+  for (; k + kLanes <= dim; k += kLanes) SumPart<1>(index, n, known, padding, dim, table + k, scale, out + k);
   for (; k < dim; ++k) {
     T s = 0;
     for (int64_t i = 0; i < n; ++i) {
@@ -108,9 +108,9 @@ void MaxBag(const int64_t* index, int64_t n, int64_t padding, int64_t dim, const
 
 }  // namespace
 
-void BagSum(DType t, const int64_t* index, int64_t n, int64_t padding, int64_t dim, const void* table, const void* scale, void* out) {
-  if (t == DType::kFloat32) return SumBag(index, n, padding, dim, static_cast<const float*>(table), static_cast<const float*>(scale), static_cast<float*>(out));
-  SumBag(index, n, padding, dim, static_cast<const double*>(table), static_cast<const double*>(scale), static_cast<double*>(out));
+void BagSum(DType t, const int64_t* index, int64_t n, int64_t known, int64_t padding, int64_t dim, const void* table, const void* scale, void* out) {
+  if (t == DType::kFloat32) return SumBag(index, n, known, padding, dim, static_cast<const float*>(table), static_cast<const float*>(scale), static_cast<float*>(out));
+  SumBag(index, n, known, padding, dim, static_cast<const double*>(table), static_cast<const double*>(scale), static_cast<double*>(out));
 }
 void BagMax(DType t, const int64_t* index, int64_t n, int64_t padding, int64_t dim, const void* table, void* out, int64_t* places) {
   if (t == DType::kFloat32) return MaxBag(index, n, padding, dim, static_cast<const float*>(table), static_cast<float*>(out), places);
@@ -150,13 +150,13 @@ void reduced_bag(BagMode mode, const int64_t* index, int64_t n, int64_t size, in
 }
 
 template <class T>
-void bag_of(DType dtype, BagMode mode, const int64_t* index, int64_t n, int64_t size, int64_t padding, int64_t dim, const T* table, const T* scale, T* out, int64_t* places) {
+void bag_of(DType dtype, BagMode mode, const int64_t* index, int64_t n, int64_t known, int64_t size, int64_t padding, int64_t dim, const T* table, const T* scale, T* out, int64_t* places) {
   if constexpr (internal::kIsReduced<T>) {
     reduced_bag(mode, index, n, size, padding, dim, table, scale, out, places);
   } else if (mode == BagMode::kMax) {
     TESSERA_SIMD(BagMax)(dtype, index, n, padding, dim, table, out, places);
   } else {
-    TESSERA_SIMD(BagSum)(dtype, index, n, padding, dim, table, scale, out);
+    TESSERA_SIMD(BagSum)(dtype, index, n, known, padding, dim, table, scale, out);
     if (mode == BagMode::kMean && size > 1) {
       const T divisor = static_cast<T>(size);
       for (int64_t k = 0; k < dim; ++k) out[k] /= divisor;
@@ -176,7 +176,7 @@ void embedding_bag_forward(DType dtype, BagMode mode, const Bags& bags, int64_t 
         const int64_t* index = bags.index + first;
         const int64_t size = bags.padding < 0 ? n : n - std::count(index, index + n, bags.padding);
         sizes[b] = size;
-        bag_of<T>(dtype, mode, index, n, size, bags.padding, dim, static_cast<const T*>(table), scale ? static_cast<const T*>(scale) + first : nullptr, static_cast<T*>(out) + b * dim,
+        bag_of<T>(dtype, mode, index, n, bags.begin[bags.count] - first, size, bags.padding, dim, static_cast<const T*>(table), scale ? static_cast<const T*>(scale) + first : nullptr, static_cast<T*>(out) + b * dim,
                   places ? places + b * dim : nullptr);
       }
     });

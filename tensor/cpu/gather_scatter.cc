@@ -54,10 +54,23 @@ void check_indices(std::span<const int64_t> shape, const Operand& index, int64_t
     });
   });
 }
-// A RuntimeError, unlike for the other forms of indexing.
+// The dimension that is indexed, and its size.
+struct Bounds {
+  int dim;
+  int64_t size;
+  // A RuntimeError, unlike for the other forms of indexing.
+  void fail(int64_t v) const { TESSERA_CHECK(false, "index ", v, " is out of bounds for dimension ", dim, " with size ", size); }
+  void check(const char* p, int64_t n, int64_t step) const {
+    if (all_within(p, n, step, size)) return;
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t v = *reinterpret_cast<const int64_t*>(p + i * step);
+      if (v < 0 || v >= size) fail(v);
+    }
+  }
+};
 void check_bounds(std::span<const int64_t> shape, const Operand& index, int dim, int64_t size) {
-  check_indices(shape, index, size,
-                [&](int64_t v) { TESSERA_CHECK(false, "index ", v, " is out of bounds for dimension ", dim, " with size ", size); });
+  const Bounds bounds{dim, size};
+  check_indices(shape, index, size, [&](int64_t v) { bounds.fail(v); });
 }
 void check_rows(const int64_t* index, int64_t n, int64_t size) {
   if (indices_within(index, n, size)) return;
@@ -96,12 +109,15 @@ void gather_along(char* out, const char* self, const char* index, int64_t n, int
 }
 using GatherFn = void (*)(char*, const char*, const char*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
 
-void gather(std::span<const int64_t> shape, int dim, int64_t size, const Operand& out, const Operand& self, const Operand& index) {
+void gather_checked(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index, const Operand& out, const Operand& self, const Operand& index, const Bounds* bounds);
+
+// bounds: indices are to be checked on the way; none broadcast.
+void gather(std::span<const int64_t> shape, int dim, int64_t size, const Operand& out, const Operand& self, const Operand& index, const Bounds* bounds) {
   Nest<3> nest;
   for (int d = 0; d < static_cast<int>(shape.size()); ++d) nest.push(shape[d], {d == dim ? 0 : self.strides[d], out.strides[d], index.strides[d]});
   nest.sort_by(1);
   nest.coalesce();
-  gather_nest(nest, shape.empty() ? 0 : self.strides[dim], size, out, self, index);
+  gather_checked(nest, shape.empty() ? 0 : self.strides[dim], size, out, self, index, bounds);
 }
 
 // ---- scatter
@@ -215,7 +231,33 @@ ScatterFn choose_meet(DType t) {
   return fn;
 }
 
-void scatter(ScatterFn fn, std::span<const int64_t> shape, int dim, const Operand& self, const Operand& src, const Operand& index, const Alpha& alpha) {
+// Whole rows that share an index: each piece of work is a block of self's rows, to which it adds what belongs there. False if the rows are short or too few.
+bool scatter_rows(ScatterFn fn, std::span<const int64_t> shape, int dim, int64_t self_rows, const Operand& self, const Operand& src, const Operand& index, const Alpha& alpha) {
+  Nest<2> row;
+  for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
+    if (d == dim) continue;
+    if (shape[d] > 1 && index.strides[d] != 0) return false;
+    row.push(shape[d], {self.strides[d], src.strides[d]});
+  }
+  row.sort_by(0);
+  row.coalesce();
+  const int64_t len = row.inner_size(), n = shape[dim];
+  // Every block looks at all indices.
+  const int64_t blocks = std::min({n * len / kGrain, len / 32, self_rows, int64_t{32}});
+  if (row.rank != 1 || row.inner_stride(0) == 0 || blocks < 4) return false;
+  const int64_t none = 0, self_step = self.strides[dim], src_step = src.strides[dim], index_step = index.strides[dim];
+  parallel_for(self_rows, (self_rows + blocks - 1) / blocks, [&](int64_t begin, int64_t end) {
+    for (int64_t j = 0; j < n; ++j) {
+      const int64_t to = *reinterpret_cast<const int64_t*>(at_byte(index.data, j * index_step));
+      if (to < begin || to >= end) continue;
+      fn(at_byte(self.data, to * self_step), at_byte(src.data, j * src_step), reinterpret_cast<const char*>(&none), len, row.inner_stride(0), row.inner_stride(1), 0, 0, alpha);
+    }
+  });
+  return true;
+}
+
+void scatter(ScatterFn fn, std::span<const int64_t> shape, int dim, int64_t self_rows, const Operand& self, const Operand& src, const Operand& index, const Alpha& alpha) {
+  if (!shape.empty() && scatter_rows(fn, shape, dim, self_rows, self, src, index, alpha)) return;
   Nest<3> free, ordered;
   for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
     (d == dim ? ordered : free).push(shape[d], {d == dim ? 0 : self.strides[d], src.strides[d], index.strides[d]});
@@ -256,7 +298,7 @@ void scatter_mean_divide(std::span<const int64_t> index_shape, int dim, int64_t 
   const internal::ScratchArray<int64_t> met(count);
   std::fill(met.get(), met.get() + count, 0);
   const int64_t one = 1;
-  scatter(choose_scatter(ScatterMode::kAdd, DType::kInt64), index_shape, dim, {met.get(), DType::kInt64, strides}, {const_cast<int64_t*>(&one), DType::kInt64, zeros}, index,
+  scatter(choose_scatter(ScatterMode::kAdd, DType::kInt64), index_shape, dim, self_dim_size, {met.get(), DType::kInt64, strides}, {const_cast<int64_t*>(&one), DType::kInt64, zeros}, index,
           {{}, true});
   Nest<2> nest;
   for (int d = 0; d < rank; ++d) nest.push(shape[d], {self.strides[d], strides[d]});
@@ -318,7 +360,8 @@ static void gather_slices(const Nest<3>& nest, int64_t self_scale, const Operand
   });
 }
 
-void gather_nest(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index, const Operand& out, const Operand& self, const Operand& index) {
+namespace {
+void gather_checked(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index, const Operand& out, const Operand& self, const Operand& index, const Bounds* bounds) {
   const int64_t size = item_size(out.dtype);
   if (nest.count() == 0) return;
   GatherFn fn = nullptr;
@@ -329,10 +372,17 @@ void gather_nest(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index,
   }
   parallel_for(nest.count(), kGrain, [&](int64_t begin, int64_t end) {
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[3], int64_t len) {
+      if (bounds) bounds->check(at_byte(index.data, offset[2]), len, nest.inner_stride(2));
       fn(at_byte(out.data, offset[1]), at_byte(self.data, offset[0]), at_byte(index.data, offset[2]), len, nest.inner_stride(1), nest.inner_stride(0), self_scale,
          nest.inner_stride(2), size_at_index);
     });
   });
+}
+
+}  // namespace
+
+void gather_nest(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index, const Operand& out, const Operand& self, const Operand& index) {
+  gather_checked(nest, self_scale, size_at_index, out, self, index, nullptr);
 }
 
 // Where the inner loop runs over a free dimension, the ordered ones are walked for one block of it, so that rows move densely and stay in cache.
@@ -369,21 +419,24 @@ void scatter_nests(ScatterFn fn, Nest<3> free, Nest<3> ordered, int64_t self_sca
 }
 
 void run_gather(std::span<const int64_t> index_shape, int dim, int64_t self_dim_size, const Operand& out, const Operand& self, const Operand& index) {
-  check_bounds(index_shape, index, dim, self_dim_size);
-  gather(index_shape, dim, self_dim_size, out, self, index);
+  bool broadcast = false;
+  for (size_t d = 0; d < index_shape.size(); ++d) broadcast |= index_shape[d] > 1 && index.strides[d] == 0;
+  const Bounds bounds{dim, self_dim_size};
+  if (broadcast) check_bounds(index_shape, index, dim, self_dim_size);
+  gather(index_shape, dim, self_dim_size, out, self, index, broadcast ? nullptr : &bounds);
 }
 
 void run_scatter(ScatterMode mode, std::span<const int64_t> index_shape, int dim, int64_t self_dim_size, const Operand& self, const Operand& src, const Operand& index) {
   const ScatterFn fn = choose_scatter(mode, self.dtype);
   check_bounds(index_shape, index, dim, self_dim_size);
-  scatter(fn, index_shape, dim, self, src, index, {{}, true});
+  scatter(fn, index_shape, dim, self_dim_size, self, src, index, {{}, true});
   if (mode == ScatterMode::kMean && element_count(index_shape) > 0) scatter_mean_divide(index_shape, dim, self_dim_size, self, index);
 }
 
 void run_index_select(std::span<const int64_t> shape, int dim, const Operand& out, const Operand& self, const int64_t* index, int64_t n) {
   check_rows(index, n, shape.empty() ? 1 : shape[dim]);
   const Broadcast b(shape, dim, n);
-  gather({b.shape, shape.size()}, dim, shape.empty() ? 1 : shape[dim], out, self, {const_cast<int64_t*>(index), DType::kInt64, b.strides});
+  gather({b.shape, shape.size()}, dim, shape.empty() ? 1 : shape[dim], out, self, {const_cast<int64_t*>(index), DType::kInt64, b.strides}, nullptr);
 }
 
 void run_index_add(std::span<const int64_t> shape, int dim, const Operand& self, const Operand& src, const int64_t* index, int64_t n, KernelParam alpha) {
@@ -398,7 +451,7 @@ void run_index_add(std::span<const int64_t> shape, int dim, const Operand& self,
     return;
   }
   const Broadcast b(shape, dim, n);
-  scatter(fn, {b.shape, shape.size()}, dim, self, src, {index_op.data, DType::kInt64, b.strides}, {alpha, one});
+  scatter(fn, {b.shape, shape.size()}, dim, shape[dim], self, src, {index_op.data, DType::kInt64, b.strides}, {alpha, one});
 }
 
 }  // namespace tessera::cpu

@@ -10,7 +10,7 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kGrain = 32768;
+constexpr int64_t kGrain = 16384;
 
 template <class T>
 void copy_run(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n) {

@@ -66,7 +66,7 @@ static bool cat_rows(TensorList tensors, int64_t d, const Tensor& out) {
   }
   if (rows == 1 && row_bytes > 65536) return false;
   char* to = static_cast<char*>(out.data_ptr());
-  parallel_for(rows, std::max<int64_t>(1, 131072 / std::max<int64_t>(row_bytes, 1)), [&](int64_t begin, int64_t end) {
+  parallel_for(rows, std::max<int64_t>(1, 65536 / std::max<int64_t>(row_bytes, 1)), [&](int64_t begin, int64_t end) {
     char* at = to + begin * row_bytes;
     for (int64_t r = begin; r < end; ++r) {
       for (const Part& p : parts) {
