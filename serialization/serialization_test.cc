@@ -212,6 +212,14 @@ TEST(Inflate, ChecksItsInput) {
 TEST(Crc32, CheckValue) {
   EXPECT_EQ(crc32(as_bytes("123456789")), 0xcbf43926u);
   EXPECT_EQ(crc32(as_bytes("6789"), crc32(as_bytes("12345"))), 0xcbf43926u);
+  // Long data in one go, and in parts so short that they go by tables.
+  std::vector<uint8_t> data(3000);
+  for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<uint8_t>(i * i * 31 + i / 7);
+  for (size_t n = 0; n <= data.size(); n += n < 200 ? 1 : 97) {
+    uint32_t parts = 0;
+    for (size_t i = 0; i < n; i += 50) parts = crc32({data.data() + i, std::min<size_t>(50, n - i)}, parts);
+    EXPECT_EQ(crc32({data.data(), n}), parts) << n;
+  }
 }
 
 }  // namespace

@@ -59,33 +59,6 @@ void read_wide_fields(std::span<const uint8_t> extra, std::array<uint64_t*, 3> f
 
 }  // namespace
 
-uint32_t crc32(std::span<const uint8_t> data, uint32_t start) {
-  // Eight tables let eight bytes go at once.
-  static const auto* tables = [] {
-    auto* t = new std::array<std::array<uint32_t, 256>, 8>;
-    for (uint32_t i = 0; i < 256; ++i) {
-      uint32_t c = i;
-      for (int k = 0; k < 8; ++k) c = c & 1 ? 0xedb88320u ^ (c >> 1) : c >> 1;
-      (*t)[0][i] = c;
-    }
-    for (uint32_t i = 0; i < 256; ++i)
-      for (int k = 1; k < 8; ++k) (*t)[k][i] = ((*t)[k - 1][i] >> 8) ^ (*t)[0][(*t)[k - 1][i] & 255];
-    return t;
-  }();
-  const auto& t = *tables;
-  uint32_t c = ~start;
-  const uint8_t* p = data.data();
-  size_t n = data.size();
-  for (; n >= 8; n -= 8, p += 8) {
-    uint64_t v;
-    std::memcpy(&v, p, 8);
-    v ^= c;
-    c = t[7][v & 255] ^ t[6][(v >> 8) & 255] ^ t[5][(v >> 16) & 255] ^ t[4][(v >> 24) & 255] ^ t[3][(v >> 32) & 255] ^ t[2][(v >> 40) & 255] ^ t[1][(v >> 48) & 255] ^ t[0][v >> 56];
-  }
-  for (; n; --n) c = t[0][(c ^ *p++) & 255] ^ (c >> 8);
-  return ~c;
-}
-
 void MemorySource::read(uint64_t position, std::span<uint8_t> out) {
   if (position > size_ || out.size() > size_ - position) broken("a record lies outside the file");
   if (!out.empty()) std::memcpy(out.data(), data_.data() + position, out.size());

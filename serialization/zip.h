@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "serialization/crc32.h"
+
 namespace tessera::serialization {
 
-uint32_t crc32(std::span<const uint8_t> data, uint32_t start = 0);
 // RFC 1951. Fills out exactly; Error if the stream is broken or its length is another.
 void inflate(std::span<const uint8_t> packed, std::span<uint8_t> out);
 

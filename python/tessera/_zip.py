@@ -8,6 +8,8 @@ sections 4.3 and 4.5.3.
 import struct
 import zlib
 
+from tessera._C import _crc32
+
 ALIGNMENT = 64
 _LOCAL = struct.Struct("<IHHHHHIIIHH")
 _CENTRAL = struct.Struct("<IHHHHHHIIIHHHHHII")
@@ -40,7 +42,7 @@ class ZipWriter:
         data = memoryview(data).cast("B") if not isinstance(data, bytes) else data
         raw_name = name.encode()
         size, offset = len(data), self._position
-        crc = zlib.crc32(data)
+        crc = _crc32(data)
         wide = size >= _LIMIT32
         extra = struct.pack("<HHQQ", 1, 16, size, size) if wide else b""
         start = offset + _LOCAL.size + len(raw_name) + len(extra) + 4
