@@ -27,23 +27,33 @@ namespace {
 
 constexpr int kShift = 397;
 
+// A vector of words, anywhere in memory.
+template <int kBytes>
+struct Words {
+  typedef uint32_t Vector __attribute__((vector_size(kBytes), aligned(4), may_alias));
+  static constexpr int kLanes = kBytes / 4;
+};
+
+template <int kBytes>
+[[gnu::always_inline]] inline void put_tempered(typename Words<kBytes>::Vector y, uint32_t* out) {
+  y ^= y >> 11;
+  y ^= (y << 7) & 0x9d2c5680u;
+  y ^= (y << 15) & 0xefc60000u;
+  *reinterpret_cast<typename Words<kBytes>::Vector*>(out) = y ^ (y >> 18);
+}
+
 // The stream is x[k + 624] = x[k + 397] ^ twist(x[k], x[k + 1]): from 624 words the next 624, behind them, in vectors of kBytes. Their numbers go to `out` if there is one.
 template <int kBytes, bool kNumbers>
 [[gnu::always_inline]] inline void next_words(uint32_t* x, uint32_t* out) {
-  typedef uint32_t Vector __attribute__((vector_size(kBytes), aligned(4), may_alias));
-  constexpr int kLanes = kBytes / 4;
+  using Vector = typename Words<kBytes>::Vector;
+  constexpr int kLanes = Words<kBytes>::kLanes;
   static_assert(Mt19937::kWords % kLanes == 0);
   for (int k = 0; k < Mt19937::kWords; k += kLanes) {
     const auto at = [x, k](int i) { return reinterpret_cast<Vector*>(x + k + i); };
     const Vector next = *at(1), both = (*at(0) & 0x80000000u) | (next & 0x7fffffffu);
-    Vector y = *at(kShift) ^ (both >> 1) ^ (-(next & 1u) & 0x9908b0dfu);
+    const Vector y = *at(kShift) ^ (both >> 1) ^ (-(next & 1u) & 0x9908b0dfu);
     *at(Mt19937::kWords) = y;
-    if constexpr (kNumbers) {
-      y ^= y >> 11;
-      y ^= (y << 7) & 0x9d2c5680u;
-      y ^= (y << 15) & 0xefc60000u;
-      *reinterpret_cast<Vector*>(out + k) = y ^ (y >> 18);
-    }
+    if constexpr (kNumbers) put_tempered<kBytes>(y, out + k);
   }
 }
 
@@ -55,18 +65,47 @@ template <int kBytes>
     next_words<kBytes, false>(x, nullptr);
   }
 }
+
+// The numbers of n words.
+template <int kBytes>
+[[gnu::always_inline]] inline void temper_words(const uint32_t* words, int64_t n, uint32_t* out) {
+  using Vector = typename Words<kBytes>::Vector;
+  constexpr int kLanes = Words<kBytes>::kLanes;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) put_tempered<kBytes>(*reinterpret_cast<const Vector*>(words + i), out + i);
+  if (i == n) return;
+  uint32_t rest[kLanes] = {};
+  std::memcpy(rest, words + i, static_cast<size_t>(n - i) * sizeof(uint32_t));
+  put_tempered<kBytes>(*reinterpret_cast<const Vector*>(rest), rest);
+  std::memcpy(out + i, rest, static_cast<size_t>(n - i) * sizeof(uint32_t));
+}
+
 #if defined(__x86_64__)
+[[gnu::target("avx512f,avx512vl")]] void temper_words_512(const uint32_t* words, int64_t n, uint32_t* out) { temper_words<64>(words, n, out); }
+[[gnu::target("avx2")]] void temper_words_256(const uint32_t* words, int64_t n, uint32_t* out) { temper_words<32>(words, n, out); }
 [[gnu::target("avx512f,avx512vl")]] void next_block_512(uint32_t* x, uint32_t* out) { next_block<64>(x, out); }
 [[gnu::target("avx2")]] void next_block_256(uint32_t* x, uint32_t* out) { next_block<32>(x, out); }
 #endif
 
 // The widest vectors of this machine: the numbers are the same at any width.
+int vector_bytes() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) return 64;
+  if (__builtin_cpu_supports("avx2")) return 32;
+#endif
+  return 16;
+}
 void next_block_here(uint32_t* x, uint32_t* out) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) return next_block_512(x, out);
-  if (__builtin_cpu_supports("avx2")) return next_block_256(x, out);
+  if (const int bytes = vector_bytes(); bytes > 16) return bytes == 64 ? next_block_512(x, out) : next_block_256(x, out);
 #endif
   next_block<16>(x, out);
+}
+void temper_words_here(const uint32_t* words, int64_t n, uint32_t* out) {
+#if defined(__x86_64__)
+  if (const int bytes = vector_bytes(); bytes > 16) return bytes == 64 ? temper_words_512(words, n, out) : temper_words_256(words, n, out);
+#endif
+  temper_words<16>(words, n, out);
 }
 
 }  // namespace
@@ -84,8 +123,7 @@ void Mt19937::fill(uint32_t* out, int64_t n) {
   while (n > 0 && !(position_ >= kWords && n >= kWords)) {
     if (position_ >= kWords) refill();
     const int64_t m = std::min<int64_t>(n, kWords - position_);
-    const uint32_t* s = state_ + position_;
-    for (int64_t i = 0; i < m; ++i) out[i] = temper(s[i]);
+    temper_words_here(state_ + position_, m, out);
     position_ += static_cast<int32_t>(m);
     out += m;
     n -= m;

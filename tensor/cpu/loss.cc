@@ -1,4 +1,5 @@
 // Negative log likelihood, and the gradient of an embedding table.
+#include <cstring>
 #include <vector>
 
 #include "tensor/core/error.h"

@@ -163,10 +163,10 @@ void random_full(Shape shape, const Operand& out, const Generator& gen) {
   if (is_floating_point(t)) values = (1u << digits_of(t)) + 1;
   else if (t == DType::kBool) values = 2;
   else values = 1u << (8 * item_size(t) - (t != DType::kUInt8));
-  emit<int64_t>(shape, out, [&, remainder = Remainder(values)](int64_t* v, int64_t n) {
+  emit<int64_t>(shape, out, [&](int64_t* v, int64_t n) {
     uint32_t words[kChunk];
     g.fill(words, n);
-    for (int64_t i = 0; i < n; ++i) v[i] = remainder(words[i]);
+    remainders(words, n, values, 0, v);
   });
 }
 
@@ -276,12 +276,10 @@ void random_integers(Shape shape, const Operand& out, const RandomRange& r, cons
       for (int64_t i = 0; i < n; ++i) v[i] = static_cast<int64_t>(g.random64());
     });
   } else if (size < kMax32BitRange) {
-    const Remainder remainder(static_cast<uint32_t>(size));
     emit<int64_t>(shape, out, [&](int64_t* v, int64_t n) {
       uint32_t words[kChunk];
       g.fill(words, n);
-      const Remainder rest = remainder;  // a copy that no store can change
-      for (int64_t i = 0; i < n; ++i) v[i] = static_cast<int64_t>(rest(words[i]) + base);
+      remainders(words, n, static_cast<uint32_t>(size), r.base, v);
     });
   } else {
     emit<int64_t>(shape, out, [&](int64_t* v, int64_t n) {

@@ -166,7 +166,7 @@ void random_binomial(Shape shape, const Operand& out, const Operand& count, cons
 namespace {
 
 // words[j] %= count - j, where count - j >= 2. The rounded quotient of two integers below 2^32 has the right integer part, and it fits an int32.
-void remainders(uint32_t* words, int64_t m, int32_t count) {
+void falling_remainders(uint32_t* words, int64_t m, int32_t count) {
   for (int32_t j = 0; j < static_cast<int32_t>(m); ++j) {
     const double word = static_cast<double>(static_cast<int32_t>(words[j] ^ 0x80000000u)) + 2147483648.0;
     words[j] -= static_cast<uint32_t>(static_cast<int32_t>(word / (count - j))) * static_cast<uint32_t>(count - j);
@@ -182,7 +182,7 @@ void shuffled_numbers(CpuGeneratorImpl& g, int64_t* result, int64_t n) {
   for (int64_t i = 0; i < n - 1; i += kChunk) {
     const int64_t m = std::min(kChunk, n - 1 - i);
     g.fill(words, m);
-    remainders(words, m, static_cast<int32_t>(n - i));
+    falling_remainders(words, m, static_cast<int32_t>(n - i));
     for (int64_t j = 0; j < m; ++j) __builtin_prefetch(r + i + j + words[j], 1);
     for (int64_t j = 0; j < m; ++j) std::swap(r[i + j], r[i + j + words[j]]);
   }

@@ -19,7 +19,7 @@ namespace tessera::cpu::random_internal {
 inline constexpr int kMaxRank = 64;
 inline constexpr int kMaxOperands = 3;
 // Elements a sampler makes at a time.
-inline constexpr int64_t kChunk = 256;
+inline constexpr int64_t kChunk = 624;  // a block of the twister's numbers
 
 // The dimensions of up to three operands, innermost first, sorted by the strides of the first operand that tells two dimensions apart, and merged where they can be.
 class Walk {
