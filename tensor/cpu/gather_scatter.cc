@@ -346,15 +346,21 @@ static void gather_slices(const Nest<3>& nest, int64_t self_scale, const Operand
   Nest<3> outer = nest;
   --outer.rank;
   const int last = outer.rank - 1;
+  // Slices lie anywhere: some KiB of short ones are asked for ahead of their copies.
+  const int64_t ahead = bytes <= 2048 ? 4096 / bytes : INT64_MAX / 2;
   parallel_for(outer.count(), std::max<int64_t>(1, kGrain / nest.inner_size()), [&](int64_t begin, int64_t end) {
     for_each_run(outer, begin, end, [&](const int64_t(&offset)[3], int64_t len) {
       char* o = at_byte(out.data, offset[1]);
       const char* s = at_byte(self.data, offset[0]);
       const char* x = at_byte(index.data, offset[2]);
       const int64_t so = outer.stride[last][1], ss = outer.stride[last][0], sx = outer.stride[last][2];
+      const auto slice = [&](int64_t j) { return s + j * ss + *reinterpret_cast<const int64_t*>(x + j * sx) * self_scale; };
       for (int64_t j = 0; j < len; ++j) {
-        const int64_t at = *reinterpret_cast<const int64_t*>(x + j * sx);
-        std::memcpy(o + j * so, s + j * ss + at * self_scale, bytes);
+        if (j + ahead < len) {
+          const char* const next = slice(j + ahead);
+          for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch(next + k);
+        }
+        std::memcpy(o + j * so, slice(j), bytes);
       }
     });
   });
