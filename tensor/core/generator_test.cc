@@ -22,13 +22,13 @@ TEST(Mt19937Test, PublishedNumbers) {
 
 TEST(Mt19937Test, FillIsTheSameStream) {
   Mt19937 a(123), b(123);
-  std::vector<uint32_t> block(2000);
+  std::vector<uint32_t> block(7000);
   int64_t at = 0;
-  for (int64_t n : {1, 2, 600, 21, 0, 700, 676}) {
+  for (int64_t n : {1, 2, 600, 21, 0, 700, 676, 2500, 1248, 623, 5, 624}) {
     b.fill(block.data() + at, n);
     at += n;
   }
-  ASSERT_EQ(at, 2000);
+  ASSERT_EQ(at, 7000);
   for (uint32_t x : block) ASSERT_EQ(a.next(), x);
 }
 

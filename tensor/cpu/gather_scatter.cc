@@ -425,6 +425,7 @@ void scatter_nests(ScatterFn fn, Nest<3> free, Nest<3> ordered, int64_t self_sca
 }
 
 void run_gather(std::span<const int64_t> index_shape, int dim, int64_t self_dim_size, const Operand& out, const Operand& self, const Operand& index) {
+  // Where each index is read once, it is checked when it is used: a wrong one may come after results have been written.
   bool broadcast = false;
   for (size_t d = 0; d < index_shape.size(); ++d) broadcast |= index_shape[d] > 1 && index.strides[d] == 0;
   const Bounds bounds{dim, self_dim_size};
