@@ -25,7 +25,6 @@ void check_layer(const Tensor& gates, const Tensor& h0, const Tensor& c0, const 
   TESSERA_CHECK(w_hh.dim() == 2 && w_hh.size(0) == l.gates() && w_hh.size(1) == l.hidden, "_rnn_layer: expected w_hh of shape (", l.gates(), ", ", l.hidden, "), but got ", shape_string(w_hh.sizes()));
   TESSERA_CHECK(c0.defined() == (l.kind == RnnKind::kLstm), "_rnn_layer: c0 goes with an LSTM, and only with it");
   TESSERA_CHECK(!c0.defined() || (c0.dim() == 2 && c0.size(0) == l.batch && c0.size(1) == l.hidden), "_rnn_layer: expected c0 of h0's shape, but got ", shape_string(c0.sizes()));
-  TESSERA_CHECK(!b_hh.defined() || l.kind == RnnKind::kGru, "_rnn_layer: b_hh goes with a GRU; other kinds take it as part of gates");
   TESSERA_CHECK(!b_hh.defined() || (b_hh.dim() == 1 && b_hh.size(0) == l.gates()), "_rnn_layer: expected b_hh of shape (", l.gates(), "), but got ", shape_string(b_hh.sizes()));
   TESSERA_CHECK(gates.dtype() == DType::kFloat32 || gates.dtype() == DType::kFloat64, "_rnn_layer: expected float32 or float64, but got ", name_of(gates.dtype()));
   for (const Tensor* t : {&h0, &c0, &w_hh, &b_hh}) {
@@ -42,7 +41,7 @@ bool has_extra(RnnKind kind) { return kind == RnnKind::kLstm || kind == RnnKind:
 
 using Results = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-// Memory for the results; the values of the gates start as a copy of `gates`.
+// Memory for the results.
 Results result_tensors(const Tensor& gates, const Tensor& h0, int64_t kind) {
   const cpu::RnnLayer l = layer_of(gates, h0, kind, false);
   return {like(gates, {l.steps, l.batch, l.hidden}), like(gates, {l.batch, l.hidden}), l.kind == RnnKind::kLstm ? like(gates, {l.batch, l.hidden}) : like(gates, {0}),
@@ -62,9 +61,8 @@ Results _rnn_layer_cpu(const Tensor& gates, const Tensor& h0, const Tensor& c0, 
   Results results = result_tensors(gates, h0, kind);
   auto& [output, h_n, c_n, values, extra] = results;
   const cpu::RnnLayer l = layer_of(gates, h0, kind, reverse);
-  copy_(values, gates);
-  const Tensor h = contiguous(h0), c = c0.defined() ? contiguous(c0) : c0, w = contiguous(transpose(w_hh, 0, 1)), b = b_hh.defined() ? contiguous(b_hh) : b_hh;
-  cpu::rnn_forward(l, {writable(values), writable(output), writable(extra)}, address(h), address(c), address(w), address(b));
+  const Tensor x = contiguous(gates), h = contiguous(h0), c = c0.defined() ? contiguous(c0) : c0, w = contiguous(transpose(w_hh, 0, 1)), b = b_hh.defined() ? contiguous(b_hh) : b_hh;
+  cpu::rnn_forward(l, address(x), {writable(values), writable(output), writable(extra)}, address(h), address(c), address(w), address(b));
   const int64_t last = reverse ? 0 : l.steps - 1;
   copy_(h_n, select(output, 0, last));
   if (c0.defined()) copy_(c_n, select(extra, 0, last));

@@ -2,15 +2,16 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/rnn.cc"
 #include <algorithm>
-#include <vector>
 
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/gemm.h"
+#include "tensor/cpu/gemm_internal.h"
 #include "tensor/cpu/math-inl.h"
 #include "tensor/cpu/rnn.h"
 #include "tensor/cpu/rnn_rows.h"
+#include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -19,8 +20,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
-using internal::BackRow;
-using internal::Row;
+using internal::BackRows;
+using internal::Rows;
 
 // Memory of a whole vector, and of the rest of a row.
 struct Whole {
@@ -47,70 +48,82 @@ template <class D, class V> HWY_INLINE V Logistic(D d, V x) {
 template <class D, class V> HWY_INLINE V LogisticSlope(D d, V y) { return hn::Mul(y, hn::Sub(hn::Set(d, 1), y)); }
 template <class D, class V> HWY_INLINE V TanhSlope(D d, V y) { return hn::NegMulAdd(y, y, hn::Set(d, 1)); }
 
+// What a gate gets from the state.
+template <class D, class M, class T> HWY_INLINE hn::Vec<D> FromState(D d, M m, const Rows<T>& r, int64_t at) {
+  const auto x = m.load(d, r.from_state + at);
+  return r.bias ? hn::Add(m.load(d, r.bias + at), x) : x;
+}
+template <class D, class M, class T> HWY_INLINE hn::Vec<D> Gate(D d, M m, const Rows<T>& r, int64_t at) {
+  return hn::Add(m.load(d, r.projected + at), FromState(d, m, r, at));
+}
+
+// One row: r's pointers are at its beginning.
 template <class T>
-void LstmRow(const Row<T>& r) {
+void LstmRow(const Rows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
   over_row(d, n, [&](int64_t j, auto m) HWY_ATTR {
-    const auto in = Logistic(d, m.load(d, r.gates + j)), forget = Logistic(d, m.load(d, r.gates + n + j));
-    const auto candidate = math::Tanh(d, m.load(d, r.gates + 2 * n + j)), out = Logistic(d, m.load(d, r.gates + 3 * n + j));
+    const auto in = Logistic(d, Gate(d, m, r, j)), forget = Logistic(d, Gate(d, m, r, n + j));
+    const auto candidate = math::Tanh(d, Gate(d, m, r, 2 * n + j)), out = Logistic(d, Gate(d, m, r, 3 * n + j));
     const auto c = hn::MulAdd(forget, m.load(d, r.c_before + j), hn::Mul(in, candidate));
-    m.store(d, in, r.gates + j);
-    m.store(d, forget, r.gates + n + j);
-    m.store(d, candidate, r.gates + 2 * n + j);
-    m.store(d, out, r.gates + 3 * n + j);
+    m.store(d, in, r.values + j);
+    m.store(d, forget, r.values + n + j);
+    m.store(d, candidate, r.values + 2 * n + j);
+    m.store(d, out, r.values + 3 * n + j);
     m.store(d, c, r.extra + j);
     m.store(d, hn::Mul(out, math::Tanh(d, c)), r.h + j);
   });
 }
 template <class T>
-void GruRow(const Row<T>& r) {
+void GruRow(const Rows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
   over_row(d, n, [&](int64_t j, auto m) HWY_ATTR {
-    const auto reset = Logistic(d, hn::Add(m.load(d, r.gates + j), m.load(d, r.from_state + j)));
-    const auto update = Logistic(d, hn::Add(m.load(d, r.gates + n + j), m.load(d, r.from_state + n + j)));
-    const auto recurrent = m.load(d, r.from_state + 2 * n + j);
-    const auto candidate = math::Tanh(d, hn::MulAdd(reset, recurrent, m.load(d, r.gates + 2 * n + j)));
-    m.store(d, reset, r.gates + j);
-    m.store(d, update, r.gates + n + j);
-    m.store(d, candidate, r.gates + 2 * n + j);
+    const auto reset = Logistic(d, Gate(d, m, r, j)), update = Logistic(d, Gate(d, m, r, n + j)), recurrent = FromState(d, m, r, 2 * n + j);
+    const auto candidate = math::Tanh(d, hn::MulAdd(reset, recurrent, m.load(d, r.projected + 2 * n + j)));
+    m.store(d, reset, r.values + j);
+    m.store(d, update, r.values + n + j);
+    m.store(d, candidate, r.values + 2 * n + j);
     m.store(d, recurrent, r.extra + j);
     m.store(d, hn::MulAdd(hn::Sub(m.load(d, r.h_before + j), candidate), update, candidate), r.h + j);
   });
 }
 template <class T, bool kTanh>
-void PlainRow(const Row<T>& r) {
+void PlainRow(const Rows<T>& r) {
   const hn::ScalableTag<T> d;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
-    const auto x = m.load(d, r.gates + j);
+    const auto x = Gate(d, m, r, j);
+    m.store(d, x, r.values + j);
     if constexpr (kTanh) m.store(d, math::Tanh(d, x), r.h + j);
     else m.store(d, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x), r.h + j);  // keeps NaN
   });
 }
 
+template <class D, class M, class T> HWY_INLINE hn::Vec<D> GradState(D d, M m, const BackRows<T>& r, int64_t j) {
+  const auto grad = m.load(d, r.grad_h + j);
+  return r.grad_output ? hn::Add(grad, m.load(d, r.grad_output + j)) : grad;
+}
 template <class T>
-void LstmBackRow(const BackRow<T>& r) {
+void LstmBackRow(const BackRows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
-  over_row(d, n, [&](int64_t j, auto m) HWY_ATTR {
-    const auto in = m.load(d, r.gates + j), forget = m.load(d, r.gates + n + j), candidate = m.load(d, r.gates + 2 * n + j), out = m.load(d, r.gates + 3 * n + j);
-    const auto squashed = math::Tanh(d, m.load(d, r.extra + j)), grad_h = m.load(d, r.grad_h + j);
+  over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
+    const auto in = m.load(d, r.values + j), forget = m.load(d, r.values + n + j), candidate = m.load(d, r.values + 2 * n + j), out = m.load(d, r.values + 3 * n + j);
+    const auto squashed = math::Tanh(d, m.load(d, r.extra + j)), grad_h = GradState(d, m, r, j);
     const auto grad_c = hn::MulAdd(hn::Mul(grad_h, out), TanhSlope(d, squashed), m.load(d, r.grad_c + j));
     m.store(d, hn::Mul(hn::Mul(grad_c, candidate), LogisticSlope(d, in)), r.grad_gates + j);
     m.store(d, hn::Mul(hn::Mul(grad_c, m.load(d, r.c_before + j)), LogisticSlope(d, forget)), r.grad_gates + n + j);
     m.store(d, hn::Mul(hn::Mul(grad_c, in), TanhSlope(d, candidate)), r.grad_gates + 2 * n + j);
     m.store(d, hn::Mul(hn::Mul(grad_h, squashed), LogisticSlope(d, out)), r.grad_gates + 3 * n + j);
     m.store(d, hn::Mul(grad_c, forget), r.grad_c + j);
-    m.store(d, hn::Zero(d), r.grad_h + j);
   });
 }
 template <class T>
-void GruBackRow(const BackRow<T>& r) {
+void GruBackRow(const BackRows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
-  over_row(d, n, [&](int64_t j, auto m) HWY_ATTR {
-    const auto reset = m.load(d, r.gates + j), update = m.load(d, r.gates + n + j), candidate = m.load(d, r.gates + 2 * n + j), grad_h = m.load(d, r.grad_h + j);
+  over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
+    const auto reset = m.load(d, r.values + j), update = m.load(d, r.values + n + j), candidate = m.load(d, r.values + 2 * n + j), grad_h = GradState(d, m, r, j);
     const auto grad_candidate = hn::Mul(hn::Mul(grad_h, hn::Sub(hn::Set(d, 1), update)), TanhSlope(d, candidate));
     const auto grad_reset = hn::Mul(hn::Mul(grad_candidate, m.load(d, r.extra + j)), LogisticSlope(d, reset));
     const auto grad_update = hn::Mul(hn::Mul(grad_h, hn::Sub(m.load(d, r.h_before + j), candidate)), LogisticSlope(d, update));
@@ -124,41 +137,54 @@ void GruBackRow(const BackRow<T>& r) {
   });
 }
 template <class T, bool kTanh>
-void PlainBackRow(const BackRow<T>& r) {
+void PlainBackRow(const BackRows<T>& r) {
   const hn::ScalableTag<T> d;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
-    const auto h = m.load(d, r.h + j), grad_h = m.load(d, r.grad_h + j);
+    const auto h = m.load(d, r.h + j), grad_h = GradState(d, m, r, j);
     if constexpr (kTanh) m.store(d, hn::Mul(grad_h, TanhSlope(d, h)), r.grad_gates + j);
     else m.store(d, hn::IfThenElseZero(hn::Gt(h, hn::Zero(d)), grad_h), r.grad_gates + j);
-    m.store(d, hn::Zero(d), r.grad_h + j);
   });
 }
 
+template <class P> void advance(P*& p, int64_t n) { p = p ? p + n : p; }
 template <class T>
-void row_of(RnnKind kind, const Row<T>& r) {
-  switch (kind) {
-    case RnnKind::kLstm: return LstmRow(r);
-    case RnnKind::kGru: return GruRow(r);
-    case RnnKind::kTanh: return PlainRow<T, true>(r);
-    case RnnKind::kRelu: return PlainRow<T, false>(r);
+void rows_of(RnnKind kind, Rows<T> r) {
+  for (int64_t i = 0; i < r.rows; ++i) {
+    switch (kind) {
+      case RnnKind::kLstm: LstmRow(r); break;
+      case RnnKind::kGru: GruRow(r); break;
+      case RnnKind::kTanh: PlainRow<T, true>(r); break;
+      case RnnKind::kRelu: PlainRow<T, false>(r); break;
+    }
+    advance(r.from_state, r.state_row);
+    advance(r.projected, r.gates);
+    advance(r.values, r.gates);
+    advance(r.h_before, r.hidden);
+    advance(r.c_before, r.hidden);
+    advance(r.h, r.hidden);
+    advance(r.extra, r.hidden);
   }
 }
 template <class T>
-void back_row_of(RnnKind kind, const BackRow<T>& r) {
-  switch (kind) {
-    case RnnKind::kLstm: return LstmBackRow(r);
-    case RnnKind::kGru: return GruBackRow(r);
-    case RnnKind::kTanh: return PlainBackRow<T, true>(r);
-    case RnnKind::kRelu: return PlainBackRow<T, false>(r);
+void back_rows_of(RnnKind kind, BackRows<T> r) {
+  for (int64_t i = 0; i < r.rows; ++i) {
+    switch (kind) {
+      case RnnKind::kLstm: LstmBackRow(r); break;
+      case RnnKind::kGru: GruBackRow(r); break;
+      case RnnKind::kTanh: PlainBackRow<T, true>(r); break;
+      case RnnKind::kRelu: PlainBackRow<T, false>(r); break;
+    }
+    for (const T** p : {&r.values, const_cast<const T**>(&r.grad_gates), const_cast<const T**>(&r.grad_hidden)}) advance(*p, r.gates);
+    for (const T** p : {&r.h_before, &r.c_before, &r.h, &r.extra, &r.grad_output, const_cast<const T**>(&r.grad_h), const_cast<const T**>(&r.grad_c)}) advance(*p, r.hidden);
   }
 }
 
 }  // namespace
 
-void RowF32(RnnKind kind, const Row<float>& r) { row_of(kind, r); }
-void RowF64(RnnKind kind, const Row<double>& r) { row_of(kind, r); }
-void BackRowF32(RnnKind kind, const BackRow<float>& r) { back_row_of(kind, r); }
-void BackRowF64(RnnKind kind, const BackRow<double>& r) { back_row_of(kind, r); }
+void RowsF32(RnnKind kind, const Rows<float>& r) { rows_of(kind, r); }
+void RowsF64(RnnKind kind, const Rows<double>& r) { rows_of(kind, r); }
+void BackRowsF32(RnnKind kind, const BackRows<float>& r) { back_rows_of(kind, r); }
+void BackRowsF64(RnnKind kind, const BackRows<double>& r) { back_rows_of(kind, r); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu
@@ -168,16 +194,17 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::cpu {
 namespace {
 
-using internal::BackRow;
-using internal::Row;
-TESSERA_SIMD_TABLE(RowF32);
-TESSERA_SIMD_TABLE(RowF64);
-TESSERA_SIMD_TABLE(BackRowF32);
-TESSERA_SIMD_TABLE(BackRowF64);
-void run_row(RnnKind kind, const Row<float>& r) { TESSERA_SIMD(RowF32)(kind, r); }
-void run_row(RnnKind kind, const Row<double>& r) { TESSERA_SIMD(RowF64)(kind, r); }
-void run_row(RnnKind kind, const BackRow<float>& r) { TESSERA_SIMD(BackRowF32)(kind, r); }
-void run_row(RnnKind kind, const BackRow<double>& r) { TESSERA_SIMD(BackRowF64)(kind, r); }
+using internal::BackRows;
+using internal::Rows;
+using internal::ScratchArray;
+TESSERA_SIMD_TABLE(RowsF32);
+TESSERA_SIMD_TABLE(RowsF64);
+TESSERA_SIMD_TABLE(BackRowsF32);
+TESSERA_SIMD_TABLE(BackRowsF64);
+void run_rows(RnnKind kind, const Rows<float>& r) { TESSERA_SIMD(RowsF32)(kind, r); }
+void run_rows(RnnKind kind, const Rows<double>& r) { TESSERA_SIMD(RowsF64)(kind, r); }
+void run_rows(RnnKind kind, const BackRows<float>& r) { TESSERA_SIMD(BackRowsF32)(kind, r); }
+void run_rows(RnnKind kind, const BackRows<double>& r) { TESSERA_SIMD(BackRowsF64)(kind, r); }
 
 KernelParam number(double x) {
   KernelParam p;
@@ -190,7 +217,45 @@ void product(int64_t m, int64_t n, int64_t k, const T* a, const T* b, double bet
   gemm(sizeof(T) == 8 ? DType::kFloat64 : DType::kFloat32, m, n, k, number(1), {const_cast<T*>(a), k, 1}, {const_cast<T*>(b), n, 1}, number(beta), {c, n, 1});
 }
 
-int64_t rows_per_piece(int64_t hidden) { return std::max<int64_t>(1, 4096 / std::max<int64_t>(1, hidden)); }
+constexpr int64_t kSlice = 32;                     // columns of a packed panel
+constexpr int64_t kPieceWork = int64_t{1} << 18;   // multiplications worth a piece of their own
+constexpr int64_t kGroupBytes = int64_t{3} << 19;  // of weights that L2 holds while groups of sequences pass by
+constexpr int64_t kRowWork = 64;                    // of a gate, in multiplications
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t grain_for(int64_t work) { return std::max<int64_t>(1, kPieceWork / std::max<int64_t>(1, work)); }
+
+// A weight of depth x width that is used at every step, in panels of up to kSlice columns.
+template <class T>
+class Panels {
+ public:
+  // Few rows, or few steps, are not worth the copy.
+  static bool suit(const RnnLayer& l) { return l.batch >= 4 && l.steps >= 4; }
+  Panels(int64_t depth, int64_t width, const T* w) : depth_(depth), width_(width), data_(slices() * depth * kSlice) {
+    parallel_for(slices(), grain_for(depth * kSlice), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i)
+        for (int64_t k = 0; k < depth_; ++k) std::copy_n(w + k * width_ + i * kSlice, columns(i), panel(i) + k * kSlice);
+    });
+  }
+  int64_t slices() const { return ceil_div(width_, kSlice); }
+  // Elements from row to row of a result that is kept apart: not a power of two, whose lines would share few sets of a cache.
+  int64_t row() const { return slices() * kSlice + 64 / static_cast<int64_t>(sizeof(T)); }
+  // c = beta c + a b for `rows` rows of a and a slice of b.
+  void multiply(int64_t rows, const T* a, int64_t slice, T beta, T* c, int64_t c_row) const {
+    internal::gemm_real({rows, columns(slice), depth_, T{1}, beta, {a, depth_, 1}, {panel(slice), kSlice, 1}, c, c_row, 1});
+  }
+
+ private:
+  int64_t columns(int64_t slice) const { return std::min(kSlice, width_ - slice * kSlice); }
+  T* panel(int64_t slice) const { return data_.get() + slice * depth_ * kSlice; }
+  int64_t depth_, width_;
+  ScratchArray<T> data_;
+};
+
+// Sequences do not depend on each other: groups of them are taken through all steps where the weights stay in cache meanwhile.
+int64_t rows_of_group(const RnnLayer& l) {
+  if (l.batch < 16 || l.hidden * l.gates() * item_size(l.dtype) > kGroupBytes) return l.batch;
+  return l.batch <= 32 ? ceil_div(l.batch, 2) : 16;
+}
 
 // The steps in the order of computation: at(0) is the first.
 struct Order {
@@ -200,60 +265,107 @@ struct Order {
 };
 
 template <class T>
-void forward(const RnnLayer& l, const RnnTrace& trace, const T* h0, const T* c0, const T* w, const T* b) {
+struct Forward {
+  const RnnLayer& l;
+  const RnnTrace& trace;
+  const T *projected, *h0, *c0, *w, *b;
   const Order order{l.steps, l.reverse};
   const int64_t gates = l.gates(), state = l.batch * l.hidden;
-  auto *values = static_cast<T*>(trace.gates), *output = static_cast<T*>(trace.output), *extra = static_cast<T*>(trace.extra);
-  std::vector<T> from_state(l.kind == RnnKind::kGru ? static_cast<size_t>(l.batch * gates) : 0);
-  for (int64_t s = 0; s < l.steps; ++s) {
-    const int64_t t = order.at(s);
-    const T* h = s == 0 ? h0 : output + order.at(s - 1) * state;
-    const T* c = s == 0 ? c0 : extra + order.at(s - 1) * state;
-    T* now = values + t * l.batch * gates;
-    if (l.kind == RnnKind::kGru) {
-      for (int64_t i = 0; b && i < l.batch; ++i) std::copy(b, b + gates, from_state.data() + i * gates);
-      product(l.batch, gates, l.hidden, h, w, b ? 1 : 0, from_state.data());
-    } else {
-      product(l.batch, gates, l.hidden, h, w, 1, now);
-    }
-    parallel_for(l.batch, rows_per_piece(l.hidden), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t at = i * l.hidden;
-        run_row(l.kind, Row<T>{l.hidden, now + i * gates, from_state.data() + (from_state.empty() ? 0 : i * gates), h + at, c0 ? c + at : nullptr, output + t * state + at,
-                               extra ? extra + t * state + at : nullptr});
-      }
-    });
+
+  // Where the state before step s begins.
+  const T* before(int64_t s, const T* first, void* all) const { return s == 0 ? first : static_cast<const T*>(all) + order.at(s - 1) * state; }
+  // Rows [begin, end) at step s; from_state: of row `begin`.
+  void rows(int64_t s, int64_t begin, int64_t end, const T* from_state, int64_t state_row) const {
+    const int64_t t = order.at(s), at = begin * l.hidden;
+    auto *output = static_cast<T*>(trace.output), *extra = static_cast<T*>(trace.extra);
+    run_rows(l.kind, Rows<T>{end - begin, l.hidden, gates, from_state, state_row, b, projected + (t * l.batch + begin) * gates, static_cast<T*>(trace.gates) + (t * l.batch + begin) * gates, before(s, h0, output) + at,
+                             c0 ? before(s, c0, extra) + at : nullptr, output + t * state + at, extra ? extra + t * state + at : nullptr});
   }
-}
+  void slices(const Panels<T>& panels, int64_t s, int64_t begin, int64_t end, int64_t first, int64_t last, T* sums) const {
+    for (int64_t i = first; i < last; ++i) panels.multiply(end - begin, before(s, h0, trace.output) + begin * l.hidden, i, T{0}, sums + i * kSlice, panels.row());
+  }
+  void run_packed() const {
+    const Panels<T> panels(l.hidden, gates, w);
+    const int64_t group = rows_of_group(l);
+    if (group < l.batch)
+      return parallel_for(ceil_div(l.batch, group), 1, [&](int64_t first, int64_t last) {
+        const int64_t begin = first * group, end = std::min(l.batch, last * group);
+        const ScratchArray<T> sums((end - begin) * panels.row());
+        for (int64_t s = 0; s < l.steps; ++s) {
+          slices(panels, s, begin, end, 0, panels.slices(), sums.get());
+          rows(s, begin, end, sums.get(), panels.row());
+        }
+      });
+    const ScratchArray<T> sums(l.batch * panels.row());
+    for (int64_t s = 0; s < l.steps; ++s) {
+      parallel_for(panels.slices(), grain_for(l.batch * l.hidden * kSlice), [&](int64_t first, int64_t last) { slices(panels, s, 0, l.batch, first, last, sums.get()); });
+      parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) { rows(s, begin, end, sums.get() + begin * panels.row(), panels.row()); });
+    }
+  }
+  void run() const {
+    if (Panels<T>::suit(l)) return run_packed();
+    const ScratchArray<T> sums(l.batch * gates);
+    for (int64_t s = 0; s < l.steps; ++s) {
+      product(l.batch, gates, l.hidden, before(s, h0, trace.output), w, 0, sums.get());
+      parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) { rows(s, begin, end, sums.get() + begin * gates, gates); });
+    }
+  }
+};
 
 template <class T>
-void backward(const RnnLayer& l, const RnnTrace& trace, const T* h0, const T* c0, const T* w, const T* grad_output, T* grad_h, T* grad_c, T* grad_gates, T* grad_hidden) {
+struct Backward {
+  const RnnLayer& l;
+  const RnnTrace& trace;
+  const T *h0, *c0, *w, *grad_output;
+  T *grad_h, *grad_c, *grad_gates, *grad_hidden;
   const Order order{l.steps, l.reverse};
   const int64_t gates = l.gates(), state = l.batch * l.hidden;
-  const auto *values = static_cast<const T*>(trace.gates), *output = static_cast<const T*>(trace.output), *extra = static_cast<const T*>(trace.extra);
-  for (int64_t s = l.steps - 1; s >= 0; --s) {
-    const int64_t t = order.at(s);
-    const T* h = s == 0 ? h0 : output + order.at(s - 1) * state;
-    const T* c = s == 0 ? c0 : extra + order.at(s - 1) * state;
-    parallel_for(l.batch, rows_per_piece(l.hidden), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t at = i * l.hidden, row = (t * l.batch + i) * gates;
-        if (grad_output)
-          for (int64_t j = 0; j < l.hidden; ++j) grad_h[at + j] += grad_output[t * state + at + j];
-        run_row(l.kind, BackRow<T>{l.hidden, values + row, h + at, c0 ? c + at : nullptr, output + t * state + at, extra ? extra + t * state + at : nullptr, grad_h + at,
-                                   grad_c ? grad_c + at : nullptr, grad_gates + row, grad_hidden ? grad_hidden + row : nullptr});
-      }
-    });
-    product(l.batch, l.hidden, gates, (grad_hidden ? grad_hidden : grad_gates) + t * l.batch * gates, w, 1, grad_h);
+  const T beta = l.kind == RnnKind::kGru ? 1 : 0;
+
+  void rows(int64_t s, int64_t begin, int64_t end) const {
+    const int64_t t = order.at(s), at = begin * l.hidden, row = (t * l.batch + begin) * gates;
+    const auto *output = static_cast<const T*>(trace.output), *extra = static_cast<const T*>(trace.extra);
+    const T *h = s == 0 ? h0 : output + order.at(s - 1) * state, *c = s == 0 ? c0 : extra + order.at(s - 1) * state;
+    run_rows(l.kind, BackRows<T>{end - begin, l.hidden, gates, static_cast<const T*>(trace.gates) + row, h + at, c0 ? c + at : nullptr, output + t * state + at,
+                                 extra ? extra + t * state + at : nullptr, grad_output ? grad_output + t * state + at : nullptr, grad_h + at, grad_c ? grad_c + at : nullptr, grad_gates + row,
+                                 grad_hidden ? grad_hidden + row : nullptr});
   }
-}
+  // What the product of step s takes.
+  const T* factor(int64_t s) const { return (grad_hidden ? grad_hidden : grad_gates) + order.at(s) * l.batch * gates; }
+  void slices(const Panels<T>& panels, int64_t s, int64_t begin, int64_t end, int64_t first, int64_t last) const {
+    for (int64_t i = first; i < last; ++i) panels.multiply(end - begin, factor(s) + begin * gates, i, beta, grad_h + begin * l.hidden + i * kSlice, l.hidden);
+  }
+  void run_packed() const {
+    const Panels<T> panels(gates, l.hidden, w);
+    const int64_t group = rows_of_group(l);
+    if (group < l.batch)
+      return parallel_for(ceil_div(l.batch, group), 1, [&](int64_t first, int64_t last) {
+        const int64_t begin = first * group, end = std::min(l.batch, last * group);
+        for (int64_t s = l.steps - 1; s >= 0; --s) {
+          rows(s, begin, end);
+          slices(panels, s, begin, end, 0, panels.slices());
+        }
+      });
+    for (int64_t s = l.steps - 1; s >= 0; --s) {
+      parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) { rows(s, begin, end); });
+      parallel_for(panels.slices(), grain_for(l.batch * gates * kSlice), [&](int64_t first, int64_t last) { slices(panels, s, 0, l.batch, first, last); });
+    }
+  }
+  void run() const {
+    if (Panels<T>::suit(l)) return run_packed();
+    for (int64_t s = l.steps - 1; s >= 0; --s) {
+      parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) { rows(s, begin, end); });
+      product(l.batch, l.hidden, gates, factor(s), w, beta, grad_h);
+    }
+  }
+};
 
 }  // namespace
 
-void rnn_forward(const RnnLayer& layer, const RnnTrace& trace, const void* h0, const void* c0, const void* w_hh_t, const void* b_hh) {
+void rnn_forward(const RnnLayer& layer, const void* projected, const RnnTrace& trace, const void* h0, const void* c0, const void* w_hh_t, const void* b_hh) {
   auto run = [&](auto tag) {
     using T = decltype(tag);
-    forward(layer, trace, static_cast<const T*>(h0), static_cast<const T*>(c0), static_cast<const T*>(w_hh_t), static_cast<const T*>(b_hh));
+    Forward<T>{layer, trace, static_cast<const T*>(projected), static_cast<const T*>(h0), static_cast<const T*>(c0), static_cast<const T*>(w_hh_t), static_cast<const T*>(b_hh)}.run();
   };
   layer.dtype == DType::kFloat64 ? run(double()) : run(float());
 }
@@ -262,8 +374,9 @@ void rnn_backward(const RnnLayer& layer, const RnnTrace& trace, const void* h0, 
                   void* grad_hidden) {
   auto run = [&](auto tag) {
     using T = decltype(tag);
-    backward(layer, trace, static_cast<const T*>(h0), static_cast<const T*>(c0), static_cast<const T*>(w_hh), static_cast<const T*>(grad_output), static_cast<T*>(grad_state),
-             static_cast<T*>(grad_cell), static_cast<T*>(grad_gates), static_cast<T*>(grad_hidden));
+    Backward<T>{layer, trace, static_cast<const T*>(h0), static_cast<const T*>(c0), static_cast<const T*>(w_hh), static_cast<const T*>(grad_output), static_cast<T*>(grad_state),
+                static_cast<T*>(grad_cell), static_cast<T*>(grad_gates), static_cast<T*>(grad_hidden)}
+        .run();
   };
   layer.dtype == DType::kFloat64 ? run(double()) : run(float());
 }

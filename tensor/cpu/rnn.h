@@ -22,13 +22,14 @@ struct RnnLayer {
 
 // What a layer computed and its backward reads. All arrays are dense and have a row for each (step, sequence).
 struct RnnTrace {
-  void* gates;         // [steps, batch, gates()]: before the forward the projected input with its bias, after it the gates' values (of the plain layers: nothing of use)
+  void* gates;         // [steps, batch, gates()]: the gates' values (of the plain layers: what the state is a function of)
   void* output;        // [steps, batch, hidden]
   void* extra;         // [steps, batch, hidden]: LSTM: the cells; GRU: the part of the candidate that comes from the state, before the reset gate. Others: null
 };
 
-// h0, c0 (LSTM): [batch, hidden]. w_hh_t: [hidden, gates()], the recurrent weight's transpose. b_hh: [gates()], GRU only, may be null.
-void rnn_forward(const RnnLayer& layer, const RnnTrace& trace, const void* h0, const void* c0, const void* w_hh_t, const void* b_hh);
+// projected: [steps, batch, gates()], the input times its weight, with or without its bias. h0, c0 (LSTM): [batch, hidden]. w_hh_t: [hidden, gates()], the recurrent weight's transpose.
+// b_hh: [gates()], added to the state's product, may be null.
+void rnn_forward(const RnnLayer& layer, const void* projected, const RnnTrace& trace, const void* h0, const void* c0, const void* w_hh_t, const void* b_hh);
 
 // w_hh: [gates(), hidden]. grad_output: [steps, batch, hidden] or null; grad_state, grad_cell: in: gradients of the last state and cell, out: of h0 and c0.
 // grad_gates: [steps, batch, gates()], of the projected input; grad_hidden: the same for what the state contributes, GRU only (for the others both are one).

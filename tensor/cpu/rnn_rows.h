@@ -1,31 +1,36 @@
-// One row of one step of a recurrent layer: what the SIMD kernels of rnn.cc work on.
+// The rows of one step of a recurrent layer: what the SIMD kernels of rnn.cc work on.
 #pragma once
 
 #include <cstdint>
 
 namespace tessera::cpu::internal {
 
-// One row of one step; the members that a kind does not have are null.
+// Arrays have rows of `hidden` numbers, or of gates (blocks of `hidden`). The members that a kind does not have are null.
 template <class T>
-struct Row {
-  int64_t hidden;
-  T* gates;
-  const T* from_state;  // GRU: state times weight plus bias
+struct Rows {
+  int64_t rows, hidden, gates;
+  const T* from_state;  // state times weight, state_row elements from row to row
+  int64_t state_row;
+  const T* bias;  // of from_state, may be null
+  const T* projected;
+  T* values;
   const T* h_before;
   const T* c_before;
   T* h;
   T* extra;
 };
 
-// grad_h: in: of this step's state; out: the part that goes to the state before without a product. grad_c: of this step's cell, then of the one before.
+// grad_h: in: of this step's state, without grad_output, which may be null; out, GRU only: the part that goes to the state before without a product.
+// grad_c: of this step's cell, then of the one before.
 template <class T>
-struct BackRow {
-  int64_t hidden;
-  const T* gates;
+struct BackRows {
+  int64_t rows, hidden, gates;
+  const T* values;
   const T* h_before;
   const T* c_before;
   const T* h;
   const T* extra;
+  const T* grad_output;
   T* grad_h;
   T* grad_c;
   T* grad_gates;

@@ -42,8 +42,8 @@ struct Layer {
     Numbers t(w.size());
     for (int64_t i = 0; i < gates_width; ++i)
       for (int64_t j = 0; j < hidden; ++j) t[static_cast<size_t>(j * gates_width + i)] = w[static_cast<size_t>(i * hidden + j)];
-    values = gates;
-    rnn_forward(l, trace(), h0.data(), cells(), t.data(), b.empty() ? nullptr : b.data());
+    values.resize(gates.size());
+    rnn_forward(l, gates.data(), trace(), h0.data(), cells(), t.data(), b.empty() ? nullptr : b.data());
   }
   // A number that depends on everything: its gradients are what the backward gets.
   double loss(const Numbers& weights) {

@@ -58,8 +58,10 @@ def _run_whole(mode, x, steps, start, weights, reverse):
     """_run_direction for sequences of one length: all steps in one operator."""
     w_ih, w_hh, b_ih, b_hh, _ = weights
     gru = mode == "GRU"
-    gates = F.linear(x, w_ih, b_ih if gru or b_hh is None else b_ih + b_hh).unflatten(0, (steps, -1))
-    out, h, c, _, _ = tessera._rnn_layer(gates, start[0], start[1] if len(start) > 1 else None, w_hh, b_hh if gru else None, _KINDS[mode], reverse)
+    if not gru and b_hh is not None:  # one bias for both
+        b_ih, b_hh = None, b_ih + b_hh
+    gates = F.linear(x, w_ih, b_ih).unflatten(0, (steps, -1))
+    out, h, c, _, _ = tessera._rnn_layer(gates, start[0], start[1] if len(start) > 1 else None, w_hh, b_hh, _KINDS[mode], reverse)
     return out.flatten(0, 1), (h, c)[:len(start)]
 
 
