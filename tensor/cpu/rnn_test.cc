@@ -1,7 +1,9 @@
 #include "tensor/cpu/rnn.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -31,7 +33,7 @@ struct Layer {
     fill(h0, batch * hidden);
     fill(w, l.gates() * hidden);
     if (kind == RnnKind::kLstm) fill(c0, batch * hidden);
-    if (kind == RnnKind::kGru) fill(b, l.gates());
+    fill(b, l.gates());
     output.resize(static_cast<size_t>(steps * batch * hidden));
     extra.resize(kind == RnnKind::kLstm || kind == RnnKind::kGru ? output.size() : 0);
   }
@@ -82,11 +84,11 @@ void reference_step(const Layer& m, int64_t t, int64_t row, Numbers& h, Numbers&
   h = next;
 }
 
-class RnnTest : public testing::TestWithParam<std::tuple<RnnKind, bool, int64_t>> {
+class RnnTest : public testing::TestWithParam<std::tuple<RnnKind, bool, int64_t, int64_t>> {
  protected:
   Layer layer() const {
-    const auto [kind, reverse, hidden] = GetParam();
-    return Layer(kind, 4, 3, hidden, reverse);
+    const auto [kind, reverse, batch, hidden] = GetParam();
+    return Layer(kind, 4, batch, hidden, reverse);
   }
 };
 
@@ -115,7 +117,7 @@ TEST_P(RnnTest, BackwardIsTheDerivative) {
   rnn_backward(m.l, m.trace(), m.h0.data(), m.cells(), m.w.data(), weights.data(), grad_h.data(), grad_c.empty() ? nullptr : grad_c.data(), grad_gates.data(),
                grad_hidden.empty() ? nullptr : grad_hidden.data());
   auto expect_slope = [&](Numbers& x, const Numbers& grad, const char* what) {
-    for (size_t i = 0; i < x.size(); i += 5) {
+    for (size_t i = 0; i < x.size(); i += std::max<size_t>(5, x.size() / 64)) {
       const double kept = x[i], step = 1e-6;
       x[i] = kept + step;
       const double above = m.loss(weights);
@@ -131,15 +133,20 @@ TEST_P(RnnTest, BackwardIsTheDerivative) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllKinds, RnnTest,
-                         testing::Combine(testing::Values(RnnKind::kLstm, RnnKind::kGru, RnnKind::kTanh, RnnKind::kRelu), testing::Bool(), testing::Values<int64_t>(1, 7, 19)));
+                         testing::Combine(testing::Values(RnnKind::kLstm, RnnKind::kGru, RnnKind::kTanh, RnnKind::kRelu), testing::Bool(), testing::Values<int64_t>(3, 5, 19), testing::Values<int64_t>(1, 7, 19, 70)));
 
 TEST(Rnn, SameBitsForAnyNumberOfThreads) {
   Numbers results[2];
   for (int threads : {1, 2}) {
     set_num_threads(threads);
-    Layer m(RnnKind::kLstm, 5, 70, 90, false);
-    m.forward();
-    results[threads - 1] = m.output;
+    for (const auto& [kind, batch, hidden] : {std::tuple<RnnKind, int64_t, int64_t>{RnnKind::kLstm, 70, 90}, {RnnKind::kGru, 16, 64}, {RnnKind::kTanh, 9, 600}}) {
+      Layer m(kind, 5, batch, hidden, false);
+      m.forward();
+      Numbers grad_h(m.h0.size(), 1), grad_c(m.c0.size(), 1), grad_gates(m.gates.size()), grad_hidden(kind == RnnKind::kGru ? m.gates.size() : 0);
+      rnn_backward(m.l, m.trace(), m.h0.data(), m.cells(), m.w.data(), m.output.data(), grad_h.data(), grad_c.empty() ? nullptr : grad_c.data(), grad_gates.data(),
+                   grad_hidden.empty() ? nullptr : grad_hidden.data());
+      for (const Numbers* x : {&m.output, &m.values, &grad_h, &grad_c, &grad_gates, &grad_hidden}) results[threads - 1].insert(results[threads - 1].end(), x->begin(), x->end());
+    }
   }
   EXPECT_EQ(results[0], results[1]);
 }
