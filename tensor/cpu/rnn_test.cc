@@ -32,6 +32,7 @@ struct Layer {
     fill(gates, steps * batch * l.gates());
     fill(h0, batch * hidden);
     fill(w, l.gates() * hidden);
+    for (double& v : w) v /= std::sqrt(static_cast<double>(hidden));
     if (kind == RnnKind::kLstm) fill(c0, batch * hidden);
     fill(b, l.gates());
     output.resize(static_cast<size_t>(steps * batch * hidden));
