@@ -11,6 +11,14 @@
 
 namespace tessera::cpu {
 
+// How many of `n` equal items make a piece for parallel_for, if each piece is to have about `least` units of work of all `work`: a power of two of pieces of
+// one size, so that two or four threads get the same share.
+inline int64_t even_grain(int64_t n, int64_t work, int64_t least) {
+  int64_t pieces = 1;
+  while (2 * pieces * least <= work && 2 * pieces <= n) pieces *= 2;
+  return (n + pieces - 1) / pieces;
+}
+
 struct LineOperand {
   Operand operand;    // null data: absent
   DType as;           // the dtype that the kernel sees
@@ -56,13 +64,14 @@ struct ArgColumnBlock {
 };
 
 // If in and out have dtype `as` and both are dense along some dimension other than dim (and not along dim), calls fn for blocks of columns on several threads
-// and returns true. Else does nothing.
-bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in, void (*fn)(void* context, const Columns&), void* context);
+// and returns true. Else does nothing. least: elements worth a thread of their own, rather many, since threads share the cache lines between their columns.
+bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in, int64_t least, void (*fn)(void* context, const Columns&),
+                        void* context);
 
 template <class F>
-bool run_columns(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in, F&& fn) {
+bool run_columns(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in, int64_t least, F&& fn) {
   using Fn = std::remove_reference_t<F>;
-  return run_columns_erased(shape, dim, as, out, in, [](void* c, const Columns& columns) { (*static_cast<Fn*>(c))(columns); }, const_cast<void*>(static_cast<const void*>(&fn)));
+  return run_columns_erased(shape, dim, as, out, in, least, [](void* c, const Columns& columns) { (*static_cast<Fn*>(c))(columns); }, const_cast<void*>(static_cast<const void*>(&fn)));
 }
 
 }  // namespace tessera::cpu

@@ -14,6 +14,7 @@
 
 #include "tensor/core/error.h"
 #include "tensor/core/parallel.h"
+#include "tensor/cpu/lines.h"
 #include "tensor/cpu/reduce_kernels.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/strided_nest.h"
@@ -23,7 +24,7 @@ namespace {
 
 constexpr int64_t kScratch = 4096;         // elements brought to the block dtype at a time
 constexpr int64_t kPiece = 65536;          // elements of a row reduced by one task
-constexpr int64_t kGrain = 32768;          // elements worth a task
+constexpr int64_t kGrain = 16384;          // elements worth a task
 constexpr int64_t kColumns = 1024;         // columns of one task
 constexpr int64_t kColumnPiece = 131072;   // elements of a column task, about
 constexpr int64_t kMaxItem = 16;           // bytes of the largest element
@@ -169,6 +170,9 @@ void Engine::row_blocks_setup() {
   }
   chunk_ = std::min(reduced_.size[suffix_dim_], std::max<int64_t>(1, limit / suffix_));
   chunks_ = (reduced_.size[suffix_dim_] + chunk_ - 1) / chunk_;
+  // Chunks of one size, in whole blocks of a kernel where there is more than one.
+  if (direct_ && chunks_ > 1) chunk_ = ((reduced_.size[suffix_dim_] + chunks_ - 1) / chunks_ + 2047) / 2048 * 2048;
+  chunks_ = (reduced_.size[suffix_dim_] + chunk_ - 1) / chunk_;
   for (int d = 0; d < suffix_dim_; ++d) outer_ *= reduced_.size[d];
 }
 
@@ -241,7 +245,7 @@ void Engine::run_rows() {
   const int64_t per_piece = std::max<int64_t>(1, kPiece / (chunk_ * suffix_));
   const int64_t pieces = (blocks + per_piece - 1) / per_piece;
   if (pieces == 1) {
-    parallel_for(num_kept_, std::max<int64_t>(1, kGrain / num_reduced_), [&](int64_t begin, int64_t end) {
+    parallel_for(num_kept_, even_grain(num_kept_, num_kept_ * num_reduced_, kGrain), [&](int64_t begin, int64_t end) {
       constexpr int64_t kBatch = 128;
       const internal::Scratch block(scratch_bytes());
       alignas(16) char acc[kBatch * 32];
@@ -318,8 +322,12 @@ void Engine::run_columns() {
   const int64_t cols = std::min(all_cols, kColumns);
   const int64_t col_blocks = (all_cols + cols - 1) / cols;
   const int64_t outer = num_kept_ / all_cols;
-  const int64_t piece_rows = std::max<int64_t>(64, kColumnPiece / cols);
-  const int64_t pieces = (num_reduced_ + piece_rows - 1) / piece_rows;
+  // A single block of columns is halved, if it is worth two tasks.
+  const int64_t most = outer * col_blocks > 1 ? kColumnPiece : std::clamp(cols * num_reduced_ / 2 + cols, 2 * kGrain, kColumnPiece);
+  int64_t piece_rows = std::max<int64_t>(64, most / cols);
+  int64_t pieces = (num_reduced_ + piece_rows - 1) / piece_rows;
+  piece_rows = (num_reduced_ + pieces - 1) / pieces;
+  pieces = (num_reduced_ + piece_rows - 1) / piece_rows;
   const int64_t tasks = outer * col_blocks;
   auto in_at = [&](int64_t task, int64_t* first) {
     int64_t offset[3];

@@ -167,18 +167,17 @@ void run_scan(ScanKind kind, DType compute, std::span<const int64_t> shape, int 
   const int64_t n = shape.empty() ? 1 : shape[dim];
   if (n == 0) return;
   const bool product = kind == ScanKind::kCumProd;
-  int64_t bytes = 2 * item_size(load);
-  for (int64_t s : shape) bytes *= s;
-  const bool large = bytes >= kStreamBytes;
   if ((product || kind == ScanKind::kCumSum) && !is_complex(load)) {
-    if (run_columns(shape, dim, load, out, in, [&](const Columns& c) { scan_columns(product, load, large, c); })) return;
+    int64_t bytes = 2 * item_size(load);
+    for (int64_t s : shape) bytes *= s;
+    const bool large = bytes >= kStreamBytes;
+    if (run_columns(shape, dim, load, out, in, 65536, [&](const Columns& c) { scan_columns(product, load, large, c); })) return;
   }
   const bool indexed = kind == ScanKind::kCumMax || kind == ScanKind::kCumMin;
   const Operand absent{nullptr, DType::kInt64, nullptr};
   const LineOperand operands[3] = {{out, load, n, true}, {indexed ? indices : absent, DType::kInt64, n, true}, {in, load, n, false}};
   if (kind == ScanKind::kCumSum && (load == DType::kFloat32 || load == DType::kInt64)) {
-    const bool stream = large && out.dtype == load && (shape.empty() || out.strides[dim] == item_size(load));
-    run_lines(shape, dim, operands, [&](const Lines& lines) { scan_sum_lines(load, stream, lines, n); });
+    run_lines(shape, dim, operands, [&](const Lines& lines) { scan_sum_lines(load, lines, n); });
     return;
   }
   run_lines(shape, dim, operands, [&](const Lines& lines) { fn(lines, n); });

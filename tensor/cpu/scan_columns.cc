@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int64_t kChunk = 512;
+constexpr int64_t kChunk = 1024;
 
 // The elements of x as running values (double for float).
 template <class A, class T>
@@ -96,39 +96,23 @@ HWY_INLINE hn::Vec<D> SumInside(D d, hn::Vec<D> v) {
 }
 
 template <class A, class T>
-void SumLine(const T* x, T* y, int64_t n, A& running) {
+void SumLines(const Lines& lines, int64_t n) {
   const hn::ScalableTag<A> d;
   constexpr int64_t kLanes = HWY_LANES(A);
   const auto last = hn::IndicesFromVec(d, hn::Set(hn::RebindToSigned<decltype(d)>(), kLanes - 1));
-  auto before = hn::Set(d, running);
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    const auto v = SumInside<1>(d, LoadAs<A>(x + i));
-    StoreAs<A>(hn::Add(before, v), y + i);
-    before = hn::Add(before, hn::TableLookupLanes(v, last));
-  }
-  A a = hn::GetLane(before);
-  for (; i < n; ++i) y[i] = static_cast<T>(a += static_cast<A>(x[i]));
-  running = a;
-}
-template <class A, class T>
-void SumLines(bool stream, const Lines& lines, int64_t n) {
-  HWY_ALIGN T results[kChunk];
   for (int64_t r = 0; r < lines.rows; ++r) {
     const T* x = lines.row<T>(2, r);
     T* y = lines.row<T>(0, r);
-    A running = 0;
-    if (!stream) {
-      SumLine(x, y, n, running);
-      continue;
+    auto before = hn::Zero(d);
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      const auto v = SumInside<1>(d, LoadAs<A>(x + i));
+      StoreAs<A>(hn::Add(before, v), y + i);
+      before = hn::Add(before, hn::TableLookupLanes(v, last));
     }
-    for (int64_t i = 0; i < n; i += kChunk) {
-      const int64_t m = HWY_MIN(kChunk, n - i);
-      SumLine(x + i, results, m, running);
-      stream_copy(y + i, results, m * static_cast<int64_t>(sizeof(T)));
-    }
+    A a = hn::GetLane(before);
+    for (; i < n; ++i) y[i] = static_cast<T>(a += static_cast<A>(x[i]));
   }
-  if (stream) stream_fence();
 }
 
 }  // namespace
@@ -140,8 +124,8 @@ void ScanColumns(bool product, DType load, bool stream, const Columns& c) {
     default: return ScanOf<uint64_t, uint64_t>(product, stream, c);
   }
 }
-void ScanSumLines(DType load, bool stream, const Lines& lines, int64_t n) {
-  load == DType::kFloat32 ? SumLines<double, float>(stream, lines, n) : SumLines<uint64_t, uint64_t>(stream, lines, n);
+void ScanSumLines(DType load, const Lines& lines, int64_t n) {
+  load == DType::kFloat32 ? SumLines<double, float>(lines, n) : SumLines<uint64_t, uint64_t>(lines, n);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -156,6 +140,6 @@ void scan_columns(bool product, DType load, bool stream, const Columns& columns)
   TESSERA_SIMD(ScanColumns)(product, load, stream, columns);
   if (stream) stream_fence();
 }
-void scan_sum_lines(DType load, bool stream, const Lines& lines, int64_t n) { TESSERA_SIMD(ScanSumLines)(load, stream, lines, n); }
+void scan_sum_lines(DType load, const Lines& lines, int64_t n) { TESSERA_SIMD(ScanSumLines)(load, lines, n); }
 }  // namespace tessera::cpu
 #endif

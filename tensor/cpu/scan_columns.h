@@ -10,6 +10,6 @@ namespace tessera::cpu {
 void scan_columns(bool product, DType load, bool stream, const Columns& columns);
 
 // Sums along n elements of each line. load: float32 or int64, of which sums in any order are the same but for what float64 rounds away.
-void scan_sum_lines(DType load, bool stream, const Lines& lines, int64_t n);
+void scan_sum_lines(DType load, const Lines& lines, int64_t n);
 
 }  // namespace tessera::cpu

@@ -12,7 +12,7 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kGrain = 32768;        // elements worth a task
+constexpr int64_t kGrain = 8192;         // elements worth a task
 constexpr int64_t kTileBytes = 131072;   // of the largest operand in scratch, where lines are gathered: neighbours share cache lines
 constexpr int64_t kDenseBytes = 16384;   // the same where they are only converted
 constexpr int64_t kTileRows = 64;
@@ -89,7 +89,7 @@ void run_lines_erased(std::span<const int64_t> shape, int dim, std::span<const L
   const int64_t run = walk.nest.inner_size();
   walk.tile = std::min(run, copied_bytes == 0 ? max_rows : dense ? kDenseBytes / copied_bytes : std::clamp<int64_t>(kTileBytes / copied_bytes, 8, kTileRows));
   walk.tile = std::max<int64_t>(1, std::min(walk.tile, max_rows));
-  const int64_t grain = std::max<int64_t>(copied_bytes == 0 ? 1 : walk.tile, kGrain / longest);
+  const int64_t grain = std::max<int64_t>(copied_bytes == 0 ? 1 : walk.tile, even_grain(count, count * longest, kGrain));
   parallel_for(count, grain, [&](int64_t begin, int64_t end) {
     Walk mine = walk;
     std::optional<internal::Scratch> storage[kMaxLineOperands];
@@ -104,7 +104,8 @@ void run_lines_erased(std::span<const int64_t> shape, int dim, std::span<const L
   });
 }
 
-bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in, void (*fn)(void* context, const Columns&), void* context) {
+bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in, int64_t least, void (*fn)(void* context, const Columns&),
+                        void* context) {
   if (shape.empty() || shape[dim] < 2 || in.dtype != as || out.dtype != as) return false;
   Nest<2> nest;
   for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
@@ -115,9 +116,10 @@ bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const
   const int64_t size = item_size(as);
   if (nest.inner_stride(0) != size || nest.inner_stride(1) != size || nest.inner_size() < 8) return false;
   const int64_t rows = shape[dim];
-  // Wide pieces where rows come from memory, narrow ones so that threads find work where they are in cache.
-  const int64_t width = nest.count() * rows >= (int64_t{1} << 22) ? 512 : 128;
-  parallel_for(nest.count(), std::max(width, kGrain / rows), [&](int64_t begin, int64_t end) {
+  // Wide pieces where rows come from memory, narrow ones so that threads find work where they are in cache. Whole vectors, but for the last one.
+  const int64_t count = nest.count(), width = count * rows >= (int64_t{1} << 22) ? 512 : 64;
+  const int64_t grain = (even_grain(count, count * rows, std::max(width * rows, least)) + 15) / 16 * 16;
+  parallel_for(count, grain, [&](int64_t begin, int64_t end) {
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[2], int64_t len) {
       fn(context, {rows, len, at_byte(static_cast<const void*>(in.data), offset[0]), at_byte(out.data, offset[1]), in.strides[dim], out.strides[dim]});
     });

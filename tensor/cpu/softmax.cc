@@ -199,7 +199,7 @@ void run_softmax(bool log, std::span<const int64_t> shape, int dim, const Operan
   // Sums of very long columns would lose digits in float32: those go through lines.
   const auto down = TESSERA_SIMD(SoftmaxDown);
   const bool stream_columns = streams(shape, -1, t, 2, out);
-  if (n <= 131072 && run_columns(shape, dim, t, out, in, [&](const Columns& c) { down(t == DType::kFloat64, log, stream_columns, c); })) return;
+  if (n <= 131072 && run_columns(shape, dim, t, out, in, 16384, [&](const Columns& c) { down(t == DType::kFloat64, log, stream_columns, c); })) return;
   const LineOperand operands[2] = {{out, t, n, true}, {in, t, n, false}};
   const auto kernel = TESSERA_SIMD(Softmax);
   const bool stream = !shape.empty() && streams(shape, dim, t, 2, out);
