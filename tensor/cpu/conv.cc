@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "tensor/core/parallel.h"
+#include "tensor/cpu/conv_bf16.h"
 #include "tensor/cpu/conv_depthwise.h"
 #include "tensor/cpu/conv_direct.h"
 #include "tensor/cpu/conv_im2col.h"
@@ -15,17 +16,13 @@
 #include "tensor/cpu/scratch.h"
 
 namespace tessera::cpu {
-namespace internal {
-// conv_bf16.cc: the gradient of the weights, where suits_panels() below says so.
-void bf16_backward_weight(const ConvGeometry& g, const uint16_t* dy, const uint16_t* x, uint16_t* dw);
-}  // namespace internal
-
 namespace {
 
 using namespace internal;  // NOLINT: helpers of these kernels
 
 constexpr int64_t kColumns = int64_t{1} << 18;    // elements of a block of columns
 constexpr int64_t kLargeImage = 128;              // positions from which an image is a matrix of its own
+constexpr int64_t kLargeProduct = int64_t{1} << 18;  // elements of a gradient whose product several threads share well
 constexpr int64_t kPieceWork = int64_t{1} << 18;  // multiplications worth a piece of their own
 
 inline int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
@@ -311,9 +308,9 @@ void backward_weight(DType dtype, const ConvGeometry& g, const void* dy, const v
   ScratchArray<T> sums(chunks > 1 ? chunks * size : 0);
   T* const out = chunks > 1 ? sums.get() : static_cast<T*>(dw);
   const int64_t work = b.images * v.positions * b.channels * v.taps * v.out_c;
-  // Few pieces run one after the other and share out their products instead.
+  // Few pieces run one after the other and share out their products instead, where these are large.
   const int64_t pieces = chunks * g.groups * parts;
-  parallel_for(pieces, pieces <= 4 ? pieces : grain_for(work), [&](int64_t begin, int64_t end) {
+  parallel_for(pieces, pieces <= 4 && v.out_c * v.rows >= kLargeProduct ? pieces : grain_for(work), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t channel = i % parts * b.channels, group = i / parts % g.groups, chunk = i / parts / g.groups;
       char* const to = const_cast<char*>(v.weights(out + chunk * size, group, channel));

@@ -1,5 +1,7 @@
 // Convolution of bfloat16 on the CPU's dot products. Images are copied with a border and channels last, in whole steps of 32 channels; 32 positions of them, tap after tap,
 // are a panel of the product's left side, and the weights of 32 output channels one of the right side.
+#include "tensor/cpu/conv_bf16.h"
+
 #include <immintrin.h>
 
 #include <cstring>
@@ -144,7 +146,7 @@ class Plan {
     }
   }
 
-  void pack_positions(int64_t p, int64_t count, char* panel, int64_t* places) const {
+  __attribute__((target("avx512f,avx512bw,avx512vl"))) void pack_positions(int64_t p, int64_t count, char* panel, int64_t* places) const {
     int64_t from[kPanelLines];
     for (int64_t i = 0; i < count; ++i) {
       const int64_t at = p + i, w = at % c_.size[2], h = at / c_.size[2] % c_.size[1], e = at / c_.size[2] / c_.size[1] % c_.size[0], n = at / positions_;
@@ -193,7 +195,8 @@ class Plan {
 };
 
 // The gradient of the weights of one group: for each tap and 32 input channels, the product of the gradients (output channels by positions) and the input there (positions by
-// channels).
+// channels). Positions are taken in runs that begin a step: whole lines where they fill their steps well enough, so that the taps above each other share the input's panels; else
+// whole images.
 class WeightPlan {
  public:
   WeightPlan(const ConvGeometry& g, bool channels_last)
@@ -204,28 +207,31 @@ class WeightPlan {
         in_c_(g.in_channels / g.groups),
         out_c_(g.out_channels / g.groups),
         positions_(volume(g.out_size)),
-        taps_(volume(g.kernel)),
-        image_steps_(ceil_div(positions_, kStepChannels)),
-        steps_(g.batch * image_steps_),
+        by_lines_(suits_lines(g)),
+        run_(by_lines_ ? g.out_size[2] : positions_),
+        run_steps_(ceil_div(run_, kStepChannels)),
+        runs_(positions_ / run_),
         blocks_(ceil_div(out_c_, kPanelLines)),
+        shared_(by_lines_ ? g.kernel[0] * g.kernel[1] : 1),
         pixels_({{g.in_size[0], g.in_size[1], g.in_size[2]}, channels_last ? g.in_channels : 1, channels_last}, border_of(g), in_c_),
         copies_(g.batch * pixels_.image),
-        panels_(blocks_ * steps_ * kPanelStepBytes) {}
+        panels_(blocks_ * g.batch * runs_ * run_steps_ * kPanelStepBytes) {}
 
   void run(const uint16_t* dy, const uint16_t* x, uint16_t* dw) const {
+    const int64_t tasks = volume(g_.kernel) / shared_;
     for (int64_t group = 0; group < g_.groups; ++group) {
       pixels_.copy(x + group * in_c_ * pixels_.in.channel(), g_.in_channels * volume(g_.in_size), g_.batch, copies_.get());
       pack_gradients(dy + group * out_c_ * (last_ ? 1 : positions_));
-      uint16_t* const to = dw + group * out_c_ * in_c_ * taps_;
-      parallel_for(taps_ * pixels_.steps, 1, [&](int64_t begin, int64_t end) {
+      uint16_t* const to = dw + group * out_c_ * in_c_ * volume(g_.kernel);
+      parallel_for(tasks * pixels_.steps, 1, [&](int64_t begin, int64_t end) {
         const TileScope tiles(level_);
-        for (int64_t i = begin; i < end; ++i) run_tap(i % taps_, i / taps_, to);
+        for (int64_t i = begin; i < end; ++i) by_lines_ ? lines_task(i % tasks, i / tasks, to) : tap_task(i % tasks, i / tasks, to);
       });
     }
   }
 
  private:
-  static constexpr int64_t kChunk = 16;  // steps of positions packed at once
+  static constexpr int64_t kChunk = 16;  // steps of positions at once
 
   static Border border_of(const ConvGeometry& g) {
     Border b;
@@ -235,31 +241,66 @@ class WeightPlan {
     }
     return b;
   }
+  static bool suits_lines(const ConvGeometry& g) {
+    return g.stride[0] == 1 && g.stride[1] == 1 && g.kernel[0] * g.kernel[1] > 1 && 4 * g.out_size[2] >= 3 * ceil_div(g.out_size[2], kStepChannels) * kStepChannels;
+  }
 
+  int64_t steps() const { return g_.batch * runs_ * run_steps_; }
+  // The gradients of block b from step s on.
+  const char* gradients(int64_t b, int64_t s) const { return panels_.get() + (b * steps() + s) * kPanelStepBytes; }
   void pack_gradients(const uint16_t* dy) const {
-    parallel_for(blocks_ * g_.batch, max64(1, 16384 / (positions_ * kPanelLines)), [&](int64_t begin, int64_t end) {
+    const int64_t runs = g_.batch * runs_;
+    parallel_for(blocks_ * runs, max64(1, 16384 / (run_ * kPanelLines)), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t n = i % g_.batch, o = i / g_.batch * kPanelLines;
-        pack_panel_a(2, dy + n * g_.out_channels * positions_ + o * (last_ ? 1 : positions_), last_ ? 1 : positions_, last_ ? g_.out_channels : 1, min64(kPanelLines, out_c_ - o), positions_, 0,
-                     panels_.get() + (i / g_.batch * steps_ + n * image_steps_) * kPanelStepBytes);
+        const int64_t r = i % runs, o = i / runs * kPanelLines, n = r / runs_, place = r % runs_ * run_;
+        const uint16_t* const from = dy + n * g_.out_channels * positions_ + (last_ ? place * g_.out_channels + o : o * positions_ + place);
+        pack_panel_a(2, from, last_ ? 1 : positions_, last_ ? g_.out_channels : 1, min64(kPanelLines, out_c_ - o), run_, 0, panels_.get() + i * run_steps_ * kPanelStepBytes);
       }
     });
   }
 
-  void run_tap(int64_t tap, int64_t channel_step, uint16_t* dw) const {
+  // One tap; the input's panels are packed for it alone.
+  void tap_task(int64_t tap, int64_t channel_step, uint16_t* dw) const {
     const int64_t w = tap % g_.kernel[2], h = tap / g_.kernel[2] % g_.kernel[1], e = tap / g_.kernel[2] / g_.kernel[1];
     const uint16_t* const x = copies_.get() + pixels_.at(e * g_.dilation[0], h * g_.dilation[1], w * g_.dilation[2]) + channel_step * kStepChannels;
     ScratchArray<char> input(kChunk * kPanelStepBytes);
     ScratchArray<float> sums(blocks_ * kPanelLines * kPanelLines);
-    const int64_t channel = channel_step * kStepChannels, channels = min64(kStepChannels, in_c_ - channel);
-    for (int64_t s = 0; s < steps_; s += kChunk) {
-      const int64_t count = min64(kChunk, steps_ - s);
-      for (int64_t i = 0; i < count; ++i) pack_input(x, s + i, input.get() + i * kPanelStepBytes);
-      for (int64_t b = 0; b < blocks_; ++b)
-        block_(count, panels_.get() + (b * steps_ + s) * kPanelStepBytes, input.get(), min64(kPanelLines, out_c_ - b * kPanelLines), channels, sums.get() + b * kPanelLines * kPanelLines, kPanelLines,
-               s != 0);
+    for (int64_t s = 0; s < steps(); s += kChunk) {
+      const int64_t count = min64(kChunk, steps() - s);
+      for (int64_t i = 0; i < count; ++i) pack_positions(x, s + i, input.get() + i * kPanelStepBytes);
+      for (int64_t b = 0; b < blocks_; ++b) multiply(count, b, s, input.get(), channel_step, sums.get() + b * kPanelLines * kPanelLines, s != 0);
     }
-    const int64_t out = in_c_ * taps_, in = last_ ? 1 : taps_, first = channel * in + tap * (last_ ? in_c_ : 1);
+    store(sums.get(), tap, channel_step, dw);
+  }
+
+  // The taps of one place in their lines: those of a line share its panels.
+  void lines_task(int64_t w, int64_t channel_step, uint16_t* dw) const {
+    const int64_t height = pixels_.padded.size[1], lines = pixels_.padded.size[0] * height, size = blocks_ * kPanelLines * kPanelLines, most = max64(1, kChunk / run_steps_);
+    ScratchArray<char> input(lines * run_steps_ * kPanelStepBytes);
+    ScratchArray<float> sums(shared_ * size);
+    for (int64_t n = 0; n < g_.batch; ++n) {
+      const uint16_t* const x = copies_.get() + n * pixels_.image + pixels_.at(0, 0, w * g_.dilation[2]) + channel_step * kStepChannels;
+      for (int64_t i = 0; i < lines; ++i) pack_line(x + i * pixels_.padded.size[2] * pixels_.pixel, input.get() + i * run_steps_ * kPanelStepBytes);
+      for (int64_t line = 0, count; line < runs_; line += count) {
+        const int64_t e = line / g_.out_size[1], h = line % g_.out_size[1];
+        count = min64(most, g_.out_size[1] - h);
+        for (int64_t b = 0; b < blocks_; ++b)
+          for (int64_t t = 0; t < shared_; ++t) {
+            const int64_t at = (e + t / g_.kernel[1] * g_.dilation[0]) * height + h + t % g_.kernel[1] * g_.dilation[1];
+            multiply(count * run_steps_, b, (n * runs_ + line) * run_steps_, input.get() + at * run_steps_ * kPanelStepBytes, channel_step,
+                     sums.get() + t * size + b * kPanelLines * kPanelLines, n + line > 0);
+          }
+      }
+    }
+    for (int64_t t = 0; t < shared_; ++t) store(sums.get() + t * size, t * g_.kernel[2] + w, channel_step, dw);
+  }
+
+  void multiply(int64_t count, int64_t b, int64_t s, const char* input, int64_t channel_step, float* sums, bool accumulate) const {
+    block_(count, gradients(b, s), input, min64(kPanelLines, out_c_ - b * kPanelLines), min64(kStepChannels, in_c_ - channel_step * kStepChannels), sums, kPanelLines, accumulate);
+  }
+  void store(const float* sums, int64_t tap, int64_t channel_step, uint16_t* dw) const {
+    const int64_t channel = channel_step * kStepChannels, channels = min64(kStepChannels, in_c_ - channel), taps = volume(g_.kernel);
+    const int64_t out = in_c_ * taps, in = last_ ? 1 : taps, first = channel * in + tap * (last_ ? in_c_ : 1);
     for (int64_t o = 0; o < out_c_; ++o)
       for (int64_t c = 0; c < channels; ++c) dw[o * out + first + c * in] = float_to_bfloat16_bits(sums[o * kPanelLines + c]);
   }
@@ -277,10 +318,31 @@ class WeightPlan {
     }
   };
   // A step of positions by 32 channels: pairs of positions element by element.
-  __attribute__((target("avx512f,avx512bw"))) void pack_input(const uint16_t* x, int64_t step, char* to) const {
-    alignas(64) static constexpr uint16_t kZero[kStepChannels] = {};
+  __attribute__((target("avx512f,avx512bw"))) static void pack_step(const uint16_t* const (&rows)[kStepChannels], char* to) {
     static constexpr Pairs kPairs;
-    const int64_t image = step / image_steps_, first = step % image_steps_ * kStepChannels;
+    const __m512i low = _mm512_load_si512(kPairs.low), high = _mm512_load_si512(kPairs.high);
+    for (int64_t i = 0; i < kStepChannels; i += 2, to += kStepBytes) {
+      const __m512i a = _mm512_loadu_si512(rows[i]), b = _mm512_loadu_si512(rows[i + 1]);
+      _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
+      _mm512_storeu_si512(to + kPanelStepBytes / 2, _mm512_permutex2var_epi16(a, high, b));
+    }
+  }
+  alignas(64) static constexpr uint16_t kZero[kStepChannels] = {};
+
+  // The steps of a line.
+  void pack_line(const uint16_t* x, char* to) const {
+    const uint16_t* rows[kStepChannels];
+    for (int64_t s = 0; s < run_steps_; ++s, to += kPanelStepBytes) {
+      for (int64_t i = 0; i < kStepChannels; ++i) {
+        const int64_t w = s * kStepChannels + i;
+        rows[i] = w < run_ ? x + w * g_.stride[2] * pixels_.pixel : kZero;
+      }
+      pack_step(rows, to);
+    }
+  }
+  // Step `step` of the images' positions.
+  void pack_positions(const uint16_t* x, int64_t step, char* to) const {
+    const int64_t image = step / run_steps_, first = step % run_steps_ * kStepChannels;
     int64_t w = first % g_.out_size[2], h = first / g_.out_size[2] % g_.out_size[1], e = first / g_.out_size[2] / g_.out_size[1];
     const uint16_t* rows[kStepChannels];
     for (int64_t i = 0; i < kStepChannels; ++i) {
@@ -291,19 +353,16 @@ class WeightPlan {
       h = 0;
       ++e;
     }
-    const __m512i low = _mm512_load_si512(kPairs.low), high = _mm512_load_si512(kPairs.high);
-    for (int64_t i = 0; i < kStepChannels; i += 2, to += kStepBytes) {
-      const __m512i a = _mm512_loadu_si512(rows[i]), b = _mm512_loadu_si512(rows[i + 1]);
-      _mm512_storeu_si512(to, _mm512_permutex2var_epi16(a, low, b));
-      _mm512_storeu_si512(to + kPanelStepBytes / 2, _mm512_permutex2var_epi16(a, high, b));
-    }
+    pack_step(rows, to);
   }
 
   const ConvGeometry& g_;
   const bool last_;
   const PanelLevel level_;
   const PanelBlock block_;
-  const int64_t in_c_, out_c_, positions_, taps_, image_steps_, steps_, blocks_;
+  const int64_t in_c_, out_c_, positions_;
+  const bool by_lines_;
+  const int64_t run_, run_steps_, runs_, blocks_, shared_;  // positions of a run, their steps, runs of an image; blocks of output channels; taps that share panels
   const PixelCopies pixels_;
   ScratchArray<uint16_t> copies_;
   ScratchArray<char> panels_;

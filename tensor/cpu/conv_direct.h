@@ -47,9 +47,8 @@ struct DirectConv {
   int64_t size[3];  // output positions
 };
 void direct_conv(const DirectConv<float>& c);
-// bfloat16, on the CPU's dot products; only where has_bf16_conv().
+// bfloat16, on the CPU's dot products; only where has_bf16_conv() of conv_bf16.h says so.
 void direct_conv(const DirectConv<uint16_t>& c);
-bool has_bf16_conv();
 
 // The gradient of the weights of one group: dw[o, k] = sum over images and positions q of dy[n, o, q] * x[n, c, q * step + tap * dilation], k being (c, tap), or
 // (tap, c) where channels come last.

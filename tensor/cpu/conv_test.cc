@@ -207,6 +207,9 @@ TEST(Conv, ReducedFloatsOnDotProducts) {
   check<BFloat16>(geometry(3, 64, 33, 1, {3, 2, 1, 0, 1}, {4, 1, 1, 0, 1}, {5, 3, 1, 2, 2}));
   check<BFloat16>(geometry(2, 64, 64, 2, kOne, {6, 1, 1, 0, 1}, {6, 1, 1, 0, 1}));
   check<BFloat16>(geometry(5, 20, 70, 1, kOne, kOne, {40, 5, 3, 2, 1}), false);
+  // Lines that fill their steps.
+  check<BFloat16>(geometry(2, 40, 36, 1, {4, 2, 1, 1, 1}, {9, 3, 1, 2, 2}, {27, 3, 1, 1, 1}));
+  check<BFloat16>(geometry(3, 64, 40, 2, kOne, {6, 3, 1, 1, 1}, {63, 5, 2, 2, 1}), false);
 }
 
 // (batch, channels, inner) to (batch, inner, channels), or back.
@@ -304,6 +307,7 @@ TEST(Conv, SameBitsAtAnyThreadCount) {
   same_bits<float>(geometry(3, 16, 32, 2, kOne, {40, 3, 1, 1, 1}, {41, 3, 1, 1, 1}));
   same_bits<float>(geometry(2, 64, 64, 1, kOne, {28, 3, 2, 1, 1}, {28, 3, 2, 1, 1}));
   same_bits<double>(geometry(9, 8, 16, 8, kOne, {28, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
+  same_bits<BFloat16>(geometry(3, 40, 48, 1, kOne, {7, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
   same_bits<BFloat16>(geometry(5, 40, 48, 1, kOne, {20, 3, 1, 1, 1}, {21, 3, 2, 1, 1}));
   same_bits<Half>(geometry(9, 8, 16, 1, kOne, {28, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
 }
