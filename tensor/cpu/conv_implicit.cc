@@ -13,27 +13,32 @@ namespace {
 
 constexpr int64_t kPaddedElements = int64_t{1} << 22;  // of the images that one product takes
 
-// How a row of packed columns is put together: first copies of 16 bytes, in ascending order, then single elements. The last copy of a run of
-// positions may spill onto the positions after it, which are written later, but never beyond the row.
+constexpr int64_t kChunkWork = int64_t{1} << 20;  // multiplications worth a chunk of images of their own
+constexpr int64_t kLeastChunks = 6;
+
+// How a row of packed columns is put together: first copies of 64 bytes, then of 16, each in ascending order, then single elements. A copy of 64 bytes, and the last copy of a
+// run of positions, may spill onto the positions after it, which are written later, but never beyond the row.
 struct Move {
   int64_t to, from;
 };
 template <class T>
 struct Moves {
-  static constexpr int64_t kStep = 16 / sizeof(T), kMost = 128;
-  Move vectors[kMost], singles[kMost];
-  int64_t num_vectors = 0, num_singles = 0;
+  static constexpr int64_t kWide = 64 / sizeof(T), kStep = 16 / sizeof(T), kMost = 128;
+  Move wide[kMost], vectors[kMost], singles[kMost];
+  int64_t num_wide = 0, num_vectors = 0, num_singles = 0;
 
-  bool full() const { return num_vectors + 16 >= kMost || num_singles + kStep > kMost; }
-  // Takes up to 16 vectors of the run; returns how many elements that is. end: elements of a row.
+  bool full() const { return num_wide + 16 >= kMost || num_vectors + 16 >= kMost || num_singles + kStep > kMost; }
+  // Takes up to 16 copies of the run; returns how many elements that is. end: elements of a row.
   int64_t add(int64_t to, int64_t from, int64_t n, int64_t end) {
-    if (n > 16 * kStep) n = 16 * kStep;
     int64_t i = 0;
+    for (int64_t most = num_wide + 16; i < n && to + i + kWide <= end && num_wide < most; i += kWide) wide[num_wide++] = {to + i, from + i};
+    if (i >= n || to + i + kWide <= end) return i < n ? i : n;
     for (; i < n && (i + kStep <= n || to + i + kStep <= end); i += kStep) vectors[num_vectors++] = {to + i, from + i};
     for (; i < n; ++i) singles[num_singles++] = {to + i, from + i};
     return n;
   }
   void copy(T* to, const T* from) const {
+    for (int64_t i = 0; i < num_wide; ++i) std::memcpy(to + wide[i].to, from + wide[i].from, 64);
     for (int64_t i = 0; i < num_vectors; ++i) std::memcpy(to + vectors[i].to, from + vectors[i].from, 16);
     for (int64_t i = 0; i < num_singles; ++i) to[singles[i].to] = from[singles[i].from];
   }
@@ -218,11 +223,13 @@ void implicit_forward(const ConvGeometry& g, const T* x, const T* w, const T* bi
   }
   ScratchArray<int64_t> taps(s.rows);
   PaddedImages<T>::tap_offsets(g, s.in_c, taps.get());
-  int64_t images = kPaddedElements / (s.in_c * PaddedImages<T>::plane(g));
+  // Small images go to the threads in chunks; large ones share each product, as do few groups.
+  const int64_t most = kPaddedElements / (s.in_c * PaddedImages<T>::plane(g)), enough = kChunkWork / (s.out_c * s.rows * s.positions) + 1;
+  const bool shared_out = g.batch >= kLeastChunks * enough;
+  int64_t images = shared_out && enough < most ? enough : most;
   images = images < 1 ? 1 : images > g.batch ? g.batch : images;
   const int64_t chunks = ceil_div(g.batch, images);
-  // Many groups are shared out among the threads; a few share each product.
-  parallel_for(chunks * g.groups, g.groups >= 8 ? 1 : chunks * g.groups, [&](int64_t begin, int64_t end) {
+  parallel_for(chunks * g.groups, shared_out || g.groups >= 8 ? 1 : chunks * g.groups, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t n0 = i / g.groups * images;
       forward_group(g, x, w, bias != nullptr, y, n0, g.batch - n0 < images ? g.batch - n0 : images, i % g.groups, taps.get());
