@@ -3,6 +3,9 @@
 #include <cstring>
 
 #include "tensor/core/parallel.h"
+#include "tensor/cpu/convert.h"
+#include "tensor/cpu/copy_transposed.h"
+#include "tensor/cpu/pieces.h"
 #include "tensor/cpu/pointwise_plan.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd_move.h"
@@ -12,36 +15,14 @@ namespace {
 
 constexpr int64_t kBlockBytes = 8192;
 
+// A 16-byte element that moves as one.
+struct Pair { uint64_t a, b; };
+
 // Loops for the compiler to vectorise, which -O2 of GCC 12 leaves scalar.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC push_options
 #pragma GCC optimize("O3")
 #endif
-// A 16-byte element that moves as one.
-struct Pair { uint64_t a, b; };
-
-// dst row j, element i = src row i, element j, for i < n0 <= kEdge and j < nj <= kEdge. Whole lines go through a small buffer: with strides that are
-// powers of two the lines of a tile fall into one set of the cache, so that no line may be needed twice.
-template <class T>
-void transpose_tile(char* dst, int64_t dst_stride_j, const char* src, int64_t src_stride_0, int64_t n0, int64_t nj) {
-  constexpr int kEdge = 64 / sizeof(T);
-  alignas(64) T in[kEdge][kEdge];
-  alignas(64) T out[kEdge][kEdge];
-  if (n0 == kEdge && nj == kEdge) {
-    for (int i = 0; i < kEdge; ++i) std::memcpy(in[i], src + i * src_stride_0, 64);
-    for (int j = 0; j < kEdge; ++j) {
-      for (int i = 0; i < kEdge; ++i) out[j][i] = in[i][j];
-    }
-    for (int j = 0; j < kEdge; ++j) std::memcpy(dst + j * dst_stride_j, out[j], 64);
-    return;
-  }
-  for (int64_t i = 0; i < n0; ++i) std::memcpy(in[i], src + i * src_stride_0, nj * sizeof(T));
-  for (int64_t j = 0; j < nj; ++j) {
-    for (int64_t i = 0; i < n0; ++i) out[j][i] = in[i][j];
-    std::memcpy(dst + j * dst_stride_j, out[j], n0 * sizeof(T));
-  }
-}
-
 template <class T>
 void fill_row_sized(char* d, int64_t stride, const void* value, int64_t n) {
   for (int64_t i = 0; i < n; ++i) std::memcpy(d + i * stride, value, sizeof(T));
@@ -49,54 +30,6 @@ void fill_row_sized(char* d, int64_t stride, const void* value, int64_t n) {
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
 #endif
-
-using TileFn = void (*)(char*, int64_t, const char*, int64_t, int64_t, int64_t);
-TileFn tile_function(int64_t size) {
-  switch (size) {
-    case 1: return transpose_tile<uint8_t>;
-    case 2: return transpose_tile<uint16_t>;
-    case 4: return transpose_tile<uint32_t>;
-    case 8: return transpose_tile<uint64_t>;
-    default: return transpose_tile<Pair>;
-  }
-}
-
-// A block of tiles: its pages on both sides stay in the TLB.
-void transpose_block(TileFn tile, int64_t size, char* dst, int64_t dst_stride_j, const char* src, int64_t src_stride_0, int64_t n0, int64_t nj) {
-  const int64_t edge = 64 / size;
-  for (int64_t j = 0; j < nj; j += edge) {
-    int64_t i = 0;
-    if ((size == 4 || size == 8) && nj - j >= edge) {
-      (size == 4 ? transpose_tiles4 : transpose_tiles8)(dst + j * dst_stride_j, dst_stride_j, src + j * size, src_stride_0, n0 / edge);
-      i = n0 / edge * edge;
-    }
-    for (; i < n0; i += edge) {
-      tile(dst + i * size + j * dst_stride_j, dst_stride_j, src + i * src_stride_0 + j * size, src_stride_0, std::min(edge, n0 - i), std::min(edge, nj - j));
-    }
-  }
-}
-
-void copy_transposed(const Plan& p, int j, char* dst, const char* src, int64_t size) {
-  const TileFn tile = tile_function(size);
-  const int64_t edge = size >= 8 ? 64 : 128;
-  const int64_t blocks0 = (p.shape[0] + edge - 1) / edge, blocksj = (p.shape[j] + edge - 1) / edge;
-  const int64_t outer = p.numel / (p.shape[0] * p.shape[j]);
-  const int64_t grain = std::max<int64_t>(1, kGrain / (std::min(p.shape[0], edge) * std::min(p.shape[j], edge)));
-  parallel_for(outer * blocks0 * blocksj, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) {
-      const int64_t at0 = t % blocks0 * edge, atj = t / blocks0 % blocksj * edge;
-      int64_t rest = t / blocks0 / blocksj;
-      int64_t d_off = at0 * size + atj * p.strides[0][j], s_off = at0 * p.strides[1][0] + atj * size;
-      for (int d = 1; d < p.ndim; ++d) {
-        if (d == j) continue;
-        d_off += rest % p.shape[d] * p.strides[0][d];
-        s_off += rest % p.shape[d] * p.strides[1][d];
-        rest /= p.shape[d];
-      }
-      transpose_block(tile, size, dst + d_off, p.strides[0][j], src + s_off, p.strides[1][0], std::min(edge, p.shape[0] - at0), std::min(edge, p.shape[j] - atj));
-    }
-  });
-}
 
 // One row of `n` elements, any strides on both sides.
 template <class T>
@@ -120,7 +53,7 @@ void copy_row(char* d, int64_t ds, const char* s, int64_t ss, int64_t n, int64_t
 void copy_plan(const Plan& p, char* dst, const char* src, int64_t size) {
   if (p.is_flat(0, size) && p.is_flat(1, size)) {
     const bool stream = 2 * p.numel * size >= kStreamBytes;
-    return parallel_for(p.numel, kGrain * 8, [&](int64_t b, int64_t e) {
+    return parallel_for(p.numel, piece_elements(p.numel), [&](int64_t b, int64_t e) {
       if (!stream) {
         std::memcpy(dst + b * size, src + b * size, (e - b) * size);
         return;
@@ -130,7 +63,7 @@ void copy_plan(const Plan& p, char* dst, const char* src, int64_t size) {
     });
   }
   if (const int j = transposed_dim(p, size); j > 0) return copy_transposed(p, j, dst, src, size);
-  parallel_for(p.numel, kGrain, [&](int64_t b, int64_t e) {
+  parallel_for(p.numel, piece_elements(p.numel), [&](int64_t b, int64_t e) {
     Cursor c;
     c.seek(p, b);
     while (b < e) {
@@ -144,13 +77,13 @@ void copy_plan(const Plan& p, char* dst, const char* src, int64_t size) {
 
 namespace {
 
-void copy_cast(const Plan& p, const Operand& dst, const Operand& src, bool conj, bool neg) {
+void copy_cast(const Plan& p, const Operand& dst, const Operand& src, bool conj, bool neg, bool stream) {
   const int64_t dsize = item_size(dst.dtype), ssize = item_size(src.dtype);
   const bool dflat = p.is_flat(0, dsize), sflat = p.is_flat(1, ssize), change = conj || neg;
   const int64_t block = kBlockBytes / std::max(dsize, ssize);
   char* d = static_cast<char*>(dst.data);
   const char* s = static_cast<const char*>(src.data);
-  parallel_for(p.numel, kGrain, [&](int64_t b, int64_t e) {
+  parallel_for(p.numel, piece_elements(p.numel), [&](int64_t b, int64_t e) {
     alignas(64) char in[kBlockBytes], out[kBlockBytes];
     Cursor c;
     c.seek(p, b);
@@ -163,7 +96,9 @@ void copy_cast(const Plan& p, const Operand& dst, const Operand& src, bool conj,
         from = in;
         if (change) conj_neg_in_place(src.dtype, in, n, conj, neg);
       }
-      if (dflat) {
+      if (stream) {
+        convert_stream(dst.dtype, d + b * dsize, src.dtype, from, n);
+      } else if (dflat) {
         convert(dst.dtype, d + b * dsize, src.dtype, from, n);
       } else {
         convert(dst.dtype, out, src.dtype, from, n);
@@ -171,6 +106,7 @@ void copy_cast(const Plan& p, const Operand& dst, const Operand& src, bool conj,
       }
       c.advance(p, n);
     }
+    if (stream) stream_fence();
   });
 }
 
@@ -186,7 +122,7 @@ void fill_row(char* d, int64_t stride, const void* value, int64_t n, int64_t siz
 }
 
 // A cast from transposed memory: by slabs of the outermost dimension, each transposed into scratch by tiles and cast from there.
-void cast_transposed(const Plan& p, const Operand& dst, const Operand& src, bool conj, bool neg) {
+void cast_transposed(const Plan& p, const Operand& dst, const Operand& src, bool conj, bool neg, bool stream) {
   const int64_t ssize = item_size(src.dtype);
   const int last = p.ndim - 1;
   const int64_t rows = p.shape[last], row = p.numel / rows;
@@ -205,7 +141,7 @@ void cast_transposed(const Plan& p, const Operand& dst, const Operand& src, bool
       const internal::Scratch buffer(static_cast<size_t>(part.numel * ssize));
       copy_plan(turned, buffer.as<char>(), static_cast<const char*>(src.data) + start * p.strides[1][last], ssize);
       const Operand to{static_cast<char*>(dst.data) + start * p.strides[0][last], dst.dtype, nullptr};
-      copy_cast(part, to, {buffer.data(), src.dtype, nullptr}, conj, neg);
+      copy_cast(part, to, {buffer.data(), src.dtype, nullptr}, conj, neg, stream);
     }
   });
 }
@@ -221,6 +157,7 @@ void copy_strided(std::span<const int64_t> shape, const Operand& dst, const Oper
   if (dst.dtype == src.dtype && !conj && !neg) {
     return copy_plan(plan, static_cast<char*>(dst.data), static_cast<const char*>(src.data), item_size(dst.dtype));
   }
+  const bool stream = plan.numel * (item_size(src.dtype) + item_size(dst.dtype)) >= kStreamBytes && plan.is_flat(0, item_size(dst.dtype));
   if (plan.numel >= 4096) {
     Plan turned = plan;
     int64_t size = item_size(src.dtype);
@@ -228,9 +165,9 @@ void copy_strided(std::span<const int64_t> shape, const Operand& dst, const Oper
       turned.strides[0][d] = size;
       size *= plan.shape[d];
     }
-    if (transposed_dim(turned, item_size(src.dtype)) > 0) return cast_transposed(plan, dst, src, conj, neg);
+    if (transposed_dim(turned, item_size(src.dtype)) > 0) return cast_transposed(plan, dst, src, conj, neg, stream);
   }
-  copy_cast(plan, dst, src, conj, neg);
+  copy_cast(plan, dst, src, conj, neg, stream);
 }
 
 void fill_strided(std::span<const int64_t> shape, const Operand& dst, const void* value) {
@@ -244,7 +181,7 @@ void fill_strided(std::span<const int64_t> shape, const Operand& dst, const void
     return;
   }
   const bool stream = plan.numel * size >= kStreamBytes && plan.is_flat(0, size);
-  parallel_for(plan.numel, kGrain * 4, [&](int64_t b, int64_t e) {
+  parallel_for(plan.numel, piece_elements(plan.numel), [&](int64_t b, int64_t e) {
     if (stream) {
       stream_fill(d + b * size, value, e - b, size);
       return stream_fence();

@@ -5,6 +5,8 @@
 
 #include "tensor/core/error.h"
 #include "tensor/core/parallel.h"
+#include "tensor/cpu/convert.h"
+#include "tensor/cpu/pieces.h"
 #include "tensor/cpu/pointwise_plan.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd_move.h"
@@ -38,7 +40,7 @@ constinit thread_local bool stream_results = false;
 
 namespace {
 
-constexpr int64_t kBlockBytes = 8192;
+constexpr int64_t kBlockBytes = 8192, kConvertedBlockBytes = 4096;
 // A row that repeats for all outer indices is laid out in scratch once, if it is not longer than this.
 constexpr int64_t kPeriodBytes = 4096;
 constexpr int kMaxInputs = 4, kMaxOutputs = 2;
@@ -50,6 +52,7 @@ struct Access {
   int64_t size, kernel_size;
   int64_t inner_stride;
   bool flat;        // contiguous in plan order (of its own dtype)
+  bool whole;       // no element serves twice
   bool same;        // dtype is what the kernel wants
   bool scalar;      // one element for all: converted once
   bool stream = false;    // an output that goes past the caches
@@ -65,6 +68,7 @@ Access make_access(const Plan& plan, int k, const Operand& o, DType kernel_dtype
   a.kernel_size = item_size(kernel_dtype);
   a.inner_stride = plan.strides[k][0];
   a.flat = plan.is_flat(k, a.size);
+  a.whole = std::find(plan.strides[k], plan.strides[k] + plan.ndim, 0) == plan.strides[k] + plan.ndim;
   a.same = o.dtype == kernel_dtype;
   a.scalar = plan.is_scalar(k);
   return a;
@@ -78,6 +82,14 @@ struct Job {
   Access access[kMaxPlanOperands];  // outputs first
   int64_t block;                    // elements
   bool by_rows;                     // blocks end with the row, so that rows can be used in place
+  bool kernel_streams = false;      // the kernel itself can store past the caches, to whole lines
+  bool requests_ahead = false;      // the kernel's results leave by way of scratch, but it can request large inputs
+
+  // Elements of an output before the next line, which go there in the ordinary way.
+  int64_t head(const char* out) const {
+    const int64_t bytes = static_cast<int64_t>(-reinterpret_cast<uintptr_t>(out) & 63), size = access[0].size;
+    return bytes % size == 0 ? bytes / size : 0;
+  }
 };
 
 // Contiguous memory for the kernel: the operand's own where it can be, else `scratch`.
@@ -103,10 +115,7 @@ void load(const Job& job, const Access& a, int k, const Cursor& c, int64_t linea
 }
 
 void store(const Job& job, const Access& a, int k, const Cursor& c, int64_t linear, int64_t n, Scratch& s) {
-  if (a.stream) {
-    if (!a.same) convert(a.dtype, s.raw, a.kernel_dtype, s.values[k], n);
-    return stream_copy(a.data + linear * a.size, a.same ? s.values[k] : s.raw, n * a.size);
-  }
+  if (a.stream) return convert_stream(a.dtype, a.data + linear * a.size, a.kernel_dtype, s.values[k], n);
   if (a.flat) return convert(a.dtype, a.data + linear * a.size, a.kernel_dtype, s.values[k], n);
   if (a.same) return scatter_block(job.plan, c, k, a.data, n, a.size, s.values[k]);
   convert(a.dtype, s.raw, a.kernel_dtype, s.values[k], n);
@@ -136,6 +145,8 @@ void run_piece(const Job& job, int64_t begin, int64_t end) {
   for (int64_t at = begin; at < end;) {
     int64_t n = std::min(job.block, end - at);
     if (job.by_rows) n = std::min(n, job.plan.shape[0] - c.inner);
+    const int64_t head = job.access[0].stream ? job.head(job.access[0].data + at * job.access[0].size) : 0;
+    if (head > 0) n = std::min(n, head);
     for (int i = 0; i < job.num_ins; ++i) {
       const int k = job.num_outs + i;
       const Access& a = job.access[k];
@@ -146,9 +157,11 @@ void run_piece(const Job& job, int64_t begin, int64_t end) {
     }
     for (int k = 0; k < job.num_outs; ++k) {
       const Access& a = job.access[k];
-      outs[k] = !a.stream && in_place(job, a, n) ? address(a, c, k, at) : s.values[k];
+      outs[k] = (!a.stream || job.kernel_streams) && in_place(job, a, n) ? address(a, c, k, at) : s.values[k];
     }
+    stream_results = (job.kernel_streams && head == 0) || job.requests_ahead;
     job.kernel(n, outs, ins, job.params);
+    stream_results = false;
     for (int k = 0; k < job.num_outs; ++k) {
       if (outs[k] == s.values[k]) store(job, job.access[k], k, c, at, n, s);
     }
@@ -160,23 +173,22 @@ void run_piece(const Job& job, int64_t begin, int64_t end) {
 
 // Every operand in place: pieces go to the kernel as they are.
 void run_flat(const Job& job) {
-  parallel_for(job.plan.numel, kGrain, [&job](int64_t b, int64_t e) {
+  parallel_for(job.plan.numel, piece_elements(job.plan.numel), [&job](int64_t b, int64_t e) {
     void* outs[kMaxOutputs];
     const void* ins[kMaxInputs];
     for (int k = 0; k < job.num_outs; ++k) outs[k] = job.access[k].data + b * job.access[k].size;
     for (int i = 0; i < job.num_ins; ++i) ins[i] = job.access[job.num_outs + i].data + b * job.access[job.num_outs + i].size;
-    stream_results = job.access[0].stream;
+    stream_results = job.kernel_streams;
     job.kernel(e - b, outs, ins, job.params);
-    if (!stream_results) return;
     stream_results = false;
-    stream_fence();
+    if (job.kernel_streams) stream_fence();
   });
 }
 
 // Large results that no input shares its memory with.
 void choose_streams(Job& job) {
   int64_t bytes = 0;
-  for (int k = 0; k < job.num_outs + job.num_ins; ++k) bytes += job.access[k].flat ? job.plan.numel * job.access[k].size : 0;
+  for (int k = 0; k < job.num_outs + job.num_ins; ++k) bytes += job.access[k].whole ? job.plan.numel * job.access[k].size : 0;
   if (bytes < kStreamBytes) return;
   bool fresh = true;
   for (int k = 0; k < job.num_outs; ++k) {
@@ -184,6 +196,9 @@ void choose_streams(Job& job) {
     for (int i = job.num_outs; i < job.num_outs + job.num_ins; ++i) fresh = fresh && job.access[k].data != job.access[i].data;
   }
   for (int k = 0; k < job.num_outs; ++k) job.access[k].stream = fresh;
+  const Access& first = job.access[0];
+  job.requests_ahead = fresh && job.num_outs == 1 && first.dtype == DType::kBool;
+  job.kernel_streams = fresh && job.num_outs == 1 && first.same && (first.dtype == DType::kFloat32 || first.dtype == DType::kFloat64);
 }
 
 // Whether the walk along the rows is the same for all outer indices.
@@ -195,25 +210,25 @@ bool is_periodic(const Plan& plan, int k) {
 }
 
 void run_blocks(Job& job) {
-  bool all_flat = true, rows_pay = false;
+  bool all_flat = true, all_same = true, rows_pay = false;
   int64_t widest = 1;
   for (int k = 0; k < job.num_outs + job.num_ins; ++k) {
     Access& a = job.access[k];
     a.periodic = k >= job.num_outs && !a.flat && !a.scalar && is_periodic(job.plan, k) && job.plan.shape[0] * std::max(a.size, a.kernel_size) <= kPeriodBytes;
     all_flat = all_flat && a.flat && a.same;
+    all_same = all_same && a.same;
     rows_pay = rows_pay || (a.same && !a.flat && !a.periodic && a.inner_stride == a.size);
     widest = std::max({widest, a.size, a.kernel_size});
   }
-  choose_streams(job);
-  const DType first = job.access[0].dtype;  // the SIMD kernels stream themselves
-  if (all_flat && (!job.access[0].stream || first == DType::kFloat32 || first == DType::kFloat64)) return run_flat(job);
-  job.block = kBlockBytes / widest;
+  if (all_flat && job.kernel_streams == job.access[0].stream) return run_flat(job);
+  job.block = (all_same ? kBlockBytes : job.access[0].stream ? kConvertedBlockBytes / 2 : kConvertedBlockBytes) / widest;
   job.by_rows = rows_pay && job.plan.shape[0] >= 64;
-  parallel_for(job.plan.numel, kGrain, [&job](int64_t b, int64_t e) { run_piece(job, b, e); });
+  parallel_for(job.plan.numel, piece_elements(job.plan.numel), [&job](int64_t b, int64_t e) { run_piece(job, b, e); });
 }
 
-// The plan of a copy of operand k into plan order.
+// The plan of a copy of operand k into plan order; long rows begin at lines of the cache.
 void make_copy_plan(const Plan& plan, int k, int64_t size, Plan& copy) {
+  constexpr int64_t kLongRow = 1024;
   copy.ndim = plan.ndim;
   copy.num_operands = 2;
   copy.numel = plan.numel;
@@ -222,6 +237,7 @@ void make_copy_plan(const Plan& plan, int k, int64_t size, Plan& copy) {
     copy.strides[0][d] = size;
     copy.strides[1][d] = plan.strides[k][d];
     size *= plan.shape[d];
+    if (d == 0 && plan.ndim > 1 && size >= kLongRow) size = (size + 63) / 64 * 64;
   }
 }
 
@@ -246,13 +262,13 @@ void run_slab(const Job& job, const bool* transposed, int64_t start, int64_t cou
     Access& a = part.access[k];
     a.data += start * plan.strides[k][last];
     if (!transposed[k]) continue;
-    buffers[k].emplace(static_cast<size_t>(part.plan.numel * a.size));
     make_copy_plan(part.plan, k, a.size, copy);
+    buffers[k].emplace(static_cast<size_t>(copy.strides[0][last] * count));
     copy_plan(copy, buffers[k]->as<char>(), a.data, a.size);
     std::memcpy(part.plan.strides[k], copy.strides[0], sizeof(int64_t) * plan.ndim);
     a.data = buffers[k]->as<char>();
     a.inner_stride = a.size;
-    a.flat = true;
+    a.flat = part.plan.is_flat(k, a.size);
   }
   run_blocks(part);
 }
@@ -261,7 +277,8 @@ void run_slab(const Job& job, const bool* transposed, int64_t start, int64_t cou
 // transposed first, a slab of the outermost dimension at a time: enough rows for whole lines, few enough for the cache.
 void run_transposed(const Job& job, const bool* transposed) {
   const int64_t rows = job.plan.shape[job.plan.ndim - 1], row = job.plan.numel / rows;
-  const int64_t slab = std::min(rows, std::max<int64_t>(row > (1 << 20) ? 1 : 64, kGrain / row));
+  constexpr int64_t kLine = 32;  // rows that are whole lines of the input, whatever its elements
+  const int64_t slab = std::min(rows, row > (1 << 20) ? 1 : (std::max<int64_t>(64, kGrain / row) + kLine - 1) / kLine * kLine);
   const int64_t slabs = (rows + slab - 1) / slab;
   parallel_for(slabs, 1, [&](int64_t b, int64_t e) {
     for (int64_t i = b; i < e; ++i) run_slab(job, transposed, i * slab, std::min(slab, rows - i * slab));
@@ -297,6 +314,7 @@ void run_pointwise(const PointwiseOp& op, DType compute, std::span<const int64_t
     const DType wanted = is_out ? output_dtype(op, compute) : op.bool_inputs >> (k - job.num_outs) & 1 ? DType::kBool : compute;
     job.access[k] = make_access(job.plan, k, is_out ? outs[k] : ins[k - job.num_outs], wanted);
   }
+  choose_streams(job);
   if (job.plan.ndim > 1 && job.plan.numel >= 4096) {
     bool transposed[kMaxPlanOperands], any = false;
     for (int k = 0; k < num_operands; ++k) any |= transposed[k] = is_transposed(job, k);
