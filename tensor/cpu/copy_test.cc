@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -139,6 +140,49 @@ TEST(Copy, TransposesAroundTheEdgesOfTiles) {
         }
         for (int64_t i = rows * size; i < out_row * size; ++i) ASSERT_EQ(out[c * out_row * size + i], 'x');
       }
+    }
+  }
+}
+
+TEST(Copy, LargeTransposesPastTheCaches) {  // long and short rows, in one or several pieces, with and without a gap between them
+  struct Case { DType t; int64_t rows, cols, gap; };
+  for (const Case& k : {Case{DType::kUInt8, 16500, 1030, 3}, {DType::kInt16, 8200, 1030, 0}, {DType::kFloat32, 4100, 1037, 3}, {DType::kFloat32, 20, 210001, 0},
+                        {DType::kFloat32, 4096, 1056, 0}, {DType::kInt64, 2051, 1030, 1}, {DType::kComplex128, 1031, 1033, 0}}) {
+    const int64_t size = item_size(k.t), in_row = k.cols + k.gap, out_row = k.rows + k.gap;  // elements
+    std::vector<char> in(k.rows * in_row * size), out(k.cols * out_row * size, 'x');
+    std::mt19937 random(7);
+    for (size_t i = 0; i < in.size(); i += 4) std::memcpy(&in[i], std::array<uint32_t, 1>{static_cast<uint32_t>(random())}.data(), std::min<size_t>(4, in.size() - i));
+    const int64_t shape[] = {k.cols, k.rows}, to[] = {out_row * size, size}, from[] = {size, in_row * size};
+    cpu::copy_strided(shape, {out.data(), k.t, to}, {in.data(), k.t, from});
+    for (int64_t c = 0; c < k.cols; ++c) {
+      for (int64_t r = 0; r < k.rows; ++r) {
+        if (std::memcmp(&out[(c * out_row + r) * size], &in[(r * in_row + c) * size], size) != 0) FAIL() << name_of(k.t) << " " << k.rows << " at " << r << "," << c;
+      }
+      for (int64_t i = k.rows * size; i < out_row * size; ++i) ASSERT_EQ(out[c * out_row * size + i], 'x');
+    }
+  }
+}
+
+TEST(Convert, LargeArraysEqualSmallOnes) {
+  const int64_t n = 6000011;
+  std::vector<uint8_t> bytes(n);
+  for (int64_t i = 0; i < n; ++i) bytes[i] = static_cast<uint8_t>(i * 37 % 251);
+  std::vector<char> a(n * 8), b(n * 8 + 4);
+  for (const auto& [from, to] : {std::pair{DType::kUInt8, DType::kFloat32}, {DType::kFloat32, DType::kBFloat16}, {DType::kBFloat16, DType::kFloat32}, {DType::kFloat32, DType::kFloat16},
+                                 {DType::kFloat32, DType::kInt64}, {DType::kInt64, DType::kFloat32}, {DType::kFloat64, DType::kBool}}) {
+    cpu::convert(from, a.data(), DType::kUInt8, bytes.data(), n);
+    const int64_t from_size = item_size(from), to_size = item_size(to);
+    for (const int64_t shift : {int64_t{0}, to_size}) {
+      std::fill(b.begin(), b.end(), 'x');
+      const int64_t count = n - 1;
+      cpu::copy_strided({&count, 1}, {b.data() + shift, to, &to_size}, {a.data(), from, &from_size});
+      std::vector<char> want(1000 * to_size);
+      for (int64_t i = 0; i < count; i += 1000) {
+        const int64_t m = std::min<int64_t>(1000, count - i);
+        cpu::convert(to, want.data(), from, a.data() + i * from_size, m);
+        ASSERT_EQ(std::memcmp(want.data(), b.data() + shift + i * to_size, m * to_size), 0) << name_of(from) << " -> " << name_of(to) << " at " << i;
+      }
+      EXPECT_EQ(b[shift + count * to_size], 'x');
     }
   }
 }

@@ -105,7 +105,12 @@ void adam_piece(const AdamFactors<A>& f, int64_t n, const A* grad, const AdamArr
   const hn::ScalableTag<A> d;
   constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(A);
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) adam_vector<kAmsgrad>(d, f, grad, s, i);
+  for (; i + kLanes <= n; i += kLanes) {
+    // The processor does not request enough of so many arrays by itself.
+    constexpr int64_t kAhead = 2048 / sizeof(A);
+    for (const A* array : {grad, static_cast<const A*>(s.param), static_cast<const A*>(s.m), static_cast<const A*>(s.v)}) __builtin_prefetch(array + i + kAhead);
+    adam_vector<kAmsgrad>(d, f, grad, s, i);
+  }
   if (i == n) return;
   A rest[5][kLanes] = {};
   A* const from[4] = {s.param, s.m, s.v, s.max_v};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <complex>
@@ -534,6 +535,66 @@ TEST(Pointwise, LargeResultsPastTheCaches) {  // aligned or not, in place or not
   const cpu::Operand same{a.data(), DType::kFloat32, &stride}, own[] = {same, {b.data(), DType::kFloat32, &stride}};
   cpu::run_pointwise(pw::add, DType::kFloat32, {&n, 1}, {&same, 1}, own, &alpha);
   for (int64_t i = 0; i < n; ++i) ASSERT_EQ(a[i], static_cast<float>(i % 1000) + b[i]);
+}
+
+// Every way into the engine at a size whose results go past the caches: rows that begin anywhere in a line, masks, 16-bit types, inputs that lie transposed.
+TEST(Pointwise, LargeResultsOfEveryLayout) {
+  const int64_t rows = 1733, cols = 2411, n = rows * cols;
+  const int64_t shape[2] = {rows, cols};
+  std::vector<float> a(n), b(n), out(n + 16);
+  for (int64_t i = 0; i < n; ++i) a[i] = static_cast<float>(i % 1000), b[i] = static_cast<float>(i % 77);
+  const auto strides = [](int64_t outer, int64_t inner, int64_t size) { return std::array<int64_t, 2>{outer * size, inner * size}; };
+  const auto dense4 = strides(cols, 1, 4), dense2 = strides(cols, 1, 2), dense1 = strides(cols, 1, 1), row = strides(0, 1, 4), column = strides(1, 0, 4), turned = strides(1, rows, 4);
+  const KernelParam one = real_param(1);
+  float* const to = out.data() + 3;
+  const cpu::Operand o{to, DType::kFloat32, dense4.data()}, x{a.data(), DType::kFloat32, dense4.data()};
+  for (const auto& other : {row, column, turned}) {
+    const cpu::Operand ins[2] = {x, {b.data(), DType::kFloat32, other.data()}};
+    std::fill(out.begin(), out.end(), -1.0f);
+    cpu::run_pointwise(pw::add, DType::kFloat32, shape, {&o, 1}, ins, &one);
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(to[i], a[i] + b[(i / cols * other[0] + i % cols * other[1]) / 4]) << i;
+    EXPECT_EQ(to[n], -1);
+    EXPECT_EQ(to[-1], -1);
+  }
+  std::vector<uint8_t> mask(n);
+  const cpu::Operand m{mask.data(), DType::kBool, dense1.data()}, y{b.data(), DType::kFloat32, dense4.data()}, both[2] = {x, y};
+  cpu::run_pointwise(pw::gt, DType::kFloat32, shape, {&m, 1}, both, nullptr);
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(mask[i], a[i] > b[i]) << i;
+  const cpu::Operand three[3] = {m, x, y}, two[2] = {x, m};
+  cpu::run_pointwise(pw::where, DType::kFloat32, shape, {&o, 1}, three, nullptr);
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(to[i], std::max(a[i], b[i])) << i;
+  cpu::run_pointwise(pw::masked_fill, DType::kFloat32, shape, {&o, 1}, two, &one);
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(to[i], a[i] > b[i] ? 1 : a[i]) << i;
+  for (const DType t : {DType::kBFloat16, DType::kFloat16}) {  // large enough with one input of four bytes
+    std::vector<uint16_t> narrow(n + 1, 7), result(n + 1, 7);
+    const cpu::Operand z{narrow.data() + 1, t, dense2.data()}, r{result.data() + 1, t, dense2.data()}, mixed[2] = {z, x};
+    cpu::copy_strided(shape, z, y);
+    cpu::run_pointwise(pw::add, DType::kFloat32, shape, {&r, 1}, mixed, &one);
+    for (int64_t i = 0; i < n; ++i) {
+      const float sum = a[i] + b[i];
+      ASSERT_EQ(result[i + 1], t == DType::kFloat16 ? Half(sum).bits : BFloat16(sum).bits) << i;
+    }
+    EXPECT_EQ(result[0], 7);
+  }
+}
+
+TEST(Pointwise, WhereOfEveryElementSize) {
+  std::mt19937 random(3);
+  for (const DType t : {DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kComplex128}) {
+    const int64_t size = item_size(t);
+    for (int64_t n = 1; n < 140; n = n < 20 ? n + 1 : n + 13) {
+      std::vector<uint8_t> mask(n);
+      std::vector<char> a(n * size), b(n * size), out((n + 1) * size, 'x');
+      for (auto& v : mask) v = random() % 3 == 0 ? 0 : static_cast<uint8_t>(1 + random() % 255);  // whatever is not 0 is true
+      for (auto& v : a) v = static_cast<char>(random());
+      for (auto& v : b) v = static_cast<char>(random());
+      const int64_t bytes = 1;
+      const cpu::Operand o{out.data(), t, &size}, ins[3] = {{mask.data(), DType::kBool, &bytes}, {a.data(), t, &size}, {b.data(), t, &size}};
+      cpu::run_pointwise(pw::where, t, {&n, 1}, {&o, 1}, ins, nullptr);
+      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(std::memcmp(&out[i * size], &(mask[i] ? a : b)[i * size], size), 0) << name_of(t) << " " << n << " " << i;
+      EXPECT_EQ(out[n * size], 'x');
+    }
+  }
 }
 
 TEST(Pointwise, WhereAndMaskedFillReadBoolConditions) {
