@@ -97,6 +97,32 @@ def test_gradients_that_cannot_be_implied():
         x.sum().backward(inputs=[])
 
 
+@pytest.mark.parametrize("write", [
+    lambda y, mask, places: y.__setitem__(mask, 1.0), lambda y, mask, places: y.__setitem__(mask, tessera.ones(2, dtype=y.dtype)),
+    lambda y, mask, places: y.__setitem__(places, tessera.ones(2, dtype=y.dtype)), lambda y, mask, places: y.index_put_((places,), tessera.ones(2, dtype=y.dtype)),
+    lambda y, mask, places: y.masked_scatter_(mask, tessera.ones(2, dtype=y.dtype)), lambda y, mask, places: y.index_add_(0, places, tessera.ones(2, dtype=y.dtype))])
+def test_indexed_writes_count_one_version(write):
+    mask, places = tessera.tensor([True, False, True, False]), tessera.tensor([0, 2])
+    y = double(4).exp()
+    version = y._version
+    write(y, mask, places)
+    assert y._version == version + 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_writes_by_mask_take_their_gradients():
+    mask = tessera.tensor([[True, False, True], [False, False, True]])
+    for value in (double(3), double()):
+        x = double(2, 3, seed=1)
+        y = x * 2
+        y[mask] = value
+        assert y[mask].tolist() == value.expand(3).tolist()
+        gx, gv = tessera.autograd.grad(y.sum(), (x, value))
+        assert gx.tolist() == [[0, 2, 0], [2, 2, 0]]
+        assert gv.tolist() == ([1, 1, 1] if value.dim() else 3)
+
+
 def test_grad_options():
     x, y = double(3), double(3, seed=1)
     with pytest.raises(RuntimeError):

@@ -210,6 +210,27 @@ def test_pixel_shuffle_roundtrip_and_interpolate():
     close(F.interpolate(y, size=4, mode="linear").flatten(), tessera.tensor([1.0, 1.25, 1.75, 2.0]))
 
 
+@pytest.mark.parametrize("mode, shape", [("nearest", (2, 3, 7)), ("nearest-exact", (2, 3, 7, 9)), ("linear", (2, 3, 21)), ("bilinear", (2, 3, 17, 33)), ("bicubic", (1, 4, 20, 21)),
+                                         ("trilinear", (2, 2, 5, 6, 7))])
+def test_resizing_kernels_follow_the_composed_form(mode, shape, monkeypatch):
+    from tessera.nn._functional import resample
+    for dtype, tolerance in ((tessera.float64, 1e-11), (tessera.float32, 1e-4), (tessera.bfloat16, 0.25)):
+        for how in ({"scale_factor": 2}, {"scale_factor": 0.6}, {"size": (11, 40, 3)[:len(shape) - 2]}, {"size": shape[2:]}):
+            for align in (None,) if "nearest" in mode else (False, True):
+                results = []
+                for kernel in (True, False):
+                    x = tessera.randn(shape, dtype=tessera.float64, generator=tessera.Generator().manual_seed(1)).to(dtype).requires_grad_()
+                    with monkeypatch.context() as patch:
+                        if not kernel:
+                            patch.setattr(resample, "_KERNEL_DTYPES", ())
+                        y = F.interpolate(x, mode=mode, align_corners=align, **how)
+                    y.backward(tessera.ones_like(y) * 0.5)
+                    results.append((y, x.grad))
+                for a, b in zip(*results):
+                    assert a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
+                    assert (a - b).abs().max().item() <= tolerance
+
+
 def test_circular_pad_and_bad_pads():
     x = tessera.arange(4.0).reshape(1, 1, 4)
     assert F.pad(x, (1, 2), mode="circular").flatten().tolist() == [3, 0, 1, 2, 3, 0, 1]

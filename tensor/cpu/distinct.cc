@@ -4,30 +4,52 @@
 #include <algorithm>
 
 #include "tensor/core/error.h"
+#include "tensor/core/parallel.h"
 #include "tensor/cpu/index_simd.h"
 
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kBlock = 4096;      // numbers whose range is looked at while they are in cache
+constexpr int64_t kBlock = 1024;       // numbers whose range is looked at while they are in cache, next to the tables
 constexpr int64_t kSmallTable = 4096;  // up to here four tables take turns, so that equal neighbours do not wait for each other
+constexpr int64_t kPiece = 65536, kMaxPieces = 16;
 
-// Counts of 0 ... size - 1 in one or four interleaved tables.
+// Counts of 0 ... size - 1 among at most 2^32 - 1 numbers, in one or four interleaved tables.
 class Table {
  public:
-  explicit Table(int64_t n) : n_(n) {}
-  void grow(int64_t size) {
-    if (size <= size_) return;
-    const int64_t wanted = std::max(size, 2 * size_);
-    const int ways = wanted <= kSmallTable && 8 * wanted <= n_ ? 4 : 1;  // few numbers are not worth four tables
-    std::vector<int64_t> next(static_cast<size_t>(wanted * ways), 0);
-    for (int64_t i = 0; i < size_; ++i) next[static_cast<size_t>(i * ways)] = count(i);
+  // Counts n numbers. False, and the counts mean nothing, if one is at or above `limit`.
+  bool count(const int64_t* x, int64_t n, int64_t limit, const char* if_negative) {
+    for (int64_t i = 0; i < n; i += kBlock) {
+      const int64_t len = std::min(kBlock, n - i);
+      const IndexRange r = range_of(x + i, len);
+      TESSERA_CHECK(r.least >= 0, if_negative);
+      if (r.greatest >= limit) return false;
+      greatest_ = std::max(greatest_, r.greatest);
+      grow(greatest_ + 1, n);
+      add(x + i, len);
+    }
+    return true;
+  }
+  int64_t size() const { return greatest_ + 1; }
+  int64_t of(int64_t i) const {
+    int64_t sum = 0;
+    for (int w = 0; w < ways_; ++w) sum += counts_[static_cast<size_t>(i * ways_ + w)];
+    return sum;
+  }
+
+ private:
+  void grow(int64_t size, int64_t n) {
+    if (size <= room_) return;
+    const int64_t wanted = std::max(size, 2 * room_);
+    const int ways = wanted <= kSmallTable && 8 * wanted <= n ? 4 : 1;  // few numbers are not worth four tables
+    std::vector<uint32_t> next(static_cast<size_t>(wanted * ways), 0);
+    for (int64_t i = 0; i < room_; ++i) next[static_cast<size_t>(i * ways)] = static_cast<uint32_t>(of(i));
     counts_.swap(next);
-    size_ = wanted;
+    room_ = wanted;
     ways_ = ways;
   }
   void add(const int64_t* x, int64_t n) {
-    int64_t* c = counts_.data();
+    uint32_t* c = counts_.data();
     int64_t i = 0;
     if (ways_ == 4) {
       for (; i + 4 <= n; i += 4) {
@@ -39,33 +61,48 @@ class Table {
     }
     for (; i < n; ++i) ++c[ways_ * x[i]];
   }
-  int64_t count(int64_t i) const {
-    int64_t sum = 0;
-    for (int w = 0; w < ways_; ++w) sum += counts_[static_cast<size_t>(i * ways_ + w)];
-    return sum;
-  }
 
- private:
-  std::vector<int64_t> counts_;
-  int64_t n_, size_ = 0;
+  std::vector<uint32_t> counts_;
+  int64_t room_ = 0, greatest_ = -1;
   int ways_ = 1;
 };
+
+// Counts of pieces of the numbers, added up; false if they spread so widely that tables for all pieces are not worth it.
+bool count_in_pieces(const int64_t* x, int64_t n, const char* if_negative, std::vector<int64_t>& result) {
+  const int64_t grain = std::max(kPiece, (n + kMaxPieces - 1) / kMaxPieces), pieces = (n + grain - 1) / grain;
+  if (grain > int64_t{UINT32_MAX}) return false;
+  std::vector<Table> tables(static_cast<size_t>(pieces));
+  std::vector<uint8_t> good(static_cast<size_t>(pieces));
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+    const auto piece = static_cast<size_t>(begin / grain);
+    good[piece] = tables[piece].count(x + begin, end - begin, grain / 4, if_negative);
+  });
+  int64_t size = 0;
+  for (size_t p = 0; p < tables.size(); ++p) {
+    if (!good[p]) return false;
+    size = std::max(size, tables[p].size());
+  }
+  result.assign(static_cast<size_t>(size), 0);
+  for (const Table& t : tables) for (int64_t i = 0; i < t.size(); ++i) result[static_cast<size_t>(i)] += t.of(i);
+  return true;
+}
 
 }  // namespace
 
 std::vector<int64_t> count_integers(const int64_t* x, int64_t n, const char* if_negative) {
-  Table table(n);
-  int64_t size = 0;
-  for (int64_t i = 0; i < n; i += kBlock) {
-    const int64_t len = std::min(kBlock, n - i);
-    const IndexRange r = range_of(x + i, len);
-    TESSERA_CHECK(r.least >= 0, if_negative);
-    size = std::max(size, r.greatest + 1);
-    table.grow(size);
-    table.add(x + i, len);
+  std::vector<int64_t> result;
+  if (n <= kPiece) {
+    Table table;
+    table.count(x, n, INT64_MAX, if_negative);
+    result.resize(static_cast<size_t>(table.size()));
+    for (int64_t i = 0; i < table.size(); ++i) result[static_cast<size_t>(i)] = table.of(i);
+    return result;
   }
-  std::vector<int64_t> result(static_cast<size_t>(size));
-  for (int64_t i = 0; i < size; ++i) result[static_cast<size_t>(i)] = table.count(i);
+  if (count_in_pieces(x, n, if_negative, result)) return result;
+  const IndexRange r = range_of(x, n);
+  TESSERA_CHECK(r.least >= 0, if_negative);
+  result.assign(static_cast<size_t>(r.greatest) + 1, 0);
+  for (int64_t i = 0; i < n; ++i) ++result[static_cast<size_t>(x[i])];
   return result;
 }
 

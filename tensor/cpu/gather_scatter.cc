@@ -243,7 +243,7 @@ bool scatter_rows(ScatterFn fn, std::span<const int64_t> shape, int dim, int64_t
   row.coalesce();
   const int64_t len = row.inner_size(), n = shape[dim];
   // Every block looks at all indices.
-  const int64_t blocks = std::min({n * len / kGrain, len / 32, self_rows, int64_t{32}});
+  const int64_t blocks = std::min({n * len / kGrain, len / 32, self_rows, int64_t{16}});
   if (row.rank != 1 || row.inner_stride(0) == 0 || blocks < 4) return false;
   const int64_t none = 0, self_step = self.strides[dim], src_step = src.strides[dim], index_step = index.strides[dim];
   parallel_for(self_rows, (self_rows + blocks - 1) / blocks, [&](int64_t begin, int64_t end) {

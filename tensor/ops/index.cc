@@ -364,10 +364,27 @@ void same_device(const Tensor& self, const Tensor& other) {
                 other.device().str(), "!");
 }
 }  // namespace
+namespace {
+// x[mask] = one number, or as many as are set. False if values have another shape.
+bool put_by_mask(const Tensor& self, const Tensor& mask, const Tensor& values) {
+  if (values.numel() == 1 && values.dim() <= 1 && self.dtype() != DType::kUInt64) {
+    // An alias with versions of its own: those of self are counted by the caller.
+    _masked_fill_(Tensor(self.impl()->shallow_copy(/*shares_version=*/false)), mask, values.item_scalar());
+    return true;
+  }
+  if (values.dim() != 1) return false;
+  Strided m(mask);
+  if (cpu::run_count_nonzero(mask.sizes(), m) != values.numel()) return false;
+  masked_scatter_inplace(self, mask, values);
+  return true;
+}
+}  // namespace
+
 const Tensor& index_put_inplace(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
   TESSERA_CHECK(self.dtype() == values.dtype(), "Index put requires the source and destination dtypes match, got ", type_name_of(self.dtype()), " for the destination and ", type_name_of(values.dtype()), " for the source.");
   check_no_internal_overlap(self);
   same_device(self, values);
+  if (!accumulate && self.is_cpu() && values.is_cpu() && is_whole_mask(self, indices) && put_by_mask(self, indices[0], values)) return self;
   const IndexPlan plan(self, indices);
   const IntVector broadcast = [&] {
     try { return infer_broadcast(plan.result, values.sizes()); } catch (const Error&) { return IntVector{-1}; }
