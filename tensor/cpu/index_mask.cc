@@ -14,7 +14,7 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kChunk = 32768;
+constexpr int64_t kChunk = 16384;
 
 // Bytes 0 or 1 for elements [begin, end) of the nest, operand k.
 template <int N>

@@ -1,4 +1,6 @@
 // Max and average pooling. A window starts at o * stride - padding and is clipped to the input.
+#include <algorithm>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -112,7 +114,7 @@ void accumulate_planes(int64_t planes, int64_t in_plane, int64_t work, T* dx, F&
         sums = scratch.get();
       else
         sums = out;
-      for (int64_t i = 0; i < in_plane; ++i) sums[i] = A{};
+      std::memset(sums, 0, static_cast<size_t>(in_plane) * sizeof(A));
       fn(p, sums);
       if constexpr (kIsReduced<T>)
         for (int64_t i = 0; i < in_plane; ++i) out[i] = static_cast<T>(sums[i]);
@@ -129,16 +131,52 @@ void add_window(A* sums, const int64_t (&size)[3], const Window& d, const Window
     }
 }
 
-template <class T>
-void avg_pool_row_backward(const PoolGeometry& g, bool include_pad, int64_t override_value, const T* dy, int64_t od, int64_t oh, Acc<T>* sums) {
-  using A = Acc<T>;
-  const Window d = window(g, 0, od), h = window(g, 1, oh);
-  for (int64_t ow = 0; ow < g.out_size[2]; ++ow) {
-    const Window w = window(g, 2, ow);
-    if (empty(d, h, w)) continue;
-    add_window<A>(sums, g.in_size, d, h, w, static_cast<A>(static_cast<A>(dy[ow]) / static_cast<A>(divisor(include_pad, override_value, d, h, w))));
-  }
+// to[i] += from[i], in blocks of fixed size that the compiler turns into vector code.
+template <class A>
+void add_line(const A* from, int64_t n, A* to) {
+  constexpr int64_t kBlock = 16;
+  int64_t i = 0;
+  for (; i + kBlock <= n; i += kBlock)
+    for (int64_t k = 0; k < kBlock; ++k) to[i + k] = static_cast<A>(to[i + k] + from[i + k]);
+  for (; i < n; ++i) to[i] = static_cast<A>(to[i] + from[i]);
 }
+
+// What a line of gradients gives each line of its windows is added up along the width first.
+template <class T>
+class MeanBackward {
+  using A = Acc<T>;
+
+ public:
+  MeanBackward(const PoolGeometry& g, bool include_pad, int64_t divisor)
+      : g_(g), include_pad_(include_pad), divisor_(divisor), windows_(g.out_size[2]), counts_(g.out_size[2]), line_(g.in_size[2]) {
+    for (int64_t ow = 0; ow < g.out_size[2]; ++ow) {
+      const Window w = windows_[ow] = window(g, 2, ow);
+      counts_[ow] = static_cast<A>(divisor != 0 ? divisor : std::max<int64_t>(1, include_pad ? w.span : w.end - w.begin));
+    }
+  }
+
+  void row(const T* dy, int64_t od, int64_t oh, A* sums) const {
+    const Window d = window(g_, 0, od), h = window(g_, 1, oh);
+    if (d.end <= d.begin || h.end <= h.begin) return;
+    const int64_t width = g_.in_size[2];
+    const A lines = static_cast<A>(divisor_ != 0 ? 1 : include_pad_ ? d.span * h.span : (d.end - d.begin) * (h.end - h.begin));
+    std::memset(line_.get(), 0, static_cast<size_t>(width) * sizeof(A));
+    for (int64_t ow = 0; ow < g_.out_size[2]; ++ow) {
+      const Window w = windows_[ow];
+      const A value = static_cast<A>(static_cast<A>(dy[ow]) / static_cast<A>(lines * counts_[ow]));
+      for (int64_t iw = w.begin; iw < w.end; ++iw) line_[iw] = static_cast<A>(line_[iw] + value);
+    }
+    for (int64_t id = d.begin; id < d.end; ++id)
+      for (int64_t ih = h.begin; ih < h.end; ++ih) add_line(line_.get(), width, sums + (id * g_.in_size[1] + ih) * width);
+  }
+
+ private:
+  const PoolGeometry& g_;
+  const bool include_pad_;
+  const int64_t divisor_;
+  ScratchArray<Window> windows_;
+  ScratchArray<A> counts_, line_;
+};
 
 // Adaptive windows: [floor(o in / out), ceil((o + 1) in / out)).
 Window adaptive_window(int64_t in, int64_t out, int64_t o) {
@@ -207,9 +245,20 @@ void avg_pool_backward(DType dtype, const PoolGeometry& g, bool count_include_pa
     const int64_t in_plane = volume(g.in_size), out_plane = volume(g.out_size);
     accumulate_planes(g.planes, in_plane, out_plane * volume(g.kernel), static_cast<T*>(dx), [&](int64_t p, A* sums) {
       const T* grad = static_cast<const T*>(dy) + p * out_plane;
+      if constexpr (std::is_floating_point_v<A>) {
+        if (g.out_size[2] >= 4) {  // else lines have little to share
+          const MeanBackward<T> mean(g, count_include_pad, divisor_override);
+          for (int64_t od = 0; od < g.out_size[0]; ++od)
+            for (int64_t oh = 0; oh < g.out_size[1]; ++oh, grad += g.out_size[2]) mean.row(grad, od, oh, sums);
+          return;
+        }
+      }
       for (int64_t od = 0; od < g.out_size[0]; ++od)
-        for (int64_t oh = 0; oh < g.out_size[1]; ++oh, grad += g.out_size[2])
-          avg_pool_row_backward<T>(g, count_include_pad, divisor_override, grad, od, oh, sums);
+        for (int64_t oh = 0; oh < g.out_size[1]; ++oh)
+          for (int64_t ow = 0; ow < g.out_size[2]; ++ow, ++grad) {
+            const Window d = window(g, 0, od), h = window(g, 1, oh), w = window(g, 2, ow);
+            if (!empty(d, h, w)) add_window<A>(sums, g.in_size, d, h, w, static_cast<A>(static_cast<A>(*grad) / static_cast<A>(divisor(count_include_pad, divisor_override, d, h, w))));
+          }
     });
   });
 }
