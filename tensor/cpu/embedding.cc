@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int64_t kAhead = 8;  // rows that are asked for before they are needed
+constexpr int64_t kAhead = 16;  // rows that are asked for before they are needed
 
 // Sum of the rows of one bag, elements [0, kVectors * lanes) of each. scale may be null; `known` >= n indices can be read: those of the next bags.
 template <int kVectors, class T>
@@ -62,6 +62,15 @@ void SumBag(const int64_t* index, int64_t n, int64_t known, int64_t padding, int
     }
     out[k] = s;
   }
+}
+
+template <class T>
+void Divide(int64_t dim, T divisor, T* out) {
+  const hn::ScalableTag<T> d;
+  constexpr int64_t kLanes = HWY_LANES(T);
+  int64_t k = 0;
+  for (; k + kLanes <= dim; k += kLanes) hn::StoreU(hn::Div(hn::LoadU(d, out + k), hn::Set(d, divisor)), d, out + k);
+  for (; k < dim; ++k) out[k] /= divisor;
 }
 
 // Greatest elements, NaN above all, and the rows that they come from, the first of equals.
@@ -112,6 +121,10 @@ void BagSum(DType t, const int64_t* index, int64_t n, int64_t known, int64_t pad
   if (t == DType::kFloat32) return SumBag(index, n, known, padding, dim, static_cast<const float*>(table), static_cast<const float*>(scale), static_cast<float*>(out));
   SumBag(index, n, known, padding, dim, static_cast<const double*>(table), static_cast<const double*>(scale), static_cast<double*>(out));
 }
+void BagDivide(DType t, int64_t dim, int64_t divisor, void* out) {
+  if (t == DType::kFloat32) return Divide(dim, static_cast<float>(divisor), static_cast<float*>(out));
+  Divide(dim, static_cast<double>(divisor), static_cast<double*>(out));
+}
 void BagMax(DType t, const int64_t* index, int64_t n, int64_t padding, int64_t dim, const void* table, void* out, int64_t* places) {
   if (t == DType::kFloat32) return MaxBag(index, n, padding, dim, static_cast<const float*>(table), static_cast<float*>(out), places);
   MaxBag(index, n, padding, dim, static_cast<const double*>(table), static_cast<double*>(out), places);
@@ -126,6 +139,7 @@ namespace tessera::cpu {
 namespace {
 
 TESSERA_SIMD_TABLE(BagSum);
+TESSERA_SIMD_TABLE(BagDivide);
 TESSERA_SIMD_TABLE(BagMax);
 
 // One bag of float16 or bfloat16.
@@ -157,10 +171,7 @@ void bag_of(DType dtype, BagMode mode, const int64_t* index, int64_t n, int64_t 
     TESSERA_SIMD(BagMax)(dtype, index, n, padding, dim, table, out, places);
   } else {
     TESSERA_SIMD(BagSum)(dtype, index, n, known, padding, dim, table, scale, out);
-    if (mode == BagMode::kMean && size > 1) {
-      const T divisor = static_cast<T>(size);
-      for (int64_t k = 0; k < dim; ++k) out[k] /= divisor;
-    }
+    if (mode == BagMode::kMean && size > 1) TESSERA_SIMD(BagDivide)(dtype, dim, size, out);
   }
 }
 
