@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "hwy/highway.h"
+#include "tensor/cpu/math_double-inl.h"
 #include "tensor/cpu/math_scalar.h"
 #include "tensor/cpu/math_tables.h"
 
@@ -52,10 +53,6 @@ HWY_INLINE V PerLane(D d, V x, V y, F f) {
 #define TESSERA_LIBM2(Name, f) \
   template <class D, class V> HWY_INLINE V Name(D d, V x, V y) { return PerLane(d, x, y, [](auto v, auto w) HWY_ATTR { return f(v, w); }); }
 
-TESSERA_LIBM1(Asinh, std::asinh)
-TESSERA_LIBM1(Acosh, std::acosh)
-TESSERA_LIBM1(Atanh, std::atanh)
-TESSERA_LIBM1(Erfc, std::erfc)
 TESSERA_LIBM1(Erfinv, scalar::erfinv)
 TESSERA_LIBM1(Lgamma, scalar::lgamma)
 TESSERA_LIBM1(Digamma, scalar::digamma)
@@ -81,23 +78,29 @@ HWY_INLINE hn::Vec<Wide> Piecewise(const float (&rows)[N][32], hn::Vec<Wide> x, 
   return PieceSteps<N - 2, 1>(rows, piece, hn::Sub(x, Column(rows[0], piece)), Column(rows[N - 1], piece));
 }
 
+// The same where the second coefficient is one float as well: with what the leading terms' sum has been rounded by.
+template <size_t N>
+HWY_INLINE Two<hn::Vec<Wide>> PiecewiseTwo(const float (&rows)[N][32], hn::Vec<Wide> x, hn::Vec<WideBits> piece) {
+  const auto t = hn::Sub(x, Column(rows[0], piece)), c0 = Column(rows[1], piece), c1 = Column(rows[2], piece);
+  const auto v = hn::MulAdd(c1, t, c0), lost = hn::MulAdd(c1, t, hn::Sub(c0, v));
+  return {v, hn::MulAdd(hn::Mul(t, t), PieceSteps<N - 2, 3>(rows, piece, t, Column(rows[N - 1], piece)), lost)};
+}
+
 // x * inverse_width rounded to an integer, in the low bits.
 HWY_INLINE hn::Vec<WideBits> PieceNumber(Wide d, hn::Vec<Wide> x, double inverse_width) {
   return hn::BitCast(WideBits(), hn::MulAdd(x, hn::Set(d, static_cast<float>(inverse_width)), hn::Set(d, 12582912.0f)));
 }
 #endif
 
-// c[0] + c[1] x + ..., by Horner's rule. The coefficients interpolate at Chebyshev nodes of the reduced range; errors are noted relative to the result.
-// Recursion instead of a loop, which GCC 12 leaves a loop.
-template <size_t kNext, class D, class V, size_t N>
-HWY_INLINE V HornerSteps(D d, V x, V r, const double (&c)[N]) {
-  if constexpr (kNext == 0) return r;
-  else return HornerSteps<kNext - 1>(d, x, hn::MulAdd(r, x, hn::Set(d, static_cast<hn::TFromD<D>>(c[kNext - 1]))), c);
+// f of float32 numbers in double: f(tag of doubles, their vector...).
+template <class D, class F, class... V>
+HWY_INLINE hn::Vec<D> InDouble(D d, F f, V... x) {
+  const hn::Half<D> dh;
+  const hn::Rebind<double, decltype(dh)> dd;
+  const auto low = f(dd, hn::PromoteTo(dd, hn::LowerHalf(dh, x))...), high = f(dd, hn::PromoteTo(dd, hn::UpperHalf(dh, x))...);
+  return hn::Combine(d, hn::DemoteTo(dh, high), hn::DemoteTo(dh, low));
 }
-template <class D, class V, size_t N>
-HWY_INLINE V Polynomial(D d, V x, const double (&c)[N]) {
-  return HornerSteps<N - 1>(d, x, hn::Set(d, static_cast<hn::TFromD<D>>(c[N - 1])), c);
-}
+#define TESSERA_IN_DOUBLE(f) [](auto dd, auto... v) HWY_ATTR { return f(dd, v...); }
 
 // 1 / sqrt(x): an estimate of 14 bits, improved by one step of third order (e = 1 - x y^2 is the error), which 0 and infinity skip.
 template <class D, class V>
@@ -161,24 +164,35 @@ HWY_INLINE V ReduceByLn2(D d, V x, V& n) {
   return hn::NegMulAdd(n, hn::Set(d, static_cast<T>(Fp<T>::kLn2Low)), hn::NegMulAdd(n, hn::Set(d, static_cast<T>(Fp<T>::kLn2High)), x));
 }
 
-// r + r^2 / 2 + ... = e^r - 1 for |r| <= ln 2 / 2.
+// float32: r + r^2 / 2 + ... = e^r - 1 for |r| <= ln 2 / 2.
 template <class D, class V>
 HWY_INLINE V Expm1Series(D d, V r) {
   using T = hn::TFromD<D>;
-  V tail;  // (e^r - 1 - r - r^2/2) / r^3, to 4e-10 or 3e-17
-  if constexpr (sizeof(T) == 4) {
-    constexpr double kC[] = {0.1666666666666666667, 0.0416665546172045742, 0.008333320887169640859, 0.001392618358771349454, 0.0001988269833722147827};
-    tail = Polynomial(d, r, kC);
-  } else {
-    constexpr double kC[] = {0.1666666666666666745, 0.04166666666666666723, 0.008333333333330061833, 0.001388888888888655252, 0.0001984126986305361688,
-                             0.00002480158731714449898, 2.755726845999706477e-6, 2.75572829695499527e-7, 2.510038549551031908e-8, 2.091123663026154449e-9};
-    tail = Polynomial(d, r, kC);
-  }
+  // (e^r - 1 - r - r^2/2) / r^3, to 4e-10
+  constexpr double kC[] = {0.1666666666666666667, 0.0416665546172045742, 0.008333320887169640859, 0.001392618358771349454, 0.0001988269833722147827};
+  const V tail = Polynomial(d, r, kC);
   return hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, tail, hn::Set(d, static_cast<T>(0.5))), r);
 }
 
 // e^r - 1, x = n ln 2 + r.
 template <class D, class V> HWY_INLINE V ReducedExpm1(D d, V x, V& n) { return Expm1Series(d, ReduceByLn2(d, x, n)); }
+
+// float32: 2^n e^(r + low), |r| <= ln 2 / 2.
+template <class D, class V>
+HWY_INLINE V ExpOfFloat(D d, V r, V low, V n) {
+  constexpr double kC[] = {0.5000000013538729887, 0.1666666668170421504, 0.04166646419740569232, 0.008333310844647862564, 0.00139337307157920825, 0.0001989108046399884204};  // of (e^r - 1 - r) / r^2, to 2e-10
+  const Two<V> sum = FastSum(hn::Set(d, 1.0f), r);
+  return ScaleByPower(d, hn::Add(sum.hi, hn::Add(sum.lo, hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), low))), n);
+}
+#if HWY_TARGET == HWY_AVX3
+// 2^(steps / 32) e^r, |r| <= ln 2 / 64; steps have been rounded by a number that leaves the integer in the low bits.
+HWY_INLINE hn::Vec<Wide> ExpOfStep(Wide d, hn::Vec<Wide> shifted, hn::Vec<Wide> steps, hn::Vec<Wide> r) {
+  const auto step = hn::BitCast(WideBits(), shifted);
+  const auto p = hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, hn::Set(d, 0.166667157f), hn::Set(d, 0.500002444f)), r);  // e^r - 1, to 2e-10
+  const auto high = Column(tables::kExp[0], step), value = hn::Add(high, hn::MulAdd(high, p, Column(tables::kExp[1], step)));
+  return hn::Vec<Wide>{_mm512_scalef_ps(value.raw, hn::Mul(steps, hn::Set(d, 0.03125f)).raw)};  // rounds its exponent down
+}
+#endif
 
 template <class D, class V>
 HWY_INLINE V Exp(D d, V x) {
@@ -186,12 +200,28 @@ HWY_INLINE V Exp(D d, V x) {
   // The instructions return the second operand if one is nan, so a nan stays.
   x = hn::Min(hn::Set(d, static_cast<T>(Fp<T>::kExpHigh)), hn::Max(hn::Set(d, static_cast<T>(Fp<T>::kExpLow)), x));
   V n;
-  const V r = ReduceByLn2(d, x, n);
-  if constexpr (sizeof(T) == 4) {
-    constexpr double kC[] = {1.0, 1.0, 0.5, 0.1666657684599397631, 0.0416665544376859389, 0.008363202971575854947, 0.001392621346633244304};  // of e^r, to 1.1e-8
-    return ScaleByPower(d, Polynomial(d, r, kC), n);
+  if constexpr (sizeof(T) == 8) {
+    const V shifted = ShiftedSteps(d, x, 23.083120654223414518), steps = Unshifted(d, shifted);
+    const V r = hn::NegMulAdd(steps, hn::Set(d, 0x1.cf79abc9e3b3ap-44), hn::NegMulAdd(steps, hn::Set(d, 0x1.62e42fefa0000p-5), x));
+    const auto step = hn::BitCast(hn::RebindToUnsigned<D>(), shifted);
+    const V high = Entry(d, tables::kExp64[0], step), p = hn::MulAdd(hn::Mul(r, r), ExpSeries(d, r), r);
+    const V value = hn::Add(high, hn::MulAdd(high, p, Entry(d, tables::kExp64[1], step))), sixteenth = hn::Mul(steps, hn::Set(d, 0.0625));
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (kFullVector<D>) return ScaleByPower(d, value, sixteenth);  // rounds its exponent down
+#endif
+    return ScaleByPower(d, value, hn::Floor(sixteenth));
   } else {
-    return ScaleByPower(d, hn::Add(Expm1Series(d, r), hn::Set(d, T{1})), n);
+    const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic));
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (kFullVector<D>) {
+      const V shifted = hn::MulAdd(x, hn::Set(d, 46.1662413f), magic), steps = hn::Sub(shifted, magic);
+      return ExpOfStep(d, shifted, steps, hn::NegMulAdd(steps, hn::Set(d, -5.95204441e-11f), hn::NegMulAdd(steps, hn::Set(d, 0.0216608495f), x)));
+    }
+#endif
+    n = hn::Sub(hn::MulAdd(x, hn::Set(d, 1.44269504f), magic), magic);
+    const V low = hn::Set(d, static_cast<float>(Fp<float>::kLn2Low)), near = hn::NegMulAdd(n, hn::Set(d, static_cast<float>(Fp<float>::kLn2High)), x);
+    const V r = hn::NegMulAdd(n, low, near);
+    return ExpOfFloat(d, r, hn::NegMulAdd(n, low, hn::Sub(near, r)), n);
   }
 }
 
@@ -205,15 +235,43 @@ HWY_INLINE V HalfExp(D d, V x) {
   return ScaleByPower(d, p, hn::Sub(n, hn::Set(d, T{1})));
 }
 
+// e^x = s + s p, for float32 results: x of their range, p to 1e-10.
+template <class D, class V>
+TESSERA_MATH_PART V BriefExp(D d, V x, V& p) {
+  const hn::RebindToUnsigned<D> du;
+  const V shifted = ShiftedSteps(d, x, 23.083120654223414518), r = hn::NegMulAdd(Unshifted(d, shifted), hn::Set(d, 0.04332169878499658183), x);
+  const auto step = hn::BitCast(du, shifted);
+  constexpr double kC[] = {0.5, 0.1666696050116495124, 0.04166715638980264169};
+  p = hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), r);
+  const auto power = hn::ShiftLeft<48>(hn::AndNot(hn::Set(du, uint64_t{15}), step));
+  return hn::BitCast(d, hn::Add(hn::BitCast(du, Entry(d, tables::kExp64[0], step)), power));
+}
+
+// 2^n x - 1 = 2 (2^(n-1) x - 1/2): e^x may overflow where the result does not.
+template <class D, class V>
+TESSERA_MATH_PART Two<V> Expm1Two(D d, V x) {
+  V n;
+  const Two<V> p = ExpTwo<false>(d, x, x, n);
+  const V half_scale = PowerOf2(d, hn::Sub(n, hn::Set(d, 1.0)));
+  const Two<V> half = Sum(hn::Mul(p.hi, half_scale), hn::Set(d, -0.5));
+  const Two<V> sum = FastSum(half.hi, hn::MulAdd(p.lo, half_scale, half.lo));
+  return {hn::Add(sum.hi, sum.hi), hn::Add(sum.lo, sum.lo)};
+}
 template <class D, class V>
 HWY_INLINE V Expm1(D d, V x) {
   using T = hn::TFromD<D>;
   const V clamped = hn::Min(hn::Set(d, static_cast<T>(Fp<T>::kExpm1High)), hn::Max(hn::Set(d, static_cast<T>(Fp<T>::kExpm1Low)), x));
-  V n;
-  const V p = ReducedExpm1(d, clamped, n);
-  const V half_scale = PowerOf2(d, hn::Sub(n, hn::Set(d, T{1})));  // 2^n may overflow where the result does not
-  const V half = hn::MulAdd(half_scale, p, hn::Sub(half_scale, hn::Set(d, static_cast<T>(0.5))));
-  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, hn::Add(half, half));
+  V r;
+  if constexpr (sizeof(T) == 8) {
+    r = Expm1Two(d, clamped).hi;
+  } else {
+    r = InDouble(d, [](auto dd, auto v) HWY_ATTR {
+      hn::Vec<decltype(dd)> p;
+      const auto s = BriefExp(dd, v, p);
+      return hn::MulAdd(s, p, hn::Sub(s, hn::Set(dd, 1.0)));
+    }, clamped);
+  }
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, r);
 }
 
 // u = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); u normal and positive, or k and f are garbage.
@@ -229,21 +287,14 @@ HWY_INLINE V SplitExponent(D d, V u, V& k) {
   return hn::Sub(hn::BitCast(d, mantissa), hn::Set(d, T{1}));
 }
 
-// k ln 2 + log(1 + f) + correction, by log(1 + f) = 2 atanh(f / (2 + f)), arranged to add the small terms first.
+// float32: k ln 2 + log(1 + f) + correction, by log(1 + f) = 2 atanh(f / (2 + f)), arranged to add the small terms first.
 template <class D, class V>
 HWY_INLINE V LogOfSplit(D d, V k, V f, V correction) {
   using T = hn::TFromD<D>;
   const V half_square = hn::Mul(hn::Mul(f, f), hn::Set(d, static_cast<T>(0.5)));
   const V s = hn::Div(f, hn::Add(f, hn::Set(d, T{2}))), z = hn::Mul(s, s);
-  V r;  // (2 atanh(s) - 2 s) / s^3, to 2e-11 or 4e-18
-  if constexpr (sizeof(T) == 4) {
-    constexpr double kC[] = {0.6666666655430018005, 0.4000012200081690996, 0.2855080255327472859, 0.2333096405181052344};
-    r = Polynomial(d, z, kC);
-  } else {
-    constexpr double kC[] = {0.6666666666666669695, 0.3999999999989923898, 0.2857142862609589156, 0.2222221111514415868,
-                             0.1818289055669576367, 0.1533167403016350906, 0.1461703754883715133};
-    r = Polynomial(d, z, kC);
-  }
+  constexpr double kC[] = {0.6666666655430018005, 0.4000012200081690996, 0.2855080255327472859, 0.2333096405181052344};  // of (2 atanh(s) - 2 s) / s^3, to 2e-11
+  const V r = Polynomial(d, z, kC);
   const V small = hn::MulAdd(s, hn::MulAdd(z, r, half_square), hn::MulAdd(k, hn::Set(d, static_cast<T>(Fp<T>::kLn2Low)), correction));
   return hn::MulAdd(k, hn::Set(d, static_cast<T>(Fp<T>::kLn2High)), hn::Sub(f, hn::Sub(half_square, small)));
 }
@@ -251,6 +302,12 @@ HWY_INLINE V LogOfSplit(D d, V k, V f, V correction) {
 // The logarithm where its argument u is not a positive finite number: -inf at 0, inf at inf, else nan.
 template <class D, class V>
 HWY_INLINE V LogSpecial(D d, V u, V result) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kFullVector<D>) {  // by classes of numbers: nan 2, 0 4, negative 3, infinite 5, others 0
+    if constexpr (sizeof(hn::TFromD<D>) == 4) return V{_mm512_fixupimm_ps(result.raw, u.raw, _mm512_set1_epi32(0x03530422), 0)};
+    else return V{_mm512_fixupimm_pd(result.raw, u.raw, _mm512_set1_epi64(0x03530422), 0)};
+  }
+#endif
   const V zero = hn::Zero(d), inf = hn::Inf(d);
   const V special = hn::IfThenElse(hn::Eq(u, zero), hn::Neg(inf), hn::IfThenElse(hn::Eq(u, inf), inf, hn::NaN(d)));
   return hn::IfThenElse(hn::And(hn::Gt(u, zero), hn::Lt(u, inf)), result, special);
@@ -264,79 +321,127 @@ HWY_INLINE hn::Vec<Wide> SplitNumber(hn::Vec<Wide> x, hn::Vec<Wide>& k) {
   return hn::Vec<Wide>{m};
 }
 
-// k ln 2 + log m, m = (1 + r) / c with c from a table: k ln 2 and -log c add without rounding.
+#endif
+// A base b of float32 logarithms: rows of 1 / c, and log_b c as a sum; log_b 2 and log_b e as sums.
+struct NaturalBase {
+  static constexpr auto& kTable = tables::kLog;
+  static constexpr float kTwoHigh = 0x1.62e4p-1f, kTwoLow = 1.428606765330187e-06f, kEHigh = 1, kELow = 0;
+};
+struct BinaryBase {
+  static constexpr auto& kTable = tables::kLog2;
+  static constexpr float kTwoHigh = 1, kTwoLow = 0, kEHigh = 1.44269502f, kELow = 1.92596303e-8f;
+};
+struct DecimalBase {
+  static constexpr auto& kTable = tables::kLog10;
+  static constexpr float kTwoHigh = 0x1.344p-2f, kTwoLow = 4.60503907e-06f, kEHigh = 0.434294492f, kELow = -1.010305e-08f;
+};
+
+#if HWY_TARGET == HWY_AVX3
+// k log_b 2 + log_b m, m = (1 + r) / c with c from a table: k log_b 2 and the greater part of -log c add without rounding.
+template <class Base>
 HWY_INLINE hn::Vec<Wide> LogByTable(Wide d, hn::Vec<Wide> x) {
   using V = hn::Vec<Wide>;
+  constexpr bool kNatural = Base::kEHigh == 1;
   V k;
   const V m = SplitNumber(x, k);
   const auto piece = hn::ShiftRight<18>(hn::BitCast(WideBits(), m));
-  const V r = hn::MulSub(m, Column(tables::kLog[0], piece), hn::Set(d, 1.0f));
-  constexpr double kC[] = {-0.5000005379503622996, 0.3333786885432909838, -0.2454392930075602918};  // (log(1 + r) - r) / r^2 for r in [-1/64, 1/32], to 2.0e-8 of log(1 + r)
-  const V high = hn::MulAdd(k, hn::Set(d, 0x1.62e4p-1f), Column(tables::kLog[1], piece));
-  return hn::Add(high, hn::MulAdd(k, hn::Set(d, 1.428606765330187e-06f), hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), r)));
+  const V factor = Column(Base::kTable[0], piece), product = hn::Mul(m, factor), one = hn::Set(d, 1.0f), lost = hn::MulSub(m, factor, product), r = hn::MulSub(m, factor, one);
+  constexpr double kC[] = {-0.4999999982847707277, 0.3333344297910133906, -0.250036397875487668, 0.1951173588406779391};  // of (log(1 + r) - r) / r^2 for r in [-1/62, 1/32], to 2e-10
+  const V high = hn::MulAdd(k, hn::Set(d, Base::kTwoHigh), Column(Base::kTable[1], piece)), near = hn::Sub(product, one);  // the product is 1 + r and what is lost
+  V first = near, rest = hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), lost);
+  if constexpr (!kNatural) {
+    const V scale = hn::Set(d, Base::kEHigh);
+    first = hn::Mul(near, scale);
+    rest = hn::MulAdd(rest, scale, hn::MulAdd(near, hn::Set(d, Base::kELow), hn::MulSub(near, scale, first)));
+  }
+  const Two<V> sum = FastSum(high, first);
+  V table_rest = Column(Base::kTable[2], piece);
+  if constexpr (Base::kTwoLow != 0) table_rest = hn::MulAdd(k, hn::Set(d, Base::kTwoLow), table_rest);
+  return LogSpecial(d, x, hn::Add(sum.hi, hn::Add(sum.lo, hn::Add(table_rest, rest))));
 }
 #endif
+
+// The logarithm of a positive double below infinity by `f` of it and of the power of two to add, of others by the rules.
+template <class D, class V, class F>
+HWY_INLINE V LogByParts(D d, V x, F f) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kFullVector<D>) return LogSpecial(d, x, f(x, hn::Zero(d)));
+#endif
+  const auto subnormal = hn::Lt(x, hn::Set(d, 2.2250738585072014e-308));
+  return LogSpecial(d, x, f(hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 18014398509481984.0)), x), hn::IfThenElseZero(subnormal, hn::Set(d, -54.0))));
+}
+// For float32 results, from double: log(x + low) - k ln 2, x positive and normal.
+template <class D, class V>
+TESSERA_MATH_PART V BriefLog(D d, V x, V low, V& k) {
+  const hn::RebindToUnsigned<D> du;
+  const V m = SplitDouble(d, x, k);
+  const auto piece = hn::ShiftRight<48>(hn::BitCast(du, m));
+  const V factor = Entry(d, tables::kLog64[0], piece), r = hn::MulAdd(low, factor, hn::MulSub(m, factor, hn::Set(d, 1.0)));
+  constexpr double kC[] = {-0.4999999980024782175, 0.3333333434676742194, -0.2500124380210574671, 0.2000805207590408443, -0.1566016225756820562};  // of (log(1 + r) - r) / r^2, to 1.3e-10
+  return hn::Add(Entry(d, tables::kLog64[1], piece), hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), r));
+}
+// log(1 + x), x > -1
+template <class D, class V>
+HWY_NOINLINE V BriefLog1p(D d, V x) {
+  const V u = hn::Add(x, hn::Set(d, 1.0));
+  V k;
+  const V log = BriefLog(d, u, hn::IfThenElseZero(hn::Lt(hn::Abs(x), hn::Set(d, 0.001)), hn::Sub(x, hn::Sub(u, hn::Set(d, 1.0)))), k);
+  return hn::MulAdd(k, hn::Set(d, 0.69314718055994530942), log);
+}
 
 template <class D, class V>
 HWY_INLINE V Log(D d, V x) {
   using T = hn::TFromD<D>;
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (sizeof(T) == 4 && kFullVector<D>) return LogByTable(d, x);
+  if constexpr (sizeof(T) == 4 && kFullVector<D>) return LogByTable<NaturalBase>(d, x);
 #endif
-  const hn::RebindToUnsigned<D> du;
-  // Subnormals are scaled up by 2^mantissa bits first.
-  constexpr double kUp = static_cast<double>(uint64_t{1} << Fp<T>::kMantissa);
-  const auto subnormal = hn::Lt(x, hn::BitCast(d, hn::Set(du, Fp<T>::kMinNormal)));
-  const V scaled = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, static_cast<T>(kUp))), x);
-  V k;
-  const V f = SplitExponent(d, scaled, k);
-  k = hn::Sub(k, hn::IfThenElseZero(subnormal, hn::Set(d, static_cast<T>(Fp<T>::kMantissa))));
-  return LogSpecial(d, x, LogOfSplit(d, k, f, hn::Zero(d)));
+  if constexpr (sizeof(T) == 8) {
+    return LogByParts(d, x, [&](V u, V more) HWY_ATTR { return JoinLogBriefly(d, SplitLog<true, false>(d, u, hn::Zero(d), more)); });
+  } else {
+    const hn::RebindToUnsigned<D> du;
+    // Subnormals are scaled up by 2^mantissa bits first.
+    constexpr double kUp = static_cast<double>(uint64_t{1} << Fp<T>::kMantissa);
+    const auto subnormal = hn::Lt(x, hn::BitCast(d, hn::Set(du, Fp<T>::kMinNormal)));
+    const V scaled = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, static_cast<T>(kUp))), x);
+    V k;
+    const V f = SplitExponent(d, scaled, k);
+    k = hn::Sub(k, hn::IfThenElseZero(subnormal, hn::Set(d, static_cast<T>(Fp<T>::kMantissa))));
+    return LogSpecial(d, x, LogOfSplit(d, k, f, hn::Zero(d)));
+  }
 }
 
+// (k + log m / ln 2) scale for the two parts of scale / ln 2 and k scale = k high + k low, the former exact: so that powers of the base come out whole.
+template <class Base, class D, class V>
+HWY_INLINE V LogToBase(D d, V x, double inverse_hi, double inverse_lo, double k_hi, double k_lo) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(hn::TFromD<D>) == 4 && kFullVector<D>) return LogByTable<Base>(d, x);
+#endif
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    return LogByParts(d, x, [&](V u, V more) HWY_ATTR {
+      const auto parts = SplitLog<false, false>(d, u, hn::Zero(d), more);
+      const Two<V> p = Product(d, JoinLog(d, parts), Two<V>{hn::Set(d, inverse_hi), hn::Set(d, inverse_lo)}), sum = FastSum(hn::Mul(parts.k, hn::Set(d, k_hi)), p.hi);
+      return hn::Add(sum.hi, hn::Add(sum.lo, hn::MulAdd(parts.k, hn::Set(d, k_lo), p.lo)));
+    });
+  } else {
+    const V result = InDouble(d, [&](auto dd, auto v) HWY_ATTR {
+      hn::Vec<decltype(dd)> k;
+      const auto log = BriefLog(dd, v, hn::Zero(dd), k);
+      return hn::MulAdd(log, hn::Set(dd, inverse_hi), hn::MulAdd(k, hn::Set(dd, k_hi), hn::Mul(k, hn::Set(dd, k_lo))));
+    }, x);
+    return LogSpecial(d, x, result);
+  }
+}
+template <class D, class V> HWY_INLINE V Log2(D d, V x) { return LogToBase<BinaryBase>(d, x, 0x1.71547652b82fep+0, 0x1.777d0ffda0d24p-56, 1, 0); }
 template <class D, class V>
-HWY_INLINE V Log2(D d, V x) {
-  using T = hn::TFromD<D>;
-  const hn::RebindToUnsigned<D> du;
-  constexpr double kUp = static_cast<double>(uint64_t{1} << Fp<T>::kMantissa);
-  const auto subnormal = hn::Lt(x, hn::BitCast(d, hn::Set(du, Fp<T>::kMinNormal)));
-  const V scaled = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, static_cast<T>(kUp))), x);
-  V k;
-  const V f = SplitExponent(d, scaled, k);
-  k = hn::Sub(k, hn::IfThenElseZero(subnormal, hn::Set(d, static_cast<T>(Fp<T>::kMantissa))));
-  const V log = LogOfSplit(d, hn::Zero(d), f, hn::Zero(d));
-  return LogSpecial(d, x, hn::MulAdd(log, hn::Set(d, static_cast<T>(1.44269504088896340736)), k));
-}
+HWY_INLINE V Log10(D d, V x) { return LogToBase<DecimalBase>(d, x, 0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57, 0x1.34413509f7800p-2, 0x1.fef311f12b358p-46); }
 
-// The logarithm of the mantissa and the exponent's share apart, so that powers of ten come out whole.
-template <class D, class V>
-HWY_INLINE V Log10(D d, V x) {
-  using T = hn::TFromD<D>;
-  const hn::RebindToUnsigned<D> du;
-  constexpr double kUp = static_cast<double>(uint64_t{1} << Fp<T>::kMantissa);
-  constexpr double kHigh = sizeof(T) == 4 ? 0.301025390625 : 3.01029995663611771306e-01, kLow = sizeof(T) == 4 ? 4.60503898119521373889e-6 : 3.69423907715893078616e-13;
-  const auto subnormal = hn::Lt(x, hn::BitCast(d, hn::Set(du, Fp<T>::kMinNormal)));
-  const V scaled = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, static_cast<T>(kUp))), x);
-  V k;
-  const V f = SplitExponent(d, scaled, k);
-  k = hn::Sub(k, hn::IfThenElseZero(subnormal, hn::Set(d, static_cast<T>(Fp<T>::kMantissa))));
-  const V log = LogOfSplit(d, hn::Zero(d), f, hn::Zero(d));
-  constexpr double kScale = 0.43429448190325182765, kScaleHigh = static_cast<T>(kScale);
-  const V small = hn::MulAdd(log, hn::Set(d, static_cast<T>(kScale - kScaleHigh)), hn::Mul(k, hn::Set(d, static_cast<T>(kLow))));
-  return LogSpecial(d, x, hn::MulAdd(k, hn::Set(d, static_cast<T>(kHigh)), hn::MulAdd(log, hn::Set(d, static_cast<T>(kScaleHigh)), small)));
-}
-
-// log(1 + x) with what 1 + x rounds away put back; Kahan's idea, as in W. Kahan, "Branch cuts for complex elementary functions" (1987).
 template <class D, class V>
 HWY_INLINE V Log1p(D d, V x) {
   using T = hn::TFromD<D>;
-  const V one = hn::Set(d, T{1}), u = hn::Add(x, one);
-  V k;
-  const V f = SplitExponent(d, u, k);
-  const auto near = hn::Eq(k, hn::Zero(d));
-  const V lost = hn::IfThenElse(hn::Gt(k, hn::Zero(d)), hn::Sub(one, hn::Sub(u, x)), hn::Sub(x, hn::Sub(u, one)));
-  const V result = LogOfSplit(d, k, hn::IfThenElse(near, x, f), hn::IfThenZeroElse(near, hn::Div(lost, u)));
-  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, LogSpecial(d, u, result));
+  V result;
+  if constexpr (sizeof(T) == 8) result = Log1pTwo(d, Two<V>{x, hn::Zero(d)}).hi;
+  else result = InDouble(d, TESSERA_IN_DOUBLE(BriefLog1p), x);
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, LogSpecial(d, hn::Add(x, hn::Set(d, T{1})), result));
 }
 
 // (e^2x - 1) / (e^2x + 1) through expm1, exact to rounding for small x.
@@ -348,38 +453,20 @@ HWY_INLINE V Tanh(D d, V x) {
     const WideBits du;
     const V a = hn::Min(hn::Set(d, 9.5f), hn::Abs(x));
     const auto piece = hn::ShiftRight<21>(hn::Max(hn::BitCast(du, a), hn::Set(du, 492u << 21)));
-    return hn::CopySign(Piecewise(tables::kTanh, a, piece), x);
+    return hn::CopySign(Rounded(PiecewiseTwo(tables::kTanh, a, piece)), x);
   }
 #endif
   const V a = hn::Min(hn::Set(d, static_cast<T>(Fp<T>::kTanhHigh)), hn::Abs(x));
+  if constexpr (sizeof(T) == 8) {
+    const Two<V> e = Expm1Two(d, hn::Add(a, a)), c = Sum(hn::Set(d, 2.0), e.hi);
+    return hn::CopySign(Quotient(d, e, Two<V>{c.hi, hn::Add(c.lo, e.lo)}).hi, x);
+  } else {
   V n;
   const V doubled = hn::Add(a, a);
   const V p = ReducedExpm1(d, doubled, n), scale = PowerOf2(d, n);
   const V e = hn::MulAdd(scale, p, hn::Sub(scale, hn::Set(d, T{1})));
   return hn::CopySign(hn::Div(e, hn::Add(e, hn::Set(d, T{2}))), x);
-}
-
-// Up to 1 an odd polynomial, beyond e^|x| / 2 - 1 / (4 e^|x| / 2).
-template <class D, class V>
-HWY_INLINE V Sinh(D d, V x) {
-  using T = hn::TFromD<D>;
-  const V a = hn::Abs(x), one = hn::Set(d, T{1}), half = HalfExp(d, a), z = hn::Mul(x, x);
-  V p;  // (sinh x - x) / x^3 in x^2, to 1.7e-10 or 2.2e-22 of sinh x
-  if constexpr (sizeof(T) == 4) {
-    constexpr double kC[] = {0.1666666664684213432, 0.008333339675917060912, 0.0001983810196868388931, 2.806280258227694618e-6};
-    p = Polynomial(d, z, kC);
-  } else {
-    constexpr double kC[] = {0.1666666666666666667, 0.008333333333333333366, 0.000198412698412697732, 2.75573192240403386e-6,
-                          2.505210836405804075e-8, 1.605904839635056164e-10, 7.646625361656657656e-13, 2.844526416989528563e-15};
-    p = Polynomial(d, z, kC);
   }
-  const V near = hn::MulAdd(hn::Mul(a, z), p, a), far = hn::Sub(half, hn::Div(hn::Set(d, static_cast<T>(0.25)), half));
-  return hn::CopySign(hn::IfThenElse(hn::Lt(a, one), near, far), x);
-}
-template <class D, class V>
-HWY_INLINE V Cosh(D d, V x) {
-  const V half = HalfExp(d, hn::Abs(x));
-  return hn::Add(half, hn::Div(hn::Set(d, hn::TFromD<D>(0.25)), half));
 }
 
 // tanh(log(1 + e^x)) = w / (w + 2) with w = e^x (e^x + 2); 1 beyond 20 (or 40).
@@ -391,191 +478,28 @@ HWY_INLINE V TanhSoftplus(D d, V x) {
   return hn::Div(w, hn::Add(w, two));
 }
 
-// x = n + r / ln 2, |r| <= ln 2 / 2.
+// 2^x = 2^(n / parts) e^r.
 template <class D, class V>
 HWY_INLINE V Exp2(D d, V x) {
   using T = hn::TFromD<D>;
   constexpr double kLimit = sizeof(T) == 4 ? 152 : 1077;
   x = hn::Min(hn::Set(d, static_cast<T>(kLimit)), hn::Max(hn::Set(d, static_cast<T>(-kLimit)), x));
-  const V n = hn::Round(x), r = hn::Mul(hn::Sub(x, n), hn::Set(d, static_cast<T>(0.69314718055994530942)));
-  return ScaleByPower(d, hn::Add(Expm1Series(d, r), hn::Set(d, T{1})), n);
-}
-
-// x = n pi/2 + r, |r| <= pi/4, for |x| < kTrigLimit: pi/2 in parts whose products with n are exact. Sine and cosine of r; bits has n in its low bits.
-template <class D, class V, class VU>
-HWY_INLINE void ReducedSinCos(D d, V x, V& sine, V& cosine, VU& bits) {
-  using T = hn::TFromD<D>;
-  const hn::RebindToUnsigned<D> du;
-  const V magic = hn::Set(d, static_cast<T>(Fp<T>::kMagic));
-  const V shifted = hn::MulAdd(x, hn::Set(d, static_cast<T>(0.636619772367581343076)), magic), n = hn::Sub(shifted, magic);
-  bits = hn::BitCast(du, shifted);
-  V r;
-  const auto part = [&](double c) HWY_ATTR { return hn::Set(d, static_cast<T>(c)); };
-  const V one = part(1.0), half = part(0.5);
-  V s, c;  // (sin r - r) / r^3 and (cos r - 1 + r^2/2) / r^4 in r^2, to 2e-11 and 9e-13, or 7e-21 and 5e-19
-  if constexpr (sizeof(T) == 4) {
-    r = hn::NegMulAdd(n, part(0.0004837512969970703125), hn::NegMulAdd(n, part(1.5703125), x));
-    r = hn::NegMulAdd(n, part(2.5633441515945187882e-12), hn::NegMulAdd(n, part(7.5495336204767227173e-8), r));
-    constexpr double kS[] = {-0.1666666666384404946, 0.008333331870341348483, -0.0001984008437642269811, 2.72496200800748329e-6};
-    constexpr double kC[] = {0.04166666666431182336, -0.001388888766837066322, 0.00002480059840835011648, -2.730070403808623762e-7};
-    s = Polynomial(d, hn::Mul(r, r), kS);
-    c = Polynomial(d, hn::Mul(r, r), kC);
+  const V ln2 = hn::Set(d, static_cast<T>(0.69314718055994530942));
+  if constexpr (sizeof(T) == 8) {
+    const V shifted = ShiftedSteps(d, x, 16), steps = Unshifted(d, shifted), f = hn::NegMulAdd(steps, hn::Set(d, 0.0625), x);
+    const Two<V> r = Product(d, f, ln2);
+    return ScaleByPower(d, ExpOfStep(d, shifted, r.hi, hn::MulAdd(f, hn::Set(d, 0x1.abc9e3b39803fp-56), r.lo)).hi, hn::Floor(hn::Mul(steps, hn::Set(d, 0.0625))));
   } else {
-    r = hn::NegMulAdd(n, part(6.07710050630396597660e-11), hn::NegMulAdd(n, part(1.57079632673412561417), x));
-    r = hn::NegMulAdd(n, part(2.02226624879595063154e-21), r);
-    constexpr double kS[] = {-0.1666666666666666667, 0.008333333333333331481, -0.0001984126984126504105, 2.755731921932057977e-6,
-                             -2.505210622599440068e-8, 1.605853059664595275e-10, -7.586636882825061912e-13};
-    constexpr double kC[] = {0.04166666666666666538, -0.001388888888888738977, 0.00002480158729875440117,
-                             -2.755731726587808003e-7, 2.087614504941317667e-9, -1.138254464534910799e-11};
-    s = Polynomial(d, hn::Mul(r, r), kS);
-    c = Polynomial(d, hn::Mul(r, r), kC);
-  }
-  const V z = hn::Mul(r, r);
-  sine = hn::IfThenElse(hn::Eq(r, hn::Zero(d)), r, hn::MulAdd(hn::Mul(r, z), s, r));  // keeps -0
-  const V half_z = hn::Mul(half, z), w = hn::Sub(one, half_z);
-  cosine = hn::Add(w, hn::MulAdd(hn::Mul(z, z), c, hn::Sub(hn::Sub(one, w), half_z)));
-}
-
-// Lanes of `result` with |x| not below the limit are replaced by f(x): each lane depends on its own value alone.
-template <class D, class V, class F>
-HWY_INLINE V LargeLanes(D d, V x, V result, double limit, F f) {
-  using T = hn::TFromD<D>;
-  if (HWY_LIKELY(hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, static_cast<T>(limit)))))) return result;
-  HWY_ALIGN T in[hn::MaxLanes(d)];
-  HWY_ALIGN T out[hn::MaxLanes(d)];
-  hn::Store(x, d, in);
-  hn::Store(result, d, out);
-  for (size_t i = 0; i < hn::Lanes(d); ++i) {
-    if (!(in[i] < static_cast<T>(limit) && in[i] > static_cast<T>(-limit))) out[i] = f(in[i]);
-  }
-  return hn::Load(d, out);
-}
-
-// sin(x + kQuarterTurns pi / 2) in float32 for |x| < kTrigLimit: x = n pi / 2 + r, |r| <= pi / 4. Both sin r = r + r z S(z) and cos r = 1 + z C(z), z = r^2,
-// are base + base z P(z): the coefficients are chosen by lane.
-template <int kQuarterTurns, class D, class V>
-HWY_INLINE V SinOfFloat(D d, V x) {
-  const hn::RebindToUnsigned<D> du;
-  const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic)), one = hn::Set(d, 1.0f);
-  const V shifted = hn::MulAdd(x, hn::Set(d, 0.636619772367581343076f), magic), n = hn::Sub(shifted, magic);
-#if HWY_TARGET == HWY_SSE4  // parts of pi / 2 whose products with n are exact
-  const V near = hn::NegMulAdd(n, hn::Set(d, 0.0004837512969970703125f), hn::NegMulAdd(n, hn::Set(d, 1.5703125f), x));
-  constexpr float kMiddle = 7.5495336204767227173e-8f, kLast = 2.5633441515945187882e-12f;
-#else
-  const V near = hn::NegMulAdd(n, hn::Set(d, 1.57079637050628662f), x);
-  constexpr float kMiddle = -4.37113882867379e-8f, kLast = -1.71512451000588e-15f;
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (kFullVector<D>) {
+      const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic)), shifted = hn::MulAdd(x, hn::Set(d, 32.0f), magic), steps = hn::Sub(shifted, magic);
+      return ExpOfStep(d, shifted, steps, hn::Mul(hn::NegMulAdd(steps, hn::Set(d, 0.03125f), x), ln2));
+    }
 #endif
-  const V r = hn::NegMulAdd(n, hn::Set(d, kMiddle), near);
-  const V lost = hn::NegMulAdd(n, hn::Set(d, kLast), hn::NegMulAdd(n, hn::Set(d, kMiddle), hn::Sub(near, r)));  // what r has been rounded by
-  const auto quarters = hn::Add(hn::BitCast(du, shifted), hn::Set(du, kQuarterTurns));
-  const auto odd = hn::RebindMask(d, hn::TestBit(quarters, hn::Set(du, 1)));
-  const V z = hn::Mul(r, r), base = hn::IfThenElse(odd, one, r);
-  const auto pick = [&](float cosine, float sine) HWY_ATTR { return hn::IfThenElse(odd, hn::Set(d, cosine), hn::Set(d, sine)); };
-  V p = pick(2.45474366e-05f, 2.72493139e-06f);  // to 3.4e-9 and 8.5e-10
-  p = hn::MulAdd(p, z, pick(-0.00138883002f, -0.000198400827f));
-  p = hn::MulAdd(p, z, pick(0.0416666642f, 0.00833333191f));
-  p = hn::MulAdd(p, z, pick(-0.5f, -0.166666672f));
-  const V value = hn::Add(base, hn::MulAdd(hn::Mul(base, z), p, hn::IfThenElse(odd, hn::Neg(hn::Mul(r, lost)), lost)));
-  return hn::CopySign(value, hn::Xor(base, hn::BitCast(d, hn::ShiftLeft<30>(quarters))));  // its sign, also at -0
-}
-
-// sin(x + quarter_turns pi/2).
-template <int kQuarterTurns, class D, class V>
-HWY_INLINE V SinShifted(D d, V x) {
-  using T = hn::TFromD<D>;
-  if constexpr (sizeof(T) == 4) {
-    return SinOfFloat<kQuarterTurns>(d, x);
-  } else {
-    const hn::RebindToUnsigned<D> du;
-    V sine, cosine;
-    hn::Vec<decltype(du)> bits;
-    ReducedSinCos(d, x, sine, cosine, bits);
-    bits = hn::Add(bits, hn::Set(du, static_cast<uint64_t>(kQuarterTurns)));
-    const auto odd = hn::RebindMask(d, hn::Ne(hn::And(bits, hn::Set(du, uint64_t{1})), hn::Zero(du)));
-    const auto sign = hn::ShiftLeft<62>(hn::And(bits, hn::Set(du, uint64_t{2})));
-    return hn::Xor(hn::IfThenElse(odd, cosine, sine), hn::BitCast(d, sign));
+    const V n = hn::Round(x), f = hn::Sub(x, n), r = hn::Mul(f, ln2);
+    return ExpOfFloat(d, r, hn::MulAdd(f, hn::Set(d, -1.90465421e-9f), hn::MulSub(f, ln2, r)), n);
   }
 }
-template <class D, class V>
-HWY_INLINE V Sin(D d, V x) {
-  return LargeLanes(d, x, SinShifted<0>(d, x), Fp<hn::TFromD<D>>::kTrigLimit, [](auto v) HWY_ATTR { return std::sin(v); });
-}
-template <class D, class V>
-HWY_INLINE V Cos(D d, V x) {
-  return LargeLanes(d, x, SinShifted<1>(d, x), Fp<hn::TFromD<D>>::kTrigLimit, [](auto v) HWY_ATTR { return std::cos(v); });
-}
-template <class D, class V>
-HWY_INLINE V Tan(D d, V x) {
-  using T = hn::TFromD<D>;
-  const hn::RebindToUnsigned<D> du;
-  using TU = hn::TFromD<decltype(du)>;
-  V sine, cosine;
-  hn::Vec<decltype(du)> bits;
-  ReducedSinCos(d, x, sine, cosine, bits);
-  const auto odd = hn::RebindMask(d, hn::Ne(hn::And(bits, hn::Set(du, TU{1})), hn::Zero(du)));
-  const V result = hn::Div(hn::IfThenElse(odd, hn::Neg(cosine), sine), hn::IfThenElse(odd, sine, cosine));
-  return LargeLanes(d, x, result, Fp<T>::kTrigLimit, [](auto v) HWY_ATTR { return std::tan(v); });
-}
-
-// atan t for t in [0, 1].
-template <class D, class V>
-HWY_INLINE V AtanUnit(D d, V t) {
-  const V z = hn::Mul(t, t);
-  V p;  // (atan t - t) / t^3 in t^2, to 3e-10 or 5e-19
-  if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    constexpr double kC[] = {-0.3333333329330117353, 0.199999902759472717, -0.1428531796390730316, 0.1110470678864421774, -0.09036742342070774125, 0.07417496964300487712,
-                             -0.05760716083128071106, 0.03832744598306425148, -0.0192610813227654169, 0.006207254533779845118, -0.0009362994719495626958};
-    p = Polynomial(d, z, kC);
-  } else {
-    constexpr double kC[] = {-0.3333333333333333325, 0.1999999999999991932, -0.1428571428570123335, 0.1111111111026829734, -0.0909090906193527995, 0.0769230707882702926,
-                             -0.06666657934573767837, 0.05882264416776448795, -0.05262492229025675129, 0.04758080083637819786, -0.04330653843067063308,
-                             0.0393868754079862399, -0.03527133106687111625, 0.03033071926579019837, -0.02419134581014029594, 0.01718398172211289238,
-                             -0.01041215326035886028, 0.005140912856746696376, -0.00196125542716841958, 0.0005376839297395880222,
-                             -0.00009371186345051899363, 7.767624330289245723e-6};
-    p = Polynomial(d, z, kC);
-  }
-  return hn::MulAdd(hn::Mul(t, z), p, t);
-}
-
-// kHalfTurns pi/2 - r, with the constant in two parts.
-template <int kHalfTurns, class D, class V>
-HWY_INLINE V QuarterTurnsMinus(D d, V r) {
-  using T = hn::TFromD<D>;
-  constexpr double kHigh = sizeof(T) == 4 ? 1.57079637050628662109375 : 1.5707963267948965580;
-  constexpr double kLow = sizeof(T) == 4 ? -4.37113900018624283e-8 : 6.12323399573676603587e-17;
-  return hn::Add(hn::Sub(hn::Set(d, static_cast<T>(kHalfTurns * kHigh)), r), hn::Set(d, static_cast<T>(kHalfTurns * kLow)));
-}
-
-template <class D, class V>
-HWY_INLINE V Atan(D d, V x) {
-  using T = hn::TFromD<D>;
-  const V a = hn::Abs(x), one = hn::Set(d, T{1});
-  const auto large = hn::Gt(a, one);
-  const V r = AtanUnit(d, hn::IfThenElse(large, hn::Div(one, a), a));
-  return hn::CopySign(hn::IfThenElse(large, QuarterTurnsMinus<1>(d, r), r), x);
-}
-
-template <class D, class V>
-HWY_INLINE V Atan2(D d, V y, V x) {
-  using T = hn::TFromD<D>;
-  const V ax = hn::Abs(x), ay = hn::Abs(y), one = hn::Set(d, T{1}), inf = hn::Inf(d);
-  const V small = hn::Min(ax, ay), large = hn::Max(ax, ay);
-  V t = hn::IfThenElse(hn::Eq(small, inf), one, hn::Div(small, large));
-  t = hn::IfThenZeroElse(hn::Eq(large, hn::Zero(d)), t);
-  V r = AtanUnit(d, t);
-  r = hn::IfThenElse(hn::Gt(ay, ax), QuarterTurnsMinus<1>(d, r), r);
-  r = hn::IfThenElse(hn::Lt(hn::CopySign(one, x), hn::Zero(d)), QuarterTurnsMinus<2>(d, r), r);
-  return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::IsNaN(y)), hn::Add(x, y), hn::CopySign(r, y));
-}
-
-// sqrt(1 - x^2) without cancellation.
-template <class D, class V>
-HWY_INLINE V Cathetus(D d, V x) {
-  const V one = hn::Set(d, hn::TFromD<D>{1});
-  return hn::Sqrt(hn::Mul(hn::Sub(one, x), hn::Add(one, x)));
-}
-template <class D, class V> HWY_INLINE V Asin(D d, V x) { return Atan2(d, x, Cathetus(d, x)); }
-template <class D, class V> HWY_INLINE V Acos(D d, V x) { return Atan2(d, Cathetus(d, x), x); }
 
 // Lanes where `ok` is false are replaced by f(a, b).
 template <class D, class V, class M, class F>
@@ -642,19 +566,34 @@ HWY_INLINE V Pow(D d, V x, V y) {
   }
 }
 
-// The upper tail of the standard normal distribution at |x|, and gauss = e^(-x^2 / 2): float32 by gauss t Q(t), t = 1 / (1 + 0.35 |x| / sqrt 2), to 1e-8.
+// For float32 results: erfc(z) e^(z^2) / 2 by t Q(t), t = 1 / (1 + 0.35 z), to 1e-8.
+template <class D, class V>
+TESSERA_MATH_PART V BriefScaledErfc(D d, V z) {
+  constexpr double kQ[] = {0.09874056588864698406, 0.09859010027005577398, 0.09381468425869737292, 0.07606819105914907019, 0.07207951917336576871,
+                           0.04452293403998755366, -0.01425678361215842862, 0.09047616227146293406, -0.0791400233577159369, 0.01910465267178722867};
+  using T = hn::TFromD<D>;
+  const V one = hn::Set(d, T{1}), below = hn::MulAdd(z, hn::Set(d, static_cast<T>(0.35)), one);
+  V t;
+  if constexpr (sizeof(T) == 8) t = Inverse(d, below);
+  else t = hn::Div(one, below);
+  return hn::Mul(t, Polynomial(d, t, kQ));
+}
+// The upper tail of the standard normal distribution at |x|, and gauss = e^(-x^2 / 2).
 template <class D, class V>
 HWY_INLINE V NormalTail(D d, V x, V& gauss) {
   using T = hn::TFromD<D>;
-  const V z = hn::Mul(hn::Abs(x), hn::Set(d, static_cast<T>(0.70710678118654752440)));
-  gauss = Exp(d, hn::Mul(hn::Mul(x, x), hn::Set(d, static_cast<T>(-0.5))));
+  const V a = hn::Abs(x);
   if constexpr (sizeof(T) == 8) {
-    return PerLane(d, z, [](auto v) HWY_ATTR { return 0.5 * std::erfc(v); });
+    const V limited = hn::Min(hn::Set(d, 39.0), a);
+    const Two<V> square = Product(d, limited, hn::Mul(limited, hn::Set(d, 0.5))), z = Product(d, limited, hn::Set(d, 0.70710678118654757));
+    V n;
+    const Two<V> e = ExpTwo<true>(d, hn::Neg(square.hi), hn::Neg(square.lo), n);
+    gauss = ScaleByPower(d, e.hi, n);
+    const Two<V> scaled = ScaledErfc(d, Two<V>{z.hi, hn::MulAdd(limited, hn::Set(d, -4.833646656726457e-17), z.lo)});
+    return ScaleByPower(d, Product(d, e, scaled).hi, hn::Sub(n, hn::Set(d, 1.0)));
   } else {
-    constexpr double kQ[] = {0.09874056588864698406, 0.09859010027005577398, 0.09381468425869737292, 0.07606819105914907019, 0.07207951917336576871,
-                             0.04452293403998755366, -0.01425678361215842862, 0.09047616227146293406, -0.0791400233577159369, 0.01910465267178722867};
-    const V one = hn::Set(d, T{1}), t = hn::Div(one, hn::MulAdd(z, hn::Set(d, static_cast<T>(0.35)), one));
-    return hn::Mul(gauss, hn::Mul(t, Polynomial(d, t, kQ)));
+    gauss = Exp(d, hn::Mul(hn::Mul(x, x), hn::Set(d, -0.5f)));
+    return hn::Mul(gauss, BriefScaledErfc(d, hn::Mul(a, hn::Set(d, 0.707106781f))));
   }
 }
 
@@ -679,7 +618,7 @@ template <class D, class V>
 HWY_INLINE V Erf(D d, V x) {
   using T = hn::TFromD<D>;
   if constexpr (sizeof(T) == 8) {
-    return PerLane(d, x, [](auto v) HWY_ATTR { return std::erf(v); });
+    return ErfDouble(d, x);
   } else {
 #if HWY_TARGET == HWY_AVX3
     if constexpr (kFullVector<D>) {
@@ -699,6 +638,28 @@ HWY_INLINE V Erf(D d, V x) {
     const V far = hn::Sub(one, Exp(d, hn::Neg(Polynomial(d, t, kFar))));
     const V near = hn::MulAdd(x, Polynomial(d, hn::Mul(x, x), kNear), x);
     return hn::IfThenElse(hn::Lt(t, one), near, hn::CopySign(far, x));
+  }
+}
+
+// 1 - erf x; that of -x is 2 minus it.
+template <class D, class V>
+TESSERA_MATH_PART V BriefErfc(D d, V x) {
+  const V a = hn::Min(hn::Set(d, 12.0), hn::Abs(x));
+  V p;
+  const V s = BriefExp(d, hn::Neg(hn::Mul(a, a)), p), scaled = BriefScaledErfc(d, a), r = hn::Mul(hn::MulAdd(s, p, s), hn::Add(scaled, scaled));
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(hn::Set(d, 2.0), r), r);
+}
+template <class D, class V>
+HWY_INLINE V Erfc(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    return InDouble(d, TESSERA_IN_DOUBLE(BriefErfc), x);
+  } else {
+    const V a = hn::Min(hn::Set(d, 28.0), hn::Abs(x)), zero = hn::Zero(d);
+    V n;
+    const Two<V> r = ErfcTwo(d, Two<V>{a, zero}, Product(d, a, a), n);
+    const V scaled = ScaleByPower(d, r.hi, n);
+    const Two<V> mirrored = FastSum(hn::Set(d, 2.0), hn::Neg(scaled));
+    return hn::IfThenElse(hn::Lt(x, zero), hn::Add(mirrored.hi, hn::Sub(mirrored.lo, ScaleByPower(d, r.lo, n))), scaled);
   }
 }
 

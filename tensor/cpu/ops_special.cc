@@ -10,7 +10,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/ops_special.cc"
 #include "hwy/foreach_target.h"
-#include "tensor/cpu/math-inl.h"
+#include "tensor/cpu/math_trig-inl.h"
 #include "tensor/cpu/pointwise-inl.h"
 
 #define TESSERA_OPS(X) X(Erf, 1, 0) X(Erfc, 1, 0) X(Erfinv, 1, 0) X(Logit, 1, 1) X(Lgamma, 1, 0) X(Digamma, 1, 0) X(Sinc, 1, 0) X(I0, 1, 0) X(Entr, 1, 0)

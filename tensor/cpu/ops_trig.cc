@@ -6,7 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/ops_trig.cc"
 #include "hwy/foreach_target.h"
-#include "tensor/cpu/math-inl.h"
+#include "tensor/cpu/math_trig-inl.h"
 #include "tensor/cpu/pointwise-inl.h"
 
 #define TESSERA_OPS(X)                                                                                                                   \

@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/random_transform.cc"
 #include "hwy/foreach_target.h"
-#include "tensor/cpu/math-inl.h"
+#include "tensor/cpu/math_trig-inl.h"
 #include "tensor/cpu/pointwise-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -78,18 +78,12 @@ void Remainders(const uint32_t* words, int64_t n, uint32_t size, int64_t base, i
 
 void NormalBlocks(double* data, int64_t blocks, double mean, double std) {
   const D d;
-  const hn::RebindToUnsigned<D> du;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto one = hn::Set(du, uint64_t{1});
   for (int64_t b = 0; b < blocks; ++b, data += 16) {
     for (int64_t j = 0; j < 8; j += lanes) {
       const V radius = hn::Sqrt(hn::Mul(hn::Set(d, -2.0), math::Log(d, hn::Sub(hn::Set(d, 1.0), hn::LoadU(d, data + j)))));
-      V sine, cosine;
-      hn::Vec<decltype(du)> quarters;
-      math::ReducedSinCos(d, hn::Mul(hn::Set(d, 2 * M_PI), hn::LoadU(d, data + j + 8)), sine, cosine, quarters);
-      const auto odd = hn::RebindMask(d, hn::TestBit(quarters, one));
-      const auto sign = [&](auto q) HWY_ATTR { return hn::And(hn::SignBit(d), hn::BitCast(d, hn::ShiftLeft<62>(q))); };
-      const V c = hn::Xor(hn::IfThenElse(odd, sine, cosine), sign(hn::Add(quarters, one))), s = hn::Xor(hn::IfThenElse(odd, cosine, sine), sign(quarters));
+      V s, c;
+      math::SinAndCos(d, hn::Mul(hn::Set(d, 2 * M_PI), hn::LoadU(d, data + j + 8)), s, c);
       hn::StoreU(hn::MulAdd(hn::Mul(radius, c), hn::Set(d, std), hn::Set(d, mean)), d, data + j);
       hn::StoreU(hn::MulAdd(hn::Mul(radius, s), hn::Set(d, std), hn::Set(d, mean)), d, data + j + 8);
     }
