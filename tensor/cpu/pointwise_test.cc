@@ -217,12 +217,17 @@ TEST(Pointwise, FunctionsKeepTheirBoundsOverAllFloats) {
     double (*reference)(double);
     double bound, limit;  // ulps, for |x| up to limit
   } cases[] = {
-      {"exp", &pw::exp, [](double x) { return std::exp(x); }, 1.2, 1e30},         {"exp2", &pw::exp2, [](double x) { return std::exp2(x); }, 1.1, 1e30},
-      {"log", &pw::log, [](double x) { return std::log(x); }, 1, 1e39},           {"erf", &pw::erf, [](double x) { return std::erf(x); }, 1.2, 1e39},
-      {"log10", &pw::log10, [](double x) { return std::log10(x); }, 1.9, 1e39},   {"tanh", &pw::tanh, [](double x) { return std::tanh(x); }, 2.5, 1e39},
-      {"sin", &pw::sin, [](double x) { return std::sin(x); }, 2, 1e39},           {"cos", &pw::cos, [](double x) { return std::cos(x); }, 2, 1e39},
-      {"sinh", &pw::sinh, [](double x) { return std::sinh(x); }, 2, 88},          {"cosh", &pw::cosh, [](double x) { return std::cosh(x); }, 1.6, 88},
-      {"rsqrt", &pw::rsqrt, [](double x) { return 1 / std::sqrt(x); }, 1.5, 1e39},
+      {"exp", &pw::exp, [](double x) { return std::exp(x); }, 0.8, 1e30},         {"exp2", &pw::exp2, [](double x) { return std::exp2(x); }, 0.8, 1e30},
+      {"expm1", &pw::expm1, [](double x) { return std::expm1(x); }, 0.51, 1e39},  {"log", &pw::log, [](double x) { return std::log(x); }, 0.8, 1e39},
+      {"log2", &pw::log2, [](double x) { return std::log2(x); }, 0.53, 1e39},     {"log10", &pw::log10, [](double x) { return std::log10(x); }, 0.53, 1e39},
+      {"log1p", &pw::log1p, [](double x) { return std::log1p(x); }, 0.51, 1e39},  {"sin", &pw::sin, [](double x) { return std::sin(x); }, 0.6, 1e39},
+      {"cos", &pw::cos, [](double x) { return std::cos(x); }, 0.6, 1e39},         {"tan", &pw::tan, [](double x) { return std::tan(x); }, 0.6, 8000},
+      {"asin", &pw::asin, [](double x) { return std::asin(x); }, 1.1, 1},         {"acos", &pw::acos, [](double x) { return std::acos(x); }, 1.1, 1},
+      {"atan", &pw::atan, [](double x) { return std::atan(x); }, 0.53, 1e39},     {"tanh", &pw::tanh, [](double x) { return std::tanh(x); }, 2.5, 1e39},
+      {"sinh", &pw::sinh, [](double x) { return std::sinh(x); }, 1.7, 88},        {"cosh", &pw::cosh, [](double x) { return std::cosh(x); }, 0.51, 88},
+      {"asinh", &pw::asinh, [](double x) { return std::asinh(x); }, 0.51, 1e39},  {"acosh", &pw::acosh, [](double x) { return std::acosh(x); }, 0.51, 1e39},
+      {"atanh", &pw::atanh, [](double x) { return std::atanh(x); }, 0.51, 1},     {"erf", &pw::erf, [](double x) { return std::erf(x); }, 1.2, 1e39},
+      {"erfc", &pw::erfc, [](double x) { return std::erfc(x); }, 0.7, 1e39},      {"rsqrt", &pw::rsqrt, [](double x) { return 1 / std::sqrt(x); }, 1.5, 1e39},
       {"gelu", &pw::gelu_erf, [](double x) { return 0.5 * x * std::erfc(-x * std::sqrt(0.5)); }, 8, 3},
   };
   std::vector<float> x;
