@@ -67,8 +67,10 @@ HWY_NOINLINE void Tile(const TileArgs& g) {
   const int64_t step = kStep ? kStep : g.step;
   for (; offset != end; ++offset, w += kVectors * kLanes) {
     const float* HWY_RESTRICT x = g.x + *offset;
-    __builtin_prefetch(w + 16 * kVectors * kLanes);
-    if constexpr (kVectors > 1) __builtin_prefetch(w + 16 * kVectors * kLanes + 16);
+    if constexpr (kVectors > 1) {  // else loads are what there are most of
+      __builtin_prefetch(w + 16 * kVectors * kLanes);
+      __builtin_prefetch(w + 16 * kVectors * kLanes + 16);
+    }
     V ws[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) ws[v] = hn::LoadU(d, w + v * kLanes);
