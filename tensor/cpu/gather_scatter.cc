@@ -19,7 +19,7 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kGrain = 16384;
+constexpr int64_t kGrain = 8192;
 
 // Is 0 <= index < size for all? Negative numbers and those past the end set the sign bit of the "or".
 bool all_within(const char* p, int64_t n, int64_t step, int64_t size) {
@@ -42,7 +42,7 @@ void check_indices(std::span<const int64_t> shape, const Operand& index, int64_t
   }
   nest.sort_by(0);
   nest.coalesce();
-  parallel_for(nest.count(), 65536, [&](int64_t begin, int64_t end) {
+  parallel_for(nest.count(), 2 * kGrain, [&](int64_t begin, int64_t end) {
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[1], int64_t len) {
       const char* p = at_byte(index.data, offset[0]);
       const int64_t step = nest.inner_stride(0);
@@ -204,7 +204,20 @@ void meet_along(char* self, const char* src, const char* index, int64_t n, int64
     if (index_step == 8 && self_step == 0 && self_scale == kSize) {
       T* p = reinterpret_cast<T*>(self);
       const int64_t* x = reinterpret_cast<const int64_t*>(index);
-      for (int64_t i = 0; i < n; ++i) p[x[i]] = meet<kMode, T>(p[x[i]], s[i]);
+      const auto one = [&](int64_t i) {
+        T* const to = p + x[i];
+        *to = meet<kMode, T>(*to, s[i]);
+      };
+      int64_t i = 0;
+      if constexpr (kMode == ScatterMode::kAdd && std::is_floating_point_v<T>) {
+        for (; i + 4 <= n; i += 4) {
+          one(i);
+          one(i + 1);
+          one(i + 2);
+          one(i + 3);
+        }
+      }
+      for (; i < n; ++i) one(i);
       return;
     }
   }
@@ -243,7 +256,7 @@ bool scatter_rows(ScatterFn fn, std::span<const int64_t> shape, int dim, int64_t
   row.coalesce();
   const int64_t len = row.inner_size(), n = shape[dim];
   // Every block looks at all indices.
-  const int64_t blocks = std::min({n * len / kGrain, len / 32, self_rows, int64_t{16}});
+  const int64_t blocks = std::min({n * len / (2 * kGrain), len / 32, self_rows, int64_t{8}});
   if (row.rank != 1 || row.inner_stride(0) == 0 || blocks < 4) return false;
   const int64_t none = 0, self_step = self.strides[dim], src_step = src.strides[dim], index_step = index.strides[dim];
   parallel_for(self_rows, (self_rows + blocks - 1) / blocks, [&](int64_t begin, int64_t end) {
@@ -348,7 +361,7 @@ static void gather_slices(const Nest<3>& nest, int64_t self_scale, const Operand
   const int last = outer.rank - 1;
   // Slices lie anywhere: some KiB of short ones are asked for ahead of their copies.
   const int64_t ahead = bytes <= 2048 ? 4096 / bytes : INT64_MAX / 2;
-  parallel_for(outer.count(), std::max<int64_t>(1, kGrain / nest.inner_size()), [&](int64_t begin, int64_t end) {
+  parallel_for(outer.count(), std::max<int64_t>(1, 2 * kGrain / nest.inner_size()), [&](int64_t begin, int64_t end) {
     for_each_run(outer, begin, end, [&](const int64_t(&offset)[3], int64_t len) {
       char* o = at_byte(out.data, offset[1]);
       const char* s = at_byte(self.data, offset[0]);

@@ -25,18 +25,24 @@ HWY_INLINE hn::Vec<D> Reversed(D d, hn::Vec<D> v) {
   }
 }
 
+// The memory of results is apart from that of inputs: vectors at both ends may overlap others, and between them stores are aligned.
 template <class T>
 void ReverseRun(T* to, const T* last, int64_t n) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kLanes = HWY_LANES(T);
-  int64_t i = 0;
-  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-    const auto a = hn::LoadU(d, last - i - (kLanes - 1)), b = hn::LoadU(d, last - i - (2 * kLanes - 1));
-    hn::StoreU(Reversed(d, a), d, to + i);
-    hn::StoreU(Reversed(d, b), d, to + i + kLanes);
+  const auto put = [&](int64_t i) HWY_ATTR { hn::StoreU(Reversed(d, hn::LoadU(d, last - i - (kLanes - 1))), d, to + i); };
+  if (n < kLanes) {
+    for (int64_t i = 0; i < n; ++i) to[i] = last[-i];
+    return;
   }
-  for (; i + kLanes <= n; i += kLanes) hn::StoreU(Reversed(d, hn::LoadU(d, last - i - (kLanes - 1))), d, to + i);
-  for (; i < n; ++i) to[i] = last[-i];
+  put(0);
+  int64_t i = kLanes - static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T)) % kLanes;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    put(i);
+    put(i + kLanes);
+  }
+  for (; i + kLanes <= n; i += kLanes) put(i);
+  if (i < n) put(n - kLanes);
 }
 
 template <class T>
