@@ -51,6 +51,7 @@ void layer_norm_row(int64_t n, RunStats s, const T* x, const T* weight, const T*
   const DW<T> dw;
   const auto mean = hn::Set(dw, static_cast<A>(s.mean)), rstd = hn::Set(dw, static_cast<A>(s.rstd)), one = hn::Set(dw, A{1}), zero = hn::Zero(dw);
   fill_run(y, n, stream, [&](auto load) HWY_ATTR {
+    if (stream) __builtin_prefetch(x + n + load.at);  // the next row
     return hn::MulAdd(hn::Mul(hn::Sub(load(x), mean), rstd), weight ? load(weight) : one, bias ? load(bias) : zero);
   });
 }
@@ -106,6 +107,10 @@ void layer_norm_row_dx(int64_t n, const T* dy, const T* x, RunStats s, const Mom
   const auto mean = hn::Set(dw, static_cast<A>(s.mean)), va = hn::Set(dw, static_cast<A>(s.rstd)), vb = hn::Set(dw, static_cast<A>(b)),
              vc = hn::Set(dw, static_cast<A>(c)), one = hn::Set(dw, A{1});
   fill_run(dx, n, stream, [&](auto load) HWY_ATTR {
+    if (stream) {  // the next rows
+      __builtin_prefetch(x + n + load.at);
+      __builtin_prefetch(dy + n + load.at);
+    }
     return hn::MulAdd(hn::Mul(load(dy), weight ? load(weight) : one), va, hn::MulAdd(hn::Sub(load(x), mean), vb, vc));
   });
 }
