@@ -23,6 +23,7 @@ using D = hn::ScalableTag<double>;
 using V = hn::Vec<D>;
 constexpr D d;
 constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(double);
+constexpr int64_t kAhead = 2048;  // elements to fetch ahead: further than the processor looks by itself
 
 template <class T>
 HWY_INLINE double to_double(T x) {
@@ -203,6 +204,8 @@ Moments run_moments(const T* dy, const T* x, int64_t n, double mean) {
   V a = hn::Zero(d), b = hn::Zero(d);
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
+    __builtin_prefetch(dy + i + kAhead);
+    __builtin_prefetch(x + i + kAhead);
     const V g = LoadD(dy + i);
     a = hn::Add(a, g);
     b = hn::MulAdd(g, hn::Sub(LoadD(x + i), m), b);
@@ -231,6 +234,7 @@ Spread run_spread(const T* x, int64_t n) {
     V s0 = hn::Zero(d), s1 = s0, q0 = s0, q1 = s0;
     int64_t i = 0;
     for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+      __builtin_prefetch(x + i + kAhead);
       const V u = hn::Sub(LoadD(x + i), f), v = hn::Sub(LoadD(x + i + kLanes), f);
       s0 = hn::Add(s0, u);
       s1 = hn::Add(s1, v);
