@@ -315,16 +315,7 @@ HWY_INLINE V LogSpecial(D d, V u, V result) {
   return hn::IfThenElse(hn::And(hn::Gt(u, zero), hn::Lt(u, inf)), result, special);
 }
 
-#if HWY_TARGET == HWY_AVX3
-// x = 2^k m, m in [3/4, 3/2); subnormals too. Infinite k at 0 and at infinity, a nan below 0.
-HWY_INLINE hn::Vec<Wide> SplitNumber(hn::Vec<Wide> x, hn::Vec<Wide>& k) {
-  const __m512 m = _mm512_getmant_ps(x.raw, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan), e = _mm512_getexp_ps(x.raw), one = _mm512_set1_ps(1.0f);
-  k = hn::Vec<Wide>{_mm512_mask_add_ps(e, _mm512_cmp_ps_mask(m, one, _CMP_LT_OQ), e, one)};
-  return hn::Vec<Wide>{m};
-}
-
-#endif
-// A base b of float32 logarithms: rows of 1 / c, and log_b c as a sum; log_b 2 and log_b e as sums.
+// A base b of float32 logarithms: rows of c, and -log_b c as a sum; log_b 2 and log_b e as sums.
 struct NaturalBase {
   static constexpr auto& kTable = tables::kLog;
   static constexpr float kTwoHigh = 0x1.62e4p-1f, kTwoLow = 1.428606765330187e-06f, kEHigh = 1, kELow = 0;
@@ -339,27 +330,27 @@ struct DecimalBase {
 };
 
 #if HWY_TARGET == HWY_AVX3
-// k log_b 2 + log_b m, m = (1 + r) / c with c from a table: k log_b 2 and the greater part of -log c add without rounding.
+// k log_b 2 + log_b m, m = (1 + r) / c with c from a table: r is exact, k log_b 2 and the greater part of -log c add without rounding.
 template <class Base>
 HWY_INLINE hn::Vec<Wide> LogByTable(Wide d, hn::Vec<Wide> x) {
   using V = hn::Vec<Wide>;
-  constexpr bool kNatural = Base::kEHigh == 1;
-  V k;
-  const V m = SplitNumber(x, k);
+  const V m{_mm512_getmant_ps(x.raw, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_nan)}, k{_mm512_getexp_ps(x.raw)};
   const auto piece = hn::ShiftRight<18>(hn::BitCast(WideBits(), m));
-  const V factor = Column(Base::kTable[0], piece), product = hn::Mul(m, factor), one = hn::Set(d, 1.0f), lost = hn::MulSub(m, factor, product), r = hn::MulSub(m, factor, one);
-  constexpr double kC[] = {-0.4999999982847707277, 0.3333344297910133906, -0.250036397875487668, 0.1951173588406779391};  // of (log(1 + r) - r) / r^2 for r in [-1/62, 1/32], to 2e-10
-  const V high = hn::MulAdd(k, hn::Set(d, Base::kTwoHigh), Column(Base::kTable[1], piece)), near = hn::Sub(product, one);  // the product is 1 + r and what is lost
-  V first = near, rest = hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), lost);
-  if constexpr (!kNatural) {
-    const V scale = hn::Set(d, Base::kEHigh);
-    first = hn::Mul(near, scale);
-    rest = hn::MulAdd(rest, scale, hn::MulAdd(near, hn::Set(d, Base::kELow), hn::MulSub(near, scale, first)));
-  }
-  const Two<V> sum = FastSum(high, first);
+  const V r = hn::MulSub(m, Column(Base::kTable[0], piece), hn::Set(d, 1.0f)), high = hn::MulAdd(k, hn::Set(d, Base::kTwoHigh), Column(Base::kTable[1], piece));
   V table_rest = Column(Base::kTable[2], piece);
   if constexpr (Base::kTwoLow != 0) table_rest = hn::MulAdd(k, hn::Set(d, Base::kTwoLow), table_rest);
-  return LogSpecial(d, x, hn::Add(sum.hi, hn::Add(sum.lo, hn::Add(table_rest, rest))));
+  constexpr double kC[] = {-0.4999999801172232051, 0.3333333162904907406, -0.2501628647946928052, 0.2001396017104518636};  // of (log(1 + r) - r) / r^2 for |r| <= 1/32, to 7e-10
+  const V square = hn::Mul(r, r), series = Polynomial(d, r, kC);
+  V first = r, rest;
+  if constexpr (Base::kEHigh == 1) {
+    rest = hn::MulAdd(square, series, table_rest);
+  } else {
+    const V scale = hn::Set(d, Base::kEHigh);
+    first = hn::Mul(r, scale);
+    rest = hn::MulAdd(hn::Mul(square, scale), series, hn::MulAdd(r, hn::Set(d, Base::kELow), hn::Add(table_rest, hn::MulSub(r, scale, first))));
+  }
+  const Two<V> sum = FastSum(high, first);
+  return LogSpecial(d, x, hn::Add(sum.hi, hn::Add(sum.lo, rest)));
 }
 #endif
 
