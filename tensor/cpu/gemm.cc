@@ -310,10 +310,10 @@ void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, K
     p.c = moved(c, i * c_batch_stride, item);
     return p;
   };
-  // Large products share their own work among the threads, small ones, and many brief ones of bfloat16, are shared out whole.
+  // Few large products share their own work among the threads, others, and many brief ones of bfloat16, are shared out whole.
   const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k + 1);
-  const bool brief = dtype == DType::kBFloat16 && batch >= 2 * num_threads();
-  if (work > (1 << 24) && !brief) {
+  const bool reduced = dtype == DType::kBFloat16 || item == 1, brief = dtype == DType::kBFloat16 && batch >= 2 * num_threads();
+  if (work > (reduced ? 1 << 24 : batch < 8 ? 1 << 20 : 1 << 26) && !brief) {
     for (int64_t i = 0; i < batch; ++i) run(dtype, product_at(i));
     return;
   }

@@ -49,8 +49,8 @@ struct MicroArgs {
   T* c;
   int64_t c_row;
   int64_t cols;             // columns that exist; without kMasks, and for packed operands, the kernel reads whole panels
-  const char* next;         // what later tiles will read, brought to L2 on the way
-  const char* next_end;
+  const char* next;         // what later tiles will read, brought to L2 on the way: next_count pieces of two lines, next_step bytes apart
+  int64_t next_step, next_count;
 };
 
 HWY_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
@@ -121,7 +121,7 @@ HWY_INLINE void column_masks(const MicroArgs& g, M* mask) {
 // A and B packed. While it works, the tile of C and the share of the next panel of B come nearer.
 template <int kRows, int kVecs>
 HWY_NOINLINE void PackedMicro(const MicroArgs& g) {
-  constexpr int64_t kAhead = 8;  // values of k that A and B are requested in advance
+  constexpr int64_t kAhead = 8;  // values of k that A is requested in advance
   Tile<kRows, kVecs> t;
   t.clear();
   const T* HWY_RESTRICT a = g.a;
@@ -129,6 +129,7 @@ HWY_NOINLINE void PackedMicro(const MicroArgs& g) {
   const T* c = g.c;
   int rows = kRows;
   const char* next = g.next;
+  int64_t next_count = g.next_count;
   for (int64_t rest = g.k; rest > 0; rest -= kPrefetchStep) {
     if (rows > 0) {
       --rows;
@@ -136,19 +137,16 @@ HWY_NOINLINE void PackedMicro(const MicroArgs& g) {
       if (kVecs == 2) prefetch_far(c + kPanel - 1);
       c += g.c_row;
     }
-    if (next < g.next_end) {
+    if (--next_count >= 0) {
       prefetch_far(next);
       prefetch_far(next + kLine);
-      next += 2 * kLine;
+      next += g.next_step;
     }
     int64_t p = min64(rest, kPrefetchStep);
     do {
       V y[kVecs];
 #pragma GCC unroll 2
-      for (int q = 0; q < kVecs; ++q) {
-        y[q] = hn::LoadU(d, b + q * kLanes);
-        prefetch_near(b + kAhead * kPanel + q * kLanes);
-      }
+      for (int q = 0; q < kVecs; ++q) y[q] = hn::LoadU(d, b + q * kLanes);
 #pragma GCC unroll 2
       for (int r = 0; r < kRows; r += kLine / sizeof(T)) prefetch_near(a + kAhead * kRows + r);
 #pragma GCC unroll 16
@@ -166,7 +164,8 @@ HWY_NOINLINE void PackedMicro(const MicroArgs& g) {
   t.store(g, mask);
 }
 
-// A in place with any strides, B in place (rows contiguous) or packed.
+// A in place with any strides, B in place (rows contiguous, whole panels; a single vector reads what exists) or packed. A load with a mask costs as
+// much as a multiplication.
 template <int kRows, int kVecs>
 HWY_NOINLINE void DirectMicro(const MicroArgs& g) {
   constexpr int kBases = (kRows + 2) / 3;
@@ -185,12 +184,16 @@ HWY_NOINLINE void DirectMicro(const MicroArgs& g) {
     prefetch_far(g.c + r * g.c_row);
     if (kVecs == 2) prefetch_far(g.c + r * g.c_row + kPanel - 1);
   }
-  for (const char* next = g.next; next < g.next_end; next += kLine) prefetch_far(next);
+  const char* next = g.next;
+  for (int64_t i = 0; i < g.next_count; ++i, next += g.next_step) {
+    prefetch_far(next);
+    prefetch_far(next + kLine);
+  }
   for (int64_t p = g.k; p > 0; --p) {
     V y[kVecs];
 #pragma GCC unroll 2
     for (int q = 0; q < kVecs; ++q) {
-      y[q] = kMasks ? hn::MaskedLoad(mask[q], d, b + q * kLanes) : hn::LoadU(d, b + q * kLanes);
+      y[q] = kMasks && kVecs == 1 ? hn::MaskedLoad(mask[q], d, b + q * kLanes) : hn::LoadU(d, b + q * kLanes);
       prefetch_near(b + ahead + q * kLanes);
     }
 #pragma GCC unroll 16
@@ -207,16 +210,16 @@ HWY_NOINLINE void DirectMicro(const MicroArgs& g) {
 }
 
 using MicroFn = void (*)(const MicroArgs&);
-// Low tiles do without a kernel for packed operands, high ones without one for operands where they lie or for a single vector of columns: small programs count kilobytes.
-constexpr int kLeastPacked = kMaxRows / 2, kMostDirect = kMaxRows < 10 ? kMaxRows : 10, kMostNarrow = kMasks ? 4 : 0;
+// Low tiles do without a kernel for packed operands, high ones without one for a single vector of columns: small programs count kilobytes.
+constexpr int kLeastPacked = 3 * kMaxRows / 4, kMostAliased = kMaxRows < 10 ? kMaxRows : 10, kMostNarrow = kMasks ? 4 : 0;
 struct MicroTables {
-  MicroFn packed[kMaxRows], direct[kMaxRows], narrow[kMaxRows];  // direct, narrow: null above kMostDirect rows; narrow: direct, for at most one vector of columns
+  MicroFn packed[kMaxRows], direct[kMaxRows], narrow[kMaxRows];  // narrow: direct, for at most one vector of columns
 };
 template <int... kIndex>
 constexpr MicroTables make_tables(std::integer_sequence<int, kIndex...>) {
   return {{(kIndex + 1 < kLeastPacked ? DirectMicro<kIndex + 1, 2> : PackedMicro<(kIndex + 1 < kLeastPacked ? kMaxRows : kIndex + 1), 2>)...},
-          {(kIndex < kMostDirect ? DirectMicro<(kIndex < kMostDirect ? kIndex + 1 : 1), 2> : nullptr)...},
-          {(kIndex < kMostDirect ? DirectMicro<(kIndex < kMostDirect ? kIndex + 1 : 1), (kIndex < kMostNarrow ? 1 : 2)> : nullptr)...}};
+          {DirectMicro<kIndex + 1, 2>...},
+          {DirectMicro<kIndex + 1, (kIndex < kMostNarrow ? 1 : 2)>...}};
 }
 constexpr MicroTables kMicro = make_tables(std::make_integer_sequence<int, kMaxRows>());
 
@@ -230,6 +233,7 @@ struct RowPanels {
     tall = m % count;
   }
   int64_t first(int64_t panel) const { return panel * low + min64(panel, tall); }
+  int64_t tallest() const { return low + (tall > 0 ? 1 : 0); }
   int64_t height(int64_t panel) const { return low + (panel < tall ? 1 : 0); }
 };
 

@@ -1,8 +1,9 @@
 // The product of real matrices, for one SIMD target (included by gemm_f32.cc and gemm_f64.cc inside foreach_target; TESSERA_GEMM_T names the element
 // type).
 //
-// The plan is that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 34, 2008): B is packed in panels of two
-// vectors' width, A in panels of up to kMaxRows rows, and a micro kernel keeps one small tile of C in registers over a block of k. Every cut depends
+// The plan is like that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 34, 2008): a block of A is packed into
+// L2 in panels of up to kMaxRows rows, one panel of B of two vectors' width after the other into L1, and a micro kernel keeps one small tile of C in
+// registers over a part of k. While a panel of B is used, the source of the next one comes nearer. Every cut depends
 // on the sizes only, and each tile of C is computed by one piece of work, so the bits of the result do not depend on the number of threads.
 #if defined(TENSOR_CPU_GEMM_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TENSOR_CPU_GEMM_SIMD_INL_H_
@@ -20,69 +21,102 @@ namespace tessera::cpu::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kTileRows = 12 * kMaxRows;     // rows of a tile of work: a block of A in L2
-constexpr int64_t kTileCols = 8 * kPanel;
-constexpr int64_t kSuperRows = 12 * kTileRows;   // packed at once: A in L3 ...
-constexpr int64_t kSuperCols = 4096;             // ... and B
+constexpr int64_t kBlockElements = (int64_t{1} << 19) / sizeof(T);  // a block of A, packed, in L2
+constexpr int64_t kBlockRows = 40 * kMaxRows;  // of it: rows of C are often in pages of their own
 
 // The length of equal parts of n, at most `most`, a multiple of `unit`.
 inline int64_t part_of(int64_t n, int64_t most, int64_t unit) { return ceil_div(n <= most ? n : ceil_div(n, ceil_div(n, most)), unit) * unit; }
 
 // ---- The packed product ----
 
-void pack_columns(const GemmSource& s, int64_t first, int64_t count, int64_t p0, int64_t k, T* dst) {
-  parallel_for(ceil_div(count, kPanel), max64(1, 32768 / (kPanel * k)), [&](int64_t begin, int64_t end) HWY_ATTR {
-    for (int64_t i = begin; i < end; ++i) pack_panel<true>(s, first + i * kPanel, min64(kPanel, count - i * kPanel), p0, k, kPanel, dst + i * kPanel * k);
-  });
-}
-void pack_rows(const GemmSource& s, int64_t first, const RowPanels& panels, int64_t p0, int64_t k, T* dst) {
-  parallel_for(panels.count, max64(1, 32768 / (kMaxRows * k)), [&](int64_t begin, int64_t end) HWY_ATTR {
+// Values of k [p0, p0 + depth) of the rows, in parts of kc.
+void pack_rows(const GemmSource& s, int64_t first, const RowPanels& panels, int64_t p0, int64_t depth, int64_t kc, T* dst) {
+  const int64_t rows = panels.first(panels.count);
+  parallel_for(panels.count, max64(1, 32768 / (kMaxRows * depth)), [&](int64_t begin, int64_t end) HWY_ATTR {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = panels.first(i), height = panels.height(i);
-      pack_panel<false>(s, first + row, height, p0, k, height, dst + row * k);
+      for (int64_t p = 0; p < depth; p += kc) {
+        const int64_t k = min64(kc, depth - p);
+        pack_panel<false>(s, first + row, height, p0 + p, k, height, dst + p * rows + row * k);
+      }
     }
   });
 }
 
-// A piece of C: row panels [i0, i1) of the packed A, columns [j0, j1) of the packed B (of `nc` columns, the first of which is column j_origin of C).
-struct PackedPiece {
+// Where the source of a panel of B lies, to bring it nearer before it is packed: a micro kernel requests one piece of two lines every kPrefetchStep
+// values of k, so that some calls request all.
+struct PanelSource {
+  const char* data = nullptr;
+  int64_t call_step = 0, step = 0, count = 0, calls = 0;
+
+  PanelSource() = default;
+  // Rows [p, p + k) of the panel at column j.
+  PanelSource(const GemmSource& s, int64_t p, int64_t k, int64_t j) {
+    const bool complex = s.kind == SourceKind::kComplexExpand, reduced = s.kind == SourceKind::kHalf || s.kind == SourceKind::kBFloat16;
+    if (s.kind == SourceKind::kVirtual || (s.row_stride != 1 && s.col_stride != 1)) return;
+    const int64_t item = complex ? 2 * sizeof(T) : reduced ? 2 : sizeof(T), shift = complex ? 1 : 0;
+    data = static_cast<const char*>(s.data) + ((p >> shift) * s.row_stride + (j >> shift) * s.col_stride) * item;
+    count = ceil_div(k, kPrefetchStep);
+    if (s.col_stride == 1) {
+      step = s.row_stride * item;
+      call_step = count * step;
+      calls = ceil_div(k >> shift, count);
+    } else {
+      step = s.col_stride * item;
+      call_step = 2 * kLine;
+      calls = ceil_div((k >> shift) * item, call_step);
+      count = min64(count, kPanel >> shift);
+    }
+  }
+  HWY_INLINE void take(MicroArgs& args, int64_t call) const {
+    args.next = data + call * call_step;
+    args.next_step = step;
+    args.next_count = call < calls ? count : 0;
+  }
+};
+
+// Rows [row, row + rows) of A, values of k [p0, p0 + depth), packed: one part of kc values of k after the other.
+struct PackedBlock {
   const GemmProblem<T>& g;
   const RowPanels& panels;
-  const T *a, *b;
-  T* c;  // row 0 of the packed A
-  int64_t j_origin, nc, kc;
-  T beta;
+  int64_t row, rows, p0, depth, kc;
+  const T* a;
 
-  void run(int64_t i0, int64_t i1, int64_t j0, int64_t j1) const {
+  // What the row panels [i0, i1) add to columns [j0, j1) of C; panel: room for one of B, which stays in L1 while A streams by.
+  void run(int64_t i0, int64_t i1, int64_t j0, int64_t j1, T* panel) const {
     MicroArgs args{};
-    args.k = kc;
     args.alpha = g.alpha;
-    args.beta = beta;
     args.c_row = g.c_row;
     args.a_row = 1;
+    args.b = panel;
     args.b_row = kPanel;
-    const int64_t panel = kPanel * kc, share = ceil_div(panel, i1 - i0);
-    const T* const b_end = b + ceil_div(nc, kPanel) * panel;
     for (int64_t j = j0; j < j1; j += kPanel) {
-      args.b = b + j * kc;
-      args.cols = min64(kPanel, j1 - j);
-      const int64_t column = j_origin + j;
-      const bool straddles = g.c_block != 0 && column % g.c_block + args.cols > g.c_block;
-      T* const to = c + place(column);
-      for (int64_t i = i0; i < i1; ++i) {
-        const int64_t row = panels.first(i), height = panels.height(i);
-        const T* const next = args.b + panel + (i - i0) * share;
-        args.next = reinterpret_cast<const char*>(next);
-        args.next_end = next + share <= b_end ? reinterpret_cast<const char*>(next + share) : args.next;
-        args.a = a + row * kc;
-        args.a_col = height;
-        if (straddles) {
-          through_temporary(kMicro.packed[height - 1], args, height,
-                            [this, column, from = c + row * g.c_row](int64_t r, int64_t q) { return from + place(column + q) + r * g.c_row; });
-        } else {
-          args.c = to + row * g.c_row;
-          RunTile(kMicro.packed[height - 1], args, height, g.c_col);
-        }
+      args.cols = min64(kPanel, g.n - j);
+      for (int64_t p = 0; p < depth; p += kc) {
+        args.k = min64(kc, depth - p);
+        args.beta = p0 + p == 0 ? g.beta : T{1};
+        pack_panel<true>(g.b, j, args.cols, p0 + p, args.k, kPanel, panel);
+        const bool last = p + kc >= depth;
+        const int64_t next_j = last ? j + kPanel : j, next_p = last ? 0 : p + kc;
+        add(args, i0, i1, j, p, next_j < g.n ? PanelSource(g.b, p0 + next_p, min64(kc, depth - next_p), next_j) : PanelSource());
+      }
+    }
+  }
+  // One panel of B.
+  void add(MicroArgs& args, int64_t i0, int64_t i1, int64_t column, int64_t p, const PanelSource& next) const {
+    const bool straddles = g.c_block != 0 && column % g.c_block + args.cols > g.c_block;
+    T* const to = g.c + place(column);
+    for (int64_t i = i0; i < i1; ++i) {
+      const int64_t first = panels.first(i), height = panels.height(i);
+      next.take(args, i - i0);
+      args.a = a + p * rows + first * args.k;
+      args.a_col = height;
+      if (straddles) {
+        through_temporary(kMicro.packed[height - 1], args, height,
+                          [this, column, from = g.c + (row + first) * g.c_row](int64_t r, int64_t q) { return from + place(column + q) + r * g.c_row; });
+      } else {
+        args.c = to + (row + first) * g.c_row;
+        RunTile(kMicro.packed[height - 1], args, height, g.c_col);
       }
     }
   }
@@ -91,31 +125,45 @@ struct PackedPiece {
   }
 };
 
+// How a block's product is cut for the threads: into some pieces of columns, and of rows where there are few columns.
+struct Pieces {
+  static constexpr int64_t kLeastPanels = 8;  // of rows, for each of which B is packed
+  int64_t cols, rows, row_pieces, count;  // cols: a multiple of kPanel; rows: in panels
+  Pieces(int64_t n, const RowPanels& panels, int64_t work) {
+    const int64_t wanted = max64(1, min64(16, work >> 21)), col_panels = ceil_div(n, kPanel);
+    cols = ceil_div(col_panels, wanted);
+    const int64_t col_pieces = ceil_div(col_panels, cols);
+    cols *= kPanel;
+    rows = ceil_div(panels.count, max64(1, min64(wanted / col_pieces, panels.count / kLeastPanels)));
+    row_pieces = ceil_div(panels.count, rows);
+    count = col_pieces * row_pieces;
+  }
+};
+
 void GemmPacked(const GemmProblem<T>& g) {
-  const int64_t kc_most = part_of(g.k, kBlockK, 8), rows_most = part_of(g.m, kSuperRows, 1), cols_most = part_of(g.n, kSuperCols, kPanel);
-  ScratchArray<T> a(rows_most * kc_most), b(cols_most * kc_most);
-  for (int64_t j = 0; j < g.n; j += cols_most) {
-    const int64_t nc = min64(cols_most, g.n - j), col_tiles = ceil_div(nc, kTileCols);
-    for (int64_t p = 0; p < g.k; p += kc_most) {
-      const int64_t kc = min64(kc_most, g.k - p);
-      pack_columns(g.b, j, nc, p, kc, b.get());
-      for (int64_t i = 0; i < g.m; i += rows_most) {
-        const RowPanels panels(min64(rows_most, g.m - i), kMaxRows);
-        pack_rows(g.a, i, panels, p, kc, a.get());
-        const PackedPiece piece{g, panels, a.get(), b.get(), g.c + i * g.c_row, j, nc, kc, p == 0 ? g.beta : T{1}};
-        const int64_t tile = part_of(panels.count, kTileRows / kMaxRows, 1), tile_work = tile * panels.low * min64(kTileCols, nc) * kc;
-        parallel_for(ceil_div(panels.count, tile) * col_tiles, max64(1, (1 << 19) / tile_work), [&](int64_t begin, int64_t end) HWY_ATTR {
-          for (int64_t t = begin; t < end; ++t) {
-            const int64_t i0 = t / col_tiles * tile, j0 = t % col_tiles * kTileCols;
-            piece.run(i0, min64(panels.count, i0 + tile), j0, min64(nc, j0 + kTileCols));
-          }
-        });
-      }
+  const int64_t kc = part_of(g.k, kBlockK, 8), rows_most = part_of(g.m, min64(kBlockRows, max64(kMaxRows, kBlockElements / kc)), 1);
+  const int64_t depth_most = min64(ceil_div(g.k, kc), max64(1, kBlockElements / (rows_most * kc))) * kc;
+  ScratchArray<T> a(rows_most * depth_most);
+  for (int64_t i = 0; i < g.m; i += rows_most) {
+    const int64_t rows = min64(rows_most, g.m - i);
+    const RowPanels panels(rows, kMaxRows);
+    for (int64_t p = 0; p < g.k; p += depth_most) {
+      const int64_t depth = min64(depth_most, g.k - p);
+      pack_rows(g.a, i, panels, p, depth, kc, a.get());
+      const PackedBlock block{g, panels, i, rows, p, depth, kc, a.get()};
+      const Pieces pieces(g.n, panels, rows * g.n * depth);
+      parallel_for(pieces.count, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
+        ScratchArray<T> panel(kPanel * kc);
+        for (int64_t t = begin; t < end; ++t) {
+          const int64_t i0 = t % pieces.row_pieces * pieces.rows, j0 = t / pieces.row_pieces * pieces.cols;
+          block.run(i0, min64(panels.count, i0 + pieces.rows), j0, min64(g.n, j0 + pieces.cols), panel.get());
+        }
+      });
     }
   }
 }
 
-// ---- One panel of B after the other: small products, and those whose A fits in a cache ----
+// ---- A where it lies, one panel of B after the other: small products ----
 
 // Memory that a later product of a batch will read, in pieces.
 struct Later {
@@ -128,39 +176,43 @@ struct Later {
     if (step <= 0 || s.row_stride < 0 || s.col_stride < 0 || reach > 2 * rows * cols * static_cast<int64_t>(sizeof(T))) return;
     at = static_cast<const char*>(s.data) + step * static_cast<int64_t>(sizeof(T));
     end = at + reach;
-    share = ceil_div(reach, pieces * kLine) * kLine;
+    share = ceil_div(reach, 2 * pieces * kLine) * 2 * kLine;
   }
   HWY_INLINE void take(MicroArgs& args) {
     args.next = at;
-    at = at + share < end ? at + share : end;
-    args.next_end = at;
+    args.next_step = 2 * kLine;
+    args.next_count = at < end ? share / (2 * kLine) : 0;
+    at += share;
   }
 };
 
-inline int64_t direct_block(int64_t k) { return part_of(k, kBlockK, 8); }
+constexpr int64_t kNearRows = 512;  // bytes between rows of B that share L1 well
+constexpr int64_t kDirectK = 256;   // the longest range of k at a time: A is read where it lies
+inline int64_t direct_block(int64_t k) { return part_of(k, kDirectK, 8); }
 
-// Columns [j0, j1) of C; panel: room for kPanel x kBlockK elements. packed: null, or all of A in panels, one block of k after the other.
-void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, const T* packed, Later* later) {
-  const RowPanels panels(g.m, packed ? kMaxRows : kMostDirect);
+// Columns [j0, j1) of C; panel: room for kPanel x kDirectK elements.
+void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, Later* later) {
+  // Rows of A that are multiples of 4 KB apart meet in the same sets of L1: fewer of them at a time.
+  const RowPanels panels(g.m, g.a.row_stride * static_cast<int64_t>(sizeof(T)) % 4096 == 0 ? kMostAliased : kMaxRows);
   const int64_t kc = direct_block(g.k), tiles = panels.count * ceil_div(g.k, kc);
-  // B as it lies where it is read once or twice; a copy does not have rows that all meet in the same few cache sets.
-  const bool in_place = !packed && g.b.col_stride == 1 && (panels.count <= 2 || g.b.row_stride * static_cast<int64_t>(sizeof(T)) <= 1024);
+  // B as it lies where it is read once or twice, or its rows are near; a copy does not have rows that all meet in the same few cache sets.
+  const bool in_place = g.b.col_stride == 1 && (panels.count <= 2 || g.b.row_stride * static_cast<int64_t>(sizeof(T)) <= kNearRows);
   const T* const b = static_cast<const T*>(g.b.data);
   MicroArgs args{};
-  args.a_row = packed ? 1 : g.a.row_stride;
+  args.a_row = g.a.row_stride;
   args.a_col = g.a.col_stride;
   args.alpha = g.alpha;
   args.c_row = g.c_row;
   for (int64_t j = j0; j < j1; j += kPanel) {
     args.cols = min64(kPanel, j1 - j);
-    const MicroFn* const micro = packed ? kMicro.packed : args.cols <= kLanes ? kMicro.narrow : kMicro.direct;
+    const MicroFn* const micro = args.cols <= kLanes ? kMicro.narrow : kMicro.direct;
     Later columns;  // the next ones of B, where each is contiguous
     if (!later && g.b.row_stride == 1 && j + kPanel < j1)
       columns.spread(g.b, (j + kPanel) * g.b.col_stride, g.k, min64(kPanel, j1 - j - kPanel), tiles);
     for (int64_t p = 0; p < g.k; p += kc) {
       args.k = min64(kc, g.k - p);
       args.beta = p == 0 ? g.beta : T{1};
-      if (in_place && (kMasks || args.cols == kPanel)) {
+      if (in_place && (args.cols == kPanel || (args.cols <= kLanes && panels.tallest() <= kMostNarrow))) {
         args.b = b + p * g.b.row_stride + j;
         args.b_row = g.b.row_stride;
       } else {
@@ -170,8 +222,7 @@ void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, co
       }
       for (int64_t i = 0; i < panels.count; ++i) {
         const int64_t row = panels.first(i), height = panels.height(i);
-        if (packed) args.a_col = height;
-        args.a = packed ? packed + p * g.m + row * args.k : static_cast<const T*>(g.a.data) + row * g.a.row_stride + p * g.a.col_stride;
+        args.a = static_cast<const T*>(g.a.data) + row * g.a.row_stride + p * g.a.col_stride;
         args.c = g.c + row * g.c_row + j * g.c_col;
         (later ? later[i & 1] : columns).take(args);
         RunTile(micro[height - 1], args, height, g.c_col);
@@ -180,23 +231,17 @@ void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, co
   }
 }
 
-// A fits in L2 (half of a small one): it is packed once, and every panel of B is used as soon as it is copied. Where the columns of B are contiguous
-// (a linear layer), the next panel comes nearer meanwhile.
-bool packs_a_once(const GemmProblem<T>& g) {
-  return (g.b.row_stride == 1 || g.b.col_stride == 1) && g.a.col_stride == 1 && g.m <= 1024 && g.m * g.k * static_cast<int64_t>(sizeof(T)) <= (1 << 20);
-}
 // All of it is in L2, or soon there.
-bool is_small(const GemmProblem<T>& g) { return g.m * g.n <= (1 << 18) && g.m * g.n * g.k <= (1 << 22); }
+bool is_small(const GemmProblem<T>& g) {
+  const int64_t size = sizeof(T);
+  return g.m * g.n * size <= (1 << 20) && g.m * g.n * g.k * size <= (1 << 26);
+}
 
 void GemmDirect(const GemmProblem<T>& g) {
-  const bool packs = !is_small(g) && g.m > kMaxRows;
-  ScratchArray<T> a(packs ? g.m * g.k : 0);
-  const int64_t kc = direct_block(g.k);
-  for (int64_t p = 0; packs && p < g.k; p += kc) pack_rows(g.a, 0, RowPanels(g.m, kMaxRows), p, min64(kc, g.k - p), a.get() + p * g.m);
-  const int64_t grain = max64(16, (1 << 17) / (g.m * g.k * kPanel)) * kPanel;
-  parallel_for(g.n, grain, [&](int64_t begin, int64_t end) HWY_ATTR {
-    ScratchArray<T> panel(kPanel * kBlockK);
-    DirectColumns(g, begin, end, panel.get(), packs ? a.get() : nullptr, nullptr);
+  const int64_t panels = ceil_div(g.n, kPanel), pieces = max64(1, min64(16, (g.m * g.n * g.k) >> 19));
+  parallel_for(g.n, ceil_div(panels, pieces) * kPanel, [&](int64_t begin, int64_t end) HWY_ATTR {
+    ScratchArray<T> panel(kPanel * kDirectK);
+    DirectColumns(g, begin, end, panel.get(), nullptr);
   });
 }
 
@@ -283,28 +328,45 @@ HWY_INLINE void add_rows(int64_t n, const T* HWY_RESTRICT x, int64_t x_stride, c
   }
 }
 
-void GemvRows(const GemmProblem<T>& g) {
-  const T* const x = static_cast<const T*>(g.a.data);
-  const T* const b = static_cast<const T*>(g.b.data);
-  const int64_t xs = g.a.col_stride, b_row = g.b.row_stride;
-  const int64_t grain = min64(2048, max64(256, (1 << 17) / g.k / kPanel * kPanel));
-  parallel_for(g.n, grain, [&](int64_t begin, int64_t end) HWY_ATTR {
-    HWY_ALIGN T sum[2048];
-    for (int64_t j = begin; j < end; j += 2048) {
-      const int64_t n = min64(2048, end - j);
-      for (int64_t i = 0; i < n; ++i) sum[i] = T{0};
-      int64_t p = 0;
-      for (; p + 4 <= g.k; p += 4) add_rows<4>(n, x + p * xs, xs, b + p * b_row + j, b_row, sum);
-      for (; p < g.k; ++p) add_rows<1>(n, x + p * xs, xs, b + p * b_row + j, b_row, sum);
-      for (int64_t i = 0; i < n; ++i) store(g, 0, j + i, sum[i]);
+constexpr int64_t kRowCols = 16384 / sizeof(T);  // of the sum at a time, in L1
+
+// At most 4 kRowCols columns of C, from j0 on. Whole rows of B are read in their order; parts of k by fixed cuts, added in order.
+void gemv_columns(const GemmProblem<T>& g, int64_t j0, int64_t n) {
+  const T *const x = static_cast<const T*>(g.a.data), *const b = static_cast<const T*>(g.b.data) + j0;
+  const int64_t xs = g.a.col_stride, b_row = g.b.row_stride, chunks = ceil_div(n, kRowCols);
+  const int64_t pieces = max64(1, min64(16, (n * g.k) >> 18)), part = ceil_div(ceil_div(g.k, max64(1, min64(pieces / chunks, g.k / 16))), 4) * 4;
+  const int64_t parts = ceil_div(g.k, part);
+  ScratchArray<T> sums(parts * n);
+  parallel_for(parts * chunks, ceil_div(parts * chunks, pieces), [&](int64_t begin, int64_t end) HWY_ATTR {
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t j = t % chunks * kRowCols, cols = min64(kRowCols, n - j);
+      int64_t p = t / chunks * part;
+      const int64_t p1 = min64(g.k, p + part);
+      T* const sum = sums.get() + t / chunks * n + j;
+      for (int64_t i = 0; i < cols; ++i) sum[i] = T{0};
+      for (; p + 4 <= p1; p += 4) add_rows<4>(cols, x + p * xs, xs, b + p * b_row + j, b_row, sum);
+      for (; p < p1; ++p) add_rows<1>(cols, x + p * xs, xs, b + p * b_row + j, b_row, sum);
     }
   });
+  for (int64_t s = 1; s < parts; ++s) {
+    T* const sum = sums.get();
+    const T* const other = sum + s * n;
+    int64_t j = 0;
+    for (; j + kLanes <= n; j += kLanes) hn::StoreU(hn::Add(hn::LoadU(d, sum + j), hn::LoadU(d, other + j)), d, sum + j);
+    for (; j < n; ++j) sum[j] += other[j];
+  }
+  for (int64_t j = 0; j < n; ++j) store(g, 0, j0 + j, sums[j]);
+}
+
+void GemvRows(const GemmProblem<T>& g) {
+  const int64_t cols = part_of(g.n, 4 * kRowCols, kPanel);
+  for (int64_t j = 0; j < g.n; j += cols) gemv_columns(g, j, min64(cols, g.n - j));
 }
 
 // ---- The choice ----
 
 // Few tiles of C but long sums (the gradient of a weight over a large batch): parts of k by fixed cuts, added in order.
-constexpr int64_t kSplitK = 4096;
+inline int64_t split_k(const GemmProblem<T>& g) { return g.m * g.n <= (1 << 14) ? 1024 : 4096; }
 void GemmSplitK(const GemmProblem<T>& g);
 
 }  // namespace
@@ -330,16 +392,17 @@ void GemmEntry(const GemmProblem<T>& g) {
   }
   const bool along_k = g.a.col_stride == 1 && g.b.row_stride == 1;
   if (along_k && g.m <= 4 && g.k >= kLanes) return GemmDots(g);
-  if (is_small(g) || packs_a_once(g) || (g.m <= 2 * kMaxRows && g.b.col_stride == 1)) return GemmDirect(g);
-  if (g.m * g.n <= 4 * kTileRows * kTileCols && g.k >= 2 * kSplitK) return GemmSplitK(g);
+  if (is_small(g) || (g.m <= 2 * kMaxRows && g.b.col_stride == 1)) return GemmDirect(g);
+  if (g.m * g.n <= (1 << 17) && g.k >= 2 * split_k(g)) return GemmSplitK(g);
   GemmPacked(g);
 }
 
-// `count` products like g, one after the other on this thread; the strides of the batch in elements.
+// `count` products like g, one after the other on this thread; the strides of the batch in elements. Operands come from far: only small ones are
+// read where they lie.
 void GemmBatchEntry(GemmProblem<T> g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
-  const bool tiles = is_small(g) && g.m > 1 && g.n > 1;
-  ScratchArray<T> panel(tiles ? kPanel * kBlockK : 0);
-  const int64_t calls = ceil_div(g.n, kPanel) * ceil_div(g.m, kMaxRows) * ceil_div(g.k, kBlockK);
+  const bool small = is_small(g) && g.m > 1 && g.n > 1, tiles = small && g.m * g.n * g.k <= (1 << 22);
+  ScratchArray<T> panel(tiles ? kPanel * kDirectK : 0);
+  const int64_t calls = ceil_div(g.n, kPanel) * ceil_div(g.m, kMaxRows) * ceil_div(g.k, kDirectK);
   for (int64_t i = 0; i < count; ++i) {
     if (tiles) {
       Later later[2];
@@ -347,7 +410,9 @@ void GemmBatchEntry(GemmProblem<T> g, int64_t count, int64_t a_step, int64_t b_s
         later[0].spread(g.a, a_step, g.m, g.k, ceil_div(calls, 2));
         later[1].spread(g.b, b_step, g.k, g.n, ceil_div(calls, 2));
       }
-      DirectColumns(g, 0, g.n, panel.get(), nullptr, later);
+      DirectColumns(g, 0, g.n, panel.get(), later);
+    } else if (small) {
+      GemmPacked(g);
     } else {
       GemmEntry(g);
     }
@@ -359,7 +424,7 @@ void GemmBatchEntry(GemmProblem<T> g, int64_t count, int64_t a_step, int64_t b_s
 
 namespace {
 void GemmSplitK(const GemmProblem<T>& g) {
-  const int64_t parts = min64(16, g.k / kSplitK);
+  const int64_t parts = min64(16, g.k / split_k(g));
   const int64_t part = ceil_div(ceil_div(g.k, parts), 8) * 8;
   ScratchArray<T> sums(parts * g.m * g.n);
   parallel_for(parts, 1, [&](int64_t begin, int64_t end) HWY_ATTR {

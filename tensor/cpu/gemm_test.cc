@@ -276,6 +276,33 @@ TEST(Gemm, FewRowsAgainstContiguousColumns) {
   }
 }
 
+// Beyond one block of A, one part of k, one piece of columns or rows; rows a multiple of 4 KB apart; columns that end inside a panel.
+TEST(Gemm, EdgesOfBlocks) {
+  for (Order a : {Order::kRows, Order::kCols})
+    for (Order b : {Order::kRows, Order::kCols}) {
+      check<float>({573, 97, 200, a, b});
+      check<float>({33, 65, 1024, a, b, Order::kRows, 1.5, 0.5});
+      check<float>({15, 20, 257, a, b});
+      check<float>({300, 300, 193, a, b, Order::kPaddedRows, 1, 1});
+      check<double>({571, 50, 385, a, b, Order::kRows, 1, 1});
+      check<double>({29, 31, 512, a, b});
+      check<std::complex<float>>({150, 70, 230, a, b});
+      check<Half>({150, 300, 230, a, b});
+    }
+  check<float>({1200, 33, 64});
+  check<float>({1500, 1030, 65});
+}
+
+TEST(Gemm, OneRow) {
+  for (int64_t n : {5, 300, 4097, 20000}) {
+    check<float>({1, n, 130});
+    check<float>({1, n, 3, Order::kCols, Order::kPaddedRows, Order::kBothStrided, 2, 1});
+    check<double>({1, n, 71});
+  }
+  check<float>({1, 100, 9001});
+  check<float>({700, 1, 600, Order::kCols});
+}
+
 // An expanded gradient: all elements, all rows or all columns are one.
 TEST(Gemm, StridesOfZero) {
   const int64_t n = 70, k = 300;
@@ -350,7 +377,9 @@ void same_bits_at_any_thread_count(const Case& t) {
 TEST(Gemm, SameBitsAtAnyThreadCount) {
   for (Order b : {Order::kRows, Order::kCols}) {
     for (const Case& t : {Case{400, 500, 600, Order::kRows, b}, Case{1, 5000, 700, Order::kRows, b}, Case{4, 3000, 700, Order::kRows, b},
-                          Case{8, 3000, 300, Order::kRows, b}, Case{30, 50, 20000, Order::kRows, b}, Case{100, 2000, 600, Order::kRows, b}}) {
+                          Case{8, 3000, 300, Order::kRows, b}, Case{30, 50, 20000, Order::kRows, b}, Case{100, 2000, 600, Order::kRows, b},
+                          Case{128, 128, 128, Order::kRows, b}, Case{64, 64, 4096, Order::kRows, b}, Case{2000, 50, 64, Order::kRows, b},
+                          Case{1, 20000, 100, Order::kRows, b}}) {
       same_bits_at_any_thread_count<float>(t);
       same_bits_at_any_thread_count<double>(t);
     }
