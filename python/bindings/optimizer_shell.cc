@@ -1,4 +1,6 @@
 // What an optimizer's step does for each parameter before the arithmetic: collecting lists of tensors.
+#include <algorithm>
+
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/python_shells.h"
@@ -49,6 +51,20 @@ PyObject* py_step_lists(PyObject*, CallArgs call) {
   return result.release();
 }
 
+// Whether one multi-tensor step can take these parameters and gradients: `fits`, and no subclasses among the gradients.
+PyObject* py_lists_fit(PyObject*, CallArgs call) {
+  PyObject* a[2];
+  read_args({"_lists_fit", {"params", "grads"}, 2, 2}, call, a);
+  if (!PyList_Check(a[0]) || !PyList_Check(a[1])) throw TypeError("_lists_fit: expected a list of parameters and a list of gradients");
+  const Py_ssize_t n = std::min(PyList_GET_SIZE(a[0]), PyList_GET_SIZE(a[1]));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* p = PyList_GET_ITEM(a[0], i);
+    PyObject* grad = PyList_GET_ITEM(a[1], i);
+    if (!is_tensor(p) || !is_exact_tensor(grad) || !fits(unwrap(p), unwrap(grad), unwrap(PyList_GET_ITEM(a[0], 0)))) Py_RETURN_FALSE;
+  }
+  Py_RETURN_TRUE;
+}
+
 // Adds a number to each tensor of a list: step counters, which are single numbers of float32 on the CPU nearly always.
 PyObject* py_add_to_steps(PyObject*, CallArgs call) {
   PyObject* a[2];
@@ -73,6 +89,6 @@ PyObject* py_add_to_steps(PyObject*, CallArgs call) {
 
 }  // namespace
 
-std::vector<PyMethodDef> optimizer_shell_functions() { return {function<"_step_lists", py_step_lists>(), function<"_add_to_steps", py_add_to_steps>()}; }
+std::vector<PyMethodDef> optimizer_shell_functions() { return {function<"_step_lists", py_step_lists>(), function<"_lists_fit", py_lists_fit>(), function<"_add_to_steps", py_add_to_steps>()}; }
 
 }  // namespace tessera::python

@@ -1,7 +1,9 @@
 // Elementwise functions that are not kernels of the elementwise engine: several results of different dtypes, or long computations. Contiguous data.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "tensor/core/dtype.h"
 
@@ -12,5 +14,28 @@ void run_frexp(DType dtype, int64_t n, void* mantissa, int32_t* exponent, const 
 
 // How a gamma number x moves with its concentration a while its place in the distribution stays: -(dF/da) / (dF/dx) of the distribution function F.
 void run_gamma_gradient(int64_t n, double* out, const double* a, const double* x);
+
+// The series behind it, for hosts and devices, which bring their own `digamma`. With F = x^a e^-x sum of x^n / Gamma(a + n + 1), the derivative of each term is the term times
+// log x - digamma(a + n + 1), and common factors cancel.
+template <class Digamma>
+constexpr double gamma_gradient(double a, double x, Digamma digamma) {
+  if (!(a > 0) || !(x > 0)) return x == 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
+  if (a > 1e5) {
+    // Wilson and Hilferty: x = a c^3 with c = 1 - 1 / (9 a) + z / (3 sqrt(a)) and z fixed.
+    const double c = std::cbrt(x / a), dc = 1 / (9 * a * a) - (c - 1 + 1 / (9 * a)) / (2 * a);
+    return c * c * c + 3 * a * c * c * dc;
+  }
+  const double log_x = std::log(x);
+  double term = 1 / a, psi = digamma(a + 1), sum = 0, size = 0;
+  for (int n = 1; n < 1000000; ++n) {
+    sum += term * (log_x - psi);
+    size += term;
+    const double k = a + n;
+    psi += 1 / k;
+    term *= x / k;
+    if (k > x && term * (std::abs(log_x - psi) + 1) < 1e-17 * size) break;
+  }
+  return -x * sum;
+}
 
 }  // namespace tessera::cpu

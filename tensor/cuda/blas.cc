@@ -32,7 +32,7 @@ Loaded load() {
   void* const library = open_library({"libcublas.so.13", "libcublas.so.12"}, &l.why);
   if (!library) return l;
   l.why.clear();
-  const auto get = [&](auto& function, const char* name) { function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library_function(library, name, &l.why)); };
+  const FunctionsOf get{library, &l.why};
   get(l.functions.create, "cublasCreate_v2");
   get(l.functions.destroy, "cublasDestroy_v2");
   get(l.functions.get_version, "cublasGetVersion_v2");

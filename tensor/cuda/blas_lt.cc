@@ -25,7 +25,7 @@ const BlasLt* load() {
   if (!library) return nullptr;
   why.clear();
   BlasLt* const f = new BlasLt{};
-  const auto get = [&](auto& function, const char* name) { function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library_function(library, name, &why)); };
+  const FunctionsOf get{library, &why};
   get(f->create_desc, "cublasLtMatmulDescCreate");
   get(f->destroy_desc, "cublasLtMatmulDescDestroy");
   get(f->set_desc, "cublasLtMatmulDescSetAttribute");

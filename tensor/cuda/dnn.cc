@@ -29,7 +29,7 @@ Loaded load() {
   void* const library = open_library({"libcudnn.so.9"}, &l.why);
   if (!library) return l;
   l.why.clear();
-  const auto get = [&](auto& function, const char* name) { function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(library_function(library, name, &l.why)); };
+  const FunctionsOf get{library, &l.why};
   Dnn& d = l.functions;
   get(d.get_version, "cudnnGetVersion");
   get(d.error_string, "cudnnGetErrorString");

@@ -16,4 +16,11 @@ void* open_library(std::initializer_list<const char*> names, std::string* why);
 // The address of a function of it; null and an addition to *why if it is missing.
 void* library_function(void* library, const char* name, std::string* why);
 
+// get(pointer, "name") makes a pointer point to the function of that name.
+struct FunctionsOf {
+  void* library;
+  std::string* why;
+  template <class Pointer> void operator()(Pointer& function, const char* name) const { function = reinterpret_cast<Pointer>(library_function(library, name, why)); }
+};
+
 }  // namespace tessera::cuda

@@ -1,6 +1,7 @@
 // Elementwise functions outside of the elementwise engine.
 #include <cmath>
 
+#include "tensor/cpu/special.h"
 #include "tensor/cuda/engines.h"
 #include "tensor/cuda/math.h"
 #include "tensor/cuda/types.h"
@@ -21,30 +22,14 @@ template <class T> struct Frexp {
   }
 };
 
-// The series of cpu::run_gamma_gradient.
+struct Digamma {
+  __host__ __device__ double operator()(double x) const { return math::digamma(x); }
+};
 struct GammaGradient {
   double* out;
   const double* a;
   const double* x;
-  __device__ static double of(double a, double x) {
-    if (!(a > 0) || !(x > 0)) return x == 0 ? 0 : math::nan();
-    if (a > 1e5) {
-      const double c = std::cbrt(x / a), dc = 1 / (9 * a * a) - (c - 1 + 1 / (9 * a)) / (2 * a);
-      return c * c * c + 3 * a * c * c * dc;
-    }
-    const double log_x = std::log(x);
-    double term = 1 / a, psi = math::digamma(a + 1), sum = 0, size = 0;
-    for (int n = 1; n < 1000000; ++n) {
-      sum += term * (log_x - psi);
-      size += term;
-      const double k = a + n;
-      psi += 1 / k;
-      term *= x / k;
-      if (k > x && term * (std::abs(log_x - psi) + 1) < 1e-17 * size) break;
-    }
-    return -x * sum;
-  }
-  __device__ void operator()(int64_t i) const { out[i] = of(a[i], x[i]); }
+  __device__ void operator()(int64_t i) const { out[i] = cpu::gamma_gradient(a[i], x[i], Digamma{}); }
 };
 
 }  // namespace

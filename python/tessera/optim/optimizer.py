@@ -447,11 +447,7 @@ def fused_ready(lr, params, grads):
     """Whether one multi-tensor step can do all of them: dense real floating point tensors of one device that has such a step, and a number as learning rate."""
     if isinstance(lr, Tensor) or not params or params[0].device.type not in _FUSED_DEVICES:
         return False
-    device = params[0].device
-    for p, g in zip(params, grads):
-        if not p.is_floating_point() or p.device != device or g.layout != tessera.strided or g.dtype != p.dtype or type(g) is not Tensor:
-            return False
-    return True
+    return tessera._C._lists_fit(list(params), list(grads))
 
 
 _FUSED_DEVICES = ("cpu", "cuda")
