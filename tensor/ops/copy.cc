@@ -121,6 +121,10 @@ OutputSpec complex_meta(const Tensor& re, const Tensor& im) {
   s.strides = pointwise::result_strides({&re, &im}, s.sizes);
   return s;
 }
+Tensor polar_impl(const Tensor& abs, const Tensor& angle) {
+  complex_meta(abs, angle);  // one real dtype
+  return make_complex(mul(abs, cos(angle)), mul(abs, sin(angle)));
+}
 void complex_cpu(const Tensor& re, const Tensor& im, const Tensor& out) {
   const Tensor parts = _view_as_real_physical(out);
   copy_elements(select(parts, -1, 0), expand(re, out.sizes()));

@@ -248,6 +248,16 @@ void fill_linspace(const Tensor& out, const Scalar& start, const Scalar& end, in
   }
   write_sequence(out, s);
 }
+// Integers: the exponents at both ends drop their fractions, those between them do not.
+void fill_logspace(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps, double base) {
+  const auto exponent = [&](const Scalar& s) { return is_integral(out.dtype(), true) ? static_cast<double>(s.to_int()) : s.to_double(); };
+  const double a = exponent(start);
+  cpu::Sequence s = between(a, steps > 1 ? exponent(end) : a, std::max<int64_t>(steps, 2));
+  s.kind = cpu::SequenceKind::kPowers;
+  s.count = steps;
+  s.base = base;
+  write_sequence(out, s);
+}
 DType linspace_dtype(const Scalar& start, const Scalar& end, std::optional<DType> dtype) {
   const bool complex = start.is_complex() || end.is_complex();
   TESSERA_CHECK(!complex || !dtype || is_complex(*dtype), "linspace(): inferred dtype ", name_of(default_complex_dtype()), " can't be safely cast to passed dtype ", name_of(*dtype));
@@ -275,13 +285,17 @@ Tensor logspace_numbers(const Scalar& start, const Scalar& end, int64_t steps, d
   TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
   const int64_t n[1] = {steps};
   const Tensor r = empty_tensor(n, {}, linspace_dtype(start, end, dtype), factory_device(device));
-  const double a = start.to_double();
-  cpu::Sequence s = between(a, steps > 1 ? end.to_double() : a, std::max<int64_t>(steps, 2));
-  s.kind = cpu::SequenceKind::kPowers;
-  s.count = steps;
-  s.base = base;
-  write_sequence(r, s);
+  fill_logspace(r, start, end, steps, base);
   return r;
+}
+Tensor logspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps, double base, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin) {
+  return logspace(start, end, steps, base, dtype, layout, device, pin);
+}
+void logspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps, double base) {
+  TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
+  const int64_t n[1] = {steps};
+  if (out.numel() != steps) resize_output(out, n);
+  fill_logspace(out, start, end, steps, base);
 }
 
 namespace {

@@ -32,9 +32,12 @@ void resize_factory_out(const Tensor& out, SymIntList size, std::optional<DType>
 void fill_factory_out(const Tensor& out, SymIntList size, std::optional<DType> dtype, std::optional<Device> device, const Scalar& value);
 void arange_into(const Tensor& out, const Scalar& start, const Scalar& end, const Scalar& step);
 void linspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps);
+void logspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps, double base);
 void eye_into(const Tensor& out, SymInt n, SymInt m);
 Tensor linspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin);
+Tensor logspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps, double base, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin);
 
+Tensor polar_impl(const Tensor& abs, const Tensor& angle);
 Tensor to_impl(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, bool non_blocking, bool copy, std::optional<MemoryFormat> format);
 Scalar item_number(const Tensor& self);
 const Tensor& fill_scalar(const Tensor& self, const Scalar& value);

@@ -9,6 +9,7 @@
 #include "tensor/ops/matmul_kernels.h"
 #include "tensor/ops/pointwise.h"
 #include "tensor/ops/promotion.h"
+#include "tensor/ops/structured.h"
 
 namespace tessera::kernels {
 namespace {
@@ -45,13 +46,9 @@ void batched_product(const Tensor& a0, const Tensor& b0, const Scalar& beta, con
 void start_from(const Tensor& out, const Tensor& self, const Scalar& beta) {
   if (!out.is_same(self) && !beta.equals(0.0)) copy__cpu(out, expand(self, out.sizes()), false);
 }
+// Products of integers drop the fraction of a factor.
 void check_scalars(const Tensor& self, const Scalar& beta, const Scalar& alpha) {
-  if (self.is_floating_point() || self.is_complex()) {
-    TESSERA_CHECK(self.is_complex() || (!beta.is_complex() && !alpha.is_complex()), "For non-complex input tensors, argument alpha must not be a complex number.");
-    return;
-  }
-  TESSERA_CHECK(beta.is_integral(true), "For integral input tensors, argument beta must not be a floating point number.");
-  TESSERA_CHECK(alpha.is_integral(true), "For integral input tensors, argument alpha must not be a floating point number.");
+  TESSERA_CHECK(self.is_complex() || (!beta.is_complex() && !alpha.is_complex()), "For non-complex input tensors, arguments alpha and beta must not be complex numbers.");
 }
 void expands_to(const Tensor& self, IntList sizes, const char* name) {
   bool ok = self.dim() <= static_cast<int64_t>(sizes.size());
@@ -189,6 +186,12 @@ Tensor addbmm_impl(const Tensor& self, const Tensor& batch1, const Tensor& batch
   const int64_t n = batch1.sizes()[1], p = batch2.sizes()[2];
   const Tensor left = reshape(permute(batch1, IntVector{1, 0, 2}), {n, -1}), right = reshape(batch2, {-1, p});
   return addmm(self, left, right, beta, alpha);
+}
+// Unlike other in-place operators it lets self grow: a row, or a number, becomes the whole sum.
+void addbmm_inplace(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta, const Scalar& alpha) {
+  const Tensor result = addbmm_impl(self, batch1, batch2, beta, alpha);
+  if (!std::ranges::equal(self.sizes(), result.sizes())) resize_(self, result.sizes());
+  structured::store_inplace(self, result);
 }
 
 // --- compositions ---

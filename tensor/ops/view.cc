@@ -405,6 +405,7 @@ Tensor sum_to_size_composite(const Tensor& self, SymIntList size) {
     }
   }
   TESSERA_CHECK(expandable, "size {", shape_string(wanted), "} is not expandable to size {", shape_string(self.sizes()), "}.");
+  if (dims.empty() && wanted.empty() && is_integral(self.dtype(), true)) return sum(self);  // a number, in the dtype of sums
   if (dims.empty()) return self;
   const Tensor s = sum(self, dims, /*keepdim=*/true);
   return lead > 0 ? view(s, wanted) : s;
