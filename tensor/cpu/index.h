@@ -1,4 +1,4 @@
-// Gather, scatter and mask engines, below the Tensor. Indices are int64 (the caller converts) and are checked here, all of them before anything is written:
+// Gather, scatter and mask engines, below the Tensor. Indices are int64 (the caller converts) and are checked here; where self itself is written, all of them before the first write:
 // "index 7 is out of bounds for dimension 1 with size 5", an IndexError, but from gather and scatter a RuntimeError. Element moves are by size (1, 2, 4, 8, 16 bytes) and so serve every dtype; accumulation is by dtype.
 #pragma once
 

@@ -10,6 +10,9 @@ SIMD_COPTS = [
     # GCC 12 warns in its own AVX-512 headers (uninitialized __Y), see its bug 105593.
     "-Wno-uninitialized",
     "-Wno-maybe-uninitialized",
+    # The baseline's tuning is older than AVX2: it would split every unaligned load and store of 32 bytes.
+    "-mno-avx256-split-unaligned-load",
+    "-mno-avx256-split-unaligned-store",
 ]
 
 def simd_library(name, copts = [], deps = [], **kwargs):
