@@ -58,6 +58,9 @@ HWY_INLINE void StoreTail(hn::Vec<D> v, D d, TOf<D>* to, size_t count) {
 // The line some way behind `from`: of large inputs the processor does not request enough by itself.
 HWY_INLINE void Request(const void* from) { __builtin_prefetch(static_cast<const char*>(from) + 2048); }
 
+// The line some way behind `to`, which will be written: a result that is in the caches, but not in the nearest, would hold up its stores.
+HWY_INLINE void RequestResult(void* to) { __builtin_prefetch(static_cast<char*>(to) + 1024, 1); }
+
 // A mask as bytes of 0 and 1.
 template <class D, class M>
 HWY_INLINE void StoreMask(M m, D d, uint8_t* to) {
@@ -84,12 +87,14 @@ HWY_INLINE void Loop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
   T* const out = static_cast<T*>(outs[0]);
   int64_t i = 0;
   const bool stream = stream_results && reinterpret_cast<uintptr_t>(out) % 64 == 0;
+  const bool in_place = ((out == in[I]) || ...);
   for (; i + lanes <= n; i += lanes) {
     const auto result = F::Call(d, p, hn::LoadU(d, in[I] + i)...);
     if (HWY_UNLIKELY(stream)) {
       (Request(in[I] + i), ...);
       hn::Stream(result, d, out + i);
     } else {
+      if (HWY_LIKELY(!in_place)) RequestResult(out + i);
       hn::StoreU(result, d, out + i);
     }
   }
