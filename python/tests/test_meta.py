@@ -24,7 +24,8 @@ VALUE_DEPENDENT = dict.fromkeys([
 VALUE_DEPENDENT.update(dict.fromkeys([
     "_foreach_addcdiv.Tensor", "_foreach_addcdiv_.Tensor", "_foreach_addcmul.Tensor", "_foreach_addcmul_.Tensor", "_fused_adam_.tensor_lr", "_fused_adamw_.tensor_lr",
     "_fused_sgd_.tensor_lr", "allclose", "bincount", "index_fill.int_Tensor", "index_fill_.int_Tensor", "item",
-    "linspace.Scalar_Tensor", "linspace.Tensor_Scalar", "linspace.Tensor_Tensor", "narrow.Tensor", "one_hot", "randint_like.Tensor", "repeat_interleave.self_Tensor",
+    "linspace.Scalar_Tensor", "linspace.Tensor_Scalar", "linspace.Tensor_Tensor", "logspace.Scalar_Tensor", "logspace.Scalar_Tensor_out", "logspace.Tensor_Scalar",
+    "logspace.Tensor_Scalar_out", "logspace.Tensor_Tensor", "logspace.Tensor_Tensor_out", "narrow.Tensor", "one_hot", "randint_like.Tensor", "repeat_interleave.self_Tensor",
     "tensor_split.tensor_indices_or_sections"], RuntimeError))
 # Facts that are left out of the comparison: masked_fill reads a number where there is one to read, and is a `where` on Meta.
 NOT_COMPARED = {"masked_fill.Tensor": ["grad_fn"]}

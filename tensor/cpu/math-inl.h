@@ -170,6 +170,7 @@ HWY_INLINE V ReduceByLn2(D d, V x, V& n) {
 template <class D, class V>
 HWY_INLINE V Expm1Series(D d, V r) {
   using T = hn::TFromD<D>;
+  static_assert(sizeof(T) == 4, "float64 functions take ExpTwo");
   // (e^r - 1 - r - r^2/2) / r^3, to 4e-10
   constexpr double kC[] = {0.1666666666666666667, 0.0416665546172045742, 0.008333320887169640859, 0.001392618358771349454, 0.0001988269833722147827};
   const V tail = Polynomial(d, r, kC);

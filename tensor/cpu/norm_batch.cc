@@ -2,6 +2,7 @@
 // rows of channels are.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/norm_batch.cc"
+#include <cmath>
 #include <type_traits>
 
 #include "hwy/foreach_target.h"
@@ -112,11 +113,15 @@ template <class T>
 void short_stats(const Shape& s, const T* x, double* mean, double* var) {
   const double n = static_cast<double>(s.batch * s.inner);
   ScratchArray<double> both(2 * s.channels);
-  for (int64_t c = 0; c < s.channels; ++c) mean[c] = n > 0 ? to_double(x[c * s.inner]) : 0;
+  for (int64_t c = 0; c < s.channels; ++c) {
+    const double first = n > 0 ? to_double(x[c * s.inner]) : 0;
+    mean[c] = std::isfinite(first) ? first : 0;
+  }
   for (bool again = true, last = false; again; last = true) {
     sum_over_blocks(s, 2 * s.channels, both.get(), [&](int64_t n0, int64_t n1, double* sum) HWY_ATTR { add_rows(s, x, n0, n1, mean, sum); });
     again = !last && sizeof(T) == 8;
     for (int64_t c = 0; c < s.channels; ++c) {
+      if (!std::isfinite(mean[c])) continue;  // infinite or NaN since the first pass
       const double shift = both[c] / n, rest = both[s.channels + c] - both[c] * shift;
       again |= !last && !spread_holds(both[c], shift, rest);
       mean[c] += shift;

@@ -100,21 +100,19 @@ HWY_INLINE T MaxOfRow(const T* HWY_RESTRICT x, int64_t n) {
 template <class D, class V>
 HWY_INLINE V ExpBelow0(D d, V x) {
   using T = hn::TFromD<D>;
-  using Fp = math::Fp<T>;
-  const V low = hn::Set(d, static_cast<T>(Fp::kExpLow));
+  const V low = hn::Set(d, static_cast<T>(math::Fp<T>::kExpLow));
   const auto gone = hn::Lt(x, low);
-#if HWY_TARGET != HWY_AVX3
-  x = hn::Max(low, x);
-#endif
-  V n, p;
-  const V r = math::ReduceByLn2(d, x, n);
-  if constexpr (sizeof(T) == 4) {
-    constexpr double kC[] = {1.0, 1.0, 0.5, 0.1666657684599397631, 0.0416665544376859389, 0.008363202971575854947, 0.001392621346633244304};  // of e^r, to 1.1e-8
-    p = math::Polynomial(d, r, kC);
+  if constexpr (sizeof(T) == 8) {
+    return hn::IfThenZeroElse(gone, math::Exp(d, hn::IfThenZeroElse(gone, x)));
   } else {
-    p = hn::Add(math::Expm1Series(d, r), hn::Set(d, T{1}));
+#if HWY_TARGET != HWY_AVX3
+    x = hn::Max(low, x);
+#endif
+    V n;
+    const V r = math::ReduceByLn2(d, x, n);
+    constexpr double kC[] = {1.0, 1.0, 0.5, 0.1666657684599397631, 0.0416665544376859389, 0.008363202971575854947, 0.001392621346633244304};  // of e^r, to 1.1e-8
+    return math::ScaleByPower(d, hn::IfThenZeroElse(gone, math::Polynomial(d, r, kC)), n);
   }
-  return math::ScaleByPower(d, hn::IfThenZeroElse(gone, p), n);
 }
 
 // sum exp(x - max), in float64 beyond kSumBlock elements. If they are not null: terms takes what is summed, and memory at next is fetched meanwhile.
