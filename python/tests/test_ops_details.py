@@ -33,3 +33,13 @@ def test_out_of_factories_and_copies():
     assert torch.narrow_copy(x, 0, 2, 3, out=out).tolist() == [2, 3, 4]
     with pytest.raises(RuntimeError, match="Double but got scalar type Float"):
         torch.polar(torch.ones(2, dtype=torch.float64), torch.ones(2))
+
+
+@pytest.mark.parametrize("n", [100, 100_000])
+def test_a_wrong_index_leaves_out_as_it_was(n):
+    x, index, out = torch.arange(10.0), torch.zeros(n, dtype=torch.int64), torch.full((n,), -1.0)
+    index[-1] = 99
+    for call in (lambda: torch.gather(x, 0, index, out=out), lambda: torch.index_select(x, 0, index, out=out), lambda: torch.take(x, index, out=out)):
+        with pytest.raises((RuntimeError, IndexError), match="99|out of range"):
+            call()
+        assert torch.equal(out, torch.full((n,), -1.0))

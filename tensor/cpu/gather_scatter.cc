@@ -54,23 +54,9 @@ void check_indices(std::span<const int64_t> shape, const Operand& index, int64_t
     });
   });
 }
-// The dimension that is indexed, and its size.
-struct Bounds {
-  int dim;
-  int64_t size;
-  // A RuntimeError, unlike for the other forms of indexing.
-  void fail(int64_t v) const { TESSERA_CHECK(false, "index ", v, " is out of bounds for dimension ", dim, " with size ", size); }
-  void check(const char* p, int64_t n, int64_t step) const {
-    if (all_within(p, n, step, size)) return;
-    for (int64_t i = 0; i < n; ++i) {
-      const int64_t v = *reinterpret_cast<const int64_t*>(p + i * step);
-      if (v < 0 || v >= size) fail(v);
-    }
-  }
-};
+// A RuntimeError, unlike for the other forms of indexing.
 void check_bounds(std::span<const int64_t> shape, const Operand& index, int dim, int64_t size) {
-  const Bounds bounds{dim, size};
-  check_indices(shape, index, size, [&](int64_t v) { bounds.fail(v); });
+  check_indices(shape, index, size, [&](int64_t v) { TESSERA_CHECK(false, "index ", v, " is out of bounds for dimension ", dim, " with size ", size); });
 }
 void check_rows(const int64_t* index, int64_t n, int64_t size) {
   if (indices_within(index, n, size)) return;
@@ -109,15 +95,12 @@ void gather_along(char* out, const char* self, const char* index, int64_t n, int
 }
 using GatherFn = void (*)(char*, const char*, const char*, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t);
 
-void gather_checked(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index, const Operand& out, const Operand& self, const Operand& index, const Bounds* bounds);
-
-// bounds: indices are to be checked on the way; none broadcast.
-void gather(std::span<const int64_t> shape, int dim, int64_t size, const Operand& out, const Operand& self, const Operand& index, const Bounds* bounds) {
+void gather(std::span<const int64_t> shape, int dim, int64_t size, const Operand& out, const Operand& self, const Operand& index) {
   Nest<3> nest;
   for (int d = 0; d < static_cast<int>(shape.size()); ++d) nest.push(shape[d], {d == dim ? 0 : self.strides[d], out.strides[d], index.strides[d]});
   nest.sort_by(1);
   nest.coalesce();
-  gather_checked(nest, shape.empty() ? 0 : self.strides[dim], size, out, self, index, bounds);
+  gather_nest(nest, shape.empty() ? 0 : self.strides[dim], size, out, self, index);
 }
 
 // ---- scatter
@@ -379,8 +362,7 @@ static void gather_slices(const Nest<3>& nest, int64_t self_scale, const Operand
   });
 }
 
-namespace {
-void gather_checked(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index, const Operand& out, const Operand& self, const Operand& index, const Bounds* bounds) {
+void gather_nest(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index, const Operand& out, const Operand& self, const Operand& index) {
   const int64_t size = item_size(out.dtype);
   if (nest.count() == 0) return;
   GatherFn fn = nullptr;
@@ -391,17 +373,10 @@ void gather_checked(const Nest<3>& nest, int64_t self_scale, int64_t size_at_ind
   }
   parallel_for(nest.count(), kGrain, [&](int64_t begin, int64_t end) {
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[3], int64_t len) {
-      if (bounds) bounds->check(at_byte(index.data, offset[2]), len, nest.inner_stride(2));
       fn(at_byte(out.data, offset[1]), at_byte(self.data, offset[0]), at_byte(index.data, offset[2]), len, nest.inner_stride(1), nest.inner_stride(0), self_scale,
          nest.inner_stride(2), size_at_index);
     });
   });
-}
-
-}  // namespace
-
-void gather_nest(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index, const Operand& out, const Operand& self, const Operand& index) {
-  gather_checked(nest, self_scale, size_at_index, out, self, index, nullptr);
 }
 
 // Where the inner loop runs over a free dimension, the ordered ones are walked for one block of it, so that rows move densely and stay in cache.
@@ -438,12 +413,8 @@ void scatter_nests(ScatterFn fn, Nest<3> free, Nest<3> ordered, int64_t self_sca
 }
 
 void run_gather(std::span<const int64_t> index_shape, int dim, int64_t self_dim_size, const Operand& out, const Operand& self, const Operand& index) {
-  // Where each index is read once, it is checked when it is used: a wrong one may come after results have been written.
-  bool broadcast = false;
-  for (size_t d = 0; d < index_shape.size(); ++d) broadcast |= index_shape[d] > 1 && index.strides[d] == 0;
-  const Bounds bounds{dim, self_dim_size};
-  if (broadcast) check_bounds(index_shape, index, dim, self_dim_size);
-  gather(index_shape, dim, self_dim_size, out, self, index, broadcast ? nullptr : &bounds);
+  check_bounds(index_shape, index, dim, self_dim_size);
+  gather(index_shape, dim, self_dim_size, out, self, index);
 }
 
 void run_scatter(ScatterMode mode, std::span<const int64_t> index_shape, int dim, int64_t self_dim_size, const Operand& self, const Operand& src, const Operand& index) {
@@ -456,7 +427,7 @@ void run_scatter(ScatterMode mode, std::span<const int64_t> index_shape, int dim
 void run_index_select(std::span<const int64_t> shape, int dim, const Operand& out, const Operand& self, const int64_t* index, int64_t n) {
   check_rows(index, n, shape.empty() ? 1 : shape[dim]);
   const Broadcast b(shape, dim, n);
-  gather({b.shape, shape.size()}, dim, shape.empty() ? 1 : shape[dim], out, self, {const_cast<int64_t*>(index), DType::kInt64, b.strides}, nullptr);
+  gather({b.shape, shape.size()}, dim, shape.empty() ? 1 : shape[dim], out, self, {const_cast<int64_t*>(index), DType::kInt64, b.strides});
 }
 
 void run_index_add(std::span<const int64_t> shape, int dim, const Operand& self, const Operand& src, const int64_t* index, int64_t n, KernelParam alpha) {

@@ -263,12 +263,20 @@ DType linspace_dtype(const Scalar& start, const Scalar& end, std::optional<DType
   TESSERA_CHECK(!complex || !dtype || is_complex(*dtype), "linspace(): inferred dtype ", name_of(default_complex_dtype()), " can't be safely cast to passed dtype ", name_of(*dtype));
   return dtype ? *dtype : complex ? default_complex_dtype() : default_dtype();
 }
+Tensor room_for_steps(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Device> device) {
+  TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
+  const int64_t n[1] = {steps};
+  return empty_tensor(n, {}, linspace_dtype(start, end, dtype), factory_device(device));
+}
+void resize_for_steps(const Tensor& out, int64_t steps) {
+  TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
+  const int64_t n[1] = {steps};
+  if (out.numel() != steps) resize_output(out, n);
+}
 }  // namespace
 
 Tensor linspace_numbers(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
-  TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
-  const int64_t n[1] = {steps};
-  const Tensor r = empty_tensor(n, {}, linspace_dtype(start, end, dtype), factory_device(device));
+  const Tensor r = room_for_steps(start, end, steps, dtype, device);
   fill_linspace(r, start, end, steps);
   return r;
 }
@@ -276,15 +284,11 @@ Tensor linspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps
   return linspace(start, end, steps, dtype, layout, device, pin);
 }
 void linspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps) {
-  TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
-  const int64_t n[1] = {steps};
-  if (out.numel() != steps) resize_output(out, n);
+  resize_for_steps(out, steps);
   fill_linspace(out, start, end, steps);
 }
 Tensor logspace_numbers(const Scalar& start, const Scalar& end, int64_t steps, double base, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
-  TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
-  const int64_t n[1] = {steps};
-  const Tensor r = empty_tensor(n, {}, linspace_dtype(start, end, dtype), factory_device(device));
+  const Tensor r = room_for_steps(start, end, steps, dtype, device);
   fill_logspace(r, start, end, steps, base);
   return r;
 }
@@ -292,9 +296,7 @@ Tensor logspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps
   return logspace(start, end, steps, base, dtype, layout, device, pin);
 }
 void logspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps, double base) {
-  TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
-  const int64_t n[1] = {steps};
-  if (out.numel() != steps) resize_output(out, n);
+  resize_for_steps(out, steps);
   fill_logspace(out, start, end, steps, base);
 }
 
