@@ -65,6 +65,7 @@ struct Job {
   void (*fn)(void*, int64_t, int64_t);
   void* context;
   int64_t n, grain, pieces;
+  bool joined;  // one call may take neighbouring pieces
   uint32_t modes;
   int shares = 1;
   Share share[kMaxShares];
@@ -73,10 +74,10 @@ struct Job {
   int64_t error_piece = INT64_MAX;
   std::exception_ptr error;
 
-  void run_piece(int64_t i) noexcept {
+  void run_pieces(int64_t i, int64_t count) noexcept {
     const int64_t begin = i * grain;
     try {
-      fn(context, begin, n - begin < grain ? n : begin + grain);
+      fn(context, begin, n - begin < count * grain ? n : begin + count * grain);
     } catch (...) {
       while (error_lock.test_and_set(std::memory_order_acquire)) cpu_pause();
       if (i < error_piece) {
@@ -97,9 +98,18 @@ struct Job {
   void run_available(int thread) {
     for (int k = 0; k < shares; ++k) {
       Share& s = share[(thread + k) % shares];
-      if (s.next.load(std::memory_order_relaxed) >= s.end) continue;
-      for (int64_t i; (i = s.next.fetch_add(1, std::memory_order_relaxed)) < s.end;) run_piece(i);
+      int64_t i = s.next.load(std::memory_order_relaxed);
+      while (i < s.end) {
+        const int64_t count = joined ? (s.end - i + 1) / 2 : 1;  // half of what is left: who is late can be helped
+        if (!s.next.compare_exchange_weak(i, i + count, std::memory_order_relaxed)) continue;
+        run_pieces(i, count);
+        i = s.next.load(std::memory_order_relaxed);
+      }
     }
+  }
+  void run_alone() {
+    const int64_t count = joined ? pieces : 1;
+    for (int64_t i = 0; i < pieces; i += count) run_pieces(i, count);
   }
 };
 
@@ -297,7 +307,7 @@ int physical_cores() {
 
 }  // namespace
 
-void parallel_for_erased(int64_t n, int64_t grain, void (*fn)(void*, int64_t, int64_t), void* context) {
+void parallel_for_erased(int64_t n, int64_t grain, bool joined, void (*fn)(void*, int64_t, int64_t), void* context) {
   if (n <= 0) return;
   TESSERA_CHECK(grain >= 1, "parallel_for: grain must be at least 1, got ", grain);
   Job job;
@@ -305,6 +315,7 @@ void parallel_for_erased(int64_t n, int64_t grain, void (*fn)(void*, int64_t, in
   job.context = context;
   job.n = n;
   job.grain = grain;
+  job.joined = joined;
   job.pieces = (n - 1) / grain + 1;
   job.modes = float_modes();
   {
@@ -316,7 +327,7 @@ void parallel_for_erased(int64_t n, int64_t grain, void (*fn)(void*, int64_t, in
     if (pool && !pool->submitting.test_and_set(std::memory_order_acquire)) {
       run_shared(pool, job, threads);
     } else {
-      for (int64_t i = 0; i < job.pieces; ++i) job.run_piece(i);
+      job.run_alone();
     }
   }
   if (job.error) std::rethrow_exception(job.error);

@@ -55,6 +55,26 @@ TEST(Parallel, EveryIndexOnceAndPiecesByGrainOnly) {
   }
 }
 
+TEST(Parallel, RangesAreWholePiecesAndOneThreadTakesAll) {
+  for (int threads : {1, 2, 5}) {
+    ThreadCount scope(threads);
+    for (int64_t n : {1, 64, 1000, 1001}) {
+      for (int64_t grain : {1, 3, 64, 5000}) {
+        std::vector<std::atomic<int>> hits(n);
+        std::atomic<int> wrong{0}, calls{0};
+        parallel_ranges(n, grain, [&](int64_t b, int64_t e) {
+          ++calls;
+          if (b % grain != 0 || (e != n && e % grain != 0) || b >= e) ++wrong;
+          for (int64_t i = b; i < e; ++i) ++hits[i];
+        });
+        EXPECT_EQ(wrong, 0);
+        if (threads == 1) EXPECT_EQ(calls, 1);
+        for (auto& h : hits) EXPECT_EQ(h, 1);
+      }
+    }
+  }
+}
+
 TEST(Parallel, ManySmallRegions) {
   ThreadCount scope(4);
   for (int i = 0; i < 5000; ++i) ASSERT_EQ(sum_of_squares(16, 1), 1240);
@@ -119,7 +139,7 @@ TEST(Parallel, NestedCallsRunInlineInOrder) {
 
 TEST(Parallel, GrainIsChecked) {
   EXPECT_THROW(parallel_for_erased(
-                   10, 0, [](void*, int64_t, int64_t) {}, nullptr),
+                   10, 0, false, [](void*, int64_t, int64_t) {}, nullptr),
                Error);
 }
 

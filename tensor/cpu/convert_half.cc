@@ -1,6 +1,7 @@
 #include "tensor/cpu/convert.h"
 
 #include "tensor/core/half.h"
+#include "tensor/cpu/request.h"
 #include "tensor/cpu/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -17,12 +18,11 @@ using F32 = hn::ScalableTag<float>;
 using U32 = hn::RebindToUnsigned<F32>;
 using U16 = hn::Rebind<uint16_t, U32>;
 
-// The lines some way behind the n elements at `from`: the processor does not request enough of them by itself.
+// The lines some way behind the n elements at `from`.
 template <class T>
 HWY_INLINE void Request(const T* from, int64_t n) {
-  constexpr int64_t kAhead = 2048, kLine = 64;
-  const char* const p = reinterpret_cast<const char*>(from) + kAhead;
-  for (int64_t i = 0; i < n * static_cast<int64_t>(sizeof(T)); i += kLine) __builtin_prefetch(p + i);
+  constexpr int64_t kLine = 64;
+  for (int64_t i = 0; i < n * static_cast<int64_t>(sizeof(T)); i += kLine) request_ahead(reinterpret_cast<const char*>(from) + i);
 }
 
 void HalfToFloat(float* HWY_RESTRICT dst, const uint16_t* HWY_RESTRICT src, int64_t n) {

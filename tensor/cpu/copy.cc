@@ -53,7 +53,7 @@ void copy_row(char* d, int64_t ds, const char* s, int64_t ss, int64_t n, int64_t
 void copy_plan(const Plan& p, char* dst, const char* src, int64_t size) {
   if (p.is_flat(0, size) && p.is_flat(1, size)) {
     const bool stream = 2 * p.numel * size >= kStreamBytes;
-    return parallel_for(p.numel, piece_elements(p.numel, stream), [&](int64_t b, int64_t e) {
+    return parallel_ranges(p.numel, piece_elements(p.numel, stream), [&](int64_t b, int64_t e) {
       if (!stream) {
         std::memcpy(dst + b * size, src + b * size, (e - b) * size);
         return;
@@ -63,7 +63,7 @@ void copy_plan(const Plan& p, char* dst, const char* src, int64_t size) {
     });
   }
   if (const int j = transposed_dim(p, size); j > 0) return copy_transposed(p, j, dst, src, size);
-  parallel_for(p.numel, piece_elements(p.numel, false), [&](int64_t b, int64_t e) {
+  parallel_ranges(p.numel, piece_elements(p.numel, false), [&](int64_t b, int64_t e) {
     Cursor c;
     c.seek(p, b);
     while (b < e) {
@@ -83,7 +83,7 @@ void copy_cast(const Plan& p, const Operand& dst, const Operand& src, bool conj,
   const int64_t block = kBlockBytes / std::max(dsize, ssize);
   char* d = static_cast<char*>(dst.data);
   const char* s = static_cast<const char*>(src.data);
-  parallel_for(p.numel, piece_elements(p.numel, stream), [&](int64_t b, int64_t e) {
+  parallel_ranges(p.numel, piece_elements(p.numel, stream), [&](int64_t b, int64_t e) {
     alignas(64) char in[kBlockBytes], out[kBlockBytes];
     Cursor c;
     c.seek(p, b);
@@ -181,7 +181,7 @@ void fill_strided(std::span<const int64_t> shape, const Operand& dst, const void
     return;
   }
   const bool stream = plan.numel * size >= kStreamBytes && plan.is_flat(0, size);
-  parallel_for(plan.numel, piece_elements(plan.numel, stream), [&](int64_t b, int64_t e) {
+  parallel_ranges(plan.numel, piece_elements(plan.numel, stream), [&](int64_t b, int64_t e) {
     if (stream) {
       stream_fill(d + b * size, value, e - b, size);
       return stream_fence();

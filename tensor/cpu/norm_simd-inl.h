@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
+#include "tensor/cpu/request.h"
 #include "tensor/cpu/simd_move.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -23,7 +24,6 @@ using D = hn::ScalableTag<double>;
 using V = hn::Vec<D>;
 constexpr D d;
 constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(double);
-constexpr int64_t kAhead = 2048;  // elements to fetch ahead: further than the processor looks by itself
 
 template <class T>
 HWY_INLINE double to_double(T x) {
@@ -204,8 +204,8 @@ Moments run_moments(const T* dy, const T* x, int64_t n, double mean) {
   V a = hn::Zero(d), b = hn::Zero(d);
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    __builtin_prefetch(dy + i + kAhead);
-    __builtin_prefetch(x + i + kAhead);
+    request_ahead(dy + i, kRequestFarAhead);
+    request_ahead(x + i, kRequestFarAhead);
     const V g = LoadD(dy + i);
     a = hn::Add(a, g);
     b = hn::MulAdd(g, hn::Sub(LoadD(x + i), m), b);
@@ -234,7 +234,7 @@ Spread run_spread(const T* x, int64_t n) {
     V s0 = hn::Zero(d), s1 = s0, q0 = s0, q1 = s0;
     int64_t i = 0;
     for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
-      __builtin_prefetch(x + i + kAhead);
+      request_ahead(x + i, kRequestFarAhead);
       const V u = hn::Sub(LoadD(x + i), f), v = hn::Sub(LoadD(x + i + kLanes), f);
       s0 = hn::Add(s0, u);
       s1 = hn::Add(s1, v);

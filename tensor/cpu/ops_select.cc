@@ -40,8 +40,8 @@ HWY_INLINE void Select(int64_t n, void* out, const void* mask, const void* a, co
   int64_t i = 0;
   if (HWY_UNLIKELY(stream)) {
     for (; i + lanes <= n; i += lanes) {
-      Request(y + i);
-      if (!kFill) Request(x + i);
+      request_ahead(y + i);
+      if (!kFill) request_ahead(x + i);
       hn::Stream(chosen(i), d, to + i);
     }
   }

@@ -8,6 +8,7 @@
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/nn.h"
 #include "tensor/cpu/nn_types.h"
+#include "tensor/cpu/request.h"
 #include "tensor/cpu/simd.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -107,8 +108,7 @@ void adam_piece(const AdamFactors<A>& f, int64_t n, const A* grad, const AdamArr
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     // The processor does not request enough of so many arrays by itself.
-    constexpr int64_t kAhead = 2048 / sizeof(A);
-    for (const A* array : {grad, static_cast<const A*>(s.param), static_cast<const A*>(s.m), static_cast<const A*>(s.v)}) __builtin_prefetch(array + i + kAhead);
+    for (const A* array : {grad, static_cast<const A*>(s.param), static_cast<const A*>(s.m), static_cast<const A*>(s.v)}) request_ahead(array + i);
     adam_vector<kAmsgrad>(d, f, grad, s, i);
   }
   if (i == n) return;

@@ -12,6 +12,7 @@
 
 #include "hwy/highway.h"
 #include "tensor/cpu/pointwise_table.h"
+#include "tensor/cpu/request.h"
 
 #ifndef TESSERA_POINTWISE_STREAM_
 #define TESSERA_POINTWISE_STREAM_
@@ -55,9 +56,6 @@ HWY_INLINE void StoreTail(hn::Vec<D> v, D d, TOf<D>* to, size_t count) {
 #endif
 }
 
-// The line some way behind `from`: of large inputs the processor does not request enough by itself.
-HWY_INLINE void Request(const void* from) { __builtin_prefetch(static_cast<const char*>(from) + 2048); }
-
 // The line some way behind `to`, which will be written: a result that is in the caches, but not in the nearest, would hold up its stores.
 HWY_INLINE void RequestResult(void* to) { __builtin_prefetch(static_cast<char*>(to) + 1024, 1); }
 
@@ -91,7 +89,7 @@ HWY_INLINE void Loop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
   for (; i + lanes <= n; i += lanes) {
     const auto result = F::Call(d, p, hn::LoadU(d, in[I] + i)...);
     if (HWY_UNLIKELY(stream)) {
-      (Request(in[I] + i), ...);
+      (request_ahead(in[I] + i), ...);
       hn::Stream(result, d, out + i);
     } else {
       if (HWY_LIKELY(!in_place)) RequestResult(out + i);
@@ -115,7 +113,7 @@ HWY_INLINE void PredicateLoop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I..
   int64_t i = 0;
   const bool large = stream_results;
   for (; i + lanes <= n; i += lanes) {
-    if (HWY_UNLIKELY(large)) (Request(in[I] + i), ...);
+    if (HWY_UNLIKELY(large)) (request_ahead(in[I] + i), ...);
     StoreMask(F::Call(d, p, hn::LoadU(d, in[I] + i)...), d, out + i);
   }
   if (i < n) {

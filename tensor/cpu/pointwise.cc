@@ -173,7 +173,7 @@ void run_piece(const Job& job, int64_t begin, int64_t end) {
 
 // Every operand in place: pieces go to the kernel as they are.
 void run_flat(const Job& job) {
-  parallel_for(job.plan.numel, piece_elements(job.plan.numel, job.access[0].stream), [&job](int64_t b, int64_t e) {
+  parallel_ranges(job.plan.numel, piece_elements(job.plan.numel, job.access[0].stream), [&job](int64_t b, int64_t e) {
     void* outs[kMaxOutputs];
     const void* ins[kMaxInputs];
     for (int k = 0; k < job.num_outs; ++k) outs[k] = job.access[k].data + b * job.access[k].size;
@@ -223,7 +223,7 @@ void run_blocks(Job& job) {
   if (all_flat && job.kernel_streams == job.access[0].stream) return run_flat(job);
   job.block = (all_same ? kBlockBytes : job.access[0].stream ? kConvertedBlockBytes / 2 : kConvertedBlockBytes) / widest;
   job.by_rows = rows_pay && job.plan.shape[0] >= 64;
-  parallel_for(job.plan.numel, piece_elements(job.plan.numel, job.access[0].stream), [&job](int64_t b, int64_t e) { run_piece(job, b, e); });
+  parallel_ranges(job.plan.numel, piece_elements(job.plan.numel, job.access[0].stream), [&job](int64_t b, int64_t e) { run_piece(job, b, e); });
 }
 
 // The plan of a copy of operand k into plan order; long rows begin at lines of the cache.

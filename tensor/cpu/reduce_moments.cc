@@ -1,5 +1,6 @@
 // Variance and logsumexp in Highway: reductions whose accumulator is a small struct.
 #include "tensor/cpu/reduce_kernels.h"
+#include "tensor/cpu/request.h"
 #include "tensor/cpu/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -24,7 +25,6 @@ HWY_INLINE void StepDeviation(D d, Pack<V, N>& p, const T* x, V mean) {
   }
 }
 
-constexpr int64_t kAhead = 2048;  // elements to fetch ahead: further than the processor looks by itself
 
 // Of floats in one pass, with the deviations from the first element. False if that lies so far from the mean that digits were lost.
 HWY_INLINE bool VarInOnePass(int64_t n, const float* x, VarState* out) {
@@ -34,7 +34,7 @@ HWY_INLINE bool VarInOnePass(int64_t n, const float* x, VarState* out) {
   auto s0 = hn::Zero(d), s1 = s0, q0 = s0, q1 = s0;
   int64_t i = 0;
   for (; i + 2 * kWidth <= n; i += 2 * kWidth) {
-    __builtin_prefetch(x + i + kAhead);
+    request_ahead(x + i, kRequestFarAhead);
     const auto a = hn::Sub(LoadAs(d, x + i), first), b = hn::Sub(LoadAs(d, x + i + kWidth), first);
     s0 = hn::Add(s0, a);
     s1 = hn::Add(s1, b);
@@ -158,7 +158,7 @@ void LogSumExpRows(int64_t rows, int64_t n, const void* x, int64_t row_stride, v
     for (int64_t i = 0; i < n; i += kBlock) {
       const int64_t m = HWY_MIN(kBlock, n - i);
       const T max = MaxOfRow(p + i, m);
-      stack.push(StateOf(max, SumExpOfRow<T>(p + i, m, max, nullptr, p + i + kAhead), m, reinterpret_cast<const char*>(p + i), sizeof(T)));
+      stack.push(StateOf(max, SumExpOfRow<T>(p + i, m, max, nullptr, p + i + kRequestFarAhead / static_cast<int64_t>(sizeof(T))), m, reinterpret_cast<const char*>(p + i), sizeof(T)));
     }
     static_cast<LogSumExpState*>(acc)[r] = stack.total();
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "tensor/cpu/request.h"
 #include "tensor/cpu/simd.h"
 #include "tensor/cpu/simd_move.h"
 
@@ -106,7 +107,7 @@ void SumLines(const Lines& lines, int64_t n) {
     auto before = hn::Zero(d);
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes) {
-      __builtin_prefetch(x + i + 2048);
+      request_ahead(x + i, kRequestFarAhead);
       const auto v = SumInside<1>(d, LoadAs<A>(x + i));
       StoreAs<A>(hn::Add(before, v), y + i);
       before = hn::Add(before, hn::TableLookupLanes(v, last));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tensor/cpu/request.h"
 #include "tensor/cpu/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -43,7 +44,7 @@ void StreamCopy(void* dst, const void* src, int64_t bytes) {
   int64_t i = BytesToLine(dst, bytes);
   std::memcpy(to, from, static_cast<size_t>(i));
   for (; i + 64 <= bytes; i += 64) {
-    __builtin_prefetch(from + i + 2048);  // more than the processor requests by itself
+    request_ahead(from + i);
     for (int64_t k = 0; k < 64; k += lanes) hn::Stream(hn::LoadU(d, from + i + k), d, to + i + k);
   }
   std::memcpy(to + i, from + i, static_cast<size_t>(bytes - i));

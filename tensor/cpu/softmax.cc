@@ -7,6 +7,7 @@
 #include "tensor/cpu/lines.h"
 #include "tensor/cpu/reduce.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/request.h"
 #include "tensor/cpu/simd.h"
 #include "tensor/cpu/simd_move.h"
 
@@ -24,7 +25,6 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kShort = 16;            // lines up to this length are done side by side, one per lane
 constexpr int64_t kTermsInCache = 65536;  // exponentials of a line that are kept in cache while results go past it
-constexpr int64_t kAhead = 2048;          // elements to fetch ahead: further than the processor looks by itself
 constexpr int64_t kColumnChunk = 512;     // columns at a time: their maxima and sums stay in L1
 
 // A maximum that is infinite or NaN makes a NaN of the sum, and so of the whole line, as it should.
@@ -136,8 +136,8 @@ void BackwardLine(T* dx, const T* g, const T* y, int64_t n, bool stream) {
     int64_t i = b;
     for (; i + 2 * kWidth <= end; i += 2 * kWidth) {
       for (int64_t k = 0; stream && k < 2 * kWidth; k += kWidth) {
-        __builtin_prefetch(g + i + k + kAhead);
-        __builtin_prefetch(y + i + k + kAhead);
+        request_ahead(g + i + k, kRequestFarAhead);
+        request_ahead(y + i + k, kRequestFarAhead);
       }
       s0 = hn::Add(s0, term(Whole<T>{i}));
       s1 = hn::Add(s1, term(Whole<T>{i + kWidth}));
