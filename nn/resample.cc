@@ -44,6 +44,18 @@ void _resample_cpu(const Tensor& self, IntList, std::span<const double> steps, i
   y.finish();
 }
 
+std::tuple<Tensor, Tensor> _resample_taps_cpu(int64_t input_size, int64_t output_size, double step, int64_t mode, bool align_corners, DType dtype) {
+  TESSERA_CHECK(input_size > 0 && output_size > 0, "interpolate: sizes should be greater than 0, but got ", input_size, " and ", output_size);
+  TESSERA_CHECK(mode >= 0 && mode < kModes, "interpolate: there is no mode ", mode);
+  TESSERA_CHECK_NOT_IMPLEMENTED(dtype == DType::kFloat32 || dtype == DType::kFloat64, "\"interpolate\" has weights of float32 and float64, but got ", name_of(dtype));
+  const cpu::ResampleGeometry g{static_cast<cpu::ResampleMode>(mode), align_corners, 1, {1, 1, input_size}, {1, 1, output_size}, {0, 0, step}};
+  const int64_t sizes[] = {cpu::resample_taps(g.mode), output_size};
+  const Tensor index = empty_tensor(sizes, {}, DType::kInt64, Device()), weight = empty_tensor(sizes, {}, dtype, Device());
+  if (dtype == DType::kFloat64) cpu::resample_weights(g, 2, index.data<int64_t>(), weight.data<double>());
+  else cpu::resample_weights(g, 2, index.data<int64_t>(), weight.data<float>());
+  return {index, weight};
+}
+
 OutputSpec _resample_backward_meta(const Tensor& grad, IntList input_size, std::span<const double> steps, int64_t mode, bool) {
   return resized("interpolate_backward", grad, input_size, steps, mode);
 }

@@ -196,7 +196,7 @@ Taps<A> make_taps(const ResampleGeometry& g, int dim) {
   t.in = g.in[dim];
   t.out = g.out[dim];
   t.stride = (t.out + kPad - 1) / kPad * kPad;
-  t.count = g.mode == ResampleMode::kCubic ? 4 : g.mode == ResampleMode::kLinear ? 2 : 1;
+  t.count = resample_taps(g.mode);
   t.identity = t.in == t.out && g.mode != ResampleMode::kCubic && (g.align_corners || g.step[dim] == 0 || g.step[dim] == 1);
   t.index.resize(t.count * t.stride);
   t.weight.resize(t.count * t.stride);
@@ -390,6 +390,19 @@ bool is_double(DType dtype) {
 }
 
 }  // namespace
+
+int resample_taps(ResampleMode mode) { return mode == ResampleMode::kCubic ? 4 : mode == ResampleMode::kLinear ? 2 : 1; }
+
+template <class A>
+void resample_weights(const ResampleGeometry& g, int dim, int64_t* index, A* weight) {
+  const Taps<A> t = make_taps<A>(g, dim);
+  for (int k = 0; k < t.count; ++k) {
+    std::copy_n(t.indices(k), t.out, index + k * t.out);
+    std::copy_n(t.weights(k), t.out, weight + k * t.out);
+  }
+}
+template void resample_weights<float>(const ResampleGeometry& g, int dim, int64_t* index, float* weight);
+template void resample_weights<double>(const ResampleGeometry& g, int dim, int64_t* index, double* weight);
 
 void resample_forward(DType dtype, const ResampleGeometry& g, const void* x, void* y) {
   (is_double(dtype) ? forward<double> : forward<float>)(dtype, g, static_cast<const char*>(x), static_cast<char*>(y));

@@ -12,48 +12,15 @@ from .common import overridable
 _nn = tessera._C._nn
 
 _HALF = (tessera.float16, tessera.bfloat16)
-# Modes of the CPU's kernel, which is for floats; what is below in Python serves other devices, integers and antialiasing.
+# Modes of the CPU's kernel, which is for floats.
 _KERNEL_MODES = {"nearest": 0, "nearest-exact": 1, "linear": 2, "bilinear": 2, "trilinear": 2, "bicubic": 3}
-_KERNEL_DTYPES = (tessera.float32, tessera.float64, *_HALF)
-
-
-def _source(size, out, scale, align_corners, dtype, device):
-    """The input coordinate of each output position; scale: input step for one output step, or None (from the sizes)."""
-    at = tessera.arange(out, dtype=dtype, device=device)
-    if align_corners:
-        return at * ((size - 1) / (out - 1) if out > 1 else 0.0)
-    return (at + 0.5) * (size / out if scale is None else scale) - 0.5
-
-
-def _resize_nearest(x, dim, out, scale, exact):
-    size = x.size(dim)
-    at = tessera.arange(out, dtype=tessera.float32, device=x.device)
-    step = size / out if scale is None else scale
-    at = ((at + 0.5) * step if exact else at * step).floor().to(tessera.int64).clamp(max=size - 1)
-    return x.index_select(dim, at)
+_FLOATS = _KERNEL_DTYPES = (tessera.float32, tessera.float64, *_HALF)
 
 
 def _shaped(w, x, dim):
     shape = [1] * x.dim()
     shape[dim] = w.numel()
     return w.reshape(shape)
-
-
-def _coordinate_dtype(x):
-    return tessera.float64 if x.dtype == tessera.float64 else tessera.float32
-
-
-def _resize_linear(x, dim, out, scale, align_corners):
-    size = x.size(dim)
-    if out == size and (align_corners or scale is None or scale == 1):
-        return x
-    src = _source(size, out, scale, align_corners, _coordinate_dtype(x), x.device).clamp(min=0)
-    low = src.floor().clamp(max=size - 1)
-    # One weight for each element behind dim: products of whole planes are faster than those of many short rows with a number each.
-    weight = _shaped((src - low).to(x.dtype), x, dim).expand([1] * dim + [out] + list(x.shape[dim + 1:])).contiguous()
-    low = low.to(tessera.int64)
-    high = (low + 1).clamp(max=size - 1)
-    return tessera.addcmul(x.index_select(dim, low) * (1 - weight), x.index_select(dim, high), weight)
 
 
 def _cubic_weights(t, a=-0.75):
@@ -67,15 +34,19 @@ def _cubic_weights(t, a=-0.75):
     return far(t + 1), near(t), near(1 - t), far(2 - t)
 
 
-def _resize_cubic(x, dim, out, scale, align_corners):
-    size = x.size(dim)
-    src = _source(size, out, scale, align_corners, _coordinate_dtype(x), x.device)
-    low = src.floor()
-    total = None
-    for k, w in enumerate(_cubic_weights(src - low)):
-        at = (low.to(tessera.int64) + (k - 1)).clamp(0, size - 1)
-        term = x.index_select(dim, at) * _shaped(w.to(x.dtype), x, dim)
-        total = term if total is None else total + term
+def _resize(x, dim, out, scale, mode, align_corners):
+    """One dimension as the CPU's kernel would, by its places and weights, on x's device."""
+    dtype = tessera.float64 if x.dtype == tessera.float64 else tessera.float32
+    places, weights = _nn._resample_taps(x.size(dim), out, scale or 0.0, mode, align_corners, dtype=dtype)
+    places = places.to(x.device)
+    if len(places) == 1:
+        return x.index_select(dim, places[0])
+    # One weight for each element behind dim: products of whole planes are faster than those of many short rows with a number each.
+    shape = [1] * dim + [out] + list(x.shape[dim + 1:])
+    weights = weights.to(x.device)
+    total = x.index_select(dim, places[0]) * _shaped(weights[0], x, dim).expand(shape).contiguous()
+    for place, weight in zip(places[1:], weights[1:]):
+        total = tessera.addcmul(total, x.index_select(dim, place), _shaped(weight, x, dim).expand(shape).contiguous())
     return total
 
 
@@ -169,21 +140,22 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     if mode == "area":
         from ..functional import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
         return {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}[input.dim()](input, size)
+    kernel_mode = _KERNEL_MODES[mode]
     if input.is_cpu and input.dtype in _KERNEL_DTYPES and not antialias:
-        return _nn._resample(input, [*input.shape[:2], *size], [] if steps[0] is None else steps, _KERNEL_MODES[mode], align)
-    nearest = mode in ("nearest", "nearest-exact")
-    # half types are computed in float32 and rounded once
-    x = input.float() if input.dtype in _HALF and not nearest else input
+        return _nn._resample(input, [*input.shape[:2], *size], [] if steps[0] is None else steps, kernel_mode, align)
+    weighted = mode not in ("nearest", "nearest-exact")
+    if weighted and input.dtype != tessera.uint8 and input.dtype not in _FLOATS:
+        raise NotImplementedError(f'"interpolate" with mode "{mode}" is for floating point tensors and uint8, but got {input.dtype}')
+    # half types are computed in float32 and rounded once, bytes are rounded after each dimension
+    x = input.float() if input.dtype in (tessera.uint8, *_HALF) and weighted else input
     for i in range(input.dim() - 1, 1, -1):
         out, step = size[i - 2], steps[i - 2]
-        if nearest:
-            x = _resize_nearest(x, i, out, step, mode != "nearest")
-        elif antialias:
+        if antialias:
             x = _resize_antialias(x, i, out, step, align, mode == "bicubic")
-        elif mode == "bicubic":
-            x = _resize_cubic(x, i, out, step, align)
-        else:
-            x = _resize_linear(x, i, out, step, align)
+        elif not weighted or mode == "bicubic" or out != x.size(i) or not (align or step in (None, 1)):
+            x = _resize(x, i, out, step, kernel_mode, align)
+        if weighted and input.dtype == tessera.uint8:
+            x = (x + 0.5).floor_().clamp_(0, 255)
     x = x.to(input.dtype)
     if input.dim() == 4 and not input.is_contiguous() and input.is_contiguous(memory_format=tessera.channels_last):
         return x.contiguous(memory_format=tessera.channels_last)
