@@ -22,45 +22,22 @@ constexpr int64_t kStepsAtOnce = 192;  // of the sums; the packed weights for th
 constexpr int64_t kBandPositions = 224;
 constexpr int64_t kStorePositions = 48;  // stored at once, while the next ones are summed
 #if HWY_TARGET <= HWY_AVX3
-constexpr int64_t kWidest = 4;  // vectors of a tile
-constexpr int64_t most_rows(int64_t vectors) { return vectors == 4 ? 7 : 14; }
+constexpr int64_t most_rows(int64_t) { return 14; }  // of a tile
 #else
-constexpr int64_t kWidest = 2;
 constexpr int64_t most_rows(int64_t vectors) { return vectors == 2 ? 6 : 12; }
 #endif
 
 inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// A tile: kRows positions, `step` elements of x apart, by kVectors vectors of channels.
-struct TileArgs {
-  int64_t k;
-  const int64_t* offsets;  // of the k elements of x that a position takes
-  const float* x;
-  int64_t step;
-  const float* w;      // k rows of kVectors vectors
-  const float* start;  // what the sums begin with, a vector for each of the tile's; null: c
-  float* c;
-  int64_t c_row;
-};
-
 // kStep 0: any step.
 template <int kRows, int kVectors, int kStep>
 HWY_NOINLINE void Tile(const TileArgs& g) {
   V acc[kRows][kVectors];
-  if (g.start) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const V first = hn::LoadU(d, g.start + v * kLanes);
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) acc[r][v] = first;
-    }
-  } else {
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r)
+  for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::LoadU(d, g.c + r * g.c_row + v * kLanes);
-  }
+    for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::Zero(d);
   const float* HWY_RESTRICT w = g.w;
   const int64_t* HWY_RESTRICT offset = g.offsets;
   const int64_t* const end = offset + g.k;
@@ -87,14 +64,16 @@ HWY_NOINLINE void Tile(const TileArgs& g) {
       for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(e, ws[v], acc[r][v]);
     }
   }
+  // A sum of sums has smaller errors than one over all.
   float* c = g.c;
+  const float* start = g.start ? g.start : c;
+  const int64_t c_row = g.c_row, start_row = g.start ? 0 : c_row;
 #pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r, c += g.c_row)
+  for (int r = 0; r < kRows; ++r, c += c_row, start += start_row)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], d, c + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(hn::Add(acc[r][v], hn::LoadU(d, start + v * kLanes)), d, c + v * kLanes);
 }
 
-using TileFn = void (*)(const TileArgs&);
 template <int kVectors, int kStep, size_t... kRows>
 TileFn tile_of(int64_t rows, std::index_sequence<kRows...>) {
   static constexpr TileFn kTiles[] = {Tile<kRows + 1, kVectors, kStep>...};
@@ -106,28 +85,24 @@ TileFn tile_for(int64_t rows, int64_t step) {
   return step == 1 ? tile_of<kVectors, 1>(rows, heights) : tile_of<kVectors, 0>(rows, heights);
 }
 TileFn tile_for(int64_t vectors, int64_t rows, int64_t step) {
-#if HWY_TARGET <= HWY_AVX3
-  if (vectors == 4) return tile_for<4>(rows, step);
-#endif
   return vectors == 2 ? tile_for<2>(rows, step) : tile_for<1>(rows, step);
 }
 
-// A block of output channels: whole vectors, the last ones filled up with zeros.
+}  // namespace
+
+TileCut CutPositions(int64_t n, int64_t vectors, int64_t step) {
+  const int64_t count = ceil_div(n, most_rows(vectors)), rows = n / count, longer = n % count;
+  return {count, rows, longer, tile_for(vectors, rows, step), longer ? tile_for(vectors, rows + 1, step) : nullptr};
+}
+
+namespace {
+
+// A block of output channels: two vectors or, the last one, one; what is left of it is filled up with zeros.
 struct Block {
   int64_t first, channels, vectors;
   int64_t width() const { return vectors * kLanes; }
   int64_t packed() const { return first; }  // whole vectors come before
 };
-
-// How a line of positions is cut into tiles: `count` of `rows` positions, the first `longer` of them one more.
-struct Cut {
-  int64_t count, rows, longer;
-  TileFn tile, longer_tile;
-};
-Cut cut_line(int64_t n, int64_t vectors, int64_t step) {
-  const int64_t count = ceil_div(n, most_rows(vectors)), rows = n / count, longer = n % count;
-  return {count, rows, longer, tile_for(vectors, rows, step), longer ? tile_for(vectors, rows + 1, step) : nullptr};
-}
 
 constexpr int64_t kImageElements = int64_t{1} << 18;  // of the images whose borders are written at once
 
@@ -144,8 +119,6 @@ class Plan {
         w_(packs_once() ? channels() * k_ : 0),
         start_(channels()),
         images_copy_(c.border.none() ? 0 : images_ * planes_ * padded_.plane()) {
-    // Four vectors by up to seven positions where lines are short, else two by up to fourteen.
-    vectors_ = kWidest == 4 && c.size[2] <= most_rows(4) ? 4 : 2;
     steps_ = ceil_div(k_, ceil_div(k_, kStepsAtOnce));
     for (int64_t p = 0; p < k_; ++p) {
       const int64_t* const at = c.tap[tap(p)];
@@ -162,15 +135,9 @@ class Plan {
 
  private:
   int64_t channels() const { return ceil_div(c_.out_channels, kLanes) * kLanes; }  // in whole vectors
-  int64_t blocks() const {
-    const int64_t whole = c_.out_channels / (vectors_ * kLanes);
-    int64_t rest = ceil_div(c_.out_channels - whole * vectors_ * kLanes, kLanes);
-    return whole + (rest & 1) + (rest >> 1);
-  }
+  int64_t blocks() const { return ceil_div(c_.out_channels, 2 * kLanes); }
   Block block(int64_t i) const {
-    const int64_t width = vectors_ * kLanes, whole = c_.out_channels / width;
-    if (i < whole) return {i * width, width, vectors_};
-    const int64_t first = whole * width + (i - whole) * 2 * kLanes, left = c_.out_channels - first;
+    const int64_t first = i * 2 * kLanes, left = c_.out_channels - first;
     return {first, min64(left, 2 * kLanes), left > kLanes ? 2 : 1};
   }
 
@@ -216,7 +183,7 @@ class Plan {
   void run_block(const Block& b, const Images& images, int64_t begin, int64_t end) const {
     const bool in_place = c_.y_channel == 1 && b.channels == b.width();
     const int64_t n = c_.size[2];
-    const Cut cut = cut_line(n, b.vectors, x_step_[2]);
+    const TileCut cut = CutPositions(n, b.vectors, x_step_[2]);
     ScratchArray<float> tmp(in_place ? 0 : (end - begin) * n * b.width()), packed(packs_once() ? 0 : steps_ * b.width());
     TileArgs args;
     args.step = x_step_[2];
@@ -237,7 +204,7 @@ class Plan {
         args.x = images.x + at.x;
         args.c = in_place ? images.y + at.y + b.first : tmp.get() + (line - begin) * n * b.width();
         if (last) prefetch(b, images.y + at.y);
-        run_line(cut, args);
+        run_tiles(cut, args);
         if (last && ((line + 1 - stored) * n >= kStorePositions || line + 1 == end)) {
           store(b, images, stored, line + 1, tmp.get() + (stored - begin) * n * b.width());
           stored = line + 1;
@@ -283,16 +250,6 @@ class Plan {
   }
   int64_t weight(int64_t p) const { return channel(p) * c_.w_channel + c_.tap_w[tap(p)]; }
 
-  static void run_line(const Cut& cut, TileArgs& args) {
-    for (int64_t t = 0; t < cut.count; ++t) {
-      const bool longer = t < cut.longer;
-      (longer ? cut.longer_tile : cut.tile)(args);
-      const int64_t rows = cut.rows + longer;
-      args.x += rows * args.step;
-      args.c += rows * args.c_row;
-    }
-  }
-
   // The sums of some lines, positions by channels, to their places in y: lines that follow each other there in one go.
   void store(const Block& b, const Images& images, int64_t begin, int64_t end, const float* sums) const {
     const int64_t n = c_.size[2];
@@ -309,7 +266,7 @@ class Plan {
   const int64_t k_;
   const ImageLayout padded_;
   const int64_t planes_, images_, lines_;
-  int64_t vectors_, steps_, x_step_[3];
+  int64_t steps_, x_step_[3];
   ScratchArray<int64_t> offsets_;
   ScratchArray<float> w_, start_, images_copy_;
 };
@@ -332,10 +289,29 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::cpu::internal {
 
 TESSERA_SIMD_TABLE(DirectConvolution);
+TESSERA_SIMD_TABLE(CutPositions);
 TESSERA_SIMD_TABLE(FillsVectors);
 TESSERA_SIMD_TABLE(Transpose32);
 
-void direct_conv(const DirectConv<float>& c) { TESSERA_SIMD(DirectConvolution)(c); }
+namespace {
+// Where windows are positions, an image of few positions is one line.
+DirectConv<float> joined_lines(const DirectConv<float>& c) {
+  DirectConv<float> joined = c;
+  const int64_t n = c.size[1] * c.size[2];
+  const bool same = c.taps == 1 && c.border.none() && c.step[1] == 1 && c.step[2] == 1 && c.size[1] == c.in.size[1] && c.size[2] == c.in.size[2] && c.y_step[1] == c.size[2] * c.y_step[2];
+  if (same && n <= 256) {
+    joined.size[1] = joined.in.size[1] = 1;
+    joined.size[2] = joined.in.size[2] = n;
+  }
+  return joined;
+}
+}  // namespace
+
+void direct_conv(const DirectConv<float>& c) {
+  if (suits_winograd(c) && winograd_conv(c)) return;
+  TESSERA_SIMD(DirectConvolution)(joined_lines(c));
+}
+TileCut cut_positions(int64_t n, int64_t vectors, int64_t step) { return TESSERA_SIMD(CutPositions)(n, vectors, step); }
 void transpose_32(const float* from, float* to) { TESSERA_SIMD(Transpose32)(from, to); }
 bool fills_vectors(int64_t channels) { return TESSERA_SIMD(FillsVectors)(channels); }
 

@@ -50,6 +50,38 @@ void direct_conv(const DirectConv<float>& c);
 // bfloat16, on the CPU's dot products; only where has_bf16_conv() of conv_bf16.h says so.
 void direct_conv(const DirectConv<uint16_t>& c);
 
+// The same for kernels of 3 x 3 without strides, by fewer multiplications; false: not all results are finite, and direct_conv is to take them.
+bool suits_winograd(const DirectConv<float>& c);
+bool winograd_conv(const DirectConv<float>& c);
+
+// A tile of sums: some positions, `step` elements of x apart, by some vectors of channels.
+struct TileArgs {
+  int64_t k;
+  const int64_t* offsets;  // of the k elements of x that a position takes
+  const float* x;
+  int64_t step;
+  const float* w;      // k rows of the vectors
+  const float* start;  // what is added to the sums, a vector for each of the tile's; null: c
+  float* c;
+  int64_t c_row;
+};
+using TileFn = void (*)(const TileArgs&);
+// How a line of positions is cut into tiles: `count` of `rows` positions, the first `longer` of them one more.
+struct TileCut {
+  int64_t count, rows, longer;
+  TileFn tile, longer_tile;
+};
+TileCut cut_positions(int64_t n, int64_t vectors, int64_t step);
+inline void run_tiles(const TileCut& cut, TileArgs& args) {
+  for (int64_t t = 0; t < cut.count; ++t) {
+    const bool longer = t < cut.longer;
+    (longer ? cut.longer_tile : cut.tile)(args);
+    const int64_t rows = cut.rows + longer;
+    args.x += rows * args.step;
+    args.c += rows * args.c_row;
+  }
+}
+
 // The gradient of the weights of one group: dw[o, k] = sum over images and positions q of dy[n, o, q] * x[n, c, q * step + tap * dilation], k being (c, tap), or
 // (tap, c) where channels come last.
 struct DirectWeight {
@@ -65,6 +97,9 @@ struct DirectWeight {
   float* dw;
 };
 void direct_weight(const DirectWeight& c);
+// As for direct_conv.
+bool suits_winograd(const DirectWeight& c);
+bool winograd_weight(const DirectWeight& c);
 
 // The transpose of 32 x 32 numbers.
 void transpose_32(const float* from, float* to);

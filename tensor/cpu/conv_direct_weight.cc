@@ -274,7 +274,9 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::cpu::internal {
 
 TESSERA_SIMD_TABLE(DirectWeights);
-void direct_weight(const DirectWeight& c) { TESSERA_SIMD(DirectWeights)(c); }
+void direct_weight(const DirectWeight& c) {
+  if (!suits_winograd(c) || !winograd_weight(c)) TESSERA_SIMD(DirectWeights)(c);
+}
 
 }  // namespace tessera::cpu::internal
 #endif

@@ -200,6 +200,17 @@ TEST(Conv, ManyChannels) {
   check<float>(geometry(20, 8, 16, 1, kOne, {40, 3, 1, 1, 1}, {50, 3, 1, 1, 1}));  // images in chunks
 }
 
+// Kernels of 3 x 3 in tiles of 2 x 2 results: odd sizes, bands of several images, channels in chunks and groups, any border.
+TEST(Conv, SmallTiles) {
+  check<float>(geometry(2, 33, 35, 1, kOne, {8, 3, 1, 1, 1}, {9, 3, 1, 1, 1}));
+  check<float>(geometry(3, 64, 40, 1, kOne, {7, 3, 1, 1, 1}, {7, 3, 1, 1, 1}), false);
+  check<float>(geometry(1, 140, 33, 1, kOne, {11, 3, 1, 0, 1}, {14, 3, 1, 0, 1}));
+  check<float>(geometry(1, 32, 170, 1, kOne, {6, 3, 1, 2, 1}, {13, 3, 1, 0, 1}));
+  check<float>(geometry(2, 80, 64, 2, kOne, {9, 3, 1, 1, 1}, {31, 3, 1, 3, 1}));
+  check<float>(geometry(5, 36, 32, 1, kOne, {12, 3, 1, 4, 1}, {35, 3, 1, 1, 1}));
+  check<float>(geometry(1, 32, 32, 1, kOne, {4, 3, 1, 1, 1}, {150, 3, 1, 1, 1}));
+}
+
 // Panels of 32 positions and channels, steps of 32 channels.
 TEST(Conv, ReducedFloatsOnDotProducts) {
   check<BFloat16>(geometry(2, 16, 16, 1, kOne, {5, 3, 1, 1, 1}, {7, 3, 1, 1, 1}));
@@ -231,7 +242,8 @@ void check_channels_last(double eps) {
   constexpr DType kType = DTypeOf<T>::value;
   for (const ConvGeometry& first : {geometry(2, 6, 33, 1, kOne, {7, 3, 1, 1, 1}, {9, 3, 1, 1, 1}), geometry(3, 30, 32, 2, kOne, {7, 3, 2, 1, 1}, {19, 5, 2, 2, 1}),
                                     geometry(2, 16, 8, 1, {4, 3, 1, 1, 1}, {7, 3, 1, 1, 2}, {6, 2, 1, 0, 1}), geometry(2, 17, 64, 1, kOne, {14, 1, 1, 0, 1}, {15, 1, 1, 0, 1}),
-                                    geometry(2, 40, 3, 1, kOne, {6, 3, 2, 1, 1}, {6, 3, 2, 1, 1})}) {
+                                    geometry(2, 40, 3, 1, kOne, {6, 3, 2, 1, 1}, {6, 3, 2, 1, 1}), geometry(2, 70, 50, 1, kOne, {9, 3, 1, 1, 1}, {12, 3, 1, 0, 1}),
+                                    geometry(3, 80, 64, 2, kOne, {14, 3, 1, 1, 1}, {27, 3, 1, 1, 1})}) {
     ConvGeometry last = first;
     last.channels_last = true;
     if (!conv_channels_last(kType, first)) continue;
@@ -277,6 +289,25 @@ TEST(Conv, InfinitiesStayWhereTheyAre) {
   }
 }
 
+// So do tiles of results: an infinity is one in each window that has it, and in no other.
+TEST(Conv, InfinitiesInTiles) {
+  ConvGeometry g = geometry(2, 40, 33, 1, kOne, {8, 3, 1, 1, 1}, {9, 3, 1, 1, 1});
+  for (const bool last : {false, true}) {
+    g.channels_last = last;
+    const Sizes n = sizes(g);
+    std::vector<float> x(n.x, 1), w(n.w, 1), y(n.y), dx(n.x);
+    const int64_t at = 5 * 9 + 4;  // row 5, column 4 of the second image's first channel
+    x[n.x / 2 + at * (last ? 40 : 1)] = INFINITY;
+    conv_forward(DType::kFloat32, g, x.data(), w.data(), nullptr, y.data());
+    for (int64_t i = 0; i < n.y; ++i) {
+      const int64_t p = last ? i / 33 % 72 : i % 72;
+      const bool reached = i >= n.y / 2 && p / 9 >= 4 && p / 9 <= 6 && p % 9 >= 3 && p % 9 <= 5;
+      ASSERT_EQ(y[i] == INFINITY, reached) << i;
+      ASSERT_EQ(std::isfinite(y[i]), !reached) << i;
+    }
+  }
+}
+
 TEST(Conv, EmptySizes) {
   check<float>(geometry(0, 3, 4, 1, kOne, {7, 3, 1, 1, 1}, {8, 3, 1, 1, 1}));
   ConvGeometry g = geometry(2, 3, 4, 1, kOne, {7, 3, 1, 1, 1}, {8, 3, 1, 1, 1});
@@ -306,6 +337,7 @@ TEST(Conv, SameBitsAtAnyThreadCount) {
   same_bits<float>(geometry(33, 16, 32, 1, kOne, {8, 3, 1, 1, 1}, {8, 3, 1, 1, 1}));
   same_bits<float>(geometry(3, 16, 32, 2, kOne, {40, 3, 1, 1, 1}, {41, 3, 1, 1, 1}));
   same_bits<float>(geometry(2, 64, 64, 1, kOne, {28, 3, 2, 1, 1}, {28, 3, 2, 1, 1}));
+  same_bits<float>(geometry(5, 70, 140, 1, kOne, {15, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
   same_bits<double>(geometry(9, 8, 16, 8, kOne, {28, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
   same_bits<BFloat16>(geometry(3, 40, 48, 1, kOne, {7, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
   same_bits<BFloat16>(geometry(5, 40, 48, 1, kOne, {20, 3, 1, 1, 1}, {21, 3, 2, 1, 1}));

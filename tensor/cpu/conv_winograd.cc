@@ -1,0 +1,575 @@
+// Convolutions with kernels of 3 x 3 and no stride in fewer multiplications (Winograd's F(2x2, 3x3)): tiles of 2 x 2 results take 16 products of transformed numbers for
+// each channel instead of 36. With B^T = (1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1), G = (1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1), A^T = (1 1 1 0; 0 1 -1 -1):
+//   y = A^T ((G w G^T) * (B^T x B)) A, the products summed over the channels.
+// A result depends on the numbers of its own window only, and its rounding error is below that of the direct sum of nine times as many products.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/conv_winograd.cc"
+#include <atomic>
+#include <cstring>
+
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "tensor/core/parallel.h"
+#include "tensor/cpu/conv_direct.h"
+#include "tensor/cpu/nn_types.h"
+#include "tensor/cpu/scratch.h"
+#include "tensor/cpu/simd.h"
+#include "tensor/cpu/transpose_simd-inl.h"  // last: it uses the headers above
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::internal {
+namespace HWY_NAMESPACE {
+#if HWY_TARGET == HWY_SSE4
+// The baseline takes the direct sums.
+bool WinogradConvolution(const DirectConv<float>&) { return false; }
+bool WinogradWeights(const DirectWeight&) { return false; }
+#else
+namespace {
+
+constexpr int64_t kBandTiles = 112;      // of a band; with the channels below their transforms stay in L2
+constexpr int64_t kGroupChannels = 128;  // of the results of a band
+constexpr int64_t kChunkChannels = 64;   // summed at once: a sum of sums has smaller errors
+constexpr int64_t kWidth = 2 * kLanes;   // channels of a tile of the products
+constexpr int64_t kApart = 16;           // elements between the parts of a transform, so that they do not share the same places in L1
+
+inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// One copy of their code.
+HWY_NOINLINE void pack_vectors(const float* from, int64_t row, int64_t rows, int64_t n, int64_t width, float* to) { pack_lanes(from, row, rows, n, width, to); }
+HWY_NOINLINE void store_vectors(const float* from, int64_t width, int64_t positions, int64_t channels, float* to, int64_t channel, int64_t step) {
+  store_lanes(from, width, positions, channels, to, channel, step);
+}
+
+// (a, b, c, d) = B^T (a, b, c, d)
+HWY_INLINE void transform_four(V& a, V& b, V& c, V& d4) {
+  const V sum = hn::Add(b, c), difference = hn::Sub(c, b);
+  a = hn::Sub(a, c);
+  d4 = hn::Sub(b, d4);
+  b = sum;
+  c = difference;
+}
+// The 16 numbers x, as vectors, transformed to to + i * part.
+HWY_INLINE void transform_input(V (&x)[4][4], float* to, int64_t part) {
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) transform_four(x[0][j], x[1][j], x[2][j], x[3][j]);
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    transform_four(x[i][0], x[i][1], x[i][2], x[i][3]);
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) hn::StoreU(x[i][j], d, to + (4 * i + j) * part);
+  }
+}
+
+// The image that windows of 4 x 4 numbers, two apart, read; lines of these windows.
+struct Windows {
+  // Of `images` images with `size` results each.
+  template <class Problem>
+  Windows(const Problem& c, int64_t first_row, int64_t first_column)
+      : x(c.x), x_image(c.x_image), first_channel(c.first_channel), in(c.in), first{first_row, first_column}, high((c.size[1] + 1) / 2), wide((c.size[2] + 1) / 2), lines(c.images * high) {
+    bands = ceil_div(lines, max64(1, kBandTiles / wide));
+    if (bands > 1) bands += bands & 1;
+    band = ceil_div(lines, bands);
+    bands = ceil_div(lines, band);
+  }
+  const float* x;
+  int64_t x_image, first_channel;
+  ImageLayout in;
+  int64_t first[2];  // where the first window begins, relative to the image
+  int64_t high, wide, lines;  // windows of an image; lines of all images
+  int64_t band, bands;  // lines that are transformed at once
+
+  // 16 parts, each channels by windows (row: elements from channel to channel), or windows by channels where these come last.
+  struct Transformed {
+    float* at;
+    int64_t row, part;
+  };
+  // Elements of those of a band, `channels` of them.
+  Transformed place(int64_t channels, float* at = nullptr) const {
+    const int64_t windows = band * wide, row = in.channels_last ? channels : ceil_div(windows, kLanes) * kLanes + kLanes;  // whole vectors may be written beyond the windows
+    return {at, row, row * (in.channels_last ? windows : channels) + kApart};
+  }
+  int64_t size(int64_t channels) const { return 16 * place(channels).part + kLanes; }
+
+  void transform(int64_t begin, int64_t end, int64_t channel0, int64_t count, const Transformed& to) const {
+    if (in.channels_last) transform_places(begin, end, channel0, count, to);
+    else transform_planes(begin, end, channel0, count, to);
+  }
+
+ private:
+  // Planes of channels: vectors of tiles. to: channels by tiles for each of the 16 numbers.
+  void transform_planes(int64_t begin, int64_t end, int64_t channel0, int64_t count, const Transformed& to) const {
+    const int64_t height = in.size[1], row = 2 * wide, size = (band + 1) * row + 2 * kLanes;
+    // Even and odd rows of the windows, from their first column on and from their third: so the numbers of neighbouring tiles follow each other over all lines.
+    ScratchArray<float> rows(4 * size);
+    std::memset(rows.get(), 0, 4 * size * sizeof(float));
+    const Columns columns[2] = {{first[1], in.size[2], row}, {first[1] + 2, in.size[2], row}};
+    for (int64_t line = begin; line < end;) {
+      const int64_t image = line / high, h = line % high, lines = min64(end - line, high - h);
+      for (int64_t c = 0; c < count; ++c) {
+        const float* const plane = x + image * x_image + (channel0 + c) * in.channel();
+        for (int64_t i = 0; i < 2 * lines + 2; ++i) {
+          const int64_t at = first[0] + 2 * h + i;
+          for (int64_t j = 0; j < 2; ++j) {
+            float* const out = rows.get() + (i % 2 * 2 + j) * size + i / 2 * row + columns[j].to;
+            if (at >= 0 && at < height) copy_row(plane + at * in.size[2] + columns[j].from, columns[j].n, out);
+            else std::memset(out, 0, columns[j].n * sizeof(float));
+          }
+        }
+        transform_lines(rows.get(), size, row, lines * wide, to.at + c * to.row + (line - begin) * wide, to.part);
+      }
+      line += lines;
+    }
+  }
+  // Which columns of an image lie in a row of the windows that begins `first` columns after them.
+  struct Columns {
+    Columns(int64_t first, int64_t width, int64_t row) : from(max64(0, first)), to(max64(0, -first)), n(max64(0, min64(width - from, row - to))) {}
+    int64_t from, to, n;
+  };
+  static void copy_row(const float* from, int64_t n, float* to) {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
+    for (; i + 4 <= n; i += 4) std::memcpy(to + i, from + i, 16);
+    for (; i < n; ++i) to[i] = from[i];
+  }
+  static void transform_lines(const float* from, int64_t size, int64_t row, int64_t tiles, float* to, int64_t part) {
+    for (int64_t t = 0; t < tiles; t += kLanes) {
+      V v[4][4];
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        const float* const at = from + i % 2 * 2 * size + i / 2 * row + 2 * t;
+        hn::LoadInterleaved2(d, at, v[i][0], v[i][1]);
+        hn::LoadInterleaved2(d, at + size, v[i][2], v[i][3]);
+      }
+      transform_input(v, to + t, part);
+    }
+  }
+
+  // Channels last: vectors of channels. to: tiles by channels for each of the 16 numbers.
+  void transform_places(int64_t begin, int64_t end, int64_t channel0, int64_t count, const Transformed& to) const {
+    const int64_t height = in.size[1], width = in.size[2];
+    ScratchArray<float> zeros(count);
+    std::memset(zeros.get(), 0, count * sizeof(float));
+    float* out = to.at;
+    for (int64_t line = begin; line < end; ++line)
+      for (int64_t t = 0; t < wide; ++t, out += to.row) {
+        const float* at[4][4];
+        for (int i = 0; i < 16; ++i) {
+          const int64_t h = first[0] + line % high * 2 + i / 4, w = first[1] + 2 * t + i % 4;
+          const bool inside = h >= 0 && h < height && w >= 0 && w < width;
+          at[i / 4][i % 4] = inside ? x + line / high * x_image + (h * width + w) * in.unit + first_channel + channel0 : zeros.get();
+        }
+        for (int64_t c = 0;;) {
+          V v[4][4];
+#pragma GCC unroll 16
+          for (int i = 0; i < 16; ++i) v[i / 4][i % 4] = hn::LoadU(d, at[i / 4][i % 4] + c);
+          transform_input(v, out + c, to.part);
+          if (c + kLanes >= count) break;
+          c = min64(c + kLanes, count - kLanes);  // the last vector may repeat some
+        }
+      }
+  }
+};
+
+class ForwardPlan {
+ public:
+  explicit ForwardPlan(const DirectConv<float>& c)
+      : c_(c),
+        windows_(c, first_tap(c, 1) - c.border.low[1], first_tap(c, 2) - c.border.low[2]),
+        chunks_(ceil_div(c.in_channels, kChunkChannels)),
+        chunk_(ceil_div(c.in_channels, chunks_)),
+        blocks_(ceil_div(c.out_channels, kWidth)),
+        groups_(ceil_div(blocks_, kGroupChannels / kWidth)),
+        group_(ceil_div(blocks_, groups_)) {
+    for (int64_t t = 0; t < 9; ++t) tap_w_[c.tap[t][1] - first_tap(c, 1)][c.tap[t][2] - first_tap(c, 2)] = c.tap_w[t];
+  }
+
+  // Whether all results are finite; else the transforms may have met infinities that the sums do not.
+  bool run() const {
+    const int64_t stored = windows_.bands > 1 ? chunks_ * blocks_ : 0;
+    ScratchArray<float> weights(stored * weights_size());
+    parallel_for(stored, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
+      for (int64_t i = begin; i < end; ++i) transform_weights(i % blocks_, i / blocks_, weights.get() + i * weights_size());
+    });
+    std::atomic<bool> finite{true};
+    parallel_for(windows_.bands * groups_, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
+      for (int64_t i = begin; i < end; ++i)
+        if (!run_band(i / groups_, i % groups_, stored ? weights.get() : nullptr)) finite = false;
+    });
+    return finite;
+  }
+
+ private:
+  static int64_t first_tap(const DirectConv<float>& c, int i) {
+    int64_t first = c.tap[0][i];
+    for (int64_t t = 1; t < 9; ++t) first = min64(first, c.tap[t][i]);
+    return first;
+  }
+  int64_t channels_of(int64_t chunk) const { return min64(chunk_, c_.in_channels - chunk * chunk_); }
+  int64_t width_of(int64_t block) const { return c_.out_channels - block * kWidth > kLanes ? kWidth : kLanes; }
+  int64_t weights_part() const { return chunk_ * kWidth + kApart; }
+  int64_t weights_size() const { return 16 * weights_part(); }
+
+  // to: for each of the 16 numbers, the channels of a chunk by the vectors of a block.
+  void transform_weights(int64_t block, int64_t chunk, float* to) const {
+    const int64_t width = width_of(block), count = channels_of(chunk), first = block * kWidth;
+    ScratchArray<float> packed(9 * count * width);
+    int64_t tap[3][3], channel;  // where they lie there
+    pack_weights(first, width, chunk * chunk_, count, packed.get(), tap, channel);
+    const V half = hn::Set(d, 0.5f);
+    for (int64_t c = 0; c < count; ++c)
+      for (int64_t lane = 0; lane < width; lane += kLanes) {
+        const float* const from = packed.get() + c * channel + lane;
+        V w[4][4];
+#pragma GCC unroll 3
+        for (int j = 0; j < 3; ++j) {
+          const V a = hn::LoadU(d, from + tap[0][j]), b = hn::LoadU(d, from + tap[1][j]), e = hn::LoadU(d, from + tap[2][j]), sum = hn::Add(a, e);
+          w[0][j] = a;
+          w[1][j] = hn::Mul(half, hn::Add(sum, b));
+          w[2][j] = hn::Mul(half, hn::Sub(sum, b));
+          w[3][j] = e;
+        }
+        float* const out = to + c * width + lane;
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+          const V sum = hn::Add(w[i][0], w[i][2]);
+          hn::StoreU(w[i][0], d, out + (4 * i) * weights_part());
+          hn::StoreU(hn::Mul(half, hn::Add(sum, w[i][1])), d, out + (4 * i + 1) * weights_part());
+          hn::StoreU(hn::Mul(half, hn::Sub(sum, w[i][1])), d, out + (4 * i + 2) * weights_part());
+          hn::StoreU(w[i][2], d, out + (4 * i + 3) * weights_part());
+        }
+      }
+  }
+
+  // The weights of `count` channels as vectors of output channels.
+  void pack_weights(int64_t first, int64_t width, int64_t channel0, int64_t count, float* to, int64_t (&tap)[3][3], int64_t& channel) const {
+    const bool together = c_.w_out != 1 && c_.w_channel != 1;  // the taps of a channel
+    channel = together ? 9 * width : width;
+    for (int i = 0; i < 9; ++i) tap[i / 3][i % 3] = together ? tap_w_[i / 3][i % 3] * width : i * count * width;
+    for (int64_t lane = 0; lane < width; lane += kLanes) {
+      const int64_t o = first + lane, rows = min64(kLanes, c_.out_channels - o);
+      const float* const from = c_.w + o * c_.w_out + channel0 * c_.w_channel;
+      if (together) {
+        const int64_t runs = c_.w_channel == 9 ? 1 : count, n = 9 * count / runs;
+        for (int64_t i = 0; i < runs; ++i) {
+          const float* const at = from + i * c_.w_channel;
+          float* const out = to + i * n * width + lane;
+          if (n == 9 && rows == kLanes) {
+            for (int64_t t : {0, 4, 5}) transpose_columns(at + t, c_.w_out, out + t * width, width);
+          } else {
+            pack_vectors(at, c_.w_out, rows, n, width, out);
+          }
+        }
+        continue;
+      }
+      for (int i = 0; i < 9; ++i) {
+        const float* const at = from + tap_w_[i / 3][i % 3];
+        float* const out = to + tap[i / 3][i % 3] + lane;
+        if (c_.w_out != 1) pack_vectors(at, c_.w_out, rows, count, width, out);
+        else
+          for (int64_t c = 0; c < count; ++c) copy_lanes(at + c * c_.w_channel, rows, out + c * width);
+      }
+    }
+  }
+
+  bool run_band(int64_t band, int64_t group, const float* weights) const {
+    const int64_t begin = band * windows_.band, end = min64(begin + windows_.band, windows_.lines), tiles = (end - begin) * windows_.wide;
+    const int64_t block0 = group * group_, blocks = min64(group_, blocks_ - block0), part = tiles * kWidth + kApart;
+    const int64_t kept = chunks_ > 1 ? 16 * part : 0;  // from the products of a block to those of the next
+    ScratchArray<float> transformed(windows_.size(chunk_)), products((blocks - 1) * kept + 16 * part), own(weights ? 0 : weights_size());
+    const Windows::Transformed input = windows_.place(chunk_, transformed.get());
+    ScratchArray<int64_t> offsets(chunk_);
+    for (int64_t c = 0; c < chunk_; ++c) offsets[c] = c_.in.channels_last ? c : c * input.row;
+    ScratchArray<float> zeros(kWidth);
+    std::memset(zeros.get(), 0, kWidth * sizeof(float));
+    bool finite = true;
+    TileArgs args;
+    args.offsets = offsets.get();
+    args.step = c_.in.channels_last ? input.row : 1;
+    for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
+      args.k = channels_of(chunk);
+      args.start = chunk == 0 ? zeros.get() : nullptr;
+      windows_.transform(begin, end, chunk * chunk_, args.k, input);
+      for (int64_t b = 0; b < blocks; ++b) {
+        const float* w = own.get();
+        if (weights) w = weights + (chunk * blocks_ + block0 + b) * weights_size();
+        else transform_weights(block0 + b, chunk, own.get());
+        args.c_row = width_of(block0 + b);
+        const TileCut cut = cut_positions(tiles, args.c_row / kLanes, args.step);
+        for (int64_t i = 0; i < 16; ++i) {
+          args.x = input.at + i * input.part;
+          args.w = w + i * weights_part();
+          args.c = products.get() + b * kept + i * part;
+          run_tiles(cut, args);
+        }
+        if (chunk == chunks_ - 1) finite &= transform_back(begin, end, block0 + b, products.get() + b * kept, part);
+      }
+    }
+    return finite;
+  }
+
+  // The results of a block of channels; whether all are finite.
+  bool transform_back(int64_t begin, int64_t end, int64_t block, const float* products, int64_t part) const {
+    const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first), n = c_.size[2];
+    const bool in_place = c_.y_channel == 1 && channels == width;
+    ScratchArray<float> sums(in_place ? 0 : 2 * (n + 1) * width), bias(width);
+    for (int64_t i = 0; i < width; ++i) bias[i] = c_.bias && i < channels ? c_.bias[first + i] : 0.0f;
+    V check = hn::Zero(d);
+    for (int64_t line = begin; line < end; ++line) {
+      const int64_t h = line % windows_.high * 2, rows = min64(2, c_.size[1] - h);
+      float* const y = c_.y + line / windows_.high * c_.y_image + h * c_.y_step[1] + first * c_.y_channel;
+      float* const to = in_place ? y : sums.get();
+      const int64_t step = in_place ? c_.y_step[2] : width;
+      if (!in_place && c_.y_step[2] == 1)  // brings in the places of the results
+        for (int64_t o = 0; o < channels; ++o)
+          for (int64_t i = 0; i < rows * n; i += 16) __builtin_prefetch(y + o * c_.y_channel + i, 1);
+      for (int64_t t = 0; t < windows_.wide; ++t, products += width)
+        for (int64_t lane = 0; lane < width; lane += kLanes) {
+          V s[2][4];
+#pragma GCC unroll 4
+          for (int j = 0; j < 4; ++j) {
+            const float* const from = products + lane + j * part;
+            const V m0 = hn::LoadU(d, from), m1 = hn::LoadU(d, from + 4 * part), m2 = hn::LoadU(d, from + 8 * part), m3 = hn::LoadU(d, from + 12 * part);
+            s[0][j] = hn::Add(hn::Add(m0, m1), m2);
+            s[1][j] = hn::Sub(hn::Sub(m1, m2), m3);
+          }
+          const V start = hn::LoadU(d, bias.get() + lane);
+          float* const at = to + 2 * t * step + lane;
+#pragma GCC unroll 2
+          for (int r = 0; r < 2; ++r) {
+            const V y0 = hn::Add(hn::Add(hn::Add(s[r][0], s[r][1]), s[r][2]), start), y1 = hn::Add(hn::Sub(hn::Sub(s[r][1], s[r][2]), s[r][3]), start);
+            check = hn::MulAdd(hn::Add(y0, y1), hn::Zero(d), check);
+            if (r == rows) break;
+            hn::StoreU(y0, d, at + r * n * step);
+            if (2 * t + 1 < n) hn::StoreU(y1, d, at + (r * n + 1) * step);
+          }
+        }
+      if (!in_place) store_vectors(sums.get(), width, rows * n, channels, y, c_.y_channel, c_.y_step[2]);
+    }
+    return hn::AllTrue(d, hn::Eq(check, check));
+  }
+
+  const DirectConv<float>& c_;
+  const Windows windows_;
+  const int64_t chunks_, chunk_, blocks_, groups_, group_;
+  int64_t tap_w_[3][3];  // the weights of the taps
+};
+
+// The gradient of the weights is G^T ((A dy A^T) * (B^T x B)) G, the products summed over the tiles of all images.
+class WeightPlan {
+ public:
+  explicit WeightPlan(const DirectWeight& c)
+      : c_(c),
+        windows_(c, -c.border.low[1], -c.border.low[2]),
+        chunks_(ceil_div(c.in_channels, kChunkChannels)),
+        chunk_(ceil_div(c.in_channels, chunks_)),
+        blocks_(ceil_div(c.out_channels, kWidth)),
+        groups_(ceil_div(blocks_, kGroupChannels / kWidth)),
+        group_(ceil_div(blocks_, groups_)),
+        pieces_(min64(windows_.bands, ceil_div(kLeastTasks, chunks_ * groups_))) {}
+
+  bool run() const {
+    std::atomic<bool> finite{true};
+    // Pieces of the images have sums of their own, added in order at the end.
+    const int64_t piece_size = chunks_ * blocks_ * sums_size();
+    ScratchArray<float> sums(pieces_ > 1 ? pieces_ * piece_size : 0);
+    parallel_for(pieces_ * chunks_ * groups_, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t chunk = i / groups_ % chunks_, block = i % groups_ * group_, blocks = min64(group_, blocks_ - block);
+        ScratchArray<float> own(pieces_ > 1 ? 0 : blocks * sums_size());
+        float* const to = pieces_ > 1 ? sums.get() + i / groups_ / chunks_ * piece_size + (chunk * blocks_ + block) * sums_size() : own.get();
+        run_piece(i / groups_ / chunks_, chunk, block, blocks, to);
+        for (int64_t b = 0; pieces_ == 1 && b < blocks; ++b)
+          if (!transform_back(block + b, chunk, to + b * sums_size(), 0)) finite = false;
+      }
+    });
+    if (pieces_ > 1)
+      parallel_for(chunks_ * blocks_, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
+        for (int64_t i = begin; i < end; ++i)
+          if (!transform_back(i % blocks_, i / blocks_, sums.get() + i * sums_size(), piece_size)) finite = false;
+      });
+    return finite;
+  }
+
+ private:
+  static constexpr int64_t kLeastTasks = 8;
+
+  int64_t channels_of(int64_t chunk) const { return min64(chunk_, c_.in_channels - chunk * chunk_); }
+  int64_t width_of(int64_t block) const { return c_.out_channels - block * kWidth > kLanes ? kWidth : kLanes; }
+  int64_t sums_part() const { return chunk_ * kWidth + kApart; }
+  int64_t sums_size() const { return 16 * sums_part(); }
+
+  // The sums of a run of bands.
+  void run_piece(int64_t piece, int64_t chunk, int64_t block0, int64_t blocks, float* to) const {
+    const int64_t first = piece * windows_.bands / pieces_, last = (piece + 1) * windows_.bands / pieces_;
+    const int64_t windows = windows_.band * windows_.wide, part = windows * kWidth + kApart, count = channels_of(chunk);
+    ScratchArray<float> transformed(windows_.size(chunk_)), gradients(16 * part), zeros(kWidth);
+    ScratchArray<int64_t> offsets(windows);
+    std::memset(zeros.get(), 0, kWidth * sizeof(float));
+    const Windows::Transformed input = windows_.place(chunk_, transformed.get());
+    for (int64_t t = 0; t < windows; ++t) offsets[t] = c_.in.channels_last ? t * input.row : t;
+    TileArgs args;
+    args.offsets = offsets.get();
+    args.step = c_.in.channels_last ? 1 : input.row;
+    for (int64_t band = first; band < last; ++band) {
+      const int64_t begin = band * windows_.band, end = min64(begin + windows_.band, windows_.lines);
+      windows_.transform(begin, end, chunk * chunk_, count, input);
+      args.k = (end - begin) * windows_.wide;
+      args.start = band == first ? zeros.get() : nullptr;
+      for (int64_t b = block0; b < block0 + blocks; ++b) {
+        transform_gradients(begin, end, b, gradients.get(), part);
+        args.c_row = width_of(b);
+        const TileCut cut = cut_positions(count, args.c_row / kLanes, args.step);
+        for (int64_t i = 0; i < 16; ++i) {
+          args.x = input.at + i * input.part;
+          args.w = gradients.get() + i * part;
+          args.c = to + (b - block0) * sums_size() + i * sums_part();
+          run_tiles(cut, args);
+        }
+      }
+    }
+  }
+
+  // to: for each of the 16 numbers, the tiles by the vectors of a block.
+  void transform_gradients(int64_t begin, int64_t end, int64_t block, float* to, int64_t part) const {
+    const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first), n = c_.size[2];
+    const bool in_place = c_.dy_channel == 1 && channels == width;
+    ScratchArray<float> packed(in_place ? 0 : 2 * n * width);
+    for (int64_t line = begin; line < end; ++line) {
+      const int64_t h = line % windows_.high * 2, rows = min64(2, c_.size[1] - h);
+      const float* from = c_.dy + line / windows_.high * c_.dy_image + h * n * c_.dy_step[2] + first * c_.dy_channel;
+      int64_t step = c_.dy_step[2];
+      if (!in_place) {
+        pack_gradients(from, channels, width, rows * n, packed.get());
+        from = packed.get();
+        step = width;
+      }
+      for (int64_t t = 0; t < windows_.wide; ++t, to += width)
+        for (int64_t lane = 0; lane < width; lane += kLanes) {
+          const float* const at = from + 2 * t * step + lane;
+          V y[4][4];
+          const bool two = 2 * t + 1 < n;
+          y[0][0] = hn::LoadU(d, at);
+          y[0][3] = two ? hn::LoadU(d, at + step) : hn::Zero(d);
+          y[3][0] = rows == 2 ? hn::LoadU(d, at + n * step) : hn::Zero(d);
+          y[3][3] = rows == 2 && two ? hn::LoadU(d, at + (n + 1) * step) : hn::Zero(d);
+#pragma GCC unroll 2
+          for (int j = 0; j < 4; j += 3) spread(y[0][j], y[1][j], y[2][j], y[3][j]);
+#pragma GCC unroll 4
+          for (int i = 0; i < 4; ++i) {
+            spread(y[i][0], y[i][1], y[i][2], y[i][3]);
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; ++j) hn::StoreU(y[i][j], d, to + (4 * i + j) * part + lane);
+          }
+        }
+    }
+  }
+  // (a, b, c, d) = A (a, d)
+  static HWY_INLINE void spread(V& a, V& b, V& c, V& d4) {
+    b = hn::Add(a, d4);
+    c = hn::Sub(a, d4);
+    d4 = hn::Neg(d4);
+  }
+  void pack_gradients(const float* from, int64_t channels, int64_t width, int64_t n, float* to) const {
+    for (int64_t lane = 0; lane < width; lane += kLanes) {
+      const int64_t rows = min64(kLanes, channels - lane);
+      if (c_.dy_channel != 1) {
+        pack_vectors(from + lane * c_.dy_channel, c_.dy_channel, rows, n, width, to + lane);
+        continue;
+      }
+      for (int64_t q = 0; q < n; ++q) copy_lanes(from + q * c_.dy_step[2] + lane, rows, to + q * width + lane);
+    }
+  }
+
+  // The gradient for a block and a chunk of channels, from the sums of all pieces, piece_size apart; whether all of it is finite.
+  bool transform_back(int64_t block, int64_t chunk, const float* sums, int64_t piece_size) const {
+    const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first), count = channels_of(chunk), channel0 = chunk * chunk_;
+    const bool last = c_.in.channels_last;
+    const int64_t tap = last ? count * width : width, channel = last ? width : 9 * width;  // where they lie before they are stored
+    ScratchArray<float> to(9 * count * width);
+    V check = hn::Zero(d);
+    const V half = hn::Set(d, 0.5f);
+    for (int64_t c = 0; c < count; ++c)
+      for (int64_t lane = 0; lane < width; lane += kLanes) {
+        V s[4][4];
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) {
+          const float* const from = sums + i * sums_part() + c * width + lane;
+          V sum = hn::LoadU(d, from);
+          for (int64_t piece = 1; piece < pieces_; ++piece) sum = hn::Add(sum, hn::LoadU(d, from + piece * piece_size));
+          s[i / 4][i % 4] = sum;
+        }
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) gather(half, s[0][j], s[1][j], s[2][j], s[3][j]);
+#pragma GCC unroll 3
+        for (int i = 0; i < 3; ++i) {
+          gather(half, s[i][0], s[i][1], s[i][2], s[i][3]);
+#pragma GCC unroll 3
+          for (int j = 0; j < 3; ++j) {
+            check = hn::MulAdd(s[i][j], hn::Zero(d), check);
+            hn::StoreU(s[i][j], d, to.get() + c * channel + (3 * i + j) * tap + lane);
+          }
+        }
+      }
+    const int64_t k = 9 * c_.in_channels;
+    for (int64_t t = 0; t < (last ? 9 : 1); ++t)
+      store_vectors(to.get() + t * tap, width, last ? count : 9 * count, channels, c_.dw + first * k + (last ? t * c_.in_channels + channel0 : 9 * channel0), k, 1);
+    return hn::AllTrue(d, hn::Eq(check, check));
+  }
+  // (a, b, c) = G^T (a, b, c, d)
+  static HWY_INLINE void gather(V half, V& a, V& b, V& c, V d4) {
+    const V sum = hn::Mul(half, hn::Add(b, c)), difference = hn::Mul(half, hn::Sub(b, c));
+    a = hn::Add(a, sum);
+    b = difference;
+    c = hn::Add(sum, d4);
+  }
+
+  const DirectWeight& c_;
+  const Windows windows_;
+  const int64_t chunks_, chunk_, blocks_, groups_, group_, pieces_;
+};
+
+}  // namespace
+
+bool WinogradConvolution(const DirectConv<float>& c) { return ForwardPlan(c).run(); }
+bool WinogradWeights(const DirectWeight& c) { return WeightPlan(c).run(); }
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::cpu::internal {
+
+TESSERA_SIMD_TABLE(WinogradConvolution);
+TESSERA_SIMD_TABLE(WinogradWeights);
+
+namespace {
+// Many enough channels, and images that whole tiles do not enlarge much.
+bool worth_tiles(int64_t in_channels, int64_t out_channels, const int64_t (&size)[3]) {
+  return in_channels >= 32 && out_channels >= 32 && 20 * ((size[1] + 1) / 2) * ((size[2] + 1) / 2) <= 7 * size[1] * size[2];
+}
+}  // namespace
+
+bool suits_winograd(const DirectConv<float>& c) {
+  if (c.taps != 9 || c.in.size[0] != 1 || c.size[0] != 1 || c.step[1] != 1 || c.step[2] != 1 || c.y_step[1] != c.size[2] * c.y_step[2]) return false;
+  int64_t low[3] = {c.tap[0][0], c.tap[0][1], c.tap[0][2]}, high[3] = {low[0], low[1], low[2]};
+  for (int64_t t = 1; t < 9; ++t)
+    for (int i = 0; i < 3; ++i) {
+      low[i] = low[i] < c.tap[t][i] ? low[i] : c.tap[t][i];
+      high[i] = high[i] > c.tap[t][i] ? high[i] : c.tap[t][i];
+    }
+  if (high[0] != low[0] || high[1] != low[1] + 2 || high[2] != low[2] + 2) return false;
+  return worth_tiles(c.in_channels, c.out_channels, c.size);
+}
+bool suits_winograd(const DirectWeight& c) {
+  for (int i = 0; i < 3; ++i)
+    if (c.kernel[i] != (i == 0 ? 1 : 3) || c.step[i] != 1 || c.dilation[i] != 1) return false;
+  return c.size[0] == 1 && c.in.size[0] == 1 && c.border.low[0] == 0 && worth_tiles(c.in_channels, c.out_channels, c.size);
+}
+bool winograd_conv(const DirectConv<float>& c) { return TESSERA_SIMD(WinogradConvolution)(c); }
+bool winograd_weight(const DirectWeight& c) { return TESSERA_SIMD(WinogradWeights)(c); }
+
+}  // namespace tessera::cpu::internal
+#endif
