@@ -5,6 +5,7 @@
 
 #include "nn/nn_ops.h"
 #include "nn/rnn_kernels.h"
+#include "tensor/core/dispatch_key.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {
@@ -60,6 +61,7 @@ Results _rnn_layer_cpu(const Tensor& gates, const Tensor& h0, const Tensor& c0, 
   TESSERA_CHECK_NOT_IMPLEMENTED(gates.is_cpu(), "_rnn_layer: there is no kernel for ", gates.device().str());
   Results results = result_tensors(gates, h0, kind);
   auto& [output, h_n, c_n, values, extra] = results;
+  if (!grad_mode_enabled()) values = like(gates, {0});  // no backward will read them, and they are several times larger than the rest
   const cpu::RnnLayer l = layer_of(gates, h0, kind, reverse);
   const Tensor x = contiguous(gates), h = contiguous(h0), c = c0.defined() ? contiguous(c0) : c0, w = contiguous(transpose(w_hh, 0, 1)), b = b_hh.defined() ? contiguous(b_hh) : b_hh;
   cpu::rnn_forward(l, address(x), {writable(values), writable(output), writable(extra)}, address(h), address(c), address(w), address(b));

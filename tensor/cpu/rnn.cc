@@ -2,13 +2,15 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/rnn.cc"
 #include <algorithm>
+#include <initializer_list>
 
 #include "hwy/foreach_target.h"
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/gemm.h"
-#include "tensor/cpu/gemm_internal.h"
 #include "tensor/cpu/math-inl.h"
+#include "tensor/cpu/request.h"
 #include "tensor/cpu/rnn.h"
 #include "tensor/cpu/rnn_rows.h"
 #include "tensor/cpu/scratch.h"
@@ -30,8 +32,21 @@ struct Whole {
 };
 struct Rest {
   size_t n;
+#if HWY_TARGET == HWY_SSE4  // no masked loads: the plain ones would read beyond the end
+  template <class D> HWY_NOINLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const {
+    HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)] = {};
+    std::copy_n(p, n, buffer);
+    return hn::Load(d, buffer);
+  }
+  template <class D> HWY_NOINLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) const {
+    HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)];
+    hn::Store(v, d, buffer);
+    std::copy_n(buffer, n, p);
+  }
+#else
   template <class D> HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const { return hn::MaskedLoad(hn::FirstN(d, n), d, p); }
   template <class D> HWY_INLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) const { hn::BlendedStore(v, hn::FirstN(d, n), d, p); }
+#endif
 };
 template <class D, class F>
 HWY_INLINE void over_row(D d, int64_t n, F f) {
@@ -40,6 +55,75 @@ HWY_INLINE void over_row(D d, int64_t n, F f) {
   for (; j + lanes <= n; j += lanes) f(j, Whole());
   if (j < n) f(j, Rest{static_cast<size_t>(n - j)});
 }
+
+// ---- Products with a packed weight ----
+
+// Rows and vectors of a tile that stays in registers: 32 hold four vectors of sums for each row, 16 hold two.
+constexpr int kTileRows = 6, kTileVecs = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
+constexpr int64_t kAhead = 8;  // rows of a panel that are requested before they are needed
+
+// out[r] (+)= sum_k a[r * a_row + k] panel[k], rows of kTileVecs vectors.
+template <int kRows, class T>
+HWY_NOINLINE void Tile(int64_t depth, const T* HWY_RESTRICT a, int64_t a_row, const T* HWY_RESTRICT panel, bool add, T* HWY_RESTRICT out, int64_t out_row) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kVecs = kTileVecs;
+  constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(T), kWidth = kVecs * kLanes;
+  V sum[kRows][kVecs];
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) sum[r][v] = hn::Zero(d);
+  const T* second = a + 3 * a_row;  // the other rows are in reach of an addressing mode
+  for (int64_t k = depth; k > 0; --k) {
+    V x[kVecs];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) {
+      x[v] = hn::LoadU(d, panel + v * kLanes);
+      if (v * HWY_MAX_BYTES % 64 == 0) hwy::Prefetch(panel + kAhead * kWidth + v * kLanes);
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < kRows; ++r) {
+      const V y = hn::Set(d, r < 3 ? a[r * a_row] : second[(r - 3) * a_row]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVecs; ++v) sum[r][v] = hn::MulAdd(y, x[v], sum[r][v]);
+    }
+    ++a;
+    ++second;
+    panel += kWidth;
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < kRows; ++r, out += out_row)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVecs; ++v) hn::StoreU(add ? hn::Add(hn::LoadU(d, out + v * kLanes), sum[r][v]) : sum[r][v], d, out + v * kLanes);
+}
+
+// c (+)= a panel, `columns` of it; rows of a lie depth apart.
+template <class T>
+void multiply_panel(int64_t rows, int64_t columns, int64_t depth, const T* a, const T* panel, bool add, T* c, int64_t c_row) {
+  const hn::ScalableTag<T> d;
+  constexpr int64_t kWidth = kTileVecs * (HWY_MAX_BYTES / sizeof(T));
+  HWY_ALIGN T room[kTileRows * kWidth];
+  const bool whole = columns == kWidth;
+  for (int64_t i = 0; i < rows;) {
+    const int64_t rest = rows - i, n = rest >= kTileRows && rest != 8 ? kTileRows : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
+    const T* const from = a + i * depth;
+    T *const to = c + i * c_row, *const out = whole ? to : room;
+    const int64_t out_row = whole ? c_row : kWidth;
+    if (n == kTileRows) Tile<kTileRows>(depth, from, depth, panel, add && whole, out, out_row);
+    else if (n == 4) Tile<4>(depth, from, depth, panel, add && whole, out, out_row);
+    else if (n == 2) Tile<2>(depth, from, depth, panel, add && whole, out, out_row);
+    else Tile<1>(depth, from, depth, panel, add && whole, out, out_row);
+    for (int64_t r = 0; r < n && !whole; ++r)
+      over_row(d, columns, [&](int64_t j, auto m) HWY_ATTR {
+        const auto x = m.load(d, room + r * kWidth + j);
+        m.store(d, add ? hn::Add(m.load(d, to + r * c_row + j), x) : x, to + r * c_row + j);
+      });
+    i += n;
+  }
+}
+
+// ---- The gates ----
 
 template <class D, class V> HWY_INLINE V Logistic(D d, V x) {
   const V one = hn::Set(d, 1);
@@ -57,12 +141,24 @@ template <class D, class M, class T> HWY_INLINE hn::Vec<D> Gate(D d, M m, const 
   return hn::Add(m.load(d, r.projected + at), FromState(d, m, r, at));
 }
 
+// Units of the rows that come next, at `unit` of each gate, in bytes: rows are often in pages of their own, and the processor does not see them coming.
+HWY_NOINLINE void request_gates(int64_t gates, int64_t hidden, int64_t unit, std::initializer_list<const void*> rows) {
+  for (const void* row : rows)
+    for (int64_t at = unit; at < gates; at += hidden) request_ahead(row, at);
+}
+template <class R>
+HWY_INLINE void RequestGates(const R& r, int64_t unit, std::initializer_list<const void*> rows) {
+  constexpr int64_t kSize = sizeof(*r.values);
+  request_gates(r.gates * kSize, r.hidden * kSize, unit * kSize, rows);
+}
+
 // One row: r's pointers are at its beginning.
 template <class T>
 void LstmRow(const Rows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
   over_row(d, n, [&](int64_t j, auto m) HWY_ATTR {
+    RequestGates(r, j, {r.projected + r.gates, r.values + r.values_row});
     const auto in = Logistic(d, Gate(d, m, r, j)), forget = Logistic(d, Gate(d, m, r, n + j));
     const auto candidate = math::Tanh(d, Gate(d, m, r, 2 * n + j)), out = Logistic(d, Gate(d, m, r, 3 * n + j));
     const auto c = hn::MulAdd(forget, m.load(d, r.c_before + j), hn::Mul(in, candidate));
@@ -79,6 +175,7 @@ void GruRow(const Rows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
   over_row(d, n, [&](int64_t j, auto m) HWY_ATTR {
+    RequestGates(r, j, {r.projected + r.gates, r.values + r.values_row});
     const auto reset = Logistic(d, Gate(d, m, r, j)), update = Logistic(d, Gate(d, m, r, n + j)), recurrent = FromState(d, m, r, 2 * n + j);
     const auto candidate = math::Tanh(d, hn::MulAdd(reset, recurrent, m.load(d, r.projected + 2 * n + j)));
     m.store(d, reset, r.values + j);
@@ -92,6 +189,7 @@ template <class T, bool kTanh>
 void PlainRow(const Rows<T>& r) {
   const hn::ScalableTag<T> d;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
+    RequestGates(r, j, {r.projected + r.gates, r.values + r.values_row});
     const auto x = Gate(d, m, r, j);
     m.store(d, x, r.values + j);
     if constexpr (kTanh) m.store(d, math::Tanh(d, x), r.h + j);
@@ -108,6 +206,7 @@ void LstmBackRow(const BackRows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
+    RequestGates(r, j, {r.values + r.gates, r.grad_gates + r.gates});
     const auto in = m.load(d, r.values + j), forget = m.load(d, r.values + n + j), candidate = m.load(d, r.values + 2 * n + j), out = m.load(d, r.values + 3 * n + j);
     const auto squashed = math::Tanh(d, m.load(d, r.extra + j)), grad_h = GradState(d, m, r, j);
     const auto grad_c = hn::MulAdd(hn::Mul(grad_h, out), TanhSlope(d, squashed), m.load(d, r.grad_c + j));
@@ -123,6 +222,7 @@ void GruBackRow(const BackRows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
+    RequestGates(r, j, {r.values + r.gates, r.grad_gates + r.gates, r.grad_hidden + r.gates});
     const auto reset = m.load(d, r.values + j), update = m.load(d, r.values + n + j), candidate = m.load(d, r.values + 2 * n + j), grad_h = GradState(d, m, r, j);
     const auto grad_candidate = hn::Mul(hn::Mul(grad_h, hn::Sub(hn::Set(d, 1), update)), TanhSlope(d, candidate));
     const auto grad_reset = hn::Mul(hn::Mul(grad_candidate, m.load(d, r.extra + j)), LogisticSlope(d, reset));
@@ -140,6 +240,7 @@ template <class T, bool kTanh>
 void PlainBackRow(const BackRows<T>& r) {
   const hn::ScalableTag<T> d;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
+    RequestGates(r, j, {r.grad_gates + r.gates});
     const auto h = m.load(d, r.h + j), grad_h = GradState(d, m, r, j);
     if constexpr (kTanh) m.store(d, hn::Mul(grad_h, TanhSlope(d, h)), r.grad_gates + j);
     else m.store(d, hn::IfThenElseZero(hn::Gt(h, hn::Zero(d)), grad_h), r.grad_gates + j);
@@ -158,7 +259,7 @@ void rows_of(RnnKind kind, Rows<T> r) {
     }
     advance(r.from_state, r.state_row);
     advance(r.projected, r.gates);
-    advance(r.values, r.gates);
+    advance(r.values, r.values_row);
     advance(r.h_before, r.hidden);
     advance(r.c_before, r.hidden);
     advance(r.h, r.hidden);
@@ -181,6 +282,9 @@ void back_rows_of(RnnKind kind, BackRows<T> r) {
 
 }  // namespace
 
+int64_t PanelBytes() { return kTileVecs * HWY_MAX_BYTES; }
+void MultiplyF32(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* panel, bool add, float* c, int64_t c_row) { multiply_panel(rows, columns, depth, a, panel, add, c, c_row); }
+void MultiplyF64(int64_t rows, int64_t columns, int64_t depth, const double* a, const double* panel, bool add, double* c, int64_t c_row) { multiply_panel(rows, columns, depth, a, panel, add, c, c_row); }
 void RowsF32(RnnKind kind, const Rows<float>& r) { rows_of(kind, r); }
 void RowsF64(RnnKind kind, const Rows<double>& r) { rows_of(kind, r); }
 void BackRowsF32(RnnKind kind, const BackRows<float>& r) { back_rows_of(kind, r); }
@@ -197,6 +301,9 @@ namespace {
 using internal::BackRows;
 using internal::Rows;
 using internal::ScratchArray;
+TESSERA_SIMD_TABLE(PanelBytes);
+TESSERA_SIMD_TABLE(MultiplyF32);
+TESSERA_SIMD_TABLE(MultiplyF64);
 TESSERA_SIMD_TABLE(RowsF32);
 TESSERA_SIMD_TABLE(RowsF64);
 TESSERA_SIMD_TABLE(BackRowsF32);
@@ -205,6 +312,12 @@ void run_rows(RnnKind kind, const Rows<float>& r) { TESSERA_SIMD(RowsF32)(kind, 
 void run_rows(RnnKind kind, const Rows<double>& r) { TESSERA_SIMD(RowsF64)(kind, r); }
 void run_rows(RnnKind kind, const BackRows<float>& r) { TESSERA_SIMD(BackRowsF32)(kind, r); }
 void run_rows(RnnKind kind, const BackRows<double>& r) { TESSERA_SIMD(BackRowsF64)(kind, r); }
+
+template <class T>
+void multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, const T* panel, bool add, T* c, int64_t c_row) {
+  if constexpr (sizeof(T) == 4) TESSERA_SIMD(MultiplyF32)(rows, columns, depth, a, panel, add, c, c_row);
+  else TESSERA_SIMD(MultiplyF64)(rows, columns, depth, a, panel, add, c, c_row);
+}
 
 KernelParam number(double x) {
   KernelParam p;
@@ -217,37 +330,40 @@ void product(int64_t m, int64_t n, int64_t k, const T* a, const T* b, double bet
   gemm(sizeof(T) == 8 ? DType::kFloat64 : DType::kFloat32, m, n, k, number(1), {const_cast<T*>(a), k, 1}, {const_cast<T*>(b), n, 1}, number(beta), {c, n, 1});
 }
 
-constexpr int64_t kSlice = 32;                     // columns of a packed panel
 constexpr int64_t kPieceWork = int64_t{1} << 18;   // multiplications worth a piece of their own
 constexpr int64_t kGroupBytes = int64_t{3} << 19;  // of weights that L2 holds while groups of sequences pass by
 constexpr int64_t kRowWork = 64;                    // of a gate, in multiplications
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t grain_for(int64_t work) { return std::max<int64_t>(1, kPieceWork / std::max<int64_t>(1, work)); }
 
-// A weight of depth x width that is used at every step, in panels of up to kSlice columns.
+// A weight of depth x width that is used at every step, in panels of some columns, the last one filled up with zeros.
 template <class T>
 class Panels {
  public:
   // Few rows, or few steps, are not worth the copy.
   static bool suit(const RnnLayer& l) { return l.batch >= 4 && l.steps >= 4; }
-  Panels(int64_t depth, int64_t width, const T* w) : depth_(depth), width_(width), data_(slices() * depth * kSlice) {
-    parallel_for(slices(), grain_for(depth * kSlice), [&](int64_t begin, int64_t end) {
+  Panels(int64_t depth, int64_t width, const T* w)
+      : depth_(depth), width_(width), slice_(TESSERA_SIMD(PanelBytes)() / static_cast<int64_t>(sizeof(T))), data_((slices() * depth + kRequested) * slice_) {
+    parallel_for(slices(), grain_for(depth * slice_), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
-        for (int64_t k = 0; k < depth_; ++k) std::copy_n(w + k * width_ + i * kSlice, columns(i), panel(i) + k * kSlice);
+        for (int64_t k = 0; k < depth_; ++k) std::fill(std::copy_n(w + k * width_ + i * slice_, columns(i), panel(i) + k * slice_), panel(i) + (k + 1) * slice_, T{0});
     });
   }
-  int64_t slices() const { return ceil_div(width_, kSlice); }
+  int64_t slices() const { return ceil_div(width_, slice_); }
+  // Multiplications of a row with a slice.
+  int64_t work() const { return depth_ * slice_; }
   // Elements from row to row of a result that is kept apart: not a power of two, whose lines would share few sets of a cache.
-  int64_t row() const { return slices() * kSlice + 64 / static_cast<int64_t>(sizeof(T)); }
-  // c = beta c + a b for `rows` rows of a and a slice of b.
-  void multiply(int64_t rows, const T* a, int64_t slice, T beta, T* c, int64_t c_row) const {
-    internal::gemm_real({rows, columns(slice), depth_, T{1}, beta, {a, depth_, 1}, {panel(slice), kSlice, 1}, c, c_row, 1});
+  int64_t row() const { return slices() * slice_ + 64 / static_cast<int64_t>(sizeof(T)); }
+  // c (+)= a b for `rows` rows of a and a slice of b; c: the whole of a result.
+  void multiply(int64_t rows, const T* a, int64_t slice, bool add, T* c, int64_t c_row) const {
+    cpu::multiply(rows, columns(slice), depth_, a, panel(slice), add, c + slice * slice_, c_row);
   }
 
  private:
-  int64_t columns(int64_t slice) const { return std::min(kSlice, width_ - slice * kSlice); }
-  T* panel(int64_t slice) const { return data_.get() + slice * depth_ * kSlice; }
-  int64_t depth_, width_;
+  static constexpr int64_t kRequested = 8;  // rows behind the last that may be requested
+  int64_t columns(int64_t slice) const { return std::min(slice_, width_ - slice * slice_); }
+  T* panel(int64_t slice) const { return data_.get() + slice * depth_ * slice_; }
+  int64_t depth_, width_, slice_;
   ScratchArray<T> data_;
 };
 
@@ -277,12 +393,14 @@ struct Forward {
   // Rows [begin, end) at step s; from_state: of row `begin`.
   void rows(int64_t s, int64_t begin, int64_t end, const T* from_state, int64_t state_row) const {
     const int64_t t = order.at(s), at = begin * l.hidden;
+    const ScratchArray<T> unkept(trace.gates ? 0 : gates);
+    T* const values = trace.gates ? static_cast<T*>(trace.gates) + (t * l.batch + begin) * gates : unkept.get();
     auto *output = static_cast<T*>(trace.output), *extra = static_cast<T*>(trace.extra);
-    run_rows(l.kind, Rows<T>{end - begin, l.hidden, gates, from_state, state_row, b, projected + (t * l.batch + begin) * gates, static_cast<T*>(trace.gates) + (t * l.batch + begin) * gates, before(s, h0, output) + at,
+    run_rows(l.kind, Rows<T>{end - begin, l.hidden, gates, from_state, state_row, b, projected + (t * l.batch + begin) * gates, values, trace.gates ? gates : 0, before(s, h0, output) + at,
                              c0 ? before(s, c0, extra) + at : nullptr, output + t * state + at, extra ? extra + t * state + at : nullptr});
   }
   void slices(const Panels<T>& panels, int64_t s, int64_t begin, int64_t end, int64_t first, int64_t last, T* sums) const {
-    for (int64_t i = first; i < last; ++i) panels.multiply(end - begin, before(s, h0, trace.output) + begin * l.hidden, i, T{0}, sums + i * kSlice, panels.row());
+    for (int64_t i = first; i < last; ++i) panels.multiply(end - begin, before(s, h0, trace.output) + begin * l.hidden, i, false, sums, panels.row());
   }
   void run_packed() const {
     const Panels<T> panels(l.hidden, gates, w);
@@ -298,7 +416,7 @@ struct Forward {
       });
     const ScratchArray<T> sums(l.batch * panels.row());
     for (int64_t s = 0; s < l.steps; ++s) {
-      parallel_for(panels.slices(), grain_for(l.batch * l.hidden * kSlice), [&](int64_t first, int64_t last) { slices(panels, s, 0, l.batch, first, last, sums.get()); });
+      parallel_for(panels.slices(), grain_for(l.batch * panels.work()), [&](int64_t first, int64_t last) { slices(panels, s, 0, l.batch, first, last, sums.get()); });
       parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) { rows(s, begin, end, sums.get() + begin * panels.row(), panels.row()); });
     }
   }
@@ -320,7 +438,7 @@ struct Backward {
   T *grad_h, *grad_c, *grad_gates, *grad_hidden;
   const Order order{l.steps, l.reverse};
   const int64_t gates = l.gates(), state = l.batch * l.hidden;
-  const T beta = l.kind == RnnKind::kGru ? 1 : 0;
+  const bool adds = l.kind == RnnKind::kGru;
 
   void rows(int64_t s, int64_t begin, int64_t end) const {
     const int64_t t = order.at(s), at = begin * l.hidden, row = (t * l.batch + begin) * gates;
@@ -333,7 +451,7 @@ struct Backward {
   // What the product of step s takes.
   const T* factor(int64_t s) const { return (grad_hidden ? grad_hidden : grad_gates) + order.at(s) * l.batch * gates; }
   void slices(const Panels<T>& panels, int64_t s, int64_t begin, int64_t end, int64_t first, int64_t last) const {
-    for (int64_t i = first; i < last; ++i) panels.multiply(end - begin, factor(s) + begin * gates, i, beta, grad_h + begin * l.hidden + i * kSlice, l.hidden);
+    for (int64_t i = first; i < last; ++i) panels.multiply(end - begin, factor(s) + begin * gates, i, adds, grad_h + begin * l.hidden, l.hidden);
   }
   void run_packed() const {
     const Panels<T> panels(gates, l.hidden, w);
@@ -348,14 +466,14 @@ struct Backward {
       });
     for (int64_t s = l.steps - 1; s >= 0; --s) {
       parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) { rows(s, begin, end); });
-      parallel_for(panels.slices(), grain_for(l.batch * gates * kSlice), [&](int64_t first, int64_t last) { slices(panels, s, 0, l.batch, first, last); });
+      parallel_for(panels.slices(), grain_for(l.batch * panels.work()), [&](int64_t first, int64_t last) { slices(panels, s, 0, l.batch, first, last); });
     }
   }
   void run() const {
     if (Panels<T>::suit(l)) return run_packed();
     for (int64_t s = l.steps - 1; s >= 0; --s) {
       parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) { rows(s, begin, end); });
-      product(l.batch, l.hidden, gates, factor(s), w, beta, grad_h);
+      product(l.batch, l.hidden, gates, factor(s), w, adds, grad_h);
     }
   }
 };

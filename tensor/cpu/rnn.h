@@ -22,7 +22,7 @@ struct RnnLayer {
 
 // What a layer computed and its backward reads. All arrays are dense and have a row for each (step, sequence).
 struct RnnTrace {
-  void* gates;         // [steps, batch, gates()]: the gates' values (of the plain layers: what the state is a function of)
+  void* gates;         // [steps, batch, gates()]: the gates' values (of the plain layers: what the state is a function of); null if no backward will follow
   void* output;        // [steps, batch, hidden]
   void* extra;         // [steps, batch, hidden]: LSTM: the cells; GRU: the part of the candidate that comes from the state, before the reset gate. Others: null
 };

@@ -14,6 +14,7 @@ struct Rows {
   const T* bias;  // of from_state, may be null
   const T* projected;
   T* values;
+  int64_t values_row;  // elements from row to row; 0: only the last row is kept
   const T* h_before;
   const T* c_before;
   T* h;
