@@ -38,7 +38,8 @@ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// One tile: c = beta c + alpha a b. A is read as a[r * a_row + p * a_col] (packed: 1, rows of the tile), B as b[p * b_row + j] (packed: kPanel).
+// One tile. Kernels write whole panels of c = a b where beta is 0, of c += a b where it is not; those of a single vector write just the columns that exist.
+// A is read as a[r * a_row + p * a_col] (packed: 1, rows of the tile), B as b[p * b_row + j] (packed: kPanel).
 struct MicroArgs {
   int64_t k;
   const T* a;
@@ -48,22 +49,13 @@ struct MicroArgs {
   T alpha, beta;
   T* c;
   int64_t c_row;
-  int64_t cols;             // columns that exist; without kMasks, and for packed operands, the kernel reads whole panels
-  const char* next;         // what later tiles will read, brought to L2 on the way: next_count pieces of two lines, next_step bytes apart
+  int64_t cols;             // columns that exist
+  const char* next;  // packed: what later tiles will read, brought to L2 on the way: next_count pieces of two lines, next_step bytes apart
   int64_t next_step, next_count;
 };
 
 HWY_INLINE void prefetch_far(const void* p) { __builtin_prefetch(p, 0, 2); }
 HWY_INLINE void prefetch_near(const void* p) { __builtin_prefetch(p, 0, 3); }
-
-#if HWY_TARGET <= HWY_AVX3
-HWY_INLINE hn::Vec<hn::ScalableTag<float>> load_or(hn::Vec<hn::ScalableTag<float>> other, hn::Mask<hn::ScalableTag<float>> mask, const float* p) {
-  return hn::Vec<hn::ScalableTag<float>>{_mm512_mask_loadu_ps(other.raw, mask.raw, p)};
-}
-HWY_INLINE hn::Vec<hn::ScalableTag<double>> load_or(hn::Vec<hn::ScalableTag<double>> other, hn::Mask<hn::ScalableTag<double>> mask, const double* p) {
-  return hn::Vec<hn::ScalableTag<double>>{_mm512_mask_loadu_pd(other.raw, mask.raw, p)};
-}
-#endif
 
 // The accumulators of kRows x kVecs vectors.
 template <int kRows, int kVecs>
@@ -77,46 +69,31 @@ struct Tile {
       for (int q = 0; q < kVecs; ++q) v[r][q] = hn::Zero(d);
     }
   }
-  HWY_INLINE void store(const MicroArgs& g, const M* mask) const {
-    const V alpha = hn::Set(d, g.alpha);
+  // c = the tile, or c += it; a single vector goes by the mask.
+  HWY_INLINE void store(const MicroArgs& g, M mask) const {
     T* c = g.c;
-#if HWY_TARGET <= HWY_AVX3
-    // beta == 0 reads nothing and adds -0 to every element, which leaves all of them as they are.
-    const bool keep = g.beta != T{0};
-    const V beta = hn::Set(d, keep ? g.beta : T{1}), minus_zero = hn::SignBit(d);
-    M read[kVecs];
-#pragma GCC unroll 2
-    for (int q = 0; q < kVecs; ++q) read[q] = keep ? mask[q] : hn::FirstN(d, 0);
+    if (g.beta == T{0}) {
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
+      for (int r = 0; r < kRows; ++r, c += g.c_row) {
 #pragma GCC unroll 2
-      for (int q = 0; q < kVecs; ++q) hn::BlendedStore(hn::MulAdd(beta, load_or(minus_zero, read[q], c + q * kLanes), hn::Mul(alpha, v[r][q])), mask[q], d, c + q * kLanes);
-      c += g.c_row;
-    }
-#else
-    const V beta = hn::Set(d, g.beta);
-    const bool keep = g.beta != T{0};
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 2
-      for (int q = 0; q < kVecs; ++q) {
-        V x = hn::Mul(alpha, v[r][q]);
-        if (keep) x = hn::MulAdd(beta, hn::LoadU(d, c + q * kLanes), x);
-        hn::StoreU(x, d, c + q * kLanes);
+        for (int q = 0; q < kVecs; ++q) put(v[r][q], mask, c + q * kLanes);
       }
-      c += g.c_row;
+      return;
     }
-#endif
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r, c += g.c_row) {
+#pragma GCC unroll 2
+      for (int q = 0; q < kVecs; ++q) put(hn::Add(take(mask, c + q * kLanes), v[r][q]), mask, c + q * kLanes);
+    }
+  }
+  static HWY_INLINE V take(M mask, const T* p) { return kVecs == 1 ? hn::MaskedLoad(mask, d, p) : hn::LoadU(d, p); }
+  static HWY_INLINE void put(V x, M mask, T* p) {
+    if constexpr (kVecs == 1)
+      hn::BlendedStore(x, mask, d, p);
+    else
+      hn::StoreU(x, d, p);
   }
 };
-
-template <int kVecs>
-HWY_INLINE void column_masks(const MicroArgs& g, M* mask) {
-  if constexpr (kMasks) {
-#pragma GCC unroll 2
-    for (int q = 0; q < kVecs; ++q) mask[q] = hn::FirstN(d, static_cast<size_t>(max64(0, g.cols - q * kLanes)));
-  }
-}
 
 // A and B packed. While it works, the tile of C and the share of the next panel of B come nearer.
 template <int kRows, int kVecs>
@@ -159,41 +136,28 @@ HWY_NOINLINE void PackedMicro(const MicroArgs& g) {
       b += kPanel;
     } while (--p > 0);
   }
-  M mask[kVecs];
-  column_masks<kVecs>(g, mask);
-  t.store(g, mask);
+  t.store(g, M());
 }
 
 // A in place with any strides, B in place (rows contiguous, whole panels; a single vector reads what exists) or packed. A load with a mask costs as
-// much as a multiplication.
+// much as a multiplication. Requests for C would only take the places of loads that come sooner.
 template <int kRows, int kVecs>
 HWY_NOINLINE void DirectMicro(const MicroArgs& g) {
   constexpr int kBases = (kRows + 2) / 3;
   constexpr int64_t kAhead = 8;
   Tile<kRows, kVecs> t;
   t.clear();
-  M mask[kVecs];
-  column_masks<kVecs>(g, mask);
+  const M mask = kVecs == 1 ? hn::FirstN(d, static_cast<size_t>(g.cols)) : M();
   const int64_t a_row = g.a_row, a_col = g.a_col, b_row = g.b_row, ahead = kAhead * b_row;
   const T* a[kBases];  // of every third row: the others are in reach of an addressing mode
 #pragma GCC unroll 5
   for (int i = 0; i < kBases; ++i) a[i] = g.a + 3 * i * a_row;
   const T* HWY_RESTRICT b = g.b;
-#pragma GCC unroll 1
-  for (int r = 0; r < kRows && g.k > kLanes; ++r) {
-    prefetch_far(g.c + r * g.c_row);
-    if (kVecs == 2) prefetch_far(g.c + r * g.c_row + kPanel - 1);
-  }
-  const char* next = g.next;
-  for (int64_t i = 0; i < g.next_count; ++i, next += g.next_step) {
-    prefetch_far(next);
-    prefetch_far(next + kLine);
-  }
   for (int64_t p = g.k; p > 0; --p) {
     V y[kVecs];
 #pragma GCC unroll 2
     for (int q = 0; q < kVecs; ++q) {
-      y[q] = kMasks && kVecs == 1 ? hn::MaskedLoad(mask[q], d, b + q * kLanes) : hn::LoadU(d, b + q * kLanes);
+      y[q] = t.take(mask, b + q * kLanes);
       prefetch_near(b + ahead + q * kLanes);
     }
 #pragma GCC unroll 16
@@ -237,29 +201,51 @@ struct RowPanels {
   int64_t height(int64_t panel) const { return low + (panel < tall ? 1 : 0); }
 };
 
-// A tile that the kernel cannot write in place goes through a temporary.
-template <class Put>
-HWY_INLINE void through_temporary(MicroFn micro, MicroArgs& g, int64_t rows, Put put) {
-  HWY_ALIGN T tmp[kMaxRows * kPanel];
-  const MicroArgs before = g;
-  g.c = tmp;
-  g.c_row = kPanel;
-  g.beta = T{0};
-  micro(g);
-  g.c = before.c;
-  g.c_row = before.c_row;
-  g.beta = before.beta;
-  for (int64_t j = 0; j < g.cols; ++j)
-    for (int64_t r = 0; r < rows; ++r) {
-      T* const to = put(r, j);
-      *to = g.beta == T{0} ? tmp[r * kPanel + j] : g.beta * *to + tmp[r * kPanel + j];
+// c = beta c + alpha tile, rows of kPanel elements.
+HWY_NOINLINE void finish_tile(const MicroArgs& g, const T* tile, int64_t rows, int64_t c_col) {
+  const V alpha = hn::Set(d, g.alpha), beta = hn::Set(d, g.beta);
+  const bool keep = g.beta != T{0};
+  for (int64_t r = 0; r < rows; ++r, tile += kPanel) {
+    T* const c = g.c + r * g.c_row;
+    int64_t j = 0;
+    for (; c_col == 1 && j + kLanes <= g.cols; j += kLanes) {
+      V x = hn::Mul(alpha, hn::Load(d, tile + j));
+      if (keep) x = hn::MulAdd(beta, hn::LoadU(d, c + j), x);
+      hn::StoreU(x, d, c + j);
     }
+    if (kMasks && c_col == 1 && j < g.cols) {
+      const M mask = hn::FirstN(d, static_cast<size_t>(g.cols - j));
+      V x = hn::Mul(alpha, hn::Load(d, tile + j));
+      if (keep) x = hn::MulAdd(beta, hn::MaskedLoad(mask, d, c + j), x);
+      hn::BlendedStore(x, mask, d, c + j);
+      continue;
+    }
+    for (; j < g.cols; ++j) {
+      T* const to = c + j * c_col;
+      *to = keep ? g.beta * *to + g.alpha * tile[j] : g.alpha * tile[j];
+    }
+  }
 }
 
+// A tile that the kernel cannot write in place goes through a temporary, and from there by finish(tile).
+template <class Finish>
+HWY_INLINE void through_temporary(MicroFn micro, const MicroArgs& g, Finish finish) {
+  HWY_ALIGN T tile[kMaxRows * kPanel];
+  MicroArgs to = g;
+  to.c = tile;
+  to.c_row = kPanel;
+  to.beta = T{0};
+  micro(to);
+  finish(tile);
+}
+
+// Kernels write the tile themselves where alpha is 1, beta 0 or 1 and the columns follow each other.
+HWY_INLINE bool is_plain(const MicroArgs& g, int64_t c_col) { return c_col == 1 && g.alpha == T{1} && (g.beta == T{0} || g.beta == T{1}); }
+
 // A micro tile at any place of C.
-HWY_INLINE void RunTile(MicroFn micro, MicroArgs& g, int64_t rows, int64_t c_col) {
-  if (c_col == 1 && (kMasks || g.cols == kPanel)) return micro(g);
-  through_temporary(micro, g, rows, [c = g.c, c_row = g.c_row, c_col](int64_t r, int64_t j) { return c + r * c_row + j * c_col; });
+HWY_INLINE void RunTile(MicroFn micro, const MicroArgs& g, int64_t rows, int64_t c_col, bool plain) {
+  if (plain) return micro(g);
+  through_temporary(micro, g, [&](const T* tile) { finish_tile(g, tile, rows, c_col); });
 }
 
 }  // namespace

@@ -105,6 +105,7 @@ struct PackedBlock {
   // One panel of B.
   void add(MicroArgs& args, int64_t i0, int64_t i1, int64_t column, int64_t p, const PanelSource& next) const {
     const bool straddles = g.c_block != 0 && column % g.c_block + args.cols > g.c_block;
+    const bool plain = args.cols == kPanel && is_plain(args, g.c_col);
     T* const to = g.c + place(column);
     for (int64_t i = i0; i < i1; ++i) {
       const int64_t first = panels.first(i), height = panels.height(i);
@@ -112,11 +113,18 @@ struct PackedBlock {
       args.a = a + p * rows + first * args.k;
       args.a_col = height;
       if (straddles) {
-        through_temporary(kMicro.packed[height - 1], args, height,
-                          [this, column, from = g.c + (row + first) * g.c_row](int64_t r, int64_t q) { return from + place(column + q) + r * g.c_row; });
+        T* const from = g.c + (row + first) * g.c_row;
+        through_temporary(kMicro.packed[height - 1], args, [&](const T* tile) {
+          for (int64_t q = 0; q < args.cols; ++q)
+            for (int64_t r = 0; r < height; ++r) {
+              T* const c = from + place(column + q) + r * g.c_row;
+              const T value = args.alpha * tile[r * kPanel + q];
+              *c = args.beta == T{0} ? value : args.beta * *c + value;
+            }
+        });
       } else {
         args.c = to + (row + first) * g.c_row;
-        RunTile(kMicro.packed[height - 1], args, height, g.c_col);
+        RunTile(kMicro.packed[height - 1], args, height, g.c_col, plain);
       }
     }
   }
@@ -165,38 +173,25 @@ void GemmPacked(const GemmProblem<T>& g) {
 
 // ---- A where it lies, one panel of B after the other: small products ----
 
-// Memory that a later product of a batch will read, in pieces.
-struct Later {
-  const char* at = nullptr;
-  const char* end = nullptr;
-  int64_t share = 0;
-
-  void spread(const GemmSource& s, int64_t step, int64_t rows, int64_t cols, int64_t pieces) {
-    const int64_t reach = ((rows - 1) * s.row_stride + (cols - 1) * s.col_stride + 1) * static_cast<int64_t>(sizeof(T));
-    if (step <= 0 || s.row_stride < 0 || s.col_stride < 0 || reach > 2 * rows * cols * static_cast<int64_t>(sizeof(T))) return;
-    at = static_cast<const char*>(s.data) + step * static_cast<int64_t>(sizeof(T));
-    end = at + reach;
-    share = ceil_div(reach, 2 * pieces * kLine) * 2 * kLine;
-  }
-  HWY_INLINE void take(MicroArgs& args) {
-    args.next = at;
-    args.next_step = 2 * kLine;
-    args.next_count = at < end ? share / (2 * kLine) : 0;
-    at += share;
-  }
-};
-
 constexpr int64_t kNearRows = 512;  // bytes between rows of B that share L1 well
 constexpr int64_t kDirectK = 256;   // the longest range of k at a time: A is read where it lies
 inline int64_t direct_block(int64_t k) { return part_of(k, kDirectK, 8); }
 
-// Columns [j0, j1) of C; panel: room for kPanel x kDirectK elements.
-void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, Later* later) {
-  // Rows of A that are multiples of 4 KB apart meet in the same sets of L1: fewer of them at a time.
-  const RowPanels panels(g.m, g.a.row_stride * static_cast<int64_t>(sizeof(T)) % 4096 == 0 ? kMostAliased : kMaxRows);
-  const int64_t kc = direct_block(g.k), tiles = panels.count * ceil_div(g.k, kc);
-  // B as it lies where it is read once or twice, or its rows are near; a copy does not have rows that all meet in the same few cache sets.
-  const bool in_place = g.b.col_stride == 1 && (panels.count <= 2 || g.b.row_stride * static_cast<int64_t>(sizeof(T)) <= kNearRows);
+// Rows of A that are multiples of 4 KB apart meet in the same sets of L1: fewer of them at a time.
+RowPanels direct_panels(const GemmProblem<T>& g) {
+  return RowPanels(g.m, g.a.row_stride * static_cast<int64_t>(sizeof(T)) % 4096 == 0 ? kMostAliased : kMaxRows);
+}
+// B as it lies where it is read once or twice, or its rows are near; a copy does not have rows that all meet in the same few cache sets.
+bool takes_in_place(const GemmProblem<T>& g, const RowPanels& panels) {
+  return g.b.col_stride == 1 && (panels.count <= 2 || g.b.row_stride * static_cast<int64_t>(sizeof(T)) <= kNearRows);
+}
+
+constexpr int64_t kDirectRoom = kPanel * kDirectK;  // elements for what is packed of B
+
+// Columns [j0, j1) of C.
+void DirectColumns(const GemmProblem<T>& g, const RowPanels& panels, int64_t j0, int64_t j1, T* panel) {
+  const int64_t kc = direct_block(g.k);
+  const bool in_place = takes_in_place(g, panels);
   const T* const b = static_cast<const T*>(g.b.data);
   MicroArgs args{};
   args.a_row = g.a.row_stride;
@@ -205,10 +200,8 @@ void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, La
   args.c_row = g.c_row;
   for (int64_t j = j0; j < j1; j += kPanel) {
     args.cols = min64(kPanel, j1 - j);
-    const MicroFn* const micro = args.cols <= kLanes ? kMicro.narrow : kMicro.direct;
-    Later columns;  // the next ones of B, where each is contiguous
-    if (!later && g.b.row_stride == 1 && j + kPanel < j1)
-      columns.spread(g.b, (j + kPanel) * g.b.col_stride, g.k, min64(kPanel, j1 - j - kPanel), tiles);
+    const bool narrow = args.cols <= kLanes;
+    const MicroFn* const micro = narrow ? kMicro.narrow : kMicro.direct;
     for (int64_t p = 0; p < g.k; p += kc) {
       args.k = min64(kc, g.k - p);
       args.beta = p == 0 ? g.beta : T{1};
@@ -220,12 +213,12 @@ void DirectColumns(const GemmProblem<T>& g, int64_t j0, int64_t j1, T* panel, La
         args.b = panel;
         args.b_row = kPanel;
       }
+      const bool plain = is_plain(args, g.c_col);
       for (int64_t i = 0; i < panels.count; ++i) {
         const int64_t row = panels.first(i), height = panels.height(i);
         args.a = static_cast<const T*>(g.a.data) + row * g.a.row_stride + p * g.a.col_stride;
         args.c = g.c + row * g.c_row + j * g.c_col;
-        (later ? later[i & 1] : columns).take(args);
-        RunTile(micro[height - 1], args, height, g.c_col);
+        RunTile(micro[height - 1], args, height, g.c_col, plain && (args.cols == kPanel || (narrow && height <= kMostNarrow)));
       }
     }
   }
@@ -237,11 +230,56 @@ bool is_small(const GemmProblem<T>& g) {
   return g.m * g.n * size <= (1 << 20) && g.m * g.n * g.k * size <= (1 << 26);
 }
 
+// All of B stays in L1, so that rows of A and of C are read and written once, in their order.
+bool is_near(const GemmProblem<T>& g) { return g.n > kPanel && ceil_div(g.n, kPanel) * g.k <= kDirectK; }
+
+// Rows of A that are used soon.
+HWY_INLINE void request_rows(const GemmSource& a, int64_t row, int64_t rows, int64_t k) {
+  const T* from = static_cast<const T*>(a.data) + row * a.row_stride;
+  for (int64_t r = 0; r < rows; ++r, from += a.row_stride)
+    for (int64_t p = 0; p < k; p += kLine / sizeof(T)) prefetch_near(from + p);
+}
+
+// Row panels [i0, i1) of C.
+void DirectRows(const GemmProblem<T>& g, const RowPanels& panels, int64_t i0, int64_t i1, T* packed) {
+  const int64_t col_panels = ceil_div(g.n, kPanel), packed_from = takes_in_place(g, panels) ? g.n / kPanel : 0;
+  const int64_t share = g.a.col_stride == 1 ? ceil_div(panels.tallest(), col_panels) : 0;  // rows of A to request for the next row panel during a tile
+  MicroArgs args{};
+  args.k = g.k;
+  args.a_row = g.a.row_stride;
+  args.a_col = g.a.col_stride;
+  args.alpha = g.alpha;
+  args.beta = g.beta;
+  args.c_row = g.c_row;
+  const bool plain = is_plain(args, g.c_col);
+  for (int64_t i = i0; i < i1; ++i) {
+    const int64_t row = panels.first(i), height = panels.height(i);
+    args.a = static_cast<const T*>(g.a.data) + row * g.a.row_stride;
+    for (int64_t q = 0; q < col_panels; ++q) {
+      const int64_t j = q * kPanel;
+      args.cols = min64(kPanel, g.n - j);
+      args.b = static_cast<const T*>(g.b.data) + j;
+      args.b_row = g.b.row_stride;
+      if (q >= packed_from) {
+        T* const panel = packed + (q - packed_from) * kPanel * g.k;
+        if (i == i0) pack_panel<true>(g.b, j, args.cols, 0, g.k, kPanel, panel);
+        args.b = panel;
+        args.b_row = kPanel;
+      }
+      request_rows(g.a, row + height + q * share, share, g.k);
+      args.c = g.c + row * g.c_row + j * g.c_col;
+      RunTile(kMicro.direct[height - 1], args, height, g.c_col, plain && args.cols == kPanel);
+    }
+  }
+}
+
 void GemmDirect(const GemmProblem<T>& g) {
-  const int64_t panels = ceil_div(g.n, kPanel), pieces = max64(1, min64(16, (g.m * g.n * g.k) >> 19));
-  parallel_for(g.n, ceil_div(panels, pieces) * kPanel, [&](int64_t begin, int64_t end) HWY_ATTR {
-    ScratchArray<T> panel(kPanel * kDirectK);
-    DirectColumns(g, begin, end, panel.get(), nullptr);
+  const RowPanels panels = direct_panels(g);
+  const bool near = is_near(g);
+  const int64_t pieces = max64(1, min64(16, (g.m * g.n * g.k) >> 19)), units = near ? panels.count : ceil_div(g.n, kPanel), unit = near ? 1 : kPanel;
+  parallel_for(near ? units : g.n, ceil_div(units, pieces) * unit, [&](int64_t begin, int64_t end) HWY_ATTR {
+    ScratchArray<T> room(kDirectRoom);
+    near ? DirectRows(g, panels, begin, end, room.get()) : DirectColumns(g, panels, begin, end, room.get());
   });
 }
 
@@ -400,17 +438,12 @@ void GemmEntry(const GemmProblem<T>& g) {
 // `count` products like g, one after the other on this thread; the strides of the batch in elements. Operands come from far: only small ones are
 // read where they lie.
 void GemmBatchEntry(GemmProblem<T> g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
-  const bool small = is_small(g) && g.m > 1 && g.n > 1, tiles = small && g.m * g.n * g.k <= (1 << 22);
-  ScratchArray<T> panel(tiles ? kPanel * kDirectK : 0);
-  const int64_t calls = ceil_div(g.n, kPanel) * ceil_div(g.m, kMaxRows) * ceil_div(g.k, kDirectK);
+  const bool small = is_small(g) && g.m > 1 && g.n > 1, tiles = small && g.m * g.n * g.k <= (1 << 22), near = is_near(g);
+  const RowPanels panels = direct_panels(g);
+  ScratchArray<T> room(tiles ? kDirectRoom : 0);
   for (int64_t i = 0; i < count; ++i) {
     if (tiles) {
-      Later later[2];
-      if (i + 1 < count && calls > 1) {
-        later[0].spread(g.a, a_step, g.m, g.k, ceil_div(calls, 2));
-        later[1].spread(g.b, b_step, g.k, g.n, ceil_div(calls, 2));
-      }
-      DirectColumns(g, 0, g.n, panel.get(), later);
+      near ? DirectRows(g, panels, 0, panels.count, room.get()) : DirectColumns(g, panels, 0, g.n, room.get());
     } else if (small) {
       GemmPacked(g);
     } else {
