@@ -378,7 +378,7 @@ TEST(Gemm, SameBitsAtAnyThreadCount) {
   for (Order b : {Order::kRows, Order::kCols}) {
     for (const Case& t : {Case{400, 500, 600, Order::kRows, b}, Case{1, 5000, 700, Order::kRows, b}, Case{4, 3000, 700, Order::kRows, b},
                           Case{8, 3000, 300, Order::kRows, b}, Case{30, 50, 20000, Order::kRows, b}, Case{100, 2000, 600, Order::kRows, b},
-                          Case{128, 128, 128, Order::kRows, b}, Case{64, 64, 4096, Order::kRows, b}, Case{2000, 50, 64, Order::kRows, b},
+                          Case{128, 128, 128, Order::kRows, b}, Case{3000, 100, 60, Order::kRows, b}, Case{64, 64, 4096, Order::kRows, b}, Case{2000, 50, 64, Order::kRows, b},
                           Case{1, 20000, 100, Order::kRows, b}}) {
       same_bits_at_any_thread_count<float>(t);
       same_bits_at_any_thread_count<double>(t);
@@ -390,15 +390,16 @@ TEST(Gemm, SameBitsAtAnyThreadCount) {
 }
 
 template <class T>
-void check_batched(int64_t batch, int64_t m, int64_t n, int64_t k, bool same_a, bool same_b) {
+void check_batched(int64_t batch, int64_t m, int64_t n, int64_t k, bool same_a, bool same_b, bool transposed_b = false, double alpha = 1, double beta = 1) {
   constexpr DType kType = DTypeOf<T>::value;
   std::mt19937 rng(9);
   Matrix<T> a(batch * m, k, Order::kRows, rng), b(batch * k, n, Order::kRows, rng), c(batch * m, n, Order::kRows, rng);
   Matrix<T> expected = c;
   const int64_t sa = same_a ? 0 : m * k, sb = same_b ? 0 : k * n;
-  gemm_batched(kType, batch, m, n, k, param(kType, 1), a.ref(), sa, b.ref(), sb, param(kType, 1), c.ref(), m * n);
+  const int64_t b_row = transposed_b ? 1 : n, b_col = transposed_b ? k : 1;
+  gemm_batched(kType, batch, m, n, k, param(kType, alpha), a.ref(), sa, {b.storage.data(), b_row, b_col}, sb, param(kType, beta), c.ref(), m * n);
   for (int64_t i = 0; i < batch; ++i)
-    gemm(kType, m, n, k, param(kType, 1), {a.storage.data() + i * sa, k, 1}, {b.storage.data() + i * sb, n, 1}, param(kType, 1),
+    gemm(kType, m, n, k, param(kType, alpha), {a.storage.data() + i * sa, k, 1}, {b.storage.data() + i * sb, b_row, b_col}, param(kType, beta),
          {expected.storage.data() + i * m * n, n, 1});
   for (size_t i = 0; i < c.storage.size(); ++i) ASSERT_LE(std::abs(widen(c.storage[i]) - widen(expected.storage[i])), 1e-4) << i;
 }
@@ -414,6 +415,15 @@ TEST(Gemm, Batched) {
       check_batched<float>(5, 1, 20, 30, same_a, same_b);
       check_batched<double>(5, 20, 1, 30, same_a, same_b);
       check_batched<Half>(3, 20, 30, 10, same_a, same_b);
+    }
+  // B within L1: whole panels, edges, and operands that are packed.
+  for (bool transposed_b : {false, true})
+    for (double beta : {0.0, 1.0, 0.5}) {
+      check_batched<float>(3, 128, 128, 64, false, false, transposed_b, 1, beta);
+      check_batched<float>(4, 45, 100, 51, false, false, transposed_b, 1, beta);
+      check_batched<float>(4, 14, 33, 120, false, false, transposed_b, 2, beta);
+      check_batched<double>(3, 64, 64, 64, false, false, transposed_b, 1, beta);
+      check_batched<double>(4, 29, 47, 70, false, false, transposed_b, 0.5, beta);
     }
   check_batched<float>(0, 5, 6, 4, false, false);
   check_batched<float>(500, 2, 3, 4, false, false);
