@@ -209,6 +209,11 @@ TEST(Conv, SmallTiles) {
   check<float>(geometry(2, 80, 64, 2, kOne, {9, 3, 1, 1, 1}, {31, 3, 1, 3, 1}));
   check<float>(geometry(5, 36, 32, 1, kOne, {12, 3, 1, 4, 1}, {35, 3, 1, 1, 1}));
   check<float>(geometry(1, 32, 32, 1, kOne, {4, 3, 1, 1, 1}, {150, 3, 1, 1, 1}));
+  check<float>(geometry(2, 16, 17, 1, kOne, {10, 3, 1, 1, 1}, {6, 3, 1, 1, 1}));
+  // With depth.
+  check<float>(geometry(2, 8, 20, 1, {4, 3, 1, 1, 1}, {7, 3, 1, 1, 1}, {10, 3, 1, 1, 1}));
+  check<float>(geometry(1, 48, 64, 2, {5, 2, 2, 1, 1}, {8, 3, 1, 0, 1}, {9, 3, 1, 1, 1}), false);
+  check<float>(geometry(2, 33, 20, 1, {6, 3, 1, 2, 2}, {4, 3, 1, 1, 1}, {14, 3, 1, 1, 1}));
 }
 
 // Panels of 32 positions and channels, steps of 32 channels.
@@ -243,7 +248,8 @@ void check_channels_last(double eps) {
   for (const ConvGeometry& first : {geometry(2, 6, 33, 1, kOne, {7, 3, 1, 1, 1}, {9, 3, 1, 1, 1}), geometry(3, 30, 32, 2, kOne, {7, 3, 2, 1, 1}, {19, 5, 2, 2, 1}),
                                     geometry(2, 16, 8, 1, {4, 3, 1, 1, 1}, {7, 3, 1, 1, 2}, {6, 2, 1, 0, 1}), geometry(2, 17, 64, 1, kOne, {14, 1, 1, 0, 1}, {15, 1, 1, 0, 1}),
                                     geometry(2, 40, 3, 1, kOne, {6, 3, 2, 1, 1}, {6, 3, 2, 1, 1}), geometry(2, 70, 50, 1, kOne, {9, 3, 1, 1, 1}, {12, 3, 1, 0, 1}),
-                                    geometry(3, 80, 64, 2, kOne, {14, 3, 1, 1, 1}, {27, 3, 1, 1, 1})}) {
+                                    geometry(3, 80, 64, 2, kOne, {14, 3, 1, 1, 1}, {27, 3, 1, 1, 1}),
+                                    geometry(1, 20, 24, 1, {3, 3, 1, 1, 1}, {6, 3, 1, 1, 1}, {7, 3, 1, 1, 1})}) {
     ConvGeometry last = first;
     last.channels_last = true;
     if (!conv_channels_last(kType, first)) continue;

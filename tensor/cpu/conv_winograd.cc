@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "tensor/cpu/conv_winograd.cc"
 #include <atomic>
 #include <cstring>
+#include <vector>
 
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
@@ -26,7 +27,7 @@ bool WinogradWeights(const DirectWeight&) { return false; }
 #else
 namespace {
 
-constexpr int64_t kBandTiles = 112;      // of a band; with the channels below their transforms stay in L2
+constexpr int64_t kBandTiles = 64;       // of a band; with the channels below their transforms stay in L2
 constexpr int64_t kGroupChannels = 128;  // of the results of a band
 constexpr int64_t kChunkChannels = 64;   // summed at once: a sum of sums has smaller errors
 constexpr int64_t kWidth = 2 * kLanes;   // channels of a tile of the products
@@ -66,17 +67,25 @@ struct Windows {
   // Of `images` images with `size` results each.
   template <class Problem>
   Windows(const Problem& c, int64_t first_row, int64_t first_column)
-      : x(c.x), x_image(c.x_image), first_channel(c.first_channel), in(c.in), first{first_row, first_column}, high((c.size[1] + 1) / 2), wide((c.size[2] + 1) / 2), lines(c.images * high) {
-    bands = ceil_div(lines, max64(1, kBandTiles / wide));
-    if (bands > 1) bands += bands & 1;
-    band = ceil_div(lines, bands);
+      : x(c.x),
+        x_image(c.x_image),
+        first_channel(c.first_channel),
+        in(c.in),
+        first{first_row, first_column},
+        deep(c.size[0]),
+        depth_step(c.step[0]),
+        high((c.size[1] + 1) / 2),
+        wide((c.size[2] + 1) / 2),
+        lines(c.images * deep * high) {
+    const int64_t most = max64(1, kBandTiles / wide);  // whole planes, or even parts of one
+    band = high > most ? ceil_div(high, ceil_div(high, most)) : most / high * high;
     bands = ceil_div(lines, band);
   }
   const float* x;
   int64_t x_image, first_channel;
   ImageLayout in;
   int64_t first[2];  // where the first window begins, relative to the image
-  int64_t high, wide, lines;  // windows of an image; lines of all images
+  int64_t deep, depth_step, high, wide, lines;  // windows of an image; lines of all images
   int64_t band, bands;  // lines that are transformed at once
 
   // 16 parts, each channels by windows (row: elements from channel to channel), or windows by channels where these come last.
@@ -91,34 +100,42 @@ struct Windows {
   }
   int64_t size(int64_t channels) const { return 16 * place(channels).part + kLanes; }
 
-  void transform(int64_t begin, int64_t end, int64_t channel0, int64_t count, const Transformed& to) const {
-    if (in.channels_last) transform_places(begin, end, channel0, count, to);
-    else transform_planes(begin, end, channel0, count, to);
+  // Lines [begin, end) of the windows at `depth` from their first place there.
+  void transform(int64_t begin, int64_t end, int64_t depth, int64_t channel0, int64_t count, const Transformed& to) const {
+    if (in.channels_last) transform_places(begin, end, depth, channel0, count, to);
+    else transform_planes(begin, end, depth, channel0, count, to);
   }
+  // Where a line lies: the image, how deep there, the line there.
+  struct Line {
+    int64_t image, e, h;
+  };
+  Line line_at(int64_t i) const { return {i / high / deep, i / high % deep, i % high}; }
 
  private:
   // Planes of channels: vectors of tiles. to: channels by tiles for each of the 16 numbers.
-  void transform_planes(int64_t begin, int64_t end, int64_t channel0, int64_t count, const Transformed& to) const {
-    const int64_t height = in.size[1], row = 2 * wide, size = (band + 1) * row + 2 * kLanes;
+  void transform_planes(int64_t begin, int64_t end, int64_t depth, int64_t channel0, int64_t count, const Transformed& to) const {
+    const int64_t row = 2 * wide, size = (band + 1) * row + 2 * kLanes;
     // Even and odd rows of the windows, from their first column on and from their third: so the numbers of neighbouring tiles follow each other over all lines.
     ScratchArray<float> rows(4 * size);
     std::memset(rows.get(), 0, 4 * size * sizeof(float));
     const Columns columns[2] = {{first[1], in.size[2], row}, {first[1] + 2, in.size[2], row}};
     for (int64_t line = begin; line < end;) {
-      const int64_t image = line / high, h = line % high, lines = min64(end - line, high - h);
+      const auto [image, e, h] = line_at(line);
+      const int64_t n = min64(end - line, high - h), z = e * depth_step + depth;
+      // Rows of the image among those of the windows.
+      const int64_t top = first[0] + 2 * h, begin_row = min64(2 * n + 2, max64(0, -top)), end_row = z < 0 || z >= in.size[0] ? begin_row : max64(begin_row, min64(2 * n + 2, in.size[1] - top));
       for (int64_t c = 0; c < count; ++c) {
-        const float* const plane = x + image * x_image + (channel0 + c) * in.channel();
-        for (int64_t i = 0; i < 2 * lines + 2; ++i) {
-          const int64_t at = first[0] + 2 * h + i;
-          for (int64_t j = 0; j < 2; ++j) {
-            float* const out = rows.get() + (i % 2 * 2 + j) * size + i / 2 * row + columns[j].to;
-            if (at >= 0 && at < height) copy_row(plane + at * in.size[2] + columns[j].from, columns[j].n, out);
-            else std::memset(out, 0, columns[j].n * sizeof(float));
-          }
+        const float* const plane = x + image * x_image + (channel0 + c) * in.channel() + z * in.step(0);
+        for (int64_t j = 0; j < 2; ++j) {
+          const Columns& o = columns[j];
+          const auto place = [&](int64_t i) { return rows.get() + (i % 2 * 2 + j) * size + i / 2 * row + o.to; };
+          for (int64_t i = 0; i < begin_row; ++i) std::memset(place(i), 0, o.n * sizeof(float));
+          for (int64_t i = begin_row; i < end_row; ++i) copy_row(plane + (top + i) * in.size[2] + o.from, o.n, place(i));
+          for (int64_t i = end_row; i < 2 * n + 2; ++i) std::memset(place(i), 0, o.n * sizeof(float));
         }
-        transform_lines(rows.get(), size, row, lines * wide, to.at + c * to.row + (line - begin) * wide, to.part);
+        transform_lines(rows.get(), size, row, n * wide, to.at + c * to.row + (line - begin) * wide, to.part);
       }
-      line += lines;
+      line += n;
     }
   }
   // Which columns of an image lie in a row of the windows that begins `first` columns after them.
@@ -126,11 +143,11 @@ struct Windows {
     Columns(int64_t first, int64_t width, int64_t row) : from(max64(0, first)), to(max64(0, -first)), n(max64(0, min64(width - from, row - to))) {}
     int64_t from, to, n;
   };
+  // Zeros after them up to whole vectors: the next row is written later.
   static void copy_row(const float* from, int64_t n, float* to) {
     int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
-    for (; i + 4 <= n; i += 4) std::memcpy(to + i, from + i, 16);
-    for (; i < n; ++i) to[i] = from[i];
+    if (i < n) hn::StoreU(hn::MaskedLoad(hn::FirstN(d, static_cast<size_t>(n - i)), d, from + i), d, to + i);
   }
   static void transform_lines(const float* from, int64_t size, int64_t row, int64_t tiles, float* to, int64_t part) {
     for (int64_t t = 0; t < tiles; t += kLanes) {
@@ -146,18 +163,20 @@ struct Windows {
   }
 
   // Channels last: vectors of channels. to: tiles by channels for each of the 16 numbers.
-  void transform_places(int64_t begin, int64_t end, int64_t channel0, int64_t count, const Transformed& to) const {
+  void transform_places(int64_t begin, int64_t end, int64_t depth, int64_t channel0, int64_t count, const Transformed& to) const {
     const int64_t height = in.size[1], width = in.size[2];
     ScratchArray<float> zeros(count);
     std::memset(zeros.get(), 0, count * sizeof(float));
     float* out = to.at;
-    for (int64_t line = begin; line < end; ++line)
+    for (int64_t line = begin; line < end; ++line) {
+      const Line l = line_at(line);
+      const int64_t z = l.e * depth_step + depth;
       for (int64_t t = 0; t < wide; ++t, out += to.row) {
         const float* at[4][4];
         for (int i = 0; i < 16; ++i) {
-          const int64_t h = first[0] + line % high * 2 + i / 4, w = first[1] + 2 * t + i % 4;
-          const bool inside = h >= 0 && h < height && w >= 0 && w < width;
-          at[i / 4][i % 4] = inside ? x + line / high * x_image + (h * width + w) * in.unit + first_channel + channel0 : zeros.get();
+          const int64_t h = first[0] + l.h * 2 + i / 4, w = first[1] + 2 * t + i % 4;
+          const bool inside = z >= 0 && z < in.size[0] && h >= 0 && h < height && w >= 0 && w < width;
+          at[i / 4][i % 4] = inside ? x + l.image * x_image + z * in.step(0) + (h * width + w) * in.unit + first_channel + channel0 : zeros.get();
         }
         for (int64_t c = 0;;) {
           V v[4][4];
@@ -168,6 +187,7 @@ struct Windows {
           c = min64(c + kLanes, count - kLanes);  // the last vector may repeat some
         }
       }
+    }
   }
 };
 
@@ -176,12 +196,14 @@ class ForwardPlan {
   explicit ForwardPlan(const DirectConv<float>& c)
       : c_(c),
         windows_(c, first_tap(c, 1) - c.border.low[1], first_tap(c, 2) - c.border.low[2]),
-        chunks_(ceil_div(c.in_channels, kChunkChannels)),
-        chunk_(ceil_div(c.in_channels, chunks_)),
+        channels_(c.taps / 9 * c.in_channels),
+        chunks_(ceil_div(channels_, kChunkChannels)),
+        chunk_(ceil_div(channels_, chunks_)),
         blocks_(ceil_div(c.out_channels, kWidth)),
         groups_(ceil_div(blocks_, kGroupChannels / kWidth)),
-        group_(ceil_div(blocks_, groups_)) {
-    for (int64_t t = 0; t < 9; ++t) tap_w_[c.tap[t][1] - first_tap(c, 1)][c.tap[t][2] - first_tap(c, 2)] = c.tap_w[t];
+        group_(ceil_div(blocks_, groups_)),
+        tap_w_(c.taps) {
+    for (int64_t t = 0; t < c.taps; ++t) tap_w_[t / 9 * 9 + (c.tap[t][1] - first_tap(c, 1)) * 3 + c.tap[t][2] - first_tap(c, 2)] = c.tap_w[t];
   }
 
   // Whether all results are finite; else the transforms may have met infinities that the sums do not.
@@ -202,20 +224,33 @@ class ForwardPlan {
  private:
   static int64_t first_tap(const DirectConv<float>& c, int i) {
     int64_t first = c.tap[0][i];
-    for (int64_t t = 1; t < 9; ++t) first = min64(first, c.tap[t][i]);
+    for (int64_t t = 1; t < c.taps; ++t) first = min64(first, c.tap[t][i]);
     return first;
   }
-  int64_t channels_of(int64_t chunk) const { return min64(chunk_, c_.in_channels - chunk * chunk_); }
+  int64_t channels_of(int64_t chunk) const { return min64(chunk_, channels_ - chunk * chunk_); }
+  // Calls fn(taps' depth, first channel, channels, their place in the chunk) for the channels of a chunk. The channels of all depths are summed as if they were more channels.
+  template <class F>
+  void for_depths(int64_t chunk, F&& fn) const {
+    const int64_t begin = chunk * chunk_, end = begin + channels_of(chunk);
+    for (int64_t i = begin; i < end;) {
+      const int64_t depth = i / c_.in_channels, channel = i % c_.in_channels, n = min64(c_.in_channels - channel, end - i);
+      fn(depth, channel, n, i - begin);
+      i += n;
+    }
+  }
   int64_t width_of(int64_t block) const { return c_.out_channels - block * kWidth > kLanes ? kWidth : kLanes; }
   int64_t weights_part() const { return chunk_ * kWidth + kApart; }
   int64_t weights_size() const { return 16 * weights_part(); }
 
   // to: for each of the 16 numbers, the channels of a chunk by the vectors of a block.
   void transform_weights(int64_t block, int64_t chunk, float* to) const {
-    const int64_t width = width_of(block), count = channels_of(chunk), first = block * kWidth;
+    for_depths(chunk, [&](int64_t depth, int64_t channel, int64_t n, int64_t at) HWY_ATTR { transform_weights(block, &tap_w_[9 * depth], channel, n, to + at * width_of(block)); });
+  }
+  void transform_weights(int64_t block, const int64_t* tap_w, int64_t channel0, int64_t count, float* to) const {
+    const int64_t width = width_of(block), first = block * kWidth;
     ScratchArray<float> packed(9 * count * width);
     int64_t tap[3][3], channel;  // where they lie there
-    pack_weights(first, width, chunk * chunk_, count, packed.get(), tap, channel);
+    pack_weights(first, width, tap_w, channel0, count, packed.get(), tap, channel);
     const V half = hn::Set(d, 0.5f);
     for (int64_t c = 0; c < count; ++c)
       for (int64_t lane = 0; lane < width; lane += kLanes) {
@@ -242,17 +277,19 @@ class ForwardPlan {
   }
 
   // The weights of `count` channels as vectors of output channels.
-  void pack_weights(int64_t first, int64_t width, int64_t channel0, int64_t count, float* to, int64_t (&tap)[3][3], int64_t& channel) const {
+  void pack_weights(int64_t first, int64_t width, const int64_t* tap_w, int64_t channel0, int64_t count, float* to, int64_t (&tap)[3][3], int64_t& channel) const {
     const bool together = c_.w_out != 1 && c_.w_channel != 1;  // the taps of a channel
     channel = together ? 9 * width : width;
-    for (int i = 0; i < 9; ++i) tap[i / 3][i % 3] = together ? tap_w_[i / 3][i % 3] * width : i * count * width;
+    int64_t first_w = tap_w[0];
+    for (int i = 1; i < 9; ++i) first_w = min64(first_w, tap_w[i]);
+    for (int i = 0; i < 9; ++i) tap[i / 3][i % 3] = together ? (tap_w[i] - first_w) * width : i * count * width;
     for (int64_t lane = 0; lane < width; lane += kLanes) {
       const int64_t o = first + lane, rows = min64(kLanes, c_.out_channels - o);
       const float* const from = c_.w + o * c_.w_out + channel0 * c_.w_channel;
       if (together) {
         const int64_t runs = c_.w_channel == 9 ? 1 : count, n = 9 * count / runs;
         for (int64_t i = 0; i < runs; ++i) {
-          const float* const at = from + i * c_.w_channel;
+          const float* const at = from + i * c_.w_channel + first_w;
           float* const out = to + i * n * width + lane;
           if (n == 9 && rows == kLanes) {
             for (int64_t t : {0, 4, 5}) transpose_columns(at + t, c_.w_out, out + t * width, width);
@@ -263,7 +300,7 @@ class ForwardPlan {
         continue;
       }
       for (int i = 0; i < 9; ++i) {
-        const float* const at = from + tap_w_[i / 3][i % 3];
+        const float* const at = from + tap_w[i];
         float* const out = to + tap[i / 3][i % 3] + lane;
         if (c_.w_out != 1) pack_vectors(at, c_.w_out, rows, count, width, out);
         else
@@ -289,7 +326,9 @@ class ForwardPlan {
     for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
       args.k = channels_of(chunk);
       args.start = chunk == 0 ? zeros.get() : nullptr;
-      windows_.transform(begin, end, chunk * chunk_, args.k, input);
+      for_depths(chunk, [&](int64_t depth, int64_t channel, int64_t n, int64_t at) HWY_ATTR {
+        windows_.transform(begin, end, c_.tap[9 * depth][0] - c_.border.low[0], channel, n, {input.at + at * (c_.in.channels_last ? 1 : input.row), input.row, input.part});
+      });
       for (int64_t b = 0; b < blocks; ++b) {
         const float* w = own.get();
         if (weights) w = weights + (chunk * blocks_ + block0 + b) * weights_size();
@@ -316,8 +355,9 @@ class ForwardPlan {
     for (int64_t i = 0; i < width; ++i) bias[i] = c_.bias && i < channels ? c_.bias[first + i] : 0.0f;
     V check = hn::Zero(d);
     for (int64_t line = begin; line < end; ++line) {
-      const int64_t h = line % windows_.high * 2, rows = min64(2, c_.size[1] - h);
-      float* const y = c_.y + line / windows_.high * c_.y_image + h * c_.y_step[1] + first * c_.y_channel;
+      const Windows::Line l = windows_.line_at(line);
+      const int64_t rows = min64(2, c_.size[1] - 2 * l.h);
+      float* const y = c_.y + l.image * c_.y_image + l.e * c_.y_step[0] + 2 * l.h * c_.y_step[1] + first * c_.y_channel;
       float* const to = in_place ? y : sums.get();
       const int64_t step = in_place ? c_.y_step[2] : width;
       if (!in_place && c_.y_step[2] == 1)  // brings in the places of the results
@@ -351,8 +391,8 @@ class ForwardPlan {
 
   const DirectConv<float>& c_;
   const Windows windows_;
-  const int64_t chunks_, chunk_, blocks_, groups_, group_;
-  int64_t tap_w_[3][3];  // the weights of the taps
+  const int64_t channels_, chunks_, chunk_, blocks_, groups_, group_;
+  std::vector<int64_t> tap_w_;  // the weights of the taps, depth by depth
 };
 
 // The gradient of the weights is G^T ((A dy A^T) * (B^T x B)) G, the products summed over the tiles of all images.
@@ -413,7 +453,7 @@ class WeightPlan {
     args.step = c_.in.channels_last ? 1 : input.row;
     for (int64_t band = first; band < last; ++band) {
       const int64_t begin = band * windows_.band, end = min64(begin + windows_.band, windows_.lines);
-      windows_.transform(begin, end, chunk * chunk_, count, input);
+      windows_.transform(begin, end, 0, chunk * chunk_, count, input);
       args.k = (end - begin) * windows_.wide;
       args.start = band == first ? zeros.get() : nullptr;
       for (int64_t b = block0; b < block0 + blocks; ++b) {
@@ -548,20 +588,25 @@ TESSERA_SIMD_TABLE(WinogradWeights);
 namespace {
 // Many enough channels, and images that whole tiles do not enlarge much.
 bool worth_tiles(int64_t in_channels, int64_t out_channels, const int64_t (&size)[3]) {
-  return in_channels >= 32 && out_channels >= 32 && 20 * ((size[1] + 1) / 2) * ((size[2] + 1) / 2) <= 7 * size[1] * size[2];
+  return in_channels >= 16 && out_channels >= 16 && 20 * ((size[1] + 1) / 2) * ((size[2] + 1) / 2) <= 7 * size[1] * size[2];
 }
 }  // namespace
 
 bool suits_winograd(const DirectConv<float>& c) {
-  if (c.taps != 9 || c.in.size[0] != 1 || c.size[0] != 1 || c.step[1] != 1 || c.step[2] != 1 || c.y_step[1] != c.size[2] * c.y_step[2]) return false;
-  int64_t low[3] = {c.tap[0][0], c.tap[0][1], c.tap[0][2]}, high[3] = {low[0], low[1], low[2]};
+  if (c.taps == 0 || c.taps % 9 != 0 || c.step[1] != 1 || c.step[2] != 1 || c.y_step[1] != c.size[2] * c.y_step[2]) return false;
+  const int64_t depths = c.taps / 9;
+  if (c.in.channels_last && depths > 1) return false;
+  // Each depth has all nine places of the first.
+  int64_t low[2] = {c.tap[0][1], c.tap[0][2]}, seen = 0;
   for (int64_t t = 1; t < 9; ++t)
-    for (int i = 0; i < 3; ++i) {
-      low[i] = low[i] < c.tap[t][i] ? low[i] : c.tap[t][i];
-      high[i] = high[i] > c.tap[t][i] ? high[i] : c.tap[t][i];
-    }
-  if (high[0] != low[0] || high[1] != low[1] + 2 || high[2] != low[2] + 2) return false;
-  return worth_tiles(c.in_channels, c.out_channels, c.size);
+    for (int i = 0; i < 2; ++i) low[i] = low[i] < c.tap[t][i + 1] ? low[i] : c.tap[t][i + 1];
+  for (int64_t t = 0; t < c.taps; ++t) {
+    const int64_t h = c.tap[t][1] - low[0], w = c.tap[t][2] - low[1];
+    if (h < 0 || h > 2 || w < 0 || w > 2 || c.tap[t][0] != c.tap[t / 9 * 9][0]) return false;
+    seen = (t % 9 == 0 ? 0 : seen) | int64_t{1} << (3 * h + w);
+    if (t % 9 == 8 && seen != 511) return false;
+  }
+  return worth_tiles(depths * c.in_channels, c.out_channels, c.size);
 }
 bool suits_winograd(const DirectWeight& c) {
   for (int i = 0; i < 3; ++i)
