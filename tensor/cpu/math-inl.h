@@ -1,7 +1,7 @@
 // Elementary and special functions on vectors, float32 and float64. Included inside foreach_target.h's passes.
 //
 // Largest errors in units of the last place (benchmarks/math_ulp; the bounds of pointwise_test.cc and math_test.cc), with AVX-512, in brackets without, where that differs:
-// float32 0.50 to 0.55, but asin and acos 0.62 (1.1), erfc 0.7, erf 0.75 (1.2), rsqrt 1.0 (1.5), sinh 1.5, exp and exp2 (0.75), log (0.8), tanh (2.1), gelu 1 for x > -3 (7);
+// float32 0.50 to 0.55, but asin and acos 0.62 (1.1), erfc 0.7, erf 0.75 (1.2), rsqrt 1.0 (1.5), exp and exp2 (0.75), log (0.8), tanh (2.1), gelu 1 for x > -3 (7);
 // float64 0.50 to 0.52, but exp and log 0.55, erf 0.58, asin and acos 0.62, erfc 0.66, expm1 next to 0 0.75.
 //
 // Names with Two give sums of two numbers (math_double-inl.h), names with Brief are of doubles and accurate enough for float32 results.
@@ -49,19 +49,6 @@ HWY_INLINE V PerLane(D d, V x, V y, F f) {
   for (size_t i = 0; i < hn::Lanes(d); ++i) a[i] = f(a[i], b[i]);
   return hn::Load(d, a);
 }
-
-#define TESSERA_LIBM1(Name, f) \
-  template <class D, class V> HWY_INLINE V Name(D d, V x) { return PerLane(d, x, [](auto v) HWY_ATTR { return f(v); }); }
-#define TESSERA_LIBM2(Name, f) \
-  template <class D, class V> HWY_INLINE V Name(D d, V x, V y) { return PerLane(d, x, y, [](auto v, auto w) HWY_ATTR { return f(v, w); }); }
-
-TESSERA_LIBM1(Erfinv, scalar::erfinv)
-TESSERA_LIBM1(Lgamma, scalar::lgamma)
-TESSERA_LIBM1(Digamma, scalar::digamma)
-TESSERA_LIBM1(I0, scalar::i0)
-TESSERA_LIBM2(Hypot, std::hypot)
-#undef TESSERA_LIBM1
-#undef TESSERA_LIBM2
 
 #if HWY_TARGET == HWY_AVX3
 // Of each lane the entry of a row of 32 numbers that the low bits of `column` say.
@@ -122,15 +109,13 @@ HWY_INLINE V Rsqrt(D d, V x) {
 template <class T> struct Fp;
 template <> struct Fp<float> {
   static constexpr int kMantissa = 23, kBias = 127;
-  static constexpr double kMagic = 12582912.0, kLn2High = 0.693359375, kLn2Low = -2.12194440054690583e-4;
-  static constexpr double kExpLow = -104, kExpHigh = 89, kExpm1Low = -20, kExpm1High = 88.8, kTanhHigh = 10, kTrigLimit = 8192;
+  static constexpr double kMagic = 12582912.0, kExpLow = -104, kExpHigh = 89, kExpm1Low = -20, kExpm1High = 88.8, kTanhHigh = 10, kTrigLimit = 8192;
+  static constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
   static constexpr uint32_t kOne = 0x3f800000u, kSqrtHalf = 0x3f3504f3u, kMinNormal = 0x00800000u, kIntegers = 0x4b000000u;
 };
 template <> struct Fp<double> {
   static constexpr int kMantissa = 52, kBias = 1023;
-  static constexpr double kMagic = 6755399441055744.0, kLn2High = 6.93147180369123816490e-01, kLn2Low = 1.90821492927058770002e-10;
-  static constexpr double kExpLow = -746, kExpHigh = 711, kExpm1Low = -40, kExpm1High = 709.9, kTanhHigh = 22, kTrigLimit = 500000;
-  static constexpr uint64_t kOne = 0x3ff0000000000000u, kSqrtHalf = 0x3fe6a09e667f3bcdu, kMinNormal = 0x0010000000000000u, kIntegers = 0x4330000000000000u;
+  static constexpr double kMagic = 6755399441055744.0, kExpLow = -746, kExpHigh = 711, kExpm1Low = -40, kExpm1High = 709.9, kTanhHigh = 22, kTrigLimit = 500000;
 };
 
 // 2^n for integers n of the normal range, held as floats.
@@ -157,28 +142,13 @@ HWY_INLINE V ScaleByPower(D d, V p, V n) {
   return hn::Mul(hn::Mul(p, PowerOf2(d, n1)), PowerOf2(d, hn::Sub(n, n1)));
 }
 
-// x = n ln 2 + r, |r| <= ln 2 / 2.
+// float32: x = n ln 2 + r, |r| <= ln 2 / 2.
 template <class D, class V>
 HWY_INLINE V ReduceByLn2(D d, V x, V& n) {
-  using T = hn::TFromD<D>;
-  const V magic = hn::Set(d, static_cast<T>(Fp<T>::kMagic));
-  n = hn::Sub(hn::MulAdd(x, hn::Set(d, static_cast<T>(1.44269504088896340736)), magic), magic);
-  return hn::NegMulAdd(n, hn::Set(d, static_cast<T>(Fp<T>::kLn2Low)), hn::NegMulAdd(n, hn::Set(d, static_cast<T>(Fp<T>::kLn2High)), x));
+  const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic));
+  n = hn::Sub(hn::MulAdd(x, hn::Set(d, 1.44269504f), magic), magic);
+  return hn::NegMulAdd(n, hn::Set(d, Fp<float>::kLn2Low), hn::NegMulAdd(n, hn::Set(d, Fp<float>::kLn2High), x));
 }
-
-// float32: r + r^2 / 2 + ... = e^r - 1 for |r| <= ln 2 / 2.
-template <class D, class V>
-HWY_INLINE V Expm1Series(D d, V r) {
-  using T = hn::TFromD<D>;
-  static_assert(sizeof(T) == 4, "float64 functions take ExpTwo");
-  // (e^r - 1 - r - r^2/2) / r^3, to 4e-10
-  constexpr double kC[] = {0.1666666666666666667, 0.0416665546172045742, 0.008333320887169640859, 0.001392618358771349454, 0.0001988269833722147827};
-  const V tail = Polynomial(d, r, kC);
-  return hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, tail, hn::Set(d, static_cast<T>(0.5))), r);
-}
-
-// e^r - 1, x = n ln 2 + r.
-template <class D, class V> HWY_INLINE V ReducedExpm1(D d, V x, V& n) { return Expm1Series(d, ReduceByLn2(d, x, n)); }
 
 // float32: 2^n e^(r + low), |r| <= ln 2 / 2.
 template <class D, class V>
@@ -222,20 +192,10 @@ HWY_INLINE V Exp(D d, V x) {
     }
 #endif
     n = hn::Sub(hn::MulAdd(x, hn::Set(d, 1.44269504f), magic), magic);
-    const V low = hn::Set(d, static_cast<float>(Fp<float>::kLn2Low)), near = hn::NegMulAdd(n, hn::Set(d, static_cast<float>(Fp<float>::kLn2High)), x);
+    const V low = hn::Set(d, Fp<float>::kLn2Low), near = hn::NegMulAdd(n, hn::Set(d, Fp<float>::kLn2High), x);
     const V r = hn::NegMulAdd(n, low, near);
     return ExpOfFloat(d, r, hn::NegMulAdd(n, low, hn::Sub(near, r)), n);
   }
-}
-
-// e^x / 2, infinite only where that is.
-template <class D, class V>
-HWY_INLINE V HalfExp(D d, V x) {
-  using T = hn::TFromD<D>;
-  x = hn::Min(hn::Set(d, static_cast<T>(Fp<T>::kExpHigh + 1)), hn::Max(hn::Set(d, static_cast<T>(Fp<T>::kExpLow)), x));
-  V n;
-  const V p = hn::Add(Expm1Series(d, ReduceByLn2(d, x, n)), hn::Set(d, T{1}));
-  return ScaleByPower(d, p, hn::Sub(n, hn::Set(d, T{1})));
 }
 
 // e^x = s + s p, for float32 results: x of their range, p to 1e-10.
@@ -277,29 +237,26 @@ HWY_INLINE V Expm1(D d, V x) {
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, r);
 }
 
-// u = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); u normal and positive, or k and f are garbage.
+// float32: u = 2^k (1 + f), 1 + f in [sqrt(1/2), sqrt(2)); u normal and positive, or k and f are garbage.
 template <class D, class V>
 HWY_INLINE V SplitExponent(D d, V u, V& k) {
-  using T = hn::TFromD<D>;
+  using F = Fp<float>;
   const hn::RebindToUnsigned<D> du;
   const auto bits = hn::BitCast(du, u);
-  const auto biased = hn::ShiftRight<Fp<T>::kMantissa>(hn::Add(bits, hn::Set(du, Fp<T>::kOne - Fp<T>::kSqrtHalf)));  // k + bias
-  const auto mantissa = hn::Add(hn::Sub(bits, hn::ShiftLeft<Fp<T>::kMantissa>(biased)), hn::Set(du, Fp<T>::kOne));
-  const V integers = hn::Set(d, static_cast<T>(static_cast<double>(uint64_t{1} << Fp<T>::kMantissa) + Fp<T>::kBias));
-  k = hn::Sub(hn::BitCast(d, hn::Or(biased, hn::Set(du, Fp<T>::kIntegers))), integers);
-  return hn::Sub(hn::BitCast(d, mantissa), hn::Set(d, T{1}));
+  const auto biased = hn::ShiftRight<F::kMantissa>(hn::Add(bits, hn::Set(du, F::kOne - F::kSqrtHalf)));  // k + bias
+  const auto mantissa = hn::Add(hn::Sub(bits, hn::ShiftLeft<F::kMantissa>(biased)), hn::Set(du, F::kOne));
+  k = hn::Sub(hn::BitCast(d, hn::Or(biased, hn::Set(du, F::kIntegers))), hn::Set(d, 8388608.0f + F::kBias));
+  return hn::Sub(hn::BitCast(d, mantissa), hn::Set(d, 1.0f));
 }
 
-// float32: k ln 2 + log(1 + f) + correction, by log(1 + f) = 2 atanh(f / (2 + f)), arranged to add the small terms first.
+// float32: k ln 2 + log(1 + f) by log(1 + f) = 2 atanh(f / (2 + f)), arranged to add the small terms first.
 template <class D, class V>
-HWY_INLINE V LogOfSplit(D d, V k, V f, V correction) {
-  using T = hn::TFromD<D>;
-  const V half_square = hn::Mul(hn::Mul(f, f), hn::Set(d, static_cast<T>(0.5)));
-  const V s = hn::Div(f, hn::Add(f, hn::Set(d, T{2}))), z = hn::Mul(s, s);
+HWY_INLINE V LogOfSplit(D d, V k, V f) {
+  const V half_square = hn::Mul(hn::Mul(f, f), hn::Set(d, 0.5f));
+  const V s = hn::Div(f, hn::Add(f, hn::Set(d, 2.0f))), z = hn::Mul(s, s);
   constexpr double kC[] = {0.6666666655430018005, 0.4000012200081690996, 0.2855080255327472859, 0.2333096405181052344};  // of (2 atanh(s) - 2 s) / s^3, to 2e-11
-  const V r = Polynomial(d, z, kC);
-  const V small = hn::MulAdd(s, hn::MulAdd(z, r, half_square), hn::MulAdd(k, hn::Set(d, static_cast<T>(Fp<T>::kLn2Low)), correction));
-  return hn::MulAdd(k, hn::Set(d, static_cast<T>(Fp<T>::kLn2High)), hn::Sub(f, hn::Sub(half_square, small)));
+  const V small = hn::MulAdd(s, hn::MulAdd(z, Polynomial(d, z, kC), half_square), hn::Mul(k, hn::Set(d, Fp<float>::kLn2Low)));
+  return hn::MulAdd(k, hn::Set(d, Fp<float>::kLn2High), hn::Sub(f, hn::Sub(half_square, small)));
 }
 
 // The logarithm where its argument u is not a positive finite number: -inf at 0, inf at inf, else nan.
@@ -392,15 +349,11 @@ HWY_INLINE V Log(D d, V x) {
   if constexpr (sizeof(T) == 8) {
     return LogByParts(d, x, [&](V u, V more) HWY_ATTR { return JoinLogBriefly(d, SplitLog<true, false>(d, u, hn::Zero(d), more)); });
   } else {
-    const hn::RebindToUnsigned<D> du;
-    // Subnormals are scaled up by 2^mantissa bits first.
-    constexpr double kUp = static_cast<double>(uint64_t{1} << Fp<T>::kMantissa);
-    const auto subnormal = hn::Lt(x, hn::BitCast(d, hn::Set(du, Fp<T>::kMinNormal)));
-    const V scaled = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, static_cast<T>(kUp))), x);
+    const auto subnormal = hn::Lt(x, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), Fp<float>::kMinNormal)));  // scaled up first
     V k;
-    const V f = SplitExponent(d, scaled, k);
-    k = hn::Sub(k, hn::IfThenElseZero(subnormal, hn::Set(d, static_cast<T>(Fp<T>::kMantissa))));
-    return LogSpecial(d, x, LogOfSplit(d, k, f, hn::Zero(d)));
+    const V f = SplitExponent(d, hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 8388608.0f)), x), k);
+    k = hn::Sub(k, hn::IfThenElseZero(subnormal, hn::Set(d, 23.0f)));
+    return LogSpecial(d, x, LogOfSplit(d, k, f));
   }
 }
 
@@ -413,8 +366,11 @@ HWY_INLINE V LogToBase(D d, V x, double inverse_hi, double inverse_lo, double k_
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
     return LogByParts(d, x, [&](V u, V more) HWY_ATTR {
       const auto parts = SplitLog<false, false>(d, u, hn::Zero(d), more);
-      const Two<V> p = Product(d, JoinLog(d, parts), Two<V>{hn::Set(d, inverse_hi), hn::Set(d, inverse_lo)}), sum = FastSum(hn::Mul(parts.k, hn::Set(d, k_hi)), p.hi);
-      return hn::Add(sum.hi, hn::Add(sum.lo, hn::MulAdd(parts.k, hn::Set(d, k_lo), p.lo)));
+      const V r = parts.r.hi, half_square = hn::Mul(r, hn::Mul(r, hn::Set(d, 0.5)));
+      const Two<V> a = FastSum(parts.high, r), p = Product(d, a.hi, hn::Set(d, inverse_hi)), sum = FastSum(hn::Mul(parts.k, hn::Set(d, k_hi)), p.hi);
+      const V small = hn::Add(hn::Add(a.lo, parts.r.lo), hn::MulAdd(half_square, hn::MulSub(r, LogSeries(d, r), hn::Set(d, 1.0)), parts.rest));
+      const V low = hn::MulAdd(small, hn::Set(d, inverse_hi), hn::MulAdd(a.hi, hn::Set(d, inverse_lo), p.lo));
+      return hn::Add(sum.hi, hn::Add(sum.lo, hn::MulAdd(parts.k, hn::Set(d, k_lo), low)));
     });
   } else {
     const V result = InDouble(d, [&](auto dd, auto v) HWY_ATTR {
@@ -455,11 +411,12 @@ HWY_INLINE V Tanh(D d, V x) {
     const Two<V> e = Expm1Two(d, hn::Add(a, a)), c = Sum(hn::Set(d, 2.0), e.hi);
     return hn::CopySign(Quotient(d, e, Two<V>{c.hi, hn::Add(c.lo, e.lo)}).hi, x);
   } else {
-  V n;
-  const V doubled = hn::Add(a, a);
-  const V p = ReducedExpm1(d, doubled, n), scale = PowerOf2(d, n);
-  const V e = hn::MulAdd(scale, p, hn::Sub(scale, hn::Set(d, T{1})));
-  return hn::CopySign(hn::Div(e, hn::Add(e, hn::Set(d, T{2}))), x);
+    V n;
+    const V r = ReduceByLn2(d, hn::Add(a, a), n), scale = PowerOf2(d, n);
+    constexpr double kC[] = {0.1666666666666666667, 0.0416665546172045742, 0.008333320887169640859, 0.001392618358771349454, 0.0001988269833722147827};  // (e^r - 1 - r - r^2/2) / r^3, to 4e-10
+    const V p = hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, Polynomial(d, r, kC), hn::Set(d, 0.5f)), r);
+    const V e = hn::MulAdd(scale, p, hn::Sub(scale, hn::Set(d, 1.0f)));
+    return hn::CopySign(hn::Div(e, hn::Add(e, hn::Set(d, 2.0f))), x);
   }
 }
 
@@ -531,14 +488,55 @@ HWY_INLINE V Fmod(D d, V a, V b) {
 #endif
 }
 
-// x^y in double, accurate enough to round to float: e^(y log|x|), with C's special cases.
+// log x for positive finite x, to 2^-63 of it.
 template <class D, class V>
-HWY_INLINE V PowForFloat(D d, V x, V y) {
-  const V zero = hn::Zero(d), one = hn::Set(d, 1.0), inf = hn::Inf(d), half = hn::Set(d, 0.5);
-  const V ax = hn::Abs(x);
-  const V power = Exp(d, hn::Mul(y, Log(d, ax)));
+HWY_INLINE Two<V> LogForPower(D d, V x) {
+  V more = hn::Zero(d);
+  if constexpr (HWY_TARGET != HWY_AVX3 || hn::MaxLanes(D()) != 8) {
+    const auto subnormal = hn::Lt(x, hn::Set(d, 2.2250738585072014e-308));
+    x = hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 18014398509481984.0)), x);
+    more = hn::IfThenElseZero(subnormal, hn::Set(d, -54.0));
+  }
+  const auto parts = SplitLog<true, false>(d, x, hn::Zero(d), more);
+  const V r = parts.r.hi, third = hn::Set(d, 0x1.5555555555555p-2);
+  // log(1 + r) = r - r^2 / 2 + r^3 / 3 + r^4 S / 2, the first three terms as sums
+  constexpr double kC[] = {-0.5000000000000002, 0.40000000000000024, -0.33333333333005744, 0.285714285711228, -0.250000006706603,
+                           0.22222222848214607, -0.19999519652109765, 0.1818136982947192, -0.16806954092954435, 0.15515556444282014};  // to 4e-20 of the logarithm
+  const Two<V> square = Product(d, r, hn::Mul(r, hn::Set(d, 0.5))), cube = Product(d, square.hi, r), scaled = Product(d, cube.hi, hn::Add(third, third));
+  const Two<V> a = FastSum(parts.high, r), b = FastSum(a.hi, hn::Neg(square.hi)), c = FastSum(b.hi, scaled.hi);
+  V small = hn::MulAdd(hn::Add(cube.lo, hn::Mul(square.lo, r)), hn::Add(third, third), hn::MulAdd(cube.hi, hn::Set(d, 0x1.5555555555555p-54), scaled.lo));
+  small = hn::MulAdd(hn::Mul(cube.hi, r), Polynomial(d, r, kC), hn::Add(small, hn::Sub(parts.rest, square.lo)));
+  return FastSum(c.hi, hn::Add(hn::Add(a.lo, b.lo), hn::Add(c.lo, hn::Add(small, hn::NegMulAdd(parts.r.lo, r, parts.r.lo)))));
+}
+// x^y for positive finite x and finite y.
+template <class D, class V>
+HWY_NOINLINE V PowerOfPositive(D d, V x, V y) {
+  const Two<V> log = LogForPower(d, x);
+  const V limit = hn::Set(d, 760.0), rough = hn::Mul(log.hi, y), p = hn::Max(hn::Neg(limit), hn::Min(limit, rough));
+  const V low = hn::IfThenElseZero(hn::Eq(p, rough), hn::MulAdd(log.lo, y, ProductMinus(d, log.hi, y, p)));
+  V n;
+  const Two<V> e = ExpTwo<true>(d, p, low, n);
+  return ScaleByPower(d, e.hi, n);
+}
+// e^(y log x) in double, accurate enough to round to float.
+template <class D, class V>
+HWY_INLINE V BriefPower(D d, V x, V y) { return Exp(d, hn::Mul(y, Log(d, x))); }
+
+// x^y with C's special cases, by f(|x|, y); kExtremes: f knows about 0 and infinity.
+template <bool kExtremes, class D, class V, class F>
+HWY_INLINE V PowerBy(D d, V x, V y, F f) {
+  const V zero = hn::Zero(d), one = hn::Set(d, 1.0), inf = hn::Inf(d), half = hn::Set(d, 0.5), ax = hn::Abs(x), ay = hn::Abs(y);
+  V power;
+  if constexpr (kExtremes) {
+    power = f(d, ax, y);
+  } else {
+    const auto end = hn::Or(hn::Eq(ax, zero), hn::Eq(ax, inf)), huge = hn::Eq(ay, inf);
+    power = f(d, hn::IfThenElse(end, one, ax), hn::IfThenElse(huge, one, y));
+    const auto large = hn::Xor(hn::Gt(ax, one), hn::Lt(y, zero));
+    power = hn::IfThenElse(hn::And(hn::Or(end, huge), hn::And(hn::Eq(x, x), hn::Eq(y, y))), hn::IfThenElseZero(large, inf), hn::IfThenElse(hn::IsNaN(x), x, power));
+  }
   // 1 for x = 1, y = 0 and (-1)^(+-inf)
-  const auto is_one = hn::Or(hn::Or(hn::Eq(x, one), hn::Eq(y, zero)), hn::And(hn::Eq(ax, one), hn::Eq(hn::Abs(y), inf)));
+  const auto is_one = hn::Or(hn::Or(hn::Eq(x, one), hn::Eq(y, zero)), hn::And(hn::Eq(ax, one), hn::Eq(ay, inf)));
   const V r = hn::IfThenElse(is_one, one, power);
   const auto integer = hn::Eq(hn::Trunc(y), y);
   const V half_y = hn::Mul(y, half);
@@ -550,13 +548,9 @@ HWY_INLINE V PowForFloat(D d, V x, V y) {
 template <class D, class V>
 HWY_INLINE V Pow(D d, V x, V y) {
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
-    return PerLane(d, x, y, [](auto v, auto w) HWY_ATTR { return std::pow(v, w); });
+    return PowerBy<false>(d, x, y, [](auto dd, auto a, auto b) HWY_ATTR { return PowerOfPositive(dd, a, b); });
   } else {
-    const hn::Half<D> dh;
-    const hn::Rebind<double, decltype(dh)> dd;
-    const auto low = PowForFloat(dd, hn::PromoteTo(dd, hn::LowerHalf(dh, x)), hn::PromoteTo(dd, hn::LowerHalf(dh, y)));
-    const auto high = PowForFloat(dd, hn::PromoteTo(dd, hn::UpperHalf(dh, x)), hn::PromoteTo(dd, hn::UpperHalf(dh, y)));
-    return hn::Combine(d, hn::DemoteTo(dh, high), hn::DemoteTo(dh, low));
+    return InDouble(d, [](auto dd, auto v, auto w) HWY_ATTR { return PowerBy<true>(dd, v, w, [](auto t, auto a, auto b) HWY_ATTR { return BriefPower(t, a, b); }); }, x, y);
   }
 }
 

@@ -295,13 +295,13 @@ HWY_NOINLINE Two<V> ScaledErfc(D d, Two<V> a) {
 template <class D, class V>
 HWY_INLINE Two<V> ErfcTwo(D d, Two<V> a, Two<V> square, V& n) { return Product(d, ExpTwo<true>(d, hn::Neg(square.hi), hn::Neg(square.lo), n), ScaledErfc(d, a)); }
 
-// atan t for t in [0, 1].
+// atan(y / x), 0 <= y <= x, x positive: that of c, y / x about, and of (y - c x) / (x + c y).
 template <class D, class V>
-HWY_NOINLINE Two<V> AtanTwo(D d, Two<V> t) {
-  const V shifted = hn::Min(ShiftedSteps(d, t.hi, 16), hn::Set(d, 6755399441055744.0 + 15)), c = hn::Mul(Unshifted(d, shifted), hn::Set(d, 0.0625));
+TESSERA_MATH_PART Two<V> AtanTwo(D d, V y, V x) {
+  const V shifted = hn::Min(ShiftedSteps(d, hn::Mul(y, Inverse(d, x)), 16), hn::Set(d, 6755399441055744.0 + 15)), c = hn::Mul(Unshifted(d, shifted), hn::Set(d, 0.0625));
   const auto step = hn::BitCast(hn::RebindToUnsigned<D>(), shifted);
-  const Two<V> p = Product(d, c, t.hi), below = FastSum(hn::Set(d, 1.0), p.hi);
-  const Two<V> u = Quotient(d, Two<V>{hn::Sub(t.hi, c), t.lo}, Two<V>{below.hi, hn::Add(below.lo, hn::MulAdd(c, t.lo, p.lo))});
+  const Two<V> p = Product(d, c, x), q = Product(d, c, y), below = FastSum(x, q.hi);
+  const Two<V> u = Quotient(d, Two<V>{hn::Sub(y, p.hi), hn::Neg(p.lo)}, Two<V>{below.hi, hn::Add(below.lo, q.lo)});
   constexpr double kC[] = {-0.3333333333333333331, 0.1999999999999899598, -0.1428571427824759092, 0.1111109167395434832, -0.09070251167237973511};  // of (atan u - u) / u^3, to 2.3e-22
   const V z = hn::Mul(u.hi, u.hi);
   const Two<V> a = FastSum(Entry(d, tables::kAtan64[0], step), u.hi);

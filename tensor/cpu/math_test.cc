@@ -38,6 +38,27 @@ std::vector<double> arguments(double low, double high, int count) {
   return x;
 }
 
+long double exact_erfinv(long double y) {
+  const long double a = std::abs(y);
+  long double x = std::sqrt(-std::log((1 - a) * (1 + a))) * 0.9L;
+  for (int i = 0; i < 30; ++i) {
+    const long double step = (a < 0.5L ? std::erf(x) - a : 1 - a - std::erfc(x)) * 0.886226925452758013649L * std::exp(x * x);
+    x -= step / (1 + x * step);
+  }
+  return std::copysign(x, y);
+}
+long double exact_digamma(long double x) {  // x positive
+  long double terms = 0;
+  for (; x < 30; ++x) terms += 1 / x;
+  const long double w = 1 / (x * x);
+  return std::log(x) - terms - 0.5L / x - w * (1 / 12.0L - w * (1 / 120.0L - w * (1 / 252.0L - w * (1 / 240.0L - w * (1 / 132.0L - w * 691 / 32760.0L)))));
+}
+long double exact_i0(long double x) {
+  long double term = 1, sum = 1;
+  for (int k = 1; k < 400; ++k) sum += term *= x * x / (4.0L * k * k);
+  return sum;
+}
+
 TEST(Math, DoubleFunctionsKeepTheirBounds) {
   using L = long double;
   const struct {
@@ -48,7 +69,7 @@ TEST(Math, DoubleFunctionsKeepTheirBounds) {
   } cases[] = {
       {"exp", &pw::exp, [](L x) { return std::exp(x); }, 0.56, -708, 709.7},      {"exp2", &pw::exp2, [](L x) { return std::exp2(x); }, 0.52, -1022, 1023.9},
       {"expm1", &pw::expm1, [](L x) { return std::expm1(x); }, 0.76, -40, 709.7}, {"log", &pw::log, [](L x) { return std::log(x); }, 0.54, 0, 1e30},
-      {"log2", &pw::log2, [](L x) { return std::log2(x); }, 0.52, 0, 1e30},       {"log10", &pw::log10, [](L x) { return std::log10(x); }, 0.52, 0, 4},
+      {"log2", &pw::log2, [](L x) { return std::log2(x); }, 0.56, 0, 1e30},       {"log10", &pw::log10, [](L x) { return std::log10(x); }, 0.56, 0, 4},
       {"log1p", &pw::log1p, [](L x) { return std::log1p(x); }, 0.52, -0.9999, 9}, {"sin", &pw::sin, [](L x) { return std::sin(x); }, 0.54, -1e5, 1e5},
       {"cos", &pw::cos, [](L x) { return std::cos(x); }, 0.54, -10, 10},          {"tan", &pw::tan, [](L x) { return std::tan(x); }, 0.54, -1e5, 1e5},
       {"asin", &pw::asin, [](L x) { return std::asin(x); }, 0.63, -1, 1},         {"acos", &pw::acos, [](L x) { return std::acos(x); }, 0.63, -1, 1},
@@ -56,7 +77,8 @@ TEST(Math, DoubleFunctionsKeepTheirBounds) {
       {"cosh", &pw::cosh, [](L x) { return std::cosh(x); }, 0.52, -710, 9},       {"tanh", &pw::tanh, [](L x) { return std::tanh(x); }, 0.54, -9, 22},
       {"asinh", &pw::asinh, [](L x) { return std::asinh(x); }, 0.52, -9, 1e12},   {"acosh", &pw::acosh, [](L x) { return std::acosh(x); }, 0.52, 1, 4},
       {"atanh", &pw::atanh, [](L x) { return std::atanh(x); }, 0.53, -1, 1},      {"erf", &pw::erf, [](L x) { return std::erf(x); }, 0.6, -4, 7},
-      {"erfc", &pw::erfc, [](L x) { return std::erfc(x); }, 0.69, -6, 26},
+      {"erfc", &pw::erfc, [](L x) { return std::erfc(x); }, 0.69, -6, 26},        {"erfinv", &pw::erfinv, exact_erfinv, 0.54, -1, 1},
+      {"digamma", &pw::digamma, exact_digamma, 0.8, 2, 1e6},                      {"i0", &pw::i0, exact_i0, 2.9, -100, 100},
   };
   for (const auto& c : cases) {
     const std::vector<double> x = arguments(c.low, c.high, 40000), y = results_of(*c.op, x);
@@ -112,10 +134,14 @@ TEST(Math, ZerosInfinitiesAndNumbersOutsideOfTheDomain) {
       {"atanh", &pw::atanh, {0.0, -0.0, kNan, kNan, kNan, kInf, -kInf}},
       {"erf", &pw::erf, {0.0, -0.0, 1, -1, kNan, 0.8427007929497149, -0.8427007929497149}},
       {"erfc", &pw::erfc, {1, 1, 0, 2, kNan, 0.15729920705028513, 1.8427007929497148}},
+      {"erfinv", &pw::erfinv, {0.0, -0.0, kNan, kNan, kNan, kInf, -kInf}},
+      {"lgamma", &pw::lgamma, {kInf, kInf, kInf, kInf, kNan, 0, kInf}},
+      {"digamma", &pw::digamma, {-kInf, kInf, kInf, kNan, kNan, -0.5772156649015329, kNan}},
+      {"i0", &pw::i0, {1, 1, kNan, kNan, kNan, 1.2660658777520084, 1.2660658777520084}},
   };
   for (const auto& c : cases) {
     expect_results<double>(c.name, *c.op, x, c.wanted);
-    if (std::string(c.name) != "sinh" && std::string(c.name) != "tanh") expect_results<float>(c.name, *c.op, x, c.wanted);  // those of float32 may be the neighbours
+    if (std::string(c.name) != "tanh") expect_results<float>(c.name, *c.op, x, c.wanted);  // that of float32 may be the neighbour
   }
 }
 
@@ -134,6 +160,76 @@ TEST(Math, ResultsAtTheEndsOfTheRange) {
   expect_results<float>("log2", pw::log2, {0x1p-149, 0x1p-126, 0x1p127, 8}, {-149, -126, 127, 3});
   expect_results<float>("log10", pw::log10, {1e-5, 1e5, 1e10, 1000}, {-5, 5, 10, 3});
   expect_results<float>("asinh", pw::asinh, {3e38, 0x1p-149}, {std::asinh(3e38), 0x1p-149});
+}
+
+template <class T>
+T result_of(const PointwiseOp& op, double a, double b) {
+  const T x = static_cast<T>(a), y = static_cast<T>(b);
+  T r;
+  void* outs[] = {&r};
+  const void* ins[] = {&x, &y};
+  op.kernels[static_cast<int>(sizeof(T) == 8 ? DType::kFloat64 : DType::kFloat32)](1, outs, ins, nullptr);
+  return r;
+}
+
+TEST(Math, FunctionsOfTwoNumbersKeepTheirBounds) {
+  std::mt19937_64 generator(7);
+  std::uniform_real_distribution<double> unit(0, 1);
+  const struct {
+    const char* name;
+    const PointwiseOp* op;
+    long double (*reference)(long double, long double);
+    double bound, low, high, low2, high2;
+  } cases[] = {
+      {"pow", &pw::pow, [](long double x, long double y) { return std::pow(x, y); }, 0.52, 0, 100, -10, 10},
+      {"pow", &pw::pow, [](long double x, long double y) { return std::pow(x, y); }, 0.8, 0.94, 1.06, -9000, 9000},
+      {"pow", &pw::pow, [](long double x, long double y) { return std::pow(x, y); }, 0.7, 1e-310, 3e-308, -0.9, 0.9},
+      {"hypot", &pw::hypot, [](long double x, long double y) { return std::hypot(x, y); }, 0.51, -5, 5, -1, 1},
+      {"hypot", &pw::hypot, [](long double x, long double y) { return std::hypot(x, y); }, 0.51, 1e307, 1e308, 1e305, 1e308},
+  };
+  for (const auto& c : cases) {
+    for (int i = 0; i < 5000; ++i) {
+      const double x = c.low + unit(generator) * (c.high - c.low), y = c.low2 + unit(generator) * (c.high2 - c.low2), got = result_of<double>(*c.op, x, y);
+      const long double wanted = c.reference(x, y);
+      int exponent;
+      std::frexp(wanted, &exponent);
+      if (exponent < -1020) continue;
+      ASSERT_LE(std::abs(got - wanted), c.bound * std::ldexp(1.0L, exponent - 53)) << c.name << "(" << x << ", " << y << ")";
+    }
+  }
+}
+
+TEST(Math, PowersAndHypotenusesOfSpecialNumbers) {
+  const double numbers[] = {0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 1e300, -1e300, kLeast, 1.7e308, kInf, -kInf, kNan};
+  for (const double x : numbers) {
+    for (const double y : numbers) {
+      const auto check = [&](const char* name, const PointwiseOp& op, double wanted, float wanted_float) {
+        const double got = result_of<double>(op, x, y);
+        const float got_float = result_of<float>(op, x, y);
+        EXPECT_TRUE(std::isnan(wanted) ? std::isnan(got) : got == wanted && std::signbit(got) == std::signbit(wanted)) << name << "(" << x << ", " << y << ") = " << got << ", not " << wanted;
+        EXPECT_TRUE(std::isnan(wanted_float) ? std::isnan(got_float) : got_float == wanted_float && std::signbit(got_float) == std::signbit(wanted_float))
+            << name << "(" << x << ", " << y << ") = " << got_float << ", not " << wanted_float;
+      };
+      check("pow", pw::pow, std::pow(x, y), std::pow(static_cast<float>(x), static_cast<float>(y)));
+      check("hypot", pw::hypot, std::hypot(x, y), std::hypot(static_cast<float>(x), static_cast<float>(y)));
+    }
+  }
+}
+
+TEST(Math, GammaFunctionsBelowZero) {
+  for (const float x : {-0.5f, -1.25f, -7.75f, -20.5f, -1000.25f, 0x1p-140f, -0x1p-140f, 0.75f, 1.5f, 2.5f, 30.0f, 1e30f}) {
+    EXPECT_NEAR(results_of<float>(pw::lgamma, {x})[0] / std::lgamma(static_cast<double>(x)), 1, 1.2e-7) << x;
+  }
+  expect_results<float>("lgamma", pw::lgamma, {-3, -1e30, 2}, {kInf, kInf, 0});
+  const double pi = 3.141592653589793;
+  for (const double x : {-0.25, -0.75, -3.25, -100.25}) {
+    const double wanted = static_cast<double>(exact_digamma(1 - x)) - pi / std::tan(pi * (x - std::round(x)));
+    EXPECT_NEAR(results_of<double>(pw::digamma, {x})[0], wanted, 4e-15 * std::abs(wanted)) << x;
+    EXPECT_NEAR(results_of<float>(pw::digamma, {static_cast<float>(x)})[0], wanted, 1e-7 * std::abs(wanted)) << x;
+  }
+  expect_results<double>("i0", pw::i0, {-714, 1e300}, {kInf, kInf});
+  EXPECT_NEAR(results_of<double>(pw::i0, {700.0})[0] / 1.5295933476718737e302, 1, 1e-15);
+  expect_results<double>("digamma", pw::digamma, {-3, 1e300, 1e-300}, {kNan, std::log(1e300), -1e300});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Circular and hyperbolic functions and their inverses on vectors, float32 and float64. Included inside foreach_target.h's passes.
+// Circular and hyperbolic functions and their inverses, gamma functions, the inverse error function and their like on vectors, float32 and float64. Included inside foreach_target.h's passes.
 #if defined(TESSERA_TENSOR_CPU_MATH_TRIG_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_TENSOR_CPU_MATH_TRIG_INL_H_
 #undef TESSERA_TENSOR_CPU_MATH_TRIG_INL_H_
@@ -26,24 +26,26 @@ TESSERA_MATH_PART V HyperbolicTwo(D d, V x) {
   const V low = hn::Add(sum.lo, kCosh ? hn::Add(p.lo, q.lo) : hn::Sub(p.lo, q.lo));
   return ScaleByPower(d, hn::Add(sum.hi, low), hn::Sub(n, hn::Set(d, 1.0)));
 }
-// Near 0 an odd polynomial, beyond e^|x| / 2 - 1 / (4 e^|x| / 2).
+// Near 0 an odd polynomial.
+template <class D, class V>
+TESSERA_MATH_PART V BriefSinh(D d, V a) {
+  constexpr double kC[] = {0.1666666664684213432, 0.008333339675917060912, 0.0001983810196868388931, 2.806280258227694618e-6};  // of (sinh x - x) / x^3 to 1, to 1.7e-10 of sinh x
+  V p;
+  const V s = BriefExp(d, a, p), e = hn::MulAdd(s, p, s), z = hn::Mul(a, a);
+  const V near = hn::MulAdd(hn::Mul(a, z), Polynomial(d, z, kC), a), far = hn::Mul(hn::Set(d, 0.5), hn::Sub(e, Inverse(d, e)));
+  return hn::IfThenElse(hn::Lt(a, hn::Set(d, 1.0)), near, far);
+}
 template <class D, class V>
 HWY_INLINE V Sinh(D d, V x) {
-  using T = hn::TFromD<D>;
-  const V a = hn::Abs(x), z = hn::Mul(x, x);
-  V p, far;
-  if constexpr (sizeof(T) == 4) {
-    constexpr double kC[] = {0.1666666664684213432, 0.008333339675917060912, 0.0001983810196868388931, 2.806280258227694618e-6};  // of (sinh x - x) / x^3 to 1, to 1.7e-10 of sinh x
-    p = Polynomial(d, z, kC);
-    const V half = HalfExp(d, a);
-    far = hn::Sub(half, hn::Div(hn::Set(d, static_cast<T>(0.25)), half));
+  const V a = hn::Abs(x);
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    return hn::CopySign(InDouble(d, TESSERA_IN_DOUBLE(BriefSinh), hn::Min(hn::Set(d, 90.0f), a)), x);
   } else {
+    const V z = hn::Mul(x, x);
     constexpr double kC[] = {0.1666666666666666667, 0.008333333333333333554, 0.0001984126984126716339, 2.755731923587455221e-6, 2.505208452921717549e-8, 1.608110522103777397e-10};  // to 0.3, 3e-23
-    p = Polynomial(d, z, kC);
-    far = HyperbolicTwo<false>(d, x);
+    const V near = hn::MulAdd(hn::Mul(a, z), Polynomial(d, z, kC), a);
+    return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.3)), near, HyperbolicTwo<false>(d, x)), x);
   }
-  const V near = hn::MulAdd(hn::Mul(a, z), p, a);
-  return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, static_cast<T>(sizeof(T) == 4 ? 1 : 0.3))), near, far), x);
 }
 template <class D, class V>
 HWY_INLINE V Cosh(D d, V x) {
@@ -197,7 +199,7 @@ HWY_INLINE hn::Vec<Wide> SinByTable(Wide d, hn::Vec<Wide> x) {
 }
 #endif
 
-// Double, |x| < kTrigLimit.
+// Double, |x| < kTrigLimit: of the same step s + c r and c - s r.
 template <class D, class V>
 HWY_INLINE void SinAndCosTwo(D d, V x, Two<V>& sine, Two<V>& cosine) {
   const hn::RebindToUnsigned<D> du;
@@ -205,8 +207,13 @@ HWY_INLINE void SinAndCosTwo(D d, V x, Two<V>& sine, Two<V>& cosine) {
   const Two<V> r = SixteenthsOfPi(d, x, shifted);
   SinAndCosParts(d, r, odd, even);
   const auto step = hn::BitCast(du, shifted);
-  sine = SinOfStep(d, step, r, odd, even);
-  cosine = SinOfStep(d, hn::Add(step, hn::Set(du, uint64_t{8})), r, odd, even);
+  const V s = Entry(d, tables::kSin64[0], step), s_low = Entry(d, tables::kSin64[1], step), c = Entry(d, tables::kSin64[2], step), c_low = Entry(d, tables::kSin64[3], step);
+  const Two<V> p = Product(d, c, r.hi), q = Product(d, s, r.hi), a = FastSum(s, p.hi), b = FastSum(c, hn::Neg(q.hi));
+  const V sine_rest = hn::MulAdd(s, even, hn::MulAdd(c, odd, hn::Add(p.lo, hn::MulAdd(c_low, r.hi, s_low))));
+  const V cosine_rest = hn::MulAdd(c, even, hn::NegMulAdd(s, odd, hn::Sub(hn::NegMulAdd(s_low, r.hi, c_low), q.lo)));
+  const auto sign = hn::And(hn::BitCast(d, hn::ShiftLeft<59>(step)), hn::SignBit(d));
+  sine = {hn::Xor(a.hi, sign), hn::Xor(hn::Add(a.lo, sine_rest), sign)};
+  cosine = {hn::Xor(b.hi, sign), hn::Xor(hn::Add(b.lo, cosine_rest), sign)};
 }
 template <class D, class V>
 HWY_INLINE void SinAndCos(D d, V x, V& sine, V& cosine) {
@@ -265,10 +272,9 @@ TESSERA_MATH_PART V BriefAngle(D d, V y, V x) {
   return hn::IfThenElse(swap, hn::Sub(hn::Set(d, 1.57079632679489661923), r), r);
 }
 template <class D, class V>
-TESSERA_MATH_PART Two<V> Angle(D d, Two<V> y, Two<V> x) {
-  const auto swap = hn::Gt(y.hi, x.hi);
-  const Two<V> r = AtanTwo(d, Quotient(d, Choose(swap, x, y), Choose(swap, y, x)));
-  return Choose(swap, QuarterTurnsMinus<1>(d, r), r);
+TESSERA_MATH_PART Two<V> Angle(D d, V y, V x) {
+  const Two<V> r = AtanTwo(d, hn::Min(x, y), hn::Max(x, y));
+  return Choose(hn::Gt(y, x), QuarterTurnsMinus<1>(d, r), r);
 }
 
 #if HWY_TARGET == HWY_AVX3
@@ -294,7 +300,7 @@ HWY_INLINE V Atan(D d, V x) {
 #endif
   V r;
   if constexpr (sizeof(T) == 4) r = InDouble(d, [](auto dd, auto v) HWY_ATTR { return BriefAngle(dd, v, hn::Set(dd, 1.0)); }, a);
-  else r = Rounded(Angle(d, Two<V>{a, hn::Zero(d)}, Two<V>{one, hn::Zero(d)}));
+  else r = Rounded(Angle(d, a, one));
   return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, static_cast<T>(1e-10))), x, hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(r, x)));
 }
 
@@ -319,7 +325,7 @@ HWY_INLINE V Atan2(D d, V y, V x) {
   } else {
     const V tiny = hn::Set(d, 1e-280), huge = hn::Set(d, 1e280), large = hn::Max(ax, ay);
     const V scale = hn::IfThenElse(hn::Lt(large, tiny), huge, hn::IfThenElse(hn::Gt(large, huge), tiny, one));  // so that the quotient's rest is neither subnormal nor infinite
-    const Two<V> angle = Angle(d, Two<V>{hn::Mul(ay, scale), zero}, Two<V>{hn::Mul(ax, scale), zero});
+    const Two<V> angle = Angle(d, hn::Mul(ay, scale), hn::Mul(ax, scale));
     const V plain = hn::Div(ay, ax);
     r = Rounded(Choose(behind, QuarterTurnsMinus<2>(d, angle), angle));
     r = hn::IfThenElse(hn::AndNot(behind, hn::Lt(plain, hn::Set(d, 1e-140))), plain, r);
@@ -373,6 +379,170 @@ HWY_INLINE V ArcOf(D d, V x) {
 }
 template <class D, class V> HWY_INLINE V Asin(D d, V x) { return ArcOf<true>(d, x); }
 template <class D, class V> HWY_INLINE V Acos(D d, V x) { return ArcOf<false>(d, x); }
+
+template <class D, class V>
+HWY_INLINE V Hypot(D d, V x, V y) {
+  const V ax = hn::Abs(x), ay = hn::Abs(y), inf = hn::Inf(d);
+  V r;
+  if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    r = InDouble(d, [](auto dd, auto v, auto w) HWY_ATTR { return hn::Sqrt(hn::MulAdd(v, v, hn::Mul(w, w))); }, ax, ay);
+  } else {
+    // Both divided by about the larger one's power of two.
+    const hn::RebindToUnsigned<D> du;
+    const V large = hn::Max(ax, ay), small = hn::Min(ax, ay);
+    const V bounded = hn::Min(hn::Max(large, hn::Set(d, 1e-240)), hn::Set(d, 8e307));
+    const auto exponent = hn::And(hn::BitCast(du, bounded), hn::Set(du, uint64_t{0x7ff0000000000000}));
+    const V down = hn::BitCast(d, hn::Sub(hn::Set(du, uint64_t{0x7fe0000000000000}), exponent)), a = hn::Mul(large, down), b = hn::Mul(small, down);
+    const Two<V> aa = Product(d, a, a), bb = Product(d, b, b), sum = FastSum(aa.hi, bb.hi);
+    r = hn::Mul(Root(d, Two<V>{sum.hi, hn::Add(sum.lo, hn::Add(aa.lo, bb.lo))}).hi, hn::BitCast(d, exponent));
+    r = hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::IsNaN(y)), hn::NaN(d), r);
+  }
+  return hn::IfThenElse(hn::Or(hn::Eq(ax, inf), hn::Eq(ay, inf)), inf, r);
+}
+
+// erfinv(y) / y by pieces in w = -log(1 - y^2): the number of the piece and w's distance from the middle of it.
+template <class D, class V>
+HWY_INLINE Two<V> ErfinvPiece(D d, V w, hn::Vec<hn::RebindToUnsigned<D>>& piece) {
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::BitCast(du, hn::MulAdd(w, hn::Set(d, 0.8), hn::Set(d, 2.0)));
+  piece = hn::ShiftRight<50>(bits);
+  const V middle = hn::BitCast(d, hn::Or(hn::ShiftLeft<50>(piece), hn::Set(du, uint64_t{1} << 49)));
+  return Sum(w, hn::Neg(hn::MulSub(middle, hn::Set(d, 1.25), hn::Set(d, 2.5))));
+}
+template <class D, class V>
+TESSERA_MATH_PART V BriefErfinv(D d, V y) {
+  V k;
+  const V log = BriefLog(d, hn::NegMulAdd(y, y, hn::Set(d, 1.0)), hn::Zero(d), k), w = hn::NegMulAdd(k, hn::Set(d, 0.69314718055994530942), hn::Neg(log));
+  hn::Vec<hn::RebindToUnsigned<D>> piece;
+  const V t = ErfinvPiece(d, hn::Max(w, hn::Zero(d)), piece).hi;
+  const auto& rows = tables::kErfinv64;
+  V r = Entry(d, rows[10], piece);
+  r = hn::MulAdd(r, t, Entry(d, rows[9], piece));
+  r = hn::MulAdd(r, t, Entry(d, rows[8], piece));
+  r = hn::MulAdd(r, t, Entry(d, rows[7], piece));
+  r = hn::MulAdd(r, t, Entry(d, rows[6], piece));
+  r = hn::MulAdd(r, t, Entry(d, rows[5], piece));
+  r = hn::MulAdd(r, t, Entry(d, rows[4], piece));
+  r = hn::MulAdd(r, t, Entry(d, rows[2], piece));
+  return hn::Mul(y, hn::MulAdd(r, t, Entry(d, rows[0], piece)));
+}
+template <class D, class V>
+HWY_NOINLINE V ErfinvDouble(D d, V y) {
+  const Two<V> square = Product(d, y, y), rest = Sum(hn::Set(d, 1.0), hn::Neg(square.hi)), u = FastSum(rest.hi, hn::Sub(rest.lo, square.lo)), log = LogTwo(d, u);
+  hn::Vec<hn::RebindToUnsigned<D>> piece;
+  const Two<V> near = ErfinvPiece(d, hn::Max(hn::Neg(log.hi), hn::Zero(d)), piece), f = PieceTwo(d, tables::kErfinv64, piece, Two<V>{near.hi, hn::Sub(near.lo, log.lo)}), r = Product(d, y, f.hi);
+  return hn::Add(r.hi, hn::MulAdd(y, f.lo, r.lo));
+}
+template <class D, class V>
+HWY_INLINE V Erfinv(D d, V y) {
+  const V a = hn::Abs(y), one = hn::Set(d, hn::TFromD<D>{1});
+  const auto inside = hn::Lt(a, one);
+  V r = hn::IfThenElseZero(inside, a);
+  if constexpr (sizeof(hn::TFromD<D>) == 4) r = InDouble(d, TESSERA_IN_DOUBLE(BriefErfinv), r);
+  else r = ErfinvDouble(d, r);
+  return hn::CopySign(hn::IfThenElse(inside, r, hn::IfThenElse(hn::Eq(a, one), hn::Inf(d), hn::NaN(d))), y);
+}
+
+// log |Gamma(x)| in double for float32 results: Stirling's series from 8 on; eight factors less where x is smaller; below 0 by reflection.
+template <class D, class V>
+HWY_NOINLINE V BriefLgamma(D d, V x) {
+  const V one = hn::Set(d, 1.0), zero = hn::Zero(d), a = hn::Abs(x), eight = hn::Set(d, 8.0);
+  const auto near = hn::Lt(a, eight);
+  const V q = hn::MulAdd(a, a, hn::Mul(a, hn::Set(d, 7.0)));  // a (a + 7), and so on inwards
+  const V factors = hn::Mul(hn::Mul(q, hn::Add(q, hn::Set(d, 6.0))), hn::Mul(hn::Add(q, hn::Set(d, 10.0)), hn::Add(q, hn::Set(d, 12.0))));
+  const V z = hn::IfThenElse(near, hn::Add(a, eight), a), t = hn::Div(one, z);
+  constexpr double kC[] = {0.0833333333333333, -0.002777777777606244, 0.0007936506649488252, -0.0005952025951802712, 0.0008372834512071336, -0.0016526004455595122};  // to 5e-18
+  const V series = hn::MulAdd(t, Polynomial(d, hn::Mul(t, t), kC), hn::Set(d, 0.91893853320467274178));
+  V r = hn::Add(hn::MulSub(hn::Sub(z, hn::Set(d, 0.5)), Log(d, z), z), series);
+  r = hn::Sub(r, Log(d, hn::IfThenElse(near, factors, one)));
+  const auto below = hn::Lt(x, zero);
+  if (HWY_UNLIKELY(!hn::AllFalse(d, below))) {
+    const V part = hn::Mul(hn::Sub(a, hn::Round(a)), hn::Set(d, 3.14159265358979323846)), sine = hn::Abs(SinShifted<0>(d, part));
+    r = hn::IfThenElse(below, hn::Sub(Log(d, hn::Div(hn::Set(d, 3.14159265358979323846), hn::Mul(a, sine))), r), r);
+  }
+  return hn::IfThenElse(hn::Eq(a, hn::Inf(d)), a, r);
+}
+template <class D, class V>
+HWY_INLINE V Lgamma(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) return InDouble(d, TESSERA_IN_DOUBLE(BriefLgamma), x);
+  else return PerLane(d, x, [](auto v) HWY_ATTR { return scalar::lgamma(v); });
+}
+
+// The derivative of log Gamma: the asymptotic series from 8 on; eight terms 1 / (x + k) less where x is smaller; below 0 by reflection.
+template <class D, class V>
+HWY_NOINLINE V DigammaDouble(D d, V x) {
+  const V one = hn::Set(d, 1.0), zero = hn::Zero(d), eight = hn::Set(d, 8.0);
+  const auto below = hn::Lt(x, zero);
+  const V y = hn::IfThenElse(below, hn::Sub(one, x), x);
+  const auto near = hn::Lt(y, eight);
+  // The terms in pairs (2 y + 7) / (q + k (7 - k)), q = y (y + 7), as sums: they nearly cancel the logarithm.
+  const V small = hn::IfThenElse(near, y, one);
+  const Two<V> over = Sum(hn::Add(small, small), hn::Set(d, 7.0)), square = Product(d, small, small), seven = Product(d, small, hn::Set(d, 7.0)), q = Sum(square.hi, seven.hi);
+  Two<V> terms = {zero, zero};
+  for (const double c : {12.0, 10.0, 6.0, 0.0}) {
+    const Two<V> below_over = Sum(q.hi, hn::Set(d, c)), term = Quotient(d, over, Two<V>{below_over.hi, hn::Add(below_over.lo, hn::Add(q.lo, hn::Add(square.lo, seven.lo)))});
+    const Two<V> sum = Sum(term.hi, terms.hi);
+    terms = {sum.hi, hn::Add(sum.lo, hn::Add(term.lo, terms.lo))};
+  }
+  const Two<V> shifted = Sum(y, eight), z = {hn::IfThenElse(near, shifted.hi, y), hn::IfThenElseZero(near, shifted.lo)};
+  const V t = hn::Div(one, z.hi), w = hn::Mul(t, t);
+  constexpr double kC[] = {0.08333333333333333, -0.008333333333278636, 0.0039682539119537084, -0.0041666448230497, 0.007571689620283902, -0.020697987372370493, 0.06362150587634356};  // to 2e-19
+  const V series = hn::MulAdd(t, hn::Set(d, 0.5), hn::Mul(w, Polynomial(d, w, kC)));
+  const auto plain = hn::And(hn::Gt(y, zero), hn::Lt(y, hn::Inf(d)));
+  const Two<V> log = LogTwo(d, z), sum = Sum(log.hi, hn::IfThenElseZero(near, hn::Neg(terms.hi)));
+  V r = hn::Add(sum.hi, hn::Sub(hn::Add(sum.lo, hn::Sub(log.lo, hn::IfThenElseZero(near, terms.lo))), series));
+  r = hn::IfThenElse(plain, r, y);
+  if (HWY_UNLIKELY(!hn::AllFalse(d, below))) {
+    const V whole = hn::Round(x), pi = hn::Set(d, 3.14159265358979323846);
+    V sine, cosine;
+    SinAndCos(d, hn::Mul(hn::Sub(x, whole), pi), sine, cosine);
+    const V reflected = hn::Sub(r, hn::Div(hn::Mul(pi, cosine), sine));
+    r = hn::IfThenElse(below, hn::IfThenElse(hn::Eq(x, whole), hn::NaN(d), reflected), r);
+  }
+  return hn::IfThenElse(hn::Eq(x, zero), hn::CopySign(hn::Inf(d), hn::Neg(x)), r);
+}
+template <class D, class V>
+HWY_INLINE V Digamma(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) return InDouble(d, TESSERA_IN_DOUBLE(DigammaDouble), x);
+  else return DigammaDouble(d, x);
+}
+
+// Horner's rule for a polynomial and its derivative.
+template <size_t kNext, class D, class V, size_t N>
+HWY_INLINE void SlopeSteps(D d, V x, V& value, V& slope, const double (&c)[N]) {
+  if constexpr (kNext > 0) {
+    slope = hn::MulAdd(slope, x, value);
+    value = hn::MulAdd(value, x, hn::Set(d, c[kNext - 1]));
+    SlopeSteps<kNext - 1>(d, x, value, slope, c);
+  }
+}
+// The modified Bessel function of order 0: a polynomial in x^2 / 4 up to 7.75, beyond e^|x| / sqrt |x| times one in 1 / |x|.
+template <class D, class V>
+HWY_NOINLINE V I0Double(D d, V x) {
+  constexpr double kNear[] = {1.0, 0.25, 0.02777777777777777, 0.0017361111111111264, 6.944444444442643e-05, 1.9290123456917823e-06, 3.9367598885468295e-08, 6.151187345855877e-10,
+                              7.59405799151242e-12, 7.59406569086215e-14, 6.275992815367177e-16, 4.359179222574322e-18, 2.573849552118932e-20, 1.338658615422607e-22,
+                              5.168493361903827e-25, 3.4544079411937995e-27};  // of (I0 - 1) / (x^2 / 4), to 4e-17 of I0
+  constexpr double kFar[] = {0.4022850564674586, 0.0034780646235956203, 0.00014630498370108745, 1.247061949552825e-05, 1.74085963299808e-06, 3.696989283958099e-07,
+                             1.1886381565441856e-07, 5.637131150009912e-08, 3.012959363301716e-08, 6.086579246912475e-09, -1.6373869053988616e-08, -2.0960554582433885e-08,
+                             -1.7159989140344094e-09, 1.5625722167112498e-08, 6.332540307171994e-09, -9.824424076007666e-09, -5.0999983243641744e-09, 5.573818704576001e-09,
+                             2.5721402297695323e-09, -2.520910630853554e-09, -7.902787441277742e-10, 7.52267855962837e-10, 1.1207103096079571e-10, -1.0645391402765477e-10};  // by 15.5 / |x| - 1, to 4e-17
+  const V one = hn::Set(d, 1.0), a = hn::Abs(x), edge = hn::Set(d, 7.75), half = hn::Mul(hn::Min(a, edge), hn::Set(d, 0.5));
+  const Two<V> z = Product(d, half, half);
+  V p = hn::Set(d, kNear[15]), slope = hn::Zero(d);
+  SlopeSteps<15>(d, z.hi, p, slope, kNear);
+  const V near = hn::Add(hn::MulAdd(z.hi, p, one), hn::Mul(z.lo, hn::MulAdd(z.hi, slope, p)));
+  const V limited = hn::Max(edge, hn::Min(a, hn::Set(d, 800.0))), t = hn::Div(one, limited);
+  V n;
+  const Two<V> e = ExpTwo<false>(d, limited, limited, n);
+  const V factor = hn::Mul(hn::Sqrt(t), Polynomial(d, hn::MulSub(t, hn::Set(d, 15.5), one), kFar));
+  const V r = hn::IfThenElse(hn::Gt(a, edge), ScaleByPower(d, hn::MulAdd(e.hi, factor, hn::Mul(e.lo, factor)), n), near);
+  return hn::Add(r, hn::Sub(a, a));  // nan for nans and, like PyTorch's, for infinities
+}
+template <class D, class V>
+HWY_INLINE V I0(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) return InDouble(d, TESSERA_IN_DOUBLE(I0Double), x);
+  else return I0Double(d, x);
+}
 
 }  // namespace math
 }  // namespace HWY_NAMESPACE
