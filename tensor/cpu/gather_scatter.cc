@@ -42,7 +42,7 @@ void check_indices(std::span<const int64_t> shape, const Operand& index, int64_t
   }
   nest.sort_by(0);
   nest.coalesce();
-  parallel_for(nest.count(), 2 * kGrain, [&](int64_t begin, int64_t end) {
+  parallel_for(nest.count(), kGrain, [&](int64_t begin, int64_t end) {
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[1], int64_t len) {
       const char* p = at_byte(index.data, offset[0]);
       const int64_t step = nest.inner_stride(0);

@@ -278,7 +278,9 @@ void run_slab(const Job& job, const bool* transposed, int64_t start, int64_t cou
 void run_transposed(const Job& job, const bool* transposed) {
   const int64_t rows = job.plan.shape[job.plan.ndim - 1], row = job.plan.numel / rows;
   constexpr int64_t kLine = 32;  // rows that are whole lines of the input, whatever its elements
-  const int64_t slab = std::min(rows, row > (1 << 20) ? 1 : (std::max<int64_t>(64, kGrain / row) + kLine - 1) / kLine * kLine);
+  const int64_t most = (std::max<int64_t>(64, kGrain / row) + kLine - 1) / kLine * kLine;
+  const int64_t eighth = std::max(kLine, rows / 8 / kLine * kLine);  // even shares for a few threads
+  const int64_t slab = std::min(rows, row > (1 << 20) ? 1 : std::min(most, eighth));
   const int64_t slabs = (rows + slab - 1) / slab;
   parallel_for(slabs, 1, [&](int64_t b, int64_t e) {
     for (int64_t i = b; i < e; ++i) run_slab(job, transposed, i * slab, std::min(slab, rows - i * slab));
