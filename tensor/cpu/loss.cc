@@ -21,10 +21,11 @@ void check_targets(const int64_t* target, int64_t n, int64_t classes, int64_t ig
 // One weighted loss: the position's target, its weight, and where x of the target lies; skipped if ignored.
 template <class T, class F>
 void for_targets(int64_t begin, int64_t end, int64_t classes, int64_t inner, const int64_t* target, const T* weight, int64_t ignore_index, F&& fn) {
-  for (int64_t i = begin; i < end; ++i) {
+  int64_t b = begin / inner, at = begin % inner;
+  for (int64_t i = begin; i < end; ++i, ++at) {
+    if (at == inner) ++b, at = 0;
     const int64_t t = target[i];
-    if (t == ignore_index) continue;
-    fn(i, (i / inner * classes + t) * inner + i % inner, weight ? static_cast<Acc<T>>(weight[t]) : Acc<T>{1});
+    if (t != ignore_index) fn(i, (b * classes + t) * inner + at, weight ? static_cast<Acc<T>>(weight[t]) : Acc<T>{1});
   }
 }
 

@@ -18,6 +18,10 @@ int64_t even_bin(const HistogramBins& bins, double x) {
 int64_t bin_between(const HistogramBins& bins, double x) {
   const double *first = bins.edges, *last = first + bins.count + 1;
   if (!(x >= *first && x <= last[-1])) return -1;
+  // Edges are often even: then the bin is known without a search.
+  const double place = (x - *first) / (last[-1] - *first) * static_cast<double>(bins.count);
+  const int64_t guess = place >= 0 && place < static_cast<double>(bins.count) ? static_cast<int64_t>(place) : 0;
+  if (first[guess] <= x && x < first[guess + 1]) return guess;
   return std::min<int64_t>(std::upper_bound(first, last, x) - first - 1, bins.count - 1);
 }
 
