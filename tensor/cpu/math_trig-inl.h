@@ -455,6 +455,7 @@ HWY_NOINLINE V BriefLgamma(D d, V x) {
   const V series = hn::MulAdd(t, Polynomial(d, hn::Mul(t, t), kC), hn::Set(d, 0.91893853320467274178));
   V r = hn::Add(hn::MulSub(hn::Sub(z, hn::Set(d, 0.5)), Log(d, z), z), series);
   r = hn::Sub(r, Log(d, hn::IfThenElse(near, factors, one)));
+  r = hn::IfThenZeroElse(hn::Or(hn::Eq(a, one), hn::Eq(a, hn::Set(d, 2.0))), r);
   const auto below = hn::Lt(x, zero);
   if (HWY_UNLIKELY(!hn::AllFalse(d, below))) {
     const V part = hn::Mul(hn::Sub(a, hn::Round(a)), hn::Set(d, 3.14159265358979323846)), sine = hn::Abs(SinShifted<0>(d, part));
