@@ -308,6 +308,7 @@ DirectConv<float> joined_lines(const DirectConv<float>& c) {
 }  // namespace
 
 void direct_conv(const DirectConv<float>& c) {
+  if (narrow_conv(c)) return;
   if (suits_winograd(c) && winograd_conv(c)) return;
   TESSERA_SIMD(DirectConvolution)(joined_lines(c));
 }

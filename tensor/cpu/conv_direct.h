@@ -54,6 +54,9 @@ void direct_conv(const DirectConv<uint16_t>& c);
 bool suits_winograd(const DirectConv<float>& c);
 bool winograd_conv(const DirectConv<float>& c);
 
+// The same for many weights and few positions; false: it does not suit.
+bool narrow_conv(const DirectConv<float>& c);
+
 // A tile of sums: some positions, `step` elements of x apart, by some vectors of channels.
 struct TileArgs {
   int64_t k;
@@ -100,6 +103,7 @@ void direct_weight(const DirectWeight& c);
 // As for direct_conv.
 bool suits_winograd(const DirectWeight& c);
 bool winograd_weight(const DirectWeight& c);
+bool narrow_weight(const DirectWeight& c);
 
 // The transpose of 32 x 32 numbers.
 void transpose_32(const float* from, float* to);

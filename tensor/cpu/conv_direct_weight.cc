@@ -275,6 +275,7 @@ namespace tessera::cpu::internal {
 
 TESSERA_SIMD_TABLE(DirectWeights);
 void direct_weight(const DirectWeight& c) {
+  if (narrow_weight(c)) return;
   if (!suits_winograd(c) || !winograd_weight(c)) TESSERA_SIMD(DirectWeights)(c);
 }
 

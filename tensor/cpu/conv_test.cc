@@ -216,6 +216,15 @@ TEST(Conv, SmallTiles) {
   check<float>(geometry(2, 33, 20, 1, {6, 3, 1, 2, 2}, {4, 3, 1, 1, 1}, {14, 3, 1, 1, 1}));
 }
 
+// Many weights for few positions.
+TEST(Conv, FewPositions) {
+  check<float>(geometry(8, 128, 130, 1, kOne, {2, 3, 1, 1, 1}, {2, 3, 1, 1, 1}));
+  check<float>(geometry(2, 512, 301, 1, kOne, {4, 1, 1, 0, 1}, {4, 1, 1, 0, 1}), false);
+  check<float>(geometry(3, 300, 260, 2, kOne, {5, 3, 2, 1, 1}, {6, 3, 2, 0, 1}));
+  check<float>(geometry(1, 129, 140, 1, kOne, {3, 3, 1, 0, 1}, {3, 3, 1, 0, 1}));
+  check<float>(geometry(1, 64, 80, 1, {3, 3, 2, 1, 1}, {4, 3, 2, 1, 1}, {7, 3, 2, 1, 1}));
+}
+
 // Panels of 32 positions and channels, steps of 32 channels.
 TEST(Conv, ReducedFloatsOnDotProducts) {
   check<BFloat16>(geometry(2, 16, 16, 1, kOne, {5, 3, 1, 1, 1}, {7, 3, 1, 1, 1}));
@@ -249,7 +258,7 @@ void check_channels_last(double eps) {
                                     geometry(2, 16, 8, 1, {4, 3, 1, 1, 1}, {7, 3, 1, 1, 2}, {6, 2, 1, 0, 1}), geometry(2, 17, 64, 1, kOne, {14, 1, 1, 0, 1}, {15, 1, 1, 0, 1}),
                                     geometry(2, 40, 3, 1, kOne, {6, 3, 2, 1, 1}, {6, 3, 2, 1, 1}), geometry(2, 70, 50, 1, kOne, {9, 3, 1, 1, 1}, {12, 3, 1, 0, 1}),
                                     geometry(3, 80, 64, 2, kOne, {14, 3, 1, 1, 1}, {27, 3, 1, 1, 1}),
-                                    geometry(1, 20, 24, 1, {3, 3, 1, 1, 1}, {6, 3, 1, 1, 1}, {7, 3, 1, 1, 1})}) {
+                                    geometry(1, 20, 24, 1, {3, 3, 1, 1, 1}, {6, 3, 1, 1, 1}, {7, 3, 1, 1, 1}), geometry(2, 260, 300, 2, kOne, {4, 3, 1, 1, 1}, {4, 3, 1, 1, 1})}) {
     ConvGeometry last = first;
     last.channels_last = true;
     if (!conv_channels_last(kType, first)) continue;
@@ -344,6 +353,7 @@ TEST(Conv, SameBitsAtAnyThreadCount) {
   same_bits<float>(geometry(3, 16, 32, 2, kOne, {40, 3, 1, 1, 1}, {41, 3, 1, 1, 1}));
   same_bits<float>(geometry(2, 64, 64, 1, kOne, {28, 3, 2, 1, 1}, {28, 3, 2, 1, 1}));
   same_bits<float>(geometry(5, 70, 140, 1, kOne, {15, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
+  same_bits<float>(geometry(8, 128, 260, 1, kOne, {2, 3, 1, 1, 1}, {2, 3, 1, 1, 1}));
   same_bits<double>(geometry(9, 8, 16, 8, kOne, {28, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
   same_bits<BFloat16>(geometry(3, 40, 48, 1, kOne, {7, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
   same_bits<BFloat16>(geometry(5, 40, 48, 1, kOne, {20, 3, 1, 1, 1}, {21, 3, 2, 1, 1}));
