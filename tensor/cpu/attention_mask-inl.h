@@ -75,6 +75,15 @@ HWY_INLINE bool AllZero(const T* x, int64_t n) {
   return zero;
 }
 
+// The same of rows of a mask, if it is one of T that can be read as it lies.
+HWY_INLINE bool AllZeroRows(const AttentionMask& m, int64_t at, int64_t rows, int64_t n) {
+  if (m.dtype != (sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64) || m.key_stride != 1) return false;
+  const T* const from = static_cast<const T*>(m.data) + at;
+  int64_t r = 0;
+  while (r < rows && AllZero(from + r * m.query_stride, n)) ++r;
+  return r == rows;
+}
+
 // The mask of queries [i, i + rows) and keys [j, j + n) of a head. room: kKeys times the panel's width for rows, as much again for the block.
 template <int kVecs>
 MaskBlock MaskFor(const AttentionMask& m, DType t, int64_t b, int64_t h, int64_t i, int64_t rows, int64_t j, int64_t n, T* room) {
@@ -90,9 +99,9 @@ MaskBlock MaskFor(const AttentionMask& m, DType t, int64_t b, int64_t h, int64_t
     out.data = room;
     return out;
   }
+  if (AllZeroRows(m, at, rows, n)) return out;
   // Copied first: rows of a large mask would meet in few cache sets.
   for (int64_t r = 0; r < rows; ++r) MaskRow(m, t, at + r * m.query_stride, n, room + r * n);
-  if (AllZero(room, rows * n)) return out;
   T* const block = room + kVecs * kLanes * kKeys;
   IntoPanel<kVecs>(room, n, rows, n, factor, block);
   out.data = block;

@@ -18,7 +18,7 @@ namespace tessera::cpu::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kAhead = 16;  // keys that are fetched before they are needed
+constexpr int64_t kAhead = 8;  // keys that are fetched before they are needed
 
 // Elements of key and value as they lie: T, or bfloat16 (where T is float).
 using BFloat = std::conditional_t<sizeof(T) == 4, uint16_t, T>;

@@ -42,6 +42,8 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
     """Multiplies all gradients by min(1, max_norm / (total_norm + 1e-6)), in place."""
     coef = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    if coef.device.type == "cpu" and bool(coef == 1):  # on other devices the host would have to wait for it
+        return
     for (device, _), grads in _alike(_gradients(parameters)).items():
         tessera._foreach_mul_(grads, coef.to(device))
 
