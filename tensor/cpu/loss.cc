@@ -135,7 +135,7 @@ void embedding_backward(DType dtype, const void* dy, const int64_t* index, int64
     parallel_for(rows_total, 1 + 32768 / (work + 1), [&](int64_t begin, int64_t end) {
       ScratchArray<Acc<T>> sum(dim);
       // Most rows of a large table are in no batch: zeros first, all at once.
-      std::memset(static_cast<T*>(dweight) + begin * dim, 0, static_cast<size_t>((end - begin) * dim) * sizeof(T));
+      std::memset(static_cast<char*>(dweight) + begin * dim * static_cast<int64_t>(sizeof(T)), 0, static_cast<size_t>((end - begin) * dim) * sizeof(T));
       for (int64_t r = begin; r < end; ++r) {
         const int64_t first = rows.first[r], count = r == padding_idx ? 0 : rows.first[r + 1] - first;
         if (count == 0) continue;

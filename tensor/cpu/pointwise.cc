@@ -40,7 +40,7 @@ constinit thread_local bool stream_results = false;
 
 namespace {
 
-constexpr int64_t kBlockBytes = 8192, kConvertedBlockBytes = 4096;
+constexpr int64_t kBlockBytes = 8192, kStreamedBlockBytes = 2048;  // the latter where results go past the caches from scratch
 // A row that repeats for all outer indices is laid out in scratch once, if it is not longer than this.
 constexpr int64_t kPeriodBytes = 4096;
 constexpr int kMaxInputs = 4, kMaxOutputs = 2;
@@ -221,7 +221,7 @@ void run_blocks(Job& job) {
     widest = std::max({widest, a.size, a.kernel_size});
   }
   if (all_flat && job.kernel_streams == job.access[0].stream) return run_flat(job);
-  job.block = (all_same ? kBlockBytes : job.access[0].stream ? kConvertedBlockBytes / 2 : kConvertedBlockBytes) / widest;
+  job.block = (!all_same && job.access[0].stream ? kStreamedBlockBytes : kBlockBytes) / widest;
   job.by_rows = rows_pay && job.plan.shape[0] >= 64;
   parallel_ranges(job.plan.numel, piece_elements(job.plan.numel, job.access[0].stream), [&job](int64_t b, int64_t e) { run_piece(job, b, e); });
 }
