@@ -2,7 +2,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/rnn.cc"
 #include <algorithm>
-#include <initializer_list>
+#include <type_traits>
 
 #include "hwy/foreach_target.h"
 #include "hwy/cache_control.h"
@@ -141,15 +141,13 @@ template <class D, class M, class T> HWY_INLINE hn::Vec<D> Gate(D d, M m, const 
   return hn::Add(m.load(d, r.projected + at), FromState(d, m, r, at));
 }
 
-// Units of the rows that come next, at `unit` of each gate, in bytes: rows are often in pages of their own, and the processor does not see them coming.
-HWY_NOINLINE void request_gates(int64_t gates, int64_t hidden, int64_t unit, std::initializer_list<const void*> rows) {
-  for (const void* row : rows)
-    for (int64_t at = unit; at < gates; at += hidden) request_ahead(row, at);
-}
-template <class R>
-HWY_INLINE void RequestGates(const R& r, int64_t unit, std::initializer_list<const void*> rows) {
-  constexpr int64_t kSize = sizeof(*r.values);
-  request_gates(r.gates * kSize, r.hidden * kSize, unit * kSize, rows);
+// Units from j on of the gates of a row that comes next: rows are often in pages of their own, and the processor does not see them coming.
+template <int kGates, class T, class M>
+HWY_INLINE void RequestGates(M, const T* row, int64_t hidden, int64_t j) {
+  if constexpr (std::is_same_v<M, Whole>) {
+#pragma GCC unroll 4
+    for (int g = 0; g < kGates; ++g) request_ahead(row + g * hidden + j, 0);
+  }
 }
 
 // One row: r's pointers are at its beginning.
@@ -158,7 +156,8 @@ void LstmRow(const Rows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
   over_row(d, n, [&](int64_t j, auto m) HWY_ATTR {
-    RequestGates(r, j, {r.projected + r.gates, r.values + r.values_row});
+    RequestGates<4>(m, r.projected + r.gates, n, j);
+    RequestGates<4>(m, r.values + r.values_row, n, j);
     const auto in = Logistic(d, Gate(d, m, r, j)), forget = Logistic(d, Gate(d, m, r, n + j));
     const auto candidate = math::Tanh(d, Gate(d, m, r, 2 * n + j)), out = Logistic(d, Gate(d, m, r, 3 * n + j));
     const auto c = hn::MulAdd(forget, m.load(d, r.c_before + j), hn::Mul(in, candidate));
@@ -175,7 +174,8 @@ void GruRow(const Rows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
   over_row(d, n, [&](int64_t j, auto m) HWY_ATTR {
-    RequestGates(r, j, {r.projected + r.gates, r.values + r.values_row});
+    RequestGates<3>(m, r.projected + r.gates, n, j);
+    RequestGates<3>(m, r.values + r.values_row, n, j);
     const auto reset = Logistic(d, Gate(d, m, r, j)), update = Logistic(d, Gate(d, m, r, n + j)), recurrent = FromState(d, m, r, 2 * n + j);
     const auto candidate = math::Tanh(d, hn::MulAdd(reset, recurrent, m.load(d, r.projected + 2 * n + j)));
     m.store(d, reset, r.values + j);
@@ -189,7 +189,8 @@ template <class T, bool kTanh>
 void PlainRow(const Rows<T>& r) {
   const hn::ScalableTag<T> d;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
-    RequestGates(r, j, {r.projected + r.gates, r.values + r.values_row});
+    RequestGates<1>(m, r.projected + r.gates, r.hidden, j);
+    RequestGates<1>(m, r.values + r.values_row, r.hidden, j);
     const auto x = Gate(d, m, r, j);
     m.store(d, x, r.values + j);
     if constexpr (kTanh) m.store(d, math::Tanh(d, x), r.h + j);
@@ -206,7 +207,8 @@ void LstmBackRow(const BackRows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
-    RequestGates(r, j, {r.values + r.gates, r.grad_gates + r.gates});
+    RequestGates<4>(m, r.values + r.gates, n, j);
+    RequestGates<4>(m, r.grad_gates + r.gates, n, j);
     const auto in = m.load(d, r.values + j), forget = m.load(d, r.values + n + j), candidate = m.load(d, r.values + 2 * n + j), out = m.load(d, r.values + 3 * n + j);
     const auto squashed = math::Tanh(d, m.load(d, r.extra + j)), grad_h = GradState(d, m, r, j);
     const auto grad_c = hn::MulAdd(hn::Mul(grad_h, out), TanhSlope(d, squashed), m.load(d, r.grad_c + j));
@@ -222,7 +224,9 @@ void GruBackRow(const BackRows<T>& r) {
   const hn::ScalableTag<T> d;
   const int64_t n = r.hidden;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
-    RequestGates(r, j, {r.values + r.gates, r.grad_gates + r.gates, r.grad_hidden + r.gates});
+    RequestGates<3>(m, r.values + r.gates, n, j);
+    RequestGates<3>(m, r.grad_gates + r.gates, n, j);
+    RequestGates<3>(m, r.grad_hidden + r.gates, n, j);
     const auto reset = m.load(d, r.values + j), update = m.load(d, r.values + n + j), candidate = m.load(d, r.values + 2 * n + j), grad_h = GradState(d, m, r, j);
     const auto grad_candidate = hn::Mul(hn::Mul(grad_h, hn::Sub(hn::Set(d, 1), update)), TanhSlope(d, candidate));
     const auto grad_reset = hn::Mul(hn::Mul(grad_candidate, m.load(d, r.extra + j)), LogisticSlope(d, reset));
@@ -240,7 +244,7 @@ template <class T, bool kTanh>
 void PlainBackRow(const BackRows<T>& r) {
   const hn::ScalableTag<T> d;
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
-    RequestGates(r, j, {r.grad_gates + r.gates});
+    RequestGates<1>(m, r.grad_gates + r.gates, r.hidden, j);
     const auto h = m.load(d, r.h + j), grad_h = GradState(d, m, r, j);
     if constexpr (kTanh) m.store(d, hn::Mul(grad_h, TanhSlope(d, h)), r.grad_gates + j);
     else m.store(d, hn::IfThenElseZero(hn::Gt(h, hn::Zero(d)), grad_h), r.grad_gates + j);
