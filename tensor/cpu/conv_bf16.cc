@@ -82,6 +82,36 @@ void PixelCopies::copy(const uint16_t* x, int64_t x_image, int64_t count, uint16
   });
 }
 
+// The sums of 64 positions, `row` bytes apart, by 16 channels, straight from the copied images: for each tap its steps of channels. So much of both stays in L1. The tiles of
+// TileScope.
+constexpr int64_t kTilePositions = 64;
+void tiles_in_place(const char* x, int64_t row, const int64_t* taps, int64_t num_taps, int64_t steps, const char* w, float* sums) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  for (int64_t t = 0; t < num_taps; ++t) {
+    const char* a = x + 2 * taps[t];
+    for (int64_t s = 0; s < steps; ++s, a += kStepBytes, w += kPanelStepBytes) {
+      _tile_loadd(6, w, 64);
+      _tile_loadd(4, a, row);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(5, a + 16 * row, row);
+      _tile_dpbf16ps(1, 5, 6);
+      _tile_loadd(4, a + 32 * row, row);
+      _tile_dpbf16ps(2, 4, 6);
+      _tile_loadd(5, a + 48 * row, row);
+      _tile_dpbf16ps(3, 5, 6);
+    }
+  }
+  constexpr int64_t kSumsRow = kPanelLines * sizeof(float);
+  char* const to = reinterpret_cast<char*>(sums);
+  _tile_stored(0, to, kSumsRow);
+  _tile_stored(1, to + 16 * kSumsRow, kSumsRow);
+  _tile_stored(2, to + 32 * kSumsRow, kSumsRow);
+  _tile_stored(3, to + 48 * kSumsRow, kSumsRow);
+}
+
 class Plan {
  public:
   explicit Plan(const DirectConv<uint16_t>& c)
@@ -92,11 +122,12 @@ class Plan {
         channel_steps_(pixels_.steps),
         steps_(c.taps * channel_steps_),
         image_(pixels_.image),
-        positions_(volume(c.size)),
+        in_place_(suits_in_place()),
+        positions_(in_place_ ? (c.size[1] - 1) * pixels_.padded.size[2] + c.size[2] : volume(c.size)),
         blocks_(ceil_div(c.out_channels, kPanelLines)),
         images_(max64(1, min64(c.images, kImageElements / image_))),
         group_(max64(1, kPanelsBytes / (steps_ * kPanelStepBytes))),
-        copies_(images_ * image_),
+        copies_(images_ * image_ + kTilePositions * pixels_.pixel),  // tiles may read beyond the last position
         taps_(c.taps),
         bias_(blocks_ * kPanelLines),
         weights_(blocks_ * steps_ * kPanelStepBytes) {
@@ -111,6 +142,14 @@ class Plan {
       pixels_.copy(c_.x + n * c_.x_image + c_.first_channel, c_.x_image, count, copies_.get());
       uint16_t* const y = c_.y + n * c_.y_image;
       const int64_t all = count * positions_, step = group_ * kPanelLines;
+      if (in_place_) {
+        const int64_t parts = ceil_div(positions_, kPlacePositions);
+        parallel_for(count * parts, 1, [&](int64_t begin, int64_t end) {
+          const TileScope tiles(level_);
+          for (int64_t i = begin; i < end; ++i) run_places(i / parts, i % parts * kPlacePositions, y + i / parts * c_.y_image);
+        });
+        continue;
+      }
       parallel_for(ceil_div(all, step), 1, [&](int64_t begin, int64_t end) {
         const TileScope tiles(level_);
         for (int64_t i = begin; i < end; ++i) run_group(i * step, min64(all, (i + 1) * step), y);
@@ -127,6 +166,31 @@ class Plan {
                      weights_.get() + (b * steps_ + t * channel_steps_) * kPanelStepBytes);
       }
     });
+  }
+
+  // Where windows move by one, the places of a copied image follow each other as the positions do, with a few between the lines that are no positions: tiles take all of them.
+  bool suits_in_place() const {
+    return level_ == PanelLevel::kAmx && c_.size[0] == 1 && c_.step[1] == 1 && c_.step[2] == 1 && 8 * c_.size[2] >= 7 * pixels_.padded.size[2];
+  }
+  static constexpr int64_t kPlacePositions = 12 * kPanelLines;
+
+  // Some positions of a copied image from `begin` on, for all output channels.
+  void run_places(int64_t image, int64_t begin, uint16_t* y) const {
+    const int64_t end = min64(positions_, begin + kPlacePositions), line = pixels_.padded.size[2];
+    int64_t places[kPlacePositions];  // in y; -1: none
+    for (int64_t p = begin; p < end; ++p) places[p - begin] = p % line < c_.size[2] ? p / line * c_.y_step[1] + p % line * c_.y_step[2] : -1;
+    ScratchArray<float> sums(kPlacePositions * kPanelLines);
+    const char* const x = reinterpret_cast<const char*>(copies_.get() + image * image_);
+    const int64_t row = 2 * pixels_.pixel;
+    for (int64_t b = 0; b < blocks_; ++b) {
+      const int64_t channels = min64(kPanelLines, c_.out_channels - b * kPanelLines);
+      for (int64_t o = 0; o < channels; o += 16)
+        for (int64_t p = begin; p < end; p += kTilePositions)
+          tiles_in_place(x + p * row, row, taps_.get(), c_.taps, channel_steps_, weights_.get() + b * steps_ * kPanelStepBytes + o * 64,
+                         sums.get() + (p - begin) * kPanelLines + o);
+      for (int64_t p = begin; p < end; p += kPanelLines)
+        store(sums.get() + (p - begin) * kPanelLines, min64(kPanelLines, end - p), b * kPanelLines, channels, places + (p - begin), y);
+    }
   }
 
   // Positions [begin, end) of the copied images, for all output channels.
@@ -161,18 +225,23 @@ class Plan {
       }
   }
 
-  // sums: positions by channels.
+  // sums: positions by channels. places: a negative one is no position.
   void store(float* sums, int64_t count, int64_t first, int64_t channels, const int64_t* places, uint16_t* y) const {
     if (c_.bias)
       for (int64_t i = 0; i < count; ++i)
         for (int64_t o = 0; o < kPanelLines; ++o) sums[i * kPanelLines + o] += bias_[first + o];
     if (c_.y_channel == 1) {
-      for (int64_t i = 0; i < count; ++i) round_row(sums + i * kPanelLines, channels, y + places[i] + first);
+      for (int64_t i = 0; i < count; ++i)
+        if (places[i] >= 0) round_row(sums + i * kPanelLines, channels, y + places[i] + first);
       return;
     }
     alignas(64) float turned[kPanelLines * kPanelLines + kPanelLines];  // rows are read in whole vectors
     transpose_32(sums, turned);
     for (int64_t i = 0; i < count;) {
+      if (places[i] < 0) {
+        ++i;
+        continue;
+      }
       int64_t n = 1;  // positions that follow each other
       while (i + n < count && places[i + n] == places[i] + n) ++n;
       for (int64_t o = 0; o < channels; ++o) {
@@ -187,7 +256,9 @@ class Plan {
   const PanelLevel level_;
   const PanelBlock block_;
   const PixelCopies pixels_;
-  const int64_t channel_steps_, steps_, image_, positions_, blocks_, images_, group_;
+  const int64_t channel_steps_, steps_, image_;
+  const bool in_place_;
+  const int64_t positions_, blocks_, images_, group_;  // positions of an image
   ScratchArray<uint16_t> copies_;
   ScratchArray<int64_t> taps_;
   ScratchArray<float> bias_;

@@ -298,8 +298,8 @@ namespace {
 DirectConv<float> joined_lines(const DirectConv<float>& c) {
   DirectConv<float> joined = c;
   const int64_t n = c.size[1] * c.size[2];
-  const bool same = c.taps == 1 && c.border.none() && c.step[1] == 1 && c.step[2] == 1 && c.size[1] == c.in.size[1] && c.size[2] == c.in.size[2] && c.y_step[1] == c.size[2] * c.y_step[2];
-  if (same && n <= 256) {
+  const bool same = c.taps == 1 && c.border.none() && c.step[1] == 1 && c.step[2] == 1 && c.size[1] == c.in.size[1] && c.size[2] == c.in.size[2];
+  if (same && c.y_step[1] == c.size[2] * c.y_step[2] && n <= 256) {
     joined.size[1] = joined.in.size[1] = 1;
     joined.size[2] = joined.in.size[2] = n;
   }

@@ -151,7 +151,8 @@ class WeightPlan {
     for (int64_t p = 0; p < panels_ * kPanel; ++p) {
       const int64_t q = p < k_ ? p : 0, channel = c.in.channels_last ? q % c.in_channels : q / taps_, t = c.in.channels_last ? q / c.in_channels : q % taps_;
       const int64_t w = t % c.kernel[2], h = t / c.kernel[2] % c.kernel[1], e = t / c.kernel[2] / c.kernel[1];
-      places_[p] = static_cast<int32_t>(channel * padded_.channel() + e * c.dilation[0] * padded_.step(0) + h * c.dilation[1] * padded_.step(1) + w * c.dilation[2] * padded_.step(2));
+      const int64_t at = e * c.dilation[0] * padded_.step(0) + h * c.dilation[1] * padded_.step(1) + w * c.dilation[2] * padded_.step(2);
+      places_[p] = static_cast<int32_t>(channel * padded_.channel() + at);
     }
     for (int64_t i = 0; i < positions_; ++i) offsets_[i] = i;
     for (int64_t o = 0; o < c.out_channels; ++o)

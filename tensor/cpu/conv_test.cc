@@ -232,6 +232,11 @@ TEST(Conv, ReducedFloatsOnDotProducts) {
   check<BFloat16>(geometry(3, 64, 33, 1, {3, 2, 1, 0, 1}, {4, 1, 1, 0, 1}, {5, 3, 1, 2, 2}));
   check<BFloat16>(geometry(2, 64, 64, 2, kOne, {6, 1, 1, 0, 1}, {6, 1, 1, 0, 1}));
   check<BFloat16>(geometry(5, 20, 70, 1, kOne, kOne, {40, 5, 3, 2, 1}), false);
+  // Tiles of positions where they lie.
+  check<BFloat16>(geometry(2, 40, 50, 1, kOne, {9, 3, 1, 1, 1}, {35, 3, 1, 1, 1}));
+  check<BFloat16>(geometry(1, 33, 16, 1, kOne, {6, 3, 1, 0, 1}, {40, 3, 1, 0, 1}), false);
+  check<BFloat16>(geometry(3, 32, 70, 1, kOne, {15, 5, 1, 2, 1}, {31, 3, 1, 1, 1}));
+  check<BFloat16>(geometry(2, 16, 20, 1, kOne, {30, 1, 1, 0, 1}, {33, 1, 1, 0, 1}));
   // Lines that fill their steps.
   check<BFloat16>(geometry(2, 40, 36, 1, {4, 2, 1, 1, 1}, {9, 3, 1, 2, 2}, {27, 3, 1, 1, 1}));
   check<BFloat16>(geometry(3, 64, 40, 2, kOne, {6, 3, 1, 1, 1}, {63, 5, 2, 2, 1}), false);

@@ -30,6 +30,7 @@ namespace {
 constexpr int64_t kBandTiles = 64;       // of a band; with the channels below their transforms stay in L2
 constexpr int64_t kGroupChannels = 128;  // of the results of a band
 constexpr int64_t kChunkChannels = 64;   // summed at once: a sum of sums has smaller errors
+constexpr int64_t kMostStored = int64_t{1} << 23;  // elements of transformed weights
 constexpr int64_t kWidth = 2 * kLanes;   // channels of a tile of the products
 constexpr int64_t kApart = 16;           // elements between the parts of a transform, so that they do not share the same places in L1
 
@@ -123,7 +124,8 @@ struct Windows {
       const auto [image, e, h] = line_at(line);
       const int64_t n = min64(end - line, high - h), z = e * depth_step + depth;
       // Rows of the image among those of the windows.
-      const int64_t top = first[0] + 2 * h, begin_row = min64(2 * n + 2, max64(0, -top)), end_row = z < 0 || z >= in.size[0] ? begin_row : max64(begin_row, min64(2 * n + 2, in.size[1] - top));
+      const int64_t top = first[0] + 2 * h, most = z < 0 || z >= in.size[0] ? 0 : min64(2 * n + 2, in.size[1] - top);
+      const int64_t begin_row = min64(2 * n + 2, max64(0, -top)), end_row = max64(begin_row, most);
       for (int64_t c = 0; c < count; ++c) {
         const float* const plane = x + image * x_image + (channel0 + c) * in.channel() + z * in.step(0);
         for (int64_t j = 0; j < 2; ++j) {
@@ -208,7 +210,8 @@ class ForwardPlan {
 
   // Whether all results are finite; else the transforms may have met infinities that the sums do not.
   bool run() const {
-    const int64_t stored = windows_.bands > 1 ? chunks_ * blocks_ : 0;
+    // Transformed once for several bands, unless they are too many to keep.
+    const int64_t stored = windows_.bands > 1 && chunks_ * blocks_ * weights_size() <= kMostStored ? chunks_ * blocks_ : 0;
     ScratchArray<float> weights(stored * weights_size());
     parallel_for(stored, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t i = begin; i < end; ++i) transform_weights(i % blocks_, i / blocks_, weights.get() + i * weights_size());
