@@ -33,12 +33,14 @@ struct Whole {
 struct Rest {
   size_t n;
 #if HWY_TARGET == HWY_SSE4  // no masked loads: the plain ones would read beyond the end
-  template <class D> HWY_NOINLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const {
+  template <class D> HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const { return HWY_LIKELY(n == hn::Lanes(d)) ? hn::LoadU(d, p) : few(d, p); }
+  template <class D> HWY_INLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) const { HWY_LIKELY(n == hn::Lanes(d)) ? hn::StoreU(v, d, p) : few(d, v, p); }
+  template <class D> HWY_NOINLINE hn::Vec<D> few(D d, const hn::TFromD<D>* p) const {
     HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)] = {};
     std::copy_n(p, n, buffer);
     return hn::Load(d, buffer);
   }
-  template <class D> HWY_NOINLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) const {
+  template <class D> HWY_NOINLINE void few(D d, hn::Vec<D> v, hn::TFromD<D>* p) const {
     HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)];
     hn::Store(v, d, buffer);
     std::copy_n(buffer, n, p);
@@ -52,8 +54,9 @@ template <class D, class F>
 HWY_INLINE void over_row(D d, int64_t n, F f) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t j = 0;
-  for (; j + lanes <= n; j += lanes) f(j, Whole());
-  if (j < n) f(j, Rest{static_cast<size_t>(n - j)});
+  if constexpr (HWY_TARGET != HWY_SSE4)  // code for rests is large there: one copy of it does for all
+    for (; j + lanes <= n; j += lanes) f(j, Whole());
+  for (; j < n; j += lanes) f(j, Rest{static_cast<size_t>(std::min(lanes, n - j))});
 }
 
 // ---- Products with a packed weight ----
