@@ -112,8 +112,21 @@ HWY_NOINLINE void StepGroup(const KeyUnit& u, int64_t head, int64_t first, int64
   else Product<Into::kAdd>(s.dim, kWidth, to_query);
 }
 
+// Row `at` of a head's matrix of T that is written.
+inline T* elements_at(const Rows& x, int64_t at) { return reinterpret_cast<T*>(const_cast<char*>(x.data)) + at * x.stride; }
+
 // rows x width numbers, times factor, to a head's matrix.
 inline void StoreRows(const Rows& to, DType t, int64_t item, int64_t at, int64_t rows, int64_t width, T* from, int64_t stride, T factor) {
+  if (item == sizeof(T)) {
+    const V f = hn::Set(d, factor);
+    for (int64_t i = 0; i < rows; ++i) {
+      T *const row = from + i * stride, *const out = elements_at(to, at + i);
+      int64_t p = 0;
+      for (; p + kLanes <= width; p += kLanes) hn::StoreU(hn::Mul(hn::LoadU(d, row + p), f), d, out + p);
+      for (; p < width; ++p) out[p] = row[p] * factor;
+    }
+    return;
+  }
   for (int64_t i = 0; i < rows; ++i) {
     T* const row = from + i * stride;
     for (int64_t p = 0; p < width; ++p) row[p] *= factor;
@@ -131,12 +144,14 @@ void RunGroup(const KeyUnit& u, int64_t head, int64_t first, int64_t rows) {
   if (end > 0) LoadGroup<kVecs>(u, head, first, rows, query_rows, grad_rows);
   else std::memset(u.grad_query, 0, s.dim * kWidth * sizeof(T));
   for (int64_t at = 0; at < end; at += kKeys) StepGroup<kVecs>(u, head, first, rows, at, min64(kKeys, end - at), at == 0, query_rows, grad_rows);
-  T* const to = u.parts != nullptr ? u.parts + (head * s.queries + first) * s.dim : u.query_rows;
-  for (int64_t i = 0; i < kWidth; ++i) u.delta[i] = T{1};
-  FromPanel<kVecs>(u.grad_query, rows, s.dim, u.delta, to, s.dim);
-  if (u.parts != nullptr) return;
   const int64_t item = item_size(s.dtype);
-  StoreRows(head_of(call.grad_query, u.batch, head, item), s.dtype, item, first, rows, s.dim, to, s.dim, static_cast<T>(s.scale));
+  const Rows result = head_of(call.grad_query, u.batch, head, item);
+  const bool last = u.parts == nullptr, in_place = last && item == sizeof(T);
+  T* const rows_to = last ? u.query_rows : u.parts + (head * s.queries + first) * s.dim;
+  for (int64_t i = 0; i < kWidth; ++i) u.delta[i] = in_place ? static_cast<T>(s.scale) : T{1};
+  if (in_place) return FromPanel<kVecs>(u.grad_query, rows, s.dim, u.delta, elements_at(result, first), result.stride);
+  FromPanel<kVecs>(u.grad_query, rows, s.dim, u.delta, rows_to, s.dim);
+  if (last) StoreRows(result, s.dtype, item, first, rows, s.dim, rows_to, s.dim, static_cast<T>(s.scale));
 }
 
 void BackwardUnit(const BackwardCall& call, int64_t batch, int64_t kv_head, int64_t first, int64_t count, T* parts) {
