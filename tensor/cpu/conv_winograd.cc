@@ -126,15 +126,13 @@ struct Windows {
       // Rows of the image among those of the windows.
       const int64_t top = first[0] + 2 * h, most = z < 0 || z >= in.size[0] ? 0 : min64(2 * n + 2, in.size[1] - top);
       const int64_t begin_row = min64(2 * n + 2, max64(0, -top)), end_row = max64(begin_row, most);
+      const auto place = [&](int64_t i, int64_t j) { return rows.get() + (i % 2 * 2 + j) * size + i / 2 * row + columns[j].to; };
+      for (int64_t i = 0; i < 2 * n + 2; ++i)
+        for (int64_t j = 0; j < 2 && (i < begin_row || i >= end_row); ++j) std::memset(place(i, j), 0, columns[j].n * sizeof(float));
       for (int64_t c = 0; c < count; ++c) {
         const float* const plane = x + image * x_image + (channel0 + c) * in.channel() + z * in.step(0);
-        for (int64_t j = 0; j < 2; ++j) {
-          const Columns& o = columns[j];
-          const auto place = [&](int64_t i) { return rows.get() + (i % 2 * 2 + j) * size + i / 2 * row + o.to; };
-          for (int64_t i = 0; i < begin_row; ++i) std::memset(place(i), 0, o.n * sizeof(float));
-          for (int64_t i = begin_row; i < end_row; ++i) copy_row(plane + (top + i) * in.size[2] + o.from, o.n, place(i));
-          for (int64_t i = end_row; i < 2 * n + 2; ++i) std::memset(place(i), 0, o.n * sizeof(float));
-        }
+        for (int64_t j = 0; j < 2; ++j)
+          for (int64_t i = begin_row; i < end_row; ++i) copy_row(plane + (top + i) * in.size[2] + columns[j].from, columns[j].n, place(i, j));
         transform_lines(rows.get(), size, row, n * wide, to.at + c * to.row + (line - begin) * wide, to.part);
       }
       line += n;
