@@ -27,9 +27,11 @@ constexpr int64_t kPanel = 2 * kLanes;  // columns of a micro tile
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kMaxRows = 14;
 constexpr bool kMasks = true;
+constexpr int kDirectSteps = 2;  // values of k in a turn of direct kernels
 #else
 constexpr int kMaxRows = 6;
 constexpr bool kMasks = false;
+constexpr int kDirectSteps = 1;
 #endif
 constexpr int64_t kLine = 64;         // bytes of a cache line
 constexpr int64_t kPrefetchStep = 8;  // values of k between requests for C and for the next panel
@@ -153,6 +155,7 @@ HWY_NOINLINE void DirectMicro(const MicroArgs& g) {
 #pragma GCC unroll 5
   for (int i = 0; i < kBases; ++i) a[i] = g.a + 3 * i * a_row;
   const T* HWY_RESTRICT b = g.b;
+#pragma GCC unroll kDirectSteps
   for (int64_t p = g.k; p > 0; --p) {
     V y[kVecs];
 #pragma GCC unroll 2

@@ -15,7 +15,7 @@ namespace tessera::cpu::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kBlockK = 192;  // the longest range of k in a panel
+constexpr int64_t kBlockK = sizeof(T) == 4 ? 256 : 192;  // the longest range of k in a panel: one of B and two of A share L1
 
 HWY_INLINE M first_lanes(int64_t n) { return hn::FirstN(d, static_cast<size_t>(max64(0, min64(n, kLanes)))); }
 

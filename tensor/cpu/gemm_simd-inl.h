@@ -13,6 +13,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "tensor/cpu/request.h"
 #include "tensor/cpu/gemm_micro-inl.h"
 #include "tensor/cpu/gemm_pack-inl.h"
 
@@ -287,8 +288,8 @@ void GemmDirect(const GemmProblem<T>& g) {
 
 HWY_INLINE T sum_lanes(V v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
 
-// out[j] = sum_p x[p] y[j * stride + p], kCols of them.
-template <int kCols>
+// out[j] = sum_p x[p] y[j * stride + p], kCols of them; kFar: y comes from memory.
+template <int kCols, bool kFar = false>
 HWY_INLINE void dot_columns(int64_t k, const T* HWY_RESTRICT x, const T* HWY_RESTRICT y, int64_t stride, T* out) {
   V acc0[kCols], acc1[kCols];
 #pragma GCC unroll 8
@@ -298,6 +299,10 @@ HWY_INLINE void dot_columns(int64_t k, const T* HWY_RESTRICT x, const T* HWY_RES
     const V x0 = hn::LoadU(d, x + p), x1 = hn::LoadU(d, x + p + kLanes);
 #pragma GCC unroll 8
     for (int j = 0; j < kCols; ++j) {
+      if (kFar) {
+        request_ahead(y + j * stride + p);
+        if (sizeof(V) == kLine) request_ahead(y + j * stride + p + kLanes);
+      }
       acc0[j] = hn::MulAdd(x0, hn::LoadU(d, y + j * stride + p), acc0[j]);
       acc1[j] = hn::MulAdd(x1, hn::LoadU(d, y + j * stride + p + kLanes), acc1[j]);
     }
@@ -325,13 +330,14 @@ void GemmDots(const GemmProblem<T>& g) {
   const T* const a = static_cast<const T*>(g.a.data);
   const T* const b = static_cast<const T*>(g.b.data);
   const int64_t grain = ceil_div(max64(16, (1 << 17) / (g.m * g.k)), 4) * 4;
+  const bool far = g.n * g.k * static_cast<int64_t>(sizeof(T)) > (1 << 21);
   parallel_for(g.n, grain, [&](int64_t begin, int64_t end) HWY_ATTR {
     T out[4];
     for (int64_t j = begin; j < end; j += 4) {
       const T* const columns = b + j * g.b.col_stride;
       if (end - j >= 4) {
         for (int64_t i = 0; i < g.m; ++i) {
-          dot_columns<4>(g.k, a + i * g.a.row_stride, columns, g.b.col_stride, out);
+          (far && i == 0 ? dot_columns<4, true> : dot_columns<4>)(g.k, a + i * g.a.row_stride, columns, g.b.col_stride, out);
           for (int q = 0; q < 4; ++q) store(g, i, j + q, out[q]);
         }
       } else {
