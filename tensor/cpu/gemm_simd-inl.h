@@ -33,7 +33,7 @@ inline int64_t part_of(int64_t n, int64_t most, int64_t unit) { return ceil_div(
 // Values of k [p0, p0 + depth) of the rows, in parts of kc.
 void pack_rows(const GemmSource& s, int64_t first, const RowPanels& panels, int64_t p0, int64_t depth, int64_t kc, T* dst) {
   const int64_t rows = panels.first(panels.count);
-  parallel_for(panels.count, max64(1, 32768 / (kMaxRows * depth)), [&](int64_t begin, int64_t end) HWY_ATTR {
+  parallel_for(panels.count, max64(1, 4096 / (kMaxRows * depth)), [&](int64_t begin, int64_t end) HWY_ATTR {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t row = panels.first(i), height = panels.height(i);
       for (int64_t p = 0; p < depth; p += kc) {
@@ -139,11 +139,11 @@ struct Pieces {
   static constexpr int64_t kLeastPanels = 8;  // of rows, for each of which B is packed
   int64_t cols, rows, row_pieces, count;  // cols: a multiple of kPanel; rows: in panels
   Pieces(int64_t n, const RowPanels& panels, int64_t work) {
-    const int64_t wanted = max64(1, min64(16, work >> 21)), col_panels = ceil_div(n, kPanel);
-    cols = ceil_div(col_panels, wanted);
+    const int64_t col_panels = ceil_div(n, kPanel);
+    cols = ceil_div(col_panels, max64(1, min64(64, work >> 19)));
     const int64_t col_pieces = ceil_div(col_panels, cols);
     cols *= kPanel;
-    rows = ceil_div(panels.count, max64(1, min64(wanted / col_pieces, panels.count / kLeastPanels)));
+    rows = ceil_div(panels.count, max64(1, min64(min64(16, work >> 21) / col_pieces, panels.count / kLeastPanels)));
     row_pieces = ceil_div(panels.count, rows);
     count = col_pieces * row_pieces;
   }
