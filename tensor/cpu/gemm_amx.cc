@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tensor/cpu/gemm_amx_beside.h"
 #include "tensor/cpu/simd.h"
 
 namespace tessera::cpu::internal {
@@ -84,14 +85,36 @@ __attribute__((always_inline)) inline void multiply() {
   }
 }
 
-template <Kind kKind, int kRowTiles, int kColTiles>
-void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c_row, bool accumulate) {
+// Loads a tile; kPasses: with the hint that leaves L1 to what is there.
+template <bool kPasses, int kTile>
+__attribute__((always_inline)) inline void load(const char* from, int64_t row) {
+  if constexpr (kPasses) {
+    if constexpr (kTile == 0) _tile_stream_loadd(0, from, row);
+    if constexpr (kTile == 1) _tile_stream_loadd(1, from, row);
+    if constexpr (kTile == 2) _tile_stream_loadd(2, from, row);
+    if constexpr (kTile == 3) _tile_stream_loadd(3, from, row);
+    if constexpr (kTile == 6) _tile_stream_loadd(6, from, row);
+    if constexpr (kTile == 7) _tile_stream_loadd(7, from, row);
+  } else {
+    if constexpr (kTile == 0) _tile_loadd(0, from, row);
+    if constexpr (kTile == 1) _tile_loadd(1, from, row);
+    if constexpr (kTile == 2) _tile_loadd(2, from, row);
+    if constexpr (kTile == 3) _tile_loadd(3, from, row);
+    if constexpr (kTile == 6) _tile_loadd(6, from, row);
+    if constexpr (kTile == 7) _tile_loadd(7, from, row);
+  }
+}
+
+// kBeside: with other work, and the sums and panels of B pass by while the panel of A stays in L1. Tile registers are few, so that the processor does not
+// look far ahead: other work overlaps with the products only if it stands between them.
+template <Kind kKind, bool kBeside, int kRowTiles, int kColTiles>
+void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c_row, bool accumulate, const Beside& beside) {
   char* const c2 = c + 16 * c_row;
   if (accumulate) {
-    _tile_loadd(0, c, c_row);
-    if constexpr (kColTiles == 2) _tile_loadd(1, c + 64, c_row);
-    if constexpr (kRowTiles == 2) _tile_loadd(2, c2, c_row);
-    if constexpr (kRowTiles == 2 && kColTiles == 2) _tile_loadd(3, c2 + 64, c_row);
+    load<kBeside, 0>(c, c_row);
+    if constexpr (kColTiles == 2) load<kBeside, 1>(c + 64, c_row);
+    if constexpr (kRowTiles == 2) load<kBeside, 2>(c2, c_row);
+    if constexpr (kRowTiles == 2 && kColTiles == 2) load<kBeside, 3>(c2 + 64, c_row);
   } else {
     _tile_zero(0);
     if constexpr (kColTiles == 2) _tile_zero(1);
@@ -100,11 +123,14 @@ void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c
   }
   for (int64_t p = 0; p < steps; ++p, a += kPanelStepBytes, b += kPanelStepBytes) {
     _tile_loadd(4, a, 64);
-    _tile_loadd(6, b, 64);
+    load<kBeside, 6>(b, 64);
     multiply<kKind, 0>();
     if constexpr (kColTiles == 2) {
-      _tile_loadd(7, b + 1024, 64);
+      load<kBeside, 7>(b + 1024, 64);
       multiply<kKind, 1>();
+    }
+    if constexpr (kBeside) {
+      if ((p + 1) % kBesideSteps == 0) beside.run(beside.context);
     }
     if constexpr (kRowTiles == 2) {
       _tile_loadd(5, a + 1024, 64);
@@ -118,11 +144,15 @@ void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c
   if constexpr (kRowTiles == 2 && kColTiles == 2) _tile_stored(3, c2 + 64, c_row);
 }
 
+template <Kind kKind, bool kBeside>
+void any_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate, const Beside& beside) {
+  const auto run = rows > 16 ? (cols > 16 ? tiles_block<kKind, kBeside, 2, 2> : tiles_block<kKind, kBeside, 2, 1>)
+                             : (cols > 16 ? tiles_block<kKind, kBeside, 1, 2> : tiles_block<kKind, kBeside, 1, 1>);
+  run(steps, static_cast<const char*>(a), static_cast<const char*>(b), static_cast<char*>(c), 4 * c_row, accumulate, beside);
+}
 template <Kind kKind>
 void amx_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate) {
-  const auto run = rows > 16 ? (cols > 16 ? tiles_block<kKind, 2, 2> : tiles_block<kKind, 2, 1>)
-                             : (cols > 16 ? tiles_block<kKind, 1, 2> : tiles_block<kKind, 1, 1>);
-  run(steps, static_cast<const char*>(a), static_cast<const char*>(b), static_cast<char*>(c), 4 * c_row, accumulate);
+  any_block<kKind, false>(steps, a, b, rows, cols, c, c_row, accumulate, Beside{});
 }
 
 }  // namespace
@@ -145,6 +175,12 @@ PanelBlock bf16_panel_block(PanelLevel level) { return level == PanelLevel::kAmx
 PanelBlock int8_panel_block(PanelLevel level, bool unsigned_a) {
   if (level == PanelLevel::kAmx) return unsigned_a ? amx_block<Kind::kUnsigned> : amx_block<Kind::kSigned>;
   return unsigned_a ? uint8_dot_block : int8_dot_block;
+}
+
+BlockBeside block_beside(PanelBlock block) {
+  if (block == amx_block<Kind::kBf16>) return any_block<Kind::kBf16, true>;
+  if (block == amx_block<Kind::kSigned>) return any_block<Kind::kSigned, true>;
+  return block == amx_block<Kind::kUnsigned> ? any_block<Kind::kUnsigned, true> : nullptr;
 }
 
 TileScope::TileScope(PanelLevel level) : active_(level == PanelLevel::kAmx) {

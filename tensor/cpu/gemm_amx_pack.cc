@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tensor/cpu/gemm_amx.h"
+#include "tensor/cpu/gemm_amx_beside.h"
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq")
@@ -189,6 +190,34 @@ void pack_panel_a(int64_t item, const void* data, int64_t line_stride, int64_t k
   if (line_stride == 1)
     return item == 2 ? pack_across<2, true>(from, k_stride * item, lines, k, flips, to) : pack_across<1, true>(from, k_stride * item, lines, k, flips, to);
   gather_items(item, data, line_stride, k_stride, lines, k, [=](const Lines& x, int64_t at) { copy_gathered(x, flip, to + at); });
+}
+
+void begin_lines(PanelLines& x) { x.left = (x.bytes + kStepBytes - 1) / kStepBytes * kPanelLines; }
+void pack_lines(PanelLines& x, int64_t pieces) {
+  const __m512i flip = _mm512_set1_epi8(static_cast<char>(x.flip));
+  const int64_t whole = x.bytes / kStepBytes, steps = (x.bytes + kStepBytes - 1) / kStepBytes;
+  pieces = min64(pieces, x.left);
+  x.left -= pieces;
+  int64_t s = x.step, line = x.line;
+  while (pieces > 0) {
+    const char* from = x.from + line * x.stride + s * kStepBytes;
+    char* to = x.panel + line / 16 * kTile + line % 16 * kStepBytes + s * kPanelStepBytes;
+    const int64_t n = min64(pieces, steps - s), plain = line < x.lines ? min64(n, whole - s) : 0;
+    int64_t i = 0;
+    for (; i < plain; ++i, from += kStepBytes, to += kPanelStepBytes) _mm512_store_si512(to, _mm512_xor_si512(_mm512_loadu_si512(from), flip));
+    if (i < n) {  // the rest of a line, or lines that do not exist
+      const __mmask64 mask = line < x.lines ? low_bits(x.bytes % kStepBytes) : 0;
+      for (; i < n; ++i, to += kPanelStepBytes) _mm512_store_si512(to, _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, from), flip));
+    }
+    pieces -= n;
+    s += n;
+    if (s == steps) {
+      s = 0;
+      ++line;
+    }
+  }
+  x.step = s;
+  x.line = line;
 }
 
 namespace {

@@ -77,6 +77,13 @@ void write_bf16_rows(const Bf16Problem& g, uint16_t* c, int64_t rows, int64_t co
   const __mmask32 both = static_cast<__mmask32>(m0) | static_cast<__mmask32>(m1) << 16;
   const __m512 alpha = _mm512_set1_ps(g.alpha), beta = _mm512_set1_ps(g.beta);
   const bool scaled = g.alpha != 1 || g.beta != 0, ahead = !stream && g.m * g.n * 2 >= kFetchBytes;
+  if (!scaled && !stream && cols == kPanelLines) {
+    for (; rows > 0; --rows, from += kPanelLines, c += g.c.row_stride) {
+      if (ahead) __builtin_prefetch(c + kPanelLines, 1);
+      _mm512_storeu_si512(c, (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + 16), _mm512_loadu_ps(from)));
+    }
+    return;
+  }
   for (; rows > 0; --rows, from += kPanelLines, c += g.c.row_stride) {
     __m512 x = _mm512_loadu_ps(from), y = _mm512_loadu_ps(from + 16);
     if (ahead) __builtin_prefetch(c + kPanelLines, 1);
