@@ -2,7 +2,7 @@
 //
 // Largest errors in units of the last place (benchmarks/math_ulp; the bounds of pointwise_test.cc and math_test.cc), with AVX-512, in brackets without, where that differs:
 // float32 0.50 to 0.55, but asin and acos 0.62 (1.1), erfc 0.7, erf 0.75 (1.2), rsqrt 1.0 (1.5), exp and exp2 (0.75), log (0.8), tanh (2.1), gelu 1 for x > -3 (7);
-// float64 0.50 to 0.52, but exp and log 0.55, erf 0.58, asin and acos 0.62, erfc 0.66, expm1 next to 0 0.75.
+// float64 0.50 to 0.52, but exp, log, log2 and log10 0.55, erf 0.58, asin and acos 0.62, erfc 0.66, digamma from 2 on 0.7, expm1 next to 0 and pow 0.75, i0 2.7 (3.3), lgamma the C library's.
 //
 // Names with Two give sums of two numbers (math_double-inl.h), names with Brief are of doubles and accurate enough for float32 results.
 #if defined(TESSERA_TENSOR_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -97,6 +97,7 @@ HWY_INLINE T MaxOfRow(const T* HWY_RESTRICT x, int64_t n) {
 }
 
 // e^x for x <= 0. Where nothing is left of it, zero is what is scaled: a multiplication that underflows costs more than all the rest.
+// float32 is not left to math::Exp: its last bits of accuracy, which nobody sees in a quotient of sums, would cost softmax a quarter of its speed.
 template <class D, class V>
 HWY_INLINE V ExpBelow0(D d, V x) {
   using T = hn::TFromD<D>;
