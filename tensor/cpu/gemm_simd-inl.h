@@ -227,8 +227,7 @@ void DirectColumns(const GemmProblem<T>& g, const RowPanels& panels, int64_t j0,
 
 // All of it is in L2, or soon there.
 bool is_small(const GemmProblem<T>& g) {
-  const int64_t size = sizeof(T);
-  return g.m * g.n * size <= (1 << 20) && g.m * g.n * g.k * size <= (1 << 26);
+  return g.m * g.n * static_cast<int64_t>(sizeof(T)) <= (1 << 20) && g.m * g.n * g.k <= (1 << 24);
 }
 
 // All of B stays in L1, so that rows of A and of C are read and written once, in their order.
