@@ -108,7 +108,7 @@ __attribute__((always_inline)) inline void load(const char* from, int64_t row) {
 // kBeside: with other work, and the sums and panels of B pass by while the panel of A stays in L1. Tile registers are few, so that the processor does not
 // look far ahead: other work overlaps with the products only if it stands between them.
 template <Kind kKind, bool kBeside, int kRowTiles, int kColTiles>
-void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c_row, bool accumulate, const Beside& beside) {
+void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c_row, bool accumulate, const Beside* beside) {
   char* const c2 = c + 16 * c_row;
   if (accumulate) {
     load<kBeside, 0>(c, c_row);
@@ -130,7 +130,7 @@ void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c
       multiply<kKind, 1>();
     }
     if constexpr (kBeside) {
-      if ((p + 1) % kBesideSteps == 0) beside.run(beside.context);
+      if ((p + 1) % kBesideSteps == 0) beside->run(beside->context);
     }
     if constexpr (kRowTiles == 2) {
       _tile_loadd(5, a + 1024, 64);
@@ -145,14 +145,14 @@ void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c
 }
 
 template <Kind kKind, bool kBeside>
-void any_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate, const Beside& beside) {
+void any_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate, const Beside* beside) {
   const auto run = rows > 16 ? (cols > 16 ? tiles_block<kKind, kBeside, 2, 2> : tiles_block<kKind, kBeside, 2, 1>)
                              : (cols > 16 ? tiles_block<kKind, kBeside, 1, 2> : tiles_block<kKind, kBeside, 1, 1>);
   run(steps, static_cast<const char*>(a), static_cast<const char*>(b), static_cast<char*>(c), 4 * c_row, accumulate, beside);
 }
 template <Kind kKind>
 void amx_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate) {
-  any_block<kKind, false>(steps, a, b, rows, cols, c, c_row, accumulate, Beside{});
+  any_block<kKind, false>(steps, a, b, rows, cols, c, c_row, accumulate, nullptr);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ struct Beside {
   void (*run)(void* context);
   void* context;
 };
-using BlockBeside = void (*)(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate, const Beside& beside);
+using BlockBeside = void (*)(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate, const Beside* beside);
 // The form of `block` that takes other work; null if it has none.
 BlockBeside block_beside(PanelBlock block);
 

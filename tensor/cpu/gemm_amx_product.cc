@@ -213,8 +213,9 @@ class Product {
       // Two blocks of sums serve all, in turn, if one block of k is all.
       char* const c = sums + (first && last ? j & 1 : j - t.j0) * kSumBytes;
       if (beside_) {
+        const Beside beside{Side::run, &side};
         side.begin_block(steps);
-        beside_(steps, a, b, lines_of(i), cols, c, kPanelLines, !first, {Side::run, &side});
+        beside_(steps, a, b, lines_of(i), cols, c, kPanelLines, !first, &beside);
         if (last) side.write(i * kPanelLines, j * kPanelLines, lines_of(i), cols, c);
       } else {
         side.fetch();

@@ -109,6 +109,10 @@ TEST_P(Level, Bf16BeyondTheBlocks) {
   check_bf16<BFloat16>(GetParam(), {34, 35, 2100});                                    // more than two blocks of k
   check_bf16<BFloat16>(GetParam(), {70, 35, 4200, Order::kRows, Order::kCols, Order::kCols, 0.5, 2});  // more than a part of k
   check_bf16<float>(GetParam(), {70, 600, 2100, Order::kCols, Order::kRows});
+  // C is written and A packed among the products: with rests of rows, columns and k, and more than one block of k.
+  check_bf16<BFloat16>(GetParam(), {101, 300, 729, Order::kPaddedRows, Order::kRows, Order::kPaddedRows, 2, 0.5});
+  check_bf16<BFloat16>(GetParam(), {101, 300, 729, Order::kCols, Order::kCols});
+  check_bf16<float>(GetParam(), {65, 257, 257});
   check_bf16<BFloat16>(GetParam(), {2080, 1056, 7});  // C streams past the caches
   check_bf16<float>(GetParam(), {1050, 1056, 7});
 }
