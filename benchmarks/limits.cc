@@ -154,14 +154,18 @@ double best_rate(int threads, int64_t (*work)()) {
 }
 
 // Lines of 64 bytes past the caches; lines of the source are requested `kAhead` bytes before they are read.
-template <int kAhead>
-__attribute__((target("sse2"))) void copy_lines(char* to, const char* from, size_t bytes) {
-  for (size_t i = 0; i < bytes; i += 64) {
-    if (kAhead) _mm_prefetch(from + i + kAhead, _MM_HINT_T0);
-    for (size_t k = 0; k < 64; k += 16) _mm_stream_si128(reinterpret_cast<__m128i*>(to + i + k), _mm_load_si128(reinterpret_cast<const __m128i*>(from + i + k)));
+#define LIMITS_COPY(NAME, TARGET, VECTOR, LOAD, STREAM)                                                                              \
+  template <int kAhead>                                                                                                              \
+  __attribute__((target(TARGET))) void NAME(char* to, const char* from, size_t bytes) {                                              \
+    for (size_t i = 0; i < bytes; i += 64) {                                                                                         \
+      if (kAhead) _mm_prefetch(from + i + kAhead, _MM_HINT_T0);                                                                      \
+      for (size_t k = 0; k < 64; k += sizeof(VECTOR)) STREAM(reinterpret_cast<VECTOR*>(to + i + k), LOAD(reinterpret_cast<const VECTOR*>(from + i + k))); \
+    }                                                                                                                                \
+    _mm_sfence();                                                                                                                    \
   }
-  _mm_sfence();
-}
+LIMITS_COPY(copy_sse2, "sse2", __m128i, _mm_load_si128, _mm_stream_si128)
+LIMITS_COPY(copy_avx512, "avx512f", __m512i, _mm512_load_si512, _mm512_stream_si512)
+#undef LIMITS_COPY
 void copy_plainly(char* to, const char* from, size_t bytes) { std::memcpy(to, from, bytes); }
 
 double copy_rate(int threads) {
@@ -174,7 +178,9 @@ double copy_rate(int threads) {
   };
   char *from = block(), *to = block();
   double best = 0;
-  for (auto* copy : {copy_plainly, copy_lines<0>, copy_lines<1024>, copy_lines<2048>, copy_lines<4096>}) {
+  std::vector<void (*)(char*, const char*, size_t)> copies = {copy_plainly, copy_sse2<0>, copy_sse2<2048>};
+  if (has_flag("avx512f")) copies.insert(copies.end(), {copy_avx512<0>, copy_avx512<2048>, copy_avx512<4096>});
+  for (auto* copy : copies) {
     for (int round = 0; round < 5; ++round) {
       std::vector<std::thread> others;
       const size_t part = kBytes / static_cast<size_t>(threads) / 4096 * 4096;

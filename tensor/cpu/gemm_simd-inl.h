@@ -324,12 +324,15 @@ inline void store(const GemmProblem<T>& g, int64_t i, int64_t j, T value) {
   *to = g.beta == T{0} ? g.alpha * value : g.beta * *to + g.alpha * value;
 }
 
+// Whether so many elements are more than what L2 holds.
+inline bool is_far(int64_t count) { return count * static_cast<int64_t>(sizeof(T)) > (1 << 21); }
+
 // Few rows, A and B^T both contiguous along k (a linear layer on a small batch): no packing at all.
 void GemmDots(const GemmProblem<T>& g) {
   const T* const a = static_cast<const T*>(g.a.data);
   const T* const b = static_cast<const T*>(g.b.data);
   const int64_t grain = ceil_div(max64(16, (1 << 17) / (g.m * g.k)), 4) * 4;
-  const bool far = g.n * g.k * static_cast<int64_t>(sizeof(T)) > (1 << 21);
+  const bool far = is_far(g.n * g.k);
   parallel_for(g.n, grain, [&](int64_t begin, int64_t end) HWY_ATTR {
     T out[4];
     for (int64_t j = begin; j < end; j += 4) {
@@ -352,7 +355,8 @@ void GemmDots(const GemmProblem<T>& g) {
 
 // ---- One row against a row-major B: sums of rows, read in the order they lie ----
 
-template <int kRows>
+// kAhead: from far memory, where as many rows behind these are requested; so many pages at once bring a third more than one.
+template <int kRows, bool kAhead = false>
 HWY_INLINE void add_rows(int64_t n, const T* HWY_RESTRICT x, int64_t x_stride, const T* HWY_RESTRICT b, int64_t b_row, T* HWY_RESTRICT sum) {
   V xs[kRows];
 #pragma GCC unroll 8
@@ -361,7 +365,10 @@ HWY_INLINE void add_rows(int64_t n, const T* HWY_RESTRICT x, int64_t x_stride, c
   for (; j + kLanes <= n; j += kLanes) {
     V v = hn::LoadU(d, sum + j);
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) v = hn::MulAdd(xs[r], hn::LoadU(d, b + r * b_row + j), v);
+    for (int r = 0; r < kRows; ++r) {
+      if (kAhead) request_ahead(b + (r + kRows) * b_row + j, 0);
+      v = hn::MulAdd(xs[r], hn::LoadU(d, b + r * b_row + j), v);
+    }
     hn::StoreU(v, d, sum + j);
   }
   for (; j < n; ++j) {
@@ -379,6 +386,7 @@ void gemv_columns(const GemmProblem<T>& g, int64_t j0, int64_t n) {
   const int64_t xs = g.a.col_stride, b_row = g.b.row_stride, chunks = ceil_div(n, kRowCols);
   const int64_t pieces = max64(1, min64(16, (n * g.k) >> 18)), part = ceil_div(ceil_div(g.k, max64(1, min64(pieces / chunks, g.k / 16))), 4) * 4;
   const int64_t parts = ceil_div(g.k, part);
+  const bool far = is_far(n * g.k);
   ScratchArray<T> sums(parts * n);
   parallel_for(parts * chunks, ceil_div(parts * chunks, pieces), [&](int64_t begin, int64_t end) HWY_ATTR {
     for (int64_t t = begin; t < end; ++t) {
@@ -387,7 +395,7 @@ void gemv_columns(const GemmProblem<T>& g, int64_t j0, int64_t n) {
       const int64_t p1 = min64(g.k, p + part);
       T* const sum = sums.get() + t / chunks * n + j;
       for (int64_t i = 0; i < cols; ++i) sum[i] = T{0};
-      for (; p + 4 <= p1; p += 4) add_rows<4>(cols, x + p * xs, xs, b + p * b_row + j, b_row, sum);
+      for (; p + 4 <= p1; p += 4) (far ? add_rows<4, true> : add_rows<4>)(cols, x + p * xs, xs, b + p * b_row + j, b_row, sum);
       for (; p < p1; ++p) add_rows<1>(cols, x + p * xs, xs, b + p * b_row + j, b_row, sum);
     }
   });
