@@ -13,6 +13,7 @@
 #include "tensor/cpu/index.h"
 #include "tensor/cpu/index_internal.h"
 #include "tensor/cpu/index_simd.h"
+#include "tensor/cpu/request.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/strided_nest.h"
 
@@ -242,11 +243,22 @@ bool scatter_rows(ScatterFn fn, std::span<const int64_t> shape, int dim, int64_t
   const int64_t blocks = std::min({n * len / (2 * kGrain), len / 32, self_rows, int64_t{8}});
   if (row.rank != 1 || row.inner_stride(0) == 0 || blocks < 4) return false;
   const int64_t none = 0, self_step = self.strides[dim], src_step = src.strides[dim], index_step = index.strides[dim];
+  const bool far = n * len * item_size(self.dtype) > (int64_t{4} << 20);
   parallel_for(self_rows, (self_rows + blocks - 1) / blocks, [&](int64_t begin, int64_t end) {
-    for (int64_t j = 0; j < n; ++j) {
-      const int64_t to = *reinterpret_cast<const int64_t*>(at_byte(index.data, j * index_step));
-      if (to < begin || to >= end) continue;
-      fn(at_byte(self.data, to * self_step), at_byte(src.data, j * src_step), reinterpret_cast<const char*>(&none), len, row.inner_stride(0), row.inner_stride(1), 0, 0, alpha);
+    const auto target = [&](int64_t j) { return *reinterpret_cast<const int64_t*>(at_byte(index.data, j * index_step)); };
+    const auto next = [&](int64_t j) {  // the first index from j on that names a row of the block
+      while (j < n && (target(j) < begin || target(j) >= end)) ++j;
+      return j;
+    };
+    for (int64_t j = next(0); j < n;) {
+      const int64_t after = next(j + 1);
+      if (far && after < n)  // its rows begin on other pages
+        for (int64_t k = 0; k < kRequestAhead; k += 64) {
+          request_ahead(at_byte(self.data, target(after) * self_step), k);
+          request_ahead(at_byte(src.data, after * src_step), k);
+        }
+      fn(at_byte(self.data, target(j) * self_step), at_byte(src.data, j * src_step), reinterpret_cast<const char*>(&none), len, row.inner_stride(0), row.inner_stride(1), 0, 0, alpha);
+      j = after;
     }
   });
   return true;
