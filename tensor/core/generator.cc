@@ -27,11 +27,13 @@ namespace {
 
 constexpr int kShift = 397;
 
-// A vector of words, anywhere in memory.
+// A vector of words, from and to anywhere in memory.
 template <int kBytes>
 struct Words {
-  typedef uint32_t Vector __attribute__((vector_size(kBytes), aligned(4), may_alias));
+  typedef uint32_t Vector __attribute__((vector_size(kBytes)));
   static constexpr int kLanes = kBytes / 4;
+  [[gnu::always_inline]] static void load(Vector& v, const uint32_t* from) { std::memcpy(&v, from, sizeof v); }
+  [[gnu::always_inline]] static void store(const Vector& v, uint32_t* to) { std::memcpy(to, &v, sizeof v); }
 };
 
 template <int kBytes>
@@ -39,7 +41,7 @@ template <int kBytes>
   y ^= y >> 11;
   y ^= (y << 7) & 0x9d2c5680u;
   y ^= (y << 15) & 0xefc60000u;
-  *reinterpret_cast<typename Words<kBytes>::Vector*>(out) = y ^ (y >> 18);
+  Words<kBytes>::store(y ^ (y >> 18), out);
 }
 
 // The stream is x[k + 624] = x[k + 397] ^ twist(x[k], x[k + 1]): from 624 words the next 624, behind them, in vectors of kBytes. Their numbers go to `out` if there is one.
@@ -49,10 +51,12 @@ template <int kBytes, bool kNumbers>
   constexpr int kLanes = Words<kBytes>::kLanes;
   static_assert(Mt19937::kWords % kLanes == 0);
   for (int k = 0; k < Mt19937::kWords; k += kLanes) {
-    const auto at = [x, k](int i) { return reinterpret_cast<Vector*>(x + k + i); };
-    const Vector next = *at(1), both = (*at(0) & 0x80000000u) | (next & 0x7fffffffu);
-    const Vector y = *at(kShift) ^ (both >> 1) ^ (-(next & 1u) & 0x9908b0dfu);
-    *at(Mt19937::kWords) = y;
+    Vector here, next, far;
+    Words<kBytes>::load(here, x + k);
+    Words<kBytes>::load(next, x + k + 1);
+    Words<kBytes>::load(far, x + k + kShift);
+    const Vector both = (here & 0x80000000u) | (next & 0x7fffffffu), y = far ^ (both >> 1) ^ (-(next & 1u) & 0x9908b0dfu);
+    Words<kBytes>::store(y, x + k + Mt19937::kWords);
     if constexpr (kNumbers) put_tempered<kBytes>(y, out + k);
   }
 }
@@ -69,14 +73,18 @@ template <int kBytes>
 // The numbers of n words.
 template <int kBytes>
 [[gnu::always_inline]] inline void temper_words(const uint32_t* words, int64_t n, uint32_t* out) {
-  using Vector = typename Words<kBytes>::Vector;
   constexpr int kLanes = Words<kBytes>::kLanes;
+  typename Words<kBytes>::Vector v;
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) put_tempered<kBytes>(*reinterpret_cast<const Vector*>(words + i), out + i);
+  for (; i + kLanes <= n; i += kLanes) {
+    Words<kBytes>::load(v, words + i);
+    put_tempered<kBytes>(v, out + i);
+  }
   if (i == n) return;
   uint32_t rest[kLanes] = {};
   std::memcpy(rest, words + i, static_cast<size_t>(n - i) * sizeof(uint32_t));
-  put_tempered<kBytes>(*reinterpret_cast<const Vector*>(rest), rest);
+  Words<kBytes>::load(v, rest);
+  put_tempered<kBytes>(v, rest);
   std::memcpy(out + i, rest, static_cast<size_t>(n - i) * sizeof(uint32_t));
 }
 
