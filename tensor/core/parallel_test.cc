@@ -68,7 +68,9 @@ TEST(Parallel, RangesAreWholePiecesAndOneThreadTakesAll) {
           for (int64_t i = b; i < e; ++i) ++hits[i];
         });
         EXPECT_EQ(wrong, 0);
-        if (threads == 1) EXPECT_EQ(calls, 1);
+        if (threads == 1) {
+          EXPECT_EQ(calls, 1);
+        }
         for (auto& h : hits) EXPECT_EQ(h, 1);
       }
     }

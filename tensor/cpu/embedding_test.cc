@@ -46,9 +46,14 @@ void check(BagMode mode, int64_t dim, int64_t padding, bool scaled, bool with_na
       if (mode == BagMode::kMean && count > 0) want /= static_cast<double>(count);
       ASSERT_EQ(sizes[b], count);
       const double got = static_cast<double>(static_cast<float>(out[b * dim + k]));
-      if (std::isnan(want)) ASSERT_TRUE(std::isnan(got));
-      else ASSERT_NEAR(got, want, (sizeof(T) == 2 ? 1e-2 : 1e-5) * (1 + std::abs(want)));
-      if (mode == BagMode::kMax) ASSERT_EQ(places[b * dim + k], place);
+      if (std::isnan(want)) {
+        ASSERT_TRUE(std::isnan(got));
+      } else {
+        ASSERT_NEAR(got, want, (sizeof(T) == 2 ? 1e-2 : 1e-5) * (1 + std::abs(want)));
+      }
+      if (mode == BagMode::kMax) {
+        ASSERT_EQ(places[b * dim + k], place);
+      }
     }
   }
 }

@@ -385,7 +385,7 @@ TEST(Masked, LongMasksOfAnyDensity) {
       EXPECT_EQ(found.back(), -7);
       found.pop_back();
       EXPECT_EQ(found, want);
-      for (const auto [t, size] : {std::pair{DType::kUInt8, 1}, {DType::kInt16, 2}, {DType::kFloat32, 4}, {DType::kInt64, 8}, {DType::kComplex128, 16}}) {
+      for (const auto& [t, size] : {std::pair{DType::kUInt8, 1}, {DType::kInt16, 2}, {DType::kFloat32, 4}, {DType::kInt64, 8}, {DType::kComplex128, 16}}) {
         std::vector<uint8_t> from(n * size), to((hits + 1) * size, 77), back(n * size, 5);
         for (uint8_t& b : from) b = rng();
         const int64_t strides[1] = {size};

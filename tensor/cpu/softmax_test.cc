@@ -86,7 +86,9 @@ void check(int64_t lines, int64_t n, int dim, int64_t pad, bool specials) {
     // What lies between the lines is left alone.
     for (size_t i = 0; i < y.data.size() && pad > 0; ++i) {
       const int64_t row = y.shape[1] + pad;
-      if (static_cast<int64_t>(i) % row >= y.shape[1]) ASSERT_EQ(y.data[i], T{7});
+      if (static_cast<int64_t>(i) % row >= y.shape[1]) {
+        ASSERT_EQ(y.data[i], T{7});
+      }
     }
   }
 }
