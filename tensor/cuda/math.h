@@ -118,6 +118,7 @@ __host__ __device__ inline double i0(double x) {
     }
     return sum;
   }
+  if (a > 800) return infinity();
   for (int k = 1; k < 30; ++k) {
     const double next = term * (2 * k - 1) * (2 * k - 1) / (8 * a * k);
     if (next >= term || next < sum * 1e-17) break;
