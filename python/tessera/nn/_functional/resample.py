@@ -17,12 +17,6 @@ _KERNEL_MODES = {"nearest": 0, "nearest-exact": 1, "linear": 2, "bilinear": 2, "
 _FLOATS = _KERNEL_DTYPES = (tessera.float32, tessera.float64, *_HALF)
 
 
-def _shaped(w, x, dim):
-    shape = [1] * x.dim()
-    shape[dim] = w.numel()
-    return w.reshape(shape)
-
-
 def _cubic_weights(t, a=-0.75):
     """The four weights of cubic convolution (Keys 1981) at fraction t."""
     def near(d):
@@ -42,11 +36,11 @@ def _resize(x, dim, out, scale, mode, align_corners):
     if len(places) == 1:
         return x.index_select(dim, places[0])
     # One weight for each element behind dim: products of whole planes are faster than those of many short rows with a number each.
-    shape = [1] * dim + [out] + list(x.shape[dim + 1:])
-    weights = weights.to(x.device)
-    total = x.index_select(dim, places[0]) * _shaped(weights[0], x, dim).expand(shape).contiguous()
+    behind = x.shape[dim + 1:]
+    weights = weights.to(x.device).reshape(-1, out, *[1] * len(behind)).expand(-1, out, *behind).contiguous()
+    total = x.index_select(dim, places[0]) * weights[0]
     for place, weight in zip(places[1:], weights[1:]):
-        total = tessera.addcmul(total, x.index_select(dim, place), _shaped(weight, x, dim).expand(shape).contiguous())
+        total = tessera.addcmul(total, x.index_select(dim, place), weight)
     return total
 
 
