@@ -39,12 +39,29 @@ HWY_INLINE void gather(const float* from, const int32_t* places, int64_t n, floa
   for (int64_t i = 0; i < n; i += kLanes) hn::StoreU(hn::GatherIndex(df, from, hn::LoadU(di, places + i)), df, to + i);
 }
 
+// The images with their border; where there is none, as they lie.
+struct Images {
+  template <class Problem>
+  explicit Images(const Problem& c)
+      : padded(c.in.with(c.border)), planes(c.in.channels_last ? 1 : c.in_channels), image(c.border.none() ? c.x_image : planes * padded.plane()), copy(c.border.none() ? 0 : c.images * image) {}
+
+  template <class Problem>
+  const float* of(const Problem& c) const {
+    if (c.border.none()) return c.x + c.first_channel;
+    copy_images_with_border(c.images, planes, c.in, c.border, c.x, c.x_image, copy.get());
+    return copy.get() + c.first_channel;
+  }
+
+  const ImageLayout padded;
+  const int64_t planes, image;  // elements from an image to the next
+  ScratchArray<float> copy;
+};
+
 class ForwardPlan {
  public:
   explicit ForwardPlan(const DirectConv<float>& c)
       : c_(c),
-        padded_(c.in.with(c.border)),
-        planes_(c.in.channels_last ? 1 : c.in_channels),
+        images_(c),
         k_(c.in_channels * c.taps),
         plane_(volume(c.size)),
         positions_(c.images * plane_),
@@ -55,26 +72,19 @@ class ForwardPlan {
         offsets_(k_),
         x_offsets_(k_),
         places_(panels_ * width_),
-        images_(c.border.none() ? 0 : c.images * planes_ * padded_.plane()),
         columns_(chunks_ * chunk_ * panels_ * width_) {
     const bool last = c.in.channels_last;
     for (int64_t p = 0; p < k_; ++p) {
       const int64_t channel = last ? p % c.in_channels : p / c.taps, tap = last ? p / c.in_channels : p % c.taps;
       const int64_t* const at = c.tap[tap];
       offsets_[p] = channel * c.w_channel + c.tap_w[tap];
-      x_offsets_[p] = channel * padded_.channel() + at[0] * padded_.step(0) + at[1] * padded_.step(1) + at[2] * padded_.step(2);
+      x_offsets_[p] = channel * images_.padded.channel() + at[0] * images_.padded.step(0) + at[1] * images_.padded.step(1) + at[2] * images_.padded.step(2);
     }
-    const int64_t image = c.border.none() ? c.x_image : planes_ * padded_.plane();
-    for (int64_t i = 0; i < panels_ * width_; ++i) places_[i] = place_of(c, padded_, image, i < positions_ ? i : 0);
+    for (int64_t i = 0; i < panels_ * width_; ++i) places_[i] = place_of(c, images_.padded, images_.image, i < positions_ ? i : 0);
   }
 
   void run() const {
-    const float* x = c_.x;
-    if (!c_.border.none()) {
-      copy_images_with_border(c_.images, planes_, c_.in, c_.border, x, c_.x_image, images_.get());
-      x = images_.get();
-    }
-    x += c_.first_channel;
+    const float* const x = images_.of(c_);
     parallel_for(k_, max64(1, 16384 / (panels_ * width_)), [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t p = begin; p < end; ++p)
         for (int64_t i = 0; i < panels_; ++i)
@@ -124,11 +134,11 @@ class ForwardPlan {
   }
 
   const DirectConv<float>& c_;
-  const ImageLayout padded_;
-  const int64_t planes_, k_, plane_, positions_, width_, panels_, chunks_, chunk_;
+  const Images images_;
+  const int64_t k_, plane_, positions_, width_, panels_, chunks_, chunk_;
   ScratchArray<int64_t> offsets_, x_offsets_;
   ScratchArray<int32_t> places_;
-  ScratchArray<float> images_, columns_;
+  ScratchArray<float> columns_;
 };
 
 // The gradient of the weights: vectors of them, rows of output channels.
@@ -136,23 +146,20 @@ class WeightPlan {
  public:
   explicit WeightPlan(const DirectWeight& c)
       : c_(c),
-        padded_(c.in.with(c.border)),
-        planes_(c.in.channels_last ? 1 : c.in_channels),
+        images_(c),
         taps_(volume(c.kernel)),
         k_(c.in_channels * taps_),
         plane_(volume(c.size)),
         positions_(c.images * plane_),
         panels_(ceil_div(k_, kPanel)),
-        image_(c.border.none() ? c.x_image : planes_ * padded_.plane()),
         offsets_(positions_),
         places_(panels_ * kPanel),
-        gradients_(c.out_channels * positions_),
-        images_(c.border.none() ? 0 : c.images * image_) {
+        gradients_(c.out_channels * positions_) {
     for (int64_t p = 0; p < panels_ * kPanel; ++p) {
       const int64_t q = p < k_ ? p : 0, channel = c.in.channels_last ? q % c.in_channels : q / taps_, t = c.in.channels_last ? q / c.in_channels : q % taps_;
       const int64_t w = t % c.kernel[2], h = t / c.kernel[2] % c.kernel[1], e = t / c.kernel[2] / c.kernel[1];
-      const int64_t at = e * c.dilation[0] * padded_.step(0) + h * c.dilation[1] * padded_.step(1) + w * c.dilation[2] * padded_.step(2);
-      places_[p] = static_cast<int32_t>(channel * padded_.channel() + at);
+      const int64_t at = e * c.dilation[0] * images_.padded.step(0) + h * c.dilation[1] * images_.padded.step(1) + w * c.dilation[2] * images_.padded.step(2);
+      places_[p] = static_cast<int32_t>(channel * images_.padded.channel() + at);
     }
     for (int64_t i = 0; i < positions_; ++i) offsets_[i] = i;
     for (int64_t o = 0; o < c.out_channels; ++o)
@@ -160,12 +167,7 @@ class WeightPlan {
   }
 
   void run() const {
-    const float* x = c_.x;
-    if (!c_.border.none()) {
-      copy_images_with_border(c_.images, planes_, c_.in, c_.border, x, c_.x_image, images_.get());
-      x = images_.get();
-    }
-    x += c_.first_channel;
+    const float* const x = images_.of(c_);
     parallel_for(ceil_div(panels_, kPanels), 1, [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t i = begin; i < end; ++i) run_panels(x, i * kPanels, (i + 1) * kPanels < panels_ ? (i + 1) * kPanels : panels_);
     });
@@ -179,7 +181,7 @@ class WeightPlan {
     ScratchArray<float> columns((end - begin) * size), zeros(kPanel), last(kRows * kPanel);
     std::memset(zeros.get(), 0, kPanel * sizeof(float));
     for (int64_t p = begin; p < end; ++p)
-      for (int64_t i = 0; i < positions_; ++i) gather(x + place_of(c_, padded_, image_, i), places_.get() + p * kPanel, kPanel, columns.get() + (p - begin) * size + i * kPanel);
+      for (int64_t i = 0; i < positions_; ++i) gather(x + place_of(c_, images_.padded, images_.image, i), places_.get() + p * kPanel, kPanel, columns.get() + (p - begin) * size + i * kPanel);
     TileArgs args;
     args.k = positions_;
     args.offsets = offsets_.get();
@@ -202,11 +204,11 @@ class WeightPlan {
   }
 
   const DirectWeight& c_;
-  const ImageLayout padded_;
-  const int64_t planes_, taps_, k_, plane_, positions_, panels_, image_;
+  const Images images_;
+  const int64_t taps_, k_, plane_, positions_, panels_;
   ScratchArray<int64_t> offsets_;
   ScratchArray<int32_t> places_;
-  ScratchArray<float> gradients_, images_;
+  ScratchArray<float> gradients_;
 };
 
 }  // namespace
