@@ -10,6 +10,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "tensor/cpu/integer.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::internal {
@@ -25,10 +26,6 @@ constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(T);
 constexpr int64_t kMaxPanel = 2 * kLanes;
 constexpr T kInfinity = std::numeric_limits<T>::infinity();
 constexpr double kLog2e = 1.44269504088896340736, kLn2 = 0.69314718055994530942;
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // ---- Products ----
 

@@ -10,6 +10,7 @@
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/conv_direct.h"
 #include "tensor/cpu/gemm_amx.h"
+#include "tensor/cpu/integer.h"
 #include "tensor/cpu/nn_types.h"
 #include "tensor/cpu/scratch.h"
 
@@ -22,9 +23,6 @@ namespace {
 constexpr int64_t kImageElements = int64_t{1} << 19;  // of the images copied at once
 constexpr int64_t kPanelsBytes = int64_t{1} << 19;    // of the panels of positions packed at once
 constexpr int64_t kStepChannels = kStepBytes / 2;
-
-inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // The bits of x rounded to bfloat16, as the lower halves of 16 numbers.
 __attribute__((target("avx512f,avx512bw,avx512vl"))) inline __m256i rounded(__m512 x) {

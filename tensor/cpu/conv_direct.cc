@@ -8,6 +8,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
+#include "tensor/cpu/integer.h"
 #include "tensor/cpu/nn_types.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd.h"
@@ -26,9 +27,6 @@ constexpr int64_t most_rows(int64_t) { return 14; }  // of a tile
 #else
 constexpr int64_t most_rows(int64_t vectors) { return vectors == 2 ? 6 : 12; }
 #endif
-
-inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // kStep 0: any step.
 template <int kRows, int kVectors, int kStep>

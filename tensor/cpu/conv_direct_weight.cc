@@ -10,6 +10,7 @@
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/conv_direct.h"
+#include "tensor/cpu/integer.h"
 #include "tensor/cpu/nn_types.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd.h"
@@ -29,9 +30,6 @@ constexpr int64_t kVectors = 2;  // of a tile
 constexpr int64_t kVectors = 1;
 #endif
 constexpr int64_t kMostRows = 14;
-
-inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 struct WeightArgs {
   int64_t lines, n, step, dy_row;

@@ -8,6 +8,7 @@
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/conv_direct.h"
+#include "tensor/cpu/integer.h"
 #include "tensor/cpu/nn_types.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd.h"
@@ -98,8 +99,6 @@ class ForwardPlan {
   }
 
  private:
-  static int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
-
   // Output channels [begin, end).
   void run_range(int64_t begin, int64_t end) const {
     const int64_t rows = end - begin, width = panels_ * width_;

@@ -12,6 +12,7 @@
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/conv_direct.h"
+#include "tensor/cpu/integer.h"
 #include "tensor/cpu/nn_types.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd.h"
@@ -33,9 +34,6 @@ constexpr int64_t kChunkChannels = 64;   // summed at once: a sum of sums has sm
 constexpr int64_t kMostStored = int64_t{1} << 23;  // elements of transformed weights
 constexpr int64_t kWidth = 2 * kLanes;   // channels of a tile of the products
 constexpr int64_t kApart = 16;           // elements between the parts of a transform, so that they do not share the same places in L1
-
-inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // One copy of their code.
 HWY_NOINLINE void pack_vectors(const float* from, int64_t row, int64_t rows, int64_t n, int64_t width, float* to) { pack_lanes(from, row, rows, n, width, to); }

@@ -5,6 +5,7 @@
 
 #include "tensor/cpu/gemm_amx.h"
 #include "tensor/cpu/gemm_amx_beside.h"
+#include "tensor/cpu/integer.h"
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq")
@@ -14,7 +15,6 @@ namespace {
 
 constexpr int64_t kTile = 1024;  // bytes
 
-inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 // The lowest n bits, n in [0, 64].
 inline __mmask64 low_bits(int64_t n) { return n >= 64 ? ~__mmask64{0} : (__mmask64{1} << n) - 1; }
 

@@ -9,6 +9,7 @@
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/gemm_amx.h"
 #include "tensor/cpu/gemm_amx_beside.h"
+#include "tensor/cpu/integer.h"
 #include "tensor/cpu/scratch.h"
 
 namespace tessera::cpu::internal {
@@ -27,8 +28,6 @@ constexpr int64_t kFarBytes = 8 << 20;                        // of A and B, whi
 constexpr int64_t kCacheLine = 64;
 constexpr int64_t kStreamElements = 1 << 20;  // fewer elements of C never bypass the caches
 constexpr double kTaskWork = 1 << 22;         // products worth a task of their own
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Scratch memory of more than half a huge page is one: then L2 holds it without conflicts.
 int64_t scratch_bytes(int64_t bytes) { return bytes >= (1 << 18) ? std::max<int64_t>(bytes, (1 << 20) + 1) : bytes; }

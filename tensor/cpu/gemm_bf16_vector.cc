@@ -11,6 +11,7 @@
 #include "tensor/core/half.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/gemm_bf16.h"
+#include "tensor/cpu/integer.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd.h"
 
@@ -31,9 +32,6 @@ constexpr int64_t kPair = 2 * kLanes;  // elements of a vector
 // Elements of work in a piece.
 constexpr int64_t kPieceWork = 1 << 17;
 constexpr int64_t kColumns = 2048;  // summed at a time
-
-inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 HWY_INLINE V even_lanes(hn::Vec<DU> v) { return hn::BitCast(df, hn::ShiftLeft<16>(v)); }
 HWY_INLINE V odd_lanes(hn::Vec<DU> v) { return hn::BitCast(df, hn::And(v, hn::Set(du, 0xffff0000u))); }

@@ -8,6 +8,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "tensor/cpu/integer.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::internal {
@@ -35,10 +36,6 @@ constexpr int kDirectSteps = 1;
 #endif
 constexpr int64_t kLine = 64;         // bytes of a cache line
 constexpr int64_t kPrefetchStep = 8;  // values of k between requests for C and for the next panel
-
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // One tile. Kernels write whole panels of c = a b where beta is 0, of c += a b where it is not; those of a single vector write just the columns that exist.
 // A is read as a[r * a_row + p * a_col] (packed: 1, rows of the tile), B as b[p * b_row + j] (packed: kPanel).

@@ -12,33 +12,6 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 }  // namespace
 
-// A first guess by Giles' formula ("Approximating the erfinv function", 2010), then two Halley steps on erf, or on erfc in the tails.
-double erfinv(double y) {
-  if (!(std::abs(y) <= 1)) return kNan;
-  if (std::abs(y) == 1) return std::copysign(kInf, y);
-  double w = -std::log((1 - y) * (1 + y)), x;
-  if (w < 5) {
-    w -= 2.5;
-    const double c[] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941};
-    x = c[0];
-    for (int i = 1; i < 9; ++i) x = x * w + c[i];
-  } else {
-    w = std::sqrt(w) - 3;
-    const double c[] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682};
-    x = c[0];
-    for (int i = 1; i < 9; ++i) x = x * w + c[i];
-  }
-  x *= y;
-  const double rest = 1 - std::abs(y);  // exact for |y| >= 1/2
-  for (int i = 0; i < 2; ++i) {
-    const double a = std::abs(x);
-    const double error = std::abs(y) < 0.5 ? std::erf(a) - std::abs(y) : rest - std::erfc(a);
-    const double step = error / (2 * std::numbers::inv_sqrtpi * std::exp(-a * a));
-    x = std::copysign(a - step / (1 + a * step), y);
-  }
-  return x;
-}
-
 double lgamma(double x) {
   if (std::isinf(x)) return kInf;
 #if defined(__GLIBC__)

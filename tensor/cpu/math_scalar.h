@@ -3,13 +3,11 @@
 
 namespace tessera::cpu::scalar {
 
-double erfinv(double y);
 double lgamma(double x);   // log |Gamma(x)|; thread-safe, unlike the C function that sets signgam
 double digamma(double x);
 double i0(double x);
 double i0e(double x);      // e^-|x| i0(x)
 
-inline float erfinv(float y) { return static_cast<float>(erfinv(static_cast<double>(y))); }
 float lgamma(float x);
 inline float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
 inline float i0(float x) { return static_cast<float>(i0(static_cast<double>(x))); }

@@ -7,6 +7,7 @@
 
 #include "tensor/core/dtype.h"
 #include "tensor/core/half.h"
+#include "tensor/cpu/integer.h"
 
 namespace tessera::cpu::internal {
 
@@ -102,7 +103,6 @@ void visit_addable(const char* name, DType t, F&& fn) {
   }
 }
 
-inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t volume(const int64_t (&s)[3]) { return s[0] * s[1] * s[2]; }
 
 }  // namespace tessera::cpu::internal

@@ -10,6 +10,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
+#include "tensor/cpu/integer.h"
 #include "tensor/cpu/nn_types.h"
 #include "tensor/cpu/scratch.h"
 #include "tensor/cpu/simd.h"
@@ -22,9 +23,6 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kBandElements = 16384;  // of the lines prepared at once
-
-inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
-inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // The lines of a piece of output: T elements, computed in A.
 template <class T>

@@ -9,6 +9,7 @@
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/gemm.h"
+#include "tensor/cpu/integer.h"
 #include "tensor/cpu/math-inl.h"
 #include "tensor/cpu/request.h"
 #include "tensor/cpu/rnn.h"
@@ -340,7 +341,6 @@ void product(int64_t m, int64_t n, int64_t k, const T* a, const T* b, double bet
 constexpr int64_t kPieceWork = int64_t{1} << 18;   // multiplications worth a piece of their own
 constexpr int64_t kGroupBytes = int64_t{3} << 19;  // of weights that L2 holds while groups of sequences pass by
 constexpr int64_t kRowWork = 64;                    // of a gate, in multiplications
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t grain_for(int64_t work) { return std::max<int64_t>(1, kPieceWork / std::max<int64_t>(1, work)); }
 
 // A weight of depth x width that is used at every step, in panels of some columns, the last one filled up with zeros.
