@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "tensor/core/error.h"
 
@@ -37,28 +38,54 @@ struct Words {
 };
 
 template <int kBytes>
-[[gnu::always_inline]] inline void put_tempered(typename Words<kBytes>::Vector y, uint32_t* out) {
+[[gnu::always_inline]] inline void put_tempered(typename Words<kBytes>::Vector& y, uint32_t* out) {
   y ^= y >> 11;
   y ^= (y << 7) & 0x9d2c5680u;
   y ^= (y << 15) & 0xefc60000u;
   Words<kBytes>::store(y ^ (y >> 18), out);
 }
 
-// The stream is x[k + 624] = x[k + 397] ^ twist(x[k], x[k + 1]): from 624 words the next 624, behind them, in vectors of kBytes. Their numbers go to `out` if there is one.
+// The lanes of a and b from number kFirst on.
+template <int kFirst, class Vector, int... kLane>
+[[gnu::always_inline]] inline void across(Vector& r, const Vector& a, const Vector& b, std::integer_sequence<int, kLane...>) {
+  r = __builtin_shuffle(a, b, Vector{(kFirst + kLane)...});
+}
+
+// The stream is x[k + 624] = x[k + 397] ^ twist(x[k], x[k + 1]): the next 624 words take the place of 624, in vectors of kBytes. Their numbers go to `out` if kNumbers.
 template <int kBytes, bool kNumbers>
 [[gnu::always_inline]] inline void next_words(uint32_t* x, uint32_t* out) {
-  using Vector = typename Words<kBytes>::Vector;
-  constexpr int kLanes = Words<kBytes>::kLanes;
-  static_assert(Mt19937::kWords % kLanes == 0);
-  for (int k = 0; k < Mt19937::kWords; k += kLanes) {
-    Vector here, next, far;
-    Words<kBytes>::load(here, x + k);
-    Words<kBytes>::load(next, x + k + 1);
-    Words<kBytes>::load(far, x + k + kShift);
-    const Vector both = (here & 0x80000000u) | (next & 0x7fffffffu), y = far ^ (both >> 1) ^ (-(next & 1u) & 0x9908b0dfu);
-    Words<kBytes>::store(y, x + k + Mt19937::kWords);
+  using W = Words<kBytes>;
+  using Vector = typename W::Vector;
+  constexpr int kLanes = W::kLanes, kWords = Mt19937::kWords, kOld = (kWords - kShift) / kLanes * kLanes;
+  static_assert(kWords % kLanes == 0);
+  constexpr auto lanes = std::make_integer_sequence<int, kLanes>();
+  Vector here, next, far, first, last;
+  const auto put = [&](int k) __attribute__((always_inline)) {
+    const Vector both = next ^ ((here ^ next) & 0x80000000u);
+    Vector y = far ^ (both >> 1) ^ (-(next & 1u) & 0x9908b0dfu);
+    W::store(y, x + k);
     if constexpr (kNumbers) put_tempered<kBytes>(y, out + k);
-  }
+  };
+  const auto twist = [&](int k, int from) __attribute__((always_inline)) {
+    W::load(here, x + k);
+    W::load(next, x + k + 1);
+    W::load(far, x + from);
+    put(k);
+  };
+  int k = 0;
+  for (; k < kOld; k += kLanes) twist(k, k + kShift);
+  // Two vectors reach over the end: one takes its far words from the last old and the first new ones, the last vector its next words.
+  W::load(last, x + kWords - kLanes);
+  W::load(first, x);
+  W::load(here, x + k);
+  W::load(next, x + k + 1);
+  across<kOld + kShift - (kWords - kLanes)>(far, last, first, lanes);
+  put(k);
+  for (k += kLanes; k < kWords - kLanes; k += kLanes) twist(k, k + kShift - kWords);
+  W::load(far, x + k + kShift - kWords);
+  here = last;
+  across<1>(next, last, first, lanes);
+  put(k);
 }
 
 template <int kBytes>
@@ -119,16 +146,20 @@ void temper_words_here(const uint32_t* words, int64_t n, uint32_t* out) {
 }  // namespace
 
 void Mt19937::refill() {
-  alignas(64) uint32_t x[2 * kWords];
-  std::memcpy(x, state_, sizeof(state_));
-  next_block_here(x, nullptr);
-  std::memcpy(state_, x + kWords, sizeof(state_));
+  next_block_here(state_, nullptr);
   position_ = 0;
   fresh_ = false;
 }
 
 void Mt19937::fill(uint32_t* out, int64_t n) {
-  while (n > 0 && !(position_ >= kWords && n >= kWords)) {
+  while (n > 0) {
+    if (position_ >= kWords && n >= kWords) {  // a whole block: its words need not be looked at twice
+      next_block_here(state_, out);
+      fresh_ = false;
+      out += kWords;
+      n -= kWords;
+      continue;
+    }
     if (position_ >= kWords) refill();
     const int64_t m = std::min<int64_t>(n, kWords - position_);
     temper_words_here(state_ + position_, m, out);
@@ -136,17 +167,6 @@ void Mt19937::fill(uint32_t* out, int64_t n) {
     out += m;
     n -= m;
   }
-  if (n == 0) return;
-  // Whole blocks: their words need not be looked at twice.
-  alignas(64) uint32_t x[2 * kWords];
-  std::memcpy(x, state_, sizeof(state_));
-  for (; n >= kWords; n -= kWords, out += kWords) {
-    next_block_here(x, out);
-    std::memcpy(x, x + kWords, sizeof(state_));
-  }
-  std::memcpy(state_, x, sizeof(state_));
-  fresh_ = false;
-  fill(out, n);
 }
 
 namespace {

@@ -29,16 +29,27 @@ void check_ordinary(const char* kernel, DType t) {
 // Are all numbers of x in [0, 1]?
 bool all_probabilities(Shape shape, const Operand& x) {
   const Walk walk(shape, {&x, 1});
-  int64_t wrong = 0;  // as wide as a number, for SIMD
-  double values[kChunk];
+  const bool wide = x.dtype == DType::kFloat64;
+  bool good = true;
+  float narrow_values[kChunk];
+  double wide_values[kChunk];
   walk.for_each_run([&](char* const* p, int64_t n) {
-    for (int64_t i = 0; i < n && wrong == 0; i += kChunk) {
+    for (int64_t i = 0; i < n && good; i += kChunk) {
       const int64_t m = std::min(kChunk, n - i);
-      load(x.dtype, p[0] + i * walk.step(0), walk.step(0), values, m);
-      for (int64_t j = 0; j < m; ++j) wrong |= (values[j] >= 0) & (values[j] <= 1) ? 0 : 1;
+      const char* const from = p[0] + i * walk.step(0);
+      good = wide ? all_in_unit(numbers(x.dtype, from, walk.step(0), wide_values, m), m) : all_in_unit(numbers(x.dtype, from, walk.step(0), narrow_values, m), m);
     }
   });
-  return wrong == 0;
+  return good;
+}
+
+// make(v, n) of doubles for float64, of floats for the narrower floating dtypes.
+template <class Make> void emit_wide_or_float(Shape shape, const Operand& out, Make&& make) {
+  if (out.dtype == DType::kFloat64) {
+    emit<double>(shape, out, make);
+  } else {
+    emit<float>(shape, out, make);
+  }
 }
 
 double max_of(DType t) {
@@ -69,7 +80,7 @@ void random_uniform(Shape shape, const Operand& out, double from, double to, con
       draw_doubles(g, v, n);
       // Fused, as the reference numbers are.
       if (from != 0) { for (int64_t i = 0; i < n; ++i) v[i] = std::fma(v[i], range, from); }
-      else { for (int64_t i = 0; i < n; ++i) v[i] *= range; }
+      else if (range != 1) { for (int64_t i = 0; i < n; ++i) v[i] *= range; }
     });
     return;
   }
@@ -85,7 +96,7 @@ void random_uniform(Shape shape, const Operand& out, double from, double to, con
     draw_floats(g, digits, v, n);
     // The product is exact in double, so this rounds as a fused operation does.
     if (low != 0) { for (int64_t i = 0; i < n; ++i) v[i] = static_cast<float>(static_cast<double>(v[i]) * range + low); }
-    else { for (int64_t i = 0; i < n; ++i) v[i] *= range; }
+    else if (range != 1) { for (int64_t i = 0; i < n; ++i) v[i] *= range; }
   });
 }
 
@@ -95,9 +106,9 @@ void random_bernoulli(Shape shape, const Operand& out, double p, const Generator
   CpuGeneratorImpl& g = cpu_generator_or_default(gen);
   std::lock_guard lock(g.mutex());
   emit<float>(shape, out, [&](float* v, int64_t n) {
-    double u[kChunk];
-    draw_doubles(g, u, n);
-    for (int64_t i = 0; i < n; ++i) v[i] = u[i] < p ? 1.0f : 0.0f;
+    uint32_t words[2 * kChunk];
+    g.fill(words, 2 * n);
+    bernoulli_numbers(words, n, p, v);
   });
 }
 
@@ -110,13 +121,15 @@ void random_bernoulli_tensor(Shape shape, const Operand& out, const Operand& p, 
   std::lock_guard lock(g.mutex());
   if (p.dtype == DType::kFloat64) {
     emit_from<double>(shape, out, {&p, 1}, [&](double* v, const double* a, const double*, int64_t n) {
-      draw_doubles(g, v, n);
-      for (int64_t i = 0; i < n; ++i) v[i] = v[i] < a[i] ? 1.0 : 0.0;
+      double u[kChunk];
+      draw_doubles(g, u, n);
+      for (int64_t i = 0; i < n; ++i) v[i] = u[i] < a[i] ? 1.0 : 0.0;
     });
   } else {
     emit_from<float>(shape, out, {&p, 1}, [&](float* v, const float* a, const float*, int64_t n) {
-      draw_floats(g, 24, v, n);
-      for (int64_t i = 0; i < n; ++i) v[i] = v[i] < a[i] ? 1.0f : 0.0f;
+      uint32_t words[kChunk];
+      g.fill(words, n);
+      bernoulli_numbers(words, n, a, v);
     });
   }
 }
@@ -130,9 +143,10 @@ void random_exponential(Shape shape, const Operand& out, double lambda, const Ge
   CpuGeneratorImpl& g = cpu_generator_or_default(gen);
   std::lock_guard lock(g.mutex());
   const double scale = -1.0 / lambda;
-  emit<double>(shape, out, [&](double* v, int64_t n) {
-    draw_doubles(g, v, n);
-    exponential_numbers(v, n, scale);
+  emit_wide_or_float(shape, out, [&](auto* v, int64_t n) {
+    uint32_t words[2 * kChunk];
+    g.fill(words, 2 * n);
+    exponential_numbers(words, n, scale, v);
   });
 }
 
@@ -143,9 +157,10 @@ void random_cauchy(Shape shape, const Operand& out, double median, double sigma,
   TESSERA_CHECK(sigma > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
   CpuGeneratorImpl& g = cpu_generator_or_default(gen);
   std::lock_guard lock(g.mutex());
-  emit<double>(shape, out, [&](double* v, int64_t n) {
-    draw_doubles(g, v, n);
-    cauchy_numbers(v, n, median, sigma);
+  emit_wide_or_float(shape, out, [&](auto* v, int64_t n) {
+    uint32_t words[2 * kChunk];
+    g.fill(words, 2 * n);
+    cauchy_numbers(words, n, median, sigma, v);
   });
 }
 

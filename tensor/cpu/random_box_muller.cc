@@ -1,4 +1,4 @@
-// Compiled with -ffp-contract=off: no fused operations, so that all SIMD levels give the same bits.
+// The operations, and which of them are fused, are those of the reference numbers: with AVX2 and beyond the same bits, without fused operations the same to rounding.
 #include "tensor/cpu/random_box_muller.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,7 +14,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 template <class D, class V> HWY_INLINE V Horner(D, V, V sum) { return sum; }
 template <class D, class V, class... C> HWY_INLINE V Horner(D d, V x, V sum, float next, C... rest) {
-  return Horner(d, x, hn::Add(hn::Mul(sum, x), hn::Set(d, next)), rest...);
+  return Horner(d, x, hn::MulAdd(sum, x, hn::Set(d, next)), rest...);
 }
 
 // Natural logarithm of x in (0, 1]. Coefficients: S. Moshier, Cephes, logf.
@@ -27,38 +27,38 @@ template <class D, class V> HWY_INLINE V LogOfUnit(D d, V x) {
   const V z = hn::Mul(f, f);
   V y = Horner(d, f, hn::Set(d, 7.0376836292e-2f), -1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f, -1.6668057665e-1f,
                2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f);
-  y = hn::Mul(hn::Mul(y, f), z);
-  y = hn::Add(y, hn::Mul(e, hn::Set(d, -2.12194440e-4f)));
-  y = hn::Sub(y, hn::Mul(z, hn::Set(d, 0.5f)));
-  return hn::Add(hn::Add(f, y), hn::Mul(e, hn::Set(d, 0.693359375f)));
+  y = hn::MulAdd(hn::Mul(y, f), z, hn::Mul(e, hn::Set(d, -2.12194440e-4f)));
+  y = hn::NegMulAdd(z, hn::Set(d, 0.5f), y);
+  return hn::MulAdd(e, hn::Set(d, 0.693359375f), hn::Add(f, y));
 }
 
 // Sine and cosine of x in [0, 2 pi]. Coefficients: Cephes, sinf and cosf.
 template <class D, class V> HWY_INLINE void SinCos(D d, V x, V& sine, V& cosine) {
-  const hn::RebindToSigned<D> di;
-  const V k = hn::Round(hn::Mul(x, hn::Set(d, 0.636619772367581343f)));  // quarter turns
-  V r = hn::Sub(x, hn::Mul(k, hn::Set(d, 1.5703125f)));
-  r = hn::Sub(r, hn::Mul(k, hn::Set(d, 4.837512969970703125e-4f)));
-  r = hn::Sub(r, hn::Mul(k, hn::Set(d, 7.54978995489188216e-8f)));
+  const hn::RebindToUnsigned<D> du;
+  const V whole = hn::Set(d, 8388608.0f);  // leaves integers in the low bits
+  const auto eighths = hn::BitCast(du, hn::Add(hn::Trunc(hn::Mul(x, hn::Set(d, 1.27323954473516f))), hn::Set(d, 8388609.0f)));
+  const auto even = hn::AndNot(hn::Set(du, 1u), eighths);  // eighths of a turn, rounded to whole quarters
+  const V k = hn::Sub(hn::BitCast(d, even), whole);
+  V r = hn::NegMulAdd(k, hn::Set(d, 0.78515625f), x);
+  r = hn::NegMulAdd(k, hn::Set(d, 2.4187564849853515625e-4f), r);
+  r = hn::NegMulAdd(k, hn::Set(d, 3.77489497744594108e-8f), r);
   const V z = hn::Mul(r, r);
-  const V s = hn::Add(hn::Mul(hn::Mul(Horner(d, z, hn::Set(d, -1.9515295891e-4f), 8.3321608736e-3f, -1.6666654611e-1f), z), r), r);
-  const V p = Horner(d, z, hn::Set(d, 2.443315711809948e-5f), -1.388731625493765e-3f, 4.166664568298827e-2f);
-  const V c = hn::Add(hn::Sub(hn::Mul(hn::Mul(p, z), z), hn::Mul(z, hn::Set(d, 0.5f))), hn::Set(d, 1.0f));
-  const auto quarter = hn::ConvertTo(di, k);
-  const auto one = hn::Set(di, 1), two = hn::Set(di, 2);
-  const auto swap = hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(di, hn::Eq(hn::And(quarter, one), one))));
-  const auto sine_sign = hn::ShiftLeft<30>(hn::And(quarter, two));
-  const auto cosine_sign = hn::ShiftLeft<30>(hn::And(hn::Add(quarter, one), two));
-  sine = hn::Xor(hn::IfThenElse(swap, c, s), hn::BitCast(d, sine_sign));
-  cosine = hn::Xor(hn::IfThenElse(swap, s, c), hn::BitCast(d, cosine_sign));
+  const V s = hn::MulAdd(hn::Mul(Horner(d, z, hn::Set(d, -1.9515295891e-4f), 8.3321608736e-3f, -1.6666654611e-1f), z), r, r);
+  const V p = hn::Mul(Horner(d, z, hn::Set(d, 2.443315711809948e-5f), -1.388731625493765e-3f, 4.166664568298827e-2f), z);
+  const V c = hn::Add(hn::MulSub(p, z, hn::Mul(z, hn::Set(d, 0.5f))), hn::Set(d, 1.0f));
+  const auto two = hn::Set(du, 2u), sign = hn::Set(du, 0x80000000u);
+  const auto swap = hn::RebindMask(d, hn::TestBit(even, two));
+  const auto signed_by = [&](V v, auto bits) HWY_ATTR { return hn::BitCast(d, hn::Xor(hn::BitCast(du, v), hn::And(hn::ShiftLeft<29>(bits), sign))); };
+  sine = signed_by(hn::IfThenElse(swap, c, s), even);
+  cosine = signed_by(hn::IfThenElse(swap, s, c), hn::Add(even, two));
 }
 
 template <class D, class V> HWY_INLINE void BoxMuller(D d, V& x, V& y, V mean, V std) {
   const V radius = hn::Sqrt(hn::Mul(hn::Set(d, -2.0f), LogOfUnit(d, hn::Sub(hn::Set(d, 1.0f), x))));
   auto sine = hn::Zero(d), cosine = hn::Zero(d);
   SinCos(d, hn::Mul(hn::Set(d, 6.283185307179586f), y), sine, cosine);
-  x = hn::Add(hn::Mul(hn::Mul(radius, cosine), std), mean);
-  y = hn::Add(hn::Mul(hn::Mul(radius, sine), std), mean);
+  x = hn::MulAdd(hn::Mul(radius, cosine), std, mean);
+  y = hn::MulAdd(hn::Mul(radius, sine), std, mean);
 }
 
 void BoxMullerBlocks(float* data, int64_t blocks, float mean, float std) {

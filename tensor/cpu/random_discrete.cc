@@ -6,6 +6,7 @@
 
 #include "tensor/cpu/random.h"
 #include "tensor/cpu/random_draw.h"
+#include "tensor/cpu/random_transform.h"
 #include "tensor/cpu/random_walk.h"
 
 namespace tessera::cpu {
@@ -164,14 +165,6 @@ void random_binomial(Shape shape, const Operand& out, const Operand& count, cons
 
 // Fisher-Yates: from the front with 32-bit numbers where the remainder's bias is small, for longer ones from the back with 64-bit numbers.
 namespace {
-
-// words[j] %= count - j, where count - j >= 2. The rounded quotient of two integers below 2^32 has the right integer part, and it fits an int32.
-void falling_remainders(uint32_t* words, int64_t m, int32_t count) {
-  for (int32_t j = 0; j < static_cast<int32_t>(m); ++j) {
-    const double word = static_cast<double>(static_cast<int32_t>(words[j] ^ 0x80000000u)) + 2147483648.0;
-    words[j] -= static_cast<uint32_t>(static_cast<int32_t>(word / (count - j))) * static_cast<uint32_t>(count - j);
-  }
-}
 
 // 0 ... n - 1, then each is swapped with one of those from it on, for n below 2^31. The numbers are of 32 bits until the end, in the first half of the memory,
 // so that more of them are in the cache; and partners are known some time before their swaps, so that memory can be fetched.

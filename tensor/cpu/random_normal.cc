@@ -71,10 +71,14 @@ template <class T> void draw_uniform(CpuGeneratorImpl& g, T* data, int64_t n) {
   }
 }
 
-// n >= 16. The last 16 elements are drawn anew when n is no multiple of 16.
+// n >= 16. The last 16 elements are drawn anew when n is no multiple of 16. Pieces are transformed while they are in the cache.
 template <class T> void fill_contiguous(CpuGeneratorImpl& g, T* data, int64_t n, double mean, double std) {
-  draw_uniform(g, data, n);
-  parallel_for(n / kBlock, 256, [&](int64_t begin, int64_t end) { transform_blocks(data + begin * kBlock, end - begin, mean, std); });
+  constexpr int64_t kPiece = int64_t{1} << 16;
+  for (int64_t i = 0; i < n; i += kPiece) {
+    const int64_t m = std::min(kPiece, n - i);
+    draw_uniform(g, data + i, m);
+    parallel_for(m / kBlock, 256, [&](int64_t begin, int64_t end) { transform_blocks(data + i + begin * kBlock, end - begin, mean, std); });
+  }
   if (n % kBlock == 0) return;
   data += n - kBlock;
   draw_uniform(g, data, kBlock);

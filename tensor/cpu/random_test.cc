@@ -260,6 +260,69 @@ TEST(PermutationTest, AllDtypes) {
   EXPECT_THROW(random_permutation(257, b.operand(), g), Error);
 }
 
+// Lengths around those of vectors and of the generator's blocks.
+constexpr int64_t kLengths[] = {1, 2, 7, 8, 15, 16, 17, 31, 623, 624, 625, 1300};
+
+TEST(VectorsTest, SameAsOneByOne) {
+  for (const int64_t n : kLengths) {
+    Contiguous<int64_t> x(n), order(n);
+    for (const int64_t size : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{1000}, int64_t{65537}, (int64_t{1} << 28) - 1}) {
+      random_integers(x.dims(), x.operand(), random_range(DType::kInt64, -5, size - 5), seeded(n));
+      Generator g = seeded(n);
+      for (const int64_t v : x.values) ASSERT_EQ(v, static_cast<int64_t>(next(g) % size) - 5) << n << ' ' << size;
+    }
+    Contiguous<int32_t> full(n);
+    random_full(full.dims(), full.operand(), seeded(n));
+    Generator g = seeded(n);
+    for (const int32_t v : full.values) ASSERT_EQ(v, static_cast<int32_t>(next(g) % 0x80000000u));
+    std::vector<int64_t> expected(n);
+    std::iota(expected.begin(), expected.end(), 0);
+    g = seeded(n);
+    for (int64_t i = 0; i + 1 < n; ++i) std::swap(expected[i], expected[i + next(g) % (n - i)]);
+    random_permutation(n, order.operand(), seeded(n));
+    ASSERT_EQ(order.values, expected);
+  }
+}
+
+TEST(VectorsTest, ProbabilitiesAndTransforms) {
+  for (const int64_t n : kLengths) {
+    Contiguous<float> x(n), p(n);
+    Contiguous<double> wide(n);
+    for (int64_t i = 0; i < n; ++i) p.values[i] = static_cast<float>(i) / n;
+    random_bernoulli_tensor(x.dims(), x.operand(), p.operand(), seeded(n));
+    Generator g = seeded(n);
+    for (int64_t i = 0; i < n; ++i) ASSERT_EQ(x.values[i], (next(g) & 0xffffff) * 0x1p-24f < p.values[i] ? 1.0f : 0.0f);
+    for (const double q : {0.0, 1e-300, 0.3, 1 - 0x1p-53, 1.0}) {
+      random_bernoulli(x.dims(), x.operand(), q, seeded(n));
+      g = seeded(n);
+      for (const float v : x.values) ASSERT_EQ(v, uniform_double(cpu_generator_or_default(g)) < q ? 1.0f : 0.0f);
+    }
+    random_exponential(x.dims(), x.operand(), 2, seeded(n));
+    random_exponential(wide.dims(), wide.operand(), 2, seeded(n));
+    g = seeded(n);
+    for (int64_t i = 0; i < n; ++i) {
+      const double e = -0.5 * std::log1p(-uniform_double(cpu_generator_or_default(g)));
+      ASSERT_NEAR(wide.values[i], e, 1e-15 * e);
+      ASSERT_NEAR(x.values[i], e, 1e-7 * e);
+    }
+    random_cauchy(x.dims(), x.operand(), 0, 1, seeded(n));
+    random_cauchy(wide.dims(), wide.operand(), 0, 1, seeded(n));
+    g = seeded(n);
+    for (int64_t i = 0; i < n; ++i) {
+      const double t = std::tan(M_PI * (uniform_double(cpu_generator_or_default(g)) - 0.5));
+      ASSERT_NEAR(wide.values[i], t, 1e-15 * std::abs(t));
+      ASSERT_NEAR(x.values[i], t, 1e-7 * std::abs(t));
+    }
+    for (const float bad : {-1e-30f, 1.0000001f, NAN, INFINITY}) {
+      p.values[n - 1] = bad;
+      EXPECT_THROW(random_bernoulli_tensor(x.dims(), x.operand(), p.operand(), seeded(n)), Error) << n << ' ' << bad;
+      wide.values.assign(n, 0.5);
+      wide.values[n - 1] = bad;
+      EXPECT_THROW(random_bernoulli_tensor(x.dims(), x.operand(), wide.operand(), seeded(n)), Error) << n << ' ' << bad;
+    }
+  }
+}
+
 TEST(MultinomialTest, FrequenciesAndErrors) {
   const float w[] = {1, 0, 3, 4};
   const int64_t ws[] = {0, 4}, os[] = {8 * kMany, 8};

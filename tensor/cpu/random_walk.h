@@ -119,6 +119,13 @@ template <class V> void load(DType t, const char* in, int64_t step, V* values, i
   });
 }
 
+// Numbers of memory as V: where they lie if they are, else in the buffer.
+template <class V> const V* numbers(DType t, const char* in, int64_t step, V* buffer, int64_t n) {
+  if (t == DTypeOf<V>::value && step == static_cast<int64_t>(sizeof(V))) return reinterpret_cast<const V*>(in);
+  load(t, in, step, buffer, n);
+  return buffer;
+}
+
 // out's elements in memory order from make(V* values, n), which writes the next n numbers.
 template <class V, class Make> void emit(std::span<const int64_t> shape, const Operand& out, Make&& make) {
   const Walk walk(shape, {&out, 1});
@@ -137,17 +144,22 @@ template <class V, class Make> void emit(std::span<const int64_t> shape, const O
   });
 }
 
-// The same with one or two inputs, read as V: make(V* values, const V* a, const V* b, n); b is null with one input.
+// The same with one or two inputs, read as V: make(V* values, const V* a, const V* b, n) may write where a or b lie, in their order; b is null with one input.
 template <class V, class Make> void emit_from(std::span<const int64_t> shape, const Operand& out, std::span<const Operand> ins, Make&& make) {
   Operand all[kMaxOperands] = {out, ins[0], ins.size() > 1 ? ins[1] : ins[0]};
   const Walk walk(shape, {all, 1 + ins.size()});
   V values[kChunk], a[kChunk], b[kChunk];
+  const bool in_place = out.dtype == DTypeOf<V>::value && walk.step(0) == static_cast<int64_t>(sizeof(V));
   walk.for_each_run([&](char* const* p, int64_t n) {
     for (int64_t i = 0; i < n; i += kChunk) {
       const int64_t m = std::min(kChunk, n - i);
-      load(ins[0].dtype, p[1] + i * walk.step(1), walk.step(1), a, m);
-      if (ins.size() > 1) load(ins[1].dtype, p[2] + i * walk.step(2), walk.step(2), b, m);
-      make(values, a, ins.size() > 1 ? b : nullptr, m);
+      const V* const first = numbers(ins[0].dtype, p[1] + i * walk.step(1), walk.step(1), a, m);
+      const V* const second = ins.size() > 1 ? numbers(ins[1].dtype, p[2] + i * walk.step(2), walk.step(2), b, m) : nullptr;
+      if (in_place) {
+        make(reinterpret_cast<V*>(p[0]) + i, first, second, m);
+        continue;
+      }
+      make(values, first, second, m);
       store(out.dtype, p[0] + i * walk.step(0), walk.step(0), values, m);
     }
   });
