@@ -1,5 +1,6 @@
 #include "python/bindings/args.h"
 
+#include <bit>
 #include <cstring>
 
 #include "python/bindings/storage.h"
@@ -71,6 +72,17 @@ Value default_of(const SchemaValue& v, ParamKind kind, int64_t list_size) {
   return Value::none();
 }
 
+// A default for calls: its lists and strings live as long as the plan, so that its bytes may be copied.
+Value borrowed_default(const Value& v) {
+  switch (v.tag()) {
+    case Value::Tag::kIntList: return Value::borrow(v.int_list());
+    case Value::Tag::kDoubleList: return Value::borrow(v.double_list());
+    case Value::Tag::kTensorList: return Value::borrow(v.tensor_list());
+    case Value::Tag::kString: return Value::borrow(v.string());
+    default: return v;
+  }
+}
+
 const char* numpy_alias(std::string_view name) {
   if (name == "dim") return "axis";
   if (name == "keepdim") return "keepdims";
@@ -134,6 +146,11 @@ ParsePlan::ParsePlan(const OpInfo& info) : info_(&info), schema_(parse_schema(in
     if (a.name == "pin_memory") pin_ = static_cast<int>(i);
     params_.push_back(std::move(p));
   }
+  for (size_t i = 0; i < params_.size(); ++i) {
+    defaults_.push_back(borrowed_default(params_[i].default_value));
+    if (!params_[i].has_default) required_ |= uint64_t{1} << i;
+    if (params_[i].is_out) outs_ |= uint64_t{1} << i;
+  }
   factory_ = has_dtype && pin_ >= 0;
   const int self = !params_.empty() && schema_.arguments[0].name == "self" ? 1 : 0;
   varargs_ = num_positional_ == self + 1 && params_[self].kind == ParamKind::kIntList;
@@ -181,15 +198,6 @@ int64_t* IntScratch::take(size_t n) {
 }
 
 namespace {
-// A default: its lists and strings live as long as the plan.
-Value borrowed_default(const Value& v) {
-  switch (v.tag()) {
-    case Value::Tag::kIntList: return Value::borrow(v.int_list());
-    case Value::Tag::kString: return Value::borrow(v.string());
-    default: return v;
-  }
-}
-
 // n ints, get(i, &value) each: in the call's scratch where there is room, else on the heap. False if one does not convert.
 template <class Get>
 bool make_int_list(size_t n, Get get, Value* out) {
@@ -213,7 +221,7 @@ bool is_name(PyObject* name, const char* text) { return PyUnicode_CompareWithASC
 }  // namespace
 
 bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames, Value* values, bool* extra_requires_grad, std::string* why, bool outs_by_name) const {
-  uint32_t given = 0;
+  uint64_t given = 0;
   Py_ssize_t used = num_positional;
   if (varargs_) {
     // view(2, 3): all integers from the list's place on.
@@ -222,28 +230,40 @@ bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject
       int64_t first;
       if (!PyTuple_Check(args[at]) && !PyList_Check(args[at]) && to_int64(args[at], &first)) {
         if (!make_int_list(static_cast<size_t>(num_positional - at), [&](size_t i, int64_t* v) { return to_int64(args[at + static_cast<Py_ssize_t>(i)], v); }, &values[at])) return false;
-        given |= 1u << at;
+        given |= uint64_t{1} << at;
         used = at;
       }
     }
   }
-  if (used > num_positional_ || (used < num_positional && !(given))) return false;
+  if (used > num_positional_ || (used < num_positional && !given)) return false;
   for (Py_ssize_t i = 0; i < used; ++i) {
-    if (!convert_arg(params_[i], args[i], &values[i])) {
-      if (why) *why = PyUnicode_AsUTF8(params_[i].name);
+    const Param& p = params_[static_cast<size_t>(i)];
+    if (p.kind == ParamKind::kTensor && is_exact_tensor(args[i])) [[likely]] {
+      values[i] = Value::borrow(reinterpret_cast<PyTensor*>(args[i])->impl);
+    } else if (!convert_arg(p, args[i], &values[i])) {
+      if (why) *why = PyUnicode_AsUTF8(p.name);
       return false;
     }
-    given |= 1u << i;
   }
-  const Py_ssize_t nkw = kwnames ? PyTuple_GET_SIZE(kwnames) : 0;
-  bool outs_given = false;
-  for (Py_ssize_t k = 0; k < nkw; ++k) {
+  given |= (uint64_t{1} << used) - 1;
+  if (kwnames && !parse_keywords(args + num_positional, kwnames, values, &given, extra_requires_grad, outs_by_name)) return false;
+  uint64_t left = ((uint64_t{1} << params_.size()) - 1) & ~given;
+  if (left & (outs_by_name ? required_ : required_ | outs_)) return false;
+  for (; left; left &= left - 1) {
+    const int i = std::countr_zero(left);
+    std::memcpy(static_cast<void*>(&values[i]), static_cast<const void*>(&defaults_[static_cast<size_t>(i)]), sizeof(Value));
+  }
+  return true;
+}
+
+bool ParsePlan::parse_keywords(PyObject* const* values_given, PyObject* kwnames, Value* values, uint64_t* given, bool* extra_requires_grad, bool outs_by_name) const {
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); ++k) {
     PyObject* name = PyTuple_GET_ITEM(kwnames, k);
-    PyObject* value = args[num_positional + k];
+    PyObject* value = values_given[k];
     if (is_name(name, "out") && !(outs_by_name && num_outs_ > 1 && is_tensor(value))) {
       if (value == Py_None && num_outs_ == 0) continue;
       if (num_outs_ == 0 || !fill_outs(params_, first_out_, num_outs_, value, values)) return false;
-      outs_given = true;
+      *given |= outs_;
       continue;
     }
     const int i = find(name);
@@ -257,15 +277,9 @@ bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject
       if (factory_ && is_name(name, "names") && value == Py_None) continue;
       return false;
     }
-    if (given >> i & 1) return false;
+    if (*given >> i & 1) return false;
     if (!convert_arg(params_[i], value, &values[i])) return false;
-    given |= 1u << i;
-  }
-  if (num_outs_ && !outs_given && !outs_by_name) return false;
-  for (size_t i = 0; i < params_.size(); ++i) {
-    if ((given >> i & 1) || (params_[i].is_out && outs_given)) continue;
-    if (!params_[i].has_default) return false;
-    values[i] = borrowed_default(params_[i].default_value);
+    *given |= uint64_t{1} << i;
   }
   return true;
 }

@@ -42,6 +42,7 @@ class ParsePlan {
   int num_outs() const { return num_outs_; }             // parameters that out= fills
   bool is_factory() const { return factory_; }           // accepts requires_grad=
   int pin_position() const { return pin_; }              // pin_memory= of a factory; -1: none
+  size_t num_returns() const { return schema_.returns.size(); }
   // Where f(2, 3) may stand for f([2, 3]); -1: nowhere.
   int varargs_position() const { return varargs_ ? num_positional_ - 1 : -1; }
   // The documented one-line signature: "(Tensor input, Tensor other, *, Number alpha)".
@@ -53,10 +54,14 @@ class ParsePlan {
 
  private:
   int find(PyObject* name) const;
+  bool parse_keywords(PyObject* const* values_given, PyObject* kwnames, Value* values, uint64_t* given, bool* extra_requires_grad, bool outs_by_name) const;
 
   const OpInfo* info_;
   FunctionSchema schema_;
   std::vector<Param> params_;
+  std::vector<Value> defaults_;   // borrowed from params_
+  uint64_t required_ = 0;         // parameters without a default
+  uint64_t outs_ = 0;             // those that out= fills
   int num_positional_ = 0;      // parameters that may be given by position
   int num_outs_ = 0;
   int first_out_ = -1;

@@ -95,6 +95,33 @@ PyMethodDef g_backward = {"backward", reinterpret_cast<PyCFunction>(reinterpret_
                           "backward($self, /, gradient=None, retain_graph=None, create_graph=False, inputs=None)\n--\n\n"
                           "Adds to `.grad` of the leaves the gradient of this tensor; see `autograd.backward`.\n\n`gradient` has the shape of the tensor and may be left out for a scalar."};
 
+bool read_tensors(PyObject* o, variable_list* list) {
+  if (is_tensor(o)) { list->push_back(unwrap(o)); return true; }
+  if (!PyTuple_CheckExact(o) && !PyList_CheckExact(o)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
+    PyObject* e = PySequence_Fast_GET_ITEM(o, i);
+    if (!is_tensor(e)) return false;
+    list->push_back(unwrap(e));
+  }
+  return true;
+}
+// _plain_grad(outputs, inputs, retain_graph, create_graph, allow_unused): autograd.grad of real numbers with respect to tensors; None for every other call.
+PyObject* py_plain_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&]() -> PyObject* {
+    variable_list outputs, inputs;
+    if (n != 5 || needs_torch_function(args, 2) || !read_tensors(args[0], &outputs) || !read_tensors(args[1], &inputs)) return none();
+    for (const Tensor& t : outputs)
+      if (t.numel() != 1 || !t.is_floating_point() || !t.requires_grad()) return none();
+    const int create = PyObject_IsTrue(args[3]), retain = args[2] == Py_None ? create : PyObject_IsTrue(args[2]), allow_unused = PyObject_IsTrue(args[4]);
+    if (create < 0 || retain < 0 || allow_unused < 0) throw ErrorAlreadySet();
+    struct Restore { const Node* outer; ~Restore() { t_reported = outer; } } restore{std::exchange(t_reported, nullptr)};
+    const variable_list found = autograd::grad(outputs, inputs, {}, retain != 0, create != 0, allow_unused != 0);
+    Ref result = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(inputs.size()))));
+    for (size_t i = 0; i < inputs.size(); ++i) PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), wrap_or_none(i < found.size() ? found[i] : Tensor()));
+    return result.release();
+  });
+}
+
 PyObject* py_queue_callback(PyObject*, PyObject* f) {
   return guarded([&]() -> PyObject* {
     if (!PyCallable_Check(f)) throw TypeError(str_cat("a callback must be callable, got ", Py_TYPE(f)->tp_name));
@@ -248,6 +275,7 @@ PyObject* py_is_anomaly(PyObject*, PyObject*) { return to_python(autograd::anoma
 PyObject* py_is_anomaly_nan(PyObject*, PyObject*) { return to_python(autograd::anomaly_mode().check_nan); }
 
 PyMethodDef g_functions[] = {{"_run_backward", py_run_backward, METH_VARARGS, "_run_backward(tensors, grads, retain_graph, create_graph, inputs, allow_unreachable, accumulate_grad)"},
+                             {"_plain_grad", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_plain_grad)), METH_FASTCALL, nullptr},
                              {"_queue_backward_callback", py_queue_callback, METH_O, "Runs a function once the backward pass that is under way ends."},
                              {"_current_graph_task_id", py_task_id, METH_NOARGS, nullptr},
                              {"_current_autograd_node", py_current_node, METH_NOARGS, nullptr},

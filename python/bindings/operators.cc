@@ -378,7 +378,7 @@ PyObject* results_to_python(Overload& overload, Value* rets, size_t count) {
 PyObject* call_overload(Overload& overload, Value* values, bool requires_grad) {
   const ParsePlan& plan = overload.plan();
   const OpInfo& info = overload.info();
-  const size_t count = plan.schema().returns.size();
+  const size_t count = plan.num_returns();
   ValueArray rets(count);
   {
     GilRelease unlocked(is_large(plan, values));

@@ -18,7 +18,8 @@ struct PyTensor {
 extern PyTypeObject* TensorType;
 
 inline bool is_exact_tensor(PyObject* o) { return Py_TYPE(o) == TensorType; }
-inline bool is_tensor(PyObject* o) { return Py_TYPE(o) == TensorType || PyType_IsSubtype(Py_TYPE(o), TensorType); }
+// Numbers, strings and None are told apart without a walk along base classes: the collector does not know their types.
+inline bool is_tensor(PyObject* o) { return Py_TYPE(o) == TensorType || (PyType_IS_GC(Py_TYPE(o)) && PyType_IsSubtype(Py_TYPE(o), TensorType)); }
 // Borrowed view of the handle inside a tensor object.
 inline const Tensor& unwrap(PyObject* o) {
   static_assert(sizeof(Tensor) == sizeof(TensorImpl*));

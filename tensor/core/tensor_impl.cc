@@ -65,21 +65,25 @@ void TensorImpl::refresh_shape() {
 void TensorImpl::set_sizes_contiguous(IntList sizes) {
   const int dim = static_cast<int>(sizes.size());
   IntVector copy;
-  if (dim != shape_.dim() && dim > Shape::kInline) copy.assign(sizes.begin(), sizes.end());  // sizes may lie in this shape
-  const IntList src = copy.empty() ? sizes : IntList(copy);
-  int64_t local[Shape::kInline];
-  if (dim <= Shape::kInline) std::copy(src.begin(), src.end(), local);
-  shape_.resize(dim);
+  if (dim != shape_.dim()) {
+    const auto at = reinterpret_cast<uintptr_t>(sizes.data()), own = reinterpret_cast<uintptr_t>(this);
+    if (shape_.dim() > Shape::kInline || at - own < sizeof *this) {  // sizes may lie in this shape
+      copy.assign(sizes.begin(), sizes.end());
+      sizes = copy;
+    }
+    shape_.resize(dim);
+  }
+  const int64_t* in = sizes.data();
   int64_t* out = shape_.sizes_data();
   int64_t* strides = shape_.strides_data();
-  const int64_t* in = dim <= Shape::kInline ? local : src.data();
   int64_t n = 1, stride = 1;
   for (int i = dim - 1; i >= 0; --i) {
-    TESSERA_CHECK(in[i] >= 0, "Trying to create tensor with negative dimension ", in[i], ": ", "sizes must not be negative");
-    out[i] = in[i];
+    const int64_t size = in[i];
+    TESSERA_CHECK(size >= 0, "Trying to create tensor with negative dimension ", size, ": ", "sizes must not be negative");
+    out[i] = size;
     strides[i] = stride;
-    TESSERA_CHECK(!__builtin_mul_overflow(n, in[i], &n), "numel: integer multiplication overflow");
-    TESSERA_CHECK(!__builtin_mul_overflow(stride, in[i] > 1 ? in[i] : 1, &stride), "Stride calculation overflowed");
+    TESSERA_CHECK(!__builtin_mul_overflow(n, size, &n), "numel: integer multiplication overflow");
+    TESSERA_CHECK(!__builtin_mul_overflow(stride, size > 1 ? size : 1, &stride), "Stride calculation overflowed");
   }
   numel_ = n;
   contiguous_ = true;

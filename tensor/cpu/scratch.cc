@@ -45,7 +45,7 @@ struct Cache {
     return capacity[smallest] < bytes ? smallest : -1;
   }
 };
-thread_local Cache t_cache;
+[[gnu::tls_model("initial-exec")]] thread_local Cache t_cache;
 
 void* allocate(size_t bytes) {
   const size_t align = bytes >= kHugePage ? kHugePage : kAlign;
@@ -59,11 +59,12 @@ void* allocate(size_t bytes) {
 
 Scratch::Scratch(size_t bytes) {
   if (bytes > SIZE_MAX / 4) raise_out_of_memory(bytes);
-  const int kept = t_cache.find(bytes);
+  Cache& cache = t_cache;
+  const int kept = cache.find(bytes);
   if (kept >= 0) {
-    data_ = t_cache.data[kept];
-    capacity_ = t_cache.capacity[kept];
-    t_cache.data[kept] = nullptr;
+    data_ = cache.data[kept];
+    capacity_ = cache.capacity[kept];
+    cache.data[kept] = nullptr;
     return;
   }
   // Few distinct sizes, so that kept blocks fit later requests: powers of two, then whole huge pages.
@@ -75,14 +76,15 @@ Scratch::Scratch(size_t bytes) {
 }
 
 Scratch::~Scratch() {
-  const int place = capacity_ <= kMaxKept && t_cache.alive ? t_cache.place(capacity_) : -1;
+  Cache& cache = t_cache;
+  const int place = capacity_ <= kMaxKept && cache.alive ? cache.place(capacity_) : -1;
   if (place < 0) {
     std::free(data_);
     return;
   }
-  std::free(t_cache.data[place]);
-  t_cache.data[place] = data_;
-  t_cache.capacity[place] = capacity_;
+  std::free(cache.data[place]);
+  cache.data[place] = data_;
+  cache.capacity[place] = capacity_;
 }
 
 }  // namespace tessera::cpu::internal

@@ -1,6 +1,7 @@
 #include "tensor/ops/pointwise.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "tensor/core/parallel.h"
 #include "tensor/engine/engines.h"
@@ -59,28 +60,87 @@ void compute(const PointwiseOp& op, DType compute_dtype, const Tensor& result, I
   TESSERA_ON(result.device(), run_pointwise)(op, compute_dtype, shape, {&out, 1}, {ins, static_cast<size_t>(n)}, p);
 }
 
-// The whole call for small dense inputs of one dtype and shape: no promotion, no iteration set-up. Undefined if the inputs are not of that kind.
-Tensor small_call(const PointwiseOp& op, Inputs inputs, Params params) {
-  const Tensor& first = **inputs.begin();
-  const DType dtype = first.dtype();
-  if (static_cast<int>(dtype) >= kNumComputeDTypes || op.result == ResultKind::kReal) return Tensor();
-  const BlockKernel kernel = op.kernels[static_cast<int>(dtype)];
-  if (!kernel || op.bool_inputs || first.numel() > 4096 || first.numel() == 0) return Tensor();
-  if (op.promote == PromoteKind::kIntToFloat && !is_floating_point(dtype) && !is_complex(dtype)) return Tensor();
-  const void* ins[4];
-  int n = 0;
-  for (const Tensor* t : inputs) {
-    if (t->dtype() != dtype || !t->is_cpu() || !t->is_contiguous() || t->impl()->is_wrapped_number() || t->keys().bits() & ~(DispatchKeySet(DispatchKey::kCPU) | kAutogradKeys).bits()) return Tensor();
-    if (n && !std::ranges::equal(t->sizes(), first.sizes())) return Tensor();
-    ins[n++] = t->data_ptr();
+// Small dense inputs of one dtype and shape, one of them perhaps a number for all places: ready for the kernel without promotion and iteration set-up.
+class SmallCall {
+ public:
+  // False: the inputs are not of that kind.
+  bool prepare(const PointwiseOp& op, Inputs inputs, Params params) {
+    shape_ = &shape_giver(inputs);
+    dtype_ = shape_->dtype();
+    n_ = shape_->numel();
+    if (static_cast<int>(dtype_) >= kNumComputeDTypes || op.result == ResultKind::kReal) return false;
+    kernel_ = op.kernels[static_cast<int>(dtype_)];
+    if (!kernel_ || op.bool_inputs || n_ > kMost || n_ == 0 || shape_->impl()->is_wrapped_number()) return false;
+    if (op.promote == PromoteKind::kIntToFloat && is_integral(dtype_, true)) return false;
+    int k = 0;
+    bool repeated = false;
+    for (const Tensor* t : inputs) {
+      if (!t->is_cpu() || t->keys().bits() & ~kPlainKeys.bits()) return false;
+      if (weight(*t) == weight(*shape_)) {
+        if (t->dtype() != dtype_ || !t->is_contiguous() || (t != shape_ && !std::ranges::equal(t->sizes(), shape_->sizes()))) return false;
+        ins_[k++] = t->data_ptr();
+      } else {
+        if (repeated || category_of(t->dtype()) > category_of(dtype_) || n_ * item_size(dtype_) > kRepeatedBytes) return false;
+        repeat(*t);
+        repeated = true;
+        ins_[k++] = numbers_;
+      }
+    }
+    fill_params(params_, params, dtype_);
+    return true;
   }
+  const Tensor& shape() const { return *shape_; }
+  DType dtype() const { return dtype_; }
+  void run(void* out) const { kernel_(n_, &out, ins_, params_); }
+
+ private:
+  static constexpr int64_t kMost = 4096, kRepeatedBytes = 8192;
+  static constexpr DispatchKeySet kPlainKeys = DispatchKeySet(DispatchKey::kCPU) | kAutogradKeys;
+
+  // Who says what the result is: tensors with dimensions, then those without, then Python numbers.
+  static int weight(const Tensor& t) { return t.dim() > 0 ? 2 : t.impl()->is_wrapped_number() ? 0 : 1; }
+  static const Tensor& shape_giver(Inputs inputs) {
+    const Tensor* best = *inputs.begin();
+    for (const Tensor* t : inputs)
+      if (weight(*t) > weight(*best)) best = t;
+    return *best;
+  }
+  void repeat(const Tensor& number) {
+    const int64_t size = item_size(dtype_);
+    uint64_t words[2] = {};
+    cpu::convert(dtype_, words, number.dtype(), number.data_ptr(), 1);
+    words[0] *= size == 1 ? 0x0101010101010101 : size == 2 ? 0x0001000100010001 : size == 4 ? 0x0000000100000001 : 1;
+    if (size < 16) words[1] = words[0];
+    for (int64_t at = 0; at < n_ * size; at += 16) std::memcpy(numbers_ + at, words, 16);
+  }
+
+  BlockKernel kernel_;
+  const Tensor* shape_;
+  DType dtype_;
+  int64_t n_;
+  const void* ins_[4];
+  KernelParam params_[8];
+  alignas(64) char numbers_[kRepeatedBytes];
+};
+
+Tensor small_call(const PointwiseOp& op, Inputs inputs, Params params) {
+  SmallCall call;
+  if (!call.prepare(op, inputs, params)) return Tensor();
   // Rows of a size-1 dimension may carry odd strides; the general path keeps them as documented.
-  KernelParam p[8];
-  fill_params(p, params, dtype);
-  Tensor result = empty_cpu(first.sizes(), op.result == ResultKind::kBool ? DType::kBool : dtype);
-  void* out = result.data_ptr();
-  kernel(first.numel(), &out, ins, p);
+  Tensor result = empty_cpu(call.shape().sizes(), op.result == ResultKind::kBool ? DType::kBool : call.dtype());
+  call.run(result.data_ptr());
   return result;
+}
+
+// The same in place. False: nothing was done.
+bool small_inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, Params params) {
+  if (op.result != ResultKind::kSame || self.is_inference()) return false;
+  for (const Tensor* t : inputs)
+    if (t->impl() != self.impl() && t->storage() == self.storage()) return false;
+  SmallCall call;
+  if (!call.prepare(op, inputs, params) || call.dtype() != self.dtype() || !std::ranges::equal(call.shape().sizes(), self.sizes())) return false;
+  call.run(self.data_ptr());
+  return true;
 }
 
 }  // namespace
@@ -195,6 +255,10 @@ void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, I
 }  // namespace
 
 const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, Params params) {
+  if (small_inplace(op, self, inputs, params)) [[likely]] {
+    self.bump_version();
+    return self;
+  }
   const Types types = types_of(op, inputs);
   TESSERA_CHECK(op.result != ResultKind::kReal || !self.is_complex(), "In-place ", op.name, " is not supported for complex tensors.");
   check_can_cast(types.result, self.dtype());

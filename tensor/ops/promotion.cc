@@ -111,8 +111,13 @@ void resize_output(const Tensor& out, IntList sizes, IntList strides) {
 
 IntVector broadcast_shapes(std::initializer_list<const Tensor*> tensors) {
   IntVector r;
-  for (const Tensor* t : tensors)
-    if (t->defined()) r = infer_broadcast(r, t->sizes());
+  bool any = false;
+  for (const Tensor* t : tensors) {
+    if (!t->defined()) continue;
+    if (!any) r.assign(t->sizes().begin(), t->sizes().end());
+    else if (!std::ranges::equal(r, t->sizes())) r = infer_broadcast(r, t->sizes());
+    any = true;
+  }
   return r;
 }
 

@@ -114,6 +114,10 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
     if allow_unused is None:
         allow_unused = materialize_grads
+    if grad_outputs is None and only_inputs and not is_grads_batched and not materialize_grads:
+        found = _C._plain_grad(outputs, inputs, retain_graph, create_graph, allow_unused)
+        if found is not None:
+            return found
     outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
     from tessera.overrides import handle_torch_function, has_torch_function
 
