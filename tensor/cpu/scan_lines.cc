@@ -90,7 +90,7 @@ void run_lines_erased(std::span<const int64_t> shape, int dim, std::span<const L
   walk.tile = std::min(run, copied_bytes == 0 ? max_rows : dense ? kDenseBytes / copied_bytes : std::clamp<int64_t>(kTileBytes / copied_bytes, 8, kTileRows));
   walk.tile = std::max<int64_t>(1, std::min(walk.tile, max_rows));
   const int64_t grain = std::max<int64_t>(copied_bytes == 0 ? 1 : walk.tile, even_grain(count, count * longest, kGrain));
-  parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+  parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
     Walk mine = walk;
     std::optional<internal::Scratch> storage[kMaxLineOperands];
     for (int k = 0; k < n; ++k) {
@@ -119,7 +119,7 @@ bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const
   // Wide pieces where rows come from memory, narrow ones so that threads find work where they are in cache. Whole vectors, but for the last one.
   const int64_t count = nest.count(), width = count * rows >= (int64_t{1} << 22) ? 512 : 64;
   const int64_t grain = (even_grain(count, count * rows, std::max(width * rows, least)) + 15) / 16 * 16;
-  parallel_for(count, grain, [&](int64_t begin, int64_t end) {
+  parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[2], int64_t len) {
       fn(context, {rows, len, at_byte(static_cast<const void*>(in.data), offset[0]), at_byte(out.data, offset[1]), in.strides[dim], out.strides[dim]});
     });

@@ -111,11 +111,18 @@ TEST(Softmax, Columns) {
     }
   }
 }
+// Few columns at a time stay in cache, or none.
+TEST(Softmax, LongColumns) {
+  check<float>(200, 3000, 0, 3, true);
+  check<double>(70, 2100, 0, 1, true);
+  check<float>(20, 9000, 0, 0, false);
+}
 // Results past the caches.
 TEST(Softmax, Large) {
   check<float>(1500, 3001, 1, 0, true);
   check<float>(3001, 1500, 0, 1, true);
   check<float>(62, 70001, 1, 1, false);
+  check<double>(1100, 2003, 1, 1, true);
 }
 
 TEST(Softmax, SameBitsForAnyNumberOfThreads) {
@@ -135,6 +142,21 @@ TEST(Softmax, SameBitsForAnyNumberOfThreads) {
     }
   }
   set_num_threads(before);
+}
+
+TEST(Softmax, InPlace) {
+  for (int dim : {0, 1}) {
+    for (bool log : {false, true}) {
+      Matrix<float> x(70, 333, dim, 2), y(70, 333, dim, 2);
+      std::mt19937 rng(4);
+      for (float& v : x.data) v = std::normal_distribution<float>()(rng);
+      run_softmax(log, x.shape, dim, y.operand(), x.operand());
+      run_softmax(log, x.shape, dim, x.operand(), x.operand());
+      for (int64_t l = 0; l < 70; ++l) {
+        for (int64_t i = 0; i < 333; ++i) ASSERT_EQ(x.at(l, i), y.at(l, i)) << dim << ' ' << log << ' ' << l << ' ' << i;
+      }
+    }
+  }
 }
 
 template <class T, class Sum>
