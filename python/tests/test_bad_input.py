@@ -267,3 +267,26 @@ def test_a_damaged_pickle_raises():
     for cut in range(0, len(data), 7):
         with pytest.raises(Exception):
             pickle.loads(data[:cut])
+
+
+@pytest.mark.parametrize("name", ["index_add_", "index_copy_"])
+@pytest.mark.parametrize("shape, index, source", [((3, 7, 1), (), ()), ((3, 2), (1,), ()), ((1, 1), (), ()), ((3, 2), (1,), (2,)), ((3, 2), (1,), (1, 3)), ((3, 2), (2,), (1, 2))])
+def test_sources_of_other_shapes_than_the_slices(name, shape, index, source):
+    t = tessera.zeros(shape)
+    with pytest.raises((RuntimeError, IndexError)):
+        getattr(t, name)(0, tessera.zeros(index, dtype=tessera.int64), tessera.ones(source))
+    assert not t.any()
+
+
+@pytest.mark.parametrize("name, shape", [("index_add_", ()), ("index_copy_", ()), ("index_copy_", (1,))])
+def test_slices_that_are_numbers(name, shape):
+    t = tessera.zeros(shape)
+    getattr(t, name)(0, tessera.tensor(0), tessera.tensor(2.0))
+    assert t.sum() == 2
+
+
+def test_an_argument_without_memory_beside_one_with_memory():
+    t = tessera.zeros(4, 2)
+    with pytest.raises(RuntimeError, match="same device"):
+        t.bernoulli_(tessera.empty(4, 2, device="meta"))
+    assert not t.any()

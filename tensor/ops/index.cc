@@ -127,23 +127,30 @@ void index_select_cpu(const Tensor& self, int64_t dim, const Tensor& index, cons
 }
 
 namespace {
-void check_slices(const char* name, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+// The places of a source along dim: as many indices it needs.
+int64_t places_of(const char* name, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
   const int64_t d = wrap_dim(dim, self.dim());
   index_vector(index, name);
   TESSERA_CHECK(self.dtype() == source.dtype(), name, "(): self (", type_name_of(self.dtype()), ") and source (", type_name_of(source.dtype()), ") must have the same scalar type");
-  const int64_t n = source.dim() == 0 ? 1 : d < source.dim() ? source.sizes()[d] : 1;
-  TESSERA_CHECK_INDEX(source.dim() == 0 || d < source.dim() || self.dim() == 0, name, "(): Indexing dim ", d, " is out of bounds of the source tensor with dim ", source.dim());
-  TESSERA_CHECK_INDEX(index.numel() == n, name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", n, "), for dim: ", d);
-  TESSERA_CHECK(self.dim() == source.dim() || (self.dim() == 0 && source.dim() <= 1) || source.dim() == 0, name, "(): When source and destination are not scalars, their dimensionality must match. Source dimensionality (",
-                source.dim(), "), destination dimensionality (", self.dim(), ")");
-  for (int64_t i = 0; i < self.dim() && i < source.dim(); ++i)
-    TESSERA_CHECK(i == d || self.sizes()[i] == source.sizes()[i], name, "(): Source/destination tensor must have same slice shapes. Destination slice shape: ", shape_string(self.sizes()),
-                  " and source slice shape: ", shape_string(source.sizes()));
+  if (source.dim() == 0) return 1;
+  TESSERA_CHECK_INDEX(d < source.dim(), name, "(): Indexing dim ", d, " is out of bounds of the source tensor with dim ", source.dim());
+  return source.sizes()[d];
+}
+// Whether the two have the same number of dimensions, and the same sizes but along dim.
+bool same_slices(const Tensor& self, int64_t dim, const Tensor& source) {
+  if (self.dim() != source.dim()) return false;
+  const int64_t d = wrap_dim(dim, self.dim());
+  for (int64_t i = 0; i < self.dim(); ++i)
+    if (i != d && self.sizes()[i] != source.sizes()[i]) return false;
+  return true;
 }
 }  // namespace
 
 OutputSpec index_add_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
-  check_slices("index_add", self, dim, index, source);
+  const int64_t n = places_of("index_add_", self, dim, index, source);
+  TESSERA_CHECK(index.numel() == n, "index_add_(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", n, "), for dim: ", dim);
+  TESSERA_CHECK(same_slices(self, dim, source), "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = ", shape_string(self.sizes()),
+                " source.shape = ", shape_string(source.sizes()));
   TESSERA_CHECK(self.is_floating_point() || self.is_complex() || alpha.is_integral(true), "For integral input tensors, argument alpha must not be a floating point number.");
   return like(self);
 }
@@ -155,7 +162,13 @@ void index_add_cpu(const Tensor& self, int64_t dim, const Tensor& index, const T
   TESSERA_ON(self.device(), run_index_add)(shape, static_cast<int>(wrap_dim(dim, self.dim())), to, from, i.data_ptr<int64_t>(), i.numel(), pointwise::to_param(alpha, self.dtype()));
 }
 OutputSpec index_copy_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
-  check_slices("index_copy_", self, dim, index, source);
+  const int64_t n = places_of("index_copy_", self, dim, index, source);
+  TESSERA_CHECK_INDEX(self.dim() == source.dim() || self.dim() == 0 || source.dim() == 0, "index_copy_(): When source and destination are not scalars, their dimensionality must match. Source dimensionality (",
+                      source.dim(), "), destination dimensionality (", self.dim(), ")");
+  TESSERA_CHECK_INDEX(index.numel() == n, "index_copy_(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", n, "), for dim: ", dim);
+  // Slices of 0- and 1-dimensional tensors are numbers.
+  TESSERA_CHECK(same_slices(self, dim, source) || (self.dim() <= 1 && source.dim() <= 1), "index_copy_(): Source/destination tensor must have same slice shapes. Destination shape: ", shape_string(self.sizes()),
+                " at dimension ", dim, " and source shape: ", shape_string(source.sizes()));
   return like(self);
 }
 namespace {
