@@ -1,5 +1,6 @@
 // What this machine can do at most: limits [THREADS ...] prints a JSON object {"1": {"f32": FLOP/s, "f64": ..., "bf16": ..., "int8": ..., "copy": bytes/s}, "2": ...}.
-// Arithmetic: independent multiply-adds in registers (two operations each), with the widest instructions that there are. copy: bytes read plus bytes written, blocks far larger than
+// Arithmetic: independent multiply-adds in registers (two operations each), with the widest instructions that there are, of operands with changing bits as real ones have, over
+// a quarter of a second: wide arithmetic on such operands lowers the clock, so what a burst on zeros reaches is no limit that a product could hold. copy: bytes read plus bytes written, blocks far larger than
 // caches, by the fastest of memcpy and loops that store past the caches and request their input ahead.
 // `benchmarks/compare --limits FILE` reads it and prints the share of the limit that each workload reaches.
 #include <immintrin.h>
@@ -12,42 +13,74 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace {
 
 constexpr int kChains = 12;  // enough to hide the latency of two units
 constexpr int64_t kSteps = 400000;
+constexpr double kRoundSeconds = 0.25;
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 volatile double g_sink;  // results go here, so that nothing is optimised away
 
-#define LIMITS_FMA(NAME, TARGET, VECTOR, SET, FMA, WIDTH)                                \
-  __attribute__((target(TARGET))) int64_t NAME() {                                       \
-    VECTOR acc[kChains];                                                                 \
-    for (int i = 0; i < kChains; ++i) acc[i] = SET(i);                                   \
-    VECTOR a = SET(1.0000001f), b = SET(1e-9f);                                          \
-    for (int64_t k = 0; k < kSteps; ++k) {                                               \
-      _Pragma("GCC unroll 12") for (int i = 0; i < kChains; ++i) acc[i] = FMA(acc[i], a, b); \
-      __asm__ volatile("" : "+x"(a), "+x"(b));                                           \
-    }                                                                                    \
-    double sum = 0;                                                                      \
-    for (int i = 0; i < kChains; ++i) sum += static_cast<double>(acc[i][0]);             \
-    g_sink = sum;                                                                        \
-    return 2 * kSteps * kChains * WIDTH;                                                 \
+// Numbers without pattern: the operands, floats and doubles in (-1, 1) or whatever the bytes mean.
+template <class T>
+const T* operands() {
+  alignas(64) static T numbers[2048 / sizeof(T)];
+  uint64_t state = 88172645463325252;
+  for (T& x : numbers) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    if constexpr (std::is_floating_point_v<T>) x = static_cast<T>(static_cast<double>(static_cast<int64_t>(state)) * 0x1p-63);
+    else x = static_cast<T>(state >> 32);
   }
-LIMITS_FMA(f32_avx512, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, 16)
-LIMITS_FMA(f64_avx512, "avx512f", __m512d, _mm512_set1_pd, _mm512_fmadd_pd, 8)
-LIMITS_FMA(f32_avx2, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, 8)
-LIMITS_FMA(f64_avx2, "avx2,fma", __m256d, _mm256_set1_pd, _mm256_fmadd_pd, 4)
+  return numbers;
+}
+// As bfloat16, two in a word.
+const uint32_t* bfloat16_operands() {
+  static uint32_t words[512];
+  const float* x = operands<float>();
+  for (int i = 0; i < 512; ++i) {
+    uint32_t high, low;
+    std::memcpy(&high, x + i, 4);
+    std::memcpy(&low, x + (i + 1) % 512, 4);
+    words[i] = (high & 0xffff0000) | low >> 16;
+  }
+  return words;
+}
+
+#define LIMITS_FMA(NAME, TARGET, T, VECTOR, LOAD, FMA, WIDTH)                              \
+  __attribute__((target(TARGET))) int64_t NAME() {                                         \
+    const T* x = operands<T>();                                                            \
+    VECTOR acc[kChains], a[2] = {LOAD(x), LOAD(x + WIDTH)}, b[2] = {LOAD(x + 2 * WIDTH), LOAD(x + 3 * WIDTH)}; \
+    for (int i = 0; i < kChains; ++i) acc[i] = LOAD(x + i * WIDTH);                        \
+    for (int64_t k = 0; k < kSteps / 2; ++k) {                                             \
+      _Pragma("GCC unroll 12") for (int i = 0; i < kChains; ++i) acc[i] = FMA(acc[i], a[0], b[0]); \
+      _Pragma("GCC unroll 12") for (int i = 0; i < kChains; ++i) acc[i] = FMA(acc[i], a[1], b[1]); \
+      __asm__ volatile("" : "+x"(a[0]), "+x"(a[1]), "+x"(b[0]), "+x"(b[1]));               \
+    }                                                                                      \
+    double sum = 0;                                                                        \
+    for (int i = 0; i < kChains; ++i) sum += static_cast<double>(acc[i][0]);               \
+    g_sink = sum;                                                                          \
+    return 2 * kSteps * kChains * WIDTH;                                                   \
+  }
+LIMITS_FMA(f32_avx512, "avx512f", float, __m512, _mm512_load_ps, _mm512_fmadd_ps, 16)
+LIMITS_FMA(f64_avx512, "avx512f", double, __m512d, _mm512_load_pd, _mm512_fmadd_pd, 8)
+LIMITS_FMA(f32_avx2, "avx2,fma", float, __m256, _mm256_load_ps, _mm256_fmadd_ps, 8)
+LIMITS_FMA(f64_avx2, "avx2,fma", double, __m256d, _mm256_load_pd, _mm256_fmadd_pd, 4)
 #undef LIMITS_FMA
 
 __attribute__((target("avx512f,avx512bf16"))) int64_t bf16_avx512() {
   __m512 acc[kChains];
   for (auto& v : acc) v = _mm512_setzero_ps();
-  __m512bh a = (__m512bh)_mm512_set1_epi16(0x3f80), b = a;
+  const uint32_t* x = bfloat16_operands();
+  __m512bh a = (__m512bh)_mm512_loadu_si512(x), b = (__m512bh)_mm512_loadu_si512(x + 16);
   for (int64_t k = 0; k < kSteps; ++k) {
 #pragma GCC unroll 12
     for (int i = 0; i < kChains; ++i) acc[i] = _mm512_dpbf16_ps(acc[i], a, b);
@@ -62,7 +95,8 @@ __attribute__((target("avx512f,avx512bf16"))) int64_t bf16_avx512() {
 __attribute__((target("avx512f,avx512vnni"))) int64_t int8_avx512() {
   __m512i acc[kChains];
   for (auto& v : acc) v = _mm512_setzero_si512();
-  __m512i a = _mm512_set1_epi8(1), b = a;
+  const uint8_t* x = operands<uint8_t>();
+  __m512i a = _mm512_load_si512(x), b = _mm512_load_si512(x + 64);
   for (int64_t k = 0; k < kSteps; ++k) {
 #pragma GCC unroll 12
     for (int i = 0; i < kChains; ++i) acc[i] = _mm512_dpbusd_epi32(acc[i], a, b);
@@ -86,11 +120,11 @@ __attribute__((target("amx-tile,amx-bf16,amx-int8"))) int64_t tiles() {
   for (int i = 0; i < 8; ++i) config.columns[i] = 64, config.rows[i] = 16;
   __asm__ volatile("" : : "r"(&config) : "memory");  // the intrinsic does not tell the compiler that it reads all of it
   _tile_loadconfig(&config);
-  alignas(64) static const uint8_t zeros[1024] = {};
-  _tile_loadd(4, zeros, 64);
-  _tile_loadd(5, zeros, 64);
-  _tile_loadd(6, zeros, 64);
-  _tile_loadd(7, zeros, 64);
+  const uint8_t* x = kInt8 ? operands<uint8_t>() : reinterpret_cast<const uint8_t*>(bfloat16_operands());
+  _tile_loadd(4, x, 64);
+  _tile_loadd(5, x + 256, 64);
+  _tile_loadd(6, x + 512, 64);
+  _tile_loadd(7, x + 768, 64);
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -138,17 +172,25 @@ bool has_flag(const char* flag) {  // as the kernel lists them
   return std::strstr(text.data(), word) != nullptr;
 }
 
-// Work of one call for one thread -> the best rate of `rounds` runs of all threads together.
+// Calls `work` for kRoundSeconds: operations per second.
+double rate_of(int64_t (*work)()) {
+  const double start = seconds();
+  int64_t done = 0;
+  double now = start;
+  for (; now < start + kRoundSeconds; now = seconds()) done += work();
+  return static_cast<double>(done) / (now - start);
+}
+
+// The best rate of a few rounds of all threads together.
 double best_rate(int threads, int64_t (*work)()) {
   double best = 0;
-  for (int round = 0; round < 7; ++round) {
+  for (int round = 0; round < 4; ++round) {
     std::vector<std::thread> others;
-    int64_t done = 0;
-    const double start = seconds();
-    for (int i = 1; i < threads; ++i) others.emplace_back([work] { work(); });
-    done = work() * threads;
+    std::vector<double> rates(static_cast<size_t>(threads));
+    for (int i = 1; i < threads; ++i) others.emplace_back([work, &rates, i] { rates[static_cast<size_t>(i)] = rate_of(work); });
+    rates[0] = rate_of(work);
     for (auto& t : others) t.join();
-    best = std::max(best, static_cast<double>(done) / (seconds() - start));
+    best = std::max(best, std::accumulate(rates.begin(), rates.end(), 0.0));
   }
   return best;
 }
