@@ -93,7 +93,7 @@ class Walk {
 };
 
 bool is_ndarray(PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0; }
-bool is_plain_int(PyObject* o) { return !PyBool_Check(o) && (PyLong_Check(o) || (PyIndex_Check(o) && !is_tensor(o) && !is_ndarray(o) && !PySequence_Check(o))); }
+bool is_plain_int(PyObject* o) { return PyLong_CheckExact(o) || (!PyBool_Check(o) && (PyLong_Check(o) || (PyIndex_Check(o) && !is_tensor(o) && !is_ndarray(o) && !PySequence_Check(o)))); }
 bool is_numpy_bool(PyObject* o) { return std::strncmp(Py_TYPE(o)->tp_name, "numpy.bool", 10) == 0; }
 int64_t plain_int(PyObject* o) {
   int64_t v;
@@ -108,6 +108,7 @@ int64_t plain_int(PyObject* o) {
 // A list that holds tensors, sequences, slices, None or ... stands for a tuple (the old rule of NumPy).
 bool stands_for_tuple(PyObject* index) {
   if (PyTuple_Check(index)) return true;
+  if (is_exact_tensor(index)) return false;
   if (is_tensor(index) || is_ndarray(index) || PyUnicode_Check(index) || !PySequence_Check(index) || PyRange_Check(index)) return false;
   const Py_ssize_t n = PySequence_Size(index);
   if (n < 0) { PyErr_Clear(); return false; }
@@ -142,6 +143,7 @@ Tensor truth_index(bool b) {
 
 // How many dimensions of the tensor an item uses.
 int64_t dims_used(PyObject* item) {
+  if (PySlice_Check(item) || PyLong_CheckExact(item)) return 1;
   if (item == Py_None || item == Py_Ellipsis || PyBool_Check(item) || is_numpy_bool(item)) return 0;
   if (is_tensor(item)) {
     const Tensor& t = unwrap(item);
@@ -200,6 +202,8 @@ void apply_item(Parsed& p, int64_t* dim, PyObject* item, int64_t rest, int64_t s
 
 // Applies the basic parts, collects the others.
 void parse_index(Parsed& p, PyObject* index) {
+  int64_t dim = 0;
+  if (PySlice_Check(index)) return apply_slice(p, &dim, index);
   Ref items;
   if (stands_for_tuple(index)) {
     items = Ref::steal(check(PySequence_Fast(index, "an index must be a sequence")));
@@ -210,9 +214,8 @@ void parse_index(Parsed& p, PyObject* index) {
   int64_t used = 0;
   for (Py_ssize_t i = 0; i < n; ++i) used += dims_used(PySequence_Fast_GET_ITEM(items.get(), i));
   const int64_t total = p.walk.dim();
-  if (items.get() != index && n == 1 && total == 0 && PySlice_Check(index)) throw IndexError("slice() cannot be applied to a 0-dim tensor.");
   TESSERA_CHECK_INDEX(used <= total, "too many indices for tensor of dimension ", total);
-  int64_t dim = 0, after = used, shown = 0;
+  int64_t after = used, shown = 0;
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(items.get(), i);
     const int64_t uses = dims_used(item);
@@ -231,7 +234,6 @@ Tensor apply_advanced(const Tensor& t, std::vector<Tensor>& indices) {
 }
 
 Tensor get(const Tensor& t, PyObject* index) {
-  if (PyLong_CheckExact(index)) return select_first(t, plain_int(index));
   if (is_plain_int(index)) return select_first(t, plain_int(index));
   Parsed p(t);
   parse_index(p, index);

@@ -38,13 +38,20 @@ class ValueArray {
   alignas(Value) unsigned char room_[sizeof(Value) * kMaxArgs];
 };
 
+bool product_above(IntList sizes, int64_t limit) {
+  int64_t n = 1;
+  for (int64_t s : sizes)
+    if (__builtin_mul_overflow(n, s, &n)) return true;
+  return n > limit;
+}
+
 bool is_large(const ParsePlan& plan, const Value* values) {
   for (size_t i = 0; i < plan.params().size(); ++i) {
     const Value& v = values[i];
     if (v.is_tensor() && v.tensor().defined() && v.tensor().numel() > kReleaseGilAbove) return true;
     if (v.is_tensor_list())
       for (const Tensor& t : v.tensor_list()) if (t.defined() && t.numel() > kReleaseGilAbove) return true;
-    if (plan.is_factory() && v.tag() == Value::Tag::kIntList) return true;
+    if (plan.is_factory() && v.tag() == Value::Tag::kIntList && product_above(v.int_list(), kReleaseGilAbove)) return true;
   }
   return false;
 }

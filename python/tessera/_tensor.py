@@ -41,9 +41,8 @@ def _overridable(method):
     name = method.__name__
 
     def overridable(self, *args, **kwargs):
-        relevant = (self, *args)
-        if _C._has_torch_function(relevant):
-            return _C._handle_torch_function(getattr(tessera.Tensor, name), relevant, self, *args, **kwargs)
+        if _C._has_torch_function_variadic(self, *args):
+            return _C._handle_torch_function(getattr(tessera.Tensor, name), (self, *args), self, *args, **kwargs)
         return method(self, *args, **kwargs)
 
     overridable.__name__ = name
@@ -278,7 +277,7 @@ def where(self, condition, y):
 
 def norm(self, p="fro", dim=None, keepdim=False, dtype=None):
     """See `norm`."""
-    return tessera.norm(self, p, dim, keepdim, dtype=dtype)
+    return tessera.functional.norm.__wrapped__(self, p, dim, keepdim, dtype=dtype)  # overriding has been asked about
 
 
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):

@@ -470,15 +470,14 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
 
     Raises: RuntimeError for another string, for dimensions out of range, and for 'nuc': `linalg` computes no singular values yet.
     """
-    keywords = {} if out is None else {"out": out}
     if isinstance(dim, int):
         dim = [dim]
     elif dim is not None:
         dim = list(dim)
     if p == "nuc":
-        return tessera.linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype, **keywords)
+        return tessera.linalg.matrix_norm(input, "nuc", (-2, -1) if dim is None else dim, keepdim, dtype=dtype, out=out)
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
     if not (input.is_floating_point() or input.is_complex()) and dtype is None:
         raise RuntimeError(f"norm(): input dtype should be either floating point or complex. Got {input.dtype} instead.")
-    return _C._linalg.linalg_vector_norm(input, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype, **keywords)
+    return _C._linalg.linalg_vector_norm(input, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype, out=out)
