@@ -22,6 +22,23 @@ namespace {
 
 constexpr int64_t kGrain = 8192;
 
+// Runs over far memory go in parts, and what the next part needs is requested, to the second cache: the index, what lies in its order, and a share of the
+// line of self that the next run will go to anywhere.
+constexpr int64_t kPart = 128, kAhead = 512, kFarElements = int64_t{1} << 20;
+void request_range(const char* from, int64_t bytes) {
+  for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch(from + k, 0, 2);
+}
+// part(begin, end) for a run of n; next: the next run's line of self, of `bytes`.
+template <class F>
+void for_each_part(bool far, int64_t n, const char* next, int64_t bytes, F&& part) {
+  if (!far) return part(0, n);
+  for (int64_t i = 0; i < n; i += kPart) {
+    const int64_t end = std::min(n, i + kPart), share = bytes / n;
+    request_range(next + i * share, (end - i) * share);
+    part(i, end);
+  }
+}
+
 // Is 0 <= index < size for all? Negative numbers and those past the end set the sign bit of the "or".
 bool all_within(const char* p, int64_t n, int64_t step, int64_t size) {
   if (step == static_cast<int64_t>(sizeof(int64_t))) return indices_within(reinterpret_cast<const int64_t*>(p), n, size);
@@ -43,7 +60,7 @@ void check_indices(std::span<const int64_t> shape, const Operand& index, int64_t
   }
   nest.sort_by(0);
   nest.coalesce();
-  parallel_for(nest.count(), kGrain, [&](int64_t begin, int64_t end) {
+  parallel_ranges(nest.count(), kGrain, [&](int64_t begin, int64_t end) {
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[1], int64_t len) {
       const char* p = at_byte(index.data, offset[0]);
       const int64_t step = nest.inner_stride(0);
@@ -383,10 +400,17 @@ void gather_nest(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index,
     gather_slices(nest, self_scale, out, self, index);
     return;
   }
-  parallel_for(nest.count(), kGrain, [&](int64_t begin, int64_t end) {
+  const bool far = nest.rank > 1 && nest.inner_stride(0) == 0 && nest.count() > kFarElements && size_at_index / 4 <= nest.inner_size();
+  const int64_t next = far ? nest.stride[nest.rank - 2][0] : 0, line = far ? std::abs(self_scale) * size_at_index : 0;
+  const int64_t out_step = nest.inner_stride(1), self_step = nest.inner_stride(0), index_step = nest.inner_stride(2);
+  parallel_ranges(nest.count(), kGrain, [&](int64_t begin, int64_t end) {
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[3], int64_t len) {
-      fn(at_byte(out.data, offset[1]), at_byte(self.data, offset[0]), at_byte(index.data, offset[2]), len, nest.inner_stride(1), nest.inner_stride(0), self_scale,
-         nest.inner_stride(2), size_at_index);
+      char* const o = at_byte(out.data, offset[1]);
+      const char *const s = at_byte(self.data, offset[0]), *const x = at_byte(index.data, offset[2]);
+      for_each_part(far, len, s + next, line, [&](int64_t b, int64_t e) {
+        if (far) request_range(x + (b + kAhead) * index_step, kPart * index_step);
+        fn(o + b * out_step, s + b * self_step, x + b * index_step, e - b, out_step, self_step, self_scale, index_step, size_at_index);
+      });
     });
   });
 }
@@ -399,6 +423,7 @@ void scatter_nests(ScatterFn fn, Nest<3> free, Nest<3> ordered, int64_t self_sca
   const int64_t times = ordered.count();
   if (times == 0) return;
   const bool ordered_inside = free.inner_size() < 4 || (ordered.rank > 0 && std::abs(ordered.inner_stride(1)) < std::abs(free.inner_stride(1)));
+  const bool far = free.count() * times > kFarElements;
   // Rows are walked in parts of some KiB at least, or each step would be on a page of its own.
   const int64_t grain = std::max<int64_t>(ordered_inside ? 1 : 1024, kGrain / times);
   parallel_for(free.count(), grain, [&](int64_t begin, int64_t end) {
@@ -409,8 +434,16 @@ void scatter_nests(ScatterFn fn, Nest<3> free, Nest<3> ordered, int64_t self_sca
       auto walk = [&](int64_t i) {
         for_each_run(ordered, 0, times, [&](const int64_t(&o)[3], int64_t n) {
           if (ordered_inside) {
-            fn(p + i * free.inner_stride(0), s + i * free.inner_stride(1) + o[1], x + i * free.inner_stride(2) + o[2], n, 0, ordered.inner_stride(1), ordered.inner_stride(2), self_scale,
-               alpha);
+            char* const row = p + i * free.inner_stride(0);
+            const char *const from = s + i * free.inner_stride(1) + o[1], *const at = x + i * free.inner_stride(2) + o[2];
+            const int64_t from_step = ordered.inner_stride(1), at_step = ordered.inner_stride(2);
+            for_each_part(far, n, row + free.inner_stride(0), n * std::abs(self_scale), [&](int64_t b, int64_t e) {
+              if (far) {
+                request_range(from + (b + kAhead) * from_step, kPart * from_step);
+                request_range(at + (b + kAhead) * at_step, kPart * at_step);
+              }
+              fn(row, from + b * from_step, at + b * at_step, e - b, 0, from_step, at_step, self_scale, alpha);
+            });
             return;
           }
           for (int64_t j = 0; j < n; ++j) {

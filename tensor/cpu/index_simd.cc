@@ -1,6 +1,7 @@
 // Checking indices, gathering, reversing and adding runs of elements in vectors.
 #include "tensor/cpu/index_simd.h"
 
+#include "tensor/cpu/request.h"
 #include "tensor/cpu/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -81,6 +82,13 @@ void GatherRun(T* out, const T* from, const int64_t* index, int64_t n, int64_t s
   for (; i < n; ++i) out[i] = from[index[i]];
 }
 
+// Numbers from so many on lie in far memory. Those some way ahead are requested then, to the second cache: there is room for more at once than in the buffers
+// of the first.
+constexpr int64_t kFarNumbers = int64_t{1} << 18;
+HWY_INLINE void RequestNext(const int64_t* x, int64_t n) {
+  for (int64_t k = 0; k < n; k += 8) __builtin_prefetch(reinterpret_cast<const char*>(x + k) + kRequestAhead, 0, 2);
+}
+
 }  // namespace
 
 // Negative numbers and those past the end set the sign bit of the "or".
@@ -91,6 +99,7 @@ bool Within(const int64_t* index, int64_t n, int64_t size) {
   auto bad0 = hn::Zero(d), bad1 = hn::Zero(d);
   int64_t i = 0, bad = 0;
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    if (n >= kFarNumbers) RequestNext(index + i, 2 * kLanes);
     const auto a = hn::LoadU(d, index + i), b = hn::LoadU(d, index + i + kLanes);
     bad0 = hn::Or3(bad0, a, hn::Sub(last, a));
     bad1 = hn::Or3(bad1, b, hn::Sub(last, b));

@@ -497,6 +497,34 @@ TEST(Flip, ReversesDimensions) {
   }
 }
 
+// More than a million elements: in parts, with requests ahead.
+TEST(Gather, AndScatterOfFarLines) {
+  std::mt19937 rng(31);
+  const int before = num_threads();
+  for (const auto& [rows, n, size] : {std::array<int64_t, 3>{1100, 1001, 1001}, {700, 1601, 333}, {300, 3600, 9000}, {150, 7400, 50000}}) {
+    std::vector<float> x(rows * size), src(rows * n), sums(rows * size);
+    std::vector<int64_t> index(rows * n);
+    std::iota(x.begin(), x.end(), 0.0f);
+    for (int64_t& i : index) i = static_cast<int64_t>(rng() % static_cast<uint64_t>(size));
+    for (int64_t i = 0; i < rows * n; ++i) src[i] = static_cast<float>(rng() % 64), sums[i / n * size + index[i]] += src[i];
+    const int64_t shape[2] = {rows, n}, strides[2] = {4 * n, 4}, lines[2] = {4 * size, 4}, places[2] = {8 * n, 8};
+    const Operand i{index.data(), DType::kInt64, places};
+    for (int threads : {1, 2}) {
+      set_num_threads(threads);
+      std::vector<float> out(rows * n), to(rows * size);
+      run_gather(shape, 1, size, {out.data(), DType::kFloat32, strides}, {x.data(), DType::kFloat32, lines}, i);
+      for (int64_t k = 0; k < rows * n; ++k) ASSERT_EQ(out[k], x[k / n * size + index[k]]);
+      run_scatter(ScatterMode::kAdd, shape, 1, size, {to.data(), DType::kFloat32, lines}, {src.data(), DType::kFloat32, strides}, i);
+      EXPECT_EQ(to, sums);
+    }
+    for (const int64_t bad : {size, int64_t{-1}}) {
+      index[rows * n - 5] = bad;
+      EXPECT_THROW(run_gather(shape, 1, size, {src.data(), DType::kFloat32, strides}, {x.data(), DType::kFloat32, lines}, i), Error);
+    }
+  }
+  set_num_threads(before);
+}
+
 TEST(Scatter, SameBitsForAnyNumberOfThreads) {
   std::mt19937 rng(12);
   const int before = num_threads();
