@@ -85,17 +85,43 @@ void DistancesOf(double norm, const T* x, const T* t, int64_t m, int64_t width, 
   PowerDistances(norm, x, t, m, width, out);
 }
 
+#if HWY_TARGET <= HWY_AVX3
+// The same bits as hn::Sqrt by multiplications alone, for numbers whose squares, roots and residues are far from the limits of the range.
+template <class D, class V>
+HWY_INLINE V RootByProducts(D d, V x) {
+  const V half = hn::Set(d, 0.5f), y = hn::ApproximateReciprocalSqrt(x);
+  V root = hn::Mul(x, y), slope = hn::Mul(half, y);
+  const V error = hn::NegMulAdd(root, slope, half);
+  root = hn::MulAdd(root, error, root);
+  slope = hn::MulAdd(slope, error, slope);
+  return hn::MulAdd(hn::NegMulAdd(root, root, x), slope, root);
+}
+#endif
+
 // c holds products: c = sqrt(max(0, a + b[j] - 2 c)); NaN stays.
 template <class T>
 void FinishProducts(T a, const T* b, int64_t n, T* c) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kLanes = HWY_LANES(T);
   const auto va = hn::Set(d, a), two = hn::Set(d, 2);
+  const auto square = [&](int64_t j) HWY_ATTR {
+    const auto v = hn::NegMulAdd(two, hn::LoadU(d, c + j), hn::Add(va, hn::LoadU(d, b + j)));
+    return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);
+  };
   int64_t j = 0;
-  for (; j + kLanes <= n; j += kLanes) {
-    const auto v = hn::Sub(hn::Add(va, hn::LoadU(d, b + j)), hn::Mul(two, hn::LoadU(d, c + j)));
-    hn::StoreU(hn::Sqrt(hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v)), d, c + j);
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (sizeof(T) == 4) {
+    // The divider takes the roots of one vector while multiplications find those of another.
+    const auto least = hn::Set(d, 1e-20f), most = hn::Set(d, 1e20f);
+    for (; j + 2 * kLanes <= n; j += 2 * kLanes) {
+      const auto v0 = square(j), v1 = square(j + kLanes);
+      const bool usual = hn::AllTrue(d, hn::And(hn::Ge(v1, least), hn::Le(v1, most)));
+      hn::StoreU(hn::Sqrt(v0), d, c + j);
+      hn::StoreU(HWY_LIKELY(usual) ? RootByProducts(d, v1) : hn::Sqrt(v1), d, c + j + kLanes);
+    }
   }
+#endif
+  for (; j + kLanes <= n; j += kLanes) hn::StoreU(hn::Sqrt(square(j)), d, c + j);
   for (; j < n; ++j) {
     const T v = a + b[j] - 2 * c[j];
     c[j] = std::sqrt(v < 0 ? T{0} : v);

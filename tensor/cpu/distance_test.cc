@@ -66,6 +66,29 @@ void check(int64_t batch, int64_t p, int64_t r, int64_t m, double norm, bool by_
   }
 }
 
+// The distances of single numbers from 0 are roots of their squares, rounded once, at any magnitude.
+TEST(Distance, RootsOfProductsAreRounded) {
+  std::mt19937 rng(3);
+  for (const int64_t r : {1, 15, 16, 33, 64, 5000}) {
+    const float x = 0;
+    std::vector<float> y(r), out(r);
+    for (float& v : y) {
+      v = static_cast<float>(std::ldexp(std::uniform_real_distribution<double>(1, 2)(rng), std::uniform_int_distribution<int>(-20, 20)(rng)));
+      if (rng() % 8 == 0) v = std::ldexp(v, rng() % 2 ? -50 : 40);
+      if (rng() % 32 == 0) v = 0;
+    }
+    if (r > 40) y[20] = std::numeric_limits<float>::quiet_NaN();
+    pair_distances(DType::kFloat32, 1, 1, r, 1, 2, true, &x, y.data(), out.data());
+    for (int64_t j = 0; j < r; ++j) {
+      if (std::isnan(y[j])) {
+        EXPECT_TRUE(std::isnan(out[j]));
+      } else {
+        EXPECT_EQ(out[j], std::sqrt(static_cast<float>(static_cast<double>(y[j]) * y[j]))) << y[j];
+      }
+    }
+  }
+}
+
 TEST(Distance, MatchesTheDefinition) {
   std::mt19937 rng(1);
   for (double norm : {0.0, 0.5, 1.0, 1.5, 2.0, 3.0, kInf}) {
