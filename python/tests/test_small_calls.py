@@ -54,6 +54,24 @@ def test_in_place(name):
             assert x._version == version
 
 
+@pytest.mark.parametrize("name", ["add", "mul", "gt", "remainder"])
+def test_out(name):
+    operator = getattr(torch, name)
+    for dtype, result, other in itertools.product(DTYPES, DTYPES, [2, 2.5, torch.full((3, 4), 2.0), torch.full((4,), 3)]):
+        x = torch.arange(1, 13).to(dtype).reshape(3, 4)
+        out, spread = torch.zeros(3, 4, dtype=result), strided(torch.zeros(3, 4, dtype=result))
+        got, want = outcome(lambda: operator(x, other, out=out)), outcome(lambda: operator(x, other, out=spread))
+        assert_same(got, want)
+        assert got is not out or out._version == 1
+    x = torch.ones(4)
+    assert torch.add(x, x, out=x).tolist() == [2, 2, 2, 2]
+    with pytest.raises(RuntimeError, match="memory location"):
+        torch.add(x[:3], 1, out=x[1:])
+    z = torch.ones(3, dtype=torch.complex64)
+    torch.add(z, 1j, out=z.conj())
+    assert z.tolist() == [1 - 1j] * 3
+
+
 @pytest.mark.parametrize("n", [1, 2, 3, 15, 16, 17, 511, 512, 513, 1024, 2047, 2048, 2049, 4096, 4097])
 def test_numbers_reach_every_element(n):
     for dtype in DTYPES:

@@ -60,7 +60,7 @@ void compute(const PointwiseOp& op, DType compute_dtype, const Tensor& result, I
   TESSERA_ON(result.device(), run_pointwise)(op, compute_dtype, shape, {&out, 1}, {ins, static_cast<size_t>(n)}, p);
 }
 
-// Small dense inputs of one dtype and shape, one of them perhaps a number for all places: ready for the kernel without promotion and iteration set-up.
+// Small dense inputs of one dtype and shape, some of them perhaps numbers for all places: ready for the kernel without promotion and iteration set-up.
 class SmallCall {
  public:
   // False: the inputs are not of that kind.
@@ -68,34 +68,44 @@ class SmallCall {
     shape_ = &shape_giver(inputs);
     dtype_ = shape_->dtype();
     n_ = shape_->numel();
+    result_ = op.result == ResultKind::kBool ? DType::kBool : dtype_;
     if (static_cast<int>(dtype_) >= kNumComputeDTypes || op.result == ResultKind::kReal) return false;
-    kernel_ = op.kernels[static_cast<int>(dtype_)];
+    compute_ = !op.kernels[static_cast<int>(dtype_)] && op.half_via_float && is_reduced_float(dtype_) ? DType::kFloat32 : dtype_;
+    kernel_ = op.kernels[static_cast<int>(compute_)];
     if (!kernel_ || op.bool_inputs || n_ > kMost || n_ == 0 || shape_->impl()->is_wrapped_number()) return false;
     if (op.promote == PromoteKind::kIntToFloat && is_integral(dtype_, true)) return false;
     int k = 0;
-    bool repeated = false;
     for (const Tensor* t : inputs) {
-      if (!t->is_cpu() || t->keys().bits() & ~kPlainKeys.bits()) return false;
-      if (weight(*t) == weight(*shape_)) {
-        if (t->dtype() != dtype_ || !t->is_contiguous() || (t != shape_ && !std::ranges::equal(t->sizes(), shape_->sizes()))) return false;
-        ins_[k++] = t->data_ptr();
-      } else {
-        if (repeated || category_of(t->dtype()) > category_of(dtype_) || n_ * item_size(dtype_) > kRepeatedBytes) return false;
-        repeat(*t);
-        repeated = true;
-        ins_[k++] = numbers_;
+      if (!is_plain(*t)) return false;
+      const bool number = weight(*t) != weight(*shape_);
+      if (number ? category_of(t->dtype()) > category_of(dtype_) : t->dtype() != dtype_ || !t->is_contiguous() || (t != shape_ && !std::ranges::equal(t->sizes(), shape_->sizes()))) return false;
+      void* data = t->data_ptr();
+      if (number || compute_ != dtype_) {
+        void* own = take_room();
+        if (!own) return false;
+        if (number) repeat(own, *t);
+        else cpu::convert(compute_, own, dtype_, data, n_);
+        data = own;
       }
+      ins_[k++] = data;
     }
-    fill_params(params_, params, dtype_);
+    if (result_ == compute_ || result_ == DType::kBool) own_result_ = nullptr;
+    else if (!(own_result_ = take_room())) return false;
+    fill_params(params_, params, compute_);
     return true;
   }
+  // In memory of the CPU, and no layer asks for it.
+  static bool is_plain(const Tensor& t) { return (t.keys().bits() & ~(DispatchKeySet(DispatchKey::kCPU) | kAutogradKeys).bits()) == 0; }
   const Tensor& shape() const { return *shape_; }
-  DType dtype() const { return dtype_; }
-  void run(void* out) const { kernel_(n_, &out, ins_, params_); }
+  DType result_dtype() const { return result_; }
+  void run(void* out) const {
+    void* to = own_result_ ? own_result_ : out;
+    kernel_(n_, &to, ins_, params_);
+    if (own_result_) cpu::convert(result_, out, compute_, own_result_, n_);
+  }
 
  private:
-  static constexpr int64_t kMost = 4096, kRepeatedBytes = 8192;
-  static constexpr DispatchKeySet kPlainKeys = DispatchKeySet(DispatchKey::kCPU) | kAutogradKeys;
+  static constexpr int64_t kMost = 4096, kRoom = 16384;
 
   // Who says what the result is: tensors with dimensions, then those without, then Python numbers.
   static int weight(const Tensor& t) { return t.dim() > 0 ? 2 : t.impl()->is_wrapped_number() ? 0 : 1; }
@@ -105,41 +115,49 @@ class SmallCall {
       if (weight(*t) > weight(*best)) best = t;
     return *best;
   }
-  void repeat(const Tensor& number) {
-    const int64_t size = item_size(dtype_);
+  // Memory for an operand in the kernel's dtype, or null.
+  void* take_room() {
+    const int64_t bytes = (n_ * item_size(compute_) + 63) / 64 * 64;
+    if (used_ + bytes > kRoom) return nullptr;
+    used_ += bytes;
+    return room_ + used_ - bytes;
+  }
+  void repeat(void* out, const Tensor& number) const {
+    const int64_t size = item_size(compute_);
     uint64_t words[2] = {};
-    cpu::convert(dtype_, words, number.dtype(), number.data_ptr(), 1);
+    cpu::convert(compute_, words, number.dtype(), number.data_ptr(), 1);
     words[0] *= size == 1 ? 0x0101010101010101 : size == 2 ? 0x0001000100010001 : size == 4 ? 0x0000000100000001 : 1;
     if (size < 16) words[1] = words[0];
-    for (int64_t at = 0; at < n_ * size; at += 16) std::memcpy(numbers_ + at, words, 16);
+    for (int64_t at = 0; at < n_ * size; at += 16) std::memcpy(static_cast<char*>(out) + at, words, 16);
   }
 
   BlockKernel kernel_;
   const Tensor* shape_;
-  DType dtype_;
-  int64_t n_;
+  DType dtype_, compute_, result_;
+  int64_t n_, used_ = 0;
+  void* own_result_;
   const void* ins_[4];
   KernelParam params_[8];
-  alignas(64) char numbers_[kRepeatedBytes];
+  alignas(64) char room_[kRoom];
 };
 
 Tensor small_call(const PointwiseOp& op, Inputs inputs, Params params) {
   SmallCall call;
   if (!call.prepare(op, inputs, params)) return Tensor();
   // Rows of a size-1 dimension may carry odd strides; the general path keeps them as documented.
-  Tensor result = empty_cpu(call.shape().sizes(), op.result == ResultKind::kBool ? DType::kBool : call.dtype());
+  Tensor result = empty_cpu(call.shape().sizes(), call.result_dtype());
   call.run(result.data_ptr());
   return result;
 }
 
-// The same in place. False: nothing was done.
-bool small_inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, Params params) {
-  if (op.result != ResultKind::kSame || self.is_inference()) return false;
+// The same into a dense tensor of the result's form that shares no memory with inputs but itself. False: nothing was done.
+bool small_store(const PointwiseOp& op, const Tensor& target, Inputs inputs, Params params) {
+  if (target.is_inference() || !target.is_contiguous() || !SmallCall::is_plain(target)) return false;
   for (const Tensor* t : inputs)
-    if (t->impl() != self.impl() && t->storage() == self.storage()) return false;
+    if (t->impl() != target.impl() && t->storage() == target.storage()) return false;
   SmallCall call;
-  if (!call.prepare(op, inputs, params) || call.dtype() != self.dtype() || !std::ranges::equal(call.shape().sizes(), self.sizes())) return false;
-  call.run(self.data_ptr());
+  if (!call.prepare(op, inputs, params) || call.result_dtype() != target.dtype() || !std::ranges::equal(call.shape().sizes(), target.sizes())) return false;
+  call.run(target.data_ptr());
   return true;
 }
 
@@ -255,7 +273,7 @@ void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, I
 }  // namespace
 
 const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, Params params) {
-  if (small_inplace(op, self, inputs, params)) [[likely]] {
+  if (op.result == ResultKind::kSame && small_store(op, self, inputs, params)) [[likely]] {
     self.bump_version();
     return self;
   }
@@ -272,6 +290,10 @@ const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, 
 }
 
 const Tensor& out(const PointwiseOp& op, const Tensor& out, Inputs inputs, Params params) {
+  if (small_store(op, out, inputs, params)) [[likely]] {
+    out.bump_version();
+    return out;
+  }
   const Types types = types_of(op, inputs);
   check_can_cast(types.result, out.dtype());
   const IntVector shape = broadcast_shapes(inputs);
