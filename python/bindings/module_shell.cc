@@ -43,6 +43,15 @@ PyObject* member(PyObject* dict, PyObject* name) {
   return nullptr;
 }
 
+// Whether a name is in none of the places, which all are plain dicts.
+bool is_no_member(PyObject* dict, PyObject* name) {
+  for (PyObject* place : names().places) {
+    PyObject* members = PyDict_GetItemWithError(dict, place);
+    if (!members || !PyDict_CheckExact(members) || PyDict_Contains(members, name) != 0) return false;
+  }
+  return true;
+}
+
 PyObject* module_getattro(PyObject* self, PyObject* name) {
   PyObject* plain = _PyObject_GenericGetAttrWithDict(self, name, nullptr, 1);
   if (plain || PyErr_Occurred()) return plain;
@@ -76,6 +85,23 @@ PyObject* module_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   return callee ? PyObject_Call(callee.get(), args, kwargs) : nullptr;
 }
 
+// _module_has(module, name): hasattr(), without making an exception where there is nothing.
+PyObject* py_module_has(PyObject*, CallArgs call) {
+  PyObject* a[2];
+  read_args({"_module_has", {"module", "name"}, 2, 2}, call, a);
+  if (Py_TYPE(a[0])->tp_getattro == module_getattro && PyUnicode_Check(a[1])) {
+    if (Ref found = Ref::steal(_PyObject_GenericGetAttrWithDict(a[0], a[1], nullptr, 1))) return to_python(true);
+    if (PyErr_Occurred()) throw ErrorAlreadySet();
+    Ref dict = Ref::steal(check(PyObject_GenericGetDict(a[0], nullptr)));
+    if (is_no_member(dict.get(), a[1])) return to_python(false);
+    PyErr_Clear();
+  }
+  PyObject* found;
+  check(_PyObject_LookupAttr(a[0], a[1], &found));
+  Py_XDECREF(found);
+  return to_python(found != nullptr);
+}
+
 // _install_module_slots(cls[, global_hooks]): for Module itself with the dicts of global hooks (once), for every subclass without.
 PyObject* py_install_module_slots(PyObject*, CallArgs call) {
   PyObject* a[2];
@@ -97,6 +123,8 @@ PyObject* py_install_module_slots(PyObject*, CallArgs call) {
 
 }  // namespace
 
-std::vector<PyMethodDef> module_shell_functions() { return {function<"_install_module_slots", py_install_module_slots>()}; }
+std::vector<PyMethodDef> module_shell_functions() {
+  return {function<"_install_module_slots", py_install_module_slots>(), function<"_module_has", py_module_has>()};
+}
 
 }  // namespace tessera::python

@@ -165,6 +165,56 @@ def test_containers():
         nn.ModuleList([3])
 
 
+def test_plain_attributes():
+    class Counted(nn.Module):
+        def __init__(self):
+            self.early = 1  # before there is any place for members
+            super().__init__()
+            self.child, self.weight = nn.Identity(), nn.Parameter(tessera.ones(1))
+            self.register_buffer("state", None)
+
+        @property
+        def twice(self):
+            return 2 * self.single
+
+        @twice.setter
+        def twice(self, value):
+            self.single = value // 2
+
+    m = Counted()
+    m.twice, m.name, m.sizes = 8, "m", [1, 2]
+    assert (m.early, m.single, m.twice, m.name, m.sizes) == (1, 4, 8, "m", [1, 2])
+    for name in ("child", "weight", "state"):
+        with pytest.raises(TypeError, match=f"'{name}'"):
+            setattr(m, name, 3)
+    m.child = m.weight = m.state = None
+    assert m.child is m.weight is m.state is None
+    with pytest.raises(KeyError, match="already exists"):
+        m.register_buffer("single", None)
+    with pytest.raises(KeyError, match="already exists"):
+        m.add_module("forward", None)
+    del m.single
+    assert not hasattr(m, "twice") and not hasattr(m, "single")
+
+    class Watched(Counted):
+        def __setattr__(self, name, value):
+            seen.append(name)
+            super().__setattr__(name, value)
+
+    seen = []
+    w = Watched()
+    w.a = 1
+    assert seen == ["early", "child", "weight", "a"]
+    Counted.__setattr__ = lambda self, name, value: seen.append(value)
+    try:
+        m.later = 5
+        assert seen[-1] == 5 and not hasattr(m, "later")
+    finally:
+        del Counted.__setattr__
+    m.later = 6
+    assert m.later == 6
+
+
 def test_parametrization_recomputes_and_can_be_removed():
     from tessera.nn.utils import parametrize
 

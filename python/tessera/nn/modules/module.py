@@ -157,7 +157,7 @@ class Module:
         """TypeError or KeyError if `name` cannot be the name of a new `kind` kept in the dictionary `own`."""
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {tessera.typename(name)}")
-        if hasattr(self, name) and name not in own:
+        if tessera._C._module_has(self, name) and name not in own:
             raise KeyError(f"attribute '{name}' already exists")
         if "." in name:
             raise KeyError(f'{kind} name can\'t contain ".", got: {name}' if kind == "module" else f'{kind} name can\'t contain "."')
@@ -232,7 +232,7 @@ class Module:
     def __setattr__(self, name, value):
         d = self.__dict__
         params = d.get("_parameters")
-        if isinstance(value, Parameter):
+        if isinstance(value, Tensor) and isinstance(value, Parameter):
             if params is None:
                 raise AttributeError("cannot assign parameters before Module.__init__() call")
             for where in (d, d["_buffers"], d["_modules"]):
