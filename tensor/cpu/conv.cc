@@ -395,16 +395,20 @@ namespace {
 
 const uint16_t* bits(const void* p) { return static_cast<const uint16_t*>(p); }
 
-// y[n] = w x[n], or w^T dy[n]; y holds what to add where `accumulate`.
+// y[n] = w x[n] + bias, or w^T x[n].
 template <class T>
-void pointwise_product(const ConvGeometry& g, bool transposed, const T* x, const T* w, bool accumulate, T* y) {
+void pointwise_product(const ConvGeometry& g, bool transposed, const T* x, const T* w, const T* bias, T* y) {
   constexpr DType kType = DTypeOf<T>::value;
   const int64_t in_c = g.in_channels / g.groups, out_c = g.out_channels / g.groups, plane = volume(g.in_size), m = transposed ? in_c : out_c, k = transposed ? out_c : in_c;
-  const KernelParam one = real_param(kType, 1), beta = real_param(kType, accumulate);
-  for (int64_t group = 0; group < g.groups; ++group) {
-    const T* const weights = w + group * out_c * in_c;
-    gemm_batched(kType, g.batch, m, plane, k, one, transposed ? matrix(weights, 1, in_c) : matrix(weights, in_c, 1), 0, matrix(x + group * k * plane, plane, 1), g.groups * k * plane, beta,
-                 matrix(y + group * m * plane, plane, 1), g.groups * m * plane);
+  const int64_t w_row = transposed ? 1 : in_c, w_col = transposed ? in_c : 1, x_image = g.groups * k * plane, y_image = g.groups * m * plane;
+  const KernelParam one = real_param(kType, 1), beta = real_param(kType, bias != nullptr);
+  for (int64_t group = 0; group < g.groups; ++group, w += out_c * in_c, x += k * plane, y += m * plane) {
+    const T* const b = bias ? bias + group * m : nullptr;
+    if constexpr (std::is_same_v<T, float>) {
+      if (pointwise_conv({g.batch, k, m, plane, x, x_image, w, w_row, w_col, b, y, y_image})) continue;
+    }
+    for (int64_t n = 0; b && n < g.batch; ++n) broadcast_rows(sizeof(T), y + n * y_image, plane, b, m, plane);
+    gemm_batched(kType, g.batch, m, plane, k, one, matrix(w, w_row, w_col), 0, matrix(x, plane, 1), x_image, beta, matrix(y, plane, 1), y_image);
   }
 }
 
@@ -415,10 +419,7 @@ void forward_real(const ConvGeometry& g, const T* x, const T* w, const T* bias, 
   if constexpr (std::is_same_v<T, float>) {
     if (suits_direct(g, g.out_channels, g.in_channels)) return direct_forward(g, g.channels_last, x, w, bias, y);
   }
-  if (g.in_channels > 0 && is_pointwise(g) && volume(g.in_size) >= kLargeImage) {
-    if (bias) fill_bias(g, bias, y);
-    return pointwise_product(g, false, x, w, bias != nullptr, y);
-  }
+  if (g.in_channels > 0 && is_pointwise(g) && volume(g.in_size) >= kLargeImage) return pointwise_product(g, false, x, w, bias, y);
   implicit_forward(g, x, w, bias, y);
 }
 
@@ -428,7 +429,7 @@ void backward_input_real(const ConvGeometry& g, const T* dy, const T* w, T* dx) 
   if constexpr (std::is_same_v<T, float>) {
     if (suits_direct(g, g.in_channels, g.out_channels)) return direct_backward_input(g, g.channels_last, dy, w, dx);
   }
-  if (g.out_channels > 0 && is_pointwise(g) && volume(g.in_size) >= kLargeImage) return pointwise_product(g, true, dy, w, false, dx);
+  if (g.out_channels > 0 && is_pointwise(g) && volume(g.in_size) >= kLargeImage) return pointwise_product<T>(g, true, dy, w, nullptr, dx);
   if (g.in_channels / g.groups >= 4 && has_implicit_backward(g)) return implicit_backward_input(g, dy, w, dx);
   backward_input<T>(DTypeOf<T>::value, g, dy, w, dx);
 }

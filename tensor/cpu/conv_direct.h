@@ -57,6 +57,21 @@ bool winograd_conv(const DirectConv<float>& c);
 // The same for many weights and few positions; false: it does not suit.
 bool narrow_conv(const DirectConv<float>& c);
 
+// One group of a convolution with windows of one position: y[n, o, q] = bias[o] + sum over channels c of x[n, c, q] * w[o * w_out + c * w_in]; one
+// of w_out and w_in is 1. Channels are `positions` elements apart.
+struct PointwiseConv {
+  int64_t images, in_channels, out_channels, positions;
+  const float* x;
+  int64_t x_image;
+  const float* w;
+  int64_t w_out, w_in;
+  const float* bias;  // or null
+  float* y;
+  int64_t y_image;
+};
+// false: it does not suit.
+bool pointwise_conv(const PointwiseConv& c);
+
 // A tile of sums: some positions, `step` elements of x apart, by some vectors of channels.
 struct TileArgs {
   int64_t k;

@@ -216,6 +216,17 @@ TEST(Conv, SmallTiles) {
   check<float>(geometry(2, 33, 20, 1, {6, 3, 1, 2, 2}, {4, 3, 1, 1, 1}, {14, 3, 1, 1, 1}));
 }
 
+// Windows of one position on larger images: strips and panels of positions, sums in several parts, tiles of all heights.
+TEST(Conv, Pointwise) {
+  const auto image = [](int64_t batch, int64_t in_c, int64_t out_c, int64_t groups, int64_t height, int64_t width) {
+    return geometry(batch, in_c, out_c, groups, kOne, {height, 1, 1, 0, 1}, {width, 1, 1, 0, 1});
+  };
+  for (int64_t channels = 10; channels <= 48; channels += 2) check<float>(image(2, channels + 1, channels, 1, 11, 12 + channels % 7), channels % 4 == 0);
+  check<float>(image(2, 300, 40, 1, 12, 16));
+  check<float>(image(3, 37, 96, 1, 16, 40));
+  check<float>(image(1, 40, 64, 2, 30, 31));
+}
+
 // Many weights for few positions.
 TEST(Conv, FewPositions) {
   check<float>(geometry(8, 128, 130, 1, kOne, {2, 3, 1, 1, 1}, {2, 3, 1, 1, 1}));
@@ -358,6 +369,7 @@ TEST(Conv, SameBitsAtAnyThreadCount) {
   same_bits<float>(geometry(3, 16, 32, 2, kOne, {40, 3, 1, 1, 1}, {41, 3, 1, 1, 1}));
   same_bits<float>(geometry(2, 64, 64, 1, kOne, {28, 3, 2, 1, 1}, {28, 3, 2, 1, 1}));
   same_bits<float>(geometry(5, 70, 140, 1, kOne, {15, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
+  same_bits<float>(geometry(3, 70, 64, 1, kOne, {28, 1, 1, 0, 1}, {29, 1, 1, 0, 1}));
   same_bits<float>(geometry(8, 128, 260, 1, kOne, {2, 3, 1, 1, 1}, {2, 3, 1, 1, 1}));
   same_bits<double>(geometry(9, 8, 16, 8, kOne, {28, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
   same_bits<BFloat16>(geometry(3, 40, 48, 1, kOne, {7, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
