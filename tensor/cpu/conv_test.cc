@@ -214,6 +214,11 @@ TEST(Conv, SmallTiles) {
   check<float>(geometry(2, 8, 20, 1, {4, 3, 1, 1, 1}, {7, 3, 1, 1, 1}, {10, 3, 1, 1, 1}));
   check<float>(geometry(1, 48, 64, 2, {5, 2, 2, 1, 1}, {8, 3, 1, 0, 1}, {9, 3, 1, 1, 1}), false);
   check<float>(geometry(2, 33, 20, 1, {6, 3, 1, 2, 2}, {4, 3, 1, 1, 1}, {14, 3, 1, 1, 1}));
+  // Planes large enough to share their transforms with the depths beside them.
+  check<float>(geometry(2, 8, 20, 1, {4, 3, 1, 1, 1}, {12, 3, 1, 1, 1}, {13, 3, 1, 1, 1}));
+  check<float>(geometry(1, 22, 17, 1, {18, 3, 1, 1, 1}, {12, 3, 1, 1, 1}, {12, 3, 1, 1, 1}), false);
+  check<float>(geometry(1, 16, 16, 1, {9, 3, 2, 1, 1}, {16, 3, 1, 1, 1}, {14, 3, 1, 0, 1}));
+  check<float>(geometry(1, 16, 16, 1, {5, 2, 1, 3, 1}, {12, 3, 1, 1, 1}, {12, 3, 1, 1, 1}));
 }
 
 // Windows of one position on larger images: strips and panels of positions, sums in several parts, tiles of all heights.
@@ -370,6 +375,7 @@ TEST(Conv, SameBitsAtAnyThreadCount) {
   same_bits<float>(geometry(2, 64, 64, 1, kOne, {28, 3, 2, 1, 1}, {28, 3, 2, 1, 1}));
   same_bits<float>(geometry(5, 70, 140, 1, kOne, {15, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
   same_bits<float>(geometry(3, 70, 64, 1, kOne, {28, 1, 1, 0, 1}, {29, 1, 1, 0, 1}));
+  same_bits<float>(geometry(1, 8, 16, 1, {20, 3, 1, 1, 1}, {12, 3, 1, 1, 1}, {12, 3, 1, 1, 1}));
   same_bits<float>(geometry(8, 128, 260, 1, kOne, {2, 3, 1, 1, 1}, {2, 3, 1, 1, 1}));
   same_bits<double>(geometry(9, 8, 16, 8, kOne, {28, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));
   same_bits<BFloat16>(geometry(3, 40, 48, 1, kOne, {7, 3, 1, 1, 1}, {28, 3, 1, 1, 1}));

@@ -63,9 +63,9 @@ HWY_INLINE void transform_input(V (&x)[4][4], float* to, int64_t part) {
 
 // The image that windows of 4 x 4 numbers, two apart, read; lines of these windows.
 struct Windows {
-  // Of `images` images with `size` results each.
+  // depth_first: bands of the same lines at each depth follow each other, so that neighbours share what they read.
   template <class Problem>
-  Windows(const Problem& c, int64_t first_row, int64_t first_column)
+  Windows(const Problem& c, int64_t first_row, int64_t first_column, bool depth_first = false)
       : x(c.x),
         x_image(c.x_image),
         first_channel(c.first_channel),
@@ -77,16 +77,20 @@ struct Windows {
         wide((c.size[2] + 1) / 2),
         lines(c.images * deep * high) {
     const int64_t most = max64(1, kBandTiles / wide);  // whole planes, or even parts of one
-    band = high > most ? ceil_div(high, ceil_div(high, most)) : most / high * high;
-    bands = ceil_div(lines, band);
+    band = high > most ? ceil_div(high, ceil_div(high, most)) : depth_first ? high : most / high * high;
+    parts = depth_first ? ceil_div(high, band) : 0;
+    bands = depth_first ? lines / high * parts : ceil_div(lines, band);
   }
   const float* x;
   int64_t x_image, first_channel;
   ImageLayout in;
   int64_t first[2];  // where the first window begins, relative to the image
   int64_t deep, depth_step, high, wide, lines;  // windows of an image; lines of all images
-  int64_t band, bands;  // lines that are transformed at once
+  int64_t band, bands, parts;  // lines that are transformed at once; bands of a plane, where depths follow each other
 
+  struct Lines {
+    int64_t begin, end;
+  };
   // 16 parts, each channels by windows (row: elements from channel to channel), or windows by channels where these come last.
   struct Transformed {
     float* at;
@@ -99,16 +103,21 @@ struct Windows {
   }
   int64_t size(int64_t channels) const { return 16 * place(channels).part + kLanes; }
 
-  // Lines [begin, end) of the windows at `depth` from their first place there.
-  void transform(int64_t begin, int64_t end, int64_t depth, int64_t channel0, int64_t count, const Transformed& to) const {
-    if (in.channels_last) transform_places(begin, end, depth, channel0, count, to);
-    else transform_planes(begin, end, depth, channel0, count, to);
+  // Lines of the windows at `depth` from their first place there.
+  void transform(const Lines& l, int64_t depth, int64_t channel0, int64_t count, const Transformed& to) const {
+    if (in.channels_last) transform_places(l.begin, l.end, depth, channel0, count, to);
+    else transform_planes(l.begin, l.end, depth, channel0, count, to);
   }
   // Where a line lies: the image, how deep there, the line there.
   struct Line {
     int64_t image, e, h;
   };
   Line line_at(int64_t i) const { return {i / high / deep, i / high % deep, i % high}; }
+  Lines band_at(int64_t i) const {
+    if (parts == 0) return {i * band, min64((i + 1) * band, lines)};
+    const int64_t part = i / deep % parts, first = (i / deep / parts * deep + i % deep) * high;
+    return {first + part * band, first + min64((part + 1) * band, high)};
+  }
 
  private:
   // Planes of channels: vectors of tiles. to: channels by tiles for each of the 16 numbers.
@@ -193,8 +202,9 @@ class ForwardPlan {
  public:
   explicit ForwardPlan(const DirectConv<float>& c)
       : c_(c),
-        windows_(c, first_tap(c, 1) - c.border.low[1], first_tap(c, 2) - c.border.low[2]),
-        channels_(c.taps / 9 * c.in_channels),
+        depths_(c.taps / 9),
+        channels_(depths_ * c.in_channels),
+        windows_(c, first_tap(c, 1) - c.border.low[1], first_tap(c, 2) - c.border.low[2], shares_depths()),
         chunks_(ceil_div(channels_, kChunkChannels)),
         chunk_(ceil_div(channels_, chunks_)),
         blocks_(ceil_div(c.out_channels, kWidth)),
@@ -213,14 +223,31 @@ class ForwardPlan {
       for (int64_t i = begin; i < end; ++i) transform_weights(i % blocks_, i / blocks_, weights.get() + i * weights_size());
     });
     std::atomic<bool> finite{true};
-    parallel_for(windows_.bands * groups_, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
-      for (int64_t i = begin; i < end; ++i)
-        if (!run_band(i / groups_, i % groups_, stored ? weights.get() : nullptr)) finite = false;
+    const int64_t deep = windows_.parts == 0 ? 1 : windows_.deep, runs = ceil_div(deep, kMostDepths), columns = windows_.bands / deep;
+    parallel_for(columns * runs * groups_, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t run = i / groups_ % runs, first = i / groups_ / runs * deep;
+        if (!run_bands(first + run * deep / runs, first + (run + 1) * deep / runs, i % groups_, stored ? weights.get() : nullptr)) finite = false;
+      }
     });
     return finite;
   }
 
  private:
+  static constexpr int64_t kMostDepths = 16;       // of a run of bands that share transforms
+  static constexpr int64_t kMostShared = 1 << 17;  // elements of these transforms, which stay in L2
+
+  // Whether the transforms of the depths that a band takes are kept, so that the next band, one place deeper, makes those that it lacks: these depths follow each other.
+  bool shares_depths() const {
+    const int64_t tiles = (c_.size[1] + 1) / 2 * ((c_.size[2] + 1) / 2);
+    if (depths_ == 1 || c_.in.channels_last || 2 * tiles < kBandTiles || 16 * channels_ * min64(tiles, kBandTiles) > kMostShared) return false;
+    const int64_t first = first_tap(c_, 0);
+    int64_t seen = 0;
+    for (int64_t t = 0; t < depths_; ++t) seen |= c_.tap[9 * t][0] - first < depths_ ? int64_t{1} << (c_.tap[9 * t][0] - first) : 0;
+    return depths_ < 32 && seen == (int64_t{1} << depths_) - 1;
+  }
+  // Where the taps of a depth read, relative to a position's first place.
+  int64_t depth_of(int64_t depth) const { return c_.tap[9 * depth][0] - c_.border.low[0]; }
   static int64_t first_tap(const DirectConv<float>& c, int i) {
     int64_t first = c.tap[0][i];
     for (int64_t t = 1; t < c.taps; ++t) first = min64(first, c.tap[t][i]);
@@ -308,52 +335,99 @@ class ForwardPlan {
     }
   }
 
-  bool run_band(int64_t band, int64_t group, const float* weights) const {
-    const int64_t begin = band * windows_.band, end = min64(begin + windows_.band, windows_.lines), tiles = (end - begin) * windows_.wide;
-    const int64_t block0 = group * group_, blocks = min64(group_, blocks_ - block0), part = tiles * kWidth + kApart;
+  // The transforms that the products of a band take: those of a chunk, or, where bands share them, those of all channels, depth by depth.
+  class Input {
+   public:
+    explicit Input(const ForwardPlan& plan)
+        : plan_(plan),
+          windows_(plan.windows_),
+          depth_(windows_.parts == 0 ? 0 : plan.c_.in_channels),
+          channels_(depth_ ? plan.channels_ : plan.chunk_),
+          step_(plan.c_.in.channels_last ? 1 : windows_.place(channels_).row),
+          transformed_(windows_.size(channels_)),
+          offsets_(channels_),
+          held_(static_cast<size_t>(plan.depths_), INT64_MIN) {
+      for (int64_t c = 0; c < channels_; ++c) offsets_[c] = c * step_;
+    }
+    void transform(const Windows::Lines& lines, int64_t chunk) {
+      if (depth_) {
+        if (chunk == 0) add_depths(lines);
+        return;
+      }
+      plan_.for_depths(chunk, [&](int64_t depth, int64_t channel, int64_t n, int64_t at) HWY_ATTR { windows_.transform(lines, plan_.depth_of(depth), channel, n, from(at)); });
+    }
+    Windows::Transformed from(int64_t channel) const {
+      const Windows::Transformed all = windows_.place(channels_, transformed_.get());
+      return {all.at + channel * step_, all.row, all.part};
+    }
+    const int64_t* offsets(int64_t chunk) const { return offsets_.get() + (depth_ ? chunk * plan_.chunk_ : 0); }
+
+   private:
+    // A depth of the input has the same place whichever tap takes it.
+    void add_depths(const Windows::Lines& lines) {
+      const int64_t e = windows_.line_at(lines.begin).e * windows_.depth_step;
+      for (int64_t t = 0; t < plan_.depths_; ++t) {
+        const int64_t z = e + plan_.depth_of(t), place = (z % plan_.depths_ + plan_.depths_) % plan_.depths_;
+        for (int64_t c = 0; c < depth_; ++c) offsets_[t * depth_ + c] = (place * depth_ + c) * step_;
+        if (held_[place] == z) continue;
+        held_[place] = z;
+        windows_.transform(lines, plan_.depth_of(t), 0, depth_, from(place * depth_));
+      }
+    }
+
+    const ForwardPlan& plan_;
+    const Windows& windows_;
+    const int64_t depth_, channels_, step_;  // channels of a depth, or 0: bands share nothing
+    ScratchArray<float> transformed_;
+    ScratchArray<int64_t> offsets_;
+    std::vector<int64_t> held_;
+  };
+
+  // Bands [first, last) for a group of output channels, where neighbours share transforms from the same place of an image.
+  bool run_bands(int64_t first, int64_t last, int64_t group, const float* weights) const {
+    const int64_t block0 = group * group_, blocks = min64(group_, blocks_ - block0), part = windows_.band * windows_.wide * kWidth + kApart;
     const int64_t kept = chunks_ > 1 ? 16 * part : 0;  // from the products of a block to those of the next
-    ScratchArray<float> transformed(windows_.size(chunk_)), products((blocks - 1) * kept + 16 * part), own(weights ? 0 : weights_size());
-    const Windows::Transformed input = windows_.place(chunk_, transformed.get());
-    ScratchArray<int64_t> offsets(chunk_);
-    for (int64_t c = 0; c < chunk_; ++c) offsets[c] = c_.in.channels_last ? c : c * input.row;
-    ScratchArray<float> zeros(kWidth);
+    Input input(*this);
+    ScratchArray<float> products((blocks - 1) * kept + 16 * part), own(weights ? 0 : weights_size()), zeros(kWidth);
     std::memset(zeros.get(), 0, kWidth * sizeof(float));
+    const Windows::Transformed transformed = input.from(0);
     bool finite = true;
     TileArgs args;
-    args.offsets = offsets.get();
-    args.step = c_.in.channels_last ? input.row : 1;
-    for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
-      args.k = channels_of(chunk);
-      args.start = chunk == 0 ? zeros.get() : nullptr;
-      for_depths(chunk, [&](int64_t depth, int64_t channel, int64_t n, int64_t at) HWY_ATTR {
-        windows_.transform(begin, end, c_.tap[9 * depth][0] - c_.border.low[0], channel, n, {input.at + at * (c_.in.channels_last ? 1 : input.row), input.row, input.part});
-      });
-      for (int64_t b = 0; b < blocks; ++b) {
-        const float* w = own.get();
-        if (weights) w = weights + (chunk * blocks_ + block0 + b) * weights_size();
-        else transform_weights(block0 + b, chunk, own.get());
-        args.c_row = width_of(block0 + b);
-        const TileCut cut = cut_positions(tiles, args.c_row / kLanes, args.step);
-        for (int64_t i = 0; i < 16; ++i) {
-          args.x = input.at + i * input.part;
-          args.w = w + i * weights_part();
-          args.c = products.get() + b * kept + i * part;
-          run_tiles(cut, args);
+    args.step = c_.in.channels_last ? transformed.row : 1;
+    for (int64_t band = first; band < last; ++band) {
+      const Windows::Lines lines = windows_.band_at(band);
+      for (int64_t chunk = 0; chunk < chunks_; ++chunk) {
+        input.transform(lines, chunk);
+        args.k = channels_of(chunk);
+        args.offsets = input.offsets(chunk);
+        args.start = chunk == 0 ? zeros.get() : nullptr;
+        for (int64_t b = 0; b < blocks; ++b) {
+          const float* w = own.get();
+          if (weights) w = weights + (chunk * blocks_ + block0 + b) * weights_size();
+          else transform_weights(block0 + b, chunk, own.get());
+          args.c_row = width_of(block0 + b);
+          const TileCut cut = cut_positions((lines.end - lines.begin) * windows_.wide, args.c_row / kLanes, args.step);
+          for (int64_t i = 0; i < 16; ++i) {
+            args.x = transformed.at + i * transformed.part;
+            args.w = w + i * weights_part();
+            args.c = products.get() + b * kept + i * part;
+            run_tiles(cut, args);
+          }
+          if (chunk == chunks_ - 1) finite &= transform_back(lines, block0 + b, products.get() + b * kept, part);
         }
-        if (chunk == chunks_ - 1) finite &= transform_back(begin, end, block0 + b, products.get() + b * kept, part);
       }
     }
     return finite;
   }
 
   // The results of a block of channels; whether all are finite.
-  bool transform_back(int64_t begin, int64_t end, int64_t block, const float* products, int64_t part) const {
+  bool transform_back(const Windows::Lines& lines, int64_t block, const float* products, int64_t part) const {
     const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first), n = c_.size[2];
     const bool in_place = c_.y_channel == 1 && channels == width;
     ScratchArray<float> sums(in_place ? 0 : 2 * (n + 1) * width), bias(width);
     for (int64_t i = 0; i < width; ++i) bias[i] = c_.bias && i < channels ? c_.bias[first + i] : 0.0f;
     V check = hn::Zero(d);
-    for (int64_t line = begin; line < end; ++line) {
+    for (int64_t line = lines.begin; line < lines.end; ++line) {
       const Windows::Line l = windows_.line_at(line);
       const int64_t rows = min64(2, c_.size[1] - 2 * l.h);
       float* const y = c_.y + l.image * c_.y_image + l.e * c_.y_step[0] + 2 * l.h * c_.y_step[1] + first * c_.y_channel;
@@ -389,8 +463,9 @@ class ForwardPlan {
   }
 
   const DirectConv<float>& c_;
+  const int64_t depths_, channels_;
   const Windows windows_;
-  const int64_t channels_, chunks_, chunk_, blocks_, groups_, group_;
+  const int64_t chunks_, chunk_, blocks_, groups_, group_;
   std::vector<int64_t> tap_w_;  // the weights of the taps, depth by depth
 };
 
@@ -451,12 +526,12 @@ class WeightPlan {
     args.offsets = offsets.get();
     args.step = c_.in.channels_last ? 1 : input.row;
     for (int64_t band = first; band < last; ++band) {
-      const int64_t begin = band * windows_.band, end = min64(begin + windows_.band, windows_.lines);
-      windows_.transform(begin, end, 0, chunk * chunk_, count, input);
-      args.k = (end - begin) * windows_.wide;
+      const Windows::Lines lines = windows_.band_at(band);
+      windows_.transform(lines, 0, chunk * chunk_, count, input);
+      args.k = (lines.end - lines.begin) * windows_.wide;
       args.start = band == first ? zeros.get() : nullptr;
       for (int64_t b = block0; b < block0 + blocks; ++b) {
-        transform_gradients(begin, end, b, gradients.get(), part);
+        transform_gradients(lines, b, gradients.get(), part);
         args.c_row = width_of(b);
         const TileCut cut = cut_positions(count, args.c_row / kLanes, args.step);
         for (int64_t i = 0; i < 16; ++i) {
@@ -470,11 +545,11 @@ class WeightPlan {
   }
 
   // to: for each of the 16 numbers, the tiles by the vectors of a block.
-  void transform_gradients(int64_t begin, int64_t end, int64_t block, float* to, int64_t part) const {
+  void transform_gradients(const Windows::Lines& lines, int64_t block, float* to, int64_t part) const {
     const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first), n = c_.size[2];
     const bool in_place = c_.dy_channel == 1 && channels == width;
     ScratchArray<float> packed(in_place ? 0 : 2 * n * width);
-    for (int64_t line = begin; line < end; ++line) {
+    for (int64_t line = lines.begin; line < lines.end; ++line) {
       const int64_t h = line % windows_.high * 2, rows = min64(2, c_.size[1] - h);
       const float* from = c_.dy + line / windows_.high * c_.dy_image + h * n * c_.dy_step[2] + first * c_.dy_channel;
       int64_t step = c_.dy_step[2];
