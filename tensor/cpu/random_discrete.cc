@@ -1,4 +1,5 @@
 // Samplers that use as many random bits as they happen to need, permutations and choices.
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -219,11 +220,26 @@ void random_permutation(int64_t n, const Operand& out, const Generator& gen) {
 
 namespace {
 
-// Where the distribution function, rounded to F, reaches uniform numbers: sampling with replacement. cumulative[c] of one row is made by the caller.
-template <class F> int64_t search(const F* cumulative, int64_t n, double u) {
+// The first of n - 1 growing numbers that is not below `bound`; n - 1 if all are.
+template <class F> int64_t search(const F* cumulative, int64_t n, F bound) {
   const F* from = cumulative;
-  for (int64_t left = n; left > 1; left -= left / 2) from += from[left / 2 - 1] < u ? left / 2 : 0;  // no branch to guess
-  return from - cumulative + (*from < u ? 1 : 0);
+  for (int64_t left = n; left > 1; left -= left / 2) from += left / 2 & -static_cast<int64_t>(from[left / 2 - 1] < bound);  // no branch to guess
+  return from - cumulative;
+}
+
+float next_up(float x) { return std::bit_cast<float>(std::bit_cast<uint32_t>(x) + 1); }  // x >= 0
+
+// The least c whose quotient by `sum`, rounded to float32, is at least u, without a division: the bound of the quotients that are rounded up that far
+// is the middle of two neighbours, of 25 bits, so that its product with the sum is exact.
+float least_with_quotient(float sum, double u) {
+  if (u == 0) return 0;
+  float up = static_cast<float>(u);
+  if (up < u) up = next_up(up);
+  const uint32_t bits = std::bit_cast<uint32_t>(up);
+  const double bound = (static_cast<double>(up) + std::bit_cast<float>(bits - 1)) * 0.5 * sum;
+  const bool itself = bits % 2 == 0;  // the middle is rounded to the even neighbour
+  const float c = static_cast<float>(bound);
+  return c > bound || (itself && c == bound) ? c : next_up(c);
 }
 
 struct Rows {
@@ -234,27 +250,27 @@ struct Rows {
   template <class F> void read(int64_t row, F* out) const { load(dtype, data + row * row_step, step, out, categories); }
 };
 
+// Where the distribution function, rounded to F, reaches uniform numbers.
 template <class F> void sample_with_replacement(CpuGeneratorImpl& g, const Rows& w, int64_t n_sample, char* out, int64_t out_row, int64_t out_step) {
-  constexpr int64_t kTogether = 4;  // rows: a sum waits for the one before
+  constexpr int64_t kTogether = 8;  // rows: a sum waits for the one before
   const int64_t n = w.categories;
   std::vector<F> c(kTogether * n);
   for (int64_t first = 0; first < w.rows; first += kTogether) {
     const int64_t rows = std::min(kTogether, w.rows - first);
     for (int64_t r = 0; r < rows; ++r) w.read(first + r, &c[r * n]);
-    F *c0 = c.data(), *c1 = c0 + n, *c2 = c1 + n, *c3 = c2 + n, s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    F sums[kTogether] = {};
     for (int64_t k = 0; k < n; ++k) {
-      c0[k] = s0 += c0[k];
-      c1[k] = s1 += c1[k];
-      c2[k] = s2 += c2[k];
-      c3[k] = s3 += c3[k];
+      for (int64_t r = 0; r < kTogether; ++r) c[r * n + k] = sums[r] += c[r * n + k];
     }
-    const F sums[kTogether] = {s0, s1, s2, s3};
     for (int64_t r = 0; r < rows; ++r) {
       F* row = &c[r * n];
-      for (int64_t k = 0; k < n; ++k) row[k] /= sums[r];
-      row[n - 1] = 1;
+      if constexpr (sizeof(F) == 8) {
+        for (int64_t k = 0; k < n; ++k) row[k] /= sums[r];
+      }
       for (int64_t i = 0; i < n_sample; ++i) {
-        *reinterpret_cast<int64_t*>(out + (first + r) * out_row + i * out_step) = search(row, n, draw_double(g));
+        const double u = draw_double(g);
+        const F bound = [&] { if constexpr (sizeof(F) == 8) return u; else return least_with_quotient(sums[r], u); }();
+        *reinterpret_cast<int64_t*>(out + (first + r) * out_row + i * out_step) = search(row, n, bound);
       }
     }
   }
@@ -296,18 +312,14 @@ template <class F> void sample_without_replacement(CpuGeneratorImpl& g, const Ro
 }
 
 template <class F> void check_weights(const Rows& w) {
-  using Flag = std::conditional_t<sizeof(F) == 4, int32_t, int64_t>;  // as wide as a number, for SIMD
-  std::vector<F> row(w.categories);
+  using Bits = std::conditional_t<sizeof(F) == 4, uint32_t, uint64_t>;  // those of negative numbers and nans are greater than those of infinity; 0 + -0 is 0
+  std::vector<F> buffer(w.categories);
   for (int64_t r = 0; r < w.rows; ++r) {
-    w.read(r, row.data());
-    Flag bad = 0, positive = 0;
-    for (F x : row) {
-      bad |= x >= 0 ? 0 : 1;
-      bad |= x <= std::numeric_limits<F>::max() ? 0 : 1;
-      positive |= x > 0 ? 1 : 0;
-    }
-    TESSERA_CHECK(!bad, "probability tensor contains either `inf`, `nan` or element < 0");
-    TESSERA_CHECK(positive, "invalid multinomial distribution (sum of probabilities <= 0)");
+    const F* const row = numbers(w.dtype, w.data + r * w.row_step, w.step, buffer.data(), w.categories);
+    Bits largest = 0;
+    for (int64_t c = 0; c < w.categories; ++c) largest = std::max(largest, std::bit_cast<Bits>(row[c] + F{0}));
+    TESSERA_CHECK(largest < std::bit_cast<Bits>(std::numeric_limits<F>::infinity()), "probability tensor contains either `inf`, `nan` or element < 0");
+    TESSERA_CHECK(largest > 0, "invalid multinomial distribution (sum of probabilities <= 0)");
   }
 }
 
