@@ -2,7 +2,7 @@
 //
 // Largest errors in units of the last place (benchmarks/math_ulp; the bounds of pointwise_test.cc and math_test.cc), with AVX-512, in brackets without, where that differs:
 // float32 0.50 to 0.55, but asin and acos 0.62 (1.1), erfc 0.7, erf 0.75 (1.2), rsqrt 1.0 (1.5), exp and exp2 (0.75), log (0.8), tanh (2.1), gelu 1 for x > -3 (7);
-// float64 0.50 to 0.52, but exp, log, log2 and log10 0.55, erf 0.58, asin and acos 0.62, erfc 0.66, digamma from 2 on 0.7, expm1 next to 0 and pow 0.75, i0 2.7 (3.3), lgamma the C library's.
+// float64 0.50 to 0.52, but exp, log, log2 and log10 0.55, erf 0.58, asin and acos 0.62, erfc 0.66, digamma from 2 on 0.7, expm1 next to 0 and pow 0.75, mish 1, i0 2.7 (3.3), lgamma below 5/2 the C library's.
 //
 // Names with Two give sums of two numbers (math_double-inl.h), names with Brief are of doubles and accurate enough for float32 results.
 #if defined(TESSERA_TENSOR_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -158,12 +158,13 @@ HWY_INLINE V ExpOfFloat(D d, V r, V low, V n) {
   return ScaleByPower(d, hn::Add(sum.hi, hn::Add(sum.lo, hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), low))), n);
 }
 #if HWY_TARGET == HWY_AVX3
-// 2^(steps / 32) e^r, |r| <= ln 2 / 64; steps have been rounded by a number that leaves the integer in the low bits.
-HWY_INLINE hn::Vec<Wide> ExpOfStep(Wide d, hn::Vec<Wide> shifted, hn::Vec<Wide> steps, hn::Vec<Wide> r) {
+// 2^power e^r, |r| <= ln 2 / 64; power has been rounded to steps of 1 / 32 by kThirtySeconds, which leaves their number in the low bits.
+constexpr float kThirtySeconds = 393216.0f;
+HWY_INLINE hn::Vec<Wide> ExpOfStep(Wide d, hn::Vec<Wide> shifted, hn::Vec<Wide> power, hn::Vec<Wide> r) {
   const auto step = hn::BitCast(WideBits(), shifted);
   const auto p = hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, hn::Set(d, 0.166667157f), hn::Set(d, 0.500002444f)), r);  // e^r - 1, to 2e-10
   const auto high = Column(tables::kExp[0], step), value = hn::Add(high, hn::MulAdd(high, p, Column(tables::kExp[1], step)));
-  return hn::Vec<Wide>{_mm512_scalef_ps(value.raw, hn::Mul(steps, hn::Set(d, 0.03125f)).raw)};  // rounds its exponent down
+  return hn::Vec<Wide>{_mm512_scalef_ps(value.raw, power.raw)};  // rounds its exponent down
 }
 #endif
 
@@ -184,13 +185,13 @@ HWY_INLINE V Exp(D d, V x) {
 #endif
     return ScaleByPower(d, value, hn::Floor(sixteenth));
   } else {
-    const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic));
 #if HWY_TARGET == HWY_AVX3
     if constexpr (kFullVector<D>) {
-      const V shifted = hn::MulAdd(x, hn::Set(d, 46.1662413f), magic), steps = hn::Sub(shifted, magic);
-      return ExpOfStep(d, shifted, steps, hn::NegMulAdd(steps, hn::Set(d, -5.95204441e-11f), hn::NegMulAdd(steps, hn::Set(d, 0.0216608495f), x)));
+      const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), hn::Set(d, kThirtySeconds)), power = hn::Sub(shifted, hn::Set(d, kThirtySeconds));
+      return ExpOfStep(d, shifted, power, hn::NegMulAdd(power, hn::Set(d, -1.904654212e-9f), hn::NegMulAdd(power, hn::Set(d, 0.693147182f), x)));
     }
 #endif
+    const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic));
     n = hn::Sub(hn::MulAdd(x, hn::Set(d, 1.44269504f), magic), magic);
     const V low = hn::Set(d, Fp<float>::kLn2Low), near = hn::NegMulAdd(n, hn::Set(d, Fp<float>::kLn2High), x);
     const V r = hn::NegMulAdd(n, low, near);
@@ -429,6 +430,30 @@ HWY_INLINE V TanhSoftplus(D d, V x) {
   return hn::Div(w, hn::Add(w, two));
 }
 
+// x times that, rounded about once.
+template <class D, class V>
+TESSERA_MATH_PART V BriefMish(D d, V x) {
+  V p;
+  const V two = hn::Set(d, 2.0), s = BriefExp(d, hn::Min(hn::Set(d, 40.0), hn::Max(hn::Set(d, -110.0), x)), p), e = hn::MulAdd(s, p, s), w = hn::Mul(e, hn::Add(e, two));
+  return hn::Mul(x, hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -200.0)), hn::Mul(w, Inverse(d, hn::Add(w, two)))));
+}
+template <class D, class V>
+HWY_NOINLINE V MishDouble(D d, V x) {
+  const V small = hn::Set(d, -40.0), two = hn::Set(d, 2.0), limited = hn::Min(hn::Set(d, 40.0), hn::Max(hn::Set(d, Fp<double>::kExpLow), x));
+  V n;
+  const Two<V> p = ExpTwo<false>(d, limited, limited, n);
+  const V scale = PowerOf2(d, hn::Max(hn::Set(d, -100.0), n));
+  const Two<V> e = {hn::Mul(p.hi, scale), hn::Mul(p.lo, scale)}, more = Sum(two, e.hi), w = Product(d, e, Two<V>{more.hi, hn::Add(more.lo, e.lo)}), below = Sum(two, w.hi);
+  const Two<V> t = Quotient(d, w, Two<V>{below.hi, hn::Add(below.lo, w.lo)});
+  const V near = hn::MulAdd(x, t.hi, hn::Mul(limited, t.lo));
+  return hn::IfThenElse(hn::Lt(x, small), hn::Mul(x, ScaleByPower(d, Rounded(p), n)), near);  // there the hyperbolic tangent is e^x
+}
+template <class D, class V>
+HWY_INLINE V Mish(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4) return InDouble(d, TESSERA_IN_DOUBLE(BriefMish), x);
+  else return MishDouble(d, x);
+}
+
 // 2^x = 2^(n / parts) e^r.
 template <class D, class V>
 HWY_INLINE V Exp2(D d, V x) {
@@ -443,8 +468,8 @@ HWY_INLINE V Exp2(D d, V x) {
   } else {
 #if HWY_TARGET == HWY_AVX3
     if constexpr (kFullVector<D>) {
-      const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic)), shifted = hn::MulAdd(x, hn::Set(d, 32.0f), magic), steps = hn::Sub(shifted, magic);
-      return ExpOfStep(d, shifted, steps, hn::Mul(hn::NegMulAdd(steps, hn::Set(d, 0.03125f), x), ln2));
+      const V shifted = hn::Add(x, hn::Set(d, kThirtySeconds)), power = hn::Sub(shifted, hn::Set(d, kThirtySeconds));
+      return ExpOfStep(d, shifted, power, hn::Mul(hn::Sub(x, power), ln2));
     }
 #endif
     const V n = hn::Round(x), f = hn::Sub(x, n), r = hn::Mul(f, ln2);

@@ -128,19 +128,26 @@ HWY_INLINE V Atanh(D d, V x) {
   return hn::IfThenElse(hn::Lt(a, hn::Set(d, static_cast<T>(1e-10))), x, hn::CopySign(r, x));
 }
 
-// Lanes of `result` with |x| not below the limit are replaced by f(x): each lane depends on its own value alone.
-template <class D, class V, class F>
-HWY_INLINE V LargeLanes(D d, V x, V result, double limit, F f) {
+// Lanes of `result` that the mask has are replaced by f(x).
+template <class D, class M, class V, class F>
+HWY_INLINE V SomeLanes(D d, M some, V x, V result, F f) {
   using T = hn::TFromD<D>;
-  if (HWY_LIKELY(hn::AllTrue(d, hn::Lt(hn::Abs(x), hn::Set(d, static_cast<T>(limit)))))) return result;
+  if (HWY_LIKELY(hn::AllFalse(d, some))) return result;
   HWY_ALIGN T in[hn::MaxLanes(d)];
   HWY_ALIGN T out[hn::MaxLanes(d)];
+  uint8_t bits[8] = {};
   hn::Store(x, d, in);
   hn::Store(result, d, out);
+  hn::StoreMaskBits(d, some, bits);
   for (size_t i = 0; i < hn::Lanes(d); ++i) {
-    if (!(in[i] < static_cast<T>(limit) && in[i] > static_cast<T>(-limit))) out[i] = f(in[i]);
+    if (bits[i / 8] >> i % 8 & 1) out[i] = f(in[i]);
   }
   return hn::Load(d, out);
+}
+// Those with |x| not below the limit.
+template <class D, class V, class F>
+HWY_INLINE V LargeLanes(D d, V x, V result, double limit, F f) {
+  return SomeLanes(d, hn::Not(hn::Lt(hn::Abs(x), hn::Set(d, static_cast<hn::TFromD<D>>(limit)))), x, result, f);
 }
 
 // sin(x + kQuarterTurns pi / 2) for float32 results, |x| < kTrigLimit: x = n pi + r, |r| <= pi / 2.
@@ -463,10 +470,40 @@ HWY_NOINLINE V BriefLgamma(D d, V x) {
   }
   return hn::IfThenElse(hn::Eq(a, hn::Inf(d)), a, r);
 }
+// The same as sums, for finite x from 5/2 on, where it has no zeros; smaller x take the C library's.
+template <class D, class V>
+HWY_NOINLINE V LgammaDouble(D d, V x) {
+  const V one = hn::Set(d, 1.0), zero = hn::Zero(d), eight = hn::Set(d, 8.0), huge = hn::Set(d, 1e280);
+  const auto near = hn::Lt(x, eight);
+  const V a = hn::IfThenElse(near, x, one);
+  const Two<V> square = Product(d, a, a), seven = Product(d, a, hn::Set(d, 7.0)), whole = Sum(square.hi, seven.hi), q = FastSum(whole.hi, hn::Add(whole.lo, hn::Add(square.lo, seven.lo)));
+  Two<V> factors = q;
+  for (const double c : {6.0, 10.0, 12.0}) {
+    const Two<V> sum = Sum(q.hi, hn::Set(d, c));
+    factors = Product(d, factors, Two<V>{sum.hi, hn::Add(sum.lo, q.lo)});
+  }
+  const Two<V> shifted = Sum(x, eight), z = {hn::IfThenElse(near, shifted.hi, x), hn::IfThenElseZero(near, shifted.lo)}, over = Sum(z.hi, hn::Set(d, -0.5));
+  const Two<V> log = LogTwo(d, z), product = Product(d, Two<V>{over.hi, hn::Add(over.lo, z.lo)}, log), less = LogTwo(d, Choose(near, factors, Two<V>{one, zero}));
+  const V t = hn::Div(one, z.hi);
+  constexpr double kC[] = {0.08333333333333333, -0.002777777777773982, 0.0007936507897492187, -0.0005952365838084739, 0.0008414700110573563, -0.0018903792026145536, 0.005065830821990134};  // to 7e-20
+  const V series = hn::MulAdd(t, Polynomial(d, hn::Mul(t, t), kC), hn::Set(d, -3.878294158067242e-17));  // and the rest of log(2 pi) / 2
+  const Two<V> first = Sum(product.hi, hn::Neg(z.hi)), second = Sum(first.hi, hn::Neg(less.hi)), sum = Sum(second.hi, hn::Set(d, 0.91893853320467278));
+  const V lows = hn::Add(hn::Add(hn::Sub(product.lo, z.lo), hn::Sub(first.lo, less.lo)), hn::Add(second.lo, sum.lo));
+  const Two<V> slope = FastSum(log.hi, hn::Neg(one));  // x (log x - 1) where x log x may be infinite
+  const V far = hn::MulAdd(x, slope.hi, hn::Mul(x, hn::Add(slope.lo, log.lo)));
+  return hn::IfThenElse(hn::Gt(x, huge), far, hn::Add(sum.hi, hn::Add(lows, series)));
+}
 template <class D, class V>
 HWY_INLINE V Lgamma(D d, V x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4) return InDouble(d, TESSERA_IN_DOUBLE(BriefLgamma), x);
-  else return PerLane(d, x, [](auto v) HWY_ATTR { return scalar::lgamma(v); });
+  using T = hn::TFromD<D>;
+  if constexpr (sizeof(T) == 4) {
+    return InDouble(d, TESSERA_IN_DOUBLE(BriefLgamma), x);
+  } else {
+    const auto plain = hn::And(hn::Ge(x, hn::Set(d, 2.5)), hn::Lt(x, hn::Inf(d)));
+    V r = x;
+    if (HWY_LIKELY(!hn::AllFalse(d, plain))) r = LgammaDouble(d, hn::IfThenElse(plain, x, hn::Set(d, 8.0)));
+    return SomeLanes(d, hn::Not(plain), x, r, [](auto v) HWY_ATTR { return scalar::lgamma(v); });
+  }
 }
 
 // The derivative of log Gamma: the asymptotic series from 8 on; eight terms 1 / (x + k) less where x is smaller; below 0 by reflection.

@@ -68,7 +68,7 @@ struct Sigmoid { TESSERA_CALL(D d, const KernelParam*, V x) { return LogisticFun
 struct Silu {
   TESSERA_CALL(D d, const KernelParam*, V x) { return hn::Div(x, hn::Add(Splat(d, 1.0), math::Exp(d, hn::Neg(x)))); }
 };
-struct Mish { TESSERA_CALL(D d, const KernelParam*, V x) { return hn::Mul(x, math::TanhSoftplus(d, x)); } };
+struct Mish { TESSERA_CALL(D d, const KernelParam*, V x) { return math::Mish(d, x); } };
 struct Softplus {
   TESSERA_CALL(D d, const KernelParam* p, V x) {
     const V beta = Splat(d, p[0]), scaled = hn::Mul(x, beta);
