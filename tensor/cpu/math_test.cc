@@ -216,11 +216,24 @@ TEST(Math, PowersAndHypotenusesOfSpecialNumbers) {
   }
 }
 
-TEST(Math, GammaFunctionsBelowZero) {
+TEST(Math, MishFarBelowZero) {
+  for (const double x : {-39.5, -40.5, -300.0, -700.0}) EXPECT_NEAR(results_of<double>(pw::mish, {x})[0] / (x * std::exp(x)), 1, 4e-16) << x;
+  for (const float x : {-39.5f, -40.5f, -80.0f}) EXPECT_NEAR(results_of<float>(pw::mish, {x})[0] / (x * std::exp(static_cast<double>(x))), 1, 7e-8) << x;
+  expect_results<double>("mish", pw::mish, {-1e5, 1e5, kInf, -kInf, kNan, -0.0}, {-0.0, 1e5, kInf, kNan, kNan, -0.0});
+  expect_results<float>("mish", pw::mish, {-1e5, 1e5, kInf, -kInf, kNan, -0.0}, {-0.0, 1e5, kInf, kNan, kNan, -0.0});
+}
+
+TEST(Math, GammaFunctions) {
   for (const float x : {-0.5f, -1.25f, -7.75f, -20.5f, -1000.25f, 0x1p-140f, -0x1p-140f, 0.75f, 1.5f, 2.5f, 30.0f, 1e30f}) {
     EXPECT_NEAR(results_of<float>(pw::lgamma, {x})[0] / std::lgamma(static_cast<double>(x)), 1, 1.2e-7) << x;
   }
   expect_results<float>("lgamma", pw::lgamma, {-3, -1e30, 2}, {kInf, kInf, 0});
+  // From 5/2 on vectors, elsewhere the C library: the results of one lane do not depend on the others.
+  for (const double x : {-0.5, -7.75, 0.75, 2.4999999999999996, 2.5, 3.0, 7.999999999999999, 8.0, 1000.5, 1e17, 1e280, 2e280, 2.5e305}) {
+    const double wanted = std::lgamma(x);
+    EXPECT_NEAR(results_of<double>(pw::lgamma, {x})[0] / wanted, 1, 7e-16) << x;
+  }
+  expect_results<double>("lgamma", pw::lgamma, {2.6e305, kInf, -kInf, kNan, -3}, {kInf, kInf, kInf, kNan, kInf});
   const double pi = 3.141592653589793;
   for (const double x : {-0.25, -0.75, -3.25, -100.25}) {
     const double wanted = static_cast<double>(exact_digamma(1 - x)) - pi / std::tan(pi * (x - std::round(x)));

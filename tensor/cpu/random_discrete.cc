@@ -172,13 +172,19 @@ namespace {
 void shuffled_numbers(CpuGeneratorImpl& g, int64_t* result, int64_t n) {
   uint32_t* const r = reinterpret_cast<uint32_t*>(result);
   for (int64_t i = 0; i < n; ++i) r[i] = static_cast<uint32_t>(i);
+  constexpr int64_t kEarly = 64;  // swaps between a request and its use
   uint32_t words[kChunk];
   for (int64_t i = 0; i < n - 1; i += kChunk) {
     const int64_t m = std::min(kChunk, n - 1 - i);
     g.fill(words, m);
     falling_remainders(words, m, static_cast<int32_t>(n - i));
-    for (int64_t j = 0; j < m; ++j) __builtin_prefetch(r + i + j + words[j], 1);
-    for (int64_t j = 0; j < m; ++j) std::swap(r[i + j], r[i + j + words[j]]);
+    uint32_t* const from = r + i;
+    const auto request = [&](int64_t j) { __builtin_prefetch(from + j + words[j], 1); };
+    const auto exchange = [&](int64_t j) { std::swap(from[j], from[j + words[j]]); };
+    const int64_t early = std::min(kEarly, m);
+    for (int64_t j = 0; j < early; ++j) request(j);
+    for (int64_t j = early; j < m; ++j) request(j), exchange(j - early);
+    for (int64_t j = m - early; j < m; ++j) exchange(j);
   }
   for (int64_t end = n; end > 0;) {
     const int64_t begin = std::max<int64_t>(0, end - kChunk);
