@@ -12,6 +12,14 @@
 #include "tensor/cpu/gemm_internal.h"
 #include "tensor/cpu/scratch.h"
 
+namespace tessera::cpu::internal {
+
+// gemm_f16.cc, gemm_bf16.cc
+bool gemm_f16(const Bf16Problem& g);
+bool gemm_bf16_batch(const Bf16Problem& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step, PanelLevel level);
+
+}  // namespace tessera::cpu::internal
+
 namespace tessera::cpu {
 namespace {
 
@@ -107,9 +115,11 @@ template <class T>
 void gemm_half(const Product& p) {
   const float alpha = static_cast<float>(p.alpha.f), beta = static_cast<float>(p.beta.f);
   if (p.k == 0 || alpha == 0) return scale<T, float>(p, beta);
-  constexpr SourceKind kKind = std::is_same_v<T, Half> ? SourceKind::kHalf : SourceKind::kBFloat16;
+  constexpr bool kIsHalf = std::is_same_v<T, Half>;
+  constexpr SourceKind kKind = kIsHalf ? SourceKind::kHalf : SourceKind::kBFloat16;
+  if (kIsHalf && beta == 0 && internal::gemm_f16({p.m, p.n, p.k, alpha, 0, p.a, p.b, p.c})) return;
   ScratchArray<float> sum(p.m * p.n);
-  internal::gemm_real(GemmProblem<float>{p.m, p.n, p.k, 1, 0, source(p.a, kKind), source(p.b, kKind), sum.get(), p.n, 1});
+  if (!kIsHalf || beta == 0 || !internal::gemm_f16({p.m, p.n, p.k, 1, 0, p.a, p.b, {sum.get(), p.n, 1}, true})) internal::gemm_real(GemmProblem<float>{p.m, p.n, p.k, 1, 0, source(p.a, kKind), source(p.b, kKind), sum.get(), p.n, 1});
   finish<T, float>(p, alpha, beta, sum.get());
 }
 
@@ -188,6 +198,9 @@ void gemm_integer(Product p, bool logical = false) {
 bool gemm_brain(const Product& p) {
   const float alpha = static_cast<float>(p.alpha.f), beta = static_cast<float>(p.beta.f);
   return p.k != 0 && alpha != 0 && internal::gemm_bf16({p.m, p.n, p.k, alpha, beta, p.a, p.b, p.c});
+}
+bool batch_brain(const Product& p, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
+  return internal::gemm_bf16_batch({p.m, p.n, p.k, static_cast<float>(p.alpha.f), static_cast<float>(p.beta.f), p.a, p.b, p.c}, count, a_step, b_step, c_step, internal::bf16_panel_level());
 }
 bool gemm_bytes(const Product& p) { return p.k != 0 && internal::gemm_int8({p.m, p.n, p.k, p.alpha.i, p.beta.i, p.a, p.b, p.c}); }
 
@@ -319,8 +332,8 @@ void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, K
   }
   const int64_t grain = work >= (1 << 17) ? 1 : static_cast<int64_t>((1 << 17) / work);
   const bool plain = k > 0 && static_cast<float>(alpha.f) != 0;
-  parallel_for(batch, grain, [&](int64_t begin, int64_t end) {
-    const internal::TileScope tiles(dtype == DType::kBFloat16 ? internal::bf16_panel_level() : internal::PanelLevel::kNone);  // one set-up for all
+  parallel_ranges(batch, grain, [&](int64_t begin, int64_t end) {
+    if (plain && dtype == DType::kBFloat16 && batch_brain(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride)) return;
     if (plain && dtype == DType::kFloat32) return batch_float<float>(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride);
     if (plain && dtype == DType::kFloat64) return batch_float<double>(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride);
     for (int64_t i = begin; i < end; ++i) run(dtype, product_at(i));

@@ -144,6 +144,54 @@ void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c
   if constexpr (kRowTiles == 2 && kColTiles == 2) _tile_stored(3, c2 + 64, c_row);
 }
 
+// Panels of gemm_f16.cc: upper parts with upper parts, upper parts of A with rests, rests with rests, rests of A with upper parts.
+template <int kRowTiles>
+void split_tiles(int64_t steps, const char* a, const char* b, char* c, int64_t c_row, bool accumulate) {
+  constexpr Kind kKind = Kind::kBf16;
+  char* const c2 = c + 16 * c_row;
+  if (accumulate) {
+    load<false, 0>(c, c_row);
+    load<false, 1>(c + 64, c_row);
+    if constexpr (kRowTiles == 2) load<false, 2>(c2, c_row);
+    if constexpr (kRowTiles == 2) load<false, 3>(c2 + 64, c_row);
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    if constexpr (kRowTiles == 2) _tile_zero(2);
+    if constexpr (kRowTiles == 2) _tile_zero(3);
+  }
+  const auto rows_times = [](const char* part) __attribute__((always_inline)) {  // tiles of A with those of B that are there
+    _tile_loadd(4, part, 64);
+    multiply<kKind, 0>();
+    multiply<kKind, 1>();
+    if constexpr (kRowTiles == 2) {
+      _tile_loadd(5, part + 1024, 64);
+      multiply<kKind, 2>();
+      multiply<kKind, 3>();
+    }
+  };
+  const auto times_cols = [](const char* part) __attribute__((always_inline)) {
+    load<false, 6>(part, 64);
+    multiply<kKind, 0>();
+    if constexpr (kRowTiles == 2) multiply<kKind, 2>();
+    load<false, 7>(part + 1024, 64);
+    multiply<kKind, 1>();
+    if constexpr (kRowTiles == 2) multiply<kKind, 3>();
+  };
+  for (int64_t p = 0; p < steps; ++p, a += 2 * kPanelStepBytes, b += 2 * kPanelStepBytes) {
+    load<false, 6>(b, 64);
+    load<false, 7>(b + 1024, 64);
+    rows_times(a);
+    times_cols(b + kPanelStepBytes);
+    rows_times(a + kPanelStepBytes);
+    times_cols(b);
+  }
+  _tile_stored(0, c, c_row);
+  _tile_stored(1, c + 64, c_row);
+  if constexpr (kRowTiles == 2) _tile_stored(2, c2, c_row);
+  if constexpr (kRowTiles == 2) _tile_stored(3, c2 + 64, c_row);
+}
+
 template <Kind kKind, bool kBeside>
 void any_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate, const Beside* beside) {
   const auto run = rows > 16 ? (cols > 16 ? tiles_block<kKind, kBeside, 2, 2> : tiles_block<kKind, kBeside, 2, 1>)
@@ -156,6 +204,13 @@ void amx_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_
 }
 
 }  // namespace
+
+// The block on panels of split numbers (gemm_f16.cc).
+void split_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
+void split_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row, bool accumulate) {
+  const auto run = rows > 16 ? split_tiles<2> : split_tiles<1>;
+  run(steps, static_cast<const char*>(a), static_cast<const char*>(b), static_cast<char*>(c), 4 * c_row, accumulate);
+}
 
 // gemm_amx_dot.cc
 void bf16_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);

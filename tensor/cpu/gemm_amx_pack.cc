@@ -1,6 +1,7 @@
 // Packing into the panels of gemm_amx.h, with AVX-512.
 #include <immintrin.h>
 
+#include <array>
 #include <cstring>
 
 #include "tensor/cpu/gemm_amx.h"
@@ -61,6 +62,13 @@ struct Lines {
 void copy_lines(const Lines& x, __m512i flip, char* panel) {
   constexpr int64_t kSteps = 4;
   const int64_t steps = (x.bytes + kStepBytes - 1) / kStepBytes;
+  if (steps * kStepBytes == x.bytes && x.count == kPanelLines && steps <= kSteps) {
+    for (int64_t s = 0; s < steps; ++s) {
+      const char* from = x.data + s * kStepBytes;
+      for (int64_t r = 0; r < kPanelLines; ++r, from += x.stride, panel += kStepBytes) _mm512_store_si512(panel, _mm512_xor_si512(_mm512_loadu_si512(from), flip));
+    }
+    return;
+  }
   for (int64_t s0 = 0; s0 < steps; s0 += kSteps) {
     const int64_t s1 = min64(steps, s0 + kSteps);
     for (int64_t r = 0; r < kPanelLines; ++r) {
@@ -190,6 +198,28 @@ void pack_panel_a(int64_t item, const void* data, int64_t line_stride, int64_t k
   if (line_stride == 1)
     return item == 2 ? pack_across<2, true>(from, k_stride * item, lines, k, flips, to) : pack_across<1, true>(from, k_stride * item, lines, k, flips, to);
   gather_items(item, data, line_stride, k_stride, lines, k, [=](const Lines& x, int64_t at) { copy_gathered(x, flip, to + at); });
+}
+
+// Splits a panel (gemm_f16.cc): its float16 are in the second half of 2 * steps * kPanelStepBytes. A line is read before anything of the panel from there on is written.
+void split_panel(int64_t steps, void* panel);
+void split_panel(int64_t steps, void* panel) {
+  char* to = static_cast<char*>(panel);
+  const char* from = to + steps * kPanelStepBytes;
+  alignas(64) static constexpr auto kOdd = [] {
+    std::array<uint16_t, 32> places{};
+    for (uint16_t i = 0; i < 32; ++i) places[i] = static_cast<uint16_t>(2 * i + 1);
+    return places;
+  }();
+  const __m512i upper = _mm512_set1_epi32(static_cast<int32_t>(0xffff0000)), odd = _mm512_load_si512(kOdd.data());
+  for (int64_t s = 0; s < steps; ++s, to += kPanelStepBytes)
+    for (int64_t line = 0; line < kPanelStepBytes / 64; ++line, from += 64, to += 64) {
+      const __m512 x = _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(from)));
+      const __m512 y = _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(from + 32)));
+      const __m512i hx = _mm512_and_si512(_mm512_castps_si512(x), upper), hy = _mm512_and_si512(_mm512_castps_si512(y), upper);
+      const __m512 rx = _mm512_sub_ps(x, _mm512_castsi512_ps(hx)), ry = _mm512_sub_ps(y, _mm512_castsi512_ps(hy));
+      _mm512_store_si512(to, _mm512_permutex2var_epi16(hx, odd, hy));
+      _mm512_store_si512(to + kPanelStepBytes, _mm512_permutex2var_epi16(_mm512_castps_si512(rx), odd, _mm512_castps_si512(ry)));
+    }
 }
 
 void begin_lines(PanelLines& x) { x.left = (x.bytes + kStepBytes - 1) / kStepBytes * kPanelLines; }

@@ -13,6 +13,11 @@
 #include "tensor/cpu/scratch.h"
 
 namespace tessera::cpu::internal {
+
+// gemm_amx.cc, gemm_amx_pack.cc: see gemm_f16.cc.
+void split_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
+void split_panel(int64_t steps, void* panel);
+
 namespace {
 
 constexpr int64_t kBlockSteps = 8;        // of k at a time: a panel of A stays in L1 while those of B go through it
@@ -123,11 +128,11 @@ class Side {
 class Product {
  public:
   explicit Product(const PanelProduct& g)
-      : g_(g), step_(kStepBytes / g.item), steps_(ceil_div(g.k, step_)), bytes_((g.m * g.k + g.k * g.n) * g.item), row_panels_(ceil_div(g.m, kPanelLines)), col_panels_(ceil_div(g.n, kPanelLines)) {
-    deep_ = ceil_div(steps_, ceil_div(steps_, kDeepSteps));
-    wide_ = std::min(col_panels_, std::clamp<int64_t>(kBlockBytes / (deep_ * kPanelStepBytes), 4, kWidePanels));
+      : g_(g), parts_(g.block == split_block ? 2 : 1), panel_step_(parts_ * kPanelStepBytes), step_(kStepBytes / g.item), steps_(ceil_div(g.k, step_)), bytes_((g.m * g.k + g.k * g.n) * g.item), row_panels_(ceil_div(g.m, kPanelLines)), col_panels_(ceil_div(g.n, kPanelLines)) {
+    deep_ = ceil_div(steps_, ceil_div(steps_, kDeepSteps / parts_));
+    wide_ = std::min(col_panels_, std::clamp<int64_t>(kBlockBytes / (deep_ * panel_step_), 4, kWidePanels));
     beside_ = wide_ >= kBesidePanels && steps_ >= 2 * kBesideSteps && bytes_ < kFarBytes ? block_beside(g.block) : nullptr;
-    block_ = ceil_div(deep_, ceil_div(deep_, beside_ ? kBesideBlockSteps : kBlockSteps));
+    block_ = ceil_div(deep_, ceil_div(deep_, beside_ ? kBesideBlockSteps : kBlockSteps / parts_));
     // Rows are shared out as well where columns are too few for the threads, which has no influence on the order of sums. Small tasks are not worth it.
     const double row = static_cast<double>(g.k) * kPanelLines * kPanelLines * static_cast<double>(wide_);
     const int64_t col_blocks = ceil_div(col_panels_, wide_);
@@ -136,26 +141,31 @@ class Product {
     tall_ = std::max<int64_t>(1, std::min(tall_, deep_ < steps_ ? std::min<int64_t>(row_panels_, kTallPanels) : row_panels_));
   }
 
+  // Shared out among the threads.
   void run() const {
-    const int64_t row_blocks = ceil_div(row_panels_, tall_), col_blocks = ceil_div(col_panels_, wide_);
     const double work = static_cast<double>(g_.k) * kPanelLines * kPanelLines * static_cast<double>(tall_ * wide_);
-    parallel_for(row_blocks * col_blocks, std::max<int64_t>(1, static_cast<int64_t>(kTaskWork / work)), [&](int64_t begin, int64_t end) {
+    parallel_ranges(tasks(), std::max<int64_t>(1, static_cast<int64_t>(kTaskWork / work)), [&](int64_t begin, int64_t end) {
       const TileScope tiles(g_.level);
-      // Two panels of A; the sums of a panel of rows, or of all rows between the parts of k, or two blocks of sums if a block of k is all of it.
-      const bool whole = deep_ == steps_;
-      const int64_t b_bytes = wide_ * deep_ * kPanelStepBytes, a_bytes = deep_ * kPanelStepBytes, a_room = (beside_ ? 2 : 1) * a_bytes;
-      const int64_t sum_bytes = std::max<int64_t>(2, (whole ? 1 : tall_) * wide_) * kSumBytes;
-      const ScratchArray<char> memory(scratch_bytes(b_bytes + a_room + sum_bytes));
-      char *const b = memory.get(), *const a = b + b_bytes, *const sums = a + a_room;
-      Side side(g_);
-      for (int64_t t = begin; t < end; ++t) {
-        const int64_t i0 = t % row_blocks * tall_, j0 = t / row_blocks * wide_;
-        const Task task{i0, std::min(row_panels_, i0 + tall_), j0, std::min(col_panels_, j0 + wide_), {a, a + a_bytes}, b, sums, whole};
-        for (int64_t s = 0; s < steps_; s += deep_) run_part(task, s, std::min(deep_, steps_ - s), side);
-      }
-      side.finish_write();
-      if (g_.m * g_.n >= kStreamElements) std::atomic_thread_fence(std::memory_order_seq_cst);  // `write` may have bypassed the caches
+      const ScratchArray<char> memory(scratch_bytes(room()));
+      run_tasks(begin, end, memory.get());
     });
+  }
+
+  // On a thread with tiles and `room()` bytes of memory: B, two panels of A, and the sums of a panel of rows, or of all rows between the parts of k, or two blocks of sums if
+  // a block of k is all of it.
+  int64_t tasks() const { return row_blocks() * col_blocks(); }
+  int64_t room() const { return b_bytes() + a_room() + std::max<int64_t>(2, (deep_ == steps_ ? 1 : tall_) * wide_) * kSumBytes; }
+  void run_tasks(int64_t begin, int64_t end, char* memory) const {
+    char *const a = memory + b_bytes(), *const sums = a + a_room();
+    const int64_t rows = row_blocks();
+    Side side(g_);
+    for (int64_t t = begin; t < end; ++t) {
+      const int64_t i0 = t % rows * tall_, j0 = t / rows * wide_;
+      const Task task{i0, std::min(row_panels_, i0 + tall_), j0, std::min(col_panels_, j0 + wide_), {a, a + a_bytes()}, memory, sums, deep_ == steps_};
+      for (int64_t s = 0; s < steps_; s += deep_) run_part(task, s, std::min(deep_, steps_ - s), side);
+    }
+    side.finish_write();
+    if (g_.m * g_.n >= kStreamElements) std::atomic_thread_fence(std::memory_order_seq_cst);  // `write` may have bypassed the caches
   }
 
  private:
@@ -166,15 +176,27 @@ class Product {
     bool whole;
   };
 
+  int64_t row_blocks() const { return ceil_div(row_panels_, tall_); }
+  int64_t col_blocks() const { return ceil_div(col_panels_, wide_); }
+  int64_t a_bytes() const { return deep_ * panel_step_; }
+  int64_t a_room() const { return (beside_ ? 2 : 1) * a_bytes(); }
+  int64_t b_bytes() const { return wide_ * a_bytes(); }
+
   // Steps [s, s + count) of panel i of A, of panels [j0, j1) of B.
   const char* a_at(int64_t i, int64_t s) const { return static_cast<const char*>(g_.a) + (i * kPanelLines * g_.a_row + s * step_ * g_.a_col) * g_.item; }
   int64_t lines_of(int64_t i) const { return std::min(kPanelLines, g_.m - i * kPanelLines); }
   int64_t depth_of(int64_t s, int64_t count) const { return std::min(count * step_, g_.k - s * step_); }
-  void pack_a(int64_t i, int64_t s, int64_t count, char* to) const { pack_panel_a(g_.item, a_at(i, s), g_.a_row, g_.a_col, lines_of(i), depth_of(s, count), g_.flip, to); }
+  // What is to be split is packed into the second half of its panel.
+  char* packed(char* panel, int64_t count) const { return panel + (parts_ - 1) * count * kPanelStepBytes; }
+  void pack_a(int64_t i, int64_t s, int64_t count, char* to) const {
+    pack_panel_a(g_.item, a_at(i, s), g_.a_row, g_.a_col, lines_of(i), depth_of(s, count), g_.flip, packed(to, count));
+    if (parts_ == 2) split_panel(count, to);
+  }
   void pack_b(int64_t j0, int64_t j1, int64_t s, int64_t count, char* to) const {
     const int64_t col = j0 * kPanelLines, p = s * step_;
     pack_panels_b(g_.item, static_cast<const char*>(g_.b) + (p * g_.b_row + col * g_.b_col) * g_.item, g_.b_col, g_.b_row,
-                  std::min((j1 - j0) * kPanelLines, g_.n - col), depth_of(s, count), to, count * kPanelStepBytes);
+                  std::min((j1 - j0) * kPanelLines, g_.n - col), depth_of(s, count), packed(to, count), count * panel_step_);
+    for (int64_t j = j0; j < j1 && parts_ == 2; ++j) split_panel(count, to + (j - j0) * count * panel_step_);
   }
 
   // What packing of panel i will read. Strided elements are not fetched.
@@ -198,7 +220,7 @@ class Product {
       if (beside) side.pack({a_at(i + 1, s), g_.a_row * g_.item, lines_of(i + 1), depth_of(s, count) * g_.item, next, g_.flip}, calls);
       char* const sums = t.whole ? t.sums : t.sums + (i - t.i0) * wide_ * kSumBytes;
       for (int64_t q = 0; q < count; q += block_)
-        multiply(t, i, s + q, std::min(block_, count - q), a + q * kPanelStepBytes, t.b + q * kPanelStepBytes, count * kPanelStepBytes, sums, side);
+        multiply(t, i, s + q, std::min(block_, count - q), a + q * panel_step_, t.b + q * panel_step_, count * panel_step_, sums, side);
       if (beside) side.finish_pack();
       else if (more) pack_a(i + 1, s, count, next);
     }
@@ -225,6 +247,7 @@ class Product {
   }
 
   const PanelProduct& g_;
+  const int64_t parts_, panel_step_;  // of an element; bytes of a panel's step
   const int64_t step_;  // elements of k
   const int64_t steps_, bytes_;  // bytes of A and B
   const int64_t row_panels_, col_panels_;
@@ -236,5 +259,20 @@ class Product {
 }  // namespace
 
 void panel_product(const PanelProduct& g) { Product(g).run(); }
+
+// `count` products of the same sizes one after the other, on the calling thread; steps of A and B in elements. advance(state) follows each: then `write` is for the next one.
+void panel_products(const PanelProduct& first, int64_t count, int64_t a_step, int64_t b_step, void (*advance)(void* state), void* state);
+void panel_products(const PanelProduct& first, int64_t count, int64_t a_step, int64_t b_step, void (*advance)(void* state), void* state) {
+  PanelProduct g = first;
+  const Product product(g);
+  const TileScope tiles(g.level);
+  const ScratchArray<char> memory(scratch_bytes(product.room()));
+  for (int64_t i = 0; i < count; ++i) {
+    product.run_tasks(0, product.tasks(), memory.get());
+    g.a = static_cast<const char*>(g.a) + a_step * g.item;
+    g.b = static_cast<const char*>(g.b) + b_step * g.item;
+    advance(state);
+  }
+}
 
 }  // namespace tessera::cpu::internal

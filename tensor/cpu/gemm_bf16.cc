@@ -5,13 +5,17 @@
 #include <utility>
 
 #include "tensor/core/half.h"
-#include "tensor/core/parallel.h"
-#include "tensor/cpu/scratch.h"
+#include "tensor/cpu/gemm_internal.h"
+#include "tensor/cpu/integer.h"
 
 namespace tessera::cpu::internal {
 
 // gemm_bf16_vector.cc: one row (m == 1) against a B that is contiguous along its rows or along k.
 void bf16_row_product(const Bf16Problem& g);
+// gemm_amx_product.cc: many products on this thread; advance(state) follows each.
+void panel_products(const PanelProduct& first, int64_t count, int64_t a_step, int64_t b_step, void (*advance)(void* state), void* state);
+// For gemm.cc: `count` products like g, steps in elements from one to the next, on the calling thread; one product is shared out among the threads. False as gemm_bf16.
+bool gemm_bf16_batch(const Bf16Problem& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step, PanelLevel level);
 
 namespace {
 
@@ -25,31 +29,77 @@ Bf16Problem transposed(const Bf16Problem& g) {
   return t;
 }
 
-// ---- Tiny products ----
+// ---- Tiny products: in float, many at a time ----
 
-constexpr int64_t kTinyElements = 256;  // of an operand
+constexpr int64_t kTinyElements = 256;     // of an operand
+constexpr int64_t kTinyFloats = 6 * 1024;  // of all operands of some products, which stay in L1
 
-void copy_tiny(const MatrixRef& x, int64_t rows, int64_t cols, float* to) {
-  for (int64_t i = 0; i < rows; ++i)
-    for (int64_t j = 0; j < cols; ++j) *to++ = static_cast<const BFloat16*>(x.data)[i * x.row_stride + j * x.col_stride];
+bool is_tiny(const Bf16Problem& g) { return g.m * g.n * g.k <= 4096 && g.m * g.k <= kTinyElements && g.k * g.n <= kTinyElements && g.m * g.n <= kTinyElements; }
+
+void widen_run(int64_t n, const uint16_t* from, float* to) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    const __m128i v = _mm_cvtepu16_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from + i)));
+    _mm_storeu_ps(to + i, _mm_castsi128_ps(_mm_slli_epi32(v, 16)));
+  }
+  for (; i < n; ++i) to[i] = bfloat16_bits_to_float(from[i]);
 }
-void gemm_tiny(const Bf16Problem& g) {
-  float a[kTinyElements], b[kTinyElements];
-  copy_tiny(g.a, g.m, g.k, a);
-  copy_tiny(g.b, g.k, g.n, b);
-  for (int64_t i = 0; i < g.m; ++i)
-    for (int64_t j = 0; j < g.n; ++j) {
-      float sum = 0;
-      for (int64_t p = 0; p < g.k; ++p) sum += a[i * g.k + p] * b[p * g.n + j];
-      const int64_t at = i * g.c.row_stride + j * g.c.col_stride;
-      if (g.float_c) {
-        float& c = static_cast<float*>(g.c.data)[at];
-        c = g.beta == 0 ? g.alpha * sum : g.beta * c + g.alpha * sum;
-      } else {
-        BFloat16& c = static_cast<BFloat16*>(g.c.data)[at];
-        c = g.beta == 0 ? g.alpha * sum : g.beta * c + g.alpha * sum;
+// Rounds to the nearest, to even ones between two; NaN stays NaN.
+void narrow_run(int64_t n, const float* from, uint16_t* to) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    const __m128 x = _mm_loadu_ps(from + i);
+    const __m128i bits = _mm_castps_si128(x), upper = _mm_srli_epi32(bits, 16);
+    const __m128i rounded = _mm_srli_epi32(_mm_add_epi32(bits, _mm_add_epi32(_mm_and_si128(upper, _mm_set1_epi32(1)), _mm_set1_epi32(0x7fff))), 16);
+    const __m128i v = _mm_blendv_epi8(rounded, _mm_or_si128(upper, _mm_set1_epi32(0x40)), _mm_castps_si128(_mm_cmpunord_ps(x, x)));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to + i), _mm_packus_epi32(v, v));
+  }
+  for (; i < n; ++i) to[i] = BFloat16(from[i]).bits;
+}
+
+// `count` matrices, `step` elements apart, one after the other.
+void widen_all(const MatrixRef& x, int64_t rows, int64_t cols, int64_t count, int64_t step, float* to) {
+  const uint16_t* from = static_cast<const uint16_t*>(x.data);
+  if (x.col_stride == 1 && x.row_stride == cols && step == rows * cols) return widen_run(count * rows * cols, from, to);
+  for (; count > 0; --count, from += step)
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < cols; ++j) *to++ = bfloat16_bits_to_float(from[i * x.row_stride + j * x.col_stride]);
+}
+template <class T>
+void finish_all(const Bf16Problem& g, int64_t count, int64_t step, const float* sums) {
+  T* c = static_cast<T*>(g.c.data);
+  if constexpr (sizeof(T) == 2) {
+    if (g.alpha == 1 && g.beta == 0 && g.c.col_stride == 1 && g.c.row_stride == g.n && step == g.m * g.n) return narrow_run(count * step, sums, static_cast<uint16_t*>(g.c.data));
+  }
+  for (; count > 0; --count, c += step)
+    for (int64_t i = 0; i < g.m; ++i)
+      for (int64_t j = 0; j < g.n; ++j) {
+        T& to = c[i * g.c.row_stride + j * g.c.col_stride];
+        const float v = g.alpha * *sums++;
+        to = g.beta == 0 ? v : g.beta * to + v;
       }
-    }
+}
+
+void* moved(void* p, int64_t bytes) { return static_cast<char*>(p) + bytes; }
+
+void gemm_tiny(Bf16Problem g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
+  alignas(64) float memory[kTinyFloats];
+  const int64_t a_size = g.m * g.k, b_size = g.k * g.n, c_size = g.m * g.n, most = kTinyFloats / (a_size + b_size + c_size);
+  float *const a = memory, *const b = a + most * a_size, *const c = b + most * b_size;
+  while (count > 0) {
+    const int64_t n = min64(count, most);
+    widen_all(g.a, g.m, g.k, n, a_step, a);
+    widen_all(g.b, g.k, g.n, n, b_step, b);
+    gemm_real_batch({g.m, g.n, g.k, 1, 0, {a, g.k, 1}, {b, g.n, 1}, c, g.n, 1}, n, a_size, b_size, c_size);
+    if (g.float_c)
+      finish_all<float>(g, n, c_step, c);
+    else
+      finish_all<BFloat16>(g, n, c_step, c);
+    g.a.data = moved(g.a.data, n * a_step * 2);
+    g.b.data = moved(g.b.data, n * b_step * 2);
+    g.c.data = moved(g.c.data, n * c_step * (g.float_c ? 4 : 2));
+    count -= n;
+  }
 }
 
 // ---- Blocks of sums to C ----
@@ -147,21 +197,37 @@ void write_float(const void* context, int64_t i, int64_t j, int64_t rows, int64_
 
 }  // namespace
 
-bool gemm_bf16(const Bf16Problem& problem, PanelLevel level) {
+bool gemm_bf16_batch(const Bf16Problem& problem, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step, PanelLevel level) {
   Bf16Problem g = problem;
-  if (g.m * g.n * g.k <= 4096 && g.m * g.k <= kTinyElements && g.k * g.n <= kTinyElements) {
-    gemm_tiny(g);
+  if (is_tiny(g)) {
+    gemm_tiny(g, count, a_step, b_step, c_step);
     return true;
   }
-  if (g.n == 1 || (g.m != 1 && g.c.col_stride != 1 && g.c.row_stride == 1)) g = transposed(g);
+  if (g.n == 1 || (g.m != 1 && g.c.col_stride != 1 && g.c.row_stride == 1)) {
+    g = transposed(g);
+    std::swap(a_step, b_step);
+  }
+  const int64_t c_bytes = c_step * (g.float_c ? 4 : 2);
   if (g.m == 1 && (g.b.col_stride == 1 || g.b.row_stride == 1)) {
-    bf16_row_product(g);
+    for (; count > 0; --count) {
+      bf16_row_product(g);
+      g.a.data = moved(g.a.data, 2 * a_step);
+      g.b.data = moved(g.b.data, 2 * b_step);
+      g.c.data = moved(g.c.data, c_bytes);
+    }
     return true;
   }
   if (level == PanelLevel::kNone) return false;
-  panel_product({g.m, g.n, g.k, 2, g.a.data, g.a.row_stride, g.a.col_stride, g.b.data, g.b.row_stride, g.b.col_stride, level, bf16_panel_block(level), 0,
-                 g.float_c ? write_float : write_bf16, &g});
+  const PanelProduct product{g.m, g.n, g.k, 2, g.a.data, g.a.row_stride, g.a.col_stride, g.b.data, g.b.row_stride, g.b.col_stride, level, bf16_panel_block(level), 0,
+                             g.float_c ? write_float : write_bf16, &g};
+  const auto next = [&] { g.c.data = moved(g.c.data, c_bytes); };
+  if (count == 1)
+    panel_product(product);
+  else
+    panel_products(product, count, a_step, b_step, [](void* f) { (*static_cast<decltype(next)*>(f))(); }, const_cast<void*>(static_cast<const void*>(&next)));
   return true;
 }
+
+bool gemm_bf16(const Bf16Problem& g, PanelLevel level) { return gemm_bf16_batch(g, 1, 0, 0, 0, level); }
 
 }  // namespace tessera::cpu::internal

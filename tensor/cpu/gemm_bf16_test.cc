@@ -15,6 +15,10 @@
 #include "tensor/cpu/gemm_int8.h"
 
 namespace tessera::cpu::internal {
+
+// gemm_bf16.cc
+bool gemm_bf16_batch(const Bf16Problem& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step, PanelLevel level);
+
 namespace {
 
 enum class Order { kRows, kCols, kPaddedRows, kPaddedCols, kBothStrided, kReversed };
@@ -115,6 +119,48 @@ TEST_P(Level, Bf16BeyondTheBlocks) {
   check_bf16<float>(GetParam(), {65, 257, 257});
   check_bf16<BFloat16>(GetParam(), {2080, 1056, 7});  // C streams past the caches
   check_bf16<float>(GetParam(), {1050, 1056, 7});
+}
+
+// Products of a batch are those of their matrices one by one.
+TEST_P(Level, Bf16Batches) {
+  if (!has_bf16()) GTEST_SKIP() << "this machine has no such bfloat16 products";
+  std::mt19937 rng(7);
+  std::uniform_real_distribution<float> real(-1, 1);
+  const int64_t count = 600;
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{4, 4, 4}, {5, 3, 7}, {1, 6, 9}, {16, 16, 16}, {32, 32, 32}, {33, 20, 70}, {1, 40, 300}, {40, 1, 300}, {20, 260, 260}})
+    for (Order order : {Order::kRows, Order::kCols, Order::kPaddedRows})
+      for (float beta : {0.f, 0.5f}) {
+        const int64_t batch = m * n * k > 10000 ? 7 : count;
+        Matrix<BFloat16> a(m * batch, k, order), b(k * batch, n, order), c(m * batch, n, order);
+        for (auto* x : {&a, &b, &c}) x->fill([&] { return real(rng); });
+        Matrix<BFloat16> expected = c;
+        const auto part = [](Matrix<BFloat16>& x, int64_t row) { return MatrixRef{&x.at(row, 0), x.row, x.col}; };
+        ASSERT_TRUE(gemm_bf16_batch({m, n, k, 1, beta, a.ref(), b.ref(), c.ref()}, batch, m * a.row, k * b.row, m * c.row, GetParam()));
+        for (int64_t i = 0; i < batch; ++i) ASSERT_TRUE(gemm_bf16({m, n, k, 1, beta, part(a, i * m), part(b, i * k), part(expected, i * m)}, GetParam()));
+        ASSERT_EQ(std::memcmp(c.storage.data(), expected.storage.data(), c.storage.size() * 2), 0) << m << "x" << n << "x" << k << " order " << static_cast<int>(order) << " beta " << beta;
+      }
+}
+
+// Tiny products round to the nearest, to even ones between two; NaN and infinities stay.
+TEST(Bf16Tiny, Rounding) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const int64_t n = 8;
+  std::vector<BFloat16> a(n * n, 0.f), b(n * n, 0.f), c(n * n, nan);
+  const float firsts[n] = {1.f, 1.f, 3.f, nan, inf, -0.f, 3e38f, 1.f}, seconds[n] = {0x1p-8f, 0x1.8p-8f, -0x1p-7f, 1.f, 1.f, 0.f, 3e38f, -0x1p-9f};
+  for (int64_t i = 0; i < n; ++i) {
+    a[i * n] = firsts[i];
+    a[i * n + 1] = seconds[i];
+    b[i] = b[n + i] = 1.f;
+  }
+  ASSERT_TRUE(gemm_bf16({n, n, n, 1, 0, {a.data(), n, 1}, {b.data(), n, 1}, {c.data(), n, 1}}, PanelLevel::kNone));
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      const BFloat16 expected(firsts[i] + seconds[i]);
+      if (std::isnan(static_cast<float>(expected)))
+        ASSERT_TRUE(std::isnan(static_cast<float>(c[i * n + j])));
+      else
+        ASSERT_EQ(static_cast<float>(c[i * n + j]), static_cast<float>(expected)) << i;
+    }
 }
 
 TEST_P(Level, Bf16SpecialNumbers) {
