@@ -26,7 +26,11 @@ void Node::dispose() {
 }
 
 uint32_t Node::add_output(const Tensor& t) {
-  outputs_.push_back({t.impl()->shape(), t.dtype(), t.device(), true});
+  OutputMeta& m = outputs_.emplace_back();  // filled in place: a shape has no cheaper move than a copy
+  m.shape = t.impl()->shape();
+  m.dtype = t.dtype();
+  m.device = t.device();
+  m.is_known = true;
   return static_cast<uint32_t>(outputs_.size() - 1);
 }
 uint32_t Node::add_output_without_history() {

@@ -144,12 +144,11 @@ Tensor truth_index(bool b) {
 // How many dimensions of the tensor an item uses.
 int64_t dims_used(PyObject* item) {
   if (PySlice_Check(item) || PyLong_CheckExact(item)) return 1;
-  if (item == Py_None || item == Py_Ellipsis || PyBool_Check(item) || is_numpy_bool(item)) return 0;
   if (is_tensor(item)) {
     const Tensor& t = unwrap(item);
     return t.dtype() == DType::kBool || t.dtype() == DType::kUInt8 ? t.dim() : 1;
   }
-  return 1;
+  return item == Py_None || item == Py_Ellipsis || PyBool_Check(item) || is_numpy_bool(item) ? 0 : 1;
 }
 
 struct Parsed {
@@ -193,9 +192,9 @@ void apply_item(Parsed& p, int64_t* dim, PyObject* item, int64_t rest, int64_t s
   if (PySlice_Check(item)) return apply_slice(p, dim, item);
   if (item == Py_None) { p.walk.unsqueeze((*dim)++); return; }
   if (item == Py_Ellipsis) { *dim += p.walk.dim() - *dim - rest; return; }
+  if (is_tensor(item)) return apply_tensor(p, dim, unwrap(item), shown);
   if (PyBool_Check(item)) return apply_truth(p, dim, item == Py_True);
   if (is_numpy_bool(item)) return apply_truth(p, dim, PyObject_IsTrue(item) == 1);
-  if (is_tensor(item)) return apply_tensor(p, dim, unwrap(item), shown);
   if (PySequence_Check(item)) return apply_tensor(p, dim, index_tensor(item), shown);
   throw IndexError(str_cat("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got ", Py_TYPE(item)->tp_name, ")"));
 }
