@@ -14,6 +14,8 @@ namespace tessera::cpu {
 namespace {
 
 constexpr int64_t kBlockBytes = 8192;
+// Copies go past the caches from here on, earlier than work that computes: often they are parts of something larger, as in cat. Rows have to be long enough for it.
+constexpr int64_t kStreamedCopy = kStreamBytes / 2, kStreamedRow = 1024;
 
 // A 16-byte element that moves as one.
 struct Pair { uint64_t a, b; };
@@ -52,7 +54,7 @@ void copy_row(char* d, int64_t ds, const char* s, int64_t ss, int64_t n, int64_t
 
 void copy_plan(const Plan& p, char* dst, const char* src, int64_t size) {
   if (p.is_flat(0, size) && p.is_flat(1, size)) {
-    const bool stream = 2 * p.numel * size >= kStreamBytes;
+    const bool stream = 2 * p.numel * size >= kStreamedCopy;
     return parallel_ranges(p.numel, piece_elements(p.numel, stream), [&](int64_t b, int64_t e) {
       if (!stream) {
         std::memcpy(dst + b * size, src + b * size, (e - b) * size);
@@ -63,15 +65,20 @@ void copy_plan(const Plan& p, char* dst, const char* src, int64_t size) {
     });
   }
   if (const int j = transposed_dim(p, size); j > 0) return copy_transposed(p, j, dst, src, size);
-  parallel_ranges(p.numel, piece_elements(p.numel, false), [&](int64_t b, int64_t e) {
+  const bool stream = 2 * p.numel * size >= kStreamedCopy && p.strides[0][0] == size && p.strides[1][0] == size && p.shape[0] * size >= kStreamedRow;
+  parallel_ranges(p.numel, piece_elements(p.numel, stream), [&](int64_t b, int64_t e) {
     Cursor c;
     c.seek(p, b);
     while (b < e) {
       const int64_t n = std::min(p.shape[0] - c.inner, e - b);
-      copy_row(dst + c.row_offset[0] + c.inner * p.strides[0][0], p.strides[0][0], src + c.row_offset[1] + c.inner * p.strides[1][0], p.strides[1][0], n, size);
+      char* const to = dst + c.row_offset[0] + c.inner * p.strides[0][0];
+      const char* const from = src + c.row_offset[1] + c.inner * p.strides[1][0];
+      if (stream) stream_copy(to, from, n * size);
+      else copy_row(to, p.strides[0][0], from, p.strides[1][0], n, size);
       b += n;
       c.advance(p, n);
     }
+    if (stream) stream_fence();
   });
 }
 

@@ -163,6 +163,20 @@ TEST(Copy, LargeTransposesPastTheCaches) {  // long and short rows, in one or se
   }
 }
 
+TEST(Copy, LargeRowsPastTheCaches) {  // into wider rows, as in cat
+  for (const auto& [rows, cols, gap] : {std::tuple<int64_t, int64_t, int64_t>{2600, 1001, 7}, {3, 900001, 5}, {1, 2600003, 0}, {12001, 257, 3}}) {
+    const int64_t out_row = cols + gap;
+    std::vector<float> in(rows * cols), out(rows * out_row, -1.0f);
+    for (int64_t i = 0; i < rows * cols; ++i) in[i] = static_cast<float>(i);
+    const int64_t shape[] = {rows, cols}, to[] = {out_row * 4, 4}, from[] = {cols * 4, 4};
+    cpu::copy_strided(shape, {out.data(), DType::kFloat32, to}, {in.data(), DType::kFloat32, from});
+    for (int64_t i = 0; i < rows * out_row; ++i) {
+      const int64_t r = i / out_row, c = i % out_row;
+      ASSERT_EQ(out[i], c < cols ? in[r * cols + c] : -1.0f) << rows << "x" << cols << " at " << r << "," << c;
+    }
+  }
+}
+
 TEST(Convert, LargeArraysEqualSmallOnes) {
   const int64_t n = 6000011;
   std::vector<uint8_t> bytes(n);

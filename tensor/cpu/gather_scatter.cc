@@ -15,12 +15,13 @@
 #include "tensor/cpu/index_simd.h"
 #include "tensor/cpu/request.h"
 #include "tensor/cpu/scratch.h"
+#include "tensor/cpu/simd_move.h"
 #include "tensor/cpu/strided_nest.h"
 
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kGrain = 8192;
+constexpr int64_t kGrain = 8192, kStreamedPiece = int64_t{1} << 18;
 
 // Runs over far memory go in parts, and what the next part needs is requested, to the second cache: the index, what lies in its order, and a share of the
 // line of self that the next run will go to anywhere.
@@ -373,7 +374,8 @@ static void gather_slices(const Nest<3>& nest, int64_t self_scale, const Operand
   const int last = outer.rank - 1;
   // Slices lie anywhere: some KiB of short ones are asked for ahead of their copies.
   const int64_t ahead = bytes <= 2048 ? 4096 / bytes : INT64_MAX / 2;
-  parallel_for(outer.count(), std::max<int64_t>(1, 2 * kGrain / nest.inner_size()), [&](int64_t begin, int64_t end) {
+  const bool stream = bytes > 2048 && 2 * outer.count() * bytes >= kStreamBytes;
+  parallel_for(outer.count(), std::max<int64_t>(1, (stream ? kStreamedPiece : 2 * kGrain) / nest.inner_size()), [&](int64_t begin, int64_t end) {
     for_each_run(outer, begin, end, [&](const int64_t(&offset)[3], int64_t len) {
       char* o = at_byte(out.data, offset[1]);
       const char* s = at_byte(self.data, offset[0]);
@@ -385,9 +387,11 @@ static void gather_slices(const Nest<3>& nest, int64_t self_scale, const Operand
           const char* const next = slice(j + ahead);
           for (int64_t k = 0; k < bytes; k += 64) __builtin_prefetch(next + k);
         }
-        std::memcpy(o + j * so, slice(j), bytes);
+        if (stream) stream_copy(o + j * so, slice(j), bytes);
+        else std::memcpy(o + j * so, slice(j), bytes);
       }
     });
+    if (stream) stream_fence();
   });
 }
 

@@ -51,6 +51,9 @@ void visit_dtype(DType t, F&& f) {
   }
 }
 
+// reverse_elements past the caches; stream_fence() afterwards.
+void stream_reversed(int64_t item_size, void* to, const void* last, int64_t n);
+
 // A factor of added values.
 struct Alpha {
   KernelParam value;

@@ -1,6 +1,7 @@
 // Checking indices, gathering, reversing and adding runs of elements in vectors.
 #include "tensor/cpu/index_simd.h"
 
+#include "tensor/cpu/index_internal.h"
 #include "tensor/cpu/request.h"
 #include "tensor/cpu/simd.h"
 
@@ -28,7 +29,7 @@ HWY_INLINE hn::Vec<D> Reversed(D d, hn::Vec<D> v) {
 
 // The memory of results is apart from that of inputs: vectors at both ends may overlap others, and between them stores are aligned.
 template <class T>
-void ReverseRun(T* to, const T* last, int64_t n) {
+void ReverseRun(T* to, const T* last, int64_t n, bool stream) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kLanes = HWY_LANES(T);
   const auto put = [&](int64_t i) HWY_ATTR { hn::StoreU(Reversed(d, hn::LoadU(d, last - i - (kLanes - 1))), d, to + i); };
@@ -38,6 +39,15 @@ void ReverseRun(T* to, const T* last, int64_t n) {
   }
   put(0);
   int64_t i = kLanes - static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) / sizeof(T)) % kLanes;
+  if (stream) {  // memory is read forwards, as the processor expects
+    const int64_t end = i + (n - i) / kLanes * kLanes;
+    for (int64_t k = end - kLanes; k >= i; k -= kLanes) {
+      const T* const from = last - k - (kLanes - 1);
+      __builtin_prefetch(reinterpret_cast<const char*>(from) + kRequestAhead, 0, 2);
+      hn::Stream(Reversed(d, hn::LoadU(d, from)), d, to + k);
+    }
+    i = end;
+  }
   for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
     put(i);
     put(i + kLanes);
@@ -131,12 +141,12 @@ void Gather(int64_t item_size, void* out, const void* from, const int64_t* index
   if (item_size == 4) return GatherRun(static_cast<int32_t*>(out), static_cast<const int32_t*>(from), index, n, size);
   GatherRun(static_cast<int64_t*>(out), static_cast<const int64_t*>(from), index, n, size);
 }
-void Reverse(int64_t item_size, void* to, const void* last, int64_t n) {
+void Reverse(int64_t item_size, void* to, const void* last, int64_t n, bool stream) {
   switch (item_size) {
-    case 1: return ReverseRun(static_cast<uint8_t*>(to), static_cast<const uint8_t*>(last), n);
-    case 2: return ReverseRun(static_cast<uint16_t*>(to), static_cast<const uint16_t*>(last), n);
-    case 4: return ReverseRun(static_cast<uint32_t*>(to), static_cast<const uint32_t*>(last), n);
-    default: return ReverseRun(static_cast<uint64_t*>(to), static_cast<const uint64_t*>(last), n);
+    case 1: return ReverseRun(static_cast<uint8_t*>(to), static_cast<const uint8_t*>(last), n, stream);
+    case 2: return ReverseRun(static_cast<uint16_t*>(to), static_cast<const uint16_t*>(last), n, stream);
+    case 4: return ReverseRun(static_cast<uint32_t*>(to), static_cast<const uint32_t*>(last), n, stream);
+    default: return ReverseRun(static_cast<uint64_t*>(to), static_cast<const uint64_t*>(last), n, stream);
   }
 }
 bool AddTo(DType t, void* to, const void* from, int64_t n) {
@@ -165,7 +175,8 @@ TESSERA_SIMD_TABLE(AddTo);
 bool indices_within(const int64_t* index, int64_t n, int64_t size) { return TESSERA_SIMD(Within)(index, n, size); }
 IndexRange range_of(const int64_t* x, int64_t n) { return TESSERA_SIMD(Range)(x, n); }
 void gather_elements(int64_t item_size, void* out, const void* from, const int64_t* index, int64_t n, int64_t size) { TESSERA_SIMD(Gather)(item_size, out, from, index, n, size); }
-void reverse_elements(int64_t item_size, void* to, const void* last, int64_t n) { TESSERA_SIMD(Reverse)(item_size, to, last, n); }
+void reverse_elements(int64_t item_size, void* to, const void* last, int64_t n) { TESSERA_SIMD(Reverse)(item_size, to, last, n, false); }
+void stream_reversed(int64_t item_size, void* to, const void* last, int64_t n) { TESSERA_SIMD(Reverse)(item_size, to, last, n, true); }
 bool add_elements(DType t, void* to, const void* from, int64_t n) { return TESSERA_SIMD(AddTo)(t, to, from, n); }
 
 }  // namespace tessera::cpu

@@ -497,6 +497,24 @@ TEST(Flip, ReversesDimensions) {
   }
 }
 
+// Results past the caches: of every element size, rows that begin anywhere within a line.
+TEST(Flip, AndSlicesOfLargeTensors) {
+  for (const auto& [size, t] : {std::pair<int64_t, DType>{1, DType::kUInt8}, {2, DType::kInt16}, {4, DType::kFloat32}, {8, DType::kFloat64}}) {
+    const int64_t rows = 701, cols = (int64_t{17} << 20) / size / 700 + 3;
+    std::vector<char> x(rows * cols * size), out(x.size());
+    for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<char>(i * 131 >> 5);
+    const int64_t shape[2] = {rows, cols}, strides[2] = {cols * size, size};
+    run_flip(shape, 2, {out.data(), t, strides}, {x.data(), t, strides});
+    for (int64_t i = 0; i < rows * cols; ++i) {
+      ASSERT_EQ(std::memcmp(&out[i * size], &x[(i / cols * cols + cols - 1 - i % cols) * size], size), 0) << size << " at " << i;
+    }
+    std::vector<int64_t> index(rows);
+    for (int64_t i = 0; i < rows; ++i) index[i] = i * 37 % rows;
+    run_index_select(shape, 0, {out.data(), t, strides}, {x.data(), t, strides}, index.data(), rows);
+    for (int64_t i = 0; i < rows; ++i) ASSERT_EQ(std::memcmp(&out[i * cols * size], &x[index[i] * cols * size], cols * size), 0) << size << " at " << i;
+  }
+}
+
 // More than a million elements: in parts, with requests ahead.
 TEST(Gather, AndScatterOfFarLines) {
   std::mt19937 rng(31);

@@ -65,6 +65,8 @@ static bool cat_rows(TensorList tensors, int64_t d, const Tensor& out) {
     row_bytes += parts.back().bytes;
   }
   if (rows == 1 && row_bytes > 65536) return false;
+  // Much memory in long parts: copies of whole tensors go past the caches.
+  if (rows * row_bytes >= (int64_t{16} << 20) && row_bytes >= 2048 * static_cast<int64_t>(parts.size())) return false;
   char* to = static_cast<char*>(out.data_ptr());
   parallel_for(rows, std::max<int64_t>(1, 65536 / std::max<int64_t>(row_bytes, 1)), [&](int64_t begin, int64_t end) {
     char* at = to + begin * row_bytes;
