@@ -8,6 +8,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
+#include "tensor/cpu/conv_images.h"
 #include "tensor/cpu/integer.h"
 #include "tensor/cpu/nn_types.h"
 #include "tensor/cpu/scratch.h"
@@ -102,28 +103,25 @@ struct Block {
   int64_t packed() const { return first; }  // whole vectors come before
 };
 
-constexpr int64_t kImageElements = int64_t{1} << 18;  // of the images whose borders are written at once
-
 class Plan {
  public:
   explicit Plan(const DirectConv<float>& c)
       : c_(c),
         k_(c.in_channels * c.taps),
-        padded_(c.in.with(c.border)),
-        planes_(c.in.channels_last ? 1 : c.in_channels),
-        images_(c.border.none() ? c.images : max64(1, min64(c.images, kImageElements / (planes_ * padded_.plane())))),
+        images_(c.border.none() ? c.images : Images::near(c)),
+        input_(c, images_),
         lines_(max64(1, kBandPositions / c.size[2])),
         offsets_(k_),
         w_(packs_once() ? channels() * k_ : 0),
-        start_(channels()),
-        images_copy_(c.border.none() ? 0 : images_ * planes_ * padded_.plane()) {
+        start_(channels()) {
+    const ImageLayout& padded = input_.padded;
     steps_ = ceil_div(k_, ceil_div(k_, kStepsAtOnce));
     for (int64_t p = 0; p < k_; ++p) {
       const int64_t* const at = c.tap[tap(p)];
-      offsets_[p] = channel(p) * padded_.channel() + at[0] * padded_.step(0) + at[1] * padded_.step(1) + at[2] * padded_.step(2);
+      offsets_[p] = channel(p) * padded.channel() + at[0] * padded.step(0) + at[1] * padded.step(1) + at[2] * padded.step(2);
     }
     for (int64_t o = 0; o < channels(); ++o) start_[o] = c.bias && o < c.out_channels ? c.bias[o] : 0.0f;
-    for (int i = 0; i < 3; ++i) x_step_[i] = c.step[i] * padded_.step(i);
+    for (int i = 0; i < 3; ++i) x_step_[i] = c.step[i] * padded.step(i);
   }
 
   void run() const {
@@ -154,31 +152,24 @@ class Plan {
 
   // Images from n on, `count` of them; borders first.
   void run_images(int64_t n, int64_t count) const {
-    const float* x = c_.x + n * c_.x_image;
-    int64_t image = c_.x_image;
-    if (!c_.border.none()) {
-      image = planes_ * padded_.plane();
-      copy_images_with_border(count, planes_, c_.in, c_.border, x, c_.x_image, images_copy_.get());
-      x = images_copy_.get();
-    }
+    const float* const x = input_.take(c_, n, count);
     const int64_t all = blocks(), lines = count * c_.size[0] * c_.size[1];
     const int64_t work = lines_ * c_.size[2] * k_ * 2 * kLanes;
     // The blocks of a band follow each other: its part of the images stays in cache.
     parallel_for(ceil_div(lines, lines_) * all, max64(1, (1 << 19) / work), [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t line = i / all * lines_;
-        run_block(block(i % all), {x + c_.first_channel, image, c_.y + n * c_.y_image}, line, min64(line + lines_, lines));
+        run_block(block(i % all), {x, c_.y + n * c_.y_image}, line, min64(line + lines_, lines));
       }
     });
   }
 
-  struct Images {
+  struct Batch {
     const float* x;
-    int64_t x_image;
     float* y;
   };
   // Lines [begin, end) of one block of channels.
-  void run_block(const Block& b, const Images& images, int64_t begin, int64_t end) const {
+  void run_block(const Block& b, const Batch& batch, int64_t begin, int64_t end) const {
     const bool in_place = c_.y_channel == 1 && b.channels == b.width();
     const int64_t n = c_.size[2];
     const TileCut cut = CutPositions(n, b.vectors, x_step_[2]);
@@ -198,13 +189,13 @@ class Plan {
       args.start = p == 0 ? start_.get() + b.first : nullptr;
       const bool last = p + args.k == k_ && !in_place;
       for (int64_t line = begin, stored = begin; line < end; ++line) {
-        const At at = position(images, line);
-        args.x = images.x + at.x;
-        args.c = in_place ? images.y + at.y + b.first : tmp.get() + (line - begin) * n * b.width();
-        if (last) prefetch(b, images.y + at.y);
+        const At at = position(batch, line);
+        args.x = batch.x + at.x;
+        args.c = in_place ? batch.y + at.y + b.first : tmp.get() + (line - begin) * n * b.width();
+        if (last) prefetch(b, batch.y + at.y);
         run_tiles(cut, args);
         if (last && ((line + 1 - stored) * n >= kStorePositions || line + 1 == end)) {
-          store(b, images, stored, line + 1, tmp.get() + (stored - begin) * n * b.width());
+          store(b, batch, stored, line + 1, tmp.get() + (stored - begin) * n * b.width());
           stored = line + 1;
         }
       }
@@ -221,9 +212,9 @@ class Plan {
   struct At {
     int64_t x, y;
   };
-  At position(const Images& images, int64_t line) const {
+  At position(const Batch& batch, int64_t line) const {
     const int64_t h = line % c_.size[1], e = line / c_.size[1] % c_.size[0], n = line / c_.size[1] / c_.size[0];
-    return {n * images.x_image + e * x_step_[0] + h * x_step_[1], n * c_.y_image + e * c_.y_step[0] + h * c_.y_step[1]};
+    return {n * input_.image + e * x_step_[0] + h * x_step_[1], n * c_.y_image + e * c_.y_step[0] + h * c_.y_step[1]};
   }
   // The sums run over the taps of a channel first where channels are apart, over the channels of a tap where they lie together.
   int64_t channel(int64_t p) const { return !c_.in.channels_last ? p / c_.taps : p % c_.in_channels; }
@@ -249,24 +240,25 @@ class Plan {
   int64_t weight(int64_t p) const { return channel(p) * c_.w_channel + c_.tap_w[tap(p)]; }
 
   // The sums of some lines, positions by channels, to their places in y: lines that follow each other there in one go.
-  void store(const Block& b, const Images& images, int64_t begin, int64_t end, const float* sums) const {
+  void store(const Block& b, const Batch& batch, int64_t begin, int64_t end, const float* sums) const {
     const int64_t n = c_.size[2];
     for (int64_t line = begin; line < end;) {
-      const int64_t to = position(images, line).y;
+      const int64_t to = position(batch, line).y;
       int64_t count = 1;
-      while (line + count < end && c_.y_step[2] == 1 && position(images, line + count).y == to + count * n) ++count;
-      store_lanes(sums + (line - begin) * n * b.width(), b.width(), count * n, b.channels, images.y + to + b.first * c_.y_channel, c_.y_channel, c_.y_step[2]);
+      while (line + count < end && c_.y_step[2] == 1 && position(batch, line + count).y == to + count * n) ++count;
+      store_lanes(sums + (line - begin) * n * b.width(), b.width(), count * n, b.channels, batch.y + to + b.first * c_.y_channel, c_.y_channel, c_.y_step[2]);
       line += count;
     }
   }
 
   const DirectConv<float>& c_;
   const int64_t k_;
-  const ImageLayout padded_;
-  const int64_t planes_, images_, lines_;
+  const int64_t images_;
+  const Images input_;
+  const int64_t lines_;
   int64_t steps_, x_step_[3];
   ScratchArray<int64_t> offsets_;
-  ScratchArray<float> w_, start_, images_copy_;
+  ScratchArray<float> w_, start_;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/conv_direct.h"
+#include "tensor/cpu/conv_images.h"
 #include "tensor/cpu/integer.h"
 #include "tensor/cpu/nn_types.h"
 #include "tensor/cpu/scratch.h"
@@ -22,7 +23,6 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kChunkPositions = 192;          // their gradients, for the channels of a tile, stay in L1
-constexpr int64_t kImageElements = int64_t{1} << 18;  // of the images whose borders are written at once
 constexpr int64_t kTasks = 16, kRangeTiles = 48;  // a task's sums stay in L2
 #if HWY_TARGET <= HWY_AVX3
 constexpr int64_t kVectors = 2;  // of a tile
@@ -105,17 +105,15 @@ class Plan {
  public:
   explicit Plan(const DirectWeight& c)
       : c_(c),
-        padded_(c.in.with(c.border)),
         taps_(volume(c.kernel)),
         k_(c.in_channels * taps_),
         positions_(volume(c.size)),
         lanes_(ceil_div(c.out_channels, kLanes) * kLanes),
-        planes_(c.in.channels_last ? 1 : c.in_channels),
-        images_(max64(1, min64(c.images, kImageElements / (planes_ * padded_.plane())))),
+        images_(Images::near(c)),
+        input_(c, images_),
         dy_in_place_(c.dy_channel == 1 && c.out_channels % kLanes == 0),
         dy_row_(dy_in_place_ ? c.dy_step[2] : lanes_),
         chunk_lines_(max64(1, kChunkPositions / c.size[2])),
-        images_copy_(c.border.none() ? 0 : images_ * planes_ * padded_.plane()),
         dy_copy_(dy_in_place_ ? 0 : images_ * positions_ * lanes_),
         sums_(one_pass() ? 0 : lanes_ * k_) {
     cut_rows();
@@ -163,22 +161,17 @@ class Plan {
     if (c_.dilation[2] == 1 && most_streams(width) > 1) run = width;
     const int64_t count = k_ / run, most = most_streams(run);
     offsets_.reserve(count);
-    for (int64_t i = 0; i < count; ++i) offsets_.push_back(i * run / taps_ * padded_.channel() + tap_offset(i * run % taps_));
+    for (int64_t i = 0; i < count; ++i) offsets_.push_back(i * run / taps_ * input_.padded.channel() + tap_offset(i * run % taps_));
     for (int64_t i = 0; i < count; i += most) tiles_.push_back({i * run, min64(most, count - i), run, &offsets_[i]});
   }
   int64_t tap_offset(int64_t t) const {
     const int64_t w = t % c_.kernel[2], h = t / c_.kernel[2] % c_.kernel[1], e = t / c_.kernel[2] / c_.kernel[1];
-    return e * c_.dilation[0] * padded_.step(0) + h * c_.dilation[1] * padded_.step(1) + w * c_.dilation[2] * padded_.step(2);
+    return e * c_.dilation[0] * input_.padded.step(0) + h * c_.dilation[1] * input_.padded.step(1) + w * c_.dilation[2] * input_.padded.step(2);
   }
 
   void run_images(int64_t n, int64_t count) {
-    const float *x = c_.x + n * c_.x_image, *dy = c_.dy + n * c_.dy_image;
-    int64_t x_image = c_.x_image, dy_image = c_.dy_image;
-    if (!c_.border.none()) {
-      x_image = planes_ * padded_.plane();
-      copy_images_with_border(count, planes_, c_.in, c_.border, x, c_.x_image, images_copy_.get());
-      x = images_copy_.get();
-    }
+    const float *const x = input_.take(c_, n, count), *dy = c_.dy + n * c_.dy_image;
+    int64_t dy_image = c_.dy_image;
     if (!dy_in_place_) {
       copy_gradients(dy, count);
       dy = dy_copy_.get();
@@ -189,7 +182,7 @@ class Plan {
     ScratchArray<int64_t> x_lines(lines), dy_lines(lines);
     for (int64_t i = 0; i < lines; ++i) {
       const int64_t h = i % c_.size[1], e = i / c_.size[1] % c_.size[0], image = i / c_.size[1] / c_.size[0];
-      x_lines[i] = image * x_image + e * c_.step[0] * padded_.step(0) + h * c_.step[1] * padded_.step(1);
+      x_lines[i] = image * input_.image + e * c_.step[0] * input_.padded.step(0) + h * c_.step[1] * input_.padded.step(1);
       dy_lines[i] = image * dy_image + (e * c_.size[1] + h) * c_.size[2] * dy_row_;
     }
     const int64_t blocks = ceil_div(lanes_, kVectors * kLanes), tiles = static_cast<int64_t>(tiles_.size());
@@ -197,9 +190,9 @@ class Plan {
     parallel_for(blocks * ranges, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
       WeightArgs args;
       args.n = c_.size[2];
-      args.step = c_.step[2] * padded_.step(2);
+      args.step = c_.step[2] * input_.padded.step(2);
       args.dy_row = dy_row_;
-      args.x = x + c_.first_channel;
+      args.x = x;
       for (int64_t i = begin; i < end; ++i) {
         const int64_t o = i / ranges * kVectors * kLanes, first = i % ranges * range, last = min64(tiles, first + range);
         const int64_t row = tiles_[first].row, rows = (last == tiles ? k_ : tiles_[last].row) - row;
@@ -251,13 +244,13 @@ class Plan {
   }
 
   const DirectWeight& c_;
-  const ImageLayout padded_;
-  const int64_t taps_, k_, positions_, lanes_, planes_, images_;
+  const int64_t taps_, k_, positions_, lanes_, images_;
+  const Images input_;
   const bool dy_in_place_;
   const int64_t dy_row_, chunk_lines_;
   std::vector<int64_t> offsets_;
   std::vector<RowTile> tiles_;
-  ScratchArray<float> images_copy_, dy_copy_, sums_;
+  ScratchArray<float> dy_copy_, sums_;
 };
 
 }  // namespace

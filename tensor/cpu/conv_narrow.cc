@@ -8,6 +8,7 @@
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/conv_direct.h"
+#include "tensor/cpu/conv_images.h"
 #include "tensor/cpu/integer.h"
 #include "tensor/cpu/nn_types.h"
 #include "tensor/cpu/scratch.h"
@@ -40,29 +41,11 @@ HWY_INLINE void gather(const float* from, const int32_t* places, int64_t n, floa
   for (int64_t i = 0; i < n; i += kLanes) hn::StoreU(hn::GatherIndex(df, from, hn::LoadU(di, places + i)), df, to + i);
 }
 
-// The images with their border; where there is none, as they lie.
-struct Images {
-  template <class Problem>
-  explicit Images(const Problem& c)
-      : padded(c.in.with(c.border)), planes(c.in.channels_last ? 1 : c.in_channels), image(c.border.none() ? c.x_image : planes * padded.plane()), copy(c.border.none() ? 0 : c.images * image) {}
-
-  template <class Problem>
-  const float* of(const Problem& c) const {
-    if (c.border.none()) return c.x + c.first_channel;
-    copy_images_with_border(c.images, planes, c.in, c.border, c.x, c.x_image, copy.get());
-    return copy.get() + c.first_channel;
-  }
-
-  const ImageLayout padded;
-  const int64_t planes, image;  // elements from an image to the next
-  ScratchArray<float> copy;
-};
-
 class ForwardPlan {
  public:
   explicit ForwardPlan(const DirectConv<float>& c)
       : c_(c),
-        images_(c),
+        images_(c, c.images),
         k_(c.in_channels * c.taps),
         plane_(volume(c.size)),
         positions_(c.images * plane_),
@@ -85,7 +68,7 @@ class ForwardPlan {
   }
 
   void run() const {
-    const float* const x = images_.of(c_);
+    const float* const x = images_.take(c_, 0, c_.images);
     parallel_for(k_, max64(1, 16384 / (panels_ * width_)), [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t p = begin; p < end; ++p)
         for (int64_t i = 0; i < panels_; ++i)
@@ -145,7 +128,7 @@ class WeightPlan {
  public:
   explicit WeightPlan(const DirectWeight& c)
       : c_(c),
-        images_(c),
+        images_(c, c.images),
         taps_(volume(c.kernel)),
         k_(c.in_channels * taps_),
         plane_(volume(c.size)),
@@ -166,7 +149,7 @@ class WeightPlan {
   }
 
   void run() const {
-    const float* const x = images_.of(c_);
+    const float* const x = images_.take(c_, 0, c_.images);
     parallel_for(ceil_div(panels_, kPanels), 1, [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t i = begin; i < end; ++i) run_panels(x, i * kPanels, (i + 1) * kPanels < panels_ ? (i + 1) * kPanels : panels_);
     });
