@@ -119,7 +119,8 @@ void gemm_half(const Product& p) {
   constexpr SourceKind kKind = kIsHalf ? SourceKind::kHalf : SourceKind::kBFloat16;
   if (kIsHalf && beta == 0 && internal::gemm_f16({p.m, p.n, p.k, alpha, 0, p.a, p.b, p.c})) return;
   ScratchArray<float> sum(p.m * p.n);
-  if (!kIsHalf || beta == 0 || !internal::gemm_f16({p.m, p.n, p.k, 1, 0, p.a, p.b, {sum.get(), p.n, 1}, true})) internal::gemm_real(GemmProblem<float>{p.m, p.n, p.k, 1, 0, source(p.a, kKind), source(p.b, kKind), sum.get(), p.n, 1});
+  if (kIsHalf && beta != 0 && internal::gemm_f16({p.m, p.n, p.k, 1, 0, p.a, p.b, {sum.get(), p.n, 1}, true})) return finish<T, float>(p, alpha, beta, sum.get());
+  internal::gemm_real(GemmProblem<float>{p.m, p.n, p.k, 1, 0, source(p.a, kKind), source(p.b, kKind), sum.get(), p.n, 1});
   finish<T, float>(p, alpha, beta, sum.get());
 }
 
@@ -200,7 +201,8 @@ bool gemm_brain(const Product& p) {
   return p.k != 0 && alpha != 0 && internal::gemm_bf16({p.m, p.n, p.k, alpha, beta, p.a, p.b, p.c});
 }
 bool batch_brain(const Product& p, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
-  return internal::gemm_bf16_batch({p.m, p.n, p.k, static_cast<float>(p.alpha.f), static_cast<float>(p.beta.f), p.a, p.b, p.c}, count, a_step, b_step, c_step, internal::bf16_panel_level());
+  const internal::Bf16Problem g{p.m, p.n, p.k, static_cast<float>(p.alpha.f), static_cast<float>(p.beta.f), p.a, p.b, p.c};
+  return internal::gemm_bf16_batch(g, count, a_step, b_step, c_step, internal::bf16_panel_level());
 }
 bool gemm_bytes(const Product& p) { return p.k != 0 && internal::gemm_int8({p.m, p.n, p.k, p.alpha.i, p.beta.i, p.a, p.b, p.c}); }
 

@@ -128,7 +128,8 @@ class Side {
 class Product {
  public:
   explicit Product(const PanelProduct& g)
-      : g_(g), parts_(g.block == split_block ? 2 : 1), panel_step_(parts_ * kPanelStepBytes), step_(kStepBytes / g.item), steps_(ceil_div(g.k, step_)), bytes_((g.m * g.k + g.k * g.n) * g.item), row_panels_(ceil_div(g.m, kPanelLines)), col_panels_(ceil_div(g.n, kPanelLines)) {
+      : g_(g), parts_(g.block == split_block ? 2 : 1), panel_step_(parts_ * kPanelStepBytes), step_(kStepBytes / g.item), steps_(ceil_div(g.k, step_)),
+        bytes_((g.m * g.k + g.k * g.n) * g.item), row_panels_(ceil_div(g.m, kPanelLines)), col_panels_(ceil_div(g.n, kPanelLines)) {
     deep_ = ceil_div(steps_, ceil_div(steps_, kDeepSteps / parts_));
     wide_ = std::min(col_panels_, std::clamp<int64_t>(kBlockBytes / (deep_ * panel_step_), 4, kWidePanels));
     beside_ = wide_ >= kBesidePanels && steps_ >= 2 * kBesideSteps && bytes_ < kFarBytes ? block_beside(g.block) : nullptr;

@@ -137,7 +137,8 @@ TEST_P(Level, Bf16Batches) {
         const auto part = [](Matrix<BFloat16>& x, int64_t row) { return MatrixRef{&x.at(row, 0), x.row, x.col}; };
         ASSERT_TRUE(gemm_bf16_batch({m, n, k, 1, beta, a.ref(), b.ref(), c.ref()}, batch, m * a.row, k * b.row, m * c.row, GetParam()));
         for (int64_t i = 0; i < batch; ++i) ASSERT_TRUE(gemm_bf16({m, n, k, 1, beta, part(a, i * m), part(b, i * k), part(expected, i * m)}, GetParam()));
-        ASSERT_EQ(std::memcmp(c.storage.data(), expected.storage.data(), c.storage.size() * 2), 0) << m << "x" << n << "x" << k << " order " << static_cast<int>(order) << " beta " << beta;
+        ASSERT_EQ(std::memcmp(c.storage.data(), expected.storage.data(), c.storage.size() * 2), 0)
+            << m << "x" << n << "x" << k << " order " << static_cast<int>(order) << " beta " << beta;
       }
 }
 
