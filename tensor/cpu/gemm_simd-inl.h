@@ -149,7 +149,23 @@ struct Pieces {
   }
 };
 
-void GemmPacked(const GemmProblem<T>& g) {
+// Rows of A that a thread packs and multiplies by itself: its core then has them, and no thread waits for others. Sums do not depend on this cut. Few
+// rows are shared by all threads, and so are those of a product whose B is wide or exists only packed: every thread would pack all of it.
+int64_t own_rows(const GemmProblem<T>& g) {
+  constexpr int64_t kLeast = 8 * kMaxRows, kMost = 512, kWidest = 4;
+  const int64_t threads = in_parallel_region() ? 1 : num_threads(), rows = ceil_div(g.m, threads);
+  if (threads == 1 || rows < kLeast || g.n > kWidest * rows || g.b.kind == SourceKind::kVirtual) return g.m;
+  return ceil_div(g.m, threads * max64(1, rows / kMost));
+}
+GemmProblem<T> rows_of(GemmProblem<T> g, int64_t begin, int64_t end) {
+  const int64_t item = g.a.kind == SourceKind::kPlain ? sizeof(T) : g.a.kind == SourceKind::kComplexPairs ? 2 * sizeof(T) : 2;
+  g.m = end - begin;
+  g.a.data = static_cast<const char*>(g.a.data) + begin * g.a.row_stride * item;
+  g.c += begin * g.c_row;
+  return g;
+}
+
+void GemmShared(const GemmProblem<T>& g) {
   const int64_t kc = part_of(g.k, kBlockK, 8), rows_most = part_of(g.m, min64(kBlockRows, max64(kMaxRows, kBlockElements / kc)), 1);
   const int64_t depth_most = min64(ceil_div(g.k, kc), max64(1, kBlockElements / (rows_most * kc))) * kc;
   ScratchArray<T> a(rows_most * depth_most);
@@ -170,6 +186,10 @@ void GemmPacked(const GemmProblem<T>& g) {
       });
     }
   }
+}
+
+void GemmPacked(const GemmProblem<T>& g) {
+  parallel_for(g.m, own_rows(g), [&](int64_t begin, int64_t end) HWY_ATTR { GemmShared(rows_of(g, begin, end)); });
 }
 
 // ---- A where it lies, one panel of B after the other: small products ----

@@ -379,12 +379,14 @@ TEST(Gemm, SameBitsAtAnyThreadCount) {
     for (const Case& t : {Case{400, 500, 600, Order::kRows, b}, Case{1, 5000, 700, Order::kRows, b}, Case{4, 3000, 700, Order::kRows, b},
                           Case{8, 3000, 300, Order::kRows, b}, Case{30, 50, 20000, Order::kRows, b}, Case{100, 2000, 600, Order::kRows, b},
                           Case{128, 128, 128, Order::kRows, b}, Case{3000, 100, 60, Order::kRows, b}, Case{64, 64, 4096, Order::kRows, b}, Case{2000, 50, 64, Order::kRows, b},
-                          Case{1, 20000, 100, Order::kRows, b}}) {
+                          Case{1, 20000, 100, Order::kRows, b}, Case{1301, 333, 130, Order::kCols, b}, Case{2500, 40, 300, Order::kRows, b}}) {
       same_bits_at_any_thread_count<float>(t);
       same_bits_at_any_thread_count<double>(t);
     }
     same_bits_at_any_thread_count<std::complex<float>>({200, 300, 300, Order::kRows, b});
+    same_bits_at_any_thread_count<std::complex<double>>({461, 100, 210, Order::kCols, b});
     same_bits_at_any_thread_count<Half>({200, 300, 300, Order::kRows, b});
+    same_bits_at_any_thread_count<Half>({461, 300, 210, Order::kCols, b});
     same_bits_at_any_thread_count<int32_t>({200, 600, 300, Order::kRows, b});
   }
 }
