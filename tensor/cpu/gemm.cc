@@ -12,14 +12,6 @@
 #include "tensor/cpu/gemm_internal.h"
 #include "tensor/cpu/scratch.h"
 
-namespace tessera::cpu::internal {
-
-// gemm_f16.cc, gemm_bf16.cc
-bool gemm_f16(const Bf16Problem& g);
-bool gemm_bf16_batch(const Bf16Problem& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step, PanelLevel level);
-
-}  // namespace tessera::cpu::internal
-
 namespace tessera::cpu {
 namespace {
 

@@ -205,8 +205,6 @@ void amx_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_
 
 }  // namespace
 
-// The block on panels of split numbers (gemm_f16.cc).
-void split_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
 void split_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row, bool accumulate) {
   const auto run = rows > 16 ? split_tiles<2> : split_tiles<1>;
   run(steps, static_cast<const char*>(a), static_cast<const char*>(b), static_cast<char*>(c), 4 * c_row, accumulate);

@@ -63,5 +63,7 @@ struct PanelProduct {
   const void* context;
 };
 void panel_product(const PanelProduct& g);
+// `count` products of the same sizes one after the other, on the calling thread; steps of A and B in elements. advance(state) follows each: then `write` is for the next one.
+void panel_products(const PanelProduct& first, int64_t count, int64_t a_step, int64_t b_step, void (*advance)(void* state), void* state);
 
 }  // namespace tessera::cpu::internal

@@ -1,4 +1,4 @@
-// Blocks on AMX with other work in between.
+// Blocks on AMX with other work in between, and on panels of split numbers.
 #pragma once
 
 #include "tensor/cpu/gemm_amx.h"
@@ -26,5 +26,10 @@ struct PanelLines {
 };
 void begin_lines(PanelLines& x);
 void pack_lines(PanelLines& x, int64_t pieces);
+
+// For float16 (gemm_f16.cc). A split panel has two steps for each of its own: the upper parts of the numbers, and the rests. It is made in place, of the float16 in the second half
+// of its 2 * steps * kPanelStepBytes. By its block panel_product knows that it has numbers to split.
+void split_panel(int64_t steps, void* panel);
+void split_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
 
 }  // namespace tessera::cpu::internal

@@ -200,8 +200,7 @@ void pack_panel_a(int64_t item, const void* data, int64_t line_stride, int64_t k
   gather_items(item, data, line_stride, k_stride, lines, k, [=](const Lines& x, int64_t at) { copy_gathered(x, flip, to + at); });
 }
 
-// Splits a panel (gemm_f16.cc): its float16 are in the second half of 2 * steps * kPanelStepBytes. A line is read before anything of the panel from there on is written.
-void split_panel(int64_t steps, void* panel);
+// A line is read before anything of the panel from there on is written.
 void split_panel(int64_t steps, void* panel) {
   char* to = static_cast<char*>(panel);
   const char* from = to + steps * kPanelStepBytes;

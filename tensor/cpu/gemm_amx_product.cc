@@ -13,11 +13,6 @@
 #include "tensor/cpu/scratch.h"
 
 namespace tessera::cpu::internal {
-
-// gemm_amx.cc, gemm_amx_pack.cc: see gemm_f16.cc.
-void split_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
-void split_panel(int64_t steps, void* panel);
-
 namespace {
 
 constexpr int64_t kBlockSteps = 8;        // of k at a time: a panel of A stays in L1 while those of B go through it
@@ -261,8 +256,6 @@ class Product {
 
 void panel_product(const PanelProduct& g) { Product(g).run(); }
 
-// `count` products of the same sizes one after the other, on the calling thread; steps of A and B in elements. advance(state) follows each: then `write` is for the next one.
-void panel_products(const PanelProduct& first, int64_t count, int64_t a_step, int64_t b_step, void (*advance)(void* state), void* state);
 void panel_products(const PanelProduct& first, int64_t count, int64_t a_step, int64_t b_step, void (*advance)(void* state), void* state) {
   PanelProduct g = first;
   const Product product(g);

@@ -10,13 +10,6 @@
 
 namespace tessera::cpu::internal {
 
-// gemm_bf16_vector.cc: one row (m == 1) against a B that is contiguous along its rows or along k.
-void bf16_row_product(const Bf16Problem& g);
-// gemm_amx_product.cc: many products on this thread; advance(state) follows each.
-void panel_products(const PanelProduct& first, int64_t count, int64_t a_step, int64_t b_step, void (*advance)(void* state), void* state);
-// For gemm.cc: `count` products like g, steps in elements from one to the next, on the calling thread; one product is shared out among the threads. False as gemm_bf16.
-bool gemm_bf16_batch(const Bf16Problem& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step, PanelLevel level);
-
 namespace {
 
 MatrixRef flipped(MatrixRef x) { return {x.data, x.col_stride, x.row_stride}; }

@@ -29,5 +29,13 @@ struct Bf16Problem {
 };
 // False (and nothing is done) where this machine has no kernel that is better than converting to float.
 bool gemm_bf16(const Bf16Problem& g, PanelLevel level = bf16_panel_level());
+// `count` products like g on the calling thread, steps in elements from one to the next; a single one is shared out among the threads.
+bool gemm_bf16_batch(const Bf16Problem& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step, PanelLevel level);
+// m == 1, B contiguous along its rows or along k.
+void bf16_row_product(const Bf16Problem& g);
+
+// c = alpha a b for float16: a and b float16, c float16 or float; beta is not used. False where this machine has no AMX, where other ways are better, and where a sum is NaN, so
+// that C must be computed in another way for its infinities; C then has any contents.
+bool gemm_f16(const Bf16Problem& g);
 
 }  // namespace tessera::cpu::internal

@@ -166,7 +166,6 @@ HWY_AFTER_NAMESPACE();
 namespace tessera::cpu::internal {
 
 TESSERA_SIMD_TABLE(Bf16RowProduct);
-void bf16_row_product(const Bf16Problem& g);
 void bf16_row_product(const Bf16Problem& g) { TESSERA_SIMD(Bf16RowProduct)(g); }
 
 }  // namespace tessera::cpu::internal

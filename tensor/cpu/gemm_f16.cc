@@ -8,16 +8,13 @@
 #include <utility>
 
 #include "tensor/core/half.h"
+#include "tensor/cpu/gemm_amx_beside.h"
 #include "tensor/cpu/gemm_bf16.h"
 
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq")
 
 namespace tessera::cpu::internal {
-
-// gemm_amx.cc: the block on such panels, by which panel_product knows that it has float16 to split.
-void split_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
-
 namespace {
 
 struct HalfProduct {
@@ -56,9 +53,6 @@ constexpr int64_t kLeastWork = 1 << 15;
 
 }  // namespace
 
-// For gemm.cc: c = alpha a b, a and b float16, c float16 or float. False where this machine has no AMX, where other ways are better, and where C must be computed in another
-// way since a number of A or B is not finite; C then has any contents.
-bool gemm_f16(const Bf16Problem& problem);
 bool gemm_f16(const Bf16Problem& problem) {
   Bf16Problem g = problem;
   if (bf16_panel_level() != PanelLevel::kAmx || g.m < kLeastLines || g.n < kLeastLines || g.m * g.n * g.k < kLeastWork) return false;
