@@ -17,16 +17,17 @@ namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 
 #define TESSERA_CALL template <class D, class V> static HWY_INLINE V Call
-struct Add { TESSERA_CALL(D d, const KernelParam* p, V a, V b) { return hn::MulAdd(Splat(d, p[0]), b, a); } };
-struct Sub { TESSERA_CALL(D d, const KernelParam* p, V a, V b) { return hn::NegMulAdd(Splat(d, p[0]), b, a); } };
-struct Rsub { TESSERA_CALL(D d, const KernelParam* p, V a, V b) { return hn::NegMulAdd(Splat(d, p[0]), a, b); } };
-struct Mul { TESSERA_CALL(D, const KernelParam*, V a, V b) { return hn::Mul(a, b); } };
+struct Light { static constexpr bool kLight = true; };
+struct Add : Light { TESSERA_CALL(D d, const KernelParam* p, V a, V b) { return hn::MulAdd(Splat(d, p[0]), b, a); } };
+struct Sub : Light { TESSERA_CALL(D d, const KernelParam* p, V a, V b) { return hn::NegMulAdd(Splat(d, p[0]), b, a); } };
+struct Rsub : Light { TESSERA_CALL(D d, const KernelParam* p, V a, V b) { return hn::NegMulAdd(Splat(d, p[0]), a, b); } };
+struct Mul : Light { TESSERA_CALL(D, const KernelParam*, V a, V b) { return hn::Mul(a, b); } };
 struct Div { TESSERA_CALL(D, const KernelParam*, V a, V b) { return hn::Div(a, b); } };
 // The instructions return the second operand if either is nan, and for two zeros; a sum is nan if either is.
-struct Maximum { TESSERA_CALL(D, const KernelParam*, V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); } };
-struct Minimum { TESSERA_CALL(D, const KernelParam*, V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); } };
-struct Fmax { TESSERA_CALL(D, const KernelParam*, V a, V b) { return hn::IfThenElse(hn::IsNaN(b), a, hn::Max(a, b)); } };
-struct Fmin { TESSERA_CALL(D, const KernelParam*, V a, V b) { return hn::IfThenElse(hn::IsNaN(b), a, hn::Min(a, b)); } };
+struct Maximum : Light { TESSERA_CALL(D, const KernelParam*, V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); } };
+struct Minimum : Light { TESSERA_CALL(D, const KernelParam*, V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); } };
+struct Fmax : Light { TESSERA_CALL(D, const KernelParam*, V a, V b) { return hn::IfThenElse(hn::IsNaN(b), a, hn::Max(a, b)); } };
+struct Fmin : Light { TESSERA_CALL(D, const KernelParam*, V a, V b) { return hn::IfThenElse(hn::IsNaN(b), a, hn::Min(a, b)); } };
 struct Abs { TESSERA_CALL(D, const KernelParam*, V x) { return hn::Abs(x); } };
 struct Neg { TESSERA_CALL(D d, const KernelParam*, V x) { return hn::Xor(x, hn::SignBit(d)); } };
 struct Positive { TESSERA_CALL(D, const KernelParam*, V x) { return x; } };

@@ -75,6 +75,9 @@ HWY_INLINE void StoreMask(M m, D d, uint8_t* to) {
 #endif
 }
 
+// Functors of two inputs and one or two instructions say so: static constexpr bool kLight = true.
+template <class F> constexpr bool kLight = requires { F::kLight; };
+
 template <class T, class F, int kParams, size_t... I>
 HWY_INLINE void Loop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
   const hn::ScalableTag<T> d;
@@ -86,6 +89,19 @@ HWY_INLINE void Loop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
   int64_t i = 0;
   const bool stream = stream_results && reinterpret_cast<uintptr_t>(out) % 64 == 0;
   const bool in_place = ((out == in[I]) || ...);
+#if HWY_TARGET <= HWY_AVX3
+  // What comes from the second cache is taken by narrower vectors where there is little to compute: the loop waits for that cache, whose clock wide ones would lower.
+  if constexpr (kLight<F>) {
+    constexpr int64_t kNarrow = 32 / sizeof(T), kNear = 16384 / sizeof(T);
+    const hn::CappedTag<T, kNarrow> half;
+    for (const int64_t end = n > kNear && !stream ? n - 2 * kNarrow : -1; i <= end; i += 2 * kNarrow) {
+      const auto low = F::Call(half, p, hn::LoadU(half, in[I] + i)...), high = F::Call(half, p, hn::LoadU(half, in[I] + i + kNarrow)...);
+      if (HWY_LIKELY(!in_place)) RequestResult(out + i);
+      hn::StoreU(low, half, out + i);
+      hn::StoreU(high, half, out + i + kNarrow);
+    }
+  }
+#endif
   for (; i + lanes <= n; i += lanes) {
     const auto result = F::Call(d, p, hn::LoadU(d, in[I] + i)...);
     if (HWY_UNLIKELY(stream)) {
