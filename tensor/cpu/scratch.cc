@@ -45,7 +45,7 @@ struct Cache {
     return capacity[smallest] < bytes ? smallest : -1;
   }
 };
-[[gnu::tls_model("initial-exec")]] thread_local Cache t_cache;
+thread_local Cache t_cache;
 
 void* allocate(size_t bytes) {
   const size_t align = bytes >= kHugePage ? kHugePage : kAlign;
