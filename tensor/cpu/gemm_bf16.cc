@@ -10,17 +10,12 @@
 
 namespace tessera::cpu::internal {
 
-namespace {
-
-MatrixRef flipped(MatrixRef x) { return {x.data, x.col_stride, x.row_stride}; }
 Bf16Problem transposed(const Bf16Problem& g) {
-  Bf16Problem t = g;
-  std::swap(t.m, t.n);
-  t.a = flipped(g.b);
-  t.b = flipped(g.a);
-  t.c = flipped(g.c);
-  return t;
+  const auto flipped = [](const MatrixRef& x) { return MatrixRef{x.data, x.col_stride, x.row_stride}; };
+  return {g.n, g.m, g.k, g.alpha, g.beta, flipped(g.b), flipped(g.a), flipped(g.c), g.float_c};
 }
+
+namespace {
 
 // ---- Tiny products: in float, many at a time ----
 

@@ -27,6 +27,8 @@ struct Bf16Problem {
   MatrixRef c;
   bool float_c = false;
 };
+// The same product as that of the transposed matrices: c^T = b^T a^T.
+Bf16Problem transposed(const Bf16Problem& g);
 // False (and nothing is done) where this machine has no kernel that is better than converting to float.
 bool gemm_bf16(const Bf16Problem& g, PanelLevel level = bf16_panel_level());
 // `count` products like g on the calling thread, steps in elements from one to the next; a single one is shared out among the threads.

@@ -5,7 +5,6 @@
 #include <immintrin.h>
 
 #include <atomic>
-#include <utility>
 
 #include "tensor/core/half.h"
 #include "tensor/cpu/gemm_amx_beside.h"
@@ -46,22 +45,14 @@ void write_sums(const void* context, int64_t i, int64_t j, int64_t rows, int64_t
     }
 }
 
-MatrixRef flipped(MatrixRef x) { return {x.data, x.col_stride, x.row_stride}; }
-
 constexpr int64_t kLeastLines = 8;     // of rows and columns: vectors are better with fewer
 constexpr int64_t kLeastWork = 1 << 15;
 
 }  // namespace
 
 bool gemm_f16(const Bf16Problem& problem) {
-  Bf16Problem g = problem;
-  if (bf16_panel_level() != PanelLevel::kAmx || g.m < kLeastLines || g.n < kLeastLines || g.m * g.n * g.k < kLeastWork) return false;
-  if (g.c.col_stride != 1 && g.c.row_stride == 1) {
-    std::swap(g.m, g.n);
-    g.a = flipped(problem.b);
-    g.b = flipped(problem.a);
-    g.c = flipped(g.c);
-  }
+  if (bf16_panel_level() != PanelLevel::kAmx || problem.m < kLeastLines || problem.n < kLeastLines || problem.m * problem.n * problem.k < kLeastWork) return false;
+  const Bf16Problem g = problem.c.col_stride != 1 && problem.c.row_stride == 1 ? transposed(problem) : problem;
   std::atomic<bool> special = false;
   const HalfProduct product{g, special};
   panel_product({g.m, g.n, g.k, 2, g.a.data, g.a.row_stride, g.a.col_stride, g.b.data, g.b.row_stride, g.b.col_stride, PanelLevel::kAmx, split_block, 0,
