@@ -6,7 +6,7 @@
 
 #include "benchmark/benchmark.h"
 #include "tensor/core/half.h"
-#include "tensor/cpu/gemm.h"
+#include "tensor/cpu/gemm/gemm.h"
 
 namespace tessera::cpu {
 namespace {

@@ -15,7 +15,7 @@ bool is_plain(const Tensor& t, DType dtype, Device device) {
 bool needs_history(const Tensor& t) { return grad_mode_enabled() && t.requires_grad(); }
 
 // Fills the parts of a call that come from numbers; false if the engine does not take them.
-bool take_numbers(const ListNumbers& numbers, size_t count, DType dtype, Device device, ListCall* call, std::vector<double>* each) {
+bool take_numbers(const ListNumbers& numbers, size_t count, DType dtype, Device device, foreach::ListCall* call, std::vector<double>* each) {
   if (numbers.tensor) {
     const Tensor& t = *numbers.tensor;
     if (!is_plain(t, dtype, device) || t.dim() != 0 || needs_history(t)) return false;
@@ -37,7 +37,7 @@ bool take_numbers(const ListNumbers& numbers, size_t count, DType dtype, Device 
 
 bool is_listed_device(TensorList self) {
   if (self.empty() || !self[0].defined() || self[0].is_cpu() || self[0].is_meta() || thread_state.included) return false;
-  return engines_of(self[0].device().type).list_call != nullptr;
+  return foreach::Engines::of(self[0].device().type).list_call != nullptr;
 }
 
 // Memory that is written.
@@ -81,7 +81,7 @@ bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumb
   const Device d = self[0].device();
   if (!is_reduced_float(t) && t != DType::kFloat32 && t != DType::kFloat64) return false;
   const size_t n = self.size();
-  ListCall call{.op = op, .dtype = t, .count = static_cast<int64_t>(n)};
+  foreach::ListCall call{.op = op, .dtype = t, .count = static_cast<int64_t>(n)};
   std::vector<double> each;
   if (!take_numbers(numbers, n, t, d, &call, &each)) return false;
   std::vector<int64_t> sizes(n);
@@ -114,9 +114,7 @@ bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumb
   call.sizes = sizes.data();
   call.out = out.data();
   for (size_t j = 0; j < k; ++j) call.operands[j] = operands[j].data();
-  const Engines& engines = engines_of(d.type);
-  engines.select(d);
-  engines.list_call(call);
+  foreach::Engines::of(internal::select_device(d, "list_call")).list_call(call);
   if (!results) for (const Tensor& x : self) x.impl()->bump_version();
   return true;
 }
@@ -128,7 +126,7 @@ bool run_list_norms(TensorList self, const Scalar& ord, std::optional<DType> dty
   const DType t = self[0].dtype();
   const Device d = self[0].device();
   if (!is_reduced_float(t) && t != DType::kFloat32 && t != DType::kFloat64) return false;
-  ListCall call{.op = p == 1 ? ListOp::kNorm1 : p == 2 ? ListOp::kNorm2 : ListOp::kNormMax, .dtype = t, .count = static_cast<int64_t>(self.size())};
+  foreach::ListCall call{.op = p == 1 ? ListOp::kNorm1 : p == 2 ? ListOp::kNorm2 : ListOp::kNormMax, .dtype = t, .count = static_cast<int64_t>(self.size())};
   std::vector<int64_t> sizes;
   std::vector<void*> in, out;
   for (const Tensor& x : self) {
@@ -143,9 +141,7 @@ bool run_list_norms(TensorList self, const Scalar& ord, std::optional<DType> dty
   call.sizes = sizes.data();
   call.out = out.data();
   call.operands[0] = in.data();
-  const Engines& engines = engines_of(d.type);
-  engines.select(d);
-  engines.list_call(call);
+  foreach::Engines::of(internal::select_device(d, "list_call")).list_call(call);
   return true;
 }
 

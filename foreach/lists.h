@@ -6,11 +6,13 @@
 #include <span>
 #include <vector>
 
+#include "foreach/engine/engines.h"
 #include "tensor/core/error.h"
-#include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {
+
+using foreach::ListOp;
 
 // What goes with a list besides tensors: a number for all, one for each, or a tensor of one element.
 struct ListNumbers {

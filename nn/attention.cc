@@ -1,4 +1,4 @@
-// Scaled dot product attention: computed in blocks (tensor/cpu/attention.h) where it can be, else by its definition.
+// Scaled dot product attention: computed in blocks (nn/cpu/attention/attention.h) where it can be, else by its definition.
 #include <algorithm>
 #include <cmath>
 
@@ -6,7 +6,8 @@
 #include "nn/attention_extra.h"
 #include "nn/attention_kernels.h"
 #include "nn/nn_ops.h"
-#include "tensor/cpu/attention.h"
+#include "nn/cpu/attention/attention.h"
+#include "nn/engine/engines.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 
@@ -80,7 +81,7 @@ std::tuple<Tensor, Tensor> attention_math(const Tensor& query, const Tensor& key
 namespace {
 
 bool block_dtype(DType t) { return t == DType::kFloat32 || t == DType::kFloat64 || is_reduced_float(t); }
-bool block_device(const Tensor& t) { return t.device().is_cpu() || t.is_meta() || engines_of(t.device().type).attention_forward; }
+bool block_device(const Tensor& t) { return t.device().is_cpu() || t.is_meta() || nn::Engines::of(t.device().type).attention_forward; }
 
 // Whether the operators below serve these arguments.
 bool in_blocks(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& mask, double dropout_p) {

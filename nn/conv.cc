@@ -6,7 +6,8 @@
 #include "nn/nn_ops.h"
 #include "nn/spatial.h"
 #include "tensor/core/warning.h"
-#include "tensor/cpu/nn.h"
+#include "nn/cpu/conv/conv.h"
+#include "nn/engine/engines.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 

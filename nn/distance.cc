@@ -4,7 +4,7 @@
 #include "nn/distance_kernels.h"
 #include "nn/distance_rule.h"
 #include "nn/nn_ops.h"
-#include "tensor/cpu/distance.h"
+#include "nn/cpu/distance.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/promotion.h"

@@ -4,9 +4,9 @@
 
 #include "nn/embedding_kernels.h"
 #include "nn/nn_ops.h"
-#include "tensor/cpu/embedding.h"
-#include "tensor/cpu/index_simd.h"
-#include "tensor/cpu/nn.h"
+#include "nn/cpu/embedding.h"
+#include "tensor/cpu/index/index_simd.h"
+#include "nn/engine/engines.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/index_extra.h"

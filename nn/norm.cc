@@ -8,7 +8,8 @@
 #include "nn/nn_ops.h"
 #include "nn/norm_kernels.h"
 #include "nn/spatial.h"
-#include "tensor/cpu/nn.h"
+#include "nn/cpu/norm.h"
+#include "nn/engine/engines.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 

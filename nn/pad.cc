@@ -7,7 +7,7 @@
 #include "nn/pad_kernels.h"
 #include "nn/spatial.h"
 #include "tensor/core/parallel.h"
-#include "tensor/cpu/nn_types.h"
+#include "tensor/cpu/support/types.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {

@@ -1,11 +1,12 @@
-// Pooling: checks, output sizes, memory formats; the arithmetic is in tensor/cpu/pool.cc.
+// Pooling: checks, output sizes, memory formats; the arithmetic is in nn/cpu/pool.cc.
 #include <algorithm>
 
 #include "nn/nn_ops.h"
 #include "nn/pool_extra.h"
 #include "nn/pool_kernels.h"
 #include "nn/spatial.h"
-#include "tensor/cpu/nn.h"
+#include "nn/cpu/pool.h"
+#include "nn/engine/engines.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 

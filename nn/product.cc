@@ -58,7 +58,7 @@ Tensor _addmm_activation_cpu(const Tensor& self, const Tensor& mat1, const Tenso
   const Tensor out = empty_tensor(s.sizes, {}, s.dtype, s.device);
   if (out.is_meta() || out.numel() == 0) return use_gelu ? gelu(out) : relu(out);
   const bool plain = self.dim() == 1 && self.sizes()[0] == out.sizes()[1] && self.is_contiguous() && beta.equals(1.0) && out.is_floating_point() && !self.is_neg() && !mat1.is_neg() && !mat2.is_neg();
-  if (!out.is_cpu() && plain && engines_of(out.device().type).gemm_bias) {
+  if (!out.is_cpu() && plain && Engines::of(out.device().type).gemm_bias) {
     GemmBias* const run = engine<GemmBias>(out.device(), nullptr, &Engines::gemm_bias, "gemm_bias");
     if (run(out.dtype(), out.sizes()[0], out.sizes()[1], mat1.sizes()[1], pointwise::to_param(alpha, out.dtype()), matrix(mat1), matrix(mat2), self.data_ptr(),
             use_gelu ? GemmActivation::kTanhGelu : GemmActivation::kRelu, matrix(out)))

@@ -5,7 +5,8 @@
 #include "nn/pad_extra.h"
 #include "nn/pad_kernels.h"
 #include "nn/spatial.h"
-#include "tensor/cpu/nn.h"
+#include "nn/cpu/conv/conv.h"
+#include "nn/engine/engines.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 

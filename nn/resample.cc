@@ -1,5 +1,5 @@
 // Resizing of (N, C, spatial...): sizes of the whole result or input are given; steps are input positions for an output position, one a spatial dimension, or none.
-#include "tensor/cpu/resample.h"
+#include "nn/cpu/resample.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
-// Recurrent layers: checks, memory, and the engine's passes over all steps (tensor/cpu/rnn.h).
-#include "tensor/cpu/rnn.h"
+// Recurrent layers: checks, memory, and the engine's passes over all steps (nn/cpu/rnn.h).
+#include "nn/cpu/rnn.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
-// Backpropagation through time, in the notation of tensor/cpu/rnn.cc: g are the gates before their functions, v their values.
+// Backpropagation through time, in the notation of nn/cpu/rnn.cc: g are the gates before their functions, v their values.
 #include "nn/rnn_formulas.h"
 
 #include "nn/nn_ops.h"
-#include "tensor/cpu/rnn.h"
+#include "nn/cpu/rnn.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd::formulas {

@@ -1,8 +1,9 @@
-// Optimizer steps: checks, and parameters of any layout and dtype; the arithmetic is tensor/cpu/nn.h's.
+// Optimizer steps: checks, and parameters of any layout and dtype; the arithmetic is optim/cpu/optim.h's.
 #include <algorithm>
 
 #include "optim/ops_extra.h"
 #include "optim/ops_kernels.h"
+#include "optim/engine/engines.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
@@ -100,8 +101,9 @@ class StepOnDevice {
     for (const Tensor& x : self) sizes_.push_back(x.numel());
     tensors_ = {t, static_cast<int64_t>(self.size()), sizes_.data(), lists_[0].data(), lists_[1].data(), {}};
     for (size_t i = 0; i < 3; ++i) tensors_.state[i] = lists_[2 + i].empty() ? nullptr : lists_[2 + i].data();
-    engines_ = &engines_of(d.type);
-    if (fits_ && engines_->select) engines_->select(d);
+    engines_ = &optim::Engines::of(d.type);
+    const Engines& core = Engines::of(d.type);
+    if (fits_ && core.select) core.select(d);
   }
   StepOnDevice(const StepOnDevice&) = delete;
   bool run(const cpu::SgdStep& s) const {
@@ -119,12 +121,12 @@ class StepOnDevice {
  private:
   bool fits_ = false;
   double step_ = 0;
-  const Engines* engines_ = nullptr;
+  const optim::Engines* engines_ = nullptr;
   std::vector<void*> lists_[5];
   std::vector<const float*> steps_;
   std::vector<int64_t> sizes_;
-  StepTensors tensors_;
-  StepOptions options_;
+  optim::StepTensors tensors_;
+  optim::StepOptions options_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "nn/cpu/ops.h"
 #include "python/bindings/types.h"
 #include "tensor/core/philox.h"
 
@@ -27,14 +28,15 @@ void load_library(DeviceType t) {
   if (!done) throw ErrorAlreadySet();
 }
 
-Engines* engines_for(DeviceType t) { return &engines_of(t); }
+template <class Table>
+Table* engines_for(DeviceType t) { return &Table::of(t); }
 DeviceHooks* hooks_for(DeviceType t) { return &device_hooks(t); }
 const PointwiseOp* const g_pointwise_ops[] = {
 #define TESSERA_PW(name) &pw::name,
-#include "tensor/cpu/pointwise_ops.inc"
+#include "python/bindings/device_pointwise_ops.inc"
 #undef TESSERA_PW
 };
-const DeviceApi g_api{DeviceApi::kVersion, engines_for, hooks_for, default_cuda_generator, g_pointwise_ops};
+const DeviceApi g_api{DeviceApi::kVersion, engines_for<Engines>, engines_for<nn::Engines>, engines_for<optim::Engines>, engines_for<foreach::Engines>, hooks_for, default_cuda_generator, g_pointwise_ops};
 
 PyObject* py_default_cuda_generator(PyObject*, PyObject* index) {
   return guarded([&] {

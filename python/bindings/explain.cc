@@ -4,7 +4,7 @@
 
 #include "python/bindings/calls.h"
 #include "python/bindings/operators.h"
-#include "tensor/cpu/simd.h"
+#include "tensor/cpu/support/simd.h"
 #include "tensor/dispatch/runtime.h"
 
 namespace tessera::python {

@@ -9,6 +9,7 @@
 namespace tessera {
 
 enum class DeviceType : uint8_t { kCPU = 0, kCUDA, kMeta, kMPS, kXPU, kHPU, kMTIA, kXLA, kVulkan, kIPU, kLazy, kIDEEP, kMKLDNN, kOpenGL, kOpenCL, kHIP, kFPGA, kMAIA, kVE, kPrivateUse1 };
+inline constexpr int kNumDeviceTypes = static_cast<int>(DeviceType::kPrivateUse1) + 1;
 
 struct Device {
   DeviceType type = DeviceType::kCPU;

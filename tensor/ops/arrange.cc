@@ -5,8 +5,8 @@
 
 #include "tensor/core/parallel.h"
 #include "tensor/core/warning.h"
-#include "tensor/cpu/distinct.h"
-#include "tensor/cpu/index.h"
+#include "tensor/cpu/index/distinct.h"
+#include "tensor/cpu/index/index.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "tensor/core/visit.h"
-#include "tensor/cpu/index.h"
+#include "tensor/cpu/index/index.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/composed_extra.h"

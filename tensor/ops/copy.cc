@@ -30,7 +30,7 @@ void copy_between_devices(const Tensor& dst, const Tensor& src, bool non_blockin
   const bool same = std::ranges::equal(dst.sizes(), src.sizes()) && dst.dtype() == src.dtype() && std::ranges::equal(dst.strides(), src.strides());
   if (same && is_plain(dst) && is_plain(src)) {
     const Device busy = dst.is_cpu() ? src.device() : dst.device();
-    const Engines& e = engines_of(busy.type);
+    const Engines& e = Engines::of(busy.type);
     TESSERA_CHECK(e.transfer, "copy_ between ", src.device().str(), " and ", dst.device().str(), " needs the library of that device");
     e.select(busy);
     e.transfer(dst.data_ptr(), dst.device(), src.data_ptr(), src.device(), static_cast<size_t>(dst.nbytes()), non_blocking);

@@ -4,7 +4,7 @@
 
 #include "tensor/core/device_hooks.h"
 #include "tensor/core/warning.h"
-#include "tensor/cpu/pointwise.h"
+#include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_extra.h"

@@ -1,5 +1,5 @@
-// Gather, scatter, index tensors and masks: checks and geometry; the moves are done by tensor/cpu/index.h.
-#include "tensor/cpu/index.h"
+// Gather, scatter, index tensors and masks: checks and geometry; the moves are done by tensor/cpu/index/index.h.
+#include "tensor/cpu/index/index.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <initializer_list>
 
 #include "tensor/core/tensor.h"
-#include "tensor/cpu/pointwise.h"
+#include "tensor/cpu/pointwise/pointwise.h"
 
 namespace tessera::pointwise {
 

@@ -1,11 +1,11 @@
-// Random tensors: shapes, checks and strides; the numbers are tensor/cpu/random.h's.
+// Random tensors: shapes, checks and strides; the numbers are tensor/cpu/random/random.h's.
 #include <cmath>
 
 #include "tensor/core/device_hooks.h"
 #include "tensor/core/visit.h"
 #include "tensor/core/warning.h"
-#include "tensor/cpu/math_scalar.h"
-#include "tensor/cpu/random.h"
+#include "tensor/cpu/math/math_scalar.h"
+#include "tensor/cpu/random/random.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_extra.h"

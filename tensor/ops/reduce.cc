@@ -1,4 +1,4 @@
-// Reductions, running reductions and softmax: shapes, dtypes, errors; the work is done by the engines of tensor/cpu/reduce.h.
+// Reductions, running reductions and softmax: shapes, dtypes, errors; the work is done by the engines of tensor/cpu/reduce/reduce.h.
 #include <algorithm>
 #include <cmath>
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "tensor/core/tensor.h"
-#include "tensor/cpu/reduce.h"
+#include "tensor/cpu/reduce/reduce.h"
 
 namespace tessera::kernels {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tensor/core/visit.h"
-#include "tensor/cpu/distinct.h"
+#include "tensor/cpu/index/distinct.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/promotion.h"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tensor/cpu/select.h"
+#include "tensor/cpu/sort/sort.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"

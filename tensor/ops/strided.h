@@ -2,7 +2,7 @@
 #pragma once
 
 #include "tensor/core/tensor.h"
-#include "tensor/cpu/pointwise.h"
+#include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/ops/pointwise.h"
 
 namespace tessera {

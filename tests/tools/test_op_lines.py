@@ -86,7 +86,7 @@ constinit const PointwiseOp twice = OpBuilder<1>("twice").floats(TwiceF32, Twice
 }  // namespace pw
 }  // namespace tessera
 """,
-    "tensor/cpu/pointwise_ops.h": "namespace tessera::pw {\nTESSERA_PW(twice);  // (x)\n}\n",
+    "tensor/cpu/pointwise/pointwise_ops.h": "namespace tessera::pw {\nTESSERA_PW(twice);  // (x)\n}\n",
     "autograd/formulas_toy.cc": "namespace tessera::autograd {\nTensor twice_backward(const Tensor& grad) {\n  return twice(grad);\n}\n}\n",
 }
 

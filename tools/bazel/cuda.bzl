@@ -53,7 +53,7 @@ cuda_objects = rule(
 )
 
 def _emulated(labels):
-    return [label + "_emulated" for label in labels]
+    return [(label if ":" in label else label + ":" + label.split("/")[-1]) + "_emulated" for label in labels]
 
 def _device_srcs(name, srcs, hdrs, deps, **kwargs):
     """The sources for a cc_* rule: kernel sources are replaced by the objects of nvcc."""

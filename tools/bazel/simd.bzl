@@ -3,7 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "cc_library")
 
 # foreach_target.h compiles a file for the static target (SSE4, the baseline of .bazelrc) and for AVX2 and AVX3, and for no other one, so that the
-# tables of tensor/cpu/simd.h have exactly these three columns.
+# tables of tensor/cpu/support/simd.h have exactly these three columns.
 SIMD_COPTS = [
     "-DHWY_BASELINE_TARGETS=HWY_SSE4",
     "-DHWY_DISABLED_TARGETS=(HWY_SCALAR|HWY_EMU128|HWY_SSSE3|HWY_AVX3_DL)",
@@ -16,5 +16,5 @@ SIMD_COPTS = [
 ]
 
 def simd_library(name, copts = [], deps = [], **kwargs):
-    """A cc_library whose files include hwy/foreach_target.h; see tensor/cpu/simd.h for how a kernel file looks."""
-    cc_library(name = name, copts = SIMD_COPTS + copts, deps = deps + ["@system//:hwy", "//tensor/cpu:simd"], **kwargs)
+    """A cc_library whose files include hwy/foreach_target.h; see tensor/cpu/support/simd.h for how a kernel file looks."""
+    cc_library(name = name, copts = SIMD_COPTS + copts, deps = deps + ["@system//:hwy", "//tensor/cpu/support:simd"], **kwargs)

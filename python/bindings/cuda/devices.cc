@@ -4,11 +4,11 @@
 #include "python/bindings/cuda/calls.h"
 #include "python/bindings/cuda/module.h"
 #include "tensor/core/error.h"
-#include "tensor/cuda/blas.h"
-#include "tensor/cuda/dnn.h"
-#include "tensor/cuda/library.h"
-#include "tensor/cuda/nvtx.h"
-#include "tensor/cuda/streams.h"
+#include "tensor/cuda/libraries/blas.h"
+#include "tensor/cuda/libraries/dnn.h"
+#include "tensor/cuda/library/library.h"
+#include "tensor/cuda/runtime/nvtx.h"
+#include "tensor/cuda/runtime/streams.h"
 
 namespace tessera::python {
 namespace {

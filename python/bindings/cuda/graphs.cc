@@ -2,7 +2,7 @@
 #include "python/bindings/cuda/calls.h"
 #include "python/bindings/cuda/module.h"
 #include "tensor/core/error.h"
-#include "tensor/cuda/graph.h"
+#include "tensor/cuda/runtime/graph.h"
 
 namespace tessera::python {
 namespace {

@@ -1,8 +1,8 @@
 // The allocators of device and pinned memory.
 #include "python/bindings/cuda/calls.h"
 #include "python/bindings/cuda/module.h"
-#include "tensor/cuda/allocator.h"
-#include "tensor/cuda/streams.h"
+#include "tensor/cuda/runtime/allocator.h"
+#include "tensor/cuda/runtime/streams.h"
 
 namespace tessera::python {
 namespace {

@@ -2,8 +2,11 @@
 #include "python/bindings/cuda/module.h"
 
 #include "python/bindings/device_library.h"
-#include "tensor/cuda/libraries.h"
-#include "tensor/cuda/library.h"
+#include "foreach/cuda/foreach.h"
+#include "nn/cuda/engines.h"
+#include "optim/cuda/optim.h"
+#include "tensor/cuda/libraries/libraries.h"
+#include "tensor/cuda/library/library.h"
 
 namespace tessera::python {
 namespace {
@@ -24,7 +27,12 @@ PyObject* py_connect(PyObject*, PyObject* args) {
     }
     cuda::set_library_paths(std::move(paths));
     cuda::set_pointwise_ops(pointwise_standins(), api->pointwise_ops);
-    return PyBool_FromLong(cuda::connect(*api->engines(DeviceType::kCUDA), *api->hooks(DeviceType::kCUDA), api->default_generator));
+    constexpr DeviceType kType = DeviceType::kCUDA;
+    if (!cuda::connect(*api->engines(kType), *api->hooks(kType), api->default_generator)) return PyBool_FromLong(0);
+    cuda::connect(*api->nn_engines(kType));
+    cuda::connect(*api->optim_engines(kType));
+    cuda::connect(*api->foreach_engines(kType));
+    return PyBool_FromLong(1);
   });
 }
 

@@ -1,9 +1,9 @@
 // The functions of NVIDIA's libraries on the emulated device: plain loops with the documented meaning.
 #pragma once
 
-#include "tensor/cuda/blas.h"
-#include "tensor/cuda/blas_lt.h"
-#include "tensor/cuda/dnn.h"
+#include "tensor/cuda/libraries/blas.h"
+#include "tensor/cuda/libraries/blas_lt.h"
+#include "tensor/cuda/libraries/dnn.h"
 
 namespace tessera::cuda::emulation {
 

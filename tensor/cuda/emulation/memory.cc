@@ -13,7 +13,7 @@
 #include <new>
 #include <vector>
 
-#include "tensor/cuda/virtual_memory.h"
+#include "tensor/cuda/runtime/virtual_memory.h"
 
 namespace tessera::cuda::emulation {
 namespace {

@@ -1,0 +1,415 @@
+// Resizing: the places and weights along each dimension are computed once; lines of the input are resized along the width into a ring of lines, from which whole lines of
+// the output are summed; volumes are resized slice by slice and then summed along the depth.
+#include "nn/cpu/resample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "tensor/core/parallel.h"
+#include "tensor/cpu/support/types.h"
+#include "tensor/cpu/pointwise/pointwise.h"
+#include "tensor/cpu/support/scratch.h"
+#include "tensor/cpu/support/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/cpu/resample.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#ifndef TESSERA_RESAMPLE_TAPS_
+#define TESSERA_RESAMPLE_TAPS_
+namespace tessera::cpu::internal {
+
+constexpr int kMaxTaps = 4;
+constexpr int64_t kPad = 32;  // elements that a vector may read behind a line
+
+// One dimension: tap k of output o is input index[k * stride + o], times weight[k * stride + o]. Both are defined up to the stride, a multiple of all vectors.
+template <class A>
+struct Taps {
+  int64_t in, out, stride;
+  int count;
+  bool identity;
+  std::vector<int32_t> index;
+  std::vector<A> weight;
+
+  const int32_t* indices(int k) const { return index.data() + k * stride; }
+  const A* weights(int k) const { return weight.data() + k * stride; }
+};
+
+}  // namespace tessera::cpu::internal
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::internal {
+namespace HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// to[o] = the sum of a line's taps. The line has kPad elements more. Where the taps of a vector of outputs lie within one vector of inputs, that is loaded and permuted.
+template <class A>
+void ResizeLine(const Taps<A>& t, const A* line, A* to) {
+  const hn::ScalableTag<A> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  using I = hn::TFromD<decltype(di)>;
+  constexpr int64_t kLanes = HWY_LANES(A);
+  for (int64_t o = 0; o < t.out; o += kLanes) {
+    const int64_t base = t.indices(0)[o], reach = t.indices(t.count - 1)[o + kLanes - 1] - base;
+    auto sum = hn::Zero(d);
+    for (int k = 0; k < t.count; ++k) {
+      const int32_t* const index = t.indices(k) + o;
+      hn::Vec<decltype(di)> at;
+      if constexpr (sizeof(A) == 4) {
+        at = hn::LoadU(di, index);
+      } else {
+        at = hn::PromoteTo(di, hn::LoadU(hn::Rebind<int32_t, decltype(di)>(), index));
+      }
+      hn::Vec<decltype(d)> x;
+      if (reach < kLanes) {
+        x = hn::TableLookupLanes(hn::LoadU(d, line + base), hn::IndicesFromVec(d, hn::Sub(at, hn::Set(di, static_cast<I>(base)))));
+      } else {
+        x = hn::GatherIndex(d, line, at);
+      }
+      const auto w = hn::LoadU(d, t.weights(k) + o);
+      sum = t.count == 1 ? x : k == 0 ? hn::Mul(x, w) : hn::MulAdd(x, w, sum);
+    }
+    if (o + kLanes <= t.out) {
+      hn::StoreU(sum, d, to + o);
+    } else {
+      HWY_ALIGN A part[kLanes];
+      hn::Store(sum, d, part);
+      for (int64_t i = 0; o + i < t.out; ++i) to[o + i] = part[i];
+    }
+  }
+}
+
+// to = the sum of `count` lines times numbers.
+template <class A>
+void SumLines(int count, const A* const* lines, const A* weights, int64_t n, A* to) {
+  const hn::ScalableTag<A> d;
+  constexpr int64_t kLanes = HWY_LANES(A);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    auto sum = hn::Mul(hn::LoadU(d, lines[0] + i), hn::Set(d, weights[0]));
+    for (int k = 1; k < count; ++k) sum = hn::MulAdd(hn::LoadU(d, lines[k] + i), hn::Set(d, weights[k]), sum);
+    hn::StoreU(sum, d, to + i);
+  }
+  for (; i < n; ++i) {
+    A sum = lines[0][i] * weights[0];
+    for (int k = 1; k < count; ++k) sum += lines[k][i] * weights[k];
+    to[i] = sum;
+  }
+}
+
+// to += weight * line.
+template <class A>
+void AddLine(const A* line, A weight, int64_t n, A* to) {
+  const hn::ScalableTag<A> d;
+  constexpr int64_t kLanes = HWY_LANES(A);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::MulAdd(hn::LoadU(d, line + i), hn::Set(d, weight), hn::LoadU(d, to + i)), d, to + i);
+  for (; i < n; ++i) to[i] += weight * line[i];
+}
+
+}  // namespace
+
+void ResizeLineF(const Taps<float>& t, const float* line, float* to) { ResizeLine(t, line, to); }
+void ResizeLineD(const Taps<double>& t, const double* line, double* to) { ResizeLine(t, line, to); }
+void SumLinesF(int count, const float* const* lines, const float* weights, int64_t n, float* to) { SumLines(count, lines, weights, n, to); }
+void SumLinesD(int count, const double* const* lines, const double* weights, int64_t n, double* to) { SumLines(count, lines, weights, n, to); }
+void AddLineF(const float* line, float weight, int64_t n, float* to) { AddLine(line, weight, n, to); }
+void AddLineD(const double* line, double weight, int64_t n, double* to) { AddLine(line, weight, n, to); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu::internal
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::cpu {
+namespace internal {
+
+TESSERA_SIMD_TABLE(ResizeLineF);
+TESSERA_SIMD_TABLE(ResizeLineD);
+TESSERA_SIMD_TABLE(SumLinesF);
+TESSERA_SIMD_TABLE(SumLinesD);
+TESSERA_SIMD_TABLE(AddLineF);
+TESSERA_SIMD_TABLE(AddLineD);
+
+void resize_line(const Taps<float>& t, const float* line, float* to) { TESSERA_SIMD(ResizeLineF)(t, line, to); }
+void resize_line(const Taps<double>& t, const double* line, double* to) { TESSERA_SIMD(ResizeLineD)(t, line, to); }
+void sum_lines(int count, const float* const* lines, const float* weights, int64_t n, float* to) { TESSERA_SIMD(SumLinesF)(count, lines, weights, n, to); }
+void sum_lines(int count, const double* const* lines, const double* weights, int64_t n, double* to) { TESSERA_SIMD(SumLinesD)(count, lines, weights, n, to); }
+void add_line(const float* line, float weight, int64_t n, float* to) { TESSERA_SIMD(AddLineF)(line, weight, n, to); }
+void add_line(const double* line, double weight, int64_t n, double* to) { TESSERA_SIMD(AddLineD)(line, weight, n, to); }
+
+}  // namespace internal
+
+namespace {
+
+using namespace internal;  // NOLINT: helpers of these kernels
+
+constexpr int64_t kGrain = 16384;  // elements of output in a piece
+
+// The weights of cubic convolution (R. Keys, "Cubic convolution interpolation for digital image processing", IEEE Trans. ASSP 29, 1981) at fraction t, with a = -0.75.
+template <class A>
+void cubic_weights(A t, A* w) {
+  const A a = A(-0.75);
+  const auto near = [a](A d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
+  const auto far = [a](A d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
+  w[0] = far(t + 1);
+  w[1] = near(t);
+  w[2] = near(1 - t);
+  w[3] = far(2 - t);
+}
+
+// The first input position and the weights of output o. Positions are computed in float for float and half dtypes.
+template <class A>
+int64_t taps_at(const ResampleGeometry& g, int64_t in, int64_t out, double step, int64_t o, A* w) {
+  const double ratio = step != 0 ? step : static_cast<double>(in) / static_cast<double>(out);
+  if (g.mode == ResampleMode::kNearest || g.mode == ResampleMode::kNearestExact) {
+    const float at = static_cast<float>(o) + (g.mode == ResampleMode::kNearestExact ? 0.5f : 0.0f);
+    w[0] = 1;
+    return static_cast<int64_t>(std::floor(at * static_cast<float>(ratio)));
+  }
+  A at;
+  if (g.align_corners) {
+    at = static_cast<A>(o) * static_cast<A>(out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0.0);
+  } else {
+    at = (static_cast<A>(o) + A(0.5)) * static_cast<A>(ratio) - A(0.5);
+  }
+  if (g.mode == ResampleMode::kCubic) {
+    const A low = std::floor(at);
+    cubic_weights(at - low, w);
+    return static_cast<int64_t>(low) - 1;
+  }
+  at = std::max(at, A(0));
+  const int64_t low = std::min(static_cast<int64_t>(at), in - 1);
+  w[1] = at - static_cast<A>(low);
+  w[0] = 1 - w[1];
+  return low;
+}
+
+template <class A>
+Taps<A> make_taps(const ResampleGeometry& g, int dim) {
+  Taps<A> t;
+  t.in = g.in[dim];
+  t.out = g.out[dim];
+  t.stride = (t.out + kPad - 1) / kPad * kPad;
+  t.count = resample_taps(g.mode);
+  t.identity = t.in == t.out && g.mode != ResampleMode::kCubic && (g.align_corners || g.step[dim] == 0 || g.step[dim] == 1);
+  t.index.resize(t.count * t.stride);
+  t.weight.resize(t.count * t.stride);
+  for (int64_t o = 0; o < t.stride; ++o) {
+    A w[kMaxTaps];
+    const int64_t first = taps_at(g, t.in, t.out, g.step[dim], std::min(o, t.out - 1), w);
+    for (int k = 0; k < t.count; ++k) {
+      t.index[k * t.stride + o] = static_cast<int32_t>(std::clamp<int64_t>(first + k, 0, t.in - 1));
+      t.weight[k * t.stride + o] = w[k];
+    }
+  }
+  return t;
+}
+
+template <class A>
+struct Axes {
+  explicit Axes(const ResampleGeometry& g) : depth(make_taps<A>(g, 0)), height(make_taps<A>(g, 1)), width(make_taps<A>(g, 2)) {}
+  Taps<A> depth, height, width;
+  int64_t in_slice() const { return height.in * width.in; }
+  int64_t out_slice() const { return height.out * width.out; }
+};
+
+// Lines of dtype elements at `at`, of which A is the arithmetic: read as they lie where the dtype is A.
+template <class A>
+const A* line_at(DType dtype, const void* at, int64_t n, A* scratch, bool padded) {
+  if (dtype == DTypeOf<A>::value && !padded) return static_cast<const A*>(at);
+  convert(DTypeOf<A>::value, scratch, dtype, at, n);
+  return scratch;
+}
+
+// The rows [begin, end) of a resized slice, to `to` (of dtype to_type).
+template <class A>
+void resize_rows(const Axes<A>& axes, DType dtype, const char* slice, int64_t begin, int64_t end, DType to_type, char* to) {
+  const Taps<A>&h = axes.height, &w = axes.width;
+  const int64_t in_row = w.in * item_size(dtype), out_row = w.out * item_size(to_type), ring = w.out + kPad;
+  ScratchArray<A> memory(w.in + kPad + (h.count + 1) * ring);
+  A *const line = memory.get(), *const sum = line + w.in + kPad, *const rows = sum + ring;
+  std::fill(line + w.in, line + w.in + kPad, A(0));
+  int64_t present[kMaxTaps] = {-1, -1, -1, -1};
+  const A* source[kMaxTaps];
+  // Input row i resized along the width, in its place of the ring: the taps of a row are neighbours.
+  const auto resized = [&](int64_t i) -> const A* {
+    const char* const at = slice + i * in_row;
+    if (w.identity && dtype == DTypeOf<A>::value) return reinterpret_cast<const A*>(at);
+    const int64_t slot = i % h.count;
+    A* const row = rows + slot * ring;
+    if (present[slot] == i) return row;
+    present[slot] = i;
+    if (w.identity) {
+      convert(DTypeOf<A>::value, row, dtype, at, w.in);
+    } else {
+      resize_line(w, line_at(dtype, at, w.in, line, true), row);
+    }
+    return row;
+  };
+  for (int64_t o = begin; o < end; ++o) {
+    char* const target = to + (o - begin) * out_row;
+    A* const direct = to_type == DTypeOf<A>::value ? reinterpret_cast<A*>(target) : sum;
+    A weights[kMaxTaps];
+    for (int k = 0; k < h.count; ++k) {
+      source[k] = resized(h.indices(k)[o]);
+      weights[k] = h.weights(k)[o];
+    }
+    const A* result = direct;
+    if (h.count == 1 || h.identity) {
+      result = source[0];
+      if (direct != sum) std::memcpy(direct, result, static_cast<size_t>(w.out) * sizeof(A));
+    } else {
+      sum_lines(h.count, source, weights, w.out, direct);
+    }
+    if (direct == sum) convert(to_type, target, DTypeOf<A>::value, result, w.out);
+  }
+}
+
+template <class A>
+void forward(DType dtype, const ResampleGeometry& g, const char* x, char* y) {
+  const Axes<A> axes(g);
+  const int64_t size = item_size(dtype), in_slice = axes.in_slice() * size, out_slice = axes.out_slice();
+  const int64_t rows = std::clamp<int64_t>(kGrain / axes.width.out, 1, axes.height.out), bands = (axes.height.out + rows - 1) / rows;
+  const int64_t pieces = std::max<int64_t>(1, kGrain / (rows * axes.width.out));
+  if (axes.depth.identity) {
+    parallel_for(g.planes * g.in[0] * bands, pieces, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t slice = i / bands, row = i % bands * rows;
+        resize_rows(axes, dtype, x + slice * in_slice, row, std::min(row + rows, axes.height.out), dtype, y + (slice * out_slice + row * axes.width.out) * size);
+      }
+    });
+    return;
+  }
+  const Taps<A>& d = axes.depth;
+  parallel_for(g.planes, std::max<int64_t>(1, kGrain / (d.out * out_slice)), [&](int64_t begin, int64_t end) {
+    ScratchArray<A> slices(d.in * out_slice), sum(out_slice);
+    for (int64_t p = begin; p < end; ++p) {
+      for (int64_t i = 0; i < d.in; ++i) resize_rows(axes, dtype, x + (p * d.in + i) * in_slice, 0, axes.height.out, DTypeOf<A>::value, reinterpret_cast<char*>(slices.get() + i * out_slice));
+      for (int64_t o = 0; o < d.out; ++o) {
+        const A* source[kMaxTaps];
+        A weights[kMaxTaps];
+        for (int k = 0; k < d.count; ++k) {
+          source[k] = slices.get() + d.indices(k)[o] * out_slice;
+          weights[k] = d.weights(k)[o];
+        }
+        const A* result = source[0];
+        if (d.count > 1) {
+          sum_lines(d.count, source, weights, out_slice, sum.get());
+          result = sum.get();
+        }
+        convert(dtype, y + (p * d.out + o) * out_slice * size, DTypeOf<A>::value, result, out_slice);
+      }
+    }
+  });
+}
+
+// The adjoint of a dimension, by input: the outputs in which input i has a part are entries [first[i], first[i + 1]).
+template <class A>
+struct Parts {
+  std::vector<int32_t> first, output;
+  std::vector<A> weight;
+
+  explicit Parts(const Taps<A>& t) : first(t.in + 1), output(t.count * t.out), weight(t.count * t.out) {
+    for (int k = 0; k < t.count; ++k)
+      for (int64_t o = 0; o < t.out; ++o) ++first[t.indices(k)[o] + 1];
+    for (int64_t i = 0; i < t.in; ++i) first[i + 1] += first[i];
+    std::vector<int32_t> next(first.begin(), first.end() - 1);
+    for (int64_t o = 0; o < t.out; ++o)
+      for (int k = 0; k < t.count; ++k) {
+        const int32_t at = next[t.indices(k)[o]]++;
+        output[at] = static_cast<int32_t>(o);
+        weight[at] = t.weights(k)[o];
+      }
+  }
+  void line(const A* from, int64_t in, A* to) const {
+    for (int64_t i = 0; i < in; ++i) {
+      A sum = 0;
+      for (int32_t j = first[i]; j < first[i + 1]; ++j) sum += weight[j] * from[output[j]];
+      to[i] = sum;
+    }
+  }
+};
+
+// dx of one slice from dy of dtype from_type: first along the height, line by line, then along the width.
+template <class A>
+void slice_backward(const Axes<A>& axes, const Parts<A>& parts, DType from_type, const char* dy, DType dtype, char* dx) {
+  const Taps<A>&h = axes.height, &w = axes.width;
+  ScratchArray<A> memory(h.in * w.out + w.out + w.in);
+  A *const sums = memory.get(), *const line = sums + h.in * w.out, *const result = line + w.out;
+  std::fill(sums, sums + h.in * w.out, A(0));
+  for (int64_t o = 0; o < h.out; ++o) {
+    const A* const grad = line_at(from_type, dy + o * w.out * item_size(from_type), w.out, line, false);
+    for (int k = 0; k < (h.identity ? 1 : h.count); ++k) add_line(grad, h.weights(k)[o], w.out, sums + h.indices(k)[o] * w.out);
+  }
+  for (int64_t i = 0; i < h.in; ++i) {
+    const A* row = sums + i * w.out;
+    if (!w.identity) {
+      parts.line(row, w.in, result);
+      row = result;
+    }
+    convert(dtype, dx + i * w.in * item_size(dtype), DTypeOf<A>::value, row, w.in);
+  }
+}
+
+template <class A>
+void backward(DType dtype, const ResampleGeometry& g, const char* dy, char* dx) {
+  const Axes<A> axes(g);
+  const Parts<A> parts(axes.width);
+  const Taps<A>& d = axes.depth;
+  const int64_t size = item_size(dtype), in_slice = axes.in_slice() * size, out_slice = axes.out_slice();
+  if (d.identity) {
+    parallel_for(g.planes * d.in, std::max<int64_t>(1, kGrain / out_slice), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) slice_backward(axes, parts, dtype, dy + i * out_slice * size, dtype, dx + i * in_slice);
+    });
+    return;
+  }
+  parallel_for(g.planes, std::max<int64_t>(1, kGrain / (d.out * out_slice)), [&](int64_t begin, int64_t end) {
+    ScratchArray<A> sums(d.in * out_slice), line(out_slice);
+    for (int64_t p = begin; p < end; ++p) {
+      std::fill(sums.get(), sums.get() + d.in * out_slice, A(0));
+      for (int64_t o = 0; o < d.out; ++o) {
+        const A* const grad = line_at(dtype, dy + (p * d.out + o) * out_slice * size, out_slice, line.get(), false);
+        for (int k = 0; k < d.count; ++k) add_line(grad, d.weights(k)[o], out_slice, sums.get() + d.indices(k)[o] * out_slice);
+      }
+      for (int64_t i = 0; i < d.in; ++i) {
+        slice_backward(axes, parts, DTypeOf<A>::value, reinterpret_cast<const char*>(sums.get() + i * out_slice), dtype, dx + (p * d.in + i) * in_slice);
+      }
+    }
+  });
+}
+
+bool is_double(DType dtype) {
+  if (!is_floating_point(dtype) || item_size(dtype) == 1) raise_not_implemented("interpolate", dtype);
+  return dtype == DType::kFloat64;
+}
+
+}  // namespace
+
+int resample_taps(ResampleMode mode) { return mode == ResampleMode::kCubic ? 4 : mode == ResampleMode::kLinear ? 2 : 1; }
+
+template <class A>
+void resample_weights(const ResampleGeometry& g, int dim, int64_t* index, A* weight) {
+  const Taps<A> t = make_taps<A>(g, dim);
+  for (int k = 0; k < t.count; ++k) {
+    std::copy_n(t.indices(k), t.out, index + k * t.out);
+    std::copy_n(t.weights(k), t.out, weight + k * t.out);
+  }
+}
+template void resample_weights<float>(const ResampleGeometry& g, int dim, int64_t* index, float* weight);
+template void resample_weights<double>(const ResampleGeometry& g, int dim, int64_t* index, double* weight);
+
+void resample_forward(DType dtype, const ResampleGeometry& g, const void* x, void* y) {
+  (is_double(dtype) ? forward<double> : forward<float>)(dtype, g, static_cast<const char*>(x), static_cast<char*>(y));
+}
+void resample_backward(DType dtype, const ResampleGeometry& g, const void* dy, void* dx) {
+  (is_double(dtype) ? backward<double> : backward<float>)(dtype, g, static_cast<const char*>(dy), static_cast<char*>(dx));
+}
+
+}  // namespace tessera::cpu
+#endif

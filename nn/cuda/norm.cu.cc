@@ -1,0 +1,344 @@
+// Batch and group normalisation: sums for each channel or group, then one pass over the elements.
+#include "nn/cuda/engines.h"
+#include "nn/cuda/norm.h"
+
+namespace tessera::cuda {
+namespace internal {
+namespace {
+
+// ---- The pass over the elements: y[i ...] of vectors, for functors F with Element, Run, at(run, channel) and apply(run state, index of V elements) ----
+
+// Where an element of (batch, channels, inner) lies.
+struct Layout {
+  int64_t total, channels, inner, row;  // row: elements that share statistics in a group normalisation
+};
+
+// V elements lie in one channel, or (inner 1) in V neighbouring ones.
+template <class F, int V> __global__ void map_kernel(F f, Layout l) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x * V;
+  for (int64_t i = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * V; i < l.total; i += step) {
+    int64_t run = quotient(i, l.inner);
+    const int64_t c = split(run, l.channels);
+    f.template apply<V>(i, quotient(i, l.row), c, l.inner == 1 ? 1 : 0);
+  }
+}
+
+template <class F> void map_elements(const F& f, const Layout& l, bool vectors) {
+  constexpr int V = kVector<typename F::Element>;
+  if (l.total == 0) return;
+  if (vectors && (l.inner % V == 0 || (l.inner == 1 && l.channels % V == 0 && l.row % V == 0))) launch(map_kernel<F, V>, blocks_for(l.total / V), dim3(kThreads), f, l);
+  else launch(map_kernel<F, 1>, blocks_for(l.total), dim3(kThreads), f, l);
+}
+
+// y = (x - mean[c]) invstd[c] weight[c] + bias[c]; mean may be null: 0.
+template <class T> struct BatchAffine {
+  using Element = T;
+  const T* x;
+  T* y;
+  const double *mean, *invstd;
+  const void *weight, *bias;
+  DType param_dtype;
+  template <int V> __device__ void apply(int64_t i, int64_t, int64_t c, int next) const {
+    Compute<T> v[V];
+    load_elements<V>(x + i, v);
+    double m = 0, scale = 0, shift = 0;
+    for (int k = 0; k < V; ++k, c += next) {
+      if (k == 0 || next) {
+        m = mean ? mean[c] : 0;
+        scale = load_real(weight, param_dtype, c, 1) * invstd[c];
+        shift = load_real(bias, param_dtype, c, 0);
+      }
+      v[k] = static_cast<Compute<T>>((static_cast<double>(v[k]) - m) * scale + shift);
+    }
+    store_elements<V>(y + i, v);
+  }
+};
+
+// dx = dy a[c] + (x - mean[c]) b[c] + shift[c]
+template <class T> struct BatchGradient {
+  using Element = T;
+  const T *dy, *x;
+  T* dx;
+  const double *mean, *a, *b, *shift;
+  template <int V> __device__ void apply(int64_t i, int64_t, int64_t c, int next) const {
+    Compute<T> g[V], v[V];
+    load_elements<V>(dy + i, g);
+    load_elements<V>(x + i, v);
+    for (int k = 0; k < V; ++k, c += next) g[k] = static_cast<Compute<T>>(static_cast<double>(g[k]) * a[c] + ((static_cast<double>(v[k]) - mean[c]) * b[c] + shift[c]));
+    store_elements<V>(dx + i, g);
+  }
+};
+
+// y = (x - mean[r]) rstd[r] weight[c] + bias[c]
+template <class T> struct GroupAffine {
+  using Element = T;
+  const T* x;
+  T* y;
+  const double *mean, *rstd;
+  const T *weight, *bias;
+  template <int V> __device__ void apply(int64_t i, int64_t r, int64_t c, int next) const {
+    Compute<T> v[V];
+    load_elements<V>(x + i, v);
+    for (int k = 0; k < V; ++k, c += next) {
+      const double w = weight ? static_cast<double>(load(weight + c)) : 1, b = bias ? static_cast<double>(load(bias + c)) : 0;
+      v[k] = static_cast<Compute<T>>((static_cast<double>(v[k]) - mean[r]) * (rstd[r] * w) + b);
+    }
+    store_elements<V>(y + i, v);
+  }
+};
+
+// dx = dy weight[c] rstd[r] + (x - mean[r]) b[r] + shift[r]
+template <class T> struct GroupGradient {
+  using Element = T;
+  const T *dy, *x;
+  T* dx;
+  const Compute<T> *mean, *rstd;
+  const T* weight;
+  const double *b, *shift;
+  template <int V> __device__ void apply(int64_t i, int64_t r, int64_t c, int next) const {
+    Compute<T> g[V], v[V];
+    load_elements<V>(dy + i, g);
+    load_elements<V>(x + i, v);
+    const double m = static_cast<double>(mean[r]), s = static_cast<double>(rstd[r]);
+    for (int k = 0; k < V; ++k, c += next) {
+      const double w = weight ? static_cast<double>(load(weight + c)) : 1;
+      g[k] = static_cast<Compute<T>>(static_cast<double>(g[k]) * (s * w) + ((static_cast<double>(v[k]) - m) * b[r] + shift[r]));
+    }
+    store_elements<V>(dx + i, g);
+  }
+};
+
+// ---- Sums ----
+
+// Sums of x - s and of its square, where s is the channel's first element: no digits are lost if the mean is large.
+template <class T> __device__ inline double first_of(const T* x, int64_t at) {
+  const double v = static_cast<double>(load(x + at));
+  return v - v == 0 ? v : 0;
+}
+template <class T> struct SpreadSums : SumFunctor<SpreadSums<T>> {
+  using Element = T;
+  using State = double;
+  const T* x;
+  int64_t inner;
+  __device__ State at(int64_t, int64_t c) const { return first_of(x, c * inner); }
+  template <int V> __device__ void add_each(const State (&s)[V], int64_t index, Pair (&sums)[V]) const {
+    Compute<T> v[V];
+    load_elements<V>(x + index, v);
+    for (int k = 0; k < V; ++k) {
+      const double d = static_cast<double>(v[k]) - s[k];
+      sums[k].a += d;
+      sums[k].b += d * d;
+    }
+  }
+};
+// Mean and biased variance from them.
+template <class T> struct Spread {
+  const T* x;
+  int64_t inner, count;
+  __device__ void get(int64_t c, const Pair& sum, double& mean, double& var) const {
+    const double n = static_cast<double>(count), first = count > 0 ? first_of(x, c * inner) : 0, d = sum.a / n;
+    mean = first + d;
+    var = (sum.b - sum.a * d) / n;
+    if (var < 0) var = 0;
+  }
+};
+template <class T> void sum_spread(const T* x, int64_t batch, int64_t channels, int64_t inner, auto finish) {
+  SpreadSums<T> f;
+  f.x = x;
+  f.inner = inner;
+  sum_channels(f, finish, batch, channels, inner, aligned({x}, kVector<T> * sizeof(T)));
+}
+
+template <class T> struct StoreStats {
+  Spread<T> spread;
+  double *mean, *var;
+  __device__ void operator()(int64_t c, const Pair& sum) const { spread.get(c, sum, mean[c], var[c]); }
+};
+template <class T> struct StoreGroupStats {
+  Spread<T> spread;
+  double eps;
+  Compute<T> *mean, *rstd;
+  double *exact_mean, *exact_rstd;
+  __device__ void operator()(int64_t c, const Pair& sum) const {
+    double m, v;
+    spread.get(c, sum, m, v);
+    v = 1 / sqrt(v + eps);
+    exact_mean[c] = m;
+    exact_rstd[c] = v;
+    mean[c] = static_cast<Compute<T>>(m);
+    rstd[c] = static_cast<Compute<T>>(v);
+  }
+};
+
+// sum dy, sum dy (x - mean[c])
+template <class T> struct MomentSums : SumFunctor<MomentSums<T>> {
+  using Element = T;
+  using State = double;
+  const T *dy, *x;
+  const double* mean;
+  __device__ State at(int64_t, int64_t c) const { return mean[c]; }
+  template <int V> __device__ void add_each(const State (&m)[V], int64_t index, Pair (&sums)[V]) const {
+    Compute<T> g[V], v[V];
+    load_elements<V>(dy + index, g);
+    load_elements<V>(x + index, v);
+    for (int k = 0; k < V; ++k) {
+      sums[k].a += static_cast<double>(g[k]);
+      sums[k].b += static_cast<double>(g[k]) * (static_cast<double>(v[k]) - m[k]);
+    }
+  }
+};
+// With h = (x - mean) invstd: dx = weight invstd (dy - mean(dy) - h mean(dy h)), as factors of dy and x - mean, and a constant.
+struct StoreBatchGradient {
+  double count;
+  const double* invstd;
+  const void* weight;
+  void *dweight, *dbias;
+  DType param_dtype;
+  double *a, *b, *shift;  // null: not wanted
+  __device__ void operator()(int64_t c, const Pair& sum) const {
+    if (a) {
+      const double scale = load_real(weight, param_dtype, c, 1) * invstd[c];
+      a[c] = scale;
+      b[c] = -scale * invstd[c] * invstd[c] * sum.b / count;
+      shift[c] = -scale * sum.a / count;
+    }
+    store_real(dweight, param_dtype, c, sum.b * invstd[c]);
+    store_real(dbias, param_dtype, c, sum.a);
+  }
+};
+
+// For a row (n, group) of g = dy weight: sum g, sum g (x - mean).
+template <class T> struct WeightedSums : SumFunctor<WeightedSums<T>> {
+  using Element = T;
+  using State = double;
+  const T *dy, *x, *weight;
+  const Compute<T>* mean;
+  int64_t channels, inner;
+  __device__ State at(int64_t, int64_t r) const { return static_cast<double>(mean[r]); }
+  template <int V> __device__ void add_each(const State (&m)[V], int64_t index, Pair (&sums)[V]) const {
+    Compute<T> g[V], v[V];
+    load_elements<V>(dy + index, g);
+    load_elements<V>(x + index, v);
+    for (int k = 0; k < V; ++k) {
+      double w = 1;
+      if (weight) {
+        int64_t run = quotient(index + k, inner);
+        w = static_cast<double>(load(weight + split(run, channels)));
+      }
+      w *= static_cast<double>(g[k]);
+      sums[k].a += w;
+      sums[k].b += w * (static_cast<double>(v[k]) - m[k]);
+    }
+  }
+};
+template <class T> struct StoreGroupGradient {
+  double count;
+  const Compute<T>* rstd;
+  double *b, *shift;
+  __device__ void operator()(int64_t r, const Pair& sum) const {
+    const double s = static_cast<double>(rstd[r]);
+    b[r] = -s * s * s * sum.b / count;
+    shift[r] = -s * sum.a / count;
+  }
+};
+
+template <class T>
+void group_forward(int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps, const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean,
+                   Compute<T>* rstd) {
+  const int64_t rows = batch * groups, n = groups > 0 ? channels / groups * inner : 0;
+  const Buffer exact(static_cast<size_t>(2 * rows) * sizeof(double));
+  double *const exact_mean = exact.as<double>(), *const exact_rstd = exact_mean + rows;
+  sum_spread(x, 1, rows, n, StoreGroupStats<T>{{x, n, n}, eps, mean, rstd, exact_mean, exact_rstd});
+  map_elements(GroupAffine<T>{x, y, exact_mean, exact_rstd, weight, bias}, Layout{rows * n, channels, inner, n}, aligned({x, y}, kVector<T> * sizeof(T)));
+}
+
+template <class T>
+void group_backward(int64_t batch, int64_t channels, int64_t inner, int64_t groups, const T* dy, const T* x, const Compute<T>* mean, const Compute<T>* rstd, const T* weight, T* dx,
+                    T* dweight, T* dbias) {
+  const int64_t rows = batch * groups, n = groups > 0 ? channels / groups * inner : 0;
+  if (dx && rows * n > 0) {
+    const Buffer factors(static_cast<size_t>(2 * rows) * sizeof(double));
+    double *const b = factors.as<double>(), *const shift = b + rows;
+    WeightedSums<T> f;
+    f.dy = dy;
+    f.x = x;
+    f.weight = weight;
+    f.mean = mean;
+    f.channels = channels;
+    f.inner = inner;
+    sum_channels(f, StoreGroupGradient<T>{static_cast<double>(n), rstd, b, shift}, 1, rows, n, aligned({dy, x}, kVector<T> * sizeof(T)));
+    map_elements(GroupGradient<T>{dy, x, dx, mean, rstd, weight, b, shift}, Layout{rows * n, channels, inner, n}, aligned({dy, x, dx}, kVector<T> * sizeof(T)));
+  }
+  parameter_gradients<T>(batch, channels, inner, groups, dy, x, mean, rstd, dweight, dbias);
+}
+
+template <class T>
+void batch_backward(DType param_dtype, int64_t batch, int64_t channels, int64_t inner, bool train, const T* dy, const T* x, const double* mean, const double* invstd,
+                    const void* weight, T* dx, void* dweight, void* dbias) {
+  const Layout layout{batch * channels * inner, channels, inner, channels * inner};
+  Buffer factors(train && dx ? static_cast<size_t>(3 * channels) * sizeof(double) : 0);
+  double *const a = factors.as<double>(), *const b = a ? a + channels : nullptr, *const shift = a ? b + channels : nullptr;
+  if (train || dweight || dbias) {
+    MomentSums<T> f;
+    f.dy = dy;
+    f.x = x;
+    f.mean = mean;
+    sum_channels(f, StoreBatchGradient{static_cast<double>(batch * inner), invstd, weight, dweight, dbias, param_dtype, a, b, shift}, batch, channels, inner,
+                 aligned({dy, x}, kVector<T> * sizeof(T)));
+  }
+  if (!dx) return;
+  const bool vectors = aligned({dy, x, dx}, kVector<T> * sizeof(T));
+  if (train) map_elements(BatchGradient<T>{dy, x, dx, mean, a, b, shift}, layout, vectors);
+  // Infinities and NaN of x must not reach dx: it does not depend on x.
+  else map_elements(BatchAffine<T>{dy, dx, nullptr, invstd, weight, nullptr, param_dtype}, layout, vectors);
+}
+
+}  // namespace
+}  // namespace internal
+
+using namespace internal;  // NOLINT: the functions above
+
+void batch_norm_stats(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* x, double* mean, double* var_biased) {
+  visit<kAllFloats>(dtype, "batch_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* const p = static_cast<const T*>(x);
+    sum_spread(p, batch, channels, inner, StoreStats<T>{{p, inner, batch * inner}, mean, var_biased});
+  });
+}
+
+void batch_norm_apply(DType dtype, DType param_dtype, int64_t batch, int64_t channels, int64_t inner, const void* x, const double* mean, const double* invstd, const void* weight,
+                      const void* bias, void* y) {
+  visit<kAllFloats>(dtype, "batch_norm", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    map_elements(BatchAffine<T>{static_cast<const T*>(x), static_cast<T*>(y), mean, invstd, weight, bias, param_dtype},
+                 Layout{batch * channels * inner, channels, inner, channels * inner}, aligned({x, y}, kVector<T> * sizeof(T)));
+  });
+}
+
+void batch_norm_backward(DType dtype, DType param_dtype, int64_t batch, int64_t channels, int64_t inner, bool train, const void* dy, const void* x, const double* mean,
+                         const double* invstd, const void* weight, void* dx, void* dweight, void* dbias) {
+  visit<kAllFloats>(dtype, "batch_norm_backward", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    batch_backward<T>(param_dtype, batch, channels, inner, train, static_cast<const T*>(dy), static_cast<const T*>(x), mean, invstd, weight, static_cast<T*>(dx), dweight, dbias);
+  });
+}
+
+void group_norm_forward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps, const void* x, const void* weight, const void* bias, void* y,
+                        void* mean, void* rstd) {
+  visit<kAllFloats>(dtype, "GroupNormKernelImpl", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    group_forward<T>(batch, channels, inner, groups, eps, static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<const T*>(bias), static_cast<T*>(y),
+                     static_cast<Compute<T>*>(mean), static_cast<Compute<T>*>(rstd));
+  });
+}
+
+void group_norm_backward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, const void* dy, const void* x, const void* mean, const void* rstd,
+                         const void* weight, void* dx, void* dweight, void* dbias) {
+  visit<kAllFloats>(dtype, "GroupNormBackwardKernelImpl", [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    group_backward<T>(batch, channels, inner, groups, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const Compute<T>*>(mean),
+                      static_cast<const Compute<T>*>(rstd), static_cast<const T*>(weight), static_cast<T*>(dx), static_cast<T*>(dweight), static_cast<T*>(dbias));
+  });
+}
+
+}  // namespace tessera::cuda

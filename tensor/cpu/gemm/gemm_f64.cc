@@ -1,0 +1,33 @@
+// The double matrix product for each SIMD target.
+#define TESSERA_GEMM_T double
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/gemm/gemm_f64.cc"
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "tensor/core/half.h"
+#include "tensor/core/parallel.h"
+#include "tensor/cpu/gemm/gemm_internal.h"
+#include "tensor/cpu/support/scratch.h"
+#include "tensor/cpu/support/simd.h"
+#include "tensor/cpu/gemm/gemm_simd-inl.h"  // last: it uses the headers above
+
+#if HWY_ONCE
+namespace tessera::cpu::internal {
+
+TESSERA_SIMD_TABLE(GemmEntry);
+TESSERA_SIMD_TABLE(GemmBatchEntry);
+TESSERA_SIMD_TABLE(DotEntry);
+
+void gemm_real(const GemmProblem<double>& g) { TESSERA_SIMD(GemmEntry)(g); }
+void gemm_real_batch(const GemmProblem<double>& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
+  TESSERA_SIMD(GemmBatchEntry)(g, count, a_step, b_step, c_step);
+}
+double dot_real(int64_t n, const double* x, const double* y) { return TESSERA_SIMD(DotEntry)(n, x, y); }
+
+}  // namespace tessera::cpu::internal
+#endif

@@ -1,0 +1,24 @@
+// Products of 8-bit integer matrices: what tensor/cpu/gemm/gemm.cc and the operator _int_mm call.
+#pragma once
+
+#include <cstdint>
+
+#include "tensor/cpu/gemm/gemm.h"
+#include "tensor/cpu/gemm/gemm_amx.h"
+
+namespace tessera::cpu::internal {
+
+// c = beta c + alpha a b modulo 2^8, in bytes; or, with int32_c, c = a b modulo 2^32 (alpha and beta must be 1 and 0): b int8, a uint8 if unsigned_a,
+// else int8. m, n, k >= 1.
+struct Int8Problem {
+  int64_t m, n, k;
+  int64_t alpha, beta;
+  MatrixRef a, b;
+  MatrixRef c;
+  bool int32_c = false;
+  bool unsigned_a = false;
+};
+// False (and nothing is done) where this machine has no kernel for it.
+bool gemm_int8(const Int8Problem& g, PanelLevel level = int8_panel_level());
+
+}  // namespace tessera::cpu::internal

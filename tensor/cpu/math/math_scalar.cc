@@ -1,0 +1,86 @@
+#include "tensor/cpu/math/math_scalar.h"
+
+#include <math.h>
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+namespace tessera::cpu::scalar {
+namespace {
+constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+}  // namespace
+
+double lgamma(double x) {
+  if (std::isinf(x)) return kInf;
+#if defined(__GLIBC__)
+  int sign;
+  return ::lgamma_r(x, &sign);
+#else
+  return std::lgamma(x);
+#endif
+}
+
+float lgamma(float x) {
+  if (std::isinf(x)) return std::numeric_limits<float>::infinity();
+#if defined(__GLIBC__)
+  int sign;
+  return ::lgammaf_r(x, &sign);
+#else
+  return std::lgamma(x);
+#endif
+}
+
+// Upward recurrence to x >= 10, then the asymptotic series (Abramowitz & Stegun 6.3.18); reflection (6.3.7) for negative x.
+double digamma(double x) {
+  if (x == 0) return std::copysign(kInf, -x);
+  if (std::isnan(x) || x == -kInf) return kNan;
+  if (x < 0) {
+    double whole;
+    const double fraction = std::modf(x, &whole);
+    if (fraction == 0) return kNan;
+    return digamma(1 - x) - std::numbers::pi / std::tan(std::numbers::pi * fraction);
+  }
+  double shift = 0;
+  for (; x < 10; x += 1) shift -= 1 / x;
+  const double z = 1 / (x * x);
+  // B(2k) / 2k
+  const double c[] = {1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12};
+  double series = 0;
+  for (int k = 6; k >= 0; --k) series = (series + c[k]) * z;
+  if (x > 1e17) series = 0;
+  return shift + std::log(x) - 0.5 / x - series;
+}
+
+// Power series for small arguments, the asymptotic expansion e^x / sqrt(2 pi x) sum ((2k-1)!!)^2 / (k! (8x)^k) (Abramowitz & Stegun 9.6.12 and
+// 9.7.1) for large ones. All terms of both are positive, so neither cancels.
+double i0e(double x) {
+  const double a = std::abs(x);
+  if (std::isnan(x)) return x;
+  if (a < 30) {
+    const double q = a * a / 4;
+    double term = 1, sum = 1;
+    for (int k = 1; k < 200 && term > sum * 1e-17; ++k) {
+      term *= q / (static_cast<double>(k) * k);
+      sum += term;
+    }
+    return sum * std::exp(-a);
+  }
+  double term = 1, sum = 1;
+  for (int k = 1; k < 30; ++k) {
+    const double next = term * (2 * k - 1) * (2 * k - 1) / (8 * a * k);
+    if (next >= term || next < sum * 1e-17) break;
+    term = next;
+    sum += term;
+  }
+  return sum / std::sqrt(2 * std::numbers::pi * a);
+}
+
+double i0(double x) {
+  const double a = std::abs(x);
+  if (a < 700) return i0e(x) * std::exp(a);
+  return i0e(x) * std::exp(a / 2) * std::exp(a / 2);
+}
+
+}  // namespace tessera::cpu::scalar

@@ -1,0 +1,90 @@
+#include "tensor/cpu/support/scratch.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+
+#include "tensor/core/error.h"
+
+namespace tessera::cpu::internal {
+namespace {
+
+[[noreturn]] void raise_out_of_memory(size_t bytes) {
+  throw OutOfMemoryError(str_cat("not enough memory: a kernel tried to allocate ", bytes, " bytes of scratch space"));
+}
+
+constexpr size_t kAlign = 64;
+constexpr size_t kHugePage = size_t{2} << 20;
+constexpr int kKept = 8;
+constexpr size_t kMaxKept = size_t{16} << 20;  // a larger block goes back to the system at once
+
+// Free blocks of one thread.
+struct Cache {
+  void* data[kKept] = {};
+  size_t capacity[kKept] = {};
+  bool alive = true;  // false while the thread's locals are destroyed
+
+  ~Cache() {
+    alive = false;
+    for (void* p : data) std::free(p);
+  }
+  // The smallest kept block that fits.
+  int find(size_t bytes) const {
+    int best = -1;
+    for (int i = 0; i < kKept; ++i)
+      if (data[i] && capacity[i] >= bytes && (best < 0 || capacity[i] < capacity[best])) best = i;
+    return best;
+  }
+  // A place for a block to keep: an empty one, or that of a smaller block.
+  int place(size_t bytes) const {
+    int smallest = 0;
+    for (int i = 0; i < kKept; ++i) {
+      if (!data[i]) return i;
+      if (capacity[i] < capacity[smallest]) smallest = i;
+    }
+    return capacity[smallest] < bytes ? smallest : -1;
+  }
+};
+thread_local Cache t_cache;
+
+void* allocate(size_t bytes) {
+  const size_t align = bytes >= kHugePage ? kHugePage : kAlign;
+  void* p = std::aligned_alloc(align, bytes);
+  if (!p) raise_out_of_memory(bytes);
+  if (align == kHugePage) madvise(p, bytes, MADV_HUGEPAGE);
+  return p;
+}
+
+}  // namespace
+
+Scratch::Scratch(size_t bytes) {
+  if (bytes > SIZE_MAX / 4) raise_out_of_memory(bytes);
+  Cache& cache = t_cache;
+  const int kept = cache.find(bytes);
+  if (kept >= 0) {
+    data_ = cache.data[kept];
+    capacity_ = cache.capacity[kept];
+    cache.data[kept] = nullptr;
+    return;
+  }
+  // Few distinct sizes, so that kept blocks fit later requests: powers of two, then whole huge pages.
+  size_t size = 4096;
+  while (size < bytes && size < kHugePage) size *= 2;
+  if (size < bytes) size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  data_ = allocate(size);
+  capacity_ = size;
+}
+
+Scratch::~Scratch() {
+  Cache& cache = t_cache;
+  const int place = capacity_ <= kMaxKept && cache.alive ? cache.place(capacity_) : -1;
+  if (place < 0) {
+    std::free(data_);
+    return;
+  }
+  std::free(cache.data[place]);
+  cache.data[place] = data_;
+  cache.capacity[place] = capacity_;
+}
+
+}  // namespace tessera::cpu::internal

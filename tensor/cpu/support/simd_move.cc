@@ -1,0 +1,210 @@
+#include "tensor/cpu/support/simd_move.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tensor/cpu/support/request.h"
+#include "tensor/cpu/support/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tensor/cpu/support/simd_move.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using D32 = hn::ScalableTag<uint32_t>;
+using V32 = hn::Vec<D32>;
+using D64 = hn::ScalableTag<uint64_t>;
+using V64 = hn::Vec<D64>;
+
+// bytes that repeat a pattern of 16 bytes.
+void FillPattern(void* dst, const void* pattern, int64_t bytes) {
+  const hn::ScalableTag<uint8_t> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto v = hn::LoadDup128(d, static_cast<const uint8_t*>(pattern));
+  uint8_t* to = static_cast<uint8_t*>(dst);
+  int64_t i = 0;
+  for (; i + lanes <= bytes; i += lanes) hn::StoreU(v, d, to + i);
+  for (; i + 16 <= bytes; i += 16) std::memcpy(to + i, pattern, 16);
+  if (i < bytes) std::memcpy(to + i, pattern, static_cast<size_t>(bytes - i));
+}
+
+// Bytes up to the next line.
+int64_t BytesToLine(const void* p, int64_t bytes) { return std::min<int64_t>(bytes, static_cast<int64_t>(-reinterpret_cast<uintptr_t>(p) & 63)); }
+
+void StreamCopy(void* dst, const void* src, int64_t bytes) {
+  const hn::ScalableTag<uint8_t> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  uint8_t* to = static_cast<uint8_t*>(dst);
+  const uint8_t* from = static_cast<const uint8_t*>(src);
+  int64_t i = BytesToLine(dst, bytes);
+  std::memcpy(to, from, static_cast<size_t>(i));
+  for (; i + 64 <= bytes; i += 64) {
+    request_ahead(from + i);
+    for (int64_t k = 0; k < 64; k += lanes) hn::Stream(hn::LoadU(d, from + i + k), d, to + i + k);
+  }
+  std::memcpy(to + i, from + i, static_cast<size_t>(bytes - i));
+}
+
+void StreamFill(void* dst, const void* pattern, int64_t bytes) {
+  const hn::ScalableTag<uint8_t> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  uint8_t* to = static_cast<uint8_t*>(dst);
+  int64_t i = BytesToLine(dst, bytes);
+  FillPattern(to, pattern, i);
+  alignas(16) uint8_t turned[16];  // the pattern from there on
+  for (int64_t k = 0; k < 16; ++k) turned[k] = static_cast<const uint8_t*>(pattern)[(i + k) & 15];
+  const auto v = hn::LoadDup128(d, turned);
+  for (; i + 64 <= bytes; i += 64) {
+    for (int64_t k = 0; k < 64; k += lanes) hn::Stream(v, d, to + i + k);
+  }
+  FillPattern(to + i, turned, bytes - i);
+}
+
+template <class T>
+void FillRowsOf(void* dst, const void* value, int64_t step, int64_t rows, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const char* from = static_cast<const char*>(value);
+  T* to = static_cast<T*>(dst);
+  for (int64_t r = 0; r < rows; ++r, from += step, to += n) {
+    T x;
+    std::memcpy(&x, from, sizeof(T));
+    const auto v = hn::Set(d, x);
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes) hn::StoreU(v, d, to + i);
+    if (i < n && n - i + lanes <= n * (rows - r)) hn::StoreU(v, d, to + i);  // the next row overwrites what is too much
+    else for (; i < n; ++i) to[i] = x;
+  }
+}
+void FillRows4(void* dst, const void* value, int64_t step, int64_t rows, int64_t n) { FillRowsOf<uint32_t>(dst, value, step, rows, n); }
+void FillRows8(void* dst, const void* value, int64_t step, int64_t rows, int64_t n) { FillRowsOf<uint64_t>(dst, value, step, rows, n); }
+
+// Blocks of 16 bytes from rows kRowStep apart, one after the other.
+#if HWY_TARGET == HWY_AVX3
+HWY_INLINE __m512i Blocks(const char* p, int64_t step) {
+  const auto load = [](const char* q) HWY_ATTR { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(q)); };
+  __m512i v = _mm512_castsi128_si512(load(p));
+  v = _mm512_inserti32x4(v, load(p + step), 1);
+  v = _mm512_inserti32x4(v, load(p + 2 * step), 2);
+  return _mm512_inserti32x4(v, load(p + 3 * step), 3);
+}
+template <class D> HWY_INLINE hn::Vec<D> LoadBlocks(D, const char* p, int64_t step) { return hn::Vec<D>{Blocks(p, step)}; }
+#else
+template <class D> HWY_INLINE hn::Vec<D> LoadBlocks(D d, const char* p, int64_t step) {
+  const hn::CappedTag<hn::TFromD<D>, 16 / sizeof(hn::TFromD<D>)> d128;
+  const auto load = [&](const char* q) HWY_ATTR { return hn::LoadU(d128, reinterpret_cast<const hn::TFromD<D>*>(q)); };
+#if HWY_TARGET == HWY_AVX2
+  return hn::Combine(d, load(p + step), load(p));
+#else
+  (void)d;
+  (void)step;
+  return load(p);
+#endif
+}
+#endif
+
+// Each block of 16 bytes transposes on its own: with the blocks of a vector from rows 4 (2) apart, results are whole rows.
+HWY_INLINE void Tile4(char* dst, int64_t dst_stride, const char* src, int64_t src_stride) {
+  const D32 d;
+  const hn::RepartitionToWide<D32> dw;
+  constexpr int kRows = static_cast<int>(hn::MaxLanes(d));  // rows that a vector has elements of
+  for (int i = 0; i < 16; i += kRows) {
+    const char* from = src + i * src_stride;
+    for (int j = 0; j < 16; j += 4) {
+      const V32 a = LoadBlocks(d, from + j * 4, 4 * src_stride), b = LoadBlocks(d, from + j * 4 + src_stride, 4 * src_stride);
+      const V32 c = LoadBlocks(d, from + j * 4 + 2 * src_stride, 4 * src_stride), e = LoadBlocks(d, from + j * 4 + 3 * src_stride, 4 * src_stride);
+      const auto ab_low = hn::BitCast(dw, hn::InterleaveLower(d, a, b)), ab_high = hn::BitCast(dw, hn::InterleaveUpper(d, a, b));
+      const auto ce_low = hn::BitCast(dw, hn::InterleaveLower(d, c, e)), ce_high = hn::BitCast(dw, hn::InterleaveUpper(d, c, e));
+      char* to = dst + j * dst_stride + i * 4;
+      const auto put = [&](auto v, int row) HWY_ATTR { hn::StoreU(hn::BitCast(d, v), d, reinterpret_cast<uint32_t*>(to + row * dst_stride)); };
+      put(hn::InterleaveLower(dw, ab_low, ce_low), 0);
+      put(hn::InterleaveUpper(dw, ab_low, ce_low), 1);
+      put(hn::InterleaveLower(dw, ab_high, ce_high), 2);
+      put(hn::InterleaveUpper(dw, ab_high, ce_high), 3);
+    }
+  }
+}
+HWY_INLINE void Tile8(char* dst, int64_t dst_stride, const char* src, int64_t src_stride) {
+  const D64 d;
+  constexpr int kRows = static_cast<int>(hn::MaxLanes(d));
+  for (int i = 0; i < 8; i += kRows) {
+    const char* from = src + i * src_stride;
+    for (int j = 0; j < 8; j += 2) {
+      const V64 a = LoadBlocks(d, from + j * 8, 2 * src_stride), b = LoadBlocks(d, from + j * 8 + src_stride, 2 * src_stride);
+      char* to = dst + j * dst_stride + i * 8;
+      hn::StoreU(hn::InterleaveLower(d, a, b), d, reinterpret_cast<uint64_t*>(to));
+      hn::StoreU(hn::InterleaveUpper(d, a, b), d, reinterpret_cast<uint64_t*>(to + dst_stride));
+    }
+  }
+}
+
+void TransposeTiles4(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles) {
+  for (; tiles > 0; --tiles, dst += 64, src += 16 * src_stride) Tile4(dst, dst_stride, src, src_stride);
+}
+void TransposeTiles8(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles) {
+  for (; tiles > 0; --tiles, dst += 64, src += 8 * src_stride) Tile8(dst, dst_stride, src, src_stride);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tessera::cpu {
+
+TESSERA_SIMD_TABLE(FillPattern);
+TESSERA_SIMD_TABLE(StreamCopy);
+TESSERA_SIMD_TABLE(StreamFill);
+TESSERA_SIMD_TABLE(FillRows4);
+TESSERA_SIMD_TABLE(FillRows8);
+TESSERA_SIMD_TABLE(TransposeTiles4);
+TESSERA_SIMD_TABLE(TransposeTiles8);
+
+namespace {
+template <class T>
+void repeat(char* pattern, const void* value) {
+  for (size_t i = 0; i < 16; i += sizeof(T)) std::memcpy(pattern + i, value, sizeof(T));
+}
+
+void make_pattern(char* pattern, const void* value, int64_t size) {
+  switch (size) {
+    case 1: return repeat<uint8_t>(pattern, value);
+    case 2: return repeat<uint16_t>(pattern, value);
+    case 4: return repeat<uint32_t>(pattern, value);
+    case 8: return repeat<uint64_t>(pattern, value);
+    default: std::memcpy(pattern, value, 16);
+  }
+}
+}  // namespace
+
+void fill_elements(void* dst, const void* value, int64_t n, int64_t size) {
+  alignas(16) char pattern[16];
+  make_pattern(pattern, value, size);
+  TESSERA_SIMD(FillPattern)(dst, pattern, n * size);
+}
+void stream_fill(void* dst, const void* value, int64_t n, int64_t size) {
+  alignas(16) char pattern[16];
+  make_pattern(pattern, value, size);
+  TESSERA_SIMD(StreamFill)(dst, pattern, n * size);
+}
+void stream_copy(void* dst, const void* src, int64_t bytes) { TESSERA_SIMD(StreamCopy)(dst, src, bytes); }
+void stream_fence() { __builtin_ia32_sfence(); }
+void fill_rows(void* dst, const void* value, int64_t step, int64_t rows, int64_t n, int64_t size) {
+  if (size == 4) return TESSERA_SIMD(FillRows4)(dst, value, step, rows, n);
+  if (size == 8) return TESSERA_SIMD(FillRows8)(dst, value, step, rows, n);
+  for (int64_t r = 0; r < rows; ++r) fill_elements(static_cast<char*>(dst) + r * n * size, static_cast<const char*>(value) + r * step, n, size);
+}
+void transpose_tiles4(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles) {
+  TESSERA_SIMD(TransposeTiles4)(dst, dst_stride, src, src_stride, tiles);
+}
+void transpose_tiles8(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles) {
+  TESSERA_SIMD(TransposeTiles8)(dst, dst_stride, src, src_stride, tiles);
+}
+
+}  // namespace tessera::cpu
+#endif
