@@ -1,4 +1,4 @@
-// Helpers for the formulas of tensor/ops/composed.textproto.
+// Helpers for the formulas of tensor/ops/tables/composed.textproto.
 #pragma once
 
 #include "tensor/ops/api.h"

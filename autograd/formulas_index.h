@@ -1,4 +1,4 @@
-// Helpers for the formulas of tensor/ops/index.textproto.
+// Helpers for the formulas of tensor/ops/tables/index.textproto.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Helpers for the formulas of tensor/ops/reduce.textproto.
+// Helpers for the formulas of tensor/ops/tables/reduce.textproto.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// Helpers for the formulas of tensor/ops/view.textproto.
+// Helpers for the formulas of tensor/ops/tables/view.textproto.
 #pragma once
 
 #include <vector>

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "tensor/core/generator.h"
+#include "tensor/core/generator/generator.h"
 
 namespace tessera::data {
 

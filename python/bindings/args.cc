@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "python/bindings/storage.h"
+#include "python/bindings/convert/storage.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
 

@@ -4,7 +4,7 @@
 
 #include "nn/cpu/ops.h"
 #include "python/bindings/types.h"
-#include "tensor/core/philox.h"
+#include "tensor/core/generator/philox.h"
 
 namespace tessera::python {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
-#include "python/bindings/create.h"
+#include "python/bindings/convert/create.h"
 #include "python/bindings/types.h"
 
 namespace tessera::python {

@@ -9,7 +9,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "python/bindings/tensor_convert.h"
+#include "python/bindings/convert/tensor_convert.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/torch_function.h"
 #include "python/bindings/types.h"

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "autograd/variable.h"
-#include "python/bindings/autograd.h"
+#include "python/bindings/autograd/autograd.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"

@@ -4,9 +4,9 @@
 
 #include <cstddef>
 
-#include "python/bindings/create.h"
+#include "python/bindings/convert/create.h"
 #include "python/bindings/indexing.h"
-#include "python/bindings/library.h"
+#include "python/bindings/library/library.h"
 #include "python/bindings/operators.h"
 #include "python/bindings/types.h"
 

@@ -8,7 +8,7 @@
 
 #include "python/bindings/tensor_type.h"
 #include "tensor/core/device_hooks.h"
-#include "tensor/core/philox.h"
+#include "tensor/core/generator/philox.h"
 #include "tensor/core/visit.h"
 
 namespace tessera::python {

@@ -19,7 +19,7 @@ def test_explain_names_overload_keys_and_rule():
     step = steps_of(tessera.add, a, a)
     assert step.name == "aten::add.Tensor"
     assert step.keys == ["CPU"] and step.steps == [("CPU", "slot")]
-    assert step.rule == "POINTWISE add" and step.source.startswith("tensor/ops/arithmetic.textproto:")
+    assert step.rule == "POINTWISE add" and step.source.startswith("tensor/ops/tables/arithmetic.textproto:")
     assert step.simd in ("SSE4", "AVX2", "AVX3")
 
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "tensor/core/device.h"
-#include "tensor/core/generator.h"
+#include "tensor/core/generator/generator.h"
 #include "tensor/core/storage.h"
 
 namespace tessera {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tensor/core/error.h"
-#include "tensor/core/generator.h"
+#include "tensor/core/generator/generator.h"
 #include "tensor/core/list_defaults.h"
 #include "tensor/core/scalar.h"
 #include "tensor/core/tensor_impl.h"

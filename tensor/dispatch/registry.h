@@ -24,7 +24,7 @@ struct OpInfo {
   uint8_t variants;           // OpVariant: as a function of python_module, as a Tensor method
   const char* doc;            // first line of the documentation
   const char* rule;           // "POINTWISE add" and so on: what tessera.explain prints
-  const char* source;         // "tensor/ops/arithmetic.textproto:12"
+  const char* source;         // "tensor/ops/tables/arithmetic.textproto:12"
 };
 
 // The ops of one library, sorted by name; each library's registry target defines one (registry_core(), registry_linalg() ...).

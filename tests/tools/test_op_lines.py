@@ -42,7 +42,7 @@ op {
 }
 """
 FILES = {
-    "tensor/ops/toy.textproto": TABLE,
+    "tensor/ops/tables/toy.textproto": TABLE,
     "tensor/ops/toy.cc": """// toy
 #include "toy.h"
 namespace tessera::kernels {
@@ -70,8 +70,8 @@ void nobody() {
 }
 }  // namespace tessera::kernels
 """,
-    "tensor/cpu/total.cc": "namespace tessera::cpu {\nvoid run_total(Operand out) {\n  a();\n  b();\n  c();\n}\n}\n",
-    "tensor/cpu/ops_toy.cc": """#define TESSERA_OPS(X) X(Twice, 1, 0)
+    "tensor/cpu/reduce/total.cc": "namespace tessera::cpu {\nvoid run_total(Operand out) {\n  a();\n  b();\n  c();\n}\n}\n",
+    "tensor/cpu/pointwise/ops_toy.cc": """#define TESSERA_OPS(X) X(Twice, 1, 0)
 namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 struct Twice {

@@ -84,7 +84,7 @@ struct Entry {
 };
 
 struct Family {
-  std::string name;             // "arithmetic" of tensor/ops/arithmetic.textproto
+  std::string name;             // "arithmetic" of tensor/ops/tables/arithmetic.textproto
   std::string path;
   OpTable table;                // entries are moved out of it
   std::vector<std::unique_ptr<Entry>> entries;

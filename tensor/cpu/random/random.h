@@ -14,7 +14,7 @@
 #include <string>
 
 #include "tensor/core/dtype.h"
-#include "tensor/core/generator.h"
+#include "tensor/core/generator/generator.h"
 #include "tensor/cpu/support/operand.h"
 
 namespace tessera::cpu {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "tensor/core/generator.h"
+#include "tensor/core/generator/generator.h"
 #include "tensor/cpu/random/random_transform.h"
 #include "tensor/cpu/random/random_walk.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <type_traits>
 
-#include "tensor/core/philox.h"
+#include "tensor/core/generator/philox.h"
 #include "tensor/cuda/support/types.h"
 #include "tensor/cuda/support/walk.h"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tensor/core/error.h"
-#include "tensor/core/philox.h"
+#include "tensor/core/generator/philox.h"
 #include "tensor/cuda/support/engines.h"
 #include "tensor/cuda/support/testing.h"
 

@@ -1,0 +1,19 @@
+#include "python/bindings/autograd/autograd.h"
+
+namespace tessera::python {
+
+void drop_reference(PyObject* o) {
+  if (!o || !Py_IsInitialized()) return;
+  GilAcquire gil;
+  Py_DECREF(o);
+}
+PyHolder::~PyHolder() { drop_reference(object); }
+
+void init_autograd(PyObject* module) {
+  init_autograd_nodes(module);
+  init_autograd_hooks(module);
+  init_autograd_function(module);
+  init_autograd_engine(module);
+}
+
+}  // namespace tessera::python
