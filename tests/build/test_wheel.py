@@ -11,7 +11,7 @@ import sys
 import pytest
 
 LIMIT = 20 * 2**20  # bytes
-RUNTIME = re.compile(r"(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|libgfortran|libquadmath|ld-linux-x86-64)\.so\.\d+$")
+RUNTIME = re.compile(r"(libc|libm|libdl|libpthread|librt|libstdc\+\+|libgcc_s|ld-linux-x86-64)\.so\.\d+$")
 
 
 @pytest.fixture(scope="module")
