@@ -13,7 +13,10 @@ import time
 EVERY = 15.0  # seconds between two lines
 WINDOW = 60.0  # seconds whose pace is taken for the rest
 PROGRESS = re.compile(r"^\[([\d,]+) / ([\d,]+)\]")
-NOISE = re.compile(r"^(Loading|Analyzing|Computing main repo mapping|Building|Starting local Bazel server|INFO: (Analyzed|Found|Elapsed|\d+ process|Build option|Build completed success))|^(Target //| *bazel-)")
+NOISE = re.compile(
+    r"^(Loading|Analyzing|Computing main repo mapping|Building|Starting local Bazel server"
+    r"|INFO: (Analyzed|Found|Elapsed|\d+ process|Build option|Build completed success))|^(Target //| *bazel-)"
+)
 
 
 def number(text):

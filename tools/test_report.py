@@ -1,12 +1,13 @@
 """Adds up the results that tools/test left in a folder and prints them, the total as the last line. Exit code 1 where anything failed or nothing ran.
 
-bazel*.json (Bazel's build events) names the C++ tests and their gtest XML files, bazel*.status beside it is the exit code of that Bazel, pytest*.xml is pytest's, smoke has a line
-"ok NAME" or "failed NAME" for each check that is no pytest, failed_stages a line for each step that broke.
+bazel*.json (Bazel's build events) names the C++ tests and their gtest XML files, bazel*.status beside it is the exit code of that Bazel, pytest*.xml is
+pytest's, smoke*.log the output of python/tests/smoke.py, failed_stages has a line for each step that broke.
 """
 
 import collections
 import json
 import pathlib
+import re
 import sys
 import urllib.parse
 import xml.etree.ElementTree as ElementTree
@@ -99,9 +100,13 @@ def count_bazel(path):
 
 
 def count_smoke(path):
-    lines = [line.split(" ", 1) for line in path.read_text().splitlines()]
-    failed = [name for outcome, name in lines if outcome != "ok"]
-    return Counts(len(lines) - len(failed), len(failed), 0), failed
+    """(counts, what failed) of the log: "FAILED NAME: ..." for each failed check, "... N of M checks passed" at the end."""
+    text = path.read_text()
+    end = re.findall(r"^Python .*: (\d+) of (\d+) checks passed$", text, re.M)
+    if not end:
+        return Counts(0, 1, 0), [path.stem + " did not finish"]
+    passed, of = map(int, end[-1])
+    return Counts(passed, of - passed, 0), ["%s: %s" % (path.stem, name) for name in re.findall(r"^FAILED ([^:]*):", text, re.M)]
 
 
 def sources(folder):
@@ -110,8 +115,8 @@ def sources(folder):
         yield ("C++" + path.stem[len("bazel") :].replace("-", " "), *count_bazel(path))
     for path in sorted(folder.glob("pytest*.xml")):
         yield "Python" + path.stem[len("pytest") :].replace("-", " "), count_cases(path), []
-    if (folder / "smoke").exists():
-        yield ("Smoke", *count_smoke(folder / "smoke"))
+    for path in sorted(folder.glob("smoke*.log")):
+        yield (path.stem.replace("-", " ").capitalize(), *count_smoke(path))
     if (folder / "failed_stages").exists():
         stages = (folder / "failed_stages").read_text().splitlines()
         yield "Stages", Counts(0, len(stages), 0), ["stage: " + s for s in stages]

@@ -112,7 +112,10 @@ def test_several_runs_and_checks_that_are_no_pytest_are_added(tmp_path):
     for name in ("bazel.json", "bazel.status"):
         (tmp_path / name.replace(".", "-sse4.")).write_text((tmp_path / name).read_text())
     (tmp_path / "pytest-3.13.xml").write_text(GTEST)
-    (tmp_path / "smoke").write_text("ok import on 3.11\nfailed digits on 3.11\n")
+    (tmp_path / "smoke-3.11.log").write_text("FAILED digits: no\nPython 3.11.2: 1 of 2 checks passed\n")
     process = subprocess.run([sys.executable, str(REPORT), str(tmp_path)], capture_output=True, text=True)
     assert process.stdout.splitlines()[-1] == "5 passed, 2 failed, 2 skipped"
-    assert "failed: digits on 3.11" in process.stdout
+    assert "failed: smoke-3.11: digits" in process.stdout
+    (tmp_path / "smoke-3.11.log").write_text("Fatal error\n")
+    process = subprocess.run([sys.executable, str(REPORT), str(tmp_path)], capture_output=True, text=True)
+    assert process.stdout.splitlines()[-1] == "4 passed, 2 failed, 2 skipped"
