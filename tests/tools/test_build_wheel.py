@@ -46,12 +46,12 @@ def test_what_is_not_built_is_an_error(tmp_path, built, options, missing):
     assert not list(tmp_path.glob("*.whl"))
 
 
-# Stands for Bazel: notes how it is called; the command in $FAILS fails, `query` prints $CONSTRAINTS.
+# Stands for Bazel: notes how it is called; the command in $FAILS fails, `cquery` prints $CONSTRAINTS.
 FAKE_BAZEL = """#!/bin/sh
 echo "$*" >> "$CALLS"
 [ "$1" != "$FAILS" ] || { echo "cannot do that" >&2; exit 7; }
 case $1 in
-  query) printf "$CONSTRAINTS" ;;
+  cquery) printf "$CONSTRAINTS" ;;
   info) echo "$BIN" ;;
 esac
 """
@@ -69,7 +69,7 @@ def build_wheel(folder, *options, fails="", constraints="@cuda//:installed"):
     return subprocess.run(command, capture_output=True, text=True, env=environment), calls.read_text()
 
 
-@pytest.mark.parametrize("command", ["query", "build", "info"])
+@pytest.mark.parametrize("command", ["cquery", "build", "info"])
 def test_an_error_of_bazel_stops_it(tmp_path, command):
     bazel_bin(tmp_path, "_C" + SUFFIX, "tessera/_operators.pyi")
     result, _ = build_wheel(tmp_path, fails=command)
