@@ -16,6 +16,8 @@ NAME = "tessera"
 SIZE_LIMIT = 20 * 2**20  # bytes installed
 CUDA_SIZE_LIMIT = 60 * 2**20  # with the CUDA library
 SUMMARY = "Tensors, autograd and neural networks: PyTorch's documented API, written from scratch in C++"
+# Generated for the package; a wheel without them is no wheel.
+GENERATED = ("_operators.pyi",)
 # One date for all members, so that the same tree gives the same bytes.
 DATE = (2020, 1, 1, 0, 0, 0)
 
@@ -34,13 +36,12 @@ def package_files(root):
 
 
 def built_files(bazel_bin, with_cuda):
-    """The extensions of this interpreter, and whatever was generated for the package (stubs, tables)."""
+    """(name in the wheel, path) of the extensions of this interpreter and of what was generated for the package. Everything named here has to be there."""
     for name in ["_C", "_cuda"] if with_cuda else ["_C"]:
         extension = name + sysconfig.get_config_var("EXT_SUFFIX")
         yield "%s/%s" % (NAME, extension), bazel_bin / "python" / extension
-    for path in sorted((bazel_bin / "python" / NAME).rglob("*.py*")):
-        if path.suffix in (".py", ".pyi") and path.is_file():
-            yield path.relative_to(bazel_bin / "python").as_posix(), path
+    for name in GENERATED:
+        yield "%s/%s" % (NAME, name), bazel_bin / "python" / NAME / name
 
 
 def tag():
@@ -91,6 +92,9 @@ def main():
     ap.add_argument("--cuda", action="store_true", help="the CUDA library goes into the wheel, too")
     opts = ap.parse_args()
     version = read_version(opts.root)
+    missing = [str(path) for _, path in built_files(opts.bazel_bin, opts.cuda) if not path.is_file()]
+    if missing:
+        sys.exit("[build_wheel] error: not built: " + ", ".join(missing))
     members = {name: path.read_bytes() for name, path in [*package_files(opts.root), *built_files(opts.bazel_bin, opts.cuda)]}
     members.update(dist_info(opts.root, version))
     path = opts.out / ("%s-%s-%s.whl" % (NAME, version, tag()))

@@ -53,7 +53,7 @@ def explain(function, *args, **kwargs):
     Returns: `Explanation`, a list of `Step`. Raises: TypeError if no overload takes the arguments; what the function itself raises.
 
         >>> print(tessera.explain(tessera.add, tessera.ones(2), 1)[0].name)
-        aten::add.Tensor
+        aten::add.Scalar
     """
     found = _C._explain(function, args, kwargs)
     if found is not None:

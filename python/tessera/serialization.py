@@ -434,7 +434,7 @@ def save(obj, f, pickle_module=pickle, pickle_protocol=DEFAULT_PROTOCOL, _use_ne
     Raises: RuntimeError if the folder of the path doesn't exist or two tensors view one storage with different dtypes;
         AttributeError for an `f` that is neither.
 
-        >>> tessera.save({"w": tessera.ones(2)}, "/tmp/w.pt")
+        >>> tessera.save({"w": tessera.ones(2)}, "weights.pt")
     """
     if not isinstance(f, (str, os.PathLike)) and not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' attribute")

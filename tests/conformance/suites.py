@@ -6,6 +6,7 @@ runs them with this interpreter, which must have tessera installed. Floors never
 """
 
 import argparse
+import ast
 import dataclasses
 import json
 import os
@@ -65,22 +66,51 @@ def run_golden_ops(data):
             return Result(0, 0, 0, output)
         with open(summary) as f:
             counts = json.load(f)
-    existing = callees_that_exist(data / "golden/ops")
-    present = sum(c["passed"] + c["failed"] for name, c in counts["ops"].items() if name in existing or c["passed"])
+    callees = recorded_callees(data / "golden/ops")
+    existing = expressions_that_exist(callees.values())
+    absent = {name for name, callee in callees.items() if callee not in existing}
+    present = sum(c["passed"] + c["failed"] for name, c in counts["ops"].items() if name not in absent or c["passed"])
     worst = sorted(counts["ops"].items(), key=lambda item: -item[1]["failed"])
-    lines = ["%-40s %4d passed %4d failed" % (n, c["passed"], c["failed"]) for n, c in worst if c["failed"] and (n in existing or c["passed"])]
+    lines = ["%-40s %4d passed %4d failed" % (n, c["passed"], c["failed"]) for n, c in worst if c["failed"] and (n not in absent or c["passed"])]
     return Result(counts["passed"], counts["failed"], present, output + "\n".join(["", "worst:"] + lines[:25]))
 
 
-def callees_that_exist(ops):
-    """Names of the recorded operators whose public callable tessera has. A lambda tells nothing, so it counts once a check of it passes."""
+def recorded_callees(ops):
+    """Of each recorded operator the public name ('torch.linalg.svd') or expression ('lambda x: x.mT') that was called."""
     callees = {}
     for path in sorted(ops.glob("*.npz")):
         with zipfile.ZipFile(path) as pack:
             callees[path.stem] = json.loads(pack.read("manifest.json"))["callee"]
-    output = run([sys.executable, "-c", _RESOLVE, json.dumps(sorted(set(callees.values())))])
+    return callees
+
+
+def public_names(expression):
+    """The dotted names from torch in an expression, and as 'Tensor.x' the attributes of whatever else it touches."""
+    names = set()
+
+    def visit(node, tail=""):
+        if isinstance(node, ast.Attribute):
+            visit(node.value, "." + node.attr + tail)
+            return
+        if isinstance(node, ast.Name) and node.id == "torch":
+            if tail:
+                names.add("torch" + tail)
+            return
+        if tail:  # an attribute of a value, which here is a tensor
+            names.add("torch.Tensor." + tail.split(".")[1])
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(expression.strip(), mode="eval"))
+    return names
+
+
+def expressions_that_exist(expressions):
+    """Those whose names tessera has, whether they work or not: what exists and fails counts as failed."""
+    names = {e: public_names(e) for e in set(expressions)}
+    output = run([sys.executable, "-c", _RESOLVE, json.dumps(sorted(set().union(*names.values())))])
     existing = set(json.loads(output.splitlines()[-1]))
-    return {name for name, callee in callees.items() if callee in existing}
+    return {e for e, needed in names.items() if needed <= existing}
 
 
 _RESOLVE = """
@@ -100,23 +130,36 @@ def exists(name):
                 return False
     return True
 
-print(json.dumps([n for n in json.loads(sys.argv[1]) if not n.startswith("lambda") and exists(n)]))
+print(json.dumps([n for n in json.loads(sys.argv[1]) if exists(n)]))
 """
 
 
+def failed_groups(output):
+    """{name: (failed, all)} of the line 'groups with failures: nn.Linear/0 1/20, ...'."""
+    line = (re.findall(r"^groups with failures: (.*)$", output, re.M) or [""])[-1]
+    return {name: (int(n), int(of)) for name, n, of in re.findall(r"(\S+) (\d+)/(\d+)(?:,|$)", line)}
+
+
 def run_golden_modules(data):
-    output = run([sys.executable, str(data / "golden/modules/replay_modules.py"), "--module", "tessera"])
+    folder = data / "golden/modules"
+    output = run([sys.executable, str(folder / "replay_modules.py"), "--module", "tessera"])
     passed, failed = totals(output)
-    # 'groups with failures: modules/Linear 1/20, ...': a group that fails as a whole is taken for one that does not exist yet.
-    groups = re.findall(r"(\d+)/(\d+)(?:,|$)", (re.findall(r"^groups with failures: (.*)$", output, re.M) or [""])[-1])
-    absent = sum(int(n) for n, of in groups if n == of)
+    classes = {}
+    for name in ("modules.json", "optim.json"):
+        for case in json.loads((folder / name).read_text())["cases"]:
+            classes["/".join(case["id"].split("/")[:2])] = case["cls"]
+    existing = expressions_that_exist(classes.values())
+    absent = sum(n for group, (n, of) in failed_groups(output).items() if n == of and classes[group] not in existing)
     return Result(passed, failed, passed + failed - absent, output)
 
 
 def run_golden_random(data):
     output = run([sys.executable, str(data / "golden/random/replay_random.py"), "--module", "tessera"])
     passed, failed = totals(output)
-    absent = sum(int(bad) for bad in re.findall(r"^\S+ +0 passed +(\d+) failed$", output, re.M))
+    expressions = {case["name"]: case["expr"] for case in json.loads((data / "golden/random/streams.json").read_text())}
+    existing = expressions_that_exist(expressions.values())
+    without_success = re.findall(r"^(\S+) +0 passed +(\d+) failed$", output, re.M)
+    absent = sum(int(bad) for name, bad in without_success if expressions[name] not in existing)
     return Result(passed, failed, passed + failed - absent, output)
 
 

@@ -2,10 +2,10 @@
 
 Kernel sources (*.cu.cc) are compiled twice: by nvcc for devices, and by the host's compiler for the emulated device of tensor/cuda/emulation. So
 cuda_library(name = "x") defines x and x_emulated, cuda_test(name = "x_test") x_test, which skips its tests where there is no device, and
-x_test_emulated. Where there is no CUDA toolkit all of them, and what depends on them, are skipped.
+x_test_emulated. Without a CUDA toolkit those for devices, and what depends on them, are skipped; the emulated ones need its headers alone.
 """
 
-load("@cuda//:defs.bzl", "CUDA_COMPATIBLE", "NVCC")
+load("@cuda//:defs.bzl", "CUDA_COMPATIBLE", "EMULATION_COMPATIBLE", "NVCC")
 load("@rules_cc//cc:defs.bzl", "cc_library", "cc_test")
 
 # One architecture keeps nvcc fast; a newer device compiles the embedded PTX itself.
@@ -88,7 +88,7 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], cuda_deps = [], device_d
         copts = _EMULATED_FLAGS,
         defines = emulated_defines,
         deps = deps + _emulated(cuda_deps),
-        target_compatible_with = CUDA_COMPATIBLE,
+        target_compatible_with = EMULATION_COMPATIBLE,
         **kwargs
     )
 
@@ -96,4 +96,4 @@ def cuda_test(name, srcs, deps = [], cuda_deps = [], **kwargs):
     """A test (*_test.cc, or *_test.cu.cc with kernels of its own) that runs on a device and on the emulated one."""
     real = deps + cuda_deps
     cc_test(name = name, srcs = _device_srcs(name, srcs, [], real, testonly = True), deps = real, target_compatible_with = CUDA_COMPATIBLE, **kwargs)
-    cc_test(name = name + "_emulated", srcs = srcs, copts = _EMULATED_FLAGS, deps = deps + _emulated(cuda_deps), target_compatible_with = CUDA_COMPATIBLE, **kwargs)
+    cc_test(name = name + "_emulated", srcs = srcs, copts = _EMULATED_FLAGS, deps = deps + _emulated(cuda_deps), target_compatible_with = EMULATION_COMPATIBLE, **kwargs)

@@ -1,38 +1,41 @@
-"""The repository @cuda: the CUDA toolkit (CUDA_HOME, or the one of the nvcc on the path, or the usual place), or an empty one.
+"""The repository @cuda: the CUDA toolkit, its headers alone, or nothing.
 
-@cuda//:defs.bzl has HAVE_CUDA and NVCC. Where there is no toolkit the targets exist but are incompatible with the platform: `bazel build //...` skips
-whatever needs them. CUDA_HOME=none leaves CUDA out.
+The toolkit is CUDA_HOME's, or that of the nvcc on the path, or the one in the usual place; CUDA_HOME=none leaves it out. Where there is none, the headers of NVIDIA's pip packages in
+.venv (tools/setup installs them there) are enough for the emulated device; TESSERA_CUDA_HEADERS names another folder that has cuda_runtime_api.h, or "none".
+
+@cuda//:defs.bzl has HAVE_CUDA, NVCC, and what target_compatible_with says of targets for devices (CUDA_COMPATIBLE) and for the emulated one (EMULATION_COMPATIBLE). What lacks
+something exists but is incompatible with the platform: `bazel build //...` skips it and whatever needs it.
 """
 
-_WITH = """
+# Headers of the toolkit, and of cuDNN and NCCL where they are installed with it.
+_HEADERS = """
 load("@rules_cc//cc:defs.bzl", "cc_library")
 package(default_visibility = ["//visibility:public"])
 
-# Headers of the toolkit, and of cuDNN and NCCL where they are installed with it.
 cc_library(
     name = "headers",
     hdrs = glob(["include/**/*.h", "include/**/*.hpp", "include/**/*.inl", "include/**/*.cuh", "include/cccl/**", "include/nv/**"]),
     includes = ["include", "include/cccl"],
 )
-
-# The runtime as a part of the program: it finds the driver when it runs.
-cc_library(name = "cudart_static", linkopts = ["-L%s", "-lcudart_static", "-ldl", "-lrt", "-lpthread"], deps = [":headers"])
-
-[cc_library(name = lib, linkopts = ["-L%s", "-Wl,-rpath-link,%s", "-l" + lib], deps = [":headers"]) for lib in [
-    "cudart", "cublas", "cublasLt", "cudnn", "cufft", "cusolver", "cusparse", "curand", "nccl", "cupti", "nvrtc",
-]]
 """
 
-_WITHOUT = """
-load("@rules_cc//cc:defs.bzl", "cc_library")
-package(default_visibility = ["//visibility:public"])
+_LIBRARIES = """
+# The runtime as a part of the program: it finds the driver when it runs.
+cc_library(name = "cudart_static", linkopts = ["-L%s", "-lcudart_static", "-ldl", "-lrt", "-lpthread"], deps = [":headers"])
+"""
 
+_NO_LIBRARIES = """
 constraint_setting(name = "toolkit")
 constraint_value(name = "installed", constraint_setting = ":toolkit")
 
-[cc_library(name = lib, target_compatible_with = [":installed"]) for lib in [
-    "headers", "cudart_static", "cudart", "cublas", "cublasLt", "cudnn", "cufft", "cusolver", "cusparse", "curand", "nccl", "cupti", "nvrtc",
-]]
+cc_library(name = "cudart_static", target_compatible_with = [":installed"])
+"""
+
+_NO_HEADERS = """
+load("@rules_cc//cc:defs.bzl", "cc_library")
+package(default_visibility = ["//visibility:public"])
+
+cc_library(name = "headers", target_compatible_with = [":installed"])
 """
 
 def _find(ctx):
@@ -49,15 +52,34 @@ def _find(ctx):
             return home
     return None
 
+def _find_headers(ctx):
+    named = ctx.os.environ.get("TESSERA_CUDA_HEADERS")
+    if named == "none":
+        return None
+    folders = [ctx.path(named)] if named else []
+    lib = ctx.path(Label("//:WORKSPACE")).dirname.get_child(".venv").get_child("lib")
+    if not named and lib.exists:
+        folders = [d.get_child("site-packages").get_child("nvidia").get_child("cu13").get_child("include") for d in lib.readdir()]
+    for folder in folders:
+        if folder.get_child("cuda_runtime_api.h").exists:
+            return folder
+    if named:
+        fail("TESSERA_CUDA_HEADERS: %s has no cuda_runtime_api.h" % named)
+    return None
+
+_DEFS = """HAVE_CUDA = %r
+NVCC = %r
+CUDA_COMPATIBLE = %r
+EMULATION_COMPATIBLE = %r
+"""
+
 def _cuda_configure(ctx):
     home = _find(ctx)
-    if home:
-        ctx.symlink(home + "/include", "include")
-        lib = home + "/lib64"
-        ctx.file("BUILD", _WITH % (lib, lib, lib))
-        ctx.file("defs.bzl", "HAVE_CUDA = True\nNVCC = %r\nCUDA_COMPATIBLE = []\n" % (home + "/bin/nvcc"))
-    else:
-        ctx.file("BUILD", _WITHOUT)
-        ctx.file("defs.bzl", "HAVE_CUDA = False\nNVCC = \"\"\nCUDA_COMPATIBLE = [\"@cuda//:installed\"]\n")
+    headers = home + "/include" if home else _find_headers(ctx)
+    if headers:
+        ctx.symlink(headers, "include")
+    lacking = ["@cuda//:installed"]
+    ctx.file("BUILD", (_HEADERS if headers else _NO_HEADERS) + (_LIBRARIES % (home + "/lib64") if home else _NO_LIBRARIES))
+    ctx.file("defs.bzl", _DEFS % (home != None, home + "/bin/nvcc" if home else "", [] if home else lacking, [] if headers else lacking))
 
-cuda_configure = repository_rule(implementation = _cuda_configure, environ = ["CUDA_HOME", "PATH"], local = True)
+cuda_configure = repository_rule(implementation = _cuda_configure, environ = ["CUDA_HOME", "PATH", "TESSERA_CUDA_HEADERS"], local = True)

@@ -121,7 +121,7 @@ class _SingleLevelFunction(_C._FunctionBase, FunctionCtx, _HookMixin, metaclass=
 class Function(_SingleLevelFunction):
     """Base class of custom differentiable functions; call them with `apply`.
 
-        >>> class Exp(Function):
+        >>> class Exp(tessera.autograd.Function):
         ...     @staticmethod
         ...     def forward(ctx, x):
         ...         y = x.exp()
@@ -131,7 +131,8 @@ class Function(_SingleLevelFunction):
         ...     def backward(ctx, grad):
         ...         (y,) = ctx.saved_tensors
         ...         return grad * y
-        >>> Exp.apply(tessera.zeros(1, requires_grad=True)).grad_fn.name()
+        >>> y = Exp.apply(tessera.zeros(1, requires_grad=True))
+        >>> y.grad_fn.name()
         'ExpBackward'
     """
 

@@ -7,6 +7,7 @@ real and their imaginary part.
 
 import itertools
 import sys
+import types
 import warnings
 
 import tessera
@@ -513,7 +514,7 @@ def _random_seed(output, noncontiguous):
     return seed.detach().requires_grad_()
 
 
-class _Module(type(sys)):
+class _Module(types.ModuleType):
     """The name `autograd.gradcheck` is a module and a function: where an import under another name put the module there, it can be called as well."""
 
     def __call__(self, *args, **kwargs):

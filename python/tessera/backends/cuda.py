@@ -150,7 +150,8 @@ class _SDPAParams:
         self._values = {"query": query, "key": key, "value": value, "attn_mask": attn_mask, "dropout": float(dropout), "is_causal": bool(is_causal), "enable_gqa": bool(enable_gqa)}
 
     query, key, value, attn_mask, dropout, is_causal, enable_gqa = (
-        property(lambda self, name=name: self._values[name]) for name in ("query", "key", "value", "attn_mask", "dropout", "is_causal", "enable_gqa")
+        property(lambda self, name=name: self._values[name])  # type: ignore[misc]
+        for name in ("query", "key", "value", "attn_mask", "dropout", "is_causal", "enable_gqa")
     )
 
 

@@ -6,7 +6,7 @@ import tessera
 from tessera.cuda import StreamContext, _device_index, _lazy_init, current_stream
 
 
-class Stream(tessera.Stream):
+class Stream(tessera.Stream):  # type: ignore[valid-type, misc]
     """A queue of work on a device: what is put into one is done in order, several run side by side.
 
     Args:

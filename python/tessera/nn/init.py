@@ -128,7 +128,8 @@ def dirac_(tensor, groups=1):
         center = tuple(s // 2 for s in sizes[2:])
         for g in range(groups):
             for d in range(min(per_group, sizes[1])):
-                tensor[(g * per_group + d, d, *center)] = 1
+                place = (g * per_group + d, d, *center)
+                tensor[place] = 1
     return tensor
 
 

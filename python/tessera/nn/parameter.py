@@ -9,7 +9,7 @@ _TensorMeta = type(Tensor)
 _disabled_torch_function = tessera._C._disabled_torch_function_impl
 
 
-class _ParameterMeta(_TensorMeta):
+class _ParameterMeta(_TensorMeta):  # type: ignore[valid-type, misc]
     # A tensor of another subclass that was wrapped in Parameter stays of its own type and carries the flag `_is_param`.
     def __instancecheck__(self, instance):
         if super().__instancecheck__(instance):
@@ -105,7 +105,7 @@ def is_lazy(param):
     return isinstance(param, UninitializedTensorMixin)
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc, override]
     """A parameter whose shape is not known yet; lazy modules give it one at their first call."""
 
     cls_to_become = Parameter
@@ -121,7 +121,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
         return result
 
 
-class _BufferMeta(_TensorMeta):
+class _BufferMeta(_TensorMeta):  # type: ignore[valid-type, misc]
     def __instancecheck__(self, instance):
         if super().__instancecheck__(instance):
             return True
@@ -145,7 +145,7 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     __torch_function__ = _disabled_torch_function
 
 
-class UninitializedBuffer(UninitializedTensorMixin, Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[override]
     """A buffer whose shape is not known yet."""
 
     cls_to_become = Tensor

@@ -304,7 +304,7 @@ def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=Non
 
     Raises: AssertionError if they are not close, TypeError for types that can't be compared, ValueError for one tolerance without the other.
 
-        >>> assert_close(tessera.tensor([1.0, 2.0]), tessera.tensor([1.0, 2.0]))
+        >>> tessera.testing.assert_close(tessera.tensor([1.0, 2.0]), tessera.tensor([1.0, 2.0]))
     """
     __tracebackhide__ = True
     options = _Options(rtol, atol, equal_nan, check_device, check_dtype, check_layout, check_stride, allow_subclasses)

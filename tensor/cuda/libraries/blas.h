@@ -1,7 +1,11 @@
 // cuBLAS, found at run time.
 #pragma once
 
+#if TESSERA_CUDA_EMULATED
+#include "tensor/cuda/emulation/cublas.h"
+#else
 #include <cublas_v2.h>
+#endif
 
 #include "tensor/core/dtype.h"
 #include "tensor/cuda/runtime/runtime.h"

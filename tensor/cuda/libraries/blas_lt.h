@@ -1,7 +1,11 @@
 // cuBLASLt, found at run time: products whose results go through an epilogue (a bias, an activation) or whose operands have scales (8-bit floats).
 #pragma once
 
+#if TESSERA_CUDA_EMULATED
+#include "tensor/cuda/emulation/cublas.h"
+#else
 #include <cublasLt.h>
+#endif
 
 #include <cstdint>
 

@@ -1,7 +1,11 @@
 // cuDNN, found at run time.
 #pragma once
 
+#if TESSERA_CUDA_EMULATED
+#include "tensor/cuda/emulation/cudnn.h"
+#else
 #include <cudnn.h>
+#endif
 
 #include <string>
 

@@ -1,7 +1,7 @@
 """Spectral normalisation (Miyato et al. 2018) by a forward pre-hook."""
 
 import tessera
-from tessera.nn.functional import normalize
+from tessera.nn import functional as F
 from tessera.nn.parameter import Parameter, UninitializedParameter
 
 __all__ = ["SpectralNorm", "spectral_norm", "remove_spectral_norm"]
@@ -35,8 +35,8 @@ class SpectralNorm:
         if do_power_iteration:
             with tessera.no_grad():
                 for _ in range(self.n_power_iterations):
-                    v.copy_(normalize(matrix.t().mv(u), dim=0, eps=self.eps))
-                    u.copy_(normalize(matrix.mv(v), dim=0, eps=self.eps))
+                    v.copy_(F.normalize(matrix.t().mv(u), dim=0, eps=self.eps))
+                    u.copy_(F.normalize(matrix.mv(v), dim=0, eps=self.eps))
                 # later steps must not change what backward needs
                 u, v = u.clone(), v.clone()
         sigma = u.dot(matrix.mv(v))
@@ -71,8 +71,8 @@ class SpectralNorm:
         with tessera.no_grad():
             matrix = fn.reshape_weight_to_matrix(weight)
             h, w = matrix.size()
-            u = normalize(weight.new_empty(h).normal_(0, 1), dim=0, eps=eps)
-            v = normalize(weight.new_empty(w).normal_(0, 1), dim=0, eps=eps)
+            u = F.normalize(weight.new_empty(h).normal_(0, 1), dim=0, eps=eps)
+            v = F.normalize(weight.new_empty(w).normal_(0, 1), dim=0, eps=eps)
         delattr(module, name)
         module.register_parameter(name + "_orig", weight)
         # a plain attribute: a parameter could not be assigned a computed tensor

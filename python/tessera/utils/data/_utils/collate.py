@@ -163,7 +163,7 @@ def default_collate(batch):
     Tensors and arrays are stacked, floats become float64, ints int64; strings and bytes stay a list; mappings, named tuples and
     sequences are collated entry by entry.
 
-        >>> default_collate([{"x": 0}, {"x": 1}])
+        >>> tessera.utils.data.default_collate([{"x": 0}, {"x": 1}])
         {'x': tensor([0, 1])}
     """
     functions = default_collate_fn_map
