@@ -132,14 +132,17 @@ Storage memory_in_file(size_t nbytes) {
   void* data = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (data == MAP_FAILED) return nullptr;
   g_open_files.fetch_add(1, std::memory_order_relaxed);
-  return StorageImpl::wrap(data, nbytes, Device(), &unmap, new Mapping{nbytes, fd.release(), getpid()}, /*resizable=*/true);
+  auto* m = new Mapping{nbytes, fd.release(), getpid()};
+  return StorageImpl::wrap(data, nbytes, Device(), &unmap, m, /*resizable=*/true);
 }
-// The file that the memory is, which becomes the caller's; null if it is none. From then on writes to the memory do not reach the file.
+// The file that the memory is, which becomes the caller's; null if it is none. From then on writes to the memory do not
+// reach the file.
 Mapping* give_file(StorageImpl& s, int* fd) {
   if (s.deleter() != &unmap) return nullptr;
   auto* m = static_cast<Mapping*>(s.context());
   if (m->file < 0 || m->owner != getpid()) return nullptr;
-  if (mmap(s.data(), m->length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, m->file, 0) == MAP_FAILED) return nullptr;
+  constexpr int kInPlace = MAP_PRIVATE | MAP_FIXED;
+  if (mmap(s.data(), m->length, PROT_READ | PROT_WRITE, kInPlace, m->file, 0) == MAP_FAILED) return nullptr;
   m->given = given_files().add();
   *fd = release_file(m);
   return m;
@@ -292,7 +295,9 @@ PyObject* get_device(PyObject* self, void*) { return guarded([&] { return wrap(i
 PyObject* get_cdata(PyObject* self, void*) { return PyLong_FromVoidPtr(as(self)->impl); }
 PyObject* get_is_cuda(PyObject* self, void*) { return to_python(impl_of(self).device().is_cuda()); }
 PyGetSetDef g_getset[] = {{"device", get_device, nullptr, nullptr, nullptr},
-                          {"_cdata", get_cdata, nullptr, "Identity of the memory: equal for all Python objects of one storage while it lives; then another storage may get it.", nullptr},
+                          {"_cdata", get_cdata, nullptr,
+                           "Identity of the memory: equal for all Python objects of one storage while it lives; later another may get it.",
+                           nullptr},
                           {"is_cuda", get_is_cuda, nullptr, nullptr, nullptr},
                           {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
                           {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -383,8 +388,9 @@ PyObject* py_new_shared(PyObject* cls, PyObject* args, PyObject*) {
     return attach(reinterpret_cast<PyTypeObject*>(cls), std::move(s));
   });
 }
-// Batches go from process to process by these. _new_in_file(bytes) -> storage or None; _give_file() -> (descriptor, number) or None;
-// _is_kept(number): whether somebody here still has the memory; _over_file(descriptor, bytes, alone) -> storage.
+// Batches go from process to process by these. _new_in_file(bytes) -> storage or None;
+// _give_file() -> (descriptor, number) or None; _is_kept(number): whether somebody here still has the memory;
+// _over_file(descriptor, bytes, alone) -> storage.
 PyObject* py_new_in_file(PyObject* cls, PyObject* size) {
   return guarded([&]() -> PyObject* {
     Storage s = memory_in_file(size_arg(size));
@@ -486,10 +492,15 @@ PyMethodDef g_methods[] = {
     {"_share_fd_cpu_", py_share_fd, METH_NOARGS, "(descriptor, bytes) of shared memory that the storage now lies in. The caller closes the descriptor."},
     {"_new_shared_fd_cpu", py_new_shared_fd, METH_VARARGS | METH_CLASS, "A storage over a descriptor made by _share_fd_cpu_, perhaps in another process."},
     {"_new_shared", as_c_function(py_new_shared), METH_VARARGS | METH_KEYWORDS | METH_CLASS, nullptr},
-    {"_new_in_file", py_new_in_file, METH_O | METH_CLASS, "A storage of so many uninitialised bytes in an anonymous file; None where there is none to be had."},
-    {"_give_file", py_give_file, METH_NOARGS, "(descriptor, number) of the file that the storage was made in, once; the caller closes it. None if there is none."},
-    {"_is_kept", py_is_kept, METH_O | METH_STATIC, "Whether the memory whose file was given away under this number is still there."},
-    {"_over_file", py_over_file, METH_VARARGS | METH_CLASS, "A storage over the bytes of a file of which a descriptor is given; a copy, when written to, unless the file is nobody else's (the last argument)."},
+    {"_new_in_file", py_new_in_file, METH_O | METH_CLASS,
+     "A storage of so many uninitialised bytes in an anonymous file; None where there is none to be had."},
+    {"_give_file", py_give_file, METH_NOARGS,
+     "(descriptor, number) of the file that the storage was made in, once; the caller closes it. None if it has none."},
+    {"_is_kept", py_is_kept, METH_O | METH_STATIC,
+     "Whether the memory whose file was given away under this number is still there."},
+    {"_over_file", py_over_file, METH_VARARGS | METH_CLASS,
+     "A storage over the bytes of a file of which a descriptor is given; a copy, when written to, "
+     "unless the file is nobody else's (the last argument)."},
     {"from_file", as_c_function(py_from_file), METH_VARARGS | METH_KEYWORDS | METH_CLASS, "A storage over a memory-mapped file."},
     {"from_buffer", as_c_function(py_from_buffer), METH_VARARGS | METH_KEYWORDS | METH_CLASS, "A storage with a copy of a buffer's bytes."},
     {nullptr, nullptr, 0, nullptr}};

@@ -374,7 +374,7 @@ class _UntypedMethods:
 
 
 def keep_with_memo(memo, original):
-    """Keeps what a deepcopy has copied alive as long as its memo, which knows it by its identity: nothing else may get that."""
+    """Keeps what a deepcopy has copied alive as long as its memo, which knows it by its identity."""
     memo.setdefault(id(memo), []).append(original)  # where the module copy keeps them
 
 

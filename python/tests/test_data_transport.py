@@ -1,4 +1,4 @@
-"""How batches come from workers: right bytes whatever a collate function does with them, no descriptor kept, no end that leaves the other waiting."""
+"""How batches come from workers: right bytes whatever a collate function does, no descriptor kept, no endless wait."""
 
 import fcntl
 import gc
@@ -99,8 +99,8 @@ def one_storage_twice(samples):
     return images, labels, images.view(-1), images.t_() if images.dim() == 2 else images.transpose(0, 1)
 
 
-COLLATE = [keep_mean, mean_then_labels, keep_labels, keep_one_of_two, to_half, to_numpy, numpy_copy, wrapped_again, windows, resized, moved_to_shared_memory, one_storage_twice,
-           default_collate]
+COLLATE = [keep_mean, mean_then_labels, keep_labels, keep_one_of_two, to_half, to_numpy, numpy_copy, wrapped_again,
+           windows, resized, moved_to_shared_memory, one_storage_twice, default_collate]
 
 
 def check_batches(batches, count):
@@ -122,7 +122,8 @@ def test_collate_functions_that_keep_a_part(collate, workers):
 
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_kept_parts_from_started_workers(method):
-    check_batches(DataLoader(Images(16), batch_size=4, num_workers=2, collate_fn=keep_mean, multiprocessing_context=method), 4)
+    loader = DataLoader(Images(16), batch_size=4, num_workers=2, collate_fn=keep_mean, multiprocessing_context=method)
+    check_batches(loader, 4)
 
 
 def test_tensors_that_share_a_storage_still_do():
@@ -163,7 +164,8 @@ class Nested(Dataset):
 
     def __getitem__(self, i):
         multiprocessing.current_process()._config["daemon"] = False  # may have children
-        inner = DataLoader(Images(8), batch_size=4, num_workers=self.workers, collate_fn=default_collate if i % 2 else keep_mean)
+        collate = default_collate if i % 2 else keep_mean
+        inner = DataLoader(Images(8), batch_size=4, num_workers=self.workers, collate_fn=collate)
         total = [float(images.double().mean()) for images, _ in inner]
         return tessera.full(SHAPE, float(i)), i, total
 
@@ -195,14 +197,16 @@ class CountsDescriptors:
         default_collate(samples)
         self.kept = (self.kept + [default_collate(samples)[0]])[-self.keep:] if self.keep else []
         number = int(labels[0]) // 4
-        parts = [images, images.half(), {"images": images, "other": tessera.ones(300_000)}, images.numpy(), images[1:], labels][number % 6]
+        pair = {"images": images, "other": tessera.ones(300_000)}
+        parts = [images, images.half(), pair, images.numpy(), images[1:], labels][number % 6]
         return parts, os.getpid(), open_descriptors()
 
 
 @pytest.mark.parametrize("keep", [0, 200])
 def test_descriptors_do_not_grow(keep):
     before = settled_descriptors()
-    loader = DataLoader(Images(160), batch_size=4, num_workers=2, collate_fn=CountsDescriptors(keep), persistent_workers=True)
+    collate = CountsDescriptors(keep)
+    loader = DataLoader(Images(160), batch_size=4, num_workers=2, collate_fn=collate, persistent_workers=True)
     held, counts, own = [], {}, []
     for _ in range(4):
         for parts, pid, count in loader:
@@ -234,7 +238,8 @@ def test_a_file_belongs_to_the_memory():
     assert tessera.UntypedStorage._is_kept(number) and view[0] == 3
     del view
     assert not tessera.UntypedStorage._is_kept(number) and received[0] == 3
-    for change, lost in ((lambda s: s.resize_(2 * MIB), True), (lambda s: s.share_memory_(), True), (lambda s: s.fill_(6), False)):
+    changes = (lambda s: s.resize_(2 * MIB), True), (lambda s: s.share_memory_(), True), (lambda s: s.fill_(6), False)
+    for change, lost in changes:
         storage = new(MIB).fill_(6)
         change(storage)
         given = storage._give_file()
@@ -379,7 +384,7 @@ def test_a_worker_that_ends_while_it_sends(end, capfd):
 
 
 def through_the_pipe(samples):
-    return [tessera.ones(60_000) for _ in range(10)][int(samples[0][1]) % 10]  # 240 KB: more than a socket takes at once, too little for a file
+    return tessera.ones(60_000)  # 240 KB: more than a socket takes at once, too little for a file
 
 
 def _wait_until(condition):
@@ -457,7 +462,10 @@ def test_arrays_arrive_writable_and_whole():
     def arrays(samples):
         return numpy.full((300, 300), float(samples[0][1])), numpy.arange(3), b"bytes", tessera.ones(100_000)
 
-    for number, (large, small, text, tensor) in enumerate(DataLoader(Images(8), batch_size=4, num_workers=1, collate_fn=arrays)):
+    batches = list(DataLoader(Images(8), batch_size=4, num_workers=1, collate_fn=arrays))
+    assert len(batches) == 2
+    for number, (large, small, text, tensor) in enumerate(batches):
         large += 1
         small += 1
-        assert (large == 4 * number + 1).all() and small.tolist() == [1, 2, 3] and text == b"bytes" and tensor.sum() == 100_000
+        assert (large == 4 * number + 1).all() and small.tolist() == [1, 2, 3]
+        assert text == b"bytes" and tensor.sum() == 100_000

@@ -134,16 +134,19 @@ try:
         installed = "none"
 except ImportError:
     installed = "unknown"
-print(json.dumps({"torch": found, "installed": installed, "path": sys.path, "customized": "sitecustomize" in sys.modules, "version": list(sys.version_info[:2])}))
+print(json.dumps({"torch": found, "installed": installed, "path": sys.path, "customized": "sitecustomize" in sys.modules,
+                  "version": list(sys.version_info[:2])}))
 """
 RUNS = "import subprocess, sys; raise SystemExit(subprocess.run(sys.argv[1:]).returncode)"
 
 
 def in_child(*command, launcher=True, **kwargs):
     """What REPORT, or another program, prints in a child of a program under the launcher."""
-    env = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in (ROOT, *kwargs.pop("paths", ()), os.environ.get("PYTHONPATH")) if p))
+    paths = (ROOT, *kwargs.pop("paths", ()), os.environ.get("PYTHONPATH"))
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in paths if p))
     prefix = [sys.executable, "-m", "tessera", "-c", RUNS] if launcher else []
-    result = subprocess.run([*prefix, *map(str, command)], capture_output=True, text=True, env=env, timeout=120, **kwargs)
+    command = [*prefix, *map(str, command)]
+    result = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, **kwargs)
     assert result.returncode == 0 and result.stdout, result.stderr
     return json.loads(result.stdout)
 
@@ -170,11 +173,12 @@ def environment(tmp_path_factory):
 def others():
     """Interpreters of other versions or environments: this one's base, and what PATH and pyenv have."""
     names = [f"python{version}" for version in ("2.7", "3", *(f"3.{minor}" for minor in range(6, 16)))]
-    found = [getattr(sys, "_base_executable", None), *map(shutil.which, names), *glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python"))]
+    pyenv = glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python"))
+    found = [getattr(sys, "_base_executable", None), *map(shutil.which, names), *pyenv]
     by_target = {os.path.realpath(path): path for path in found if path and os.access(path, os.X_OK)}
     if sys.prefix == sys.base_prefix:
         by_target.pop(os.path.realpath(sys.executable), None)
-    return sorted(path for path in by_target.values() if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0)
+    return sorted(p for p in by_target.values() if subprocess.run([p, "-c", ""], capture_output=True).returncode == 0)
 
 
 def test_an_environment_with_another_torch_keeps_it(environment):
@@ -197,7 +201,8 @@ def test_other_interpreters_are_untouched(tmp_path):
     for python in others():
         report = in_child(python, "-c", REPORT, paths=[str(folder)])
         assert report == in_child(python, "-c", REPORT, paths=[str(folder)], launcher=False), python
-        assert report["torch"].startswith(str(folder / "torch" / "__init__.py")) and report["installed"] in ("0.0.1", "unknown"), python
+        assert report["torch"].startswith(str(folder / "torch" / "__init__.py")), python
+        assert report["installed"] in ("0.0.1", "unknown"), python
         seen.append(report["version"])
     print("interpreters:", seen)
     assert seen or sys.prefix == sys.base_prefix  # an environment has a base at least
@@ -243,5 +248,6 @@ def test_console_scripts_of_the_environment_have_the_alias(tmp_path):
 def test_an_empty_entry_of_the_path_stays():
     code = "import os; print(os.environ['PYTHONPATH'].split(os.pathsep, 1)[1])"
     env = dict(os.environ, PYTHONPATH=os.pathsep + ROOT)
-    result = subprocess.run([sys.executable, "-m", "tessera", "-c", code], capture_output=True, text=True, env=env, timeout=120)
+    command = [sys.executable, "-m", "tessera", "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
     assert result.stdout == os.pathsep + ROOT + "\n", result.stderr

@@ -234,7 +234,8 @@ def test_parametrization_recomputes_and_can_be_removed():
 
 def test_a_memo_of_copies_keeps_the_originals():
     """What a deepcopy knows by its identity may not be freed before it: another tensor would be taken for it."""
-    for make in (tessera.tensor, lambda v: nn.Parameter(tessera.tensor(v)), lambda v: tessera.full((2,), v).untyped_storage()):
+    kinds = tessera.tensor, lambda v: nn.Parameter(tessera.tensor(v)), lambda v: tessera.full((2,), v).untyped_storage()
+    for make in kinds:
         memo, originals, copies = {}, [], []
         for i in range(50):
             original = make(float(i))

@@ -1,11 +1,12 @@
 """Makes `torch` and all its submodules resolve to this package, in this process and in the processes that it starts.
 
-`install()` puts a finder on `sys.meta_path` and the module object itself into `sys.modules["torch"]`; `torch.nn.functional` then *is*
-`tessera.nn.functional`. Children get there through the environment: PYTHONPATH gains the folder `start`, whose `sitecustomize` runs when
-an interpreter starts. If that is the interpreter for which the alias was installed (same version, same environment: TESSERA_ALIAS says which),
-it puts the folder `site` on `sys.path`, whose tiny package `torch` calls `install()` when a program imports it, and whose
-`torch-*.dist-info` answers `importlib.metadata.version("torch")`. In any other interpreter it takes itself off `sys.path`. A Python program
-that does not import torch notices nothing; one that ignores PYTHONPATH or `site` (-E, -I, -S) has no alias.
+`install()` puts a finder on `sys.meta_path` and the module object itself into `sys.modules["torch"]`;
+`torch.nn.functional` then *is* `tessera.nn.functional`. Children get there through the environment: PYTHONPATH gains
+the folder `start`, whose `sitecustomize` runs when an interpreter starts. If that is the interpreter for which the
+alias was installed (same version, same environment: TESSERA_ALIAS says which), it puts the folder `site` on
+`sys.path`, whose tiny package `torch` calls `install()` when a program imports it, and whose `torch-*.dist-info`
+answers `importlib.metadata.version("torch")`. In any other interpreter it takes itself off `sys.path`. A Python
+program that does not import torch notices nothing; one that ignores PYTHONPATH or `site` (-E, -I, -S) has no alias.
 """
 
 import importlib

@@ -1,7 +1,9 @@
-"""Runs at the start of every Python program below `python -m tessera`, because its folder is on PYTHONPATH. Written for any version of Python.
+"""Runs at the start of every Python program below `python -m tessera`, because its folder is on PYTHONPATH.
 
-In the interpreter for which the alias was installed, the folder `site` takes the place of this one on sys.path; in all others this folder
-just goes. Then the sitecustomize that would have run without this one runs, if there is one.
+It is written for any version of Python.
+
+In the interpreter for which the alias was installed, the folder `site` takes the place of this one on sys.path; in
+all others this folder just goes. Then the sitecustomize that would have run without this one runs, if there is one.
 """
 
 import os
@@ -12,7 +14,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def mark():
-    """The value of the variable that makes this file put the alias into this interpreter: version, environment, and which file."""
+    """What the variable is where this file puts the alias into this interpreter: version, environment, which file."""
     tag = getattr(getattr(sys, "implementation", None), "cache_tag", None) or ""
     return os.pathsep.join([tag + getattr(sys, "abiflags", ""), os.path.realpath(sys.prefix), HERE])
 

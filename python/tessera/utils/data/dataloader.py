@@ -432,7 +432,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             except (BrokenPipeError, OSError):
                 pass
         for pipe in self._result_pipes:
-            transport.hang_up(pipe)  # a worker that is sending gets EPIPE and ends, whichever processes have inherited this end
+            transport.hang_up(pipe)  # a worker that is sending gets EPIPE and ends, whoever has inherited this end
             pipe.close()
         for worker in self._workers:
             worker.join(MP_STATUS_CHECK_INTERVAL)

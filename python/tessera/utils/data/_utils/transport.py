@@ -1,10 +1,11 @@
 """Sends batches from a worker to the loader: a pickle without the bulk, then the bytes of storages and arrays as they are.
 
-Much data goes through anonymous memory files whose descriptors are sent along, and which the receiver maps: one copy, or none where `empty`
-gave the batch its memory. Such a file belongs to the memory of the storage (it dies with it, and is lost when the storage gets other memory)
-and is given away once: a storage that is sent again is copied. Neither process sees what the other writes after the sending: the receiver's
-writes stay off the file if the sender still has the memory when it writes the parcel, which it then has for itself. Little
-data goes through the pipe, straight into new storages. Tensors that cover a storage keep sharing it with each other; a tensor that is a small
+Much data goes through anonymous memory files whose descriptors are sent along, and which the receiver maps: one copy,
+or none where `empty` gave the batch its memory. Such a file belongs to the memory of the storage (it dies with it,
+and is lost when the storage gets other memory) and is given away once: a storage that is sent again is copied.
+Neither process sees what the other writes after the sending: the receiver's writes stay off the file if the sender
+still has the memory when it writes the parcel, which it then has for itself. Little data goes through the pipe,
+straight into new storages. Tensors that cover a storage keep sharing it with each other; a tensor that is a small
 part of a large storage travels alone.
 """
 
@@ -20,7 +21,8 @@ from multiprocessing import reduction
 import tessera
 from tessera.storage import TypedStorage, UntypedStorage, _typed, bytes_view
 
-_HEAD = struct.Struct("<QQQ?")  # storages, buffers, length of the key's pickle, is there a file for what has none of its own
+# Storages, buffers, length of the key's pickle, whether there is a file for what has none of its own.
+_HEAD = struct.Struct("<QQQ?")
 _MEMORY_FILE_FROM = 256 * 1024  # bytes; below, the pipe is faster
 _ALIGNMENT = 64
 
@@ -102,10 +104,13 @@ def empty(shape, dtype):
     for length in shape:
         size *= length
     storage = UntypedStorage._new_in_file(size) if size >= _MEMORY_FILE_FROM else None
-    return None if storage is None else tessera.empty(0, dtype=dtype).set_(storage, 0, shape, _contiguous_strides(shape))
+    if storage is None:
+        return None
+    return tessera.empty(0, dtype=dtype).set_(storage, 0, shape, _contiguous_strides(shape))
 
 
-_NO_FILE, _KEPT, _ALONE = range(3)  # where the bytes of a storage are: among the rest; in a file that the sender has as well, or has not
+# Where the bytes of a storage are: among the rest; in a file that the sender has as well; in one that it has not.
+_NO_FILE, _KEPT, _ALONE = range(3)
 
 
 class Parcel:
@@ -119,7 +124,8 @@ class Parcel:
         self.pickles = ()    # of the key and the object
 
     def head(self):
-        own = bytes(_NO_FILE if file is None else _KEPT if UntypedStorage._is_kept(file[1]) else _ALONE for file in self.files)
+        is_kept = UntypedStorage._is_kept
+        own = bytes(_NO_FILE if file is None else _KEPT if is_kept(file[1]) else _ALONE for file in self.files)
         counts = _HEAD.pack(len(own), len(self.sizes) - len(own), len(self.pickles[0]), self.common is not None)
         return b"".join((counts, own, struct.pack(f"<{len(self.sizes)}Q", *self.sizes), *self.pickles))
 
@@ -136,9 +142,10 @@ class Parcel:
 
 
 def pack(key, obj):
-    """A Parcel of two objects; `key` is small and is known even if `obj` can't be unpickled. All that may fail for their sake fails here.
+    """A Parcel of two objects; `key` is small and is known even if `obj` can't be unpickled.
 
-    A sender that drops `obj` before it writes the parcel spares the receiver copies of the pages that it writes to.
+    All that may fail for their sake fails here. A sender that drops `obj` before it writes the parcel spares the receiver
+    copies of the pages that it writes to.
     """
     storages, buffers = [], []
     stream = io.BytesIO()
@@ -163,7 +170,7 @@ def _socket_of(connection):
 
 
 def hang_up(connection):
-    """Ends both directions: who waits at either end, in this or another process, gets an error or the end of the stream."""
+    """Ends both directions: who waits at either end, in whatever process, gets an error or the end of the stream."""
     try:
         with _socket_of(connection) as sock:
             sock.shutdown(socket.SHUT_RDWR)
@@ -183,7 +190,10 @@ def _send_descriptor(sock, descriptor):
 
 
 def write(connection, parcel):
-    """Writes a parcel to a `multiprocessing.connection.Connection` over a socket, and closes it. After an error the connection is unusable."""
+    """Writes a parcel to a `multiprocessing.connection.Connection` over a socket, and closes the parcel.
+
+    After an error the connection is unusable.
+    """
     try:
         connection.send_bytes(parcel.head())
         descriptors = parcel.descriptors()
@@ -232,7 +242,10 @@ def _receive_rest(connection, sizes, storage_count, file):
 
 
 def _receive_parts(connection):
-    """(pickled key, pickled object, storages, buffers). Raises: EOFError where the other end closes, is killed or sends something else."""
+    """(pickled key, pickled object, storages, buffers).
+
+    Raises: EOFError where the other end closes, is killed or sends something else.
+    """
     try:
         message = memoryview(connection.recv_bytes())
         storage_count, buffer_count, key_length, has_common = _HEAD.unpack_from(message)
@@ -256,7 +269,9 @@ def _receive_parts(connection):
 
 
 def receive(connection, failed):
-    """(key, object) of what `write` wrote; in place of an object that can't be unpickled, `failed()`, called while its exception is handled.
+    """(key, object) of what `write` wrote.
+
+    In place of an object that can't be unpickled comes `failed()`, called while the exception is handled.
 
     Raises: EOFError where the other end closes or is killed, also in the middle.
     """

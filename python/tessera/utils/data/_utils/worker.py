@@ -111,7 +111,8 @@ def _worker_loop(dataset_kind, dataset, task_connection, result_connection, auto
     tessera.set_num_threads(1)
     seed = _seed(base_seed, worker_id)
     tasks = queue.SimpleQueue()
-    threading.Thread(target=_read_tasks, args=(task_connection, tasks, parent or os.getppid(), result_connection), daemon=True).start()
+    reading = (task_connection, tasks, parent or os.getppid(), result_connection)
+    threading.Thread(target=_read_tasks, args=reading, daemon=True).start()
     rng = random.Random(seed)
     _worker_info = WorkerInfo(id=worker_id, num_workers=num_workers, seed=seed, dataset=dataset, rng=rng)
     failure, fetcher, ended = None, None, False
