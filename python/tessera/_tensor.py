@@ -123,6 +123,7 @@ def __deepcopy__(self, memo):
     import copy
 
     from tessera import _utils
+    from tessera.storage import keep_with_memo
 
     with tessera.no_grad():
         result = _copy_data(self, memo)
@@ -132,6 +133,7 @@ def __deepcopy__(self, memo):
         if self.grad is not None:
             result.grad = copy.deepcopy(self.grad, memo)
         memo[id(self)] = result
+        keep_with_memo(memo, self)
         state = _utils._get_obj_state(self)
         if state:
             _utils._set_obj_state(result, copy.deepcopy(state, memo))

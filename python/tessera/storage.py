@@ -303,7 +303,7 @@ class _UntypedMethods:
         known = memo.setdefault("torch", {})
         if self._cdata not in known:
             known[self._cdata] = self.clone()
-            memo.setdefault(id(memo), []).append(self)  # keeps the original, and so its identity, alive
+            keep_with_memo(memo, self)
         return known[self._cdata]
 
     def __reduce__(self):
@@ -371,6 +371,11 @@ class _UntypedMethods:
     @property
     def filename(self):
         return getattr(self, "_filename", None)
+
+
+def keep_with_memo(memo, original):
+    """Keeps what a deepcopy has copied alive as long as its memo, which knows it by its identity."""
+    memo.setdefault(id(memo), []).append(original)  # where the module copy keeps them
 
 
 def install(cls):

@@ -397,3 +397,18 @@ def test_context_lets_go_with_the_graph():
     del y
     gc.collect()
     assert refs[0]() is None
+
+
+def test_mutation_on_saved_tensors_keeps_nothing_of_freed_graphs():
+    with tessera.autograd.graph.allow_mutation_on_saved_tensors() as state:
+        x = tessera.ones(3, requires_grad=True)
+        for i in range(50):
+            y = x.clone()
+            loss = (y * y).sum()
+            y.mul_(2)  # the product has saved it
+            del y
+            if i % 2:
+                (g,) = tessera.autograd.grad(loss, x)
+                assert g.tolist() == [2.0] * 3
+            del loss
+        assert sum(len(group) for group in state.saved.values()) == 0

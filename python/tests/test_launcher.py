@@ -1,6 +1,9 @@
 """`python -m tessera`: the program sees `torch`, its children too, other Python programs see nothing of it."""
 
+import glob
+import json
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -113,3 +116,138 @@ print(hasattr(__import__("torch"), "nope"))
 def test_without_the_launcher_nothing_is_aliased():
     code = "import tessera, sys; print(tessera.float32, tessera.__version__, 'torch' in sys.modules)"
     assert run("-c", code, launcher=False).stdout == f"tessera.float32 {tessera.version.tessera} False\n"
+
+
+# What a child says of itself; for any version of Python.
+REPORT = """
+import json, os, sys
+try:
+    import torch
+    found = torch.__file__
+except ImportError as error:
+    found = str(error)
+try:
+    from importlib.metadata import PackageNotFoundError, version
+    try:
+        installed = version("torch")
+    except PackageNotFoundError:
+        installed = "none"
+except ImportError:
+    installed = "unknown"
+print(json.dumps({"torch": found, "installed": installed, "path": sys.path, "customized": "sitecustomize" in sys.modules,
+                  "version": list(sys.version_info[:2])}))
+"""
+RUNS = "import subprocess, sys; raise SystemExit(subprocess.run(sys.argv[1:]).returncode)"
+
+
+def in_child(*command, launcher=True, **kwargs):
+    """What REPORT, or another program, prints in a child of a program under the launcher."""
+    paths = (ROOT, *kwargs.pop("paths", ()), os.environ.get("PYTHONPATH"))
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join(p for p in paths if p))
+    prefix = [sys.executable, "-m", "tessera", "-c", RUNS] if launcher else []
+    command = [*prefix, *map(str, command)]
+    result = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, **kwargs)
+    assert result.returncode == 0 and result.stdout, result.stderr
+    return json.loads(result.stdout)
+
+
+def fake_torch(folder):
+    (folder / "torch").mkdir(parents=True)
+    (folder / "torch" / "__init__.py").write_text("__version__ = '0.0.1'\n")
+    info = folder / "torch-0.0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 0.0.1\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """A virtual environment with another torch: (interpreter, folder of packages)."""
+    folder = tmp_path_factory.mktemp("env")
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    (packages,) = glob.glob(str(folder / "lib" / "python*" / "site-packages"))
+    fake_torch(type(folder)(packages))
+    return folder / "bin" / "python", packages
+
+
+def others():
+    """Interpreters of other versions or environments: this one's base, and what PATH and pyenv have."""
+    names = [f"python{version}" for version in ("2.7", "3", *(f"3.{minor}" for minor in range(6, 16)))]
+    pyenv = glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python"))
+    found = [getattr(sys, "_base_executable", None), *map(shutil.which, names), *pyenv]
+    by_target = {os.path.realpath(path): path for path in found if path and os.access(path, os.X_OK)}
+    if sys.prefix == sys.base_prefix:
+        by_target.pop(os.path.realpath(sys.executable), None)
+    return sorted(p for p in by_target.values() if subprocess.run([p, "-c", ""], capture_output=True).returncode == 0)
+
+
+def test_an_environment_with_another_torch_keeps_it(environment):
+    python, packages = environment
+    report = in_child(python, "-c", REPORT)
+    assert report["torch"] == os.path.join(packages, "torch", "__init__.py") and report["installed"] == "0.0.1"
+    assert report == in_child(python, "-c", REPORT, launcher=False)
+
+
+def test_an_environment_without_torch_has_none(environment, tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path)], check=True)
+    report = in_child(tmp_path / "bin" / "python", "-c", REPORT)
+    assert report["torch"] == "No module named 'torch'" and report["installed"] == "none"
+    assert report == in_child(tmp_path / "bin" / "python", "-c", REPORT, launcher=False)
+
+
+def test_other_interpreters_are_untouched(tmp_path):
+    folder = fake_torch(tmp_path / "packages")
+    seen = []
+    for python in others():
+        report = in_child(python, "-c", REPORT, paths=[str(folder)])
+        assert report == in_child(python, "-c", REPORT, paths=[str(folder)], launcher=False), python
+        assert report["torch"].startswith(str(folder / "torch" / "__init__.py")), python
+        assert report["installed"] in ("0.0.1", "unknown"), python
+        seen.append(report["version"])
+    print("interpreters:", seen)
+    assert seen or sys.prefix == sys.base_prefix  # an environment has a base at least
+
+
+@pytest.mark.parametrize("options", [["-S"], ["-E"], ["-I"]])
+def test_children_that_ignore_the_path_or_site_have_no_alias(options):
+    report = in_child(sys.executable, *options, "-c", REPORT)
+    assert report["torch"] == "No module named 'torch'" and report["installed"] == "none"
+
+
+def test_the_users_sitecustomize_still_runs(environment, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.path.append('customized')")
+    for python in (sys.executable, environment[0]):
+        report = in_child(python, "-c", REPORT, paths=[str(tmp_path)])
+        assert report["customized"] and report["path"][-1] == "customized"
+        assert report["installed"] == ("2.11.0" if python == sys.executable else "0.0.1")
+    assert not in_child(sys.executable, "-c", REPORT)["customized"]
+
+
+def test_errors_of_the_users_sitecustomize_show(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import a_name_that_is_nowhere")
+    env = dict(os.environ, PYTHONPATH=os.pathsep.join([ROOT, str(tmp_path)]))
+    for launcher in ([], ["-m", "tessera"]):
+        command = [sys.executable, *launcher, "-c", RUNS, sys.executable, "-c", "print('runs')"]
+        result = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
+        assert result.stdout == "runs\n" and result.stderr.count("No module named 'a_name_that_is_nowhere'") == 2
+
+
+def test_the_alias_passes_through_other_interpreters_to_the_own(environment):
+    report = in_child(environment[0], "-c", RUNS, sys.executable, "-c", REPORT)
+    assert report["torch"] == tessera.__file__ and report["installed"] == "2.11.0"
+
+
+def test_console_scripts_of_the_environment_have_the_alias(tmp_path):
+    path = tmp_path / "tool"
+    path.write_text(f"#!{sys.executable}\n{REPORT}")
+    path.chmod(0o755)
+    report = in_child(path)
+    assert report["torch"] == tessera.__file__ and report["installed"] == "2.11.0"
+
+
+def test_an_empty_entry_of_the_path_stays():
+    code = "import os; print(os.environ['PYTHONPATH'].split(os.pathsep, 1)[1])"
+    env = dict(os.environ, PYTHONPATH=os.pathsep + ROOT)
+    command = [sys.executable, "-m", "tessera", "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120)
+    assert result.stdout == os.pathsep + ROOT + "\n", result.stderr

@@ -230,3 +230,31 @@ def test_parametrization_recomputes_and_can_be_removed():
     assert (m.parametrizations.weight.original == 0.5).all() and (m.weight == 1).all()
     parametrize.remove_parametrizations(m, "weight")
     assert type(m) is nn.Linear and (m.weight == 1).all()
+
+
+def test_a_memo_of_copies_keeps_the_originals():
+    """What a deepcopy knows by its identity may not be freed before it: another tensor would be taken for it."""
+    kinds = tessera.tensor, lambda v: nn.Parameter(tessera.tensor(v)), lambda v: tessera.full((2,), v).untyped_storage()
+    for make in kinds:
+        memo, originals, copies = {}, [], []
+        for i in range(50):
+            original = make(float(i))
+            originals.append(original.tolist())
+            copies.append(original.__deepcopy__(memo).tolist())
+            del original
+        assert copies == originals
+
+
+def test_cached_parametrizations_are_of_their_own_module():
+    class Negated(nn.Module):
+        def forward(self, x):
+            return -x
+
+    layer = nn.utils.parametrize.register_parametrization(nn.Linear(2, 2), "weight", Negated())
+    with nn.utils.parametrize.cached():
+        first = layer.weight
+        other = copy.deepcopy(layer)
+        with tessera.no_grad():
+            other.parametrizations.weight.original.fill_(3.0)
+        assert (other.weight == -3.0).all() and other.weight is other.weight
+        assert layer.weight is first and (first != -3.0).all()

@@ -45,7 +45,7 @@ def test_every_file_is_as_recorded(files):
 def test_holds_the_package_and_the_launchers_alias(files):
     names = {str(f) for f in files}
     assert {"tessera/__init__.py", "tessera/__main__.py", "tessera/version.py", "tessera/_operators.pyi"} <= names
-    assert any(n.startswith("tessera/_alias/") and n.endswith("torch/__init__.py") for n in names)
+    assert {"tessera/_alias/site/torch/__init__.py", "tessera/_alias/start/sitecustomize.py"} <= names
     assert not [n for n in names if n.startswith("torch") or "/tests/" in n]
 
 

@@ -6,9 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <mutex>
+#include <unordered_set>
+#include <utility>
 
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
@@ -42,18 +46,58 @@ PyObject* attach(PyTypeObject* type, Storage s) {
 
 // --- memory that processes share ---
 
-struct Mapping { size_t length; };
+// The memory's own file, while it has one, is closed with it. A copy of this in a forked process is not the owner.
+struct Mapping {
+  size_t length;
+  int file = -1;
+  pid_t owner = 0;
+  uint64_t given = 0;  // number under which the file was given away
+};
+constexpr int kMostFiles = 64;  // that storages keep open in a process: descriptors are few
+std::atomic<int> g_open_files{0};
+
+// The numbers of files that were given away and whose memory somebody here still has.
+class GivenFiles {
+ public:
+  uint64_t add() {
+    const std::lock_guard lock(mutex_);
+    numbers_.insert(++last_);
+    return last_;
+  }
+  void remove(uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    numbers_.erase(number);
+  }
+  bool has(uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    return numbers_.count(number) != 0;
+  }
+ private:
+  std::mutex mutex_;
+  std::unordered_set<uint64_t> numbers_;
+  uint64_t last_ = 0;
+};
+GivenFiles& given_files() { static auto* g = new GivenFiles; return *g; }
+
+int release_file(Mapping* m) {
+  const int file = std::exchange(m->file, -1);
+  if (file >= 0) g_open_files.fetch_sub(1, std::memory_order_relaxed);
+  return file;
+}
 void unmap(void* data, void* context, size_t) {
   auto* m = static_cast<Mapping*>(context);
   if (data) munmap(data, m->length);
+  if (const int file = release_file(m); file >= 0) close(file);
+  if (m->given) given_files().remove(m->given);
   delete m;
 }
-Storage map_descriptor(int fd, size_t nbytes, bool shared) {
+enum Sharing { kPrivate, kShared, kOurs };  // kOurs: the file is nobody else's, so that writing to it is no sharing
+Storage map_descriptor(int fd, size_t nbytes, Sharing sharing) {
   if (nbytes == 0) return StorageImpl::allocate(0);
-  void* data = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, shared ? MAP_SHARED : MAP_PRIVATE, fd, 0);
+  void* data = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, sharing == kPrivate ? MAP_PRIVATE : MAP_SHARED, fd, 0);
   TESSERA_CHECK(data != MAP_FAILED, "unable to mmap ", nbytes, " bytes: ", std::strerror(errno));
   Storage s = StorageImpl::wrap(data, nbytes, Device(), &unmap, new Mapping{nbytes});
-  if (shared) s->mark_shared_memory();
+  if (sharing == kShared) s->mark_shared_memory();
   return s;
 }
 class Descriptor {
@@ -77,7 +121,31 @@ Storage from_file(const std::string& name, bool shared, size_t nbytes) {
     TESSERA_CHECK(shared, "file <", name, "> size <", info.st_size, "> is smaller than the required mapping size <", nbytes, ">");
     TESSERA_CHECK(ftruncate(fd.get(), static_cast<off_t>(nbytes)) == 0, "unable to resize file <", name, "> to the right size: ", std::strerror(errno));
   }
-  return map_descriptor(fd.get(), nbytes, shared);
+  return map_descriptor(fd.get(), nbytes, shared ? kShared : kPrivate);
+}
+
+// Memory in an anonymous file of its own; null where the system gives none, or where as many as are allowed are open.
+Storage memory_in_file(size_t nbytes) {
+  if (nbytes == 0 || g_open_files.load(std::memory_order_relaxed) >= kMostFiles) return nullptr;
+  Descriptor fd(memfd_create("tessera-batch", MFD_CLOEXEC));
+  if (fd.get() < 0 || ftruncate(fd.get(), static_cast<off_t>(nbytes)) != 0) return nullptr;
+  void* data = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (data == MAP_FAILED) return nullptr;
+  g_open_files.fetch_add(1, std::memory_order_relaxed);
+  auto* m = new Mapping{nbytes, fd.release(), getpid()};
+  return StorageImpl::wrap(data, nbytes, Device(), &unmap, m, /*resizable=*/true);
+}
+// The file that the memory is, which becomes the caller's; null if it is none. From then on writes to the memory do not
+// reach the file.
+Mapping* give_file(StorageImpl& s, int* fd) {
+  if (s.deleter() != &unmap) return nullptr;
+  auto* m = static_cast<Mapping*>(s.context());
+  if (m->file < 0 || m->owner != getpid()) return nullptr;
+  constexpr int kInPlace = MAP_PRIVATE | MAP_FIXED;
+  if (mmap(s.data(), m->length, PROT_READ | PROT_WRITE, kInPlace, m->file, 0) == MAP_FAILED) return nullptr;
+  m->given = given_files().add();
+  *fd = release_file(m);
+  return m;
 }
 
 // --- construction ---
@@ -227,7 +295,9 @@ PyObject* get_device(PyObject* self, void*) { return guarded([&] { return wrap(i
 PyObject* get_cdata(PyObject* self, void*) { return PyLong_FromVoidPtr(as(self)->impl); }
 PyObject* get_is_cuda(PyObject* self, void*) { return to_python(impl_of(self).device().is_cuda()); }
 PyGetSetDef g_getset[] = {{"device", get_device, nullptr, nullptr, nullptr},
-                          {"_cdata", get_cdata, nullptr, "Identity of the memory: equal for all Python objects of one storage.", nullptr},
+                          {"_cdata", get_cdata, nullptr,
+                           "Identity of the memory: equal for all Python objects of one storage while it lives; later another may get it.",
+                           nullptr},
                           {"is_cuda", get_is_cuda, nullptr, nullptr, nullptr},
                           {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
                           {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -290,7 +360,7 @@ PyObject* py_share_fd(PyObject* self, PyObject*) {
     const size_t n = impl_of(self).nbytes();
     Descriptor fd(memfd_create("tessera", MFD_CLOEXEC));
     TESSERA_CHECK(fd.get() >= 0 && ftruncate(fd.get(), static_cast<off_t>(n)) == 0, "unable to make shared memory of ", n, " bytes: ", std::strerror(errno));
-    Storage shared = map_descriptor(fd.get(), n, true);
+    Storage shared = map_descriptor(fd.get(), n, kShared);
     if (n) std::memcpy(shared->data(), impl_of(self).data(), n);
     impl_of(self).swap_memory(*shared);
     if (!n) impl_of(self).mark_shared_memory();
@@ -305,7 +375,7 @@ PyObject* py_new_shared_fd(PyObject* cls, PyObject* args) {
     TESSERA_CHECK_VALUE(n >= 0, "a storage can't have ", n, " bytes");
     struct stat info;
     TESSERA_CHECK(fstat(fd, &info) == 0 && info.st_size >= n, "the descriptor ", fd, " holds no shared memory of ", n, " bytes");
-    return attach(reinterpret_cast<PyTypeObject*>(cls), map_descriptor(fd, static_cast<size_t>(n), true));
+    return attach(reinterpret_cast<PyTypeObject*>(cls), map_descriptor(fd, static_cast<size_t>(n), kShared));
   });
 }
 PyObject* py_new_shared(PyObject* cls, PyObject* args, PyObject*) {
@@ -315,6 +385,42 @@ PyObject* py_new_shared(PyObject* cls, PyObject* args, PyObject*) {
     TESSERA_CHECK_VALUE(n >= 0, "a storage can't have ", n, " bytes");
     Storage s = StorageImpl::allocate(static_cast<size_t>(n));
     share_storage(*s);
+    return attach(reinterpret_cast<PyTypeObject*>(cls), std::move(s));
+  });
+}
+// Batches go from process to process by these. _new_in_file(bytes) -> storage or None;
+// _give_file() -> (descriptor, number) or None; _is_kept(number): whether somebody here still has the memory;
+// _over_file(descriptor, bytes, alone) -> storage.
+PyObject* py_new_in_file(PyObject* cls, PyObject* size) {
+  return guarded([&]() -> PyObject* {
+    Storage s = memory_in_file(size_arg(size));
+    return s ? attach(reinterpret_cast<PyTypeObject*>(cls), std::move(s)) : none();
+  });
+}
+PyObject* py_give_file(PyObject* self, PyObject*) {
+  return guarded([&]() -> PyObject* {
+    int fd;
+    const Mapping* m = give_file(impl_of(self), &fd);
+    return m ? check(Py_BuildValue("(iK)", fd, static_cast<unsigned long long>(m->given))) : none();
+  });
+}
+PyObject* py_is_kept(PyObject*, PyObject* number) {
+  return guarded([&]() -> PyObject* {
+    const unsigned long long n = PyLong_AsUnsignedLongLong(number);
+    if (n == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
+    return to_python(given_files().has(n));
+  });
+}
+PyObject* py_over_file(PyObject* cls, PyObject* args) {
+  return guarded([&]() -> PyObject* {
+    int fd, alone;
+    Py_ssize_t n;
+    if (!PyArg_ParseTuple(args, "inp:_over_file", &fd, &n, &alone)) return nullptr;
+    TESSERA_CHECK_VALUE(n >= 0, "a storage can't have ", n, " bytes");
+    struct stat info;
+    TESSERA_CHECK(fstat(fd, &info) == 0 && info.st_size >= n, "the descriptor ", fd, " is of no file of ", n, " bytes");
+    Storage s = map_descriptor(fd, static_cast<size_t>(n), alone ? kOurs : kPrivate);
+    s->set_resizable(true);
     return attach(reinterpret_cast<PyTypeObject*>(cls), std::move(s));
   });
 }
@@ -386,6 +492,15 @@ PyMethodDef g_methods[] = {
     {"_share_fd_cpu_", py_share_fd, METH_NOARGS, "(descriptor, bytes) of shared memory that the storage now lies in. The caller closes the descriptor."},
     {"_new_shared_fd_cpu", py_new_shared_fd, METH_VARARGS | METH_CLASS, "A storage over a descriptor made by _share_fd_cpu_, perhaps in another process."},
     {"_new_shared", as_c_function(py_new_shared), METH_VARARGS | METH_KEYWORDS | METH_CLASS, nullptr},
+    {"_new_in_file", py_new_in_file, METH_O | METH_CLASS,
+     "A storage of so many uninitialised bytes in an anonymous file; None where there is none to be had."},
+    {"_give_file", py_give_file, METH_NOARGS,
+     "(descriptor, number) of the file that the storage was made in, once; the caller closes it. None if it has none."},
+    {"_is_kept", py_is_kept, METH_O | METH_STATIC,
+     "Whether the memory whose file was given away under this number is still there."},
+    {"_over_file", py_over_file, METH_VARARGS | METH_CLASS,
+     "A storage over the bytes of a file of which a descriptor is given; a copy, when written to, "
+     "unless the file is nobody else's (the last argument)."},
     {"from_file", as_c_function(py_from_file), METH_VARARGS | METH_KEYWORDS | METH_CLASS, "A storage over a memory-mapped file."},
     {"from_buffer", as_c_function(py_from_buffer), METH_VARARGS | METH_KEYWORDS | METH_CLASS, "A storage with a copy of a buffer's bytes."},
     {nullptr, nullptr, 0, nullptr}};

@@ -1,9 +1,12 @@
 """Makes `torch` and all its submodules resolve to this package, in this process and in the processes that it starts.
 
-`install()` puts a finder on `sys.meta_path` and the module object itself into `sys.modules["torch"]`; `torch.nn.functional` then *is*
-`tessera.nn.functional`. Children get there through the environment: PYTHONPATH gains the folder `site`, whose tiny package `torch`
-calls `install()` when a program imports it, and whose `torch-*.dist-info` answers `importlib.metadata.version("torch")`. A Python
-program that does not import torch notices nothing.
+`install()` puts a finder on `sys.meta_path` and the module object itself into `sys.modules["torch"]`;
+`torch.nn.functional` then *is* `tessera.nn.functional`. Children get there through the environment: PYTHONPATH gains
+the folder `start`, whose `sitecustomize` runs when an interpreter starts. If that is the interpreter for which the
+alias was installed (same version, same environment: TESSERA_ALIAS says which), it puts the folder `site` on
+`sys.path`, whose tiny package `torch` calls `install()` when a program imports it, and whose `torch-*.dist-info`
+answers `importlib.metadata.version("torch")`. In any other interpreter it takes itself off `sys.path`. A Python
+program that does not import torch notices nothing; one that ignores PYTHONPATH or `site` (-E, -I, -S) has no alias.
 """
 
 import importlib
@@ -107,9 +110,12 @@ def _become_torch(package):
 
 
 def _extend_environment():
+    from tessera._alias.start import sitecustomize
+
     if SITE not in sys.path:
         # Behind the program's own folder, before installed packages: importlib.metadata takes the first distribution.
         sys.path.insert(min(1, len(sys.path)), SITE)
-    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    if SITE not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([SITE, *paths])
+    paths = os.environ.get("PYTHONPATH")  # kept as it is: an empty entry has a meaning
+    if sitecustomize.HERE not in (paths or "").split(os.pathsep):
+        os.environ["PYTHONPATH"] = sitecustomize.HERE + (os.pathsep + paths if paths else "")
+    os.environ[sitecustomize.VARIABLE] = sitecustomize.mark()

@@ -177,7 +177,7 @@ class _SavedCopies:
         self.clear()
 
     def clear(self):
-        self.saved = {}  # (data pointer of the storage) -> list of weak handles
+        self.saved = {}  # identity of a storage -> weak set of _Saved, each of which keeps the storage alive
         self.inside = True
 
 
@@ -199,9 +199,8 @@ def _storage_key(tensor):
 
 
 def _copy_before_write(state, tensor):
-    for ref in state.saved.pop(_storage_key(tensor), ()):
-        saved = ref()
-        if saved is not None and saved.copy is None:
+    for saved in state.saved.pop(_storage_key(tensor), ()):
+        if saved.copy is None:
             saved.copy = saved.tensor.clone()
             saved.tensor = None
 
@@ -233,7 +232,7 @@ def allow_mutation_on_saved_tensors():
 
     def pack(tensor):
         saved = _Saved(tensor.detach())
-        state.saved.setdefault(_storage_key(tensor), []).append(weakref.ref(saved))
+        state.saved.setdefault(_storage_key(tensor), weakref.WeakSet()).add(saved)
         return saved
 
     def unpack(saved):

@@ -2,6 +2,7 @@
 
 import tessera
 from tessera import Tensor
+from tessera.storage import keep_with_memo
 
 __all__ = ["Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "UninitializedTensorMixin", "is_lazy"]
 
@@ -41,6 +42,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             return memo[id(self)]
         result = type(self)(self.data.clone(memory_format=tessera.preserve_format), self.requires_grad)
         memo[id(self)] = result
+        keep_with_memo(memo, self)
         return result
 
     def __repr__(self, *, tensor_contents=None):
@@ -118,6 +120,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
             return memo[id(self)]
         result = type(self)(self.requires_grad, self.data.device, self.data.dtype)
         memo[id(self)] = result
+        keep_with_memo(memo, self)
         return result
 
 

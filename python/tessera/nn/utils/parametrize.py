@@ -6,12 +6,13 @@ import tessera
 from tessera import Tensor
 from tessera.nn.modules.container import ModuleDict, ModuleList
 from tessera.nn.parameter import Parameter
+from tessera.storage import keep_with_memo
 
 __all__ = ["cached", "ParametrizationList", "register_parametrization", "is_parametrized", "remove_parametrizations", "type_before_parametrizations",
            "transfer_parametrizations_and_params"]
 
 _cache_enabled = 0
-_cache = {}
+_cache = {}  # ParametrizationList -> what it computed
 
 
 class cached:
@@ -151,6 +152,7 @@ def _inject_new_class(module):
             return obj
         replica = self.__new__(self.__class__)
         memo[id(self)] = replica
+        keep_with_memo(memo, self)
         replica.__dict__ = deepcopy(self.__dict__, memo)
         return replica
 
@@ -167,10 +169,9 @@ def _inject_new_class(module):
 def _inject_property(module, name):
     """Replaces the attribute by a property of the module's own class."""
     def get_cached(parametrization):
-        key = (id(module), name)
-        tensor = _cache.get(key)
+        tensor = _cache.get(parametrization)
         if tensor is None:
-            tensor = _cache[key] = parametrization()
+            tensor = _cache[parametrization] = parametrization()
         return tensor
 
     def get_parametrized(self):

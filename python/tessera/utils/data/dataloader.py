@@ -362,16 +362,23 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             step = min(self._timeout - waited, MP_STATUS_CHECK_INTERVAL) if self._timeout > 0 else MP_STATUS_CHECK_INTERVAL
             ready = wait([pipe for number, pipe in enumerate(self._result_pipes) if number not in self._ended], step)
             if ready:
-                try:
-                    return self._result_pipes.index(ready[0]), transport.receive(ready[0])
-                except (EOFError, ConnectionResetError):
-                    self._workers[self._result_pipes.index(ready[0])].join(1.0)
-                    self._report_dead_workers()
-                    raise RuntimeError("DataLoader worker closed its pipe unexpectedly") from None
+                return self._receive_from(self._result_pipes.index(ready[0]))
             self._report_dead_workers()
             waited += step
             if 0 < self._timeout <= waited:
                 raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
+
+    def _receive_from(self, worker):
+        def failed():
+            return ExceptionWrapper(where=f"while a batch of DataLoader worker process {worker} was unpickled")
+
+        try:
+            return worker, transport.receive(self._result_pipes[worker], failed)
+        except EOFError as error:
+            self._workers[worker].join(1.0)
+            self._report_dead_workers()
+            self._shutdown_workers()
+            raise RuntimeError(f"DataLoader worker {worker} closed its pipe unexpectedly") from error
 
     def _skip_ended(self):
         """Moves to the next number that will have a result. False at the end of the pass."""
@@ -425,7 +432,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             except (BrokenPipeError, OSError):
                 pass
         for pipe in self._result_pipes:
-            pipe.close()  # a worker that is sending gets EPIPE and ends
+            transport.hang_up(pipe)  # a worker that is sending gets EPIPE and ends, whoever has inherited this end
+            pipe.close()
         for worker in self._workers:
             worker.join(MP_STATUS_CHECK_INTERVAL)
             if worker.is_alive():

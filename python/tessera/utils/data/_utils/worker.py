@@ -60,7 +60,7 @@ def _seed(base_seed, worker_id):
     return seed
 
 
-def _read_tasks(connection, tasks, parent):
+def _read_tasks(connection, tasks, parent, results):
     """Thread: moves tasks from the pipe to a queue at once, so that the loader never waits to send one."""
     try:
         while True:
@@ -71,6 +71,7 @@ def _read_tasks(connection, tasks, parent):
     except (EOFError, OSError):
         pass
     tasks.put(None)
+    transport.hang_up(results)  # the loader is gone; the main thread may be waiting for it to take a batch
 
 
 def _fetch(fetcher, index, dataset_kind, worker_id):
@@ -82,13 +83,22 @@ def _fetch(fetcher, index, dataset_kind, worker_id):
         return ExceptionWrapper(where=f"in DataLoader worker process {worker_id}"), False
 
 
-def _send(connection, key, data, worker_id):
+def _pack(key, data, worker_id):
     try:
-        transport.send(connection, (key, data))
+        return transport.pack(key, data)
+    except Exception:  # a sample, or the type of an exception, that can't be pickled
+        if not isinstance(data, ExceptionWrapper):
+            return _pack(key, ExceptionWrapper(where=f"in DataLoader worker process {worker_id}"), worker_id)
+    data.exc_type = RuntimeError
+    return transport.pack(key, data)
+
+
+def _send(connection, parcel):
+    """Whether the loader is still there."""
+    try:
+        transport.write(connection, parcel)
     except (BrokenPipeError, ConnectionResetError):
         return False
-    except Exception:  # a sample that can't be pickled
-        transport.send(connection, (key, ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")))
     return True
 
 
@@ -101,7 +111,8 @@ def _worker_loop(dataset_kind, dataset, task_connection, result_connection, auto
     tessera.set_num_threads(1)
     seed = _seed(base_seed, worker_id)
     tasks = queue.SimpleQueue()
-    threading.Thread(target=_read_tasks, args=(task_connection, tasks, parent or os.getppid()), daemon=True).start()
+    reading = (task_connection, tasks, parent or os.getppid(), result_connection)
+    threading.Thread(target=_read_tasks, args=reading, daemon=True).start()
     rng = random.Random(seed)
     _worker_info = WorkerInfo(id=worker_id, num_workers=num_workers, seed=seed, dataset=dataset, rng=rng)
     failure, fetcher, ended = None, None, False
@@ -121,7 +132,7 @@ def _worker_loop(dataset_kind, dataset, task_connection, result_connection, auto
                 fetcher = _DatasetKind.create_fetcher(dataset_kind, dataset, auto_collation, collate_fn, drop_last)
             except Exception:
                 failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
-            if not _send(result_connection, task, None, worker_id):
+            if not _send(result_connection, _pack(task, None, worker_id)):
                 break
             continue
         key, index = task
@@ -131,7 +142,8 @@ def _worker_loop(dataset_kind, dataset, task_connection, result_connection, auto
             data, failure = failure, None
         else:
             data, ended = _fetch(fetcher, index, dataset_kind, worker_id)
-        if not _send(result_connection, key, data, worker_id):
-            break
+        parcel = _pack(key, data, worker_id)
         del data
+        if not _send(result_connection, parcel):
+            break
     result_connection.close()
