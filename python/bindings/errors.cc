@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "python/bindings/types.h"
 #include "tensor/core/accelerator_error.h"
 #include "tensor/core/warning.h"
 
@@ -92,6 +93,9 @@ void init_errors(PyObject* module) {
   PyModule_AddObjectRef(module, "AcceleratorError", check(g_accelerator_error));
   PyModule_AddObjectRef(module, "_LinAlgError", check(g_linalg_error));
   PyModule_AddObjectRef(module, "OutOfMemoryError", check(g_oom_error));
+  name_type(g_accelerator_error, "AcceleratorError");
+  name_type(g_linalg_error, "_C._LinAlgError");
+  name_type(g_oom_error, "OutOfMemoryError");
   set_warning_handler(&python_warning);
 }
 

@@ -121,6 +121,7 @@ PyObject* layout_repr(PyObject* o) { return to_python_string(std::string(display
 PyObject* format_repr(PyObject* o) { return to_python_string(std::string(display_name()) + "." + memory_format_name(as<PyMemoryFormat>(o)->value)).release(); }
 PyObject* layout_reduce(PyObject* o, PyObject*) { return PyUnicode_FromString(layout_name(as<PyLayout>(o)->value)); }
 PyObject* format_reduce(PyObject* o, PyObject*) { return PyUnicode_FromString(memory_format_name(as<PyMemoryFormat>(o)->value)); }
+PyGetSetDef g_named_getset[] = {{"__module__", dtype_module, nullptr, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef g_layout_methods[] = {{"__reduce__", layout_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 PyMethodDef g_format_methods[] = {{"__reduce__", format_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
@@ -307,8 +308,28 @@ PyObject* singleton(PyTypeObject& t, V v) {
 
 }  // namespace
 
+namespace {
+struct NamedType { PyTypeObject* type; std::string name; };
+std::vector<NamedType>& named_types() {
+  static auto* types = new std::vector<NamedType>;
+  return *types;
+}
+void show_name(const NamedType& t) {
+  const std::string full = name_storage() + "." + t.name;
+  if (t.type->tp_flags & Py_TPFLAGS_HEAPTYPE) check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(t.type), "__module__", to_python_string(full.substr(0, full.rfind('.'))).get()));
+  else t.type->tp_name = (new std::string(full))->c_str();  // CPython keeps the pointer
+}
+}  // namespace
+
 const char* display_name() { return name_storage().c_str(); }
-void set_display_name(const char* name) { name_storage() = name; }
+void set_display_name(const char* name) {
+  name_storage() = name;
+  for (const NamedType& t : named_types()) show_name(t);
+}
+void name_type(PyObject* type, const char* name) {
+  named_types().push_back({reinterpret_cast<PyTypeObject*>(type), name});
+  show_name(named_types().back());
+}
 
 PyTypeObject DTypeType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyTypeObject DeviceType_ = {PyVarObject_HEAD_INIT(nullptr, 0)};
@@ -390,13 +411,13 @@ void init_types(PyObject* module) {
   DeviceType_.tp_call = device_call;
   prepare<PyDevice>(DeviceType_, "torch.device", device_repr, g_device_getset, g_device_methods);
   PyModule_AddObjectRef(module, "device", reinterpret_cast<PyObject*>(&DeviceType_));
-  prepare<PyLayout>(LayoutType, "torch.layout", layout_repr, nullptr, g_layout_methods);
+  prepare<PyLayout>(LayoutType, "torch.layout", layout_repr, g_named_getset, g_layout_methods);
   PyModule_AddObjectRef(module, "layout", reinterpret_cast<PyObject*>(&LayoutType));
   for (int i = 0; i < 8; ++i) {
     g_layouts[i] = singleton<PyLayout>(LayoutType, static_cast<Layout>(i));
     PyModule_AddObjectRef(module, layout_name(static_cast<Layout>(i)), g_layouts[i]);
   }
-  prepare<PyMemoryFormat>(MemoryFormatType, "torch.memory_format", format_repr, nullptr, g_format_methods);
+  prepare<PyMemoryFormat>(MemoryFormatType, "torch.memory_format", format_repr, g_named_getset, g_format_methods);
   PyModule_AddObjectRef(module, "memory_format", reinterpret_cast<PyObject*>(&MemoryFormatType));
   for (int i = 0; i < 4; ++i) {
     g_formats[i] = singleton<PyMemoryFormat>(MemoryFormatType, static_cast<MemoryFormat>(i));
@@ -410,6 +431,7 @@ void init_types(PyObject* module) {
   GeneratorType.tp_flags = Py_TPFLAGS_BASETYPE;
   prepare<PyGenerator>(GeneratorType, "torch.Generator", nullptr, g_generator_getset, g_generator_methods);
   PyModule_AddObjectRef(module, "Generator", reinterpret_cast<PyObject*>(&GeneratorType));
+  for (const char* name : {"dtype", "device", "layout", "memory_format", "Size", "Generator"}) name_type(Ref::steal(check(PyObject_GetAttrString(module, name))).get(), name);
 }
 
 }  // namespace tessera::python

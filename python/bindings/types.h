@@ -8,6 +8,8 @@ namespace tessera::python {
 // "tessera", or "torch" under the launcher: what reprs print before the dot.
 const char* display_name();
 void set_display_name(const char* name);
+// A public type, reachable as `name` from the package: its module follows the display name, so that it can be pickled.
+void name_type(PyObject* type, const char* name);
 
 extern PyTypeObject DTypeType, DeviceType_, LayoutType, MemoryFormatType, GeneratorType;
 extern PyTypeObject* SizeType;  // tuple subclass

@@ -259,6 +259,12 @@ class OpOverloadPacket:
     def __deepcopy__(self, memo):
         return self
 
+    def __copy__(self):
+        return self
+
+    def __reduce__(self):
+        return _packet_of, (self._qualified_op_name,)
+
     def __dir__(self):
         return sorted(set(object.__dir__(self)) | set(self.overloads()))
 
@@ -318,10 +324,15 @@ class _Ops:
 ops = _Ops()
 
 
+def _packet_of(name):
+    """The OpOverloadPacket of "aten::add"."""
+    namespace, _, short = name.partition("::")
+    return getattr(getattr(ops, namespace), short)
+
+
 def _overload_of(name, overload):
     """The OpOverload of ("aten::add", "Tensor"); the extension asks for it."""
-    namespace, _, short = name.partition("::")
-    return getattr(getattr(ops, namespace), short)._get(overload)
+    return _packet_of(name)._get(overload)
 
 
 def _resolve(op):

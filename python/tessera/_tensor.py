@@ -47,6 +47,7 @@ def _overridable(method):
 
     overridable.__name__ = name
     overridable.__qualname__ = f"Tensor.{name}"
+    overridable.__module__ = "tessera"  # where pickle finds Tensor
     overridable.__doc__ = method.__doc__
     overridable.__wrapped__ = method
     return overridable
@@ -377,6 +378,7 @@ def install(cls):
         if method.__name__ not in own:
             setattr(cls, method.__name__, _overridable(method))
     for method in _PLAIN:
+        method.__qualname__, method.__module__ = f"Tensor.{method.__name__}", "tessera"
         if own.get(method.__name__) is None:  # a type that compares has None for __hash__
             setattr(cls, method.__name__, method)
     if "__torch_function__" not in own:

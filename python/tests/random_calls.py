@@ -77,6 +77,27 @@ class Maker:
             t = t.detach().requires_grad_()
         return t
 
+    def written(self, inputs):
+        """An out= tensor: often an input, a part of one, or its memory seen otherwise."""
+        rng = self.rng
+        given = [t for v in inputs for t in (v if isinstance(v, list) else [v]) if isinstance(t, tessera.Tensor)]
+        if not given or rng.random() < 0.4:
+            return tessera.empty(0, dtype=self.dtype) if rng.random() < 0.5 else self.tensor("out")
+        t = rng.choice(given)
+        kind = rng.random()
+        if kind < 0.4:
+            return t
+        t = t.detach()
+        if kind < 0.5:
+            return t.view_as(t)
+        if kind < 0.6:
+            return t.transpose(0, -1) if t.dim() else t
+        if kind < 0.8:
+            return t[1:] if t.dim() and rng.random() < 0.5 else t[..., :-1] if t.dim() else t
+        if kind < 0.9:
+            return t[:0] if t.dim() else t
+        return t.as_strided((t.numel(),), (1,)) if t.is_contiguous() and t.numel() else t.unsqueeze(0)
+
     def value(self, kind, name):
         rng = self.rng
         if kind.endswith("?"):
@@ -146,6 +167,8 @@ def run(calls, seed, only, log):
                 if argument.kwarg_only:
                     continue
                 value = argument.default_value
+            elif argument.is_out and str(argument.type) == "Tensor":
+                value = maker.written([*positional, *keywords.values()])
             else:
                 value = maker.value(str(argument.type), argument.name)
             if argument.kwarg_only:

@@ -43,3 +43,34 @@ def test_a_wrong_index_leaves_out_as_it_was(n):
         with pytest.raises((RuntimeError, IndexError), match="99|out of range"):
             call()
         assert torch.equal(out, torch.full((n,), -1.0))
+
+
+def test_the_gradient_of_as_strided_scatter():
+    """What src replaces has no part in the result: self's gradient is zero there, and src's is what lies there."""
+    x, src = torch.arange(6.0, requires_grad=True), torch.ones(2, 2, requires_grad=True)
+    (x.as_strided_scatter(src, (2, 2), (2, 1), 1) * torch.arange(1.0, 7.0)).sum().backward()
+    assert x.grad.tolist() == [1, 0, 0, 0, 0, 6] and src.grad.tolist() == [[2, 3], [4, 5]]
+
+
+@pytest.mark.parametrize("name", ["index_add", "index_reduce"])
+def test_the_slices_of_index_add_and_index_reduce(name):
+    """One set of checks, and one set of errors, for both."""
+    t, more = torch.zeros(3, 2), ["amax"] if name == "index_reduce" else []
+    for index, source, error, text in [([0], torch.ones(()), RuntimeError, "must match self tensor shape"), ([0], torch.ones(2), RuntimeError, "Number of indices"),
+                                       ([0], torch.ones(1, 3), RuntimeError, "must match self tensor shape"), ([0, 1], torch.ones(1, 2), RuntimeError, "Number of indices"),
+                                       ([[0]], torch.ones(1, 2), IndexError, "supposed to be a vector"), ([0.0], torch.ones(1, 2), RuntimeError, "Expected dtype int32/int64"),
+                                       ([0], torch.ones(1, 2, dtype=torch.float64), RuntimeError, "same scalar type")]:
+        with pytest.raises(error, match=text) as caught:
+            getattr(t, name)(0, torch.tensor(index), source, *more)
+        assert type(caught.value) is error and (name + "_" in str(caught.value) or "source" in str(caught.value))
+
+
+def test_narrow_copy_refuses_what_narrow_refuses():
+    t = torch.ones(3, 4)
+    for arguments in [(5, 0, 1), (0, -5, 1), (0, 2, 2), (0, 0, -1), (0, 4, 0)]:
+        errors = []
+        for method in (t.narrow, t.narrow_copy):
+            with pytest.raises((RuntimeError, IndexError)) as caught:
+                method(*arguments)
+            errors.append((type(caught.value), str(caught.value)))
+        assert errors[0] == errors[1]

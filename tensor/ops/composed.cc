@@ -8,6 +8,7 @@
 #include "tensor/ops/api.h"
 #include "tensor/ops/composed_extra.h"
 #include "tensor/ops/composed_kernels.h"
+#include "tensor/ops/index_extra.h"
 #include "tensor/ops/promotion.h"
 
 namespace tessera::kernels {
@@ -94,18 +95,10 @@ Tensor scatter_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index,
 Tensor index_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self) {
   const Reduce r = reduction(reduce, false);
   const int64_t d = wrap_dim(dim, self.dim());
-  TESSERA_CHECK_INDEX(index.dim() <= 1, "index_reduce_(): Index is supposed to be a vector, but got dim: ", index.dim());
-  TESSERA_CHECK_INDEX(index.dtype() == DType::kInt64 || index.dtype() == DType::kInt32, "index_reduce_(): Expected dtype int32/int64 for index");
-  TESSERA_CHECK(source.dtype() == self.dtype(), "index_reduce_(): self and source expected to have the same dtype, but got (self) ", name_of(self.dtype()), " and (source) ", name_of(source.dtype()));
-  TESSERA_CHECK(source.dim() == self.dim(), "index_reduce_(): source has ", source.dim(), " dimensions, expected ", self.dim());
-  const int64_t n = source.dim() == 0 ? 1 : source.sizes()[static_cast<size_t>(d)];
-  TESSERA_CHECK(index.numel() == n, "index_reduce_(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", n, ") in dimension ", d);
-  for (int64_t i = 0; i < self.dim(); ++i)
-    TESSERA_CHECK(i == d || source.sizes()[static_cast<size_t>(i)] == self.sizes()[static_cast<size_t>(i)], "index_reduce_(): source ", shape_string(source.sizes()), " and self ", shape_string(self.sizes()),
-                  " must have the same sizes in all dimensions but ", d);
+  check_slices("index_reduce_", self, dim, index, source);
   if (self.dim() == 0) return _scatter_reduce(self, 0, reshape(index, {}), source, static_cast<int64_t>(r), include_self);
   IntVector shape(static_cast<size_t>(self.dim()), 1);
-  shape[static_cast<size_t>(d)] = n;
+  shape[static_cast<size_t>(d)] = index.numel();
   return _scatter_reduce(self, d, expand(reshape(index, IntList(shape)), source.sizes()), source, static_cast<int64_t>(r), include_self);
 }
 

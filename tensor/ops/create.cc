@@ -322,6 +322,7 @@ Tensor eye_square(SymInt n, std::optional<DType> dtype, std::optional<Layout> la
 void eye_into(const Tensor& out, SymInt n, SymInt m) {
   check_eye(n.guard_int(), m.guard_int());
   const int64_t size[2] = {n.guard_int(), m.guard_int()};
+  if (std::ranges::equal(out.sizes(), IntList(size))) check_no_internal_overlap(out);
   resize_output(out, size);
   fill_eye(out);
 }

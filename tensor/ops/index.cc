@@ -146,11 +146,14 @@ bool same_slices(const Tensor& self, int64_t dim, const Tensor& source) {
 }
 }  // namespace
 
-OutputSpec index_add_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
-  const int64_t n = places_of("index_add_", self, dim, index, source);
-  TESSERA_CHECK(index.numel() == n, "index_add_(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", n, "), for dim: ", dim);
+void check_slices(const char* name, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+  const int64_t n = places_of(name, self, dim, index, source);
+  TESSERA_CHECK(index.numel() == n, name, "(): Number of indices (", index.numel(), ") should be equal to source.size(dim): (", n, "), for dim: ", dim);
   TESSERA_CHECK(same_slices(self, dim, source), "source tensor shape must match self tensor shape, excluding the specified dimension. Got self.shape = ", shape_string(self.sizes()),
                 " source.shape = ", shape_string(source.sizes()));
+}
+OutputSpec index_add_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
+  check_slices("index_add_", self, dim, index, source);
   TESSERA_CHECK(self.is_floating_point() || self.is_complex() || alpha.is_integral(true), "For integral input tensors, argument alpha must not be a floating point number.");
   return like(self);
 }

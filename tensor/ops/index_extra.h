@@ -9,6 +9,8 @@
 
 namespace tessera::kernels {
 
+// Checks what index_add and index_reduce take: an index for each place of source along dim, slices of self's shape, self's dtype.
+void check_slices(const char* name, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source);
 Tensor stack_impl(TensorList tensors, char kind);   // h, v, d or c(olumn)
 std::vector<Tensor> meshgrid_impl(TensorList tensors, std::optional<std::string_view> indexing);
 Tensor scatter_named(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce);

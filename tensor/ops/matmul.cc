@@ -214,9 +214,9 @@ Tensor matmul_batches(const Tensor& a, const Tensor& b) {
   // One matrix for a whole batch of rows: a single product.
   if (b.dim() == 2) {
     IntVector sizes(a.sizes().begin(), a.sizes().end() - 1);
+    const int64_t rows = checked_numel(sizes);
     sizes.push_back(m);
-    if (a.numel() == 0 && k == 0) return mul(sum(a, IntVector{-1}, true), zeros({m}, a.dtype(), std::nullopt, a.device()));
-    return view(mm(reshape(a, {-1, k}), b), sizes);
+    return view(mm(reshape(a, {rows, k}), b), sizes);
   }
   const IntVector batch = infer_broadcast(IntList(a.sizes().data(), a.sizes().size() - 2), IntList(b.sizes().data(), b.sizes().size() - 2));
   const int64_t count = checked_numel(batch);
@@ -259,8 +259,8 @@ Tensor tensordot_impl(const Tensor& self, const Tensor& other, IntList dims_self
     used_b |= uint64_t{1} << y;
     const int64_t sa = a.size(x), sb = b.size(y);
     TESSERA_CHECK(sa == sb || sa == 1 || sb == 1, "contracted dimensions need to match, but first has size ", sa, " in dim ", x, " and second has size ", sb, " in dim ", y);
-    if (sb == 1 && sa != 1) a = sum(a, IntVector{x}, true);
-    if (sa == 1 && sb != 1) b = sum(b, IntVector{y}, true);
+    if (sb == 1 && sa != 1) a = sum(a, IntVector{x}, true, a.dtype());
+    if (sa == 1 && sb != 1) b = sum(b, IntVector{y}, true, b.dtype());
     n *= a.size(x);
     from_a.push_back(x);
     from_b.push_back(y);

@@ -249,6 +249,19 @@ Tensor functional(const PointwiseOp& op, Inputs inputs, Params params) {
 }
 
 namespace {
+// Computes into fresh memory of this form.
+Tensor compute_apart(const PointwiseOp& op, DType compute_dtype, IntList sizes, DType result, Device device, Inputs inputs, Params params) {
+  const Tensor fresh = empty_tensor(sizes, {}, result, device);
+  compute(op, compute_dtype, fresh, inputs, params);
+  return fresh;
+}
+void copy_over(const Tensor& target, const Tensor& source) {
+  int64_t strides[2][kMaxRank];
+  broadcast_strides(target, target.sizes(), strides[0]);
+  broadcast_strides(source, target.sizes(), strides[1]);
+  TESSERA_ON(target.device(), copy_strided)(target.sizes(), {target.data_ptr(), target.dtype(), strides[0]}, {source.data_ptr(), source.dtype(), strides[1]}, false, false);
+}
+
 void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, Inputs inputs, Params params) {
   check_no_internal_overlap(target);
   if (target.is_meta()) return;
@@ -258,17 +271,8 @@ void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, I
     // Same elements, but read through a broadcast or in another dtype order: only the exact twin may be overwritten while it is read.
     aliased_differently = aliased_differently || (memory_sharing(target, *t) == Sharing::kFull && !std::ranges::equal(target.sizes(), t->sizes()));
   }
-  if (aliased_differently) {
-    const Tensor fresh = empty_tensor(target.sizes(), {}, target.dtype(), target.device());
-    compute(op, types.compute, fresh, inputs, params);
-    const Tensor* source = &fresh;
-    int64_t strides[2][kMaxRank];
-    broadcast_strides(target, target.sizes(), strides[0]);
-    broadcast_strides(*source, target.sizes(), strides[1]);
-    TESSERA_ON(target.device(), copy_strided)(target.sizes(), {target.data_ptr(), target.dtype(), strides[0]}, {source->data_ptr(), source->dtype(), strides[1]}, false, false);
-    return;
-  }
-  compute(op, types.compute, target, inputs, params);
+  if (aliased_differently) copy_over(target, compute_apart(op, types.compute, target.sizes(), target.dtype(), target.device(), inputs, params));
+  else compute(op, types.compute, target, inputs, params);
 }
 }  // namespace
 
@@ -289,20 +293,32 @@ const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, 
   return self;
 }
 
-const Tensor& out(const PointwiseOp& op, const Tensor& out, Inputs inputs, Params params) {
+const Tensor& out(const PointwiseOp& op, const Tensor& out, OutDtype accepted, Inputs inputs, Params params) {
   if (small_store(op, out, inputs, params)) [[likely]] {
     out.bump_version();
     return out;
   }
   const Types types = types_of(op, inputs);
-  check_can_cast(types.result, out.dtype());
-  const IntVector shape = broadcast_shapes(inputs);
+  check_out_dtype(out, types.result, accepted);
+  const IntVector shape = broadcast_shapes(inputs), strides = result_strides(inputs, shape);
   const Device device = common_device(inputs);
-  TESSERA_CHECK(device == out.device(), "Expected out tensor to have device ", device.str(), ", but got ", out.device().str(), " instead");
+  check_out_device(out, device);
   check_no_internal_overlap(out);
-  for (const Tensor* t : inputs) check_no_partial_overlap(out, *t);
-  resize_output(out, shape, result_strides(inputs, shape));
-  write_to(op, types, out, inputs, params);
+  const bool resized = !std::ranges::equal(out.sizes(), shape);
+  bool reads_it = false;  // what is resized may come to lie over an input
+  for (const Tensor* t : inputs) {
+    TESSERA_CHECK(!resized || t->impl() != out.impl(), "output with shape ", shape_string(out.sizes()), " doesn't match the broadcast shape ", shape_string(shape));
+    check_no_partial_overlap(out, *t);
+    reads_it = reads_it || (resized && writes_over(out, shape, *t));
+  }
+  if (reads_it && !out.is_meta()) {
+    const Tensor fresh = compute_apart(op, types.compute, shape, out.dtype(), device, inputs, params);
+    resize_output(out, shape, strides);
+    if (out.numel()) copy_over(out, fresh);
+  } else {
+    resize_output(out, shape, strides);
+    write_to(op, types, out, inputs, params);
+  }
   out.bump_version();
   return out;
 }

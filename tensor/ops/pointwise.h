@@ -5,6 +5,7 @@
 
 #include "tensor/core/tensor.h"
 #include "tensor/cpu/pointwise/pointwise.h"
+#include "tensor/ops/promotion.h"
 
 namespace tessera::pointwise {
 
@@ -15,8 +16,8 @@ using Params = std::initializer_list<Scalar>;
 Tensor functional(const PointwiseOp& op, Inputs inputs, Params params = {});
 // Writes to self, one of the inputs. Errors: result not castable to self's dtype, self would have to grow, overlapping memory. Counts a version.
 const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, Params params = {});
-// Writes to out, resized if its shape differs.
-const Tensor& out(const PointwiseOp& op, const Tensor& out, Inputs inputs, Params params = {});
+// Writes to out, resized if its shape differs. Errors: as above; out is an input and would be resized.
+const Tensor& out(const PointwiseOp& op, const Tensor& out, OutDtype accepted, Inputs inputs, Params params = {});
 
 // Metadata of the result alone.
 OutputSpec spec(const PointwiseOp& op, Inputs inputs);

@@ -76,6 +76,15 @@ void check_can_cast(DType from, DType to) {
   TESSERA_CHECK(from == to || can_cast(from, to), "result type ", type_name_of(from), " can't be cast to the desired output type ", type_name_of(to));
 }
 
+void check_out_dtype(const Tensor& out, DType result, OutDtype accepted) {
+  if (out.dtype() == result || (accepted == OutDtype::kSameOrByte && out.dtype() == DType::kUInt8)) return;
+  if (accepted == OutDtype::kCast) return check_can_cast(result, out.dtype());
+  throw Error(str_cat("Expected out tensor to have dtype ", name_of(result), ", but got ", name_of(out.dtype()), " instead"));
+}
+void check_out_device(const Tensor& out, Device device) {
+  TESSERA_CHECK(out.device() == device, "Expected out tensor to have device ", device.str(), ", but got ", out.device().str(), " instead");
+}
+
 // Every kernel asks this before it writes to an argument, so what else forbids writing is said here, too.
 void check_no_internal_overlap(const Tensor& t) {
   TESSERA_CHECK(!t.is_inference() || inference_mode_enabled(), "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal tensor before doing "
@@ -87,6 +96,12 @@ void check_no_internal_overlap(const Tensor& t) {
 void check_no_partial_overlap(const Tensor& written, const Tensor& read) {
   TESSERA_CHECK(memory_sharing(written, read) != Sharing::kPartial, "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
                 "location. Please clone() the tensor before performing the operation.");
+}
+
+bool writes_over(const Tensor& written, IntList sizes, const Tensor& read) {
+  if (!read.defined()) return false;
+  if (std::ranges::equal(written.sizes(), sizes)) return memory_sharing(written, read) != Sharing::kNone;
+  return written.impl() == read.impl() || (written.storage() && written.storage() == read.storage());
 }
 
 void resize_tensor(const Tensor& t, IntList sizes) {

@@ -27,10 +27,18 @@ Device common_device(TensorList tensors);
 
 // Error unless results of dtype `from` may be written to `to`: "result type Float can't be cast to the desired output type Long".
 void check_can_cast(DType from, DType to);
+// Which out= a result is written to: of its own dtype, of any that it converts to, of its own or uint8 (truth values).
+enum class OutDtype { kSame, kCast, kSameOrByte };
+// Error unless results of dtype `result` may be written to out.
+void check_out_dtype(const Tensor& out, DType result, OutDtype accepted);
+// Error if out is on another device than the result.
+void check_out_device(const Tensor& out, Device device);
 // Error if two elements of t share memory (an expanded tensor): nothing may be written to it.
 void check_no_internal_overlap(const Tensor& t);
 // Error if `written` shares memory with `read` in another way than being the same elements.
 void check_no_partial_overlap(const Tensor& written, const Tensor& read);
+// Whether writing a result of shape `sizes` to `written`, which is resized to it, would change what is read: shared memory, now or then.
+bool writes_over(const Tensor& written, IntList sizes, const Tensor& read);
 // Gives an out= tensor the shape of the result: resized if needed, with the documented warning if it had elements. strides: empty for row-major.
 void resize_output(const Tensor& out, IntList sizes, IntList strides = {});
 // Changes sizes to row-major `sizes`, growing the storage if it is too small.

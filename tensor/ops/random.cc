@@ -13,6 +13,7 @@
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/random_extra.h"
 #include "tensor/ops/random_kernels.h"
+#include "tensor/ops/structured.h"
 #include "tensor/ops/strided.h"
 
 namespace tessera::kernels {
@@ -226,10 +227,9 @@ Tensor multinomial_cpu(const Tensor& self, SymInt num_samples, bool replacement,
   return out;
 }
 void multinomial_into(const Tensor& out, const Tensor& self, SymInt num_samples, bool replacement, const Generator& g) {
+  check_out_device(out, self.device());
   TESSERA_CHECK(out.dtype() == DType::kInt64, "multinomial expects Long tensor out, got: ", type_name_of(out.dtype()));
-  const Tensor indices = multinomial(self, num_samples, replacement, g);
-  resize_output(out, indices.sizes());
-  copy_(out, indices);
+  structured::store_out(out, multinomial(self, num_samples, replacement, g), OutDtype::kSame);
 }
 
 Tensor poisson_cpu(const Tensor& self, const Generator& g) {

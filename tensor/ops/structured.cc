@@ -3,18 +3,14 @@
 #include <algorithm>
 
 #include "tensor/dispatch/op.h"
-#include "tensor/ops/promotion.h"
 
 namespace tessera {
 namespace op {
 extern constinit Op<const Tensor&(const Tensor&, const Tensor&, bool)> copy_;   // of the op table beside this file
+extern constinit Op<Tensor(const Tensor&, std::optional<MemoryFormat>)> clone;
 }
 namespace structured {
 namespace {
-
-void check_device(const Tensor& out, Device device) {
-  TESSERA_CHECK(out.device() == device, "Expected out tensor to have device ", device.str(), ", but got ", out.device().str(), " instead");
-}
 
 void check_same_shape(const Tensor& self, IntList sizes) {
   TESSERA_CHECK(std::ranges::equal(self.sizes(), sizes), "output with shape ", shape_string(self.sizes()), " doesn't match the broadcast shape ", shape_string(sizes));
@@ -28,19 +24,15 @@ bool computes(CallContext ctx, const Tensor& result) {
   return true;
 }
 
-OutGuard::OutGuard(const Tensor& out, const OutputSpec& spec) : out_(out), spec_(spec), temporary_(out.dtype() != spec.dtype) {
-  check_device(out, spec.device);
-  check_can_cast(spec.dtype, out.dtype());
+OutGuard::OutGuard(const Tensor& out, const OutputSpec& spec, OutDtype accepted) : out_(out), spec_(spec), temporary_(out.dtype() != spec.dtype) {
+  check_out_device(out, spec.device);
+  check_out_dtype(out, spec.dtype, accepted);
   if (std::ranges::equal(out.sizes(), spec.sizes)) check_no_internal_overlap(out);
 }
 
-void OutGuard::reads(const Tensor& input) { temporary_ = temporary_ || (input.defined() && memory_sharing(out_, input) != Sharing::kNone); }
+void OutGuard::reads(const Tensor& input) { temporary_ = temporary_ || writes_over(out_, spec_.sizes, input); }
 void OutGuard::reads(TensorList inputs) { for (const Tensor& t : inputs) reads(t); }
 void OutGuard::reads(const std::optional<TensorList>& inputs) { if (inputs) reads(*inputs); }
-
-void OutGuard::requires_dtype() {
-  TESSERA_CHECK(out_.dtype() == spec_.dtype, "Expected out tensor to have dtype ", name_of(spec_.dtype), ", but got ", name_of(out_.dtype()), " instead");
-}
 
 void check_apart(const Tensor& out, const Tensor& input) {
   TESSERA_CHECK(!input.defined() || memory_sharing(out, input) == Sharing::kNone, "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
@@ -64,16 +56,26 @@ void OutGuard::finish() {
   else out_.bump_version();
 }
 
-InplaceGuard::InplaceGuard(const Tensor& self, const OutputSpec& spec, bool safe) : self_(self) {
+InplaceGuard::InplaceGuard(const Tensor& self, const OutputSpec& spec, bool safe) : self_(self), spec_(spec) {
   check_same_shape(self, spec.sizes);
   check_can_cast(spec.dtype, self.dtype());
   check_no_internal_overlap(self);
   target_ = safe && self.dtype() == spec.dtype ? self : empty_from(spec);
 }
 
+void InplaceGuard::reads(const Tensor& input) {
+  if (target_.is_same(self_) && writes_over(self_, self_.sizes(), input)) target_ = empty_from(spec_);
+}
+void InplaceGuard::reads(TensorList inputs) { for (const Tensor& t : inputs) reads(t); }
+void InplaceGuard::reads(const std::optional<TensorList>& inputs) { if (inputs) reads(*inputs); }
+
 void InplaceGuard::finish() {
   if (target_.is_same(self_)) self_.bump_version();
   else op::copy_.call(self_, target_, false);
+}
+
+void check_factory_out(const char* name, const Tensor& out) {
+  TESSERA_CHECK(!grad_mode_enabled() || !out.requires_grad(), name, "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
 }
 
 void store_inplace(const Tensor& self, const Tensor& value) {
@@ -82,9 +84,16 @@ void store_inplace(const Tensor& self, const Tensor& value) {
   op::copy_.call(self, value, false);
 }
 
-void store_out(const Tensor& out, const Tensor& value) {
-  check_device(out, value.device());
-  check_can_cast(value.dtype(), out.dtype());
+void check_out(const Tensor& out, const Tensor& value, OutDtype accepted) {
+  check_out_device(out, value.device());
+  check_out_dtype(out, value.dtype(), accepted);
+  if (std::ranges::equal(out.sizes(), value.sizes())) check_no_internal_overlap(out);
+}
+
+void store_out(const Tensor& out, const Tensor& result, OutDtype accepted) {
+  check_out(out, result, accepted);
+  // A result may be a view of an input, and so of what is written.
+  const Tensor value = !out.is_same(result) && writes_over(out, result.sizes(), result) ? op::clone.call(result, std::nullopt) : result;
   resize_output(out, value.sizes(), value.is_contiguous() ? IntVector() : preserved_strides(value));
   op::copy_.call(out, value, false);
 }

@@ -5,6 +5,7 @@
 
 #include "tensor/core/tensor.h"
 #include "tensor/dispatch/op.h"
+#include "tensor/ops/promotion.h"
 
 namespace tessera::structured {
 
@@ -12,14 +13,14 @@ namespace tessera::structured {
 bool computes(CallContext ctx, const Tensor& result);
 
 // An out= argument for a result with these metadata. Errors (dtype, device, overlapping elements) come from the constructor, before anything is changed; the
-// tensor is resized (with the documented warning) when the kernel asks for it. A temporary stands in where the dtype differs or memory is shared with an input.
+// tensor is resized (with the documented warning) when the kernel asks for it. A temporary stands in where the dtype differs, or where memory is, or after
+// resizing would be, shared with an input.
 class OutGuard {
  public:
-  OutGuard(const Tensor& out, const OutputSpec& spec);
+  OutGuard(const Tensor& out, const OutputSpec& spec, OutDtype accepted);
   void reads(const Tensor& input);
   void reads(TensorList inputs);
   void reads(const std::optional<TensorList>& inputs);
-  void requires_dtype();    // Error if out has another dtype than the result
   const Tensor& tensor();   // where the kernel writes
   void finish();            // copies from the temporary, if there is one; counts a version
 
@@ -30,15 +31,20 @@ class OutGuard {
   Tensor target_;
 };
 
-// The self argument of an in-place form. The result must have its shape and a dtype that converts to its dtype. `safe`: the kernel may read and write the same tensor.
+// The self argument of an in-place form. The result must have its shape and a dtype that converts to its dtype. `safe`: the kernel may read and write self; a
+// temporary stands in where another input shares its memory.
 class InplaceGuard {
  public:
   InplaceGuard(const Tensor& self, const OutputSpec& spec, bool safe);
+  void reads(const Tensor& input);
+  void reads(TensorList inputs);
+  void reads(const std::optional<TensorList>& inputs);
   const Tensor& tensor() const { return target_; }
   void finish();
 
  private:
   const Tensor& self_;
+  const OutputSpec& spec_;
   Tensor target_;
 };
 
@@ -46,9 +52,13 @@ class InplaceGuard {
 void check_apart(const Tensor& out, const Tensor& input);
 void check_apart(const Tensor& out, TensorList inputs);
 
+// Error if the out= of a factory requires grad.
+void check_factory_out(const char* name, const Tensor& out);
+
 // In-place and out= forms that compute first and copy then. Errors as above.
 void store_inplace(const Tensor& self, const Tensor& value);
-void store_out(const Tensor& out, const Tensor& value);
+void check_out(const Tensor& out, const Tensor& value, OutDtype accepted);
+void store_out(const Tensor& out, const Tensor& value, OutDtype accepted);
 
 // Views that one call made together may not be written in place under autograd: marks them.
 std::vector<Tensor> multi_output_views(std::vector<Tensor> views);

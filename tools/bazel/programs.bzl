@@ -3,14 +3,14 @@
 load("@python//:defs.bzl", "EXT_SUFFIX")
 load("@rules_cc//cc:defs.bzl", "cc_binary")
 
-# Functions with the same code become one: some 3 % less of a program, 1 % of an extension. Not for CUDA: the addresses of functions with the same code tell kernels apart.
-SAME_CODE_ONCE = "-Wl,--icf=all"
+# The linker must not make one of functions with the same code (--icf): GCC puts what a function does when it throws into a section of its own, which begins with the
+# function's stack frame. Such parts of different functions have the same code and different frames, and a throw through the wrong one ends the process.
 
 def static_program(name, linkopts = [], **kwargs):
     """A stripped program that needs no shared library, and NAME_symbols, the same with its symbols, for a test or a person to look into."""
     static = select({
         "//tools/bazel:sanitizer": [],
-        "//conditions:default": ["-static", SAME_CODE_ONCE],
+        "//conditions:default": ["-static"],
     })
     cc_binary(name = name, linkopts = linkopts + ["-Wl,-s"] + static, **kwargs)
     cc_binary(name = name + "_symbols", linkopts = linkopts + static, **kwargs)

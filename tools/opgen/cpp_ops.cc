@@ -179,7 +179,8 @@ class Glue {
     if (!params.empty()) absl::StrAppend(&tail, ", {", absl::StrJoin(params, ", "), "}");
     text += notes;
     if (f_.form == Form::kFunctional) absl::StrAppend(&text, "  return pointwise::functional(", kernel, ", ", tail, ");\n");
-    else absl::StrAppend(&text, "  return pointwise::", f_.form == Form::kInplace ? "inplace" : "out", "(", kernel, ", ", out_names(f_)[0], ", ", tail, ");\n");
+    else if (f_.form == Form::kInplace) absl::StrAppend(&text, "  return pointwise::inplace(", kernel, ", ", out_names(f_)[0], ", ", tail, ");\n");
+    else absl::StrAppend(&text, "  return pointwise::out(", kernel, ", ", out_names(f_)[0], ", ", out_dtype(), ", ", tail, ");\n");
     return notes.empty() ? text : text + kLineBack;
   }
 
@@ -204,8 +205,9 @@ class Glue {
     const bool inplace = f_.form == Form::kInplace;
     for (size_t i = 0; i < n; ++i) {
       const std::string g = absl::StrCat("g", i, "_");
-      absl::StrAppend(&text, "  structured::", inplace ? "InplaceGuard " : "OutGuard ", g, "(", outs[i], ", ", spec(i), inplace ? (op_.inplace_safe() ? ", true" : ", false") : "", ");\n");
-      if (!inplace) absl::StrAppend(&text, op_.out_same_dtype() ? absl::StrCat("  ", g, ".requires_dtype();\n") : "", apart(outs[i]), input_notes(g));
+      absl::StrAppend(&text, "  structured::", inplace ? "InplaceGuard " : "OutGuard ", g, "(", outs[i], ", ", spec(i), ", ", inplace ? (op_.inplace_safe() ? "true" : "false") : out_dtype(), ");\n");
+      for (size_t k = 0; k < i; ++k) absl::StrAppend(&text, "  structured::check_apart(", outs[i], ", ", outs[k], ");\n");
+      absl::StrAppend(&text, apart(outs[i]), input_notes(g));
       targets.push_back(g + ".tensor()");
     }
     absl::StrAppend(&text, "  if (structured::computes(ctx_, ", outs[0], ")) ", cpu, "(", comma(args, absl::StrJoin(targets, ", ")), ");\n");
@@ -213,21 +215,37 @@ class Glue {
     return text + return_written(f_);
   }
 
-  // For ops whose out= must not share memory with what they read.
+  // The tensors that a form reads besides what it writes: (name, whether it may be the same elements as what is written).
+  std::vector<std::pair<std::string, bool>> inputs() const {
+    std::vector<std::pair<std::string, bool>> found;
+    for (const SchemaArgument& a : f_.schema.arguments)
+      if (!a.is_write() && (is_tensor(a.type) || is_tensor_list(a.type))) found.push_back({cpp_identifier(a.name), a.name == "self" && e_.find(Form::kInplace)});
+    return found;
+  }
+
+  // For ops that must not write to what they read.
   std::string apart(const std::string& out) const {
     std::string text;
-    if (!op_.out_apart() || f_.form != Form::kOut) return text;
-    for (const SchemaArgument& a : f_.schema.arguments)
-      if (!a.is_write() && (is_tensor(a.type) || is_tensor_list(a.type))) absl::StrAppend(&text, "  structured::check_apart(", out, ", ", cpp_identifier(a.name), ");\n");
+    if (!op_.out_apart()) return text;
+    for (const auto& [name, may_be_same] : inputs()) absl::StrAppend(&text, may_be_same ? "  check_no_partial_overlap(" : "  structured::check_apart(", out, ", ", name, ");\n");
     return text;
   }
 
   // Tells the guard of an output which tensors are read, so that it can use a temporary.
   std::string input_notes(const std::string& guard) const {
     std::string text;
-    for (const SchemaArgument& a : f_.schema.arguments)
-      if (!a.is_write() && (is_tensor(a.type) || is_tensor_list(a.type))) absl::StrAppend(&text, "  ", guard, ".reads(", cpp_identifier(a.name), ");\n");
+    for (const auto& [name, may_be_same] : inputs()) absl::StrAppend(&text, "  ", guard, ".reads(", name, ");\n");
     return text;
+  }
+
+  // The dtypes of out= that a result is written to: an expression.
+  std::string out_dtype() const {
+    const Op::OutDtype kind = op_.has_out_dtype() ? op_.out_dtype() : op_.rule() == Op::STRUCTURED || op_.rule() == Op::DIRECT ? Op::SAME : Op::CAST;
+    if (kind == Op::SAME) return "OutDtype::kSame";
+    if (kind == Op::SAME_OR_BYTE) return "OutDtype::kSameOrByte";
+    for (const SchemaArgument& a : f_.schema.arguments)
+      if (a.name == "dtype" && a.type.is_optional()) return "dtype ? OutDtype::kSame : OutDtype::kCast";
+    return "OutDtype::kCast";
   }
 
   std::string view() const {
@@ -247,14 +265,24 @@ class Glue {
   std::string store(const std::string& before, const std::string& value, const std::string& after) const {
     const char* how = f_.form == Form::kInplace ? "structured::store_inplace" : "structured::store_out";
     const std::vector<std::string> outs = out_names(f_);
-    if (outs.size() == 1) return absl::StrCat(apart(outs[0]), before, "  ", how, "(", outs[0], ", ", value, ");\n", after, return_written(f_));
-    std::string text = absl::StrCat(before, "  const auto values_ = ", value, ";\n", after);
-    for (size_t i = 0; i < outs.size(); ++i) absl::StrAppend(&text, "  ", how, "(", outs[i], ", std::get<", i, ">(values_));\n");
+    const std::string accepted = f_.form == Form::kOut ? ", " + out_dtype() : "";
+    std::string text;
+    for (const std::string& out : outs) text += apart(out);
+    if (outs.size() == 1) return absl::StrCat(text, before, "  ", how, "(", outs[0], ", ", value, accepted, ");\n", after, return_written(f_));
+    absl::StrAppend(&text, before, "  const auto values_ = ", value, ";\n", after);
+    // Nothing is written before everything is checked.
+    for (size_t i = 0; i < outs.size() && f_.form == Form::kOut; ++i) {
+      absl::StrAppend(&text, "  structured::check_out(", outs[i], ", std::get<", i, ">(values_)", accepted, ");\n");
+      for (size_t k = 0; k < i; ++k) absl::StrAppend(&text, "  structured::check_apart(", outs[i], ", ", outs[k], ");\n");
+    }
+    for (size_t i = 0; i < outs.size(); ++i) absl::StrAppend(&text, "  ", how, "(", outs[i], ", std::get<", i, ">(values_)", accepted, ");\n");
     return text + return_written(f_);
   }
 
   std::string special_expr(const char* field, const std::string& expr) const {
-    return absl::StrCat(line_note(e_, e_.line_of(field)), "  ", expr, ";\n", kLineBack, return_written(f_));
+    // Factories have no kernel in the Autograd slot, which would ask this.
+    const std::string check = f_.form == Form::kOut && inputs().empty() ? absl::StrCat("  structured::check_factory_out(", cpp_string(e_.schema.name), ", ", out_names(f_)[0], ");\n") : "";
+    return absl::StrCat(check, line_note(e_, e_.line_of(field)), "  ", expr, ";\n", kLineBack, return_written(f_));
   }
 
   std::string composite() const {

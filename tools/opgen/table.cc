@@ -101,10 +101,11 @@ class EntryReader {
         {"expr", op.has_expr(), {Op::COMPOSITE}}, {"inplace_expr", op.has_inplace_expr(), {Op::COMPOSITE, Op::DIRECT}},
         {"out_expr", op.has_out_expr(), {Op::COMPOSITE, Op::DIRECT}}, {"of", op.has_of(), {Op::SCALAR_OVERLOAD}}, {"scalar", op.has_scalar(), {Op::SCALAR_OVERLOAD}},
         {"backends", op.has_backends(), {Op::DIRECT}}, {"inplace_by_copy", op.has_inplace_by_copy(), {Op::DIRECT}}, {"out_native", op.has_out_native(), {Op::DIRECT}},
-        {"out_apart", op.has_out_apart(), {Op::STRUCTURED, Op::DIRECT, Op::COMPOSITE}}, {"out_same_dtype", op.has_out_same_dtype(), {Op::STRUCTURED}}};
+        {"out_apart", op.has_out_apart(), {Op::STRUCTURED, Op::DIRECT, Op::COMPOSITE}}, {"out_dtype", op.has_out_dtype(), {Op::POINTWISE, Op::STRUCTURED, Op::DIRECT, Op::COMPOSITE}}};
     for (const Use& u : uses)
       if (u.present && !u.rules.count(op.rule())) error(u.field, absl::StrCat("the field '", u.field, "' means nothing with rule ", Op::Rule_Name(op.rule())));
     if (op.has_expr() && op.has_composite()) error("expr", "either 'expr' or 'composite'");
+    if ((op.has_out_expr() || op.out_native()) && (op.has_out_dtype() || op.has_out_apart())) error(op.has_out_dtype() ? "out_dtype" : "out_apart", "a hand-written out= form checks its tensors itself");
     if (op.variants_size() == 0) error("schema", "no variants: at least one of FUNCTION, METHOD, INPLACE, OUT");
     for (const auto& [field, text] : {std::pair("expr", op.expr()), {"inplace_expr", op.inplace_expr()}, {"out_expr", op.out_expr()}})
       check_expression(field, text, e_->schema);

@@ -36,6 +36,10 @@ class _AliasLoader:
 
     def exec_module(self, module):
         module.__spec__ = self.real_spec  # the import system has just replaced it; the module is already initialised
+        if not hasattr(module, "__path__"):
+            # Modules inside an extension module have no finder: who imports the outer one (pickle, for a function of theirs) gets them, too.
+            inside = self.real_name + "."
+            sys.modules.update((_OUTSIDE + name[len(_INSIDE):], found) for name, found in list(sys.modules.items()) if name.startswith(inside))
 
     def _real(self):
         spec = importlib.util.find_spec(self.real_name)

@@ -11,19 +11,25 @@ def _conv_grad(ntuple, input, weight, grad_output, stride, padding, dilation, gr
     return grads[0] if mask[0] else grads[1]
 
 
-def _input(ntuple):
+def _public(name, function):
+    """The function under its public name, by which it is shown and pickled."""
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+def _input(name, ntuple):
     def grad_input(input_size, weight, grad_output, stride=1, padding=0, dilation=1, groups=1):
         input = grad_output.new_empty(1).expand(input_size)
         return _conv_grad(ntuple, input, weight, grad_output, stride, padding, dilation, groups, (True, False, False))
-    return grad_input
+    return _public(name, grad_input)
 
 
-def _weight(ntuple):
+def _weight(name, ntuple):
     def grad_weight(input, weight_size, grad_output, stride=1, padding=0, dilation=1, groups=1):
         weight = grad_output.new_empty(1).expand(weight_size)
         return _conv_grad(ntuple, input, weight, grad_output, stride, padding, dilation, groups, (False, True, False))
-    return grad_weight
+    return _public(name, grad_weight)
 
 
-conv1d_input, conv2d_input, conv3d_input = _input(_single), _input(_pair), _input(_triple)
-conv1d_weight, conv2d_weight, conv3d_weight = _weight(_single), _weight(_pair), _weight(_triple)
+conv1d_input, conv2d_input, conv3d_input = _input("conv1d_input", _single), _input("conv2d_input", _pair), _input("conv3d_input", _triple)
+conv1d_weight, conv2d_weight, conv3d_weight = _weight("conv1d_weight", _single), _weight("conv2d_weight", _pair), _weight("conv3d_weight", _triple)

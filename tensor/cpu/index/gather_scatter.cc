@@ -13,6 +13,7 @@
 #include "tensor/cpu/index/index.h"
 #include "tensor/cpu/index/index_internal.h"
 #include "tensor/cpu/index/index_simd.h"
+#include "tensor/cpu/support/pieces.h"
 #include "tensor/cpu/support/request.h"
 #include "tensor/cpu/support/scratch.h"
 #include "tensor/cpu/support/simd_move.h"
@@ -21,7 +22,7 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kGrain = 8192, kStreamedPiece = int64_t{1} << 18;
+constexpr int64_t kGrain = 8192;
 
 // Runs over far memory go in parts, and what the next part needs is requested, to the second cache: the index, what lies in its order, and a share of the
 // line of self that the next run will go to anywhere.

@@ -6,12 +6,13 @@
 #include "tensor/cpu/index/index.h"
 #include "tensor/cpu/index/index_internal.h"
 #include "tensor/cpu/index/index_simd.h"
+#include "tensor/cpu/support/pieces.h"
 #include "tensor/cpu/support/simd_move.h"
 
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kGrain = 16384, kStreamedGrain = int64_t{1} << 18;
+constexpr int64_t kGrain = 16384;
 
 template <class T>
 void copy_run(char* to, int64_t to_step, const char* from, int64_t from_step, int64_t n) {
@@ -85,7 +86,7 @@ void run_flip(std::span<const int64_t> shape, uint64_t flip_mask, const Operand&
     using T = decltype(v);
     constexpr int64_t kSize = sizeof(T);
     const bool stream = kSize <= 8 && 2 * nest.count() * kSize >= kStreamBytes && nest.inner_stride(0) == kSize && nest.inner_stride(1) == -kSize;
-    parallel_ranges(nest.count(), stream ? kStreamedGrain : kGrain, [&](int64_t begin, int64_t end) {
+    parallel_ranges(nest.count(), stream ? kStreamedPiece : kGrain, [&](int64_t begin, int64_t end) {
       for_each_run(nest, begin, end, [&](const int64_t(&offset)[2], int64_t len) {
         if (stream) return stream_reversed(kSize, at_byte(out.data, offset[0]), at_byte(self.data, start + offset[1]), len);
         copy_run<T>(at_byte(out.data, offset[0]), nest.inner_stride(0), at_byte(self.data, start + offset[1]), nest.inner_stride(1), len);

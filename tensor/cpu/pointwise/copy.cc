@@ -5,7 +5,7 @@
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/pointwise/convert.h"
 #include "tensor/cpu/pointwise/copy_transposed.h"
-#include "tensor/cpu/pointwise/pieces.h"
+#include "tensor/cpu/support/pieces.h"
 #include "tensor/cpu/pointwise/pointwise_plan.h"
 #include "tensor/cpu/support/scratch.h"
 #include "tensor/cpu/support/simd_move.h"
