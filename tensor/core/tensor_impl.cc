@@ -60,16 +60,16 @@ void TensorImpl::set_sizes_and_strides(IntList sizes, IntList strides) {
 void TensorImpl::refresh_shape() {
   const int64_t* sizes = shape_.sizes_data();
   const int64_t* strides = shape_.strides_data();
-  int64_t n = 1, expected = 1;
+  uint64_t n = 1, expected = 1;  // they may run over where a later size is 0
   bool contiguous = true;
   for (int i = shape_.dim() - 1; i >= 0; --i) {
-    n *= sizes[i];
+    n *= static_cast<uint64_t>(sizes[i]);
     if (sizes[i] != 1) {
-      contiguous = contiguous && strides[i] == expected;
-      expected *= sizes[i];
+      contiguous = contiguous && static_cast<uint64_t>(strides[i]) == expected;
+      expected *= static_cast<uint64_t>(sizes[i]);
     }
   }
-  numel_ = n;
+  numel_ = static_cast<int64_t>(n);
   contiguous_ = contiguous || n == 0;
 }
 
