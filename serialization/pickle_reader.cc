@@ -238,7 +238,7 @@ class Unpickler {
       case Global::kOrderedDict: return ordered_dict(args);
       case Global::kSize: {
         if (args.size() != 1) broken("malformed size");
-        integers(args[0]);
+        count_copied(integers(args[0]).size());
         return kept(Object::tuple(args[0].items()));
       }
       case Global::kDevice: return device(args);

@@ -1,10 +1,13 @@
 #include "serialization/zip.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "tensor/core/error.h"
+#include "tensor/core/parallel.h"
 
 namespace tessera::serialization {
 namespace {
@@ -59,50 +62,9 @@ void read_wide_fields(std::span<const uint8_t> extra, std::array<uint64_t*, 3> f
 
 }  // namespace
 
-void MemorySource::read(uint64_t position, std::span<uint8_t> out) {
-  if (position > size_ || out.size() > size_ - position) broken("a record lies outside the file");
-  if (!out.empty()) std::memcpy(out.data(), data_.data() + position, out.size());
-}
-
-FileSource::FileSource(const std::string& path) : file_(std::fopen(path.c_str(), "rb"), std::fclose) {
-  TESSERA_CHECK(file_, "can't open '", path, "': ", std::strerror(errno));
-  TESSERA_CHECK(fseeko(file_.get(), 0, SEEK_END) == 0 && ftello(file_.get()) >= 0, "can't read '", path, "': ", std::strerror(errno));
-  const off_t end = ftello(file_.get());
-  // A folder opens like a file, and claims the largest size that there is.
-  uint8_t first;
-  TESSERA_CHECK(end == 0 || (fseeko(file_.get(), 0, SEEK_SET) == 0 && std::fread(&first, 1, 1, file_.get()) == 1), "can't read '", path, "': ", std::strerror(errno));
-  size_ = static_cast<uint64_t>(end);
-}
-
-void FileSource::read(uint64_t position, std::span<uint8_t> out) {
-  if (position > size_ || out.size() > size_ - position) broken("a record lies outside the file");
-  if (out.empty()) return;
-  if (fseeko(file_.get(), static_cast<off_t>(position), SEEK_SET) != 0 || std::fread(out.data(), 1, out.size(), file_.get()) != out.size()) broken("file read failed");
-}
-
-FileSink::FileSink(const std::string& path) : path_(path), temporary_(path + ".tmp"), file_(std::fopen(temporary_.c_str(), "wb"), std::fclose) {
-  TESSERA_CHECK(file_, "can't write '", path, "': ", std::strerror(errno));
-}
-FileSink::~FileSink() {
-  if (!file_) return;
-  file_.reset();
-  std::remove(temporary_.c_str());
-}
-void FileSink::write(std::span<const uint8_t> data) {
-  TESSERA_CHECK(data.empty() || std::fwrite(data.data(), 1, data.size(), file_.get()) == data.size(), "can't write '", path_, "': ", std::strerror(errno));
-}
-void FileSink::close() {
-  const bool closed = std::fclose(file_.release()) == 0;
-  if (closed && std::rename(temporary_.c_str(), path_.c_str()) == 0) return;
-  const int reason = errno;
-  std::remove(temporary_.c_str());
-  internal::raise<Error>("can't write '", path_, "': ", std::strerror(reason));
-}
-
 ZipReader::ZipReader(Source& source) : source_(source) {
   read_directory(find_directory());
   if (records_.empty()) broken("the archive is empty");
-  std::sort(records_.begin(), records_.end(), [](const Record& a, const Record& b) { return a.name < b.name; });
 }
 
 ZipReader::Directory ZipReader::find_directory() {
@@ -136,22 +98,23 @@ void ZipReader::read_directory(const Directory& where) {
     const uint8_t* p = rest.data();
     const size_t name_size = u16(p + 28), extra_size = u16(p + 30), length = kCentralSize + name_size + extra_size + u16(p + 32);
     if (length > rest.size()) broken("the central directory is broken");
-    Record r{std::string(reinterpret_cast<const char*>(p + kCentralSize), name_size), u16(p + 10), u32(p + 20), u32(p + 24), u32(p + 42)};
+    const std::string name(reinterpret_cast<const char*>(p + kCentralSize), name_size);
+    Record r{u16(p + 10), u32(p + 16), u32(p + 20), u32(p + 24), u32(p + 42)};
     read_wide_fields(rest.subspan(kCentralSize + name_size, extra_size), {&r.size, &r.packed, &r.offset});
     rest = rest.subspan(length);
     if (r.packed > source_.size() - std::min(total, source_.size())) broken("the records are larger than the file");
     total += r.packed;
-    if (r.name.ends_with('/')) continue;
+    if (name.ends_with('/')) continue;
     if ((r.method != 0 && r.method != 8) || (r.method == 0 && r.packed != r.size) || r.size / kMaxRatio > r.packed) broken("unsupported method or invalid size");
-    if (records_.empty()) archive_name_ = r.name.substr(0, r.name.find('/'));
-    records_.push_back(std::move(r));
+    if (records_.empty()) archive_name_ = name.substr(0, name.find('/'));
+    checked_ = checked_ || r.crc != 0;
+    if (!records_.emplace(name, r).second) broken("two records have the same name");
   }
 }
 
 const ZipReader::Record* ZipReader::find(std::string_view name) const {
-  const std::string full = archive_name_ + "/" + std::string(name);
-  const auto at = std::lower_bound(records_.begin(), records_.end(), full, [](const Record& r, const std::string& n) { return r.name < n; });
-  return at != records_.end() && at->name == full ? &*at : nullptr;
+  const auto found = records_.find(archive_name_ + "/" + std::string(name));
+  return found == records_.end() ? nullptr : &found->second;
 }
 
 const ZipReader::Record& ZipReader::locate(std::string_view name) const {
@@ -162,17 +125,86 @@ const ZipReader::Record& ZipReader::locate(std::string_view name) const {
 
 uint64_t ZipReader::record_size(std::string_view name) const { return locate(name).size; }
 
-void ZipReader::read(std::string_view name, std::span<uint8_t> out) {
-  const Record& r = locate(name);
-  if (out.size() != r.size) broken("a record has another size");
+std::vector<std::string> ZipReader::names() const {
+  std::vector<std::string> result;
+  for (const auto& [name, record] : records_)
+    if (name.starts_with(archive_name_ + "/")) result.push_back(name.substr(archive_name_.size() + 1));
+  return result;
+}
+
+uint64_t ZipReader::data_start(const Record& r) {
   std::array<uint8_t, kLocalSize> header;
   source_.read(r.offset, header);
   if (u32(header.data()) != kLocalMagic) broken("a local header is broken");
-  const uint64_t start = r.offset + kLocalSize + u16(&header[26]) + u16(&header[28]);  // no overflow: the header lay inside the source
-  if (r.method == 0) return source_.read(start, out);
-  std::vector<uint8_t> packed(r.packed);
-  source_.read(start, packed);
-  inflate(packed, out);
+  return r.offset + kLocalSize + u16(&header[26]) + u16(&header[28]);  // no overflow: the header lay inside the source
+}
+
+uint64_t ZipReader::record_offset(std::string_view name) {
+  const Record& r = locate(name);
+  TESSERA_CHECK(r.method == 0, "record ", name, " is compressed and can't be memory-mapped");
+  const uint64_t start = data_start(r);
+  if (start > source_.size() || r.size > source_.size() - start) broken("a record lies outside the file");
+  return start;
+}
+
+uint32_t ZipReader::read_stored(uint64_t start, std::span<uint8_t> out) {
+  if (!source_.concurrent()) {
+    uint32_t crc = 0;
+    for (uint64_t at = 0; at < out.size(); at += kPiece) {
+      const std::span<uint8_t> piece = out.subspan(at, std::min<uint64_t>(kPiece, out.size() - at));
+      source_.read(start + at, piece);
+      if (checked_) crc = crc32(piece, crc);
+    }
+    return crc;
+  }
+  std::vector<uint32_t> pieces(count_pieces(out.size()));
+  parallel_for(static_cast<int64_t>(out.size()), kPiece, [&](int64_t begin, int64_t end) {
+    const std::span<uint8_t> piece = out.subspan(begin, end - begin);
+    source_.read(start + begin, piece);
+    if (checked_) pieces[begin / kPiece] = crc32(piece);
+  });
+  return join_checksums(pieces, out.size());
+}
+
+void ZipReader::inflate(const Record& r, uint64_t start, std::span<uint8_t> out) {
+  z_stream stream = {};
+  TESSERA_CHECK(inflateInit2(&stream, -MAX_WBITS) == Z_OK, "zlib has no memory for a decompressor");  // raw deflate
+  struct End { z_stream* s; ~End() { inflateEnd(s); } } end{&stream};
+  std::vector<uint8_t> packed(std::min<uint64_t>(r.packed, kPiece));
+  uint64_t taken = 0, written = 0;
+  int status = Z_OK;
+  while (status == Z_OK) {
+    if (stream.avail_in == 0 && taken < r.packed) {
+      const std::span<uint8_t> piece = std::span(packed).first(std::min<uint64_t>(packed.size(), r.packed - taken));
+      source_.read(start + taken, piece);
+      taken += piece.size();
+      stream.next_in = piece.data();
+      stream.avail_in = static_cast<uInt>(piece.size());
+    }
+    const uInt room = static_cast<uInt>(std::min<uint64_t>(out.size() - written, 1u << 30));
+    uint8_t excess;  // a byte more than there should be is an error, not cut off
+    stream.next_out = room ? out.data() + written : &excess;
+    stream.avail_out = room ? room : 1;
+    status = ::inflate(&stream, Z_NO_FLUSH);
+    if (room == 0 && stream.avail_out == 0) broken("a compressed record is longer than it should be");
+    if (room) written += room - stream.avail_out;
+  }
+  if (status != Z_STREAM_END || written != out.size()) broken("a compressed record is broken");
+}
+
+void ZipReader::read(std::string_view name, std::span<uint8_t> out) {
+  const Record& r = locate(name);
+  if (out.size() != r.size) broken("a record has another size");
+  const uint64_t start = data_start(r);
+  uint32_t crc = 0;
+  if (r.method == 0) {
+    crc = read_stored(start, out);
+  } else {
+    inflate(r, start, out);
+    if (checked_) crc = parallel_crc32(out);
+  }
+  TESSERA_CHECK(!checked_ || crc == r.crc, "PytorchStreamReader failed reading zip archive: the checksum of record ", name, " is ",
+                crc, ", but the archive says ", r.crc, ". The checkpoint file is corrupted.");
 }
 
 std::vector<uint8_t> ZipReader::read(std::string_view name) {
@@ -186,8 +218,23 @@ void ZipWriter::put(std::span<const uint8_t> data) {
   position_ += data.size();
 }
 
+// One thread writes while others take the checksum, where there are any.
+uint32_t ZipWriter::put_and_check(std::span<const uint8_t> data) {
+  if (!checksums_ || !sink_.any_thread() || data.size() <= kPiece) {
+    put(data);
+    return checksums_ ? parallel_crc32(data) : 0;
+  }
+  std::vector<uint32_t> pieces(count_pieces(data.size()));
+  parallel_for(static_cast<int64_t>(pieces.size()) + 1, 1, [&](int64_t i, int64_t) {
+    if (i == 0) return put(data);
+    const size_t begin = (i - 1) * kPiece;
+    pieces[i - 1] = crc32(data.subspan(begin, std::min<size_t>(kPiece, data.size() - begin)));
+  });
+  return join_checksums(pieces, data.size());
+}
+
 uint32_t ZipWriter::write(std::string_view name, std::span<const uint8_t> data) {
-  Record r{archive_name_ + "/" + std::string(name), crc32(data), data.size(), position_};
+  Record r{archive_name_ + "/" + std::string(name), 0, data.size(), position_};
   TESSERA_CHECK(r.name.size() < 0x8000, "the record name is too long: ", r.name.size(), " bytes");
   const bool wide = r.size >= kLimit32;
   Bytes extra;
@@ -200,7 +247,7 @@ uint32_t ZipWriter::write(std::string_view name, std::span<const uint8_t> data) 
   header.put(kLocalMagic, 4).put(wide ? 45 : 0, 2).put(kFlags, 2).put(0, 2 + 4).put(0, 4).put(shown, 4).put(shown, 4).put(r.name.size(), 2).put(extra.data.size(), 2).put(r.name);
   put(header.data);
   put(extra.data);
-  put(data);
+  r.crc = put_and_check(data);
   Bytes descriptor;
   descriptor.put(kDescriptorMagic, 4).put(r.crc, 4).put(r.size, wide ? 8 : 4).put(r.size, wide ? 8 : 4);
   put(descriptor.data);

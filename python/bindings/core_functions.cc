@@ -8,7 +8,6 @@
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/types.h"
-#include "serialization/crc32.h"
 #include "tensor/core/parallel.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/core/warning.h"
@@ -177,20 +176,6 @@ PyObject* py_set_type_entry(PyObject*, CallArgs call) {
   return none();
 }
 
-// The checksum of bytes in a zip archive: zlib.crc32, but faster.
-PyObject* py_crc32(PyObject*, CallArgs call) {
-  PyObject* a[1];
-  read_args({"_crc32", {"data"}, 1, 1}, call, a);
-  Py_buffer view;
-  check(PyObject_GetBuffer(a[0], &view, PyBUF_SIMPLE));
-  uint32_t crc = 0;
-  Py_BEGIN_ALLOW_THREADS
-  crc = serialization::crc32({static_cast<const uint8_t*>(view.buf), static_cast<size_t>(view.len)});
-  Py_END_ALLOW_THREADS
-  PyBuffer_Release(&view);
-  return PyLong_FromUnsignedLong(crc);
-}
-
 }  // namespace
 
 PyObject* nonzero_of(const Tensor& t, bool as_tuple) {
@@ -214,7 +199,7 @@ std::vector<PyMethodDef> core_functions() {
           function<"set_num_threads", py_set_num_threads>("set_num_threads(int)"), function<"get_num_interop_threads", py_get_num_interop_threads>(),
           function<"set_num_interop_threads", py_set_num_interop_threads>(), function<"set_flush_denormal", py_set_flush_denormal>("set_flush_denormal(mode) -> bool"),
           function<"_increment_version", py_increment_version>(), function<"_set_warn_always", py_set_warn_always>(), function<"_set_attention_choice", py_set_attention_choice>(),
-          function<"_swap_tensor_impl", py_swap_tensor_impl>(), function<"_set_module_name", py_set_module_name>(), function<"_set_type_entry", py_set_type_entry>(), function<"_crc32", py_crc32>()};
+          function<"_swap_tensor_impl", py_swap_tensor_impl>(), function<"_set_module_name", py_set_module_name>(), function<"_set_type_entry", py_set_type_entry>()};
 }
 
 }  // namespace tessera::python

@@ -1,6 +1,7 @@
 // The extension module tessera._C.
 #include <vector>
 
+#include "python/bindings/archive.h"
 #include "python/bindings/autograd/autograd.h"
 #include "python/bindings/common.h"
 #include "python/bindings/core_functions.h"
@@ -40,6 +41,7 @@ void init(PyObject* module) {
   init_types(module);
   init_torch_function(module);
   init_storage(module);
+  init_archive(module);
   init_tensor_type(module);
   init_operators(module);
   add_functions(module, creation_functions());

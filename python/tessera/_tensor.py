@@ -152,7 +152,7 @@ def _copy_data(tensor, memo):
     copied.set_(storage, plain.storage_offset(), plain.size(), plain.stride())
     if plain.dtype.is_complex and plain.is_conj():
         copied = copied.conj()
-    return copied._neg_view() if plain.is_neg() else copied
+    return tessera._neg_view(copied) if plain.is_neg() else copied
 
 
 def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):

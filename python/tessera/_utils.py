@@ -1,7 +1,8 @@
 """How tensors are taken apart for pickling and built again.
 
 The names of the functions are part of the checkpoint format (a file written by PyTorch names `torch._utils._rebuild_tensor_v2`),
-so they, and the order of their arguments, can't change. Their arguments may come from a hostile file: each checks what it gets.
+so they, and the order of their arguments, can't change. Their arguments may come from a hostile file: each checks what it gets,
+and `set_`, which makes the tensors, checks their geometry.
 """
 
 from collections import OrderedDict
@@ -9,31 +10,7 @@ from collections import OrderedDict
 import tessera
 from tessera.storage import TypedStorage, UntypedStorage, _class_name_of_dtype, _typed
 
-_INT64_MAX = 2**63 - 1
-
-
-def _check_geometry(nbytes, itemsize, offset, size, stride):
-    """Raises RuntimeError unless a tensor of this geometry lies inside a storage of `nbytes` bytes."""
-    if type(offset) is not int or offset < 0 or len(size) != len(stride):
-        raise RuntimeError(f"setStorage: invalid storage offset {offset!r}, sizes {size!r} or strides {stride!r}")
-    last = offset
-    numel = 1
-    for length, step in zip(size, stride):
-        if type(length) is not int or type(step) is not int or length < 0 or step < 0:
-            raise RuntimeError(f"setStorage: sizes {size!r} and strides {stride!r} must be non-negative integers")
-        numel *= length
-        last += (length - 1) * step
-    needed = (last + 1) * itemsize
-    if numel > _INT64_MAX or any(step > _INT64_MAX or length > _INT64_MAX for length, step in zip(size, stride)):
-        raise RuntimeError(f"setStorage: sizes {size!r} overflow the number of elements")
-    if numel and needed > nbytes or offset * itemsize > _INT64_MAX:
-        raise RuntimeError(f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize {itemsize} "
-                           f"requiring a storage size of {needed} are out of bounds for storage of size {nbytes}")
-
-
 def _make(untyped, dtype, offset, size, stride):
-    if untyped.device.type != "meta":
-        _check_geometry(untyped.nbytes(), dtype.itemsize, offset, size, stride)
     return tessera.empty(0, dtype=dtype, device=untyped.device).set_(untyped, offset, size, stride)
 
 
@@ -45,27 +22,16 @@ def _rebuild_tensor(storage, storage_offset, size, stride):
 
 
 def _finish(tensor, requires_grad, backward_hooks, metadata):
+    if metadata:  # before requires_grad: what is saved is a leaf
+        if metadata.get("conj"):
+            tensor = tensor.conj()
+        if metadata.get("neg"):
+            tensor = tessera._neg_view(tensor)
     if requires_grad:
         tensor.requires_grad = True
     if backward_hooks:
         tensor._backward_hooks = backward_hooks
-    if metadata:
-        for name in metadata:
-            if name == "conj":
-                tensor = _with_bit(tensor, "_set_conj", "conj", metadata[name])
-            elif name == "neg":
-                tensor = _with_bit(tensor, "_set_neg", "_neg_view", metadata[name])
     return tensor
-
-
-def _with_bit(tensor, setter, view, value):
-    """Sets the conj or neg bit, in place where the tensor allows it."""
-    if not value:
-        return tensor
-    if hasattr(tensor, setter):
-        getattr(tensor, setter)(True)
-        return tensor
-    return getattr(tensor, view)()
 
 
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks, metadata=None):
@@ -146,7 +112,6 @@ def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, re
                                                              dtype=storage.dtype, device=storage.device)
     else:
         raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {quantizer_params[0]}")
-    _check_geometry(storage.nbytes(), storage.dtype.itemsize, storage_offset, size, stride)
     tensor.set_(storage._untyped_storage, storage_offset, size, stride)
     return _finish(tensor, requires_grad, backward_hooks, None)
 

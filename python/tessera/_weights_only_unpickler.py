@@ -1,8 +1,9 @@
 """A restricted interpreter for pickles: data and tensors only.
 
 It differs from `pickle.Unpickler` in that a stream can't do anything but build lists, dicts, sets, tuples, numbers, strings and
-tensors, plus what the caller allowed with `add_safe_globals`. Memory use is bounded by the length of the stream, nothing recurses, and
-every malformed stream ends in `pickle.UnpicklingError`. The C unpickler with a restricted `find_class` would not do: BUILD could
+tensors, plus what the caller allowed with `add_safe_globals`. Memory use is bounded by the length of the file (times a constant: a
+byte makes a list), nothing recurses, and every malformed stream ends in `pickle.UnpicklingError`. What may be called, and with which
+arguments, is in `_weights_only_calls`. The C unpickler with a restricted `find_class` would not do: BUILD could
 still change attributes of the allowed classes and functions, and a few bytes can make its memo huge.
 """
 
@@ -11,15 +12,11 @@ from collections import Counter, OrderedDict
 from pickle import UnpicklingError
 
 import tessera
+from tessera import _weights_only_calls as _calls
 
 _BLOCKED_MODULES = ("sys", "os", "posix", "nt")
 _MAX_TUPLE_DEPTH = 200  # hash() of nested tuples recurses in C
 _user_globals = []
-
-_REBUILDERS = ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter", "_rebuild_parameter_with_state",
-               "_rebuild_qtensor", "_rebuild_sparse_tensor", "_rebuild_meta_tensor_no_storage", "_rebuild_nested_tensor",
-               "_rebuild_wrapper_subclass", "_rebuild_device_tensor_from_numpy", "_rebuild_device_tensor_from_cpu_tensor")
-
 
 class _StorageType:
     """Stands for a storage class of the stream; `dtype` is None for untyped storages."""
@@ -48,22 +45,6 @@ def storage_type(name):
 _storage_types = {}
 
 
-def _make_set(*args):
-    return set(*args)
-
-
-def _make_bytearray(*args):
-    if args and isinstance(args[0], int):
-        raise UnpicklingError("bytearray of a given size is not allowed")
-    return bytearray(*args)
-
-
-def _encode(text, encoding="latin1"):
-    if encoding not in ("latin1", "latin-1", "utf-8", "utf8", "ascii"):
-        raise UnpicklingError(f"encoding {encoding!r} is not allowed")
-    return text.encode(encoding)
-
-
 class _Allowed(dict):
     """Qualified name in the stream -> object. Filled lazily, since most streams name only three of them."""
 
@@ -75,10 +56,6 @@ class _Allowed(dict):
 
     def _find(self, name):
         module, _, attribute = name.rpartition(".")
-        if module == "torch._utils" and attribute in _REBUILDERS:
-            from tessera import _utils
-
-            return getattr(_utils, attribute)
         if module in ("torch", "torch.storage") and attribute.endswith("Storage"):
             return storage_type(attribute)
         if module == "torch":
@@ -91,16 +68,26 @@ class _Allowed(dict):
         if name in ("torch.nn.parameter.Parameter", "torch.nn.parameter.Buffer"):
             from tessera.nn import parameter
 
-            return getattr(parameter, attribute)
-        if name == "torch._tensor._rebuild_from_type_v2":
-            from tessera._tensor import _rebuild_from_type_v2
+            value = getattr(parameter, attribute)
+            return self._callable(value, _calls.parameter(value))
+        if module == "torch._utils":
+            found = _calls.rebuilder(attribute)
+        else:
+            found = {"torch._tensor._rebuild_from_type_v2": _calls.from_type, "torch.serialization._get_layout": _calls.layout_of}.get(name, tuple)()
+        return self._callable(*found) if found else None
 
-            return _rebuild_from_type_v2
-        if name == "torch.serialization._get_layout":
-            from tessera.serialization import _get_layout
+    @staticmethod
+    def _callable(value, call):
+        _calls.CALLS[value] = call
+        return value
 
-            return _get_layout
-        return None
+
+def _is_parameter_class(cls):
+    if not issubclass(cls, tessera.Tensor):
+        return False
+    from tessera.nn.parameter import Buffer, Parameter
+
+    return cls is Parameter or cls is Buffer
 
 
 def _is_constant(value, kinds):
@@ -110,13 +97,13 @@ def _is_constant(value, kinds):
 _allowed = _Allowed({
     "collections.OrderedDict": OrderedDict,
     "collections.Counter": Counter,
-    "builtins.set": _make_set,
-    "__builtin__.set": _make_set,
-    "builtins.bytearray": _make_bytearray,
-    "__builtin__.bytearray": _make_bytearray,
+    "builtins.set": set,
+    "__builtin__.set": set,
+    "builtins.bytearray": bytearray,
+    "__builtin__.bytearray": bytearray,
     "builtins.complex": complex,
     "__builtin__.complex": complex,
-    "_codecs.encode": _encode,
+    "_codecs.encode": _calls.encode,
 })
 
 
@@ -141,10 +128,11 @@ def _user_table():
 class Unpickler:
     """Interprets one pickle out of `data` (bytes), starting at `position`.
 
-    `persistent_load` gets the tuples of persistent ids. After `load`, `position` is behind the STOP opcode.
+    `persistent_load` gets the tuples of persistent ids. `nbytes` is the length of the file, which bounds what calls may copy
+    (default: of `data`). After `load`, `position` is behind the STOP opcode.
     """
 
-    def __init__(self, data, persistent_load, position=0, encoding="utf-8"):
+    def __init__(self, data, persistent_load, position=0, encoding="utf-8", nbytes=None):
         self.data = data
         self.position = position
         self.persistent_load = persistent_load
@@ -152,7 +140,8 @@ class Unpickler:
         self.user = _user_table()
         self.user_types = {obj for obj in self.user.values() if isinstance(obj, type)}
         self.depths = {}  # id of a tuple -> how deep tuples nest in it
-        self.callables = set()
+        self.callables = {}  # id -> function or class that the stream named
+        self.budget = _calls.Budget(len(data) if nbytes is None else nbytes)
 
     def load(self):
         """The object. Raises: UnpicklingError."""
@@ -171,7 +160,7 @@ class Unpickler:
         if obj is None:
             obj = _allowed[full]
         if obj is not None:
-            self.callables.add(id(obj))
+            self.callables[id(obj)] = obj
             return obj
         if module.partition(".")[0] in _BLOCKED_MODULES:
             raise UnpicklingError(f"Trying to load unsupported GLOBAL {full} whose module {module} is blocked.")
@@ -196,44 +185,42 @@ class Unpickler:
             self.keep.append(items)
         return items
 
-    def _reduce(self, function, args):
-        if id(function) not in self.callables or not callable(function) or type(args) is not tuple:
-            raise UnpicklingError(f"Trying to call reduce for unrecognized function {function}")
+    def call(self, function, args):
+        """`function(*args)` for what the stream named. Raises: UnpicklingError if it may not be called so."""
+        if self.callables.get(id(function)) is not function or not callable(function) or type(args) is not tuple:
+            raise UnpicklingError(f"Trying to call reduce for unrecognized function {function!r:.200}")
+        call = _calls.CALLS.get(function)
+        if call is not None:
+            return call(self, args)
+        if not any(obj is function for obj in self.user.values()):
+            raise UnpicklingError(f"{function!r:.200} is no function that a checkpoint may call")
         return function(*args)
 
+    def may_make(self, cls):
+        """Whether objects of this class are allowed: tensors and parameters, or what the user allowed."""
+        return cls in self.user_types or (self.callables.get(id(cls)) is cls and (cls is tessera.Tensor or cls in _calls.CALLS))
+
     def _new_object(self, cls, args, kwargs):
-        if cls in self.user_types or (isinstance(cls, type) and cls.__name__ == "Parameter" and id(cls) in self.callables):
-            return cls.__new__(cls, *args, **kwargs)
-        if cls is OrderedDict:
-            return OrderedDict(*args)
-        raise UnpicklingError(f"Trying to instantiate unsupported class {cls}: Can only create new object for nn.Parameter or classes "
+        if type(args) is tuple and type(kwargs) is dict:
+            if isinstance(cls, type) and cls in self.user_types:
+                return cls.__new__(cls, *args, **kwargs)
+            if isinstance(cls, type) and not kwargs and (cls is OrderedDict or _is_parameter_class(cls)):
+                return self.call(cls, args)
+        raise UnpicklingError(f"Trying to instantiate unsupported class {cls!r:.200}: Can only create new object for nn.Parameter or classes "
                               f"allowlisted via `add_safe_globals`")
 
     def _build(self, target, state):
         cls = type(target)
-        if cls is OrderedDict:
-            if type(state) is not dict or not all(type(key) is str for key in state):
-                raise UnpicklingError("the state of an OrderedDict must be a dict of attributes")
-            target.__dict__.update(state)
-        elif cls in self.user_types:
-            self._build_user(target, state)
-        elif cls is tessera.Tensor:
-            target.set_(*state)
-        elif cls.__name__ == "Parameter" and isinstance(target, tessera.Tensor):
-            target.__setstate__(state)
+        allowed = cls in self.user_types
+        if allowed and getattr(cls, "__setstate__", tessera.Tensor.__setstate__) is not tessera.Tensor.__setstate__:
+            _calls.call_setstate(self, target, state)
+        elif issubclass(cls, tessera.Tensor) and (allowed or cls is tessera.Tensor or _is_parameter_class(cls)):
+            _calls.build_tensor(self, target, state)
+        elif allowed or cls is OrderedDict:
+            _calls.set_state(self, target, state)
         else:
             raise UnpicklingError("Can only build Tensor, Parameter, OrderedDict or types allowlisted via `add_safe_globals`, "
                                   f"but got {cls}")
-
-    @staticmethod
-    def _build_user(target, state):
-        setstate = getattr(target, "__setstate__", None)
-        if setstate is not None:
-            setstate(state)
-            return
-        attributes, slots = state if type(state) is tuple and len(state) == 2 else (state, None)
-        for name, value in {**(attributes or {}), **(slots or {})}.items():
-            setattr(target, name, value)
 
     def _append(self, target, items):
         if type(target) is list:
@@ -292,7 +279,7 @@ class Unpickler:
                 stack[mark:] = [items]
             elif code == 0x52:  # REDUCE
                 args = stack.pop()
-                stack[-1] = self._reduce(stack[-1], args)
+                stack[-1] = self.call(stack[-1], args)
             elif code == 0x51:  # BINPERSID
                 stack[-1] = self._persistent(stack[-1])
             elif code == 0x89:  # NEWFALSE
@@ -447,6 +434,11 @@ class Unpickler:
         stack.append(bytes(self._slice(position + 8, size)))
         return position + 8 + size
 
+    def _op_bytearray8(self, position, stack, marks, memo):
+        (size,) = struct.unpack_from("<Q", self.data, position)
+        stack.append(bytearray(self._slice(position + 8, size)))
+        return position + 8 + size
+
     def _op_newobj(self, position, stack, marks, memo):
         args = stack.pop()
         stack[-1] = self._new_object(stack[-1], args, {})
@@ -480,7 +472,7 @@ _RARE = {
     0x8F: Unpickler._op_empty_set, 0x73: Unpickler._op_setitem, 0x61: Unpickler._op_append, 0x65: Unpickler._op_appends,
     0x90: Unpickler._op_additems, 0x47: Unpickler._op_binfloat, 0x8A: Unpickler._op_long1, 0x8B: Unpickler._op_long4,
     0x8C: Unpickler._op_short_unicode, 0x8D: Unpickler._op_unicode8, 0x55: Unpickler._op_short_string, 0x54: Unpickler._op_string,
-    0x42: Unpickler._op_bytes, 0x43: Unpickler._op_short_bytes, 0x8E: Unpickler._op_bytes8, 0x81: Unpickler._op_newobj,
+    0x42: Unpickler._op_bytes, 0x43: Unpickler._op_short_bytes, 0x8E: Unpickler._op_bytes8, 0x96: Unpickler._op_bytearray8, 0x81: Unpickler._op_newobj,
     0x92: Unpickler._op_newobj_ex, 0x62: Unpickler._op_build, 0x94: Unpickler._op_memoize, 0x95: Unpickler._op_frame,
     0x80: Unpickler._op_proto,
 }

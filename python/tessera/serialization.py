@@ -21,7 +21,7 @@ from pickle import UnpicklingError
 
 import tessera
 from tessera import _weights_only_unpickler as _restricted
-from tessera._zip import ZipReader, ZipWriter
+from tessera._C import _FileSink, _ZipReader, _ZipWriter
 from tessera.storage import TypedStorage, UntypedStorage, _class_name_of_dtype, _typed, bytes_view, swap_bytes
 
 __all__ = ["SourceChangeWarning", "LoadEndianness", "add_safe_globals", "clear_safe_globals", "default_restore_location",
@@ -92,10 +92,10 @@ class safe_globals:
 
 def get_unsafe_globals_in_checkpoint(f):
     """Names of the globals in checkpoint `f` that `load(weights_only=True)` would refuse now. Runs nothing from the file."""
-    with _opened(f, "rb") as file:
+    with _opened(f) as file:
         if not _is_zip(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
-        names = _restricted.globals_in_pickle(ZipReader(file).read("data.pkl"))
+        names = _restricted.globals_in_pickle(_reader(file).read("data.pkl"))
     user = _restricted._user_table()
     return sorted(name for name in names if name not in user and _restricted._allowed[name] is None)
 
@@ -118,7 +118,8 @@ class skip_data:
 
 
 def set_crc32_options(compute_crc32):
-    """Whether `save` computes checksums of the records. They cost little here and are always computed; readers accept both."""
+    """Whether `save` computes checksums of the records (the default). Without them `load` can't tell a damaged file from a sound one,
+    and programs that unzip it may complain."""
     _Options.crc32 = bool(compute_crc32)
 
 
@@ -382,16 +383,15 @@ def _pickle(obj, pickle_module, protocol, persistent_id):
 
 
 class _opened:
-    """Opens paths; leaves file objects as they are, and open."""
+    """Opens paths for reading; leaves file objects as they are, and open."""
 
-    def __init__(self, f, mode):
+    def __init__(self, f):
         self.own = isinstance(f, (str, os.PathLike))
         if self.own:
-            self.file = open(f, mode)
+            self.file = open(f, "rb")
             return
         self.file = f
-        if "w" not in mode:
-            _check_seekable(f)
+        _check_seekable(f)
 
     def __enter__(self):
         return self.file
@@ -399,8 +399,29 @@ class _opened:
     def __exit__(self, exc_type, exc_value, traceback):
         if self.own:
             self.file.close()
-        elif hasattr(self.file, "flush") and exc_type is None and getattr(self.file, "writable", lambda: True)():
+
+
+class _written:
+    """The same for writing. What goes to a path appears there as a whole at the end, or not at all."""
+
+    def __init__(self, f):
+        self.own = isinstance(f, (str, os.PathLike))
+        self.file = _FileSink(f) if self.own else f
+
+    def __enter__(self):
+        return self.file
+
+    def __exit__(self, exc_type, exc_value, traceback):
+        if self.own:
+            self.file.__exit__(exc_type, exc_value, traceback)
+        elif hasattr(self.file, "flush") and exc_type is None:
             self.file.flush()
+
+
+def _reader(file):
+    """The archive in a file object. Plain files are read through their descriptor, on all threads."""
+    plain = type(file) is io.BufferedReader and type(file.raw) is io.FileIO
+    return _ZipReader(file, file.fileno() if plain else -1)
 
 
 def _check_seekable(f):
@@ -431,8 +452,13 @@ def save(obj, f, pickle_module=pickle, pickle_protocol=DEFAULT_PROTOCOL, _use_ne
         f: a path or a file object with `write`.
         pickle_module, pickle_protocol: how the structure around the tensors is pickled.
 
-    Raises: RuntimeError if the folder of the path doesn't exist or two tensors view one storage with different dtypes;
-        AttributeError for an `f` that is neither.
+    A file at the path is replaced as a whole: until all is written, and after an error, a full disk or a kill, the path has what it
+    had before. The new file gets the permissions that `open` would have given or left; a symbolic link stays, and what it names is
+    replaced; pipes and devices are written directly. Nothing is synced to the disk: give a file object and call `os.fsync` where a
+    checkpoint must survive a crash of the machine.
+
+    Raises: RuntimeError if the folder of the path doesn't exist, the file can't be written, or two tensors view one storage with
+        different dtypes; AttributeError for an `f` that is neither.
 
         >>> tessera.save({"w": tessera.ones(2)}, "weights.pt")
     """
@@ -443,7 +469,7 @@ def save(obj, f, pickle_module=pickle, pickle_protocol=DEFAULT_PROTOCOL, _use_ne
         if parent and not os.path.isdir(parent):
             raise RuntimeError(f"Parent directory {os.fsdecode(parent)} does not exist.")
     if not _use_new_zipfile_serialization:
-        with _opened(f, "wb") as file:
+        with _written(f) as file:
             _legacy_save(obj, file, pickle_module, pickle_protocol)
         return
     # Pickle first: an object that can't be pickled leaves no half-written file.
@@ -452,7 +478,7 @@ def save(obj, f, pickle_module=pickle, pickle_protocol=DEFAULT_PROTOCOL, _use_ne
     name = "archive"
     if isinstance(f, (str, os.PathLike)):
         name = os.path.splitext(os.path.basename(os.fsdecode(f)))[0] or "archive"
-    with _opened(f, "wb") as file:
+    with _written(f) as file:
         _write_archive(file, name, data, storages, not _disable_byteorder_record)
 
 
@@ -493,12 +519,11 @@ def _storage_bytes(storage):
 
 
 def _write_archive(file, name, data, storages, byteorder):
-    writer = ZipWriter(file)
+    writer = _ZipWriter(file, name, _Options.crc32)
     checksums = []
 
     def record(record_name, content):
-        writer.write_record(f"{name}/{record_name}", content)
-        checksums.append((record_name, writer._directory[-1][1]))
+        checksums.append((record_name, writer.write_record(record_name, content)))
 
     record("data.pkl", data)
     record(".format_version", b"1")
@@ -546,10 +571,17 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
         pickle_module: for `weights_only=False`.
         weights_only: True (the default) accepts tensors, containers, numbers and strings, and what `add_safe_globals` allowed.
             False runs whatever the file says.
-        mmap: leave storages in the file and map it; needs a path.
+        mmap: leave storages in the file and map it; needs a path. The file must not change while tensors live: replacing it, as `save`
+            does, leaves them alone, writing into it does not.
 
-    Raises: pickle.UnpicklingError for a file that `weights_only` refuses or that is corrupted, RuntimeError for a broken archive or
-        a missing device, FileNotFoundError, ValueError for mmap without a path.
+    What is read is compared with the checksums in the archive. With `mmap` that is the structure, but not the data of the tensors:
+    those are not read here. Nor is there anything to compare in the old stream format, and in files that were saved without checksums
+    (`set_crc32_options`).
+
+    With `weights_only`, memory is bounded by the length of the file (for compressed archives, what it unpacks to).
+
+    Raises: pickle.UnpicklingError for a file that `weights_only` refuses or that is corrupted, RuntimeError for a broken archive,
+        a wrong checksum or a missing device, FileNotFoundError, ValueError for mmap without a path.
     """
     if weights_only is None:
         weights_only = pickle_module is None and os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "0").lower() not in ("1", "y", "yes", "true")
@@ -564,7 +596,7 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
         _check_seekable(f)
         raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'read' attribute")
     pickle_load_args.setdefault("encoding", "utf-8")
-    with _opened(f, "rb") as file:
+    with _opened(f) as file:
         try:
             if _is_zip(file):
                 loader = _ZipLoader(file, map_location, f if mmap else None)
@@ -593,9 +625,9 @@ def _make_unpickler(base, persistent_load):
     return Unpickler
 
 
-def _read_pickle(data, pickle_module, weights_only, persistent_load, pickle_load_args):
+def _read_pickle(data, pickle_module, weights_only, persistent_load, pickle_load_args, nbytes):
     if weights_only:
-        return _restricted.Unpickler(data, persistent_load, encoding=pickle_load_args["encoding"]).load()
+        return _restricted.Unpickler(data, persistent_load, encoding=pickle_load_args["encoding"], nbytes=nbytes).load()
     return _make_unpickler(pickle_module.Unpickler, persistent_load)(io.BytesIO(data), **pickle_load_args).load()
 
 
@@ -614,7 +646,7 @@ def _check_pid(pid, fields):
 
 class _ZipLoader:
     def __init__(self, file, map_location, mmap_path):
-        self.reader = ZipReader(file)
+        self.reader = _reader(file)
         self.map_location = map_location
         self.restore = _restore_function(map_location)
         self.mmap_path = mmap_path
@@ -637,7 +669,7 @@ class _ZipLoader:
                 raise RuntimeError("Cannot use ``weights_only=True`` with TorchScript archives passed to ``torch.load``. " + _ADVICE)
             raise RuntimeError("the file is a TorchScript archive; use jit.load")
         data = self.reader.read("data.pkl")
-        return _read_pickle(data, pickle_module, weights_only, self.persistent_load, pickle_load_args)
+        return _read_pickle(data, pickle_module, weights_only, self.persistent_load, pickle_load_args, self.reader.size)
 
     def persistent_load(self, pid):
         dtype, key, location, nbytes = _check_pid(pid, 5)
@@ -728,17 +760,19 @@ def _legacy_load(file, map_location, pickle_module, weights_only, pickle_load_ar
         raise EOFError("Ran out of input")
     if len(data) > 262 and data[257:262] == b"ustar":
         raise RuntimeError("the tar format of PyTorch 0.1 is not supported; load and save the file again with a later version")
-    position = 0
+    position, room = 0, len(data)
     storages, roots = {}, {}
     restore = _restore_function(map_location)
 
     def persistent_load(pid):
+        nonlocal room
         if type(pid) is tuple and pid and pid[0] in ("module", b"module") and not weights_only:
             return pid[1]
         dtype, key, location, nbytes = _check_pid(pid, 6)
         if key not in storages:
-            if nbytes > len(data):
-                raise RuntimeError(f"storage {key!r} needs {nbytes} bytes, which the file does not have")
+            room -= nbytes
+            if room < 0:
+                raise RuntimeError(f"storage {key!r:.100} and those before need {len(data) - room} bytes, which the file does not have")
             storage = restore(UntypedStorage(nbytes), location)
             storages[key] = (storage._untyped_storage if isinstance(storage, TypedStorage) else storage, dtype, nbytes)
         untyped = storages[key][0]

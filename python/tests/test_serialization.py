@@ -1,6 +1,7 @@
 """save and load: contents, sharing, the restricted unpickler, corrupted and hostile files."""
 
 import collections
+import copy
 import io
 import os
 import pickle
@@ -13,7 +14,7 @@ import pytest
 import tessera
 from tessera import serialization
 from tessera._weights_only_unpickler import Unpickler
-from tessera._zip import ZipReader, ZipWriter
+from tessera._C import _ZipReader as ZipReader, _ZipWriter as ZipWriter
 
 
 def packed(obj, **kwargs):
@@ -28,9 +29,9 @@ def round_trip(obj, load=None, **kwargs):
 
 def archive(pickled, records=()):
     buffer = io.BytesIO()
-    writer = ZipWriter(buffer)
+    writer = ZipWriter(buffer, "archive")
     for name, data in [("data.pkl", pickled), ("byteorder", b"little"), *records, ("version", b"3\n")]:
-        writer.write_record("archive/" + name, data)
+        writer.write_record(name, data)
     writer.close()
     return io.BytesIO(buffer.getvalue())
 
@@ -93,6 +94,17 @@ def test_requires_grad_and_attributes():
     assert round_trip(y).note == "n"
 
 
+@pytest.mark.parametrize("zipped", [True, False])
+def test_conjugate_and_negative_bits(zipped):
+    z = tessera.tensor([1 + 2j, 3 - 4j])
+    negative = z.conj().imag
+    leaf = tessera.tensor([5 + 6j]).conj().detach().requires_grad_()
+    assert negative.is_neg() and leaf.is_conj()
+    for got in (round_trip([negative, leaf], _use_new_zipfile_serialization=zipped), copy.deepcopy([negative, leaf])):
+        assert got[0].is_neg() and got[0].tolist() == [-2, 4]
+        assert got[1].is_conj() and got[1].is_leaf and got[1].requires_grad and got[1].tolist() == leaf.tolist()
+
+
 def test_map_location_forms():
     x = tessera.ones(2)
     for where in ("cpu", tessera.device("cpu"), {"cpu": "cpu"}, lambda storage, location: storage, lambda storage, location: None):
@@ -116,9 +128,9 @@ def test_big_endian_checkpoint():
     raw = file.getvalue().replace(b"little", b"big\x00\x00\x00")
     assert tessera.load(io.BytesIO(raw.replace(b"big\x00\x00\x00", b"little"))).tolist() != [1.0, 2.0]
     buffer = io.BytesIO()
-    writer = ZipWriter(buffer)
+    writer = ZipWriter(buffer, "archive")
     for name, data in (("data.pkl", tensor_pickle()), ("byteorder", b"big"), ("data/0", struct.pack(">2f", 1.0, 2.0))):
-        writer.write_record("archive/" + name, data)
+        writer.write_record(name, data)
     writer.close()
     assert tessera.load(io.BytesIO(buffer.getvalue())).tolist() == [1.0, 2.0]
 

@@ -60,6 +60,129 @@ def damaged(data, rng, others):
     return bytes(data[:rng.randrange(len(data) + 1)]) if rng.random() < 0.05 else bytes(data)
 
 
+# ---- sound files around wrong numbers -----------------------------------------------------------------------------------------
+
+LENGTHS = {"0": 8, "1": 48, "2": 0}
+KINDS = {b"FloatStorage": 4, b"DoubleStorage": 8, b"ByteStorage": 1, b"BoolStorage": 1, b"ComplexDoubleStorage": 16, b"BFloat16Storage": 2}
+NUMBERS = [0, 1, 2, 3, -1, -2, 6, 12, 2**31, 2**32, 2**62, 2**63 - 1, -2**63, 2**63, 2**64, 2**70]
+RANKS = [0, 1, 1, 2, 2, 3, 5, 6, 63, 64, 65, 200, 255, 256, 257, 300]
+
+
+class Writer:
+    """Opcodes of tensors, where any number, dtype, length, flag or call may be another one."""
+
+    def __init__(self, rng, legacy):
+        self.rng, self.legacy = rng, legacy
+
+    @staticmethod
+    def text(s):
+        return b"X" + len(s).to_bytes(4, "little") + s.encode()
+
+    @staticmethod
+    def integer(n):
+        return b"\x8a\x0a" + n.to_bytes(10, "little", signed=True)
+
+    def number(self):
+        return self.integer(self.rng.choice(NUMBERS[:4] if self.rng.random() < 0.7 else NUMBERS))
+
+    def other(self):
+        return self.rng.choice([b"N", b"\x88", b"K\x01", b")", b"]", b"}", self.text("a"), b"ctorch\nfloat32\n", b"ctorch\nTensor\n", b"h\x01"])
+
+    def maybe(self, good, odds=0.03):
+        return self.other() if self.rng.random() < odds else good
+
+    def integers(self, rank):
+        body = b"".join(self.maybe(self.number() if rank < 9 else self.integer(1), 0.01) for _ in range(rank))
+        return self.maybe(b"(" + body + b"t")
+
+    def storage(self, kind):
+        key = self.rng.choice("0001123")
+        numel = self.integer(LENGTHS.get(key, 8) // KINDS[kind]) if self.rng.random() < 0.8 else self.number()
+        return b"(" + self.text("storage") + b"ctorch\n" + kind + b"\n" + self.text(key) + self.text("cpu") + self.maybe(numel) + (b"N" if self.legacy else b"") + b"tQ"
+
+    def geometry(self):
+        rank = self.rng.choice(RANKS[:6] if self.rng.random() < 0.7 else RANKS)
+        offset = self.integer(0) if self.rng.random() < 0.5 else self.number()
+        return self.maybe(offset) + self.integers(rank) + self.integers(rank if self.rng.random() < 0.9 else self.rng.choice(RANKS))
+
+    def tensor(self):
+        rng, hooks = self.rng, b"ccollections\nOrderedDict\n)R"
+        kind = rng.choice(list(KINDS))
+        flags = self.maybe(rng.choice([b"\x88", b"\x89", b"\x89"])) + self.maybe(hooks)
+        metadata = rng.choice([b"", b"", b"}", b"}" + self.text("conj") + b"\x88s", b"}" + self.text("neg") + b"\x88s"])
+        if rng.random() < 0.2:
+            args = self.storage(kind) + self.geometry() + flags + rng.choice([b"ctorch\nfloat8_e5m2\n", b"ctorch\nint64\n", b"ctorch\nbool\n"]) + metadata
+            body = b"ctorch._utils\n_rebuild_tensor_v3\n(" + args + b"tR"
+        elif rng.random() < 0.1:
+            body = b"ctorch._utils\n_rebuild_meta_tensor_no_storage\n(ctorch\nfloat32\n" + self.geometry()[12:] + b"\x89tR"
+        else:
+            body = b"ctorch._utils\n_rebuild_tensor_v2\n(" + self.storage(kind) + self.geometry() + flags + metadata + b"tR"
+        choice = rng.random()
+        if choice < 0.1:
+            body = b"ctorch._utils\n_rebuild_parameter\n(" + body + rng.choice([b"\x88", b"\x89"]) + hooks + b"tR"
+        elif choice < 0.15:
+            body += b"(" + self.storage(kind) + self.geometry() + b"tb"
+        elif choice < 0.2:
+            body += b"}" + self.text(rng.choice(["note", "item", "data", "__class__"])) + self.other() + b"sb"
+        elif choice < 0.3:
+            name = rng.choice([b"builtins\nset", b"builtins\nbytearray", b"torch\nSize", b"collections\nCounter", b"builtins\ncomplex", b"torch\ndevice", b"torch\nTensor"])
+            body = b"c" + name + b"\n" + body + b"\x85R"
+        return body
+
+    def checkpoint(self):
+        pickled = b"\x80\x02(]q\x01" + b"".join(self.tensor() for _ in range(self.rng.choice((1, 1, 2, 3)))) + b"t."
+        if not self.legacy:
+            file = io.BytesIO()
+            writer = tessera._C._ZipWriter(file, "archive")
+            writer.write_record("data.pkl", pickled)
+            for key, length in LENGTHS.items():
+                writer.write_record("data/" + key, bytes(length))
+            writer.close()
+            return file.getvalue()
+        heads = [tessera.serialization.MAGIC_NUMBER, tessera.serialization.PROTOCOL_VERSION, {"little_endian": True}]
+        keys = [key for key in LENGTHS if b"X\x01\x00\x00\x00" + key.encode() in pickled]
+        data = b"".join(pickle.dumps(head, protocol=2) for head in heads) + pickled + pickle.dumps(keys, protocol=2)
+        for key in keys:
+            kind = next((kind for kind in KINDS if b"ctorch\n" + kind in pickled), b"ByteStorage")
+            data += (LENGTHS[key] // KINDS[kind]).to_bytes(8, "little") + bytes(LENGTHS[key])
+        return data
+
+
+def look(value):
+    """Reads what was loaded, so that a tensor that leaves its storage is found; gives the number of tensors."""
+    if isinstance(value, tuple):
+        return sum(map(look, value))
+    if not isinstance(value, tessera.Tensor):
+        return 0
+    assert value.dim() <= 64 and min(value.shape, default=0) >= 0
+    if 0 < value.numel() < 1000 and not value.is_meta:
+        value.detach().resolve_conj().resolve_neg().tolist()
+    return 1
+
+
+def test_wrong_numbers():
+    seconds = float(os.environ.get("TESSERA_FUZZ_SECONDS", "3"))
+    seed = int(os.environ.get("TESSERA_FUZZ_SEED", "1"))
+    rng = random.Random(seed)
+    writers = [Writer(rng, legacy) for legacy in (False, True)]
+    end, tensors, refused = time.monotonic() + seconds, [0, 0], 0
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while time.monotonic() < end:
+            writer = rng.choice(writers)
+            data = writer.checkpoint()
+            signal.alarm(60)
+            try:
+                tensors[writer.legacy] += look(tessera.load(io.BytesIO(data)))
+            except ALLOWED:
+                refused += 1
+            finally:
+                signal.alarm(0)
+    assert min(tensors) > 5 and refused > 50, (tensors, refused)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000, "wrong numbers made the loader allocate"  # kB
+
+
 def test_damaged_checkpoints():
     seconds = float(os.environ.get("TESSERA_FUZZ_SECONDS", "3"))
     seed = int(os.environ.get("TESSERA_FUZZ_SEED", "1"))

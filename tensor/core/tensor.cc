@@ -175,8 +175,8 @@ Tensor tensor_from_storage(Storage storage, IntList sizes, IntList strides, int6
     TESSERA_CHECK(!__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) && !__builtin_add_overflow(last, reach, &last), "storage size calculation overflowed with sizes=",
                   shape_string(sizes), " and strides=", shape_string(strides));
   }
-  int64_t bytes = 0;
-  TESSERA_CHECK(n == 0 || (!__builtin_mul_overflow(last + 1, item_size(dtype), &bytes) && static_cast<size_t>(bytes) <= storage->nbytes()), "setStorage: sizes ", shape_string(sizes),
+  int64_t bytes = 0, end;
+  TESSERA_CHECK(n == 0 || (!__builtin_add_overflow(last, 1, &end) && !__builtin_mul_overflow(end, item_size(dtype), &bytes) && static_cast<size_t>(bytes) <= storage->nbytes()), "setStorage: sizes ", shape_string(sizes),
                 ", strides ", shape_string(strides), ", storage offset ", offset, ", and itemsize ", item_size(dtype), " requiring a storage size of ", bytes,
                 " are out of bounds for storage of size ", storage->nbytes());
   const Device device = storage->device();

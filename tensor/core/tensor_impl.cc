@@ -41,7 +41,18 @@ void TensorImpl::check_fits_storage() const {
                 " bytes; resize the storage back, or give the tensor a smaller shape (resize_, set_)");
 }
 
+// Shape counts dimensions in a byte, sets of dimensions are the bits of a word, and engines keep what they know of each in arrays.
+static void check_rank(size_t dims) {
+  constexpr size_t kMaxDims = 64;
+  TESSERA_CHECK(dims <= kMaxDims, "only tensors with up to ", kMaxDims, " dims are supported, got sizes of ", dims);
+}
+
 void TensorImpl::set_sizes_and_strides(IntList sizes, IntList strides) {
+  check_rank(sizes.size());
+  TESSERA_CHECK(sizes.size() == strides.size(), "mismatch in length of strides and shape: ", strides.size(), " and ", sizes.size());
+  int64_t signs = 0;
+  for (int64_t size : sizes) signs |= size;
+  TESSERA_CHECK(signs >= 0, "Trying to create tensor with negative dimension: sizes must not be negative");
   shape_.assign(sizes, strides);
   refresh_shape();
 }
@@ -49,16 +60,16 @@ void TensorImpl::set_sizes_and_strides(IntList sizes, IntList strides) {
 void TensorImpl::refresh_shape() {
   const int64_t* sizes = shape_.sizes_data();
   const int64_t* strides = shape_.strides_data();
-  int64_t n = 1, expected = 1;
+  uint64_t n = 1, expected = 1;  // they may run over where a later size is 0
   bool contiguous = true;
   for (int i = shape_.dim() - 1; i >= 0; --i) {
-    n *= sizes[i];
+    n *= static_cast<uint64_t>(sizes[i]);
     if (sizes[i] != 1) {
-      contiguous = contiguous && strides[i] == expected;
-      expected *= sizes[i];
+      contiguous = contiguous && static_cast<uint64_t>(strides[i]) == expected;
+      expected *= static_cast<uint64_t>(sizes[i]);
     }
   }
-  numel_ = n;
+  numel_ = static_cast<int64_t>(n);
   contiguous_ = contiguous || n == 0;
 }
 
@@ -66,6 +77,7 @@ void TensorImpl::set_sizes_contiguous(IntList sizes) {
   const int dim = static_cast<int>(sizes.size());
   IntVector copy;
   if (dim != shape_.dim()) {
+    check_rank(sizes.size());
     const auto at = reinterpret_cast<uintptr_t>(sizes.data()), own = reinterpret_cast<uintptr_t>(this);
     if (shape_.dim() > Shape::kInline || at - own < sizeof *this) {  // sizes may lie in this shape
       copy.assign(sizes.begin(), sizes.end());
