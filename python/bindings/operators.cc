@@ -391,7 +391,6 @@ PyObject* call_overload(Overload& overload, Value* values, bool requires_grad) {
     GilRelease unlocked(is_large(plan, values));
     info.adapter->call(*info.op, nullptr, values, rets.data());
   }
-  if (const int pin = plan.pin_position(); pin >= 0 && !values[pin].is_none() && values[pin].boolean() && plan.num_outs() == 0) [[unlikely]] rets[0] = Value::of(pinned(rets[0].tensor()));
   if (requires_grad && count == 1 && rets[0].is_tensor()) rets[0].tensor().requires_grad_(true);
   return results_to_python(overload, rets.data(), count);
 }
