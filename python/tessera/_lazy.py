@@ -16,7 +16,7 @@ def require(name, wanted_by, instead=None):
     Args:
         name: such as "linalg.qr".
         wanted_by: what the user called, such as "nn.init.orthogonal_()".
-        instead: what else would do.
+        instead: a sentence that says what else would do.
 
     Raises: NotImplementedError that says what is missing.
     """
@@ -34,7 +34,7 @@ def require(name, wanted_by, instead=None):
                 if not path.startswith(error.name or "?"):
                     raise  # the module is there and lacks something itself
                 shown = sys.modules["tessera"]._display_name
-                hint = "" if instead is None else f" {instead[0].upper()}{instead[1:]}."
+                hint = "" if instead is None else f" {instead}"
                 raise NotImplementedError(f"{wanted_by} needs {shown}.{name}, which this version does not have.{hint}") from None
     return value
 

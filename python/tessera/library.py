@@ -328,7 +328,7 @@ def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
         raise ValueError(f"Unknown device type: {device_type!r}, expected \"cpu\" or \"cuda\"")
     name = _name_of(op)
     definition = _definition_of(op)
-    require("autocast", "library.register_autocast()", "cast the inputs in the operator itself")
+    require("autocast", "library.register_autocast()", "Cast the inputs in the operator itself.")
     library = definition._lib if definition is not None else _library_of(name) if lib is None else lib
     key = "AutocastCPU" if device_type == "cpu" else "AutocastCUDA"
     library.impl(name, registration.make_autocast_kernel(_resolve(name), device_type, cast_inputs), key, allow_override=True)
@@ -340,7 +340,7 @@ def register_vmap(op, func=None, /, *, lib=None):
     The rule is used as long as `lib` lives, if that is given. Raises: NotImplementedError where there is no `vmap`.
     """
     name = _name_of(op)
-    require("vmap", "library.register_vmap()", "nothing would use the rule")
+    require("vmap", "library.register_vmap()", "Nothing would use the rule.")
 
     def register(function):
         _keep(_vmap_rules, name, function, _library_of(name) if lib is None else lib)

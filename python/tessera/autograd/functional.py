@@ -168,7 +168,7 @@ def _rows(output, inputs, create_graph, strict, vectorize):
 
 
 _FORWARD = "autograd.functional with the strategy \"forward-mode\""
-_REVERSE = "use \"reverse-mode\", which gives the same numbers"
+_REVERSE = "Use \"reverse-mode\", which gives the same numbers."
 
 
 def _forward_columns(func, inputs):

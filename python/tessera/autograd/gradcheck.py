@@ -452,7 +452,7 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
     if masked not in (None, True, False):
         raise TypeError(f"masked must be a bool or None, but got {type(masked).__name__}")
     if check_forward_ad:
-        require("autograd.forward_ad", "gradcheck(check_forward_ad=True)", "check_backward_ad=True checks the derivatives of backward")
+        require("autograd.forward_ad", "gradcheck(check_forward_ad=True)", "With check_backward_ad=True the derivatives of backward are checked.")
     if check_batched_forward_grad:
         require("vmap", "gradcheck(check_batched_forward_grad=True)")
     settings = dict(eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad,

@@ -649,7 +649,7 @@ class Module:
 
     def compile(self, *args, **kwargs):
         """Compiles this module's forward in place; arguments as for `tessera.compile`."""
-        compiled = require("compile", "Module.compile()", "the module computes the same without being compiled")
+        compiled = require("compile", "Module.compile()", "The module computes the same without being compiled.")
         self._compiled_call_impl = compiled(self._call_impl, *args, **kwargs)
 
     # ---- state dict ------------------------------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ class DistributedSampler(Sampler):
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
         if num_replicas is None or rank is None:
-            distributed = require("distributed", "DistributedSampler without num_replicas and rank", "give both of them")
+            distributed = require("distributed", "DistributedSampler without num_replicas and rank", "Give both of them.")
             if not distributed.is_available():
                 raise RuntimeError("Requires distributed package to be available")
             num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
