@@ -10,6 +10,12 @@ void check_layout(const char* op, std::optional<Layout> layout) {
   TESSERA_CHECK_NOT_IMPLEMENTED(!layout || *layout == Layout::kStrided, op, "(): layout=torch.", layout_name(*layout), " is not supported: there are no tensors of that layout. Use layout=torch.strided.");
 }
 
+void check_out(const Tensor& out, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format) {
+  TESSERA_CHECK(!dtype || *dtype == out.dtype(), "dtype ", name_of(*dtype), " does not match dtype of out parameter (", name_of(out.dtype()), ")");
+  TESSERA_CHECK(!device || device->type == out.device().type, "device ", device->str(), " does not match device of out parameter (", out.device().str(), ")");
+  TESSERA_CHECK(!format, "'memory_format' argument is incompatible with 'out' tensor argument");
+}
+
 Tensor pinned(const Tensor& t) {
   TESSERA_CHECK(t.is_cpu() && t.layout() == Layout::kStrided, "cannot pin '", t.is_cuda() ? "torch.cuda." : "torch.", type_name_of(t.dtype()), "Tensor' only dense CPU tensors can be pinned");
   if (t.storage() && is_pinned(*t.storage())) return t;

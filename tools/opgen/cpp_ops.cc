@@ -153,11 +153,16 @@ class Glue {
     return nullptr;
   }
 
-  // A kernel's text with what all makers of tensors share: the layout is checked first, the result is pinned if that is wanted.
+  // A kernel's text with what all makers of tensors share: layout and out= are checked first, the result is pinned if that is wanted.
   std::string with_options(const std::string& text) const {
     const SchemaArgument* layout = find_argument(TypeKind::kLayout);
     if (!layout) return text;
-    const std::string check = absl::StrCat("  options::check_layout(", cpp_string(f_.schema.name), ", ", cpp_identifier(layout->name), ");\n");
+    std::string check = absl::StrCat("  options::check_layout(", cpp_string(f_.schema.name), ", ", cpp_identifier(layout->name), ");\n");
+    if (f_.form == Form::kOut) {
+      const SchemaArgument *dtype = find_argument(TypeKind::kScalarType), *device = find_argument(TypeKind::kDevice), *format = find_argument(TypeKind::kMemoryFormat);
+      if (dtype && device)
+        absl::StrAppend(&check, "  options::check_out(", out_names(f_)[0], ", ", cpp_identifier(dtype->name), ", ", cpp_identifier(device->name), format ? ", " + cpp_identifier(format->name) : "", ");\n");
+    }
     const SchemaArgument* pin = find_argument(TypeKind::kBool, "pin_memory");
     if (!pin || f_.form != Form::kFunctional || return_type(f_) != "Tensor") return check + text;
     return absl::StrCat(check, "  const auto make_ = [&]() -> Tensor {\n", text, "  };\n  return options::pinned(make_(), ", cpp_identifier(pin->name), ");\n");
