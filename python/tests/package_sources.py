@@ -24,6 +24,7 @@ def modules():
 
 def functions():
     """(qualified name, node, node of the class around it or None) of every function and method."""
+
     def walk(node, name, owner):
         for child in ast.iter_child_nodes(node):
             if isinstance(child, ast.ClassDef):
@@ -51,13 +52,17 @@ def parameters(function, owner):
 def body(function):
     """A function's statements without its docstring."""
     first = function.body[0]
-    documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    documented = (
+        isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
+    )
     return function.body[1:] if documented else function.body
 
 
 def only_raises(function):
     """True for a function that can only fail."""
-    return all(isinstance(s, (ast.Raise, ast.Import, ast.ImportFrom)) for s in body(function)) and any(isinstance(s, ast.Raise) for s in body(function))
+    return all(isinstance(s, (ast.Raise, ast.Import, ast.ImportFrom)) for s in body(function)) and any(
+        isinstance(s, ast.Raise) for s in body(function)
+    )
 
 
 def dotted(node):

@@ -36,7 +36,7 @@ def names_used(tree, module, package):
                     yield name.name.split("."), node.lineno
         elif isinstance(node, ast.ImportFrom):
             base = module.split(".") if package else module.split(".")[:-1]
-            source = base[:len(base) - node.level + 1] if node.level else []
+            source = base[: len(base) - node.level + 1] if node.level else []
             source = source + (node.module.split(".") if node.module else [])
             if source and source[0] == "tessera":
                 for name in node.names:
@@ -51,31 +51,52 @@ def test_every_name_resolves():
             seen += 1
             gone = missing(parts)
             source = ".".join(parts[:-1])  # a module, maybe one that a function of its name hides
-            if gone is not None and parts[-1] != "*" and not (source in modules() and hasattr(importlib.import_module(source), parts[-1])):
+            if (
+                gone is not None
+                and parts[-1] != "*"
+                and not (source in modules() and hasattr(importlib.import_module(source), parts[-1]))
+            ):
                 found.append(f"{module}:{line} {gone}")
     assert seen > 1000
-    assert not found, f"names that do not exist; ask for those that are still to come with tessera._lazy.require: {found}"
+    assert not found, (
+        f"names that do not exist; ask for those that are still to come with tessera._lazy.require: {found}"
+    )
 
 
 def test_the_finder_finds():
-    tree = ast.parse("import tessera\nfrom tessera import nosuchthing\nfrom . import other\ntessera.nn.nosuch.deep\ntessera.ones")
+    tree = ast.parse(
+        "import tessera\nfrom tessera import nosuchthing\nfrom . import other\ntessera.nn.nosuch.deep\ntessera.ones"
+    )
     names = {".".join(parts) for parts, _ in names_used(tree, "tessera.nn.init", False)}
     assert {"tessera.nosuchthing", "tessera.nn.other", "tessera.nn.nosuch", "tessera.ones"} <= names
-    assert missing(["tessera", "nn", "nosuch", "deep"]) == "tessera.nn.nosuch" and missing(["tessera", "nn", "init"]) is None
+    assert (
+        missing(["tessera", "nn", "nosuch", "deep"]) == "tessera.nn.nosuch"
+        and missing(["tessera", "nn", "init"]) is None
+    )
 
 
 def required():
     """The texts that `require` is called with."""
     for module, tree in modules().items():
         for node in ast.walk(tree):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", None) in ("require", "_from_linalg") and node.args:
+            if (
+                isinstance(node, ast.Call)
+                and getattr(node.func, "id", None) in ("require", "_from_linalg")
+                and node.args
+            ):
                 if isinstance(node.args[0], ast.Constant):
                     yield module, node.args[0].value
 
 
 def test_require_gives_what_is_there_and_says_what_is_not():
-    assert require("nn.functional.relu", "a test") is tessera.nn.functional.relu and require("utils.data", "a test") is tessera.utils.data
-    with pytest.raises(NotImplementedError, match=r"a test needs tessera\.nosuch\.name, which this version does not have\. Do without\."):
+    assert (
+        require("nn.functional.relu", "a test") is tessera.nn.functional.relu
+        and require("utils.data", "a test") is tessera.utils.data
+    )
+    with pytest.raises(
+        NotImplementedError,
+        match=r"a test needs tessera\.nosuch\.name, which this version does not have\. Do without\.",
+    ):
         require("nosuch.name", "a test", "Do without.")
     assert len(list(required())) > 10
 
@@ -88,11 +109,19 @@ CALLS = {
     "linalg.qr": lambda: tessera.nn.init.orthogonal_(tessera.ones(2, 2)),
     "matrix_exp": lambda: tessera.nn.utils.parametrizations.orthogonal(tessera.nn.Linear(2, 2)),
     "geqrf": lambda: tessera.nn.utils.parametrizations.orthogonal(tessera.nn.Linear(2, 3)),
-    "linalg.solve": lambda: tessera.nn.utils.parametrizations.orthogonal(tessera.nn.Linear(2, 2), orthogonal_map="cayley"),
+    "linalg.solve": lambda: tessera.nn.utils.parametrizations.orthogonal(
+        tessera.nn.Linear(2, 2), orthogonal_map="cayley"
+    ),
     "compile": lambda: tessera.nn.Linear(2, 2).compile(),
-    "autograd.forward_ad": lambda: tessera.autograd.gradcheck(tessera.sin, double(2), check_forward_ad=True, raise_exception=False),
-    "autograd.forward_ad ": lambda: tessera.autograd.functional.jacobian(tessera.sin, double(2), vectorize=True, strategy="forward-mode"),
-    "autograd.forward_ad  ": lambda: tessera.autograd.functional.hessian(lambda x: x.sin().sum(), double(2), vectorize=True, outer_jacobian_strategy="forward-mode"),
+    "autograd.forward_ad": lambda: tessera.autograd.gradcheck(
+        tessera.sin, double(2), check_forward_ad=True, raise_exception=False
+    ),
+    "autograd.forward_ad ": lambda: tessera.autograd.functional.jacobian(
+        tessera.sin, double(2), vectorize=True, strategy="forward-mode"
+    ),
+    "autograd.forward_ad  ": lambda: tessera.autograd.functional.hessian(
+        lambda x: x.sin().sum(), double(2), vectorize=True, outer_jacobian_strategy="forward-mode"
+    ),
     "vmap": lambda: tessera.library.register_vmap("aten::sin", lambda info, in_dims, x: (x.sin(), 0)),
     "autocast": lambda: tessera.library.register_autocast("aten::sin", "cpu", tessera.bfloat16),
     "linalg.svdvals": lambda: tessera.linalg.matrix_norm(tessera.ones(2, 2), 2),
@@ -103,7 +132,9 @@ CALLS = {
 @pytest.mark.parametrize("name", CALLS)
 def test_one_clear_error_at_the_call(name):
     """Until the name is there: from then on the call works, and its line here goes."""
-    assert missing(["tessera", *name.strip().split(".")]) is not None, f"{name} is there: test that the call works, and take its line away"
+    assert missing(["tessera", *name.strip().split(".")]) is not None, (
+        f"{name} is there: test that the call works, and take its line away"
+    )
     with pytest.raises(NotImplementedError, match=rf"needs tessera\.{name.strip()}, which this version does not have"):
         CALLS[name]()
 

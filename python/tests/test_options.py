@@ -8,9 +8,33 @@ import tessera
 from tessera.utils import _pytree as pytree
 
 SPARSE = tessera.sparse_coo
-VALUES = {"size": (2, 2), "self": None, "stride": (2, 1), "physical_layout": (0, 1), "fill_value": 1, "s": 1, "start": 0, "end": 3, "step": 1, "steps": 3, "n": 3, "m": 2,
-          "high": 5, "low": 1, "generator": None, "mean": 0.0, "std": 1.0, "window_length": 4, "row": 2, "col": 2, "periodic": True, "alpha": 0.5, "beta": 0.5, "base": 2.0,
-          "offset": 0}
+VALUES = {
+    "size": (2, 2),
+    "self": None,
+    "stride": (2, 1),
+    "physical_layout": (0, 1),
+    "fill_value": 1,
+    "s": 1,
+    "start": 0,
+    "end": 3,
+    "step": 1,
+    "steps": 3,
+    "n": 3,
+    "m": 2,
+    "high": 5,
+    "low": 1,
+    "generator": None,
+    "mean": 0.0,
+    "std": 1.0,
+    "window_length": 4,
+    "row": 2,
+    "col": 2,
+    "periodic": True,
+    "alpha": 0.5,
+    "beta": 0.5,
+    "base": 2.0,
+    "offset": 0,
+}
 
 
 def factories():
@@ -48,7 +72,9 @@ def test_there_are_factories():
     assert len(FACTORIES) > 60
 
 
-@pytest.mark.parametrize("name", [n for n in FACTORIES if any(a.name == "out" for a in FACTORIES[n][0]._schema.arguments)])
+@pytest.mark.parametrize(
+    "name", [n for n in FACTORIES if any(a.name == "out" for a in FACTORIES[n][0]._schema.arguments)]
+)
 def test_out_has_to_have_the_dtype_and_device_that_are_given(name):
     op, given = FACTORIES[name]
     out = tessera.zeros(1, dtype=tessera.int16)
@@ -60,7 +86,10 @@ def test_out_has_to_have_the_dtype_and_device_that_are_given(name):
 
 
 def test_other_makers_refuse_layouts(tmp_path):
-    for call in (lambda: tessera.ones(2).new_tensor([1], layout=SPARSE), lambda: tessera.from_file(str(tmp_path / "f"), True, 2, layout=SPARSE)):
+    for call in (
+        lambda: tessera.ones(2).new_tensor([1], layout=SPARSE),
+        lambda: tessera.from_file(str(tmp_path / "f"), True, 2, layout=SPARSE),
+    ):
         with pytest.raises(NotImplementedError, match="there are no tensors of that layout"):
             call()
     with pytest.raises(TypeError):
@@ -71,10 +100,14 @@ def test_other_makers_refuse_layouts(tmp_path):
         tessera.empty(1, 2, 3, 4, memory_format=tessera.channels_last, out=tessera.empty(0))
 
 
-@pytest.mark.parametrize("call", [
-    lambda w, i: tessera.nn.functional.embedding(i, w, sparse=True),
-    lambda w, i: tessera.nn.functional.embedding_bag(i[None], w, sparse=True),
-    lambda w, i: tessera.gather(w, 0, i[None], sparse_grad=True)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda w, i: tessera.nn.functional.embedding(i, w, sparse=True),
+        lambda w, i: tessera.nn.functional.embedding_bag(i[None], w, sparse=True),
+        lambda w, i: tessera.gather(w, 0, i[None], sparse_grad=True),
+    ],
+)
 def test_sparse_gradients_are_refused_where_there_would_be_one(call):
     w, i = tessera.ones(3, 2, requires_grad=True), tessera.tensor([0, 2])
     with pytest.raises(NotImplementedError, match="=True is not supported for a tensor that requires grad"):
@@ -86,9 +119,18 @@ def test_sparse_gradients_are_refused_where_there_would_be_one(call):
 
 def test_generators_of_random_tensors_like_others():
     x = tessera.ones(2, 3)
-    for make, again in ((tessera.rand_like, lambda g: tessera.rand(2, 3, generator=g)), (tessera.randn_like, lambda g: tessera.randn(2, 3, generator=g)),
-                        (lambda x, generator: tessera.randint_like(x, 9, generator=generator), lambda g: tessera.randint(9, (2, 3), generator=g).float()),
-                        (lambda x, generator: tessera.randint_like(x, 3, 9, generator=generator), lambda g: tessera.randint(3, 9, (2, 3), generator=g).float())):
+    for make, again in (
+        (tessera.rand_like, lambda g: tessera.rand(2, 3, generator=g)),
+        (tessera.randn_like, lambda g: tessera.randn(2, 3, generator=g)),
+        (
+            lambda x, generator: tessera.randint_like(x, 9, generator=generator),
+            lambda g: tessera.randint(9, (2, 3), generator=g).float(),
+        ),
+        (
+            lambda x, generator: tessera.randint_like(x, 3, 9, generator=generator),
+            lambda g: tessera.randint(3, 9, (2, 3), generator=g).float(),
+        ),
+    ):
         g, h = tessera.Generator().manual_seed(5), tessera.Generator().manual_seed(5)
         assert tessera.equal(make(x, generator=g), again(h))
 
@@ -98,7 +140,11 @@ def test_dim_order_can_be_ambiguous():
     assert tessera.ones(1, 3).dim_order() == (0, 1)
     last = tessera.ones(2, 3, 4, 5).to(memory_format=tessera.channels_last)
     assert last.dim_order(ambiguity_check=[tessera.contiguous_format, tessera.channels_last]) == (0, 2, 3, 1)
-    for t, check in ((tessera.ones(1, 3), True), (tessera.ones(4).as_strided((2, 2), (1, 1)), True), (tessera.ones(2, 1, 3, 4), [tessera.contiguous_format, tessera.channels_last])):
+    for t, check in (
+        (tessera.ones(1, 3), True),
+        (tessera.ones(4).as_strided((2, 2), (1, 1)), True),
+        (tessera.ones(2, 1, 3, 4), [tessera.contiguous_format, tessera.channels_last]),
+    ):
         with pytest.raises(RuntimeError, match="unique dim order"):
             t.dim_order(ambiguity_check=check)
     with pytest.raises(TypeError):
@@ -123,7 +169,9 @@ def test_pinning_is_for_cuda_devices():
 
 def test_repeats_have_to_fit_the_size_that_is_promised():
     x = tessera.arange(3)
-    assert tessera.repeat_interleave(x, 2, output_size=6).tolist() == [0, 0, 1, 1, 2, 2] and x.repeat_interleave(tessera.tensor(2), output_size=6).shape == (6,)
+    assert tessera.repeat_interleave(x, 2, output_size=6).tolist() == [0, 0, 1, 1, 2, 2] and x.repeat_interleave(
+        tessera.tensor(2), output_size=6
+    ).shape == (6,)
     assert tessera.repeat_interleave(x[None], 2, 0, output_size=2).shape == (2, 3)
     with pytest.raises(RuntimeError, match="Invalid output_size, expected 6 but got 5"):
         tessera.repeat_interleave(x, 2, output_size=5)
@@ -181,7 +229,11 @@ def test_the_accelerator_of_the_build_and_of_the_machine(monkeypatch):
     current = tessera.accelerator.current_accelerator
     monkeypatch.setattr(_library, "path", lambda: "a library")
     monkeypatch.setattr(tessera.cuda, "device_count", lambda: 0)
-    assert current() == tessera.device("cuda") and current(check_available=True) is None and tessera.get_device_module() is tessera.cpu
+    assert (
+        current() == tessera.device("cuda")
+        and current(check_available=True) is None
+        and tessera.get_device_module() is tessera.cpu
+    )
     monkeypatch.setattr(tessera.cuda, "device_count", lambda: 1)
     assert current(True) == tessera.device("cuda")
     monkeypatch.setattr(_library, "path", lambda: None)
@@ -201,8 +253,14 @@ class Box:
 def test_contexts_of_trees_are_dumped_and_loaded():
     spec = pytree.tree_structure({"a": [1, Point(2, 3)], "b": defaultdict(list, c=4), "d": defaultdict(None, e=5)})
     assert pytree.treespec_loads(pytree.treespec_dumps(spec, 1)) == spec
-    pytree.register_pytree_node(Box, lambda b: ([b.value], b.tags), lambda values, tags: Box(values[0], tags), serialized_type_name="the box",
-                                to_dumpable_context=sorted, from_dumpable_context=frozenset)
+    pytree.register_pytree_node(
+        Box,
+        lambda b: ([b.value], b.tags),
+        lambda values, tags: Box(values[0], tags),
+        serialized_type_name="the box",
+        to_dumpable_context=sorted,
+        from_dumpable_context=frozenset,
+    )
     try:
         spec = pytree.tree_structure(Box(1, frozenset("qr")))
         text = pytree.treespec_dumps(spec)
@@ -227,7 +285,11 @@ def test_contexts_that_can_not_be_dumped():
     with pytest.raises(ValueError, match="Unknown protocol 2"):
         pytree.treespec_dumps(pytree.tree_structure(1), protocol=2)
     text = pytree.treespec_dumps(pytree.tree_structure(Point(1, 2)))
-    for name in ("os:system", "nosuchmodule:Point", "builtins:dict"):  # nothing is imported, and a class of another kind is no named tuple
+    for name in (
+        "os:system",
+        "nosuchmodule:Point",
+        "builtins:dict",
+    ):  # nothing is imported, and a class of another kind is no named tuple
         with pytest.raises(ValueError, match="no named tuple of a loaded module"):
             pytree.treespec_loads(text.replace(f"{__name__}:Point", name))
 
@@ -259,7 +321,9 @@ def test_rules_of_torch_dispatch_live_as_long_as_their_library():
             return func(*args, **(kwargs or {}))
 
     library = tessera.library.Library("aten", "IMPL")
-    tessera.library.register_torch_dispatch("aten::sin", Mode, lambda mode, func, types, args, kwargs: args[0] + 6, lib=library)
+    tessera.library.register_torch_dispatch(
+        "aten::sin", Mode, lambda mode, func, types, args, kwargs: args[0] + 6, lib=library
+    )
     with Mode():
         assert tessera.sin(tessera.ones(1)).item() == 7
     library._destroy()
@@ -270,4 +334,7 @@ def test_rules_of_torch_dispatch_live_as_long_as_their_library():
 def test_signatures_of_operators_are_shown_as_python_writes_them():
     assert tessera.add.__doc__.splitlines()[1] == "add(input, other, *, alpha=1, out=None) -> Tensor"
     assert tessera.Tensor.add.__doc__.splitlines()[1] == "add(other, *, alpha=1) -> Tensor"
-    assert tessera.zeros.__doc__.splitlines()[0] == "zeros(*size, dtype=None, layout=None, device=None, pin_memory=None, out=None, requires_grad=False) -> Tensor"
+    assert (
+        tessera.zeros.__doc__.splitlines()[0]
+        == "zeros(*size, dtype=None, layout=None, device=None, pin_memory=None, out=None, requires_grad=False) -> Tensor"
+    )

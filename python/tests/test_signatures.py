@@ -7,7 +7,16 @@ import tessera
 from package_sources import body, functions, modules, only_raises, parameters
 
 # Methods whose parameters Python, NumPy or the overriding protocols have laid down.
-PROTOCOLS = {"__exit__", "__class_getitem__", "__deepcopy__", "__reduce_ex__", "__setattr__", "__array_wrap__", "__torch_function__", "__torch_dispatch__"}
+PROTOCOLS = {
+    "__exit__",
+    "__class_getitem__",
+    "__deepcopy__",
+    "__reduce_ex__",
+    "__setattr__",
+    "__array_wrap__",
+    "__torch_function__",
+    "__torch_dispatch__",
+}
 
 ONE_RESULT = "says how, not what is computed: there is one implementation, which takes lists at once where it can"
 LOADER = "importlib's protocol"
@@ -24,18 +33,27 @@ UNREAD = {
     "tessera._alias._AliasLoader.": ("spec fullname", LOADER),
     "tessera._alias._AliasFinder.": ("path target", LOADER),
     "tessera._library.opcheck.": ("tolerance", TABLE),
-    "tessera._tensor.__array_wrap__": ("self context return_scalar", "NumPy's protocol; results are tensors whatever NumPy would make of them"),
+    "tessera._tensor.__array_wrap__": (
+        "self context return_scalar",
+        "NumPy's protocol; results are tensors whatever NumPy would make of them",
+    ),
     "tessera._utils.reduce_tensor_ex": ("protocol", PICKLE),
     "tessera._utils.reduce_parameter_ex": ("protocol", PICKLE),
     "tessera._weights_only_unpickler.Unpickler.": ("stack marks memo", TABLE),
     "tessera.accelerator._streams.Stream.__new__": ("args kwargs", "go to __init__ of the device's class"),
-    "tessera.autograd.function.FunctionCtx.mark_shared_storage": ("pairs", "deprecated, and says so: shared memory is tracked by itself"),
+    "tessera.autograd.function.FunctionCtx.mark_shared_storage": (
+        "pairs",
+        "deprecated, and says so: shared memory is tracked by itself",
+    ),
     "tessera.autograd.function.Function.__init__": ("args kwargs", "warns: Functions are not for being instantiated"),
     "tessera.autograd.gradcheck._undefined_grad.UndefinedGrad.backward": ("ctx", CONTEXT),
     "tessera.autograd.graph._any_hook.hook": ("index", HOOK),
     "tessera.cpu.": ("stream event device args kwargs", CPU),
     "tessera.cuda.graphs._graphed.Graphed.": ("ctx", CONTEXT),
-    "tessera.cuda.memory.memory_snapshot": ("include_traces", "segments, which this returns, have no traces; _snapshot has both"),
+    "tessera.cuda.memory.memory_snapshot": (
+        "include_traces",
+        "segments, which this returns, have no traces; _snapshot has both",
+    ),
     "tessera.nn._functional.spatial.max_pool1d_with_indices": ("return_indices", INDICES),
     "tessera.nn._functional.spatial.max_pool2d_with_indices": ("return_indices", INDICES),
     "tessera.nn._functional.spatial.max_pool3d_with_indices": ("return_indices", INDICES),
@@ -46,46 +64,83 @@ UNREAD = {
     "tessera.nn._functional.spatial.fractional_max_pool3d_with_indices": ("return_indices", INDICES),
     "tessera.nn.attention.bias.CausalBias.__new__": ("variant seq_len_q seq_len_kv", "go to __init__"),
     "tessera.nn.modules._backward_hooks._identity.BackwardHookFunction.backward": ("ctx", CONTEXT),
-    "tessera.nn.modules.conv._LazyConvXdMixin.initialize_parameters": ("args kwargs", "forward's other arguments, of which the sizes do not depend"),
-    "tessera.nn.modules.lazy.LazyModuleMixin._lazy_load_hook": ("local_metadata strict missing_keys unexpected_keys error_msgs", HOOK),
-    "tessera.nn.modules.linear.Identity.__init__": ("args kwargs", "documented: unused, so that any layer can be replaced by this one"),
+    "tessera.nn.modules.conv._LazyConvXdMixin.initialize_parameters": (
+        "args kwargs",
+        "forward's other arguments, of which the sizes do not depend",
+    ),
+    "tessera.nn.modules.lazy.LazyModuleMixin._lazy_load_hook": (
+        "local_metadata strict missing_keys unexpected_keys error_msgs",
+        HOOK,
+    ),
+    "tessera.nn.modules.linear.Identity.__init__": (
+        "args kwargs",
+        "documented: unused, so that any layer can be replaced by this one",
+    ),
     "tessera.nn.modules.rnn._rnn_step.step": ("w_hr", TABLE),
     "tessera.nn.modules.rnn._gru_step": ("w_hr", TABLE),
     "tessera.nn.utils.clip_grad.": ("foreach", ONE_RESULT),
-    "tessera.nn.utils.parametrizations.weight_norm._weight_norm_compat_hook": ("local_metadata strict missing_keys unexpected_keys error_msgs", HOOK),
+    "tessera.nn.utils.parametrizations.weight_norm._weight_norm_compat_hook": (
+        "local_metadata strict missing_keys unexpected_keys error_msgs",
+        HOOK,
+    ),
     "tessera.nn.utils.prune.BasePruningMethod.__call__": ("inputs", HOOK),
     "tessera.nn.utils.prune.Identity.compute_mask": ("t", "prunes nothing, whatever the values are"),
     "tessera.nn.utils.prune.CustomFromMask.compute_mask": ("t", "the mask is given, whatever the values are"),
     "tessera.nn.utils.spectral_norm.SpectralNorm.__call__": ("inputs", HOOK),
-    "tessera.nn.utils.spectral_norm.SpectralNormLoadStateDictPreHook.__call__": ("strict missing_keys unexpected_keys error_msgs", HOOK),
+    "tessera.nn.utils.spectral_norm.SpectralNormLoadStateDictPreHook.__call__": (
+        "strict missing_keys unexpected_keys error_msgs",
+        HOOK,
+    ),
     "tessera.nn.utils.spectral_norm.SpectralNormStateDictHook.__call__": ("module state_dict prefix", HOOK),
     "tessera.nn.utils.weight_norm.WeightNorm.__call__": ("inputs", HOOK),
-    "tessera.optim.adadelta.adadelta": ("foreach has_complex capturable", ONE_RESULT + "; no formula takes the count of steps"),
+    "tessera.optim.adadelta.adadelta": (
+        "foreach has_complex capturable",
+        ONE_RESULT + "; no formula takes the count of steps",
+    ),
     "tessera.optim.adagrad.adagrad": ("fused has_sparse_grad foreach differentiable has_complex", ONE_RESULT),
     "tessera.optim.adam.adam": ("foreach fused has_complex", ONE_RESULT),
     "tessera.optim.sgd.sgd": ("has_sparse_grad foreach fused", ONE_RESULT),
     "tessera.optim.adadelta.Adadelta._new_state": ("group", ABSTRACT),
     "tessera.optim.adamax.Adamax._new_state": ("group", ABSTRACT),
     "tessera.optim.radam.RAdam._new_state": ("group", ABSTRACT),
-    "tessera.optim.lr_scheduler.ReduceLROnPlateau._reduce_lr": ("epoch", "subclasses override it; the base class prints nothing"),
-    "tessera.optim.swa_utils.get_ema_avg_fn.ema_update": ("num_averaged", "avg_fn's signature; this average does not depend on the count"),
+    "tessera.optim.lr_scheduler.ReduceLROnPlateau._reduce_lr": (
+        "epoch",
+        "subclasses override it; the base class prints nothing",
+    ),
+    "tessera.optim.swa_utils.get_ema_avg_fn.ema_update": (
+        "num_averaged",
+        "avg_fn's signature; this average does not depend on the count",
+    ),
     "tessera.utils._device.exit_device": ("device exc_info", "Python's __exit__"),
-    "tessera.utils.data._utils.collate.": ("collate_fn_map", "collate functions all have it; numbers and text have no parts to collate"),
+    "tessera.utils.data._utils.collate.": (
+        "collate_fn_map",
+        "collate functions all have it; numbers and text have no parts to collate",
+    ),
     "tessera.utils.data.sampler.Sampler.__init__": ("data_source", "deprecated, documented as unused"),
 }
 
 # Constructors' parameters that become an attribute which this package itself does not read.
 KEPT = {
     "tessera.cpu.Stream": ("priority", CPU),
-    "tessera.nn.modules.transformer.TransformerEncoder": ("enable_nested_tensor mask_check", "would leave out padded places, which does not change the result"),
+    "tessera.nn.modules.transformer.TransformerEncoder": (
+        "enable_nested_tensor mask_check",
+        "would leave out padded places, which does not change the result",
+    ),
     "tessera.serialization.skip_data": ("materialize_fake_tensors", "there are no fake tensors"),
     "tessera.utils._python_dispatch.TorchDispatchMode": ("_dispatch_key", "an attribute that programs read"),
     "tessera.utils.data._utils.worker._IterableDatasetStopIteration": ("worker_id", "an attribute that programs read"),
-    "tessera.utils.data.dataloader.DataLoader": ("pin_memory_device", "checked before it is kept; all pinned memory serves all devices"),
+    "tessera.utils.data.dataloader.DataLoader": (
+        "pin_memory_device",
+        "checked before it is kept; all pinned memory serves all devices",
+    ),
 }
 
 # Options of parameter groups that no step reads.
-OPTIONS = {"foreach": ONE_RESULT, "fused": ONE_RESULT + " (optimizer.py reads it where the counters are made)", "initial_accumulator_value": "read when the state is made, in __init__"}
+OPTIONS = {
+    "foreach": ONE_RESULT,
+    "fused": ONE_RESULT + " (optimizer.py reads it where the counters are made)",
+    "initial_accumulator_value": "read when the state is made, in __init__",
+}
 
 
 def unread(function, owner):
@@ -93,7 +148,12 @@ def unread(function, owner):
     used = set()
 
     def visit(node):
-        if owner is None and isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function.name:
+        if (
+            owner is None
+            and isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == function.name
+        ):
             children = [a for a in (*node.args, *(k.value for k in node.keywords)) if not isinstance(a, ast.Name)]
         else:
             children = ast.iter_child_nodes(node)
@@ -118,7 +178,9 @@ def reason_for(name, parameter):
 def test_the_finder_finds():
     tree = ast.parse("def f(a, b, *, c, _d):\n    'a doc'\n    return f(b, c=c + a)")
     assert unread(tree.body[0], None) == ["b"]
-    tree = ast.parse("class C:\n    def g(self, a):\n        pass\n    @staticmethod\n    def h(a, b):\n        return lambda: a")
+    tree = ast.parse(
+        "class C:\n    def g(self, a):\n        pass\n    @staticmethod\n    def h(a, b):\n        return lambda: a"
+    )
     assert [unread(f, tree.body[0]) for f in tree.body[0].body] == [["a"], ["b"]]
 
 
@@ -171,7 +233,7 @@ def test_what_constructors_keep_is_read():
     for name, function, owner in functions():
         if owner is None or function.name != "__init__":
             continue
-        cls = name[:-len(".__init__")]
+        cls = name[: -len(".__init__")]
         for parameter, attribute in stored(function).items():
             if parameter in parameters(function, owner) and attribute not in reads:
                 if parameter not in KEPT.get(cls, ("",))[0].split():
@@ -182,14 +244,35 @@ def test_what_constructors_keep_is_read():
     assert not stale, f"read after all, or gone: {stale}"
 
 
-
-
 def texts_of(*names):
     """The texts by which options are looked up in modules; dict(name=...) is no look-up."""
-    return {node.value for name in names for node in ast.walk(modules()[name]) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    return {
+        node.value
+        for name in names
+        for node in ast.walk(modules()[name])
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
 
 
-@pytest.mark.parametrize("name", ["ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "Adamax", "LBFGS", "Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD", "SparseAdam"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ASGD",
+        "Adadelta",
+        "Adafactor",
+        "Adagrad",
+        "Adam",
+        "Adamax",
+        "LBFGS",
+        "Muon",
+        "NAdam",
+        "RAdam",
+        "RMSprop",
+        "Rprop",
+        "SGD",
+        "SparseAdam",
+    ],
+)
 def test_every_option_of_an_optimizer_is_looked_up(name):
     cls = getattr(tessera.optim, name)
     params = [tessera.nn.Parameter(tessera.ones(2, 2))]

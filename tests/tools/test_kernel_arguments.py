@@ -12,8 +12,14 @@ ALL = "says what else is wanted; all of it is computed"
 
 # Expressions of tables: op -> (arguments that none of them reads, why).
 TABLES = {
-    "log_sigmoid_backward": ("buffer", "what the forward op kept for it: nothing, the gradient is computed from the input"),
-    "_convolution": ("benchmark deterministic cudnn_enabled allow_tf32", "settings, which the engines ask for themselves"),
+    "log_sigmoid_backward": (
+        "buffer",
+        "what the forward op kept for it: nothing, the gradient is computed from the input",
+    ),
+    "_convolution": (
+        "benchmark deterministic cudnn_enabled allow_tf32",
+        "settings, which the engines ask for themselves",
+    ),
     "embedding_backward": ("sparse", DENSE),
     "layer_norm": ("cudnn_enable", HINT),
     "max_unpool3d": ("stride padding", "output_size has them in it"),
@@ -67,11 +73,27 @@ def unread_in_table(block):
     for kind in ("expr", "inplace_expr", "out_expr"):
         for text in field(block, kind):
             generated = {"pin_memory", *(("dtype", "device", "memory_format") if kind == "out_expr" else ())}
-            missing = {name for kind_of, name in arguments(schema) if not kind_of.startswith("Layout") and name not in generated and not re.search(rf"\b{name}_?\b", text)}
+            missing = {
+                name
+                for kind_of, name in arguments(schema)
+                if not kind_of.startswith("Layout") and name not in generated and not re.search(rf"\b{name}_?\b", text)
+            }
             yield schema.split("(")[0], kind, missing
-    if "rule: POINTWISE" in block and (field(block, "param") or "no_params: true" in block) and not field(block, "check"):
+    if (
+        "rule: POINTWISE" in block
+        and (field(block, "param") or "no_params: true" in block)
+        and not field(block, "check")
+    ):
         text = " ".join(field(block, "param"))
-        yield schema.split("(")[0], "param", {name for kind_of, name in arguments(schema) if kind_of.split("?")[0] in ("Scalar", "float", "int", "bool") and name not in text}
+        yield (
+            schema.split("(")[0],
+            "param",
+            {
+                name
+                for kind_of, name in arguments(schema)
+                if kind_of.split("?")[0] in ("Scalar", "float", "int", "bool") and name not in text
+            },
+        )
 
 
 def test_expressions_of_tables_read_their_arguments():
@@ -84,10 +106,15 @@ def test_expressions_of_tables_read_their_arguments():
                     if missing:
                         found.setdefault(op, set()).update(missing)
     assert ops > 800
-    assert {op: " ".join(sorted(names)) for op, names in found.items()} == {op: " ".join(sorted(names.split())) for op, (names, _) in TABLES.items()}
+    assert {op: " ".join(sorted(names)) for op, names in found.items()} == {
+        op: " ".join(sorted(names.split())) for op, (names, _) in TABLES.items()
+    }
 
 
-DEFINITION = re.compile(r"^(?:template <[^\n]*>\s*)?(?:inline |static )*(?:const )?[\w:]+(?:<[^;{}()]*>)?[&*]? (\w+)\(([^;{}]*?)\) (?:const )?\{", re.M)
+DEFINITION = re.compile(
+    r"^(?:template <[^\n]*>\s*)?(?:inline |static )*(?:const )?[\w:]+(?:<[^;{}()]*>)?[&*]? (\w+)\(([^;{}]*?)\) (?:const )?\{",
+    re.M,
+)
 # What opgen checks itself: layout= and pin_memory= of factories.
 GENERATED = re.compile(r"^(std::optional<Layout>|std::optional<bool>|Lo|Pin)$")
 # A table's check() gets all arguments, its kernel as well.
@@ -109,13 +136,15 @@ def definitions(library):
         if not path.name.endswith("_test.cc"):
             text = re.sub(r"//[^\n]*", "", path.read_text())
             for m in DEFINITION.finditer(text):
-                yield m.group(1), split(m.group(2)), text[m.end():end_of_block(text, m.end())]
+                yield m.group(1), split(m.group(2)), text[m.end() : end_of_block(text, m.end())]
 
 
 def unread_parameters(parameters, body):
     """Positions of parameters without a name, or whose name the body does not mention."""
     for i, parameter in enumerate(parameters):
-        named = re.match(r"(.*[\s&*>])(\w+)$", re.sub(r"\(&(\w+)\)\[\d+\]$", r"& \1", parameter.split("=")[0].strip()), re.S)
+        named = re.match(
+            r"(.*[\s&*>])(\w+)$", re.sub(r"\(&(\w+)\)\[\d+\]$", r"& \1", parameter.split("=")[0].strip()), re.S
+        )
         if named is None or named.group(1).strip() == "const":
             if not GENERATED.match(parameter):
                 yield i
@@ -128,7 +157,11 @@ def partners(library):
     together = {}
     for path in sorted((ROOT / library).glob("*.textproto")):
         for block in blocks(path):
-            given = [re.match(r"(?:kernels::)?(\w+)", f).group(1) for name in ("meta", "cpu", "composite", "view") for f in field(block, name)]
+            given = [
+                re.match(r"(?:kernels::)?(\w+)", f).group(1)
+                for name in ("meta", "cpu", "composite", "view")
+                for f in field(block, name)
+            ]
             op = field(block, "schema")[0].split("(")[0].replace(".", "_")
             names = {*given, *(op + suffix for suffix in ("_meta", "_cpu", "_composite", "_view"))}
             names = names.union(*(together[n] for n in names if n in together))
@@ -137,7 +170,10 @@ def partners(library):
 
 
 def test_the_finder_finds():
-    [(name, parameters, body)] = [(m.group(1), split(m.group(2)), "return a + g(c);") for m in DEFINITION.finditer("Tensor foo_cpu(const Tensor& a, bool, int64_t b, std::array<bool, 2> c) {")]
+    [(name, parameters, body)] = [
+        (m.group(1), split(m.group(2)), "return a + g(c);")
+        for m in DEFINITION.finditer("Tensor foo_cpu(const Tensor& a, bool, int64_t b, std::array<bool, 2> c) {")
+    ]
     assert name == "foo_cpu" and list(unread_parameters(parameters, body)) == [1, 2]
 
 
@@ -152,7 +188,9 @@ def test_functions_read_their_parameters():
             group = (library, min(together.get(name, {name})))
             positions = set(unread_parameters(parameters, body))
             before = unread.get(group)
-            unread[group] = (name, positions) if before is None else (min(name, before[0]), positions & before[1])  # read by one of them
+            unread[group] = (
+                (name, positions) if before is None else (min(name, before[0]), positions & before[1])
+            )  # read by one of them
     assert seen > 800
     found = {name: len(positions) for name, positions in unread.values() if positions}
     assert found == {name: count for name, (count, _) in FUNCTIONS.items()}
@@ -161,14 +199,18 @@ def test_functions_read_their_parameters():
 def test_hand_written_callables_of_the_binding_read_their_arguments():
     """read_args({"name", {"a", "b"}, ...}, call, v): v[0] and v[1] are used behind it, or v is handed on."""
     ignored, calls = [], 0
-    call = re.compile(r'read_args\(\{[^{}]*, \{([^}]*)\}[^}]*\}, \w+, (\w+)(?: \+ \d+)?\)')
+    call = re.compile(r"read_args\(\{[^{}]*, \{([^}]*)\}[^}]*\}, \w+, (\w+)(?: \+ \d+)?\)")
     for path in sorted((ROOT / "python/bindings").rglob("*.cc")):
         text = path.read_text()
         for function in DEFINITION.finditer(text):
-            body = text[function.end():end_of_block(text, function.end())]
+            body = text[function.end() : end_of_block(text, function.end())]
             for m in call.finditer(body):
                 calls += 1
-                rest, names, values = body[m.end():], re.findall(r'"(\w+)"', m.group(1)), m.group(2)
+                rest, names, values = body[m.end() :], re.findall(r'"(\w+)"', m.group(1)), m.group(2)
                 if not re.search(rf"\b\w+\({values}(?: \+ \d+)?\)", rest):
-                    ignored += [f"{path.name}: {function.group(1)}({name})" for i, name in enumerate(names) if f"{values}[{i}]" not in rest]
+                    ignored += [
+                        f"{path.name}: {function.group(1)}({name})"
+                        for i, name in enumerate(names)
+                        if f"{values}[{i}]" not in rest
+                    ]
     assert calls > 40 and not ignored

@@ -477,7 +477,10 @@ def treespec_dumps(treespec, protocol=None):
 
 
 def treespec_loads(serialized):
-    """The TreeSpec of `treespec_dumps`. Raises: NotImplementedError for another protocol or a class that is not registered, ValueError for named tuples of modules that are not loaded."""
+    """The TreeSpec of `treespec_dumps`.
+
+    Raises: NotImplementedError for another protocol or a class that is not registered, ValueError for named tuples of modules that are not loaded.
+    """
     import json
 
     def decode(data):
