@@ -338,3 +338,107 @@ def test_signatures_of_operators_are_shown_as_python_writes_them():
         tessera.zeros.__doc__.splitlines()[0]
         == "zeros(*size, dtype=None, layout=None, device=None, pin_memory=None, out=None, requires_grad=False) -> Tensor"
     )
+
+
+# ---- of devices, without one: what the Python side does with its arguments ----------------------------------------------------
+
+
+def test_coalesced_sums_travel_in_buffers_of_the_given_size(monkeypatch):
+    from tessera.cuda import comm
+
+    calls = []
+
+    def add(inputs, destination=None):
+        calls.append(inputs[0].numel())
+        return sum(inputs[1:], inputs[0])
+
+    monkeypatch.setattr(comm, "reduce_add", add)
+    lists = [[tessera.full((2, 2), 1.0 * k), tessera.full((3,), 2.0 * k), tessera.full((1,), 3.0 * k)] for k in (1, 2)]
+    for size, buffers in ((1 << 20, [8]), (28, [7, 1]), (1, [4, 3, 1])):
+        calls.clear()
+        total = comm.reduce_add_coalesced(lists, buffer_size=size)
+        assert [t.shape for t in total] == [(2, 2), (3,), (1,)]
+        assert [t.flatten()[0].item() for t in total] == [3, 6, 9]
+        assert calls == buffers
+    with pytest.raises(ValueError, match="buffer_size"):
+        comm.reduce_add_coalesced(lists, buffer_size=0)
+    with pytest.raises(ValueError, match="same shapes"):
+        comm.reduce_add_coalesced([lists[0], lists[1][:2]])
+
+
+def test_collectives_run_on_the_given_streams(monkeypatch):
+    import contextlib
+
+    from tessera.cuda import nccl
+
+    entered = []
+
+    @contextlib.contextmanager
+    def select(stream):
+        entered.append(stream)
+        yield
+
+    class Stream:
+        device = tessera.device("cpu")
+
+    class Elsewhere:
+        device = tessera.device("meta")
+
+    monkeypatch.setattr(tessera.cuda, "stream", select)
+    monkeypatch.setattr(nccl, "_checked", lambda name, tensors: list(tensors))
+    tensors, stream = [tessera.ones(2), tessera.full((2,), 2.0)], Stream()
+    nccl.all_reduce(tensors, streams=[stream, None])
+    assert entered == [stream, None] and tensors[1].tolist() == [3, 3]
+    out = [tessera.zeros(4)]
+    gathered = [tessera.zeros(1), tessera.zeros(1)]
+    for call in (
+        lambda **given: nccl.reduce(tensors, tessera.zeros(2), **given),
+        lambda **given: nccl.broadcast(tensors, **given),
+        lambda **given: nccl.all_gather(tensors, out, **given),
+        lambda **given: nccl.reduce_scatter(tensors, gathered, **given),
+    ):
+        entered.clear()
+        call(streams=[stream, stream])
+        assert entered == [stream, stream]
+        with pytest.raises(NotImplementedError, match="comms"):
+            call(comms=[object()])
+        with pytest.raises(ValueError, match="one for each of the 2 inputs"):
+            call(streams=[stream])
+        with pytest.raises(ValueError, match="expected a stream of cpu"):
+            call(streams=[stream, Elsewhere()])
+    assert out[0].tolist() == [3, 3, 3, 3] and gathered[0].tolist() == [6]
+
+
+def test_history_of_memory_shows_what_was_asked_for(monkeypatch):
+    from tessera.cuda import memory
+
+    class Library:
+        def record_memory_history(self, enabled, most, clear):
+            self.recorded = enabled, most, clear
+
+        def memory_history(self):
+            kinds = (("alloc", 0), ("free_requested", 0), ("alloc", 1))
+            return [{"action": action, "device": device} for action, device in kinds]
+
+    library = Library()
+    monkeypatch.setattr(memory, "_lazy_init", lambda: library)
+    monkeypatch.setattr(memory, "is_initialized", lambda: True)
+    monkeypatch.setattr(memory, "_device_index", lambda device: tessera.device(device).index)
+    monkeypatch.setattr(memory._library, "_module", library)
+    monkeypatch.setattr(tessera.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(memory, "_shown_device", None)
+    monkeypatch.setattr(memory, "_hidden_actions", frozenset())
+    record = memory._record_memory_history
+    record(max_entries=7, clear_history=True)
+    assert library.recorded == (True, 7, True) and [len(events) for events in memory._traces()] == [2, 1]
+    record(device="cuda:0", skip_actions=["alloc"])
+    assert memory._traces() == [[{"action": "free_requested"}], []]
+    record(context=None, stacks="python")
+    assert [len(events) for events in memory._traces()] == [2, 1]
+    for wrong in (dict(enabled="some"), dict(context="stack"), dict(stacks="c"), dict(skip_actions=["nothing"])):
+        with pytest.raises(RuntimeError):
+            record(**wrong)
+    for unknown in (dict(compile_context=True), dict(global_record_annotations=True)):
+        with pytest.raises(NotImplementedError):
+            record(**unknown)
+    assert [len(events) for events in memory._traces()] == [2, 1]
