@@ -11,6 +11,7 @@
 #include "tensor/ops/api.h"
 #include "tensor/ops/index_extra.h"
 #include "tensor/ops/create_kernels.h"
+#include "tensor/ops/options.h"
 #include "tensor/ops/promotion.h"
 
 namespace tessera::kernels {
@@ -23,7 +24,8 @@ void check_indices(const Tensor& indices, const char* op) {
 
 }  // namespace
 
-Tensor embedding_rows(const Tensor& weight, const Tensor& indices, SymInt, bool, bool) {
+Tensor embedding_rows(const Tensor& weight, const Tensor& indices, SymInt, bool, bool sparse) {
+  options::check_gradient_layout("embedding", "sparse", sparse, weight);
   TESSERA_CHECK(weight.dim() == 2, "'weight' must be 2-D, but got ", weight.dim(), "-D");
   check_indices(indices, "embedding");
   const Tensor rows = index_select(weight, 0, reshape(indices, {-1}));
@@ -149,8 +151,9 @@ void bags_by_padding(const Tensor& weight, const Tensor& index, const IntVector&
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_meta(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool, int64_t mode, bool, const Tensor& per_sample_weights,
+std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_meta(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool, int64_t mode, bool sparse, const Tensor& per_sample_weights,
                                                                bool include_last_offset, int64_t) {
+  options::check_gradient_layout("embedding_bag", "sparse", sparse, weight);
   check_bags(weight, indices, offsets, mode, per_sample_weights);
   TESSERA_CHECK(!include_last_offset || offsets.numel() >= 1, "include_last_offset: number of offset should be at least 1");
   const int64_t bags = offsets.numel() - (include_last_offset ? 1 : 0);

@@ -41,6 +41,11 @@ bool scales_by_lines(const Tensor& a, const Tensor& b, const Tensor& scale_a, co
 enum Recipe : int64_t { kTensorWise = 0, kRowWise = 1 };
 
 // One kind of scale on both sides, of those that there are kernels for.
+// The order in which scales lie: as they come, the one there is.
+void check_swizzle(const char* name, IntList swizzle) {
+  for (const int64_t s : swizzle) TESSERA_CHECK_VALUE(s == 0, "torch.", name, " only supports scales without swizzle (0), but got ", s);
+}
+
 void check_recipes(const char* name, const Tensor& a, const Tensor& b, TensorList scale_a, IntList recipe_a, TensorList scale_b, IntList recipe_b, IntList contraction_dim, bool tensor_wise) {
   const auto same_dim = [](int64_t d, int64_t positive) { return d == positive || d == positive - 2; };
   TESSERA_CHECK_VALUE(contraction_dim.empty() || (contraction_dim.size() == 2 && same_dim(contraction_dim[0], 1) && same_dim(contraction_dim[1], 0)), "torch.", name,
@@ -96,8 +101,10 @@ Tensor _scaled_mm_cpu(const Tensor& self, const Tensor& mat2, const Tensor& scal
   return out;
 }
 
-Tensor scaled_mm_by_recipe(const Tensor& self, const Tensor& mat2, TensorList scale_a, IntList recipe_a, IntList, TensorList scale_b, IntList recipe_b, IntList, const Tensor& bias,
+Tensor scaled_mm_by_recipe(const Tensor& self, const Tensor& mat2, TensorList scale_a, IntList recipe_a, IntList swizzle_a, TensorList scale_b, IntList recipe_b, IntList swizzle_b, const Tensor& bias,
                            std::optional<DType> out_dtype, IntList contraction_dim, bool use_fast_accum) {
+  check_swizzle("_scaled_mm_v2", swizzle_a);
+  check_swizzle("_scaled_mm_v2", swizzle_b);
   check_recipes("_scaled_mm_v2", self, mat2, scale_a, recipe_a, scale_b, recipe_b, contraction_dim, true);
   return _scaled_mm(self, mat2, scale_a[0], scale_b[0], bias, Tensor(), out_dtype, use_fast_accum);
 }
@@ -193,8 +200,10 @@ Tensor scaled_grouped_mm_impl(const Tensor& self, const Tensor& mat2, const Tens
   return groups.joined(std::move(products), t);
 }
 
-Tensor scaled_grouped_mm_by_recipe(const Tensor& self, const Tensor& mat2, TensorList scale_a, IntList recipe_a, IntList, TensorList scale_b, IntList recipe_b, IntList, const Tensor& offs,
+Tensor scaled_grouped_mm_by_recipe(const Tensor& self, const Tensor& mat2, TensorList scale_a, IntList recipe_a, IntList swizzle_a, TensorList scale_b, IntList recipe_b, IntList swizzle_b, const Tensor& offs,
                                    const Tensor& bias, std::optional<DType> out_dtype, IntList contraction_dim, bool use_fast_accum) {
+  check_swizzle("_scaled_grouped_mm_v2", swizzle_a);
+  check_swizzle("_scaled_grouped_mm_v2", swizzle_b);
   check_recipes("_scaled_grouped_mm_v2", self, mat2, scale_a, recipe_a, scale_b, recipe_b, contraction_dim, false);
   return _scaled_grouped_mm(self, mat2, scale_a[0], scale_b[0], offs, bias, Tensor(), out_dtype, use_fast_accum);
 }

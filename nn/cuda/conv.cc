@@ -142,14 +142,18 @@ void choose(DType dtype, const DnnSettings& s, std::vector<Choice>& choices, Ask
   if (ask(&count, offers) != CUDNN_STATUS_SUCCESS) return;
   keep_choices(offers, count, dtype, s, size, choices);
   if (!s.benchmark || choices.empty()) return;
+  std::vector<Choice> tried = choices;
+  if (s.benchmark_limit > 0 && tried.size() > static_cast<size_t>(s.benchmark_limit)) tried.resize(static_cast<size_t>(s.benchmark_limit));
+  if (tried.size() == 1) return;  // nothing to compare it with
   size_t bytes = 0;
-  for (const Choice& c : choices) bytes = std::max(bytes, c.workspace);
+  for (const Choice& c : tried) bytes = std::max(bytes, c.workspace);
   try {
     const Buffer workspace(bytes);
     if (measure(&count, offers, workspace.get(), bytes) != CUDNN_STATUS_SUCCESS) return;
   } catch (const OutOfMemoryError&) { return; }
   std::vector<Choice> measured;
   keep_choices(offers, count, dtype, s, size, measured);
+  std::erase_if(measured, [&](const Choice& m) { return std::ranges::none_of(tried, [&](const Choice& c) { return c.algorithm == m.algorithm; }); });
   if (!measured.empty()) choices = std::move(measured);
 }
 
@@ -199,7 +203,7 @@ std::shared_ptr<const Plan> plan_of(Direction direction, DType dtype, const Conv
   static auto& plans = *new std::map<Key, std::shared_ptr<const Plan>>;
   constexpr size_t kMostPlans = 8192;
   const DnnSettings s = dnn_settings();
-  const Key key{op_device(), direction, dtype, (s.deterministic ? 1u : 0u) | (s.allow_tf32 ? 2u : 0u) | (s.benchmark ? 4u : 0u), numbers_of(g)};
+  const Key key{op_device(), direction, dtype, (s.deterministic ? 1u : 0u) | (s.allow_tf32 ? 2u : 0u) | (s.benchmark ? 4u | static_cast<unsigned>(s.benchmark_limit) << 3 : 0u), numbers_of(g)};
   {
     const std::lock_guard lock(mutex);
     if (const auto it = plans.find(key); it != plans.end()) return it->second;

@@ -126,9 +126,10 @@ TEST(Conv, SettingsStay) {
   const DnnSettings before = dnn_settings();
   EXPECT_TRUE(before.enabled && before.allow_tf32);
   EXPECT_FALSE(before.benchmark || before.deterministic);
-  set_dnn_settings({false, true, true, false});
+  EXPECT_EQ(before.benchmark_limit, 10);
+  set_dnn_settings({false, true, true, false, 3});
   const DnnSettings now = dnn_settings();
-  EXPECT_TRUE(!now.enabled && now.benchmark && now.deterministic && !now.allow_tf32);
+  EXPECT_TRUE(!now.enabled && now.benchmark && now.deterministic && !now.allow_tf32 && now.benchmark_limit == 3);
   set_dnn_settings(before);
 }
 

@@ -171,6 +171,33 @@ std::string ParsePlan::signature() const {
   return s + ")";
 }
 
+std::string ParsePlan::python_signature(bool method, bool has_out) const {
+  std::string s;
+  bool star = false;
+  auto add = [&](const std::string& text, bool by_name) {
+    if (by_name && !star) s += s.empty() ? "*, " : ", *, ";
+    else if (!s.empty()) s += ", ";
+    star = star || by_name;
+    s += text;
+  };
+  for (size_t i = 0; i < params_.size(); ++i) {
+    const Param& p = params_[i];
+    if (p.is_out || (method && p.schema->name == "self")) continue;
+    const std::string name = PyUnicode_AsUTF8(p.name);
+    if (static_cast<int>(i) == varargs_position()) {
+      add("*" + name, false);
+      star = true;  // what follows is by name
+    } else {
+      add(p.has_default ? str_cat(name, "=", p.schema->default_value->str()) : name, p.kwarg_only);
+    }
+  }
+  if (has_out) add("out=None", true);
+  if (factory_) add("requires_grad=False", true);
+  std::string returns;
+  for (const SchemaArgument& r : schema_.returns) returns += (returns.empty() ? "" : ", ") + (r.type.without_optional().is_list() ? "tuple of Tensors" : r.type.str_without_alias());
+  return str_cat("(", s, ") -> ", schema_.returns.size() == 1 ? returns : str_cat("(", returns, ")"));
+}
+
 int ParsePlan::find(PyObject* name) const {
   for (size_t i = 0; i < params_.size(); ++i)
     if (params_[i].name == name || params_[i].alias == name) return static_cast<int>(i);

@@ -41,12 +41,13 @@ class ParsePlan {
   const std::vector<Param>& params() const { return params_; }
   int num_outs() const { return num_outs_; }             // parameters that out= fills
   bool is_factory() const { return factory_; }           // accepts requires_grad=
-  int pin_position() const { return pin_; }              // pin_memory= of a factory; -1: none
   size_t num_returns() const { return schema_.returns.size(); }
   // Where f(2, 3) may stand for f([2, 3]); -1: nowhere.
   int varargs_position() const { return varargs_ ? num_positional_ - 1 : -1; }
   // The documented one-line signature: "(Tensor input, Tensor other, *, Number alpha)".
   std::string signature() const;
+  // The same as Python writes it, "(input, other, *, alpha=1, out=None) -> Tensor"; a method's without the object itself.
+  std::string python_signature(bool method, bool has_out) const;
 
   // Arguments of a vectorcall. Returns false (no exception set) where the call does not fit; then values may be half filled.
   // extra_requires_grad: set to the requires_grad= of a factory call.

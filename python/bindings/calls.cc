@@ -81,6 +81,11 @@ std::optional<MemoryFormat> memory_format_arg(const char* function, PyObject* o)
   if (!is_memory_format(o)) bad_type(function, "memory_format", 0, "torch.memory_format", o);
   return unwrap_memory_format(o);
 }
+std::optional<Layout> layout_arg(const char* function, PyObject* o) {
+  if (!o || o == Py_None) return std::nullopt;
+  if (!is_layout(o)) bad_type(function, "layout", 0, "torch.layout", o);
+  return unwrap_layout(o);
+}
 bool bool_arg(const char* function, const char* name, PyObject* o, bool otherwise) {
   if (!o || o == Py_None) return otherwise;
   if (PyBool_Check(o)) return o == Py_True;

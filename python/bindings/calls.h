@@ -38,6 +38,7 @@ std::string describe_args(CallArgs call);
 std::optional<DType> dtype_arg(const char* function, PyObject* o);
 std::optional<Device> device_arg(const char* function, PyObject* o);
 std::optional<MemoryFormat> memory_format_arg(const char* function, PyObject* o);
+std::optional<Layout> layout_arg(const char* function, PyObject* o);
 bool bool_arg(const char* function, const char* name, PyObject* o, bool otherwise);
 int64_t int_arg(const char* function, const char* name, int position, PyObject* o);
 IntVector int_list_arg(const char* function, const char* name, PyObject* o);

@@ -247,13 +247,25 @@ PyObject* function_module(PyObject* self, void*) {
     return to_python_string(display_name() + module.substr(std::min(module.size(), module.find('.')))).release();
   });
 }
+// Whether `out` is the out= form of `plan`: the same arguments, and the results'.
+bool has_out_form(const ParsePlan& plan, const ParsePlan& out) {
+  const auto &a = plan.schema().arguments, &b = out.schema().arguments;
+  if (b.size() != a.size() + static_cast<size_t>(out.num_outs())) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (std::ranges::none_of(b, [&](const SchemaArgument& x) { return x.name == a[i].name; })) return false;
+  return true;
+}
 PyObject* function_doc(PyObject* self, void*) {
   return guarded([&] {
     OpFunction* f = reinterpret_cast<OpFunction*>(self);
     std::string doc;
     for (auto& o : *f->overloads) {
       if (o->info().op->flags & kIsOut) continue;
-      doc += std::string(doc.empty() ? "" : "\n") + PyUnicode_AsUTF8(f->name) + o->plan().signature();
+      const std::string& name = o->plan().schema().name;
+      const bool has_out = !f->is_method && std::ranges::any_of(*f->overloads, [&](auto& other) {
+        return (other->info().op->flags & kIsOut) && other->plan().schema().name == name && has_out_form(o->plan(), other->plan());
+      });
+      doc += std::string(doc.empty() ? "" : "\n") + PyUnicode_AsUTF8(f->name) + o->plan().python_signature(f->is_method, has_out);
     }
     for (auto& o : *f->overloads)
       if (o->info().doc && o->info().doc[0]) { doc += std::string("\n\n") + o->info().doc; break; }
@@ -391,7 +403,6 @@ PyObject* call_overload(Overload& overload, Value* values, bool requires_grad) {
     GilRelease unlocked(is_large(plan, values));
     info.adapter->call(*info.op, nullptr, values, rets.data());
   }
-  if (const int pin = plan.pin_position(); pin >= 0 && !values[pin].is_none() && values[pin].boolean() && plan.num_outs() == 0) [[unlikely]] rets[0] = Value::of(pinned(rets[0].tensor()));
   if (requires_grad && count == 1 && rets[0].is_tensor()) rets[0].tensor().requires_grad_(true);
   return results_to_python(overload, rets.data(), count);
 }

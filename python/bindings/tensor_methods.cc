@@ -14,6 +14,7 @@
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
 #include "tensor/core/visit.h"
+#include "tensor/ops/options.h"
 
 namespace tessera::python {
 namespace {
@@ -84,10 +85,33 @@ bool flag_names(const Tensor& t) {
 }
 PyObject* py_get_device(PyObject* self, CallArgs call) { no_args("get_device", call); return PyLong_FromLong(unwrap(self).is_cpu() ? -1 : unwrap(self).device().index); }
 PyObject* py_use_count(PyObject* self, CallArgs call) { no_args("_use_count", call); return PyLong_FromLongLong(unwrap(self).impl()->use_count()); }
+// Whether other orders of the dimensions would give the same strides.
+bool has_several_orders(const Tensor& t) {
+  for (size_t i = 0; i < t.sizes().size(); ++i) {
+    if (t.sizes()[i] == 1) return true;
+    for (size_t j = 0; j < i; ++j)
+      if (t.strides()[i] == t.strides()[j]) return true;
+  }
+  return false;
+}
+// ambiguity_check: true, or formats of which exactly one has to fit, refuses tensors whose order is not unique.
+void check_order(const Tensor& t, PyObject* ambiguity_check) {
+  if (!ambiguity_check || ambiguity_check == Py_False) return;
+  const bool formats = PyList_Check(ambiguity_check) || PyTuple_Check(ambiguity_check);
+  TESSERA_CHECK_TYPE(formats || ambiguity_check == Py_True, "The ambiguity_check argument must be a bool or a list of memory formats.");
+  int fitting = 0;
+  for (Py_ssize_t i = 0, n = formats ? PySequence_Fast_GET_SIZE(ambiguity_check) : 0; i < n; ++i) {
+    PyObject* format = PySequence_Fast_GET_ITEM(ambiguity_check, i);
+    TESSERA_CHECK_TYPE(is_memory_format(format), "The ambiguity_check argument must be a bool or a list of memory formats.");
+    fitting += t.is_contiguous(unwrap_memory_format(format));
+  }
+  TESSERA_CHECK(!has_several_orders(t) || fitting == 1, "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats.");
+}
 PyObject* py_dim_order(PyObject* self, CallArgs call) {
   PyObject* a[1];
-  read_args({"dim_order", {"ambiguity_check"}, 1, 0}, call, a);
+  read_args({"dim_order", {"ambiguity_check"}, 0, 0}, call, a);
   const Tensor& t = unwrap(self);
+  check_order(t, a[0]);
   IntVector order(static_cast<size_t>(t.dim()));
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
   std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) { return t.strides()[static_cast<size_t>(x)] > t.strides()[static_cast<size_t>(y)]; });
@@ -270,17 +294,25 @@ PyObject* py_share_memory(PyObject* self, CallArgs call) {
   if (t.is_cpu() && t.storage()) share_storage(*t.storage());
   return Py_NewRef(self);
 }
+// The device whose copies pinned memory serves; by default the accelerator.
+bool pins_for(const char* function, PyObject* device) {
+  const std::optional<Device> d = device_arg(function, device);
+  if (!d) return true;
+  check(PyErr_WarnFormat(PyExc_DeprecationWarning, 1, "the argument 'device' of Tensor.%s() is deprecated: leave it out", function));
+  return d->type == DeviceType::kCUDA;
+}
 PyObject* py_is_pinned(PyObject* self, CallArgs call) {
   PyObject* a[1];
   read_args({"is_pinned", {"device"}, 1, 0}, call, a);
   const Tensor& t = unwrap(self);
-  return to_python(t.storage() && is_pinned(*t.storage()));
+  return to_python(pins_for("is_pinned", a[0]) && t.storage() && is_pinned(*t.storage()));
 }
 PyObject* py_pin_memory(PyObject* self, CallArgs call) {
   PyObject* a[1];
   read_args({"pin_memory", {"device"}, 1, 0}, call, a);
   const Tensor& t = unwrap(self);
-  return t.storage() && is_pinned(*t.storage()) ? Py_NewRef(self) : wrap(pinned(t));
+  TESSERA_CHECK(pins_for("pin_memory", a[0]), "memory is pinned for cuda devices only, but got device ", device_arg("pin_memory", a[0])->str());
+  return t.storage() && is_pinned(*t.storage()) ? Py_NewRef(self) : wrap(options::pinned(t));
 }
 // The stream is an object of tessera.cuda.Stream.
 PyObject* py_record_stream(PyObject* self, CallArgs call) {

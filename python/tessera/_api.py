@@ -46,12 +46,14 @@ def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=
         shared: writes go to the file; otherwise they stay in this process and the file must be long enough.
         size: the number of elements.
 
-    Raises: RuntimeError for a file that can't be mapped, a negative size or another device than the CPU.
+    Raises: RuntimeError for a file that can't be mapped, a negative size or another device than the CPU, NotImplementedError for another layout than strided.
     """
     if size < 0:
         raise RuntimeError(f"from_file(): expected a size of at least 0, but got {size}")
     if device is not None and tessera.device(device).type != "cpu":
         raise RuntimeError(f"from_file(): files are mapped to CPU tensors, but got the device {device}")
+    if layout is not None and layout != tessera.strided:
+        raise NotImplementedError(f"from_file(): layout={layout} is not supported: there are no tensors of that layout. Use layout=torch.strided.")
     if pin_memory:
         raise RuntimeError("from_file(): tensors on a file can't lie in pinned memory")
     dtype = tessera.get_default_dtype() if dtype is None else dtype

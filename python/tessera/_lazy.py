@@ -7,6 +7,38 @@ reachable as an attribute as well. Nothing is imported until somebody asks, whic
 import sys
 
 
+def require(name, wanted_by, instead=None):
+    """The value of `tessera.<name>` (dotted), of which this version may not have every part.
+
+    Names of this package that are still to come are written as calls of this function and nowhere else: what needs them fails at the call, before it has changed
+    anything, and works from the day the name is there.
+
+    Args:
+        name: such as "linalg.qr".
+        wanted_by: what the user called, such as "nn.init.orthogonal_()".
+        instead: a sentence that says what else would do.
+
+    Raises: NotImplementedError that says what is missing.
+    """
+    from importlib import import_module
+
+    value, path = sys.modules["tessera"], "tessera"
+    for part in name.split("."):
+        path += "." + part
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            try:
+                value = import_module(path)
+            except ModuleNotFoundError as error:
+                if not path.startswith(error.name or "?"):
+                    raise  # the module is there and lacks something itself
+                shown = sys.modules["tessera"]._display_name
+                hint = "" if instead is None else f" {instead}"
+                raise NotImplementedError(f"{wanted_by} needs {shown}.{name}, which this version does not have.{hint}") from None
+    return value
+
+
 def _submodules(package):
     """Names of the modules and packages in the folder of `package` (extension modules included)."""
     import os

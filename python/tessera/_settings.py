@@ -112,7 +112,7 @@ def get_device_module(device=None):
     elif isinstance(device, str):
         name = tessera.device(device).type
     elif device is None:
-        accelerator = tessera.accelerator.current_accelerator()
+        accelerator = tessera.accelerator.current_accelerator(check_available=True)
         name = accelerator.type if accelerator is not None else "cpu"
     else:
         raise RuntimeError(f"Invalid value of device '{device}', expect torch.device, str, or None")

@@ -292,7 +292,7 @@ def _quantized_parts(tensor, indent, suffixes):
     return text
 
 
-def _nested_parts(tensor, indent):
+def _nested_parts(tensor):
     def line_block(text):
         return "\n".join("  " + line for line in text.split("\n"))
 
@@ -362,7 +362,7 @@ def _str_intern(tensor, tensor_contents=None):
         text = _sparse_parts(values, indent, suffixes)
     elif tensor.is_nested:
         prefix = "nested_tensor("
-        text = _nested_parts(values, len(prefix))
+        text = _nested_parts(values)
     elif tensor.is_quantized:
         text = _quantized_parts(values, indent, suffixes)
     else:

@@ -8,6 +8,7 @@ and `set_`, which makes the tensors, checks their geometry.
 from collections import OrderedDict
 
 import tessera
+from tessera._lazy import require
 from tessera.storage import TypedStorage, UntypedStorage, _class_name_of_dtype, _typed
 
 def _make(untyped, dtype, offset, size, stride):
@@ -90,26 +91,27 @@ def _rebuild_sparse_tensor(layout, data):
     if kind == "sparse_coo":
         indices, values, size, *coalesced = data
         coalesced = coalesced[0] if coalesced else None
-        return tessera.sparse_coo_tensor(indices, values, size, check_invariants=True, is_coalesced=coalesced)
+        return require("sparse_coo_tensor", "loading a sparse tensor")(indices, values, size, check_invariants=True, is_coalesced=coalesced)
     if kind in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
         compressed, plain, values, size = data
-        return tessera.sparse_compressed_tensor(compressed, plain, values, size, layout=layout, check_invariants=True)
+        return require("sparse_compressed_tensor", "loading a sparse tensor")(compressed, plain, values, size, layout=layout, check_invariants=True)
     raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
 
 
 def _rebuild_nested_tensor(buffer, sizes, strides, storage_offsets):
-    return tessera._nested_view_from_buffer(buffer, sizes, strides, storage_offsets)
+    return require("_nested_view_from_buffer", "loading a nested tensor")(buffer, sizes, strides, storage_offsets)
 
 
 def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, requires_grad, backward_hooks):
     scheme = str(quantizer_params[0]).rpartition(".")[2]
     if scheme == "per_tensor_affine":
         _, scale, zero_point = quantizer_params
-        tensor = tessera._empty_affine_quantized(size, scale=scale, zero_point=zero_point, dtype=storage.dtype, device=storage.device)
+        make = require("_empty_affine_quantized", "loading a quantized tensor")
+        tensor = make(size, scale=scale, zero_point=zero_point, dtype=storage.dtype, device=storage.device)
     elif scheme in ("per_channel_affine", "per_channel_affine_float_qparams"):
         _, scales, zero_points, axis = quantizer_params
-        tensor = tessera._empty_per_channel_affine_quantized(size, scales=scales, zero_points=zero_points, axis=axis,
-                                                             dtype=storage.dtype, device=storage.device)
+        make = require("_empty_per_channel_affine_quantized", "loading a quantized tensor")
+        tensor = make(size, scales=scales, zero_points=zero_points, axis=axis, dtype=storage.dtype, device=storage.device)
     else:
         raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {quantizer_params[0]}")
     tensor.set_(storage._untyped_storage, storage_offset, size, stride)

@@ -4,6 +4,7 @@ import functools
 import re
 
 from tessera import _C
+from tessera._lazy import require
 from tessera._library import registration
 from tessera._library.custom_ops import CustomOpDef, custom_op, triton_op, wrap_triton
 from tessera._library.opcheck import opcheck
@@ -149,6 +150,23 @@ class Library:
             self._destroy()
         except Exception:  # the interpreter may be going down
             pass
+
+
+class _Entry:
+    """An entry of a table of rules, which `release` takes out again."""
+
+    def __init__(self, table, key, rule):
+        self.table, self.key, self.rule = table, key, rule
+        table[key] = rule
+
+    def release(self):
+        if self.table.get(self.key) is self.rule:
+            del self.table[self.key]
+
+
+def _keep(table, key, rule, library):
+    """Enters a rule, for as long as the library lives."""
+    library._registrations.append(_Entry(table, key, rule))
 
 
 def _library_of(qualified_name):
@@ -310,17 +328,22 @@ def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
         raise ValueError(f"Unknown device type: {device_type!r}, expected \"cpu\" or \"cuda\"")
     name = _name_of(op)
     definition = _definition_of(op)
+    require("autocast", "library.register_autocast()", "Cast the inputs in the operator itself.")
     library = definition._lib if definition is not None else _library_of(name) if lib is None else lib
     key = "AutocastCPU" if device_type == "cpu" else "AutocastCUDA"
     library.impl(name, registration.make_autocast_kernel(_resolve(name), device_type, cast_inputs), key, allow_override=True)
 
 
 def register_vmap(op, func=None, /, *, lib=None):
-    """The rule of an operator under `vmap`: `func(info, in_dims, *args, **kwargs)` returns (outputs, out_dims). A decorator without `func`."""
+    """The rule of an operator under `vmap`: `func(info, in_dims, *args, **kwargs)` returns (outputs, out_dims). A decorator without `func`.
+
+    The rule is used as long as `lib` lives, if that is given. Raises: NotImplementedError where there is no `vmap`.
+    """
     name = _name_of(op)
+    require("vmap", "library.register_vmap()", "Nothing would use the rule.")
 
     def register(function):
-        _vmap_rules[name] = function
+        _keep(_vmap_rules, name, function, _library_of(name) if lib is None else lib)
         return function
 
     return register if func is None else register(func)
@@ -330,6 +353,7 @@ def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None)
     """What an operator does under a mode or for a subclass, instead of the class's `__torch_dispatch__`.
 
     `func(mode, func, types, args, kwargs)` for a TorchDispatchMode, `func(cls, func, types, args, kwargs)` for a subclass of Tensor. A decorator without `func`.
+    The rule is used as long as `lib` lives, if that is given.
     """
     from tessera._ops import _rules
     from tessera.utils._python_dispatch import TorchDispatchMode
@@ -339,7 +363,7 @@ def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None)
     name = _name_of(op)
 
     def register(function):
-        _rules[(name, torch_dispatch_class)] = function
+        _keep(_rules, (name, torch_dispatch_class), function, _library_of(name) if lib is None else lib)
         return function
 
     return register if func is None else register(func)

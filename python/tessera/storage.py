@@ -217,9 +217,9 @@ class TypedStorage(metaclass=_LegacyMeta):
 
     def copy_(self, source, non_blocking=None):
         if isinstance(source, TypedStorage):
-            self._tensor().copy_(source._tensor())
+            self._tensor().copy_(source._tensor(), non_blocking=bool(non_blocking))
         else:
-            self._untyped_storage.copy_(source)
+            self._untyped_storage.copy_(source, non_blocking)
         return self
 
     def clone(self):
@@ -244,21 +244,21 @@ class TypedStorage(metaclass=_LegacyMeta):
         self._untyped_storage.share_memory_()
         return self
 
-    def is_pinned(self, device=None):
-        return self._untyped_storage.is_pinned()
+    def is_pinned(self, device="cuda"):
+        return self._untyped_storage.is_pinned(device)
 
-    def pin_memory(self, device=None):
-        return self._wrap(self._untyped_storage.pin_memory())
+    def pin_memory(self, device="cuda"):
+        return self._wrap(self._untyped_storage.pin_memory(device))
 
-    def _cast(self, dtype):
+    def _cast(self, dtype, non_blocking=False):
         if dtype is self.dtype:
             return self
-        return _typed(self._tensor().to(dtype).untyped_storage(), dtype)
+        return _typed(self._tensor().to(dtype, non_blocking=non_blocking).untyped_storage(), dtype)
 
     def type(self, dtype=None, non_blocking=False):
         if dtype is None:
             return f"{tessera._display_name}.{self._class_name()}"
-        return self._cast(dtype if isinstance(dtype, tessera.dtype) else getattr(dtype, "_legacy_dtype", dtype))
+        return self._cast(dtype if isinstance(dtype, tessera.dtype) else getattr(dtype, "_legacy_dtype", dtype), non_blocking)
 
     def _class_name(self):
         return _class_name_of_dtype.get(self.dtype, "UntypedStorage")
@@ -350,7 +350,7 @@ class _UntypedMethods:
     def type(self, dtype=None, non_blocking=False):
         if dtype is None:
             return f"{tessera._display_name}.storage.UntypedStorage"
-        return _typed(self, tessera.uint8)._cast(getattr(dtype, "_legacy_dtype", dtype))
+        return _typed(self, tessera.uint8)._cast(getattr(dtype, "_legacy_dtype", dtype), non_blocking)
 
     def untyped(self):
         return self
@@ -359,9 +359,13 @@ class _UntypedMethods:
         return _typed(self._bytes_tensor().to(dtype).untyped_storage(), dtype)
 
     def is_pinned(self, device="cuda"):
-        return self._is_pinned()
+        """True in page-locked memory, which is for copies to cuda devices: False for another `device`."""
+        return self._is_pinned() and (device is None or tessera.device(device).type == "cuda")
 
     def pin_memory(self, device="cuda"):
+        """A copy in page-locked memory, or this storage if it is there. Raises: RuntimeError for another `device` than cuda, and without one."""
+        if device is not None and tessera.device(device).type != "cuda":
+            raise RuntimeError(f"memory is pinned for cuda devices only, but got device {device}")
         return self._bytes_tensor().pin_memory().untyped_storage()
 
     def byteswap(self, dtype):

@@ -154,7 +154,7 @@ def test_absent_devices_answer():
         tessera.cuda.current_device()
     with pytest.raises(RuntimeError):
         tessera.cuda.Stream()
-    assert tessera.accelerator.current_accelerator() is None and tessera.get_device_module() is tessera.cpu
+    assert tessera.accelerator.current_accelerator(check_available=True) is None and tessera.get_device_module() is tessera.cpu
     with pytest.raises(RuntimeError):
         tessera.backends.cudnn.benchmark = "yes"
 

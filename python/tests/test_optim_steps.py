@@ -151,3 +151,73 @@ def rates(make, n=6):
 ])
 def test_schedules(make, want):
     assert rates(make) == pytest.approx(want, rel=1e-9)
+
+
+CAPTURABLE = [optim.Adam, optim.AdamW, optim.RAdam, optim.NAdam, optim.Adamax, optim.ASGD, optim.Adadelta, optim.RMSprop, optim.Rprop]
+
+
+def _steps(cls, n, device="cpu", lr=None, **options):
+    p = tessera.nn.Parameter(tessera.ones(3, 2, dtype=tessera.float64, device=device))
+    o = cls([p], **options)
+    if lr is not None:
+        o.param_groups[0]["lr"] = lr
+    for i in range(n):
+        p.grad = (tessera.arange(6, dtype=tessera.float64, device=device).reshape(3, 2) - 2.5) * (0.1 * (i + 1))
+        o.step()
+    return p, o
+
+
+@pytest.mark.parametrize("cls", CAPTURABLE)
+@pytest.mark.parametrize("tensor_lr", [False, True])
+def test_capturable_takes_the_same_steps_without_a_number_on_the_host(cls, tensor_lr):
+    lr = tessera.tensor(0.02, dtype=tessera.float64) if tensor_lr else 0.02
+    want, _ = _steps(cls, 9, lr=0.02)
+    got, o = _steps(cls, 9, lr=lr, capturable=True)
+    assert tessera.allclose(got, want, rtol=1e-4, atol=1e-6) and not tessera.equal(got, tessera.ones_like(got))
+    assert o.state[got]["step"].item() == 9
+    # on meta tensors any question for a number is an error; every state lies on the parameter's device
+    p, o = _steps(cls, 2, device="meta", lr=lr.to("meta") if tensor_lr else lr, capturable=True)
+    assert {name: t.device.type for name, t in o.state[p].items()} == {name: "meta" for name in o.state[p]}
+
+
+SCALED = [(optim.SGD, dict(lr=0.1, momentum=0.9, dampening=0.5)), (optim.SGD, dict(lr=0.1)), (optim.Adam, dict(lr=0.1)), (optim.AdamW, dict(lr=0.1, amsgrad=True)),
+          (optim.Adagrad, dict(lr=0.1))]
+
+
+@pytest.mark.parametrize("cls,options", SCALED)
+@pytest.mark.parametrize("tensor_lr", [False, True])
+def test_found_inf_leaves_a_fused_step_out_and_grad_scale_divides(cls, options, tensor_lr):
+    if tensor_lr:
+        options = {**options, "lr": tessera.tensor(options["lr"])}
+
+    def go(scale, infs):
+        p = tessera.nn.Parameter(tessera.full((4,), 2.0))
+        o = cls([p], fused=True, **options)
+        assert o._step_supports_amp_scaling
+        for inf in infs:
+            p.grad = tessera.tensor([1.0, -2.0, 3.0, 0.5]) * scale
+            if scale != 1 or inf:
+                o.grad_scale, o.found_inf = tessera.tensor(float(scale)), tessera.tensor(float(inf))
+            before = p.detach().clone()
+            o.step()
+            assert tessera.equal(p, before) == bool(inf)
+            if not inf:
+                assert p.grad.tolist() == [1.0, -2.0, 3.0, 0.5]
+        return p, o
+    want, a = go(1, [0, 0])
+    got, b = go(4, [1, 0, 1, 0])  # first of all a step that is left out: no state may come of it
+    assert tessera.allclose(got, want)
+    assert {k: v.tolist() for k, v in a.state[want].items()} == {k: pytest.approx(v.tolist()) for k, v in b.state[got].items()}
+
+
+def test_functional_forms_leave_a_step_out_too():
+    from tessera.optim.adagrad import adagrad
+    from tessera.optim.adam import adam as adam_on_lists
+    from tessera.optim.sgd import sgd as sgd_on_lists
+    inf = tessera.tensor(1.0)
+    lists = [[tessera.ones(2)] for _ in range(4)]
+    step = tessera.zeros(())
+    adagrad(*lists[:2], lists[2], [step], found_inf=inf, fused=True, lr=0.1, weight_decay=0, lr_decay=0, eps=1e-10, maximize=False)
+    adam_on_lists(*lists, [], [step], found_inf=inf, fused=True, amsgrad=False, beta1=0.9, beta2=0.99, lr=tessera.tensor(0.1), weight_decay=0, eps=1e-8, maximize=False)
+    sgd_on_lists(*lists[:2], [None], found_inf=inf, fused=True, weight_decay=0, momentum=0.9, lr=0.1, dampening=0, nesterov=False, maximize=False)
+    assert all(x[0].tolist() == [1.0, 1.0] for x in lists) and step.item() == 0

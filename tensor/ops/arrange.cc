@@ -263,13 +263,18 @@ Tensor interleave_indices(const Tensor& repeats, std::optional<SymInt> output_si
 Tensor interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim, std::optional<SymInt> output_size) {
   const Tensor t = dim ? self : reshape(self, {-1});
   const int64_t d = dim ? wrap_dim(*dim, self.dim()) : 0;
-  if (repeats.dim() == 0 || (repeats.dim() == 1 && repeats.numel() == 1)) return interleave_fixed(self, repeats.item_scalar().to_int(), dim);
+  if (repeats.dim() == 0 || (repeats.dim() == 1 && repeats.numel() == 1)) return interleave_fixed(self, repeats.item_scalar().to_int(), dim, output_size);
   TESSERA_CHECK(repeats.dim() == 1, "repeats must be 0-dim or 1-dim tensor");
   TESSERA_CHECK(repeats.numel() == t.size(d), "repeats must have the same size as input along dim, but got repeats.size(0) = ", repeats.numel(), " and input.size(", d, ") = ", t.size(d));
   return index_select(t, d, interleave_indices(repeats, output_size));
 }
-Tensor interleave_fixed(const Tensor& self, int64_t repeats, std::optional<int64_t> dim) {
+Tensor interleave_fixed(const Tensor& self, int64_t repeats, std::optional<int64_t> dim, const std::optional<SymInt>& output_size) {
   TESSERA_CHECK(repeats >= 0, "Repeats must be non-negative");
+  if (output_size) {
+    const int64_t length = !dim ? self.numel() : self.dim() ? self.sizes()[static_cast<size_t>(wrap_dim(*dim, self.dim()))] : 1;
+    int64_t size = 0;
+    TESSERA_CHECK(!__builtin_mul_overflow(repeats, length, &size) && output_size->guard_int() == size, "repeat_interleave: Invalid output_size, expected ", size, " but got ", output_size->guard_int());
+  }
   const Tensor t = dim ? self : reshape(self, {-1});
   if (t.dim() == 0) return expand(reshape(t, {1}), {repeats}).clone();
   const int64_t d = dim ? wrap_dim(*dim, self.dim()) : 0;

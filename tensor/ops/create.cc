@@ -56,11 +56,6 @@ void fill_raw(const Tensor& t, const Scalar& value, bool check) {
   TESSERA_ON(t.device(), fill_strided)(t.sizes(), {t.data_ptr(), t.dtype(), strides}, element);
 }
 
-void check_out_options(const Tensor& out, std::optional<DType> dtype, std::optional<Device> device) {
-  TESSERA_CHECK(!dtype || *dtype == out.dtype(), "dtype ", name_of(*dtype), " does not match dtype of out parameter (", name_of(out.dtype()), ")");
-  TESSERA_CHECK(!device || device->type == out.device().type, "device ", device->str(), " does not match device of out parameter (", out.device().str(), ")");
-}
-
 // f(contiguous memory of out's size, dtype and device), then its elements to out.
 template <class F>
 void write_through(const Tensor& out, F f) {
@@ -138,13 +133,12 @@ Tensor scalar_tensor_value(const Scalar& s, std::optional<DType> dtype, std::opt
   return make_filled({}, s, factory_dtype(dtype), factory_device(device));
 }
 
-void resize_factory_out(const Tensor& out, SymIntList size, std::optional<DType> dtype, std::optional<Device> device) {
-  check_out_options(out, dtype, device);
+void resize_factory_out(const Tensor& out, SymIntList size) {
   checked_numel(size.ints());
   resize_output(out, size.ints());
 }
-void fill_factory_out(const Tensor& out, SymIntList size, std::optional<DType> dtype, std::optional<Device> device, const Scalar& value) {
-  resize_factory_out(out, size, dtype, device);
+void fill_factory_out(const Tensor& out, SymIntList size, const Scalar& value) {
+  resize_factory_out(out, size);
   fill_raw(out, value, true);
 }
 

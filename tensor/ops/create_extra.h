@@ -27,9 +27,9 @@ Tensor new_filled(const Tensor& self, SymIntList size, std::optional<DType> dtyp
   return make_filled(size.ints(), int64_t{kValue}, dtype.value_or(self.dtype()), device.value_or(self.device()));
 }
 
-// out= of factories: out takes the size, and must have the dtype and device if they are given.
-void resize_factory_out(const Tensor& out, SymIntList size, std::optional<DType> dtype, std::optional<Device> device);
-void fill_factory_out(const Tensor& out, SymIntList size, std::optional<DType> dtype, std::optional<Device> device, const Scalar& value);
+// out= of factories: out takes the size.
+void resize_factory_out(const Tensor& out, SymIntList size);
+void fill_factory_out(const Tensor& out, SymIntList size, const Scalar& value);
 void arange_into(const Tensor& out, const Scalar& start, const Scalar& end, const Scalar& step);
 void linspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps);
 void logspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps, double base);

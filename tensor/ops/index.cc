@@ -8,6 +8,7 @@
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/index_extra.h"
 #include "tensor/ops/index_kernels.h"
+#include "tensor/ops/options.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/strided.h"
 
@@ -65,7 +66,8 @@ void scatter_into(cpu::ScatterMode mode, const Tensor& self, int64_t dim, const 
 
 // --- gather and scatter ---
 
-OutputSpec gather_meta(const Tensor& self, int64_t dim, const Tensor& index, bool) {
+OutputSpec gather_meta(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad) {
+  options::check_gradient_layout("gather", "sparse_grad", sparse_grad, self);
   check_gather("gather", self, dim, index, false);
   return OutputSpec(index.sizes(), self.dtype(), self.device());
 }

@@ -32,7 +32,7 @@ Tensor repeat_impl(const Tensor& self, IntList repeats);
 Tensor tile_impl(const Tensor& self, IntList dims);
 Tensor interleave_indices(const Tensor& repeats, std::optional<SymInt> output_size);
 Tensor interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim, std::optional<SymInt> output_size);
-Tensor interleave_fixed(const Tensor& self, int64_t repeats, std::optional<int64_t> dim);
+Tensor interleave_fixed(const Tensor& self, int64_t repeats, std::optional<int64_t> dim, const std::optional<SymInt>& output_size);
 Tensor diag_impl(const Tensor& self, int64_t diagonal);
 Tensor diag_embed_impl(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2);
 Tensor trace_impl(const Tensor& self);

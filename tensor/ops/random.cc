@@ -134,30 +134,48 @@ Tensor new_permutation(int64_t n, const Generator& g, DType dtype, Device device
   copy_(r, argsort(keys));
   return r;
 }
-Tensor rand_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
-  return new_uniform(empty_like_cpu(self, dtype, layout, device, pin, format), {});
+Tensor rand_like_generator_cpu(const Tensor& self, const Generator& g,
+                               std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  return new_uniform(empty_like_cpu(self, dtype, layout, device, pin, format), g);
 }
-Tensor randn_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
-  return new_normal(empty_like_cpu(self, dtype, layout, device, pin, format), 0, 1, {});
+Tensor randn_like_generator_cpu(const Tensor& self, const Generator& g,
+                                std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  return new_normal(empty_like_cpu(self, dtype, layout, device, pin, format), 0, 1, g);
 }
-Tensor randint_like_low_dtype_cpu(const Tensor& self, SymInt low, SymInt high, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
-                                  std::optional<MemoryFormat> format) {
-  return new_integers(empty_like_cpu(self, dtype, layout, device, pin, format), low.guard_int(), high.guard_int(), {});
+Tensor randint_like_low_generator_dtype_cpu(const Tensor& self, SymInt low, SymInt high, const Generator& g,
+                                            std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  return new_integers(empty_like_cpu(self, dtype, layout, device, pin, format), low.guard_int(), high.guard_int(), g);
 }
-Tensor randint_like_cpu(const Tensor& self, SymInt high, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
-                        std::optional<MemoryFormat> format) {
-  return randint_like_low_dtype_cpu(self, 0, high, dtype, layout, device, pin, format);
+Tensor randint_like_generator_cpu(const Tensor& self, SymInt high, const Generator& g,
+                                  std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  return randint_like_low_generator_dtype_cpu(self, 0, high, g, dtype, layout, device, pin, format);
+}
+Tensor rand_like_cpu(const Tensor& self,
+                     std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  return rand_like_generator_cpu(self, {}, dtype, layout, device, pin, format);
+}
+Tensor randn_like_cpu(const Tensor& self,
+                      std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  return randn_like_generator_cpu(self, {}, dtype, layout, device, pin, format);
+}
+Tensor randint_like_low_dtype_cpu(const Tensor& self, SymInt low, SymInt high,
+                                  std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  return randint_like_low_generator_dtype_cpu(self, low, high, {}, dtype, layout, device, pin, format);
+}
+Tensor randint_like_cpu(const Tensor& self, SymInt high,
+                        std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+  return randint_like_low_generator_dtype_cpu(self, 0, high, {}, dtype, layout, device, pin, format);
 }
 Tensor normal_float_float_cpu(double mean, double std, SymIntList size, const Generator& g, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   return new_normal(new_tensor(size, dtype, device, default_dtype()), mean, std, g);
 }
-const Tensor& sized(const Tensor& out, SymIntList size, std::optional<DType> dtype, std::optional<Device> device) {
-  resize_factory_out(out, size, dtype, device);
+const Tensor& sized(const Tensor& out, SymIntList size) {
+  resize_factory_out(out, size);
   return out;
 }
-void permutation_into(const Tensor& out, SymInt n, const Generator& g, std::optional<DType> dtype, std::optional<Device> device) {
+void permutation_into(const Tensor& out, SymInt n, const Generator& g) {
   TESSERA_CHECK(n.guard_int() >= 0, "n must be non-negative, got", n.guard_int());
-  resize_factory_out(out, {n.guard_int()}, dtype, device);
+  resize_factory_out(out, {n.guard_int()});
   check_no_internal_overlap(out);
   if (out.is_cpu() || out.is_cuda()) TESSERA_ON(out.device(), random_permutation)(n.guard_int(), Strided(out), source_for(out, g));
   else if (!out.is_meta()) copy_(out, new_permutation(n.guard_int(), g, out.dtype(), out.device()));

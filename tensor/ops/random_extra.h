@@ -32,9 +32,9 @@ inline Tensor randint_factory(SymInt high, SymIntList size, Dt dtype, Lo l, De d
 inline Tensor randperm_generator_factory(SymInt n, const Generator& g, Dt dtype, Lo, De device, Pin) { return new_permutation(n.guard_int(), g, dtype.value_or(DType::kInt64), device.value_or(Device())); }
 inline Tensor randperm_factory(SymInt n, Dt dtype, Lo l, De device, Pin p) { return randperm_generator_factory(n, {}, dtype, l, device, p); }
 
-// An out= argument at its size; dtype and device, if given, must be its own.
-const Tensor& sized(const Tensor& out, SymIntList size, Dt dtype, De device);
-void permutation_into(const Tensor& out, SymInt n, const Generator& generator, Dt dtype, De device);
+// An out= argument at its size.
+const Tensor& sized(const Tensor& out, SymIntList size);
+void permutation_into(const Tensor& out, SymInt n, const Generator& generator);
 void multinomial_into(const Tensor& out, const Tensor& self, SymInt num_samples, bool replacement, const Generator& generator);
 int64_t scalar_of(const Tensor& high);
 Tensor bernoulli_like(const Tensor& self, double p, const Generator& generator);

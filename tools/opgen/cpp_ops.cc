@@ -56,8 +56,11 @@ class Glue {
     }
     std::string params = kernel_params(f_);
     params.replace(0, params.find(',') == std::string::npos ? params.size() : params.find(','), op_.rule() == Op::STRUCTURED ? "CallContext ctx_" : "CallContext");
-    return absl::StrCat(return_type(f_), " k_", f_.id, "(", params, ") {\n", text, "}\n");
+    return absl::StrCat(return_type(f_), " k_", f_.id, "(", params, ") {\n", with_options(text), "}\n");
   }
+
+  // Whether the kernel calls tensor/ops/options.h.
+  bool has_options() const { return find_argument(TypeKind::kLayout) != nullptr; }
 
   // The callee as written, or the default name; plain names are declared in <family>_kernels.h.
   std::string callee(const std::string& given, const char* suffix) const { return given.empty() ? absl::StrCat(e_.id(), suffix) : given; }
@@ -144,6 +147,27 @@ class Glue {
   }
 
  private:
+  const SchemaArgument* find_argument(TypeKind kind, std::string_view name = {}) const {
+    for (const SchemaArgument& a : f_.schema.arguments)
+      if (a.type.without_optional().kind == kind && (name.empty() || a.name == name)) return &a;
+    return nullptr;
+  }
+
+  // A kernel's text with what all makers of tensors share: layout and out= are checked first, the result is pinned if that is wanted.
+  std::string with_options(const std::string& text) const {
+    const SchemaArgument* layout = find_argument(TypeKind::kLayout);
+    if (!layout) return text;
+    std::string check = absl::StrCat("  options::check_layout(", cpp_string(f_.schema.name), ", ", cpp_identifier(layout->name), ");\n");
+    if (f_.form == Form::kOut) {
+      const SchemaArgument *dtype = find_argument(TypeKind::kScalarType), *device = find_argument(TypeKind::kDevice), *format = find_argument(TypeKind::kMemoryFormat);
+      if (dtype && device)
+        absl::StrAppend(&check, "  options::check_out(", out_names(f_)[0], ", ", cpp_identifier(dtype->name), ", ", cpp_identifier(device->name), format ? ", " + cpp_identifier(format->name) : "", ");\n");
+    }
+    const SchemaArgument* pin = find_argument(TypeKind::kBool, "pin_memory");
+    if (!pin || f_.form != Form::kFunctional || return_type(f_) != "Tensor") return check + text;
+    return absl::StrCat(check, "  const auto make_ = [&]() -> Tensor {\n", text, "  };\n  return options::pinned(make_(), ", cpp_identifier(pin->name), ");\n");
+  }
+
   // A derived form of a DIRECT op that has a hand-written kernel.
   bool own_kernel() const {
     if (!f_.derived) return true;
@@ -387,9 +411,11 @@ std::string resolve_target(std::string kernel, const OpForm& f, const Library& l
 void ops_source(const Library& library, const Family& family, int index, Files* files) {
   std::string weaks_autograd, weaks_info, kernels, objects;
   std::set<std::string> pointwise;
+  bool options = false;
   for (const OpForm* form : shard(family, index, library.shards)) {
     const OpForm& f = *form;
     const Glue glue(f);
+    options |= glue.has_options();
     const std::string ret = return_type(f), params = kernel_params(f);
     if (f.has_autograd) weaks_autograd += weak(absl::StrCat(ret, " ", f.id, "(", params, ")"));
     if (f.entry->op.rule() == Op::POINTWISE) pointwise.insert(f.entry->op.has_kernel() ? f.entry->op.kernel() : f.entry->schema.name);
@@ -404,7 +430,7 @@ void ops_source(const Library& library, const Family& family, int index, Files* 
   std::string tables;
   for (const std::string& p : pointwise)
     if (is_plain_identifier(p)) absl::StrAppend(&tables, "extern const PointwiseOp ", p, ";\n");
-  std::string includes;
+  std::string includes = options ? "#include \"tensor/ops/options.h\"\n" : "";
   for (const std::string& h : family.table.include()) absl::StrAppend(&includes, "#include \"", h, "\"\n");
   const std::string name = absl::StrCat(family.name, "_ops_", index, ".cc");
   (*files)[name] = resolve_line_notes(

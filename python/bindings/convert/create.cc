@@ -11,6 +11,7 @@
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
+#include "tensor/ops/options.h"
 
 namespace tessera::python {
 namespace {
@@ -48,8 +49,8 @@ Tensor tensor_over_cuda_array(PyObject* o) {
 // --- functions ---
 
 PyObject* py_tensor(PyObject*, CallArgs call) {
-  PyObject* a[6];
-  read_args({"tensor", {"data", "dtype", "device", "requires_grad", "pin_memory", "names"}, 1, 1}, call, a);
+  PyObject* a[5];
+  read_args({"tensor", {"data", "dtype", "device", "requires_grad", "pin_memory"}, 1, 1}, call, a);
   const auto dtype = dtype_arg("tensor", a[1]);
   const auto device = device_arg("tensor", a[2]);
   const bool requires_grad = bool_arg("tensor", "requires_grad", a[3], false);
@@ -58,7 +59,7 @@ PyObject* py_tensor(PyObject*, CallArgs call) {
     check(PyErr_WarnEx(PyExc_UserWarning, "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than "
                        "torch.tensor(sourceTensor).", 1));
   Tensor t = tensor_from_data(a[0], dtype, device);
-  if (pin) t = pinned(t);
+  if (pin) t = options::pinned(t);
   if (requires_grad) {
     TESSERA_CHECK(t.is_floating_point() || t.is_complex(), "Only Tensors of floating point and complex dtype can require gradients");
     t.requires_grad_(true);

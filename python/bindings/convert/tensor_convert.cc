@@ -6,11 +6,12 @@
 #include "python/bindings/convert/create.h"
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
+#include "tensor/ops/options.h"
 
 namespace tessera::python {
 namespace {
 
-NamedOp g_to_copy("aten::_to_copy"), g_contiguous("aten::contiguous"), g_copy("aten::copy_");
+NamedOp g_to_copy("aten::_to_copy"), g_contiguous("aten::contiguous");
 
 // The same object where nothing changes.
 PyObject* convert(PyObject* self, const ToArgs& a) {
@@ -117,8 +118,9 @@ PyObject* py_new_tensor(PyObject* self, CallArgs call) {
   if (is_tensor(v[0]))
     check(PyErr_WarnEx(PyExc_UserWarning, "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than "
                        "tensor.new_tensor(sourceTensor).", 1));
+  options::check_layout("new_tensor", layout_arg("new_tensor", v[4]));
   Tensor r = tensor_from_data(v[0], dtype_arg("new_tensor", v[1]).value_or(t.dtype()), device_arg("new_tensor", v[2]).value_or(t.device()));
-  if (bool_arg("new_tensor", "pin_memory", v[5], false)) r = pinned(r);
+  if (bool_arg("new_tensor", "pin_memory", v[5], false)) r = options::pinned(r);
   if (bool_arg("new_tensor", "requires_grad", v[3], false)) {
     TESSERA_CHECK(r.is_floating_point() || r.is_complex(), "Only Tensors of floating point and complex dtype can require gradients");
     r.requires_grad_(true);
@@ -170,15 +172,6 @@ ToArgs parse_to(CallArgs call) {
                             " * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
                             " * (Tensor other, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"));
   return a;
-}
-
-Tensor pinned(const Tensor& t) {
-  TESSERA_CHECK(t.is_cpu() && t.layout() == Layout::kStrided, "cannot pin '", t.is_cuda() ? "torch.cuda." : "torch.", type_name_of(t.dtype()), "Tensor' only dense CPU tensors can be pinned");
-  if (t.storage() && is_pinned(*t.storage())) return t;
-  const IntVector strides = preserved_strides(t);
-  const Tensor shape = empty_tensor(t.sizes(), strides, t.dtype(), Device(DeviceType::kMeta));
-  const Tensor r = tensor_from_storage(allocate_pinned(shape.storage()->nbytes()), t.sizes(), shape.strides(), 0, t.dtype());
-  return g_copy(r, t, false);
 }
 
 std::vector<PyMethodDef> conversion_methods() {

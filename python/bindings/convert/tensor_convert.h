@@ -19,8 +19,6 @@ struct ToArgs {
 ToArgs parse_to(CallArgs call);
 
 std::vector<PyMethodDef> conversion_methods();
-// The same values in pinned memory; t itself if it lies there. Error without an accelerator.
-Tensor pinned(const Tensor& t);
 // _C._nn._parse_to
 std::vector<PyMethodDef> conversion_functions();
 

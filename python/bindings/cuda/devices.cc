@@ -131,7 +131,7 @@ int64_t dnn_version() {
   const cuda::Dnn* dnn = cuda::find_dnn();
   return dnn ? static_cast<int64_t>(dnn->get_version()) : -1;
 }
-void set_dnn(bool enabled, bool benchmark, bool deterministic, bool tf32) { cuda::set_dnn_settings({enabled, benchmark, deterministic, tf32}); }
+void set_dnn(bool enabled, bool benchmark, bool deterministic, bool tf32, int benchmark_limit) { cuda::set_dnn_settings({enabled, benchmark, deterministic, tf32, benchmark_limit}); }
 
 // --- functions of the runtime that cudart() offers; each gives the runtime's number ---
 

@@ -4,6 +4,7 @@ import threading
 
 import tessera
 from tessera import _C
+from tessera._lazy import require
 
 _DEVICE_KEYS = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta", "xpu": "XPU", "mps": "MPS", "hpu": "HPU", "mtia": "MTIA", "xla": "XLA", "ipu": "IPU", "vulkan": "Vulkan",
                 "lazy": "Lazy", "maia": "MAIA", "ve": "VE", "fpga": "FPGA", "privateuseone": "PrivateUse1"}
@@ -163,6 +164,8 @@ def make_fake_kernel(op, function):
 def make_autocast_kernel(op, device_type, dtype):
     """The kernel of the Autocast key of a device: casts floating tensors of that device (float64 stays) and runs without autocast."""
 
+    autocast = require("autocast", "library.register_autocast()")
+
     def cast(value):
         if isinstance(value, tessera.Tensor):
             wanted = value.dtype.is_floating_point and value.dtype != tessera.float64 and value.device.type == device_type
@@ -170,7 +173,7 @@ def make_autocast_kernel(op, device_type, dtype):
         return type(value)(cast(v) for v in value) if isinstance(value, (list, tuple)) else value
 
     def kernel(*args, **kwargs):
-        with tessera.autocast(device_type, enabled=False):
+        with autocast(device_type, enabled=False):
             return op(*(cast(a) for a in args), **{name: cast(value) for name, value in kwargs.items()})
 
     return kernel

@@ -36,8 +36,11 @@ def device_count():
 
 
 def current_accelerator(check_available=False):
-    """The kind of accelerator as a device without index; None if there is none."""
-    return tessera.device("cuda") if is_available() else None
+    """The kind of accelerator as a device without index; None if this build can use none, or with `check_available` if there is no device."""
+    from tessera.cuda import _library
+
+    there = is_available() if check_available else _library.path() is not None
+    return tessera.device("cuda") if there else None
 
 
 def current_device_index():

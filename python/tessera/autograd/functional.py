@@ -1,6 +1,7 @@
 """Derivatives of functions: jacobian, hessian and products with them."""
 
 import tessera
+from tessera._lazy import require
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -166,10 +167,13 @@ def _rows(output, inputs, create_graph, strict, vectorize):
     return tuple(tessera.stack(row).reshape(*output.shape, *value.shape) for row, value in zip(rows, inputs))
 
 
-def _forward_columns(func, inputs, create_graph):
-    """(outputs were a tuple, for each output a tuple of Jacobians), by one forward pass for each input element."""
-    from tessera.autograd import forward_ad
+_FORWARD = "autograd.functional with the strategy \"forward-mode\""
+_REVERSE = "Use \"reverse-mode\", which gives the same numbers."
 
+
+def _forward_columns(func, inputs):
+    """(outputs were a tuple, for each output a tuple of Jacobians), by one forward pass for each input element."""
+    forward_ad = require("autograd.forward_ad", _FORWARD, _REVERSE)
     columns = None
     outputs_tuple = False
     with forward_ad.dual_level():
@@ -217,7 +221,7 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
             raise NotImplementedError("Computing Jacobian using forward-AD or forward-over-reverse Hessian is only implemented for "
                                       "`vectorize=True`.")
         inputs_tuple, values = _as_tuple(inputs, "inputs", "jacobian")
-        outputs_tuple, result = _forward_columns(func, tuple(v.detach() for v in values), create_graph)
+        outputs_tuple, result = _forward_columns(func, tuple(v.detach() for v in values))
         return _unwrap(outputs_tuple, tuple(_unwrap(inputs_tuple, row) for row in result))
     with tessera.enable_grad():
         inputs_tuple, values = _as_tuple(inputs, "inputs", "jacobian")

@@ -11,6 +11,7 @@ import types
 import warnings
 
 import tessera
+from tessera._lazy import require
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -230,10 +231,10 @@ def _fast_backward(func, inputs, diff, outputs, settings):
                 if numerical[k].numel() and bool((numerical[k] != 0).any()):
                     raise GradcheckError("Numerical gradient for function expected to be zero")
                 continue
-            _fast_compare(func, inputs, value, place, k, output, numerical[k], direction, generator, settings)
+            _fast_compare(value, place, k, output, numerical[k], direction, generator, settings)
 
 
-def _fast_compare(func, inputs, value, place, k, output, numerical, direction, generator, settings):
+def _fast_compare(value, place, k, output, numerical, direction, generator, settings):
     for part in _parts(output):
         weights = _random_like(tessera.real(output) if output.dtype.is_complex else output, generator)
         seed = (weights * (1j if part == "imag" else 1.0)).to(output.dtype)
@@ -341,8 +342,7 @@ def _check_batched_grad(outputs, diff):
 
 def _tangents(func, inputs, which, tangent):
     """The tangents of the outputs for a tangent of one input; None where there is none."""
-    from tessera.autograd import forward_ad
-
+    forward_ad = require("autograd.forward_ad", "gradcheck(check_forward_ad=True)")
     with forward_ad.dual_level():
         duals = [value.detach() if isinstance(value, tessera.Tensor) else value for value in inputs]
         duals[which] = forward_ad.make_dual(duals[which], tangent)
@@ -374,8 +374,7 @@ def _check_forward(func, inputs, diff, outputs, numerical, settings):
 
 
 def _check_batched_forward(func, inputs, diff):
-    from tessera import vmap
-
+    vmap = require("vmap", "gradcheck(check_batched_forward_grad=True)")
     places = [i for i, value in enumerate(inputs) if any(value is d for d in diff)]
     generator = tessera.Generator().manual_seed(1)
     for place in places:
@@ -441,8 +440,9 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
         check_batched_grad, check_batched_forward_grad: compare batches of gradients with single ones.
         check_forward_ad, check_backward_ad: which modes to check.
         fast_mode: only one random projection of the Jacobian.
+        masked: elements that a sparse input does not specify are left out (None: as the function does). Inputs are strided, and specify all of theirs.
 
-    Returns: True. Raises: GradcheckError; ValueError if no input requires grad or for contradictory options.
+    Returns: True. Raises: GradcheckError; ValueError if no input requires grad, AssertionError for contradictory options, TypeError for a `masked` that is no bool.
     """
     if not (check_forward_ad or check_backward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
@@ -450,6 +450,12 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
         raise AssertionError("Setting check_batched_grad=True requires check_backward_ad to be True")
     if check_batched_forward_grad and not check_forward_ad:
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
+    if masked not in (None, True, False):
+        raise TypeError(f"masked must be a bool or None, but got {type(masked).__name__}")
+    if check_forward_ad:
+        require("autograd.forward_ad", "gradcheck(check_forward_ad=True)", "With check_backward_ad=True the derivatives of backward are checked.")
+    if check_batched_forward_grad:
+        require("vmap", "gradcheck(check_batched_forward_grad=True)")
     settings = dict(eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad,
                     check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
                     check_batched_forward_grad=check_batched_forward_grad, check_forward_ad=check_forward_ad,

@@ -67,13 +67,15 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Keeps saved tensors in the memory of the CPU; page-locked with `pin_memory`."""
+    """Keeps saved tensors in the memory of the CPU; page-locked with `pin_memory`, if there is a device of `device_type`. Raises: RuntimeError for an unknown device type."""
 
     def __init__(self, pin_memory=False, device_type="cuda"):
+        device_module = tessera.get_device_module(device_type)
+
         def pack(tensor):
             if not pin_memory:
                 return tensor.device, tensor.cpu()
-            packed = tessera.empty(tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=tessera.cuda.is_available())
+            packed = tessera.empty(tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=device_module.is_available())
             packed.copy_(tensor)
             return tensor.device, packed
 

@@ -28,5 +28,9 @@ class Variable(metaclass=_VariableMeta):
     _execution_engine = _Engine()
 
     def __new__(cls, data=None, requires_grad=False, volatile=None):
+        if volatile:
+            import warnings
+
+            warnings.warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.", UserWarning, stacklevel=2)
         data = tessera.empty(0) if data is None else data.detach()
         return data.requires_grad_(requires_grad)

@@ -5,10 +5,17 @@ import sys
 import types
 
 
-class FlagModule(types.ModuleType):
-    """A module with the settings of `_flags` (name -> default); a new value must have the default's type.
+class Choice(tuple):
+    """The values that a setting may have, its default first."""
 
-    Raises: RuntimeError for a value of another type.
+    def __new__(cls, *values):
+        return super().__new__(cls, values)
+
+
+class FlagModule(types.ModuleType):
+    """A module with the settings of `_flags` (name -> default or Choice); a new value must have the default's type, or be among the choices.
+
+    Raises: RuntimeError for another value.
     """
 
     _flags = {}
@@ -16,7 +23,10 @@ class FlagModule(types.ModuleType):
 
     def __setattr__(self, name, value):
         default = type(self)._flags.get(name)
-        if name in type(self)._flags and default is not None and type(value) is not type(default):
+        if isinstance(default, Choice):
+            if value not in default:
+                raise RuntimeError(f"expected {self.__name__}.{name} to be one of {', '.join(map(repr, default))}, but got {value!r}")
+        elif name in type(self)._flags and default is not None and type(value) is not type(default):
             raise RuntimeError(f"expected a {type(default).__name__} for {self.__name__}.{name}, but got {type(value).__name__}")
         super().__setattr__(name, value)
         if name in type(self)._flags:
@@ -26,7 +36,7 @@ class FlagModule(types.ModuleType):
 def install(module, _changed=None, **flags):
     """Makes the settings attributes of a module (an entry of sys.modules) and checks them from now on. `_changed` is called after each change."""
     for name, value in flags.items():
-        setattr(module, name, value)
+        setattr(module, name, value[0] if isinstance(value, Choice) else value)
     members = {"_flags": dict(flags)}
     if _changed is not None:
         members["_changed"] = staticmethod(_changed)
@@ -42,8 +52,9 @@ def tell_cuda():
 
 @contextlib.contextmanager
 def changed(module, **flags):
-    """Gives settings other values for a block; None leaves one as it is."""
-    flags = {name: value for name, value in flags.items() if value is not None}
+    """Gives settings other values for a block; None leaves one as it is, and so does the first of its choices."""
+    defaults = type(module)._flags
+    flags = {name: value for name, value in flags.items() if value is not None and not (isinstance(defaults[name], Choice) and value == defaults[name][0])}
     saved = {name: getattr(module, name) for name in flags}
     try:
         for name, value in flags.items():

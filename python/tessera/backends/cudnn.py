@@ -30,19 +30,29 @@ def is_acceptable(tensor):
 
 
 def flags(enabled=None, benchmark=None, benchmark_limit=None, deterministic=None, allow_tf32=None, fp32_precision="none"):
-    """Context manager: other settings for a block."""
-    return _flags.changed(sys.modules[__name__], enabled=enabled, benchmark=benchmark, benchmark_limit=benchmark_limit, deterministic=deterministic, allow_tf32=allow_tf32)
+    """Context manager: other settings for a block. fp32_precision: "ieee" or "tf32" decide in place of allow_tf32, "none" leaves it to that."""
+    return _flags.changed(sys.modules[__name__], enabled=enabled, benchmark=benchmark, benchmark_limit=benchmark_limit, deterministic=deterministic,
+                          allow_tf32=allow_tf32, fp32_precision=fp32_precision)
 
 
 def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None, _fp32_precision="none"):
     """Sets the given settings; returns the old values of all."""
     module = sys.modules[__name__]
-    old = (module.enabled, module.benchmark, module.benchmark_limit, module.deterministic, module.allow_tf32)
-    for name, value in (("enabled", _enabled), ("benchmark", _benchmark), ("benchmark_limit", _benchmark_limit), ("deterministic", _deterministic), ("allow_tf32", _allow_tf32)):
+    given = {"enabled": _enabled, "benchmark": _benchmark, "benchmark_limit": _benchmark_limit, "deterministic": _deterministic, "allow_tf32": _allow_tf32,
+             "fp32_precision": _fp32_precision}
+    old = tuple(getattr(module, name) for name in given)
+    for name, value in given.items():
         if value is not None:
             setattr(module, name, value)
     return old
 
 
+def _uses_tf32():
+    """Whether convolutions of float32 may round their operands to TF32."""
+    module = sys.modules[__name__]
+    return module.allow_tf32 if module.fp32_precision == "none" else module.fp32_precision == "tf32"
+
+
 _DTYPES = (tessera.half, tessera.bfloat16, tessera.float, tessera.double)
-_flags.install(sys.modules[__name__], _flags.tell_cuda, enabled=True, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True)
+_flags.install(sys.modules[__name__], _flags.tell_cuda, enabled=True, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True,
+               fp32_precision=_flags.Choice("none", "ieee", "tf32"))

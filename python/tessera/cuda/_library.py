@@ -63,4 +63,4 @@ def apply_settings():
     from tessera.backends import cuda, cudnn
     matmul = cuda.matmul
     _module.set_blas(matmul.allow_tf32, matmul.allow_fp16_reduced_precision_reduction, matmul.allow_bf16_reduced_precision_reduction)
-    _module.set_dnn(cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32)
+    _module.set_dnn(cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn._uses_tf32(), max(cudnn.benchmark_limit, 0))

@@ -93,8 +93,23 @@ def reduce_add(inputs, destination=None):
 
 
 def reduce_add_coalesced(inputs, destination=None, buffer_size=10485760):
-    """The sums, place by place, of lists of tensors, one list for each device: a tuple of tensors on `destination`."""
-    return tuple(reduce_add(same, destination) for same in zip(*inputs))
+    """The sums, place by place, of lists of tensors, one list for each device: a tuple of tensors on `destination`. Small ones travel together, up to `buffer_size` bytes.
+
+    Raises: RuntimeError for tensors on the CPU, ValueError for lists of different lengths or shapes, or for a buffer of no size.
+    """
+    if buffer_size <= 0:
+        raise ValueError("buffer_size must be positive")
+    lists = [list(tensors) for tensors in inputs]
+    if any([t.shape for t in tensors] != [t.shape for t in lists[0]] for tensors in lists):
+        raise ValueError("inputs: expected lists of tensors with the same shapes")
+    result = [None] * len(lists[0]) if lists else []
+    for places in _buckets(lists[0], buffer_size) if lists else ():
+        flat = [tessera.cat([tensors[i].reshape(-1) for i in places]) if len(places) > 1 else tensors[places[0]] for tensors in lists]
+        total = reduce_add(flat, destination)
+        parts = total.split([lists[0][i].numel() for i in places]) if len(places) > 1 else [total]
+        for i, part in zip(places, parts):
+            result[i] = part.view(lists[0][i].shape)
+    return tuple(result)
 
 
 def scatter(tensor, devices=None, chunk_sizes=None, dim=0, streams=None, *, out=None):

@@ -268,9 +268,16 @@ def memory_summary(device=None, abbreviated=False):
 
 
 def memory_snapshot(mempool_id=None, include_traces=True):
-    """The segments of the allocator on all devices, or of one pool: a list of dicts, each with its blocks."""
+    """The segments of the allocator on all devices, or of one pool: a list of dicts, each with its blocks.
+
+    `include_traces` is for those who ask for all of a snapshot: segments have no traces, see `_snapshot`.
+    """
     segments = _library._module.memory_snapshot() if is_initialized() else []
     return segments if mempool_id is None else [s for s in segments if s["segment_pool_id"] == tuple(mempool_id)]
+
+
+_ACTIONS = frozenset(("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom", "snapshot"))
+_shown_device, _hidden_actions = None, frozenset()
 
 
 def _record_memory_history(enabled="all", context="all", stacks="all", max_entries=sys.maxsize, device=None, clear_history=False, compile_context=False,
@@ -279,20 +286,36 @@ def _record_memory_history(enabled="all", context="all", stacks="all", max_entri
 
     Args:
         enabled: None, 'state' or 'all' (or True and False).
-        context, stacks: which events get stacks: none do here.
+        context, stacks: which events get stacks (None, 'state', 'alloc', 'all'), and of which languages ('python', 'all'): none are recorded here.
         max_entries: the last ones are kept.
+        device: only its events are shown.
         clear_history: forget what was recorded.
+        skip_actions: kinds of events, such as 'alloc', that are not shown.
+
+    Raises: RuntimeError for other values, NotImplementedError for `compile_context` and `global_record_annotations`, of which there is nothing to record.
     """
-    if enabled not in (None, "state", "all", True, False):
-        raise RuntimeError(f"expected enabled to be 'state', 'all', or None, got {enabled!r}")
+    global _shown_device, _hidden_actions
+    for name, value, choices in (("enabled", enabled, (None, "state", "all", True, False)), ("context", context, (None, "state", "alloc", "all")),
+                                 ("stacks", stacks, ("python", "all"))):
+        if value not in choices:
+            raise RuntimeError(f"expected {name} to be one of {', '.join(map(repr, choices))}, got {value!r}")
+    if compile_context or global_record_annotations:
+        raise NotImplementedError("compile_context and global_record_annotations: there are no contexts of compiled code and no annotations to record; leave them out")
+    hidden = frozenset(skip_actions or ())
+    if unknown := sorted(hidden - _ACTIONS):
+        raise RuntimeError(f"skip_actions: expected names among {', '.join(sorted(_ACTIONS))}, got {unknown}")
+    shown = None if device is None else _device_index(device)
     _lazy_init().record_memory_history(enabled in ("all", True), min(max_entries, sys.maxsize), bool(clear_history))
+    _shown_device, _hidden_actions = shown, hidden
 
 
 def _traces():
     """The recorded events: a list for each device."""
     lists = [[] for _ in range(tessera.cuda.device_count())]
     for event in _library._module.memory_history() if is_initialized() else ():
-        lists[event.pop("device")].append(event)
+        device = event.pop("device")
+        if _shown_device in (None, device) and event["action"] not in _hidden_actions:
+            lists[device].append(event)
     return lists
 
 

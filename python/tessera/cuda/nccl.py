@@ -1,5 +1,9 @@
-"""Collectives among the tensors of one process, one on each device. They are made of peer copies and sums; the NCCL library is needed only to tell its version."""
+"""Collectives among the tensors of one process, one on each device. They are made of peer copies and sums; the NCCL library is needed only to tell its version.
 
+`streams`: on which the work of each device runs, one for each input. `comms`, communicators of NCCL, there are none of: giving any raises NotImplementedError.
+"""
+
+import contextlib
 import ctypes
 import warnings
 
@@ -54,6 +58,21 @@ def _check_sum(op):
         raise NotImplementedError("only sums (op=0) are supported")
 
 
+def _on(streams, comms, tensors):
+    """Context manager: the work runs on the given streams, one for each tensor (None: the selected one of its device)."""
+    if comms is not None:
+        raise NotImplementedError("comms: there are no communicators of NCCL, the collectives are made of peer copies; leave the argument out")
+    context = contextlib.ExitStack()
+    if streams is not None:
+        if len(streams) != len(tensors):
+            raise ValueError(f"streams: expected one for each of the {len(tensors)} inputs, but got {len(streams)}")
+        for s, t in zip(streams, tensors):
+            if s is not None and s.device != t.device:
+                raise ValueError(f"streams: expected a stream of {t.device}, but got one of {s.device}")
+            context.enter_context(tessera.cuda.stream(s))
+    return context
+
+
 def _total(tensors, device):
     total = tensors[0].to(device, copy=True)
     for t in tensors[1:]:
@@ -66,9 +85,11 @@ def all_reduce(inputs, outputs=None, op=SUM, streams=None, comms=None):
     """The sum of the inputs in every output (the inputs themselves by default)."""
     _check_sum(op)
     inputs = _checked("inputs", inputs)
-    total = _total(inputs, inputs[0].device)
-    for out in _checked("outputs", inputs if outputs is None else outputs):
-        out.copy_(total)
+    outputs = _checked("outputs", inputs if outputs is None else outputs)
+    with _on(streams, comms, inputs):
+        total = _total(inputs, inputs[0].device)
+        for out in outputs:
+            out.copy_(total)
 
 
 @tessera.no_grad()
@@ -83,25 +104,28 @@ def reduce(inputs, output=None, root=0, op=SUM, streams=None, comms=None, *, out
                       FutureWarning, stacklevel=2)
         output = outputs[root]
     out = inputs[root] if output is None else output
-    out.copy_(_total(inputs, out.device))
+    with _on(streams, comms, inputs):
+        out.copy_(_total(inputs, out.device))
 
 
 @tessera.no_grad()
 def broadcast(inputs, root=0, streams=None, comms=None):
     """The tensor of number `root` copied to all others."""
     inputs = _checked("inputs", inputs)
-    for t in inputs:
-        if t is not inputs[root]:
-            t.copy_(inputs[root])
+    with _on(streams, comms, inputs):
+        for t in inputs:
+            if t is not inputs[root]:
+                t.copy_(inputs[root])
 
 
 @tessera.no_grad()
 def all_gather(inputs, outputs, streams=None, comms=None):
     """All inputs one behind the other in every output."""
     inputs, outputs = _checked("inputs", inputs), _checked("outputs", outputs)
-    for out in outputs:
-        for part, t in zip(out.view(-1).split([t.numel() for t in inputs]), inputs):
-            part.copy_(t.view(-1))
+    with _on(streams, comms, inputs):
+        for out in outputs:
+            for part, t in zip(out.view(-1).split([t.numel() for t in inputs]), inputs):
+                part.copy_(t.view(-1))
 
 
 @tessera.no_grad()
@@ -109,6 +133,7 @@ def reduce_scatter(inputs, outputs, op=SUM, streams=None, comms=None):
     """The sum of the inputs, cut into equal parts: output i gets part i."""
     _check_sum(op)
     inputs, outputs = _checked("inputs", inputs), _checked("outputs", outputs)
-    total = _total(inputs, inputs[0].device).view(-1)
-    for part, out in zip(total.chunk(len(outputs)), outputs):
-        out.copy_(part.view_as(out))
+    with _on(streams, comms, inputs):
+        total = _total(inputs, inputs[0].device).view(-1)
+        for part, out in zip(total.chunk(len(outputs)), outputs):
+            out.copy_(part.view_as(out))

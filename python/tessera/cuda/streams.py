@@ -18,6 +18,8 @@ class Stream(tessera.Stream):  # type: ignore[valid-type, misc]
     """
 
     def __init__(self, device=None, priority=0, **kwargs):
+        if unknown := sorted(set(kwargs) - {"stream_ptr", "stream_id", "device_index", "device_type"}):
+            raise TypeError(f"Stream() got an unexpected keyword argument '{unknown[0]}'")
         handle = kwargs.get("stream_ptr", kwargs.get("stream_id"))
         library = _lazy_init()
         if handle is not None:
@@ -103,7 +105,7 @@ class ExternalStream(Stream):
     """A stream that another library made, by its address; it must live as long as this object is used. Raises: RuntimeError without a device."""
 
     def __init__(self, stream_ptr, device=None, **kwargs):
-        super().__init__(device, stream_ptr=stream_ptr)
+        super().__init__(device, stream_ptr=stream_ptr, **kwargs)
 
 
 class Event:

@@ -5,6 +5,7 @@ import math
 import tessera
 from tessera import _C
 from tessera._C import _handle_torch_function, _has_torch_function
+from tessera._lazy import require
 
 _vector_norm = _C._linalg.linalg_vector_norm
 
@@ -32,9 +33,7 @@ def _pair(dim, rank):
 
 
 def _singular_values(A, dims, keepdim, reduce):
-    svdvals = getattr(tessera.linalg, "svdvals", None)
-    if svdvals is None:
-        raise RuntimeError("linalg.matrix_norm: the orders 2, -2 and 'nuc' need the singular values, which this build has no operator for")
+    svdvals = require("linalg.svdvals", "linalg.matrix_norm() of the order 2, -2 or 'nuc'")
     result = reduce(svdvals(A.movedim(dims, (-2, -1))))
     if keepdim:
         for d in sorted(dims):

@@ -4,6 +4,7 @@ import math
 import warnings
 
 import tessera
+from tessera._lazy import require
 
 from ._functional.common import overridable
 
@@ -192,12 +193,13 @@ def orthogonal_(tensor, gain=1, generator=None):
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
         return tensor
+    qr = require("linalg.qr", "nn.init.orthogonal_()")
     rows = tensor.size(0)
     cols = tensor.numel() // rows
     flat = tensor.new_empty((rows, cols)).normal_(0, 1, generator=generator)
     if rows < cols:
         flat.t_()
-    q, r = tessera.linalg.qr(flat)
+    q, r = qr(flat)
     q *= r.diagonal().sign()  # makes the decomposition unique, so that Q is uniform
     if rows < cols:
         q.t_()

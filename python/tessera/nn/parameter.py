@@ -46,7 +46,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return result
 
     def __repr__(self, *, tensor_contents=None):
-        return "Parameter containing:\n" + super().__repr__()
+        return "Parameter containing:\n" + super().__repr__(tensor_contents=tensor_contents)
 
     def __reduce_ex__(self, proto):
         from tessera._utils import reduce_parameter_ex

@@ -1,7 +1,7 @@
 """Adadelta (Zeiler 2012)."""
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import as_real, check, check_lr
+from .optimizer import as_real, check, check_lr, subtract_scaled
 
 __all__ = ["Adadelta", "adadelta"]
 
@@ -32,7 +32,7 @@ class Adadelta(SingleTensorOptimizer):
             delta = delta.clone()
         delta.div_(std).mul_(grad)
         u.mul_(rho).addcmul_(delta, delta, value=1 - rho)
-        p.add_(delta, alpha=-group["lr"])
+        subtract_scaled(p, delta, group["lr"])
 
 
 def adadelta(params, grads, square_avgs, acc_deltas, state_steps, capturable=False, foreach=None, differentiable=False, has_complex=False, *, lr, rho, eps,

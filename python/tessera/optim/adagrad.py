@@ -1,9 +1,10 @@
 """Adagrad (Duchi et al. 2011)."""
 
 import tessera
+from tessera._lazy import require
 
 from .optimizer import (Optimizer, _check_choice, _get_scalar_dtype, _get_value, _use_grad_for_differentiable, as_real, check, check_lr, decayed, run_closure,
-                        setstate_defaults)
+                        setstate_defaults, take_scale)
 
 __all__ = ["Adagrad", "adagrad"]
 
@@ -23,6 +24,7 @@ class Adagrad(Optimizer):
         _check_choice(foreach, fused, differentiable)
         if fused:
             self._need_device_dtype_check_for_fused = True
+            self._step_supports_amp_scaling = True
         for group in self.param_groups:
             for p in group["params"]:
                 start = complex(initial_accumulator_value, initial_accumulator_value) if p.is_complex() else initial_accumulator_value
@@ -44,11 +46,13 @@ class Adagrad(Optimizer):
         """Does one step."""
         loss = run_closure(closure)
         for group in self.param_groups:
-            for p in group["params"]:
-                if p.grad is not None:
-                    state = self.state[p]
-                    state["step"] += 1
-                    _update(p, p.grad, state["sum"], _get_value(state["step"]), group)
+            params = [p for p in group["params"] if p.grad is not None]
+            if not take_scale([p.grad for p in params], getattr(self, "grad_scale", None), getattr(self, "found_inf", None)):
+                continue
+            for p in params:
+                state = self.state[p]
+                state["step"] += 1
+                _update(p, p.grad, state["sum"], _get_value(state["step"]), group)
         return loss
 
 
@@ -60,8 +64,10 @@ def _update(p, grad, total, t, group):
         grad = (-grad if group["maximize"] else grad).coalesce()
         rows, values = grad._indices(), grad._values()
 
+        sparse_coo_tensor = require("sparse_coo_tensor", "Adagrad.step() with sparse gradients")
+
         def sparse(v):
-            return tessera.sparse_coo_tensor(rows, v, grad.size())
+            return sparse_coo_tensor(rows, v, grad.size())
 
         total.add_(sparse(values.pow(2)))
         std = total.sparse_mask(grad)._values().sqrt_().add_(group["eps"])
@@ -77,6 +83,8 @@ def adagrad(params, grads, state_sums, state_steps, fused=None, grad_scale=None,
             has_complex=False, *, lr, weight_decay, lr_decay, eps, maximize):
     """One step of Adagrad on lists of tensors."""
     group = dict(lr=lr, weight_decay=weight_decay, lr_decay=lr_decay, eps=eps, maximize=maximize)
+    if not take_scale(grads, grad_scale, found_inf):
+        return
     for p, grad, total, step in zip(params, grads, state_sums, state_steps):
         step += 1
         _update(p, grad, total, _get_value(step), group)

@@ -4,7 +4,7 @@ import tessera
 from tessera import Tensor
 
 from .optimizer import (Optimizer, _check_choice, _get_value, _use_grad_for_differentiable, as_real, check, check_betas, check_lr, fused_ready, new_step, run_closure,
-                        setstate_defaults, step_lists, undo_steps)
+                        setstate_defaults, step_lists, take_scale, undo_steps)
 
 __all__ = ["Adam", "adam"]
 
@@ -76,7 +76,7 @@ class Adam(Optimizer):
                 continue
             lists = self._init_group(group)
             if lists[0]:
-                adam(*lists, differentiable=group["differentiable"], **options)
+                adam(*lists, differentiable=group["differentiable"], capturable=group["capturable"], **options)
         return loss
 
 
@@ -102,13 +102,16 @@ def adam(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, for
         _fused(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, amsgrad=amsgrad, beta1=beta1, beta2=beta2, lr=lr, weight_decay=weight_decay,
                eps=eps, maximize=maximize, decoupled_weight_decay=decoupled_weight_decay, grad_scale=grad_scale, found_inf=found_inf)
         return
+    if not take_scale(grads, grad_scale, found_inf):
+        return
     for i, p in enumerate(params):
         state_steps[i] += 1
-        _single(p, grads[i], exp_avgs[i], exp_avg_sqs[i], max_exp_avg_sqs[i] if amsgrad else None, state_steps[i], differentiable, decoupled_weight_decay, beta1, beta2,
+        t = state_steps[i] if differentiable or capturable else _get_value(state_steps[i])
+        _single(p, grads[i], exp_avgs[i], exp_avg_sqs[i], max_exp_avg_sqs[i] if amsgrad else None, t, differentiable, decoupled_weight_decay, beta1, beta2,
                 lr, weight_decay, eps, maximize)
 
 
-def _single(p, grad, m, v, max_v, step, differentiable, decoupled, beta1, beta2, lr, weight_decay, eps, maximize):
+def _single(p, grad, m, v, max_v, t, differentiable, decoupled, beta1, beta2, lr, weight_decay, eps, maximize):
     if maximize:
         grad = -grad
     if weight_decay != 0:
@@ -120,10 +123,8 @@ def _single(p, grad, m, v, max_v, step, differentiable, decoupled, beta1, beta2,
     m.lerp_(grad, 1 - beta1)
     if differentiable:
         v.mul_(beta2).addcmul_(grad, grad.clone() if grad.requires_grad else grad, value=1 - beta2)
-        t = step
     else:
         v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        t = _get_value(step)
     step_size = lr / (1 - beta1 ** t)
     root = (1 - beta2 ** t) ** 0.5
     if max_v is not None:

@@ -3,7 +3,7 @@
 import tessera
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import _get_value, as_real, check, check_betas, check_lr
+from .optimizer import as_real, check, check_betas, check_lr, count_of
 
 __all__ = ["Adamax"]
 
@@ -32,4 +32,8 @@ class Adamax(SingleTensorOptimizer):
             u.copy_(tessera.maximum(u * beta2, grad.abs() + group["eps"]))
         else:
             tessera.maximum(u.mul_(beta2), grad.abs().add_(group["eps"]), out=u)
-        p.addcdiv_(m, u, value=-group["lr"] / (1 - beta1 ** _get_value(state["step"])))
+        rate = group["lr"] / (1 - beta1 ** count_of(state["step"], group))
+        if isinstance(rate, tessera.Tensor):
+            p.sub_(m / u * rate)
+        else:
+            p.addcdiv_(m, u, value=-rate)

@@ -3,7 +3,7 @@
 import tessera
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import _get_scalar_dtype, _get_value, as_real, check, check_lr
+from .optimizer import _get_scalar_dtype, _get_value, as_real, check, check_lr, count_of, subtract_scaled
 
 __all__ = ["ASGD"]
 
@@ -21,10 +21,15 @@ class ASGD(SingleTensorOptimizer):
 
     def _new_state(self, p, group):
         dtype = _get_scalar_dtype()
-        return {"eta": tessera.as_tensor(_get_value(group["lr"]), dtype=dtype).clone().detach(), "mu": tessera.ones((), dtype=dtype), "ax": zeros_like(p)}
+        device = p.device if group["capturable"] else None
+        return {"eta": tessera.as_tensor(count_of(group["lr"], group), dtype=dtype, device=device).clone().detach(),
+                "mu": tessera.ones((), dtype=dtype, device=device), "ax": zeros_like(p)}
 
     def _update(self, p, grad, state, group):
         p, grad, ax = as_real(p, grad, state["ax"])
+        if group["capturable"]:
+            self._update_there(p, grad, ax, state, group)
+            return
         eta, mu, t = _get_value(state["eta"]), _get_value(state["mu"]), _get_value(state["step"])
         p.mul_(1 - group["lambd"] * eta)
         p.add_(grad, alpha=-eta)
@@ -36,3 +41,13 @@ class ASGD(SingleTensorOptimizer):
         lr, dtype = _get_value(group["lr"]), _get_scalar_dtype()
         state["eta"].copy_(tessera.tensor(lr / ((1 + group["lambd"] * lr * t) ** group["alpha"]), dtype=dtype))
         state["mu"].copy_(tessera.tensor(1 / max(1, t - group["t0"]), dtype=dtype))
+
+    @staticmethod
+    def _update_there(p, grad, ax, state, group):
+        """The same with all numbers on the parameter's device."""
+        eta, mu, lr, t = state["eta"], state["mu"], group["lr"], state["step"]
+        p.mul_(1 - group["lambd"] * eta)
+        subtract_scaled(p, grad, eta)
+        ax.copy_(tessera.where(mu == 1, p, ax + (p - ax) * mu))
+        eta.copy_(lr / (1 + group["lambd"] * lr * t) ** group["alpha"])
+        mu.copy_(1 / (t - group["t0"]).clamp(min=1))

@@ -3,7 +3,7 @@
 import tessera
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import _get_scalar_dtype, _get_value, as_real, check, check_betas, check_lr
+from .optimizer import _get_scalar_dtype, as_real, check, check_betas, check_lr, count_of, subtract_scaled
 
 __all__ = ["NAdam"]
 
@@ -25,20 +25,25 @@ class NAdam(SingleTensorOptimizer):
                                       differentiable=differentiable))
 
     def _new_state(self, p, group):
-        return {"mu_product": tessera.ones((), dtype=_get_scalar_dtype()), "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
+        device = p.device if group["capturable"] else None
+        return {"mu_product": tessera.ones((), dtype=_get_scalar_dtype(), device=device), "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
 
     def _update(self, p, grad, state, group):
         beta1, beta2 = group["betas"]
-        lr = _get_value(group["lr"])
-        t = _get_value(state["step"])
+        lr = count_of(group["lr"], group)
+        t = count_of(state["step"], group)
         p, grad, m, v = as_real(p, grad, state["exp_avg"], state["exp_avg_sq"])
         mu = beta1 * (1.0 - 0.5 * 0.96 ** (t * group["momentum_decay"]))
         mu_next = beta1 * (1.0 - 0.5 * 0.96 ** ((t + 1) * group["momentum_decay"]))
         state["mu_product"] *= mu
-        product = _get_value(state["mu_product"])
+        product = count_of(state["mu_product"], group)
         m.lerp_(grad, 1 - beta1)
         v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         denom = v.div(1 - beta2 ** t).sqrt()
         denom = denom + group["eps"]
-        p.addcdiv_(grad, denom, value=-lr * (1.0 - mu) / (1.0 - product))
-        p.addcdiv_(m, denom, value=-lr * mu_next / (1.0 - product * mu_next))
+        rates = lr * (1.0 - mu) / (1.0 - product), lr * mu_next / (1.0 - product * mu_next)
+        for direction, rate in zip((grad, m), rates):
+            if group["capturable"]:
+                subtract_scaled(p, direction / denom, rate)
+            else:
+                p.addcdiv_(direction, denom, value=-rate)

@@ -407,6 +407,32 @@ def new_step(p, group):
     return tessera.tensor(0.0, dtype=_get_scalar_dtype())
 
 
+def count_of(step, group):
+    """The number of steps as the formulas take it: a Python number, or with `capturable` the counter itself, so that nothing waits for the device."""
+    return step if group.get("capturable") else _get_value(step)
+
+
+def subtract_scaled(p, direction, lr):
+    """p -= lr direction; a tensor as learning rate stays on its device."""
+    if isinstance(lr, Tensor):
+        p.sub_(direction * lr.to(direction.device))
+    else:
+        p.add_(direction, alpha=-lr)
+
+
+def take_scale(grads, grad_scale, found_inf):
+    """False if the step is to be left out because of infinite gradients; else the gradients of a scaled loss are divided by the scale.
+
+    This is for steps that treat one parameter after the other, and waits for the device that knows; the fused ones read both there.
+    """
+    if found_inf is not None and bool(found_inf):
+        return False
+    if grad_scale is not None:
+        for grad in grads:
+            grad.div_(grad_scale.to(grad.device))
+    return True
+
+
 def dense_parameters(optimizer, group):
     """(parameter, gradient, state) of those that have a gradient. RuntimeError for a sparse one."""
     for p in group["params"]:

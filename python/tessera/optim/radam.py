@@ -1,7 +1,9 @@
 """RAdam, Adam with a rectified learning rate (Liu et al. 2019)."""
 
+import tessera
+
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import _get_value, as_real, check, check_betas, check_lr
+from .optimizer import as_real, check, check_betas, check_lr, count_of
 
 __all__ = ["RAdam"]
 
@@ -25,7 +27,7 @@ class RAdam(SingleTensorOptimizer):
 
     def _update(self, p, grad, state, group):
         beta1, beta2 = group["betas"]
-        t = _get_value(state["step"])
+        t = count_of(state["step"], group)
         p, grad, m, v = as_real(p, grad, state["exp_avg"], state["exp_avg_sq"])
         m.lerp_(grad, 1 - beta1)
         v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
@@ -34,7 +36,12 @@ class RAdam(SingleTensorOptimizer):
         rho_inf = 2 / (1 - beta2) - 1
         rho = rho_inf - 2 * t * beta2 ** t / correction2
         step = m_hat * group["lr"]
-        if rho > 5.0:
+
+        def rectified(rho):
             rect = ((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
-            step = step * (correction2 ** 0.5 / (v.sqrt() + group["eps"])) * rect
-        p.add_(step, alpha=-1.0)
+            return step * (correction2 ** 0.5 / (v.sqrt() + group["eps"])) * rect
+
+        if isinstance(rho, tessera.Tensor):
+            p.sub_(tessera.where(rho > 5.0, rectified(rho.clamp(min=5.0)), step))
+        else:
+            p.sub_(rectified(rho) if rho > 5.0 else step)

@@ -1,7 +1,9 @@
 """RMSprop (Hinton 2012)."""
 
+from tessera import Tensor
+
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import as_real, check, check_lr
+from .optimizer import as_real, check, check_lr, subtract_scaled
 
 __all__ = ["RMSprop"]
 
@@ -41,6 +43,8 @@ class RMSprop(SingleTensorOptimizer):
         scale = scale.add(group["eps"]) if group["differentiable"] else scale.add_(group["eps"])
         if group["momentum"] > 0:
             buf.mul_(group["momentum"]).addcdiv_(grad, scale)
-            p.add_(buf, alpha=-group["lr"])
+            subtract_scaled(p, buf, group["lr"])
+        elif isinstance(group["lr"], Tensor):
+            subtract_scaled(p, grad / scale, group["lr"])
         else:
             p.addcdiv_(grad, scale, value=-group["lr"])

@@ -21,11 +21,9 @@ class Rprop(SingleTensorOptimizer):
                                       capturable=capturable))
 
     def _new_state(self, p, group):
-        lr = group["lr"]
-        if isinstance(lr, tessera.Tensor):
-            lr = lr.item()
         # a complex gradient has one step size for each part
-        return {"prev": zeros_like(p), "step_size": tessera.full_like(p, complex(lr, lr) if p.is_complex() else lr)}
+        lr = group["lr"] * (1 + 1j) if p.is_complex() else group["lr"]
+        return {"prev": zeros_like(p), "step_size": zeros_like(p).add_(lr.to(p.device) if isinstance(lr, tessera.Tensor) else lr)}
 
     def _update(self, p, grad, state, group):
         down, up = group["etas"]

@@ -2,7 +2,7 @@
 
 import tessera
 
-from .optimizer import Optimizer, _check_choice, _use_grad_for_differentiable, check, check_lr, fused_ready, run_closure, step_lists
+from .optimizer import Optimizer, _check_choice, _use_grad_for_differentiable, check, check_lr, fused_ready, run_closure, step_lists, take_scale
 
 __all__ = ["SGD", "sgd"]
 
@@ -51,7 +51,8 @@ class SGD(Optimizer):
             sgd(params, grads, buffers, differentiable=group["differentiable"], **_options(self, group))
             if momentum != 0:
                 for p, b in zip(params, buffers):
-                    self.state[p]["momentum_buffer"] = b
+                    if b is not None:
+                        self.state[p]["momentum_buffer"] = b
         return loss
 
 
@@ -72,9 +73,13 @@ def sgd(params, d_p_list, momentum_buffer_list, has_sparse_grad=False, foreach=N
     if not differentiable and fused_ready(lr, params, d_p_list) and all(b is None for b in momentum_buffer_list) | all(b is not None for b in momentum_buffer_list):
         first = bool(momentum_buffer_list) and momentum_buffer_list[0] is None
         if first:
+            if found_inf is not None and bool(found_inf):
+                return  # buffers are made in the first step that is done
             momentum_buffer_list[:] = [tessera.empty_like(g) for g in d_p_list]
         _fused(params, d_p_list, momentum_buffer_list, first, weight_decay=weight_decay, momentum=momentum, lr=lr, dampening=dampening, nesterov=nesterov,
                maximize=maximize, grad_scale=grad_scale, found_inf=found_inf)
+        return
+    if not take_scale(d_p_list, grad_scale, found_inf):
         return
     for i, (p, grad) in enumerate(zip(params, d_p_list)):
         if maximize:

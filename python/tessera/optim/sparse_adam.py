@@ -1,6 +1,7 @@
 """SparseAdam: Adam that touches only the rows of a sparse gradient."""
 
 import tessera
+from tessera._lazy import require
 
 from .optimizer import Optimizer, check, check_betas, check_lr, run_closure
 
@@ -49,8 +50,10 @@ def _update(p, grad, state, group):
         return
     m, v = state["exp_avg"], state["exp_avg_sq"]
 
+    sparse_coo_tensor = require("sparse_coo_tensor", "SparseAdam.step()")
+
     def sparse(x):
-        return tessera.sparse_coo_tensor(rows, x, grad.size())
+        return sparse_coo_tensor(rows, x, grad.size())
 
     old_m, old_v = m.sparse_mask(grad)._values(), v.sparse_mask(grad)._values()
     step_m = (values - old_m) * (1 - beta1)

@@ -5,6 +5,7 @@ included, is a leaf. Dicts keep their order.
 """
 
 import functools
+import sys
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
 __all__ = ["PyTree", "Context", "FlattenFunc", "UnflattenFunc", "DumpableContext", "ToDumpableContextFn", "FromDumpableContextFn",
@@ -17,7 +18,8 @@ PyTree = Context = FlattenFunc = UnflattenFunc = DumpableContext = ToDumpableCon
 
 NodeDef = namedtuple("NodeDef", ["type", "flatten_fn", "unflatten_fn", "flatten_with_keys_fn"])
 SUPPORTED_NODES = {}
-_serialized_names = {}
+_serialized_names = {}  # in treespec_dumps -> class
+_dumpers = {}           # class -> (context as what JSON can hold, and back)
 
 
 class MappingKey(namedtuple("MappingKey", ["key"])):
@@ -57,19 +59,25 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=
     Args:
         flatten_fn: obj -> (list of children, context).
         unflatten_fn: (children, context) -> obj.
+        serialized_type_name: what `treespec_dumps` calls the class; by default its module and name.
+        to_dumpable_context, from_dumpable_context: the context as a value that JSON can hold, and back; by default it is one.
         flatten_with_keys_fn: obj -> (list of (key, child), context).
 
-    Raises: ValueError if `cls` is registered already.
+    Raises: ValueError if `cls` is registered already, or with only one of the two functions for contexts.
     """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
-    _private_register_pytree_node(cls, flatten_fn, unflatten_fn, serialized_type_name=serialized_type_name,
-                                  flatten_with_keys_fn=flatten_with_keys_fn)
+    _private_register_pytree_node(cls, flatten_fn, unflatten_fn, serialized_type_name=serialized_type_name, to_dumpable_context=to_dumpable_context,
+                                  from_dumpable_context=from_dumpable_context, flatten_with_keys_fn=flatten_with_keys_fn)
 
 
 def _private_register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None, to_dumpable_context=None,
                                   from_dumpable_context=None, flatten_with_keys_fn=None):
+    if (to_dumpable_context is None) != (from_dumpable_context is None):
+        raise ValueError(f"Both to_dumpable_context and from_dumpable_context for {cls} must be None or registered.")
     SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    if to_dumpable_context is not None:
+        _dumpers[cls] = to_dumpable_context, from_dumpable_context
     _serialized_names[serialized_type_name or f"{cls.__module__}.{cls.__qualname__}"] = cls
 
 
@@ -78,6 +86,45 @@ _register_pytree_node = register_pytree_node
 
 def _deregister_pytree_node(cls):
     del SUPPORTED_NODES[cls]
+    _dumpers.pop(cls, None)
+    for name in [name for name, named in _serialized_names.items() if named is cls]:
+        del _serialized_names[name]
+
+
+def _name_of_class(cls):
+    """Where a class is found again. Raises: TypeError for one that is not at the place of its name."""
+    name = f"{cls.__module__}:{cls.__qualname__}" if isinstance(cls, type) else repr(cls)
+    if not isinstance(cls, type) or _class_named(name) is not cls:
+        raise TypeError(f"{name} is no class of a module")
+    return name
+
+
+def _class_named(name):
+    """The class of a `_name_of_class`, in a module that is loaded: the text may come from anywhere. None if there is none."""
+    module, _, path = name.partition(":")
+    value = sys.modules.get(module)
+    for part in path.split("."):
+        value = getattr(value, part, None)
+    return value if isinstance(value, type) else None
+
+
+def _namedtuple_named(name):
+    cls = _class_named(name)
+    if not is_namedtuple_class(cls):
+        raise ValueError(f"{name} is no named tuple of a loaded module")
+    return cls
+
+
+def _factory_named(name):
+    cls = None if name is None else _class_named(name)
+    if name is not None and cls is None:
+        raise ValueError(f"{name} is no class of a loaded module")
+    return cls
+
+
+_dumpers[namedtuple] = _name_of_class, _namedtuple_named
+_dumpers[defaultdict] = (lambda context: [None if context[0] is None else _name_of_class(context[0]), context[1]],
+                         lambda dumped: [_factory_named(dumped[0]), dumped[1]])
 
 
 def _mapping_keys(mapping):
@@ -181,7 +228,7 @@ class TreeSpec:
         context = tuple(map(repr, self._context)) if isinstance(self._context, list) else repr(self._context)
         return hash((self.type, context, tuple(self._children)))
 
-    def __repr__(self, indent=0):
+    def __repr__(self):
         if self.type is None:
             return "*"
         children = ", ".join(repr(child) for child in self._children)
@@ -399,8 +446,15 @@ def key_get(obj, path):
 
 
 def treespec_dumps(treespec, protocol=None):
-    """A TreeSpec as JSON text."""
+    """A TreeSpec as JSON text. `protocol`: 1, the only one.
+
+    Raises: TypeError for what is no TreeSpec and for contexts that JSON can't hold, ValueError for another protocol, NotImplementedError for classes that are
+    not registered.
+    """
     import json
+
+    if protocol not in (None, 1):
+        raise ValueError(f"Unknown protocol {protocol}. Available protocols: [1]")
 
     if not isinstance(treespec, TreeSpec):
         raise TypeError(f"treespec_dumps(treespec, protocol): Expected `treespec` to be instance of TreeSpec but got item of type {type(treespec)}.")
@@ -408,21 +462,37 @@ def treespec_dumps(treespec, protocol=None):
     def encode(spec):
         if spec.type is None:
             return {"type": None, "context": None, "children_spec": []}
-        name = next(name for name, cls in _serialized_names.items() if cls is spec.type)
-        return {"type": name, "context": json.dumps(spec._context), "children_spec": [encode(child) for child in spec._children]}
+        name = next((name for name, cls in _serialized_names.items() if cls is spec.type), None)
+        if name is None:
+            raise NotImplementedError(f"Serializing {spec.type} in pytree is not registered.")
+        to_dumpable = _dumpers[spec.type][0] if spec.type in _dumpers else lambda context: context
+        try:
+            context = json.dumps(to_dumpable(spec._context))
+        except TypeError as error:
+            raise TypeError(f"Unable to serialize context of {name}: {error}. Please make it json dump-able, or give register_pytree_node a "
+                            "to_dumpable_context.") from error
+        return {"type": name, "context": context, "children_spec": [encode(child) for child in spec._children]}
 
     return json.dumps([1, encode(treespec)])
 
 
 def treespec_loads(serialized):
-    """The TreeSpec of `treespec_dumps`."""
+    """The TreeSpec of `treespec_dumps`.
+
+    Raises: NotImplementedError for another protocol or a class that is not registered, ValueError for named tuples of modules that are not loaded.
+    """
     import json
 
     def decode(data):
         if data["type"] is None:
             return _LEAF
+        cls = _serialized_names.get(data["type"])
+        if cls is None:
+            raise NotImplementedError(f"Deserializing {data['type']} in pytree is not registered.")
         context = json.loads(data["context"])
-        return TreeSpec(_serialized_names[data["type"]], context, [decode(child) for child in data["children_spec"]])
+        if cls in _dumpers:
+            context = _dumpers[cls][1](context)
+        return TreeSpec(cls, context, [decode(child) for child in data["children_spec"]])
 
     protocol, data = json.loads(serialized)
     if protocol != 1:

@@ -1,6 +1,7 @@
 """Batch normalisation layers."""
 
 import tessera
+from tessera._lazy import require
 from tessera.nn import functional as F
 from tessera.nn import init
 from tessera.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
@@ -207,7 +208,7 @@ class SyncBatchNorm(_BatchNorm):
 
     def _synchronized(self, input, group, factor):
         """Batch norm with sums, sums of squares and counts added up over the group (the sum is differentiable)."""
-        from tessera.distributed.nn.functional import all_reduce
+        all_reduce = require("distributed.nn.functional.all_reduce", "SyncBatchNorm")
         dims = [d for d in range(input.dim()) if d != 1]
         x = input.float() if input.dtype in (tessera.float16, tessera.bfloat16) else input
         count = tessera.full((1,), input.numel() // input.size(1), dtype=x.dtype, device=x.device)

@@ -5,6 +5,7 @@ from collections import OrderedDict
 
 import tessera
 from tessera import Tensor
+from tessera._lazy import require
 from tessera.nn.parameter import Buffer, Parameter, is_lazy
 from tessera.utils.hooks import RemovableHandle
 
@@ -648,7 +649,8 @@ class Module:
 
     def compile(self, *args, **kwargs):
         """Compiles this module's forward in place; arguments as for `tessera.compile`."""
-        self._compiled_call_impl = tessera.compile(self._call_impl, *args, **kwargs)
+        compiled = require("compile", "Module.compile()", "The module computes the same without being compiled.")
+        self._compiled_call_impl = compiled(self._call_impl, *args, **kwargs)
 
     # ---- state dict ------------------------------------------------------------------------------------------------------------------------------------
 

@@ -195,7 +195,8 @@ class RNNBase(Module):
     def check_input(self, input, batch_sizes):
         """RuntimeError or ValueError if the input's shape or dtype does not fit."""
         weight = getattr(self, self._all_weights[0][0])
-        if input.dtype != weight.dtype and not tessera.is_autocast_enabled(input.device.type):
+        autocast = getattr(tessera, "is_autocast_enabled", None)
+        if input.dtype != weight.dtype and not (autocast is not None and autocast(input.device.type)):
             raise ValueError(f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). Convert input: input.to({weight.dtype}), or convert "
                              f"model: model.to({input.dtype})")
         rank = 2 if batch_sizes is not None else 3

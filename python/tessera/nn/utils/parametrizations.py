@@ -1,6 +1,7 @@
 """Ready-made parametrizations: orthogonal, weight_norm, spectral_norm."""
 
 import tessera
+from tessera._lazy import require
 from tessera.nn import functional as F
 from tessera.nn.modules.module import Module
 
@@ -18,11 +19,19 @@ def _is_orthogonal(Q, eps=None):
     return bool(((Q.mH @ Q) - identity).abs().max() <= eps)
 
 
+def _from_linalg(name):
+    return require(name, "nn.utils.parametrizations.orthogonal()")
+
+
 def _make_orthogonal(A):
     """The Q of A = Q R with a positive diagonal of R (makes it unique and continuous)."""
-    X, tau = tessera.geqrf(A)
-    Q = tessera.linalg.householder_product(X, tau)
+    X, tau = _from_linalg("geqrf")(A)
+    Q = _from_linalg("linalg.householder_product")(X, tau)
     return Q * X.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+
+
+# What each map computes with; the first value of a trivialized one is a Householder product.
+_NEEDED = {"matrix_exp": ("matrix_exp",), "cayley": ("linalg.solve",), "householder": ("geqrf", "linalg.householder_product")}
 
 
 class _Orthogonal(Module):
@@ -50,16 +59,16 @@ class _Orthogonal(Module):
                 X = tessera.cat([X, X.new_zeros((*X.shape[:-2], n, n - k))], dim=-1)
             A = X - X.mH
             if self.orthogonal_map == "matrix_exp":
-                Q = tessera.matrix_exp(A)
+                Q = _from_linalg("matrix_exp")(A)
             else:
                 identity = tessera.eye(n, dtype=A.dtype, device=A.device)
-                Q = tessera.linalg.solve(identity - A / 2, identity + A / 2)
+                Q = _from_linalg("linalg.solve")(identity - A / 2, identity + A / 2)
             if n != k:
                 Q = Q[..., :k]
         else:
             A = X.tril(diagonal=-1)
             tau = 2.0 / (1.0 + (A * A).sum(dim=-2))
-            Q = tessera.linalg.householder_product(A, tau)
+            Q = _from_linalg("linalg.householder_product")(A, tau)
             Q = Q * X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
         if hasattr(self, "base"):
             Q = self.base @ Q
@@ -80,7 +89,7 @@ class _Orthogonal(Module):
             if self.orthogonal_map in ("cayley", "matrix_exp"):
                 raise NotImplementedError("It is not possible to assign to the matrix exponential or the Cayley parametrizations when use_trivialization=False.")
             # a Householder decomposition; the diagonal holds the signs
-            A, tau = tessera.geqrf(Q)
+            A, tau = _from_linalg("geqrf")(Q)
             A.diagonal(dim1=-2, dim2=-1).sign_()
             A.diagonal(dim1=-2, dim2=-1)[tau == 0.0] *= -1
             return A.mT if transpose else A
@@ -110,6 +119,8 @@ def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization
         orthogonal_map = "matrix_exp" if weight.size(-2) == weight.size(-1) or weight.is_complex() else "householder"
     if orthogonal_map not in ("matrix_exp", "cayley", "householder"):
         raise ValueError(f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}')
+    for needed in (*_NEEDED[orthogonal_map], *(_NEEDED["householder"] if use_trivialization else ())):
+        _from_linalg(needed)
     parametrize.register_parametrization(module, name, _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization), unsafe=True)
     return module
 

@@ -56,7 +56,7 @@ def _swap(module, name, value):
 
 
 @contextmanager
-def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, strict=False, stack_weights=False):
+def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, strict=False):
     tensors = _with_ties(module, parameters_and_buffers) if tie_weights else dict(parameters_and_buffers)
     if strict:
         _check_keys(module, tensors)

@@ -9,6 +9,7 @@ from tessera._utils import ExceptionWrapper
 from tessera.utils.data._utils import MP_STATUS_CHECK_INTERVAL, transport
 from tessera.utils.data._utils.collate import default_collate, default_convert
 from tessera.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
+from tessera.utils.data._utils.pin_memory import check_pinning_device
 from tessera.utils.data._utils.pin_memory import pin_memory as _pin
 from tessera.utils.data._utils.worker import WorkerInfo, _IterableDatasetStopIteration, _ResumeIteration, _worker_loop, get_worker_info
 from tessera.utils.data.dataset import IterableDataset
@@ -45,6 +46,7 @@ class DataLoader:
         num_workers: worker processes; 0 loads in this process.
         collate_fn: list of samples -> batch (`default_collate`; `default_convert` of a sample without batching).
         pin_memory: put batches into page-locked memory, if there is a GPU.
+        pin_memory_device: the device that reads them, "cuda" or "cuda:<index>" (any other is a ValueError).
         drop_last: leave out a smaller last batch.
         timeout: seconds to wait for a worker, 0 for ever.
         worker_init_fn: called with the worker's number in each worker, after seeding.
@@ -69,7 +71,7 @@ class DataLoader:
         self.num_workers = num_workers
         self.prefetch_factor = 2 if num_workers > 0 and prefetch_factor is None else prefetch_factor
         self.pin_memory = pin_memory
-        self.pin_memory_device = pin_memory_device
+        self.pin_memory_device = check_pinning_device(pin_memory_device)
         self.timeout = timeout
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context

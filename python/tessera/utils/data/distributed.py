@@ -3,6 +3,7 @@
 import math
 
 import tessera
+from tessera._lazy import require
 from tessera.utils.data.sampler import Sampler
 
 __all__ = ["DistributedSampler"]
@@ -19,8 +20,7 @@ class DistributedSampler(Sampler):
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
         if num_replicas is None or rank is None:
-            from tessera import distributed
-
+            distributed = require("distributed", "DistributedSampler without num_replicas and rank", "Give both of them.")
             if not distributed.is_available():
                 raise RuntimeError("Requires distributed package to be available")
             num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas

@@ -1,0 +1,282 @@
+"""Arguments: one that a function accepts is read by it, or stands here with the reason why not."""
+
+import ast
+
+import pytest
+import tessera
+from package_sources import body, functions, modules, only_raises, parameters
+
+# Methods whose parameters Python, NumPy or the overriding protocols have laid down.
+PROTOCOLS = {
+    "__exit__",
+    "__class_getitem__",
+    "__deepcopy__",
+    "__reduce_ex__",
+    "__setattr__",
+    "__array_wrap__",
+    "__torch_function__",
+    "__torch_dispatch__",
+}
+
+ONE_RESULT = "says how, not what is computed: there is one implementation, which takes lists at once where it can"
+LOADER = "importlib's protocol"
+HOOK = "a hook: its caller lays down the parameters"
+TABLE = "one of a table of functions with the same parameters"
+ABSTRACT = "for subclasses to define; this one has nothing to do"
+CPU = "the CPU's stand-in for devices' streams: work is done when a call returns"
+INDICES = "part of the signature of the function whose other half this is; the positions are what this one is for"
+CONTEXT = "an autograd Function's context, which is passed in any case"
+PICKLE = "Python's pickle protocol; all of them take the same way"
+
+# (qualified name, or a prefix that ends in a dot) -> (parameters, why they are not read)
+UNREAD = {
+    "tessera._alias._AliasLoader.": ("spec fullname", LOADER),
+    "tessera._alias._AliasFinder.": ("path target", LOADER),
+    "tessera._library.opcheck.": ("tolerance", TABLE),
+    "tessera._tensor.__array_wrap__": (
+        "self context return_scalar",
+        "NumPy's protocol; results are tensors whatever NumPy would make of them",
+    ),
+    "tessera._utils.reduce_tensor_ex": ("protocol", PICKLE),
+    "tessera._utils.reduce_parameter_ex": ("protocol", PICKLE),
+    "tessera._weights_only_unpickler.Unpickler.": ("stack marks memo", TABLE),
+    "tessera.accelerator._streams.Stream.__new__": ("args kwargs", "go to __init__ of the device's class"),
+    "tessera.autograd.function.FunctionCtx.mark_shared_storage": (
+        "pairs",
+        "deprecated, and says so: shared memory is tracked by itself",
+    ),
+    "tessera.autograd.function.Function.__init__": ("args kwargs", "warns: Functions are not for being instantiated"),
+    "tessera.autograd.gradcheck._undefined_grad.UndefinedGrad.backward": ("ctx", CONTEXT),
+    "tessera.autograd.graph._any_hook.hook": ("index", HOOK),
+    "tessera.cpu.": ("stream event device args kwargs", CPU),
+    "tessera.cuda.graphs._graphed.Graphed.": ("ctx", CONTEXT),
+    "tessera.cuda.memory.memory_snapshot": (
+        "include_traces",
+        "segments, which this returns, have no traces; _snapshot has both",
+    ),
+    "tessera.nn._functional.spatial.max_pool1d_with_indices": ("return_indices", INDICES),
+    "tessera.nn._functional.spatial.max_pool2d_with_indices": ("return_indices", INDICES),
+    "tessera.nn._functional.spatial.max_pool3d_with_indices": ("return_indices", INDICES),
+    "tessera.nn._functional.spatial.adaptive_max_pool1d_with_indices": ("return_indices", INDICES),
+    "tessera.nn._functional.spatial.adaptive_max_pool2d_with_indices": ("return_indices", INDICES),
+    "tessera.nn._functional.spatial.adaptive_max_pool3d_with_indices": ("return_indices", INDICES),
+    "tessera.nn._functional.spatial.fractional_max_pool2d_with_indices": ("return_indices", INDICES),
+    "tessera.nn._functional.spatial.fractional_max_pool3d_with_indices": ("return_indices", INDICES),
+    "tessera.nn.attention.bias.CausalBias.__new__": ("variant seq_len_q seq_len_kv", "go to __init__"),
+    "tessera.nn.modules._backward_hooks._identity.BackwardHookFunction.backward": ("ctx", CONTEXT),
+    "tessera.nn.modules.conv._LazyConvXdMixin.initialize_parameters": (
+        "args kwargs",
+        "forward's other arguments, of which the sizes do not depend",
+    ),
+    "tessera.nn.modules.lazy.LazyModuleMixin._lazy_load_hook": (
+        "local_metadata strict missing_keys unexpected_keys error_msgs",
+        HOOK,
+    ),
+    "tessera.nn.modules.linear.Identity.__init__": (
+        "args kwargs",
+        "documented: unused, so that any layer can be replaced by this one",
+    ),
+    "tessera.nn.modules.rnn._rnn_step.step": ("w_hr", TABLE),
+    "tessera.nn.modules.rnn._gru_step": ("w_hr", TABLE),
+    "tessera.nn.utils.clip_grad.": ("foreach", ONE_RESULT),
+    "tessera.nn.utils.parametrizations.weight_norm._weight_norm_compat_hook": (
+        "local_metadata strict missing_keys unexpected_keys error_msgs",
+        HOOK,
+    ),
+    "tessera.nn.utils.prune.BasePruningMethod.__call__": ("inputs", HOOK),
+    "tessera.nn.utils.prune.Identity.compute_mask": ("t", "prunes nothing, whatever the values are"),
+    "tessera.nn.utils.prune.CustomFromMask.compute_mask": ("t", "the mask is given, whatever the values are"),
+    "tessera.nn.utils.spectral_norm.SpectralNorm.__call__": ("inputs", HOOK),
+    "tessera.nn.utils.spectral_norm.SpectralNormLoadStateDictPreHook.__call__": (
+        "strict missing_keys unexpected_keys error_msgs",
+        HOOK,
+    ),
+    "tessera.nn.utils.spectral_norm.SpectralNormStateDictHook.__call__": ("module state_dict prefix", HOOK),
+    "tessera.nn.utils.weight_norm.WeightNorm.__call__": ("inputs", HOOK),
+    "tessera.optim.adadelta.adadelta": (
+        "foreach has_complex capturable",
+        ONE_RESULT + "; no formula takes the count of steps",
+    ),
+    "tessera.optim.adagrad.adagrad": ("fused has_sparse_grad foreach differentiable has_complex", ONE_RESULT),
+    "tessera.optim.adam.adam": ("foreach fused has_complex", ONE_RESULT),
+    "tessera.optim.sgd.sgd": ("has_sparse_grad foreach fused", ONE_RESULT),
+    "tessera.optim.adadelta.Adadelta._new_state": ("group", ABSTRACT),
+    "tessera.optim.adamax.Adamax._new_state": ("group", ABSTRACT),
+    "tessera.optim.radam.RAdam._new_state": ("group", ABSTRACT),
+    "tessera.optim.lr_scheduler.ReduceLROnPlateau._reduce_lr": (
+        "epoch",
+        "subclasses override it; the base class prints nothing",
+    ),
+    "tessera.optim.swa_utils.get_ema_avg_fn.ema_update": (
+        "num_averaged",
+        "avg_fn's signature; this average does not depend on the count",
+    ),
+    "tessera.utils._device.exit_device": ("device exc_info", "Python's __exit__"),
+    "tessera.utils.data._utils.collate.": (
+        "collate_fn_map",
+        "collate functions all have it; numbers and text have no parts to collate",
+    ),
+    "tessera.utils.data.sampler.Sampler.__init__": ("data_source", "deprecated, documented as unused"),
+}
+
+# Constructors' parameters that become an attribute which this package itself does not read.
+KEPT = {
+    "tessera.cpu.Stream": ("priority", CPU),
+    "tessera.nn.modules.transformer.TransformerEncoder": (
+        "enable_nested_tensor mask_check",
+        "would leave out padded places, which does not change the result",
+    ),
+    "tessera.serialization.skip_data": ("materialize_fake_tensors", "there are no fake tensors"),
+    "tessera.utils._python_dispatch.TorchDispatchMode": ("_dispatch_key", "an attribute that programs read"),
+    "tessera.utils.data._utils.worker._IterableDatasetStopIteration": ("worker_id", "an attribute that programs read"),
+    "tessera.utils.data.dataloader.DataLoader": (
+        "pin_memory_device",
+        "checked before it is kept; all pinned memory serves all devices",
+    ),
+}
+
+# Options of parameter groups that no step reads.
+OPTIONS = {
+    "foreach": ONE_RESULT,
+    "fused": ONE_RESULT + " (optimizer.py reads it where the counters are made)",
+    "initial_accumulator_value": "read when the state is made, in __init__",
+}
+
+
+def unread(function, owner):
+    """Parameters that the body does not read. A function that hands one on to itself does not read it."""
+    used = set()
+
+    def visit(node):
+        if (
+            owner is None
+            and isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == function.name
+        ):
+            children = [a for a in (*node.args, *(k.value for k in node.keywords)) if not isinstance(a, ast.Name)]
+        else:
+            children = ast.iter_child_nodes(node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            used.add(node.id)
+        for child in children:
+            visit(child)
+
+    for statement in body(function):
+        visit(statement)
+    return [p for p in parameters(function, owner) if p not in used and not p.startswith("_")]
+
+
+def reason_for(name, parameter):
+    """The entry of UNREAD that lets a parameter be, or None."""
+    for entry, (names, _) in UNREAD.items():
+        if parameter in names.split() and (name.startswith(entry) if entry.endswith(".") else name == entry):
+            return entry, parameter
+    return None
+
+
+def test_the_finder_finds():
+    tree = ast.parse("def f(a, b, *, c, _d):\n    'a doc'\n    return f(b, c=c + a)")
+    assert unread(tree.body[0], None) == ["b"]
+    tree = ast.parse(
+        "class C:\n    def g(self, a):\n        pass\n    @staticmethod\n    def h(a, b):\n        return lambda: a"
+    )
+    assert [unread(f, tree.body[0]) for f in tree.body[0].body] == [["a"], ["b"]]
+
+
+def test_every_parameter_is_read():
+    found, used = [], set()
+    for name, function, owner in functions():
+        if only_raises(function) or (owner is not None and function.name in PROTOCOLS):
+            continue
+        for parameter in unread(function, owner):
+            entry = reason_for(name, parameter)
+            if entry is None:
+                found.append(f"{name}({parameter})")
+            used.add(entry)
+    assert not found, f"accepted, and not read: {found}"
+    stale = [(entry, p) for entry, (names, _) in UNREAD.items() for p in names.split() if (entry, p) not in used]
+    assert not stale, f"read after all, or gone: {stale}"
+
+
+def read_names():
+    """Attributes that are read anywhere in the package, and texts, by which they may be read."""
+    reads = set()
+    for tree in modules().values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                reads.add(node.attr)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                reads.add(node.value)
+    return reads
+
+
+def stored(function):
+    """{parameter: attribute} of those that become an attribute, maybe through a call such as bool(...), and are read nowhere else."""
+    loads = [n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    kept = {}
+    for node in ast.walk(function):
+        if not isinstance(node, ast.Assign):
+            continue
+        target, value = node.targets[0], node.value
+        tuples = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+        for t, v in zip(target.elts, value.elts) if tuples else [(target, value)]:
+            while isinstance(v, ast.Call) and len(v.args) == 1:
+                v = v.args[0]
+            if isinstance(t, ast.Attribute) and isinstance(v, ast.Name) and loads.count(v.id) == 1:
+                kept[v.id] = t.attr
+    return kept
+
+
+def test_what_constructors_keep_is_read():
+    reads, found, used = read_names(), [], set()
+    for name, function, owner in functions():
+        if owner is None or function.name != "__init__":
+            continue
+        cls = name[: -len(".__init__")]
+        for parameter, attribute in stored(function).items():
+            if parameter in parameters(function, owner) and attribute not in reads:
+                if parameter not in KEPT.get(cls, ("",))[0].split():
+                    found.append(f"{cls}({parameter})")
+                used.add((cls, parameter))
+    assert not found, f"kept, and read by nothing: {found}"
+    stale = [(cls, p) for cls, (names, _) in KEPT.items() for p in names.split() if (cls, p) not in used]
+    assert not stale, f"read after all, or gone: {stale}"
+
+
+def texts_of(*names):
+    """The texts by which options are looked up in modules; dict(name=...) is no look-up."""
+    return {
+        node.value
+        for name in names
+        for node in ast.walk(modules()[name])
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ASGD",
+        "Adadelta",
+        "Adafactor",
+        "Adagrad",
+        "Adam",
+        "Adamax",
+        "LBFGS",
+        "Muon",
+        "NAdam",
+        "RAdam",
+        "RMSprop",
+        "Rprop",
+        "SGD",
+        "SparseAdam",
+    ],
+)
+def test_every_option_of_an_optimizer_is_looked_up(name):
+    cls = getattr(tessera.optim, name)
+    params = [tessera.nn.Parameter(tessera.ones(2, 2))]
+    defaults = cls(params).defaults
+    bases = [c.__module__ for c in cls.__mro__ if c.__module__.startswith("tessera.")]
+    looked_up = texts_of(*bases, "tessera.optim.optimizer")
+    assert set(defaults) - looked_up - set(OPTIONS) == set()

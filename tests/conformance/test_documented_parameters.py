@@ -1,0 +1,83 @@
+"""Names that are there accept the parameters that the documents give them, by name, or stand here with the reason why not."""
+
+import importlib
+import inspect
+import json
+import re
+
+import pytest
+from conformance import suites
+
+DATA = suites.data_folder()
+SURFACE = None if DATA is None else DATA.parent / "spec" / "surface.json"
+
+OTHER_NAME = "the documents' word; the operator's schema, by which the real system parses calls, has another name"
+KNOWN = {
+    "out_dtype": ("mm bmm addmm baddbmm", "products of 16-bit numbers on CUDA devices that give float32: no kernel of that kind"),
+    "orig_func": ("enable_grad", "stands for using it as a decorator, which works by position"),
+    "axis": ("concatenate", "accepted: the alias of dim"),
+    "tensor": ("one_hot index_copy_ masked_scatter resize_as_ type_as", OTHER_NAME),
+    "A": ("matrix_power", OTHER_NAME),
+    "out": ("matrix_power", OTHER_NAME),
+    "other": ("arctanh_ atanh_ dot", OTHER_NAME),
+    "batch2": ("bmm", OTHER_NAME),
+    "shape": ("broadcast_to", OTHER_NAME),
+    "value": ("div div_ divide divide_ floor_divide floor_divide_ mul mul_ multiply multiply_ true_divide true_divide_", OTHER_NAME),
+    "divisor": ("fmod fmod_ remainder remainder_ true_divide", OTHER_NAME),
+    "dividend": ("true_divide", OTHER_NAME),
+    "split_size_or_sections": ("dsplit hsplit vsplit", OTHER_NAME),
+    "indices_or_sections": ("dsplit hsplit vsplit tensor_split", OTHER_NAME),
+    "tensor2": ("index_copy matmul", OTHER_NAME),
+    "dimension": ("narrow narrow_copy", OTHER_NAME),
+    "indices": ("take", OTHER_NAME),
+    "values": ("searchsorted", OTHER_NAME),
+}
+KNOWN |= {f"arg{i}": ("SDPAParams", "without names in the documents: given by position") for i in range(7)}
+
+
+def resolve(name):
+    """The object of a dotted documented name, or None."""
+    parts = name.split(".")
+    value = importlib.import_module("tessera")
+    for i, part in enumerate(parts[1:], 2):
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            try:
+                value = importlib.import_module(".".join(["tessera", *parts[1:i]]))
+            except ImportError:
+                return None
+    return value
+
+
+def accepted(value):
+    """Parameters that an object takes by name; None: it takes any, or does not show which."""
+    try:
+        shown = inspect.signature(value).parameters.values()
+        return None if any(p.kind is p.VAR_KEYWORD for p in shown) else {p.name for p in shown}
+    except (TypeError, ValueError):
+        pass
+    names = set()
+    for line in (getattr(value, "__doc__", None) or "").splitlines():
+        match = re.match(rf"{re.escape(getattr(value, '__name__', '-'))}\((.*)\)(?: ->.*)?$", line)
+        if match:
+            names |= {p.split("=")[0].strip(" *") for p in match.group(1).split(",")}
+    return names - {""} or None
+
+
+@pytest.mark.skipif(SURFACE is None or not SURFACE.exists(), reason="the documented names (../shared/spec) are not here")
+def test_documented_parameters_are_accepted():
+    lacking, seen = [], 0
+    for entry in json.loads(SURFACE.read_text())["entries"]:
+        value = resolve(entry["name"]) if entry["documented"] and entry.get("params") else None
+        names = None if value is None else accepted(value)
+        if names is None:
+            continue
+        seen += 1
+        names = {"input" if n == "self" else n for n in names} | ({"input"} if ".Tensor." in entry["name"] else set())
+        overloads = [{"input" if p[0] == "self" else p[0] for p in o if p[1] in ("normal", "kw")} for o in entry["params"]]
+        lack = min((o - names for o in overloads), key=len)
+        short = entry["name"].rpartition(".")[2]
+        lacking += [f"{entry['name']}({p})" for p in sorted(lack) if short not in KNOWN.get(p, ("",))[0].split()]
+    assert seen > 1000
+    assert not lacking, f"documented, but not accepted: {lacking}"
