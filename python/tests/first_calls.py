@@ -152,9 +152,9 @@ PROGRAMS = {
         assert twice(x).equal(x * 2)
     """,
     "a_kernel_in_python_for_an_operator": """
-        with tessera.library._scoped_library("aten", "IMPL") as lib:
-            lib.impl("abs", lambda a: -a, "CPU")
-            assert x.abs().equal(-x)
+        lib = tessera.library.Library("aten", "IMPL")
+        lib.impl("abs", lambda a: -a, "CPU")
+        assert x.abs().equal(-x)
     """,
     "dispatch_mode": """
         from tessera.utils._python_dispatch import TorchDispatchMode
