@@ -8,9 +8,6 @@
 #include "python/bindings/check_lock.h"
 #endif
 
-#include <cxxabi.h>
-#include <unistd.h>
-
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,29 +51,18 @@ int guarded_int(F&& f) noexcept {
   try { f(); return 0; } catch (...) { translate_current_exception(); return -1; }
 }
 
-// f, which waits for the interpreter's lock. Once the interpreter is going, Python ends a thread that asks for it (before version 3.14), in the middle of our frames, which would end the process with an
-// error: the thread stops here instead, until the process ends.
-template <class F>
-auto waiting_for_lock(F&& f) {
-  try {
-    return f();
-  } catch (const abi::__forced_unwind&) {
-    for (;;) pause();
-  }
-}
-
 // Between these two lines no function of Python may be called and no reference be counted: nothing that is found or made at a first call may be left to that moment.
 class GilRelease {
  public:
   explicit GilRelease(bool on = true) : state_(on ? PyEval_SaveThread() : nullptr) {}
-  ~GilRelease() { if (state_) waiting_for_lock([&] { PyEval_RestoreThread(state_); }); }
+  ~GilRelease() { if (state_) PyEval_RestoreThread(state_); }
   GilRelease(const GilRelease&) = delete;
  private:
   PyThreadState* state_;
 };
 class GilAcquire {
  public:
-  GilAcquire() : state_(waiting_for_lock([] { return PyGILState_Ensure(); })) {}
+  GilAcquire() : state_(PyGILState_Ensure()) {}
   ~GilAcquire() { PyGILState_Release(state_); }
   GilAcquire(const GilAcquire&) = delete;
  private:

@@ -250,14 +250,38 @@ PROGRAMS = {
         tessera.library._keep = y.grad_fn
         t = tessera.frombuffer(bytearray(80000), dtype=tessera.float32)
     """,
-    "a_thread_that_still_computes_at_the_end": """
+    "threads_that_compute_at_the_end": """
         import threading, time
         big = tessera.ones(400, 400)
+        big @ big
         def work():
             while True:
                 big @ big
-                x[tessera.arange(300)]
-        threading.Thread(target=work, daemon=True).start()
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.05)
+    """,
+    "threads_that_train_at_the_end": """
+        import threading, time
+        from tessera import nn
+        model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 4)))
+
+        class Twice(tessera.autograd.Function):
+            @staticmethod
+            def forward(ctx, a):
+                return a * sum([1] * 2)
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * sum([1] * 2)
+
+        def work():
+            while True:
+                y = Twice.apply(model(tessera.ones(2, 4)))
+                y.register_hook(lambda g: sum([1] * 2) * g)
+                y.sum().backward()
+        for _ in range(3):
+            threading.Thread(target=work, daemon=True).start()
         time.sleep(0.05)
     """,
 }
