@@ -114,18 +114,20 @@ const Tensor& tensor_arg(const char* function, const char* name, PyObject* o) {
   return unwrap(o);
 }
 
-bool NamedOp::exists() { return info_ || find_op(name_); }
+bool NamedOp::exists() { return info_.load(std::memory_order_acquire) || find_op(name_); }
 
-void NamedOp::find(size_t num_args, size_t num_results) {
+const OpInfo* NamedOp::find(size_t num_args, size_t num_results) {
   const OpInfo* info = find_op(name_);
   TESSERA_CHECK_NOT_IMPLEMENTED(info, "no linked library has the operator ", name_);
-  const FunctionSchema schema = ParsePlan(*info).schema();
+  const FunctionSchema schema = parse_schema(info->schema);
   TESSERA_CHECK(schema.arguments.size() == num_args && schema.returns.size() == num_results, "the operator ", name_, " has another signature here: ", info->schema);
-  info_ = info;
+  info_.store(info, std::memory_order_release);
+  return info;
 }
 void NamedOp::call(Value* args, size_t num_args, Value* results, size_t num_results) {
-  if (!info_) [[unlikely]] find(num_args, num_results);
-  info_->adapter->call(*info_->op, nullptr, args, results);
+  const OpInfo* info = info_.load(std::memory_order_acquire);
+  if (!info) [[unlikely]] info = find(num_args, num_results);
+  info->adapter->call(*info->op, nullptr, args, results);
 }
 
 PyObject* call_method_override(const char* name, PyObject* self, CallArgs call) {

@@ -1,6 +1,7 @@
 // What hand-written methods and functions share: arguments by name, __torch_function__, operators by their qualified name.
 #pragma once
 
+#include <atomic>
 #include <cstring>
 #include <initializer_list>
 
@@ -44,7 +45,7 @@ int64_t int_arg(const char* function, const char* name, int position, PyObject* 
 IntVector int_list_arg(const char* function, const char* name, PyObject* o);
 const Tensor& tensor_arg(const char* function, const char* name, PyObject* o);
 
-// An operator found in the registry at its first call. NotImplementedError if no linked library has it.
+// An operator found in the registry at its first call, which may be one without the interpreter's lock: nothing here touches Python. NotImplementedError if no linked library has it.
 class NamedOp {
  public:
   constexpr explicit NamedOp(const char* name) : name_(name) {}
@@ -59,9 +60,9 @@ class NamedOp {
   void call(Value* args, size_t num_args, Value* results, size_t num_results);
 
  private:
-  void find(size_t num_args, size_t num_results);
+  const OpInfo* find(size_t num_args, size_t num_results);
   const char* name_;
-  const OpInfo* info_ = nullptr;
+  std::atomic<const OpInfo*> info_ = nullptr;
 };
 
 template <size_t N>

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "nn/cpu/ops.h"
+#include "python/bindings/autograd/autograd.h"
 #include "python/bindings/types.h"
 #include "tensor/core/generator/philox.h"
 
@@ -23,9 +24,8 @@ const Generator& default_cuda_generator(Device d) {
 void load_library(DeviceType t) {
   if (t != DeviceType::kCUDA) return;
   GilAcquire gil;
-  Ref module = Ref::steal(PyImport_ImportModule("tessera.cuda._library"));
-  Ref done = module ? Ref::steal(PyObject_CallMethod(module.get(), "load", nullptr)) : Ref();
-  if (!done) throw ErrorAlreadySet();
+  Ref module = checked_call(PyImport_ImportModule("tessera.cuda._library"));
+  checked_call(PyObject_CallMethod(module.get(), "load", nullptr));
 }
 
 template <class Table>

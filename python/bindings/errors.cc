@@ -47,10 +47,11 @@ PythonError::PythonError(const PythonError& o) : Error(o), type_(o.type_), value
   Py_XINCREF(trace_);
 }
 PythonError::~PythonError() {
-  GilAcquire gil;
-  Py_XDECREF(type_);
-  Py_XDECREF(value_);
-  Py_XDECREF(trace_);
+  with_python([&] {
+    Py_XDECREF(type_);
+    Py_XDECREF(value_);
+    Py_XDECREF(trace_);
+  });
 }
 void PythonError::restore() const {
   Py_XINCREF(type_);

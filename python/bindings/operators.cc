@@ -446,8 +446,8 @@ bool has_own(PyTypeObject* type, const std::string& name) { return PyDict_GetIte
 
 // __and__ and the like: on the type these names are wrappers of its slots, so the slots find the operators here.
 PyObject* slot_methods() {
-  static PyObject* dict = check(PyDict_New());
-  return dict;
+  static constinit MadeOnce dict;
+  return dict.get([] { return Ref::steal(check(PyDict_New())); });
 }
 
 struct Group { std::vector<const OpInfo*> function, method; };
@@ -601,7 +601,7 @@ PyObject* to_index(PyObject* self) {
   });
 }
 
-Py_hash_t identity_hash(PyObject* self) { return _Py_HashPointer(self); }
+Py_hash_t identity_hash(PyObject* self) { return hash_of_address(self); }
 
 template <class F> void add(std::vector<PyType_Slot>& slots, int id, F f) { slots.push_back({id, reinterpret_cast<void*>(f)}); }
 

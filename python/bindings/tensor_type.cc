@@ -27,7 +27,7 @@ PyTensor* new_exact() {
   if (g_num_spare > 0) {
     PyTensor* p = g_spare[--g_num_spare];
     Py_INCREF(TensorType);
-    _Py_NewReference(reinterpret_cast<PyObject*>(p));
+    new_reference(reinterpret_cast<PyObject*>(p));
     return p;
   }
   PyTensor* p = PyObject_GC_New(PyTensor, TensorType);
@@ -130,10 +130,11 @@ PyMemberDef g_members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyTensor, dic
 
 void release_pyobject(void* o) {
   // From a tensor's destructor, on any thread, perhaps after the interpreter has gone.
-  if (!o || !Py_IsInitialized()) return;
-  GilAcquire gil;
-  as(static_cast<PyObject*>(o))->impl = nullptr;
-  Py_DECREF(static_cast<PyObject*>(o));
+  if (!o) return;
+  with_python([&] {
+    as(static_cast<PyObject*>(o))->impl = nullptr;
+    Py_DECREF(static_cast<PyObject*>(o));
+  });
 }
 
 }  // namespace

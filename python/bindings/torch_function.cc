@@ -22,7 +22,7 @@ bool is_plain(PyTypeObject* t) {
 
 bool type_overrides(PyTypeObject* t) {
   if (is_plain(t)) return false;
-  PyObject* f = _PyType_Lookup(t, g_str_torch_function);  // borrowed
+  PyObject* f = type_lookup(t, g_str_torch_function);  // borrowed
   return f && f != g_disabled_torch_function;
 }
 

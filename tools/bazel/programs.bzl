@@ -20,8 +20,8 @@ def python_extension(name, deps = [], linkopts = [], **kwargs):
     cc_binary(
         name = name + EXT_SUFFIX,
         linkshared = True,
-        linkopts = linkopts + ["-Wl,-s", "-Wl,--version-script=$(location //tools/bazel:python_extension.lds)"],
-        deps = deps + ["//tools/bazel:python_extension.lds", "@python//:headers"],
+        linkopts = linkopts + ["-Wl,-s", "-Wl,--wrap=__gxx_personality_v0", "-Wl,--version-script=$(location //tools/bazel:python_extension.lds)"],
+        deps = deps + ["//python/bindings:thread_end", "//tools/bazel:python_extension.lds", "@python//:headers"],
         **kwargs
     )
     native.alias(name = name, actual = name + EXT_SUFFIX)

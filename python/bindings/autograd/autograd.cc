@@ -3,9 +3,7 @@
 namespace tessera::python {
 
 void drop_reference(PyObject* o) {
-  if (!o || !Py_IsInitialized()) return;
-  GilAcquire gil;
-  Py_DECREF(o);
+  if (o) with_python([&] { Py_DECREF(o); });
 }
 PyHolder::~PyHolder() { drop_reference(object); }
 

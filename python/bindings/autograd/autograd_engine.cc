@@ -81,14 +81,14 @@ PyObject* tensor_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
         return none();
       }
     }
-    static PyObject* general = nullptr;
-    if (!general) {
+    static constinit MadeOnce general;
+    const auto find = [] {
       Ref module = Ref::steal(check(PyImport_ImportModule("tessera._tensor")));
-      general = check(PyObject_GetAttrString(module.get(), "_general_backward"));
-    }
+      return Ref::steal(check(PyObject_GetAttrString(module.get(), "_general_backward")));
+    };
     std::vector<PyObject*> all{self};
     all.insert(all.end(), args, args + n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0));
-    return check(PyObject_Vectorcall(general, all.data(), static_cast<size_t>(n + 1), kwnames));
+    return check(PyObject_Vectorcall(general.get(find), all.data(), static_cast<size_t>(n + 1), kwnames));
   });
 }
 PyMethodDef g_backward = {"backward", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tensor_backward)), METH_FASTCALL | METH_KEYWORDS,

@@ -49,10 +49,10 @@ class FunctionNode final : public Node {
  public:
   explicit FunctionNode(PyObject* ctx) : ctx_(Py_NewRef(ctx)), name_(shown_name(ctx)) { context(ctx)->node = this; }
   ~FunctionNode() override {
-    if (!Py_IsInitialized()) return;
-    GilAcquire gil;
-    context(ctx_)->node = nullptr;
-    Py_DECREF(ctx_);
+    with_python([&] {
+      context(ctx_)->node = nullptr;
+      Py_DECREF(ctx_);
+    });
   }
   variable_list apply(variable_list&& grads) override;
   const char* name() const override { return name_.c_str(); }
@@ -246,13 +246,14 @@ void save_tensors(PyContext* ctx, FunctionNode* node) {
 }
 
 bool has_own_setup_context(PyObject* cls) {
-  static PyObject* plain = [] {
+  static constinit MadeOnce plain;
+  const auto find = [] {
     Ref m = Ref::steal(check(PyImport_ImportModule("tessera.autograd.function")));
     Ref base = Ref::steal(check(PyObject_GetAttrString(m.get(), "_SingleLevelFunction")));
-    return check(PyObject_GetAttrString(base.get(), "setup_context"));
-  }();
+    return Ref::steal(check(PyObject_GetAttrString(base.get(), "setup_context")));
+  };
   Ref mine = Ref::steal(check(PyObject_GetAttrString(cls, "setup_context")));
-  return mine.get() != plain;
+  return mine.get() != plain.get(find);
 }
 
 // forward without recording; with setup_context, ctx is filled afterwards.

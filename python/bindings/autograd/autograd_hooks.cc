@@ -10,18 +10,18 @@ namespace {
 using autograd::Node;
 using autograd::variable_list;
 
-PyObject* attribute_of(const char* module, const char* name) {
+Ref attribute_of(const char* module, const char* name) {
   Ref m = Ref::steal(check(PyImport_ImportModule(module)));
-  return check(PyObject_GetAttrString(m.get(), name));
+  return Ref::steal(check(PyObject_GetAttrString(m.get(), name)));
 }
 Ref new_dict() {
-  static PyObject* type = attribute_of("collections", "OrderedDict");
-  return Ref::steal(check(PyObject_CallNoArgs(type)));
+  static constinit MadeOnce type;
+  return Ref::steal(check(PyObject_CallNoArgs(type.get([] { return attribute_of("collections", "OrderedDict"); }))));
 }
 // Puts the hook into the dictionary; returns the handle that takes it out.
 PyObject* add_to_dict(PyObject* dict, PyObject* hook) {
-  static PyObject* type = attribute_of("tessera.utils.hooks", "RemovableHandle");
-  Ref handle = Ref::steal(check(PyObject_CallOneArg(type, dict)));
+  static constinit MadeOnce type;
+  Ref handle = Ref::steal(check(PyObject_CallOneArg(type.get([] { return attribute_of("tessera.utils.hooks", "RemovableHandle"); }), dict)));
   Ref id = Ref::steal(check(PyObject_GetAttrString(handle.get(), "id")));
   check(PyObject_SetItem(dict, id.get(), hook));
   return handle.release();

@@ -93,11 +93,11 @@ PyObject* py_from_numpy(PyObject*, CallArgs call) {
 struct BufferOwner {
   Py_buffer view;
   static void release(void*, void* context, size_t) {
-    if (!Py_IsInitialized()) return;
-    GilAcquire gil;
-    auto* owner = static_cast<BufferOwner*>(context);
-    PyBuffer_Release(&owner->view);
-    delete owner;
+    with_python([&] {
+      auto* owner = static_cast<BufferOwner*>(context);
+      PyBuffer_Release(&owner->view);
+      delete owner;
+    });
   }
 };
 

@@ -109,9 +109,7 @@ Tensor import_tensor(Managed* m) {
   const size_t nbytes = n ? static_cast<size_t>((last + 1) * item_size(dtype)) : 0;
   Storage s = StorageImpl::wrap(static_cast<char*>(d.data) + d.byte_offset, nbytes, device, [](void*, void* context, size_t) {
     auto* managed = static_cast<Managed*>(context);
-    if (!managed->deleter) return;
-    GilAcquire gil;  // the producer may release Python objects
-    managed->deleter(managed);
+    if (managed->deleter) with_python([&] { managed->deleter(managed); });  // the producer may release Python objects
   }, m);
   return tensor_from_storage(std::move(s), sizes, strides, 0, dtype);
 }

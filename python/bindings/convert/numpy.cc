@@ -46,7 +46,8 @@ struct Interface {
   int (*set_base)(PyObject* array, PyObject* base);
 };
 const Interface& interface() {
-  static const Interface known = [] {
+  static constinit Interface known{};  // no guard of the compiler's around an import: see MadeOnce
+  if (!known.array_type) {
     PyObject* module = PyImport_ImportModule("numpy._core._multiarray_umath");
     if (!module) {
       PyErr_Clear();
@@ -55,9 +56,9 @@ const Interface& interface() {
     Ref owner = Ref::steal(module), capsule = Ref::steal(check(PyObject_GetAttrString(module, "_ARRAY_API")));
     void** table = static_cast<void**>(PyCapsule_GetPointer(capsule.get(), nullptr));
     if (!table) throw ErrorAlreadySet();
-    return Interface{static_cast<PyTypeObject*>(table[2]), reinterpret_cast<decltype(Interface::descriptor_of)>(table[45]), reinterpret_cast<decltype(Interface::new_array)>(table[94]),
+    known = Interface{static_cast<PyTypeObject*>(table[2]), reinterpret_cast<decltype(Interface::descriptor_of)>(table[45]), reinterpret_cast<decltype(Interface::new_array)>(table[94]),
                      reinterpret_cast<decltype(Interface::set_base)>(table[282])};
-  }();
+  }
   return known;
 }
 

@@ -232,9 +232,7 @@ Py_ssize_t element_index(PyObject* self, PyObject* key) {
   return static_cast<Py_ssize_t>(i < 0 ? i + n : i);
 }
 void release_owner(void*, void* context, size_t) {
-  if (!Py_IsInitialized()) return;
-  GilAcquire gil;
-  Py_DECREF(static_cast<PyObject*>(context));
+  with_python([&] { Py_DECREF(static_cast<PyObject*>(context)); });
 }
 struct Parent { Storage storage; };
 void release_parent(void*, void* context, size_t) { delete static_cast<Parent*>(context); }

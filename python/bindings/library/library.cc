@@ -168,14 +168,10 @@ void destroy_kernel(void* context) {
   drop_reference(k->function);
   delete k;
 }
-PyObject* ops_function(const char* name) {
-  Ref m = checked_call(PyImport_ImportModule("tessera._ops"));
-  return checked_call(PyObject_GetAttrString(m.get(), name)).release();
-}
 Ref keyset_object(DispatchKeySet keys) {
-  static PyObject* make = ops_function("DispatchKeySet");
+  static constinit MadeOnce make;
   Ref bits = checked_call(PyLong_FromUnsignedLongLong(keys.bits()));
-  return checked_call(PyObject_CallOneArg(make, bits.get()));
+  return checked_call(PyObject_CallOneArg(make.get([] { return ops_function("DispatchKeySet"); }), bits.get()));
 }
 Ref with_first(Ref first, const Ref& rest) {
   Ref head = checked_call(PyTuple_Pack(1, first.get()));
@@ -435,9 +431,9 @@ PyObject* py_parse_schema(PyObject*, PyObject* text) {
 }
 PyObject* py_get_schema(PyObject*, PyObject* name) {
   return guarded([&] {
-    static PyObject* make = ops_function("FunctionSchema");
+    static constinit MadeOnce make;
     Ref text = to_python_string(require_op(name).schema);
-    return check(PyObject_CallOneArg(make, text.get()));
+    return check(PyObject_CallOneArg(make.get([] { return ops_function("FunctionSchema"); }), text.get()));
   });
 }
 
@@ -499,13 +495,17 @@ const OpInfo* find_any_op(std::string_view qualified_name) {
   return it != dynamic_ops().end() ? &it->second->info_data : find_op(qualified_name);
 }
 
+Ref ops_function(const char* name) {
+  Ref m = checked_call(PyImport_ImportModule("tessera._ops"));
+  return checked_call(PyObject_GetAttrString(m.get(), name));
+}
 PyObject* overload_object(const OpHeader& op) {
-  PyObject*& known = overload_objects()[&op];
-  if (!known) {
-    static PyObject* make = ops_function("_overload_of");
-    known = checked_call(PyObject_CallFunction(make, "ss", op.name, op.overload)).release();
-  }
-  return Py_NewRef(known);
+  if (auto known = overload_objects().find(&op); known != overload_objects().end()) return Py_NewRef(known->second);
+  static constinit MadeOnce make;
+  Ref made = checked_call(PyObject_CallFunction(make.get([] { return ops_function("_overload_of"); }), "ss", op.name, op.overload));
+  auto [at, fresh] = overload_objects().try_emplace(&op, made.get());  // Python code ran: another thread may have been first
+  if (fresh) made.release();
+  return Py_NewRef(at->second);
 }
 
 void arguments_to_python(const OpInfo& info, const Value* args, size_t num_args, Ref* positional, Ref* keywords) {

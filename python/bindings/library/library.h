@@ -8,6 +8,8 @@ namespace tessera::python {
 
 // Any operator by its qualified name ("aten::add.Tensor"), built in or defined at run time; null if there is none.
 const OpInfo* find_any_op(std::string_view qualified_name);
+// A function of tessera._ops. PythonError if it cannot be imported.
+Ref ops_function(const char* name);
 // The OpOverload object of an operator (new reference).
 PyObject* overload_object(const OpHeader& op);
 // Boxed arguments as Python's: keyword-only ones go into the dictionary.

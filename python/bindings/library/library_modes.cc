@@ -40,12 +40,9 @@ bool is_composite(const OpHeader& op) {
 
 // What register_torch_dispatch registered for this operator and this class, or null.
 Ref rule_for(const OpHeader& op, PyObject* owner_type) {
-  static PyObject* find = [] {
-    Ref m = checked_call(PyImport_ImportModule("tessera._ops"));
-    return checked_call(PyObject_GetAttrString(m.get(), "_dispatch_rule")).release();
-  }();
+  static constinit MadeOnce find;
   Ref func = checked_call(overload_object(op));
-  Ref rule = checked_call(PyObject_CallFunctionObjArgs(find, func.get(), owner_type, nullptr));
+  Ref rule = checked_call(PyObject_CallFunctionObjArgs(find.get([] { return ops_function("_dispatch_rule"); }), func.get(), owner_type, nullptr));
   return rule.get() == Py_None ? Ref() : rule;
 }
 
@@ -161,7 +158,7 @@ PyMethodDef g_functions[] = {{"_push_on_torch_dispatch_stack", py_push, METH_O, 
 
 bool overrides_torch_dispatch(PyTypeObject* type) {
   if (type == TensorType) return false;
-  PyObject* f = _PyType_Lookup(type, g_str_dispatch);
+  PyObject* f = type_lookup(type, g_str_dispatch);
   return f && f != g_disabled_dispatch;
 }
 

@@ -53,7 +53,7 @@ bool is_no_member(PyObject* dict, PyObject* name) {
 }
 
 PyObject* module_getattro(PyObject* self, PyObject* name) {
-  PyObject* plain = _PyObject_GenericGetAttrWithDict(self, name, nullptr, 1);
+  PyObject* plain = plain_attribute(self, name);
   if (plain || PyErr_Occurred()) return plain;
   PyObject* dict = PyObject_GenericGetDict(self, nullptr);
   if (!dict) return nullptr;
@@ -74,7 +74,7 @@ bool only_forward(PyObject* self) {
   bool plain = true;
   for (PyObject* hook : names().hooks) plain = plain && is_empty(PyDict_GetItemWithError(dict, hook));
   PyObject* compiled = PyDict_GetItemWithError(dict, names().compiled);
-  plain = plain && (!compiled || compiled == Py_None) && _PyType_Lookup(Py_TYPE(self), names().compiled) == Py_None;
+  plain = plain && (!compiled || compiled == Py_None) && type_lookup(Py_TYPE(self), names().compiled) == Py_None;
   Py_DECREF(dict);
   PyErr_Clear();
   return plain;
@@ -90,16 +90,15 @@ PyObject* py_module_has(PyObject*, CallArgs call) {
   PyObject* a[2];
   read_args({"_module_has", {"module", "name"}, 2, 2}, call, a);
   if (Py_TYPE(a[0])->tp_getattro == module_getattro && PyUnicode_Check(a[1])) {
-    if (Ref found = Ref::steal(_PyObject_GenericGetAttrWithDict(a[0], a[1], nullptr, 1))) return to_python(true);
+    if (Ref found = Ref::steal(plain_attribute(a[0], a[1]))) return to_python(true);
     if (PyErr_Occurred()) throw ErrorAlreadySet();
     Ref dict = Ref::steal(check(PyObject_GenericGetDict(a[0], nullptr)));
     if (is_no_member(dict.get(), a[1])) return to_python(false);
     PyErr_Clear();
   }
-  PyObject* found;
-  check(_PyObject_LookupAttr(a[0], a[1], &found));
-  Py_XDECREF(found);
-  return to_python(found != nullptr);
+  const int found = has_attribute(a[0], a[1]);
+  check(found);
+  return to_python(found == 1);
 }
 
 // _install_module_slots(cls[, global_hooks]): for Module itself with the dicts of global hooks (once), for every subclass without.
@@ -110,13 +109,13 @@ PyObject* py_install_module_slots(PyObject*, CallArgs call) {
   auto* type = reinterpret_cast<PyTypeObject*>(a[0]);
   if (a[1]) {
     if (!PyTuple_Check(a[1])) throw TypeError("_install_module_slots: expected a tuple of dicts");
-    g_getattr = Py_XNewRef(_PyType_Lookup(type, names().getattr));
-    g_call = Py_XNewRef(_PyType_Lookup(type, names().call));
+    g_getattr = Py_XNewRef(type_lookup(type, names().getattr));
+    g_call = Py_XNewRef(type_lookup(type, names().call));
     g_global_hooks = Py_NewRef(a[1]);
   }
-  PyObject* plain_getattribute = _PyType_Lookup(&PyBaseObject_Type, names().getattribute);
-  if (g_getattr && _PyType_Lookup(type, names().getattr) == g_getattr && _PyType_Lookup(type, names().getattribute) == plain_getattribute) type->tp_getattro = module_getattro;
-  if (g_call && _PyType_Lookup(type, names().call) == g_call) type->tp_call = module_call;
+  PyObject* plain_getattribute = type_lookup(&PyBaseObject_Type, names().getattribute);
+  if (g_getattr && type_lookup(type, names().getattr) == g_getattr && type_lookup(type, names().getattribute) == plain_getattribute) type->tp_getattro = module_getattro;
+  if (g_call && type_lookup(type, names().call) == g_call) type->tp_call = module_call;
   PyType_Modified(type);
   return none();
 }
