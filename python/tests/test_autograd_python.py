@@ -397,3 +397,9 @@ def test_context_lets_go_with_the_graph():
     del y
     gc.collect()
     assert refs[0]() is None
+
+
+def test_atan2_has_no_slope_at_the_origin():
+    y, x = tessera.tensor([0.0, 1.0], requires_grad=True), tessera.tensor([0.0, 1.0], requires_grad=True)
+    tessera.atan2(y, x).sum().backward()
+    assert y.grad.tolist() == [0, 0.5] and x.grad.tolist() == [0, -0.5]

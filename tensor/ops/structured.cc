@@ -8,6 +8,7 @@
 namespace tessera {
 namespace op {
 extern constinit Op<const Tensor&(const Tensor&, const Tensor&, bool)> copy_;   // of the op table beside this file
+extern constinit Op<Tensor(const Tensor&, std::optional<MemoryFormat>)> clone;
 }
 namespace structured {
 namespace {
@@ -75,6 +76,8 @@ void InplaceGuard::finish() {
   if (target_.is_same(self_)) self_.bump_version();
   else op::copy_.call(self_, target_, false);
 }
+
+Tensor copy_before_write(const Tensor& self) { return grad_mode_enabled() ? op::clone.call(self, std::nullopt) : self; }
 
 void store_inplace(const Tensor& self, const Tensor& value) {
   check_same_shape(self, value.sizes());
