@@ -172,6 +172,7 @@ REDUCING = {
     + [Given(x1=F(2, 3), x2=F(4, 3), compute_mode=1)],
     "_cdist_forward": [Given(x1=F(2, 3), x2=F(4, 3), p=p, compute_mode=None) for p in (2.0, 1.0, 3.0, float("inf"))]
     + [Given(x1=F(2, 3), x2=F(4, 3), p=2.0, compute_mode=1)],
+    "_cdist_backward": [Given(grad=F(2, 4), x1=F(2, 3), x2=F(4, 3), p=2.0, cdist=F(2, 4))],
     "addmm": [
         Given(self=F(2, 4), mat1=F(2, 3), mat2=F(3, 4), beta=0.7, alpha=0.4),
         Given(self=F(4), mat1=F(2, 3), mat2=F(3, 4)),
