@@ -9,7 +9,8 @@ enum { kSum, kProd, kMean, kMax, kMin };
 
 // For 'mean': how many values met in each place.
 Tensor counts_of(const Tensor& grad, int64_t dim, const Tensor& index, bool include_self) {
-  return clamp(scatter_add(full_like(grad, Scalar(include_self ? 1 : 0)), dim, index, ones_like(index, grad.dtype())), Scalar(1));
+  const Tensor met = scatter_add(full_like(grad, Scalar(include_self ? 1 : 0), DType::kInt64), dim, index, ones_like(index, DType::kInt64));
+  return to(clamp(met, Scalar(1)), grad.dtype());
 }
 // For 'amax' and 'amin': the gradient of a place, divided by the number of values that reached the extreme.
 Tensor shared_out(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& result) {

@@ -5,6 +5,15 @@
 
 namespace tessera::autograd::formulas {
 
+void throw_not_implemented(const char* op) { throw NotImplementedError(std::string("the derivative of ") + op + " is not implemented"); }
+
+Tensor i1_backward(const Tensor& grad, const Tensor& self) {
+  // Next to 0 the quotient is a constant: i1(x) / x = 1/2 + x^2 / 16.
+  const Tensor small = lt(abs(self), std::numeric_limits<float>::epsilon());
+  const Tensor x = masked_fill(self, small, 1);
+  return grad * (i0(self) - where(small, full_like(self, 0.5), special_i1(x) / x));
+}
+
 Scalar one_minus(const Scalar& s) { return s.is_complex() ? Scalar(1.0 - s.to_complex()) : Scalar(1.0 - s.to_double()); }
 
 Tensor zero_of(const Tensor& t) { return zeros({}, t.dtype(), std::nullopt, t.device()); }

@@ -1,6 +1,7 @@
 // Helpers for the formulas of tensor/ops/{arithmetic,functions}.textproto.
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "tensor/ops/api.h"
@@ -9,6 +10,12 @@ namespace tessera::autograd::formulas {
 
 inline Tensor conj_of(const Tensor& t) { return t.is_complex() ? conj_physical(t) : t; }
 inline Tensor maybe_multiply(const Tensor& t, const Scalar& s) { return s.equals(1.0) ? t : mul(t, s); }
+// The gradients of arguments whose derivative nobody has written: asking for one raises NotImplementedError. A table says so with a formula that begins with this name.
+[[noreturn]] void throw_not_implemented(const char* op);
+template <size_t kInputs>
+std::array<Tensor, kInputs> not_implemented(const char* op) { throw_not_implemented(op); }
+// Of special_i1, 1/2 at 0.
+Tensor i1_backward(const Tensor& grad, const Tensor& self);
 Scalar one_minus(const Scalar& s);
 // A 0-dim zero of t's dtype and device: the other side of a where.
 Tensor zero_of(const Tensor& t);

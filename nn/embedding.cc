@@ -34,6 +34,14 @@ Tensor embedding_rows(const Tensor& weight, const Tensor& indices, SymInt, bool,
   return view(rows, IntList(sizes));
 }
 
+Tensor embedding_backward_composite(const Tensor& grad, const Tensor& indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool) {
+  if (!grad.is_complex()) return embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq);
+  // Rows of twice as many numbers.
+  const Tensor table = embedding_dense_backward(flatten(view_as_real(resolve_conj(grad)), -2, -1), indices, num_weights, padding_idx, scale_grad_by_freq);
+  const int64_t pairs[2] = {table.size(-1) / 2, 2};
+  return view_as_complex(unflatten(table, -1, IntList(pairs)));
+}
+
 OutputSpec embedding_dense_backward_meta(const Tensor& grad_output, const Tensor& indices, SymInt num_weights, SymInt, bool) {
   check_indices(indices, "embedding_backward");
   const int64_t rows = num_weights.guard_int();

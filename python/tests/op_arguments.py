@@ -13,6 +13,25 @@ class Given:
 
     def __init__(self, /, **arguments):
         self.arguments = arguments
+        self.narrow = None
+        self.real = False
+
+    def computed_in(self, dtype):
+        """The call is made with its tensors in this narrower dtype."""
+        self.narrow = dtype
+        return self
+
+    def only_real(self):
+        """The operator takes complex numbers, this call does not."""
+        self.real = True
+        return self
+
+
+class Computed:
+    """An argument that is a function of the others (a dict by name): where they change, it does."""
+
+    def __init__(self, of):
+        self.of = of
 
 
 def floats(*shape, low=0.3, high=0.9):
@@ -24,7 +43,7 @@ def integers(*values):
 
 
 # Domains of functions that are not defined, or not smooth, between 0.3 and 0.9: (lowest, highest) value of all tensors.
-DOMAINS = {"acosh": (1.2, 2.5), "arccosh": (1.2, 2.5)}
+DOMAINS = {"acosh": (1.2, 2.5), "arccosh": (1.2, 2.5), "polygamma": (1.2, 2.5), "_polygamma": (1.2, 2.5)}
 
 
 def _recurrent(kind, gates, **more):
@@ -144,18 +163,6 @@ def candidates(argument, shape, bounds, dtype, index_shape, wide):
     raise Unknown(f"{kind} {name}")
 
 
-def choices_of(schema, fixed, shape, bounds, dtype, index_shape, wide):
-    """Possible values of all arguments; `fixed` (a Given) has the last word. Raises: Unknown where there is no rule."""
-    found = []
-    for a in schema.arguments:
-        value = fixed.arguments.get(a.name, Unknown) if fixed else Unknown
-        if value is Unknown:
-            found.append(candidates(a, shape, bounds, dtype, index_shape, wide))
-        else:
-            found.append([[v(dtype) for v in value] if isinstance(value, list) and value and callable(value[0]) else value(dtype) if callable(value) else value])
-    return found
-
-
 def flatten(value):
     if isinstance(value, (list, tuple)):
         return [x for v in value for x in flatten(v)]
@@ -165,11 +172,6 @@ def flatten(value):
 def split_arguments(schema, arguments):
     positional = [v for a, v in zip(schema.arguments, arguments) if not a.kwarg_only]
     return positional, {a.name: v for a, v in zip(schema.arguments, arguments) if a.kwarg_only}
-
-
-def call(op, schema, arguments):
-    positional, keywords = split_arguments(schema, arguments)
-    return flatten(op(*positional, **keywords))
 
 
 def identify(schema):

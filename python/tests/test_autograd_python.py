@@ -412,3 +412,9 @@ def test_mutation_on_saved_tensors_keeps_nothing_of_freed_graphs():
                 assert g.tolist() == [2.0] * 3
             del loss
         assert sum(len(group) for group in state.saved.values()) == 0
+
+
+def test_atan2_has_no_slope_at_the_origin():
+    y, x = tessera.tensor([0.0, 1.0], requires_grad=True), tessera.tensor([0.0, 1.0], requires_grad=True)
+    tessera.atan2(y, x).sum().backward()
+    assert y.grad.tolist() == [0, 0.5] and x.grad.tolist() == [0, -0.5]

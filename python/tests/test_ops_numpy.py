@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.special
 import tessera
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -593,3 +594,9 @@ def test_large_inputs_cross_blocks_and_threads():
     check(tensor.t().exp(), np.exp(array.astype(np.float64)).T)
     check((tensor[:400] @ tensor[:400].t())[:3, :3], (array[:3].astype(np.float64) @ array[:3].T.astype(np.float64)))
     check(tensor.flatten().sort().values, np.sort(array.ravel()))
+
+
+def test_the_bessel_function_of_order_1():
+    x = np.concatenate([np.linspace(-60, 60, 1001), [700, -700, 1e-300]])
+    np.testing.assert_allclose(tessera.special.i1(tessera.tensor(x)).numpy(), scipy.special.i1(x), rtol=1e-14)
+    assert tessera.special.i1(tessera.tensor([0, 1])).dtype == tessera.float32

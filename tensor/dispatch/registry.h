@@ -25,6 +25,9 @@ struct OpInfo {
   const char* doc;            // first line of the documentation
   const char* rule;           // "POINTWISE add" and so on: what tessera.explain prints
   const char* source;         // "tensor/ops/tables/arithmetic.textproto:12"
+  const char* gradients;      // "": not differentiable; "*": through the ops that it calls; "self other=0": of these arguments, the second one's always 0; "self!": not implemented, asking raises
+  const char* constants;      // "1 2": the results that have no derivative although they are floats
+  const char* numbers;        // the floating numbers that it takes: "both", "real" or "complex"
 };
 
 // The ops of one library, sorted by name; each library's registry target defines one (registry_core(), registry_linalg() ...).

@@ -11,6 +11,7 @@
 #include "tensor/ops/options.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/strided.h"
+#include "tensor/ops/structured.h"
 
 namespace tessera::kernels {
 namespace {
@@ -108,8 +109,15 @@ int64_t mode_of(std::string_view reduce) {
   return static_cast<int64_t>(reduce == "add" ? cpu::ScatterMode::kAdd : cpu::ScatterMode::kMultiply);
 }
 }  // namespace
-Tensor scatter_named(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) { return _scatter_reduced(self, dim, index, src, mode_of(reduce)); }
-const Tensor& scatter_named_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) { return _scatter_reduced_(self, dim, index, src, mode_of(reduce)); }
+Tensor scatter_named(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
+  const int64_t mode = mode_of(reduce);
+  if (self.requires_grad() || src.requires_grad()) return scatter_reduce(self, dim, index, src, reduce == "add" ? "sum" : "prod", true);
+  return _scatter_reduced(self, dim, index, src, mode);
+}
+const Tensor& scatter_named_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
+  if (self.requires_grad() || src.requires_grad()) return structured::store_inplace(self, scatter_named(structured::before_write(self, src), dim, index, src, reduce)), self;
+  return _scatter_reduced_(self, dim, index, src, mode_of(reduce));
+}
 Tensor value_of(const Tensor& self, const Tensor& index, const Scalar& value) { return full(index.sizes(), value, self.dtype(), std::nullopt, self.device()); }
 
 // --- one dimension ---

@@ -78,6 +78,8 @@ void check_factory_out(const char* name, const Tensor& out) {
   TESSERA_CHECK(!grad_mode_enabled() || !out.requires_grad(), name, "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
 }
 
+Tensor copy_before_write(const Tensor& self) { return grad_mode_enabled() ? op::clone.call(self, std::nullopt) : self; }
+
 void store_inplace(const Tensor& self, const Tensor& value) {
   check_same_shape(self, value.sizes());
   check_can_cast(value.dtype(), self.dtype());

@@ -1,6 +1,8 @@
 // What generated in-place and out= forms share: where a kernel may write, and how a result gets to where the caller wants it.
 #pragma once
 
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "tensor/core/tensor.h"
@@ -57,6 +59,14 @@ void check_factory_out(const char* name, const Tensor& out);
 
 // In-place and out= forms that compute first and copy then. Errors as above.
 void store_inplace(const Tensor& self, const Tensor& value);
+inline bool has_history(const Tensor& t) { return t.defined() && t.requires_grad(); }
+inline bool has_history(TensorList list) { return std::any_of(list.begin(), list.end(), [](const Tensor& t) { return has_history(t); }); }
+template <class T>
+bool has_history(const std::optional<T>& t) { return t && has_history(*t); }
+Tensor copy_before_write(const Tensor& self);
+// What an in-place form that computes first and writes then computes from: self, or a copy of it where the operators that it calls save what it will overwrite.
+template <class... Others>
+Tensor before_write(const Tensor& self, const Others&... others) { return has_history(self) || (has_history(others) || ...) ? copy_before_write(self) : self; }
 void check_out(const Tensor& out, const Tensor& value, OutDtype accepted);
 void store_out(const Tensor& out, const Tensor& value, OutDtype accepted);
 

@@ -285,13 +285,20 @@ class Glue {
     return op_.expr();
   }
 
-  // In-place and out= forms that compute first and copy then.
-  std::string store(const std::string& before, const std::string& value, const std::string& after) const {
+  // In-place and out= forms that compute first and copy then. recorded: the history is that of the operators which compute.
+  std::string store(const std::string& before, const std::string& value, const std::string& after, bool recorded) const {
     const char* how = f_.form == Form::kInplace ? "structured::store_inplace" : "structured::store_out";
     const std::vector<std::string> outs = out_names(f_);
     const std::string accepted = f_.form == Form::kOut ? ", " + out_dtype() : "";
     std::string text;
     for (const std::string& out : outs) text += apart(out);
+    if (outs.size() == 1 && f_.form == Form::kInplace && recorded) {
+      std::vector<std::string> from = {outs[0]};
+      for (const SchemaArgument& a : f_.schema.arguments)
+        if ((is_tensor(a.type) || is_tensor_list(a.type)) && cpp_identifier(a.name) != outs[0]) from.push_back(cpp_identifier(a.name));
+      return absl::StrCat(text, before, "  structured::store_inplace(", outs[0], ", [&](const Tensor& ", outs[0], ") { return ", value, "; }(structured::before_write(",
+                          absl::StrJoin(from, ", "), ")));\n", after, return_written(f_));
+    }
     if (outs.size() == 1) return absl::StrCat(text, before, "  ", how, "(", outs[0], ", ", value, accepted, ");\n", after, return_written(f_));
     absl::StrAppend(&text, before, "  const auto values_ = ", value, ";\n", after);
     // Nothing is written before everything is checked.
@@ -314,7 +321,7 @@ class Glue {
     if (f_.derived && f_.form == Form::kOut && op_.has_out_expr()) return special_expr("out_expr", op_.out_expr());
     std::string before, after;
     const std::string value = functional_expr(&before, &after);
-    if (f_.derived) return store(before, value, after);
+    if (f_.derived) return store(before, value, after, /*recorded=*/!e_.has_derivatives());
     if (f_.form == Form::kFunctional || !op_.has_expr()) return absl::StrCat(before, "  return ", value, ";\n", after);
     return absl::StrCat(before, "  ", value, ";\n", after, return_written(f_));   // an expression for its effect
   }
@@ -330,7 +337,7 @@ class Glue {
       return text + return_written(f_);
     }
     const OpForm& functional = *e_.find(Form::kFunctional);
-    return store("", absl::StrCat("op::", functional.id, ".call(", functional_args(f_), ")"), "");
+    return store("", absl::StrCat("op::", functional.id, ".call(", functional_args(f_), ")"), "", /*recorded=*/false);
   }
 
   std::string scalar_overload() const {

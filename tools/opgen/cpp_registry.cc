@@ -1,6 +1,7 @@
 // The constant data that Python, boxed calls and the documentation read.
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tools/opgen/cpp_types.h"
@@ -24,10 +25,47 @@ std::string rule_text(const Entry& e) {
   return rule;
 }
 
+// The entry whose derivatives and dtypes an entry has: its own, or for a SCALAR_OVERLOAD those of the op that it calls.
+const Entry& computing_entry(const Entry& e, const Library& library) {
+  if (e.op.rule() != Op::SCALAR_OVERLOAD) return e;
+  for (const Family& family : library.families)
+    for (const auto& other : family.entries)
+      if (other->qualified == e.op.of()) return *other;
+  return e;
+}
+
+// OpInfo::gradients.
+std::string gradients_text(const Entry& e, const Entry& computing) {
+  if (computing.op.not_differentiable()) return "";
+  if (!e.has_derivatives()) return "*";
+  std::vector<std::string> names;
+  for (const DerivativeDef& d : e.derivatives)
+    for (const int input : d.inputs) names.push_back(absl::StrCat(e.schema.arguments[static_cast<size_t>(input)].name, absl::StartsWith(d.original, "zeros") ? "=0" : absl::StartsWith(d.original, "not_implemented") ? "!" : ""));
+  return absl::StrJoin(names, " ");
+}
+
+// OpInfo::constants.
+std::string constants_text(const Op& op) {
+  std::vector<int> numbers;
+  for (int i = 0; i < op.output_differentiability_size(); ++i)
+    if (!op.output_differentiability(i)) numbers.push_back(i);
+  return absl::StrJoin(numbers, " ");
+}
+
+const char* numbers_text(const Op& op) {
+  switch (op.numbers()) {
+    case Op::BOTH: return "both";
+    case Op::REAL: return "real";
+    case Op::COMPLEX: return "complex";
+  }
+  return "both";
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::string info(const OpForm& f, const Family& family) {
+std::string info(const OpForm& f, const Family& family, const Library& library) {
   const Entry& e = *f.entry;
+  const Entry& computing = computing_entry(e, library);
   FunctionSchema s = f.schema;
   s.name = absl::StrCat(family.table.op_namespace(), "::", s.name);
   std::vector<std::string> tags(e.op.tags().begin(), e.op.tags().end());
@@ -38,7 +76,8 @@ std::string info(const OpForm& f, const Family& family) {
   std::sort(tags.begin(), tags.end());
   return absl::StrCat("extern const OpInfo ", f.id, ";\nconstinit const OpInfo ", f.id, " = {&op::", f.id, ", ", cpp_string(s.str()), ", &kAdapter<decltype(op::", f.id, ")::Signature>, ",
                       cpp_string(absl::StrJoin(tags, " ")), ", ", cpp_string(f.python_name), ", ", cpp_string(e.op.python_module()), ", ", variants.empty() ? "0" : absl::StrJoin(variants, " | "), ", ",
-                      cpp_string(first_line(e.op.doc())), ", ", cpp_string(rule_text(e)), ", ", cpp_string(absl::StrCat(e.path, ":", e.line)), "};\n");
+                      cpp_string(first_line(e.op.doc())), ", ", cpp_string(rule_text(e)), ", ", cpp_string(absl::StrCat(e.path, ":", e.line)), ", ",
+                      cpp_string(gradients_text(e, computing)), ", ", cpp_string(constants_text(computing.op)), ", ", cpp_string(numbers_text(computing.op)), "};\n");
 }
 
 }  // namespace
@@ -50,7 +89,7 @@ void generate_registry(const Library& library, Files* files) {
       for (const OpForm& f : e->forms) all.emplace_back(absl::StrCat(family.table.op_namespace(), "::", f.schema.name, ".", f.schema.overload), f.id);
     for (int i = 0; i < library.shards; ++i) {
       std::string infos;
-      for (const OpForm* f : shard(family, i, library.shards)) infos += info(*f, family);
+      for (const OpForm* f : shard(family, i, library.shards)) infos += info(*f, family, library);
       (*files)[absl::StrCat(family.name, "_registry_", i, ".cc")] =
           absl::StrCat(file_comment(family.path), "#include \"", library.package, "/", family.name, "_ops.h\"\n#include \"tensor/dispatch/registry.h\"\n\nnamespace tessera::op_info {\n\n", infos, "\n}  // namespace tessera::op_info\n");
     }

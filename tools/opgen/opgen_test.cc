@@ -129,6 +129,7 @@ TEST(Generate, RegistryStubsAndReference) {
   Files files;
   generate_registry(library, &files);
   EXPECT_NE(files["toy_registry_0.cc"].find("\"toy::toy_add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)\""), std::string::npos);
+  EXPECT_NE(files["toy_registry_0.cc"].find("\"self other\", \"\", \"both\"};"), std::string::npos);   // what is differentiable, and for which numbers
   const std::string& list = files["toys_registry.cc"];
   EXPECT_LT(list.find("&op_info::toy_add_Scalar,"), list.find("&op_info::toy_add_Tensor,"));
   const std::string stubs = generate_stubs(library.families);

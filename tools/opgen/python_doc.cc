@@ -174,6 +174,7 @@ std::string generate_reference(const std::vector<Family>& families) {
       for (const Derivative& d : e->op.derivative()) absl::StrAppend(&out, "- derivative of ", absl::StrJoin(d.input(), ", "), ": `", d.formula(), "`\n");
       if (e->has_derivatives()) absl::StrAppend(&out, "- node: `", e->node, "`\n");
       if (e->op.not_differentiable()) out += "- not differentiable\n";
+      if (e->op.numbers() != Op::BOTH) absl::StrAppend(&out, "- floating arguments: ", e->op.numbers() == Op::REAL ? "real" : "complex", "\n");
     }
   }
   return out;

@@ -132,7 +132,7 @@ PyObject* py_define(PyObject*, PyObject* args) {
       out = out || (a.kwarg_only && a.name == "out");
     }
     if (out) op->flags |= kIsOut;
-    op->info_data = {op.get(), op->schema_text.c_str(), &g_dynamic_adapter, op->tags_text.c_str(), "", "", 0, "", "", "torch.library"};
+    op->info_data = {op.get(), op->schema_text.c_str(), &g_dynamic_adapter, op->tags_text.c_str(), "", "", 0, "", "", "torch.library", "*", "", "both"};
     packets()[op->name_text].push_back(&op->info_data);
     dynamic_ops()[qualified] = op.release();
     return to_python_string(qualified).release();

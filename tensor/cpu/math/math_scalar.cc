@@ -83,4 +83,27 @@ double i0(double x) {
   return i0e(x) * std::exp(a / 2) * std::exp(a / 2);
 }
 
+// As i0e: the power series (9.6.10), and the asymptotic expansion, whose terms after the first are all negative and small.
+double i1(double x) {
+  const double a = std::abs(x);
+  if (std::isnan(x) || std::isinf(x)) return kNan;
+  if (a < 30) {
+    const double q = a * a / 4;
+    double term = 1, sum = 1;
+    for (int k = 1; k < 200 && term > sum * 1e-17; ++k) {
+      term *= q / (static_cast<double>(k) * (k + 1));
+      sum += term;
+    }
+    return sum * x / 2;
+  }
+  double term = 1, sum = 1;
+  for (int k = 1; k < 30; ++k) {
+    const double next = term * ((2 * k - 1) * (2 * k - 1) - 4) / (8 * a * k);
+    if (std::abs(next) >= std::abs(term) || std::abs(next) < sum * 1e-17) break;
+    term = next;
+    sum += term;
+  }
+  return std::copysign(sum / std::sqrt(2 * std::numbers::pi * a) * std::exp(a / 2) * std::exp(a / 2), x);
+}
+
 }  // namespace tessera::cpu::scalar

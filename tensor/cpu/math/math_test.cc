@@ -139,6 +139,7 @@ TEST(Math, ZerosInfinitiesAndNumbersOutsideOfTheDomain) {
       {"lgamma", &pw::lgamma, {kInf, kInf, kInf, kInf, kNan, 0, kInf}},
       {"digamma", &pw::digamma, {-kInf, kInf, kInf, kNan, kNan, -0.5772156649015329, kNan}},
       {"i0", &pw::i0, {1, 1, kNan, kNan, kNan, 1.2660658777520084, 1.2660658777520084}},
+      {"i1", &pw::i1, {0.0, -0.0, kNan, kNan, kNan, 0.5651591039924851, -0.5651591039924851}},
   };
   for (const auto& c : cases) {
     expect_results<double>(c.name, *c.op, x, c.wanted);
@@ -243,6 +244,11 @@ TEST(Math, GammaFunctions) {
   }
   expect_results<double>("i0", pw::i0, {-714, 1e300}, {kInf, kInf});
   EXPECT_NEAR(results_of<double>(pw::i0, {700.0})[0] / 1.5295933476718737e302, 1, 1e-15);
+  expect_results<double>("i1", pw::i1, {-1e300, 1e300}, {-kInf, kInf});
+  EXPECT_NEAR(results_of<double>(pw::i1, {-700.0})[0] / -1.5285003902339006e302, 1, 1e-15);
+  // On both sides of where the series changes.
+  EXPECT_NEAR(results_of<double>(pw::i1, {30.0})[0] / 768532038938.95700, 1, 2e-15);
+  EXPECT_NEAR(results_of<double>(pw::i1, {29.5})[0] / 469968885416.27730, 1, 2e-15);
   expect_results<double>("digamma", pw::digamma, {-3, 1e300, 0x1p-600}, {kNan, std::log(1e300), -0x1p600});
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 #include <numbers>
 
+#include "tensor/cpu/math/math_scalar.h"
 #include "tensor/cpu/pointwise/pointwise_ops.h"
 #include "tensor/cpu/pointwise/pointwise_table.h"
 #include "tensor/cpu/support/simd.h"
@@ -82,6 +83,9 @@ struct Polygamma {
     return static_cast<T>(sign * std::tgamma(s) * (zeta_positive(s, rest) + (std::fmod(s, 2) == 0 ? mirrored : -mirrored)));
   }
 };
+struct I1 {
+  template <class T> static T call(const KernelParam*, T x) { return scalar::i1(x); }
+};
 struct SincComplex {
   template <class T> static T call(const KernelParam*, T x) {
     if (x == T(0)) return T(1);
@@ -105,6 +109,7 @@ constinit const PointwiseOp polygamma = OpBuilder<1, 1>("polygamma").scalar_floa
 constinit const PointwiseOp sinc = OpBuilder<1>("sinc_cpu").floats(SincF32, SincF64).complexes<SincComplex>().int_to_float();
 constinit const PointwiseOp entr = OpBuilder<1>("entr_cpu").floats(EntrF32, EntrF64).int_to_float();
 constinit const PointwiseOp i0 = OpBuilder<1>("i0").floats(I0F32, I0F64).int_to_float();
+constinit const PointwiseOp i1 = OpBuilder<1>("i1").scalar_floats<I1>().int_to_float();
 
 }  // namespace pw
 }  // namespace tessera

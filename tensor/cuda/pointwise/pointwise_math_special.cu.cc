@@ -2,7 +2,7 @@
 #include "tensor/cuda/pointwise/pointwise_math.h"
 
 namespace tessera::pw {
-extern __attribute__((weak)) const PointwiseOp erf, erfc, erfinv, logit, lgamma, digamma, polygamma, sinc, entr, i0, xlogy, xlog1py, logaddexp, logaddexp2;
+extern __attribute__((weak)) const PointwiseOp erf, erfc, erfinv, logit, lgamma, digamma, polygamma, sinc, entr, i0, i1, xlogy, xlog1py, logaddexp, logaddexp2;
 }
 
 namespace tessera::cuda {
@@ -48,6 +48,9 @@ struct Entr : Unary {  // nan passes both comparisons
 struct I0 : Unary {
   TESSERA_CALL(const KernelParam*, T x) { return math::i0(x); }
 };
+struct I1 : Unary {
+  TESSERA_CALL(const KernelParam*, T x) { return math::i1(x); }
+};
 
 struct Xlogy : Binary {
   TESSERA_CALL(const KernelParam*, T x, T y) { return math::is_nan(y) ? y : x == 0 ? T(0) : x * std::log(y); }
@@ -85,6 +88,7 @@ constexpr PointwiseEntry kEntries[] = {
     PointwiseEntry{&pw::digamma}.floats<Apart<Digamma>>(),
     PointwiseEntry{&pw::polygamma}.floats<Apart<Polygamma>>(),
     PointwiseEntry{&pw::i0}.floats<Apart<I0>>(),
+    PointwiseEntry{&pw::i1}.floats<Apart<I1>>(),
     math_entry<Logit>(&pw::logit),
     math_entry<Sinc>(&pw::sinc).complexes<Apart<Sinc>>(),
     math_entry<Entr>(&pw::entr),

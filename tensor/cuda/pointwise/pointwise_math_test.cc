@@ -140,6 +140,7 @@ std::vector<Case> cases() {
       {"sinc", &pw::sinc, [](X x) { return x[0] == 0 ? 1 : std::sin(x[0] * std::numbers::pi_v<Long>) / (x[0] * std::numbers::pi_v<Long>); }, -0.9, 0.9, 4, 4, {}, 2},
       {"entr", &pw::entr, [](X x) { return -x[0] * std::log(x[0]); }, 0, 5, 3, 3},
       {"i0", &pw::i0, [](X x) { return std::cyl_bessel_i(Long{0}, std::fabs(x[0])); }, -60, 60, 7, 20},
+      {"i1", &pw::i1, [](X x) { return std::copysign(std::cyl_bessel_i(Long{1}, std::fabs(x[0])), x[0]); }, -60, 60, 7, 20},
       {"xlogy", &pw::xlogy, [](X x) { return x[0] * std::log(x[1]); }, 0, 10, 3, 3},
       {"xlog1py", &pw::xlog1py, [](X x) { return x[0] * std::log1p(x[1]); }, 0, 10, 3, 3},
       {"logaddexp", &pw::logaddexp, [](X x) { return x[0] + softplus(x[1] - x[0]); }, -20, 20, 3, 3, {}, 2},
@@ -234,7 +235,7 @@ std::vector<Op> real_ops() {
   for (const PointwiseOp* op :
        {&pw::square, &pw::reciprocal, &pw::sqrt, &pw::rsqrt, &pw::exp, &pw::exp2, &pw::expm1, &pw::log, &pw::log1p, &pw::log2, &pw::log10, &pw::sin, &pw::cos, &pw::tan,
         &pw::asin, &pw::acos, &pw::atan, &pw::sinh, &pw::cosh, &pw::tanh, &pw::asinh, &pw::acosh, &pw::atanh, &pw::sigmoid, &pw::erf, &pw::erfc, &pw::erfinv, &pw::lgamma,
-        &pw::digamma, &pw::sinc, &pw::entr, &pw::i0, &pw::atan2, &pw::hypot, &pw::xlogy, &pw::xlog1py, &pw::logaddexp, &pw::logaddexp2, &pw::relu, &pw::relu6, &pw::selu,
+        &pw::digamma, &pw::sinc, &pw::entr, &pw::i0, &pw::i1, &pw::atan2, &pw::hypot, &pw::xlogy, &pw::xlog1py, &pw::logaddexp, &pw::logaddexp2, &pw::relu, &pw::relu6, &pw::selu,
         &pw::gelu_erf, &pw::gelu_tanh, &pw::silu, &pw::mish, &pw::hardsigmoid, &pw::hardswish, &pw::log_sigmoid, &pw::prelu, &pw::mse, &pw::bce,
         &pw::bce_with_logits, &pw::gelu_backward_erf, &pw::gelu_backward_tanh, &pw::silu_backward, &pw::mish_backward,
         &pw::hardsigmoid_backward, &pw::hardswish_backward, &pw::log_sigmoid_backward, &pw::sigmoid_backward, &pw::tanh_backward, &pw::mse_backward, &pw::bce_backward}) {

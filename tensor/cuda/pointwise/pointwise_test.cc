@@ -42,7 +42,7 @@ std::vector<Op> all_ops() {
       {OP(tan), {}, 16, 2}, {OP(asin), {}, 8}, {OP(acos), {}, 8}, {OP(atan), {}, 8}, {OP(sinh), {}, 8}, {OP(cosh), {}, 8}, {OP(tanh), {}, 8}, {OP(asinh), {}, 8},
       {OP(acosh), {}, 8}, {OP(atanh), {}, 8}, {OP(sigmoid), {}, 8}, {OP(erf), {}, 8}, {OP(erfc), {}, 64}, {OP(erfinv), {}, 16}, {OP(logit), {kNan}, 16, 16},
       {OP(logit), {0.25}, 16, 16}, {OP(lgamma), {}, 64, 64}, {OP(digamma), {}, 4096, 64}, {OP(polygamma), {1}, 64}, {OP(polygamma), {3}, 64}, {OP(sinc), {}, 16, 4},
-      {OP(entr), {}, 8}, {OP(i0), {}, 64}, {OP(ceil)}, {OP(floor)}, {OP(round)}, {OP(round_decimals), {2}}, {OP(round_decimals), {-1}}, {OP(trunc)}, {OP(frac)},
+      {OP(entr), {}, 8}, {OP(i0), {}, 64}, {OP(i1), {}, 64}, {OP(ceil)}, {OP(floor)}, {OP(round)}, {OP(round_decimals), {2}}, {OP(round_decimals), {-1}}, {OP(trunc)}, {OP(frac)},
       {OP(conj_physical)}, {OP(angle), {}, 4}, {OP(nan_to_num), {1, 2, 3}}, {OP(clamp), {-1, 2}}, {OP(clamp), {-kInf, kInf}}, {OP(clamp_tensor)},
       {OP(clamp_min_tensor)}, {OP(clamp_max_tensor)}, {OP(lerp)}, {OP(lerp_scalar), {0.25}}, {OP(lerp_scalar), {0.75}}, {OP(addcmul), {3}}, {OP(addcdiv), {3}},
       {OP(where)}, {OP(masked_fill), {3}}, {OP(threshold), {0.5, 7}}, {OP(relu)}, {OP(relu6)}, {OP(leaky_relu), {0.01}}, {OP(elu), {1.5, 1.1, 0.9}, 8},

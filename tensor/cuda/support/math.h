@@ -136,6 +136,40 @@ __host__ __device__ inline float i0(float x) {
 #endif
 }
 
+// Order 1, likewise.
+__host__ __device__ inline double i1(double x) {
+  const double a = std::abs(x);
+  if (!(a < infinity())) return nan();
+#ifdef __CUDA_ARCH__
+  return ::cyl_bessel_i1(x);
+#else
+  double term = 1, sum = 1;
+  if (a < 30) {
+    const double q = a * a / 4;
+    for (int k = 1; k < 200 && term > sum * 1e-17; ++k) {
+      term *= q / (static_cast<double>(k) * (k + 1));
+      sum += term;
+    }
+    return sum * x / 2;
+  }
+  if (a > 800) return std::copysign(infinity(), x);
+  for (int k = 1; k < 30; ++k) {
+    const double next = term * ((2 * k - 1) * (2 * k - 1) - 4) / (8 * a * k);
+    if (std::abs(next) >= std::abs(term) || std::abs(next) < sum * 1e-17) break;
+    term = next;
+    sum += term;
+  }
+  return std::copysign(sum / std::sqrt(2 * kPi * a) * std::exp(a / 2) * std::exp(a / 2), x);
+#endif
+}
+__host__ __device__ inline float i1(float x) {
+#ifdef __CUDA_ARCH__
+  return is_finite(x) ? ::cyl_bessel_i1f(x) : nan<float>();
+#else
+  return static_cast<float>(i1(static_cast<double>(x)));
+#endif
+}
+
 // Upward recurrence to x >= 10, then the asymptotic series (Abramowitz & Stegun 6.3.18); reflection (6.3.7) for negative x.
 __host__ __device__ inline double digamma(double x) {
   if (x == 0) return std::copysign(infinity(), -x);
