@@ -139,7 +139,7 @@ TEST(Math, ZerosInfinitiesAndNumbersOutsideOfTheDomain) {
       {"lgamma", &pw::lgamma, {kInf, kInf, kInf, kInf, kNan, 0, kInf}},
       {"digamma", &pw::digamma, {-kInf, kInf, kInf, kNan, kNan, -0.5772156649015329, kNan}},
       {"i0", &pw::i0, {1, 1, kNan, kNan, kNan, 1.2660658777520084, 1.2660658777520084}},
-      {"i1", &pw::i1, {0.0, -0.0, kNan, kNan, kNan, 0.5651591039924851, -0.5651591039924851}},
+      {"i1", &pw::i1, {0.0, -0.0, kNan, kNan, kNan, 0.565159103992485, -0.565159103992485}},
   };
   for (const auto& c : cases) {
     expect_results<double>(c.name, *c.op, x, c.wanted);
