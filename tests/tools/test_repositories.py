@@ -36,11 +36,11 @@ def test_an_interpreter_without_headers_is_named(tmp_path):
 def test_the_emulated_device_needs_headers_alone(tmp_path):
     (tmp_path / "cuda_runtime_api.h").write_text("")
     headers, none = ["--repo_env=CUDA_HOME=none", "--repo_env=TESSERA_CUDA_HEADERS=%s" % tmp_path], ["--repo_env=CUDA_HOME=none", "--repo_env=TESSERA_CUDA_HEADERS=none"]
-    for target in ("//python:_cuda_emulated", "//tensor/cuda:pointwise_test_emulated"):
+    for target in ("//python:_cuda_emulated", "//tensor/cuda/pointwise:pointwise_test_emulated"):
         assert analyzes(target, *headers).returncode == 0
         result = analyzes(target, *none)
         assert result.returncode == 1 and "incompatible" in result.stderr
-    for target in ("//python:_cuda", "//tensor/cuda:pointwise_test"):
+    for target in ("//python:_cuda", "//tensor/cuda/pointwise:pointwise_test"):
         result = analyzes(target, *headers)
         assert result.returncode == 1 and "incompatible" in result.stderr
     assert analyzes("//python:_C", *none).returncode == 0
