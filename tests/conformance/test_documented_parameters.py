@@ -18,7 +18,7 @@ KNOWN = {
     "axis": ("concatenate", "accepted: the alias of dim"),
     "tensor": ("one_hot index_copy_ masked_scatter resize_as_ type_as", OTHER_NAME),
     "A": ("matrix_power", OTHER_NAME),
-    "out": ("matrix_power", OTHER_NAME),
+    "out": ("matrix_power histogramdd std_mean var_mean range", "of functions that the real system calls without it, or that are deprecated (range)"),
     "other": ("arctanh_ atanh_ dot", OTHER_NAME),
     "batch2": ("bmm", OTHER_NAME),
     "shape": ("broadcast_to", OTHER_NAME),
@@ -59,7 +59,7 @@ def accepted(value):
         pass
     names = set()
     for line in (getattr(value, "__doc__", None) or "").splitlines():
-        match = re.match(rf"{re.escape(getattr(value, '__name__', '-'))}\((.*)\)(?: ->.*)?$", line)
+        match = re.match(rf"{re.escape(getattr(value, '__name__', '-'))}\((.*?)\)(?: -> .*)?$", line)
         if match:
             names |= {p.split("=")[0].strip(" *") for p in match.group(1).split(",")}
     return names - {""} or None
