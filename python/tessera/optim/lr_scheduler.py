@@ -184,11 +184,10 @@ class LRScheduler:
         """Takes back one epoch, but not the rates."""
         self.last_epoch -= 1
 
-    def _rates(self):
-        """The present rates, for get_lr(): a call of get_lr() from elsewhere is warned of."""
+    def _expect_step(self):
+        """Warns of calls of get_lr() from elsewhere than step()."""
         if not self._get_lr_called_within_step:
             warnings.warn("To get the last learning rate computed by the scheduler, please use `get_last_lr()`.", UserWarning, stacklevel=3)
-        return _read(self.optimizer, "lr")
 
 
 _LRScheduler = LRScheduler
@@ -206,7 +205,8 @@ class _Multiplied(LRScheduler):
     _changes_when_resumed = False  # whether a construction with last_epoch >= 0 multiplies the rates, or takes them for this epoch's
 
     def get_lr(self):
-        rates = self._rates()
+        self._expect_step()
+        rates = _read(self.optimizer, "lr")
         if self._is_initial and self.last_epoch != 0 and not self._changes_when_resumed:
             return rates
         change = self._change()
@@ -316,7 +316,7 @@ class LambdaLR(_ByFunctions):
     """Initial rate times lr_lambda(epoch); one function or one for each group."""
 
     def get_lr(self):
-        self._rates()
+        self._expect_step()
         return [base * factor for base, factor in zip(self.base_lrs, self._factors())]
 
 
@@ -324,7 +324,8 @@ class MultiplicativeLR(_ByFunctions):
     """The last rate times lr_lambda(epoch); one function or one for each group."""
 
     def get_lr(self):
-        rates = self._rates()
+        self._expect_step()
+        rates = _read(self.optimizer, "lr")
         return rates if self._is_initial else [rate * factor for rate, factor in zip(rates, self._factors())]
 
 
@@ -335,7 +336,8 @@ class CosineAnnealingLR(LRScheduler):
         self._start(optimizer, last_epoch, T_max=T_max, eta_min=eta_min)
 
     def get_lr(self):
-        rates = self._rates()
+        self._expect_step()
+        rates = _read(self.optimizer, "lr")
         if self._is_initial or self.last_epoch == 0:
             return rates
         if self._step_count == 1 and self.last_epoch > 0:
@@ -360,7 +362,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._start(optimizer, last_epoch, T_0=T_0, T_i=T_0, T_mult=T_mult, eta_min=eta_min, T_cur=last_epoch)
 
     def get_lr(self):
-        self._rates()
+        self._expect_step()
         weight = _formulas.cosine_weight(self.T_cur, self.T_i)
         return [_between(self.eta_min, base, weight) for base in self.base_lrs]
 
@@ -596,7 +598,7 @@ class CyclicLR(_WithMomentum):
         return 1.0 if self.mode == "triangular" else _formulas.halved_amplitude(x)
 
     def get_lr(self):
-        self._rates()
+        self._expect_step()
         cycle, height = _formulas.triangle(self.last_epoch, self.total_size, self.step_ratio)
         scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch)
         if self.cycle_momentum:
@@ -657,7 +659,7 @@ class OneCycleLR(_WithMomentum):
         return math.prod(counts.values())
 
     def get_lr(self):
-        self._rates()
+        self._expect_step()
         step, phases = self.last_epoch, self._schedule_phases
         if step > self.total_steps:
             raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
@@ -665,13 +667,14 @@ class OneCycleLR(_WithMomentum):
         phase, cosine = phases[number], self._anneal_func_type == "cos"
         weight = _formulas.cosine_weight(passed, 1) if cosine else passed
         # the cosine is the share that is left, the line the share that is done
-        ends = ("end_", "start_") if cosine else ("start_", "end_")
+        first, second = ("end_", "start_") if cosine else ("start_", "end_")
+        groups = self.optimizer.param_groups
 
         def between(option):
-            first, second = (phase[end + option] for end in ends)
-            return [_between(group[first], group[second], weight) for group in self.optimizer.param_groups]
+            start, end = phase[first + option], phase[second + option]
+            return [_between(group[start], group[end], weight) for group in groups]
 
         if self.cycle_momentum:
-            for group, momentum in zip(self.optimizer.param_groups, between("momentum")):
+            for group, momentum in zip(groups, between("momentum")):
                 self._set_momentum(group, momentum)
         return between("lr")

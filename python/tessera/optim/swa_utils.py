@@ -6,7 +6,7 @@ from copy import deepcopy
 import tessera
 from tessera.nn import Module
 
-from .lr_scheduler import LRScheduler, _formulas, _per_group, _require
+from .lr_scheduler import LRScheduler, _formulas, _per_group, _read, _require
 
 __all__ = ["AveragedModel", "update_bn", "SWALR", "get_ema_multi_avg_fn", "get_swa_multi_avg_fn", "get_ema_avg_fn", "get_swa_avg_fn"]
 
@@ -135,7 +135,8 @@ class SWALR(LRScheduler):
         self._start(optimizer, last_epoch, _anneal_strategy=anneal_strategy, anneal_epochs=anneal_epochs)
 
     def get_lr(self):
-        rates = self._rates()
+        self._expect_step()
+        rates = _read(self.optimizer, "lr")
         # _step_count is one ahead of the number of steps that the user made
         step = max(self._step_count - 1, 0 if self.anneal_epochs else 1)
         before, share = (_formulas.averaging_weight(at, self.anneal_epochs, self._anneal_strategy == "cos") for at in (step - 1, step))
