@@ -182,3 +182,16 @@ def test_calls_with_names_that_the_module_lacks():
     assert tessera.equal(y, weight.sum(1) + layer.bias) and not hasattr(layer, "more")
     with pytest.warns(FutureWarning), pytest.raises(RuntimeError, match=r"Unexpected key\(s\): 'more'.\n\tMissing key\(s\): 'bias'"):
         stateless.functional_call(layer, {"weight": weight, "more": weight}, x, strict=True)
+
+
+def test_pickled_modules_hold_what_other_implementations_read():
+    lstm = nn.LSTM(2, 3)
+    state = lstm.__getstate__()
+    assert [id(w) for w in state["_flat_weights"]] == [id(w) for w in lstm.parameters()] and state["_flat_weights_names"] == list(dict(lstm.named_parameters()))
+    twin = copy.deepcopy(lstm)
+    assert "_flat_weights" not in vars(twin) and all(tessera.equal(a, b) and a is not b for a, b in zip(twin._flat_weights, lstm.parameters(), strict=True))
+    for activation, code in (("relu", 1), (nn.functional.gelu, 2), (nn.ReLU(), 1), (tessera.tanh, 0)):
+        assert nn.TransformerEncoderLayer(4, 1, 4, activation=activation).activation_relu_or_gelu == code
+    hooked = utils.spectral_norm(linear())
+    hook, = hooked._load_state_dict_pre_hooks.values()
+    assert type(hook).__module__ == nn.Module.__module__

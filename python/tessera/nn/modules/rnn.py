@@ -162,6 +162,10 @@ class RNNBase(Module):
         """For each layer and direction the list of its parameters."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
+    def __getstate__(self):
+        # computed here, but PyTorch wants them in its pickles
+        return {**vars(self), "_flat_weights_names": self._flat_weights_names, "_flat_weights": self._flat_weights}
+
     def __setstate__(self, d):
         super().__setstate__(d)
         # these are computed here, not stored

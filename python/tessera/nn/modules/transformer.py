@@ -6,7 +6,7 @@ import tessera
 from tessera.nn import functional as F
 from tessera.nn.init import xavier_uniform_
 
-from .activation import MultiheadAttention
+from .activation import GELU, MultiheadAttention, ReLU
 from .container import ModuleList
 from .dropout import Dropout
 from .linear import Linear
@@ -36,6 +36,10 @@ def _get_activation_fn(given):
     if isinstance(given, str) and given not in _ACTIVATIONS:
         raise RuntimeError(f"activation should be relu/gelu, not {given}")
     return _ACTIVATIONS.get(given, given) if isinstance(given, str) else given
+
+
+def _is(activation, function, layer):
+    return activation is function or isinstance(activation, layer)
 
 
 class Transformer(Module):
@@ -147,6 +151,8 @@ class _Layer(Module):
         for name, part in parts.items():
             self.add_module(name, part)
         self.norm_first, self.activation = norm_first, _get_activation_fn(activation)
+        # 1: relu, 2: gelu, 0: another one. PyTorch's layer reads it from pickles
+        self.activation_relu_or_gelu = 1 if _is(self.activation, F.relu, ReLU) else 2 if _is(self.activation, F.gelu, GELU) else 0
 
     def __setstate__(self, state):
         super().__setstate__(state)
