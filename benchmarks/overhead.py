@@ -66,7 +66,8 @@ def shells(torch):
     yield "CosineAnnealingLR.step()", schedule(lambda o: schedules.CosineAnnealingLR(o, 1000))
     yield "OneCycleLR.step()", schedule(lambda o: schedules.OneCycleLR(o, 0.1, 10**9, cycle_momentum=False))
     yield "CyclicLR.step()", schedule(lambda o: schedules.CyclicLR(o, 0.1, 0.2, cycle_momentum=False))
-    yield "SequentialLR.step()", schedule(lambda o: schedules.SequentialLR(o, [schedules.ConstantLR(o), schedules.StepLR(o, 30)], [5]))
+    yield "SequentialLR.step()", schedule(lambda o: schedules.SequentialLR(o, [schedules.ConstantLR(o),
+                                                                               schedules.StepLR(o, 30)], [5]))
 
     class Twice(nn.Module):
         def forward(self, weight):
@@ -86,13 +87,16 @@ def shells(torch):
     yield "pruned Linear(8, 8)", lambda: pruned(row)
 
     def bottleneck(inputs, width, stride):
-        convolutions = [nn.Conv2d(inputs, width, 1, bias=False), nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.Conv2d(width, 4 * width, 1, bias=False)]
+        convolutions = [nn.Conv2d(inputs, width, 1, bias=False), nn.Conv2d(width, width, 3, stride, 1, bias=False),
+                        nn.Conv2d(width, 4 * width, 1, bias=False)]
         layers = [layer for c in convolutions for layer in (c, nn.BatchNorm2d(c.out_channels), nn.ReLU(inplace=True))]
-        return nn.Sequential(*layers, *([nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width)] if inputs != 4 * width else []))
+        return nn.Sequential(*layers, *([nn.Conv2d(inputs, 4 * width, 1, stride, bias=False),
+                                         nn.BatchNorm2d(4 * width)] if inputs != 4 * width else []))
 
     def resnet50():
         with torch.device("meta"):
-            layers, inputs = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)], 64
+            layers, inputs = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
+                              nn.MaxPool2d(3, 2, 1)], 64
             for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
                 for i in range(blocks):
                     layers.append(bottleneck(inputs, width, 2 if i == 0 and width > 64 else 1))

@@ -1,4 +1,5 @@
-// Learning rates as functions of the epoch: call step() after the optimizer's steps of each epoch. The formulas, and what the parameters mean, are in optim/schedules.
+// Learning rates as functions of the epoch: call step() after the optimizer's steps of each epoch. The formulas, and
+// what the parameters mean, are in optim/schedules.
 #pragma once
 
 #include <functional>
@@ -31,15 +32,34 @@ class LRScheduler {
 };
 
 // Schedules with the names and defaults of the Python classes. ValueError for parameters outside of what is said there.
-struct StepLR : LRScheduler { StepLR(Optimizer& optimizer, int64_t step_size, double gamma = 0.1); };
-struct MultiStepLR : LRScheduler { MultiStepLR(Optimizer& optimizer, std::vector<int64_t> milestones, double gamma = 0.1); };
-struct ConstantLR : LRScheduler { explicit ConstantLR(Optimizer& optimizer, double factor = 1.0 / 3, int64_t total_iters = 5); };
-struct LinearLR : LRScheduler { explicit LinearLR(Optimizer& optimizer, double start_factor = 1.0 / 3, double end_factor = 1, int64_t total_iters = 5); };
-struct ExponentialLR : LRScheduler { ExponentialLR(Optimizer& optimizer, double gamma); };
-struct PolynomialLR : LRScheduler { explicit PolynomialLR(Optimizer& optimizer, int64_t total_iters = 5, double power = 1); };
-struct LambdaLR : LRScheduler { LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> lr_lambda); };
-struct CosineAnnealingLR : LRScheduler { CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double eta_min = 0); };
-struct CosineAnnealingWarmRestarts : LRScheduler { CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t t_0, int64_t t_mult = 1, double eta_min = 0); };
+struct StepLR : LRScheduler {
+  StepLR(Optimizer& optimizer, int64_t step_size, double gamma = 0.1);
+};
+struct MultiStepLR : LRScheduler {
+  MultiStepLR(Optimizer& optimizer, std::vector<int64_t> milestones, double gamma = 0.1);
+};
+struct ConstantLR : LRScheduler {
+  explicit ConstantLR(Optimizer& optimizer, double factor = 1.0 / 3, int64_t total_iters = 5);
+};
+struct LinearLR : LRScheduler {
+  explicit LinearLR(Optimizer& optimizer, double start_factor = 1.0 / 3, double end_factor = 1,
+                    int64_t total_iters = 5);
+};
+struct ExponentialLR : LRScheduler {
+  ExponentialLR(Optimizer& optimizer, double gamma);
+};
+struct PolynomialLR : LRScheduler {
+  explicit PolynomialLR(Optimizer& optimizer, int64_t total_iters = 5, double power = 1);
+};
+struct LambdaLR : LRScheduler {
+  LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> lr_lambda);
+};
+struct CosineAnnealingLR : LRScheduler {
+  CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double eta_min = 0);
+};
+struct CosineAnnealingWarmRestarts : LRScheduler {
+  CosineAnnealingWarmRestarts(Optimizer& optimizer, int64_t t_0, int64_t t_mult = 1, double eta_min = 0);
+};
 
 // Times factor when the metric given to step() has not improved for more than `patience` epochs.
 struct PlateauOptions {

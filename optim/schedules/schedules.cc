@@ -20,15 +20,21 @@ double exponential_weight(double epoch, double gamma) { return std::pow(gamma, e
 double exponential_change(double epoch, double gamma) { return epoch == 0 ? 1 : gamma; }
 
 double constant_weight(double epoch, double factor, double total) { return factor + (epoch >= total ? 1 - factor : 0); }
-double constant_change(double epoch, double factor, double total) { return epoch == 0 ? factor : epoch == total ? 1 / factor : 1; }
+double constant_change(double epoch, double factor, double total) {
+  return epoch == 0 ? factor : epoch == total ? 1 / factor : 1;
+}
 
-double linear_weight(double epoch, double start, double end, double total) { return start + (end - start) * (std::min(total, epoch) / total); }
+double linear_weight(double epoch, double start, double end, double total) {
+  return start + (end - start) * (std::min(total, epoch) / total);
+}
 double linear_change(double epoch, double start, double end, double total) {
   if (epoch == 0) return start;
   return epoch > total ? 1 : 1 + (end - start) / (total * start + (epoch - 1) * (end - start));
 }
 
-double polynomial_weight(double epoch, double total, double power) { return std::pow(1 - std::min(total, epoch) / total, power); }
+double polynomial_weight(double epoch, double total, double power) {
+  return std::pow(1 - std::min(total, epoch) / total, power);
+}
 double polynomial_change(double epoch, double total, double power) {
   return epoch == 0 || epoch > total ? 1 : std::pow((1 - epoch / total) / (1 - (epoch - 1) / total), power);
 }

@@ -22,10 +22,14 @@ void expect_product(const OfEpoch& change, const OfEpoch& weight) {
 
 TEST(Schedules, ChangesMultiplyToWeights) {
   expect_product([](double e) { return step_change(e, 4, 0.3); }, [](double e) { return step_weight(e, 4, 0.3); });
-  expect_product([](double e) { return exponential_change(e, 0.9); }, [](double e) { return exponential_weight(e, 0.9); });
-  expect_product([](double e) { return constant_change(e, 0.3, 5); }, [](double e) { return constant_weight(e, 0.3, 5); });
-  expect_product([](double e) { return linear_change(e, 0.3, 0.8, 5); }, [](double e) { return linear_weight(e, 0.3, 0.8, 5); });
-  expect_product([](double e) { return polynomial_change(e, 7, 1.5); }, [](double e) { return polynomial_weight(e, 7, 1.5); });
+  expect_product([](double e) { return exponential_change(e, 0.9); },
+                 [](double e) { return exponential_weight(e, 0.9); });
+  expect_product([](double e) { return constant_change(e, 0.3, 5); },
+                 [](double e) { return constant_weight(e, 0.3, 5); });
+  expect_product([](double e) { return linear_change(e, 0.3, 0.8, 5); },
+                 [](double e) { return linear_weight(e, 0.3, 0.8, 5); });
+  expect_product([](double e) { return polynomial_change(e, 7, 1.5); },
+                 [](double e) { return polynomial_weight(e, 7, 1.5); });
 }
 
 TEST(Schedules, CosineRecurrenceIsItsClosedForm) {
@@ -52,7 +56,8 @@ TEST(Schedules, CyclesGrow) {
 
 TEST(Schedules, PhasesAndTriangles) {
   const std::array<double, 2> ends{2, 10};
-  for (auto [step, number, passed] : {std::tuple{0.0, 0, 0.0}, {1.0, 0, 0.5}, {2.0, 0, 1.0}, {4.0, 1, 0.25}, {10.0, 1, 1.0}, {12.0, 1, 1.25}}) {
+  for (auto [step, number, passed] :
+       {std::tuple{0.0, 0, 0.0}, {1.0, 0, 0.5}, {2.0, 0, 1.0}, {4.0, 1, 0.25}, {10.0, 1, 1.0}, {12.0, 1, 1.25}}) {
     EXPECT_EQ(phase_of(step, ends).number, number) << step;
     EXPECT_EQ(phase_of(step, ends).passed, passed) << step;
   }

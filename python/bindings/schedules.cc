@@ -1,4 +1,5 @@
-// The formulas of learning-rate schedules (optim/schedules) as functions of Python numbers, and how options of parameter groups are read and written.
+// The formulas of learning-rate schedules (optim/schedules) as functions of Python numbers, and how options of
+// parameter groups are read and written.
 #include "optim/schedules/schedules.h"
 
 #include <cfenv>
@@ -40,7 +41,8 @@ template <class A, class... B>
 PyObject* objects(A first, B... rest) {
   Ref tuple = Ref::steal(check(PyTuple_New(1 + sizeof...(rest))));
   Py_ssize_t i = 0;
-  (PyTuple_SET_ITEM(tuple.get(), i++, check(object(first))), ..., PyTuple_SET_ITEM(tuple.get(), i++, check(object(rest))));
+  (PyTuple_SET_ITEM(tuple.get(), i++, check(object(first))), ...,
+   PyTuple_SET_ITEM(tuple.get(), i++, check(object(rest))));
   return tuple.release();
 }
 PyObject* object(const sch::CosineChange& c) { return objects(c.rises, c.weight); }
@@ -58,8 +60,8 @@ double finite_part(bool) { return 0; }
 
 // As Python's own arithmetic: OverflowError for a number that is too large, ZeroDivisionError otherwise.
 [[noreturn]] void refuse(const char* name, bool overflow) {
-  PyErr_Format(overflow ? PyExc_OverflowError : PyExc_ZeroDivisionError, "%s: %s; check the arguments of the schedule", name,
-               overflow ? "the rate is too large for a number" : "division by zero");
+  PyErr_Format(overflow ? PyExc_OverflowError : PyExc_ZeroDivisionError, "%s: %s; check the arguments of the schedule",
+               name, overflow ? "the rate is too large for a number" : "division by zero");
   throw ErrorAlreadySet();
 }
 
@@ -82,9 +84,12 @@ PyMethodDef fast(const char* name, PyObject* (*f)(PyObject*, PyObject* const*, P
 template <size_t N>
 struct Name {
   char text[N];
-  constexpr Name(const char (&s)[N]) { for (size_t i = 0; i < N; ++i) text[i] = s[i]; }
+  constexpr Name(const char (&s)[N]) {
+    for (size_t i = 0; i < N; ++i) text[i] = s[i];
+  }
 };
-template <Name N> inline constexpr Name kName = N;
+template <Name N>
+inline constexpr Name kName = N;
 
 template <Name N, auto F, class R, class... A>
 PyMethodDef entry(R (*)(A...)) {
@@ -140,7 +145,8 @@ PyObject* py_write(PyObject*, PyObject* const* args, Py_ssize_t n) {
         check(PyObject_SetItem(group, args[1], value));
         continue;
       }
-      Ref scalar = is_tensor(value) ? Ref::steal(check(PyObject_CallMethod(value, "squeeze", nullptr))) : Ref::borrow(value);
+      Ref scalar =
+          is_tensor(value) ? Ref::steal(check(PyObject_CallMethod(value, "squeeze", nullptr))) : Ref::borrow(value);
       Ref::steal(check(PyObject_CallMethod(present.get(), "fill_", "O", scalar.get())));
     }
     return none();
@@ -151,10 +157,14 @@ PyObject* py_write(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 #define FORMULA(name) entry<#name, &sch::name>(&sch::name)
 std::vector<PyMethodDef> schedule_functions() {
-  return {FORMULA(step_weight), FORMULA(step_change), FORMULA(exponential_weight), FORMULA(exponential_change), FORMULA(constant_weight), FORMULA(constant_change), FORMULA(linear_weight),
-          FORMULA(linear_change), FORMULA(polynomial_weight), FORMULA(polynomial_change), FORMULA(cosine_weight), FORMULA(cosine_change), FORMULA(restart_cycle), FORMULA(next_in_cycle),
-          FORMULA(triangle), FORMULA(halved_amplitude), FORMULA(averaging_weight), FORMULA(improves), FORMULA(next_plateau),
-          fast("phase_of", py_phase_of), fast("read", py_read), fast("write", py_write)};
+  return {FORMULA(step_weight),        FORMULA(step_change),          FORMULA(exponential_weight),
+          FORMULA(exponential_change), FORMULA(constant_weight),      FORMULA(constant_change),
+          FORMULA(linear_weight),      FORMULA(linear_change),        FORMULA(polynomial_weight),
+          FORMULA(polynomial_change),  FORMULA(cosine_weight),        FORMULA(cosine_change),
+          FORMULA(restart_cycle),      FORMULA(next_in_cycle),        FORMULA(triangle),
+          FORMULA(halved_amplitude),   FORMULA(averaging_weight),     FORMULA(improves),
+          FORMULA(next_plateau),       fast("phase_of", py_phase_of), fast("read", py_read),
+          fast("write", py_write)};
 }
 #undef FORMULA
 

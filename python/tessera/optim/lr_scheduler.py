@@ -1,6 +1,9 @@
-"""Learning-rate schedules. A schedule sets the rates of its optimizer's groups at construction (epoch 0) and at each `step()`.
+"""Learning-rate schedules.
 
-The formulas are C++ (`optim/schedules`); a class here is their arguments, what goes into its state dict, and how rates are read and written.
+A schedule sets the rates of its optimizer's groups at construction (epoch 0) and at each `step()`.
+
+The formulas are C++ (`optim/schedules`); a class here is their arguments, what goes into its state dict, and how rates
+are read and written.
 """
 
 import functools
@@ -24,10 +27,13 @@ EPOCH_DEPRECATION_WARNING = ("The epoch parameter in `scheduler.step()` was not 
                              "scheduler. During the deprecation, if epoch is different from None, the closed form is used instead of the new chainable form, where "
                              "available. Please open an issue if you are unable to replicate your use case: https://github.com/pytorch/pytorch/issues/new/choose.")
 _ORDER = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
-_STEP_REPLACED = ("Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. Please, make sure to call `optimizer.step()` before "
+_STEP_REPLACED = ("Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
+                  "Please, make sure to call `optimizer.step()` before "
                   f"`lr_scheduler.step()`. {_ORDER}")
-_STEP_LATE = ("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should call them in the opposite order: `optimizer.step()` "
-              "before `lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the first value of the learning rate schedule. " + _ORDER)
+_STEP_LATE = ("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
+              "should call them in the opposite order: `optimizer.step()` "
+              "before `lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the first value of "
+              "the learning rate schedule. " + _ORDER)
 
 _formulas = tessera._C._schedules
 
@@ -57,7 +63,8 @@ def _per_group(optimizer, name, value):
     groups = optimizer.param_groups
     if not isinstance(value, (list, tuple)):
         return [_own(value) for _ in groups]
-    _require(len(value) == len(groups), f"{name} must have the same length as optimizer.param_groups. {name} has {len(value)} values, param_groups has {len(groups)}.")
+    _require(len(value) == len(groups), f"{name} must have the same length as optimizer.param_groups. {name} has "
+                                        f"{len(value)} values, param_groups has {len(groups)}.")
     return list(value)
 
 
@@ -99,9 +106,12 @@ def _leave_marks(optimizer):
 
 
 class LRScheduler:
-    """Base class. A subclass defines get_lr(), the next rates computed from the present ones, and may define _get_closed_form_lr().
+    """Base class.
 
-    Schedules that are members of another one are driven by step(), by _update_lr(0), which starts them anew at epoch 0, and by _undo().
+    A subclass defines get_lr(), the next rates computed from the present ones, and may define _get_closed_form_lr().
+
+    Schedules that are members of another one are driven by step(), by _update_lr(0), which starts them anew at epoch 0,
+    and by _undo().
     """
 
     _get_lr_called_within_step = False
@@ -113,8 +123,10 @@ class LRScheduler:
             if last_epoch == -1:
                 group.setdefault("initial_lr", _own(group["lr"]))
             elif "initial_lr" not in group:
-                raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with last_epoch >= 0.\nThis typically happens when:\n"
-                               "1. You're trying to resume training from a checkpoint but haven't properly loaded the optimizer state\n2. You're using last_epoch >= 0 for a "
+                raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
+                               f"last_epoch >= 0.\nThis typically happens when:\n"
+                               "1. You're trying to resume training from a checkpoint but haven't properly loaded the "
+                               "optimizer state\n2. You're using last_epoch >= 0 for a "
                                "fresh training run (not recommended)")
         self.base_lrs = _read(optimizer, "initial_lr")
         self.last_epoch = last_epoch
@@ -162,7 +174,10 @@ class LRScheduler:
         self._update_lr(epoch)
 
     def _update_lr(self, epoch=None):
-        """Takes on an epoch, by default the next one, and sets its rates: in closed form where the epoch is given and there is one."""
+        """Takes on an epoch, by default the next one, and sets its rates.
+
+        In closed form where the epoch is given and there is one.
+        """
         formula = self.get_lr
         if epoch is None:
             epoch = self.last_epoch + 1
@@ -200,9 +215,14 @@ def _formula(function, *arguments):
 
 
 class _Multiplied(LRScheduler):
-    """Schedules by factors. A subclass defines _change(), the factor between the epoch before and this one, and _weight(), that between the first one and this one."""
+    """Schedules by factors.
 
-    _changes_when_resumed = False  # whether a construction with last_epoch >= 0 multiplies the rates, or takes them for this epoch's
+    A subclass defines _change(), the factor between the epoch before and this one, and _weight(), that between the
+    first one and this one.
+    """
+
+    # whether a construction with last_epoch >= 0 multiplies the rates, or takes them for this epoch's
+    _changes_when_resumed = False
 
     def get_lr(self):
         self._expect_step()
@@ -240,7 +260,8 @@ class MultiStepLR(_Multiplied):
         return _formulas.exponential_weight(self.milestones.get(self.last_epoch, 0), self.gamma)
 
     def _weight(self):
-        return _formulas.exponential_weight(sum(count for epoch, count in self.milestones.items() if epoch <= self.last_epoch), self.gamma)
+        return _formulas.exponential_weight(sum(count for epoch, count in self.milestones.items()
+                                                if epoch <= self.last_epoch), self.gamma)
 
 
 class ConstantLR(_Multiplied):
@@ -262,7 +283,8 @@ class LinearLR(_Multiplied):
     _weight = _formula(_formulas.linear_weight, "start_factor", "end_factor", "total_iters")
 
     def __init__(self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1):
-        _require(0 < start_factor <= 1, "Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
+        _require(0 < start_factor <= 1, "Starting multiplicative factor expected to be greater than 0 and less or "
+                                        "equal to 1.")
         _require(0 <= end_factor <= 1, "Ending multiplicative factor expected to be between 0 and 1.")
         self._start(optimizer, last_epoch, start_factor=start_factor, end_factor=end_factor, total_iters=total_iters)
 
@@ -288,14 +310,18 @@ class PolynomialLR(_Multiplied):
 
 
 class _ByFunctions(LRScheduler):
-    """Schedules by Python functions of the epoch, one or one for each group. State dicts hold none of them, but the attributes of objects with __call__."""
+    """Schedules by Python functions of the epoch, one or one for each group.
+
+    State dicts hold none of them, but the attributes of objects with __call__.
+    """
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
         groups = len(_checked(optimizer).param_groups)
         functions = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * groups
         _require(len(functions) == groups, f"Expected {groups} lr_lambdas, but got {len(functions)}")
         for function in functions:
-            _require(callable(function), f"lr_lambda should be a function, but got {type(function).__name__}", TypeError)
+            _require(callable(function), f"lr_lambda should be a function, but got {type(function).__name__}",
+                     TypeError)
         self._start(optimizer, last_epoch, lr_lambdas=functions)
 
     def _factors(self):
@@ -358,7 +384,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         _require(isinstance(T_0, int) and T_0 > 0, f"Expected positive integer T_0, but got {T_0}")
         _require(isinstance(T_mult, int) and T_mult >= 1, f"Expected integer T_mult >= 1, but got {T_mult}")
-        _require(isinstance(eta_min, (float, int)), f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}")
+        _require(isinstance(eta_min, (float, int)), f"Expected float or int eta_min, but got {eta_min} of type "
+                                                    f"{type(eta_min)}")
         self._start(optimizer, last_epoch, T_0=T_0, T_i=T_0, T_mult=T_mult, eta_min=eta_min, T_cur=last_epoch)
 
     def get_lr(self):
@@ -389,14 +416,19 @@ class _Composite(LRScheduler):
     """A schedule made of others, which it drives as LRScheduler says. All of them are of one optimizer."""
 
     def _take(self, schedulers, optimizer, missing):
-        _require(len(schedulers) >= 1, f"{type(self).__name__} expects at least one scheduler{missing}, but got no scheduler.")
+        _require(len(schedulers) >= 1, f"{type(self).__name__} expects at least one scheduler{missing}, but got no "
+                                       f"scheduler.")
         optimizer = optimizer or schedulers[0].optimizer
         for i, member in enumerate(schedulers):
-            _require(hasattr(member, "optimizer"), f"{type(self).__name__} at index {i} should have `optimizer` as its attribute.", TypeError)
-            _require(not isinstance(member, ReduceLROnPlateau), f"{type(self).__name__} does not support `ReduceLROnPlateau` scheduler as it requires additional kwargs to be "
+            _require(hasattr(member, "optimizer"), f"{type(self).__name__} at index {i} should have `optimizer` as its "
+                                                   f"attribute.", TypeError)
+            _require(not isinstance(member, ReduceLROnPlateau), f"{type(self).__name__} does not support "
+                                                                f"`ReduceLROnPlateau` scheduler as it requires "
+                                                                f"additional kwargs to be "
                      f"specified when calling `step`, but got one at index {i} in the given schedulers sequence.")
             if member.optimizer != optimizer:
-                raise ValueError(f"{type(self).__name__} expects all schedulers to belong to the same optimizer, but got scheduler {type(member).__name__} at index {i} has "
+                raise ValueError(f"{type(self).__name__} expects all schedulers to belong to the same optimizer, but "
+                                 f"got scheduler {type(member).__name__} at index {i} has "
                                  f"{member.optimizer}, which is different from {type(optimizer).__name__}.")
         self._schedulers = schedulers
         self.optimizer = optimizer
@@ -421,11 +453,14 @@ class SequentialLR(_Composite):
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         self._take(schedulers, optimizer, "")
-        _require(len(milestones) == len(schedulers) - 1, "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but "
-                 f"got number of schedulers {len(schedulers)} and the number of milestones to be equal to {len(milestones)}")
+        _require(len(milestones) == len(schedulers) - 1, "Sequential Schedulers expects number of schedulers provided "
+                                                         "to be one more than the number of milestone points, but "
+                 f"got number of schedulers {len(schedulers)} and the number of milestones to be equal to "
+                 f"{len(milestones)}")
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
-        # the constructions of the schedules have all changed the rates: back to the first values, then only the first schedule starts
+        # the constructions of the schedules have all changed the rates: back to the first values, then only the first
+        # schedule starts
         _write(optimizer, "lr", _read(optimizer, "initial_lr"))
         self._undo()
         schedulers[0]._initial_step()
@@ -508,7 +543,8 @@ class ReduceLROnPlateau(LRScheduler):
         better = self._is_better(metric, self.best)
         if better:
             self.best = metric
-        bad, cooling, due = _formulas.next_plateau(better, self.num_bad_epochs, self.cooldown_counter, self.patience, self.cooldown)
+        bad, cooling, due = _formulas.next_plateau(better, self.num_bad_epochs, self.cooldown_counter, self.patience,
+                                                   self.cooldown)
         if due:
             self._reduce_lr(self.last_epoch)
         self.num_bad_epochs, self.cooldown_counter = bad, cooling
@@ -517,13 +553,16 @@ class ReduceLROnPlateau(LRScheduler):
     def _reduce_lr(self, epoch):
         groups = self.optimizer.param_groups
         if len(groups) != len(self.min_lrs):
-            _require(self.default_min_lr is not None, f"The number of param groups in the `optimizer` ({len(groups)}) differs from when `ReduceLROnPlateau` was initialized "
-                     f"({len(self.min_lrs)}), usually due to a new param group being added to the optimizer. Please modify the `min_lrs` field to match the length of the "
+            _require(self.default_min_lr is not None, f"The number of param groups in the `optimizer` ({len(groups)}) "
+                                                      f"differs from when `ReduceLROnPlateau` was initialized "
+                     f"({len(self.min_lrs)}), usually due to a new param group being added to the optimizer. Please "
+                     f"modify the `min_lrs` field to match the length of the "
                      "`optimizer` param groups.", RuntimeError)
             self.min_lrs = [self.default_min_lr] * len(groups)
         rates = [float(group["lr"]) for group in groups]
         reduced = [max(rate * self.factor, lowest) for rate, lowest in zip(rates, self.min_lrs)]
-        _write(self.optimizer, "lr", [low if rate - low > self.eps else group["lr"] for group, rate, low in zip(groups, rates, reduced)])
+        _write(self.optimizer, "lr", [low if rate - low > self.eps else group["lr"] for group, rate,
+                                      low in zip(groups, rates, reduced)])
 
     @property
     def in_cooldown(self):
@@ -548,13 +587,18 @@ class _WithMomentum(LRScheduler):
     """Schedules that move the momentum (or the first of Adam's betas) against the rate."""
 
     def _take_momenta(self, optimizer, cycle_momentum, base_momentum, max_momentum, last_epoch):
-        """The lowest and the highest momentum of each group; fresh schedules write them into the groups. ValueError for optimizers without momentum."""
+        """The lowest and the highest momentum of each group; fresh schedules write them into the groups.
+
+        ValueError for optimizers without momentum.
+        """
         self.cycle_momentum = cycle_momentum
         if not cycle_momentum:
             return [], []
-        _require({"momentum", "betas"} & set(optimizer.defaults), "optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+        _require({"momentum", "betas"} & set(optimizer.defaults), "optimizer must support momentum or beta1 with "
+                                                                  "`cycle_momentum` option enabled")
         self.use_beta1 = "betas" in optimizer.defaults
-        lows, highs = _per_group(optimizer, "base_momentum", base_momentum), _per_group(optimizer, "max_momentum", max_momentum)
+        lows, highs = _per_group(optimizer, "base_momentum", base_momentum), _per_group(optimizer, "max_momentum",
+                                                                                        max_momentum)
         if last_epoch == -1:
             for group, low, high in zip(optimizer.param_groups, lows, highs):
                 self._set_momentum(group, high)
@@ -573,7 +617,8 @@ class CyclicLR(_WithMomentum):
 
     def __init__(self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0, scale_fn=None, scale_mode="cycle",
                  cycle_momentum=True, base_momentum=0.8, max_momentum=0.9, last_epoch=-1):
-        _require(scale_fn is not None or mode in ("triangular", "triangular2", "exp_range"), "mode is invalid and scale_fn is None")
+        _require(scale_fn is not None or mode in ("triangular", "triangular2", "exp_range"), "mode is invalid and "
+                                                                                             "scale_fn is None")
         lows = _per_group(_checked(optimizer), "base_lr", base_lr)
         if last_epoch == -1:
             _write(optimizer, "lr", lows)
@@ -618,7 +663,8 @@ class CyclicLR(_WithMomentum):
 
 def _phase(end_step, lr, momentum):
     """One part of a cycle: its last step, and between which options of a group it goes."""
-    return {"end_step": end_step, "start_lr": lr[0], "end_lr": lr[1], "start_momentum": momentum[0], "end_momentum": momentum[1]}
+    return {"end_step": end_step, "start_lr": lr[0], "end_lr": lr[1], "start_momentum": momentum[0],
+            "end_momentum": momentum[1]}
 
 
 class OneCycleLR(_WithMomentum):
@@ -631,14 +677,18 @@ class OneCycleLR(_WithMomentum):
                  base_momentum=0.85, max_momentum=0.95, div_factor=25.0, final_div_factor=1e4, three_phase=False, last_epoch=-1):
         self.optimizer = _checked(optimizer)
         self.total_steps = self._steps(total_steps, epochs, steps_per_epoch)
-        _require(isinstance(pct_start, float) and 0 <= pct_start <= 1, f"Expected float between 0 and 1 pct_start, but got {pct_start}")
-        _require(anneal_strategy in ("cos", "linear"), f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+        _require(isinstance(pct_start, float) and 0 <= pct_start <= 1, f"Expected float between 0 and 1 pct_start, but "
+                                                                       f"got {pct_start}")
+        _require(anneal_strategy in ("cos", "linear"), f"anneal_strategy must be one of 'cos' or 'linear', instead got "
+                                                       f"{anneal_strategy}")
         self._anneal_func_type = anneal_strategy
         highest, falling = ("max_momentum", "max_momentum"), ("max_momentum", "base_momentum")
         rise = float(pct_start * self.total_steps)
         phases = [_phase(rise - 1, ("initial_lr", "max_lr"), falling)]
         if three_phase:
-            phases += [_phase(2 * rise - 2, ("max_lr", "initial_lr"), falling[::-1]), _phase(self.total_steps - 1, ("initial_lr", "min_lr"), highest)]
+            phases += [_phase(2 * rise - 2, ("max_lr", "initial_lr"), falling[::-1]), _phase(self.total_steps - 1,
+                                                                                             ("initial_lr", "min_lr"),
+                                                                                             highest)]
         else:
             phases += [_phase(self.total_steps - 1, ("max_lr", "min_lr"), falling[::-1])]
         self._schedule_phases = phases
@@ -652,8 +702,10 @@ class OneCycleLR(_WithMomentum):
 
     @staticmethod
     def _steps(total_steps, epochs, steps_per_epoch):
-        _require(total_steps is not None or None not in (epochs, steps_per_epoch), "You must define either total_steps OR (epochs AND steps_per_epoch)")
-        counts = {"epochs": epochs, "steps_per_epoch": steps_per_epoch} if total_steps is None else {"total_steps": total_steps}
+        _require(total_steps is not None or None not in (epochs, steps_per_epoch), "You must define either total_steps "
+                                                                                   "OR (epochs AND steps_per_epoch)")
+        counts = {"epochs": epochs,
+                  "steps_per_epoch": steps_per_epoch} if total_steps is None else {"total_steps": total_steps}
         for name, count in counts.items():
             _require(isinstance(count, int) and count > 0, f"Expected positive integer {name}, but got {count}")
         return math.prod(counts.values())

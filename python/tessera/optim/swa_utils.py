@@ -70,7 +70,8 @@ class AveragedModel(Module):
 
     def __init__(self, model, device=None, avg_fn=None, multi_avg_fn=None, use_buffers=False):
         super().__init__()
-        _require(None in (avg_fn, multi_avg_fn), "Only one of avg_fn and multi_avg_fn should be provided", AssertionError)
+        _require(None in (avg_fn, multi_avg_fn), "Only one of avg_fn and multi_avg_fn should be provided",
+                 AssertionError)
         own = deepcopy(model)
         self.module = own if device is None else own.to(device)
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
@@ -130,8 +131,10 @@ class SWALR(LRScheduler):
     def __init__(self, optimizer, swa_lr, anneal_epochs=10, anneal_strategy="cos", last_epoch=-1):
         for group, lr in zip(optimizer.param_groups, _per_group(optimizer, "swa_lr", swa_lr)):
             group["swa_lr"] = lr
-        _require(anneal_strategy in ("cos", "linear"), f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}")
-        _require(isinstance(anneal_epochs, int) and anneal_epochs >= 0, f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
+        _require(anneal_strategy in ("cos", "linear"), f"anneal_strategy must by one of 'cos' or 'linear', instead got "
+                                                       f"{anneal_strategy}")
+        _require(isinstance(anneal_epochs, int) and anneal_epochs >= 0, f"anneal_epochs must be equal or greater than "
+                                                                        f"0, got {anneal_epochs}")
         self._start(optimizer, last_epoch, _anneal_strategy=anneal_strategy, anneal_epochs=anneal_epochs)
 
     def get_lr(self):
@@ -139,8 +142,10 @@ class SWALR(LRScheduler):
         rates = _read(self.optimizer, "lr")
         # _step_count is one ahead of the number of steps that the user made
         step = max(self._step_count - 1, 0 if self.anneal_epochs else 1)
-        before, share = (_formulas.averaging_weight(at, self.anneal_epochs, self._anneal_strategy == "cos") for at in (step - 1, step))
+        before, share = (_formulas.averaging_weight(at, self.anneal_epochs, self._anneal_strategy == "cos")
+                         for at in (step - 1, step))
         targets = [group["swa_lr"] for group in self.optimizer.param_groups]
         # the rate that the way began at, from the present one
-        starts = targets if before == 1 else [(rate - before * target) / (1 - before) for rate, target in zip(rates, targets)]
+        starts = targets if before == 1 else [(rate - before * target) / (1 - before) for rate,
+                                              target in zip(rates, targets)]
         return [target * share + start * (1 - share) for start, target in zip(starts, targets)]

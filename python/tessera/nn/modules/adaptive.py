@@ -29,7 +29,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if any(a >= b or int(a) != a for a, b in zip(bounds, bounds[1:])):
             raise ValueError("cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each value is between 1 and n_classes-1")
         shortlist, clusters = bounds[1], len(bounds) - 2
-        vars(self).update(in_features=in_features, n_classes=n_classes, cutoffs=bounds[1:], div_value=div_value, head_bias=head_bias, shortlist_size=shortlist,
+        vars(self).update(in_features=in_features, n_classes=n_classes, cutoffs=bounds[1:], div_value=div_value,
+                          head_bias=head_bias, shortlist_size=shortlist,
                           n_clusters=clusters, head_size=shortlist + clusters)
 
         def linear(inputs, outputs, bias=False):
@@ -38,7 +39,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.head = linear(in_features, self.head_size, head_bias)
         # each cluster through a space that is div_value times smaller than the one before
         hidden = [int(in_features // div_value ** i) for i in range(1, clusters + 1)]
-        self.tail = ModuleList(Sequential(linear(in_features, h), linear(h, end - begin)) for h, begin, end in zip(hidden, bounds[1:], bounds[2:]))
+        self.tail = ModuleList(Sequential(linear(in_features, h), linear(h, end - begin)) for h, begin,
+                               end in zip(hidden, bounds[1:], bounds[2:]))
 
     def reset_parameters(self):
         """Draws new weights."""

@@ -20,10 +20,12 @@ class _NormBase(Module):
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None):
         super().__init__()
-        vars(self).update(num_features=num_features, eps=eps, momentum=momentum, affine=affine, track_running_stats=track_running_stats)
+        vars(self).update(num_features=num_features, eps=eps, momentum=momentum, affine=affine,
+                          track_running_stats=track_running_stats)
         shape = (num_features,)
         new_parameters(self, device, dtype, weight=shape if affine else None, bias=shape if affine else None)
-        for name, size, kind in (("running_mean", shape, dtype), ("running_var", shape, dtype), ("num_batches_tracked", (), tessera.int64)):
+        for name, size, kind in (("running_mean", shape, dtype), ("running_var", shape, dtype), ("num_batches_tracked",
+                                                                                                 (), tessera.int64)):
             self.register_buffer(name, tessera.empty(size, device=device, dtype=kind) if track_running_stats else None)
         self.reset_parameters()
 
@@ -207,11 +209,13 @@ class SyncBatchNorm(_BatchNorm):
         """`module` with each BatchNorm layer in it replaced by a SyncBatchNorm with the same parameters."""
         result = module
         if isinstance(module, _BatchNorm):
-            result = SyncBatchNorm(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group)
+            result = SyncBatchNorm(module.num_features, module.eps, module.momentum, module.affine,
+                                   module.track_running_stats, process_group)
             # the same tensors, and the mode
             result._parameters.update(module._parameters)
             result._buffers.update(module._buffers)
-            vars(result).update((name, value) for name, value in vars(module).items() if name in ("training", "qconfig"))
+            vars(result).update((name, value) for name, value in vars(module).items() if name in ("training",
+                                                                                                  "qconfig"))
         for name, child in module.named_children():
             result.add_module(name, cls.convert_sync_batchnorm(child, process_group))
         return result

@@ -84,7 +84,8 @@ class Sequential(_Numbered):
 
     def __init__(self, *args):
         super().__init__()
-        named = args[0] if len(args) == 1 and isinstance(args[0], OrderedDict) else {str(i): module for i, module in enumerate(args)}
+        named = args[0] if len(args) == 1 and isinstance(args[0], OrderedDict) else {str(i): module for i,
+                                                                                     module in enumerate(args)}
         for name in named:
             self.add_module(name, named[name])
 

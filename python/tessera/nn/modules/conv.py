@@ -36,8 +36,10 @@ class _ConvNd(Module):
                  dtype=None):
         super().__init__()
         _check(in_channels, out_channels, groups, padding, stride, padding_mode)
-        vars(self).update(in_channels=in_channels, out_channels=out_channels, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation,
-                          transposed=transposed, output_padding=output_padding, groups=groups, padding_mode=padding_mode)
+        vars(self).update(in_channels=in_channels, out_channels=out_channels, kernel_size=kernel_size, stride=stride,
+                          padding=padding, dilation=dilation,
+                          transposed=transposed, output_padding=output_padding, groups=groups,
+                          padding_mode=padding_mode)
         # the padding as functional.pad wants it: both sides of each dim, last dim first
         if isinstance(padding, str):
             self._reversed_padding_repeated_twice = [0, 0] * len(kernel_size)
@@ -52,7 +54,8 @@ class _ConvNd(Module):
         self.reset_parameters()
 
     def _weight_shape(self):
-        first, second = (self.in_channels, self.out_channels) if self.transposed else (self.out_channels, self.in_channels)
+        first, second = (self.in_channels, self.out_channels) if self.transposed else (self.out_channels,
+                                                                                       self.in_channels)
         return (first, second // self.groups, *self.kernel_size)
 
     def reset_parameters(self):
@@ -61,7 +64,8 @@ class _ConvNd(Module):
 
     def extra_repr(self):
         zeros, ones = (0,) * len(self.kernel_size), (1,) * len(self.kernel_size)
-        return described(f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}", {**vars(self), "bias": self.bias is not None},
+        return described(f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
+                         f"stride={self.stride}", {**vars(self), "bias": self.bias is not None},
                          padding=zeros, dilation=ones, output_padding=zeros, groups=1, bias=True, padding_mode="zeros")
 
     def __setstate__(self, state):

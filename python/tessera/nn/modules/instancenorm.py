@@ -40,7 +40,8 @@ class _InstanceNorm(_NormBase):
             warnings.warn(f"input's size at dim={1 if batched else 0} does not match num_features. You can silence this warning by not passing in num_features, which is "
                           "not used because affine=False", stacklevel=2)
         own_statistics = self.training or not self.track_running_stats
-        result = F.instance_norm(input if batched else input.unsqueeze(0), self.running_mean, self.running_var, self.weight, self.bias, own_statistics, self.momentum or 0.0,
+        result = F.instance_norm(input if batched else input.unsqueeze(0), self.running_mean, self.running_var,
+                                 self.weight, self.bias, own_statistics, self.momentum or 0.0,
                                  self.eps)
         return result if batched else result.squeeze(0)
 

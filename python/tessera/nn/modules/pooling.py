@@ -15,7 +15,8 @@ class _MaxPoolNd(Module):
 
     def __init__(self, kernel_size, stride=None, padding=0, dilation=1, return_indices=False, ceil_mode=False):
         super().__init__()
-        vars(self).update(kernel_size=kernel_size, stride=kernel_size if stride is None else stride, padding=padding, dilation=dilation, return_indices=return_indices,
+        vars(self).update(kernel_size=kernel_size, stride=kernel_size if stride is None else stride, padding=padding,
+                          dilation=dilation, return_indices=return_indices,
                           ceil_mode=ceil_mode)
 
     def extra_repr(self):
@@ -99,7 +100,8 @@ class AvgPool1d(_AvgPoolNd):
     def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True):
         super().__init__()
         sizes = {"kernel_size": kernel_size, "stride": kernel_size if stride is None else stride, "padding": padding}
-        vars(self).update({name: _single(size) for name, size in sizes.items()}, ceil_mode=ceil_mode, count_include_pad=count_include_pad)
+        vars(self).update({name: _single(size) for name, size in sizes.items()}, ceil_mode=ceil_mode,
+                          count_include_pad=count_include_pad)
 
     def forward(self, input):
         return F.avg_pool1d(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
@@ -110,7 +112,8 @@ class _AvgPoolDivisor(_AvgPoolNd):
 
     def __init__(self, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None):
         super().__init__()
-        vars(self).update(kernel_size=kernel_size, stride=kernel_size if stride is None else stride, padding=padding, ceil_mode=ceil_mode,
+        vars(self).update(kernel_size=kernel_size, stride=kernel_size if stride is None else stride, padding=padding,
+                          ceil_mode=ceil_mode,
                           count_include_pad=count_include_pad, divisor_override=divisor_override)
 
 

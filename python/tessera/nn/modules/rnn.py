@@ -117,12 +117,16 @@ class RNNBase(Module):
                           f"dropout={dropout} and num_layers={num_layers}", stacklevel=3)
         if not isinstance(hidden_size, int):
             raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
-        for wrong, message in ((hidden_size <= 0, "hidden_size must be greater than zero"), (num_layers <= 0, "num_layers must be greater than zero"),
+        for wrong, message in ((hidden_size <= 0, "hidden_size must be greater than zero"), (num_layers <= 0,
+                                                                                             "num_layers must be "
+                                                                                             "greater than zero"),
                                (proj_size < 0, "proj_size should be a positive integer or zero to disable projections"),
-                               (proj_size >= hidden_size, "proj_size has to be smaller than hidden_size"), (mode not in _GATES, f"Unrecognized RNN mode: {mode}")):
+                               (proj_size >= hidden_size, "proj_size has to be smaller than hidden_size"),
+                               (mode not in _GATES, f"Unrecognized RNN mode: {mode}")):
             if wrong:
                 raise ValueError(message)
-        vars(self).update(mode=mode, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers, bias=bias, batch_first=batch_first, dropout=float(dropout),
+        vars(self).update(mode=mode, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers, bias=bias,
+                          batch_first=batch_first, dropout=float(dropout),
                           bidirectional=bidirectional, proj_size=proj_size)
         self._make_weights(device, dtype)
         self.reset_parameters()
@@ -218,7 +222,8 @@ class RNNBase(Module):
         return hx if permutation is None else _apply_permutation(hx, permutation)
 
     def extra_repr(self):
-        return described(f"{self.input_size}, {self.hidden_size}", vars(self), proj_size=0, num_layers=1, bias=True, batch_first=False, dropout=0, bidirectional=False)
+        return described(f"{self.input_size}, {self.hidden_size}", vars(self), proj_size=0, num_layers=1, bias=True,
+                         batch_first=False, dropout=0, bidirectional=False)
 
     def _weights_of(self, index):
         w = {name.split("_l")[0]: getattr(self, name) for name in self._all_weights[index]}
@@ -361,7 +366,8 @@ class RNNCellBase(Module):
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows = num_chunks * hidden_size
         biases = (rows,) if bias else None
-        new_parameters(self, device, dtype, weight_ih=(rows, input_size), weight_hh=(rows, hidden_size), bias_ih=biases, bias_hh=biases)
+        new_parameters(self, device, dtype, weight_ih=(rows, input_size), weight_hh=(rows, hidden_size), bias_ih=biases,
+                       bias_hh=biases)
         self.reset_parameters()
 
     def reset_parameters(self):

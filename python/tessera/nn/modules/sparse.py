@@ -28,7 +28,8 @@ class _Table(Module):
             raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
         self.num_embeddings, self.embedding_dim = shape
         self.padding_idx = _positive_index(padding_idx, num_embeddings)
-        self.weight = Parameter(tessera.empty(shape, device=device, dtype=dtype) if weight is None else weight, not frozen)
+        self.weight = Parameter(tessera.empty(shape, device=device, dtype=dtype) if weight is None else weight,
+                                not frozen)
         if weight is None:
             self.reset_parameters()
 
@@ -76,7 +77,8 @@ class Embedding(_Table):
     @classmethod
     def from_pretrained(cls, embeddings, freeze=True, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
         """A layer with the given (num_embeddings, embedding_dim) tensor as weight; freeze: without a gradient."""
-        return cls._around(embeddings, _freeze=freeze, padding_idx=padding_idx, max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
+        return cls._around(embeddings, _freeze=freeze, padding_idx=padding_idx, max_norm=max_norm, norm_type=norm_type,
+                           scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
 class EmbeddingBag(_Table):
@@ -87,7 +89,8 @@ class EmbeddingBag(_Table):
     def __init__(self, num_embeddings, embedding_dim, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, mode="mean", sparse=False, _weight=None,
                  include_last_offset=False, padding_idx=None, device=None, dtype=None):
         super().__init__()
-        vars(self).update(max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, mode=mode, sparse=sparse, include_last_offset=include_last_offset)
+        vars(self).update(max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, mode=mode,
+                          sparse=sparse, include_last_offset=include_last_offset)
         self._make_weight(num_embeddings, embedding_dim, padding_idx, _weight, False, device, dtype)
 
     def forward(self, input, offsets=None, per_sample_weights=None):
@@ -95,13 +98,16 @@ class EmbeddingBag(_Table):
                                self.include_last_offset, self.padding_idx)
 
     def extra_repr(self):
-        return described(self._described(max_norm=None, norm_type=2, scale_grad_by_freq=False) + f", mode={self.mode!r}", vars(self), padding_idx=None)
+        return described(self._described(max_norm=None, norm_type=2,
+                                         scale_grad_by_freq=False) + f", mode={self.mode!r}", vars(self),
+                         padding_idx=None)
 
     @classmethod
     def from_pretrained(cls, embeddings, freeze=True, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, mode="mean", sparse=False,
                         include_last_offset=False, padding_idx=None):
         """A layer with the given (num_embeddings, embedding_dim) tensor as weight; freeze: without a gradient."""
-        layer = cls._around(embeddings, max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, mode=mode, sparse=sparse,
+        layer = cls._around(embeddings, max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq,
+                            mode=mode, sparse=sparse,
                             include_last_offset=include_last_offset, padding_idx=padding_idx)
         layer.weight.requires_grad = not freeze
         return layer

@@ -25,7 +25,8 @@ def _is_causal(mask, told, size):
     """Whether a mask is the causal one of this size: as the caller says, or by comparison."""
     if told is not None or mask is None:
         return told is True
-    causal = _generate_square_subsequent_mask(size, device=mask.device, dtype=mask.dtype if mask.is_floating_point() else None)
+    dtype = mask.dtype if mask.is_floating_point() else None
+    causal = _generate_square_subsequent_mask(size, device=mask.device, dtype=dtype)
     return mask.size() == causal.size() and bool((mask == causal).all())
 
 
@@ -52,10 +53,14 @@ class Transformer(Module):
         layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
 
         def stack(kind, layer_kind, count):
-            return kind(layer_kind(*layer, **factory), count, LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory))
+            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory)
+            return kind(layer_kind(*layer, **factory), count, norm)
 
-        self.encoder = stack(TransformerEncoder, TransformerEncoderLayer, num_encoder_layers) if custom_encoder is None else custom_encoder
-        self.decoder = stack(TransformerDecoder, TransformerDecoderLayer, num_decoder_layers) if custom_decoder is None else custom_decoder
+        if custom_encoder is None:
+            custom_encoder = stack(TransformerEncoder, TransformerEncoderLayer, num_encoder_layers)
+        if custom_decoder is None:
+            custom_decoder = stack(TransformerDecoder, TransformerDecoderLayer, num_decoder_layers)
+        self.encoder, self.decoder = custom_encoder, custom_decoder
         self._reset_parameters()
         self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
 
@@ -94,7 +99,8 @@ class _Stack(Module):
     def _causal(self, mask, told, input):
         """Whether the mask of self-attention over the input is causal."""
         attention = getattr(self.layers[0], "self_attn", None) if len(self.layers) else None
-        return _is_causal(mask, told, input.size(1 if input.dim() > 2 and getattr(attention, "batch_first", False) else 0))
+        return _is_causal(mask, told, input.size(1 if input.dim() > 2 and getattr(attention, "batch_first", False)
+                                                 else 0))
 
     def _through(self, output, *args, **kwargs):
         for layer in self.layers:
@@ -111,7 +117,8 @@ class TransformerEncoder(_Stack):
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
         mask, padding = _float_masks(src, mask, "mask", src_key_padding_mask)
-        return self._through(src, src_mask=mask, is_causal=self._causal(mask, is_causal, src), src_key_padding_mask=padding)
+        return self._through(src, src_mask=mask, is_causal=self._causal(mask, is_causal, src),
+                             src_key_padding_mask=padding)
 
 
 def _float_masks(src, mask, name, padding):
@@ -128,13 +135,19 @@ class TransformerDecoder(_Stack):
 
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None, tgt_is_causal=None,
                 memory_is_causal=False):
-        return self._through(tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
-                             memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=self._causal(tgt_mask, tgt_is_causal, tgt),
+        return self._through(tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask,
+                             tgt_key_padding_mask=tgt_key_padding_mask,
+                             memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=self._causal(tgt_mask,
+                                                                                                         tgt_is_causal,
+                                                                                                         tgt),
                              memory_is_causal=memory_is_causal)
 
 
 class _Layer(Module):
-    """Attentions and a two-layer feed-forward network, in turn; each with dropout, residual and a norm after it (norm_first: before it)."""
+    """Attentions and a two-layer feed-forward network, in turn.
+
+    Each with dropout, residual and a norm after it (norm_first: before it).
+    """
 
     __constants__ = ["norm_first"]
     _attentions = ()
@@ -144,15 +157,18 @@ class _Layer(Module):
         super().__init__()
         factory = {"device": device, "dtype": dtype, "bias": bias}
         blocks = range(1, len(self._attentions) + 2)
-        parts = {name: MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **factory) for name in self._attentions}
-        parts |= {"linear1": Linear(d_model, dim_feedforward, **factory), "dropout": Dropout(dropout), "linear2": Linear(dim_feedforward, d_model, **factory)}
+        parts = {name: MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **factory)
+                 for name in self._attentions}
+        parts |= {"linear1": Linear(d_model, dim_feedforward, **factory), "dropout": Dropout(dropout),
+                  "linear2": Linear(dim_feedforward, d_model, **factory)}
         parts |= {f"norm{i}": LayerNorm(d_model, layer_norm_eps, **factory) for i in blocks}
         parts |= {f"dropout{i}": Dropout(dropout) for i in blocks}
         for name, part in parts.items():
             self.add_module(name, part)
         self.norm_first, self.activation = norm_first, _get_activation_fn(activation)
         # 1: relu, 2: gelu, 0: another one. PyTorch's layer reads it from pickles
-        self.activation_relu_or_gelu = 1 if _is(self.activation, F.relu, ReLU) else 2 if _is(self.activation, F.gelu, GELU) else 0
+        self.activation_relu_or_gelu = 1 if _is(self.activation, F.relu, ReLU) else 2 if _is(self.activation, F.gelu,
+                                                                                             GELU) else 0
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -171,11 +187,15 @@ class _Layer(Module):
 
 
 def _attend(attention, query, memory, attn_mask, key_padding_mask, is_causal):
-    return attention(query, memory, memory, key_padding_mask=key_padding_mask, need_weights=False, attn_mask=attn_mask, is_causal=is_causal)[0]
+    return attention(query, memory, memory, key_padding_mask=key_padding_mask, need_weights=False, attn_mask=attn_mask,
+                     is_causal=is_causal)[0]
 
 
 class TransformerEncoderLayer(_Layer):
-    """Self-attention and a two-layer feed-forward network, each with dropout, residual and LayerNorm (norm_first: before them)."""
+    """Self-attention and a two-layer feed-forward network, each with dropout, residual and LayerNorm (norm_first.
+
+    Before them).
+    """
 
     _attentions = ("self_attn",)
 

@@ -1,6 +1,9 @@
-"""Tensors of a module that are computed from others: what weight norm, spectral norm, pruning and parametrizations share.
+"""Tensors of a module that are computed from others.
 
-The tensor's place is taken by pieces, the tensors that it is computed from. Hooks (the older form) keep the pieces beside it, as <name>_<piece>, and set the computed tensor before
+What weight norm, spectral norm, pruning and parametrizations share.
+
+The tensor's place is taken by pieces, the tensors that it is computed from. Hooks (the older form) keep the pieces
+beside it, as <name>_<piece>, and set the computed tensor before
 each forward call; a parametrization keeps them in a module of its own and computes at each access.
 """
 
@@ -23,7 +26,10 @@ def tensor_of(module, name):
 
 
 class Computed:
-    """A forward pre-hook that sets module.<name>. A subclass has `_target` (the attribute that holds the name) and `_compute(module)`, and lists its `_pieces`."""
+    """A forward pre-hook that sets module.<name>.
+
+    A subclass has `_target` (the attribute that holds the name) and `_compute(module)`, and lists its `_pieces`.
+    """
 
     _target = "name"
     _pieces = ()
@@ -52,7 +58,8 @@ class Computed:
 
 def hooks_on(module, kind, name):
     """[(key, hook)] of the module's hooks of this kind for this name."""
-    return [(key, hook) for key, hook in module._forward_pre_hooks.items() if isinstance(hook, kind) and getattr(hook, hook._target) == name]
+    return [(key, hook) for key, hook in module._forward_pre_hooks.items() if isinstance(hook, kind)
+            and getattr(hook, hook._target) == name]
 
 
 def check_free(module, kind, name, what):
@@ -61,11 +68,15 @@ def check_free(module, kind, name, what):
         raise RuntimeError(f"Cannot register two {what} hooks on the same parameter {name}")
     if isinstance(getattr(module, name), UninitializedParameter):
         plain = what.replace("_norm", " normalization")
-        raise ValueError(f"The module passed to `{kind.__name__}` can't have uninitialized parameters. Make sure to run the dummy forward before applying {plain}")
+        raise ValueError(f"The module passed to `{kind.__name__}` can't have uninitialized parameters. Make sure to "
+                         f"run the dummy forward before applying {plain}")
 
 
 def take_off(module, kind, name, missing):
-    """Removes the hook of this kind and makes the tensor a parameter again. Returns the hook. ValueError if there is none, with the text `missing` of name and module."""
+    """Removes the hook of this kind and makes the tensor a parameter again. Returns the hook.
+
+    ValueError if there is none, with the text `missing` of name and module.
+    """
     found = hooks_on(module, kind, name)
     if not found:
         raise ValueError(missing.format(name=name, module=module))
@@ -104,7 +115,10 @@ def unit_vectors(weight, matrix, eps):
 
 @tessera.no_grad()
 def power_steps(steps, eps, first, second):
-    """The power method: each step points the vector x of first = (x, A, y) along A y, then that of second. In place, so that replicas of a module see it."""
+    """The power method: each step points the vector x of first = (x, A, y) along A y, then that of second.
+
+    In place, so that replicas of a module see it.
+    """
     for _ in range(steps):
         for x, matrix, y in (first, second):
             x.copy_(unit(matrix.mv(y), eps))

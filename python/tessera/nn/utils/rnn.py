@@ -23,8 +23,10 @@ class PackedSequence(PackedSequence_):
                 raise AssertionError("data should be a pair (data, batch_sizes) if batch_sizes is not given")
             data, batch_sizes = data
         elif batch_sizes.device.type != "cpu":
-            raise ValueError("batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually. They should be instantiated by functions "
-                             "like pack_sequence and pack_padded_sequences in nn.utils.rnn. https://pytorch.org/docs/stable/nn.html#torch.nn.utils.rnn.pack_sequence")
+            raise ValueError("batch_sizes should always be on CPU. Instances of PackedSequence should never be created "
+                             "manually. They should be instantiated by functions "
+                             "like pack_sequence and pack_padded_sequences in nn.utils.rnn. "
+                             "https://pytorch.org/docs/stable/nn.html#torch.nn.utils.rnn.pack_sequence")
         inverse = invert_permutation(sorted_indices) if unsorted_indices is None else unsorted_indices
         return super().__new__(cls, data, batch_sizes, sorted_indices, inverse)
 
@@ -73,7 +75,8 @@ def _conversion(name, dtype):
     setattr(PackedSequence, name, convert)
 
 
-for _name, _dtype in {"double": tessera.float64, "float": tessera.float32, "half": tessera.float16, "long": tessera.int64, "int": tessera.int32, "short": tessera.int16,
+for _name, _dtype in {"double": tessera.float64, "float": tessera.float32, "half": tessera.float16,
+                      "long": tessera.int64, "int": tessera.int32, "short": tessera.int16,
                       "char": tessera.int8, "byte": tessera.uint8}.items():
     _conversion(_name, _dtype)
 
@@ -88,7 +91,10 @@ def invert_permutation(permutation):
 
 
 def _present(counts, others):
-    """(counts, others) mask: whether the step (or sequence) with that count has the other one. Packed rows are the true places of (steps, sequences) in their order."""
+    """(counts, others) mask: whether the step (or sequence) with that count has the other one.
+
+    Packed rows are the true places of (steps, sequences) in their order.
+    """
     return tessera.arange(others, device=counts.device) < counts.unsqueeze(1)
 
 
@@ -141,11 +147,13 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     longest, batch = len(batch_sizes), int(batch_sizes[0])
     steps = longest if total_length is None else total_length
     if steps < longest:
-        raise ValueError("Expected total_length to be at least the length of the longest sequence in input, but got total_length="
+        raise ValueError("Expected total_length to be at least the length of the longest sequence in input, but got "
+                         "total_length="
                          f"{total_length} and max sequence length being {longest}")
     rows = _present(batch_sizes, batch)
     empty = data.new_full((steps * batch, *data.shape[1:]), padding_value)
-    padded, lengths = empty.index_copy(0, _flat_places(rows, data.device), data).unflatten(0, (steps, batch)), rows.sum(0)
+    padded, lengths = empty.index_copy(0, _flat_places(rows, data.device),
+                                       data).unflatten(0, (steps, batch)), rows.sum(0)
     if order is not None:
         padded, lengths = padded.index_select(1, order), lengths[order.cpu()]
     return padded.transpose(0, 1) if batch_first else padded, lengths

@@ -29,7 +29,8 @@ def _with_ties(module, tensors):
 
 def _check_keys(module, tensors):
     """RuntimeError unless the names are those of the module's tensors."""
-    known = {name for table in (module.named_parameters, module.named_buffers) for name, _ in table(remove_duplicate=False)}
+    known = {name for table in (module.named_parameters, module.named_buffers) for name,
+             _ in table(remove_duplicate=False)}
     wrong = {"Unexpected": tensors.keys() - known, "Missing": known - tensors.keys()}
     parts = [f"\n\t{what} key(s): {', '.join(map(repr, sorted(names)))}." for what, names in wrong.items() if names]
     if parts:
@@ -40,7 +41,10 @@ _NOTHING = object()
 
 
 def _swap(module, name, value):
-    """Puts `value` where the module's tensor of this dotted name is, or makes an attribute of that name. Returns what was there."""
+    """Puts `value` where the module's tensor of this dotted name is, or makes an attribute of that name.
+
+    Returns what was there.
+    """
     path, _, leaf = name.rpartition(".")
     owner = module.get_submodule(path)
     table = next((table for table in (owner._parameters, owner._buffers) if leaf in table), vars(owner))
