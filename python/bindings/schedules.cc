@@ -107,11 +107,12 @@ PyMethodDef entry(R (*)(A...)) {
 
 // phase_of(step, end, end, ...)
 PyObject* py_phase_of(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  constexpr Py_ssize_t kMost = 8;
   return guarded([&] {
-    if (n < 2) throw TypeError("phase_of: expected a step and the ends of the phases");
-    std::vector<double> numbers;
-    for (Py_ssize_t i = 0; i < n; ++i) numbers.push_back(number<double>(args[i]));
-    const sch::Phase phase = sch::phase_of(numbers[0], std::span(numbers).subspan(1));
+    if (n < 2 || n > kMost) throw TypeError("phase_of: expected a step and the ends of 1 to 7 phases");
+    double numbers[kMost];
+    for (Py_ssize_t i = 0; i < n; ++i) numbers[i] = number<double>(args[i]);
+    const sch::Phase phase = sch::phase_of(numbers[0], std::span(numbers + 1, static_cast<size_t>(n - 1)));
     if (!std::isfinite(phase.passed)) refuse("phase_of", false);
     return object(phase);
   });

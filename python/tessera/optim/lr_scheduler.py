@@ -13,7 +13,7 @@ import warnings
 import weakref
 from bisect import bisect_right
 from collections import Counter
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 
 import tessera
 from tessera import Tensor
@@ -661,6 +661,9 @@ class CyclicLR(_WithMomentum):
         _with_attributes(self._scale_fn_custom, state_dict.get("_scale_fn_custom"))
 
 
+_end_step = itemgetter("end_step")
+
+
 def _phase(end_step, lr, momentum):
     """One part of a cycle: its last step, and between which options of a group it goes."""
     return {"end_step": end_step, "start_lr": lr[0], "end_lr": lr[1], "start_momentum": momentum[0],
@@ -715,18 +718,15 @@ class OneCycleLR(_WithMomentum):
         step, phases = self.last_epoch, self._schedule_phases
         if step > self.total_steps:
             raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
-        number, passed = _formulas.phase_of(step, *[phase["end_step"] for phase in phases])
-        phase, cosine = phases[number], self._anneal_func_type == "cos"
-        weight = _formulas.cosine_weight(passed, 1) if cosine else passed
-        # the cosine is the share that is left, the line the share that is done
-        first, second = ("end_", "start_") if cosine else ("start_", "end_")
-        groups = self.optimizer.param_groups
-
-        def between(option):
-            start, end = phase[first + option], phase[second + option]
-            return [_between(group[start], group[end], weight) for group in groups]
-
+        number, passed = _formulas.phase_of(step, *map(_end_step, phases))
+        phase, groups = phases[number], self.optimizer.param_groups
+        if self._anneal_func_type == "cos":  # the share that is left, not the one that is done
+            weight, first, second = _formulas.cosine_weight(passed, 1), "end_", "start_"
+        else:
+            weight, first, second = passed, "start_", "end_"
         if self.cycle_momentum:
-            for group, momentum in zip(groups, between("momentum")):
-                self._set_momentum(group, momentum)
-        return between("lr")
+            start, end = phase[first + "momentum"], phase[second + "momentum"]
+            for group in groups:
+                self._set_momentum(group, _between(group[start], group[end], weight))
+        start, end = phase[first + "lr"], phase[second + "lr"]
+        return [_between(group[start], group[end], weight) for group in groups]

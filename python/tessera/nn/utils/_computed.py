@@ -101,7 +101,8 @@ def scaled(v, g, dim):
 
 def as_matrix(weight, dim):
     """A matrix with a row for each index of `dim`."""
-    return (weight if dim == 0 else weight.movedim(dim, 0)).reshape(weight.size(dim), -1)
+    rows = weight if dim == 0 else weight.movedim(dim, 0)
+    return rows if rows.dim() == 2 else rows.reshape(rows.shape[0], -1)
 
 
 def unit(vector, eps):

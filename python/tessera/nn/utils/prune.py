@@ -60,9 +60,10 @@ class BasePruningMethod(Computed):
 
     def apply_mask(self, module):
         """<name>_mask * <name>_orig."""
-        if self._tensor_name is None:
+        name = self._tensor_name
+        if name is None:
             raise AssertionError(f"Module {module} has to be pruned")
-        orig, mask = (self._piece(module, piece) for piece in self._pieces)
+        orig, mask = getattr(module, name + "_orig"), getattr(module, name + "_mask")
         return mask.to(dtype=orig.dtype) * orig
 
     def _compute(self, module):
