@@ -662,6 +662,10 @@ class CyclicLR(_WithMomentum):
 
 
 _end_step = itemgetter("end_step")
+# Between which options of a group a phase goes. The share that is done counts from the first one, a cosine, which is the
+# share that is left, from the second one.
+_rate_options = itemgetter("start_lr", "end_lr")
+_momentum_options = itemgetter("start_momentum", "end_momentum")
 
 
 def _phase(end_step, lr, momentum):
@@ -720,13 +724,11 @@ class OneCycleLR(_WithMomentum):
             raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
         number, passed = _formulas.phase_of(step, *map(_end_step, phases))
         phase, groups = phases[number], self.optimizer.param_groups
-        if self._anneal_func_type == "cos":  # the share that is left, not the one that is done
-            weight, first, second = _formulas.cosine_weight(passed, 1), "end_", "start_"
-        else:
-            weight, first, second = passed, "start_", "end_"
+        cosine = self._anneal_func_type == "cos"
+        weight = _formulas.cosine_weight(passed, 1) if cosine else passed
         if self.cycle_momentum:
-            start, end = phase[first + "momentum"], phase[second + "momentum"]
+            start, end = _momentum_options(phase)[::-1 if cosine else 1]
             for group in groups:
                 self._set_momentum(group, _between(group[start], group[end], weight))
-        start, end = phase[first + "lr"], phase[second + "lr"]
-        return [_between(group[start], group[end], weight) for group in groups]
+        start, end = _rate_options(phase)[::-1 if cosine else 1]
+        return [group[start] + (group[end] - group[start]) * weight for group in groups]
