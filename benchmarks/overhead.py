@@ -45,6 +45,70 @@ def cases(torch):
     yield "forward and backward of two ops", backward_two
     if linear is not None:
         yield "Linear(8, 8)", lambda: linear(batch)
+        yield from shells(torch)
+
+
+def shells(torch):
+    """Python classes around the operators: schedules, computed weights, construction of models."""
+    import importlib
+    names = ("optim.lr_scheduler", "nn.utils.parametrize", "nn.utils.prune", "nn.utils")
+    schedules, parametrize, prune, utils = (importlib.import_module(f"{torch.__name__}.{name}") for name in names)
+    nn = torch.nn
+
+    def schedule(make):
+        optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+        made = make(optimizer)
+        optimizer.step()
+        return made.step
+
+    yield "StepLR.step()", schedule(lambda o: schedules.StepLR(o, 30))
+    yield "LinearLR.step()", schedule(lambda o: schedules.LinearLR(o, total_iters=10**9))
+    yield "CosineAnnealingLR.step()", schedule(lambda o: schedules.CosineAnnealingLR(o, 1000))
+    yield "OneCycleLR.step()", schedule(lambda o: schedules.OneCycleLR(o, 0.1, 10**9, cycle_momentum=False))
+    yield "CyclicLR.step()", schedule(lambda o: schedules.CyclicLR(o, 0.1, 0.2, cycle_momentum=False))
+    yield "SequentialLR.step()", schedule(lambda o: schedules.SequentialLR(o, [schedules.ConstantLR(o),
+                                                                               schedules.StepLR(o, 30)], [5]))
+
+    class Twice(nn.Module):
+        def forward(self, weight):
+            return weight + weight
+
+    doubled = parametrize.register_parametrization(nn.Linear(2, 2), "weight", Twice())
+    spectral = utils.parametrizations.spectral_norm(nn.Linear(8, 8)).eval()
+    normed = utils.parametrizations.weight_norm(nn.Linear(8, 8))
+    row = torch.ones(1, 8)
+    yield "parametrized weight", lambda: doubled.weight
+    yield "spectral_norm weight", lambda: spectral.weight
+    yield "weight_norm weight", lambda: normed.weight
+    for name in ("spectral_norm", "weight_norm"):
+        layer = getattr(utils, name)(nn.Linear(8, 8))
+        yield f"{name} hook, Linear(8, 8)", lambda layer=layer: layer(row)
+    pruned = prune.random_unstructured(nn.Linear(8, 8), "weight", 0.5)
+    yield "pruned Linear(8, 8)", lambda: pruned(row)
+
+    def bottleneck(inputs, width, stride):
+        convolutions = [nn.Conv2d(inputs, width, 1, bias=False), nn.Conv2d(width, width, 3, stride, 1, bias=False),
+                        nn.Conv2d(width, 4 * width, 1, bias=False)]
+        layers = [layer for c in convolutions for layer in (c, nn.BatchNorm2d(c.out_channels), nn.ReLU(inplace=True))]
+        return nn.Sequential(*layers, *([nn.Conv2d(inputs, 4 * width, 1, stride, bias=False),
+                                         nn.BatchNorm2d(4 * width)] if inputs != 4 * width else []))
+
+    def resnet50():
+        with torch.device("meta"):
+            layers, inputs = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
+                              nn.MaxPool2d(3, 2, 1)], 64
+            for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+                for i in range(blocks):
+                    layers.append(bottleneck(inputs, width, 2 if i == 0 and width > 64 else 1))
+                    inputs = 4 * width
+            return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000))
+
+    def transformer():
+        with torch.device("meta"):
+            return nn.TransformerEncoder(nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True), 12)
+
+    yield "ResNet-50 on the meta device", resnet50
+    yield "12-layer transformer on the meta device", transformer
 
 
 def time_one(f, batches=60, target=0.002):

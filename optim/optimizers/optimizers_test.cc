@@ -1,4 +1,6 @@
 // Three steps of each optimizer and several epochs of each scheduler, against PyTorch's numbers.
+#include <cmath>
+
 #include <gtest/gtest.h>
 
 #include "optim/optimizers/adam.h"
@@ -93,22 +95,57 @@ TEST(Errors, BadOptions) {
   SGD sgd(p());
   EXPECT_THROW(StepLR(sgd, 0), ValueError);
   EXPECT_THROW(CosineAnnealingLR(sgd, 0), ValueError);
+  EXPECT_THROW(LinearLR(sgd, 2), ValueError);
+}
+
+// The rates of epochs 0, 1 ... of a schedule with the first rate 1.
+template <class S, class... A>
+std::vector<double> rates(int epochs, A... arguments) {
+  SGD sgd({floats({0})}, {.lr = 1});
+  S schedule(sgd, arguments...);
+  std::vector<double> result{sgd.lr()};
+  for (int i = 1; i < epochs; ++i) {
+    schedule.step();
+    result.push_back(sgd.lr());
+  }
+  EXPECT_EQ(schedule.last_epoch(), epochs - 1);
+  return result;
+}
+void expect_near(const std::vector<double>& got, const std::vector<double>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-14) << "epoch " << i;
 }
 
 TEST(Schedulers, AreThoseOfPyTorch) {
+  expect_near(rates<StepLR>(6, 2, 0.5), {1, 1, 0.5, 0.5, 0.25, 0.25});
+  expect_near(rates<MultiStepLR>(5, std::vector<int64_t>{1, 3, 3}, 0.5), {1, 0.5, 0.5, 0.125, 0.125});
+  expect_near(rates<ConstantLR>(4, 0.25, 2), {0.25, 0.25, 1, 1});
+  expect_near(rates<LinearLR>(6, 0.25, 1, 4), {0.25, 0.4375, 0.625, 0.8125, 1, 1});
+  expect_near(rates<ExponentialLR>(4, 0.5), {1, 0.5, 0.25, 0.125});
+  expect_near(rates<PolynomialLR>(6, 4, 2), {1, 0.5625, 0.25, 0.0625, 0, 0});
+  expect_near(rates<LambdaLR>(3, [](int64_t epoch) { return 1.0 / (1 + epoch); }), {1, 0.5, 1.0 / 3});
+  expect_near(rates<CosineAnnealingLR>(8, 3, 0.1), {1, 0.775, 0.325, 0.1, 0.325, 0.775, 1, 0.775});
+  expect_near(rates<CosineAnnealingWarmRestarts>(8, 2, 2), {1, 0.5, 1, 0.5 + std::sqrt(0.125), 0.5, 0.5 - std::sqrt(0.125), 1, 0.96193976625564337});
+}
+
+TEST(Schedulers, MultiplyWhatIsThere) {
   SGD sgd({floats({0})}, {.lr = 1});
-  StepLR step(sgd, 2, 0.5);
-  for (double lr : {1.0, 0.5, 0.5, 0.25, 0.25}) {
-    step.step();
-    EXPECT_EQ(sgd.lr(), lr);
+  ExponentialLR schedule(sgd, 0.5);
+  sgd.set_lr(8);
+  schedule.step();
+  EXPECT_EQ(sgd.lr(), 4);
+}
+
+TEST(Schedulers, PlateauReducesAfterPatience) {
+  SGD sgd({floats({0})}, {.lr = 1});
+  ReduceLROnPlateau schedule(sgd, {.factor = 0.5, .patience = 1, .cooldown = 1, .min_lr = 0.3});
+  std::vector<double> got;
+  for (double metric : {3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 1.0, 2.0}) {
+    schedule.step(metric);
+    got.push_back(sgd.lr());
   }
-  sgd.set_lr(1);
-  CosineAnnealingLR cosine(sgd, 3, 0.1);
-  for (double lr : {0.775, 0.3250000000000001, 0.1, 0.32499999999999996, 0.7750000000000005, 1.0000000000000007, 0.7750000000000007}) {
-    cosine.step();
-    EXPECT_NEAR(sgd.lr(), lr, 1e-15);
-  }
-  EXPECT_EQ(cosine.last_epoch(), 7);
+  EXPECT_EQ(got, (std::vector<double>{1, 1, 0.5, 0.5, 0.5, 0.3, 0.3, 0.3}));
+  EXPECT_THROW(ReduceLROnPlateau(sgd, {.factor = 1}), ValueError);
 }
 
 }  // namespace

@@ -66,6 +66,9 @@ void init(PyObject* module) {
   }
   add_functions(nn.get(), conversion_functions());
   check(PyModule_AddObjectRef(module, "default_generator", Ref::steal(wrap(default_cpu_generator())).get()));
+  Ref schedules = Ref::steal(check(PyModule_New("tessera._C._schedules")));
+  check(PyModule_AddObjectRef(module, "_schedules", schedules.get()));
+  add_functions(schedules.get(), schedule_functions());
   init_autograd(module);
   init_library(module);
   init_device_library(module);

@@ -7,7 +7,6 @@ import pytest
 
 import tessera
 from tessera import optim
-from tessera.optim import lr_scheduler
 
 
 def trajectory(cls, steps, **options):
@@ -130,27 +129,6 @@ def test_bad_arguments():
                         (lambda: optim.SGD([{"params": [p]}, {"params": [p]}], lr=0.1), ValueError), (lambda: optim.Muon([p]), ValueError)]:
         with pytest.raises(error):
             make()
-
-
-def rates(make, n=6):
-    o = optim.SGD([tessera.nn.Parameter(tessera.ones(1))], lr=1.0)
-    s = make(o)
-    out = [o.param_groups[0]["lr"]]
-    for _ in range(n):
-        o.step()
-        s.step()
-        out.append(o.param_groups[0]["lr"])
-    return out
-
-
-@pytest.mark.parametrize("make,want", [
-    (lambda o: lr_scheduler.StepLR(o, 2, gamma=0.5), [1, 1, 0.5, 0.5, 0.25, 0.25, 0.125]),
-    (lambda o: lr_scheduler.CosineAnnealingLR(o, 4, eta_min=0.2), [0.2 + 0.4 * (1 + math.cos(math.pi * e / 4)) for e in range(7)]),
-    (lambda o: lr_scheduler.ExponentialLR(o, 0.9), [0.9 ** e for e in range(7)]),
-    (lambda o: lr_scheduler.SequentialLR(o, [lr_scheduler.ConstantLR(o, 0.1, 2), lr_scheduler.ExponentialLR(o, 0.9)], [2]), [0.1, 0.1, 1.0, 0.9, 0.81, 0.729, 0.6561]),
-])
-def test_schedules(make, want):
-    assert rates(make) == pytest.approx(want, rel=1e-9)
 
 
 CAPTURABLE = [optim.Adam, optim.AdamW, optim.RAdam, optim.NAdam, optim.Adamax, optim.ASGD, optim.Adadelta, optim.RMSprop, optim.Rprop]

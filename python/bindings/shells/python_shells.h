@@ -1,4 +1,4 @@
-// The parts of Python classes (nn.Module, optim.Optimizer) that run at every call and are therefore written in C++.
+// The parts of Python classes (nn.Module, optim.Optimizer, learning-rate schedules) that run at every call and are therefore written in C++.
 #pragma once
 
 #include <vector>
@@ -9,5 +9,6 @@ namespace tessera::python {
 
 std::vector<PyMethodDef> module_shell_functions();
 std::vector<PyMethodDef> optimizer_shell_functions();
+std::vector<PyMethodDef> schedule_functions();  // of the module _C._schedules
 
 }  // namespace tessera::python

@@ -1,21 +1,18 @@
 """Averages of model weights: stochastic weight averaging (Izmailov et al. 2018) and exponential moving averages."""
 
 import itertools
-import math
-import warnings
 from copy import deepcopy
 
 import tessera
 from tessera.nn import Module
 
-from .lr_scheduler import LRScheduler, _format_param
+from .lr_scheduler import LRScheduler, _formulas, _per_group, _read, _require
 
 __all__ = ["AveragedModel", "update_bn", "SWALR", "get_ema_multi_avg_fn", "get_swa_multi_avg_fn", "get_ema_avg_fn", "get_swa_avg_fn"]
 
 
 def _check_decay(decay):
-    if decay < 0.0 or decay > 1.0:
-        raise ValueError(f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
+    _require(0 <= decay <= 1, f"Invalid decay value {decay} provided. Please provide a value in [0,1] range.")
 
 
 def get_ema_multi_avg_fn(decay=0.999):
@@ -73,15 +70,12 @@ class AveragedModel(Module):
 
     def __init__(self, model, device=None, avg_fn=None, multi_avg_fn=None, use_buffers=False):
         super().__init__()
-        if avg_fn is not None and multi_avg_fn is not None:
-            raise AssertionError("Only one of avg_fn and multi_avg_fn should be provided")
-        self.module = deepcopy(model)
-        if device is not None:
-            self.module = self.module.to(device)
-        self.register_buffer("n_averaged", tessera.tensor(0, dtype=tessera.long, device=device))
-        self.avg_fn = avg_fn
-        self.multi_avg_fn = multi_avg_fn
-        self.use_buffers = use_buffers
+        _require(None in (avg_fn, multi_avg_fn), "Only one of avg_fn and multi_avg_fn should be provided",
+                 AssertionError)
+        own = deepcopy(model)
+        self.module = own if device is None else own.to(device)
+        self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
+        self.register_buffer("n_averaged", tessera.zeros((), dtype=tessera.int64, device=device))
 
     def forward(self, *args, **kwargs):
         return self.module(*args, **kwargs)
@@ -113,61 +107,45 @@ class AveragedModel(Module):
 def update_bn(loader, model, device=None):
     """Computes the running statistics of the BatchNorm layers again, as plain averages over the batches of `loader` (tensors, or sequences that begin with one)."""
     from tessera.nn.modules.batchnorm import _BatchNorm
-    momenta = {}
-    for module in model.modules():
-        if isinstance(module, _BatchNorm):
-            module.reset_running_stats()
-            momenta[module] = module.momentum
+    momenta = {layer: layer.momentum for layer in model.modules() if isinstance(layer, _BatchNorm)}
     if not momenta:
         return
-    was_training = model.training
+    training = model.training
+    for layer in momenta:
+        layer.reset_running_stats()
+        layer.momentum = None  # the plain average
     model.train()
-    for module in momenta:
-        module.momentum = None
-    for input in loader:
-        if isinstance(input, (list, tuple)):
-            input = input[0]
-        if device is not None:
-            input = input.to(device)
-        model(input)
-    for module, momentum in momenta.items():
-        module.momentum = momentum
-    model.train(was_training)
+    try:
+        for batch in loader:
+            inputs = batch[0] if isinstance(batch, (list, tuple)) else batch
+            model(inputs if device is None else inputs.to(device))
+    finally:
+        for layer, momentum in momenta.items():
+            layer.momentum = momentum
+        model.train(training)
 
 
 class SWALR(LRScheduler):
     """Anneals the rate from its present value to swa_lr in anneal_epochs (strategy cos | linear), then keeps it."""
 
     def __init__(self, optimizer, swa_lr, anneal_epochs=10, anneal_strategy="cos", last_epoch=-1):
-        swa_lrs = _format_param("swa_lr", optimizer, swa_lr)
-        for lr, group in zip(swa_lrs, optimizer.param_groups):
+        for group, lr in zip(optimizer.param_groups, _per_group(optimizer, "swa_lr", swa_lr)):
             group["swa_lr"] = lr
-        if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}")
-        self._anneal_strategy = anneal_strategy
-        if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
-            raise ValueError(f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}")
-        self.anneal_epochs = anneal_epochs
-        super().__init__(optimizer, last_epoch)
-
-    def _anneal(self, t):
-        return (1 - math.cos(math.pi * t)) / 2 if self._anneal_strategy == "cos" else t
-
-    @staticmethod
-    def _get_initial_lr(lr, swa_lr, alpha):
-        return swa_lr if alpha == 1 else (lr - alpha * swa_lr) / (1 - alpha)
+        _require(anneal_strategy in ("cos", "linear"), f"anneal_strategy must by one of 'cos' or 'linear', instead got "
+                                                       f"{anneal_strategy}")
+        _require(isinstance(anneal_epochs, int) and anneal_epochs >= 0, f"anneal_epochs must be equal or greater than "
+                                                                        f"0, got {anneal_epochs}")
+        self._start(optimizer, last_epoch, _anneal_strategy=anneal_strategy, anneal_epochs=anneal_epochs)
 
     def get_lr(self):
-        if not self._get_lr_called_within_step:
-            warnings.warn("To get the last learning rate computed by the scheduler, please use `get_last_lr()`.", UserWarning, stacklevel=2)
+        self._expect_step()
+        rates = _read(self.optimizer, "lr")
         # _step_count is one ahead of the number of steps that the user made
-        step = self._step_count - 1
-        if self.anneal_epochs == 0:
-            step = max(1, step)
-        prev_alpha = self._anneal(max(0, min(1, (step - 1) / max(1, self.anneal_epochs))))
-        alpha = self._anneal(max(0, min(1, step / max(1, self.anneal_epochs))))
-        out = []
-        for group in self.optimizer.param_groups:
-            start = self._get_initial_lr(group["lr"], group["swa_lr"], prev_alpha)
-            out.append(group["swa_lr"] * alpha + start * (1 - alpha))
-        return out
+        step = max(self._step_count - 1, 0 if self.anneal_epochs else 1)
+        before, share = (_formulas.averaging_weight(at, self.anneal_epochs, self._anneal_strategy == "cos")
+                         for at in (step - 1, step))
+        targets = [group["swa_lr"] for group in self.optimizer.param_groups]
+        # the rate that the way began at, from the present one
+        starts = targets if before == 1 else [(rate - before * target) / (1 - before) for rate,
+                                              target in zip(rates, targets)]
+        return [target * share + start * (1 - share) for start, target in zip(starts, targets)]

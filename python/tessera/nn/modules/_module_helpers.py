@@ -20,6 +20,8 @@ class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpec
 class _WrappedHook:
     """A load_state_dict pre-hook that gets the module as its first argument, by weak reference."""
 
+    __module__ = __name__.rpartition(".")[0] + ".module"  # where pickles look for it
+
     def __init__(self, hook, module=None):
         import weakref
         self.hook = hook

@@ -23,27 +23,24 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def __init__(self, in_features, n_classes, cutoffs, div_value=4.0, head_bias=False, device=None, dtype=None):
         super().__init__()
-        cutoffs = list(cutoffs)
-        if len(cutoffs) == 0:
+        bounds = [0, *cutoffs, n_classes]
+        if len(bounds) == 2:
             raise ValueError("cutoffs should be a sequence of length larger than 0")
-        if (cutoffs != sorted(cutoffs) or min(cutoffs) <= 0 or max(cutoffs) > n_classes - 1 or len(set(cutoffs)) != len(cutoffs)
-                or any(int(c) != c for c in cutoffs)):
+        if any(a >= b or int(a) != a for a, b in zip(bounds, bounds[1:])):
             raise ValueError("cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each value is between 1 and n_classes-1")
-        self.in_features = in_features
-        self.n_classes = n_classes
-        self.cutoffs = cutoffs + [n_classes]
-        self.div_value = div_value
-        self.head_bias = head_bias
-        self.shortlist_size = self.cutoffs[0]
-        self.n_clusters = len(self.cutoffs) - 1
-        self.head_size = self.shortlist_size + self.n_clusters
-        self.head = Linear(in_features, self.head_size, bias=head_bias, device=device, dtype=dtype)
-        self.tail = ModuleList()
-        for i in range(self.n_clusters):
-            hidden = int(in_features // (div_value ** (i + 1)))
-            size = self.cutoffs[i + 1] - self.cutoffs[i]
-            self.tail.append(Sequential(Linear(in_features, hidden, bias=False, device=device, dtype=dtype),
-                                        Linear(hidden, size, bias=False, device=device, dtype=dtype)))
+        shortlist, clusters = bounds[1], len(bounds) - 2
+        vars(self).update(in_features=in_features, n_classes=n_classes, cutoffs=bounds[1:], div_value=div_value,
+                          head_bias=head_bias, shortlist_size=shortlist,
+                          n_clusters=clusters, head_size=shortlist + clusters)
+
+        def linear(inputs, outputs, bias=False):
+            return Linear(inputs, outputs, bias=bias, device=device, dtype=dtype)
+
+        self.head = linear(in_features, self.head_size, head_bias)
+        # each cluster through a space that is div_value times smaller than the one before
+        hidden = [int(in_features // div_value ** i) for i in range(1, clusters + 1)]
+        self.tail = ModuleList(Sequential(linear(in_features, h), linear(h, end - begin)) for h, begin,
+                               end in zip(hidden, bounds[1:], bounds[2:]))
 
     def reset_parameters(self):
         """Draws new weights."""
@@ -93,13 +90,10 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return _ASMoutput(output, loss)
 
     def _get_full_log_prob(self, input, head_output):
-        out = input.new_empty((head_output.size(0), self.n_classes))
         head = F.log_softmax(head_output, dim=1)
-        out[:, :self.shortlist_size] = head[:, :self.shortlist_size]
-        for i, (start, stop) in enumerate(zip(self.cutoffs, self.cutoffs[1:])):
-            cluster = F.log_softmax(self.tail[i](input), dim=1)
-            out[:, start:stop] = cluster + head[:, self.shortlist_size + i].unsqueeze(1)
-        return out
+        shortlist, clusters = head.split([self.shortlist_size, self.n_clusters], 1)
+        within = [F.log_softmax(cluster(input), dim=1) for cluster in self.tail]
+        return tessera.cat([shortlist, *(log_prob + own for log_prob, own in zip(within, clusters.split(1, 1)))], 1)
 
     def log_prob(self, input):
         """Log probabilities (N, n_classes) of all classes."""

@@ -4,9 +4,10 @@ import tessera
 from tessera._lazy import require
 from tessera.nn import functional as F
 from tessera.nn import init
-from tessera.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from tessera.nn.parameter import UninitializedBuffer
 
-from .lazy import LazyModuleMixin
+from ._parts import lazy_parameters, new_parameters
+from .lazy import InferredMixin
 from .module import Module
 
 __all__ = ["BatchNorm1d", "LazyBatchNorm1d", "BatchNorm2d", "LazyBatchNorm2d", "BatchNorm3d", "LazyBatchNorm3d", "SyncBatchNorm"]
@@ -20,25 +21,13 @@ class _NormBase(Module):
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None):
         super().__init__()
-        self.num_features = num_features
-        self.eps = eps
-        self.momentum = momentum
-        self.affine = affine
-        self.track_running_stats = track_running_stats
-        if affine:
-            self.weight = Parameter(tessera.empty(num_features, device=device, dtype=dtype))
-            self.bias = Parameter(tessera.empty(num_features, device=device, dtype=dtype))
-        else:
-            self.register_parameter("weight", None)
-            self.register_parameter("bias", None)
-        if track_running_stats:
-            self.register_buffer("running_mean", tessera.zeros(num_features, device=device, dtype=dtype))
-            self.register_buffer("running_var", tessera.ones(num_features, device=device, dtype=dtype))
-            self.register_buffer("num_batches_tracked", tessera.tensor(0, dtype=tessera.long, device=device))
-        else:
-            self.register_buffer("running_mean", None)
-            self.register_buffer("running_var", None)
-            self.register_buffer("num_batches_tracked", None)
+        vars(self).update(num_features=num_features, eps=eps, momentum=momentum, affine=affine,
+                          track_running_stats=track_running_stats)
+        shape = (num_features,)
+        new_parameters(self, device, dtype, weight=shape if affine else None, bias=shape if affine else None)
+        for name, size, kind in (("running_mean", shape, dtype), ("running_var", shape, dtype), ("num_batches_tracked",
+                                                                                                 (), tessera.int64)):
+            self.register_buffer(name, tessera.empty(size, device=device, dtype=kind) if track_running_stats else None)
         self.reset_parameters()
 
     def reset_running_stats(self):
@@ -94,37 +83,26 @@ class _BatchNorm(_NormBase):
         return F.batch_norm(input, self.running_mean if keep else None, self.running_var if keep else None, self.weight, self.bias, use_batch, factor, self.eps)
 
 
-class _LazyNormBase(LazyModuleMixin, _NormBase):
+class _LazyNormBase(InferredMixin, _NormBase):
+    _unknown = "num_features"
+
     def __init__(self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None):
         # 0 features: no parameter is drawn and no buffer filled before the shape is known
         super().__init__(0, eps, momentum, False, False, device=device, dtype=dtype)
         self.affine = affine
         self.track_running_stats = track_running_stats
         if affine:
-            self.weight = UninitializedParameter(device=device, dtype=dtype)
-            self.bias = UninitializedParameter(device=device, dtype=dtype)
+            lazy_parameters(self, device, dtype, "weight", "bias")
         if track_running_stats:
             self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
             self.running_var = UninitializedBuffer(device=device, dtype=dtype)
             self.num_batches_tracked = tessera.tensor(0, dtype=tessera.long, device=device)
 
-    def reset_parameters(self):
-        """Resets parameters and statistics, if there are any yet."""
-        if not self.has_uninitialized_params() and self.num_features != 0:
-            super().reset_parameters()
-
     def initialize_parameters(self, input):
         """Takes num_features from dim 1 of the input."""
-        if not self.has_uninitialized_params():
-            return
-        self.num_features = input.shape[1]
-        if self.affine:
-            self.weight.materialize((self.num_features,))
-            self.bias.materialize((self.num_features,))
-        if self.track_running_stats:
-            self.running_mean.materialize((self.num_features,))
-            self.running_var.materialize((self.num_features,))
-        self.reset_parameters()
+        if self.has_uninitialized_params():
+            self.num_features = input.shape[1]
+            self._materialize(**dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (self.num_features,)))
 
 
 def _check_dims(input, dims, text):
@@ -230,19 +208,15 @@ class SyncBatchNorm(_BatchNorm):
     @classmethod
     def convert_sync_batchnorm(cls, module, process_group=None):
         """`module` with each BatchNorm layer in it replaced by a SyncBatchNorm with the same parameters."""
-        output = module
+        result = module
         if isinstance(module, _BatchNorm):
-            output = SyncBatchNorm(module.num_features, module.eps, module.momentum, module.affine, module.track_running_stats, process_group)
-            if module.affine:
-                with tessera.no_grad():
-                    output.weight = module.weight
-                    output.bias = module.bias
-            output.running_mean = module.running_mean
-            output.running_var = module.running_var
-            output.num_batches_tracked = module.num_batches_tracked
-            output.training = module.training
-            if hasattr(module, "qconfig"):
-                output.qconfig = module.qconfig
+            result = SyncBatchNorm(module.num_features, module.eps, module.momentum, module.affine,
+                                   module.track_running_stats, process_group)
+            # the same tensors, and the mode
+            result._parameters.update(module._parameters)
+            result._buffers.update(module._buffers)
+            vars(result).update((name, value) for name, value in vars(module).items() if name in ("training",
+                                                                                                  "qconfig"))
         for name, child in module.named_children():
-            output.add_module(name, cls.convert_sync_batchnorm(child, process_group))
-        return output
+            result.add_module(name, cls.convert_sync_batchnorm(child, process_group))
+        return result

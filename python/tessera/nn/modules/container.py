@@ -33,53 +33,71 @@ def _position(index, size):
     return index % size
 
 
-class Sequential(Module):
-    """Applies modules one after the other: `Sequential(a, b, c)` or `Sequential(OrderedDict(name=module, ...))`."""
+def _each(values, kind, refused=()):
+    """The values of an iterable. TypeError for what is none, or is refused."""
+    if not isinstance(values, container_abcs.Iterable) or isinstance(values, refused):
+        raise TypeError(f"{kind}.extend should be called with an iterable, but got {type(values).__name__}")
+    return values
 
-    def __init__(self, *args):
-        super().__init__()
-        if len(args) == 1 and isinstance(args[0], OrderedDict):
-            for key, module in args[0].items():
-                self.add_module(key, module)
-        else:
-            for i, module in enumerate(args):
-                self.add_module(str(i), module)
+
+class _Numbered(Module):
+    """Modules in an order, by default under the names "0", "1" ..."""
 
     def _key_at(self, index):
         return next(itertools.islice(self._modules, _position(index, len(self)), None))
 
-    def __getitem__(self, index):
-        if isinstance(index, slice):
-            return self.__class__(OrderedDict(list(self._modules.items())[index]))
-        return self._modules[self._key_at(index)]
-
     def __setitem__(self, index, module):
         setattr(self, self._key_at(index), module)
+
+    def __delitem__(self, index):
+        keys = list(self._modules)[index] if isinstance(index, slice) else [self._key_at(index)]
+        for key in keys:
+            delattr(self, key)
+        self._renumber(self._modules.values())
 
     def _renumber(self, modules):
         self._modules = {str(i): m for i, m in enumerate(modules)}
 
-    def __delitem__(self, index):
-        if isinstance(index, slice):
-            for key in list(self._modules)[index]:
-                delattr(self, key)
-        else:
-            delattr(self, self._key_at(index))
-        self._renumber(self._modules.values())
-
     def __len__(self):
         return len(self._modules)
 
-    def __add__(self, other):
-        if not isinstance(other, Sequential):
-            raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
-        return Sequential(*self, *other)
+    def __iter__(self):
+        return iter(self._modules.values())
+
+    def __dir__(self):
+        return [k for k in super().__dir__() if not k.isdigit()]
+
+    def append(self, module):
+        """Adds a module at the end. Returns self."""
+        self.add_module(str(len(self)), module)
+        return self
 
     def pop(self, key):
         """Removes and returns the module at an index."""
         module = self[key]
         del self[key]
         return module
+
+
+class Sequential(_Numbered):
+    """Applies modules one after the other: `Sequential(a, b, c)` or `Sequential(OrderedDict(name=module, ...))`."""
+
+    def __init__(self, *args):
+        super().__init__()
+        named = args[0] if len(args) == 1 and isinstance(args[0], OrderedDict) else {str(i): module for i,
+                                                                                     module in enumerate(args)}
+        for name in named:
+            self.add_module(name, named[name])
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return type(self)(OrderedDict(list(self._modules.items())[index]))
+        return self._modules[self._key_at(index)]
+
+    def __add__(self, other):
+        if not isinstance(other, Sequential):
+            raise ValueError(f"add operator supports only objects of Sequential class, but {type(other)} is given.")
+        return Sequential(*self, *other)
 
     def __iadd__(self, other):
         if not isinstance(other, Sequential):
@@ -108,21 +126,10 @@ class Sequential(Module):
             self.append(module)
         return self
 
-    def __dir__(self):
-        return [k for k in super().__dir__() if not k.isdigit()]
-
-    def __iter__(self):
-        return iter(self._modules.values())
-
     def forward(self, input):
         for module in self._modules.values():
             input = module(input)
         return input
-
-    def append(self, module):
-        """Adds a module at the end. Returns self."""
-        self.add_module(str(len(self)), module)
-        return self
 
     def insert(self, index, module):
         """Puts a module before the given index. Returns self."""
@@ -143,7 +150,7 @@ class Sequential(Module):
         return self
 
 
-class ModuleList(Module):
+class ModuleList(_Numbered):
     """A list of modules whose parameters are registered. It has no forward."""
 
     def __init__(self, modules=None):
@@ -151,39 +158,16 @@ class ModuleList(Module):
         if modules is not None:
             self += modules
 
-    def _get_abs_string_index(self, index):
-        return str(_position(index, len(self)))
-
     def __getitem__(self, index):
         if isinstance(index, slice):
-            return self.__class__(list(self._modules.values())[index])
-        return self._modules[self._get_abs_string_index(index)]
-
-    def __setitem__(self, index, module):
-        setattr(self, self._get_abs_string_index(index), module)
-
-    def __delitem__(self, index):
-        if isinstance(index, slice):
-            for i in range(len(self._modules))[index]:
-                delattr(self, str(i))
-        else:
-            delattr(self, self._get_abs_string_index(index))
-        self._modules = {str(i): m for i, m in enumerate(self._modules.values())}
-
-    def __len__(self):
-        return len(self._modules)
-
-    def __iter__(self):
-        return iter(self._modules.values())
+            return type(self)(list(self)[index])
+        return self._modules[str(_position(index, len(self)))]
 
     def __iadd__(self, modules):
         return self.extend(modules)
 
     def __add__(self, other):
-        combined = ModuleList()
-        for i, module in enumerate(itertools.chain(self, other)):
-            combined.add_module(str(i), module)
-        return combined
+        return ModuleList(itertools.chain(self, other))
 
     def __repr__(self):
         """Equal neighbours are shown once: `(0-2): 3 x Linear(...)`."""
@@ -198,9 +182,6 @@ class ModuleList(Module):
             start += count
         return self._get_name() + "(\n  " + "\n  ".join(lines) + "\n)"
 
-    def __dir__(self):
-        return [k for k in super().__dir__() if not k.isdigit()]
-
     def insert(self, index, module):
         """Inserts a module before the given index."""
         n = len(self)
@@ -209,24 +190,10 @@ class ModuleList(Module):
             self._modules[str(i)] = self._modules[str(i - 1)]
         self.add_module(str(index), module) if index == n else self._modules.__setitem__(str(index), module)
 
-    def append(self, module):
-        """Adds a module at the end. Returns self."""
-        self.add_module(str(len(self)), module)
-        return self
-
-    def pop(self, key):
-        """Removes and returns the module at an index."""
-        module = self[key]
-        del self[key]
-        return module
-
     def extend(self, modules):
         """Adds the modules of an iterable at the end. Returns self. TypeError if it is no iterable."""
-        if not isinstance(modules, container_abcs.Iterable):
-            raise TypeError("ModuleList.extend should be called with an iterable, but got " + type(modules).__name__)
-        offset = len(self)
-        for i, module in enumerate(modules):
-            self.add_module(str(offset + i), module)
+        for module in _each(modules, "ModuleList"):
+            self.append(module)
         return self
 
 
@@ -355,9 +322,7 @@ class ParameterList(Module):
 
     def extend(self, values):
         """Adds the values of an iterable at the end. Returns self. TypeError for a tensor or what is no iterable."""
-        if not isinstance(values, container_abcs.Iterable) or isinstance(values, tessera.Tensor):
-            raise TypeError("ParameterList.extend should be called with an iterable, but got " + type(values).__name__)
-        for value in values:
+        for value in _each(values, "ParameterList", tessera.Tensor):
             self.append(value)
         return self
 

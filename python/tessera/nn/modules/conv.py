@@ -1,13 +1,9 @@
 """Convolution layers."""
 
-import math
-
-import tessera
 from tessera.nn import functional as F
-from tessera.nn import init
-from tessera.nn.parameter import Parameter, UninitializedParameter
 
-from .lazy import LazyModuleMixin
+from ._parts import described, draw_affine, lazy_parameters, new_parameters
+from .lazy import InferredMixin
 from .module import Module
 from .utils import _pair, _reverse_repeat_tuple, _single, _triple
 
@@ -40,16 +36,10 @@ class _ConvNd(Module):
                  dtype=None):
         super().__init__()
         _check(in_channels, out_channels, groups, padding, stride, padding_mode)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.padding = padding
-        self.dilation = dilation
-        self.transposed = transposed
-        self.output_padding = output_padding
-        self.groups = groups
-        self.padding_mode = padding_mode
+        vars(self).update(in_channels=in_channels, out_channels=out_channels, kernel_size=kernel_size, stride=stride,
+                          padding=padding, dilation=dilation,
+                          transposed=transposed, output_padding=output_padding, groups=groups,
+                          padding_mode=padding_mode)
         # the padding as functional.pad wants it: both sides of each dim, last dim first
         if isinstance(padding, str):
             self._reversed_padding_repeated_twice = [0, 0] * len(kernel_size)
@@ -60,38 +50,23 @@ class _ConvNd(Module):
                     self._reversed_padding_repeated_twice[2 * i + 1] = total - total // 2
         else:
             self._reversed_padding_repeated_twice = _reverse_repeat_tuple(padding, 2)
-        shape = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
-        self.weight = Parameter(tessera.empty((*shape, *kernel_size), device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(tessera.empty(out_channels, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
+        new_parameters(self, device, dtype, weight=self._weight_shape(), bias=(out_channels,) if bias else None)
         self.reset_parameters()
+
+    def _weight_shape(self):
+        first, second = (self.in_channels, self.out_channels) if self.transposed else (self.out_channels,
+                                                                                       self.in_channels)
+        return (first, second // self.groups, *self.kernel_size)
 
     def reset_parameters(self):
         """Draws new weights, uniform in +-1 / sqrt(fan_in)."""
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
-            if fan_in != 0:
-                bound = 1 / math.sqrt(fan_in)
-                init.uniform_(self.bias, -bound, bound)
+        draw_affine(self.weight, self.bias)
 
     def extra_repr(self):
-        s = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        if self.padding != (0,) * len(self.padding):
-            s += f", padding={self.padding}"
-        if self.dilation != (1,) * len(self.dilation):
-            s += f", dilation={self.dilation}"
-        if self.output_padding != (0,) * len(self.output_padding):
-            s += f", output_padding={self.output_padding}"
-        if self.groups != 1:
-            s += f", groups={self.groups}"
-        if self.bias is None:
-            s += ", bias=False"
-        if self.padding_mode != "zeros":
-            s += f", padding_mode={self.padding_mode}"
-        return s
+        zeros, ones = (0,) * len(self.kernel_size), (1,) * len(self.kernel_size)
+        return described(f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
+                         f"stride={self.stride}", {**vars(self), "bias": self.bias is not None},
+                         padding=zeros, dilation=ones, output_padding=zeros, groups=1, bias=True, padding_mode="zeros")
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -183,8 +158,8 @@ class _ConvTransposeNd(_ConvNd):
     def _transposed(self, op, n, input, output_size):
         if self.padding_mode != "zeros":
             raise ValueError(f"Only `zeros` padding mode is supported for ConvTranspose{n}d")
-        output_padding = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, n, self.dilation)
-        return op(input, self.weight, self.bias, self.stride, self.padding, output_padding, self.groups, self.dilation)
+        extra = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, n, self.dilation)
+        return op(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
 
 
 class ConvTranspose1d(_ConvTransposeNd):
@@ -223,11 +198,8 @@ class ConvTranspose3d(_ConvTransposeNd):
         return self._transposed(F.conv_transpose3d, 3, input, output_size)
 
 
-class _LazyConvXdMixin(LazyModuleMixin):
-    def reset_parameters(self):
-        """Draws new weights, if there are any yet."""
-        if not self.has_uninitialized_params() and self.in_channels != 0:
-            super().reset_parameters()
+class _LazyConvXdMixin(InferredMixin):
+    _unknown = "in_channels"
 
     def initialize_parameters(self, input, *args, **kwargs):
         """Takes in_channels from the input."""
@@ -236,11 +208,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
         self.in_channels = self._get_in_channels(input)
         if self.in_channels % self.groups != 0:
             raise ValueError("in_channels must be divisible by groups")
-        shape = (self.in_channels, self.out_channels // self.groups) if self.transposed else (self.out_channels, self.in_channels // self.groups)
-        self.weight.materialize((*shape, *self.kernel_size))
-        if self.bias is not None:
-            self.bias.materialize((self.out_channels,))
-        self.reset_parameters()
+        self._materialize(weight=self._weight_shape(), bias=(self.out_channels,))
 
     def _get_in_channels(self, input):
         n = self._get_num_spatial_dims()
@@ -252,10 +220,8 @@ class _LazyConvXdMixin(LazyModuleMixin):
         return len(self.kernel_size)
 
     def _make_lazy(self, out_channels, bias, device, dtype):
-        self.weight = UninitializedParameter(device=device, dtype=dtype)
         self.out_channels = out_channels
-        if bias:
-            self.bias = UninitializedParameter(device=device, dtype=dtype)
+        lazy_parameters(self, device, dtype, "weight", *["bias"] * bool(bias))
 
 
 def _lazy_conv(plain):

@@ -27,32 +27,26 @@ class Unflatten(Module):
 
     __constants__ = ["dim", "unflattened_size"]
 
+    # kind of the dim -> kinds of the sizes and of each size, and how messages name them
+    _KINDS = {int: ((tuple, list), int, "tuple of ints"), str: (tuple, tuple, "tuple of tuples")}
+
     def __init__(self, dim, unflattened_size):
         super().__init__()
-        if isinstance(dim, int):
-            self._require_tuple_int(unflattened_size)
-        elif isinstance(dim, str):
-            self._require_tuple_tuple(unflattened_size)
-        else:
+        kind = next((kind for kind in self._KINDS if isinstance(dim, kind)), None)
+        if kind is None:
             raise TypeError("invalid argument type for dim parameter")
-        self.dim = dim
-        self.unflattened_size = unflattened_size
+        self._check_sizes(unflattened_size, *self._KINDS[kind])
+        self.dim, self.unflattened_size = dim, unflattened_size
 
     @staticmethod
-    def _require_tuple_tuple(value):
-        if not isinstance(value, tuple):
-            raise TypeError(f"unflattened_size must be a tuple of tuples, but found type {type(value).__name__}")
-        for idx, elem in enumerate(value):
-            if not isinstance(elem, tuple):
-                raise TypeError(f"unflattened_size must be tuple of tuples, but found element of type {type(elem).__name__} at pos {idx}")
-
-    @staticmethod
-    def _require_tuple_int(value):
-        if not isinstance(value, (tuple, list)):
-            raise TypeError(f"unflattened_size must be tuple of ints, but found type {type(value).__name__}")
-        for idx, elem in enumerate(value):
-            if not isinstance(elem, int):
-                raise TypeError(f"unflattened_size must be tuple of ints, but found element of type {type(elem).__name__} at pos {idx}")
+    def _check_sizes(sizes, whole, part, text):
+        if not isinstance(sizes, whole):
+            article = "a " if whole is tuple else ""
+            raise TypeError(f"unflattened_size must be {article}{text}, but found type {type(sizes).__name__}")
+        for i, size in enumerate(sizes):
+            if not isinstance(size, part):
+                raise TypeError(f"unflattened_size must be {text}, but found element of type {type(size).__name__} at "
+                                f"pos {i}")
 
     def forward(self, input):
         return input.unflatten(self.dim, self.unflattened_size)

@@ -17,10 +17,6 @@ class _InstanceNorm(_NormBase):
         """The rank of an input without a batch dim."""
         raise NotImplementedError
 
-    def _apply_instance_norm(self, input):
-        return F.instance_norm(input, self.running_mean, self.running_var, self.weight, self.bias, self.training or not self.track_running_stats,
-                               self.momentum if self.momentum is not None else 0.0, self.eps)
-
     def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
         version = local_metadata.get("version", None)
         if version is None and not self.track_running_stats:
@@ -43,9 +39,11 @@ class _InstanceNorm(_NormBase):
                 raise ValueError(f"expected input's size at dim={1 if batched else 0} to match num_features ({self.num_features}), but got: {features}.")
             warnings.warn(f"input's size at dim={1 if batched else 0} does not match num_features. You can silence this warning by not passing in num_features, which is "
                           "not used because affine=False", stacklevel=2)
-        if batched:
-            return self._apply_instance_norm(input)
-        return self._apply_instance_norm(input.unsqueeze(0)).squeeze(0)
+        own_statistics = self.training or not self.track_running_stats
+        result = F.instance_norm(input if batched else input.unsqueeze(0), self.running_mean, self.running_var,
+                                 self.weight, self.bias, own_statistics, self.momentum or 0.0,
+                                 self.eps)
+        return result if batched else result.squeeze(0)
 
 
 def _check_dims(input, n):

@@ -18,29 +18,28 @@ class LazyModuleMixin:
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
+        warnings.warn("Lazy modules are a new feature under heavy development so changes to the API or functionality "
+                      "can happen at any moment.", stacklevel=2)
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
-        warnings.warn("Lazy modules are a new feature under heavy development so changes to the API or functionality can happen at any moment.", stacklevel=2)
+
+    def _tensors(self):
+        return {name: tensor for name, tensor in [*self._parameters.items(), *self._buffers.items()]
+                if tensor is not None}
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
-        # uninitialized entries have no detach()
-        for name, param in self._parameters.items():
-            if param is not None:
-                destination[prefix + name] = param if is_lazy(param) or keep_vars else param.detach()
-        for name, buf in self._buffers.items():
-            if buf is not None and name not in self._non_persistent_buffers_set:
-                destination[prefix + name] = buf if is_lazy(buf) or keep_vars else buf.detach()
+        for name, tensor in self._tensors().items():
+            if name not in self._non_persistent_buffers_set:
+                # uninitialized ones have no detach()
+                destination[prefix + name] = tensor if keep_vars or is_lazy(tensor) else tensor.detach()
 
     def _lazy_load_hook(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
         """Gives uninitialized entries the shape of those in the state dict, so that the usual loading works."""
-        import itertools
-        for name, param in itertools.chain(self._parameters.items(), self._buffers.items()):
-            key = prefix + name
-            if key in state_dict and param is not None and is_lazy(param):
-                given = state_dict[key]
-                if not is_lazy(given):
-                    with tessera.no_grad():
-                        param.materialize(given.shape)
+        for name, tensor in self._tensors().items():
+            given = state_dict.get(prefix + name)
+            if given is not None and is_lazy(tensor) and not is_lazy(given):
+                with tessera.no_grad():
+                    tensor.materialize(given.shape)
 
     def initialize_parameters(self, *args, **kwargs):
         """Materializes the parameters for the arguments of the first forward; a subclass defines it."""
@@ -48,7 +47,7 @@ class LazyModuleMixin:
 
     def has_uninitialized_params(self):
         """Whether a parameter or buffer has no shape yet."""
-        return any(is_lazy(t) for t in [*self._parameters.values(), *self._buffers.values()])
+        return any(map(is_lazy, self._tensors().values()))
 
     def _infer_parameters(self, module, args, kwargs=None):
         """The forward pre-hook of the first call."""
@@ -64,3 +63,22 @@ class LazyModuleMixin:
 
     def _replicate_for_data_parallel(self):
         raise RuntimeError("Modules with uninitialized parameters can't be used with `DataParallel`. Run a dummy forward pass to correctly initialize the modules")
+
+
+class InferredMixin(LazyModuleMixin):
+    """Lazy layers for one number, the attribute `_unknown`, which is 0 until the first input tells it."""
+
+    _unknown = None
+
+    def _materialize(self, **shapes):
+        """Gives uninitialized tensors their shapes, then all parameters their first values."""
+        tensors = self._tensors()
+        with tessera.no_grad():
+            for name in shapes.keys() & tensors.keys():
+                tensors[name].materialize(shapes[name])
+            self.reset_parameters()
+
+    def reset_parameters(self):
+        """Sets the first values, if the shapes are known."""
+        if getattr(self, self._unknown) != 0 and not self.has_uninitialized_params():
+            super().reset_parameters()

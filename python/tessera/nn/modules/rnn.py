@@ -5,9 +5,9 @@ import warnings
 
 import tessera
 from tessera.nn import functional as F
-from tessera.nn import init
 from tessera.nn.parameter import Parameter
 
+from ._parts import described, draw_uniform, new_parameters
 from .module import Module
 
 __all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]
@@ -117,25 +117,17 @@ class RNNBase(Module):
                           f"dropout={dropout} and num_layers={num_layers}", stacklevel=3)
         if not isinstance(hidden_size, int):
             raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
-        if hidden_size <= 0:
-            raise ValueError("hidden_size must be greater than zero")
-        if num_layers <= 0:
-            raise ValueError("num_layers must be greater than zero")
-        if proj_size < 0:
-            raise ValueError("proj_size should be a positive integer or zero to disable projections")
-        if proj_size >= hidden_size:
-            raise ValueError("proj_size has to be smaller than hidden_size")
-        if mode not in _GATES:
-            raise ValueError("Unrecognized RNN mode: " + mode)
-        self.mode = mode
-        self.input_size = input_size
-        self.hidden_size = hidden_size
-        self.num_layers = num_layers
-        self.bias = bias
-        self.batch_first = batch_first
-        self.dropout = float(dropout)
-        self.bidirectional = bidirectional
-        self.proj_size = proj_size
+        for wrong, message in ((hidden_size <= 0, "hidden_size must be greater than zero"), (num_layers <= 0,
+                                                                                             "num_layers must be "
+                                                                                             "greater than zero"),
+                               (proj_size < 0, "proj_size should be a positive integer or zero to disable projections"),
+                               (proj_size >= hidden_size, "proj_size has to be smaller than hidden_size"),
+                               (mode not in _GATES, f"Unrecognized RNN mode: {mode}")):
+            if wrong:
+                raise ValueError(message)
+        vars(self).update(mode=mode, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers, bias=bias,
+                          batch_first=batch_first, dropout=float(dropout),
+                          bidirectional=bidirectional, proj_size=proj_size)
         self._make_weights(device, dtype)
         self.reset_parameters()
 
@@ -174,6 +166,10 @@ class RNNBase(Module):
         """For each layer and direction the list of its parameters."""
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
+    def __getstate__(self):
+        # computed here, but PyTorch wants them in its pickles
+        return {**vars(self), "_flat_weights_names": self._flat_weights_names, "_flat_weights": self._flat_weights}
+
     def __setstate__(self, d):
         super().__setstate__(d)
         # these are computed here, not stored
@@ -188,9 +184,7 @@ class RNNBase(Module):
 
     def reset_parameters(self):
         """Draws new weights."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for weight in self.parameters():
-            init.uniform_(weight, -bound, bound)
+        draw_uniform(1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0, *self.parameters())
 
     def check_input(self, input, batch_sizes):
         """RuntimeError or ValueError if the input's shape or dtype does not fit."""
@@ -229,20 +223,8 @@ class RNNBase(Module):
         return hx if permutation is None else _apply_permutation(hx, permutation)
 
     def extra_repr(self):
-        s = f"{self.input_size}, {self.hidden_size}"
-        if self.proj_size != 0:
-            s += f", proj_size={self.proj_size}"
-        if self.num_layers != 1:
-            s += f", num_layers={self.num_layers}"
-        if self.bias is not True:
-            s += f", bias={self.bias}"
-        if self.batch_first is not False:
-            s += f", batch_first={self.batch_first}"
-        if self.dropout != 0:
-            s += f", dropout={self.dropout}"
-        if self.bidirectional is not False:
-            s += f", bidirectional={self.bidirectional}"
-        return s
+        return described(f"{self.input_size}, {self.hidden_size}", vars(self), proj_size=0, num_layers=1, bias=True,
+                         batch_first=False, dropout=0, bidirectional=False)
 
     def _weights_of(self, index):
         w = {name.split("_l")[0]: getattr(self, name) for name in self._all_weights[index]}
@@ -353,8 +335,8 @@ class LSTM(RNNBase):
     def check_forward_args(self, input, hidden, batch_sizes):
         """Checks the input and both initial states."""
         self.check_input(input, batch_sizes)
-        self.check_hidden_size(hidden[0], self.get_expected_hidden_size(input, batch_sizes), "Expected hidden[0] size {}, got {}")
-        self.check_hidden_size(hidden[1], self.get_expected_cell_size(input, batch_sizes), "Expected hidden[1] size {}, got {}")
+        for i, expected in enumerate((self.get_expected_hidden_size, self.get_expected_cell_size)):
+            self.check_hidden_size(hidden[i], expected(input, batch_sizes), f"Expected hidden[{i}] size {{}}, got {{}}")
 
     def permute_hidden(self, hx, permutation):
         """The states in another order of the sequences."""
@@ -382,33 +364,19 @@ class RNNCellBase(Module):
 
     def __init__(self, input_size, hidden_size, bias, num_chunks, device=None, dtype=None):
         super().__init__()
-        self.input_size = input_size
-        self.hidden_size = hidden_size
-        self.bias = bias
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows = num_chunks * hidden_size
-        self.weight_ih = Parameter(tessera.empty((rows, input_size), device=device, dtype=dtype))
-        self.weight_hh = Parameter(tessera.empty((rows, hidden_size), device=device, dtype=dtype))
-        if bias:
-            self.bias_ih = Parameter(tessera.empty(rows, device=device, dtype=dtype))
-            self.bias_hh = Parameter(tessera.empty(rows, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias_ih", None)
-            self.register_parameter("bias_hh", None)
+        biases = (rows,) if bias else None
+        new_parameters(self, device, dtype, weight_ih=(rows, input_size), weight_hh=(rows, hidden_size), bias_ih=biases,
+                       bias_hh=biases)
         self.reset_parameters()
 
     def reset_parameters(self):
         """Draws new weights."""
-        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
-        for weight in self.parameters():
-            init.uniform_(weight, -bound, bound)
+        draw_uniform(1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0, *self.parameters())
 
     def extra_repr(self):
-        s = f"{self.input_size}, {self.hidden_size}"
-        if self.bias is not True:
-            s += f", bias={self.bias}"
-        if self.__dict__.get("nonlinearity", "tanh") != "tanh":
-            s += f", nonlinearity={self.nonlinearity}"
-        return s
+        return described(f"{self.input_size}, {self.hidden_size}", vars(self), bias=True, nonlinearity="tanh")
 
     def _step(self, mode, input, hx):
         """One step of (N, input) or (input); hx: the state's tensors, or None for zeros."""

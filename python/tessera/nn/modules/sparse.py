@@ -5,6 +5,7 @@ from tessera.nn import functional as F
 from tessera.nn import init
 from tessera.nn.parameter import Parameter
 
+from ._parts import described
 from .module import Module
 
 __all__ = ["Embedding", "EmbeddingBag"]
@@ -22,16 +23,25 @@ class _Table(Module):
     """The weight (num_embeddings, embedding_dim), drawn from N(0, 1), with the row padding_idx zero."""
 
     def _make_weight(self, num_embeddings, embedding_dim, padding_idx, weight, frozen, device, dtype):
-        self.num_embeddings = num_embeddings
-        self.embedding_dim = embedding_dim
+        shape = (num_embeddings, embedding_dim)
+        if weight is not None and tuple(weight.shape) != shape:
+            raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+        self.num_embeddings, self.embedding_dim = shape
         self.padding_idx = _positive_index(padding_idx, num_embeddings)
+        self.weight = Parameter(tessera.empty(shape, device=device, dtype=dtype) if weight is None else weight,
+                                not frozen)
         if weight is None:
-            self.weight = Parameter(tessera.empty((num_embeddings, embedding_dim), device=device, dtype=dtype), requires_grad=not frozen)
             self.reset_parameters()
-        else:
-            if list(weight.shape) != [num_embeddings, embedding_dim]:
-                raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
-            self.weight = Parameter(weight, requires_grad=not frozen)
+
+    @classmethod
+    def _around(cls, embeddings, **options):
+        """A layer with a given weight."""
+        if embeddings.dim() != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        return cls(*embeddings.shape, _weight=embeddings, **options)
+
+    def _described(self, **usual):
+        return described(f"{self.num_embeddings}, {self.embedding_dim}", vars(self), **usual)
 
     def reset_parameters(self):
         """Draws new weights."""
@@ -55,37 +65,20 @@ class Embedding(_Table):
     def __init__(self, num_embeddings, embedding_dim, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False, _weight=None,
                  _freeze=False, device=None, dtype=None):
         super().__init__()
-        self.max_norm = max_norm
-        self.norm_type = norm_type
-        self.scale_grad_by_freq = scale_grad_by_freq
+        vars(self).update(max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
         self._make_weight(num_embeddings, embedding_dim, padding_idx, _weight, _freeze, device, dtype)
-        self.sparse = sparse
 
     def forward(self, input):
         return F.embedding(input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse)
 
     def extra_repr(self):
-        s = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.padding_idx is not None:
-            s += f", padding_idx={self.padding_idx}"
-        if self.max_norm is not None:
-            s += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            s += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq is not False:
-            s += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        if self.sparse is not False:
-            s += ", sparse=True"
-        return s
+        return self._described(padding_idx=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, sparse=False)
 
     @classmethod
     def from_pretrained(cls, embeddings, freeze=True, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
         """A layer with the given (num_embeddings, embedding_dim) tensor as weight; freeze: without a gradient."""
-        if embeddings.dim() != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        rows, cols = embeddings.shape
-        return cls(rows, cols, padding_idx=padding_idx, max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse,
-                   _weight=embeddings, _freeze=freeze)
+        return cls._around(embeddings, _freeze=freeze, padding_idx=padding_idx, max_norm=max_norm, norm_type=norm_type,
+                           scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
 class EmbeddingBag(_Table):
@@ -96,39 +89,25 @@ class EmbeddingBag(_Table):
     def __init__(self, num_embeddings, embedding_dim, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, mode="mean", sparse=False, _weight=None,
                  include_last_offset=False, padding_idx=None, device=None, dtype=None):
         super().__init__()
-        self.max_norm = max_norm
-        self.norm_type = norm_type
-        self.scale_grad_by_freq = scale_grad_by_freq
+        vars(self).update(max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, mode=mode,
+                          sparse=sparse, include_last_offset=include_last_offset)
         self._make_weight(num_embeddings, embedding_dim, padding_idx, _weight, False, device, dtype)
-        self.mode = mode
-        self.sparse = sparse
-        self.include_last_offset = include_last_offset
 
     def forward(self, input, offsets=None, per_sample_weights=None):
         return F.embedding_bag(input, self.weight, offsets, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.mode, self.sparse, per_sample_weights,
                                self.include_last_offset, self.padding_idx)
 
     def extra_repr(self):
-        s = f"{self.num_embeddings}, {self.embedding_dim}"
-        if self.max_norm is not None:
-            s += f", max_norm={self.max_norm}"
-        if self.norm_type != 2:
-            s += f", norm_type={self.norm_type}"
-        if self.scale_grad_by_freq is not False:
-            s += f", scale_grad_by_freq={self.scale_grad_by_freq}"
-        s += f", mode={self.mode!r}"
-        if self.padding_idx is not None:
-            s += f", padding_idx={self.padding_idx}"
-        return s
+        return described(self._described(max_norm=None, norm_type=2,
+                                         scale_grad_by_freq=False) + f", mode={self.mode!r}", vars(self),
+                         padding_idx=None)
 
     @classmethod
     def from_pretrained(cls, embeddings, freeze=True, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, mode="mean", sparse=False,
                         include_last_offset=False, padding_idx=None):
         """A layer with the given (num_embeddings, embedding_dim) tensor as weight; freeze: without a gradient."""
-        if embeddings.dim() != 2:
-            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        rows, cols = embeddings.shape
-        layer = cls(rows, cols, _weight=embeddings, max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, mode=mode, sparse=sparse,
-                    include_last_offset=include_last_offset, padding_idx=padding_idx)
+        layer = cls._around(embeddings, max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq,
+                            mode=mode, sparse=sparse,
+                            include_last_offset=include_last_offset, padding_idx=padding_idx)
         layer.weight.requires_grad = not freeze
         return layer

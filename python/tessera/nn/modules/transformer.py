@@ -6,7 +6,7 @@ import tessera
 from tessera.nn import functional as F
 from tessera.nn.init import xavier_uniform_
 
-from .activation import MultiheadAttention
+from .activation import GELU, MultiheadAttention, ReLU
 from .container import ModuleList
 from .dropout import Dropout
 from .linear import Linear
@@ -21,33 +21,26 @@ def _generate_square_subsequent_mask(sz, device=None, dtype=None):
     return tessera.full((sz, sz), float("-inf"), dtype=dtype, device=device).triu(1)
 
 
-def _get_seq_len(src, batch_first):
-    size = src.size()
-    if len(size) == 2:
-        return size[0]
-    return size[1 if batch_first else 0]
+def _is_causal(mask, told, size):
+    """Whether a mask is the causal one of this size: as the caller says, or by comparison."""
+    if told is not None or mask is None:
+        return told is True
+    dtype = mask.dtype if mask.is_floating_point() else None
+    causal = _generate_square_subsequent_mask(size, device=mask.device, dtype=dtype)
+    return mask.size() == causal.size() and bool((mask == causal).all())
 
 
-def _detect_is_causal_mask(mask, is_causal=None, size=None):
-    """Whether the mask is the causal one; is_causal, if given, is believed when it is True."""
-    causal = is_causal is True
-    if is_causal is None and mask is not None:
-        n = size if size is not None else mask.size(-2)
-        comparison = _generate_square_subsequent_mask(n, device=mask.device, dtype=mask.dtype if mask.is_floating_point() else None)
-        causal = mask.size() == comparison.size() and bool((mask == comparison).all())
-    return causal
+_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
 
 
-def _get_clones(module, n):
-    return ModuleList([copy.deepcopy(module) for _ in range(n)])
+def _get_activation_fn(given):
+    if isinstance(given, str) and given not in _ACTIVATIONS:
+        raise RuntimeError(f"activation should be relu/gelu, not {given}")
+    return _ACTIVATIONS.get(given, given) if isinstance(given, str) else given
 
 
-def _get_activation_fn(activation):
-    if activation == "relu":
-        return F.relu
-    if activation == "gelu":
-        return F.gelu
-    raise RuntimeError(f"activation should be relu/gelu, not {activation}")
+def _is(activation, function, layer):
+    return activation is function or isinstance(activation, layer)
 
 
 class Transformer(Module):
@@ -58,29 +51,25 @@ class Transformer(Module):
         super().__init__()
         factory = {"device": device, "dtype": dtype}
         layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
-        if custom_encoder is not None:
-            self.encoder = custom_encoder
-        else:
-            encoder_layer = TransformerEncoderLayer(*layer, **factory)
-            self.encoder = TransformerEncoder(encoder_layer, num_encoder_layers, LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory))
-        if custom_decoder is not None:
-            self.decoder = custom_decoder
-        else:
-            decoder_layer = TransformerDecoderLayer(*layer, **factory)
-            self.decoder = TransformerDecoder(decoder_layer, num_decoder_layers, LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory))
+
+        def stack(kind, layer_kind, count):
+            norm = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory)
+            return kind(layer_kind(*layer, **factory), count, norm)
+
+        if custom_encoder is None:
+            custom_encoder = stack(TransformerEncoder, TransformerEncoderLayer, num_encoder_layers)
+        if custom_decoder is None:
+            custom_decoder = stack(TransformerDecoder, TransformerDecoderLayer, num_decoder_layers)
+        self.encoder, self.decoder = custom_encoder, custom_decoder
         self._reset_parameters()
-        self.d_model = d_model
-        self.nhead = nhead
-        self.batch_first = batch_first
+        self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
 
     def forward(self, src, tgt, src_mask=None, tgt_mask=None, memory_mask=None, src_key_padding_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None,
                 src_is_causal=None, tgt_is_causal=None, memory_is_causal=False):
-        batched = src.dim() == 3
-        if not self.batch_first and batched and src.size(1) != tgt.size(1):
+        batch = 0 if self.batch_first else 1
+        if src.dim() == 3 and src.size(batch) != tgt.size(batch):
             raise RuntimeError("the batch number of src and tgt must be equal")
-        if self.batch_first and batched and src.size(0) != tgt.size(0):
-            raise RuntimeError("the batch number of src and tgt must be equal")
-        if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
+        if not src.size(-1) == tgt.size(-1) == self.d_model:
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
         return self.decoder(tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
@@ -97,141 +86,135 @@ class Transformer(Module):
                 xavier_uniform_(p)
 
 
-class TransformerEncoder(Module):
-    """num_layers deep copies of encoder_layer, and an optional final norm."""
+class _Stack(Module):
+    """num_layers deep copies of a layer, and an optional final norm."""
 
     __constants__ = ["norm"]
 
-    def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
+    def __init__(self, layer, num_layers, norm):
         super().__init__()
-        self.layers = _get_clones(encoder_layer, num_layers)
-        self.num_layers = num_layers
-        self.norm = norm
-        self.enable_nested_tensor = enable_nested_tensor
-        self.use_nested_tensor = False
-        self.mask_check = mask_check
+        self.layers = ModuleList(copy.deepcopy(layer) for _ in range(num_layers))
+        self.num_layers, self.norm = num_layers, norm
 
-    def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
-        src_key_padding_mask = F._canonical_mask(src_key_padding_mask, "src_key_padding_mask", F._none_or_dtype(mask), "mask", src.dtype)
-        mask = F._canonical_mask(mask, "mask", None, "", src.dtype, False)
-        batch_first = self.layers[0].self_attn.batch_first if len(self.layers) and hasattr(self.layers[0], "self_attn") else False
-        is_causal = _detect_is_causal_mask(mask, is_causal, _get_seq_len(src, batch_first))
-        output = src
+    def _causal(self, mask, told, input):
+        """Whether the mask of self-attention over the input is causal."""
+        attention = getattr(self.layers[0], "self_attn", None) if len(self.layers) else None
+        return _is_causal(mask, told, input.size(1 if input.dim() > 2 and getattr(attention, "batch_first", False)
+                                                 else 0))
+
+    def _through(self, output, *args, **kwargs):
         for layer in self.layers:
-            output = layer(output, src_mask=mask, is_causal=is_causal, src_key_padding_mask=src_key_padding_mask)
+            output = layer(output, *args, **kwargs)
         return output if self.norm is None else self.norm(output)
 
 
-class TransformerDecoder(Module):
+class TransformerEncoder(_Stack):
+    """num_layers deep copies of encoder_layer, and an optional final norm."""
+
+    def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
+        super().__init__(encoder_layer, num_layers, norm)
+        vars(self).update(enable_nested_tensor=enable_nested_tensor, use_nested_tensor=False, mask_check=mask_check)
+
+    def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
+        mask, padding = _float_masks(src, mask, "mask", src_key_padding_mask)
+        return self._through(src, src_mask=mask, is_causal=self._causal(mask, is_causal, src),
+                             src_key_padding_mask=padding)
+
+
+def _float_masks(src, mask, name, padding):
+    """Both masks of self-attention in the input's dtype."""
+    padding = F._canonical_mask(padding, "src_key_padding_mask", F._none_or_dtype(mask), name, src.dtype)
+    return F._canonical_mask(mask, name, None, "", src.dtype, False), padding
+
+
+class TransformerDecoder(_Stack):
     """num_layers deep copies of decoder_layer, and an optional final norm."""
 
-    __constants__ = ["norm"]
-
     def __init__(self, decoder_layer, num_layers, norm=None):
-        super().__init__()
-        self.layers = _get_clones(decoder_layer, num_layers)
-        self.num_layers = num_layers
-        self.norm = norm
+        super().__init__(decoder_layer, num_layers, norm)
 
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None, tgt_is_causal=None,
                 memory_is_causal=False):
-        batch_first = self.layers[0].self_attn.batch_first if len(self.layers) and hasattr(self.layers[0], "self_attn") else False
-        tgt_is_causal = _detect_is_causal_mask(tgt_mask, tgt_is_causal, _get_seq_len(tgt, batch_first))
-        output = tgt
-        for layer in self.layers:
-            output = layer(output, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
-                           memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal, memory_is_causal=memory_is_causal)
-        return output if self.norm is None else self.norm(output)
+        return self._through(tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask,
+                             tgt_key_padding_mask=tgt_key_padding_mask,
+                             memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=self._causal(tgt_mask,
+                                                                                                         tgt_is_causal,
+                                                                                                         tgt),
+                             memory_is_causal=memory_is_causal)
 
 
 class _Layer(Module):
-    """The activation function as an attribute, which old checkpoints may lack."""
+    """Attentions and a two-layer feed-forward network, in turn.
 
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        if not hasattr(self, "activation"):
-            self.activation = F.relu
-
-
-class TransformerEncoderLayer(_Layer):
-    """Self-attention and a two-layer feed-forward network, each with dropout, residual and LayerNorm (norm_first: before them)."""
+    Each with dropout, residual and a norm after it (norm_first: before it).
+    """
 
     __constants__ = ["norm_first"]
+    _attentions = ()
 
     def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation=F.relu, layer_norm_eps=1e-5, batch_first=False, norm_first=False, bias=True,
                  device=None, dtype=None):
         super().__init__()
-        factory = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, bias=bias, batch_first=batch_first, **factory)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **factory)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **factory)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.activation = _get_activation_fn(activation) if isinstance(activation, str) else activation
+        factory = {"device": device, "dtype": dtype, "bias": bias}
+        blocks = range(1, len(self._attentions) + 2)
+        parts = {name: MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **factory)
+                 for name in self._attentions}
+        parts |= {"linear1": Linear(d_model, dim_feedforward, **factory), "dropout": Dropout(dropout),
+                  "linear2": Linear(dim_feedforward, d_model, **factory)}
+        parts |= {f"norm{i}": LayerNorm(d_model, layer_norm_eps, **factory) for i in blocks}
+        parts |= {f"dropout{i}": Dropout(dropout) for i in blocks}
+        for name, part in parts.items():
+            self.add_module(name, part)
+        self.norm_first, self.activation = norm_first, _get_activation_fn(activation)
+        # 1: relu, 2: gelu, 0: another one. PyTorch's layer reads it from pickles
+        self.activation_relu_or_gelu = 1 if _is(self.activation, F.relu, ReLU) else 2 if _is(self.activation, F.gelu,
+                                                                                             GELU) else 0
 
-    def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
-        src_key_padding_mask = F._canonical_mask(src_key_padding_mask, "src_key_padding_mask", F._none_or_dtype(src_mask), "src_mask", src.dtype)
-        src_mask = F._canonical_mask(src_mask, "src_mask", None, "", src.dtype, False)
-        x = src
-        if self.norm_first:
-            x = x + self._sa_block(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
-            return x + self._ff_block(self.norm2(x))
-        x = self.norm1(x + self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
-        return self.norm2(x + self._ff_block(x))
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        if not hasattr(self, "activation"):  # old checkpoints
+            self.activation = F.relu
+
+    def _block(self, x, norm, block, *args):
+        return x + block(norm(x), *args) if self.norm_first else norm(x + block(x, *args))
 
     def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
-        x = self.self_attn(x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, need_weights=False, is_causal=is_causal)[0]
-        return self.dropout1(x)
+        return self.dropout1(_attend(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal))
 
     def _ff_block(self, x):
-        return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        last = getattr(self, f"dropout{len(self._attentions) + 1}")
+        return last(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+
+def _attend(attention, query, memory, attn_mask, key_padding_mask, is_causal):
+    return attention(query, memory, memory, key_padding_mask=key_padding_mask, need_weights=False, attn_mask=attn_mask,
+                     is_causal=is_causal)[0]
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention and a two-layer feed-forward network, each with dropout, residual and LayerNorm (norm_first.
+
+    Before them).
+    """
+
+    _attentions = ("self_attn",)
+
+    def forward(self, src, src_mask=None, src_key_padding_mask=None, is_causal=False):
+        masks = _float_masks(src, src_mask, "src_mask", src_key_padding_mask)
+        x = self._block(src, self.norm1, self._sa_block, *masks, is_causal)
+        return self._block(x, self.norm2, self._ff_block)
 
 
 class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to the encoder's memory and a feed-forward network, each with dropout, residual and LayerNorm."""
 
-    __constants__ = ["norm_first"]
-
-    def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation=F.relu, layer_norm_eps=1e-5, batch_first=False, norm_first=False, bias=True,
-                 device=None, dtype=None):
-        super().__init__()
-        factory = {"device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout=dropout, batch_first=batch_first, bias=bias, **factory)
-        self.multihead_attn = MultiheadAttention(d_model, nhead, dropout=dropout, batch_first=batch_first, bias=bias, **factory)
-        self.linear1 = Linear(d_model, dim_feedforward, bias=bias, **factory)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias=bias, **factory)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory)
-        self.norm2 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory)
-        self.norm3 = LayerNorm(d_model, eps=layer_norm_eps, bias=bias, **factory)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = _get_activation_fn(activation) if isinstance(activation, str) else activation
+    _attentions = ("self_attn", "multihead_attn")
 
     def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None, tgt_is_causal=False,
                 memory_is_causal=False):
-        x = tgt
-        if self.norm_first:
-            x = x + self._sa_block(self.norm1(x), tgt_mask, tgt_key_padding_mask, tgt_is_causal)
-            x = x + self._mha_block(self.norm2(x), memory, memory_mask, memory_key_padding_mask, memory_is_causal)
-            return x + self._ff_block(self.norm3(x))
-        x = self.norm1(x + self._sa_block(x, tgt_mask, tgt_key_padding_mask, tgt_is_causal))
-        x = self.norm2(x + self._mha_block(x, memory, memory_mask, memory_key_padding_mask, memory_is_causal))
-        return self.norm3(x + self._ff_block(x))
-
-    def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
-        x = self.self_attn(x, x, x, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False)[0]
-        return self.dropout1(x)
+        x = self._block(tgt, self.norm1, self._sa_block, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        x = self._block(x, self.norm2, self._mha_block, memory, memory_mask, memory_key_padding_mask, memory_is_causal)
+        return self._block(x, self.norm3, self._ff_block)
 
     def _mha_block(self, x, mem, attn_mask, key_padding_mask, is_causal=False):
-        x = self.multihead_attn(x, mem, mem, attn_mask=attn_mask, key_padding_mask=key_padding_mask, is_causal=is_causal, need_weights=False)[0]
-        return self.dropout2(x)
-
-    def _ff_block(self, x):
-        return self.dropout3(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+        return self.dropout2(_attend(self.multihead_attn, x, mem, attn_mask, key_padding_mask, is_causal))

@@ -1,5 +1,7 @@
 """Parameters as one vector, and back."""
 
+from itertools import accumulate
+
 import tessera
 
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
@@ -7,28 +9,21 @@ __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 def parameters_to_vector(parameters):
     """All parameters, flattened, in one 1-D tensor."""
-    parts, device = [], None
-    for p in parameters:
-        device = _check_param_device(p, device)
-        parts.append(p.reshape(-1))
-    return tessera.cat(parts)
+    return tessera.cat([p.reshape(-1) for p in _on_one_device(parameters)])
 
 
 def vector_to_parameters(vec, parameters):
     """Gives the parameters the values of `vec`; their data then shares its memory. TypeError if it is no tensor."""
     if not isinstance(vec, tessera.Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {tessera.typename(vec)}")
-    at, device = 0, None
-    for p in parameters:
-        device = _check_param_device(p, device)
-        n = p.numel()
-        p.data = vec[at:at + n].view_as(p).data
-        at += n
+    parameters = _on_one_device(parameters)
+    for p, end in zip(parameters, accumulate(p.numel() for p in parameters)):
+        p.data = vec[end - p.numel():end].view_as(p).data
 
 
-def _check_param_device(param, old):
-    """The device of the parameters so far. TypeError if this one is elsewhere."""
-    device = param.get_device() if param.is_cuda else -1
-    if old is not None and device != old:
+def _on_one_device(parameters):
+    """The list of them. TypeError if they are on different devices."""
+    parameters = list(parameters)
+    if len({p.get_device() if p.is_cuda else -1 for p in parameters}) > 1:
         raise TypeError("Found two parameters on different devices, this is currently not supported.")
-    return device
+    return parameters

@@ -8,11 +8,16 @@ from tessera.nn.parameter import Parameter
 __all__ = ["fuse_conv_bn_eval", "fuse_conv_bn_weights", "fuse_linear_bn_eval", "fuse_linear_bn_weights"]
 
 
-def _check(layer, bn):
+def _fused(layer, bn, channel_dim):
+    """A copy of the layer that does the batch norm's work as well."""
     if layer.training or bn.training:
         raise AssertionError("Fusion only for eval!")
     if bn.running_mean is None or bn.running_var is None:
         raise AssertionError("bn.running_mean and bn.running_var must not be None")
+    own = copy.deepcopy(layer)
+    own.weight, own.bias = _fuse(own.weight, own.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias,
+                                 channel_dim)
+    return own
 
 
 def _fuse(weight, bias, bn_mean, bn_var, bn_eps, bn_w, bn_b, channel_dim):
@@ -32,10 +37,7 @@ def _fuse(weight, bias, bn_mean, bn_var, bn_eps, bn_w, bn_b, channel_dim):
 
 def fuse_conv_bn_eval(conv, bn, transpose=False):
     """A new convolution that does what conv and then bn do in evaluation. transpose: conv is a ConvTranspose. AssertionError in training mode."""
-    _check(conv, bn)
-    fused = copy.deepcopy(conv)
-    fused.weight, fused.bias = fuse_conv_bn_weights(fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, transpose)
-    return fused
+    return _fused(conv, bn, 1 if transpose else 0)
 
 
 def fuse_conv_bn_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, transpose=False):
@@ -45,12 +47,9 @@ def fuse_conv_bn_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, trans
 
 def fuse_linear_bn_eval(linear, bn):
     """A new Linear that does what linear and then bn do in evaluation. AssertionError in training mode or if the sizes do not fit."""
-    _check(linear, bn)
-    if linear.out_features != bn.num_features and bn.num_features != 1:
+    if bn.num_features not in (1, linear.out_features):
         raise AssertionError("To fuse, linear.out_features == bn.num_features or bn.num_features == 1")
-    fused = copy.deepcopy(linear)
-    fused.weight, fused.bias = fuse_linear_bn_weights(fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias)
-    return fused
+    return _fused(linear, bn, 0)
 
 
 def fuse_linear_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b):

@@ -12,6 +12,4 @@ def skip_init(module_cls, *args, **kwargs):
         raise RuntimeError(f"Expected a Module; got {module_cls}")
     if "device" not in inspect.signature(module_cls).parameters:
         raise RuntimeError("Module must support a 'device' arg to skip initialization")
-    device = kwargs.pop("device", "cpu")
-    kwargs["device"] = "meta"
-    return module_cls(*args, **kwargs).to_empty(device=device)
+    return module_cls(*args, **{**kwargs, "device": "meta"}).to_empty(device=kwargs.get("device", "cpu"))

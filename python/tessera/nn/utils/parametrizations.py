@@ -2,11 +2,11 @@
 
 import tessera
 from tessera._lazy import require
-from tessera.nn import functional as F
 from tessera.nn.modules.module import Module
 
 from . import parametrize
-from .weight_norm import norm_except_dim, scaled
+from ._computed import as_matrix, norm_except_dim, power_steps, rows_dim, scaled, tensor_of, unit, unit_vectors
+from .spectral_norm import _positive
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
@@ -156,37 +156,24 @@ class _SpectralNorm(Module):
     def __init__(self, weight, n_power_iterations=1, dim=0, eps=1e-12):
         super().__init__()
         ndim = weight.ndim
-        if dim >= ndim or dim < -ndim:
+        if not -ndim <= dim < ndim:
             raise IndexError(f"Dimension out of range (expected to be in range of [-{ndim}, {ndim - 1}] but got {dim})")
-        if n_power_iterations <= 0:
-            raise ValueError(f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}")
-        self.dim = dim if dim >= 0 else dim + ndim
-        self.eps = eps
+        steps = _positive(n_power_iterations)
+        self.dim, self.eps = dim % ndim, eps
         if ndim > 1:
-            self.n_power_iterations = n_power_iterations
-            matrix = self._matrix(weight)
-            h, w = matrix.size()
-            u = matrix.new_empty(h).normal_(0, 1)
-            v = matrix.new_empty(w).normal_(0, 1)
-            self.register_buffer("_u", F.normalize(u, dim=0, eps=eps))
-            self.register_buffer("_v", F.normalize(v, dim=0, eps=eps))
+            self.n_power_iterations = steps
+            matrix = as_matrix(weight, self.dim)
+            for name, vector in zip(("_u", "_v"), unit_vectors(matrix, matrix, eps)):
+                self.register_buffer(name, vector)
             self._power_method(matrix, 15)
 
-    def _matrix(self, weight):
-        if self.dim != 0:
-            weight = weight.permute(self.dim, *(d for d in range(weight.dim()) if d != self.dim))
-        return weight.flatten(1)
-
-    @tessera.no_grad()
-    def _power_method(self, matrix, n):
-        for _ in range(n):
-            self._u.copy_(F.normalize(matrix.mv(self._v), dim=0, eps=self.eps))
-            self._v.copy_(F.normalize(matrix.mH.mv(self._u), dim=0, eps=self.eps))
+    def _power_method(self, matrix, steps):
+        power_steps(steps, self.eps, (self._u, matrix, self._v), (self._v, matrix.mH, self._u))
 
     def forward(self, weight):
         if weight.ndim == 1:
-            return F.normalize(weight, dim=0, eps=self.eps)
-        matrix = self._matrix(weight)
+            return unit(weight, self.eps)
+        matrix = as_matrix(weight, self.dim)
         if self.training:
             self._power_method(matrix, self.n_power_iterations)
         # clones, because later power iterations change them in place
@@ -199,10 +186,6 @@ class _SpectralNorm(Module):
 
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
     """Divides a weight by its largest singular value, estimated by the power method (in training). Returns the module."""
-    weight = getattr(module, name, None)
-    if not isinstance(weight, tessera.Tensor):
-        raise ValueError(f"Module '{module}' has no parameter or buffer with name '{name}'")
-    if dim is None:
-        dim = 1 if isinstance(module, (tessera.nn.ConvTranspose1d, tessera.nn.ConvTranspose2d, tessera.nn.ConvTranspose3d)) else 0
-    parametrize.register_parametrization(module, name, _SpectralNorm(weight, n_power_iterations, dim, eps))
-    return module
+    dim = rows_dim(module) if dim is None else dim
+    return parametrize.register_parametrization(module, name, _SpectralNorm(tensor_of(module, name), n_power_iterations,
+                                                                            dim, eps))

@@ -1,187 +1,193 @@
 """Parametrizations: tensors of a module that are computed from others at each access."""
 
+import functools
 from copy import deepcopy
 
 import tessera
+import tessera.__future__
 from tessera import Tensor
 from tessera.nn.modules.container import ModuleDict, ModuleList
 from tessera.nn.parameter import Parameter
 from tessera.storage import keep_with_memo
 
+from ._computed import register
+
 __all__ = ["cached", "ParametrizationList", "register_parametrization", "is_parametrized", "remove_parametrizations", "type_before_parametrizations",
            "transfer_parametrizations_and_params"]
 
-_cache_enabled = 0
-_cache = {}  # ParametrizationList -> what it computed
+_open_blocks = 0
+_computed = {}  # ParametrizationList -> its tensor, while a block is open
 
 
 class cached:
     """`with cached():` parametrized tensors are computed once only until the end of the outermost block."""
 
     def __enter__(self):
-        global _cache_enabled
-        _cache_enabled += 1
+        global _open_blocks
+        _open_blocks += 1
 
     def __exit__(self, exc_type, exc_value, traceback):
-        global _cache_enabled
-        _cache_enabled -= 1
-        if not _cache_enabled:
-            _cache.clear()
+        global _open_blocks
+        _open_blocks -= 1
+        if _open_blocks == 0:
+            _computed.clear()
 
     def __call__(self, func):
-        def wrapper(*args, **kwargs):
-            with cached():
+        @functools.wraps(func)
+        def inside(*args, **kwargs):
+            with self:
                 return func(*args, **kwargs)
-        wrapper.__name__ = func.__name__
-        wrapper.__wrapped__ = func
-        return wrapper
+        return inside
 
 
-def _register_parameter_or_buffer(module, name, value):
-    if isinstance(value, Parameter):
-        module.register_parameter(name, value)
-    else:
-        module.register_buffer(name, value)
+def _hand_over(target, value):
+    """Lets `target`, which stays the same object, hold the data of `value`."""
+    if not tessera.__future__.get_swap_module_params_on_conversion():
+        target.set_(value)
+        return
+    if isinstance(target, Parameter) and not isinstance(value, Parameter):
+        value = Parameter(value, target.requires_grad)
+    tessera.utils.swap_tensors(target, value)
 
 
-def _maybe_set(dest, src):
-    """Gives `dest` the values of `src` (by swapping its data, so that its identity stays)."""
-    import tessera.__future__ as future
-    if future.get_swap_module_params_on_conversion():
-        if isinstance(dest, Parameter) and not isinstance(src, Parameter):
-            src = Parameter(src, requires_grad=dest.requires_grad)
-        tessera.utils.swap_tensors(dest, src)
-    else:
-        dest.set_(src)
+def _expect(ok, message, **values):
+    if not ok:
+        raise ValueError(message.format(**values))
+
+
+def _is_tensor(value, message, **values):
+    _expect(isinstance(value, Tensor), message, kind=type(value).__name__, **values)
+
+
+def _same(what, before, after, message, **values):
+    """ValueError unless an attribute of two tensors is the same."""
+    before, after = getattr(before, what), getattr(after, what)
+    _expect(before == after, message, what=what, before=before, after=after, **values)
+
+
+def _same_kind(before, after, message, **values):
+    _is_tensor(after, "A parametrization must return a tensor. Got {kind}.")
+    for what in ("dtype", "shape"):
+        _same(what, before, after,
+              "Registering a parametrization may not change the {what} of the tensor, unless " + message, **values)
+
+
+def _inverse(parametrization, value):
+    """What its right inverse makes of a value; the value if it has none."""
+    try:
+        return parametrization.right_inverse(value) if hasattr(parametrization, "right_inverse") else value
+    except NotImplementedError:
+        return value
 
 
 class ParametrizationList(ModuleList):
     """The parametrizations of one tensor and what they start from: `original`, or `original0`, `original1` ... if the right inverse gives several tensors."""
 
     def __init__(self, modules, original, unsafe=False):
-        if not modules:
-            raise ValueError("ParametrizationList requires one or more modules.")
+        _expect(modules, "ParametrizationList requires one or more modules.")
         super().__init__(modules)
         self.unsafe = unsafe
-        original_shape, original_dtype = original.shape, original.dtype
+        before = original.detach()  # its shape and dtype, whatever becomes of the original
         with tessera.no_grad():
-            new = original
-            for module in reversed(self):
-                if hasattr(module, "right_inverse"):
-                    try:
-                        new = module.right_inverse(new)
-                    except NotImplementedError:
-                        pass
-        if not isinstance(new, Tensor) and not isinstance(new, (list, tuple)):
-            raise ValueError(f"'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got {type(new).__name__}")
-        self.is_tensor = isinstance(new, Tensor)
-        self.ntensors = 1 if self.is_tensor else len(new)
-        if self.is_tensor:
-            if original.dtype != new.dtype:
-                raise ValueError(f"When `right_inverse` outputs one tensor, it may not change the dtype.\noriginal.dtype: {original.dtype}\n"
-                                 f"right_inverse(original).dtype: {new.dtype}")
-            if original.device != new.device:
-                raise ValueError(f"When `right_inverse` outputs one tensor, it may not change the device.\noriginal.device: {original.device}\n"
-                                 f"right_inverse(original).device: {new.device}")
-            with tessera.no_grad():
-                _maybe_set(original, new)
-            _register_parameter_or_buffer(self, "original", original)
-        else:
-            for i, value in enumerate(new):
-                if not isinstance(value, Tensor):
-                    raise ValueError(f"'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got element {i} of the sequence with type "
-                                     f"{type(value).__name__}.")
-                if isinstance(original, Parameter):
-                    value = Parameter(value, original.requires_grad)
-                value.requires_grad_(original.requires_grad)
-                _register_parameter_or_buffer(self, f"original{i}", value)
+            start = functools.reduce(lambda value, module: _inverse(module, value), reversed(self), original)
+            self.is_tensor = isinstance(start, Tensor)
+            _expect(self.is_tensor or isinstance(start, (list, tuple)), "'right_inverse' must return a Tensor or a "
+                                                                        "Sequence of tensors (list, tuple...). Got "
+                                                                        "{kind}",
+                    kind=type(start).__name__)
+            self.ntensors = 1 if self.is_tensor else len(start)
+            if self.is_tensor:
+                for what in ("dtype", "device"):
+                    _same(what, original, start, "When `right_inverse` outputs one tensor, it may not change the "
+                                                 "{what}.\noriginal.{what}: {before}\n"
+                          "right_inverse(original).{what}: {after}")
+                _hand_over(original, start)
+                register(self, "original", original)
+            else:
+                for i, (name, value) in enumerate(zip(self._names(), start)):
+                    _is_tensor(value, "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                                      "Got element {i} of the sequence with type {kind}.", i=i)
+                    value = Parameter(value, original.requires_grad) if isinstance(original, Parameter) else value
+                    register(self, name, value.requires_grad_(original.requires_grad))
         if not unsafe:
-            Z = self()
-            if not isinstance(Z, Tensor):
-                raise ValueError(f"A parametrization must return a tensor. Got {type(Z).__name__}.")
-            if Z.dtype != original_dtype:
-                raise ValueError("Registering a parametrization may not change the dtype of the tensor, unless `unsafe` flag is enabled.\n"
-                                 f"unparametrized dtype: {original_dtype}\nparametrized dtype: {Z.dtype}")
-            if Z.shape != original_shape:
-                raise ValueError("Registering a parametrization may not change the shape of the tensor, unless `unsafe` flag is enabled.\n"
-                                 f"unparametrized shape: {original_shape}\nparametrized shape: {Z.shape}")
+            _same_kind(before, self(), "`unsafe` flag is enabled.\nunparametrized {what}: {before}\nparametrized "
+                                       "{what}: {after}")
 
+    def _names(self):
+        return ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
+
+    def _originals(self):
+        return [getattr(self, name) for name in self._names()]
+
+    @tessera.no_grad()
     def right_inverse(self, value):
         """Assigns `value`: the originals become what the right inverses of all parametrizations, in reverse order, make of it."""
-        with tessera.no_grad():
-            for module in reversed(self):
-                if not hasattr(module, "right_inverse"):
-                    raise RuntimeError(f"parametrization {type(module).__name__} does not implement right_inverse.")
-                value = module.right_inverse(value)
-            if self.is_tensor:
-                if not isinstance(value, Tensor):
-                    raise ValueError(f"`right_inverse` should return a tensor. Got {type(value).__name__}")
-                if value.dtype != self.original.dtype:
-                    raise ValueError(f"The tensor returned by `right_inverse` has dtype {value.dtype} while `original` has dtype {self.original.dtype}")
-                _maybe_set(self.original, value)
-                return
-            if not isinstance(value, (list, tuple)):
-                raise ValueError(f"'right_inverse' must return a sequence of tensors. Got {type(value).__name__}.")
-            if len(value) != self.ntensors:
-                raise ValueError(f"'right_inverse' must return a sequence of tensors of length {self.ntensors}. Got a sequence of length {len(value)}.")
-            for i, tensor in enumerate(value):
-                original = getattr(self, f"original{i}")
-                if not isinstance(tensor, Tensor):
-                    raise ValueError(f"`right_inverse` must return a sequence of tensors. Got element {i} of type {type(tensor).__name__}")
-                if original.dtype != tensor.dtype:
-                    raise ValueError(f"Tensor {i} returned by `right_inverse` has dtype {tensor.dtype} while `original{i}` has dtype {original.dtype}")
-                _maybe_set(original, tensor)
+        for module in reversed(self):
+            if not hasattr(module, "right_inverse"):
+                raise RuntimeError(f"parametrization {type(module).__name__} does not implement right_inverse.")
+            value = module.right_inverse(value)
+        originals = self._originals()
+        if self.is_tensor:
+            _is_tensor(value, "`right_inverse` should return a tensor. Got {kind}")
+            value = [value]
+        else:
+            _expect(isinstance(value, (list, tuple)), "'right_inverse' must return a sequence of tensors. Got {kind}.",
+                    kind=type(value).__name__)
+            _expect(len(value) == len(originals), "'right_inverse' must return a sequence of tensors of length {n}. "
+                                                  "Got a sequence of length {m}.", n=len(originals),
+                    m=len(value))
+        for i, (name, original, tensor) in enumerate(zip(self._names(), originals, value)):
+            _is_tensor(tensor, "`right_inverse` must return a sequence of tensors. Got element {i} of type {kind}", i=i)
+            _same("dtype", original, tensor, "{which} returned by `right_inverse` has dtype {after} while `{name}` has "
+                                             "dtype {before}", name=name,
+                  which="The tensor" if self.is_tensor else f"Tensor {i}")
+        for original, tensor in zip(originals, value):
+            _hand_over(original, tensor)
 
     def forward(self):
-        if self.is_tensor:
-            x = self[0](self.original)
-        else:
-            x = self[0](*(getattr(self, f"original{i}") for i in range(self.ntensors)))
-        for i in range(1, len(self)):
-            x = self[i](x)
-        return x
+        first, *others = self
+        return functools.reduce(lambda value, module: module(value), others, first(*self._originals()))
 
 
-def _inject_new_class(module):
-    """Gives the module a class of its own, Parametrized<Name>, that can hold properties."""
-    cls = module.__class__
+def _computed_attribute(name):
+    """The property that stands for a parametrized tensor."""
+    def compute(self):
+        parametrizations = self.parametrizations[name]
+        if not _open_blocks:
+            return parametrizations()
+        if parametrizations not in _computed:
+            _computed[parametrizations] = parametrizations()
+        return _computed[parametrizations]
 
-    def default_deepcopy(self, memo):
-        obj = memo.get(id(self))
-        if obj is not None:
-            return obj
-        replica = self.__new__(self.__class__)
-        memo[id(self)] = replica
-        keep_with_memo(memo, self)
-        replica.__dict__ = deepcopy(self.__dict__, memo)
-        return replica
-
-    def getstate(self):
-        raise RuntimeError("Serialization of parametrized modules is only supported through state_dict(). See:\n"
-                           "https://pytorch.org/tutorials/beginner/saving_loading_models.html#saving-loading-a-general-checkpoint-for-inference-and-or-resuming-training")
-
-    members = {"__getstate__": getstate}
-    if not hasattr(cls, "__deepcopy__"):
-        members["__deepcopy__"] = default_deepcopy
-    module.__class__ = type(f"Parametrized{cls.__name__}", (cls,), members)
-
-
-def _inject_property(module, name):
-    """Replaces the attribute by a property of the module's own class."""
-    def get_cached(parametrization):
-        tensor = _cache.get(parametrization)
-        if tensor is None:
-            tensor = _cache[parametrization] = parametrization()
-        return tensor
-
-    def get_parametrized(self):
-        parametrization = self.parametrizations[name]
-        return get_cached(parametrization) if _cache_enabled else parametrization()
-
-    def set_original(self, value):
+    def assign(self, value):
         self.parametrizations[name].right_inverse(value)
 
-    setattr(module.__class__, name, property(get_parametrized, set_original))
+    return property(compute, assign)
+
+
+def _refuse_to_pickle(self):
+    raise RuntimeError("Serialization of parametrized modules is only supported through state_dict(). See:\n"
+                       "https://pytorch.org/tutorials/beginner/saving_loading_models.html"
+                       "#saving-loading-a-general-checkpoint-for-inference-and-or-resuming-training")
+
+
+def _twin(self, memo):
+    twin = memo[id(self)] = object.__new__(type(self))
+    keep_with_memo(memo, self)
+    vars(twin).update(deepcopy(vars(self), memo))
+    return twin
+
+
+def _reclass(module, base, names):
+    """Gives the module the class Parametrized<Base>, where these names are computed, or the base if there are none.
+
+    Classes do not change: copies of a module share them.
+    """
+    members = {name: _computed_attribute(name) for name in names}
+    if not hasattr(base, "__deepcopy__"):
+        members["__deepcopy__"] = _twin
+    module.__class__ = type(f"Parametrized{base.__name__}", (base,), {"__getstate__": _refuse_to_pickle,
+                                                                      **members}) if names else base
 
 
 def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
@@ -193,74 +199,65 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
         if not unsafe:
-            before = getattr(module, tensor_name)
-            after = parametrization(before)
-            if not isinstance(after, Tensor):
-                raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
-            if after.dtype != before.dtype:
-                raise ValueError(f"Registering a parametrization may not change the dtype of the tensor, unless the `unsafe` flag is enabled.\nmodule.{tensor_name}.dtype: "
-                                 f"{before.dtype}\nparametrization(module.{tensor_name}).dtype: {after.dtype}")
-            if after.shape != before.shape:
-                raise ValueError(f"Registering a parametrization may not change the shape of the tensor, unless the `unsafe` flag is enabled.\nmodule.{tensor_name}.shape: "
-                                 f"{before.shape}\nparametrization(module.{tensor_name}).shape: {after.shape}")
-            if hasattr(parametrization, "right_inverse"):
-                try:
-                    back = parametrization.right_inverse(after)
-                except NotImplementedError:
-                    back = None
-                if back is not None:
-                    if not isinstance(back, Tensor):
-                        raise ValueError(f"parametrization.right_inverse must return a tensor. Got: {type(back).__name__}")
-                    if back.dtype != after.dtype:
-                        raise ValueError("The tensor returned by parametrization.right_inverse must have the same dtype as "
-                                         f"module.{tensor_name}, unless the `unsafe` flag is enabled.")
-        module.parametrizations[tensor_name].append(parametrization)
-        module.parametrizations[tensor_name].unsafe |= unsafe
-    elif tensor_name in module._buffers or tensor_name in module._parameters:
-        original = getattr(module, tensor_name)
-        # made before anything of the module changes, since it may raise
-        parametrizations = ParametrizationList([parametrization], original, unsafe=unsafe)
-        delattr(module, tensor_name)
-        if not is_parametrized(module):
-            _inject_new_class(module)
-            module.parametrizations = ModuleDict()
-        _inject_property(module, tensor_name)
-        module.parametrizations[tensor_name] = parametrizations
-    else:
+            _check_addition(getattr(module, tensor_name), parametrization, tensor_name)
+        present = module.parametrizations[tensor_name]
+        present.append(parametrization)
+        present.unsafe |= unsafe
+        return module
+    if tensor_name not in module._parameters.keys() | module._buffers.keys():
         raise ValueError(f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'")
+    # made before anything of the module changes, since it may raise
+    made = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe=unsafe)
+    base = type_before_parametrizations(module)
+    if not is_parametrized(module):
+        module.parametrizations = ModuleDict()
+    delattr(module, tensor_name)
+    module.parametrizations[tensor_name] = made
+    _reclass(module, base, module.parametrizations)
     return module
+
+
+def _check_addition(before, parametrization, name):
+    """ValueError if one more parametrization changes the kind of the tensor, in either direction."""
+    after = parametrization(before)
+    _same_kind(before, after, "the `unsafe` flag is enabled.\nmodule.{name}.{what}: "
+                              "{before}\nparametrization(module.{name}).{what}: {after}", name=name)
+    back = _inverse(parametrization, after)
+    _is_tensor(back, "parametrization.right_inverse must return a tensor. Got: {kind}")
+    _same("dtype", after, back, "The tensor returned by parametrization.right_inverse must have the same dtype as "
+                                "module.{name}, unless the `unsafe` flag is enabled.\n"
+          "module.{name}.dtype: {before}\nreturned dtype: {after}", name=name)
 
 
 def is_parametrized(module, tensor_name=None):
     """Whether the module has a parametrized tensor (of this name)."""
     parametrizations = getattr(module, "parametrizations", None)
-    if not isinstance(parametrizations, ModuleDict):
-        return False
-    return len(parametrizations) > 0 if tensor_name is None else tensor_name in parametrizations
+    return isinstance(parametrizations, ModuleDict) and (len(parametrizations) > 0 if tensor_name is None
+                                                         else tensor_name in parametrizations)
 
 
 def remove_parametrizations(module, tensor_name, leave_parametrized=True):
     """Removes all parametrizations of a tensor, which keeps its present value (leave_parametrized) or goes back to the original. Returns the module."""
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
-    parametrizations = module.parametrizations[tensor_name]
+    parametrizations, base = module.parametrizations[tensor_name], type_before_parametrizations(module)
+    _expect(leave_parametrized or parametrizations.is_tensor, "Cannot leave unparametrized "
+                                                              "(`leave_parametrized=False`) a tensor that is "
+                                                              "parametrized in terms of a sequence "
+            "of tensors.")
+    value = getattr(module, tensor_name) if leave_parametrized else None
     if parametrizations.is_tensor:
-        original = parametrizations.original
+        tensor = parametrizations.original
         if leave_parametrized:
             with tessera.no_grad():
-                value = getattr(module, tensor_name)
-                _maybe_set(original, value)
-    elif leave_parametrized:
-        value = getattr(module, tensor_name)
-        original = Parameter(value) if value.requires_grad else value
+                _hand_over(tensor, value)
     else:
-        raise ValueError("Cannot leave unparametrized (`leave_parametrized=False`) a tensor that is parametrized in terms of a sequence of tensors.")
-    delattr(module.__class__, tensor_name)
+        tensor = Parameter(value) if value.requires_grad else value
     del module.parametrizations[tensor_name]
-    _register_parameter_or_buffer(module, tensor_name, original)
-    if not is_parametrized(module):
-        delattr(module, "parametrizations")
-        module.__class__ = module.__class__.__bases__[0]
+    _reclass(module, base, module.parametrizations)
+    if not module.parametrizations:
+        del module.parametrizations
+    register(module, tensor_name, tensor)
     return module
 
 
@@ -280,9 +277,6 @@ def transfer_parametrizations_and_params(from_module, to_module, tensor_name=Non
         for parametrization in from_module.parametrizations[name]:
             register_parametrization(to_module, name, parametrization, unsafe=True)
         source, target = from_module.parametrizations[name], to_module.parametrizations[name]
-        if source.is_tensor:
-            target.original = source.original
-        else:
-            for i in range(source.ntensors):
-                setattr(target, f"original{i}", getattr(source, f"original{i}"))
+        for piece in source._names():
+            setattr(target, piece, getattr(source, piece))
     return to_module

@@ -18,12 +18,25 @@ class PackedSequence(PackedSequence_):
     """
 
     def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
-        return super().__new__(cls, *_packed_args(data, batch_sizes, sorted_indices, unsorted_indices))
+        if batch_sizes is None:  # data is the pair of both
+            if not isinstance(data, (list, tuple)) or len(data) != 2:
+                raise AssertionError("data should be a pair (data, batch_sizes) if batch_sizes is not given")
+            data, batch_sizes = data
+        elif batch_sizes.device.type != "cpu":
+            raise ValueError("batch_sizes should always be on CPU. Instances of PackedSequence should never be created "
+                             "manually. They should be instantiated by functions "
+                             "like pack_sequence and pack_padded_sequences in nn.utils.rnn. "
+                             "https://pytorch.org/docs/stable/nn.html#torch.nn.utils.rnn.pack_sequence")
+        inverse = invert_permutation(sorted_indices) if unsorted_indices is None else unsorted_indices
+        return super().__new__(cls, data, batch_sizes, sorted_indices, inverse)
+
+    def _with(self, data, move):
+        """With other data, and with indices that were moved likewise."""
+        return type(self)(data, self.batch_sizes, *(index if index is None else move(index) for index in self[2:]))
 
     def pin_memory(self):
         """With all tensors in pinned memory."""
-        return type(self)(self.data.pin_memory(), self.batch_sizes, _bind(self.sorted_indices, lambda t: t.pin_memory()),
-                          _bind(self.unsorted_indices, lambda t: t.pin_memory()))
+        return self._with(self.data.pin_memory(), Tensor.pin_memory)
 
     def to(self, *args, **kwargs):
         """With the data converted as by Tensor.to; self if nothing changes."""
@@ -32,8 +45,7 @@ class PackedSequence(PackedSequence_):
             return self
         # the indices change their device only
         rest = {k: v for k, v in kwargs.items() if k not in ("device", "dtype")}
-        return type(self)(data, self.batch_sizes, _bind(self.sorted_indices, lambda t: t.to(data.device, **rest)),
-                          _bind(self.unsorted_indices, lambda t: t.to(data.device, **rest)))
+        return self._with(data, lambda index: index.to(data.device, **rest))
 
     def cuda(self, *args, **kwargs):
         """On the GPU."""
@@ -43,38 +55,6 @@ class PackedSequence(PackedSequence_):
     def cpu(self, *args, **kwargs):
         """On the CPU."""
         return self.to(*args, device="cpu", **kwargs)
-
-    def double(self):
-        """As float64."""
-        return self.to(dtype=tessera.double)
-
-    def float(self):
-        """As float32."""
-        return self.to(dtype=tessera.float)
-
-    def half(self):
-        """As float16."""
-        return self.to(dtype=tessera.half)
-
-    def long(self):
-        """As int64."""
-        return self.to(dtype=tessera.long)
-
-    def int(self):
-        """As int32."""
-        return self.to(dtype=tessera.int)
-
-    def short(self):
-        """As int16."""
-        return self.to(dtype=tessera.short)
-
-    def char(self):
-        """As int8."""
-        return self.to(dtype=tessera.int8)
-
-    def byte(self):
-        """As uint8."""
-        return self.to(dtype=tessera.uint8)
 
     @property
     def is_cuda(self):
@@ -86,21 +66,19 @@ class PackedSequence(PackedSequence_):
         return self.data.is_pinned()
 
 
-def _bind(value, fn):
-    return None if value is None else fn(value)
+def _conversion(name, dtype):
+    def convert(self):
+        return self.to(dtype=dtype)
+    convert.__name__ = name
+    convert.__qualname__ = f"PackedSequence.{name}"
+    convert.__doc__ = f"As {str(dtype).split('.')[-1]}."
+    setattr(PackedSequence, name, convert)
 
 
-def _packed_args(data, batch_sizes, sorted_indices, unsorted_indices):
-    if unsorted_indices is None:
-        unsorted_indices = invert_permutation(sorted_indices)
-    if batch_sizes is not None:
-        if batch_sizes.device.type != "cpu":
-            raise ValueError("batch_sizes should always be on CPU. Instances of PackedSequence should never be created manually. They should be instantiated by functions "
-                             "like pack_sequence and pack_padded_sequences in nn.utils.rnn. https://pytorch.org/docs/stable/nn.html#torch.nn.utils.rnn.pack_sequence")
-        return data, batch_sizes, sorted_indices, unsorted_indices
-    if not (isinstance(data, (list, tuple)) and len(data) == 2):
-        raise AssertionError("data should be a pair (data, batch_sizes) if batch_sizes is not given")
-    return data[0], data[1], sorted_indices, unsorted_indices
+for _name, _dtype in {"double": tessera.float64, "float": tessera.float32, "half": tessera.float16,
+                      "long": tessera.int64, "int": tessera.int32, "short": tessera.int16,
+                      "char": tessera.int8, "byte": tessera.uint8}.items():
+    _conversion(_name, _dtype)
 
 
 def _packed_sequence_init(data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
@@ -109,11 +87,15 @@ def _packed_sequence_init(data, batch_sizes=None, sorted_indices=None, unsorted_
 
 def invert_permutation(permutation):
     """The inverse of a permutation (1-D integers); None for None."""
-    if permutation is None:
-        return None
-    output = tessera.empty_like(permutation, memory_format=tessera.legacy_contiguous_format)
-    output.scatter_(0, permutation, tessera.arange(0, permutation.numel(), device=permutation.device, dtype=permutation.dtype))
-    return output
+    return None if permutation is None else permutation.argsort().to(permutation.dtype)
+
+
+def _present(counts, others):
+    """(counts, others) mask: whether the step (or sequence) with that count has the other one.
+
+    Packed rows are the true places of (steps, sequences) in their order.
+    """
+    return tessera.arange(others, device=counts.device) < counts.unsqueeze(1)
 
 
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
@@ -121,73 +103,60 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
 
     enforce_sorted: the lengths must fall (RuntimeError); otherwise they are sorted here. RuntimeError for a length of 0.
     """
+    order = None
     if not isinstance(lengths, Tensor):
         lengths = tessera.as_tensor(lengths, dtype=tessera.int64, device="cpu")
-    if enforce_sorted:
-        sorted_indices = None
-    else:
-        lengths, sorted_indices = lengths.sort(descending=True)
-        sorted_indices = sorted_indices.to(input.device)
-        input = input.index_select(0 if batch_first else 1, sorted_indices)
-    data, batch_sizes = _pack(input, lengths, batch_first)
-    return _packed_sequence_init(data, batch_sizes, sorted_indices, None)
+    if batch_first:
+        input = input.transpose(0, 1)
+    if not enforce_sorted:
+        lengths, order = lengths.sort(descending=True)
+        order = order.to(input.device)
+        input = input.index_select(1, order)
+    _check_lengths(input, lengths)
+    rows = _present(lengths, int(lengths[0])).t()
+    places = _flat_places(rows, input.device)
+    return PackedSequence(input[:len(rows)].flatten(0, 1).index_select(0, places), rows.sum(1), order, None)
 
 
-def _pack(input, lengths, batch_first):
+def _flat_places(mask, device):
+    return mask.flatten().nonzero().squeeze(1).to(device)
+
+
+def _check_lengths(input, lengths):
+    """RuntimeError unless these are falling lengths of the sequences in a (T, B, *) tensor."""
     if lengths.device.type != "cpu" or lengths.dtype != tessera.int64 or lengths.dim() != 1:
         raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D {lengths.device} {lengths.dtype} tensor")
     if input.numel() == 0:
         raise RuntimeError("Cannot pack empty tensors.")
-    if batch_first:
-        input = input.transpose(0, 1)
     steps, batch = input.shape[:2]
     if lengths.numel() != batch:
         raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {lengths.numel()} (batch_size={batch})")
     sizes = lengths.tolist()
-    if any(a < b for a, b in zip(sizes, sizes[1:])):
+    if sizes != sorted(sizes, reverse=True):
         raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False` to "
                            "pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability.")
     if sizes[-1] <= 0:
         raise RuntimeError(f"Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0: {sizes}")
     if sizes[0] > steps:
         raise RuntimeError(f"Expected lengths of at most {steps} (the size of the input), but got {sizes[0]}")
-    batch_sizes, have = [], batch
-    for t in range(sizes[0]):
-        while sizes[have - 1] <= t:
-            have -= 1
-        batch_sizes.append(have)
-    data = tessera.cat([input[t, :n] for t, n in enumerate(batch_sizes)])
-    return data, tessera.tensor(batch_sizes, dtype=tessera.int64)
 
 
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
     """(padded sequences (T, B, *) or (B, T, *), lengths) of a PackedSequence, in their original order. ValueError if total_length is less than the longest."""
-    longest = sequence.batch_sizes.size(0)
-    if total_length is not None:
-        if total_length < longest:
-            raise ValueError("Expected total_length to be at least the length of the longest sequence in input, but got total_length="
-                             f"{total_length} and max sequence length being {longest}")
-        steps = total_length
-    else:
-        steps = longest
-    sizes = sequence.batch_sizes.tolist()
-    batch = sizes[0]
-    rows = []
-    for piece in sequence.data.split(sizes):
-        if piece.shape[0] < batch:
-            fill = piece.new_full((batch - piece.shape[0], *piece.shape[1:]), padding_value)
-            piece = tessera.cat([piece, fill])
-        rows.append(piece)
-    padded = tessera.stack(rows)
-    if steps > longest:
-        padded = tessera.cat([padded, padded.new_full((steps - longest, *padded.shape[1:]), padding_value)])
-    lengths = tessera.tensor([sum(n > i for n in sizes) for i in range(batch)], dtype=tessera.int64)
-    if batch_first:
-        padded = padded.transpose(0, 1)
-    if sequence.unsorted_indices is not None:
-        order = sequence.unsorted_indices
-        return padded.index_select(0 if batch_first else 1, order), lengths[order.cpu()]
-    return padded, lengths
+    data, batch_sizes, _, order = sequence
+    longest, batch = len(batch_sizes), int(batch_sizes[0])
+    steps = longest if total_length is None else total_length
+    if steps < longest:
+        raise ValueError("Expected total_length to be at least the length of the longest sequence in input, but got "
+                         "total_length="
+                         f"{total_length} and max sequence length being {longest}")
+    rows = _present(batch_sizes, batch)
+    empty = data.new_full((steps * batch, *data.shape[1:]), padding_value)
+    padded, lengths = empty.index_copy(0, _flat_places(rows, data.device),
+                                       data).unflatten(0, (steps, batch)), rows.sum(0)
+    if order is not None:
+        padded, lengths = padded.index_select(1, order), lengths[order.cpu()]
+    return padded.transpose(0, 1) if batch_first else padded, lengths
 
 
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):

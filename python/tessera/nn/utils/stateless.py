@@ -28,31 +28,34 @@ def _with_ties(module, tensors):
 
 
 def _check_keys(module, tensors):
-    known = {n for n, _ in module.named_parameters(remove_duplicate=False)} | {n for n, _ in module.named_buffers(remove_duplicate=False)}
-    missing, unexpected = known - tensors.keys(), tensors.keys() - known
-    parts = []
-    if unexpected:
-        parts.append("Unexpected key(s): " + ", ".join(sorted(unexpected)) + ".")
-    if missing:
-        parts.append("Missing key(s): " + ", ".join(sorted(missing)) + ".")
+    """RuntimeError unless the names are those of the module's tensors."""
+    known = {name for table in (module.named_parameters, module.named_buffers) for name,
+             _ in table(remove_duplicate=False)}
+    wrong = {"Unexpected": tensors.keys() - known, "Missing": known - tensors.keys()}
+    parts = [f"\n\t{what} key(s): {', '.join(map(repr, sorted(names)))}." for what, names in wrong.items() if names]
     if parts:
-        raise RuntimeError("Error(s) in reparametrizing for " + module._get_name() + ":\n\t" + "\n".join(parts))
+        raise RuntimeError(f"Error(s) in reparametrizing for {module._get_name()}:{''.join(parts)}")
+
+
+_NOTHING = object()
 
 
 def _swap(module, name, value):
-    """Puts `value` where the module's tensor of this dotted name is. Returns what was there."""
+    """Puts `value` where the module's tensor of this dotted name is, or makes an attribute of that name.
+
+    Returns what was there.
+    """
     path, _, leaf = name.rpartition(".")
     owner = module.get_submodule(path)
-    for table in (owner._parameters, owner._buffers):
-        if leaf in table:
-            old = table[leaf]
-            table[leaf] = value
-            return old
-    if leaf in owner.__dict__:
-        old = owner.__dict__[leaf]
-        owner.__dict__[leaf] = value
-        return old
-    raise AttributeError(f"{owner._get_name()} has no attribute `{leaf}`")
+    table = next((table for table in (owner._parameters, owner._buffers) if leaf in table), vars(owner))
+    if leaf not in table and hasattr(owner, leaf):
+        raise AttributeError(f"`{leaf}` of {owner._get_name()} is no tensor that can be replaced")
+    before = table.get(leaf, _NOTHING)
+    if value is _NOTHING:
+        del table[leaf]
+    else:
+        table[leaf] = value
+    return before
 
 
 @contextmanager
@@ -60,25 +63,22 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
     tensors = _with_ties(module, parameters_and_buffers) if tie_weights else dict(parameters_and_buffers)
     if strict:
         _check_keys(module, tensors)
-    old = {}
+    before = {}
     try:
         for name, value in tensors.items():
-            old[name] = _swap(module, name, value)
+            before[name] = _swap(module, name, value)
         yield
     finally:
-        for name, value in old.items():
+        for name, value in before.items():
             now = _swap(module, name, value)
             if now is not tensors[name] and isinstance(parameters_and_buffers, dict) and name in parameters_and_buffers:
                 parameters_and_buffers[name] = now  # an in-place assignment inside forward is handed back
 
 
 def _functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, tie_weights=True, strict=False):
-    if args is None:
-        args = ()
-    elif not isinstance(args, tuple):
-        args = (args,)
-    with _reparametrize_module(module, parameters_and_buffers, tie_weights=tie_weights, strict=strict):
-        return module(*args, **(kwargs or {}))
+    arguments = args if isinstance(args, tuple) else () if args is None else (args,)
+    with _reparametrize_module(module, parameters_and_buffers, tie_weights, strict):
+        return module(*arguments, **(kwargs or {}))
 
 
 def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, tie_weights=True, strict=False):
