@@ -13,6 +13,7 @@
 #include "tensor/core/error.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/pointwise/pointwise.h"
+#include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/sort/sort.h"
 
 namespace tessera::cpu {
