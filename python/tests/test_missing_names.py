@@ -178,7 +178,7 @@ ONLY_RAISE = {
     "tessera.nn.modules.module._forward_unimplemented": ABSTRACT,
     "tessera.nn.parameter.UninitializedTensorMixin.shape": "has none yet",
     "tessera.nn.parameter.UninitializedTensorMixin.share_memory_": "has no memory yet",
-    "tessera.nn.utils.parametrize._inject_new_class.getstate": "parametrized modules are not pickled whole",
+    "tessera.nn.utils.parametrize._refuse_to_pickle": "parametrized modules are not pickled whole",
     "tessera.nn.utils.prune.BasePruningMethod.compute_mask": ABSTRACT,
     "tessera.optim._single.SingleTensorOptimizer._new_state": ABSTRACT,
     "tessera.optim._single.SingleTensorOptimizer._update": ABSTRACT,

@@ -39,6 +39,7 @@ UNREAD = {
     ),
     "tessera._utils.reduce_tensor_ex": ("protocol", PICKLE),
     "tessera._utils.reduce_parameter_ex": ("protocol", PICKLE),
+    "tessera._weights_only_calls._anything": ("value", TABLE),
     "tessera._weights_only_unpickler.Unpickler.": ("stack marks memo", TABLE),
     "tessera.accelerator._streams.Stream.__new__": ("args kwargs", "go to __init__ of the device's class"),
     "tessera.autograd.function.FunctionCtx.mark_shared_storage": (
@@ -54,6 +55,7 @@ UNREAD = {
         "include_traces",
         "segments, which this returns, have no traces; _snapshot has both",
     ),
+    "tessera.nn.utils._computed.Computed.__call__": ("inputs", HOOK),
     "tessera.nn._functional.spatial.max_pool1d_with_indices": ("return_indices", INDICES),
     "tessera.nn._functional.spatial.max_pool2d_with_indices": ("return_indices", INDICES),
     "tessera.nn._functional.spatial.max_pool3d_with_indices": ("return_indices", INDICES),
@@ -83,16 +85,13 @@ UNREAD = {
         "local_metadata strict missing_keys unexpected_keys error_msgs",
         HOOK,
     ),
-    "tessera.nn.utils.prune.BasePruningMethod.__call__": ("inputs", HOOK),
     "tessera.nn.utils.prune.Identity.compute_mask": ("t", "prunes nothing, whatever the values are"),
     "tessera.nn.utils.prune.CustomFromMask.compute_mask": ("t", "the mask is given, whatever the values are"),
-    "tessera.nn.utils.spectral_norm.SpectralNorm.__call__": ("inputs", HOOK),
     "tessera.nn.utils.spectral_norm.SpectralNormLoadStateDictPreHook.__call__": (
         "strict missing_keys unexpected_keys error_msgs",
         HOOK,
     ),
     "tessera.nn.utils.spectral_norm.SpectralNormStateDictHook.__call__": ("module state_dict prefix", HOOK),
-    "tessera.nn.utils.weight_norm.WeightNorm.__call__": ("inputs", HOOK),
     "tessera.optim.adadelta.adadelta": (
         "foreach has_complex capturable",
         ONE_RESULT + "; no formula takes the count of steps",

@@ -32,6 +32,11 @@ NOT_COMPARED = {"masked_fill.Tensor": ["grad_fn"]}
 # Operators that take a device or somebody's memory: there is no twin of such a call.
 LEFT_OUT = {"set_.source_Storage_storage_offset", "to.device"}
 
+# Results whose dtype is not the arguments': (operator, result).
+RESULT_DTYPES = {("frexp", "exponent"): tessera.int32, ("searchsorted", "out"): tessera.int64, ("_int_mm", "out"): tessera.int32}
+RESULT_DTYPES.update({("_scaled_mm", "out"): tessera.float8_e4m3fn, ("_scaled_mm_v2", "out"): tessera.float8_e4m3fn,
+                      ("_scaled_grouped_mm_v2", "out"): tessera.bfloat16})
+
 DRAWS = 120
 _IMAGE, _VOLUME = floats(1, 2, 4, 4), floats(1, 2, 4, 4, 4)
 _CLASSES = Given(self=floats(3, 4), target=integers(1, 0, 3), weight=floats(4))
@@ -216,7 +221,8 @@ def drawn(rng, schema):
         value = fixed.arguments.get(a.name, Unknown) if fixed else Unknown
         if a.is_out:
             others = [tessera.float32, tessera.bool, tessera.int64, tessera.complex64]
-            kind = tessera.int64 if "indices" in a.name else dtype if rng.random() < 0.7 else rng.choice(others)
+            usual = RESULT_DTYPES.get((name, a.name)) or (tessera.int64 if "indices" in a.name else dtype)
+            kind = usual if rng.random() < 0.7 or "indices" in a.name else rng.choice(others)
             value = tessera.zeros(0 if rng.random() < 0.6 else shape, dtype=kind)
             arguments.append(Twin(rng, value) if rng.random() < 0.2 else Twin(None, value))
             continue

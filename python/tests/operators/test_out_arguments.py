@@ -42,7 +42,7 @@ CASTING = {name if "." in name else name + ".out" for name in """
     mul.Scalar_out mul multiply.Scalar_out multiply nanmean nansum ne.Scalar_out ne.Tensor_out nextafter normal.Tensor_Tensor_out
     normal.Tensor_float_out normal.float_Tensor_out not_equal.Scalar_out not_equal.Tensor_out outer polygamma pow.Scalar_out pow.Tensor_Scalar_out
     pow.Tensor_Tensor_out prod.int_out rad2deg reciprocal remainder.Scalar_out remainder.Tensor_out row_stack rsqrt sigmoid
-    sigmoid_backward.grad_input sin sinc sinh smooth_l1_loss special_entr special_xlog1py.other_scalar_out special_xlog1py
+    sigmoid_backward.grad_input sin sinc sinh smooth_l1_loss special_entr special_i1 special_xlog1py.other_scalar_out special_xlog1py
     special_xlog1py.self_scalar_out sqrt square stack std.correction_out std sub subtract sum.IntList_out tan tanh tanh_backward.grad_input threshold
     true_divide var.correction_out var vstack xlogy.OutScalar_Other xlogy.OutScalar_Self xlogy.OutTensor
 """.split()}

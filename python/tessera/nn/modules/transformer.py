@@ -113,7 +113,7 @@ class TransformerEncoder(_Stack):
 
     def __init__(self, encoder_layer, num_layers, norm=None, enable_nested_tensor=True, mask_check=True):
         super().__init__(encoder_layer, num_layers, norm)
-        vars(self).update(enable_nested_tensor=enable_nested_tensor, use_nested_tensor=False, mask_check=mask_check)
+        self.enable_nested_tensor, self.use_nested_tensor, self.mask_check = enable_nested_tensor, False, mask_check
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
         mask, padding = _float_masks(src, mask, "mask", src_key_padding_mask)
