@@ -6,12 +6,20 @@
 #include <numbers>
 
 #include "nn/cpu/ops.h"
+#include "nn/cuda/engines.h"
 #include "tensor/cpu/pointwise/pointwise_ops.h"
 #include "tensor/cuda/support/engines.h"
 #include "tensor/cuda/support/testing.h"
 
 namespace tessera::cuda {
 namespace {
+
+// The engine learns the kernels of neural networks' ops.
+const bool g_connected = [] {
+  nn::Engines engines;
+  connect(engines);
+  return true;
+}();
 
 using testing::Mirror;
 class PointwiseMathTest : public testing::DeviceTest {};

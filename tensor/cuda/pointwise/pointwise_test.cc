@@ -6,12 +6,21 @@
 
 #include "tensor/core/error.h"
 #include "nn/cpu/ops.h"
+#include "nn/cuda/engines.h"
 #include "tensor/cpu/pointwise/pointwise_ops.h"
 #include "tensor/cuda/support/engines.h"
 #include "tensor/cuda/support/testing.h"
 
 namespace tessera::cuda {
 namespace {
+
+// The engine learns the kernels of neural networks' ops.
+const bool g_connected = [] {
+  nn::Engines engines;
+  connect(engines);
+  return true;
+}();
+
 using namespace testing;
 using cpu::Operand;
 
