@@ -305,7 +305,7 @@ def layout_of():
 
 
 # Of classes and functions that need no other module.
-CALLS = {
+CALLS: dict = {
     OrderedDict: Call("OrderedDict", _ordered_dict, (0, _is(list, tuple))),
     Counter: Call("Counter", _copies(Counter), (0, _is(dict))),
     set: Call("set", _copies(set), (0, _is(list, tuple))),

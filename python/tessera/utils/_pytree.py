@@ -19,7 +19,7 @@ PyTree = Context = FlattenFunc = UnflattenFunc = DumpableContext = ToDumpableCon
 NodeDef = namedtuple("NodeDef", ["type", "flatten_fn", "unflatten_fn", "flatten_with_keys_fn"])
 SUPPORTED_NODES = {}
 _serialized_names = {}  # in treespec_dumps -> class
-_dumpers = {}           # class -> (context as what JSON can hold, and back)
+_dumpers: dict = {}     # class -> (context as what JSON can hold, and back)
 
 
 class MappingKey(namedtuple("MappingKey", ["key"])):

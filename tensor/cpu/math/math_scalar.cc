@@ -96,6 +96,7 @@ double i1(double x) {
     }
     return sum * x / 2;
   }
+  if (a > 800) return std::copysign(kInf, x);
   double term = 1, sum = 1;
   for (int k = 1; k < 30; ++k) {
     const double next = term * ((2 * k - 1) * (2 * k - 1) - 4) / (8 * a * k);

@@ -30,7 +30,7 @@ def _is_causal(mask, told, size):
     return mask.size() == causal.size() and bool((mask == causal).all())
 
 
-_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}
+_ACTIVATIONS = {"relu": F.relu, "gelu": F.gelu}  # type: ignore[attr-defined]
 
 
 def _get_activation_fn(given):
