@@ -54,7 +54,9 @@ def accepted(value):
     """Parameters that an object takes by name; None: it takes any, or does not show which."""
     try:
         shown = inspect.signature(value).parameters.values()
-        return None if any(p.kind is p.VAR_KEYWORD for p in shown) else {p.name for p in shown}
+        named = {p.name for p in shown if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        # Newer versions of Python show `(object, /)` and `(*values)` for what shows nothing in older ones.
+        return None if any(p.kind is p.VAR_KEYWORD for p in shown) or (shown and not named) else named
     except (TypeError, ValueError):
         pass
     names = set()

@@ -20,7 +20,6 @@ TABLES = {
         "benchmark deterministic cudnn_enabled allow_tf32",
         "settings, which the engines ask for themselves",
     ),
-    "embedding_backward": ("sparse", DENSE),
     "layer_norm": ("cudnn_enable", HINT),
     "max_unpool3d": ("stride padding", "output_size has them in it"),
     "isin.Tensor_Tensor": ("assume_unique", "a promise that can make it faster"),
@@ -33,6 +32,7 @@ FUNCTIONS = {
     "_unique2_cpu": (1, "sorted: it always is"),
     "unique_dim_cpu": (3, "sorted: it always is; inverse and counts: " + ALL),
     "expand_view": (1, "implicit: for tracers, which note how a call was written"),
+    "embedding_backward_composite": (1, DENSE),
     "embedding_rows": (2, "padding_idx and scale_grad_by_freq are for the gradient"),
     "batch_norm_composite": (1, HINT),
     "group_norm_composite": (1, HINT),
@@ -99,7 +99,7 @@ def unread_in_table(block):
 def test_expressions_of_tables_read_their_arguments():
     found, ops = {}, 0
     for library in LIBRARIES:
-        for path in sorted((ROOT / library).glob("*.textproto")):
+        for path in sorted((ROOT / library).rglob("*.textproto")):
             for block in blocks(path):
                 ops += 1
                 for op, _, missing in unread_in_table(block):
@@ -132,7 +132,7 @@ def end_of_block(text, start):
 def definitions(library):
     """(name, [type and name, or type alone], body) of the functions written by hand."""
     folder = ROOT / library
-    for path in sorted([*folder.glob("*.cc"), *folder.glob("*.h")]):
+    for path in sorted(p for pattern in ("*.cc", "*.h", "formulas/*.cc", "formulas/*.h") for p in folder.glob(pattern)):
         if not path.name.endswith("_test.cc"):
             text = re.sub(r"//[^\n]*", "", path.read_text())
             for m in DEFINITION.finditer(text):
@@ -155,7 +155,7 @@ def unread_parameters(parameters, body):
 def partners(library):
     """{function: the functions that get the same arguments, itself included}: those that one entry of a table names, or calls by their default names."""
     together = {}
-    for path in sorted((ROOT / library).glob("*.textproto")):
+    for path in sorted((ROOT / library).rglob("*.textproto")):
         for block in blocks(path):
             given = [
                 re.match(r"(?:kernels::)?(\w+)", f).group(1)
