@@ -26,9 +26,11 @@ bool same_layout(const Tensor& a, const Tensor& b) {
 
 // The gradient as the leaf wants it: its strides if it is dense, else row-major; a copy unless nobody else can see it.
 Tensor first_gradient(const Tensor& leaf, const Tensor& grad, bool may_steal) {
-  if (grad.keys().has(DispatchKey::kPython)) [[unlikely]] return grad_mode_enabled() ? tessera::clone(grad) : detached(grad);
+  if (grad.keys().has(DispatchKey::kPython)) [[unlikely]]
+    return grad_mode_enabled() ? tessera::clone(grad) : detached(grad);
   const bool keeps_strides = leaf.is_non_overlapping_and_dense();
-  const bool fits = keeps_strides ? same_layout(leaf, grad) && grad.is_non_overlapping_and_dense() : grad.is_contiguous();
+  const bool fits =
+      keeps_strides ? same_layout(leaf, grad) && grad.is_non_overlapping_and_dense() : grad.is_contiguous();
   if (grad_mode_enabled()) return fits ? tessera::clone(grad) : tessera::clone(grad, MemoryFormat::kContiguous);
   if (fits && may_steal) return detached(grad);
   Tensor r = empty_tensor(grad.sizes(), keeps_strides ? leaf.strides() : IntList(), grad.dtype(), grad.device());
@@ -44,7 +46,9 @@ variable_list AccumulateGrad::apply(variable_list&& grads) {
   AutogradMeta& m = variable_.impl()->materialize_autograd_meta();
   if (!m.grad) {
     // One reference is ours: the engine has given its own away.
-    m.grad = first_gradient(variable_, grad, grad.impl()->use_count() <= 1 && grad.storage() && grad.storage()->use_count() <= 1).impl_ptr();
+    m.grad = first_gradient(variable_, grad,
+                            grad.impl()->use_count() <= 1 && grad.storage() && grad.storage()->use_count() <= 1)
+                 .impl_ptr();
   } else if (grad_mode_enabled()) {
     m.grad = tessera::add(Tensor(m.grad), grad).impl_ptr();
   } else {

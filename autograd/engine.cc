@@ -20,17 +20,21 @@ struct NodeState {
   bool needed = true;
   bool visited = false;
   variable_list grads;
-  std::vector<std::pair<uint32_t, uint32_t>> captures;   // (input_nr, index into the result)
+  std::vector<std::pair<uint32_t, uint32_t>> captures;  // (input_nr, index into the result)
 };
 
-// Node -> state, in insertion order; a linear probe table, since backward meets each node a handful of times. States are used again by the next pass.
+// Node -> state, in insertion order; a linear probe table, since backward meets each node a handful of times. States
+// are used again by the next pass.
 class StateTable {
  public:
   StateTable() : table_(kSmall, -1) {}
   NodeState& get(Node* n) {
     size_t i = slot(n);
     if (table_[i] < 0) {
-      if ((used_ + 1) * 2 > table_.size()) { grow(); i = slot(n); }
+      if ((used_ + 1) * 2 > table_.size()) {
+        grow();
+        i = slot(n);
+      }
       table_[i] = static_cast<int32_t>(used_);
       if (used_ == states_.size()) states_.push_back(std::make_unique<NodeState>());
       states_[used_++]->node = n;
@@ -77,18 +81,24 @@ struct Task {
   int64_t id = next_id();
   BackwardOptions options;
   StateTable states;
-  std::vector<NodeState*> ready;        // a heap: highest sequence number first
+  std::vector<NodeState*> ready;  // a heap: highest sequence number first
   variable_list captured;
   std::vector<std::function<void()>> callbacks;
 
-  static int64_t next_id() { static std::atomic<int64_t> n{0}; return n++; }
+  static int64_t next_id() {
+    static std::atomic<int64_t> n{0};
+    return n++;
+  }
 };
 // A pass that has ended leaves its task to the next one of its thread (passes nest, so there may be several).
 thread_local std::vector<std::unique_ptr<Task>> t_idle_tasks;
 class TaskLease {
  public:
   TaskLease() {
-    if (t_idle_tasks.empty()) { task_ = std::make_unique<Task>(); return; }
+    if (t_idle_tasks.empty()) {
+      task_ = std::make_unique<Task>();
+      return;
+    }
     task_ = std::move(t_idle_tasks.back());
     t_idle_tasks.pop_back();
     task_->id = Task::next_id();
@@ -115,7 +125,10 @@ void count_dependencies(Task& task, const std::vector<Edge>& roots) {
   std::vector<Node*> stack;
   for (const Edge& r : roots) {
     NodeState& s = task.states.get(r.node.get());
-    if (!s.keep) { s.keep = r.node; stack.push_back(r.node.get()); }
+    if (!s.keep) {
+      s.keep = r.node;
+      stack.push_back(r.node.get());
+    }
   }
   while (!stack.empty()) {
     Node* n = stack.back();
@@ -124,7 +137,10 @@ void count_dependencies(Task& task, const std::vector<Edge>& roots) {
       if (!e) continue;
       NodeState& s = task.states.get(e.node.get());
       ++s.dependencies;
-      if (!s.keep) { s.keep = e.node; stack.push_back(e.node.get()); }
+      if (!s.keep) {
+        s.keep = e.node;
+        stack.push_back(e.node.get());
+      }
     }
   }
 }
@@ -135,10 +151,15 @@ void mark_needed(Task& task, const std::vector<Edge>& roots, const std::vector<E
   for (size_t i = 0; i < inputs.size(); ++i) {
     NodeState* s = task.states.find(inputs[i].node.get());
     if (!s) continue;
-    if (task.options.accumulate) s->needed = true;
-    else s->captures.push_back({inputs[i].input_nr, static_cast<uint32_t>(i)});
+    if (task.options.accumulate)
+      s->needed = true;
+    else
+      s->captures.push_back({inputs[i].input_nr, static_cast<uint32_t>(i)});
   }
-  struct Frame { Node* node; size_t next; };
+  struct Frame {
+    Node* node;
+    size_t next;
+  };
   std::vector<Frame> stack;
   for (const Edge& r : roots) {
     NodeState* rs = task.states.find(r.node.get());
@@ -151,7 +172,10 @@ void mark_needed(Task& task, const std::vector<Edge>& roots, const std::vector<E
         Node* child = f.node->edges()[f.next++].node.get();
         if (!child) continue;
         NodeState* cs = task.states.find(child);
-        if (!cs->visited) { cs->visited = true; stack.push_back({child, 0}); }
+        if (!cs->visited) {
+          cs->visited = true;
+          stack.push_back({child, 0});
+        }
         continue;
       }
       NodeState* s = task.states.find(f.node);
@@ -173,11 +197,17 @@ void push_ready(Task& task, NodeState* s) {
 void add_to_buffer(NodeState& s, uint32_t nr, Tensor&& grad) {
   if (s.grads.size() <= nr) s.grads.resize(std::max<size_t>(nr + 1, s.node->outputs().size()));
   Tensor& slot = s.grads[nr];
-  if (!slot.defined()) { slot = std::move(grad); return; }
-  const bool ours = !grad_mode_enabled() && slot.impl()->use_count() == 1 && slot.storage() && slot.storage()->use_count() == 1 && slot.is_non_overlapping_and_dense() &&
-                    !slot.is_view() && std::ranges::equal(slot.sizes(), grad.sizes()) && slot.dtype() == grad.dtype();
-  if (ours) tessera::add_(slot, grad);
-  else slot = tessera::add(slot, grad);
+  if (!slot.defined()) {
+    slot = std::move(grad);
+    return;
+  }
+  const bool ours = !grad_mode_enabled() && slot.impl()->use_count() == 1 && slot.storage() &&
+                    slot.storage()->use_count() == 1 && slot.is_non_overlapping_and_dense() && !slot.is_view() &&
+                    std::ranges::equal(slot.sizes(), grad.sizes()) && slot.dtype() == grad.dtype();
+  if (ours)
+    tessera::add_(slot, grad);
+  else
+    slot = tessera::add(slot, grad);
 }
 
 // A gradient in the form of the tensor that it is for.
@@ -190,15 +220,16 @@ Tensor validated(const OutputMeta& meta, Tensor grad, const Node& from, size_t i
       const int64_t want = meta.shape.sizes()[i], have = grad.sizes()[i + lead];
       expandable = want == have || want == 1;
     }
-    TESSERA_CHECK(expandable, "Function ", from.name(), " returned an invalid gradient at index ", index, " - got ", shape_string(grad.sizes()), " but expected shape compatible with ",
-                  shape_string(meta.shape.sizes()));
+    TESSERA_CHECK(expandable, "Function ", from.name(), " returned an invalid gradient at index ", index, " - got ",
+                  shape_string(grad.sizes()), " but expected shape compatible with ", shape_string(meta.shape.sizes()));
     grad = tessera::sum_to_size(grad, meta.shape.sizes());
   }
   if (grad.dtype() != meta.dtype) {
     if (grad.is_complex() && !is_complex(meta.dtype)) grad = tessera::real(grad);
     if (grad.dtype() != meta.dtype) grad = tessera::to(grad, meta.dtype);
   }
-  TESSERA_CHECK(grad.device() == meta.device || grad.dim() == 0, "Function ", from.name(), " returned an invalid gradient at index ", index, " - expected device ", meta.device.str(), " but got ",
+  TESSERA_CHECK(grad.device() == meta.device || grad.dim() == 0, "Function ", from.name(),
+                " returned an invalid gradient at index ", index, " - expected device ", meta.device.str(), " but got ",
                 grad.device().str());
   return grad;
 }
@@ -220,7 +251,8 @@ void run_hooks_before(NodeState& s, Task& task) {
   if (s.node->sequence_nr() == UINT64_MAX) {
     if (auto* acc = dynamic_cast<AccumulateGrad*>(s.node)) {
       AutogradMeta* m = acc->variable().impl()->autograd_meta();
-      if (auto* hooks = m ? dynamic_cast<LeafHooks*>(m->hooks.get()) : nullptr) run_tensor_hooks(hooks->pre.entries, s.grads);
+      if (auto* hooks = m ? dynamic_cast<LeafHooks*>(m->hooks.get()) : nullptr)
+        run_tensor_hooks(hooks->pre.entries, s.grads);
     }
   }
   for (const auto& [nr, index] : s.captures)
@@ -305,7 +337,8 @@ struct Scope {
 
 }  // namespace
 
-variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradients, const std::vector<Edge>& inputs, const BackwardOptions& options) {
+variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradients, const std::vector<Edge>& inputs,
+                           const BackwardOptions& options) {
   TaskLease lease;
   Task& task = *lease;
   task.options = options;
@@ -343,6 +376,9 @@ bool will_execute(Node* n) {
   return s && (s->needed || !s->captures.empty());
 }
 Node* current_node() { return t_node; }
-AnomalyMode& anomaly_mode() { static thread_local AnomalyMode mode; return mode; }
+AnomalyMode& anomaly_mode() {
+  static thread_local AnomalyMode mode;
+  return mode;
+}
 
 }  // namespace tessera::autograd

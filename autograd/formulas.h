@@ -1,5 +1,6 @@
-// Helpers for the derivative formulas of the op tables. They call operators, so gradients of gradients follow. One file per family of operators.
-// The engine sums over broadcast dimensions and takes the real part for real tensors: formulas need not.
+// Helpers for the derivative formulas of the op tables. They call operators, so gradients of gradients follow. One file
+// per family of operators. The engine sums over broadcast dimensions and takes the real part for real tensors: formulas
+// need not.
 #pragma once
 
 #include "autograd/formulas_composed.h"

@@ -14,7 +14,10 @@ std::vector<Tensor> cat_tensors_backward(const Tensor& grad, TensorList tensors,
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& t = tensors[i];
     const bool skipped = t.dim() == 1 && t.sizes()[0] == 0 && grad.dim() != 1;
-    if (skipped) { r[i] = zeros({0}, t.dtype(), std::nullopt, t.device()); continue; }
+    if (skipped) {
+      r[i] = zeros({0}, t.dtype(), std::nullopt, t.device());
+      continue;
+    }
     const int64_t n = t.sizes()[d];
     r[i] = gradient_as(narrow(grad, d, at, n), t.dtype(), t.device());
     at += n;
@@ -28,7 +31,8 @@ Tensor gather_backward(const Tensor& grad, const Tensor& self, int64_t dim, cons
 
 Tensor index_select_backward(const Tensor& grad, IntList sizes, int64_t dim, const Tensor& index) {
   if (sizes.empty()) return reshape(grad, {});
-  return index_add(zeros(sizes, grad.dtype(), std::nullopt, grad.device()), dim, index.dim() == 0 ? reshape(index, {1}) : index, grad);
+  return index_add(zeros(sizes, grad.dtype(), std::nullopt, grad.device()), dim,
+                   index.dim() == 0 ? reshape(index, {1}) : index, grad);
 }
 
 Tensor index_source_backward(const Tensor& grad, const Tensor& source, int64_t dim, const Tensor& index) {

@@ -5,7 +5,9 @@
 
 namespace tessera::autograd::formulas {
 
-void throw_not_implemented(const char* op) { throw NotImplementedError(std::string("the derivative of ") + op + " is not implemented"); }
+void throw_not_implemented(const char* op) {
+  throw NotImplementedError(std::string("the derivative of ") + op + " is not implemented");
+}
 
 Tensor i1_backward(const Tensor& grad, const Tensor& self) {
   // Next to 0 the quotient is a constant: i1(x) / x = 1/2 + x^2 / 16.
@@ -14,7 +16,9 @@ Tensor i1_backward(const Tensor& grad, const Tensor& self) {
   return grad * (i0(self) - where(small, full_like(self, 0.5), special_i1(x) / x));
 }
 
-Scalar one_minus(const Scalar& s) { return s.is_complex() ? Scalar(1.0 - s.to_complex()) : Scalar(1.0 - s.to_double()); }
+Scalar one_minus(const Scalar& s) {
+  return s.is_complex() ? Scalar(1.0 - s.to_complex()) : Scalar(1.0 - s.to_double());
+}
 
 Tensor zero_of(const Tensor& t) { return zeros({}, t.dtype(), std::nullopt, t.device()); }
 
@@ -47,7 +51,8 @@ Tensor angle_backward(const Tensor& grad, const Tensor& self) {
   return where(eq(self, 0), zero_of(slope), slope);
 }
 
-Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self, std::optional<double> eps) {
+Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self,
+                             std::optional<double> eps) {
   const Tensor w = self * rsub(self, 1);
   const Tensor slope = grad * grad_output * (self * 2 - 1) / square(w);
   if (!eps) return slope;

@@ -10,10 +10,13 @@ namespace tessera::autograd::formulas {
 
 inline Tensor conj_of(const Tensor& t) { return t.is_complex() ? conj_physical(t) : t; }
 inline Tensor maybe_multiply(const Tensor& t, const Scalar& s) { return s.equals(1.0) ? t : mul(t, s); }
-// The gradients of arguments whose derivative nobody has written: asking for one raises NotImplementedError. A table says so with a formula that begins with this name.
+// The gradients of arguments whose derivative nobody has written: asking for one raises NotImplementedError. A table
+// says so with a formula that begins with this name.
 [[noreturn]] void throw_not_implemented(const char* op);
 template <size_t kInputs>
-std::array<Tensor, kInputs> not_implemented(const char* op) { throw_not_implemented(op); }
+std::array<Tensor, kInputs> not_implemented(const char* op) {
+  throw_not_implemented(op);
+}
 // Of special_i1, 1/2 at 0.
 Tensor i1_backward(const Tensor& grad, const Tensor& self);
 Scalar one_minus(const Scalar& s);
@@ -26,7 +29,8 @@ Tensor pow_backward_exponent(const Tensor& grad, const Tensor& self, const Tenso
 Tensor floor_quotient(const Tensor& self, const Tensor& other);
 Tensor xlogy_backward_self(const Tensor& grad, const Tensor& self, const Tensor& other);
 Tensor angle_backward(const Tensor& grad, const Tensor& self);
-Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self, std::optional<double> eps);
+Tensor logit_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& self,
+                             std::optional<double> eps);
 Tensor sinc_backward(const Tensor& grad, const Tensor& self);
 Tensor sgn_backward(const Tensor& self, const Tensor& grad, const Tensor& sgn);
 Tensor copysign_backward(const Tensor& grad, const Tensor& self, const Tensor& result);

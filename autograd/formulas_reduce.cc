@@ -15,7 +15,8 @@ uint64_t mask_of(OptionalDims dims, int64_t rank) {
 }
 int64_t count_of(IntList sizes, uint64_t mask) {
   int64_t n = 1;
-  for (size_t i = 0; i < sizes.size(); ++i) if (mask >> i & 1) n *= sizes[i];
+  for (size_t i = 0; i < sizes.size(); ++i)
+    if (mask >> i & 1) n *= sizes[i];
   return n;
 }
 Tensor flip_along(const Tensor& t, int64_t dim) { return flip(t, IntVector{dim}); }
@@ -29,11 +30,14 @@ Tensor unsqueeze_dims(const Tensor& grad, OptionalDims dims, int64_t input_dim, 
   if (keepdim || input_dim == 0) return grad;
   const uint64_t mask = mask_of(dims, input_dim);
   Tensor r = grad;
-  for (int64_t i = 0; i < input_dim; ++i) if (mask >> i & 1) r = unsqueeze(r, i);
+  for (int64_t i = 0; i < input_dim; ++i)
+    if (mask >> i & 1) r = unsqueeze(r, i);
   return r;
 }
 
-Tensor sum_backward(const Tensor& grad, IntList sizes, OptionalDims dims, bool keepdim) { return expand(unsqueeze_dims(grad, dims, static_cast<int64_t>(sizes.size()), keepdim), sizes); }
+Tensor sum_backward(const Tensor& grad, IntList sizes, OptionalDims dims, bool keepdim) {
+  return expand(unsqueeze_dims(grad, dims, static_cast<int64_t>(sizes.size()), keepdim), sizes);
+}
 Tensor mean_backward(const Tensor& grad, IntList sizes, OptionalDims dims, bool keepdim) {
   const int64_t n = count_of(sizes, mask_of(dims, static_cast<int64_t>(sizes.size())));
   return sum_backward(grad, sizes, dims, keepdim) / n;
@@ -54,7 +58,8 @@ Tensor products_of_others(const Tensor& self) {
 
 Tensor prod_backward(const Tensor& grad, const Tensor& self, const Tensor& result) {
   if (self.dim() == 0) return clone(grad);
-  if (self.is_meta() || grad_mode_enabled()) return grad * conj_of(reshape(products_of_others(reshape(self, {-1})), self.sym_sizes()));
+  if (self.is_meta() || grad_mode_enabled())
+    return grad * conj_of(reshape(products_of_others(reshape(self, {-1})), self.sym_sizes()));
   if (all(self).item<bool>()) return grad * conj_of(result / self);
   return grad * conj_of(reshape(products_of_others(reshape(self, {-1})), self.sym_sizes()));
 }
@@ -72,11 +77,13 @@ Tensor evenly_distribute(const Tensor& grad, const Tensor& self, const Tensor& v
   return mask * (grad / sum(mask));
 }
 Tensor extremes_backward(const Tensor& grad, const Tensor& self, const Tensor& result, IntList dims, bool keepdim) {
-  const Tensor g = unsqueeze_dims(grad, dims, self.dim(), keepdim), r = unsqueeze_dims(result, dims, self.dim(), keepdim);
+  const Tensor g = unsqueeze_dims(grad, dims, self.dim(), keepdim),
+               r = unsqueeze_dims(result, dims, self.dim(), keepdim);
   const Tensor mask = eq(self, r);
   return (g * mask) / sum(mask, dims, true);
 }
-Tensor aminmax_backward(const Tensor& grad_min, const Tensor& grad_max, const Tensor& self, const Tensor& min, const Tensor& max, std::optional<int64_t> dim, bool keepdim) {
+Tensor aminmax_backward(const Tensor& grad_min, const Tensor& grad_max, const Tensor& self, const Tensor& min,
+                        const Tensor& max, std::optional<int64_t> dim, bool keepdim) {
   const IntVector dims = dim ? IntVector{*dim} : IntVector();
   Tensor r;
   if (grad_min.defined()) r = extremes_backward(grad_min, self, min, dims, keepdim);
@@ -94,7 +101,8 @@ Tensor value_selecting_backward(const Tensor& grad, int64_t dim, const Tensor& i
   return scatter(zeros(sizes, g.dtype(), std::nullopt, g.device()), dim, i, g);
 }
 
-Tensor var_backward(const Tensor& grad, const Tensor& self, OptionalDims dims, const std::optional<Scalar>& correction, bool keepdim) {
+Tensor var_backward(const Tensor& grad, const Tensor& self, OptionalDims dims, const std::optional<Scalar>& correction,
+                    bool keepdim) {
   const uint64_t mask = mask_of(dims, self.dim());
   const double n = static_cast<double>(count_of(self.sizes(), mask)), c = correction ? correction->to_double() : 1.0;
   if (self.dim() == 0 && n - c <= 0) return grad * (self * std::nan(""));
@@ -106,10 +114,12 @@ Tensor var_backward(const Tensor& grad, const Tensor& self, OptionalDims dims, c
   }
   return mul(g, Scalar(2.0 / (n - c))) * (self - mean(self, dims, true));
 }
-Tensor std_backward(const Tensor& result, const Tensor& grad, const Tensor& self, OptionalDims dims, const std::optional<Scalar>& correction, bool keepdim) {
+Tensor std_backward(const Tensor& result, const Tensor& grad, const Tensor& self, OptionalDims dims,
+                    const std::optional<Scalar>& correction, bool keepdim) {
   return var_backward(masked_fill(grad / (result * 2), eq(result, 0), 0), self, dims, correction, keepdim);
 }
-Tensor var_mean_backward(const Tensor& grad_var, const Tensor& grad_mean, const Tensor& self, OptionalDims dims, const std::optional<Scalar>& correction, bool keepdim) {
+Tensor var_mean_backward(const Tensor& grad_var, const Tensor& grad_mean, const Tensor& self, OptionalDims dims,
+                         const std::optional<Scalar>& correction, bool keepdim) {
   Tensor r;
   if (grad_var.defined()) r = var_backward(grad_var, self, dims, correction, keepdim);
   if (grad_mean.defined()) {
@@ -118,7 +128,8 @@ Tensor var_mean_backward(const Tensor& grad_var, const Tensor& grad_mean, const 
   }
   return r;
 }
-Tensor std_mean_backward(const Tensor& grad_std, const Tensor& grad_mean, const Tensor& std, const Tensor& self, OptionalDims dims, const std::optional<Scalar>& correction, bool keepdim) {
+Tensor std_mean_backward(const Tensor& grad_std, const Tensor& grad_mean, const Tensor& std, const Tensor& self,
+                         OptionalDims dims, const std::optional<Scalar>& correction, bool keepdim) {
   Tensor r;
   if (grad_std.defined()) r = std_backward(std, grad_std, self, dims, correction, keepdim);
   if (grad_mean.defined()) {
@@ -129,11 +140,13 @@ Tensor std_mean_backward(const Tensor& grad_std, const Tensor& grad_mean, const 
 }
 
 Tensor logsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, IntList dims, bool keepdim) {
-  const Tensor g = unsqueeze_dims(grad, dims, self.dim(), keepdim), r = unsqueeze_dims(result, dims, self.dim(), keepdim);
+  const Tensor g = unsqueeze_dims(grad, dims, self.dim(), keepdim),
+               r = unsqueeze_dims(result, dims, self.dim(), keepdim);
   return g * conj_of(exp(self - masked_fill(r, eq(r, -std::numeric_limits<double>::infinity()), 0)));
 }
 
-Tensor vector_norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord, const Tensor& norm, OptionalDims dims, bool keepdim) {
+Tensor vector_norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord, const Tensor& norm,
+                            OptionalDims dims, bool keepdim) {
   const double p = ord.to_double();
   const Tensor g = unsqueeze_dims(grad, dims, self.dim(), keepdim), n = unsqueeze_dims(norm, dims, self.dim(), keepdim);
   if (p == 0.0) return zeros_like(self);
@@ -181,7 +194,8 @@ Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, con
   return stack(parts, d);
 }
 
-// sum over j >= i of g_j exp(x_i - y_j), in logarithms so that nothing overflows; positive and negative gradients apart.
+// sum over j >= i of g_j exp(x_i - y_j), in logarithms so that nothing overflows; positive and negative gradients
+// apart.
 Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim) {
   if (grad.dim() == 0 || grad.numel() == 0) return grad;
   auto reverse = [dim](const Tensor& x) { return flip_along(logcumsumexp(flip_along(x, dim), dim), dim); };
@@ -189,7 +203,8 @@ Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tenso
   // Finite: -inf would give nan in second derivatives (-inf minus -inf).
   const double lowest = grad.dtype() == DType::kFloat16 ? -6e4 : grad.dtype() == DType::kFloat64 ? -1e300 : -1e38;
   const Tensor size = log(abs(grad)), floor = full_like(grad, lowest);
-  return exp(reverse(where(gt(grad, 0), size, floor) - result) + self) - exp(reverse(where(lt(grad, 0), size, floor) - result) + self);
+  return exp(reverse(where(gt(grad, 0), size, floor) - result) + self) -
+         exp(reverse(where(lt(grad, 0), size, floor) - result) + self);
 }
 
 Tensor cumextreme_backward(const Tensor& grad, const Tensor& self, const Tensor& indices, int64_t dim) {

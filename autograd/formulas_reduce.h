@@ -18,15 +18,21 @@ Tensor prod_dim_backward(const Tensor& grad, const Tensor& self, const Tensor& r
 // Shared among equals.
 Tensor evenly_distribute(const Tensor& grad, const Tensor& self, const Tensor& value);
 Tensor extremes_backward(const Tensor& grad, const Tensor& self, const Tensor& result, IntList dims, bool keepdim);
-Tensor aminmax_backward(const Tensor& grad_min, const Tensor& grad_max, const Tensor& self, const Tensor& min, const Tensor& max, std::optional<int64_t> dim, bool keepdim);
+Tensor aminmax_backward(const Tensor& grad_min, const Tensor& grad_max, const Tensor& self, const Tensor& min,
+                        const Tensor& max, std::optional<int64_t> dim, bool keepdim);
 // Gradients go to where the values were taken from.
 Tensor value_selecting_backward(const Tensor& grad, int64_t dim, const Tensor& indices, IntList sizes, bool keepdim);
-Tensor var_backward(const Tensor& grad, const Tensor& self, OptionalDims dims, const std::optional<Scalar>& correction, bool keepdim);
-Tensor std_backward(const Tensor& result, const Tensor& grad, const Tensor& self, OptionalDims dims, const std::optional<Scalar>& correction, bool keepdim);
-Tensor var_mean_backward(const Tensor& grad_var, const Tensor& grad_mean, const Tensor& self, OptionalDims dims, const std::optional<Scalar>& correction, bool keepdim);
-Tensor std_mean_backward(const Tensor& grad_std, const Tensor& grad_mean, const Tensor& std, const Tensor& self, OptionalDims dims, const std::optional<Scalar>& correction, bool keepdim);
+Tensor var_backward(const Tensor& grad, const Tensor& self, OptionalDims dims, const std::optional<Scalar>& correction,
+                    bool keepdim);
+Tensor std_backward(const Tensor& result, const Tensor& grad, const Tensor& self, OptionalDims dims,
+                    const std::optional<Scalar>& correction, bool keepdim);
+Tensor var_mean_backward(const Tensor& grad_var, const Tensor& grad_mean, const Tensor& self, OptionalDims dims,
+                         const std::optional<Scalar>& correction, bool keepdim);
+Tensor std_mean_backward(const Tensor& grad_std, const Tensor& grad_mean, const Tensor& std, const Tensor& self,
+                         OptionalDims dims, const std::optional<Scalar>& correction, bool keepdim);
 Tensor logsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, IntList dims, bool keepdim);
-Tensor vector_norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord, const Tensor& norm, OptionalDims dims, bool keepdim);
+Tensor vector_norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord, const Tensor& norm,
+                            OptionalDims dims, bool keepdim);
 Tensor cumsum_backward(const Tensor& grad, int64_t dim);
 Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& result);
 Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim);

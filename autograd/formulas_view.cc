@@ -11,11 +11,13 @@ Tensor gradient_as(const Tensor& grad, DType dtype, Device device) {
 
 IntVector inverse_permutation(IntList dims) {
   IntVector r(dims.size());
-  for (size_t i = 0; i < dims.size(); ++i) r[wrap_dim(dims[i], static_cast<int64_t>(dims.size()))] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < dims.size(); ++i)
+    r[wrap_dim(dims[i], static_cast<int64_t>(dims.size()))] = static_cast<int64_t>(i);
   return r;
 }
 
-Tensor as_strided_grad(const Tensor& grad, IntList base_size, IntList base_stride, int64_t base_offset, SymIntList size, SymIntList stride, std::optional<SymInt> offset) {
+Tensor as_strided_grad(const Tensor& grad, IntList base_size, IntList base_stride, int64_t base_offset, SymIntList size,
+                       SymIntList stride, std::optional<SymInt> offset) {
   return as_strided_backward(grad, base_size, base_stride, base_offset, size, stride, offset.value_or(base_offset));
 }
 
@@ -23,7 +25,10 @@ namespace {
 Tensor join(TensorList grads, const IntVector& lengths, int64_t dim, IntList sizes, const TensorOptions& options) {
   std::vector<Tensor> parts;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    if (i < grads.size() && grads[i].defined()) { parts.push_back(grads[i]); continue; }
+    if (i < grads.size() && grads[i].defined()) {
+      parts.push_back(grads[i]);
+      continue;
+    }
     IntVector shape(sizes.begin(), sizes.end());
     shape[dim] = lengths[i];
     parts.push_back(zeros(shape, options.dtype, options.layout, options.device));
@@ -41,7 +46,8 @@ Tensor split_backward(TensorList grads, SymInt split_size, int64_t dim, IntList 
   return join(grads, lengths, dim, sizes, options);
 }
 
-Tensor split_with_sizes_backward(TensorList grads, SymIntList split_sizes, int64_t dim, IntList sizes, const TensorOptions& options) {
+Tensor split_with_sizes_backward(TensorList grads, SymIntList split_sizes, int64_t dim, IntList sizes,
+                                 const TensorOptions& options) {
   return join(grads, to_vector(split_sizes.ints()), wrap_dim(dim, static_cast<int64_t>(sizes.size())), sizes, options);
 }
 

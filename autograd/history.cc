@@ -20,7 +20,8 @@ void collect_next_edges(Node& node, const std::optional<TensorList>& inputs) {
   if (inputs) collect_next_edges(node, *inputs);
 }
 bool should_compute_any(const Node& node, size_t first, size_t count) {
-  for (size_t i = first; i < first + count; ++i) if (node.should_compute(i)) return true;
+  for (size_t i = first; i < first + count; ++i)
+    if (node.should_compute(i)) return true;
   return false;
 }
 
@@ -28,32 +29,53 @@ namespace {
 void check_view_inplace(const Tensor& self) {
   const Tensor base = self.view_base();
   switch (self.impl()->view_creation()) {
-    case ViewCreation::kDefault: break;
+    case ViewCreation::kDefault:
+      break;
     case ViewCreation::kMultiOutput:
-      throw Error("Output 0 of a function that returns multiple views is a view and is being modified inplace. This view is the output of a function that returns multiple views. Such functions do not "
-                  "allow the output views to be modified inplace. You should replace the inplace operation by an out-of-place one.");
+      throw Error(
+          "Output 0 of a function that returns multiple views is a view and is being modified inplace. This view is "
+          "the output of a function that returns multiple views. Such functions do not "
+          "allow the output views to be modified inplace. You should replace the inplace operation by an out-of-place "
+          "one.");
     case ViewCreation::kNoGrad:
-      throw Error("A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify "
-                  "your code by moving both the view and the inplace either both inside the no_grad block (if you don't want the inplace to be tracked) or both outside (if you want the inplace "
-                  "to be tracked).");
+      throw Error(
+          "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this "
+          "use case is ambiguous and error-prone, it is forbidden. You can clarify "
+          "your code by moving both the view and the inplace either both inside the no_grad block (if you don't want "
+          "the inplace to be tracked) or both outside (if you want the inplace "
+          "to be tracked).");
     case ViewCreation::kInferenceMode:
-      throw Error("A view was created in inference mode and is being modified inplace with grad mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden.");
+      throw Error(
+          "A view was created in inference mode and is being modified inplace with grad mode enabled. Given that this "
+          "use case is ambiguous and error-prone, it is forbidden.");
     case ViewCreation::kInCustomFunction:
-      throw Error("A view was created inside a custom Function (or because an input was returned as-is) and the autograd logic to handle view+inplace would override the custom backward associated with "
-                  "the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom Function.");
+      throw Error(
+          "A view was created inside a custom Function (or because an input was returned as-is) and the autograd logic "
+          "to handle view+inplace would override the custom backward associated with "
+          "the custom Function, leading to incorrect gradients. This behavior is forbidden. You can fix this by "
+          "cloning the output of the custom Function.");
   }
-  TESSERA_CHECK(!(base.requires_grad() && base.is_leaf()), "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+  TESSERA_CHECK(!(base.requires_grad() && base.is_leaf()),
+                "a view of a leaf Variable that requires grad is being used in an in-place operation.");
 }
 }  // namespace
 
 void check_inplace(const Tensor& self) {
   if (!self.defined() || !thread_state.grad_enabled) return;
   if (self.is_inference() && !thread_state.inference_mode)
-    throw Error("Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal tensor before doing inplace update.");
-  if (self.is_view()) { check_view_inplace(self); return; }
-  TESSERA_CHECK(!(self.requires_grad() && self.is_leaf()), "a leaf Variable that requires grad is being used in an in-place operation.");
+    throw Error(
+        "Inplace update to inference tensor outside InferenceMode is not allowed. You can make a clone to get a normal "
+        "tensor before doing inplace update.");
+  if (self.is_view()) {
+    check_view_inplace(self);
+    return;
+  }
+  TESSERA_CHECK(!(self.requires_grad() && self.is_leaf()),
+                "a leaf Variable that requires grad is being used in an in-place operation.");
 }
-void check_inplace(TensorList self) { for (const Tensor& t : self) check_inplace(t); }
+void check_inplace(TensorList self) {
+  for (const Tensor& t : self) check_inplace(t);
+}
 
 Tensor clone_original(const Tensor& self) {
   AutogradGuard guard;
@@ -61,7 +83,9 @@ Tensor clone_original(const Tensor& self) {
 }
 
 void throw_out_requires_grad(const char* name) {
-  throw Error(str_cat(name, "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad."));
+  throw Error(str_cat(name,
+                      "(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                      "arguments requires grad."));
 }
 
 std::vector<SavedVariable> save_list(TensorList l) {
@@ -70,7 +94,9 @@ std::vector<SavedVariable> save_list(TensorList l) {
   for (const Tensor& t : l) r.emplace_back(t, false);
   return r;
 }
-std::vector<SavedVariable> save_list(const std::optional<TensorList>& l) { return l ? save_list(*l) : std::vector<SavedVariable>(); }
+std::vector<SavedVariable> save_list(const std::optional<TensorList>& l) {
+  return l ? save_list(*l) : std::vector<SavedVariable>();
+}
 std::vector<Tensor> unpack_list(const std::vector<SavedVariable>& l, Node* owner) {
   std::vector<Tensor> r;
   r.reserve(l.size());
@@ -79,7 +105,10 @@ std::vector<Tensor> unpack_list(const std::vector<SavedVariable>& l, Node* owner
 }
 
 void set_history(const Tensor& output, const IntrusivePtr<Node>& node) {
-  if (!output.defined() || !(output.is_floating_point() || output.is_complex())) { node->add_output_without_history(); return; }
+  if (!output.defined() || !(output.is_floating_point() || output.is_complex())) {
+    node->add_output_without_history();
+    return;
+  }
   const uint32_t nr = node->add_output(output);
   set_gradient_edge(output, {node, nr});
 }
@@ -90,7 +119,8 @@ void skip_history(Node& node) { node.add_output_without_history(); }
 
 namespace {
 // A tensor that retains its gradient keeps the newest one: its hook moves to the new node.
-void move_retain_hooks(const Tensor& self, Node* old, const IntrusivePtr<Node>& fresh, uint32_t old_nr, uint32_t new_nr) {
+void move_retain_hooks(const Tensor& self, Node* old, const IntrusivePtr<Node>& fresh, uint32_t old_nr,
+                       uint32_t new_nr) {
   AutogradMeta* m = self.impl()->autograd_meta();
   if (!m || !m->retains_grad || !old || !old->hooks_or_null()) return;
   auto& from = old->hooks().retain_grad.entries;
@@ -119,7 +149,9 @@ void rebase_history(const Tensor& self, const IntrusivePtr<Node>& node) {
   m.view_version = self.version() - 1;
   grad_fn(self);
 }
-void rebase_history(TensorList self, const IntrusivePtr<Node>& node) { for (const Tensor& t : self) rebase_history(t, node); }
+void rebase_history(TensorList self, const IntrusivePtr<Node>& node) {
+  for (const Tensor& t : self) rebase_history(t, node);
+}
 
 namespace {
 class ZeroBackward final : public Node {
@@ -143,12 +175,19 @@ void rebase_history_zero(const Tensor& self, const char* node_name) {
   node->add_edge(gradient_edge(self));
   rebase_history(self, node);
 }
-void rebase_history_zero(TensorList self, const char* node_name) { for (const Tensor& t : self) rebase_history_zero(t, node_name); }
+void rebase_history_zero(TensorList self, const char* node_name) {
+  for (const Tensor& t : self) rebase_history_zero(t, node_name);
+}
 
-bool any_defined(const variable_list& grads) { return std::any_of(grads.begin(), grads.end(), [](const Tensor& t) { return t.defined(); }); }
+bool any_defined(const variable_list& grads) {
+  return std::any_of(grads.begin(), grads.end(), [](const Tensor& t) { return t.defined(); });
+}
 void check_not_released(const Node& node) {
-  TESSERA_CHECK(!node.released(), "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are "
-                "freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after "
+  TESSERA_CHECK(!node.released(),
+                "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+                "already been freed). Saved intermediate values of the graph are "
+                "freed when you call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward "
+                "through the graph a second time or if you need to access saved tensors after "
                 "calling backward.");
 }
 void put_list(variable_list& out, size_t first, std::vector<Tensor>&& values) {

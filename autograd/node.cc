@@ -5,7 +5,10 @@ namespace {
 // Higher numbers were recorded later and run earlier in backward.
 thread_local constinit uint64_t t_sequence = 0;
 std::atomic<uint64_t> g_hook_id{1};
-struct Graveyard { std::vector<Node*> waiting; bool busy = false; };
+struct Graveyard {
+  std::vector<Node*> waiting;
+  bool busy = false;
+};
 thread_local Graveyard t_graveyard;
 }  // namespace
 

@@ -27,10 +27,11 @@ struct OutputMeta {
   Shape shape;
   DType dtype;
   Device device;
-  bool is_known = false;      // false: an output without history
+  bool is_known = false;  // false: an output without history
 };
 
-// A function on one gradient (a tensor's hook): returns the gradient to go on with, or an undefined tensor for "unchanged".
+// A function on one gradient (a tensor's hook): returns the gradient to go on with, or an undefined tensor for
+// "unchanged".
 struct TensorHook : public RefCounted {
   virtual Tensor call(const Tensor& grad) = 0;
 };
@@ -48,9 +49,15 @@ struct PostAccumulateHook : public RefCounted {
 // Hooks of tensors, with the ids that handles remove them by.
 template <class Hook>
 struct HookList {
-  struct Entry { uint64_t id; uint32_t output_nr; IntrusivePtr<Hook> hook; };
+  struct Entry {
+    uint64_t id;
+    uint32_t output_nr;
+    IntrusivePtr<Hook> hook;
+  };
   std::vector<Entry> entries;
-  void remove(uint64_t id) { std::erase_if(entries, [&](const Entry& e) { return e.id == id; }); }
+  void remove(uint64_t id) {
+    std::erase_if(entries, [&](const Entry& e) { return e.id == id; });
+  }
 };
 // What a leaf keeps (AutogradMeta::hooks).
 struct LeafHooks : public RefCounted {
@@ -60,8 +67,8 @@ struct LeafHooks : public RefCounted {
 uint64_t next_hook_id();
 
 struct NodeHooks {
-  HookList<TensorHook> tensor;        // on the gradient of one output, before everything else
-  HookList<TensorHook> retain_grad;   // after those
+  HookList<TensorHook> tensor;       // on the gradient of one output, before everything else
+  HookList<TensorHook> retain_grad;  // after those
   HookList<NodePreHook> pre;
   HookList<NodePostHook> post;
 };
@@ -71,10 +78,11 @@ class Node : public RefCounted {
   Node() : sequence_nr_(next_sequence_nr()) {}
   explicit Node(uint64_t sequence_nr) : sequence_nr_(sequence_nr) {}
 
-  // grads[k]: gradient of output k, undefined where none arrived. Returns one gradient per edge (fewer: the rest undefined).
+  // grads[k]: gradient of output k, undefined where none arrived. Returns one gradient per edge (fewer: the rest
+  // undefined).
   virtual variable_list apply(variable_list&& grads) = 0;
-  virtual const char* name() const = 0;           // "MulBackward0"
-  virtual void release_variables() {}             // after the last use of the graph
+  virtual const char* name() const = 0;  // "MulBackward0"
+  virtual void release_variables() {}    // after the last use of the graph
   virtual void visit_saved(SavedVisitor&) {}
   // True for functions that want to be called although no gradient arrived.
   virtual bool runs_without_gradients() const { return false; }
@@ -88,19 +96,28 @@ class Node : public RefCounted {
   bool should_compute(size_t i) const { return i < edges_.size() && edges_[i].node; }
 
   const std::vector<OutputMeta>& outputs() const { return outputs_; }
-  uint32_t add_output(const Tensor& t);            // returns its number
+  uint32_t add_output(const Tensor& t);  // returns its number
   uint32_t add_output_without_history();
-  void set_output(uint32_t nr, const Tensor& t);   // new metadata for an output that was changed in place
+  void set_output(uint32_t nr, const Tensor& t);  // new metadata for an output that was changed in place
 
   uint64_t sequence_nr() const { return sequence_nr_; }
   bool released() const { return released_; }
-  void free_saved() { released_ = true; release_variables(); }  // not "release": that is the reference count's
+  void free_saved() {
+    released_ = true;
+    release_variables();
+  }  // not "release": that is the reference count's
   void set_released(bool b) { released_ = b; }
 
-  NodeHooks& hooks() { if (!hooks_) hooks_ = std::make_unique<NodeHooks>(); return *hooks_; }
+  NodeHooks& hooks() {
+    if (!hooks_) hooks_ = std::make_unique<NodeHooks>();
+    return *hooks_;
+  }
   NodeHooks* hooks_or_null() const { return hooks_.get(); }
   // Where and by whom the forward call was made, in anomaly mode.
-  std::string& forward_trace() { if (!trace_) trace_ = std::make_unique<std::string>(); return *trace_; }
+  std::string& forward_trace() {
+    if (!trace_) trace_ = std::make_unique<std::string>();
+    return *trace_;
+  }
   const std::string* forward_trace_or_null() const { return trace_.get(); }
   // The Python wrapper (weak), and its metadata dictionary.
   std::atomic<void*> pyobject{nullptr};
@@ -108,7 +125,7 @@ class Node : public RefCounted {
   IntrusivePtr<RefCounted> anomaly_parent;
 
  protected:
-  void dispose() override;   // one after the other: a chain of a million nodes needs no deep stack
+  void dispose() override;  // one after the other: a chain of a million nodes needs no deep stack
   static uint64_t next_sequence_nr();
 
  private:

@@ -10,12 +10,17 @@ struct HookStack {
   std::string disabled;
   bool is_disabled = false;
 };
-HookStack& hook_stack() { static thread_local HookStack s; return s; }
+HookStack& hook_stack() {
+  static thread_local HookStack s;
+  return s;
+}
 thread_local constinit bool t_has_hooks = false;
 
 constexpr const char* kFreed =
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are freed when you "
-    "call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after calling backward.";
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+    "freed). Saved intermediate values of the graph are freed when you "
+    "call .backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second "
+    "time or if you need to access saved tensors after calling backward.";
 }  // namespace
 
 void push_pack_hooks(IntrusivePtr<PackHooks> hooks) {
@@ -40,8 +45,11 @@ const std::string* pack_hooks_disabled_message() { return hook_stack().is_disabl
 
 SavedVariable::SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on_view) {
   if (!t.defined()) return;
-  TESSERA_CHECK(!t.is_inference(), "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in computation tracked by autograd. To work around "
-                "this, you can make a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of `torch.inference_mode()`.");
+  TESSERA_CHECK(!t.is_inference(),
+                "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode "
+                "in computation tracked by autograd. To work around "
+                "this, you can make a clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` "
+                "instead of `torch.inference_mode()`.");
   defined_ = true;
   is_output_ = is_output && !t.is_leaf();
   requires_grad_ = t.requires_grad();
@@ -53,11 +61,17 @@ SavedVariable::SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on
     if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(t);
     const Tensor shown = is_leaf_ && !is_output ? t : detached(t);
     const bool grad = std::exchange(thread_state.grad_enabled, false);
-    struct Restore { bool v; ~Restore() { thread_state.grad_enabled = v; } } restore{grad};
+    struct Restore {
+      bool v;
+      ~Restore() { thread_state.grad_enabled = v; }
+    } restore{grad};
     const uint32_t before = shown.version();
     packed_ = hooks_->pack(shown);
-    TESSERA_CHECK(shown.version() == before, "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be modified by in-place operations "
-                  "as this can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations on the input to a pack hook.");
+    TESSERA_CHECK(shown.version() == before,
+                  "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
+                  "can not be modified by in-place operations "
+                  "as this can lead to unexpected side-effects. Please open an issue if you need to perform in-place "
+                  "operations on the input to a pack hook.");
     if (is_leaf_ && !is_output) data_ = t;  // leaves keep their identity (and their accumulator)
     return;
   }
@@ -81,7 +95,10 @@ Tensor SavedVariable::unpack(Node* owner) const {
     Tensor t;
     {
       const bool grad = std::exchange(thread_state.grad_enabled, false);
-      struct Restore { bool v; ~Restore() { thread_state.grad_enabled = v; } } restore{grad};
+      struct Restore {
+        bool v;
+        ~Restore() { thread_state.grad_enabled = v; }
+      } restore{grad};
       t = hooks_->unpack(packed_);
     }
     TESSERA_CHECK_TYPE(t.defined(), "Output of saved tensor unpack_hook expected to be a Tensor but got None");
@@ -90,8 +107,10 @@ Tensor SavedVariable::unpack(Node* owner) const {
     if (!requires_grad_) return detached(base);
     Tensor r = detached(base);
     if (is_leaf_) {
-      if (data_.defined()) set_gradient_edge(r, {grad_accumulator(data_), 0});
-      else r.impl()->set_requires_grad(true);
+      if (data_.defined())
+        set_gradient_edge(r, {grad_accumulator(data_), 0});
+      else
+        r.impl()->set_requires_grad(true);
       return r;
     }
     set_gradient_edge(r, {grad_fn_ ? grad_fn_ : IntrusivePtr<Node>::share(owner), output_nr_});
@@ -99,12 +118,17 @@ Tensor SavedVariable::unpack(Node* owner) const {
   }
   const uint32_t now = base.impl()->has_version() ? base.version() : 0;
   if (now != version_) {
-    std::string message = "one of the variables needed for gradient computation has been modified by an inplace operation: [" + std::string("torch.") + type_name_of(base.dtype()) +
-                          "Tensor " + shape_string(base.sizes()) + "]";
-    if (is_output_ && owner) message += str_cat(", which is output ", output_nr_, " of ", owner->name(), ",");
-    else if (!base.is_leaf()) message += str_cat(", which is output ", output_nr_, " of ", autograd::grad_fn(base)->name(), ",");
-    message += str_cat(" is at version ", now, "; expected version ", version_, " instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-                       "torch.autograd.set_detect_anomaly(True).");
+    std::string message =
+        "one of the variables needed for gradient computation has been modified by an inplace operation: [" +
+        std::string("torch.") + type_name_of(base.dtype()) + "Tensor " + shape_string(base.sizes()) + "]";
+    if (is_output_ && owner)
+      message += str_cat(", which is output ", output_nr_, " of ", owner->name(), ",");
+    else if (!base.is_leaf())
+      message += str_cat(", which is output ", output_nr_, " of ", autograd::grad_fn(base)->name(), ",");
+    message += str_cat(
+        " is at version ", now, "; expected version ", version_,
+        " instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
+        "torch.autograd.set_detect_anomaly(True).");
     throw Error(message);
   }
   if (!is_output_) return base;
@@ -117,12 +141,17 @@ Tensor SavedVariable::unpack(Node* owner) const {
 void SavedVariable::register_hooks(IntrusivePtr<PackHooks> hooks) {
   TESSERA_CHECK(!reset_, kFreed);
   TESSERA_CHECK(defined_, "Calling register_hooks on a saved tensor with value None is forbidden");
-  TESSERA_CHECK(!hooks_, "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is allowed at a time.");
+  TESSERA_CHECK(!hooks_,
+                "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of "
+                "hooks is allowed at a time.");
   if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(data_);
   const uint32_t before = data_.version();
   packed_ = hooks->pack(detached(data_));
-  TESSERA_CHECK(data_.version() == before, "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be modified by in-place operations as this "
-                "can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations on the input to a pack hook.");
+  TESSERA_CHECK(data_.version() == before,
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can "
+                "not be modified by in-place operations as this "
+                "can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations "
+                "on the input to a pack hook.");
   hooks_ = std::move(hooks);
   if (!is_leaf_) data_.reset();
 }

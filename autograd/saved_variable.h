@@ -1,4 +1,5 @@
-// A tensor that a node keeps for backward: it notices in-place changes, holds no reference cycle for the node's own outputs, and can be packed by hooks.
+// A tensor that a node keeps for backward: it notices in-place changes, holds no reference cycle for the node's own
+// outputs, and can be packed by hooks.
 #pragma once
 
 #include "autograd/node.h"
@@ -25,7 +26,8 @@ class SavedVariable {
   // is_output: t is a result of the node that saves it.
   SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on_view = false);
 
-  // The tensor as it was, with its history. owner: the saving node (outputs get it as their history). Errors: freed, modified in place since.
+  // The tensor as it was, with its history. owner: the saving node (outputs get it as their history). Errors: freed,
+  // modified in place since.
   Tensor unpack(Node* owner) const;
   void reset();
   bool was_saved() const { return defined_; }
@@ -33,8 +35,8 @@ class SavedVariable {
   void register_hooks(IntrusivePtr<PackHooks> hooks);
 
  private:
-  Tensor data_;                        // the tensor itself (a leaf or an input), or a detached twin (an output)
-  IntrusivePtr<Node> grad_fn_;         // of a detached twin that is not the owner's output
+  Tensor data_;                 // the tensor itself (a leaf or an input), or a detached twin (an output)
+  IntrusivePtr<Node> grad_fn_;  // of a detached twin that is not the owner's output
   IntrusivePtr<PackHooks> hooks_;
   IntrusivePtr<RefCounted> packed_;
   uint32_t version_ = 0;

@@ -10,7 +10,10 @@
 namespace tessera::autograd {
 namespace {
 // Guards the lazy making of accumulators and of view histories; neither is hot.
-std::mutex& lazy_mutex() { static auto* m = new std::mutex; return *m; }
+std::mutex& lazy_mutex() {
+  static auto* m = new std::mutex;
+  return *m;
+}
 
 LeafHooks& leaf_hooks(const Tensor& t) {
   AutogradMeta& m = t.impl()->materialize_autograd_meta();
@@ -63,7 +66,8 @@ void set_gradient_edge(const Tensor& t, Edge e) {
 }
 
 Tensor detached(const Tensor& t) {
-  if (t.keys().has(DispatchKey::kPython)) [[unlikely]] {  // a subclass with a dispatch of its own: it makes its twin itself
+  if (t.keys().has(DispatchKey::kPython))
+      [[unlikely]] {  // a subclass with a dispatch of its own: it makes its twin itself
     ExcludeKeys below(kAutogradKeys);
     return tessera::detach(t);
   }
@@ -71,8 +75,11 @@ Tensor detached(const Tensor& t) {
 }
 
 void detach_(const Tensor& t) {
-  TESSERA_CHECK(!t.is_view() || !t.requires_grad(), "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is "
-                "set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these gradients.");
+  TESSERA_CHECK(
+      !t.is_view() || !t.requires_grad(),
+      "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for training, "
+      "and gradient_as_bucket_view is "
+      "set as True, gradients are views of DDP buckets, and hence detach_() cannot be called on these gradients.");
   if (AutogradMeta* m = t.impl()->autograd_meta()) {
     if (m->retains_grad) m->hooks.reset();  // a leaf's hooks are of another kind
     m->retains_grad = false;
@@ -86,8 +93,10 @@ void detach_(const Tensor& t) {
 uint64_t add_hook(const Tensor& t, IntrusivePtr<TensorHook> hook) {
   TESSERA_CHECK(t.requires_grad(), "cannot register a hook on a tensor that doesn't require gradient");
   const uint64_t id = next_hook_id();
-  if (IntrusivePtr<Node> fn = grad_fn(t)) fn->hooks().tensor.entries.push_back({id, t.output_nr(), std::move(hook)});
-  else leaf_hooks(t).pre.entries.push_back({id, 0, std::move(hook)});
+  if (IntrusivePtr<Node> fn = grad_fn(t))
+    fn->hooks().tensor.entries.push_back({id, t.output_nr(), std::move(hook)});
+  else
+    leaf_hooks(t).pre.entries.push_back({id, 0, std::move(hook)});
   return id;
 }
 
@@ -103,12 +112,15 @@ namespace {
 // Keeps the gradient that reaches a non-leaf, after all its hooks.
 struct RetainGrad final : public TensorHook {
   explicit RetainGrad(TensorImpl* t) : target(t) {}
-  TensorImpl* target;  // weak: the hook goes when the tensor does (its meta owns the flag), and a node never outlives what it would write to without being told
+  TensorImpl* target;  // weak: the hook goes when the tensor does (its meta owns the flag), and a node never outlives
+                       // what it would write to without being told
   Tensor call(const Tensor& grad) override {
     AutogradMeta* m = target ? target->autograd_meta() : nullptr;
     if (!m || !grad.defined()) return Tensor();
-    if (!m->grad) m->grad = grad.impl_ptr();
-    else m->grad = add_gradients(Tensor(m->grad), grad).impl_ptr();
+    if (!m->grad)
+      m->grad = grad.impl_ptr();
+    else
+      m->grad = add_gradients(Tensor(m->grad), grad).impl_ptr();
     return Tensor();
   }
 };
@@ -131,14 +143,18 @@ void retain_grad(const Tensor& t) {
   m.hooks = guard;
   m.retains_grad = true;
 }
-bool retains_grad(const Tensor& t) { return !t.is_leaf() && t.impl()->autograd_meta() && t.impl()->autograd_meta()->retains_grad; }
+bool retains_grad(const Tensor& t) {
+  return !t.is_leaf() && t.impl()->autograd_meta() && t.impl()->autograd_meta()->retains_grad;
+}
 
 void set_data(const Tensor& t, const Tensor& other) {
   TESSERA_CHECK(other.defined(), "cannot set .data to None");
-  TESSERA_CHECK(!t.requires_grad() || other.is_floating_point() || other.is_complex(), "data set to a tensor that requires gradients must be floating point or complex dtype");
+  TESSERA_CHECK(!t.requires_grad() || other.is_floating_point() || other.is_complex(),
+                "data set to a tensor that requires gradients must be floating point or complex dtype");
   if (AutogradMeta* m = t.impl()->autograd_meta()) {
     // An accumulator made for the old form would bring gradients to it: the next graph makes a new one.
-    const bool changed = other.dtype() != t.dtype() || !(other.device() == t.device()) || !std::ranges::equal(other.sizes(), t.sizes());
+    const bool changed =
+        other.dtype() != t.dtype() || !(other.device() == t.device()) || !std::ranges::equal(other.sizes(), t.sizes());
     if (changed) m->grad_accumulator.store(nullptr);
   }
   // The version does not move: `.data` assignments are invisible to autograd.
@@ -151,11 +167,15 @@ void set_data(const Tensor& t, const Tensor& other) {
 void assign_grad(const Tensor& t, const Tensor& grad) {
   if (grad.defined()) {
     TESSERA_CHECK(!grad.is_same(t), "can't assign Variable as its own grad");
-    TESSERA_CHECK(grad.dtype() == t.dtype(), "attempting to assign a gradient with dtype '", name_of(grad.dtype()), "' to a tensor with dtype '", name_of(t.dtype()),
+    TESSERA_CHECK(grad.dtype() == t.dtype(), "attempting to assign a gradient with dtype '", name_of(grad.dtype()),
+                  "' to a tensor with dtype '", name_of(t.dtype()),
                   "'. Please ensure that the gradient and the tensor have the same dtype");
-    TESSERA_CHECK(grad.device().type == t.device().type, "attempting to assign a gradient with device type '", device_type_name(grad.device().type), "' to a tensor with device type '",
-                  device_type_name(t.device().type), "'. Please ensure that the gradient and the tensor are on the same device");
-    TESSERA_CHECK(std::ranges::equal(grad.sizes(), t.sizes()), "attempting to assign a gradient of size '", shape_string(grad.sizes()), "' to a tensor of size '", shape_string(t.sizes()),
+    TESSERA_CHECK(grad.device().type == t.device().type, "attempting to assign a gradient with device type '",
+                  device_type_name(grad.device().type), "' to a tensor with device type '",
+                  device_type_name(t.device().type),
+                  "'. Please ensure that the gradient and the tensor are on the same device");
+    TESSERA_CHECK(std::ranges::equal(grad.sizes(), t.sizes()), "attempting to assign a gradient of size '",
+                  shape_string(grad.sizes()), "' to a tensor of size '", shape_string(t.sizes()),
                   "'. Please ensure that the gradient and the tensor are the same size");
   }
   t.set_grad(grad);

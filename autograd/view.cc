@@ -11,7 +11,8 @@ class AsStridedBackward final : public Node {
  public:
   variable_list apply(variable_list&& grads) override {
     if (grads.empty() || !grads[0].defined()) return variable_list(1);
-    return {tessera::as_strided_backward(grads[0], base_sizes, base_strides, base_offset, view_sizes, view_strides, view_offset)};
+    return {tessera::as_strided_backward(grads[0], base_sizes, base_strides, base_offset, view_sizes, view_strides,
+                                         view_offset)};
   }
   const char* name() const override { return "AsStridedBackward0"; }
   IntVector base_sizes, base_strides, view_sizes, view_strides;
@@ -24,7 +25,10 @@ void regenerate_view_history(const Tensor& t, const Tensor& base) {
   AutogradMeta& m = t.impl()->materialize_autograd_meta();
   if (m.view_fn) {
     const bool grad = std::exchange(thread_state.grad_enabled, true);
-    struct Restore { bool v; ~Restore() { thread_state.grad_enabled = v; } } restore{grad};
+    struct Restore {
+      bool v;
+      ~Restore() { thread_state.grad_enabled = v; }
+    } restore{grad};
     const Tensor fresh = static_cast<ViewFn&>(*m.view_fn).replay(base);
     set_gradient_edge(t, gradient_edge(fresh));
     return;
@@ -42,7 +46,11 @@ void regenerate_view_history(const Tensor& t, const Tensor& base) {
 }
 
 CopySlices::CopySlices(const Tensor& base, const Tensor& view, IntrusivePtr<Node> write)
-    : base_(base.impl()->shape()), view_(view.impl()->shape()), base_offset_(base.storage_offset()), view_offset_(view.storage_offset()), write_(std::move(write)) {
+    : base_(base.impl()->shape()),
+      view_(view.impl()->shape()),
+      base_offset_(base.storage_offset()),
+      view_offset_(view.storage_offset()),
+      write_(std::move(write)) {
   if (AutogradMeta* m = view.impl()->autograd_meta()) view_fn_ = m->view_fn;
   // The first edge is the base before the write; the others are the write's other inputs.
   add_edge(gradient_edge(base));
@@ -52,7 +60,9 @@ CopySlices::CopySlices(const Tensor& base, const Tensor& view, IntrusivePtr<Node
 variable_list CopySlices::apply(variable_list&& grads) {
   variable_list result(edges().size());
   if (grads.empty() || !grads[0].defined()) return result;
-  TESSERA_CHECK(write_, "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Specify retain_graph=True if you need to.");
+  TESSERA_CHECK(write_,
+                "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+                "already been freed). Specify retain_graph=True if you need to.");
   const Tensor& grad = grads[0];
   // A writable copy in the base's own geometry.
   Tensor copy = empty_tensor(base_.sizes(), base_.strides(), grad.dtype(), grad.device());
@@ -63,14 +73,19 @@ variable_list CopySlices::apply(variable_list&& grads) {
   const variable_list out = write_->apply(std::move(in));
   for (size_t i = 0; i < out.size() && i < result.size(); ++i) {
     if (i == 0) {
-      if (out[0].defined()) tessera::copy_(slice, out[0]);
-      else tessera::zero_(slice);
+      if (out[0].defined())
+        tessera::copy_(slice, out[0]);
+      else
+        tessera::zero_(slice);
       result[0] = copy;
     } else {
       result[i] = out[i];
     }
   }
-  if (out.empty()) { tessera::zero_(slice); result[0] = copy; }
+  if (out.empty()) {
+    tessera::zero_(slice);
+    result[0] = copy;
+  }
   return result;
 }
 

@@ -5,7 +5,8 @@
 
 namespace tessera::autograd {
 
-// The gradient of a base that was written to through a view: outside the view it passes, inside it goes through the node of the write.
+// The gradient of a base that was written to through a view: outside the view it passes, inside it goes through the
+// node of the write.
 class CopySlices final : public Node {
  public:
   CopySlices(const Tensor& base, const Tensor& view, IntrusivePtr<Node> write);

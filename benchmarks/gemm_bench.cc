@@ -1,5 +1,5 @@
-// Speed of the matrix product: gemm_bench [--benchmark_filter=...]. Rates are in floating-point operations a second (2 m n k a product).
-// OMP_NUM_THREADS sets the number of threads, TESSERA_SIMD the instruction set.
+// Speed of the matrix product: gemm_bench [--benchmark_filter=...]. Rates are in floating-point operations a second (2
+// m n k a product). OMP_NUM_THREADS sets the number of threads, TESSERA_SIMD the instruction set.
 #include <complex>
 #include <random>
 #include <vector>
@@ -37,9 +37,9 @@ void gemm_bench(benchmark::State& state) {
     gemm(dtype, m, n, k, param(dtype, 1), {a.data(), k, 1}, br, param(dtype, 0), {c.data(), n, 1});
     benchmark::DoNotOptimize(c.data());
   }
-  state.counters["rate"] =
-      benchmark::Counter(2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * (is_complex(dtype) ? 4 : 1),
-                         benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::kIs1000);
+  state.counters["rate"] = benchmark::Counter(
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * (is_complex(dtype) ? 4 : 1),
+      benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::kIs1000);
 }
 
 void shapes(benchmark::internal::Benchmark* b) {
@@ -52,7 +52,11 @@ void shapes(benchmark::internal::Benchmark* b) {
       ->Args({1, 1024, 1024, 1})
       ->Args({1024, 1, 1024, 0})
       ->Args({8, 1024, 1024, 1});
-  b->Args({8, 1024, 1024, 0})->Args({10, 64, 20000, 0})->Args({20000, 10, 64, 1})->Args({64, 196, 576, 0})->Args({16, 784, 27, 0});
+  b->Args({8, 1024, 1024, 0})
+      ->Args({10, 64, 20000, 0})
+      ->Args({20000, 10, 64, 1})
+      ->Args({64, 196, 576, 0})
+      ->Args({16, 784, 27, 0});
 }
 BENCHMARK_TEMPLATE(gemm_bench, float)->Apply(shapes);
 BENCHMARK_TEMPLATE(gemm_bench, double)->Apply(shapes);

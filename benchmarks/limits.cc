@@ -1,8 +1,10 @@
-// What this machine can do at most: limits [THREADS ...] prints a JSON object {"1": {"f32": FLOP/s, "f64": ..., "bf16": ..., "int8": ..., "copy": bytes/s}, "2": ...}.
-// Arithmetic: independent multiply-adds in registers (two operations each), with the widest instructions that there are, of operands with changing bits as real ones have, over
-// a quarter of a second: wide arithmetic on such operands lowers the clock, so what a burst on zeros reaches is no limit that a product could hold. copy: bytes read plus bytes written, blocks far larger than
-// caches, by the fastest of memcpy and loops that store past the caches and request their input ahead.
-// `benchmarks/compare --limits FILE` reads it and prints the share of the limit that each workload reaches.
+// What this machine can do at most: limits [THREADS ...] prints a JSON object {"1": {"f32": FLOP/s, "f64": ..., "bf16":
+// ..., "int8": ..., "copy": bytes/s}, "2": ...}. Arithmetic: independent multiply-adds in registers (two operations
+// each), with the widest instructions that there are, of operands with changing bits as real ones have, over a quarter
+// of a second: wide arithmetic on such operands lowers the clock, so what a burst on zeros reaches is no limit that a
+// product could hold. copy: bytes read plus bytes written, blocks far larger than caches, by the fastest of memcpy and
+// loops that store past the caches and request their input ahead. `benchmarks/compare --limits FILE` reads it and
+// prints the share of the limit that each workload reaches.
 #include <immintrin.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -37,8 +39,10 @@ const T* operands() {
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;
-    if constexpr (std::is_floating_point_v<T>) x = static_cast<T>(static_cast<double>(static_cast<int64_t>(state)) * 0x1p-63);
-    else x = static_cast<T>(state >> 32);
+    if constexpr (std::is_floating_point_v<T>)
+      x = static_cast<T>(static_cast<double>(static_cast<int64_t>(state)) * 0x1p-63);
+    else
+      x = static_cast<T>(state >> 32);
   }
   return numbers;
 }
@@ -55,20 +59,20 @@ const uint32_t* bfloat16_operands() {
   return words;
 }
 
-#define LIMITS_FMA(NAME, TARGET, T, VECTOR, LOAD, FMA, WIDTH)                              \
-  __attribute__((target(TARGET))) int64_t NAME() {                                         \
-    const T* x = operands<T>();                                                            \
+#define LIMITS_FMA(NAME, TARGET, T, VECTOR, LOAD, FMA, WIDTH)                                                  \
+  __attribute__((target(TARGET))) int64_t NAME() {                                                             \
+    const T* x = operands<T>();                                                                                \
     VECTOR acc[kChains], a[2] = {LOAD(x), LOAD(x + WIDTH)}, b[2] = {LOAD(x + 2 * WIDTH), LOAD(x + 3 * WIDTH)}; \
-    for (int i = 0; i < kChains; ++i) acc[i] = LOAD(x + i * WIDTH);                        \
-    for (int64_t k = 0; k < kSteps / 2; ++k) {                                             \
-      _Pragma("GCC unroll 12") for (int i = 0; i < kChains; ++i) acc[i] = FMA(acc[i], a[0], b[0]); \
-      _Pragma("GCC unroll 12") for (int i = 0; i < kChains; ++i) acc[i] = FMA(acc[i], a[1], b[1]); \
-      __asm__ volatile("" : "+x"(a[0]), "+x"(a[1]), "+x"(b[0]), "+x"(b[1]));               \
-    }                                                                                      \
-    double sum = 0;                                                                        \
-    for (int i = 0; i < kChains; ++i) sum += static_cast<double>(acc[i][0]);               \
-    g_sink = sum;                                                                          \
-    return 2 * kSteps * kChains * WIDTH;                                                   \
+    for (int i = 0; i < kChains; ++i) acc[i] = LOAD(x + i * WIDTH);                                            \
+    for (int64_t k = 0; k < kSteps / 2; ++k) {                                                                 \
+      _Pragma("GCC unroll 12") for (int i = 0; i < kChains; ++i) acc[i] = FMA(acc[i], a[0], b[0]);             \
+      _Pragma("GCC unroll 12") for (int i = 0; i < kChains; ++i) acc[i] = FMA(acc[i], a[1], b[1]);             \
+      __asm__ volatile("" : "+x"(a[0]), "+x"(a[1]), "+x"(b[0]), "+x"(b[1]));                                   \
+    }                                                                                                          \
+    double sum = 0;                                                                                            \
+    for (int i = 0; i < kChains; ++i) sum += static_cast<double>(acc[i][0]);                                   \
+    g_sink = sum;                                                                                              \
+    return 2 * kSteps * kChains * WIDTH;                                                                       \
   }
 LIMITS_FMA(f32_avx512, "avx512f", float, __m512, _mm512_load_ps, _mm512_fmadd_ps, 16)
 LIMITS_FMA(f64_avx512, "avx512f", double, __m512d, _mm512_load_pd, _mm512_fmadd_pd, 8)
@@ -187,7 +191,8 @@ double best_rate(int threads, int64_t (*work)()) {
   for (int round = 0; round < 4; ++round) {
     std::vector<std::thread> others;
     std::vector<double> rates(static_cast<size_t>(threads));
-    for (int i = 1; i < threads; ++i) others.emplace_back([work, &rates, i] { rates[static_cast<size_t>(i)] = rate_of(work); });
+    for (int i = 1; i < threads; ++i)
+      others.emplace_back([work, &rates, i] { rates[static_cast<size_t>(i)] = rate_of(work); });
     rates[0] = rate_of(work);
     for (auto& t : others) t.join();
     best = std::max(best, std::accumulate(rates.begin(), rates.end(), 0.0));
@@ -196,14 +201,15 @@ double best_rate(int threads, int64_t (*work)()) {
 }
 
 // Lines of 64 bytes past the caches; lines of the source are requested `kAhead` bytes before they are read.
-#define LIMITS_COPY(NAME, TARGET, VECTOR, LOAD, STREAM)                                                                              \
-  template <int kAhead>                                                                                                              \
-  __attribute__((target(TARGET))) void NAME(char* to, const char* from, size_t bytes) {                                              \
-    for (size_t i = 0; i < bytes; i += 64) {                                                                                         \
-      if (kAhead) _mm_prefetch(from + i + kAhead, _MM_HINT_T0);                                                                      \
-      for (size_t k = 0; k < 64; k += sizeof(VECTOR)) STREAM(reinterpret_cast<VECTOR*>(to + i + k), LOAD(reinterpret_cast<const VECTOR*>(from + i + k))); \
-    }                                                                                                                                \
-    _mm_sfence();                                                                                                                    \
+#define LIMITS_COPY(NAME, TARGET, VECTOR, LOAD, STREAM)                                                     \
+  template <int kAhead>                                                                                     \
+  __attribute__((target(TARGET))) void NAME(char* to, const char* from, size_t bytes) {                     \
+    for (size_t i = 0; i < bytes; i += 64) {                                                                \
+      if (kAhead) _mm_prefetch(from + i + kAhead, _MM_HINT_T0);                                             \
+      for (size_t k = 0; k < 64; k += sizeof(VECTOR))                                                       \
+        STREAM(reinterpret_cast<VECTOR*>(to + i + k), LOAD(reinterpret_cast<const VECTOR*>(from + i + k))); \
+    }                                                                                                       \
+    _mm_sfence();                                                                                           \
   }
 LIMITS_COPY(copy_sse2, "sse2", __m128i, _mm_load_si128, _mm_stream_si128)
 LIMITS_COPY(copy_avx512, "avx512f", __m512i, _mm512_load_si512, _mm512_stream_si512)
@@ -227,7 +233,9 @@ double copy_rate(int threads) {
       std::vector<std::thread> others;
       const size_t part = kBytes / static_cast<size_t>(threads) / 4096 * 4096;
       const double start = seconds();
-      for (int i = 1; i < threads; ++i) others.emplace_back([=] { copy(to + static_cast<size_t>(i) * part, from + static_cast<size_t>(i) * part, part); });
+      for (int i = 1; i < threads; ++i)
+        others.emplace_back(
+            [=] { copy(to + static_cast<size_t>(i) * part, from + static_cast<size_t>(i) * part, part); });
       copy(to, from, part);
       for (auto& t : others) t.join();
       best = std::max(best, 2.0 * static_cast<double>(part) * threads / (seconds() - start));
@@ -248,7 +256,8 @@ int main(int argc, char** argv) {
   std::printf("{");
   for (size_t i = 0; i < counts.size(); ++i) {
     const int n = counts[i];
-    std::printf("%s\"%d\": {\"f32\": %.4g, \"f64\": %.4g", i ? ", " : "", n, best_rate(n, wide ? f32_avx512 : f32_avx2), best_rate(n, wide ? f64_avx512 : f64_avx2));
+    std::printf("%s\"%d\": {\"f32\": %.4g, \"f64\": %.4g", i ? ", " : "", n, best_rate(n, wide ? f32_avx512 : f32_avx2),
+                best_rate(n, wide ? f64_avx512 : f64_avx2));
     if (amx || has_flag("avx512_bf16")) std::printf(", \"bf16\": %.4g", best_rate(n, amx ? tiles<false> : bf16_avx512));
     if (amx || has_flag("avx512_vnni")) std::printf(", \"int8\": %.4g", best_rate(n, amx ? tiles<true> : int8_avx512));
     std::printf(", \"copy\": %.4g}", copy_rate(n));

@@ -15,7 +15,8 @@ Tensor numbers(int64_t n) {
 }
 Rows batches(const DataLoader& loader) {
   Rows rows;
-  for (const Fields& batch : loader) rows.emplace_back(batch[0].data<int64_t>(), batch[0].data<int64_t>() + batch[0].numel());
+  for (const Fields& batch : loader)
+    rows.emplace_back(batch[0].data<int64_t>(), batch[0].data<int64_t>() + batch[0].numel());
   return rows;
 }
 
@@ -42,7 +43,8 @@ TEST(DataLoader, ShufflesAsPythonDoes) {
   const TensorDataset set({numbers(7)});
   default_cpu_generator()->manual_seed(3);
   EXPECT_EQ(batches(DataLoader(set, {.batch_size = 3, .shuffle = true})), (Rows{{3, 2, 5}, {4, 1, 0}, {6}}));
-  EXPECT_EQ(batches(DataLoader(set, {.batch_size = 3, .shuffle = true, .drop_last = true})), (Rows{{3, 1, 6}, {0, 2, 4}}));
+  EXPECT_EQ(batches(DataLoader(set, {.batch_size = 3, .shuffle = true, .drop_last = true})),
+            (Rows{{3, 1, 6}, {0, 2, 4}}));
   const Generator generator = make_cpu_generator(5);
   const DataLoader loader(set, {.batch_size = 4, .shuffle = true, .generator = generator});
   EXPECT_EQ(batches(loader), (Rows{{2, 4, 3, 5}, {0, 6, 1}}));
@@ -64,7 +66,9 @@ struct Squares : MapDataset {
 TEST(MapDataset, StacksSamples) {
   const Squares set;
   EXPECT_EQ(batches(DataLoader(set, {.batch_size = 3})), (Rows{{0, 1, 4}, {9}}));
-  EXPECT_EQ(batches(DataLoader(set, {.batch_size = 3, .sampler = std::make_shared<SubsetRandomSampler>(std::vector<int64_t>{3})})), (Rows{{9}}));
+  EXPECT_EQ(batches(DataLoader(
+                set, {.batch_size = 3, .sampler = std::make_shared<SubsetRandomSampler>(std::vector<int64_t>{3})})),
+            (Rows{{9}}));
   const int64_t bad[] = {4};
   EXPECT_THROW(set.get_batch(bad), IndexError);
 }

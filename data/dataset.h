@@ -36,7 +36,8 @@ class TensorDataset final : public Dataset {
 class MapDataset : public Dataset {
  public:
   virtual Fields get(int64_t index) const = 0;
-  Fields get_batch(std::span<const int64_t> indices) const override;  // stacks; Error if samples differ in number or shape of fields
+  Fields get_batch(
+      std::span<const int64_t> indices) const override;  // stacks; Error if samples differ in number or shape of fields
 };
 
 }  // namespace tessera::data

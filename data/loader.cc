@@ -4,12 +4,16 @@
 
 namespace tessera::data {
 
-DataLoader::DataLoader(const Dataset& dataset, LoaderOptions options) : dataset_(dataset), options_(std::move(options)) {
-  TESSERA_CHECK_VALUE(options_.batch_size > 0, "batch_size should be a positive integer value, but got batch_size=", options_.batch_size);
+DataLoader::DataLoader(const Dataset& dataset, LoaderOptions options)
+    : dataset_(dataset), options_(std::move(options)) {
+  TESSERA_CHECK_VALUE(options_.batch_size > 0,
+                      "batch_size should be a positive integer value, but got batch_size=", options_.batch_size);
   TESSERA_CHECK_VALUE(!options_.sampler || !options_.shuffle, "sampler option is mutually exclusive with shuffle");
   if (options_.sampler) return;
-  if (options_.shuffle) options_.sampler = std::make_shared<RandomSampler>(dataset.size(), options_.generator);
-  else options_.sampler = std::make_shared<SequentialSampler>(dataset.size());
+  if (options_.shuffle)
+    options_.sampler = std::make_shared<RandomSampler>(dataset.size(), options_.generator);
+  else
+    options_.sampler = std::make_shared<SequentialSampler>(dataset.size());
 }
 
 int64_t DataLoader::size() const {
@@ -17,7 +21,9 @@ int64_t DataLoader::size() const {
   return options_.drop_last ? n / b : n / b + (n % b != 0);
 }
 
-size_t DataLoader::end_position() const { return static_cast<size_t>(size()) * static_cast<size_t>(options_.batch_size); }
+size_t DataLoader::end_position() const {
+  return static_cast<size_t>(size()) * static_cast<size_t>(options_.batch_size);
+}
 
 DataLoader::Iterator DataLoader::begin() const {
   draw_seed(options_.generator);  // the seed of workers, which there are none of here: the stream goes on as in Python

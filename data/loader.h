@@ -20,7 +20,8 @@ struct LoaderOptions {
   std::shared_ptr<Sampler> sampler;  // instead of shuffle
 };
 
-// Draws from the generators as Python's loader does, so that a program in either language sees the same batches. ValueError for a batch_size below 1, and for a sampler with shuffle.
+// Draws from the generators as Python's loader does, so that a program in either language sees the same batches.
+// ValueError for a batch_size below 1, and for a sampler with shuffle.
 class DataLoader {
  public:
   class Iterator {
@@ -31,7 +32,8 @@ class DataLoader {
 
    private:
     friend class DataLoader;
-    Iterator(const DataLoader* loader, std::vector<int64_t> order, size_t begin) : loader_(loader), order_(std::move(order)), begin_(begin) {}
+    Iterator(const DataLoader* loader, std::vector<int64_t> order, size_t begin)
+        : loader_(loader), order_(std::move(order)), begin_(begin) {}
     void fetch();
     const DataLoader* loader_;
     std::vector<int64_t> order_;

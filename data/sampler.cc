@@ -9,7 +9,9 @@ namespace {
 
 Generator fresh_generator() { return make_cpu_generator(static_cast<uint64_t>(draw_seed({}))); }
 
-void add_first(const Tensor& list, int64_t count, std::vector<int64_t>* out) { out->insert(out->end(), list.data<int64_t>(), list.data<int64_t>() + count); }
+void add_first(const Tensor& list, int64_t count, std::vector<int64_t>* out) {
+  out->insert(out->end(), list.data<int64_t>(), list.data<int64_t>() + count);
+}
 
 int64_t checked_samples(int64_t size, std::optional<int64_t> num_samples) {
   const int64_t n = num_samples.value_or(size);
@@ -20,7 +22,9 @@ int64_t checked_samples(int64_t size, std::optional<int64_t> num_samples) {
 
 }  // namespace
 
-int64_t draw_seed(const Generator& generator) { return random_(empty_cpu(IntVector{}, DType::kInt64), generator).item<int64_t>(); }
+int64_t draw_seed(const Generator& generator) {
+  return random_(empty_cpu(IntVector{}, DType::kInt64), generator).item<int64_t>();
+}
 
 std::vector<int64_t> SequentialSampler::indices() {
   std::vector<int64_t> result(size_);

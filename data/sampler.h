@@ -27,7 +27,8 @@ class SequentialSampler final : public Sampler {
   int64_t size_;
 };
 
-// A random order; more samples than there are take several permutations. Without a generator each pass has one seeded from the default generator. ValueError for fewer than one sample.
+// A random order; more samples than there are take several permutations. Without a generator each pass has one seeded
+// from the default generator. ValueError for fewer than one sample.
 class RandomSampler final : public Sampler {
  public:
   explicit RandomSampler(int64_t size, Generator generator = {}, std::optional<int64_t> num_samples = std::nullopt);
@@ -42,7 +43,8 @@ class RandomSampler final : public Sampler {
 // Each index drawn by itself: RandomSampler(replacement=True) of Python.
 class ReplacementSampler final : public Sampler {
  public:
-  explicit ReplacementSampler(int64_t size, Generator generator = {}, std::optional<int64_t> num_samples = std::nullopt);
+  explicit ReplacementSampler(int64_t size, Generator generator = {},
+                              std::optional<int64_t> num_samples = std::nullopt);
   int64_t size() const override { return num_samples_; }
   std::vector<int64_t> indices() override;
 
@@ -54,7 +56,8 @@ class ReplacementSampler final : public Sampler {
 // The given indices in random order.
 class SubsetRandomSampler final : public Sampler {
  public:
-  explicit SubsetRandomSampler(std::vector<int64_t> indices, Generator generator = {}) : indices_(std::move(indices)), generator_(std::move(generator)) {}
+  explicit SubsetRandomSampler(std::vector<int64_t> indices, Generator generator = {})
+      : indices_(std::move(indices)), generator_(std::move(generator)) {}
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   std::vector<int64_t> indices() override;
 

@@ -15,7 +15,8 @@ bool is_plain(const Tensor& t, DType dtype, Device device) {
 bool needs_history(const Tensor& t) { return grad_mode_enabled() && t.requires_grad(); }
 
 // Fills the parts of a call that come from numbers; false if the engine does not take them.
-bool take_numbers(const ListNumbers& numbers, size_t count, DType dtype, Device device, foreach::ListCall* call, std::vector<double>* each) {
+bool take_numbers(const ListNumbers& numbers, size_t count, DType dtype, Device device, foreach::ListCall* call,
+                  std::vector<double>* each) {
   if (numbers.tensor) {
     const Tensor& t = *numbers.tensor;
     if (!is_plain(t, dtype, device) || t.dim() != 0 || needs_history(t)) return false;
@@ -36,7 +37,8 @@ bool take_numbers(const ListNumbers& numbers, size_t count, DType dtype, Device 
 }
 
 bool is_listed_device(TensorList self) {
-  if (self.empty() || !self[0].defined() || self[0].is_cpu() || self[0].is_meta() || thread_state.included) return false;
+  if (self.empty() || !self[0].defined() || self[0].is_cpu() || self[0].is_meta() || thread_state.included)
+    return false;
   return foreach::Engines::of(self[0].device().type).list_call != nullptr;
 }
 
@@ -44,19 +46,24 @@ bool is_listed_device(TensorList self) {
 class Written {
  public:
   Written(const std::vector<void*>& at, const std::vector<int64_t>& bytes) {
-    for (size_t i = 0; i < at.size(); ++i) if (bytes[i]) spans_.emplace_back(reinterpret_cast<uintptr_t>(at[i]), reinterpret_cast<uintptr_t>(at[i]) + static_cast<uintptr_t>(bytes[i]));
+    for (size_t i = 0; i < at.size(); ++i)
+      if (bytes[i])
+        spans_.emplace_back(reinterpret_cast<uintptr_t>(at[i]),
+                            reinterpret_cast<uintptr_t>(at[i]) + static_cast<uintptr_t>(bytes[i]));
     std::sort(spans_.begin(), spans_.end());
   }
   // Whether two tensors have memory in common.
   bool twice() const {
-    for (size_t i = 1; i < spans_.size(); ++i) if (spans_[i].first < spans_[i - 1].second) return true;
+    for (size_t i = 1; i < spans_.size(); ++i)
+      if (spans_[i].first < spans_[i - 1].second) return true;
     return false;
   }
   // For spans that are apart.
   bool touches(const void* at, int64_t bytes) const {
     const uintptr_t first = reinterpret_cast<uintptr_t>(at);
     const auto next = std::upper_bound(spans_.begin(), spans_.end(), std::pair(first, UINTPTR_MAX));
-    return bytes && ((next != spans_.end() && next->first < first + static_cast<uintptr_t>(bytes)) || (next != spans_.begin() && std::prev(next)->second > first));
+    return bytes && ((next != spans_.end() && next->first < first + static_cast<uintptr_t>(bytes)) ||
+                     (next != spans_.begin() && std::prev(next)->second > first));
   }
 
  private:
@@ -68,20 +75,27 @@ class Written {
 void check_lists(std::initializer_list<TensorList> lists, const ListNumbers& numbers) {
   const TensorList self = *lists.begin();
   TESSERA_CHECK(!self.empty(), "Tensor list must have at least one tensor.");
-  for (const TensorList& list : lists) TESSERA_CHECK(list.size() == self.size(), "Tensor lists must have the same number of tensors, got ", self.size(), " and ", list.size());
-  TESSERA_CHECK(!numbers.is_each || numbers.each.size() == self.size(), "Tensor list must have same number of elements as scalar list, got ", self.size(), " and ", numbers.each.size());
-  TESSERA_CHECK(!numbers.tensor || (numbers.tensor->dim() == 0 && numbers.tensor->numel() == 1), "scalar tensor expected to be 0 dim but it has ", numbers.tensor ? numbers.tensor->dim() : 0,
+  for (const TensorList& list : lists)
+    TESSERA_CHECK(list.size() == self.size(), "Tensor lists must have the same number of tensors, got ", self.size(),
+                  " and ", list.size());
+  TESSERA_CHECK(!numbers.is_each || numbers.each.size() == self.size(),
+                "Tensor list must have same number of elements as scalar list, got ", self.size(), " and ",
+                numbers.each.size());
+  TESSERA_CHECK(!numbers.tensor || (numbers.tensor->dim() == 0 && numbers.tensor->numel() == 1),
+                "scalar tensor expected to be 0 dim but it has ", numbers.tensor ? numbers.tensor->dim() : 0,
                 " dimensions and ", numbers.tensor ? numbers.tensor->numel() : 0, " elements.");
 }
 
-bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumbers& numbers, std::vector<Tensor>* results) {
+bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumbers& numbers,
+              std::vector<Tensor>* results) {
   const TensorList self = *lists.begin();
   if (!is_listed_device(self)) return false;
   const DType t = self[0].dtype();
   const Device d = self[0].device();
   if (!is_reduced_float(t) && t != DType::kFloat32 && t != DType::kFloat64) return false;
   const size_t n = self.size();
-  foreach::ListCall call{.op = op, .dtype = t, .count = static_cast<int64_t>(n)};
+  foreach
+    ::ListCall call{.op = op, .dtype = t, .count = static_cast<int64_t>(n)};
   std::vector<double> each;
   if (!take_numbers(numbers, n, t, d, &call, &each)) return false;
   std::vector<int64_t> sizes(n);
@@ -89,7 +103,8 @@ bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumb
   size_t k = 0;
   for (const TensorList& list : lists) {
     for (size_t i = 0; i < n; ++i) {
-      if (!is_plain(list[i], t, d) || needs_history(list[i]) || !std::ranges::equal(list[i].sizes(), self[i].sizes())) return false;
+      if (!is_plain(list[i], t, d) || needs_history(list[i]) || !std::ranges::equal(list[i].sizes(), self[i].sizes()))
+        return false;
       operands[k].push_back(list[i].data_ptr());
     }
     ++k;
@@ -102,9 +117,11 @@ bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumb
     const Written written(out, bytes);
     if (written.twice()) return false;  // then their order matters
     for (size_t j = 1; j < k; ++j)
-      for (size_t i = 0; i < n; ++i) if (operands[j][i] != out[i] && written.touches(operands[j][i], bytes[i])) return false;
+      for (size_t i = 0; i < n; ++i)
+        if (operands[j][i] != out[i] && written.touches(operands[j][i], bytes[i])) return false;
     if (call.number_on_device && written.touches(call.number_on_device, item_size(t))) return false;
-    for (const Tensor& x : self) if (x.is_inference() && !thread_state.inference_mode) return false;
+    for (const Tensor& x : self)
+      if (x.is_inference() && !thread_state.inference_mode) return false;
   } else {
     for (size_t i = 0; i < n; ++i) {
       results->push_back(empty_tensor(self[i].sizes(), {}, t, d));
@@ -114,8 +131,10 @@ bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumb
   call.sizes = sizes.data();
   call.out = out.data();
   for (size_t j = 0; j < k; ++j) call.operands[j] = operands[j].data();
-  foreach::Engines::of(internal::select_device(d, "list_call")).list_call(call);
-  if (!results) for (const Tensor& x : self) x.impl()->bump_version();
+  foreach
+    ::Engines::of(internal::select_device(d, "list_call")).list_call(call);
+  if (!results)
+    for (const Tensor& x : self) x.impl()->bump_version();
   return true;
 }
 
@@ -126,7 +145,12 @@ bool run_list_norms(TensorList self, const Scalar& ord, std::optional<DType> dty
   const DType t = self[0].dtype();
   const Device d = self[0].device();
   if (!is_reduced_float(t) && t != DType::kFloat32 && t != DType::kFloat64) return false;
-  foreach::ListCall call{.op = p == 1 ? ListOp::kNorm1 : p == 2 ? ListOp::kNorm2 : ListOp::kNormMax, .dtype = t, .count = static_cast<int64_t>(self.size())};
+  foreach
+    ::ListCall call{.op = p == 1   ? ListOp::kNorm1
+                          : p == 2 ? ListOp::kNorm2
+                                   : ListOp::kNormMax,
+                    .dtype = t,
+                    .count = static_cast<int64_t>(self.size())};
   std::vector<int64_t> sizes;
   std::vector<void*> in, out;
   for (const Tensor& x : self) {
@@ -141,15 +165,18 @@ bool run_list_norms(TensorList self, const Scalar& ord, std::optional<DType> dty
   call.sizes = sizes.data();
   call.out = out.data();
   call.operands[0] = in.data();
-  foreach::Engines::of(internal::select_device(d, "list_call")).list_call(call);
+  foreach
+    ::Engines::of(internal::select_device(d, "list_call")).list_call(call);
   return true;
 }
 
 std::vector<Scalar> unpacked(const Tensor& scalars, size_t count) {
   TESSERA_CHECK(scalars.is_cpu(), "Expected scalars to be on CPU, got ", scalars.device().str(), " instead.");
   TESSERA_CHECK(scalars.is_contiguous(), "Expected scalars to be contiguous.");
-  TESSERA_CHECK(scalars.dim() == 1, "Expected packed scalar Tensor to be of dimension 1. Got ", scalars.dim(), " instead.");
-  TESSERA_CHECK(scalars.numel() == static_cast<int64_t>(count), "Expected length of scalars to match input of length ", count, " but got ", scalars.numel(), " instead.");
+  TESSERA_CHECK(scalars.dim() == 1, "Expected packed scalar Tensor to be of dimension 1. Got ", scalars.dim(),
+                " instead.");
+  TESSERA_CHECK(scalars.numel() == static_cast<int64_t>(count), "Expected length of scalars to match input of length ",
+                count, " but got ", scalars.numel(), " instead.");
   std::vector<Scalar> r;
   for (int64_t i = 0; i < scalars.numel(); ++i) r.push_back(select(scalars, 0, i).item_scalar());
   return r;

@@ -1,5 +1,6 @@
-// Operators on lists of tensors. One mechanism: on a device whose library takes whole lists, plain floating tensors go there in one call; all others go through the operator of the
-// same name, one by one, with everything that brings (derivatives, promotion, broadcasting, errors).
+// Operators on lists of tensors. One mechanism: on a device whose library takes whole lists, plain floating tensors go
+// there in one call; all others go through the operator of the same name, one by one, with everything that brings
+// (derivatives, promotion, broadcasting, errors).
 #pragma once
 
 #include <initializer_list>
@@ -29,8 +30,10 @@ struct ListNumbers {
 // Throws unless all lists have the first one's length, and as many numbers.
 void check_lists(std::initializer_list<TensorList> lists, const ListNumbers& numbers);
 
-// Runs op for the whole of lists[0] (and the operands after it) on a device. False: these tensors are to be taken one by one. results: null for in-place forms, which write lists[0].
-bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumbers& numbers, std::vector<Tensor>* results);
+// Runs op for the whole of lists[0] (and the operands after it) on a device. False: these tensors are to be taken one
+// by one. results: null for in-place forms, which write lists[0].
+bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumbers& numbers,
+              std::vector<Tensor>* results);
 // The same for norms of whole tensors.
 bool run_list_norms(TensorList self, const Scalar& ord, std::optional<DType> dtype, std::vector<Tensor>* results);
 
@@ -38,7 +41,8 @@ bool run_list_norms(TensorList self, const Scalar& ord, std::optional<DType> dty
 std::vector<Scalar> unpacked(const Tensor& scalars, size_t count);
 
 template <class F>
-std::vector<Tensor> list_results(ListOp op, std::initializer_list<TensorList> lists, const ListNumbers& numbers, F each) {
+std::vector<Tensor> list_results(ListOp op, std::initializer_list<TensorList> lists, const ListNumbers& numbers,
+                                 F each) {
   check_lists(lists, numbers);
   std::vector<Tensor> results;
   if (run_list(op, lists, numbers, &results)) return results;

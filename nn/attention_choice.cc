@@ -13,7 +13,8 @@ AttentionChoice attention_choice() {
   return {(c & kFlash) != 0, (c & kOtherFused) != 0, (c & kDefinition) != 0};
 }
 void set_attention_choice(const AttentionChoice& c) {
-  g_choice.store((c.flash ? kFlash : 0u) | (c.other_fused ? kOtherFused : 0u) | (c.definition ? kDefinition : 0u), std::memory_order_relaxed);
+  g_choice.store((c.flash ? kFlash : 0u) | (c.other_fused ? kOtherFused : 0u) | (c.definition ? kDefinition : 0u),
+                 std::memory_order_relaxed);
 }
 
 }  // namespace tessera

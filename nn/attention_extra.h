@@ -14,6 +14,7 @@ double attention_scale(const Tensor& query, std::optional<double> scale);
 // Heads (dimension -3) of key or value, each repeated for the query heads that share it.
 Tensor attention_heads(const Tensor& t, int64_t heads);
 // softmax(factor query key^T + mask); zeros for a query that sees no key.
-Tensor attention_weights(const Tensor& query, const Tensor& key, const Tensor& mask, bool is_causal, const Scalar& factor);
+Tensor attention_weights(const Tensor& query, const Tensor& key, const Tensor& mask, bool is_causal,
+                         const Scalar& factor);
 
 }  // namespace tessera::kernels

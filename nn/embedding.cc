@@ -18,8 +18,10 @@ namespace tessera::kernels {
 namespace {
 
 void check_indices(const Tensor& indices, const char* op) {
-  TESSERA_CHECK(indices.dtype() == DType::kInt64 || indices.dtype() == DType::kInt32,
-                "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got ", type_name_of(indices.dtype()), " instead (while checking arguments for ", op, ")");
+  TESSERA_CHECK(
+      indices.dtype() == DType::kInt64 || indices.dtype() == DType::kInt32,
+      "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got ",
+      type_name_of(indices.dtype()), " instead (while checking arguments for ", op, ")");
 }
 
 }  // namespace
@@ -34,29 +36,37 @@ Tensor embedding_rows(const Tensor& weight, const Tensor& indices, SymInt, bool,
   return view(rows, IntList(sizes));
 }
 
-Tensor embedding_backward_composite(const Tensor& grad, const Tensor& indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool) {
+Tensor embedding_backward_composite(const Tensor& grad, const Tensor& indices, SymInt num_weights, SymInt padding_idx,
+                                    bool scale_grad_by_freq, bool) {
   if (!grad.is_complex()) return embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq);
   // Rows of twice as many numbers.
-  const Tensor table = embedding_dense_backward(flatten(view_as_real(resolve_conj(grad)), -2, -1), indices, num_weights, padding_idx, scale_grad_by_freq);
+  const Tensor table = embedding_dense_backward(flatten(view_as_real(resolve_conj(grad)), -2, -1), indices, num_weights,
+                                                padding_idx, scale_grad_by_freq);
   const int64_t pairs[2] = {table.size(-1) / 2, 2};
   return view_as_complex(unflatten(table, -1, IntList(pairs)));
 }
 
-OutputSpec embedding_dense_backward_meta(const Tensor& grad_output, const Tensor& indices, SymInt num_weights, SymInt, bool) {
+OutputSpec embedding_dense_backward_meta(const Tensor& grad_output, const Tensor& indices, SymInt num_weights, SymInt,
+                                         bool) {
   check_indices(indices, "embedding_backward");
   const int64_t rows = num_weights.guard_int();
   TESSERA_CHECK(rows >= 0, "num_weights must not be negative, got ", rows);
-  TESSERA_CHECK(grad_output.dim() == indices.dim() + 1, "expected a gradient of ", indices.dim() + 1, " dimensions for indices of shape ", shape_string(indices.sizes()), ", but got shape ",
+  TESSERA_CHECK(grad_output.dim() == indices.dim() + 1, "expected a gradient of ", indices.dim() + 1,
+                " dimensions for indices of shape ", shape_string(indices.sizes()), ", but got shape ",
                 shape_string(grad_output.sizes()));
-  TESSERA_CHECK(to_vector(grad_output.sizes().first(static_cast<size_t>(indices.dim()))) == to_vector(indices.sizes()), "the gradient's shape ", shape_string(grad_output.sizes()),
+  TESSERA_CHECK(to_vector(grad_output.sizes().first(static_cast<size_t>(indices.dim()))) == to_vector(indices.sizes()),
+                "the gradient's shape ", shape_string(grad_output.sizes()),
                 " does not begin with that of the indices, ", shape_string(indices.sizes()));
   const int64_t sizes[2] = {rows, grad_output.size(-1)};
   return OutputSpec(grad_output, sizes);
 }
-void embedding_dense_backward_cpu(const Tensor& grad_output, const Tensor& indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, const Tensor& out) {
+void embedding_dense_backward_cpu(const Tensor& grad_output, const Tensor& indices, SymInt num_weights,
+                                  SymInt padding_idx, bool scale_grad_by_freq, const Tensor& out) {
   const Tensor g = contiguous(grad_output), index = contiguous(to(indices, DType::kInt64));
   const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
-  TESSERA_ON(g.device(), embedding_backward)(g.dtype(), g.data_ptr(), index.data_ptr<int64_t>(), index.numel(), g.size(-1), num_weights.guard_int(), padding_idx.guard_int(), scale_grad_by_freq, target.data_ptr());
+  TESSERA_ON(g.device(), embedding_backward)
+  (g.dtype(), g.data_ptr(), index.data_ptr<int64_t>(), index.numel(), g.size(-1), num_weights.guard_int(),
+   padding_idx.guard_int(), scale_grad_by_freq, target.data_ptr());
   if (!target.is_same(out)) copy__cpu(out, target, false);
 }
 
@@ -72,55 +82,71 @@ const Tensor& embedding_renorm__cpu(const Tensor& self, const Tensor& indices, d
   }
   const Tensor rows = contiguous(to(std::get<0>(_unique2(reshape(indices, {-1}), true, false, false)), DType::kInt64));
   const Tensor values = index_select(self, 0, rows);
-  const Tensor norms = to(linalg_vector_norm(values, Scalar(norm_type), IntList(dims), true, std::nullopt), DType::kFloat64);
+  const Tensor norms =
+      to(linalg_vector_norm(values, Scalar(norm_type), IntList(dims), true, std::nullopt), DType::kFloat64);
   const Tensor too_long = gt(norms, Scalar(max_norm));
   const Tensor scale = to(mul(reciprocal(add(norms, Scalar(1e-7))), Scalar(max_norm)), values.dtype());
-  index_put_inplace(self, {&rows, 1}, where(too_long, mul(values, scale), values), false);  // counts no version: the caller does
+  index_put_inplace(self, {&rows, 1}, where(too_long, mul(values, scale), values),
+                    false);  // counts no version: the caller does
   return self;
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag_composite(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool scale_grad_by_freq, int64_t mode, bool sparse,
-                                                                   const Tensor& per_sample_weights, bool include_last_offset, std::optional<int64_t> padding_idx) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> embedding_bag_composite(
+    const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool scale_grad_by_freq, int64_t mode,
+    bool sparse, const Tensor& per_sample_weights, bool include_last_offset, std::optional<int64_t> padding_idx) {
   TESSERA_CHECK(weight.dim() == 2, "'weight' must be 2-D, but got ", weight.dim(), "-D");
   const int64_t rows = weight.sizes()[0];
-  TESSERA_CHECK(!padding_idx || (*padding_idx >= -rows && *padding_idx < rows), "padding_idx must be within the number of embeddings, -", rows, " through ", rows - 1, ", but got ",
+  TESSERA_CHECK(!padding_idx || (*padding_idx >= -rows && *padding_idx < rows),
+                "padding_idx must be within the number of embeddings, -", rows, " through ", rows - 1, ", but got ",
                 padding_idx.value_or(0));
   const int64_t padding = !padding_idx ? -1 : *padding_idx < 0 ? *padding_idx + rows : *padding_idx;
-  return _embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding);
+  return _embedding_bag(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+                        include_last_offset, padding);
 }
 
 namespace {
 
-void check_bags(const Tensor& weight, const Tensor& indices, const Tensor& offsets, int64_t mode, const Tensor& per_sample_weights) {
+void check_bags(const Tensor& weight, const Tensor& indices, const Tensor& offsets, int64_t mode,
+                const Tensor& per_sample_weights) {
   TESSERA_CHECK(weight.dim() == 2, "'weight' must be 2-D, but got ", weight.dim(), "-D");
   check_indices(indices, "embedding_bag");
   check_indices(offsets, "embedding_bag");
   TESSERA_CHECK(indices.dim() == 1, "input has to be a 1D Tensor, but got Tensor of dimension ", indices.dim());
   TESSERA_CHECK(offsets.dim() == 1, "offsets has to be a 1D Tensor, but got Tensor of dimension ", offsets.dim());
-  TESSERA_CHECK_NOT_IMPLEMENTED(is_floating_point(weight.dtype()), "\"embedding_bag\" not implemented for '", type_name_of(weight.dtype()), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(is_floating_point(weight.dtype()), "\"embedding_bag\" not implemented for '",
+                                type_name_of(weight.dtype()), "'");
   TESSERA_CHECK(mode >= 0 && mode <= 2, "mode has to be 0 (sum), 1 (mean) or 2 (max), but got ", mode);
   if (!per_sample_weights.defined()) return;
   TESSERA_CHECK(mode == 0, "embedding_bag: per_sample_weights only supported with mode='sum'");
-  TESSERA_CHECK(per_sample_weights.dtype() == weight.dtype(), "expected per_sample_weights to have the dtype of weight, ", name_of(weight.dtype()), ", but got ", name_of(per_sample_weights.dtype()));
-  TESSERA_CHECK(per_sample_weights.dim() == 1 && per_sample_weights.numel() == indices.numel(), "expected per_sample_weights to have the shape of the input, but got ",
+  TESSERA_CHECK(per_sample_weights.dtype() == weight.dtype(),
+                "expected per_sample_weights to have the dtype of weight, ", name_of(weight.dtype()), ", but got ",
+                name_of(per_sample_weights.dtype()));
+  TESSERA_CHECK(per_sample_weights.dim() == 1 && per_sample_weights.numel() == indices.numel(),
+                "expected per_sample_weights to have the shape of the input, but got ",
                 shape_string(per_sample_weights.sizes()));
 }
 // Where the bags begin, and the end of the last one; checked.
 IntVector bag_limits(const Tensor& offsets, int64_t bags, int64_t n) {
   const Tensor o = contiguous(to(offsets, Device(), DType::kInt64));
   const int64_t* p = o.data<int64_t>();
-  if (o.numel() > 0) TESSERA_CHECK(p[0] == 0, "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. However, got ", p[0]);
+  if (o.numel() > 0)
+    TESSERA_CHECK(p[0] == 0,
+                  "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0. "
+                  "However, got ",
+                  p[0]);
   IntVector limits(p, p + o.numel());
   if (o.numel() == bags) limits.push_back(bags > 0 ? n : 0);
   for (size_t i = 1; i < limits.size(); ++i) {
-    TESSERA_CHECK(limits[i] >= limits[i - 1] && limits[i] <= n, "offsets has to be non-decreasing and its last entry can not be greater than input's length ", n);
+    TESSERA_CHECK(limits[i] >= limits[i - 1] && limits[i] <= n,
+                  "offsets has to be non-decreasing and its last entry can not be greater than input's length ", n);
   }
   return limits;
 }
 Tensor int64_array(IntList sizes, Device device) { return empty_tensor(sizes, {}, DType::kInt64, device); }
 
 // For devices without an engine: the bags as rows of one padded index.
-void bags_by_padding(const Tensor& weight, const Tensor& index, const IntVector& limits, int64_t mode, const Tensor& scale, int64_t padding, const Tensor& out, const Tensor& sizes,
+void bags_by_padding(const Tensor& weight, const Tensor& index, const IntVector& limits, int64_t mode,
+                     const Tensor& scale, int64_t padding, const Tensor& out, const Tensor& sizes,
                      const Tensor& places) {
   const int64_t bags = out.sizes()[0], last = std::max<int64_t>(index.numel() - 1, 0);
   int64_t width = 1;
@@ -141,11 +167,13 @@ void bags_by_padding(const Tensor& weight, const Tensor& index, const IntVector&
   if (padding >= 0) inside = logical_and(inside, ne(rows, Scalar(padding)));
   const DType t = is_reduced_float(weight.dtype()) ? DType::kFloat32 : weight.dtype();
   Tensor values = to(view(index_select(weight, 0, flat_rows), IntList(IntVector{bags, width, weight.sizes()[1]})), t);
-  const Tensor outside = unsqueeze(logical_not(inside), 2), none = unsqueeze(logical_not(any(inside, int64_t{1}, false)), 1);
+  const Tensor outside = unsqueeze(logical_not(inside), 2),
+               none = unsqueeze(logical_not(any(inside, int64_t{1}, false)), 1);
   const int64_t dims[1] = {1};
   copy__cpu(sizes, sum(inside, IntList(dims), false, DType::kInt64), false);
   if (mode == 2) {
-    const auto [best, where_at] = max(masked_fill(values, outside, Scalar(-std::numeric_limits<double>::infinity())), int64_t{1}, false);
+    const auto [best, where_at] =
+        max(masked_fill(values, outside, Scalar(-std::numeric_limits<double>::infinity())), int64_t{1}, false);
     copy__cpu(out, masked_fill(best, none, Scalar(0)), false);
     copy__cpu(places, masked_fill(gather(rows, 1, where_at), none, Scalar(0)), false);
     return;
@@ -159,19 +187,27 @@ void bags_by_padding(const Tensor& weight, const Tensor& index, const IntVector&
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_meta(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool, int64_t mode, bool sparse, const Tensor& per_sample_weights,
+std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_meta(const Tensor& weight, const Tensor& indices,
+                                                               const Tensor& offsets, bool, int64_t mode, bool sparse,
+                                                               const Tensor& per_sample_weights,
                                                                bool include_last_offset, int64_t) {
   options::check_gradient_layout("embedding_bag", "sparse", sparse, weight);
   check_bags(weight, indices, offsets, mode, per_sample_weights);
-  TESSERA_CHECK(!include_last_offset || offsets.numel() >= 1, "include_last_offset: number of offset should be at least 1");
+  TESSERA_CHECK(!include_last_offset || offsets.numel() >= 1,
+                "include_last_offset: number of offset should be at least 1");
   const int64_t bags = offsets.numel() - (include_last_offset ? 1 : 0);
   const IntVector shape{bags, weight.sizes()[1]}, one{bags};
   const Device device = weight.device();
-  return {empty_tensor(shape, {}, weight.dtype(), device), int64_array(indices.sizes(), device), int64_array(one, device), int64_array(mode == 2 ? shape : one, device)};
+  return {empty_tensor(shape, {}, weight.dtype(), device), int64_array(indices.sizes(), device),
+          int64_array(one, device), int64_array(mode == 2 ? shape : one, device)};
 }
-std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_cpu(const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool scale_grad_by_freq, int64_t mode, bool sparse,
-                                                              const Tensor& per_sample_weights, bool include_last_offset, int64_t padding_idx) {
-  const auto results = _embedding_bag_meta(weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx);
+std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_cpu(const Tensor& weight, const Tensor& indices,
+                                                              const Tensor& offsets, bool scale_grad_by_freq,
+                                                              int64_t mode, bool sparse,
+                                                              const Tensor& per_sample_weights,
+                                                              bool include_last_offset, int64_t padding_idx) {
+  const auto results = _embedding_bag_meta(weight, indices, offsets, scale_grad_by_freq, mode, sparse,
+                                           per_sample_weights, include_last_offset, padding_idx);
   const auto& [out, bag_of, sizes, places] = results;
   const int64_t bags = out.sizes()[0], n = indices.numel();
   const IntVector limits = bag_limits(offsets, bags, n);
@@ -191,15 +227,19 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_cpu(const Tensor& weig
     return results;
   }
   TESSERA_CHECK_INDEX(cpu::indices_within(index.data<int64_t>(), n, weight.sizes()[0]), "index out of range in self");
-  const Tensor table = contiguous(weight), scale = per_sample_weights.defined() ? contiguous(per_sample_weights) : Tensor();
+  const Tensor table = contiguous(weight),
+               scale = per_sample_weights.defined() ? contiguous(per_sample_weights) : Tensor();
   if (mode != 2) std::fill(places.data<int64_t>(), places.data<int64_t>() + bags, int64_t{0});
-  cpu::embedding_bag_forward(table.dtype(), static_cast<cpu::BagMode>(mode), {bags, index.data<int64_t>(), limits.data(), padding_idx}, table.sizes()[1], table.data_ptr(),
-                             scale.defined() ? scale.data_ptr() : nullptr, out.data_ptr(), sizes.data<int64_t>(), mode == 2 ? places.data<int64_t>() : nullptr);
+  cpu::embedding_bag_forward(table.dtype(), static_cast<cpu::BagMode>(mode),
+                             {bags, index.data<int64_t>(), limits.data(), padding_idx}, table.sizes()[1],
+                             table.data_ptr(), scale.defined() ? scale.data_ptr() : nullptr, out.data_ptr(),
+                             sizes.data<int64_t>(), mode == 2 ? places.data<int64_t>() : nullptr);
   return results;
 }
 
 Tensor one_hot_composite(const Tensor& self, int64_t num_classes) {
-  TESSERA_CHECK(self.dtype() == DType::kInt64, "one_hot is only applicable to index tensor of type LongTensor, but got ", type_name_of(self.dtype()));
+  TESSERA_CHECK(self.dtype() == DType::kInt64,
+                "one_hot is only applicable to index tensor of type LongTensor, but got ", type_name_of(self.dtype()));
   IntVector sizes = to_vector(self.sizes());
   if (self.numel() == 0) {
     TESSERA_CHECK(num_classes > 0, "Can not infer total number of classes from empty tensor.");

@@ -17,15 +17,18 @@ namespace tessera::kernels {
 OutputSpec constant_pad_nd_meta(const Tensor& self, SymIntList pad_, const Scalar& value) {
   const IntList pad = pad_.ints();
   TESSERA_CHECK(pad.size() % 2 == 0, "Length of pad must be even but instead it equals ", pad.size());
-  TESSERA_CHECK(static_cast<int64_t>(pad.size()) <= 2 * self.dim(), "Length of pad should be no more than twice the number of dimensions of the input. Pad length is ", pad.size(),
-                " while the input has ", self.dim(), " dimensions.");
-  TESSERA_CHECK(!value.is_complex() || self.is_complex(), "value cannot be converted to type ", name_of(self.dtype()), " without overflow");
+  TESSERA_CHECK(static_cast<int64_t>(pad.size()) <= 2 * self.dim(),
+                "Length of pad should be no more than twice the number of dimensions of the input. Pad length is ",
+                pad.size(), " while the input has ", self.dim(), " dimensions.");
+  TESSERA_CHECK(!value.is_complex() || self.is_complex(), "value cannot be converted to type ", name_of(self.dtype()),
+                " without overflow");
   IntVector sizes = to_vector(self.sizes());
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     int64_t& s = sizes[sizes.size() - 1 - i];
     const int64_t padded = s + pad[2 * i] + pad[2 * i + 1];
-    TESSERA_CHECK(padded >= 0, "The input size ", s, ", plus negative padding ", pad[2 * i], " and ", pad[2 * i + 1], " resulted in a negative output size, which is invalid. Check dimension ",
-                  sizes.size() - 1 - i, " of your input.");
+    TESSERA_CHECK(padded >= 0, "The input size ", s, ", plus negative padding ", pad[2 * i], " and ", pad[2 * i + 1],
+                  " resulted in a negative output size, which is invalid. Check dimension ", sizes.size() - 1 - i,
+                  " of your input.");
     s = padded;
   }
   return spec_like(self, std::move(sizes));
@@ -41,9 +44,11 @@ void constant_pad_nd_cpu(const Tensor& self, SymIntList pad_, const Scalar& valu
   for (size_t i = 0; i < pad.size() / 2; ++i) {
     const int64_t d = self.dim() - 1 - static_cast<int64_t>(i), left = pad[2 * i], right = pad[2 * i + 1];
     grows = grows || left > 0 || right > 0;
-    const int64_t skip = std::min(std::max<int64_t>(-left, 0), from.size(d)), kept = std::max<int64_t>(from.size(d) - skip - std::max<int64_t>(-right, 0), 0);
+    const int64_t skip = std::min(std::max<int64_t>(-left, 0), from.size(d)),
+                  kept = std::max<int64_t>(from.size(d) - skip - std::max<int64_t>(-right, 0), 0);
     from = narrow(from, d, skip, kept);
-    to = narrow(to, d, std::min(std::max<int64_t>(left, 0), to.size(d) - std::min(kept, to.size(d))), std::min(kept, to.size(d)));
+    to = narrow(to, d, std::min(std::max<int64_t>(left, 0), to.size(d) - std::min(kept, to.size(d))),
+                std::min(kept, to.size(d)));
     if (kept > to.size(d)) from = narrow(from, d, 0, to.size(d));
   }
   if (grows) fill_(whole, value);
@@ -56,7 +61,8 @@ namespace {
 
 const char* pad_name(bool reflect) { return reflect ? "reflection_pad" : "replication_pad"; }
 
-// (planes..., spatial...) as planes of three dimensions, and for each result the element that it comes from, in each dimension.
+// (planes..., spatial...) as planes of three dimensions, and for each result the element that it comes from, in each
+// dimension.
 struct PadMap {
   int64_t planes = 1, in_plane = 1, out_plane = 1;
   int64_t in[3], out[3];
@@ -74,8 +80,9 @@ PadMap pad_map(bool reflect, int64_t n, IntList in, IntList padding) {
   for (size_t d = 0; d + static_cast<size_t>(n) < in.size(); ++d) m.planes *= in[d];
   fill_dims(in.last(static_cast<size_t>(n)), 1, m.in);
   for (int64_t d = 0; d < 3; ++d) {
-    const int64_t pair = 2 - d;   // pairs count from the last dimension
-    const int64_t left = pair < n ? padding[static_cast<size_t>(2 * pair)] : 0, right = pair < n ? padding[static_cast<size_t>(2 * pair + 1)] : 0;
+    const int64_t pair = 2 - d;  // pairs count from the last dimension
+    const int64_t left = pair < n ? padding[static_cast<size_t>(2 * pair)] : 0,
+                  right = pair < n ? padding[static_cast<size_t>(2 * pair + 1)] : 0;
     m.out[d] = m.in[d] + left + right;
     for (int64_t i = 0; i < m.out[d]; ++i) m.from[d].push_back(mapped(reflect, i - left, m.in[d]));
     m.in_plane *= m.in[d];
@@ -118,7 +125,9 @@ void add_planes(const PadMap& m, const void* dy, void* dx) {
     const T* const grad = static_cast<const T*>(dy) + p * m.out_plane;
     T* const out = static_cast<T*>(dx) + p * m.in_plane;
     std::vector<A> sums(static_cast<size_t>(m.in_plane));
-    for_each_pair(m, [&](int64_t t, int64_t f) { sums[static_cast<size_t>(f)] = static_cast<A>(sums[static_cast<size_t>(f)] + static_cast<A>(grad[t])); });
+    for_each_pair(m, [&](int64_t t, int64_t f) {
+      sums[static_cast<size_t>(f)] = static_cast<A>(sums[static_cast<size_t>(f)] + static_cast<A>(grad[t]));
+    });
     for (int64_t i = 0; i < m.in_plane; ++i) out[i] = static_cast<T>(sums[static_cast<size_t>(i)]);
   });
 }
@@ -136,27 +145,44 @@ void for_each_padded_dim(const PadMap& m, int64_t n, const Tensor& image, F&& f)
 
 IntVector padded_sizes(bool reflect, int64_t n, const Tensor& self, IntList padding) {
   const char* const name = pad_name(reflect);
-  TESSERA_CHECK(static_cast<int64_t>(padding.size()) == 2 * n, "padding size is expected to be ", 2 * n, " for ", name, n, "d, but got ", padding.size());
+  TESSERA_CHECK(static_cast<int64_t>(padding.size()) == 2 * n, "padding size is expected to be ", 2 * n, " for ", name,
+                n, "d, but got ", padding.size());
   const IntList in = self.sizes();
   const bool rank = self.dim() == n + 1 || self.dim() == n + 2;
   // Only the batch may be empty.
-  const bool filled = rank && std::ranges::all_of(in.last(static_cast<size_t>(n) + (self.dim() == n + 2 || !reflect ? 1 : 0)), [](int64_t v) { return v != 0; });
-  TESSERA_CHECK(rank && filled, "Expected ", n + 1, "D or ", n + 2, "D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: ", shape_string(in));
+  const bool filled =
+      rank && std::ranges::all_of(in.last(static_cast<size_t>(n) + (self.dim() == n + 2 || !reflect ? 1 : 0)),
+                                  [](int64_t v) { return v != 0; });
+  TESSERA_CHECK(rank && filled, "Expected ", n + 1, "D or ", n + 2,
+                "D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, but got: ",
+                shape_string(in));
   IntVector out = to_vector(in);
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t d = self.dim() - 1 - i, size = in[static_cast<size_t>(d)], left = padding[static_cast<size_t>(2 * i)], right = padding[static_cast<size_t>(2 * i + 1)];
-    TESSERA_CHECK(!reflect || (left < size && right < size), "Argument #", 4 + 2 * i, ": Padding size should be less than the corresponding input dimension, but got: padding (", left, ", ", right,
-                  ") at dimension ", d, " of input ", shape_string(in));
+    const int64_t d = self.dim() - 1 - i, size = in[static_cast<size_t>(d)], left = padding[static_cast<size_t>(2 * i)],
+                  right = padding[static_cast<size_t>(2 * i + 1)];
+    TESSERA_CHECK(!reflect || (left < size && right < size), "Argument #", 4 + 2 * i,
+                  ": Padding size should be less than the corresponding input dimension, but got: padding (", left,
+                  ", ", right, ") at dimension ", d, " of input ", shape_string(in));
     int64_t& s = out[static_cast<size_t>(d)];
     s += left + right;
-    TESSERA_CHECK(s >= 1, "input (", i == 0 ? "W" : i == 1 ? "H" : "D", ": ", size, ") is too small. Calculated output ", i == 0 ? "W" : i == 1 ? "H" : "D", ": ", s);
+    TESSERA_CHECK(s >= 1, "input (",
+                  i == 0   ? "W"
+                  : i == 1 ? "H"
+                           : "D",
+                  ": ", size, ") is too small. Calculated output ",
+                  i == 0   ? "W"
+                  : i == 1 ? "H"
+                           : "D",
+                  ": ", s);
   }
   return out;
 }
 
 }  // namespace
 
-OutputSpec mapped_pad_spec(bool reflect, int64_t n, const Tensor& self, IntList padding) { return spec_like(self, padded_sizes(reflect, n, self, padding)); }
+OutputSpec mapped_pad_spec(bool reflect, int64_t n, const Tensor& self, IntList padding) {
+  return spec_like(self, padded_sizes(reflect, n, self, padding));
+}
 void mapped_pad_into(bool reflect, int64_t n, const Tensor& self, IntList padding, const Tensor& out) {
   if (out.numel() == 0) return;
   const PadMap m = pad_map(reflect, n, self.sizes(), padding);
@@ -169,17 +195,28 @@ void mapped_pad_into(bool reflect, int64_t n, const Tensor& self, IntList paddin
   const Tensor x = contiguous(self);
   const RowMajorResult y(out);
   switch (x.item_size()) {
-    case 1: copy_planes<uint8_t>(m, x.data_ptr(), y.data()); break;
-    case 2: copy_planes<uint16_t>(m, x.data_ptr(), y.data()); break;
-    case 4: copy_planes<uint32_t>(m, x.data_ptr(), y.data()); break;
-    case 8: copy_planes<uint64_t>(m, x.data_ptr(), y.data()); break;
-    default: copy_planes<std::complex<double>>(m, x.data_ptr(), y.data());
+    case 1:
+      copy_planes<uint8_t>(m, x.data_ptr(), y.data());
+      break;
+    case 2:
+      copy_planes<uint16_t>(m, x.data_ptr(), y.data());
+      break;
+    case 4:
+      copy_planes<uint32_t>(m, x.data_ptr(), y.data());
+      break;
+    case 8:
+      copy_planes<uint64_t>(m, x.data_ptr(), y.data());
+      break;
+    default:
+      copy_planes<std::complex<double>>(m, x.data_ptr(), y.data());
   }
   y.finish();
 }
 OutputSpec mapped_pad_backward_spec(bool reflect, int64_t n, const Tensor& grad, const Tensor& self, IntList padding) {
   const IntVector expected = padded_sizes(reflect, n, self, padding);
-  TESSERA_CHECK(std::ranges::equal(grad.sizes(), expected), pad_name(reflect), n, "d_backward: expected grad_output of size ", shape_string(expected), ", but got ", shape_string(grad.sizes()));
+  TESSERA_CHECK(std::ranges::equal(grad.sizes(), expected), pad_name(reflect), n,
+                "d_backward: expected grad_output of size ", shape_string(expected), ", but got ",
+                shape_string(grad.sizes()));
   same_dtype(grad, self, pad_name(reflect));
   return spec_like(self, to_vector(self.sizes()));
 }
@@ -198,7 +235,8 @@ void mapped_pad_backward_into(bool reflect, int64_t n, const Tensor& grad, IntLi
   }
   const Tensor g = contiguous(grad);
   const RowMajorResult x(out);
-  cpu::internal::visit_addable(pad_name(reflect), g.dtype(), [&](auto tag) { add_planes<decltype(tag)>(m, g.data_ptr(), x.data()); });
+  cpu::internal::visit_addable(pad_name(reflect), g.dtype(),
+                               [&](auto tag) { add_planes<decltype(tag)>(m, g.data_ptr(), x.data()); });
   x.finish();
 }
 
@@ -207,10 +245,12 @@ void mapped_pad_backward_into(bool reflect, int64_t n, const Tensor& grad, IntLi
 Tensor _pad_circular_composite(const Tensor& self, SymIntList pad_) {
   const IntList pad = pad_.ints();
   const int64_t n = static_cast<int64_t>(pad.size()) / 2;
-  TESSERA_CHECK(pad.size() % 2 == 0 && (self.dim() == n + 1 || self.dim() == n + 2), "Invalid padding size, expected ", 2 * (self.dim() - 2), " but got ", pad.size());
+  TESSERA_CHECK(pad.size() % 2 == 0 && (self.dim() == n + 1 || self.dim() == n + 2), "Invalid padding size, expected ",
+                2 * (self.dim() - 2), " but got ", pad.size());
   Tensor x = self;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t d = self.dim() - 1 - i, size = self.size(d), left = pad[static_cast<size_t>(2 * i)], right = pad[static_cast<size_t>(2 * i + 1)];
+    const int64_t d = self.dim() - 1 - i, size = self.size(d), left = pad[static_cast<size_t>(2 * i)],
+                  right = pad[static_cast<size_t>(2 * i + 1)];
     TESSERA_CHECK(left <= size && right <= size, "Padding value causes wrapping around more than once.");
     TESSERA_CHECK(left + right + size >= 0, "Negative padding value is resulting in an empty dimension");
     // Cropped sides are cut off first; what is left wraps around.
@@ -231,15 +271,22 @@ enum PadMode : int64_t { kReflect = 0, kReplicate = 1, kCircular = 2, kConstant 
 
 Tensor _pad_enum_composite(const Tensor& self, SymIntList pad, int64_t mode, std::optional<double> value) {
   TESSERA_CHECK(pad.size() % 2 == 0, "Padding length must be divisible by 2");
-  TESSERA_CHECK(static_cast<int64_t>(pad.size()) <= self.dim() * 2, "Padding length should be less than or equal to two times the input dimension but got padding length ", pad.size(),
-                " and input of dimension ", self.dim());
+  TESSERA_CHECK(static_cast<int64_t>(pad.size()) <= self.dim() * 2,
+                "Padding length should be less than or equal to two times the input dimension but got padding length ",
+                pad.size(), " and input of dimension ", self.dim());
   if (mode == kConstant) return constant_pad_nd(self, pad, value.value_or(0.0));
-  TESSERA_CHECK(!value || *value == 0.0, "Padding mode \"", mode == kReflect ? "reflect" : mode == kReplicate ? "replicate" : "circular", "\" doesn't take in value argument");
+  TESSERA_CHECK(!value || *value == 0.0, "Padding mode \"",
+                mode == kReflect     ? "reflect"
+                : mode == kReplicate ? "replicate"
+                                     : "circular",
+                "\" doesn't take in value argument");
   const int64_t n = static_cast<int64_t>(pad.size()) / 2;
-  TESSERA_CHECK_NOT_IMPLEMENTED(n >= 1 && n <= 3 && (self.dim() == n + 1 || self.dim() == n + 2) && mode >= kReflect && mode <= kCircular,
-                                "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now");
+  TESSERA_CHECK_NOT_IMPLEMENTED(
+      n >= 1 && n <= 3 && (self.dim() == n + 1 || self.dim() == n + 2) && mode >= kReflect && mode <= kCircular,
+      "Only 2D, 3D, 4D, 5D padding with non-constant padding are supported for now");
   if (mode == kCircular) return _pad_circular(self, pad);
-  if (mode == kReflect) return n == 1 ? reflection_pad1d(self, pad) : n == 2 ? reflection_pad2d(self, pad) : reflection_pad3d(self, pad);
+  if (mode == kReflect)
+    return n == 1 ? reflection_pad1d(self, pad) : n == 2 ? reflection_pad2d(self, pad) : reflection_pad3d(self, pad);
   return n == 1 ? replication_pad1d(self, pad) : n == 2 ? replication_pad2d(self, pad) : replication_pad3d(self, pad);
 }
 

@@ -12,13 +12,21 @@ OutputSpec mapped_pad_backward_spec(bool reflect, int64_t n, const Tensor& grad,
 void mapped_pad_backward_into(bool reflect, int64_t n, const Tensor& grad, IntList padding, const Tensor& out);
 
 template <bool kReflect, int N>
-OutputSpec mapped_pad_meta(const Tensor& self, SymIntList padding) { return mapped_pad_spec(kReflect, N, self, padding.ints()); }
+OutputSpec mapped_pad_meta(const Tensor& self, SymIntList padding) {
+  return mapped_pad_spec(kReflect, N, self, padding.ints());
+}
 template <bool kReflect, int N>
-void mapped_pad_cpu(const Tensor& self, SymIntList padding, const Tensor& out) { mapped_pad_into(kReflect, N, self, padding.ints(), out); }
+void mapped_pad_cpu(const Tensor& self, SymIntList padding, const Tensor& out) {
+  mapped_pad_into(kReflect, N, self, padding.ints(), out);
+}
 template <bool kReflect, int N>
-OutputSpec mapped_pad_backward_meta(const Tensor& grad, const Tensor& self, SymIntList padding) { return mapped_pad_backward_spec(kReflect, N, grad, self, padding.ints()); }
+OutputSpec mapped_pad_backward_meta(const Tensor& grad, const Tensor& self, SymIntList padding) {
+  return mapped_pad_backward_spec(kReflect, N, grad, self, padding.ints());
+}
 template <bool kReflect, int N>
-void mapped_pad_backward_cpu(const Tensor& grad, const Tensor&, SymIntList padding, const Tensor& out) { mapped_pad_backward_into(kReflect, N, grad, padding.ints(), out); }
+void mapped_pad_backward_cpu(const Tensor& grad, const Tensor&, SymIntList padding, const Tensor& out) {
+  mapped_pad_backward_into(kReflect, N, grad, padding.ints(), out);
+}
 
 Tensor shuffle_channels(const Tensor& self, int64_t groups);
 

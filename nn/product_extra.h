@@ -7,12 +7,18 @@
 
 namespace tessera::kernels {
 
-Tensor scaled_mm_by_recipe(const Tensor& self, const Tensor& mat2, TensorList scale_a, IntList recipe_a, IntList swizzle_a, TensorList scale_b, IntList recipe_b, IntList swizzle_b,
-                           const Tensor& bias, std::optional<DType> out_dtype, IntList contraction_dim, bool use_fast_accum);
-Tensor grouped_mm_impl(const Tensor& self, const Tensor& mat2, const Tensor& offs, const Tensor& bias, std::optional<DType> out_dtype);
-Tensor scaled_grouped_mm_impl(const Tensor& self, const Tensor& mat2, const Tensor& scale_a, const Tensor& scale_b, const Tensor& offs, const Tensor& bias, const Tensor& scale_result,
+Tensor scaled_mm_by_recipe(const Tensor& self, const Tensor& mat2, TensorList scale_a, IntList recipe_a,
+                           IntList swizzle_a, TensorList scale_b, IntList recipe_b, IntList swizzle_b,
+                           const Tensor& bias, std::optional<DType> out_dtype, IntList contraction_dim,
+                           bool use_fast_accum);
+Tensor grouped_mm_impl(const Tensor& self, const Tensor& mat2, const Tensor& offs, const Tensor& bias,
+                       std::optional<DType> out_dtype);
+Tensor scaled_grouped_mm_impl(const Tensor& self, const Tensor& mat2, const Tensor& scale_a, const Tensor& scale_b,
+                              const Tensor& offs, const Tensor& bias, const Tensor& scale_result,
                               std::optional<DType> out_dtype, bool use_fast_accum);
-Tensor scaled_grouped_mm_by_recipe(const Tensor& self, const Tensor& mat2, TensorList scale_a, IntList recipe_a, IntList swizzle_a, TensorList scale_b, IntList recipe_b, IntList swizzle_b,
-                                   const Tensor& offs, const Tensor& bias, std::optional<DType> out_dtype, IntList contraction_dim, bool use_fast_accum);
+Tensor scaled_grouped_mm_by_recipe(const Tensor& self, const Tensor& mat2, TensorList scale_a, IntList recipe_a,
+                                   IntList swizzle_a, TensorList scale_b, IntList recipe_b, IntList swizzle_b,
+                                   const Tensor& offs, const Tensor& bias, std::optional<DType> out_dtype,
+                                   IntList contraction_dim, bool use_fast_accum);
 
 }  // namespace tessera::kernels

@@ -4,7 +4,8 @@ namespace tessera::kernels {
 
 IntVector per_dimension(IntList values, int64_t n, const char* op, const char* what) {
   static constexpr const char* kNumbers[] = {"zero", "one", "two", "three"};
-  TESSERA_CHECK(values.size() == 1 || static_cast<int64_t>(values.size()) == n, op, ": ", what, " must either be a single int, or a tuple of ", kNumbers[n], " ints, but got ", shape_string(values));
+  TESSERA_CHECK(values.size() == 1 || static_cast<int64_t>(values.size()) == n, op, ": ", what,
+                " must either be a single int, or a tuple of ", kNumbers[n], " ints, but got ", shape_string(values));
   return values.size() == 1 ? IntVector(static_cast<size_t>(n), values[0]) : to_vector(values);
 }
 
@@ -16,12 +17,14 @@ void fill_dims(IntList values, int64_t fill, int64_t (&out)[3]) {
 IntVector strides_of_format(const Tensor& t, IntList sizes) {
   if (static_cast<int64_t>(sizes.size()) != t.dim() || sizes.size() < 4) return {};
   const MemoryFormat f = t.suggest_memory_format();
-  return f == MemoryFormat::kChannelsLast || f == MemoryFormat::kChannelsLast3d ? channels_last_strides(sizes) : IntVector();
+  return f == MemoryFormat::kChannelsLast || f == MemoryFormat::kChannelsLast3d ? channels_last_strides(sizes)
+                                                                                : IntVector();
 }
 
 void check_extents(IntList values, const char* op, const char* what) {
-  constexpr int64_t kLargest = int64_t{1} << 31;   // products of two stay below 2^62
-  for (int64_t v : values) TESSERA_CHECK(v <= kLargest, op, ": ", what, " must be at most ", kLargest, ", but got ", shape_string(values));
+  constexpr int64_t kLargest = int64_t{1} << 31;  // products of two stay below 2^62
+  for (int64_t v : values)
+    TESSERA_CHECK(v <= kLargest, op, ": ", what, " must be at most ", kLargest, ", but got ", shape_string(values));
 }
 
 std::string times_string(IntList sizes) {
@@ -31,7 +34,8 @@ std::string times_string(IntList sizes) {
 }
 
 void same_dtype(const Tensor& a, const Tensor& b, const char* op) {
-  TESSERA_CHECK(a.dtype() == b.dtype(), op, ": expected tensors of one dtype, but got ", name_of(a.dtype()), " and ", name_of(b.dtype()));
+  TESSERA_CHECK(a.dtype() == b.dtype(), op, ": expected tensors of one dtype, but got ", name_of(a.dtype()), " and ",
+                name_of(b.dtype()));
 }
 
 }  // namespace tessera::kernels

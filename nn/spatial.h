@@ -31,10 +31,13 @@ void same_dtype(const Tensor& a, const Tensor& b, const char* op);
 // Row-major memory for what a kernel writes: out itself if it is row-major, else a temporary that finish() copies.
 class RowMajorResult {
  public:
-  explicit RowMajorResult(const Tensor& out) : out_(out), target_(out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device())) {}
+  explicit RowMajorResult(const Tensor& out)
+      : out_(out), target_(out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device())) {}
   const Tensor& tensor() const { return target_; }
   void* data() const { return target_.data_ptr(); }
-  void finish() const { if (!target_.is_same(out_)) copy__cpu(out_, target_, false); }
+  void finish() const {
+    if (!target_.is_same(out_)) copy__cpu(out_, target_, false);
+  }
 
  private:
   const Tensor& out_;

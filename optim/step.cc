@@ -13,17 +13,22 @@ namespace tessera::kernels {
 namespace {
 
 void check_list(const char* op, TensorList self, TensorList list, const char* name) {
-  TESSERA_CHECK(list.size() == self.size(), op, ": expected as many ", name, " as parameters (", self.size(), "), but got ", list.size());
+  TESSERA_CHECK(list.size() == self.size(), op, ": expected as many ", name, " as parameters (", self.size(),
+                "), but got ", list.size());
   for (size_t i = 0; i < self.size(); ++i) {
-    TESSERA_CHECK(list[i].defined() && list[i].device() == self[0].device(), op, ": expected ", name, "[", i, "] to be on the first parameter's device, ", self[0].device().str());
-    TESSERA_CHECK(std::ranges::equal(list[i].sizes(), self[i].sizes()), op, ": expected ", name, "[", i, "] to have the parameter's shape ", shape_string(self[i].sizes()), ", but got ",
+    TESSERA_CHECK(list[i].defined() && list[i].device() == self[0].device(), op, ": expected ", name, "[", i,
+                  "] to be on the first parameter's device, ", self[0].device().str());
+    TESSERA_CHECK(std::ranges::equal(list[i].sizes(), self[i].sizes()), op, ": expected ", name, "[", i,
+                  "] to have the parameter's shape ", shape_string(self[i].sizes()), ", but got ",
                   shape_string(list[i].sizes()));
-    TESSERA_CHECK(list[i].is_floating_point(), op, ": expected ", name, "[", i, "] to be of a floating point dtype, but got ", name_of(list[i].dtype()));
+    TESSERA_CHECK(list[i].is_floating_point(), op, ": expected ", name, "[", i,
+                  "] to be of a floating point dtype, but got ", name_of(list[i].dtype()));
   }
 }
 
 void check_number(const char* name, const Tensor& t) {
-  TESSERA_CHECK(!t.defined() || t.numel() == 1, name, " must have one element, but got shape ", shape_string(t.sizes()));
+  TESSERA_CHECK(!t.defined() || t.numel() == 1, name, " must have one element, but got shape ",
+                shape_string(t.sizes()));
 }
 // Nothing to do: Meta parameters, or gradients that are not finite.
 bool skips(TensorList self, const Tensor& grad_scale, const Tensor& found_inf) {
@@ -42,7 +47,9 @@ class Flat {
   }
   void* data() const { return flat_.data_ptr(); }
   const Tensor& tensor() const { return flat_; }
-  void write_back() const { if (!flat_.is_same(original_)) copy__cpu(original_, flat_, false); }
+  void write_back() const {
+    if (!flat_.is_same(original_)) copy__cpu(original_, flat_, false);
+  }
 
  private:
   const Tensor& original_;
@@ -54,7 +61,9 @@ void unscale(const Tensor& grad, const Tensor& grad_scale) {
   if (grad_scale.defined()) copy__cpu(grad, div(grad, Scalar(grad_scale.item_scalar().to_double())), false);
 }
 
-bool is_plain(const Tensor& t, DType dtype, Device device) { return t.dtype() == dtype && t.device() == device && t.is_contiguous() && !t.is_neg(); }
+bool is_plain(const Tensor& t, DType dtype, Device device) {
+  return t.dtype() == dtype && t.device() == device && t.is_contiguous() && !t.is_neg();
+}
 
 // Whether all of these can be worked on in place on the CPU: dense, of one dtype, nothing to unscale.
 bool plain_on_cpu(TensorList self, std::initializer_list<TensorList> lists, const Tensor& grad_scale) {
@@ -66,11 +75,13 @@ bool plain_on_cpu(TensorList self, std::initializer_list<TensorList> lists, cons
   return true;
 }
 
-// A step for a device whose library takes all parameters in one call and reads the scalars there. run() does nothing and says false if these tensors are not of the kind it takes: plain memory of
-// one dtype on one device, scalars in float32; step counters lie on the device too, or all on the CPU with one value.
+// A step for a device whose library takes all parameters in one call and reads the scalars there. run() does nothing
+// and says false if these tensors are not of the kind it takes: plain memory of one dtype on one device, scalars in
+// float32; step counters lie on the device too, or all on the CPU with one value.
 class StepOnDevice {
  public:
-  StepOnDevice(TensorList self, TensorList grads, std::initializer_list<TensorList> state, TensorList state_steps, const Tensor& grad_scale, const Tensor& found_inf) {
+  StepOnDevice(TensorList self, TensorList grads, std::initializer_list<TensorList> state, TensorList state_steps,
+               const Tensor& grad_scale, const Tensor& found_inf) {
     if (self.empty() || self[0].is_cpu() || self[0].is_meta()) return;
     const DType t = self[0].dtype();
     const Device d = self[0].device();
@@ -136,59 +147,76 @@ double number_of(const Tensor& lr) {
   return lr.item_scalar().to_double();
 }
 
-void fused_sgd(TensorList self, TensorList grads, TensorList momentum_buffer_list, double weight_decay, double momentum, double lr, double dampening, bool nesterov, bool maximize, bool is_first_step,
-               const Tensor& grad_scale, const Tensor& found_inf) {
+void fused_sgd(TensorList self, TensorList grads, TensorList momentum_buffer_list, double weight_decay, double momentum,
+               double lr, double dampening, bool nesterov, bool maximize, bool is_first_step, const Tensor& grad_scale,
+               const Tensor& found_inf) {
   const bool buffers = !momentum_buffer_list.empty();
   check_list("_fused_sgd_", self, self, "self");
   check_list("_fused_sgd_", self, grads, "grads");
   if (buffers) check_list("_fused_sgd_", self, momentum_buffer_list, "momentum_buffer_list");
   TESSERA_CHECK(buffers || momentum == 0, "_fused_sgd_: a momentum of ", momentum, " needs a momentum_buffer_list");
   const cpu::SgdStep step{lr, momentum, dampening, weight_decay, nesterov, maximize, is_first_step};
-  if (StepOnDevice(self, grads, {momentum != 0 ? momentum_buffer_list : TensorList()}, {}, grad_scale, found_inf).run(step)) return;
+  if (StepOnDevice(self, grads, {momentum != 0 ? momentum_buffer_list : TensorList()}, {}, grad_scale, found_inf)
+          .run(step))
+    return;
   if (skips(self, grad_scale, found_inf)) return;
   if (plain_on_cpu(self, {self, grads, momentum_buffer_list}, grad_scale)) {
     for (size_t i = 0; i < self.size(); ++i)
-      cpu::sgd_step(self[i].dtype(), self[i].numel(), step, self[i].data_ptr(), grads[i].data_ptr(), buffers && momentum != 0 ? momentum_buffer_list[i].data_ptr() : nullptr);
+      cpu::sgd_step(self[i].dtype(), self[i].numel(), step, self[i].data_ptr(), grads[i].data_ptr(),
+                    buffers && momentum != 0 ? momentum_buffer_list[i].data_ptr() : nullptr);
     return;
   }
   for (size_t i = 0; i < self.size(); ++i) {
     unscale(grads[i], grad_scale);
-    const DType t = buffers ? promote_types(promote_types(self[i].dtype(), grads[i].dtype()), momentum_buffer_list[i].dtype()) : promote_types(self[i].dtype(), grads[i].dtype());
+    const DType t =
+        buffers ? promote_types(promote_types(self[i].dtype(), grads[i].dtype()), momentum_buffer_list[i].dtype())
+                : promote_types(self[i].dtype(), grads[i].dtype());
     const Flat param(self[i], t), grad(grads[i], t), buffer(buffers ? momentum_buffer_list[i] : self[i], t);
-    TESSERA_ON(self[i].device(), sgd_step)(t, self[i].numel(), step, param.data(), grad.data(), buffers && momentum != 0 ? buffer.data() : nullptr);
+    TESSERA_ON(self[i].device(), sgd_step)
+    (t, self[i].numel(), step, param.data(), grad.data(), buffers && momentum != 0 ? buffer.data() : nullptr);
     param.write_back();
     if (buffers) buffer.write_back();
   }
 }
 
-void adam_steps(bool decoupled_decay, TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp_avg_sqs, TensorList max_exp_avg_sqs, TensorList state_steps, double lr, double beta1,
-                double beta2, double weight_decay, double eps, bool amsgrad, bool maximize, const Tensor& grad_scale, const Tensor& found_inf) {
+void adam_steps(bool decoupled_decay, TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp_avg_sqs,
+                TensorList max_exp_avg_sqs, TensorList state_steps, double lr, double beta1, double beta2,
+                double weight_decay, double eps, bool amsgrad, bool maximize, const Tensor& grad_scale,
+                const Tensor& found_inf) {
   const char* op = decoupled_decay ? "_fused_adamw_" : "_fused_adam_";
   check_list(op, self, self, "self");
   check_list(op, self, grads, "grads");
   check_list(op, self, exp_avgs, "exp_avgs");
   check_list(op, self, exp_avg_sqs, "exp_avg_sqs");
   if (amsgrad) check_list(op, self, max_exp_avg_sqs, "max_exp_avg_sqs");
-  TESSERA_CHECK(state_steps.size() == self.size(), op, ": expected as many state_steps as parameters (", self.size(), "), but got ", state_steps.size());
+  TESSERA_CHECK(state_steps.size() == self.size(), op, ": expected as many state_steps as parameters (", self.size(),
+                "), but got ", state_steps.size());
   for (const Tensor& s : state_steps) check_number("state_steps", s);
   cpu::AdamStep step{lr, beta1, beta2, eps, weight_decay, decoupled_decay, amsgrad, maximize, 0};
-  if (StepOnDevice(self, grads, {exp_avgs, exp_avg_sqs, amsgrad ? max_exp_avg_sqs : TensorList()}, state_steps, grad_scale, found_inf).run(step)) return;
+  if (StepOnDevice(self, grads, {exp_avgs, exp_avg_sqs, amsgrad ? max_exp_avg_sqs : TensorList()}, state_steps,
+                   grad_scale, found_inf)
+          .run(step))
+    return;
   if (skips(self, grad_scale, found_inf)) return;
   if (plain_on_cpu(self, {self, grads, exp_avgs, exp_avg_sqs, amsgrad ? max_exp_avg_sqs : TensorList()}, grad_scale)) {
     for (size_t i = 0; i < self.size(); ++i) {
       step.step = state_steps[i].item_scalar().to_double();
-      cpu::adam_step(self[i].dtype(), self[i].numel(), step, self[i].data_ptr(), grads[i].data_ptr(), exp_avgs[i].data_ptr(), exp_avg_sqs[i].data_ptr(),
+      cpu::adam_step(self[i].dtype(), self[i].numel(), step, self[i].data_ptr(), grads[i].data_ptr(),
+                     exp_avgs[i].data_ptr(), exp_avg_sqs[i].data_ptr(),
                      amsgrad ? max_exp_avg_sqs[i].data_ptr() : nullptr);
     }
     return;
   }
   for (size_t i = 0; i < self.size(); ++i) {
     unscale(grads[i], grad_scale);
-    DType t = promote_types(promote_types(self[i].dtype(), grads[i].dtype()), promote_types(exp_avgs[i].dtype(), exp_avg_sqs[i].dtype()));
+    DType t = promote_types(promote_types(self[i].dtype(), grads[i].dtype()),
+                            promote_types(exp_avgs[i].dtype(), exp_avg_sqs[i].dtype()));
     if (amsgrad) t = promote_types(t, max_exp_avg_sqs[i].dtype());
-    const Flat param(self[i], t), grad(grads[i], t), m(exp_avgs[i], t), v(exp_avg_sqs[i], t), largest(amsgrad ? max_exp_avg_sqs[i] : exp_avg_sqs[i], t);
+    const Flat param(self[i], t), grad(grads[i], t), m(exp_avgs[i], t), v(exp_avg_sqs[i], t),
+        largest(amsgrad ? max_exp_avg_sqs[i] : exp_avg_sqs[i], t);
     step.step = state_steps[i].item_scalar().to_double();
-    TESSERA_ON(self[i].device(), adam_step)(t, self[i].numel(), step, param.data(), grad.data(), m.data(), v.data(), amsgrad ? largest.data() : nullptr);
+    TESSERA_ON(self[i].device(), adam_step)
+    (t, self[i].numel(), step, param.data(), grad.data(), m.data(), v.data(), amsgrad ? largest.data() : nullptr);
     param.write_back();
     m.write_back();
     v.write_back();

@@ -18,14 +18,16 @@ class RecordStorages final : public StorageReader {
   Storage load(const std::string& key, DType dtype, int64_t numel) override {
     const auto known = loaded_.find(key);
     if (known != loaded_.end()) {
-      TESSERA_CHECK(known->second.dtype == dtype && known->second.numel == numel, "storage ", key.substr(0, 100), " is described in two ways");
+      TESSERA_CHECK(known->second.dtype == dtype && known->second.numel == numel, "storage ", key.substr(0, 100),
+                    " is described in two ways");
       return known->second.storage;
     }
     const std::string name = "data/" + key;
     const uint64_t size = zip_.record_size(name);
     int64_t bytes;
-    TESSERA_CHECK(!__builtin_mul_overflow(numel, item_size(dtype), &bytes) && static_cast<uint64_t>(bytes) == size, "storage ", key.substr(0, 100), " should have ", numel,
-                  " elements of dtype ", name_of(dtype), ", but its record has ", size, " bytes");
+    TESSERA_CHECK(!__builtin_mul_overflow(numel, item_size(dtype), &bytes) && static_cast<uint64_t>(bytes) == size,
+                  "storage ", key.substr(0, 100), " should have ", numel, " elements of dtype ", name_of(dtype),
+                  ", but its record has ", size, " bytes");
     Storage storage = StorageImpl::allocate(size);
     const std::span<uint8_t> data(static_cast<uint8_t*>(storage->data()), size);
     zip_.read(name, data);
@@ -35,11 +37,16 @@ class RecordStorages final : public StorageReader {
   }
 
  private:
-  struct Loaded { Storage storage; DType dtype; int64_t numel; };
+  struct Loaded {
+    Storage storage;
+    DType dtype;
+    int64_t numel;
+  };
 
   static void swap_bytes(std::span<uint8_t> data, DType dtype) {
     const size_t width = item_size(dtype) / (is_complex(dtype) ? 2 : 1);
-    for (size_t i = 0; width > 1 && i + width <= data.size(); i += width) std::reverse(data.begin() + i, data.begin() + i + width);
+    for (size_t i = 0; width > 1 && i + width <= data.size(); i += width)
+      std::reverse(data.begin() + i, data.begin() + i + width);
   }
 
   ZipReader& zip_;
@@ -91,7 +98,8 @@ void save_to(Sink& sink, const std::string& name, const Object& object) {
   record(".storage_alignment", as_bytes("64"));
   record("byteorder", as_bytes(std::endian::native == std::endian::little ? "little" : "big"));
   for (size_t i = 0; i < pickled.storages.size(); ++i)
-    record("data/" + std::to_string(i), {static_cast<const uint8_t*>(pickled.storages[i]->data()), pickled.storages[i]->nbytes()});
+    record("data/" + std::to_string(i),
+           {static_cast<const uint8_t*>(pickled.storages[i]->data()), pickled.storages[i]->nbytes()});
   record("version", as_bytes("3\n"));
   zip.write(".data/serialization_id", as_bytes(serialization_id(names, checksums)));
   zip.close();

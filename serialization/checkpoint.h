@@ -1,11 +1,12 @@
-// Checkpoints in the zip format of torch.save, both ways: a file that PyTorch or Python wrote loads here, and the other way round.
+// Checkpoints in the zip format of torch.save, both ways: a file that PyTorch or Python wrote loads here, and the other
+// way round.
 //
 //   serialization::save(model.state_dict(), "model.pt");
 //   model.load_state_dict(serialization::load_state_dict("model.pt"));
 //
 // An archive of
-//   <name>/data.pkl            a pickle; tensors name their storages by ('storage', storage class, key, location, number of elements)
-//   <name>/data/<key>          the raw bytes of each storage, at a multiple of 64 bytes in the file
+//   <name>/data.pkl            a pickle; tensors name their storages by ('storage', storage class, key, location,
+//   number of elements) <name>/data/<key>          the raw bytes of each storage, at a multiple of 64 bytes in the file
 //   <name>/byteorder, <name>/version, <name>/.format_version, <name>/.storage_alignment, <name>/.data/serialization_id
 #pragma once
 
@@ -18,14 +19,16 @@
 
 namespace tessera::serialization {
 
-// Reads a checkpoint of tensors, numbers, strings and containers of them; all tensors come to the CPU. Throws Error for a file that can't be read, is no checkpoint, is damaged, or
-// needs any other class or function. Nothing from the file is ever run.
+// Reads a checkpoint of tensors, numbers, strings and containers of them; all tensors come to the CPU. Throws Error for
+// a file that can't be read, is no checkpoint, is damaged, or needs any other class or function. Nothing from the file
+// is ever run.
 Object load(const std::string& path);
 Object load(std::span<const uint8_t> data);
 // The same for a checkpoint that is one dict from names to tensors. TypeError if it is not.
 StateDict load_state_dict(const std::string& path);
 
-// Writes a checkpoint. A failure leaves what was at the path before. Errors: see write_pickle in pickle.h; a path that can't be written.
+// Writes a checkpoint. A failure leaves what was at the path before. Errors: see write_pickle in pickle.h; a path that
+// can't be written.
 void save(const Object& object, const std::string& path);
 void save(const StateDict& tensors, const std::string& path);
 std::vector<uint8_t> save(const Object& object);

@@ -10,10 +10,10 @@
 
 namespace tessera::serialization {
 
-// zlib's crc32 takes as long for a byte as reading it from a file that is in memory does; on one thread a large checkpoint would
-// load in twice the time. So long data are folded here, 64 bytes at a time by carry-less products, which leave 16 bytes with the
-// same remainder (V. Gopal and others, "Fast CRC computation for generic polynomials using PCLMULQDQ instruction", Intel, 2009),
-// and zlib does the rest.
+// zlib's crc32 takes as long for a byte as reading it from a file that is in memory does; on one thread a large
+// checkpoint would load in twice the time. So long data are folded here, 64 bytes at a time by carry-less products,
+// which leave 16 bytes with the same remainder (V. Gopal and others, "Fast CRC computation for generic polynomials
+// using PCLMULQDQ instruction", Intel, 2009), and zlib does the rest.
 namespace {
 
 // x^n modulo the polynomial, bits reversed, one place up: a factor for carry-less products of reversed numbers.
@@ -29,7 +29,8 @@ template <int kBits>
 inline __m128i fold(__m128i x, __m128i next) {
   constexpr int64_t kHigh = power(kBits - 32), kLow = power(kBits + 32);
   const __m128i factors = _mm_set_epi64x(kHigh, kLow);
-  return _mm_xor_si128(next, _mm_xor_si128(_mm_clmulepi64_si128(x, factors, 0x00), _mm_clmulepi64_si128(x, factors, 0x11)));
+  return _mm_xor_si128(next,
+                       _mm_xor_si128(_mm_clmulepi64_si128(x, factors, 0x00), _mm_clmulepi64_si128(x, factors, 0x11)));
 }
 
 // CRC-32 of at least 64 bytes.
@@ -71,9 +72,8 @@ uint32_t join_checksums(std::span<const uint32_t> pieces, uint64_t size) {
 
 uint32_t parallel_crc32(std::span<const uint8_t> data) {
   std::vector<uint32_t> pieces(count_pieces(data.size()));
-  parallel_for(static_cast<int64_t>(data.size()), kPiece, [&](int64_t begin, int64_t end) {
-    pieces[begin / kPiece] = crc32(data.subspan(begin, end - begin));
-  });
+  parallel_for(static_cast<int64_t>(data.size()), kPiece,
+               [&](int64_t begin, int64_t end) { pieces[begin / kPiece] = crc32(data.subspan(begin, end - begin)); });
   return join_checksums(pieces, data.size());
 }
 

@@ -1,4 +1,5 @@
-// The checksum of zip archives (CRC-32, zlib's), and the pieces in which long records are read and checked on all threads.
+// The checksum of zip archives (CRC-32, zlib's), and the pieces in which long records are read and checked on all
+// threads.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ namespace tessera::serialization {
 namespace {
 
 constexpr size_t kLongestCall = size_t{1} << 30;  // read and write take no more than 2 GiB at once
-constexpr size_t kBuffer = 64 << 10;               // headers and small records go together
+constexpr size_t kBuffer = 64 << 10;              // headers and small records go together
 constexpr int kMostLinks = 40;                    // as the kernel
 
 std::string folder_of(const std::string& path) {
@@ -57,7 +57,9 @@ std::string random_suffix() {
 }  // namespace
 
 void Source::check_range(uint64_t position, uint64_t n) const {
-  TESSERA_CHECK(position <= size_ && n <= size_ - position, "PytorchStreamReader failed reading zip archive: a record lies outside the file. The checkpoint file is incomplete or corrupted.");
+  TESSERA_CHECK(position <= size_ && n <= size_ - position,
+                "PytorchStreamReader failed reading zip archive: a record lies outside the file. The checkpoint file "
+                "is incomplete or corrupted.");
 }
 
 void MemorySource::read(uint64_t position, std::span<uint8_t> out) {
@@ -78,7 +80,9 @@ FileSource::~FileSource() { ::close(file_); }
 void FileSource::find_size(std::string_view name) {
   struct stat info;
   const int status = fstat(file_, &info);
-  const off_t end = status != 0 || S_ISDIR(info.st_mode) ? -1 : S_ISREG(info.st_mode) ? info.st_size : lseek(file_, 0, SEEK_END);
+  const off_t end = status != 0 || S_ISDIR(info.st_mode) ? -1
+                    : S_ISREG(info.st_mode)              ? info.st_size
+                                                         : lseek(file_, 0, SEEK_END);
   if (end >= 0) {
     size_ = static_cast<uint64_t>(end) - std::min(base_, static_cast<uint64_t>(end));
     return;
@@ -91,9 +95,11 @@ void FileSource::find_size(std::string_view name) {
 void FileSource::read(uint64_t position, std::span<uint8_t> out) {
   check_range(position, out.size());
   while (!out.empty()) {
-    const ssize_t n = pread(file_, out.data(), std::min(out.size(), kLongestCall), static_cast<off_t>(base_ + position));
+    const ssize_t n =
+        pread(file_, out.data(), std::min(out.size(), kLongestCall), static_cast<off_t>(base_ + position));
     if (n < 0 && errno == EINTR) continue;
-    TESSERA_CHECK(n > 0, "PytorchStreamReader failed reading zip archive: file read failed: ", n < 0 ? std::strerror(errno) : "the file became shorter");
+    TESSERA_CHECK(n > 0, "PytorchStreamReader failed reading zip archive: file read failed: ",
+                  n < 0 ? std::strerror(errno) : "the file became shorter");
     position += n;
     out = out.subspan(n);
   }
@@ -123,7 +129,8 @@ void FileSink::open_beside(const struct stat* old) {
   // Before the first byte, so that who may not read the old file reads nothing of the new one.
   struct stat mine;
   const bool same_owner = fstat(file_, &mine) == 0 && mine.st_uid == old->st_uid && mine.st_gid == old->st_gid;
-  if (!same_owner && fchown(file_, old->st_uid, old->st_gid) != 0) (void)!fchown(file_, static_cast<uid_t>(-1), old->st_gid);
+  if (!same_owner && fchown(file_, old->st_uid, old->st_gid) != 0)
+    (void)!fchown(file_, static_cast<uid_t>(-1), old->st_gid);
   if (fchmod(file_, mode) == 0) return;
   const int reason = errno;
   discard();

@@ -68,16 +68,21 @@ class MemorySink final : public Sink {
   std::vector<uint8_t> data_;
 };
 
-// A file that appears at its path as a whole: until close(), and after a failure, a full disk or a kill, the path has what it
-// had before. The bytes go to a new file of a random name in the same folder (".NAME.XXXXXXXX.tmp", never an existing file, never
-// through a link), which close() renames; the destructor removes it if close() was not reached (a killed process leaves it).
+// A file that appears at its path as a whole: until close(), and after a failure, a full disk or a kill, the path has
+// what it had before. The bytes go to a new file of a random name in the same folder (".NAME.XXXXXXXX.tmp", never an
+// existing file, never through a link), which close() renames; the destructor removes it if close() was not reached (a
+// killed process leaves it).
 //
-//  * The result has the permission bits that open() would have given: those of the file that it replaces, or what umask leaves.
-//    Owner and group of a replaced file are kept where the system allows it; other names of it (hard links) keep the old contents.
+//  * The result has the permission bits that open() would have given: those of the file that it replaces, or what umask
+//  leaves.
+//    Owner and group of a replaced file are kept where the system allows it; other names of it (hard links) keep the
+//    old contents.
 //  * A path that is a symbolic link stays one: the file that it names is replaced, or made.
-//  * What is no regular file (a pipe, /dev/stdout, a terminal) is written directly, and so is an existing file in a folder
+//  * What is no regular file (a pipe, /dev/stdout, a terminal) is written directly, and so is an existing file in a
+//  folder
 //    in which no other may be made: neither can be replaced.
-//  * Nothing is synced: after a crash of the machine (not of the process) the contents may be incomplete, as with any file just
+//  * Nothing is synced: after a crash of the machine (not of the process) the contents may be incomplete, as with any
+//  file just
 //    written. Call fsync on the file and its folder where that matters.
 class FileSink final : public Sink {
  public:

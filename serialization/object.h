@@ -14,7 +14,20 @@ namespace tessera::serialization {
 // Names and tensors in order: what nn::Module::state_dict gives and load_state_dict takes.
 using StateDict = std::vector<std::pair<std::string, Tensor>>;
 
-enum class Kind : uint8_t { kNone, kBool, kInt, kFloat, kString, kBytes, kTensor, kDType, kList, kTuple, kDict, kOpaque };
+enum class Kind : uint8_t {
+  kNone,
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kBytes,
+  kTensor,
+  kDType,
+  kList,
+  kTuple,
+  kDict,
+  kOpaque
+};
 const char* kind_name(Kind k);  // "dict"
 
 // A handle, as in Python: copies of a list or dict are the same list or dict.
@@ -43,15 +56,16 @@ class Object {
   // Each throws TypeError if the object is of another kind.
   bool as_bool() const;
   int64_t as_int() const;
-  double as_double() const;                // a float or an int
+  double as_double() const;  // a float or an int
   DType as_dtype() const;
   const std::string& as_string() const;
   const std::string& as_bytes() const;
   Tensor as_tensor() const;
-  const Items& items() const;              // of a list or tuple
-  const Entries& entries() const;          // of a dict, in order
-  bool is_ordered_dict() const;            // collections.OrderedDict rather than dict
-  // The tensors of a dict whose keys are all strings and whose values are all tensors: TypeError; ValueError for a name that is there twice.
+  const Items& items() const;      // of a list or tuple
+  const Entries& entries() const;  // of a dict, in order
+  bool is_ordered_dict() const;    // collections.OrderedDict rather than dict
+  // The tensors of a dict whose keys are all strings and whose values are all tensors: TypeError; ValueError for a name
+  // that is there twice.
   StateDict as_state_dict() const;
 
   // The value under a key, or null.
@@ -65,10 +79,22 @@ class Object {
 
   // For the reader and the writer.
   struct Node : RefCounted {};
-  struct StringNode : Node { std::string value; };
-  struct ListNode : Node { Items items; };
-  struct DictNode : Node { Entries entries; bool ordered = false; };
-  static Object opaque(IntrusivePtr<RefCounted> node) { Object o; o.kind_ = Kind::kOpaque; o.node_ = std::move(node); return o; }
+  struct StringNode : Node {
+    std::string value;
+  };
+  struct ListNode : Node {
+    Items items;
+  };
+  struct DictNode : Node {
+    Entries entries;
+    bool ordered = false;
+  };
+  static Object opaque(IntrusivePtr<RefCounted> node) {
+    Object o;
+    o.kind_ = Kind::kOpaque;
+    o.node_ = std::move(node);
+    return o;
+  }
   const IntrusivePtr<RefCounted>& node() const { return node_; }
   ListNode& list_node() const { return static_cast<ListNode&>(*node_); }
   DictNode& dict_node() const { return static_cast<DictNode&>(*node_); }
@@ -79,7 +105,10 @@ class Object {
   void expect(Kind k) const;
 
   Kind kind_ = Kind::kNone;
-  union { int64_t int_ = 0; double double_; };
+  union {
+    int64_t int_ = 0;
+    double double_;
+  };
   IntrusivePtr<RefCounted> node_;
 };
 

@@ -1,4 +1,5 @@
-// The pickle inside a checkpoint, restricted to what tensors and containers need: nothing in the file can name code to run.
+// The pickle inside a checkpoint, restricted to what tensors and containers need: nothing in the file can name code to
+// run.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ class StorageReader {
   virtual Storage load(const std::string& key, DType dtype, int64_t numel) = 0;
 };
 
-// Protocols 2 to 5. Error for a broken stream, an unsupported opcode or global, a tensor that leaves its storage, a container that holds itself, and more than kMaxDepth levels.
+// Protocols 2 to 5. Error for a broken stream, an unsupported opcode or global, a tensor that leaves its storage, a
+// container that holds itself, and more than kMaxDepth levels.
 inline constexpr int kMaxDepth = 1000;
 Object read_pickle(std::span<const uint8_t> data, StorageReader& storages);
 

@@ -21,10 +21,18 @@ struct StorageNode : RefCounted {
   StorageNode(Storage s, DType t) : storage(std::move(s)), dtype(t) {}
 };
 
-struct NamedGlobal { const char* module; const char* name; Global what; };
+struct NamedGlobal {
+  const char* module;
+  const char* name;
+  Global what;
+};
 constexpr NamedGlobal kGlobals[] = {
-    {"torch._utils", "_rebuild_tensor_v2", Global::kRebuildV2}, {"torch._utils", "_rebuild_tensor_v3", Global::kRebuildV3}, {"torch._utils", "_rebuild_parameter", Global::kParameter},
-    {"collections", "OrderedDict", Global::kOrderedDict},       {"torch", "Size", Global::kSize},                           {"torch", "device", Global::kDevice},
+    {"torch._utils", "_rebuild_tensor_v2", Global::kRebuildV2},
+    {"torch._utils", "_rebuild_tensor_v3", Global::kRebuildV3},
+    {"torch._utils", "_rebuild_parameter", Global::kParameter},
+    {"collections", "OrderedDict", Global::kOrderedDict},
+    {"torch", "Size", Global::kSize},
+    {"torch", "device", Global::kDevice},
     {"_codecs", "encode", Global::kEncode},
 };
 
@@ -41,7 +49,9 @@ class Unpickler {
   }
 
  private:
-  [[noreturn, gnu::noinline]] void broken(const char* why) const { internal::raise<Error>("Weights only load failed: ", why, " at byte ", at_, " of the pickle"); }
+  [[noreturn, gnu::noinline]] void broken(const char* why) const {
+    internal::raise<Error>("Weights only load failed: ", why, " at byte ", at_, " of the pickle");
+  }
 
   // --- Input.
   const uint8_t* take(uint64_t n) {
@@ -131,9 +141,11 @@ class Unpickler {
   // --- Globals and calls.
   Object global(std::string_view module, std::string_view name) {
     for (const NamedGlobal& g : kGlobals)
-      if (module == g.module && name == g.name) return Object::opaque(make_intrusive<GlobalNode>(g.what, DType::kUInt8));
+      if (module == g.module && name == g.name)
+        return Object::opaque(make_intrusive<GlobalNode>(g.what, DType::kUInt8));
     if (module == "torch" || module == "torch.storage") {
-      if (name == "UntypedStorage") return Object::opaque(make_intrusive<GlobalNode>(Global::kStorageClass, DType::kUInt8));
+      if (name == "UntypedStorage")
+        return Object::opaque(make_intrusive<GlobalNode>(Global::kStorageClass, DType::kUInt8));
       for (int i = 0; i < kNumDTypes; ++i) {
         const DType t = static_cast<DType>(i);
         const char* storage = storage_class(t);
@@ -141,20 +153,25 @@ class Unpickler {
         if (module == "torch" && name == name_of(t)) return Object(t);
       }
     }
-    internal::raise<Error>("Weights only load failed: Unsupported global: ", module.substr(0, 200), ".", name.substr(0, 200), " is not allowed in a checkpoint of tensors");
+    internal::raise<Error>("Weights only load failed: Unsupported global: ", module.substr(0, 200), ".",
+                           name.substr(0, 200), " is not allowed in a checkpoint of tensors");
   }
 
-  const GlobalNode* as_global(const Object& o) const { return o.kind() == Kind::kOpaque ? dynamic_cast<const GlobalNode*>(o.node().get()) : nullptr; }
+  const GlobalNode* as_global(const Object& o) const {
+    return o.kind() == Kind::kOpaque ? dynamic_cast<const GlobalNode*>(o.node().get()) : nullptr;
+  }
 
   // ('storage', class, key, location, number of elements)
   Object persistent(const Object& id) {
     const auto fields = id.kind() == Kind::kTuple ? std::span<const Object>(id.items()) : std::span<const Object>();
     const GlobalNode* kind = fields.size() == 5 ? as_global(fields[1]) : nullptr;
-    if (!kind || kind->what != Global::kStorageClass || fields[0].kind() != Kind::kString || fields[0].as_string() != "storage" || fields[2].kind() != Kind::kString ||
-        fields[4].kind() != Kind::kInt || fields[4].as_int() < 0)
+    if (!kind || kind->what != Global::kStorageClass || fields[0].kind() != Kind::kString ||
+        fields[0].as_string() != "storage" || fields[2].kind() != Kind::kString || fields[4].kind() != Kind::kInt ||
+        fields[4].as_int() < 0)
       broken("malformed storage");
     // Whatever device it came from: it is restored on the CPU.
-    return Object::opaque(make_intrusive<StorageNode>(storages_.load(fields[2].as_string(), kind->dtype, fields[4].as_int()), kind->dtype));
+    return Object::opaque(make_intrusive<StorageNode>(
+        storages_.load(fields[2].as_string(), kind->dtype, fields[4].as_int()), kind->dtype));
   }
 
   IntVector integers(const Object& tuple) const {
@@ -171,10 +188,15 @@ class Unpickler {
   // (storage, offset, sizes, strides, requires_grad, hooks, [dtype,] [metadata])
   Object rebuild_tensor(const Object::Items& args, bool has_dtype) {
     const size_t fixed = has_dtype ? 7 : 6;
-    const auto* storage = !args.empty() && args[0].kind() == Kind::kOpaque ? dynamic_cast<const StorageNode*>(args[0].node().get()) : nullptr;
-    if (!storage || (args.size() != fixed && args.size() != fixed + 1) || args[1].kind() != Kind::kInt || args[4].kind() != Kind::kBool) broken("malformed tensor");
+    const auto* storage = !args.empty() && args[0].kind() == Kind::kOpaque
+                              ? dynamic_cast<const StorageNode*>(args[0].node().get())
+                              : nullptr;
+    if (!storage || (args.size() != fixed && args.size() != fixed + 1) || args[1].kind() != Kind::kInt ||
+        args[4].kind() != Kind::kBool)
+      broken("malformed tensor");
     const DType dtype = has_dtype ? args[6].as_dtype() : storage->dtype;
-    const Tensor t = tensor_from_storage(storage->storage, integers(args[2]), integers(args[3]), args[1].as_int(), dtype);
+    const Tensor t =
+        tensor_from_storage(storage->storage, integers(args[2]), integers(args[3]), args[1].as_int(), dtype);
     if (args.size() > fixed && args[fixed].kind() == Kind::kDict) {
       if (args[fixed].entries().size() > 16) broken("malformed tensor");
       for (const char* bit : {"conj", "neg"}) {
@@ -194,20 +216,25 @@ class Unpickler {
     if (args.size() != 1 || args[0].kind() != Kind::kList) broken("malformed OrderedDict");
     count_copied(args[0].items().size());
     for (const Object& pair : args[0].items()) {
-      if ((pair.kind() != Kind::kTuple && pair.kind() != Kind::kList) || pair.items().size() != 2) broken("malformed OrderedDict");
+      if ((pair.kind() != Kind::kTuple && pair.kind() != Kind::kList) || pair.items().size() != 2)
+        broken("malformed OrderedDict");
       dict.dict_node().entries.emplace_back(pair.items()[0], pair.items()[1]);
     }
     return dict;
   }
 
   Object device(const Object::Items& args) const {
-    if (args.empty() || args.size() > 2 || args[0].kind() != Kind::kString || args[0].as_string().size() > 64 || (args.size() == 2 && args[1].kind() != Kind::kInt)) broken("malformed device");
+    if (args.empty() || args.size() > 2 || args[0].kind() != Kind::kString || args[0].as_string().size() > 64 ||
+        (args.size() == 2 && args[1].kind() != Kind::kInt))
+      broken("malformed device");
     return args.size() == 1 ? args[0] : Object(args[0].as_string() + ":" + std::to_string(args[1].as_int()));
   }
 
   // How protocol 2 writes bytes: text whose letters are below 256, encoded as latin1.
   Object latin1_bytes(const Object::Items& args) {
-    if (args.size() != 2 || args[0].kind() != Kind::kString || args[1].kind() != Kind::kString || args[1].as_string() != "latin1") broken("malformed bytes");
+    if (args.size() != 2 || args[0].kind() != Kind::kString || args[1].kind() != Kind::kString ||
+        args[1].as_string() != "latin1")
+      broken("malformed bytes");
     std::string result;
     const std::string& s = args[0].as_string();
     count_copied(s.size());
@@ -228,22 +255,29 @@ class Unpickler {
     if (!g || arguments.kind() != Kind::kTuple) broken("a call of something that can't be called");
     const auto& args = arguments.items();
     switch (g->what) {
-      case Global::kRebuildV2: return rebuild_tensor(args, false);
-      case Global::kRebuildV3: return rebuild_tensor(args, true);
+      case Global::kRebuildV2:
+        return rebuild_tensor(args, false);
+      case Global::kRebuildV3:
+        return rebuild_tensor(args, true);
       case Global::kParameter: {
-        if (args.size() != 3 || args[0].kind() != Kind::kTensor || args[1].kind() != Kind::kBool) broken("malformed parameter");
+        if (args.size() != 3 || args[0].kind() != Kind::kTensor || args[1].kind() != Kind::kBool)
+          broken("malformed parameter");
         args[0].as_tensor().requires_grad_(args[1].as_bool());
         return args[0];
       }
-      case Global::kOrderedDict: return ordered_dict(args);
+      case Global::kOrderedDict:
+        return ordered_dict(args);
       case Global::kSize: {
         if (args.size() != 1) broken("malformed size");
         count_copied(integers(args[0]).size());
         return kept(Object::tuple(args[0].items()));
       }
-      case Global::kDevice: return device(args);
-      case Global::kEncode: return latin1_bytes(args);
-      case Global::kStorageClass: break;
+      case Global::kDevice:
+        return device(args);
+      case Global::kEncode:
+        return latin1_bytes(args);
+      case Global::kStorageClass:
+        break;
     }
     broken("a call of something that can't be called");
   }
@@ -252,22 +286,47 @@ class Unpickler {
   bool step() {
     const uint8_t code = *take(1);
     switch (code) {
-      case '.': return false;
+      case '.':
+        return false;
       case 0x80:
         if (number(1) > 5) broken("unsupported pickle protocol");
         return true;
-      case 0x95: take(8); return true;  // FRAME
-      case '(': marks_.push_back(stack_.size()); return true;
-      case '0': pop(); return true;
-      case '1': pop_mark(); return true;
-      case 'N': push({}); return true;
-      case 0x88: push(true); return true;
-      case 0x89: push(false); return true;
-      case 'K': push(static_cast<int64_t>(number(1))); return true;
-      case 'M': push(static_cast<int64_t>(number(2))); return true;
-      case 'J': push(int64_t{static_cast<int32_t>(number(4))}); return true;
-      case 0x8a: push(long_integer(number(1))); return true;
-      case 0x8b: push(long_integer(number(4))); return true;
+      case 0x95:
+        take(8);
+        return true;  // FRAME
+      case '(':
+        marks_.push_back(stack_.size());
+        return true;
+      case '0':
+        pop();
+        return true;
+      case '1':
+        pop_mark();
+        return true;
+      case 'N':
+        push({});
+        return true;
+      case 0x88:
+        push(true);
+        return true;
+      case 0x89:
+        push(false);
+        return true;
+      case 'K':
+        push(static_cast<int64_t>(number(1)));
+        return true;
+      case 'M':
+        push(static_cast<int64_t>(number(2)));
+        return true;
+      case 'J':
+        push(int64_t{static_cast<int32_t>(number(4))});
+        return true;
+      case 0x8a:
+        push(long_integer(number(1)));
+        return true;
+      case 0x8b:
+        push(long_integer(number(4)));
+        return true;
       case 'G': {
         const uint64_t bits = __builtin_bswap64(number(8));
         double d;
@@ -275,32 +334,77 @@ class Unpickler {
         push(d);
         return true;
       }
-      case 'X': case 'T': push(text(4)); return true;
-      case 0x8c: case 'U': push(text(1)); return true;
-      case 0x8d: push(text(8)); return true;
-      case 'B': push(Object::bytes(text(4))); return true;
-      case 'C': push(Object::bytes(text(1))); return true;
-      case 0x8e: push(Object::bytes(text(8))); return true;
-      default: return container_step(code);
+      case 'X':
+      case 'T':
+        push(text(4));
+        return true;
+      case 0x8c:
+      case 'U':
+        push(text(1));
+        return true;
+      case 0x8d:
+        push(text(8));
+        return true;
+      case 'B':
+        push(Object::bytes(text(4)));
+        return true;
+      case 'C':
+        push(Object::bytes(text(1)));
+        return true;
+      case 0x8e:
+        push(Object::bytes(text(8)));
+        return true;
+      default:
+        return container_step(code);
     }
   }
 
   bool container_step(uint8_t code) {
     switch (code) {
-      case '}': push(kept(Object::dict())); return true;
-      case ']': push(kept(Object::list())); return true;
-      case ')': push(kept(Object::tuple({}))); return true;
-      case 0x85: case 0x86: case 0x87: push(kept(Object::tuple(pop_items(code - 0x84)))); return true;
-      case 't': push(kept(Object::tuple(pop_mark()))); return true;
-      case 's': set_items(pop_items(2)); return true;
-      case 'u': set_items(pop_mark()); return true;
-      case 'a': append_items(pop_items(1)); return true;
-      case 'e': append_items(pop_mark()); return true;
-      case 'q': memo_[number(1)] = top(); return true;
-      case 'r': memo_[number(4)] = top(); return true;
-      case 0x94: memo_[memo_.size()] = Object(top()); return true;
-      case 'h': get_memo(number(1)); return true;
-      case 'j': get_memo(number(4)); return true;
+      case '}':
+        push(kept(Object::dict()));
+        return true;
+      case ']':
+        push(kept(Object::list()));
+        return true;
+      case ')':
+        push(kept(Object::tuple({})));
+        return true;
+      case 0x85:
+      case 0x86:
+      case 0x87:
+        push(kept(Object::tuple(pop_items(code - 0x84))));
+        return true;
+      case 't':
+        push(kept(Object::tuple(pop_mark())));
+        return true;
+      case 's':
+        set_items(pop_items(2));
+        return true;
+      case 'u':
+        set_items(pop_mark());
+        return true;
+      case 'a':
+        append_items(pop_items(1));
+        return true;
+      case 'e':
+        append_items(pop_mark());
+        return true;
+      case 'q':
+        memo_[number(1)] = top();
+        return true;
+      case 'r':
+        memo_[number(4)] = top();
+        return true;
+      case 0x94:
+        memo_[memo_.size()] = Object(top());
+        return true;
+      case 'h':
+        get_memo(number(1));
+        return true;
+      case 'j':
+        get_memo(number(4));
+        return true;
       case 'c': {
         const std::string_view module = line();
         push(global(module, line()));
@@ -311,8 +415,11 @@ class Unpickler {
         push(global(module.as_string(), name.as_string()));
         return true;
       }
-      case 'Q': push(persistent(pop())); return true;
-      case 'R': case 0x81: {  // REDUCE, NEWOBJ
+      case 'Q':
+        push(persistent(pop()));
+        return true;
+      case 'R':
+      case 0x81: {  // REDUCE, NEWOBJ
         const Object args = pop(), callee = pop();
         push(call(callee, args));
         return true;
@@ -321,19 +428,26 @@ class Unpickler {
         pop();
         if (top().kind() != Kind::kDict) broken("attributes for something that is no OrderedDict");
         return true;
-      default: internal::raise<Error>("Weights only load failed: Unsupported operand ", int{code}, " at byte ", at_ - 1, " of the pickle");
+      default:
+        internal::raise<Error>("Weights only load failed: Unsupported operand ", int{code}, " at byte ", at_ - 1,
+                               " of the pickle");
     }
   }
 
   // --- The result: finite, not too deep, with nothing of the pickle's own in it.
   template <class F>
   static void for_children(const Object& o, F&& f) {
-    if (o.kind() == Kind::kList || o.kind() == Kind::kTuple) for (const Object& child : o.items()) f(child);
-    if (o.kind() == Kind::kDict) for (const auto& [key, value] : o.entries()) f(key), f(value);
+    if (o.kind() == Kind::kList || o.kind() == Kind::kTuple)
+      for (const Object& child : o.items()) f(child);
+    if (o.kind() == Kind::kDict)
+      for (const auto& [key, value] : o.entries()) f(key), f(value);
   }
 
   void check_tree(const Object& root) {
-    struct Visit { Object object; bool leave; };
+    struct Visit {
+      Object object;
+      bool leave;
+    };
     std::vector<Visit> todo{{root, false}};
     while (!todo.empty()) {
       const Visit v = std::move(todo.back());
@@ -343,7 +457,10 @@ class Unpickler {
       if (v.object.kind() < Kind::kList) continue;
       if (v.leave) {
         int height = 1;
-        for_children(v.object, [&](const Object& c) { if (c.kind() >= Kind::kList && c.kind() != Kind::kOpaque) height = std::max(height, 1 + heights_.at(c.node().get())); });
+        for_children(v.object, [&](const Object& c) {
+          if (c.kind() >= Kind::kList && c.kind() != Kind::kOpaque)
+            height = std::max(height, 1 + heights_.at(c.node().get()));
+        });
         if (height > kMaxDepth) broken("containers are nested too deeply");
         heights_[node] = height;
         continue;
@@ -354,18 +471,22 @@ class Unpickler {
         continue;
       }
       todo.push_back({v.object, true});
-      for_children(v.object, [&](const Object& c) { if (c.kind() >= Kind::kList) todo.push_back({c, false}); });
+      for_children(v.object, [&](const Object& c) {
+        if (c.kind() >= Kind::kList) todo.push_back({c, false});
+      });
     }
     sound_ = true;
   }
 
-  // Cycles would never be freed, and a chain of a million tuples would overflow the stack when it is: containers outside the result are emptied one by one, while all are
-  // still held here.
+  // Cycles would never be freed, and a chain of a million tuples would overflow the stack when it is: containers
+  // outside the result are emptied one by one, while all are still held here.
   void release_garbage() {
     for (size_t i = 0; i < containers_.size(); ++i) {
       if (sound_ && heights_.count(containers_[i].get())) continue;
-      if (is_dict_[i]) static_cast<Object::DictNode&>(*containers_[i]).entries.clear();
-      else static_cast<Object::ListNode&>(*containers_[i]).items.clear();
+      if (is_dict_[i])
+        static_cast<Object::DictNode&>(*containers_[i]).entries.clear();
+      else
+        static_cast<Object::ListNode&>(*containers_[i]).items.clear();
     }
   }
 

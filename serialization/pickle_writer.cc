@@ -7,19 +7,32 @@ namespace tessera::serialization {
 
 const char* storage_class(DType t) {
   switch (t) {
-    case DType::kBool: return "BoolStorage";
-    case DType::kUInt8: return "ByteStorage";
-    case DType::kInt8: return "CharStorage";
-    case DType::kInt16: return "ShortStorage";
-    case DType::kInt32: return "IntStorage";
-    case DType::kInt64: return "LongStorage";
-    case DType::kFloat16: return "HalfStorage";
-    case DType::kBFloat16: return "BFloat16Storage";
-    case DType::kFloat32: return "FloatStorage";
-    case DType::kFloat64: return "DoubleStorage";
-    case DType::kComplex64: return "ComplexFloatStorage";
-    case DType::kComplex128: return "ComplexDoubleStorage";
-    default: return nullptr;
+    case DType::kBool:
+      return "BoolStorage";
+    case DType::kUInt8:
+      return "ByteStorage";
+    case DType::kInt8:
+      return "CharStorage";
+    case DType::kInt16:
+      return "ShortStorage";
+    case DType::kInt32:
+      return "IntStorage";
+    case DType::kInt64:
+      return "LongStorage";
+    case DType::kFloat16:
+      return "HalfStorage";
+    case DType::kBFloat16:
+      return "BFloat16Storage";
+    case DType::kFloat32:
+      return "FloatStorage";
+    case DType::kFloat64:
+      return "DoubleStorage";
+    case DType::kComplex64:
+      return "ComplexFloatStorage";
+    case DType::kComplex128:
+      return "ComplexDoubleStorage";
+    default:
+      return nullptr;
   }
 }
 
@@ -35,7 +48,9 @@ class Pickler {
   }
 
  private:
-  void bytes(uint64_t v, int n) { for (int i = 0; i < n; ++i) out_ += static_cast<char>(v >> (8 * i)); }
+  void bytes(uint64_t v, int n) {
+    for (int i = 0; i < n; ++i) out_ += static_cast<char>(v >> (8 * i));
+  }
   void text(const std::string& s) {
     TESSERA_CHECK_VALUE(s.size() <= 0xffffffffu, "a string of ", s.size(), " bytes is too long for a checkpoint");
     out_ += 'X';
@@ -43,10 +58,14 @@ class Pickler {
     out_ += s;
   }
   void integer(int64_t i) {
-    if (i >= 0 && i < 256) out_ += 'K', bytes(i, 1);
-    else if (i >= 0 && i < 65536) out_ += 'M', bytes(i, 2);
-    else if (i == static_cast<int32_t>(i)) out_ += 'J', bytes(i, 4);
-    else out_ += "\x8a\x08", bytes(i, 8);
+    if (i >= 0 && i < 256)
+      out_ += 'K', bytes(i, 1);
+    else if (i >= 0 && i < 65536)
+      out_ += 'M', bytes(i, 2);
+    else if (i == static_cast<int32_t>(i))
+      out_ += 'J', bytes(i, 4);
+    else
+      out_ += "\x8a\x08", bytes(i, 8);
   }
   void integers(IntList list) {
     out_ += '(';
@@ -79,20 +98,38 @@ class Pickler {
   void put(const Object& o, int depth) {
     TESSERA_CHECK_VALUE(depth <= kMaxDepth, "containers are nested more than ", kMaxDepth, " deep");
     switch (o.kind()) {
-      case Kind::kNone: out_ += 'N'; return;
-      case Kind::kBool: boolean(o.as_bool()); return;
-      case Kind::kInt: integer(o.as_int()); return;
-      case Kind::kFloat: real(o.as_double()); return;
-      case Kind::kString: text(o.as_string()); return;
-      case Kind::kBytes: encoded_bytes(o.as_bytes()); return;
-      case Kind::kDType: out_ += "ctorch\n", out_ += name_of(o.as_dtype()), out_ += '\n'; return;
-      default: break;
+      case Kind::kNone:
+        out_ += 'N';
+        return;
+      case Kind::kBool:
+        boolean(o.as_bool());
+        return;
+      case Kind::kInt:
+        integer(o.as_int());
+        return;
+      case Kind::kFloat:
+        real(o.as_double());
+        return;
+      case Kind::kString:
+        text(o.as_string());
+        return;
+      case Kind::kBytes:
+        encoded_bytes(o.as_bytes());
+        return;
+      case Kind::kDType:
+        out_ += "ctorch\n", out_ += name_of(o.as_dtype()), out_ += '\n';
+        return;
+      default:
+        break;
     }
     const RefCounted* node = o.node().get();
     if (recall(node)) return;
     switch (o.kind()) {
-      case Kind::kTensor: tensor(o.as_tensor()); break;
-      case Kind::kTuple:  // not in the memo before it is complete: a tuple can't hold itself, and by way of a list it is caught by the depth
+      case Kind::kTensor:
+        tensor(o.as_tensor());
+        break;
+      case Kind::kTuple:  // not in the memo before it is complete: a tuple can't hold itself, and by way of a list it
+                          // is caught by the depth
         out_ += '(';
         for (const Object& item : o.items()) put(item, depth + 1);
         out_ += 't';
@@ -129,8 +166,10 @@ class Pickler {
   }
 
   void tensor(const Tensor& t) {
-    TESSERA_CHECK_NOT_IMPLEMENTED(t.is_cpu() && t.layout() == Layout::kStrided, "only dense CPU tensors can be saved, got one on ", t.device().str());
-    TESSERA_CHECK_NOT_IMPLEMENTED(category_of(t.dtype()) != Category::kQuantized, "tensors of dtype ", name_of(t.dtype()), " can't be saved");
+    TESSERA_CHECK_NOT_IMPLEMENTED(t.is_cpu() && t.layout() == Layout::kStrided,
+                                  "only dense CPU tensors can be saved, got one on ", t.device().str());
+    TESSERA_CHECK_NOT_IMPLEMENTED(category_of(t.dtype()) != Category::kQuantized, "tensors of dtype ",
+                                  name_of(t.dtype()), " can't be saved");
     const char* kind = storage_class(t.dtype());
     out_ += kind ? "ctorch._utils\n_rebuild_tensor_v2\n((" : "ctorch._utils\n_rebuild_tensor_v3\n((";
     text("storage");
@@ -158,7 +197,8 @@ class Pickler {
   size_t storage_number(const Storage& storage, DType stored) {
     const auto [known, fresh] = numbers_.emplace(storage.get(), std::pair(storages_.size(), stored));
     if (fresh) storages_.push_back(storage);
-    TESSERA_CHECK(known->second.second == stored, "Cannot save multiple tensors or storages that view the same data as different types");
+    TESSERA_CHECK(known->second.second == stored,
+                  "Cannot save multiple tensors or storages that view the same data as different types");
     return known->second.first;
   }
 

@@ -54,15 +54,21 @@ std::vector<uint8_t> archive(std::string_view pickle) {
   return sink.take();
 }
 
-struct Parts { std::string numel = "K\2", offset = "K\0"s, size = "K\2\x85", stride = "K\1\x85", kind = "FloatStorage", key = "0"; };
+struct Parts {
+  std::string numel = "K\2", offset = "K\0"s, size = "K\2\x85", stride = "K\1\x85", kind = "FloatStorage", key = "0";
+};
 std::string tensor_pickle(const Parts& p) {
-  return "\x80\2ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\n"s + p.kind + "\nX" + static_cast<char>(p.key.size()) + "\0\0\0"s + p.key + "X\3\0\0\0cpu"s + p.numel + "tQ" +
-         p.offset + p.size + p.stride + "\x89" "ccollections\nOrderedDict\n)RtR.";
+  return "\x80\2ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\n"s + p.kind + "\nX" +
+         static_cast<char>(p.key.size()) + "\0\0\0"s + p.key + "X\3\0\0\0cpu"s + p.numel + "tQ" + p.offset + p.size +
+         p.stride +
+         "\x89"
+         "ccollections\nOrderedDict\n)RtR.";
 }
 
 TEST(Checkpoint, KeepsEveryKindOfObject) {
   Object o = Object::dict();
-  o.set("list", Object::list({Object(), true, int64_t{1} << 40, -3, 300, 70000, 2.5, "text", Object::bytes("a\xff\0b"s)}));
+  o.set("list",
+        Object::list({Object(), true, int64_t{1} << 40, -3, 300, 70000, 2.5, "text", Object::bytes("a\xff\0b"s)}));
   o.set(7, Object::tuple({DType::kInt8, Object::tuple({})}));
   const Object got = round_trip(o);
   const auto& list = got.at("list").items();
@@ -82,7 +88,8 @@ TEST(Checkpoint, KeepsEveryDType) {
   for (int i = 0; i < kNumDTypes; ++i) {
     const DType t = static_cast<DType>(i);
     const Tensor x = empty_cpu(IntVector{2, 3}, t);
-    for (int64_t b = 0; b < x.nbytes(); ++b) x.data<uint8_t>()[b] = static_cast<uint8_t>(t == DType::kBool ? b & 1 : 7 * b + 1);
+    for (int64_t b = 0; b < x.nbytes(); ++b)
+      x.data<uint8_t>()[b] = static_cast<uint8_t>(t == DType::kBool ? b & 1 : 7 * b + 1);
     if (category_of(t) == Category::kQuantized) {
       EXPECT_THROW(save(Object(x)), NotImplementedError);
       continue;
@@ -207,7 +214,10 @@ TEST(FileSink, AppearsWholeAndLeavesNothingBehind) {
     EXPECT_THROW(sink.write(as_bytes("more")), Error);
     EXPECT_THROW(sink.close(), Error);
   }
-  { FileSink given_up(path); given_up.write(as_bytes("half")); }
+  {
+    FileSink given_up(path);
+    given_up.write(as_bytes("half"));
+  }
   EXPECT_EQ(contents(path), "new");
   EXPECT_EQ(contents(folder + "/a.pt.tmp"), "a user's own file");
   EXPECT_EQ(names_in(folder), (std::vector<std::string>{"a.pt", "a.pt.tmp"}));
@@ -226,7 +236,8 @@ TEST(FileSink, FollowsLinksAsOpenDoes) {
   std::filesystem::create_symlink("loop", folder + "/loop");
   write_text(folder + "/two", "new");
   write_text(folder + "/dangling", "made");
-  EXPECT_TRUE(std::filesystem::is_symlink(folder + "/one") && std::filesystem::is_symlink(folder + "/two") && std::filesystem::is_symlink(folder + "/dangling"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder + "/one") && std::filesystem::is_symlink(folder + "/two") &&
+              std::filesystem::is_symlink(folder + "/dangling"));
   EXPECT_EQ(contents(folder + "/real/a"), "new");
   EXPECT_EQ(contents(folder + "/real/not_yet"), "made");
   EXPECT_EQ(names_in(folder + "/real"), (std::vector<std::string>{"a", "not_yet"}));
@@ -280,9 +291,7 @@ TEST(FileSink, AFullDiskLeavesTheOldFile) {
     try {
       save(Object(empty_cpu(IntVector{1 << 20}, DType::kFloat32)), path);
       _exit(1);
-    } catch (const Error&) {
-      _exit(names_in(folder).size() == 1 ? 0 : 2);
-    }
+    } catch (const Error&) { _exit(names_in(folder).size() == 1 ? 0 : 2); }
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -293,10 +302,36 @@ TEST(FileSink, AFullDiskLeavesTheOldFile) {
 TEST(Hostile, Pickles) {
   const std::string many(100000, '\x85');
   const std::string streams[] = {
-      "\x80\2cos\nsystem\nX\4\0\0\0true\x85R."s, "\x80\2" "cbuiltins\neval\nX\1\0\0\0" "1\x85R."s, "\x80\2ctorch\nload\n)R.", "\x80\2ctorch\nFloatStorage\n.", "\x80\2X\xff\xff\xff\xff" "a.",
-      "\x80\2\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", "\x80\2K\1\x85R.", "\x80\2" "a.", "\x80\2", "\x80\x63.", "\x80\2h\7.", "\x80\2(.", "\x80\2(K\1", "\x80\2" "0.", "\x80\2(00t.", "\x80\2]q\0h\0a."s,
-      "\x80\2}q\0X\1\0\0\0kh\0s."s, "\x80\2)" + many + ".", "\x80\2" + std::string(100000, ']') + std::string(99999, 'a') + ".", "\x80\2\x8a\x09\0\0\0\0\0\0\0\0\1."s, "\x80\2N}b.",
-      "\x80\2" "ccollections\nOrderedDict\n]K\1\x61\x85R.", "\x80\2ctorch\nSize\nN\x85R.", "",
+      "\x80\2cos\nsystem\nX\4\0\0\0true\x85R."s,
+      "\x80\2"
+      "cbuiltins\neval\nX\1\0\0\0"
+      "1\x85R."s,
+      "\x80\2ctorch\nload\n)R.",
+      "\x80\2ctorch\nFloatStorage\n.",
+      "\x80\2X\xff\xff\xff\xff"
+      "a.",
+      "\x80\2\x8d\xff\xff\xff\xff\xff\xff\xff\xff.",
+      "\x80\2K\1\x85R.",
+      "\x80\2"
+      "a.",
+      "\x80\2",
+      "\x80\x63.",
+      "\x80\2h\7.",
+      "\x80\2(.",
+      "\x80\2(K\1",
+      "\x80\2"
+      "0.",
+      "\x80\2(00t.",
+      "\x80\2]q\0h\0a."s,
+      "\x80\2}q\0X\1\0\0\0kh\0s."s,
+      "\x80\2)" + many + ".",
+      "\x80\2" + std::string(100000, ']') + std::string(99999, 'a') + ".",
+      "\x80\2\x8a\x09\0\0\0\0\0\0\0\0\1."s,
+      "\x80\2N}b.",
+      "\x80\2"
+      "ccollections\nOrderedDict\n]K\1\x61\x85R.",
+      "\x80\2ctorch\nSize\nN\x85R.",
+      "",
   };
   for (const std::string& s : streams) EXPECT_THROW(load(archive(s)), Error) << s.substr(0, 60);
 }
@@ -305,7 +340,8 @@ TEST(Hostile, SmallFilesMakeNoHugeObjects) {
   // One list of 1,000 pairs, copied into 100,000 dicts: 10^8 entries from 500 kB.
   std::string s = "\x80\2]q\0("s;
   for (int i = 0; i < 1000; ++i) s += "K\1K\2\x86";
-  s += "e" "ccollections\nOrderedDict\nq\1"s;
+  s += "e"
+       "ccollections\nOrderedDict\nq\1"s;
   for (int i = 0; i < 100000; ++i) s += "h\1h\0\x85R"s;
   EXPECT_THROW(load(archive(s + ".")), Error);
   // Sizes are copied, too.
@@ -330,11 +366,33 @@ TEST(Hostile, TensorsThatLeaveTheirStorage) {
   };
   EXPECT_EQ(load(archive(tensor_pickle({.size = ones(64), .stride = ones(64)}))).as_tensor().dim(), 64);
   const Parts bad[] = {
-      {.size = ones(65), .stride = ones(65)}, {.size = ones(200), .stride = ones(200)}, {.size = ones(256), .stride = ones(256)}, {.size = ones(300), .stride = ones(300)},
-      {.size = "K\2\x85", .stride = "K\1K\1\x86"}, {.size = ")", .stride = "K\1\x85"}, {.size = "K\1\x85", .stride = ")"}, {.size = "J\xff\xff\xff\xffK\0\x86"s, .stride = "K\1K\1\x86"},
-      {.numel = "K\3"}, {.numel = "J\xff\xff\xff\xff"}, {.numel = huge}, {.numel = "N"}, {.offset = "K\1"}, {.offset = "J\xff\xff\xff\xff"}, {.offset = huge}, {.size = "K\3\x85"}, {.size = "J\xfe\xff\xff\xff\x85"},
-      {.stride = "K\2\x85"}, {.stride = "J\xff\xff\xff\xff\x85"}, {.size = "K\2K\2\x86"}, {.size = huge + huge + "\x86", .stride = "K\0K\0\x86"s}, {.size = "X\1\0\0\0a\x85"s}, {.size = "N"},
-      {.kind = "NopeStorage"}, {.kind = "DoubleStorage"}, {.key = "1"}, {.key = "../0"},
+      {.size = ones(65), .stride = ones(65)},
+      {.size = ones(200), .stride = ones(200)},
+      {.size = ones(256), .stride = ones(256)},
+      {.size = ones(300), .stride = ones(300)},
+      {.size = "K\2\x85", .stride = "K\1K\1\x86"},
+      {.size = ")", .stride = "K\1\x85"},
+      {.size = "K\1\x85", .stride = ")"},
+      {.size = "J\xff\xff\xff\xffK\0\x86"s, .stride = "K\1K\1\x86"},
+      {.numel = "K\3"},
+      {.numel = "J\xff\xff\xff\xff"},
+      {.numel = huge},
+      {.numel = "N"},
+      {.offset = "K\1"},
+      {.offset = "J\xff\xff\xff\xff"},
+      {.offset = huge},
+      {.size = "K\3\x85"},
+      {.size = "J\xfe\xff\xff\xff\x85"},
+      {.stride = "K\2\x85"},
+      {.stride = "J\xff\xff\xff\xff\x85"},
+      {.size = "K\2K\2\x86"},
+      {.size = huge + huge + "\x86", .stride = "K\0K\0\x86"s},
+      {.size = "X\1\0\0\0a\x85"s},
+      {.size = "N"},
+      {.kind = "NopeStorage"},
+      {.kind = "DoubleStorage"},
+      {.key = "1"},
+      {.key = "../0"},
   };
   for (const Parts& p : bad) EXPECT_THROW(load(archive(tensor_pickle(p))), Error);
 }
@@ -350,10 +408,15 @@ TEST(Hostile, Archives) {
 // --- the archive ---
 
 // An archive of one record "a/r", deflated or stored as given.
-std::vector<uint8_t> one_record(int method, std::string_view packed, uint32_t size, uint32_t crc, std::string_view behind = "") {
+std::vector<uint8_t> one_record(int method, std::string_view packed, uint32_t size, uint32_t crc,
+                                std::string_view behind = "") {
   std::string f;
-  const auto put = [&](uint64_t v, int n) { for (int i = 0; i < n; ++i) f += static_cast<char>(v >> (8 * i)); };
-  const auto header = [&] { put(0, 2), put(method, 2), put(0, 4), put(crc, 4), put(packed.size(), 4), put(size, 4), put(3, 2), put(0, 2); };
+  const auto put = [&](uint64_t v, int n) {
+    for (int i = 0; i < n; ++i) f += static_cast<char>(v >> (8 * i));
+  };
+  const auto header = [&] {
+    put(0, 2), put(method, 2), put(0, 4), put(crc, 4), put(packed.size(), 4), put(size, 4), put(3, 2), put(0, 2);
+  };
   f += "PK\3\4", put(20, 2), header(), f += "a/r", f += packed, f += behind;
   const size_t start = f.size();
   f += "PK\1\2", put(20, 2), put(20, 2), header(), put(0, 2), put(0, 2), put(0, 2), put(0, 4), put(0, 4), f += "a/r";
@@ -402,7 +465,8 @@ TEST(Zip, EveryFlippedBitIsFound) {
 // Long records are read, written and checked in pieces; files and memory give the same.
 TEST(Zip, LongRecords) {
   const std::string path = testing::TempDir() + "/long.zip";
-  for (uint64_t n : {uint64_t{0}, uint64_t{1}, uint64_t{kPiece - 1}, uint64_t{kPiece}, uint64_t{kPiece + 1}, uint64_t{5 * kPiece + 123}}) {
+  for (uint64_t n : {uint64_t{0}, uint64_t{1}, uint64_t{kPiece - 1}, uint64_t{kPiece}, uint64_t{kPiece + 1},
+                     uint64_t{5 * kPiece + 123}}) {
     std::vector<uint8_t> data(n);
     for (size_t i = 0; i < n; ++i) data[i] = static_cast<uint8_t>(i * i * 31 + i / 7);
     FileSink file(path);

@@ -12,7 +12,8 @@
 namespace tessera::serialization {
 namespace {
 
-constexpr uint32_t kLocalMagic = 0x04034b50, kCentralMagic = 0x02014b50, kEndMagic = 0x06054b50, kEnd64Magic = 0x06064b50, kLocatorMagic = 0x07064b50, kDescriptorMagic = 0x08074b50;
+constexpr uint32_t kLocalMagic = 0x04034b50, kCentralMagic = 0x02014b50, kEndMagic = 0x06054b50,
+                   kEnd64Magic = 0x06064b50, kLocatorMagic = 0x07064b50, kDescriptorMagic = 0x08074b50;
 constexpr size_t kLocalSize = 30, kCentralSize = 46, kEndSize = 22, kEnd64Size = 56, kLocatorSize = 20;
 constexpr uint16_t kFlags = 0x0808;  // names are UTF-8; sizes stand in the descriptor behind the data
 constexpr uint64_t kLimit32 = 0xffffffff;
@@ -20,7 +21,8 @@ constexpr uint64_t kMaxRatio = 1040;  // deflate can't do better than 1032 : 1
 constexpr size_t kAlignment = 64;
 
 [[noreturn]] void broken(const char* reason) {
-  internal::raise<Error>("PytorchStreamReader failed reading zip archive: ", reason, ". The checkpoint file is no zip archive, or it is incomplete or corrupted.");
+  internal::raise<Error>("PytorchStreamReader failed reading zip archive: ", reason,
+                         ". The checkpoint file is no zip archive, or it is incomplete or corrupted.");
 }
 
 uint64_t little(const uint8_t* p, int bytes) {
@@ -39,7 +41,10 @@ struct Bytes {
     for (int i = 0; i < bytes; ++i) data.push_back(static_cast<uint8_t>(v >> (8 * i)));
     return *this;
   }
-  Bytes& put(std::string_view s) { data.insert(data.end(), s.begin(), s.end()); return *this; }
+  Bytes& put(std::string_view s) {
+    data.insert(data.end(), s.begin(), s.end());
+    return *this;
+  }
 };
 
 // Replaces fields that are all ones by those of the zip64 extra field, in their order.
@@ -88,7 +93,8 @@ ZipReader::Directory ZipReader::find_directory() {
 }
 
 void ZipReader::read_directory(const Directory& where) {
-  if (where.length > source_.size() || where.count > where.length / kCentralSize) broken("the central directory is broken");
+  if (where.length > source_.size() || where.count > where.length / kCentralSize)
+    broken("the central directory is broken");
   std::vector<uint8_t> directory(where.length);
   source_.read(where.start, directory);
   std::span<const uint8_t> rest = directory;
@@ -96,7 +102,8 @@ void ZipReader::read_directory(const Directory& where) {
   for (uint64_t i = 0; i < where.count; ++i) {
     if (rest.size() < kCentralSize || u32(rest.data()) != kCentralMagic) broken("the central directory is broken");
     const uint8_t* p = rest.data();
-    const size_t name_size = u16(p + 28), extra_size = u16(p + 30), length = kCentralSize + name_size + extra_size + u16(p + 32);
+    const size_t name_size = u16(p + 28), extra_size = u16(p + 30),
+                 length = kCentralSize + name_size + extra_size + u16(p + 32);
     if (length > rest.size()) broken("the central directory is broken");
     const std::string name(reinterpret_cast<const char*>(p + kCentralSize), name_size);
     Record r{u16(p + 10), u32(p + 16), u32(p + 20), u32(p + 24), u32(p + 42)};
@@ -105,7 +112,8 @@ void ZipReader::read_directory(const Directory& where) {
     if (r.packed > source_.size() - std::min(total, source_.size())) broken("the records are larger than the file");
     total += r.packed;
     if (name.ends_with('/')) continue;
-    if ((r.method != 0 && r.method != 8) || (r.method == 0 && r.packed != r.size) || r.size / kMaxRatio > r.packed) broken("unsupported method or invalid size");
+    if ((r.method != 0 && r.method != 8) || (r.method == 0 && r.packed != r.size) || r.size / kMaxRatio > r.packed)
+      broken("unsupported method or invalid size");
     if (records_.empty()) archive_name_ = name.substr(0, name.find('/'));
     checked_ = checked_ || r.crc != 0;
     if (!records_.emplace(name, r).second) broken("two records have the same name");
@@ -169,7 +177,10 @@ uint32_t ZipReader::read_stored(uint64_t start, std::span<uint8_t> out) {
 void ZipReader::inflate(const Record& r, uint64_t start, std::span<uint8_t> out) {
   z_stream stream = {};
   TESSERA_CHECK(inflateInit2(&stream, -MAX_WBITS) == Z_OK, "zlib has no memory for a decompressor");  // raw deflate
-  struct End { z_stream* s; ~End() { inflateEnd(s); } } end{&stream};
+  struct End {
+    z_stream* s;
+    ~End() { inflateEnd(s); }
+  } end{&stream};
   std::vector<uint8_t> packed(std::min<uint64_t>(r.packed, kPiece));
   uint64_t taken = 0, written = 0;
   int status = Z_OK;
@@ -203,8 +214,8 @@ void ZipReader::read(std::string_view name, std::span<uint8_t> out) {
     inflate(r, start, out);
     if (checked_) crc = parallel_crc32(out);
   }
-  TESSERA_CHECK(!checked_ || crc == r.crc, "PytorchStreamReader failed reading zip archive: the checksum of record ", name, " is ",
-                crc, ", but the archive says ", r.crc, ". The checkpoint file is corrupted.");
+  TESSERA_CHECK(!checked_ || crc == r.crc, "PytorchStreamReader failed reading zip archive: the checksum of record ",
+                name, " is ", crc, ", but the archive says ", r.crc, ". The checkpoint file is corrupted.");
 }
 
 std::vector<uint8_t> ZipReader::read(std::string_view name) {
@@ -244,7 +255,16 @@ uint32_t ZipWriter::write(std::string_view name, std::span<const uint8_t> data) 
   extra.put("FB").put(padding, 2).put(std::string(padding, 'Z'));
   Bytes header;
   const uint64_t shown = wide ? kLimit32 : 0;
-  header.put(kLocalMagic, 4).put(wide ? 45 : 0, 2).put(kFlags, 2).put(0, 2 + 4).put(0, 4).put(shown, 4).put(shown, 4).put(r.name.size(), 2).put(extra.data.size(), 2).put(r.name);
+  header.put(kLocalMagic, 4)
+      .put(wide ? 45 : 0, 2)
+      .put(kFlags, 2)
+      .put(0, 2 + 4)
+      .put(0, 4)
+      .put(shown, 4)
+      .put(shown, 4)
+      .put(r.name.size(), 2)
+      .put(extra.data.size(), 2)
+      .put(r.name);
   put(header.data);
   put(extra.data);
   r.crc = put_and_check(data);
@@ -263,17 +283,42 @@ void ZipWriter::close() {
     if (r.offset >= kLimit32) wide.put(r.offset, 8);
     const int version = wide.data.empty() ? 0 : 45;
     const size_t extra = wide.data.empty() ? 0 : wide.data.size() + 4;
-    header.put(kCentralMagic, 4).put(version, 2).put(version, 2).put(kFlags, 2).put(0, 2 + 4).put(r.crc, 4).put(std::min(r.size, kLimit32), 4).put(std::min(r.size, kLimit32), 4);
-    header.put(r.name.size(), 2).put(extra, 2).put(0, 2 + 2 + 2).put(0, 4).put(std::min(r.offset, kLimit32), 4).put(r.name);
+    header.put(kCentralMagic, 4)
+        .put(version, 2)
+        .put(version, 2)
+        .put(kFlags, 2)
+        .put(0, 2 + 4)
+        .put(r.crc, 4)
+        .put(std::min(r.size, kLimit32), 4)
+        .put(std::min(r.size, kLimit32), 4);
+    header.put(r.name.size(), 2)
+        .put(extra, 2)
+        .put(0, 2 + 2 + 2)
+        .put(0, 4)
+        .put(std::min(r.offset, kLimit32), 4)
+        .put(r.name);
     if (extra) header.put(1, 2).put(wide.data.size(), 2);
     put(header.data);
     put(wide.data);
   }
   const uint64_t length = position_ - start, end64 = position_, count = records_.size();
   Bytes end;
-  end.put(kEnd64Magic, 4).put(44, 8).put(0x031e, 2).put(45, 2).put(0, 8).put(count, 8).put(count, 8).put(length, 8).put(start, 8);
+  end.put(kEnd64Magic, 4)
+      .put(44, 8)
+      .put(0x031e, 2)
+      .put(45, 2)
+      .put(0, 8)
+      .put(count, 8)
+      .put(count, 8)
+      .put(length, 8)
+      .put(start, 8);
   end.put(kLocatorMagic, 4).put(0, 4).put(end64, 8).put(1, 4);
-  end.put(kEndMagic, 4).put(0, 4).put(std::min<uint64_t>(count, 0xffff), 2).put(std::min<uint64_t>(count, 0xffff), 2).put(std::min(length, kLimit32), 4).put(std::min(start, kLimit32), 4);
+  end.put(kEndMagic, 4)
+      .put(0, 4)
+      .put(std::min<uint64_t>(count, 0xffff), 2)
+      .put(std::min<uint64_t>(count, 0xffff), 2)
+      .put(std::min(length, kLimit32), 4)
+      .put(std::min(start, kLimit32), 4);
   end.put(0, 2);
   put(end.data);
 }

@@ -1,4 +1,5 @@
-// The subset of the zip format that checkpoints use (APPNOTE.TXT of PKWARE, sections 4.3 and 4.5.3), reading with no trust in the input.
+// The subset of the zip format that checkpoints use (APPNOTE.TXT of PKWARE, sections 4.3 and 4.5.3), reading with no
+// trust in the input.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +14,12 @@
 
 namespace tessera::serialization {
 
-// Stored and deflated records. Every offset and size is checked against the source, every record that is read against its
-// checksum. The packed sizes of all records together may not exceed the source, so that an archive can't ask for more memory than
-// its own length times the ratio of deflate. Error for anything that is no sound archive.
+// Stored and deflated records. Every offset and size is checked against the source, every record that is read against
+// its checksum. The packed sizes of all records together may not exceed the source, so that an archive can't ask for
+// more memory than its own length times the ratio of deflate. Error for anything that is no sound archive.
 //
-// An archive whose checksums are all 0 was written without (set_crc32_options(False) of PyTorch and of this package): its
-// records are not checked.
+// An archive whose checksums are all 0 was written without (set_crc32_options(False) of PyTorch and of this package):
+// its records are not checked.
 class ZipReader {
  public:
   explicit ZipReader(Source& source);
@@ -26,8 +27,8 @@ class ZipReader {
   std::vector<std::string> names() const;  // without the archive's own
   bool has(std::string_view name) const { return find(name) != nullptr; }
   uint64_t record_size(std::string_view name) const;
-  // Where the data of a stored record lie, for mapping them; nothing of them is read, so nothing is checked but that they lie
-  // inside. Error for a compressed record.
+  // Where the data of a stored record lie, for mapping them; nothing of them is read, so nothing is checked but that
+  // they lie inside. Error for a compressed record.
   uint64_t record_offset(std::string_view name);
   void read(std::string_view name, std::span<uint8_t> out);  // out: record_size(name) bytes
   std::vector<uint8_t> read(std::string_view name);
@@ -38,7 +39,9 @@ class ZipReader {
     uint32_t crc;
     uint64_t packed, size, offset;
   };
-  struct Directory { uint64_t count, length, start; };
+  struct Directory {
+    uint64_t count, length, start;
+  };
   Directory find_directory();
   void read_directory(const Directory& where);
   const Record* find(std::string_view name) const;  // without the archive's own name
@@ -64,7 +67,11 @@ class ZipWriter {
   void close();
 
  private:
-  struct Record { std::string name; uint32_t crc; uint64_t size, offset; };
+  struct Record {
+    std::string name;
+    uint32_t crc;
+    uint64_t size, offset;
+  };
   void put(std::span<const uint8_t> data);
   uint32_t put_and_check(std::span<const uint8_t> data);
 
@@ -75,6 +82,8 @@ class ZipWriter {
   std::vector<Record> records_;
 };
 
-inline std::span<const uint8_t> as_bytes(std::string_view s) { return {reinterpret_cast<const uint8_t*>(s.data()), s.size()}; }
+inline std::span<const uint8_t> as_bytes(std::string_view s) {
+  return {reinterpret_cast<const uint8_t*>(s.data()), s.size()};
+}
 
 }  // namespace tessera::serialization

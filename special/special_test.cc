@@ -24,14 +24,18 @@ void expect_values(const Tensor& t, std::vector<double> wanted) {
   ASSERT_EQ(t.numel(), static_cast<int64_t>(wanted.size()));
   for (size_t i = 0; i < wanted.size(); ++i) {
     const double got = t.data<double>()[i];
-    if (std::isnan(wanted[i])) EXPECT_TRUE(std::isnan(got)) << i;
-    else if (std::isinf(wanted[i])) EXPECT_EQ(got, wanted[i]) << i;
-    else EXPECT_NEAR(got, wanted[i], 1e-14 * (1 + std::fabs(wanted[i]))) << i;
+    if (std::isnan(wanted[i]))
+      EXPECT_TRUE(std::isnan(got)) << i;
+    else if (std::isinf(wanted[i]))
+      EXPECT_EQ(got, wanted[i]) << i;
+    else
+      EXPECT_NEAR(got, wanted[i], 1e-14 * (1 + std::fabs(wanted[i]))) << i;
   }
 }
 
 TEST(Special, Entr) {
-  expect_values(special_entr(doubles({0, 1, 0.5, 2, -1, kNan, kInf})), {0, 0, 0.5 * std::log(2.0), -2 * std::log(2.0), -kInf, kNan, -kInf});
+  expect_values(special_entr(doubles({0, 1, 0.5, 2, -1, kNan, kInf})),
+                {0, 0, 0.5 * std::log(2.0), -2 * std::log(2.0), -kInf, kNan, -kInf});
   EXPECT_EQ(special_entr(zeros({1}, DType::kInt64)).dtype(), DType::kFloat32);
 }
 
@@ -42,7 +46,8 @@ TEST(Special, EntrGradient) {
 }
 
 TEST(Special, Xlog1py) {
-  expect_values(special_xlog1py(doubles({0, 2, 0, 1}), doubles({-1, 3, kNan, -1})), {0, 2 * std::log(4.0), kNan, -kInf});
+  expect_values(special_xlog1py(doubles({0, 2, 0, 1}), doubles({-1, 3, kNan, -1})),
+                {0, 2 * std::log(4.0), kNan, -kInf});
   expect_values(special_xlog1py(Scalar(2), doubles({3})), {2 * std::log(4.0)});
   expect_values(special_xlog1py(doubles({2}), Scalar(3)), {2 * std::log(4.0)});
 }

@@ -25,7 +25,8 @@ std::vector<uint8_t> read_bytes(const std::string& path) {
 }
 
 Set empty_set(int64_t count) {
-  return {tessera::empty_cpu(IntVector{count, 8, 8}, DType::kFloat32), tessera::empty_cpu(IntVector{count}, DType::kInt64)};
+  return {tessera::empty_cpu(IntVector{count, 8, 8}, DType::kFloat32),
+          tessera::empty_cpu(IntVector{count}, DType::kInt64)};
 }
 
 }  // namespace
@@ -35,8 +36,9 @@ Data read(const std::string& path) {
   const std::vector<uint8_t> bytes = read_bytes(path);
   uint32_t shape[3] = {};
   if (bytes.size() >= kHeader) std::memcpy(shape, &bytes[8], sizeof shape);
-  TESSERA_CHECK(bytes.size() >= kHeader && std::memcmp(bytes.data(), "DIGITS1\n", 8) == 0 && shape[1] == 8 && shape[2] == 8 && bytes.size() == kHeader + kRow * shape[0], "'", path,
-                "' is not a digits file of 8 x 8 images");
+  TESSERA_CHECK(bytes.size() >= kHeader && std::memcmp(bytes.data(), "DIGITS1\n", 8) == 0 && shape[1] == 8 &&
+                    shape[2] == 8 && bytes.size() == kHeader + kRow * shape[0],
+                "'", path, "' is not a digits file of 8 x 8 images");
   const int64_t count = shape[0], tests = (count + 4) / 5;
   Data data{empty_set(count - tests), empty_set(tests)};
   for (int64_t i = 0, test = 0, train = 0; i < count; ++i) {
@@ -50,8 +52,10 @@ Data read(const std::string& path) {
 }
 
 std::shared_ptr<nn::Sequential> make_mlp() {
-  return nn::Sequential::make({std::make_shared<nn::Flatten>(), std::make_shared<nn::Linear>(64, 256), std::make_shared<nn::ReLU>(), std::make_shared<nn::Dropout>(0.3),
-                               std::make_shared<nn::Linear>(256, 128), std::make_shared<nn::ReLU>(), std::make_shared<nn::Linear>(128, 10)});
+  return nn::Sequential::make({std::make_shared<nn::Flatten>(), std::make_shared<nn::Linear>(64, 256),
+                               std::make_shared<nn::ReLU>(), std::make_shared<nn::Dropout>(0.3),
+                               std::make_shared<nn::Linear>(256, 128), std::make_shared<nn::ReLU>(),
+                               std::make_shared<nn::Linear>(128, 10)});
 }
 
 int64_t count_right(const Tensor& scores, const Tensor& labels) {
@@ -62,13 +66,16 @@ int64_t count_right(const Tensor& scores, const Tensor& labels) {
 }
 
 std::string option(int argc, char** argv, const std::string& name, const std::string& otherwise) {
-  for (int i = 1; i + 1 < argc; ++i) if (argv[i] == "--" + name) return argv[i + 1];
+  for (int i = 1; i + 1 < argc; ++i)
+    if (argv[i] == "--" + name) return argv[i + 1];
   return otherwise;
 }
 
 int64_t number_option(int argc, char** argv, const std::string& name, int64_t otherwise) {
   const std::string text = option(argc, argv, name, std::to_string(otherwise));
-  TESSERA_CHECK_AS(ValueError, !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos, "--", name, " takes a whole number, not '", text, "'");
+  TESSERA_CHECK_AS(ValueError,
+                   !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos, "--",
+                   name, " takes a whole number, not '", text, "'");
   return std::stoll(text);
 }
 

@@ -13,7 +13,9 @@ struct Set {
   tessera::Tensor images;  // float32 (N, 8, 8), in [0, 1]
   tessera::Tensor labels;  // int64 (N)
 };
-struct Data { Set train, test; };
+struct Data {
+  Set train, test;
+};
 
 // Reads digits.bin; every fifth image is for testing. Error if the file can't be read or is no digits file.
 Data read(const std::string& path);

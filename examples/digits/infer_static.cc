@@ -15,8 +15,11 @@ int run(int argc, char** argv) {
   const auto model = digits::make_mlp();
   model->load_state_dict(tessera::serialization::load_state_dict(argv[1]));
   model->eval();
-  const int64_t right = digits::count_right((*model)(data.test.images), data.test.labels), count = data.test.labels.numel();
-  std::printf("%s: test accuracy %.2f %% (%d of %d)\n", argv[1], 100.0 * static_cast<double>(right) / static_cast<double>(count), static_cast<int>(right), static_cast<int>(count));
+  const int64_t right = digits::count_right((*model)(data.test.images), data.test.labels),
+                count = data.test.labels.numel();
+  std::printf("%s: test accuracy %.2f %% (%d of %d)\n", argv[1],
+              100.0 * static_cast<double>(right) / static_cast<double>(count), static_cast<int>(right),
+              static_cast<int>(count));
   return 0;
 }
 

@@ -1,4 +1,5 @@
-// Trains the MLP of train.py, with the same seed, batches and numbers: train_static [--data FILE] [--out CHECKPOINT] [--epochs N] [--seed N]
+// Trains the MLP of train.py, with the same seed, batches and numbers: train_static [--data FILE] [--out CHECKPOINT]
+// [--epochs N] [--seed N]
 #include <cstdio>
 
 #include "autograd/autograd.h"
@@ -35,8 +36,10 @@ void train(nn::Module& model, const digits::Data& data, int64_t epochs) {
     NoGradGuard no_grad;
     const Tensor scores = model(data.test.images);
     const double test_loss = cross_entropy_loss(scores, data.test.labels).item<float>();
-    const double accuracy = static_cast<double>(digits::count_right(scores, data.test.labels)) / static_cast<double>(data.test.labels.numel());
-    std::printf("mlp epoch %2d  loss %.4f  test loss %.4f  test accuracy %.2f %%\n", static_cast<int>(epoch), total / static_cast<double>(data.train.labels.numel()), test_loss, 100 * accuracy);
+    const double accuracy = static_cast<double>(digits::count_right(scores, data.test.labels)) /
+                            static_cast<double>(data.test.labels.numel());
+    std::printf("mlp epoch %2d  loss %.4f  test loss %.4f  test accuracy %.2f %%\n", static_cast<int>(epoch),
+                total / static_cast<double>(data.train.labels.numel()), test_loss, 100 * accuracy);
     std::fflush(stdout);
   }
 }
@@ -47,7 +50,8 @@ int run(int argc, char** argv) {
   TESSERA_CHECK_AS(ValueError, epochs > 0, "--epochs must be at least 1");
   default_cpu_generator()->manual_seed(static_cast<uint64_t>(digits::number_option(argc, argv, "seed", 1)));
   const auto model = digits::make_mlp();
-  std::printf("%s\n%d images to learn from, %d to test with\n", model->repr().c_str(), static_cast<int>(data.train.labels.numel()), static_cast<int>(data.test.labels.numel()));
+  std::printf("%s\n%d images to learn from, %d to test with\n", model->repr().c_str(),
+              static_cast<int>(data.train.labels.numel()), static_cast<int>(data.test.labels.numel()));
   train(*model, data, epochs);
   const std::string out = digits::option(argc, argv, "out", "");
   if (!out.empty()) serialization::save(model->state_dict(), out);

@@ -10,27 +10,64 @@ namespace tessera::foreach {
 
 // One elementwise function of many tensors: x, y and z are the operands of a call, s its number.
 enum class ListOp : uint8_t {
-  kAdd,            // x + s y
-  kAddNumber,      // x + s
-  kMul, kMulNumber,
-  kDiv, kDivNumber,
-  kMax, kMaxNumber, kMin, kMinNumber,  // a NaN wins
-  kPow, kPowNumber,
-  kNumberPow,      // s ^ x
-  kAddcmul,        // x + s y z
-  kAddcdiv,        // x + s y / z
-  kLerp,           // x + s (y - x)
-  kLerpEach,       // x + z (y - x)
-  kCopy,           // y
-  kFill,           // s
-  kIdentity,       // x
+  kAdd,        // x + s y
+  kAddNumber,  // x + s
+  kMul,
+  kMulNumber,
+  kDiv,
+  kDivNumber,
+  kMax,
+  kMaxNumber,
+  kMin,
+  kMinNumber,  // a NaN wins
+  kPow,
+  kPowNumber,
+  kNumberPow,  // s ^ x
+  kAddcmul,    // x + s y z
+  kAddcdiv,    // x + s y / z
+  kLerp,       // x + s (y - x)
+  kLerpEach,   // x + z (y - x)
+  kCopy,       // y
+  kFill,       // s
+  kIdentity,   // x
   // Of x alone.
-  kAbs, kAcos, kAsin, kAtan, kCeil, kCos, kCosh, kErf, kErfc, kExp, kExpm1, kFloor, kFrac, kLgamma, kLog, kLog10, kLog1p, kLog2, kNeg, kReciprocal, kRound, kRsqrt, kSigmoid, kSign, kSin, kSinh, kSqrt, kTan, kTanh, kTrunc,
+  kAbs,
+  kAcos,
+  kAsin,
+  kAtan,
+  kCeil,
+  kCos,
+  kCosh,
+  kErf,
+  kErfc,
+  kExp,
+  kExpm1,
+  kFloor,
+  kFrac,
+  kLgamma,
+  kLog,
+  kLog10,
+  kLog1p,
+  kLog2,
+  kNeg,
+  kReciprocal,
+  kRound,
+  kRsqrt,
+  kSigmoid,
+  kSign,
+  kSin,
+  kSinh,
+  kSqrt,
+  kTan,
+  kTanh,
+  kTrunc,
   // Reductions to one number each: sum |x|, the root of sum x^2, max |x|.
-  kNorm1, kNorm2, kNormMax,
+  kNorm1,
+  kNorm2,
+  kNormMax,
 };
-// Tensors of one floating dtype: `count` arrays of addresses in host memory; all of a tensor's operands are contiguous, of sizes[i] elements. out[i] may be operands[k][i], and lies apart from
-// all others.
+// Tensors of one floating dtype: `count` arrays of addresses in host memory; all of a tensor's operands are contiguous,
+// of sizes[i] elements. out[i] may be operands[k][i], and lies apart from all others.
 struct ListCall {
   ListOp op;
   DType dtype;

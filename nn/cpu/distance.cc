@@ -1,4 +1,5 @@
-// Distances between rows. The second matrix is transposed, so that a vector holds one feature of neighbouring rows; features are added up in their order.
+// Distances between rows. The second matrix is transposed, so that a vector holds one feature of neighbouring rows;
+// features are added up in their order.
 #include "nn/cpu/distance.h"
 
 #include <algorithm>
@@ -24,24 +25,49 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // |difference| adds to the running value; at the end the distance.
 struct Ones {
-  template <class D, class V> HWY_INLINE static V Add(D d, V sum, V a) { return hn::Add(sum, hn::IfThenZeroElse(hn::Eq(a, hn::Zero(d)), hn::Set(d, 1))); }
-  template <class V> HWY_INLINE static V End(V sum) { return sum; }
+  template <class D, class V>
+  HWY_INLINE static V Add(D d, V sum, V a) {
+    return hn::Add(sum, hn::IfThenZeroElse(hn::Eq(a, hn::Zero(d)), hn::Set(d, 1)));
+  }
+  template <class V>
+  HWY_INLINE static V End(V sum) {
+    return sum;
+  }
 };
 struct Sum {
-  template <class D, class V> HWY_INLINE static V Add(D, V sum, V a) { return hn::Add(sum, a); }
-  template <class V> HWY_INLINE static V End(V sum) { return sum; }
+  template <class D, class V>
+  HWY_INLINE static V Add(D, V sum, V a) {
+    return hn::Add(sum, a);
+  }
+  template <class V>
+  HWY_INLINE static V End(V sum) {
+    return sum;
+  }
 };
 struct Squares {
-  template <class D, class V> HWY_INLINE static V Add(D, V sum, V a) { return hn::MulAdd(a, a, sum); }
-  template <class V> HWY_INLINE static V End(V sum) { return hn::Sqrt(sum); }
+  template <class D, class V>
+  HWY_INLINE static V Add(D, V sum, V a) {
+    return hn::MulAdd(a, a, sum);
+  }
+  template <class V>
+  HWY_INLINE static V End(V sum) {
+    return hn::Sqrt(sum);
+  }
 };
 struct Greatest {
   // A NaN stays.
-  template <class D, class V> HWY_INLINE static V Add(D, V sum, V a) { return hn::IfThenElse(hn::Or(hn::Gt(a, sum), hn::IsNaN(a)), a, sum); }
-  template <class V> HWY_INLINE static V End(V sum) { return sum; }
+  template <class D, class V>
+  HWY_INLINE static V Add(D, V sum, V a) {
+    return hn::IfThenElse(hn::Or(hn::Gt(a, sum), hn::IsNaN(a)), a, sum);
+  }
+  template <class V>
+  HWY_INLINE static V End(V sum) {
+    return sum;
+  }
 };
 
-// Distances of x (m features) to the r columns of t (m x width, width a multiple of the lanes); out has room for width numbers.
+// Distances of x (m features) to the r columns of t (m x width, width a multiple of the lanes); out has room for width
+// numbers.
 template <class Op, class T>
 void Distances(const T* x, const T* t, int64_t m, int64_t width, T* out) {
   const hn::ScalableTag<T> d;
@@ -64,7 +90,8 @@ void Distances(const T* x, const T* t, int64_t m, int64_t width, T* out) {
   }
   for (; j < width; j += kLanes) {
     auto s = hn::Zero(d);
-    for (int64_t k = 0; k < m; ++k) s = Op::Add(d, s, hn::Abs(hn::Sub(hn::Set(d, x[k]), hn::Load(d, t + k * width + j))));
+    for (int64_t k = 0; k < m; ++k)
+      s = Op::Add(d, s, hn::Abs(hn::Sub(hn::Set(d, x[k]), hn::Load(d, t + k * width + j))));
     hn::StoreU(Op::End(s), d, out + j);
   }
 }
@@ -86,7 +113,8 @@ void DistancesOf(double norm, const T* x, const T* t, int64_t m, int64_t width, 
 }
 
 #if HWY_TARGET <= HWY_AVX3
-// The same bits as hn::Sqrt by multiplications alone, for numbers whose squares, roots and residues are far from the limits of the range.
+// The same bits as hn::Sqrt by multiplications alone, for numbers whose squares, roots and residues are far from the
+// limits of the range.
 template <class D, class V>
 HWY_INLINE V RootByProducts(D d, V x) {
   const V half = hn::Set(d, 0.5f), y = hn::ApproximateReciprocalSqrt(x);
@@ -139,13 +167,16 @@ void AddSlope(double norm, T grad, T distance, const T* x, const T* y, int64_t m
   if (norm == 2) {
     const T scale = grad / distance;
     const auto s = hn::Set(d, scale);
-    for (; k + kLanes <= m; k += kLanes) hn::StoreU(hn::MulAdd(s, hn::Sub(hn::LoadU(d, x + k), hn::LoadU(d, y + k)), hn::LoadU(d, out + k)), d, out + k);
+    for (; k + kLanes <= m; k += kLanes)
+      hn::StoreU(hn::MulAdd(s, hn::Sub(hn::LoadU(d, x + k), hn::LoadU(d, y + k)), hn::LoadU(d, out + k)), d, out + k);
     for (; k < m; ++k) out[k] += scale * (x[k] - y[k]);
   } else if (norm == 1) {
     const auto g = hn::Set(d, grad);
     for (; k + kLanes <= m; k += kLanes) {
       const auto a = hn::LoadU(d, x + k), b = hn::LoadU(d, y + k);
-      hn::StoreU(hn::Add(hn::LoadU(d, out + k), hn::IfThenZeroElse(hn::Eq(a, b), hn::CopySign(g, hn::Xor(g, hn::Sub(a, b))))), d, out + k);
+      hn::StoreU(
+          hn::Add(hn::LoadU(d, out + k), hn::IfThenZeroElse(hn::Eq(a, b), hn::CopySign(g, hn::Xor(g, hn::Sub(a, b))))),
+          d, out + k);
     }
     for (; k < m; ++k) out[k] += grad * sign(x[k] - y[k]);
   } else if (std::isinf(norm)) {
@@ -160,7 +191,8 @@ void AddSlope(double norm, T grad, T distance, const T* x, const T* y, int64_t m
 }
 
 template <class T>
-void BackwardRowOf(double norm, const T* grad, const T* x, const T* y, const T* distances, int64_t r, int64_t m, T* out) {
+void BackwardRowOf(double norm, const T* grad, const T* x, const T* y, const T* distances, int64_t r, int64_t m,
+                   T* out) {
   std::fill(out, out + m, T{0});
   for (int64_t j = 0; j < r; ++j) AddSlope(norm, grad[j], distances[j], x, y + j * m, m, out);
 }
@@ -168,18 +200,26 @@ void BackwardRowOf(double norm, const T* grad, const T* x, const T* y, const T* 
 }  // namespace
 
 void DistanceRow(DType t, double norm, const void* x, const void* columns, int64_t m, int64_t width, void* out) {
-  if (t == DType::kFloat32) return DistancesOf(norm, static_cast<const float*>(x), static_cast<const float*>(columns), m, width, static_cast<float*>(out));
-  DistancesOf(norm, static_cast<const double*>(x), static_cast<const double*>(columns), m, width, static_cast<double*>(out));
+  if (t == DType::kFloat32)
+    return DistancesOf(norm, static_cast<const float*>(x), static_cast<const float*>(columns), m, width,
+                       static_cast<float*>(out));
+  DistancesOf(norm, static_cast<const double*>(x), static_cast<const double*>(columns), m, width,
+              static_cast<double*>(out));
 }
 void FinishRow(DType t, double a, const void* b, int64_t n, void* c) {
-  if (t == DType::kFloat32) return FinishProducts(static_cast<float>(a), static_cast<const float*>(b), n, static_cast<float*>(c));
+  if (t == DType::kFloat32)
+    return FinishProducts(static_cast<float>(a), static_cast<const float*>(b), n, static_cast<float*>(c));
   FinishProducts(a, static_cast<const double*>(b), n, static_cast<double*>(c));
 }
-void BackwardRow(DType t, double norm, const void* grad, const void* x, const void* y, const void* distances, int64_t r, int64_t m, void* out) {
+void BackwardRow(DType t, double norm, const void* grad, const void* x, const void* y, const void* distances, int64_t r,
+                 int64_t m, void* out) {
   if (t == DType::kFloat32) {
-    return BackwardRowOf(norm, static_cast<const float*>(grad), static_cast<const float*>(x), static_cast<const float*>(y), static_cast<const float*>(distances), r, m, static_cast<float*>(out));
+    return BackwardRowOf(norm, static_cast<const float*>(grad), static_cast<const float*>(x),
+                         static_cast<const float*>(y), static_cast<const float*>(distances), r, m,
+                         static_cast<float*>(out));
   }
-  BackwardRowOf(norm, static_cast<const double*>(grad), static_cast<const double*>(x), static_cast<const double*>(y), static_cast<const double*>(distances), r, m, static_cast<double*>(out));
+  BackwardRowOf(norm, static_cast<const double*>(grad), static_cast<const double*>(x), static_cast<const double*>(y),
+                static_cast<const double*>(distances), r, m, static_cast<double*>(out));
 }
 
 }  // namespace HWY_NAMESPACE
@@ -212,7 +252,8 @@ void square_norms(const T* x, int64_t rows, int64_t m, T* norms) {
 }
 
 template <class T>
-void distances_by_product(DType dtype, int64_t batch, int64_t p, int64_t r, int64_t m, const T* x1, const T* x2, T* out) {
+void distances_by_product(DType dtype, int64_t batch, int64_t p, int64_t r, int64_t m, const T* x1, const T* x2,
+                          T* out) {
   const internal::ScratchArray<T> norms1(batch * p), norms2(batch * r);
   square_norms(x1, batch * p, m, norms1.get());
   square_norms(x2, batch * r, m, norms2.get());
@@ -224,14 +265,17 @@ void distances_by_product(DType dtype, int64_t batch, int64_t p, int64_t r, int6
     for (int64_t i = begin; i < end; ++i) {
       const int64_t b = i / blocks, first = i % blocks * kRowBlock, rows = std::min(kRowBlock, p - first);
       T* c = out + (b * p + first) * r;
-      gemm(dtype, rows, r, m, one, {const_cast<T*>(x1 + (b * p + first) * m), m, 1}, {const_cast<T*>(x2 + b * r * m), 1, m}, zero, {c, r, 1});
-      for (int64_t k = 0; k < rows; ++k) TESSERA_SIMD(FinishRow)(dtype, norms1[b * p + first + k], norms2.get() + b * r, r, c + k * r);
+      gemm(dtype, rows, r, m, one, {const_cast<T*>(x1 + (b * p + first) * m), m, 1},
+           {const_cast<T*>(x2 + b * r * m), 1, m}, zero, {c, r, 1});
+      for (int64_t k = 0; k < rows; ++k)
+        TESSERA_SIMD(FinishRow)(dtype, norms1[b * p + first + k], norms2.get() + b * r, r, c + k * r);
     }
   });
 }
 
 template <class T>
-void distances_by_feature(DType dtype, int64_t batch, int64_t p, int64_t r, int64_t m, double norm, const T* x1, const T* x2, T* out) {
+void distances_by_feature(DType dtype, int64_t batch, int64_t p, int64_t r, int64_t m, double norm, const T* x1,
+                          const T* x2, T* out) {
   constexpr int64_t kMultiple = 64 / sizeof(T);
   const int64_t width = (r + kMultiple - 1) / kMultiple * kMultiple;
   const internal::ScratchArray<T> columns(m * width);
@@ -251,8 +295,10 @@ void distances_by_feature(DType dtype, int64_t batch, int64_t p, int64_t r, int6
 
 }  // namespace
 
-void pair_distances(DType dtype, int64_t batch, int64_t p, int64_t r, int64_t m, double norm, bool by_product, const void* x1, const void* x2, void* out) {
-  TESSERA_CHECK_NOT_IMPLEMENTED(dtype == DType::kFloat32 || dtype == DType::kFloat64, "\"cdist\" not implemented for '", type_name_of(dtype), "'");
+void pair_distances(DType dtype, int64_t batch, int64_t p, int64_t r, int64_t m, double norm, bool by_product,
+                    const void* x1, const void* x2, void* out) {
+  TESSERA_CHECK_NOT_IMPLEMENTED(dtype == DType::kFloat32 || dtype == DType::kFloat64, "\"cdist\" not implemented for '",
+                                type_name_of(dtype), "'");
   const auto work = [&](auto t) {
     using T = decltype(t);
     const T *a = static_cast<const T*>(x1), *b = static_cast<const T*>(x2);
@@ -267,14 +313,17 @@ void pair_distances(DType dtype, int64_t batch, int64_t p, int64_t r, int64_t m,
   dtype == DType::kFloat32 ? work(float{}) : work(double{});
 }
 
-void pair_distances_backward(DType dtype, int64_t batch, int64_t p, int64_t r, int64_t m, double norm, const void* grad, const void* x1, const void* x2, const void* distances,
-                             void* dx1) {
-  TESSERA_CHECK_NOT_IMPLEMENTED(dtype == DType::kFloat32 || dtype == DType::kFloat64, "\"cdist_backward\" not implemented for '", type_name_of(dtype), "'");
+void pair_distances_backward(DType dtype, int64_t batch, int64_t p, int64_t r, int64_t m, double norm, const void* grad,
+                             const void* x1, const void* x2, const void* distances, void* dx1) {
+  TESSERA_CHECK_NOT_IMPLEMENTED(dtype == DType::kFloat32 || dtype == DType::kFloat64,
+                                "\"cdist_backward\" not implemented for '", type_name_of(dtype), "'");
   const int64_t size = item_size(dtype);
   const auto at = [size](const void* base, int64_t element) { return static_cast<const char*>(base) + element * size; };
   parallel_for(batch * p, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, r * m)), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      TESSERA_SIMD(BackwardRow)(dtype, norm, at(grad, i * r), at(x1, i * m), at(x2, i / p * r * m), at(distances, i * r), r, m, static_cast<char*>(dx1) + i * m * size);
+      TESSERA_SIMD(BackwardRow)
+      (dtype, norm, at(grad, i * r), at(x1, i * m), at(x2, i / p * r * m), at(distances, i * r), r, m,
+       static_cast<char*>(dx1) + i * m * size);
     }
   });
 }

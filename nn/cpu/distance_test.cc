@@ -34,7 +34,8 @@ double distance(const T* a, const T* b, int64_t m, double norm) {
 
 template <class T>
 void check(int64_t batch, int64_t p, int64_t r, int64_t m, double norm, bool by_product, std::mt19937& rng) {
-  const auto x = numbers<T>(batch * p * m, rng), y = numbers<T>(batch * r * m, rng), grad = numbers<T>(batch * p * r, rng);
+  const auto x = numbers<T>(batch * p * m, rng), y = numbers<T>(batch * r * m, rng),
+             grad = numbers<T>(batch * p * r, rng);
   std::vector<T> out(batch * p * r), dx(batch * p * m);
   pair_distances(DTypeOf<T>::value, batch, p, r, m, norm, by_product, x.data(), y.data(), out.data());
   const double tolerance = (sizeof(T) == 4 ? 2e-5 : 1e-12) * (by_product ? 100 : 1);
@@ -47,7 +48,8 @@ void check(int64_t batch, int64_t p, int64_t r, int64_t m, double norm, bool by_
     }
   }
   if (norm == 0) return;
-  pair_distances_backward(DTypeOf<T>::value, batch, p, r, m, norm, grad.data(), x.data(), y.data(), out.data(), dx.data());
+  pair_distances_backward(DTypeOf<T>::value, batch, p, r, m, norm, grad.data(), x.data(), y.data(), out.data(),
+                          dx.data());
   // By differences, where the distance is smooth.
   if (sizeof(T) == 4 || by_product || norm < 1) return;
   const double h = 1e-6;
@@ -73,7 +75,8 @@ TEST(Distance, RootsOfProductsAreRounded) {
     const float x = 0;
     std::vector<float> y(r), out(r);
     for (float& v : y) {
-      v = static_cast<float>(std::ldexp(std::uniform_real_distribution<double>(1, 2)(rng), std::uniform_int_distribution<int>(-20, 20)(rng)));
+      v = static_cast<float>(std::ldexp(std::uniform_real_distribution<double>(1, 2)(rng),
+                                        std::uniform_int_distribution<int>(-20, 20)(rng)));
       if (rng() % 8 == 0) v = std::ldexp(v, rng() % 2 ? -50 : 40);
       if (rng() % 32 == 0) v = 0;
     }

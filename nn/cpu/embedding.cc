@@ -25,9 +25,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kAhead = 16;  // rows that are asked for before they are needed
 
-// Sum of the rows of one bag, elements [0, kVectors * lanes) of each. scale may be null; `known` >= n indices can be read: those of the next bags.
+// Sum of the rows of one bag, elements [0, kVectors * lanes) of each. scale may be null; `known` >= n indices can be
+// read: those of the next bags.
 template <int kVectors, class T>
-HWY_INLINE void SumPart(const int64_t* index, int64_t n, int64_t known, int64_t padding, int64_t dim, const T* table, const T* scale, T* out) {
+HWY_INLINE void SumPart(const int64_t* index, int64_t n, int64_t known, int64_t padding, int64_t dim, const T* table,
+                        const T* scale, T* out) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kLanes = HWY_LANES(T);
   hn::Vec<hn::ScalableTag<T>> s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
@@ -35,11 +37,14 @@ HWY_INLINE void SumPart(const int64_t* index, int64_t n, int64_t known, int64_t 
     if (index[i] == padding) continue;
     if (i + kAhead < known) {
       const T* next = table + index[i + kAhead] * dim;
-      for (int64_t k = 0; k < kVectors * kLanes; k += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(next + k);
+      for (int64_t k = 0; k < kVectors * kLanes; k += 64 / static_cast<int64_t>(sizeof(T)))
+        __builtin_prefetch(next + k);
     }
     const T* row = table + index[i] * dim;
     const auto f = hn::Set(d, scale ? scale[i] : T{1});
-    const auto part = [&](int k) HWY_ATTR { return scale ? hn::Mul(f, hn::LoadU(d, row + k * kLanes)) : hn::LoadU(d, row + k * kLanes); };
+    const auto part = [&](int k) HWY_ATTR {
+      return scale ? hn::Mul(f, hn::LoadU(d, row + k * kLanes)) : hn::LoadU(d, row + k * kLanes);
+    };
     s0 = hn::Add(s0, part(0));
     if constexpr (kVectors > 1) s1 = hn::Add(s1, part(1));
     if constexpr (kVectors > 2) s2 = hn::Add(s2, part(2)), s3 = hn::Add(s3, part(3));
@@ -49,7 +54,8 @@ HWY_INLINE void SumPart(const int64_t* index, int64_t n, int64_t known, int64_t 
   if constexpr (kVectors > 2) hn::StoreU(s2, d, out + 2 * kLanes), hn::StoreU(s3, d, out + 3 * kLanes);
 }
 template <class T>
-void SumBag(const int64_t* index, int64_t n, int64_t known, int64_t padding, int64_t dim, const T* table, const T* scale, T* out) {
+void SumBag(const int64_t* index, int64_t n, int64_t known, int64_t padding, int64_t dim, const T* table,
+            const T* scale, T* out) {
   constexpr int64_t kLanes = HWY_LANES(T);
   int64_t k = 0;
   for (; k + 4 * kLanes <= dim; k += 4 * kLanes) SumPart<4>(index, n, known, padding, dim, table + k, scale, out + k);
@@ -117,16 +123,22 @@ void MaxBag(const int64_t* index, int64_t n, int64_t padding, int64_t dim, const
 
 }  // namespace
 
-void BagSum(DType t, const int64_t* index, int64_t n, int64_t known, int64_t padding, int64_t dim, const void* table, const void* scale, void* out) {
-  if (t == DType::kFloat32) return SumBag(index, n, known, padding, dim, static_cast<const float*>(table), static_cast<const float*>(scale), static_cast<float*>(out));
-  SumBag(index, n, known, padding, dim, static_cast<const double*>(table), static_cast<const double*>(scale), static_cast<double*>(out));
+void BagSum(DType t, const int64_t* index, int64_t n, int64_t known, int64_t padding, int64_t dim, const void* table,
+            const void* scale, void* out) {
+  if (t == DType::kFloat32)
+    return SumBag(index, n, known, padding, dim, static_cast<const float*>(table), static_cast<const float*>(scale),
+                  static_cast<float*>(out));
+  SumBag(index, n, known, padding, dim, static_cast<const double*>(table), static_cast<const double*>(scale),
+         static_cast<double*>(out));
 }
 void BagDivide(DType t, int64_t dim, int64_t divisor, void* out) {
   if (t == DType::kFloat32) return Divide(dim, static_cast<float>(divisor), static_cast<float*>(out));
   Divide(dim, static_cast<double>(divisor), static_cast<double*>(out));
 }
-void BagMax(DType t, const int64_t* index, int64_t n, int64_t padding, int64_t dim, const void* table, void* out, int64_t* places) {
-  if (t == DType::kFloat32) return MaxBag(index, n, padding, dim, static_cast<const float*>(table), static_cast<float*>(out), places);
+void BagMax(DType t, const int64_t* index, int64_t n, int64_t padding, int64_t dim, const void* table, void* out,
+            int64_t* places) {
+  if (t == DType::kFloat32)
+    return MaxBag(index, n, padding, dim, static_cast<const float*>(table), static_cast<float*>(out), places);
   MaxBag(index, n, padding, dim, static_cast<const double*>(table), static_cast<double*>(out), places);
 }
 
@@ -144,7 +156,8 @@ TESSERA_SIMD_TABLE(BagMax);
 
 // One bag of float16 or bfloat16.
 template <class T>
-void reduced_bag(BagMode mode, const int64_t* index, int64_t n, int64_t size, int64_t padding, int64_t dim, const T* table, const T* scale, T* out, int64_t* places) {
+void reduced_bag(BagMode mode, const int64_t* index, int64_t n, int64_t size, int64_t padding, int64_t dim,
+                 const T* table, const T* scale, T* out, int64_t* places) {
   for (int64_t k = 0; k < dim; ++k) {
     float value = 0;
     int64_t at = -1;
@@ -164,7 +177,8 @@ void reduced_bag(BagMode mode, const int64_t* index, int64_t n, int64_t size, in
 }
 
 template <class T>
-void bag_of(DType dtype, BagMode mode, const int64_t* index, int64_t n, int64_t known, int64_t size, int64_t padding, int64_t dim, const T* table, const T* scale, T* out, int64_t* places) {
+void bag_of(DType dtype, BagMode mode, const int64_t* index, int64_t n, int64_t known, int64_t size, int64_t padding,
+            int64_t dim, const T* table, const T* scale, T* out, int64_t* places) {
   if constexpr (internal::kIsReduced<T>) {
     reduced_bag(mode, index, n, size, padding, dim, table, scale, out, places);
   } else if (mode == BagMode::kMax) {
@@ -177,20 +191,23 @@ void bag_of(DType dtype, BagMode mode, const int64_t* index, int64_t n, int64_t 
 
 }  // namespace
 
-void embedding_bag_forward(DType dtype, BagMode mode, const Bags& bags, int64_t dim, const void* table, const void* scale, void* out, int64_t* sizes, int64_t* places) {
+void embedding_bag_forward(DType dtype, BagMode mode, const Bags& bags, int64_t dim, const void* table,
+                           const void* scale, void* out, int64_t* sizes, int64_t* places) {
   internal::visit_floats("embedding_bag", dtype, [&](auto tag) {
     using T = decltype(tag);
     const int64_t rows = bags.count > 0 ? bags.begin[bags.count] / bags.count + 1 : 1;
-    parallel_for(bags.count, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, rows * dim)), [&](int64_t begin, int64_t end) {
-      for (int64_t b = begin; b < end; ++b) {
-        const int64_t first = bags.begin[b], n = bags.begin[b + 1] - first;
-        const int64_t* index = bags.index + first;
-        const int64_t size = bags.padding < 0 ? n : n - std::count(index, index + n, bags.padding);
-        sizes[b] = size;
-        bag_of<T>(dtype, mode, index, n, bags.begin[bags.count] - first, size, bags.padding, dim, static_cast<const T*>(table), scale ? static_cast<const T*>(scale) + first : nullptr, static_cast<T*>(out) + b * dim,
-                  places ? places + b * dim : nullptr);
-      }
-    });
+    parallel_for(bags.count, std::max<int64_t>(1, 32768 / std::max<int64_t>(1, rows * dim)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t b = begin; b < end; ++b) {
+                     const int64_t first = bags.begin[b], n = bags.begin[b + 1] - first;
+                     const int64_t* index = bags.index + first;
+                     const int64_t size = bags.padding < 0 ? n : n - std::count(index, index + n, bags.padding);
+                     sizes[b] = size;
+                     bag_of<T>(dtype, mode, index, n, bags.begin[bags.count] - first, size, bags.padding, dim,
+                               static_cast<const T*>(table), scale ? static_cast<const T*>(scale) + first : nullptr,
+                               static_cast<T*>(out) + b * dim, places ? places + b * dim : nullptr);
+                   }
+                 });
   });
 }
 

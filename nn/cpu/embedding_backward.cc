@@ -29,7 +29,8 @@ struct Occurrences {
 };
 
 template <class T>
-void embedding_row(const T* dy, int64_t dim, const int64_t* at, int64_t count, bool scale_by_freq, Acc<T>* sum, T* out) {
+void embedding_row(const T* dy, int64_t dim, const int64_t* at, int64_t count, bool scale_by_freq, Acc<T>* sum,
+                   T* out) {
   using A = Acc<T>;
   for (int64_t j = 0; j < dim; ++j) sum[j] = A{};
   const A scale = scale_by_freq && count > 0 ? static_cast<A>(1.0 / static_cast<double>(count)) : A{1};
@@ -42,23 +43,25 @@ void embedding_row(const T* dy, int64_t dim, const int64_t* at, int64_t count, b
 
 }  // namespace
 
-void embedding_backward(DType dtype, const void* dy, const int64_t* index, int64_t n, int64_t dim, int64_t rows_total, int64_t padding_idx,
-                        bool scale_by_freq, void* dweight) {
+void embedding_backward(DType dtype, const void* dy, const int64_t* index, int64_t n, int64_t dim, int64_t rows_total,
+                        int64_t padding_idx, bool scale_by_freq, void* dweight) {
   visit_floats("embedding_backward", dtype, [&](auto tag) {
     using T = decltype(tag);
     for (int64_t i = 0; i < n; ++i)
-      TESSERA_CHECK_INDEX(index[i] >= 0 && index[i] < rows_total, "index out of range in self: index ", index[i], " of an embedding with ",
-                          rows_total, " rows");
+      TESSERA_CHECK_INDEX(index[i] >= 0 && index[i] < rows_total, "index out of range in self: index ", index[i],
+                          " of an embedding with ", rows_total, " rows");
     const Occurrences rows(index, n, rows_total);
     const int64_t work = dim * (1 + n / (rows_total + 1));
     parallel_for(rows_total, 1 + 32768 / (work + 1), [&](int64_t begin, int64_t end) {
       ScratchArray<Acc<T>> sum(dim);
       // Most rows of a large table are in no batch: zeros first, all at once.
-      std::memset(static_cast<char*>(dweight) + begin * dim * static_cast<int64_t>(sizeof(T)), 0, static_cast<size_t>((end - begin) * dim) * sizeof(T));
+      std::memset(static_cast<char*>(dweight) + begin * dim * static_cast<int64_t>(sizeof(T)), 0,
+                  static_cast<size_t>((end - begin) * dim) * sizeof(T));
       for (int64_t r = begin; r < end; ++r) {
         const int64_t first = rows.first[r], count = r == padding_idx ? 0 : rows.first[r + 1] - first;
         if (count == 0) continue;
-        embedding_row(static_cast<const T*>(dy), dim, rows.order.get() + first, count, scale_by_freq, sum.get(), static_cast<T*>(dweight) + r * dim);
+        embedding_row(static_cast<const T*>(dy), dim, rows.order.get() + first, count, scale_by_freq, sum.get(),
+                      static_cast<T*>(dweight) + r * dim);
       }
     });
   });

@@ -46,7 +46,8 @@ void check_embedding(int64_t n, int64_t dim, int64_t rows, int64_t padding, bool
         expected[index[i] * dim + j] += v;
         size[index[i] * dim + j] += std::abs(v);
       }
-  for (size_t i = 0; i < dw.size(); ++i) ASSERT_NEAR(static_cast<double>(dw[i]), expected[i], eps<T>() * (size[i] + std::abs(expected[i])) + 1e-12);
+  for (size_t i = 0; i < dw.size(); ++i)
+    ASSERT_NEAR(static_cast<double>(dw[i]), expected[i], eps<T>() * (size[i] + std::abs(expected[i])) + 1e-12);
 }
 TYPED_TEST(EmbeddingTest, Backward) {
   for (int64_t padding : {-1, 3})
@@ -62,7 +63,8 @@ TEST(Embedding, IndicesAreCheckedFirst) {
   std::vector<float> dw(6, 5);
   for (int64_t bad : {-1, 3}) {
     const std::vector<int64_t> index = {0, bad};
-    EXPECT_THROW(embedding_backward(DType::kFloat32, dy.data(), index.data(), 2, 2, 3, -1, false, dw.data()), IndexError);
+    EXPECT_THROW(embedding_backward(DType::kFloat32, dy.data(), index.data(), 2, 2, 3, -1, false, dw.data()),
+                 IndexError);
     EXPECT_EQ(dw, std::vector<float>(6, 5));
   }
 }

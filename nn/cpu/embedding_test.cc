@@ -26,7 +26,8 @@ void check(BagMode mode, int64_t dim, int64_t padding, bool scaled, bool with_na
   std::vector<T> scale(41), out(bags * dim, static_cast<T>(9.0f));
   for (T& s : scale) s = static_cast<T>(static_cast<float>(rng() % 5) * 0.5f - 1);
   std::vector<int64_t> sizes(bags, -1), places(bags * dim, -1);
-  embedding_bag_forward(DTypeOf<T>::value, mode, {bags, index.data(), begin.data(), padding}, dim, table.data(), scaled ? scale.data() : nullptr, out.data(), sizes.data(),
+  embedding_bag_forward(DTypeOf<T>::value, mode, {bags, index.data(), begin.data(), padding}, dim, table.data(),
+                        scaled ? scale.data() : nullptr, out.data(), sizes.data(),
                         mode == BagMode::kMax ? places.data() : nullptr);
   for (int64_t b = 0; b < bags; ++b) {
     for (int64_t k = 0; k < dim; ++k) {
@@ -51,9 +52,7 @@ void check(BagMode mode, int64_t dim, int64_t padding, bool scaled, bool with_na
       } else {
         ASSERT_NEAR(got, want, (sizeof(T) == 2 ? 1e-2 : 1e-5) * (1 + std::abs(want)));
       }
-      if (mode == BagMode::kMax) {
-        ASSERT_EQ(places[b * dim + k], place);
-      }
+      if (mode == BagMode::kMax) { ASSERT_EQ(places[b * dim + k], place); }
     }
   }
 }
@@ -62,7 +61,8 @@ template <class T>
 void check_all() {
   for (int64_t dim : {1, 3, 8, 16, 17, 64, 100, 130}) {
     for (int64_t padding : {-1, 5}) {
-      for (BagMode mode : {BagMode::kSum, BagMode::kMean, BagMode::kMax}) check<T>(mode, dim, padding, false, dim == 17);
+      for (BagMode mode : {BagMode::kSum, BagMode::kMean, BagMode::kMax})
+        check<T>(mode, dim, padding, false, dim == 17);
       check<T>(BagMode::kSum, dim, padding, true, false);
     }
   }

@@ -15,12 +15,14 @@ using namespace internal;  // NOLINT: helpers of these kernels
 
 void check_targets(const int64_t* target, int64_t n, int64_t classes, int64_t ignore_index) {
   for (int64_t i = 0; i < n; ++i)
-    TESSERA_CHECK_INDEX((target[i] >= 0 && target[i] < classes) || target[i] == ignore_index, "Target ", target[i], " is out of bounds.");
+    TESSERA_CHECK_INDEX((target[i] >= 0 && target[i] < classes) || target[i] == ignore_index, "Target ", target[i],
+                        " is out of bounds.");
 }
 
 // One weighted loss: the position's target, its weight, and where x of the target lies; skipped if ignored.
 template <class T, class F>
-void for_targets(int64_t begin, int64_t end, int64_t classes, int64_t inner, const int64_t* target, const T* weight, int64_t ignore_index, F&& fn) {
+void for_targets(int64_t begin, int64_t end, int64_t classes, int64_t inner, const int64_t* target, const T* weight,
+                 int64_t ignore_index, F&& fn) {
   int64_t b = begin / inner, at = begin % inner;
   for (int64_t i = begin; i < end; ++i, ++at) {
     if (at == inner) ++b, at = 0;
@@ -33,8 +35,9 @@ constexpr int64_t kBlock = 8192;  // targets; sums over blocks are added in orde
 
 }  // namespace
 
-void nll_loss_forward(DType dtype, int64_t batch, int64_t classes, int64_t inner, const void* x, const int64_t* target, const void* weight,
-                      LossReduction reduction, int64_t ignore_index, void* out, void* total_weight) {
+void nll_loss_forward(DType dtype, int64_t batch, int64_t classes, int64_t inner, const void* x, const int64_t* target,
+                      const void* weight, LossReduction reduction, int64_t ignore_index, void* out,
+                      void* total_weight) {
   visit_floats("nll_loss_out_frame", dtype, [&](auto tag) {
     using T = decltype(tag);
     using A = Acc<T>;
@@ -45,8 +48,9 @@ void nll_loss_forward(DType dtype, int64_t batch, int64_t classes, int64_t inner
     if (reduction == LossReduction::kNone) {
       parallel_for(n, kBlock, [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) to[i] = T{};
-        for_targets(begin, end, classes, inner, target, w, ignore_index,
-                    [&](int64_t i, int64_t at, A weight_of) { to[i] = static_cast<T>(-weight_of * static_cast<A>(in[at])); });
+        for_targets(begin, end, classes, inner, target, w, ignore_index, [&](int64_t i, int64_t at, A weight_of) {
+          to[i] = static_cast<T>(-weight_of * static_cast<A>(in[at]));
+        });
       });
       *static_cast<T*>(total_weight) = T{};
       return;
@@ -73,8 +77,9 @@ void nll_loss_forward(DType dtype, int64_t batch, int64_t classes, int64_t inner
   });
 }
 
-void nll_loss_backward(DType dtype, int64_t batch, int64_t classes, int64_t inner, const void* dy, const int64_t* target, const void* weight,
-                       LossReduction reduction, int64_t ignore_index, const void* total_weight, void* dx) {
+void nll_loss_backward(DType dtype, int64_t batch, int64_t classes, int64_t inner, const void* dy,
+                       const int64_t* target, const void* weight, LossReduction reduction, int64_t ignore_index,
+                       const void* total_weight, void* dx) {
   visit_floats("nll_loss_backward_out_frame", dtype, [&](auto tag) {
     using T = decltype(tag);
     using A = Acc<T>;
@@ -88,8 +93,9 @@ void nll_loss_backward(DType dtype, int64_t batch, int64_t classes, int64_t inne
     });
     const A total = reduction == LossReduction::kMean ? static_cast<A>(*static_cast<const T*>(total_weight)) : A{1};
     parallel_for(n, kBlock, [&](int64_t begin, int64_t end) {
-      for_targets(begin, end, classes, inner, target, w, ignore_index,
-                  [&](int64_t i, int64_t at, A weight_of) { to[at] = static_cast<T>(-weight_of * static_cast<A>(grad[each ? i : 0]) / total); });
+      for_targets(begin, end, classes, inner, target, w, ignore_index, [&](int64_t i, int64_t at, A weight_of) {
+        to[at] = static_cast<T>(-weight_of * static_cast<A>(grad[each ? i : 0]) / total);
+      });
     });
   });
 }

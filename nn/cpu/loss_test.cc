@@ -34,14 +34,17 @@ void check_nll(int64_t batch, int64_t classes, int64_t inner, bool weighted, Los
   constexpr DType kType = DTypeOf<T>::value;
   const int64_t n = batch * inner;
   const bool each = reduction == LossReduction::kNone;
-  const auto x = random_vector<T>(n * classes, 1), weight = random_vector<T>(classes, 2, 0.1f), dy = random_vector<T>(each ? n : 1, 3);
+  const auto x = random_vector<T>(n * classes, 1), weight = random_vector<T>(classes, 2, 0.1f),
+             dy = random_vector<T>(each ? n : 1, 3);
   std::vector<int64_t> target(n);
   std::mt19937 rng(4);
   for (auto& t : target) t = rng() % 5 == 0 ? -100 : static_cast<int64_t>(rng() % classes);
   std::vector<T> out(each ? n : 1), dx(x.size(), T(9));
   T total;
-  nll_loss_forward(kType, batch, classes, inner, x.data(), target.data(), weighted ? weight.data() : nullptr, reduction, -100, out.data(), &total);
-  nll_loss_backward(kType, batch, classes, inner, dy.data(), target.data(), weighted ? weight.data() : nullptr, reduction, -100, &total, dx.data());
+  nll_loss_forward(kType, batch, classes, inner, x.data(), target.data(), weighted ? weight.data() : nullptr, reduction,
+                   -100, out.data(), &total);
+  nll_loss_backward(kType, batch, classes, inner, dy.data(), target.data(), weighted ? weight.data() : nullptr,
+                    reduction, -100, &total, dx.data());
   double sum = 0, weights = 0;
   std::vector<double> edx(x.size()), losses(n);
   for (int64_t i = 0; i < n; ++i) {
@@ -62,7 +65,8 @@ void check_nll(int64_t batch, int64_t classes, int64_t inner, bool weighted, Los
     const double expected = reduction == LossReduction::kMean ? sum / weights : sum;
     EXPECT_NEAR(static_cast<double>(out[0]), expected, eps<T>() * (std::abs(expected) + 1));
   }
-  for (size_t i = 0; i < dx.size(); ++i) ASSERT_NEAR(static_cast<double>(dx[i]), edx[i], eps<T>() * (1 + std::abs(edx[i])));
+  for (size_t i = 0; i < dx.size(); ++i)
+    ASSERT_NEAR(static_cast<double>(dx[i]), edx[i], eps<T>() * (1 + std::abs(edx[i])));
 }
 
 TYPED_TEST(LossTest, NllMatchesTheDefinition) {
@@ -90,17 +94,20 @@ TEST(Loss, TargetsAreCheckedBeforeAnythingIsWritten) {
   std::vector<float> out(2, 5);
   float total = 5;
   try {
-    nll_loss_forward(DType::kFloat32, 2, 3, 1, x.data(), target.data(), nullptr, LossReduction::kNone, -100, out.data(), &total);
+    nll_loss_forward(DType::kFloat32, 2, 3, 1, x.data(), target.data(), nullptr, LossReduction::kNone, -100, out.data(),
+                     &total);
     FAIL();
   } catch (const IndexError& e) { EXPECT_STREQ(e.what(), "Target 3 is out of bounds."); }
   EXPECT_EQ(out, std::vector<float>(2, 5));
   EXPECT_EQ(total, 5);
   std::vector<float> dx(6, 5);
-  EXPECT_THROW(nll_loss_backward(DType::kFloat32, 2, 3, 1, x.data(), target.data(), nullptr, LossReduction::kNone, -100, &total, dx.data()),
+  EXPECT_THROW(nll_loss_backward(DType::kFloat32, 2, 3, 1, x.data(), target.data(), nullptr, LossReduction::kNone, -100,
+                                 &total, dx.data()),
                IndexError);
   EXPECT_EQ(dx, std::vector<float>(6, 5));
   int64_t n = 0;
-  EXPECT_THROW(nll_loss_forward(DType::kInt64, 1, 1, 1, &n, &n, nullptr, LossReduction::kSum, -100, &n, &n), NotImplementedError);
+  EXPECT_THROW(nll_loss_forward(DType::kInt64, 1, 1, 1, &n, &n, nullptr, LossReduction::kSum, -100, &n, &n),
+               NotImplementedError);
 }
 
 TEST(Loss, SameBitsAtAnyThreadCount) {
@@ -111,7 +118,8 @@ TEST(Loss, SameBitsAtAnyThreadCount) {
   for (int threads : {1, 2, 5}) {
     set_num_threads(threads);
     float out, total;
-    nll_loss_forward(DType::kFloat32, 50000, 3, 1, x.data(), target.data(), nullptr, LossReduction::kSum, -100, &out, &total);
+    nll_loss_forward(DType::kFloat32, 50000, 3, 1, x.data(), target.data(), nullptr, LossReduction::kSum, -100, &out,
+                     &total);
     if (threads == 1) first = out;
     EXPECT_EQ(out, first);
   }

@@ -1,5 +1,5 @@
-// Batch normalisation: x is (batch, channels, inner). Where inner is long, each (image, channel) run is worked on by itself; where it is short, whole
-// rows of channels are.
+// Batch normalisation: x is (batch, channels, inner). Where inner is long, each (image, channel) run is worked on by
+// itself; where it is short, whole rows of channels are.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/norm_batch.cc"
 #include <cmath>
@@ -57,8 +57,8 @@ void long_stats(const Shape& s, const T* x, double* mean, double* var) {
   }
 }
 
-// Rows of channels (inner = 1): step(row, c, two sums) for vectors of channels, some rows of images [n0, n1) at a time; what it gives is added to
-// sum[c] and sum[channels + c]. Returns the number of channels that were done.
+// Rows of channels (inner = 1): step(row, c, two sums) for vectors of channels, some rows of images [n0, n1) at a time;
+// what it gives is added to sum[c] and sum[channels + c]. Returns the number of channels that were done.
 template <class F>
 HWY_INLINE int64_t add_columns(const Shape& s, int64_t n0, int64_t n1, double* sum, F&& step) {
   constexpr int64_t kRows = 8;  // whose lines stay in the first cache even if all fall on the same place
@@ -118,7 +118,8 @@ void short_stats(const Shape& s, const T* x, double* mean, double* var) {
     mean[c] = std::isfinite(first) ? first : 0;
   }
   for (bool again = true, last = false; again; last = true) {
-    sum_over_blocks(s, 2 * s.channels, both.get(), [&](int64_t n0, int64_t n1, double* sum) HWY_ATTR { add_rows(s, x, n0, n1, mean, sum); });
+    sum_over_blocks(s, 2 * s.channels, both.get(),
+                    [&](int64_t n0, int64_t n1, double* sum) HWY_ATTR { add_rows(s, x, n0, n1, mean, sum); });
     again = !last && sizeof(T) == 8;
     for (int64_t c = 0; c < s.channels; ++c) {
       if (!std::isfinite(mean[c])) continue;  // infinite or NaN since the first pass
@@ -160,11 +161,14 @@ void Apply(const Shape& s, const T* x, const double* mean, const double* scale, 
       const T* const in = x + n * s.row();
       T* const out = y + n * s.row();
       if (s.inner == 1) {
-        fill_run(out, s.channels, stream, [&](auto load) HWY_ATTR { return hn::MulAdd(hn::Sub(load(in), load(m.get())), load(a.get()), load(b.get())); });
+        fill_run(out, s.channels, stream, [&](auto load) HWY_ATTR {
+          return hn::MulAdd(hn::Sub(load(in), load(m.get())), load(a.get()), load(b.get()));
+        });
         continue;
       }
       for (int64_t c = 0; c < s.channels; ++c)
-        for (int64_t i = c * s.inner; i < (c + 1) * s.inner; ++i) out[i] = from_double<T>((to_double(in[i]) - mean[c]) * scale[c] + shift[c]);
+        for (int64_t i = c * s.inner; i < (c + 1) * s.inner; ++i)
+          out[i] = from_double<T>((to_double(in[i]) - mean[c]) * scale[c] + shift[c]);
     }
     if (stream) hwy::FlushStream();
   });
@@ -178,7 +182,8 @@ void sum_moments(const Shape& s, const T* dy, const T* x, const double* mean, do
   if (s.inner >= kShort) {
     ScratchArray<Moments> runs(s.batch * s.channels);
     parallel_for(s.batch * s.channels, s.run_grain(), [&](int64_t begin, int64_t end) HWY_ATTR {
-      for (int64_t r = begin; r < end; ++r) runs[r] = run_moments(dy + r * s.inner, x + r * s.inner, s.inner, mean[r % s.channels]);
+      for (int64_t r = begin; r < end; ++r)
+        runs[r] = run_moments(dy + r * s.inner, x + r * s.inner, s.inner, mean[r % s.channels]);
     });
     for (int64_t c = 0; c < s.channels; ++c) {
       grad[c] = product[c] = 0;
@@ -212,7 +217,8 @@ void sum_moments(const Shape& s, const T* dy, const T* x, const double* mean, do
 
 // dx = dy a[c] + (x - mean[c]) b[c] + shift[c]
 template <class T>
-void Gradient(const Shape& s, const T* dy, const T* x, const double* mean, const double* a, const double* b, const double* shift, T* dx) {
+void Gradient(const Shape& s, const T* dy, const T* x, const double* mean, const double* a, const double* b,
+              const double* shift, T* dx) {
   if (s.inner >= kShort) {
     parallel_for(s.batch * s.channels, s.run_grain(), [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t r = begin; r < end; ++r) {
@@ -229,19 +235,22 @@ void Gradient(const Shape& s, const T* dy, const T* x, const double* mean, const
       T* const out = dx + n * s.row();
       if (s.inner == 1) {
         fill_run(out, s.channels, false, [&](auto load) HWY_ATTR {
-          return hn::MulAdd(load(g), load(va.get()), hn::MulAdd(hn::Sub(load(in), load(m.get())), load(vb.get()), load(vc.get())));
+          return hn::MulAdd(load(g), load(va.get()),
+                            hn::MulAdd(hn::Sub(load(in), load(m.get())), load(vb.get()), load(vc.get())));
         });
         continue;
       }
       for (int64_t c = 0, i = 0; c < s.channels; ++c)
-        for (int64_t k = 0; k < s.inner; ++k, ++i) out[i] = from_double<T>(to_double(g[i]) * a[c] + ((to_double(in[i]) - mean[c]) * b[c] + shift[c]));
+        for (int64_t k = 0; k < s.inner; ++k, ++i)
+          out[i] = from_double<T>(to_double(g[i]) * a[c] + ((to_double(in[i]) - mean[c]) * b[c] + shift[c]));
     }
   });
 }
 
 }  // namespace
 
-void BatchNormStats(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* x, double* mean, double* var) {
+void BatchNormStats(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* x, double* mean,
+                    double* var) {
   visit_floats("batch_norm", dtype, [&](auto tag) HWY_ATTR {
     using T = decltype(tag);
     const Shape s{batch, channels, inner};
@@ -249,25 +258,27 @@ void BatchNormStats(DType dtype, int64_t batch, int64_t channels, int64_t inner,
     short_stats(s, static_cast<const T*>(x), mean, var);
   });
 }
-void BatchNormAffine(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* x, const double* mean, const double* scale,
-                     const double* shift, void* y) {
+void BatchNormAffine(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* x, const double* mean,
+                     const double* scale, const double* shift, void* y) {
   visit_floats("batch_norm", dtype, [&](auto tag) HWY_ATTR {
     using T = decltype(tag);
     Apply(Shape{batch, channels, inner}, static_cast<const T*>(x), mean, scale, shift, static_cast<T*>(y));
   });
 }
-void BatchNormMoments(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* dy, const void* x, const double* mean, double* grad,
-                      double* product) {
+void BatchNormMoments(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* dy, const void* x,
+                      const double* mean, double* grad, double* product) {
   visit_floats("batch_norm_backward", dtype, [&](auto tag) HWY_ATTR {
     using T = decltype(tag);
-    sum_moments(Shape{batch, channels, inner}, static_cast<const T*>(dy), static_cast<const T*>(x), mean, grad, product);
+    sum_moments(Shape{batch, channels, inner}, static_cast<const T*>(dy), static_cast<const T*>(x), mean, grad,
+                product);
   });
 }
-void BatchNormGradient(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* dy, const void* x, const double* mean,
-                       const double* a, const double* b, const double* shift, void* dx) {
+void BatchNormGradient(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* dy, const void* x,
+                       const double* mean, const double* a, const double* b, const double* shift, void* dx) {
   visit_floats("batch_norm_backward", dtype, [&](auto tag) HWY_ATTR {
     using T = decltype(tag);
-    Gradient(Shape{batch, channels, inner}, static_cast<const T*>(dy), static_cast<const T*>(x), mean, a, b, shift, static_cast<T*>(dx));
+    Gradient(Shape{batch, channels, inner}, static_cast<const T*>(dy), static_cast<const T*>(x), mean, a, b, shift,
+             static_cast<T*>(dx));
   });
 }
 
@@ -309,12 +320,13 @@ void store_param(DType t, const double* values, int64_t n, void* p) {
 
 using namespace internal;  // NOLINT: the names above
 
-void batch_norm_stats(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* x, double* mean, double* var_biased) {
+void batch_norm_stats(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* x, double* mean,
+                      double* var_biased) {
   TESSERA_SIMD(BatchNormStats)(dtype, batch, channels, inner, x, mean, var_biased);
 }
 
-void batch_norm_apply(DType dtype, DType param_dtype, int64_t batch, int64_t channels, int64_t inner, const void* x, const double* mean,
-                      const double* invstd, const void* weight, const void* bias, void* y) {
+void batch_norm_apply(DType dtype, DType param_dtype, int64_t batch, int64_t channels, int64_t inner, const void* x,
+                      const double* mean, const double* invstd, const void* weight, const void* bias, void* y) {
   ScratchArray<double> scale(channels), shift(channels);
   load_param(param_dtype, weight, channels, 1, scale.get());
   load_param(param_dtype, bias, channels, 0, shift.get());
@@ -323,10 +335,12 @@ void batch_norm_apply(DType dtype, DType param_dtype, int64_t batch, int64_t cha
 }
 
 // With h = (x - mean) invstd: dx = weight invstd (dy - mean(dy) - h mean(dy h)) in training, weight invstd dy else.
-void batch_norm_backward(DType dtype, DType param_dtype, int64_t batch, int64_t channels, int64_t inner, bool train, const void* dy, const void* x,
-                         const double* mean, const double* invstd, const void* weight, void* dx, void* dweight, void* dbias) {
+void batch_norm_backward(DType dtype, DType param_dtype, int64_t batch, int64_t channels, int64_t inner, bool train,
+                         const void* dy, const void* x, const double* mean, const double* invstd, const void* weight,
+                         void* dx, void* dweight, void* dbias) {
   ScratchArray<double> grad(channels), product(channels), a(channels), b(channels), shift(channels);
-  if (train || dweight || dbias) TESSERA_SIMD(BatchNormMoments)(dtype, batch, channels, inner, dy, x, mean, grad.get(), product.get());
+  if (train || dweight || dbias)
+    TESSERA_SIMD(BatchNormMoments)(dtype, batch, channels, inner, dy, x, mean, grad.get(), product.get());
   if (dx) {
     load_param(param_dtype, weight, channels, 1, a.get());
     const double n = static_cast<double>(batch * inner);

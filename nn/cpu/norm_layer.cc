@@ -49,7 +49,8 @@ template <class T>
 void layer_norm_row(int64_t n, RunStats s, const T* x, const T* weight, const T* bias, T* y, bool stream) {
   using A = Arithmetic<T>;
   const DW<T> dw;
-  const auto mean = hn::Set(dw, static_cast<A>(s.mean)), rstd = hn::Set(dw, static_cast<A>(s.rstd)), one = hn::Set(dw, A{1}), zero = hn::Zero(dw);
+  const auto mean = hn::Set(dw, static_cast<A>(s.mean)), rstd = hn::Set(dw, static_cast<A>(s.rstd)),
+             one = hn::Set(dw, A{1}), zero = hn::Zero(dw);
   fill_run(y, n, stream, [&](auto load) HWY_ATTR {
     if (stream) __builtin_prefetch(x + n + load.at);  // the next row
     return hn::MulAdd(hn::Mul(hn::Sub(load(x), mean), rstd), weight ? load(weight) : one, bias ? load(bias) : zero);
@@ -57,7 +58,8 @@ void layer_norm_row(int64_t n, RunStats s, const T* x, const T* weight, const T*
 }
 
 template <class T>
-void Forward(int64_t rows, int64_t n, double eps, const T* x, const T* weight, const T* bias, T* y, Stat<T>* mean, Stat<T>* rstd) {
+void Forward(int64_t rows, int64_t n, double eps, const T* x, const T* weight, const T* bias, T* y, Stat<T>* mean,
+             Stat<T>* rstd) {
   const bool stream = run_streams<T>(rows * n);
   parallel_for(rows, row_grain(n), [&](int64_t begin, int64_t end) HWY_ATTR {
     for (int64_t r = begin; r < end; ++r) {
@@ -72,7 +74,8 @@ void Forward(int64_t rows, int64_t n, double eps, const T* x, const T* weight, c
 
 // Sums of a row: g = dy weight, and g (x - mean). With dweight: dweight += dy (x - mean) rstd, dbias += dy.
 template <bool kParams, class T>
-Moments layer_norm_row_sums(int64_t n, const T* dy, const T* x, RunStats s, const T* weight, double* dweight, double* dbias) {
+Moments layer_norm_row_sums(int64_t n, const T* dy, const T* x, RunStats s, const T* weight, double* dweight,
+                            double* dbias) {
   const V mean = hn::Set(d, s.mean), rstd = hn::Set(d, s.rstd);
   V sum = hn::Zero(d), product = hn::Zero(d);
   int64_t i = 0;
@@ -100,12 +103,14 @@ Moments layer_norm_row_sums(int64_t n, const T* dy, const T* x, RunStats s, cons
 
 // With h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)).
 template <class T>
-void layer_norm_row_dx(int64_t n, const T* dy, const T* x, RunStats s, const Moments& sums, const T* weight, T* dx, bool stream) {
+void layer_norm_row_dx(int64_t n, const T* dy, const T* x, RunStats s, const Moments& sums, const T* weight, T* dx,
+                       bool stream) {
   using A = Arithmetic<T>;
   const DW<T> dw;
-  const double b = -s.rstd * s.rstd * s.rstd * sums.product / static_cast<double>(n), c = -s.rstd * sums.grad / static_cast<double>(n);
-  const auto mean = hn::Set(dw, static_cast<A>(s.mean)), va = hn::Set(dw, static_cast<A>(s.rstd)), vb = hn::Set(dw, static_cast<A>(b)),
-             vc = hn::Set(dw, static_cast<A>(c)), one = hn::Set(dw, A{1});
+  const double b = -s.rstd * s.rstd * s.rstd * sums.product / static_cast<double>(n),
+               c = -s.rstd * sums.grad / static_cast<double>(n);
+  const auto mean = hn::Set(dw, static_cast<A>(s.mean)), va = hn::Set(dw, static_cast<A>(s.rstd)),
+             vb = hn::Set(dw, static_cast<A>(b)), vc = hn::Set(dw, static_cast<A>(c)), one = hn::Set(dw, A{1});
   fill_run(dx, n, stream, [&](auto load) HWY_ATTR {
     if (stream) {  // the next rows
       __builtin_prefetch(x + n + load.at);
@@ -117,8 +122,8 @@ void layer_norm_row_dx(int64_t n, const T* dy, const T* x, RunStats s, const Mom
 
 // Rows are cut into fixed blocks with sums of their own, which are added in order.
 template <class T>
-void Backward(int64_t rows, int64_t n, const T* dy, const T* x, const Stat<T>* mean, const Stat<T>* rstd, const T* weight, T* dx, T* dweight,
-              T* dbias) {
+void Backward(int64_t rows, int64_t n, const T* dy, const T* x, const Stat<T>* mean, const Stat<T>* rstd,
+              const T* weight, T* dx, T* dweight, T* dbias) {
   const bool params = dweight || dbias;
   int64_t blocks = params ? (int64_t{1} << 20) / (2 * n + 1) : 64;
   blocks = blocks < 1 ? 1 : blocks > 64 ? 64 : blocks;
@@ -153,8 +158,8 @@ void Backward(int64_t rows, int64_t n, const T* dy, const T* x, const Stat<T>* m
 }
 
 template <class T>
-void GroupForward(int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps, const T* x, const T* weight, const T* bias, T* y,
-                  Stat<T>* mean, Stat<T>* rstd) {
+void GroupForward(int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps, const T* x,
+                  const T* weight, const T* bias, T* y, Stat<T>* mean, Stat<T>* rstd) {
   const int64_t per_group = channels / groups, n = per_group * inner;
   const bool stream = run_streams<T>(batch * channels * inner);
   parallel_for(batch * groups, row_grain(n), [&](int64_t begin, int64_t end) HWY_ATTR {
@@ -172,8 +177,8 @@ void GroupForward(int64_t batch, int64_t channels, int64_t inner, int64_t groups
 }
 
 template <class T>
-void GroupBackward(int64_t batch, int64_t channels, int64_t inner, int64_t groups, const T* dy, const T* x, const Stat<T>* mean, const Stat<T>* rstd,
-                   const T* weight, T* dx, T* dweight, T* dbias) {
+void GroupBackward(int64_t batch, int64_t channels, int64_t inner, int64_t groups, const T* dy, const T* x,
+                   const Stat<T>* mean, const Stat<T>* rstd, const T* weight, T* dx, T* dweight, T* dbias) {
   const int64_t per_group = channels / groups, n = per_group * inner;
   ScratchArray<Moments> moments(batch * channels);  // of each run: sum dy, sum dy (x - mean)
   parallel_for(batch * groups, row_grain(n), [&](int64_t begin, int64_t end) HWY_ATTR {
@@ -187,7 +192,8 @@ void GroupBackward(int64_t batch, int64_t channels, int64_t inner, int64_t group
         g_product += element_or(weight, c, 1) * m.product;
       }
       if (!dx) continue;
-      const double b = -s.rstd * s.rstd * s.rstd * g_product / static_cast<double>(n), shift = -s.rstd * g_sum / static_cast<double>(n);
+      const double b = -s.rstd * s.rstd * s.rstd * g_product / static_cast<double>(n),
+                   shift = -s.rstd * g_sum / static_cast<double>(n);
       for (int64_t k = 0; k < per_group; ++k) {
         const int64_t c = r % groups * per_group + k, at = r * n + k * inner;
         run_gradient(dy + at, x + at, inner, s.mean, s.rstd * element_or(weight, c, 1), b, shift, dx + at);
@@ -213,35 +219,38 @@ void GroupBackward(int64_t batch, int64_t channels, int64_t inner, int64_t group
 #define TESSERA_STAT(p) static_cast<Acc<T>*>(p)
 #define TESSERA_CSTAT(p) static_cast<const Acc<T>*>(p)
 
-void LayerNormForward(DType dtype, int64_t rows, int64_t n, double eps, const void* x, const void* weight, const void* bias, void* y, void* mean,
-                      void* rstd) {
+void LayerNormForward(DType dtype, int64_t rows, int64_t n, double eps, const void* x, const void* weight,
+                      const void* bias, void* y, void* mean, void* rstd) {
   visit_floats("LayerNormKernelImpl", dtype, [&](auto tag) HWY_ATTR {
     using T = decltype(tag);
-    Forward<T>(rows, n, eps, TESSERA_IN(x), TESSERA_IN(weight), TESSERA_IN(bias), TESSERA_OUT(y), TESSERA_STAT(mean), TESSERA_STAT(rstd));
+    Forward<T>(rows, n, eps, TESSERA_IN(x), TESSERA_IN(weight), TESSERA_IN(bias), TESSERA_OUT(y), TESSERA_STAT(mean),
+               TESSERA_STAT(rstd));
   });
 }
-void LayerNormBackward(DType dtype, int64_t rows, int64_t n, const void* dy, const void* x, const void* mean, const void* rstd, const void* weight,
-                       void* dx, void* dweight, void* dbias) {
+void LayerNormBackward(DType dtype, int64_t rows, int64_t n, const void* dy, const void* x, const void* mean,
+                       const void* rstd, const void* weight, void* dx, void* dweight, void* dbias) {
   visit_floats("LayerNormBackwardKernelImpl", dtype, [&](auto tag) HWY_ATTR {
     using T = decltype(tag);
-    Backward<T>(rows, n, TESSERA_IN(dy), TESSERA_IN(x), TESSERA_CSTAT(mean), TESSERA_CSTAT(rstd), TESSERA_IN(weight), TESSERA_OUT(dx),
-                TESSERA_OUT(dweight), TESSERA_OUT(dbias));
+    Backward<T>(rows, n, TESSERA_IN(dy), TESSERA_IN(x), TESSERA_CSTAT(mean), TESSERA_CSTAT(rstd), TESSERA_IN(weight),
+                TESSERA_OUT(dx), TESSERA_OUT(dweight), TESSERA_OUT(dbias));
   });
 }
-void GroupNormForward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps, const void* x, const void* weight,
-                      const void* bias, void* y, void* mean, void* rstd) {
+void GroupNormForward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps,
+                      const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd) {
   visit_floats("GroupNormKernelImpl", dtype, [&](auto tag) HWY_ATTR {
     using T = decltype(tag);
-    GroupForward<T>(batch, channels, inner, groups, eps, TESSERA_IN(x), TESSERA_IN(weight), TESSERA_IN(bias), TESSERA_OUT(y), TESSERA_STAT(mean),
-                    TESSERA_STAT(rstd));
+    GroupForward<T>(batch, channels, inner, groups, eps, TESSERA_IN(x), TESSERA_IN(weight), TESSERA_IN(bias),
+                    TESSERA_OUT(y), TESSERA_STAT(mean), TESSERA_STAT(rstd));
   });
 }
-void GroupNormBackward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, const void* dy, const void* x, const void* mean,
-                       const void* rstd, const void* weight, void* dx, void* dweight, void* dbias) {
+void GroupNormBackward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, const void* dy,
+                       const void* x, const void* mean, const void* rstd, const void* weight, void* dx, void* dweight,
+                       void* dbias) {
   visit_floats("GroupNormBackwardKernelImpl", dtype, [&](auto tag) HWY_ATTR {
     using T = decltype(tag);
-    GroupBackward<T>(batch, channels, inner, groups, TESSERA_IN(dy), TESSERA_IN(x), TESSERA_CSTAT(mean), TESSERA_CSTAT(rstd), TESSERA_IN(weight),
-                     TESSERA_OUT(dx), TESSERA_OUT(dweight), TESSERA_OUT(dbias));
+    GroupBackward<T>(batch, channels, inner, groups, TESSERA_IN(dy), TESSERA_IN(x), TESSERA_CSTAT(mean),
+                     TESSERA_CSTAT(rstd), TESSERA_IN(weight), TESSERA_OUT(dx), TESSERA_OUT(dweight),
+                     TESSERA_OUT(dbias));
   });
 }
 #undef TESSERA_IN
@@ -266,20 +275,21 @@ TESSERA_SIMD_TABLE(GroupNormBackward);
 
 using namespace internal;  // NOLINT: the tables above
 
-void layer_norm_forward(DType dtype, int64_t rows, int64_t n, double eps, const void* x, const void* weight, const void* bias, void* y, void* mean,
-                        void* rstd) {
+void layer_norm_forward(DType dtype, int64_t rows, int64_t n, double eps, const void* x, const void* weight,
+                        const void* bias, void* y, void* mean, void* rstd) {
   TESSERA_SIMD(LayerNormForward)(dtype, rows, n, eps, x, weight, bias, y, mean, rstd);
 }
-void layer_norm_backward(DType dtype, int64_t rows, int64_t n, const void* dy, const void* x, const void* mean, const void* rstd, const void* weight,
-                         void* dx, void* dweight, void* dbias) {
+void layer_norm_backward(DType dtype, int64_t rows, int64_t n, const void* dy, const void* x, const void* mean,
+                         const void* rstd, const void* weight, void* dx, void* dweight, void* dbias) {
   TESSERA_SIMD(LayerNormBackward)(dtype, rows, n, dy, x, mean, rstd, weight, dx, dweight, dbias);
 }
-void group_norm_forward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps, const void* x, const void* weight,
-                        const void* bias, void* y, void* mean, void* rstd) {
+void group_norm_forward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps,
+                        const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd) {
   TESSERA_SIMD(GroupNormForward)(dtype, batch, channels, inner, groups, eps, x, weight, bias, y, mean, rstd);
 }
-void group_norm_backward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, const void* dy, const void* x, const void* mean,
-                         const void* rstd, const void* weight, void* dx, void* dweight, void* dbias) {
+void group_norm_backward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, const void* dy,
+                         const void* x, const void* mean, const void* rstd, const void* weight, void* dx, void* dweight,
+                         void* dbias) {
   TESSERA_SIMD(GroupNormBackward)(dtype, batch, channels, inner, groups, dy, x, mean, rstd, weight, dx, dweight, dbias);
 }
 

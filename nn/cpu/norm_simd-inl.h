@@ -1,5 +1,6 @@
-// Loops over runs of floating elements for the normalisations, for one SIMD target (included inside foreach_target). Sums are taken in float64, so that
-// they keep their accuracy. Results are computed in float64 for float64 and in float32 for the others, from statistics rounded once.
+// Loops over runs of floating elements for the normalisations, for one SIMD target (included inside foreach_target).
+// Sums are taken in float64, so that they keep their accuracy. Results are computed in float64 for float64 and in
+// float32 for the others, from statistics rounded once.
 #if defined(TENSOR_CPU_NORM_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TENSOR_CPU_NORM_SIMD_INL_H_
 #undef TENSOR_CPU_NORM_SIMD_INL_H_
@@ -36,11 +37,15 @@ HWY_INLINE T from_double(double x) {
 
 // Elements of T as vectors of the tag's type, float or double, and back.
 template <class DTo>
-HWY_INLINE hn::Vec<DTo> LoadAs(DTo to, const double* p) { return hn::LoadU(to, p); }
+HWY_INLINE hn::Vec<DTo> LoadAs(DTo to, const double* p) {
+  return hn::LoadU(to, p);
+}
 template <class DTo>
 HWY_INLINE hn::Vec<DTo> LoadAs(DTo to, const float* p) {
-  if constexpr (sizeof(hn::TFromD<DTo>) == 4) return hn::LoadU(to, p);
-  else return hn::PromoteTo(to, hn::LoadU(hn::Rebind<float, DTo>(), p));
+  if constexpr (sizeof(hn::TFromD<DTo>) == 4)
+    return hn::LoadU(to, p);
+  else
+    return hn::PromoteTo(to, hn::LoadU(hn::Rebind<float, DTo>(), p));
 }
 template <class DTo>
 HWY_INLINE hn::Vec<DTo> LoadAs(DTo to, const BFloat16* p) {
@@ -48,7 +53,8 @@ HWY_INLINE hn::Vec<DTo> LoadAs(DTo to, const BFloat16* p) {
     return hn::PromoteTo(to, LoadAs(hn::Rebind<float, DTo>(), p));
   } else {
     const hn::Rebind<uint16_t, DTo> dh;
-    return hn::BitCast(to, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<DTo>(), hn::LoadU(dh, reinterpret_cast<const uint16_t*>(p)))));
+    return hn::BitCast(to, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<DTo>(),
+                                                           hn::LoadU(dh, reinterpret_cast<const uint16_t*>(p)))));
   }
 }
 template <class DTo>
@@ -62,12 +68,15 @@ HWY_INLINE hn::Vec<DTo> LoadAs(DTo to, const Half* p) {
     return hn::Load(to, tmp);
 #else
     const hn::Rebind<hwy::float16_t, DTo> dh;
-    return hn::PromoteTo(to, hn::BitCast(dh, hn::LoadU(hn::Rebind<uint16_t, DTo>(), reinterpret_cast<const uint16_t*>(p))));
+    return hn::PromoteTo(to,
+                         hn::BitCast(dh, hn::LoadU(hn::Rebind<uint16_t, DTo>(), reinterpret_cast<const uint16_t*>(p))));
 #endif
   }
 }
 template <class T>
-HWY_INLINE V LoadD(const T* p) { return LoadAs(d, p); }
+HWY_INLINE V LoadD(const T* p) {
+  return LoadAs(d, p);
+}
 
 // What results are computed in.
 template <class T>
@@ -86,7 +95,8 @@ HWY_INLINE void StoreAs(VW<float> v, BFloat16* p) {
   const hn::RebindToUnsigned<DW<float>> du;
   const auto x = hn::BitCast(du, v), odd = hn::And(hn::ShiftRight<16>(x), hn::Set(du, 1));
   const auto rounded = hn::Add(hn::Add(x, hn::Set(du, 0x7fff)), odd);
-  const auto bits = hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), hn::Or(x, hn::Set(du, 0x400000)), rounded));
+  const auto bits =
+      hn::ShiftRight<16>(hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), hn::Or(x, hn::Set(du, 0x400000)), rounded));
   const hn::Rebind<uint16_t, DW<float>> dh;
   hn::StoreU(hn::DemoteTo(dh, hn::BitCast(hn::RebindToSigned<DW<float>>(), bits)), dh, reinterpret_cast<uint16_t*>(p));
 }
@@ -109,7 +119,9 @@ template <class T>
 struct WholeOf {
   int64_t at;
   template <class U>
-  HWY_INLINE VW<T> operator()(const U* p) const { return LoadAs(DW<T>(), p + at); }
+  HWY_INLINE VW<T> operator()(const U* p) const {
+    return LoadAs(DW<T>(), p + at);
+  }
 };
 template <class T>
 struct FirstOf {
@@ -117,7 +129,8 @@ struct FirstOf {
   template <class U>
   HWY_INLINE VW<T> operator()(const U* p) const {
 #if HWY_TARGET != HWY_SSE4
-    if constexpr (std::is_same_v<U, Arithmetic<T>>) return hn::MaskedLoad(hn::FirstN(DW<T>(), static_cast<size_t>(count)), DW<T>(), p + at);
+    if constexpr (std::is_same_v<U, Arithmetic<T>>)
+      return hn::MaskedLoad(hn::FirstN(DW<T>(), static_cast<size_t>(count)), DW<T>(), p + at);
 #endif
     HWY_ALIGN U buffer[kWide<T>] = {};
     std::memcpy(static_cast<void*>(buffer), p + at, static_cast<size_t>(count) * sizeof(U));
@@ -131,21 +144,25 @@ bool run_streams(int64_t count) {
   return sizeof(T) >= 4 && 2 * count * static_cast<int64_t>(sizeof(T)) >= kStreamBytes;
 }
 
-// y[0..n) = f(load), where load(p) gives the elements of p at the same place. `stream`: float and double go past the caches, with a fence to follow.
+// y[0..n) = f(load), where load(p) gives the elements of p at the same place. `stream`: float and double go past the
+// caches, with a fence to follow.
 template <class T, class F>
 HWY_INLINE void fill_run(T* y, int64_t n, bool stream, F&& f) {
   constexpr bool kMayStream = sizeof(T) >= 4;
   const auto part = [&](int64_t at, int64_t count) HWY_ATTR {
     const auto v = f(FirstOf<T>{at, count});
 #if HWY_TARGET != HWY_SSE4
-    if constexpr (std::is_same_v<T, Arithmetic<T>>) return hn::BlendedStore(v, hn::FirstN(DW<T>(), static_cast<size_t>(count)), DW<T>(), y + at);
+    if constexpr (std::is_same_v<T, Arithmetic<T>>)
+      return hn::BlendedStore(v, hn::FirstN(DW<T>(), static_cast<size_t>(count)), DW<T>(), y + at);
 #endif
     HWY_ALIGN T buffer[kWide<T>];
     StoreAs(v, buffer);
     std::memcpy(static_cast<void*>(y + at), buffer, static_cast<size_t>(count) * sizeof(T));
   };
-  int64_t i = kMayStream && stream ? static_cast<int64_t>(-reinterpret_cast<uintptr_t>(y) / sizeof(T) & (kWide<T> - 1)) : 0;
-  for (int64_t at = 0, count = HWY_MIN(i, n);;) {  // what lies before the first vector, then what is left after the last
+  int64_t i =
+      kMayStream && stream ? static_cast<int64_t>(-reinterpret_cast<uintptr_t>(y) / sizeof(T) & (kWide<T> - 1)) : 0;
+  for (int64_t at = 0, count = HWY_MIN(i, n);
+       ;) {  // what lies before the first vector, then what is left after the last
     if (count > 0) part(at, count);
     if (at + count >= n) return;
     for (; i + kWide<T> <= n; i += kWide<T>) {
@@ -222,8 +239,11 @@ Moments run_moments(const T* dy, const T* x, int64_t n, double mean) {
 struct Spread {
   double mean, squares;
 };
-// Whether a mean was so far from where deviations were measured, for its spread, that digits were lost. False for NaN too.
-inline bool spread_holds(double shifted_sum, double shift, double squares) { return shifted_sum * shift <= 65536 * squares; }
+// Whether a mean was so far from where deviations were measured, for its spread, that digits were lost. False for NaN
+// too.
+inline bool spread_holds(double shifted_sum, double shift, double squares) {
+  return shifted_sum * shift <= 65536 * squares;
+}
 
 // In one pass, by deviations from the first element, where the elements have fewer digits than the sums.
 template <class T>
@@ -265,7 +285,8 @@ template <class T>
 void run_affine(const T* x, int64_t n, double mean, double scale, double shift, T* y, bool stream) {
   using A = Arithmetic<T>;
   const DW<T> dw;
-  const auto m = hn::Set(dw, static_cast<A>(mean)), a = hn::Set(dw, static_cast<A>(scale)), b = hn::Set(dw, static_cast<A>(shift));
+  const auto m = hn::Set(dw, static_cast<A>(mean)), a = hn::Set(dw, static_cast<A>(scale)),
+             b = hn::Set(dw, static_cast<A>(shift));
   fill_run(y, n, stream, [&](auto load) HWY_ATTR { return hn::MulAdd(hn::Sub(load(x), m), a, b); });
 }
 
@@ -274,8 +295,10 @@ template <class T>
 void run_gradient(const T* dy, const T* x, int64_t n, double mean, double a, double b, double c, T* dx) {
   using A = Arithmetic<T>;
   const DW<T> dw;
-  const auto vm = hn::Set(dw, static_cast<A>(mean)), va = hn::Set(dw, static_cast<A>(a)), vb = hn::Set(dw, static_cast<A>(b)), vc = hn::Set(dw, static_cast<A>(c));
-  fill_run(dx, n, false, [&](auto load) HWY_ATTR { return hn::MulAdd(load(dy), va, hn::MulAdd(hn::Sub(load(x), vm), vb, vc)); });
+  const auto vm = hn::Set(dw, static_cast<A>(mean)), va = hn::Set(dw, static_cast<A>(a)),
+             vb = hn::Set(dw, static_cast<A>(b)), vc = hn::Set(dw, static_cast<A>(c));
+  fill_run(dx, n, false,
+           [&](auto load) HWY_ATTR { return hn::MulAdd(load(dy), va, hn::MulAdd(hn::Sub(load(x), vm), vb, vc)); });
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The elementwise ops of neural networks that have block kernels (see tensor/cpu/pointwise/pointwise_ops.h). The list, with what each op computes, is ops.inc.
+// The elementwise ops of neural networks that have block kernels (see tensor/cpu/pointwise/pointwise_ops.h). The list,
+// with what each op computes, is ops.inc.
 #pragma once
 
 #include "tensor/cpu/pointwise/pointwise.h"

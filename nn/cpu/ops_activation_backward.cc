@@ -11,22 +11,28 @@
 #include "tensor/cpu/math/math-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 
-#define TESSERA_OPS(X)                                                                                                                   \
-  X(ThresholdBackward, 2, 1) X(LeakyReluBackward, 2, 1) X(EluBackward, 2, 3) X(EluBackwardResult, 2, 3) X(GeluBackwardErf, 2, 0)          \
-  X(GeluBackwardTanh, 2, 0) X(SiluBackward, 2, 0) X(MishBackward, 2, 0) X(SoftplusBackward, 2, 2) X(HardtanhBackward, 2, 2)               \
-  X(HardsigmoidBackward, 2, 0) X(HardswishBackward, 2, 0) X(LogSigmoidBackward, 2, 0) X(ShrinkBackward, 2, 1)
+#define TESSERA_OPS(X)                                                                                \
+  X(ThresholdBackward, 2, 1)                                                                          \
+  X(LeakyReluBackward, 2, 1)                                                                          \
+  X(EluBackward, 2, 3) X(EluBackwardResult, 2, 3) X(GeluBackwardErf, 2, 0) X(GeluBackwardTanh, 2, 0)  \
+      X(SiluBackward, 2, 0) X(MishBackward, 2, 0) X(SoftplusBackward, 2, 2) X(HardtanhBackward, 2, 2) \
+          X(HardsigmoidBackward, 2, 0) X(HardswishBackward, 2, 0) X(LogSigmoidBackward, 2, 0) X(ShrinkBackward, 2, 1)
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 
-#define TESSERA_CALL template <class D, class V> static HWY_INLINE V Call
+#define TESSERA_CALL          \
+  template <class D, class V> \
+  static HWY_INLINE V Call
 
 struct ThresholdBackward {
   TESSERA_CALL(D d, const KernelParam* p, V g, V x) { return hn::IfThenZeroElse(hn::Le(x, Splat(d, p[0])), g); }
 };
 struct LeakyReluBackward {
-  TESSERA_CALL(D d, const KernelParam* p, V g, V x) { return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), g, hn::Mul(g, Splat(d, p[0]))); }
+  TESSERA_CALL(D d, const KernelParam* p, V g, V x) {
+    return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), g, hn::Mul(g, Splat(d, p[0])));
+  }
 };
 struct EluBackward {
   TESSERA_CALL(D d, const KernelParam* p, V g, V x) {
@@ -52,7 +58,8 @@ struct GeluBackwardErf {  // g (Phi(x) + x phi(x))
 };
 struct GeluBackwardTanh {
   TESSERA_CALL(D d, const KernelParam*, V g, V x) {
-    const V beta = Splat(d, std::numbers::sqrt2 * std::numbers::inv_sqrtpi), kappa = Splat(d, 0.044715), half = Splat(d, 0.5), one = Splat(d, 1.0);
+    const V beta = Splat(d, std::numbers::sqrt2 * std::numbers::inv_sqrtpi), kappa = Splat(d, 0.044715),
+            half = Splat(d, 0.5), one = Splat(d, 1.0);
     const V xx = hn::Mul(x, x);
     const V t = math::Tanh(d, hn::Mul(beta, hn::MulAdd(hn::Mul(kappa, xx), x, x)));
     const V inner = hn::Mul(beta, hn::MulAdd(Splat(d, 3 * 0.044715), xx, one));
@@ -79,11 +86,14 @@ struct SoftplusBackward {
   }
 };
 struct HardtanhBackward {
-  TESSERA_CALL(D d, const KernelParam* p, V g, V x) { return hn::IfThenElseZero(hn::And(hn::Gt(x, Splat(d, p[0])), hn::Lt(x, Splat(d, p[1]))), g); }
+  TESSERA_CALL(D d, const KernelParam* p, V g, V x) {
+    return hn::IfThenElseZero(hn::And(hn::Gt(x, Splat(d, p[0])), hn::Lt(x, Splat(d, p[1]))), g);
+  }
 };
 struct HardsigmoidBackward {
   TESSERA_CALL(D d, const KernelParam*, V g, V x) {
-    return hn::IfThenElseZero(hn::And(hn::Gt(x, Splat(d, -3.0)), hn::Lt(x, Splat(d, 3.0))), hn::Mul(g, Splat(d, 1.0 / 6)));
+    return hn::IfThenElseZero(hn::And(hn::Gt(x, Splat(d, -3.0)), hn::Lt(x, Splat(d, 3.0))),
+                              hn::Mul(g, Splat(d, 1.0 / 6)));
   }
 };
 struct HardswishBackward {
@@ -121,10 +131,14 @@ TESSERA_OPS(TESSERA_CHOOSE)
 
 namespace {
 struct ThresholdBackwardScalar {
-  template <class T> static T call(const KernelParam* p, T g, T x) { return x <= static_cast<T>(p[0].i) ? T{0} : g; }
+  template <class T>
+  static T call(const KernelParam* p, T g, T x) {
+    return x <= static_cast<T>(p[0].i) ? T{0} : g;
+  }
 };
 struct SiluBackwardScalar {
-  template <class T> static T call(const KernelParam*, T g, T x) {
+  template <class T>
+  static T call(const KernelParam*, T g, T x) {
     const T s = div_complex(T(1), T(1) + std::exp(-x));
     return mul_complex(g, std::conj(mul_complex(s, T(1) + mul_complex(x, T(1) - s))));
   }
@@ -135,20 +149,32 @@ struct SiluBackwardScalar {
 namespace pw {
 using namespace cpu;
 
-constinit const PointwiseOp threshold_backward = OpBuilder<2, 1>("threshold_cpu").floats(ThresholdBackwardF32, ThresholdBackwardF64).ints<ThresholdBackwardScalar>();
-constinit const PointwiseOp leaky_relu_backward = OpBuilder<2, 1>("leaky_relu_backward_cpu").floats(LeakyReluBackwardF32, LeakyReluBackwardF64);
+constinit const PointwiseOp threshold_backward =
+    OpBuilder<2, 1>("threshold_cpu").floats(ThresholdBackwardF32, ThresholdBackwardF64).ints<ThresholdBackwardScalar>();
+constinit const PointwiseOp leaky_relu_backward =
+    OpBuilder<2, 1>("leaky_relu_backward_cpu").floats(LeakyReluBackwardF32, LeakyReluBackwardF64);
 constinit const PointwiseOp elu_backward = OpBuilder<2, 3>("elu_backward_cpu").floats(EluBackwardF32, EluBackwardF64);
-constinit const PointwiseOp elu_backward_result = OpBuilder<2, 3>("elu_backward_cpu").floats(EluBackwardResultF32, EluBackwardResultF64);
-constinit const PointwiseOp gelu_backward_erf = OpBuilder<2>("GeluBackwardKernelImpl").floats(GeluBackwardErfF32, GeluBackwardErfF64);
-constinit const PointwiseOp gelu_backward_tanh = OpBuilder<2>("GeluBackwardKernelImpl").floats(GeluBackwardTanhF32, GeluBackwardTanhF64);
-constinit const PointwiseOp silu_backward = OpBuilder<2>("silu_backward_cpu").floats(SiluBackwardF32, SiluBackwardF64).complexes<SiluBackwardScalar>();
+constinit const PointwiseOp elu_backward_result =
+    OpBuilder<2, 3>("elu_backward_cpu").floats(EluBackwardResultF32, EluBackwardResultF64);
+constinit const PointwiseOp gelu_backward_erf =
+    OpBuilder<2>("GeluBackwardKernelImpl").floats(GeluBackwardErfF32, GeluBackwardErfF64);
+constinit const PointwiseOp gelu_backward_tanh =
+    OpBuilder<2>("GeluBackwardKernelImpl").floats(GeluBackwardTanhF32, GeluBackwardTanhF64);
+constinit const PointwiseOp silu_backward =
+    OpBuilder<2>("silu_backward_cpu").floats(SiluBackwardF32, SiluBackwardF64).complexes<SiluBackwardScalar>();
 constinit const PointwiseOp mish_backward = OpBuilder<2>("mish_backward_cpu").floats(MishBackwardF32, MishBackwardF64);
-constinit const PointwiseOp softplus_backward = OpBuilder<2, 2>("softplus_backward_cpu").floats(SoftplusBackwardF32, SoftplusBackwardF64);
-constinit const PointwiseOp hardtanh_backward = OpBuilder<2, 2>("hardtanh_backward_cpu").floats(HardtanhBackwardF32, HardtanhBackwardF64);
-constinit const PointwiseOp hardsigmoid_backward = OpBuilder<2>("hardsigmoid_backward").floats(HardsigmoidBackwardF32, HardsigmoidBackwardF64);
-constinit const PointwiseOp hardswish_backward = OpBuilder<2>("hardswish_backward_cpu").floats(HardswishBackwardF32, HardswishBackwardF64);
-constinit const PointwiseOp log_sigmoid_backward = OpBuilder<2>("log_sigmoid_backward_cpu").floats(LogSigmoidBackwardF32, LogSigmoidBackwardF64);
-constinit const PointwiseOp shrink_backward = OpBuilder<2, 1>("shrink_backward_cpu").floats(ShrinkBackwardF32, ShrinkBackwardF64);
+constinit const PointwiseOp softplus_backward =
+    OpBuilder<2, 2>("softplus_backward_cpu").floats(SoftplusBackwardF32, SoftplusBackwardF64);
+constinit const PointwiseOp hardtanh_backward =
+    OpBuilder<2, 2>("hardtanh_backward_cpu").floats(HardtanhBackwardF32, HardtanhBackwardF64);
+constinit const PointwiseOp hardsigmoid_backward =
+    OpBuilder<2>("hardsigmoid_backward").floats(HardsigmoidBackwardF32, HardsigmoidBackwardF64);
+constinit const PointwiseOp hardswish_backward =
+    OpBuilder<2>("hardswish_backward_cpu").floats(HardswishBackwardF32, HardswishBackwardF64);
+constinit const PointwiseOp log_sigmoid_backward =
+    OpBuilder<2>("log_sigmoid_backward_cpu").floats(LogSigmoidBackwardF32, LogSigmoidBackwardF64);
+constinit const PointwiseOp shrink_backward =
+    OpBuilder<2, 1>("shrink_backward_cpu").floats(ShrinkBackwardF32, ShrinkBackwardF64);
 
 }  // namespace pw
 }  // namespace tessera

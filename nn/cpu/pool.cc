@@ -62,7 +62,8 @@ void max_pool_row(const PoolGeometry& g, const T* in, int64_t od, int64_t oh, T*
     const Window w = window(g, 2, ow);
     Maximum<T> max;
     // A window of nothing but -inf reports its first element.
-    max.index = (clamp_to(d.begin, g.in_size[0]) * height + clamp_to(h.begin, height)) * width + clamp_to(w.begin, width);
+    max.index =
+        (clamp_to(d.begin, g.in_size[0]) * height + clamp_to(h.begin, height)) * width + clamp_to(w.begin, width);
     for (int64_t id = d.begin; id < d.end; id += g.dilation[0])
       for (int64_t ih = h.begin; ih < h.end; ih += g.dilation[1]) {
         const int64_t row = (id * height + ih) * width;
@@ -79,10 +80,13 @@ int64_t divisor(bool include_pad, int64_t override_value, const Window& d, const
   const int64_t n = include_pad ? d.span * h.span * w.span : (d.end - d.begin) * (h.end - h.begin) * (w.end - w.begin);
   return n;
 }
-bool empty(const Window& d, const Window& h, const Window& w) { return d.end <= d.begin || h.end <= h.begin || w.end <= w.begin; }
+bool empty(const Window& d, const Window& h, const Window& w) {
+  return d.end <= d.begin || h.end <= h.begin || w.end <= w.begin;
+}
 
 template <class T>
-void avg_pool_row(const PoolGeometry& g, bool include_pad, int64_t override_value, const T* in, int64_t od, int64_t oh, T* out) {
+void avg_pool_row(const PoolGeometry& g, bool include_pad, int64_t override_value, const T* in, int64_t od, int64_t oh,
+                  T* out) {
   using A = Acc<T>;
   const Window d = window(g, 0, od), h = window(g, 1, oh);
   for (int64_t ow = 0; ow < g.out_size[2]; ++ow) {
@@ -148,10 +152,16 @@ class MeanBackward {
 
  public:
   MeanBackward(const PoolGeometry& g, bool include_pad, int64_t divisor)
-      : g_(g), include_pad_(include_pad), divisor_(divisor), windows_(g.out_size[2]), counts_(g.out_size[2]), line_(g.in_size[2]) {
+      : g_(g),
+        include_pad_(include_pad),
+        divisor_(divisor),
+        windows_(g.out_size[2]),
+        counts_(g.out_size[2]),
+        line_(g.in_size[2]) {
     for (int64_t ow = 0; ow < g.out_size[2]; ++ow) {
       const Window w = windows_[ow] = window(g, 2, ow);
-      counts_[ow] = static_cast<A>(divisor != 0 ? divisor : std::max<int64_t>(1, include_pad ? w.span : w.end - w.begin));
+      counts_[ow] =
+          static_cast<A>(divisor != 0 ? divisor : std::max<int64_t>(1, include_pad ? w.span : w.end - w.begin));
     }
   }
 
@@ -159,7 +169,9 @@ class MeanBackward {
     const Window d = window(g_, 0, od), h = window(g_, 1, oh);
     if (d.end <= d.begin || h.end <= h.begin) return;
     const int64_t width = g_.in_size[2];
-    const A lines = static_cast<A>(divisor_ != 0 ? 1 : include_pad_ ? d.span * h.span : (d.end - d.begin) * (h.end - h.begin));
+    const A lines = static_cast<A>(divisor_ != 0  ? 1
+                                   : include_pad_ ? d.span * h.span
+                                                  : (d.end - d.begin) * (h.end - h.begin));
     std::memset(line_.get(), 0, static_cast<size_t>(width) * sizeof(A));
     for (int64_t ow = 0; ow < g_.out_size[2]; ++ow) {
       const Window w = windows_[ow];
@@ -167,7 +179,8 @@ class MeanBackward {
       for (int64_t iw = w.begin; iw < w.end; ++iw) line_[iw] = static_cast<A>(line_[iw] + value);
     }
     for (int64_t id = d.begin; id < d.end; ++id)
-      for (int64_t ih = h.begin; ih < h.end; ++ih) add_line(line_.get(), width, sums + (id * g_.in_size[1] + ih) * width);
+      for (int64_t ih = h.begin; ih < h.end; ++ih)
+        add_line(line_.get(), width, sums + (id * g_.in_size[1] + ih) * width);
   }
 
  private:
@@ -195,7 +208,9 @@ struct AdaptiveSizes {
 
 // Whether whole lines are worth preparing: floating elements, windows that overlap or touch.
 bool fits_lines(DType dtype, const PoolGeometry& g) {
-  if (!is_floating_point(dtype) || g.planes * volume(g.out_size) == 0 || volume(g.in_size) >= INT32_MAX / 2 || g.out_size[2] < 4) return false;
+  if (!is_floating_point(dtype) || g.planes * volume(g.out_size) == 0 || volume(g.in_size) >= INT32_MAX / 2 ||
+      g.out_size[2] < 4)
+    return false;
   return g.stride[2] <= 2 * g.kernel[2] && g.dilation[2] * g.kernel[2] <= g.in_size[2] + 2 * g.padding[2];
 }
 
@@ -206,14 +221,17 @@ void max_pool_forward(DType dtype, const PoolGeometry& g, const void* x, void* y
   visit_reals("max_pool2d", dtype, [&](auto tag) {
     using T = decltype(tag);
     const int64_t in_plane = volume(g.in_size), out_plane = volume(g.out_size);
-    for_rows(g.planes, g.out_size, g.out_size[2] * volume(g.kernel), [&](int64_t plane, int64_t at, int64_t od, int64_t oh) {
-      const int64_t to = plane * out_plane + at;
-      max_pool_row(g, static_cast<const T*>(x) + plane * in_plane, od, oh, static_cast<T*>(y) + to, indices ? indices + to : nullptr);
-    });
+    for_rows(g.planes, g.out_size, g.out_size[2] * volume(g.kernel),
+             [&](int64_t plane, int64_t at, int64_t od, int64_t oh) {
+               const int64_t to = plane * out_plane + at;
+               max_pool_row(g, static_cast<const T*>(x) + plane * in_plane, od, oh, static_cast<T*>(y) + to,
+                            indices ? indices + to : nullptr);
+             });
   });
 }
 
-void max_pool_backward(DType dtype, int64_t planes, int64_t in_plane, int64_t out_plane, const void* dy, const int64_t* indices, void* dx) {
+void max_pool_backward(DType dtype, int64_t planes, int64_t in_plane, int64_t out_plane, const void* dy,
+                       const int64_t* indices, void* dx) {
   visit_reals("max_pool2d_backward", dtype, [&](auto tag) {
     using T = decltype(tag);
     using A = Acc<T>;
@@ -221,24 +239,28 @@ void max_pool_backward(DType dtype, int64_t planes, int64_t in_plane, int64_t ou
       const T* const grad = static_cast<const T*>(dy) + p * out_plane;
       const int64_t* const index = indices + p * out_plane;
       for (int64_t i = 0; i < out_plane; ++i)
-        if (index[i] >= 0 && index[i] < in_plane) sums[index[i]] = static_cast<A>(sums[index[i]] + static_cast<A>(grad[i]));
+        if (index[i] >= 0 && index[i] < in_plane)
+          sums[index[i]] = static_cast<A>(sums[index[i]] + static_cast<A>(grad[i]));
     });
   });
 }
 
-void avg_pool_forward(DType dtype, const PoolGeometry& g, bool count_include_pad, int64_t divisor_override, const void* x, void* y) {
+void avg_pool_forward(DType dtype, const PoolGeometry& g, bool count_include_pad, int64_t divisor_override,
+                      const void* x, void* y) {
   if (fits_lines(dtype, g)) return avg_pool_lines(dtype, g, count_include_pad, divisor_override, x, y);
   visit_reals("avg_pool2d", dtype, [&](auto tag) {
     using T = decltype(tag);
     const int64_t in_plane = volume(g.in_size), out_plane = volume(g.out_size);
-    for_rows(g.planes, g.out_size, g.out_size[2] * volume(g.kernel), [&](int64_t plane, int64_t at, int64_t od, int64_t oh) {
-      avg_pool_row(g, count_include_pad, divisor_override, static_cast<const T*>(x) + plane * in_plane, od, oh,
-                   static_cast<T*>(y) + plane * out_plane + at);
-    });
+    for_rows(g.planes, g.out_size, g.out_size[2] * volume(g.kernel),
+             [&](int64_t plane, int64_t at, int64_t od, int64_t oh) {
+               avg_pool_row(g, count_include_pad, divisor_override, static_cast<const T*>(x) + plane * in_plane, od, oh,
+                            static_cast<T*>(y) + plane * out_plane + at);
+             });
   });
 }
 
-void avg_pool_backward(DType dtype, const PoolGeometry& g, bool count_include_pad, int64_t divisor_override, const void* dy, void* dx) {
+void avg_pool_backward(DType dtype, const PoolGeometry& g, bool count_include_pad, int64_t divisor_override,
+                       const void* dy, void* dx) {
   visit_reals("avg_pool2d_backward", dtype, [&](auto tag) {
     using T = decltype(tag);
     using A = Acc<T>;
@@ -257,13 +279,17 @@ void avg_pool_backward(DType dtype, const PoolGeometry& g, bool count_include_pa
         for (int64_t oh = 0; oh < g.out_size[1]; ++oh)
           for (int64_t ow = 0; ow < g.out_size[2]; ++ow, ++grad) {
             const Window d = window(g, 0, od), h = window(g, 1, oh), w = window(g, 2, ow);
-            if (!empty(d, h, w)) add_window<A>(sums, g.in_size, d, h, w, static_cast<A>(static_cast<A>(*grad) / static_cast<A>(divisor(count_include_pad, divisor_override, d, h, w))));
+            if (!empty(d, h, w))
+              add_window<A>(sums, g.in_size, d, h, w,
+                            static_cast<A>(static_cast<A>(*grad) /
+                                           static_cast<A>(divisor(count_include_pad, divisor_override, d, h, w))));
           }
     });
   });
 }
 
-void adaptive_avg_pool_forward(DType dtype, int64_t planes, const int64_t in[3], const int64_t out[3], const void* x, void* y) {
+void adaptive_avg_pool_forward(DType dtype, int64_t planes, const int64_t in[3], const int64_t out[3], const void* x,
+                               void* y) {
   visit_reals("adaptive_avg_pool2d", dtype, [&](auto tag) {
     using T = decltype(tag);
     using A = Acc<T>;
@@ -288,7 +314,8 @@ void adaptive_avg_pool_forward(DType dtype, int64_t planes, const int64_t in[3],
   });
 }
 
-void adaptive_avg_pool_backward(DType dtype, int64_t planes, const int64_t in[3], const int64_t out[3], const void* dy, void* dx) {
+void adaptive_avg_pool_backward(DType dtype, int64_t planes, const int64_t in[3], const int64_t out[3], const void* dy,
+                                void* dx) {
   visit_reals("adaptive_avg_pool2d_backward", dtype, [&](auto tag) {
     using T = decltype(tag);
     using A = Acc<T>;
@@ -300,13 +327,16 @@ void adaptive_avg_pool_backward(DType dtype, int64_t planes, const int64_t in[3]
         for (int64_t oh = 0; oh < s.out[1]; ++oh)
           for (int64_t ow = 0; ow < s.out[2]; ++ow, ++grad) {
             const Window d = s.at(0, od), h = s.at(1, oh), w = s.at(2, ow);
-            if (!empty(d, h, w)) add_window<A>(sums, s.in, d, h, w, static_cast<A>(static_cast<A>(*grad) / static_cast<A>(d.span * h.span * w.span)));
+            if (!empty(d, h, w))
+              add_window<A>(sums, s.in, d, h, w,
+                            static_cast<A>(static_cast<A>(*grad) / static_cast<A>(d.span * h.span * w.span)));
           }
     });
   });
 }
 
-void adaptive_max_pool_forward(DType dtype, int64_t planes, const int64_t in[3], const int64_t out[3], const void* x, void* y, int64_t* indices) {
+void adaptive_max_pool_forward(DType dtype, int64_t planes, const int64_t in[3], const int64_t out[3], const void* x,
+                               void* y, int64_t* indices) {
   visit_reals("adaptive_max_pool2d", dtype, [&](auto tag) {
     using T = decltype(tag);
     const AdaptiveSizes s(in, out);

@@ -1,5 +1,6 @@
-// Max and average pooling of floating elements, vectorised along the width. Lines of the input are widened, given a border, and taken apart by the stride first, so that
-// the elements that neighbouring windows take at the same place are contiguous.
+// Max and average pooling of floating elements, vectorised along the width. Lines of the input are widened, given a
+// border, and taken apart by the stride first, so that the elements that neighbouring windows take at the same place
+// are contiguous.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/pool_lines.cc"
 #include "nn/cpu/pool_lines.h"
@@ -59,10 +60,13 @@ class Lines {
     const int64_t height = max64(0, last.end - h0_);
     height_ = height;
     for (int64_t id = d_.begin; id < d_.end; id += g_.dilation[0])
-      for (int64_t h = 0; h < height; ++h) prepare(plane + (id * g_.in_size[1] + h0_ + h) * g_.in_size[2], line(id, h0_ + h));
+      for (int64_t h = 0; h < height; ++h)
+        prepare(plane + (id * g_.in_size[1] + h0_ + h) * g_.in_size[2], line(id, h0_ + h));
   }
   // The prepared line; tap kw of the window of output column ow is at taps()[kw] + ow.
-  A* line(int64_t id, int64_t ih) const { return lines_.get() + ((id - d_.begin) / g_.dilation[0] * height_ + ih - h0_) * line_; }
+  A* line(int64_t id, int64_t ih) const {
+    return lines_.get() + ((id - d_.begin) / g_.dilation[0] * height_ + ih - h0_) * line_;
+  }
   const int64_t* taps() const { return taps_.get(); }
 
  private:
@@ -120,7 +124,8 @@ void for_pieces(const PoolGeometry& g, Acc<T> border, const T* x, F&& fn) {
   parallel_for(g.planes * g.out_size[0] * bands, 1 + 65536 / work, [&](int64_t begin, int64_t end) HWY_ATTR {
     Lines<T> lines(g, border);
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t plane = i / bands / g.out_size[0], od = i / bands % g.out_size[0], oh = i % bands * rows, last = min64(oh + rows, g.out_size[1]);
+      const int64_t plane = i / bands / g.out_size[0], od = i / bands % g.out_size[0], oh = i % bands * rows,
+                    last = min64(oh + rows, g.out_size[1]);
       lines.load(x + plane * in_plane, od, oh, last);
       fn(lines, plane, od, oh, last);
     }
@@ -159,7 +164,8 @@ class MaxRows {
 
  public:
   MaxRows(const PoolGeometry& g, int64_t width) : g_(g), values_(width), indices_(width), first_(width) {
-    for (int64_t ow = 0; ow < width; ++ow) first_[ow] = static_cast<I>(clamp_to(window(g, 2, ow < g.out_size[2] ? ow : 0).begin, g.in_size[2]));
+    for (int64_t ow = 0; ow < width; ++ow)
+      first_[ow] = static_cast<I>(clamp_to(window(g, 2, ow < g.out_size[2] ? ow : 0).begin, g.in_size[2]));
   }
 
   template <bool kIndices>
@@ -170,7 +176,8 @@ class MaxRows {
     const int64_t height = g_.in_size[1], width = g_.in_size[2], taps_count = g_.kernel[2], dilation = g_.dilation[2];
     const int64_t* const taps = lines.taps();
     // A window of nothing but -inf reports its first element.
-    const auto first = hn::Set(di, static_cast<I>((clamp_to(wd.begin, g_.in_size[0]) * height + clamp_to(wh.begin, height)) * width));
+    const auto first =
+        hn::Set(di, static_cast<I>((clamp_to(wd.begin, g_.in_size[0]) * height + clamp_to(wh.begin, height)) * width));
     const auto step = hn::Set(di, static_cast<I>(g_.stride[2]));
     for (int64_t i = 0; i < g_.out_size[2]; i += kLanes) {
       auto best = hn::Set(d, -std::numeric_limits<A>::infinity());
@@ -184,7 +191,9 @@ class MaxRows {
             const auto x = hn::LoadU(d, line + taps[kw]);
             const auto better = hn::Or(hn::Gt(x, best), hn::IsNaN(x));
             best = hn::IfThenElse(better, x, best);
-            if constexpr (kIndices) at = hn::IfThenElse(hn::RebindMask(di, better), hn::Add(column, hn::Set(di, static_cast<I>(base + kw * dilation))), at);
+            if constexpr (kIndices)
+              at = hn::IfThenElse(hn::RebindMask(di, better),
+                                  hn::Add(column, hn::Set(di, static_cast<I>(base + kw * dilation))), at);
           }
         }
       hn::StoreU(best, d, values_.get() + i);
@@ -221,7 +230,8 @@ class MeanRows {
     const int64_t taps_count = g_.kernel[2];
     const int64_t* const taps = lines.taps();
     const bool empty = wd.end <= wd.begin || wh.end <= wh.begin;
-    const A count = empty ? A{0} : static_cast<A>(include_pad_ ? wd.span * wh.span : (wd.end - wd.begin) * (wh.end - wh.begin));
+    const A count =
+        empty ? A{0} : static_cast<A>(include_pad_ ? wd.span * wh.span : (wd.end - wd.begin) * (wh.end - wh.begin));
     for (int64_t i = 0; i < g_.out_size[2]; i += kLanes) {
       auto sum = hn::Zero(d);
       for (int64_t id = wd.begin; id < wd.end; ++id)
@@ -249,14 +259,17 @@ void MaxPoolLines(DType dtype, const PoolGeometry& g, const void* x, void* y, in
   visit_floats("max_pool2d", dtype, [&](auto tag) HWY_ATTR {
     using T = decltype(tag);
     const int64_t out_plane = volume(g.out_size);
-    for_pieces<T>(g, -std::numeric_limits<Acc<T>>::infinity(), static_cast<const T*>(x), [&](const Lines<T>& lines, int64_t plane, int64_t od, int64_t oh, int64_t last) HWY_ATTR {
-      const MaxRows<T> rows(g, lines.width());
-      for (; oh < last; ++oh) {
-        const int64_t to = plane * out_plane + (od * g.out_size[1] + oh) * g.out_size[2];
-        if (indices) rows.template row<true>(lines, od, oh, static_cast<T*>(y) + to, indices + to);
-        else rows.template row<false>(lines, od, oh, static_cast<T*>(y) + to, nullptr);
-      }
-    });
+    for_pieces<T>(g, -std::numeric_limits<Acc<T>>::infinity(), static_cast<const T*>(x),
+                  [&](const Lines<T>& lines, int64_t plane, int64_t od, int64_t oh, int64_t last) HWY_ATTR {
+                    const MaxRows<T> rows(g, lines.width());
+                    for (; oh < last; ++oh) {
+                      const int64_t to = plane * out_plane + (od * g.out_size[1] + oh) * g.out_size[2];
+                      if (indices)
+                        rows.template row<true>(lines, od, oh, static_cast<T*>(y) + to, indices + to);
+                      else
+                        rows.template row<false>(lines, od, oh, static_cast<T*>(y) + to, nullptr);
+                    }
+                  });
   });
 }
 
@@ -264,10 +277,13 @@ void AvgPoolLines(DType dtype, const PoolGeometry& g, bool include_pad, int64_t 
   visit_floats("avg_pool2d", dtype, [&](auto tag) HWY_ATTR {
     using T = decltype(tag);
     const int64_t out_plane = volume(g.out_size);
-    for_pieces<T>(g, Acc<T>{0}, static_cast<const T*>(x), [&](const Lines<T>& lines, int64_t plane, int64_t od, int64_t oh, int64_t last) HWY_ATTR {
-      const MeanRows<T> rows(g, lines.width(), include_pad, divisor);
-      for (; oh < last; ++oh) rows.row(lines, od, oh, static_cast<T*>(y) + plane * out_plane + (od * g.out_size[1] + oh) * g.out_size[2]);
-    });
+    for_pieces<T>(g, Acc<T>{0}, static_cast<const T*>(x),
+                  [&](const Lines<T>& lines, int64_t plane, int64_t od, int64_t oh, int64_t last) HWY_ATTR {
+                    const MeanRows<T> rows(g, lines.width(), include_pad, divisor);
+                    for (; oh < last; ++oh)
+                      rows.row(lines, od, oh,
+                               static_cast<T*>(y) + plane * out_plane + (od * g.out_size[1] + oh) * g.out_size[2]);
+                  });
   });
 }
 
@@ -280,8 +296,12 @@ namespace tessera::cpu::internal {
 
 TESSERA_SIMD_TABLE(MaxPoolLines);
 TESSERA_SIMD_TABLE(AvgPoolLines);
-void max_pool_lines(DType dtype, const PoolGeometry& g, const void* x, void* y, int64_t* indices) { TESSERA_SIMD(MaxPoolLines)(dtype, g, x, y, indices); }
-void avg_pool_lines(DType dtype, const PoolGeometry& g, bool include_pad, int64_t divisor, const void* x, void* y) { TESSERA_SIMD(AvgPoolLines)(dtype, g, include_pad, divisor, x, y); }
+void max_pool_lines(DType dtype, const PoolGeometry& g, const void* x, void* y, int64_t* indices) {
+  TESSERA_SIMD(MaxPoolLines)(dtype, g, x, y, indices);
+}
+void avg_pool_lines(DType dtype, const PoolGeometry& g, bool include_pad, int64_t divisor, const void* x, void* y) {
+  TESSERA_SIMD(AvgPoolLines)(dtype, g, include_pad, divisor, x, y);
+}
 
 }  // namespace tessera::cpu::internal
 #endif

@@ -5,7 +5,8 @@
 
 namespace tessera::cpu::internal {
 
-// The part of a window along one dimension that lies in the input: begin, begin + step ... < end; span is its length with padding.
+// The part of a window along one dimension that lies in the input: begin, begin + step ... < end; span is its length
+// with padding.
 struct Window {
   int64_t begin, end, span;
 };
@@ -21,6 +22,7 @@ inline int64_t clamp_to(int64_t i, int64_t size) { return i < 0 ? 0 : i >= size 
 
 // float16, bfloat16, float32, float64; planes of less than 2^31 elements.
 void max_pool_lines(DType dtype, const PoolGeometry& g, const void* x, void* y, int64_t* indices);
-void avg_pool_lines(DType dtype, const PoolGeometry& g, bool count_include_pad, int64_t divisor_override, const void* x, void* y);
+void avg_pool_lines(DType dtype, const PoolGeometry& g, bool count_include_pad, int64_t divisor_override, const void* x,
+                    void* y);
 
 }  // namespace tessera::cpu::internal

@@ -29,7 +29,8 @@ PoolGeometry geometry(int64_t planes, Spatial d, Spatial h, Spatial w) {
     g.dilation[i] = s[i].dilation;
     const int64_t room = s[i].in + 2 * s[i].padding - s[i].dilation * (s[i].kernel - 1) - 1;
     int64_t out = (room + (s[i].ceil ? s[i].stride - 1 : 0)) / s[i].stride + 1;
-    if (s[i].ceil && (out - 1) * s[i].stride >= s[i].in + s[i].padding) --out;  // the last window starts in the input or the left padding
+    if (s[i].ceil && (out - 1) * s[i].stride >= s[i].in + s[i].padding)
+      --out;  // the last window starts in the input or the left padding
     g.out_size[i] = out;
   }
   return g;
@@ -40,7 +41,9 @@ template <class T>
 std::vector<T> random_vector(int64_t n, int seed) {
   std::mt19937 rng(seed);
   std::vector<T> v(n);
-  for (auto& x : v) x = std::is_integral_v<T> ? static_cast<T>(rng() % 100) : static_cast<T>(std::uniform_real_distribution<float>(-1, 1)(rng));
+  for (auto& x : v)
+    x = std::is_integral_v<T> ? static_cast<T>(rng() % 100)
+                              : static_cast<T>(std::uniform_real_distribution<float>(-1, 1)(rng));
   return v;
 }
 
@@ -50,7 +53,8 @@ void for_windows(const PoolGeometry& g, F&& fn) {
   for (int64_t plane = 0; plane < g.planes; ++plane)
     for (int64_t o = 0; o < product(g.out_size); ++o)
       for (int64_t t = 0; t < product(g.kernel); ++t) {
-        const int64_t q[3] = {o / (g.out_size[1] * g.out_size[2]), o / g.out_size[2] % g.out_size[1], o % g.out_size[2]};
+        const int64_t q[3] = {o / (g.out_size[1] * g.out_size[2]), o / g.out_size[2] % g.out_size[1],
+                              o % g.out_size[2]};
         const int64_t k[3] = {t / (g.kernel[1] * g.kernel[2]), t / g.kernel[2] % g.kernel[1], t % g.kernel[2]};
         int64_t at = 0;
         bool inside = true;
@@ -141,7 +145,8 @@ TYPED_TEST(PoolTest, AverageMatchesTheDefinition) {
           });
           if (include_pad)  // the window's size, cut at size + padding
             for (size_t i = 0; i < count.size(); ++i) {
-              const int64_t o = i % out, q[3] = {o / (g.out_size[1] * g.out_size[2]), o / g.out_size[2] % g.out_size[1], o % g.out_size[2]};
+              const int64_t o = i % out, q[3] = {o / (g.out_size[1] * g.out_size[2]), o / g.out_size[2] % g.out_size[1],
+                                                 o % g.out_size[2]};
               count[i] = 1;
               for (int k = 0; k < 3; ++k) {
                 const int64_t start = q[k] * g.stride[k] - g.padding[k];
@@ -149,20 +154,24 @@ TYPED_TEST(PoolTest, AverageMatchesTheDefinition) {
               }
             }
           if (override_value) count.assign(count.size(), static_cast<double>(override_value));
-          for_windows(g, [&](int64_t p, int64_t o, int64_t i) { edx[p * in + i] += static_cast<double>(dy[p * out + o]) / count[p * out + o]; });
+          for_windows(g, [&](int64_t p, int64_t o, int64_t i) {
+            edx[p * in + i] += static_cast<double>(dy[p * out + o]) / count[p * out + o];
+          });
           std::vector<T> y(sum.size()), dx(x.size(), T(9));
           avg_pool_forward(DTypeOf<T>::value, g, include_pad, override_value, x.data(), y.data());
           avg_pool_backward(DTypeOf<T>::value, g, include_pad, override_value, dy.data(), dx.data());
           const double eps = sizeof(T) == 2 ? 8e-3 : 2e-6;
           for (size_t i = 0; i < y.size(); ++i) ASSERT_NEAR(static_cast<double>(y[i]), sum[i] / count[i], eps);
-          for (size_t i = 0; i < dx.size(); ++i) ASSERT_NEAR(static_cast<double>(dx[i]), edx[i], eps * (1 + std::abs(edx[i])));
+          for (size_t i = 0; i < dx.size(); ++i)
+            ASSERT_NEAR(static_cast<double>(dx[i]), edx[i], eps * (1 + std::abs(edx[i])));
         }
   }
 }
 
 TYPED_TEST(PoolTest, AdaptiveMatchesTheDefinition) {
   using T = TypeParam;
-  const int64_t cases[][6] = {{1, 7, 8, 1, 3, 5}, {1, 8, 8, 1, 1, 1}, {5, 6, 7, 2, 6, 3}, {1, 3, 2, 1, 5, 7}, {1, 1, 9, 1, 1, 4}};
+  const int64_t cases[][6] = {
+      {1, 7, 8, 1, 3, 5}, {1, 8, 8, 1, 1, 1}, {5, 6, 7, 2, 6, 3}, {1, 3, 2, 1, 5, 7}, {1, 1, 9, 1, 1, 4}};
   for (const auto& c : cases) {
     const int64_t planes = 3, in[3] = {c[0], c[1], c[2]}, out[3] = {c[3], c[4], c[5]};
     const int64_t in_n = product(in), out_n = product(out);
@@ -188,14 +197,16 @@ TYPED_TEST(PoolTest, AdaptiveMatchesTheDefinition) {
             for (int64_t w = begin[2]; w < end[2]; ++w) {
               const int64_t at = (d * in[1] + h) * in[2] + w;
               sum += static_cast<double>(x[p * in_n + at]);
-              edx[p * in_n + at] += std::is_integral_v<T> ? static_cast<double>(static_cast<int64_t>(dy[p * out_n + o]) / count)
-                                                          : static_cast<double>(dy[p * out_n + o]) / static_cast<double>(count);
+              edx[p * in_n + at] += std::is_integral_v<T>
+                                        ? static_cast<double>(static_cast<int64_t>(dy[p * out_n + o]) / count)
+                                        : static_cast<double>(dy[p * out_n + o]) / static_cast<double>(count);
               if (best < 0 || x[p * in_n + at] > x[p * in_n + best]) best = at;
             }
         ASSERT_EQ(index[p * out_n + o], best);
         ASSERT_EQ(max[p * out_n + o], x[p * in_n + best]);
         if (!std::is_integral_v<T>) {
-          ASSERT_NEAR(static_cast<double>(y[p * out_n + o]), sum / static_cast<double>(count), sizeof(T) == 2 ? 4e-3 : 1e-6);
+          ASSERT_NEAR(static_cast<double>(y[p * out_n + o]), sum / static_cast<double>(count),
+                      sizeof(T) == 2 ? 4e-3 : 1e-6);
         }
       }
     for (size_t i = 0; i < dx.size() && !std::is_integral_v<T>; ++i)

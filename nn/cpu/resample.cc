@@ -1,5 +1,6 @@
-// Resizing: the places and weights along each dimension are computed once; lines of the input are resized along the width into a ring of lines, from which whole lines of
-// the output are summed; volumes are resized slice by slice and then summed along the depth.
+// Resizing: the places and weights along each dimension are computed once; lines of the input are resized along the
+// width into a ring of lines, from which whole lines of the output are summed; volumes are resized slice by slice and
+// then summed along the depth.
 #include "nn/cpu/resample.h"
 
 #include <algorithm>
@@ -25,7 +26,8 @@ namespace tessera::cpu::internal {
 constexpr int kMaxTaps = 4;
 constexpr int64_t kPad = 32;  // elements that a vector may read behind a line
 
-// One dimension: tap k of output o is input index[k * stride + o], times weight[k * stride + o]. Both are defined up to the stride, a multiple of all vectors.
+// One dimension: tap k of output o is input index[k * stride + o], times weight[k * stride + o]. Both are defined up to
+// the stride, a multiple of all vectors.
 template <class A>
 struct Taps {
   int64_t in, out, stride;
@@ -47,7 +49,8 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// to[o] = the sum of a line's taps. The line has kPad elements more. Where the taps of a vector of outputs lie within one vector of inputs, that is loaded and permuted.
+// to[o] = the sum of a line's taps. The line has kPad elements more. Where the taps of a vector of outputs lie within
+// one vector of inputs, that is loaded and permuted.
 template <class A>
 void ResizeLine(const Taps<A>& t, const A* line, A* to) {
   const hn::ScalableTag<A> d;
@@ -67,7 +70,8 @@ void ResizeLine(const Taps<A>& t, const A* line, A* to) {
       }
       hn::Vec<decltype(d)> x;
       if (reach < kLanes) {
-        x = hn::TableLookupLanes(hn::LoadU(d, line + base), hn::IndicesFromVec(d, hn::Sub(at, hn::Set(di, static_cast<I>(base)))));
+        x = hn::TableLookupLanes(hn::LoadU(d, line + base),
+                                 hn::IndicesFromVec(d, hn::Sub(at, hn::Set(di, static_cast<I>(base)))));
       } else {
         x = hn::GatherIndex(d, line, at);
       }
@@ -108,7 +112,8 @@ void AddLine(const A* line, A weight, int64_t n, A* to) {
   const hn::ScalableTag<A> d;
   constexpr int64_t kLanes = HWY_LANES(A);
   int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::MulAdd(hn::LoadU(d, line + i), hn::Set(d, weight), hn::LoadU(d, to + i)), d, to + i);
+  for (; i + kLanes <= n; i += kLanes)
+    hn::StoreU(hn::MulAdd(hn::LoadU(d, line + i), hn::Set(d, weight), hn::LoadU(d, to + i)), d, to + i);
   for (; i < n; ++i) to[i] += weight * line[i];
 }
 
@@ -116,8 +121,12 @@ void AddLine(const A* line, A weight, int64_t n, A* to) {
 
 void ResizeLineF(const Taps<float>& t, const float* line, float* to) { ResizeLine(t, line, to); }
 void ResizeLineD(const Taps<double>& t, const double* line, double* to) { ResizeLine(t, line, to); }
-void SumLinesF(int count, const float* const* lines, const float* weights, int64_t n, float* to) { SumLines(count, lines, weights, n, to); }
-void SumLinesD(int count, const double* const* lines, const double* weights, int64_t n, double* to) { SumLines(count, lines, weights, n, to); }
+void SumLinesF(int count, const float* const* lines, const float* weights, int64_t n, float* to) {
+  SumLines(count, lines, weights, n, to);
+}
+void SumLinesD(int count, const double* const* lines, const double* weights, int64_t n, double* to) {
+  SumLines(count, lines, weights, n, to);
+}
 void AddLineF(const float* line, float weight, int64_t n, float* to) { AddLine(line, weight, n, to); }
 void AddLineD(const double* line, double weight, int64_t n, double* to) { AddLine(line, weight, n, to); }
 
@@ -138,8 +147,12 @@ TESSERA_SIMD_TABLE(AddLineD);
 
 void resize_line(const Taps<float>& t, const float* line, float* to) { TESSERA_SIMD(ResizeLineF)(t, line, to); }
 void resize_line(const Taps<double>& t, const double* line, double* to) { TESSERA_SIMD(ResizeLineD)(t, line, to); }
-void sum_lines(int count, const float* const* lines, const float* weights, int64_t n, float* to) { TESSERA_SIMD(SumLinesF)(count, lines, weights, n, to); }
-void sum_lines(int count, const double* const* lines, const double* weights, int64_t n, double* to) { TESSERA_SIMD(SumLinesD)(count, lines, weights, n, to); }
+void sum_lines(int count, const float* const* lines, const float* weights, int64_t n, float* to) {
+  TESSERA_SIMD(SumLinesF)(count, lines, weights, n, to);
+}
+void sum_lines(int count, const double* const* lines, const double* weights, int64_t n, double* to) {
+  TESSERA_SIMD(SumLinesD)(count, lines, weights, n, to);
+}
 void add_line(const float* line, float weight, int64_t n, float* to) { TESSERA_SIMD(AddLineF)(line, weight, n, to); }
 void add_line(const double* line, double weight, int64_t n, double* to) { TESSERA_SIMD(AddLineD)(line, weight, n, to); }
 
@@ -151,7 +164,8 @@ using namespace internal;  // NOLINT: helpers of these kernels
 
 constexpr int64_t kGrain = 16384;  // elements of output in a piece
 
-// The weights of cubic convolution (R. Keys, "Cubic convolution interpolation for digital image processing", IEEE Trans. ASSP 29, 1981) at fraction t, with a = -0.75.
+// The weights of cubic convolution (R. Keys, "Cubic convolution interpolation for digital image processing", IEEE
+// Trans. ASSP 29, 1981) at fraction t, with a = -0.75.
 template <class A>
 void cubic_weights(A t, A* w) {
   const A a = A(-0.75);
@@ -197,7 +211,8 @@ Taps<A> make_taps(const ResampleGeometry& g, int dim) {
   t.out = g.out[dim];
   t.stride = (t.out + kPad - 1) / kPad * kPad;
   t.count = resample_taps(g.mode);
-  t.identity = t.in == t.out && g.mode != ResampleMode::kCubic && (g.align_corners || g.step[dim] == 0 || g.step[dim] == 1);
+  t.identity =
+      t.in == t.out && g.mode != ResampleMode::kCubic && (g.align_corners || g.step[dim] == 0 || g.step[dim] == 1);
   t.index.resize(t.count * t.stride);
   t.weight.resize(t.count * t.stride);
   for (int64_t o = 0; o < t.stride; ++o) {
@@ -213,7 +228,8 @@ Taps<A> make_taps(const ResampleGeometry& g, int dim) {
 
 template <class A>
 struct Axes {
-  explicit Axes(const ResampleGeometry& g) : depth(make_taps<A>(g, 0)), height(make_taps<A>(g, 1)), width(make_taps<A>(g, 2)) {}
+  explicit Axes(const ResampleGeometry& g)
+      : depth(make_taps<A>(g, 0)), height(make_taps<A>(g, 1)), width(make_taps<A>(g, 2)) {}
   Taps<A> depth, height, width;
   int64_t in_slice() const { return height.in * width.in; }
   int64_t out_slice() const { return height.out * width.out; }
@@ -229,7 +245,8 @@ const A* line_at(DType dtype, const void* at, int64_t n, A* scratch, bool padded
 
 // The rows [begin, end) of a resized slice, to `to` (of dtype to_type).
 template <class A>
-void resize_rows(const Axes<A>& axes, DType dtype, const char* slice, int64_t begin, int64_t end, DType to_type, char* to) {
+void resize_rows(const Axes<A>& axes, DType dtype, const char* slice, int64_t begin, int64_t end, DType to_type,
+                 char* to) {
   const Taps<A>&h = axes.height, &w = axes.width;
   const int64_t in_row = w.in * item_size(dtype), out_row = w.out * item_size(to_type), ring = w.out + kPad;
   ScratchArray<A> memory(w.in + kPad + (h.count + 1) * ring);
@@ -275,13 +292,15 @@ template <class A>
 void forward(DType dtype, const ResampleGeometry& g, const char* x, char* y) {
   const Axes<A> axes(g);
   const int64_t size = item_size(dtype), in_slice = axes.in_slice() * size, out_slice = axes.out_slice();
-  const int64_t rows = std::clamp<int64_t>(kGrain / axes.width.out, 1, axes.height.out), bands = (axes.height.out + rows - 1) / rows;
+  const int64_t rows = std::clamp<int64_t>(kGrain / axes.width.out, 1, axes.height.out),
+                bands = (axes.height.out + rows - 1) / rows;
   const int64_t pieces = std::max<int64_t>(1, kGrain / (rows * axes.width.out));
   if (axes.depth.identity) {
     parallel_for(g.planes * g.in[0] * bands, pieces, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t slice = i / bands, row = i % bands * rows;
-        resize_rows(axes, dtype, x + slice * in_slice, row, std::min(row + rows, axes.height.out), dtype, y + (slice * out_slice + row * axes.width.out) * size);
+        resize_rows(axes, dtype, x + slice * in_slice, row, std::min(row + rows, axes.height.out), dtype,
+                    y + (slice * out_slice + row * axes.width.out) * size);
       }
     });
     return;
@@ -290,7 +309,9 @@ void forward(DType dtype, const ResampleGeometry& g, const char* x, char* y) {
   parallel_for(g.planes, std::max<int64_t>(1, kGrain / (d.out * out_slice)), [&](int64_t begin, int64_t end) {
     ScratchArray<A> slices(d.in * out_slice), sum(out_slice);
     for (int64_t p = begin; p < end; ++p) {
-      for (int64_t i = 0; i < d.in; ++i) resize_rows(axes, dtype, x + (p * d.in + i) * in_slice, 0, axes.height.out, DTypeOf<A>::value, reinterpret_cast<char*>(slices.get() + i * out_slice));
+      for (int64_t i = 0; i < d.in; ++i)
+        resize_rows(axes, dtype, x + (p * d.in + i) * in_slice, 0, axes.height.out, DTypeOf<A>::value,
+                    reinterpret_cast<char*>(slices.get() + i * out_slice));
       for (int64_t o = 0; o < d.out; ++o) {
         const A* source[kMaxTaps];
         A weights[kMaxTaps];
@@ -338,14 +359,16 @@ struct Parts {
 
 // dx of one slice from dy of dtype from_type: first along the height, line by line, then along the width.
 template <class A>
-void slice_backward(const Axes<A>& axes, const Parts<A>& parts, DType from_type, const char* dy, DType dtype, char* dx) {
+void slice_backward(const Axes<A>& axes, const Parts<A>& parts, DType from_type, const char* dy, DType dtype,
+                    char* dx) {
   const Taps<A>&h = axes.height, &w = axes.width;
   ScratchArray<A> memory(h.in * w.out + w.out + w.in);
   A *const sums = memory.get(), *const line = sums + h.in * w.out, *const result = line + w.out;
   std::fill(sums, sums + h.in * w.out, A(0));
   for (int64_t o = 0; o < h.out; ++o) {
     const A* const grad = line_at(from_type, dy + o * w.out * item_size(from_type), w.out, line, false);
-    for (int k = 0; k < (h.identity ? 1 : h.count); ++k) add_line(grad, h.weights(k)[o], w.out, sums + h.indices(k)[o] * w.out);
+    for (int k = 0; k < (h.identity ? 1 : h.count); ++k)
+      add_line(grad, h.weights(k)[o], w.out, sums + h.indices(k)[o] * w.out);
   }
   for (int64_t i = 0; i < h.in; ++i) {
     const A* row = sums + i * w.out;
@@ -365,7 +388,8 @@ void backward(DType dtype, const ResampleGeometry& g, const char* dy, char* dx) 
   const int64_t size = item_size(dtype), in_slice = axes.in_slice() * size, out_slice = axes.out_slice();
   if (d.identity) {
     parallel_for(g.planes * d.in, std::max<int64_t>(1, kGrain / out_slice), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) slice_backward(axes, parts, dtype, dy + i * out_slice * size, dtype, dx + i * in_slice);
+      for (int64_t i = begin; i < end; ++i)
+        slice_backward(axes, parts, dtype, dy + i * out_slice * size, dtype, dx + i * in_slice);
     });
     return;
   }
@@ -375,10 +399,12 @@ void backward(DType dtype, const ResampleGeometry& g, const char* dy, char* dx) 
       std::fill(sums.get(), sums.get() + d.in * out_slice, A(0));
       for (int64_t o = 0; o < d.out; ++o) {
         const A* const grad = line_at(dtype, dy + (p * d.out + o) * out_slice * size, out_slice, line.get(), false);
-        for (int k = 0; k < d.count; ++k) add_line(grad, d.weights(k)[o], out_slice, sums.get() + d.indices(k)[o] * out_slice);
+        for (int k = 0; k < d.count; ++k)
+          add_line(grad, d.weights(k)[o], out_slice, sums.get() + d.indices(k)[o] * out_slice);
       }
       for (int64_t i = 0; i < d.in; ++i) {
-        slice_backward(axes, parts, DTypeOf<A>::value, reinterpret_cast<const char*>(sums.get() + i * out_slice), dtype, dx + (p * d.in + i) * in_slice);
+        slice_backward(axes, parts, DTypeOf<A>::value, reinterpret_cast<const char*>(sums.get() + i * out_slice), dtype,
+                       dx + (p * d.in + i) * in_slice);
       }
     }
   });
@@ -391,7 +417,9 @@ bool is_double(DType dtype) {
 
 }  // namespace
 
-int resample_taps(ResampleMode mode) { return mode == ResampleMode::kCubic ? 4 : mode == ResampleMode::kLinear ? 2 : 1; }
+int resample_taps(ResampleMode mode) {
+  return mode == ResampleMode::kCubic ? 4 : mode == ResampleMode::kLinear ? 2 : 1;
+}
 
 template <class A>
 void resample_weights(const ResampleGeometry& g, int dim, int64_t* index, A* weight) {
@@ -408,7 +436,8 @@ void resample_forward(DType dtype, const ResampleGeometry& g, const void* x, voi
   (is_double(dtype) ? forward<double> : forward<float>)(dtype, g, static_cast<const char*>(x), static_cast<char*>(y));
 }
 void resample_backward(DType dtype, const ResampleGeometry& g, const void* dy, void* dx) {
-  (is_double(dtype) ? backward<double> : backward<float>)(dtype, g, static_cast<const char*>(dy), static_cast<char*>(dx));
+  (is_double(dtype) ? backward<double> : backward<float>)(dtype, g, static_cast<const char*>(dy),
+                                                          static_cast<char*>(dx));
 }
 
 }  // namespace tessera::cpu

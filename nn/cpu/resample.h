@@ -18,7 +18,8 @@ struct ResampleGeometry {
 
 // Inputs that an output is a sum of: 1 (nearest), 2 (linear) or 4 (cubic).
 int resample_taps(ResampleMode mode);
-// Along dimension `dim` of g: output o is the sum over k < taps of input index[k * out + o] times weight[k * out + o]. A: float or double.
+// Along dimension `dim` of g: output o is the sum over k < taps of input index[k * out + o] times weight[k * out + o].
+// A: float or double.
 template <class A>
 void resample_weights(const ResampleGeometry& g, int dim, int64_t* index, A* weight);
 extern template void resample_weights<float>(const ResampleGeometry& g, int dim, int64_t* index, float* weight);

@@ -37,7 +37,8 @@ std::vector<std::pair<int64_t, double>> parts(const ResampleGeometry& g, int d, 
   const double low = std::floor(at), a = -0.75;
   for (int k = -1; k <= 2; ++k) {
     const double x = std::abs(at - low - k);
-    r.push_back({inside(low + k), x <= 1 ? ((a + 2) * x - (a + 3)) * x * x + 1 : ((a * x - 5 * a) * x + 8 * a) * x - 4 * a});
+    r.push_back(
+        {inside(low + k), x <= 1 ? ((a + 2) * x - (a + 3)) * x * x + 1 : ((a * x - 5 * a) * x + 8 * a) * x - 4 * a});
   }
   return r;
 }
@@ -63,7 +64,9 @@ void check(const ResampleGeometry& g, double tolerance) {
     const std::vector<double> from = numbers(adjoint ? out : in, 7);
     const std::vector<T> source(from.begin(), from.end());
     std::vector<T> result(adjoint ? in : out), again(result.size());
-    const auto run = [&](std::vector<T>& to) { (adjoint ? resample_backward : resample_forward)(DTypeOf<T>::value, g, source.data(), to.data()); };
+    const auto run = [&](std::vector<T>& to) {
+      (adjoint ? resample_backward : resample_forward)(DTypeOf<T>::value, g, source.data(), to.data());
+    };
     set_num_threads(1);
     run(result);
     set_num_threads(2);
@@ -77,13 +80,16 @@ void check(const ResampleGeometry& g, double tolerance) {
 }
 
 TEST(ResampleTest, AllModesAgainstTheDefinition) {
-  const int64_t sizes[][6] = {{1, 1, 5, 1, 1, 13}, {1, 8, 8, 1, 16, 16}, {1, 33, 70, 1, 20, 31}, {1, 7, 40, 1, 7, 80}, {1, 300, 3, 1, 600, 5}, {3, 4, 5, 6, 9, 4}, {1, 1, 1, 1, 4, 17}, {4, 6, 33, 4, 3, 66},
-                             {1, 20, 200, 1, 41, 9}};
+  const int64_t sizes[][6] = {{1, 1, 5, 1, 1, 13},  {1, 8, 8, 1, 16, 16},   {1, 33, 70, 1, 20, 31},
+                              {1, 7, 40, 1, 7, 80}, {1, 300, 3, 1, 600, 5}, {3, 4, 5, 6, 9, 4},
+                              {1, 1, 1, 1, 4, 17},  {4, 6, 33, 4, 3, 66},   {1, 20, 200, 1, 41, 9}};
   for (const auto& s : sizes)
-    for (const ResampleMode mode : {ResampleMode::kNearest, ResampleMode::kNearestExact, ResampleMode::kLinear, ResampleMode::kCubic})
+    for (const ResampleMode mode :
+         {ResampleMode::kNearest, ResampleMode::kNearestExact, ResampleMode::kLinear, ResampleMode::kCubic})
       for (const bool align : {false, true}) {
         const ResampleGeometry g{mode, align, 3, {s[0], s[1], s[2]}, {s[3], s[4], s[5]}, {}};
-        SCOPED_TRACE(testing::Message() << "mode " << static_cast<int>(mode) << " align " << align << " of " << s[0] << "x" << s[1] << "x" << s[2] << " to " << s[3] << "x" << s[4] << "x" << s[5]);
+        SCOPED_TRACE(testing::Message() << "mode " << static_cast<int>(mode) << " align " << align << " of " << s[0]
+                                        << "x" << s[1] << "x" << s[2] << " to " << s[3] << "x" << s[4] << "x" << s[5]);
         if (mode == ResampleMode::kCubic && s[0] != s[3]) continue;
         check<double>(g, 1e-10);
         // Positions in float fall on the other side of an integer now and then, where nearest has a jump.

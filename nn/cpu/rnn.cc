@@ -28,27 +28,47 @@ using internal::Rows;
 
 // Memory of a whole vector, and of the rest of a row.
 struct Whole {
-  template <class D> HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const { return hn::LoadU(d, p); }
-  template <class D> HWY_INLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) const { hn::StoreU(v, d, p); }
+  template <class D>
+  HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const {
+    return hn::LoadU(d, p);
+  }
+  template <class D>
+  HWY_INLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) const {
+    hn::StoreU(v, d, p);
+  }
 };
 struct Rest {
   size_t n;
 #if HWY_TARGET == HWY_SSE4  // no masked loads: the plain ones would read beyond the end
-  template <class D> HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const { return HWY_LIKELY(n == hn::Lanes(d)) ? hn::LoadU(d, p) : few(d, p); }
-  template <class D> HWY_INLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) const { HWY_LIKELY(n == hn::Lanes(d)) ? hn::StoreU(v, d, p) : few(d, v, p); }
-  template <class D> HWY_NOINLINE hn::Vec<D> few(D d, const hn::TFromD<D>* p) const {
+  template <class D>
+  HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const {
+    return HWY_LIKELY(n == hn::Lanes(d)) ? hn::LoadU(d, p) : few(d, p);
+  }
+  template <class D>
+  HWY_INLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) const {
+    HWY_LIKELY(n == hn::Lanes(d)) ? hn::StoreU(v, d, p) : few(d, v, p);
+  }
+  template <class D>
+  HWY_NOINLINE hn::Vec<D> few(D d, const hn::TFromD<D>* p) const {
     HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)] = {};
     std::copy_n(p, n, buffer);
     return hn::Load(d, buffer);
   }
-  template <class D> HWY_NOINLINE void few(D d, hn::Vec<D> v, hn::TFromD<D>* p) const {
+  template <class D>
+  HWY_NOINLINE void few(D d, hn::Vec<D> v, hn::TFromD<D>* p) const {
     HWY_ALIGN hn::TFromD<D> buffer[hn::MaxLanes(d)];
     hn::Store(v, d, buffer);
     std::copy_n(buffer, n, p);
   }
 #else
-  template <class D> HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const { return hn::MaskedLoad(hn::FirstN(d, n), d, p); }
-  template <class D> HWY_INLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) const { hn::BlendedStore(v, hn::FirstN(d, n), d, p); }
+  template <class D>
+  HWY_INLINE hn::Vec<D> load(D d, const hn::TFromD<D>* p) const {
+    return hn::MaskedLoad(hn::FirstN(d, n), d, p);
+  }
+  template <class D>
+  HWY_INLINE void store(D d, hn::Vec<D> v, hn::TFromD<D>* p) const {
+    hn::BlendedStore(v, hn::FirstN(d, n), d, p);
+  }
 #endif
 };
 template <class D, class F>
@@ -68,7 +88,8 @@ constexpr int64_t kAhead = 8;  // rows of a panel that are requested before they
 
 // out[r] (+)= sum_k a[r * a_row + k] panel[k], rows of kTileVecs vectors.
 template <int kRows, class T>
-HWY_NOINLINE void Tile(int64_t depth, const T* HWY_RESTRICT a, int64_t a_row, const T* HWY_RESTRICT panel, bool add, T* HWY_RESTRICT out, int64_t out_row) {
+HWY_NOINLINE void Tile(int64_t depth, const T* HWY_RESTRICT a, int64_t a_row, const T* HWY_RESTRICT panel, bool add,
+                       T* HWY_RESTRICT out, int64_t out_row) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int kVecs = kTileVecs;
@@ -99,12 +120,14 @@ HWY_NOINLINE void Tile(int64_t depth, const T* HWY_RESTRICT a, int64_t a_row, co
 #pragma GCC unroll 6
   for (int r = 0; r < kRows; ++r, out += out_row)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVecs; ++v) hn::StoreU(add ? hn::Add(hn::LoadU(d, out + v * kLanes), sum[r][v]) : sum[r][v], d, out + v * kLanes);
+    for (int v = 0; v < kVecs; ++v)
+      hn::StoreU(add ? hn::Add(hn::LoadU(d, out + v * kLanes), sum[r][v]) : sum[r][v], d, out + v * kLanes);
 }
 
 // c (+)= a panel, `columns` of it; rows of a lie depth apart.
 template <class T>
-void multiply_panel(int64_t rows, int64_t columns, int64_t depth, const T* a, const T* panel, bool add, T* c, int64_t c_row) {
+void multiply_panel(int64_t rows, int64_t columns, int64_t depth, const T* a, const T* panel, bool add, T* c,
+                    int64_t c_row) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kWidth = kTileVecs * (HWY_MAX_BYTES / sizeof(T));
   HWY_ALIGN T room[kTileRows * kWidth];
@@ -114,10 +137,14 @@ void multiply_panel(int64_t rows, int64_t columns, int64_t depth, const T* a, co
     const T* const from = a + i * depth;
     T *const to = c + i * c_row, *const out = whole ? to : room;
     const int64_t out_row = whole ? c_row : kWidth;
-    if (n == kTileRows) Tile<kTileRows>(depth, from, depth, panel, add && whole, out, out_row);
-    else if (n == 4) Tile<4>(depth, from, depth, panel, add && whole, out, out_row);
-    else if (n == 2) Tile<2>(depth, from, depth, panel, add && whole, out, out_row);
-    else Tile<1>(depth, from, depth, panel, add && whole, out, out_row);
+    if (n == kTileRows)
+      Tile<kTileRows>(depth, from, depth, panel, add && whole, out, out_row);
+    else if (n == 4)
+      Tile<4>(depth, from, depth, panel, add && whole, out, out_row);
+    else if (n == 2)
+      Tile<2>(depth, from, depth, panel, add && whole, out, out_row);
+    else
+      Tile<1>(depth, from, depth, panel, add && whole, out, out_row);
     for (int64_t r = 0; r < n && !whole; ++r)
       over_row(d, columns, [&](int64_t j, auto m) HWY_ATTR {
         const auto x = m.load(d, room + r * kWidth + j);
@@ -129,23 +156,33 @@ void multiply_panel(int64_t rows, int64_t columns, int64_t depth, const T* a, co
 
 // ---- The gates ----
 
-template <class D, class V> HWY_INLINE V Logistic(D d, V x) {
+template <class D, class V>
+HWY_INLINE V Logistic(D d, V x) {
   const V one = hn::Set(d, 1);
   return hn::Div(one, hn::Add(one, math::Exp(d, hn::Neg(x))));
 }
-template <class D, class V> HWY_INLINE V LogisticSlope(D d, V y) { return hn::Mul(y, hn::Sub(hn::Set(d, 1), y)); }
-template <class D, class V> HWY_INLINE V TanhSlope(D d, V y) { return hn::NegMulAdd(y, y, hn::Set(d, 1)); }
+template <class D, class V>
+HWY_INLINE V LogisticSlope(D d, V y) {
+  return hn::Mul(y, hn::Sub(hn::Set(d, 1), y));
+}
+template <class D, class V>
+HWY_INLINE V TanhSlope(D d, V y) {
+  return hn::NegMulAdd(y, y, hn::Set(d, 1));
+}
 
 // What a gate gets from the state.
-template <class D, class M, class T> HWY_INLINE hn::Vec<D> FromState(D d, M m, const Rows<T>& r, int64_t at) {
+template <class D, class M, class T>
+HWY_INLINE hn::Vec<D> FromState(D d, M m, const Rows<T>& r, int64_t at) {
   const auto x = m.load(d, r.from_state + at);
   return r.bias ? hn::Add(m.load(d, r.bias + at), x) : x;
 }
-template <class D, class M, class T> HWY_INLINE hn::Vec<D> Gate(D d, M m, const Rows<T>& r, int64_t at) {
+template <class D, class M, class T>
+HWY_INLINE hn::Vec<D> Gate(D d, M m, const Rows<T>& r, int64_t at) {
   return hn::Add(m.load(d, r.projected + at), FromState(d, m, r, at));
 }
 
-// Units from j on of the gates of a row that comes next: rows are often in pages of their own, and the processor does not see them coming.
+// Units from j on of the gates of a row that comes next: rows are often in pages of their own, and the processor does
+// not see them coming.
 template <int kGates, class T, class M>
 HWY_INLINE void RequestGates(M, const T* row, int64_t hidden, int64_t j) {
   if constexpr (std::is_same_v<M, Whole>) {
@@ -180,7 +217,8 @@ void GruRow(const Rows<T>& r) {
   over_row(d, n, [&](int64_t j, auto m) HWY_ATTR {
     RequestGates<3>(m, r.projected + r.gates, n, j);
     RequestGates<3>(m, r.values + r.values_row, n, j);
-    const auto reset = Logistic(d, Gate(d, m, r, j)), update = Logistic(d, Gate(d, m, r, n + j)), recurrent = FromState(d, m, r, 2 * n + j);
+    const auto reset = Logistic(d, Gate(d, m, r, j)), update = Logistic(d, Gate(d, m, r, n + j)),
+               recurrent = FromState(d, m, r, 2 * n + j);
     const auto candidate = math::Tanh(d, hn::MulAdd(reset, recurrent, m.load(d, r.projected + 2 * n + j)));
     m.store(d, reset, r.values + j);
     m.store(d, update, r.values + n + j);
@@ -197,12 +235,15 @@ void PlainRow(const Rows<T>& r) {
     RequestGates<1>(m, r.values + r.values_row, r.hidden, j);
     const auto x = Gate(d, m, r, j);
     m.store(d, x, r.values + j);
-    if constexpr (kTanh) m.store(d, math::Tanh(d, x), r.h + j);
-    else m.store(d, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x), r.h + j);  // keeps NaN
+    if constexpr (kTanh)
+      m.store(d, math::Tanh(d, x), r.h + j);
+    else
+      m.store(d, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x), r.h + j);  // keeps NaN
   });
 }
 
-template <class D, class M, class T> HWY_INLINE hn::Vec<D> GradState(D d, M m, const BackRows<T>& r, int64_t j) {
+template <class D, class M, class T>
+HWY_INLINE hn::Vec<D> GradState(D d, M m, const BackRows<T>& r, int64_t j) {
   const auto grad = m.load(d, r.grad_h + j);
   return r.grad_output ? hn::Add(grad, m.load(d, r.grad_output + j)) : grad;
 }
@@ -213,7 +254,8 @@ void LstmBackRow(const BackRows<T>& r) {
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
     RequestGates<4>(m, r.values + r.gates, n, j);
     RequestGates<4>(m, r.grad_gates + r.gates, n, j);
-    const auto in = m.load(d, r.values + j), forget = m.load(d, r.values + n + j), candidate = m.load(d, r.values + 2 * n + j), out = m.load(d, r.values + 3 * n + j);
+    const auto in = m.load(d, r.values + j), forget = m.load(d, r.values + n + j),
+               candidate = m.load(d, r.values + 2 * n + j), out = m.load(d, r.values + 3 * n + j);
     const auto squashed = math::Tanh(d, m.load(d, r.extra + j)), grad_h = GradState(d, m, r, j);
     const auto grad_c = hn::MulAdd(hn::Mul(grad_h, out), TanhSlope(d, squashed), m.load(d, r.grad_c + j));
     m.store(d, hn::Mul(hn::Mul(grad_c, candidate), LogisticSlope(d, in)), r.grad_gates + j);
@@ -231,10 +273,12 @@ void GruBackRow(const BackRows<T>& r) {
     RequestGates<3>(m, r.values + r.gates, n, j);
     RequestGates<3>(m, r.grad_gates + r.gates, n, j);
     RequestGates<3>(m, r.grad_hidden + r.gates, n, j);
-    const auto reset = m.load(d, r.values + j), update = m.load(d, r.values + n + j), candidate = m.load(d, r.values + 2 * n + j), grad_h = GradState(d, m, r, j);
+    const auto reset = m.load(d, r.values + j), update = m.load(d, r.values + n + j),
+               candidate = m.load(d, r.values + 2 * n + j), grad_h = GradState(d, m, r, j);
     const auto grad_candidate = hn::Mul(hn::Mul(grad_h, hn::Sub(hn::Set(d, 1), update)), TanhSlope(d, candidate));
     const auto grad_reset = hn::Mul(hn::Mul(grad_candidate, m.load(d, r.extra + j)), LogisticSlope(d, reset));
-    const auto grad_update = hn::Mul(hn::Mul(grad_h, hn::Sub(m.load(d, r.h_before + j), candidate)), LogisticSlope(d, update));
+    const auto grad_update =
+        hn::Mul(hn::Mul(grad_h, hn::Sub(m.load(d, r.h_before + j), candidate)), LogisticSlope(d, update));
     m.store(d, grad_reset, r.grad_gates + j);
     m.store(d, grad_update, r.grad_gates + n + j);
     m.store(d, grad_candidate, r.grad_gates + 2 * n + j);
@@ -250,20 +294,33 @@ void PlainBackRow(const BackRows<T>& r) {
   over_row(d, r.hidden, [&](int64_t j, auto m) HWY_ATTR {
     RequestGates<1>(m, r.grad_gates + r.gates, r.hidden, j);
     const auto h = m.load(d, r.h + j), grad_h = GradState(d, m, r, j);
-    if constexpr (kTanh) m.store(d, hn::Mul(grad_h, TanhSlope(d, h)), r.grad_gates + j);
-    else m.store(d, hn::IfThenElseZero(hn::Gt(h, hn::Zero(d)), grad_h), r.grad_gates + j);
+    if constexpr (kTanh)
+      m.store(d, hn::Mul(grad_h, TanhSlope(d, h)), r.grad_gates + j);
+    else
+      m.store(d, hn::IfThenElseZero(hn::Gt(h, hn::Zero(d)), grad_h), r.grad_gates + j);
   });
 }
 
-template <class P> void advance(P*& p, int64_t n) { p = p ? p + n : p; }
+template <class P>
+void advance(P*& p, int64_t n) {
+  p = p ? p + n : p;
+}
 template <class T>
 void rows_of(RnnKind kind, Rows<T> r) {
   for (int64_t i = 0; i < r.rows; ++i) {
     switch (kind) {
-      case RnnKind::kLstm: LstmRow(r); break;
-      case RnnKind::kGru: GruRow(r); break;
-      case RnnKind::kTanh: PlainRow<T, true>(r); break;
-      case RnnKind::kRelu: PlainRow<T, false>(r); break;
+      case RnnKind::kLstm:
+        LstmRow(r);
+        break;
+      case RnnKind::kGru:
+        GruRow(r);
+        break;
+      case RnnKind::kTanh:
+        PlainRow<T, true>(r);
+        break;
+      case RnnKind::kRelu:
+        PlainRow<T, false>(r);
+        break;
     }
     advance(r.from_state, r.state_row);
     advance(r.projected, r.gates);
@@ -278,21 +335,38 @@ template <class T>
 void back_rows_of(RnnKind kind, BackRows<T> r) {
   for (int64_t i = 0; i < r.rows; ++i) {
     switch (kind) {
-      case RnnKind::kLstm: LstmBackRow(r); break;
-      case RnnKind::kGru: GruBackRow(r); break;
-      case RnnKind::kTanh: PlainBackRow<T, true>(r); break;
-      case RnnKind::kRelu: PlainBackRow<T, false>(r); break;
+      case RnnKind::kLstm:
+        LstmBackRow(r);
+        break;
+      case RnnKind::kGru:
+        GruBackRow(r);
+        break;
+      case RnnKind::kTanh:
+        PlainBackRow<T, true>(r);
+        break;
+      case RnnKind::kRelu:
+        PlainBackRow<T, false>(r);
+        break;
     }
-    for (const T** p : {&r.values, const_cast<const T**>(&r.grad_gates), const_cast<const T**>(&r.grad_hidden)}) advance(*p, r.gates);
-    for (const T** p : {&r.h_before, &r.c_before, &r.h, &r.extra, &r.grad_output, const_cast<const T**>(&r.grad_h), const_cast<const T**>(&r.grad_c)}) advance(*p, r.hidden);
+    for (const T** p : {&r.values, const_cast<const T**>(&r.grad_gates), const_cast<const T**>(&r.grad_hidden)})
+      advance(*p, r.gates);
+    for (const T** p : {&r.h_before, &r.c_before, &r.h, &r.extra, &r.grad_output, const_cast<const T**>(&r.grad_h),
+                        const_cast<const T**>(&r.grad_c)})
+      advance(*p, r.hidden);
   }
 }
 
 }  // namespace
 
 int64_t PanelBytes() { return kTileVecs * HWY_MAX_BYTES; }
-void MultiplyF32(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* panel, bool add, float* c, int64_t c_row) { multiply_panel(rows, columns, depth, a, panel, add, c, c_row); }
-void MultiplyF64(int64_t rows, int64_t columns, int64_t depth, const double* a, const double* panel, bool add, double* c, int64_t c_row) { multiply_panel(rows, columns, depth, a, panel, add, c, c_row); }
+void MultiplyF32(int64_t rows, int64_t columns, int64_t depth, const float* a, const float* panel, bool add, float* c,
+                 int64_t c_row) {
+  multiply_panel(rows, columns, depth, a, panel, add, c, c_row);
+}
+void MultiplyF64(int64_t rows, int64_t columns, int64_t depth, const double* a, const double* panel, bool add,
+                 double* c, int64_t c_row) {
+  multiply_panel(rows, columns, depth, a, panel, add, c, c_row);
+}
 void RowsF32(RnnKind kind, const Rows<float>& r) { rows_of(kind, r); }
 void RowsF64(RnnKind kind, const Rows<double>& r) { rows_of(kind, r); }
 void BackRowsF32(RnnKind kind, const BackRows<float>& r) { back_rows_of(kind, r); }
@@ -323,8 +397,10 @@ void run_rows(RnnKind kind, const BackRows<double>& r) { TESSERA_SIMD(BackRowsF6
 
 template <class T>
 void multiply(int64_t rows, int64_t columns, int64_t depth, const T* a, const T* panel, bool add, T* c, int64_t c_row) {
-  if constexpr (sizeof(T) == 4) TESSERA_SIMD(MultiplyF32)(rows, columns, depth, a, panel, add, c, c_row);
-  else TESSERA_SIMD(MultiplyF64)(rows, columns, depth, a, panel, add, c, c_row);
+  if constexpr (sizeof(T) == 4)
+    TESSERA_SIMD(MultiplyF32)(rows, columns, depth, a, panel, add, c, c_row);
+  else
+    TESSERA_SIMD(MultiplyF64)(rows, columns, depth, a, panel, add, c, c_row);
 }
 
 KernelParam number(double x) {
@@ -335,12 +411,13 @@ KernelParam number(double x) {
 // c = beta c + a b, dense row-major matrices: a is m x k, b is k x n.
 template <class T>
 void product(int64_t m, int64_t n, int64_t k, const T* a, const T* b, double beta, T* c) {
-  gemm(sizeof(T) == 8 ? DType::kFloat64 : DType::kFloat32, m, n, k, number(1), {const_cast<T*>(a), k, 1}, {const_cast<T*>(b), n, 1}, number(beta), {c, n, 1});
+  gemm(sizeof(T) == 8 ? DType::kFloat64 : DType::kFloat32, m, n, k, number(1), {const_cast<T*>(a), k, 1},
+       {const_cast<T*>(b), n, 1}, number(beta), {c, n, 1});
 }
 
 constexpr int64_t kPieceWork = int64_t{1} << 18;   // multiplications worth a piece of their own
 constexpr int64_t kGroupBytes = int64_t{3} << 19;  // of weights that L2 holds while groups of sequences pass by
-constexpr int64_t kRowWork = 64;                    // of a gate, in multiplications
+constexpr int64_t kRowWork = 64;                   // of a gate, in multiplications
 int64_t grain_for(int64_t work) { return std::max<int64_t>(1, kPieceWork / std::max<int64_t>(1, work)); }
 
 // A weight of depth x width that is used at every step, in panels of some columns, the last one filled up with zeros.
@@ -350,16 +427,22 @@ class Panels {
   // Few rows, or few steps, are not worth the copy.
   static bool suit(const RnnLayer& l) { return l.batch >= 4 && l.steps >= 4; }
   Panels(int64_t depth, int64_t width, const T* w)
-      : depth_(depth), width_(width), slice_(TESSERA_SIMD(PanelBytes)() / static_cast<int64_t>(sizeof(T))), data_((slices() * depth + kRequested) * slice_) {
+      : depth_(depth),
+        width_(width),
+        slice_(TESSERA_SIMD(PanelBytes)() / static_cast<int64_t>(sizeof(T))),
+        data_((slices() * depth + kRequested) * slice_) {
     parallel_for(slices(), grain_for(depth * slice_), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
-        for (int64_t k = 0; k < depth_; ++k) std::fill(std::copy_n(w + k * width_ + i * slice_, columns(i), panel(i) + k * slice_), panel(i) + (k + 1) * slice_, T{0});
+        for (int64_t k = 0; k < depth_; ++k)
+          std::fill(std::copy_n(w + k * width_ + i * slice_, columns(i), panel(i) + k * slice_),
+                    panel(i) + (k + 1) * slice_, T{0});
     });
   }
   int64_t slices() const { return ceil_div(width_, slice_); }
   // Multiplications of a row with a slice.
   int64_t work() const { return depth_ * slice_; }
-  // Elements from row to row of a result that is kept apart: not a power of two, whose lines would share few sets of a cache.
+  // Elements from row to row of a result that is kept apart: not a power of two, whose lines would share few sets of a
+  // cache.
   int64_t row() const { return slices() * slice_ + 64 / static_cast<int64_t>(sizeof(T)); }
   // c (+)= a b for `rows` rows of a and a slice of b; c: the whole of a result.
   void multiply(int64_t rows, const T* a, int64_t slice, bool add, T* c, int64_t c_row) const {
@@ -374,7 +457,8 @@ class Panels {
   ScratchArray<T> data_;
 };
 
-// Sequences do not depend on each other: groups of them are taken through all steps where the weights stay in cache meanwhile.
+// Sequences do not depend on each other: groups of them are taken through all steps where the weights stay in cache
+// meanwhile.
 int64_t rows_of_group(const RnnLayer& l) {
   if (l.batch < 16 || l.hidden * l.gates() * item_size(l.dtype) > kGroupBytes) return l.batch;
   return l.batch <= 32 ? ceil_div(l.batch, 2) : 16;
@@ -396,18 +480,24 @@ struct Forward {
   const int64_t gates = l.gates(), state = l.batch * l.hidden;
 
   // Where the state before step s begins.
-  const T* before(int64_t s, const T* first, void* all) const { return s == 0 ? first : static_cast<const T*>(all) + order.at(s - 1) * state; }
+  const T* before(int64_t s, const T* first, void* all) const {
+    return s == 0 ? first : static_cast<const T*>(all) + order.at(s - 1) * state;
+  }
   // Rows [begin, end) at step s; from_state: of row `begin`.
   void rows(int64_t s, int64_t begin, int64_t end, const T* from_state, int64_t state_row) const {
     const int64_t t = order.at(s), at = begin * l.hidden;
     const ScratchArray<T> unkept(trace.gates ? 0 : gates);
     T* const values = trace.gates ? static_cast<T*>(trace.gates) + (t * l.batch + begin) * gates : unkept.get();
     auto *output = static_cast<T*>(trace.output), *extra = static_cast<T*>(trace.extra);
-    run_rows(l.kind, Rows<T>{end - begin, l.hidden, gates, from_state, state_row, b, projected + (t * l.batch + begin) * gates, values, trace.gates ? gates : 0, before(s, h0, output) + at,
-                             c0 ? before(s, c0, extra) + at : nullptr, output + t * state + at, extra ? extra + t * state + at : nullptr});
+    run_rows(l.kind, Rows<T>{end - begin, l.hidden, gates, from_state, state_row, b,
+                             projected + (t * l.batch + begin) * gates, values, trace.gates ? gates : 0,
+                             before(s, h0, output) + at, c0 ? before(s, c0, extra) + at : nullptr,
+                             output + t * state + at, extra ? extra + t * state + at : nullptr});
   }
-  void slices(const Panels<T>& panels, int64_t s, int64_t begin, int64_t end, int64_t first, int64_t last, T* sums) const {
-    for (int64_t i = first; i < last; ++i) panels.multiply(end - begin, before(s, h0, trace.output) + begin * l.hidden, i, false, sums, panels.row());
+  void slices(const Panels<T>& panels, int64_t s, int64_t begin, int64_t end, int64_t first, int64_t last,
+              T* sums) const {
+    for (int64_t i = first; i < last; ++i)
+      panels.multiply(end - begin, before(s, h0, trace.output) + begin * l.hidden, i, false, sums, panels.row());
   }
   void run_packed() const {
     const Panels<T> panels(l.hidden, gates, w);
@@ -423,8 +513,11 @@ struct Forward {
       });
     const ScratchArray<T> sums(l.batch * panels.row());
     for (int64_t s = 0; s < l.steps; ++s) {
-      parallel_for(panels.slices(), grain_for(l.batch * panels.work()), [&](int64_t first, int64_t last) { slices(panels, s, 0, l.batch, first, last, sums.get()); });
-      parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) { rows(s, begin, end, sums.get() + begin * panels.row(), panels.row()); });
+      parallel_for(panels.slices(), grain_for(l.batch * panels.work()),
+                   [&](int64_t first, int64_t last) { slices(panels, s, 0, l.batch, first, last, sums.get()); });
+      parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) {
+        rows(s, begin, end, sums.get() + begin * panels.row(), panels.row());
+      });
     }
   }
   void run() const {
@@ -432,7 +525,8 @@ struct Forward {
     const ScratchArray<T> sums(l.batch * gates);
     for (int64_t s = 0; s < l.steps; ++s) {
       product(l.batch, gates, l.hidden, before(s, h0, trace.output), w, 0, sums.get());
-      parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) { rows(s, begin, end, sums.get() + begin * gates, gates); });
+      parallel_for(l.batch, grain_for(kRowWork * gates),
+                   [&](int64_t begin, int64_t end) { rows(s, begin, end, sums.get() + begin * gates, gates); });
     }
   }
 };
@@ -451,14 +545,17 @@ struct Backward {
     const int64_t t = order.at(s), at = begin * l.hidden, row = (t * l.batch + begin) * gates;
     const auto *output = static_cast<const T*>(trace.output), *extra = static_cast<const T*>(trace.extra);
     const T *h = s == 0 ? h0 : output + order.at(s - 1) * state, *c = s == 0 ? c0 : extra + order.at(s - 1) * state;
-    run_rows(l.kind, BackRows<T>{end - begin, l.hidden, gates, static_cast<const T*>(trace.gates) + row, h + at, c0 ? c + at : nullptr, output + t * state + at,
-                                 extra ? extra + t * state + at : nullptr, grad_output ? grad_output + t * state + at : nullptr, grad_h + at, grad_c ? grad_c + at : nullptr, grad_gates + row,
-                                 grad_hidden ? grad_hidden + row : nullptr});
+    run_rows(l.kind,
+             BackRows<T>{end - begin, l.hidden, gates, static_cast<const T*>(trace.gates) + row, h + at,
+                         c0 ? c + at : nullptr, output + t * state + at, extra ? extra + t * state + at : nullptr,
+                         grad_output ? grad_output + t * state + at : nullptr, grad_h + at,
+                         grad_c ? grad_c + at : nullptr, grad_gates + row, grad_hidden ? grad_hidden + row : nullptr});
   }
   // What the product of step s takes.
   const T* factor(int64_t s) const { return (grad_hidden ? grad_hidden : grad_gates) + order.at(s) * l.batch * gates; }
   void slices(const Panels<T>& panels, int64_t s, int64_t begin, int64_t end, int64_t first, int64_t last) const {
-    for (int64_t i = first; i < last; ++i) panels.multiply(end - begin, factor(s) + begin * gates, i, adds, grad_h + begin * l.hidden, l.hidden);
+    for (int64_t i = first; i < last; ++i)
+      panels.multiply(end - begin, factor(s) + begin * gates, i, adds, grad_h + begin * l.hidden, l.hidden);
   }
   void run_packed() const {
     const Panels<T> panels(gates, l.hidden, w);
@@ -473,7 +570,8 @@ struct Backward {
       });
     for (int64_t s = l.steps - 1; s >= 0; --s) {
       parallel_for(l.batch, grain_for(kRowWork * gates), [&](int64_t begin, int64_t end) { rows(s, begin, end); });
-      parallel_for(panels.slices(), grain_for(l.batch * panels.work()), [&](int64_t first, int64_t last) { slices(panels, s, 0, l.batch, first, last); });
+      parallel_for(panels.slices(), grain_for(l.batch * panels.work()),
+                   [&](int64_t first, int64_t last) { slices(panels, s, 0, l.batch, first, last); });
     }
   }
   void run() const {
@@ -487,20 +585,36 @@ struct Backward {
 
 }  // namespace
 
-void rnn_forward(const RnnLayer& layer, const void* projected, const RnnTrace& trace, const void* h0, const void* c0, const void* w_hh_t, const void* b_hh) {
+void rnn_forward(const RnnLayer& layer, const void* projected, const RnnTrace& trace, const void* h0, const void* c0,
+                 const void* w_hh_t, const void* b_hh) {
   auto run = [&](auto tag) {
     using T = decltype(tag);
-    Forward<T>{layer, trace, static_cast<const T*>(projected), static_cast<const T*>(h0), static_cast<const T*>(c0), static_cast<const T*>(w_hh_t), static_cast<const T*>(b_hh)}.run();
+    Forward<T>{layer,
+               trace,
+               static_cast<const T*>(projected),
+               static_cast<const T*>(h0),
+               static_cast<const T*>(c0),
+               static_cast<const T*>(w_hh_t),
+               static_cast<const T*>(b_hh)}
+        .run();
   };
   layer.dtype == DType::kFloat64 ? run(double()) : run(float());
 }
 
-void rnn_backward(const RnnLayer& layer, const RnnTrace& trace, const void* h0, const void* c0, const void* w_hh, const void* grad_output, void* grad_state, void* grad_cell, void* grad_gates,
-                  void* grad_hidden) {
+void rnn_backward(const RnnLayer& layer, const RnnTrace& trace, const void* h0, const void* c0, const void* w_hh,
+                  const void* grad_output, void* grad_state, void* grad_cell, void* grad_gates, void* grad_hidden) {
   auto run = [&](auto tag) {
     using T = decltype(tag);
-    Backward<T>{layer, trace, static_cast<const T*>(h0), static_cast<const T*>(c0), static_cast<const T*>(w_hh), static_cast<const T*>(grad_output), static_cast<T*>(grad_state),
-                static_cast<T*>(grad_cell), static_cast<T*>(grad_gates), static_cast<T*>(grad_hidden)}
+    Backward<T>{layer,
+                trace,
+                static_cast<const T*>(h0),
+                static_cast<const T*>(c0),
+                static_cast<const T*>(w_hh),
+                static_cast<const T*>(grad_output),
+                static_cast<T*>(grad_state),
+                static_cast<T*>(grad_cell),
+                static_cast<T*>(grad_gates),
+                static_cast<T*>(grad_hidden)}
         .run();
   };
   layer.dtype == DType::kFloat64 ? run(double()) : run(float());

@@ -5,7 +5,8 @@
 
 namespace tessera::cpu::internal {
 
-// Arrays have rows of `hidden` numbers, or of gates (blocks of `hidden`). The members that a kind does not have are null.
+// Arrays have rows of `hidden` numbers, or of gates (blocks of `hidden`). The members that a kind does not have are
+// null.
 template <class T>
 struct Rows {
   int64_t rows, hidden, gates;
@@ -21,8 +22,8 @@ struct Rows {
   T* extra;
 };
 
-// grad_h: in: of this step's state, without grad_output, which may be null; out, GRU only: the part that goes to the state before without a product.
-// grad_c: of this step's cell, then of the one before.
+// grad_h: in: of this step's state, without grad_output, which may be null; out, GRU only: the part that goes to the
+// state before without a product. grad_c: of this step's cell, then of the one before.
 template <class T>
 struct BackRows {
   int64_t rows, hidden, gates;

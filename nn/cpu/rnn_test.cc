@@ -22,7 +22,8 @@ struct Layer {
   Numbers gates, h0, c0, w, b;
   Numbers values, output, extra;
 
-  Layer(RnnKind kind, int64_t steps, int64_t batch, int64_t hidden, bool reverse) : l{DType::kFloat64, kind, steps, batch, hidden, reverse} {
+  Layer(RnnKind kind, int64_t steps, int64_t batch, int64_t hidden, bool reverse)
+      : l{DType::kFloat64, kind, steps, batch, hidden, reverse} {
     std::mt19937 rng(7);
     std::uniform_real_distribution<double> draw(-1, 1);
     auto fill = [&](Numbers& x, int64_t n) {
@@ -44,7 +45,8 @@ struct Layer {
     const int64_t gates_width = l.gates(), hidden = l.hidden;
     Numbers t(w.size());
     for (int64_t i = 0; i < gates_width; ++i)
-      for (int64_t j = 0; j < hidden; ++j) t[static_cast<size_t>(j * gates_width + i)] = w[static_cast<size_t>(i * hidden + j)];
+      for (int64_t j = 0; j < hidden; ++j)
+        t[static_cast<size_t>(j * gates_width + i)] = w[static_cast<size_t>(i * hidden + j)];
     values.resize(gates.size());
     rnn_forward(l, gates.data(), trace(), h0.data(), cells(), t.data(), b.empty() ? nullptr : b.data());
   }
@@ -66,7 +68,9 @@ void reference_step(const Layer& m, int64_t t, int64_t row, Numbers& h, Numbers&
     for (int64_t j = 0; j < n; ++j) sum += m.w[static_cast<size_t>(g * n + j)] * h[static_cast<size_t>(j)];
     from_state[static_cast<size_t>(g)] = sum;
   }
-  auto x = [&](int64_t block, int64_t j) { return m.gates[static_cast<size_t>((t * m.l.batch + row) * width + block * n + j)]; };
+  auto x = [&](int64_t block, int64_t j) {
+    return m.gates[static_cast<size_t>((t * m.l.batch + row) * width + block * n + j)];
+  };
   auto s = [&](int64_t block, int64_t j) { return from_state[static_cast<size_t>(block * n + j)]; };
   Numbers next(h.size());
   for (int64_t j = 0; j < n; ++j) {
@@ -75,7 +79,8 @@ void reference_step(const Layer& m, int64_t t, int64_t row, Numbers& h, Numbers&
       c[at] = logistic(x(1, j) + s(1, j)) * c[at] + logistic(x(0, j) + s(0, j)) * std::tanh(x(2, j) + s(2, j));
       next[at] = logistic(x(3, j) + s(3, j)) * std::tanh(c[at]);
     } else if (m.l.kind == RnnKind::kGru) {
-      const double z = logistic(x(1, j) + s(1, j)), candidate = std::tanh(x(2, j) + logistic(x(0, j) + s(0, j)) * s(2, j));
+      const double z = logistic(x(1, j) + s(1, j)),
+                   candidate = std::tanh(x(2, j) + logistic(x(0, j) + s(0, j)) * s(2, j));
       next[at] = (h[at] - candidate) * z + candidate;
     } else {
       const double v = x(0, j) + s(0, j);
@@ -103,7 +108,9 @@ TEST_P(RnnTest, ForwardFollowsTheDefinition) {
     for (int64_t s = 0; s < m.l.steps; ++s) {
       const int64_t t = m.l.reverse ? m.l.steps - 1 - s : s;
       reference_step(m, t, row, h, c);
-      for (int64_t j = 0; j < n; ++j) ASSERT_NEAR(m.output[static_cast<size_t>((t * m.l.batch + row) * n + j)], h[static_cast<size_t>(j)], 1e-13) << "step " << t << ", feature " << j;
+      for (int64_t j = 0; j < n; ++j)
+        ASSERT_NEAR(m.output[static_cast<size_t>((t * m.l.batch + row) * n + j)], h[static_cast<size_t>(j)], 1e-13)
+            << "step " << t << ", feature " << j;
     }
   }
 }
@@ -114,8 +121,10 @@ TEST_P(RnnTest, BackwardIsTheDerivative) {
   Numbers weights(m.output.size());
   for (double& v : weights) v = std::uniform_real_distribution<double>(-1, 1)(rng);
   m.loss(weights);
-  Numbers grad_h(m.h0.size()), grad_c(m.c0.size()), grad_gates(m.gates.size()), grad_hidden(m.l.kind == RnnKind::kGru ? m.gates.size() : 0);
-  rnn_backward(m.l, m.trace(), m.h0.data(), m.cells(), m.w.data(), weights.data(), grad_h.data(), grad_c.empty() ? nullptr : grad_c.data(), grad_gates.data(),
+  Numbers grad_h(m.h0.size()), grad_c(m.c0.size()), grad_gates(m.gates.size()),
+      grad_hidden(m.l.kind == RnnKind::kGru ? m.gates.size() : 0);
+  rnn_backward(m.l, m.trace(), m.h0.data(), m.cells(), m.w.data(), weights.data(), grad_h.data(),
+               grad_c.empty() ? nullptr : grad_c.data(), grad_gates.data(),
                grad_hidden.empty() ? nullptr : grad_hidden.data());
   auto expect_slope = [&](Numbers& x, const Numbers& grad, const char* what) {
     for (size_t i = 0; i < x.size(); i += std::max<size_t>(5, x.size() / 64)) {
@@ -133,20 +142,27 @@ TEST_P(RnnTest, BackwardIsTheDerivative) {
   expect_slope(m.c0, grad_c, "c0");
 }
 
-INSTANTIATE_TEST_SUITE_P(AllKinds, RnnTest,
-                         testing::Combine(testing::Values(RnnKind::kLstm, RnnKind::kGru, RnnKind::kTanh, RnnKind::kRelu), testing::Bool(), testing::Values<int64_t>(3, 5, 14, 19), testing::Values<int64_t>(1, 7, 19, 70)));
+INSTANTIATE_TEST_SUITE_P(
+    AllKinds, RnnTest,
+    testing::Combine(testing::Values(RnnKind::kLstm, RnnKind::kGru, RnnKind::kTanh, RnnKind::kRelu), testing::Bool(),
+                     testing::Values<int64_t>(3, 5, 14, 19), testing::Values<int64_t>(1, 7, 19, 70)));
 
 TEST(Rnn, SameBitsForAnyNumberOfThreads) {
   Numbers results[2];
   for (int threads : {1, 2}) {
     set_num_threads(threads);
-    for (const auto& [kind, batch, hidden] : {std::tuple<RnnKind, int64_t, int64_t>{RnnKind::kLstm, 70, 90}, {RnnKind::kGru, 16, 64}, {RnnKind::kTanh, 9, 600}}) {
+    for (const auto& [kind, batch, hidden] : {std::tuple<RnnKind, int64_t, int64_t>{RnnKind::kLstm, 70, 90},
+                                              {RnnKind::kGru, 16, 64},
+                                              {RnnKind::kTanh, 9, 600}}) {
       Layer m(kind, 5, batch, hidden, false);
       m.forward();
-      Numbers grad_h(m.h0.size(), 1), grad_c(m.c0.size(), 1), grad_gates(m.gates.size()), grad_hidden(kind == RnnKind::kGru ? m.gates.size() : 0);
-      rnn_backward(m.l, m.trace(), m.h0.data(), m.cells(), m.w.data(), m.output.data(), grad_h.data(), grad_c.empty() ? nullptr : grad_c.data(), grad_gates.data(),
+      Numbers grad_h(m.h0.size(), 1), grad_c(m.c0.size(), 1), grad_gates(m.gates.size()),
+          grad_hidden(kind == RnnKind::kGru ? m.gates.size() : 0);
+      rnn_backward(m.l, m.trace(), m.h0.data(), m.cells(), m.w.data(), m.output.data(), grad_h.data(),
+                   grad_c.empty() ? nullptr : grad_c.data(), grad_gates.data(),
                    grad_hidden.empty() ? nullptr : grad_hidden.data());
-      for (const Numbers* x : {&m.output, &m.values, &grad_h, &grad_c, &grad_gates, &grad_hidden}) results[threads - 1].insert(results[threads - 1].end(), x->begin(), x->end());
+      for (const Numbers* x : {&m.output, &m.values, &grad_h, &grad_c, &grad_gates, &grad_hidden})
+        results[threads - 1].insert(results[threads - 1].end(), x->begin(), x->end());
     }
   }
   EXPECT_EQ(results[0], results[1]);
@@ -159,7 +175,8 @@ TEST(Rnn, GatesNeedNotBeKept) {
       kept.forward();
       Numbers t(m.w.size());
       for (int64_t i = 0; i < m.l.gates(); ++i)
-        for (int64_t j = 0; j < m.l.hidden; ++j) t[static_cast<size_t>(j * m.l.gates() + i)] = m.w[static_cast<size_t>(i * m.l.hidden + j)];
+        for (int64_t j = 0; j < m.l.hidden; ++j)
+          t[static_cast<size_t>(j * m.l.gates() + i)] = m.w[static_cast<size_t>(i * m.l.hidden + j)];
       RnnTrace trace = m.trace();
       trace.gates = nullptr;
       rnn_forward(m.l, m.gates.data(), trace, m.h0.data(), m.cells(), t.data(), m.b.data());

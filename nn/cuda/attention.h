@@ -14,18 +14,20 @@ struct Job {
   cpu::AttentionOperand query, key, value, out, grad_out, grad_query, grad_key, grad_value;
   cpu::AttentionMask mask;
   void* logsumexp;
-  void* delta;       // backward: each row's sum of out * grad_out, like logsumexp
-  int pack;          // forward: so many query heads share a tile's rows (they share key and value too)
-  int splits;        // forward: parts of the keys; more than one: results and logsumexp go to the partial ones, for combine()
+  void* delta;  // backward: each row's sum of out * grad_out, like logsumexp
+  int pack;     // forward: so many query heads share a tile's rows (they share key and value too)
+  int splits;  // forward: parts of the keys; more than one: results and logsumexp go to the partial ones, for combine()
   int64_t split_keys;
-  void* partial_out;        // [splits, batch, heads, queries, value_dim]
-  void* partial_logsumexp;  // [splits, batch, heads, queries]
+  void* partial_out;                                             // [splits, batch, heads, queries, value_dim]
+  void* partial_logsumexp;                                       // [splits, batch, heads, queries]
   bool query_vectors, key_vectors, value_vectors, grad_vectors;  // rows begin at multiples of 16 bytes
 };
 
 inline __host__ __device__ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // Parts of a result's columns; one if it has none.
-inline __host__ __device__ int parts_of(int64_t columns, int64_t of_part) { return columns > 0 ? static_cast<int>(ceil_div(columns, of_part)) : 1; }
+inline __host__ __device__ int parts_of(int64_t columns, int64_t of_part) {
+  return columns > 0 ? static_cast<int>(ceil_div(columns, of_part)) : 1;
+}
 
 enum class Arithmetic { kHalf, kBFloat16, kTf32, kFloat32 };
 
@@ -40,7 +42,8 @@ void run_delta(const Job& job);
 // Joins the results of parts of the keys.
 void combine(const Job& job);
 
-// Into how many parts to cut the keys so that there are blocks enough for a large device. From the shape alone: any device gives the same bits.
+// Into how many parts to cut the keys so that there are blocks enough for a large device. From the shape alone: any
+// device gives the same bits.
 inline int splits_for(int64_t blocks, int64_t key_blocks, int64_t enough) {
   if (blocks <= 0 || blocks > enough / 2) return 1;
   const int64_t wanted = ceil_div(enough, blocks), most = key_blocks / 4;

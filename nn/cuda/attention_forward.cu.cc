@@ -1,4 +1,5 @@
-// Attention's forward pass in tiles: a block of four warps has some rows of queries, walks over blocks of keys and keeps each row's running maximum and sum.
+// Attention's forward pass in tiles: a block of four warps has some rows of queries, walks over blocks of keys and
+// keeps each row's running maximum and sum.
 #include "nn/cuda/attention_tiles.h"
 
 namespace tessera::cuda::attention {
@@ -12,11 +13,13 @@ struct Place {
   int64_t batch, head, kv_head, part, split;
 };
 __device__ inline Place place_of(const Job& job, int rows_per_block, int parts) {
-  const int64_t rows = job.shape.queries * job.pack, row_blocks = ceil_div(rows, rows_per_block), heads = job.shape.heads / job.pack;
+  const int64_t rows = job.shape.queries * job.pack, row_blocks = ceil_div(rows, rows_per_block),
+                heads = job.shape.heads / job.pack;
   int64_t x = blockIdx.x;
   Place p;
   p.rows = static_cast<int>(rows);
-  p.first_row = static_cast<int>(row_blocks - 1 - x % row_blocks) * rows_per_block;  // the longest rows of causal attention first
+  p.first_row =
+      static_cast<int>(row_blocks - 1 - x % row_blocks) * rows_per_block;  // the longest rows of causal attention first
   x /= row_blocks;
   p.part = x % parts;
   x /= parts;
@@ -28,7 +31,8 @@ __device__ inline Place place_of(const Job& job, int rows_per_block, int parts) 
   return p;
 }
 
-// Scores to weights, in place; the maximum and sum of a row follow, and what has been accumulated is brought to the new maximum.
+// Scores to weights, in place; the maximum and sum of a row follow, and what has been accumulated is brought to the new
+// maximum.
 template <class P, int kN, int kO>
 __device__ __forceinline__ void weigh(float (&s)[kN][4], float (&out)[kO][4], float (&max)[2], float (&sum)[2]) {
 #pragma unroll
@@ -55,19 +59,23 @@ __device__ __forceinline__ void weigh(float (&s)[kN][4], float (&out)[kO][4], fl
   }
 }
 
-// kM: 16 rows of each warp; kKeys: of a block of keys; kOut: columns of the result that a block computes, the others are other blocks' parts.
+// kM: 16 rows of each warp; kKeys: of a block of keys; kOut: columns of the result that a block computes, the others
+// are other blocks' parts.
 template <class P, int kOut, int kM, int kKeys>
 __global__ void __launch_bounds__(32 * kWarps) forward_kernel(const Job job) {
   using T = typename P::Element;
   constexpr int kRows = 16 * kM * kWarps, kN = kKeys / 8, kO = kOut / 8;
   const cpu::AttentionShape& shape = job.shape;
   const Place place = place_of(job, kRows, parts_of(shape.value_dim, kOut));
-  const int64_t first_column = place.part * kOut, columns = shape.value_dim - first_column < kOut ? shape.value_dim - first_column : kOut;
-  const int dim = padded_columns(shape.dim), value_dim = padded_columns(columns), pitch = pitch_of<T>(dim), value_pitch = pitch_of<T>(value_dim);
+  const int64_t first_column = place.part * kOut,
+                columns = shape.value_dim - first_column < kOut ? shape.value_dim - first_column : kOut;
+  const int dim = padded_columns(shape.dim), value_dim = padded_columns(columns), pitch = pitch_of<T>(dim),
+            value_pitch = pitch_of<T>(value_dim);
   T* const queries = static_cast<T*>(dynamic_shared());
-  T* const keys = queries + kRows * pitch;                  // two blocks of keys
-  T* const values = keys + 2 * kKeys * pitch;               // and of values
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = lane_of_warp(), warp_row = place.first_row + 16 * kM * warp;
+  T* const keys = queries + kRows * pitch;     // two blocks of keys
+  T* const values = keys + 2 * kKeys * pitch;  // and of values
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = lane_of_warp(),
+            warp_row = place.first_row + 16 * kM * warp;
   const bool packed = job.pack > 1;
 
   // The keys that the block sees.
@@ -86,7 +94,8 @@ __global__ void __launch_bounds__(32 * kWarps) forward_kernel(const Job job) {
   const auto load_keys = [&](int block) {
     const int64_t k = first_key + int64_t{block} * kKeys;
     const int valid = static_cast<int>(end_key - k < kKeys ? end_key - k : kKeys);
-    load_tile<T>(keys + (block & 1) * kKeys * pitch, kKeys, valid, shape.dim, dim, job.key_vectors, [&](int r) { return from_key + (k + r) * job.key.position_stride; });
+    load_tile<T>(keys + (block & 1) * kKeys * pitch, kKeys, valid, shape.dim, dim, job.key_vectors,
+                 [&](int r) { return from_key + (k + r) * job.key.position_stride; });
     load_tile<T>(values + (block & 1) * kKeys * value_pitch, kKeys, valid, columns, value_dim, job.value_vectors,
                  [&](int r) { return from_value + (k + r) * job.value.position_stride; });
     commit_copies();
@@ -107,18 +116,22 @@ __global__ void __launch_bounds__(32 * kWarps) forward_kernel(const Job job) {
   for (int m = 0; m < kM; ++m) {
 #pragma unroll
     for (int h = 0; h < 2; ++h) {
-      const int row = warp_row + 16 * m + 8 * h + lane / 4, query = packed ? row % static_cast<int>(shape.queries) : row;
+      const int row = warp_row + 16 * m + 8 * h + lane / 4,
+                query = packed ? row % static_cast<int>(shape.queries) : row;
       end_of_row[m][h] = shape.causal && query + 1 < end_key ? query + 1 : end_key;
     }
   }
-  float* const terms = reinterpret_cast<float*>(values + 2 * kKeys * value_pitch) + 16 * kM * kKeys * warp;  // of the mask, this warp's; only where there is one
+  float* const terms = reinterpret_cast<float*>(values + 2 * kKeys * value_pitch) +
+                       16 * kM * kKeys * warp;  // of the mask, this warp's; only where there is one
   const auto load_terms = [&](int64_t key) {
     __syncwarp();
     for (int i = lane; i < 16 * kM * kKeys; i += 32) {
-      const int row = warp_row + i / kKeys, in_pack = packed ? row / static_cast<int>(shape.queries) : 0, query = packed ? row % static_cast<int>(shape.queries) : row;
+      const int row = warp_row + i / kKeys, in_pack = packed ? row / static_cast<int>(shape.queries) : 0,
+                query = packed ? row % static_cast<int>(shape.queries) : row;
       const int64_t k = key + i % kKeys;
       const bool exists = row < place.rows && k < end_key;
-      const int64_t index = mask_offset(job.mask, place.batch, place.head + in_pack) + query * job.mask.query_stride + k * job.mask.key_stride;
+      const int64_t index = mask_offset(job.mask, place.batch, place.head + in_pack) + query * job.mask.query_stride +
+                            k * job.mask.key_stride;
       terms[i] = exists ? P::kUnit * mask_term<T>(job.mask, index) : 0.0f;
     }
     __syncwarp();
@@ -153,7 +166,9 @@ __global__ void __launch_bounds__(32 * kWarps) forward_kernel(const Job job) {
 #pragma unroll
           for (int j = 0; j < kN; ++j) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) s[m][j][i] = masked(s[m][j][i], terms[(16 * m + 8 * (i / 2) + lane / 4) * kKeys + 8 * j + 2 * (lane & 3) + i % 2]);
+            for (int i = 0; i < 4; ++i)
+              s[m][j][i] =
+                  masked(s[m][j][i], terms[(16 * m + 8 * (i / 2) + lane / 4) * kKeys + 8 * j + 2 * (lane & 3) + i % 2]);
           }
         }
         if (!all_seen) {
@@ -161,7 +176,8 @@ __global__ void __launch_bounds__(32 * kWarps) forward_kernel(const Job job) {
 #pragma unroll
           for (int j = 0; j < kN; ++j) {
 #pragma unroll
-            for (int i = 0; i < 4; ++i) s[m][j][i] = 8 * j + 2 * (lane & 3) + i % 2 < left[i / 2] ? s[m][j][i] : -kInfinity;
+            for (int i = 0; i < 4; ++i)
+              s[m][j][i] = 8 * j + 2 * (lane & 3) + i % 2 < left[i / 2] ? s[m][j][i] : -kInfinity;
           }
         }
         weigh<P>(s[m], out[m], max[m], sum[m]);
@@ -182,20 +198,26 @@ __global__ void __launch_bounds__(32 * kWarps) forward_kernel(const Job job) {
     for (int h = 0; h < 2; ++h) {
       const float total = row_sum(sum[m][h]);
       factor[h] = total == 0 ? 0.0f : 1 / total;
-      if ((lane & 3) == 0) logsumexps[16 * m + 8 * h + lane / 4] = total == 0 ? -kInfinity : max[m][h] / P::kUnit + logf(total);
+      if ((lane & 3) == 0)
+        logsumexps[16 * m + 8 * h + lane / 4] = total == 0 ? -kInfinity : max[m][h] / P::kUnit + logf(total);
     }
     stage_rows<P>(staged + 16 * m * staged_pitch<kO>, out[m], factor[0], factor[1]);
   }
   __syncwarp();
   for (int r = 0; r < 16 * kM && warp_row + r < place.rows; ++r) {
     const int row = warp_row + r, in_pack = packed ? row / static_cast<int>(shape.queries) : 0;
-    const int64_t head = place.head + in_pack, query = row - in_pack * shape.queries, all = shape.batch * shape.heads * shape.queries;
+    const int64_t head = place.head + in_pack, query = row - in_pack * shape.queries,
+                  all = shape.batch * shape.heads * shape.queries;
     const int64_t index = (place.batch * shape.heads + head) * shape.queries + query;
-    float* const logsumexp = job.splits > 1 ? static_cast<float*>(job.partial_logsumexp) + place.split * all : static_cast<float*>(job.logsumexp);
+    float* const logsumexp = job.splits > 1 ? static_cast<float*>(job.partial_logsumexp) + place.split * all
+                                            : static_cast<float*>(job.logsumexp);
     if (logsumexp && place.part == 0 && lane == 0) logsumexp[index] = logsumexps[r];
     const float* const from = staged + r * staged_pitch<kO>;
-    if (job.splits > 1) copy_row(static_cast<float*>(job.partial_out) + (place.split * all + index) * shape.value_dim + first_column, from, columns);
-    else copy_row(at<T>(job.out, place.batch, head) + query * job.out.position_stride + first_column, from, columns);
+    if (job.splits > 1)
+      copy_row(static_cast<float*>(job.partial_out) + (place.split * all + index) * shape.value_dim + first_column,
+               from, columns);
+    else
+      copy_row(at<T>(job.out, place.batch, head) + query * job.out.position_stride + first_column, from, columns);
   }
 }
 
@@ -204,15 +226,19 @@ bool start(Job& job) {
   using T = typename P::Element;
   constexpr int64_t kRows = 16 * kM * kWarps;
   const cpu::AttentionShape& shape = job.shape;
-  const int pitch = pitch_of<T>(padded_columns(shape.dim)), value_pitch = pitch_of<T>(padded_columns(shape.value_dim < kOut ? shape.value_dim : kOut));
-  const size_t tiles = sizeof(T) * (kRows * pitch + 2 * kKeys * (pitch + value_pitch)) + (job.mask.data ? sizeof(float) * kRows * kKeys : 0);
+  const int pitch = pitch_of<T>(padded_columns(shape.dim)),
+            value_pitch = pitch_of<T>(padded_columns(shape.value_dim < kOut ? shape.value_dim : kOut));
+  const size_t tiles = sizeof(T) * (kRows * pitch + 2 * kKeys * (pitch + value_pitch)) +
+                       (job.mask.data ? sizeof(float) * kRows * kKeys : 0);
   const size_t staged = sizeof(float) * kRows * (staged_pitch<kOut / 8> + 1), shared = tiles > staged ? tiles : staged;
   if (shared > static_cast<size_t>(properties().max_shared_per_block)) return false;
   const int64_t group = shape.heads / shape.kv_heads;
   if (group > 1 && shape.queries < kRows && group * shape.queries < (1 << 30)) job.pack = static_cast<int>(group);
-  const int64_t blocks = ceil_div(shape.queries * job.pack, kRows) * (shape.heads / job.pack) * shape.batch * parts_of(shape.value_dim, kOut);
+  const int64_t blocks = ceil_div(shape.queries * job.pack, kRows) * (shape.heads / job.pack) * shape.batch *
+                         parts_of(shape.value_dim, kOut);
   const Partial partial = prepare_splits(job, splits_for(blocks, ceil_div(shape.keys, kKeys), 512), kKeys);
-  launch_blocks(forward_kernel<P, kOut, kM, kKeys>, dim3(static_cast<unsigned>(blocks * job.splits)), dim3(32 * kWarps), shared, job);
+  launch_blocks(forward_kernel<P, kOut, kM, kKeys>, dim3(static_cast<unsigned>(blocks * job.splits)), dim3(32 * kWarps),
+                shared, job);
   if (job.splits > 1) combine(job);
   return true;
 }
@@ -225,10 +251,14 @@ bool tiled_forward(Job job, Arithmetic arithmetic) {
   visit_arithmetic(arithmetic, [&](auto tag) {
     using P = typename decltype(tag)::type;
     constexpr bool kWide = sizeof(typename P::Element) == 4;
-    if (widest <= 64) done = start<P, 64, 2, 64>(job);
-    else if constexpr (kWide) done = start<P, 128, 1, 32>(job);
-    else if (widest <= 128) done = start<P, 128, 2, 64>(job);
-    else done = start<P, 256, 1, 32>(job);
+    if (widest <= 64)
+      done = start<P, 64, 2, 64>(job);
+    else if constexpr (kWide)
+      done = start<P, 128, 1, 32>(job);
+    else if (widest <= 128)
+      done = start<P, 128, 2, 64>(job);
+    else
+      done = start<P, 256, 1, 32>(job);
   });
   return done;
 }

@@ -1,7 +1,7 @@
 // Pieces of the attention kernels: tiles in shared memory, products of tiles in three arithmetics, masks.
 //
-// A warp owns 16 rows, or two times 16. Its scores are tiles of 16 x 8 in the layout of mma.h: lane 4 g + t holds columns 2t and 2t + 1 of rows g and g + 8.
-// The columns of its results that a lane holds are those of P::column().
+// A warp owns 16 rows, or two times 16. Its scores are tiles of 16 x 8 in the layout of mma.h: lane 4 g + t holds
+// columns 2t and 2t + 1 of rows g and g + 8. The columns of its results that a lane holds are those of P::column().
 #pragma once
 
 #include <cmath>
@@ -18,17 +18,22 @@ namespace tessera::cuda::attention {
 inline constexpr float kLog2E = 1.4426950408889634f;
 inline constexpr float kInfinity = __builtin_huge_valf();
 
-// Columns of a tile in shared memory: a multiple of 16, zeros beyond the operand's. Rows are an odd multiple of 16 bytes apart: those that a warp reads together
-// are in different banks.
+// Columns of a tile in shared memory: a multiple of 16, zeros beyond the operand's. Rows are an odd multiple of 16
+// bytes apart: those that a warp reads together are in different banks.
 inline __host__ __device__ int padded_columns(int64_t n) { return static_cast<int>((n + 15) / 16 * 16); }
-template <class T> __host__ __device__ constexpr int pitch_of(int columns) { return columns + 16 / static_cast<int>(sizeof(T)); }
+template <class T>
+__host__ __device__ constexpr int pitch_of(int columns) {
+  return columns + 16 / static_cast<int>(sizeof(T));
+}
 
-// rows x padded elements into shared memory by all threads of the block: row r < valid is at row_at(r). Vectors are copied asynchronously.
+// rows x padded elements into shared memory by all threads of the block: row r < valid is at row_at(r). Vectors are
+// copied asynchronously.
 template <class T, class F>
 __device__ inline void load_tile(T* tile, int rows, int valid, int64_t columns, int padded, bool vectors, F row_at) {
   constexpr int kPer = 16 / static_cast<int>(sizeof(T));
   if (padded == 0) return;
-  const int chunks = padded / kPer, pitch = pitch_of<T>(padded), shift = 31 - __clz(chunks < 32 ? chunks : 32), across = 1 << shift;
+  const int chunks = padded / kPer, pitch = pitch_of<T>(padded), shift = 31 - __clz(chunks < 32 ? chunks : 32),
+            across = 1 << shift;
   for (int r = static_cast<int>(threadIdx.x) >> shift; r < rows; r += static_cast<int>(blockDim.x) >> shift) {
     const T* from = row_at(r < valid ? r : 0);
     for (int c = static_cast<int>(threadIdx.x) & (across - 1); c < chunks; c += across) {
@@ -46,28 +51,37 @@ __device__ inline void load_tile(T* tile, int rows, int valid, int64_t columns, 
 }
 
 // The element of a batch entry and head.
-template <class T> __device__ inline T* at(const cpu::AttentionOperand& o, int64_t batch, int64_t head) {
+template <class T>
+__device__ inline T* at(const cpu::AttentionOperand& o, int64_t batch, int64_t head) {
   return static_cast<T*>(o.data) + batch * o.batch_stride + head * o.head_stride;
 }
 
 // What the mask of a batch entry and head adds to a score: 0 or -infinity if it is boolean.
-template <class T> __device__ inline Compute<T> mask_term(const cpu::AttentionMask& mask, int64_t index) {
+template <class T>
+__device__ inline Compute<T> mask_term(const cpu::AttentionMask& mask, int64_t index) {
   using V = Compute<T>;
   if (mask.dtype == DType::kBool) return static_cast<const bool*>(mask.data)[index] ? V(0) : -static_cast<V>(kInfinity);
   if (mask.dtype == DType::kFloat32) return static_cast<V>(static_cast<const float*>(mask.data)[index]);
   return load(static_cast<const T*>(mask.data) + index);
 }
-__device__ inline int64_t mask_offset(const cpu::AttentionMask& mask, int64_t batch, int64_t head) { return batch * mask.batch_stride + head * mask.head_stride; }
+__device__ inline int64_t mask_offset(const cpu::AttentionMask& mask, int64_t batch, int64_t head) {
+  return batch * mask.batch_stride + head * mask.head_stride;
+}
 // A masked score: nothing that is added makes a forbidden key visible.
-template <class V> __device__ inline V masked(V score, V term) { return term == -static_cast<V>(kInfinity) ? term : score + term; }
+template <class V>
+__device__ inline V masked(V score, V term) {
+  return term == -static_cast<V>(kInfinity) ? term : score + term;
+}
 
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) & 31; }
 
-// Each arithmetic P has: score(), acc += a b^T for rows of a and b in shared memory; accumulate(), out += p b for p in registers and rows of b; the exponential
-// function of scores in units of 1 / kUnit, and the column of tile o's element e.
+// Each arithmetic P has: score(), acc += a b^T for rows of a and b in shared memory; accumulate(), out += p b for p in
+// registers and rows of b; the exponential function of scores in units of 1 / kUnit, and the column of tile o's element
+// e.
 
 // Half or BFloat16 on tensor cores.
-template <class T> struct Products16 {
+template <class T>
+struct Products16 {
   using Element = T;
   static constexpr float kUnit = kLog2E;
   __device__ static float exponential(float x) { return fast_exp2(x); }
@@ -116,7 +130,8 @@ template <class T> struct Products16 {
   }
 
   template <int kM, int kN, int kO>
-  __device__ __forceinline__ static void accumulate(float (&out)[kM][kO][4], const float (&p)[kM][kN][4], const T* b, int pitch, int columns) {
+  __device__ __forceinline__ static void accumulate(float (&out)[kM][kO][4], const float (&p)[kM][kN][4], const T* b,
+                                                    int pitch, int columns) {
     const int lane = lane_of_warp();
     b += (lane & 15) * pitch + (lane >> 4) * 8;
 #pragma unroll
@@ -171,9 +186,11 @@ struct ProductsTf32 {
     }
   }
 
-  // The depth of a product may be taken in any order, the same for both operands: columns 2t of p are taken as t, columns 2t + 1 as t + 4, which are in this lane.
+  // The depth of a product may be taken in any order, the same for both operands: columns 2t of p are taken as t,
+  // columns 2t + 1 as t + 4, which are in this lane.
   template <int kM, int kN, int kO>
-  __device__ __forceinline__ static void accumulate(float (&out)[kM][kO][4], const float (&p)[kM][kN][4], const float* b, int pitch, int columns) {
+  __device__ __forceinline__ static void accumulate(float (&out)[kM][kO][4], const float (&p)[kM][kN][4],
+                                                    const float* b, int pitch, int columns) {
     const int lane = lane_of_warp();
     b += 2 * (lane & 3) * pitch + (lane >> 2);
 #pragma unroll
@@ -234,7 +251,8 @@ struct Products32 {
   }
 
   template <int kM, int kN, int kO>
-  __device__ __forceinline__ static void accumulate(float (&out)[kM][kO][4], const float (&p)[kM][kN][4], const float* b, int pitch, int columns) {
+  __device__ __forceinline__ static void accumulate(float (&out)[kM][kO][4], const float (&p)[kM][kN][4],
+                                                    const float* b, int pitch, int columns) {
     const int lane = lane_of_warp();
     b += 4 * (lane & 3);
 #pragma unroll
@@ -278,28 +296,36 @@ __device__ inline float row_max(float v) {
 }
 
 // A warp's results, each row times a factor, to its own shared memory, rows of staged_pitch<kO>.
-template <int kO> inline constexpr int staged_pitch = 8 * kO + 4;
+template <int kO>
+inline constexpr int staged_pitch = 8 * kO + 4;
 template <class P, int kO>
 __device__ __forceinline__ void stage_rows(float* staged, const float (&out)[kO][4], float factor0, float factor1) {
   const int row = lane_of_warp() / 4;
 #pragma unroll
   for (int o = 0; o < kO; ++o) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) staged[(row + 8 * (i / 2)) * staged_pitch<kO> + P::column(o, i % 2)] = out[o][i] * (i < 2 ? factor0 : factor1);
+    for (int i = 0; i < 4; ++i)
+      staged[(row + 8 * (i / 2)) * staged_pitch<kO> + P::column(o, i % 2)] = out[o][i] * (i < 2 ? factor0 : factor1);
   }
 }
 // By all lanes of a warp.
-template <class T> __device__ inline void copy_row(T* row, const float* staged, int64_t columns) {
+template <class T>
+__device__ inline void copy_row(T* row, const float* staged, int64_t columns) {
   for (int c = lane_of_warp(); c < columns; c += 32) store(row + c, staged[c]);
 }
 
 // Starts a kernel template for the operands' arithmetic.
-template <class F> void visit_arithmetic(Arithmetic a, F&& f) {
+template <class F>
+void visit_arithmetic(Arithmetic a, F&& f) {
   switch (a) {
-    case Arithmetic::kHalf: return f(Tag<Products16<Half>>());
-    case Arithmetic::kBFloat16: return f(Tag<Products16<BFloat16>>());
-    case Arithmetic::kTf32: return f(Tag<ProductsTf32>());
-    default: return f(Tag<Products32>());
+    case Arithmetic::kHalf:
+      return f(Tag<Products16<Half>>());
+    case Arithmetic::kBFloat16:
+      return f(Tag<Products16<BFloat16>>());
+    case Arithmetic::kTf32:
+      return f(Tag<ProductsTf32>());
+    default:
+      return f(Tag<Products32>());
   }
 }
 

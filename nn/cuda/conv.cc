@@ -1,4 +1,5 @@
-// Convolutions: through cuDNN, and where it is missing or refuses (integers, complex numbers, absurd sizes) as matrix products over columns.
+// Convolutions: through cuDNN, and where it is missing or refuses (integers, complex numbers, absurd sizes) as matrix
+// products over columns.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -72,11 +73,16 @@ std::array<int64_t, 22> numbers_of(const ConvGeometry& g) {
 
 std::optional<cudnnDataType_t> dnn_type(DType t) {
   switch (t) {
-    case DType::kFloat16: return CUDNN_DATA_HALF;
-    case DType::kBFloat16: return CUDNN_DATA_BFLOAT16;
-    case DType::kFloat32: return CUDNN_DATA_FLOAT;
-    case DType::kFloat64: return CUDNN_DATA_DOUBLE;
-    default: return std::nullopt;
+    case DType::kFloat16:
+      return CUDNN_DATA_HALF;
+    case DType::kBFloat16:
+      return CUDNN_DATA_BFLOAT16;
+    case DType::kFloat32:
+      return CUDNN_DATA_FLOAT;
+    case DType::kFloat64:
+      return CUDNN_DATA_DOUBLE;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -88,13 +94,16 @@ cudnnMathType_t wanted_math(DType t, const DnnSettings& s) {
 // False where cuDNN cannot take the sizes.
 bool describe(DType dtype, const ConvGeometry& g, cudnnMathType_t math, Descriptors& d) {
   constexpr int64_t kMost = int64_t{1} << 31;
-  if (g.batch * g.in_channels * volume(g.in_size) >= kMost || g.batch * g.out_channels * volume(g.out_size) >= kMost) return false;
+  if (g.batch * g.in_channels * volume(g.in_size) >= kMost || g.batch * g.out_channels * volume(g.out_size) >= kMost)
+    return false;
   for (const int64_t n : numbers_of(g))
     if (n >= kMost) return false;
   // Two dimensions are what cuDNN is best at.
-  const bool flat = g.in_size[0] == 1 && g.kernel[0] == 1 && g.stride[0] == 1 && g.padding[0] == 0 && g.out_size[0] == 1;
+  const bool flat =
+      g.in_size[0] == 1 && g.kernel[0] == 1 && g.stride[0] == 1 && g.padding[0] == 0 && g.out_size[0] == 1;
   const int first = flat ? 1 : 0, spatial = 3 - first, rank = spatial + 2;
-  std::array<int, 5> x{static_cast<int>(g.batch), static_cast<int>(g.in_channels)}, y{static_cast<int>(g.batch), static_cast<int>(g.out_channels)},
+  std::array<int, 5> x{static_cast<int>(g.batch), static_cast<int>(g.in_channels)},
+      y{static_cast<int>(g.batch), static_cast<int>(g.out_channels)},
       w{static_cast<int>(g.out_channels), static_cast<int>(g.in_channels / g.groups)};
   std::array<int, 3> padding{}, stride{}, dilation{};
   for (int i = 0; i < spatial; ++i) {
@@ -113,18 +122,23 @@ bool describe(DType dtype, const ConvGeometry& g, cudnnMathType_t math, Descript
   const Dnn& dnn = *find_dnn();
   const cudnnDataType_t type = *dnn_type(dtype);
   const auto ok = [](cudnnStatus_t s) { return s == CUDNN_STATUS_SUCCESS; };
-  return ok(dnn.create_tensor(&d.x)) && ok(dnn.create_tensor(&d.y)) && ok(dnn.create_filter(&d.w)) && ok(dnn.create_convolution(&d.conv)) &&
-         ok(dnn.set_tensor(d.x, type, rank, x.data(), strides_of(x).data())) && ok(dnn.set_tensor(d.y, type, rank, y.data(), strides_of(y).data())) &&
+  return ok(dnn.create_tensor(&d.x)) && ok(dnn.create_tensor(&d.y)) && ok(dnn.create_filter(&d.w)) &&
+         ok(dnn.create_convolution(&d.conv)) && ok(dnn.set_tensor(d.x, type, rank, x.data(), strides_of(x).data())) &&
+         ok(dnn.set_tensor(d.y, type, rank, y.data(), strides_of(y).data())) &&
          ok(dnn.set_filter(d.w, type, CUDNN_TENSOR_NCHW, rank, w.data())) &&
-         ok(dnn.set_convolution(d.conv, spatial, padding.data(), stride.data(), dilation.data(), CUDNN_CROSS_CORRELATION,
+         ok(dnn.set_convolution(d.conv, spatial, padding.data(), stride.data(), dilation.data(),
+                                CUDNN_CROSS_CORRELATION,
                                 type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT)) &&
          ok(dnn.set_groups(d.conv, static_cast<int>(g.groups))) && ok(dnn.set_math_type(d.conv, math));
 }
 
 // Keeps what cuDNN offers, with its workspace. size(algorithm, &bytes).
-template <class Perf, class F> void keep_choices(const Perf* offers, int count, DType dtype, const DnnSettings& s, F&& size, std::vector<Choice>& choices) {
+template <class Perf, class F>
+void keep_choices(const Perf* offers, int count, DType dtype, const DnnSettings& s, F&& size,
+                  std::vector<Choice>& choices) {
   for (int i = 0; i < count; ++i) {
-    if (offers[i].status != CUDNN_STATUS_SUCCESS || (s.deterministic && offers[i].determinism != CUDNN_DETERMINISTIC)) continue;
+    if (offers[i].status != CUDNN_STATUS_SUCCESS || (s.deterministic && offers[i].determinism != CUDNN_DETERMINISTIC))
+      continue;
     size_t bytes = 0;
     if (size(offers[i].algo, &bytes) != CUDNN_STATUS_SUCCESS) continue;
     const bool exact = dtype == DType::kFloat32 && !s.allow_tf32;
@@ -134,16 +148,19 @@ template <class Perf, class F> void keep_choices(const Perf* offers, int count, 
 
 constexpr int kMostOffers = 10;
 
-// The offers of one direction, what cuDNN thinks best first: functions that ask for them, for a workspace's size, and that measure.
+// The offers of one direction, what cuDNN thinks best first: functions that ask for them, for a workspace's size, and
+// that measure.
 template <class Perf, class Ask, class Size, class Measure>
-void choose(DType dtype, const DnnSettings& s, std::vector<Choice>& choices, Ask&& ask, Size&& size, Measure&& measure) {
+void choose(DType dtype, const DnnSettings& s, std::vector<Choice>& choices, Ask&& ask, Size&& size,
+            Measure&& measure) {
   Perf offers[kMostOffers];
   int count = 0;
   if (ask(&count, offers) != CUDNN_STATUS_SUCCESS) return;
   keep_choices(offers, count, dtype, s, size, choices);
   if (!s.benchmark || choices.empty()) return;
   std::vector<Choice> tried = choices;
-  if (s.benchmark_limit > 0 && tried.size() > static_cast<size_t>(s.benchmark_limit)) tried.resize(static_cast<size_t>(s.benchmark_limit));
+  if (s.benchmark_limit > 0 && tried.size() > static_cast<size_t>(s.benchmark_limit))
+    tried.resize(static_cast<size_t>(s.benchmark_limit));
   if (tried.size() == 1) return;  // nothing to compare it with
   size_t bytes = 0;
   for (const Choice& c : tried) bytes = std::max(bytes, c.workspace);
@@ -153,7 +170,9 @@ void choose(DType dtype, const DnnSettings& s, std::vector<Choice>& choices, Ask
   } catch (const OutOfMemoryError&) { return; }
   std::vector<Choice> measured;
   keep_choices(offers, count, dtype, s, size, measured);
-  std::erase_if(measured, [&](const Choice& m) { return std::ranges::none_of(tried, [&](const Choice& c) { return c.algorithm == m.algorithm; }); });
+  std::erase_if(measured, [&](const Choice& m) {
+    return std::ranges::none_of(tried, [&](const Choice& c) { return c.algorithm == m.algorithm; });
+  });
   if (!measured.empty()) choices = std::move(measured);
 }
 
@@ -164,28 +183,39 @@ void find_choices(Direction direction, DType dtype, const DnnSettings& s, const 
   // Measuring writes the result's tensor, as the convolution will.
   if (direction == Direction::kForward)
     choose<cudnnConvolutionFwdAlgoPerf_t>(
-        dtype, s, plan.choices, [&](int* n, auto* offers) { return dnn.forward_algorithms(h, d.x, d.w, d.conv, d.y, kMostOffers, n, offers); },
+        dtype, s, plan.choices,
+        [&](int* n, auto* offers) { return dnn.forward_algorithms(h, d.x, d.w, d.conv, d.y, kMostOffers, n, offers); },
         [&](auto a, size_t* n) { return dnn.forward_workspace(h, d.x, d.w, d.conv, d.y, a, n); },
         [&](int* n, auto* offers, void* work, size_t bytes) {
-          return dnn.measure_forward(h, d.x, t.x, d.w, t.w, d.conv, d.y, const_cast<void*>(t.y), kMostOffers, n, offers, work, bytes);
+          return dnn.measure_forward(h, d.x, t.x, d.w, t.w, d.conv, d.y, const_cast<void*>(t.y), kMostOffers, n, offers,
+                                     work, bytes);
         });
   else if (direction == Direction::kData)
     choose<cudnnConvolutionBwdDataAlgoPerf_t>(
-        dtype, s, plan.choices, [&](int* n, auto* offers) { return dnn.backward_data_algorithms(h, d.w, d.y, d.conv, d.x, kMostOffers, n, offers); },
+        dtype, s, plan.choices,
+        [&](int* n, auto* offers) {
+          return dnn.backward_data_algorithms(h, d.w, d.y, d.conv, d.x, kMostOffers, n, offers);
+        },
         [&](auto a, size_t* n) { return dnn.backward_data_workspace(h, d.w, d.y, d.conv, d.x, a, n); },
         [&](int* n, auto* offers, void* work, size_t bytes) {
-          return dnn.measure_backward_data(h, d.w, t.w, d.y, t.y, d.conv, d.x, const_cast<void*>(t.x), kMostOffers, n, offers, work, bytes);
+          return dnn.measure_backward_data(h, d.w, t.w, d.y, t.y, d.conv, d.x, const_cast<void*>(t.x), kMostOffers, n,
+                                           offers, work, bytes);
         });
   else
     choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
-        dtype, s, plan.choices, [&](int* n, auto* offers) { return dnn.backward_filter_algorithms(h, d.x, d.y, d.conv, d.w, kMostOffers, n, offers); },
+        dtype, s, plan.choices,
+        [&](int* n, auto* offers) {
+          return dnn.backward_filter_algorithms(h, d.x, d.y, d.conv, d.w, kMostOffers, n, offers);
+        },
         [&](auto a, size_t* n) { return dnn.backward_filter_workspace(h, d.x, d.y, d.conv, d.w, a, n); },
         [&](int* n, auto* offers, void* work, size_t bytes) {
-          return dnn.measure_backward_filter(h, d.x, t.x, d.y, t.y, d.conv, d.w, const_cast<void*>(t.w), kMostOffers, n, offers, work, bytes);
+          return dnn.measure_backward_filter(h, d.x, t.x, d.y, t.y, d.conv, d.w, const_cast<void*>(t.w), kMostOffers, n,
+                                             offers, work, bytes);
         });
 }
 
-std::shared_ptr<const Plan> make_plan(Direction direction, DType dtype, const ConvGeometry& g, const DnnSettings& s, const Tensors& t) {
+std::shared_ptr<const Plan> make_plan(Direction direction, DType dtype, const ConvGeometry& g, const DnnSettings& s,
+                                      const Tensors& t) {
   auto plan = std::make_shared<Plan>();
   if (!describe(dtype, g, wanted_math(dtype, s), plan->d)) return plan;
   find_choices(direction, dtype, s, t, *plan);
@@ -203,7 +233,10 @@ std::shared_ptr<const Plan> plan_of(Direction direction, DType dtype, const Conv
   static auto& plans = *new std::map<Key, std::shared_ptr<const Plan>>;
   constexpr size_t kMostPlans = 8192;
   const DnnSettings s = dnn_settings();
-  const Key key{op_device(), direction, dtype, (s.deterministic ? 1u : 0u) | (s.allow_tf32 ? 2u : 0u) | (s.benchmark ? 4u | static_cast<unsigned>(s.benchmark_limit) << 3 : 0u), numbers_of(g)};
+  const Key key{op_device(), direction, dtype,
+                (s.deterministic ? 1u : 0u) | (s.allow_tf32 ? 2u : 0u) |
+                    (s.benchmark ? 4u | static_cast<unsigned>(s.benchmark_limit) << 3 : 0u),
+                numbers_of(g)};
   {
     const std::lock_guard lock(mutex);
     if (const auto it = plans.find(key); it != plans.end()) return it->second;
@@ -214,23 +247,29 @@ std::shared_ptr<const Plan> plan_of(Direction direction, DType dtype, const Conv
   return plans.emplace(key, std::move(plan)).first->second;
 }
 
-cudnnStatus_t start(Direction direction, DType dtype, const Plan& plan, const Choice& c, const Tensors& t, void* workspace) {
+cudnnStatus_t start(Direction direction, DType dtype, const Plan& plan, const Choice& c, const Tensors& t,
+                    void* workspace) {
   const Dnn& dnn = *find_dnn();
   const cudnnHandle_t h = dnn_handle();
   const Descriptors& d = plan.d;
   const float one_f = 1, zero_f = 0;
   const double one_d = 1, zero_d = 0;
   const bool wide = dtype == DType::kFloat64;
-  const void *const one = wide ? static_cast<const void*>(&one_d) : &one_f, *const zero = wide ? static_cast<const void*>(&zero_d) : &zero_f;
+  const void *const one = wide ? static_cast<const void*>(&one_d) : &one_f, *const zero =
+                                                                                wide ? static_cast<const void*>(&zero_d)
+                                                                                     : &zero_f;
   switch (direction) {
     case Direction::kForward:
-      return dnn.forward(h, one, d.x, t.x, d.w, t.w, d.conv, static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm), workspace, c.workspace, zero, d.y, const_cast<void*>(t.y));
+      return dnn.forward(h, one, d.x, t.x, d.w, t.w, d.conv, static_cast<cudnnConvolutionFwdAlgo_t>(c.algorithm),
+                         workspace, c.workspace, zero, d.y, const_cast<void*>(t.y));
     case Direction::kData:
-      return dnn.backward_data(h, one, d.w, t.w, d.y, t.y, d.conv, static_cast<cudnnConvolutionBwdDataAlgo_t>(c.algorithm), workspace, c.workspace, zero, d.x,
-                               const_cast<void*>(t.x));
+      return dnn.backward_data(h, one, d.w, t.w, d.y, t.y, d.conv,
+                               static_cast<cudnnConvolutionBwdDataAlgo_t>(c.algorithm), workspace, c.workspace, zero,
+                               d.x, const_cast<void*>(t.x));
     default:
-      return dnn.backward_filter(h, one, d.x, t.x, d.y, t.y, d.conv, static_cast<cudnnConvolutionBwdFilterAlgo_t>(c.algorithm), workspace, c.workspace, zero, d.w,
-                                 const_cast<void*>(t.w));
+      return dnn.backward_filter(h, one, d.x, t.x, d.y, t.y, d.conv,
+                                 static_cast<cudnnConvolutionBwdFilterAlgo_t>(c.algorithm), workspace, c.workspace,
+                                 zero, d.w, const_cast<void*>(t.w));
   }
 }
 
@@ -239,7 +278,8 @@ bool refused(cudnnStatus_t s) { return s >= CUDNN_STATUS_NOT_SUPPORTED && s < 40
 // False if cuDNN is missing, switched off, or cannot do it: nothing has been written then.
 bool run_dnn(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t) {
   if (!dnn_type(dtype) || !dnn_settings().enabled || !find_dnn()) return false;
-  if (g.batch == 0 || g.in_channels == 0 || g.out_channels == 0 || volume(g.in_size) == 0 || volume(g.out_size) == 0) return false;
+  if (g.batch == 0 || g.in_channels == 0 || g.out_channels == 0 || volume(g.in_size) == 0 || volume(g.out_size) == 0)
+    return false;
   const auto plan = plan_of(direction, dtype, g, t);
   for (const Choice& c : plan->choices) {
     Buffer workspace;
@@ -250,7 +290,9 @@ bool run_dnn(Direction direction, DType dtype, const ConvGeometry& g, const Tens
     }
     const cudnnStatus_t s = start(direction, dtype, *plan, c, t, workspace.get());
     if (refused(s)) continue;
-    check_dnn(s, direction == Direction::kForward ? "cudnnConvolutionForward" : direction == Direction::kData ? "cudnnConvolutionBackwardData" : "cudnnConvolutionBackwardFilter");
+    check_dnn(s, direction == Direction::kForward ? "cudnnConvolutionForward"
+                 : direction == Direction::kData  ? "cudnnConvolutionBackwardData"
+                                                  : "cudnnConvolutionBackwardFilter");
     return true;
   }
   return false;
@@ -293,7 +335,9 @@ struct Columns {
   int64_t image() const { return g.in_channels * plane; }  // elements of an image, of its columns, of its output
   int64_t columns() const { return g.in_channels * taps * positions; }
   int64_t output() const { return g.out_channels * positions; }
-  int64_t images_at_once() const { return std::clamp<int64_t>(kColumnBytes / (columns() * item + 1), 1, std::max<int64_t>(1, g.batch)); }
+  int64_t images_at_once() const {
+    return std::clamp<int64_t>(kColumnBytes / (columns() * item + 1), 1, std::max<int64_t>(1, g.batch));
+  }
   ConvGeometry part(int64_t images) const {
     ConvGeometry p = g;
     p.batch = images;
@@ -302,7 +346,8 @@ struct Columns {
   char* at(const void* p, int64_t elements) const { return static_cast<char*>(const_cast<void*>(p)) + elements * item; }
 
   // fn(first image, images, their columns) for parts of the batch. With `fill` the columns are those of x.
-  template <class F> void for_parts(const void* x, bool fill, F&& fn) const {
+  template <class F>
+  void for_parts(const void* x, bool fill, F&& fn) const {
     const int64_t most = images_at_once();
     const Buffer buffer(pointwise() ? 0 : static_cast<size_t>(most * columns() * item));
     for (int64_t n = 0; n < g.batch; n += most) {
@@ -311,12 +356,14 @@ struct Columns {
       fn(n, count, pointwise() ? at(x, n * image()) : buffer.as<char>());
     }
   }
-  // Products of all groups of `count` images: a, b and c hold the first one. Strides in elements: from group to group, from image to image.
+  // Products of all groups of `count` images: a, b and c hold the first one. Strides in elements: from group to group,
+  // from image to image.
   struct Operands {
     MatrixRef matrix;
     int64_t group, image;
   };
-  void multiply(int64_t count, int64_t m, int64_t n, int64_t k, const Operands& a, const Operands& b, const Operands& c) const {
+  void multiply(int64_t count, int64_t m, int64_t n, int64_t k, const Operands& a, const Operands& b,
+                const Operands& c) const {
     const auto moved = [this](const Operands& o, int64_t group, int64_t image) {
       MatrixRef r = o.matrix;
       r.data = at(r.data, group * o.group + image * o.image);
@@ -324,19 +371,26 @@ struct Columns {
     };
     if (g.groups <= count)
       for (int64_t i = 0; i < g.groups; ++i)
-        cuda::gemm_batched(dtype, count, m, n, k, one, moved(a, i, 0), a.image, moved(b, i, 0), b.image, zero, moved(c, i, 0), c.image, false, false);
+        cuda::gemm_batched(dtype, count, m, n, k, one, moved(a, i, 0), a.image, moved(b, i, 0), b.image, zero,
+                           moved(c, i, 0), c.image, false, false);
     else
       for (int64_t i = 0; i < count; ++i)
-        cuda::gemm_batched(dtype, g.groups, m, n, k, one, moved(a, 0, i), a.group, moved(b, 0, i), b.group, zero, moved(c, 0, i), c.group, false, false);
+        cuda::gemm_batched(dtype, g.groups, m, n, k, one, moved(a, 0, i), a.group, moved(b, 0, i), b.group, zero,
+                           moved(c, 0, i), c.group, false, false);
   }
   Operands weights(const void* w, bool transposed) const {
-    return {transposed ? MatrixRef{const_cast<void*>(w), 1, rows} : MatrixRef{const_cast<void*>(w), rows, 1}, out_c * rows, 0};
+    return {transposed ? MatrixRef{const_cast<void*>(w), 1, rows} : MatrixRef{const_cast<void*>(w), rows, 1},
+            out_c * rows, 0};
   }
-  Operands outputs(const void* y, int64_t n) const { return {{at(y, n * output()), positions, 1}, out_c * positions, output()}; }
+  Operands outputs(const void* y, int64_t n) const {
+    return {{at(y, n * output()), positions, 1}, out_c * positions, output()};
+  }
   Operands column_blocks(void* cols) const { return {{cols, positions, 1}, rows * positions, columns()}; }
 
   void forward(const Tensors& t) const {
-    for_parts(t.x, true, [&](int64_t n, int64_t count, char* cols) { multiply(count, out_c, positions, rows, weights(t.w, false), column_blocks(cols), outputs(t.y, n)); });
+    for_parts(t.x, true, [&](int64_t n, int64_t count, char* cols) {
+      multiply(count, out_c, positions, rows, weights(t.w, false), column_blocks(cols), outputs(t.y, n));
+    });
   }
   void backward_input(const Tensors& t) const {
     for_parts(t.x, false, [&](int64_t n, int64_t count, char* cols) {
@@ -349,8 +403,9 @@ struct Columns {
     fill_bytes(const_cast<void*>(t.w), 0, static_cast<size_t>(g.out_channels * rows * item));
     for_parts(t.x, true, [&](int64_t n, int64_t count, char* cols) {
       for (int64_t i = 0; i < count; ++i)
-        cuda::gemm_batched(dtype, g.groups, out_c, rows, positions, one, {at(t.y, (n + i) * output()), positions, 1}, out_c * positions, {at(cols, i * columns()), 1, positions},
-                           rows * positions, one, {const_cast<void*>(t.w), rows, 1}, out_c * rows, false, false);
+        cuda::gemm_batched(dtype, g.groups, out_c, rows, positions, one, {at(t.y, (n + i) * output()), positions, 1},
+                           out_c * positions, {at(cols, i * columns()), 1, positions}, rows * positions, one,
+                           {const_cast<void*>(t.w), rows, 1}, out_c * rows, false, false);
     });
   }
   void run(Direction direction, const Tensors& t) const {
@@ -361,13 +416,17 @@ struct Columns {
 
 struct Counts {
   explicit Counts(const ConvGeometry& g)
-      : x(g.batch * g.in_channels * volume(g.in_size)), w(g.out_channels * (g.in_channels / g.groups) * volume(g.kernel)), y(g.batch * g.out_channels * volume(g.out_size)) {}
+      : x(g.batch * g.in_channels * volume(g.in_size)),
+        w(g.out_channels * (g.in_channels / g.groups) * volume(g.kernel)),
+        y(g.batch * g.out_channels * volume(g.out_size)) {}
   int64_t x, w, y;
 };
 
 void convert_elements(DType to, void* dst, DType from, const void* src, int64_t n) {
   const std::array<int64_t, 1> shape{n}, to_stride{item_size(to)}, from_stride{item_size(from)};
-  if (n > 0) cuda::copy_strided(shape, Operand{dst, to, to_stride.data()}, Operand{const_cast<void*>(src), from, from_stride.data()}, false, false);
+  if (n > 0)
+    cuda::copy_strided(shape, Operand{dst, to, to_stride.data()},
+                       Operand{const_cast<void*>(src), from, from_stride.data()}, false, false);
 }
 
 void run_columns(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t, const void* bias) {
@@ -384,24 +443,35 @@ void run_columns(Direction direction, DType dtype, const ConvGeometry& g, const 
     if (filled) convert_elements(wide, b.get(), dtype, p, count);
     return b;
   };
-  const Buffer x = copy(t.x, n.x, direction != Direction::kData), w = copy(t.w, n.w, direction != Direction::kFilter), y = copy(t.y, n.y, direction != Direction::kForward);
+  const Buffer x = copy(t.x, n.x, direction != Direction::kData), w = copy(t.w, n.w, direction != Direction::kFilter),
+               y = copy(t.y, n.y, direction != Direction::kForward);
   const Buffer wide_bias = copy(bias, bias ? g.out_channels : 0, bias != nullptr);
   run_columns(direction, wide, g, {x.get(), w.get(), y.get()}, wide_bias.get());
-  if (direction == Direction::kForward) convert_elements(dtype, const_cast<void*>(t.y), wide, y.get(), n.y);
-  else if (direction == Direction::kData) convert_elements(dtype, const_cast<void*>(t.x), wide, x.get(), n.x);
-  else convert_elements(dtype, const_cast<void*>(t.w), wide, w.get(), n.w);
+  if (direction == Direction::kForward)
+    convert_elements(dtype, const_cast<void*>(t.y), wide, y.get(), n.y);
+  else if (direction == Direction::kData)
+    convert_elements(dtype, const_cast<void*>(t.x), wide, x.get(), n.x);
+  else
+    convert_elements(dtype, const_cast<void*>(t.w), wide, w.get(), n.w);
 }
 
 void run(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t, const void* bias = nullptr) {
-  TESSERA_CHECK_NOT_IMPLEMENTED(dtype != DType::kBool && dtype <= DType::kComplex128, "\"", kName, "\" not implemented for '", type_name_of(dtype), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(dtype != DType::kBool && dtype <= DType::kComplex128, "\"", kName,
+                                "\" not implemented for '", type_name_of(dtype), "'");
   if (!run_dnn(direction, dtype, g, t)) return run_columns(direction, dtype, g, t, bias);
   if (bias) internal::add_bias(dtype, g.batch, g.out_channels, volume(g.out_size), bias, const_cast<void*>(t.y));
 }
 
 }  // namespace
 
-void conv_forward(DType dtype, const ConvGeometry& g, const void* x, const void* w, const void* bias, void* y) { run(Direction::kForward, dtype, g, {x, w, y}, bias); }
-void conv_backward_input(DType dtype, const ConvGeometry& g, const void* dy, const void* w, void* dx) { run(Direction::kData, dtype, g, {dx, w, dy}); }
-void conv_backward_weight(DType dtype, const ConvGeometry& g, const void* dy, const void* x, void* dw) { run(Direction::kFilter, dtype, g, {x, dw, dy}); }
+void conv_forward(DType dtype, const ConvGeometry& g, const void* x, const void* w, const void* bias, void* y) {
+  run(Direction::kForward, dtype, g, {x, w, y}, bias);
+}
+void conv_backward_input(DType dtype, const ConvGeometry& g, const void* dy, const void* w, void* dx) {
+  run(Direction::kData, dtype, g, {dx, w, dy});
+}
+void conv_backward_weight(DType dtype, const ConvGeometry& g, const void* dy, const void* x, void* dw) {
+  run(Direction::kFilter, dtype, g, {x, dw, dy});
+}
 
 }  // namespace tessera::cuda

@@ -34,7 +34,8 @@ ConvGeometry geometry(int64_t batch, int64_t in_c, int64_t out_c, int64_t groups
 }
 std::string show(const ConvGeometry& g) {
   std::string s = str_cat("batch ", g.batch, " channels ", g.in_channels, " to ", g.out_channels, " groups ", g.groups);
-  for (int i = 0; i < 3; ++i) s += str_cat(", ", g.in_size[i], ": ", g.kernel[i], " ", g.stride[i], " ", g.padding[i], " ", g.dilation[i]);
+  for (int i = 0; i < 3; ++i)
+    s += str_cat(", ", g.in_size[i], ": ", g.kernel[i], " ", g.stride[i], " ", g.padding[i], " ", g.dilation[i]);
   return s;
 }
 
@@ -50,9 +51,11 @@ const ConvGeometry kGeometries[] = {
 };
 
 void check_all(DType t, const ConvGeometry& g) {
-  const int64_t nx = g.batch * g.in_channels * volume(g.in_size), nw = g.out_channels * (g.in_channels / g.groups) * volume(g.kernel),
+  const int64_t nx = g.batch * g.in_channels * volume(g.in_size),
+                nw = g.out_channels * (g.in_channels / g.groups) * volume(g.kernel),
                 ny = g.batch * g.out_channels * volume(g.out_size);
-  Data x = random_data(t, nx, 1), w = random_data(t, nw, 2), bias = random_data(t, g.out_channels, 3), dy = random_data(t, ny, 4);
+  Data x = random_data(t, nx, 1), w = random_data(t, nw, 2), bias = random_data(t, g.out_channels, 3),
+       dy = random_data(t, ny, 4);
   const OnDevice dx(x), dw(w), dbias(bias), ddy(dy);
   const double factor = 8 + 2 * std::sqrt(static_cast<double>(nx + nw));
   for (const bool with_bias : {false, true}) {
@@ -110,7 +113,8 @@ TEST_P(ConvTest, NothingToDo) {
   check_all(GetParam(), g);
 }
 
-// A transposed convolution with output padding leaves rows of its result that no window of the direct one reaches, or windows that are not wanted.
+// A transposed convolution with output padding leaves rows of its result that no window of the direct one reaches, or
+// windows that are not wanted.
 TEST_P(ConvTest, FewerOutputsThanWindows) {
   ConvGeometry g = geometry(2, 4, 6, 2, {}, {9, 2, 1, 0, 3}, {8, 3, 2, 1, 1});
   g.out_size[1] -= 2;
@@ -118,8 +122,9 @@ TEST_P(ConvTest, FewerOutputsThanWindows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, ConvTest,
-                         ::testing::Values(DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kComplex32, DType::kComplex64, DType::kComplex128,
-                                           DType::kUInt8, DType::kInt16, DType::kInt32, DType::kInt64),
+                         ::testing::Values(DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
+                                           DType::kComplex32, DType::kComplex64, DType::kComplex128, DType::kUInt8,
+                                           DType::kInt16, DType::kInt32, DType::kInt64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST(Conv, SettingsStay) {
@@ -135,7 +140,8 @@ TEST(Conv, SettingsStay) {
 
 TEST(Conv, Errors) {
   if (device_count() == 0) GTEST_SKIP() << "no CUDA device";
-  EXPECT_THROW(cuda::conv_forward(DType::kBool, kGeometries[0], nullptr, nullptr, nullptr, nullptr), NotImplementedError);
+  EXPECT_THROW(cuda::conv_forward(DType::kBool, kGeometries[0], nullptr, nullptr, nullptr, nullptr),
+               NotImplementedError);
 }
 
 // ---- Columns by themselves ----
@@ -149,7 +155,8 @@ class ColumnsTest : public ::testing::TestWithParam<DType> {
 TEST_P(ColumnsTest, MatchTheCpu) {
   const DType t = GetParam();
   for (const auto& g : kGeometries) {
-    const int64_t nx = g.batch * g.in_channels * volume(g.in_size), nc = g.batch * g.in_channels * volume(g.kernel) * volume(g.out_size);
+    const int64_t nx = g.batch * g.in_channels * volume(g.in_size),
+                  nc = g.batch * g.in_channels * volume(g.kernel) * volume(g.out_size);
     Data x = random_data(t, nx, 1), cols(t, nc, 0x33), back(t, nx, 0x33);
     const OnDevice dx(x), dcols(cols), dback(back);
     cpu::im2col(t, g, x.get(), cols.get());
@@ -161,8 +168,10 @@ TEST_P(ColumnsTest, MatchTheCpu) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Types, ColumnsTest,
-                         ::testing::Values(DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kComplex32, DType::kComplex64, DType::kComplex128,
-                                           DType::kUInt8, DType::kInt8, DType::kInt16, DType::kUInt16, DType::kInt32, DType::kUInt32, DType::kInt64, DType::kUInt64),
+                         ::testing::Values(DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
+                                           DType::kComplex32, DType::kComplex64, DType::kComplex128, DType::kUInt8,
+                                           DType::kInt8, DType::kInt16, DType::kUInt16, DType::kInt32, DType::kUInt32,
+                                           DType::kInt64, DType::kUInt64),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 }  // namespace

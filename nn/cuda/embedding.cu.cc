@@ -1,4 +1,5 @@
-// The gradient of an embedding table: the occurrences of each row are brought together by a stable sort, then added in their order, as on the CPU.
+// The gradient of an embedding table: the occurrences of each row are brought together by a stable sort, then added in
+// their order, as on the CPU.
 #include <algorithm>
 #include <limits>
 
@@ -22,9 +23,9 @@ void make_keys(const int64_t* index, int64_t n, int64_t rows, K* keys) {
   });
 }
 
-constexpr int kLanes = 32;        // threads side by side on the columns of a row
-constexpr int kRowsOfBlock = 8;   // places in the sorted order, of which those that begin a row work
-constexpr int kUnroll = 8;        // rows of dy on their way at a time
+constexpr int kLanes = 32;       // threads side by side on the columns of a row
+constexpr int kRowsOfBlock = 8;  // places in the sorted order, of which those that begin a row work
+constexpr int kUnroll = 8;       // rows of dy on their way at a time
 
 struct RowSums {
   int64_t n, dim, padding_idx;
@@ -36,15 +37,18 @@ __device__ inline float add_scaled(float sum, float scale, float v) { return __f
 __device__ inline double add_scaled(double sum, double scale, double v) { return __dadd_rn(sum, __dmul_rn(scale, v)); }
 
 // The first place after `place` with another key. Most runs are short, so steps grow before they shrink.
-template <class K> __device__ inline int64_t end_of_run(const K* keys, int64_t place, int64_t n) {
+template <class K>
+__device__ inline int64_t end_of_run(const K* keys, int64_t place, int64_t n) {
   const K key = keys[place];
   int64_t step = 1;
   while (place + step < n && keys[place + step] == key) step *= 2;
   int64_t same = place + step / 2, other = place + step < n ? place + step : n;
   while (other - same > 1) {
     const int64_t middle = same + (other - same) / 2;
-    if (keys[middle] == key) same = middle;
-    else other = middle;
+    if (keys[middle] == key)
+      same = middle;
+    else
+      other = middle;
   }
   return other;
 }
@@ -53,14 +57,18 @@ template <class K> __device__ inline int64_t end_of_run(const K* keys, int64_t p
 template <class T, class K, int kVector>
 __global__ void row_sums_kernel(RowSums p, const K* keys, const T* dy, T* dweight) {
   using A = Compute<T>;
-  struct alignas(sizeof(T) * kVector) Group { T v[kVector]; };
-  for (int64_t place = int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.y; place < p.n; place += int64_t{gridDim.x} * kRowsOfBlock) {
+  struct alignas(sizeof(T) * kVector) Group {
+    T v[kVector];
+  };
+  for (int64_t place = int64_t{blockIdx.x} * kRowsOfBlock + threadIdx.y; place < p.n;
+       place += int64_t{gridDim.x} * kRowsOfBlock) {
     const K row = keys[place];
     const bool begins = place == 0 || keys[place - 1] != row;
     if (!begins || row < 0 || row == p.padding_idx) continue;
     const int64_t end = end_of_run(keys, place, p.n);
     const A scale = p.scale_by_freq ? static_cast<A>(1.0 / static_cast<double>(end - place)) : A{1};
-    for (int64_t column = (int64_t{blockIdx.y} * kLanes + threadIdx.x) * kVector; column < p.dim; column += int64_t{gridDim.y} * kLanes * kVector) {
+    for (int64_t column = (int64_t{blockIdx.y} * kLanes + threadIdx.x) * kVector; column < p.dim;
+         column += int64_t{gridDim.y} * kLanes * kVector) {
       A sum[kVector] = {};
       for (int64_t i = place; i < end; i += kUnroll) {
         Group g[kUnroll];
@@ -82,31 +90,40 @@ __global__ void row_sums_kernel(RowSums p, const K* keys, const T* dy, T* dweigh
 template <class T, class K>
 void add_rows(const RowSums& p, const K* keys, const T* dy, T* dweight) {
   constexpr int kVector = 8 / sizeof(T);  // 256 bytes of a row by a warp
-  const bool aligned = p.dim % kVector == 0 && (reinterpret_cast<uintptr_t>(dy) | reinterpret_cast<uintptr_t>(dweight)) % 8 == 0;
+  const bool aligned =
+      p.dim % kVector == 0 && (reinterpret_cast<uintptr_t>(dy) | reinterpret_cast<uintptr_t>(dweight)) % 8 == 0;
   const int64_t columns = int64_t{kLanes} * (aligned ? kVector : 1);
-  const dim3 blocks(blocks_for(p.n, kRowsOfBlock).x, static_cast<unsigned>(std::min<int64_t>((p.dim + columns - 1) / columns, 65535)));
-  launch(aligned ? row_sums_kernel<T, K, kVector> : row_sums_kernel<T, K, 1>, blocks, dim3(kLanes, kRowsOfBlock), p, keys, dy, dweight);
+  const dim3 blocks(blocks_for(p.n, kRowsOfBlock).x,
+                    static_cast<unsigned>(std::min<int64_t>((p.dim + columns - 1) / columns, 65535)));
+  launch(aligned ? row_sums_kernel<T, K, kVector> : row_sums_kernel<T, K, 1>, blocks, dim3(kLanes, kRowsOfBlock), p,
+         keys, dy, dweight);
 }
 
 template <class K>
-void embedding_backward_keyed(DType dtype, const void* dy, const int64_t* index, int64_t n, int64_t dim, int64_t rows, int64_t padding_idx, bool scale_by_freq, void* dweight) {
+void embedding_backward_keyed(DType dtype, const void* dy, const int64_t* index, int64_t n, int64_t dim, int64_t rows,
+                              int64_t padding_idx, bool scale_by_freq, void* dweight) {
   const size_t count = static_cast<size_t>(n);
   const Buffer unsorted(count * sizeof(K)), sorted(count * sizeof(K)), order(count * sizeof(int64_t));
   make_keys(index, n, rows, unsorted.as<K>());
   const int64_t key_stride = sizeof(K), order_stride = sizeof(int64_t);
-  cuda::run_sort({&n, 1}, 0, false, {sorted.get(), DTypeOf<K>::value, &key_stride}, {order.get(), DType::kInt64, &order_stride}, {unsorted.get(), DTypeOf<K>::value, &key_stride});
+  cuda::run_sort({&n, 1}, 0, false, {sorted.get(), DTypeOf<K>::value, &key_stride},
+                 {order.get(), DType::kInt64, &order_stride}, {unsorted.get(), DTypeOf<K>::value, &key_stride});
   const RowSums p{n, dim, padding_idx, order.as<int64_t>(), scale_by_freq};
-  visit<kAllFloats>(dtype, "embedding_backward", [&]<class T>(Tag<T>) { add_rows<T, K>(p, sorted.as<K>(), static_cast<const T*>(dy), static_cast<T*>(dweight)); });
+  visit<kAllFloats>(dtype, "embedding_backward", [&]<class T>(Tag<T>) {
+    add_rows<T, K>(p, sorted.as<K>(), static_cast<const T*>(dy), static_cast<T*>(dweight));
+  });
 }
 
 }  // namespace
 
-void embedding_backward(DType dtype, const void* dy, const int64_t* index, int64_t n, int64_t dim, int64_t rows_total, int64_t padding_idx, bool scale_by_freq, void* dweight) {
+void embedding_backward(DType dtype, const void* dy, const int64_t* index, int64_t n, int64_t dim, int64_t rows_total,
+                        int64_t padding_idx, bool scale_by_freq, void* dweight) {
   visit<kAllFloats>(dtype, "embedding_backward", [](auto) {});
   if (rows_total * dim > 0) fill_bytes(dweight, 0, static_cast<size_t>(rows_total * dim * item_size(dtype)));
   if (n == 0 || dim == 0) return;
   const bool narrow = rows_total <= std::numeric_limits<int32_t>::max();
-  (narrow ? embedding_backward_keyed<int32_t> : embedding_backward_keyed<int64_t>)(dtype, dy, index, n, dim, rows_total, padding_idx, scale_by_freq, dweight);
+  (narrow ? embedding_backward_keyed<int32_t> : embedding_backward_keyed<int64_t>)(dtype, dy, index, n, dim, rows_total,
+                                                                                   padding_idx, scale_by_freq, dweight);
 }
 
 }  // namespace tessera::cuda

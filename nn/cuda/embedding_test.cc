@@ -14,13 +14,17 @@ using testing::random_elements;
 using Embedding = testing::DeviceTest;
 
 // The same bits as on the CPU: rows are added in the same order.
-void check(DType t, int64_t n, int64_t dim, int64_t rows, int64_t padding_idx, bool scale_by_freq, int64_t popular = 0) {
+void check(DType t, int64_t n, int64_t dim, int64_t rows, int64_t padding_idx, bool scale_by_freq,
+           int64_t popular = 0) {
   std::vector<int64_t> indices(static_cast<size_t>(n));
   std::mt19937 rng(3);
-  for (auto& i : indices) i = static_cast<int64_t>(rng()) % 100 < popular ? rows / 2 : static_cast<int64_t>(rng() % static_cast<uint64_t>(rows));
+  for (auto& i : indices)
+    i = static_cast<int64_t>(rng()) % 100 < popular ? rows / 2
+                                                    : static_cast<int64_t>(rng() % static_cast<uint64_t>(rows));
   Mirror dy(random_elements(t, n * dim, 1)), index = Mirror::of(indices), dw(random_elements(t, rows * dim, 2));
   cpu::embedding_backward(t, dy.host(), index.host_as<int64_t>(), n, dim, rows, padding_idx, scale_by_freq, dw.host());
-  cuda::embedding_backward(t, dy.device(), index.device_as<int64_t>(), n, dim, rows, padding_idx, scale_by_freq, dw.device());
+  cuda::embedding_backward(t, dy.device(), index.device_as<int64_t>(), n, dim, rows, padding_idx, scale_by_freq,
+                           dw.device());
   testing::expect_same(t, dw.host_bytes(), dw.device_bytes());
 }
 
@@ -41,7 +45,8 @@ TEST_F(Embedding, LikeTheCpu) {
 
 TEST_F(Embedding, WrongIndicesAreReported) {
   for (int64_t wrong : {-1, 5}) {
-    Mirror dy(random_elements(DType::kFloat32, 8, 1)), index = Mirror::of(std::vector<int64_t>{2, wrong}), dw(random_elements(DType::kFloat32, 20, 2));
+    Mirror dy(random_elements(DType::kFloat32, 8, 1)), index = Mirror::of(std::vector<int64_t>{2, wrong}),
+                                                       dw(random_elements(DType::kFloat32, 20, 2));
     cuda::embedding_backward(DType::kFloat32, dy.device(), index.device_as<int64_t>(), 2, 4, 5, -1, false, dw.device());
     EXPECT_THROW(synchronize_stream(), IndexError);
     std::vector<uint8_t> expected(80);
@@ -50,7 +55,10 @@ TEST_F(Embedding, WrongIndicesAreReported) {
   }
 }
 
-TEST_F(Embedding, OnlyFloats) { EXPECT_THROW(cuda::embedding_backward(DType::kInt32, nullptr, nullptr, 0, 1, 1, -1, false, nullptr), NotImplementedError); }
+TEST_F(Embedding, OnlyFloats) {
+  EXPECT_THROW(cuda::embedding_backward(DType::kInt32, nullptr, nullptr, 0, 1, 1, -1, false, nullptr),
+               NotImplementedError);
+}
 
 }  // namespace
 }  // namespace tessera::cuda

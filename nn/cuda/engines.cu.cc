@@ -8,7 +8,8 @@ void connect(nn::Engines& engines) {
 #define TESSERA_ENGINE(name) engines.name = &cuda::name;
 #include "nn/engine/engines.inc"
 #undef TESSERA_ENGINE
-  for (const PointwiseTable& table : {activation_kernels(), activation_backward_kernels(), loss_kernels()}) add_pointwise_table(table);
+  for (const PointwiseTable& table : {activation_kernels(), activation_backward_kernels(), loss_kernels()})
+    add_pointwise_table(table);
 }
 
 }  // namespace tessera::cuda

@@ -1,4 +1,5 @@
-// The engines of neural networks on CUDA devices: for each function of nn/engine/engines.inc one with the same signature, on device memory.
+// The engines of neural networks on CUDA devices: for each function of nn/engine/engines.inc one with the same
+// signature, on device memory.
 #pragma once
 
 #include "nn/engine/engines.h"

@@ -21,7 +21,8 @@ Sliding sliding_of(const ConvGeometry& g) {
   s.plane = s.positions = s.taps = 1;
   for (int i = 0; i < 3; ++i) {
     for (const int64_t v : {g.in_size[i], g.kernel[i], g.stride[i], g.padding[i], g.dilation[i], g.out_size[i]})
-      TESSERA_CHECK(v <= (int64_t{1} << 30), "sliding windows of more than 2^30 elements in a dimension are not supported on CUDA devices");
+      TESSERA_CHECK(v <= (int64_t{1} << 30),
+                    "sliding windows of more than 2^30 elements in a dimension are not supported on CUDA devices");
     s.in[i] = static_cast<int>(g.in_size[i]);
     s.kernel[i] = static_cast<int>(g.kernel[i]);
     s.stride[i] = static_cast<int>(g.stride[i]);
@@ -36,12 +37,14 @@ Sliding sliding_of(const ConvGeometry& g) {
 }
 
 // Thread: one position of one channel, all taps of it. Neighbours write side by side.
-template <class E> void run_im2col(const Sliding& s, const E* x, E* cols) {
+template <class E>
+void run_im2col(const Sliding& s, const E* x, E* cols) {
   for_each(s.planes * s.positions, [=] __device__(int64_t i) {
     int64_t c = i;
     const int64_t p = split(c, s.positions);
     int64_t o = p;
-    const int64_t w0 = split(o, s.out[2]) * s.stride[2] - s.padding[2], h0 = split(o, s.out[1]) * s.stride[1] - s.padding[1], d0 = o * s.stride[0] - s.padding[0];
+    const int64_t w0 = split(o, s.out[2]) * s.stride[2] - s.padding[2],
+                  h0 = split(o, s.out[1]) * s.stride[1] - s.padding[1], d0 = o * s.stride[0] - s.padding[0];
     const E* const from = x + c * s.plane;
     E* to = cols + c * s.taps * s.positions + p;
     for (int kd = 0; kd < s.kernel[0]; ++kd)
@@ -65,7 +68,8 @@ __device__ inline int64_t position_of(const Sliding& s, int dim, int64_t i, int 
 }
 
 // Thread: one element of x, which adds what the columns hold of it in the order of the taps.
-template <class T> void run_col2im(const Sliding& s, const T* cols, T* x) {
+template <class T>
+void run_col2im(const Sliding& s, const T* cols, T* x) {
   for_each(s.planes * s.plane, [=] __device__(int64_t i) {
     int64_t c = i;
     int64_t d = split(c, s.plane);
@@ -91,21 +95,28 @@ template <class T> void run_col2im(const Sliding& s, const T* cols, T* x) {
 }
 
 // Dtypes that differ only in how they add: integers by size, floats, complex numbers.
-template <class F> void visit_addable(const char* name, DType t, F&& f) {
+template <class F>
+void visit_addable(const char* name, DType t, F&& f) {
   switch (t) {
     case DType::kUInt8:
-    case DType::kInt8: return f(Tag<uint8_t>());
+    case DType::kInt8:
+      return f(Tag<uint8_t>());
     case DType::kUInt16:
-    case DType::kInt16: return f(Tag<uint16_t>());
+    case DType::kInt16:
+      return f(Tag<uint16_t>());
     case DType::kUInt32:
-    case DType::kInt32: return f(Tag<uint32_t>());
+    case DType::kInt32:
+      return f(Tag<uint32_t>());
     case DType::kUInt64:
-    case DType::kInt64: return f(Tag<uint64_t>());
-    default: return visit<kAllFloats | kComplexes | kComplexHalves>(t, name, f);
+    case DType::kInt64:
+      return f(Tag<uint64_t>());
+    default:
+      return visit<kAllFloats | kComplexes | kComplexHalves>(t, name, f);
   }
 }
 
-template <class T, int V> void run_add_bias(int64_t n, int64_t channels, int64_t inner, const T* bias, T* y) {
+template <class T, int V>
+void run_add_bias(int64_t n, int64_t channels, int64_t inner, const T* bias, T* y) {
   for_each(n / V, [=] __device__(int64_t i) {
     int64_t run = quotient(i * V, inner);
     const Compute<T> b = load(bias + split(run, channels));
@@ -140,7 +151,8 @@ void add_bias(DType dtype, int64_t batch, int64_t channels, int64_t inner, const
     using T = typename decltype(tag)::type;
     constexpr int V = kVector<T>;
     const bool vectors = inner % V == 0 && aligned({y}, V * sizeof(T));
-    (vectors ? run_add_bias<T, V> : run_add_bias<T, 1>)(batch * channels * inner, channels, inner, static_cast<const T*>(bias), static_cast<T*>(y));
+    (vectors ? run_add_bias<T, V> : run_add_bias<T, 1>)(batch * channels * inner, channels, inner,
+                                                        static_cast<const T*>(bias), static_cast<T*>(y));
   });
 }
 }  // namespace internal

@@ -27,10 +27,15 @@ struct Targets {
     report(bad, ReportKind::kTargetOutOfBounds, t, 0, classes);
     return -1;
   }
-  __device__ int64_t offset(int64_t i, int64_t t) const { return inner == 1 ? i * classes + t : (i / inner * classes + t) * inner + i % inner; }
+  __device__ int64_t offset(int64_t i, int64_t t) const {
+    return inner == 1 ? i * classes + t : (i / inner * classes + t) * inner + i % inner;
+  }
 };
 
-template <class T> __device__ inline Compute<T> weight_of(const T* weight, int64_t t) { return weight ? load(weight + t) : Compute<T>{1}; }
+template <class T>
+__device__ inline Compute<T> weight_of(const T* weight, int64_t t) {
+  return weight ? load(weight + t) : Compute<T>{1};
+}
 
 struct Sums {
   double loss = 0, weights = 0;
@@ -39,7 +44,8 @@ struct AddSums {
   __device__ Sums operator()(const Sums& a, const Sums& b) const { return {a.loss + b.loss, a.weights + b.weights}; }
 };
 
-template <class T> __device__ inline void write_loss(const Sums& s, bool mean, T* out, T* total_weight) {
+template <class T>
+__device__ inline void write_loss(const Sums& s, bool mean, T* out, T* total_weight) {
   using A = Compute<T>;
   // The mean of nothing is 0 / 0: not a number.
   store(out, static_cast<A>(mean ? s.loss / s.weights : s.loss));
@@ -51,7 +57,8 @@ constexpr int64_t kTargetsOfBlock = 2048;
 
 // Each block sums its targets; a single block writes the loss, several leave their sums in `partial`.
 template <class T>
-__global__ void loss_kernel(Targets targets, const T* x, const T* weight, bool mean, Sums* partial, T* out, T* total_weight) {
+__global__ void loss_kernel(Targets targets, const T* x, const T* weight, bool mean, Sums* partial, T* out,
+                            T* total_weight) {
   using A = Compute<T>;
   Sums s;
   const int64_t begin = blockIdx.x * kTargetsOfBlock, end = min(begin + kTargetsOfBlock, targets.n);
@@ -64,8 +71,10 @@ __global__ void loss_kernel(Targets targets, const T* x, const T* weight, bool m
   }
   s = block_reduce(s, AddSums());
   if (threadIdx.x != 0) return;
-  if (partial) partial[blockIdx.x] = s;
-  else write_loss(s, mean, out, total_weight);
+  if (partial)
+    partial[blockIdx.x] = s;
+  else
+    write_loss(s, mean, out, total_weight);
 }
 
 template <class T>
@@ -89,10 +98,12 @@ __global__ void loss_each_kernel(Targets targets, const T* x, const T* weight, T
 
 // The gradient where it is not 0.
 template <class T>
-__global__ void loss_backward_kernel(Targets targets, const T* dy, bool each, const T* weight, const T* total_weight, T* dx) {
+__global__ void loss_backward_kernel(Targets targets, const T* dy, bool each, const T* weight, const T* total_weight,
+                                     T* dx) {
   using A = Compute<T>;
   const A total = total_weight ? load(total_weight) : A{1};
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < targets.n; i += int64_t{gridDim.x} * blockDim.x) {
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < targets.n;
+       i += int64_t{gridDim.x} * blockDim.x) {
     const int64_t t = targets.at(i);
     if (t >= 0) store(dx + targets.offset(i, t), -weight_of(weight, t) * load(dy + (each ? i : 0)) / total);
   }
@@ -100,8 +111,9 @@ __global__ void loss_backward_kernel(Targets targets, const T* dy, bool each, co
 
 }  // namespace
 
-void nll_loss_forward(DType dtype, int64_t batch, int64_t classes, int64_t inner, const void* x, const int64_t* target, const void* weight, LossReduction reduction, int64_t ignore_index,
-                      void* out, void* total_weight) {
+void nll_loss_forward(DType dtype, int64_t batch, int64_t classes, int64_t inner, const void* x, const int64_t* target,
+                      const void* weight, LossReduction reduction, int64_t ignore_index, void* out,
+                      void* total_weight) {
   visit<kAllFloats>(dtype, "nll_loss_out_frame", [&]<class T>(Tag<T>) {
     const Targets targets{batch * inner, classes, inner, target, ignore_index, report_slot()};
     const T *const in = static_cast<const T*>(x), *const w = static_cast<const T*>(weight);
@@ -113,18 +125,22 @@ void nll_loss_forward(DType dtype, int64_t batch, int64_t classes, int64_t inner
     const bool mean = reduction == LossReduction::kMean;
     const int64_t blocks = std::max<int64_t>(1, (targets.n + kTargetsOfBlock - 1) / kTargetsOfBlock);
     const Buffer partial(blocks > 1 ? static_cast<size_t>(blocks) * sizeof(Sums) : 0);
-    launch_blocks(loss_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kLossThreads), 0, targets, in, w, mean, partial.as<Sums>(), to, total);
-    if (blocks > 1) launch_blocks(finish_kernel<T>, dim3(1), dim3(kLossThreads), 0, blocks, partial.as<Sums>(), mean, to, total);
+    launch_blocks(loss_kernel<T>, dim3(static_cast<unsigned>(blocks)), dim3(kLossThreads), 0, targets, in, w, mean,
+                  partial.as<Sums>(), to, total);
+    if (blocks > 1)
+      launch_blocks(finish_kernel<T>, dim3(1), dim3(kLossThreads), 0, blocks, partial.as<Sums>(), mean, to, total);
   });
 }
 
-void nll_loss_backward(DType dtype, int64_t batch, int64_t classes, int64_t inner, const void* dy, const int64_t* target, const void* weight, LossReduction reduction, int64_t ignore_index,
+void nll_loss_backward(DType dtype, int64_t batch, int64_t classes, int64_t inner, const void* dy,
+                       const int64_t* target, const void* weight, LossReduction reduction, int64_t ignore_index,
                        const void* total_weight, void* dx) {
   visit<kAllFloats>(dtype, "nll_loss_backward_out_frame", [&]<class T>(Tag<T>) {
     const Targets targets{batch * inner, classes, inner, target, ignore_index, report_slot()};
     if (targets.n * classes == 0) return;
     fill_bytes(dx, 0, static_cast<size_t>(targets.n * classes) * sizeof(T));
-    launch(loss_backward_kernel<T>, blocks_for(targets.n), dim3(kThreads), targets, static_cast<const T*>(dy), reduction == LossReduction::kNone, static_cast<const T*>(weight),
+    launch(loss_backward_kernel<T>, blocks_for(targets.n), dim3(kThreads), targets, static_cast<const T*>(dy),
+           reduction == LossReduction::kNone, static_cast<const T*>(weight),
            reduction == LossReduction::kMean ? static_cast<const T*>(total_weight) : nullptr, static_cast<T*>(dx));
   });
 }

@@ -9,14 +9,20 @@
 namespace tessera::cuda::internal {
 
 // Elements that a thread loads at once.
-template <class T> inline constexpr int kVector = sizeof(T) >= 8 ? 16 / sizeof(T) : 4;
-template <class T, int V> struct alignas(V * sizeof(T)) Elements { T v[V]; };
+template <class T>
+inline constexpr int kVector = sizeof(T) >= 8 ? 16 / sizeof(T) : 4;
+template <class T, int V>
+struct alignas(V * sizeof(T)) Elements {
+  T v[V];
+};
 
-template <int V, class T> __device__ inline void load_elements(const T* p, Compute<T> (&out)[V]) {
+template <int V, class T>
+__device__ inline void load_elements(const T* p, Compute<T> (&out)[V]) {
   const Elements<T, V> e = *reinterpret_cast<const Elements<T, V>*>(p);
   for (int k = 0; k < V; ++k) out[k] = load(&e.v[k]);
 }
-template <int V, class T> __device__ inline void store_elements(T* p, const Compute<T> (&in)[V]) {
+template <int V, class T>
+__device__ inline void store_elements(T* p, const Compute<T> (&in)[V]) {
   Elements<T, V> e;
   for (int k = 0; k < V; ++k) store(&e.v[k], in[k]);
   *reinterpret_cast<Elements<T, V>*>(p) = e;

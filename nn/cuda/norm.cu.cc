@@ -6,7 +6,8 @@ namespace tessera::cuda {
 namespace internal {
 namespace {
 
-// ---- The pass over the elements: y[i ...] of vectors, for functors F with Element, Run, at(run, channel) and apply(run state, index of V elements) ----
+// ---- The pass over the elements: y[i ...] of vectors, for functors F with Element, Run, at(run, channel) and
+// apply(run state, index of V elements) ----
 
 // Where an element of (batch, channels, inner) lies.
 struct Layout {
@@ -14,7 +15,8 @@ struct Layout {
 };
 
 // V elements lie in one channel, or (inner 1) in V neighbouring ones.
-template <class F, int V> __global__ void map_kernel(F f, Layout l) {
+template <class F, int V>
+__global__ void map_kernel(F f, Layout l) {
   const int64_t step = int64_t{gridDim.x} * blockDim.x * V;
   for (int64_t i = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * V; i < l.total; i += step) {
     int64_t run = quotient(i, l.inner);
@@ -23,22 +25,27 @@ template <class F, int V> __global__ void map_kernel(F f, Layout l) {
   }
 }
 
-template <class F> void map_elements(const F& f, const Layout& l, bool vectors) {
+template <class F>
+void map_elements(const F& f, const Layout& l, bool vectors) {
   constexpr int V = kVector<typename F::Element>;
   if (l.total == 0) return;
-  if (vectors && (l.inner % V == 0 || (l.inner == 1 && l.channels % V == 0 && l.row % V == 0))) launch(map_kernel<F, V>, blocks_for(l.total / V), dim3(kThreads), f, l);
-  else launch(map_kernel<F, 1>, blocks_for(l.total), dim3(kThreads), f, l);
+  if (vectors && (l.inner % V == 0 || (l.inner == 1 && l.channels % V == 0 && l.row % V == 0)))
+    launch(map_kernel<F, V>, blocks_for(l.total / V), dim3(kThreads), f, l);
+  else
+    launch(map_kernel<F, 1>, blocks_for(l.total), dim3(kThreads), f, l);
 }
 
 // y = (x - mean[c]) invstd[c] weight[c] + bias[c]; mean may be null: 0.
-template <class T> struct BatchAffine {
+template <class T>
+struct BatchAffine {
   using Element = T;
   const T* x;
   T* y;
   const double *mean, *invstd;
   const void *weight, *bias;
   DType param_dtype;
-  template <int V> __device__ void apply(int64_t i, int64_t, int64_t c, int next) const {
+  template <int V>
+  __device__ void apply(int64_t i, int64_t, int64_t c, int next) const {
     Compute<T> v[V];
     load_elements<V>(x + i, v);
     double m = 0, scale = 0, shift = 0;
@@ -55,32 +62,39 @@ template <class T> struct BatchAffine {
 };
 
 // dx = dy a[c] + (x - mean[c]) b[c] + shift[c]
-template <class T> struct BatchGradient {
+template <class T>
+struct BatchGradient {
   using Element = T;
   const T *dy, *x;
   T* dx;
   const double *mean, *a, *b, *shift;
-  template <int V> __device__ void apply(int64_t i, int64_t, int64_t c, int next) const {
+  template <int V>
+  __device__ void apply(int64_t i, int64_t, int64_t c, int next) const {
     Compute<T> g[V], v[V];
     load_elements<V>(dy + i, g);
     load_elements<V>(x + i, v);
-    for (int k = 0; k < V; ++k, c += next) g[k] = static_cast<Compute<T>>(static_cast<double>(g[k]) * a[c] + ((static_cast<double>(v[k]) - mean[c]) * b[c] + shift[c]));
+    for (int k = 0; k < V; ++k, c += next)
+      g[k] = static_cast<Compute<T>>(static_cast<double>(g[k]) * a[c] +
+                                     ((static_cast<double>(v[k]) - mean[c]) * b[c] + shift[c]));
     store_elements<V>(dx + i, g);
   }
 };
 
 // y = (x - mean[r]) rstd[r] weight[c] + bias[c]
-template <class T> struct GroupAffine {
+template <class T>
+struct GroupAffine {
   using Element = T;
   const T* x;
   T* y;
   const double *mean, *rstd;
   const T *weight, *bias;
-  template <int V> __device__ void apply(int64_t i, int64_t r, int64_t c, int next) const {
+  template <int V>
+  __device__ void apply(int64_t i, int64_t r, int64_t c, int next) const {
     Compute<T> v[V];
     load_elements<V>(x + i, v);
     for (int k = 0; k < V; ++k, c += next) {
-      const double w = weight ? static_cast<double>(load(weight + c)) : 1, b = bias ? static_cast<double>(load(bias + c)) : 0;
+      const double w = weight ? static_cast<double>(load(weight + c)) : 1,
+                   b = bias ? static_cast<double>(load(bias + c)) : 0;
       v[k] = static_cast<Compute<T>>((static_cast<double>(v[k]) - mean[r]) * (rstd[r] * w) + b);
     }
     store_elements<V>(y + i, v);
@@ -88,21 +102,24 @@ template <class T> struct GroupAffine {
 };
 
 // dx = dy weight[c] rstd[r] + (x - mean[r]) b[r] + shift[r]
-template <class T> struct GroupGradient {
+template <class T>
+struct GroupGradient {
   using Element = T;
   const T *dy, *x;
   T* dx;
-  const Compute<T> *mean, *rstd;
+  const Compute<T>*mean, *rstd;
   const T* weight;
   const double *b, *shift;
-  template <int V> __device__ void apply(int64_t i, int64_t r, int64_t c, int next) const {
+  template <int V>
+  __device__ void apply(int64_t i, int64_t r, int64_t c, int next) const {
     Compute<T> g[V], v[V];
     load_elements<V>(dy + i, g);
     load_elements<V>(x + i, v);
     const double m = static_cast<double>(mean[r]), s = static_cast<double>(rstd[r]);
     for (int k = 0; k < V; ++k, c += next) {
       const double w = weight ? static_cast<double>(load(weight + c)) : 1;
-      g[k] = static_cast<Compute<T>>(static_cast<double>(g[k]) * (s * w) + ((static_cast<double>(v[k]) - m) * b[r] + shift[r]));
+      g[k] = static_cast<Compute<T>>(static_cast<double>(g[k]) * (s * w) +
+                                     ((static_cast<double>(v[k]) - m) * b[r] + shift[r]));
     }
     store_elements<V>(dx + i, g);
   }
@@ -111,17 +128,20 @@ template <class T> struct GroupGradient {
 // ---- Sums ----
 
 // Sums of x - s and of its square, where s is the channel's first element: no digits are lost if the mean is large.
-template <class T> __device__ inline double first_of(const T* x, int64_t at) {
+template <class T>
+__device__ inline double first_of(const T* x, int64_t at) {
   const double v = static_cast<double>(load(x + at));
   return v - v == 0 ? v : 0;
 }
-template <class T> struct SpreadSums : SumFunctor<SpreadSums<T>> {
+template <class T>
+struct SpreadSums : SumFunctor<SpreadSums<T>> {
   using Element = T;
   using State = double;
   const T* x;
   int64_t inner;
   __device__ State at(int64_t, int64_t c) const { return first_of(x, c * inner); }
-  template <int V> __device__ void add_each(const State (&s)[V], int64_t index, Pair (&sums)[V]) const {
+  template <int V>
+  __device__ void add_each(const State (&s)[V], int64_t index, Pair (&sums)[V]) const {
     Compute<T> v[V];
     load_elements<V>(x + index, v);
     for (int k = 0; k < V; ++k) {
@@ -132,7 +152,8 @@ template <class T> struct SpreadSums : SumFunctor<SpreadSums<T>> {
   }
 };
 // Mean and biased variance from them.
-template <class T> struct Spread {
+template <class T>
+struct Spread {
   const T* x;
   int64_t inner, count;
   __device__ void get(int64_t c, const Pair& sum, double& mean, double& var) const {
@@ -142,22 +163,25 @@ template <class T> struct Spread {
     if (var < 0) var = 0;
   }
 };
-template <class T> void sum_spread(const T* x, int64_t batch, int64_t channels, int64_t inner, auto finish) {
+template <class T>
+void sum_spread(const T* x, int64_t batch, int64_t channels, int64_t inner, auto finish) {
   SpreadSums<T> f;
   f.x = x;
   f.inner = inner;
   sum_channels(f, finish, batch, channels, inner, aligned({x}, kVector<T> * sizeof(T)));
 }
 
-template <class T> struct StoreStats {
+template <class T>
+struct StoreStats {
   Spread<T> spread;
   double *mean, *var;
   __device__ void operator()(int64_t c, const Pair& sum) const { spread.get(c, sum, mean[c], var[c]); }
 };
-template <class T> struct StoreGroupStats {
+template <class T>
+struct StoreGroupStats {
   Spread<T> spread;
   double eps;
-  Compute<T> *mean, *rstd;
+  Compute<T>*mean, *rstd;
   double *exact_mean, *exact_rstd;
   __device__ void operator()(int64_t c, const Pair& sum) const {
     double m, v;
@@ -171,13 +195,15 @@ template <class T> struct StoreGroupStats {
 };
 
 // sum dy, sum dy (x - mean[c])
-template <class T> struct MomentSums : SumFunctor<MomentSums<T>> {
+template <class T>
+struct MomentSums : SumFunctor<MomentSums<T>> {
   using Element = T;
   using State = double;
   const T *dy, *x;
   const double* mean;
   __device__ State at(int64_t, int64_t c) const { return mean[c]; }
-  template <int V> __device__ void add_each(const State (&m)[V], int64_t index, Pair (&sums)[V]) const {
+  template <int V>
+  __device__ void add_each(const State (&m)[V], int64_t index, Pair (&sums)[V]) const {
     Compute<T> g[V], v[V];
     load_elements<V>(dy + index, g);
     load_elements<V>(x + index, v);
@@ -187,7 +213,8 @@ template <class T> struct MomentSums : SumFunctor<MomentSums<T>> {
     }
   }
 };
-// With h = (x - mean) invstd: dx = weight invstd (dy - mean(dy) - h mean(dy h)), as factors of dy and x - mean, and a constant.
+// With h = (x - mean) invstd: dx = weight invstd (dy - mean(dy) - h mean(dy h)), as factors of dy and x - mean, and a
+// constant.
 struct StoreBatchGradient {
   double count;
   const double* invstd;
@@ -208,14 +235,16 @@ struct StoreBatchGradient {
 };
 
 // For a row (n, group) of g = dy weight: sum g, sum g (x - mean).
-template <class T> struct WeightedSums : SumFunctor<WeightedSums<T>> {
+template <class T>
+struct WeightedSums : SumFunctor<WeightedSums<T>> {
   using Element = T;
   using State = double;
   const T *dy, *x, *weight;
   const Compute<T>* mean;
   int64_t channels, inner;
   __device__ State at(int64_t, int64_t r) const { return static_cast<double>(mean[r]); }
-  template <int V> __device__ void add_each(const State (&m)[V], int64_t index, Pair (&sums)[V]) const {
+  template <int V>
+  __device__ void add_each(const State (&m)[V], int64_t index, Pair (&sums)[V]) const {
     Compute<T> g[V], v[V];
     load_elements<V>(dy + index, g);
     load_elements<V>(x + index, v);
@@ -231,7 +260,8 @@ template <class T> struct WeightedSums : SumFunctor<WeightedSums<T>> {
     }
   }
 };
-template <class T> struct StoreGroupGradient {
+template <class T>
+struct StoreGroupGradient {
   double count;
   const Compute<T>* rstd;
   double *b, *shift;
@@ -243,18 +273,19 @@ template <class T> struct StoreGroupGradient {
 };
 
 template <class T>
-void group_forward(int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps, const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean,
-                   Compute<T>* rstd) {
+void group_forward(int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps, const T* x,
+                   const T* weight, const T* bias, T* y, Compute<T>* mean, Compute<T>* rstd) {
   const int64_t rows = batch * groups, n = groups > 0 ? channels / groups * inner : 0;
   const Buffer exact(static_cast<size_t>(2 * rows) * sizeof(double));
   double *const exact_mean = exact.as<double>(), *const exact_rstd = exact_mean + rows;
   sum_spread(x, 1, rows, n, StoreGroupStats<T>{{x, n, n}, eps, mean, rstd, exact_mean, exact_rstd});
-  map_elements(GroupAffine<T>{x, y, exact_mean, exact_rstd, weight, bias}, Layout{rows * n, channels, inner, n}, aligned({x, y}, kVector<T> * sizeof(T)));
+  map_elements(GroupAffine<T>{x, y, exact_mean, exact_rstd, weight, bias}, Layout{rows * n, channels, inner, n},
+               aligned({x, y}, kVector<T> * sizeof(T)));
 }
 
 template <class T>
-void group_backward(int64_t batch, int64_t channels, int64_t inner, int64_t groups, const T* dy, const T* x, const Compute<T>* mean, const Compute<T>* rstd, const T* weight, T* dx,
-                    T* dweight, T* dbias) {
+void group_backward(int64_t batch, int64_t channels, int64_t inner, int64_t groups, const T* dy, const T* x,
+                    const Compute<T>* mean, const Compute<T>* rstd, const T* weight, T* dx, T* dweight, T* dbias) {
   const int64_t rows = batch * groups, n = groups > 0 ? channels / groups * inner : 0;
   if (dx && rows * n > 0) {
     const Buffer factors(static_cast<size_t>(2 * rows) * sizeof(double));
@@ -266,31 +297,38 @@ void group_backward(int64_t batch, int64_t channels, int64_t inner, int64_t grou
     f.mean = mean;
     f.channels = channels;
     f.inner = inner;
-    sum_channels(f, StoreGroupGradient<T>{static_cast<double>(n), rstd, b, shift}, 1, rows, n, aligned({dy, x}, kVector<T> * sizeof(T)));
-    map_elements(GroupGradient<T>{dy, x, dx, mean, rstd, weight, b, shift}, Layout{rows * n, channels, inner, n}, aligned({dy, x, dx}, kVector<T> * sizeof(T)));
+    sum_channels(f, StoreGroupGradient<T>{static_cast<double>(n), rstd, b, shift}, 1, rows, n,
+                 aligned({dy, x}, kVector<T> * sizeof(T)));
+    map_elements(GroupGradient<T>{dy, x, dx, mean, rstd, weight, b, shift}, Layout{rows * n, channels, inner, n},
+                 aligned({dy, x, dx}, kVector<T> * sizeof(T)));
   }
   parameter_gradients<T>(batch, channels, inner, groups, dy, x, mean, rstd, dweight, dbias);
 }
 
 template <class T>
-void batch_backward(DType param_dtype, int64_t batch, int64_t channels, int64_t inner, bool train, const T* dy, const T* x, const double* mean, const double* invstd,
-                    const void* weight, T* dx, void* dweight, void* dbias) {
+void batch_backward(DType param_dtype, int64_t batch, int64_t channels, int64_t inner, bool train, const T* dy,
+                    const T* x, const double* mean, const double* invstd, const void* weight, T* dx, void* dweight,
+                    void* dbias) {
   const Layout layout{batch * channels * inner, channels, inner, channels * inner};
   Buffer factors(train && dx ? static_cast<size_t>(3 * channels) * sizeof(double) : 0);
-  double *const a = factors.as<double>(), *const b = a ? a + channels : nullptr, *const shift = a ? b + channels : nullptr;
+  double *const a = factors.as<double>(), *const b = a ? a + channels : nullptr,
+                *const shift = a ? b + channels : nullptr;
   if (train || dweight || dbias) {
     MomentSums<T> f;
     f.dy = dy;
     f.x = x;
     f.mean = mean;
-    sum_channels(f, StoreBatchGradient{static_cast<double>(batch * inner), invstd, weight, dweight, dbias, param_dtype, a, b, shift}, batch, channels, inner,
-                 aligned({dy, x}, kVector<T> * sizeof(T)));
+    sum_channels(f,
+                 StoreBatchGradient{static_cast<double>(batch * inner), invstd, weight, dweight, dbias, param_dtype, a,
+                                    b, shift},
+                 batch, channels, inner, aligned({dy, x}, kVector<T> * sizeof(T)));
   }
   if (!dx) return;
   const bool vectors = aligned({dy, x, dx}, kVector<T> * sizeof(T));
   if (train) map_elements(BatchGradient<T>{dy, x, dx, mean, a, b, shift}, layout, vectors);
   // Infinities and NaN of x must not reach dx: it does not depend on x.
-  else map_elements(BatchAffine<T>{dy, dx, nullptr, invstd, weight, nullptr, param_dtype}, layout, vectors);
+  else
+    map_elements(BatchAffine<T>{dy, dx, nullptr, invstd, weight, nullptr, param_dtype}, layout, vectors);
 }
 
 }  // namespace
@@ -298,7 +336,8 @@ void batch_backward(DType param_dtype, int64_t batch, int64_t channels, int64_t 
 
 using namespace internal;  // NOLINT: the functions above
 
-void batch_norm_stats(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* x, double* mean, double* var_biased) {
+void batch_norm_stats(DType dtype, int64_t batch, int64_t channels, int64_t inner, const void* x, double* mean,
+                      double* var_biased) {
   visit<kAllFloats>(dtype, "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* const p = static_cast<const T*>(x);
@@ -306,38 +345,45 @@ void batch_norm_stats(DType dtype, int64_t batch, int64_t channels, int64_t inne
   });
 }
 
-void batch_norm_apply(DType dtype, DType param_dtype, int64_t batch, int64_t channels, int64_t inner, const void* x, const double* mean, const double* invstd, const void* weight,
-                      const void* bias, void* y) {
+void batch_norm_apply(DType dtype, DType param_dtype, int64_t batch, int64_t channels, int64_t inner, const void* x,
+                      const double* mean, const double* invstd, const void* weight, const void* bias, void* y) {
   visit<kAllFloats>(dtype, "batch_norm", [&](auto tag) {
     using T = typename decltype(tag)::type;
     map_elements(BatchAffine<T>{static_cast<const T*>(x), static_cast<T*>(y), mean, invstd, weight, bias, param_dtype},
-                 Layout{batch * channels * inner, channels, inner, channels * inner}, aligned({x, y}, kVector<T> * sizeof(T)));
+                 Layout{batch * channels * inner, channels, inner, channels * inner},
+                 aligned({x, y}, kVector<T> * sizeof(T)));
   });
 }
 
-void batch_norm_backward(DType dtype, DType param_dtype, int64_t batch, int64_t channels, int64_t inner, bool train, const void* dy, const void* x, const double* mean,
-                         const double* invstd, const void* weight, void* dx, void* dweight, void* dbias) {
+void batch_norm_backward(DType dtype, DType param_dtype, int64_t batch, int64_t channels, int64_t inner, bool train,
+                         const void* dy, const void* x, const double* mean, const double* invstd, const void* weight,
+                         void* dx, void* dweight, void* dbias) {
   visit<kAllFloats>(dtype, "batch_norm_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    batch_backward<T>(param_dtype, batch, channels, inner, train, static_cast<const T*>(dy), static_cast<const T*>(x), mean, invstd, weight, static_cast<T*>(dx), dweight, dbias);
+    batch_backward<T>(param_dtype, batch, channels, inner, train, static_cast<const T*>(dy), static_cast<const T*>(x),
+                      mean, invstd, weight, static_cast<T*>(dx), dweight, dbias);
   });
 }
 
-void group_norm_forward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps, const void* x, const void* weight, const void* bias, void* y,
-                        void* mean, void* rstd) {
+void group_norm_forward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, double eps,
+                        const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd) {
   visit<kAllFloats>(dtype, "GroupNormKernelImpl", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    group_forward<T>(batch, channels, inner, groups, eps, static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<const T*>(bias), static_cast<T*>(y),
-                     static_cast<Compute<T>*>(mean), static_cast<Compute<T>*>(rstd));
+    group_forward<T>(batch, channels, inner, groups, eps, static_cast<const T*>(x), static_cast<const T*>(weight),
+                     static_cast<const T*>(bias), static_cast<T*>(y), static_cast<Compute<T>*>(mean),
+                     static_cast<Compute<T>*>(rstd));
   });
 }
 
-void group_norm_backward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, const void* dy, const void* x, const void* mean, const void* rstd,
-                         const void* weight, void* dx, void* dweight, void* dbias) {
+void group_norm_backward(DType dtype, int64_t batch, int64_t channels, int64_t inner, int64_t groups, const void* dy,
+                         const void* x, const void* mean, const void* rstd, const void* weight, void* dx, void* dweight,
+                         void* dbias) {
   visit<kAllFloats>(dtype, "GroupNormBackwardKernelImpl", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    group_backward<T>(batch, channels, inner, groups, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const Compute<T>*>(mean),
-                      static_cast<const Compute<T>*>(rstd), static_cast<const T*>(weight), static_cast<T*>(dx), static_cast<T*>(dweight), static_cast<T*>(dbias));
+    group_backward<T>(batch, channels, inner, groups, static_cast<const T*>(dy), static_cast<const T*>(x),
+                      static_cast<const Compute<T>*>(mean), static_cast<const Compute<T>*>(rstd),
+                      static_cast<const T*>(weight), static_cast<T*>(dx), static_cast<T*>(dweight),
+                      static_cast<T*>(dbias));
   });
 }
 

@@ -1,5 +1,5 @@
-// What the normalisation kernels share: sums over (batch, channels, inner) for each channel. Sums are kept in double and combined in an order
-// that the sizes alone decide.
+// What the normalisation kernels share: sums over (batch, channels, inner) for each channel. Sums are kept in double
+// and combined in an order that the sizes alone decide.
 #pragma once
 
 #include "tensor/cuda/support/block.h"
@@ -12,19 +12,28 @@ namespace tessera::cuda::internal {
 __device__ inline double load_real(const void* p, DType t, int64_t i, double value) {
   if (!p) return value;
   switch (t) {
-    case DType::kFloat16: return load(static_cast<const Half*>(p) + i);
-    case DType::kBFloat16: return load(static_cast<const BFloat16*>(p) + i);
-    case DType::kFloat32: return static_cast<const float*>(p)[i];
-    default: return static_cast<const double*>(p)[i];
+    case DType::kFloat16:
+      return load(static_cast<const Half*>(p) + i);
+    case DType::kBFloat16:
+      return load(static_cast<const BFloat16*>(p) + i);
+    case DType::kFloat32:
+      return static_cast<const float*>(p)[i];
+    default:
+      return static_cast<const double*>(p)[i];
   }
 }
 __device__ inline void store_real(void* p, DType t, int64_t i, double value) {
   if (!p) return;
   switch (t) {
-    case DType::kFloat16: return store(static_cast<Half*>(p) + i, static_cast<float>(value));
-    case DType::kBFloat16: return store(static_cast<BFloat16*>(p) + i, static_cast<float>(value));
-    case DType::kFloat32: static_cast<float*>(p)[i] = static_cast<float>(value); return;
-    default: static_cast<double*>(p)[i] = value;
+    case DType::kFloat16:
+      return store(static_cast<Half*>(p) + i, static_cast<float>(value));
+    case DType::kBFloat16:
+      return store(static_cast<BFloat16*>(p) + i, static_cast<float>(value));
+    case DType::kFloat32:
+      static_cast<float*>(p)[i] = static_cast<float>(value);
+      return;
+    default:
+      static_cast<double*>(p)[i] = value;
   }
 }
 
@@ -37,8 +46,8 @@ struct AddPairs {
   __device__ Pair operator()(const Pair& x, const Pair& y) const { return {x.a + y.a, x.b + y.b}; }
 };
 
-// What a functor F sums: F::element is the type of the tensors; F::at(n, c) gives what one run of a channel has in common; F::add<V>(state, index, sums) adds V elements
-// from a flat index on, to V sums.
+// What a functor F sums: F::element is the type of the tensors; F::at(n, c) gives what one run of a channel has in
+// common; F::add<V>(state, index, sums) adds V elements from a flat index on, to V sums.
 struct SumShape {
   int64_t batch, channels, inner;
   int splits;  // blocks that share the work of a channel
@@ -49,15 +58,18 @@ constexpr int kSumThreads = 256;
 constexpr int kRowsOfColumns = 8;  // the columns kernel: 32 x 8 threads
 
 // inner is long: a block sums pieces of runs of one channel.
-template <class F, int V> __global__ void __launch_bounds__(kSumThreads) sum_runs_kernel(F f, SumShape s, Pair* parts) {
+template <class F, int V>
+__global__ void __launch_bounds__(kSumThreads) sum_runs_kernel(F f, SumShape s, Pair* parts) {
   const int64_t c = blockIdx.x;
-  const int lane = static_cast<int>(threadIdx.x) % s.lanes, row = static_cast<int>(threadIdx.x) / s.lanes, rows = kSumThreads / s.lanes;
+  const int lane = static_cast<int>(threadIdx.x) % s.lanes, row = static_cast<int>(threadIdx.x) / s.lanes,
+            rows = kSumThreads / s.lanes;
   const int64_t piece = int64_t{s.lanes} * V * 16, pieces = (s.inner + piece - 1) / piece, units = s.batch * pieces;
   const int64_t begin = units * blockIdx.y / s.splits, end = units * (blockIdx.y + 1) / s.splits;
   Pair sums[V] = {};
   for (int64_t u = begin + row; u < end; u += rows) {
     int64_t n = u;
-    const int64_t from = split(n, pieces) * piece, to = from + piece < s.inner ? from + piece : s.inner, run = (n * s.channels + c) * s.inner;
+    const int64_t from = split(n, pieces) * piece, to = from + piece < s.inner ? from + piece : s.inner,
+                  run = (n * s.channels + c) * s.inner;
     const auto state = f.at(n, c);
 #pragma unroll 4
     for (int64_t i = from + lane * V; i < to; i += s.lanes * V) f.template add<V>(state, run + i, sums);
@@ -69,7 +81,8 @@ template <class F, int V> __global__ void __launch_bounds__(kSumThreads) sum_run
 }
 
 // inner is short: a thread sums V columns of the (batch, channels * inner) matrix.
-template <class F, int V> __global__ void __launch_bounds__(kSumThreads) sum_columns_kernel(F f, SumShape s, Pair* parts) {
+template <class F, int V>
+__global__ void __launch_bounds__(kSumThreads) sum_columns_kernel(F f, SumShape s, Pair* parts) {
   __shared__ double shared_a[kRowsOfColumns][32 * V + 1], shared_b[kRowsOfColumns][32 * V + 1];
   const int64_t columns = s.channels * s.inner, column = (int64_t{blockIdx.x} * 32 + threadIdx.x) * V;
   const int64_t begin = s.batch * blockIdx.y / s.splits, end = s.batch * (blockIdx.y + 1) / s.splits;
@@ -78,7 +91,8 @@ template <class F, int V> __global__ void __launch_bounds__(kSumThreads) sum_col
     int64_t c[V];
     for (int k = 0; k < V; ++k) c[k] = quotient(column + k, s.inner);
 #pragma unroll 4
-    for (int64_t n = begin + threadIdx.y; n < end; n += kRowsOfColumns) f.template add_columns<V>(n, c, n * columns + column, sums);
+    for (int64_t n = begin + threadIdx.y; n < end; n += kRowsOfColumns)
+      f.template add_columns<V>(n, c, n * columns + column, sums);
   }
   for (int k = 0; k < V; ++k) {
     shared_a[threadIdx.y][threadIdx.x * V + k] = sums[k].a;
@@ -94,9 +108,12 @@ template <class F, int V> __global__ void __launch_bounds__(kSumThreads) sum_col
   }
 }
 
-// Adds what the blocks found for a channel, and hands it to finish(channel, sum): a thread where that is little, else a warp.
+// Adds what the blocks found for a channel, and hands it to finish(channel, sum): a thread where that is little, else a
+// warp.
 constexpr int64_t kFewParts = 32;
-template <class G> __global__ void __launch_bounds__(kSumThreads) finish_few_kernel(G finish, int64_t channels, int64_t per_channel, int splits, const Pair* parts) {
+template <class G>
+__global__ void __launch_bounds__(kSumThreads)
+    finish_few_kernel(G finish, int64_t channels, int64_t per_channel, int splits, const Pair* parts) {
   const int64_t c = int64_t{blockIdx.x} * kSumThreads + threadIdx.x;
   if (c >= channels) return;
   Pair sum{0, 0};
@@ -104,7 +121,9 @@ template <class G> __global__ void __launch_bounds__(kSumThreads) finish_few_ker
     for (int64_t k = 0; k < per_channel; ++k) sum = AddPairs()(sum, parts[(part * channels + c) * per_channel + k]);
   finish(c, sum);
 }
-template <class G> __global__ void __launch_bounds__(kSumThreads) finish_sums_kernel(G finish, int64_t channels, int64_t per_channel, int splits, const Pair* parts) {
+template <class G>
+__global__ void __launch_bounds__(kSumThreads)
+    finish_sums_kernel(G finish, int64_t channels, int64_t per_channel, int splits, const Pair* parts) {
   const int64_t c = int64_t{blockIdx.x} * (kSumThreads / 32) + threadIdx.x / 32;
   Pair sum{0, 0};
   if (c < channels)
@@ -121,33 +140,43 @@ inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 constexpr int64_t kWantedBlocks = 2048;
 
-template <int V, class F, class G> void sum_channels_by(const F& f, const G& finish, SumShape s) {
+template <int V, class F, class G>
+void sum_channels_by(const F& f, const G& finish, SumShape s) {
   const bool long_runs = s.inner >= 32;
-  const int64_t per_channel = long_runs ? 1 : s.inner, columns = s.channels * per_channel, groups = divide_up(columns, 32 * V);
+  const int64_t per_channel = long_runs ? 1 : s.inner, columns = s.channels * per_channel,
+                groups = divide_up(columns, 32 * V);
   if (long_runs) {
     s.lanes = 32;
     while (s.lanes < kSumThreads && s.lanes * V < s.inner) s.lanes *= 2;
     const int64_t units = s.batch * divide_up(s.inner, int64_t{s.lanes} * V * 16);
-    s.splits = static_cast<int>(between(kWantedBlocks / s.channels, 1, between(units / (kSumThreads / s.lanes) / 2, 1, 1024)));
+    s.splits =
+        static_cast<int>(between(kWantedBlocks / s.channels, 1, between(units / (kSumThreads / s.lanes) / 2, 1, 1024)));
   } else {
     s.splits = static_cast<int>(between(kWantedBlocks / groups, 1, between(s.batch / (kRowsOfColumns * 8), 1, 1024)));
   }
   const Buffer parts(static_cast<size_t>(columns * s.splits) * sizeof(Pair));
-  if (long_runs) launch_blocks(sum_runs_kernel<F, V>, dim3(static_cast<unsigned>(s.channels), static_cast<unsigned>(s.splits)), dim3(kSumThreads), 0, f, s, parts.as<Pair>());
-  else launch_blocks(sum_columns_kernel<F, V>, dim3(static_cast<unsigned>(groups), static_cast<unsigned>(s.splits)), dim3(32, kRowsOfColumns), 0, f, s, parts.as<Pair>());
+  if (long_runs)
+    launch_blocks(sum_runs_kernel<F, V>, dim3(static_cast<unsigned>(s.channels), static_cast<unsigned>(s.splits)),
+                  dim3(kSumThreads), 0, f, s, parts.as<Pair>());
+  else
+    launch_blocks(sum_columns_kernel<F, V>, dim3(static_cast<unsigned>(groups), static_cast<unsigned>(s.splits)),
+                  dim3(32, kRowsOfColumns), 0, f, s, parts.as<Pair>());
   if (s.splits * per_channel <= kFewParts)
-    return launch(finish_few_kernel<G>, dim3(static_cast<unsigned>(divide_up(s.channels, kSumThreads))), dim3(kSumThreads), finish, s.channels, per_channel, s.splits,
-                  parts.as<Pair>());
-  launch_blocks(finish_sums_kernel<G>, dim3(static_cast<unsigned>(divide_up(s.channels, kSumThreads / 32))), dim3(kSumThreads), 0, finish, s.channels, per_channel, s.splits,
-                parts.as<Pair>());
+    return launch(finish_few_kernel<G>, dim3(static_cast<unsigned>(divide_up(s.channels, kSumThreads))),
+                  dim3(kSumThreads), finish, s.channels, per_channel, s.splits, parts.as<Pair>());
+  launch_blocks(finish_sums_kernel<G>, dim3(static_cast<unsigned>(divide_up(s.channels, kSumThreads / 32))),
+                dim3(kSumThreads), 0, finish, s.channels, per_channel, s.splits, parts.as<Pair>());
 }
 
-// finish(c, the sum over batch and inner of f) for each channel. `vectors`: the tensors are aligned for vectors of elements.
-template <class F, class G> void sum_channels(const F& f, const G& finish, int64_t batch, int64_t channels, int64_t inner, bool vectors) {
+// finish(c, the sum over batch and inner of f) for each channel. `vectors`: the tensors are aligned for vectors of
+// elements.
+template <class F, class G>
+void sum_channels(const F& f, const G& finish, int64_t batch, int64_t channels, int64_t inner, bool vectors) {
   constexpr int V = kVector<typename F::Element>;
   if (channels == 0) return;
   if (batch * inner == 0)  // sums of nothing
-    return launch(finish_few_kernel<G>, dim3(static_cast<unsigned>(divide_up(channels, kSumThreads))), dim3(kSumThreads), finish, channels, 0, 0, nullptr);
+    return launch(finish_few_kernel<G>, dim3(static_cast<unsigned>(divide_up(channels, kSumThreads))),
+                  dim3(kSumThreads), finish, channels, 0, 0, nullptr);
   const SumShape s{batch, channels, inner, 1, 32};
   const bool whole = inner >= 32 ? inner % V == 0 : channels * inner % V == 0;
   if (vectors && whole) return sum_channels_by<V>(f, finish, s);
@@ -155,25 +184,30 @@ template <class F, class G> void sum_channels(const F& f, const G& finish, int64
 }
 
 // Columns of different channels: the state of each is its own. Base of the functors.
-template <class Derived> struct SumFunctor {
-  template <int V> __device__ void add_columns(int64_t n, const int64_t (&c)[V], int64_t index, Pair (&sums)[V]) const {
+template <class Derived>
+struct SumFunctor {
+  template <int V>
+  __device__ void add_columns(int64_t n, const int64_t (&c)[V], int64_t index, Pair (&sums)[V]) const {
     const Derived& f = *static_cast<const Derived*>(this);
     typename Derived::State states[V];
     for (int k = 0; k < V; ++k) states[k] = f.at(n, c[k]);
     f.template add_each<V>(states, index, sums);
   }
-  template <int V, class State> __device__ void add(const State& state, int64_t index, Pair (&sums)[V]) const {
+  template <int V, class State>
+  __device__ void add(const State& state, int64_t index, Pair (&sums)[V]) const {
     State states[V];
     for (int k = 0; k < V; ++k) states[k] = state;
     static_cast<const Derived*>(this)->template add_each<V>(states, index, sums);
   }
 };
 
-// sum dy, and sum dy (x - mean) rstd: gradients of a layer or group normalisation's parameters. mean and rstd: one per (n, group).
-template <class T> struct ParameterSums : SumFunctor<ParameterSums<T>> {
+// sum dy, and sum dy (x - mean) rstd: gradients of a layer or group normalisation's parameters. mean and rstd: one per
+// (n, group).
+template <class T>
+struct ParameterSums : SumFunctor<ParameterSums<T>> {
   using Element = T;
   const T *dy, *x;
-  const Compute<T> *mean, *rstd;
+  const Compute<T>*mean, *rstd;
   int64_t groups, channels_per_group;
   struct State {
     double mean, rstd;
@@ -182,7 +216,8 @@ template <class T> struct ParameterSums : SumFunctor<ParameterSums<T>> {
     const int64_t r = groups == 1 ? n : n * groups + quotient(c, channels_per_group);
     return {static_cast<double>(mean[r]), static_cast<double>(rstd[r])};
   }
-  template <int V> __device__ void add_each(const State (&s)[V], int64_t index, Pair (&sums)[V]) const {
+  template <int V>
+  __device__ void add_each(const State (&s)[V], int64_t index, Pair (&sums)[V]) const {
     Compute<T> g[V], v[V];
     load_elements<V>(dy + index, g);
     load_elements<V>(x + index, v);
@@ -192,7 +227,8 @@ template <class T> struct ParameterSums : SumFunctor<ParameterSums<T>> {
     }
   }
 };
-template <class T> struct StoreParameters {
+template <class T>
+struct StoreParameters {
   T *dweight, *dbias;
   __device__ void operator()(int64_t c, const Pair& sum) const {
     if (dweight) store(dweight + c, static_cast<Compute<T>>(sum.b));
@@ -200,8 +236,8 @@ template <class T> struct StoreParameters {
   }
 };
 template <class T>
-void parameter_gradients(int64_t batch, int64_t channels, int64_t inner, int64_t groups, const T* dy, const T* x, const Compute<T>* mean, const Compute<T>* rstd, T* dweight,
-                         T* dbias) {
+void parameter_gradients(int64_t batch, int64_t channels, int64_t inner, int64_t groups, const T* dy, const T* x,
+                         const Compute<T>* mean, const Compute<T>* rstd, T* dweight, T* dbias) {
   if (!dweight && !dbias) return;
   ParameterSums<T> f;
   f.dy = dy;

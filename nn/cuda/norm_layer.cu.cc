@@ -1,4 +1,5 @@
-// Layer normalisation. A row of up to 16384 elements (8192 in the gradient) stays in the registers of its threads; longer rows are group normalisations of one group.
+// Layer normalisation. A row of up to 16384 elements (8192 in the gradient) stays in the registers of its threads;
+// longer rows are group normalisations of one group.
 #include "nn/cuda/engines.h"
 #include "nn/cuda/norm.h"
 
@@ -8,22 +9,25 @@ namespace {
 
 constexpr int kCached = 16;                                // elements per thread
 constexpr int kForwardLanes = 1024, kBackwardLanes = 512;  // at most: the gradient needs twice the registers
-constexpr int64_t kLongestForward = int64_t{kForwardLanes} * kCached, kLongestBackward = int64_t{kBackwardLanes} * kCached;
+constexpr int64_t kLongestForward = int64_t{kForwardLanes} * kCached,
+                  kLongestBackward = int64_t{kBackwardLanes} * kCached;
 
 struct AddDoubles {
   __device__ double operator()(double a, double b) const { return a + b; }
 };
 
-template <class T> struct LayerForward {
+template <class T>
+struct LayerForward {
   int64_t rows;
   int n, lanes;  // lanes: threads of a row
   double eps;
   const T *x, *weight, *bias;
   T* y;
-  Compute<T> *mean, *rstd;
+  Compute<T>*mean, *rstd;
 };
 
-template <class T, int V> __global__ void __launch_bounds__(kForwardLanes) layer_forward_kernel(LayerForward<T> a) {
+template <class T, int V>
+__global__ void __launch_bounds__(kForwardLanes) layer_forward_kernel(LayerForward<T> a) {
   using C = Compute<T>;
   const int lane = static_cast<int>(threadIdx.x) % a.lanes, rows = static_cast<int>(blockDim.x) / a.lanes;
   for (int64_t first = int64_t{blockIdx.x} * rows; first < a.rows; first += int64_t{gridDim.x} * rows) {
@@ -69,16 +73,18 @@ template <class T, int V> __global__ void __launch_bounds__(kForwardLanes) layer
   }
 }
 
-template <class T> struct LayerBackward {
+template <class T>
+struct LayerBackward {
   int64_t rows;
   int n, lanes;
   const T *dy, *x, *weight;
-  const Compute<T> *mean, *rstd;
+  const Compute<T>*mean, *rstd;
   T* dx;
 };
 
 // With h = (x - mean) rstd and g = dy weight: dx = rstd (g - mean(g) - h mean(g h)).
-template <class T, int V> __global__ void __launch_bounds__(kBackwardLanes) layer_backward_kernel(LayerBackward<T> a) {
+template <class T, int V>
+__global__ void __launch_bounds__(kBackwardLanes) layer_backward_kernel(LayerBackward<T> a) {
   using C = Compute<T>;
   const int lane = static_cast<int>(threadIdx.x) % a.lanes, rows = static_cast<int>(blockDim.x) / a.lanes;
   for (int64_t first = int64_t{blockIdx.x} * rows; first < a.rows; first += int64_t{gridDim.x} * rows) {
@@ -122,25 +128,32 @@ int lanes_for(int64_t n) {
   while (int64_t{lanes} * kCached < n) lanes *= 2;
   return lanes;
 }
-template <class A> void start_rows(void (*kernel)(A), const A& a) {
+template <class A>
+void start_rows(void (*kernel)(A), const A& a) {
   const int threads = a.lanes < kThreads ? kThreads : a.lanes;
   const int64_t blocks = divide_up(a.rows, threads / a.lanes);
   launch_blocks(kernel, dim3(static_cast<unsigned>(between(blocks, 1, 1 << 30))), dim3(threads), 0, a);
 }
 
-template <class T> void forward(int64_t rows, int64_t n, double eps, const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean, Compute<T>* rstd) {
+template <class T>
+void forward(int64_t rows, int64_t n, double eps, const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean,
+             Compute<T>* rstd) {
   constexpr int V = kVector<T>;
   const LayerForward<T> a{rows, static_cast<int>(n), lanes_for(n), eps, x, weight, bias, y, mean, rstd};
   if (n % V == 0 && aligned({x, weight, bias, y}, V * sizeof(T))) return start_rows(layer_forward_kernel<T, V>, a);
   start_rows(layer_forward_kernel<T, 1>, a);
 }
 
-template <class T> void backward(int64_t rows, int64_t n, const T* dy, const T* x, const Compute<T>* mean, const Compute<T>* rstd, const T* weight, T* dx, T* dweight, T* dbias) {
+template <class T>
+void backward(int64_t rows, int64_t n, const T* dy, const T* x, const Compute<T>* mean, const Compute<T>* rstd,
+              const T* weight, T* dx, T* dweight, T* dbias) {
   constexpr int V = kVector<T>;
   if (dx && rows > 0 && n > 0) {
     const LayerBackward<T> a{rows, static_cast<int>(n), lanes_for(n), dy, x, weight, mean, rstd, dx};
-    if (n % V == 0 && aligned({dy, x, weight, dx}, V * sizeof(T))) start_rows(layer_backward_kernel<T, V>, a);
-    else start_rows(layer_backward_kernel<T, 1>, a);
+    if (n % V == 0 && aligned({dy, x, weight, dx}, V * sizeof(T)))
+      start_rows(layer_backward_kernel<T, V>, a);
+    else
+      start_rows(layer_backward_kernel<T, 1>, a);
   }
   parameter_gradients<T>(rows, n, 1, 1, dy, x, mean, rstd, dweight, dbias);
 }
@@ -148,23 +161,29 @@ template <class T> void backward(int64_t rows, int64_t n, const T* dy, const T* 
 }  // namespace
 }  // namespace internal
 
-void layer_norm_forward(DType dtype, int64_t rows, int64_t n, double eps, const void* x, const void* weight, const void* bias, void* y, void* mean, void* rstd) {
+void layer_norm_forward(DType dtype, int64_t rows, int64_t n, double eps, const void* x, const void* weight,
+                        const void* bias, void* y, void* mean, void* rstd) {
   if (rows == 0) return;
-  if (n > internal::kLongestForward) return group_norm_forward(dtype, rows, n, 1, 1, eps, x, weight, bias, y, mean, rstd);
+  if (n > internal::kLongestForward)
+    return group_norm_forward(dtype, rows, n, 1, 1, eps, x, weight, bias, y, mean, rstd);
   visit<kAllFloats>(dtype, "LayerNormKernelImpl", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    internal::forward<T>(rows, n, eps, static_cast<const T*>(x), static_cast<const T*>(weight), static_cast<const T*>(bias), static_cast<T*>(y), static_cast<Compute<T>*>(mean),
+    internal::forward<T>(rows, n, eps, static_cast<const T*>(x), static_cast<const T*>(weight),
+                         static_cast<const T*>(bias), static_cast<T*>(y), static_cast<Compute<T>*>(mean),
                          static_cast<Compute<T>*>(rstd));
   });
 }
 
-void layer_norm_backward(DType dtype, int64_t rows, int64_t n, const void* dy, const void* x, const void* mean, const void* rstd, const void* weight, void* dx, void* dweight,
-                         void* dbias) {
-  if (n > internal::kLongestBackward) return group_norm_backward(dtype, rows, n, 1, 1, dy, x, mean, rstd, weight, dx, dweight, dbias);
+void layer_norm_backward(DType dtype, int64_t rows, int64_t n, const void* dy, const void* x, const void* mean,
+                         const void* rstd, const void* weight, void* dx, void* dweight, void* dbias) {
+  if (n > internal::kLongestBackward)
+    return group_norm_backward(dtype, rows, n, 1, 1, dy, x, mean, rstd, weight, dx, dweight, dbias);
   visit<kAllFloats>(dtype, "LayerNormBackwardKernelImpl", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    internal::backward<T>(rows, n, static_cast<const T*>(dy), static_cast<const T*>(x), static_cast<const Compute<T>*>(mean), static_cast<const Compute<T>*>(rstd),
-                          static_cast<const T*>(weight), static_cast<T*>(dx), static_cast<T*>(dweight), static_cast<T*>(dbias));
+    internal::backward<T>(rows, n, static_cast<const T*>(dy), static_cast<const T*>(x),
+                          static_cast<const Compute<T>*>(mean), static_cast<const Compute<T>*>(rstd),
+                          static_cast<const T*>(weight), static_cast<T*>(dx), static_cast<T*>(dweight),
+                          static_cast<T*>(dbias));
   });
 }
 

@@ -31,36 +31,42 @@ double slack(int64_t n) { return 30 + std::sqrt(static_cast<double>(n)); }
 struct BatchCase {
   int64_t batch, channels, inner;
 };
-const BatchCase kBatchCases[] = {{4, 3, 49}, {5, 4, 64}, {3, 2, 1000}, {64, 5, 1},   {33, 8, 1},   {7, 4, 4},   {9, 3, 5},
-                                 {1, 1, 1},  {2, 3, 33}, {700, 12, 1}, {1, 2, 9000}, {300, 2, 40}, {9000, 3, 5}};
+const BatchCase kBatchCases[] = {{4, 3, 49},   {5, 4, 64},   {3, 2, 1000}, {64, 5, 1}, {33, 8, 1},
+                                 {7, 4, 4},    {9, 3, 5},    {1, 1, 1},    {2, 3, 33}, {700, 12, 1},
+                                 {1, 2, 9000}, {300, 2, 40}, {9000, 3, 5}};
 
 void check_batch_norm(DType t, DType pt, const BatchCase& s, bool with_params) {
   const auto [batch, channels, inner] = s;
   const std::string what = str_cat("batch norm ", batch, " ", channels, " ", inner);
   const int64_t n = batch * channels * inner;
-  Data x = shifted_data(t, n, 1), dy = random_data(t, n, 2), w = random_data(pt, channels, 3), b = random_data(pt, channels, 4), mean(DType::kFloat64, channels),
-       var(DType::kFloat64, channels);
+  Data x = shifted_data(t, n, 1), dy = random_data(t, n, 2), w = random_data(pt, channels, 3),
+       b = random_data(pt, channels, 4), mean(DType::kFloat64, channels), var(DType::kFloat64, channels);
   const OnDevice dx(x), ddy(dy), dw(w), db(b), dmean(mean), dvar(var);
-  cpu::batch_norm_stats(t, batch, channels, inner, x.get(), static_cast<double*>(mean.get()), static_cast<double*>(var.get()));
-  cuda::batch_norm_stats(t, batch, channels, inner, dx.get(), static_cast<double*>(dmean.get()), static_cast<double*>(dvar.get()));
+  cpu::batch_norm_stats(t, batch, channels, inner, x.get(), static_cast<double*>(mean.get()),
+                        static_cast<double*>(var.get()));
+  cuda::batch_norm_stats(t, batch, channels, inner, dx.get(), static_cast<double*>(dmean.get()),
+                         static_cast<double*>(dvar.get()));
   expect_near(dmean.read(), mean, slack(n), what);
   expect_near(dvar.read(), var, slack(n), what);
   Data invstd(DType::kFloat64, channels), y(t, n), gx(t, n), gw(pt, channels), gb(pt, channels);
   for (int64_t c = 0; c < channels; ++c) invstd.set(c, 1 / std::sqrt(var.value(c) + 1e-5));
   const OnDevice dinvstd(invstd), exact_mean(mean), dout(y);
   const auto doubles = [](void* p) { return static_cast<const double*>(p); };
-  cpu::batch_norm_apply(t, pt, batch, channels, inner, x.get(), doubles(mean.get()), doubles(invstd.get()), with_params ? w.get() : nullptr, with_params ? b.get() : nullptr,
-                        y.get());
-  cuda::batch_norm_apply(t, pt, batch, channels, inner, dx.get(), doubles(exact_mean.get()), doubles(dinvstd.get()), with_params ? dw.get() : nullptr,
-                         with_params ? db.get() : nullptr, dout.get());
+  cpu::batch_norm_apply(t, pt, batch, channels, inner, x.get(), doubles(mean.get()), doubles(invstd.get()),
+                        with_params ? w.get() : nullptr, with_params ? b.get() : nullptr, y.get());
+  cuda::batch_norm_apply(t, pt, batch, channels, inner, dx.get(), doubles(exact_mean.get()), doubles(dinvstd.get()),
+                         with_params ? dw.get() : nullptr, with_params ? db.get() : nullptr, dout.get());
   expect_near(dout.read(), y, 2, what + " applied");
   for (const bool train : {true, false})
     for (const int outs : {7, 1, 6, 2}) {
       const OnDevice dgx(gx), dgw(gw), dgb(gb);
-      cpu::batch_norm_backward(t, pt, batch, channels, inner, train, dy.get(), x.get(), doubles(mean.get()), doubles(invstd.get()), with_params ? w.get() : nullptr,
-                               outs & 1 ? gx.get() : nullptr, outs & 2 ? gw.get() : nullptr, outs & 4 ? gb.get() : nullptr);
-      cuda::batch_norm_backward(t, pt, batch, channels, inner, train, ddy.get(), dx.get(), doubles(exact_mean.get()), doubles(dinvstd.get()), with_params ? dw.get() : nullptr,
-                                outs & 1 ? dgx.get() : nullptr, outs & 2 ? dgw.get() : nullptr, outs & 4 ? dgb.get() : nullptr);
+      cpu::batch_norm_backward(t, pt, batch, channels, inner, train, dy.get(), x.get(), doubles(mean.get()),
+                               doubles(invstd.get()), with_params ? w.get() : nullptr, outs & 1 ? gx.get() : nullptr,
+                               outs & 2 ? gw.get() : nullptr, outs & 4 ? gb.get() : nullptr);
+      cuda::batch_norm_backward(t, pt, batch, channels, inner, train, ddy.get(), dx.get(), doubles(exact_mean.get()),
+                                doubles(dinvstd.get()), with_params ? dw.get() : nullptr,
+                                outs & 1 ? dgx.get() : nullptr, outs & 2 ? dgw.get() : nullptr,
+                                outs & 4 ? dgb.get() : nullptr);
       expect_near(dgx.read(), gx, slack(n), what + " gradient");
       expect_near(dgw.read(), gw, slack(n), what + " gradient of the weight");
       expect_near(dgb.read(), gb, slack(n), what + " gradient of the bias");
@@ -79,19 +85,22 @@ struct GroupCase {
 // Layer normalisations are these with inner 1 and one group.
 void check_group_norm(DType t, const GroupCase& s, bool layer, bool with_params) {
   const auto [batch, channels, inner, groups] = s;
-  const std::string what = str_cat(layer ? "layer norm " : "group norm ", batch, " ", channels, " ", inner, " groups ", groups);
+  const std::string what =
+      str_cat(layer ? "layer norm " : "group norm ", batch, " ", channels, " ", inner, " groups ", groups);
   const int64_t n = batch * channels * inner, rows = batch * groups;
   const DType st = stat_type(t);
-  Data x = shifted_data(t, n, 1), dy = random_data(t, n, 2), w = random_data(t, channels, 3), b = random_data(t, channels, 4), y(t, n, 0x11), mean(st, rows), rstd(st, rows);
+  Data x = shifted_data(t, n, 1), dy = random_data(t, n, 2), w = random_data(t, channels, 3),
+       b = random_data(t, channels, 4), y(t, n, 0x11), mean(st, rows), rstd(st, rows);
   const OnDevice dx(x), ddy(dy), dw(w), db(b), dout(y), dmean(mean), drstd(rstd);
-  void *const pw = with_params ? w.get() : nullptr, *const pb = with_params ? b.get() : nullptr, *const pdw = with_params ? dw.get() : nullptr,
-              *const pdb = with_params ? db.get() : nullptr;
+  void *const pw = with_params ? w.get() : nullptr, *const pb = with_params ? b.get() : nullptr,
+              *const pdw = with_params ? dw.get() : nullptr, *const pdb = with_params ? db.get() : nullptr;
   if (layer) {
     cpu::layer_norm_forward(t, batch, channels, 1e-5, x.get(), pw, pb, y.get(), mean.get(), rstd.get());
     cuda::layer_norm_forward(t, batch, channels, 1e-5, dx.get(), pdw, pdb, dout.get(), dmean.get(), drstd.get());
   } else {
     cpu::group_norm_forward(t, batch, channels, inner, groups, 1e-5, x.get(), pw, pb, y.get(), mean.get(), rstd.get());
-    cuda::group_norm_forward(t, batch, channels, inner, groups, 1e-5, dx.get(), pdw, pdb, dout.get(), dmean.get(), drstd.get());
+    cuda::group_norm_forward(t, batch, channels, inner, groups, 1e-5, dx.get(), pdw, pdb, dout.get(), dmean.get(),
+                             drstd.get());
   }
   expect_near(dmean.read(), mean, 20, what + " mean");
   expect_near(drstd.read(), rstd, 20, what + " rstd");
@@ -100,14 +109,19 @@ void check_group_norm(DType t, const GroupCase& s, bool layer, bool with_params)
   Data gx(t, n), gw(t, channels), gb(t, channels);
   for (const int outs : {7, 1, 6, 2}) {
     const OnDevice dgx(gx), dgw(gw), dgb(gb);
-    void *const ox = outs & 1 ? gx.get() : nullptr, *const ow = outs & 2 ? gw.get() : nullptr, *const ob = outs & 4 ? gb.get() : nullptr;
-    void *const dox = outs & 1 ? dgx.get() : nullptr, *const dow = outs & 2 ? dgw.get() : nullptr, *const dob = outs & 4 ? dgb.get() : nullptr;
+    void *const ox = outs & 1 ? gx.get() : nullptr, *const ow = outs & 2 ? gw.get() : nullptr,
+                *const ob = outs & 4 ? gb.get() : nullptr;
+    void *const dox = outs & 1 ? dgx.get() : nullptr, *const dow = outs & 2 ? dgw.get() : nullptr,
+                *const dob = outs & 4 ? dgb.get() : nullptr;
     if (layer) {
       cpu::layer_norm_backward(t, batch, channels, dy.get(), x.get(), mean.get(), rstd.get(), pw, ox, ow, ob);
-      cuda::layer_norm_backward(t, batch, channels, ddy.get(), dx.get(), same_mean.get(), same_rstd.get(), pdw, dox, dow, dob);
+      cuda::layer_norm_backward(t, batch, channels, ddy.get(), dx.get(), same_mean.get(), same_rstd.get(), pdw, dox,
+                                dow, dob);
     } else {
-      cpu::group_norm_backward(t, batch, channels, inner, groups, dy.get(), x.get(), mean.get(), rstd.get(), pw, ox, ow, ob);
-      cuda::group_norm_backward(t, batch, channels, inner, groups, ddy.get(), dx.get(), same_mean.get(), same_rstd.get(), pdw, dox, dow, dob);
+      cpu::group_norm_backward(t, batch, channels, inner, groups, dy.get(), x.get(), mean.get(), rstd.get(), pw, ox, ow,
+                               ob);
+      cuda::group_norm_backward(t, batch, channels, inner, groups, ddy.get(), dx.get(), same_mean.get(),
+                                same_rstd.get(), pdw, dox, dow, dob);
     }
     expect_near(dgx.read(), gx, slack(n), what + " gradient");
     expect_near(dgw.read(), gw, slack(n), what + " gradient of the weight");
@@ -132,7 +146,14 @@ TEST_P(NormTest, Layer) {
 }
 TEST_P(NormTest, Group) {
   for (const bool params : {true, false})
-    for (const auto& s : {GroupCase{2, 6, 49, 3}, {3, 4, 16, 2}, {2, 8, 1, 4}, {2, 8, 1, 1}, {2, 6, 5, 6}, {1, 4, 2000, 2}, {17, 6, 36, 2}, {1, 1, 1, 1}})
+    for (const auto& s : {GroupCase{2, 6, 49, 3},
+                          {3, 4, 16, 2},
+                          {2, 8, 1, 4},
+                          {2, 8, 1, 1},
+                          {2, 6, 5, 6},
+                          {1, 4, 2000, 2},
+                          {17, 6, 36, 2},
+                          {1, 1, 1, 1}})
       check_group_norm(GetParam(), s, false, params);
 }
 TEST_P(NormTest, NoRows) {
@@ -151,13 +172,16 @@ TEST_P(NormTest, EmptyRows) {
   Data group_mean(stat_type(t), 4), group_rstd(stat_type(t), 4);
   const OnDevice dgroup_mean(group_mean), dgroup_rstd(group_rstd);
   cpu::group_norm_forward(t, 2, 4, 0, 2, 1e-5, nullptr, nullptr, nullptr, nullptr, group_mean.get(), group_rstd.get());
-  cuda::group_norm_forward(t, 2, 4, 0, 2, 1e-5, nullptr, nullptr, nullptr, nullptr, dgroup_mean.get(), dgroup_rstd.get());
+  cuda::group_norm_forward(t, 2, 4, 0, 2, 1e-5, nullptr, nullptr, nullptr, nullptr, dgroup_mean.get(),
+                           dgroup_rstd.get());
   expect_near(dgroup_mean.read(), group_mean, 0, "mean of nothing");
   Data mean(DType::kFloat64, 3), var(DType::kFloat64, 3);
   const OnDevice dmean(mean), dvar(var);
   for (const auto& s : {BatchCase{0, 3, 4}, {2, 3, 0}}) {
-    cpu::batch_norm_stats(t, s.batch, s.channels, s.inner, nullptr, static_cast<double*>(mean.get()), static_cast<double*>(var.get()));
-    cuda::batch_norm_stats(t, s.batch, s.channels, s.inner, nullptr, static_cast<double*>(dmean.get()), static_cast<double*>(dvar.get()));
+    cpu::batch_norm_stats(t, s.batch, s.channels, s.inner, nullptr, static_cast<double*>(mean.get()),
+                          static_cast<double*>(var.get()));
+    cuda::batch_norm_stats(t, s.batch, s.channels, s.inner, nullptr, static_cast<double*>(dmean.get()),
+                           static_cast<double*>(dvar.get()));
     expect_near(dmean.read(), mean, 0, "mean of nothing");
     expect_near(dvar.read(), var, 0, "variance of nothing");
   }
@@ -173,7 +197,8 @@ TEST_P(NormTest, UnalignedPointers) {
   cuda::group_norm_forward(t, 1, 3, 64, 3, 1e-5, dx.at(1), nullptr, nullptr, dy.at(1), dmean.get(), drstd.get());
   expect_near(dy.read(), y, 30, "group norm");
 }
-INSTANTIATE_TEST_SUITE_P(Types, NormTest, ::testing::ValuesIn(testing::kFloatTypes), [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, NormTest, ::testing::ValuesIn(testing::kFloatTypes),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST(Norm, SpecialValues) {
   if (device_count() == 0) GTEST_SKIP() << "no CUDA device";
@@ -181,8 +206,10 @@ TEST(Norm, SpecialValues) {
   Data x(DType::kFloat32, 12), mean(DType::kFloat64, 3), var(DType::kFloat64, 3);
   for (int64_t i = 0; i < 12; ++i) x.set(i, values[i / 4][i % 4]);
   const OnDevice dx(x), dmean(mean), dvar(var);
-  cpu::batch_norm_stats(DType::kFloat32, 1, 3, 4, x.get(), static_cast<double*>(mean.get()), static_cast<double*>(var.get()));
-  cuda::batch_norm_stats(DType::kFloat32, 1, 3, 4, dx.get(), static_cast<double*>(dmean.get()), static_cast<double*>(dvar.get()));
+  cpu::batch_norm_stats(DType::kFloat32, 1, 3, 4, x.get(), static_cast<double*>(mean.get()),
+                        static_cast<double*>(var.get()));
+  cuda::batch_norm_stats(DType::kFloat32, 1, 3, 4, dx.get(), static_cast<double*>(dmean.get()),
+                         static_cast<double*>(dvar.get()));
   expect_near(dmean.read(), mean, 4, "mean");
   expect_near(dvar.read(), var, 4, "variance");
 }
@@ -191,12 +218,15 @@ TEST(Norm, ConstantsHaveNoVariance) {
   Data x(DType::kFloat32, 5000), mean(DType::kFloat64, 2), var(DType::kFloat64, 2);
   for (int64_t i = 0; i < x.size(); ++i) x.set(i, 12345.678);
   const OnDevice dx(x), dmean(mean), dvar(var);
-  cuda::batch_norm_stats(DType::kFloat32, 25, 2, 100, dx.get(), static_cast<double*>(dmean.get()), static_cast<double*>(dvar.get()));
+  cuda::batch_norm_stats(DType::kFloat32, 25, 2, 100, dx.get(), static_cast<double*>(dmean.get()),
+                         static_cast<double*>(dvar.get()));
   expect_near(dvar.read(), var, 0, "variance");
 }
 TEST(Norm, Errors) {
   if (device_count() == 0) GTEST_SKIP() << "no CUDA device";
-  EXPECT_THROW(cuda::layer_norm_forward(DType::kInt32, 1, 1, 1e-5, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr), NotImplementedError);
+  EXPECT_THROW(
+      cuda::layer_norm_forward(DType::kInt32, 1, 1, 1e-5, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr),
+      NotImplementedError);
   EXPECT_THROW(cuda::batch_norm_stats(DType::kComplex64, 1, 1, 1, nullptr, nullptr, nullptr), NotImplementedError);
 }
 

@@ -3,17 +3,25 @@
 #include "tensor/cuda/pointwise/pointwise_math.h"
 
 namespace tessera::pw {
-extern __attribute__((weak)) const PointwiseOp threshold, relu, relu6, leaky_relu, elu, celu, selu, gelu_erf, gelu_tanh, silu, mish, softplus, hardtanh, hardsigmoid,
-    hardswish, log_sigmoid, softshrink, hardshrink, prelu;
+extern __attribute__((weak)) const PointwiseOp threshold, relu, relu6, leaky_relu, elu, celu, selu, gelu_erf, gelu_tanh,
+    silu, mish, softplus, hardtanh, hardsigmoid, hardswish, log_sigmoid, softshrink, hardshrink, prelu;
 }
 
 namespace tessera::cuda {
 namespace {
 
-#define TESSERA_CALL template <class T> static __device__ T call
+#define TESSERA_CALL \
+  template <class T> \
+  static __device__ T call
 
-template <class T> __device__ T elu_function(T x, T negative, T positive, T input_scale) { return x > 0 ? x * positive : std::expm1(x * input_scale) * negative; }
-template <class T> __device__ T ramp6(T x) { return math::at_most(math::at_least(x + 3, T(0)), T(6)); }
+template <class T>
+__device__ T elu_function(T x, T negative, T positive, T input_scale) {
+  return x > 0 ? x * positive : std::expm1(x * input_scale) * negative;
+}
+template <class T>
+__device__ T ramp6(T x) {
+  return math::at_most(math::at_least(x + 3, T(0)), T(6));
+}
 
 struct Threshold : Unary {
   TESSERA_CALL(const KernelParam* p, T x) { return x <= param<T>(p[0]) ? param<T>(p[1]) : x; }
@@ -40,7 +48,9 @@ struct Selu : Unary {
   }
 };
 struct GeluErf : Unary {  // x Phi(x) = max(x, 0) - |x| tail(|x|); beyond 40 the tail is 0
-  TESSERA_CALL(const KernelParam*, T x) { return math::at_least(x, T(0)) - math::at_most(std::abs(x), T(40)) * math::normal_tail(x); }
+  TESSERA_CALL(const KernelParam*, T x) {
+    return math::at_least(x, T(0)) - math::at_most(std::abs(x), T(40)) * math::normal_tail(x);
+  }
 };
 struct GeluTanh : Unary {
   TESSERA_CALL(const KernelParam*, T x) {
@@ -50,8 +60,10 @@ struct GeluTanh : Unary {
 };
 struct Silu : Unary {
   TESSERA_CALL(const KernelParam*, T x) {
-    if constexpr (is_complex_type<T>) return math::div(x, math::one_plus_exp_of_minus(x));
-    else return x / (1 + std::exp(-x));
+    if constexpr (is_complex_type<T>)
+      return math::div(x, math::one_plus_exp_of_minus(x));
+    else
+      return x / (1 + std::exp(-x));
   }
 };
 struct Mish : Unary {
@@ -97,7 +109,12 @@ struct Prelu : Binary {
 
 constexpr PointwiseEntry kEntries[] = {
     PointwiseEntry{&pw::threshold}.floats<Threshold>().ints<Threshold>(),
-    PointwiseEntry{&pw::relu}.floats<Relu>().kernel<Relu, int8_t>().kernel<Relu, int16_t>().kernel<Relu, int32_t>().kernel<Relu, int64_t>()
+    PointwiseEntry{&pw::relu}
+        .floats<Relu>()
+        .kernel<Relu, int8_t>()
+        .kernel<Relu, int16_t>()
+        .kernel<Relu, int32_t>()
+        .kernel<Relu, int64_t>()
         .shortcut({DType::kUInt8, DType::kUInt16, DType::kUInt32, DType::kUInt64}, Shortcut::kCopy),
     PointwiseEntry{&pw::relu6}.floats<Relu6>().ints<Relu6>(),
     PointwiseEntry{&pw::leaky_relu}.floats<LeakyRelu>(),

@@ -3,14 +3,17 @@
 #include "tensor/cuda/pointwise/pointwise_math.h"
 
 namespace tessera::pw {
-extern __attribute__((weak)) const PointwiseOp threshold_backward, leaky_relu_backward, elu_backward, elu_backward_result, gelu_backward_erf, gelu_backward_tanh,
-    silu_backward, mish_backward, softplus_backward, hardtanh_backward, hardsigmoid_backward, hardswish_backward, log_sigmoid_backward, shrink_backward;
+extern __attribute__((weak)) const PointwiseOp threshold_backward, leaky_relu_backward, elu_backward,
+    elu_backward_result, gelu_backward_erf, gelu_backward_tanh, silu_backward, mish_backward, softplus_backward,
+    hardtanh_backward, hardsigmoid_backward, hardswish_backward, log_sigmoid_backward, shrink_backward;
 }
 
 namespace tessera::cuda {
 namespace {
 
-#define TESSERA_CALL template <class T> static __device__ T call
+#define TESSERA_CALL \
+  template <class T> \
+  static __device__ T call
 
 struct ThresholdBackward : Binary {
   TESSERA_CALL(const KernelParam* p, T g, T x) { return x <= param<T>(p[0]) ? T(0) : g; }
@@ -19,10 +22,14 @@ struct LeakyReluBackward : Binary {
   TESSERA_CALL(const KernelParam* p, T g, T x) { return x > 0 ? g : g * param<T>(p[0]); }
 };
 struct EluBackward : Binary {
-  TESSERA_CALL(const KernelParam* p, T g, T x) { return g * (x > 0 ? T(p[1].f) : T(p[0].f * p[1].f * p[2].f) * std::exp(x * T(p[2].f))); }
+  TESSERA_CALL(const KernelParam* p, T g, T x) {
+    return g * (x > 0 ? T(p[1].f) : T(p[0].f * p[1].f * p[2].f) * std::exp(x * T(p[2].f)));
+  }
 };
 struct EluBackwardResult : Binary {
-  TESSERA_CALL(const KernelParam* p, T g, T y) { return g * (y > 0 ? T(p[1].f) : T(p[2].f) * (y + T(p[0].f * p[1].f))); }
+  TESSERA_CALL(const KernelParam* p, T g, T y) {
+    return g * (y > 0 ? T(p[1].f) : T(p[2].f) * (y + T(p[0].f * p[1].f)));
+  }
 };
 struct GeluBackwardErf : Binary {  // g (Phi(x) + x phi(x))
   TESSERA_CALL(const KernelParam*, T g, T x) {

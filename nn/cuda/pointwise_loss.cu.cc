@@ -3,14 +3,16 @@
 #include "tensor/cuda/pointwise/pointwise_math.h"
 
 namespace tessera::pw {
-extern __attribute__((weak)) const PointwiseOp mse, smooth_l1, huber, bce, bce_with_logits, mse_backward, smooth_l1_backward, huber_backward,
-    bce_backward;
+extern __attribute__((weak)) const PointwiseOp mse, smooth_l1, huber, bce, bce_with_logits, mse_backward,
+    smooth_l1_backward, huber_backward, bce_backward;
 }
 
 namespace tessera::cuda {
 namespace {
 
-#define TESSERA_CALL template <class T> static __device__ T call
+#define TESSERA_CALL \
+  template <class T> \
+  static __device__ T call
 
 struct Mse : Binary {
   TESSERA_CALL(const KernelParam*, T x, T t) { return (x - t) * (x - t); }
@@ -33,8 +35,11 @@ struct Bce : Binary {
     return (t - 1) * log_rest - t * log_x;
   }
 };
-struct BceWithLogits : Binary {  // (1 - t) x + log(1 + e^-x) = max(x, 0) - t x + log1p(e^-|x|): nothing overflows, nothing cancels at t = 0
-  TESSERA_CALL(const KernelParam*, T x, T t) { return math::at_least(x, T(0)) - t * x + std::log1p(std::exp(-std::abs(x))); }
+struct BceWithLogits : Binary {  // (1 - t) x + log(1 + e^-x) = max(x, 0) - t x + log1p(e^-|x|): nothing overflows,
+                                 // nothing cancels at t = 0
+  TESSERA_CALL(const KernelParam*, T x, T t) {
+    return math::at_least(x, T(0)) - t * x + std::log1p(std::exp(-std::abs(x)));
+  }
 };
 struct MseBackward : Ternary {
   TESSERA_CALL(const KernelParam*, T g, T x, T t) { return 2 * (x - t) * g; }

@@ -1,4 +1,5 @@
-// Max and average pooling. Gradients are gathered: each element of the input adds up its windows, in their order, so that results are the same on every run.
+// Max and average pooling. Gradients are gathered: each element of the input adds up its windows, in their order, so
+// that results are the same on every run.
 #include <limits>
 
 #include "nn/cuda/engines.h"
@@ -45,7 +46,8 @@ struct Outputs {
 __device__ inline Outputs outputs_of(const Line& l, int64_t i) {
   if (l.adaptive) return {quotient(i * l.out, l.in), quotient((i + 1) * l.out + l.in - 1, l.in)};
   const int64_t before = i + l.padding - l.kernel + 1;  // windows that start here or later reach i
-  const int64_t first = before > 0 ? quotient(before + l.stride - 1, l.stride) : 0, last = quotient(i + l.padding, l.stride) + 1;
+  const int64_t first = before > 0 ? quotient(before + l.stride - 1, l.stride) : 0,
+                last = quotient(i + l.padding, l.stride) + 1;
   return {first, last < l.out ? last : l.out};
 }
 
@@ -80,26 +82,35 @@ __device__ inline Place output_place(const Windows& g, int64_t i) {
   return p;
 }
 
-template <class T> constexpr bool kIsFloat = std::is_same_v<T, float> || std::is_same_v<T, double>;
-template <class T> __device__ inline bool is_nan(T x) {
-  if constexpr (kIsFloat<T>) return x != x;
-  else return false;
+template <class T>
+constexpr bool kIsFloat = std::is_same_v<T, float> || std::is_same_v<T, double>;
+template <class T>
+__device__ inline bool is_nan(T x) {
+  if constexpr (kIsFloat<T>)
+    return x != x;
+  else
+    return false;
 }
-template <class T> __device__ inline T lowest() {
-  if constexpr (kIsFloat<T>) return -std::numeric_limits<T>::infinity();
-  else return std::numeric_limits<T>::lowest();
+template <class T>
+__device__ inline T lowest() {
+  if constexpr (kIsFloat<T>)
+    return -std::numeric_limits<T>::infinity();
+  else
+    return std::numeric_limits<T>::lowest();
 }
 __device__ inline int64_t clamp_to(int64_t i, int64_t size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
 
 // A later element wins only if it is greater, or not a number. A window of nothing but -inf gives its first element.
-template <class T> void run_max(const Windows& g, const T* x, T* y, int64_t* indices) {
+template <class T>
+void run_max(const Windows& g, const T* x, T* y, int64_t* indices) {
   for_each(g.planes * g.out_plane, [=] __device__(int64_t i) {
     const Place o = output_place(g, i);
     const Window d = window(g.line[0], o.d), h = window(g.line[1], o.h), w = window(g.line[2], o.w);
     const int64_t height = g.line[1].in, width = g.line[2].in;
     const T* const from = x + o.plane * g.in_plane;
     Compute<T> best = lowest<Compute<T>>();
-    int64_t index = (clamp_to(d.begin, g.line[0].in) * height + clamp_to(h.begin, height)) * width + clamp_to(w.begin, width);
+    int64_t index =
+        (clamp_to(d.begin, g.line[0].in) * height + clamp_to(h.begin, height)) * width + clamp_to(w.begin, width);
     for (int64_t id = d.begin; id < d.end; id += g.line[0].dilation)
       for (int64_t ih = h.begin; ih < h.end; ih += g.line[1].dilation)
         for (int64_t iw = w.begin; iw < w.end; iw += g.line[2].dilation) {
@@ -115,7 +126,8 @@ template <class T> void run_max(const Windows& g, const T* x, T* y, int64_t* ind
   });
 }
 
-// ---- Gradient of max pooling: any number of outputs may have the same index. Each input element gets a list of its outputs, in no certain order; its thread sorts it. ----
+// ---- Gradient of max pooling: any number of outputs may have the same index. Each input element gets a list of its
+// outputs, in no certain order; its thread sorts it. ----
 
 constexpr int kNone = -1;
 
@@ -150,9 +162,12 @@ __device__ inline int sort_list(int head, int* next) {
   return all;
 }
 
-template <class T> void run_max_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const T* dy, const int64_t* indices, T* dx) {
-  TESSERA_CHECK(out_plane < std::numeric_limits<int>::max(), "max_pool backward: planes of more than 2^31 elements are not supported on CUDA devices");
-  const Buffer heads(static_cast<size_t>(planes * in_plane) * sizeof(int)), links(static_cast<size_t>(planes * out_plane) * sizeof(int));
+template <class T>
+void run_max_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const T* dy, const int64_t* indices, T* dx) {
+  TESSERA_CHECK(out_plane < std::numeric_limits<int>::max(),
+                "max_pool backward: planes of more than 2^31 elements are not supported on CUDA devices");
+  const Buffer heads(static_cast<size_t>(planes * in_plane) * sizeof(int)),
+      links(static_cast<size_t>(planes * out_plane) * sizeof(int));
   int* const first = heads.as<int>();
   int* const next = links.as<int>();
   fill_bytes(first, 0xFF, static_cast<size_t>(planes * in_plane) * sizeof(int));
@@ -187,7 +202,8 @@ __device__ inline int64_t divide_by(const Divisor& v, const Window& d, const Win
 }
 __device__ inline bool empty(const Window& w) { return w.end <= w.begin; }
 
-template <class T> void run_avg(const Windows& g, const Divisor& divisor, const T* x, T* y) {
+template <class T>
+void run_avg(const Windows& g, const Divisor& divisor, const T* x, T* y) {
   using A = Compute<T>;
   for_each(g.planes * g.out_plane, [=] __device__(int64_t i) {
     const Place o = output_place(g, i);
@@ -196,13 +212,15 @@ template <class T> void run_avg(const Windows& g, const Divisor& divisor, const 
     A sum{};
     for (int64_t id = d.begin; id < d.end; ++id)
       for (int64_t ih = h.begin; ih < h.end; ++ih)
-        for (int64_t iw = w.begin; iw < w.end; ++iw) sum = static_cast<A>(sum + load(from + (id * g.line[1].in + ih) * g.line[2].in + iw));
+        for (int64_t iw = w.begin; iw < w.end; ++iw)
+          sum = static_cast<A>(sum + load(from + (id * g.line[1].in + ih) * g.line[2].in + iw));
     if (!empty(d) && !empty(h) && !empty(w)) sum = static_cast<A>(sum / static_cast<A>(divide_by(divisor, d, h, w)));
     store(y + i, sum);
   });
 }
 
-template <class T> void run_avg_backward(const Windows& g, const Divisor& divisor, const T* dy, T* dx) {
+template <class T>
+void run_avg_backward(const Windows& g, const Divisor& divisor, const T* dy, T* dx) {
   using A = Compute<T>;
   for_each(g.planes * g.in_plane, [=] __device__(int64_t i) {
     int64_t rest = i;
@@ -214,7 +232,8 @@ template <class T> void run_avg_backward(const Windows& g, const Divisor& diviso
       for (int64_t oh = h.first; oh < h.last; ++oh)
         for (int64_t ow = w.first; ow < w.last; ++ow) {
           const int64_t count = divide_by(divisor, window(g.line[0], od), window(g.line[1], oh), window(g.line[2], ow));
-          sum = static_cast<A>(sum + static_cast<A>(load(grad + (od * g.line[1].out + oh) * g.line[2].out + ow) / static_cast<A>(count)));
+          sum = static_cast<A>(sum + static_cast<A>(load(grad + (od * g.line[1].out + oh) * g.line[2].out + ow) /
+                                                    static_cast<A>(count)));
         }
     store(dx + i, sum);
   });
@@ -231,42 +250,49 @@ void max_pool_forward(DType dtype, const PoolGeometry& g, const void* x, void* y
   });
 }
 
-void adaptive_max_pool_forward(DType dtype, int64_t planes, const int64_t in[3], const int64_t out[3], const void* x, void* y, int64_t* indices) {
+void adaptive_max_pool_forward(DType dtype, int64_t planes, const int64_t in[3], const int64_t out[3], const void* x,
+                               void* y, int64_t* indices) {
   visit<kReals>(dtype, "adaptive_max_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
     run_max(adaptive_windows(planes, in, out), static_cast<const T*>(x), static_cast<T*>(y), indices);
   });
 }
 
-void max_pool_backward(DType dtype, int64_t planes, int64_t in_plane, int64_t out_plane, const void* dy, const int64_t* indices, void* dx) {
+void max_pool_backward(DType dtype, int64_t planes, int64_t in_plane, int64_t out_plane, const void* dy,
+                       const int64_t* indices, void* dx) {
   visit<kReals>(dtype, "max_pool2d_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
     run_max_backward(planes, in_plane, out_plane, static_cast<const T*>(dy), indices, static_cast<T*>(dx));
   });
 }
 
-void avg_pool_forward(DType dtype, const PoolGeometry& g, bool count_include_pad, int64_t divisor_override, const void* x, void* y) {
+void avg_pool_forward(DType dtype, const PoolGeometry& g, bool count_include_pad, int64_t divisor_override,
+                      const void* x, void* y) {
   visit<kReals>(dtype, "avg_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
     run_avg(windows_of(g), {count_include_pad, divisor_override}, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
 
-void avg_pool_backward(DType dtype, const PoolGeometry& g, bool count_include_pad, int64_t divisor_override, const void* dy, void* dx) {
+void avg_pool_backward(DType dtype, const PoolGeometry& g, bool count_include_pad, int64_t divisor_override,
+                       const void* dy, void* dx) {
   visit<kReals>(dtype, "avg_pool2d_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    run_avg_backward(windows_of(g), {count_include_pad, divisor_override}, static_cast<const T*>(dy), static_cast<T*>(dx));
+    run_avg_backward(windows_of(g), {count_include_pad, divisor_override}, static_cast<const T*>(dy),
+                     static_cast<T*>(dx));
   });
 }
 
-void adaptive_avg_pool_forward(DType dtype, int64_t planes, const int64_t in[3], const int64_t out[3], const void* x, void* y) {
+void adaptive_avg_pool_forward(DType dtype, int64_t planes, const int64_t in[3], const int64_t out[3], const void* x,
+                               void* y) {
   visit<kReals>(dtype, "adaptive_avg_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
     run_avg(adaptive_windows(planes, in, out), {true, 0}, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
 
-void adaptive_avg_pool_backward(DType dtype, int64_t planes, const int64_t in[3], const int64_t out[3], const void* dy, void* dx) {
+void adaptive_avg_pool_backward(DType dtype, int64_t planes, const int64_t in[3], const int64_t out[3], const void* dy,
+                                void* dx) {
   visit<kReals>(dtype, "adaptive_avg_pool2d_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
     run_avg_backward(adaptive_windows(planes, in, out), {true, 0}, static_cast<const T*>(dy), static_cast<T*>(dx));

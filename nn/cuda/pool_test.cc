@@ -87,7 +87,8 @@ TEST_P(PoolTest, ManyOutputsOfOneElement) {
   for (const int64_t in : {1, 3, 1000}) {
     Data index(DType::kInt64, 2 * 900);
     std::mt19937 rng(3);
-    for (int64_t i = 0; i < index.size(); ++i) index.set(i, static_cast<double>(static_cast<int64_t>(rng() % in)) - (i % 50 == 0 ? 5000 : 0));
+    for (int64_t i = 0; i < index.size(); ++i)
+      index.set(i, static_cast<double>(static_cast<int64_t>(rng() % in)) - (i % 50 == 0 ? 5000 : 0));
     check_max_backward(2, in, 900, index);
   }
 }
@@ -97,7 +98,8 @@ TEST_P(PoolTest, Average) {
     for (const bool include : {false, true})
       for (const int64_t divisor : {0, 3}) {
         const int64_t in = volume(g.in_size), out = volume(g.out_size);
-        Data x = random_data(t, g.planes * in, 1), y(t, g.planes * out, 0x11), grad = random_data(t, g.planes * out, 2), back(t, g.planes * in, 0x11);
+        Data x = random_data(t, g.planes * in, 1), y(t, g.planes * out, 0x11), grad = random_data(t, g.planes * out, 2),
+             back(t, g.planes * in, 0x11);
         const OnDevice dx(x), dy(y), dgrad(grad), dback(back);
         cpu::avg_pool_forward(t, g, include, divisor, x.get(), y.get());
         cuda::avg_pool_forward(t, g, include, divisor, dx.get(), dy.get());
@@ -111,8 +113,8 @@ TEST_P(PoolTest, Adaptive) {
   const DType t = GetParam();
   for (const auto& a : kAdaptive) {
     const int64_t in = volume(a.in), out = volume(a.out);
-    Data x = random_data(t, a.planes * in, 1), y(t, a.planes * out, 0x11), grad = random_data(t, a.planes * out, 2), back(t, a.planes * in, 0x11),
-         index(DType::kInt64, a.planes * out);
+    Data x = random_data(t, a.planes * in, 1), y(t, a.planes * out, 0x11), grad = random_data(t, a.planes * out, 2),
+         back(t, a.planes * in, 0x11), index(DType::kInt64, a.planes * out);
     const OnDevice dx(x), dy(y), dgrad(grad), dback(back), dindex(index);
     cpu::adaptive_avg_pool_forward(t, a.planes, a.in, a.out, x.get(), y.get());
     cuda::adaptive_avg_pool_forward(t, a.planes, a.in, a.out, dx.get(), dy.get());
@@ -127,7 +129,8 @@ TEST_P(PoolTest, Adaptive) {
     check_max_backward(a.planes, in, out, index);
   }
 }
-INSTANTIATE_TEST_SUITE_P(Types, PoolTest, ::testing::ValuesIn(testing::kRealTypes), [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Types, PoolTest, ::testing::ValuesIn(testing::kRealTypes),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
 
 TEST(Pool, NanInfinitiesAndTies) {
   if (device_count() == 0) GTEST_SKIP() << "no CUDA device";

@@ -7,11 +7,13 @@
 
 namespace tessera::autograd::formulas {
 
-Tensor elu_double_backward(const Tensor& grad, const Tensor& g, const Scalar& alpha, const Scalar& scale, const Scalar& input_scale, bool is_result, const Tensor& x) {
+Tensor elu_double_backward(const Tensor& grad, const Tensor& g, const Scalar& alpha, const Scalar& scale,
+                           const Scalar& input_scale, bool is_result, const Tensor& x) {
   const Tensor both = grad * g;
   const double k = input_scale.to_double();
   // The slope below 0 is k (y + alpha scale) by the result y, and k alpha scale exp(k x) by the input.
-  const Tensor below = is_result ? both * Scalar(k) : both * exp(x * input_scale) * Scalar(k * k * alpha.to_double() * scale.to_double());
+  const Tensor below = is_result ? both * Scalar(k)
+                                 : both * exp(x * input_scale) * Scalar(k * k * alpha.to_double() * scale.to_double());
   return masked_fill(below, gt(x, 0), 0);
 }
 
@@ -47,7 +49,8 @@ Tensor hardswish_double_backward(const Tensor& grad, const Tensor& g, const Tens
   return masked_fill(grad * g * Scalar(1.0 / 3), logical_or(le(x, -3), ge(x, 3)), 0);
 }
 
-Tensor softplus_double_backward(const Tensor& grad, const Tensor& g, const Tensor& x, const Scalar& beta, const Scalar& threshold) {
+Tensor softplus_double_backward(const Tensor& grad, const Tensor& g, const Tensor& x, const Scalar& beta,
+                                const Scalar& threshold) {
   const Tensor z = x * beta, s = sigmoid(z);
   return masked_fill(grad * g * s * rsub(s, 1) * beta, gt(z, threshold), 0);
 }

@@ -24,11 +24,14 @@ Tensor gathered(const Tensor& t, const Tensor& like) {
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> attention_double_backward(const Tensor& to_query, const Tensor& to_key, const Tensor& to_value, const Tensor& grad_out, const Tensor& query,
-                                                                     const Tensor& key, const Tensor& value, bool is_causal, const Tensor& attn_mask, std::optional<double> scale) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> attention_double_backward(
+    const Tensor& to_query, const Tensor& to_key, const Tensor& to_value, const Tensor& grad_out, const Tensor& query,
+    const Tensor& key, const Tensor& value, bool is_causal, const Tensor& attn_mask, std::optional<double> scale) {
   if (!to_query.defined() && !to_key.defined() && !to_value.defined()) return {};
   const DType t = kernels::attention_dtype(query.dtype());
-  const auto shared = [&](const Tensor& x) { return x.defined() ? kernels::attention_heads(to(x, t), query.size(1)) : Tensor(); };
+  const auto shared = [&](const Tensor& x) {
+    return x.defined() ? kernels::attention_heads(to(x, t), query.size(1)) : Tensor();
+  };
   const Tensor q = to(query, t), k = shared(key), v = shared(value), g = to(grad_out, t);
   const Tensor a = to_query.defined() ? to(to_query, t) : Tensor(), b = shared(to_key), c = shared(to_value);
   const Scalar factor(kernels::attention_scale(query, scale));
@@ -36,7 +39,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_double_backward(const Tenso
   const Tensor dp = matmul(g, transposed(v)), r = row_sum(dp * p), ds = p * (dp - r);
   Tensor to_grad, to_p, q_out, k_out, v_out;
   if (a.defined() || b.defined()) {
-    const Tensor u = mul(plus(a.defined() ? matmul(a, transposed(k)) : Tensor(), b.defined() ? matmul(q, transposed(b)) : Tensor()), factor);
+    const Tensor u =
+        mul(plus(a.defined() ? matmul(a, transposed(k)) : Tensor(), b.defined() ? matmul(q, transposed(b)) : Tensor()),
+            factor);
     const Tensor pu = row_sum(p * u), w = p * (u - pu);
     to_p = u * (dp - r) - pu * dp;
     to_grad = matmul(w, v);
@@ -51,7 +56,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_double_backward(const Tenso
   const Tensor to_scores = mul(p * (to_p - row_sum(to_p * p)), factor);
   q_out = plus(q_out, matmul(to_scores, k));
   k_out = plus(k_out, matmul(transposed(to_scores), q));
-  return {to(to_grad, grad_out.dtype()), to(q_out, query.dtype()), to(gathered(k_out, key), key.dtype()), v_out.defined() ? to(gathered(v_out, value), value.dtype()) : Tensor()};
+  return {to(to_grad, grad_out.dtype()), to(q_out, query.dtype()), to(gathered(k_out, key), key.dtype()),
+          v_out.defined() ? to(gathered(v_out, value), value.dtype()) : Tensor()};
 }
 
 }  // namespace tessera::autograd::formulas

@@ -8,8 +8,10 @@
 
 namespace tessera::autograd::formulas {
 
-// What arrives for the gradients of query, key and value (undefined: nothing), carried on to grad_out, query, key and value. Differentiable again.
-std::tuple<Tensor, Tensor, Tensor, Tensor> attention_double_backward(const Tensor& to_query, const Tensor& to_key, const Tensor& to_value, const Tensor& grad_out, const Tensor& query,
-                                                                     const Tensor& key, const Tensor& value, bool is_causal, const Tensor& attn_mask, std::optional<double> scale);
+// What arrives for the gradients of query, key and value (undefined: nothing), carried on to grad_out, query, key and
+// value. Differentiable again.
+std::tuple<Tensor, Tensor, Tensor, Tensor> attention_double_backward(
+    const Tensor& to_query, const Tensor& to_key, const Tensor& to_value, const Tensor& grad_out, const Tensor& query,
+    const Tensor& key, const Tensor& value, bool is_causal, const Tensor& attn_mask, std::optional<double> scale);
 
 }  // namespace tessera::autograd::formulas

@@ -7,13 +7,17 @@ namespace {
 Tensor plus(const Tensor& a, const Tensor& b) { return !a.defined() ? b : !b.defined() ? a : a + b; }
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> convolution_double_backward(const Tensor& grad_grad_input, const Tensor& grad_grad_weight, const Tensor& grad_grad_bias, const Tensor& grad_output,
-                                                               const Tensor& input, const Tensor& weight, SymIntList stride, SymIntList padding, SymIntList dilation, bool transposed,
-                                                               SymIntList output_padding, SymInt groups, std::array<bool, 3> wanted) {
+std::tuple<Tensor, Tensor, Tensor> convolution_double_backward(
+    const Tensor& grad_grad_input, const Tensor& grad_grad_weight, const Tensor& grad_grad_bias,
+    const Tensor& grad_output, const Tensor& input, const Tensor& weight, SymIntList stride, SymIntList padding,
+    SymIntList dilation, bool transposed, SymIntList output_padding, SymInt groups, std::array<bool, 3> wanted) {
   Tensor to_grad_output, to_input, to_weight;
-  auto forward = [&](const Tensor& x, const Tensor& w) { return convolution(x, w, Tensor(), stride, padding, dilation, transposed, output_padding, groups); };
+  auto forward = [&](const Tensor& x, const Tensor& w) {
+    return convolution(x, w, Tensor(), stride, padding, dilation, transposed, output_padding, groups);
+  };
   auto backward = [&](const Tensor& x, const Tensor& w, std::array<bool, 3> mask) {
-    return convolution_backward(conj(grad_output), x, w, std::nullopt, stride, padding, dilation, transposed, output_padding, groups, mask);
+    return convolution_backward(conj(grad_output), x, w, std::nullopt, stride, padding, dilation, transposed,
+                                output_padding, groups, mask);
   };
   if (wanted[0]) {
     if (grad_grad_input.defined()) to_grad_output = forward(grad_grad_input, conj(weight));
@@ -24,8 +28,10 @@ std::tuple<Tensor, Tensor, Tensor> convolution_double_backward(const Tensor& gra
       to_grad_output = plus(to_grad_output, expand(reshape(grad_grad_bias, shape), grad_output.sizes()));
     }
   }
-  if (wanted[1] && grad_grad_weight.defined()) to_input = std::get<0>(backward(input, grad_grad_weight, {true, false, false}));
-  if (wanted[2] && grad_grad_input.defined()) to_weight = std::get<1>(backward(grad_grad_input, weight, {false, true, false}));
+  if (wanted[1] && grad_grad_weight.defined())
+    to_input = std::get<0>(backward(input, grad_grad_weight, {true, false, false}));
+  if (wanted[2] && grad_grad_input.defined())
+    to_weight = std::get<1>(backward(grad_grad_input, weight, {false, true, false}));
   return {to_grad_output, to_input, to_weight};
 }
 

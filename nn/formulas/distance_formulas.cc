@@ -6,7 +6,8 @@
 
 namespace tessera::autograd::formulas {
 
-Tensor cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t> compute_mode, const Tensor& distances) {
+Tensor cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p,
+                      std::optional<int64_t> compute_mode, const Tensor& distances) {
   const int64_t last[1] = {-1};
   if (grad_mode_enabled() || !grad.is_cpu()) {
     // Differentiable, and for any device: over the differences of all pairs.

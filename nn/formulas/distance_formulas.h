@@ -8,6 +8,7 @@
 namespace tessera::autograd::formulas {
 
 // The gradient of x1 from that of the distances.
-Tensor cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t> compute_mode, const Tensor& distances);
+Tensor cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p,
+                      std::optional<int64_t> compute_mode, const Tensor& distances);
 
 }  // namespace tessera::autograd::formulas

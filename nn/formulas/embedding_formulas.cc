@@ -4,7 +4,8 @@
 
 namespace tessera::autograd::formulas {
 
-Tensor embedding_double_backward(const Tensor& grad, const Tensor& indices, SymInt padding_idx, bool scale_grad_by_freq) {
+Tensor embedding_double_backward(const Tensor& grad, const Tensor& indices, SymInt padding_idx,
+                                 bool scale_grad_by_freq) {
   const Tensor flat = reshape(to(indices, DType::kInt64), {-1});
   Tensor rows = index_select(grad, 0, flat);
   if (scale_grad_by_freq) {
@@ -20,15 +21,19 @@ Tensor embedding_double_backward(const Tensor& grad, const Tensor& indices, SymI
 namespace {
 // Each index's row of what belongs to bags; zeros behind the last bag.
 Tensor rows_of_bags(const Tensor& of_bags, const Tensor& offset2bag) {
-  return masked_fill(index_select(of_bags, 0, clamp_min(offset2bag, Scalar(0))), unsqueeze(lt(offset2bag, Scalar(0)), 1), Scalar(0));
+  return masked_fill(index_select(of_bags, 0, clamp_min(offset2bag, Scalar(0))),
+                     unsqueeze(lt(offset2bag, Scalar(0)), 1), Scalar(0));
 }
 }  // namespace
 
-Tensor embedding_bag_backward(const Tensor& grad, const Tensor& indices, const Tensor& offset2bag, const Tensor& bag_size, const Tensor& max_indices, int64_t num_weights,
-                              bool scale_grad_by_freq, int64_t mode, const Tensor& per_sample_weights, int64_t padding_idx) {
+Tensor embedding_bag_backward(const Tensor& grad, const Tensor& indices, const Tensor& offset2bag,
+                              const Tensor& bag_size, const Tensor& max_indices, int64_t num_weights,
+                              bool scale_grad_by_freq, int64_t mode, const Tensor& per_sample_weights,
+                              int64_t padding_idx) {
   if (mode == 2) {
     const Tensor g = masked_fill(grad, unsqueeze(eq(bag_size, Scalar(0)), 1), Scalar(0));
-    return scatter_add(zeros({num_weights, grad.sizes()[1]}, grad.dtype(), std::nullopt, grad.device()), 0, max_indices, g);
+    return scatter_add(zeros({num_weights, grad.sizes()[1]}, grad.dtype(), std::nullopt, grad.device()), 0, max_indices,
+                       g);
   }
   const Tensor g = mode == 1 ? div(grad, unsqueeze(to(clamp_min(bag_size, Scalar(1)), grad.dtype()), 1)) : grad;
   if (g.sizes()[0] == 0) return zeros({num_weights, grad.sizes()[1]}, grad.dtype(), std::nullopt, grad.device());
@@ -36,7 +41,8 @@ Tensor embedding_bag_backward(const Tensor& grad, const Tensor& indices, const T
   if (per_sample_weights.defined()) rows = mul(rows, unsqueeze(per_sample_weights, 1));
   return embedding_dense_backward(rows, indices, num_weights, padding_idx, scale_grad_by_freq);
 }
-Tensor embedding_bag_weights_backward(const Tensor& grad, const Tensor& weight, const Tensor& indices, const Tensor& offset2bag, int64_t padding_idx) {
+Tensor embedding_bag_weights_backward(const Tensor& grad, const Tensor& weight, const Tensor& indices,
+                                      const Tensor& offset2bag, int64_t padding_idx) {
   const int64_t dims[1] = {1};
   if (grad.sizes()[0] == 0) return zeros(indices.sizes(), grad.dtype(), std::nullopt, grad.device());
   const Tensor flat = to(indices, DType::kInt64);

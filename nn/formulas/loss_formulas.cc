@@ -14,14 +14,16 @@ Tensor bce_second(const Tensor& both, const Tensor& self, const Tensor& target) 
   const Tensor v = bce_variance(self);
   return div(mul(both, add(sub(mul(self, self), mul(mul(self, target), Scalar(2))), target)), mul(v, v));
 }
-Tensor binary_cross_entropy_target_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction) {
+Tensor binary_cross_entropy_target_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
+                                            const Tensor& weight, int64_t reduction) {
   const Tensor slope = sub(clamp_min(log1p(neg(self)), -100), clamp_min(log(self), -100));
   return mul(weighted(kernels::spread(grad, self, target, reduction), weight), slope);
 }
 
 namespace {
 // Of each element: the mean is over the loss, which a weight may broadcast.
-Tensor element_gradient(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, int64_t reduction) {
+Tensor element_gradient(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
+                        const Tensor& pos_weight, int64_t reduction) {
   if (reduction != 1) return weighted(grad, weight);
   IntVector shape = infer_broadcast(self.sizes(), target.sizes());
   if (weight.defined()) shape = infer_broadcast(shape, weight.sizes());
@@ -30,13 +32,15 @@ Tensor element_gradient(const Tensor& grad, const Tensor& self, const Tensor& ta
 }
 }  // namespace
 
-Tensor bce_with_logits_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, int64_t reduction) {
+Tensor bce_with_logits_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
+                                const Tensor& pos_weight, int64_t reduction) {
   const Tensor g = element_gradient(grad, self, target, weight, pos_weight, reduction);
   if (!pos_weight.defined()) return mul(g, sub(sigmoid(self), target));
   const Tensor positive = mul(pos_weight, target);
   return mul(g, sub(mul(add(positive, rsub(target, 1)), sigmoid(self)), positive));
 }
-Tensor bce_with_logits_target_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, int64_t reduction) {
+Tensor bce_with_logits_target_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
+                                       const Tensor& weight, const Tensor& pos_weight, int64_t reduction) {
   const Tensor g = element_gradient(grad, self, target, weight, pos_weight, reduction);
   if (!pos_weight.defined()) return neg(mul(g, self));
   return mul(g, sub(log_sigmoid(neg(self)), mul(pos_weight, log_sigmoid(self))));

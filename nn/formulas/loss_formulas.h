@@ -1,4 +1,5 @@
-// Derivatives of losses that are longer than a line. `both` is the product of a gradient and the gradient of its gradient.
+// Derivatives of losses that are longer than a line. `both` is the product of a gradient and the gradient of its
+// gradient.
 #pragma once
 
 #include "nn/loss_extra.h"
@@ -13,8 +14,11 @@ Tensor within(const Tensor& both, const Tensor& self, const Tensor& target, doub
 // x (1 - x), and not 0: what binary cross entropy's derivatives divide by.
 Tensor bce_variance(const Tensor& x);
 Tensor bce_second(const Tensor& both, const Tensor& self, const Tensor& target);
-Tensor binary_cross_entropy_target_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction);
-Tensor bce_with_logits_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, int64_t reduction);
-Tensor bce_with_logits_target_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, int64_t reduction);
+Tensor binary_cross_entropy_target_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
+                                            const Tensor& weight, int64_t reduction);
+Tensor bce_with_logits_backward(const Tensor& grad, const Tensor& self, const Tensor& target, const Tensor& weight,
+                                const Tensor& pos_weight, int64_t reduction);
+Tensor bce_with_logits_target_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
+                                       const Tensor& weight, const Tensor& pos_weight, int64_t reduction);
 
 }  // namespace tessera::autograd::formulas

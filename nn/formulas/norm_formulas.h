@@ -1,5 +1,5 @@
-// Derivatives of the backward operators of normalisation: differentiable expressions for the gradients of grad_out, input and weight, from those of the three results
-// (undefined: none).
+// Derivatives of the backward operators of normalisation: differentiable expressions for the gradients of grad_out,
+// input and weight, from those of the three results (undefined: none).
 #pragma once
 
 #include <tuple>
@@ -10,11 +10,16 @@ namespace tessera::autograd::formulas {
 
 using NormGradients = std::tuple<Tensor, Tensor, Tensor>;
 
-NormGradients batch_norm_double_backward(const Tensor& to_input, const Tensor& to_weight, const Tensor& to_bias, const Tensor& grad_out, const Tensor& input, const Tensor& weight,
-                                         const Tensor& running_mean, const Tensor& running_var, const Tensor& save_mean, const Tensor& save_invstd, bool train, double eps);
-NormGradients layer_norm_double_backward(const Tensor& to_input, const Tensor& to_weight, const Tensor& to_bias, const Tensor& grad_out, const Tensor& input, SymIntList normalized_shape,
+NormGradients batch_norm_double_backward(const Tensor& to_input, const Tensor& to_weight, const Tensor& to_bias,
+                                         const Tensor& grad_out, const Tensor& input, const Tensor& weight,
+                                         const Tensor& running_mean, const Tensor& running_var, const Tensor& save_mean,
+                                         const Tensor& save_invstd, bool train, double eps);
+NormGradients layer_norm_double_backward(const Tensor& to_input, const Tensor& to_weight, const Tensor& to_bias,
+                                         const Tensor& grad_out, const Tensor& input, SymIntList normalized_shape,
                                          const Tensor& mean, const Tensor& rstd, const Tensor& weight);
-NormGradients group_norm_double_backward(const Tensor& to_input, const Tensor& to_weight, const Tensor& to_bias, const Tensor& grad_out, const Tensor& input, const Tensor& mean, const Tensor& rstd,
-                                         const Tensor& weight, SymInt n, SymInt c, SymInt hxw, int64_t group);
+NormGradients group_norm_double_backward(const Tensor& to_input, const Tensor& to_weight, const Tensor& to_bias,
+                                         const Tensor& grad_out, const Tensor& input, const Tensor& mean,
+                                         const Tensor& rstd, const Tensor& weight, SymInt n, SymInt c, SymInt hxw,
+                                         int64_t group);
 
 }  // namespace tessera::autograd::formulas

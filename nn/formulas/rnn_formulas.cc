@@ -1,4 +1,5 @@
-// Backpropagation through time, in the notation of nn/cpu/rnn.cc: g are the gates before their functions, v their values.
+// Backpropagation through time, in the notation of nn/cpu/rnn.cc: g are the gates before their functions, v their
+// values.
 #include "nn/formulas/rnn_formulas.h"
 
 #include "nn/nn_ops.h"
@@ -24,7 +25,8 @@ struct Step {
 
 class Composed {
  public:
-  Composed(RnnKind kind, const Tensor& gates, const Tensor& h0, const Tensor& c0, const Tensor& w_hh, const Tensor& b_hh, bool reverse)
+  Composed(RnnKind kind, const Tensor& gates, const Tensor& h0, const Tensor& c0, const Tensor& w_hh,
+           const Tensor& b_hh, bool reverse)
       : kind_(kind), hidden_(h0.size(1)), reverse_(reverse), w_(w_hh), steps_(static_cast<size_t>(gates.size(0))) {
     Tensor h = h0, c = c0;
     for (size_t s = 0; s < steps_.size(); ++s) {
@@ -60,7 +62,9 @@ class Composed {
   Tensor grad_gates, grad_hidden, states_before, grad_h0, grad_c0;
 
  private:
-  int64_t time(size_t s) const { return reverse_ ? static_cast<int64_t>(steps_.size() - 1 - s) : static_cast<int64_t>(s); }
+  int64_t time(size_t s) const {
+    return reverse_ ? static_cast<int64_t>(steps_.size() - 1 - s) : static_cast<int64_t>(s);
+  }
 
   void run(Step& s, const Tensor& x, const Tensor& b_hh) const {
     const Tensor from_state = plus(matmul(s.h_before, transpose(w_, 0, 1)), b_hh);
@@ -81,10 +85,12 @@ class Composed {
     s.h = s.v[3] * tanh(s.c);
   }
 
-  // (gradient of gates, of what the state adds, of the state before without a product); grad_c becomes that of the cell before.
+  // (gradient of gates, of what the state adds, of the state before without a product); grad_c becomes that of the cell
+  // before.
   std::tuple<Tensor, Tensor, Tensor> back(const Step& s, const Tensor& grad_h, Tensor& grad_c) const {
     if (kind_ == RnnKind::kGru) {
-      const Tensor candidate = grad_h * (1 - s.v[1]) * tanh_slope(s.v[2]), reset = candidate * s.recurrent * logistic_slope(s.v[0]);
+      const Tensor candidate = grad_h * (1 - s.v[1]) * tanh_slope(s.v[2]),
+                   reset = candidate * s.recurrent * logistic_slope(s.v[0]);
       const Tensor update = grad_h * (s.h_before - s.v[2]) * logistic_slope(s.v[1]);
       const Tensor parts[] = {reset, update, candidate}, hidden_parts[] = {reset, update, candidate * s.v[0]};
       return {cat(parts, -1), cat(hidden_parts, -1), grad_h * s.v[1]};
@@ -94,7 +100,8 @@ class Composed {
       return {g, g, Tensor()};
     }
     const Tensor squashed = tanh(s.c), cell = plus(grad_h * s.v[3] * tanh_slope(squashed), grad_c);
-    const Tensor parts[] = {cell * s.v[2] * logistic_slope(s.v[0]), cell * s.c_before * logistic_slope(s.v[1]), cell * s.v[0] * tanh_slope(s.v[2]), grad_h * squashed * logistic_slope(s.v[3])};
+    const Tensor parts[] = {cell * s.v[2] * logistic_slope(s.v[0]), cell * s.c_before * logistic_slope(s.v[1]),
+                            cell * s.v[0] * tanh_slope(s.v[2]), grad_h * squashed * logistic_slope(s.v[3])};
     grad_c = cell * s.v[1];
     const Tensor g = cat(parts, -1);
     return {g, g, Tensor()};
@@ -117,16 +124,19 @@ Tensor states_before(const Tensor& output, const Tensor& h0, bool reverse) {
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer_backward(const Tensor& grad_output, const Tensor& grad_h_n, const Tensor& grad_c_n, const Tensor& gates, const Tensor& h0, const Tensor& c0,
-                                                                      const Tensor& w_hh, const Tensor& b_hh, const Tensor& output, const Tensor& values, const Tensor& extra, int64_t kind,
-                                                                      bool reverse, std::array<bool, 5> mask) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer_backward(
+    const Tensor& grad_output, const Tensor& grad_h_n, const Tensor& grad_c_n, const Tensor& gates, const Tensor& h0,
+    const Tensor& c0, const Tensor& w_hh, const Tensor& b_hh, const Tensor& output, const Tensor& values,
+    const Tensor& extra, int64_t kind, bool reverse, std::array<bool, 5> mask) {
   Tensor grad_gates, grad_hidden, grad_h0, grad_c0, before;
   if (grad_mode_enabled()) {
     Composed layer(static_cast<RnnKind>(kind), gates, h0, c0, w_hh, b_hh, reverse);
     layer.backward(grad_output, grad_h_n, grad_c_n);
-    grad_gates = layer.grad_gates, grad_hidden = layer.grad_hidden, grad_h0 = layer.grad_h0, grad_c0 = layer.grad_c0, before = layer.states_before;
+    grad_gates = layer.grad_gates, grad_hidden = layer.grad_hidden, grad_h0 = layer.grad_h0, grad_c0 = layer.grad_c0,
+    before = layer.states_before;
   } else {
-    std::tie(grad_gates, grad_hidden, grad_h0, grad_c0) = _rnn_layer_backward(grad_output, grad_h_n, grad_c_n, h0, c0, w_hh, output, values, extra, kind, reverse);
+    std::tie(grad_gates, grad_hidden, grad_h0, grad_c0) =
+        _rnn_layer_backward(grad_output, grad_h_n, grad_c_n, h0, c0, w_hh, output, values, extra, kind, reverse);
     if (static_cast<RnnKind>(kind) != RnnKind::kGru) grad_hidden = grad_gates;
     if (mask[3]) before = states_before(output, h0, reverse);
   }

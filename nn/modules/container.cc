@@ -5,7 +5,9 @@ namespace tessera::nn {
 
 Tensor Flatten::forward(const Tensor& input) { return flatten(input, start_dim, end_dim); }
 
-std::string Flatten::extra_repr() const { return "start_dim=" + std::to_string(start_dim) + ", end_dim=" + std::to_string(end_dim); }
+std::string Flatten::extra_repr() const {
+  return "start_dim=" + std::to_string(start_dim) + ", end_dim=" + std::to_string(end_dim);
+}
 
 Sequential& Sequential::append(std::shared_ptr<Module> module) {
   register_module(std::to_string(size()), std::move(module));

@@ -9,7 +9,9 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Size2d kernel_size, Co
   TESSERA_CHECK_VALUE(options.groups > 0, "groups must be a positive integer");
   TESSERA_CHECK_VALUE(in_channels % options.groups == 0, "in_channels must be divisible by groups");
   TESSERA_CHECK_VALUE(out_channels % options.groups == 0, "out_channels must be divisible by groups");
-  weight = register_parameter("weight", empty_cpu(IntVector{out_channels, in_channels / options.groups, kernel_size.v[0], kernel_size.v[1]}, options.dtype));
+  weight = register_parameter(
+      "weight", empty_cpu(IntVector{out_channels, in_channels / options.groups, kernel_size.v[0], kernel_size.v[1]},
+                          options.dtype));
   bias = register_parameter("bias", options.bias ? empty_cpu(IntVector{out_channels}, options.dtype) : Tensor());
   reset_parameters();
 }
@@ -20,11 +22,13 @@ void Conv2d::reset_parameters() {
 }
 
 Tensor Conv2d::forward(const Tensor& input) {
-  return conv2d(input, weight, bias, IntList(options.stride), IntList(options.padding), IntList(options.dilation), options.groups);
+  return conv2d(input, weight, bias, IntList(options.stride), IntList(options.padding), IntList(options.dilation),
+                options.groups);
 }
 
 std::string Conv2d::extra_repr() const {
-  std::string s = std::to_string(in_channels) + ", " + std::to_string(out_channels) + ", kernel_size=" + internal::repr(kernel_size) + ", stride=" + internal::repr(options.stride);
+  std::string s = std::to_string(in_channels) + ", " + std::to_string(out_channels) +
+                  ", kernel_size=" + internal::repr(kernel_size) + ", stride=" + internal::repr(options.stride);
   if (!options.padding.is(0)) s += ", padding=" + internal::repr(options.padding);
   if (!options.dilation.is(1)) s += ", dilation=" + internal::repr(options.dilation);
   if (options.groups != 1) s += ", groups=" + std::to_string(options.groups);

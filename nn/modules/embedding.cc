@@ -4,8 +4,12 @@
 
 namespace tessera::nn {
 
-Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim, EmbeddingOptions options) : num_embeddings(num_embeddings), embedding_dim(embedding_dim), options(options) {
-  TESSERA_CHECK_AS(AssertionError, !options.padding_idx || (*options.padding_idx < num_embeddings && *options.padding_idx >= -num_embeddings), "Padding_idx must be within num_embeddings");
+Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim, EmbeddingOptions options)
+    : num_embeddings(num_embeddings), embedding_dim(embedding_dim), options(options) {
+  TESSERA_CHECK_AS(
+      AssertionError,
+      !options.padding_idx || (*options.padding_idx < num_embeddings && *options.padding_idx >= -num_embeddings),
+      "Padding_idx must be within num_embeddings");
   weight = register_parameter("weight", empty_cpu(IntVector{num_embeddings, embedding_dim}, options.dtype));
   reset_parameters();
 }
@@ -17,10 +21,13 @@ int64_t Embedding::padding_row() const {
 
 void Embedding::reset_parameters() {
   init::normal_(weight);
-  if (options.padding_idx) init::zeros_(make_view(weight, IntVector{embedding_dim}, IntVector{1}, padding_row() * embedding_dim));
+  if (options.padding_idx)
+    init::zeros_(make_view(weight, IntVector{embedding_dim}, IntVector{1}, padding_row() * embedding_dim));
 }
 
-Tensor Embedding::forward(const Tensor& input) { return embedding(weight, input, padding_row(), options.scale_grad_by_freq); }
+Tensor Embedding::forward(const Tensor& input) {
+  return embedding(weight, input, padding_row(), options.scale_grad_by_freq);
+}
 
 std::string Embedding::extra_repr() const {
   std::string s = std::to_string(num_embeddings) + ", " + std::to_string(embedding_dim);

@@ -8,7 +8,8 @@
 namespace tessera::nn::init {
 
 double calculate_gain(std::string_view nonlinearity, double param) {
-  for (std::string_view one : {"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid"})
+  for (std::string_view one :
+       {"linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "sigmoid"})
     if (nonlinearity == one) return 1;
   if (nonlinearity == "tanh") return 5.0 / 3;
   if (nonlinearity == "relu") return std::sqrt(2.0);
@@ -18,7 +19,8 @@ double calculate_gain(std::string_view nonlinearity, double param) {
 }
 
 std::pair<int64_t, int64_t> fan_in_and_fan_out(const Tensor& tensor) {
-  TESSERA_CHECK_VALUE(tensor.dim() >= 2, "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions");
+  TESSERA_CHECK_VALUE(tensor.dim() >= 2,
+                      "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions");
   int64_t field = 1;
   for (int64_t d = 2; d < tensor.dim(); ++d) field *= tensor.size(d);
   return {tensor.size(1) * field, tensor.size(0) * field};
@@ -62,13 +64,15 @@ double kaiming_std(const Tensor& tensor, double a, FanMode mode, std::string_vie
 
 }  // namespace
 
-Tensor kaiming_uniform_(const Tensor& tensor, double a, FanMode mode, std::string_view nonlinearity, const Generator& generator) {
+Tensor kaiming_uniform_(const Tensor& tensor, double a, FanMode mode, std::string_view nonlinearity,
+                        const Generator& generator) {
   if (tensor.numel() == 0) return tensor;
   const double bound = std::sqrt(3.0) * kaiming_std(tensor, a, mode, nonlinearity);
   return init::uniform_(tensor, -bound, bound, generator);
 }
 
-Tensor kaiming_normal_(const Tensor& tensor, double a, FanMode mode, std::string_view nonlinearity, const Generator& generator) {
+Tensor kaiming_normal_(const Tensor& tensor, double a, FanMode mode, std::string_view nonlinearity,
+                       const Generator& generator) {
   if (tensor.numel() == 0) return tensor;
   return init::normal_(tensor, 0, kaiming_std(tensor, a, mode, nonlinearity), generator);
 }

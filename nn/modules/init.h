@@ -1,4 +1,5 @@
-// Initial values of parameters: each function works in place, without gradients, and returns its tensor. The numbers drawn for a seed are those of the Python functions.
+// Initial values of parameters: each function works in place, without gradients, and returns its tensor. The numbers
+// drawn for a seed are those of the Python functions.
 #pragma once
 
 #include <string_view>
@@ -10,7 +11,8 @@ namespace tessera::nn::init {
 
 enum class FanMode { kFanIn, kFanOut };
 
-// The recommended gain of a nonlinearity ("linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu" ...); param: the slope of leaky_relu. ValueError for an unknown name.
+// The recommended gain of a nonlinearity ("linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu" ...);
+// param: the slope of leaky_relu. ValueError for an unknown name.
 double calculate_gain(std::string_view nonlinearity, double param = 0.01);
 // ValueError below two dimensions.
 std::pair<int64_t, int64_t> fan_in_and_fan_out(const Tensor& tensor);
@@ -24,10 +26,13 @@ Tensor zeros_(const Tensor& tensor);
 Tensor xavier_uniform_(const Tensor& tensor, double gain = 1, const Generator& generator = {});
 Tensor xavier_normal_(const Tensor& tensor, double gain = 1, const Generator& generator = {});
 // He et al. 2015.
-Tensor kaiming_uniform_(const Tensor& tensor, double a = 0, FanMode mode = FanMode::kFanIn, std::string_view nonlinearity = "leaky_relu", const Generator& generator = {});
-Tensor kaiming_normal_(const Tensor& tensor, double a = 0, FanMode mode = FanMode::kFanIn, std::string_view nonlinearity = "leaky_relu", const Generator& generator = {});
+Tensor kaiming_uniform_(const Tensor& tensor, double a = 0, FanMode mode = FanMode::kFanIn,
+                        std::string_view nonlinearity = "leaky_relu", const Generator& generator = {});
+Tensor kaiming_normal_(const Tensor& tensor, double a = 0, FanMode mode = FanMode::kFanIn,
+                       std::string_view nonlinearity = "leaky_relu", const Generator& generator = {});
 
-// What Linear and convolutions start from: the weight uniform in +-1 / sqrt(fan_in), then the bias (may be undefined) in the same bounds.
+// What Linear and convolutions start from: the weight uniform in +-1 / sqrt(fan_in), then the bias (may be undefined)
+// in the same bounds.
 void linear_defaults_(const Tensor& weight, const Tensor& bias);
 
 }  // namespace tessera::nn::init

@@ -1,4 +1,5 @@
-// The layers. Defaults are those of the Python modules; what Python takes by keyword stands in an options struct: Conv2d(1, 16, 3, {.padding = 1}).
+// The layers. Defaults are those of the Python modules; what Python takes by keyword stands in an options struct:
+// Conv2d(1, 16, 3, {.padding = 1}).
 #pragma once
 
 #include <initializer_list>
@@ -41,7 +42,8 @@ struct Conv2dOptions {
   DType dtype = default_dtype();
 };
 
-// Cross-correlation of (N, C, H, W) or (C, H, W) with weight (out_channels, in_channels / groups, kh, kw). ValueError for sizes that fit nothing.
+// Cross-correlation of (N, C, H, W) or (C, H, W) with weight (out_channels, in_channels / groups, kh, kw). ValueError
+// for sizes that fit nothing.
 class Conv2d : public Module {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, Size2d kernel_size, Conv2dOptions options = {});
@@ -63,7 +65,8 @@ struct BatchNormOptions {
   DType dtype = default_dtype();
 };
 
-// Ioffe and Szegedy 2015: each channel normalised with the statistics of the batch, in evaluation with the running ones.
+// Ioffe and Szegedy 2015: each channel normalised with the statistics of the batch, in evaluation with the running
+// ones.
 class BatchNorm : public Module {
  public:
   Tensor forward(const Tensor& input) override;
@@ -84,6 +87,7 @@ class BatchNorm1d : public BatchNorm {
  public:
   explicit BatchNorm1d(int64_t num_features, BatchNormOptions options = {}) : BatchNorm(num_features, options) {}
   const char* name() const override { return "BatchNorm1d"; }
+
  protected:
   void check_input(const Tensor& input) const override;
 };
@@ -93,6 +97,7 @@ class BatchNorm2d : public BatchNorm {
  public:
   explicit BatchNorm2d(int64_t num_features, BatchNormOptions options = {}) : BatchNorm(num_features, options) {}
   const char* name() const override { return "BatchNorm2d"; }
+
  protected:
   void check_input(const Tensor& input) const override;
 };
@@ -189,7 +194,8 @@ class Sigmoid : public Module {
   const char* name() const override { return "Sigmoid"; }
 };
 
-// In training zeroes each element with probability p and scales the others by 1 / (1 - p). ValueError for a p outside [0, 1].
+// In training zeroes each element with probability p and scales the others by 1 / (1 - p). ValueError for a p outside
+// [0, 1].
 class Dropout : public Module {
  public:
   explicit Dropout(double p = 0.5);
@@ -238,9 +244,12 @@ class Flatten : public Module {
 class Sequential : public Module {
  public:
   Sequential() = default;
-  // A list in braces is made from left to right, so that the modules draw their weights in this order; arguments in parentheses may be made in any.
+  // A list in braces is made from left to right, so that the modules draw their weights in this order; arguments in
+  // parentheses may be made in any.
   using List = std::initializer_list<std::shared_ptr<Module>>;
-  explicit Sequential(List modules) { for (const auto& m : modules) append(m); }
+  explicit Sequential(List modules) {
+    for (const auto& m : modules) append(m);
+  }
   static std::shared_ptr<Sequential> make(List modules) { return std::make_shared<Sequential>(modules); }
   Sequential& append(std::shared_ptr<Module> module);
   size_t size() const { return named_children().size(); }

@@ -4,7 +4,8 @@
 
 namespace tessera::nn {
 
-CrossEntropyLoss::CrossEntropyLoss(ClassLossOptions options) : Loss(options.reduction), ignore_index(options.ignore_index), label_smoothing(options.label_smoothing) {
+CrossEntropyLoss::CrossEntropyLoss(ClassLossOptions options)
+    : Loss(options.reduction), ignore_index(options.ignore_index), label_smoothing(options.label_smoothing) {
   weight = register_buffer("weight", options.weight);
 }
 
@@ -17,8 +18,12 @@ NLLLoss::NLLLoss(ClassLossOptions options) : Loss(options.reduction), ignore_ind
   weight = register_buffer("weight", options.weight);
 }
 
-Tensor NLLLoss::forward(const Tensor& input, const Tensor& target) { return nll_loss_nd(input, target, weight, static_cast<int64_t>(reduction), ignore_index); }
+Tensor NLLLoss::forward(const Tensor& input, const Tensor& target) {
+  return nll_loss_nd(input, target, weight, static_cast<int64_t>(reduction), ignore_index);
+}
 
-Tensor MSELoss::forward(const Tensor& input, const Tensor& target) { return mse_loss(input, target, static_cast<int64_t>(reduction)); }
+Tensor MSELoss::forward(const Tensor& input, const Tensor& target) {
+  return mse_loss(input, target, static_cast<int64_t>(reduction));
+}
 
 }  // namespace tessera::nn

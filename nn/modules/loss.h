@@ -22,10 +22,10 @@ class Loss : public Module {
 };
 
 struct ClassLossOptions {
-  Tensor weight;                // (classes), undefined: all ones
+  Tensor weight;  // (classes), undefined: all ones
   int64_t ignore_index = -100;
   Reduction reduction = Reduction::kMean;
-  double label_smoothing = 0;   // CrossEntropyLoss only
+  double label_smoothing = 0;  // CrossEntropyLoss only
 };
 
 // Scores (N, C, ...) against class numbers (N, ...) of int64, or probabilities of the input's shape.

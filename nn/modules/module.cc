@@ -17,16 +17,20 @@ Tensor Module::forward(const Tensor&) {
 void Module::check_name(const std::string& name, const char* what) const {
   TESSERA_CHECK_VALUE(!name.empty(), what, " name can't be empty string \"\"");
   TESSERA_CHECK_VALUE(name.find('.') == std::string::npos, what, " name can't contain \".\", got: ", name);
-  const auto taken = [&](const auto& list, auto key) { return std::any_of(list.begin(), list.end(), [&](const auto& e) { return key(e) == name; }); };
+  const auto taken = [&](const auto& list, auto key) {
+    return std::any_of(list.begin(), list.end(), [&](const auto& e) { return key(e) == name; });
+  };
   const auto first = [](const auto& e) -> const std::string& { return e.first; };
-  TESSERA_CHECK_VALUE(!taken(parameters_, first) && !taken(children_, first) && !taken(buffers_, [](const Buffer& b) -> const std::string& { return b.name; }), "attribute '", name,
-                      "' already exists");
+  TESSERA_CHECK_VALUE(!taken(parameters_, first) && !taken(children_, first) &&
+                          !taken(buffers_, [](const Buffer& b) -> const std::string& { return b.name; }),
+                      "attribute '", name, "' already exists");
 }
 
 Tensor Module::register_parameter(std::string name, const Tensor& parameter, bool requires_grad) {
   check_name(name, "parameter");
   if (parameter.defined()) {
-    TESSERA_CHECK_VALUE(parameter.is_leaf(), "Cannot assign non-leaf Tensor to parameter '", name, "'. Model parameters must be created explicitly.");
+    TESSERA_CHECK_VALUE(parameter.is_leaf(), "Cannot assign non-leaf Tensor to parameter '", name,
+                        "'. Model parameters must be created explicitly.");
     parameter.requires_grad_(requires_grad);
   }
   parameters_.emplace_back(std::move(name), parameter);
@@ -48,10 +52,17 @@ void Module::add_child(std::string name, std::shared_ptr<Module> module) {
   children_.emplace_back(std::move(name), std::move(module));
 }
 
-void Module::collect(const std::string& prefix, bool parameters, bool persistent_buffers, bool all_buffers, bool recurse, NamedTensors* out) const {
-  if (parameters) for (const auto& [name, t] : parameters_) if (t.defined()) out->emplace_back(prefix + name, t);
-  for (const Buffer& b : buffers_) if (b.tensor.defined() && (all_buffers || (persistent_buffers && b.persistent))) out->emplace_back(prefix + b.name, b.tensor);
-  if (recurse) for (const auto& [name, child] : children_) child->collect(prefix + name + ".", parameters, persistent_buffers, all_buffers, true, out);
+void Module::collect(const std::string& prefix, bool parameters, bool persistent_buffers, bool all_buffers,
+                     bool recurse, NamedTensors* out) const {
+  if (parameters)
+    for (const auto& [name, t] : parameters_)
+      if (t.defined()) out->emplace_back(prefix + name, t);
+  for (const Buffer& b : buffers_)
+    if (b.tensor.defined() && (all_buffers || (persistent_buffers && b.persistent)))
+      out->emplace_back(prefix + b.name, b.tensor);
+  if (recurse)
+    for (const auto& [name, child] : children_)
+      child->collect(prefix + name + ".", parameters, persistent_buffers, all_buffers, true, out);
 }
 
 NamedTensors Module::without_duplicates(NamedTensors list) {
@@ -97,7 +108,9 @@ void Module::load_state_dict(const NamedTensors& state, bool strict) {
   std::unordered_map<std::string_view, const Tensor*> given;
   for (const auto& [name, t] : state) given[name] = &t;
   std::string missing, unexpected, wrong;
-  const auto mention = [](std::string* list, std::string_view name) { *list += (list->empty() ? "\"" : ", \"") + std::string(name) + "\""; };
+  const auto mention = [](std::string* list, std::string_view name) {
+    *list += (list->empty() ? "\"" : ", \"") + std::string(name) + "\"";
+  };
   std::vector<std::pair<Tensor, Tensor>> copies;
   for (const auto& [name, target] : own) {
     const auto found = given.find(name);
@@ -109,12 +122,17 @@ void Module::load_state_dict(const NamedTensors& state, bool strict) {
     given.erase(found);
     // A scalar of old checkpoints may have one dimension of size 1.
     const bool scalar = target.dim() == 0 && source.defined() && source.dim() == 1 && source.size(0) == 1;
-    if (!source.defined() || (!scalar && !std::equal(source.sizes().begin(), source.sizes().end(), target.sizes().begin(), target.sizes().end())))
-      wrong += "\n\tsize mismatch for " + name + ": copying a param with shape torch.Size(" + (source.defined() ? shape_string(source.sizes()) : "undefined") +
+    if (!source.defined() || (!scalar && !std::equal(source.sizes().begin(), source.sizes().end(),
+                                                     target.sizes().begin(), target.sizes().end())))
+      wrong += "\n\tsize mismatch for " + name + ": copying a param with shape torch.Size(" +
+               (source.defined() ? shape_string(source.sizes()) : "undefined") +
                ") from checkpoint, the shape in current model is torch.Size(" + shape_string(target.sizes()) + ").";
-    else copies.emplace_back(target, scalar ? make_view(source, IntVector{}, IntVector{}, source.storage_offset()) : source);
+    else
+      copies.emplace_back(target,
+                          scalar ? make_view(source, IntVector{}, IntVector{}, source.storage_offset()) : source);
   }
-  for (const auto& [name, t] : state) if (given.count(name)) mention(&unexpected, name);
+  for (const auto& [name, t] : state)
+    if (given.count(name)) mention(&unexpected, name);
   std::string errors;
   if (strict && !missing.empty()) errors += "\n\tMissing key(s) in state_dict: " + missing + ". ";
   if (strict && !unexpected.empty()) errors += "\n\tUnexpected key(s) in state_dict: " + unexpected + ". ";
@@ -129,7 +147,9 @@ Module& Module::train(bool on) {
 }
 
 Module& Module::to(DType dtype) {
-  TESSERA_CHECK_TYPE(is_floating_point(dtype) || tessera::is_complex(dtype), "nn.Module.to only accepts floating point or complex dtypes, but got desired dtype=torch.", name_of(dtype));
+  TESSERA_CHECK_TYPE(is_floating_point(dtype) || tessera::is_complex(dtype),
+                     "nn.Module.to only accepts floating point or complex dtypes, but got desired dtype=torch.",
+                     name_of(dtype));
   NamedTensors own;
   collect("", true, false, true, true, &own);
   NoGradGuard no_grad;
@@ -153,8 +173,10 @@ void Module::zero_grad(bool set_to_none) {
   NoGradGuard no_grad;
   for (const Tensor& p : parameters()) {
     if (!p.grad().defined()) continue;
-    if (set_to_none) p.set_grad(Tensor());
-    else zero_(p.grad());
+    if (set_to_none)
+      p.set_grad(Tensor());
+    else
+      zero_(p.grad());
   }
 }
 

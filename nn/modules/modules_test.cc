@@ -27,16 +27,15 @@ void expect_near(const Tensor& t, std::vector<float> expected) {
 }
 void seed(uint64_t s) { default_cpu_generator()->manual_seed(s); }
 std::shared_ptr<Sequential> small_net() {
-  return Sequential::make({std::make_shared<Conv2d>(1, 2, 3, Conv2dOptions{.padding = 1}), std::make_shared<BatchNorm2d>(2), std::make_shared<ReLU>(), std::make_shared<MaxPool2d>(2),
-                                      std::make_shared<Flatten>(), std::make_shared<Linear>(8, 3)});
+  return Sequential::make({std::make_shared<Conv2d>(1, 2, 3, Conv2dOptions{.padding = 1}),
+                           std::make_shared<BatchNorm2d>(2), std::make_shared<ReLU>(), std::make_shared<MaxPool2d>(2),
+                           std::make_shared<Flatten>(), std::make_shared<Linear>(8, 3)});
 }
 template <class F>
 std::string message_of(F&& f) {
   try {
     f();
-  } catch (const Error& e) {
-    return e.what();
-  }
+  } catch (const Error& e) { return e.what(); }
   return "no error";
 }
 
@@ -49,8 +48,10 @@ TEST(Module, SameSeedSameWeights) {
   const std::vector<float> conv = values_of(state[0].second);
   EXPECT_EQ(conv[0], -0.0024956068955361843f);
   EXPECT_EQ(conv[3], -0.24531301856040955f);
-  EXPECT_EQ(values_of(state[8].second), (std::vector<float>{-0.2554657459259033f, -0.18226736783981323f, 0.22307024896144867f}));
-  expect_near(embedding.weight, {-1.1088484525680542f, 1.6253527402877808f, 1.2333362102508545f, -0.18318551778793335f, -1.3140254020690918f, -1.6894433498382568f, 0, 0});
+  EXPECT_EQ(values_of(state[8].second),
+            (std::vector<float>{-0.2554657459259033f, -0.18226736783981323f, 0.22307024896144867f}));
+  expect_near(embedding.weight, {-1.1088484525680542f, 1.6253527402877808f, 1.2333362102508545f, -0.18318551778793335f,
+                                 -1.3140254020690918f, -1.6894433498382568f, 0, 0});
 }
 
 TEST(Module, NamesAndRepr) {
@@ -62,7 +63,8 @@ TEST(Module, NamesAndRepr) {
   EXPECT_EQ(net->repr(),
             "Sequential(\n  (0): Conv2d(1, 2, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))\n"
             "  (1): BatchNorm2d(2, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)\n  (2): ReLU()\n"
-            "  (3): MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)\n  (4): Flatten(start_dim=1, end_dim=-1)\n"
+            "  (3): MaxPool2d(kernel_size=2, stride=2, padding=0, dilation=1, ceil_mode=False)\n  (4): "
+            "Flatten(start_dim=1, end_dim=-1)\n"
             "  (5): Linear(in_features=8, out_features=3, bias=True)\n)");
   Module m;
   const auto child = std::make_shared<Linear>(1, 1);
@@ -85,9 +87,11 @@ TEST(Module, StateDictIsStrictAndWhole) {
   EXPECT_TRUE(b->parameters()[0].requires_grad() && !b->state_dict()[0].second.requires_grad());
   const NamedTensors bad = {{"0.weight", floats({0}, {1})}, {"5.weight", zeros({3, 8})}, {"x", floats({0}, {1})}};
   EXPECT_EQ(message_of([&] { b->load_state_dict(bad); }),
-            "Error(s) in loading state_dict for Sequential:\n\tMissing key(s) in state_dict: \"0.bias\", \"1.weight\", \"1.bias\", \"1.running_mean\", \"1.running_var\", \"5.bias\". "
+            "Error(s) in loading state_dict for Sequential:\n\tMissing key(s) in state_dict: \"0.bias\", \"1.weight\", "
+            "\"1.bias\", \"1.running_mean\", \"1.running_var\", \"5.bias\". "
             "\n\tUnexpected key(s) in state_dict: \"x\". "
-            "\n\tsize mismatch for 0.weight: copying a param with shape torch.Size([1]) from checkpoint, the shape in current model is torch.Size([2, 1, 3, 3]).");
+            "\n\tsize mismatch for 0.weight: copying a param with shape torch.Size([1]) from checkpoint, the shape in "
+            "current model is torch.Size([2, 1, 3, 3]).");
   EXPECT_EQ(values_of(a->parameters()[4]), values_of(b->parameters()[4]));  // nothing half done
   b->load_state_dict({{"5.weight", zeros({3, 8})}}, false);
   EXPECT_EQ(values_of(b->parameters()[4]), std::vector<float>(24));
@@ -167,7 +171,8 @@ TEST(Losses, Values) {
   expect_near(CrossEntropyLoss()(scores, target), {1.4076059f});
   expect_near(CrossEntropyLoss({.reduction = Reduction::kNone})(scores, target), {0.4076059f, 2.4076059f});
   expect_near(CrossEntropyLoss({.ignore_index = 0, .label_smoothing = 0.1})(scores, target), {0.5076059f});
-  expect_near(NLLLoss({.weight = floats({3, 1, 1}, {3})})(log_softmax(scores, 1), target), {(0.4076059f + 3 * 2.4076059f) / 4});
+  expect_near(NLLLoss({.weight = floats({3, 1, 1}, {3})})(log_softmax(scores, 1), target),
+              {(0.4076059f + 3 * 2.4076059f) / 4});
   expect_near(MSELoss(Reduction::kSum)(floats({1, 2}, {2}), floats({0, 4}, {2})), {5});
   EXPECT_THROW(NLLLoss({.label_smoothing = 0.1}), ValueError);
 }

@@ -11,7 +11,8 @@ BatchNorm::BatchNorm(int64_t num_features, BatchNormOptions options) : num_featu
   bias = register_parameter("bias", make(options.affine));
   running_mean = register_buffer("running_mean", make(options.track_running_stats));
   running_var = register_buffer("running_var", make(options.track_running_stats));
-  num_batches_tracked = register_buffer("num_batches_tracked", options.track_running_stats ? scalar_to_tensor(0, DType::kInt64) : Tensor());
+  num_batches_tracked = register_buffer("num_batches_tracked",
+                                        options.track_running_stats ? scalar_to_tensor(0, DType::kInt64) : Tensor());
   reset_running_stats();
   if (options.affine) init::ones_(weight), init::zeros_(bias);
 }
@@ -32,31 +33,41 @@ Tensor BatchNorm::forward(const Tensor& input) {
     if (!options.momentum) factor = 1.0 / static_cast<double>(count);
   }
   // Running statistics are written in training and read in evaluation.
-  return batch_norm(input, weight, bias, running_mean, running_var, is_training() || !options.track_running_stats, factor, options.eps, false);
+  return batch_norm(input, weight, bias, running_mean, running_var, is_training() || !options.track_running_stats,
+                    factor, options.eps, false);
 }
 
 std::string BatchNorm::extra_repr() const {
-  return std::to_string(num_features) + ", eps=" + internal::repr(options.eps) + ", momentum=" + (options.momentum ? internal::repr(*options.momentum) : "None") +
-         ", affine=" + internal::repr(options.affine) + ", track_running_stats=" + internal::repr(options.track_running_stats);
+  return std::to_string(num_features) + ", eps=" + internal::repr(options.eps) +
+         ", momentum=" + (options.momentum ? internal::repr(*options.momentum) : "None") +
+         ", affine=" + internal::repr(options.affine) +
+         ", track_running_stats=" + internal::repr(options.track_running_stats);
 }
 
 void BatchNorm1d::check_input(const Tensor& input) const {
   TESSERA_CHECK_VALUE(input.dim() == 2 || input.dim() == 3, "expected 2D or 3D input (got ", input.dim(), "D input)");
 }
 
-void BatchNorm2d::check_input(const Tensor& input) const { TESSERA_CHECK_VALUE(input.dim() == 4, "expected 4D input (got ", input.dim(), "D input)"); }
+void BatchNorm2d::check_input(const Tensor& input) const {
+  TESSERA_CHECK_VALUE(input.dim() == 4, "expected 4D input (got ", input.dim(), "D input)");
+}
 
 LayerNorm::LayerNorm(IntVector shape, LayerNormOptions options) : normalized_shape(std::move(shape)), options(options) {
-  weight = register_parameter("weight", options.elementwise_affine ? empty_cpu(normalized_shape, options.dtype) : Tensor());
-  bias = register_parameter("bias", options.elementwise_affine && options.bias ? empty_cpu(normalized_shape, options.dtype) : Tensor());
+  weight =
+      register_parameter("weight", options.elementwise_affine ? empty_cpu(normalized_shape, options.dtype) : Tensor());
+  bias = register_parameter(
+      "bias", options.elementwise_affine && options.bias ? empty_cpu(normalized_shape, options.dtype) : Tensor());
   if (weight.defined()) init::ones_(weight);
   if (bias.defined()) init::zeros_(bias);
 }
 
-Tensor LayerNorm::forward(const Tensor& input) { return layer_norm(input, normalized_shape, weight, bias, options.eps); }
+Tensor LayerNorm::forward(const Tensor& input) {
+  return layer_norm(input, normalized_shape, weight, bias, options.eps);
+}
 
 std::string LayerNorm::extra_repr() const {
-  return internal::repr(normalized_shape) + ", eps=" + internal::repr(options.eps) + ", elementwise_affine=" + internal::repr(options.elementwise_affine);
+  return internal::repr(normalized_shape) + ", eps=" + internal::repr(options.eps) +
+         ", elementwise_affine=" + internal::repr(options.elementwise_affine);
 }
 
 }  // namespace tessera::nn

@@ -22,13 +22,15 @@ constexpr int64_t kGrain = 16384;
 
 // ---- SGD ----
 
-// Sutskever et al. 2013, in the form of the documented algorithm: g += weight_decay p; buf = momentum buf + (1 - dampening) g; g = buf, or g +
-// momentum buf with Nesterov; p -= lr g. kState: 0 no momentum, 1 the first step (buf = g), 2 later ones.
+// Sutskever et al. 2013, in the form of the documented algorithm: g += weight_decay p; buf = momentum buf + (1 -
+// dampening) g; g = buf, or g + momentum buf with Nesterov; p -= lr g. kState: 0 no momentum, 1 the first step (buf =
+// g), 2 later ones.
 template <int kState, bool kNesterov, class T>
-TESSERA_VECTORIZE void sgd_piece(const SgdStep& s, int64_t n, T* __restrict param, const T* __restrict grad, T* __restrict buffer) {
+TESSERA_VECTORIZE void sgd_piece(const SgdStep& s, int64_t n, T* __restrict param, const T* __restrict grad,
+                                 T* __restrict buffer) {
   using A = Acc<T>;
-  const A sign = s.maximize ? A{-1} : A{1}, decay = static_cast<A>(s.weight_decay), momentum = static_cast<A>(s.momentum),
-          rest = static_cast<A>(1 - s.dampening);
+  const A sign = s.maximize ? A{-1} : A{1}, decay = static_cast<A>(s.weight_decay),
+          momentum = static_cast<A>(s.momentum), rest = static_cast<A>(1 - s.dampening);
   const A step = static_cast<A>(-s.lr);
   for (int64_t i = 0; i < n; ++i) {
     const A p = static_cast<A>(param[i]);
@@ -48,7 +50,9 @@ void Sgd(int64_t n, const SgdStep& s, T* param, const T* grad, T* buffer) {
   auto* piece = sgd_piece<0, false, T>;
   if (buffer && s.first_step) piece = s.nesterov ? sgd_piece<1, true, T> : sgd_piece<1, false, T>;
   if (buffer && !s.first_step) piece = s.nesterov ? sgd_piece<2, true, T> : sgd_piece<2, false, T>;
-  parallel_for(n, kGrain, [&](int64_t begin, int64_t end) { piece(s, end - begin, param + begin, grad + begin, buffer ? buffer + begin : nullptr); });
+  parallel_for(n, kGrain, [&](int64_t begin, int64_t end) {
+    piece(s, end - begin, param + begin, grad + begin, buffer ? buffer + begin : nullptr);
+  });
 }
 
 // ---- Adam, AdamW ----
@@ -87,7 +91,8 @@ HWY_INLINE void adam_vector(D d, const AdamFactors<A>& k, const A* grad, const A
   if (k.decay != 0) g = hn::MulAdd(hn::Set(d, k.decay), p, g);
   const auto before = hn::LoadU(d, s.m + i), change = hn::Sub(g, before);
   // The documented lerp takes the nearer end as its base.
-  const auto m = k.rest1 < A{0.5} ? hn::MulAdd(hn::Set(d, k.rest1), change, before) : hn::NegMulAdd(change, hn::Set(d, A{1} - k.rest1), g);
+  const auto m = k.rest1 < A{0.5} ? hn::MulAdd(hn::Set(d, k.rest1), change, before)
+                                  : hn::NegMulAdd(change, hn::Set(d, A{1} - k.rest1), g);
   const auto v = hn::MulAdd(hn::Mul(hn::Set(d, k.rest2), g), g, hn::Mul(hn::LoadU(d, s.v + i), hn::Set(d, k.beta2)));
   hn::StoreU(m, d, s.m + i);
   hn::StoreU(v, d, s.v + i);
@@ -108,7 +113,9 @@ void adam_piece(const AdamFactors<A>& f, int64_t n, const A* grad, const AdamArr
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     // The processor does not request enough of so many arrays by itself.
-    for (const A* array : {grad, static_cast<const A*>(s.param), static_cast<const A*>(s.m), static_cast<const A*>(s.v)}) request_ahead(array + i);
+    for (const A* array :
+         {grad, static_cast<const A*>(s.param), static_cast<const A*>(s.m), static_cast<const A*>(s.v)})
+      request_ahead(array + i);
     adam_vector<kAmsgrad>(d, f, grad, s, i);
   }
   if (i == n) return;
@@ -163,7 +170,8 @@ void AdamAll(DType dtype, int64_t n, const AdamStep& s, void* param, const void*
   visit_floats("adam_step", dtype, [&](auto tag) HWY_ATTR {
     using T = decltype(tag);
     const auto run = s.amsgrad ? Adam<true, T> : Adam<false, T>;
-    run(n, s, static_cast<T*>(param), static_cast<const T*>(grad), static_cast<T*>(m), static_cast<T*>(v), static_cast<T*>(max_v));
+    run(n, s, static_cast<T*>(param), static_cast<const T*>(grad), static_cast<T*>(m), static_cast<T*>(v),
+        static_cast<T*>(max_v));
   });
 }
 
@@ -184,7 +192,8 @@ void sgd_step(DType dtype, int64_t n, const SgdStep& s, void* param, const void*
   using internal::SgdAll_simd_table;
   TESSERA_SIMD(SgdAll)(dtype, n, s, param, grad, momentum_buffer);
 }
-void adam_step(DType dtype, int64_t n, const AdamStep& s, void* param, const void* grad, void* exp_avg, void* exp_avg_sq, void* max_exp_avg_sq) {
+void adam_step(DType dtype, int64_t n, const AdamStep& s, void* param, const void* grad, void* exp_avg,
+               void* exp_avg_sq, void* max_exp_avg_sq) {
   using internal::AdamAll_simd_table;
   TESSERA_SIMD(AdamAll)(dtype, n, s, param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq);
 }

@@ -63,7 +63,9 @@ void check_adam(int64_t n, AdamStep s) {
   std::vector<double> ep(p.begin(), p.end()), em(n), ev(n), ex(n);
   for (int step = 1; step <= kSteps; ++step) {
     auto grad = random_vector<T>(n, 10 + step);
-    for (auto& g : grad) g = static_cast<T>(static_cast<float>(g) / static_cast<float>(step));  // falling, so that the maximum of amsgrad matters
+    for (auto& g : grad)
+      g = static_cast<T>(static_cast<float>(g) /
+                         static_cast<float>(step));  // falling, so that the maximum of amsgrad matters
     s.step = step;
     adam_step(DTypeOf<T>::value, n, s, p.data(), grad.data(), m.data(), v.data(), s.amsgrad ? x.data() : nullptr);
     for (int64_t i = 0; i < n; ++i) {

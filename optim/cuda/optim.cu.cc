@@ -1,4 +1,5 @@
-// Optimizer steps. The order of the operations is that of the documented algorithms, and each is rounded as on the CPU: products and sums are fused only where fma() is written.
+// Optimizer steps. The order of the operations is that of the documented algorithms, and each is rounded as on the CPU:
+// products and sums are fused only where fma() is written.
 #include "optim/cuda/optim.h"
 
 #include <algorithm>
@@ -18,9 +19,9 @@ __device__ inline double mul(double a, double b) { return __dmul_rn(a, b); }
 __device__ inline float add(float a, float b) { return __fadd_rn(a, b); }
 __device__ inline double add(double a, double b) { return __dadd_rn(a, b); }
 
-constexpr int kArrays = 5;       // parameter, gradient, up to three of state
-constexpr int kTensors = 56;     // of one launch: they are passed by value, in at most 4 KiB
-constexpr int64_t kPiece = 4096; // elements of a block
+constexpr int kArrays = 5;        // parameter, gradient, up to three of state
+constexpr int kTensors = 56;      // of one launch: they are passed by value, in at most 4 KiB
+constexpr int64_t kPiece = 4096;  // elements of a block
 
 // The tensors of a launch; tensor i has the pieces [first[i], first[i + 1]).
 struct Batch {
@@ -33,8 +34,10 @@ struct Batch {
 
 // ---- SGD ----
 
-// Sutskever et al. 2013, in the form of the documented algorithm: g += weight_decay p; buf = momentum buf + (1 - dampening) g; g = buf, or g + momentum buf with Nesterov; p -= lr g.
-template <class A> struct Sgd {
+// Sutskever et al. 2013, in the form of the documented algorithm: g += weight_decay p; buf = momentum buf + (1 -
+// dampening) g; g = buf, or g + momentum buf with Nesterov; p -= lr g.
+template <class A>
+struct Sgd {
   A sign, decay, momentum, rest, step;
   bool has_buffer, first_step, nesterov;
   explicit Sgd(const SgdStep& s, bool buffer) : has_buffer(buffer), first_step(s.first_step), nesterov(s.nesterov) {
@@ -62,7 +65,8 @@ template <class A> struct Sgd {
 // ---- Adam, AdamW ----
 
 // Kingma and Ba 2015; decoupled decay: Loshchilov and Hutter 2019; AMSGrad: Reddi, Kale and Kumar 2018.
-template <class A> struct Adam {
+template <class A>
+struct Adam {
   A sign, shrink, decay, rest1, beta2, rest2, eps;
   A root2, step;  // of the bias corrections
   double lr, exact_beta1, exact_beta2;
@@ -77,7 +81,9 @@ template <class A> struct Adam {
     eps = static_cast<A>(s.eps);
     correct(corrections(s.step));
   }
-  __host__ __device__ double2 corrections(double number) const { return {::sqrt(1 - ::pow(exact_beta2, number)), -(lr / (1 - ::pow(exact_beta1, number)))}; }
+  __host__ __device__ double2 corrections(double number) const {
+    return {::sqrt(1 - ::pow(exact_beta2, number)), -(lr / (1 - ::pow(exact_beta1, number)))};
+  }
   __host__ __device__ void correct(double2 c) {
     root2 = static_cast<A>(c.x);
     step = static_cast<A>(c.y);
@@ -101,7 +107,8 @@ template <class A> struct Adam {
 
 // ---- The kernels ----
 
-// The bias corrections of all tensors, where the step numbers lie on the device: once, not in every thread of the steps.
+// The bias corrections of all tensors, where the step numbers lie on the device: once, not in every thread of the
+// steps.
 template <class F>
 __global__ void corrections_kernel(Batch batch, F f, double2* out) {
   const int i = static_cast<int>(threadIdx.x);
@@ -111,7 +118,9 @@ __global__ void corrections_kernel(Batch batch, F f, double2* out) {
 template <class T, class F, int kCount>
 __device__ inline void update_at(const F& f, void* const (&data)[kArrays], int64_t i, Compute<T> scale, bool scaled) {
   using A = Compute<T>;
-  struct alignas(sizeof(T) * kCount) Group { T v[kCount]; };
+  struct alignas(sizeof(T) * kCount) Group {
+    T v[kCount];
+  };
   Group group[kArrays];
 #pragma unroll
   for (int a = 0; a < kArrays; ++a)
@@ -136,14 +145,17 @@ __device__ inline void update_at(const F& f, void* const (&data)[kArrays], int64
 }
 
 template <class T, class F>
-__global__ void step_kernel(Batch batch, F f, const double2* corrections, const float* grad_scale, const float* found_inf) {
+__global__ void step_kernel(Batch batch, F f, const double2* corrections, const float* grad_scale,
+                            const float* found_inf) {
   if (found_inf && *found_inf != 0) return;
   const int piece = static_cast<int>(blockIdx.x);
   int low = 0, high = batch.count;  // the piece is of a tensor in [low, high)
   while (high - low > 1) {
     const int middle = (low + high) / 2;
-    if (batch.first[middle] <= piece) low = middle;
-    else high = middle;
+    if (batch.first[middle] <= piece)
+      low = middle;
+    else
+      high = middle;
   }
   void* data[kArrays];
   uintptr_t bits = 0;
@@ -158,7 +170,8 @@ __global__ void step_kernel(Batch batch, F f, const double2* corrections, const 
   constexpr int kCount = 16 / sizeof(T);
   int64_t i = begin;
   if (bits % 16 == 0) {
-    for (i += threadIdx.x * kCount; i + kCount <= end; i += blockDim.x * kCount) update_at<T, F, kCount>(f, data, i, scale, scaled);
+    for (i += threadIdx.x * kCount; i + kCount <= end; i += blockDim.x * kCount)
+      update_at<T, F, kCount>(f, data, i, scale, scaled);
     i = end - (end - begin) % kCount;
   }
   for (i += threadIdx.x; i < end; i += blockDim.x) update_at<T, F, 1>(f, data, i, scale, scaled);
@@ -175,7 +188,8 @@ void run_steps(const F& f, const StepTensors& p, const StepOptions& options) {
       const int64_t size = std::min(p.sizes[i] - done, kMostPieces * kPiece);
       if (size > 0) {
         const int b = batch.count++;
-        void* const arrays[kArrays] = {p.params[i], p.grads[i], p.state[0] ? p.state[0][i] : nullptr, p.state[1] ? p.state[1][i] : nullptr, p.state[2] ? p.state[2][i] : nullptr};
+        void* const arrays[kArrays] = {p.params[i], p.grads[i], p.state[0] ? p.state[0][i] : nullptr,
+                                       p.state[1] ? p.state[1][i] : nullptr, p.state[2] ? p.state[2][i] : nullptr};
         for (int a = 0; a < kArrays; ++a) batch.data[b][a] = arrays[a] ? static_cast<T*>(arrays[a]) + done : nullptr;
         batch.size[b] = size;
         batch.step[b] = options.steps ? options.steps[i] : nullptr;
@@ -186,14 +200,16 @@ void run_steps(const F& f, const StepTensors& p, const StepOptions& options) {
     }
     if (batch.count == 0) continue;
     if (options.steps) launch(corrections_kernel<F>, dim3(1), dim3(64), batch, f, corrections.template as<double2>());
-    launch(step_kernel<T, F>, dim3(static_cast<unsigned>(batch.first[batch.count])), dim3(256), batch, f, corrections.template as<double2>(), options.grad_scale, options.found_inf);
+    launch(step_kernel<T, F>, dim3(static_cast<unsigned>(batch.first[batch.count])), dim3(256), batch, f,
+           corrections.template as<double2>(), options.grad_scale, options.found_inf);
   }
 }
 
 }  // namespace
 
 void sgd_steps(const SgdStep& s, const StepTensors& p, const StepOptions& options) {
-  visit<kAllFloats>(p.dtype, "sgd_step", [&]<class T>(Tag<T>) { run_steps<T>(Sgd<Compute<T>>(s, p.state[0] != nullptr), p, options); });
+  visit<kAllFloats>(p.dtype, "sgd_step",
+                    [&]<class T>(Tag<T>) { run_steps<T>(Sgd<Compute<T>>(s, p.state[0] != nullptr), p, options); });
 }
 
 void adam_steps(const AdamStep& s, const StepTensors& p, const StepOptions& options) {
@@ -205,9 +221,11 @@ void sgd_step(DType dtype, int64_t n, const SgdStep& s, void* param, const void*
   sgd_steps(s, {dtype, 1, &n, &param, &gradient, {momentum_buffer ? &momentum_buffer : nullptr, nullptr, nullptr}}, {});
 }
 
-void adam_step(DType dtype, int64_t n, const AdamStep& s, void* param, const void* grad, void* exp_avg, void* exp_avg_sq, void* max_exp_avg_sq) {
+void adam_step(DType dtype, int64_t n, const AdamStep& s, void* param, const void* grad, void* exp_avg,
+               void* exp_avg_sq, void* max_exp_avg_sq) {
   void* gradient = const_cast<void*>(grad);
-  adam_steps(s, {dtype, 1, &n, &param, &gradient, {&exp_avg, &exp_avg_sq, max_exp_avg_sq ? &max_exp_avg_sq : nullptr}}, {});
+  adam_steps(s, {dtype, 1, &n, &param, &gradient, {&exp_avg, &exp_avg_sq, max_exp_avg_sq ? &max_exp_avg_sq : nullptr}},
+             {});
 }
 
 void connect(optim::Engines& engines) {

@@ -18,7 +18,9 @@ constexpr DType kFloats[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32,
 constexpr int kSteps = 4;
 
 // The CPU fuses products and sums where it can, so that last digits differ there.
-void expect_near(DType t, const Mirror& m, const char* what) { testing::expect_close(t, m.host_bytes(), m.device_bytes(), -1, -1, what); }
+void expect_near(DType t, const Mirror& m, const char* what) {
+  testing::expect_close(t, m.host_bytes(), m.device_bytes(), -1, -1, what);
+}
 
 void check_sgd(DType t, int64_t n, cpu::SgdStep s) {
   Mirror p(random_elements(t, n, 1)), buffer(random_elements(t, n, 2));
@@ -45,7 +47,8 @@ TEST_F(Optim, SgdHasTheBitsOfTheCpu) {
 }
 
 void check_adam(DType t, int64_t n, cpu::AdamStep s) {
-  Mirror p(random_elements(t, n, 1)), m(random_elements(t, n, 2)), v(random_elements(t, n, 3, 0, 1)), largest(random_elements(t, n, 4, 0, 1));
+  Mirror p(random_elements(t, n, 1)), m(random_elements(t, n, 2)), v(random_elements(t, n, 3, 0, 1)),
+      largest(random_elements(t, n, 4, 0, 1));
   for (int step = 0; step < kSteps; ++step) {
     Mirror grad(random_elements(t, n, 10 + step));
     s.step = step + 1;
@@ -93,11 +96,13 @@ TEST_F(Optim, ManyParameters) {
   const int64_t count = static_cast<int64_t>(sizes.size());
   for (DType t : {DType::kBFloat16, DType::kFloat32}) {
     for (int64_t offset : {0, 1}) {
-      const List p(t, sizes, 100, 0), q(t, sizes, 100, 0), g(t, sizes, 500, offset), m(t, sizes, 900, 0), n(t, sizes, 900, 0), v(t, sizes, 1300, 0, 0), w(t, sizes, 1300, 0, 0);
+      const List p(t, sizes, 100, 0), q(t, sizes, 100, 0), g(t, sizes, 500, offset), m(t, sizes, 900, 0),
+          n(t, sizes, 900, 0), v(t, sizes, 1300, 0, 0), w(t, sizes, 1300, 0, 0);
       const cpu::SgdStep sgd{0.1, 0.9, 0, 0.01, false, false, false};
       const cpu::AdamStep adam{0.01, 0.9, 0.999, 1e-8, 0.01, true, false, false, 3};
       sgd_steps(sgd, {t, count, sizes.data(), p.data.data(), g.data.data(), {m.data.data(), nullptr, nullptr}}, {});
-      adam_steps(adam, {t, count, sizes.data(), p.data.data(), g.data.data(), {m.data.data(), v.data.data(), nullptr}}, {});
+      adam_steps(adam, {t, count, sizes.data(), p.data.data(), g.data.data(), {m.data.data(), v.data.data(), nullptr}},
+                 {});
       for (size_t i = 0; i < sizes.size(); ++i) {
         cuda::sgd_step(t, sizes[i], sgd, q.data[i], g.data[i], n.data[i]);
         cuda::adam_step(t, sizes[i], adam, q.data[i], g.data[i], n.data[i], w.data[i], nullptr);
@@ -112,14 +117,16 @@ TEST_F(Optim, ManyParameters) {
 TEST_F(Optim, ScalesAndStepNumbersOfTheDevice) {
   const std::vector<int64_t> sizes = {1000, 10};
   const DType t = DType::kFloat32;
-  const List p(t, sizes, 1, 0), q(t, sizes, 1, 0), g(t, sizes, 5, 0), h(t, sizes, 5, 0), m(t, sizes, 9, 0), n(t, sizes, 9, 0), v(t, sizes, 13, 0, 0), w(t, sizes, 13, 0, 0);
+  const List p(t, sizes, 1, 0), q(t, sizes, 1, 0), g(t, sizes, 5, 0), h(t, sizes, 5, 0), m(t, sizes, 9, 0),
+      n(t, sizes, 9, 0), v(t, sizes, 13, 0, 0), w(t, sizes, 13, 0, 0);
   const float numbers[] = {4.0f, 0.0f, 1.0f, 3.0f, 7.0f};  // scale, no infinity, an infinity, step numbers
   const DeviceBytes scalars(sizeof numbers);
   copy_to_device(scalars.get(), numbers, sizeof numbers);
   const float* const on_device = scalars.as<float>();
   const float* const steps[] = {on_device + 3, on_device + 4};
   cpu::AdamStep s{0.01, 0.9, 0.999, 1e-8, 0, false, false, false, 0};
-  const StepTensors parameters{t, 2, sizes.data(), p.data.data(), g.data.data(), {m.data.data(), v.data.data(), nullptr}};
+  const StepTensors parameters{
+      t, 2, sizes.data(), p.data.data(), g.data.data(), {m.data.data(), v.data.data(), nullptr}};
   const std::vector<uint8_t> before = p.memory[0]->read();
   adam_steps(s, parameters, {on_device, on_device + 2, steps});
   testing::expect_same(t, before, p.memory[0]->read(), "skipped");

@@ -6,7 +6,10 @@
 
 namespace tessera::optim {
 
-Adam::Adam(std::vector<Tensor> params, AdamOptions options) : Optimizer({"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"}) { add_group(std::move(params), options); }
+Adam::Adam(std::vector<Tensor> params, AdamOptions options)
+    : Optimizer({"step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq"}) {
+  add_group(std::move(params), options);
+}
 
 void Adam::add_group(std::vector<Tensor> params, AdamOptions options) {
   check_at_least_zero(options.lr, "learning rate");
@@ -28,12 +31,16 @@ Tensor zeros_like_parameter(const Tensor& p) {
 
 }  // namespace
 
-void Adam::apply(TensorList params, TensorList grads, TensorList m, TensorList v, TensorList largest, TensorList steps, const AdamOptions& o) {
-  _fused_adam_(params, grads, m, v, largest, steps, o.lr, o.beta1, o.beta2, o.weight_decay, o.eps, o.amsgrad, o.maximize);
+void Adam::apply(TensorList params, TensorList grads, TensorList m, TensorList v, TensorList largest, TensorList steps,
+                 const AdamOptions& o) {
+  _fused_adam_(params, grads, m, v, largest, steps, o.lr, o.beta1, o.beta2, o.weight_decay, o.eps, o.amsgrad,
+               o.maximize);
 }
 
-void AdamW::apply(TensorList params, TensorList grads, TensorList m, TensorList v, TensorList largest, TensorList steps, const AdamOptions& o) {
-  _fused_adamw_(params, grads, m, v, largest, steps, o.lr, o.beta1, o.beta2, o.weight_decay, o.eps, o.amsgrad, o.maximize);
+void AdamW::apply(TensorList params, TensorList grads, TensorList m, TensorList v, TensorList largest, TensorList steps,
+                  const AdamOptions& o) {
+  _fused_adamw_(params, grads, m, v, largest, steps, o.lr, o.beta1, o.beta2, o.weight_decay, o.eps, o.amsgrad,
+                o.maximize);
 }
 
 void Adam::step() {

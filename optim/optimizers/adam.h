@@ -24,7 +24,8 @@ class Adam : public Optimizer {
 
  protected:
   // A virtual function rather than a flag: a program with Adam does not hold AdamW's kernel.
-  virtual void apply(TensorList params, TensorList grads, TensorList m, TensorList v, TensorList largest, TensorList steps, const AdamOptions& o);
+  virtual void apply(TensorList params, TensorList grads, TensorList m, TensorList v, TensorList largest,
+                     TensorList steps, const AdamOptions& o);
 
  private:
   std::vector<AdamOptions> options_;
@@ -36,7 +37,8 @@ class AdamW final : public Adam {
   explicit AdamW(std::vector<Tensor> params, AdamWOptions options = {}) : Adam(std::move(params), options) {}
 
  protected:
-  void apply(TensorList params, TensorList grads, TensorList m, TensorList v, TensorList largest, TensorList steps, const AdamOptions& o) override;
+  void apply(TensorList params, TensorList grads, TensorList m, TensorList v, TensorList largest, TensorList steps,
+             const AdamOptions& o) override;
 };
 
 }  // namespace tessera::optim

@@ -33,16 +33,23 @@ class Optimizer {
   virtual double lr(size_t group = 0) const = 0;
   virtual void set_lr(double lr, size_t group = 0) = 0;
 
-  // What has been gathered so far, by parameter number: "0.exp_avg", "0.step", ... Restoring throws Error, and changes nothing, if a name or shape fits no parameter.
+  // What has been gathered so far, by parameter number: "0.exp_avg", "0.step", ... Restoring throws Error, and changes
+  // nothing, if a name or shape fits no parameter.
   NamedTensors state_dict() const;
   void load_state_dict(const NamedTensors& state);
 
  protected:
   static constexpr int kMaxState = 4;
   using State = std::array<Tensor, kMaxState>;
-  struct Group { std::vector<Tensor> params; std::vector<State> state; };
+  struct Group {
+    std::vector<Tensor> params;
+    std::vector<State> state;
+  };
   // The parameters of a group that have a gradient now, with their gradients and numbers.
-  struct Active { std::vector<Tensor> params, grads; std::vector<size_t> numbers; };
+  struct Active {
+    std::vector<Tensor> params, grads;
+    std::vector<size_t> numbers;
+  };
 
   // names: of the tensors in a State, in order; null where unused. "step" is a number.
   explicit Optimizer(std::array<const char*, kMaxState> names) : names_(names) {}

@@ -37,9 +37,12 @@ auto maker(Options options) {
 
 TEST(Steps, AreThoseOfPyTorch) {
   expect_steps(maker<SGD>(SGDOptions{.lr = 0.1}), {0.85f, -2.6f, 0.3f});
-  expect_steps(maker<SGD>(SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01}), {0.7288957238f, -2.8718645573f, 0.2186904699f});
-  expect_steps(maker<SGD>(SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true, .maximize = true}), {1.4024499655f, -0.5440999866f, 0.9610000253f});
-  expect_steps(maker<Adam>(AdamOptions{.lr = 0.1, .weight_decay = 0.1}), {0.7001745701f, -2.2899131775f, 0.3000260890f});
+  expect_steps(maker<SGD>(SGDOptions{.lr = 0.1, .momentum = 0.9, .dampening = 0.1, .weight_decay = 0.01}),
+               {0.7288957238f, -2.8718645573f, 0.2186904699f});
+  expect_steps(maker<SGD>(SGDOptions{.lr = 0.1, .momentum = 0.9, .nesterov = true, .maximize = true}),
+               {1.4024499655f, -0.5440999866f, 0.9610000253f});
+  expect_steps(maker<Adam>(AdamOptions{.lr = 0.1, .weight_decay = 0.1}),
+               {0.7001745701f, -2.2899131775f, 0.3000260890f});
   AdamWOptions decoupled;
   decoupled.lr = 0.1;
   decoupled.amsgrad = true;
@@ -62,7 +65,9 @@ TEST(State, ComesBack) {
   };
   EXPECT_EQ(run(true), run(false));
   Adam adam({floats({1, 2})});
-  for (const char* name : {"1.exp_avg", "0.nothing", "exp_avg", "x.exp_avg", ".exp_avg", "99999999999999999999.exp_avg"}) EXPECT_THROW(adam.load_state_dict({{name, floats({1, 2})}}), Error) << name;
+  for (const char* name :
+       {"1.exp_avg", "0.nothing", "exp_avg", "x.exp_avg", ".exp_avg", "99999999999999999999.exp_avg"})
+    EXPECT_THROW(adam.load_state_dict({{name, floats({1, 2})}}), Error) << name;
   EXPECT_THROW(adam.load_state_dict({{"0.exp_avg", floats({1})}}), Error);
   EXPECT_TRUE(adam.state_dict().empty());
 }
@@ -125,7 +130,8 @@ TEST(Schedulers, AreThoseOfPyTorch) {
   expect_near(rates<PolynomialLR>(6, 4, 2), {1, 0.5625, 0.25, 0.0625, 0, 0});
   expect_near(rates<LambdaLR>(3, [](int64_t epoch) { return 1.0 / (1 + epoch); }), {1, 0.5, 1.0 / 3});
   expect_near(rates<CosineAnnealingLR>(8, 3, 0.1), {1, 0.775, 0.325, 0.1, 0.325, 0.775, 1, 0.775});
-  expect_near(rates<CosineAnnealingWarmRestarts>(8, 2, 2), {1, 0.5, 1, 0.5 + std::sqrt(0.125), 0.5, 0.5 - std::sqrt(0.125), 1, 0.96193976625564337});
+  expect_near(rates<CosineAnnealingWarmRestarts>(8, 2, 2),
+              {1, 0.5, 1, 0.5 + std::sqrt(0.125), 0.5, 0.5 - std::sqrt(0.125), 1, 0.96193976625564337});
 }
 
 TEST(Schedulers, MultiplyWhatIsThere) {

@@ -9,7 +9,8 @@ struct SGDOptions {
   bool nesterov = false, maximize = false;
 };
 
-// Stochastic gradient descent, with the momentum of Sutskever et al. 2013. ValueError for negative numbers, and for Nesterov without momentum or with dampening.
+// Stochastic gradient descent, with the momentum of Sutskever et al. 2013. ValueError for negative numbers, and for
+// Nesterov without momentum or with dampening.
 class SGD final : public Optimizer {
  public:
   explicit SGD(std::vector<Tensor> params, SGDOptions options = {});

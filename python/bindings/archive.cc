@@ -29,8 +29,8 @@ class Buffer {
   Py_buffer view_;
 };
 
-// What a file object is given to read into or to write: parts of a Python object's own buffer, which the file object may keep.
-// Memory of C++ is never given away.
+// What a file object is given to read into or to write: parts of a Python object's own buffer, which the file object
+// may keep. Memory of C++ is never given away.
 class Lender {
  public:
   // Until `end`: parts of the buffer of `o`.
@@ -42,7 +42,8 @@ class Lender {
   void end() { view_ = Ref(), bytes_ = {}; }
   // A view of `part`; null where it is no part.
   Ref lend(std::span<const uint8_t> part) const {
-    if (!view_ || part.data() < bytes_.data() || part.data() + part.size() > bytes_.data() + bytes_.size()) return Ref();
+    if (!view_ || part.data() < bytes_.data() || part.data() + part.size() > bytes_.data() + bytes_.size())
+      return Ref();
     const Py_ssize_t first = part.data() - bytes_.data();
     return Ref::steal(check(PySequence_GetSlice(view_.get(), first, first + static_cast<Py_ssize_t>(part.size()))));
   }
@@ -56,7 +57,9 @@ class Lending {
   Lending(Lender* lender, PyObject* o, std::span<const uint8_t> bytes) : lender_(lender) {
     if (lender_) lender_->begin(o, bytes);
   }
-  ~Lending() { if (lender_) lender_->end(); }
+  ~Lending() {
+    if (lender_) lender_->end();
+  }
   Lending(const Lending&) = delete;
 
  private:
@@ -99,7 +102,8 @@ class PythonSource final : public Source {
   size_t read_bytes(std::span<uint8_t> out) {
     Ref data = Ref::steal(check(PyObject_CallMethod(file_.get(), "read", "n", static_cast<Py_ssize_t>(out.size()))));
     Buffer got(data.get(), PyBUF_SIMPLE);
-    if (got.bytes().size() <= out.size() && !got.bytes().empty()) std::memcpy(out.data(), got.bytes().data(), got.bytes().size());
+    if (got.bytes().size() <= out.size() && !got.bytes().empty())
+      std::memcpy(out.data(), got.bytes().data(), got.bytes().size());
     return got.bytes().size();
   }
 
@@ -116,7 +120,9 @@ class PythonSink final : public Sink {
   void write(std::span<const uint8_t> data) override {
     while (!data.empty()) {
       Ref part = lender.lend(data);
-      if (!part) part = Ref::steal(check(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(data.data()), static_cast<Py_ssize_t>(data.size()))));
+      if (!part)
+        part = Ref::steal(check(PyBytes_FromStringAndSize(reinterpret_cast<const char*>(data.data()),
+                                                          static_cast<Py_ssize_t>(data.size()))));
       Ref n = Ref::steal(check(PyObject_CallMethod(file_.get(), "write", "O", part.get())));
       // A raw file may write less than all; others give None or what they like.
       size_t count = data.size();
@@ -138,11 +144,12 @@ class PythonSink final : public Sink {
 // An object of one of the three types: a C++ object behind Python's head.
 template <class T>
 struct Holder {
-  PyObject_HEAD
-  T* value;
+  PyObject_HEAD T* value;
 };
 template <class T>
-T& held(PyObject* self) { return *reinterpret_cast<Holder<T>*>(self)->value; }
+T& held(PyObject* self) {
+  return *reinterpret_cast<Holder<T>*>(self)->value;
+}
 template <class T>
 PyObject* hold(PyTypeObject* type, std::unique_ptr<T> value) {
   PyObject* self = check(type->tp_alloc(type, 0));
@@ -189,7 +196,9 @@ PyObject* sink_close(PyObject* self, PyObject*) {
     GilRelease released;
     held<FileSink>(self).close();
     return Py_None;
-  }) ? none() : nullptr;
+  })
+             ? none()
+             : nullptr;
 }
 PyObject* sink_enter(PyObject* self, PyObject*) { return Py_NewRef(self); }
 PyObject* sink_exit(PyObject* self, PyObject* args) {
@@ -252,7 +261,9 @@ PyObject* writer_close(PyObject* self, PyObject*) {
     GilRelease released(w.frees_lock);
     w.zip->close();
     return Py_None;
-  }) ? none() : nullptr;
+  })
+             ? none()
+             : nullptr;
 }
 
 PyMethodDef g_writer_methods[] = {
@@ -281,8 +292,10 @@ PyObject* reader_new(PyTypeObject* type, PyObject* args, PyObject*) {
     if (reader->base == -1 && PyErr_Occurred()) throw ErrorAlreadySet();
     TESSERA_CHECK_VALUE(reader->base >= 0, "the position of a file can't be negative, got ", reader->base);
     reader->frees_lock = descriptor >= 0;
-    if (reader->frees_lock) reader->source = std::make_unique<FileSource>(descriptor, reader->base);
-    else reader->source.reset(reader->python = new PythonSource(file, reader->base));
+    if (reader->frees_lock)
+      reader->source = std::make_unique<FileSource>(descriptor, reader->base);
+    else
+      reader->source.reset(reader->python = new PythonSource(file, reader->base));
     {
       GilRelease released(reader->frees_lock);
       reader->zip.emplace(*reader->source);
@@ -309,12 +322,14 @@ int reader_contains(PyObject* self, PyObject* name) {
 PyObject* reader_names(PyObject* self, PyObject*) {
   return guarded([&] {
     Ref list = Ref::steal(check(PyList_New(0)));
-    for (const std::string& name : held<Reader>(self).zip->names()) check(PyList_Append(list.get(), text_of(name).get()));
+    for (const std::string& name : held<Reader>(self).zip->names())
+      check(PyList_Append(list.get(), text_of(name).get()));
     return list.release();
   });
 }
 PyObject* reader_size(PyObject* self, PyObject* name) {
-  return guarded([&] { return PyLong_FromUnsignedLongLong(held<Reader>(self).zip->record_size(name_of_record(name))); });
+  return guarded(
+      [&] { return PyLong_FromUnsignedLongLong(held<Reader>(self).zip->record_size(name_of_record(name))); });
 }
 PyObject* reader_offset(PyObject* self, PyObject* name) {
   return guarded([&] {
@@ -347,7 +362,9 @@ PyObject* reader_read_into(PyObject* self, PyObject* args) {
     GilRelease released(r.frees_lock);
     r.zip->read(record, out.bytes());
     return Py_None;
-  }) ? none() : nullptr;
+  })
+             ? none()
+             : nullptr;
 }
 PyObject* reader_archive_name(PyObject* self, void*) {
   return guarded([&] { return text_of(held<Reader>(self).zip->archive_name()).release(); });
@@ -356,18 +373,23 @@ PyObject* reader_archive_name(PyObject* self, void*) {
 PyMethodDef g_reader_methods[] = {
     {"names", reader_names, METH_NOARGS, "Record names without the archive's own, sorted."},
     {"record_size", reader_size, METH_O, "Length in bytes of a record."},
-    {"record_offset", reader_offset, METH_O, "Where the data of a stored record begin in the file. RuntimeError if it is compressed."},
+    {"record_offset", reader_offset, METH_O,
+     "Where the data of a stored record begin in the file. RuntimeError if it is compressed."},
     {"read", reader_read, METH_O, "The bytes of a record. RuntimeError if they don't have its checksum."},
-    {"read_into", reader_read_into, METH_VARARGS, "read_into(name, buffer): the same into a writable buffer of the record's size."},
+    {"read_into", reader_read_into, METH_VARARGS,
+     "read_into(name, buffer): the same into a writable buffer of the record's size."},
     {nullptr, nullptr, 0, nullptr}};
-PyObject* reader_file_size(PyObject* self, void*) { return PyLong_FromUnsignedLongLong(held<Reader>(self).source->size()); }
+PyObject* reader_file_size(PyObject* self, void*) {
+  return PyLong_FromUnsignedLongLong(held<Reader>(self).source->size());
+}
 PyGetSetDef g_reader_getset[] = {{"archive_name", reader_archive_name, nullptr, nullptr, nullptr},
                                  {"size", reader_file_size, nullptr, "Length of the file in bytes.", nullptr},
                                  {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyTypeObject* make_type(PyObject* module, PyType_Spec* spec) {
   auto* type = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(spec)));
-  check(PyModule_AddObjectRef(module, spec->name + std::string_view("torch._C.").size(), reinterpret_cast<PyObject*>(type)));
+  check(PyModule_AddObjectRef(module, spec->name + std::string_view("torch._C.").size(),
+                              reinterpret_cast<PyObject*>(type)));
   return type;
 }
 

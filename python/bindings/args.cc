@@ -14,46 +14,82 @@ PyObject* intern(std::string_view s) { return PyUnicode_InternFromString(std::st
 
 ParamKind kind_of(const SchemaType& t) {
   switch (t.kind) {
-    case TypeKind::kTensor: return ParamKind::kTensor;
-    case TypeKind::kInt: case TypeKind::kSymInt: return ParamKind::kInt;
-    case TypeKind::kFloat: case TypeKind::kSymFloat: return ParamKind::kFloat;
-    case TypeKind::kBool: case TypeKind::kSymBool: return ParamKind::kBool;
-    case TypeKind::kScalar: case TypeKind::kComplex: return ParamKind::kScalar;
-    case TypeKind::kStr: case TypeKind::kDimname: return ParamKind::kString;
-    case TypeKind::kScalarType: return ParamKind::kDType;
-    case TypeKind::kLayout: return ParamKind::kLayout;
-    case TypeKind::kMemoryFormat: return ParamKind::kMemoryFormat;
-    case TypeKind::kDevice: return ParamKind::kDevice;
-    case TypeKind::kGenerator: return ParamKind::kGenerator;
-    case TypeKind::kStorage: return ParamKind::kStorage;
+    case TypeKind::kTensor:
+      return ParamKind::kTensor;
+    case TypeKind::kInt:
+    case TypeKind::kSymInt:
+      return ParamKind::kInt;
+    case TypeKind::kFloat:
+    case TypeKind::kSymFloat:
+      return ParamKind::kFloat;
+    case TypeKind::kBool:
+    case TypeKind::kSymBool:
+      return ParamKind::kBool;
+    case TypeKind::kScalar:
+    case TypeKind::kComplex:
+      return ParamKind::kScalar;
+    case TypeKind::kStr:
+    case TypeKind::kDimname:
+      return ParamKind::kString;
+    case TypeKind::kScalarType:
+      return ParamKind::kDType;
+    case TypeKind::kLayout:
+      return ParamKind::kLayout;
+    case TypeKind::kMemoryFormat:
+      return ParamKind::kMemoryFormat;
+    case TypeKind::kDevice:
+      return ParamKind::kDevice;
+    case TypeKind::kGenerator:
+      return ParamKind::kGenerator;
+    case TypeKind::kStorage:
+      return ParamKind::kStorage;
     case TypeKind::kList:
       switch (t.elements[0].without_optional().kind) {
-        case TypeKind::kTensor: return ParamKind::kTensorList;
-        case TypeKind::kInt: case TypeKind::kSymInt: return ParamKind::kIntList;
-        case TypeKind::kFloat: return ParamKind::kFloatList;
-        case TypeKind::kBool: return ParamKind::kBoolList;
-        case TypeKind::kScalar: return ParamKind::kScalarList;
-        default: return ParamKind::kObject;
+        case TypeKind::kTensor:
+          return ParamKind::kTensorList;
+        case TypeKind::kInt:
+        case TypeKind::kSymInt:
+          return ParamKind::kIntList;
+        case TypeKind::kFloat:
+          return ParamKind::kFloatList;
+        case TypeKind::kBool:
+          return ParamKind::kBoolList;
+        case TypeKind::kScalar:
+          return ParamKind::kScalarList;
+        default:
+          return ParamKind::kObject;
       }
-    default: return ParamKind::kObject;
+    default:
+      return ParamKind::kObject;
   }
 }
 
 Value default_of(const SchemaValue& v, ParamKind kind, int64_t list_size) {
   using K = SchemaValue::Kind;
   switch (v.kind) {
-    case K::kNone: return Value::none();
-    case K::kBool: return Value::of(v.b);
+    case K::kNone:
+      return Value::none();
+    case K::kBool:
+      return Value::of(v.b);
     case K::kInt:
       if (kind == ParamKind::kFloat) return Value::of(static_cast<double>(v.i));
-      if (kind == ParamKind::kIntList) return Value::of(IntVector(static_cast<size_t>(list_size > 0 ? list_size : 1), v.i));
+      if (kind == ParamKind::kIntList)
+        return Value::of(IntVector(static_cast<size_t>(list_size > 0 ? list_size : 1), v.i));
       return Value::of(v.i);
-    case K::kFloat: return Value::of(v.f);
-    case K::kComplex: return Value::of(std::complex<double>(v.f, v.imag));
-    case K::kString: return Value::of(std::string(v.s));
-    case K::kDevice: return Value::of(Device(v.s));
+    case K::kFloat:
+      return Value::of(v.f);
+    case K::kComplex:
+      return Value::of(std::complex<double>(v.f, v.imag));
+    case K::kString:
+      return Value::of(std::string(v.s));
+    case K::kDevice:
+      return Value::of(Device(v.s));
     case K::kEnum:
-      if (kind == ParamKind::kMemoryFormat) return Value::of(static_cast<MemoryFormat>(v.s == "preserve_format" ? 1 : v.s == "channels_last" ? 2 : v.s == "channels_last_3d" ? 3 : 0));
+      if (kind == ParamKind::kMemoryFormat)
+        return Value::of(static_cast<MemoryFormat>(v.s == "preserve_format"    ? 1
+                                                   : v.s == "channels_last"    ? 2
+                                                   : v.s == "channels_last_3d" ? 3
+                                                                               : 0));
       if (kind == ParamKind::kDType) return Value::of(parse_dtype(v.s).value_or(DType::kFloat32));
       if (kind == ParamKind::kLayout) return Value::of(Layout::kStrided);
       return Value::of(v.i);
@@ -75,11 +111,16 @@ Value default_of(const SchemaValue& v, ParamKind kind, int64_t list_size) {
 // A default for calls: its lists and strings live as long as the plan, so that its bytes may be copied.
 Value borrowed_default(const Value& v) {
   switch (v.tag()) {
-    case Value::Tag::kIntList: return Value::borrow(v.int_list());
-    case Value::Tag::kDoubleList: return Value::borrow(v.double_list());
-    case Value::Tag::kTensorList: return Value::borrow(v.tensor_list());
-    case Value::Tag::kString: return Value::borrow(v.string());
-    default: return v;
+    case Value::Tag::kIntList:
+      return Value::borrow(v.int_list());
+    case Value::Tag::kDoubleList:
+      return Value::borrow(v.double_list());
+    case Value::Tag::kTensorList:
+      return Value::borrow(v.tensor_list());
+    case Value::Tag::kString:
+      return Value::borrow(v.string());
+    default:
+      return v;
   }
 }
 
@@ -95,24 +136,42 @@ const char* numpy_alias(std::string_view name) {
 
 const char* kind_name(ParamKind k) {
   switch (k) {
-    case ParamKind::kTensor: return "Tensor";
-    case ParamKind::kScalar: return "Number";
-    case ParamKind::kInt: return "int";
-    case ParamKind::kFloat: return "float";
-    case ParamKind::kBool: return "bool";
-    case ParamKind::kIntList: return "tuple of ints";
-    case ParamKind::kTensorList: return "tuple of Tensors";
-    case ParamKind::kDType: return "torch.dtype";
-    case ParamKind::kLayout: return "torch.layout";
-    case ParamKind::kMemoryFormat: return "torch.memory_format";
-    case ParamKind::kDevice: return "torch.device";
-    case ParamKind::kGenerator: return "torch.Generator";
-    case ParamKind::kString: return "str";
-    case ParamKind::kFloatList: return "tuple of floats";
-    case ParamKind::kBoolList: return "tuple of bools";
-    case ParamKind::kScalarList: return "tuple of Numbers";
-    case ParamKind::kStorage: return "Storage";
-    case ParamKind::kObject: return "object";
+    case ParamKind::kTensor:
+      return "Tensor";
+    case ParamKind::kScalar:
+      return "Number";
+    case ParamKind::kInt:
+      return "int";
+    case ParamKind::kFloat:
+      return "float";
+    case ParamKind::kBool:
+      return "bool";
+    case ParamKind::kIntList:
+      return "tuple of ints";
+    case ParamKind::kTensorList:
+      return "tuple of Tensors";
+    case ParamKind::kDType:
+      return "torch.dtype";
+    case ParamKind::kLayout:
+      return "torch.layout";
+    case ParamKind::kMemoryFormat:
+      return "torch.memory_format";
+    case ParamKind::kDevice:
+      return "torch.device";
+    case ParamKind::kGenerator:
+      return "torch.Generator";
+    case ParamKind::kString:
+      return "str";
+    case ParamKind::kFloatList:
+      return "tuple of floats";
+    case ParamKind::kBoolList:
+      return "tuple of bools";
+    case ParamKind::kScalarList:
+      return "tuple of Numbers";
+    case ParamKind::kStorage:
+      return "Storage";
+    case ParamKind::kObject:
+      return "object";
   }
   return "object";
 }
@@ -162,7 +221,10 @@ std::string ParsePlan::signature() const {
   for (const Param& p : params_) {
     if (p.is_out && &p != &params_[first_out_]) continue;
     if (s.size() > 1) s += ", ";
-    if (p.kwarg_only && !star) { s += "*, "; star = true; }
+    if (p.kwarg_only && !star) {
+      s += "*, ";
+      star = true;
+    }
     s += p.is_out && num_outs_ > 1 ? "tuple of Tensors" : kind_name(p.kind);
     s += " ";
     s += p.is_out ? "out" : PyUnicode_AsUTF8(p.name);
@@ -175,8 +237,10 @@ std::string ParsePlan::python_signature(bool method, bool has_out) const {
   std::string s;
   bool star = false;
   auto add = [&](const std::string& text, bool by_name) {
-    if (by_name && !star) s += s.empty() ? "*, " : ", *, ";
-    else if (!s.empty()) s += ", ";
+    if (by_name && !star)
+      s += s.empty() ? "*, " : ", *, ";
+    else if (!s.empty())
+      s += ", ";
     star = star || by_name;
     s += text;
   };
@@ -194,7 +258,9 @@ std::string ParsePlan::python_signature(bool method, bool has_out) const {
   if (has_out) add("out=None", true);
   if (factory_) add("requires_grad=False", true);
   std::string returns;
-  for (const SchemaArgument& r : schema_.returns) returns += (returns.empty() ? "" : ", ") + (r.type.without_optional().is_list() ? "tuple of Tensors" : r.type.str_without_alias());
+  for (const SchemaArgument& r : schema_.returns)
+    returns += (returns.empty() ? "" : ", ") +
+               (r.type.without_optional().is_list() ? "tuple of Tensors" : r.type.str_without_alias());
   return str_cat("(", s, ") -> ", schema_.returns.size() == 1 ? returns : str_cat("(", returns, ")"));
 }
 
@@ -202,9 +268,12 @@ int ParsePlan::find(PyObject* name) const {
   for (size_t i = 0; i < params_.size(); ++i)
     if (params_[i].name == name || params_[i].alias == name) return static_cast<int>(i);
   for (size_t i = 0; i < params_.size(); ++i) {
-    if (PyUnicode_Compare(params_[i].name, name) == 0 || (params_[i].alias && PyUnicode_Compare(params_[i].alias, name) == 0)) return static_cast<int>(i);
+    if (PyUnicode_Compare(params_[i].name, name) == 0 ||
+        (params_[i].alias && PyUnicode_Compare(params_[i].alias, name) == 0))
+      return static_cast<int>(i);
     if (i == 0 && PyUnicode_CompareWithASCIIString(params_[i].name, "input") == 0)
-      for (const char* also : {"self", "a", "x1"}) if (PyUnicode_CompareWithASCIIString(name, also) == 0) return 0;
+      for (const char* also : {"self", "a", "x1"})
+        if (PyUnicode_CompareWithASCIIString(name, also) == 0) return 0;
   }
   return -1;
 }
@@ -225,13 +294,15 @@ int64_t* IntScratch::take(size_t n) {
 }
 
 namespace {
-// n ints, get(i, &value) each: in the call's scratch where there is room, else on the heap. False if one does not convert.
+// n ints, get(i, &value) each: in the call's scratch where there is room, else on the heap. False if one does not
+// convert.
 template <class Get>
 bool make_int_list(size_t n, Get get, Value* out) {
   int64_t* room = IntScratch::take(n);
   IntVector heap(room ? 0 : n);
   int64_t* to = room ? room : heap.data();
-  for (size_t i = 0; i < n; ++i) if (!get(i, to + i)) return false;
+  for (size_t i = 0; i < n; ++i)
+    if (!get(i, to + i)) return false;
   *out = room ? Value::borrow(IntList(room, n)) : Value::of(std::move(heap));
   return true;
 }
@@ -247,7 +318,8 @@ bool fill_outs(const std::vector<Param>& params, int first, int count, PyObject*
 bool is_name(PyObject* name, const char* text) { return PyUnicode_CompareWithASCIIString(name, text) == 0; }
 }  // namespace
 
-bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames, Value* values, bool* extra_requires_grad, std::string* why, bool outs_by_name) const {
+bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames, Value* values,
+                      bool* extra_requires_grad, std::string* why, bool outs_by_name) const {
   uint64_t given = 0;
   Py_ssize_t used = num_positional;
   if (varargs_) {
@@ -256,7 +328,10 @@ bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject
     if (num_positional > at && (num_positional > at + 1 || !params_[at].list_size || params_[at].list_size < 0)) {
       int64_t first;
       if (!PyTuple_Check(args[at]) && !PyList_Check(args[at]) && to_int64(args[at], &first)) {
-        if (!make_int_list(static_cast<size_t>(num_positional - at), [&](size_t i, int64_t* v) { return to_int64(args[at + static_cast<Py_ssize_t>(i)], v); }, &values[at])) return false;
+        if (!make_int_list(
+                static_cast<size_t>(num_positional - at),
+                [&](size_t i, int64_t* v) { return to_int64(args[at + static_cast<Py_ssize_t>(i)], v); }, &values[at]))
+          return false;
         given |= uint64_t{1} << at;
         used = at;
       }
@@ -273,17 +348,20 @@ bool ParsePlan::parse(PyObject* const* args, Py_ssize_t num_positional, PyObject
     }
   }
   given |= (uint64_t{1} << used) - 1;
-  if (kwnames && !parse_keywords(args + num_positional, kwnames, values, &given, extra_requires_grad, outs_by_name)) return false;
+  if (kwnames && !parse_keywords(args + num_positional, kwnames, values, &given, extra_requires_grad, outs_by_name))
+    return false;
   uint64_t left = ((uint64_t{1} << params_.size()) - 1) & ~given;
   if (left & (outs_by_name ? required_ : required_ | outs_)) return false;
   for (; left; left &= left - 1) {
     const int i = std::countr_zero(left);
-    std::memcpy(static_cast<void*>(&values[i]), static_cast<const void*>(&defaults_[static_cast<size_t>(i)]), sizeof(Value));
+    std::memcpy(static_cast<void*>(&values[i]), static_cast<const void*>(&defaults_[static_cast<size_t>(i)]),
+                sizeof(Value));
   }
   return true;
 }
 
-bool ParsePlan::parse_keywords(PyObject* const* values_given, PyObject* kwnames, Value* values, uint64_t* given, bool* extra_requires_grad, bool outs_by_name) const {
+bool ParsePlan::parse_keywords(PyObject* const* values_given, PyObject* kwnames, Value* values, uint64_t* given,
+                               bool* extra_requires_grad, bool outs_by_name) const {
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(kwnames); ++k) {
     PyObject* name = PyTuple_GET_ITEM(kwnames, k);
     PyObject* value = values_given[k];
@@ -297,7 +375,10 @@ bool ParsePlan::parse_keywords(PyObject* const* values_given, PyObject* kwnames,
     if (i < 0 || (params_[i].is_out && !outs_by_name)) {
       if (factory_ && is_name(name, "requires_grad")) {
         const int truth = value == Py_None ? 0 : PyObject_IsTrue(value);
-        if (truth < 0) { PyErr_Clear(); return false; }
+        if (truth < 0) {
+          PyErr_Clear();
+          return false;
+        }
         *extra_requires_grad = truth;
         continue;
       }
@@ -333,7 +414,10 @@ bool to_int64(PyObject* o, int64_t* out) {
   }
   if (!PyIndex_Check(o)) return false;
   Ref index = Ref::steal(PyNumber_Index(o));
-  if (!index) { PyErr_Clear(); return false; }
+  if (!index) {
+    PyErr_Clear();
+    return false;
+  }
   int overflow;
   *out = PyLong_AsLongLongAndOverflow(index.get(), &overflow);
   if (overflow) throw OverflowError("Overflow when unpacking long long");
@@ -341,38 +425,67 @@ bool to_int64(PyObject* o, int64_t* out) {
 }
 
 bool to_scalar(PyObject* o, Scalar* out) {
-  if (PyBool_Check(o)) { *out = Scalar(o == Py_True); return true; }
-  if (PyFloat_Check(o)) { *out = Scalar(PyFloat_AS_DOUBLE(o)); return true; }
+  if (PyBool_Check(o)) {
+    *out = Scalar(o == Py_True);
+    return true;
+  }
+  if (PyFloat_Check(o)) {
+    *out = Scalar(PyFloat_AS_DOUBLE(o));
+    return true;
+  }
   if (PyLong_Check(o)) {
     int overflow;
     const long long v = PyLong_AsLongLongAndOverflow(o, &overflow);
-    if (!overflow) { *out = Scalar(static_cast<int64_t>(v)); return true; }
+    if (!overflow) {
+      *out = Scalar(static_cast<int64_t>(v));
+      return true;
+    }
     const unsigned long long u = PyLong_AsUnsignedLongLong(o);
-    if (PyErr_Occurred()) { PyErr_Clear(); throw OverflowError("int too big to convert"); }
+    if (PyErr_Occurred()) {
+      PyErr_Clear();
+      throw OverflowError("int too big to convert");
+    }
     *out = Scalar(static_cast<uint64_t>(u));
     return true;
   }
-  if (PyComplex_Check(o)) { const Py_complex c = PyComplex_AsCComplex(o); *out = Scalar(std::complex<double>(c.real, c.imag)); return true; }
+  if (PyComplex_Check(o)) {
+    const Py_complex c = PyComplex_AsCComplex(o);
+    *out = Scalar(std::complex<double>(c.real, c.imag));
+    return true;
+  }
   if (PyUnicode_Check(o) || PyBytes_Check(o) || PySequence_Check(o) || is_tensor(o) || o == Py_None) return false;
   // NumPy scalars: by their kind.
   const char* type = Py_TYPE(o)->tp_name;
   if (std::strncmp(type, "numpy.", 6) != 0) {
     if (PyIndex_Check(o)) {
       int64_t v;
-      if (to_int64(o, &v)) { *out = Scalar(v); return true; }
+      if (to_int64(o, &v)) {
+        *out = Scalar(v);
+        return true;
+      }
     }
     return false;
   }
-  if (std::strncmp(type + 6, "bool", 4) == 0) { *out = Scalar(PyObject_IsTrue(o) == 1); return true; }
+  if (std::strncmp(type + 6, "bool", 4) == 0) {
+    *out = Scalar(PyObject_IsTrue(o) == 1);
+    return true;
+  }
   if (PyIndex_Check(o)) {
     Ref i = Ref::steal(PyNumber_Index(o));
     if (i) return to_scalar(i.get(), out);
     PyErr_Clear();
     return false;
   }
-  if (std::strncmp(type + 6, "complex", 7) == 0) { const Py_complex c = PyComplex_AsCComplex(o); *out = Scalar(std::complex<double>(c.real, c.imag)); return true; }
+  if (std::strncmp(type + 6, "complex", 7) == 0) {
+    const Py_complex c = PyComplex_AsCComplex(o);
+    *out = Scalar(std::complex<double>(c.real, c.imag));
+    return true;
+  }
   const double d = PyFloat_AsDouble(o);
-  if (PyErr_Occurred()) { PyErr_Clear(); return false; }
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    return false;
+  }
   *out = Scalar(d);
   return true;
 }
@@ -401,13 +514,19 @@ bool list_of(PyObject* o, std::vector<T>* out, Get get) {
 }
 
 bool convert_tensor(const Param& p, PyObject* o, Value* out) {
-  if (is_tensor(o)) { *out = Value::borrow(reinterpret_cast<PyTensor*>(o)->impl); return true; }
+  if (is_tensor(o)) {
+    *out = Value::borrow(reinterpret_cast<PyTensor*>(o)->impl);
+    return true;
+  }
   (void)p;
   return false;
 }
 
 bool get_double(PyObject* o, double* out) {
-  if (PyFloat_Check(o)) { *out = PyFloat_AS_DOUBLE(o); return true; }
+  if (PyFloat_Check(o)) {
+    *out = PyFloat_AS_DOUBLE(o);
+    return true;
+  }
   if (PyBool_Check(o)) return false;
   Scalar s;
   if (is_tensor(o) ? !scalar_of_tensor(o, &s) : !to_scalar(o, &s)) return false;
@@ -428,16 +547,22 @@ bool convert_int_list(const Param& p, PyObject* o, Value* out) {
   auto element = [&](size_t i, int64_t* v) {
     if (!sequence) {
       const Tensor& t = unwrap(o);
-      *v = load_scalar(t.dtype(), static_cast<char*>(t.data_ptr()) + static_cast<int64_t>(i) * t.strides()[0] * t.item_size()).to_int();
+      *v = load_scalar(t.dtype(),
+                       static_cast<char*>(t.data_ptr()) + static_cast<int64_t>(i) * t.strides()[0] * t.item_size())
+               .to_int();
       return true;
     }
-    if (static_cast<Py_ssize_t>(i) >= PySequence_Fast_GET_SIZE(o)) return false;  // an element's __index__ made the list shorter
+    if (static_cast<Py_ssize_t>(i) >= PySequence_Fast_GET_SIZE(o))
+      return false;  // an element's __index__ made the list shorter
     PyObject* e = PySequence_Fast_GET_ITEM(o, static_cast<Py_ssize_t>(i));
     return !PyBool_Check(e) && to_int64(e, v);
   };
-  if (sequence) n = PySequence_Fast_GET_SIZE(o);
-  else if (is_tensor(o) && unwrap(o).dim() == 1 && is_integral(unwrap(o).dtype(), false) && unwrap(o).is_cpu()) n = unwrap(o).numel();
-  else return false;
+  if (sequence)
+    n = PySequence_Fast_GET_SIZE(o);
+  else if (is_tensor(o) && unwrap(o).dim() == 1 && is_integral(unwrap(o).dtype(), false) && unwrap(o).is_cpu())
+    n = unwrap(o).numel();
+  else
+    return false;
   // int[2] given as (3,): the documents allow a single element for all.
   if (p.list_size > 1 && n == 1) {
     if (!element(0, &one)) return false;
@@ -456,7 +581,8 @@ bool convert_arg(const Param& p, PyObject* o, Value* out) {
     return true;
   }
   switch (p.kind) {
-    case ParamKind::kTensor: return convert_tensor(p, o, out);
+    case ParamKind::kTensor:
+      return convert_tensor(p, o, out);
     case ParamKind::kScalar: {
       Scalar s;
       if (is_tensor(o) ? !scalar_of_tensor(o, &s) : !to_scalar(o, &s)) return false;
@@ -465,7 +591,10 @@ bool convert_arg(const Param& p, PyObject* o, Value* out) {
     }
     case ParamKind::kInt: {
       int64_t v;
-      if (PyBool_Check(o)) { *out = Value::of(static_cast<int64_t>(o == Py_True)); return true; }
+      if (PyBool_Check(o)) {
+        *out = Value::of(static_cast<int64_t>(o == Py_True));
+        return true;
+      }
       if (!to_int64(o, &v)) return false;
       *out = Value::of(v);
       return true;
@@ -477,12 +606,20 @@ bool convert_arg(const Param& p, PyObject* o, Value* out) {
       return true;
     }
     case ParamKind::kBool: {
-      if (PyBool_Check(o)) { *out = Value::of(o == Py_True); return true; }
+      if (PyBool_Check(o)) {
+        *out = Value::of(o == Py_True);
+        return true;
+      }
       Scalar s;
-      if (is_tensor(o) ? scalar_of_tensor(o, &s) && unwrap(o).dtype() == DType::kBool : to_scalar(o, &s) && s.is_bool()) { *out = Value::of(s.to_bool()); return true; }
+      if (is_tensor(o) ? scalar_of_tensor(o, &s) && unwrap(o).dtype() == DType::kBool
+                       : to_scalar(o, &s) && s.is_bool()) {
+        *out = Value::of(s.to_bool());
+        return true;
+      }
       return false;
     }
-    case ParamKind::kIntList: return convert_int_list(p, o, out);
+    case ParamKind::kIntList:
+      return convert_int_list(p, o, out);
     case ParamKind::kTensorList: {
       std::vector<Tensor> l;
       const bool nullable = p.optional_elements;
@@ -502,11 +639,26 @@ bool convert_arg(const Param& p, PyObject* o, Value* out) {
       *out = Value::of(t);
       return true;
     }
-    case ParamKind::kLayout: if (!is_layout(o)) return false; *out = Value::of(unwrap_layout(o)); return true;
-    case ParamKind::kMemoryFormat: if (!is_memory_format(o)) return false; *out = Value::of(unwrap_memory_format(o)); return true;
-    case ParamKind::kDevice: if (!is_device_like(o)) return false; *out = Value::of(to_device(o)); return true;
-    case ParamKind::kGenerator: if (!is_generator(o)) return false; *out = Value::borrow(unwrap_generator(o)); return true;
-    case ParamKind::kString: if (!PyUnicode_Check(o)) return false; *out = Value::of(from_python_string(o)); return true;
+    case ParamKind::kLayout:
+      if (!is_layout(o)) return false;
+      *out = Value::of(unwrap_layout(o));
+      return true;
+    case ParamKind::kMemoryFormat:
+      if (!is_memory_format(o)) return false;
+      *out = Value::of(unwrap_memory_format(o));
+      return true;
+    case ParamKind::kDevice:
+      if (!is_device_like(o)) return false;
+      *out = Value::of(to_device(o));
+      return true;
+    case ParamKind::kGenerator:
+      if (!is_generator(o)) return false;
+      *out = Value::borrow(unwrap_generator(o));
+      return true;
+    case ParamKind::kString:
+      if (!PyUnicode_Check(o)) return false;
+      *out = Value::of(from_python_string(o));
+      return true;
     case ParamKind::kFloatList: {
       std::vector<double> l;
       if (!list_of<double>(o, &l, &get_double)) return false;
@@ -529,7 +681,9 @@ bool convert_arg(const Param& p, PyObject* o, Value* out) {
     }
     case ParamKind::kScalarList: {
       std::vector<Scalar> l;
-      if (!list_of<Scalar>(o, &l, [](PyObject* e, Scalar* s) { return is_tensor(e) ? scalar_of_tensor(e, s) : to_scalar(e, s); })) return false;
+      if (!list_of<Scalar>(
+              o, &l, [](PyObject* e, Scalar* s) { return is_tensor(e) ? scalar_of_tensor(e, s) : to_scalar(e, s); }))
+        return false;
       *out = Value::scalars(std::move(l));
       return true;
     }
@@ -539,7 +693,8 @@ bool convert_arg(const Param& p, PyObject* o, Value* out) {
       *out = Value::of(std::move(s));
       return true;
     }
-    case ParamKind::kObject: return false;
+    case ParamKind::kObject:
+      return false;
   }
   return false;
 }
@@ -553,11 +708,16 @@ PyObject* list_to_python(const L& l, F f) {
 }
 PyObject* scalar_to_python(const Scalar& s) {
   switch (s.kind()) {
-    case Scalar::Kind::kBool: return PyBool_FromLong(s.to_bool());
-    case Scalar::Kind::kInt: return PyLong_FromLongLong(s.to_int());
-    case Scalar::Kind::kUInt: return PyLong_FromUnsignedLongLong(static_cast<uint64_t>(s.to_int()));
-    case Scalar::Kind::kDouble: return PyFloat_FromDouble(s.to_double());
-    default: return PyComplex_FromDoubles(s.to_complex().real(), s.to_complex().imag());
+    case Scalar::Kind::kBool:
+      return PyBool_FromLong(s.to_bool());
+    case Scalar::Kind::kInt:
+      return PyLong_FromLongLong(s.to_int());
+    case Scalar::Kind::kUInt:
+      return PyLong_FromUnsignedLongLong(static_cast<uint64_t>(s.to_int()));
+    case Scalar::Kind::kDouble:
+      return PyFloat_FromDouble(s.to_double());
+    default:
+      return PyComplex_FromDoubles(s.to_complex().real(), s.to_complex().imag());
   }
 }
 }  // namespace
@@ -565,22 +725,42 @@ PyObject* scalar_to_python(const Scalar& s) {
 PyObject* to_python(const Value& v) {
   using T = Value::Tag;
   switch (v.tag()) {
-    case T::kNone: return none();
-    case T::kBool: case T::kInt: case T::kUInt: case T::kDouble: case T::kComplex: return check(scalar_to_python(v.scalar()));
-    case T::kTensor: return wrap_or_none(v.tensor());
-    case T::kTensorList: return list_to_python(v.tensor_list(), [](const Tensor& t) { return wrap_or_none(t); });
-    case T::kIntList: return list_to_python(v.int_list(), [](int64_t i) { return PyLong_FromLongLong(i); });
-    case T::kDoubleList: return list_to_python(v.double_list(), [](double d) { return PyFloat_FromDouble(d); });
-    case T::kBoolList: return list_to_python(v.bool_list(), [](bool b) { return PyBool_FromLong(b); });
-    case T::kScalarList: return list_to_python(v.scalar_list(), &scalar_to_python);
-    case T::kString: return to_python_string(v.string()).release();
-    case T::kDType: return wrap(v.dtype());
-    case T::kLayout: return wrap(v.layout());
-    case T::kMemoryFormat: return wrap(v.memory_format());
-    case T::kDevice: return wrap(v.device());
-    case T::kStorage: return wrap(v.storage());
-    case T::kGenerator: return v.generator().defined() ? wrap(v.generator()) : none();
-    default: break;
+    case T::kNone:
+      return none();
+    case T::kBool:
+    case T::kInt:
+    case T::kUInt:
+    case T::kDouble:
+    case T::kComplex:
+      return check(scalar_to_python(v.scalar()));
+    case T::kTensor:
+      return wrap_or_none(v.tensor());
+    case T::kTensorList:
+      return list_to_python(v.tensor_list(), [](const Tensor& t) { return wrap_or_none(t); });
+    case T::kIntList:
+      return list_to_python(v.int_list(), [](int64_t i) { return PyLong_FromLongLong(i); });
+    case T::kDoubleList:
+      return list_to_python(v.double_list(), [](double d) { return PyFloat_FromDouble(d); });
+    case T::kBoolList:
+      return list_to_python(v.bool_list(), [](bool b) { return PyBool_FromLong(b); });
+    case T::kScalarList:
+      return list_to_python(v.scalar_list(), &scalar_to_python);
+    case T::kString:
+      return to_python_string(v.string()).release();
+    case T::kDType:
+      return wrap(v.dtype());
+    case T::kLayout:
+      return wrap(v.layout());
+    case T::kMemoryFormat:
+      return wrap(v.memory_format());
+    case T::kDevice:
+      return wrap(v.device());
+    case T::kStorage:
+      return wrap(v.storage());
+    case T::kGenerator:
+      return v.generator().defined() ? wrap(v.generator()) : none();
+    default:
+      break;
   }
   throw TypeError("a value of this kind has no Python form");
 }
@@ -597,7 +777,12 @@ Value to_value(PyObject* o) {
   if (is_memory_format(o)) return Value::of(unwrap_memory_format(o));
   if (is_generator(o)) return Value::of(Generator(unwrap_generator(o)));
   std::vector<Tensor> tensors;
-  auto tensor = [](PyObject* e, Tensor* t) { if (e == Py_None) return true; if (!is_tensor(e)) return false; *t = unwrap(e); return true; };
+  auto tensor = [](PyObject* e, Tensor* t) {
+    if (e == Py_None) return true;
+    if (!is_tensor(e)) return false;
+    *t = unwrap(e);
+    return true;
+  };
   if (list_of<Tensor>(o, &tensors, tensor)) return Value::of(std::move(tensors));
   IntVector ints;
   if (list_of<int64_t>(o, &ints, &to_int64)) return Value::of(std::move(ints));
@@ -616,7 +801,8 @@ Value to_value(PyObject* o, const SchemaType& type) {
   }
   Value v;
   if (p.kind == ParamKind::kObject) return to_value(o);
-  if (!convert_arg(p, o, &v)) throw TypeError(str_cat("expected a value of type ", type.str(), ", got ", Py_TYPE(o)->tp_name));
+  if (!convert_arg(p, o, &v))
+    throw TypeError(str_cat("expected a value of type ", type.str(), ", got ", Py_TYPE(o)->tp_name));
   if (p.kind == ParamKind::kTensor && !v.is_none()) return Value::of(Tensor(v.tensor()));  // owned
   return v;
 }

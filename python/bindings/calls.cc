@@ -30,7 +30,9 @@ std::string fill(const Signature& s, CallArgs call, PyObject** out) {
   const int count = static_cast<int>(s.names.size());
   for (int i = 0; i < count; ++i) out[i] = nullptr;
   if (call.n > s.positional)
-    return str_cat(s.function, "() takes ", s.required < s.positional ? "from " + std::to_string(s.required) + " to " : "", s.positional, " positional argument", s.positional == 1 ? "" : "s", " but ", call.n,
+    return str_cat(s.function, "() takes ",
+                   s.required < s.positional ? "from " + std::to_string(s.required) + " to " : "", s.positional,
+                   " positional argument", s.positional == 1 ? "" : "s", " but ", call.n,
                    call.n == 1 ? " was given" : " were given");
   for (Py_ssize_t i = 0; i < call.n; ++i) out[i] = call.args[i];
   const Py_ssize_t nkw = call.kwnames ? PyTuple_GET_SIZE(call.kwnames) : 0;
@@ -55,13 +57,16 @@ void read_args(const Signature& signature, CallArgs call, PyObject** out) {
   const std::string problem = fill(signature, call, out);
   if (!problem.empty()) throw TypeError(problem);
 }
-bool try_read_args(const Signature& signature, CallArgs call, PyObject** out) { return fill(signature, call, out).empty(); }
+bool try_read_args(const Signature& signature, CallArgs call, PyObject** out) {
+  return fill(signature, call, out).empty();
+}
 
 std::string describe_args(CallArgs call) {
   std::string s = "(";
   for (Py_ssize_t i = 0; i < call.n; ++i) s += std::string(i ? ", " : "") + type_name(call.args[i]);
   for (Py_ssize_t k = 0; call.kwnames && k < PyTuple_GET_SIZE(call.kwnames); ++k)
-    s += std::string(call.n + k ? ", " : "") + PyUnicode_AsUTF8(PyTuple_GET_ITEM(call.kwnames, k)) + "=" + type_name(call.args[call.n + k]);
+    s += std::string(call.n + k ? ", " : "") + PyUnicode_AsUTF8(PyTuple_GET_ITEM(call.kwnames, k)) + "=" +
+         type_name(call.args[call.n + k]);
   return s + ")";
 }
 
@@ -104,7 +109,9 @@ IntVector int_list_arg(const char* function, const char* name, PyObject* o) {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); ++i) {
     int64_t v;
     PyObject* e = PySequence_Fast_GET_ITEM(o, i);
-    if (!to_int64(e, &v)) throw TypeError(str_cat(function, "(): argument '", name, "' must be tuple of ints, but found element of type ", type_name(e), " at pos ", i));
+    if (!to_int64(e, &v))
+      throw TypeError(str_cat(function, "(): argument '", name, "' must be tuple of ints, but found element of type ",
+                              type_name(e), " at pos ", i));
     l.push_back(v);
   }
   return l;
@@ -120,13 +127,15 @@ const OpInfo* NamedOp::find(size_t num_args, size_t num_results) {
   const OpInfo* info = find_op(name_);
   TESSERA_CHECK_NOT_IMPLEMENTED(info, "no linked library has the operator ", name_);
   const FunctionSchema schema = parse_schema(info->schema);
-  TESSERA_CHECK(schema.arguments.size() == num_args && schema.returns.size() == num_results, "the operator ", name_, " has another signature here: ", info->schema);
+  TESSERA_CHECK(schema.arguments.size() == num_args && schema.returns.size() == num_results, "the operator ", name_,
+                " has another signature here: ", info->schema);
   info_.store(info, std::memory_order_release);
   return info;
 }
 void NamedOp::call(Value* args, size_t num_args, Value* results, size_t num_results) {
   const OpInfo* info = info_.load(std::memory_order_acquire);
-  if (!info) [[unlikely]] info = find(num_args, num_results);
+  if (!info) [[unlikely]]
+    info = find(num_args, num_results);
   info->adapter->call(*info->op, nullptr, args, results);
 }
 

@@ -1,4 +1,5 @@
-// What hand-written methods and functions share: arguments by name, __torch_function__, operators by their qualified name.
+// What hand-written methods and functions share: arguments by name, __torch_function__, operators by their qualified
+// name.
 #pragma once
 
 #include <atomic>
@@ -16,12 +17,13 @@ namespace tessera::python {
 // The arguments of one vectorcall, without the object itself.
 struct CallArgs {
   PyObject* const* args;
-  Py_ssize_t n;         // positional ones
-  PyObject* kwnames;    // or null
+  Py_ssize_t n;       // positional ones
+  PyObject* kwnames;  // or null
 };
 using Implementation = PyObject* (*)(PyObject* self, CallArgs call);
 
-// Parameters of a hand-written callable: the first `positional` may be given by position, the first `required` must be given.
+// Parameters of a hand-written callable: the first `positional` may be given by position, the first `required` must be
+// given.
 struct Signature {
   const char* function;
   std::initializer_list<const char*> names;
@@ -35,7 +37,8 @@ bool try_read_args(const Signature& signature, CallArgs call, PyObject** out);
 // "(int, foo=str)": what was given, for messages.
 std::string describe_args(CallArgs call);
 
-// Converts one argument: TypeError "f(): argument 'dtype' must be torch.dtype, not int". Null and None give the default.
+// Converts one argument: TypeError "f(): argument 'dtype' must be torch.dtype, not int". Null and None give the
+// default.
 std::optional<DType> dtype_arg(const char* function, PyObject* o);
 std::optional<Device> device_arg(const char* function, PyObject* o);
 std::optional<MemoryFormat> memory_format_arg(const char* function, PyObject* o);
@@ -45,7 +48,8 @@ int64_t int_arg(const char* function, const char* name, int position, PyObject* 
 IntVector int_list_arg(const char* function, const char* name, PyObject* o);
 const Tensor& tensor_arg(const char* function, const char* name, PyObject* o);
 
-// An operator found in the registry at its first call, which may be one without the interpreter's lock: nothing here touches Python. NotImplementedError if no linked library has it.
+// An operator found in the registry at its first call, which may be one without the interpreter's lock: nothing here
+// touches Python. NotImplementedError if no linked library has it.
 class NamedOp {
  public:
   constexpr explicit NamedOp(const char* name) : name_(name) {}
@@ -68,13 +72,16 @@ class NamedOp {
 template <size_t N>
 struct FixedName {
   char text[N];
-  constexpr FixedName(const char (&s)[N]) { for (size_t i = 0; i < N; ++i) text[i] = s[i]; }
+  constexpr FixedName(const char (&s)[N]) {
+    for (size_t i = 0; i < N; ++i) text[i] = s[i];
+  }
 };
 
 // True if a __torch_function__ of the object or of an argument, or a mode, takes the call over.
 inline bool overridden(PyObject* self, CallArgs call) {
   if (self && function_state.num_modes == 0 && is_exact_tensor(self) && call.n == 0 && !call.kwnames) return false;
-  return (self && needs_torch_function(&self, 1)) || needs_torch_function(call.args, call.n + (call.kwnames ? PyTuple_GET_SIZE(call.kwnames) : 0));
+  return (self && needs_torch_function(&self, 1)) ||
+         needs_torch_function(call.args, call.n + (call.kwnames ? PyTuple_GET_SIZE(call.kwnames) : 0));
 }
 PyObject* call_method_override(const char* name, PyObject* self, CallArgs call);
 PyObject* call_function_override(const char* name, PyObject* module, CallArgs call);
@@ -89,16 +96,24 @@ PyObject* method_entry(PyObject* self, PyObject* const* args, Py_ssize_t n, PyOb
 template <FixedName N, Implementation F>
 PyObject* function_entry(PyObject* module, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
   const CallArgs call{args, n, kwnames};
-  return guarded([&] { return overridden(nullptr, call) ? call_function_override(N.text, module, call) : F(module, call); });
+  return guarded(
+      [&] { return overridden(nullptr, call) ? call_function_override(N.text, module, call) : F(module, call); });
 }
 template <class F>
-PyCFunction as_c_function(F* f) { return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f)); }
+PyCFunction as_c_function(F* f) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
+}
 
 // Keeps the text of a name alive for ever.
-template <FixedName N> inline constexpr FixedName kStoredName = N;
+template <FixedName N>
+inline constexpr FixedName kStoredName = N;
 template <FixedName N, Implementation F>
-PyMethodDef method(const char* doc = nullptr) { return {kStoredName<N>.text, as_c_function(&method_entry<N, F>), METH_FASTCALL | METH_KEYWORDS, doc}; }
+PyMethodDef method(const char* doc = nullptr) {
+  return {kStoredName<N>.text, as_c_function(&method_entry<N, F>), METH_FASTCALL | METH_KEYWORDS, doc};
+}
 template <FixedName N, Implementation F>
-PyMethodDef function(const char* doc = nullptr) { return {kStoredName<N>.text, as_c_function(&function_entry<N, F>), METH_FASTCALL | METH_KEYWORDS, doc}; }
+PyMethodDef function(const char* doc = nullptr) {
+  return {kStoredName<N>.text, as_c_function(&function_entry<N, F>), METH_FASTCALL | METH_KEYWORDS, doc};
+}
 
 }  // namespace tessera::python

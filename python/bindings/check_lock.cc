@@ -19,11 +19,14 @@ struct CheckedCall {
 };
 
 extern "C" {
-[[gnu::used, gnu::visibility("hidden")]] void tessera_check_call(const CheckedCall* call) noexcept { tessera::python::require_lock(call->name); }
+[[gnu::used, gnu::visibility("hidden")]] void tessera_check_call(const CheckedCall* call) noexcept {
+  tessera::python::require_lock(call->name);
+}
 void tessera_checked_jump();
 }
 
-// r11: the CheckedCall. Keeps all registers that arguments are passed in, and jumps to the function, so that nothing of this is on the stack while it runs.
+// r11: the CheckedCall. Keeps all registers that arguments are passed in, and jumps to the function, so that nothing of
+// this is on the stack while it runs.
 asm(R"(
 .text
 .hidden tessera_checked_jump
@@ -86,16 +89,17 @@ namespace {
 // What takes the lock, or may be asked at any time.
 bool needs_lock(const char* name) {
   if (std::strncmp(name, "Py", 2) != 0 && std::strncmp(name, "_Py", 3) != 0) return false;
-  for (const char* free : {"PyGILState_Ensure", "PyGILState_Check", "PyEval_RestoreThread", "Py_IsInitialized", "Py_AtExit"})
+  for (const char* free :
+       {"PyGILState_Ensure", "PyGILState_Check", "PyEval_RestoreThread", "Py_IsInitialized", "Py_AtExit"})
     if (std::strcmp(name, free) == 0) return false;
   return std::strncmp(name, "PyMem_Raw", 9) != 0 && std::strncmp(name, "PyThread_", 9) != 0;
 }
 
 // The dynamic section of the object that holds this function.
 struct Tables {
-  const ElfW(Rela)* jumps = nullptr;
+  const ElfW(Rela) * jumps = nullptr;
   size_t num_jumps = 0;
-  const ElfW(Sym)* symbols = nullptr;
+  const ElfW(Sym) * symbols = nullptr;
   const char* names = nullptr;
   ElfW(Addr) base = 0;
 };
@@ -113,11 +117,20 @@ int find_tables(dl_phdr_info* info, size_t, void* out) {
   t.base = info->dlpi_addr;
   for (; dynamic->d_tag != DT_NULL; ++dynamic) {
     switch (dynamic->d_tag) {
-      case DT_JMPREL: t.jumps = reinterpret_cast<const ElfW(Rela)*>(dynamic->d_un.d_ptr); break;
-      case DT_PLTRELSZ: t.num_jumps = dynamic->d_un.d_val / sizeof(ElfW(Rela)); break;
-      case DT_SYMTAB: t.symbols = reinterpret_cast<const ElfW(Sym)*>(dynamic->d_un.d_ptr); break;
-      case DT_STRTAB: t.names = reinterpret_cast<const char*>(dynamic->d_un.d_ptr); break;
-      default: break;
+      case DT_JMPREL:
+        t.jumps = reinterpret_cast<const ElfW(Rela)*>(dynamic->d_un.d_ptr);
+        break;
+      case DT_PLTRELSZ:
+        t.num_jumps = dynamic->d_un.d_val / sizeof(ElfW(Rela));
+        break;
+      case DT_SYMTAB:
+        t.symbols = reinterpret_cast<const ElfW(Sym)*>(dynamic->d_un.d_ptr);
+        break;
+      case DT_STRTAB:
+        t.names = reinterpret_cast<const char*>(dynamic->d_un.d_ptr);
+        break;
+      default:
+        break;
     }
   }
   return 1;
@@ -127,7 +140,8 @@ int find_tables(dl_phdr_info* info, size_t, void* out) {
 constexpr size_t kStub = 32;
 void write_stub(unsigned char* to, const CheckedCall* call) {
   void (*const next)() = &tessera_checked_jump;
-  const unsigned char code[] = {0x49, 0xbb, 0, 0, 0, 0, 0, 0, 0, 0, 0x49, 0xba, 0, 0, 0, 0, 0, 0, 0, 0, 0x41, 0xff, 0xe2};
+  const unsigned char code[] = {0x49, 0xbb, 0, 0, 0, 0, 0, 0, 0,    0,    0x49, 0xba,
+                                0,    0,    0, 0, 0, 0, 0, 0, 0x41, 0xff, 0xe2};
   std::memcpy(to, code, sizeof code);
   std::memcpy(to + 2, &call, 8);
   std::memcpy(to + 12, &next, 8);
@@ -143,7 +157,8 @@ void check_lock_at_every_call() {
   Tables t;
   dl_iterate_phdr(&find_tables, &t);
   if (!t.jumps || !t.symbols || !t.names) fail("the extension's jump table is missing; nothing can be checked");
-  auto* stubs = static_cast<unsigned char*>(mmap(nullptr, t.num_jumps * kStub, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* stubs = static_cast<unsigned char*>(
+      mmap(nullptr, t.num_jumps * kStub, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   if (stubs == MAP_FAILED) fail("no memory for the checks");
   auto* calls = new CheckedCall[t.num_jumps];  // for ever
   const auto page = static_cast<ElfW(Addr)>(sysconf(_SC_PAGESIZE));
@@ -154,7 +169,8 @@ void check_lock_at_every_call() {
     if (!calls[i].target) fail(name);
     write_stub(stubs + i * kStub, &calls[i]);
     const ElfW(Addr) slot = t.base + t.jumps[i].r_offset;
-    mprotect(reinterpret_cast<void*>(slot & ~(page - 1)), 2 * page, PROT_READ | PROT_WRITE);  // it may have been made read-only once it was filled
+    mprotect(reinterpret_cast<void*>(slot & ~(page - 1)), 2 * page,
+             PROT_READ | PROT_WRITE);  // it may have been made read-only once it was filled
     *reinterpret_cast<void**>(slot) = stubs + i * kStub;
   }
   mprotect(stubs, t.num_jumps * kStub, PROT_READ | PROT_EXEC);

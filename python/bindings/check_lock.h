@@ -1,7 +1,9 @@
-// Asserts that Python's API is used with the interpreter's lock alone: the build --config=check_lock (CONTRIBUTING.md), included by common.h right behind Python.h.
+// Asserts that Python's API is used with the interpreter's lock alone: the build --config=check_lock (CONTRIBUTING.md),
+// included by common.h right behind Python.h.
 //
-// Calls of functions are checked at the extension's own jump table (check_lock.cc), all of them, without a list. Counting references is inlined code, and checked here. A failure
-// prints the name and the C++ stack, and aborts, so that `-X faulthandler` shows the Python stack.
+// Calls of functions are checked at the extension's own jump table (check_lock.cc), all of them, without a list.
+// Counting references is inlined code, and checked here. A failure prints the name and the C++ stack, and aborts, so
+// that `-X faulthandler` shows the Python stack.
 #pragma once
 
 namespace tessera::python {
@@ -11,12 +13,28 @@ void require_lock(const char* what) noexcept;
 void check_lock_at_every_call();
 
 namespace counted {
-inline void incref(PyObject* o) { require_lock("Py_INCREF"); Py_INCREF(o); }
-inline void decref(PyObject* o) { require_lock("Py_DECREF"); Py_DECREF(o); }
-inline void xincref(PyObject* o) { if (o) incref(o); }
-inline void xdecref(PyObject* o) { if (o) decref(o); }
-inline PyObject* new_ref(PyObject* o) { incref(o); return o; }
-inline PyObject* xnew_ref(PyObject* o) { xincref(o); return o; }
+inline void incref(PyObject* o) {
+  require_lock("Py_INCREF");
+  Py_INCREF(o);
+}
+inline void decref(PyObject* o) {
+  require_lock("Py_DECREF");
+  Py_DECREF(o);
+}
+inline void xincref(PyObject* o) {
+  if (o) incref(o);
+}
+inline void xdecref(PyObject* o) {
+  if (o) decref(o);
+}
+inline PyObject* new_ref(PyObject* o) {
+  incref(o);
+  return o;
+}
+inline PyObject* xnew_ref(PyObject* o) {
+  xincref(o);
+  return o;
+}
 }  // namespace counted
 
 }  // namespace tessera::python

@@ -19,35 +19,40 @@ PyObject* py_get_default_dtype(PyObject*, CallArgs) { return wrap(default_dtype(
 PyObject* py_set_default_dtype(PyObject*, CallArgs call) {
   PyObject* a[1];
   read_args({"set_default_dtype", {"d"}, 1, 1}, call, a);
-  if (!is_dtype(a[0])) throw TypeError("invalid dtype object: only floating-point types are supported as the default type");
+  if (!is_dtype(a[0]))
+    throw TypeError("invalid dtype object: only floating-point types are supported as the default type");
   const DType t = unwrap_dtype(a[0]);
-  TESSERA_CHECK_TYPE(is_floating_point(t) && !is_float8(t), "only floating-point types are supported as the default type");
+  TESSERA_CHECK_TYPE(is_floating_point(t) && !is_float8(t),
+                     "only floating-point types are supported as the default type");
   set_default_dtype(t);
   return none();
 }
 
 DType required_dtype(const char* function, const char* name, PyObject* o) {
-  if (!is_dtype(o)) throw TypeError(str_cat(function, "(): argument '", name, "' must be torch.dtype, not ", Py_TYPE(o)->tp_name));
+  if (!is_dtype(o))
+    throw TypeError(str_cat(function, "(): argument '", name, "' must be torch.dtype, not ", Py_TYPE(o)->tp_name));
   return unwrap_dtype(o);
 }
 PyObject* py_promote_types(PyObject*, CallArgs call) {
   PyObject* a[2];
   read_args({"promote_types", {"type1", "type2"}, 2, 2}, call, a);
-  return wrap(promote_types(required_dtype("promote_types", "type1", a[0]), required_dtype("promote_types", "type2", a[1])));
+  return wrap(
+      promote_types(required_dtype("promote_types", "type1", a[0]), required_dtype("promote_types", "type2", a[1])));
 }
 PyObject* py_can_cast(PyObject*, CallArgs call) {
   PyObject* a[2];
   read_args({"can_cast", {"from_", "to"}, 2, 0}, call, a);
-  if (!a[0] || !a[1]) {
-    read_args({"can_cast", {"from", "to"}, 2, 2}, call, a);
-  }
+  if (!a[0] || !a[1]) { read_args({"can_cast", {"from", "to"}, 2, 2}, call, a); }
   return to_python(can_cast(required_dtype("can_cast", "from", a[0]), required_dtype("can_cast", "to", a[1])));
 }
 void add_operand(ResultType& r, PyObject* o) {
   Scalar s;
-  if (is_tensor(o)) r.add(unwrap(o));
-  else if (to_scalar(o, &s)) r.add(s);
-  else throw TypeError(str_cat("result_type(): arguments must be Tensors or numbers, not ", Py_TYPE(o)->tp_name));
+  if (is_tensor(o))
+    r.add(unwrap(o));
+  else if (to_scalar(o, &s))
+    r.add(s);
+  else
+    throw TypeError(str_cat("result_type(): arguments must be Tensors or numbers, not ", Py_TYPE(o)->tp_name));
 }
 PyObject* py_result_type(PyObject*, CallArgs call) {
   PyObject *a[2], *b[2];
@@ -69,17 +74,24 @@ const Tensor& only_tensor(CallArgs call) {
   read_args({kStoredName<N>.text, {"input"}, 1, 1}, call, a);
   return tensor_arg(kStoredName<N>.text, "input", a[0]);
 }
-PyObject* py_is_floating_point(PyObject*, CallArgs call) { return to_python(only_tensor<"is_floating_point">(call).is_floating_point()); }
+PyObject* py_is_floating_point(PyObject*, CallArgs call) {
+  return to_python(only_tensor<"is_floating_point">(call).is_floating_point());
+}
 PyObject* py_is_complex(PyObject*, CallArgs call) { return to_python(only_tensor<"is_complex">(call).is_complex()); }
 PyObject* py_is_conj(PyObject*, CallArgs call) { return to_python(only_tensor<"is_conj">(call).is_conj()); }
 PyObject* py_is_neg(PyObject*, CallArgs call) { return to_python(only_tensor<"is_neg">(call).is_neg()); }
-PyObject* py_is_inference(PyObject*, CallArgs call) { return to_python(only_tensor<"is_inference">(call).is_inference()); }
-PyObject* py_is_signed(PyObject*, CallArgs call) { return to_python(is_signed(only_tensor<"is_signed">(call).dtype())); }
+PyObject* py_is_inference(PyObject*, CallArgs call) {
+  return to_python(only_tensor<"is_inference">(call).is_inference());
+}
+PyObject* py_is_signed(PyObject*, CallArgs call) {
+  return to_python(is_signed(only_tensor<"is_signed">(call).dtype()));
+}
 PyObject* py_numel(PyObject*, CallArgs call) { return PyLong_FromLongLong(only_tensor<"numel">(call).numel()); }
 PyObject* py_is_same_size(PyObject*, CallArgs call) {
   PyObject* a[2];
   read_args({"is_same_size", {"input", "other"}, 2, 2}, call, a);
-  return to_python(std::ranges::equal(tensor_arg("is_same_size", "input", a[0]).sizes(), tensor_arg("is_same_size", "other", a[1]).sizes()));
+  return to_python(std::ranges::equal(tensor_arg("is_same_size", "input", a[0]).sizes(),
+                                      tensor_arg("is_same_size", "other", a[1]).sizes()));
 }
 
 NamedOp g_nonzero("aten::nonzero"), g_nonzero_out("aten::nonzero.out"), g_where("aten::where");
@@ -105,11 +117,18 @@ int thread_count(const char* function, CallArgs call) {
 }
 int g_interop_threads = 0;
 PyObject* py_get_num_threads(PyObject*, CallArgs) { return PyLong_FromLong(num_threads()); }
-PyObject* py_set_num_threads(PyObject*, CallArgs call) { set_num_threads(thread_count("set_num_threads", call)); return none(); }
-PyObject* py_get_num_interop_threads(PyObject*, CallArgs) { return PyLong_FromLong(g_interop_threads ? g_interop_threads : num_threads()); }
+PyObject* py_set_num_threads(PyObject*, CallArgs call) {
+  set_num_threads(thread_count("set_num_threads", call));
+  return none();
+}
+PyObject* py_get_num_interop_threads(PyObject*, CallArgs) {
+  return PyLong_FromLong(g_interop_threads ? g_interop_threads : num_threads());
+}
 PyObject* py_set_num_interop_threads(PyObject*, CallArgs call) {
   const int n = thread_count("set_num_interop_threads", call);
-  TESSERA_CHECK(!g_interop_threads, "Error: cannot set number of interop threads after parallel work has started or set_num_interop_threads called");
+  TESSERA_CHECK(
+      !g_interop_threads,
+      "Error: cannot set number of interop threads after parallel work has started or set_num_interop_threads called");
   g_interop_threads = n;
   return none();
 }
@@ -140,9 +159,13 @@ PyObject* py_set_attention_choice(PyObject*, CallArgs call) {
 PyObject* py_increment_version(PyObject*, CallArgs call) {
   PyObject* a[1];
   read_args({"_increment_version", {"tensors"}, 1, 1}, call, a);
-  if (is_tensor(a[0])) { unwrap(a[0]).bump_version(); return none(); }
+  if (is_tensor(a[0])) {
+    unwrap(a[0]).bump_version();
+    return none();
+  }
   Ref list = Ref::steal(check(PySequence_Fast(a[0], "expected a tensor or an iterable of tensors")));
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) tensor_arg("_increment_version", "tensors", PySequence_Fast_GET_ITEM(list.get(), i)).bump_version();
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i)
+    tensor_arg("_increment_version", "tensors", PySequence_Fast_GET_ITEM(list.get(), i)).bump_version();
   return none();
 }
 // The objects exchange their tensors.
@@ -153,7 +176,8 @@ PyObject* py_swap_tensor_impl(PyObject*, CallArgs call) {
   tensor_arg("_swap_tensor_impl", "b", a[1]);
   auto *x = reinterpret_cast<PyTensor*>(a[0]), *y = reinterpret_cast<PyTensor*>(a[1]);
   for (PyTensor* p : {x, y})
-    TESSERA_CHECK(p->impl->use_count() == 1, "Expected use_count of the tensor to be 1 but got ", p->impl->use_count(), ": other tensors or the graph refer to it, it can't be swapped");
+    TESSERA_CHECK(p->impl->use_count() == 1, "Expected use_count of the tensor to be 1 but got ", p->impl->use_count(),
+                  ": other tensors or the graph refer to it, it can't be swapped");
   std::swap(x->impl, y->impl);
   x->impl->pyobject.store(x, std::memory_order_release);
   y->impl->pyobject.store(y, std::memory_order_release);
@@ -190,16 +214,30 @@ PyObject* nonzero_of(const Tensor& t, bool as_tuple) {
 
 std::vector<PyMethodDef> core_functions() {
   return {function<"nonzero", py_nonzero>("nonzero(input, *, out=None, as_tuple=False) -> Tensor or tuple of Tensors"),
-          function<"get_default_dtype", py_get_default_dtype>("get_default_dtype() -> torch.dtype"), function<"set_default_dtype", py_set_default_dtype>("set_default_dtype(d): the dtype of Python floats."),
-          function<"promote_types", py_promote_types>("promote_types(type1, type2) -> dtype"), function<"can_cast", py_can_cast>("can_cast(from_, to) -> bool"),
-          function<"result_type", py_result_type>("result_type(tensor1, tensor2) -> dtype"), function<"is_floating_point", py_is_floating_point>("is_floating_point(input) -> bool"),
-          function<"is_complex", py_is_complex>("is_complex(input) -> bool"), function<"is_conj", py_is_conj>("is_conj(input) -> bool"), function<"is_neg", py_is_neg>("is_neg(input) -> bool"),
-          function<"is_inference", py_is_inference>("is_inference(input) -> bool"), function<"is_signed", py_is_signed>("is_signed(input) -> bool"), function<"numel", py_numel>("numel(input) -> int"),
-          function<"is_same_size", py_is_same_size>("is_same_size(input, other) -> bool"), function<"get_num_threads", py_get_num_threads>("get_num_threads() -> int"),
-          function<"set_num_threads", py_set_num_threads>("set_num_threads(int)"), function<"get_num_interop_threads", py_get_num_interop_threads>(),
-          function<"set_num_interop_threads", py_set_num_interop_threads>(), function<"set_flush_denormal", py_set_flush_denormal>("set_flush_denormal(mode) -> bool"),
-          function<"_increment_version", py_increment_version>(), function<"_set_warn_always", py_set_warn_always>(), function<"_set_attention_choice", py_set_attention_choice>(),
-          function<"_swap_tensor_impl", py_swap_tensor_impl>(), function<"_set_module_name", py_set_module_name>(), function<"_set_type_entry", py_set_type_entry>()};
+          function<"get_default_dtype", py_get_default_dtype>("get_default_dtype() -> torch.dtype"),
+          function<"set_default_dtype", py_set_default_dtype>("set_default_dtype(d): the dtype of Python floats."),
+          function<"promote_types", py_promote_types>("promote_types(type1, type2) -> dtype"),
+          function<"can_cast", py_can_cast>("can_cast(from_, to) -> bool"),
+          function<"result_type", py_result_type>("result_type(tensor1, tensor2) -> dtype"),
+          function<"is_floating_point", py_is_floating_point>("is_floating_point(input) -> bool"),
+          function<"is_complex", py_is_complex>("is_complex(input) -> bool"),
+          function<"is_conj", py_is_conj>("is_conj(input) -> bool"),
+          function<"is_neg", py_is_neg>("is_neg(input) -> bool"),
+          function<"is_inference", py_is_inference>("is_inference(input) -> bool"),
+          function<"is_signed", py_is_signed>("is_signed(input) -> bool"),
+          function<"numel", py_numel>("numel(input) -> int"),
+          function<"is_same_size", py_is_same_size>("is_same_size(input, other) -> bool"),
+          function<"get_num_threads", py_get_num_threads>("get_num_threads() -> int"),
+          function<"set_num_threads", py_set_num_threads>("set_num_threads(int)"),
+          function<"get_num_interop_threads", py_get_num_interop_threads>(),
+          function<"set_num_interop_threads", py_set_num_interop_threads>(),
+          function<"set_flush_denormal", py_set_flush_denormal>("set_flush_denormal(mode) -> bool"),
+          function<"_increment_version", py_increment_version>(),
+          function<"_set_warn_always", py_set_warn_always>(),
+          function<"_set_attention_choice", py_set_attention_choice>(),
+          function<"_swap_tensor_impl", py_swap_tensor_impl>(),
+          function<"_set_module_name", py_set_module_name>(),
+          function<"_set_type_entry", py_set_type_entry>()};
 }
 
 }  // namespace tessera::python

@@ -14,7 +14,8 @@ namespace {
 const Generator& default_cuda_generator(Device d) {
   static const auto* generators = [] {
     auto* g = new std::array<Generator, 64>;
-    for (int i = 0; i < 64; ++i) (*g)[static_cast<size_t>(i)] = Generator(make_intrusive<PhiloxGeneratorImpl>(Device(DeviceType::kCUDA, i)));
+    for (int i = 0; i < 64; ++i)
+      (*g)[static_cast<size_t>(i)] = Generator(make_intrusive<PhiloxGeneratorImpl>(Device(DeviceType::kCUDA, i)));
     return g;
   }();
   return (*generators)[static_cast<size_t>(d.index < 0 ? 0 : d.index & 63)];
@@ -29,14 +30,19 @@ void load_library(DeviceType t) {
 }
 
 template <class Table>
-Table* engines_for(DeviceType t) { return &Table::of(t); }
+Table* engines_for(DeviceType t) {
+  return &Table::of(t);
+}
 DeviceHooks* hooks_for(DeviceType t) { return &device_hooks(t); }
 const PointwiseOp* const g_pointwise_ops[] = {
 #define TESSERA_PW(name) &pw::name,
 #include "python/bindings/device_pointwise_ops.inc"
 #undef TESSERA_PW
 };
-const DeviceApi g_api{DeviceApi::kVersion, engines_for<Engines>, engines_for<nn::Engines>, engines_for<optim::Engines>, engines_for<foreach::Engines>, hooks_for, default_cuda_generator, g_pointwise_ops};
+const DeviceApi g_api{DeviceApi::kVersion,           engines_for<Engines>,
+                      engines_for<nn::Engines>,      engines_for<optim::Engines>,
+                      engines_for<foreach::Engines>, hooks_for,
+                      default_cuda_generator,        g_pointwise_ops};
 
 PyObject* py_default_cuda_generator(PyObject*, PyObject* index) {
   return guarded([&] {
@@ -46,14 +52,16 @@ PyObject* py_default_cuda_generator(PyObject*, PyObject* index) {
     return wrap(default_cuda_generator(Device(DeviceType::kCUDA, static_cast<int>(i))));
   });
 }
-PyMethodDef g_functions[] = {{"_default_cuda_generator", py_default_cuda_generator, METH_O, "The generator that samplers use on a CUDA device; it exists without the device, too."},
+PyMethodDef g_functions[] = {{"_default_cuda_generator", py_default_cuda_generator, METH_O,
+                              "The generator that samplers use on a CUDA device; it exists without the device, too."},
                              {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
 void init_device_library(PyObject* module) {
   set_device_loader(load_library);
-  check(PyModule_AddObject(module, "_device_api", check(PyCapsule_New(const_cast<DeviceApi*>(&g_api), "tessera._C._device_api", nullptr))));
+  check(PyModule_AddObject(module, "_device_api",
+                           check(PyCapsule_New(const_cast<DeviceApi*>(&g_api), "tessera._C._device_api", nullptr))));
   check(PyModule_AddFunctions(module, g_functions));
 }
 

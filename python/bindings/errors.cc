@@ -29,12 +29,15 @@ PyObject* python_type_of(const Error& e) {
 void set_accelerator_error(const AcceleratorError& e) {
   Ref value = Ref::steal(PyObject_CallFunction(g_accelerator_error, "s", e.what()));
   Ref code = value ? Ref::steal(PyLong_FromLong(e.code())) : Ref();
-  if (code && PyObject_SetAttrString(value.get(), "error_code", code.get()) == 0) PyErr_SetObject(g_accelerator_error, value.get());
+  if (code && PyObject_SetAttrString(value.get(), "error_code", code.get()) == 0)
+    PyErr_SetObject(g_accelerator_error, value.get());
 }
 
 void python_warning(const std::string& message, WarningKind kind) {
   GilAcquire gil;
-  PyObject* category = kind == WarningKind::kDeprecation ? PyExc_DeprecationWarning : kind == WarningKind::kFuture ? PyExc_FutureWarning : PyExc_UserWarning;
+  PyObject* category = kind == WarningKind::kDeprecation ? PyExc_DeprecationWarning
+                       : kind == WarningKind::kFuture    ? PyExc_FutureWarning
+                                                         : PyExc_UserWarning;
   if (PyErr_WarnEx(category, message.c_str(), 1) < 0) throw PythonError();
 }
 }  // namespace
@@ -64,22 +67,18 @@ void translate_current_exception() {
   try {
     throw;
   } catch (const ErrorAlreadySet&) {
-  } catch (const PythonError& e) {
-    e.restore();
-  } catch (const AcceleratorError& e) {
+  } catch (const PythonError& e) { e.restore(); } catch (const AcceleratorError& e) {
     set_accelerator_error(e);
-  } catch (const Error& e) {
-    PyErr_SetString(python_type_of(e), e.what());
-  } catch (const std::bad_alloc&) {
+  } catch (const Error& e) { PyErr_SetString(python_type_of(e), e.what()); } catch (const std::bad_alloc&) {
     PyErr_SetString(PyExc_MemoryError, "out of memory");
-  } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
-  } catch (...) {
+  } catch (const std::exception& e) { PyErr_SetString(PyExc_RuntimeError, e.what()); } catch (...) {
     PyErr_SetString(PyExc_RuntimeError, "an unknown C++ exception");
   }
 }
 
-Ref to_python_string(std::string_view s) { return Ref::steal(check(PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size())))); }
+Ref to_python_string(std::string_view s) {
+  return Ref::steal(check(PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()))));
+}
 std::string from_python_string(PyObject* s) {
   Py_ssize_t n;
   const char* p = PyUnicode_AsUTF8AndSize(s, &n);
@@ -88,9 +87,15 @@ std::string from_python_string(PyObject* s) {
 }
 
 void init_errors(PyObject* module) {
-  g_linalg_error = PyErr_NewExceptionWithDoc("torch._C._LinAlgError", "Raised when a linear algebra routine fails: a singular matrix, one that is not positive definite.", PyExc_RuntimeError, nullptr);
-  g_oom_error = PyErr_NewExceptionWithDoc("torch.OutOfMemoryError", "Raised when a device is out of memory.", PyExc_RuntimeError, nullptr);
-  g_accelerator_error = PyErr_NewExceptionWithDoc("torch.AcceleratorError", "Raised when a device reports an error; error_code is its number.", PyExc_RuntimeError, nullptr);
+  g_linalg_error = PyErr_NewExceptionWithDoc(
+      "torch._C._LinAlgError",
+      "Raised when a linear algebra routine fails: a singular matrix, one that is not positive definite.",
+      PyExc_RuntimeError, nullptr);
+  g_oom_error = PyErr_NewExceptionWithDoc("torch.OutOfMemoryError", "Raised when a device is out of memory.",
+                                          PyExc_RuntimeError, nullptr);
+  g_accelerator_error = PyErr_NewExceptionWithDoc("torch.AcceleratorError",
+                                                  "Raised when a device reports an error; error_code is its number.",
+                                                  PyExc_RuntimeError, nullptr);
   PyModule_AddObjectRef(module, "AcceleratorError", check(g_accelerator_error));
   PyModule_AddObjectRef(module, "_LinAlgError", check(g_linalg_error));
   PyModule_AddObjectRef(module, "OutOfMemoryError", check(g_oom_error));

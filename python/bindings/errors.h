@@ -5,7 +5,8 @@
 
 namespace tessera::python {
 
-// A Python exception on its way through C++ that may run without the GIL or on another thread (a hook that failed in backward).
+// A Python exception on its way through C++ that may run without the GIL or on another thread (a hook that failed in
+// backward).
 class PythonError : public Error {
  public:
   PythonError();  // takes the exception that is set

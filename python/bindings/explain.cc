@@ -34,7 +34,8 @@ Ref key_names(DispatchKeySet keys) {
 
 PyObject* describe(const OpInfo& info, DispatchKeySet from_tensors) {
   Ref d = Ref::steal(check(PyDict_New()));
-  const DispatchKeySet keys = DispatchKeySet::from_bits((from_tensors.bits() | info.op->forced_keys | thread_state.included) & ~thread_state.excluded);
+  const DispatchKeySet keys = DispatchKeySet::from_bits(
+      (from_tensors.bits() | info.op->forced_keys | thread_state.included) & ~thread_state.excluded);
   put(d, "schema", info.schema);
   put(d, "rule", info.rule);
   put(d, "source", info.source);
@@ -51,23 +52,27 @@ PyObject* describe(const OpInfo& info, DispatchKeySet from_tensors) {
   return d.release();
 }
 
-// _explain(callable, args, kwargs): which overload the arguments choose, and its way. None for a callable that is no operator.
+// _explain(callable, args, kwargs): which overload the arguments choose, and its way. None for a callable that is no
+// operator.
 PyObject* py_explain(PyObject*, PyObject* const* given, Py_ssize_t n, PyObject*) {
   return guarded([&]() -> PyObject* {
-    if (n != 3 || !PyTuple_Check(given[1]) || !PyDict_Check(given[2])) throw TypeError("_explain(callable, args, kwargs)");
+    if (n != 3 || !PyTuple_Check(given[1]) || !PyDict_Check(given[2]))
+      throw TypeError("_explain(callable, args, kwargs)");
     if (Py_TYPE(given[0]) != &OpFunctionType && Py_TYPE(given[0]) != &OpMethodType) return none();
     auto* f = reinterpret_cast<OpFunction*>(given[0]);
     std::vector<PyObject*> args;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given[1]); ++i) args.push_back(PyTuple_GET_ITEM(given[1], i));
     const auto positional = static_cast<Py_ssize_t>(args.size());
     Ref names = Ref::steal(check(PySequence_Tuple(given[2])));
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.get()); ++i) args.push_back(PyDict_GetItem(given[2], PyTuple_GET_ITEM(names.get(), i)));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names.get()); ++i)
+      args.push_back(PyDict_GetItem(given[2], PyTuple_GET_ITEM(names.get(), i)));
     Ref tried = Ref::steal(check(PyList_New(0)));
     for (auto& overload : *f->overloads) {
       const ParsePlan& plan = overload->plan();
       std::vector<Value> values(plan.params().size());
       bool requires_grad = false;
-      if (plan.parse(args.data(), positional, PyTuple_GET_SIZE(names.get()) ? names.get() : nullptr, values.data(), &requires_grad, nullptr)) {
+      if (plan.parse(args.data(), positional, PyTuple_GET_SIZE(names.get()) ? names.get() : nullptr, values.data(),
+                     &requires_grad, nullptr)) {
         Ref d = Ref::steal(describe(overload->info(), keys_of(values.data(), values.size())));
         put(d, "tried", tried);
         return d.release();
@@ -78,12 +83,14 @@ PyObject* py_explain(PyObject*, PyObject* const* given, Py_ssize_t n, PyObject*)
   });
 }
 
-// What is registered for every operator: [(schema, python module, python name, rule, source, gradients, constants, numbers, tags)]; see OpInfo.
+// What is registered for every operator: [(schema, python module, python name, rule, source, gradients, constants,
+// numbers, tags)]; see OpInfo.
 PyObject* py_operator_table(PyObject*, PyObject*) {
   return guarded([&] {
     Ref list = Ref::steal(check(PyList_New(0)));
     for (const OpInfo* i : all_ops()) {
-      Ref row = Ref::steal(check(Py_BuildValue("(sssssssss)", i->schema, i->python_module, i->python_name, i->rule, i->source, i->gradients, i->constants, i->numbers, i->tags)));
+      Ref row = Ref::steal(check(Py_BuildValue("(sssssssss)", i->schema, i->python_module, i->python_name, i->rule,
+                                               i->source, i->gradients, i->constants, i->numbers, i->tags)));
       check(PyList_Append(list.get(), row.get()));
     }
     return list.release();
@@ -93,7 +100,8 @@ PyObject* py_operator_table(PyObject*, PyObject*) {
 }  // namespace
 
 std::vector<PyMethodDef> explain_functions() {
-  return {{"_explain", as_c_function(py_explain), METH_FASTCALL | METH_KEYWORDS, nullptr}, {"_operator_table", py_operator_table, METH_NOARGS, nullptr}};
+  return {{"_explain", as_c_function(py_explain), METH_FASTCALL | METH_KEYWORDS, nullptr},
+          {"_operator_table", py_operator_table, METH_NOARGS, nullptr}};
 }
 
 }  // namespace tessera::python

@@ -10,27 +10,35 @@
 namespace tessera::python {
 namespace {
 
-NamedOp g_select("aten::select.int"), g_slice("aten::slice.Tensor"), g_unsqueeze("aten::unsqueeze"), g_alias("aten::alias"), g_index("aten::index.Tensor"), g_index_put("aten::index_put_"),
-    g_copy("aten::copy_"), g_fill("aten::fill_.Scalar"), g_view("aten::view");
+NamedOp g_select("aten::select.int"), g_slice("aten::slice.Tensor"), g_unsqueeze("aten::unsqueeze"),
+    g_alias("aten::alias"), g_index("aten::index.Tensor"), g_index_put("aten::index_put_"), g_copy("aten::copy_"),
+    g_fill("aten::fill_.Scalar"), g_view("aten::view");
 
 constexpr int kMaxDims = 64;
 constexpr int64_t kReleaseGilAbove = 16384;
 
-// True if a view can be made from the numbers alone: nothing but the plain backends, autograd off or not concerned, no layer on this thread.
+// True if a view can be made from the numbers alone: nothing but the plain backends, autograd off or not concerned, no
+// layer on this thread.
 bool is_plain(const Tensor& t) {
-  constexpr uint64_t plain = (DispatchKeySet(DispatchKey::kCPU) | DispatchKey::kMeta | DispatchKey::kCUDA | DispatchKey::kConjugate | DispatchKey::kNegative | kAutogradKeys).bits();
-  return (t.keys().bits() & ~plain) == 0 && thread_state.included == 0 && t.layout() == Layout::kStrided && !t.requires_grad();
+  constexpr uint64_t plain = (DispatchKeySet(DispatchKey::kCPU) | DispatchKey::kMeta | DispatchKey::kCUDA |
+                              DispatchKey::kConjugate | DispatchKey::kNegative | kAutogradKeys)
+                                 .bits();
+  return (t.keys().bits() & ~plain) == 0 && thread_state.included == 0 && t.layout() == Layout::kStrided &&
+         !t.requires_grad();
 }
 
 int64_t wrap_index(int64_t i, int64_t size, int64_t dim) {
-  TESSERA_CHECK_INDEX(i >= -size && i < size, "index ", i, " is out of bounds for dimension ", dim, " with size ", size);
+  TESSERA_CHECK_INDEX(i >= -size && i < size, "index ", i, " is out of bounds for dimension ", dim, " with size ",
+                      size);
   return i < 0 ? i + size : i;
 }
 
 // x[i] without any allocation besides the result.
 Tensor select_first(const Tensor& t, int64_t i) {
   const int64_t n = t.dim();
-  TESSERA_CHECK_INDEX(n > 0, "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number");
+  TESSERA_CHECK_INDEX(n > 0,
+                      "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to "
+                      "convert a 0-dim tensor to a number");
   i = wrap_index(i, t.sizes()[0], 0);
   if (!is_plain(t)) return g_select(t, int64_t{0}, i);
   return make_view(t, t.sizes().subspan(1), t.strides().subspan(1), t.storage_offset() + i * t.strides()[0]);
@@ -43,7 +51,10 @@ class Walk {
     if (!plain_) return;
     dim_ = static_cast<int>(t.dim());
     TESSERA_CHECK(dim_ < kMaxDims, "tensors of more than ", kMaxDims - 1, " dimensions can't be indexed");
-    for (int d = 0; d < dim_; ++d) { sizes_[d] = t.sizes()[static_cast<size_t>(d)]; strides_[d] = t.strides()[static_cast<size_t>(d)]; }
+    for (int d = 0; d < dim_; ++d) {
+      sizes_[d] = t.sizes()[static_cast<size_t>(d)];
+      strides_[d] = t.strides()[static_cast<size_t>(d)];
+    }
     offset_ = t.storage_offset();
   }
   int64_t dim() const { return plain_ ? dim_ : t_.dim(); }
@@ -53,25 +64,40 @@ class Walk {
   void select(int64_t d, int64_t i, int64_t shown) {
     i = wrap_index(i, size(d), shown);
     changed_ = true;
-    if (!plain_) { t_ = g_select(t_, d, i); return; }
+    if (!plain_) {
+      t_ = g_select(t_, d, i);
+      return;
+    }
     offset_ += i * strides_[d];
     --dim_;
-    for (int k = static_cast<int>(d); k < dim_; ++k) { sizes_[k] = sizes_[k + 1]; strides_[k] = strides_[k + 1]; }
+    for (int k = static_cast<int>(d); k < dim_; ++k) {
+      sizes_[k] = sizes_[k + 1];
+      strides_[k] = strides_[k + 1];
+    }
   }
   void slice(int64_t d, int64_t start, int64_t length, int64_t step) {
     if (start == 0 && step == 1 && length == size(d)) return;
     changed_ = true;
-    if (!plain_) { t_ = g_slice(t_, d, std::optional<int64_t>(start), std::optional<int64_t>(start + length * step), step); return; }
+    if (!plain_) {
+      t_ = g_slice(t_, d, std::optional<int64_t>(start), std::optional<int64_t>(start + length * step), step);
+      return;
+    }
     offset_ += start * strides_[d];
     sizes_[d] = length;
     strides_[d] *= step;
   }
   void unsqueeze(int64_t d) {
     changed_ = true;
-    if (!plain_) { t_ = g_unsqueeze(t_, d); return; }
+    if (!plain_) {
+      t_ = g_unsqueeze(t_, d);
+      return;
+    }
     TESSERA_CHECK_INDEX(dim_ + 1 < kMaxDims, "too many new dimensions in an index");
     const int64_t stride = d < dim_ ? sizes_[d] * strides_[d] : 1;
-    for (int k = dim_; k > d; --k) { sizes_[k] = sizes_[k - 1]; strides_[k] = strides_[k - 1]; }
+    for (int k = dim_; k > d; --k) {
+      sizes_[k] = sizes_[k - 1];
+      strides_[k] = strides_[k - 1];
+    }
     sizes_[d] = 1;
     strides_[d] = stride;
     ++dim_;
@@ -93,15 +119,17 @@ class Walk {
 };
 
 bool is_ndarray(PyObject* o) { return std::strcmp(Py_TYPE(o)->tp_name, "numpy.ndarray") == 0; }
-bool is_plain_int(PyObject* o) { return PyLong_CheckExact(o) || (!PyBool_Check(o) && (PyLong_Check(o) || (PyIndex_Check(o) && !is_tensor(o) && !is_ndarray(o) && !PySequence_Check(o)))); }
+bool is_plain_int(PyObject* o) {
+  return PyLong_CheckExact(o) ||
+         (!PyBool_Check(o) &&
+          (PyLong_Check(o) || (PyIndex_Check(o) && !is_tensor(o) && !is_ndarray(o) && !PySequence_Check(o))));
+}
 bool is_numpy_bool(PyObject* o) { return std::strncmp(Py_TYPE(o)->tp_name, "numpy.bool", 10) == 0; }
 int64_t plain_int(PyObject* o) {
   int64_t v;
   try {
     if (!to_int64(o, &v)) throw TypeError("an index must be an integer");
-  } catch (const OverflowError& e) {
-    throw ValueError(e.what());
-  }
+  } catch (const OverflowError& e) { throw ValueError(e.what()); }
   return v;
 }
 
@@ -109,19 +137,31 @@ int64_t plain_int(PyObject* o) {
 bool stands_for_tuple(PyObject* index) {
   if (PyTuple_Check(index)) return true;
   if (is_exact_tensor(index)) return false;
-  if (is_tensor(index) || is_ndarray(index) || PyUnicode_Check(index) || !PySequence_Check(index) || PyRange_Check(index)) return false;
+  if (is_tensor(index) || is_ndarray(index) || PyUnicode_Check(index) || !PySequence_Check(index) ||
+      PyRange_Check(index))
+    return false;
   const Py_ssize_t n = PySequence_Size(index);
-  if (n < 0) { PyErr_Clear(); return false; }
+  if (n < 0) {
+    PyErr_Clear();
+    return false;
+  }
   if (n >= 32) return false;
   for (Py_ssize_t i = 0; i < n; ++i) {
     Ref e = Ref::steal(PySequence_GetItem(index, i));
-    if (!e) { PyErr_Clear(); return false; }
+    if (!e) {
+      PyErr_Clear();
+      return false;
+    }
     PyObject* o = e.get();
     if (!is_tensor(o) && !PySequence_Check(o) && !PySlice_Check(o) && o != Py_Ellipsis && o != Py_None) continue;
     static bool warned = false;
     if (!std::exchange(warned, true))
-      check(PyErr_WarnEx(PyExc_UserWarning, "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch "
-                         "2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either in an error or a different result", 1));
+      check(PyErr_WarnEx(PyExc_UserWarning,
+                         "Using a non-tuple sequence for multidimensional indexing is deprecated and will be changed "
+                         "in pytorch 2.9; use x[tuple(seq)] instead of x[seq]. In pytorch "
+                         "2.9 this will be interpreted as tensor index, x[torch.tensor(seq)], which will result either "
+                         "in an error or a different result",
+                         1));
     return true;
   }
   return false;
@@ -129,7 +169,8 @@ bool stands_for_tuple(PyObject* index) {
 
 Tensor index_tensor(PyObject* sequence) {
   Tensor t = tensor_from_data(sequence, std::nullopt, std::nullopt);
-  if (t.dtype() == DType::kBool || t.dtype() == DType::kUInt8 || t.dtype() == DType::kInt64 || is_ndarray(sequence)) return t;
+  if (t.dtype() == DType::kBool || t.dtype() == DType::kUInt8 || t.dtype() == DType::kInt64 || is_ndarray(sequence))
+    return t;
   return tensor_from_data(sequence, DType::kInt64, std::nullopt);
 }
 
@@ -153,8 +194,9 @@ int64_t dims_used(PyObject* item) {
 
 struct Parsed {
   Walk walk;
-  std::vector<Tensor> advanced;   // what index() takes: undefined for a dimension that is not indexed; a mask covers as many as it has
-  int64_t covered = 0;            // dimensions of the walked tensor that `advanced` stands for
+  std::vector<Tensor>
+      advanced;  // what index() takes: undefined for a dimension that is not indexed; a mask covers as many as it has
+  int64_t covered = 0;  // dimensions of the walked tensor that `advanced` stands for
   explicit Parsed(const Tensor& t) : walk(t) {}
 };
 
@@ -183,20 +225,30 @@ void apply_tensor(Parsed& p, int64_t* dim, const Tensor& t, int64_t shown) {
     if (t.dtype() == DType::kBool || t.dtype() == DType::kUInt8) return apply_truth(p, dim, t.item_scalar().to_bool());
     return p.walk.select(*dim, t.item_scalar().to_int(), shown);
   }
-  TESSERA_CHECK_INDEX(t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32 || t.dtype() == DType::kBool || t.dtype() == DType::kUInt8, "tensors used as indices must be long, int, byte or bool tensors");
+  TESSERA_CHECK_INDEX(t.dtype() == DType::kInt64 || t.dtype() == DType::kInt32 || t.dtype() == DType::kBool ||
+                          t.dtype() == DType::kUInt8,
+                      "tensors used as indices must be long, int, byte or bool tensors");
   put_advanced(p, dim, t);
 }
 
 void apply_item(Parsed& p, int64_t* dim, PyObject* item, int64_t rest, int64_t shown) {
   if (is_plain_int(item)) return p.walk.select(*dim, plain_int(item), shown);
   if (PySlice_Check(item)) return apply_slice(p, dim, item);
-  if (item == Py_None) { p.walk.unsqueeze((*dim)++); return; }
-  if (item == Py_Ellipsis) { *dim += p.walk.dim() - *dim - rest; return; }
+  if (item == Py_None) {
+    p.walk.unsqueeze((*dim)++);
+    return;
+  }
+  if (item == Py_Ellipsis) {
+    *dim += p.walk.dim() - *dim - rest;
+    return;
+  }
   if (is_tensor(item)) return apply_tensor(p, dim, unwrap(item), shown);
   if (PyBool_Check(item)) return apply_truth(p, dim, item == Py_True);
   if (is_numpy_bool(item)) return apply_truth(p, dim, PyObject_IsTrue(item) == 1);
   if (PySequence_Check(item)) return apply_tensor(p, dim, index_tensor(item), shown);
-  throw IndexError(str_cat("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got ", Py_TYPE(item)->tp_name, ")"));
+  throw IndexError(
+      str_cat("only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got ",
+              Py_TYPE(item)->tp_name, ")"));
 }
 
 // Applies the basic parts, collects the others.
@@ -227,7 +279,8 @@ void parse_index(Parsed& p, PyObject* index) {
 
 Tensor apply_advanced(const Tensor& t, std::vector<Tensor>& indices) {
   for (Tensor& i : indices)
-    if (i.defined() && i.device().type != t.device().type && t.device().is_meta()) i = empty_tensor(i.sizes(), {}, i.dtype(), t.device());
+    if (i.defined() && i.device().type != t.device().type && t.device().is_meta())
+      i = empty_tensor(i.sizes(), {}, i.dtype(), t.device());
   GilRelease unlocked(t.numel() > kReleaseGilAbove);
   return g_index(t, TensorList(indices));
 }
@@ -250,19 +303,23 @@ Tensor without_leading_ones(const Tensor& value, int64_t target_dims) {
   return g_view(value, IntList(value.sizes().subspan(static_cast<size_t>(skip))));
 }
 
-[[noreturn]] void cannot_assign(const Tensor& t, PyObject* value) { throw TypeError(str_cat("can't assign a ", Py_TYPE(value)->tp_name, " to a torch.", type_name_of(t.dtype()), "Tensor")); }
+[[noreturn]] void cannot_assign(const Tensor& t, PyObject* value) {
+  throw TypeError(
+      str_cat("can't assign a ", Py_TYPE(value)->tp_name, " to a torch.", type_name_of(t.dtype()), "Tensor"));
+}
 
 bool number_of(PyObject* value, Scalar* out) {
   try {
     return !is_tensor(value) && to_scalar(value, out);
-  } catch (const OverflowError&) {
-    throw ValueError("Overflow when unpacking long long");
-  }
+  } catch (const OverflowError&) { throw ValueError("Overflow when unpacking long long"); }
 }
 
 void store_basic(const Tensor& self, const Tensor& target, PyObject* value) {
   Scalar number;
-  if (number_of(value, &number)) { g_fill(target, number); return; }
+  if (number_of(value, &number)) {
+    g_fill(target, number);
+    return;
+  }
   if (!is_tensor(value)) cannot_assign(self, value);
   const Tensor& v = unwrap(value);
   if (v.is_same(target)) return;

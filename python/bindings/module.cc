@@ -38,8 +38,10 @@ void read_display_name() {
 #ifdef TESSERA_CHECK_LOCK
 PyObject* count_without_lock(PyObject*, PyObject* o) {
   GilRelease unlocked;
-  if (o == Py_None) PyErr_Clear();
-  else Py_INCREF(o);
+  if (o == Py_None)
+    PyErr_Clear();
+  else
+    Py_INCREF(o);
   return o;
 }
 #endif
@@ -73,11 +75,20 @@ void init(PyObject* module) {
   init_library(module);
   init_device_library(module);
 #ifdef TESSERA_CHECK_LOCK
-  add_functions(module, {{"_count_without_lock", count_without_lock, METH_O, "Breaks the rule that --config=check_lock checks, by one reference or by one call."}});
+  add_functions(module, {{"_count_without_lock", count_without_lock, METH_O,
+                          "Breaks the rule that --config=check_lock checks, by one reference or by one call."}});
 #endif
 }
 
-PyModuleDef g_module = {PyModuleDef_HEAD_INIT, "tessera._C", "Tessera's core: tensors, operators, autograd.", -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+PyModuleDef g_module = {PyModuleDef_HEAD_INIT,
+                        "tessera._C",
+                        "Tessera's core: tensors, operators, autograd.",
+                        -1,
+                        nullptr,
+                        nullptr,
+                        nullptr,
+                        nullptr,
+                        nullptr};
 
 }  // namespace
 }  // namespace tessera::python

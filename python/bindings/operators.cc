@@ -27,11 +27,17 @@ constexpr int64_t kReleaseGilAbove = 16384;  // elements
 // The values of one call, constructed as far as needed.
 class ValueArray {
  public:
-  explicit ValueArray(size_t n) : n_(n) { for (size_t i = 0; i < n; ++i) new (data() + i) Value(); }
-  ~ValueArray() { for (size_t i = 0; i < n_; ++i) data()[i].~Value(); }
+  explicit ValueArray(size_t n) : n_(n) {
+    for (size_t i = 0; i < n; ++i) new (data() + i) Value();
+  }
+  ~ValueArray() {
+    for (size_t i = 0; i < n_; ++i) data()[i].~Value();
+  }
   Value* data() { return reinterpret_cast<Value*>(room_); }
   Value& operator[](size_t i) { return data()[i]; }
-  void clear() { for (size_t i = 0; i < n_; ++i) data()[i] = Value(); }
+  void clear() {
+    for (size_t i = 0; i < n_; ++i) data()[i] = Value();
+  }
 
  private:
   size_t n_;
@@ -50,8 +56,10 @@ bool is_large(const ParsePlan& plan, const Value* values) {
     const Value& v = values[i];
     if (v.is_tensor() && v.tensor().defined() && v.tensor().numel() > kReleaseGilAbove) return true;
     if (v.is_tensor_list())
-      for (const Tensor& t : v.tensor_list()) if (t.defined() && t.numel() > kReleaseGilAbove) return true;
-    if (plan.is_factory() && v.tag() == Value::Tag::kIntList && product_above(v.int_list(), kReleaseGilAbove)) return true;
+      for (const Tensor& t : v.tensor_list())
+        if (t.defined() && t.numel() > kReleaseGilAbove) return true;
+    if (plan.is_factory() && v.tag() == Value::Tag::kIntList && product_above(v.int_list(), kReleaseGilAbove))
+      return true;
   }
   return false;
 }
@@ -59,11 +67,16 @@ bool is_large(const ParsePlan& plan, const Value* values) {
 std::string type_names(PyObject* const* args, Py_ssize_t num_positional, PyObject* kwnames) {
   std::string s;
   auto add = [&](PyObject* o) {
-    if (is_tensor(o)) { s += Py_TYPE(o) == TensorType ? "Tensor" : Py_TYPE(o)->tp_name; return; }
+    if (is_tensor(o)) {
+      s += Py_TYPE(o) == TensorType ? "Tensor" : Py_TYPE(o)->tp_name;
+      return;
+    }
     if ((PyTuple_Check(o) || PyList_Check(o)) && !PyObject_HasAttrString(o, "_fields")) {
       s += PyTuple_Check(o) ? "tuple of (" : "list of [";
       const Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
-      for (Py_ssize_t i = 0; i < std::min<Py_ssize_t>(n, 10); ++i) s += std::string(i ? ", " : "") + (is_tensor(PySequence_Fast_GET_ITEM(o, i)) ? "Tensor" : Py_TYPE(PySequence_Fast_GET_ITEM(o, i))->tp_name);
+      for (Py_ssize_t i = 0; i < std::min<Py_ssize_t>(n, 10); ++i)
+        s += std::string(i ? ", " : "") +
+             (is_tensor(PySequence_Fast_GET_ITEM(o, i)) ? "Tensor" : Py_TYPE(PySequence_Fast_GET_ITEM(o, i))->tp_name);
       s += PyTuple_Check(o) ? ")" : "]";
       return;
     }
@@ -86,7 +99,11 @@ std::string type_names(PyObject* const* args, Py_ssize_t num_positional, PyObjec
   // One documented signature (an out= form belongs to it): say which argument is wrong.
   Overload* only = nullptr;
   int count = 0;
-  for (auto& o : *f->overloads) if (!(o->info().op->flags & kIsOut)) { only = o.get(); ++count; }
+  for (auto& o : *f->overloads)
+    if (!(o->info().op->flags & kIsOut)) {
+      only = o.get();
+      ++count;
+    }
   if (count == 1) {
     const ParsePlan& plan = only->plan();
     const auto& params = plan.params();
@@ -100,13 +117,16 @@ std::string type_names(PyObject* const* args, Py_ssize_t num_positional, PyObjec
     const int list = plan.varargs_position();
     const bool spread = list >= 0 && list < num_positional && to_int64(args[list], &size);  // zeros(2, 3)
     if (num_positional > allowed && !spread)
-      throw TypeError(str_cat(name, "() takes ", allowed - self == 1 ? "" : "from ", allowed - self, " positional argument", allowed - self == 1 ? "" : "s", " but ", num_positional - self, num_positional - self == 1 ? " was" : " were", " given"));
+      throw TypeError(str_cat(name, "() takes ", allowed - self == 1 ? "" : "from ", allowed - self,
+                              " positional argument", allowed - self == 1 ? "" : "s", " but ", num_positional - self,
+                              num_positional - self == 1 ? " was" : " were", " given"));
     for (Py_ssize_t i = 0; i < num_positional; ++i) {
       const bool in_list = spread && i >= list;
       const Param& param = params[static_cast<size_t>(in_list ? list : i)];
       Value v;
       if (in_list ? to_int64(args[i], &size) : convert_arg(param, args[i], &v)) continue;
-      throw TypeError(str_cat(name, "(): argument '", PyUnicode_AsUTF8(param.name), "' (position ", i + 1 - self, ") must be ", in_list ? "int" : kind_name(param.kind), ", not ",
+      throw TypeError(str_cat(name, "(): argument '", PyUnicode_AsUTF8(param.name), "' (position ", i + 1 - self,
+                              ") must be ", in_list ? "int" : kind_name(param.kind), ", not ",
                               type_names(args + i, 1, nullptr)));
     }
     for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) {
@@ -114,32 +134,48 @@ std::string type_names(PyObject* const* args, Py_ssize_t num_positional, PyObjec
       const Param* found = nullptr;
       Py_ssize_t at = 0, where = 0;
       for (const Param& p : params) {
-        if (PyUnicode_Compare(p.name, kw) == 0 || (p.alias && PyUnicode_Compare(p.alias, kw) == 0)) { found = &p; where = at; }
+        if (PyUnicode_Compare(p.name, kw) == 0 || (p.alias && PyUnicode_Compare(p.alias, kw) == 0)) {
+          found = &p;
+          where = at;
+        }
         ++at;
       }
-      if (!found && PyUnicode_CompareWithASCIIString(kw, "out") != 0 && PyUnicode_CompareWithASCIIString(kw, "self") != 0) throw TypeError(str_cat(name, "() got an unexpected keyword argument '", PyUnicode_AsUTF8(kw), "'"));
-      if (found && where < num_positional) throw TypeError(str_cat(name, "() got multiple values for argument '", PyUnicode_AsUTF8(kw), "'"));
+      if (!found && PyUnicode_CompareWithASCIIString(kw, "out") != 0 &&
+          PyUnicode_CompareWithASCIIString(kw, "self") != 0)
+        throw TypeError(str_cat(name, "() got an unexpected keyword argument '", PyUnicode_AsUTF8(kw), "'"));
+      if (found && where < num_positional)
+        throw TypeError(str_cat(name, "() got multiple values for argument '", PyUnicode_AsUTF8(kw), "'"));
       Value v;
       if (found && !convert_arg(*found, args[num_positional + k], &v))
-        throw TypeError(str_cat(name, "(): argument '", PyUnicode_AsUTF8(kw), "' must be ", kind_name(found->kind), ", not ", type_names(args + num_positional + k, 1, nullptr)));
+        throw TypeError(str_cat(name, "(): argument '", PyUnicode_AsUTF8(kw), "' must be ", kind_name(found->kind),
+                                ", not ", type_names(args + num_positional + k, 1, nullptr)));
     }
     std::string missing;
     int lacking = 0;
     for (size_t i = static_cast<size_t>(num_positional); i < params.size(); ++i) {
       if (params[i].has_default || params[i].is_out) continue;
       bool given = false;
-      for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k) given = given || PyUnicode_Compare(params[i].name, PyTuple_GET_ITEM(kwnames, k)) == 0;
-      if (!given) { missing += std::string(missing.empty() ? "\"" : ", \"") + PyUnicode_AsUTF8(params[i].name) + "\""; ++lacking; }
+      for (Py_ssize_t k = 0; kwnames && k < PyTuple_GET_SIZE(kwnames); ++k)
+        given = given || PyUnicode_Compare(params[i].name, PyTuple_GET_ITEM(kwnames, k)) == 0;
+      if (!given) {
+        missing += std::string(missing.empty() ? "\"" : ", \"") + PyUnicode_AsUTF8(params[i].name) + "\"";
+        ++lacking;
+      }
     }
-    if (lacking) throw TypeError(str_cat(name, "() missing ", lacking, " required positional argument", lacking > 1 ? "s" : "", ": ", missing));
+    if (lacking)
+      throw TypeError(str_cat(name, "() missing ", lacking, " required positional argument", lacking > 1 ? "s" : "",
+                              ": ", missing));
   }
-  std::string message = str_cat(name, "() received an invalid combination of arguments - got (", type_names(args + (f->is_method ? 1 : 0), num_positional - (f->is_method ? 1 : 0), kwnames), "), but expected one of:\n");
+  std::string message =
+      str_cat(name, "() received an invalid combination of arguments - got (",
+              type_names(args + (f->is_method ? 1 : 0), num_positional - (f->is_method ? 1 : 0), kwnames),
+              "), but expected one of:\n");
   for (auto& o : *f->overloads) message += " * " + o->plan().signature() + "\n";
   throw TypeError(message);
 }
 
-// A tensor fits a parameter that wants one better than one that wants a number (0-dim tensors fit both): of two overloads, the one that
-// has a tensor where they first differ is tried first. Otherwise the tables' order stays.
+// A tensor fits a parameter that wants one better than one that wants a number (0-dim tensors fit both): of two
+// overloads, the one that has a tensor where they first differ is tried first. Otherwise the tables' order stays.
 bool goes_before(const ParsePlan& a, const ParsePlan& b) {
   const size_t n = std::min(a.params().size(), b.params().size());
   for (size_t i = 0; i < n; ++i) {
@@ -157,7 +193,8 @@ void order_overloads(OpFunction* f) {
     size_t to = i;
     for (size_t j = i; j-- > 0;)
       if (goes_before(list[i]->plan(), list[j]->plan())) to = j;
-    std::rotate(list.begin() + static_cast<ptrdiff_t>(to), list.begin() + static_cast<ptrdiff_t>(i), list.begin() + static_cast<ptrdiff_t>(i) + 1);
+    std::rotate(list.begin() + static_cast<ptrdiff_t>(to), list.begin() + static_cast<ptrdiff_t>(i),
+                list.begin() + static_cast<ptrdiff_t>(i) + 1);
   }
   f->ordered = true;
 }
@@ -165,11 +202,11 @@ void order_overloads(OpFunction* f) {
 PyObject* try_overloads(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, bool* found) {
   for (auto& overload : *f->overloads) {
     const ParsePlan& plan = overload->plan();
-    IntScratch ints;   // outlives the values that borrow from it
+    IntScratch ints;  // outlives the values that borrow from it
     ValueArray values(plan.params().size());
     bool requires_grad = false;
     const bool fits = plan.parse(args, n, kwnames, values.data(), &requires_grad, nullptr);
-    ints.stop();       // what the call itself converts must own its lists
+    ints.stop();  // what the call itself converts must own its lists
     if (fits) {
       *found = true;
       return call_overload(*overload, values.data(), requires_grad);
@@ -181,9 +218,11 @@ PyObject* try_overloads(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyOb
 
 // Arithmetic functions (not methods) take numbers for tensors: torch.mul(2, x).
 bool takes_numbers(const OpFunction* f) {
-  static const char* const names[] = {"add", "div", "divide", "floor_divide", "mul", "multiply", "sub", "subtract", "true_divide"};
+  static const char* const names[] = {"add",      "div", "divide",   "floor_divide", "mul",
+                                      "multiply", "sub", "subtract", "true_divide"};
   if (f->is_method) return false;
-  for (const char* name : names) if (PyUnicode_CompareWithASCIIString(f->name, name) == 0) return true;
+  for (const char* name : names)
+    if (PyUnicode_CompareWithASCIIString(f->name, name) == 0) return true;
   return false;
 }
 PyObject* try_with_numbers(OpFunction* f, PyObject* const* args, Py_ssize_t n, PyObject* kwnames, bool* found) {
@@ -194,7 +233,8 @@ PyObject* try_with_numbers(OpFunction* f, PyObject* const* args, Py_ssize_t n, P
     Scalar s;
     if (is_tensor(args[i]) || !to_scalar(args[i], &s)) continue;
     // Beside a tensor a number has the say of its kind; alone it is a tensor of the default dtype.
-    owned.push_back(Ref::steal(check(wrap(numbers_only && s.is_floating_point() ? scalar_to_tensor(s, default_dtype()) : wrapped_number(s)))));
+    owned.push_back(Ref::steal(
+        check(wrap(numbers_only && s.is_floating_point() ? scalar_to_tensor(s, default_dtype()) : wrapped_number(s)))));
     converted[static_cast<size_t>(i)] = owned.back().get();
   }
   *found = false;
@@ -206,10 +246,14 @@ PyObject* call_function(PyObject* callable, PyObject* const* args, size_t nargsf
   const Py_ssize_t n = PyVectorcall_NARGS(nargsf);
   try {
     const Py_ssize_t all = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
-    if (needs_torch_function(args, all)) [[unlikely]] return call_torch_function(callable, args, n, kwnames);
+    if (needs_torch_function(args, all)) [[unlikely]]
+      return call_torch_function(callable, args, n, kwnames);
     if (f->is_method && (n == 0 || !is_tensor(args[0]))) [[unlikely]]
-      throw TypeError(str_cat("descriptor '", PyUnicode_AsUTF8(f->name), "' for '", TensorType->tp_name, "' objects ", n == 0 ? "needs an argument" : str_cat("doesn't apply to a '", Py_TYPE(args[0])->tp_name, "' object")));
-    if (!f->ordered) [[unlikely]] order_overloads(f);
+      throw TypeError(str_cat(
+          "descriptor '", PyUnicode_AsUTF8(f->name), "' for '", TensorType->tp_name, "' objects ",
+          n == 0 ? "needs an argument" : str_cat("doesn't apply to a '", Py_TYPE(args[0])->tp_name, "' object")));
+    if (!f->ordered) [[unlikely]]
+      order_overloads(f);
     bool found;
     if (PyObject* r = try_overloads(f, args, n, kwnames, &found); found) return r;
     if (takes_numbers(f))
@@ -231,7 +275,8 @@ void function_dealloc(PyObject* self) {
 }
 PyObject* function_repr(PyObject* self) {
   OpFunction* f = reinterpret_cast<OpFunction*>(self);
-  return f->is_method ? PyUnicode_FromFormat("<method '%U' of 'torch._C.TensorBase' objects>", f->name) : PyUnicode_FromFormat("<built-in method %U of type object>", f->name);
+  return f->is_method ? PyUnicode_FromFormat("<method '%U' of 'torch._C.TensorBase' objects>", f->name)
+                      : PyUnicode_FromFormat("<built-in method %U of type object>", f->name);
 }
 PyObject* function_name(PyObject* self, void*) { return Py_NewRef(reinterpret_cast<OpFunction*>(self)->name); }
 PyObject* function_qualname(PyObject* self, void*) {
@@ -263,19 +308,25 @@ PyObject* function_doc(PyObject* self, void*) {
       if (o->info().op->flags & kIsOut) continue;
       const std::string& name = o->plan().schema().name;
       const bool has_out = !f->is_method && std::ranges::any_of(*f->overloads, [&](auto& other) {
-        return (other->info().op->flags & kIsOut) && other->plan().schema().name == name && has_out_form(o->plan(), other->plan());
+        return (other->info().op->flags & kIsOut) && other->plan().schema().name == name &&
+               has_out_form(o->plan(), other->plan());
       });
-      doc += std::string(doc.empty() ? "" : "\n") + PyUnicode_AsUTF8(f->name) + o->plan().python_signature(f->is_method, has_out);
+      doc += std::string(doc.empty() ? "" : "\n") + PyUnicode_AsUTF8(f->name) +
+             o->plan().python_signature(f->is_method, has_out);
     }
     for (auto& o : *f->overloads)
-      if (o->info().doc && o->info().doc[0]) { doc += std::string("\n\n") + o->info().doc; break; }
+      if (o->info().doc && o->info().doc[0]) {
+        doc += std::string("\n\n") + o->info().doc;
+        break;
+      }
     return to_python_string(doc).release();
   });
 }
 PyObject* function_overloads(PyObject* self, void*) {  // the qualified names of what this callable may call
   return guarded([&] {
     Ref l = Ref::steal(check(PyList_New(0)));
-    for (auto& o : *reinterpret_cast<OpFunction*>(self)->overloads) check(PyList_Append(l.get(), to_python_string(o->plan().schema().qualified_name()).get()));
+    for (auto& o : *reinterpret_cast<OpFunction*>(self)->overloads)
+      check(PyList_Append(l.get(), to_python_string(o->plan().schema().qualified_name()).get()));
     return l.release();
   });
 }
@@ -295,17 +346,21 @@ PyObject* function_reduce(PyObject* self, PyObject*) {
     return Py_BuildValue("O(OO)", getattr.get(), owner.get(), f->name);
   });
 }
-PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) { return object ? PyMethod_New(self, object) : Py_NewRef(self); }
+PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) {
+  return object ? PyMethod_New(self, object) : Py_NewRef(self);
+}
 
 PyGetSetDef g_function_getset[] = {{"__name__", function_name, nullptr, nullptr, nullptr},
                                    {"__qualname__", function_qualname, nullptr, nullptr, nullptr},
                                    {"__module__", function_module, nullptr, nullptr, nullptr},
                                    {"__doc__", function_doc, nullptr, nullptr, nullptr},
                                    {"__self__", function_self, nullptr, nullptr, nullptr},
-                                   {"_overloads", function_overloads, nullptr, "Qualified names of the overloads, in the order they are tried.", nullptr},
+                                   {"_overloads", function_overloads, nullptr,
+                                    "Qualified names of the overloads, in the order they are tried.", nullptr},
                                    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
                                    {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyMethodDef g_function_methods[] = {{"__reduce__", function_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+PyMethodDef g_function_methods[] = {{"__reduce__", function_reduce, METH_NOARGS, nullptr},
+                                    {nullptr, nullptr, 0, nullptr}};
 
 void prepare(PyTypeObject& t, const char* name, bool method) {
   t.tp_name = name;
@@ -337,11 +392,13 @@ namespace {
 // indices=tensor([1]))
 PyObject* return_type_repr(PyObject* self) {
   return guarded([&] {
-    Ref fields = Ref::steal(check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(self)), "__match_args__")));
+    Ref fields =
+        Ref::steal(check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(self)), "__match_args__")));
     std::string text = std::string(Py_TYPE(self)->tp_name) + "(";
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(self); ++i) {
       Ref value = Ref::steal(check(PyObject_Repr(PyTuple_GET_ITEM(self, i))));
-      text += std::string(i ? ",\n" : "\n") + from_python_string(PyTuple_GET_ITEM(fields.get(), i)) + "=" + from_python_string(value.get());
+      text += std::string(i ? ",\n" : "\n") + from_python_string(PyTuple_GET_ITEM(fields.get(), i)) + "=" +
+              from_python_string(value.get());
     }
     return to_python_string(text + ")").release();
   });
@@ -353,9 +410,10 @@ PyTypeObject* Overload::result_type() {
   if (result_type_ || returns.size() < 2 || returns[0].name.empty()) return result_type_;
   // Overloads of one callable, and its out= form, share the type.
   std::string base(plan().schema().base_name());
-  if (Ref known = Ref::steal(PyObject_GetAttrString(g_return_types, base.c_str()))) return result_type_ = reinterpret_cast<PyTypeObject*>(known.release());
+  if (Ref known = Ref::steal(PyObject_GetAttrString(g_return_types, base.c_str())))
+    return result_type_ = reinterpret_cast<PyTypeObject*>(known.release());
   PyErr_Clear();
-  auto* names = new std::vector<std::string>;   // live as long as the type: for ever
+  auto* names = new std::vector<std::string>;  // live as long as the type: for ever
   auto* fields = new std::vector<PyStructSequence_Field>;
   for (const auto& r : returns) names->push_back(r.name);
   for (const auto& n : *names) fields->push_back({n.c_str(), nullptr});
@@ -388,8 +446,10 @@ PyObject* results_to_python(Overload& overload, Value* rets, size_t count) {
   Ref t = Ref::steal(check(named ? PyStructSequence_New(named) : PyTuple_New(static_cast<Py_ssize_t>(count))));
   for (size_t i = 0; i < count; ++i) {
     PyObject* o = one(rets[i]);
-    if (named) PyStructSequence_SetItem(t.get(), static_cast<Py_ssize_t>(i), o);
-    else PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), o);
+    if (named)
+      PyStructSequence_SetItem(t.get(), static_cast<Py_ssize_t>(i), o);
+    else
+      PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), o);
   }
   return t.release();
 }
@@ -433,7 +493,8 @@ const std::vector<const OpInfo*>& all_ops() {
 const OpInfo* find_op(std::string_view qualified_name) {
   static const auto* index = [] {
     auto* m = new std::unordered_map<std::string, const OpInfo*>;
-    for (const OpInfo* i : all_ops()) (*m)[i->op->overload[0] ? std::string(i->op->name) + "." + i->op->overload : std::string(i->op->name)] = i;
+    for (const OpInfo* i : all_ops())
+      (*m)[i->op->overload[0] ? std::string(i->op->name) + "." + i->op->overload : std::string(i->op->name)] = i;
     return m;
   }();
   auto it = index->find(std::string(qualified_name));
@@ -442,7 +503,9 @@ const OpInfo* find_op(std::string_view qualified_name) {
 
 namespace {
 
-bool has_own(PyTypeObject* type, const std::string& name) { return PyDict_GetItemString(type->tp_dict, name.c_str()) != nullptr; }
+bool has_own(PyTypeObject* type, const std::string& name) {
+  return PyDict_GetItemString(type->tp_dict, name.c_str()) != nullptr;
+}
 
 // __and__ and the like: on the type these names are wrappers of its slots, so the slots find the operators here.
 PyObject* slot_methods() {
@@ -450,7 +513,9 @@ PyObject* slot_methods() {
   return dict.get([] { return Ref::steal(check(PyDict_New())); });
 }
 
-struct Group { std::vector<const OpInfo*> function, method; };
+struct Group {
+  std::vector<const OpInfo*> function, method;
+};
 
 PyObject* submodule(PyObject* module, const std::string& name) {
   if (name.empty()) return module;
@@ -489,7 +554,8 @@ void init_operators(PyObject* module) {
     const std::string where = key.substr(0, slash), name = key.substr(slash + 1);
     Group& g = groups[key];
     if (!g.function.empty()) {
-      const std::string shown = where.empty() ? std::string(display_name()) : std::string(display_name()) + "._C._" + where;
+      const std::string shown =
+          where.empty() ? std::string(display_name()) : std::string(display_name()) + "._C._" + where;
       Ref f = Ref::steal(make_op_function(name.c_str(), shown.c_str(), false, g.function));
       check(PyModule_AddObjectRef(where.empty() ? functions : submodule(module, where), name.c_str(), f.get()));
       if (where.empty()) check(PyModule_AddObjectRef(module, name.c_str(), f.get()));
@@ -498,7 +564,8 @@ void init_operators(PyObject* module) {
       Ref f = Ref::steal(make_op_function(name.c_str(), nullptr, true, g.method));
       if (name.starts_with("__")) check(PyDict_SetItemString(slot_methods(), name.c_str(), f.get()));
       // A method written by hand wins, and so do the type's own wrappers of its slots.
-      if (!has_own(TensorType, name)) check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(TensorType), name.c_str(), f.get()));
+      if (!has_own(TensorType, name))
+        check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(TensorType), name.c_str(), f.get()));
     }
   }
 }
@@ -515,7 +582,13 @@ PyObject* method_of(PyObject*& cache, const char* name) {
 }
 bool is_operand(PyObject* o) { return is_tensor(o) || is_python_number(o); }
 
-template <size_t N> struct Name { char text[N]; constexpr Name(const char (&s)[N]) { for (size_t i = 0; i < N; ++i) text[i] = s[i]; } };
+template <size_t N>
+struct Name {
+  char text[N];
+  constexpr Name(const char (&s)[N]) {
+    for (size_t i = 0; i < N; ++i) text[i] = s[i];
+  }
+};
 
 // A method that Python code has replaced is called as any object.
 PyObject* call_any(PyObject* f, PyObject* const* args, size_t n) {
@@ -540,7 +613,10 @@ PyObject* binary(PyObject* a, PyObject* b) {
 template <Name M>
 PyObject* unary(PyObject* a) {
   static PyObject* direct = nullptr;
-  return guarded([&] { PyObject* args[] = {a}; return call_any(method_of(direct, M.text), args, 1); });
+  return guarded([&] {
+    PyObject* args[] = {a};
+    return call_any(method_of(direct, M.text), args, 1);
+  });
 }
 template <Name M>
 PyObject* inplace(PyObject* a, PyObject* b) {
@@ -551,7 +627,9 @@ PyObject* inplace(PyObject* a, PyObject* b) {
   });
 }
 template <Name M, Name Reflected>
-PyObject* power(PyObject* a, PyObject* b, PyObject*) { return binary<M, Reflected>(a, b); }
+PyObject* power(PyObject* a, PyObject* b, PyObject*) {
+  return binary<M, Reflected>(a, b);
+}
 PyObject* inplace_power(PyObject* a, PyObject* b, PyObject*) { return inplace<"pow_">(a, b); }
 
 PyObject* rich_compare(PyObject* a, PyObject* b, int op) {
@@ -568,7 +646,10 @@ int truth(PyObject* self) {
   int r = -1;
   guarded_int([&] {
     const Tensor& t = unwrap(self);
-    if (is_exact_tensor(self) && t.numel() == 1 && t.is_cpu()) { r = t.item_scalar().to_bool(); return; }
+    if (is_exact_tensor(self) && t.numel() == 1 && t.is_cpu()) {
+      r = t.item_scalar().to_bool();
+      return;
+    }
     if (t.numel() == 0) throw Error("Boolean value of Tensor with no values is ambiguous");
     if (t.numel() > 1) throw Error("Boolean value of Tensor with more than one value is ambiguous");
     PyObject* args[] = {self};
@@ -582,28 +663,36 @@ Scalar item_of(PyObject* self, const char* what) {
   const Tensor& t = unwrap(self);
   if (t.numel() != 1) throw Error(str_cat("a Tensor with ", t.numel(), " elements cannot be converted to Scalar"));
   const Scalar s = t.item_scalar();
-  if (s.is_complex() && s.to_complex().imag() != 0) throw Error(str_cat("value cannot be converted to type ", what, " without overflow"));
+  if (s.is_complex() && s.to_complex().imag() != 0)
+    throw Error(str_cat("value cannot be converted to type ", what, " without overflow"));
   return s;
 }
 PyObject* to_long(PyObject* self) {
   return guarded([&]() -> PyObject* {
     const Scalar s = item_of(self, "int64_t");
     if (s.is_floating_point() || s.is_complex()) return PyLong_FromDouble(s.to_double());
-    return s.kind() == Scalar::Kind::kUInt ? PyLong_FromUnsignedLongLong(static_cast<uint64_t>(s.to_int())) : PyLong_FromLongLong(s.to_int());
+    return s.kind() == Scalar::Kind::kUInt ? PyLong_FromUnsignedLongLong(static_cast<uint64_t>(s.to_int()))
+                                           : PyLong_FromLongLong(s.to_int());
   });
 }
-PyObject* to_float(PyObject* self) { return guarded([&] { return PyFloat_FromDouble(item_of(self, "double").to_double()); }); }
+PyObject* to_float(PyObject* self) {
+  return guarded([&] { return PyFloat_FromDouble(item_of(self, "double").to_double()); });
+}
 PyObject* to_index(PyObject* self) {
   return guarded([&]() -> PyObject* {
     const Tensor& t = unwrap(self);
-    if (t.numel() != 1 || !is_integral(t.dtype(), true)) throw TypeError("only integer tensors of a single element can be converted to an index");
+    if (t.numel() != 1 || !is_integral(t.dtype(), true))
+      throw TypeError("only integer tensors of a single element can be converted to an index");
     return PyLong_FromLongLong(t.item_scalar().to_int());
   });
 }
 
 Py_hash_t identity_hash(PyObject* self) { return hash_of_address(self); }
 
-template <class F> void add(std::vector<PyType_Slot>& slots, int id, F f) { slots.push_back({id, reinterpret_cast<void*>(f)}); }
+template <class F>
+void add(std::vector<PyType_Slot>& slots, int id, F f) {
+  slots.push_back({id, reinterpret_cast<void*>(f)});
+}
 
 }  // namespace
 

@@ -14,7 +14,10 @@ class Overload {
  public:
   explicit Overload(const OpInfo* info) : info_(info) {}
   const OpInfo& info() const { return *info_; }
-  const ParsePlan& plan() { if (!plan_) plan_ = std::make_unique<ParsePlan>(*info_); return *plan_; }
+  const ParsePlan& plan() {
+    if (!plan_) plan_ = std::make_unique<ParsePlan>(*info_);
+    return *plan_;
+  }
   PyTypeObject* result_type();  // the named tuple of several named results, or null
 
  private:
@@ -24,17 +27,16 @@ class Overload {
 };
 
 struct OpFunction {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
-  PyObject* name;       // str: "add"
-  PyObject* module;     // str: "torch", "torch._C._nn", or null for methods
+  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject* name;    // str: "add"
+  PyObject* module;  // str: "torch", "torch._C._nn", or null for methods
   bool is_method;
-  bool ordered;         // the overloads are in the order of order_overloads (at the first call)
+  bool ordered;  // the overloads are in the order of order_overloads (at the first call)
   std::vector<std::unique_ptr<Overload>>* overloads;
   PyObject* dict;
 };
-extern PyTypeObject OpFunctionType;   // functions: do not bind
-extern PyTypeObject OpMethodType;     // method descriptors of Tensor
+extern PyTypeObject OpFunctionType;  // functions: do not bind
+extern PyTypeObject OpMethodType;    // method descriptors of Tensor
 
 // A new callable; overloads in the order they are tried.
 PyObject* make_op_function(const char* name, const char* module, bool is_method, std::vector<const OpInfo*> overloads);

@@ -13,13 +13,14 @@ namespace {
 struct Attribute {
   const char* name;
   PyObject* (*get)(const Tensor& t);
-  void (*set)(const Tensor& t, PyObject* value);   // value null: deleted
+  void (*set)(const Tensor& t, PyObject* value);  // value null: deleted
 };
 
 PyObject* get_attribute(PyObject* self, void* closure) {
   const auto* a = static_cast<const Attribute*>(closure);
   return guarded([&]() -> PyObject* {
-    if (is_exact_tensor(self) ? function_state.num_modes > 0 && !function_state.all_disabled : needs_torch_function(&self, 1)) [[unlikely]] {
+    if (is_exact_tensor(self) ? function_state.num_modes > 0 && !function_state.all_disabled
+                              : needs_torch_function(&self, 1)) [[unlikely]] {
       Ref descriptor = Ref::steal(check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), a->name)));
       Ref getter = Ref::steal(check(PyObject_GetAttrString(descriptor.get(), "__get__")));
       return call_torch_function(getter.get(), &self, 1, nullptr);
@@ -30,7 +31,8 @@ PyObject* get_attribute(PyObject* self, void* closure) {
 int set_attribute(PyObject* self, PyObject* value, void* closure) {
   const auto* a = static_cast<const Attribute*>(closure);
   return guarded_int([&] {
-    if (is_exact_tensor(self) ? function_state.num_modes > 0 && !function_state.all_disabled : needs_torch_function(&self, 1)) [[unlikely]] {
+    if (is_exact_tensor(self) ? function_state.num_modes > 0 && !function_state.all_disabled
+                              : needs_torch_function(&self, 1)) [[unlikely]] {
       Ref descriptor = Ref::steal(check(PyObject_GetAttrString(reinterpret_cast<PyObject*>(TensorType), a->name)));
       Ref setter = Ref::steal(check(PyObject_GetAttrString(descriptor.get(), value ? "__set__" : "__delete__")));
       PyObject* args[] = {self, value};
@@ -49,17 +51,28 @@ PyObject* get_layout(const Tensor& t) { return wrap(t.layout()); }
 PyObject* get_ndim(const Tensor& t) { return PyLong_FromLongLong(t.dim()); }
 PyObject* get_itemsize(const Tensor& t) { return PyLong_FromLongLong(t.item_size()); }
 PyObject* get_nbytes(const Tensor& t) { return PyLong_FromLongLong(t.nbytes()); }
-template <DeviceType D> PyObject* is_on(const Tensor& t) { return to_python(t.device().type == D); }
+template <DeviceType D>
+PyObject* is_on(const Tensor& t) {
+  return to_python(t.device().type == D);
+}
 PyObject* is_cpu_like(const Tensor& t) { return to_python(t.is_cpu()); }
-template <Layout L> PyObject* has_layout(const Tensor& t) { return to_python(t.layout() == L); }
+template <Layout L>
+PyObject* has_layout(const Tensor& t) {
+  return to_python(t.layout() == L);
+}
 PyObject* get_is_quantized(const Tensor& t) { return to_python(category_of(t.dtype()) == Category::kQuantized); }
-PyObject* get_is_nested(const Tensor& t) { return to_python((t.keys() & (DispatchKeySet(DispatchKey::kNestedTensorCPU) | DispatchKey::kNestedTensorCUDA | DispatchKey::kNestedTensorMeta)).bits() != 0); }
+PyObject* get_is_nested(const Tensor& t) {
+  return to_python((t.keys() & (DispatchKeySet(DispatchKey::kNestedTensorCPU) | DispatchKey::kNestedTensorCUDA |
+                                DispatchKey::kNestedTensorMeta))
+                       .bits() != 0);
+}
 PyObject* get_false(const Tensor&) { return to_python(false); }
 PyObject* get_names(const Tensor& t) {
   const ExtraMeta* extra = t.impl()->extra();
   Ref r = Ref::steal(check(PyTuple_New(t.dim())));
   for (int64_t i = 0; i < t.dim(); ++i) {
-    const bool named = extra && static_cast<size_t>(i) < extra->names.size() && !extra->names[static_cast<size_t>(i)].empty();
+    const bool named =
+        extra && static_cast<size_t>(i) < extra->names.size() && !extra->names[static_cast<size_t>(i)].empty();
     PyTuple_SET_ITEM(r.get(), i, named ? to_python_string(extra->names[static_cast<size_t>(i)]).release() : none());
   }
   return r.release();
@@ -72,10 +85,13 @@ void set_requires_grad(const Tensor& t, PyObject* value) {
   TESSERA_CHECK(value, "Can't delete requires_grad attribute");
   TESSERA_CHECK(PyBool_Check(value), "requires_grad must be a bool");
   const bool on = value == Py_True;
-  TESSERA_CHECK(t.is_leaf() || on, "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph that doesn't require differentiation use "
+  TESSERA_CHECK(t.is_leaf() || on,
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in "
+                "a subgraph that doesn't require differentiation use "
                 "var_no_grad = var.detach().");
   if (t.is_leaf()) {
-    TESSERA_CHECK(!on || t.is_floating_point() || t.is_complex(), "only Tensors of floating point and complex dtype can require gradients");
+    TESSERA_CHECK(!on || t.is_floating_point() || t.is_complex(),
+                  "only Tensors of floating point and complex dtype can require gradients");
     t.requires_grad_(on);
   }
 }
@@ -88,9 +104,13 @@ PyObject* get_grad(const Tensor& t) { return wrap_or_none(t.grad()); }
 // What users ask for: an empty grad of a result is mostly a mistake.
 PyObject* get_grad_with_warning(const Tensor& t) {
   if (!t.grad().defined() && t.requires_grad() && autograd::grad_fn(t) && !autograd::retains_grad(t))
-    check(PyErr_WarnEx(PyExc_UserWarning, "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward(). If you indeed want the "
-                       ".grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor "
-                       "instead.", 1));
+    check(PyErr_WarnEx(PyExc_UserWarning,
+                       "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+                       "attribute won't be populated during autograd.backward(). If you indeed want the "
+                       ".grad field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. "
+                       "If you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor "
+                       "instead.",
+                       1));
   return get_grad(t);
 }
 void set_grad(const Tensor& t, PyObject* value) {
@@ -98,10 +118,14 @@ void set_grad(const Tensor& t, PyObject* value) {
     if (t.impl()->autograd_meta()) t.set_grad(Tensor());
     return;
   }
-  if (!is_tensor(value)) throw TypeError(str_cat("assigned grad expected to be a Tensor or None but got grad of type ", Py_TYPE(value)->tp_name));
+  if (!is_tensor(value))
+    throw TypeError(
+        str_cat("assigned grad expected to be a Tensor or None but got grad of type ", Py_TYPE(value)->tp_name));
   autograd::assign_grad(t, unwrap(value));
 }
-PyObject* get_retains_grad(const Tensor& t) { return to_python(t.requires_grad() && autograd::grad_fn(t) && autograd::retains_grad(t)); }
+PyObject* get_retains_grad(const Tensor& t) {
+  return to_python(t.requires_grad() && autograd::grad_fn(t) && autograd::retains_grad(t));
+}
 PyObject* get_output_nr(const Tensor& t) { return PyLong_FromUnsignedLong(t.output_nr()); }
 PyObject* get_version(const Tensor& t) {
   TESSERA_CHECK(!t.is_inference(), "Inference tensors do not track version counter.");
@@ -114,7 +138,8 @@ PyObject* get_data(const Tensor& t) {
 }
 void set_data(const Tensor& t, PyObject* value) {
   TESSERA_CHECK(value, "Deleting tensor data is not allowed. Delete tensor instead!");
-  if (!is_tensor(value)) throw TypeError(str_cat("Variable data has to be a tensor, but got ", Py_TYPE(value)->tp_name));
+  if (!is_tensor(value))
+    throw TypeError(str_cat("Variable data has to be a tensor, but got ", Py_TYPE(value)->tp_name));
   autograd::set_data(t, unwrap(value));
 }
 PyObject* get_name(const Tensor& t) {
@@ -123,30 +148,36 @@ PyObject* get_name(const Tensor& t) {
 }
 
 // --- views ---
-NamedOp g_permute("aten::permute"), g_transpose("aten::transpose.int"), g_conj("aten::conj"),
-    g_real("aten::real"), g_imag("aten::imag");
+NamedOp g_permute("aten::permute"), g_transpose("aten::transpose.int"), g_conj("aten::conj"), g_real("aten::real"),
+    g_imag("aten::imag");
 
 PyObject* get_t(const Tensor& t) {
   static bool warned = false;
   if (t.dim() != 2 && t.dim() != 0 && !std::exchange(warned, true))
-    check(PyErr_WarnEx(PyExc_UserWarning, "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an error in a future release. Consider `x.mT` "
-                       "to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse the dimensions of a tensor.", 1));
+    check(PyErr_WarnEx(PyExc_UserWarning,
+                       "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and "
+                       "it will throw an error in a future release. Consider `x.mT` "
+                       "to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - 1, -1, -1))` to reverse "
+                       "the dimensions of a tensor.",
+                       1));
   IntVector order;
   for (int64_t i = t.dim() - 1; i >= 0; --i) order.push_back(i);
   return wrap(g_permute(t, IntList(order)));
 }
 Tensor transposed(const Tensor& t) { return g_transpose(t, int64_t{-2}, int64_t{-1}); }
 PyObject* get_mt(const Tensor& t) {
-  TESSERA_CHECK(t.dim() >= 2, "tensor.mT is only supported on matrices or batches of matrices. Got ", t.dim(), "-D tensor.");
+  TESSERA_CHECK(t.dim() >= 2, "tensor.mT is only supported on matrices or batches of matrices. Got ", t.dim(),
+                "-D tensor.");
   return wrap(transposed(t));
 }
 PyObject* get_mh(const Tensor& t) {
-  TESSERA_CHECK(t.dim() >= 2, "tensor.mH is only supported on matrices or batches of matrices. Got ", t.dim(), "-D tensor.");
+  TESSERA_CHECK(t.dim() >= 2, "tensor.mH is only supported on matrices or batches of matrices. Got ", t.dim(),
+                "-D tensor.");
   return wrap(t.is_complex() ? g_conj(transposed(t)) : transposed(t));
 }
 PyObject* get_h(const Tensor& t) {
-  TESSERA_CHECK(t.dim() == 2 || t.dim() == 0, "tensor.H is only supported on matrices (2-D tensors). Got ", t.dim(), "-D tensor.",
-                t.dim() > 2 ? " For batches of matrices, consider using tensor.mH" : "");
+  TESSERA_CHECK(t.dim() == 2 || t.dim() == 0, "tensor.H is only supported on matrices (2-D tensors). Got ", t.dim(),
+                "-D tensor.", t.dim() > 2 ? " For batches of matrices, consider using tensor.mH" : "");
   if (t.dim() == 0) return wrap(t.is_complex() ? g_conj(t) : t);
   return wrap(t.is_complex() ? g_conj(transposed(t)) : transposed(t));
 }
@@ -159,20 +190,55 @@ PyObject* get_real(const Tensor& t) { return wrap(real_of(t)); }
 PyObject* get_imag(const Tensor& t) { return wrap(imag_of(t)); }
 void assign_part(const Tensor& part, PyObject* value, const char* name) {
   TESSERA_CHECK(value, "Can't delete the attribute ", name);
-  Ref done = Ref::steal(check(PyObject_CallMethod(Ref::steal(wrap(part)).get(), is_tensor(value) ? "copy_" : "fill_", "O", value)));
+  Ref done = Ref::steal(
+      check(PyObject_CallMethod(Ref::steal(wrap(part)).get(), is_tensor(value) ? "copy_" : "fill_", "O", value)));
 }
 void set_real(const Tensor& t, PyObject* value) { assign_part(real_of(t), value, "real"); }
 void set_imag(const Tensor& t, PyObject* value) { assign_part(imag_of(t), value, "imag"); }
 
 Attribute g_attributes[] = {
-    {"shape", get_shape, nullptr}, {"dtype", get_dtype, nullptr}, {"device", get_device, nullptr}, {"layout", get_layout, nullptr}, {"ndim", get_ndim, nullptr}, {"itemsize", get_itemsize, nullptr},
-    {"nbytes", get_nbytes, nullptr}, {"requires_grad", get_requires_grad, set_requires_grad}, {"grad", get_grad_with_warning, set_grad}, {"_grad", get_grad, set_grad}, {"grad_fn", get_grad_fn, nullptr}, {"is_leaf", get_is_leaf, nullptr},
-    {"retains_grad", get_retains_grad, nullptr}, {"output_nr", get_output_nr, nullptr}, {"_version", get_version, nullptr}, {"_base", get_base, nullptr}, {"data", get_data, set_data}, {"name", get_name, nullptr},
-    {"names", get_names, nullptr}, {"_cdata", get_cdata, nullptr}, {"T", get_t, nullptr}, {"mT", get_mt, nullptr}, {"H", get_h, nullptr}, {"mH", get_mh, nullptr}, {"real", get_real, set_real}, {"imag", get_imag, set_imag},
-    {"is_cpu", is_cpu_like, nullptr}, {"is_cuda", is_on<DeviceType::kCUDA>, nullptr}, {"is_meta", is_on<DeviceType::kMeta>, nullptr}, {"is_mps", is_on<DeviceType::kMPS>, nullptr}, {"is_xpu", is_on<DeviceType::kXPU>, nullptr},
-    {"is_xla", is_on<DeviceType::kXLA>, nullptr}, {"is_ipu", is_on<DeviceType::kIPU>, nullptr}, {"is_maia", is_on<DeviceType::kMAIA>, nullptr}, {"is_mtia", is_on<DeviceType::kMTIA>, nullptr},
-    {"is_vulkan", is_on<DeviceType::kVulkan>, nullptr}, {"is_sparse", has_layout<Layout::kSparseCoo>, nullptr}, {"is_sparse_csr", has_layout<Layout::kSparseCsr>, nullptr}, {"is_mkldnn", has_layout<Layout::kMkldnn>, nullptr},
-    {"is_quantized", get_is_quantized, nullptr}, {"is_nested", get_is_nested, nullptr}, {"_has_symbolic_sizes_strides", get_false, nullptr},
+    {"shape", get_shape, nullptr},
+    {"dtype", get_dtype, nullptr},
+    {"device", get_device, nullptr},
+    {"layout", get_layout, nullptr},
+    {"ndim", get_ndim, nullptr},
+    {"itemsize", get_itemsize, nullptr},
+    {"nbytes", get_nbytes, nullptr},
+    {"requires_grad", get_requires_grad, set_requires_grad},
+    {"grad", get_grad_with_warning, set_grad},
+    {"_grad", get_grad, set_grad},
+    {"grad_fn", get_grad_fn, nullptr},
+    {"is_leaf", get_is_leaf, nullptr},
+    {"retains_grad", get_retains_grad, nullptr},
+    {"output_nr", get_output_nr, nullptr},
+    {"_version", get_version, nullptr},
+    {"_base", get_base, nullptr},
+    {"data", get_data, set_data},
+    {"name", get_name, nullptr},
+    {"names", get_names, nullptr},
+    {"_cdata", get_cdata, nullptr},
+    {"T", get_t, nullptr},
+    {"mT", get_mt, nullptr},
+    {"H", get_h, nullptr},
+    {"mH", get_mh, nullptr},
+    {"real", get_real, set_real},
+    {"imag", get_imag, set_imag},
+    {"is_cpu", is_cpu_like, nullptr},
+    {"is_cuda", is_on<DeviceType::kCUDA>, nullptr},
+    {"is_meta", is_on<DeviceType::kMeta>, nullptr},
+    {"is_mps", is_on<DeviceType::kMPS>, nullptr},
+    {"is_xpu", is_on<DeviceType::kXPU>, nullptr},
+    {"is_xla", is_on<DeviceType::kXLA>, nullptr},
+    {"is_ipu", is_on<DeviceType::kIPU>, nullptr},
+    {"is_maia", is_on<DeviceType::kMAIA>, nullptr},
+    {"is_mtia", is_on<DeviceType::kMTIA>, nullptr},
+    {"is_vulkan", is_on<DeviceType::kVulkan>, nullptr},
+    {"is_sparse", has_layout<Layout::kSparseCoo>, nullptr},
+    {"is_sparse_csr", has_layout<Layout::kSparseCsr>, nullptr},
+    {"is_mkldnn", has_layout<Layout::kMkldnn>, nullptr},
+    {"is_quantized", get_is_quantized, nullptr},
+    {"is_nested", get_is_nested, nullptr},
+    {"_has_symbolic_sizes_strides", get_false, nullptr},
 };
 
 }  // namespace

@@ -19,7 +19,8 @@
 namespace tessera::python {
 namespace {
 
-NamedOp g_item("aten::item"), g_alias("aten::alias"), g_resolve_conj("aten::resolve_conj"), g_resolve_neg("aten::resolve_neg"), g_set_storage("aten::set_.source_Storage_storage_offset"),
+NamedOp g_item("aten::item"), g_alias("aten::alias"), g_resolve_conj("aten::resolve_conj"),
+    g_resolve_neg("aten::resolve_neg"), g_set_storage("aten::set_.source_Storage_storage_offset"),
     g_set_tensor("aten::set_.source_Tensor"), g_set("aten::set_");
 
 void no_args(const char* function, CallArgs call) {
@@ -28,7 +29,8 @@ void no_args(const char* function, CallArgs call) {
 
 PyObject* tuple_of(IntList l) {
   Ref r = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(l.size()))));
-  for (size_t i = 0; i < l.size(); ++i) PyTuple_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), check(PyLong_FromLongLong(l[i])));
+  for (size_t i = 0; i < l.size(); ++i)
+    PyTuple_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), check(PyLong_FromLongLong(l[i])));
   return r.release();
 }
 
@@ -52,10 +54,22 @@ PyObject* py_stride(PyObject* self, CallArgs call) {
   TESSERA_CHECK_INDEX(t.dim() > 0, "Dimension specified as ", d, " but tensor has no dimensions");
   return PyLong_FromLongLong(t.stride(d));
 }
-PyObject* py_dim(PyObject* self, CallArgs call) { no_args("dim", call); return PyLong_FromLongLong(unwrap(self).dim()); }
-PyObject* py_numel(PyObject* self, CallArgs call) { no_args("numel", call); return PyLong_FromLongLong(unwrap(self).numel()); }
-PyObject* py_element_size(PyObject* self, CallArgs call) { no_args("element_size", call); return PyLong_FromLongLong(unwrap(self).item_size()); }
-PyObject* py_storage_offset(PyObject* self, CallArgs call) { no_args("storage_offset", call); return PyLong_FromLongLong(unwrap(self).storage_offset()); }
+PyObject* py_dim(PyObject* self, CallArgs call) {
+  no_args("dim", call);
+  return PyLong_FromLongLong(unwrap(self).dim());
+}
+PyObject* py_numel(PyObject* self, CallArgs call) {
+  no_args("numel", call);
+  return PyLong_FromLongLong(unwrap(self).numel());
+}
+PyObject* py_element_size(PyObject* self, CallArgs call) {
+  no_args("element_size", call);
+  return PyLong_FromLongLong(unwrap(self).item_size());
+}
+PyObject* py_storage_offset(PyObject* self, CallArgs call) {
+  no_args("storage_offset", call);
+  return PyLong_FromLongLong(unwrap(self).storage_offset());
+}
 PyObject* py_data_ptr(PyObject* self, CallArgs call) {
   no_args("data_ptr", call);
   const Tensor& t = unwrap(self);
@@ -64,10 +78,14 @@ PyObject* py_data_ptr(PyObject* self, CallArgs call) {
 PyObject* py_is_contiguous(PyObject* self, CallArgs call) {
   PyObject* a[1];
   read_args({"is_contiguous", {"memory_format"}, 1, 0}, call, a);
-  return to_python(unwrap(self).is_contiguous(memory_format_arg("is_contiguous", a[0]).value_or(MemoryFormat::kContiguous)));
+  return to_python(
+      unwrap(self).is_contiguous(memory_format_arg("is_contiguous", a[0]).value_or(MemoryFormat::kContiguous)));
 }
 template <bool (*F)(const Tensor&)>
-PyObject* py_flag(PyObject* self, CallArgs call) { no_args("this method", call); return to_python(F(unwrap(self))); }
+PyObject* py_flag(PyObject* self, CallArgs call) {
+  no_args("this method", call);
+  return to_python(F(unwrap(self)));
+}
 bool flag_floating(const Tensor& t) { return t.is_floating_point(); }
 bool flag_complex(const Tensor& t) { return t.is_complex(); }
 bool flag_signed(const Tensor& t) { return is_signed(t.dtype()); }
@@ -80,11 +98,18 @@ bool flag_shared(const Tensor& t) { return t.is_cuda() || (t.storage() && t.stor
 bool flag_names(const Tensor& t) {
   const ExtraMeta* e = t.impl()->extra();
   if (!e) return false;
-  for (const std::string& n : e->names) if (!n.empty()) return true;
+  for (const std::string& n : e->names)
+    if (!n.empty()) return true;
   return false;
 }
-PyObject* py_get_device(PyObject* self, CallArgs call) { no_args("get_device", call); return PyLong_FromLong(unwrap(self).is_cpu() ? -1 : unwrap(self).device().index); }
-PyObject* py_use_count(PyObject* self, CallArgs call) { no_args("_use_count", call); return PyLong_FromLongLong(unwrap(self).impl()->use_count()); }
+PyObject* py_get_device(PyObject* self, CallArgs call) {
+  no_args("get_device", call);
+  return PyLong_FromLong(unwrap(self).is_cpu() ? -1 : unwrap(self).device().index);
+}
+PyObject* py_use_count(PyObject* self, CallArgs call) {
+  no_args("_use_count", call);
+  return PyLong_FromLongLong(unwrap(self).impl()->use_count());
+}
 // Whether other orders of the dimensions would give the same strides.
 bool has_several_orders(const Tensor& t) {
   for (size_t i = 0; i < t.sizes().size(); ++i) {
@@ -98,14 +123,17 @@ bool has_several_orders(const Tensor& t) {
 void check_order(const Tensor& t, PyObject* ambiguity_check) {
   if (!ambiguity_check || ambiguity_check == Py_False) return;
   const bool formats = PyList_Check(ambiguity_check) || PyTuple_Check(ambiguity_check);
-  TESSERA_CHECK_TYPE(formats || ambiguity_check == Py_True, "The ambiguity_check argument must be a bool or a list of memory formats.");
+  TESSERA_CHECK_TYPE(formats || ambiguity_check == Py_True,
+                     "The ambiguity_check argument must be a bool or a list of memory formats.");
   int fitting = 0;
   for (Py_ssize_t i = 0, n = formats ? PySequence_Fast_GET_SIZE(ambiguity_check) : 0; i < n; ++i) {
     PyObject* format = PySequence_Fast_GET_ITEM(ambiguity_check, i);
-    TESSERA_CHECK_TYPE(is_memory_format(format), "The ambiguity_check argument must be a bool or a list of memory formats.");
+    TESSERA_CHECK_TYPE(is_memory_format(format),
+                       "The ambiguity_check argument must be a bool or a list of memory formats.");
     fitting += t.is_contiguous(unwrap_memory_format(format));
   }
-  TESSERA_CHECK(!has_several_orders(t) || fitting == 1, "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats.");
+  TESSERA_CHECK(!has_several_orders(t) || fitting == 1,
+                "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats.");
 }
 PyObject* py_dim_order(PyObject* self, CallArgs call) {
   PyObject* a[1];
@@ -114,14 +142,17 @@ PyObject* py_dim_order(PyObject* self, CallArgs call) {
   check_order(t, a[0]);
   IntVector order(static_cast<size_t>(t.dim()));
   for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int64_t>(i);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) { return t.strides()[static_cast<size_t>(x)] > t.strides()[static_cast<size_t>(y)]; });
+  std::stable_sort(order.begin(), order.end(), [&](int64_t x, int64_t y) {
+    return t.strides()[static_cast<size_t>(x)] > t.strides()[static_cast<size_t>(y)];
+  });
   return tuple_of(order);
 }
 PyObject* py_is_set_to(PyObject* self, CallArgs call) {
   PyObject* a[1];
   read_args({"is_set_to", {"tensor"}, 1, 1}, call, a);
   const Tensor &t = unwrap(self), &o = tensor_arg("is_set_to", "tensor", a[0]);
-  return to_python(t.storage() == o.storage() && t.storage_offset() == o.storage_offset() && std::ranges::equal(t.sizes(), o.sizes()) && std::ranges::equal(t.strides(), o.strides()));
+  return to_python(t.storage() == o.storage() && t.storage_offset() == o.storage_offset() &&
+                   std::ranges::equal(t.sizes(), o.sizes()) && std::ranges::equal(t.strides(), o.strides()));
 }
 PyObject* py_is_same_size(PyObject* self, CallArgs call) {
   PyObject* a[1];
@@ -140,7 +171,9 @@ PyObject* py_compatible(PyObject* self, CallArgs call) {
 PyObject* scalar_object(const Scalar& s) { return to_python(Value::of(s)); }
 
 // Wrappers made by _make_wrapper_subclass have none.
-void check_has_data(const Tensor& t) { TESSERA_CHECK(t.numel() == 0 || t.data_ptr(), "Cannot access data pointer of Tensor that doesn't have storage"); }
+void check_has_data(const Tensor& t) {
+  TESSERA_CHECK(t.numel() == 0 || t.data_ptr(), "Cannot access data pointer of Tensor that doesn't have storage");
+}
 
 Scalar item_of(const Tensor& t) {
   TESSERA_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
@@ -155,7 +188,10 @@ Scalar item_of(const Tensor& t) {
   if (t.is_conj()) s = s.conj();
   return t.is_neg() ? -s : s;
 }
-PyObject* py_item(PyObject* self, CallArgs call) { no_args("item", call); return scalar_object(item_of(unwrap(self))); }
+PyObject* py_item(PyObject* self, CallArgs call) {
+  no_args("item", call);
+  return scalar_object(item_of(unwrap(self)));
+}
 
 PyObject* py_complex(PyObject* self, CallArgs call) {
   no_args("__complex__", call);
@@ -172,13 +208,21 @@ PyObject* py_nonzero(PyObject* self, CallArgs call) {
 
 template <class T>
 PyObject* element_object(T v) {
-  if constexpr (std::is_same_v<T, bool>) return PyBool_FromLong(v);
-  else if constexpr (std::is_same_v<T, uint64_t>) return PyLong_FromUnsignedLongLong(v);
-  else if constexpr (std::is_integral_v<T>) return PyLong_FromLongLong(v);
-  else if constexpr (std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>) return PyComplex_FromDoubles(v.real(), v.imag());
-  else if constexpr (std::is_same_v<T, ComplexHalf>) { const Scalar s = load_scalar(DType::kComplex32, &v); return PyComplex_FromDoubles(s.to_complex().real(), s.to_complex().imag()); }
-  else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) return PyFloat_FromDouble(v);
-  else return PyFloat_FromDouble(load_scalar(DTypeOf<T>::value, &v).to_double());
+  if constexpr (std::is_same_v<T, bool>)
+    return PyBool_FromLong(v);
+  else if constexpr (std::is_same_v<T, uint64_t>)
+    return PyLong_FromUnsignedLongLong(v);
+  else if constexpr (std::is_integral_v<T>)
+    return PyLong_FromLongLong(v);
+  else if constexpr (std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>>)
+    return PyComplex_FromDoubles(v.real(), v.imag());
+  else if constexpr (std::is_same_v<T, ComplexHalf>) {
+    const Scalar s = load_scalar(DType::kComplex32, &v);
+    return PyComplex_FromDoubles(s.to_complex().real(), s.to_complex().imag());
+  } else if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+    return PyFloat_FromDouble(v);
+  else
+    return PyFloat_FromDouble(load_scalar(DTypeOf<T>::value, &v).to_double());
 }
 template <class T>
 PyObject* list_of(const T* data, IntList sizes, IntList strides) {
@@ -186,7 +230,8 @@ PyObject* list_of(const T* data, IntList sizes, IntList strides) {
   Ref list = Ref::steal(check(PyList_New(sizes[0])));
   for (int64_t i = 0; i < sizes[0]; ++i) {
     const T* at = data + i * strides[0];
-    PyList_SET_ITEM(list.get(), i, sizes.size() == 1 ? check(element_object(*at)) : list_of(at, sizes.subspan(1), strides.subspan(1)));
+    PyList_SET_ITEM(list.get(), i,
+                    sizes.size() == 1 ? check(element_object(*at)) : list_of(at, sizes.subspan(1), strides.subspan(1)));
   }
   return list.release();
 }
@@ -197,7 +242,8 @@ PyObject* py_tolist(PyObject* self, CallArgs call) {
   NoGradGuard no_grad;
   if (t.is_conj()) t = g_resolve_conj(t);
   if (t.is_neg()) t = g_resolve_neg(t);
-  TESSERA_CHECK_TYPE(t.layout() == Layout::kStrided, "can't convert ", layout_name(t.layout()), " layout tensor to a list; use Tensor.to_dense() first");
+  TESSERA_CHECK_TYPE(t.layout() == Layout::kStrided, "can't convert ", layout_name(t.layout()),
+                     " layout tensor to a list; use Tensor.to_dense() first");
   if (!t.is_cpu()) t = converted(t, std::nullopt, Device());
   check_has_data(t);
   return visit_dtype(t.dtype(), [&](auto tag) {
@@ -231,12 +277,14 @@ void for_each_element(const Tensor& t, F f) {
 void check_python_loop(const char* function, const Tensor& t) {
   check_has_data(t);
   TESSERA_CHECK_TYPE(t.is_cpu(), function, " is only implemented on CPU tensors");
-  TESSERA_CHECK(!(t.requires_grad() && grad_mode_enabled()) && !t.requires_grad(), "Can't call ", function, "() on Variable that requires grad. Use var.detach().", function, "() instead.");
+  TESSERA_CHECK(!(t.requires_grad() && grad_mode_enabled()) && !t.requires_grad(), "Can't call ", function,
+                "() on Variable that requires grad. Use var.detach().", function, "() instead.");
   TESSERA_CHECK(!t.is_conj() && !t.is_neg(), function, "() needs a tensor without lazy conjugate and negative bits");
 }
 void store_result(PyObject* o, DType t, char* to) {
   Scalar s;
-  if (is_tensor(o) ? (s = item_of(unwrap(o)), false) : !to_scalar(o, &s)) throw TypeError(str_cat("the function must return a number, got ", Py_TYPE(o)->tp_name));
+  if (is_tensor(o) ? (s = item_of(unwrap(o)), false) : !to_scalar(o, &s))
+    throw TypeError(str_cat("the function must return a number, got ", Py_TYPE(o)->tp_name));
   if (s.is_complex() && !is_complex(t)) throw TypeError("must be real number, not complex");
   store_scalar(s, t, to, is_integral(t, false));
 }
@@ -260,18 +308,25 @@ PyObject* py_map(PyObject* self, CallArgs call) {
   const Tensor& other = tensor_arg("map_", "tensor", a[0]);
   check_python_loop("map_", t);
   check_python_loop("map_", other);
-  TESSERA_CHECK_TYPE(other.dtype() == t.dtype(), "map_: expected the other tensor to have dtype ", name_of(t.dtype()), ", got ", name_of(other.dtype()));
+  TESSERA_CHECK_TYPE(other.dtype() == t.dtype(), "map_: expected the other tensor to have dtype ", name_of(t.dtype()),
+                     ", got ", name_of(other.dtype()));
   const IntVector shape = infer_broadcast(t.sizes(), other.sizes());
-  TESSERA_CHECK(std::ranges::equal(shape, t.sizes()), "map_: the shape ", shape_string(other.sizes()), " doesn't broadcast to ", shape_string(t.sizes()));
+  TESSERA_CHECK(std::ranges::equal(shape, t.sizes()), "map_: the shape ", shape_string(other.sizes()),
+                " doesn't broadcast to ", shape_string(t.sizes()));
   IntVector strides(shape.size(), 0);
   const size_t lead = shape.size() - static_cast<size_t>(other.dim());
-  for (size_t d = lead; d < shape.size(); ++d) strides[d] = other.sizes()[d - lead] == 1 ? 0 : other.strides()[d - lead];
+  for (size_t d = lead; d < shape.size(); ++d)
+    strides[d] = other.sizes()[d - lead] == 1 ? 0 : other.strides()[d - lead];
   const Tensor expanded = make_view(other, shape, strides, other.storage_offset());
   for_each_element(t, [&](int64_t i, char* at) {
     int64_t rest = i, offset = 0;
-    for (size_t d = shape.size(); d-- > 0;) { offset += rest % shape[d] * strides[d]; rest /= shape[d]; }
+    for (size_t d = shape.size(); d-- > 0;) {
+      offset += rest % shape[d] * strides[d];
+      rest /= shape[d];
+    }
     Ref x = Ref::steal(scalar_object(load_scalar(t.dtype(), at)));
-    Ref y = Ref::steal(scalar_object(load_scalar(t.dtype(), static_cast<char*>(expanded.data_ptr()) + offset * t.item_size())));
+    Ref y = Ref::steal(
+        scalar_object(load_scalar(t.dtype(), static_cast<char*>(expanded.data_ptr()) + offset * t.item_size())));
     Ref result = Ref::steal(check(PyObject_CallFunctionObjArgs(a[1], x.get(), y.get(), nullptr)));
     store_result(result.get(), t.dtype(), at);
   });
@@ -284,8 +339,10 @@ PyObject* py_map(PyObject* self, CallArgs call) {
 PyObject* py_untyped_storage(PyObject* self, CallArgs call) {
   no_args("untyped_storage", call);
   const Tensor& t = unwrap(self);
-  TESSERA_CHECK_NOT_IMPLEMENTED(t.layout() == Layout::kStrided, "Cannot access storage of a tensor with layout ", layout_name(t.layout()));
-  if (!t.storage()) t.impl()->mutable_storage() = t.is_cpu() ? StorageImpl::allocate(0) : StorageImpl::without_data(t.device(), 0);
+  TESSERA_CHECK_NOT_IMPLEMENTED(t.layout() == Layout::kStrided, "Cannot access storage of a tensor with layout ",
+                                layout_name(t.layout()));
+  if (!t.storage())
+    t.impl()->mutable_storage() = t.is_cpu() ? StorageImpl::allocate(0) : StorageImpl::without_data(t.device(), 0);
   return wrap(t.storage());
 }
 PyObject* py_share_memory(PyObject* self, CallArgs call) {
@@ -298,7 +355,8 @@ PyObject* py_share_memory(PyObject* self, CallArgs call) {
 bool pins_for(const char* function, PyObject* device) {
   const std::optional<Device> d = device_arg(function, device);
   if (!d) return true;
-  check(PyErr_WarnFormat(PyExc_DeprecationWarning, 1, "the argument 'device' of Tensor.%s() is deprecated: leave it out", function));
+  check(PyErr_WarnFormat(PyExc_DeprecationWarning, 1,
+                         "the argument 'device' of Tensor.%s() is deprecated: leave it out", function));
   return d->type == DeviceType::kCUDA;
 }
 PyObject* py_is_pinned(PyObject* self, CallArgs call) {
@@ -311,7 +369,8 @@ PyObject* py_pin_memory(PyObject* self, CallArgs call) {
   PyObject* a[1];
   read_args({"pin_memory", {"device"}, 1, 0}, call, a);
   const Tensor& t = unwrap(self);
-  TESSERA_CHECK(pins_for("pin_memory", a[0]), "memory is pinned for cuda devices only, but got device ", device_arg("pin_memory", a[0])->str());
+  TESSERA_CHECK(pins_for("pin_memory", a[0]), "memory is pinned for cuda devices only, but got device ",
+                device_arg("pin_memory", a[0])->str());
   return t.storage() && is_pinned(*t.storage()) ? Py_NewRef(self) : wrap(options::pinned(t));
 }
 // The stream is an object of tessera.cuda.Stream.
@@ -320,7 +379,9 @@ PyObject* py_record_stream(PyObject* self, CallArgs call) {
   read_args({"record_stream", {"s"}, 1, 1}, call, a);
   const Tensor& t = unwrap(self);
   const DeviceHooks* hooks = loaded_device_hooks(t.device().type);
-  TESSERA_CHECK_NOT_IMPLEMENTED(hooks && hooks->record_stream, "record_stream() is for tensors on a device with streams, this one is on ", t.device().str());
+  TESSERA_CHECK_NOT_IMPLEMENTED(hooks && hooks->record_stream,
+                                "record_stream() is for tensors on a device with streams, this one is on ",
+                                t.device().str());
   Ref handle = Ref::steal(check(PyObject_GetAttrString(a[0], "cuda_stream")));
   void* stream = PyLong_AsVoidPtr(handle.get());
   if (!stream && PyErr_Occurred()) throw ErrorAlreadySet();
@@ -332,9 +393,13 @@ PyObject* py_set(PyObject* self, CallArgs call) {
   const Tensor& t = unwrap(self);
   PyObject* a[4];
   read_args({"set_", {"source", "storage_offset", "size", "stride"}, 4, 0}, call, a);
-  auto fail = [&]() { throw TypeError(str_cat("set_() received an invalid combination of arguments - got ", describe_args(call), ", but expected one of:\n * ()\n * (torch.Storage source)\n"
-                                              " * (torch.Storage source, int storage_offset, tuple of ints size, tuple of ints stride = ())\n * (Tensor source)\n"
-                                              " * (Tensor source, int storage_offset, tuple of ints size, tuple of ints stride = ())\n")); };
+  auto fail = [&]() {
+    throw TypeError(str_cat("set_() received an invalid combination of arguments - got ", describe_args(call),
+                            ", but expected one of:\n * ()\n * (torch.Storage source)\n"
+                            " * (torch.Storage source, int storage_offset, tuple of ints size, tuple of ints stride = "
+                            "())\n * (Tensor source)\n"
+                            " * (Tensor source, int storage_offset, tuple of ints size, tuple of ints stride = ())\n"));
+  };
   if (!a[0]) {
     if (call.n || call.kwnames) fail();
     Value args[] = {internal::lend(t)}, result;
@@ -343,10 +408,15 @@ PyObject* py_set(PyObject* self, CallArgs call) {
   }
   const bool geometry = a[1] || a[2] || a[3];
   if (geometry && (!a[1] || !a[2])) fail();
-  if (is_tensor(a[0]) && !geometry) { g_set_tensor(t, unwrap(a[0])); return Py_NewRef(self); }
+  if (is_tensor(a[0]) && !geometry) {
+    g_set_tensor(t, unwrap(a[0]));
+    return Py_NewRef(self);
+  }
   Storage s = is_tensor(a[0]) ? unwrap(a[0]).storage() : storage_of(a[0]);
   if (!s) fail();
-  if (is_tensor(a[0])) TESSERA_CHECK(unwrap(a[0]).dtype() == t.dtype(), "set_: the source has dtype ", name_of(unwrap(a[0]).dtype()), ", expected ", name_of(t.dtype()));
+  if (is_tensor(a[0]))
+    TESSERA_CHECK(unwrap(a[0]).dtype() == t.dtype(), "set_: the source has dtype ", name_of(unwrap(a[0]).dtype()),
+                  ", expected ", name_of(t.dtype()));
   int64_t offset = 0;
   IntVector size, stride;
   if (geometry) {
@@ -370,16 +440,22 @@ PyObject* py_requires_grad(PyObject* self, CallArgs call) {
   const bool on = bool_arg("requires_grad_", "requires_grad", a[0], true);
   const Tensor& t = unwrap(self);
   if (!t.is_leaf()) {
-    TESSERA_CHECK(on, "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().");
+    TESSERA_CHECK(on,
+                  "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
+                  "in a subgraph that doesn't require differentiation use var_no_grad = var.detach().");
     return Py_NewRef(self);
   }
-  TESSERA_CHECK(!on || t.is_floating_point() || t.is_complex(), "only Tensors of floating point dtype can require gradients");
+  TESSERA_CHECK(!on || t.is_floating_point() || t.is_complex(),
+                "only Tensors of floating point dtype can require gradients");
   t.requires_grad_(on);
   return Py_NewRef(self);
 }
 PyTypeObject* tensor_type_arg(const char* function, PyObject* o) {
-  if (!PyType_Check(o)) throw TypeError(str_cat(function, "(): argument 'cls' must be a type, not ", Py_TYPE(o)->tp_name));
-  if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(o), TensorType)) throw TypeError(str_cat(function, "(): cls must be a subclass of Tensor, got ", reinterpret_cast<PyTypeObject*>(o)->tp_name));
+  if (!PyType_Check(o))
+    throw TypeError(str_cat(function, "(): argument 'cls' must be a type, not ", Py_TYPE(o)->tp_name));
+  if (!PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(o), TensorType))
+    throw TypeError(
+        str_cat(function, "(): cls must be a subclass of Tensor, got ", reinterpret_cast<PyTypeObject*>(o)->tp_name));
   return reinterpret_cast<PyTypeObject*>(o);
 }
 PyObject* py_as_subclass(PyObject* self, CallArgs call) {
@@ -394,7 +470,8 @@ PyObject* py_make_subclass(PyObject*, PyObject* const* args, Py_ssize_t n, PyObj
     PyTypeObject* cls = tensor_type_arg("_make_subclass", a[0]);
     const Tensor& data = tensor_arg("_make_subclass", "data", a[1]);
     const bool requires_grad = bool_arg("_make_subclass", "require_grad", a[2], false);
-    TESSERA_CHECK(!requires_grad || data.is_floating_point() || data.is_complex(), "Only Tensors of floating point and complex dtype can require gradients");
+    TESSERA_CHECK(!requires_grad || data.is_floating_point() || data.is_complex(),
+                  "Only Tensors of floating point and complex dtype can require gradients");
     Tensor r(data.impl()->shallow_copy(true));
     if (requires_grad) r.requires_grad_(true);
     return wrap_as(cls, std::move(r));
@@ -403,12 +480,18 @@ PyObject* py_make_subclass(PyObject*, PyObject* const* args, Py_ssize_t n, PyObj
 PyObject* py_make_wrapper(PyObject*, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     PyObject* a[12];
-    read_args({"_make_wrapper_subclass", {"cls", "size", "strides", "storage_offset", "memory_format", "dtype", "layout", "device", "pin_memory", "requires_grad", "dispatch_sizes_strides_policy", "dispatch_device"}, 9, 2},
+    read_args({"_make_wrapper_subclass",
+               {"cls", "size", "strides", "storage_offset", "memory_format", "dtype", "layout", "device", "pin_memory",
+                "requires_grad", "dispatch_sizes_strides_policy", "dispatch_device"},
+               9,
+               2},
               {args, n, kwnames}, a);
     PyTypeObject* cls = tensor_type_arg("_make_wrapper_subclass", a[0]);
     const IntVector sizes = int_list_arg("_make_wrapper_subclass", "size", a[1]);
-    const IntVector strides = a[2] && a[2] != Py_None ? int_list_arg("_make_wrapper_subclass", "strides", a[2]) : contiguous_strides(sizes);
-    TESSERA_CHECK(strides.size() == sizes.size(), "_make_wrapper_subclass: ", sizes.size(), " sizes but ", strides.size(), " strides");
+    const IntVector strides =
+        a[2] && a[2] != Py_None ? int_list_arg("_make_wrapper_subclass", "strides", a[2]) : contiguous_strides(sizes);
+    TESSERA_CHECK(strides.size() == sizes.size(), "_make_wrapper_subclass: ", sizes.size(), " sizes but ",
+                  strides.size(), " strides");
     checked_numel(sizes);
     const DType dtype = dtype_arg("_make_wrapper_subclass", a[5]).value_or(default_dtype());
     const Device device = device_arg("_make_wrapper_subclass", a[7]).value_or(Device());
@@ -437,19 +520,55 @@ PyObject* py_dlpack_numbers(PyObject* self, CallArgs call) {
 
 std::vector<PyMethodDef> tensor_methods() {
   std::vector<PyMethodDef> r = {
-      method<"size", py_size>("size(dim=None) -> torch.Size or int"), method<"stride", py_stride>("stride(dim=None) -> tuple or int"), method<"dim", py_dim>(), method<"ndimension", py_dim>(),
-      method<"numel", py_numel>(), method<"nelement", py_numel>(), method<"element_size", py_element_size>(), method<"storage_offset", py_storage_offset>(), method<"data_ptr", py_data_ptr>(),
-      method<"is_contiguous", py_is_contiguous>(), method<"is_floating_point", py_flag<flag_floating>>(), method<"is_complex", py_flag<flag_complex>>(), method<"is_signed", py_flag<flag_signed>>(),
-      method<"is_conj", py_flag<flag_conj>>(), method<"is_neg", py_flag<flag_neg>>(), method<"is_inference", py_flag<flag_inference>>(), method<"_is_view", py_flag<flag_view>>(),
-      method<"is_shared", py_flag<flag_shared>>(), method<"has_names", py_flag<flag_names>>(), method<"is_distributed", py_flag<flag_false>>(), method<"_is_zerotensor", py_flag<flag_false>>(),
-      method<"get_device", py_get_device>(), method<"_use_count", py_use_count>(), method<"dim_order", py_dim_order>(), method<"is_set_to", py_is_set_to>(), method<"is_same_size", py_is_same_size>(),
-      method<"_has_compatible_shallow_copy_type", py_compatible>(), method<"nonzero", py_nonzero>("nonzero(*, as_tuple=False) -> Tensor or tuple of Tensors"), method<"__complex__", py_complex>(), method<"item", py_item>("item() -> number"), method<"tolist", py_tolist>("tolist() -> list or number"),
-      method<"numpy", py_numpy>("numpy(*, force=False) -> numpy.ndarray on the same memory"), method<"apply_", py_apply>(), method<"map_", py_map>(), method<"untyped_storage", py_untyped_storage>(),
-      method<"share_memory_", py_share_memory>(), method<"is_pinned", py_is_pinned>(), method<"pin_memory", py_pin_memory>(), method<"record_stream", py_record_stream>(), method<"set_", py_set>(), method<"requires_grad_", py_requires_grad>(),
-      method<"as_subclass", py_as_subclass>(), method<"_to_dlpack", py_dlpack_capsule>(), method<"_dlpack_device", py_dlpack_numbers>(),
+      method<"size", py_size>("size(dim=None) -> torch.Size or int"),
+      method<"stride", py_stride>("stride(dim=None) -> tuple or int"),
+      method<"dim", py_dim>(),
+      method<"ndimension", py_dim>(),
+      method<"numel", py_numel>(),
+      method<"nelement", py_numel>(),
+      method<"element_size", py_element_size>(),
+      method<"storage_offset", py_storage_offset>(),
+      method<"data_ptr", py_data_ptr>(),
+      method<"is_contiguous", py_is_contiguous>(),
+      method<"is_floating_point", py_flag<flag_floating>>(),
+      method<"is_complex", py_flag<flag_complex>>(),
+      method<"is_signed", py_flag<flag_signed>>(),
+      method<"is_conj", py_flag<flag_conj>>(),
+      method<"is_neg", py_flag<flag_neg>>(),
+      method<"is_inference", py_flag<flag_inference>>(),
+      method<"_is_view", py_flag<flag_view>>(),
+      method<"is_shared", py_flag<flag_shared>>(),
+      method<"has_names", py_flag<flag_names>>(),
+      method<"is_distributed", py_flag<flag_false>>(),
+      method<"_is_zerotensor", py_flag<flag_false>>(),
+      method<"get_device", py_get_device>(),
+      method<"_use_count", py_use_count>(),
+      method<"dim_order", py_dim_order>(),
+      method<"is_set_to", py_is_set_to>(),
+      method<"is_same_size", py_is_same_size>(),
+      method<"_has_compatible_shallow_copy_type", py_compatible>(),
+      method<"nonzero", py_nonzero>("nonzero(*, as_tuple=False) -> Tensor or tuple of Tensors"),
+      method<"__complex__", py_complex>(),
+      method<"item", py_item>("item() -> number"),
+      method<"tolist", py_tolist>("tolist() -> list or number"),
+      method<"numpy", py_numpy>("numpy(*, force=False) -> numpy.ndarray on the same memory"),
+      method<"apply_", py_apply>(),
+      method<"map_", py_map>(),
+      method<"untyped_storage", py_untyped_storage>(),
+      method<"share_memory_", py_share_memory>(),
+      method<"is_pinned", py_is_pinned>(),
+      method<"pin_memory", py_pin_memory>(),
+      method<"record_stream", py_record_stream>(),
+      method<"set_", py_set>(),
+      method<"requires_grad_", py_requires_grad>(),
+      method<"as_subclass", py_as_subclass>(),
+      method<"_to_dlpack", py_dlpack_capsule>(),
+      method<"_dlpack_device", py_dlpack_numbers>(),
   };
-  r.push_back({"_make_subclass", as_c_function(py_make_subclass), METH_FASTCALL | METH_KEYWORDS | METH_STATIC, nullptr});
-  r.push_back({"_make_wrapper_subclass", as_c_function(py_make_wrapper), METH_FASTCALL | METH_KEYWORDS | METH_STATIC, nullptr});
+  r.push_back(
+      {"_make_subclass", as_c_function(py_make_subclass), METH_FASTCALL | METH_KEYWORDS | METH_STATIC, nullptr});
+  r.push_back(
+      {"_make_wrapper_subclass", as_c_function(py_make_wrapper), METH_FASTCALL | METH_KEYWORDS | METH_STATIC, nullptr});
   for (const PyMethodDef& m : conversion_methods()) r.push_back(m);
   r.push_back({nullptr, nullptr, 0, nullptr});
   return r;

@@ -64,7 +64,8 @@ void drop_impl(PyTensor* p) {
 }
 
 void tensor_finalize(PyObject* self) { try_resurrect(as(self)); }
-// CPython runs a finalizer once an object and marks it after that; a tensor may come back any number of times, so the mark (bit 0 of the collector's header) is taken off when it does.
+// CPython runs a finalizer once an object and marks it after that; a tensor may come back any number of times, so the
+// mark (bit 0 of the collector's header) is taken off when it does.
 void forget_finalized(PyObject* self) {
   if (PyType_IS_GC(Py_TYPE(self))) reinterpret_cast<uintptr_t*>(self)[-1] &= ~uintptr_t{1};
 }
@@ -112,7 +113,9 @@ PyObject* get_dict(PyObject* self, void*) {
   return d;
 }
 
-PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) { return guarded([&] { return legacy_constructor(type, args, kwargs); }); }
+PyObject* tensor_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  return guarded([&] { return legacy_constructor(type, args, kwargs); });
+}
 
 Py_ssize_t tensor_length(PyObject* self) {
   const Tensor& t = unwrap(self);
@@ -123,7 +126,8 @@ Py_ssize_t tensor_length(PyObject* self) {
   return t.sizes()[0];
 }
 
-PyGetSetDef g_dict_getset[] = {{"__dict__", get_dict, PyObject_GenericSetDict, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef g_dict_getset[] = {{"__dict__", get_dict, PyObject_GenericSetDict, nullptr, nullptr},
+                               {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMemberDef g_members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyTensor, dict), READONLY, nullptr},
                            {"__weaklistoffset__", T_PYSSIZET, offsetof(PyTensor, weakrefs), READONLY, nullptr},
                            {nullptr, 0, 0, 0, nullptr}};
@@ -159,7 +163,8 @@ PyObject* wrap(Tensor t) {
 
 PyObject* wrap_as(PyTypeObject* type, Tensor t) {
   if (type == TensorType) return wrap(std::move(t));
-  TESSERA_CHECK(t.defined() && !t.impl()->pyobject.load(), "this tensor has a Python object already; make an alias first");
+  TESSERA_CHECK(t.defined() && !t.impl()->pyobject.load(),
+                "this tensor has a Python object already; make an alias first");
   PyTensor* p = as(check(type->tp_alloc(type, 0)));
   if (overrides_torch_dispatch(type)) t.impl()->set_key(DispatchKey::kPython, true);
   attach(p, std::move(t));
@@ -188,7 +193,8 @@ void init_tensor_type(PyObject* module) {
   };
   add_number_slots(slots);
   slots.push_back({0, nullptr});
-  static PyType_Spec spec = {name.c_str(), sizeof(PyTensor), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
+  static PyType_Spec spec = {name.c_str(), sizeof(PyTensor), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots.data()};
   spec.slots = slots.data();
   TensorType = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
   TensorImpl::release_pyobject = &release_pyobject;

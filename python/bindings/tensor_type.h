@@ -8,18 +8,19 @@
 namespace tessera::python {
 
 struct PyTensor {
-  PyObject_HEAD
-  TensorImpl* impl;      // a reference, except while owned_by_impl
+  PyObject_HEAD TensorImpl* impl;  // a reference, except while owned_by_impl
   PyObject* dict;
   PyObject* weakrefs;
-  bool owned_by_impl;    // nobody in Python holds this object, its tensor keeps it (attributes, subclass, hooks) alive
+  bool owned_by_impl;  // nobody in Python holds this object, its tensor keeps it (attributes, subclass, hooks) alive
 };
 
 extern PyTypeObject* TensorType;
 
 inline bool is_exact_tensor(PyObject* o) { return Py_TYPE(o) == TensorType; }
 // Numbers, strings and None are told apart without a walk along base classes: the collector does not know their types.
-inline bool is_tensor(PyObject* o) { return Py_TYPE(o) == TensorType || (PyType_IS_GC(Py_TYPE(o)) && PyType_IsSubtype(Py_TYPE(o), TensorType)); }
+inline bool is_tensor(PyObject* o) {
+  return Py_TYPE(o) == TensorType || (PyType_IS_GC(Py_TYPE(o)) && PyType_IsSubtype(Py_TYPE(o), TensorType));
+}
 // Borrowed view of the handle inside a tensor object.
 inline const Tensor& unwrap(PyObject* o) {
   static_assert(sizeof(Tensor) == sizeof(TensorImpl*));

@@ -13,11 +13,15 @@ PyObject* g_str_torch_function = nullptr;
 namespace {
 
 // Not destroyed with its thread: at the end of the program there is no interpreter left to give references back to.
-std::vector<Ref>& mode_stack() { static thread_local auto* stack = new std::vector<Ref>; return *stack; }
+std::vector<Ref>& mode_stack() {
+  static thread_local auto* stack = new std::vector<Ref>;
+  return *stack;
+}
 
 bool is_plain(PyTypeObject* t) {
-  return t == TensorType || t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyUnicode_Type || t == Py_TYPE(Py_None) || t == &PyTuple_Type || t == &PyList_Type ||
-         t == &PyDict_Type || t == &PyComplex_Type || t == &PySlice_Type || t == Py_TYPE(Py_Ellipsis);
+  return t == TensorType || t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyUnicode_Type ||
+         t == Py_TYPE(Py_None) || t == &PyTuple_Type || t == &PyList_Type || t == &PyDict_Type ||
+         t == &PyComplex_Type || t == &PySlice_Type || t == Py_TYPE(Py_Ellipsis);
 }
 
 bool type_overrides(PyTypeObject* t) {
@@ -29,10 +33,14 @@ bool type_overrides(PyTypeObject* t) {
 // Subclasses before their bases, each type once.
 void collect(std::vector<PyObject*>& found, PyObject* o) {
   if (!type_overrides(Py_TYPE(o))) return;
-  for (PyObject* f : found) if (Py_TYPE(f) == Py_TYPE(o)) return;
+  for (PyObject* f : found)
+    if (Py_TYPE(f) == Py_TYPE(o)) return;
   size_t at = found.size();
   for (size_t i = 0; i < found.size(); ++i)
-    if (PyType_IsSubtype(Py_TYPE(o), Py_TYPE(found[i]))) { at = i; break; }
+    if (PyType_IsSubtype(Py_TYPE(o), Py_TYPE(found[i]))) {
+      at = i;
+      break;
+    }
   found.insert(found.begin() + static_cast<int64_t>(at), o);
 }
 void collect_deep(std::vector<PyObject*>& found, PyObject* o) {
@@ -56,14 +64,19 @@ PyObject* call_top_mode(PyObject* func, PyObject* types, PyObject* args, PyObjec
   --function_state.num_modes;
   struct Restore {
     Ref& mode;
-    ~Restore() { mode_stack().push_back(mode); ++function_state.num_modes; }
+    ~Restore() {
+      mode_stack().push_back(mode);
+      ++function_state.num_modes;
+    }
   } restore{mode};
   return call_handler(mode.get(), func, types, args, kwargs);
 }
 
 PyObject* dispatch(PyObject* func, const std::vector<PyObject*>& overloaded, PyObject* args, PyObject* kwargs) {
   Ref types = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(overloaded.size()))));
-  for (size_t i = 0; i < overloaded.size(); ++i) PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i), Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(overloaded[i]))));
+  for (size_t i = 0; i < overloaded.size(); ++i)
+    PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i),
+                     Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(overloaded[i]))));
   if (function_state.num_modes > 0 && !function_state.all_disabled) {
     PyObject* r = call_top_mode(func, types.get(), args, kwargs);
     if (r != Py_NotImplemented) return r;
@@ -77,7 +90,8 @@ PyObject* dispatch(PyObject* func, const std::vector<PyObject*>& overloaded, PyO
   Ref name = Ref::steal(PyObject_Repr(func));
   std::string list;
   for (PyObject* o : overloaded) list += std::string(list.empty() ? "" : ", ") + Py_TYPE(o)->tp_name;
-  throw TypeError(str_cat("no implementation found for '", name ? PyUnicode_AsUTF8(name.get()) : "?", "' on types that implement __torch_function__: [", list, "]"));
+  throw TypeError(str_cat("no implementation found for '", name ? PyUnicode_AsUTF8(name.get()) : "?",
+                          "' on types that implement __torch_function__: [", list, "]"));
 }
 
 // --- what the Python side calls ---
@@ -104,11 +118,13 @@ PyObject* py_has_fast(PyObject*, PyObject* const* args, Py_ssize_t n) {
 // handle_torch_function(public_api, relevant_args, *args, **kwargs)
 PyObject* py_handle(PyObject*, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
-    if (PyTuple_GET_SIZE(args) < 2) throw TypeError("handle_torch_function(public_api, relevant_args, *args, **kwargs)");
+    if (PyTuple_GET_SIZE(args) < 2)
+      throw TypeError("handle_torch_function(public_api, relevant_args, *args, **kwargs)");
     std::vector<PyObject*> found;
     Ref relevant = Ref::steal(check(PySequence_Fast(PyTuple_GET_ITEM(args, 1), "relevant_args must be iterable")));
     if (!function_state.subclass_disabled)
-      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(relevant.get()); ++i) collect_deep(found, PySequence_Fast_GET_ITEM(relevant.get(), i));
+      for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(relevant.get()); ++i)
+        collect_deep(found, PySequence_Fast_GET_ITEM(relevant.get(), i));
     Ref rest = Ref::steal(check(PyTuple_GetSlice(args, 2, PyTuple_GET_SIZE(args))));
     Ref kw = kwargs ? Ref::borrow(kwargs) : Ref::steal(check(PyDict_New()));
     return dispatch(PyTuple_GET_ITEM(args, 0), found, rest.get(), kw.get());
@@ -123,9 +139,16 @@ PyObject* py_disabled_impl(PyObject*, PyObject* args) {
   function_state.subclass_disabled = saved;
   return r;
 }
-PyObject* py_push(PyObject*, PyObject* mode) { mode_stack().push_back(Ref::borrow(mode)); ++function_state.num_modes; Py_RETURN_NONE; }
+PyObject* py_push(PyObject*, PyObject* mode) {
+  mode_stack().push_back(Ref::borrow(mode));
+  ++function_state.num_modes;
+  Py_RETURN_NONE;
+}
 PyObject* py_pop(PyObject*, PyObject*) {
-  if (mode_stack().empty()) { PyErr_SetString(PyExc_RuntimeError, "the stack of __torch_function__ modes is empty"); return nullptr; }
+  if (mode_stack().empty()) {
+    PyErr_SetString(PyExc_RuntimeError, "the stack of __torch_function__ modes is empty");
+    return nullptr;
+  }
   Ref top = mode_stack().back();
   mode_stack().pop_back();
   --function_state.num_modes;
@@ -134,21 +157,34 @@ PyObject* py_pop(PyObject*, PyObject*) {
 PyObject* py_len(PyObject*, PyObject*) { return PyLong_FromSize_t(mode_stack().size()); }
 PyObject* py_at(PyObject*, PyObject* index) {
   const Py_ssize_t i = PyLong_AsSsize_t(index);
-  if (i < 0 || static_cast<size_t>(i) >= mode_stack().size()) { if (!PyErr_Occurred()) PyErr_SetString(PyExc_IndexError, "no such __torch_function__ mode"); return nullptr; }
+  if (i < 0 || static_cast<size_t>(i) >= mode_stack().size()) {
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_IndexError, "no such __torch_function__ mode");
+    return nullptr;
+  }
   return Ref(mode_stack()[static_cast<size_t>(i)]).release();
 }
-PyObject* py_enabled(PyObject*, PyObject*) { return to_python(!function_state.subclass_disabled && !function_state.all_disabled); }
+PyObject* py_enabled(PyObject*, PyObject*) {
+  return to_python(!function_state.subclass_disabled && !function_state.all_disabled);
+}
 PyObject* py_all_enabled(PyObject*, PyObject*) { return to_python(!function_state.all_disabled); }
 // Sets a switch and returns its old value: the context managers on the Python side put it back.
-PyObject* py_set_subclass_disabled(PyObject*, PyObject* on) { return to_python(std::exchange(function_state.subclass_disabled, PyObject_IsTrue(on) == 1)); }
-PyObject* py_set_all_disabled(PyObject*, PyObject* on) { return to_python(std::exchange(function_state.all_disabled, PyObject_IsTrue(on) == 1)); }
+PyObject* py_set_subclass_disabled(PyObject*, PyObject* on) {
+  return to_python(std::exchange(function_state.subclass_disabled, PyObject_IsTrue(on) == 1));
+}
+PyObject* py_set_all_disabled(PyObject*, PyObject* on) {
+  return to_python(std::exchange(function_state.all_disabled, PyObject_IsTrue(on) == 1));
+}
 
 PyMethodDef g_methods[] = {
-    {"_has_torch_function", py_has, METH_O, "True if an object of the sequence, or a mode, overrides __torch_function__."},
+    {"_has_torch_function", py_has, METH_O,
+     "True if an object of the sequence, or a mode, overrides __torch_function__."},
     {"_has_torch_function_unary", py_has, METH_O, nullptr},
-    {"_has_torch_function_variadic", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_has_fast)), METH_FASTCALL, nullptr},
-    {"_handle_torch_function", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_handle)), METH_VARARGS | METH_KEYWORDS, nullptr},
-    {"_disabled_torch_function_impl", py_disabled_impl, METH_VARARGS, "A __torch_function__ that does nothing: assign it in a class to opt out."},
+    {"_has_torch_function_variadic", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_has_fast)),
+     METH_FASTCALL, nullptr},
+    {"_handle_torch_function", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_handle)),
+     METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"_disabled_torch_function_impl", py_disabled_impl, METH_VARARGS,
+     "A __torch_function__ that does nothing: assign it in a class to opt out."},
     {"_push_on_torch_function_stack", py_push, METH_O, nullptr},
     {"_pop_torch_function_stack", py_pop, METH_NOARGS, nullptr},
     {"_len_torch_function_stack", py_len, METH_NOARGS, nullptr},
@@ -194,7 +230,8 @@ PyObject* call_torch_function(PyObject* func, PyObject* const* args, Py_ssize_t 
   Ref tuple = Ref::steal(check(PyTuple_New(num_positional)));
   for (Py_ssize_t i = 0; i < num_positional; ++i) PyTuple_SET_ITEM(tuple.get(), i, Py_NewRef(args[i]));
   Ref kwargs = Ref::steal(check(PyDict_New()));
-  for (Py_ssize_t i = 0; i < nkw; ++i) check(PyDict_SetItem(kwargs.get(), PyTuple_GET_ITEM(kwnames, i), args[num_positional + i]));
+  for (Py_ssize_t i = 0; i < nkw; ++i)
+    check(PyDict_SetItem(kwargs.get(), PyTuple_GET_ITEM(kwnames, i), args[num_positional + i]));
   return dispatch(func, found, tuple.get(), kwargs.get());
 }
 

@@ -12,8 +12,8 @@ struct FunctionState {
 };
 extern thread_local constinit FunctionState function_state;
 
-extern PyObject* g_disabled_torch_function;   // _C._disabled_torch_function_impl
-extern PyObject* g_str_torch_function;        // "__torch_function__"
+extern PyObject* g_disabled_torch_function;  // _C._disabled_torch_function_impl
+extern PyObject* g_str_torch_function;       // "__torch_function__"
 
 // The object's type has a __torch_function__ of its own.
 bool overrides_torch_function(PyObject* o);

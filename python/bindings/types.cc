@@ -14,19 +14,37 @@
 namespace tessera::python {
 
 namespace {
-std::string& name_storage() { static std::string s = "tessera"; return s; }
+std::string& name_storage() {
+  static std::string s = "tessera";
+  return s;
+}
 
-struct PyDType { PyObject_HEAD DType value; };
-struct PyDevice { PyObject_HEAD Device value; };
-struct PyLayout { PyObject_HEAD Layout value; };
-struct PyMemoryFormat { PyObject_HEAD MemoryFormat value; };
-struct PyGenerator { PyObject_HEAD PyObject* dict; PyObject* weakrefs; Generator value; };
+struct PyDType {
+  PyObject_HEAD DType value;
+};
+struct PyDevice {
+  PyObject_HEAD Device value;
+};
+struct PyLayout {
+  PyObject_HEAD Layout value;
+};
+struct PyMemoryFormat {
+  PyObject_HEAD MemoryFormat value;
+};
+struct PyGenerator {
+  PyObject_HEAD PyObject* dict;
+  PyObject* weakrefs;
+  Generator value;
+};
 
 PyObject* g_dtypes[kNumDTypes];
 PyObject* g_layouts[8];
 PyObject* g_formats[4];
 
-template <class T> T* as(PyObject* o) { return reinterpret_cast<T*>(o); }
+template <class T>
+T* as(PyObject* o) {
+  return reinterpret_cast<T*>(o);
+}
 
 void plain_dealloc(PyObject* o) { Py_TYPE(o)->tp_free(o); }
 
@@ -37,20 +55,26 @@ PyObject* dtype_is_floating_point(PyObject* o, void*) { return to_python(is_floa
 PyObject* dtype_is_complex(PyObject* o, void*) { return to_python(is_complex(as<PyDType>(o)->value)); }
 PyObject* dtype_is_signed(PyObject* o, void*) { return to_python(dtype_info(as<PyDType>(o)->value).is_signed); }
 PyObject* dtype_itemsize(PyObject* o, void*) { return PyLong_FromLongLong(item_size(as<PyDType>(o)->value)); }
-PyObject* dtype_to_real(PyObject* o, PyObject*) { return guarded([&] { return wrap(to_real(as<PyDType>(o)->value)); }); }
-PyObject* dtype_to_complex(PyObject* o, PyObject*) { return guarded([&] { return wrap(to_complex(as<PyDType>(o)->value)); }); }
+PyObject* dtype_to_real(PyObject* o, PyObject*) {
+  return guarded([&] { return wrap(to_real(as<PyDType>(o)->value)); });
+}
+PyObject* dtype_to_complex(PyObject* o, PyObject*) {
+  return guarded([&] { return wrap(to_complex(as<PyDType>(o)->value)); });
+}
 PyObject* dtype_reduce(PyObject* o, PyObject*) { return PyUnicode_FromString(name_of(as<PyDType>(o)->value)); }
 PyObject* dtype_module(PyObject*, void*) { return PyUnicode_FromString(display_name()); }
-PyGetSetDef g_dtype_getset[] = {{"is_floating_point", dtype_is_floating_point, nullptr, "True for float16, bfloat16, float32, float64 and the 8-bit floats.", nullptr},
+PyGetSetDef g_dtype_getset[] = {{"is_floating_point", dtype_is_floating_point, nullptr,
+                                 "True for float16, bfloat16, float32, float64 and the 8-bit floats.", nullptr},
                                 {"is_complex", dtype_is_complex, nullptr, nullptr, nullptr},
                                 {"is_signed", dtype_is_signed, nullptr, nullptr, nullptr},
                                 {"itemsize", dtype_itemsize, nullptr, "Bytes of one element.", nullptr},
                                 {"__module__", dtype_module, nullptr, nullptr, nullptr},
                                 {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyMethodDef g_dtype_methods[] = {{"to_real", dtype_to_real, METH_NOARGS, "The dtype of the real part."},
-                                 {"to_complex", dtype_to_complex, METH_NOARGS, "The complex dtype with this one as its parts."},
-                                 {"__reduce__", dtype_reduce, METH_NOARGS, nullptr},
-                                 {nullptr, nullptr, 0, nullptr}};
+PyMethodDef g_dtype_methods[] = {
+    {"to_real", dtype_to_real, METH_NOARGS, "The dtype of the real part."},
+    {"to_complex", dtype_to_complex, METH_NOARGS, "The complex dtype with this one as its parts."},
+    {"__reduce__", dtype_reduce, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
 
 // --- device ---
 PyObject* device_repr(PyObject* o) {
@@ -60,32 +84,42 @@ PyObject* device_repr(PyObject* o) {
   return to_python_string(s + ")").release();
 }
 PyObject* device_str(PyObject* o) { return to_python_string(as<PyDevice>(o)->value.str()).release(); }
-PyObject* device_type(PyObject* o, void*) { return PyUnicode_InternFromString(device_type_name(as<PyDevice>(o)->value.type)); }
+PyObject* device_type(PyObject* o, void*) {
+  return PyUnicode_InternFromString(device_type_name(as<PyDevice>(o)->value.type));
+}
 PyObject* device_index(PyObject* o, void*) {
   const Device d = as<PyDevice>(o)->value;
   return d.has_index() ? PyLong_FromLong(d.index) : none();
 }
-Py_hash_t device_hash(PyObject* o) { return static_cast<Py_hash_t>(as<PyDevice>(o)->value.type) * 1000003 + as<PyDevice>(o)->value.index + 1000; }
+Py_hash_t device_hash(PyObject* o) {
+  return static_cast<Py_hash_t>(as<PyDevice>(o)->value.type) * 1000003 + as<PyDevice>(o)->value.index + 1000;
+}
 PyObject* device_compare(PyObject* a, PyObject* b, int op) {
   if ((op != Py_EQ && op != Py_NE) || !is_device(b)) return Py_NewRef(Py_NotImplemented);
   return to_python((as<PyDevice>(a)->value == as<PyDevice>(b)->value) == (op == Py_EQ));
 }
 PyObject* device_reduce(PyObject* o, PyObject*) {
   const Device d = as<PyDevice>(o)->value;
-  return d.has_index() ? Py_BuildValue("O(si)", Py_TYPE(o), device_type_name(d.type), static_cast<int>(d.index)) : Py_BuildValue("O(s)", Py_TYPE(o), device_type_name(d.type));
+  return d.has_index() ? Py_BuildValue("O(si)", Py_TYPE(o), device_type_name(d.type), static_cast<int>(d.index))
+                       : Py_BuildValue("O(s)", Py_TYPE(o), device_type_name(d.type));
 }
 PyObject* device_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
     static const char* const names[] = {"type", "index", nullptr};
     PyObject *type = nullptr, *index = nullptr;
-    if (kwargs && PyDict_GetItemString(kwargs, "device") && PyTuple_GET_SIZE(args) == 0 && PyDict_Size(kwargs) == 1) type = PyDict_GetItemString(kwargs, "device");
-    else if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type, &index)) return nullptr;
-    if (!is_device_like(type)) throw TypeError(str_cat("device(): argument 'type' must be str, int or torch.device, not ", Py_TYPE(type)->tp_name));
+    if (kwargs && PyDict_GetItemString(kwargs, "device") && PyTuple_GET_SIZE(args) == 0 && PyDict_Size(kwargs) == 1)
+      type = PyDict_GetItemString(kwargs, "device");
+    else if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:device", const_cast<char**>(names), &type, &index))
+      return nullptr;
+    if (!is_device_like(type))
+      throw TypeError(
+          str_cat("device(): argument 'type' must be str, int or torch.device, not ", Py_TYPE(type)->tp_name));
     Device d = to_device(type);
     if (index && index != Py_None) {
       const long i = PyLong_AsLong(index);
       if (i == -1 && PyErr_Occurred()) return nullptr;
-      TESSERA_CHECK(!d.has_index() || is_device(type), "type (string) must not include an index because index was passed explicitly: ", d.str());
+      TESSERA_CHECK(!d.has_index() || is_device(type),
+                    "type (string) must not include an index because index was passed explicitly: ", d.str());
       TESSERA_CHECK(i >= 0 && i < 128, "Device index must be non-negative and below 128, got ", i);
       d.index = static_cast<int8_t>(i);
     }
@@ -117,11 +151,19 @@ PyMethodDef g_device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, nul
                                   {nullptr, nullptr, 0, nullptr}};
 
 // --- layout, memory_format ---
-PyObject* layout_repr(PyObject* o) { return to_python_string(std::string(display_name()) + "." + layout_name(as<PyLayout>(o)->value)).release(); }
-PyObject* format_repr(PyObject* o) { return to_python_string(std::string(display_name()) + "." + memory_format_name(as<PyMemoryFormat>(o)->value)).release(); }
+PyObject* layout_repr(PyObject* o) {
+  return to_python_string(std::string(display_name()) + "." + layout_name(as<PyLayout>(o)->value)).release();
+}
+PyObject* format_repr(PyObject* o) {
+  return to_python_string(std::string(display_name()) + "." + memory_format_name(as<PyMemoryFormat>(o)->value))
+      .release();
+}
 PyObject* layout_reduce(PyObject* o, PyObject*) { return PyUnicode_FromString(layout_name(as<PyLayout>(o)->value)); }
-PyObject* format_reduce(PyObject* o, PyObject*) { return PyUnicode_FromString(memory_format_name(as<PyMemoryFormat>(o)->value)); }
-PyGetSetDef g_named_getset[] = {{"__module__", dtype_module, nullptr, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyObject* format_reduce(PyObject* o, PyObject*) {
+  return PyUnicode_FromString(memory_format_name(as<PyMemoryFormat>(o)->value));
+}
+PyGetSetDef g_named_getset[] = {{"__module__", dtype_module, nullptr, nullptr, nullptr},
+                                {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef g_layout_methods[] = {{"__reduce__", layout_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 PyMethodDef g_format_methods[] = {{"__reduce__", format_reduce, METH_NOARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
@@ -139,7 +181,8 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     if (PyLong_Check(e)) continue;
     Ref index = Ref::steal(PyIndex_Check(e) ? PyNumber_Index(e) : nullptr);
     if (!index) {
-      PyErr_Format(PyExc_TypeError, "torch.Size() takes an iterable of 'int' (item %zd is '%s')", i, Py_TYPE(e)->tp_name);
+      PyErr_Format(PyExc_TypeError, "torch.Size() takes an iterable of 'int' (item %zd is '%s')", i,
+                   Py_TYPE(e)->tp_name);
       return nullptr;
     }
     Py_DECREF(e);
@@ -149,7 +192,8 @@ PyObject* size_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
 }
 PyObject* size_repr(PyObject* o) {
   std::string s = std::string(display_name()) + ".Size([";
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i) s += (i ? ", " : "") + std::to_string(PyLong_AsLongLong(PyTuple_GET_ITEM(o, i)));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); ++i)
+    s += (i ? ", " : "") + std::to_string(PyLong_AsLongLong(PyTuple_GET_ITEM(o, i)));
   return to_python_string(s + "])").release();
 }
 PyObject* size_concat(PyObject* a, PyObject* b) {
@@ -176,7 +220,9 @@ PyObject* size_numel(PyObject* o, PyObject*) {
 }
 PyObject* size_reduce(PyObject* o, PyObject*) {
   Ref plain = Ref::steal(PyTuple_GetSlice(o, 0, PyTuple_GET_SIZE(o)));
-  return plain ? Py_BuildValue("O(O)", reinterpret_cast<PyObject*>(SizeType), Ref::steal(PySequence_Tuple(Ref::steal(PySequence_List(o)).get())).get()) : nullptr;
+  return plain ? Py_BuildValue("O(O)", reinterpret_cast<PyObject*>(SizeType),
+                               Ref::steal(PySequence_Tuple(Ref::steal(PySequence_List(o)).get())).get())
+               : nullptr;
 }
 PyMethodDef g_size_methods[] = {{"numel", size_numel, METH_NOARGS, "Number of elements of a tensor of this size."},
                                 {"__reduce__", size_reduce, METH_NOARGS, nullptr},
@@ -190,9 +236,11 @@ PyObject* generator_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     PyObject* device = nullptr;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", const_cast<char**>(names), &device)) return nullptr;
     const Device d = device && device != Py_None ? to_device(device) : Device();
-    TESSERA_CHECK(d.is_cpu() || d.is_cuda(), "Device type ", device_type_name(d.type), " is not supported for torch.Generator() api.");
+    TESSERA_CHECK(d.is_cpu() || d.is_cuda(), "Device type ", device_type_name(d.type),
+                  " is not supported for torch.Generator() api.");
     auto* o = as<PyGenerator>(check(type->tp_alloc(type, 0)));
-    new (&o->value) Generator(d.is_cpu() ? make_cpu_generator() : Generator(make_intrusive<PhiloxGeneratorImpl>(complete_device(d))));
+    new (&o->value) Generator(d.is_cpu() ? make_cpu_generator()
+                                         : Generator(make_intrusive<PhiloxGeneratorImpl>(complete_device(d))));
     return reinterpret_cast<PyObject*>(o);
   });
 }
@@ -209,12 +257,25 @@ uint64_t seed_of(PyObject* o) {
   if (!PyErr_Occurred()) return u;
   PyErr_Clear();
   const long long s = PyLong_AsLongLong(i.get());
-  if (PyErr_Occurred()) { PyErr_Clear(); throw ValueError("Overflow when unpacking long long: a seed must lie in [-0x8000_0000_0000_0000, 0xffff_ffff_ffff_ffff]"); }
+  if (PyErr_Occurred()) {
+    PyErr_Clear();
+    throw ValueError(
+        "Overflow when unpacking long long: a seed must lie in [-0x8000_0000_0000_0000, 0xffff_ffff_ffff_ffff]");
+  }
   return static_cast<uint64_t>(s);
 }
-PyObject* generator_manual_seed(PyObject* o, PyObject* seed) { return guarded([&] { as<PyGenerator>(o)->value->manual_seed(seed_of(seed)); return Py_NewRef(o); }); }
-PyObject* generator_seed(PyObject* o, PyObject*) { return guarded([&] { return PyLong_FromUnsignedLongLong(as<PyGenerator>(o)->value->seed()); }); }
-PyObject* generator_initial_seed(PyObject* o, PyObject*) { return guarded([&] { return PyLong_FromUnsignedLongLong(as<PyGenerator>(o)->value->initial_seed()); }); }
+PyObject* generator_manual_seed(PyObject* o, PyObject* seed) {
+  return guarded([&] {
+    as<PyGenerator>(o)->value->manual_seed(seed_of(seed));
+    return Py_NewRef(o);
+  });
+}
+PyObject* generator_seed(PyObject* o, PyObject*) {
+  return guarded([&] { return PyLong_FromUnsignedLongLong(as<PyGenerator>(o)->value->seed()); });
+}
+PyObject* generator_initial_seed(PyObject* o, PyObject*) {
+  return guarded([&] { return PyLong_FromUnsignedLongLong(as<PyGenerator>(o)->value->initial_seed()); });
+}
 PyObject* generator_state_bytes(PyObject* o, PyObject*) {
   return guarded([&] {
     const auto s = as<PyGenerator>(o)->value->get_state();
@@ -244,18 +305,27 @@ PyObject* generator_set_state(PyObject* o, PyObject* state) {
   return guarded([&] {
     if (!is_tensor(state)) throw TypeError(str_cat("expected a torch.ByteTensor, but got ", Py_TYPE(state)->tp_name));
     const Tensor& t = unwrap(state);
-    TESSERA_CHECK_TYPE(t.dtype() == DType::kUInt8 && t.is_cpu(), "expected a torch.ByteTensor, but got torch.", type_name_of(t.dtype()), "Tensor");
+    TESSERA_CHECK_TYPE(t.dtype() == DType::kUInt8 && t.is_cpu(), "expected a torch.ByteTensor, but got torch.",
+                       type_name_of(t.dtype()), "Tensor");
     TESSERA_CHECK(t.is_contiguous(), "RNG state must be a contiguous tensor");
     as<PyGenerator>(o)->value->set_state({static_cast<const uint8_t*>(t.data_ptr()), static_cast<size_t>(t.numel())});
     return Py_NewRef(o);
   });
 }
-PyObject* generator_get_offset(PyObject* o, PyObject*) { return guarded([&] { return PyLong_FromUnsignedLongLong(as<PyGenerator>(o)->value->get_offset()); }); }
-PyObject* generator_set_offset(PyObject* o, PyObject* offset) { return guarded([&] { as<PyGenerator>(o)->value->set_offset(seed_of(offset)); return Py_NewRef(o); }); }
+PyObject* generator_get_offset(PyObject* o, PyObject*) {
+  return guarded([&] { return PyLong_FromUnsignedLongLong(as<PyGenerator>(o)->value->get_offset()); });
+}
+PyObject* generator_set_offset(PyObject* o, PyObject* offset) {
+  return guarded([&] {
+    as<PyGenerator>(o)->value->set_offset(seed_of(offset));
+    return Py_NewRef(o);
+  });
+}
 // Pickled as (Generator, (device,), (seed, offset, state)).
 PyObject* generator_reduce(PyObject* o, PyObject*) {
   return guarded([&]() -> PyObject* {
-    Ref device = Ref::steal(wrap(as<PyGenerator>(o)->value->device())), state = Ref::steal(check(generator_get_state(o, nullptr)));
+    Ref device = Ref::steal(wrap(as<PyGenerator>(o)->value->device())),
+        state = Ref::steal(check(generator_get_state(o, nullptr)));
     Ref seed = Ref::steal(PyLong_FromUnsignedLongLong(as<PyGenerator>(o)->value->initial_seed()));
     return Py_BuildValue("O(O)(OOO)", Py_TYPE(o), device.get(), seed.get(), Py_None, state.get());
   });
@@ -269,22 +339,28 @@ PyObject* generator_setstate(PyObject* o, PyObject* state) {
     return none();
   });
 }
-PyObject* generator_clone(PyObject* o, PyObject*) { return guarded([&] { return wrap(Generator(as<PyGenerator>(o)->value->clone())); }); }
-PyObject* generator_device(PyObject* o, void*) { return guarded([&] { return wrap(as<PyGenerator>(o)->value->device()); }); }
-PyGetSetDef g_generator_getset[] = {{"device", generator_device, nullptr, nullptr, nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyMethodDef g_generator_methods[] = {{"manual_seed", generator_manual_seed, METH_O, "Restarts the stream from a seed; returns the generator."},
-                                     {"seed", generator_seed, METH_NOARGS, "Seeds from the operating system; returns that seed."},
-                                     {"initial_seed", generator_initial_seed, METH_NOARGS, nullptr},
-                                     {"_get_state_bytes", generator_state_bytes, METH_NOARGS, nullptr},
-                                     {"_set_state_bytes", generator_set_state_bytes, METH_O, nullptr},
-                                     {"get_state", generator_get_state, METH_NOARGS, "The state as a uint8 tensor."},
-                                     {"set_state", generator_set_state, METH_O, "Takes a state that get_state gave."},
-                                     {"get_offset", generator_get_offset, METH_NOARGS, nullptr},
-                                     {"set_offset", generator_set_offset, METH_O, nullptr},
-                                     {"__reduce__", generator_reduce, METH_NOARGS, nullptr},
-                                     {"__setstate__", generator_setstate, METH_O, nullptr},
-                                     {"clone_state", generator_clone, METH_NOARGS, "An independent generator in the same state."},
-                                     {nullptr, nullptr, 0, nullptr}};
+PyObject* generator_clone(PyObject* o, PyObject*) {
+  return guarded([&] { return wrap(Generator(as<PyGenerator>(o)->value->clone())); });
+}
+PyObject* generator_device(PyObject* o, void*) {
+  return guarded([&] { return wrap(as<PyGenerator>(o)->value->device()); });
+}
+PyGetSetDef g_generator_getset[] = {{"device", generator_device, nullptr, nullptr, nullptr},
+                                    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMethodDef g_generator_methods[] = {
+    {"manual_seed", generator_manual_seed, METH_O, "Restarts the stream from a seed; returns the generator."},
+    {"seed", generator_seed, METH_NOARGS, "Seeds from the operating system; returns that seed."},
+    {"initial_seed", generator_initial_seed, METH_NOARGS, nullptr},
+    {"_get_state_bytes", generator_state_bytes, METH_NOARGS, nullptr},
+    {"_set_state_bytes", generator_set_state_bytes, METH_O, nullptr},
+    {"get_state", generator_get_state, METH_NOARGS, "The state as a uint8 tensor."},
+    {"set_state", generator_set_state, METH_O, "Takes a state that get_state gave."},
+    {"get_offset", generator_get_offset, METH_NOARGS, nullptr},
+    {"set_offset", generator_set_offset, METH_O, nullptr},
+    {"__reduce__", generator_reduce, METH_NOARGS, nullptr},
+    {"__setstate__", generator_setstate, METH_O, nullptr},
+    {"clone_state", generator_clone, METH_NOARGS, "An independent generator in the same state."},
+    {nullptr, nullptr, 0, nullptr}};
 
 template <class Impl>
 void prepare(PyTypeObject& t, const char* name, reprfunc repr, PyGetSetDef* getset, PyMethodDef* methods) {
@@ -309,15 +385,21 @@ PyObject* singleton(PyTypeObject& t, V v) {
 }  // namespace
 
 namespace {
-struct NamedType { PyTypeObject* type; std::string name; };
+struct NamedType {
+  PyTypeObject* type;
+  std::string name;
+};
 std::vector<NamedType>& named_types() {
   static auto* types = new std::vector<NamedType>;
   return *types;
 }
 void show_name(const NamedType& t) {
   const std::string full = name_storage() + "." + t.name;
-  if (t.type->tp_flags & Py_TPFLAGS_HEAPTYPE) check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(t.type), "__module__", to_python_string(full.substr(0, full.rfind('.'))).get()));
-  else t.type->tp_name = (new std::string(full))->c_str();  // CPython keeps the pointer
+  if (t.type->tp_flags & Py_TPFLAGS_HEAPTYPE)
+    check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(t.type), "__module__",
+                                 to_python_string(full.substr(0, full.rfind('.'))).get()));
+  else
+    t.type->tp_name = (new std::string(full))->c_str();  // CPython keeps the pointer
 }
 }  // namespace
 
@@ -349,7 +431,8 @@ PyObject* wrap(const Generator& g) {
 }
 PyObject* wrap_size(IntList sizes) {
   PyObject* t = check(SizeType->tp_alloc(SizeType, static_cast<Py_ssize_t>(sizes.size())));
-  for (size_t i = 0; i < sizes.size(); ++i) PyTuple_SET_ITEM(t, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(sizes[i]));
+  for (size_t i = 0; i < sizes.size(); ++i)
+    PyTuple_SET_ITEM(t, static_cast<Py_ssize_t>(i), PyLong_FromLongLong(sizes[i]));
   return t;
 }
 
@@ -370,11 +453,26 @@ Device to_device(PyObject* o) {
   throw TypeError(str_cat("expected a torch.device, a string or an int, not ", Py_TYPE(o)->tp_name));
 }
 bool to_dtype(PyObject* o, DType* out) {
-  if (is_dtype(o)) { *out = unwrap_dtype(o); return true; }
-  if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) { *out = DType::kFloat64; return true; }
-  if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) { *out = DType::kInt64; return true; }
-  if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) { *out = DType::kBool; return true; }
-  if (o == reinterpret_cast<PyObject*>(&PyComplex_Type)) { *out = DType::kComplex128; return true; }
+  if (is_dtype(o)) {
+    *out = unwrap_dtype(o);
+    return true;
+  }
+  if (o == reinterpret_cast<PyObject*>(&PyFloat_Type)) {
+    *out = DType::kFloat64;
+    return true;
+  }
+  if (o == reinterpret_cast<PyObject*>(&PyLong_Type)) {
+    *out = DType::kInt64;
+    return true;
+  }
+  if (o == reinterpret_cast<PyObject*>(&PyBool_Type)) {
+    *out = DType::kBool;
+    return true;
+  }
+  if (o == reinterpret_cast<PyObject*>(&PyComplex_Type)) {
+    *out = DType::kComplex128;
+    return true;
+  }
   return false;
 }
 
@@ -391,11 +489,16 @@ void init_dtypes(PyObject* module) {
 }
 void init_size(PyObject* module) {
   g_size_name = "torch.Size";
-  PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(size_new)},         {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
-                         {Py_tp_methods, g_size_methods},                        {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
-                         {Py_nb_add, reinterpret_cast<void*>(size_concat)},      {Py_sq_repeat, reinterpret_cast<void*>(size_repeat)},
-                         {Py_nb_multiply, reinterpret_cast<void*>(size_multiply)}, {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
-                         {Py_tp_base, &PyTuple_Type},                            {0, nullptr}};
+  PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(size_new)},
+                         {Py_tp_repr, reinterpret_cast<void*>(size_repr)},
+                         {Py_tp_methods, g_size_methods},
+                         {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
+                         {Py_nb_add, reinterpret_cast<void*>(size_concat)},
+                         {Py_sq_repeat, reinterpret_cast<void*>(size_repeat)},
+                         {Py_nb_multiply, reinterpret_cast<void*>(size_multiply)},
+                         {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
+                         {Py_tp_base, &PyTuple_Type},
+                         {0, nullptr}};
   PyType_Spec spec = {g_size_name.c_str(), 0, 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
   SizeType = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
   PyModule_AddObjectRef(module, "Size", reinterpret_cast<PyObject*>(SizeType));
@@ -431,7 +534,8 @@ void init_types(PyObject* module) {
   GeneratorType.tp_flags = Py_TPFLAGS_BASETYPE;
   prepare<PyGenerator>(GeneratorType, "torch.Generator", nullptr, g_generator_getset, g_generator_methods);
   PyModule_AddObjectRef(module, "Generator", reinterpret_cast<PyObject*>(&GeneratorType));
-  for (const char* name : {"dtype", "device", "layout", "memory_format", "Size", "Generator"}) name_type(Ref::steal(check(PyObject_GetAttrString(module, name))).get(), name);
+  for (const char* name : {"dtype", "device", "layout", "memory_format", "Size", "Generator"})
+    name_type(Ref::steal(check(PyObject_GetAttrString(module, name))).get(), name);
 }
 
 }  // namespace tessera::python

@@ -13,20 +13,23 @@
 namespace tessera {
 namespace {
 
-// Size classes: multiples of 64 up to 512, then four steps per power of two. Blocks of up to kThreadMax bytes are kept by the thread, larger ones in shared lists.
+// Size classes: multiples of 64 up to 512, then four steps per power of two. Blocks of up to kThreadMax bytes are kept
+// by the thread, larger ones in shared lists.
 constexpr size_t kAlign = 64;
 constexpr size_t kThreadMax = 64 << 10;
 constexpr size_t kHugePage = 2 << 20;
 constexpr int kThreadClasses = 40;
 constexpr int kClasses = 200;
-constexpr int kThreadKeep = 64;          // blocks of a class that one thread keeps
+constexpr int kThreadKeep = 64;  // blocks of a class that one thread keeps
 constexpr size_t kThreadKeepBytes = 1 << 20;
 
-struct FreeBlock { FreeBlock* next; };
+struct FreeBlock {
+  FreeBlock* next;
+};
 
 int class_of(size_t n) {
   if (n <= 512) return n == 0 ? 0 : static_cast<int>((n - 1) / kAlign);
-  const int log = 63 - __builtin_clzll(n - 1);            // 2^log < n <= 2^(log+1)
+  const int log = 63 - __builtin_clzll(n - 1);  // 2^log < n <= 2^(log+1)
   const int step = static_cast<int>((n - 1) >> (log - 2)) & 3;
   return 8 + (log - 9) * 4 + step;
 }
@@ -58,7 +61,10 @@ struct Shared {
     limit = mb ? std::strtoull(mb, nullptr, 10) << 20 : size_t{1} << 30;
   }
 };
-Shared& shared() { static Shared* s = new Shared; return *s; }  // never destroyed: tensors may outlive static destructors
+Shared& shared() {
+  static Shared* s = new Shared;
+  return *s;
+}  // never destroyed: tensors may outlive static destructors
 
 struct ThreadCache {
   FreeBlock* lists[kThreadClasses];
@@ -109,7 +115,10 @@ struct Reaper {
 void give_back_shared(int c, void* p) {
   const size_t size = size_of_class(c);
   Shared& s = shared();
-  if (static_cast<size_t>(g_cached.load(std::memory_order_relaxed)) + size > s.limit) { std::free(p); return; }
+  if (static_cast<size_t>(g_cached.load(std::memory_order_relaxed)) + size > s.limit) {
+    std::free(p);
+    return;
+  }
   std::lock_guard lock(s.mutex);
   auto* b = static_cast<FreeBlock*>(p);
   b->next = s.lists[c];
@@ -139,7 +148,8 @@ void cpu_free(void* p, size_t n) noexcept {
   const int c = class_of(n);
   if (c < kThreadClasses) {
     ThreadCache& t = t_cache;
-    if (!t.registered && !t.dead) [[unlikely]] register_thread();
+    if (!t.registered && !t.dead) [[unlikely]]
+      register_thread();
     if (!t.dead && t.counts[c] < kThreadKeep && t.counts[c] * size_of_class(c) < kThreadKeepBytes) [[likely]] {
       auto* b = static_cast<FreeBlock*>(p);
       b->next = t.lists[c];
@@ -156,7 +166,8 @@ void cpu_free(void* p, size_t n) noexcept {
 }
 
 CpuAllocatorStats cpu_allocator_stats() {
-  // Blocks in thread lists count as allocated: keeping two atomics out of the small path is worth more than the distinction.
+  // Blocks in thread lists count as allocated: keeping two atomics out of the small path is worth more than the
+  // distinction.
   return {g_allocated.load(), g_cached.load(), g_allocations.load(), g_system.load()};
 }
 

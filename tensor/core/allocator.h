@@ -6,16 +6,17 @@
 
 namespace tessera {
 
-// At least n bytes, aligned to 64; never null (n == 0 gives a valid address). Throws OutOfMemoryError ("not enough memory: you tried to allocate ... bytes").
+// At least n bytes, aligned to 64; never null (n == 0 gives a valid address). Throws OutOfMemoryError ("not enough
+// memory: you tried to allocate ... bytes").
 void* cpu_allocate(size_t n);
 // n as given to cpu_allocate. Any thread may free.
 void cpu_free(void* p, size_t n) noexcept;
 
 struct CpuAllocatorStats {
-  int64_t allocated_bytes;   // in use, as rounded to size classes
-  int64_t cached_bytes;      // kept for reuse
-  int64_t allocations;       // calls served, since start
-  int64_t system_calls;      // blocks fetched from the system
+  int64_t allocated_bytes;  // in use, as rounded to size classes
+  int64_t cached_bytes;     // kept for reuse
+  int64_t allocations;      // calls served, since start
+  int64_t system_calls;     // blocks fetched from the system
 };
 CpuAllocatorStats cpu_allocator_stats();
 // Gives cached memory of this thread and of the shared lists back to the system.

@@ -4,8 +4,11 @@
 
 namespace tessera {
 namespace {
-constexpr const char* kDeviceNames[] = {"cpu", "cuda", "meta", "mps", "xpu", "hpu", "mtia", "xla", "vulkan", "ipu", "lazy", "ideep", "mkldnn", "opengl", "opencl", "hip", "fpga", "maia", "ve", "privateuseone"};
-constexpr const char* kLayoutNames[] = {"strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc", "jagged", "_mkldnn"};
+constexpr const char* kDeviceNames[] = {"cpu",    "cuda",   "meta", "mps",  "xpu",   "hpu",          "mtia",
+                                        "xla",    "vulkan", "ipu",  "lazy", "ideep", "mkldnn",       "opengl",
+                                        "opencl", "hip",    "fpga", "maia", "ve",    "privateuseone"};
+constexpr const char* kLayoutNames[] = {"strided",    "sparse_coo", "sparse_csr", "sparse_csc",
+                                        "sparse_bsr", "sparse_bsc", "jagged",     "_mkldnn"};
 constexpr const char* kFormatNames[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
 }  // namespace
 
@@ -18,9 +21,15 @@ Device::Device(std::string_view text) {
   const std::string_view name = text.substr(0, colon);
   bool known = false;
   for (int i = 0; i < static_cast<int>(std::size(kDeviceNames)); ++i) {
-    if (name == kDeviceNames[i]) { type = static_cast<DeviceType>(i); known = true; }
+    if (name == kDeviceNames[i]) {
+      type = static_cast<DeviceType>(i);
+      known = true;
+    }
   }
-  TESSERA_CHECK(known, "Expected one of cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, hpu, mtia, privateuseone device type at start of device string: ", name);
+  TESSERA_CHECK(known,
+                "Expected one of cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, "
+                "vulkan, mps, meta, hpu, mtia, privateuseone device type at start of device string: ",
+                name);
   if (colon == std::string_view::npos) return;
   const std::string_view digits = text.substr(colon + 1);
   int value = 0;

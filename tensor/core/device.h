@@ -8,7 +8,28 @@
 
 namespace tessera {
 
-enum class DeviceType : uint8_t { kCPU = 0, kCUDA, kMeta, kMPS, kXPU, kHPU, kMTIA, kXLA, kVulkan, kIPU, kLazy, kIDEEP, kMKLDNN, kOpenGL, kOpenCL, kHIP, kFPGA, kMAIA, kVE, kPrivateUse1 };
+enum class DeviceType : uint8_t {
+  kCPU = 0,
+  kCUDA,
+  kMeta,
+  kMPS,
+  kXPU,
+  kHPU,
+  kMTIA,
+  kXLA,
+  kVulkan,
+  kIPU,
+  kLazy,
+  kIDEEP,
+  kMKLDNN,
+  kOpenGL,
+  kOpenCL,
+  kHIP,
+  kFPGA,
+  kMAIA,
+  kVE,
+  kPrivateUse1
+};
 inline constexpr int kNumDeviceTypes = static_cast<int>(DeviceType::kPrivateUse1) + 1;
 
 struct Device {
@@ -28,7 +49,16 @@ struct Device {
 };
 const char* device_type_name(DeviceType t);
 
-enum class Layout : uint8_t { kStrided = 0, kSparseCoo, kSparseCsr, kSparseCsc, kSparseBsr, kSparseBsc, kJagged, kMkldnn };
+enum class Layout : uint8_t {
+  kStrided = 0,
+  kSparseCoo,
+  kSparseCsr,
+  kSparseCsc,
+  kSparseBsr,
+  kSparseBsc,
+  kJagged,
+  kMkldnn
+};
 const char* layout_name(Layout l);  // "torch.strided" without the prefix
 
 enum class MemoryFormat : uint8_t { kContiguous = 0, kPreserve, kChannelsLast, kChannelsLast3d };

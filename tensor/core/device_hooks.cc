@@ -49,11 +49,14 @@ Device complete_device(Device d) {
   if (d.is_meta()) return d;
   const DeviceHooks& hooks = device_hooks(d.type);
   if (!hooks.allocate) {
-    TESSERA_CHECK(!d.is_cuda(), "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from http://www.nvidia.com/Download/index.aspx");
+    TESSERA_CHECK(!d.is_cuda(),
+                  "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a "
+                  "driver from http://www.nvidia.com/Download/index.aspx");
     internal::raise<Error>("no library for device ", d.str(), " is loaded");
   }
   if (!d.has_index()) return Device(d.type, hooks.current_index());
-  TESSERA_CHECK(d.index < hooks.count(), d.is_cuda() ? "CUDA" : device_type_name(d.type), " error: invalid device ordinal: there is no ", d.str(), ", this system has ", hooks.count(),
+  TESSERA_CHECK(d.index < hooks.count(), d.is_cuda() ? "CUDA" : device_type_name(d.type),
+                " error: invalid device ordinal: there is no ", d.str(), ", this system has ", hooks.count(),
                 hooks.count() == 1 ? " such device" : " such devices");
   return d;
 }

@@ -1,4 +1,5 @@
-// What the core needs of a device type other than CPU and Meta: memory, and numbers out of it. Computing goes through tensor/engine.
+// What the core needs of a device type other than CPU and Meta: memory, and numbers out of it. Computing goes through
+// tensor/engine.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +23,13 @@ struct DeviceHooks {
   int (*current_index)() = nullptr;
   // The generator that samplers use on a device when none is given.
   const Generator& (*default_generator)(Device device) = nullptr;
-  // Pinned host memory, which the device can copy from and to while the CPU goes on. `context` is handed to free_pinned.
+  // Pinned host memory, which the device can copy from and to while the CPU goes on. `context` is handed to
+  // free_pinned.
   void* (*allocate_pinned)(size_t nbytes, void** context) = nullptr;
   void (*free_pinned)(void* data, void* context, size_t nbytes) = nullptr;
   bool (*is_pinned)(const void* data) = nullptr;
-  // The device memory at `data` is used by work of `stream` (the library's handle), too: it is not used again before that is done.
+  // The device memory at `data` is used by work of `stream` (the library's handle), too: it is not used again before
+  // that is done.
   void (*record_stream)(void* data, void* stream) = nullptr;
 };
 

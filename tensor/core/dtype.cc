@@ -36,9 +36,11 @@ constexpr DTypeInfo kInfo[kNumDTypes] = {
 };
 
 constexpr const char* kTypeNames[kNumDTypes] = {
-    "Bool", "Byte", "Char", "Short", "Int", "Long", "UInt16", "UInt32", "UInt64", "Half", "BFloat16", "Float", "Double", "ComplexHalf",
-    "ComplexFloat", "ComplexDouble", "Float8_e4m3fn", "Float8_e5m2", "Float8_e4m3fnuz", "Float8_e5m2fnuz", "Float8_e8m0fnu", "QUInt8", "QInt8",
-    "QInt32", "QUInt4x2"};
+    "Bool",           "Byte",          "Char",        "Short",           "Int",
+    "Long",           "UInt16",        "UInt32",      "UInt64",          "Half",
+    "BFloat16",       "Float",         "Double",      "ComplexHalf",     "ComplexFloat",
+    "ComplexDouble",  "Float8_e4m3fn", "Float8_e5m2", "Float8_e4m3fnuz", "Float8_e5m2fnuz",
+    "Float8_e8m0fnu", "QUInt8",        "QInt8",       "QInt32",          "QUInt4x2"};
 
 constexpr bool is_wide_unsigned(DType t) { return t == DType::kUInt16 || t == DType::kUInt32 || t == DType::kUInt64; }
 
@@ -52,7 +54,8 @@ DType promote_integers(DType a, DType b) {
 }
 
 DType promote_floats(DType a, DType b) {
-  if (is_reduced_float(a) && is_reduced_float(b)) return DType::kFloat32;  // neither of float16 and bfloat16 holds the other
+  if (is_reduced_float(a) && is_reduced_float(b))
+    return DType::kFloat32;  // neither of float16 and bfloat16 holds the other
   return a > b ? a : b;
 }
 
@@ -71,19 +74,30 @@ bool is_signed(DType t) {
 
 DType to_complex(DType t) {
   switch (t) {
-    case DType::kFloat16: case DType::kComplex32: return DType::kComplex32;
-    case DType::kFloat32: case DType::kComplex64: return DType::kComplex64;
-    case DType::kFloat64: case DType::kComplex128: return DType::kComplex128;
-    default: internal::raise<Error>("Unknown Complex ScalarType for ", type_name_of(t));
+    case DType::kFloat16:
+    case DType::kComplex32:
+      return DType::kComplex32;
+    case DType::kFloat32:
+    case DType::kComplex64:
+      return DType::kComplex64;
+    case DType::kFloat64:
+    case DType::kComplex128:
+      return DType::kComplex128;
+    default:
+      internal::raise<Error>("Unknown Complex ScalarType for ", type_name_of(t));
   }
 }
 
 DType to_real(DType t) {
   switch (t) {
-    case DType::kComplex32: return DType::kFloat16;
-    case DType::kComplex64: return DType::kFloat32;
-    case DType::kComplex128: return DType::kFloat64;
-    default: return t;
+    case DType::kComplex32:
+      return DType::kFloat16;
+    case DType::kComplex64:
+      return DType::kFloat32;
+    case DType::kComplex128:
+      return DType::kFloat64;
+    default:
+      return t;
   }
 }
 
@@ -91,15 +105,16 @@ DType promote_types(DType a, DType b) {
   if (a == b) return a;
   const Category ca = category_of(a), cb = category_of(b);
   TESSERA_CHECK(ca != Category::kQuantized && cb != Category::kQuantized,
-                "promoteTypes with quantized numbers is not handled yet; figure out what the correct rules should be, offending types: ",
+                "promoteTypes with quantized numbers is not handled yet; figure out what the correct rules should be, "
+                "offending types: ",
                 type_name_of(a), " ", type_name_of(b));
-  TESSERA_CHECK(!is_float8(a) && !is_float8(b), "Promotion for Float8 Types is not supported, attempted to promote ", type_name_of(a), " and ",
-                type_name_of(b));
+  TESSERA_CHECK(!is_float8(a) && !is_float8(b), "Promotion for Float8 Types is not supported, attempted to promote ",
+                type_name_of(a), " and ", type_name_of(b));
   if (is_wide_unsigned(a) || is_wide_unsigned(b)) {
     if (ca >= Category::kFloat) return a;
     if (cb >= Category::kFloat) return b;
-    internal::raise<Error>("Promotion for uint16, uint32, uint64 types is not supported, attempted to promote ", type_name_of(a), " and ",
-                           type_name_of(b));
+    internal::raise<Error>("Promotion for uint16, uint32, uint64 types is not supported, attempted to promote ",
+                           type_name_of(a), " and ", type_name_of(b));
   }
   if (ca == Category::kComplex || cb == Category::kComplex) {
     if (ca <= Category::kInt) return b;
@@ -130,7 +145,8 @@ std::optional<DType> parse_dtype(std::string_view name) {
 DType default_dtype() { return g_default_dtype.load(std::memory_order_relaxed); }
 
 void set_default_dtype(DType t) {
-  TESSERA_CHECK_TYPE(t >= DType::kFloat16 && t <= DType::kFloat64, "only floating-point types are supported as the default type");
+  TESSERA_CHECK_TYPE(t >= DType::kFloat16 && t <= DType::kFloat64,
+                     "only floating-point types are supported as the default type");
   g_default_dtype.store(t, std::memory_order_relaxed);
 }
 

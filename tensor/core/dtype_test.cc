@@ -15,9 +15,7 @@ using enum DType;
 std::string message_of(DType a, DType b) {
   try {
     promote_types(a, b);
-  } catch (const Error& e) {
-    return e.what();
-  }
+  } catch (const Error& e) { return e.what(); }
   return "";
 }
 
@@ -37,12 +35,29 @@ TEST(DType, TablesAgree) {
 }
 
 TEST(DType, Promotion) {
-  const struct { DType a, b, result; } cases[] = {
-      {kBool, kBool, kBool}, {kBool, kUInt8, kUInt8}, {kUInt8, kInt8, kInt16}, {kUInt8, kInt16, kInt16}, {kInt8, kInt64, kInt64}, {kInt32, kInt16, kInt32},
-      {kInt64, kFloat16, kFloat16}, {kBool, kBFloat16, kBFloat16}, {kFloat16, kBFloat16, kFloat32}, {kFloat16, kFloat32, kFloat32}, {kFloat32, kFloat64, kFloat64},
-      {kInt64, kComplex64, kComplex64}, {kComplex64, kFloat64, kComplex128}, {kComplex32, kFloat16, kComplex32}, {kComplex32, kBFloat16, kComplex64},
-      {kComplex32, kFloat64, kComplex128}, {kComplex64, kComplex128, kComplex128}, {kUInt16, kUInt16, kUInt16}, {kUInt16, kFloat16, kFloat16},
-      {kUInt64, kComplex64, kComplex64}, {kFloat8_e5m2, kFloat8_e5m2, kFloat8_e5m2}};
+  const struct {
+    DType a, b, result;
+  } cases[] = {{kBool, kBool, kBool},
+               {kBool, kUInt8, kUInt8},
+               {kUInt8, kInt8, kInt16},
+               {kUInt8, kInt16, kInt16},
+               {kInt8, kInt64, kInt64},
+               {kInt32, kInt16, kInt32},
+               {kInt64, kFloat16, kFloat16},
+               {kBool, kBFloat16, kBFloat16},
+               {kFloat16, kBFloat16, kFloat32},
+               {kFloat16, kFloat32, kFloat32},
+               {kFloat32, kFloat64, kFloat64},
+               {kInt64, kComplex64, kComplex64},
+               {kComplex64, kFloat64, kComplex128},
+               {kComplex32, kFloat16, kComplex32},
+               {kComplex32, kBFloat16, kComplex64},
+               {kComplex32, kFloat64, kComplex128},
+               {kComplex64, kComplex128, kComplex128},
+               {kUInt16, kUInt16, kUInt16},
+               {kUInt16, kFloat16, kFloat16},
+               {kUInt64, kComplex64, kComplex64},
+               {kFloat8_e5m2, kFloat8_e5m2, kFloat8_e5m2}};
   for (const auto& c : cases) {
     EXPECT_EQ(promote_types(c.a, c.b), c.result) << name_of(c.a) << " " << name_of(c.b);
     EXPECT_EQ(promote_types(c.b, c.a), c.result) << name_of(c.b) << " " << name_of(c.a);
@@ -63,10 +78,12 @@ TEST(DType, PromotionIsAJoin) {  // commutative, idempotent, and associative apa
 }
 
 TEST(DType, WhatDoesNotPromote) {
-  EXPECT_EQ(message_of(kUInt16, kInt32), "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote UInt16 and Int");
+  EXPECT_EQ(message_of(kUInt16, kInt32),
+            "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote UInt16 and Int");
   EXPECT_NE(message_of(kUInt16, kUInt32), "");
   EXPECT_NE(message_of(kUInt16, kBool), "");
-  EXPECT_EQ(message_of(kFloat8_e4m3fn, kFloat32), "Promotion for Float8 Types is not supported, attempted to promote Float8_e4m3fn and Float");
+  EXPECT_EQ(message_of(kFloat8_e4m3fn, kFloat32),
+            "Promotion for Float8 Types is not supported, attempted to promote Float8_e4m3fn and Float");
   EXPECT_NE(message_of(kQUInt8, kFloat32), "");
 }
 

@@ -5,7 +5,8 @@
 #include <exception>
 #include <utility>
 
-// What a program prints of an exception that nobody caught. The standard library's version brings its demangler into every static program, which is 50 kilobytes.
+// What a program prints of an exception that nobody caught. The standard library's version brings its demangler into
+// every static program, which is 50 kilobytes.
 namespace __gnu_cxx {
 void __verbose_terminate_handler() {
   static bool running = false;
@@ -15,9 +16,7 @@ void __verbose_terminate_handler() {
     std::fputs("terminate called without an active exception\n", stderr);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "terminate called after an exception was thrown: %s\n", e.what());
-  } catch (...) {
-    std::fputs("terminate called after something was thrown that is no std::exception\n", stderr);
-  }
+  } catch (...) { std::fputs("terminate called after something was thrown that is no std::exception\n", stderr); }
   std::abort();
 }
 }  // namespace __gnu_cxx
@@ -27,11 +26,21 @@ namespace tessera::internal {
 void Piece::append_to(std::string* s) const {
   char number[32];
   switch (kind_) {
-    case Kind::kText: s->append(text_); return;
-    case Kind::kChar: s->push_back(static_cast<char>(int_)); return;
-    case Kind::kInt: std::snprintf(number, sizeof number, "%lld", static_cast<long long>(int_)); break;
-    case Kind::kUInt: std::snprintf(number, sizeof number, "%llu", static_cast<unsigned long long>(int_)); break;
-    case Kind::kDouble: std::snprintf(number, sizeof number, "%g", double_); break;
+    case Kind::kText:
+      s->append(text_);
+      return;
+    case Kind::kChar:
+      s->push_back(static_cast<char>(int_));
+      return;
+    case Kind::kInt:
+      std::snprintf(number, sizeof number, "%lld", static_cast<long long>(int_));
+      break;
+    case Kind::kUInt:
+      std::snprintf(number, sizeof number, "%llu", static_cast<unsigned long long>(int_));
+      break;
+    case Kind::kDouble:
+      std::snprintf(number, sizeof number, "%g", double_);
+      break;
   }
   s->append(number);
 }

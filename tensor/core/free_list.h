@@ -1,4 +1,5 @@
-// A thread's spare objects of one type: memory only, no constructors. Used where an object is made and dropped with every small operator.
+// A thread's spare objects of one type: memory only, no constructors. Used where an object is made and dropped with
+// every small operator.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +22,12 @@ class FreeList {
   }
   static void give(void* p) noexcept {
     State& s = state_;
-    if (!s.registered) [[unlikely]] enlist();
-    if (s.count >= kKeep || s.dead) [[unlikely]] { ::operator delete(p); return; }
+    if (!s.registered) [[unlikely]]
+      enlist();
+    if (s.count >= kKeep || s.dead) [[unlikely]] {
+      ::operator delete(p);
+      return;
+    }
     auto* n = static_cast<Node*>(p);
     n->next = s.head;
     s.head = n;
@@ -31,12 +36,21 @@ class FreeList {
 
  private:
   static constexpr int kKeep = 256;
-  struct Node { Node* next; };
-  struct State { Node* head; int count; bool registered, dead; };
+  struct Node {
+    Node* next;
+  };
+  struct State {
+    Node* head;
+    int count;
+    bool registered, dead;
+  };
   struct Reaper {
     ~Reaper() {
       state_.dead = true;
-      while (Node* n = state_.head) { state_.head = n->next; ::operator delete(n); }
+      while (Node* n = state_.head) {
+        state_.head = n->next;
+        ::operator delete(n);
+      }
     }
   };
   [[gnu::noinline]] static void enlist() {
@@ -46,6 +60,7 @@ class FreeList {
   }
   static thread_local constinit State state_;
 };
-template <class T> thread_local constinit typename FreeList<T>::State FreeList<T>::state_{};
+template <class T>
+thread_local constinit typename FreeList<T>::State FreeList<T>::state_{};
 
 }  // namespace tessera

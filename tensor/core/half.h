@@ -7,7 +7,8 @@
 
 namespace tessera {
 
-// IEEE 754 binary16 <-> binary32, round to nearest even. Plain integer code, so that it is constexpr and the same on every CPU.
+// IEEE 754 binary16 <-> binary32, round to nearest even. Plain integer code, so that it is constexpr and the same on
+// every CPU.
 constexpr float half_bits_to_float(uint16_t h) {
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000u) << 16;
   uint32_t exponent = (h >> 10) & 0x1fu;
@@ -15,7 +16,10 @@ constexpr float half_bits_to_float(uint16_t h) {
   if (exponent == 0) {
     if (mantissa == 0) return std::bit_cast<float>(sign);
     exponent = 113;  // subnormal: normalise
-    while (!(mantissa & 0x400u)) { mantissa <<= 1; --exponent; }
+    while (!(mantissa & 0x400u)) {
+      mantissa <<= 1;
+      --exponent;
+    }
     return std::bit_cast<float>(sign | (exponent << 23) | ((mantissa & 0x3ffu) << 13));
   }
   if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
@@ -25,10 +29,10 @@ constexpr uint16_t float_to_half_bits(float f) {
   const uint32_t x = std::bit_cast<uint32_t>(f);
   const uint16_t sign = static_cast<uint16_t>((x >> 16) & 0x8000u);
   const uint32_t a = x & 0x7fffffffu;
-  if (a > 0x7f800000u) return sign | 0x7e00u;                        // nan
-  if (a >= 0x477ff000u) return sign | 0x7c00u;                       // rounds to infinity
-  if (a < 0x33000001u) return sign;                                  // rounds to zero
-  if (a < 0x38800000u) {                                             // subnormal result
+  if (a > 0x7f800000u) return sign | 0x7e00u;   // nan
+  if (a >= 0x477ff000u) return sign | 0x7c00u;  // rounds to infinity
+  if (a < 0x33000001u) return sign;             // rounds to zero
+  if (a < 0x38800000u) {                        // subnormal result
     const uint32_t shift = 126 - (a >> 23);
     const uint32_t m = (a & 0x7fffffu) | 0x800000u;
     const uint32_t half = 1u << (shift - 1), rest = m & ((1u << shift) - 1);
@@ -46,7 +50,8 @@ constexpr uint16_t float_to_bfloat16_bits(float f) {
   return static_cast<uint16_t>((x + 0x7fffu + ((x >> 16) & 1)) >> 16);
 }
 
-// The 8-bit formats of "FP8 Formats for Deep Learning" (arXiv 2209.05433) and their fnuz variants, and the scale format e8m0.
+// The 8-bit formats of "FP8 Formats for Deep Learning" (arXiv 2209.05433) and their fnuz variants, and the scale format
+// e8m0.
 float float8_e4m3fn_to_float(uint8_t b);
 uint8_t float_to_float8_e4m3fn(float f);
 float float8_e5m2_to_float(uint8_t b);
@@ -76,12 +81,12 @@ struct ComplexHalf {
   constexpr ComplexHalf(std::complex<float> c) : re(c.real()), im(c.imag()) {}
   constexpr operator std::complex<float>() const { return {re, im}; }
 };
-#define TESSERA_FLOAT8(Name, to_bits, from_bits)                     \
-  struct Name {                                                      \
-    uint8_t bits = 0;                                                \
-    Name() = default;                                                \
-    Name(float f) : bits(to_bits(f)) {}                              \
-    operator float() const { return from_bits(bits); }               \
+#define TESSERA_FLOAT8(Name, to_bits, from_bits)       \
+  struct Name {                                        \
+    uint8_t bits = 0;                                  \
+    Name() = default;                                  \
+    Name(float f) : bits(to_bits(f)) {}                \
+    operator float() const { return from_bits(bits); } \
   };
 TESSERA_FLOAT8(Float8_e4m3fn, float_to_float8_e4m3fn, float8_e4m3fn_to_float)
 TESSERA_FLOAT8(Float8_e5m2, float_to_float8_e5m2, float8_e5m2_to_float)

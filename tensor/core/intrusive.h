@@ -15,7 +15,8 @@ class RefCounted {
   void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
   void release() const {
     // A sole owner needs no read-modify-write: nobody else can add a reference.
-    if (count_.load(std::memory_order_acquire) == 1 || count_.fetch_sub(1, std::memory_order_acq_rel) == 1) const_cast<RefCounted*>(this)->dispose();
+    if (count_.load(std::memory_order_acquire) == 1 || count_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      const_cast<RefCounted*>(this)->dispose();
   }
   int64_t use_count() const { return count_.load(std::memory_order_relaxed); }
 
@@ -33,14 +34,33 @@ class IntrusivePtr {
  public:
   IntrusivePtr() = default;
   IntrusivePtr(std::nullptr_t) {}
-  static IntrusivePtr adopt(T* p) { IntrusivePtr r; r.p_ = p; return r; }     // takes over a reference
-  static IntrusivePtr share(T* p) { if (p) p->retain(); return adopt(p); }    // adds one
-  IntrusivePtr(const IntrusivePtr& o) : p_(o.p_) { if (p_) p_->retain(); }
+  static IntrusivePtr adopt(T* p) {
+    IntrusivePtr r;
+    r.p_ = p;
+    return r;
+  }  // takes over a reference
+  static IntrusivePtr share(T* p) {
+    if (p) p->retain();
+    return adopt(p);
+  }  // adds one
+  IntrusivePtr(const IntrusivePtr& o) : p_(o.p_) {
+    if (p_) p_->retain();
+  }
   IntrusivePtr(IntrusivePtr&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
-  template <class U> requires std::is_convertible_v<U*, T*> IntrusivePtr(const IntrusivePtr<U>& o) : p_(o.get()) { if (p_) p_->retain(); }
-  template <class U> requires std::is_convertible_v<U*, T*> IntrusivePtr(IntrusivePtr<U>&& o) noexcept : p_(o.leak()) {}
-  IntrusivePtr& operator=(IntrusivePtr o) noexcept { std::swap(p_, o.p_); return *this; }
-  ~IntrusivePtr() { if (p_) p_->release(); }
+  template <class U>
+  requires std::is_convertible_v<U*, T*> IntrusivePtr(const IntrusivePtr<U>& o) : p_(o.get()) {
+    if (p_) p_->retain();
+  }
+  template <class U>
+  requires std::is_convertible_v<U*, T*> IntrusivePtr(IntrusivePtr<U>&& o)
+  noexcept : p_(o.leak()) {}
+  IntrusivePtr& operator=(IntrusivePtr o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+  ~IntrusivePtr() {
+    if (p_) p_->release();
+  }
   T* get() const { return p_; }
   T* operator->() const { return p_; }
   T& operator*() const { return *p_; }
@@ -54,6 +74,8 @@ class IntrusivePtr {
 };
 
 template <class T, class... A>
-IntrusivePtr<T> make_intrusive(A&&... a) { return IntrusivePtr<T>::adopt(new T(std::forward<A>(a)...)); }
+IntrusivePtr<T> make_intrusive(A&&... a) {
+  return IntrusivePtr<T>::adopt(new T(std::forward<A>(a)...));
+}
 
 }  // namespace tessera

@@ -24,7 +24,8 @@
 namespace tessera {
 namespace {
 
-// How often a thread looks before it asks the kernel to sleep: some tens of microseconds, more than the gap between two ops of a program.
+// How often a thread looks before it asks the kernel to sleep: some tens of microseconds, more than the gap between two
+// ops of a program.
 constexpr int kSpins = 2000;
 constexpr int kMaxThreads = 1024;
 constexpr size_t kWorkerStack = size_t{4} << 20;
@@ -54,8 +55,8 @@ void futex_wake(std::atomic<uint32_t>* word, int count) {
 
 constexpr int kMaxShares = 64;
 
-// A run of neighbouring pieces. Each thread starts with a share of its own, the same one in the next loop of this size, so that what it wrote is still in its cache; then it
-// helps where pieces are left.
+// A run of neighbouring pieces. Each thread starts with a share of its own, the same one in the next loop of this size,
+// so that what it wrote is still in its cache; then it helps where pieces are left.
 struct alignas(64) Share {
   std::atomic<int64_t> next;
   int64_t end;
@@ -115,7 +116,8 @@ struct Job {
 
 // One per process; never destroyed, since parked workers outlive main().
 struct Pool {
-  // The gate of the current job: open or not, whether the submitter sleeps on it, and how many workers are inside. A worker reads `job` only inside.
+  // The gate of the current job: open or not, whether the submitter sleeps on it, and how many workers are inside. A
+  // worker reads `job` only inside.
   static constexpr uint32_t kOpen = 1u << 31, kWaiting = 1u << 30, kCount = kWaiting - 1;
   std::atomic<uint32_t> gate{0};
   std::atomic<uint32_t> epoch{0};  // one step per job; idle workers wait for it to move
@@ -172,7 +174,8 @@ void* worker_main(void* p) {
   Pool* const pool = args.pool;
   t_in_region = true;
   for (uint32_t seen = 0;;) {
-    // `seen` is read before the gate: a job that opens after a failed entry also moves the epoch, so none is slept through.
+    // `seen` is read before the gate: a job that opens after a failed entry also moves the epoch, so none is slept
+    // through.
     seen = pool->epoch.load(std::memory_order_acquire);
     if (args.index < pool->worker_limit.load(std::memory_order_relaxed) && pool->enter()) {
       Job* const job = pool->job;
@@ -245,7 +248,8 @@ void Pool::close() {
     g = gate.load(std::memory_order_acquire);
   }
   while ((g & kCount) && !abandoned.load(std::memory_order_relaxed)) {
-    if ((g & kWaiting) || gate.compare_exchange_strong(g, g | kWaiting, std::memory_order_acquire)) futex_wait(&gate, g | kWaiting);
+    if ((g & kWaiting) || gate.compare_exchange_strong(g, g | kWaiting, std::memory_order_acquire))
+      futex_wait(&gate, g | kWaiting);
     g = gate.load(std::memory_order_acquire);
   }
   gate.store(0, std::memory_order_relaxed);
@@ -260,7 +264,8 @@ void run_shared(Pool* pool, Job& job, int threads) {
   job.run_available(0);
   pool->close();
   pool->submitting.clear(std::memory_order_release);
-  TESSERA_CHECK(!pool->abandoned.load(std::memory_order_relaxed), "a process that was forked inside a parallel region cannot finish the region");
+  TESSERA_CHECK(!pool->abandoned.load(std::memory_order_relaxed),
+                "a process that was forked inside a parallel region cannot finish the region");
 }
 
 // "4" or "4,2" (nested levels; ours have one).

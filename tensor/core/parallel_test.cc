@@ -68,9 +68,7 @@ TEST(Parallel, RangesAreWholePiecesAndOneThreadTakesAll) {
           for (int64_t i = b; i < e; ++i) ++hits[i];
         });
         EXPECT_EQ(wrong, 0);
-        if (threads == 1) {
-          EXPECT_EQ(calls, 1);
-        }
+        if (threads == 1) { EXPECT_EQ(calls, 1); }
         for (auto& h : hits) EXPECT_EQ(h, 1);
       }
     }
@@ -234,7 +232,8 @@ TEST(Parallel, WorkersComputeInTheCallersFloatModes) {
 }
 #endif
 
-// The environment is read once per process, so each value needs a process of its own that has not asked yet: this program, run again.
+// The environment is read once per process, so each value needs a process of its own that has not asked yet: this
+// program, run again.
 TEST(Parallel, EnvironmentGivesTheNumberOfThreads) {
   char self[4096];
   const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);

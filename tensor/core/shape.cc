@@ -11,7 +11,8 @@ int64_t wrap_dim(int64_t dim, int64_t ndim, bool wrap_scalar) {
     TESSERA_CHECK_INDEX(wrap_scalar, "Dimension specified as ", dim, " but tensor has no dimensions");
     ndim = 1;
   }
-  TESSERA_CHECK_INDEX(dim >= -ndim && dim < ndim, "Dimension out of range (expected to be in range of [", -ndim, ", ", ndim - 1, "], but got ", dim, ")");
+  TESSERA_CHECK_INDEX(dim >= -ndim && dim < ndim, "Dimension out of range (expected to be in range of [", -ndim, ", ",
+                      ndim - 1, "], but got ", dim, ")");
   return dim < 0 ? dim + ndim : dim;
 }
 
@@ -55,7 +56,8 @@ IntVector infer_broadcast(IntList a, IntList b) {
   for (size_t i = 0; i < n; ++i) {
     const int64_t x = i < n - a.size() ? 1 : a[i - (n - a.size())];
     const int64_t y = i < n - b.size() ? 1 : b[i - (n - b.size())];
-    TESSERA_CHECK(x == y || x == 1 || y == 1, "The size of tensor a (", x, ") must match the size of tensor b (", y, ") at non-singleton dimension ", i);
+    TESSERA_CHECK(x == y || x == 1 || y == 1, "The size of tensor a (", x, ") must match the size of tensor b (", y,
+                  ") at non-singleton dimension ", i);
     r[i] = x == 1 ? y : x;
   }
   return r;
@@ -77,7 +79,8 @@ IntVector infer_size(IntList shape, int64_t numel) {
   const bool fits = !overflow && (free_dim < 0 ? known == numel : known == 0 ? numel == 0 : numel % known == 0);
   TESSERA_CHECK(fits, "shape '", shape_string(shape), "' is invalid for input of size ", numel);
   if (free_dim >= 0) {
-    TESSERA_CHECK(known != 0, "cannot reshape tensor of 0 elements into shape ", shape_string(shape), " because the unspecified dimension size -1 can be any value and is ambiguous");
+    TESSERA_CHECK(known != 0, "cannot reshape tensor of 0 elements into shape ", shape_string(shape),
+                  " because the unspecified dimension size -1 can be any value and is ambiguous");
     r[free_dim] = numel / known;
   }
   return r;
@@ -88,10 +91,12 @@ std::optional<IntVector> compute_view_strides(IntList old_sizes, IntList old_str
   if (old_sizes.empty()) return IntVector(new_sizes.size(), 1);
   const bool empty = std::find(old_sizes.begin(), old_sizes.end(), 0) != old_sizes.end();
   if (empty) {
-    if (std::equal(old_sizes.begin(), old_sizes.end(), new_sizes.begin(), new_sizes.end())) return IntVector(old_strides.begin(), old_strides.end());
+    if (std::equal(old_sizes.begin(), old_sizes.end(), new_sizes.begin(), new_sizes.end()))
+      return IntVector(old_strides.begin(), old_strides.end());
     return contiguous_strides(new_sizes);
   }
-  // Walk both shapes from the back: each run of old dimensions that lies evenly in memory must be filled exactly by new dimensions.
+  // Walk both shapes from the back: each run of old dimensions that lies evenly in memory must be filled exactly by new
+  // dimensions.
   int64_t view_d = static_cast<int64_t>(new_sizes.size()) - 1;
   int64_t chunk_stride = old_strides.back(), old_n = 1, new_n = 1;
   for (int64_t d = static_cast<int64_t>(old_sizes.size()) - 1; d >= 0; --d) {
@@ -113,7 +118,8 @@ std::optional<IntVector> compute_view_strides(IntList old_sizes, IntList old_str
 }
 
 IntVector preserved_strides(const Tensor& t) {
-  if (t.is_contiguous() || !t.is_non_overlapping_and_dense()) return t.is_contiguous() && t.numel() ? to_vector(t.strides()) : contiguous_strides(t.sizes());
+  if (t.is_contiguous() || !t.is_non_overlapping_and_dense())
+    return t.is_contiguous() && t.numel() ? to_vector(t.strides()) : contiguous_strides(t.sizes());
   return to_vector(t.strides());
 }
 
@@ -126,7 +132,8 @@ Overlap internal_overlap(const Tensor& t) {
 
 Sharing memory_sharing(const Tensor& a, const Tensor& b) {
   if (a.impl() == b.impl()) return Sharing::kFull;
-  if (a.numel() == 0 || b.numel() == 0 || !a.storage() || !(a.storage() == b.storage()) || !a.storage()->data()) return Sharing::kNone;
+  if (a.numel() == 0 || b.numel() == 0 || !a.storage() || !(a.storage() == b.storage()) || !a.storage()->data())
+    return Sharing::kNone;
   auto range = [](const Tensor& t) {
     const char* lo = static_cast<const char*>(t.data_ptr());
     int64_t reach = 0;
@@ -136,7 +143,8 @@ Sharing memory_sharing(const Tensor& a, const Tensor& b) {
   const auto [alo, ahi] = range(a);
   const auto [blo, bhi] = range(b);
   if (ahi <= blo || bhi <= alo) return Sharing::kNone;
-  const bool same = alo == blo && a.dtype() == b.dtype() && std::ranges::equal(a.sizes(), b.sizes()) && std::ranges::equal(a.strides(), b.strides());
+  const bool same = alo == blo && a.dtype() == b.dtype() && std::ranges::equal(a.sizes(), b.sizes()) &&
+                    std::ranges::equal(a.strides(), b.strides());
   return same ? Sharing::kFull : Sharing::kPartial;
 }
 

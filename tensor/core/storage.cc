@@ -52,7 +52,8 @@ IntrusivePtr<StorageImpl> StorageImpl::without_data(Device device, size_t nbytes
   return IntrusivePtr<StorageImpl>::adopt(s);
 }
 
-IntrusivePtr<StorageImpl> StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context, bool resizable) {
+IntrusivePtr<StorageImpl> StorageImpl::wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context,
+                                            bool resizable) {
   StorageImpl* s = StoragePool::make();
   s->data_ = data;
   s->nbytes_ = nbytes;
@@ -72,11 +73,16 @@ void StorageImpl::resize(size_t nbytes) {
   if (nbytes == nbytes_) return;
   TESSERA_CHECK(resizable_, "Trying to resize storage that is not resizable");
   shrunk_ = shrunk_ || nbytes < nbytes_;
-  if (device_.is_meta()) { nbytes_ = nbytes; return; }
+  if (device_.is_meta()) {
+    nbytes_ = nbytes;
+    return;
+  }
   const IntrusivePtr<StorageImpl> fresh = allocate(nbytes, device_);
   const size_t kept = nbytes < nbytes_ ? nbytes : nbytes_;
-  if (kept && data_ && device_.is_cpu()) std::memcpy(fresh->data_, data_, kept);
-  else if (kept && data_) device_hooks(device_.type).copy(fresh->data_, data_, device_, kept);
+  if (kept && data_ && device_.is_cpu())
+    std::memcpy(fresh->data_, data_, kept);
+  else if (kept && data_)
+    device_hooks(device_.type).copy(fresh->data_, data_, device_, kept);
   std::swap(data_, fresh->data_);
   std::swap(deleter_, fresh->deleter_);
   std::swap(context_, fresh->context_);

@@ -27,7 +27,8 @@ class StorageImpl final : public RefCounted {
   // No memory: meta tensors, wrappers.
   static IntrusivePtr<StorageImpl> without_data(Device device, size_t nbytes);
   // Somebody else's memory: deleter(data, context, nbytes) runs at the end (may be null).
-  static IntrusivePtr<StorageImpl> wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context, bool resizable = false);
+  static IntrusivePtr<StorageImpl> wrap(void* data, size_t nbytes, Device device, Deleter deleter, void* context,
+                                        bool resizable = false);
 
   void* data() const { return data_; }
   size_t nbytes() const { return nbytes_; }

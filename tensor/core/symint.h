@@ -1,4 +1,5 @@
-// Sizes that may one day be symbolic. Today a SymInt always holds a plain integer; every signature that must carry a symbol already takes one.
+// Sizes that may one day be symbolic. Today a SymInt always holds a plain integer; every signature that must carry a
+// symbol already takes one.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +20,14 @@ class SymInt {
   // The plain value; with a symbol inside it would record a guard.
   constexpr int64_t guard_int() const { return v_; }
   constexpr explicit operator int64_t() const { return v_; }
-#define TESSERA_SYMINT_OP(op) friend constexpr SymInt operator op(SymInt a, SymInt b) { return SymInt(a.v_ op b.v_); }
-  TESSERA_SYMINT_OP(+) TESSERA_SYMINT_OP(-) TESSERA_SYMINT_OP(*) TESSERA_SYMINT_OP(/) TESSERA_SYMINT_OP(%)
+#define TESSERA_SYMINT_OP(op) \
+  friend constexpr SymInt operator op(SymInt a, SymInt b) { return SymInt(a.v_ op b.v_); }
+  TESSERA_SYMINT_OP(+)
+  TESSERA_SYMINT_OP(-)
+  TESSERA_SYMINT_OP(*) TESSERA_SYMINT_OP(/) TESSERA_SYMINT_OP(%)
 #undef TESSERA_SYMINT_OP
-  friend constexpr auto operator<=>(SymInt a, SymInt b) = default;
+      friend constexpr auto
+      operator<=>(SymInt a, SymInt b) = default;
 
  private:
   int64_t v_ = 0;

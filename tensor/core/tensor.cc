@@ -10,7 +10,8 @@ namespace tessera {
 
 void Tensor::not_in_host_memory() const {
   TESSERA_CHECK(!is_meta(), "Cannot access data pointer of Tensor that doesn't have storage: it is on the meta device");
-  internal::raise<Error>("the elements of a tensor on ", device().str(), " can't be read from the host; copy it to the CPU first");
+  internal::raise<Error>("the elements of a tensor on ", device().str(),
+                         " can't be read from the host; copy it to the CPU first");
 }
 
 int64_t Tensor::size(int64_t d) const { return sizes()[wrap_dim(d, dim(), false)]; }
@@ -34,7 +35,8 @@ bool Tensor::is_contiguous(MemoryFormat f) const {
 MemoryFormat Tensor::suggest_memory_format() const {
   const int64_t rank = dim();
   if (rank != 4 && rank != 5) return MemoryFormat::kContiguous;
-  // Channels last when the strides fall in the order N, (D,) H, W, C and a plain contiguous reading is not the better one.
+  // Channels last when the strides fall in the order N, (D,) H, W, C and a plain contiguous reading is not the better
+  // one.
   const MemoryFormat f = rank == 4 ? MemoryFormat::kChannelsLast : MemoryFormat::kChannelsLast3d;
   if (strides()[1] == 0) return MemoryFormat::kContiguous;
   int64_t min = 0;
@@ -55,7 +57,10 @@ bool Tensor::is_non_overlapping_and_dense() const {
   for (int64_t i = 0; i < n; ++i) {  // insertion sort by stride; size-1 dimensions last
     int64_t j = i;
     auto key = [&](int64_t d) { return sizes()[d] < 2 ? INT64_MAX : strides()[d]; };
-    while (j > 0 && key(order[j - 1]) > key(i)) { order[j] = order[j - 1]; --j; }
+    while (j > 0 && key(order[j - 1]) > key(i)) {
+      order[j] = order[j - 1];
+      --j;
+    }
     order[j] = i;
   }
   int64_t expected = 1;
@@ -71,9 +76,12 @@ bool Tensor::is_non_overlapping_and_dense() const {
 const Tensor& Tensor::requires_grad_(bool b) const {
   if (b) {
     TESSERA_CHECK(is_floating_point() || is_complex(), "only Tensors of floating point dtype can require gradients");
-    TESSERA_CHECK(!is_inference() || inference_mode_enabled(), "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
+    TESSERA_CHECK(!is_inference() || inference_mode_enabled(),
+                  "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
   } else {
-    TESSERA_CHECK(is_leaf(), "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph that doesn't require "
+    TESSERA_CHECK(is_leaf(),
+                  "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
+                  "in a subgraph that doesn't require "
                   "differentiation use var_no_grad = var.detach().");
   }
   if (is_leaf()) impl_->set_requires_grad(b);
@@ -96,17 +104,33 @@ Scalar Tensor::item_scalar() const {
   if (is_conj()) s = s.conj();
   return is_neg() ? -s : s;
 }
-template <> double Tensor::item<double>() const { return item_scalar().to_double(); }
-template <> float Tensor::item<float>() const { return static_cast<float>(item_scalar().to_double()); }
-template <> int64_t Tensor::item<int64_t>() const { return item_scalar().to_int(); }
-template <> bool Tensor::item<bool>() const { return item_scalar().to_bool(); }
-template <> std::complex<double> Tensor::item<std::complex<double>>() const { return item_scalar().to_complex(); }
+template <>
+double Tensor::item<double>() const {
+  return item_scalar().to_double();
+}
+template <>
+float Tensor::item<float>() const {
+  return static_cast<float>(item_scalar().to_double());
+}
+template <>
+int64_t Tensor::item<int64_t>() const {
+  return item_scalar().to_int();
+}
+template <>
+bool Tensor::item<bool>() const {
+  return item_scalar().to_bool();
+}
+template <>
+std::complex<double> Tensor::item<std::complex<double>>() const {
+  return item_scalar().to_complex();
+}
 
 Tensor empty_cpu(IntList sizes, DType dtype) {
   auto impl = make_tensor_impl(nullptr, dtype, Device(), DispatchKey::kCPU);
   impl->set_sizes_contiguous(sizes);
   int64_t bytes;
-  TESSERA_CHECK(!__builtin_mul_overflow(impl->numel(), item_size(dtype), &bytes), "Storage size calculation overflowed with sizes=", shape_string(sizes));
+  TESSERA_CHECK(!__builtin_mul_overflow(impl->numel(), item_size(dtype), &bytes),
+                "Storage size calculation overflowed with sizes=", shape_string(sizes));
   impl->mutable_storage() = StorageImpl::allocate(static_cast<size_t>(bytes));
   if (inference_mode_enabled()) impl->set_inference(true);
   return Tensor(std::move(impl));
@@ -121,19 +145,24 @@ Tensor empty_tensor(IntList sizes, IntList strides, DType dtype, Device device) 
     impl->set_sizes_contiguous(sizes);
     span = impl->numel();
   } else {
-    TESSERA_CHECK(sizes.size() == strides.size(), "mismatch in length of strides and shape: ", strides.size(), " and ", sizes.size());
+    TESSERA_CHECK(sizes.size() == strides.size(), "mismatch in length of strides and shape: ", strides.size(), " and ",
+                  sizes.size());
     const int64_t n = checked_numel(sizes);
     span = n == 0 ? 0 : 1;
     for (size_t i = 0; i < sizes.size() && n != 0; ++i) {
       int64_t reach;
-      TESSERA_CHECK(strides[i] >= 0, "as_strided: Negative strides are not supported at the moment, got strides: ", shape_string(strides));
-      TESSERA_CHECK(!__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) && !__builtin_add_overflow(span, reach, &span), "Storage size calculation overflowed with sizes=",
-                    shape_string(sizes), " and strides=", shape_string(strides));
+      TESSERA_CHECK(strides[i] >= 0, "as_strided: Negative strides are not supported at the moment, got strides: ",
+                    shape_string(strides));
+      TESSERA_CHECK(
+          !__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) && !__builtin_add_overflow(span, reach, &span),
+          "Storage size calculation overflowed with sizes=", shape_string(sizes),
+          " and strides=", shape_string(strides));
     }
     impl->set_sizes_and_strides(sizes, strides);
   }
   int64_t bytes;
-  TESSERA_CHECK(!__builtin_mul_overflow(span, item_size(dtype), &bytes), "Storage size calculation overflowed with sizes=", shape_string(sizes));
+  TESSERA_CHECK(!__builtin_mul_overflow(span, item_size(dtype), &bytes),
+                "Storage size calculation overflowed with sizes=", shape_string(sizes));
   impl->mutable_storage() = StorageImpl::allocate(static_cast<size_t>(bytes), device);
   if (inference_mode_enabled()) impl->set_inference(true);
   return Tensor(std::move(impl));
@@ -149,12 +178,17 @@ IntrusivePtr<TensorImpl> start_view(const Tensor& t, DType dtype) {
   const auto& base = src.view_base();
   const bool tracked = !src.is_inference() && !inference_mode_enabled();
   if (tracked) v->set_key(autograd_key(src.device().type), true);
-  if (tracked) v->set_view_base(base ? base : t.impl_ptr(), grad_mode_enabled() ? (base ? src.view_creation() : ViewCreation::kDefault) : ViewCreation::kNoGrad);
+  if (tracked)
+    v->set_view_base(base ? base : t.impl_ptr(), grad_mode_enabled()
+                                                     ? (base ? src.view_creation() : ViewCreation::kDefault)
+                                                     : ViewCreation::kNoGrad);
   return v;
 }
 }  // namespace
 
-Tensor make_view(const Tensor& t, IntList sizes, IntList strides, int64_t offset) { return make_view(t, sizes, strides, offset, t.dtype()); }
+Tensor make_view(const Tensor& t, IntList sizes, IntList strides, int64_t offset) {
+  return make_view(t, sizes, strides, offset, t.dtype());
+}
 
 Tensor make_view(const Tensor& t, IntList sizes, IntList strides, int64_t offset, DType dtype) {
   auto v = start_view(t, dtype);
@@ -165,20 +199,26 @@ Tensor make_view(const Tensor& t, IntList sizes, IntList strides, int64_t offset
 }
 
 Tensor tensor_from_storage(Storage storage, IntList sizes, IntList strides, int64_t offset, DType dtype) {
-  TESSERA_CHECK(sizes.size() == strides.size(), "mismatch in length of strides and shape: ", strides.size(), " and ", sizes.size());
+  TESSERA_CHECK(sizes.size() == strides.size(), "mismatch in length of strides and shape: ", strides.size(), " and ",
+                sizes.size());
   TESSERA_CHECK(offset >= 0, "storage offset must not be negative, got ", offset);
   const int64_t n = checked_numel(sizes);
   int64_t last = offset;
   for (size_t i = 0; i < sizes.size() && n != 0; ++i) {
     int64_t reach;
-    TESSERA_CHECK(strides[i] >= 0, "as_strided: Negative strides are not supported at the moment, got strides: ", shape_string(strides));
-    TESSERA_CHECK(!__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) && !__builtin_add_overflow(last, reach, &last), "storage size calculation overflowed with sizes=",
-                  shape_string(sizes), " and strides=", shape_string(strides));
+    TESSERA_CHECK(strides[i] >= 0,
+                  "as_strided: Negative strides are not supported at the moment, got strides: ", shape_string(strides));
+    TESSERA_CHECK(
+        !__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) && !__builtin_add_overflow(last, reach, &last),
+        "storage size calculation overflowed with sizes=", shape_string(sizes), " and strides=", shape_string(strides));
   }
   int64_t bytes = 0, end;
-  TESSERA_CHECK(n == 0 || (!__builtin_add_overflow(last, 1, &end) && !__builtin_mul_overflow(end, item_size(dtype), &bytes) && static_cast<size_t>(bytes) <= storage->nbytes()), "setStorage: sizes ", shape_string(sizes),
-                ", strides ", shape_string(strides), ", storage offset ", offset, ", and itemsize ", item_size(dtype), " requiring a storage size of ", bytes,
-                " are out of bounds for storage of size ", storage->nbytes());
+  TESSERA_CHECK(
+      n == 0 || (!__builtin_add_overflow(last, 1, &end) && !__builtin_mul_overflow(end, item_size(dtype), &bytes) &&
+                 static_cast<size_t>(bytes) <= storage->nbytes()),
+      "setStorage: sizes ", shape_string(sizes), ", strides ", shape_string(strides), ", storage offset ", offset,
+      ", and itemsize ", item_size(dtype), " requiring a storage size of ", bytes,
+      " are out of bounds for storage of size ", storage->nbytes());
   const Device device = storage->device();
   auto impl = make_tensor_impl(std::move(storage), dtype, device, backend_key(device.type));
   impl->set_sizes_and_strides(sizes, strides);
@@ -193,7 +233,8 @@ Tensor scalar_to_tensor(const Scalar& s, DType dtype, Device device) {
     impl->mutable_storage() = StorageImpl::allocate(static_cast<size_t>(item_size(dtype)));
     store_scalar(s, dtype, impl->data());
   } else {
-    TESSERA_CHECK(device.is_meta(), "scalar_to_tensor makes CPU and meta tensors; copy to ", device.str(), " afterwards");
+    TESSERA_CHECK(device.is_meta(), "scalar_to_tensor makes CPU and meta tensors; copy to ", device.str(),
+                  " afterwards");
     impl->mutable_storage() = StorageImpl::without_data(device, static_cast<size_t>(item_size(dtype)));
   }
   if (inference_mode_enabled()) impl->set_inference(true);

@@ -23,13 +23,17 @@ TensorImpl::~TensorImpl() {
 
 void TensorImpl::dispose() {
   // Subclasses have another size: they go back to the heap.
-  if (typeid(*this) != typeid(TensorImpl)) { delete this; return; }
+  if (typeid(*this) != typeid(TensorImpl)) {
+    delete this;
+    return;
+  }
   this->~TensorImpl();
   FreeList<TensorImpl>::give(this);
 }
 
 IntrusivePtr<TensorImpl> make_tensor_impl(Storage storage, DType dtype, Device device, DispatchKeySet keys) {
-  return IntrusivePtr<TensorImpl>::adopt(new (FreeList<TensorImpl>::take()) TensorImpl(std::move(storage), dtype, device, keys));
+  return IntrusivePtr<TensorImpl>::adopt(new (FreeList<TensorImpl>::take())
+                                             TensorImpl(std::move(storage), dtype, device, keys));
 }
 
 void TensorImpl::check_fits_storage() const {
@@ -37,11 +41,13 @@ void TensorImpl::check_fits_storage() const {
   int64_t last = offset_;
   for (int i = 0; i < dim(); ++i) last += (sizes()[static_cast<size_t>(i)] - 1) * strides()[static_cast<size_t>(i)];
   const int64_t needed = (last + 1) * item_size(dtype_);
-  TESSERA_CHECK(needed <= static_cast<int64_t>(storage_->nbytes()), "the tensor's storage was resized to ", storage_->nbytes(), " bytes, but its sizes, strides and offset ", offset_, " need ", needed,
+  TESSERA_CHECK(needed <= static_cast<int64_t>(storage_->nbytes()), "the tensor's storage was resized to ",
+                storage_->nbytes(), " bytes, but its sizes, strides and offset ", offset_, " need ", needed,
                 " bytes; resize the storage back, or give the tensor a smaller shape (resize_, set_)");
 }
 
-// Shape counts dimensions in a byte, sets of dimensions are the bits of a word, and engines keep what they know of each in arrays.
+// Shape counts dimensions in a byte, sets of dimensions are the bits of a word, and engines keep what they know of each
+// in arrays.
 static void check_rank(size_t dims) {
   constexpr size_t kMaxDims = 64;
   TESSERA_CHECK(dims <= kMaxDims, "only tensors with up to ", kMaxDims, " dims are supported, got sizes of ", dims);
@@ -49,7 +55,8 @@ static void check_rank(size_t dims) {
 
 void TensorImpl::set_sizes_and_strides(IntList sizes, IntList strides) {
   check_rank(sizes.size());
-  TESSERA_CHECK(sizes.size() == strides.size(), "mismatch in length of strides and shape: ", strides.size(), " and ", sizes.size());
+  TESSERA_CHECK(sizes.size() == strides.size(), "mismatch in length of strides and shape: ", strides.size(), " and ",
+                sizes.size());
   int64_t signs = 0;
   for (int64_t size : sizes) signs |= size;
   TESSERA_CHECK(signs >= 0, "Trying to create tensor with negative dimension: sizes must not be negative");
@@ -91,7 +98,8 @@ void TensorImpl::set_sizes_contiguous(IntList sizes) {
   int64_t n = 1, stride = 1;
   for (int i = dim - 1; i >= 0; --i) {
     const int64_t size = in[i];
-    TESSERA_CHECK(size >= 0, "Trying to create tensor with negative dimension ", size, ": ", "sizes must not be negative");
+    TESSERA_CHECK(size >= 0, "Trying to create tensor with negative dimension ", size, ": ",
+                  "sizes must not be negative");
     out[i] = size;
     strides[i] = stride;
     TESSERA_CHECK(!__builtin_mul_overflow(n, size, &n), "numel: integer multiplication overflow");
@@ -152,28 +160,46 @@ DispatchKey backend_key(DeviceType t, Layout layout) {
   const bool sparse = layout == Layout::kSparseCoo;
   const bool compressed = layout >= Layout::kSparseCsr && layout <= Layout::kSparseBsc;
   switch (t) {
-    case DeviceType::kCPU: return sparse ? DispatchKey::kSparseCPU : compressed ? DispatchKey::kSparseCsrCPU : DispatchKey::kCPU;
-    case DeviceType::kCUDA: return sparse ? DispatchKey::kSparseCUDA : compressed ? DispatchKey::kSparseCsrCUDA : DispatchKey::kCUDA;
-    case DeviceType::kMeta: return sparse ? DispatchKey::kSparseMeta : compressed ? DispatchKey::kSparseCsrMeta : DispatchKey::kMeta;
-    case DeviceType::kMPS: return DispatchKey::kMPS;
-    case DeviceType::kXPU: return DispatchKey::kXPU;
-    case DeviceType::kHPU: return DispatchKey::kHPU;
-    case DeviceType::kMTIA: return DispatchKey::kMTIA;
-    case DeviceType::kXLA: return DispatchKey::kXLA;
-    case DeviceType::kPrivateUse1: return DispatchKey::kPrivateUse1;
-    default: throw Error(str_cat("tensors on device type ", device_type_name(t), " are not supported by this build; use cpu, cuda or meta"));
+    case DeviceType::kCPU:
+      return sparse ? DispatchKey::kSparseCPU : compressed ? DispatchKey::kSparseCsrCPU : DispatchKey::kCPU;
+    case DeviceType::kCUDA:
+      return sparse ? DispatchKey::kSparseCUDA : compressed ? DispatchKey::kSparseCsrCUDA : DispatchKey::kCUDA;
+    case DeviceType::kMeta:
+      return sparse ? DispatchKey::kSparseMeta : compressed ? DispatchKey::kSparseCsrMeta : DispatchKey::kMeta;
+    case DeviceType::kMPS:
+      return DispatchKey::kMPS;
+    case DeviceType::kXPU:
+      return DispatchKey::kXPU;
+    case DeviceType::kHPU:
+      return DispatchKey::kHPU;
+    case DeviceType::kMTIA:
+      return DispatchKey::kMTIA;
+    case DeviceType::kXLA:
+      return DispatchKey::kXLA;
+    case DeviceType::kPrivateUse1:
+      return DispatchKey::kPrivateUse1;
+    default:
+      throw Error(str_cat("tensors on device type ", device_type_name(t),
+                          " are not supported by this build; use cpu, cuda or meta"));
   }
 }
 
 DispatchKey autograd_key(DeviceType t) {
   switch (t) {
-    case DeviceType::kCPU: return DispatchKey::kAutogradCPU;
-    case DeviceType::kCUDA: return DispatchKey::kAutogradCUDA;
-    case DeviceType::kMeta: return DispatchKey::kAutogradMeta;
-    case DeviceType::kPrivateUse1: return DispatchKey::kAutogradPrivateUse1;
-    case DeviceType::kMPS: return DispatchKey::kAutogradMPS;
-    case DeviceType::kXPU: return DispatchKey::kAutogradXPU;
-    default: return DispatchKey::kAutogradOther;
+    case DeviceType::kCPU:
+      return DispatchKey::kAutogradCPU;
+    case DeviceType::kCUDA:
+      return DispatchKey::kAutogradCUDA;
+    case DeviceType::kMeta:
+      return DispatchKey::kAutogradMeta;
+    case DeviceType::kPrivateUse1:
+      return DispatchKey::kAutogradPrivateUse1;
+    case DeviceType::kMPS:
+      return DispatchKey::kAutogradMPS;
+    case DeviceType::kXPU:
+      return DispatchKey::kAutogradXPU;
+    default:
+      return DispatchKey::kAutogradOther;
   }
 }
 

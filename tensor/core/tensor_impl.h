@@ -27,8 +27,13 @@ class Shape {
   static constexpr int kInline = 5;
   Shape() = default;
   Shape(const Shape& o) { assign(o.sizes(), o.strides()); }
-  Shape& operator=(const Shape& o) { if (this != &o) assign(o.sizes(), o.strides()); return *this; }
-  ~Shape() { if (dim_ > kInline) delete[] heap_; }
+  Shape& operator=(const Shape& o) {
+    if (this != &o) assign(o.sizes(), o.strides());
+    return *this;
+  }
+  ~Shape() {
+    if (dim_ > kInline) delete[] heap_;
+  }
   int dim() const { return dim_; }
   const int64_t* sizes_data() const { return dim_ > kInline ? heap_ : inline_; }
   const int64_t* strides_data() const { return dim_ > kInline ? heap_ + dim_ : inline_ + kInline; }
@@ -52,7 +57,10 @@ class Shape {
 
  private:
   uint8_t dim_ = 0;
-  union { int64_t inline_[2 * kInline]; int64_t* heap_; };
+  union {
+    int64_t inline_[2 * kInline];
+    int64_t* heap_;
+  };
 };
 
 // How a view came to be; decides what an in-place write to it may do.
@@ -61,13 +69,13 @@ enum class ViewCreation : uint8_t { kDefault, kNoGrad, kMultiOutput, kInferenceM
 // Autograd's part of a tensor. Nodes are opaque here: the autograd library knows their type.
 struct AutogradMeta {
   IntrusivePtr<TensorImpl> grad;
-  IntrusivePtr<RefCounted> grad_fn;                        // autograd::Node
-  std::atomic<RefCounted*> grad_accumulator{nullptr};      // weak; the node clears it when it dies
-  IntrusivePtr<RefCounted> hooks;                          // autograd::TensorHooks
-  IntrusivePtr<RefCounted> view_fn;                        // autograd::ViewFn, for views that as_strided can't replay
+  IntrusivePtr<RefCounted> grad_fn;                    // autograd::Node
+  std::atomic<RefCounted*> grad_accumulator{nullptr};  // weak; the node clears it when it dies
+  IntrusivePtr<RefCounted> hooks;                      // autograd::TensorHooks
+  IntrusivePtr<RefCounted> view_fn;                    // autograd::ViewFn, for views that as_strided can't replay
   uint32_t output_nr = 0;
-  uint32_t view_version = 0;                               // version at which grad_fn of a view was computed
-  bool requires_grad = false;                              // leaf flag
+  uint32_t view_version = 0;   // version at which grad_fn of a view was computed
+  bool requires_grad = false;  // leaf flag
   bool retains_grad = false;
   std::string name;
   ~AutogradMeta();
@@ -75,11 +83,11 @@ struct AutogradMeta {
 
 // Rare metadata: one pointer in the tensor, null for nearly all.
 struct ExtraMeta {
-  std::vector<std::string> names;             // named dimensions
-  IntrusivePtr<RefCounted> symbolic_shape;    // sizes with symbols
+  std::vector<std::string> names;           // named dimensions
+  IntrusivePtr<RefCounted> symbolic_shape;  // sizes with symbols
   IntrusivePtr<RefCounted> quantizer;
-  IntrusivePtr<RefCounted> forward_grads;     // tangents by level
-  IntrusivePtr<RefCounted> backend_meta;      // sparse members, nested sizes, functional wrapper, pending collective
+  IntrusivePtr<RefCounted> forward_grads;  // tangents by level
+  IntrusivePtr<RefCounted> backend_meta;   // sparse members, nested sizes, functional wrapper, pending collective
 };
 
 class TensorImpl : public RefCounted {
@@ -111,12 +119,17 @@ class TensorImpl : public RefCounted {
   // Row-major strides. Throws Error when the number of elements overflows.
   void set_sizes_contiguous(IntList sizes);
   void set_shape_of(const TensorImpl& other);
-  void set_sizes_0d() { shape_.resize(0); numel_ = 1; contiguous_ = true; }
+  void set_sizes_0d() {
+    shape_.resize(0);
+    numel_ = 1;
+    contiguous_ = true;
+  }
 
   // Null without a storage. Error if the storage was made too small for this tensor.
   char* data() const {
     if (!storage_) return nullptr;
-    if (storage_->was_shrunk()) [[unlikely]] check_fits_storage();
+    if (storage_->was_shrunk()) [[unlikely]]
+      check_fits_storage();
     return static_cast<char*>(storage_->data()) + offset_ * item_size(dtype_);
   }
 
@@ -131,8 +144,13 @@ class TensorImpl : public RefCounted {
   void set_key(DispatchKey k, bool on) { keys_ = on ? keys_ | DispatchKeySet(k) : keys_ - DispatchKeySet(k); }
 
   // In-place writes so far. Inference tensors have no counter.
-  uint32_t version() const { return (own_version_ ? own_version_->value : storage_->version()).load(std::memory_order_relaxed); }
-  void bump_version() { if (!inference_ && (own_version_ || storage_)) (own_version_ ? own_version_->value : storage_->version()).fetch_add(1, std::memory_order_relaxed); }
+  uint32_t version() const {
+    return (own_version_ ? own_version_->value : storage_->version()).load(std::memory_order_relaxed);
+  }
+  void bump_version() {
+    if (!inference_ && (own_version_ || storage_))
+      (own_version_ ? own_version_->value : storage_->version()).fetch_add(1, std::memory_order_relaxed);
+  }
   bool has_version() const { return !inference_ && (own_version_ || storage_); }
   const IntrusivePtr<VersionCounter>& own_version() const { return own_version_; }
   void set_own_version(IntrusivePtr<VersionCounter> v) { own_version_ = std::move(v); }
@@ -140,23 +158,37 @@ class TensorImpl : public RefCounted {
   // The tensor that this one is a view of (never itself a view), or null.
   const IntrusivePtr<TensorImpl>& view_base() const { return base_; }
   ViewCreation view_creation() const { return view_creation_; }
-  void set_view_base(IntrusivePtr<TensorImpl> base, ViewCreation c) { base_ = std::move(base); view_creation_ = c; }
+  void set_view_base(IntrusivePtr<TensorImpl> base, ViewCreation c) {
+    base_ = std::move(base);
+    view_creation_ = c;
+  }
   void set_view_creation(ViewCreation c) { view_creation_ = c; }
 
   AutogradMeta* autograd_meta() const { return autograd_; }
-  AutogradMeta& materialize_autograd_meta() { if (!autograd_) autograd_ = new AutogradMeta; return *autograd_; }
+  AutogradMeta& materialize_autograd_meta() {
+    if (!autograd_) autograd_ = new AutogradMeta;
+    return *autograd_;
+  }
   // A view requires grad when its base has come to do so, too.
-  bool requires_grad() const { return (autograd_ && (autograd_->requires_grad || autograd_->grad_fn)) || (base_ && base_->requires_grad()); }
-  // Keeps the autograd key in step with requires_grad(); call after changing the meta. Views always carry the key: their base may get a history without their knowing.
+  bool requires_grad() const {
+    return (autograd_ && (autograd_->requires_grad || autograd_->grad_fn)) || (base_ && base_->requires_grad());
+  }
+  // Keeps the autograd key in step with requires_grad(); call after changing the meta. Views always carry the key:
+  // their base may get a history without their knowing.
   void update_autograd_key();
   void set_requires_grad(bool b);  // leaf flag only; the checked form is Tensor::requires_grad_
 
   ExtraMeta* extra() const { return extra_.get(); }
-  ExtraMeta& materialize_extra() { if (!extra_) extra_ = std::make_unique<ExtraMeta>(); return *extra_; }
+  ExtraMeta& materialize_extra() {
+    if (!extra_) extra_ = std::make_unique<ExtraMeta>();
+    return *extra_;
+  }
 
-  // A new impl with the same storage, shape, dtype, device and layout, no autograd, no Python object. shares_version: views and detach(); else a counter of its own.
+  // A new impl with the same storage, shape, dtype, device and layout, no autograd, no Python object. shares_version:
+  // views and detach(); else a counter of its own.
   virtual IntrusivePtr<TensorImpl> shallow_copy(bool shares_version) const;
-  // Becomes what other is (storage, shape, dtype ...), keeping identity, autograd meta and Python object: `.data = other`.
+  // Becomes what other is (storage, shape, dtype ...), keeping identity, autograd meta and Python object: `.data =
+  // other`.
   virtual void take_contents_of(const TensorImpl& other);
 
   // The Python object of this tensor (weak) or, when owns_pyobject, the reference that keeps it alive with us.

@@ -6,33 +6,58 @@
 
 namespace tessera {
 
-template <class T> struct TypeTag { using type = T; };
+template <class T>
+struct TypeTag {
+  using type = T;
+};
 
 template <class F>
 decltype(auto) visit_dtype(DType t, F&& f) {
   switch (t) {
-    case DType::kBool: return f(TypeTag<bool>{});
-    case DType::kUInt8: return f(TypeTag<uint8_t>{});
-    case DType::kInt8: return f(TypeTag<int8_t>{});
-    case DType::kInt16: return f(TypeTag<int16_t>{});
-    case DType::kInt32: return f(TypeTag<int32_t>{});
-    case DType::kInt64: return f(TypeTag<int64_t>{});
-    case DType::kUInt16: return f(TypeTag<uint16_t>{});
-    case DType::kUInt32: return f(TypeTag<uint32_t>{});
-    case DType::kUInt64: return f(TypeTag<uint64_t>{});
-    case DType::kFloat16: return f(TypeTag<Half>{});
-    case DType::kBFloat16: return f(TypeTag<BFloat16>{});
-    case DType::kFloat32: return f(TypeTag<float>{});
-    case DType::kFloat64: return f(TypeTag<double>{});
-    case DType::kComplex32: return f(TypeTag<ComplexHalf>{});
-    case DType::kComplex64: return f(TypeTag<std::complex<float>>{});
-    case DType::kComplex128: return f(TypeTag<std::complex<double>>{});
-    case DType::kFloat8_e4m3fn: return f(TypeTag<Float8_e4m3fn>{});
-    case DType::kFloat8_e5m2: return f(TypeTag<Float8_e5m2>{});
-    case DType::kFloat8_e4m3fnuz: return f(TypeTag<Float8_e4m3fnuz>{});
-    case DType::kFloat8_e5m2fnuz: return f(TypeTag<Float8_e5m2fnuz>{});
-    case DType::kFloat8_e8m0fnu: return f(TypeTag<Float8_e8m0fnu>{});
-    default: internal::raise<NotImplementedError>("not implemented for dtype ", name_of(t));
+    case DType::kBool:
+      return f(TypeTag<bool>{});
+    case DType::kUInt8:
+      return f(TypeTag<uint8_t>{});
+    case DType::kInt8:
+      return f(TypeTag<int8_t>{});
+    case DType::kInt16:
+      return f(TypeTag<int16_t>{});
+    case DType::kInt32:
+      return f(TypeTag<int32_t>{});
+    case DType::kInt64:
+      return f(TypeTag<int64_t>{});
+    case DType::kUInt16:
+      return f(TypeTag<uint16_t>{});
+    case DType::kUInt32:
+      return f(TypeTag<uint32_t>{});
+    case DType::kUInt64:
+      return f(TypeTag<uint64_t>{});
+    case DType::kFloat16:
+      return f(TypeTag<Half>{});
+    case DType::kBFloat16:
+      return f(TypeTag<BFloat16>{});
+    case DType::kFloat32:
+      return f(TypeTag<float>{});
+    case DType::kFloat64:
+      return f(TypeTag<double>{});
+    case DType::kComplex32:
+      return f(TypeTag<ComplexHalf>{});
+    case DType::kComplex64:
+      return f(TypeTag<std::complex<float>>{});
+    case DType::kComplex128:
+      return f(TypeTag<std::complex<double>>{});
+    case DType::kFloat8_e4m3fn:
+      return f(TypeTag<Float8_e4m3fn>{});
+    case DType::kFloat8_e5m2:
+      return f(TypeTag<Float8_e5m2>{});
+    case DType::kFloat8_e4m3fnuz:
+      return f(TypeTag<Float8_e4m3fnuz>{});
+    case DType::kFloat8_e5m2fnuz:
+      return f(TypeTag<Float8_e5m2fnuz>{});
+    case DType::kFloat8_e8m0fnu:
+      return f(TypeTag<Float8_e8m0fnu>{});
+    default:
+      internal::raise<NotImplementedError>("not implemented for dtype ", name_of(t));
   }
 }
 

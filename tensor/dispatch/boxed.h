@@ -11,44 +11,109 @@
 
 namespace tessera {
 
-// Calls `op` with boxed arguments (as many as the schema has, defaults filled in). rets: room for the schema's results; default-constructed Values.
-// redispatch_keys: null for an ordinary call.
+// Calls `op` with boxed arguments (as many as the schema has, defaults filled in). rets: room for the schema's results;
+// default-constructed Values. redispatch_keys: null for an ordinary call.
 using BoxedCall = void (*)(const OpHeader& op, const DispatchKeySet* redispatch_keys, const Value* args, Value* rets);
 
 // A kernel that takes boxed values, held by the extension of an op (or as a fallback of a key).
-using BoxedKernel = void (*)(void* context, const OpHeader& op, DispatchKeySet keys, const Value* args, size_t num_args, Value* rets, size_t num_rets);
+using BoxedKernel = void (*)(void* context, const OpHeader& op, DispatchKeySet keys, const Value* args, size_t num_args,
+                             Value* rets, size_t num_rets);
 // The boxed kernel registered for the key that ctx stands for; throws if there is none.
 void call_boxed_kernel(CallContext ctx, const Value* args, size_t num_args, Value* rets, size_t num_rets);
 
 // How a signature is boxed, both ways.
 struct Adapter {
   BoxedCall call;
-  AnyKernel (*trampoline)();   // returns a kernel that has the op's kernel signature; boxes its arguments and calls call_boxed_kernel
+  AnyKernel (*trampoline)();  // returns a kernel that has the op's kernel signature; boxes its arguments and calls
+                              // call_boxed_kernel
 };
 
 namespace internal {
 
-template <class T> struct Unbox;
-template <> struct Unbox<Tensor> { static const Tensor& get(const Value& v) { return v.tensor(); } };
-template <> struct Unbox<TensorList> { static TensorList get(const Value& v) { return v.tensor_list(); } };
-template <> struct Unbox<IntList> { static IntList get(const Value& v) { return v.int_list(); } };
-template <> struct Unbox<SymIntList> { static SymIntList get(const Value& v) { return v.int_list(); } };
-template <> struct Unbox<std::span<const double>> { static std::span<const double> get(const Value& v) { return v.double_list(); } };
-template <> struct Unbox<std::span<const bool>> { static std::span<const bool> get(const Value& v) { return v.bool_list(); } };
-template <> struct Unbox<std::span<const Scalar>> { static std::span<const Scalar> get(const Value& v) { return v.scalar_list(); } };
-template <> struct Unbox<int64_t> { static int64_t get(const Value& v) { return v.integer(); } };
-template <> struct Unbox<SymInt> { static SymInt get(const Value& v) { return v.integer(); } };
-template <> struct Unbox<double> { static double get(const Value& v) { return v.number(); } };
-template <> struct Unbox<bool> { static bool get(const Value& v) { return v.boolean(); } };
-template <> struct Unbox<Scalar> { static Scalar get(const Value& v) { return v.scalar(); } };
-template <> struct Unbox<std::string_view> { static std::string_view get(const Value& v) { return v.string(); } };
-template <> struct Unbox<DType> { static DType get(const Value& v) { return v.dtype(); } };
-template <> struct Unbox<Layout> { static Layout get(const Value& v) { return v.layout(); } };
-template <> struct Unbox<MemoryFormat> { static MemoryFormat get(const Value& v) { return v.memory_format(); } };
-template <> struct Unbox<Device> { static Device get(const Value& v) { return v.device(); } };
-template <> struct Unbox<Generator> { static const Generator& get(const Value& v) { return v.generator(); } };
-template <> struct Unbox<Storage> { static Storage get(const Value& v) { return v.storage(); } };
-template <class T> struct Unbox<std::optional<T>> { static std::optional<T> get(const Value& v) { return v.is_none() ? std::nullopt : std::optional<T>(Unbox<T>::get(v)); } };
+template <class T>
+struct Unbox;
+template <>
+struct Unbox<Tensor> {
+  static const Tensor& get(const Value& v) { return v.tensor(); }
+};
+template <>
+struct Unbox<TensorList> {
+  static TensorList get(const Value& v) { return v.tensor_list(); }
+};
+template <>
+struct Unbox<IntList> {
+  static IntList get(const Value& v) { return v.int_list(); }
+};
+template <>
+struct Unbox<SymIntList> {
+  static SymIntList get(const Value& v) { return v.int_list(); }
+};
+template <>
+struct Unbox<std::span<const double>> {
+  static std::span<const double> get(const Value& v) { return v.double_list(); }
+};
+template <>
+struct Unbox<std::span<const bool>> {
+  static std::span<const bool> get(const Value& v) { return v.bool_list(); }
+};
+template <>
+struct Unbox<std::span<const Scalar>> {
+  static std::span<const Scalar> get(const Value& v) { return v.scalar_list(); }
+};
+template <>
+struct Unbox<int64_t> {
+  static int64_t get(const Value& v) { return v.integer(); }
+};
+template <>
+struct Unbox<SymInt> {
+  static SymInt get(const Value& v) { return v.integer(); }
+};
+template <>
+struct Unbox<double> {
+  static double get(const Value& v) { return v.number(); }
+};
+template <>
+struct Unbox<bool> {
+  static bool get(const Value& v) { return v.boolean(); }
+};
+template <>
+struct Unbox<Scalar> {
+  static Scalar get(const Value& v) { return v.scalar(); }
+};
+template <>
+struct Unbox<std::string_view> {
+  static std::string_view get(const Value& v) { return v.string(); }
+};
+template <>
+struct Unbox<DType> {
+  static DType get(const Value& v) { return v.dtype(); }
+};
+template <>
+struct Unbox<Layout> {
+  static Layout get(const Value& v) { return v.layout(); }
+};
+template <>
+struct Unbox<MemoryFormat> {
+  static MemoryFormat get(const Value& v) { return v.memory_format(); }
+};
+template <>
+struct Unbox<Device> {
+  static Device get(const Value& v) { return v.device(); }
+};
+template <>
+struct Unbox<Generator> {
+  static const Generator& get(const Value& v) { return v.generator(); }
+};
+template <>
+struct Unbox<Storage> {
+  static Storage get(const Value& v) { return v.storage(); }
+};
+template <class T>
+struct Unbox<std::optional<T>> {
+  static std::optional<T> get(const Value& v) {
+    return v.is_none() ? std::nullopt : std::optional<T>(Unbox<T>::get(v));
+  }
+};
 
 // Results: owned.
 inline Value box(const Tensor& t) { return Value::of(Tensor(t)); }
@@ -56,7 +121,8 @@ inline Value box(Tensor&& t) { return Value::of(std::move(t)); }
 inline Value box(std::vector<Tensor>&& l) { return Value::of(std::move(l)); }
 inline Value box(const Scalar& s) { return Value::of(s); }
 inline Value box(SymInt i) { return Value::of(i.guard_int()); }
-template <class T> requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) Value box(T v) { return Value::of(v); }
+template <class T>
+requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) Value box(T v) { return Value::of(v); }
 inline Value box(Device d) { return Value::of(d); }
 inline Value box(IntVector&& l) { return Value::of(std::move(l)); }
 inline Value box(std::string&& s) { return Value::of(std::move(s)); }
@@ -75,44 +141,72 @@ inline Value lend(const Storage& s) { return Value::of(s); }
 inline Value lend(const Scalar& s) { return Value::of(s); }
 inline Value lend(SymInt i) { return Value::of(i.guard_int()); }
 inline Value lend(Device d) { return Value::of(d); }
-template <class T> requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) Value lend(T v) { return Value::of(v); }
-template <class T> Value lend(const std::optional<T>& o) { return o ? lend(*o) : Value::none(); }
+template <class T>
+requires(std::is_arithmetic_v<T> || std::is_enum_v<T>) Value lend(T v) { return Value::of(v); }
+template <class T>
+Value lend(const std::optional<T>& o) {
+  return o ? lend(*o) : Value::none();
+}
 
-template <class R> struct Result {
+template <class R>
+struct Result {
   static constexpr size_t kCount = 1;
   static void put(R&& r, Value* out) { out[0] = box(std::move(r)); }
   static R take(Value* in, const Tensor*) {
-    if constexpr (std::is_same_v<R, Tensor>) return in[0].tensor();
-    else if constexpr (std::is_same_v<R, std::vector<Tensor>>) { TensorList l = in[0].tensor_list(); return {l.begin(), l.end()}; }
-    else return Unbox<R>::get(in[0]);
+    if constexpr (std::is_same_v<R, Tensor>)
+      return in[0].tensor();
+    else if constexpr (std::is_same_v<R, std::vector<Tensor>>) {
+      TensorList l = in[0].tensor_list();
+      return {l.begin(), l.end()};
+    } else
+      return Unbox<R>::get(in[0]);
   }
 };
-template <> struct Result<const Tensor&> {
+template <>
+struct Result<const Tensor&> {
   static constexpr size_t kCount = 1;
   static void put(const Tensor& r, Value* out) { out[0] = box(r); }
   static const Tensor& take(Value*, const Tensor* written) { return *written; }
 };
-template <class... T> struct Result<std::tuple<T...>> {
+template <class... T>
+struct Result<std::tuple<T...>> {
   static constexpr size_t kCount = sizeof...(T);
-  static void put(std::tuple<T...>&& r, Value* out) { std::apply([&](auto&&... e) { size_t i = 0; ((out[i++] = box(std::forward<decltype(e)>(e))), ...); }, std::move(r)); }
-  template <size_t... I> static std::tuple<T...> take_all(Value* in, std::index_sequence<I...>) { return {Result<std::remove_cvref_t<T>>::take(in + I, nullptr)...}; }
+  static void put(std::tuple<T...>&& r, Value* out) {
+    std::apply(
+        [&](auto&&... e) {
+          size_t i = 0;
+          ((out[i++] = box(std::forward<decltype(e)>(e))), ...);
+        },
+        std::move(r));
+  }
+  template <size_t... I>
+  static std::tuple<T...> take_all(Value* in, std::index_sequence<I...>) {
+    return {Result<std::remove_cvref_t<T>>::take(in + I, nullptr)...};
+  }
   static std::tuple<T...> take(Value* in, const Tensor*) { return take_all(in, std::index_sequence_for<T...>()); }
 };
 
 inline const Tensor* as_tensor_arg(const Tensor& t) { return &t; }
-template <class T> const Tensor* as_tensor_arg(const T&) { return nullptr; }
+template <class T>
+const Tensor* as_tensor_arg(const T&) {
+  return nullptr;
+}
 
-template <class Sig> struct Boxing;
+template <class Sig>
+struct Boxing;
 template <class R, class... A>
 struct Boxing<R(A...)> {
   template <size_t... I>
   static R invoke(const Op<R(A...)>& op, const DispatchKeySet* keys, const Value* args, std::index_sequence<I...>) {
-    return keys ? op.redispatch(*keys, Unbox<std::remove_cvref_t<A>>::get(args[I])...) : op.call(Unbox<std::remove_cvref_t<A>>::get(args[I])...);
+    return keys ? op.redispatch(*keys, Unbox<std::remove_cvref_t<A>>::get(args[I])...)
+                : op.call(Unbox<std::remove_cvref_t<A>>::get(args[I])...);
   }
   static void call(const OpHeader& header, const DispatchKeySet* keys, const Value* args, Value* rets) {
     const auto& op = static_cast<const Op<R(A...)>&>(header);
-    if constexpr (std::is_void_v<R>) invoke(op, keys, args, std::index_sequence_for<A...>());
-    else Result<R>::put(invoke(op, keys, args, std::index_sequence_for<A...>()), rets);
+    if constexpr (std::is_void_v<R>)
+      invoke(op, keys, args, std::index_sequence_for<A...>());
+    else
+      Result<R>::put(invoke(op, keys, args, std::index_sequence_for<A...>()), rets);
   }
   static R trampoline(CallContext ctx, A... a) {
     const Value args[sizeof...(A) + 1] = {lend(a)..., Value()};
@@ -123,7 +217,12 @@ struct Boxing<R(A...)> {
       call_boxed_kernel(ctx, args, sizeof...(A), rets, Result<R>::kCount);
       const Tensor* written = nullptr;
       int i = 0;
-      ([&] { if (ctx.op->mutable_args >> i++ & 1) if (const Tensor* t = as_tensor_arg(a)) written = t; }(), ...);
+      (
+          [&] {
+            if (ctx.op->mutable_args >> i++ & 1)
+              if (const Tensor* t = as_tensor_arg(a)) written = t;
+          }(),
+          ...);
       return Result<R>::take(rets, written);
     }
   }
@@ -132,7 +231,9 @@ struct Boxing<R(A...)> {
 }  // namespace internal
 
 template <class Sig>
-AnyKernel trampoline_for() { return reinterpret_cast<AnyKernel>(&internal::Boxing<Sig>::trampoline); }
+AnyKernel trampoline_for() {
+  return reinterpret_cast<AnyKernel>(&internal::Boxing<Sig>::trampoline);
+}
 template <class Sig>
 inline constexpr Adapter kAdapter = {&internal::Boxing<Sig>::call, &trampoline_for<Sig>};
 

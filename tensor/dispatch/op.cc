@@ -12,12 +12,15 @@ namespace {
   for (int k = 1; k < static_cast<int>(DispatchKey::kNumKeys); ++k) {
     const auto dk = static_cast<DispatchKey>(k);
     const uint8_t slot = kSlotOfKey[k];
-    if ((slot != kNoSlot && op.slots()[slot]) || internal::extension_kernel(op, dk)) available += std::string(available.empty() ? "" : ", ") + key_name(dk);
+    if ((slot != kNoSlot && op.slots()[slot]) || internal::extension_kernel(op, dk))
+      available += std::string(available.empty() ? "" : ", ") + key_name(dk);
   }
   std::string name = op.name;
   if (op.overload[0]) name += std::string(".") + op.overload;
-  throw NotImplementedError(str_cat("Could not run '", name, "' with arguments from the '", key_name(key), "' backend. '", name, "' is only available for these backends: [",
-                                    available, "]. Move the tensors to one of them, or load the library that serves this backend."));
+  throw NotImplementedError(
+      str_cat("Could not run '", name, "' with arguments from the '", key_name(key), "' backend. '", name,
+              "' is only available for these backends: [", available,
+              "]. Move the tensors to one of them, or load the library that serves this backend."));
 }
 
 }  // namespace
@@ -30,7 +33,10 @@ AnyKernel resolve_kernel(const OpHeader& op, DispatchKeySet& keys) {
     if (op.ext) {
       if (const RuntimeKernel* k = internal::extension_kernel(op, key)) {
         if (!k->fallthrough) return internal::kernel_function(op, *k);
-        if (!backend) { keys = keys - DispatchKeySet(key); continue; }
+        if (!backend) {
+          keys = keys - DispatchKeySet(key);
+          continue;
+        }
       }
     }
     const uint8_t slot = kSlotOfKey[static_cast<int>(key)];
@@ -52,8 +58,12 @@ AnyKernel resolve_kernel(const OpHeader& op, DispatchKeySet& keys) {
       if (AnyKernel f = slots[static_cast<int>(composite)]) return f;
     // No tensor decided (a factory): the CPU kernel serves.
     if (key == DispatchKey::kUndefined || key == DispatchKey::kBackendSelect) {
-      if (key == DispatchKey::kUndefined && slots[static_cast<int>(Slot::kCPU)]) return slots[static_cast<int>(Slot::kCPU)];
-      if (key == DispatchKey::kBackendSelect) { keys = keys - DispatchKeySet(key); continue; }
+      if (key == DispatchKey::kUndefined && slots[static_cast<int>(Slot::kCPU)])
+        return slots[static_cast<int>(Slot::kCPU)];
+      if (key == DispatchKey::kBackendSelect) {
+        keys = keys - DispatchKeySet(key);
+        continue;
+      }
     }
     if (const RuntimeKernel* k = internal::fallback_kernel(key); k && !k->fallthrough) {
       if (AnyKernel f = internal::kernel_function(op, *k)) return f;

@@ -11,13 +11,20 @@
 
 namespace tessera {
 
-// Registrations are rare and calls are many: readers take no lock. A slot points to an immutable kernel; replaced kernels stay allocated (a few bytes for each registration in the
-// life of the process), so a call that has just read one may go on using it. What a boxed kernel holds is released when its registration goes.
+// Registrations are rare and calls are many: readers take no lock. A slot points to an immutable kernel; replaced
+// kernels stay allocated (a few bytes for each registration in the life of the process), so a call that has just read
+// one may go on using it. What a boxed kernel holds is released when its registration goes.
 namespace {
 constexpr int kTableSize = 160;  // keys and aliases
-struct Entry { uint64_t id; RuntimeKernel* kernel; };
+struct Entry {
+  uint64_t id;
+  RuntimeKernel* kernel;
+};
 using Table = std::array<std::atomic<RuntimeKernel*>, kTableSize>;
-std::mutex& mutex() { static auto* m = new std::mutex; return *m; }
+std::mutex& mutex() {
+  static auto* m = new std::mutex;
+  return *m;
+}
 uint64_t g_next_id = 1;
 }  // namespace
 
@@ -28,7 +35,10 @@ struct OpExtension {
 };
 
 namespace {
-OpExtension& fallbacks() { static auto* e = new OpExtension; return *e; }
+OpExtension& fallbacks() {
+  static auto* e = new OpExtension;
+  return *e;
+}
 
 void refresh(OpExtension& e, int key) {
   auto& stack = e.stacks[key];
@@ -45,7 +55,8 @@ uint64_t push(OpExtension& e, DispatchKey key, RuntimeKernel kernel) {
 // A kernel for a layer makes that layer take part in every call of the op, as the tensors' own keys do.
 void update_forced_keys(const OpHeader& op) {
   uint64_t forced = 0;
-  if (!op.ext->stacks[static_cast<int>(DispatchKey::kAutograd)].empty()) forced |= DispatchKeySet(DispatchKey::kAutogradCPU).bits();
+  if (!op.ext->stacks[static_cast<int>(DispatchKey::kAutograd)].empty())
+    forced |= DispatchKeySet(DispatchKey::kAutogradCPU).bits();
   for (int k = static_cast<int>(DispatchKey::kADInplaceOrView); k <= static_cast<int>(DispatchKey::kAutograd); ++k)
     if (!op.ext->stacks[k].empty()) forced |= uint64_t{1} << k;
   op.forced_keys = forced;
@@ -56,10 +67,13 @@ namespace internal {
 const RuntimeKernel* extension_kernel(const OpHeader& op, DispatchKey key) {
   if (!op.ext) return nullptr;
   if (const RuntimeKernel* k = op.ext->current[static_cast<int>(key)].load(std::memory_order_acquire)) return k;
-  if (kAutogradKeys.has(key) && static_cast<int>(key) < 64) return op.ext->current[static_cast<int>(DispatchKey::kAutograd)].load(std::memory_order_acquire);
+  if (kAutogradKeys.has(key) && static_cast<int>(key) < 64)
+    return op.ext->current[static_cast<int>(DispatchKey::kAutograd)].load(std::memory_order_acquire);
   return nullptr;
 }
-const RuntimeKernel* fallback_kernel(DispatchKey key) { return fallbacks().current[static_cast<int>(key)].load(std::memory_order_acquire); }
+const RuntimeKernel* fallback_kernel(DispatchKey key) {
+  return fallbacks().current[static_cast<int>(key)].load(std::memory_order_acquire);
+}
 AnyKernel kernel_function(const OpHeader& op, const RuntimeKernel& k) {
   if (k.typed) return k.typed;
   if (op.ext && op.ext->trampoline) return op.ext->trampoline();
@@ -76,7 +90,8 @@ void call_boxed_kernel(CallContext ctx, const Value* args, size_t num_args, Valu
   }
   for (DispatchKey alias : {DispatchKey::kCompositeExplicitAutograd, DispatchKey::kCompositeImplicitAutograd})
     if (!k || !k->boxed) k = internal::extension_kernel(*ctx.op, alias);
-  TESSERA_CHECK(k && k->boxed, "no boxed kernel of ", ctx.op->name, " for ", key_name(key), ": it was removed while it was being called");
+  TESSERA_CHECK(k && k->boxed, "no boxed kernel of ", ctx.op->name, " for ", key_name(key),
+                ": it was removed while it was being called");
   const IntrusivePtr<BoxedEntry> entry = k->boxed;  // stays alive for this call
   entry->kernel(entry->context, *ctx.op, ctx.keys, args, num_args, rets, num_rets);
 }
@@ -134,8 +149,10 @@ void Registration::release() {
 
 bool has_kernel(const OpHeader& op, DispatchKey key) {
   if (internal::extension_kernel(op, key)) return true;
-  if (key == DispatchKey::kCompositeExplicitAutograd) return op.slots()[static_cast<int>(Slot::kCompositeExplicit)] != nullptr;
-  if (key == DispatchKey::kCompositeImplicitAutograd) return op.slots()[static_cast<int>(Slot::kCompositeImplicit)] != nullptr;
+  if (key == DispatchKey::kCompositeExplicitAutograd)
+    return op.slots()[static_cast<int>(Slot::kCompositeExplicit)] != nullptr;
+  if (key == DispatchKey::kCompositeImplicitAutograd)
+    return op.slots()[static_cast<int>(Slot::kCompositeImplicit)] != nullptr;
   if (static_cast<int>(key) >= 64) return false;
   const uint8_t slot = kSlotOfKey[static_cast<int>(key)];
   return slot != kNoSlot && op.slots()[slot];
@@ -148,16 +165,31 @@ std::vector<Step> explain_dispatch(const OpHeader& op, DispatchKeySet keys) {
     const bool backend = key <= DispatchKey::kBackendSelect;
     const RuntimeKernel* ext = internal::extension_kernel(op, key);
     const uint8_t slot = kSlotOfKey[static_cast<int>(key)];
-    if (ext && !ext->fallthrough) { steps.push_back({key, "run-time kernel"}); return steps; }
-    if (slot != kNoSlot && op.slots()[slot]) { steps.push_back({key, "slot"}); return steps; }
+    if (ext && !ext->fallthrough) {
+      steps.push_back({key, "run-time kernel"});
+      return steps;
+    }
+    if (slot != kNoSlot && op.slots()[slot]) {
+      steps.push_back({key, "slot"});
+      return steps;
+    }
     if (backend) {
-      if (op.slots()[static_cast<int>(Slot::kCompositeExplicit)]) { steps.push_back({key, "CompositeExplicit"}); return steps; }
-      if (op.slots()[static_cast<int>(Slot::kCompositeImplicit)]) { steps.push_back({key, "CompositeImplicit"}); return steps; }
+      if (op.slots()[static_cast<int>(Slot::kCompositeExplicit)]) {
+        steps.push_back({key, "CompositeExplicit"});
+        return steps;
+      }
+      if (op.slots()[static_cast<int>(Slot::kCompositeImplicit)]) {
+        steps.push_back({key, "CompositeImplicit"});
+        return steps;
+      }
       steps.push_back({key, "no kernel"});
       return steps;
     }
     const RuntimeKernel* f = internal::fallback_kernel(key);
-    if (f && !f->fallthrough) { steps.push_back({key, "fallback"}); return steps; }
+    if (f && !f->fallthrough) {
+      steps.push_back({key, "fallback"});
+      return steps;
+    }
     steps.push_back({key, "skipped"});
     keys = keys - DispatchKeySet(key);
   }

@@ -1,4 +1,5 @@
-// What dispatch needs of the run-time registrations. A program that registers nothing links none of it: the functions are weak here and defined in runtime.cc.
+// What dispatch needs of the run-time registrations. A program that registers nothing links none of it: the functions
+// are weak here and defined in runtime.cc.
 #pragma once
 
 #include "tensor/dispatch/runtime.h"

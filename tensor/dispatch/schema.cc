@@ -12,30 +12,64 @@ namespace {
 
 struct NamedConstant {
   TypeKind type;
-  const char* name;   // the first name of an integer is the canonical one
+  const char* name;  // the first name of an integer is the canonical one
   int64_t value;
 };
 
 // The documented integers; those of ScalarType are the ones that schemas print and checkpoints of graphs store.
 constexpr NamedConstant kConstants[] = {
-    {TypeKind::kInt, "Mean", 1}, {TypeKind::kInt, "Sum", 2},
-    {TypeKind::kLayout, "strided", 0}, {TypeKind::kLayout, "sparse_coo", 1}, {TypeKind::kLayout, "sparse", 1}, {TypeKind::kLayout, "sparse_csr", 2},
-    {TypeKind::kLayout, "_mkldnn", 3}, {TypeKind::kLayout, "sparse_csc", 4}, {TypeKind::kLayout, "sparse_bsr", 5}, {TypeKind::kLayout, "sparse_bsc", 6},
+    {TypeKind::kInt, "Mean", 1},
+    {TypeKind::kInt, "Sum", 2},
+    {TypeKind::kLayout, "strided", 0},
+    {TypeKind::kLayout, "sparse_coo", 1},
+    {TypeKind::kLayout, "sparse", 1},
+    {TypeKind::kLayout, "sparse_csr", 2},
+    {TypeKind::kLayout, "_mkldnn", 3},
+    {TypeKind::kLayout, "sparse_csc", 4},
+    {TypeKind::kLayout, "sparse_bsr", 5},
+    {TypeKind::kLayout, "sparse_bsc", 6},
     {TypeKind::kLayout, "jagged", 7},
-    {TypeKind::kMemoryFormat, "contiguous_format", 0}, {TypeKind::kMemoryFormat, "preserve_format", 1}, {TypeKind::kMemoryFormat, "channels_last", 2},
+    {TypeKind::kMemoryFormat, "contiguous_format", 0},
+    {TypeKind::kMemoryFormat, "preserve_format", 1},
+    {TypeKind::kMemoryFormat, "channels_last", 2},
     {TypeKind::kMemoryFormat, "channels_last_3d", 3},
-    {TypeKind::kScalarType, "uint8", 0}, {TypeKind::kScalarType, "int8", 1}, {TypeKind::kScalarType, "int16", 2}, {TypeKind::kScalarType, "int32", 3},
-    {TypeKind::kScalarType, "int64", 4}, {TypeKind::kScalarType, "float16", 5}, {TypeKind::kScalarType, "float32", 6},
-    {TypeKind::kScalarType, "float64", 7}, {TypeKind::kScalarType, "complex32", 8}, {TypeKind::kScalarType, "complex64", 9},
-    {TypeKind::kScalarType, "complex128", 10}, {TypeKind::kScalarType, "bool", 11}, {TypeKind::kScalarType, "qint8", 12},
-    {TypeKind::kScalarType, "quint8", 13}, {TypeKind::kScalarType, "qint32", 14}, {TypeKind::kScalarType, "bfloat16", 15},
-    {TypeKind::kScalarType, "quint4x2", 16}, {TypeKind::kScalarType, "quint2x4", 17}, {TypeKind::kScalarType, "float8_e5m2", 23},
-    {TypeKind::kScalarType, "float8_e4m3fn", 24}, {TypeKind::kScalarType, "float8_e5m2fnuz", 25}, {TypeKind::kScalarType, "float8_e4m3fnuz", 26},
-    {TypeKind::kScalarType, "uint16", 27}, {TypeKind::kScalarType, "uint32", 28}, {TypeKind::kScalarType, "uint64", 29},
+    {TypeKind::kScalarType, "uint8", 0},
+    {TypeKind::kScalarType, "int8", 1},
+    {TypeKind::kScalarType, "int16", 2},
+    {TypeKind::kScalarType, "int32", 3},
+    {TypeKind::kScalarType, "int64", 4},
+    {TypeKind::kScalarType, "float16", 5},
+    {TypeKind::kScalarType, "float32", 6},
+    {TypeKind::kScalarType, "float64", 7},
+    {TypeKind::kScalarType, "complex32", 8},
+    {TypeKind::kScalarType, "complex64", 9},
+    {TypeKind::kScalarType, "complex128", 10},
+    {TypeKind::kScalarType, "bool", 11},
+    {TypeKind::kScalarType, "qint8", 12},
+    {TypeKind::kScalarType, "quint8", 13},
+    {TypeKind::kScalarType, "qint32", 14},
+    {TypeKind::kScalarType, "bfloat16", 15},
+    {TypeKind::kScalarType, "quint4x2", 16},
+    {TypeKind::kScalarType, "quint2x4", 17},
+    {TypeKind::kScalarType, "float8_e5m2", 23},
+    {TypeKind::kScalarType, "float8_e4m3fn", 24},
+    {TypeKind::kScalarType, "float8_e5m2fnuz", 25},
+    {TypeKind::kScalarType, "float8_e4m3fnuz", 26},
+    {TypeKind::kScalarType, "uint16", 27},
+    {TypeKind::kScalarType, "uint32", 28},
+    {TypeKind::kScalarType, "uint64", 29},
     {TypeKind::kScalarType, "float8_e8m0fnu", 44},
-    {TypeKind::kScalarType, "byte", 0}, {TypeKind::kScalarType, "char", 1}, {TypeKind::kScalarType, "short", 2}, {TypeKind::kScalarType, "int", 3},
-    {TypeKind::kScalarType, "long", 4}, {TypeKind::kScalarType, "half", 5}, {TypeKind::kScalarType, "float", 6}, {TypeKind::kScalarType, "double", 7},
-    {TypeKind::kScalarType, "chalf", 8}, {TypeKind::kScalarType, "cfloat", 9}, {TypeKind::kScalarType, "cdouble", 10},
+    {TypeKind::kScalarType, "byte", 0},
+    {TypeKind::kScalarType, "char", 1},
+    {TypeKind::kScalarType, "short", 2},
+    {TypeKind::kScalarType, "int", 3},
+    {TypeKind::kScalarType, "long", 4},
+    {TypeKind::kScalarType, "half", 5},
+    {TypeKind::kScalarType, "float", 6},
+    {TypeKind::kScalarType, "double", 7},
+    {TypeKind::kScalarType, "chalf", 8},
+    {TypeKind::kScalarType, "cfloat", 9},
+    {TypeKind::kScalarType, "cdouble", 10},
 };
 
 struct TypeName {
@@ -44,16 +78,38 @@ struct TypeName {
 };
 
 constexpr TypeName kTypeNames[] = {
-    {"Tensor", TypeKind::kTensor}, {"int", TypeKind::kInt}, {"float", TypeKind::kFloat}, {"bool", TypeKind::kBool}, {"complex", TypeKind::kComplex},
-    {"Scalar", TypeKind::kScalar}, {"str", TypeKind::kStr}, {"SymInt", TypeKind::kSymInt}, {"SymFloat", TypeKind::kSymFloat},
-    {"SymBool", TypeKind::kSymBool}, {"ScalarType", TypeKind::kScalarType}, {"Layout", TypeKind::kLayout}, {"MemoryFormat", TypeKind::kMemoryFormat},
-    {"Device", TypeKind::kDevice}, {"Generator", TypeKind::kGenerator}, {"Storage", TypeKind::kStorage}, {"Stream", TypeKind::kStream},
-    {"Dimname", TypeKind::kDimname}, {"QScheme", TypeKind::kQScheme}, {"Any", TypeKind::kAny}, {"NoneType", TypeKind::kNone},
-    {"Dict", TypeKind::kDict}, {"Union", TypeKind::kUnion}, {"Future", TypeKind::kFuture}, {"RRef", TypeKind::kRRef}, {"Await", TypeKind::kAwait},
-    {"None", TypeKind::kNone}, {"DeviceIndex", TypeKind::kInt},
+    {"Tensor", TypeKind::kTensor},
+    {"int", TypeKind::kInt},
+    {"float", TypeKind::kFloat},
+    {"bool", TypeKind::kBool},
+    {"complex", TypeKind::kComplex},
+    {"Scalar", TypeKind::kScalar},
+    {"str", TypeKind::kStr},
+    {"SymInt", TypeKind::kSymInt},
+    {"SymFloat", TypeKind::kSymFloat},
+    {"SymBool", TypeKind::kSymBool},
+    {"ScalarType", TypeKind::kScalarType},
+    {"Layout", TypeKind::kLayout},
+    {"MemoryFormat", TypeKind::kMemoryFormat},
+    {"Device", TypeKind::kDevice},
+    {"Generator", TypeKind::kGenerator},
+    {"Storage", TypeKind::kStorage},
+    {"Stream", TypeKind::kStream},
+    {"Dimname", TypeKind::kDimname},
+    {"QScheme", TypeKind::kQScheme},
+    {"Any", TypeKind::kAny},
+    {"NoneType", TypeKind::kNone},
+    {"Dict", TypeKind::kDict},
+    {"Union", TypeKind::kUnion},
+    {"Future", TypeKind::kFuture},
+    {"RRef", TypeKind::kRRef},
+    {"Await", TypeKind::kAwait},
+    {"None", TypeKind::kNone},
+    {"DeviceIndex", TypeKind::kInt},
 };
 // Documented types without members that a schema may name.
-constexpr const char* kClassNames[] = {"AnyEnumType", "AnyListType", "AnyTupleType", "AnyClassType", "Capsule", "Quantizer", "PyObject", "Function"};
+constexpr const char* kClassNames[] = {"AnyEnumType", "AnyListType", "AnyTupleType", "AnyClassType",
+                                       "Capsule",     "Quantizer",   "PyObject",     "Function"};
 
 const char* type_name(TypeKind kind) {
   for (const TypeName& t : kTypeNames)
@@ -115,14 +171,28 @@ std::string type_str(const SchemaType& t, bool aliases) {
   };
   std::string out;
   switch (t.kind) {
-    case TypeKind::kVariable: case TypeKind::kClass: out = t.name; break;
-    case TypeKind::kList: out = inner(0) + (t.size < 0 ? "[]" : "[" + std::to_string(t.size) + "]"); break;
-    case TypeKind::kOptional: out = inner(0) + "?"; break;
-    case TypeKind::kTuple: out = "(" + all() + ")"; break;
-    case TypeKind::kDict: case TypeKind::kUnion: case TypeKind::kFuture: case TypeKind::kRRef: case TypeKind::kAwait:
+    case TypeKind::kVariable:
+    case TypeKind::kClass:
+      out = t.name;
+      break;
+    case TypeKind::kList:
+      out = inner(0) + (t.size < 0 ? "[]" : "[" + std::to_string(t.size) + "]");
+      break;
+    case TypeKind::kOptional:
+      out = inner(0) + "?";
+      break;
+    case TypeKind::kTuple:
+      out = "(" + all() + ")";
+      break;
+    case TypeKind::kDict:
+    case TypeKind::kUnion:
+    case TypeKind::kFuture:
+    case TypeKind::kRRef:
+    case TypeKind::kAwait:
       out = std::string(type_name(t.kind)) + "(" + all() + ")";
       break;
-    default: out = type_name(t.kind);
+    default:
+      out = type_name(t.kind);
   }
   if (aliases && t.alias) out += alias_str(*t.alias);
   return out;
@@ -136,7 +206,8 @@ std::string marked(const std::string& reason, std::string_view text, size_t offs
   size_t end = std::min(text.find('\n', offset), text.size());
   if (offset - begin > 400) begin = offset - 400;
   if (end - offset > 400) end = offset + 400;
-  return reason + " here:\n" + std::string(text.substr(begin, end - begin)) + "\n" + std::string(offset - begin, ' ') + "~ <--- HERE";
+  return reason + " here:\n" + std::string(text.substr(begin, end - begin)) + "\n" + std::string(offset - begin, ' ') +
+         "~ <--- HERE";
 }
 
 enum class Tok : uint8_t { kEnd, kIdent, kNumber, kString, kPunct, kArrow, kEllipsis, kScope };
@@ -158,12 +229,14 @@ class Parser {
   SchemaType whole_type();
 
  private:
-  static constexpr int kMaxDepth = 32;       // nesting of types and lists: hostile input must not exhaust the stack
+  static constexpr int kMaxDepth = 32;  // nesting of types and lists: hostile input must not exhaust the stack
   static constexpr size_t kMaxLength = 1 << 16;
 
   [[noreturn]] void fail(const std::string& reason, size_t at) const { throw SchemaError(reason, text_, at); }
   [[noreturn]] void fail_expected(const char* what) const {
-    fail(str_cat("expected ", what, " but found ", tok_.kind == Tok::kEnd ? "the end" : "'" + std::string(word()) + "'"), tok_.begin);
+    fail(
+        str_cat("expected ", what, " but found ", tok_.kind == Tok::kEnd ? "the end" : "'" + std::string(word()) + "'"),
+        tok_.begin);
   }
   std::string_view word() const { return text_.substr(tok_.begin, tok_.end - tok_.begin); }
   bool punct(char c) const { return tok_.kind == Tok::kPunct && text_[tok_.begin] == c; }
@@ -182,7 +255,9 @@ class Parser {
     advance();
     return out;
   }
-  void expect_end() { if (tok_.kind != Tok::kEnd) fail_expected("the end"); }
+  void expect_end() {
+    if (tok_.kind != Tok::kEnd) fail_expected("the end");
+  }
 
   void advance();
   size_t scan_number(size_t i) const;
@@ -214,8 +289,10 @@ void Parser::advance() {
   if (text_.size() > kMaxLength) fail("the schema is longer than 65536 bytes", 0);
   size_t i = next_;
   while (i < text_.size() && (std::strchr(" \t\n\r", text_[i]) ? text_[i] != 0 : text_[i] == '#')) {
-    if (text_[i] == '#') i = std::min(text_.find('\n', i), text_.size());
-    else ++i;
+    if (text_[i] == '#')
+      i = std::min(text_.find('\n', i), text_.size());
+    else
+      ++i;
   }
   tok_ = {Tok::kEnd, i, i};
   if (i < text_.size()) {
@@ -271,9 +348,12 @@ size_t Parser::scan_number(size_t i) const {
 size_t Parser::scan_string(size_t i) const {
   const char quote = text_[i];
   for (size_t j = i + 1; j < text_.size(); ++j) {
-    if (text_[j] == '\\') ++j;
-    else if (text_[j] == quote) return j + 1;
-    else if (text_[j] == '\n') break;
+    if (text_[j] == '\\')
+      ++j;
+    else if (text_[j] == quote)
+      return j + 1;
+    else if (text_[j] == '\n')
+      break;
   }
   fail("unterminated string", i);
 }
@@ -282,11 +362,17 @@ std::string Parser::string_literal() {
   if (tok_.kind != Tok::kString) fail_expected("a string");
   std::string out;
   for (size_t i = tok_.begin + 1; i + 1 < tok_.end; ++i) {
-    if (text_[i] != '\\') { out += text_[i]; continue; }
+    if (text_[i] != '\\') {
+      out += text_[i];
+      continue;
+    }
     const char c = text_[++i];
     static constexpr char kFrom[] = "\\'\"abfnrtv";
     static constexpr char kTo[] = "\\'\"\a\b\f\n\r\t\v";
-    if (const char* at = c ? std::strchr(kFrom, c) : nullptr) { out += kTo[at - kFrom]; continue; }
+    if (const char* at = c ? std::strchr(kFrom, c) : nullptr) {
+      out += kTo[at - kFrom];
+      continue;
+    }
     if (c < '0' || c > '7') fail("unknown escape in a string", i);
     int value = 0;
     for (int k = 0; k < 3; ++k, ++i) {
@@ -347,7 +433,8 @@ void Parser::elements(SchemaType* t, int depth, size_t count) {
     if (!t->elements.empty()) expect(',');
     t->elements.push_back(type(depth + 1));
   }
-  if (count && t->elements.size() != count) fail(str_cat(type_name(t->kind), " takes ", count, count == 1 ? " type" : " types"), tok_.begin);
+  if (count && t->elements.size() != count)
+    fail(str_cat(type_name(t->kind), " takes ", count, count == 1 ? " type" : " types"), tok_.begin);
   expect(')');
 }
 
@@ -360,14 +447,24 @@ SchemaType Parser::base_type(int depth) {
   }
   const size_t at = tok_.begin;
   std::string word = ident("a type");
-  const TypeName* known = std::find_if(std::begin(kTypeNames), std::end(kTypeNames), [&](const TypeName& n) { return word == n.name; });
+  const TypeName* known =
+      std::find_if(std::begin(kTypeNames), std::end(kTypeNames), [&](const TypeName& n) { return word == n.name; });
   if (known != std::end(kTypeNames)) {
     t.kind = known->kind;
     switch (t.kind) {
-      case TypeKind::kDict: elements(&t, depth, 2); break;
-      case TypeKind::kUnion: elements(&t, depth, 0); break;
-      case TypeKind::kFuture: case TypeKind::kRRef: case TypeKind::kAwait: elements(&t, depth, 1); break;
-      default: break;
+      case TypeKind::kDict:
+        elements(&t, depth, 2);
+        break;
+      case TypeKind::kUnion:
+        elements(&t, depth, 0);
+        break;
+      case TypeKind::kFuture:
+      case TypeKind::kRRef:
+      case TypeKind::kAwait:
+        elements(&t, depth, 1);
+        break;
+      default:
+        break;
     }
   } else if (word == "__torch__") {
     t.kind = TypeKind::kClass;
@@ -381,7 +478,10 @@ SchemaType Parser::base_type(int depth) {
     t.kind = TypeKind::kVariable;
     t.name = word;
   } else {
-    fail("unknown type '" + word + "' (the common ones: Tensor, int, SymInt, float, bool, Scalar, str, ScalarType, Layout, Device, Generator)", at);
+    fail(
+        "unknown type '" + word +
+            "' (the common ones: Tensor, int, SymInt, float, bool, Scalar, str, ScalarType, Layout, Device, Generator)",
+        at);
   }
   t.alias = alias();
   return t;
@@ -403,7 +503,8 @@ SchemaType Parser::type(int depth) {
       outer.kind = TypeKind::kList;
       if (!punct(']')) {
         const std::string_view w = word();
-        if (tok_.kind != Tok::kNumber || std::from_chars(w.data(), w.data() + w.size(), outer.size).ptr != w.data() + w.size() || outer.size < 0)
+        if (tok_.kind != Tok::kNumber ||
+            std::from_chars(w.data(), w.data() + w.size(), outer.size).ptr != w.data() + w.size() || outer.size < 0)
           fail_expected("the length of a list, or ']'");
         advance();
       }
@@ -443,7 +544,8 @@ SchemaValue Parser::number(const SchemaType& t, bool keep_int) {
     v.kind = SchemaValue::Kind::kFloat;
     v.f = std::strtod(w.c_str(), nullptr);
     if (w.back() == 'j') {
-      if (!t.is(TypeKind::kComplex) && !t.is(TypeKind::kScalar)) fail("a complex default for an argument that is not complex", at);
+      if (!t.is(TypeKind::kComplex) && !t.is(TypeKind::kScalar))
+        fail("a complex default for an argument that is not complex", at);
       v.kind = SchemaValue::Kind::kComplex;
       v.imag = v.f;
       v.f = 0;
@@ -451,7 +553,8 @@ SchemaValue Parser::number(const SchemaType& t, bool keep_int) {
   }
   advance();
   // "1.+2.j"
-  if ((punct('+') || punct('-')) && v.kind != SchemaValue::Kind::kComplex && (t.is(TypeKind::kComplex) || t.is(TypeKind::kScalar))) {
+  if ((punct('+') || punct('-')) && v.kind != SchemaValue::Kind::kComplex &&
+      (t.is(TypeKind::kComplex) || t.is(TypeKind::kScalar))) {
     const bool minus = punct('-');
     advance();
     const std::string im(word());
@@ -480,7 +583,8 @@ SchemaValue Parser::device() {
   }
   v.s = ident("a device");
   if (accept(':')) {
-    if (tok_.kind != Tok::kNumber || word().find_first_not_of("0123456789") != std::string_view::npos) fail_expected("a device index");
+    if (tok_.kind != Tok::kNumber || word().find_first_not_of("0123456789") != std::string_view::npos)
+      fail_expected("a device index");
     v.s += ":" + std::string(word());
     advance();
   }
@@ -491,23 +595,35 @@ SchemaValue Parser::scalar_default(const SchemaType& t, bool optional) {
   SchemaValue v;
   const size_t at = tok_.begin;
   switch (t.kind) {
-    case TypeKind::kStr: case TypeKind::kDimname:
+    case TypeKind::kStr:
+    case TypeKind::kDimname:
       v.kind = SchemaValue::Kind::kString;
       v.s = string_literal();
       return v;
-    case TypeKind::kDevice: return device();
-    case TypeKind::kBool: case TypeKind::kSymBool:
+    case TypeKind::kDevice:
+      return device();
+    case TypeKind::kBool:
+    case TypeKind::kSymBool:
       if (tok_.kind != Tok::kIdent || (word() != "True" && word() != "False")) fail_expected("True or False");
       break;
-    case TypeKind::kInt: case TypeKind::kSymInt: case TypeKind::kFloat: case TypeKind::kSymFloat: case TypeKind::kComplex: case TypeKind::kScalar:
-    case TypeKind::kAny: case TypeKind::kVariable: case TypeKind::kUnion:
+    case TypeKind::kInt:
+    case TypeKind::kSymInt:
+    case TypeKind::kFloat:
+    case TypeKind::kSymFloat:
+    case TypeKind::kComplex:
+    case TypeKind::kScalar:
+    case TypeKind::kAny:
+    case TypeKind::kVariable:
+    case TypeKind::kUnion:
       if (tok_.kind == Tok::kString && (t.is(TypeKind::kAny) || t.is(TypeKind::kVariable) || t.is(TypeKind::kUnion))) {
         v.kind = SchemaValue::Kind::kString;
         v.s = string_literal();
         return v;
       }
       break;
-    case TypeKind::kScalarType: case TypeKind::kLayout: case TypeKind::kMemoryFormat: {
+    case TypeKind::kScalarType:
+    case TypeKind::kLayout:
+    case TypeKind::kMemoryFormat: {
       v.kind = SchemaValue::Kind::kEnum;
       if (tok_.kind == Tok::kIdent) {
         const std::optional<int64_t> value = schema_enum_value(t.kind, word());
@@ -523,7 +639,8 @@ SchemaValue Parser::scalar_default(const SchemaType& t, bool optional) {
       if (v.s.empty()) fail(str_cat(v.i, " is not a ", type_name(t.kind)), at);
       return v;
     }
-    default: fail("an argument of type " + t.str() + " can't have this default", at);
+    default:
+      fail("an argument of type " + t.str() + " can't have this default", at);
   }
   if (tok_.kind == Tok::kIdent && (word() == "True" || word() == "False")) {
     if (t.is(TypeKind::kInt) || t.is(TypeKind::kSymInt) || t.is(TypeKind::kFloat)) fail_expected("a number");
@@ -533,7 +650,8 @@ SchemaValue Parser::scalar_default(const SchemaType& t, bool optional) {
     return v;
   }
   if (tok_.kind == Tok::kIdent && (t.is(TypeKind::kInt) || t.is(TypeKind::kSymInt))) {
-    if (const std::optional<int64_t> value = schema_enum_value(TypeKind::kInt, word())) {   // reduction=Mean is an integer from here on
+    if (const std::optional<int64_t> value =
+            schema_enum_value(TypeKind::kInt, word())) {  // reduction=Mean is an integer from here on
       v.kind = SchemaValue::Kind::kInt;
       v.i = *value;
       advance();
@@ -558,7 +676,8 @@ SchemaValue Parser::default_value(const SchemaType& t, int depth) {
         if (!v.list.empty()) expect(',');
         const size_t at = tok_.begin;
         v.list.push_back(default_value(u.elements[0], depth + 1));
-        if (v.list.back().kind == SchemaValue::Kind::kNone && !u.elements[0].is_optional()) fail("None in a list of " + u.elements[0].str(), at);
+        if (v.list.back().kind == SchemaValue::Kind::kNone && !u.elements[0].is_optional())
+          fail("None in a list of " + u.elements[0].str(), at);
       }
       expect(']');
       return v;
@@ -644,8 +763,10 @@ void Parser::check_order(const FunctionSchema& s, const std::vector<size_t>& off
     for (size_t k = 0; k < i; ++k)
       if (s.arguments[k].name == a.name) fail("two arguments have the name '" + a.name + "'", offsets[i]);
     if (a.kwarg_only) continue;
-    if (a.default_value) seen_default = true;
-    else if (seen_default) fail("the argument '" + a.name + "' without a default follows one with a default", offsets[i]);
+    if (a.default_value)
+      seen_default = true;
+    else if (seen_default)
+      fail("the argument '" + a.name + "' without a default follows one with a default", offsets[i]);
   }
 }
 
@@ -684,10 +805,13 @@ bool is_subtype(const SchemaType& narrow, const SchemaType& wide) {
   if (wide.is(TypeKind::kAny)) return true;
   if (wide.is_optional()) return narrow.is(TypeKind::kNone) || is_subtype(narrow.without_optional(), wide.elements[0]);
   if (narrow.kind != wide.kind) {
-    if (wide.is(TypeKind::kScalar)) return narrow.is(TypeKind::kInt) || narrow.is(TypeKind::kFloat) || narrow.is(TypeKind::kComplex);
+    if (wide.is(TypeKind::kScalar))
+      return narrow.is(TypeKind::kInt) || narrow.is(TypeKind::kFloat) || narrow.is(TypeKind::kComplex);
     return wide.is(TypeKind::kSymInt) && narrow.is(TypeKind::kInt);
   }
-  if (narrow.elements.size() != wide.elements.size() || narrow.name != wide.name || (wide.size >= 0 && narrow.size != wide.size)) return false;
+  if (narrow.elements.size() != wide.elements.size() || narrow.name != wide.name ||
+      (wide.size >= 0 && narrow.size != wide.size))
+    return false;
   for (size_t i = 0; i < narrow.elements.size(); ++i)
     if (!is_subtype(narrow.elements[i], wide.elements[i])) return false;
   return true;
@@ -702,9 +826,11 @@ bool same_aliases(const SchemaArgument& a, const SchemaArgument& b) {
 // Empty if the new argument takes everything that the old one took.
 std::string argument_change(const SchemaArgument& now, const SchemaArgument& old) {
   if (now.name != old.name) return str_cat("the argument '", old.name, "' is now '", now.name, "'");
-  if (!is_subtype(old.type, now.type)) return str_cat("the argument '", old.name, "' was ", old.type.str(), " and is now ", now.type.str());
+  if (!is_subtype(old.type, now.type))
+    return str_cat("the argument '", old.name, "' was ", old.type.str(), " and is now ", now.type.str());
   if (!same_aliases(now, old)) return str_cat("the alias annotation of '", old.name, "' changed");
-  if (old.default_value && now.default_value != old.default_value) return str_cat("the default of '", old.name, "' changed");
+  if (old.default_value && now.default_value != old.default_value)
+    return str_cat("the default of '", old.name, "' changed");
   if (now.kwarg_only && !old.kwarg_only) return str_cat("the argument '", old.name, "' became keyword-only");
   return "";
 }
@@ -715,7 +841,8 @@ SchemaError::SchemaError(const std::string& reason, std::string_view text, size_
     : Error(marked(reason, text, offset)), reason_(reason), offset_(offset) {}
 
 bool SchemaType::has_tensor() const {
-  return kind == TypeKind::kTensor || std::any_of(elements.begin(), elements.end(), [](const SchemaType& t) { return t.has_tensor(); });
+  return kind == TypeKind::kTensor ||
+         std::any_of(elements.begin(), elements.end(), [](const SchemaType& t) { return t.has_tensor(); });
 }
 
 const AliasInfo* SchemaType::alias_anywhere() const {
@@ -729,19 +856,29 @@ std::string SchemaType::str() const { return type_str(*this, true); }
 std::string SchemaType::str_without_alias() const { return type_str(*this, false); }
 
 bool operator==(const SchemaValue& x, const SchemaValue& y) {
-  return x.kind == y.kind && x.b == y.b && x.i == y.i && same_float(x.f, y.f) && same_float(x.imag, y.imag) && x.s == y.s && x.list == y.list;
+  return x.kind == y.kind && x.b == y.b && x.i == y.i && same_float(x.f, y.f) && same_float(x.imag, y.imag) &&
+         x.s == y.s && x.list == y.list;
 }
 
 std::string SchemaValue::str() const {
   switch (kind) {
-    case Kind::kNone: return "None";
-    case Kind::kBool: return b ? "True" : "False";
-    case Kind::kInt: case Kind::kEnum: return std::to_string(i);
-    case Kind::kFloat: return float_str(f);
-    case Kind::kComplex: return float_str(f) + (std::signbit(imag) ? "" : "+") + float_str(imag) + "j";
-    case Kind::kString: return quoted(s);
-    case Kind::kDevice: return s;
-    case Kind::kList: break;
+    case Kind::kNone:
+      return "None";
+    case Kind::kBool:
+      return b ? "True" : "False";
+    case Kind::kInt:
+    case Kind::kEnum:
+      return std::to_string(i);
+    case Kind::kFloat:
+      return float_str(f);
+    case Kind::kComplex:
+      return float_str(f) + (std::signbit(imag) ? "" : "+") + float_str(imag) + "j";
+    case Kind::kString:
+      return quoted(s);
+    case Kind::kDevice:
+      return s;
+    case Kind::kList:
+      break;
   }
   std::string out = "[";
   for (size_t k = 0; k < list.size(); ++k) out += (k ? ", " : "") + list[k].str();
@@ -756,7 +893,8 @@ std::string SchemaArgument::str() const {
   const std::vector<SchemaValue>& l = default_value->list;
   // int[2] k=1: the documented text shortens lists of plain integers (and no others).
   const bool all_equal = !l.empty() && std::all_of(l.begin(), l.end(), [&](const SchemaValue& v) { return v == l[0]; });
-  const bool shorten = t.is_list() && t.size == static_cast<int64_t>(l.size()) && t.size != 1 && all_equal && t.elements[0].is(TypeKind::kInt);
+  const bool shorten = t.is_list() && t.size == static_cast<int64_t>(l.size()) && t.size != 1 && all_equal &&
+                       t.elements[0].is(TypeKind::kInt);
   return out + "=" + (shorten ? l[0].str() : default_value->str());
 }
 
@@ -795,7 +933,8 @@ std::string FunctionSchema::str() const {
   if (is_vararg) out += first ? "..." : ", ...";
   out += ") -> ";
   // One return that starts with a parenthesis, a tuple, needs a second pair.
-  const bool parens = returns.size() != 1 ? !(returns.empty() && is_varret) : is_varret || returns[0].type.str()[0] == '(';
+  const bool parens =
+      returns.size() != 1 ? !(returns.empty() && is_varret) : is_varret || returns[0].type.str()[0] == '(';
   if (parens) out += "(";
   for (size_t i = 0; i < returns.size(); ++i) out += (i ? ", " : "") + returns[i].str();
   if (is_varret) out += returns.empty() ? "..." : ", ...";
@@ -812,7 +951,8 @@ bool FunctionSchema::is_backward_compatible_with(const FunctionSchema& old, std:
   if (is_vararg != old.is_vararg || is_varret != old.is_varret) return no("'...' changed");
   if (returns.size() != old.returns.size()) return no("the number of returns changed");
   for (size_t i = 0; i < returns.size(); ++i)
-    if (!is_subtype(returns[i].type, old.returns[i].type) || !same_aliases(returns[i], old.returns[i])) return no(str_cat("return ", i, " changed"));
+    if (!is_subtype(returns[i].type, old.returns[i].type) || !same_aliases(returns[i], old.returns[i]))
+      return no(str_cat("return ", i, " changed"));
   std::vector<const SchemaArgument*> positional, keyword;
   for (const SchemaArgument& a : arguments) (a.kwarg_only ? keyword : positional).push_back(&a);
   size_t matched = 0;
@@ -829,7 +969,8 @@ bool FunctionSchema::is_backward_compatible_with(const FunctionSchema& old, std:
     if (std::string change = argument_change(*now, a); !change.empty()) return no(std::move(change));
   }
   for (const SchemaArgument& a : arguments)
-    if (old.find_argument(a.name) < 0 && !a.default_value) return no(str_cat("the new argument '", a.name, "' has no default"));
+    if (old.find_argument(a.name) < 0 && !a.default_value)
+      return no(str_cat("the new argument '", a.name, "' has no default"));
   return true;
 }
 

@@ -1,10 +1,13 @@
-// How an operator reaches the engine of its tensors' device. Operators of all libraries are written once, for every device: shapes, dtypes and errors in tensor/ops, nn ..., memory behind
-// tables of functions, one table for each library that has engines.
+// How an operator reaches the engine of its tensors' device. Operators of all libraries are written once, for every
+// device: shapes, dtypes and errors in tensor/ops, nn ..., memory behind tables of functions, one table for each
+// library that has engines.
 //
 //   struct Engines : EngineTable<Engines> {                    // in nn/engine/engines.h
-//     decltype(&cpu::conv_forward) conv_forward = nullptr;     // of the CPU's type; null: the operators that need it raise NotImplementedError
+//     decltype(&cpu::conv_forward) conv_forward = nullptr;     // of the CPU's type; null: the operators that need it
+//     raise NotImplementedError
 //   };
-//   namespace engine_entries { inline constexpr auto conv_forward = &nn::Engines::conv_forward; }     // by which TESSERA_ON finds it
+//   namespace engine_entries { inline constexpr auto conv_forward = &nn::Engines::conv_forward; }     // by which
+//   TESSERA_ON finds it
 #pragma once
 
 #include "tensor/core/device.h"
@@ -21,19 +24,23 @@ struct EngineTable {
 };
 
 namespace internal {
-// Makes `d` the device that the calling thread's engine calls work on; its type. NotImplementedError where no library for it is loaded.
+// Makes `d` the device that the calling thread's engine calls work on; its type. NotImplementedError where no library
+// for it is loaded.
 [[gnu::cold]] DeviceType select_device(Device d, const char* name);
 [[noreturn]] void missing_engine(Device d, const char* name);
 }  // namespace internal
 
-// The CPU's function is named where it is called, so that a program links the engines that its operators use, and no others.
+// The CPU's function is named where it is called, so that a program links the engines that its operators use, and no
+// others.
 template <class F, class Table>
-F* engine(Device d, F* cpu, F* Table::* other, const char* name) {
-  if (d.is_cpu()) [[likely]] return cpu;
+F* engine(Device d, F* cpu, F* Table::*other, const char* name) {
+  if (d.is_cpu()) [[likely]]
+    return cpu;
   F* f = Table::of(internal::select_device(d, name)).*other;
   if (!f) internal::missing_engine(d, name);
   return f;
 }
-#define TESSERA_ON(device, name) ::tessera::engine((device), &::tessera::cpu::name, ::tessera::engine_entries::name, #name)
+#define TESSERA_ON(device, name) \
+  ::tessera::engine((device), &::tessera::cpu::name, ::tessera::engine_entries::name, #name)
 
 }  // namespace tessera

@@ -12,8 +12,9 @@ DeviceType select_device(Device d, const char* name) {
   return d.type;
 }
 void missing_engine(Device d, const char* name) {
-  raise<NotImplementedError>("Could not run '", name, "' on device ", d.str(), ": ",
-                             Engines::of(d.type).select ? "its library has no such function" : "no library for this device is loaded");
+  raise<NotImplementedError>(
+      "Could not run '", name, "' on device ", d.str(), ": ",
+      Engines::of(d.type).select ? "its library has no such function" : "no library for this device is loaded");
 }
 }  // namespace internal
 

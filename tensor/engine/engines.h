@@ -16,10 +16,11 @@
 
 namespace tessera {
 
-// c = f(alpha a b + bias): c is m x n with dense rows, bias n contiguous elements. False: it has none for these, and nothing was done.
+// c = f(alpha a b + bias): c is m x n with dense rows, bias n contiguous elements. False: it has none for these, and
+// nothing was done.
 enum class GemmActivation : uint8_t { kNone, kRelu, kTanhGelu };
-using GemmBias = bool(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, const cpu::MatrixRef& a, const cpu::MatrixRef& b, const void* bias, GemmActivation activation,
-                      const cpu::MatrixRef& c);
+using GemmBias = bool(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, const cpu::MatrixRef& a,
+                      const cpu::MatrixRef& b, const void* bias, GemmActivation activation, const cpu::MatrixRef& c);
 
 // A device library's engines. A null entry: the operators that need it raise NotImplementedError.
 struct Engines : EngineTable<Engines> {
@@ -30,8 +31,10 @@ struct Engines : EngineTable<Engines> {
   GemmBias* gemm_bias = nullptr;
   // Makes `device` the one that the calling thread's engine calls work on.
   void (*select)(Device device) = nullptr;
-  // Between host and device, or two devices: n bytes, dense. non_blocking: it may end later, in stream order, if the host memory is pinned.
-  void (*transfer)(void* dst, Device dst_device, const void* src, Device src_device, size_t n, bool non_blocking) = nullptr;
+  // Between host and device, or two devices: n bytes, dense. non_blocking: it may end later, in stream order, if the
+  // host memory is pinned.
+  void (*transfer)(void* dst, Device dst_device, const void* src, Device src_device, size_t n,
+                   bool non_blocking) = nullptr;
 };
 
 namespace engine_entries {

@@ -23,14 +23,16 @@ namespace {
 // Tensors of shape [0] may be joined with anything, for old times' sake.
 bool is_skipped(const Tensor& t) { return t.dim() == 1 && t.sizes()[0] == 0; }
 const Tensor& cat_model(TensorList tensors) {
-  for (const Tensor& t : tensors) if (!is_skipped(t)) return t;
+  for (const Tensor& t : tensors)
+    if (!is_skipped(t)) return t;
   return tensors[0];
 }
 }  // namespace
 
 OutputSpec cat_meta(TensorList tensors, int64_t dim) {
   TESSERA_CHECK_VALUE(!tensors.empty(), "torch.cat(): expected a non-empty list of Tensors");
-  for (size_t i = 0; i < tensors.size(); ++i) TESSERA_CHECK(tensors[i].dim() > 0, "zero-dimensional tensor (at position ", i, ") cannot be concatenated");
+  for (size_t i = 0; i < tensors.size(); ++i)
+    TESSERA_CHECK(tensors[i].dim() > 0, "zero-dimensional tensor (at position ", i, ") cannot be concatenated");
   const Tensor& model = cat_model(tensors);
   const int64_t d = wrap_dim(dim, model.dim());
   IntVector sizes = to_vector(model.sizes());
@@ -40,19 +42,26 @@ OutputSpec cat_meta(TensorList tensors, int64_t dim) {
     const Tensor& t = tensors[i];
     channels_last = channels_last && !is_skipped(t) && t.suggest_memory_format() != MemoryFormat::kContiguous;
     if (is_skipped(t)) continue;
-    TESSERA_CHECK(t.dim() == model.dim(), "Tensors must have same number of dimensions: got ", model.dim(), " and ", t.dim());
+    TESSERA_CHECK(t.dim() == model.dim(), "Tensors must have same number of dimensions: got ", model.dim(), " and ",
+                  t.dim());
     for (int64_t k = 0; k < t.dim(); ++k)
-      TESSERA_CHECK(k == d || t.sizes()[k] == sizes[k], "Sizes of tensors must match except in dimension ", d, ". Expected size ", sizes[k], " but got size ", t.sizes()[k], " for tensor number ", i, " in the list.");
+      TESSERA_CHECK(k == d || t.sizes()[k] == sizes[k], "Sizes of tensors must match except in dimension ", d,
+                    ". Expected size ", sizes[k], " but got size ", t.sizes()[k], " for tensor number ", i,
+                    " in the list.");
     sizes[d] += t.sizes()[d];
   }
   OutputSpec s(sizes, {}, result_type(tensors), common_device(tensors));
   if (channels_last) s.strides = channels_last_strides(s.sizes);
   return s;
 }
-// Dense tensors of one dtype in memory of the CPU: the parts of each row of the result one after the other. False where that is not the case, or copies of whole tensors are better.
+// Dense tensors of one dtype in memory of the CPU: the parts of each row of the result one after the other. False where
+// that is not the case, or copies of whole tensors are better.
 static bool cat_rows(TensorList tensors, int64_t d, const Tensor& out) {
   if (!out.is_cpu() || !out.is_contiguous()) return false;
-  struct Part { const char* from; int64_t bytes; };
+  struct Part {
+    const char* from;
+    int64_t bytes;
+  };
   std::vector<Part> parts;
   parts.reserve(tensors.size());
   const int64_t size = out.item_size();
@@ -87,7 +96,16 @@ void cat_cpu(TensorList tensors, int64_t dim, const Tensor& out) {
   for (const Tensor& t : tensors) {
     if (is_skipped(t) && out.dim() != 1) continue;
     const int64_t n = t.sizes()[d];
-    if (n) copy__cpu(make_view(out, [&] { IntVector s = to_vector(out.sizes()); s[d] = n; return s; }(), out.strides(), out.storage_offset() + at * out.strides()[d]), t, false);
+    if (n)
+      copy__cpu(make_view(
+                    out,
+                    [&] {
+                      IntVector s = to_vector(out.sizes());
+                      s[d] = n;
+                      return s;
+                    }(),
+                    out.strides(), out.storage_offset() + at * out.strides()[d]),
+                t, false);
     at += n;
   }
 }
@@ -97,20 +115,29 @@ Tensor stack_composite(TensorList tensors, int64_t dim) {
   const int64_t d = wrap_dim(dim, tensors[0].dim() + 1);
   std::vector<Tensor> parts;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    TESSERA_CHECK(std::ranges::equal(tensors[i].sizes(), tensors[0].sizes()), "stack expects each tensor to be equal size, but got ", shape_string(tensors[0].sizes()), " at entry 0 and ",
-                  shape_string(tensors[i].sizes()), " at entry ", i);
+    TESSERA_CHECK(std::ranges::equal(tensors[i].sizes(), tensors[0].sizes()),
+                  "stack expects each tensor to be equal size, but got ", shape_string(tensors[0].sizes()),
+                  " at entry 0 and ", shape_string(tensors[i].sizes()), " at entry ", i);
     parts.push_back(unsqueeze(tensors[i], d));
   }
   return cat(parts, d);
 }
 
 Tensor stack_impl(TensorList tensors, char kind) {
-  TESSERA_CHECK(!tensors.empty(), kind == 'h' ? "hstack" : kind == 'v' ? "vstack" : kind == 'd' ? "dstack" : "column_stack", " expects a non-empty TensorList");
+  TESSERA_CHECK(!tensors.empty(),
+                kind == 'h'   ? "hstack"
+                : kind == 'v' ? "vstack"
+                : kind == 'd' ? "dstack"
+                              : "column_stack",
+                " expects a non-empty TensorList");
   std::vector<Tensor> parts;
   for (const Tensor& t : tensors) {
-    if (kind == 'c') parts.push_back(t.dim() <= 1 ? reshape(t, {t.numel(), 1}) : t);
-    else if (kind == 'h') parts.push_back(atleast_1d(t));
-    else parts.push_back(kind == 'v' ? atleast_2d(t) : atleast_3d(t));
+    if (kind == 'c')
+      parts.push_back(t.dim() <= 1 ? reshape(t, {t.numel(), 1}) : t);
+    else if (kind == 'h')
+      parts.push_back(atleast_1d(t));
+    else
+      parts.push_back(kind == 'v' ? atleast_2d(t) : atleast_3d(t));
   }
   const int64_t dim = kind == 'v' ? 0 : kind == 'd' ? 2 : kind == 'c' ? 1 : (parts[0].dim() == 1 ? 0 : 1);
   return cat(parts, dim);
@@ -118,10 +145,13 @@ Tensor stack_impl(TensorList tensors, char kind) {
 
 std::vector<Tensor> meshgrid_impl(TensorList tensors, std::optional<std::string_view> indexing) {
   TESSERA_CHECK(!tensors.empty(), "meshgrid expects a non-empty TensorList");
-  if (!indexing) warn_once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.");
-  TESSERA_CHECK(!indexing || *indexing == "ij" || *indexing == "xy", "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: ", *indexing);
+  if (!indexing)
+    warn_once("torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument.");
+  TESSERA_CHECK(!indexing || *indexing == "ij" || *indexing == "xy",
+                "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but received: ", *indexing);
   for (const Tensor& t : tensors) {
-    TESSERA_CHECK(t.dim() <= 1, "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: ", t.dim(), "D of size ", shape_string(t.sizes()));
+    TESSERA_CHECK(t.dim() <= 1, "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: ", t.dim(),
+                  "D of size ", shape_string(t.sizes()));
     TESSERA_CHECK(t.dtype() == tensors[0].dtype(), "torch.meshgrid expects all tensors to have the same dtype");
     TESSERA_CHECK(t.device() == tensors[0].device(), "torch.meshgrid expects all tensors to have the same device");
   }
@@ -159,7 +189,8 @@ OutputSpec flip_meta(const Tensor& self, IntList dims) {
     TESSERA_CHECK(!(mask >> w & 1), "dim ", w, " appears multiple times in the list of dims");
     mask |= uint64_t{1} << w;
   }
-  return OutputSpec(to_vector(self.sizes()), self.is_contiguous() ? IntVector() : preserved_strides(self), self.dtype(), self.device());
+  return OutputSpec(to_vector(self.sizes()), self.is_contiguous() ? IntVector() : preserved_strides(self), self.dtype(),
+                    self.device());
 }
 void flip_cpu(const Tensor& self, IntList dims, const Tensor& out) {
   if (out.numel() == 0) return;
@@ -176,16 +207,21 @@ Tensor flip_checked(const Tensor& self, int64_t dim) {
 Tensor roll_impl(const Tensor& self, IntList shifts, IntList dims) {
   TESSERA_CHECK(!shifts.empty(), "`shifts` required");
   if (dims.empty()) {
-    TESSERA_CHECK(shifts.size() == 1, "shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size());
+    TESSERA_CHECK(shifts.size() == 1, "shifts and dimensions must align. shifts: ", shifts.size(),
+                  ", dims:", dims.size());
     return view(roll_impl(reshape(contiguous(self), {-1}), shifts, IntVector{0}), self.sizes());
   }
-  TESSERA_CHECK(shifts.size() == dims.size(), "shifts and dimensions must align. shifts: ", shifts.size(), ", dims:", dims.size());
+  TESSERA_CHECK(shifts.size() == dims.size(), "shifts and dimensions must align. shifts: ", shifts.size(),
+                ", dims:", dims.size());
   if (self.numel() == 0) return clone(self);
   Tensor r = self;
   for (size_t k = 0; k < dims.size(); ++k) {
     const int64_t d = wrap_dim(dims[k], self.dim()), n = self.size(d);
     const int64_t by = ((shifts[k] % n) + n) % n;
-    if (by == 0) { r = r.is_same(self) ? clone(self) : r; continue; }
+    if (by == 0) {
+      r = r.is_same(self) ? clone(self) : r;
+      continue;
+    }
     const Tensor parts[2] = {narrow(r, d, n - by, by), narrow(r, d, 0, n - by)};
     r = cat(parts, d);
   }
@@ -195,20 +231,26 @@ Tensor roll_impl(const Tensor& self, IntList shifts, IntList dims) {
 Tensor rot90_impl(const Tensor& self, int64_t k, IntList dims) {
   TESSERA_CHECK(dims.size() == 2, "expected total rotation dims == 2, but got dims = ", dims.size());
   TESSERA_CHECK(self.dim() >= 2, "expected total dims >= 2, but got total dims = ", self.dim());
-  TESSERA_CHECK(dims[0] != dims[1] && std::abs(dims[0] - dims[1]) != self.dim(), "expected rotation dims to be different, but got dim0 = ", dims[0], " and dim1 = ", dims[1]);
+  TESSERA_CHECK(dims[0] != dims[1] && std::abs(dims[0] - dims[1]) != self.dim(),
+                "expected rotation dims to be different, but got dim0 = ", dims[0], " and dim1 = ", dims[1]);
   const int64_t a = wrap_dim(dims[0], self.dim()), b = wrap_dim(dims[1], self.dim());
   switch (((k % 4) + 4) % 4) {
-    case 1: return transpose(flip(self, IntVector{b}), a, b);
-    case 2: return flip(self, dims);
-    case 3: return transpose(flip(self, IntVector{a}), a, b);
-    default: return clone(self, MemoryFormat::kContiguous);
+    case 1:
+      return transpose(flip(self, IntVector{b}), a, b);
+    case 2:
+      return flip(self, dims);
+    case 3:
+      return transpose(flip(self, IntVector{a}), a, b);
+    default:
+      return clone(self, MemoryFormat::kContiguous);
   }
 }
 
 // --- repeating ---
 
 Tensor repeat_impl(const Tensor& self, IntList repeats) {
-  TESSERA_CHECK(static_cast<int64_t>(repeats.size()) >= self.dim(), "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
+  TESSERA_CHECK(static_cast<int64_t>(repeats.size()) >= self.dim(),
+                "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
   for (int64_t r : repeats) TESSERA_CHECK(r >= 0, "repeat: repeats must not be negative, got ", shape_string(repeats));
   const int64_t lead = static_cast<int64_t>(repeats.size()) - self.dim();
   // [a, b] repeated (r, s): [1, a, 1, b] expanded to [r, a, s, b], then joined.
@@ -245,14 +287,19 @@ int64_t checked_total(const Tensor& counts) {
 
 Tensor interleave_indices(const Tensor& repeats, std::optional<SymInt> output_size) {
   TESSERA_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
-  TESSERA_CHECK(repeats.dtype() == DType::kInt64 || repeats.dtype() == DType::kInt32, "repeats has to be Long or Int tensor");
-  TESSERA_CHECK_NOT_IMPLEMENTED(!repeats.is_meta() || output_size, "repeat_interleave: the size of the result is not known on the meta device; give output_size, or repeats as an int");
-  if (repeats.is_meta()) return empty_tensor(IntVector{output_size->guard_int()}, {}, repeats.dtype(), repeats.device());
+  TESSERA_CHECK(repeats.dtype() == DType::kInt64 || repeats.dtype() == DType::kInt32,
+                "repeats has to be Long or Int tensor");
+  TESSERA_CHECK_NOT_IMPLEMENTED(!repeats.is_meta() || output_size,
+                                "repeat_interleave: the size of the result is not known on the meta device; give "
+                                "output_size, or repeats as an int");
+  if (repeats.is_meta())
+    return empty_tensor(IntVector{output_size->guard_int()}, {}, repeats.dtype(), repeats.device());
   // With output_size nobody waits for a device.
   const int64_t total = output_size && !repeats.is_cpu() ? output_size->guard_int() : checked_total(repeats);
   TESSERA_CHECK(!output_size || output_size->guard_int() == total, "allocated size does not match required size");
   if (!repeats.is_cpu()) {
-    const Tensor ends = cumsum(to(repeats, DType::kInt64), 0), places = arange(Scalar(total), DType::kInt64, std::nullopt, repeats.device());
+    const Tensor ends = cumsum(to(repeats, DType::kInt64), 0),
+                 places = arange(Scalar(total), DType::kInt64, std::nullopt, repeats.device());
     return to(searchsorted(ends, places, false, true, std::nullopt, Tensor()), repeats.dtype());
   }
   const Tensor counts = contiguous(to(repeats, DType::kInt64)), out = empty_cpu(IntVector{total}, DType::kInt64);
@@ -260,20 +307,28 @@ Tensor interleave_indices(const Tensor& repeats, std::optional<SymInt> output_si
   for (int64_t i = 0; i < counts.numel(); ++i) p = std::fill_n(p, counts.data<int64_t>()[i], i);
   return to(out, repeats.dtype());
 }
-Tensor interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim, std::optional<SymInt> output_size) {
+Tensor interleave(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim,
+                  std::optional<SymInt> output_size) {
   const Tensor t = dim ? self : reshape(self, {-1});
   const int64_t d = dim ? wrap_dim(*dim, self.dim()) : 0;
-  if (repeats.dim() == 0 || (repeats.dim() == 1 && repeats.numel() == 1)) return interleave_fixed(self, repeats.item_scalar().to_int(), dim, output_size);
+  if (repeats.dim() == 0 || (repeats.dim() == 1 && repeats.numel() == 1))
+    return interleave_fixed(self, repeats.item_scalar().to_int(), dim, output_size);
   TESSERA_CHECK(repeats.dim() == 1, "repeats must be 0-dim or 1-dim tensor");
-  TESSERA_CHECK(repeats.numel() == t.size(d), "repeats must have the same size as input along dim, but got repeats.size(0) = ", repeats.numel(), " and input.size(", d, ") = ", t.size(d));
+  TESSERA_CHECK(repeats.numel() == t.size(d),
+                "repeats must have the same size as input along dim, but got repeats.size(0) = ", repeats.numel(),
+                " and input.size(", d, ") = ", t.size(d));
   return index_select(t, d, interleave_indices(repeats, output_size));
 }
-Tensor interleave_fixed(const Tensor& self, int64_t repeats, std::optional<int64_t> dim, const std::optional<SymInt>& output_size) {
+Tensor interleave_fixed(const Tensor& self, int64_t repeats, std::optional<int64_t> dim,
+                        const std::optional<SymInt>& output_size) {
   TESSERA_CHECK(repeats >= 0, "Repeats must be non-negative");
   if (output_size) {
-    const int64_t length = !dim ? self.numel() : self.dim() ? self.sizes()[static_cast<size_t>(wrap_dim(*dim, self.dim()))] : 1;
+    const int64_t length = !dim         ? self.numel()
+                           : self.dim() ? self.sizes()[static_cast<size_t>(wrap_dim(*dim, self.dim()))]
+                                        : 1;
     int64_t size = 0;
-    TESSERA_CHECK(!__builtin_mul_overflow(repeats, length, &size) && output_size->guard_int() == size, "repeat_interleave: Invalid output_size, expected ", size, " but got ", output_size->guard_int());
+    TESSERA_CHECK(!__builtin_mul_overflow(repeats, length, &size) && output_size->guard_int() == size,
+                  "repeat_interleave: Invalid output_size, expected ", size, " but got ", output_size->guard_int());
   }
   const Tensor t = dim ? self : reshape(self, {-1});
   if (t.dim() == 0) return expand(reshape(t, {1}), {repeats}).clone();
@@ -287,7 +342,8 @@ Tensor interleave_fixed(const Tensor& self, int64_t repeats, std::optional<int64
 
 Tensor diag_impl(const Tensor& self, int64_t diagonal) {
   TESSERA_CHECK(self.dim() == 1 || self.dim() == 2, "diag(): Supports 1D or 2D tensors. Got ", self.dim(), "D");
-  return self.dim() == 1 ? diag_embed(self, diagonal) : clone(tessera::diagonal(self, diagonal, 0, 1), MemoryFormat::kContiguous);
+  return self.dim() == 1 ? diag_embed(self, diagonal)
+                         : clone(tessera::diagonal(self, diagonal, 0, 1), MemoryFormat::kContiguous);
 }
 Tensor diag_embed_impl(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
   const int64_t rank = self.dim() + 1;
@@ -329,13 +385,18 @@ Tensor diff_impl(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepe
 
 Tensor bincount_impl(const Tensor& self, const Tensor& weights, int64_t minlength) {
   TESSERA_CHECK(minlength >= 0, "minlength should be >= 0");
-  TESSERA_CHECK(self.dim() == 1 && is_integral(self.dtype(), false), "bincount only supports 1-d non-negative integral inputs.");
-  TESSERA_CHECK(!weights.defined() || (weights.dim() == 1 && weights.numel() == self.numel()), "weights should be 1-d and have the same length as input");
-  const DType t = !weights.defined() ? DType::kInt64 : weights.dtype() == DType::kFloat32 ? DType::kFloat32 : DType::kFloat64;
+  TESSERA_CHECK(self.dim() == 1 && is_integral(self.dtype(), false),
+                "bincount only supports 1-d non-negative integral inputs.");
+  TESSERA_CHECK(!weights.defined() || (weights.dim() == 1 && weights.numel() == self.numel()),
+                "weights should be 1-d and have the same length as input");
+  const DType t = !weights.defined()                   ? DType::kInt64
+                  : weights.dtype() == DType::kFloat32 ? DType::kFloat32
+                                                       : DType::kFloat64;
   if (self.numel() == 0) return zeros({minlength}, t, std::nullopt, self.device());
   if (self.is_cpu() && !weights.defined()) {
     const Tensor x = contiguous(to(self, DType::kInt64));
-    const std::vector<int64_t> counts = cpu::count_integers(x.data<int64_t>(), x.numel(), "bincount only supports 1-d non-negative integral inputs.");
+    const std::vector<int64_t> counts =
+        cpu::count_integers(x.data<int64_t>(), x.numel(), "bincount only supports 1-d non-negative integral inputs.");
     const int64_t found = static_cast<int64_t>(counts.size());
     const Tensor out = empty_tensor(IntVector{std::max(minlength, found)}, {}, t, self.device());
     std::copy(counts.begin(), counts.end(), out.data<int64_t>());

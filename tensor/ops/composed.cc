@@ -13,7 +13,9 @@
 
 namespace tessera::kernels {
 
-Tensor number_beside(const Scalar& number, const Tensor& t) { return t.is_cpu() ? wrapped_number(number) : full({}, number, std::nullopt, std::nullopt, t.device()); }
+Tensor number_beside(const Scalar& number, const Tensor& t) {
+  return t.is_cpu() ? wrapped_number(number) : full({}, number, std::nullopt, std::nullopt, t.device());
+}
 Tensor exponent_for(const Tensor& self, const Tensor& other) {
   const DType t = result_type(self, other);
   return is_integral(other.dtype(), true) && is_floating_point(t) ? to(other, t) : other;
@@ -21,11 +23,14 @@ Tensor exponent_for(const Tensor& self, const Tensor& other) {
 
 // Sorted test elements are searched, so the cost is n log m.
 Tensor isin_impl(const Tensor& elements, const Tensor& test_elements, bool invert) {
-  TESSERA_CHECK(!elements.is_complex() && !test_elements.is_complex(), "Unsupported input type encountered for isin(): ", type_name_of(elements.is_complex() ? elements.dtype() : test_elements.dtype()));
+  TESSERA_CHECK(!elements.is_complex() && !test_elements.is_complex(),
+                "Unsupported input type encountered for isin(): ",
+                type_name_of(elements.is_complex() ? elements.dtype() : test_elements.dtype()));
   if (test_elements.numel() == 0) return full_like(elements, Scalar(invert), DType::kBool);
   const DType t = result_type(elements, test_elements);
   const DType work = t == DType::kBool ? DType::kUInt8 : t;
-  const Tensor sorted = std::get<0>(sort(to(reshape(test_elements, {-1}), work), int64_t{0}, false)), values = to(elements, work);
+  const Tensor sorted = std::get<0>(sort(to(reshape(test_elements, {-1}), work), int64_t{0}, false)),
+               values = to(elements, work);
   const Tensor at = clamp(searchsorted(sorted, contiguous(values)), std::nullopt, Scalar(sorted.numel() - 1));
   const Tensor candidates = view(index_select(sorted, 0, reshape(at, {-1})), values.sizes());
   return invert ? ne(candidates, values) : eq(candidates, values);
@@ -42,7 +47,8 @@ Reduce reduction(std::string_view name, bool with_sum) {
   if (name == "mean") return Reduce::kMean;
   if (name == "amax") return Reduce::kMax;
   if (name == "amin") return Reduce::kMin;
-  internal::raise<Error>("reduce argument must be either ", with_sum ? "sum, " : "", "prod, mean, amax or amin, got ", name, ".");
+  internal::raise<Error>("reduce argument must be either ", with_sum ? "sum, " : "", "prod, mean, amax or amin, got ",
+                         name, ".");
 }
 // The value that changes nothing.
 Scalar neutral(Reduce r, DType t) {
@@ -52,26 +58,33 @@ Scalar neutral(Reduce r, DType t) {
   if (is_floating_point(t)) return Scalar(lowest ? -INFINITY : INFINITY);
   if (t == DType::kBool) return Scalar(!lowest);
   return visit_dtype(t, [&]<class T>(TypeTag<T>) -> Scalar {
-    if constexpr (std::is_integral_v<T>) return Scalar(static_cast<int64_t>(lowest ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max()));
+    if constexpr (std::is_integral_v<T>)
+      return Scalar(static_cast<int64_t>(lowest ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max()));
     return Scalar(0);
   });
 }
 int64_t mode_of(Reduce r) {
   using M = cpu::ScatterMode;
   switch (r) {
-    case Reduce::kProd: return static_cast<int64_t>(M::kMultiply);
-    case Reduce::kMax: return static_cast<int64_t>(M::kMax);
-    case Reduce::kMin: return static_cast<int64_t>(M::kMin);
-    default: return static_cast<int64_t>(M::kAdd);
+    case Reduce::kProd:
+      return static_cast<int64_t>(M::kMultiply);
+    case Reduce::kMax:
+      return static_cast<int64_t>(M::kMax);
+    case Reduce::kMin:
+      return static_cast<int64_t>(M::kMin);
+    default:
+      return static_cast<int64_t>(M::kAdd);
   }
 }
 // What of src belongs to index: scatters leave out the rest.
 Tensor src_window(const Tensor& src, const Tensor& index) {
-  TESSERA_CHECK(std::max<int64_t>(src.dim(), 1) == std::max<int64_t>(index.dim(), 1), "Index tensor must have the same number of dimensions as src tensor");
+  TESSERA_CHECK(std::max<int64_t>(src.dim(), 1) == std::max<int64_t>(index.dim(), 1),
+                "Index tensor must have the same number of dimensions as src tensor");
   Tensor part = src;
   for (int64_t d = 0; d < src.dim() && d < index.dim(); ++d) {
     const int64_t n = index.sizes()[static_cast<size_t>(d)];
-    TESSERA_CHECK(n <= src.sizes()[static_cast<size_t>(d)], "Expected index ", shape_string(index.sizes()), " to be no larger than src ", shape_string(src.sizes()), " in each dimension");
+    TESSERA_CHECK(n <= src.sizes()[static_cast<size_t>(d)], "Expected index ", shape_string(index.sizes()),
+                  " to be no larger than src ", shape_string(src.sizes()), " in each dimension");
     if (n != src.sizes()[static_cast<size_t>(d)]) part = narrow(part, d, SymInt(0), SymInt(n));
   }
   return part;
@@ -79,43 +92,56 @@ Tensor src_window(const Tensor& src, const Tensor& index) {
 
 }  // namespace
 
-Tensor _scatter_reduce_composite(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, int64_t reduce, bool include_self) {
+Tensor _scatter_reduce_composite(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                                 int64_t reduce, bool include_self) {
   const Reduce r = static_cast<Reduce>(reduce);
   TESSERA_CHECK(self.dtype() == src.dtype(), "scatter(): Expected self.dtype to be equal to src.dtype");
   const Tensor base = include_self ? self : scatter(self, dim, index, neutral(r, self.dtype()));
   const Tensor result = _scatter_reduced(base, dim, index, src, mode_of(r));
   if (r != Reduce::kMean) return result;
-  const Tensor one = ones_like(index, DType::kInt64), start = full_like(self, Scalar(include_self ? 1 : 0), DType::kInt64);
+  const Tensor one = ones_like(index, DType::kInt64),
+               start = full_like(self, Scalar(include_self ? 1 : 0), DType::kInt64);
   const Tensor count = clamp(scatter_add(start, dim, index, one), Scalar(1));
-  return is_integral(self.dtype(), false) ? to(div(result, count, std::optional<std::string_view>("floor")), self.dtype()) : div(result, to(count, self.dtype()));
+  return is_integral(self.dtype(), false)
+             ? to(div(result, count, std::optional<std::string_view>("floor")), self.dtype())
+             : div(result, to(count, self.dtype()));
 }
-Tensor scatter_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce, bool include_self) {
-  return _scatter_reduce(self, dim, index, src_window(src, index), static_cast<int64_t>(reduction(reduce, true)), include_self);
+Tensor scatter_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                           std::string_view reduce, bool include_self) {
+  return _scatter_reduce(self, dim, index, src_window(src, index), static_cast<int64_t>(reduction(reduce, true)),
+                         include_self);
 }
-Tensor index_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self) {
+Tensor index_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                         std::string_view reduce, bool include_self) {
   const Reduce r = reduction(reduce, false);
   const int64_t d = wrap_dim(dim, self.dim());
   check_slices("index_reduce_", self, dim, index, source);
-  if (self.dim() == 0) return _scatter_reduce(self, 0, reshape(index, {}), source, static_cast<int64_t>(r), include_self);
+  if (self.dim() == 0)
+    return _scatter_reduce(self, 0, reshape(index, {}), source, static_cast<int64_t>(r), include_self);
   IntVector shape(static_cast<size_t>(self.dim()), 1);
   shape[static_cast<size_t>(d)] = index.numel();
-  return _scatter_reduce(self, d, expand(reshape(index, IntList(shape)), source.sizes()), source, static_cast<int64_t>(r), include_self);
+  return _scatter_reduce(self, d, expand(reshape(index, IntList(shape)), source.sizes()), source,
+                         static_cast<int64_t>(r), include_self);
 }
 
 // --- copies with a part replaced ---
 
-Tensor with_part(const Tensor& self, const Tensor& src, const char* name, const std::function<Tensor(const Tensor&)>& part) {
+Tensor with_part(const Tensor& self, const Tensor& src, const char* name,
+                 const std::function<Tensor(const Tensor&)>& part) {
   const Tensor result = clone(self);
   const Tensor place = part(result);
-  TESSERA_CHECK(std::ranges::equal(place.sizes(), src.sizes()), name, ": expected src to have a size equal to the slice of self. src size = ", shape_string(src.sizes()), ", slice size = ",
-                shape_string(place.sizes()));
+  TESSERA_CHECK(std::ranges::equal(place.sizes(), src.sizes()), name,
+                ": expected src to have a size equal to the slice of self. src size = ", shape_string(src.sizes()),
+                ", slice size = ", shape_string(place.sizes()));
   copy_(place, src);
   return result;
 }
 
 const Tensor& fill_diagonal_impl(const Tensor& self, const Scalar& value, bool wrap) {
   TESSERA_CHECK(self.dim() >= 2, "dimensions must larger than 1");
-  for (int64_t i = 1; self.dim() > 2 && i < self.dim(); ++i) TESSERA_CHECK(self.sizes()[static_cast<size_t>(i)] == self.sizes()[0], "all dimensions of input must be of equal length");
+  for (int64_t i = 1; self.dim() > 2 && i < self.dim(); ++i)
+    TESSERA_CHECK(self.sizes()[static_cast<size_t>(i)] == self.sizes()[0],
+                  "all dimensions of input must be of equal length");
   int64_t step = 0, shortest = self.sizes()[0];
   for (int64_t i = 0; i < self.dim(); ++i) {
     step += self.strides()[static_cast<size_t>(i)];
@@ -127,7 +153,9 @@ const Tensor& fill_diagonal_impl(const Tensor& self, const Scalar& value, bool w
   // In a tall matrix the diagonal begins again below each square, one row left out.
   if (wrap && self.dim() == 2 && rows > columns + 1) {
     for (int64_t first = columns + 1; first < rows; first += columns + 1)
-      fill_(as_strided(self, {std::min(rows - first, columns)}, {step}, SymInt(self.storage_offset() + first * self.strides()[0])), value);
+      fill_(as_strided(self, {std::min(rows - first, columns)}, {step},
+                       SymInt(self.storage_offset() + first * self.strides()[0])),
+            value);
   }
   return self;
 }
@@ -138,7 +166,8 @@ Tensor kron_impl(const Tensor& self, const Tensor& other) {
   const int64_t rank = std::max(self.dim(), other.dim());
   IntVector a, b, shape;
   for (int64_t i = 0; i < rank; ++i) {
-    const int64_t x = i < rank - self.dim() ? 1 : self.sizes()[static_cast<size_t>(i - rank + self.dim())], y = i < rank - other.dim() ? 1 : other.sizes()[static_cast<size_t>(i - rank + other.dim())];
+    const int64_t x = i < rank - self.dim() ? 1 : self.sizes()[static_cast<size_t>(i - rank + self.dim())],
+                  y = i < rank - other.dim() ? 1 : other.sizes()[static_cast<size_t>(i - rank + other.dim())];
     a.insert(a.end(), {x, 1});
     b.insert(b.end(), {1, y});
     shape.push_back(x * y);
@@ -148,22 +177,29 @@ Tensor kron_impl(const Tensor& self, const Tensor& other) {
 
 int64_t first_of_size_3(const Tensor& self, const Tensor& other) {
   const IntVector shape = infer_broadcast(self.sizes(), other.sizes());
-  for (size_t i = 0; i < shape.size(); ++i) if (shape[i] == 3) return static_cast<int64_t>(i);
+  for (size_t i = 0; i < shape.size(); ++i)
+    if (shape[i] == 3) return static_cast<int64_t>(i);
   internal::raise<Error>("no dimension of size 3 in input");
 }
 Tensor cross_impl(const Tensor& self, const Tensor& other, int64_t dim) {
-  TESSERA_CHECK(self.dim() == other.dim(), "linalg.cross: inputs must have the same number of dimensions, got ", self.dim(), " and ", other.dim());
+  TESSERA_CHECK(self.dim() == other.dim(), "linalg.cross: inputs must have the same number of dimensions, got ",
+                self.dim(), " and ", other.dim());
   const int64_t d = wrap_dim(dim, self.dim());
-  TESSERA_CHECK(self.dim() > 0 && self.sizes()[static_cast<size_t>(d)] == 3 && other.sizes()[static_cast<size_t>(d)] == 3, "linalg.cross: inputs dimension ", dim, " must have length 3. Got ",
-                self.dim() ? self.sizes()[static_cast<size_t>(d)] : 0, " and ", self.dim() ? other.sizes()[static_cast<size_t>(d)] : 0);
+  TESSERA_CHECK(
+      self.dim() > 0 && self.sizes()[static_cast<size_t>(d)] == 3 && other.sizes()[static_cast<size_t>(d)] == 3,
+      "linalg.cross: inputs dimension ", dim, " must have length 3. Got ",
+      self.dim() ? self.sizes()[static_cast<size_t>(d)] : 0, " and ",
+      self.dim() ? other.sizes()[static_cast<size_t>(d)] : 0);
   const int64_t back[1] = {1}, ahead[1] = {2}, dims[1] = {d};
   auto turned = [&](const Tensor& t, IntList by) { return roll(t, by, IntList(dims)); };
   // roll by 2 puts element i + 1 in place i, roll by 1 element i - 1.
   return sub(mul(turned(self, ahead), turned(other, back)), mul(turned(self, back), turned(other, ahead)));
 }
 Tensor vecdot_impl(const Tensor& x, const Tensor& y, int64_t dim) {
-  TESSERA_CHECK(x.dtype() == y.dtype(), "linalg.vecdot: Expected x and y to have the same dtype, but found x of type ", name_of(x.dtype()), " and y of type ", name_of(y.dtype()), " instead");
-  TESSERA_CHECK(x.is_floating_point() || x.is_complex(), "linalg.vecdot: Expected a floating point or complex tensor as input. Got ", type_name_of(x.dtype()));
+  TESSERA_CHECK(x.dtype() == y.dtype(), "linalg.vecdot: Expected x and y to have the same dtype, but found x of type ",
+                name_of(x.dtype()), " and y of type ", name_of(y.dtype()), " instead");
+  TESSERA_CHECK(x.is_floating_point() || x.is_complex(),
+                "linalg.vecdot: Expected a floating point or complex tensor as input. Got ", type_name_of(x.dtype()));
   const int64_t dims[1] = {dim};
   return sum(mul(conj(x), y), IntList(dims));
 }
@@ -186,7 +222,8 @@ Tensor vander_impl(const Tensor& x, std::optional<int64_t> n, bool increasing) {
   const DType t = is_integral(x.dtype(), true) ? DType::kInt64 : x.dtype();
   const Tensor exponents = arange(Scalar(columns), DType::kInt64, std::nullopt, x.device());
   const int64_t dims[1] = {1};
-  Tensor result = columns == 0 ? zeros({x.numel(), 0}, t, std::nullopt, x.device()) : pow(unsqueeze(to(x, t), 1), exponents);
+  Tensor result =
+      columns == 0 ? zeros({x.numel(), 0}, t, std::nullopt, x.device()) : pow(unsqueeze(to(x, t), 1), exponents);
   return increasing ? result : flip(result, dims);
 }
 
@@ -204,8 +241,10 @@ Tensor summed(const Tensor& areas, int64_t dim, bool running) {
 }
 Tensor empty_integral(const Tensor& y, int64_t dim, bool running) {
   IntVector shape = to_vector(y.sizes());
-  if (running) shape[static_cast<size_t>(dim)] = 0;
-  else shape.erase(shape.begin() + dim);
+  if (running)
+    shape[static_cast<size_t>(dim)] = 0;
+  else
+    shape.erase(shape.begin() + dim);
   return zeros(IntList(shape), y.dtype(), std::nullopt, y.device());
 }
 }  // namespace
@@ -213,12 +252,14 @@ Tensor empty_integral(const Tensor& y, int64_t dim, bool running) {
 Tensor trapezoid_impl(const Tensor& y, const Tensor& x, int64_t dim, bool running) {
   const int64_t d = wrap_dim(dim, y.dim());
   TESSERA_CHECK(y.dim() > 0, "trapezoid: y needs at least one dimension");
-  TESSERA_CHECK(y.dtype() != DType::kBool && x.dtype() != DType::kBool, "trapezoid: received a bool input for `x` or `y`, but bool is not supported");
+  TESSERA_CHECK(y.dtype() != DType::kBool && x.dtype() != DType::kBool,
+                "trapezoid: received a bool input for `x` or `y`, but bool is not supported");
   const int64_t n = y.sizes()[static_cast<size_t>(d)];
   if (n == 0) return empty_integral(y, d, running);
   Tensor steps;
   if (x.dim() == 1) {
-    TESSERA_CHECK(x.sizes()[0] == n, "trapezoid: There must be one `x` value for each sample point. Got ", x.sizes()[0], " values for ", n, " points");
+    TESSERA_CHECK(x.sizes()[0] == n, "trapezoid: There must be one `x` value for each sample point. Got ", x.sizes()[0],
+                  " values for ", n, " points");
     IntVector shape(static_cast<size_t>(y.dim()), 1);
     shape[static_cast<size_t>(d)] = n - 1;
     steps = reshape(diff(x), IntList(shape));
@@ -227,7 +268,8 @@ Tensor trapezoid_impl(const Tensor& y, const Tensor& x, int64_t dim, bool runnin
     while (wide.dim() < y.dim()) wide = unsqueeze(wide, 0);
     TESSERA_CHECK(wide.dim() == y.dim(), "trapezoid: x has more dimensions (", x.dim(), ") than y (", y.dim(), ")");
     const int64_t m = wide.sizes()[static_cast<size_t>(d)];
-    TESSERA_CHECK(m == n || n == 1 || m == 1, "trapezoid: There must be one `x` value for each sample point. Got ", m, " values for ", n, " points");
+    TESSERA_CHECK(m == n || n == 1 || m == 1, "trapezoid: There must be one `x` value for each sample point. Got ", m,
+                  " values for ", n, " points");
     steps = diff(wide, 1, d);
   }
   return summed(mul(neighbour_sums(y, d), steps), d, running);
@@ -243,9 +285,13 @@ Tensor trapezoid_impl(const Tensor& y, const Scalar& dx, int64_t dim, bool runni
 
 std::tuple<Tensor, Tensor> frexp_Tensor_cpu(const Tensor& self) {
   TESSERA_CHECK(is_floating_point(self.dtype()), "torch.frexp() only supports floating-point dtypes");
-  if (self.is_meta()) return {empty_tensor(self.sizes(), {}, self.dtype(), self.device()), empty_tensor(self.sizes(), {}, DType::kInt32, self.device())};
-  const Tensor x = contiguous(self), mantissa = empty_tensor(self.sizes(), {}, self.dtype(), self.device()), exponent = empty_tensor(self.sizes(), {}, DType::kInt32, self.device());
-  if (x.numel()) TESSERA_ON(x.device(), run_frexp)(x.dtype(), x.numel(), mantissa.data_ptr(), exponent.data_ptr<int32_t>(), x.data_ptr());
+  if (self.is_meta())
+    return {empty_tensor(self.sizes(), {}, self.dtype(), self.device()),
+            empty_tensor(self.sizes(), {}, DType::kInt32, self.device())};
+  const Tensor x = contiguous(self), mantissa = empty_tensor(self.sizes(), {}, self.dtype(), self.device()),
+               exponent = empty_tensor(self.sizes(), {}, DType::kInt32, self.device());
+  if (x.numel()) TESSERA_ON(x.device(), run_frexp)
+  (x.dtype(), x.numel(), mantissa.data_ptr(), exponent.data_ptr<int32_t>(), x.data_ptr());
   return {mantissa, exponent};
 }
 
@@ -259,7 +305,8 @@ DType window_dtype(const char* name, int64_t length, std::optional<DType> dtype)
   return t;
 }
 // A periodic window is a symmetric one of one point more without its last.
-Tensor window(const char* name, int64_t length, bool periodic, cpu::Sequence s, std::optional<DType> dtype, std::optional<Device> device) {
+Tensor window(const char* name, int64_t length, bool periodic, cpu::Sequence s, std::optional<DType> dtype,
+              std::optional<Device> device) {
   const DType t = window_dtype(name, length, dtype);
   if (length <= 1) return ones({length}, t, std::nullopt, device);
   const Tensor r = empty(IntVector{length}, t, std::nullopt, device);
@@ -270,14 +317,18 @@ Tensor window(const char* name, int64_t length, bool periodic, cpu::Sequence s, 
 }
 }  // namespace
 
-Tensor cosine_window(int64_t length, bool periodic, double a, double b, double c, std::optional<DType> dtype, std::optional<Device> device) {
-  return window("window", length, periodic, {.kind = cpu::SequenceKind::kCosine, .a = a, .b = b, .c = c}, dtype, device);
+Tensor cosine_window(int64_t length, bool periodic, double a, double b, double c, std::optional<DType> dtype,
+                     std::optional<Device> device) {
+  return window("window", length, periodic, {.kind = cpu::SequenceKind::kCosine, .a = a, .b = b, .c = c}, dtype,
+                device);
 }
 Tensor triangle_window(int64_t length, bool periodic, std::optional<DType> dtype, std::optional<Device> device) {
   return window("bartlett_window", length, periodic, {.kind = cpu::SequenceKind::kTriangle}, dtype, device);
 }
-Tensor kaiser_impl(int64_t length, bool periodic, double beta, std::optional<DType> dtype, std::optional<Device> device) {
-  return window("kaiser_window", length, periodic, {.kind = cpu::SequenceKind::kBessel, .a = std::abs(beta)}, dtype, device);
+Tensor kaiser_impl(int64_t length, bool periodic, double beta, std::optional<DType> dtype,
+                   std::optional<Device> device) {
+  return window("kaiser_window", length, periodic, {.kind = cpu::SequenceKind::kBessel, .a = std::abs(beta)}, dtype,
+                device);
 }
 
 }  // namespace tessera::kernels

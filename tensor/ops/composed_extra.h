@@ -11,13 +11,17 @@ namespace tessera::kernels {
 
 // A number as an operand on the device of a tensor.
 Tensor number_beside(const Scalar& number, const Tensor& t);
-// What ldexp raises 2 to: integers in the floating dtype that they give with self, which may be wider than the default dtype.
+// What ldexp raises 2 to: integers in the floating dtype that they give with self, which may be wider than the default
+// dtype.
 Tensor exponent_for(const Tensor& self, const Tensor& other);
 Tensor isin_impl(const Tensor& elements, const Tensor& test_elements, bool invert);
-Tensor scatter_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce, bool include_self);
-Tensor index_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, std::string_view reduce, bool include_self);
+Tensor scatter_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+                           std::string_view reduce, bool include_self);
+Tensor index_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                         std::string_view reduce, bool include_self);
 // A copy of self in which the view that `part` takes holds src.
-Tensor with_part(const Tensor& self, const Tensor& src, const char* name, const std::function<Tensor(const Tensor&)>& part);
+Tensor with_part(const Tensor& self, const Tensor& src, const char* name,
+                 const std::function<Tensor(const Tensor&)>& part);
 const Tensor& fill_diagonal_impl(const Tensor& self, const Scalar& value, bool wrap);
 Tensor kron_impl(const Tensor& self, const Tensor& other);
 int64_t first_of_size_3(const Tensor& self, const Tensor& other);
@@ -28,8 +32,10 @@ Tensor vander_impl(const Tensor& x, std::optional<int64_t> n, bool increasing);
 Tensor trapezoid_impl(const Tensor& y, const Tensor& x, int64_t dim, bool running);
 Tensor trapezoid_impl(const Tensor& y, const Scalar& dx, int64_t dim, bool running);
 // a - b cos(2 pi i / n) + c cos(4 pi i / n).
-Tensor cosine_window(int64_t length, bool periodic, double a, double b, double c, std::optional<DType> dtype, std::optional<Device> device);
+Tensor cosine_window(int64_t length, bool periodic, double a, double b, double c, std::optional<DType> dtype,
+                     std::optional<Device> device);
 Tensor triangle_window(int64_t length, bool periodic, std::optional<DType> dtype, std::optional<Device> device);
-Tensor kaiser_impl(int64_t length, bool periodic, double beta, std::optional<DType> dtype, std::optional<Device> device);
+Tensor kaiser_impl(int64_t length, bool periodic, double beta, std::optional<DType> dtype,
+                   std::optional<Device> device);
 
 }  // namespace tessera::kernels

@@ -18,22 +18,28 @@ void copy_elements(const Tensor& dst, const Tensor& src) {
   int64_t to_strides[64], from_strides[64];
   pointwise::broadcast_strides(dst, dst.sizes(), to_strides);
   pointwise::broadcast_strides(src, dst.sizes(), from_strides);
-  TESSERA_ON(dst.device(), copy_strided)(dst.sizes(), {dst.data_ptr(), dst.dtype(), to_strides}, {src.data_ptr(), src.dtype(), from_strides}, dst.is_conj() != src.is_conj(), dst.is_neg() != src.is_neg());
+  TESSERA_ON(dst.device(), copy_strided)
+  (dst.sizes(), {dst.data_ptr(), dst.dtype(), to_strides}, {src.data_ptr(), src.dtype(), from_strides},
+   dst.is_conj() != src.is_conj(), dst.is_neg() != src.is_neg());
 }
 
 // The elements of t one behind the other, as they lie in memory, with no lazy bits.
 bool is_plain(const Tensor& t) { return t.is_non_overlapping_and_dense() && !t.is_conj() && !t.is_neg(); }
 
-// Between devices: dense blocks of bytes of one dtype travel; layouts and dtypes are changed before on the source's device, or behind on the target's.
+// Between devices: dense blocks of bytes of one dtype travel; layouts and dtypes are changed before on the source's
+// device, or behind on the target's.
 void copy_between_devices(const Tensor& dst, const Tensor& src, bool non_blocking) {
   if (dst.numel() == 0) return;
-  const bool same = std::ranges::equal(dst.sizes(), src.sizes()) && dst.dtype() == src.dtype() && std::ranges::equal(dst.strides(), src.strides());
+  const bool same = std::ranges::equal(dst.sizes(), src.sizes()) && dst.dtype() == src.dtype() &&
+                    std::ranges::equal(dst.strides(), src.strides());
   if (same && is_plain(dst) && is_plain(src)) {
     const Device busy = dst.is_cpu() ? src.device() : dst.device();
     const Engines& e = Engines::of(busy.type);
-    TESSERA_CHECK(e.transfer, "copy_ between ", src.device().str(), " and ", dst.device().str(), " needs the library of that device");
+    TESSERA_CHECK(e.transfer, "copy_ between ", src.device().str(), " and ", dst.device().str(),
+                  " needs the library of that device");
     e.select(busy);
-    e.transfer(dst.data_ptr(), dst.device(), src.data_ptr(), src.device(), static_cast<size_t>(dst.nbytes()), non_blocking);
+    e.transfer(dst.data_ptr(), dst.device(), src.data_ptr(), src.device(), static_cast<size_t>(dst.nbytes()),
+               non_blocking);
     return;
   }
   // Converted where fewer bytes travel for it.
@@ -47,14 +53,16 @@ void copy_between_devices(const Tensor& dst, const Tensor& src, bool non_blockin
 
 IntVector copy_strides(const Tensor& self, std::optional<MemoryFormat> format) {
   switch (format.value_or(MemoryFormat::kPreserve)) {
-    case MemoryFormat::kPreserve: return self.is_contiguous() ? (self.numel() ? IntVector() : IntVector()) : preserved_strides(self);
+    case MemoryFormat::kPreserve:
+      return self.is_contiguous() ? (self.numel() ? IntVector() : IntVector()) : preserved_strides(self);
     case MemoryFormat::kChannelsLast:
       TESSERA_CHECK(self.dim() == 4, "required rank 4 tensor to use channels_last format");
       return channels_last_strides(self.sizes());
     case MemoryFormat::kChannelsLast3d:
       TESSERA_CHECK(self.dim() == 5, "required rank 5 tensor to use channels_last_3d format");
       return channels_last_strides(self.sizes());
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -63,7 +71,8 @@ IntVector copy_strides(const Tensor& self, std::optional<MemoryFormat> format) {
 const Tensor& copy__cpu(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (self.is_same(src)) return self;
   const IntVector shape = infer_broadcast(self.sizes(), src.sizes());
-  TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()), " doesn't match the broadcast shape ", shape_string(shape));
+  TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()),
+                " doesn't match the broadcast shape ", shape_string(shape));
   check_no_internal_overlap(self);
   if (self.is_meta()) return self;
   TESSERA_CHECK_NOT_IMPLEMENTED(!src.is_meta(), "Cannot copy out of meta tensor; no data!");
@@ -72,7 +81,9 @@ const Tensor& copy__cpu(const Tensor& self, const Tensor& src, bool non_blocking
     return self;
   }
   const Sharing sharing = memory_sharing(self, src);
-  if (sharing == Sharing::kFull && self.dtype() == src.dtype() && self.is_conj() == src.is_conj() && self.is_neg() == src.is_neg() && std::ranges::equal(self.sizes(), src.sizes())) return self;
+  if (sharing == Sharing::kFull && self.dtype() == src.dtype() && self.is_conj() == src.is_conj() &&
+      self.is_neg() == src.is_neg() && std::ranges::equal(self.sizes(), src.sizes()))
+    return self;
   if (sharing != Sharing::kNone) {
     const Tensor aside = empty_tensor(src.sizes(), {}, src.dtype(), src.device());
     copy_elements(aside, src);
@@ -89,22 +100,28 @@ Tensor clone_cpu(const Tensor& self, std::optional<MemoryFormat> format) {
   return r;
 }
 
-Tensor _to_copy_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>, bool non_blocking, std::optional<MemoryFormat> format) {
+Tensor _to_copy_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device,
+                    std::optional<bool>, bool non_blocking, std::optional<MemoryFormat> format) {
   const Device d = factory_device(device ? device : self.device());
   TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_meta() || d.is_meta(), "Cannot copy out of meta tensor; no data!");
   const Tensor r = empty_tensor(self.sizes(), copy_strides(self, format), dtype.value_or(self.dtype()), d);
   if (d.is_meta()) return r;
-  if (d == self.device()) copy_elements(r, self);
-  else if ((d.is_cpu() || d.is_cuda()) && (self.is_cpu() || self.is_cuda())) copy_between_devices(r, self, non_blocking);
-  else copy_(r, self);
+  if (d == self.device())
+    copy_elements(r, self);
+  else if ((d.is_cpu() || d.is_cuda()) && (self.is_cpu() || self.is_cuda()))
+    copy_between_devices(r, self, non_blocking);
+  else
+    copy_(r, self);
   return r;
 }
 
-Tensor to_impl(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, bool non_blocking, bool copy, std::optional<MemoryFormat> format) {
+Tensor to_impl(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, bool non_blocking,
+               bool copy, std::optional<MemoryFormat> format) {
   const DType t = dtype.value_or(self.dtype());
   const Device d = device ? factory_device(device) : self.device();
   const MemoryFormat f = format.value_or(MemoryFormat::kPreserve);
-  if (!copy && t == self.dtype() && d == self.device() && (f == MemoryFormat::kPreserve || self.is_contiguous(f))) return self;
+  if (!copy && t == self.dtype() && d == self.device() && (f == MemoryFormat::kPreserve || self.is_contiguous(f)))
+    return self;
   return _to_copy(self, t, std::nullopt, d, std::nullopt, non_blocking, f);
 }
 
@@ -115,8 +132,10 @@ Tensor contiguous_composite(const Tensor& self, MemoryFormat format) {
 
 OutputSpec complex_meta(const Tensor& re, const Tensor& im) {
   auto ok = [](DType t) { return t == DType::kFloat16 || t == DType::kFloat32 || t == DType::kFloat64; };
-  TESSERA_CHECK(ok(re.dtype()) && ok(im.dtype()), "Expected both inputs to be Half, Float or Double tensors but got ", type_name_of(re.dtype()), " and ", type_name_of(im.dtype()));
-  TESSERA_CHECK(re.dtype() == im.dtype(), "Expected object of scalar type ", type_name_of(re.dtype()), " but got scalar type ", type_name_of(im.dtype()), " for second argument");
+  TESSERA_CHECK(ok(re.dtype()) && ok(im.dtype()), "Expected both inputs to be Half, Float or Double tensors but got ",
+                type_name_of(re.dtype()), " and ", type_name_of(im.dtype()));
+  TESSERA_CHECK(re.dtype() == im.dtype(), "Expected object of scalar type ", type_name_of(re.dtype()),
+                " but got scalar type ", type_name_of(im.dtype()), " for second argument");
   OutputSpec s(infer_broadcast(re.sizes(), im.sizes()), to_complex(re.dtype()), common_device({&re, &im}));
   s.strides = pointwise::result_strides({&re, &im}, s.sizes);
   return s;
@@ -139,14 +158,18 @@ Scalar item_number(const Tensor& self) {
 }
 
 bool equal_cpu(const Tensor& self, const Tensor& other) {
-  TESSERA_CHECK(self.device() == other.device(), "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(), " and ", other.device().str(), "!");
+  TESSERA_CHECK(self.device() == other.device(),
+                "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(),
+                " and ", other.device().str(), "!");
   if (!std::ranges::equal(self.sizes(), other.sizes())) return false;
-  TESSERA_CHECK(self.dtype() == other.dtype(), "Expected object of data type ", type_name_of(self.dtype()), " but got data type ", type_name_of(other.dtype()), " for argument 'other' in call to equal");
+  TESSERA_CHECK(self.dtype() == other.dtype(), "Expected object of data type ", type_name_of(self.dtype()),
+                " but got data type ", type_name_of(other.dtype()), " for argument 'other' in call to equal");
   return all(eq(self, other)).item<bool>();
 }
 
 Tensor isclose_composite(const Tensor& self, const Tensor& other, double rtol, double atol, bool equal_nan) {
-  TESSERA_CHECK(self.dtype() == other.dtype(), type_name_of(self.dtype()), " did not match ", type_name_of(other.dtype()));
+  TESSERA_CHECK(self.dtype() == other.dtype(), type_name_of(self.dtype()), " did not match ",
+                type_name_of(other.dtype()));
   TESSERA_CHECK(rtol >= 0, "rtol must be greater than or equal to zero, but got ", rtol);
   TESSERA_CHECK(atol >= 0, "atol must be greater than or equal to zero, but got ", atol);
   Tensor close = eq(self, other);
@@ -169,20 +192,25 @@ const Tensor& resize__cpu(const Tensor& self, SymIntList size, std::optional<Mem
   TESSERA_CHECK(!self.requires_grad(), "cannot resize variables that require grad");
   const IntList sizes = size.ints();
   if (!std::ranges::equal(self.sizes(), sizes)) resize_tensor(self, sizes);
-  if (format && *format != MemoryFormat::kPreserve && *format != MemoryFormat::kContiguous) self.impl()->set_sizes_and_strides(sizes, channels_last_strides(sizes));
+  if (format && *format != MemoryFormat::kPreserve && *format != MemoryFormat::kContiguous)
+    self.impl()->set_sizes_and_strides(sizes, channels_last_strides(sizes));
   return self;
 }
 
-const Tensor& set__source_Storage_storage_offset_cpu(const Tensor& self, Storage source, SymInt storage_offset, SymIntList size, SymIntList stride) {
-  const IntVector strides = stride.empty() && !size.empty() ? contiguous_strides(size.ints()) : to_vector(stride.ints());
-  const Tensor fresh = tensor_from_storage(std::move(source), size.ints(), strides, storage_offset.guard_int(), self.dtype());
+const Tensor& set__source_Storage_storage_offset_cpu(const Tensor& self, Storage source, SymInt storage_offset,
+                                                     SymIntList size, SymIntList stride) {
+  const IntVector strides =
+      stride.empty() && !size.empty() ? contiguous_strides(size.ints()) : to_vector(stride.ints());
+  const Tensor fresh =
+      tensor_from_storage(std::move(source), size.ints(), strides, storage_offset.guard_int(), self.dtype());
   self.impl()->mutable_storage() = fresh.storage();
   self.impl()->set_sizes_and_strides(fresh.sizes(), fresh.strides());
   self.impl()->set_storage_offset(fresh.storage_offset());
   return self;
 }
 const Tensor& set__source_Tensor_cpu(const Tensor& self, const Tensor& source) {
-  TESSERA_CHECK(self.dtype() == source.dtype(), "Could not set tensor of type ", name_of(source.dtype()), " to a tensor of type ", name_of(self.dtype()));
+  TESSERA_CHECK(self.dtype() == source.dtype(), "Could not set tensor of type ", name_of(source.dtype()),
+                " to a tensor of type ", name_of(self.dtype()));
   self.impl()->mutable_storage() = source.storage();
   self.impl()->set_sizes_and_strides(source.sizes(), source.strides());
   self.impl()->set_storage_offset(source.storage_offset());

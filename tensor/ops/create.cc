@@ -15,9 +15,7 @@
 namespace tessera::kernels {
 
 DType factory_dtype(std::optional<DType> dtype) { return dtype.value_or(default_dtype()); }
-Device factory_device(std::optional<Device> device) {
-  return device ? complete_device(*device) : Device();
-}
+Device factory_device(std::optional<Device> device) { return device ? complete_device(*device) : Device(); }
 
 namespace {
 
@@ -41,10 +39,14 @@ Tensor new_tensor(IntList sizes, IntList strides, DType dtype, Device device, st
   return tensor_from_storage(allocate_pinned(shape.storage()->nbytes()), sizes, shape.strides(), 0, dtype);
 }
 
-Tensor like(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format, std::optional<bool> pin = {}) {
+Tensor like(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device,
+            std::optional<MemoryFormat> format, std::optional<bool> pin = {}) {
   const MemoryFormat f = format.value_or(MemoryFormat::kPreserve);
-  const IntVector strides = f == MemoryFormat::kPreserve ? (self.is_contiguous() ? IntVector() : preserved_strides(self)) : strides_for(f, self.sizes());
-  return new_tensor(self.sizes(), strides, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()), pin);
+  const IntVector strides = f == MemoryFormat::kPreserve
+                                ? (self.is_contiguous() ? IntVector() : preserved_strides(self))
+                                : strides_for(f, self.sizes());
+  return new_tensor(self.sizes(), strides, dtype.value_or(self.dtype()),
+                    factory_device(device ? device : self.device()), pin);
 }
 
 void fill_raw(const Tensor& t, const Scalar& value, bool check) {
@@ -75,27 +77,39 @@ Tensor make_filled(IntList sizes, const Scalar& value, DType dtype, Device devic
   fill_raw(r, value, false);
   return r;
 }
-Tensor make_filled_like(const Tensor& self, const Scalar& value, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format) {
+Tensor make_filled_like(const Tensor& self, const Scalar& value, std::optional<DType> dtype,
+                        std::optional<Device> device, std::optional<MemoryFormat> format) {
   const Tensor r = like(self, dtype, device, format);
   fill_raw(r, value, false);
   return r;
 }
 
-Tensor empty_memory_format_cpu(SymIntList size, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
-  TESSERA_CHECK(format.value_or(MemoryFormat::kContiguous) != MemoryFormat::kPreserve, "empty(): preserve_format is only for the functions that end in _like");
-  return new_tensor(size.ints(), strides_for(format.value_or(MemoryFormat::kContiguous), size.ints()), factory_dtype(dtype), factory_device(device), pin);
+Tensor empty_memory_format_cpu(SymIntList size, std::optional<DType> dtype, std::optional<Layout>,
+                               std::optional<Device> device, std::optional<bool> pin,
+                               std::optional<MemoryFormat> format) {
+  TESSERA_CHECK(format.value_or(MemoryFormat::kContiguous) != MemoryFormat::kPreserve,
+                "empty(): preserve_format is only for the functions that end in _like");
+  return new_tensor(size.ints(), strides_for(format.value_or(MemoryFormat::kContiguous), size.ints()),
+                    factory_dtype(dtype), factory_device(device), pin);
 }
-Tensor empty_strided_cpu(SymIntList size, SymIntList stride, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool> pin) {
-  TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ", size.size());
+Tensor empty_strided_cpu(SymIntList size, SymIntList stride, std::optional<DType> dtype, std::optional<Layout>,
+                         std::optional<Device> device, std::optional<bool> pin) {
+  TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ",
+                size.size());
   return new_tensor(size.ints(), stride.ints(), factory_dtype(dtype), factory_device(device), pin);
 }
-Tensor empty_permuted_cpu(SymIntList size, IntList order, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
-  TESSERA_CHECK(size.size() == order.size(), "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = ", size.size(), " is not equal to len(physical_layout) = ", order.size());
+Tensor empty_permuted_cpu(SymIntList size, IntList order, std::optional<DType> dtype, std::optional<Layout>,
+                          std::optional<Device> device, std::optional<bool>) {
+  TESSERA_CHECK(size.size() == order.size(),
+                "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = ",
+                size.size(), " is not equal to len(physical_layout) = ", order.size());
   IntVector strides(order.size(), 0);
   std::vector<bool> seen(order.size());
   int64_t stride = 1;
   for (size_t k = order.size(); k-- > 0;) {
-    TESSERA_CHECK(order[k] >= 0 && order[k] < static_cast<int64_t>(order.size()), "Dimension out of range (expected to be between 0 and ", static_cast<int64_t>(order.size()) - 1, ", but got ", order[k], " at index ", k, "). NB: negative dims not currently supported");
+    TESSERA_CHECK(order[k] >= 0 && order[k] < static_cast<int64_t>(order.size()),
+                  "Dimension out of range (expected to be between 0 and ", static_cast<int64_t>(order.size()) - 1,
+                  ", but got ", order[k], " at index ", k, "). NB: negative dims not currently supported");
     TESSERA_CHECK(!seen[order[k]], "Duplicate dim not allowed");
     seen[order[k]] = true;
     strides[order[k]] = stride;
@@ -103,33 +117,46 @@ Tensor empty_permuted_cpu(SymIntList size, IntList order, std::optional<DType> d
   }
   return empty_tensor(size.ints(), strides, factory_dtype(dtype), factory_device(device));
 }
-Tensor empty_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+Tensor empty_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>,
+                      std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
   return like(self, dtype, device, format, pin);
 }
-Tensor full_like_cpu(const Tensor& self, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
+Tensor full_like_cpu(const Tensor& self, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>,
+                     std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
   const Tensor r = like(self, dtype, device, format);
   fill_scalar(r, value);
   return r;
 }
-Tensor full_value(SymIntList size, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
-  const DType t = dtype ? *dtype : value.is_floating_point() ? default_dtype() : value.is_complex() ? default_complex_dtype() : value.raw_dtype();
+Tensor full_value(SymIntList size, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>,
+                  std::optional<Device> device, std::optional<bool>) {
+  const DType t = dtype                       ? *dtype
+                  : value.is_floating_point() ? default_dtype()
+                  : value.is_complex()        ? default_complex_dtype()
+                                              : value.raw_dtype();
   const Tensor r = empty_tensor(size.ints(), {}, t, factory_device(device));
   fill_raw(r, value, true);
   return r;
 }
-Tensor new_empty_cpu(const Tensor& self, SymIntList size, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor new_empty_cpu(const Tensor& self, SymIntList size, std::optional<DType> dtype, std::optional<Layout>,
+                     std::optional<Device> device, std::optional<bool>) {
   return empty_tensor(size.ints(), {}, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
 }
-Tensor new_empty_strided_cpu(const Tensor& self, SymIntList size, SymIntList stride, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
-  TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ", size.size());
-  return empty_tensor(size.ints(), stride.ints(), dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
+Tensor new_empty_strided_cpu(const Tensor& self, SymIntList size, SymIntList stride, std::optional<DType> dtype,
+                             std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ",
+                size.size());
+  return empty_tensor(size.ints(), stride.ints(), dtype.value_or(self.dtype()),
+                      factory_device(device ? device : self.device()));
 }
-Tensor new_full_cpu(const Tensor& self, SymIntList size, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
-  const Tensor r = empty_tensor(size.ints(), {}, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
+Tensor new_full_cpu(const Tensor& self, SymIntList size, const Scalar& value, std::optional<DType> dtype,
+                    std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  const Tensor r =
+      empty_tensor(size.ints(), {}, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
   fill_raw(r, value, true);
   return r;
 }
-Tensor scalar_tensor_value(const Scalar& s, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor scalar_tensor_value(const Scalar& s, std::optional<DType> dtype, std::optional<Layout>,
+                           std::optional<Device> device, std::optional<bool>) {
   return make_filled({}, s, factory_dtype(dtype), factory_device(device));
 }
 
@@ -179,7 +206,8 @@ void fill_range(const Tensor& out, const Scalar& start, const Scalar& step) {
   write_sequence(out, s);
 }
 
-Tensor arange_of(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, std::optional<Device> device) {
+Tensor arange_of(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype,
+                 std::optional<Device> device) {
   const bool all_integral = start.is_integral(true) && end.is_integral(true) && step.is_integral(true);
   const DType t = dtype ? *dtype : all_integral ? DType::kInt64 : default_dtype();
   TESSERA_CHECK(!is_complex(t) && t != DType::kBool, "\"arange_cpu\" not implemented for '", type_name_of(t), "'");
@@ -191,22 +219,31 @@ Tensor arange_of(const Scalar& start, const Scalar& end, const Scalar& step, std
 
 }  // namespace
 
-Tensor arange_end(const Scalar& end, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) { return arange_of(0, end, 1, dtype, device); }
-Tensor arange_start(const Scalar& start, const Scalar& end, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor arange_end(const Scalar& end, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device,
+                  std::optional<bool>) {
+  return arange_of(0, end, 1, dtype, device);
+}
+Tensor arange_start(const Scalar& start, const Scalar& end, std::optional<DType> dtype, std::optional<Layout>,
+                    std::optional<Device> device, std::optional<bool>) {
   return arange_of(start, end, 1, dtype, device);
 }
-Tensor arange_step(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor arange_step(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype,
+                   std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   return arange_of(start, end, step, dtype, device);
 }
 void arange_into(const Tensor& out, const Scalar& start, const Scalar& end, const Scalar& step) {
-  const bool integral = start.is_integral(true) && end.is_integral(true) && step.is_integral(true) && is_integral(out.dtype(), false);
+  const bool integral =
+      start.is_integral(true) && end.is_integral(true) && step.is_integral(true) && is_integral(out.dtype(), false);
   const int64_t n[1] = {range_length(start, end, step, integral)};
   if (out.numel() != n[0]) resize_output(out, n);
   fill_range(out, start, step);
 }
-Tensor range_step(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
-  warn("torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in "
-       "[start, end).");
+Tensor range_step(const Scalar& start, const Scalar& end, const Scalar& step, std::optional<DType> dtype,
+                  std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+  warn(
+      "torch.range is deprecated and will be removed in a future release because its behavior is inconsistent with "
+      "Python's range builtin. Instead, use torch.arange, which produces values in "
+      "[start, end).");
   const double a = start.to_double(), b = end.to_double(), s = step.to_double();
   TESSERA_CHECK(s != 0, "step must be nonzero");
   TESSERA_CHECK(std::isfinite(a) && std::isfinite(b), "unsupported range: ", a, " -> ", b);
@@ -227,16 +264,31 @@ cpu::Sequence between(double start, double end, int64_t steps) {
   return s;
 }
 void fill_linspace(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps) {
-  if (steps == 1) { fill_raw(out, start, false); return; }
+  if (steps == 1) {
+    fill_raw(out, start, false);
+    return;
+  }
   cpu::Sequence s;
   if (is_complex(out.dtype())) {
-    const std::complex<double> a = start.to_complex(), b = end.to_complex(), step = (b - a) / static_cast<double>(steps - 1);
-    s = {.kind = cpu::SequenceKind::kBetween, .count = steps, .a = a.real(), .b = step.real(), .end = b.real(), .a_imag = a.imag(), .b_imag = step.imag(), .end_imag = b.imag()};
+    const std::complex<double> a = start.to_complex(), b = end.to_complex(),
+                               step = (b - a) / static_cast<double>(steps - 1);
+    s = {.kind = cpu::SequenceKind::kBetween,
+         .count = steps,
+         .a = a.real(),
+         .b = step.real(),
+         .end = b.real(),
+         .a_imag = a.imag(),
+         .b_imag = step.imag(),
+         .end_imag = b.imag()};
   } else if (is_integral(out.dtype(), true)) {
     s = between(static_cast<double>(start.to_int()), static_cast<double>(end.to_int()), steps);
   } else if (out.dtype() == DType::kFloat32) {
     const float a = static_cast<float>(start.to_double()), b = static_cast<float>(end.to_double());
-    s = {.kind = cpu::SequenceKind::kFloats, .count = steps, .a = a, .b = (b - a) / static_cast<float>(steps - 1), .end = b};
+    s = {.kind = cpu::SequenceKind::kFloats,
+         .count = steps,
+         .a = a,
+         .b = (b - a) / static_cast<float>(steps - 1),
+         .end = b};
   } else {
     s = between(start.to_double(), end.to_double(), steps);
   }
@@ -244,7 +296,9 @@ void fill_linspace(const Tensor& out, const Scalar& start, const Scalar& end, in
 }
 // Integers: the exponents at both ends drop their fractions, those between them do not.
 void fill_logspace(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps, double base) {
-  const auto exponent = [&](const Scalar& s) { return is_integral(out.dtype(), true) ? static_cast<double>(s.to_int()) : s.to_double(); };
+  const auto exponent = [&](const Scalar& s) {
+    return is_integral(out.dtype(), true) ? static_cast<double>(s.to_int()) : s.to_double();
+  };
   const double a = exponent(start);
   cpu::Sequence s = between(a, steps > 1 ? exponent(end) : a, std::max<int64_t>(steps, 2));
   s.kind = cpu::SequenceKind::kPowers;
@@ -254,10 +308,12 @@ void fill_logspace(const Tensor& out, const Scalar& start, const Scalar& end, in
 }
 DType linspace_dtype(const Scalar& start, const Scalar& end, std::optional<DType> dtype) {
   const bool complex = start.is_complex() || end.is_complex();
-  TESSERA_CHECK(!complex || !dtype || is_complex(*dtype), "linspace(): inferred dtype ", name_of(default_complex_dtype()), " can't be safely cast to passed dtype ", name_of(*dtype));
+  TESSERA_CHECK(!complex || !dtype || is_complex(*dtype), "linspace(): inferred dtype ",
+                name_of(default_complex_dtype()), " can't be safely cast to passed dtype ", name_of(*dtype));
   return dtype ? *dtype : complex ? default_complex_dtype() : default_dtype();
 }
-Tensor room_for_steps(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Device> device) {
+Tensor room_for_steps(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype,
+                      std::optional<Device> device) {
   TESSERA_CHECK(steps >= 0, "number of steps must be non-negative");
   const int64_t n[1] = {steps};
   return empty_tensor(n, {}, linspace_dtype(start, end, dtype), factory_device(device));
@@ -269,24 +325,29 @@ void resize_for_steps(const Tensor& out, int64_t steps) {
 }
 }  // namespace
 
-Tensor linspace_numbers(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor linspace_numbers(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype,
+                        std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   const Tensor r = room_for_steps(start, end, steps, dtype, device);
   fill_linspace(r, start, end, steps);
   return r;
 }
-Tensor linspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin) {
+Tensor linspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype,
+                           std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin) {
   return linspace(start, end, steps, dtype, layout, device, pin);
 }
 void linspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps) {
   resize_for_steps(out, steps);
   fill_linspace(out, start, end, steps);
 }
-Tensor logspace_numbers(const Scalar& start, const Scalar& end, int64_t steps, double base, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor logspace_numbers(const Scalar& start, const Scalar& end, int64_t steps, double base, std::optional<DType> dtype,
+                        std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   const Tensor r = room_for_steps(start, end, steps, dtype, device);
   fill_logspace(r, start, end, steps, base);
   return r;
 }
-Tensor logspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps, double base, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin) {
+Tensor logspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps, double base,
+                           std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device,
+                           std::optional<bool> pin) {
   return logspace(start, end, steps, base, dtype, layout, device, pin);
 }
 void logspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps, double base) {
@@ -305,14 +366,18 @@ void fill_eye(const Tensor& out) {
   if (out.numel()) fill_raw(diagonal(out, 0, 0, 1), int64_t{1}, false);
 }
 }  // namespace
-Tensor eye_matrix(SymInt n, SymInt m, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor eye_matrix(SymInt n, SymInt m, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device,
+                  std::optional<bool>) {
   check_eye(n.guard_int(), m.guard_int());
   const int64_t size[2] = {n.guard_int(), m.guard_int()};
   const Tensor r = empty_tensor(size, {}, factory_dtype(dtype), factory_device(device));
   fill_eye(r);
   return r;
 }
-Tensor eye_square(SymInt n, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin) { return eye_matrix(n, n, dtype, layout, device, pin); }
+Tensor eye_square(SymInt n, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device,
+                  std::optional<bool> pin) {
+  return eye_matrix(n, n, dtype, layout, device, pin);
+}
 void eye_into(const Tensor& out, SymInt n, SymInt m) {
   check_eye(n.guard_int(), m.guard_int());
   const int64_t size[2] = {n.guard_int(), m.guard_int()};
@@ -322,7 +387,8 @@ void eye_into(const Tensor& out, SymInt n, SymInt m) {
 }
 
 namespace {
-// Row r holds the columns from max(0, r + offset) on, or up to r + offset. Rows without any are left out before anything is counted: sizes may be absurd.
+// Row r holds the columns from max(0, r + offset) on, or up to r + offset. Rows without any are left out before
+// anything is counted: sizes may be absurd.
 struct Triangle {
   using Wide = __int128;
   Wide row, col, offset;
@@ -337,39 +403,48 @@ struct Triangle {
     Wide turn = upper ? -offset : col - offset - 1;  // where the slope begins or ends
     turn = turn < b ? b : turn > e ? e : turn;
     const Wide full = upper ? turn - b : e - turn, slope = upper ? e - turn : turn - b;
-    const Wide ends = slope ? (upper ? (col - turn - offset) + (col - (e - 1) - offset) : (b + offset + 1) + (turn + offset)) : 0;
-    return static_cast<unsigned __int128>(full) * static_cast<unsigned __int128>(col) + static_cast<unsigned __int128>(ends) * static_cast<unsigned __int128>(slope) / 2;
+    const Wide ends =
+        slope ? (upper ? (col - turn - offset) + (col - (e - 1) - offset) : (b + offset + 1) + (turn + offset)) : 0;
+    return static_cast<unsigned __int128>(full) * static_cast<unsigned __int128>(col) +
+           static_cast<unsigned __int128>(ends) * static_cast<unsigned __int128>(slope) / 2;
   }
 };
 
-Tensor triangle_indices(int64_t row, int64_t col, int64_t offset, bool upper, std::optional<DType> dtype, std::optional<Device> device) {
+Tensor triangle_indices(int64_t row, int64_t col, int64_t offset, bool upper, std::optional<DType> dtype,
+                        std::optional<Device> device) {
   TESSERA_CHECK(row >= 0 && col >= 0, "row and col must be non-negative, got ", row, " and ", col);
   const Triangle t{row, col, offset, upper};
   const auto count = t.count();
-  TESSERA_CHECK(count <= INT64_MAX / 64, upper ? "triu" : "tril", "_indices: a triangle of ", row, " rows and ", col, " columns has too many elements");
+  TESSERA_CHECK(count <= INT64_MAX / 64, upper ? "triu" : "tril", "_indices: a triangle of ", row, " rows and ", col,
+                " columns has too many elements");
   const int64_t n = static_cast<int64_t>(count), size[2] = {2, n};
   const Tensor out = empty_tensor(size, {}, dtype.value_or(DType::kInt64), factory_device(device));
   if (out.is_meta() || n == 0) return out;
-  const cpu::TriangleRows rows{static_cast<int64_t>(t.first_row()), static_cast<int64_t>(t.end_row()), col, offset, n, upper};
+  const cpu::TriangleRows rows{
+      static_cast<int64_t>(t.first_row()), static_cast<int64_t>(t.end_row()), col, offset, n, upper};
   write_through(out, [&](void* p) { TESSERA_ON(out.device(), run_triangle_indices)(rows, out.dtype(), p); });
   return out;
 }
 }  // namespace
-Tensor tril_indices_matrix(int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor tril_indices_matrix(int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype, std::optional<Layout>,
+                           std::optional<Device> device, std::optional<bool>) {
   return triangle_indices(row, col, offset, false, dtype, device);
 }
-Tensor triu_indices_matrix(int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor triu_indices_matrix(int64_t row, int64_t col, int64_t offset, std::optional<DType> dtype, std::optional<Layout>,
+                           std::optional<Device> device, std::optional<bool>) {
   return triangle_indices(row, col, offset, true, dtype, device);
 }
 
 const Tensor& fill_scalar(const Tensor& self, const Scalar& value) {
   check_no_internal_overlap(self);
-  TESSERA_CHECK(self.is_complex() || !value.is_complex() || value.to_complex().imag() == 0, "value cannot be converted to type ", name_of(self.dtype()), " without overflow");
+  TESSERA_CHECK(self.is_complex() || !value.is_complex() || value.to_complex().imag() == 0,
+                "value cannot be converted to type ", name_of(self.dtype()), " without overflow");
   fill_raw(self, value, true);
   return self;
 }
 const Tensor& fill_tensor(const Tensor& self, const Tensor& value) {
-  TESSERA_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(), " dimensions.");
+  TESSERA_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
+                " dimensions.");
   check_no_internal_overlap(self);
   if (self.is_meta() || value.is_meta()) return self;
   // As copy_: converted, not checked.

@@ -12,18 +12,22 @@ DType factory_dtype(std::optional<DType> dtype);
 Device factory_device(std::optional<Device> device);
 
 Tensor make_filled(IntList sizes, const Scalar& value, DType dtype, Device device);
-Tensor make_filled_like(const Tensor& self, const Scalar& value, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format);
+Tensor make_filled_like(const Tensor& self, const Scalar& value, std::optional<DType> dtype,
+                        std::optional<Device> device, std::optional<MemoryFormat> format);
 
 template <int kValue>
-Tensor filled(SymIntList size, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor filled(SymIntList size, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device,
+              std::optional<bool>) {
   return make_filled(size.ints(), int64_t{kValue}, factory_dtype(dtype), factory_device(device));
 }
 template <int kValue>
-Tensor filled_like(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
+Tensor filled_like(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device,
+                   std::optional<bool>, std::optional<MemoryFormat> format) {
   return make_filled_like(self, int64_t{kValue}, dtype, device, format);
 }
 template <int kValue>
-Tensor new_filled(const Tensor& self, SymIntList size, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor new_filled(const Tensor& self, SymIntList size, std::optional<DType> dtype, std::optional<Layout>,
+                  std::optional<Device> device, std::optional<bool>) {
   return make_filled(size.ints(), int64_t{kValue}, dtype.value_or(self.dtype()), device.value_or(self.device()));
 }
 
@@ -34,11 +38,15 @@ void arange_into(const Tensor& out, const Scalar& start, const Scalar& end, cons
 void linspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps);
 void logspace_into(const Tensor& out, const Scalar& start, const Scalar& end, int64_t steps, double base);
 void eye_into(const Tensor& out, SymInt n, SymInt m);
-Tensor linspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin);
-Tensor logspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps, double base, std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin);
+Tensor linspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps, std::optional<DType> dtype,
+                           std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin);
+Tensor logspace_of_tensors(const Scalar& start, const Scalar& end, int64_t steps, double base,
+                           std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device,
+                           std::optional<bool> pin);
 
 Tensor polar_impl(const Tensor& abs, const Tensor& angle);
-Tensor to_impl(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, bool non_blocking, bool copy, std::optional<MemoryFormat> format);
+Tensor to_impl(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device, bool non_blocking,
+               bool copy, std::optional<MemoryFormat> format);
 Scalar item_number(const Tensor& self);
 const Tensor& fill_scalar(const Tensor& self, const Scalar& value);
 const Tensor& fill_tensor(const Tensor& self, const Tensor& value);

@@ -8,7 +8,8 @@
 namespace tessera::kernels {
 namespace {
 
-// A label is a letter (upper case before lower case, the order of implicit outputs) or a dimension of the ellipsis, counted from its right end.
+// A label is a letter (upper case before lower case, the order of implicit outputs) or a dimension of the ellipsis,
+// counted from its right end.
 constexpr int kLetters = 52;
 using Labels = std::vector<int>;
 
@@ -28,13 +29,15 @@ Labels parse_subscripts(std::string_view equation, size_t begin, size_t end, con
     if (c == ' ') continue;
     if (c == '.') {
       TESSERA_CHECK(!ellipsis, "einsum(): found '.' for ", where, " for which an ellipsis was already found");
-      TESSERA_CHECK(i + 2 < end && equation[i + 1] == '.' && equation[i + 2] == '.', "einsum(): found '.' for ", where, " that is not part of any ellipsis (...)");
+      TESSERA_CHECK(i + 2 < end && equation[i + 1] == '.' && equation[i + 2] == '.', "einsum(): found '.' for ", where,
+                    " that is not part of any ellipsis (...)");
       ellipsis = true;
       i += 2;
       out.push_back(kEllipsis);
       continue;
     }
-    TESSERA_CHECK(letter(c) >= 0, "einsum(): invalid subscript given at index ", i, " in the equation string, subscripts must be in [a-zA-Z]");
+    TESSERA_CHECK(letter(c) >= 0, "einsum(): invalid subscript given at index ", i,
+                  " in the equation string, subscripts must be in [a-zA-Z]");
     out.push_back(letter(c));
   }
   return out;
@@ -73,9 +76,11 @@ Operand make_operand(const Tensor& t, const Labels& subscripts, size_t index) {
   const bool ellipsis = std::find(subscripts.begin(), subscripts.end(), kEllipsis) != subscripts.end();
   const int64_t letters = static_cast<int64_t>(subscripts.size()) - ellipsis;
   if (ellipsis)
-    TESSERA_CHECK(letters <= t.dim(), "einsum(): the number of subscripts in the equation (", letters, ") is more than the number of dimensions (", t.dim(), ") for operand ", index);
+    TESSERA_CHECK(letters <= t.dim(), "einsum(): the number of subscripts in the equation (", letters,
+                  ") is more than the number of dimensions (", t.dim(), ") for operand ", index);
   else
-    TESSERA_CHECK(letters == t.dim(), "einsum(): the number of subscripts in the equation (", letters, ") does not match the number of dimensions (", t.dim(), ") for operand ", index,
+    TESSERA_CHECK(letters == t.dim(), "einsum(): the number of subscripts in the equation (", letters,
+                  ") does not match the number of dimensions (", t.dim(), ") for operand ", index,
                   " and no ellipsis was given");
   Operand r{t, {}};
   for (const int s : subscripts) {
@@ -92,7 +97,8 @@ Operand make_operand(const Tensor& t, const Labels& subscripts, size_t index) {
       continue;
     }
     const int64_t a = r.t.sizes()[first], b = r.t.sizes()[d];
-    TESSERA_CHECK(a == b, "einsum(): subscript ", name_of_label(r.labels[d]), " is repeated for operand ", index, " but the sizes don't match, ", b, " != ", a);
+    TESSERA_CHECK(a == b, "einsum(): subscript ", name_of_label(r.labels[d]), " is repeated for operand ", index,
+                  " but the sizes don't match, ", b, " != ", a);
     const int label = r.labels[d];
     r.t = diagonal(r.t, 0, first, static_cast<int64_t>(d));  // its dimension becomes the last one
     r.drop(static_cast<int64_t>(d));
@@ -108,13 +114,17 @@ Labels output_labels(const Equation& equation, const std::vector<Operand>& opera
   for (const Operand& o : operands)
     for (const int l : o.labels) ellipsis = std::max(ellipsis, l - kLetters + 1);
   Labels out;
-  const auto add_ellipsis = [&] { for (int k = ellipsis; k-- > 0;) out.push_back(kLetters + k); };
+  const auto add_ellipsis = [&] {
+    for (int k = ellipsis; k-- > 0;) out.push_back(kLetters + k);
+  };
   std::array<int, kLetters> uses{};
   for (const Labels& input : equation.inputs)
-    for (const int l : input) if (l != kEllipsis) ++uses[l];
+    for (const int l : input)
+      if (l != kEllipsis) ++uses[l];
   if (!equation.output) {
     add_ellipsis();
-    for (int l = 0; l < kLetters; ++l) if (uses[l] == 1) out.push_back(l);
+    for (int l = 0; l < kLetters; ++l)
+      if (uses[l] == 1) out.push_back(l);
     return out;
   }
   for (const int l : *equation.output) {
@@ -122,8 +132,10 @@ Labels output_labels(const Equation& equation, const std::vector<Operand>& opera
       add_ellipsis();
       continue;
     }
-    TESSERA_CHECK(std::find(out.begin(), out.end(), l) == out.end(), "einsum(): output subscript ", name_of_label(l), " appears more than once in the output");
-    TESSERA_CHECK(uses[l] > 0, "einsum(): output subscript ", name_of_label(l), " does not appear in the equation for any input operand");
+    TESSERA_CHECK(std::find(out.begin(), out.end(), l) == out.end(), "einsum(): output subscript ", name_of_label(l),
+                  " appears more than once in the output");
+    TESSERA_CHECK(uses[l] > 0, "einsum(): output subscript ", name_of_label(l),
+                  " does not appear in the equation for any input operand");
     out.push_back(l);
   }
   return out;
@@ -140,8 +152,9 @@ void check_sizes(const std::vector<Operand>& operands) {
         seen.push_back({label, size});
         continue;
       }
-      TESSERA_CHECK(size == at->second || size == 1 || at->second == 1, "einsum(): subscript ", name_of_label(label), " has size ", size, " for operand ", k,
-                    " which does not broadcast with previously seen size ", at->second);
+      TESSERA_CHECK(size == at->second || size == 1 || at->second == 1, "einsum(): subscript ", name_of_label(label),
+                    " has size ", size, " for operand ", k, " which does not broadcast with previously seen size ",
+                    at->second);
       if (at->second == 1) at->second = size;
     }
   }
@@ -188,12 +201,15 @@ Operand multiply(Operand a, Operand b, Kept kept) {
     }
   }
   Labels batch, left, right, summed, left_only, right_only;
-  for (const int l : a.labels) (b.find(l) >= 0 ? (kept(l) ? batch : summed) : (kept(l) ? left : left_only)).push_back(l);
-  for (const int l : b.labels) if (a.find(l) < 0) (kept(l) ? right : right_only).push_back(l);
+  for (const int l : a.labels)
+    (b.find(l) >= 0 ? (kept(l) ? batch : summed) : (kept(l) ? left : left_only)).push_back(l);
+  for (const int l : b.labels)
+    if (a.find(l) < 0) (kept(l) ? right : right_only).push_back(l);
   sum_out(a, left_only, true);
   sum_out(b, right_only, true);
   IntVector sizes;
-  const int64_t n = extent(a, batch, &sizes), rows = extent(a, left, &sizes), inner = extent(a, summed), columns = extent(b, right, &sizes);
+  const int64_t n = extent(a, batch, &sizes), rows = extent(a, left, &sizes), inner = extent(a, summed),
+                columns = extent(b, right, &sizes);
   Operand r;
   for (const Labels* g : {&batch, &left, &right}) r.labels.insert(r.labels.end(), g->begin(), g->end());
   Tensor x = arranged(a, {&batch, &left, &summed}), y = arranged(b, {&batch, &summed, &right});
@@ -210,8 +226,10 @@ Operand multiply(Operand a, Operand b, Kept kept) {
 
 std::pair<size_t, size_t> next_pair(const std::optional<IntList>& path, size_t step, size_t left) {
   if (!path) return {0, 1};
-  const int64_t i = std::min((*path)[2 * step], (*path)[2 * step + 1]), j = std::max((*path)[2 * step], (*path)[2 * step + 1]);
-  TESSERA_CHECK(i >= 0 && i != j && j < static_cast<int64_t>(left), "einsum(): invalid contraction path (", (*path)[2 * step], ", ", (*path)[2 * step + 1], ") with ", left, " operands left");
+  const int64_t i = std::min((*path)[2 * step], (*path)[2 * step + 1]),
+                j = std::max((*path)[2 * step], (*path)[2 * step + 1]);
+  TESSERA_CHECK(i >= 0 && i != j && j < static_cast<int64_t>(left), "einsum(): invalid contraction path (",
+                (*path)[2 * step], ", ", (*path)[2 * step + 1], ") with ", left, " operands left");
   return {static_cast<size_t>(i), static_cast<size_t>(j)};
 }
 
@@ -220,7 +238,9 @@ std::pair<size_t, size_t> next_pair(const std::optional<IntList>& path, size_t s
 Tensor einsum_composite(std::string_view equation, TensorList tensors, std::optional<IntList> path) {
   TESSERA_CHECK(!tensors.empty(), "einsum(): must provide at least one operand");
   const size_t wanted = tensors.size() == 1 ? 2 : 2 * (tensors.size() - 1);
-  TESSERA_CHECK(!path || path->size() == wanted, "einsum(): expected contraction path given in path parameter to have size ", wanted, " but got ", path->size());
+  TESSERA_CHECK(!path || path->size() == wanted,
+                "einsum(): expected contraction path given in path parameter to have size ", wanted, " but got ",
+                path->size());
   const Equation parsed = parse(equation, tensors.size());
   std::vector<Operand> operands;
   for (size_t k = 0; k < tensors.size(); ++k) operands.push_back(make_operand(tensors[k], parsed.inputs[k], k));
@@ -233,13 +253,15 @@ Tensor einsum_composite(std::string_view equation, TensorList tensors, std::opti
     operands.erase(operands.begin() + static_cast<ptrdiff_t>(j));
     operands.erase(operands.begin() + static_cast<ptrdiff_t>(i));
     const auto kept = [&](int label) {
-      return in_output(label) || std::any_of(operands.begin(), operands.end(), [&](const Operand& o) { return o.find(label) >= 0; });
+      return in_output(label) ||
+             std::any_of(operands.begin(), operands.end(), [&](const Operand& o) { return o.find(label) >= 0; });
     };
     operands.insert(path ? operands.end() : operands.begin(), multiply(std::move(a), std::move(b), kept));
   }
   Operand& last = operands.front();
   Labels rest;
-  for (const int l : last.labels) if (!in_output(l)) rest.push_back(l);
+  for (const int l : last.labels)
+    if (!in_output(l)) rest.push_back(l);
   sum_out(last, rest, false);
   return arranged(last, {&output});
 }

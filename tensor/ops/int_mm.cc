@@ -16,9 +16,12 @@ cpu::MatrixRef matrix(const Tensor& t) { return {t.data_ptr(), t.strides()[0], t
 OutputSpec int_mm_meta(const Tensor& self, const Tensor& mat2) {
   TESSERA_CHECK(self.dim() == 2, "_int_mm: self must be a matrix, got ", self.dim(), "-D tensor");
   TESSERA_CHECK(mat2.dim() == 2, "_int_mm: mat2 must be a matrix, got ", mat2.dim(), "-D tensor");
-  TESSERA_CHECK(self.sizes()[1] == mat2.sizes()[0], "_int_mm: mat1 and mat2 shapes cannot be multiplied (", self.sizes()[0], "x", self.sizes()[1], " and ", mat2.sizes()[0], "x", mat2.sizes()[1], ")");
-  TESSERA_CHECK(self.dtype() == DType::kInt8 || self.dtype() == DType::kUInt8, "_int_mm: Expected self dtype to be int8 or uint8 but got ", name_of(self.dtype()));
-  TESSERA_CHECK(mat2.dtype() == DType::kInt8, "_int_mm: Expected mat2 dtype to be of type int8 but got ", name_of(mat2.dtype()));
+  TESSERA_CHECK(self.sizes()[1] == mat2.sizes()[0], "_int_mm: mat1 and mat2 shapes cannot be multiplied (",
+                self.sizes()[0], "x", self.sizes()[1], " and ", mat2.sizes()[0], "x", mat2.sizes()[1], ")");
+  TESSERA_CHECK(self.dtype() == DType::kInt8 || self.dtype() == DType::kUInt8,
+                "_int_mm: Expected self dtype to be int8 or uint8 but got ", name_of(self.dtype()));
+  TESSERA_CHECK(mat2.dtype() == DType::kInt8, "_int_mm: Expected mat2 dtype to be of type int8 but got ",
+                name_of(mat2.dtype()));
   const int64_t sizes[2] = {self.sizes()[0], mat2.sizes()[1]};
   return OutputSpec(IntList(sizes), DType::kInt32, common_device({&self, &mat2}));
 }
@@ -28,9 +31,13 @@ void int_mm_cpu(const Tensor& self, const Tensor& mat2, const Tensor& out) {
   if (out.numel() == 0) return;
   const int64_t m = out.sizes()[0], n = out.sizes()[1], k = self.sizes()[1];
   const bool is_unsigned = self.dtype() == DType::kUInt8;
-  if (self.device().is_cpu() && k > 0 && cpu::internal::gemm_int8({m, n, k, 1, 0, matrix(self), matrix(mat2), matrix(out), true, is_unsigned})) return;
+  if (self.device().is_cpu() && k > 0 &&
+      cpu::internal::gemm_int8({m, n, k, 1, 0, matrix(self), matrix(mat2), matrix(out), true, is_unsigned}))
+    return;
   const Tensor a = self.to(DType::kInt32), b = mat2.to(DType::kInt32);
-  TESSERA_ON(self.device(), gemm)(DType::kInt32, m, n, k, pointwise::to_param(1, DType::kInt32), matrix(a), matrix(b), pointwise::to_param(0, DType::kInt32), matrix(out), false, false);
+  TESSERA_ON(self.device(), gemm)
+  (DType::kInt32, m, n, k, pointwise::to_param(1, DType::kInt32), matrix(a), matrix(b),
+   pointwise::to_param(0, DType::kInt32), matrix(out), false, false);
 }
 
 }  // namespace tessera::kernels

@@ -6,8 +6,8 @@
 
 namespace tessera {
 
-#define TESSERA_BINARY(op, name)                                                                       \
-  inline Tensor operator op(const Tensor& a, const Tensor& b) { return name(a, b); }                   \
+#define TESSERA_BINARY(op, name)                                                     \
+  inline Tensor operator op(const Tensor& a, const Tensor& b) { return name(a, b); } \
   inline Tensor operator op(const Tensor& a, const Scalar& b) { return name(a, b); }
 TESSERA_BINARY(+, add)
 TESSERA_BINARY(-, sub)

@@ -32,9 +32,10 @@ Tensor pinned(const Tensor& t) {
 }
 
 void check_gradient_layout(const char* op, const char* argument, bool sparse, const Tensor& of) {
-  TESSERA_CHECK_NOT_IMPLEMENTED(!sparse || !grad_mode_enabled() || !of.requires_grad(), op, "(): ", argument,
-                                "=True is not supported for a tensor that requires grad: there are no sparse gradients. Use ",
-                                argument, "=False.");
+  TESSERA_CHECK_NOT_IMPLEMENTED(
+      !sparse || !grad_mode_enabled() || !of.requires_grad(), op, "(): ", argument,
+      "=True is not supported for a tensor that requires grad: there are no sparse gradients. Use ", argument,
+      "=False.");
 }
 
 }  // namespace tessera::options

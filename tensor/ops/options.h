@@ -1,4 +1,5 @@
-// What holds for every op that takes layout=, pin_memory=, sparse= or sparse_grad=. opgen writes the calls for the first two.
+// What holds for every op that takes layout=, pin_memory=, sparse= or sparse_grad=. opgen writes the calls for the
+// first two.
 #pragma once
 
 #include <optional>
@@ -11,9 +12,11 @@ namespace tessera::options {
 void check_layout(const char* op, std::optional<Layout> layout);
 
 // RuntimeError if the dtype or device given beside out= is not out's, or a memory format is given.
-void check_out(const Tensor& out, std::optional<DType> dtype, std::optional<Device> device, std::optional<MemoryFormat> format = {});
+void check_out(const Tensor& out, std::optional<DType> dtype, std::optional<Device> device,
+               std::optional<MemoryFormat> format = {});
 
-// A CPU tensor's elements in pinned memory: t itself if they are there. RuntimeError for other devices, and without an accelerator.
+// A CPU tensor's elements in pinned memory: t itself if they are there. RuntimeError for other devices, and without an
+// accelerator.
 Tensor pinned(const Tensor& t);
 inline Tensor pinned(Tensor t, std::optional<bool> wanted) { return wanted.value_or(false) ? pinned(t) : t; }
 

@@ -29,8 +29,11 @@ Types types_of(const PointwiseOp& op, Inputs inputs) {
   int k = 0;
   for (const Tensor* t : inputs) {
     const bool keeps_bool = op.bool_inputs >> k++ & 1;
-    if (!keeps_bool) promoted.add(*t);
-    else TESSERA_CHECK(t->dtype() == DType::kBool, op.name, "(): expected a bool tensor for the mask or condition, but got ", name_of(t->dtype()));
+    if (!keeps_bool)
+      promoted.add(*t);
+    else
+      TESSERA_CHECK(t->dtype() == DType::kBool, op.name,
+                    "(): expected a bool tensor for the mask or condition, but got ", name_of(t->dtype()));
   }
   const DType p = promoted.get();
   return {pointwise_compute_dtype(op, p), pointwise_result_dtype(op, p)};
@@ -60,7 +63,8 @@ void compute(const PointwiseOp& op, DType compute_dtype, const Tensor& result, I
   TESSERA_ON(result.device(), run_pointwise)(op, compute_dtype, shape, {&out, 1}, {ins, static_cast<size_t>(n)}, p);
 }
 
-// Small dense inputs of one dtype and shape, some of them perhaps numbers for all places: ready for the kernel without promotion and iteration set-up.
+// Small dense inputs of one dtype and shape, some of them perhaps numbers for all places: ready for the kernel without
+// promotion and iteration set-up.
 class SmallCall {
  public:
   // False: the inputs are not of that kind.
@@ -70,7 +74,8 @@ class SmallCall {
     n_ = shape_->numel();
     result_ = op.result == ResultKind::kBool ? DType::kBool : dtype_;
     if (static_cast<int>(dtype_) >= kNumComputeDTypes || op.result == ResultKind::kReal) return false;
-    compute_ = !op.kernels[static_cast<int>(dtype_)] && op.half_via_float && is_reduced_float(dtype_) ? DType::kFloat32 : dtype_;
+    compute_ = !op.kernels[static_cast<int>(dtype_)] && op.half_via_float && is_reduced_float(dtype_) ? DType::kFloat32
+                                                                                                      : dtype_;
     kernel_ = op.kernels[static_cast<int>(compute_)];
     if (!kernel_ || op.bool_inputs || n_ > kMost || n_ == 0 || shape_->impl()->is_wrapped_number()) return false;
     if (op.promote == PromoteKind::kIntToFloat && is_integral(dtype_, true)) return false;
@@ -78,24 +83,33 @@ class SmallCall {
     for (const Tensor* t : inputs) {
       if (!is_plain(*t)) return false;
       const bool number = weight(*t) != weight(*shape_);
-      if (number ? category_of(t->dtype()) > category_of(dtype_) : t->dtype() != dtype_ || !t->is_contiguous() || (t != shape_ && !std::ranges::equal(t->sizes(), shape_->sizes()))) return false;
+      if (number ? category_of(t->dtype()) > category_of(dtype_)
+                 : t->dtype() != dtype_ || !t->is_contiguous() ||
+                       (t != shape_ && !std::ranges::equal(t->sizes(), shape_->sizes())))
+        return false;
       void* data = t->data_ptr();
       if (number || compute_ != dtype_) {
         void* own = take_room();
         if (!own) return false;
-        if (number) repeat(own, *t);
-        else cpu::convert(compute_, own, dtype_, data, n_);
+        if (number)
+          repeat(own, *t);
+        else
+          cpu::convert(compute_, own, dtype_, data, n_);
         data = own;
       }
       ins_[k++] = data;
     }
-    if (result_ == compute_ || result_ == DType::kBool) own_result_ = nullptr;
-    else if (!(own_result_ = take_room())) return false;
+    if (result_ == compute_ || result_ == DType::kBool)
+      own_result_ = nullptr;
+    else if (!(own_result_ = take_room()))
+      return false;
     fill_params(params_, params, compute_);
     return true;
   }
   // In memory of the CPU, and no layer asks for it.
-  static bool is_plain(const Tensor& t) { return (t.keys().bits() & ~(DispatchKeySet(DispatchKey::kCPU) | kAutogradKeys).bits()) == 0; }
+  static bool is_plain(const Tensor& t) {
+    return (t.keys().bits() & ~(DispatchKeySet(DispatchKey::kCPU) | kAutogradKeys).bits()) == 0;
+  }
   const Tensor& shape() const { return *shape_; }
   DType result_dtype() const { return result_; }
   void run(void* out) const {
@@ -150,13 +164,16 @@ Tensor small_call(const PointwiseOp& op, Inputs inputs, Params params) {
   return result;
 }
 
-// The same into a dense tensor of the result's form that shares no memory with inputs but itself. False: nothing was done.
+// The same into a dense tensor of the result's form that shares no memory with inputs but itself. False: nothing was
+// done.
 bool small_store(const PointwiseOp& op, const Tensor& target, Inputs inputs, Params params) {
   if (target.is_inference() || !target.is_contiguous() || !SmallCall::is_plain(target)) return false;
   for (const Tensor* t : inputs)
     if (t->impl() != target.impl() && t->storage() == target.storage()) return false;
   SmallCall call;
-  if (!call.prepare(op, inputs, params) || call.result_dtype() != target.dtype() || !std::ranges::equal(call.shape().sizes(), target.sizes())) return false;
+  if (!call.prepare(op, inputs, params) || call.result_dtype() != target.dtype() ||
+      !std::ranges::equal(call.shape().sizes(), target.sizes()))
+    return false;
   call.run(target.data_ptr());
   return true;
 }
@@ -174,7 +191,10 @@ KernelParam to_param(const Scalar& s, DType compute) {
   } else if (s.is_floating_point()) {
     // Bounds such as +-infinity saturate, they never trap.
     const double d = s.to_double();
-    p.i = d >= 9223372036854775807.0 ? INT64_MAX : d <= -9223372036854775808.0 ? INT64_MIN : d != d ? 0 : static_cast<int64_t>(d);
+    p.i = d >= 9223372036854775807.0    ? INT64_MAX
+          : d <= -9223372036854775808.0 ? INT64_MIN
+          : d != d                      ? 0
+                                        : static_cast<int64_t>(d);
   } else {
     p.i = s.to_int();
   }
@@ -214,8 +234,11 @@ IntVector result_strides(Inputs inputs, IntList shape) {
     int at = i;
     for (int j = i - 1; j >= 0; --j) {
       const int c = compare(order[j], order[at]);
-      if (c > 0) { std::swap(order[j], order[at]); at = j; }
-      else if (c < 0) break;
+      if (c > 0) {
+        std::swap(order[j], order[at]);
+        at = j;
+      } else if (c < 0)
+        break;
     }
   }
   IntVector out(rank);
@@ -238,7 +261,8 @@ OutputSpec spec(const PointwiseOp& op, Inputs inputs) {
 }
 
 Tensor functional(const PointwiseOp& op, Inputs inputs, Params params) {
-  if (Tensor r = small_call(op, inputs, params); r.defined()) [[likely]] return r;
+  if (Tensor r = small_call(op, inputs, params); r.defined()) [[likely]]
+    return r;
   const Types types = types_of(op, inputs);
   const Device device = common_device(inputs);
   const IntVector shape = broadcast_shapes(inputs);
@@ -250,7 +274,8 @@ Tensor functional(const PointwiseOp& op, Inputs inputs, Params params) {
 
 namespace {
 // Computes into fresh memory of this form.
-Tensor compute_apart(const PointwiseOp& op, DType compute_dtype, IntList sizes, DType result, Device device, Inputs inputs, Params params) {
+Tensor compute_apart(const PointwiseOp& op, DType compute_dtype, IntList sizes, DType result, Device device,
+                     Inputs inputs, Params params) {
   const Tensor fresh = empty_tensor(sizes, {}, result, device);
   compute(op, compute_dtype, fresh, inputs, params);
   return fresh;
@@ -259,7 +284,9 @@ void copy_over(const Tensor& target, const Tensor& source) {
   int64_t strides[2][kMaxRank];
   broadcast_strides(target, target.sizes(), strides[0]);
   broadcast_strides(source, target.sizes(), strides[1]);
-  TESSERA_ON(target.device(), copy_strided)(target.sizes(), {target.data_ptr(), target.dtype(), strides[0]}, {source.data_ptr(), source.dtype(), strides[1]}, false, false);
+  TESSERA_ON(target.device(), copy_strided)
+  (target.sizes(), {target.data_ptr(), target.dtype(), strides[0]}, {source.data_ptr(), source.dtype(), strides[1]},
+   false, false);
 }
 
 void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, Inputs inputs, Params params) {
@@ -268,11 +295,16 @@ void write_to(const PointwiseOp& op, const Types& types, const Tensor& target, I
   bool aliased_differently = false;
   for (const Tensor* t : inputs) {
     check_no_partial_overlap(target, *t);
-    // Same elements, but read through a broadcast or in another dtype order: only the exact twin may be overwritten while it is read.
-    aliased_differently = aliased_differently || (memory_sharing(target, *t) == Sharing::kFull && !std::ranges::equal(target.sizes(), t->sizes()));
+    // Same elements, but read through a broadcast or in another dtype order: only the exact twin may be overwritten
+    // while it is read.
+    aliased_differently = aliased_differently || (memory_sharing(target, *t) == Sharing::kFull &&
+                                                  !std::ranges::equal(target.sizes(), t->sizes()));
   }
-  if (aliased_differently) copy_over(target, compute_apart(op, types.compute, target.sizes(), target.dtype(), target.device(), inputs, params));
-  else compute(op, types.compute, target, inputs, params);
+  if (aliased_differently)
+    copy_over(target,
+              compute_apart(op, types.compute, target.sizes(), target.dtype(), target.device(), inputs, params));
+  else
+    compute(op, types.compute, target, inputs, params);
 }
 }  // namespace
 
@@ -282,12 +314,16 @@ const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, 
     return self;
   }
   const Types types = types_of(op, inputs);
-  TESSERA_CHECK(op.result != ResultKind::kReal || !self.is_complex(), "In-place ", op.name, " is not supported for complex tensors.");
+  TESSERA_CHECK(op.result != ResultKind::kReal || !self.is_complex(), "In-place ", op.name,
+                " is not supported for complex tensors.");
   check_can_cast(types.result, self.dtype());
   const IntVector shape = broadcast_shapes(inputs);
-  TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()), " doesn't match the broadcast shape ", shape_string(shape));
+  TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()),
+                " doesn't match the broadcast shape ", shape_string(shape));
   const Device device = common_device(inputs);
-  TESSERA_CHECK(device == self.device(), "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(), " and ", device.str(), "!");
+  TESSERA_CHECK(device == self.device(),
+                "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(),
+                " and ", device.str(), "!");
   write_to(op, types, self, inputs, params);
   self.bump_version();
   return self;
@@ -307,7 +343,8 @@ const Tensor& out(const PointwiseOp& op, const Tensor& out, OutDtype accepted, I
   const bool resized = !std::ranges::equal(out.sizes(), shape);
   bool reads_it = false;  // what is resized may come to lie over an input
   for (const Tensor* t : inputs) {
-    TESSERA_CHECK(!resized || t->impl() != out.impl(), "output with shape ", shape_string(out.sizes()), " doesn't match the broadcast shape ", shape_string(shape));
+    TESSERA_CHECK(!resized || t->impl() != out.impl(), "output with shape ", shape_string(out.sizes()),
+                  " doesn't match the broadcast shape ", shape_string(shape));
     check_no_partial_overlap(out, *t);
     reads_it = reads_it || (resized && writes_over(out, shape, *t));
   }

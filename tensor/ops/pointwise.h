@@ -14,7 +14,8 @@ using Params = std::initializer_list<Scalar>;
 
 // Promotes, broadcasts, allocates (keeping the inputs' dimension order) and computes. On Meta only the metadata.
 Tensor functional(const PointwiseOp& op, Inputs inputs, Params params = {});
-// Writes to self, one of the inputs. Errors: result not castable to self's dtype, self would have to grow, overlapping memory. Counts a version.
+// Writes to self, one of the inputs. Errors: result not castable to self's dtype, self would have to grow, overlapping
+// memory. Counts a version.
 const Tensor& inplace(const PointwiseOp& op, const Tensor& self, Inputs inputs, Params params = {});
 // Writes to out, resized if its shape differs. Errors: as above; out is an input and would be resized.
 const Tensor& out(const PointwiseOp& op, const Tensor& out, OutDtype accepted, Inputs inputs, Params params = {});

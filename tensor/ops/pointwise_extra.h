@@ -19,7 +19,8 @@ double largest_finite(DType t);
 Tensor number_tensor(const Scalar& s);
 
 const Tensor& div_rounded_(const Tensor& self, const Tensor& other, std::optional<std::string_view> mode);
-const Tensor& div_rounded_out(const Tensor& out, const Tensor& self, const Tensor& other, std::optional<std::string_view> mode);
+const Tensor& div_rounded_out(const Tensor& out, const Tensor& self, const Tensor& other,
+                              std::optional<std::string_view> mode);
 const Tensor& pow_scalar_(const Tensor& self, const Scalar& exponent);
 const Tensor& pow_scalar_out(const Tensor& out, const Tensor& self, const Scalar& exponent);
 Tensor float_power_impl(const Tensor& self, const Tensor& exponent);
@@ -31,7 +32,8 @@ const Tensor& float_power_impl_out(const Tensor& out, const Tensor& self, const 
 const Tensor& float_power_impl_out(const Tensor& out, const Tensor& self, const Scalar& exponent);
 const Tensor& float_power_impl_out(const Tensor& out, const Scalar& self, const Tensor& exponent);
 const Tensor& clamp_inplace(const Tensor& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max);
-const Tensor& clamp_out_impl(const Tensor& out, const Tensor& self, const std::optional<Scalar>& min, const std::optional<Scalar>& max);
+const Tensor& clamp_out_impl(const Tensor& out, const Tensor& self, const std::optional<Scalar>& min,
+                             const std::optional<Scalar>& max);
 const Tensor& clamp_tensor_inplace(const Tensor& self, const Tensor& min, const Tensor& max);
 const Tensor& clamp_tensor_out_impl(const Tensor& out, const Tensor& self, const Tensor& min, const Tensor& max);
 const Tensor& where_out_impl(const Tensor& out, const Tensor& condition, const Tensor& self, const Tensor& other);

@@ -7,7 +7,8 @@
 
 namespace tessera {
 
-// The documented result type of tensors: dimensioned tensors first, then 0-dim ones, then Python numbers; a lower class matters only by a higher category.
+// The documented result type of tensors: dimensioned tensors first, then 0-dim ones, then Python numbers; a lower class
+// matters only by a higher category.
 class ResultType {
  public:
   void add(const Tensor& t);
@@ -21,11 +22,13 @@ DType result_type(TensorList tensors);
 DType result_type(const Tensor& a, const Tensor& b);
 DType result_type(const Tensor& a, const Scalar& b);
 
-// The device of a call: the tensors' common one; 0-dim CPU tensors go along with any. Error "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!".
+// The device of a call: the tensors' common one; 0-dim CPU tensors go along with any. Error "Expected all tensors to be
+// on the same device, but found at least two devices, cuda:0 and cpu!".
 Device common_device(std::initializer_list<const Tensor*> tensors);
 Device common_device(TensorList tensors);
 
-// Error unless results of dtype `from` may be written to `to`: "result type Float can't be cast to the desired output type Long".
+// Error unless results of dtype `from` may be written to `to`: "result type Float can't be cast to the desired output
+// type Long".
 void check_can_cast(DType from, DType to);
 // Which out= a result is written to: of its own dtype, of any that it converts to, of its own or uint8 (truth values).
 enum class OutDtype { kSame, kCast, kSameOrByte };
@@ -37,9 +40,11 @@ void check_out_device(const Tensor& out, Device device);
 void check_no_internal_overlap(const Tensor& t);
 // Error if `written` shares memory with `read` in another way than being the same elements.
 void check_no_partial_overlap(const Tensor& written, const Tensor& read);
-// Whether writing a result of shape `sizes` to `written`, which is resized to it, would change what is read: shared memory, now or then.
+// Whether writing a result of shape `sizes` to `written`, which is resized to it, would change what is read: shared
+// memory, now or then.
 bool writes_over(const Tensor& written, IntList sizes, const Tensor& read);
-// Gives an out= tensor the shape of the result: resized if needed, with the documented warning if it had elements. strides: empty for row-major.
+// Gives an out= tensor the shape of the result: resized if needed, with the documented warning if it had elements.
+// strides: empty for row-major.
 void resize_output(const Tensor& out, IntList sizes, IntList strides = {});
 // Changes sizes to row-major `sizes`, growing the storage if it is too small.
 void resize_tensor(const Tensor& t, IntList sizes);

@@ -29,26 +29,32 @@ const Tensor& fill_with(const Tensor& self, F sampler) {
   return self;
 }
 
-// What to draw from for a tensor: the given generator, or its device's. (The CPU's samplers look for theirs themselves.)
+// What to draw from for a tensor: the given generator, or its device's. (The CPU's samplers look for theirs
+// themselves.)
 const Generator& source_for(const Tensor& t, const Generator& g) {
   if (t.is_cpu()) return g;
   if (!g.defined()) return device_hooks(t.device().type).default_generator(t.device());
-  TESSERA_CHECK(g->device().type == t.device().type, "Expected a '", device_type_name(t.device().type), "' device type for generator but found '", device_type_name(g->device().type), "'");
+  TESSERA_CHECK(g->device().type == t.device().type, "Expected a '", device_type_name(t.device().type),
+                "' device type for generator but found '", device_type_name(g->device().type), "'");
   return g;
 }
 
 // New tensors are filled below the dispatcher where that is possible: they have had no other version.
 template <class Cpu, class Other>
 Tensor filled_new(const Tensor& t, Cpu cpu, Other other) {
-  if (t.is_cpu() || t.is_cuda() || t.is_meta()) cpu(t);
-  else other(t);
+  if (t.is_cpu() || t.is_cuda() || t.is_meta())
+    cpu(t);
+  else
+    other(t);
   return t;
 }
 
 // What the samplers themselves say of other dtypes; a Meta tensor does not come to them.
 void continuous(const Tensor& self, const char* name) {
-  TESSERA_CHECK(!self.is_meta() || self.is_floating_point(), name, " distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
-                type_name_of(self.dtype()));
+  TESSERA_CHECK(
+      !self.is_meta() || self.is_floating_point(), name,
+      " distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
+      type_name_of(self.dtype()));
 }
 
 DType floating_or_default(const Tensor& t) { return t.is_floating_point() ? t.dtype() : default_dtype(); }
@@ -62,7 +68,9 @@ const Tensor& uniform__cpu(const Tensor& self, double from, double to, const Gen
     uniform__cpu(view_as_real(self), from, to, g);
     return self;
   }
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_uniform)(shape, out, from, to, source_for(self, g)); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
+    TESSERA_ON(self.device(), random_uniform)(shape, out, from, to, source_for(self, g));
+  });
 }
 const Tensor& normal__cpu(const Tensor& self, double mean, double std, const Generator& g) {
   TESSERA_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
@@ -71,38 +79,58 @@ const Tensor& normal__cpu(const Tensor& self, double mean, double std, const Gen
     normal__cpu(view_as_real(self), mean, std / std::sqrt(2.0), g);
     return self;
   }
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_normal)(shape, out, mean, std, source_for(self, g)); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
+    TESSERA_ON(self.device(), random_normal)(shape, out, mean, std, source_for(self, g));
+  });
 }
 const Tensor& log_normal__cpu(const Tensor& self, double mean, double std, const Generator& g) {
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_log_normal)(shape, out, mean, std, source_for(self, g)); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
+    TESSERA_ON(self.device(), random_log_normal)(shape, out, mean, std, source_for(self, g));
+  });
 }
 const Tensor& exponential__cpu(const Tensor& self, double lambd, const Generator& g) {
   continuous(self, "Exponential");
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_exponential)(shape, out, lambd, source_for(self, g)); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
+    TESSERA_ON(self.device(), random_exponential)(shape, out, lambd, source_for(self, g));
+  });
 }
 const Tensor& cauchy__cpu(const Tensor& self, double median, double sigma, const Generator& g) {
   continuous(self, "Cauchy");
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_cauchy)(shape, out, median, sigma, source_for(self, g)); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
+    TESSERA_ON(self.device(), random_cauchy)(shape, out, median, sigma, source_for(self, g));
+  });
 }
 const Tensor& geometric__cpu(const Tensor& self, double p, const Generator& g) {
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_geometric)(shape, out, p, source_for(self, g)); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
+    TESSERA_ON(self.device(), random_geometric)(shape, out, p, source_for(self, g));
+  });
 }
 const Tensor& random_between(const Tensor& self, int64_t from, std::optional<int64_t> to, const Generator& g) {
   const cpu::RandomRange range = cpu::random_range(self.dtype(), from, to);
   if (!range.warning.empty()) warn(range.warning);
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_integers)(shape, out, range, source_for(self, g)); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
+    TESSERA_ON(self.device(), random_integers)(shape, out, range, source_for(self, g));
+  });
 }
-const Tensor& random_below(const Tensor& self, int64_t to, const Generator& g) { return random_between(self, 0, to, g); }
+const Tensor& random_below(const Tensor& self, int64_t to, const Generator& g) {
+  return random_between(self, 0, to, g);
+}
 const Tensor& random_all(const Tensor& self, const Generator& g) {
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_full)(shape, out, source_for(self, g)); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
+    TESSERA_ON(self.device(), random_full)(shape, out, source_for(self, g));
+  });
 }
 const Tensor& bernoulli_all(const Tensor& self, double p, const Generator& g) {
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_bernoulli)(shape, out, p, source_for(self, g)); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
+    TESSERA_ON(self.device(), random_bernoulli)(shape, out, p, source_for(self, g));
+  });
 }
 const Tensor& bernoulli_each(const Tensor& self, const Tensor& p, const Generator& g) {
   const Tensor probabilities = memory_sharing(self, p) == Sharing::kNone ? p : p.clone();
   const Tensor expanded = expand(probabilities, self.sizes());
-  return fill_with(self, [&](IntList shape, const cpu::Operand& out) { TESSERA_ON(self.device(), random_bernoulli_tensor)(shape, out, Strided(expanded, shape), source_for(self, g)); });
+  return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
+    TESSERA_ON(self.device(), random_bernoulli_tensor)(shape, out, Strided(expanded, shape), source_for(self, g));
+  });
 }
 
 // --- factories ---
@@ -111,14 +139,17 @@ Tensor new_tensor(SymIntList size, std::optional<DType> dtype, std::optional<Dev
   return empty_tensor(size.ints(), {}, dtype.value_or(fallback), factory_device(device));
 }
 Tensor new_uniform(const Tensor& t, const Generator& g) {
-  return filled_new(t, [&](const Tensor& x) { uniform__cpu(x, 0, 1, g); }, [&](const Tensor& x) { uniform_(x, 0, 1, g); });
+  return filled_new(
+      t, [&](const Tensor& x) { uniform__cpu(x, 0, 1, g); }, [&](const Tensor& x) { uniform_(x, 0, 1, g); });
 }
 Tensor new_normal(const Tensor& t, double mean, double std, const Generator& g) {
   TESSERA_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
-  return filled_new(t, [&](const Tensor& x) { normal__cpu(x, mean, std, g); }, [&](const Tensor& x) { normal_(x, mean, std, g); });
+  return filled_new(
+      t, [&](const Tensor& x) { normal__cpu(x, mean, std, g); }, [&](const Tensor& x) { normal_(x, mean, std, g); });
 }
 Tensor new_integers(const Tensor& t, int64_t low, int64_t high, const Generator& g) {
-  return filled_new(t, [&](const Tensor& x) { random_between(x, low, high, g); }, [&](const Tensor& x) { random_(x, low, high, g); });
+  return filled_new(
+      t, [&](const Tensor& x) { random_between(x, low, high, g); }, [&](const Tensor& x) { random_(x, low, high, g); });
 }
 Tensor new_permutation(int64_t n, const Generator& g, DType dtype, Device device) {
   TESSERA_CHECK(n >= 0, "n must be non-negative, got", n);
@@ -134,39 +165,46 @@ Tensor new_permutation(int64_t n, const Generator& g, DType dtype, Device device
   copy_(r, argsort(keys));
   return r;
 }
-Tensor rand_like_generator_cpu(const Tensor& self, const Generator& g,
-                               std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+Tensor rand_like_generator_cpu(const Tensor& self, const Generator& g, std::optional<DType> dtype,
+                               std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
+                               std::optional<MemoryFormat> format) {
   return new_uniform(empty_like_cpu(self, dtype, layout, device, pin, format), g);
 }
-Tensor randn_like_generator_cpu(const Tensor& self, const Generator& g,
-                                std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+Tensor randn_like_generator_cpu(const Tensor& self, const Generator& g, std::optional<DType> dtype,
+                                std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
+                                std::optional<MemoryFormat> format) {
   return new_normal(empty_like_cpu(self, dtype, layout, device, pin, format), 0, 1, g);
 }
 Tensor randint_like_low_generator_dtype_cpu(const Tensor& self, SymInt low, SymInt high, const Generator& g,
-                                            std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+                                            std::optional<DType> dtype, std::optional<Layout> layout,
+                                            std::optional<Device> device, std::optional<bool> pin,
+                                            std::optional<MemoryFormat> format) {
   return new_integers(empty_like_cpu(self, dtype, layout, device, pin, format), low.guard_int(), high.guard_int(), g);
 }
-Tensor randint_like_generator_cpu(const Tensor& self, SymInt high, const Generator& g,
-                                  std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+Tensor randint_like_generator_cpu(const Tensor& self, SymInt high, const Generator& g, std::optional<DType> dtype,
+                                  std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
+                                  std::optional<MemoryFormat> format) {
   return randint_like_low_generator_dtype_cpu(self, 0, high, g, dtype, layout, device, pin, format);
 }
-Tensor rand_like_cpu(const Tensor& self,
-                     std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+Tensor rand_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
+                     std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
   return rand_like_generator_cpu(self, {}, dtype, layout, device, pin, format);
 }
-Tensor randn_like_cpu(const Tensor& self,
-                      std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+Tensor randn_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
+                      std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
   return randn_like_generator_cpu(self, {}, dtype, layout, device, pin, format);
 }
-Tensor randint_like_low_dtype_cpu(const Tensor& self, SymInt low, SymInt high,
-                                  std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+Tensor randint_like_low_dtype_cpu(const Tensor& self, SymInt low, SymInt high, std::optional<DType> dtype,
+                                  std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
+                                  std::optional<MemoryFormat> format) {
   return randint_like_low_generator_dtype_cpu(self, low, high, {}, dtype, layout, device, pin, format);
 }
-Tensor randint_like_cpu(const Tensor& self, SymInt high,
-                        std::optional<DType> dtype, std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+Tensor randint_like_cpu(const Tensor& self, SymInt high, std::optional<DType> dtype, std::optional<Layout> layout,
+                        std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
   return randint_like_low_generator_dtype_cpu(self, 0, high, {}, dtype, layout, device, pin, format);
 }
-Tensor normal_float_float_cpu(double mean, double std, SymIntList size, const Generator& g, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor normal_float_float_cpu(double mean, double std, SymIntList size, const Generator& g, std::optional<DType> dtype,
+                              std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   return new_normal(new_tensor(size, dtype, device, default_dtype()), mean, std, g);
 }
 const Tensor& sized(const Tensor& out, SymIntList size) {
@@ -177,11 +215,14 @@ void permutation_into(const Tensor& out, SymInt n, const Generator& g) {
   TESSERA_CHECK(n.guard_int() >= 0, "n must be non-negative, got", n.guard_int());
   resize_factory_out(out, {n.guard_int()});
   check_no_internal_overlap(out);
-  if (out.is_cpu() || out.is_cuda()) TESSERA_ON(out.device(), random_permutation)(n.guard_int(), Strided(out), source_for(out, g));
-  else if (!out.is_meta()) copy_(out, new_permutation(n.guard_int(), g, out.dtype(), out.device()));
+  if (out.is_cpu() || out.is_cuda())
+    TESSERA_ON(out.device(), random_permutation)(n.guard_int(), Strided(out), source_for(out, g));
+  else if (!out.is_meta())
+    copy_(out, new_permutation(n.guard_int(), g, out.dtype(), out.device()));
 }
 int64_t scalar_of(const Tensor& high) {
-  TESSERA_CHECK(high.numel() == 1 && high.dim() == 0, "high must be a scalar tensor and on CPU, but got shape ", shape_string(high.sizes()));
+  TESSERA_CHECK(high.numel() == 1 && high.dim() == 0, "high must be a scalar tensor and on CPU, but got shape ",
+                shape_string(high.sizes()));
   return high.item_scalar().to_int();
 }
 
@@ -190,7 +231,8 @@ int64_t scalar_of(const Tensor& high) {
 namespace {
 void check_std(const Tensor& std) {
   TESSERA_CHECK(!std.is_complex(), "normal expects standard deviation to be non-complex");
-  TESSERA_CHECK(std.numel() == 0 || std.is_meta() || item(all(ge(std, 0))).to_bool(), "normal expects all elements of std >= 0.0");
+  TESSERA_CHECK(std.numel() == 0 || std.is_meta() || item(all(ge(std, 0))).to_bool(),
+                "normal expects all elements of std >= 0.0");
 }
 Tensor fresh(const Tensor& like, IntList sizes) { return empty_tensor(sizes, {}, like.dtype(), like.device()); }
 }  // namespace
@@ -221,17 +263,22 @@ Tensor bernoulli_of(const Tensor& self, const Generator& g) {
   bernoulli_each(r, self, g);
   return r;
 }
-Tensor bernoulli_like(const Tensor& self, double p, const Generator& g) { return new_bernoulli(empty_like(self), p, g); }
+Tensor bernoulli_like(const Tensor& self, double p, const Generator& g) {
+  return new_bernoulli(empty_like(self), p, g);
+}
 Tensor new_bernoulli(const Tensor& t, double p, const Generator& g) {
-  return filled_new(t, [&](const Tensor& x) { bernoulli_all(x, p, g); }, [&](const Tensor& x) { bernoulli_(x, p, g); });
+  return filled_new(
+      t, [&](const Tensor& x) { bernoulli_all(x, p, g); }, [&](const Tensor& x) { bernoulli_(x, p, g); });
 }
 
 Tensor multinomial_meta(const Tensor& self, SymInt num_samples, bool replacement, const Generator&) {
   const int64_t n = num_samples.guard_int();
   TESSERA_CHECK(self.dim() == 1 || self.dim() == 2, "prob_dist must be 1 or 2 dim");
-  TESSERA_CHECK(self.is_floating_point(), "multinomial only supports floating-point dtypes for input, got: ", type_name_of(self.dtype()));
+  TESSERA_CHECK(self.is_floating_point(),
+                "multinomial only supports floating-point dtypes for input, got: ", type_name_of(self.dtype()));
   TESSERA_CHECK(n > 0, "cannot sample n_sample <= 0 samples");
-  TESSERA_CHECK(replacement || n <= self.size(-1), "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  TESSERA_CHECK(replacement || n <= self.size(-1),
+                "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
   TESSERA_CHECK(self.size(-1) <= (int64_t{1} << 24), "number of categories cannot exceed 2^24");
   IntVector sizes = to_vector(self.sizes());
   sizes.back() = n;
@@ -241,7 +288,9 @@ Tensor multinomial_cpu(const Tensor& self, SymInt num_samples, bool replacement,
   const Tensor out = multinomial_meta(self, num_samples, replacement, g);
   if (out.numel() == 0) return out;
   const Tensor weights = self.dim() == 1 ? unsqueeze(self, 0) : self, rows = self.dim() == 1 ? unsqueeze(out, 0) : out;
-  TESSERA_ON(self.device(), random_multinomial)(weights.sizes()[0], weights.sizes()[1], Strided(weights), num_samples.guard_int(), replacement, Strided(rows), source_for(self, g));
+  TESSERA_ON(self.device(), random_multinomial)
+  (weights.sizes()[0], weights.sizes()[1], Strided(weights), num_samples.guard_int(), replacement, Strided(rows),
+   source_for(self, g));
   return out;
 }
 void multinomial_into(const Tensor& out, const Tensor& self, SymInt num_samples, bool replacement, const Generator& g) {
@@ -257,9 +306,12 @@ Tensor poisson_cpu(const Tensor& self, const Generator& g) {
   return r;
 }
 Tensor binomial_cpu(const Tensor& count, const Tensor& prob, const Generator& g) {
-  TESSERA_CHECK_VALUE(is_floating_point(count.dtype()), "binomial only supports floating-point dtypes for count, got: ", type_name_of(count.dtype()));
-  TESSERA_CHECK_VALUE(is_floating_point(prob.dtype()), "binomial only supports floating-point dtypes for prob, got: ", type_name_of(prob.dtype()));
-  TESSERA_CHECK(count.dtype() == prob.dtype(), "Found dtype ", type_name_of(prob.dtype()), " but expected ", type_name_of(count.dtype()));
+  TESSERA_CHECK_VALUE(is_floating_point(count.dtype()),
+                      "binomial only supports floating-point dtypes for count, got: ", type_name_of(count.dtype()));
+  TESSERA_CHECK_VALUE(is_floating_point(prob.dtype()),
+                      "binomial only supports floating-point dtypes for prob, got: ", type_name_of(prob.dtype()));
+  TESSERA_CHECK(count.dtype() == prob.dtype(), "Found dtype ", type_name_of(prob.dtype()), " but expected ",
+                type_name_of(count.dtype()));
   const Tensor r = fresh(count, count.sizes()), n = contiguous(count), p = contiguous(expand(prob, count.sizes()));
   if (r.is_meta()) return r;
   TESSERA_ON(r.device(), random_binomial)(r.sizes(), Strided(r), Strided(n), Strided(p), source_for(r, g));
@@ -273,11 +325,15 @@ Tensor _standard_gamma_cpu(const Tensor& self, const Generator& g) {
 }
 
 Tensor _standard_gamma_grad_cpu(const Tensor& self, const Tensor& output) {
-  TESSERA_CHECK_NOT_IMPLEMENTED(floating_or_default(self) == self.dtype(), "\"_standard_gamma_grad_cpu\" not implemented for '", type_name_of(self.dtype()), "'");
-  TESSERA_CHECK(output.device() == self.device(), "_standard_gamma_grad: expected output to be on ", self.device().str(), " like self, but got ", output.device().str());
+  TESSERA_CHECK_NOT_IMPLEMENTED(floating_or_default(self) == self.dtype(),
+                                "\"_standard_gamma_grad_cpu\" not implemented for '", type_name_of(self.dtype()), "'");
+  TESSERA_CHECK(output.device() == self.device(), "_standard_gamma_grad: expected output to be on ",
+                self.device().str(), " like self, but got ", output.device().str());
   if (self.is_meta()) return fresh(self, expand(output, self.sizes()).sizes());
-  const Tensor a = contiguous(to(self, DType::kFloat64)), x = contiguous(to(expand(output, self.sizes()), DType::kFloat64)), r = fresh(a, self.sizes());
-  TESSERA_ON(r.device(), run_gamma_gradient)(r.numel(), r.data_ptr<double>(), a.data_ptr<double>(), x.data_ptr<double>());
+  const Tensor a = contiguous(to(self, DType::kFloat64)),
+               x = contiguous(to(expand(output, self.sizes()), DType::kFloat64)), r = fresh(a, self.sizes());
+  TESSERA_ON(r.device(), run_gamma_gradient)
+  (r.numel(), r.data_ptr<double>(), a.data_ptr<double>(), x.data_ptr<double>());
   return to(r, self.dtype());
 }
 

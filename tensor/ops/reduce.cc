@@ -1,4 +1,5 @@
-// Reductions, running reductions and softmax: shapes, dtypes, errors; the work is done by the engines of tensor/cpu/reduce/reduce.h.
+// Reductions, running reductions and softmax: shapes, dtypes, errors; the work is done by the engines of
+// tensor/cpu/reduce/reduce.h.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +15,9 @@ namespace tessera::kernels {
 
 namespace {
 // A set of dimensions is a 64-bit mask.
-void fits_mask(const Tensor& self) { TESSERA_CHECK(self.dim() <= 64, "only tensors with up to 64 dims are supported, got ", self.dim()); }
+void fits_mask(const Tensor& self) {
+  TESSERA_CHECK(self.dim() <= 64, "only tensors with up to 64 dims are supported, got ", self.dim());
+}
 }  // namespace
 
 uint64_t reduce_mask(const Tensor& self, std::optional<IntList> dims) {
@@ -35,8 +38,10 @@ namespace {
 IntVector reduced_sizes(const Tensor& self, uint64_t mask, bool keepdim) {
   IntVector r;
   for (int64_t i = 0; i < self.dim(); ++i) {
-    if (!(mask >> i & 1)) r.push_back(self.sizes()[i]);
-    else if (keepdim) r.push_back(1);
+    if (!(mask >> i & 1))
+      r.push_back(self.sizes()[i]);
+    else if (keepdim)
+      r.push_back(1);
   }
   return r;
 }
@@ -51,24 +56,36 @@ void fill_result_strides(const Tensor& out, uint64_t mask, bool keepdim, int64_t
   }
 }
 
-OutputSpec spec_of(const Tensor& self, uint64_t mask, bool keepdim, DType dtype) { return OutputSpec(reduced_sizes(self, mask, keepdim), {}, dtype, self.device()); }
+OutputSpec spec_of(const Tensor& self, uint64_t mask, bool keepdim, DType dtype) {
+  return OutputSpec(reduced_sizes(self, mask, keepdim), {}, dtype, self.device());
+}
 
-DType sum_dtype(const Tensor& self, std::optional<DType> dtype) { return dtype ? *dtype : is_integral(self.dtype(), true) ? DType::kInt64 : self.dtype(); }
+DType sum_dtype(const Tensor& self, std::optional<DType> dtype) {
+  return dtype ? *dtype : is_integral(self.dtype(), true) ? DType::kInt64 : self.dtype();
+}
 
 DType mean_dtype(const Tensor& self, std::optional<DType> dtype) {
   const DType t = dtype.value_or(self.dtype());
-  TESSERA_CHECK(is_floating_point(t) || is_complex(t), "mean(): could not infer output dtype. ", dtype ? "Optional dtype" : "Input dtype", " must be either a floating point or complex dtype. Got: ", type_name_of(t));
+  TESSERA_CHECK(is_floating_point(t) || is_complex(t), "mean(): could not infer output dtype. ",
+                dtype ? "Optional dtype" : "Input dtype",
+                " must be either a floating point or complex dtype. Got: ", type_name_of(t));
   return t;
 }
 
-void no_complex(const Tensor& self, const char* name) { TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_complex(), "\"", name, "\" not implemented for '", type_name_of(self.dtype()), "'"); }
+void no_complex(const Tensor& self, const char* name) {
+  TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_complex(), "\"", name, "\" not implemented for '", type_name_of(self.dtype()),
+                                "'");
+}
 
 void nonzero_dims(const Tensor& self, uint64_t mask, const char* name) {
   for (int64_t i = 0; i < self.dim(); ++i)
-    TESSERA_CHECK_INDEX(!(mask >> i & 1) || self.sizes()[i] != 0, name, "(): Expected reduction dim ", i, " to have non-zero size.");
+    TESSERA_CHECK_INDEX(!(mask >> i & 1) || self.sizes()[i] != 0, name, "(): Expected reduction dim ", i,
+                        " to have non-zero size.");
 }
 void not_empty(const Tensor& self, const char* name) {
-  TESSERA_CHECK(self.numel() > 0, name, "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+  TESSERA_CHECK(self.numel() > 0, name,
+                "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the "
+                "'dim' argument.");
 }
 uint64_t one_dim(const Tensor& self, int64_t dim) {
   fits_mask(self);
@@ -77,7 +94,8 @@ uint64_t one_dim(const Tensor& self, int64_t dim) {
 
 }  // namespace
 
-void reduce_into(cpu::ReduceKind kind, DType compute, const Tensor& self, uint64_t mask, bool keepdim, const Tensor& out, const KernelParam* params) {
+void reduce_into(cpu::ReduceKind kind, DType compute, const Tensor& self, uint64_t mask, bool keepdim,
+                 const Tensor& out, const KernelParam* params) {
   if (out.numel() == 0) return;
   Strided in(self), to;
   fill_result_strides(out, mask, keepdim, self.dim(), to.strides);
@@ -85,22 +103,35 @@ void reduce_into(cpu::ReduceKind kind, DType compute, const Tensor& self, uint64
   TESSERA_ON(self.device(), run_reduce)(kind, compute, self.sizes(), mask, to, in, params);
 }
 
-OutputSpec sum_all_meta(const Tensor& self, std::optional<DType> dtype) { return spec_of(self, all_dims(self), false, sum_dtype(self, dtype)); }
-OutputSpec sum_dim_meta(const Tensor& self, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) { return spec_of(self, reduce_mask(self, dim), keepdim, sum_dtype(self, dtype)); }
+OutputSpec sum_all_meta(const Tensor& self, std::optional<DType> dtype) {
+  return spec_of(self, all_dims(self), false, sum_dtype(self, dtype));
+}
+OutputSpec sum_dim_meta(const Tensor& self, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
+  return spec_of(self, reduce_mask(self, dim), keepdim, sum_dtype(self, dtype));
+}
 OutputSpec nansum_dim_meta(const Tensor& self, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
   TESSERA_CHECK(!self.is_complex(), "nansum does not support complex inputs");
   return sum_dim_meta(self, dim, keepdim, dtype);
 }
-OutputSpec mean_all_meta(const Tensor& self, std::optional<DType> dtype) { return spec_of(self, all_dims(self), false, mean_dtype(self, dtype)); }
-OutputSpec mean_dim_meta(const Tensor& self, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) { return spec_of(self, reduce_mask(self, dim), keepdim, mean_dtype(self, dtype)); }
-OutputSpec prod_dim_meta(const Tensor& self, int64_t dim, bool keepdim, std::optional<DType> dtype) { return spec_of(self, one_dim(self, dim), keepdim, sum_dtype(self, dtype)); }
+OutputSpec mean_all_meta(const Tensor& self, std::optional<DType> dtype) {
+  return spec_of(self, all_dims(self), false, mean_dtype(self, dtype));
+}
+OutputSpec mean_dim_meta(const Tensor& self, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
+  return spec_of(self, reduce_mask(self, dim), keepdim, mean_dtype(self, dtype));
+}
+OutputSpec prod_dim_meta(const Tensor& self, int64_t dim, bool keepdim, std::optional<DType> dtype) {
+  return spec_of(self, one_dim(self, dim), keepdim, sum_dtype(self, dtype));
+}
 void prod_dim_cpu(const Tensor& self, int64_t dim, bool keepdim, std::optional<DType>, const Tensor& out) {
   reduce_into(cpu::ReduceKind::kProd, out.dtype(), self, one_dim(self, dim), keepdim, out);
 }
 
 OutputSpec extreme_dims_meta(const Tensor& self, IntList dim, bool keepdim) {
   no_complex(self, "amax");
-  if (dim.empty()) TESSERA_CHECK(self.numel() > 0 || self.dim() == 0, "amax(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+  if (dim.empty())
+    TESSERA_CHECK(self.numel() > 0 || self.dim() == 0,
+                  "amax(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim "
+                  "with the 'dim' argument.");
   const uint64_t mask = reduce_mask(self, dim);
   nonzero_dims(self, mask, "amax");
   return spec_of(self, mask, keepdim, self.dtype());
@@ -116,7 +147,8 @@ std::array<OutputSpec, 2> extreme_dim_meta(const Tensor& self, int64_t dim, bool
   nonzero_dims(self, mask, "max");
   return {spec_of(self, mask, keepdim, self.dtype()), spec_of(self, mask, keepdim, DType::kInt64)};
 }
-void extreme_dim_into(bool largest, const Tensor& self, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
+void extreme_dim_into(bool largest, const Tensor& self, int64_t dim, bool keepdim, const Tensor& values,
+                      const Tensor& indices) {
   if (values.numel() == 0) return;
   const IntVector shape = at_least_1d(self.sizes());
   const int d = static_cast<int>(wrap_dim(dim, self.dim()));
@@ -136,7 +168,9 @@ OutputSpec arg_meta(const Tensor& self, std::optional<int64_t> dim, bool keepdim
   no_complex(self, "argmax_cpu");
   TESSERA_CHECK_NOT_IMPLEMENTED(self.dtype() != DType::kBool, "\"argmax_cpu\" not implemented for 'Bool'");
   if (!dim) {
-    TESSERA_CHECK_INDEX(self.numel() > 0, "argmax(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.");
+    TESSERA_CHECK_INDEX(self.numel() > 0,
+                        "argmax(): Expected reduction dim to be specified for input.numel() == 0. Specify the "
+                        "reduction dim with the 'dim' argument.");
     return spec_of(self, all_dims(self), keepdim, DType::kInt64);
   }
   const uint64_t mask = one_dim(self, *dim);
@@ -149,8 +183,10 @@ void arg_into(bool largest, const Tensor& self, std::optional<int64_t> dim, bool
   const int d = dim ? static_cast<int>(wrap_dim(*dim, self.dim())) : 0;
   const IntVector shape = at_least_1d(t.sizes());
   Strided in(t), i;
-  if (!dim || self.dim() == 0) i.strides[0] = 0;
-  else fill_result_strides(out, uint64_t{1} << d, keepdim, self.dim(), i.strides);
+  if (!dim || self.dim() == 0)
+    i.strides[0] = 0;
+  else
+    fill_result_strides(out, uint64_t{1} << d, keepdim, self.dim(), i.strides);
   i.operand = {out.data_ptr(), out.dtype(), i.strides};
   const cpu::Operand nowhere{nullptr, t.dtype(), i.strides};
   TESSERA_ON(self.device(), run_arg_reduce)(largest, shape, d, nowhere, i, in);
@@ -174,31 +210,45 @@ namespace {
 DType truth_dtype(const Tensor& self) { return self.dtype() == DType::kUInt8 ? DType::kUInt8 : DType::kBool; }
 }  // namespace
 OutputSpec truth_all_meta(const Tensor& self) { return spec_of(self, all_dims(self), false, truth_dtype(self)); }
-OutputSpec truth_dim_meta(const Tensor& self, int64_t dim, bool keepdim) { return spec_of(self, one_dim(self, dim), keepdim, truth_dtype(self)); }
-OutputSpec truth_dims_meta(const Tensor& self, std::optional<IntList> dim, bool keepdim) { return spec_of(self, reduce_mask(self, dim), keepdim, truth_dtype(self)); }
-OutputSpec count_nonzero_meta(const Tensor& self, IntList dim) { return spec_of(self, reduce_mask(self, dim), false, DType::kInt64); }
-void count_nonzero_cpu(const Tensor& self, IntList dim, const Tensor& out) { reduce_into(cpu::ReduceKind::kCountNonzero, self.dtype(), self, reduce_mask(self, dim), false, out); }
+OutputSpec truth_dim_meta(const Tensor& self, int64_t dim, bool keepdim) {
+  return spec_of(self, one_dim(self, dim), keepdim, truth_dtype(self));
+}
+OutputSpec truth_dims_meta(const Tensor& self, std::optional<IntList> dim, bool keepdim) {
+  return spec_of(self, reduce_mask(self, dim), keepdim, truth_dtype(self));
+}
+OutputSpec count_nonzero_meta(const Tensor& self, IntList dim) {
+  return spec_of(self, reduce_mask(self, dim), false, DType::kInt64);
+}
+void count_nonzero_cpu(const Tensor& self, IntList dim, const Tensor& out) {
+  reduce_into(cpu::ReduceKind::kCountNonzero, self.dtype(), self, reduce_mask(self, dim), false, out);
+}
 
 // --- spread ---
 
 OutputSpec spread_meta(const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>&, bool keepdim) {
-  TESSERA_CHECK(self.is_floating_point() || self.is_complex(), "std and var only support floating point and complex dtypes");
+  TESSERA_CHECK(self.is_floating_point() || self.is_complex(),
+                "std and var only support floating point and complex dtypes");
   return spec_of(self, reduce_mask(self, dim), keepdim, to_real(self.dtype()));
 }
-std::array<OutputSpec, 2> spread_mean_meta(const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>& correction, bool keepdim) {
+std::array<OutputSpec, 2> spread_mean_meta(const Tensor& self, std::optional<IntList> dim,
+                                           const std::optional<Scalar>& correction, bool keepdim) {
   const OutputSpec s = spread_meta(self, dim, correction, keepdim);
   OutputSpec m = s;
   m.dtype = self.dtype();
   return {s, m};
 }
-void spread_into(bool take_sqrt, const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>& correction, bool keepdim, const Tensor& spread, const Tensor& mean) {
+void spread_into(bool take_sqrt, const Tensor& self, std::optional<IntList> dim,
+                 const std::optional<Scalar>& correction, bool keepdim, const Tensor& spread, const Tensor& mean) {
   if (spread.numel() == 0) return;
   const uint64_t mask = reduce_mask(self, dim);
   const double c = correction ? correction->to_double() : 1.0;
   int64_t n = 1;
-  for (int64_t i = 0; i < self.dim(); ++i) if (mask >> i & 1) n *= self.sizes()[i];
+  for (int64_t i = 0; i < self.dim(); ++i)
+    if (mask >> i & 1) n *= self.sizes()[i];
   if (static_cast<double>(n) - c <= 0)
-    warn("std(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel divided by output numel).");
+    warn(
+        "std(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input numel "
+        "divided by output numel).");
   if (self.is_complex()) {
     // The spread of the parts adds up.
     const Tensor parts[2] = {real(resolve_conj(self)), imag(resolve_conj(self))};
@@ -222,7 +272,8 @@ void spread_into(bool take_sqrt, const Tensor& self, std::optional<IntList> dim,
 // --- norms ---
 
 OutputSpec logsumexp_meta(const Tensor& self, IntList dim, bool keepdim) {
-  return spec_of(self, reduce_mask(self, dim), keepdim, is_integral(self.dtype(), true) ? default_dtype() : self.dtype());
+  return spec_of(self, reduce_mask(self, dim), keepdim,
+                 is_integral(self.dtype(), true) ? default_dtype() : self.dtype());
 }
 void logsumexp_cpu(const Tensor& self, IntList dim, bool keepdim, const Tensor& out) {
   if (self.is_complex()) {
@@ -240,24 +291,36 @@ void logsumexp_cpu(const Tensor& self, IntList dim, bool keepdim, const Tensor& 
   reduce_into(cpu::ReduceKind::kLogSumExp, out.dtype(), self, reduce_mask(self, dim), keepdim, out);
 }
 
-OutputSpec vector_norm_meta(const Tensor& self, const Scalar& ord, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
-  TESSERA_CHECK(self.is_floating_point() || self.is_complex(), "linalg.vector_norm: Expected a floating point or complex tensor as input. Got ", type_name_of(self.dtype()));
+OutputSpec vector_norm_meta(const Tensor& self, const Scalar& ord, std::optional<IntList> dim, bool keepdim,
+                            std::optional<DType> dtype) {
+  TESSERA_CHECK(self.is_floating_point() || self.is_complex(),
+                "linalg.vector_norm: Expected a floating point or complex tensor as input. Got ",
+                type_name_of(self.dtype()));
   TESSERA_CHECK(!ord.is_complex(), "linalg.vector_norm: Expected a non-complex scalar as the order of norm.");
   if (dtype) {
-    TESSERA_CHECK(is_floating_point(*dtype) || is_complex(*dtype), "linalg.vector_norm: dtype should be floating point or complex. Got ", name_of(*dtype));
-    TESSERA_CHECK(is_complex(*dtype) == self.is_complex(), "linalg.vector_norm: dtype should be ", self.is_complex() ? "complex" : "real", " for ", self.is_complex() ? "complex" : "real", " inputs, but got ", name_of(*dtype));
-    TESSERA_CHECK(promote_types(self.dtype(), *dtype) == *dtype, "linalg.vector_norm: the dtype of the input ", name_of(self.dtype()), " should be convertible without narrowing to the specified dtype (", name_of(*dtype), ")");
+    TESSERA_CHECK(is_floating_point(*dtype) || is_complex(*dtype),
+                  "linalg.vector_norm: dtype should be floating point or complex. Got ", name_of(*dtype));
+    TESSERA_CHECK(is_complex(*dtype) == self.is_complex(), "linalg.vector_norm: dtype should be ",
+                  self.is_complex() ? "complex" : "real", " for ", self.is_complex() ? "complex" : "real",
+                  " inputs, but got ", name_of(*dtype));
+    TESSERA_CHECK(promote_types(self.dtype(), *dtype) == *dtype, "linalg.vector_norm: the dtype of the input ",
+                  name_of(self.dtype()), " should be convertible without narrowing to the specified dtype (",
+                  name_of(*dtype), ")");
   }
   const uint64_t mask = reduce_mask(self, dim);
   const double p = ord.to_double();
   if (p < 0 || std::isinf(p)) {
-    TESSERA_CHECK(dim && !dim->empty() ? true : self.numel() > 0, "linalg.vector_norm cannot compute the ", p, " norm on an empty tensor because the operation does not have an identity");
+    TESSERA_CHECK(dim && !dim->empty() ? true : self.numel() > 0, "linalg.vector_norm cannot compute the ", p,
+                  " norm on an empty tensor because the operation does not have an identity");
     for (int64_t i = 0; i < self.dim(); ++i)
-      TESSERA_CHECK(!(mask >> i & 1) || self.sizes()[i] != 0, "linalg.vector_norm cannot compute the ", p, " norm on the dimension ", i, " because this dimension is empty and the operation does not have an identity");
+      TESSERA_CHECK(!(mask >> i & 1) || self.sizes()[i] != 0, "linalg.vector_norm cannot compute the ", p,
+                    " norm on the dimension ", i,
+                    " because this dimension is empty and the operation does not have an identity");
   }
   return spec_of(self, mask, keepdim, to_real(dtype.value_or(self.dtype())));
 }
-void vector_norm_cpu(const Tensor& self, const Scalar& ord, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype, const Tensor& out) {
+void vector_norm_cpu(const Tensor& self, const Scalar& ord, std::optional<IntList> dim, bool keepdim,
+                     std::optional<DType> dtype, const Tensor& out) {
   KernelParam p{};
   p.f = ord.to_double();
   reduce_into(cpu::ReduceKind::kNorm, dtype.value_or(self.dtype()), self, reduce_mask(self, dim), keepdim, out, &p);
@@ -266,7 +329,10 @@ void vector_norm_cpu(const Tensor& self, const Scalar& ord, std::optional<IntLis
 // --- running reductions ---
 
 namespace {
-OutputSpec same_shape(const Tensor& self, DType dtype) { return OutputSpec(to_vector(self.sizes()), self.is_contiguous() ? IntVector() : preserved_strides(self), dtype, self.device()); }
+OutputSpec same_shape(const Tensor& self, DType dtype) {
+  return OutputSpec(to_vector(self.sizes()), self.is_contiguous() ? IntVector() : preserved_strides(self), dtype,
+                    self.device());
+}
 }  // namespace
 
 OutputSpec scan_meta(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
@@ -296,12 +362,15 @@ void scan_into(cpu::ScanKind kind, const Tensor& self, int64_t dim, const Tensor
   }
   TESSERA_ON(self.device(), run_scan)(kind, out.dtype(), shape, static_cast<int>(wrap_dim(dim, self.dim())), to, i, in);
 }
-void logcumsumexp_cpu(const Tensor& self, int64_t dim, const Tensor& out) { scan_into(cpu::ScanKind::kLogCumSumExp, self, dim, out, Tensor()); }
+void logcumsumexp_cpu(const Tensor& self, int64_t dim, const Tensor& out) {
+  scan_into(cpu::ScanKind::kLogCumSumExp, self, dim, out, Tensor());
+}
 
 // --- softmax ---
 
 OutputSpec softmax_meta(const Tensor& self, int64_t dim, bool half_to_float) {
-  TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point(), "\"softmax_lastdim_kernel_impl\" not implemented for '", type_name_of(self.dtype()), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(self.is_floating_point(), "\"softmax_lastdim_kernel_impl\" not implemented for '",
+                                type_name_of(self.dtype()), "'");
   wrap_dim(dim, self.dim());
   return same_shape(self, half_to_float ? DType::kFloat32 : self.dtype());
 }
@@ -313,7 +382,8 @@ void softmax_into(bool log, const Tensor& self, int64_t dim, const Tensor& out) 
 }
 OutputSpec softmax_backward_meta(const Tensor& grad, const Tensor& output, int64_t dim, DType input_dtype) {
   wrap_dim(dim, grad.dim());
-  TESSERA_CHECK(std::ranges::equal(grad.sizes(), output.sizes()), "softmax_backward: grad has size ", shape_string(grad.sizes()), " but the output has ", shape_string(output.sizes()));
+  TESSERA_CHECK(std::ranges::equal(grad.sizes(), output.sizes()), "softmax_backward: grad has size ",
+                shape_string(grad.sizes()), " but the output has ", shape_string(output.sizes()));
   return same_shape(grad, input_dtype);
 }
 void softmax_backward_into(bool log, const Tensor& grad, const Tensor& output, int64_t dim, const Tensor& out) {
@@ -322,7 +392,11 @@ void softmax_backward_into(bool log, const Tensor& grad, const Tensor& output, i
   Strided g(grad), o(output), to(out);
   TESSERA_ON(grad.device(), run_softmax_backward)(log, shape, static_cast<int>(wrap_dim(dim, grad.dim())), to, g, o);
 }
-Tensor softmax_composite(const Tensor& self, int64_t dim, std::optional<DType> dtype) { return _softmax(dtype ? to(self, *dtype) : self, dim, false); }
-Tensor log_softmax_composite(const Tensor& self, int64_t dim, std::optional<DType> dtype) { return _log_softmax(dtype ? to(self, *dtype) : self, dim, false); }
+Tensor softmax_composite(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
+  return _softmax(dtype ? to(self, *dtype) : self, dim, false);
+}
+Tensor log_softmax_composite(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
+  return _log_softmax(dtype ? to(self, *dtype) : self, dim, false);
+}
 
 }  // namespace tessera::kernels

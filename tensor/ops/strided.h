@@ -7,8 +7,8 @@
 
 namespace tessera {
 
-// A tensor as an engine's operand, with room for its strides. Must not move: the operand points into it. A tensor without memory (of the meta device, among others that have
-// some) is refused here, before anything is written.
+// A tensor as an engine's operand, with room for its strides. Must not move: the operand points into it. A tensor
+// without memory (of the meta device, among others that have some) is refused here, before anything is written.
 struct Strided {
   int64_t strides[64];
   cpu::Operand operand{nullptr, DType::kFloat32, nullptr};
@@ -31,7 +31,9 @@ struct Strided {
  private:
   static void* memory(const Tensor& t) {
     void* data = t.data_ptr();
-    TESSERA_CHECK(data || !t.is_meta() || t.numel() == 0, "Expected all tensors to be on the same device, but found at least two devices, meta and one that holds data; move one of them");
+    TESSERA_CHECK(data || !t.is_meta() || t.numel() == 0,
+                  "Expected all tensors to be on the same device, but found at least two devices, meta and one that "
+                  "holds data; move one of them");
     return data;
   }
 };

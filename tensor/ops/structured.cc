@@ -6,39 +6,51 @@
 
 namespace tessera {
 namespace op {
-extern constinit Op<const Tensor&(const Tensor&, const Tensor&, bool)> copy_;   // of the op table beside this file
+extern constinit Op<const Tensor&(const Tensor&, const Tensor&, bool)> copy_;  // of the op table beside this file
 extern constinit Op<Tensor(const Tensor&, std::optional<MemoryFormat>)> clone;
-}
+}  // namespace op
 namespace structured {
 namespace {
 
 void check_same_shape(const Tensor& self, IntList sizes) {
-  TESSERA_CHECK(std::ranges::equal(self.sizes(), sizes), "output with shape ", shape_string(self.sizes()), " doesn't match the broadcast shape ", shape_string(sizes));
+  TESSERA_CHECK(std::ranges::equal(self.sizes(), sizes), "output with shape ", shape_string(self.sizes()),
+                " doesn't match the broadcast shape ", shape_string(sizes));
 }
 
 }  // namespace
 
 bool computes(CallContext ctx, const Tensor& result) {
   if (result.is_meta()) return false;
-  TESSERA_CHECK(!ctx.keys.has(DispatchKey::kMeta), "Expected all tensors to be on the same device, but found at least two devices, ", result.device().str(), " and meta!");
+  TESSERA_CHECK(!ctx.keys.has(DispatchKey::kMeta),
+                "Expected all tensors to be on the same device, but found at least two devices, ",
+                result.device().str(), " and meta!");
   return true;
 }
 
-OutGuard::OutGuard(const Tensor& out, const OutputSpec& spec, OutDtype accepted) : out_(out), spec_(spec), temporary_(out.dtype() != spec.dtype) {
+OutGuard::OutGuard(const Tensor& out, const OutputSpec& spec, OutDtype accepted)
+    : out_(out), spec_(spec), temporary_(out.dtype() != spec.dtype) {
   check_out_device(out, spec.device);
   check_out_dtype(out, spec.dtype, accepted);
   if (std::ranges::equal(out.sizes(), spec.sizes)) check_no_internal_overlap(out);
 }
 
 void OutGuard::reads(const Tensor& input) { temporary_ = temporary_ || writes_over(out_, spec_.sizes, input); }
-void OutGuard::reads(TensorList inputs) { for (const Tensor& t : inputs) reads(t); }
-void OutGuard::reads(const std::optional<TensorList>& inputs) { if (inputs) reads(*inputs); }
+void OutGuard::reads(TensorList inputs) {
+  for (const Tensor& t : inputs) reads(t);
+}
+void OutGuard::reads(const std::optional<TensorList>& inputs) {
+  if (inputs) reads(*inputs);
+}
 
 void check_apart(const Tensor& out, const Tensor& input) {
-  TESSERA_CHECK(!input.defined() || memory_sharing(out, input) == Sharing::kNone, "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
-                "location. Please clone() the tensor before performing the operation.");
+  TESSERA_CHECK(
+      !input.defined() || memory_sharing(out, input) == Sharing::kNone,
+      "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+      "location. Please clone() the tensor before performing the operation.");
 }
-void check_apart(const Tensor& out, TensorList inputs) { for (const Tensor& t : inputs) check_apart(out, t); }
+void check_apart(const Tensor& out, TensorList inputs) {
+  for (const Tensor& t : inputs) check_apart(out, t);
+}
 
 const Tensor& OutGuard::tensor() {
   if (temporary_) {
@@ -52,8 +64,10 @@ const Tensor& OutGuard::tensor() {
 
 void OutGuard::finish() {
   if (!target_.defined() || temporary_) resize_output(out_, spec_.sizes, spec_.strides);
-  if (temporary_ && target_.defined()) op::copy_.call(out_, target_, false);
-  else out_.bump_version();
+  if (temporary_ && target_.defined())
+    op::copy_.call(out_, target_, false);
+  else
+    out_.bump_version();
 }
 
 InplaceGuard::InplaceGuard(const Tensor& self, const OutputSpec& spec, bool safe) : self_(self), spec_(spec) {
@@ -66,16 +80,24 @@ InplaceGuard::InplaceGuard(const Tensor& self, const OutputSpec& spec, bool safe
 void InplaceGuard::reads(const Tensor& input) {
   if (target_.is_same(self_) && writes_over(self_, self_.sizes(), input)) target_ = empty_from(spec_);
 }
-void InplaceGuard::reads(TensorList inputs) { for (const Tensor& t : inputs) reads(t); }
-void InplaceGuard::reads(const std::optional<TensorList>& inputs) { if (inputs) reads(*inputs); }
+void InplaceGuard::reads(TensorList inputs) {
+  for (const Tensor& t : inputs) reads(t);
+}
+void InplaceGuard::reads(const std::optional<TensorList>& inputs) {
+  if (inputs) reads(*inputs);
+}
 
 void InplaceGuard::finish() {
-  if (target_.is_same(self_)) self_.bump_version();
-  else op::copy_.call(self_, target_, false);
+  if (target_.is_same(self_))
+    self_.bump_version();
+  else
+    op::copy_.call(self_, target_, false);
 }
 
 void check_factory_out(const char* name, const Tensor& out) {
-  TESSERA_CHECK(!grad_mode_enabled() || !out.requires_grad(), name, "(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.");
+  TESSERA_CHECK(!grad_mode_enabled() || !out.requires_grad(), name,
+                "(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                "arguments requires grad.");
 }
 
 Tensor copy_before_write(const Tensor& self) { return grad_mode_enabled() ? op::clone.call(self, std::nullopt) : self; }
@@ -95,13 +117,16 @@ void check_out(const Tensor& out, const Tensor& value, OutDtype accepted) {
 void store_out(const Tensor& out, const Tensor& result, OutDtype accepted) {
   check_out(out, result, accepted);
   // A result may be a view of an input, and so of what is written.
-  const Tensor value = !out.is_same(result) && writes_over(out, result.sizes(), result) ? op::clone.call(result, std::nullopt) : result;
+  const Tensor value =
+      !out.is_same(result) && writes_over(out, result.sizes(), result) ? op::clone.call(result, std::nullopt) : result;
   resize_output(out, value.sizes(), value.is_contiguous() ? IntVector() : preserved_strides(value));
   op::copy_.call(out, value, false);
 }
 
 std::vector<Tensor> multi_output_views(std::vector<Tensor> views) {
-  const ViewCreation creation = inference_mode_enabled() ? ViewCreation::kInferenceMode : grad_mode_enabled() ? ViewCreation::kMultiOutput : ViewCreation::kNoGrad;
+  const ViewCreation creation = inference_mode_enabled() ? ViewCreation::kInferenceMode
+                                : grad_mode_enabled()    ? ViewCreation::kMultiOutput
+                                                         : ViewCreation::kNoGrad;
   for (const Tensor& v : views)
     if (v.is_view()) v.impl()->set_view_creation(creation);
   return views;

@@ -1,4 +1,5 @@
-// What generated in-place and out= forms share: where a kernel may write, and how a result gets to where the caller wants it.
+// What generated in-place and out= forms share: where a kernel may write, and how a result gets to where the caller
+// wants it.
 #pragma once
 
 #include <algorithm>
@@ -11,20 +12,22 @@
 
 namespace tessera::structured {
 
-// Whether the kernel runs: not for a Meta result. Error if a Meta tensor is among the arguments of a call whose result has memory.
+// Whether the kernel runs: not for a Meta result. Error if a Meta tensor is among the arguments of a call whose result
+// has memory.
 bool computes(CallContext ctx, const Tensor& result);
 
-// An out= argument for a result with these metadata. Errors (dtype, device, overlapping elements) come from the constructor, before anything is changed; the
-// tensor is resized (with the documented warning) when the kernel asks for it. A temporary stands in where the dtype differs, or where memory is, or after
-// resizing would be, shared with an input.
+// An out= argument for a result with these metadata. Errors (dtype, device, overlapping elements) come from the
+// constructor, before anything is changed; the tensor is resized (with the documented warning) when the kernel asks for
+// it. A temporary stands in where the dtype differs, or where memory is, or after resizing would be, shared with an
+// input.
 class OutGuard {
  public:
   OutGuard(const Tensor& out, const OutputSpec& spec, OutDtype accepted);
   void reads(const Tensor& input);
   void reads(TensorList inputs);
   void reads(const std::optional<TensorList>& inputs);
-  const Tensor& tensor();   // where the kernel writes
-  void finish();            // copies from the temporary, if there is one; counts a version
+  const Tensor& tensor();  // where the kernel writes
+  void finish();           // copies from the temporary, if there is one; counts a version
 
  private:
   const Tensor& out_;
@@ -33,8 +36,8 @@ class OutGuard {
   Tensor target_;
 };
 
-// The self argument of an in-place form. The result must have its shape and a dtype that converts to its dtype. `safe`: the kernel may read and write self; a
-// temporary stands in where another input shares its memory.
+// The self argument of an in-place form. The result must have its shape and a dtype that converts to its dtype. `safe`:
+// the kernel may read and write self; a temporary stands in where another input shares its memory.
 class InplaceGuard {
  public:
   InplaceGuard(const Tensor& self, const OutputSpec& spec, bool safe);
@@ -60,20 +63,31 @@ void check_factory_out(const char* name, const Tensor& out);
 // In-place and out= forms that compute first and copy then. Errors as above.
 void store_inplace(const Tensor& self, const Tensor& value);
 inline bool has_history(const Tensor& t) { return t.defined() && t.requires_grad(); }
-inline bool has_history(TensorList list) { return std::any_of(list.begin(), list.end(), [](const Tensor& t) { return has_history(t); }); }
+inline bool has_history(TensorList list) {
+  return std::any_of(list.begin(), list.end(), [](const Tensor& t) { return has_history(t); });
+}
 template <class T>
-bool has_history(const std::optional<T>& t) { return t && has_history(*t); }
+bool has_history(const std::optional<T>& t) {
+  return t && has_history(*t);
+}
 Tensor copy_before_write(const Tensor& self);
-// What an in-place form that computes first and writes then computes from: self, or a copy of it where the operators that it calls save what it will overwrite.
+// What an in-place form that computes first and writes then computes from: self, or a copy of it where the operators
+// that it calls save what it will overwrite.
 template <class... Others>
-Tensor before_write(const Tensor& self, const Others&... others) { return has_history(self) || (has_history(others) || ...) ? copy_before_write(self) : self; }
+Tensor before_write(const Tensor& self, const Others&... others) {
+  return has_history(self) || (has_history(others) || ...) ? copy_before_write(self) : self;
+}
 void check_out(const Tensor& out, const Tensor& value, OutDtype accepted);
 void store_out(const Tensor& out, const Tensor& value, OutDtype accepted);
 
 // Views that one call made together may not be written in place under autograd: marks them.
 std::vector<Tensor> multi_output_views(std::vector<Tensor> views);
 
-inline void bump_version(const Tensor& t) { if (t.defined()) t.bump_version(); }
-inline void bump_version(TensorList l) { for (const Tensor& t : l) bump_version(t); }
+inline void bump_version(const Tensor& t) {
+  if (t.defined()) t.bump_version();
+}
+inline void bump_version(TensorList l) {
+  for (const Tensor& t : l) bump_version(t);
+}
 
 }  // namespace tessera::structured

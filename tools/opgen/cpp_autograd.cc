@@ -10,7 +10,8 @@
 namespace tessera::opgen {
 namespace {
 
-// Where the edges of an entry's differentiable arguments are. With a list before it, a position is an expression ("1 + tensors_count_").
+// Where the edges of an entry's differentiable arguments are. With a list before it, a position is an expression ("1 +
+// tensors_count_").
 struct Slots {
   std::vector<int> inputs;              // argument indices in edge order
   std::map<int, std::string> position;  // argument -> C++ expression
@@ -18,7 +19,9 @@ struct Slots {
   std::string total;
 };
 
-std::string list_count(const Entry& e, int arg) { return absl::StrCat(e.schema.arguments[static_cast<size_t>(arg)].name, "_count_"); }
+std::string list_count(const Entry& e, int arg) {
+  return absl::StrCat(e.schema.arguments[static_cast<size_t>(arg)].name, "_count_");
+}
 
 Slots edge_slots(const Entry& e) {
   Slots s;
@@ -41,13 +44,17 @@ Slots edge_slots(const Entry& e) {
   return s;
 }
 
-std::string arg_cpp(const Entry& e, int arg) { return cpp_identifier(e.schema.arguments[static_cast<size_t>(arg)].name); }
+std::string arg_cpp(const Entry& e, int arg) {
+  return cpp_identifier(e.schema.arguments[static_cast<size_t>(arg)].name);
+}
 bool arg_is_list(const Entry& e, int arg) { return is_tensor_list(e.schema.arguments[static_cast<size_t>(arg)].type); }
 
 // "should_compute(1)" or the range form for a list; `node` is "node_->" in the kernel and "" in apply.
 std::string should_compute(const Entry& e, const Slots& s, int arg, const std::string& node) {
   if (!arg_is_list(e, arg)) return absl::StrCat(node, "should_compute(", s.position.at(arg), ")");
-  return absl::StrCat("autograd::should_compute_any(*", node.empty() ? "this" : "node_", ", ", absl::StrReplaceAll(s.position.at(arg), {{" + ", absl::StrCat(" + ", node)}}), ", ", node, list_count(e, arg), ")");
+  return absl::StrCat("autograd::should_compute_any(*", node.empty() ? "this" : "node_", ", ",
+                      absl::StrReplaceAll(s.position.at(arg), {{" + ", absl::StrCat(" + ", node)}}), ", ", node,
+                      list_count(e, arg), ")");
 }
 
 std::string any_should_compute(const Entry& e, const Slots& s, const std::vector<int>& args, const std::string& node) {
@@ -62,7 +69,8 @@ bool is_saved_list(const Saved& v) { return v.type == "std::vector<autograd::Sav
 std::string node_class(const Entry& e) {
   std::string fields, release, visit;
   for (const Saved& v : e.saved) {
-    const bool initialise = v.type == "int64_t" || v.type == "double" || v.type == "bool" || v.type == "DType" || v.type == "Layout" || v.type == "MemoryFormat";
+    const bool initialise = v.type == "int64_t" || v.type == "double" || v.type == "bool" || v.type == "DType" ||
+                            v.type == "Layout" || v.type == "MemoryFormat";
     absl::StrAppend(&fields, "  ", v.type, " ", v.name, "_", initialise ? "{}" : "", ";\n");
     if (is_saved_tensor(v)) absl::StrAppend(&release, " ", v.name, "_.reset();");
     if (is_saved_list(v)) absl::StrAppend(&release, " autograd::reset_list(", v.name, "_);");
@@ -70,7 +78,10 @@ std::string node_class(const Entry& e) {
   }
   const Slots slots = edge_slots(e);
   for (int arg : slots.lists) absl::StrAppend(&fields, "  size_t ", list_count(e, arg), " = 0;\n");
-  std::string text = absl::StrCat("struct ", e.node, " final : autograd::Node {\n  variable_list apply(variable_list&& grads) override;\n  const char* name() const override { return ", cpp_string(e.node), "; }\n");
+  std::string text = absl::StrCat("struct ", e.node,
+                                  " final : autograd::Node {\n  variable_list apply(variable_list&& grads) override;\n "
+                                  " const char* name() const override { return ",
+                                  cpp_string(e.node), "; }\n");
   if (!release.empty()) absl::StrAppend(&text, "  void release_variables() override {", release, " }\n");
   if (!visit.empty()) absl::StrAppend(&text, "  void visit_saved(autograd::SavedVisitor& v) override {", visit, " }\n");
   return absl::StrCat(text, fields, "};\n");
@@ -81,27 +92,35 @@ std::string one_gradient(const Entry& e, const Slots& s, const DerivativeDef& d)
   if (d.inputs.size() == 1) {
     const int arg = d.inputs[0];
     const std::string condition = absl::StrCat("  if (", should_compute(e, s, arg, ""), ")\n", note);
-    if (arg_is_list(e, arg)) return absl::StrCat(condition, "    autograd::put_list(to_inputs_, ", s.position.at(arg), ", ", d.formula, ");\n", kLineBack);
+    if (arg_is_list(e, arg))
+      return absl::StrCat(condition, "    autograd::put_list(to_inputs_, ", s.position.at(arg), ", ", d.formula, ");\n",
+                          kLineBack);
     return absl::StrCat(condition, "    to_inputs_[", s.position.at(arg), "] = ", d.formula, ";\n", kLineBack);
   }
   std::string text = absl::StrCat("  if (", any_should_compute(e, s, d.inputs, ""), ") {\n");
   if (d.uses_mask) {
     std::vector<std::string> bits;
     for (int arg : d.inputs) bits.push_back(should_compute(e, s, arg, ""));
-    absl::StrAppend(&text, "    const std::array<bool, ", d.inputs.size(), "> grad_input_mask = {", absl::StrJoin(bits, ", "), "};\n");
+    absl::StrAppend(&text, "    const std::array<bool, ", d.inputs.size(), "> grad_input_mask = {",
+                    absl::StrJoin(bits, ", "), "};\n");
   }
   absl::StrAppend(&text, note, "    auto joint = ", d.formula, ";\n", kLineBack);
   for (size_t i = 0; i < d.inputs.size(); ++i)
-    absl::StrAppend(&text, "    if (", should_compute(e, s, d.inputs[i], ""), ") to_inputs_[", s.position.at(d.inputs[i]), "] = std::move(std::get<", i, ">(joint));\n");
+    absl::StrAppend(&text, "    if (", should_compute(e, s, d.inputs[i], ""), ") to_inputs_[",
+                    s.position.at(d.inputs[i]), "] = std::move(std::get<", i, ">(joint));\n");
   return text + "  }\n";
 }
 
 std::string apply_function(const Entry& e) {
   const Slots s = edge_slots(e);
-  std::string text = absl::StrCat("variable_list ", e.node, "::apply(variable_list&& grads) {\n  variable_list to_inputs_(", s.total, ");\n");
-  const bool grads = std::any_of(e.derivatives.begin(), e.derivatives.end(), [](const DerivativeDef& d) { return d.uses_grads; });
-  const bool grad = std::any_of(e.derivatives.begin(), e.derivatives.end(), [](const DerivativeDef& d) { return d.uses_grad; });
-  const bool saved = std::any_of(e.saved.begin(), e.saved.end(), [](const Saved& v) { return is_saved_tensor(v) || is_saved_list(v); });
+  std::string text = absl::StrCat("variable_list ", e.node,
+                                  "::apply(variable_list&& grads) {\n  variable_list to_inputs_(", s.total, ");\n");
+  const bool grads =
+      std::any_of(e.derivatives.begin(), e.derivatives.end(), [](const DerivativeDef& d) { return d.uses_grads; });
+  const bool grad =
+      std::any_of(e.derivatives.begin(), e.derivatives.end(), [](const DerivativeDef& d) { return d.uses_grad; });
+  const bool saved = std::any_of(e.saved.begin(), e.saved.end(),
+                                 [](const Saved& v) { return is_saved_tensor(v) || is_saved_list(v); });
   if (saved) text += "  autograd::check_not_released(*this);\n";
   if (grads || !grad) text += "  if (!autograd::any_defined(grads)) return to_inputs_;\n";
   if (grad) text += "  const Tensor& grad = grads[0];\n";
@@ -109,23 +128,27 @@ std::string apply_function(const Entry& e) {
   for (const Saved& v : e.saved) {
     const std::string local = v.kind == Saved::Kind::kOutput ? v.name : cpp_identifier(v.name);
     if (is_saved_tensor(v)) absl::StrAppend(&text, "  const Tensor ", local, " = ", v.name, "_.unpack(this);\n");
-    if (is_saved_list(v)) absl::StrAppend(&text, "  const std::vector<Tensor> ", local, " = autograd::unpack_list(", v.name, "_, this);\n");
+    if (is_saved_list(v))
+      absl::StrAppend(&text, "  const std::vector<Tensor> ", local, " = autograd::unpack_list(", v.name, "_, this);\n");
   }
   for (const DerivativeDef& d : e.derivatives) text += one_gradient(e, s, d);
   return text + "  return to_inputs_;\n}\n";
 }
 
-// The condition under which a value is saved: the derivatives that use it are needed. Empty: always (or too cheap to ask).
+// The condition under which a value is saved: the derivatives that use it are needed. Empty: always (or too cheap to
+// ask).
 std::string save_condition(const Entry& e, const Slots& s, const Saved& v) {
   if (!is_saved_tensor(v) && !is_saved_list(v)) return "";
   if (v.used_by.size() == e.derivatives.size()) return "";
   std::vector<std::string> parts;
-  for (int d : v.used_by) parts.push_back(any_should_compute(e, s, e.derivatives[static_cast<size_t>(d)].inputs, "node_->"));
+  for (int d : v.used_by)
+    parts.push_back(any_should_compute(e, s, e.derivatives[static_cast<size_t>(d)].inputs, "node_->"));
   return absl::StrCat("if (", absl::StrJoin(parts, " || "), ") ");
 }
 
 std::string result_expr(const OpForm& f, int output) {
-  if (f.form == Form::kInplace) return cpp_identifier(f.schema.arguments[static_cast<size_t>(f.outs()[static_cast<size_t>(output)])].name);
+  if (f.form == Form::kInplace)
+    return cpp_identifier(f.schema.arguments[static_cast<size_t>(f.outs()[static_cast<size_t>(output)])].name);
   return f.schema.returns.size() == 1 ? "result_" : absl::StrCat("std::get<", output, ">(result_)");
 }
 
@@ -137,7 +160,8 @@ std::string save_inputs(const OpForm& f, const Slots& s) {
     std::string value = v.init;
     if (is_saved_tensor(v)) {
       const bool overwritten = f.form == Form::kInplace && f.schema.arguments[static_cast<size_t>(v.index)].is_write();
-      value = overwritten ? absl::StrCat("SavedVariable(autograd::clone_original(", v.init, "), false)") : absl::StrCat("SavedVariable(", v.init, ", false)");
+      value = overwritten ? absl::StrCat("SavedVariable(autograd::clone_original(", v.init, "), false)")
+                          : absl::StrCat("SavedVariable(", v.init, ", false)");
     } else if (is_saved_list(v)) {
       value = absl::StrCat("autograd::save_list(", v.init, ")");
     }
@@ -152,7 +176,11 @@ std::string save_outputs(const OpForm& f, const Slots& s) {
   for (const Saved& v : e.saved) {
     if (v.kind != Saved::Kind::kOutput) continue;
     const std::string result = result_expr(f, v.index);
-    const std::string value = is_saved_tensor(v) ? absl::StrCat("SavedVariable(", result, f.form == Form::kInplace ? absl::StrCat(", true, ", result, ".is_view())") : ", true)") : absl::StrReplaceAll(v.init, {{"@", result}});
+    const std::string value =
+        is_saved_tensor(v)
+            ? absl::StrCat("SavedVariable(", result,
+                           f.form == Form::kInplace ? absl::StrCat(", true, ", result, ".is_view())") : ", true)")
+            : absl::StrReplaceAll(v.init, {{"@", result}});
     absl::StrAppend(&text, "  ", save_condition(e, s, v), "node_->", v.name, "_ = ", value, ";\n");
   }
   return text;
@@ -160,7 +188,8 @@ std::string save_outputs(const OpForm& f, const Slots& s) {
 
 std::string redispatch(const OpForm& f) {
   const std::string args = arg_names(f);
-  return absl::StrCat("op::", f.id, ".redispatch(autograd::below_autograd(ctx.keys)", args.empty() ? "" : ", ", args, ")");
+  return absl::StrCat("op::", f.id, ".redispatch(autograd::below_autograd(ctx.keys)", args.empty() ? "" : ", ", args,
+                      ")");
 }
 
 // The tensors that are written, as one expression for check_inplace and rebase_history.
@@ -177,14 +206,17 @@ std::string return_written(const OpForm& f) {
 }
 
 std::string fast_path(const OpForm& f, const std::vector<std::string>& inputs) {
-  return absl::StrCat("  if (!autograd::any_requires_grad(", absl::StrJoin(inputs, ", "), ")) return ", redispatch(f), ";\n");
+  return absl::StrCat("  if (!autograd::any_requires_grad(", absl::StrJoin(inputs, ", "), ")) return ", redispatch(f),
+                      ";\n");
 }
 
 std::string out_kernel(const OpForm& f) {
   std::vector<std::string> inputs;
   for (const SchemaArgument& a : f.schema.arguments)
     if (is_tensor(a.type) || is_tensor_list(a.type)) inputs.push_back(cpp_identifier(a.name));
-  return absl::StrCat("  if (autograd::any_requires_grad(", absl::StrJoin(inputs, ", "), ")) autograd::throw_out_requires_grad(", cpp_string(f.schema.name), ");\n  return ", redispatch(f), ";\n");
+  return absl::StrCat("  if (autograd::any_requires_grad(", absl::StrJoin(inputs, ", "),
+                      ")) autograd::throw_out_requires_grad(", cpp_string(f.schema.name), ");\n  return ",
+                      redispatch(f), ";\n");
 }
 
 // In-place forms of operators without a derivative.
@@ -192,7 +224,8 @@ std::string zero_kernel(const OpForm& f, const std::string& node) {
   std::string text = fast_path(f, written(f));
   for (const std::string& w : written(f)) absl::StrAppend(&text, "  autograd::check_inplace(", w, ");\n");
   absl::StrAppend(&text, "  {\n    autograd::AutogradGuard guard_;\n    ", redispatch(f), ";\n  }\n");
-  for (const std::string& w : written(f)) absl::StrAppend(&text, "  autograd::rebase_history_zero(", w, ", ", cpp_string(node), ");\n");
+  for (const std::string& w : written(f))
+    absl::StrAppend(&text, "  autograd::rebase_history_zero(", w, ", ", cpp_string(node), ");\n");
   return text + return_written(f);
 }
 
@@ -211,15 +244,20 @@ std::string derivative_kernel(const OpForm& f) {
   absl::StrAppend(&text, "  auto node_ = autograd::make_node<", e.node, ">();\n");
   // Edges in slot order; neighbours that are plain tensors in one call.
   auto flush = [&] {
-    if (!plain.empty()) absl::StrAppend(&text, "  autograd::collect_next_edges(*node_, {&", absl::StrJoin(plain, ", &"), "});\n");
+    if (!plain.empty())
+      absl::StrAppend(&text, "  autograd::collect_next_edges(*node_, {&", absl::StrJoin(plain, ", &"), "});\n");
     plain.clear();
   };
   for (int arg : s.inputs) {
-    if (!arg_is_list(e, arg)) { plain.push_back(arg_cpp(e, arg)); continue; }
+    if (!arg_is_list(e, arg)) {
+      plain.push_back(arg_cpp(e, arg));
+      continue;
+    }
     flush();
     const std::string name = arg_cpp(e, arg);
     const bool optional = e.schema.arguments[static_cast<size_t>(arg)].type.is_optional();
-    absl::StrAppend(&text, "  autograd::collect_next_edges(*node_, ", name, ");\n  node_->", list_count(e, arg), " = ", optional ? absl::StrCat(name, " ? ", name, "->size() : 0") : name + ".size()", ";\n");
+    absl::StrAppend(&text, "  autograd::collect_next_edges(*node_, ", name, ");\n  node_->", list_count(e, arg), " = ",
+                    optional ? absl::StrCat(name, " ? ", name, "->size() : 0") : name + ".size()", ";\n");
   }
   flush();
   text += save_inputs(f, s);
@@ -229,20 +267,28 @@ std::string derivative_kernel(const OpForm& f) {
     return absl::StrCat(text, save_outputs(f, s), return_written(f));
   }
   const std::string ret = *cpp_return_type(f.schema);
-  absl::StrAppend(&text, "  ", ret, " result_ = [&]() -> ", ret, " { autograd::AutogradGuard guard_; return ", redispatch(f), "; }();\n");
+  absl::StrAppend(&text, "  ", ret, " result_ = [&]() -> ", ret, " { autograd::AutogradGuard guard_; return ",
+                  redispatch(f), "; }();\n");
   for (size_t i = 0; i < f.schema.returns.size(); ++i) {
-    const bool differentiable = (i >= static_cast<size_t>(e.op.output_differentiability_size()) || e.op.output_differentiability(static_cast<int>(i))) && f.schema.returns[i].type.has_tensor();
-    if (differentiable) absl::StrAppend(&text, "  autograd::set_history(", result_expr(f, static_cast<int>(i)), ", node_);\n");
-    else text += "  autograd::skip_history(*node_);\n";
+    const bool differentiable = (i >= static_cast<size_t>(e.op.output_differentiability_size()) ||
+                                 e.op.output_differentiability(static_cast<int>(i))) &&
+                                f.schema.returns[i].type.has_tensor();
+    if (differentiable)
+      absl::StrAppend(&text, "  autograd::set_history(", result_expr(f, static_cast<int>(i)), ", node_);\n");
+    else
+      text += "  autograd::skip_history(*node_);\n";
   }
   return absl::StrCat(text, save_outputs(f, s), "  return result_;\n");
 }
 
 std::string kernel(const OpForm& f) {
   std::string body;
-  if (f.form == Form::kOut) body = out_kernel(f);
-  else if (f.entry->has_derivatives()) body = derivative_kernel(f);
-  else body = zero_kernel(f, title(f.entry->schema.name) + "Backward0");
+  if (f.form == Form::kOut)
+    body = out_kernel(f);
+  else if (f.entry->has_derivatives())
+    body = derivative_kernel(f);
+  else
+    body = zero_kernel(f, title(f.entry->schema.name) + "Backward0");
   return absl::StrCat(*cpp_return_type(f.schema), " ", f.id, "(", kernel_params(f), ") {\n", body, "}\n");
 }
 
@@ -265,9 +311,13 @@ void generate_autograd(const Library& library, Files* files) {
       for (const std::string& h : family.table.autograd_include()) absl::StrAppend(&includes, "#include \"", h, "\"\n");
       const std::string name = absl::StrCat(family.name, "_autograd_", i, ".cc");
       (*files)[name] = resolve_line_notes(
-          absl::StrCat(file_comment(family.path), "#include \"autograd/codegen_api.h\"\n#include \"autograd/formulas.h\"\n#include \"", library.package, "/", library.header, "\"\n", includes,
-                       "\nnamespace tessera {\nnamespace {\n\nusing autograd::SavedVariable;\nusing autograd::variable_list;\nusing namespace autograd::formulas;\n\n", nodes, functions,
-                       "}  // namespace\n\nnamespace op_autograd {\n\n", kernels, "}  // namespace op_autograd\n}  // namespace tessera\n"),
+          absl::StrCat(file_comment(family.path),
+                       "#include \"autograd/codegen_api.h\"\n#include \"autograd/formulas.h\"\n#include \"",
+                       library.package, "/", library.header, "\"\n", includes,
+                       "\nnamespace tessera {\nnamespace {\n\nusing autograd::SavedVariable;\nusing "
+                       "autograd::variable_list;\nusing namespace autograd::formulas;\n\n",
+                       nodes, functions, "}  // namespace\n\nnamespace op_autograd {\n\n", kernels,
+                       "}  // namespace op_autograd\n}  // namespace tessera\n"),
           name);
     }
   }

@@ -29,7 +29,9 @@ std::vector<std::string> out_names(const OpForm& f) {
   return names;
 }
 
-std::string comma(const std::string& a, const std::string& b) { return a.empty() ? b : b.empty() ? a : absl::StrCat(a, ", ", b); }
+std::string comma(const std::string& a, const std::string& b) {
+  return a.empty() ? b : b.empty() ? a : absl::StrCat(a, ", ", b);
+}
 
 // What the kernel of an in-place or out= form returns.
 std::string return_written(const OpForm& f) {
@@ -47,15 +49,28 @@ class Glue {
   std::string kernel() const {
     std::string text;
     switch (op_.rule()) {
-      case Op::POINTWISE: text = pointwise(); break;
-      case Op::STRUCTURED: text = structured(); break;
-      case Op::VIEW: text = view(); break;
-      case Op::COMPOSITE: text = composite(); break;
-      case Op::DIRECT: text = direct(); break;
-      case Op::SCALAR_OVERLOAD: text = scalar_overload(); break;
+      case Op::POINTWISE:
+        text = pointwise();
+        break;
+      case Op::STRUCTURED:
+        text = structured();
+        break;
+      case Op::VIEW:
+        text = view();
+        break;
+      case Op::COMPOSITE:
+        text = composite();
+        break;
+      case Op::DIRECT:
+        text = direct();
+        break;
+      case Op::SCALAR_OVERLOAD:
+        text = scalar_overload();
+        break;
     }
     std::string params = kernel_params(f_);
-    params.replace(0, params.find(',') == std::string::npos ? params.size() : params.find(','), op_.rule() == Op::STRUCTURED ? "CallContext ctx_" : "CallContext");
+    params.replace(0, params.find(',') == std::string::npos ? params.size() : params.find(','),
+                   op_.rule() == Op::STRUCTURED ? "CallContext ctx_" : "CallContext");
     return absl::StrCat(return_type(f_), " k_", f_.id, "(", params, ") {\n", with_options(text), "}\n");
   }
 
@@ -63,7 +78,9 @@ class Glue {
   bool has_options() const { return find_argument(TypeKind::kLayout) != nullptr; }
 
   // The callee as written, or the default name; plain names are declared in <family>_kernels.h.
-  std::string callee(const std::string& given, const char* suffix) const { return given.empty() ? absl::StrCat(e_.id(), suffix) : given; }
+  std::string callee(const std::string& given, const char* suffix) const {
+    return given.empty() ? absl::StrCat(e_.id(), suffix) : given;
+  }
 
   // Declarations of the hand-written functions that this form needs.
   std::vector<std::string> declarations() const {
@@ -82,8 +99,12 @@ class Glue {
         declare(spec_type(), callee(op_.meta(), "_meta"), params);
         declare("void", callee(op_.cpu(), "_cpu"), comma(params, kernel_outs()));
         break;
-      case Op::VIEW: if (base) declare(return_type(f_), callee(op_.view(), "_view"), params); break;
-      case Op::COMPOSITE: if (base && !op_.has_expr()) declare(return_type(f_), callee(op_.composite(), "_composite"), params); break;
+      case Op::VIEW:
+        if (base) declare(return_type(f_), callee(op_.view(), "_view"), params);
+        break;
+      case Op::COMPOSITE:
+        if (base && !op_.has_expr()) declare(return_type(f_), callee(op_.composite(), "_composite"), params);
+        break;
       case Op::DIRECT:
         if (base) {
           declare(return_type(f_), callee(op_.cpu(), "_cpu"), params);
@@ -92,7 +113,8 @@ class Glue {
           declare(return_type(f_), f_.id + "_cpu", params);
         }
         break;
-      case Op::SCALAR_OVERLOAD: break;
+      case Op::SCALAR_OVERLOAD:
+        break;
     }
     return out;
   }
@@ -103,10 +125,19 @@ class Glue {
     std::vector<std::string> s(7, "nullptr");
     if (f_.has_autograd) s[3] = absl::StrCat("&op_autograd::", f_.id);
     switch (op_.rule()) {
-      case Op::POINTWISE: case Op::STRUCTURED: s[0] = s[1] = s[2] = k; break;
-      case Op::VIEW: s[5] = k; break;
-      case Op::COMPOSITE: s[e_.has_derivatives() ? 5 : 6] = k; break;
-      case Op::SCALAR_OVERLOAD: s[6] = k; break;
+      case Op::POINTWISE:
+      case Op::STRUCTURED:
+        s[0] = s[1] = s[2] = k;
+        break;
+      case Op::VIEW:
+        s[5] = k;
+        break;
+      case Op::COMPOSITE:
+        s[e_.has_derivatives() ? 5 : 6] = k;
+        break;
+      case Op::SCALAR_OVERLOAD:
+        s[6] = k;
+        break;
       case Op::DIRECT:
         if (!f_.derived || own_kernel()) {
           if (op_.backends() == Op::ALL) {
@@ -116,7 +147,7 @@ class Glue {
             if (op_.has_meta() && !f_.derived) s[2] = "&kernels::m_" + f_.id;
           }
         } else {
-          s[5] = k;   // through other ops
+          s[5] = k;  // through other ops
         }
         break;
     }
@@ -132,7 +163,8 @@ class Glue {
       for (const std::string& out : out_names(f_)) absl::StrAppend(&body, "  structured::bump_version(", out, ");\n");
       body += return_written(f_);
     }
-    return absl::StrCat(return_type(f_), " m_", f_.id, "(CallContext", comma("", param_list(f_, true)).empty() ? "" : ", ", param_list(f_, true), ") {", body, "}\n");
+    return absl::StrCat(return_type(f_), " m_", f_.id, "(CallContext",
+                        comma("", param_list(f_, true)).empty() ? "" : ", ", param_list(f_, true), ") {", body, "}\n");
   }
 
   std::string flags() const {
@@ -142,7 +174,9 @@ class Glue {
     if (f_.form == Form::kInplace) out.push_back("kIsInplace");
     if (f_.form == Form::kOut) out.push_back("kIsOut");
     const auto& args = f_.schema.arguments;
-    if (std::none_of(args.begin(), args.end(), [](const SchemaArgument& a) { return is_tensor(a.type) || is_tensor_list(a.type); })) out.push_back("kIsFactory");
+    if (std::none_of(args.begin(), args.end(),
+                     [](const SchemaArgument& a) { return is_tensor(a.type) || is_tensor_list(a.type); }))
+      out.push_back("kIsFactory");
     return out.empty() ? "0" : absl::StrJoin(out, " | ");
   }
 
@@ -153,19 +187,24 @@ class Glue {
     return nullptr;
   }
 
-  // A kernel's text with what all makers of tensors share: layout and out= are checked first, the result is pinned if that is wanted.
+  // A kernel's text with what all makers of tensors share: layout and out= are checked first, the result is pinned if
+  // that is wanted.
   std::string with_options(const std::string& text) const {
     const SchemaArgument* layout = find_argument(TypeKind::kLayout);
     if (!layout) return text;
-    std::string check = absl::StrCat("  options::check_layout(", cpp_string(f_.schema.name), ", ", cpp_identifier(layout->name), ");\n");
+    std::string check = absl::StrCat("  options::check_layout(", cpp_string(f_.schema.name), ", ",
+                                     cpp_identifier(layout->name), ");\n");
     if (f_.form == Form::kOut) {
-      const SchemaArgument *dtype = find_argument(TypeKind::kScalarType), *device = find_argument(TypeKind::kDevice), *format = find_argument(TypeKind::kMemoryFormat);
+      const SchemaArgument *dtype = find_argument(TypeKind::kScalarType), *device = find_argument(TypeKind::kDevice),
+                           *format = find_argument(TypeKind::kMemoryFormat);
       if (dtype && device)
-        absl::StrAppend(&check, "  options::check_out(", out_names(f_)[0], ", ", cpp_identifier(dtype->name), ", ", cpp_identifier(device->name), format ? ", " + cpp_identifier(format->name) : "", ");\n");
+        absl::StrAppend(&check, "  options::check_out(", out_names(f_)[0], ", ", cpp_identifier(dtype->name), ", ",
+                        cpp_identifier(device->name), format ? ", " + cpp_identifier(format->name) : "", ");\n");
     }
     const SchemaArgument* pin = find_argument(TypeKind::kBool, "pin_memory");
     if (!pin || f_.form != Form::kFunctional || return_type(f_) != "Tensor") return check + text;
-    return absl::StrCat(check, "  const auto make_ = [&]() -> Tensor {\n", text, "  };\n  return options::pinned(make_(), ", cpp_identifier(pin->name), ");\n");
+    return absl::StrCat(check, "  const auto make_ = [&]() -> Tensor {\n", text,
+                        "  };\n  return options::pinned(make_(), ", cpp_identifier(pin->name), ");\n");
   }
 
   // A derived form of a DIRECT op that has a hand-written kernel.
@@ -174,7 +213,10 @@ class Glue {
     return f_.form == Form::kInplace ? !op_.inplace_by_copy() && !op_.has_inplace_expr() : op_.out_native();
   }
 
-  std::string spec_type() const { return e_.schema.returns.size() == 1 ? "OutputSpec" : absl::StrCat("std::array<OutputSpec, ", e_.schema.returns.size(), ">"); }
+  std::string spec_type() const {
+    return e_.schema.returns.size() == 1 ? "OutputSpec"
+                                         : absl::StrCat("std::array<OutputSpec, ", e_.schema.returns.size(), ">");
+  }
 
   std::string kernel_outs() const {
     if (e_.schema.returns.size() == 1) return "const Tensor& out";
@@ -188,8 +230,11 @@ class Glue {
     for (const SchemaArgument& a : f_.schema.arguments) {
       if (f_.form == Form::kOut && a.is_write()) continue;
       const std::string name = cpp_identifier(a.name);
-      if (is_tensor(a.type)) inputs.push_back("&" + name);
-      else if (a.type.is(TypeKind::kScalar) || a.type.is(TypeKind::kFloat) || a.type.is(TypeKind::kInt) || a.type.is(TypeKind::kBool)) params.push_back(name);
+      if (is_tensor(a.type))
+        inputs.push_back("&" + name);
+      else if (a.type.is(TypeKind::kScalar) || a.type.is(TypeKind::kFloat) || a.type.is(TypeKind::kInt) ||
+               a.type.is(TypeKind::kBool))
+        params.push_back(name);
     }
     std::string notes, text;
     if (op_.param_size()) {
@@ -202,9 +247,13 @@ class Glue {
     std::string tail = absl::StrCat("{", absl::StrJoin(inputs, ", "), "}");
     if (!params.empty()) absl::StrAppend(&tail, ", {", absl::StrJoin(params, ", "), "}");
     text += notes;
-    if (f_.form == Form::kFunctional) absl::StrAppend(&text, "  return pointwise::functional(", kernel, ", ", tail, ");\n");
-    else if (f_.form == Form::kInplace) absl::StrAppend(&text, "  return pointwise::inplace(", kernel, ", ", out_names(f_)[0], ", ", tail, ");\n");
-    else absl::StrAppend(&text, "  return pointwise::out(", kernel, ", ", out_names(f_)[0], ", ", out_dtype(), ", ", tail, ");\n");
+    if (f_.form == Form::kFunctional)
+      absl::StrAppend(&text, "  return pointwise::functional(", kernel, ", ", tail, ");\n");
+    else if (f_.form == Form::kInplace)
+      absl::StrAppend(&text, "  return pointwise::inplace(", kernel, ", ", out_names(f_)[0], ", ", tail, ");\n");
+    else
+      absl::StrAppend(&text, "  return pointwise::out(", kernel, ", ", out_names(f_)[0], ", ", out_dtype(), ", ", tail,
+                      ");\n");
     return notes.empty() ? text : text + kLineBack;
   }
 
@@ -221,29 +270,38 @@ class Glue {
         targets.push_back(n == 1 ? "out_" : absl::StrCat("out", i, "_"));
         absl::StrAppend(&text, "  Tensor ", targets[i], " = empty_from(", spec(i), ");\n");
       }
-      absl::StrAppend(&text, "  if (structured::computes(ctx_, ", targets[0], ")) ", cpu, "(", comma(args, absl::StrJoin(targets, ", ")), ");\n");
+      absl::StrAppend(&text, "  if (structured::computes(ctx_, ", targets[0], ")) ", cpu, "(",
+                      comma(args, absl::StrJoin(targets, ", ")), ");\n");
       const std::string all = absl::StrJoin(targets, ", ");
-      return absl::StrCat(text, n == 1 ? "  return out_;\n" : absl::StrCat("  return {", absl::StrReplaceAll(all, {{"out", "std::move(out"}, {",", "),"}}), ")};\n"));
+      return absl::StrCat(
+          text, n == 1 ? "  return out_;\n"
+                       : absl::StrCat("  return {", absl::StrReplaceAll(all, {{"out", "std::move(out"}, {",", "),"}}),
+                                      ")};\n"));
     }
     const std::vector<std::string> outs = out_names(f_);
     const bool inplace = f_.form == Form::kInplace;
     for (size_t i = 0; i < n; ++i) {
       const std::string g = absl::StrCat("g", i, "_");
-      absl::StrAppend(&text, "  structured::", inplace ? "InplaceGuard " : "OutGuard ", g, "(", outs[i], ", ", spec(i), ", ", inplace ? (op_.inplace_safe() ? "true" : "false") : out_dtype(), ");\n");
-      for (size_t k = 0; k < i; ++k) absl::StrAppend(&text, "  structured::check_apart(", outs[i], ", ", outs[k], ");\n");
+      absl::StrAppend(&text, "  structured::", inplace ? "InplaceGuard " : "OutGuard ", g, "(", outs[i], ", ", spec(i),
+                      ", ", inplace ? (op_.inplace_safe() ? "true" : "false") : out_dtype(), ");\n");
+      for (size_t k = 0; k < i; ++k)
+        absl::StrAppend(&text, "  structured::check_apart(", outs[i], ", ", outs[k], ");\n");
       absl::StrAppend(&text, apart(outs[i]), input_notes(g));
       targets.push_back(g + ".tensor()");
     }
-    absl::StrAppend(&text, "  if (structured::computes(ctx_, ", outs[0], ")) ", cpu, "(", comma(args, absl::StrJoin(targets, ", ")), ");\n");
+    absl::StrAppend(&text, "  if (structured::computes(ctx_, ", outs[0], ")) ", cpu, "(",
+                    comma(args, absl::StrJoin(targets, ", ")), ");\n");
     for (size_t i = 0; i < n; ++i) absl::StrAppend(&text, "  g", i, "_.finish();\n");
     return text + return_written(f_);
   }
 
-  // The tensors that a form reads besides what it writes: (name, whether it may be the same elements as what is written).
+  // The tensors that a form reads besides what it writes: (name, whether it may be the same elements as what is
+  // written).
   std::vector<std::pair<std::string, bool>> inputs() const {
     std::vector<std::pair<std::string, bool>> found;
     for (const SchemaArgument& a : f_.schema.arguments)
-      if (!a.is_write() && (is_tensor(a.type) || is_tensor_list(a.type))) found.push_back({cpp_identifier(a.name), a.name == "self" && e_.find(Form::kInplace)});
+      if (!a.is_write() && (is_tensor(a.type) || is_tensor_list(a.type)))
+        found.push_back({cpp_identifier(a.name), a.name == "self" && e_.find(Form::kInplace)});
     return found;
   }
 
@@ -251,7 +309,9 @@ class Glue {
   std::string apart(const std::string& out) const {
     std::string text;
     if (!op_.out_apart()) return text;
-    for (const auto& [name, may_be_same] : inputs()) absl::StrAppend(&text, may_be_same ? "  check_no_partial_overlap(" : "  structured::check_apart(", out, ", ", name, ");\n");
+    for (const auto& [name, may_be_same] : inputs())
+      absl::StrAppend(&text, may_be_same ? "  check_no_partial_overlap(" : "  structured::check_apart(", out, ", ",
+                      name, ");\n");
     return text;
   }
 
@@ -264,7 +324,9 @@ class Glue {
 
   // The dtypes of out= that a result is written to: an expression.
   std::string out_dtype() const {
-    const Op::OutDtype kind = op_.has_out_dtype() ? op_.out_dtype() : op_.rule() == Op::STRUCTURED || op_.rule() == Op::DIRECT ? Op::SAME : Op::CAST;
+    const Op::OutDtype kind = op_.has_out_dtype()                                        ? op_.out_dtype()
+                              : op_.rule() == Op::STRUCTURED || op_.rule() == Op::DIRECT ? Op::SAME
+                                                                                         : Op::CAST;
     if (kind == Op::SAME) return "OutDtype::kSame";
     if (kind == Op::SAME_OR_BYTE) return "OutDtype::kSameOrByte";
     for (const SchemaArgument& a : f_.schema.arguments)
@@ -285,8 +347,10 @@ class Glue {
     return op_.expr();
   }
 
-  // In-place and out= forms that compute first and copy then. recorded: the history is that of the operators which compute.
-  std::string store(const std::string& before, const std::string& value, const std::string& after, bool recorded) const {
+  // In-place and out= forms that compute first and copy then. recorded: the history is that of the operators which
+  // compute.
+  std::string store(const std::string& before, const std::string& value, const std::string& after,
+                    bool recorded) const {
     const char* how = f_.form == Form::kInplace ? "structured::store_inplace" : "structured::store_out";
     const std::vector<std::string> outs = out_names(f_);
     const std::string accepted = f_.form == Form::kOut ? ", " + out_dtype() : "";
@@ -295,42 +359,54 @@ class Glue {
     if (outs.size() == 1 && f_.form == Form::kInplace && recorded) {
       std::vector<std::string> from = {outs[0]};
       for (const SchemaArgument& a : f_.schema.arguments)
-        if ((is_tensor(a.type) || is_tensor_list(a.type)) && cpp_identifier(a.name) != outs[0]) from.push_back(cpp_identifier(a.name));
-      return absl::StrCat(text, before, "  structured::store_inplace(", outs[0], ", [&](const Tensor& ", outs[0], ") { return ", value, "; }(structured::before_write(",
-                          absl::StrJoin(from, ", "), ")));\n", after, return_written(f_));
+        if ((is_tensor(a.type) || is_tensor_list(a.type)) && cpp_identifier(a.name) != outs[0])
+          from.push_back(cpp_identifier(a.name));
+      return absl::StrCat(text, before, "  structured::store_inplace(", outs[0], ", [&](const Tensor& ", outs[0],
+                          ") { return ", value, "; }(structured::before_write(", absl::StrJoin(from, ", "), ")));\n",
+                          after, return_written(f_));
     }
-    if (outs.size() == 1) return absl::StrCat(text, before, "  ", how, "(", outs[0], ", ", value, accepted, ");\n", after, return_written(f_));
+    if (outs.size() == 1)
+      return absl::StrCat(text, before, "  ", how, "(", outs[0], ", ", value, accepted, ");\n", after,
+                          return_written(f_));
     absl::StrAppend(&text, before, "  const auto values_ = ", value, ";\n", after);
     // Nothing is written before everything is checked.
     for (size_t i = 0; i < outs.size() && f_.form == Form::kOut; ++i) {
       absl::StrAppend(&text, "  structured::check_out(", outs[i], ", std::get<", i, ">(values_)", accepted, ");\n");
-      for (size_t k = 0; k < i; ++k) absl::StrAppend(&text, "  structured::check_apart(", outs[i], ", ", outs[k], ");\n");
+      for (size_t k = 0; k < i; ++k)
+        absl::StrAppend(&text, "  structured::check_apart(", outs[i], ", ", outs[k], ");\n");
     }
-    for (size_t i = 0; i < outs.size(); ++i) absl::StrAppend(&text, "  ", how, "(", outs[i], ", std::get<", i, ">(values_)", accepted, ");\n");
+    for (size_t i = 0; i < outs.size(); ++i)
+      absl::StrAppend(&text, "  ", how, "(", outs[i], ", std::get<", i, ">(values_)", accepted, ");\n");
     return text + return_written(f_);
   }
 
   std::string special_expr(const char* field, const std::string& expr) const {
     // Factories have no kernel in the Autograd slot, which would ask this.
-    const std::string check = f_.form == Form::kOut && inputs().empty() ? absl::StrCat("  structured::check_factory_out(", cpp_string(e_.schema.name), ", ", out_names(f_)[0], ");\n") : "";
+    const std::string check = f_.form == Form::kOut && inputs().empty()
+                                  ? absl::StrCat("  structured::check_factory_out(", cpp_string(e_.schema.name), ", ",
+                                                 out_names(f_)[0], ");\n")
+                                  : "";
     return absl::StrCat(check, line_note(e_, e_.line_of(field)), "  ", expr, ";\n", kLineBack, return_written(f_));
   }
 
   std::string composite() const {
-    if (f_.derived && f_.form == Form::kInplace && op_.has_inplace_expr()) return special_expr("inplace_expr", op_.inplace_expr());
+    if (f_.derived && f_.form == Form::kInplace && op_.has_inplace_expr())
+      return special_expr("inplace_expr", op_.inplace_expr());
     if (f_.derived && f_.form == Form::kOut && op_.has_out_expr()) return special_expr("out_expr", op_.out_expr());
     std::string before, after;
     const std::string value = functional_expr(&before, &after);
     if (f_.derived) return store(before, value, after, /*recorded=*/!e_.has_derivatives());
     if (f_.form == Form::kFunctional || !op_.has_expr()) return absl::StrCat(before, "  return ", value, ";\n", after);
-    return absl::StrCat(before, "  ", value, ";\n", after, return_written(f_));   // an expression for its effect
+    return absl::StrCat(before, "  ", value, ";\n", after, return_written(f_));  // an expression for its effect
   }
 
   std::string direct() const {
-    if (f_.derived && f_.form == Form::kInplace && op_.has_inplace_expr()) return special_expr("inplace_expr", op_.inplace_expr());
+    if (f_.derived && f_.form == Form::kInplace && op_.has_inplace_expr())
+      return special_expr("inplace_expr", op_.inplace_expr());
     if (f_.derived && f_.form == Form::kOut && op_.has_out_expr()) return special_expr("out_expr", op_.out_expr());
     if (!f_.derived || own_kernel()) {
-      const std::string call = absl::StrCat(f_.derived ? f_.id + "_cpu" : callee(op_.cpu(), "_cpu"), "(", arg_names(f_), ")");
+      const std::string call =
+          absl::StrCat(f_.derived ? f_.id + "_cpu" : callee(op_.cpu(), "_cpu"), "(", arg_names(f_), ")");
       if (f_.form == Form::kFunctional) return absl::StrCat("  return ", call, ";\n");
       std::string text = absl::StrCat("  ", call, ";\n");
       for (const std::string& out : out_names(f_)) absl::StrAppend(&text, "  structured::bump_version(", out, ");\n");
@@ -346,7 +422,7 @@ class Glue {
       const std::string name = cpp_identifier(a.name);
       args.push_back(a.name == op_.scalar() ? absl::StrCat("wrapped_number(", name, ")") : name);
     }
-    return absl::StrCat("  return op::", kTarget, ".call(", absl::StrJoin(args, ", "), ");\n");   // see resolve_target
+    return absl::StrCat("  return op::", kTarget, ".call(", absl::StrJoin(args, ", "), ");\n");  // see resolve_target
   }
 
   const OpForm& f_;
@@ -364,7 +440,8 @@ const SchemaArgument* self_argument(const OpForm& f) {
 
 std::string call_args(const OpForm& f, bool method) {
   std::vector<std::string> names;
-  for (const SchemaArgument& a : f.schema.arguments) names.push_back(method && &a == self_argument(f) ? "*this" : cpp_identifier(a.name));
+  for (const SchemaArgument& a : f.schema.arguments)
+    names.push_back(method && &a == self_argument(f) ? "*this" : cpp_identifier(a.name));
   return absl::StrJoin(names, ", ");
 }
 
@@ -379,14 +456,19 @@ void ops_header(const Library& library, const Family& family, Files* files) {
     for (const OpForm& f : e->forms) {
       absl::StrAppend(&objects, "extern constinit ", op_type(f), " ", f.id, ";\n");
       const std::string ret = return_type(f);
-      absl::StrAppend(&functions, "inline ", ret, " ", f.cpp_name, "(", api_params(f, false, true), ") { return op::", f.id, ".call(", call_args(f, false), "); }\n");
+      absl::StrAppend(&functions, "inline ", ret, " ", f.cpp_name, "(", api_params(f, false, true),
+                      ") { return op::", f.id, ".call(", call_args(f, false), "); }\n");
       if (f.cpp_method)
-        absl::StrAppend(&methods, "inline ", ret, " Tensor::", f.cpp_name, "(", api_params(f, true, false), ") const { return op::", f.id, ".call(", call_args(f, true), "); }\n");
+        absl::StrAppend(&methods, "inline ", ret, " Tensor::", f.cpp_name, "(", api_params(f, true, false),
+                        ") const { return op::", f.id, ".call(", call_args(f, true), "); }\n");
     }
   }
   (*files)[family.name + "_ops.h"] =
-      absl::StrCat(file_comment(family.path), "#pragma once\n\n#include <array>\n#include <limits>\n#include <tuple>\n#include <vector>\n\n#include \"tensor/core/tensor.h\"\n#include \"tensor/dispatch/op.h\"\n\n",
-                   "namespace tessera {\nnamespace op {\n", objects, "}  // namespace op\n\n", functions, "\n", methods, "}  // namespace tessera\n");
+      absl::StrCat(file_comment(family.path),
+                   "#pragma once\n\n#include <array>\n#include <limits>\n#include <tuple>\n#include "
+                   "<vector>\n\n#include \"tensor/core/tensor.h\"\n#include \"tensor/dispatch/op.h\"\n\n",
+                   "namespace tessera {\nnamespace op {\n", objects, "}  // namespace op\n\n", functions, "\n", methods,
+                   "}  // namespace tessera\n");
 }
 
 void kernels_header(const Family& family, Files* files) {
@@ -399,11 +481,16 @@ void kernels_header(const Family& family, Files* files) {
         seen.push_back(d);
         absl::StrAppend(&text, d, "\n");
       }
-  (*files)[family.name + "_kernels.h"] = absl::StrCat(file_comment(family.path), "// The functions that this table expects somebody to write.\n#pragma once\n\n#include <array>\n#include <tuple>\n#include <vector>\n\n#include \"tensor/core/tensor.h\"\n\n",
-                                                      "namespace tessera::kernels {\n", text, "}  // namespace tessera::kernels\n");
+  (*files)[family.name + "_kernels.h"] =
+      absl::StrCat(file_comment(family.path),
+                   "// The functions that this table expects somebody to write.\n#pragma once\n\n#include "
+                   "<array>\n#include <tuple>\n#include <vector>\n\n#include \"tensor/core/tensor.h\"\n\n",
+                   "namespace tessera::kernels {\n", text, "}  // namespace tessera::kernels\n");
 }
 
-std::string weak(const std::string& declaration) { return absl::StrCat("[[gnu::weak, gnu::visibility(\"hidden\")]] ", declaration, ";\n"); }
+std::string weak(const std::string& declaration) {
+  return absl::StrCat("[[gnu::weak, gnu::visibility(\"hidden\")]] ", declaration, ";\n");
+}
 
 // The object that a SCALAR_OVERLOAD calls: the same form of its target.
 std::string resolve_target(std::string kernel, const OpForm& f, const Library& library) {
@@ -425,14 +512,16 @@ void ops_source(const Library& library, const Family& family, int index, Files* 
     options |= glue.has_options();
     const std::string ret = return_type(f), params = kernel_params(f);
     if (f.has_autograd) weaks_autograd += weak(absl::StrCat(ret, " ", f.id, "(", params, ")"));
-    if (f.entry->op.rule() == Op::POINTWISE) pointwise.insert(f.entry->op.has_kernel() ? f.entry->op.kernel() : f.entry->schema.name);
+    if (f.entry->op.rule() == Op::POINTWISE)
+      pointwise.insert(f.entry->op.has_kernel() ? f.entry->op.kernel() : f.entry->schema.name);
     weaks_info += weak(absl::StrCat("extern const OpInfo ", f.id));
     absl::StrAppend(&kernels, resolve_target(glue.kernel(), f, library), glue.meta_kernel());
     uint64_t mask = 0;
     for (int i : f.outs()) mask |= uint64_t{1} << i;
     const std::string& ns = family.table.op_namespace();
-    absl::StrAppend(&objects, "constinit ", op_type(f), " ", f.id, "{{", cpp_string(ns + "::" + f.schema.name), ", ", cpp_string(f.schema.overload), ", &op_info::", f.id, ", ",
-                    mask, ", ", glue.flags(), "}, ", glue.slots(), "};\n");
+    absl::StrAppend(&objects, "constinit ", op_type(f), " ", f.id, "{{", cpp_string(ns + "::" + f.schema.name), ", ",
+                    cpp_string(f.schema.overload), ", &op_info::", f.id, ", ", mask, ", ", glue.flags(), "}, ",
+                    glue.slots(), "};\n");
   }
   std::string tables;
   for (const std::string& p : pointwise)
@@ -441,15 +530,24 @@ void ops_source(const Library& library, const Family& family, int index, Files* 
   for (const std::string& h : family.table.include()) absl::StrAppend(&includes, "#include \"", h, "\"\n");
   const std::string name = absl::StrCat(family.name, "_ops_", index, ".cc");
   (*files)[name] = resolve_line_notes(
-      absl::StrCat(file_comment(family.path), "#include \"", library.package, "/", library.header, "\"\n#include \"", library.package, "/", family.name, "_kernels.h\"\n#include \"tensor/ops/pointwise.h\"\n#include \"tensor/ops/structured.h\"\n",
-                   includes, "\nnamespace tessera {\n\n// Null unless the autograd or registry library is linked.\nnamespace op_autograd {\n", weaks_autograd,
-                   "}\nnamespace op_info {\n", weaks_info, "}\nnamespace pw {\n", tables, "}\n\nnamespace kernels {\nnamespace {\n\n", kernels, "\n}  // namespace\n}  // namespace kernels\n\nnamespace op {\n", objects, "}  // namespace op\n}  // namespace tessera\n"),
+      absl::StrCat(file_comment(family.path), "#include \"", library.package, "/", library.header, "\"\n#include \"",
+                   library.package, "/", family.name,
+                   "_kernels.h\"\n#include \"tensor/ops/pointwise.h\"\n#include \"tensor/ops/structured.h\"\n",
+                   includes,
+                   "\nnamespace tessera {\n\n// Null unless the autograd or registry library is linked.\nnamespace "
+                   "op_autograd {\n",
+                   weaks_autograd, "}\nnamespace op_info {\n", weaks_info, "}\nnamespace pw {\n", tables,
+                   "}\n\nnamespace kernels {\nnamespace {\n\n", kernels,
+                   "\n}  // namespace\n}  // namespace kernels\n\nnamespace op {\n", objects,
+                   "}  // namespace op\n}  // namespace tessera\n"),
       name);
 }
 
 }  // namespace
 
-std::string file_comment(const std::string& source) { return absl::StrCat("// Generated by opgen from ", source, ". Do not edit.\n"); }
+std::string file_comment(const std::string& source) {
+  return absl::StrCat("// Generated by opgen from ", source, ". Do not edit.\n");
+}
 
 std::string api_params(const OpForm& form, bool method, bool defaults) {
   const std::vector<const SchemaArgument*> order = form.api_order();
@@ -457,7 +555,8 @@ std::string api_params(const OpForm& form, bool method, bool defaults) {
   for (size_t i = 0; i < order.size(); ++i) {
     if (method && order[i] == self_argument(form)) continue;
     std::string part = absl::StrCat(*cpp_arg_type(order[i]->type), " ", cpp_identifier(order[i]->name));
-    if (defaults && i >= form.cpp_required) absl::StrAppend(&part, " = ", *cpp_default(order[i]->type, *order[i]->default_value));
+    if (defaults && i >= form.cpp_required)
+      absl::StrAppend(&part, " = ", *cpp_default(order[i]->type, *order[i]->default_value));
     parts.push_back(std::move(part));
   }
   return absl::StrJoin(parts, ", ");
@@ -466,7 +565,9 @@ std::string api_params(const OpForm& form, bool method, bool defaults) {
 std::vector<const Entry*> shard_entries(const Family& family, int index, int shards) {
   const size_t n = family.entries.size();
   std::vector<const Entry*> out;
-  for (size_t i = n * static_cast<size_t>(index) / static_cast<size_t>(shards); i < n * static_cast<size_t>(index + 1) / static_cast<size_t>(shards); ++i) out.push_back(family.entries[i].get());
+  for (size_t i = n * static_cast<size_t>(index) / static_cast<size_t>(shards);
+       i < n * static_cast<size_t>(index + 1) / static_cast<size_t>(shards); ++i)
+    out.push_back(family.entries[i].get());
   return out;
 }
 
@@ -489,11 +590,15 @@ void generate_ops(const Library& library, Files* files) {
 }
 
 std::string generate_methods(const std::vector<Family>& families) {
-  std::string text = "// Generated by opgen: the operators among the methods of Tensor. Defined inline in the *_ops.h headers: include the one whose methods you call.\n";
+  std::string text =
+      "// Generated by opgen: the operators among the methods of Tensor. Defined inline in the *_ops.h headers: "
+      "include the one whose methods you call.\n";
   for (const Family& family : families)
     for (const auto& e : family.entries)
       for (const OpForm& f : e->forms)
-        if (f.cpp_method) absl::StrAppend(&text, "inline ", return_type(f), " ", f.cpp_name, "(", api_params(f, true, true), ") const;\n");
+        if (f.cpp_method)
+          absl::StrAppend(&text, "inline ", return_type(f), " ", f.cpp_name, "(", api_params(f, true, true),
+                          ") const;\n");
   return text;
 }
 

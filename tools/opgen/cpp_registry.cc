@@ -13,14 +13,22 @@ namespace {
 std::string rule_text(const Entry& e) {
   const Op& op = e.op;
   const std::string rule = Op::Rule_Name(op.rule());
-  auto named = [&](const std::string& given, const char* suffix) { return given.empty() ? absl::StrCat(e.id(), suffix) : given; };
+  auto named = [&](const std::string& given, const char* suffix) {
+    return given.empty() ? absl::StrCat(e.id(), suffix) : given;
+  };
   switch (op.rule()) {
-    case Op::POINTWISE: return absl::StrCat(rule, " ", op.has_kernel() ? op.kernel() : e.schema.name);
-    case Op::STRUCTURED: return absl::StrCat(rule, " ", named(op.meta(), "_meta"), " ", named(op.cpu(), "_cpu"));
-    case Op::VIEW: return absl::StrCat(rule, " ", named(op.view(), "_view"));
-    case Op::COMPOSITE: return absl::StrCat(rule, " ", op.has_expr() ? op.expr() : named(op.composite(), "_composite"));
-    case Op::DIRECT: return absl::StrCat(rule, " ", named(op.cpu(), "_cpu"));
-    case Op::SCALAR_OVERLOAD: return absl::StrCat(rule, " ", op.of());
+    case Op::POINTWISE:
+      return absl::StrCat(rule, " ", op.has_kernel() ? op.kernel() : e.schema.name);
+    case Op::STRUCTURED:
+      return absl::StrCat(rule, " ", named(op.meta(), "_meta"), " ", named(op.cpu(), "_cpu"));
+    case Op::VIEW:
+      return absl::StrCat(rule, " ", named(op.view(), "_view"));
+    case Op::COMPOSITE:
+      return absl::StrCat(rule, " ", op.has_expr() ? op.expr() : named(op.composite(), "_composite"));
+    case Op::DIRECT:
+      return absl::StrCat(rule, " ", named(op.cpu(), "_cpu"));
+    case Op::SCALAR_OVERLOAD:
+      return absl::StrCat(rule, " ", op.of());
   }
   return rule;
 }
@@ -40,7 +48,11 @@ std::string gradients_text(const Entry& e, const Entry& computing) {
   if (!e.has_derivatives()) return "*";
   std::vector<std::string> names;
   for (const DerivativeDef& d : e.derivatives)
-    for (const int input : d.inputs) names.push_back(absl::StrCat(e.schema.arguments[static_cast<size_t>(input)].name, absl::StartsWith(d.original, "zeros") ? "=0" : absl::StartsWith(d.original, "not_implemented") ? "!" : ""));
+    for (const int input : d.inputs)
+      names.push_back(absl::StrCat(e.schema.arguments[static_cast<size_t>(input)].name,
+                                   absl::StartsWith(d.original, "zeros")             ? "=0"
+                                   : absl::StartsWith(d.original, "not_implemented") ? "!"
+                                                                                     : ""));
   return absl::StrJoin(names, " ");
 }
 
@@ -54,9 +66,12 @@ std::string constants_text(const Op& op) {
 
 const char* numbers_text(const Op& op) {
   switch (op.numbers()) {
-    case Op::BOTH: return "both";
-    case Op::REAL: return "real";
-    case Op::COMPLEX: return "complex";
+    case Op::BOTH:
+      return "both";
+    case Op::REAL:
+      return "real";
+    case Op::COMPLEX:
+      return "complex";
   }
   return "both";
 }
@@ -69,29 +84,37 @@ std::string info(const OpForm& f, const Family& family, const Library& library) 
   FunctionSchema s = f.schema;
   s.name = absl::StrCat(family.table.op_namespace(), "::", s.name);
   std::vector<std::string> tags(e.op.tags().begin(), e.op.tags().end());
-  if (e.op.rule() == Op::POINTWISE && std::find(tags.begin(), tags.end(), "pointwise") == tags.end()) tags.push_back("pointwise");
+  if (e.op.rule() == Op::POINTWISE && std::find(tags.begin(), tags.end(), "pointwise") == tags.end())
+    tags.push_back("pointwise");
   std::vector<std::string> variants;
   if (f.python_function) variants.push_back("kFunction");
   if (f.python_method) variants.push_back("kMethod");
   std::sort(tags.begin(), tags.end());
-  return absl::StrCat("extern const OpInfo ", f.id, ";\nconstinit const OpInfo ", f.id, " = {&op::", f.id, ", ", cpp_string(s.str()), ", &kAdapter<decltype(op::", f.id, ")::Signature>, ",
-                      cpp_string(absl::StrJoin(tags, " ")), ", ", cpp_string(f.python_name), ", ", cpp_string(e.op.python_module()), ", ", variants.empty() ? "0" : absl::StrJoin(variants, " | "), ", ",
-                      cpp_string(first_line(e.op.doc())), ", ", cpp_string(rule_text(e)), ", ", cpp_string(absl::StrCat(e.path, ":", e.line)), ", ",
-                      cpp_string(gradients_text(e, computing)), ", ", cpp_string(constants_text(computing.op)), ", ", cpp_string(numbers_text(computing.op)), "};\n");
+  return absl::StrCat("extern const OpInfo ", f.id, ";\nconstinit const OpInfo ", f.id, " = {&op::", f.id, ", ",
+                      cpp_string(s.str()), ", &kAdapter<decltype(op::", f.id, ")::Signature>, ",
+                      cpp_string(absl::StrJoin(tags, " ")), ", ", cpp_string(f.python_name), ", ",
+                      cpp_string(e.op.python_module()), ", ", variants.empty() ? "0" : absl::StrJoin(variants, " | "),
+                      ", ", cpp_string(first_line(e.op.doc())), ", ", cpp_string(rule_text(e)), ", ",
+                      cpp_string(absl::StrCat(e.path, ":", e.line)), ", ", cpp_string(gradients_text(e, computing)),
+                      ", ", cpp_string(constants_text(computing.op)), ", ", cpp_string(numbers_text(computing.op)),
+                      "};\n");
 }
 
 }  // namespace
 
 void generate_registry(const Library& library, Files* files) {
-  std::vector<std::pair<std::string, std::string>> all;   // (sort key, id)
+  std::vector<std::pair<std::string, std::string>> all;  // (sort key, id)
   for (const Family& family : library.families) {
     for (const auto& e : family.entries)
-      for (const OpForm& f : e->forms) all.emplace_back(absl::StrCat(family.table.op_namespace(), "::", f.schema.name, ".", f.schema.overload), f.id);
+      for (const OpForm& f : e->forms)
+        all.emplace_back(absl::StrCat(family.table.op_namespace(), "::", f.schema.name, ".", f.schema.overload), f.id);
     for (int i = 0; i < library.shards; ++i) {
       std::string infos;
       for (const OpForm* f : shard(family, i, library.shards)) infos += info(*f, family, library);
       (*files)[absl::StrCat(family.name, "_registry_", i, ".cc")] =
-          absl::StrCat(file_comment(family.path), "#include \"", library.package, "/", family.name, "_ops.h\"\n#include \"tensor/dispatch/registry.h\"\n\nnamespace tessera::op_info {\n\n", infos, "\n}  // namespace tessera::op_info\n");
+          absl::StrCat(file_comment(family.path), "#include \"", library.package, "/", family.name,
+                       "_ops.h\"\n#include \"tensor/dispatch/registry.h\"\n\nnamespace tessera::op_info {\n\n", infos,
+                       "\n}  // namespace tessera::op_info\n");
     }
   }
   std::sort(all.begin(), all.end());
@@ -100,11 +123,15 @@ void generate_registry(const Library& library, Files* files) {
     absl::StrAppend(&externs, "extern const OpInfo ", id, ";\n");
     absl::StrAppend(&list, "    &op_info::", id, ",\n");
   }
-  (*files)[library.name + "_registry.h"] =
-      absl::StrCat("// Generated by opgen: every op of ", library.package, ".\n#pragma once\n\n#include \"tensor/dispatch/registry.h\"\n\nnamespace tessera {\nOpInfoList registry_", library.name, "();   // sorted by name\n}\n");
-  (*files)[library.name + "_registry.cc"] =
-      absl::StrCat("// Generated by opgen. Do not edit.\n#include \"", library.package, "/", library.name, "_registry.h\"\n\nnamespace tessera {\nnamespace op_info {\n", externs,
-                   "}\nnamespace {\nconstinit const OpInfo* const kOps[] = {\n", list, "};\n}  // namespace\nOpInfoList registry_", library.name, "() { return kOps; }\n}  // namespace tessera\n");
+  (*files)[library.name + "_registry.h"] = absl::StrCat(
+      "// Generated by opgen: every op of ", library.package,
+      ".\n#pragma once\n\n#include \"tensor/dispatch/registry.h\"\n\nnamespace tessera {\nOpInfoList registry_",
+      library.name, "();   // sorted by name\n}\n");
+  (*files)[library.name + "_registry.cc"] = absl::StrCat(
+      "// Generated by opgen. Do not edit.\n#include \"", library.package, "/", library.name,
+      "_registry.h\"\n\nnamespace tessera {\nnamespace op_info {\n", externs,
+      "}\nnamespace {\nconstinit const OpInfo* const kOps[] = {\n", list, "};\n}  // namespace\nOpInfoList registry_",
+      library.name, "() { return kOps; }\n}  // namespace tessera\n");
 }
 
 }  // namespace tessera::opgen

@@ -22,15 +22,15 @@ std::string cpp_save_expr(const SchemaType& type, const std::string& name);
 std::optional<std::string> cpp_default(const SchemaType& type, const SchemaValue& value);
 // A name that C++ accepts: keywords get an underscore.
 std::string cpp_identifier(const std::string& name);
-std::string cpp_string(std::string_view text);                 // quoted
+std::string cpp_string(std::string_view text);  // quoted
 
-bool is_tensor(const SchemaType& type);                        // Tensor, Tensor?
-bool is_tensor_list(const SchemaType& type);                   // Tensor[], Tensor?[], and optional ones
+bool is_tensor(const SchemaType& type);       // Tensor, Tensor?
+bool is_tensor_list(const SchemaType& type);  // Tensor[], Tensor?[], and optional ones
 
-std::string param_list(const OpForm& form, bool with_names);   // "const Tensor& self, int64_t dim"
-std::string arg_names(const OpForm& form);                     // "self, dim"
-std::string kernel_params(const OpForm& form);                 // "CallContext ctx, const Tensor& self"
-std::string signature(const OpForm& form);                     // "Tensor(const Tensor&, int64_t)"
+std::string param_list(const OpForm& form, bool with_names);  // "const Tensor& self, int64_t dim"
+std::string arg_names(const OpForm& form);                    // "self, dim"
+std::string kernel_params(const OpForm& form);                // "CallContext ctx, const Tensor& self"
+std::string signature(const OpForm& form);                    // "Tensor(const Tensor&, int64_t)"
 
 // Text with "#line" notes: `back` lines are replaced when the file is written.
 std::string line_note(const Entry& entry, int line);

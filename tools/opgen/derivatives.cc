@@ -1,4 +1,5 @@
-// Saved-variable analysis: which values of the forward call a derivative formula needs, and the formula rewritten to read them from the node.
+// Saved-variable analysis: which values of the forward call a derivative formula needs, and the formula rewritten to
+// read them from the node.
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -15,15 +16,28 @@ namespace {
 struct Datum {
   const char* method;
   const char* type;
-  const char* wrap;    // of the saving expression; "" for none
+  const char* wrap;  // of the saving expression; "" for none
 };
 
 // Calls on a tensor that need only this datum of it later, not the tensor.
 constexpr Datum kData[] = {
-    {"sizes", "IntVector", "autograd::to_saved"}, {"sym_sizes", "std::vector<SymInt>", "autograd::to_saved"}, {"strides", "IntVector", "autograd::to_saved"},
-    {"sym_strides", "std::vector<SymInt>", "autograd::to_saved"}, {"dtype", "DType", ""}, {"device", "Device", ""}, {"layout", "Layout", ""},
-    {"options", "TensorOptions", ""}, {"dim", "int64_t", ""}, {"numel", "int64_t", ""}, {"sym_numel", "SymInt", ""}, {"storage_offset", "int64_t", ""},
-    {"is_complex", "bool", ""}, {"is_floating_point", "bool", ""}, {"defined", "bool", ""}, {"is_conj", "bool", ""}, {"is_neg", "bool", ""},
+    {"sizes", "IntVector", "autograd::to_saved"},
+    {"sym_sizes", "std::vector<SymInt>", "autograd::to_saved"},
+    {"strides", "IntVector", "autograd::to_saved"},
+    {"sym_strides", "std::vector<SymInt>", "autograd::to_saved"},
+    {"dtype", "DType", ""},
+    {"device", "Device", ""},
+    {"layout", "Layout", ""},
+    {"options", "TensorOptions", ""},
+    {"dim", "int64_t", ""},
+    {"numel", "int64_t", ""},
+    {"sym_numel", "SymInt", ""},
+    {"storage_offset", "int64_t", ""},
+    {"is_complex", "bool", ""},
+    {"is_floating_point", "bool", ""},
+    {"defined", "bool", ""},
+    {"is_conj", "bool", ""},
+    {"is_neg", "bool", ""},
 };
 
 const Datum* find_datum(const std::string& method) {
@@ -37,17 +51,21 @@ class Analyser {
   Analyser(Entry* entry, Diagnostics* diagnostics) : entry_(entry), diagnostics_(diagnostics) { name_outputs(); }
 
   void run() {
-    for (int i = 0; i < entry_->op.derivative_size(); ++i) one(entry_->op.derivative(i), entry_->line_of(absl::StrCat("derivative.", i)));
+    for (int i = 0; i < entry_->op.derivative_size(); ++i)
+      one(entry_->op.derivative(i), entry_->line_of(absl::StrCat("derivative.", i)));
   }
 
  private:
-  void error(int line, const std::string& reason) { diagnostics_->error(entry_->path, line, absl::StrCat(entry_->qualified, ": ", reason)); }
+  void error(int line, const std::string& reason) {
+    diagnostics_->error(entry_->path, line, absl::StrCat(entry_->qualified, ": ", reason));
+  }
 
   void name_outputs() {
     const std::vector<SchemaArgument>& returns = entry_->schema.returns;
     for (size_t i = 0; i < returns.size(); ++i) {
       outputs_[absl::StrCat("result", i)] = static_cast<int>(i);
-      if (!returns[i].name.empty() && entry_->schema.find_argument(returns[i].name) < 0) outputs_[returns[i].name] = static_cast<int>(i);
+      if (!returns[i].name.empty() && entry_->schema.find_argument(returns[i].name) < 0)
+        outputs_[returns[i].name] = static_cast<int>(i);
     }
     if (returns.size() == 1) outputs_["result"] = 0;
   }
@@ -61,9 +79,11 @@ class Analyser {
         return false;
       }
       const SchemaType& type = entry_->schema.arguments[static_cast<size_t>(index)].type;
-      if (!is_tensor(type) && !is_tensor_list(type)) error(line, absl::StrCat("'", input, "' is not a tensor: it has no derivative"));
+      if (!is_tensor(type) && !is_tensor_list(type))
+        error(line, absl::StrCat("'", input, "' is not a tensor: it has no derivative"));
       if (!seen_.insert(index).second) error(line, absl::StrCat("a second derivative of '", input, "'"));
-      if (d.input_size() > 1 && is_tensor_list(type)) error(line, absl::StrCat("'", input, "' is a list: it needs a formula of its own"));
+      if (d.input_size() > 1 && is_tensor_list(type))
+        error(line, absl::StrCat("'", input, "' is a list: it needs a formula of its own"));
       out->inputs.push_back(index);
     }
     return d.input_size() > 0;
@@ -94,9 +114,18 @@ class Analyser {
   }
 
   void name(const FormulaName& n, int number, int line, std::vector<FormulaToken>* tokens, DerivativeDef* def) {
-    if (n.name == "grad") { def->uses_grad = true; return; }
-    if (n.name == "grads") { def->uses_grads = true; return; }
-    if (n.name == "grad_input_mask") { def->uses_mask = true; return; }
+    if (n.name == "grad") {
+      def->uses_grad = true;
+      return;
+    }
+    if (n.name == "grads") {
+      def->uses_grads = true;
+      return;
+    }
+    if (n.name == "grad_input_mask") {
+      def->uses_mask = true;
+      return;
+    }
     if (const int index = argument(n.name); index >= 0) {
       const SchemaArgument& a = entry_->schema.arguments[static_cast<size_t>(index)];
       const std::string cpp = cpp_identifier(a.name);
@@ -104,7 +133,8 @@ class Analyser {
         if (const Datum* d = find_datum(n.method)) {
           const std::string member = absl::StrCat(a.name, "_", d->method);
           std::string init = absl::StrCat(cpp, ".", d->method, "()");
-          if (a.type.is_optional() && n.method != "defined") init = absl::StrCat(cpp, ".defined() ? ", init, " : decltype(", init, ")()");
+          if (a.type.is_optional() && n.method != "defined")
+            init = absl::StrCat(cpp, ".defined() ? ", init, " : decltype(", init, ")()");
           if (*d->wrap) init = absl::StrCat(d->wrap, "(", init, ")");
           save({Saved::Kind::kDatum, index, member, d->type, init, {}}, number);
           replace(tokens, n, n.end, member + "_");
@@ -114,7 +144,13 @@ class Analyser {
         }
       } else if (is_tensor_list(a.type)) {
         if (n.method == "size") {
-          save({Saved::Kind::kDatum, index, a.name + "_size", "int64_t", absl::StrCat("static_cast<int64_t>(", cpp, a.type.is_optional() ? "->" : ".", "size())"), {}}, number);
+          save({Saved::Kind::kDatum,
+                index,
+                a.name + "_size",
+                "int64_t",
+                absl::StrCat("static_cast<int64_t>(", cpp, a.type.is_optional() ? "->" : ".", "size())"),
+                {}},
+               number);
           replace(tokens, n, n.end, a.name + "_size_");
         } else {
           save({Saved::Kind::kTensorList, index, a.name, "std::vector<autograd::SavedVariable>", cpp, {}}, number);
@@ -128,11 +164,14 @@ class Analyser {
     }
     if (const auto out = outputs_.find(n.name); out != outputs_.end()) {
       const std::string& given = entry_->schema.returns[static_cast<size_t>(out->second)].name;
-      const std::string canonical = outputs_.count(given) ? given : entry_->schema.returns.size() == 1 ? "result" : absl::StrCat("result", out->second);
-      if (!entry_->schema.returns[static_cast<size_t>(out->second)].type.is(TypeKind::kTensor)) error(line, absl::StrCat("'", n.name, "' is not a tensor: it can't be saved"));
+      const std::string canonical = outputs_.count(given)                ? given
+                                    : entry_->schema.returns.size() == 1 ? "result"
+                                                                         : absl::StrCat("result", out->second);
+      if (!entry_->schema.returns[static_cast<size_t>(out->second)].type.is(TypeKind::kTensor))
+        error(line, absl::StrCat("'", n.name, "' is not a tensor: it can't be saved"));
       if (const Datum* d = find_datum(n.method)) {
         const std::string member = absl::StrCat(canonical, "_", d->method);
-        std::string init = absl::StrCat("@.", d->method, "()");   // @: the output, named by the generator
+        std::string init = absl::StrCat("@.", d->method, "()");  // @: the output, named by the generator
         if (*d->wrap) init = absl::StrCat(d->wrap, "(", init, ")");
         save({Saved::Kind::kOutput, out->second, member, d->type, init, {}}, number);
         replace(tokens, n, n.end, member + "_");
@@ -142,20 +181,28 @@ class Analyser {
       }
       return;
     }
-    if (!known_word(n, *tokens)) error(line, absl::StrCat("unknown name '", n.name, "' in the formula of '", entry_->schema.arguments[static_cast<size_t>(def->inputs[0])].name, "'"));
+    if (!known_word(n, *tokens))
+      error(line, absl::StrCat("unknown name '", n.name, "' in the formula of '",
+                               entry_->schema.arguments[static_cast<size_t>(def->inputs[0])].name, "'"));
   }
 
   int argument(const std::string& name) const {
     for (size_t i = 0; i < entry_->schema.arguments.size(); ++i)
-      if (entry_->schema.arguments[i].name == name || cpp_identifier(entry_->schema.arguments[i].name) == name) return static_cast<int>(i);
+      if (entry_->schema.arguments[i].name == name || cpp_identifier(entry_->schema.arguments[i].name) == name)
+        return static_cast<int>(i);
     return -1;
   }
 
   // Words of the language, constants (kSum), types in a cast or a declaration.
   static bool known_word(const FormulaName& n, const std::vector<FormulaToken>& tokens) {
-    static const std::set<std::string> kWords = {"true", "false", "nullptr", "int64_t", "double", "float", "int", "bool", "auto", "const", "return", "this", "new", "if", "else", "for",
-                                                 "Tensor", "TensorList", "Scalar", "SymInt", "IntVector", "IntList", "SymIntList", "DType", "INFINITY", "NAN", "M_PI", "static_cast"};
-    if (kWords.count(n.name) || (n.name.size() > 1 && n.name[0] == 'k' && std::isupper(static_cast<unsigned char>(n.name[1])))) return true;
+    static const std::set<std::string> kWords = {
+        "true",    "false",      "nullptr", "int64_t",    "double", "float",  "int",
+        "bool",    "auto",       "const",   "return",     "this",   "new",    "if",
+        "else",    "for",        "Tensor",  "TensorList", "Scalar", "SymInt", "IntVector",
+        "IntList", "SymIntList", "DType",   "INFINITY",   "NAN",    "M_PI",   "static_cast"};
+    if (kWords.count(n.name) ||
+        (n.name.size() > 1 && n.name[0] == 'k' && std::isupper(static_cast<unsigned char>(n.name[1]))))
+      return true;
     // Template names `f<...>`, and formulas with lambdas, whose own variables are not looked for.
     const size_t after = n.index + 1;
     if (after < tokens.size() && tokens[after].text == "<") return true;
@@ -166,7 +213,10 @@ class Analyser {
 
   void save(Saved s, int number) {
     for (Saved& have : entry_->saved)
-      if (have.name == s.name) { have.used_by.insert(number); return; }
+      if (have.name == s.name) {
+        have.used_by.insert(number);
+        return;
+      }
     s.used_by.insert(number);
     entry_->saved.push_back(std::move(s));
   }

@@ -18,7 +18,9 @@ size_t previous(const std::vector<FormulaToken>& t, size_t i) {
     if (t[i].kind != FormulaToken::Kind::kSpace) return i;
   return t.size();
 }
-bool text_is(const std::vector<FormulaToken>& t, size_t i, const char* text) { return i < t.size() && t[i].text == text; }
+bool text_is(const std::vector<FormulaToken>& t, size_t i, const char* text) {
+  return i < t.size() && t[i].text == text;
+}
 
 }  // namespace
 
@@ -30,8 +32,11 @@ std::vector<FormulaToken> tokenize_formula(const std::string& s) {
     if (std::isspace(static_cast<unsigned char>(s[i]))) {
       while (i < s.size() && std::isspace(static_cast<unsigned char>(s[i]))) ++i;
       t.kind = FormulaToken::Kind::kSpace;
-    } else if (std::isdigit(static_cast<unsigned char>(s[i])) || (s[i] == '.' && i + 1 < s.size() && std::isdigit(static_cast<unsigned char>(s[i + 1])))) {
-      while (i < s.size() && (ident_char(s[i]) || s[i] == '.' || s[i] == '\'' || ((s[i] == '-' || s[i] == '+') && (s[i - 1] == 'e' || s[i - 1] == 'E')))) ++i;
+    } else if (std::isdigit(static_cast<unsigned char>(s[i])) ||
+               (s[i] == '.' && i + 1 < s.size() && std::isdigit(static_cast<unsigned char>(s[i + 1])))) {
+      while (i < s.size() && (ident_char(s[i]) || s[i] == '.' || s[i] == '\'' ||
+                              ((s[i] == '-' || s[i] == '+') && (s[i - 1] == 'e' || s[i - 1] == 'E'))))
+        ++i;
       t.kind = FormulaToken::Kind::kNumber;
     } else if (ident_char(s[i])) {
       while (i < s.size() && ident_char(s[i])) ++i;
@@ -55,11 +60,13 @@ std::vector<FormulaName> value_names(const std::vector<FormulaToken>& t) {
   for (size_t i = 0; i < t.size(); ++i) {
     if (t[i].kind != FormulaToken::Kind::kIdent) continue;
     const size_t p = previous(t, i), n = next(t, i);
-    if (text_is(t, p, ".") || text_is(t, p, "->") || text_is(t, p, "::") || text_is(t, n, "::") || text_is(t, n, "(")) continue;
+    if (text_is(t, p, ".") || text_is(t, p, "->") || text_is(t, p, "::") || text_is(t, n, "::") || text_is(t, n, "("))
+      continue;
     FormulaName name{i, t[i].text, "", i + 1};
     if (text_is(t, n, ".")) {
       const size_t method = next(t, n), open = next(t, method), close = next(t, open);
-      if (method < t.size() && t[method].kind == FormulaToken::Kind::kIdent && text_is(t, open, "(") && text_is(t, close, ")")) {
+      if (method < t.size() && t[method].kind == FormulaToken::Kind::kIdent && text_is(t, open, "(") &&
+          text_is(t, close, ")")) {
         name.method = t[method].text;
         name.end = close + 1;
       }
@@ -72,7 +79,8 @@ std::vector<FormulaName> value_names(const std::vector<FormulaToken>& t) {
 std::string formula_imbalance(const std::vector<FormulaToken>& tokens) {
   std::string open;
   for (const FormulaToken& t : tokens) {
-    if (t.kind == FormulaToken::Kind::kString && (t.text.size() < 2 || t.text.back() != t.text[0])) return "unterminated string";
+    if (t.kind == FormulaToken::Kind::kString && (t.text.size() < 2 || t.text.back() != t.text[0]))
+      return "unterminated string";
     if (t.kind != FormulaToken::Kind::kPunct || t.text.size() != 1) continue;
     const char c = t.text[0];
     if (std::strchr("([{", c)) open += c;

@@ -10,22 +10,22 @@
 namespace tessera::opgen {
 
 struct Library {
-  std::string name;           // of the op_library: "ops"
-  std::string package;        // "tensor/ops": where the generated headers are included from
-  std::string header;         // "ops.h": the one with every op of the library
+  std::string name;     // of the op_library: "ops"
+  std::string package;  // "tensor/ops": where the generated headers are included from
+  std::string header;   // "ops.h": the one with every op of the library
   int shards = 1;
   int autograd_shards = 1;
   std::vector<Family> families;
 };
 
-using Files = std::map<std::string, std::string>;   // base name -> text
+using Files = std::map<std::string, std::string>;  // base name -> text
 
-void generate_ops(const Library& library, Files* files);         // <family>_ops.h, _kernels.h, _ops_N.cc, <library>.h
-void generate_autograd(const Library& library, Files* files);    // <family>_autograd_N.cc
-void generate_registry(const Library& library, Files* files);    // <family>_registry_N.cc, <library>_registry.{h,cc}
-std::string generate_methods(const std::vector<Family>& families);   // tensor_methods.inc
-std::string generate_stubs(const std::vector<Family>& families);     // .pyi
-std::string generate_reference(const std::vector<Family>& families); // Markdown
+void generate_ops(const Library& library, Files* files);       // <family>_ops.h, _kernels.h, _ops_N.cc, <library>.h
+void generate_autograd(const Library& library, Files* files);  // <family>_autograd_N.cc
+void generate_registry(const Library& library, Files* files);  // <family>_registry_N.cc, <library>_registry.{h,cc}
+std::string generate_methods(const std::vector<Family>& families);    // tensor_methods.inc
+std::string generate_stubs(const std::vector<Family>& families);      // .pyi
+std::string generate_reference(const std::vector<Family>& families);  // Markdown
 
 // The forms of a family that fall into one of `shards` files.
 std::vector<const OpForm*> shard(const Family& family, int index, int shards);

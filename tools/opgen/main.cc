@@ -1,11 +1,12 @@
 // The op-table compiler. Called by the Bazel macro op_library (tools/bazel/op_library.bzl):
 //
-//   opgen --library=NAME --package=PKG [--header=NAME.h] --shards=N --autograd_shards=N --out=DIR TABLE...   all C++ files of a library, and its stubs and reference page
-//   opgen --methods=FILE TABLE...                                                          the methods of class Tensor, from all tables
-//   opgen --stubs=FILE --reference=FILE TABLE...                                           one stub file and one page for all tables
-//   opgen --check TABLE...                                                                 only checks
+//   opgen --library=NAME --package=PKG [--header=NAME.h] --shards=N --autograd_shards=N --out=DIR TABLE...   all C++
+//   files of a library, and its stubs and reference page opgen --methods=FILE TABLE... the methods of class Tensor,
+//   from all tables opgen --stubs=FILE --reference=FILE TABLE...                                           one stub
+//   file and one page for all tables opgen --check TABLE... only checks
 //
-// --root=DIR is put before table paths for reading; messages and generated files name the path as given (with --strip=PREFIX removed).
+// --root=DIR is put before table paths for reading; messages and generated files name the path as given (with
+// --strip=PREFIX removed).
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -29,7 +30,9 @@ struct Options {
 };
 
 [[noreturn]] void usage(const std::string& problem) {
-  std::fprintf(stderr, "opgen: %s\nusage: opgen --library=NAME --package=PKG [--shards=N] [--autograd_shards=N] --out=DIR TABLE... | --methods=FILE TABLE... | --stubs=FILE --reference=FILE TABLE... | --check TABLE...\n",
+  std::fprintf(stderr,
+               "opgen: %s\nusage: opgen --library=NAME --package=PKG [--shards=N] [--autograd_shards=N] --out=DIR "
+               "TABLE... | --methods=FILE TABLE... | --stubs=FILE --reference=FILE TABLE... | --check TABLE...\n",
                problem.c_str());
   std::exit(2);
 }
@@ -38,7 +41,10 @@ Options parse_options(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; ++i) {
     absl::string_view a = argv[i];
-    if (!absl::StartsWith(a, "--")) { o.tables.emplace_back(a); continue; }
+    if (!absl::StartsWith(a, "--")) {
+      o.tables.emplace_back(a);
+      continue;
+    }
     auto text = [&](const char* flag, std::string* to) {
       absl::string_view rest = a;
       if (!absl::ConsumePrefix(&rest, absl::StrCat("--", flag, "="))) return false;
@@ -46,9 +52,18 @@ Options parse_options(int argc, char** argv) {
       return true;
     };
     std::string number;
-    if (text("library", &o.library) || text("package", &o.package) || text("header", &o.header) || text("out", &o.out) || text("methods", &o.methods) || text("stubs", &o.stubs) || text("reference", &o.reference) || text("strip", &o.strip)) continue;
-    if (text("shards", &number) ? absl::SimpleAtoi(number, &o.shards) && o.shards > 0 : text("autograd_shards", &number) && absl::SimpleAtoi(number, &o.autograd_shards) && o.autograd_shards > 0) continue;
-    if (a == "--check") { o.check = true; continue; }
+    if (text("library", &o.library) || text("package", &o.package) || text("header", &o.header) ||
+        text("out", &o.out) || text("methods", &o.methods) || text("stubs", &o.stubs) ||
+        text("reference", &o.reference) || text("strip", &o.strip))
+      continue;
+    if (text("shards", &number)
+            ? absl::SimpleAtoi(number, &o.shards) && o.shards > 0
+            : text("autograd_shards", &number) && absl::SimpleAtoi(number, &o.autograd_shards) && o.autograd_shards > 0)
+      continue;
+    if (a == "--check") {
+      o.check = true;
+      continue;
+    }
     usage(absl::StrCat("unknown option ", a));
   }
   if (o.tables.empty()) usage("no tables");
@@ -73,8 +88,10 @@ std::vector<Family> read_all(const Options& o, Diagnostics* diagnostics) {
     text << f.rdbuf();
     absl::string_view shown = table;
     absl::ConsumePrefix(&shown, o.strip);
-    if (!f) diagnostics->error(std::string(shown), 1, "cannot read the table");
-    else families.push_back(read_table(std::string(shown), text.str(), diagnostics));
+    if (!f)
+      diagnostics->error(std::string(shown), 1, "cannot read the table");
+    else
+      families.push_back(read_table(std::string(shown), text.str(), diagnostics));
   }
   if (diagnostics->ok()) check_families(&families, diagnostics);
   return families;
@@ -93,7 +110,8 @@ int run(int argc, char** argv) {
   if (!o.stubs.empty()) write(o.stubs, generate_stubs(families));
   if (!o.reference.empty()) write(o.reference, generate_reference(families));
   if (o.library.empty()) return 0;
-  Library library{o.library, o.package, o.header.empty() ? o.library + ".h" : o.header, o.shards, o.autograd_shards, std::move(families)};
+  Library library{o.library, o.package,         o.header.empty() ? o.library + ".h" : o.header,
+                  o.shards,  o.autograd_shards, std::move(families)};
   Files files;
   generate_ops(library, &files);
   generate_autograd(library, &files);

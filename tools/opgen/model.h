@@ -31,34 +31,34 @@ enum class Form { kFunctional, kInplace, kOut };
 struct OpForm {
   const Entry* entry = nullptr;
   Form form = Form::kFunctional;
-  bool derived = false;         // made from the functional schema, not written in the table
-  FunctionSchema schema;        // name without namespace
-  std::string id;               // "add__Tensor": the C++ name of the op object
-  std::string cpp_name;         // "add_": the C++ function and method
+  bool derived = false;   // made from the functional schema, not written in the table
+  FunctionSchema schema;  // name without namespace
+  std::string id;         // "add__Tensor": the C++ name of the op object
+  std::string cpp_name;   // "add_": the C++ function and method
   std::string python_name;
   bool python_function = false;
   bool python_method = false;
   bool cpp_method = false;
-  bool has_autograd = false;    // its autograd slot names a symbol
-  size_t cpp_required = 0;      // leading arguments of the C++ function that get no default
-  std::vector<const SchemaArgument*> api_order() const;   // arguments of the C++ function: the out= tensors first
-  std::vector<int> outs() const;   // indices of the arguments that are written (in order)
+  bool has_autograd = false;                             // its autograd slot names a symbol
+  size_t cpp_required = 0;                               // leading arguments of the C++ function that get no default
+  std::vector<const SchemaArgument*> api_order() const;  // arguments of the C++ function: the out= tensors first
+  std::vector<int> outs() const;                         // indices of the arguments that are written (in order)
 };
 
 // What a derivative formula keeps from the forward call.
 struct Saved {
   enum class Kind { kTensor, kTensorList, kOutput, kPlain, kDatum };
   Kind kind = Kind::kPlain;
-  int index = 0;                // argument, or output for kOutput
-  std::string name;             // member without its trailing underscore: "self", "result", "alpha", "self_sizes"
-  std::string type;             // C++ type of the member
-  std::string init;             // C++ expression that gives its value in the forward call (not for kOutput)
-  std::set<int> used_by;        // indices of the derivatives that need it
+  int index = 0;          // argument, or output for kOutput
+  std::string name;       // member without its trailing underscore: "self", "result", "alpha", "self_sizes"
+  std::string type;       // C++ type of the member
+  std::string init;       // C++ expression that gives its value in the forward call (not for kOutput)
+  std::set<int> used_by;  // indices of the derivatives that need it
 };
 
 struct DerivativeDef {
-  std::vector<int> inputs;      // argument indices
-  std::string formula;          // rewritten: saved names have their underscore
+  std::vector<int> inputs;  // argument indices
+  std::string formula;      // rewritten: saved names have their underscore
   std::string original;
   bool uses_grad = false, uses_grads = false, uses_mask = false;
   int line = 0;
@@ -67,15 +67,15 @@ struct DerivativeDef {
 struct Entry {
   Op op;
   std::string path;
-  int line = 0;                 // of the schema
-  std::string qualified;        // "add.Tensor"
+  int line = 0;           // of the schema
+  std::string qualified;  // "add.Tensor"
   FunctionSchema schema;
   std::vector<OpForm> forms;
   std::string id() const { return forms[0].id; }
   // Derivatives.
   std::vector<DerivativeDef> derivatives;
   std::vector<Saved> saved;
-  std::string node;             // "AddBackward0"
+  std::string node;  // "AddBackward0"
   bool has_derivatives() const { return !derivatives.empty(); }
   const OpForm* find(Form f) const;
   // Lines of fields, for messages.
@@ -84,15 +84,16 @@ struct Entry {
 };
 
 struct Family {
-  std::string name;             // "arithmetic" of tensor/ops/tables/arithmetic.textproto
+  std::string name;  // "arithmetic" of tensor/ops/tables/arithmetic.textproto
   std::string path;
-  OpTable table;                // entries are moved out of it
+  OpTable table;  // entries are moved out of it
   std::vector<std::unique_ptr<Entry>> entries;
 };
 
 // Reads and checks one table. Errors go to `diagnostics`.
 Family read_table(const std::string& path, const std::string& text, Diagnostics* diagnostics);
-// Checks that cross tables: duplicates, targets of SCALAR_OVERLOAD, C++ overloads that can't be told apart. Also numbers the node names.
+// Checks that cross tables: duplicates, targets of SCALAR_OVERLOAD, C++ overloads that can't be told apart. Also
+// numbers the node names.
 void check_families(std::vector<Family>* families, Diagnostics* diagnostics);
 // "log_softmax" -> "LogSoftmax", "max_pool2d" -> "MaxPool2D", "_to_copy" -> "ToCopy": the start of a node's name.
 std::string title(const std::string& name);

@@ -1,4 +1,5 @@
-// Mutated tables for TESSERA_FUZZ_SECONDS (default 3): the reader reports errors with a line or accepts, and whatever it accepts can be generated. Never a crash.
+// Mutated tables for TESSERA_FUZZ_SECONDS (default 3): the reader reports errors with a line or accepts, and whatever
+// it accepts can be generated. Never a crash.
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -19,18 +20,60 @@ std::string seed_table() {
   return text.str();
 }
 
-const char* const kPieces[] = {"Tensor", "Tensor?", "Tensor[]", "(a!)", "self", "grad", "grads[0]", "result", "OUT", "INPLACE", "METHOD", "VIEW", "STRUCTURED", "COMPOSITE", "DIRECT", "{", "}", "(", ")", "\"", ",",
-                               "[", "]", ".sizes()", "out", "-> ()", "-> (Tensor, Tensor)", "-> Tensor[]", "true", "op {", "node: \"a b\"", "of: \"toy_add.Tensor\"", "expr: \"\"", "*, ", "=None", "1e9"};
+const char* const kPieces[] = {"Tensor",
+                               "Tensor?",
+                               "Tensor[]",
+                               "(a!)",
+                               "self",
+                               "grad",
+                               "grads[0]",
+                               "result",
+                               "OUT",
+                               "INPLACE",
+                               "METHOD",
+                               "VIEW",
+                               "STRUCTURED",
+                               "COMPOSITE",
+                               "DIRECT",
+                               "{",
+                               "}",
+                               "(",
+                               ")",
+                               "\"",
+                               ",",
+                               "[",
+                               "]",
+                               ".sizes()",
+                               "out",
+                               "-> ()",
+                               "-> (Tensor, Tensor)",
+                               "-> Tensor[]",
+                               "true",
+                               "op {",
+                               "node: \"a b\"",
+                               "of: \"toy_add.Tensor\"",
+                               "expr: \"\"",
+                               "*, ",
+                               "=None",
+                               "1e9"};
 
 void mutate(std::string* s, std::mt19937_64* rng) {
   auto below = [&](size_t n) { return static_cast<size_t>((*rng)() % n); };
   const size_t at = below(s->size() + 1);
   switch (below(5)) {
-    case 0: s->insert(at, kPieces[below(std::size(kPieces))]); break;
-    case 1: s->erase(at, 1 + below(12)); break;
-    case 2: if (at < s->size()) (*s)[at] = static_cast<char>(32 + below(95)); break;
-    case 3: s->insert(at, s->substr(below(s->size() + 1), 1 + below(80))); break;
-    default: {   // a word for another one of the table
+    case 0:
+      s->insert(at, kPieces[below(std::size(kPieces))]);
+      break;
+    case 1:
+      s->erase(at, 1 + below(12));
+      break;
+    case 2:
+      if (at < s->size()) (*s)[at] = static_cast<char>(32 + below(95));
+      break;
+    case 3:
+      s->insert(at, s->substr(below(s->size() + 1), 1 + below(80)));
+      break;
+    default: {  // a word for another one of the table
       const size_t from = below(s->size() + 1);
       s->replace(at, std::min<size_t>(5, s->size() - at), s->substr(from, 5));
     }

@@ -1,5 +1,6 @@
-// Attention of bfloat16, forward, on the matrix products of AMX or AVX512_BF16 (gemm_bf16.h): scores and sums in float32, weights rounded to bfloat16 for their product with
-// the values. The way of attention_forward-inl.h, with its layout: 32 queries across two vectors.
+// Attention of bfloat16, forward, on the matrix products of AMX or AVX512_BF16 (gemm_bf16.h): scores and sums in
+// float32, weights rounded to bfloat16 for their product with the values. The way of attention_forward-inl.h, with its
+// layout: 32 queries across two vectors.
 #define TESSERA_ATTENTION_T float
 
 #undef HWY_TARGET_INCLUDE
@@ -41,8 +42,8 @@ struct Bf16Unit {
   const ForwardCall* call;
   PanelBlock block;
   int64_t batch, head, first, count;
-  char *query;        // panels
-  float* result;      // of each panel: whole panels of features x 32
+  char* query;    // panels
+  float* result;  // of each panel: whole panels of features x 32
   float *greatest, *sums;
   char *key, *value, *weights;  // of a block of keys
   float *scores, *scale, *mask_room;
@@ -71,13 +72,15 @@ HWY_INLINE V Exp2Short(V x) {
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> RoundPair(V first, V second) {
   const hn::RebindToUnsigned<D> du;
   const auto half = hn::Set(du, 0x8000u);
-  const auto low = hn::ShiftRight<16>(hn::Add(hn::BitCast(du, first), half)), high = hn::Add(hn::BitCast(du, second), half);
+  const auto low = hn::ShiftRight<16>(hn::Add(hn::BitCast(du, first), half)),
+             high = hn::Add(hn::BitCast(du, second), half);
   return hn::OrAnd(low, high, hn::Set(du, 0xffff0000u));
 }
 
-// n scores (a multiple of 32), times factor > 0, become weights, in the layout of a panel. As SoftmaxStep else; true if the greatest score of a query has grown.
-HWY_NOINLINE bool SoftmaxBf16(int64_t n, const float* HWY_RESTRICT scores, float factor, float* HWY_RESTRICT greatest, float* HWY_RESTRICT sums, float* HWY_RESTRICT scale,
-                              char* HWY_RESTRICT weights) {
+// n scores (a multiple of 32), times factor > 0, become weights, in the layout of a panel. As SoftmaxStep else; true if
+// the greatest score of a query has grown.
+HWY_NOINLINE bool SoftmaxBf16(int64_t n, const float* HWY_RESTRICT scores, float factor, float* HWY_RESTRICT greatest,
+                              float* HWY_RESTRICT sums, float* HWY_RESTRICT scale, char* HWY_RESTRICT weights) {
   const hn::RebindToUnsigned<D> du;
   const V f = hn::Set(d, factor);
   bool grown = false;
@@ -98,7 +101,8 @@ HWY_NOINLINE bool SoftmaxBf16(int64_t n, const float* HWY_RESTRICT scores, float
     for (int64_t k = 0; k < n; k += 32, to += kPanelStepBytes)
       for (int64_t q = 0; q < 16; ++q) {
         const float* const at = scores + (k + 2 * q) * kPanel + v;
-        const V w0 = Exp2Short(hn::MulSub(hn::Load(d, at), f, from)), w1 = Exp2Short(hn::MulSub(hn::Load(d, at + kPanel), f, from));
+        const V w0 = Exp2Short(hn::MulSub(hn::Load(d, at), f, from)),
+                w1 = Exp2Short(hn::MulSub(hn::Load(d, at + kPanel), f, from));
         s0 = hn::Add(s0, w0);
         s1 = hn::Add(s1, w1);
         hn::Store(RoundPair(w0, w1), du, reinterpret_cast<uint32_t*>(to + q * 64));
@@ -113,7 +117,8 @@ void StepBf16(const Bf16Unit& u, int64_t panel, int64_t rows, int64_t key, int64
   const AttentionShape& s = u.call->shape;
   const int64_t query = u.first + panel * kPanel, whole = steps_of(n) * kPanel, dim_steps = steps_of(s.dim);
   for (int64_t j = 0; j < n; j += kPanel)
-    u.block(dim_steps, u.key + j / kPanel * panel_bytes(s.dim), u.query + panel * panel_bytes(s.dim), kPanel, kPanel, u.scores + j * kPanel, kPanel, false);
+    u.block(dim_steps, u.key + j / kPanel * panel_bytes(s.dim), u.query + panel * panel_bytes(s.dim), kPanel, kPanel,
+            u.scores + j * kPanel, kPanel, false);
   float factor = static_cast<float>(s.scale * kLog2e);
   if (factor <= 0 || u.call->mask.data != nullptr) {
     ScaleScores(n, factor, u.scores);
@@ -127,7 +132,8 @@ void StepBf16(const Bf16Unit& u, int64_t panel, int64_t rows, int64_t key, int64
   if (s.causal && key + n - 1 > query) ApplyCausal<2>(query, key, n, u.scores);
   for (int64_t i = n * kPanel; i < whole * kPanel; ++i) u.scores[i] = -kInfinity;
   float* const result = u.result + panel * u.result_rows() * kPanel;
-  const bool grown = SoftmaxBf16(whole, u.scores, factor, u.greatest + panel * kPanel, u.sums + panel * kPanel, u.scale, u.weights);
+  const bool grown =
+      SoftmaxBf16(whole, u.scores, factor, u.greatest + panel * kPanel, u.sums + panel * kPanel, u.scale, u.weights);
   if (grown && key != 0) {
     const V f0 = hn::Load(d, u.scale), f1 = hn::Load(d, u.scale + kLanes);
     for (int64_t p = 0; p < s.value_dim * kPanel; p += kPanel) {
@@ -136,15 +142,20 @@ void StepBf16(const Bf16Unit& u, int64_t panel, int64_t rows, int64_t key, int64
     }
   }
   for (int64_t p = 0; p < s.value_dim; p += kPanel)
-    u.block(steps_of(n), u.value + p / kPanel * panel_bytes(kBlockKeys), u.weights, kPanel, kPanel, result + p * kPanel, kPanel, key != 0);
+    u.block(steps_of(n), u.value + p / kPanel * panel_bytes(kBlockKeys), u.weights, kPanel, kPanel, result + p * kPanel,
+            kPanel, key != 0);
 }
 
-void Bf16ForwardUnit(const ForwardCall& call, PanelLevel level, int64_t batch, int64_t head, int64_t first, int64_t count) {
+void Bf16ForwardUnit(const ForwardCall& call, PanelLevel level, int64_t batch, int64_t head, int64_t first,
+                     int64_t count) {
   const AttentionShape& s = call.shape;
-  const int64_t panels = ceil_div(count, kPanel), dim_panel = panel_bytes(s.dim), value_panels = steps_of(s.value_dim), key_panels = kBlockKeys / kPanel;
+  const int64_t panels = ceil_div(count, kPanel), dim_panel = panel_bytes(s.dim), value_panels = steps_of(s.value_dim),
+                key_panels = kBlockKeys / kPanel;
   const int64_t mask = call.mask.data != nullptr ? 2 * kKeys * kPanel : 0;
-  const int64_t bytes = (panels + key_panels) * dim_panel + value_panels * panel_bytes(kBlockKeys) + panel_bytes(kBlockKeys);
-  ScratchArray<char> room(bytes + 4 * (panels * (value_panels * kPanel + 2) * kPanel + (kBlockKeys + 1) * kPanel + mask + kPanel * s.value_dim));
+  const int64_t bytes =
+      (panels + key_panels) * dim_panel + value_panels * panel_bytes(kBlockKeys) + panel_bytes(kBlockKeys);
+  ScratchArray<char> room(bytes + 4 * (panels * (value_panels * kPanel + 2) * kPanel + (kBlockKeys + 1) * kPanel +
+                                       mask + kPanel * s.value_dim));
   char* at = room.get();
   const auto take = [&](int64_t n) { return std::exchange(at, at + n); };
   const auto take_floats = [&](int64_t n) { return reinterpret_cast<float*>(take(4 * n)); };
@@ -161,9 +172,11 @@ void Bf16ForwardUnit(const ForwardCall& call, PanelLevel level, int64_t batch, i
   u.mask_room = take_floats(mask);
   float* const out_room = take_floats(kPanel * s.value_dim);
   const int64_t kv_head = head / (s.heads / s.kv_heads);
-  const Rows q = head_of(call.query, batch, head, 2), k = head_of(call.key, batch, kv_head, 2), v = head_of(call.value, batch, kv_head, 2);
+  const Rows q = head_of(call.query, batch, head, 2), k = head_of(call.key, batch, kv_head, 2),
+             v = head_of(call.value, batch, kv_head, 2);
   for (int64_t i = 0; i < panels; ++i)
-    pack_panel_b(2, q.data + (first + i * kPanel) * q.stride * 2, q.stride, 1, min64(kPanel, count - i * kPanel), s.dim, u.query + i * dim_panel);
+    pack_panel_b(2, q.data + (first + i * kPanel) * q.stride * 2, q.stride, 1, min64(kPanel, count - i * kPanel), s.dim,
+                 u.query + i * dim_panel);
   for (int64_t i = 0; i < panels * kPanel; ++i) {
     u.greatest[i] = -kInfinity;
     u.sums[i] = 0;
@@ -172,16 +185,20 @@ void Bf16ForwardUnit(const ForwardCall& call, PanelLevel level, int64_t batch, i
   const int64_t end = key_limit(s, first + count - 1);
   for (int64_t key = 0; key < end; key += kBlockKeys) {
     const int64_t n = min64(kBlockKeys, end - key);
-    for (int64_t j = 0; j < n; j += kPanel) pack_panel_a(2, k.data + (key + j) * k.stride * 2, k.stride, 1, min64(kPanel, n - j), s.dim, 0, u.key + j / kPanel * dim_panel);
+    for (int64_t j = 0; j < n; j += kPanel)
+      pack_panel_a(2, k.data + (key + j) * k.stride * 2, k.stride, 1, min64(kPanel, n - j), s.dim, 0,
+                   u.key + j / kPanel * dim_panel);
     for (int64_t p = 0; p < s.value_dim; p += kPanel)
-      pack_panel_a(2, v.data + (key * v.stride + p) * 2, 1, v.stride, min64(kPanel, s.value_dim - p), n, 0, u.value + p / kPanel * panel_bytes(kBlockKeys));
+      pack_panel_a(2, v.data + (key * v.stride + p) * 2, 1, v.stride, min64(kPanel, s.value_dim - p), n, 0,
+                   u.value + p / kPanel * panel_bytes(kBlockKeys));
     for (int64_t i = 0; i < panels; ++i) {
       const int64_t rows = min64(kPanel, count - i * kPanel), limit = key_limit(s, first + i * kPanel + rows - 1);
       if (key < limit) StepBf16(u, i, rows, key, min64(n, limit - key));
     }
   }
   for (int64_t i = 0; i < panels; ++i)
-    FinishQueries<2>(call, batch, head, first + i * kPanel, min64(kPanel, count - i * kPanel), u.sums + i * kPanel, u.greatest + i * kPanel, u.result + i * u.result_rows() * kPanel, out_room);
+    FinishQueries<2>(call, batch, head, first + i * kPanel, min64(kPanel, count - i * kPanel), u.sums + i * kPanel,
+                     u.greatest + i * kPanel, u.result + i * u.result_rows() * kPanel, out_room);
 }
 
 }  // namespace
@@ -190,8 +207,10 @@ bool ForwardBf16(const ForwardCall& call) {
   const PanelLevel level = bf16_panel_level();
   const AttentionShape& s = call.shape;
   if (level == PanelLevel::kNone || s.keys == 0) return false;
-  const int64_t panels = ceil_div(s.queries, kPanel), all = s.batch * s.heads * panels, per_unit = max64(1, min64(8, min64(panels, all / 16)));
-  const int64_t size = per_unit * kPanel, units = ceil_div(s.queries, size), work = size * s.keys * (s.dim + s.value_dim + 64);
+  const int64_t panels = ceil_div(s.queries, kPanel), all = s.batch * s.heads * panels,
+                per_unit = max64(1, min64(8, min64(panels, all / 16)));
+  const int64_t size = per_unit * kPanel, units = ceil_div(s.queries, size),
+                work = size * s.keys * (s.dim + s.value_dim + 64);
   parallel_for(s.batch * s.heads * units, max64(1, (1 << 21) / work), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t first = i % units * size;

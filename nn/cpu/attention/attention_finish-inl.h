@@ -14,9 +14,11 @@ namespace tessera::cpu::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Results and logsumexp of queries [query, query + rows) from sums of exponentials, greatest scores and sums of values (value_dim rows of the panel's width). room: rows x value_dim.
+// Results and logsumexp of queries [query, query + rows) from sums of exponentials, greatest scores and sums of values
+// (value_dim rows of the panel's width). room: rows x value_dim.
 template <int kVecs>
-HWY_NOINLINE void FinishQueries(const ForwardCall& call, int64_t batch, int64_t head, int64_t query, int64_t rows, const T* sums, const T* greatest, const T* result, T* room) {
+HWY_NOINLINE void FinishQueries(const ForwardCall& call, int64_t batch, int64_t head, int64_t query, int64_t rows,
+                                const T* sums, const T* greatest, const T* result, T* room) {
   constexpr int64_t kWidth = kVecs * kLanes;
   const AttentionShape& s = call.shape;
   const int64_t item = item_size(s.dtype);
@@ -24,7 +26,9 @@ HWY_NOINLINE void FinishQueries(const ForwardCall& call, int64_t batch, int64_t 
   for (int64_t v = 0; v < kWidth; v += kLanes) {
     const V sum = hn::LoadU(d, sums + v);
     hn::StoreU(hn::IfThenZeroElse(hn::Eq(sum, hn::Zero(d)), hn::Div(hn::Set(d, T{1}), sum)), d, factors + v);
-    if (call.logsumexp != nullptr) hn::StoreU(hn::MulAdd(hn::LoadU(d, greatest + v), hn::Set(d, static_cast<T>(kLn2)), hn::Log(d, sum)), d, logs + v);
+    if (call.logsumexp != nullptr)
+      hn::StoreU(hn::MulAdd(hn::LoadU(d, greatest + v), hn::Set(d, static_cast<T>(kLn2)), hn::Log(d, sum)), d,
+                 logs + v);
   }
   if (call.logsumexp != nullptr) {
     T* const to = static_cast<T*>(call.logsumexp) + (batch * s.heads + head) * s.queries + query;
@@ -32,7 +36,8 @@ HWY_NOINLINE void FinishQueries(const ForwardCall& call, int64_t batch, int64_t 
   }
   const Rows out = head_of(call.out, batch, head, item);
   char* const to = const_cast<char*>(out.data) + query * out.stride * item;
-  if (item == sizeof(T)) return FromPanel<kVecs>(result, rows, s.value_dim, factors, reinterpret_cast<T*>(to), out.stride);
+  if (item == sizeof(T))
+    return FromPanel<kVecs>(result, rows, s.value_dim, factors, reinterpret_cast<T*>(to), out.stride);
   FromPanel<kVecs>(result, rows, s.value_dim, factors, room, s.value_dim);
   for (int64_t i = 0; i < rows; ++i) Narrow(s.dtype, room + i * s.value_dim, s.value_dim, to + i * out.stride * item);
 }

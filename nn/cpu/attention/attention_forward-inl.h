@@ -1,6 +1,8 @@
-// Attention, forward, for one SIMD target and one type of the arithmetic: after Dao et al., "FlashAttention" (2022), and Milakov and Gimelshein, "Online normalizer calculation for
-// softmax" (2018). A unit of work is a few panels of queries of one head; it walks along the keys in blocks and keeps, for each query, the greatest score so far, the sum of
-// exponentials relative to it and the weighted sum of values. Scores are in units of log 2, so that weights are powers of two.
+// Attention, forward, for one SIMD target and one type of the arithmetic: after Dao et al., "FlashAttention" (2022),
+// and Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018). A unit of work is a few panels of
+// queries of one head; it walks along the keys in blocks and keeps, for each query, the greatest score so far, the sum
+// of exponentials relative to it and the weighted sum of values. Scores are in units of log 2, so that weights are
+// powers of two.
 #if defined(TENSOR_CPU_ATTENTION_FORWARD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TENSOR_CPU_ATTENTION_FORWARD_INL_H_
 #undef TENSOR_CPU_ATTENTION_FORWARD_INL_H_
@@ -21,9 +23,11 @@ namespace {
 
 // ---- Softmax ----
 
-// Scores of n more keys become weights relative to the greatest score of each query, which grows: scale gets the factor by which what was summed before shrinks.
+// Scores of n more keys become weights relative to the greatest score of each query, which grows: scale gets the factor
+// by which what was summed before shrinks.
 template <int kVecs>
-HWY_NOINLINE void SoftmaxStep(int64_t n, T* HWY_RESTRICT scores, T* HWY_RESTRICT greatest, T* HWY_RESTRICT sums, T* HWY_RESTRICT scale) {
+HWY_NOINLINE void SoftmaxStep(int64_t n, T* HWY_RESTRICT scores, T* HWY_RESTRICT greatest, T* HWY_RESTRICT sums,
+                              T* HWY_RESTRICT scale) {
   constexpr int64_t kWidth = kVecs * kLanes;
   for (int64_t v = 0; v < kWidth; v += kLanes) {
     const V before = hn::LoadU(d, greatest + v);
@@ -42,7 +46,8 @@ HWY_NOINLINE void SoftmaxStep(int64_t n, T* HWY_RESTRICT scores, T* HWY_RESTRICT
     hn::StoreU(shrink, d, scale + v);
     V s0 = hn::Zero(d), s1 = s0;
     for (k = 0; k + 2 <= n; k += 2) {
-      const V w0 = Exp2(hn::Sub(hn::LoadU(d, scores + k * kWidth + v), from)), w1 = Exp2(hn::Sub(hn::LoadU(d, scores + (k + 1) * kWidth + v), from));
+      const V w0 = Exp2(hn::Sub(hn::LoadU(d, scores + k * kWidth + v), from)),
+              w1 = Exp2(hn::Sub(hn::LoadU(d, scores + (k + 1) * kWidth + v), from));
       hn::StoreU(w0, d, scores + k * kWidth + v);
       hn::StoreU(w1, d, scores + (k + 1) * kWidth + v);
       s0 = hn::Add(s0, w0);
@@ -84,8 +89,10 @@ void StepPanel(const Panels& g, int64_t panel, int64_t rows, int64_t key, int64_
   if (mask.data != nullptr) ApplyMask<kVecs>(mask, n, g.scores);
   SoftmaxStep<kVecs>(n, g.scores, g.greatest + panel * g.width, g.sums + panel * g.width, g.scale);
   TileArgs o{n, v.data, 1, v.stride, g.scores, kWidth, g.result + panel * g.width * s.value_dim, kWidth, g.scale};
-  if (key == 0) Product<Into::kSet>(s.value_dim, kWidth, o);
-  else Product<Into::kScaled>(s.value_dim, kWidth, o);
+  if (key == 0)
+    Product<Into::kSet>(s.value_dim, kWidth, o);
+  else
+    Product<Into::kScaled>(s.value_dim, kWidth, o);
 }
 
 template <int kVecs>
@@ -103,8 +110,8 @@ void StartPanel(const Panels& g, int64_t panel, int64_t rows, const Block& q) {
 
 template <int kVecs>
 void FinishPanel(const Panels& g, int64_t panel, int64_t rows, T* room) {
-  FinishQueries<kVecs>(*g.call, g.batch, g.head, g.first + panel * g.width, rows, g.sums + panel * g.width, g.greatest + panel * g.width,
-                       g.result + panel * g.width * g.call->shape.value_dim, room);
+  FinishQueries<kVecs>(*g.call, g.batch, g.head, g.first + panel * g.width, rows, g.sums + panel * g.width,
+                       g.greatest + panel * g.width, g.result + panel * g.width * g.call->shape.value_dim, room);
 }
 
 // fn<kVecs>(panel, rows) for the panels of a unit: a last one of few queries is narrower.
@@ -112,9 +119,12 @@ template <class F>
 HWY_INLINE void for_panels(int64_t count, int64_t width, F&& fn) {
   for (int64_t i = 0; i * width < count; ++i) {
     const int64_t rows = min64(width, count - i * width);
-    if (rows > 2 * kLanes) fn(std::integral_constant<int, 4>(), i, rows);
-    else if (rows > kLanes) fn(std::integral_constant<int, 2>(), i, rows);
-    else fn(std::integral_constant<int, 1>(), i, rows);
+    if (rows > 2 * kLanes)
+      fn(std::integral_constant<int, 4>(), i, rows);
+    else if (rows > kLanes)
+      fn(std::integral_constant<int, 2>(), i, rows);
+    else
+      fn(std::integral_constant<int, 1>(), i, rows);
   }
 }
 
@@ -139,23 +149,39 @@ void ForwardUnit(const ForwardCall& call, int64_t batch, int64_t head, int64_t f
   ScratchArray<T> room(sizes.total);
   T* at = room.get();
   const auto take = [&](int64_t n) { return std::exchange(at, at + n); };
-  Panels g{&call, batch, head, first, count, width, take(sizes.query), take(sizes.result), take(sizes.row), take(sizes.row), take(sizes.scores), take(width), take(sizes.mask)};
+  Panels g{&call,
+           batch,
+           head,
+           first,
+           count,
+           width,
+           take(sizes.query),
+           take(sizes.result),
+           take(sizes.row),
+           take(sizes.row),
+           take(sizes.scores),
+           take(width),
+           take(sizes.mask)};
   T *const key_room = take(sizes.keys), *const value_room = take(sizes.values);
   const int64_t item = item_size(s.dtype), kv_head = head / (s.heads / s.kv_heads);
-  const Rows q = head_of(call.query, batch, head, item), k = head_of(call.key, batch, kv_head, item), v = head_of(call.value, batch, kv_head, item);
+  const Rows q = head_of(call.query, batch, head, item), k = head_of(call.key, batch, kv_head, item),
+             v = head_of(call.value, batch, kv_head, item);
   for_panels(count, width, [&](auto vecs, int64_t panel, int64_t rows) HWY_ATTR {
     StartPanel<vecs.value>(g, panel, rows, block_of(q, s.dtype, item, first + panel * width, rows, s.dim, key_room));
   });
   const int64_t end = key_limit(s, first + count - 1);
   for (int64_t key = 0; key < end; key += kKeys) {
     const int64_t n = min64(kKeys, end - key);
-    const Block kb = block_of(k, s.dtype, item, key, n, s.dim, key_room), vb = block_of(v, s.dtype, item, key, n, s.value_dim, value_room);
+    const Block kb = block_of(k, s.dtype, item, key, n, s.dim, key_room),
+                vb = block_of(v, s.dtype, item, key, n, s.value_dim, value_room);
     for_panels(count, width, [&](auto vecs, int64_t panel, int64_t rows) HWY_ATTR {
       const int64_t limit = key_limit(s, first + panel * width + rows - 1);
       if (key < limit) StepPanel<vecs.value>(g, panel, rows, key, min64(n, limit - key), kb, vb);
     });
   }
-  for_panels(count, width, [&](auto vecs, int64_t panel, int64_t rows) HWY_ATTR { FinishPanel<vecs.value>(g, panel, rows, value_room); });
+  for_panels(count, width, [&](auto vecs, int64_t panel, int64_t rows) HWY_ATTR {
+    FinishPanel<vecs.value>(g, panel, rows, value_room);
+  });
 }
 
 }  // namespace

@@ -60,7 +60,9 @@ inline void MaskRow(const AttentionMask& m, DType t, int64_t at, int64_t n, T* t
   } else if (m.key_stride == 1) {
     Widen(t, static_cast<const char*>(m.data) + at * static_cast<int64_t>(item_size(t)), n, to);
   } else {
-    for (int64_t j = 0; j < n; ++j) Widen(t, static_cast<const char*>(m.data) + (at + j * m.key_stride) * static_cast<int64_t>(item_size(t)), 1, to + j);
+    for (int64_t j = 0; j < n; ++j)
+      Widen(t, static_cast<const char*>(m.data) + (at + j * m.key_stride) * static_cast<int64_t>(item_size(t)), 1,
+            to + j);
   }
 }
 
@@ -84,9 +86,11 @@ HWY_INLINE bool AllZeroRows(const AttentionMask& m, int64_t at, int64_t rows, in
   return r == rows;
 }
 
-// The mask of queries [i, i + rows) and keys [j, j + n) of a head. room: kKeys times the panel's width for rows, as much again for the block.
+// The mask of queries [i, i + rows) and keys [j, j + n) of a head. room: kKeys times the panel's width for rows, as
+// much again for the block.
 template <int kVecs>
-MaskBlock MaskFor(const AttentionMask& m, DType t, int64_t b, int64_t h, int64_t i, int64_t rows, int64_t j, int64_t n, T* room) {
+MaskBlock MaskFor(const AttentionMask& m, DType t, int64_t b, int64_t h, int64_t i, int64_t rows, int64_t j, int64_t n,
+                  T* room) {
   MaskBlock out;
   if (m.data == nullptr) return out;
   out.select = m.dtype == DType::kBool;
@@ -113,13 +117,15 @@ HWY_INLINE void AddMask(const T* HWY_RESTRICT mask, int64_t n, T* HWY_RESTRICT s
   constexpr int64_t kWidth = kVecs * kLanes;
   for (int64_t k = 0; k < n; ++k)
     for (int64_t v = 0; v < kWidth; v += kLanes) {
-      const V m = kPerKey ? hn::Set(d, mask[k]) : hn::LoadU(d, mask + k * kWidth + v), s = hn::LoadU(d, scores + k * kWidth + v);
+      const V m = kPerKey ? hn::Set(d, mask[k]) : hn::LoadU(d, mask + k * kWidth + v),
+              s = hn::LoadU(d, scores + k * kWidth + v);
       hn::StoreU(kSelect ? hn::IfThenElse(hn::Eq(m, hn::Zero(d)), s, m) : hn::Add(s, m), d, scores + k * kWidth + v);
     }
 }
 template <int kVecs>
 HWY_NOINLINE void ApplyMask(const MaskBlock& m, int64_t n, T* scores) {
-  if (m.per_key) return m.select ? AddMask<kVecs, true, true>(m.data, n, scores) : AddMask<kVecs, true, false>(m.data, n, scores);
+  if (m.per_key)
+    return m.select ? AddMask<kVecs, true, true>(m.data, n, scores) : AddMask<kVecs, true, false>(m.data, n, scores);
   return m.select ? AddMask<kVecs, false, true>(m.data, n, scores) : AddMask<kVecs, false, false>(m.data, n, scores);
 }
 // Keys [key, key + n) against the panel's queries, the first of which is `query`: those after a query do not count.
@@ -137,7 +143,9 @@ HWY_NOINLINE void ApplyCausal(int64_t query, int64_t key, int64_t n, T* scores) 
 }
 
 // The keys that queries up to this one may see: those before the result.
-inline int64_t key_limit(const AttentionShape& s, int64_t last_query) { return s.causal ? min64(s.keys, last_query + 1) : s.keys; }
+inline int64_t key_limit(const AttentionShape& s, int64_t last_query) {
+  return s.causal ? min64(s.keys, last_query + 1) : s.keys;
+}
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

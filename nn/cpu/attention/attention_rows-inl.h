@@ -1,5 +1,6 @@
-// Attention of few queries (one, when text is generated), for one SIMD target and one type of the arithmetic. Features lie across the lanes here: key and value are read once, at the
-// speed of memory, for all query rows that share them. A unit of work is some keys of one head of keys; what several units find is put together at the end, in order.
+// Attention of few queries (one, when text is generated), for one SIMD target and one type of the arithmetic. Features
+// lie across the lanes here: key and value are read once, at the speed of memory, for all query rows that share them. A
+// unit of work is some keys of one head of keys; what several units find is put together at the end, in order.
 #if defined(TENSOR_CPU_ATTENTION_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TENSOR_CPU_ATTENTION_ROWS_INL_H_
 #undef TENSOR_CPU_ATTENTION_ROWS_INL_H_
@@ -61,7 +62,8 @@ HWY_INLINE void Dots(int64_t dim, const T* HWY_RESTRICT q, const E* HWY_RESTRICT
 
 // result = result * shrink + sum_k weights[k] v[k]: kVecs vectors of features.
 template <int kVecs, class E>
-HWY_INLINE void AddRows(int64_t n, const T* HWY_RESTRICT weights, const E* HWY_RESTRICT v, int64_t stride, T shrink, T* HWY_RESTRICT result) {
+HWY_INLINE void AddRows(int64_t n, const T* HWY_RESTRICT weights, const E* HWY_RESTRICT v, int64_t stride, T shrink,
+                        T* HWY_RESTRICT result) {
   V sum[kVecs];
 #pragma GCC unroll 4
   for (int c = 0; c < kVecs; ++c) sum[c] = hn::Mul(hn::LoadU(d, result + c * kLanes), hn::Set(d, shrink));
@@ -101,7 +103,8 @@ HWY_NOINLINE void StepRow(int64_t n, int64_t value_dim, T* scores, const Element
   for (int64_t j = n; j < ceil_div(n, kLanes) * kLanes; ++j) scores[j] = -kInfinity;
   V greatest = hn::Set(d, row.ends[0]);
   for (int64_t j = 0; j < n; j += kLanes) greatest = hn::Max(hn::LoadU(d, scores + j), greatest);
-  const T max = hn::GetLane(hn::MaxOfLanes(d, greatest)), from = max == -kInfinity ? T{0} : max, shrink = power(row.ends[0] - from);
+  const T max = hn::GetLane(hn::MaxOfLanes(d, greatest)), from = max == -kInfinity ? T{0} : max,
+          shrink = power(row.ends[0] - from);
   V sum = hn::Zero(d);
   for (int64_t j = 0; j < n; j += kLanes) {
     const V w = Exp2(hn::Sub(hn::LoadU(d, scores + j), hn::Set(d, from)));
@@ -129,7 +132,8 @@ HWY_INLINE void MaskScores(const AttentionMask& m, DType t, int64_t at, int64_t 
 
 // Rows [at, at + n) as they lie if they are of E, else as `block_of` makes them.
 template <class E>
-HWY_INLINE ElementBlock<E> elements_of(const Rows& x, DType t, int64_t item, int64_t at, int64_t n, int64_t width, T* room) {
+HWY_INLINE ElementBlock<E> elements_of(const Rows& x, DType t, int64_t item, int64_t at, int64_t n, int64_t width,
+                                       T* room) {
   if constexpr (std::is_same_v<E, T>) {
     const Block b = block_of(x, t, item, at, n, width, room);
     return {b.data, b.stride};
@@ -138,16 +142,20 @@ HWY_INLINE ElementBlock<E> elements_of(const Rows& x, DType t, int64_t item, int
   }
 }
 
-// Keys [first, end) for the queries of the heads that share kv_head; row (head, query) has value_dim + 2 numbers in `rows`.
+// Keys [first, end) for the queries of the heads that share kv_head; row (head, query) has value_dim + 2 numbers in
+// `rows`.
 template <class E>
-HWY_NOINLINE void RowsUnit(const ForwardCall& call, int64_t batch, int64_t kv_head, int64_t first, int64_t end, T* rows) {
+HWY_NOINLINE void RowsUnit(const ForwardCall& call, int64_t batch, int64_t kv_head, int64_t first, int64_t end,
+                           T* rows) {
   const AttentionShape& s = call.shape;
-  const int64_t item = item_size(s.dtype), group = s.heads / s.kv_heads, all = group * s.queries, size = s.value_dim + 2;
+  const int64_t item = item_size(s.dtype), group = s.heads / s.kv_heads, all = group * s.queries,
+                size = s.value_dim + 2;
   ScratchArray<T> room(all * s.dim + 2 * (kKeys + kLanes) + kKeys * (s.dim + s.value_dim));
-  T *const queries = room.get(), *const scores = queries + all * s.dim, *const mask_room = scores + kKeys + kLanes, *const key_room = mask_room + kKeys + kLanes,
-    *const value_room = key_room + kKeys * s.dim;
+  T *const queries = room.get(), *const scores = queries + all * s.dim, *const mask_room = scores + kKeys + kLanes,
+           *const key_room = mask_room + kKeys + kLanes, *const value_room = key_room + kKeys * s.dim;
   for (int64_t r = 0; r < all; ++r) {
-    const Block q = block_of(head_of(call.query, batch, kv_head * group + r / s.queries, item), s.dtype, item, r % s.queries, 1, s.dim, queries + r * s.dim);
+    const Block q = block_of(head_of(call.query, batch, kv_head * group + r / s.queries, item), s.dtype, item,
+                             r % s.queries, 1, s.dim, queries + r * s.dim);
     for (int64_t p = 0; p < s.dim; ++p) queries[r * s.dim + p] = q.data[p] * static_cast<T>(s.scale * kLog2e);
     for (int64_t p = 0; p < s.value_dim; ++p) rows[r * size + p] = 0;
     rows[r * size + s.value_dim] = -kInfinity;
@@ -157,21 +165,26 @@ HWY_NOINLINE void RowsUnit(const ForwardCall& call, int64_t batch, int64_t kv_he
   end = min64(end, key_limit(s, s.queries - 1));
   for (int64_t key = first; key < end; key += kKeys) {
     const int64_t n = min64(kKeys, end - key);
-    const ElementBlock<E> kb = elements_of<E>(k, s.dtype, item, key, n, s.dim, key_room), vb = elements_of<E>(v, s.dtype, item, key, n, s.value_dim, value_room);
+    const ElementBlock<E> kb = elements_of<E>(k, s.dtype, item, key, n, s.dim, key_room),
+                          vb = elements_of<E>(v, s.dtype, item, key, n, s.value_dim, value_room);
     for (int64_t r = 0; r < all; ++r) {
       const int64_t query = r % s.queries, seen = min64(n, key_limit(s, query) - key);
       if (seen <= 0) continue;
       RowScores(seen, s.dim, queries + r * s.dim, kb, scores);
       const AttentionMask& m = call.mask;
       if (m.data != nullptr)
-        MaskScores(m, s.dtype, batch * m.batch_stride + (kv_head * group + r / s.queries) * m.head_stride + query * m.query_stride + key * m.key_stride, seen, mask_room, scores);
+        MaskScores(m, s.dtype,
+                   batch * m.batch_stride + (kv_head * group + r / s.queries) * m.head_stride + query * m.query_stride +
+                       key * m.key_stride,
+                   seen, mask_room, scores);
       StepRow(seen, s.value_dim, scores, vb, {rows + r * size, rows + r * size + s.value_dim});
     }
   }
 }
 
 // Puts what `units` units found for a query, `apart` numbers apart, together and writes the results.
-HWY_NOINLINE void FinishRow(const ForwardCall& call, int64_t batch, int64_t head, int64_t query, T* found, int64_t units, int64_t apart) {
+HWY_NOINLINE void FinishRow(const ForwardCall& call, int64_t batch, int64_t head, int64_t query, T* found,
+                            int64_t units, int64_t apart) {
   const AttentionShape& s = call.shape;
   const int64_t item = item_size(s.dtype), n = s.value_dim;
   T max = found[n];
@@ -190,14 +203,16 @@ HWY_NOINLINE void FinishRow(const ForwardCall& call, int64_t batch, int64_t head
   Narrow(s.dtype, found, n, const_cast<char*>(out.data) + query * out.stride * item);
   if (call.logsumexp != nullptr) {
     const T log = hn::GetLane(hn::Log(d, hn::Set(d, total)));
-    static_cast<T*>(call.logsumexp)[(batch * s.heads + head) * s.queries + query] = total == T{0} ? -kInfinity : max * static_cast<T>(kLn2) + log;
+    static_cast<T*>(call.logsumexp)[(batch * s.heads + head) * s.queries + query] =
+        total == T{0} ? -kInfinity : max * static_cast<T>(kLn2) + log;
   }
 }
 
 void ForwardRows(const ForwardCall& call) {
   const AttentionShape& s = call.shape;
   const int64_t heads = s.batch * s.kv_heads, group = s.heads / s.kv_heads, size = s.value_dim + 2;
-  const int64_t units = max64(1, min64(ceil_div(s.keys, 512), ceil_div(32, heads))), per_unit = ceil_div(ceil_div(s.keys, units), kKeys) * kKeys;
+  const int64_t units = max64(1, min64(ceil_div(s.keys, 512), ceil_div(32, heads))),
+                per_unit = ceil_div(ceil_div(s.keys, units), kKeys) * kKeys;
   const int64_t rows = s.batch * s.heads * s.queries;
   ScratchArray<T> found(units * rows * size);
   const int64_t work = per_unit * group * s.queries * (s.dim + s.value_dim);
@@ -205,10 +220,13 @@ void ForwardRows(const ForwardCall& call) {
   parallel_for(heads * units, max64(1, (1 << 16) / max64(1, work)), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t unit = i % units, head = i / units;
-      run(call, head / s.kv_heads, head % s.kv_heads, unit * per_unit, min64(s.keys, (unit + 1) * per_unit), found.get() + (unit * rows + head * group * s.queries) * size);
+      run(call, head / s.kv_heads, head % s.kv_heads, unit * per_unit, min64(s.keys, (unit + 1) * per_unit),
+          found.get() + (unit * rows + head * group * s.queries) * size);
     }
   });
-  for (int64_t r = 0; r < rows; ++r) FinishRow(call, r / s.queries / s.heads, r / s.queries % s.heads, r % s.queries, found.get() + r * size, units, rows * size);
+  for (int64_t r = 0; r < rows; ++r)
+    FinishRow(call, r / s.queries / s.heads, r / s.queries % s.heads, r % s.queries, found.get() + r * size, units,
+              rows * size);
 }
 
 }  // namespace

@@ -37,25 +37,37 @@ struct Array {
     }
     bytes.assign((b * h * n * width + 8) * item_size(t), 0);
   }
-  int64_t at(int64_t b, int64_t h, int64_t i, int64_t p) const { return b * strides[0] + h * strides[1] + i * strides[2] + p * strides[3]; }
+  int64_t at(int64_t b, int64_t h, int64_t i, int64_t p) const {
+    return b * strides[0] + h * strides[1] + i * strides[2] + p * strides[3];
+  }
   double get(int64_t b, int64_t h, int64_t i, int64_t p) const { return read(at(b, h, i, p)); }
   double read(int64_t n) const {
     switch (dtype) {
-      case DType::kFloat64: return value<double>(n);
-      case DType::kFloat16: return static_cast<float>(value<Half>(n));
-      case DType::kBFloat16: return static_cast<float>(value<BFloat16>(n));
-      case DType::kBool: return value<uint8_t>(n);
-      default: return value<float>(n);
+      case DType::kFloat64:
+        return value<double>(n);
+      case DType::kFloat16:
+        return static_cast<float>(value<Half>(n));
+      case DType::kBFloat16:
+        return static_cast<float>(value<BFloat16>(n));
+      case DType::kBool:
+        return value<uint8_t>(n);
+      default:
+        return value<float>(n);
     }
   }
   void set(int64_t b, int64_t h, int64_t i, int64_t p, double x) { write(at(b, h, i, p), x); }
   void write(int64_t n, double x) {
     switch (dtype) {
-      case DType::kFloat64: return put(n, x);
-      case DType::kFloat16: return put(n, static_cast<Half>(static_cast<float>(x)));
-      case DType::kBFloat16: return put(n, static_cast<BFloat16>(static_cast<float>(x)));
-      case DType::kBool: return put(n, static_cast<uint8_t>(x));
-      default: return put(n, static_cast<float>(x));
+      case DType::kFloat64:
+        return put(n, x);
+      case DType::kFloat16:
+        return put(n, static_cast<Half>(static_cast<float>(x)));
+      case DType::kBFloat16:
+        return put(n, static_cast<BFloat16>(static_cast<float>(x)));
+      case DType::kBool:
+        return put(n, static_cast<uint8_t>(x));
+      default:
+        return put(n, static_cast<float>(x));
     }
   }
   void fill(int seed, double scale = 1) {
@@ -69,12 +81,16 @@ struct Array {
   AttentionOperand operand() { return {bytes.data(), strides[0], strides[1], strides[2]}; }
 
  private:
-  template <class X> X value(int64_t n) const {
+  template <class X>
+  X value(int64_t n) const {
     X x;
     std::memcpy(&x, bytes.data() + n * sizeof(X), sizeof(X));
     return x;
   }
-  template <class X> void put(int64_t n, X x) { std::memcpy(bytes.data() + n * sizeof(X), &x, sizeof(X)); }
+  template <class X>
+  void put(int64_t n, X x) {
+    std::memcpy(bytes.data() + n * sizeof(X), &x, sizeof(X));
+  }
 };
 
 struct Case {
@@ -102,7 +118,8 @@ struct Attempt {
         grad_query(make(c.shape.heads, c.shape.queries, c.shape.dim)),
         grad_key(make(c.shape.kv_heads, c.shape.keys, c.shape.dim)),
         grad_value(make(c.shape.kv_heads, c.shape.keys, c.shape.value_dim)),
-        mask(c.mask_dtype.value_or(DType::kFloat32), c.mask_batch ? c.shape.batch : 1, c.mask_heads ? c.shape.heads : 1, c.mask_queries ? c.shape.queries : 1, c.shape.keys) {
+        mask(c.mask_dtype.value_or(DType::kFloat32), c.mask_batch ? c.shape.batch : 1, c.mask_heads ? c.shape.heads : 1,
+             c.mask_queries ? c.shape.queries : 1, c.shape.keys) {
     query.fill(seed);
     key.fill(seed + 1);
     value.fill(seed + 2);
@@ -116,7 +133,9 @@ struct Attempt {
     lse.assign(c.shape.batch * c.shape.heads * c.shape.queries * lse_size(), 0);
     reference();
   }
-  Array make(int64_t heads, int64_t positions, int64_t features) const { return Array(c.shape.dtype, c.shape.batch, heads, positions, features, c.layout); }
+  Array make(int64_t heads, int64_t positions, int64_t features) const {
+    return Array(c.shape.dtype, c.shape.batch, heads, positions, features, c.layout);
+  }
   int64_t lse_size() const { return c.shape.dtype == DType::kFloat64 ? 8 : 4; }
   double lse_at(int64_t i) const {
     if (lse_size() == 4) {
@@ -130,7 +149,12 @@ struct Attempt {
   }
   AttentionMask mask_operand() const {
     if (!c.mask_dtype) return {};
-    return {mask.bytes.data(), *c.mask_dtype, c.mask_batch ? mask.strides[0] : 0, c.mask_heads ? mask.strides[1] : 0, c.mask_queries ? mask.strides[2] : 0, 1};
+    return {mask.bytes.data(),
+            *c.mask_dtype,
+            c.mask_batch ? mask.strides[0] : 0,
+            c.mask_heads ? mask.strides[1] : 0,
+            c.mask_queries ? mask.strides[2] : 0,
+            1};
   }
   double mask_at(int64_t b, int64_t h, int64_t i, int64_t j) const {
     if (c.shape.causal && j > i) return -kInfinity;
@@ -183,10 +207,14 @@ struct Attempt {
   }
   double tolerance() const {
     switch (c.shape.dtype) {
-      case DType::kFloat64: return 1e-13;
-      case DType::kFloat16: return 2e-3;
-      case DType::kBFloat16: return 1.5e-2;
-      default: return 4e-6;
+      case DType::kFloat64:
+        return 1e-13;
+      case DType::kFloat16:
+        return 2e-3;
+      case DType::kBFloat16:
+        return 1.5e-2;
+      default:
+        return 4e-6;
     }
   }
   // Differences relative to the largest number expected (or 1).
@@ -203,20 +231,30 @@ struct Attempt {
           }
     EXPECT_LE(worst, largest * tolerance()) << what;
   }
-  void forward() { attention_forward(c.shape, query.operand(), key.operand(), value.operand(), mask_operand(), out.operand(), lse.data()); }
+  void forward() {
+    attention_forward(c.shape, query.operand(), key.operand(), value.operand(), mask_operand(), out.operand(),
+                      lse.data());
+  }
   void backward() {
-    attention_backward(c.shape, query.operand(), key.operand(), value.operand(), mask_operand(), out.operand(), lse.data(), grad_out.operand(), grad_query.operand(), grad_key.operand(),
-                       grad_value.operand());
+    attention_backward(c.shape, query.operand(), key.operand(), value.operand(), mask_operand(), out.operand(),
+                       lse.data(), grad_out.operand(), grad_query.operand(), grad_key.operand(), grad_value.operand());
   }
   void check() {
     const AttentionShape& s = c.shape;
-    SCOPED_TRACE(testing::Message() << name_of(s.dtype) << " batch " << s.batch << " heads " << s.heads << "/" << s.kv_heads << " queries " << s.queries << " keys " << s.keys << " dim " << s.dim << "/"
-                                    << s.value_dim << " causal " << s.causal << " mask " << (c.mask_dtype ? name_of(*c.mask_dtype) : "none") << c.mask_batch << c.mask_heads << c.mask_queries << " layout " << c.layout);
+    SCOPED_TRACE(testing::Message() << name_of(s.dtype) << " batch " << s.batch << " heads " << s.heads << "/"
+                                    << s.kv_heads << " queries " << s.queries << " keys " << s.keys << " dim " << s.dim
+                                    << "/" << s.value_dim << " causal " << s.causal << " mask "
+                                    << (c.mask_dtype ? name_of(*c.mask_dtype) : "none") << c.mask_batch << c.mask_heads
+                                    << c.mask_queries << " layout " << c.layout);
     forward();
     compare("out", out, expected_out);
     for (size_t i = 0; i < expected_lse.size(); ++i) {
-      if (expected_lse[i] == -kInfinity) EXPECT_EQ(lse_at(i), -kInfinity) << i;
-      else EXPECT_NEAR(lse_at(i), expected_lse[i], std::max(1.0, std::abs(expected_lse[i])) * std::max(tolerance() / 10, 2e-14)) << i;
+      if (expected_lse[i] == -kInfinity)
+        EXPECT_EQ(lse_at(i), -kInfinity) << i;
+      else
+        EXPECT_NEAR(lse_at(i), expected_lse[i],
+                    std::max(1.0, std::abs(expected_lse[i])) * std::max(tolerance() / 10, 2e-14))
+            << i;
     }
     backward();
     compare("grad_query", grad_query, expected_dq);
@@ -225,7 +263,8 @@ struct Attempt {
   }
 };
 
-AttentionShape shape(DType t, int64_t batch, int64_t heads, int64_t kv_heads, int64_t queries, int64_t keys, int64_t dim, int64_t value_dim, bool causal = false) {
+AttentionShape shape(DType t, int64_t batch, int64_t heads, int64_t kv_heads, int64_t queries, int64_t keys,
+                     int64_t dim, int64_t value_dim, bool causal = false) {
   return {t, batch, heads, kv_heads, queries, keys, dim, value_dim, 1 / std::sqrt(static_cast<double>(dim)), causal};
 }
 constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
@@ -285,7 +324,8 @@ TEST(Attention, LargeScoresAndScales) {
       Attempt r(c);
       r.forward();
       double worst = 0;
-      for (size_t i = 0; i < r.expected_out.size(); ++i) worst = std::max(worst, std::abs(r.out.get(0, 0, i / 16, i % 16) - r.expected_out[i]));
+      for (size_t i = 0; i < r.expected_out.size(); ++i)
+        worst = std::max(worst, std::abs(r.out.get(0, 0, i / 16, i % 16) - r.expected_out[i]));
       EXPECT_LE(worst, t == DType::kFloat32 ? 2e-3 : 1e-11) << scale;
     }
 }
@@ -314,7 +354,10 @@ TEST(Attention, NanStaysInItsRows) {
       r.query.set(0, 0, 1, 2, 0);
       r.key.set(0, 0, 69, 0, kInfinity);  // scores of +-infinity: nan where it is the greatest
       r.forward();
-      for (int64_t i = 0; i < queries; ++i) EXPECT_EQ(std::isnan(r.out.get(0, 0, i, 0)), r.query.get(0, 0, i, 0) >= 0 || std::isnan(r.query.get(0, 0, i, 0))) << i;
+      for (int64_t i = 0; i < queries; ++i)
+        EXPECT_EQ(std::isnan(r.out.get(0, 0, i, 0)),
+                  r.query.get(0, 0, i, 0) >= 0 || std::isnan(r.query.get(0, 0, i, 0)))
+            << i;
     }
 }
 TEST(Attention, SameBitsForAnyNumberOfThreads) {

@@ -1,5 +1,5 @@
-// Convolution as matrix products: blocks of the image become columns (im2col), small enough to stay in cache, in pieces that depend on the sizes
-// only.
+// Convolution as matrix products: blocks of the image become columns (im2col), small enough to stay in cache, in pieces
+// that depend on the sizes only.
 #include <complex>
 #include <cstring>
 #include <type_traits>
@@ -20,10 +20,10 @@ namespace {
 
 using namespace internal;  // NOLINT: helpers of these kernels
 
-constexpr int64_t kColumns = int64_t{1} << 18;    // elements of a block of columns
-constexpr int64_t kLargeImage = 128;              // positions from which an image is a matrix of its own
+constexpr int64_t kColumns = int64_t{1} << 18;       // elements of a block of columns
+constexpr int64_t kLargeImage = 128;                 // positions from which an image is a matrix of its own
 constexpr int64_t kLargeProduct = int64_t{1} << 18;  // elements of a gradient whose product several threads share well
-constexpr int64_t kPieceWork = int64_t{1} << 18;  // multiplications worth a piece of their own
+constexpr int64_t kPieceWork = int64_t{1} << 18;     // multiplications worth a piece of their own
 
 inline int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 inline int64_t grain_for(int64_t work) { return work >= kPieceWork ? 1 : kPieceWork / (work + 1) + 1; }
@@ -68,7 +68,9 @@ struct Conv {
   }
 };
 
-MatrixRef matrix(const void* data, int64_t row_stride, int64_t col_stride) { return {const_cast<void*>(data), row_stride, col_stride}; }
+MatrixRef matrix(const void* data, int64_t row_stride, int64_t col_stride) {
+  return {const_cast<void*>(data), row_stride, col_stride};
+}
 
 template <class E>
 void fill_rows(E* to, int64_t stride, const E* values, int64_t rows, int64_t n) {
@@ -115,29 +117,39 @@ ForwardBlocks forward_blocks(const Conv& v) {
 }
 
 // y[n, group, :, p0..p1) from the columns at cols.
-void forward_product(const Conv& v, const void* w, const void* bias, void* y, int64_t n, int64_t group, int64_t p0, int64_t p1, MatrixRef cols) {
+void forward_product(const Conv& v, const void* w, const void* bias, void* y, int64_t n, int64_t group, int64_t p0,
+                     int64_t p1, MatrixRef cols) {
   char* const out = const_cast<char*>(v.output(y, n, group)) + p0 * v.item;
-  if (bias) broadcast_rows(v.item, out, v.positions, static_cast<const char*>(bias) + group * v.out_c * v.item, v.out_c, p1 - p0);
-  gemm(v.dtype, v.out_c, p1 - p0, v.rows, v.one, matrix(v.weights(w, group), v.rows, 1), cols, bias ? v.one : v.zero, matrix(out, v.positions, 1));
+  if (bias)
+    broadcast_rows(v.item, out, v.positions, static_cast<const char*>(bias) + group * v.out_c * v.item, v.out_c,
+                   p1 - p0);
+  gemm(v.dtype, v.out_c, p1 - p0, v.rows, v.one, matrix(v.weights(w, group), v.rows, 1), cols, bias ? v.one : v.zero,
+       matrix(out, v.positions, 1));
 }
 
-void forward_positions(const Conv& v, const void* x, const void* w, const void* bias, void* y, int64_t n, int64_t group, int64_t p0, int64_t p1) {
+void forward_positions(const Conv& v, const void* x, const void* w, const void* bias, void* y, int64_t n, int64_t group,
+                       int64_t p0, int64_t p1) {
   const char* const image = v.image(x, n, group);
-  if (v.pointwise()) return forward_product(v, w, bias, y, n, group, p0, p1, matrix(image + p0 * v.item, v.positions, 1));
+  if (v.pointwise())
+    return forward_product(v, w, bias, y, n, group, p0, p1, matrix(image + p0 * v.item, v.positions, 1));
   Scratch cols(v.rows * (p1 - p0) * v.item);
   im2col_block(v.item, v.g, image, v.in_c, p0, p1, cols.data(), p1 - p0);
   forward_product(v, w, bias, y, n, group, p0, p1, matrix(cols.data(), p1 - p0, 1));
 }
 
 // Images [n0, n1) in one product; the result is taken apart again.
-void forward_images(const Conv& v, const void* x, const void* w, const void* bias, void* y, int64_t n0, int64_t n1, int64_t group) {
+void forward_images(const Conv& v, const void* x, const void* w, const void* bias, void* y, int64_t n0, int64_t n1,
+                    int64_t group) {
   const int64_t count = n1 - n0, width = count * v.positions;
   Scratch cols(v.rows * width * v.item), product(v.out_c * width * v.item);
   for (int64_t i = 0; i < count; ++i)
-    im2col_block(v.item, v.g, v.image(x, n0 + i, group), v.in_c, 0, v.positions, cols.as<char>() + i * v.positions * v.item, width);
-  if (bias) broadcast_rows(v.item, product.data(), width, static_cast<const char*>(bias) + group * v.out_c * v.item, v.out_c, width);
-  gemm(v.dtype, v.out_c, width, v.rows, v.one, matrix(v.weights(w, group), v.rows, 1), matrix(cols.data(), width, 1), bias ? v.one : v.zero,
-       matrix(product.data(), width, 1));
+    im2col_block(v.item, v.g, v.image(x, n0 + i, group), v.in_c, 0, v.positions,
+                 cols.as<char>() + i * v.positions * v.item, width);
+  if (bias)
+    broadcast_rows(v.item, product.data(), width, static_cast<const char*>(bias) + group * v.out_c * v.item, v.out_c,
+                   width);
+  gemm(v.dtype, v.out_c, width, v.rows, v.one, matrix(v.weights(w, group), v.rows, 1), matrix(cols.data(), width, 1),
+       bias ? v.one : v.zero, matrix(product.data(), width, 1));
   for (int64_t i = 0; i < count; ++i)
     for (int64_t o = 0; o < v.out_c; ++o)
       std::memcpy(const_cast<char*>(v.output(y, n0 + i, group)) + o * v.positions * v.item,
@@ -156,7 +168,8 @@ void forward(DType dtype, const ConvGeometry& g, const void* x, const void* w, c
       if (b.images > 1) {
         forward_images(v, x, w, bias, y, n, clamp(n + b.images, 0, g.batch), group);
       } else {
-        forward_positions(v, x, w, bias, y, n, group, part * b.positions, clamp((part + 1) * b.positions, 0, v.positions));
+        forward_positions(v, x, w, bias, y, n, group, part * b.positions,
+                          clamp((part + 1) * b.positions, 0, v.positions));
       }
     }
   });
@@ -165,12 +178,14 @@ void forward(DType dtype, const ConvGeometry& g, const void* x, const void* w, c
 // ---- Gradient of the input ----
 
 template <class T>
-void backward_input_channels(const Conv& v, const void* dy, const void* w, T* dx, int64_t n, int64_t group, int64_t channel, int64_t channels) {
+void backward_input_channels(const Conv& v, const void* dy, const void* w, T* dx, int64_t n, int64_t group,
+                             int64_t channel, int64_t channels) {
   const char* const grad = v.output(dy, n, group);
   const MatrixRef weights = matrix(v.weights(w, group, channel), 1, v.rows);
   const int64_t rows = channels * v.taps;
   if (v.pointwise()) {
-    gemm(v.dtype, rows, v.positions, v.out_c, v.one, weights, matrix(grad, v.positions, 1), v.zero, matrix(dx, v.positions, 1));
+    gemm(v.dtype, rows, v.positions, v.out_c, v.one, weights, matrix(grad, v.positions, 1), v.zero,
+         matrix(dx, v.positions, 1));
     return;
   }
   for (int64_t i = 0; i < channels * v.plane; ++i) dx[i] = T{};
@@ -179,7 +194,8 @@ void backward_input_channels(const Conv& v, const void* dy, const void* w, T* dx
   ScratchArray<T> cols(rows * clamp(block, 0, v.positions));
   for (int64_t p = 0; p < v.positions; p += block) {
     const int64_t width = clamp(v.positions - p, 0, block);
-    gemm(v.dtype, rows, width, v.out_c, v.one, weights, matrix(grad + p * v.item, v.positions, 1), v.zero, matrix(cols.get(), width, 1));
+    gemm(v.dtype, rows, width, v.out_c, v.one, weights, matrix(grad + p * v.item, v.positions, 1), v.zero,
+         matrix(cols.get(), width, 1));
     col2im_block(v.g, cols.get(), width, channels, p, p + width, dx);
   }
 }
@@ -210,7 +226,8 @@ WeightBlocks weight_blocks(const Conv& v) {
   const int64_t size = v.g.out_channels * v.rows;
   const int64_t chunks = clamp(clamp((int64_t{1} << 22) / (size + 1), 1, 16), 1, v.g.batch);
   const int64_t parts = clamp(clamp(16 / (chunks * v.g.groups), 1, ceil_div(v.rows, 256)), 1, v.in_c);
-  return {ceil_div(v.g.batch, chunks), ceil_div(v.in_c, parts), v.positions <= 512 ? clamp(1024 / v.positions, 1, ceil_div(v.g.batch, chunks)) : 1};
+  return {ceil_div(v.g.batch, chunks), ceil_div(v.in_c, parts),
+          v.positions <= 512 ? clamp(1024 / v.positions, 1, ceil_div(v.g.batch, chunks)) : 1};
 }
 
 // The columns of a few images: through padded copies for float and double, element by element else.
@@ -234,7 +251,8 @@ class WeightColumns {
   void load(const void* x, int64_t n0, int64_t n1, int64_t group, int64_t channel) {
     first_ = v_.image(x, n0, group, channel);
     if constexpr (kPadded)
-      PaddedImages<T>::fill(v_.g, reinterpret_cast<const T*>(first_), v_.g.in_channels * v_.plane, n1 - n0, channels_, images_.get());
+      PaddedImages<T>::fill(v_.g, reinterpret_cast<const T*>(first_), v_.g.in_channels * v_.plane, n1 - n0, channels_,
+                            images_.get());
   }
   // Positions [p0, p1) of each of the `count` loaded images, side by side.
   void write(int64_t count, int64_t p0, int64_t p1, T* cols) const {
@@ -242,11 +260,13 @@ class WeightColumns {
     if constexpr (kPadded) {
       const VirtualColumns<T> columns{&v_.g, images_.get(), channels_ * padded_, taps_.get()};
       const int64_t rows = channels_ * v_.taps;
-      parallel_for(rows, grain_for(width * 16),
-                   [&](int64_t begin, int64_t end) { columns.pack(p0, width, begin, end - begin, width, cols + begin * width); });
+      parallel_for(rows, grain_for(width * 16), [&](int64_t begin, int64_t end) {
+        columns.pack(p0, width, begin, end - begin, width, cols + begin * width);
+      });
     } else {
       for (int64_t i = 0; i < count; ++i)
-        im2col_block(v_.item, v_.g, first_ + i * v_.g.in_channels * v_.plane * v_.item, channels_, p0, p1, cols + i * (p1 - p0), width);
+        im2col_block(v_.item, v_.g, first_ + i * v_.g.in_channels * v_.plane * v_.item, channels_, p0, p1,
+                     cols + i * (p1 - p0), width);
     }
   }
 
@@ -268,13 +288,14 @@ void gather_gradients(const Conv& v, const void* dy, int64_t n0, int64_t count, 
 
 // dw (out_c x (channels * taps), rows v.rows apart) of images [n0, n1). Several images go into one product only whole.
 template <class T>
-void weight_piece(const Conv& v, const WeightBlocks& blocks, const void* dy, const void* x, char* dw, int64_t n0, int64_t n1, int64_t group,
-                  int64_t channel) {
+void weight_piece(const Conv& v, const WeightBlocks& blocks, const void* dy, const void* x, char* dw, int64_t n0,
+                  int64_t n1, int64_t group, int64_t channel) {
   const int64_t channels = clamp(v.in_c - channel, 0, blocks.channels), rows = channels * v.taps;
   const int64_t block = blocks.together > 1 ? v.positions : clamp(clamp(kColumns / rows, 512, 8192), 1, v.positions);
   const bool copy = !v.pointwise() || blocks.together > 1;
   WeightColumns<T> columns(v, channels, blocks.together);
-  ScratchArray<T> cols(copy ? rows * block * blocks.together : 0), grads(blocks.together > 1 ? v.out_c * block * blocks.together : 0);
+  ScratchArray<T> cols(copy ? rows * block * blocks.together : 0),
+      grads(blocks.together > 1 ? v.out_c * block * blocks.together : 0);
   bool first = true;
   for (int64_t n = n0; n < n1; n += blocks.together) {
     const int64_t count = clamp(n1 - n, 0, blocks.together);
@@ -310,13 +331,15 @@ void backward_weight(DType dtype, const ConvGeometry& g, const void* dy, const v
   const int64_t work = b.images * v.positions * b.channels * v.taps * v.out_c;
   // Few pieces run one after the other and share out their products instead, where these are large.
   const int64_t pieces = chunks * g.groups * parts;
-  parallel_for(pieces, pieces <= 4 && v.out_c * v.rows >= kLargeProduct ? pieces : grain_for(work), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t channel = i % parts * b.channels, group = i / parts % g.groups, chunk = i / parts / g.groups;
-      char* const to = const_cast<char*>(v.weights(out + chunk * size, group, channel));
-      weight_piece<T>(v, b, dy, x, to, chunk * b.images, clamp((chunk + 1) * b.images, 0, g.batch), group, channel);
-    }
-  });
+  parallel_for(
+      pieces, pieces <= 4 && v.out_c * v.rows >= kLargeProduct ? pieces : grain_for(work),
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t channel = i % parts * b.channels, group = i / parts % g.groups, chunk = i / parts / g.groups;
+          char* const to = const_cast<char*>(v.weights(out + chunk * size, group, channel));
+          weight_piece<T>(v, b, dy, x, to, chunk * b.images, clamp((chunk + 1) * b.images, 0, g.batch), group, channel);
+        }
+      });
   if (chunks == 1) return;
   parallel_for(size, 16384, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -338,8 +361,7 @@ class WideCopy {
  public:
   WideCopy(const void* from, int64_t n) : data_(n) {
     const T* const in = static_cast<const T*>(from);
-    if (in)
-      parallel_for(n, 16384, [&](int64_t b, int64_t e) { convert(in + b, e - b, data_.get() + b); });
+    if (in) parallel_for(n, 16384, [&](int64_t b, int64_t e) { convert(in + b, e - b, data_.get() + b); });
   }
   Acc<T>* get() const { return data_.get(); }
 
@@ -361,10 +383,11 @@ struct Sizes {
   int64_t x, w, y;
 };
 
-// Direct convolution works on vectors of `channels`; where there are few of them, vectors of positions are better filled. Windows of one position are a plain product
-// of matrices, if the images are large enough for one.
+// Direct convolution works on vectors of `channels`; where there are few of them, vectors of positions are better
+// filled. Windows of one position are a plain product of matrices, if the images are large enough for one.
 bool suits_direct(const ConvGeometry& g, int64_t channels, int64_t summed_channels) {
-  if (g.batch * g.in_channels * g.out_channels * volume(g.in_size) * volume(g.out_size) == 0 || is_depthwise(g)) return false;
+  if (g.batch * g.in_channels * g.out_channels * volume(g.in_size) * volume(g.out_size) == 0 || is_depthwise(g))
+    return false;
   if (!g.channels_last && is_pointwise(g) && volume(g.in_size) >= kLargeImage) return false;
   if (fills_vectors(channels / g.groups) || g.channels_last) return true;
   // Long sums are worth emptier vectors.
@@ -379,8 +402,8 @@ namespace {
 
 // bfloat16 on dot products, which take whole steps of channels.
 bool suits_panels(DType dtype, const ConvGeometry& g) {
-  return dtype == DType::kBFloat16 && g.in_channels >= 16 * g.groups && g.out_channels >= 16 * g.groups && has_bf16_conv() &&
-         g.batch * volume(g.in_size) * volume(g.out_size) > 0;
+  return dtype == DType::kBFloat16 && g.in_channels >= 16 * g.groups && g.out_channels >= 16 * g.groups &&
+         has_bf16_conv() && g.batch * volume(g.in_size) * volume(g.out_size) > 0;
 }
 
 }  // namespace
@@ -399,8 +422,10 @@ const uint16_t* bits(const void* p) { return static_cast<const uint16_t*>(p); }
 template <class T>
 void pointwise_product(const ConvGeometry& g, bool transposed, const T* x, const T* w, const T* bias, T* y) {
   constexpr DType kType = DTypeOf<T>::value;
-  const int64_t in_c = g.in_channels / g.groups, out_c = g.out_channels / g.groups, plane = volume(g.in_size), m = transposed ? in_c : out_c, k = transposed ? out_c : in_c;
-  const int64_t w_row = transposed ? 1 : in_c, w_col = transposed ? in_c : 1, x_image = g.groups * k * plane, y_image = g.groups * m * plane;
+  const int64_t in_c = g.in_channels / g.groups, out_c = g.out_channels / g.groups, plane = volume(g.in_size),
+                m = transposed ? in_c : out_c, k = transposed ? out_c : in_c;
+  const int64_t w_row = transposed ? 1 : in_c, w_col = transposed ? in_c : 1, x_image = g.groups * k * plane,
+                y_image = g.groups * m * plane;
   const KernelParam one = real_param(kType, 1), beta = real_param(kType, bias != nullptr);
   for (int64_t group = 0; group < g.groups; ++group, w += out_c * in_c, x += k * plane, y += m * plane) {
     const T* const b = bias ? bias + group * m : nullptr;
@@ -408,7 +433,8 @@ void pointwise_product(const ConvGeometry& g, bool transposed, const T* x, const
       if (pointwise_conv({g.batch, k, m, plane, x, x_image, w, w_row, w_col, b, y, y_image})) continue;
     }
     for (int64_t n = 0; b && n < g.batch; ++n) broadcast_rows(sizeof(T), y + n * y_image, plane, b, m, plane);
-    gemm_batched(kType, g.batch, m, plane, k, one, matrix(w, w_row, w_col), 0, matrix(x, plane, 1), x_image, beta, matrix(y, plane, 1), y_image);
+    gemm_batched(kType, g.batch, m, plane, k, one, matrix(w, w_row, w_col), 0, matrix(x, plane, 1), x_image, beta,
+                 matrix(y, plane, 1), y_image);
   }
 }
 
@@ -419,7 +445,8 @@ void forward_real(const ConvGeometry& g, const T* x, const T* w, const T* bias, 
   if constexpr (std::is_same_v<T, float>) {
     if (suits_direct(g, g.out_channels, g.in_channels)) return direct_forward(g, g.channels_last, x, w, bias, y);
   }
-  if (g.in_channels > 0 && is_pointwise(g) && volume(g.in_size) >= kLargeImage) return pointwise_product(g, false, x, w, bias, y);
+  if (g.in_channels > 0 && is_pointwise(g) && volume(g.in_size) >= kLargeImage)
+    return pointwise_product(g, false, x, w, bias, y);
   implicit_forward(g, x, w, bias, y);
 }
 
@@ -429,7 +456,8 @@ void backward_input_real(const ConvGeometry& g, const T* dy, const T* w, T* dx) 
   if constexpr (std::is_same_v<T, float>) {
     if (suits_direct(g, g.in_channels, g.out_channels)) return direct_backward_input(g, g.channels_last, dy, w, dx);
   }
-  if (g.out_channels > 0 && is_pointwise(g) && volume(g.in_size) >= kLargeImage) return pointwise_product<T>(g, true, dy, w, nullptr, dx);
+  if (g.out_channels > 0 && is_pointwise(g) && volume(g.in_size) >= kLargeImage)
+    return pointwise_product<T>(g, true, dy, w, nullptr, dx);
   if (g.in_channels / g.groups >= 4 && has_implicit_backward(g)) return implicit_backward_input(g, dy, w, dx);
   backward_input<T>(DTypeOf<T>::value, g, dy, w, dx);
 }
@@ -452,13 +480,16 @@ void conv_forward(DType dtype, const ConvGeometry& g, const void* x, const void*
   visit_addable(kName, dtype, [&](auto tag) {
     using T = decltype(tag);
     if constexpr (kIsReduced<T>) {
-      if (suits_panels(dtype, g)) return direct_forward(g, g.channels_last, bits(x), bits(w), bits(bias), static_cast<uint16_t*>(y));
+      if (suits_panels(dtype, g))
+        return direct_forward(g, g.channels_last, bits(x), bits(w), bits(bias), static_cast<uint16_t*>(y));
       const Sizes n(g);
       WideCopy<T> wide_x(x, n.x), wide_w(w, n.w), wide_bias(bias, bias ? g.out_channels : 0), wide_y(nullptr, n.y);
-      conv_forward(DTypeOf<Acc<T>>::value, g, wide_x.get(), wide_w.get(), bias ? wide_bias.get() : nullptr, wide_y.get());
+      conv_forward(DTypeOf<Acc<T>>::value, g, wide_x.get(), wide_w.get(), bias ? wide_bias.get() : nullptr,
+                   wide_y.get());
       narrow<T>(wide_y.get(), y, n.y);
     } else if constexpr (kIsReal<T>) {
-      forward_real(g, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias), static_cast<T*>(y));
+      forward_real(g, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias),
+                   static_cast<T*>(y));
     } else {
       forward(dtype, g, x, w, bias, y);
     }
@@ -469,7 +500,8 @@ void conv_backward_input(DType dtype, const ConvGeometry& g, const void* dy, con
   visit_addable(kName, dtype, [&](auto tag) {
     using T = decltype(tag);
     if constexpr (kIsReduced<T>) {
-      if (suits_panels(dtype, g)) return direct_backward_input(g, g.channels_last, bits(dy), bits(w), static_cast<uint16_t*>(dx));
+      if (suits_panels(dtype, g))
+        return direct_backward_input(g, g.channels_last, bits(dy), bits(w), static_cast<uint16_t*>(dx));
       const Sizes n(g);
       WideCopy<T> wide_dy(dy, n.y), wide_w(w, n.w), wide_dx(nullptr, n.x);
       conv_backward_input(DTypeOf<Acc<T>>::value, g, wide_dy.get(), wide_w.get(), wide_dx.get());

@@ -1,5 +1,6 @@
-// Convolution of bfloat16 on the CPU's dot products. Images are copied with a border and channels last, in whole steps of 32 channels; 32 positions of them, tap after tap,
-// are a panel of the product's left side, and the weights of 32 output channels one of the right side.
+// Convolution of bfloat16 on the CPU's dot products. Images are copied with a border and channels last, in whole steps
+// of 32 channels; 32 positions of them, tap after tap, are a panel of the product's left side, and the weights of 32
+// output channels one of the right side.
 #include "nn/cpu/conv/conv_bf16.h"
 
 #include <immintrin.h>
@@ -34,15 +35,24 @@ __attribute__((target("avx512f,avx512bw,avx512vl"))) inline __m256i rounded(__m5
 }
 // to[i] = from[i] rounded, n <= 32
 __attribute__((target("avx512f,avx512bw,avx512vl"))) void round_row(const float* from, int64_t n, uint16_t* to) {
-  const __m512i all = _mm512_inserti64x4(_mm512_castsi256_si512(rounded(_mm512_loadu_ps(from))), rounded(_mm512_loadu_ps(from + 16)), 1);
+  const __m512i all = _mm512_inserti64x4(_mm512_castsi256_si512(rounded(_mm512_loadu_ps(from))),
+                                         rounded(_mm512_loadu_ps(from + 16)), 1);
   _mm512_mask_storeu_epi16(to, n >= 32 ? ~__mmask32{0} : (__mmask32{1} << n) - 1, all);
 }
-__attribute__((target("avx512f"))) inline void copy_step(const uint16_t* from, char* to) { _mm512_storeu_si512(to, _mm512_loadu_si512(from)); }
+__attribute__((target("avx512f"))) inline void copy_step(const uint16_t* from, char* to) {
+  _mm512_storeu_si512(to, _mm512_loadu_si512(from));
+}
 
 // Images with a border and channels last, in whole steps of channels; what is added is zero.
 struct PixelCopies {
   PixelCopies(const ImageLayout& in, const Border& border, int64_t channels)
-      : in(in), border(border), padded(in.with(border)), channels(channels), steps(ceil_div(channels, kStepChannels)), pixel(steps * kStepChannels), image(padded.size[0] * padded.size[1] * padded.size[2] * pixel) {}
+      : in(in),
+        border(border),
+        padded(in.with(border)),
+        channels(channels),
+        steps(ceil_div(channels, kStepChannels)),
+        pixel(steps * kStepChannels),
+        image(padded.size[0] * padded.size[1] * padded.size[2] * pixel) {}
   // Where a place of the padded image begins.
   int64_t at(int64_t e, int64_t h, int64_t w) const { return ((e * padded.size[1] + h) * padded.size[2] + w) * pixel; }
   void copy(const uint16_t* x, int64_t x_image, int64_t count, uint16_t* to) const;
@@ -73,17 +83,19 @@ void PixelCopies::copy(const uint16_t* x, int64_t x_image, int64_t count, uint16
         pack_panel_a(2, from + w * in.unit, in.unit, in.channel(), n, channels, 0, panel.get());
         for (int64_t q = 0; q < n; ++q)
           for (int64_t s = 0; s < steps; ++s)
-            copy_step(reinterpret_cast<const uint16_t*>(panel.get() + s * kPanelStepBytes + q * kStepBytes), reinterpret_cast<char*>(pixels + q * pixel + s * kStepChannels));
+            copy_step(reinterpret_cast<const uint16_t*>(panel.get() + s * kPanelStepBytes + q * kStepBytes),
+                      reinterpret_cast<char*>(pixels + q * pixel + s * kStepChannels));
       }
       std::memset(to + (border.low[2] + row) * pixel, 0, border.high[2] * pixel * 2);
     }
   });
 }
 
-// The sums of 64 positions, `row` bytes apart, by 16 channels, straight from the copied images: for each tap its steps of channels. So much of both stays in L1. The tiles of
-// TileScope.
+// The sums of 64 positions, `row` bytes apart, by 16 channels, straight from the copied images: for each tap its steps
+// of channels. So much of both stays in L1. The tiles of TileScope.
 constexpr int64_t kTilePositions = 64;
-void tiles_in_place(const char* x, int64_t row, const int64_t* taps, int64_t num_taps, int64_t steps, const char* w, float* sums) {
+void tiles_in_place(const char* x, int64_t row, const int64_t* taps, int64_t num_taps, int64_t steps, const char* w,
+                    float* sums) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -130,7 +142,8 @@ class Plan {
         bias_(blocks_ * kPanelLines),
         weights_(blocks_ * steps_ * kPanelStepBytes) {
     for (int64_t t = 0; t < c.taps; ++t) taps_[t] = pixels_.at(c.tap[t][0], c.tap[t][1], c.tap[t][2]);
-    for (int64_t o = 0; o < blocks_ * kPanelLines; ++o) bias_[o] = c.bias && o < c.out_channels ? bfloat16_bits_to_float(c.bias[o]) : 0.0f;
+    for (int64_t o = 0; o < blocks_ * kPanelLines; ++o)
+      bias_[o] = c.bias && o < c.out_channels ? bfloat16_bits_to_float(c.bias[o]) : 0.0f;
   }
 
   void run() const {
@@ -144,7 +157,8 @@ class Plan {
         const int64_t parts = ceil_div(positions_, kPlacePositions);
         parallel_for(count * parts, 1, [&](int64_t begin, int64_t end) {
           const TileScope tiles(level_);
-          for (int64_t i = begin; i < end; ++i) run_places(i / parts, i % parts * kPlacePositions, y + i / parts * c_.y_image);
+          for (int64_t i = begin; i < end; ++i)
+            run_places(i / parts, i % parts * kPlacePositions, y + i / parts * c_.y_image);
         });
         continue;
       }
@@ -160,15 +174,18 @@ class Plan {
     parallel_for(blocks_ * c_.taps, max64(1, 16384 / (pixels_.pixel * kPanelLines)), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t b = i / c_.taps, t = i % c_.taps, o = b * kPanelLines;
-        pack_panel_b(2, c_.w + o * c_.w_out + c_.tap_w[t], c_.w_out, c_.w_channel, min64(kPanelLines, c_.out_channels - o), c_.in_channels,
+        pack_panel_b(2, c_.w + o * c_.w_out + c_.tap_w[t], c_.w_out, c_.w_channel,
+                     min64(kPanelLines, c_.out_channels - o), c_.in_channels,
                      weights_.get() + (b * steps_ + t * channel_steps_) * kPanelStepBytes);
       }
     });
   }
 
-  // Where windows move by one, the places of a copied image follow each other as the positions do, with a few between the lines that are no positions: tiles take all of them.
+  // Where windows move by one, the places of a copied image follow each other as the positions do, with a few between
+  // the lines that are no positions: tiles take all of them.
   bool suits_in_place() const {
-    return level_ == PanelLevel::kAmx && c_.size[0] == 1 && c_.step[1] == 1 && c_.step[2] == 1 && 8 * c_.size[2] >= 7 * pixels_.padded.size[2];
+    return level_ == PanelLevel::kAmx && c_.size[0] == 1 && c_.step[1] == 1 && c_.step[2] == 1 &&
+           8 * c_.size[2] >= 7 * pixels_.padded.size[2];
   }
   static constexpr int64_t kPlacePositions = 12 * kPanelLines;
 
@@ -176,7 +193,8 @@ class Plan {
   void run_places(int64_t image, int64_t begin, uint16_t* y) const {
     const int64_t end = min64(positions_, begin + kPlacePositions), line = pixels_.padded.size[2];
     int64_t places[kPlacePositions];  // in y; -1: none
-    for (int64_t p = begin; p < end; ++p) places[p - begin] = p % line < c_.size[2] ? p / line * c_.y_step[1] + p % line * c_.y_step[2] : -1;
+    for (int64_t p = begin; p < end; ++p)
+      places[p - begin] = p % line < c_.size[2] ? p / line * c_.y_step[1] + p % line * c_.y_step[2] : -1;
     ScratchArray<float> sums(kPlacePositions * kPanelLines);
     const char* const x = reinterpret_cast<const char*>(copies_.get() + image * image_);
     const int64_t row = 2 * pixels_.pixel;
@@ -184,10 +202,12 @@ class Plan {
       const int64_t channels = min64(kPanelLines, c_.out_channels - b * kPanelLines);
       for (int64_t o = 0; o < channels; o += 16)
         for (int64_t p = begin; p < end; p += kTilePositions)
-          tiles_in_place(x + p * row, row, taps_.get(), c_.taps, channel_steps_, weights_.get() + b * steps_ * kPanelStepBytes + o * 64,
+          tiles_in_place(x + p * row, row, taps_.get(), c_.taps, channel_steps_,
+                         weights_.get() + b * steps_ * kPanelStepBytes + o * 64,
                          sums.get() + (p - begin) * kPanelLines + o);
       for (int64_t p = begin; p < end; p += kPanelLines)
-        store(sums.get() + (p - begin) * kPanelLines, min64(kPanelLines, end - p), b * kPanelLines, channels, places + (p - begin), y);
+        store(sums.get() + (p - begin) * kPanelLines, min64(kPanelLines, end - p), b * kPanelLines, channels,
+              places + (p - begin), y);
     }
   }
 
@@ -196,22 +216,26 @@ class Plan {
     ScratchArray<char> panels(group_ * steps_ * kPanelStepBytes);
     ScratchArray<int64_t> places(end - begin);  // in y
     for (int64_t p = begin; p < end; p += kPanelLines)
-      pack_positions(p, min64(kPanelLines, end - p), panels.get() + (p - begin) / kPanelLines * steps_ * kPanelStepBytes, places.get() + (p - begin));
+      pack_positions(p, min64(kPanelLines, end - p),
+                     panels.get() + (p - begin) / kPanelLines * steps_ * kPanelStepBytes, places.get() + (p - begin));
     alignas(64) float sums[kPanelLines * kPanelLines];
     for (int64_t b = 0; b < blocks_; ++b) {
       const int64_t channels = min64(kPanelLines, c_.out_channels - b * kPanelLines);
       for (int64_t p = begin; p < end; p += kPanelLines) {
         const int64_t n = min64(kPanelLines, end - p);
-        block_(steps_, panels.get() + (p - begin) / kPanelLines * steps_ * kPanelStepBytes, weights_.get() + b * steps_ * kPanelStepBytes, n, channels, sums, kPanelLines, false);
+        block_(steps_, panels.get() + (p - begin) / kPanelLines * steps_ * kPanelStepBytes,
+               weights_.get() + b * steps_ * kPanelStepBytes, n, channels, sums, kPanelLines, false);
         store(sums, n, b * kPanelLines, channels, places.get() + (p - begin), y);
       }
     }
   }
 
-  __attribute__((target("avx512f,avx512bw,avx512vl"))) void pack_positions(int64_t p, int64_t count, char* panel, int64_t* places) const {
+  __attribute__((target("avx512f,avx512bw,avx512vl"))) void pack_positions(int64_t p, int64_t count, char* panel,
+                                                                           int64_t* places) const {
     int64_t from[kPanelLines];
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t at = p + i, w = at % c_.size[2], h = at / c_.size[2] % c_.size[1], e = at / c_.size[2] / c_.size[1] % c_.size[0], n = at / positions_;
+      const int64_t at = p + i, w = at % c_.size[2], h = at / c_.size[2] % c_.size[1],
+                    e = at / c_.size[2] / c_.size[1] % c_.size[0], n = at / positions_;
       from[i] = n * image_ + pixels_.at(e * c_.step[0], h * c_.step[1], w * c_.step[2]);
       places[i] = n * c_.y_image + e * c_.y_step[0] + h * c_.y_step[1] + w * c_.y_step[2];
     }
@@ -244,8 +268,10 @@ class Plan {
       while (i + n < count && places[i + n] == places[i] + n) ++n;
       for (int64_t o = 0; o < channels; ++o) {
         uint16_t* const to = y + places[i] + (first + o) * c_.y_channel;
-        if (n > 1) round_row(turned + o * kPanelLines + i, n, to);
-        else *to = float_to_bfloat16_bits(turned[o * kPanelLines + i]);
+        if (n > 1)
+          round_row(turned + o * kPanelLines + i, n, to);
+        else
+          *to = float_to_bfloat16_bits(turned[o * kPanelLines + i]);
       }
       i += n;
     }
@@ -263,8 +289,9 @@ class Plan {
   ScratchArray<char> weights_;
 };
 
-// The gradient of the weights of one group: for each tap and 32 input channels, the product of the gradients (output channels by positions) and the input there (positions by
-// channels). Positions are taken in runs that begin a step: whole lines where they fill their steps well enough, so that the taps above each other share the input's panels; else
+// The gradient of the weights of one group: for each tap and 32 input channels, the product of the gradients (output
+// channels by positions) and the input there (positions by channels). Positions are taken in runs that begin a step:
+// whole lines where they fill their steps well enough, so that the taps above each other share the input's panels; else
 // whole images.
 class WeightPlan {
  public:
@@ -282,19 +309,22 @@ class WeightPlan {
         runs_(positions_ / run_),
         blocks_(ceil_div(out_c_, kPanelLines)),
         shared_(by_lines_ ? g.kernel[0] * g.kernel[1] : 1),
-        pixels_({{g.in_size[0], g.in_size[1], g.in_size[2]}, channels_last ? g.in_channels : 1, channels_last}, border_of(g), in_c_),
+        pixels_({{g.in_size[0], g.in_size[1], g.in_size[2]}, channels_last ? g.in_channels : 1, channels_last},
+                border_of(g), in_c_),
         copies_(g.batch * pixels_.image),
         panels_(blocks_ * g.batch * runs_ * run_steps_ * kPanelStepBytes) {}
 
   void run(const uint16_t* dy, const uint16_t* x, uint16_t* dw) const {
     const int64_t tasks = volume(g_.kernel) / shared_;
     for (int64_t group = 0; group < g_.groups; ++group) {
-      pixels_.copy(x + group * in_c_ * pixels_.in.channel(), g_.in_channels * volume(g_.in_size), g_.batch, copies_.get());
+      pixels_.copy(x + group * in_c_ * pixels_.in.channel(), g_.in_channels * volume(g_.in_size), g_.batch,
+                   copies_.get());
       pack_gradients(dy + group * out_c_ * (last_ ? 1 : positions_));
       uint16_t* const to = dw + group * out_c_ * in_c_ * volume(g_.kernel);
       parallel_for(tasks * pixels_.steps, 1, [&](int64_t begin, int64_t end) {
         const TileScope tiles(level_);
-        for (int64_t i = begin; i < end; ++i) by_lines_ ? lines_task(i % tasks, i / tasks, to) : tap_task(i % tasks, i / tasks, to);
+        for (int64_t i = begin; i < end; ++i)
+          by_lines_ ? lines_task(i % tasks, i / tasks, to) : tap_task(i % tasks, i / tasks, to);
       });
     }
   }
@@ -306,12 +336,14 @@ class WeightPlan {
     Border b;
     for (int i = 0; i < 3; ++i) {
       b.low[i] = g.padding[i];
-      b.high[i] = max64(0, (g.out_size[i] - 1) * g.stride[i] + g.dilation[i] * (g.kernel[i] - 1) + 1 - g.padding[i] - g.in_size[i]);
+      b.high[i] = max64(
+          0, (g.out_size[i] - 1) * g.stride[i] + g.dilation[i] * (g.kernel[i] - 1) + 1 - g.padding[i] - g.in_size[i]);
     }
     return b;
   }
   static bool suits_lines(const ConvGeometry& g) {
-    return g.stride[0] == 1 && g.stride[1] == 1 && g.kernel[0] * g.kernel[1] > 1 && 4 * g.out_size[2] >= 3 * ceil_div(g.out_size[2], kStepChannels) * kStepChannels;
+    return g.stride[0] == 1 && g.stride[1] == 1 && g.kernel[0] * g.kernel[1] > 1 &&
+           4 * g.out_size[2] >= 3 * ceil_div(g.out_size[2], kStepChannels) * kStepChannels;
   }
 
   int64_t steps() const { return g_.batch * runs_ * run_steps_; }
@@ -322,8 +354,10 @@ class WeightPlan {
     parallel_for(blocks_ * runs, max64(1, 16384 / (run_ * kPanelLines)), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t r = i % runs, o = i / runs * kPanelLines, n = r / runs_, place = r % runs_ * run_;
-        const uint16_t* const from = dy + n * g_.out_channels * positions_ + (last_ ? place * g_.out_channels + o : o * positions_ + place);
-        pack_panel_a(2, from, last_ ? 1 : positions_, last_ ? g_.out_channels : 1, min64(kPanelLines, out_c_ - o), run_, 0, panels_.get() + i * run_steps_ * kPanelStepBytes);
+        const uint16_t* const from =
+            dy + n * g_.out_channels * positions_ + (last_ ? place * g_.out_channels + o : o * positions_ + place);
+        pack_panel_a(2, from, last_ ? 1 : positions_, last_ ? g_.out_channels : 1, min64(kPanelLines, out_c_ - o), run_,
+                     0, panels_.get() + i * run_steps_ * kPanelStepBytes);
       }
     });
   }
@@ -331,32 +365,38 @@ class WeightPlan {
   // One tap; the input's panels are packed for it alone.
   void tap_task(int64_t tap, int64_t channel_step, uint16_t* dw) const {
     const int64_t w = tap % g_.kernel[2], h = tap / g_.kernel[2] % g_.kernel[1], e = tap / g_.kernel[2] / g_.kernel[1];
-    const uint16_t* const x = copies_.get() + pixels_.at(e * g_.dilation[0], h * g_.dilation[1], w * g_.dilation[2]) + channel_step * kStepChannels;
+    const uint16_t* const x = copies_.get() + pixels_.at(e * g_.dilation[0], h * g_.dilation[1], w * g_.dilation[2]) +
+                              channel_step * kStepChannels;
     ScratchArray<char> input(kChunk * kPanelStepBytes);
     ScratchArray<float> sums(blocks_ * kPanelLines * kPanelLines);
     for (int64_t s = 0; s < steps(); s += kChunk) {
       const int64_t count = min64(kChunk, steps() - s);
       for (int64_t i = 0; i < count; ++i) pack_positions(x, s + i, input.get() + i * kPanelStepBytes);
-      for (int64_t b = 0; b < blocks_; ++b) multiply(count, b, s, input.get(), channel_step, sums.get() + b * kPanelLines * kPanelLines, s != 0);
+      for (int64_t b = 0; b < blocks_; ++b)
+        multiply(count, b, s, input.get(), channel_step, sums.get() + b * kPanelLines * kPanelLines, s != 0);
     }
     store(sums.get(), tap, channel_step, dw);
   }
 
   // The taps of one place in their lines: those of a line share its panels.
   void lines_task(int64_t w, int64_t channel_step, uint16_t* dw) const {
-    const int64_t height = pixels_.padded.size[1], lines = pixels_.padded.size[0] * height, size = blocks_ * kPanelLines * kPanelLines, most = max64(1, kChunk / run_steps_);
+    const int64_t height = pixels_.padded.size[1], lines = pixels_.padded.size[0] * height,
+                  size = blocks_ * kPanelLines * kPanelLines, most = max64(1, kChunk / run_steps_);
     ScratchArray<char> input(lines * run_steps_ * kPanelStepBytes);
     ScratchArray<float> sums(shared_ * size);
     for (int64_t n = 0; n < g_.batch; ++n) {
-      const uint16_t* const x = copies_.get() + n * pixels_.image + pixels_.at(0, 0, w * g_.dilation[2]) + channel_step * kStepChannels;
-      for (int64_t i = 0; i < lines; ++i) pack_line(x + i * pixels_.padded.size[2] * pixels_.pixel, input.get() + i * run_steps_ * kPanelStepBytes);
+      const uint16_t* const x =
+          copies_.get() + n * pixels_.image + pixels_.at(0, 0, w * g_.dilation[2]) + channel_step * kStepChannels;
+      for (int64_t i = 0; i < lines; ++i)
+        pack_line(x + i * pixels_.padded.size[2] * pixels_.pixel, input.get() + i * run_steps_ * kPanelStepBytes);
       for (int64_t line = 0, count; line < runs_; line += count) {
         const int64_t e = line / g_.out_size[1], h = line % g_.out_size[1];
         count = min64(most, g_.out_size[1] - h);
         for (int64_t b = 0; b < blocks_; ++b)
           for (int64_t t = 0; t < shared_; ++t) {
             const int64_t at = (e + t / g_.kernel[1] * g_.dilation[0]) * height + h + t % g_.kernel[1] * g_.dilation[1];
-            multiply(count * run_steps_, b, (n * runs_ + line) * run_steps_, input.get() + at * run_steps_ * kPanelStepBytes, channel_step,
+            multiply(count * run_steps_, b, (n * runs_ + line) * run_steps_,
+                     input.get() + at * run_steps_ * kPanelStepBytes, channel_step,
                      sums.get() + t * size + b * kPanelLines * kPanelLines, n + line > 0);
           }
       }
@@ -364,14 +404,18 @@ class WeightPlan {
     for (int64_t t = 0; t < shared_; ++t) store(sums.get() + t * size, t * g_.kernel[2] + w, channel_step, dw);
   }
 
-  void multiply(int64_t count, int64_t b, int64_t s, const char* input, int64_t channel_step, float* sums, bool accumulate) const {
-    block_(count, gradients(b, s), input, min64(kPanelLines, out_c_ - b * kPanelLines), min64(kStepChannels, in_c_ - channel_step * kStepChannels), sums, kPanelLines, accumulate);
+  void multiply(int64_t count, int64_t b, int64_t s, const char* input, int64_t channel_step, float* sums,
+                bool accumulate) const {
+    block_(count, gradients(b, s), input, min64(kPanelLines, out_c_ - b * kPanelLines),
+           min64(kStepChannels, in_c_ - channel_step * kStepChannels), sums, kPanelLines, accumulate);
   }
   void store(const float* sums, int64_t tap, int64_t channel_step, uint16_t* dw) const {
-    const int64_t channel = channel_step * kStepChannels, channels = min64(kStepChannels, in_c_ - channel), taps = volume(g_.kernel);
+    const int64_t channel = channel_step * kStepChannels, channels = min64(kStepChannels, in_c_ - channel),
+                  taps = volume(g_.kernel);
     const int64_t out = in_c_ * taps, in = last_ ? 1 : taps, first = channel * in + tap * (last_ ? in_c_ : 1);
     for (int64_t o = 0; o < out_c_; ++o)
-      for (int64_t c = 0; c < channels; ++c) dw[o * out + first + c * in] = float_to_bfloat16_bits(sums[o * kPanelLines + c]);
+      for (int64_t c = 0; c < channels; ++c)
+        dw[o * out + first + c * in] = float_to_bfloat16_bits(sums[o * kPanelLines + c]);
   }
 
   // Elements 0 to 15, and 16 to 31, of two vectors, taken in turn.
@@ -387,7 +431,8 @@ class WeightPlan {
     }
   };
   // A step of positions by 32 channels: pairs of positions element by element.
-  __attribute__((target("avx512f,avx512bw"))) static void pack_step(const uint16_t* const (&rows)[kStepChannels], char* to) {
+  __attribute__((target("avx512f,avx512bw"))) static void pack_step(const uint16_t* const (&rows)[kStepChannels],
+                                                                    char* to) {
     static constexpr Pairs kPairs;
     const __m512i low = _mm512_load_si512(kPairs.low), high = _mm512_load_si512(kPairs.high);
     for (int64_t i = 0; i < kStepChannels; i += 2, to += kStepBytes) {
@@ -412,10 +457,13 @@ class WeightPlan {
   // Step `step` of the images' positions.
   void pack_positions(const uint16_t* x, int64_t step, char* to) const {
     const int64_t image = step / run_steps_, first = step % run_steps_ * kStepChannels;
-    int64_t w = first % g_.out_size[2], h = first / g_.out_size[2] % g_.out_size[1], e = first / g_.out_size[2] / g_.out_size[1];
+    int64_t w = first % g_.out_size[2], h = first / g_.out_size[2] % g_.out_size[1],
+            e = first / g_.out_size[2] / g_.out_size[1];
     const uint16_t* rows[kStepChannels];
     for (int64_t i = 0; i < kStepChannels; ++i) {
-      rows[i] = first + i < positions_ ? x + image * pixels_.image + pixels_.at(e * g_.stride[0], h * g_.stride[1], w * g_.stride[2]) : kZero;
+      rows[i] = first + i < positions_
+                    ? x + image * pixels_.image + pixels_.at(e * g_.stride[0], h * g_.stride[1], w * g_.stride[2])
+                    : kZero;
       if (++w < g_.out_size[2]) continue;
       w = 0;
       if (++h < g_.out_size[1]) continue;
@@ -431,7 +479,8 @@ class WeightPlan {
   const PanelBlock block_;
   const int64_t in_c_, out_c_, positions_;
   const bool by_lines_;
-  const int64_t run_, run_steps_, runs_, blocks_, shared_;  // positions of a run, their steps, runs of an image; blocks of output channels; taps that share panels
+  const int64_t run_, run_steps_, runs_, blocks_,
+      shared_;  // positions of a run, their steps, runs of an image; blocks of output channels; taps that share panels
   const PixelCopies pixels_;
   ScratchArray<uint16_t> copies_;
   ScratchArray<char> panels_;
@@ -441,6 +490,8 @@ class WeightPlan {
 
 void direct_conv(const DirectConv<uint16_t>& c) { Plan(c).run(); }
 
-void bf16_backward_weight(const ConvGeometry& g, const uint16_t* dy, const uint16_t* x, uint16_t* dw) { WeightPlan(g, g.channels_last).run(dy, x, dw); }
+void bf16_backward_weight(const ConvGeometry& g, const uint16_t* dy, const uint16_t* x, uint16_t* dw) {
+  WeightPlan(g, g.channels_last).run(dy, x, dw);
+}
 
 }  // namespace tessera::cpu::internal

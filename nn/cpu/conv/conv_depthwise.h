@@ -1,4 +1,5 @@
-// Convolutions with one input channel per group, without matrix products: each output row is a sum of shifted input rows.
+// Convolutions with one input channel per group, without matrix products: each output row is a sum of shifted input
+// rows.
 #pragma once
 
 #include "nn/cpu/conv/conv.h"
@@ -6,7 +7,9 @@
 namespace tessera::cpu::internal {
 
 // One input channel per group and few output channels of it.
-inline bool is_depthwise(const ConvGeometry& g) { return g.groups > 1 && g.in_channels == g.groups && g.out_channels <= 4 * g.groups; }
+inline bool is_depthwise(const ConvGeometry& g) {
+  return g.groups > 1 && g.in_channels == g.groups && g.out_channels <= 4 * g.groups;
+}
 
 void depthwise_forward(const ConvGeometry& g, const float* x, const float* w, const float* bias, float* y);
 void depthwise_forward(const ConvGeometry& g, const double* x, const double* w, const double* bias, double* y);

@@ -70,7 +70,8 @@ HWY_NOINLINE void Tile(const TileArgs& g) {
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r, c += c_row, start += start_row)
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(hn::Add(acc[r][v], hn::LoadU(d, start + v * kLanes)), d, c + v * kLanes);
+    for (int v = 0; v < kVectors; ++v)
+      hn::StoreU(hn::Add(acc[r][v], hn::LoadU(d, start + v * kLanes)), d, c + v * kLanes);
 }
 
 template <int kVectors, int kStep, size_t... kRows>
@@ -118,7 +119,8 @@ class Plan {
     steps_ = ceil_div(k_, ceil_div(k_, kStepsAtOnce));
     for (int64_t p = 0; p < k_; ++p) {
       const int64_t* const at = c.tap[tap(p)];
-      offsets_[p] = channel(p) * padded.channel() + at[0] * padded.step(0) + at[1] * padded.step(1) + at[2] * padded.step(2);
+      offsets_[p] =
+          channel(p) * padded.channel() + at[0] * padded.step(0) + at[1] * padded.step(1) + at[2] * padded.step(2);
     }
     for (int64_t o = 0; o < channels(); ++o) start_[o] = c.bias && o < c.out_channels ? c.bias[o] : 0.0f;
     for (int i = 0; i < 3; ++i) x_step_[i] = c.step[i] * padded.step(i);
@@ -173,7 +175,8 @@ class Plan {
     const bool in_place = c_.y_channel == 1 && b.channels == b.width();
     const int64_t n = c_.size[2];
     const TileCut cut = CutPositions(n, b.vectors, x_step_[2]);
-    ScratchArray<float> tmp(in_place ? 0 : (end - begin) * n * b.width()), packed(packs_once() ? 0 : steps_ * b.width());
+    ScratchArray<float> tmp(in_place ? 0 : (end - begin) * n * b.width()),
+        packed(packs_once() ? 0 : steps_ * b.width());
     TileArgs args;
     args.step = x_step_[2];
     args.c_row = in_place ? c_.y_step[2] : b.width();
@@ -216,7 +219,8 @@ class Plan {
     const int64_t h = line % c_.size[1], e = line / c_.size[1] % c_.size[0], n = line / c_.size[1] / c_.size[0];
     return {n * input_.image + e * x_step_[0] + h * x_step_[1], n * c_.y_image + e * c_.y_step[0] + h * c_.y_step[1]};
   }
-  // The sums run over the taps of a channel first where channels are apart, over the channels of a tap where they lie together.
+  // The sums run over the taps of a channel first where channels are apart, over the channels of a tap where they lie
+  // together.
   int64_t channel(int64_t p) const { return !c_.in.channels_last ? p / c_.taps : p % c_.in_channels; }
   int64_t tap(int64_t p) const { return !c_.in.channels_last ? p % c_.taps : p / c_.in_channels; }
 
@@ -230,8 +234,10 @@ class Plan {
       while (c_.w_out != 1 && p + n < end && weight(p + n) == first + n) ++n;
       for (int64_t lane = 0; lane < width; lane += kLanes) {
         const int64_t o = b.first + lane, rows = min64(kLanes, c_.out_channels - o);
-        if (c_.w_out == 1) copy_lanes(c_.w + o + first, rows, to + lane);
-        else pack_lanes(c_.w + o * c_.w_out + first, c_.w_out, rows, n, width, to + lane);
+        if (c_.w_out == 1)
+          copy_lanes(c_.w + o + first, rows, to + lane);
+        else
+          pack_lanes(c_.w + o * c_.w_out + first, c_.w_out, rows, n, width, to + lane);
       }
       p += n;
       to += n * width;
@@ -246,7 +252,8 @@ class Plan {
       const int64_t to = position(batch, line).y;
       int64_t count = 1;
       while (line + count < end && c_.y_step[2] == 1 && position(batch, line + count).y == to + count * n) ++count;
-      store_lanes(sums + (line - begin) * n * b.width(), b.width(), count * n, b.channels, batch.y + to + b.first * c_.y_channel, c_.y_channel, c_.y_step[2]);
+      store_lanes(sums + (line - begin) * n * b.width(), b.width(), count * n, b.channels,
+                  batch.y + to + b.first * c_.y_channel, c_.y_channel, c_.y_step[2]);
       line += count;
     }
   }
@@ -288,7 +295,8 @@ namespace {
 DirectConv<float> joined_lines(const DirectConv<float>& c) {
   DirectConv<float> joined = c;
   const int64_t n = c.size[1] * c.size[2];
-  const bool same = c.taps == 1 && c.border.none() && c.step[1] == 1 && c.step[2] == 1 && c.size[1] == c.in.size[1] && c.size[2] == c.in.size[2];
+  const bool same = c.taps == 1 && c.border.none() && c.step[1] == 1 && c.step[2] == 1 && c.size[1] == c.in.size[1] &&
+                    c.size[2] == c.in.size[2];
   if (same && c.y_step[1] == c.size[2] * c.y_step[2] && n <= 256) {
     joined.size[1] = joined.in.size[1] = 1;
     joined.size[2] = joined.in.size[2] = n;
@@ -332,9 +340,11 @@ ImageLayout ImageLayout::with(const Border& b) const {
 }
 
 template <class E>
-void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& b, const E* x, int64_t x_image, E* to) {
+void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& b, const E* x,
+                             int64_t x_image, E* to) {
   const ImageLayout padded = layout.with(b);
-  const int64_t row = layout.step(1), left = b.low[2] * layout.unit, right = b.high[2] * layout.unit, padded_row = padded.step(1);
+  const int64_t row = layout.step(1), left = b.low[2] * layout.unit, right = b.high[2] * layout.unit,
+                padded_row = padded.step(1);
   const int64_t height = padded.size[1], depth = padded.size[0];
   parallel_for(images * planes * depth, 1 + 16384 / (height * padded_row), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -356,8 +366,10 @@ void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& 
     }
   });
 }
-template void copy_images_with_border(int64_t, int64_t, const ImageLayout&, const Border&, const float*, int64_t, float*);
-template void copy_images_with_border(int64_t, int64_t, const ImageLayout&, const Border&, const uint16_t*, int64_t, uint16_t*);
+template void copy_images_with_border(int64_t, int64_t, const ImageLayout&, const Border&, const float*, int64_t,
+                                      float*);
+template void copy_images_with_border(int64_t, int64_t, const ImageLayout&, const Border&, const uint16_t*, int64_t,
+                                      uint16_t*);
 
 }  // namespace tessera::cpu::internal
 #endif

@@ -1,6 +1,7 @@
-// Convolution without a matrix of columns: a micro kernel keeps a few neighbouring positions of an output row by a few vectors of output channels in
-// registers, and reads the image where it lies, one element for all channels at a time. So the image needs no order of its own (rows, channels last,
-// any stride), only a border of zeros; the weights are packed in vectors of output channels.
+// Convolution without a matrix of columns: a micro kernel keeps a few neighbouring positions of an output row by a few
+// vectors of output channels in registers, and reads the image where it lies, one element for all channels at a time.
+// So the image needs no order of its own (rows, channels last, any stride), only a border of zeros; the weights are
+// packed in vectors of output channels.
 #pragma once
 
 #include "nn/cpu/conv/conv.h"
@@ -13,7 +14,8 @@ struct Border {
   bool none() const { return (low[0] | low[1] | low[2] | high[0] | high[1] | high[2]) == 0; }
 };
 
-// Images: planes (a channel, or a whole image whose channels come last) of size[0] x size[1] x size[2] places of `unit` contiguous elements (1, or all channels).
+// Images: planes (a channel, or a whole image whose channels come last) of size[0] x size[1] x size[2] places of `unit`
+// contiguous elements (1, or all channels).
 struct ImageLayout {
   int64_t size[3], unit;
   bool channels_last;
@@ -22,9 +24,11 @@ struct ImageLayout {
   int64_t plane() const { return size[0] * size[1] * size[2] * unit; }
   ImageLayout with(const Border& b) const;
 };
-// to: images * planes * layout.with(border).plane() elements; x_image: elements from an image to the next. E: float, or uint16_t for bfloat16.
+// to: images * planes * layout.with(border).plane() elements; x_image: elements from an image to the next. E: float, or
+// uint16_t for bfloat16.
 template <class E>
-void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& border, const E* x, int64_t x_image, E* to);
+void copy_images_with_border(int64_t images, int64_t planes, const ImageLayout& layout, const Border& border,
+                             const E* x, int64_t x_image, E* to);
 
 // One group of a convolution. y[n, o, q] = bias[o] + sum over channels c and taps t of
 //   x[n, c, q * step + tap[t]] * w[o * w_out + c * w_channel + tap_w[t]],
@@ -33,7 +37,8 @@ template <class E>
 struct DirectConv {
   int64_t images, in_channels, out_channels;
   const E* x;  // the first plane
-  int64_t x_image, first_channel;  // elements between images; channels of other groups before this one's, where channels come last
+  int64_t x_image,
+      first_channel;  // elements between images; channels of other groups before this one's, where channels come last
   ImageLayout in;
   Border border;
   int64_t step[3], taps;
@@ -50,15 +55,16 @@ void direct_conv(const DirectConv<float>& c);
 // bfloat16, on the CPU's dot products; only where has_bf16_conv() of conv_bf16.h says so.
 void direct_conv(const DirectConv<uint16_t>& c);
 
-// The same for kernels of 3 x 3 without strides, by fewer multiplications; false: not all results are finite, and direct_conv is to take them.
+// The same for kernels of 3 x 3 without strides, by fewer multiplications; false: not all results are finite, and
+// direct_conv is to take them.
 bool suits_winograd(const DirectConv<float>& c);
 bool winograd_conv(const DirectConv<float>& c);
 
 // The same for many weights and few positions; false: it does not suit.
 bool narrow_conv(const DirectConv<float>& c);
 
-// One group of a convolution with windows of one position: y[n, o, q] = bias[o] + sum over channels c of x[n, c, q] * w[o * w_out + c * w_in]; one
-// of w_out and w_in is 1. Channels are `positions` elements apart.
+// One group of a convolution with windows of one position: y[n, o, q] = bias[o] + sum over channels c of x[n, c, q] *
+// w[o * w_out + c * w_in]; one of w_out and w_in is 1. Channels are `positions` elements apart.
 struct PointwiseConv {
   int64_t images, in_channels, out_channels, positions;
   const float* x;
@@ -100,8 +106,8 @@ inline void run_tiles(const TileCut& cut, TileArgs& args) {
   }
 }
 
-// The gradient of the weights of one group: dw[o, k] = sum over images and positions q of dy[n, o, q] * x[n, c, q * step + tap * dilation], k being (c, tap), or
-// (tap, c) where channels come last.
+// The gradient of the weights of one group: dw[o, k] = sum over images and positions q of dy[n, o, q] * x[n, c, q *
+// step + tap * dilation], k being (c, tap), or (tap, c) where channels come last.
 struct DirectWeight {
   int64_t images, in_channels, out_channels;
   const float* x;

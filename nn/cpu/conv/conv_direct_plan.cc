@@ -1,4 +1,5 @@
-// Convolutions and their input gradients as direct convolutions: which taps a position takes, and the border that they reach into.
+// Convolutions and their input gradients as direct convolutions: which taps a position takes, and the border that they
+// reach into.
 #include <algorithm>
 #include <vector>
 
@@ -54,7 +55,12 @@ struct Taps {
 // Element strides of the weights of a group: (out, in, taps), or (out, taps, in).
 struct Weights {
   Weights(const ConvGeometry& g, bool channels_last)
-      : in_c(g.in_channels / g.groups), taps(volume(g.kernel)), out(in_c * taps), in(channels_last ? 1 : taps), tap(channels_last ? in_c : 1), group(g.out_channels / g.groups * out) {}
+      : in_c(g.in_channels / g.groups),
+        taps(volume(g.kernel)),
+        out(in_c * taps),
+        in(channels_last ? 1 : taps),
+        tap(channels_last ? in_c : 1),
+        group(g.out_channels / g.groups * out) {}
   int64_t in_c, taps, out, in, tap, group;
 };
 
@@ -63,7 +69,8 @@ Border border_of(const ConvGeometry& g) {
   Border b;
   for (int i = 0; i < 3; ++i) {
     b.low[i] = g.padding[i];
-    b.high[i] = at_least_zero((g.out_size[i] - 1) * g.stride[i] + g.dilation[i] * (g.kernel[i] - 1) + 1 - g.padding[i] - g.in_size[i]);
+    b.high[i] = at_least_zero((g.out_size[i] - 1) * g.stride[i] + g.dilation[i] * (g.kernel[i] - 1) + 1 - g.padding[i] -
+                              g.in_size[i]);
   }
   return b;
 }
@@ -72,7 +79,8 @@ Border border_of(const ConvGeometry& g) {
 
 template <class E>
 void direct_forward(const ConvGeometry& g, bool channels_last, const E* x, const E* w, const E* bias, E* y) {
-  const Planes image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last), result = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
+  const Planes image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last),
+               result = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
   const Weights weights(g, channels_last);
   DirectConv<E> c{};
   c.images = g.batch;
@@ -86,7 +94,8 @@ void direct_forward(const ConvGeometry& g, bool channels_last, const E* x, const
   Taps taps;
   for (int64_t d = 0, t = 0; d < g.kernel[0]; ++d)
     for (int64_t h = 0; h < g.kernel[1]; ++h)
-      for (int64_t k = 0; k < g.kernel[2]; ++k, ++t) taps.add(d * g.dilation[0], h * g.dilation[1], k * g.dilation[2], t * weights.tap);
+      for (int64_t k = 0; k < g.kernel[2]; ++k, ++t)
+        taps.add(d * g.dilation[0], h * g.dilation[1], k * g.dilation[2], t * weights.tap);
   taps.give_to(c);
   c.w_out = weights.out;
   c.w_channel = weights.in;
@@ -103,9 +112,11 @@ void direct_forward(const ConvGeometry& g, bool channels_last, const E* x, const
 
 namespace {
 
-// The positions of the input i = phase + stride * q of one dimension: each takes the taps k with i + padding = stride * o + dilation * k, that is o = q + shift(k).
+// The positions of the input i = phase + stride * q of one dimension: each takes the taps k with i + padding = stride *
+// o + dilation * k, that is o = q + shift(k).
 struct Phase {
-  Phase(const ConvGeometry& g, int dim, int64_t first) : first(first), count(first < g.in_size[dim] ? (g.in_size[dim] - 1 - first) / g.stride[dim] + 1 : 0) {
+  Phase(const ConvGeometry& g, int dim, int64_t first)
+      : first(first), count(first < g.in_size[dim] ? (g.in_size[dim] - 1 - first) / g.stride[dim] + 1 : 0) {
     for (int64_t k = 0; k < g.kernel[dim]; ++k) {
       const int64_t at = first + g.padding[dim] - g.dilation[dim] * k;
       if (at % g.stride[dim] == 0) taps.push_back({k, at / g.stride[dim]});
@@ -137,7 +148,8 @@ void zero_phase(const DirectConv<E>& c, int64_t channels) {
   parallel_for(c.images * channels, 1 + 16384 / (lines * c.size[2]), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i)
       for (int64_t line = 0; line < lines; ++line) {
-        E* const to = c.y + i / channels * c.y_image + i % channels * c.y_channel + line / c.size[1] * c.y_step[0] + line % c.size[1] * c.y_step[1];
+        E* const to = c.y + i / channels * c.y_image + i % channels * c.y_channel + line / c.size[1] * c.y_step[0] +
+                      line % c.size[1] * c.y_step[1];
         for (int64_t q = 0; q < c.size[2]; ++q) to[q * c.y_step[2]] = 0;
       }
   });
@@ -153,7 +165,8 @@ void direct_backward_input(const ConvGeometry& g, bool channels_last, const E* d
   DirectConv<E> c{};
   c.images = g.batch;
   c.out_channels = to.per_group;
-  const std::vector<Phase> ds = phases_of(g, 0, c.border), hs = phases_of(g, 1, c.border), ws = phases_of(g, 2, c.border);
+  const std::vector<Phase> ds = phases_of(g, 0, c.border), hs = phases_of(g, 1, c.border),
+                           ws = phases_of(g, 2, c.border);
   const Border border = c.border;
   // Several phases share one copy with a border.
   const bool copy = ds.size() * hs.size() * ws.size() > 1 && !border.none();
@@ -180,7 +193,8 @@ void direct_backward_input(const ConvGeometry& g, bool channels_last, const E* d
         for (const Phase::Tap& td : pd.taps)
           for (const Phase::Tap& th : ph.taps)
             for (const Phase::Tap& tw : pw.taps)
-              taps.add(td.shift + border.low[0], th.shift + border.low[1], tw.shift + border.low[2], ((td.k * g.kernel[1] + th.k) * g.kernel[2] + tw.k) * weights.tap);
+              taps.add(td.shift + border.low[0], th.shift + border.low[1], tw.shift + border.low[2],
+                       ((td.k * g.kernel[1] + th.k) * g.kernel[2] + tw.k) * weights.tap);
         taps.give_to(c);
         c.size[0] = pd.count;
         c.size[1] = ph.count;
@@ -188,15 +202,19 @@ void direct_backward_input(const ConvGeometry& g, bool channels_last, const E* d
         for (int64_t group = 0; group < g.groups; ++group) {
           set_x(c, from, group, dy);
           c.w = w + group * weights.group;
-          c.y = dx + to.group(group) + pd.first * to.layout.step(0) + ph.first * to.layout.step(1) + pw.first * to.layout.step(2);
-          if (c.taps == 0) zero_phase(c, to.per_group);
-          else direct_conv(c);
+          c.y = dx + to.group(group) + pd.first * to.layout.step(0) + ph.first * to.layout.step(1) +
+                pw.first * to.layout.step(2);
+          if (c.taps == 0)
+            zero_phase(c, to.per_group);
+          else
+            direct_conv(c);
         }
       }
 }
 
 void direct_backward_weight(const ConvGeometry& g, bool channels_last, const float* dy, const float* x, float* dw) {
-  const Planes image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last), grad = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
+  const Planes image = tensor_of(g.in_size, g.in_channels, g.groups, channels_last),
+               grad = tensor_of(g.out_size, g.out_channels, g.groups, channels_last);
   const Weights weights(g, channels_last);
   DirectWeight c{};
   c.images = g.batch;

@@ -1,5 +1,6 @@
-// The gradient of a convolution's weights: a tile of it, a few taps or channels by vectors of output channels, stays in registers while the positions pass, whose
-// gradients are vectors of channels and whose input elements are read where they lie.
+// The gradient of a convolution's weights: a tile of it, a few taps or channels by vectors of output channels, stays in
+// registers while the positions pass, whose gradients are vectors of channels and whose input elements are read where
+// they lie.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/conv/conv_direct_weight.cc"
 #include <cstring>
@@ -92,7 +93,8 @@ WeightFn tile_for(int64_t streams, int64_t run) {
   if (streams == 1) return runs_of<kWide>(run, std::make_index_sequence<kMostRows>());
   if (run == 1) return streams_of<1, kWide>(streams, std::make_index_sequence<8>());
   if (run == 3) return streams_of<3, kWide>(streams, std::make_index_sequence<4>());
-  return run == 5 ? streams_of<5, kWide>(streams, std::make_index_sequence<2>()) : streams_of<7, kWide>(streams, std::make_index_sequence<2>());
+  return run == 5 ? streams_of<5, kWide>(streams, std::make_index_sequence<2>())
+                  : streams_of<7, kWide>(streams, std::make_index_sequence<2>());
 }
 WeightFn tile_for(int64_t streams, int64_t run, int64_t wide) {
 #if HWY_TARGET <= HWY_AVX3
@@ -126,11 +128,14 @@ class Plan {
     if (one_pass()) return run_images(0, c_.images);
     std::memset(sums_.get(), 0, lanes_ * k_ * sizeof(float));
     for (int64_t n = 0; n < c_.images; n += images_) run_images(n, min64(images_, c_.images - n));
-    const int64_t blocks = ceil_div(lanes_, kVectors * kLanes), part = ceil_div(max64(64, 16384 / (kVectors * kLanes)), kLanes) * kLanes, parts = ceil_div(k_, part);
+    const int64_t blocks = ceil_div(lanes_, kVectors * kLanes),
+                  part = ceil_div(max64(64, 16384 / (kVectors * kLanes)), kLanes) * kLanes, parts = ceil_div(k_, part);
     parallel_for(blocks * parts, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t o = i / parts * kVectors * kLanes, width = min64(kVectors * kLanes, lanes_ - o), k = i % parts * part;
-        store_lanes(sums_.get() + o * k_ + k * width, width, min64(part, k_ - k), min64(width, c_.out_channels - o), c_.dw + o * k_ + k, k_, 1);
+        const int64_t o = i / parts * kVectors * kLanes, width = min64(kVectors * kLanes, lanes_ - o),
+                      k = i % parts * part;
+        store_lanes(sums_.get() + o * k_ + k * width, width, min64(part, k_ - k), min64(width, c_.out_channels - o),
+                    c_.dw + o * k_ + k, k_, 1);
       }
     });
   }
@@ -161,12 +166,14 @@ class Plan {
     if (c_.dilation[2] == 1 && most_streams(width) > 1) run = width;
     const int64_t count = k_ / run, most = most_streams(run);
     offsets_.reserve(count);
-    for (int64_t i = 0; i < count; ++i) offsets_.push_back(i * run / taps_ * input_.padded.channel() + tap_offset(i * run % taps_));
+    for (int64_t i = 0; i < count; ++i)
+      offsets_.push_back(i * run / taps_ * input_.padded.channel() + tap_offset(i * run % taps_));
     for (int64_t i = 0; i < count; i += most) tiles_.push_back({i * run, min64(most, count - i), run, &offsets_[i]});
   }
   int64_t tap_offset(int64_t t) const {
     const int64_t w = t % c_.kernel[2], h = t / c_.kernel[2] % c_.kernel[1], e = t / c_.kernel[2] / c_.kernel[1];
-    return e * c_.dilation[0] * input_.padded.step(0) + h * c_.dilation[1] * input_.padded.step(1) + w * c_.dilation[2] * input_.padded.step(2);
+    return e * c_.dilation[0] * input_.padded.step(0) + h * c_.dilation[1] * input_.padded.step(1) +
+           w * c_.dilation[2] * input_.padded.step(2);
   }
 
   void run_images(int64_t n, int64_t count) {
@@ -182,11 +189,13 @@ class Plan {
     ScratchArray<int64_t> x_lines(lines), dy_lines(lines);
     for (int64_t i = 0; i < lines; ++i) {
       const int64_t h = i % c_.size[1], e = i / c_.size[1] % c_.size[0], image = i / c_.size[1] / c_.size[0];
-      x_lines[i] = image * input_.image + e * c_.step[0] * input_.padded.step(0) + h * c_.step[1] * input_.padded.step(1);
+      x_lines[i] =
+          image * input_.image + e * c_.step[0] * input_.padded.step(0) + h * c_.step[1] * input_.padded.step(1);
       dy_lines[i] = image * dy_image + (e * c_.size[1] + h) * c_.size[2] * dy_row_;
     }
     const int64_t blocks = ceil_div(lanes_, kVectors * kLanes), tiles = static_cast<int64_t>(tiles_.size());
-    const int64_t range = min64(kRangeTiles, ceil_div(tiles, max64(1, min64(tiles, kTasks / blocks)))), ranges = ceil_div(tiles, range);
+    const int64_t range = min64(kRangeTiles, ceil_div(tiles, max64(1, min64(tiles, kTasks / blocks)))),
+                  ranges = ceil_div(tiles, range);
     parallel_for(blocks * ranges, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
       WeightArgs args;
       args.n = c_.size[2];
@@ -194,7 +203,8 @@ class Plan {
       args.dy_row = dy_row_;
       args.x = x;
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t o = i / ranges * kVectors * kLanes, first = i % ranges * range, last = min64(tiles, first + range);
+        const int64_t o = i / ranges * kVectors * kLanes, first = i % ranges * range,
+                      last = min64(tiles, first + range);
         const int64_t row = tiles_[first].row, rows = (last == tiles ? k_ : tiles_[last].row) - row;
         args.width = min64(kVectors * kLanes, lanes_ - o);
         args.dy = dy + o;
@@ -207,7 +217,8 @@ class Plan {
           args.dy_lines = dy_lines.get() + line;
           run_tiles(args, first, last, sums);
         }
-        if (one_pass()) store_lanes(sums, args.width, rows, min64(args.width, c_.out_channels - o), c_.dw + o * k_ + row, k_, 1);
+        if (one_pass())
+          store_lanes(sums, args.width, rows, min64(args.width, c_.out_channels - o), c_.dw + o * k_ + row, k_, 1);
       }
     });
   }

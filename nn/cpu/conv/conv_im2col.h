@@ -7,15 +7,18 @@
 
 namespace tessera::cpu::internal {
 
-// The columns [p0, p1) of `channels` channels: cols is (channels * kernel volume) x (p1 - p0), rows `cols_stride` elements of `item` bytes apart; x
-// is the first channel of one image.
-void im2col_block(int64_t item, const ConvGeometry& g, const void* x, int64_t channels, int64_t p0, int64_t p1, void* cols, int64_t cols_stride);
+// The columns [p0, p1) of `channels` channels: cols is (channels * kernel volume) x (p1 - p0), rows `cols_stride`
+// elements of `item` bytes apart; x is the first channel of one image.
+void im2col_block(int64_t item, const ConvGeometry& g, const void* x, int64_t channels, int64_t p0, int64_t p1,
+                  void* cols, int64_t cols_stride);
 
 // The adjoint: x (of Acc) += cols (of T), T as in visit_addable.
 template <class T, class Acc>
-void col2im_block(const ConvGeometry& g, const T* cols, int64_t cols_stride, int64_t channels, int64_t p0, int64_t p1, Acc* x);
+void col2im_block(const ConvGeometry& g, const T* cols, int64_t cols_stride, int64_t channels, int64_t p0, int64_t p1,
+                  Acc* x);
 
-// Calls fn(row of the matrix, channel, depth, height and width offset of the kernel tap) for the rows of `channels` channels.
+// Calls fn(row of the matrix, channel, depth, height and width offset of the kernel tap) for the rows of `channels`
+// channels.
 template <class F>
 void for_taps(const ConvGeometry& g, int64_t channels, F&& fn) {
   int64_t row = 0;
@@ -23,7 +26,8 @@ void for_taps(const ConvGeometry& g, int64_t channels, F&& fn) {
     for (int64_t kd = 0; kd < g.kernel[0]; ++kd)
       for (int64_t kh = 0; kh < g.kernel[1]; ++kh)
         for (int64_t kw = 0; kw < g.kernel[2]; ++kw, ++row)
-          fn(row, c, kd * g.dilation[0] - g.padding[0], kh * g.dilation[1] - g.padding[1], kw * g.dilation[2] - g.padding[2]);
+          fn(row, c, kd * g.dilation[0] - g.padding[0], kh * g.dilation[1] - g.padding[1],
+             kw * g.dilation[2] - g.padding[2]);
 }
 
 // The output positions o of [begin, end) whose input o * stride + offset lies in [0, size): [first, last).

@@ -7,11 +7,15 @@
 
 namespace tessera::cpu::internal {
 
-// The images of a problem (DirectConv or DirectWeight), some at a time: copies with their border or, where there is none, as they lie.
+// The images of a problem (DirectConv or DirectWeight), some at a time: copies with their border or, where there is
+// none, as they lie.
 struct Images {
   template <class Problem>
   Images(const Problem& c, int64_t at_once)
-      : padded(c.in.with(c.border)), planes(planes_of(c)), image(c.border.none() ? c.x_image : planes * padded.plane()), copy(c.border.none() ? 0 : at_once * image) {}
+      : padded(c.in.with(c.border)),
+        planes(planes_of(c)),
+        image(c.border.none() ? c.x_image : planes * padded.plane()),
+        copy(c.border.none() ? 0 : at_once * image) {}
 
   // Images [n, n + count), at most at_once; where the group's channels begin.
   template <class Problem>

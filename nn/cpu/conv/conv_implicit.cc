@@ -16,8 +16,9 @@ constexpr int64_t kPaddedElements = int64_t{1} << 22;  // of the images that one
 constexpr int64_t kChunkWork = int64_t{1} << 20;  // multiplications worth a chunk of images of their own
 constexpr int64_t kLeastChunks = 6;
 
-// How a row of packed columns is put together: first copies of 64 bytes, then of 16, each in ascending order, then single elements. A copy of 64 bytes, and the last copy of a
-// run of positions, may spill onto the positions after it, which are written later, but never beyond the row.
+// How a row of packed columns is put together: first copies of 64 bytes, then of 16, each in ascending order, then
+// single elements. A copy of 64 bytes, and the last copy of a run of positions, may spill onto the positions after it,
+// which are written later, but never beyond the row.
 struct Move {
   int64_t to, from;
 };
@@ -31,7 +32,8 @@ struct Moves {
   // Takes up to 16 copies of the run; returns how many elements that is. end: elements of a row.
   int64_t add(int64_t to, int64_t from, int64_t n, int64_t end) {
     int64_t i = 0;
-    for (int64_t most = num_wide + 16; i < n && to + i + kWide <= end && num_wide < most; i += kWide) wide[num_wide++] = {to + i, from + i};
+    for (int64_t most = num_wide + 16; i < n && to + i + kWide <= end && num_wide < most; i += kWide)
+      wide[num_wide++] = {to + i, from + i};
     if (i >= n || to + i + kWide <= end) return i < n ? i : n;
     for (; i < n && (i + kStep <= n || to + i + kStep <= end); i += kStep) vectors[num_vectors++] = {to + i, from + i};
     for (; i < n; ++i) singles[num_singles++] = {to + i, from + i};
@@ -62,9 +64,12 @@ inline void copy_row(T* to, const T* from, int64_t n, int64_t step) {
 }  // namespace
 
 template <class T>
-void PaddedImages<T>::fill(const ConvGeometry& g, const T* x, int64_t image_stride, int64_t count, int64_t channels, T* to) {
-  const int64_t height = size(g, 1), phases = g.stride[2], length = phase(g), all = plane(g), in_plane = volume(g.in_size);
-  const Range slices = valid_outputs(0, size(g, 0), 1, -g.padding[0], g.in_size[0]), rows = valid_outputs(0, height, 1, -g.padding[1], g.in_size[1]);
+void PaddedImages<T>::fill(const ConvGeometry& g, const T* x, int64_t image_stride, int64_t count, int64_t channels,
+                           T* to) {
+  const int64_t height = size(g, 1), phases = g.stride[2], length = phase(g), all = plane(g),
+                in_plane = volume(g.in_size);
+  const Range slices = valid_outputs(0, size(g, 0), 1, -g.padding[0], g.in_size[0]),
+              rows = valid_outputs(0, height, 1, -g.padding[1], g.in_size[1]);
   ScratchArray<Range> inside(phases);  // of each phase
   for (int64_t q = 0; q < phases; ++q) inside[q] = valid_outputs(0, length, phases, q - g.padding[2], g.in_size[2]);
   parallel_for(count * channels, 1 + 16384 / all, [&](int64_t begin, int64_t end) {
@@ -73,7 +78,8 @@ void PaddedImages<T>::fill(const ConvGeometry& g, const T* x, int64_t image_stri
       const T* const from = x + i / channels * image_stride + i % channels * in_plane;
       for (int64_t d = slices.first; d < slices.last; ++d)
         for (int64_t h = rows.first; h < rows.last; ++h) {
-          const T* const line = from + ((d - g.padding[0]) * g.in_size[1] + h - g.padding[1]) * g.in_size[2] - g.padding[2];
+          const T* const line =
+              from + ((d - g.padding[0]) * g.in_size[1] + h - g.padding[1]) * g.in_size[2] - g.padding[2];
           T* const row = to + i * all + (d * height + h) * phases * length;
           for (int64_t q = 0; q < phases; ++q) {
             const Range r = inside[q];
@@ -93,7 +99,8 @@ void PaddedImages<T>::tap_offsets(const ConvGeometry& g, int64_t channels, int64
       for (int64_t kh = 0; kh < g.kernel[1]; ++kh)
         for (int64_t kw = 0; kw < g.kernel[2]; ++kw) {
           const int64_t x = kw * g.dilation[2];
-          *offsets++ = c * all + (kd * g.dilation[0] * height + kh * g.dilation[1]) * width + x % phases * length + x / phases;
+          *offsets++ =
+              c * all + (kd * g.dilation[0] * height + kh * g.dilation[1]) * width + x % phases * length + x / phases;
         }
 }
 
@@ -103,7 +110,8 @@ void VirtualColumns<T>::pack(int64_t j, int64_t count, int64_t p, int64_t k, int
   for (int64_t done = 0; done < count;) {
     Moves<T> moves;
     while (done < count && !moves.full()) {
-      const int64_t at = (j + done) % plane, ow = at % out_w, oh = at / out_w % g->out_size[1], od = at / out_w / g->out_size[1];
+      const int64_t at = (j + done) % plane, ow = at % out_w, oh = at / out_w % g->out_size[1],
+                    od = at / out_w / g->out_size[1];
       const int64_t n = count - done < out_w - ow ? count - done : out_w - ow;
       done += moves.add(done, (j + done) / plane * image_size + PaddedImages<T>::window(*g, od, oh, ow), n, count);
     }
@@ -163,8 +171,8 @@ struct GroupSizes {
 
 // y[n0 .. n0 + count) of one group; y already holds the bias (accumulate) or anything.
 template <class T>
-void forward_group(const ConvGeometry& g, const T* x, const T* w, bool accumulate, T* y, int64_t n0, int64_t count, int64_t group,
-                   const int64_t* taps) {
+void forward_group(const ConvGeometry& g, const T* x, const T* w, bool accumulate, T* y, int64_t n0, int64_t count,
+                   int64_t group, const int64_t* taps) {
   const GroupSizes<T> s(g);
   const T* const first = x + (n0 * g.in_channels + group * s.in_c) * s.plane;
   GemmProblem<T> problem{s.out_c,
@@ -210,7 +218,6 @@ void fill_bias(const ConvGeometry& g, const T* bias, T* y) {
   });
 }
 
-
 template <class T>
 void implicit_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y) {
   const GroupSizes<T> s(g);
@@ -224,7 +231,8 @@ void implicit_forward(const ConvGeometry& g, const T* x, const T* w, const T* bi
   ScratchArray<int64_t> taps(s.rows);
   PaddedImages<T>::tap_offsets(g, s.in_c, taps.get());
   // Small images go to the threads in chunks; large ones share each product, as do few groups.
-  const int64_t most = kPaddedElements / (s.in_c * PaddedImages<T>::plane(g)), enough = kChunkWork / (s.out_c * s.rows * s.positions) + 1;
+  const int64_t most = kPaddedElements / (s.in_c * PaddedImages<T>::plane(g)),
+                enough = kChunkWork / (s.out_c * s.rows * s.positions) + 1;
   const bool shared_out = g.batch >= kLeastChunks * enough;
   int64_t images = shared_out && enough < most ? enough : most;
   images = images < 1 ? 1 : images > g.batch ? g.batch : images;
@@ -232,7 +240,8 @@ void implicit_forward(const ConvGeometry& g, const T* x, const T* w, const T* bi
   parallel_for(chunks * g.groups, shared_out || g.groups >= 8 ? 1 : chunks * g.groups, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t n0 = i / g.groups * images;
-      forward_group(g, x, w, bias != nullptr, y, n0, g.batch - n0 < images ? g.batch - n0 : images, i % g.groups, taps.get());
+      forward_group(g, x, w, bias != nullptr, y, n0, g.batch - n0 < images ? g.batch - n0 : images, i % g.groups,
+                    taps.get());
     }
   });
 }

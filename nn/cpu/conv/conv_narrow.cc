@@ -1,5 +1,5 @@
-// Convolutions with many weights for few positions: all positions of the batch together are the vectors, and the weights are read where they lie, an element for all positions
-// at a time.
+// Convolutions with many weights for few positions: all positions of the batch together are the vectors, and the
+// weights are read where they lie, an element for all positions at a time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/conv/conv_narrow.cc"
 #include <cstring>
@@ -28,14 +28,15 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr hn::ScalableTag<float> df;
 constexpr hn::RebindToSigned<decltype(df)> di;
 constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(float);
-constexpr int64_t kSteps = 192;   // of the sums at once
+constexpr int64_t kSteps = 192;  // of the sums at once
 constexpr int64_t kRange = 128;  // output channels of a task
 
 // Where the elements of a window begin: those of output position i of all images.
 template <class Problem>
 int32_t place_of(const Problem& c, const ImageLayout& padded, int64_t image, int64_t i) {
   const int64_t w = i % c.size[2], h = i / c.size[2] % c.size[1], e = i / c.size[2] / c.size[1] % c.size[0];
-  return static_cast<int32_t>(i / volume(c.size) * image + e * c.step[0] * padded.step(0) + h * c.step[1] * padded.step(1) + w * c.step[2] * padded.step(2));
+  return static_cast<int32_t>(i / volume(c.size) * image + e * c.step[0] * padded.step(0) +
+                              h * c.step[1] * padded.step(1) + w * c.step[2] * padded.step(2));
 }
 HWY_INLINE void gather(const float* from, const int32_t* places, int64_t n, float* to) {
   for (int64_t i = 0; i < n; i += kLanes) hn::StoreU(hn::GatherIndex(df, from, hn::LoadU(di, places + i)), df, to + i);
@@ -62,9 +63,11 @@ class ForwardPlan {
       const int64_t channel = last ? p % c.in_channels : p / c.taps, tap = last ? p / c.in_channels : p % c.taps;
       const int64_t* const at = c.tap[tap];
       offsets_[p] = channel * c.w_channel + c.tap_w[tap];
-      x_offsets_[p] = channel * images_.padded.channel() + at[0] * images_.padded.step(0) + at[1] * images_.padded.step(1) + at[2] * images_.padded.step(2);
+      x_offsets_[p] = channel * images_.padded.channel() + at[0] * images_.padded.step(0) +
+                      at[1] * images_.padded.step(1) + at[2] * images_.padded.step(2);
     }
-    for (int64_t i = 0; i < panels_ * width_; ++i) places_[i] = place_of(c, images_.padded, images_.image, i < positions_ ? i : 0);
+    for (int64_t i = 0; i < panels_ * width_; ++i)
+      places_[i] = place_of(c, images_.padded, images_.image, i < positions_ ? i : 0);
   }
 
   void run() const {
@@ -72,7 +75,8 @@ class ForwardPlan {
     parallel_for(k_, max64(1, 16384 / (panels_ * width_)), [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t p = begin; p < end; ++p)
         for (int64_t i = 0; i < panels_; ++i)
-          gather(x + x_offsets_[p], places_.get() + i * width_, width_, columns_.get() + ((p / chunk_ * panels_ + i) * chunk_ + p % chunk_) * width_);
+          gather(x + x_offsets_[p], places_.get() + i * width_, width_,
+                 columns_.get() + ((p / chunk_ * panels_ + i) * chunk_ + p % chunk_) * width_);
     });
     int64_t ranges = ceil_div(c_.out_channels, kRange);
     if (ranges > 1) ranges += ranges & 1;
@@ -138,20 +142,24 @@ class WeightPlan {
         places_(panels_ * kPanel),
         gradients_(c.out_channels * positions_) {
     for (int64_t p = 0; p < panels_ * kPanel; ++p) {
-      const int64_t q = p < k_ ? p : 0, channel = c.in.channels_last ? q % c.in_channels : q / taps_, t = c.in.channels_last ? q / c.in_channels : q % taps_;
+      const int64_t q = p < k_ ? p : 0, channel = c.in.channels_last ? q % c.in_channels : q / taps_,
+                    t = c.in.channels_last ? q / c.in_channels : q % taps_;
       const int64_t w = t % c.kernel[2], h = t / c.kernel[2] % c.kernel[1], e = t / c.kernel[2] / c.kernel[1];
-      const int64_t at = e * c.dilation[0] * images_.padded.step(0) + h * c.dilation[1] * images_.padded.step(1) + w * c.dilation[2] * images_.padded.step(2);
+      const int64_t at = e * c.dilation[0] * images_.padded.step(0) + h * c.dilation[1] * images_.padded.step(1) +
+                         w * c.dilation[2] * images_.padded.step(2);
       places_[p] = static_cast<int32_t>(channel * images_.padded.channel() + at);
     }
     for (int64_t i = 0; i < positions_; ++i) offsets_[i] = i;
     for (int64_t o = 0; o < c.out_channels; ++o)
-      for (int64_t i = 0; i < positions_; ++i) gradients_[o * positions_ + i] = c.dy[i / plane_ * c.dy_image + o * c.dy_channel + i % plane_ * c.dy_step[2]];
+      for (int64_t i = 0; i < positions_; ++i)
+        gradients_[o * positions_ + i] = c.dy[i / plane_ * c.dy_image + o * c.dy_channel + i % plane_ * c.dy_step[2]];
   }
 
   void run() const {
     const float* const x = images_.take(c_, 0, c_.images);
     parallel_for(ceil_div(panels_, kPanels), 1, [&](int64_t begin, int64_t end) HWY_ATTR {
-      for (int64_t i = begin; i < end; ++i) run_panels(x, i * kPanels, (i + 1) * kPanels < panels_ ? (i + 1) * kPanels : panels_);
+      for (int64_t i = begin; i < end; ++i)
+        run_panels(x, i * kPanels, (i + 1) * kPanels < panels_ ? (i + 1) * kPanels : panels_);
     });
   }
 
@@ -163,7 +171,9 @@ class WeightPlan {
     ScratchArray<float> columns((end - begin) * size), zeros(kPanel), last(kRows * kPanel);
     std::memset(zeros.get(), 0, kPanel * sizeof(float));
     for (int64_t p = begin; p < end; ++p)
-      for (int64_t i = 0; i < positions_; ++i) gather(x + place_of(c_, images_.padded, images_.image, i), places_.get() + p * kPanel, kPanel, columns.get() + (p - begin) * size + i * kPanel);
+      for (int64_t i = 0; i < positions_; ++i)
+        gather(x + place_of(c_, images_.padded, images_.image, i), places_.get() + p * kPanel, kPanel,
+               columns.get() + (p - begin) * size + i * kPanel);
     TileArgs args;
     args.k = positions_;
     args.offsets = offsets_.get();
@@ -180,7 +190,8 @@ class WeightPlan {
         args.c = whole ? to : last.get();
         args.c_row = whole ? k_ : kPanel;
         run_tiles(cut, args);
-        for (int64_t r = 0; !whole && r < rows; ++r) std::memcpy(to + r * k_, last.get() + r * kPanel, rest * sizeof(float));
+        for (int64_t r = 0; !whole && r < rows; ++r)
+          std::memcpy(to + r * k_, last.get() + r * kPanel, rest * sizeof(float));
       }
     }
   }
@@ -220,8 +231,10 @@ namespace {
 constexpr int64_t kMostPositions = 32, kLeastWeights = int64_t{1} << 17;
 template <class Problem>
 bool suits(const Problem& c, int64_t taps) {
-  const int64_t positions = c.images * volume(c.size), elements = c.images * (c.x_image + c.in_channels * c.in.with(c.border).plane());
-  return positions <= kMostPositions && c.in_channels * taps * c.out_channels >= kLeastWeights && elements < int64_t{1} << 31;
+  const int64_t positions = c.images * volume(c.size),
+                elements = c.images * (c.x_image + c.in_channels * c.in.with(c.border).plane());
+  return positions <= kMostPositions && c.in_channels * taps * c.out_channels >= kLeastWeights &&
+         elements < int64_t{1} << 31;
 }
 }  // namespace
 

@@ -1,5 +1,6 @@
-// Convolutions with windows of one position and few output channels, over images whose channels lie apart: products of the weights and the images, which are read where they lie,
-// a strip of positions after the other. A strip stays in L2; while its tiles are summed, the next one comes nearer line by line: rows of an image are in pages of their own.
+// Convolutions with windows of one position and few output channels, over images whose channels lie apart: products of
+// the weights and the images, which are read where they lie, a strip of positions after the other. A strip stays in L2;
+// while its tiles are summed, the next one comes nearer line by line: rows of an image are in pages of their own.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/conv/conv_pointwise.cc"
 #include <cstring>
@@ -23,13 +24,13 @@ bool PointwiseConvolution(const PointwiseConv&) { return false; }
 #else
 namespace {
 
-constexpr int64_t kPanel = 2 * kLanes;       // positions of a tile
-constexpr int64_t kStripPositions = 256;     // of a strip, at most
-constexpr int64_t kStepsAtOnce = 256;        // channels that are summed at once
-constexpr int64_t kLine = 64;                // bytes of a cache line
+constexpr int64_t kPanel = 2 * kLanes;                                  // positions of a tile
+constexpr int64_t kStripPositions = 256;                                // of a strip, at most
+constexpr int64_t kStepsAtOnce = 256;                                   // channels that are summed at once
+constexpr int64_t kLine = 64;                                           // bytes of a cache line
 constexpr int64_t kRunLines = kStripPositions * sizeof(float) / kLine;  // requested of a row of the next strip
 constexpr int64_t kRunSteps = 2 * kRunLines;
-constexpr int64_t kRowsAhead = 8;  // requested of the strip itself
+constexpr int64_t kRowsAhead = 8;                   // requested of the strip itself
 #if HWY_TARGET <= HWY_AVX3
 constexpr int64_t kLeastRows = 10, kMostRows = 14;  // of a tile
 #else
@@ -62,7 +63,8 @@ HWY_NOINLINE void Tile(const Args& g) {
   for (int64_t rest = g.k; rest > 0; rest -= kRunSteps, next += g.next_step) {
     const char* line = next;
 #pragma GCC unroll 2
-    for (int64_t p = min64(rest, kRunSteps); p > 0; --p, line += kLine * kRunLines / kRunSteps, w += kLanes, x += x_row) {
+    for (int64_t p = min64(rest, kRunSteps); p > 0;
+         --p, line += kLine * kRunLines / kRunSteps, w += kLanes, x += x_row) {
       __builtin_prefetch(line, 0, 2);
       const V x0 = hn::LoadU(d, x), x1 = hn::LoadU(d, x + kLanes);
       __builtin_prefetch(x + ahead);
@@ -124,8 +126,12 @@ class Plan {
   }
 
  private:
-  const float* input(int64_t strip) const { return c_.x + strip / strips_.count * c_.x_image + strips_.first(strip % strips_.count) * kPanel; }
-  float* output(int64_t strip) const { return c_.y + strip / strips_.count * c_.y_image + strips_.first(strip % strips_.count) * kPanel; }
+  const float* input(int64_t strip) const {
+    return c_.x + strip / strips_.count * c_.x_image + strips_.first(strip % strips_.count) * kPanel;
+  }
+  float* output(int64_t strip) const {
+    return c_.y + strip / strips_.count * c_.y_image + strips_.first(strip % strips_.count) * kPanel;
+  }
 
   void run_strip(int64_t i, bool more, float* room) const {
     const int64_t panel0 = strips_.first(i % strips_.count), panels = strips_.first(i % strips_.count + 1) - panel0;
@@ -158,7 +164,8 @@ class Plan {
   // The rows of the next strip that are still to be requested: the input's, then the output's.
   class Requests {
    public:
-    Requests(const Plan& plan, int64_t strip, bool more) : row_(plan.c_.positions * static_cast<int64_t>(sizeof(float))) {
+    Requests(const Plan& plan, int64_t strip, bool more)
+        : row_(plan.c_.positions * static_cast<int64_t>(sizeof(float))) {
       if (!more) return;
       at_[0] = reinterpret_cast<const char*>(plan.input(strip));
       at_[1] = reinterpret_cast<const char*>(plan.output(strip));
@@ -188,7 +195,8 @@ class Plan {
     HWY_ALIGN float tmp[kMostRows * kPanel];
     args.c = tmp;
     args.c_row = kPanel;
-    for (int64_t r = 0; r < rows && args.add; ++r) std::memcpy(tmp + r * kPanel, y + r * c_.positions, cols * sizeof(float));
+    for (int64_t r = 0; r < rows && args.add; ++r)
+      std::memcpy(tmp + r * kPanel, y + r * c_.positions, cols * sizeof(float));
     tile(args);
     for (int64_t r = 0; r < rows; ++r) std::memcpy(y + r * c_.positions, tmp + r * kPanel, cols * sizeof(float));
   }
@@ -236,7 +244,9 @@ namespace {
 constexpr int64_t kMostChannels = 96;  // more pay for packed images, which the general product has
 }  // namespace
 
-bool pointwise_conv(const PointwiseConv& c) { return c.out_channels <= kMostChannels && TESSERA_SIMD(PointwiseConvolution)(c); }
+bool pointwise_conv(const PointwiseConv& c) {
+  return c.out_channels <= kMostChannels && TESSERA_SIMD(PointwiseConvolution)(c);
+}
 
 }  // namespace tessera::cpu::internal
 #endif

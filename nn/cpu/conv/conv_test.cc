@@ -50,7 +50,8 @@ void for_products(const ConvGeometry& g, F&& fn) {
         for (int64_t c = 0; c < ic; ++c)
           for (int64_t t = 0; t < taps; ++t) {
             const int64_t k[3] = {t / (g.kernel[1] * g.kernel[2]), t / g.kernel[2] % g.kernel[1], t % g.kernel[2]};
-            const int64_t q[3] = {p / (g.out_size[1] * g.out_size[2]), p / g.out_size[2] % g.out_size[1], p % g.out_size[2]};
+            const int64_t q[3] = {p / (g.out_size[1] * g.out_size[2]), p / g.out_size[2] % g.out_size[1],
+                                  p % g.out_size[2]};
             int64_t at = 0;
             bool inside = true;
             for (int i = 0; i < 3; ++i) {
@@ -105,7 +106,8 @@ double tolerance() {
     return 3e-6;
 }
 template <class T>
-void expect_close(const std::vector<T>& got, const std::vector<Wide>& expected, const std::vector<double>& size, const char* what) {
+void expect_close(const std::vector<T>& got, const std::vector<Wide>& expected, const std::vector<double>& size,
+                  const char* what) {
   for (size_t i = 0; i < got.size(); ++i) {
     if constexpr (std::is_integral_v<T>)
       ASSERT_EQ(got[i], static_cast<T>(static_cast<int64_t>(expected[i].real()))) << what << i;
@@ -120,7 +122,8 @@ template <class T>
 void check(const ConvGeometry& g, bool with_bias = true) {
   constexpr DType kType = DTypeOf<T>::value;
   const Sizes n = sizes(g);
-  const auto x = random_vector<T>(n.x, 1), w = random_vector<T>(n.w, 2), bias = random_vector<T>(g.out_channels, 3), dy = random_vector<T>(n.y, 4);
+  const auto x = random_vector<T>(n.x, 1), w = random_vector<T>(n.w, 2), bias = random_vector<T>(g.out_channels, 3),
+             dy = random_vector<T>(n.y, 4);
   std::vector<Wide> ey(n.y), edx(n.x), edw(n.w);
   std::vector<double> sy(n.y, 1), sx(n.x, 1), sw(n.w, 1);
   if (with_bias)
@@ -161,8 +164,8 @@ std::vector<ConvGeometry> geometries() {
 
 template <class T>
 class ConvTest : public testing::Test {};
-using Types =
-    testing::Types<float, double, Half, BFloat16, std::complex<float>, std::complex<double>, ComplexHalf, uint8_t, int8_t, int16_t, int32_t, int64_t>;
+using Types = testing::Types<float, double, Half, BFloat16, std::complex<float>, std::complex<double>, ComplexHalf,
+                             uint8_t, int8_t, int16_t, int32_t, int64_t>;
 TYPED_TEST_SUITE(ConvTest, Types);
 TYPED_TEST(ConvTest, AllDirectionsMatchTheDefinition) {
   for (const auto& g : geometries()) {
@@ -179,7 +182,7 @@ TEST(Conv, LargerThanTheBlocks) {
   check<float>(geometry(5, 64, 64, 1, kOne, {12, 1, 1, 0, 1}, {12, 1, 1, 0, 1}));
   check<float>(geometry(40, 12, 12, 12, kOne, {9, 3, 1, 1, 1}, {35, 3, 1, 1, 1}));  // depthwise, images in chunks
   check<double>(geometry(20, 6, 12, 6, kOne, {9, 3, 2, 1, 1}, {35, 5, 2, 2, 2}));
-  check<float>(geometry(300, 8, 8, 1, kOne, {1, 1, 1, 0, 1}, {7, 3, 1, 1, 1}));    // columns of several images in a panel
+  check<float>(geometry(300, 8, 8, 1, kOne, {1, 1, 1, 0, 1}, {7, 3, 1, 1, 1}));  // columns of several images in a panel
   check<float>(geometry(3, 16, 40, 1, kOne, {20, 3, 2, 1, 1}, {23, 3, 3, 1, 2}));  // strided
   check<float>(geometry(2, 16, 24, 8, {4, 3, 1, 1, 1}, {5, 3, 2, 1, 1}, {6, 3, 1, 1, 1}));
   check<float>(geometry(9, 8, 8, 1, kOne, {6, 2, 1, 3, 1}, {6, 2, 1, 4, 1}));     // more padding than kernel
@@ -188,11 +191,15 @@ TEST(Conv, LargerThanTheBlocks) {
 
 // Lines of every length around those of the tiles, channels around whole vectors, phases of strided gradients.
 TEST(Conv, ManyChannels) {
-  for (int64_t width = 1; width <= 17; ++width) check<float>(geometry(2, 3, 10 + 5 * width, 1, kOne, {5, 3, 1, 1, 1}, {width, 3, 1, 1, 1}), width % 2);
-  for (int64_t width : {26, 31, 43, 60}) check<float>(geometry(1, 17, 33, 1, kOne, {7, 3, 1, 1, 1}, {width, 3, 1, 1, 1}));
-  for (int64_t stride : {2, 3, 4}) check<float>(geometry(2, 24, 40, 1, kOne, {11, 3, stride, 1, 1}, {13, 5, stride, 2, 1}));
+  for (int64_t width = 1; width <= 17; ++width)
+    check<float>(geometry(2, 3, 10 + 5 * width, 1, kOne, {5, 3, 1, 1, 1}, {width, 3, 1, 1, 1}), width % 2);
+  for (int64_t width : {26, 31, 43, 60})
+    check<float>(geometry(1, 17, 33, 1, kOne, {7, 3, 1, 1, 1}, {width, 3, 1, 1, 1}));
+  for (int64_t stride : {2, 3, 4})
+    check<float>(geometry(2, 24, 40, 1, kOne, {11, 3, stride, 1, 1}, {13, 5, stride, 2, 1}));
   check<float>(geometry(2, 16, 48, 1, {5, 3, 2, 1, 1}, {6, 3, 1, 1, 1}, {9, 3, 2, 1, 2}));
-  check<float>(geometry(2, 24, 64, 2, kOne, {9, 1, 2, 0, 1}, {9, 1, 2, 0, 1}));   // every other element of the input has no gradient
+  check<float>(geometry(2, 24, 64, 2, kOne, {9, 1, 2, 0, 1},
+                        {9, 1, 2, 0, 1}));  // every other element of the input has no gradient
   check<float>(geometry(2, 70, 16, 1, kOne, {8, 4, 2, 1, 1}, {8, 4, 2, 1, 1}));
   check<float>(geometry(3, 30, 130, 1, kOne, {3, 3, 1, 1, 1}, {3, 3, 1, 1, 1}));
   check<float>(geometry(2, 100, 32, 1, kOne, {10, 3, 1, 2, 2}, {12, 3, 1, 2, 2}));
@@ -200,7 +207,8 @@ TEST(Conv, ManyChannels) {
   check<float>(geometry(20, 8, 16, 1, kOne, {40, 3, 1, 1, 1}, {50, 3, 1, 1, 1}));  // images in chunks
 }
 
-// Kernels of 3 x 3 in tiles of 2 x 2 results: odd sizes, bands of several images, channels in chunks and groups, any border.
+// Kernels of 3 x 3 in tiles of 2 x 2 results: odd sizes, bands of several images, channels in chunks and groups, any
+// border.
 TEST(Conv, SmallTiles) {
   check<float>(geometry(2, 33, 35, 1, kOne, {8, 3, 1, 1, 1}, {9, 3, 1, 1, 1}));
   check<float>(geometry(3, 64, 40, 1, kOne, {7, 3, 1, 1, 1}, {7, 3, 1, 1, 1}), false);
@@ -221,12 +229,14 @@ TEST(Conv, SmallTiles) {
   check<float>(geometry(1, 16, 16, 1, {5, 2, 1, 3, 1}, {12, 3, 1, 1, 1}, {12, 3, 1, 1, 1}));
 }
 
-// Windows of one position on larger images: strips and panels of positions, sums in several parts, tiles of all heights.
+// Windows of one position on larger images: strips and panels of positions, sums in several parts, tiles of all
+// heights.
 TEST(Conv, Pointwise) {
   const auto image = [](int64_t batch, int64_t in_c, int64_t out_c, int64_t groups, int64_t height, int64_t width) {
     return geometry(batch, in_c, out_c, groups, kOne, {height, 1, 1, 0, 1}, {width, 1, 1, 0, 1});
   };
-  for (int64_t channels = 10; channels <= 48; channels += 2) check<float>(image(2, channels + 1, channels, 1, 11, 12 + channels % 7), channels % 4 == 0);
+  for (int64_t channels = 10; channels <= 48; channels += 2)
+    check<float>(image(2, channels + 1, channels, 1, 11, 12 + channels % 7), channels % 4 == 0);
   check<float>(image(2, 300, 40, 1, 12, 16));
   check<float>(image(3, 37, 96, 1, 16, 40));
   check<float>(image(1, 40, 64, 2, 30, 31));
@@ -275,18 +285,24 @@ std::vector<T> channels_moved(const std::vector<T>& v, int64_t batch, int64_t ch
 template <class T>
 void check_channels_last(double eps) {
   constexpr DType kType = DTypeOf<T>::value;
-  for (const ConvGeometry& first : {geometry(2, 6, 33, 1, kOne, {7, 3, 1, 1, 1}, {9, 3, 1, 1, 1}), geometry(3, 30, 32, 2, kOne, {7, 3, 2, 1, 1}, {19, 5, 2, 2, 1}),
-                                    geometry(2, 16, 8, 1, {4, 3, 1, 1, 1}, {7, 3, 1, 1, 2}, {6, 2, 1, 0, 1}), geometry(2, 17, 64, 1, kOne, {14, 1, 1, 0, 1}, {15, 1, 1, 0, 1}),
-                                    geometry(2, 40, 3, 1, kOne, {6, 3, 2, 1, 1}, {6, 3, 2, 1, 1}), geometry(2, 70, 50, 1, kOne, {9, 3, 1, 1, 1}, {12, 3, 1, 0, 1}),
+  for (const ConvGeometry& first : {geometry(2, 6, 33, 1, kOne, {7, 3, 1, 1, 1}, {9, 3, 1, 1, 1}),
+                                    geometry(3, 30, 32, 2, kOne, {7, 3, 2, 1, 1}, {19, 5, 2, 2, 1}),
+                                    geometry(2, 16, 8, 1, {4, 3, 1, 1, 1}, {7, 3, 1, 1, 2}, {6, 2, 1, 0, 1}),
+                                    geometry(2, 17, 64, 1, kOne, {14, 1, 1, 0, 1}, {15, 1, 1, 0, 1}),
+                                    geometry(2, 40, 3, 1, kOne, {6, 3, 2, 1, 1}, {6, 3, 2, 1, 1}),
+                                    geometry(2, 70, 50, 1, kOne, {9, 3, 1, 1, 1}, {12, 3, 1, 0, 1}),
                                     geometry(3, 80, 64, 2, kOne, {14, 3, 1, 1, 1}, {27, 3, 1, 1, 1}),
-                                    geometry(1, 20, 24, 1, {3, 3, 1, 1, 1}, {6, 3, 1, 1, 1}, {7, 3, 1, 1, 1}), geometry(2, 260, 300, 2, kOne, {4, 3, 1, 1, 1}, {4, 3, 1, 1, 1})}) {
+                                    geometry(1, 20, 24, 1, {3, 3, 1, 1, 1}, {6, 3, 1, 1, 1}, {7, 3, 1, 1, 1}),
+                                    geometry(2, 260, 300, 2, kOne, {4, 3, 1, 1, 1}, {4, 3, 1, 1, 1})}) {
     ConvGeometry last = first;
     last.channels_last = true;
     if (!conv_channels_last(kType, first)) continue;
     const Sizes n = sizes(first);
     const int64_t b = first.batch, ic = first.in_channels, oc = first.out_channels, group_c = ic / first.groups;
-    const auto x = random_vector<T>(n.x, 1), w = random_vector<T>(n.w, 2), dy = random_vector<T>(n.y, 3), bias = random_vector<T>(oc, 4);
-    const auto xl = channels_moved(x, b, ic, true), wl = channels_moved(w, oc, group_c, true), dyl = channels_moved(dy, b, oc, true);
+    const auto x = random_vector<T>(n.x, 1), w = random_vector<T>(n.w, 2), dy = random_vector<T>(n.y, 3),
+               bias = random_vector<T>(oc, 4);
+    const auto xl = channels_moved(x, b, ic, true), wl = channels_moved(w, oc, group_c, true),
+               dyl = channels_moved(dy, b, oc, true);
     std::vector<T> y(n.y), yl(n.y), dx(n.x), dxl(n.x), dw(n.w), dwl(n.w);
     conv_forward(kType, first, x.data(), w.data(), bias.data(), y.data());
     conv_forward(kType, last, xl.data(), wl.data(), bias.data(), yl.data());
@@ -316,7 +332,8 @@ TEST(Conv, InfinitiesStayWhereTheyAre) {
     std::vector<float> x(n.x, 1), w(n.w, 1), y(n.y), dy(n.y, 1), dw(n.w), dx(n.x);
     x[8] = INFINITY;  // the last of the first row
     conv_forward(DType::kFloat32, g, x.data(), w.data(), nullptr, y.data());
-    for (int64_t i = 0; i < n.y; ++i) EXPECT_EQ(std::isinf(y[i]), i % (6 * 32) % (groups == 1 ? 32 : 6 * 32) == 7 && i < 6 * 32) << i;
+    for (int64_t i = 0; i < n.y; ++i)
+      EXPECT_EQ(std::isinf(y[i]), i % (6 * 32) % (groups == 1 ? 32 : 6 * 32) == 7 && i < 6 * 32) << i;
     conv_backward_weight(DType::kFloat32, g, dy.data(), x.data(), dw.data());
     for (float v : dw) EXPECT_FALSE(std::isnan(v));
     dy[7] = INFINITY;
@@ -395,7 +412,8 @@ TEST(Conv, BadDtype) {
 template <class T>
 void check_im2col(const ConvGeometry& g) {
   constexpr DType kType = DTypeOf<T>::value;
-  const int64_t positions = product(g.out_size), rows = g.in_channels * product(g.kernel), in = g.batch * g.in_channels * product(g.in_size);
+  const int64_t positions = product(g.out_size), rows = g.in_channels * product(g.kernel),
+                in = g.batch * g.in_channels * product(g.in_size);
   const auto x = random_vector<T>(in, 1), grad = random_vector<T>(g.batch * rows * positions, 2);
   // With one output channel per input channel and tap, the products of the definition name the columns.
   std::vector<Wide> cols(g.batch * rows * positions), dx(in);

@@ -1,7 +1,9 @@
-// Convolutions with kernels of 3 x 3 and no stride in fewer multiplications (Winograd's F(2x2, 3x3)): tiles of 2 x 2 results take 16 products of transformed numbers for
-// each channel instead of 36. With B^T = (1 0 -1 0; 0 1 1 0; 0 -1 1 0; 0 1 0 -1), G = (1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1), A^T = (1 1 1 0; 0 1 -1 -1):
+// Convolutions with kernels of 3 x 3 and no stride in fewer multiplications (Winograd's F(2x2, 3x3)): tiles of 2 x 2
+// results take 16 products of transformed numbers for each channel instead of 36. With B^T = (1 0 -1 0; 0 1 1 0; 0 -1 1
+// 0; 0 1 0 -1), G = (1 0 0; 1/2 1/2 1/2; 1/2 -1/2 1/2; 0 0 1), A^T = (1 1 1 0; 0 1 -1 -1):
 //   y = A^T ((G w G^T) * (B^T x B)) A, the products summed over the channels.
-// A result depends on the numbers of its own window only, and its rounding error is below that of the direct sum of nine times as many products.
+// A result depends on the numbers of its own window only, and its rounding error is below that of the direct sum of
+// nine times as many products.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/conv/conv_winograd.cc"
 #include <atomic>
@@ -28,16 +30,20 @@ bool WinogradWeights(const DirectWeight&) { return false; }
 #else
 namespace {
 
-constexpr int64_t kBandTiles = 64;       // of a band; with the channels below their transforms stay in L2
-constexpr int64_t kGroupChannels = 128;  // of the results of a band
-constexpr int64_t kChunkChannels = 64;   // summed at once: a sum of sums has smaller errors
+constexpr int64_t kBandTiles = 64;                 // of a band; with the channels below their transforms stay in L2
+constexpr int64_t kGroupChannels = 128;            // of the results of a band
+constexpr int64_t kChunkChannels = 64;             // summed at once: a sum of sums has smaller errors
 constexpr int64_t kMostStored = int64_t{1} << 23;  // elements of transformed weights
-constexpr int64_t kWidth = 2 * kLanes;   // channels of a tile of the products
-constexpr int64_t kApart = 16;           // elements between the parts of a transform, so that they do not share the same places in L1
+constexpr int64_t kWidth = 2 * kLanes;             // channels of a tile of the products
+constexpr int64_t kApart =
+    16;  // elements between the parts of a transform, so that they do not share the same places in L1
 
 // One copy of their code.
-HWY_NOINLINE void pack_vectors(const float* from, int64_t row, int64_t rows, int64_t n, int64_t width, float* to) { pack_lanes(from, row, rows, n, width, to); }
-HWY_NOINLINE void store_vectors(const float* from, int64_t width, int64_t positions, int64_t channels, float* to, int64_t channel, int64_t step) {
+HWY_NOINLINE void pack_vectors(const float* from, int64_t row, int64_t rows, int64_t n, int64_t width, float* to) {
+  pack_lanes(from, row, rows, n, width, to);
+}
+HWY_NOINLINE void store_vectors(const float* from, int64_t width, int64_t positions, int64_t channels, float* to,
+                                int64_t channel, int64_t step) {
   store_lanes(from, width, positions, channels, to, channel, step);
 }
 
@@ -84,29 +90,35 @@ struct Windows {
   const float* x;
   int64_t x_image, first_channel;
   ImageLayout in;
-  int64_t first[2];  // where the first window begins, relative to the image
+  int64_t first[2];                             // where the first window begins, relative to the image
   int64_t deep, depth_step, high, wide, lines;  // windows of an image; lines of all images
   int64_t band, bands, parts;  // lines that are transformed at once; bands of a plane, where depths follow each other
 
   struct Lines {
     int64_t begin, end;
   };
-  // 16 parts, each channels by windows (row: elements from channel to channel), or windows by channels where these come last.
+  // 16 parts, each channels by windows (row: elements from channel to channel), or windows by channels where these come
+  // last.
   struct Transformed {
     float* at;
     int64_t row, part;
   };
   // Elements of those of a band, `channels` of them.
   Transformed place(int64_t channels, float* at = nullptr) const {
-    const int64_t windows = band * wide, row = in.channels_last ? channels : ceil_div(windows, kLanes) * kLanes + kLanes;  // whole vectors may be written beyond the windows
+    const int64_t windows = band * wide, row = in.channels_last
+                                                   ? channels
+                                                   : ceil_div(windows, kLanes) * kLanes +
+                                                         kLanes;  // whole vectors may be written beyond the windows
     return {at, row, row * (in.channels_last ? windows : channels) + kApart};
   }
   int64_t size(int64_t channels) const { return 16 * place(channels).part + kLanes; }
 
   // Lines of the windows at `depth` from their first place there.
   void transform(const Lines& l, int64_t depth, int64_t channel0, int64_t count, const Transformed& to) const {
-    if (in.channels_last) transform_places(l.begin, l.end, depth, channel0, count, to);
-    else transform_planes(l.begin, l.end, depth, channel0, count, to);
+    if (in.channels_last)
+      transform_places(l.begin, l.end, depth, channel0, count, to);
+    else
+      transform_planes(l.begin, l.end, depth, channel0, count, to);
   }
   // Where a line lies: the image, how deep there, the line there.
   struct Line {
@@ -121,9 +133,11 @@ struct Windows {
 
  private:
   // Planes of channels: vectors of tiles. to: channels by tiles for each of the 16 numbers.
-  void transform_planes(int64_t begin, int64_t end, int64_t depth, int64_t channel0, int64_t count, const Transformed& to) const {
+  void transform_planes(int64_t begin, int64_t end, int64_t depth, int64_t channel0, int64_t count,
+                        const Transformed& to) const {
     const int64_t row = 2 * wide, size = (band + 1) * row + 2 * kLanes;
-    // Even and odd rows of the windows, from their first column on and from their third: so the numbers of neighbouring tiles follow each other over all lines.
+    // Even and odd rows of the windows, from their first column on and from their third: so the numbers of neighbouring
+    // tiles follow each other over all lines.
     ScratchArray<float> rows(4 * size);
     std::memset(rows.get(), 0, 4 * size * sizeof(float));
     const Columns columns[2] = {{first[1], in.size[2], row}, {first[1] + 2, in.size[2], row}};
@@ -133,13 +147,17 @@ struct Windows {
       // Rows of the image among those of the windows.
       const int64_t top = first[0] + 2 * h, most = z < 0 || z >= in.size[0] ? 0 : min64(2 * n + 2, in.size[1] - top);
       const int64_t begin_row = min64(2 * n + 2, max64(0, -top)), end_row = max64(begin_row, most);
-      const auto place = [&](int64_t i, int64_t j) { return rows.get() + (i % 2 * 2 + j) * size + i / 2 * row + columns[j].to; };
+      const auto place = [&](int64_t i, int64_t j) {
+        return rows.get() + (i % 2 * 2 + j) * size + i / 2 * row + columns[j].to;
+      };
       for (int64_t i = 0; i < 2 * n + 2; ++i)
-        for (int64_t j = 0; j < 2 && (i < begin_row || i >= end_row); ++j) std::memset(place(i, j), 0, columns[j].n * sizeof(float));
+        for (int64_t j = 0; j < 2 && (i < begin_row || i >= end_row); ++j)
+          std::memset(place(i, j), 0, columns[j].n * sizeof(float));
       for (int64_t c = 0; c < count; ++c) {
         const float* const plane = x + image * x_image + (channel0 + c) * in.channel() + z * in.step(0);
         for (int64_t j = 0; j < 2; ++j)
-          for (int64_t i = begin_row; i < end_row; ++i) copy_row(plane + (top + i) * in.size[2] + columns[j].from, columns[j].n, place(i, j));
+          for (int64_t i = begin_row; i < end_row; ++i)
+            copy_row(plane + (top + i) * in.size[2] + columns[j].from, columns[j].n, place(i, j));
         transform_lines(rows.get(), size, row, n * wide, to.at + c * to.row + (line - begin) * wide, to.part);
       }
       line += n;
@@ -147,7 +165,8 @@ struct Windows {
   }
   // Which columns of an image lie in a row of the windows that begins `first` columns after them.
   struct Columns {
-    Columns(int64_t first, int64_t width, int64_t row) : from(max64(0, first)), to(max64(0, -first)), n(max64(0, min64(width - from, row - to))) {}
+    Columns(int64_t first, int64_t width, int64_t row)
+        : from(max64(0, first)), to(max64(0, -first)), n(max64(0, min64(width - from, row - to))) {}
     int64_t from, to, n;
   };
   // Zeros after them up to whole vectors: the next row is written later.
@@ -170,7 +189,8 @@ struct Windows {
   }
 
   // Channels last: vectors of channels. to: tiles by channels for each of the 16 numbers.
-  void transform_places(int64_t begin, int64_t end, int64_t depth, int64_t channel0, int64_t count, const Transformed& to) const {
+  void transform_places(int64_t begin, int64_t end, int64_t depth, int64_t channel0, int64_t count,
+                        const Transformed& to) const {
     const int64_t height = in.size[1], width = in.size[2];
     ScratchArray<float> zeros(count);
     std::memset(zeros.get(), 0, count * sizeof(float));
@@ -183,7 +203,9 @@ struct Windows {
         for (int i = 0; i < 16; ++i) {
           const int64_t h = first[0] + l.h * 2 + i / 4, w = first[1] + 2 * t + i % 4;
           const bool inside = z >= 0 && z < in.size[0] && h >= 0 && h < height && w >= 0 && w < width;
-          at[i / 4][i % 4] = inside ? x + l.image * x_image + z * in.step(0) + (h * width + w) * in.unit + first_channel + channel0 : zeros.get();
+          at[i / 4][i % 4] =
+              inside ? x + l.image * x_image + z * in.step(0) + (h * width + w) * in.unit + first_channel + channel0
+                     : zeros.get();
         }
         for (int64_t c = 0;;) {
           V v[4][4];
@@ -211,23 +233,29 @@ class ForwardPlan {
         groups_(ceil_div(blocks_, kGroupChannels / kWidth)),
         group_(ceil_div(blocks_, groups_)),
         tap_w_(c.taps) {
-    for (int64_t t = 0; t < c.taps; ++t) tap_w_[t / 9 * 9 + (c.tap[t][1] - first_tap(c, 1)) * 3 + c.tap[t][2] - first_tap(c, 2)] = c.tap_w[t];
+    for (int64_t t = 0; t < c.taps; ++t)
+      tap_w_[t / 9 * 9 + (c.tap[t][1] - first_tap(c, 1)) * 3 + c.tap[t][2] - first_tap(c, 2)] = c.tap_w[t];
   }
 
   // Whether all results are finite; else the transforms may have met infinities that the sums do not.
   bool run() const {
     // Transformed once for several bands, unless they are too many to keep.
-    const int64_t stored = windows_.bands > 1 && chunks_ * blocks_ * weights_size() <= kMostStored ? chunks_ * blocks_ : 0;
+    const int64_t stored =
+        windows_.bands > 1 && chunks_ * blocks_ * weights_size() <= kMostStored ? chunks_ * blocks_ : 0;
     ScratchArray<float> weights(stored * weights_size());
     parallel_for(stored, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
-      for (int64_t i = begin; i < end; ++i) transform_weights(i % blocks_, i / blocks_, weights.get() + i * weights_size());
+      for (int64_t i = begin; i < end; ++i)
+        transform_weights(i % blocks_, i / blocks_, weights.get() + i * weights_size());
     });
     std::atomic<bool> finite{true};
-    const int64_t deep = windows_.parts == 0 ? 1 : windows_.deep, runs = ceil_div(deep, kMostDepths), columns = windows_.bands / deep;
+    const int64_t deep = windows_.parts == 0 ? 1 : windows_.deep, runs = ceil_div(deep, kMostDepths),
+                  columns = windows_.bands / deep;
     parallel_for(columns * runs * groups_, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t run = i / groups_ % runs, first = i / groups_ / runs * deep;
-        if (!run_bands(first + run * deep / runs, first + (run + 1) * deep / runs, i % groups_, stored ? weights.get() : nullptr)) finite = false;
+        if (!run_bands(first + run * deep / runs, first + (run + 1) * deep / runs, i % groups_,
+                       stored ? weights.get() : nullptr))
+          finite = false;
       }
     });
     return finite;
@@ -237,13 +265,17 @@ class ForwardPlan {
   static constexpr int64_t kMostDepths = 16;       // of a run of bands that share transforms
   static constexpr int64_t kMostShared = 1 << 17;  // elements of these transforms, which stay in L2
 
-  // Whether the transforms of the depths that a band takes are kept, so that the next band, one place deeper, makes those that it lacks: these depths follow each other.
+  // Whether the transforms of the depths that a band takes are kept, so that the next band, one place deeper, makes
+  // those that it lacks: these depths follow each other.
   bool shares_depths() const {
     const int64_t tiles = (c_.size[1] + 1) / 2 * ((c_.size[2] + 1) / 2);
-    if (depths_ == 1 || c_.in.channels_last || 2 * tiles < kBandTiles || 16 * channels_ * min64(tiles, kBandTiles) > kMostShared) return false;
+    if (depths_ == 1 || c_.in.channels_last || 2 * tiles < kBandTiles ||
+        16 * channels_ * min64(tiles, kBandTiles) > kMostShared)
+      return false;
     const int64_t first = first_tap(c_, 0);
     int64_t seen = 0;
-    for (int64_t t = 0; t < depths_; ++t) seen |= c_.tap[9 * t][0] - first < depths_ ? int64_t{1} << (c_.tap[9 * t][0] - first) : 0;
+    for (int64_t t = 0; t < depths_; ++t)
+      seen |= c_.tap[9 * t][0] - first < depths_ ? int64_t{1} << (c_.tap[9 * t][0] - first) : 0;
     return depths_ < 32 && seen == (int64_t{1} << depths_) - 1;
   }
   // Where the taps of a depth read, relative to a position's first place.
@@ -254,12 +286,14 @@ class ForwardPlan {
     return first;
   }
   int64_t channels_of(int64_t chunk) const { return min64(chunk_, channels_ - chunk * chunk_); }
-  // Calls fn(taps' depth, first channel, channels, their place in the chunk) for the channels of a chunk. The channels of all depths are summed as if they were more channels.
+  // Calls fn(taps' depth, first channel, channels, their place in the chunk) for the channels of a chunk. The channels
+  // of all depths are summed as if they were more channels.
   template <class F>
   void for_depths(int64_t chunk, F&& fn) const {
     const int64_t begin = chunk * chunk_, end = begin + channels_of(chunk);
     for (int64_t i = begin; i < end;) {
-      const int64_t depth = i / c_.in_channels, channel = i % c_.in_channels, n = min64(c_.in_channels - channel, end - i);
+      const int64_t depth = i / c_.in_channels, channel = i % c_.in_channels,
+                    n = min64(c_.in_channels - channel, end - i);
       fn(depth, channel, n, i - begin);
       i += n;
     }
@@ -270,7 +304,9 @@ class ForwardPlan {
 
   // to: for each of the 16 numbers, the channels of a chunk by the vectors of a block.
   void transform_weights(int64_t block, int64_t chunk, float* to) const {
-    for_depths(chunk, [&](int64_t depth, int64_t channel, int64_t n, int64_t at) HWY_ATTR { transform_weights(block, &tap_w_[9 * depth], channel, n, to + at * width_of(block)); });
+    for_depths(chunk, [&](int64_t depth, int64_t channel, int64_t n, int64_t at) HWY_ATTR {
+      transform_weights(block, &tap_w_[9 * depth], channel, n, to + at * width_of(block));
+    });
   }
   void transform_weights(int64_t block, const int64_t* tap_w, int64_t channel0, int64_t count, float* to) const {
     const int64_t width = width_of(block), first = block * kWidth;
@@ -284,7 +320,8 @@ class ForwardPlan {
         V w[4][4];
 #pragma GCC unroll 3
         for (int j = 0; j < 3; ++j) {
-          const V a = hn::LoadU(d, from + tap[0][j]), b = hn::LoadU(d, from + tap[1][j]), e = hn::LoadU(d, from + tap[2][j]), sum = hn::Add(a, e);
+          const V a = hn::LoadU(d, from + tap[0][j]), b = hn::LoadU(d, from + tap[1][j]),
+                  e = hn::LoadU(d, from + tap[2][j]), sum = hn::Add(a, e);
           w[0][j] = a;
           w[1][j] = hn::Mul(half, hn::Add(sum, b));
           w[2][j] = hn::Mul(half, hn::Sub(sum, b));
@@ -303,7 +340,8 @@ class ForwardPlan {
   }
 
   // The weights of `count` channels as vectors of output channels.
-  void pack_weights(int64_t first, int64_t width, const int64_t* tap_w, int64_t channel0, int64_t count, float* to, int64_t (&tap)[3][3], int64_t& channel) const {
+  void pack_weights(int64_t first, int64_t width, const int64_t* tap_w, int64_t channel0, int64_t count, float* to,
+                    int64_t (&tap)[3][3], int64_t& channel) const {
     const bool together = c_.w_out != 1 && c_.w_channel != 1;  // the taps of a channel
     channel = together ? 9 * width : width;
     int64_t first_w = tap_w[0];
@@ -328,14 +366,16 @@ class ForwardPlan {
       for (int i = 0; i < 9; ++i) {
         const float* const at = from + tap_w[i];
         float* const out = to + tap[i / 3][i % 3] + lane;
-        if (c_.w_out != 1) pack_vectors(at, c_.w_out, rows, count, width, out);
+        if (c_.w_out != 1)
+          pack_vectors(at, c_.w_out, rows, count, width, out);
         else
           for (int64_t c = 0; c < count; ++c) copy_lanes(at + c * c_.w_channel, rows, out + c * width);
       }
     }
   }
 
-  // The transforms that the products of a band take: those of a chunk, or, where bands share them, those of all channels, depth by depth.
+  // The transforms that the products of a band take: those of a chunk, or, where bands share them, those of all
+  // channels, depth by depth.
   class Input {
    public:
     explicit Input(const ForwardPlan& plan)
@@ -354,7 +394,8 @@ class ForwardPlan {
         if (chunk == 0) add_depths(lines);
         return;
       }
-      plan_.for_depths(chunk, [&](int64_t depth, int64_t channel, int64_t n, int64_t at) HWY_ATTR { windows_.transform(lines, plan_.depth_of(depth), channel, n, from(at)); });
+      plan_.for_depths(chunk, [&](int64_t depth, int64_t channel, int64_t n, int64_t at)
+                                  HWY_ATTR { windows_.transform(lines, plan_.depth_of(depth), channel, n, from(at)); });
     }
     Windows::Transformed from(int64_t channel) const {
       const Windows::Transformed all = windows_.place(channels_, transformed_.get());
@@ -383,9 +424,11 @@ class ForwardPlan {
     std::vector<int64_t> held_;
   };
 
-  // Bands [first, last) for a group of output channels, where neighbours share transforms from the same place of an image.
+  // Bands [first, last) for a group of output channels, where neighbours share transforms from the same place of an
+  // image.
   bool run_bands(int64_t first, int64_t last, int64_t group, const float* weights) const {
-    const int64_t block0 = group * group_, blocks = min64(group_, blocks_ - block0), part = windows_.band * windows_.wide * kWidth + kApart;
+    const int64_t block0 = group * group_, blocks = min64(group_, blocks_ - block0),
+                  part = windows_.band * windows_.wide * kWidth + kApart;
     const int64_t kept = chunks_ > 1 ? 16 * part : 0;  // from the products of a block to those of the next
     Input input(*this);
     ScratchArray<float> products((blocks - 1) * kept + 16 * part), own(weights ? 0 : weights_size()), zeros(kWidth);
@@ -403,8 +446,10 @@ class ForwardPlan {
         args.start = chunk == 0 ? zeros.get() : nullptr;
         for (int64_t b = 0; b < blocks; ++b) {
           const float* w = own.get();
-          if (weights) w = weights + (chunk * blocks_ + block0 + b) * weights_size();
-          else transform_weights(block0 + b, chunk, own.get());
+          if (weights)
+            w = weights + (chunk * blocks_ + block0 + b) * weights_size();
+          else
+            transform_weights(block0 + b, chunk, own.get());
           args.c_row = width_of(block0 + b);
           const TileCut cut = cut_positions((lines.end - lines.begin) * windows_.wide, args.c_row / kLanes, args.step);
           for (int64_t i = 0; i < 16; ++i) {
@@ -422,7 +467,8 @@ class ForwardPlan {
 
   // The results of a block of channels; whether all are finite.
   bool transform_back(const Windows::Lines& lines, int64_t block, const float* products, int64_t part) const {
-    const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first), n = c_.size[2];
+    const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first),
+                  n = c_.size[2];
     const bool in_place = c_.y_channel == 1 && channels == width;
     ScratchArray<float> sums(in_place ? 0 : 2 * (n + 1) * width), bias(width);
     for (int64_t i = 0; i < width; ++i) bias[i] = c_.bias && i < channels ? c_.bias[first + i] : 0.0f;
@@ -442,7 +488,8 @@ class ForwardPlan {
 #pragma GCC unroll 4
           for (int j = 0; j < 4; ++j) {
             const float* const from = products + lane + j * part;
-            const V m0 = hn::LoadU(d, from), m1 = hn::LoadU(d, from + 4 * part), m2 = hn::LoadU(d, from + 8 * part), m3 = hn::LoadU(d, from + 12 * part);
+            const V m0 = hn::LoadU(d, from), m1 = hn::LoadU(d, from + 4 * part), m2 = hn::LoadU(d, from + 8 * part),
+                    m3 = hn::LoadU(d, from + 12 * part);
             s[0][j] = hn::Add(hn::Add(m0, m1), m2);
             s[1][j] = hn::Sub(hn::Sub(m1, m2), m3);
           }
@@ -450,7 +497,8 @@ class ForwardPlan {
           float* const at = to + 2 * t * step + lane;
 #pragma GCC unroll 2
           for (int r = 0; r < 2; ++r) {
-            const V y0 = hn::Add(hn::Add(hn::Add(s[r][0], s[r][1]), s[r][2]), start), y1 = hn::Add(hn::Sub(hn::Sub(s[r][1], s[r][2]), s[r][3]), start);
+            const V y0 = hn::Add(hn::Add(hn::Add(s[r][0], s[r][1]), s[r][2]), start),
+                    y1 = hn::Add(hn::Sub(hn::Sub(s[r][1], s[r][2]), s[r][3]), start);
             check = hn::MulAdd(hn::Add(y0, y1), hn::Zero(d), check);
             if (r == rows) break;
             hn::StoreU(y0, d, at + r * n * step);
@@ -489,9 +537,12 @@ class WeightPlan {
     ScratchArray<float> sums(pieces_ > 1 ? pieces_ * piece_size : 0);
     parallel_for(pieces_ * chunks_ * groups_, 1, [&](int64_t begin, int64_t end) HWY_ATTR {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t chunk = i / groups_ % chunks_, block = i % groups_ * group_, blocks = min64(group_, blocks_ - block);
+        const int64_t chunk = i / groups_ % chunks_, block = i % groups_ * group_,
+                      blocks = min64(group_, blocks_ - block);
         ScratchArray<float> own(pieces_ > 1 ? 0 : blocks * sums_size());
-        float* const to = pieces_ > 1 ? sums.get() + i / groups_ / chunks_ * piece_size + (chunk * blocks_ + block) * sums_size() : own.get();
+        float* const to =
+            pieces_ > 1 ? sums.get() + i / groups_ / chunks_ * piece_size + (chunk * blocks_ + block) * sums_size()
+                        : own.get();
         run_piece(i / groups_ / chunks_, chunk, block, blocks, to);
         for (int64_t b = 0; pieces_ == 1 && b < blocks; ++b)
           if (!transform_back(block + b, chunk, to + b * sums_size(), 0)) finite = false;
@@ -546,7 +597,8 @@ class WeightPlan {
 
   // to: for each of the 16 numbers, the tiles by the vectors of a block.
   void transform_gradients(const Windows::Lines& lines, int64_t block, float* to, int64_t part) const {
-    const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first), n = c_.size[2];
+    const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first),
+                  n = c_.size[2];
     const bool in_place = c_.dy_channel == 1 && channels == width;
     ScratchArray<float> packed(in_place ? 0 : 2 * n * width);
     for (int64_t line = lines.begin; line < lines.end; ++line) {
@@ -595,11 +647,14 @@ class WeightPlan {
     }
   }
 
-  // The gradient for a block and a chunk of channels, from the sums of all pieces, piece_size apart; whether all of it is finite.
+  // The gradient for a block and a chunk of channels, from the sums of all pieces, piece_size apart; whether all of it
+  // is finite.
   bool transform_back(int64_t block, int64_t chunk, const float* sums, int64_t piece_size) const {
-    const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first), count = channels_of(chunk), channel0 = chunk * chunk_;
+    const int64_t width = width_of(block), first = block * kWidth, channels = min64(width, c_.out_channels - first),
+                  count = channels_of(chunk), channel0 = chunk * chunk_;
     const bool last = c_.in.channels_last;
-    const int64_t tap = last ? count * width : width, channel = last ? width : 9 * width;  // where they lie before they are stored
+    const int64_t tap = last ? count * width : width,
+                  channel = last ? width : 9 * width;  // where they lie before they are stored
     ScratchArray<float> to(9 * count * width);
     V check = hn::Zero(d);
     const V half = hn::Set(d, 0.5f);
@@ -627,7 +682,8 @@ class WeightPlan {
       }
     const int64_t k = 9 * c_.in_channels;
     for (int64_t t = 0; t < (last ? 9 : 1); ++t)
-      store_vectors(to.get() + t * tap, width, last ? count : 9 * count, channels, c_.dw + first * k + (last ? t * c_.in_channels + channel0 : 9 * channel0), k, 1);
+      store_vectors(to.get() + t * tap, width, last ? count : 9 * count, channels,
+                    c_.dw + first * k + (last ? t * c_.in_channels + channel0 : 9 * channel0), k, 1);
     return hn::AllTrue(d, hn::Eq(check, check));
   }
   // (a, b, c) = G^T (a, b, c, d)
@@ -662,12 +718,14 @@ TESSERA_SIMD_TABLE(WinogradWeights);
 namespace {
 // Many enough channels, and images that whole tiles do not enlarge much.
 bool worth_tiles(int64_t in_channels, int64_t out_channels, const int64_t (&size)[3]) {
-  return in_channels >= 16 && out_channels >= 16 && 20 * ((size[1] + 1) / 2) * ((size[2] + 1) / 2) <= 7 * size[1] * size[2];
+  return in_channels >= 16 && out_channels >= 16 &&
+         20 * ((size[1] + 1) / 2) * ((size[2] + 1) / 2) <= 7 * size[1] * size[2];
 }
 }  // namespace
 
 bool suits_winograd(const DirectConv<float>& c) {
-  if (c.taps == 0 || c.taps % 9 != 0 || c.step[1] != 1 || c.step[2] != 1 || c.y_step[1] != c.size[2] * c.y_step[2]) return false;
+  if (c.taps == 0 || c.taps % 9 != 0 || c.step[1] != 1 || c.step[2] != 1 || c.y_step[1] != c.size[2] * c.y_step[2])
+    return false;
   const int64_t depths = c.taps / 9;
   if (c.in.channels_last && depths > 1) return false;
   // Each depth has all nine places of the first.
@@ -685,7 +743,8 @@ bool suits_winograd(const DirectConv<float>& c) {
 bool suits_winograd(const DirectWeight& c) {
   for (int i = 0; i < 3; ++i)
     if (c.kernel[i] != (i == 0 ? 1 : 3) || c.step[i] != 1 || c.dilation[i] != 1) return false;
-  return c.size[0] == 1 && c.in.size[0] == 1 && c.border.low[0] == 0 && worth_tiles(c.in_channels, c.out_channels, c.size);
+  return c.size[0] == 1 && c.in.size[0] == 1 && c.border.low[0] == 0 &&
+         worth_tiles(c.in_channels, c.out_channels, c.size);
 }
 bool winograd_conv(const DirectConv<float>& c) { return TESSERA_SIMD(WinogradConvolution)(c); }
 bool winograd_weight(const DirectWeight& c) { return TESSERA_SIMD(WinogradWeights)(c); }

@@ -25,8 +25,10 @@ struct Four {
 };
 HWY_INLINE Four transpose_four(V r0, V r1, V r2, V r3) {
   const hn::Repartition<double, D> dd;
-  const auto lo01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1)), lo23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
-  const auto hi01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1)), hi23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
+  const auto lo01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1)),
+             lo23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
+  const auto hi01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1)),
+             hi23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
   return {{hn::BitCast(d, hn::InterleaveLower(dd, lo01, lo23)), hn::BitCast(d, hn::InterleaveUpper(dd, lo01, lo23)),
            hn::BitCast(d, hn::InterleaveLower(dd, hi01, hi23)), hn::BitCast(d, hn::InterleaveUpper(dd, hi01, hi23))}};
 }
@@ -45,7 +47,8 @@ HWY_INLINE void store_blocks(DV dv, W v, float* to, int64_t stride) {
 }
 // Column q of four rows of kLanes elements becomes four elements at to + q * stride.
 HWY_INLINE void store_four(const float* from, int64_t row, float* to, int64_t stride) {
-  const Four t = transpose_four(hn::LoadU(d, from), hn::LoadU(d, from + row), hn::LoadU(d, from + 2 * row), hn::LoadU(d, from + 3 * row));
+  const Four t = transpose_four(hn::LoadU(d, from), hn::LoadU(d, from + row), hn::LoadU(d, from + 2 * row),
+                                hn::LoadU(d, from + 3 * row));
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) store_blocks(d, t.v[j], to + j * stride, stride);
 }
@@ -68,8 +71,10 @@ HWY_INLINE void transpose_square(const float* from, int64_t row, float* to, int6
     } else {
       // Blocks 0 and 2, 1 and 3 of two vectors each.
       const V a = t[0].v[j], b = t[1].v[j], e = t[2].v[j], f = t[3].v[j];
-      const V even0 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a), odd0 = hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a));
-      const V even1 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(f), e), odd1 = hn::OddEvenBlocks(f, hn::SwapAdjacentBlocks(e));
+      const V even0 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(b), a),
+              odd0 = hn::OddEvenBlocks(b, hn::SwapAdjacentBlocks(a));
+      const V even1 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(f), e),
+              odd1 = hn::OddEvenBlocks(f, hn::SwapAdjacentBlocks(e));
       hn::StoreU(hn::ConcatLowerLower(d, even1, even0), d, to + j * stride);
       hn::StoreU(hn::ConcatLowerLower(d, odd1, odd0), d, to + (4 + j) * stride);
       hn::StoreU(hn::ConcatUpperUpper(d, even1, even0), d, to + (8 + j) * stride);
@@ -85,12 +90,14 @@ HWY_INLINE hn::Vec<DV> load_blocks(DV dv, const float* from, int64_t row) {
     return hn::LoadU(dv, from);
   } else {
     const hn::Half<DV> half;
-    return hn::Combine(dv, load_blocks(half, from + static_cast<int64_t>(hn::MaxLanes(half)) * row, row), load_blocks(half, from, row));
+    return hn::Combine(dv, load_blocks(half, from + static_cast<int64_t>(hn::MaxLanes(half)) * row, row),
+                       load_blocks(half, from, row));
   }
 }
 // to[q * stride + r] = from[r * row + q] for kLanes rows of four elements.
 HWY_INLINE void transpose_columns(const float* from, int64_t row, float* to, int64_t stride) {
-  const Four t = transpose_four(load_blocks(d, from, row), load_blocks(d, from + row, row), load_blocks(d, from + 2 * row, row), load_blocks(d, from + 3 * row, row));
+  const Four t = transpose_four(load_blocks(d, from, row), load_blocks(d, from + row, row),
+                                load_blocks(d, from + 2 * row, row), load_blocks(d, from + 3 * row, row));
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) hn::StoreU(t.v[j], d, to + j * stride);
 }
@@ -114,12 +121,14 @@ HWY_INLINE void copy_lanes(const float* from, int64_t n, float* to) {
 }
 
 // to[c * channel + q * step] = from[q * width + c] for `positions` rows of `channels` elements.
-HWY_INLINE void store_lanes(const float* from, int64_t width, int64_t positions, int64_t channels, float* to, int64_t channel, int64_t step) {
+HWY_INLINE void store_lanes(const float* from, int64_t width, int64_t positions, int64_t channels, float* to,
+                            int64_t channel, int64_t step) {
   int64_t c = 0;
   if (step == 1)
     for (; c + kLanes <= channels; c += kLanes) {
       int64_t q = 0;
-      for (; q + kLanes <= positions; q += kLanes) transpose_square(from + q * width + c, width, to + c * channel + q, channel);
+      for (; q + kLanes <= positions; q += kLanes)
+        transpose_square(from + q * width + c, width, to + c * channel + q, channel);
       for (; q + 4 <= positions; q += 4) store_four(from + q * width + c, width, to + c * channel + q, channel);
       for (; q < positions; ++q)
         for (int64_t i = 0; i < kLanes; ++i) to[(c + i) * channel + q] = from[q * width + c + i];

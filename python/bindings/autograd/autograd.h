@@ -10,10 +10,12 @@ namespace tessera::python {
 
 // The Python object of a node (new reference, the same one while it lives); None for a null one.
 PyObject* wrap_node(const IntrusivePtr<autograd::Node>& node);
-// The node behind a Python object: of a C++ node or of a custom function's context. TypeError for anything else, Error if the graph is gone.
+// The node behind a Python object: of a C++ node or of a custom function's context. TypeError for anything else, Error
+// if the graph is gone.
 IntrusivePtr<autograd::Node> node_of(PyObject* o);
 bool is_node(PyObject* o);
-// (node, input number) of a GradientEdge, or of a tensor. A tensor without history gives an empty edge. TypeError for anything else.
+// (node, input number) of a GradientEdge, or of a tensor. A tensor without history gives an empty edge. TypeError for
+// anything else.
 autograd::Edge edge_of(PyObject* o);
 
 // A Python object held by C++ that may let go of it on any thread.
@@ -25,7 +27,10 @@ struct PyHolder final : public RefCounted {
 // Drops a reference from a destructor: takes the GIL, does nothing once the interpreter has gone.
 void drop_reference(PyObject* o);
 // What Python code returned; an exception it raised goes on through C++ as PythonError.
-inline Ref checked_call(PyObject* result) { if (!result) throw PythonError(); return Ref::steal(result); }
+inline Ref checked_call(PyObject* result) {
+  if (!result) throw PythonError();
+  return Ref::steal(result);
+}
 
 // pack and unpack as C++ hooks. TypeError unless both can be called.
 IntrusivePtr<autograd::PackHooks> make_pack_hooks(PyObject* pack, PyObject* unpack);
@@ -40,7 +45,7 @@ PyObject* node_register_prehook(PyObject* self, PyObject* hook);
 extern PyGetSetDef g_node_getset[];
 extern PyMethodDef g_node_methods[];
 
-extern PyTypeObject FunctionBaseType;   // _C._FunctionBase
+extern PyTypeObject FunctionBaseType;  // _C._FunctionBase
 
 void init_autograd_nodes(PyObject* module);
 void init_autograd_hooks(PyObject* module);

@@ -22,8 +22,7 @@ class FunctionNode;
 
 // The context: what forward and backward see as `ctx`. Its node holds it; it knows its node while that lives.
 struct PyContext {
-  PyObject_HEAD
-  FunctionNode* node;
+  PyObject_HEAD FunctionNode* node;
   PyObject* to_save;
   PyObject* saved_for_forward;
   PyObject* dirty_tensors;
@@ -34,8 +33,10 @@ struct PyContext {
 PyContext* context(PyObject* o) { return reinterpret_cast<PyContext*>(o); }
 
 constexpr const char* kFreed =
-    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been freed). Saved intermediate values of the graph are freed when you call .backward() "
-    "or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you need to access saved tensors after calling backward.";
+    "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
+    "freed). Saved intermediate values of the graph are freed when you call .backward() "
+    "or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you "
+    "need to access saved tensors after calling backward.";
 
 // An output of forward: what a gradient for it looks like.
 struct OutputForm {
@@ -90,7 +91,9 @@ Ref FunctionNode::gradient_tuple(const variable_list& grads) const {
     Tensor g = i < grads.size() ? grads[i] : Tensor();
     const OutputForm& f = forms[i];
     if (!g.defined() && f.is_tensor && context(ctx_)->materialize_grads) {
-      Value a[] = {Value::borrow(IntList(f.sizes)), Value::of(f.dtype), Value::none(), Value::of(f.device), Value::none()}, r;
+      Value a[] = {Value::borrow(IntList(f.sizes)), Value::of(f.dtype), Value::none(), Value::of(f.device),
+                   Value::none()},
+            r;
       g_zeros.call(a, 5, &r, 1);
       g = r.take_tensor();
     }
@@ -105,16 +108,24 @@ variable_list FunctionNode::read_gradients(PyObject* result) const {
   Py_ssize_t given = PyTuple_GET_SIZE(tuple.get());
   // Surplus Nones are allowed: functions with optional arguments return them.
   while (given > expected && PyTuple_GET_ITEM(tuple.get(), given - 1) == Py_None) --given;
-  TESSERA_CHECK(given == expected, "function ", name_, " returned an incorrect number of gradients (expected ", expected, ", got ", PyTuple_GET_SIZE(tuple.get()), ")");
+  TESSERA_CHECK(given == expected, "function ", name_, " returned an incorrect number of gradients (expected ",
+                expected, ", got ", PyTuple_GET_SIZE(tuple.get()), ")");
   variable_list grads;
   for (Py_ssize_t i = 0; i < expected; ++i) {
     PyObject* g = PyTuple_GET_ITEM(tuple.get(), i);
     if (!input_is_tensor[static_cast<size_t>(i)]) {
-      TESSERA_CHECK(g == Py_None, "function ", name_, " returned a gradient different from None at position ", i + 1, ", but the corresponding forward input was not a Variable");
+      TESSERA_CHECK(g == Py_None, "function ", name_, " returned a gradient different from None at position ", i + 1,
+                    ", but the corresponding forward input was not a Variable");
       continue;
     }
-    if (g == Py_None) { grads.emplace_back(); continue; }
-    if (!is_tensor(g)) throw Error(str_cat("function ", name_, " returned a gradient at position ", i + 1, " that is neither a Tensor nor None: expected Variable or None (got ", Py_TYPE(g)->tp_name, ")"));
+    if (g == Py_None) {
+      grads.emplace_back();
+      continue;
+    }
+    if (!is_tensor(g))
+      throw Error(str_cat("function ", name_, " returned a gradient at position ", i + 1,
+                          " that is neither a Tensor nor None: expected Variable or None (got ", Py_TYPE(g)->tp_name,
+                          ")"));
     grads.push_back(unwrap(g));
   }
   return grads;
@@ -129,9 +140,7 @@ variable_list FunctionNode::apply(variable_list&& grads) {
     Ref backward = checked_call(PyObject_GetAttrString(ctx_, "apply"));
     Ref result = checked_call(PyObject_CallObject(backward.get(), args.get()));
     return read_gradients(result.get());
-  } catch (const ErrorAlreadySet&) {
-    throw PythonError();
-  }
+  } catch (const ErrorAlreadySet&) { throw PythonError(); }
 }
 
 // --- apply ---
@@ -143,18 +152,24 @@ std::vector<TensorImpl*> marked(PyObject* list, const char* what) {
   Ref fast = Ref::steal(check(PySequence_Fast(list, "the marked tensors must be a tuple")));
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(fast.get()); ++i) {
     PyObject* o = PySequence_Fast_GET_ITEM(fast.get(), i);
-    if (!is_tensor(o)) throw TypeError(str_cat(what, " can only accept tensors, but argument ", i, " is of type ", Py_TYPE(o)->tp_name));
+    if (!is_tensor(o))
+      throw TypeError(str_cat(what, " can only accept tensors, but argument ", i, " is of type ", Py_TYPE(o)->tp_name));
     r.push_back(unwrap(o).impl());
   }
   return r;
 }
-bool contains(const std::vector<TensorImpl*>& l, const Tensor& t) { return std::find(l.begin(), l.end(), t.impl()) != l.end(); }
+bool contains(const std::vector<TensorImpl*>& l, const Tensor& t) {
+  return std::find(l.begin(), l.end(), t.impl()) != l.end();
+}
 
 // Connects the outputs of one call to its node (null: nothing is recorded).
 class OutputWrapper {
  public:
   OutputWrapper(PyContext* ctx, IntrusivePtr<FunctionNode> node, std::vector<TensorImpl*> inputs)
-      : node_(std::move(node)), inputs_(std::move(inputs)), dirty_(marked(ctx->dirty_tensors, "mark_dirty")), constant_(marked(ctx->non_differentiable, "mark_non_differentiable")) {}
+      : node_(std::move(node)),
+        inputs_(std::move(inputs)),
+        dirty_(marked(ctx->dirty_tensors, "mark_dirty")),
+        constant_(marked(ctx->non_differentiable, "mark_non_differentiable")) {}
 
   Ref wrap_all(PyObject* outputs) {
     const Py_ssize_t n = PyTuple_GET_SIZE(outputs);
@@ -184,7 +199,9 @@ class OutputWrapper {
         PyObject* o = PyTuple_GET_ITEM(outputs, i);
         returned = returned || (is_tensor(o) && unwrap(o).impl() == d);
       }
-      TESSERA_CHECK(returned, "Some elements marked as dirty during the forward method were not returned as output. The inputs that are modified inplace must all be outputs of the Function.");
+      TESSERA_CHECK(returned,
+                    "Some elements marked as dirty during the forward method were not returned as output. The inputs "
+                    "that are modified inplace must all be outputs of the Function.");
     }
   }
   static Tensor alias(const Tensor& t) {
@@ -207,11 +224,20 @@ class OutputWrapper {
       return t;
     }
     if (is_dirty) {
-      TESSERA_CHECK(!(t.is_leaf() && t.requires_grad()), "a leaf Variable that requires grad has been used in an in-place operation.");
-      TESSERA_CHECK(!t.is_view() || num_outputs == 1, "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot return more than one Tensor. This is not supported by the "
-                    "current autograd engine. You should either make sure the input is not a view (using .clone() for example) or make your Function only return one Tensor (potentially splitting it into two "
-                    "Functions: one doing the inplace that returns a single Tensor and a second one that does the other operations).");
-      if (!is_input) check(PyErr_WarnEx(PyExc_UserWarning, "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there is no need to pass it to mark_dirty().", 1));
+      TESSERA_CHECK(!(t.is_leaf() && t.requires_grad()),
+                    "a leaf Variable that requires grad has been used in an in-place operation.");
+      TESSERA_CHECK(!t.is_view() || num_outputs == 1,
+                    "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
+                    "return more than one Tensor. This is not supported by the "
+                    "current autograd engine. You should either make sure the input is not a view (using .clone() for "
+                    "example) or make your Function only return one Tensor (potentially splitting it into two "
+                    "Functions: one doing the inplace that returns a single Tensor and a second one that does the "
+                    "other operations).");
+      if (!is_input)
+        check(PyErr_WarnEx(PyExc_UserWarning,
+                           "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there "
+                           "is no need to pass it to mark_dirty().",
+                           1));
       autograd::rebase_history(t, node_);
       ++num_differentiable_;
       return t;
@@ -235,11 +261,17 @@ class OutputWrapper {
 void save_tensors(PyContext* ctx, FunctionNode* node) {
   Ref to_save = Ref::steal(std::exchange(ctx->to_save, nullptr));
   if (!node || !to_save || to_save.get() == Py_None) return;
-  if (!PyTuple_Check(to_save.get())) throw TypeError(str_cat("saved tensors must be a tuple, got ", Py_TYPE(to_save.get())->tp_name));
+  if (!PyTuple_Check(to_save.get()))
+    throw TypeError(str_cat("saved tensors must be a tuple, got ", Py_TYPE(to_save.get())->tp_name));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(to_save.get()); ++i) {
     PyObject* o = PyTuple_GET_ITEM(to_save.get(), i);
-    if (o == Py_None) { node->saved.emplace_back(); continue; }
-    if (!is_tensor(o)) throw TypeError(str_cat("save_for_backward can only save variables, but argument ", i, " is of type ", Py_TYPE(o)->tp_name));
+    if (o == Py_None) {
+      node->saved.emplace_back();
+      continue;
+    }
+    if (!is_tensor(o))
+      throw TypeError(
+          str_cat("save_for_backward can only save variables, but argument ", i, " is of type ", Py_TYPE(o)->tp_name));
     const Tensor& t = unwrap(o);
     node->saved.emplace_back(t, autograd::grad_fn(t).get() == static_cast<Node*>(node));
   }
@@ -312,7 +344,9 @@ PyObject* apply(PyObject* cls, PyObject* args) {
   Py_CLEAR(ctx->non_differentiable);
   return single ? Py_NewRef(PyTuple_GET_ITEM(wrapped.get(), 0)) : wrapped.release();
 }
-PyObject* py_apply(PyObject* cls, PyObject* args) { return guarded([&] { return apply(cls, args); }); }
+PyObject* py_apply(PyObject* cls, PyObject* args) {
+  return guarded([&] { return apply(cls, args); });
+}
 
 // --- the context type ---
 
@@ -353,15 +387,19 @@ PyObject* saved_tuple(PyObject* self, F f) {
     TESSERA_CHECK(!node->freed, kFreed);
     const auto owner = IntrusivePtr<Node>::share(node);
     Ref t = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(node->saved.size()))));
-    for (size_t i = 0; i < node->saved.size(); ++i) PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), check(f(owner, node->saved[i])));
+    for (size_t i = 0; i < node->saved.size(); ++i)
+      PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), check(f(owner, node->saved[i])));
     return t.release();
   });
 }
 PyObject* get_saved_tensors(PyObject* self, void*) {
-  return saved_tuple(self, [](const IntrusivePtr<Node>& owner, const autograd::SavedVariable& v) { return wrap_or_none(v.unpack(owner.get())); });
+  return saved_tuple(self, [](const IntrusivePtr<Node>& owner, const autograd::SavedVariable& v) {
+    return wrap_or_none(v.unpack(owner.get()));
+  });
 }
 PyObject* get_raw_saved(PyObject* self, void*) {
-  return saved_tuple(self, [](const IntrusivePtr<Node>& owner, const autograd::SavedVariable& v) { return wrap_saved(owner, &v); });
+  return saved_tuple(
+      self, [](const IntrusivePtr<Node>& owner, const autograd::SavedVariable& v) { return wrap_saved(owner, &v); });
 }
 PyObject* clear_saved(PyObject* self, PyObject*) {
   if (FunctionNode* node = context(self)->node) node->release_variables();
@@ -375,7 +413,8 @@ PyMemberDef g_members[] = {{"to_save", T_OBJECT, offsetof(PyContext, to_save), 0
                            {"saved_for_forward", T_OBJECT, offsetof(PyContext, saved_for_forward), 0, nullptr},
                            {"dirty_tensors", T_OBJECT, offsetof(PyContext, dirty_tensors), 0, nullptr},
                            {"non_differentiable", T_OBJECT, offsetof(PyContext, non_differentiable), 0, nullptr},
-                           {"needs_input_grad", T_OBJECT, offsetof(PyContext, needs_input_grad), 0, "For each input of forward whether it wants a gradient."},
+                           {"needs_input_grad", T_OBJECT, offsetof(PyContext, needs_input_grad), 0,
+                            "For each input of forward whether it wants a gradient."},
                            {"materialize_grads", T_BOOL, offsetof(PyContext, materialize_grads), 0, nullptr},
                            {nullptr, 0, 0, 0, nullptr}};
 
@@ -385,20 +424,24 @@ PyTypeObject FunctionBaseType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
 IntrusivePtr<Node> node_of_context(PyObject* o) {
   FunctionNode* node = context(o)->node;
-  TESSERA_CHECK(node, "the node of this ", Py_TYPE(o)->tp_name, " is gone: the graph that it was part of has been freed, or the call was not recorded. Keep an output of the function alive to use its node.");
+  TESSERA_CHECK(node, "the node of this ", Py_TYPE(o)->tp_name,
+                " is gone: the graph that it was part of has been freed, or the call was not recorded. Keep an output "
+                "of the function alive to use its node.");
   return IntrusivePtr<Node>::share(node);
 }
 
 void init_autograd_function(PyObject* module) {
   for (PyGetSetDef* g = g_node_getset; g->name; ++g) g_getset.push_back(*g);
-  g_getset.push_back({"saved_tensors", get_saved_tensors, nullptr, "What save_for_backward kept. RuntimeError once the graph was freed.", nullptr});
+  g_getset.push_back({"saved_tensors", get_saved_tensors, nullptr,
+                      "What save_for_backward kept. RuntimeError once the graph was freed.", nullptr});
   g_getset.push_back({"saved_variables", get_saved_tensors, nullptr, nullptr, nullptr});
   g_getset.push_back({"_raw_saved_tensors", get_raw_saved, nullptr, nullptr, nullptr});
   g_getset.push_back({"requires_grad", get_requires_grad, nullptr, nullptr, nullptr});
   g_getset.push_back({nullptr, nullptr, nullptr, nullptr, nullptr});
   for (PyMethodDef* m = g_node_methods; m->ml_name; ++m) g_methods.push_back(*m);
   g_methods.push_back({"maybe_clear_saved_tensors", clear_saved, METH_NOARGS, nullptr});
-  g_methods.push_back({"apply", py_apply, METH_CLASS | METH_VARARGS, "apply(*args): runs forward and records the call."});
+  g_methods.push_back(
+      {"apply", py_apply, METH_CLASS | METH_VARARGS, "apply(*args): runs forward and records the call."});
   g_methods.push_back({nullptr, nullptr, 0, nullptr});
   FunctionBaseType.tp_name = "torch._C._FunctionBase";
   FunctionBaseType.tp_basicsize = sizeof(PyContext);

@@ -1,5 +1,5 @@
-// Python functions as hooks of tensors, nodes and saved values. Hooks live in an OrderedDict, so that a RemovableHandle can take them out;
-// the C++ side holds one hook object for each dictionary.
+// Python functions as hooks of tensors, nodes and saved values. Hooks live in an OrderedDict, so that a RemovableHandle
+// can take them out; the C++ side holds one hook object for each dictionary.
 #include "autograd/variable.h"
 #include "python/bindings/autograd/autograd.h"
 #include "python/bindings/tensor_type.h"
@@ -21,7 +21,8 @@ Ref new_dict() {
 // Puts the hook into the dictionary; returns the handle that takes it out.
 PyObject* add_to_dict(PyObject* dict, PyObject* hook) {
   static constinit MadeOnce type;
-  Ref handle = Ref::steal(check(PyObject_CallOneArg(type.get([] { return attribute_of("tessera.utils.hooks", "RemovableHandle"); }), dict)));
+  Ref handle = Ref::steal(check(
+      PyObject_CallOneArg(type.get([] { return attribute_of("tessera.utils.hooks", "RemovableHandle"); }), dict)));
   Ref id = Ref::steal(check(PyObject_GetAttrString(handle.get(), "id")));
   check(PyObject_SetItem(dict, id.get(), hook));
   return handle.release();
@@ -30,7 +31,10 @@ PyObject* add_to_dict(PyObject* dict, PyObject* hook) {
 Ref hooks_of(PyObject* dict) { return checked_call(PyMapping_Values(dict)); }
 std::string hook_name(PyObject* hook) {
   Ref name = Ref::steal(PyObject_GetAttrString(hook, "__name__"));
-  if (!name || !PyUnicode_Check(name.get())) { PyErr_Clear(); return "<unknown>"; }
+  if (!name || !PyUnicode_Check(name.get())) {
+    PyErr_Clear();
+    return "<unknown>";
+  }
   return PyUnicode_AsUTF8(name.get());
 }
 void check_callable(PyObject* hook) {
@@ -39,28 +43,39 @@ void check_callable(PyObject* hook) {
 
 Ref to_tuple(const variable_list& l) {
   Ref t = checked_call(PyTuple_New(static_cast<Py_ssize_t>(l.size())));
-  for (size_t i = 0; i < l.size(); ++i) PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), checked_call(wrap_or_none(l[i])).release());
+  for (size_t i = 0; i < l.size(); ++i)
+    PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), checked_call(wrap_or_none(l[i])).release());
   return t;
 }
 Tensor checked_result(PyObject* hook, PyObject* result, const Tensor& original) {
   if (result == Py_None) return Tensor();
-  if (!is_tensor(result)) throw TypeError(str_cat("expected Variable, but hook '", hook_name(hook), "' returned '", Py_TYPE(result)->tp_name, "'"));
+  if (!is_tensor(result))
+    throw TypeError(
+        str_cat("expected Variable, but hook '", hook_name(hook), "' returned '", Py_TYPE(result)->tp_name, "'"));
   const Tensor& t = unwrap(result);
   if (!original.defined()) return t;
-  TESSERA_CHECK(t.dtype() == original.dtype() || (t.is_floating_point() && original.is_floating_point()), "hook '", hook_name(hook), "' has changed the type of value (was ", name_of(original.dtype()), " got ",
+  TESSERA_CHECK(t.dtype() == original.dtype() || (t.is_floating_point() && original.is_floating_point()), "hook '",
+                hook_name(hook), "' has changed the type of value (was ", name_of(original.dtype()), " got ",
                 name_of(t.dtype()), ")");
-  TESSERA_CHECK(t.device().type == original.device().type, "hook '", hook_name(hook), "' has changed the type of value (its device was ", original.device().str(), ", got ", t.device().str(), ")");
-  TESSERA_CHECK(std::ranges::equal(t.sizes(), original.sizes()), "hook '", hook_name(hook), "' has changed the size of value");
+  TESSERA_CHECK(t.device().type == original.device().type, "hook '", hook_name(hook),
+                "' has changed the type of value (its device was ", original.device().str(), ", got ", t.device().str(),
+                ")");
+  TESSERA_CHECK(std::ranges::equal(t.sizes(), original.sizes()), "hook '", hook_name(hook),
+                "' has changed the size of value");
   return t;
 }
 // None leaves the values as they are; a tuple of the same length (one tensor for one value) replaces them.
 void replace_values(PyObject* hook, PyObject* result, variable_list& values) {
   if (result == Py_None) return;
-  Ref tuple = PyTuple_Check(result) ? Ref::borrow(result) : PyList_Check(result) ? checked_call(PyList_AsTuple(result)) : checked_call(PyTuple_Pack(1, result));
-  TESSERA_CHECK(static_cast<size_t>(PyTuple_GET_SIZE(tuple.get())) == values.size(), "hook '", hook_name(hook), "' has returned an incorrect number of values (got ", PyTuple_GET_SIZE(tuple.get()),
-                ", but expected ", values.size(), ")");
+  Ref tuple = PyTuple_Check(result)  ? Ref::borrow(result)
+              : PyList_Check(result) ? checked_call(PyList_AsTuple(result))
+                                     : checked_call(PyTuple_Pack(1, result));
+  TESSERA_CHECK(static_cast<size_t>(PyTuple_GET_SIZE(tuple.get())) == values.size(), "hook '", hook_name(hook),
+                "' has returned an incorrect number of values (got ", PyTuple_GET_SIZE(tuple.get()), ", but expected ",
+                values.size(), ")");
   variable_list fresh(values.size());
-  for (size_t i = 0; i < values.size(); ++i) fresh[i] = checked_result(hook, PyTuple_GET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i)), values[i]);
+  for (size_t i = 0; i < values.size(); ++i)
+    fresh[i] = checked_result(hook, PyTuple_GET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i)), values[i]);
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::move(fresh[i]);
 }
 
@@ -130,7 +145,10 @@ struct PyPostHook final : public DictHook<autograd::NodePostHook> {
 
 struct PyPackHooks final : public autograd::PackHooks {
   PyPackHooks(PyObject* p, PyObject* u) : pack_(Py_NewRef(p)), unpack_(Py_NewRef(u)) {}
-  ~PyPackHooks() override { drop_reference(pack_); drop_reference(unpack_); }
+  ~PyPackHooks() override {
+    drop_reference(pack_);
+    drop_reference(unpack_);
+  }
   IntrusivePtr<RefCounted> pack(const Tensor& t) override {
     GilAcquire gil;
     Ref value = checked_call(wrap(t));
@@ -139,7 +157,9 @@ struct PyPackHooks final : public autograd::PackHooks {
   Tensor unpack(const IntrusivePtr<RefCounted>& packed) override {
     GilAcquire gil;
     Ref r = checked_call(PyObject_CallOneArg(unpack_, static_cast<PyHolder&>(*packed).object));
-    if (!is_tensor(r.get())) throw TypeError(str_cat("Output of saved tensor unpack_hook expected to be a Tensor but got result of type ", Py_TYPE(r.get())->tp_name));
+    if (!is_tensor(r.get()))
+      throw TypeError(str_cat("Output of saved tensor unpack_hook expected to be a Tensor but got result of type ",
+                              Py_TYPE(r.get())->tp_name));
     return unwrap(r.get());
   }
 
@@ -158,7 +178,8 @@ autograd::LeafHooks* leaf_hooks(const Tensor& t) {
   return m ? dynamic_cast<autograd::LeafHooks*>(m->hooks.get()) : nullptr;
 }
 PyTensorHook* tensor_hooks(const Tensor& t) {
-  if (IntrusivePtr<Node> fn = autograd::grad_fn(t)) return fn->hooks_or_null() ? find_hook<PyTensorHook>(fn->hooks().tensor, t.output_nr()) : nullptr;
+  if (IntrusivePtr<Node> fn = autograd::grad_fn(t))
+    return fn->hooks_or_null() ? find_hook<PyTensorHook>(fn->hooks().tensor, t.output_nr()) : nullptr;
   autograd::LeafHooks* l = leaf_hooks(t);
   return l ? find_hook<PyTensorHook>(l->pre, 0) : nullptr;
 }
@@ -228,10 +249,13 @@ int set_backward_hooks(PyObject* self, PyObject* value, void*) {
     const bool clear = !value || value == Py_None;
     if (!clear) check_dict(value);
     if (PyTensorHook* old = tensor_hooks(t)) {
-      if (IntrusivePtr<Node> fn = autograd::grad_fn(t)) erase_hook(fn->hooks().tensor, old);
-      else erase_hook(leaf_hooks(t)->pre, old);
+      if (IntrusivePtr<Node> fn = autograd::grad_fn(t))
+        erase_hook(fn->hooks().tensor, old);
+      else
+        erase_hook(leaf_hooks(t)->pre, old);
     }
-    if (!clear && (PyDict_Size(value) > 0 || t.requires_grad())) autograd::add_hook(t, make_intrusive<PyTensorHook>(Ref::borrow(value)));
+    if (!clear && (PyDict_Size(value) > 0 || t.requires_grad()))
+      autograd::add_hook(t, make_intrusive<PyTensorHook>(Ref::borrow(value)));
   });
 }
 int set_accumulate_hooks(PyObject* self, PyObject* value, void*) {
@@ -240,7 +264,8 @@ int set_accumulate_hooks(PyObject* self, PyObject* value, void*) {
     const bool clear = !value || value == Py_None;
     if (!clear) check_dict(value);
     if (PyAccumulateHook* old = accumulate_hooks(t)) erase_hook(leaf_hooks(t)->post_accumulate, old);
-    if (!clear && (PyDict_Size(value) > 0 || t.requires_grad())) autograd::add_post_accumulate_hook(t, make_intrusive<PyAccumulateHook>(Ref::borrow(value)));
+    if (!clear && (PyDict_Size(value) > 0 || t.requires_grad()))
+      autograd::add_post_accumulate_hook(t, make_intrusive<PyAccumulateHook>(Ref::borrow(value)));
   });
 }
 
@@ -261,19 +286,25 @@ PyObject* py_pop_hooks(PyObject*, PyObject*) {
 }
 PyObject* py_disable_hooks(PyObject*, PyObject* message) {
   return guarded([&]() -> PyObject* {
-    if (!PyUnicode_Check(message)) throw TypeError(str_cat("expected a message (str), got ", Py_TYPE(message)->tp_name));
+    if (!PyUnicode_Check(message))
+      throw TypeError(str_cat("expected a message (str), got ", Py_TYPE(message)->tp_name));
     autograd::disable_pack_hooks(from_python_string(message));
     return none();
   });
 }
-PyObject* py_enable_hooks(PyObject*, PyObject*) { autograd::enable_pack_hooks(); return none(); }
+PyObject* py_enable_hooks(PyObject*, PyObject*) {
+  autograd::enable_pack_hooks();
+  return none();
+}
 PyObject* py_hooks_message(PyObject*, PyObject*) {
   return guarded([&] {
     const std::string* m = autograd::pack_hooks_disabled_message();
     return m ? to_python_string(*m).release() : none();
   });
 }
-PyObject* py_hooks_enabled(PyObject*, PyObject*) { return to_python(autograd::pack_hooks_disabled_message() == nullptr); }
+PyObject* py_hooks_enabled(PyObject*, PyObject*) {
+  return to_python(autograd::pack_hooks_disabled_message() == nullptr);
+}
 
 PyObject* tensor_retain_grad(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
@@ -291,14 +322,18 @@ PyMethodDef g_methods[] = {{"_register_hook", py_register_hook, METH_VARARGS, nu
                            {"_saved_tensors_hooks_is_enabled", py_hooks_enabled, METH_NOARGS, nullptr},
                            {"_saved_tensors_hooks_get_disabled_error_message", py_hooks_message, METH_NOARGS, nullptr},
                            {nullptr, nullptr, 0, nullptr}};
-PyMethodDef g_retain_grad = {"retain_grad", tensor_retain_grad, METH_NOARGS, "Keeps the gradient of this tensor in .grad although it is no leaf. Raises: RuntimeError if it requires no gradient."};
-PyGetSetDef g_tensor_getset[] = {{"_backward_hooks", get_backward_hooks, set_backward_hooks, nullptr, nullptr},
-                                 {"_post_accumulate_grad_hooks", get_accumulate_hooks, set_accumulate_hooks, nullptr, nullptr}};
+PyMethodDef g_retain_grad = {"retain_grad", tensor_retain_grad, METH_NOARGS,
+                             "Keeps the gradient of this tensor in .grad although it is no leaf. Raises: RuntimeError "
+                             "if it requires no gradient."};
+PyGetSetDef g_tensor_getset[] = {
+    {"_backward_hooks", get_backward_hooks, set_backward_hooks, nullptr, nullptr},
+    {"_post_accumulate_grad_hooks", get_accumulate_hooks, set_accumulate_hooks, nullptr, nullptr}};
 
 }  // namespace
 
 IntrusivePtr<autograd::PackHooks> make_pack_hooks(PyObject* pack, PyObject* unpack) {
-  if (!PyCallable_Check(pack) || !PyCallable_Check(unpack)) throw TypeError("pack_hook and unpack_hook must be callable");
+  if (!PyCallable_Check(pack) || !PyCallable_Check(unpack))
+    throw TypeError("pack_hook and unpack_hook must be callable");
   return make_intrusive<PyPackHooks>(pack, unpack);
 }
 

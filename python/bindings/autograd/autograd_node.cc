@@ -17,8 +17,7 @@ using autograd::Node;
 using NodePtr = IntrusivePtr<Node>;
 
 struct PyNode {
-  PyObject_HEAD
-  Node* node;   // a reference
+  PyObject_HEAD Node* node;  // a reference
 };
 
 void node_dealloc(PyObject* self) {
@@ -33,7 +32,8 @@ void node_dealloc(PyObject* self) {
 // _saved_x: the value; _raw_saved_x: the thing that hooks can be put on.
 class SavedReader final : public autograd::SavedVisitor {
  public:
-  SavedReader(NodePtr owner, std::string_view wanted, bool raw) : owner_(std::move(owner)), wanted_(wanted), raw_(raw) {}
+  SavedReader(NodePtr owner, std::string_view wanted, bool raw)
+      : owner_(std::move(owner)), wanted_(wanted), raw_(raw) {}
   Ref result;
 
   void tensor(const char* name, const autograd::SavedVariable& v) override {
@@ -42,7 +42,8 @@ class SavedReader final : public autograd::SavedVisitor {
   void tensor_list(const char* name, const std::vector<autograd::SavedVariable>& l) override {
     if (wanted_ != name) return;
     Ref tuple = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(l.size()))));
-    for (size_t i = 0; i < l.size(); ++i) PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), one(l[i]).release());
+    for (size_t i = 0; i < l.size(); ++i)
+      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), one(l[i]).release());
     result = std::move(tuple);
   }
   void value(const char* name, const Value& v) override {
@@ -52,7 +53,9 @@ class SavedReader final : public autograd::SavedVisitor {
   }
 
  private:
-  Ref one(const autograd::SavedVariable& v) { return Ref::steal(check(raw_ ? wrap_saved(owner_, &v) : wrap_or_none(v.unpack(owner_.get())))); }
+  Ref one(const autograd::SavedVariable& v) {
+    return Ref::steal(check(raw_ ? wrap_saved(owner_, &v) : wrap_or_none(v.unpack(owner_.get()))));
+  }
   NodePtr owner_;
   std::string_view wanted_;
   bool raw_;
@@ -129,7 +132,8 @@ PyTypeObject* type_of(const char* name) {
   Ref slots = Ref::steal(check(Py_BuildValue("(s)", "__weakref__")));
   Ref body = Ref::steal(check(Py_BuildValue("{s:s,s:O}", "__module__", "builtins", "__slots__", slots.get())));
   const std::string text(shown);
-  type = reinterpret_cast<PyTypeObject*>(check(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(O)O", text.c_str(), &NodeBaseType, body.get())));
+  type = reinterpret_cast<PyTypeObject*>(check(PyObject_CallFunction(reinterpret_cast<PyObject*>(&PyType_Type), "s(O)O",
+                                                                     text.c_str(), &NodeBaseType, body.get())));
   if (text == "AccumulateGrad") {
     g_accumulate_grad = type;
     Ref d = Ref::steal(check(PyDescr_NewGetSet(type, &g_variable)));
@@ -167,8 +171,10 @@ PyObject* get_input_metadata(PyObject* self, void*) {
     for (const autograd::OutputMeta& m : node_of(self)->outputs()) {
       Ref entry = Ref::borrow(Py_None);
       if (m.is_known) {
-        Ref size = Ref::steal(wrap_size(m.shape.sizes())), dtype = Ref::steal(wrap(m.dtype)), device = Ref::steal(wrap(m.device));
-        Ref kwargs = Ref::steal(check(Py_BuildValue("{s:O,s:O,s:O,s:O}", "shape", size.get(), "dtype", dtype.get(), "device", device.get(), "is_nested_tensor", Py_False)));
+        Ref size = Ref::steal(wrap_size(m.shape.sizes())), dtype = Ref::steal(wrap(m.dtype)),
+            device = Ref::steal(wrap(m.device));
+        Ref kwargs = Ref::steal(check(Py_BuildValue("{s:O,s:O,s:O,s:O}", "shape", size.get(), "dtype", dtype.get(),
+                                                    "device", device.get(), "is_nested_tensor", Py_False)));
         Ref no_args = Ref::steal(check(PyTuple_New(0)));
         entry = Ref::steal(check(PyObject_Call(space.get(), no_args.get(), kwargs.get())));
       }
@@ -177,15 +183,18 @@ PyObject* get_input_metadata(PyObject* self, void*) {
     return list.release();
   });
 }
-PyObject* node_name(PyObject* self, PyObject*) { return guarded([&] { return to_python_string(node_of(self)->name()).release(); }); }
-PyObject* node_sequence_nr(PyObject* self, PyObject*) { return guarded([&] { return PyLong_FromUnsignedLongLong(node_of(self)->sequence_nr()); }); }
+PyObject* node_name(PyObject* self, PyObject*) {
+  return guarded([&] { return to_python_string(node_of(self)->name()).release(); });
+}
+PyObject* node_sequence_nr(PyObject* self, PyObject*) {
+  return guarded([&] { return PyLong_FromUnsignedLongLong(node_of(self)->sequence_nr()); });
+}
 
 // --- saved values ---
 
 struct PySaved {
-  PyObject_HEAD
-  Node* owner;
-  const autograd::SavedVariable* saved;   // a member of the owner
+  PyObject_HEAD Node* owner;
+  const autograd::SavedVariable* saved;  // a member of the owner
 };
 PyTypeObject SavedTensorType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 void saved_dealloc(PyObject* self) {
@@ -196,16 +205,22 @@ PyObject* saved_register(PyObject* self, PyObject* args) {
   return guarded([&]() -> PyObject* {
     PyObject *pack, *unpack;
     if (!PyArg_ParseTuple(args, "OO:register_hooks", &pack, &unpack)) throw ErrorAlreadySet();
-    const_cast<autograd::SavedVariable*>(reinterpret_cast<PySaved*>(self)->saved)->register_hooks(make_pack_hooks(pack, unpack));
+    const_cast<autograd::SavedVariable*>(reinterpret_cast<PySaved*>(self)->saved)
+        ->register_hooks(make_pack_hooks(pack, unpack));
     return none();
   });
 }
 PyObject* saved_unpack(PyObject* self, void*) {
-  return guarded([&] { return wrap_or_none(reinterpret_cast<PySaved*>(self)->saved->unpack(reinterpret_cast<PySaved*>(self)->owner)); });
+  return guarded([&] {
+    return wrap_or_none(reinterpret_cast<PySaved*>(self)->saved->unpack(reinterpret_cast<PySaved*>(self)->owner));
+  });
 }
-PyMethodDef g_saved_methods[] = {{"register_hooks", saved_register, METH_VARARGS, "register_hooks(pack_hook, unpack_hook): what is kept of this saved tensor, and how it comes back."},
-                                 {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef g_saved_getset[] = {{"data", saved_unpack, nullptr, "The tensor.", nullptr}, {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMethodDef g_saved_methods[] = {
+    {"register_hooks", saved_register, METH_VARARGS,
+     "register_hooks(pack_hook, unpack_hook): what is kept of this saved tensor, and how it comes back."},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef g_saved_getset[] = {{"data", saved_unpack, nullptr, "The tensor.", nullptr},
+                                {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyObject* no_new(PyTypeObject* type, PyObject*, PyObject*) {
   PyErr_Format(PyExc_TypeError, "cannot create '%s' instances", type->tp_name);
@@ -214,16 +229,21 @@ PyObject* no_new(PyTypeObject* type, PyObject*, PyObject*) {
 
 }  // namespace
 
-PyGetSetDef g_node_getset[] = {{"next_functions", get_next_functions, nullptr, "Pairs (node, input number): where the gradients go.", nullptr},
-                               {"metadata", get_metadata, nullptr, "A dictionary for the user.", nullptr},
-                               {"_input_metadata", get_input_metadata, nullptr, "Shape, dtype and device of each gradient that comes in.", nullptr},
-                               {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyMethodDef g_node_methods[] = {
-    {"name", node_name, METH_NOARGS, "name() -> str"},
-    {"_sequence_nr", node_sequence_nr, METH_NOARGS, nullptr},
-    {"register_hook", node_register_hook, METH_O, "register_hook(fn): fn(grad_inputs, grad_outputs) runs after the node and may return other grad_inputs. Returns a handle with remove()."},
-    {"register_prehook", node_register_prehook, METH_O, "register_prehook(fn): fn(grad_outputs) runs before the node and may return other grad_outputs. Returns a handle with remove()."},
-    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef g_node_getset[] = {
+    {"next_functions", get_next_functions, nullptr, "Pairs (node, input number): where the gradients go.", nullptr},
+    {"metadata", get_metadata, nullptr, "A dictionary for the user.", nullptr},
+    {"_input_metadata", get_input_metadata, nullptr, "Shape, dtype and device of each gradient that comes in.",
+     nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyMethodDef g_node_methods[] = {{"name", node_name, METH_NOARGS, "name() -> str"},
+                                {"_sequence_nr", node_sequence_nr, METH_NOARGS, nullptr},
+                                {"register_hook", node_register_hook, METH_O,
+                                 "register_hook(fn): fn(grad_inputs, grad_outputs) runs after the node and may return "
+                                 "other grad_inputs. Returns a handle with remove()."},
+                                {"register_prehook", node_register_prehook, METH_O,
+                                 "register_prehook(fn): fn(grad_outputs) runs before the node and may return other "
+                                 "grad_outputs. Returns a handle with remove()."},
+                                {nullptr, nullptr, 0, nullptr}};
 
 PyObject* wrap_node(const NodePtr& node) {
   if (!node) return none();
@@ -257,10 +277,12 @@ NodePtr node_of(PyObject* o) {
 
 autograd::Edge edge_of(PyObject* o) {
   if (is_tensor(o)) return autograd::gradient_edge(unwrap(o));
-  if (PyTuple_Check(o) && PyTuple_GET_SIZE(o) >= 2 && is_node(PyTuple_GET_ITEM(o, 0)) && PyLong_Check(PyTuple_GET_ITEM(o, 1))) {
+  if (PyTuple_Check(o) && PyTuple_GET_SIZE(o) >= 2 && is_node(PyTuple_GET_ITEM(o, 0)) &&
+      PyLong_Check(PyTuple_GET_ITEM(o, 1))) {
     const long nr = PyLong_AsLong(PyTuple_GET_ITEM(o, 1));
     NodePtr n = node_of(PyTuple_GET_ITEM(o, 0));
-    TESSERA_CHECK(nr >= 0 && static_cast<size_t>(nr) < n->outputs().size(), "a GradientEdge with output_nr ", nr, " of ", n->name(), ", which has ", n->outputs().size(), " outputs");
+    TESSERA_CHECK(nr >= 0 && static_cast<size_t>(nr) < n->outputs().size(), "a GradientEdge with output_nr ", nr,
+                  " of ", n->name(), ", which has ", n->outputs().size(), " outputs");
     return {std::move(n), static_cast<uint32_t>(nr)};
   }
   throw TypeError(str_cat("expected a Tensor or a GradientEdge, got ", Py_TYPE(o)->tp_name));

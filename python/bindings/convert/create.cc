@@ -24,9 +24,11 @@ Tensor copy_of(const Tensor& t, DType dtype, Device device) {
   const IntVector strides = t.layout() == Layout::kStrided ? preserved_strides(t) : IntVector();
   Tensor r = empty_tensor(t.sizes(), strides, dtype, complete_device(device));
   if (t.numel() == 0 || device.is_meta()) return r;
-  if (t.dtype() == dtype && t.is_cpu() && device.is_cpu() && t.is_non_overlapping_and_dense() && !t.is_conj() && !t.is_neg()) {
+  if (t.dtype() == dtype && t.is_cpu() && device.is_cpu() && t.is_non_overlapping_and_dense() && !t.is_conj() &&
+      !t.is_neg()) {
     GilRelease unlocked(t.numel() > 16384);
-    std::memcpy(r.data_ptr(), t.data_ptr(), static_cast<size_t>(t.nbytes()));  // same permutation of the same dense block
+    std::memcpy(r.data_ptr(), t.data_ptr(),
+                static_cast<size_t>(t.nbytes()));  // same permutation of the same dense block
     return r;
   }
   g_copy(r, t, false);
@@ -56,12 +58,16 @@ PyObject* py_tensor(PyObject*, CallArgs call) {
   const bool requires_grad = bool_arg("tensor", "requires_grad", a[3], false);
   const bool pin = bool_arg("tensor", "pin_memory", a[4], false);
   if (is_tensor(a[0]))
-    check(PyErr_WarnEx(PyExc_UserWarning, "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than "
-                       "torch.tensor(sourceTensor).", 1));
+    check(PyErr_WarnEx(PyExc_UserWarning,
+                       "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+                       "sourceTensor.detach().clone().requires_grad_(True), rather than "
+                       "torch.tensor(sourceTensor).",
+                       1));
   Tensor t = tensor_from_data(a[0], dtype, device);
   if (pin) t = options::pinned(t);
   if (requires_grad) {
-    TESSERA_CHECK(t.is_floating_point() || t.is_complex(), "Only Tensors of floating point and complex dtype can require gradients");
+    TESSERA_CHECK(t.is_floating_point() || t.is_complex(),
+                  "Only Tensors of floating point and complex dtype can require gradients");
     t.requires_grad_(true);
   }
   return wrap(std::move(t));
@@ -74,7 +80,9 @@ PyObject* py_as_tensor(PyObject*, CallArgs call) {
   const auto device = device_arg("as_tensor", a[2]);
   if (is_tensor(a[0])) {
     const Tensor& t = unwrap(a[0]);
-    if ((!dtype || *dtype == t.dtype()) && (!device || *device == t.device() || (device->type == t.device().type && !device->has_index()))) return Py_NewRef(a[0]);
+    if ((!dtype || *dtype == t.dtype()) &&
+        (!device || *device == t.device() || (device->type == t.device().type && !device->has_index())))
+      return Py_NewRef(a[0]);
     return wrap(converted(t, dtype, device));
   }
   if (is_ndarray(a[0])) return wrap(converted(tensor_from_ndarray(a[0], true), dtype, device));
@@ -107,13 +115,18 @@ Tensor tensor_over_buffer(PyObject* o, DType dtype, int64_t count, int64_t offse
     PyErr_Clear();
     if (PyObject_GetBuffer(o, &owner->view, PyBUF_SIMPLE) < 0) {
       PyErr_Clear();
-      throw ValueError(PyObject_CheckBuffer(o) ? "could not retrieve buffer from object" : "object does not implement Python buffer protocol.");
+      throw ValueError(PyObject_CheckBuffer(o) ? "could not retrieve buffer from object"
+                                               : "object does not implement Python buffer protocol.");
     }
     static bool warned = false;
     if (!std::exchange(warned, true) &&
-        PyErr_WarnEx(PyExc_UserWarning, "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means you can write to the underlying (supposedly non-writable) buffer "
-                     "using the tensor. You may want to copy the buffer to protect its data or make it writable before converting it to a tensor. This type of warning will be suppressed for the rest "
-                     "of this program.", 1) < 0) {
+        PyErr_WarnEx(PyExc_UserWarning,
+                     "The given buffer is not writable, and PyTorch does not support non-writable tensors. This means "
+                     "you can write to the underlying (supposedly non-writable) buffer "
+                     "using the tensor. You may want to copy the buffer to protect its data or make it writable before "
+                     "converting it to a tensor. This type of warning will be suppressed for the rest "
+                     "of this program.",
+                     1) < 0) {
       PyBuffer_Release(&owner->view);
       throw ErrorAlreadySet();
     }
@@ -121,20 +134,27 @@ Tensor tensor_over_buffer(PyObject* o, DType dtype, int64_t count, int64_t offse
   const int64_t len = owner->view.len, size = item_size(dtype);
   struct Giveback {  // until the storage owns the buffer
     BufferOwner* owner;
-    ~Giveback() { if (owner) PyBuffer_Release(&owner->view); }
+    ~Giveback() {
+      if (owner) PyBuffer_Release(&owner->view);
+    }
   } giveback{owner.get()};
   TESSERA_CHECK_VALUE(len > 0 && count != 0, "both buffer length (", len, ") and count (", count, ") must not be 0");
-  TESSERA_CHECK_VALUE(offset >= 0 && offset < len, "offset (", offset, " bytes) must be non-negative and no greater than buffer length (", len, " bytes) minus 1");
+  TESSERA_CHECK_VALUE(offset >= 0 && offset < len, "offset (", offset,
+                      " bytes) must be non-negative and no greater than buffer length (", len, " bytes) minus 1");
   if (count > 0) {
-    TESSERA_CHECK_VALUE(count <= (len - offset) / size, "requested buffer length (", count, " * ", size, " bytes) after offset (", offset, " bytes) must not be greater than actual buffer length (", len, " bytes)");
+    TESSERA_CHECK_VALUE(count <= (len - offset) / size, "requested buffer length (", count, " * ", size,
+                        " bytes) after offset (", offset, " bytes) must not be greater than actual buffer length (",
+                        len, " bytes)");
   } else {
-    TESSERA_CHECK_VALUE((len - offset) % size == 0, "buffer length (", len - offset, " bytes) after offset (", offset, " bytes) must be a multiple of element size (", size, ")");
+    TESSERA_CHECK_VALUE((len - offset) % size == 0, "buffer length (", len - offset, " bytes) after offset (", offset,
+                        " bytes) must be a multiple of element size (", size, ")");
     count = (len - offset) / size;
   }
   // The storage begins at the offset, as documented: what lies before is not the tensor's.
   void* first = static_cast<char*>(owner->view.buf) + offset;
   giveback.owner = nullptr;
-  Storage s = StorageImpl::wrap(first, static_cast<size_t>(count * size), Device(), &BufferOwner::release, owner.release());
+  Storage s =
+      StorageImpl::wrap(first, static_cast<size_t>(count * size), Device(), &BufferOwner::release, owner.release());
   const int64_t sizes[] = {count}, strides[] = {1};
   return tensor_from_storage(std::move(s), sizes, strides, 0, dtype);
 }
@@ -144,7 +164,8 @@ PyObject* py_frombuffer(PyObject*, CallArgs call) {
   read_args({"frombuffer", {"buffer", "dtype", "count", "offset", "requires_grad"}, 1, 2}, call, a);
   const auto dtype = dtype_arg("frombuffer", a[1]);
   if (!dtype) throw TypeError("frombuffer(): argument 'dtype' must be torch.dtype, not NoneType");
-  const int64_t count = a[2] ? int_arg("frombuffer", "count", 0, a[2]) : -1, offset = a[3] ? int_arg("frombuffer", "offset", 0, a[3]) : 0;
+  const int64_t count = a[2] ? int_arg("frombuffer", "count", 0, a[2]) : -1,
+                offset = a[3] ? int_arg("frombuffer", "offset", 0, a[3]) : 0;
   Tensor t = tensor_over_buffer(a[0], *dtype, count, offset);
   if (bool_arg("frombuffer", "requires_grad", a[4], false)) t.requires_grad_(true);
   return wrap(std::move(t));
@@ -191,23 +212,32 @@ PyObject* py_asarray(PyObject*, CallArgs call) {
   const bool requires_grad = bool_arg("asarray", "requires_grad", a[4], false);
   Tensor t = shared_memory_of(a[0], dtype);
   if (!t.defined()) {
-    if (!may_copy && is_numpy_scalar(a[0])) throw Error("can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray. ");
+    if (!may_copy && is_numpy_scalar(a[0]))
+      throw Error("can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray. ");
     TESSERA_CHECK_VALUE(may_copy, "can't alias arbitrary sequence into a tensor.");
     t = tensor_from_data(a[0], dtype, device);
   } else {
     const Device where = device.value_or(t.device());
     const bool same = (!dtype || *dtype == t.dtype()) && where.type == t.device().type;
-    TESSERA_CHECK_VALUE(may_copy || !device || where.type == t.device().type, "can't alias tensor from device '", t.device().str(), "' to '", where.str(), "'.");
-    TESSERA_CHECK_VALUE(may_copy || !dtype || *dtype == t.dtype(), "can't alias tensor with dtype '", name_of(t.dtype()), "' into dtype '", dtype ? name_of(*dtype) : "", "'.");
+    TESSERA_CHECK_VALUE(may_copy || !device || where.type == t.device().type, "can't alias tensor from device '",
+                        t.device().str(), "' to '", where.str(), "'.");
+    TESSERA_CHECK_VALUE(may_copy || !dtype || *dtype == t.dtype(), "can't alias tensor with dtype '",
+                        name_of(t.dtype()), "' into dtype '", dtype ? name_of(*dtype) : "", "'.");
     const bool given = is_tensor(a[0]);
     const bool keep_history = given && requires_grad && t.requires_grad();
-    if (!same) t = keep_history ? converted(t, dtype, device) : copy_of(t, dtype.value_or(t.dtype()), where);
-    else if (must_copy) t = keep_history ? g_to_copy(t, std::optional<DType>(), std::optional<Layout>(), std::optional<Device>(), std::optional<bool>(), false, std::optional<MemoryFormat>()) : copy_of(t, t.dtype(), where);
-    else if (given && !requires_grad && t.requires_grad()) t = g_detach(t);
+    if (!same)
+      t = keep_history ? converted(t, dtype, device) : copy_of(t, dtype.value_or(t.dtype()), where);
+    else if (must_copy)
+      t = keep_history ? g_to_copy(t, std::optional<DType>(), std::optional<Layout>(), std::optional<Device>(),
+                                   std::optional<bool>(), false, std::optional<MemoryFormat>())
+                       : copy_of(t, t.dtype(), where);
+    else if (given && !requires_grad && t.requires_grad())
+      t = g_detach(t);
     if (keep_history) return wrap(std::move(t));
   }
   if (requires_grad && !t.requires_grad()) {
-    TESSERA_CHECK(t.is_floating_point() || t.is_complex(), "only Tensors of floating point and complex dtype can require gradients");
+    TESSERA_CHECK(t.is_floating_point() || t.is_complex(),
+                  "only Tensors of floating point and complex dtype can require gradients");
     t.requires_grad_(true);
   }
   return wrap(std::move(t));
@@ -229,7 +259,8 @@ bool sizes_of(PyObject* args, IntVector* out) {
 Tensor legacy_tensor(DType dtype, bool any_dtype, PyObject* args, PyObject* device) {
   if (device && device != Py_None) {
     const Device d = to_device(device);
-    TESSERA_CHECK(d.is_cpu(), "legacy constructor expects device type: cpu but device type: ", device_type_name(d.type), " was passed");
+    TESSERA_CHECK(d.is_cpu(), "legacy constructor expects device type: cpu but device type: ", device_type_name(d.type),
+                  " was passed");
   }
   const Py_ssize_t n = PyTuple_GET_SIZE(args);
   if (n == 0) return empty_cpu(IntVector{0}, dtype);
@@ -237,7 +268,9 @@ Tensor legacy_tensor(DType dtype, bool any_dtype, PyObject* args, PyObject* devi
   if (n == 1) {
     if (is_tensor(first)) {
       const Tensor& t = unwrap(first);
-      if (!any_dtype && t.dtype() != dtype) throw TypeError(str_cat("expected TensorOptions(dtype=", name_of(dtype), ") (got TensorOptions(dtype=", name_of(t.dtype()), "))"));
+      if (!any_dtype && t.dtype() != dtype)
+        throw TypeError(str_cat("expected TensorOptions(dtype=", name_of(dtype),
+                                ") (got TensorOptions(dtype=", name_of(t.dtype()), "))"));
       return g_alias(t);
     }
     if (Storage s = PyTuple_Check(first) || PyList_Check(first) ? Storage() : storage_of(first)) {
@@ -250,19 +283,25 @@ Tensor legacy_tensor(DType dtype, bool any_dtype, PyObject* args, PyObject* devi
       return empty_cpu(sizes, dtype);
     }
     int64_t v;
-    if (PyFloat_Check(first) || PyBool_Check(first) || PyComplex_Check(first) || (!PySequence_Check(first) && !to_int64(first, &v))) throw TypeError(str_cat("new(): data must be a sequence (got ", Py_TYPE(first)->tp_name, ")"));
+    if (PyFloat_Check(first) || PyBool_Check(first) || PyComplex_Check(first) ||
+        (!PySequence_Check(first) && !to_int64(first, &v)))
+      throw TypeError(str_cat("new(): data must be a sequence (got ", Py_TYPE(first)->tp_name, ")"));
     if (!PyIndex_Check(first) || is_ndarray(first)) return tensor_from_data(first, dtype, std::nullopt);
   }
   IntVector sizes;
   if (sizes_of(args, &sizes)) return empty_cpu(sizes, dtype);
-  throw TypeError(str_cat("new() received an invalid combination of arguments - got ", describe_args({&PyTuple_GET_ITEM(args, 0), n, nullptr}),
-                          ", but expected one of:\n * (*, torch.device device)\n * (torch.Storage storage)\n * (Tensor other)\n * (tuple of ints size, *, torch.device device)\n * (object data, *, torch.device device)\n"));
+  throw TypeError(
+      str_cat("new() received an invalid combination of arguments - got ",
+              describe_args({&PyTuple_GET_ITEM(args, 0), n, nullptr}),
+              ", but expected one of:\n * (*, torch.device device)\n * (torch.Storage storage)\n * (Tensor other)\n * "
+              "(tuple of ints size, *, torch.device device)\n * (object data, *, torch.device device)\n"));
 }
 
 PyObject* device_keyword(PyObject* kwargs) {
   if (!kwargs || PyDict_Size(kwargs) == 0) return nullptr;
   PyObject* device = PyDict_GetItemString(kwargs, "device");
-  if (!device || PyDict_Size(kwargs) != 1) throw TypeError("new() received an unexpected keyword argument; it takes device= alone");
+  if (!device || PyDict_Size(kwargs) != 1)
+    throw TypeError("new() received an unexpected keyword argument; it takes device= alone");
   return device;
 }
 
@@ -281,7 +320,8 @@ Tensor converted(const Tensor& t, std::optional<DType> dtype, std::optional<Devi
   if (dtype && *dtype == t.dtype()) dtype.reset();
   if (!dtype && !device) return t;
   GilRelease unlocked(t.numel() > 16384);
-  return g_to_copy(t, dtype, std::optional<Layout>(), device, std::optional<bool>(), false, std::optional<MemoryFormat>());
+  return g_to_copy(t, dtype, std::optional<Layout>(), device, std::optional<bool>(), false,
+                   std::optional<MemoryFormat>());
 }
 
 Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, std::optional<Device> device) {
@@ -294,7 +334,8 @@ Tensor tensor_from_data(PyObject* data, std::optional<DType> dtype, std::optiona
     const Tensor t = tensor_from_ndarray(data, false);
     return copy_of(t, dtype.value_or(t.dtype()), device.value_or(Device()));
   }
-  const bool plain = PyList_CheckExact(data) || PyTuple_CheckExact(data) || PyFloat_Check(data) || PyLong_Check(data) || PyUnicode_Check(data);
+  const bool plain = PyList_CheckExact(data) || PyTuple_CheckExact(data) || PyFloat_Check(data) || PyLong_Check(data) ||
+                     PyUnicode_Check(data);
   if (!plain && !is_numpy_scalar(data) && PyObject_HasAttrString(data, "__dlpack__")) {
     Ref capsule = Ref::steal(check(PyObject_CallMethod(data, "__dlpack__", nullptr)));
     const Tensor t = from_dlpack(capsule.get());
@@ -315,11 +356,17 @@ PyObject* legacy_constructor(PyTypeObject* type, PyObject* args, PyObject* kwarg
 
 std::vector<PyMethodDef> creation_functions() {
   return {
-      function<"tensor", py_tensor>("tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor\n\nA tensor with a copy of data: numbers, nested sequences, arrays, tensors."),
-      function<"as_tensor", py_as_tensor>("as_tensor(data, dtype=None, device=None) -> Tensor\n\nLike tensor(), without a copy where data is a tensor or an array of that dtype and device."),
-      function<"asarray", py_asarray>("asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False) -> Tensor"),
+      function<"tensor", py_tensor>(
+          "tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False) -> Tensor\n\nA tensor with "
+          "a copy of data: numbers, nested sequences, arrays, tensors."),
+      function<"as_tensor", py_as_tensor>(
+          "as_tensor(data, dtype=None, device=None) -> Tensor\n\nLike tensor(), without a copy where data is a tensor "
+          "or an array of that dtype and device."),
+      function<"asarray", py_asarray>(
+          "asarray(obj, *, dtype=None, device=None, copy=None, requires_grad=False) -> Tensor"),
       function<"from_numpy", py_from_numpy>("from_numpy(ndarray) -> Tensor\n\nA tensor on the memory of an array."),
-      function<"frombuffer", py_frombuffer>("frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False) -> Tensor\n\nA 1-D tensor on the memory of an object with a buffer."),
+      function<"frombuffer", py_frombuffer>("frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False) -> "
+                                            "Tensor\n\nA 1-D tensor on the memory of an object with a buffer."),
       function<"_from_dlpack", py_from_dlpack>(),
       function<"_to_dlpack", py_to_dlpack>(),
       function<"_legacy_tensor", py_legacy_tensor>(),

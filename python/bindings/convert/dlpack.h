@@ -5,7 +5,8 @@
 
 namespace tessera::python {
 
-// A capsule "dltensor" ("dltensor_versioned" where versioned). BufferError for tensors that need grad or carry lazy bits.
+// A capsule "dltensor" ("dltensor_versioned" where versioned). BufferError for tensors that need grad or carry lazy
+// bits.
 PyObject* to_dlpack(const Tensor& t, bool versioned);
 // (device type, index) as DLPack numbers them.
 std::pair<int, int> dlpack_device(const Tensor& t);

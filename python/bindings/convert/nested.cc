@@ -16,7 +16,10 @@ bool is_number(PyObject* o) { return PyFloat_Check(o) || PyLong_Check(o) || PyCo
 // A tensor or array that fills a block of the result.
 bool is_block(PyObject* o) { return is_tensor(o) || is_ndarray(o); }
 Tensor block_of(PyObject* o) { return is_tensor(o) ? unwrap(o) : tensor_from_ndarray(o, false); }
-bool is_sequence(PyObject* o) { return PyList_CheckExact(o) || PyTuple_CheckExact(o) || (!is_number(o) && !PyUnicode_Check(o) && !PyBytes_Check(o) && !is_numpy_scalar(o) && PySequence_Check(o)); }
+bool is_sequence(PyObject* o) {
+  return PyList_CheckExact(o) || PyTuple_CheckExact(o) ||
+         (!is_number(o) && !PyUnicode_Check(o) && !PyBytes_Check(o) && !is_numpy_scalar(o) && PySequence_Check(o));
+}
 
 // A list or tuple with the elements (itself where it is one).
 Ref elements_of(PyObject* o) {
@@ -50,25 +53,52 @@ IntVector infer_shape(PyObject* data) {
 class DTypeInference {
  public:
   void add(PyObject* o, int depth) {
-    if (PyFloat_CheckExact(o)) { note(kFloat, default_dtype()); return; }
-    if (PyLong_CheckExact(o)) { note(kInt, DType::kInt64); return; }
-    if (PyBool_Check(o)) { note(kBool, DType::kBool); return; }
-    if (is_tensor(o)) { join(unwrap(o).dtype()); return; }
-    if (is_ndarray(o)) { join(tensor_from_ndarray(o, false).dtype()); return; }
+    if (PyFloat_CheckExact(o)) {
+      note(kFloat, default_dtype());
+      return;
+    }
+    if (PyLong_CheckExact(o)) {
+      note(kInt, DType::kInt64);
+      return;
+    }
+    if (PyBool_Check(o)) {
+      note(kBool, DType::kBool);
+      return;
+    }
+    if (is_tensor(o)) {
+      join(unwrap(o).dtype());
+      return;
+    }
+    if (is_ndarray(o)) {
+      join(tensor_from_ndarray(o, false).dtype());
+      return;
+    }
     if (is_numpy_scalar(o)) {
       const auto t = numpy_scalar_dtype(o);
       if (!t) throw TypeError(str_cat("can't convert a NumPy scalar of type ", Py_TYPE(o)->tp_name));
       join(*t);
       return;
     }
-    if (PyComplex_Check(o)) { note(kComplex, default_complex_dtype()); return; }
-    if (PyFloat_Check(o)) { note(kFloat, default_dtype()); return; }
-    if (PyLong_Check(o)) { note(kInt, DType::kInt64); return; }
+    if (PyComplex_Check(o)) {
+      note(kComplex, default_complex_dtype());
+      return;
+    }
+    if (PyFloat_Check(o)) {
+      note(kFloat, default_dtype());
+      return;
+    }
+    if (PyLong_Check(o)) {
+      note(kInt, DType::kInt64);
+      return;
+    }
     if (PyUnicode_Check(o) || PyBytes_Check(o)) {
       if (depth == 0) throw TypeError(str_cat("new(): invalid data type '", Py_TYPE(o)->tp_name, "'"));
       throw ValueError(str_cat("too many dimensions '", Py_TYPE(o)->tp_name, "'"));
     }
-    if (is_sequence(o)) { add_all(o, depth); return; }
+    if (is_sequence(o)) {
+      add_all(o, depth);
+      return;
+    }
     throw Error(str_cat("Could not infer dtype of ", Py_TYPE(o)->tp_name));
   }
   std::optional<DType> get() const { return dtype_; }
@@ -77,7 +107,8 @@ class DTypeInference {
   enum { kBool = 1, kInt = 2, kFloat = 4, kComplex = 8 };
   // Python numbers come in four kinds: each is joined once.
   void note(int kind, DType t) {
-    if (seen_ & kind) [[likely]] return;
+    if (seen_ & kind) [[likely]]
+      return;
     seen_ |= kind;
     join(t);
   }
@@ -86,7 +117,8 @@ class DTypeInference {
     TESSERA_CHECK_VALUE(depth < static_cast<int>(kMaxDims), "too many dimensions '", Py_TYPE(o)->tp_name, "'");
     Ref list = elements_of(o);
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
-      Ref element = Ref::borrow(PySequence_Fast_GET_ITEM(list.get(), i));  // a conversion may run Python code that changes the list
+      Ref element = Ref::borrow(
+          PySequence_Fast_GET_ITEM(list.get(), i));  // a conversion may run Python code that changes the list
       add(element.get(), depth + 1);
     }
   }
@@ -98,8 +130,15 @@ class DTypeInference {
 void store_element(PyObject* o, DType t, char* to) {
   if (PyFloat_CheckExact(o)) {
     const double v = PyFloat_AS_DOUBLE(o);
-    if (t == DType::kFloat32) { const float f = static_cast<float>(v); std::memcpy(to, &f, sizeof f); return; }
-    if (t == DType::kFloat64) { std::memcpy(to, &v, sizeof v); return; }
+    if (t == DType::kFloat32) {
+      const float f = static_cast<float>(v);
+      std::memcpy(to, &f, sizeof f);
+      return;
+    }
+    if (t == DType::kFloat64) {
+      std::memcpy(to, &v, sizeof v);
+      return;
+    }
   }
   Scalar s;
   if (is_tensor(o)) {
@@ -110,34 +149,41 @@ void store_element(PyObject* o, DType t, char* to) {
     bool fits;
     try {
       fits = to_scalar(o, &s);
-    } catch (const OverflowError&) {
-      throw ValueError("Overflow when unpacking long long");
-    }
+    } catch (const OverflowError&) { throw ValueError("Overflow when unpacking long long"); }
     if (!fits) {
       // Objects that only know __float__ or __complex__.
       const Py_complex c = PyUnicode_Check(o) || PyBytes_Check(o) ? Py_complex{-1, 0} : PyComplex_AsCComplex(o);
-      if (PyUnicode_Check(o) || PyBytes_Check(o)) throw TypeError(str_cat("'", Py_TYPE(o)->tp_name, "' object cannot be interpreted as a number"));
+      if (PyUnicode_Check(o) || PyBytes_Check(o))
+        throw TypeError(str_cat("'", Py_TYPE(o)->tp_name, "' object cannot be interpreted as a number"));
       if (PyErr_Occurred()) {
         PyErr_Clear();
-        throw TypeError(str_cat("'", Py_TYPE(o)->tp_name, "' object cannot be interpreted as ", is_integral(t, true) ? "an integer" : "a number"));
+        throw TypeError(str_cat("'", Py_TYPE(o)->tp_name, "' object cannot be interpreted as ",
+                                is_integral(t, true) ? "an integer" : "a number"));
       }
       s = c.imag != 0 ? Scalar(std::complex<double>(c.real, c.imag)) : Scalar(c.real);
     }
   }
   if (s.is_complex() && !is_complex(t)) throw TypeError("must be real number, not complex");
-  if (s.kind() == Scalar::Kind::kUInt && t != DType::kUInt64 && is_integral(t, false)) throw ValueError("Overflow when unpacking long long");
+  if (s.kind() == Scalar::Kind::kUInt && t != DType::kUInt64 && is_integral(t, false))
+    throw ValueError("Overflow when unpacking long long");
   store_scalar(s, t, to, is_integral(t, false));
 }
 
 void store_block(const Tensor& block, IntList sizes, DType t, char* to) {
   const int64_t n = block.numel(), dims = block.dim();
-  if (block.dim() != static_cast<int64_t>(sizes.size()) || !std::equal(sizes.begin(), sizes.end(), block.sizes().begin()))
-    throw ValueError(str_cat("expected sequence of length ", sizes.empty() ? 1 : sizes[0], " at dim 0 (got a tensor of shape ", shape_string(block.sizes()), ")"));
-  TESSERA_CHECK(block.is_cpu(), "a sequence of tensors on device ", block.device().str(), " can't be converted element by element; use torch.stack");
+  if (block.dim() != static_cast<int64_t>(sizes.size()) ||
+      !std::equal(sizes.begin(), sizes.end(), block.sizes().begin()))
+    throw ValueError(str_cat("expected sequence of length ", sizes.empty() ? 1 : sizes[0],
+                             " at dim 0 (got a tensor of shape ", shape_string(block.sizes()), ")"));
+  TESSERA_CHECK(block.is_cpu(), "a sequence of tensors on device ", block.device().str(),
+                " can't be converted element by element; use torch.stack");
   const int64_t size = item_size(t);
   for (int64_t i = 0; i < n; ++i) {
     int64_t offset = 0, rest = i;
-    for (int64_t d = dims - 1; d >= 0; --d) { offset += rest % sizes[static_cast<size_t>(d)] * block.strides()[static_cast<size_t>(d)]; rest /= sizes[static_cast<size_t>(d)]; }
+    for (int64_t d = dims - 1; d >= 0; --d) {
+      offset += rest % sizes[static_cast<size_t>(d)] * block.strides()[static_cast<size_t>(d)];
+      rest /= sizes[static_cast<size_t>(d)];
+    }
     Scalar s = load_scalar(block.dtype(), static_cast<const char*>(block.data_ptr()) + offset * block.item_size());
     if (block.is_conj()) s = s.conj();
     if (block.is_neg()) s = -s;
@@ -147,15 +193,24 @@ void store_block(const Tensor& block, IntList sizes, DType t, char* to) {
 }
 
 void store_nested(PyObject* o, IntList sizes, int64_t dim, IntList steps, DType t, char* to) {
-  if (dim == static_cast<int64_t>(sizes.size())) { store_element(o, t, to); return; }
-  if (is_block(o)) { store_block(block_of(o), sizes.subspan(static_cast<size_t>(dim)), t, to); return; }
+  if (dim == static_cast<int64_t>(sizes.size())) {
+    store_element(o, t, to);
+    return;
+  }
+  if (is_block(o)) {
+    store_block(block_of(o), sizes.subspan(static_cast<size_t>(dim)), t, to);
+    return;
+  }
   if (!is_sequence(o)) throw TypeError("not a sequence");
   Ref list = elements_of(o);
   const int64_t n = sizes[static_cast<size_t>(dim)];
-  if (PySequence_Fast_GET_SIZE(list.get()) != n) throw ValueError(str_cat("expected sequence of length ", n, " at dim ", dim, " (got ", PySequence_Fast_GET_SIZE(list.get()), ")"));
+  if (PySequence_Fast_GET_SIZE(list.get()) != n)
+    throw ValueError(str_cat("expected sequence of length ", n, " at dim ", dim, " (got ",
+                             PySequence_Fast_GET_SIZE(list.get()), ")"));
   const int64_t step = steps[static_cast<size_t>(dim)] * item_size(t);
   for (int64_t i = 0; i < n; ++i) {
-    if (PySequence_Fast_GET_SIZE(list.get()) != n) throw ValueError("the sequence changed its length while it was read");
+    if (PySequence_Fast_GET_SIZE(list.get()) != n)
+      throw ValueError("the sequence changed its length while it was read");
     Ref element = Ref::borrow(PySequence_Fast_GET_ITEM(list.get(), i));
     store_nested(element.get(), sizes, dim + 1, steps, t, to + i * step);
   }
@@ -164,7 +219,8 @@ void store_nested(PyObject* o, IntList sizes, int64_t dim, IntList steps, DType 
 }  // namespace
 
 Tensor tensor_from_sequence(PyObject* data, std::optional<DType> dtype) {
-  if (PyUnicode_Check(data) || PyBytes_Check(data)) throw TypeError(str_cat("new(): invalid data type '", Py_TYPE(data)->tp_name, "'"));
+  if (PyUnicode_Check(data) || PyBytes_Check(data))
+    throw TypeError(str_cat("new(): invalid data type '", Py_TYPE(data)->tp_name, "'"));
   const IntVector sizes = infer_shape(data);
   if (!dtype) {
     DTypeInference inference;

@@ -7,10 +7,11 @@
 
 namespace tessera::python {
 
-bool is_ndarray(PyObject* o);         // numpy.ndarray or a subclass
-bool is_numpy_scalar(PyObject* o);    // numpy.float32(1) and so on
+bool is_ndarray(PyObject* o);       // numpy.ndarray or a subclass
+bool is_numpy_scalar(PyObject* o);  // numpy.float32(1) and so on
 std::optional<DType> numpy_scalar_dtype(PyObject* o);
-// A tensor on the array's memory. Errors: TypeError for other dtypes, ValueError for negative strides or foreign byte order. warn_read_only: once.
+// A tensor on the array's memory. Errors: TypeError for other dtypes, ValueError for negative strides or foreign byte
+// order. warn_read_only: once.
 Tensor tensor_from_ndarray(PyObject* array, bool warn_read_only);
 // An array on the tensor's memory.
 PyObject* tensor_to_ndarray(const Tensor& t, bool force);

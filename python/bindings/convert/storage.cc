@@ -26,11 +26,10 @@ PyTypeObject* StorageType = nullptr;
 namespace {
 
 struct PyStorage {
-  PyObject_HEAD
-  StorageImpl* impl;
+  PyObject_HEAD StorageImpl* impl;
   PyObject* dict;
   PyObject* weakrefs;
-  int exports;        // buffers that hold the address
+  int exports;  // buffers that hold the address
   bool was_resizable;
 };
 PyStorage* as(PyObject* o) { return reinterpret_cast<PyStorage*>(o); }
@@ -72,12 +71,16 @@ class GivenFiles {
     const std::lock_guard lock(mutex_);
     return numbers_.count(number) != 0;
   }
+
  private:
   std::mutex mutex_;
   std::unordered_set<uint64_t> numbers_;
   uint64_t last_ = 0;
 };
-GivenFiles& given_files() { static auto* g = new GivenFiles; return *g; }
+GivenFiles& given_files() {
+  static auto* g = new GivenFiles;
+  return *g;
+}
 
 int release_file(Mapping* m) {
   const int file = std::exchange(m->file, -1);
@@ -103,23 +106,29 @@ Storage map_descriptor(int fd, size_t nbytes, Sharing sharing) {
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() { if (fd_ >= 0) close(fd_); }
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
   Descriptor(const Descriptor&) = delete;
   int get() const { return fd_; }
   int release() { return std::exchange(fd_, -1); }
+
  private:
   int fd_;
 };
 
 Storage from_file(const std::string& name, bool shared, size_t nbytes) {
   Descriptor fd(open(name.c_str(), shared ? O_RDWR | O_CREAT | O_CLOEXEC : O_RDONLY | O_CLOEXEC, 0600));
-  TESSERA_CHECK(fd.get() >= 0, "unable to open file <", name, "> in ", shared ? "read-write" : "read-only", " mode: ", std::strerror(errno), " (", errno, ")");
+  TESSERA_CHECK(fd.get() >= 0, "unable to open file <", name, "> in ", shared ? "read-write" : "read-only",
+                " mode: ", std::strerror(errno), " (", errno, ")");
   struct stat info;
   TESSERA_CHECK(fstat(fd.get(), &info) == 0, "unable to stat the file <", name, ">: ", std::strerror(errno));
   if (nbytes == 0) nbytes = static_cast<size_t>(info.st_size);
   if (static_cast<size_t>(info.st_size) < nbytes) {
-    TESSERA_CHECK(shared, "file <", name, "> size <", info.st_size, "> is smaller than the required mapping size <", nbytes, ">");
-    TESSERA_CHECK(ftruncate(fd.get(), static_cast<off_t>(nbytes)) == 0, "unable to resize file <", name, "> to the right size: ", std::strerror(errno));
+    TESSERA_CHECK(shared, "file <", name, "> size <", info.st_size, "> is smaller than the required mapping size <",
+                  nbytes, ">");
+    TESSERA_CHECK(ftruncate(fd.get(), static_cast<off_t>(nbytes)) == 0, "unable to resize file <", name,
+                  "> to the right size: ", std::strerror(errno));
   }
   return map_descriptor(fd.get(), nbytes, shared ? kShared : kPrivate);
 }
@@ -160,14 +169,18 @@ Storage from_sequence(PyObject* o) {
   Ref fast = Ref::steal(PySequence_Fast(o, "expected a sequence of ints"));
   if (!fast) {
     PyErr_Clear();
-    throw TypeError(str_cat("UntypedStorage(): argument must be an int or a sequence of bytes, not ", Py_TYPE(o)->tp_name));
+    throw TypeError(
+        str_cat("UntypedStorage(): argument must be an int or a sequence of bytes, not ", Py_TYPE(o)->tp_name));
   }
   const Py_ssize_t n = PySequence_Fast_GET_SIZE(fast.get());
   Storage s = StorageImpl::allocate(static_cast<size_t>(n));
   for (Py_ssize_t i = 0; i < n; ++i) {
     int64_t v;
     PyObject* e = PySequence_Fast_GET_ITEM(fast.get(), i);
-    if (!to_int64(e, &v)) throw TypeError(str_cat("tried to construct a storage from a sequence (UntypedStorage), but one of the items was of type ", Py_TYPE(e)->tp_name, " instead of int"));
+    if (!to_int64(e, &v))
+      throw TypeError(
+          str_cat("tried to construct a storage from a sequence (UntypedStorage), but one of the items was of type ",
+                  Py_TYPE(e)->tp_name, " instead of int"));
     static_cast<uint8_t*>(s->data())[i] = static_cast<uint8_t>(v);
   }
   return s;
@@ -177,14 +190,19 @@ PyObject* storage_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return guarded([&]() -> PyObject* {
     PyObject* device = kwargs ? PyDict_GetItemString(kwargs, "device") : nullptr;
     const Py_ssize_t n = PyTuple_GET_SIZE(args);
-    if (n > 1 || (kwargs && PyDict_Size(kwargs) != (device != nullptr))) throw TypeError("UntypedStorage() received an invalid combination of arguments: expected (*, torch.device device=None), (int size, *, torch.device device=None) or (Sequence data, *, torch.device device=None)");
+    if (n > 1 || (kwargs && PyDict_Size(kwargs) != (device != nullptr)))
+      throw TypeError(
+          "UntypedStorage() received an invalid combination of arguments: expected (*, torch.device device=None), (int "
+          "size, *, torch.device device=None) or (Sequence data, *, torch.device device=None)");
     const Device d = device && device != Py_None ? to_device(device) : Device();
     Storage s;
     if (n == 1 && !PyIndex_Check(PyTuple_GET_ITEM(args, 0))) {
       s = from_sequence(PyTuple_GET_ITEM(args, 0));
     } else {
       const size_t nbytes = n ? size_arg(PyTuple_GET_ITEM(args, 0)) : 0;
-      s = d.is_cpu() ? StorageImpl::allocate(nbytes) : d.is_meta() ? StorageImpl::without_data(d, nbytes) : empty_tensor(IntVector{static_cast<int64_t>(nbytes)}, {}, DType::kUInt8, d).storage();
+      s = d.is_cpu()    ? StorageImpl::allocate(nbytes)
+          : d.is_meta() ? StorageImpl::without_data(d, nbytes)
+                        : empty_tensor(IntVector{static_cast<int64_t>(nbytes)}, {}, DType::kUInt8, d).storage();
     }
     return attach(type, std::move(s));
   });
@@ -215,7 +233,10 @@ Tensor as_tensor(const Storage& s) {
 }
 bool is_on_device(PyObject* self) { return !impl_of(self).device().is_cpu() && !impl_of(self).device().is_meta(); }
 
-void check_has_data(PyObject* self) { TESSERA_CHECK(impl_of(self).device().is_cpu(), "this storage lives on device ", impl_of(self).device().str(), ": its bytes can't be read from Python"); }
+void check_has_data(PyObject* self) {
+  TESSERA_CHECK(impl_of(self).device().is_cpu(), "this storage lives on device ", impl_of(self).device().str(),
+                ": its bytes can't be read from Python");
+}
 
 // The elements of a slice as an offset and a length. ValueError for a step.
 void slice_range(PyObject* self, PyObject* key, Py_ssize_t* start, Py_ssize_t* length) {
@@ -234,7 +255,9 @@ Py_ssize_t element_index(PyObject* self, PyObject* key) {
 void release_owner(void*, void* context, size_t) {
   with_python([&] { Py_DECREF(static_cast<PyObject*>(context)); });
 }
-struct Parent { Storage storage; };
+struct Parent {
+  Storage storage;
+};
 void release_parent(void*, void* context, size_t) { delete static_cast<Parent*>(context); }
 
 PyObject* storage_getitem(PyObject* self, PyObject* key) {
@@ -243,14 +266,17 @@ PyObject* storage_getitem(PyObject* self, PyObject* key) {
     if (!PySlice_Check(key)) {
       uint8_t byte;
       const char* source = bytes_of(self) + element_index(self, key);
-      if (is_on_device(self)) device_hooks(impl_of(self).device().type).read(&byte, source, impl_of(self).device(), 1);
-      else byte = static_cast<uint8_t>(*source);
+      if (is_on_device(self))
+        device_hooks(impl_of(self).device().type).read(&byte, source, impl_of(self).device(), 1);
+      else
+        byte = static_cast<uint8_t>(*source);
       return PyLong_FromLong(byte);
     }
     Py_ssize_t start, length;
     slice_range(self, key, &start, &length);
     auto* parent = new Parent{unwrap_storage(self)};  // a window: it writes to the same bytes
-    return attach(StorageType, StorageImpl::wrap(bytes_of(self) + start, static_cast<size_t>(length), impl_of(self).device(), &release_parent, parent));
+    return attach(StorageType, StorageImpl::wrap(bytes_of(self) + start, static_cast<size_t>(length),
+                                                 impl_of(self).device(), &release_parent, parent));
   });
 }
 int storage_setitem(PyObject* self, PyObject* key, PyObject* value) {
@@ -258,14 +284,19 @@ int storage_setitem(PyObject* self, PyObject* key, PyObject* value) {
     if (!is_on_device(self)) check_has_data(self);
     if (!value) throw TypeError("torch.UntypedStorage does not support deleting items");
     int64_t v;
-    if (!to_int64(value, &v)) throw TypeError(str_cat("can only set storage content with a int types, but got ", Py_TYPE(value)->tp_name, " instead"));
+    if (!to_int64(value, &v))
+      throw TypeError(
+          str_cat("can only set storage content with a int types, but got ", Py_TYPE(value)->tp_name, " instead"));
     Py_ssize_t start, length = 1;
-    if (PySlice_Check(key)) slice_range(self, key, &start, &length);
-    else start = element_index(self, key);
+    if (PySlice_Check(key))
+      slice_range(self, key, &start, &length);
+    else
+      start = element_index(self, key);
     if (length && is_on_device(self)) {
       const int64_t size[] = {length}, stride[] = {1};
       g_fill(tensor_from_storage(unwrap_storage(self), size, stride, start, DType::kUInt8), Scalar(v & 0xff));
-    } else if (length) std::memset(bytes_of(self) + start, static_cast<int>(v & 0xff), static_cast<size_t>(length));
+    } else if (length)
+      std::memset(bytes_of(self) + start, static_cast<int>(v & 0xff), static_cast<size_t>(length));
   });
 }
 
@@ -289,16 +320,19 @@ void storage_releasebuffer(PyObject* self, Py_buffer*) {
 
 // --- attributes ---
 
-PyObject* get_device(PyObject* self, void*) { return guarded([&] { return wrap(impl_of(self).device()); }); }
+PyObject* get_device(PyObject* self, void*) {
+  return guarded([&] { return wrap(impl_of(self).device()); });
+}
 PyObject* get_cdata(PyObject* self, void*) { return PyLong_FromVoidPtr(as(self)->impl); }
 PyObject* get_is_cuda(PyObject* self, void*) { return to_python(impl_of(self).device().is_cuda()); }
-PyGetSetDef g_getset[] = {{"device", get_device, nullptr, nullptr, nullptr},
-                          {"_cdata", get_cdata, nullptr,
-                           "Identity of the memory: equal for all Python objects of one storage while it lives; later another may get it.",
-                           nullptr},
-                          {"is_cuda", get_is_cuda, nullptr, nullptr, nullptr},
-                          {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
-                          {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef g_getset[] = {
+    {"device", get_device, nullptr, nullptr, nullptr},
+    {"_cdata", get_cdata, nullptr,
+     "Identity of the memory: equal for all Python objects of one storage while it lives; later another may get it.",
+     nullptr},
+    {"is_cuda", get_is_cuda, nullptr, nullptr, nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 // --- methods ---
 
@@ -332,8 +366,10 @@ PyObject* py_copy(PyObject* self, PyObject* args) {
     if (!PyArg_ParseTuple(args, "O|O:copy_", &source, &non_blocking)) return nullptr;
     const Storage from = storage_of(source);
     if (!from) throw TypeError(str_cat("copy_(): argument 'source' must be a storage, not ", Py_TYPE(source)->tp_name));
-    TESSERA_CHECK(from->nbytes() == impl_of(self).nbytes(), "size does not match, self was ", impl_of(self).nbytes(), " bytes but src was ", from->nbytes(), " bytes");
-    if (is_on_device(self) || (impl_of(self).device().is_cpu() && !from->device().is_cpu() && !from->device().is_meta())) {
+    TESSERA_CHECK(from->nbytes() == impl_of(self).nbytes(), "size does not match, self was ", impl_of(self).nbytes(),
+                  " bytes but src was ", from->nbytes(), " bytes");
+    if (is_on_device(self) ||
+        (impl_of(self).device().is_cpu() && !from->device().is_cpu() && !from->device().is_meta())) {
       const int wait = non_blocking ? PyObject_IsTrue(non_blocking) : 0;
       check(wait);
       if (from->nbytes()) g_copy(as_tensor(unwrap_storage(self)), as_tensor(from), wait == 1);
@@ -357,7 +393,8 @@ PyObject* py_share_fd(PyObject* self, PyObject*) {
     check_has_data(self);
     const size_t n = impl_of(self).nbytes();
     Descriptor fd(memfd_create("tessera", MFD_CLOEXEC));
-    TESSERA_CHECK(fd.get() >= 0 && ftruncate(fd.get(), static_cast<off_t>(n)) == 0, "unable to make shared memory of ", n, " bytes: ", std::strerror(errno));
+    TESSERA_CHECK(fd.get() >= 0 && ftruncate(fd.get(), static_cast<off_t>(n)) == 0, "unable to make shared memory of ",
+                  n, " bytes: ", std::strerror(errno));
     Storage shared = map_descriptor(fd.get(), n, kShared);
     if (n) std::memcpy(shared->data(), impl_of(self).data(), n);
     impl_of(self).swap_memory(*shared);
@@ -372,7 +409,8 @@ PyObject* py_new_shared_fd(PyObject* cls, PyObject* args) {
     if (!PyArg_ParseTuple(args, "in:_new_shared_fd_cpu", &fd, &n)) return nullptr;
     TESSERA_CHECK_VALUE(n >= 0, "a storage can't have ", n, " bytes");
     struct stat info;
-    TESSERA_CHECK(fstat(fd, &info) == 0 && info.st_size >= n, "the descriptor ", fd, " holds no shared memory of ", n, " bytes");
+    TESSERA_CHECK(fstat(fd, &info) == 0 && info.st_size >= n, "the descriptor ", fd, " holds no shared memory of ", n,
+                  " bytes");
     return attach(reinterpret_cast<PyTypeObject*>(cls), map_descriptor(fd, static_cast<size_t>(n), kShared));
   });
 }
@@ -428,10 +466,13 @@ PyObject* py_from_file(PyObject* cls, PyObject* args, PyObject* kwargs) {
     PyObject* name;
     int shared = 0;
     Py_ssize_t n = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|pn:from_file", const_cast<char**>(names), PyUnicode_FSConverter, &name, &shared, &n)) return nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|pn:from_file", const_cast<char**>(names), PyUnicode_FSConverter,
+                                     &name, &shared, &n))
+      return nullptr;
     Ref path = Ref::steal(name);
     TESSERA_CHECK(n >= 0, "the size of a file can't be negative, got ", n);
-    Ref r = Ref::steal(attach(reinterpret_cast<PyTypeObject*>(cls), from_file(PyBytes_AS_STRING(path.get()), shared, static_cast<size_t>(n))));
+    Ref r = Ref::steal(attach(reinterpret_cast<PyTypeObject*>(cls),
+                              from_file(PyBytes_AS_STRING(path.get()), shared, static_cast<size_t>(n))));
     Ref shown = Ref::steal(check(PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(path.get()))));
     check(PyObject_SetAttrString(r.get(), "_filename", shown.get()));
     return r.release();
@@ -442,15 +483,24 @@ PyObject* py_from_buffer(PyObject* cls, PyObject* args, PyObject* kwargs) {
     static const char* const names[] = {"buffer", "byte_order", "count", "offset", "dtype", nullptr};
     PyObject *buffer, *order = nullptr, *dtype = nullptr;
     Py_ssize_t count = -1, offset = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OnnO:from_buffer", const_cast<char**>(names), &buffer, &order, &count, &offset, &dtype)) return nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OnnO:from_buffer", const_cast<char**>(names), &buffer, &order,
+                                     &count, &offset, &dtype))
+      return nullptr;
     Py_buffer view;
     check(PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE));
-    struct Release { Py_buffer* v; ~Release() { PyBuffer_Release(v); } } release{&view};
-    TESSERA_CHECK_VALUE(offset >= 0 && offset <= view.len, "offset must be non-negative and no greater than buffer length (", view.len, "), but got ", offset);
+    struct Release {
+      Py_buffer* v;
+      ~Release() { PyBuffer_Release(v); }
+    } release{&view};
+    TESSERA_CHECK_VALUE(offset >= 0 && offset <= view.len,
+                        "offset must be non-negative and no greater than buffer length (", view.len, "), but got ",
+                        offset);
     const size_t size = static_cast<size_t>(item_size(dtype_arg("from_buffer", dtype).value_or(DType::kUInt8)));
     const size_t room = static_cast<size_t>(view.len - offset);
-    TESSERA_CHECK_VALUE(count >= 0 || room % size == 0, "buffer size (", view.len, ") must be a multiple of element size (", size, ")");
-    TESSERA_CHECK_VALUE(count < 0 || static_cast<size_t>(count) <= room / size, "buffer has only ", room / size, " elements after offset ", offset, ", but specified a size of ", count);
+    TESSERA_CHECK_VALUE(count >= 0 || room % size == 0, "buffer size (", view.len,
+                        ") must be a multiple of element size (", size, ")");
+    TESSERA_CHECK_VALUE(count < 0 || static_cast<size_t>(count) <= room / size, "buffer has only ", room / size,
+                        " elements after offset ", offset, ", but specified a size of ", count);
     const size_t nbytes = count < 0 ? room : static_cast<size_t>(count) * size;
     Storage s = StorageImpl::allocate(nbytes);
     if (nbytes) std::memcpy(s->data(), static_cast<const char*>(view.buf) + offset, nbytes);
@@ -458,7 +508,9 @@ PyObject* py_from_buffer(PyObject* cls, PyObject* args, PyObject* kwargs) {
   });
 }
 
-PyObject* py_is_pinned(PyObject* self, PyObject*) { return guarded([&] { return to_python(is_pinned(impl_of(self))); }); }
+PyObject* py_is_pinned(PyObject* self, PyObject*) {
+  return guarded([&] { return to_python(is_pinned(impl_of(self))); });
+}
 // _over_memory(address, nbytes, device, owner): memory of another library, which `owner` keeps.
 PyObject* py_over_memory(PyObject* cls, PyObject* args) {
   return guarded([&]() -> PyObject* {
@@ -469,7 +521,8 @@ PyObject* py_over_memory(PyObject* cls, PyObject* args) {
     if (!data && PyErr_Occurred()) return nullptr;
     TESSERA_CHECK_VALUE(n >= 0, "a storage can't have ", n, " bytes");
     const Device d = complete_device(to_device(device));
-    return attach(reinterpret_cast<PyTypeObject*>(cls), StorageImpl::wrap(data, static_cast<size_t>(n), d, &release_owner, Py_NewRef(owner)));
+    return attach(reinterpret_cast<PyTypeObject*>(cls),
+                  StorageImpl::wrap(data, static_cast<size_t>(n), d, &release_owner, Py_NewRef(owner)));
   });
 }
 
@@ -482,13 +535,17 @@ PyMethodDef g_methods[] = {
     {"resizable", py_resizable, METH_NOARGS, nullptr},
     {"resize_", py_resize, METH_O, "Changes the size to a number of bytes; the first ones are kept."},
     {"_is_pinned", py_is_pinned, METH_NOARGS, nullptr},
-    {"_over_memory", py_over_memory, METH_VARARGS | METH_CLASS, "A storage over memory of another library, which an object keeps."},
+    {"_over_memory", py_over_memory, METH_VARARGS | METH_CLASS,
+     "A storage over memory of another library, which an object keeps."},
     {"fill_", py_fill, METH_O, "Sets every byte."},
     {"copy_", py_copy, METH_VARARGS, "Copies the bytes of another storage of the same size."},
     {"is_shared", py_is_shared, METH_NOARGS, "True if child processes see the same memory."},
-    {"share_memory_", py_share, METH_NOARGS, "Moves the bytes to memory that other processes can share; returns the storage."},
-    {"_share_fd_cpu_", py_share_fd, METH_NOARGS, "(descriptor, bytes) of shared memory that the storage now lies in. The caller closes the descriptor."},
-    {"_new_shared_fd_cpu", py_new_shared_fd, METH_VARARGS | METH_CLASS, "A storage over a descriptor made by _share_fd_cpu_, perhaps in another process."},
+    {"share_memory_", py_share, METH_NOARGS,
+     "Moves the bytes to memory that other processes can share; returns the storage."},
+    {"_share_fd_cpu_", py_share_fd, METH_NOARGS,
+     "(descriptor, bytes) of shared memory that the storage now lies in. The caller closes the descriptor."},
+    {"_new_shared_fd_cpu", py_new_shared_fd, METH_VARARGS | METH_CLASS,
+     "A storage over a descriptor made by _share_fd_cpu_, perhaps in another process."},
     {"_new_shared", as_c_function(py_new_shared), METH_VARARGS | METH_KEYWORDS | METH_CLASS, nullptr},
     {"_new_in_file", py_new_in_file, METH_O | METH_CLASS,
      "A storage of so many uninitialised bytes in an anonymous file; None where there is none to be had."},
@@ -499,8 +556,10 @@ PyMethodDef g_methods[] = {
     {"_over_file", py_over_file, METH_VARARGS | METH_CLASS,
      "A storage over the bytes of a file of which a descriptor is given; a copy, when written to, "
      "unless the file is nobody else's (the last argument)."},
-    {"from_file", as_c_function(py_from_file), METH_VARARGS | METH_KEYWORDS | METH_CLASS, "A storage over a memory-mapped file."},
-    {"from_buffer", as_c_function(py_from_buffer), METH_VARARGS | METH_KEYWORDS | METH_CLASS, "A storage with a copy of a buffer's bytes."},
+    {"from_file", as_c_function(py_from_file), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     "A storage over a memory-mapped file."},
+    {"from_buffer", as_c_function(py_from_buffer), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     "A storage with a copy of a buffer's bytes."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
@@ -517,14 +576,19 @@ PyObject* wrap(const Storage& s) {
 Storage storage_of(PyObject* o) {
   if (is_untyped_storage(o)) return unwrap_storage(o);
   Ref inner = Ref::steal(PyObject_GetAttrString(o, "_untyped_storage"));
-  if (!inner) { PyErr_Clear(); return nullptr; }
+  if (!inner) {
+    PyErr_Clear();
+    return nullptr;
+  }
   return is_untyped_storage(inner.get()) ? unwrap_storage(inner.get()) : nullptr;
 }
 
 void share_storage(StorageImpl& s) {
   if (s.is_shared_memory()) return;
-  TESSERA_CHECK(s.device().is_cpu(), "only storages in CPU memory can be shared this way, this one is on ", s.device().str());
-  TESSERA_CHECK(s.resizable(), "a storage over memory of somebody else (an array, a buffer, a slice) can't move to shared memory");
+  TESSERA_CHECK(s.device().is_cpu(), "only storages in CPU memory can be shared this way, this one is on ",
+                s.device().str());
+  TESSERA_CHECK(s.resizable(),
+                "a storage over memory of somebody else (an array, a buffer, a slice) can't move to shared memory");
   const size_t n = s.nbytes();
   if (n) {
     void* data = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -536,7 +600,9 @@ void share_storage(StorageImpl& s) {
   s.mark_shared_memory();
 }
 
-Storage storage_over(void* data, size_t nbytes, PyObject* owner) { return StorageImpl::wrap(data, nbytes, Device(), &release_owner, owner); }
+Storage storage_over(void* data, size_t nbytes, PyObject* owner) {
+  return StorageImpl::wrap(data, nbytes, Device(), &release_owner, owner);
+}
 
 void init_storage(PyObject* module) {
   static PyMemberDef members[] = {{"__dictoffset__", T_PYSSIZET, offsetof(PyStorage, dict), READONLY, nullptr},
@@ -553,7 +619,8 @@ void init_storage(PyObject* module) {
                                 {Py_bf_getbuffer, reinterpret_cast<void*>(storage_getbuffer)},
                                 {Py_bf_releasebuffer, reinterpret_cast<void*>(storage_releasebuffer)},
                                 {0, nullptr}};
-  static PyType_Spec spec = {"torch.storage.UntypedStorage", sizeof(PyStorage), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+  static PyType_Spec spec = {"torch.storage.UntypedStorage", sizeof(PyStorage), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
   StorageType = reinterpret_cast<PyTypeObject*>(check(PyType_FromSpec(&spec)));
   check(PyModule_AddObjectRef(module, "UntypedStorage", reinterpret_cast<PyObject*>(StorageType)));
   check(PyModule_AddObjectRef(module, "StorageBase", reinterpret_cast<PyObject*>(StorageType)));

@@ -16,7 +16,8 @@ NamedOp g_to_copy("aten::_to_copy"), g_contiguous("aten::contiguous");
 // The same object where nothing changes.
 PyObject* convert(PyObject* self, const ToArgs& a) {
   const Tensor& t = unwrap(self);
-  const std::optional<Device> device = a.device && *a.device != t.device() ? std::optional(complete_device(*a.device)) : std::nullopt;
+  const std::optional<Device> device =
+      a.device && *a.device != t.device() ? std::optional(complete_device(*a.device)) : std::nullopt;
   const bool moves = device && *device != t.device();
   const bool casts = a.dtype && *a.dtype != t.dtype();
   const MemoryFormat format = a.memory_format.value_or(MemoryFormat::kPreserve);
@@ -25,7 +26,8 @@ PyObject* convert(PyObject* self, const ToArgs& a) {
   Tensor r;
   {
     GilRelease unlocked(t.numel() > 16384);
-    r = g_to_copy(t, casts ? a.dtype : std::nullopt, std::optional<Layout>(), moves ? device : std::nullopt, std::optional<bool>(), a.non_blocking, a.memory_format);
+    r = g_to_copy(t, casts ? a.dtype : std::nullopt, std::optional<Layout>(), moves ? device : std::nullopt,
+                  std::optional<bool>(), a.non_blocking, a.memory_format);
   }
   return wrap(std::move(r));
 }
@@ -39,7 +41,10 @@ PyObject* py_to(PyObject* self, CallArgs call) {
       a.dtype = unwrap_dtype(call.args[0]);
       return *a.dtype == t.dtype() ? Py_NewRef(self) : convert(self, a);
     }
-    if (is_device(call.args[0])) { a.device = to_device(call.args[0]); return convert(self, a); }
+    if (is_device(call.args[0])) {
+      a.device = to_device(call.args[0]);
+      return convert(self, a);
+    }
   }
   return convert(self, parse_to(call));
 }
@@ -54,7 +59,9 @@ PyObject* py_cast(PyObject* self, CallArgs call) {
   return convert(self, a);
 }
 template <DType T, FixedName N>
-PyMethodDef cast() { return method<N, py_cast<T, N>>(); }
+PyMethodDef cast() {
+  return method<N, py_cast<T, N>>();
+}
 
 PyObject* py_cpu(PyObject* self, CallArgs call) {
   PyObject* v[1];
@@ -75,10 +82,22 @@ PyObject* py_cuda(PyObject* self, CallArgs call) {
   return convert(self, a);
 }
 
-struct LegacyName { const char* name; DType dtype; };
-constexpr LegacyName kLegacy[] = {{"FloatTensor", DType::kFloat32}, {"DoubleTensor", DType::kFloat64}, {"HalfTensor", DType::kFloat16}, {"BFloat16Tensor", DType::kBFloat16}, {"ByteTensor", DType::kUInt8},
-                                  {"CharTensor", DType::kInt8},     {"ShortTensor", DType::kInt16},    {"IntTensor", DType::kInt32},    {"LongTensor", DType::kInt64},        {"BoolTensor", DType::kBool},
-                                  {"ComplexFloatTensor", DType::kComplex64}, {"ComplexDoubleTensor", DType::kComplex128}};
+struct LegacyName {
+  const char* name;
+  DType dtype;
+};
+constexpr LegacyName kLegacy[] = {{"FloatTensor", DType::kFloat32},
+                                  {"DoubleTensor", DType::kFloat64},
+                                  {"HalfTensor", DType::kFloat16},
+                                  {"BFloat16Tensor", DType::kBFloat16},
+                                  {"ByteTensor", DType::kUInt8},
+                                  {"CharTensor", DType::kInt8},
+                                  {"ShortTensor", DType::kInt16},
+                                  {"IntTensor", DType::kInt32},
+                                  {"LongTensor", DType::kInt64},
+                                  {"BoolTensor", DType::kBool},
+                                  {"ComplexFloatTensor", DType::kComplex64},
+                                  {"ComplexDoubleTensor", DType::kComplex128}};
 
 // A dtype, "torch.FloatTensor" or torch.FloatTensor. ValueError for other texts.
 DType legacy_type(PyObject* o) {
@@ -87,9 +106,11 @@ DType legacy_type(PyObject* o) {
   if (PyUnicode_Check(o)) {
     const std::string text = from_python_string(o);
     std::string_view name = text;
-    for (std::string_view prefix : {"torch.", "tessera."}) if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+    for (std::string_view prefix : {"torch.", "tessera."})
+      if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
     if (name.size() != text.size())
-      for (const LegacyName& l : kLegacy) if (name == l.name) return l.dtype;
+      for (const LegacyName& l : kLegacy)
+        if (name == l.name) return l.dtype;
     if (name == "Tensor" && name.size() != text.size()) return default_dtype();
     throw ValueError(str_cat("invalid type: '", text, "'"));
   }
@@ -103,7 +124,11 @@ PyObject* py_type(PyObject* self, CallArgs call) {
   PyObject* v[3];
   read_args({"type", {"dtype", "non_blocking", "memory_format"}, 2, 0}, call, v);
   const Tensor& t = unwrap(self);
-  if (!v[0] || v[0] == Py_None) return to_python_string(str_cat("torch.", t.is_cuda() ? "cuda." : "", t.layout() == Layout::kSparseCoo ? "sparse." : "", type_name_of(t.dtype()), "Tensor")).release();
+  if (!v[0] || v[0] == Py_None)
+    return to_python_string(str_cat("torch.", t.is_cuda() ? "cuda." : "",
+                                    t.layout() == Layout::kSparseCoo ? "sparse." : "", type_name_of(t.dtype()),
+                                    "Tensor"))
+        .release();
   ToArgs a;
   a.dtype = legacy_type(v[0]);
   a.non_blocking = bool_arg("type", "non_blocking", v[1], false);
@@ -116,13 +141,18 @@ PyObject* py_new_tensor(PyObject* self, CallArgs call) {
   read_args({"new_tensor", {"data", "dtype", "device", "requires_grad", "layout", "pin_memory"}, 1, 1}, call, v);
   const Tensor& t = unwrap(self);
   if (is_tensor(v[0]))
-    check(PyErr_WarnEx(PyExc_UserWarning, "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), rather than "
-                       "tensor.new_tensor(sourceTensor).", 1));
+    check(PyErr_WarnEx(PyExc_UserWarning,
+                       "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+                       "sourceTensor.detach().clone().requires_grad_(True), rather than "
+                       "tensor.new_tensor(sourceTensor).",
+                       1));
   options::check_layout("new_tensor", layout_arg("new_tensor", v[4]));
-  Tensor r = tensor_from_data(v[0], dtype_arg("new_tensor", v[1]).value_or(t.dtype()), device_arg("new_tensor", v[2]).value_or(t.device()));
+  Tensor r = tensor_from_data(v[0], dtype_arg("new_tensor", v[1]).value_or(t.dtype()),
+                              device_arg("new_tensor", v[2]).value_or(t.device()));
   if (bool_arg("new_tensor", "pin_memory", v[5], false)) r = options::pinned(r);
   if (bool_arg("new_tensor", "requires_grad", v[3], false)) {
-    TESSERA_CHECK(r.is_floating_point() || r.is_complex(), "Only Tensors of floating point and complex dtype can require gradients");
+    TESSERA_CHECK(r.is_floating_point() || r.is_complex(),
+                  "Only Tensors of floating point and complex dtype can require gradients");
     r.requires_grad_(true);
   }
   return wrap(std::move(r));
@@ -152,33 +182,65 @@ ToArgs parse_to(CallArgs call) {
   };
   if (first && is_tensor(first)) {
     fits = try_read_args({"to", {"other", "non_blocking", "copy", "memory_format"}, 3, 1}, call, v);
-    if (fits) { a.dtype = unwrap(first).dtype(); a.device = unwrap(first).device(); rest(v + 1); }
+    if (fits) {
+      a.dtype = unwrap(first).dtype();
+      a.device = unwrap(first).device();
+      rest(v + 1);
+    }
   } else if (first && to_dtype(first, &as_dtype)) {
     fits = try_read_args({"to", {"dtype", "non_blocking", "copy", "memory_format"}, 3, 1}, call, v);
-    if (fits) { a.dtype = as_dtype; rest(v + 1); }
+    if (fits) {
+      a.dtype = as_dtype;
+      rest(v + 1);
+    }
   } else if (try_read_args({"to", {"device", "dtype", "non_blocking", "copy", "memory_format"}, 4, 0}, call, v)) {
     // to(device, non_blocking) is no documented form: a bool can't be a dtype.
-    fits = (!v[0] || v[0] == Py_None || is_device_like(v[0])) && (!v[1] || v[1] == Py_None || to_dtype(v[1], &as_dtype));
-    if (fits) { a.device = device_arg("to", v[0]); a.dtype = dtype_arg("to", v[1]); rest(v + 2); }
-  } else if (try_read_args({"to", {"other", "non_blocking", "copy", "memory_format"}, 3, 1}, call, v) && is_tensor(v[0])) {
+    fits =
+        (!v[0] || v[0] == Py_None || is_device_like(v[0])) && (!v[1] || v[1] == Py_None || to_dtype(v[1], &as_dtype));
+    if (fits) {
+      a.device = device_arg("to", v[0]);
+      a.dtype = dtype_arg("to", v[1]);
+      rest(v + 2);
+    }
+  } else if (try_read_args({"to", {"other", "non_blocking", "copy", "memory_format"}, 3, 1}, call, v) &&
+             is_tensor(v[0])) {
     fits = true;
     a.dtype = unwrap(v[0]).dtype();
     a.device = unwrap(v[0]).device();
     rest(v + 1);
   }
   if (!fits)
-    throw TypeError(str_cat("to() received an invalid combination of arguments - got ", describe_args(call), ", but expected one of:\n"
-                            " * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
-                            " * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
-                            " * (Tensor other, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"));
+    throw TypeError(str_cat("to() received an invalid combination of arguments - got ", describe_args(call),
+                            ", but expected one of:\n"
+                            " * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool "
+                            "copy = False, *, torch.memory_format memory_format = None)\n"
+                            " * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, "
+                            "torch.memory_format memory_format = None)\n"
+                            " * (Tensor other, bool non_blocking = False, bool copy = False, *, torch.memory_format "
+                            "memory_format = None)\n"));
   return a;
 }
 
 std::vector<PyMethodDef> conversion_methods() {
-  return {method<"to", py_to>("to(dtype), to(device, dtype=None), to(other): the tensor in another dtype or on another device; itself where nothing changes."),
-          cast<DType::kFloat32, "float">(), cast<DType::kFloat64, "double">(), cast<DType::kFloat16, "half">(), cast<DType::kBFloat16, "bfloat16">(), cast<DType::kInt64, "long">(), cast<DType::kInt32, "int">(),
-          cast<DType::kInt16, "short">(), cast<DType::kInt8, "char">(), cast<DType::kUInt8, "byte">(), cast<DType::kBool, "bool">(), cast<DType::kComplex64, "cfloat">(), cast<DType::kComplex128, "cdouble">(),
-          cast<DType::kComplex32, "chalf">(), method<"cpu", py_cpu>(), method<"cuda", py_cuda>(), method<"type", py_type>(), method<"new_tensor", py_new_tensor>()};
+  return {method<"to", py_to>("to(dtype), to(device, dtype=None), to(other): the tensor in another dtype or on another "
+                              "device; itself where nothing changes."),
+          cast<DType::kFloat32, "float">(),
+          cast<DType::kFloat64, "double">(),
+          cast<DType::kFloat16, "half">(),
+          cast<DType::kBFloat16, "bfloat16">(),
+          cast<DType::kInt64, "long">(),
+          cast<DType::kInt32, "int">(),
+          cast<DType::kInt16, "short">(),
+          cast<DType::kInt8, "char">(),
+          cast<DType::kUInt8, "byte">(),
+          cast<DType::kBool, "bool">(),
+          cast<DType::kComplex64, "cfloat">(),
+          cast<DType::kComplex128, "cdouble">(),
+          cast<DType::kComplex32, "chalf">(),
+          method<"cpu", py_cpu>(),
+          method<"cuda", py_cuda>(),
+          method<"type", py_type>(),
+          method<"new_tensor", py_new_tensor>()};
 }
 std::vector<PyMethodDef> conversion_functions() { return {function<"_parse_to", py_parse_to>()}; }
 

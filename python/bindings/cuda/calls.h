@@ -1,4 +1,5 @@
-// Functions of the CUDA library as functions of Python: arguments and results are converted by their C++ types, the GIL is released meanwhile.
+// Functions of the CUDA library as functions of Python: arguments and results are converted by their C++ types, the GIL
+// is released meanwhile.
 #pragma once
 
 #include <concepts>
@@ -15,15 +16,21 @@
 namespace tessera::python {
 
 // Objects that Python holds without looking into them: capsules of the name T::kCapsule.
-template <class T> concept Held = requires { T::kCapsule; };
+template <class T>
+concept Held = requires {
+  T::kCapsule;
+};
 // Raw bytes: bytes objects.
-struct Bytes { std::string data; };
+struct Bytes {
+  std::string data;
+};
 
 // --- from Python ---
 
-template <class T> struct FromPython;
-template <class T> requires std::integral<T> && (!std::same_as<T, bool>)
-struct FromPython<T> {
+template <class T>
+struct FromPython;
+template <class T>
+requires std::integral<T> &&(!std::same_as<T, bool>)struct FromPython<T> {
   static T get(PyObject* o) {
     Ref i = Ref::steal(check(PyNumber_Index(o)));
     if constexpr (std::unsigned_integral<T>) {
@@ -38,22 +45,28 @@ struct FromPython<T> {
     }
   }
 };
-template <> struct FromPython<bool> {
+template <>
+struct FromPython<bool> {
   static bool get(PyObject* o) {
     const int v = PyObject_IsTrue(o);
     check(v);
     return v != 0;
   }
 };
-template <> struct FromPython<double> {
+template <>
+struct FromPython<double> {
   static double get(PyObject* o) {
     const double v = PyFloat_AsDouble(o);
     if (PyErr_Occurred()) throw ErrorAlreadySet();
     return v;
   }
 };
-template <> struct FromPython<std::string> { static std::string get(PyObject* o) { return from_python_string(o); } };
-template <> struct FromPython<Bytes> {
+template <>
+struct FromPython<std::string> {
+  static std::string get(PyObject* o) { return from_python_string(o); }
+};
+template <>
+struct FromPython<Bytes> {
   static Bytes get(PyObject* o) {
     char* p;
     Py_ssize_t n;
@@ -61,13 +74,15 @@ template <> struct FromPython<Bytes> {
     return {std::string(p, static_cast<size_t>(n))};
   }
 };
-template <class A, class B> struct FromPython<std::pair<A, B>> {
+template <class A, class B>
+struct FromPython<std::pair<A, B>> {
   static std::pair<A, B> get(PyObject* o) {
     if (!PyTuple_Check(o) || PyTuple_GET_SIZE(o) != 2) throw TypeError("expected a tuple of two");
     return {FromPython<A>::get(PyTuple_GET_ITEM(o, 0)), FromPython<B>::get(PyTuple_GET_ITEM(o, 1))};
   }
 };
-template <Held T> struct FromPython<T*> {
+template <Held T>
+struct FromPython<T*> {
   static T* get(PyObject* o) {
     TESSERA_CHECK_TYPE(PyCapsule_IsValid(o, T::kCapsule), "expected an object of ", T::kCapsule);
     return static_cast<T*>(PyCapsule_GetPointer(o, T::kCapsule));
@@ -77,32 +92,45 @@ template <Held T> struct FromPython<T*> {
 // --- to Python: new references ---
 
 inline PyObject* result(bool v) { return PyBool_FromLong(v); }
-template <class T> requires std::integral<T> && (!std::same_as<T, bool>)
-PyObject* result(T v) {
-  if constexpr (std::unsigned_integral<T>) return PyLong_FromUnsignedLongLong(v);
-  else return PyLong_FromLongLong(v);
+template <class T>
+requires std::integral<T> &&(!std::same_as<T, bool>)PyObject* result(T v) {
+  if constexpr (std::unsigned_integral<T>)
+    return PyLong_FromUnsignedLongLong(v);
+  else
+    return PyLong_FromLongLong(v);
 }
 inline PyObject* result(double v) { return PyFloat_FromDouble(v); }
 inline PyObject* result(const std::string& s) { return to_python_string(s).release(); }
-inline PyObject* result(const Bytes& b) { return PyBytes_FromStringAndSize(b.data.data(), static_cast<Py_ssize_t>(b.data.size())); }
-template <Held T> PyObject* result(std::unique_ptr<T> p) {
-  PyObject* c = check(PyCapsule_New(p.get(), T::kCapsule, [](PyObject* capsule) { delete static_cast<T*>(PyCapsule_GetPointer(capsule, T::kCapsule)); }));
+inline PyObject* result(const Bytes& b) {
+  return PyBytes_FromStringAndSize(b.data.data(), static_cast<Py_ssize_t>(b.data.size()));
+}
+template <Held T>
+PyObject* result(std::unique_ptr<T> p) {
+  PyObject* c = check(PyCapsule_New(p.get(), T::kCapsule, [](PyObject* capsule) {
+    delete static_cast<T*>(PyCapsule_GetPointer(capsule, T::kCapsule));
+  }));
   p.release();
   return c;
 }
-template <class A, class B> PyObject* result(const std::pair<A, B>& p);
-template <class T> PyObject* result(const std::vector<T>& v);
-template <class T> PyObject* result(const std::map<std::string, T>& m);
-template <class A, class B> PyObject* result(const std::pair<A, B>& p) {
+template <class A, class B>
+PyObject* result(const std::pair<A, B>& p);
+template <class T>
+PyObject* result(const std::vector<T>& v);
+template <class T>
+PyObject* result(const std::map<std::string, T>& m);
+template <class A, class B>
+PyObject* result(const std::pair<A, B>& p) {
   Ref first = Ref::steal(check(result(p.first))), second = Ref::steal(check(result(p.second)));
   return PyTuple_Pack(2, first.get(), second.get());
 }
-template <class T> PyObject* result(const std::vector<T>& v) {
+template <class T>
+PyObject* result(const std::vector<T>& v) {
   Ref list = Ref::steal(check(PyList_New(static_cast<Py_ssize_t>(v.size()))));
   for (size_t i = 0; i < v.size(); ++i) PyList_SET_ITEM(list.get(), static_cast<Py_ssize_t>(i), check(result(v[i])));
   return list.release();
 }
-template <class T> PyObject* result(const std::map<std::string, T>& m) {
+template <class T>
+PyObject* result(const std::map<std::string, T>& m) {
   Ref dict = Ref::steal(check(PyDict_New()));
   for (const auto& [key, value] : m) {
     Ref v = Ref::steal(check(result(value)));

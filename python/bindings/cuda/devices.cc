@@ -81,7 +81,9 @@ uint64_t current_stream(int device) {
   return handle_of(cuda::current_stream(device).handle);
 }
 void set_current_stream(int device, uint64_t handle) { cuda::set_current_stream(stream_of(device, handle)); }
-uint64_t stream_from_pool(int device, int priority) { return handle_of(cuda::stream_from_pool(device, priority).handle); }
+uint64_t stream_from_pool(int device, int priority) {
+  return handle_of(cuda::stream_from_pool(device, priority).handle);
+}
 int stream_priority(int device, uint64_t handle) { return cuda::stream_priority(stream_of(device, handle)); }
 bool stream_query(int device, uint64_t handle) { return cuda::query(stream_of(device, handle)); }
 void stream_synchronize(int device, uint64_t handle) { cuda::synchronize(stream_of(device, handle)); }
@@ -95,7 +97,8 @@ std::unique_ptr<PyEvent> new_event(bool timing, bool blocking, bool interprocess
 std::unique_ptr<PyEvent> event_from_handle(int device, Bytes bytes) {
   cuda::check_device(device);
   cudaIpcEventHandle_t handle;
-  TESSERA_CHECK_VALUE(bytes.data.size() == sizeof handle, "the handle of an event has ", sizeof handle, " bytes, got ", bytes.data.size());
+  TESSERA_CHECK_VALUE(bytes.data.size() == sizeof handle, "the handle of an event has ", sizeof handle, " bytes, got ",
+                      bytes.data.size());
   bytes.data.copy(reinterpret_cast<char*>(&handle), sizeof handle);
   return std::make_unique<PyEvent>(cuda::Event(device, handle));
 }
@@ -126,17 +129,23 @@ void warn(const std::string& message) {
 // --- NVIDIA's libraries ---
 
 uint64_t blas_handle() { return handle_of(cuda::blas_handle()); }
-void set_blas(bool tf32, bool fp16_reduced, bool bf16_reduced) { cuda::set_blas_settings({tf32, fp16_reduced, bf16_reduced}); }
+void set_blas(bool tf32, bool fp16_reduced, bool bf16_reduced) {
+  cuda::set_blas_settings({tf32, fp16_reduced, bf16_reduced});
+}
 int64_t dnn_version() {
   const cuda::Dnn* dnn = cuda::find_dnn();
   return dnn ? static_cast<int64_t>(dnn->get_version()) : -1;
 }
-void set_dnn(bool enabled, bool benchmark, bool deterministic, bool tf32, int benchmark_limit) { cuda::set_dnn_settings({enabled, benchmark, deterministic, tf32, benchmark_limit}); }
+void set_dnn(bool enabled, bool benchmark, bool deterministic, bool tf32, int benchmark_limit) {
+  cuda::set_dnn_settings({enabled, benchmark, deterministic, tf32, benchmark_limit});
+}
 
 // --- functions of the runtime that cudart() offers; each gives the runtime's number ---
 
 std::string error_string(int code) { return cudaGetErrorString(static_cast<cudaError_t>(code)); }
-int host_register(uint64_t address, uint64_t size, unsigned flags) { return cudaHostRegister(reinterpret_cast<void*>(address), size, flags); }
+int host_register(uint64_t address, uint64_t size, unsigned flags) {
+  return cudaHostRegister(reinterpret_cast<void*>(address), size, flags);
+}
 int host_unregister(uint64_t address) { return cudaHostUnregister(reinterpret_cast<void*>(address)); }
 std::pair<int, uint64_t> stream_create() {
   cudaStream_t s = nullptr;
@@ -149,27 +158,55 @@ int stream_destroy(uint64_t handle) { return cudaStreamDestroy(reinterpret_cast<
 
 void add_cuda_devices(PyObject* module) {
   cuda::set_sync_warning(&warn);
-  add_functions(module, {
-      function<cuda::device_count>("device_count"), function<cuda::selected_device>("current_device"), function<cuda::select_device>("select_device"),
-      function<cuda::check_device>("check_device"),
-      function<cuda::synchronize_device>("synchronize_device"), function<cuda::is_forked>("is_forked"), function<cuda::has_been_used>("has_been_used"),
-      function<cuda::can_access_peer>("can_access_peer"), function<properties>("properties"), function<device_name>("device_name"), function<device_uuid>("device_uuid"),
-      function<runtime_version>("runtime_version"), function<driver_version>("driver_version"), function<is_emulated>("is_emulated"),
-      function<current_stream>("current_stream"), function<set_current_stream>("set_current_stream"), function<stream_from_pool>("stream_from_pool"),
-      function<cuda::stream_priority_range>("stream_priority_range"), function<stream_priority>("stream_priority"), function<stream_query>("stream_query"),
-      function<stream_synchronize>("stream_synchronize"), function<stream_is_capturing>("stream_is_capturing"),
-      function<new_event>("new_event"), function<event_from_handle>("event_from_handle"), function<event_ipc_handle>("event_ipc_handle"),
-      function<event_record>("event_record"), function<event_wait>("event_wait"), function<event_query>("event_query"), function<event_synchronize>("event_synchronize"),
-      function<event_elapsed>("event_elapsed"),
-      function<event_handle>("event_handle"), function<event_device>("event_device"),
-      function<sync_debug_mode>("sync_debug_mode"), function<set_sync_debug_mode>("set_sync_debug_mode"),
-      function<cuda::range_push>("range_push"), function<cuda::range_pop>("range_pop"), function<cuda::range_start>("range_start"),
-      function<cuda::range_end>("range_end"), function<cuda::mark>("mark"),
-      function<blas_handle>("blas_handle"), function<set_blas>("set_blas"), function<cuda::release_blas_workspaces>("release_blas_workspaces"),
-      function<dnn_version>("dnn_version"),
-      function<set_dnn>("set_dnn"),
-      function<error_string>("error_string"), function<host_register>("host_register"), function<host_unregister>("host_unregister"), function<stream_create>("stream_create"),
-      function<stream_destroy>("stream_destroy")});
+  add_functions(module, {function<cuda::device_count>("device_count"),
+                         function<cuda::selected_device>("current_device"),
+                         function<cuda::select_device>("select_device"),
+                         function<cuda::check_device>("check_device"),
+                         function<cuda::synchronize_device>("synchronize_device"),
+                         function<cuda::is_forked>("is_forked"),
+                         function<cuda::has_been_used>("has_been_used"),
+                         function<cuda::can_access_peer>("can_access_peer"),
+                         function<properties>("properties"),
+                         function<device_name>("device_name"),
+                         function<device_uuid>("device_uuid"),
+                         function<runtime_version>("runtime_version"),
+                         function<driver_version>("driver_version"),
+                         function<is_emulated>("is_emulated"),
+                         function<current_stream>("current_stream"),
+                         function<set_current_stream>("set_current_stream"),
+                         function<stream_from_pool>("stream_from_pool"),
+                         function<cuda::stream_priority_range>("stream_priority_range"),
+                         function<stream_priority>("stream_priority"),
+                         function<stream_query>("stream_query"),
+                         function<stream_synchronize>("stream_synchronize"),
+                         function<stream_is_capturing>("stream_is_capturing"),
+                         function<new_event>("new_event"),
+                         function<event_from_handle>("event_from_handle"),
+                         function<event_ipc_handle>("event_ipc_handle"),
+                         function<event_record>("event_record"),
+                         function<event_wait>("event_wait"),
+                         function<event_query>("event_query"),
+                         function<event_synchronize>("event_synchronize"),
+                         function<event_elapsed>("event_elapsed"),
+                         function<event_handle>("event_handle"),
+                         function<event_device>("event_device"),
+                         function<sync_debug_mode>("sync_debug_mode"),
+                         function<set_sync_debug_mode>("set_sync_debug_mode"),
+                         function<cuda::range_push>("range_push"),
+                         function<cuda::range_pop>("range_pop"),
+                         function<cuda::range_start>("range_start"),
+                         function<cuda::range_end>("range_end"),
+                         function<cuda::mark>("mark"),
+                         function<blas_handle>("blas_handle"),
+                         function<set_blas>("set_blas"),
+                         function<cuda::release_blas_workspaces>("release_blas_workspaces"),
+                         function<dnn_version>("dnn_version"),
+                         function<set_dnn>("set_dnn"),
+                         function<error_string>("error_string"),
+                         function<host_register>("host_register"),
+                         function<host_unregister>("host_unregister"),
+                         function<stream_create>("stream_create"),
+                         function<stream_destroy>("stream_destroy")});
 }
 
 }  // namespace tessera::python

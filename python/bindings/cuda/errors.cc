@@ -31,7 +31,8 @@ void set_accelerator_error(const AcceleratorError& e) {
   Ref type = core_class("AcceleratorError");
   Ref value = Ref::steal(PyObject_CallFunction(type.get(), "s", e.what()));
   Ref code = value ? Ref::steal(PyLong_FromLong(e.code())) : Ref();
-  if (code && PyObject_SetAttrString(value.get(), "error_code", code.get()) == 0) PyErr_SetObject(type.get(), value.get());
+  if (code && PyObject_SetAttrString(value.get(), "error_code", code.get()) == 0)
+    PyErr_SetObject(type.get(), value.get());
 }
 
 }  // namespace
@@ -40,20 +41,18 @@ void translate_current_exception() {
   try {
     throw;
   } catch (const ErrorAlreadySet&) {
-  } catch (const AcceleratorError& e) {
-    set_accelerator_error(e);
-  } catch (const Error& e) {
+  } catch (const AcceleratorError& e) { set_accelerator_error(e); } catch (const Error& e) {
     PyErr_SetString(python_type_of(e).get(), e.what());
   } catch (const std::bad_alloc&) {
     PyErr_SetString(PyExc_MemoryError, "out of memory");
-  } catch (const std::exception& e) {
-    PyErr_SetString(PyExc_RuntimeError, e.what());
-  } catch (...) {
+  } catch (const std::exception& e) { PyErr_SetString(PyExc_RuntimeError, e.what()); } catch (...) {
     PyErr_SetString(PyExc_RuntimeError, "an unknown C++ exception");
   }
 }
 
-Ref to_python_string(std::string_view s) { return Ref::steal(check(PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size())))); }
+Ref to_python_string(std::string_view s) {
+  return Ref::steal(check(PyUnicode_FromStringAndSize(s.data(), static_cast<Py_ssize_t>(s.size()))));
+}
 std::string from_python_string(PyObject* s) {
   Py_ssize_t n;
   const char* p = PyUnicode_AsUTF8AndSize(s, &n);

@@ -16,7 +16,8 @@ struct PyGraph {
 cudaStreamCaptureMode mode_of(const std::string& name) {
   if (name == "global") return cudaStreamCaptureModeGlobal;
   if (name == "thread_local") return cudaStreamCaptureModeThreadLocal;
-  TESSERA_CHECK(name == "relaxed", "Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got ", name);
+  TESSERA_CHECK(name == "relaxed", "Unknown capture error mode. Expected `global`, `thread_local`, or `relaxed`, got ",
+                name);
   return cudaStreamCaptureModeRelaxed;
 }
 
@@ -34,10 +35,11 @@ void debug_dump(PyGraph* g, std::string path) { g->graph.debug_dump(path); }
 }  // namespace
 
 void add_cuda_graphs(PyObject* module) {
-  add_functions(module, {function<new_graph>("new_graph"), function<begin>("graph_begin"), function<end>("graph_end"), function<instantiate>("graph_instantiate"),
-                         function<replay>("graph_replay"), function<reset>("graph_reset"), function<pool>("graph_pool"), function<raw>("graph_raw"),
-                         function<keep_for_debugging>("graph_keep_for_debugging"),
-                         function<debug_dump>("graph_debug_dump")});
+  add_functions(module,
+                {function<new_graph>("new_graph"), function<begin>("graph_begin"), function<end>("graph_end"),
+                 function<instantiate>("graph_instantiate"), function<replay>("graph_replay"),
+                 function<reset>("graph_reset"), function<pool>("graph_pool"), function<raw>("graph_raw"),
+                 function<keep_for_debugging>("graph_keep_for_debugging"), function<debug_dump>("graph_debug_dump")});
 }
 
 }  // namespace tessera::python

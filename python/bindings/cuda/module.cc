@@ -18,7 +18,9 @@ PyObject* py_connect(PyObject*, PyObject* args) {
     if (!PyArg_ParseTuple(args, "OO!", &capsule, &PyList_Type, &folders)) return nullptr;
     auto* api = static_cast<const DeviceApi*>(PyCapsule_GetPointer(capsule, "tessera._C._device_api"));
     if (!api) return nullptr;
-    TESSERA_CHECK(api->version == DeviceApi::kVersion, "tessera._cuda and tessera._C come from different builds: version ", DeviceApi::kVersion, " against ", api->version);
+    TESSERA_CHECK(api->version == DeviceApi::kVersion,
+                  "tessera._cuda and tessera._C come from different builds: version ", DeviceApi::kVersion, " against ",
+                  api->version);
     std::vector<std::string> paths;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(folders); ++i) {
       const char* text = PyUnicode_AsUTF8(PyList_GET_ITEM(folders, i));
@@ -36,8 +38,18 @@ PyObject* py_connect(PyObject*, PyObject* args) {
   });
 }
 
-PyMethodDef g_functions[] = {{"_connect", py_connect, METH_VARARGS, "Gives the core the library's functions; False without a device."}, {nullptr, nullptr, 0, nullptr}};
-PyModuleDef g_module = {PyModuleDef_HEAD_INIT, "tessera._cuda", "Tessera's CUDA library.", -1, g_functions, nullptr, nullptr, nullptr, nullptr};
+PyMethodDef g_functions[] = {
+    {"_connect", py_connect, METH_VARARGS, "Gives the core the library's functions; False without a device."},
+    {nullptr, nullptr, 0, nullptr}};
+PyModuleDef g_module = {PyModuleDef_HEAD_INIT,
+                        "tessera._cuda",
+                        "Tessera's CUDA library.",
+                        -1,
+                        g_functions,
+                        nullptr,
+                        nullptr,
+                        nullptr,
+                        nullptr};
 
 }  // namespace
 }  // namespace tessera::python

@@ -8,9 +8,9 @@
 
 namespace tessera::python {
 
-void add_cuda_devices(PyObject* module);   // devices, streams, events
-void add_cuda_memory(PyObject* module);    // allocator, pinned memory, statistics
-void add_cuda_graphs(PyObject* module);    // capture and replay
+void add_cuda_devices(PyObject* module);  // devices, streams, events
+void add_cuda_memory(PyObject* module);   // allocator, pinned memory, statistics
+void add_cuda_graphs(PyObject* module);   // capture and replay
 // The library's names of the elementwise ops, in the order of tensor/cpu/pointwise/pointwise_ops.inc.
 std::span<const PointwiseOp* const> pointwise_standins();
 inline void add_cuda_parts(PyObject* module) {

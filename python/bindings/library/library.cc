@@ -19,7 +19,8 @@ namespace {
 
 // --- operators defined at run time ---
 
-// Has no kernels of its own: what it runs was registered. Never freed, since calls and Python objects may still refer to it.
+// Has no kernels of its own: what it runs was registered. Never freed, since calls and Python objects may still refer
+// to it.
 struct DynamicOp : OpHeader {
   AnyKernel kernels[kNumSlots] = {};
   std::string name_text, overload_text, schema_text, tags_text;
@@ -45,41 +46,56 @@ void call_with_plain_tensors(const DynamicOp& op, DispatchKeySet keys, const Val
   const size_t n = op.schema.arguments.size();
   std::vector<Value> plain(args, args + n);
   for (size_t i = 0; i < n; ++i)
-    if (plain[i].is_tensor() && plain[i].tensor().defined()) plain[i] = Value::of(internal::materialize_bits(plain[i].tensor()));
+    if (plain[i].is_tensor() && plain[i].tensor().defined())
+      plain[i] = Value::of(internal::materialize_bits(plain[i].tensor()));
   dynamic_call(op, &keys, plain.data(), rets);
   for (size_t i = 0; i < n; ++i)
-    if ((op.mutable_args >> i & 1) && args[i].is_tensor() && args[i].tensor().defined() && !args[i].tensor().is_same(plain[i].tensor())) internal::write_back(args[i].tensor(), plain[i].tensor());
+    if ((op.mutable_args >> i & 1) && args[i].is_tensor() && args[i].tensor().defined() &&
+        !args[i].tensor().is_same(plain[i].tensor()))
+      internal::write_back(args[i].tensor(), plain[i].tensor());
 }
 
 void dynamic_call(const OpHeader& header, const DispatchKeySet* redispatch_keys, const Value* args, Value* rets) {
   const DynamicOp& op = dynamic(header);
-  TESSERA_CHECK(op.alive, "the operator ", op.schema.qualified_name(), " is gone: the Library that defined it was destroyed");
+  TESSERA_CHECK(op.alive, "the operator ", op.schema.qualified_name(),
+                " is gone: the Library that defined it was destroyed");
   const size_t n = op.schema.arguments.size(), num_rets = op.schema.returns.size();
   const DispatchKeySet from_args = keys_of(args, n);
-  DispatchKeySet keys = redispatch_keys ? *redispatch_keys : DispatchKeySet::from_bits((from_args.bits() | op.forced_keys | thread_state.included) & ~thread_state.excluded);
+  DispatchKeySet keys = redispatch_keys
+                            ? *redispatch_keys
+                            : DispatchKeySet::from_bits((from_args.bits() | op.forced_keys | thread_state.included) &
+                                                        ~thread_state.excluded);
   const std::vector<Step> steps = explain_dispatch(op, keys);
   const Step last = steps.back();
   constexpr DispatchKeySet bits = DispatchKeySet(DispatchKey::kConjugate) | DispatchKey::kNegative;
-  if (keys.has_any(bits) && last.key < DispatchKey::kConjugate) return call_with_plain_tensors(op, keys - bits, args, rets);
+  if (keys.has_any(bits) && last.key < DispatchKey::kConjugate)
+    return call_with_plain_tensors(op, keys - bits, args, rets);
   DispatchKeySet rest = (keys & DispatchKeySet::below(last.key)) | last.key;
   const std::string_view what = last.what;
   if (what == "no kernel") {
-    const bool composite = has_kernel(op, DispatchKey::kCompositeExplicitAutograd) || has_kernel(op, DispatchKey::kCompositeImplicitAutograd);
+    const bool composite = has_kernel(op, DispatchKey::kCompositeExplicitAutograd) ||
+                           has_kernel(op, DispatchKey::kCompositeImplicitAutograd);
     if (!composite && last.key == DispatchKey::kUndefined && has_kernel(op, DispatchKey::kCPU)) {
       rest = DispatchKeySet(DispatchKey::kCPU);  // no tensor decides
     } else if (!composite) {
       std::string available;
       for (int k = 1; k < static_cast<int>(DispatchKey::kNumKeys); ++k)
-        if (has_kernel(op, static_cast<DispatchKey>(k))) available += std::string(available.empty() ? "" : ", ") + key_name(static_cast<DispatchKey>(k));
-      throw NotImplementedError(str_cat("Could not run '", op.schema.qualified_name(), "' with arguments from the '", key_name(last.key), "' backend. '", op.schema.qualified_name(),
-                                        "' is only available for these backends: [", available, "]. Register a kernel for this one with torch.library."));
+        if (has_kernel(op, static_cast<DispatchKey>(k)))
+          available += std::string(available.empty() ? "" : ", ") + key_name(static_cast<DispatchKey>(k));
+      throw NotImplementedError(str_cat("Could not run '", op.schema.qualified_name(), "' with arguments from the '",
+                                        key_name(last.key), "' backend. '", op.schema.qualified_name(),
+                                        "' is only available for these backends: [", available,
+                                        "]. Register a kernel for this one with torch.library."));
     }
   }
   call_boxed_kernel(CallContext{&op, rest}, args, n, rets, num_rets);
 }
 const Adapter g_dynamic_adapter = {&dynamic_call, nullptr};
 
-std::unordered_map<std::string, DynamicOp*>& dynamic_ops() { static auto* m = new std::unordered_map<std::string, DynamicOp*>; return *m; }
+std::unordered_map<std::string, DynamicOp*>& dynamic_ops() {
+  static auto* m = new std::unordered_map<std::string, DynamicOp*>;
+  return *m;
+}
 // Base name -> overloads in the order of their definition.
 std::unordered_map<std::string, std::vector<const OpInfo*>>& packets() {
   static auto* m = [] {
@@ -89,7 +105,10 @@ std::unordered_map<std::string, std::vector<const OpInfo*>>& packets() {
   }();
   return *m;
 }
-std::unordered_map<const OpHeader*, PyObject*>& overload_objects() { static auto* m = new std::unordered_map<const OpHeader*, PyObject*>; return *m; }
+std::unordered_map<const OpHeader*, PyObject*>& overload_objects() {
+  static auto* m = new std::unordered_map<const OpHeader*, PyObject*>;
+  return *m;
+}
 
 const OpInfo& require_op(PyObject* name) {
   const std::string text = from_python_string(name);
@@ -113,8 +132,10 @@ PyObject* py_define(PyObject*, PyObject* args) {
     op->schema = parse_schema(text);
     const std::string qualified = op->schema.qualified_name();
     TESSERA_CHECK(!op->schema.name_space().empty(), "an operator needs a namespace, got the schema ", text);
-    TESSERA_CHECK(!find_any_op(qualified), "Tried to register an operator (", text, ") with the same name and overload name multiple times: ", qualified, " is defined already");
-    TESSERA_CHECK(op->schema.arguments.size() <= kMaxArgs, qualified, ": an operator can have ", kMaxArgs, " arguments, got ", op->schema.arguments.size());
+    TESSERA_CHECK(!find_any_op(qualified), "Tried to register an operator (", text,
+                  ") with the same name and overload name multiple times: ", qualified, " is defined already");
+    TESSERA_CHECK(op->schema.arguments.size() <= kMaxArgs, qualified, ": an operator can have ", kMaxArgs,
+                  " arguments, got ", op->schema.arguments.size());
     op->name_text = op->schema.name;
     op->overload_text = op->schema.overload;
     op->schema_text = op->schema.str();
@@ -132,7 +153,19 @@ PyObject* py_define(PyObject*, PyObject* args) {
       out = out || (a.kwarg_only && a.name == "out");
     }
     if (out) op->flags |= kIsOut;
-    op->info_data = {op.get(), op->schema_text.c_str(), &g_dynamic_adapter, op->tags_text.c_str(), "", "", 0, "", "", "torch.library", "*", "", "both"};
+    op->info_data = {op.get(),
+                     op->schema_text.c_str(),
+                     &g_dynamic_adapter,
+                     op->tags_text.c_str(),
+                     "",
+                     "",
+                     0,
+                     "",
+                     "",
+                     "torch.library",
+                     "*",
+                     "",
+                     "both"};
     packets()[op->name_text].push_back(&op->info_data);
     dynamic_ops()[qualified] = op.release();
     return to_python_string(qualified).release();
@@ -161,7 +194,7 @@ PyObject* py_undefine(PyObject*, PyObject* name) {
 struct PythonKernel {
   PyObject* function;
   bool with_keyset;
-  bool with_op;      // a fallback: the operator comes first
+  bool with_op;  // a fallback: the operator comes first
 };
 void destroy_kernel(void* context) {
   auto* k = static_cast<PythonKernel*>(context);
@@ -177,7 +210,8 @@ Ref with_first(Ref first, const Ref& rest) {
   Ref head = checked_call(PyTuple_Pack(1, first.get()));
   return checked_call(PySequence_Concat(head.get(), rest.get()));
 }
-void call_python_kernel(void* context, const OpHeader& op, DispatchKeySet keys, const Value* args, size_t num_args, Value* rets, size_t num_rets) {
+void call_python_kernel(void* context, const OpHeader& op, DispatchKeySet keys, const Value* args, size_t num_args,
+                        Value* rets, size_t num_rets) {
   GilAcquire gil;
   try {
     auto* k = static_cast<PythonKernel*>(context);
@@ -188,9 +222,7 @@ void call_python_kernel(void* context, const OpHeader& op, DispatchKeySet keys, 
     if (k->with_keyset) positional = with_first(keyset_object(keys), positional);
     Ref result = checked_call(PyObject_Call(function.get(), positional.get(), keywords.get()));
     results_from_python(*op.info, result.get(), rets, num_rets);
-  } catch (const ErrorAlreadySet&) {
-    throw PythonError();
-  }
+  } catch (const ErrorAlreadySet&) { throw PythonError(); }
 }
 RuntimeKernel python_kernel(PyObject* function, bool with_keyset, bool with_op) {
   RuntimeKernel k;
@@ -198,7 +230,8 @@ RuntimeKernel python_kernel(PyObject* function, bool with_keyset, bool with_op) 
     k.fallthrough = true;
     return k;
   }
-  if (!PyCallable_Check(function)) throw TypeError(str_cat("a kernel must be callable, got ", Py_TYPE(function)->tp_name));
+  if (!PyCallable_Check(function))
+    throw TypeError(str_cat("a kernel must be callable, got ", Py_TYPE(function)->tp_name));
   k.boxed = make_intrusive<BoxedEntry>();
   k.boxed->kernel = &call_python_kernel;
   k.boxed->context = new PythonKernel{Py_NewRef(function), with_keyset, with_op};
@@ -207,8 +240,7 @@ RuntimeKernel python_kernel(PyObject* function, bool with_keyset, bool with_op) 
 }
 
 struct PyRegistration {
-  PyObject_HEAD
-  Registration* registration;
+  PyObject_HEAD Registration* registration;
 };
 PyTypeObject RegistrationType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 void registration_dealloc(PyObject* self) {
@@ -224,7 +256,9 @@ PyObject* wrap_registration(Registration r) {
   p->registration = new Registration(std::move(r));
   return reinterpret_cast<PyObject*>(p);
 }
-PyMethodDef g_registration_methods[] = {{"release", registration_release, METH_NOARGS, "Takes the kernel away; also done when this object dies."}, {nullptr, nullptr, 0, nullptr}};
+PyMethodDef g_registration_methods[] = {
+    {"release", registration_release, METH_NOARGS, "Takes the kernel away; also done when this object dies."},
+    {nullptr, nullptr, 0, nullptr}};
 
 // _register_op_kernel(name, key, function or None for a fallthrough, with_keyset) -> registration
 PyObject* py_register_kernel(PyObject*, PyObject* args) {
@@ -232,9 +266,11 @@ PyObject* py_register_kernel(PyObject*, PyObject* args) {
     PyObject *name, *function;
     const char* key;
     int with_keyset;
-    if (!PyArg_ParseTuple(args, "OsOp:_register_op_kernel", &name, &key, &function, &with_keyset)) throw ErrorAlreadySet();
+    if (!PyArg_ParseTuple(args, "OsOp:_register_op_kernel", &name, &key, &function, &with_keyset))
+      throw ErrorAlreadySet();
     const OpInfo& info = require_op(name);
-    return wrap_registration(register_kernel(*info.op, parse_key(key), python_kernel(function, with_keyset, false), info.adapter->trampoline));
+    return wrap_registration(register_kernel(*info.op, parse_key(key), python_kernel(function, with_keyset, false),
+                                             info.adapter->trampoline));
   });
 }
 PyObject* py_register_fallback(PyObject*, PyObject* args) {
@@ -258,8 +294,7 @@ PyObject* py_has_kernel(PyObject*, PyObject* args) {
 // --- operators as objects: the base of OpOverload ---
 
 struct PyOp {
-  PyObject_HEAD
-  Overload* overload;
+  PyObject_HEAD Overload* overload;
 };
 PyTypeObject OpBaseType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 Overload& overload_of(PyObject* self) { return *reinterpret_cast<PyOp*>(self)->overload; }
@@ -300,7 +335,9 @@ std::string type_list(const FlatArgs& a) {
   std::string s;
   for (size_t i = 0; i < a.values.size(); ++i) {
     if (i) s += ", ";
-    if (static_cast<Py_ssize_t>(i) >= a.positional) s += std::string(PyUnicode_AsUTF8(PyTuple_GET_ITEM(a.names.get(), static_cast<Py_ssize_t>(i) - a.positional))) + "=";
+    if (static_cast<Py_ssize_t>(i) >= a.positional)
+      s += std::string(PyUnicode_AsUTF8(PyTuple_GET_ITEM(a.names.get(), static_cast<Py_ssize_t>(i) - a.positional))) +
+           "=";
     s += is_tensor(a.values[i]) ? "Tensor" : Py_TYPE(a.values[i])->tp_name;
   }
   return s;
@@ -310,7 +347,8 @@ bool parse(Overload& o, const FlatArgs& a, Value* values) {
   return o.plan().parse(a.values.data(), a.positional, a.names.get(), values, &requires_grad, nullptr, true);
 }
 [[noreturn]] void throw_mismatch(Overload& o, const FlatArgs& a) {
-  throw Error(str_cat(o.plan().schema().name, "() was called with arguments that don't fit its schema: got (", type_list(a), ").\nDeclaration: ", o.info().schema));
+  throw Error(str_cat(o.plan().schema().name, "() was called with arguments that don't fit its schema: got (",
+                      type_list(a), ").\nDeclaration: ", o.info().schema));
 }
 // As schemas have it: lists stay lists, several results are a plain tuple.
 PyObject* run(Overload& o, const DispatchKeySet* keys, const Value* values) {
@@ -329,7 +367,8 @@ PyObject* op_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   return guarded([&] {
     Overload& o = overload_of(self);
     const FlatArgs a(args, kwargs);
-    if (needs_torch_function(a.values.data(), static_cast<Py_ssize_t>(a.values.size()))) return call_torch_function(self, a.values.data(), a.positional, a.names.get());
+    if (needs_torch_function(a.values.data(), static_cast<Py_ssize_t>(a.values.size())))
+      return call_torch_function(self, a.values.data(), a.positional, a.names.get());
     Value values[kMaxArgs];
     if (!parse(o, a, values)) throw_mismatch(o, a);
     return run(o, nullptr, values);
@@ -354,14 +393,23 @@ PyObject* op_fits(PyObject* self, PyObject* args, PyObject* kwargs) {
     return to_python(parse(overload_of(self), FlatArgs(args, kwargs), values));
   });
 }
-PyObject* get_schema_text(PyObject* self, void*) { return guarded([&] { return to_python_string(overload_of(self).info().schema).release(); }); }
-PyObject* get_tags_text(PyObject* self, void*) { return guarded([&] { return to_python_string(overload_of(self).info().tags).release(); }); }
+PyObject* get_schema_text(PyObject* self, void*) {
+  return guarded([&] { return to_python_string(overload_of(self).info().schema).release(); });
+}
+PyObject* get_tags_text(PyObject* self, void*) {
+  return guarded([&] { return to_python_string(overload_of(self).info().tags).release(); });
+}
 PyObject* get_is_view(PyObject* self, void*) { return to_python((overload_of(self).info().op->flags & kIsView) != 0); }
 
-PyMethodDef g_op_methods[] = {{"_redispatch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_redispatch)), METH_VARARGS | METH_KEYWORDS, nullptr},
-                              {"_fits", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_fits)), METH_VARARGS | METH_KEYWORDS, "True if the arguments fit the schema."},
-                              {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef g_op_getset[] = {{"_schema_text", get_schema_text, nullptr, nullptr, nullptr}, {"_tags_text", get_tags_text, nullptr, nullptr, nullptr}, {"is_view", get_is_view, nullptr, nullptr, nullptr},
+PyMethodDef g_op_methods[] = {
+    {"_redispatch", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_redispatch)),
+     METH_VARARGS | METH_KEYWORDS, nullptr},
+    {"_fits", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(op_fits)), METH_VARARGS | METH_KEYWORDS,
+     "True if the arguments fit the schema."},
+    {nullptr, nullptr, 0, nullptr}};
+PyGetSetDef g_op_getset[] = {{"_schema_text", get_schema_text, nullptr, nullptr, nullptr},
+                             {"_tags_text", get_tags_text, nullptr, nullptr, nullptr},
+                             {"is_view", get_is_view, nullptr, nullptr, nullptr},
                              {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 // --- lookups ---
@@ -388,7 +436,8 @@ Ref alias_tuple(const SchemaType& type) {
   if (!a) return Ref::borrow(Py_None);
   auto set = [](const std::vector<std::string>& names) {
     Ref t = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(names.size()))));
-    for (size_t i = 0; i < names.size(); ++i) PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), to_python_string(names[i]).release());
+    for (size_t i = 0; i < names.size(); ++i)
+      PyTuple_SET_ITEM(t.get(), static_cast<Py_ssize_t>(i), to_python_string(names[i]).release());
     return t;
   };
   Ref before = set(a->before), after = set(a->after);
@@ -397,12 +446,20 @@ Ref alias_tuple(const SchemaType& type) {
 Ref default_object(const SchemaValue& v) {
   using K = SchemaValue::Kind;
   switch (v.kind) {
-    case K::kNone: return Ref::borrow(Py_None);
-    case K::kBool: return Ref::borrow(v.b ? Py_True : Py_False);
-    case K::kInt: case K::kEnum: return Ref::steal(check(PyLong_FromLongLong(v.i)));
-    case K::kFloat: return Ref::steal(check(PyFloat_FromDouble(v.f)));
-    case K::kComplex: return Ref::steal(check(PyComplex_FromDoubles(v.f, v.imag)));
-    case K::kString: case K::kDevice: return to_python_string(v.s);
+    case K::kNone:
+      return Ref::borrow(Py_None);
+    case K::kBool:
+      return Ref::borrow(v.b ? Py_True : Py_False);
+    case K::kInt:
+    case K::kEnum:
+      return Ref::steal(check(PyLong_FromLongLong(v.i)));
+    case K::kFloat:
+      return Ref::steal(check(PyFloat_FromDouble(v.f)));
+    case K::kComplex:
+      return Ref::steal(check(PyComplex_FromDoubles(v.f, v.imag)));
+    case K::kString:
+    case K::kDevice:
+      return to_python_string(v.s);
     case K::kList: {
       Ref l = Ref::steal(check(PyList_New(0)));
       for (const SchemaValue& e : v.list) check(PyList_Append(l.get(), default_object(e).get()));
@@ -414,19 +471,25 @@ Ref default_object(const SchemaValue& v) {
 Ref argument_list(const std::vector<SchemaArgument>& arguments) {
   Ref list = Ref::steal(check(PyList_New(0)));
   for (const SchemaArgument& a : arguments) {
-    Ref name = to_python_string(a.name), type = to_python_string(a.type.str_without_alias()), text = to_python_string(a.str()), alias = alias_tuple(a.type);
+    Ref name = to_python_string(a.name), type = to_python_string(a.type.str_without_alias()),
+        text = to_python_string(a.str()), alias = alias_tuple(a.type);
     Ref fallback = a.default_value ? default_object(*a.default_value) : Ref::borrow(Py_None);
-    Ref entry = Ref::steal(check(Py_BuildValue("(OOOOOOO)", name.get(), type.get(), a.default_value ? Py_True : Py_False, fallback.get(), a.kwarg_only ? Py_True : Py_False, alias.get(), text.get())));
+    Ref entry =
+        Ref::steal(check(Py_BuildValue("(OOOOOOO)", name.get(), type.get(), a.default_value ? Py_True : Py_False,
+                                       fallback.get(), a.kwarg_only ? Py_True : Py_False, alias.get(), text.get())));
     check(PyList_Append(list.get(), entry.get()));
   }
   return list;
 }
-// _parse_schema(text) -> (name, overload, arguments, returns, is_mutable, text); an argument is (name, type, has_default, default, kwarg_only, alias, text)
+// _parse_schema(text) -> (name, overload, arguments, returns, is_mutable, text); an argument is (name, type,
+// has_default, default, kwarg_only, alias, text)
 PyObject* py_parse_schema(PyObject*, PyObject* text) {
   return guarded([&] {
     const FunctionSchema s = parse_schema(from_python_string(text));
-    Ref name = to_python_string(s.name), overload = to_python_string(s.overload), arguments = argument_list(s.arguments), returns = argument_list(s.returns), shown = to_python_string(s.str());
-    return check(Py_BuildValue("(OOOOOO)", name.get(), overload.get(), arguments.get(), returns.get(), s.is_mutable() ? Py_True : Py_False, shown.get()));
+    Ref name = to_python_string(s.name), overload = to_python_string(s.overload),
+        arguments = argument_list(s.arguments), returns = argument_list(s.returns), shown = to_python_string(s.str());
+    return check(Py_BuildValue("(OOOOOO)", name.get(), overload.get(), arguments.get(), returns.get(),
+                               s.is_mutable() ? Py_True : Py_False, shown.get()));
   });
 }
 PyObject* py_get_schema(PyObject*, PyObject* name) {
@@ -461,7 +524,10 @@ PyObject* py_tensor_keys(PyObject*, PyObject* t) {
     return PyLong_FromUnsignedLongLong(unwrap(t).keys().bits());
   });
 }
-PyObject* py_tls_keys(PyObject*, PyObject*) { return Py_BuildValue("(KK)", static_cast<unsigned long long>(thread_state.included), static_cast<unsigned long long>(thread_state.excluded)); }
+PyObject* py_tls_keys(PyObject*, PyObject*) {
+  return Py_BuildValue("(KK)", static_cast<unsigned long long>(thread_state.included),
+                       static_cast<unsigned long long>(thread_state.excluded));
+}
 PyObject* py_set_tls_keys(PyObject*, PyObject* args) {
   unsigned long long included, excluded;
   if (!PyArg_ParseTuple(args, "KK:_set_tls_keys", &included, &excluded)) return nullptr;
@@ -469,24 +535,27 @@ PyObject* py_set_tls_keys(PyObject*, PyObject* args) {
   thread_state.excluded = excluded;
   return none();
 }
-PyObject* py_autograd_keys(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(kAutogradKeys.bits() | DispatchKeySet(DispatchKey::kADInplaceOrView).bits()); }
+PyObject* py_autograd_keys(PyObject*, PyObject*) {
+  return PyLong_FromUnsignedLongLong(kAutogradKeys.bits() | DispatchKeySet(DispatchKey::kADInplaceOrView).bits());
+}
 
-PyMethodDef g_functions[] = {{"_define_op", py_define, METH_VARARGS, nullptr},
-                             {"_undefine_op", py_undefine, METH_O, nullptr},
-                             {"_register_op_kernel", py_register_kernel, METH_VARARGS, nullptr},
-                             {"_register_fallback", py_register_fallback, METH_VARARGS, nullptr},
-                             {"_has_op_kernel", py_has_kernel, METH_VARARGS, nullptr},
-                             {"_op_overloads", py_overloads, METH_O, nullptr},
-                             {"_op_names", py_op_names, METH_NOARGS, nullptr},
-                             {"_parse_schema", py_parse_schema, METH_O, nullptr},
-                             {"_get_schema", py_get_schema, METH_O, "The schema of an operator, by its qualified name."},
-                             {"_key_bits", py_key_bits, METH_O, nullptr},
-                             {"_key_names", py_key_names, METH_O, nullptr},
-                             {"_tensor_keys", py_tensor_keys, METH_O, nullptr},
-                             {"_tls_keys", py_tls_keys, METH_NOARGS, nullptr},
-                             {"_set_tls_keys", py_set_tls_keys, METH_VARARGS, nullptr},
-                             {"_autograd_key_bits", py_autograd_keys, METH_NOARGS, nullptr},
-                             {nullptr, nullptr, 0, nullptr}};
+PyMethodDef g_functions[] = {
+    {"_define_op", py_define, METH_VARARGS, nullptr},
+    {"_undefine_op", py_undefine, METH_O, nullptr},
+    {"_register_op_kernel", py_register_kernel, METH_VARARGS, nullptr},
+    {"_register_fallback", py_register_fallback, METH_VARARGS, nullptr},
+    {"_has_op_kernel", py_has_kernel, METH_VARARGS, nullptr},
+    {"_op_overloads", py_overloads, METH_O, nullptr},
+    {"_op_names", py_op_names, METH_NOARGS, nullptr},
+    {"_parse_schema", py_parse_schema, METH_O, nullptr},
+    {"_get_schema", py_get_schema, METH_O, "The schema of an operator, by its qualified name."},
+    {"_key_bits", py_key_bits, METH_O, nullptr},
+    {"_key_names", py_key_names, METH_O, nullptr},
+    {"_tensor_keys", py_tensor_keys, METH_O, nullptr},
+    {"_tls_keys", py_tls_keys, METH_NOARGS, nullptr},
+    {"_set_tls_keys", py_set_tls_keys, METH_VARARGS, nullptr},
+    {"_autograd_key_bits", py_autograd_keys, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
@@ -502,8 +571,10 @@ Ref ops_function(const char* name) {
 PyObject* overload_object(const OpHeader& op) {
   if (auto known = overload_objects().find(&op); known != overload_objects().end()) return Py_NewRef(known->second);
   static constinit MadeOnce make;
-  Ref made = checked_call(PyObject_CallFunction(make.get([] { return ops_function("_overload_of"); }), "ss", op.name, op.overload));
-  auto [at, fresh] = overload_objects().try_emplace(&op, made.get());  // Python code ran: another thread may have been first
+  Ref made = checked_call(
+      PyObject_CallFunction(make.get([] { return ops_function("_overload_of"); }), "ss", op.name, op.overload));
+  auto [at, fresh] =
+      overload_objects().try_emplace(&op, made.get());  // Python code ran: another thread may have been first
   if (fresh) made.release();
   return Py_NewRef(at->second);
 }
@@ -515,7 +586,9 @@ void arguments_to_python(const OpInfo& info, const Value* args, size_t num_args,
   for (size_t i = 0; i < num_args; ++i) {
     Ref value = checked_call(to_python(args[i]));
     const SchemaArgument& a = schema.arguments[i];
-    if (a.kwarg_only ? PyDict_SetItemString(keywords->get(), a.name.c_str(), value.get()) < 0 : PyList_Append(list.get(), value.get()) < 0) throw PythonError();
+    if (a.kwarg_only ? PyDict_SetItemString(keywords->get(), a.name.c_str(), value.get()) < 0
+                     : PyList_Append(list.get(), value.get()) < 0)
+      throw PythonError();
   }
   *positional = checked_call(PyList_AsTuple(list.get()));
 }
@@ -524,17 +597,26 @@ void results_from_python(const OpInfo& info, PyObject* result, Value* rets, size
   const FunctionSchema& schema = schema_of(info);
   auto convert = [&](PyObject* o, size_t i) {
     const SchemaType& type = schema.returns[i].type;
-    if (o == Py_None && type.is(TypeKind::kTensor)) { rets[i] = Value::none(); return; }
+    if (o == Py_None && type.is(TypeKind::kTensor)) {
+      rets[i] = Value::none();
+      return;
+    }
     try {
       rets[i] = to_value(o, type);
     } catch (const TypeError&) {
-      throw TypeError(str_cat("a kernel of ", schema.qualified_name(), " returned ", Py_TYPE(o)->tp_name, " where its schema wants ", type.str_without_alias(), ": ", schema.str()));
+      throw TypeError(str_cat("a kernel of ", schema.qualified_name(), " returned ", Py_TYPE(o)->tp_name,
+                              " where its schema wants ", type.str_without_alias(), ": ", schema.str()));
     }
   };
   if (num_rets == 0) return;
-  if (num_rets == 1) { convert(result, 0); return; }
+  if (num_rets == 1) {
+    convert(result, 0);
+    return;
+  }
   Ref fast = checked_call(PySequence_Fast(result, "a kernel of several results must return a tuple"));
-  TESSERA_CHECK(static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.get())) == num_rets, "a kernel of ", schema.qualified_name(), " returned ", PySequence_Fast_GET_SIZE(fast.get()), " values, its schema has ", num_rets);
+  TESSERA_CHECK(static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.get())) == num_rets, "a kernel of ",
+                schema.qualified_name(), " returned ", PySequence_Fast_GET_SIZE(fast.get()), " values, its schema has ",
+                num_rets);
   for (size_t i = 0; i < num_rets; ++i) convert(PySequence_Fast_GET_ITEM(fast.get(), static_cast<Py_ssize_t>(i)), i);
 }
 

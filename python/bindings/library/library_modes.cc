@@ -14,9 +14,14 @@ PyObject* g_disabled_dispatch = nullptr;
 PyObject* g_str_dispatch = nullptr;
 
 // Never destroyed: a thread may end after the interpreter.
-std::vector<Ref>& stack() { static thread_local auto* s = new std::vector<Ref>; return *s; }
+std::vector<Ref>& stack() {
+  static thread_local auto* s = new std::vector<Ref>;
+  return *s;
+}
 constexpr uint64_t kPythonBit = DispatchKeySet(DispatchKey::kPython).bits();
-void update_included() { thread_state.included = stack().empty() ? thread_state.included & ~kPythonBit : thread_state.included | kPythonBit; }
+void update_included() {
+  thread_state.included = stack().empty() ? thread_state.included & ~kPythonBit : thread_state.included | kPythonBit;
+}
 
 // Python objects whose type takes part; subclasses before their bases, each type once.
 void collect(std::vector<Ref>& found, const Tensor& t) {
@@ -34,23 +39,33 @@ void collect(std::vector<Ref>& found, const Tensor& t) {
 
 // Decomposed before anybody sees it: made of other operators, without a kernel or derivative of its own.
 bool is_composite(const OpHeader& op) {
-  if (has_kernel(op, DispatchKey::kCPU) || op.slots()[static_cast<int>(Slot::kAutograd)] || op.slots()[static_cast<int>(Slot::kCompositeExplicit)]) return false;
-  return has_kernel(op, DispatchKey::kCompositeImplicitAutograd) && !has_kernel(op, DispatchKey::kCompositeExplicitAutograd);
+  if (has_kernel(op, DispatchKey::kCPU) || op.slots()[static_cast<int>(Slot::kAutograd)] ||
+      op.slots()[static_cast<int>(Slot::kCompositeExplicit)])
+    return false;
+  return has_kernel(op, DispatchKey::kCompositeImplicitAutograd) &&
+         !has_kernel(op, DispatchKey::kCompositeExplicitAutograd);
 }
 
 // What register_torch_dispatch registered for this operator and this class, or null.
 Ref rule_for(const OpHeader& op, PyObject* owner_type) {
   static constinit MadeOnce find;
   Ref func = checked_call(overload_object(op));
-  Ref rule = checked_call(PyObject_CallFunctionObjArgs(find.get([] { return ops_function("_dispatch_rule"); }), func.get(), owner_type, nullptr));
+  Ref rule = checked_call(PyObject_CallFunctionObjArgs(find.get([] { return ops_function("_dispatch_rule"); }),
+                                                       func.get(), owner_type, nullptr));
   return rule.get() == Py_None ? Ref() : rule;
 }
 
 // The mode is off the stack while it handles a call, so that what it calls goes to the modes below.
 class OffStack {
  public:
-  OffStack() : mode_(stack().back()) { stack().pop_back(); update_included(); }
-  ~OffStack() { stack().push_back(mode_); update_included(); }
+  OffStack() : mode_(stack().back()) {
+    stack().pop_back();
+    update_included();
+  }
+  ~OffStack() {
+    stack().push_back(mode_);
+    update_included();
+  }
   PyObject* mode() const { return mode_.get(); }
 
  private:
@@ -59,7 +74,8 @@ class OffStack {
 
 Ref call_mode(const OpHeader& op, PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
   OffStack off;
-  if (Ref rule = rule_for(op, reinterpret_cast<PyObject*>(Py_TYPE(off.mode())))) return checked_call(PyObject_CallFunctionObjArgs(rule.get(), off.mode(), func, types, args, kwargs, nullptr));
+  if (Ref rule = rule_for(op, reinterpret_cast<PyObject*>(Py_TYPE(off.mode()))))
+    return checked_call(PyObject_CallFunctionObjArgs(rule.get(), off.mode(), func, types, args, kwargs, nullptr));
   Ref handler = checked_call(PyObject_GetAttr(off.mode(), g_str_dispatch));
   return checked_call(PyObject_CallFunctionObjArgs(handler.get(), func, types, args, kwargs, nullptr));
 }
@@ -69,11 +85,13 @@ void check_data(const Value* args, size_t n) {
   for (size_t i = 0; i < n; ++i) {
     if (!args[i].is_tensor() || !args[i].tensor().defined()) continue;
     const Tensor& t = args[i].tensor();
-    TESSERA_CHECK(!t.is_cpu() || t.numel() == 0 || t.data_ptr(), "Cannot access data pointer of Tensor that doesn't have storage");
+    TESSERA_CHECK(!t.is_cpu() || t.numel() == 0 || t.data_ptr(),
+                  "Cannot access data pointer of Tensor that doesn't have storage");
   }
 }
 
-void python_dispatch(void*, const OpHeader& op, DispatchKeySet keys, const Value* args, size_t num_args, Value* rets, size_t num_rets) {
+void python_dispatch(void*, const OpHeader& op, DispatchKeySet keys, const Value* args, size_t num_args, Value* rets,
+                     size_t num_rets) {
   GilAcquire gil;
   try {
     std::vector<Ref> found;
@@ -92,25 +110,34 @@ void python_dispatch(void*, const OpHeader& op, DispatchKeySet keys, const Value
     Ref func = checked_call(overload_object(op)), positional, keywords;
     arguments_to_python(*op.info, args, num_args, &positional, &keywords);
     Ref types = checked_call(PyTuple_New(static_cast<Py_ssize_t>(found.size())));
-    for (size_t i = 0; i < found.size(); ++i) PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i), Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(found[i].get()))));
+    for (size_t i = 0; i < found.size(); ++i)
+      PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i),
+                       Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(found[i].get()))));
     if (!stack().empty()) {
       Ref r = call_mode(op, func.get(), types.get(), positional.get(), keywords.get());
-      if (r.get() != Py_NotImplemented) { results_from_python(*op.info, r.get(), rets, num_rets); return; }
+      if (r.get() != Py_NotImplemented) {
+        results_from_python(*op.info, r.get(), rets, num_rets);
+        return;
+      }
     }
     for (const Ref& o : found) {
       PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(o.get()));
       Ref rule = rule_for(op, type);
       Ref handler = rule ? Ref() : checked_call(PyObject_GetAttr(type, g_str_dispatch));
-      Ref r = rule ? checked_call(PyObject_CallFunctionObjArgs(rule.get(), type, func.get(), types.get(), positional.get(), keywords.get(), nullptr))
-                   : checked_call(PyObject_CallFunctionObjArgs(handler.get(), func.get(), types.get(), positional.get(), keywords.get(), nullptr));
-      if (r.get() != Py_NotImplemented) { results_from_python(*op.info, r.get(), rets, num_rets); return; }
+      Ref r = rule ? checked_call(PyObject_CallFunctionObjArgs(rule.get(), type, func.get(), types.get(),
+                                                               positional.get(), keywords.get(), nullptr))
+                   : checked_call(PyObject_CallFunctionObjArgs(handler.get(), func.get(), types.get(), positional.get(),
+                                                               keywords.get(), nullptr));
+      if (r.get() != Py_NotImplemented) {
+        results_from_python(*op.info, r.get(), rets, num_rets);
+        return;
+      }
     }
     std::string names;
     for (const Ref& o : found) names += std::string("\n  - tensor subclass ") + Py_TYPE(o.get())->tp_name;
-    throw TypeError(str_cat("Multiple dispatch failed for '", op.name, op.overload[0] ? "." : "", op.overload, "'; all __torch_dispatch__ handlers returned NotImplemented:", names));
-  } catch (const ErrorAlreadySet&) {
-    throw PythonError();
-  }
+    throw TypeError(str_cat("Multiple dispatch failed for '", op.name, op.overload[0] ? "." : "", op.overload,
+                            "'; all __torch_dispatch__ handlers returned NotImplemented:", names));
+  } catch (const ErrorAlreadySet&) { throw PythonError(); }
 }
 
 PyObject* py_push(PyObject*, PyObject* mode) {
@@ -132,7 +159,8 @@ PyObject* py_at(PyObject*, PyObject* index) {
   return guarded([&] {
     const Py_ssize_t i = PyLong_AsSsize_t(index);
     if (i == -1 && PyErr_Occurred()) throw ErrorAlreadySet();
-    TESSERA_CHECK_INDEX(i >= 0 && static_cast<size_t>(i) < stack().size(), "there is no __torch_dispatch__ mode ", i, " on a stack of ", stack().size());
+    TESSERA_CHECK_INDEX(i >= 0 && static_cast<size_t>(i) < stack().size(), "there is no __torch_dispatch__ mode ", i,
+                        " on a stack of ", stack().size());
     return Ref(stack()[static_cast<size_t>(i)]).release();
   });
 }
@@ -140,7 +168,8 @@ PyObject* py_at(PyObject*, PyObject* index) {
 PyObject* py_disabled(PyObject*, PyObject* given) {
   return guarded([&] {
     PyObject *func, *types, *args = nullptr, *kwargs = nullptr;
-    if (!PyArg_ParseTuple(given, "OO|OO:_disabled_torch_dispatch_impl", &func, &types, &args, &kwargs)) throw ErrorAlreadySet();
+    if (!PyArg_ParseTuple(given, "OO|OO:_disabled_torch_dispatch_impl", &func, &types, &args, &kwargs))
+      throw ErrorAlreadySet();
     ExcludeKeys off{DispatchKeySet(DispatchKey::kPython)};
     Ref tuple = args ? Ref::steal(check(PySequence_Tuple(args))) : Ref::steal(check(PyTuple_New(0)));
     return check(PyObject_Call(func, tuple.get(), kwargs == Py_None ? nullptr : kwargs));
@@ -151,7 +180,8 @@ PyMethodDef g_functions[] = {{"_push_on_torch_dispatch_stack", py_push, METH_O, 
                              {"_pop_torch_dispatch_stack", py_pop, METH_NOARGS, nullptr},
                              {"_len_torch_dispatch_stack", py_len, METH_NOARGS, nullptr},
                              {"_get_dispatch_stack_at", py_at, METH_O, nullptr},
-                             {"_disabled_torch_dispatch_impl", py_disabled, METH_VARARGS, "A __torch_dispatch__ that does nothing: assign it in a class to opt out."},
+                             {"_disabled_torch_dispatch_impl", py_disabled, METH_VARARGS,
+                              "A __torch_dispatch__ that does nothing: assign it in a class to opt out."},
                              {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace

@@ -1,7 +1,8 @@
-// Attributes and calls of nn.Module without a Python frame: the type slots of Module and of its subclasses that keep Module's own __getattr__ and __call__.
+// Attributes and calls of nn.Module without a Python frame: the type slots of Module and of its subclasses that keep
+// Module's own __getattr__ and __call__.
 //
-// The Python methods stay the definition: _install_module_slots looks at each class when it is made, and Python puts its general slots back by itself when somebody
-// assigns a new __getattr__ or __call__ to a class.
+// The Python methods stay the definition: _install_module_slots looks at each class when it is made, and Python puts
+// its general slots back by itself when somebody assigns a new __getattr__ or __call__ to a class.
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/shells/python_shells.h"
@@ -10,8 +11,8 @@ namespace tessera::python {
 namespace {
 
 struct Names {
-  PyObject* places[3];       // where a module keeps its members
-  PyObject* hooks[4];        // dicts that are empty unless somebody registered something
+  PyObject* places[3];  // where a module keeps its members
+  PyObject* hooks[4];   // dicts that are empty unless somebody registered something
   PyObject* compiled = PyUnicode_InternFromString("_compiled_call_impl");
   PyObject* forward = PyUnicode_InternFromString("forward");
   PyObject* getattr = PyUnicode_InternFromString("__getattr__");
@@ -24,10 +25,13 @@ struct Names {
     for (int i = 0; i < 4; ++i) hooks[i] = PyUnicode_InternFromString(hooks_text[i]);
   }
 };
-const Names& names() { static const Names n; return n; }
+const Names& names() {
+  static const Names n;
+  return n;
+}
 
-PyObject *g_getattr, *g_call;   // Module's own methods
-PyObject* g_global_hooks;       // tuple of dicts
+PyObject *g_getattr, *g_call;  // Module's own methods
+PyObject* g_global_hooks;      // tuple of dicts
 
 // A member that is no ordinary attribute: borrowed, or null. Dicts of other kinds are left to the Python method.
 PyObject* member(PyObject* dict, PyObject* name) {
@@ -70,7 +74,10 @@ bool only_forward(PyObject* self) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(g_global_hooks); ++i)
     if (!is_empty(PyTuple_GET_ITEM(g_global_hooks, i))) return false;
   PyObject* dict = PyObject_GenericGetDict(self, nullptr);
-  if (!dict) { PyErr_Clear(); return false; }
+  if (!dict) {
+    PyErr_Clear();
+    return false;
+  }
   bool plain = true;
   for (PyObject* hook : names().hooks) plain = plain && is_empty(PyDict_GetItemWithError(dict, hook));
   PyObject* compiled = PyDict_GetItemWithError(dict, names().compiled);
@@ -101,11 +108,13 @@ PyObject* py_module_has(PyObject*, CallArgs call) {
   return to_python(found == 1);
 }
 
-// _install_module_slots(cls[, global_hooks]): for Module itself with the dicts of global hooks (once), for every subclass without.
+// _install_module_slots(cls[, global_hooks]): for Module itself with the dicts of global hooks (once), for every
+// subclass without.
 PyObject* py_install_module_slots(PyObject*, CallArgs call) {
   PyObject* a[2];
   read_args({"_install_module_slots", {"cls", "global_hooks"}, 2, 1}, call, a);
-  if (!PyType_Check(a[0])) throw TypeError(str_cat("_install_module_slots: expected a class, not ", Py_TYPE(a[0])->tp_name));
+  if (!PyType_Check(a[0]))
+    throw TypeError(str_cat("_install_module_slots: expected a class, not ", Py_TYPE(a[0])->tp_name));
   auto* type = reinterpret_cast<PyTypeObject*>(a[0]);
   if (a[1]) {
     if (!PyTuple_Check(a[1])) throw TypeError("_install_module_slots: expected a tuple of dicts");
@@ -114,7 +123,9 @@ PyObject* py_install_module_slots(PyObject*, CallArgs call) {
     g_global_hooks = Py_NewRef(a[1]);
   }
   PyObject* plain_getattribute = type_lookup(&PyBaseObject_Type, names().getattribute);
-  if (g_getattr && type_lookup(type, names().getattr) == g_getattr && type_lookup(type, names().getattribute) == plain_getattribute) type->tp_getattro = module_getattro;
+  if (g_getattr && type_lookup(type, names().getattr) == g_getattr &&
+      type_lookup(type, names().getattribute) == plain_getattribute)
+    type->tp_getattro = module_getattro;
   if (g_call && type_lookup(type, names().call) == g_call) type->tp_call = module_call;
   PyType_Modified(type);
   return none();

@@ -13,19 +13,24 @@ bool is_plain(PyObject* o) { return o && is_exact_tensor(o) && unwrap(o).layout(
 
 // Whether the multi-tensor step can take a parameter with this gradient, on the device of the first one.
 bool fits(const Tensor& p, const Tensor& grad, const Tensor& first) {
-  return p.is_floating_point() && p.layout() == Layout::kStrided && grad.layout() == Layout::kStrided && grad.dtype() == p.dtype() && p.device() == first.device() && grad.device() == p.device();
+  return p.is_floating_point() && p.layout() == Layout::kStrided && grad.layout() == Layout::kStrided &&
+         grad.dtype() == p.dtype() && p.device() == first.device() && grad.device() == p.device();
 }
 
-// (parameters that have a gradient, their gradients, for each name the list of state[parameter][name]), or None if one of them is of a kind that needs a step of its own:
-// missing state, dtypes that differ, sparse gradients, subclasses, several devices.
+// (parameters that have a gradient, their gradients, for each name the list of state[parameter][name]), or None if one
+// of them is of a kind that needs a step of its own: missing state, dtypes that differ, sparse gradients, subclasses,
+// several devices.
 PyObject* py_step_lists(PyObject*, CallArgs call) {
   PyObject* a[3];
   read_args({"_step_lists", {"params", "state", "names"}, 3, 3}, call, a);
-  if (!PyList_Check(a[0]) || !PyDict_Check(a[1]) || !PyTuple_Check(a[2])) throw TypeError("_step_lists: expected a list of parameters, a dict and a tuple of names");
+  if (!PyList_Check(a[0]) || !PyDict_Check(a[1]) || !PyTuple_Check(a[2]))
+    throw TypeError("_step_lists: expected a list of parameters, a dict and a tuple of names");
   const Py_ssize_t names = PyTuple_GET_SIZE(a[2]);
   Ref result = Ref::steal(check(PyTuple_New(2 + names)));
   for (Py_ssize_t i = 0; i < 2 + names; ++i) PyTuple_SET_ITEM(result.get(), i, check(PyList_New(0)));
-  auto append = [&](Py_ssize_t list, PyObject* item) { check(PyList_Append(PyTuple_GET_ITEM(result.get(), list), item)); };
+  auto append = [&](Py_ssize_t list, PyObject* item) {
+    check(PyList_Append(PyTuple_GET_ITEM(result.get(), list), item));
+  };
   const Tensor* first = nullptr;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(a[0]); ++i) {
     PyObject* object = PyList_GET_ITEM(a[0], i);
@@ -41,10 +46,16 @@ PyObject* py_step_lists(PyObject*, CallArgs call) {
     append(1, grad_object.get());
     if (names == 0) continue;
     PyObject* own = PyDict_GetItemWithError(a[1], object);
-    if (!own || !PyDict_Check(own)) { if (PyErr_Occurred()) throw ErrorAlreadySet(); return none(); }
+    if (!own || !PyDict_Check(own)) {
+      if (PyErr_Occurred()) throw ErrorAlreadySet();
+      return none();
+    }
     for (Py_ssize_t k = 0; k < names; ++k) {
       PyObject* item = PyDict_GetItemWithError(own, PyTuple_GET_ITEM(a[2], k));
-      if (!is_plain(item)) { if (PyErr_Occurred()) throw ErrorAlreadySet(); return none(); }
+      if (!is_plain(item)) {
+        if (PyErr_Occurred()) throw ErrorAlreadySet();
+        return none();
+      }
       append(2 + k, item);
     }
   }
@@ -55,12 +66,14 @@ PyObject* py_step_lists(PyObject*, CallArgs call) {
 PyObject* py_lists_fit(PyObject*, CallArgs call) {
   PyObject* a[2];
   read_args({"_lists_fit", {"params", "grads"}, 2, 2}, call, a);
-  if (!PyList_Check(a[0]) || !PyList_Check(a[1])) throw TypeError("_lists_fit: expected a list of parameters and a list of gradients");
+  if (!PyList_Check(a[0]) || !PyList_Check(a[1]))
+    throw TypeError("_lists_fit: expected a list of parameters and a list of gradients");
   const Py_ssize_t n = std::min(PyList_GET_SIZE(a[0]), PyList_GET_SIZE(a[1]));
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* p = PyList_GET_ITEM(a[0], i);
     PyObject* grad = PyList_GET_ITEM(a[1], i);
-    if (!is_tensor(p) || !is_exact_tensor(grad) || !fits(unwrap(p), unwrap(grad), unwrap(PyList_GET_ITEM(a[0], 0)))) Py_RETURN_FALSE;
+    if (!is_tensor(p) || !is_exact_tensor(grad) || !fits(unwrap(p), unwrap(grad), unwrap(PyList_GET_ITEM(a[0], 0))))
+      Py_RETURN_FALSE;
   }
   Py_RETURN_TRUE;
 }
@@ -89,6 +102,9 @@ PyObject* py_add_to_steps(PyObject*, CallArgs call) {
 
 }  // namespace
 
-std::vector<PyMethodDef> optimizer_shell_functions() { return {function<"_step_lists", py_step_lists>(), function<"_lists_fit", py_lists_fit>(), function<"_add_to_steps", py_add_to_steps>()}; }
+std::vector<PyMethodDef> optimizer_shell_functions() {
+  return {function<"_step_lists", py_step_lists>(), function<"_lists_fit", py_lists_fit>(),
+          function<"_add_to_steps", py_add_to_steps>()};
+}
 
 }  // namespace tessera::python

@@ -1,4 +1,5 @@
-// The parts of Python classes (nn.Module, optim.Optimizer, learning-rate schedules) that run at every call and are therefore written in C++.
+// The parts of Python classes (nn.Module, optim.Optimizer, learning-rate schedules) that run at every call and are
+// therefore written in C++.
 #pragma once
 
 #include <vector>

@@ -47,11 +47,13 @@ template <int kBytes>
 
 // The lanes of a and b from number kFirst on.
 template <int kFirst, class Vector, int... kLane>
-[[gnu::always_inline]] inline void across(Vector& r, const Vector& a, const Vector& b, std::integer_sequence<int, kLane...>) {
+[[gnu::always_inline]] inline void across(Vector& r, const Vector& a, const Vector& b,
+                                          std::integer_sequence<int, kLane...>) {
   r = __builtin_shuffle(a, b, Vector{(kFirst + kLane)...});
 }
 
-// The stream is x[k + 624] = x[k + 397] ^ twist(x[k], x[k + 1]): the next 624 words take the place of 624, in vectors of kBytes. Their numbers go to `out` if kNumbers.
+// The stream is x[k + 624] = x[k + 397] ^ twist(x[k], x[k + 1]): the next 624 words take the place of 624, in vectors
+// of kBytes. Their numbers go to `out` if kNumbers.
 template <int kBytes, bool kNumbers>
 [[gnu::always_inline]] inline void next_words(uint32_t* x, uint32_t* out) {
   using W = Words<kBytes>;
@@ -74,7 +76,8 @@ template <int kBytes, bool kNumbers>
   };
   int k = 0;
   for (; k < kOld; k += kLanes) twist(k, k + kShift);
-  // Two vectors reach over the end: one takes its far words from the last old and the first new ones, the last vector its next words.
+  // Two vectors reach over the end: one takes its far words from the last old and the first new ones, the last vector
+  // its next words.
   W::load(last, x + kWords - kLanes);
   W::load(first, x);
   W::load(here, x + k);
@@ -116,8 +119,12 @@ template <int kBytes>
 }
 
 #if defined(__x86_64__)
-[[gnu::target("avx512f,avx512vl")]] void temper_words_512(const uint32_t* words, int64_t n, uint32_t* out) { temper_words<64>(words, n, out); }
-[[gnu::target("avx2")]] void temper_words_256(const uint32_t* words, int64_t n, uint32_t* out) { temper_words<32>(words, n, out); }
+[[gnu::target("avx512f,avx512vl")]] void temper_words_512(const uint32_t* words, int64_t n, uint32_t* out) {
+  temper_words<64>(words, n, out);
+}
+[[gnu::target("avx2")]] void temper_words_256(const uint32_t* words, int64_t n, uint32_t* out) {
+  temper_words<32>(words, n, out);
+}
 [[gnu::target("avx512f,avx512vl")]] void next_block_512(uint32_t* x, uint32_t* out) { next_block<64>(x, out); }
 [[gnu::target("avx2")]] void next_block_256(uint32_t* x, uint32_t* out) { next_block<32>(x, out); }
 #endif
@@ -132,13 +139,15 @@ int vector_bytes() {
 }
 void next_block_here(uint32_t* x, uint32_t* out) {
 #if defined(__x86_64__)
-  if (const int bytes = vector_bytes(); bytes > 16) return bytes == 64 ? next_block_512(x, out) : next_block_256(x, out);
+  if (const int bytes = vector_bytes(); bytes > 16)
+    return bytes == 64 ? next_block_512(x, out) : next_block_256(x, out);
 #endif
   next_block<16>(x, out);
 }
 void temper_words_here(const uint32_t* words, int64_t n, uint32_t* out) {
 #if defined(__x86_64__)
-  if (const int bytes = vector_bytes(); bytes > 16) return bytes == 64 ? temper_words_512(words, n, out) : temper_words_256(words, n, out);
+  if (const int bytes = vector_bytes(); bytes > 16)
+    return bytes == 64 ? temper_words_512(words, n, out) : temper_words_256(words, n, out);
 #endif
   temper_words<16>(words, n, out);
 }
@@ -174,9 +183,9 @@ namespace {
 // The documented state, byte for byte (64-bit little endian).
 struct StateBytes {
   uint64_t seed;
-  int32_t left;        // numbers until the next refill, plus one
+  int32_t left;  // numbers until the next refill, plus one
   int32_t seeded;
-  uint64_t next;       // index of the next word
+  uint64_t next;  // index of the next word
   uint64_t words[Mt19937::kWords];
   double normal_x, normal_y, normal_rho;  // only y is in use: the waiting double normal
   int32_t normal_is_valid;
@@ -189,7 +198,8 @@ static_assert(sizeof(StateBytes) == CpuGeneratorImpl::kStateBytes);
 
 }  // namespace
 
-CpuGeneratorImpl::CpuGeneratorImpl(uint64_t seed) : GeneratorImpl(DeviceType::kCPU), seed_(seed), engine_(static_cast<uint32_t>(seed)) {}
+CpuGeneratorImpl::CpuGeneratorImpl(uint64_t seed)
+    : GeneratorImpl(DeviceType::kCPU), seed_(seed), engine_(static_cast<uint32_t>(seed)) {}
 
 void CpuGeneratorImpl::manual_seed(uint64_t seed) {
   std::lock_guard lock(mutex());
@@ -231,11 +241,13 @@ void CpuGeneratorImpl::set_state(std::span<const uint8_t> bytes) {
   StateBytes s;
   std::memcpy(&s, bytes.data(), sizeof(s));
   const uint32_t next = static_cast<uint32_t>(s.next);
-  TESSERA_CHECK(s.seeded != 0 && s.left > 0 && s.left <= Mt19937::kWords && next <= Mt19937::kWords, "Invalid mt19937 state");
+  TESSERA_CHECK(s.seeded != 0 && s.left > 0 && s.left <= Mt19937::kWords && next <= Mt19937::kWords,
+                "Invalid mt19937 state");
   std::lock_guard lock(mutex());
   seed_ = s.seed;
   for (int i = 0; i < Mt19937::kWords; ++i) engine_.state_[i] = static_cast<uint32_t>(s.words[i]);
-  // left == 1: the words are used up. States made by hand, where left and next disagree, go on at next and stay inside the words.
+  // left == 1: the words are used up. States made by hand, where left and next disagree, go on at next and stay inside
+  // the words.
   engine_.fresh_ = s.left == 1 && next == 0;
   engine_.position_ = s.left == 1 ? Mt19937::kWords : static_cast<int32_t>(next);
   next_double_normal.reset();
@@ -267,7 +279,8 @@ const Generator& default_cpu_generator() {
 
 CpuGeneratorImpl& cpu_generator_or_default(const Generator& generator) {
   GeneratorImpl* g = generator ? generator.get() : default_cpu_generator().get();
-  TESSERA_CHECK(g->device().is_cpu(), "Expected a 'cpu' device type for generator but found '", device_type_name(g->device().type), "'");
+  TESSERA_CHECK(g->device().is_cpu(), "Expected a 'cpu' device type for generator but found '",
+                device_type_name(g->device().type), "'");
   return *static_cast<CpuGeneratorImpl*>(g);
 }
 

@@ -1,7 +1,9 @@
-// Random generators: the shared state behind torch.Generator, and the CPU one, a Mersenne twister whose stream and state bytes are PyTorch's.
+// Random generators: the shared state behind torch.Generator, and the CPU one, a Mersenne twister whose stream and
+// state bytes are PyTorch's.
 //
-// The twister is MT19937 of M. Matsumoto and T. Nishimura, "Mersenne Twister: a 623-dimensionally equidistributed uniform pseudo-random number
-// generator", ACM TOMACS 8 (1998), seeded with the initialisation of 2002 by the low 32 bits of the seed.
+// The twister is MT19937 of M. Matsumoto and T. Nishimura, "Mersenne Twister: a 623-dimensionally equidistributed
+// uniform pseudo-random number generator", ACM TOMACS 8 (1998), seeded with the initialisation of 2002 by the low 32
+// bits of the seed.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +20,8 @@ namespace tessera {
 // The seed of a generator that nobody has seeded.
 inline constexpr uint64_t kDefaultSeed = 67280421310721ull;
 
-// What a sampler of any device needs from its generator. The public functions lock the mutex themselves; a sampler locks it once for its whole call
-// and then only uses the unlocked functions of its device's class.
+// What a sampler of any device needs from its generator. The public functions lock the mutex themselves; a sampler
+// locks it once for its whole call and then only uses the unlocked functions of its device's class.
 class GeneratorImpl : public RefCounted {
  public:
   explicit GeneratorImpl(Device device) : device_(device) {}
@@ -90,14 +92,15 @@ class Mt19937 {
   void refill();
 
   uint32_t state_[kWords];
-  int32_t position_ = kWords;   // the word that the next number is made of
-  bool fresh_ = true;           // seeded and not refilled yet: only the state bytes show it
+  int32_t position_ = kWords;  // the word that the next number is made of
+  bool fresh_ = true;          // seeded and not refilled yet: only the state bytes show it
 };
 
 class CpuGeneratorImpl final : public GeneratorImpl {
  public:
-  // sizeof of the documented state: a uint64 seed, int32 left, int32 seeded, uint64 next, 624 uint64 words, three doubles and an int32 for the waiting
-  // double normal, 4 bytes of padding, a float and a bool for the waiting float normal, 3 bytes of padding.
+  // sizeof of the documented state: a uint64 seed, int32 left, int32 seeded, uint64 next, 624 uint64 words, three
+  // doubles and an int32 for the waiting double normal, 4 bytes of padding, a float and a bool for the waiting float
+  // normal, 3 bytes of padding.
   static constexpr size_t kStateBytes = 5056;
 
   explicit CpuGeneratorImpl(uint64_t seed = kDefaultSeed);

@@ -12,7 +12,8 @@ namespace {
 
 CpuGeneratorImpl& cpu(const Generator& g) { return cpu_generator_or_default(g); }
 
-// The 1st and the 10,000th output for the seed 5489 stand in the C++ standard ([rand.predef]) and the authors' mt19937ar.out.
+// The 1st and the 10,000th output for the seed 5489 stand in the C++ standard ([rand.predef]) and the authors'
+// mt19937ar.out.
 TEST(Mt19937Test, PublishedNumbers) {
   Mt19937 engine(5489);
   EXPECT_EQ(engine.next(), 3499211612u);
@@ -56,7 +57,8 @@ TEST(GeneratorTest, HighWordComesFirst) {
   EXPECT_EQ(x & 0xffffffffu, cpu(b).random());
 }
 
-template <class T> T field(const std::vector<uint8_t>& bytes, size_t offset) {
+template <class T>
+T field(const std::vector<uint8_t>& bytes, size_t offset) {
   T x;
   std::memcpy(&x, bytes.data() + offset, sizeof(x));
   return x;

@@ -1,4 +1,5 @@
-// A counter-based generator: word number n of a stream is a function of the seed and n, so that every thread of a device makes its own numbers.
+// A counter-based generator: word number n of a stream is a function of the seed and n, so that every thread of a
+// device makes its own numbers.
 //
 // Philox4x32-10 of J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 #pragma once
@@ -21,7 +22,8 @@ constexpr PhiloxWords philox(PhiloxWords counter, uint64_t key) {
   PhiloxWords c = counter;
   for (int round = 0; round < 10; ++round) {
     const uint64_t a = uint64_t{0xd2511f53u} * c.x, b = uint64_t{0xcd9e8d57u} * c.z;
-    c = {static_cast<uint32_t>(b >> 32) ^ c.y ^ k0, static_cast<uint32_t>(b), static_cast<uint32_t>(a >> 32) ^ c.w ^ k1, static_cast<uint32_t>(a)};
+    c = {static_cast<uint32_t>(b >> 32) ^ c.y ^ k0, static_cast<uint32_t>(b), static_cast<uint32_t>(a >> 32) ^ c.w ^ k1,
+         static_cast<uint32_t>(a)};
     k0 += 0x9e3779b9u;
     k1 += 0xbb67ae85u;
   }
@@ -29,7 +31,9 @@ constexpr PhiloxWords philox(PhiloxWords counter, uint64_t key) {
 }
 // The words at `position` (in steps of four words) of one of 2^64 streams.
 constexpr PhiloxWords philox_at(uint64_t seed, uint64_t stream, uint64_t position) {
-  return philox({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), static_cast<uint32_t>(stream), static_cast<uint32_t>(stream >> 32)}, seed);
+  return philox({static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), static_cast<uint32_t>(stream),
+                 static_cast<uint32_t>(stream >> 32)},
+                seed);
 }
 
 // The generator of a CUDA device: a seed, and how many words every stream has given so far.

@@ -11,8 +11,10 @@ namespace {
 TEST(PhiloxTest, PublishedNumbers) {
   static_assert(philox({0, 0, 0, 0}, 0) == PhiloxWords{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u});
   const uint32_t ones = 0xffffffffu;
-  EXPECT_EQ(philox({ones, ones, ones, ones}, ~uint64_t{0}), (PhiloxWords{0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu}));
-  EXPECT_EQ(philox({0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u}, 0x299f31d0a4093822ull), (PhiloxWords{0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}));
+  EXPECT_EQ(philox({ones, ones, ones, ones}, ~uint64_t{0}),
+            (PhiloxWords{0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu}));
+  EXPECT_EQ(philox({0x243f6a88u, 0x85a308d3u, 0x13198a2eu, 0x03707344u}, 0x299f31d0a4093822ull),
+            (PhiloxWords{0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}));
 }
 
 TEST(PhiloxTest, StreamsAndPositions) {
@@ -20,7 +22,9 @@ TEST(PhiloxTest, StreamsAndPositions) {
   EXPECT_EQ(philox_at(7, uint64_t{3} << 32, 5), philox({5, 0, 0, 3}, 7));
 }
 
-Generator make(uint64_t seed = kDefaultSeed) { return Generator(make_intrusive<PhiloxGeneratorImpl>(Device(DeviceType::kCUDA, 1), seed)); }
+Generator make(uint64_t seed = kDefaultSeed) {
+  return Generator(make_intrusive<PhiloxGeneratorImpl>(Device(DeviceType::kCUDA, 1), seed));
+}
 PhiloxGeneratorImpl& impl(const Generator& g) { return static_cast<PhiloxGeneratorImpl&>(*g.get()); }
 
 TEST(PhiloxGeneratorTest, SeedAndOffset) {

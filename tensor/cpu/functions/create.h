@@ -10,7 +10,8 @@ namespace tessera::cpu {
 enum class SequenceKind : uint8_t {
   kIntegers,  // first + step i, wrapping
   kSteps,     // a + b i
-  kBetween,   // a + b i in the first half, end - b (count - 1 - i) in the second: both ends are exact; complex for complex dtypes
+  kBetween,   // a + b i in the first half, end - b (count - 1 - i) in the second: both ends are exact; complex for
+              // complex dtypes
   kFloats,    // the same in single precision with fused products
   kPowers,    // base to the number of kBetween
   // Windows over a span of points.
@@ -29,8 +30,9 @@ struct Sequence {
 // Writes s.count numbers, computed in double precision or as 64-bit integers, to `out`: contiguous, of any dtype.
 void run_sequence(const Sequence& s, DType dtype, void* out);
 
-// The row numbers, then the column numbers (contiguous, `count` each) of the elements on one side of a diagonal, row by row: rows [first_row, end_row) have the columns from
-// max(0, row + offset) on (upper) or up to row + offset (lower). Every such row has at least one element.
+// The row numbers, then the column numbers (contiguous, `count` each) of the elements on one side of a diagonal, row by
+// row: rows [first_row, end_row) have the columns from max(0, row + offset) on (upper) or up to row + offset (lower).
+// Every such row has at least one element.
 struct TriangleRows {
   int64_t first_row, end_row, cols, offset, count;
   bool upper;

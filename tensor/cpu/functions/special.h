@@ -1,4 +1,5 @@
-// Elementwise functions that are not kernels of the elementwise engine: several results of different dtypes, or long computations. Contiguous data.
+// Elementwise functions that are not kernels of the elementwise engine: several results of different dtypes, or long
+// computations. Contiguous data.
 #pragma once
 
 #include <cmath>
@@ -9,14 +10,16 @@
 
 namespace tessera::cpu {
 
-// x = mantissa 2^exponent with a mantissa in [0.5, 1); exponent 0 for zero, infinities and NaN. float16, bfloat16, float32, float64.
+// x = mantissa 2^exponent with a mantissa in [0.5, 1); exponent 0 for zero, infinities and NaN. float16, bfloat16,
+// float32, float64.
 void run_frexp(DType dtype, int64_t n, void* mantissa, int32_t* exponent, const void* x);
 
-// How a gamma number x moves with its concentration a while its place in the distribution stays: -(dF/da) / (dF/dx) of the distribution function F.
+// How a gamma number x moves with its concentration a while its place in the distribution stays: -(dF/da) / (dF/dx) of
+// the distribution function F.
 void run_gamma_gradient(int64_t n, double* out, const double* a, const double* x);
 
-// The series behind it, for hosts and devices, which bring their own `digamma`. With F = x^a e^-x sum of x^n / Gamma(a + n + 1), the derivative of each term is the term times
-// log x - digamma(a + n + 1), and common factors cancel.
+// The series behind it, for hosts and devices, which bring their own `digamma`. With F = x^a e^-x sum of x^n / Gamma(a
+// + n + 1), the derivative of each term is the term times log x - digamma(a + n + 1), and common factors cancel.
 template <class Digamma>
 constexpr double gamma_gradient(double a, double x, Digamma digamma) {
   if (!(a > 0) || !(x > 0)) return x == 0 ? 0 : std::numeric_limits<double>::quiet_NaN();

@@ -8,12 +8,16 @@
 namespace tessera::cpu {
 namespace {
 
-template <class T> bool less(T a, T b) { return a < b || (b != b && a == a); }  // a NaN comes last
+template <class T>
+bool less(T a, T b) {
+  return a < b || (b != b && a == a);
+}  // a NaN comes last
 
 // The bin of x, or -1.
 int64_t even_bin(const HistogramBins& bins, double x) {
   if (!(x >= bins.low && x <= bins.high)) return -1;
-  return std::min(static_cast<int64_t>((x - bins.low) / (bins.high - bins.low) * static_cast<double>(bins.count)), bins.count - 1);
+  return std::min(static_cast<int64_t>((x - bins.low) / (bins.high - bins.low) * static_cast<double>(bins.count)),
+                  bins.count - 1);
 }
 int64_t bin_between(const HistogramBins& bins, double x) {
   const double *first = bins.edges, *last = first + bins.count + 1;

@@ -56,7 +56,8 @@ template <class T, class S>
 void scale(const Product& p, S beta) {
   for_rows(p.m, p.n, [&](int64_t i) {
     T* c = static_cast<T*>(p.c.data) + i * p.c.row_stride;
-    for (int64_t j = 0; j < p.n; ++j, c += p.c.col_stride) *c = beta == S{} ? static_cast<T>(S{}) : static_cast<T>(beta * static_cast<S>(*c));
+    for (int64_t j = 0; j < p.n; ++j, c += p.c.col_stride)
+      *c = beta == S{} ? static_cast<T>(S{}) : static_cast<T>(beta * static_cast<S>(*c));
   });
 }
 
@@ -76,14 +77,28 @@ void finish(const Product& p, S alpha, S beta, const S* sum) {
   });
 }
 
-GemmSource source(MatrixRef x, SourceKind kind = SourceKind::kPlain) { return {x.data, x.row_stride, x.col_stride, kind}; }
+GemmSource source(MatrixRef x, SourceKind kind = SourceKind::kPlain) {
+  return {x.data, x.row_stride, x.col_stride, kind};
+}
 
-// Rows of C are written together: a C that lies in columns is computed as its transpose, and so is one of a single column.
-bool better_transposed(const Product& p) { return p.n == 1 || (p.m != 1 && p.c.col_stride != 1 && p.c.row_stride == 1); }
+// Rows of C are written together: a C that lies in columns is computed as its transpose, and so is one of a single
+// column.
+bool better_transposed(const Product& p) {
+  return p.n == 1 || (p.m != 1 && p.c.col_stride != 1 && p.c.row_stride == 1);
+}
 
 template <class T>
 GemmProblem<T> real_problem(const Product& p) {
-  return {p.m, p.n, p.k, static_cast<T>(p.alpha.f), static_cast<T>(p.beta.f), source(p.a), source(p.b), static_cast<T*>(p.c.data), p.c.row_stride, p.c.col_stride};
+  return {p.m,
+          p.n,
+          p.k,
+          static_cast<T>(p.alpha.f),
+          static_cast<T>(p.beta.f),
+          source(p.a),
+          source(p.b),
+          static_cast<T*>(p.c.data),
+          p.c.row_stride,
+          p.c.col_stride};
 }
 
 template <class T>
@@ -111,8 +126,10 @@ void gemm_half(const Product& p) {
   constexpr SourceKind kKind = kIsHalf ? SourceKind::kHalf : SourceKind::kBFloat16;
   if (kIsHalf && beta == 0 && internal::gemm_f16({p.m, p.n, p.k, alpha, 0, p.a, p.b, p.c})) return;
   ScratchArray<float> sum(p.m * p.n);
-  if (kIsHalf && beta != 0 && internal::gemm_f16({p.m, p.n, p.k, 1, 0, p.a, p.b, {sum.get(), p.n, 1}, true})) return finish<T, float>(p, alpha, beta, sum.get());
-  internal::gemm_real(GemmProblem<float>{p.m, p.n, p.k, 1, 0, source(p.a, kKind), source(p.b, kKind), sum.get(), p.n, 1});
+  if (kIsHalf && beta != 0 && internal::gemm_f16({p.m, p.n, p.k, 1, 0, p.a, p.b, {sum.get(), p.n, 1}, true}))
+    return finish<T, float>(p, alpha, beta, sum.get());
+  internal::gemm_real(
+      GemmProblem<float>{p.m, p.n, p.k, 1, 0, source(p.a, kKind), source(p.b, kKind), sum.get(), p.n, 1});
   finish<T, float>(p, alpha, beta, sum.get());
 }
 
@@ -120,14 +137,16 @@ void gemm_half(const Product& p) {
 template <class R>
 void gemm_complex(Product p) {
   using T = std::complex<R>;
-  const T alpha(static_cast<R>(p.alpha.c[0]), static_cast<R>(p.alpha.c[1])), beta(static_cast<R>(p.beta.c[0]), static_cast<R>(p.beta.c[1]));
+  const T alpha(static_cast<R>(p.alpha.c[0]), static_cast<R>(p.alpha.c[1])),
+      beta(static_cast<R>(p.beta.c[0]), static_cast<R>(p.beta.c[1]));
   if (p.k == 0 || alpha == T{}) return scale<T, T>(p, beta);
   if (better_transposed(p)) transpose(p);
   const GemmSource a = source(p.a, SourceKind::kComplexPairs);
   GemmSource b = source(p.b, SourceKind::kComplexExpand);
   b.odd_sign = p.conj_a ? -1 : 1;
   b.imag_sign = p.conj_b ? -1 : 1;
-  GemmProblem<R> g{p.m, 2 * p.n, 2 * p.k, alpha.real(), beta.real(), a, b, static_cast<R*>(p.c.data), 2 * p.c.row_stride, 1};
+  GemmProblem<R> g{
+      p.m, 2 * p.n, 2 * p.k, alpha.real(), beta.real(), a, b, static_cast<R*>(p.c.data), 2 * p.c.row_stride, 1};
   if (p.c.col_stride == 1 && alpha.imag() == 0 && beta.imag() == 0) return internal::gemm_real(g);
   ScratchArray<T> sum(p.m * p.n);
   g.alpha = 1;
@@ -193,14 +212,17 @@ bool gemm_brain(const Product& p) {
   return p.k != 0 && alpha != 0 && internal::gemm_bf16({p.m, p.n, p.k, alpha, beta, p.a, p.b, p.c});
 }
 bool batch_brain(const Product& p, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
-  const internal::Bf16Problem g{p.m, p.n, p.k, static_cast<float>(p.alpha.f), static_cast<float>(p.beta.f), p.a, p.b, p.c};
+  const internal::Bf16Problem g{p.m, p.n, p.k, static_cast<float>(p.alpha.f), static_cast<float>(p.beta.f),
+                                p.a, p.b, p.c};
   return internal::gemm_bf16_batch(g, count, a_step, b_step, c_step, internal::bf16_panel_level());
 }
-bool gemm_bytes(const Product& p) { return p.k != 0 && internal::gemm_int8({p.m, p.n, p.k, p.alpha.i, p.beta.i, p.a, p.b, p.c}); }
+bool gemm_bytes(const Product& p) {
+  return p.k != 0 && internal::gemm_int8({p.m, p.n, p.k, p.alpha.i, p.beta.i, p.a, p.b, p.c});
+}
 
 void check_sizes(int64_t batch, int64_t m, int64_t n, int64_t k) {
-  TESSERA_CHECK(batch >= 0 && m >= 0 && n >= 0 && k >= 0, "gemm: sizes must not be negative, got ", m, " x ", k, " times ", k, " x ", n, " (batch ",
-                batch, ")");
+  TESSERA_CHECK(batch >= 0 && m >= 0 && n >= 0 && k >= 0, "gemm: sizes must not be negative, got ", m, " x ", k,
+                " times ", k, " x ", n, " (batch ", batch, ")");
 }
 
 void run(DType dtype, const Product& p) {
@@ -271,7 +293,8 @@ T dot_general(int64_t n, const void* x, int64_t xs, const void* y, int64_t ys, b
     S s{};
     for (int64_t i = begin; i < end; ++i) {
       if constexpr (std::is_same_v<S, std::complex<float>> || std::is_same_v<S, std::complex<double>>) {
-        const S u = conj_x ? std::conj(static_cast<S>(a[i * xs])) : static_cast<S>(a[i * xs]), v = static_cast<S>(b[i * ys]);
+        const S u = conj_x ? std::conj(static_cast<S>(a[i * xs])) : static_cast<S>(a[i * xs]),
+                v = static_cast<S>(b[i * ys]);
         s += S(u.real() * v.real() - u.imag() * v.imag(), u.real() * v.imag() + u.imag() * v.real());
       } else {
         s = static_cast<S>(s + static_cast<S>(a[i * xs]) * static_cast<S>(b[i * ys]));
@@ -286,20 +309,21 @@ template <class T>
 T dot_float(int64_t n, const void* x, int64_t xs, const void* y, int64_t ys) {
   if (xs != 1 || ys != 1) return dot_general<T, double>(n, x, xs, y, ys, false);
   const T *a = static_cast<const T*>(x), *b = static_cast<const T*>(y);
-  return static_cast<T>(
-      blocked_sum<double>(n, [&](int64_t begin, int64_t end) -> double { return internal::dot_real(end - begin, a + begin, b + begin); }));
+  return static_cast<T>(blocked_sum<double>(
+      n, [&](int64_t begin, int64_t end) -> double { return internal::dot_real(end - begin, a + begin, b + begin); }));
 }
 
 }  // namespace
 
-void gemm(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a, MatrixRef b, KernelParam beta, MatrixRef c, bool conj_a,
-          bool conj_b) {
+void gemm(DType dtype, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a, MatrixRef b, KernelParam beta,
+          MatrixRef c, bool conj_a, bool conj_b) {
   check_sizes(1, m, n, k);
   run(dtype, Product{m, n, k, alpha, beta, a, b, c, conj_a, conj_b});
 }
 
-void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a, int64_t a_batch_stride, MatrixRef b,
-                  int64_t b_batch_stride, KernelParam beta, MatrixRef c, int64_t c_batch_stride, bool conj_a, bool conj_b) {
+void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, KernelParam alpha, MatrixRef a,
+                  int64_t a_batch_stride, MatrixRef b, int64_t b_batch_stride, KernelParam beta, MatrixRef c,
+                  int64_t c_batch_stride, bool conj_a, bool conj_b) {
   check_sizes(batch, m, n, k);
   if (batch == 0 || m == 0 || n == 0) return;
   const Product one{m, n, k, alpha, beta, a, b, c, conj_a, conj_b};
@@ -317,9 +341,11 @@ void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, K
     p.c = moved(c, i * c_batch_stride, item);
     return p;
   };
-  // Few large products share their own work among the threads, others, and many brief ones of bfloat16, are shared out whole.
+  // Few large products share their own work among the threads, others, and many brief ones of bfloat16, are shared out
+  // whole.
   const double work = static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k + 1);
-  const bool reduced = dtype == DType::kBFloat16 || item == 1, brief = dtype == DType::kBFloat16 && batch >= 2 * num_threads();
+  const bool reduced = dtype == DType::kBFloat16 || item == 1,
+             brief = dtype == DType::kBFloat16 && batch >= 2 * num_threads();
   if (work > (reduced ? 1 << 24 : batch < 8 ? 1 << 20 : 1 << 26) && !brief) {
     for (int64_t i = 0; i < batch; ++i) run(dtype, product_at(i));
     return;
@@ -327,9 +353,13 @@ void gemm_batched(DType dtype, int64_t batch, int64_t m, int64_t n, int64_t k, K
   const int64_t grain = work >= (1 << 17) ? 1 : static_cast<int64_t>((1 << 17) / work);
   const bool plain = k > 0 && static_cast<float>(alpha.f) != 0;
   parallel_ranges(batch, grain, [&](int64_t begin, int64_t end) {
-    if (plain && dtype == DType::kBFloat16 && batch_brain(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride)) return;
-    if (plain && dtype == DType::kFloat32) return batch_float<float>(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride);
-    if (plain && dtype == DType::kFloat64) return batch_float<double>(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride);
+    if (plain && dtype == DType::kBFloat16 &&
+        batch_brain(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride))
+      return;
+    if (plain && dtype == DType::kFloat32)
+      return batch_float<float>(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride);
+    if (plain && dtype == DType::kFloat64)
+      return batch_float<double>(product_at(begin), end - begin, a_batch_stride, b_batch_stride, c_batch_stride);
     for (int64_t i = begin; i < end; ++i) run(dtype, product_at(i));
   });
 }

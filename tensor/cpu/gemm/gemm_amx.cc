@@ -48,7 +48,8 @@ const Features& features() {
 }
 
 // ---- Tiles ----
-// 0 to 3: the sums of 2 x 2 tiles, 4 and 5: 2 x 16 rows of A, 6 and 7: 2 x 16 columns of B. All have 16 rows of 64 bytes.
+// 0 to 3: the sums of 2 x 2 tiles, 4 and 5: 2 x 16 rows of A, 6 and 7: 2 x 16 columns of B. All have 16 rows of 64
+// bytes.
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -105,10 +106,12 @@ __attribute__((always_inline)) inline void load(const char* from, int64_t row) {
   }
 }
 
-// kBeside: with other work, and the sums and panels of B pass by while the panel of A stays in L1. Tile registers are few, so that the processor does not
-// look far ahead: other work overlaps with the products only if it stands between them.
+// kBeside: with other work, and the sums and panels of B pass by while the panel of A stays in L1. Tile registers are
+// few, so that the processor does not look far ahead: other work overlaps with the products only if it stands between
+// them.
 template <Kind kKind, bool kBeside, int kRowTiles, int kColTiles>
-void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c_row, bool accumulate, const Beside* beside) {
+void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c_row, bool accumulate,
+                 const Beside* beside) {
   char* const c2 = c + 16 * c_row;
   if (accumulate) {
     load<kBeside, 0>(c, c_row);
@@ -144,7 +147,8 @@ void tiles_block(int64_t steps, const char* a, const char* b, char* c, int64_t c
   if constexpr (kRowTiles == 2 && kColTiles == 2) _tile_stored(3, c2 + 64, c_row);
 }
 
-// Panels of gemm_f16.cc: upper parts with upper parts, upper parts of A with rests, rests with rests, rests of A with upper parts.
+// Panels of gemm_f16.cc: upper parts with upper parts, upper parts of A with rests, rests with rests, rests of A with
+// upper parts.
 template <int kRowTiles>
 void split_tiles(int64_t steps, const char* a, const char* b, char* c, int64_t c_row, bool accumulate) {
   constexpr Kind kKind = Kind::kBf16;
@@ -160,7 +164,8 @@ void split_tiles(int64_t steps, const char* a, const char* b, char* c, int64_t c
     if constexpr (kRowTiles == 2) _tile_zero(2);
     if constexpr (kRowTiles == 2) _tile_zero(3);
   }
-  const auto rows_times = [](const char* part) __attribute__((always_inline)) {  // tiles of A with those of B that are there
+  const auto rows_times =
+      [](const char* part) __attribute__((always_inline)) {  // tiles of A with those of B that are there
     _tile_loadd(4, part, 64);
     multiply<kKind, 0>();
     multiply<kKind, 1>();
@@ -193,27 +198,34 @@ void split_tiles(int64_t steps, const char* a, const char* b, char* c, int64_t c
 }
 
 template <Kind kKind, bool kBeside>
-void any_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate, const Beside* beside) {
+void any_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row,
+               bool accumulate, const Beside* beside) {
   const auto run = rows > 16 ? (cols > 16 ? tiles_block<kKind, kBeside, 2, 2> : tiles_block<kKind, kBeside, 2, 1>)
                              : (cols > 16 ? tiles_block<kKind, kBeside, 1, 2> : tiles_block<kKind, kBeside, 1, 1>);
-  run(steps, static_cast<const char*>(a), static_cast<const char*>(b), static_cast<char*>(c), 4 * c_row, accumulate, beside);
+  run(steps, static_cast<const char*>(a), static_cast<const char*>(b), static_cast<char*>(c), 4 * c_row, accumulate,
+      beside);
 }
 template <Kind kKind>
-void amx_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate) {
+void amx_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row,
+               bool accumulate) {
   any_block<kKind, false>(steps, a, b, rows, cols, c, c_row, accumulate, nullptr);
 }
 
 }  // namespace
 
-void split_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row, bool accumulate) {
+void split_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row,
+                 bool accumulate) {
   const auto run = rows > 16 ? split_tiles<2> : split_tiles<1>;
   run(steps, static_cast<const char*>(a), static_cast<const char*>(b), static_cast<char*>(c), 4 * c_row, accumulate);
 }
 
 // gemm_amx_dot.cc
-void bf16_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
-void int8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
-void uint8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row, bool accumulate);
+void bf16_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row,
+                    bool accumulate);
+void int8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row,
+                    bool accumulate);
+void uint8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t cols, void* c, int64_t c_row,
+                     bool accumulate);
 
 PanelLevel bf16_panel_level() {
   const Features& f = features();
@@ -224,7 +236,9 @@ PanelLevel int8_panel_level() {
   const Features& f = features();
   return f.tiles_int8 ? PanelLevel::kAmx : f.avx512_vnni ? PanelLevel::kAvx512 : PanelLevel::kNone;
 }
-PanelBlock bf16_panel_block(PanelLevel level) { return level == PanelLevel::kAmx ? amx_block<Kind::kBf16> : bf16_dot_block; }
+PanelBlock bf16_panel_block(PanelLevel level) {
+  return level == PanelLevel::kAmx ? amx_block<Kind::kBf16> : bf16_dot_block;
+}
 PanelBlock int8_panel_block(PanelLevel level, bool unsigned_a) {
   if (level == PanelLevel::kAmx) return unsigned_a ? amx_block<Kind::kUnsigned> : amx_block<Kind::kSigned>;
   return unsigned_a ? uint8_dot_block : int8_dot_block;

@@ -37,8 +37,9 @@ inline __m512i broadcast(const char* p) {
 
 // Rows [0, kCount) of c; the sums start at start0 and start1, or go on from c.
 template <class Dot, int kCount>
-inline __attribute__((always_inline)) void rows_block(int64_t steps, const char* a, const char* b, char* c, int64_t c_row, bool accumulate,
-                                                      typename Dot::Sum start0, typename Dot::Sum start1) {
+inline __attribute__((always_inline)) void rows_block(int64_t steps, const char* a, const char* b, char* c,
+                                                      int64_t c_row, bool accumulate, typename Dot::Sum start0,
+                                                      typename Dot::Sum start1) {
   typename Dot::Sum s0[kCount], s1[kCount];
 #pragma GCC unroll 8
   for (int r = 0; r < kCount; ++r) {
@@ -64,8 +65,8 @@ inline __attribute__((always_inline)) void rows_block(int64_t steps, const char*
 }
 
 template <class Dot>
-void all_rows(int64_t steps, const char* a, const char* b, int64_t rows, char* c, int64_t c_row, bool accumulate, typename Dot::Sum start0,
-              typename Dot::Sum start1) {
+void all_rows(int64_t steps, const char* a, const char* b, int64_t rows, char* c, int64_t c_row, bool accumulate,
+              typename Dot::Sum start0, typename Dot::Sum start1) {
   for (int64_t r = 0; r < rows; r += kRows) {
     const char* const from = a + r / 16 * 1024 + r % 16 * 64;
     if (rows - r > 4)
@@ -79,18 +80,23 @@ void all_rows(int64_t steps, const char* a, const char* b, int64_t rows, char* c
 
 }  // namespace
 
-void bf16_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row, bool accumulate) {
+void bf16_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row,
+                    bool accumulate) {
   const __m512 zero = _mm512_setzero_ps();
-  all_rows<Bf16Dot>(steps, static_cast<const char*>(a), static_cast<const char*>(b), rows, static_cast<char*>(c), 4 * c_row, accumulate, zero, zero);
+  all_rows<Bf16Dot>(steps, static_cast<const char*>(a), static_cast<const char*>(b), rows, static_cast<char*>(c),
+                    4 * c_row, accumulate, zero, zero);
 }
 
-void uint8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row, bool accumulate) {
+void uint8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row,
+                     bool accumulate) {
   const __m512i zero = _mm512_setzero_si512();
-  all_rows<Int8Dot>(steps, static_cast<const char*>(a), static_cast<const char*>(b), rows, static_cast<char*>(c), 4 * c_row, accumulate, zero, zero);
+  all_rows<Int8Dot>(steps, static_cast<const char*>(a), static_cast<const char*>(b), rows, static_cast<char*>(c),
+                    4 * c_row, accumulate, zero, zero);
 }
 
 // (a + 128) b - 128 b: the second term is the same for all rows. Modulo 2^32 like the instruction.
-void int8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row, bool accumulate) {
+void int8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, int64_t, void* c, int64_t c_row,
+                    bool accumulate) {
   const char* const from = static_cast<const char*>(b);
   const __m512i offset = _mm512_set1_epi8(static_cast<char>(0x80));
   __m512i s0 = _mm512_setzero_si512(), s1 = s0;
@@ -100,8 +106,8 @@ void int8_dot_block(int64_t steps, const void* a, const void* b, int64_t rows, i
       s1 = _mm512_dpbusd_epi32(s1, offset, _mm512_load_si512(from + p * kPanelStepBytes + 1024 + 64 * q));
     }
   const __m512i zero = _mm512_setzero_si512();
-  all_rows<Int8Dot>(steps, static_cast<const char*>(a), from, rows, static_cast<char*>(c), 4 * c_row, accumulate, _mm512_sub_epi32(zero, s0),
-                    _mm512_sub_epi32(zero, s1));
+  all_rows<Int8Dot>(steps, static_cast<const char*>(a), from, rows, static_cast<char*>(c), 4 * c_row, accumulate,
+                    _mm512_sub_epi32(zero, s0), _mm512_sub_epi32(zero, s1));
 }
 
 }  // namespace tessera::cpu::internal

@@ -22,7 +22,10 @@ namespace {
 constexpr int64_t kTinyElements = 256;     // of an operand
 constexpr int64_t kTinyFloats = 6 * 1024;  // of all operands of some products, which stay in L1
 
-bool is_tiny(const Bf16Problem& g) { return g.m * g.n * g.k <= 4096 && g.m * g.k <= kTinyElements && g.k * g.n <= kTinyElements && g.m * g.n <= kTinyElements; }
+bool is_tiny(const Bf16Problem& g) {
+  return g.m * g.n * g.k <= 4096 && g.m * g.k <= kTinyElements && g.k * g.n <= kTinyElements &&
+         g.m * g.n <= kTinyElements;
+}
 
 void widen_run(int64_t n, const uint16_t* from, float* to) {
   int64_t i = 0;
@@ -38,8 +41,10 @@ void narrow_run(int64_t n, const float* from, uint16_t* to) {
   for (; i + 4 <= n; i += 4) {
     const __m128 x = _mm_loadu_ps(from + i);
     const __m128i bits = _mm_castps_si128(x), upper = _mm_srli_epi32(bits, 16);
-    const __m128i rounded = _mm_srli_epi32(_mm_add_epi32(bits, _mm_add_epi32(_mm_and_si128(upper, _mm_set1_epi32(1)), _mm_set1_epi32(0x7fff))), 16);
-    const __m128i v = _mm_blendv_epi8(rounded, _mm_or_si128(upper, _mm_set1_epi32(0x40)), _mm_castps_si128(_mm_cmpunord_ps(x, x)));
+    const __m128i rounded = _mm_srli_epi32(
+        _mm_add_epi32(bits, _mm_add_epi32(_mm_and_si128(upper, _mm_set1_epi32(1)), _mm_set1_epi32(0x7fff))), 16);
+    const __m128i v =
+        _mm_blendv_epi8(rounded, _mm_or_si128(upper, _mm_set1_epi32(0x40)), _mm_castps_si128(_mm_cmpunord_ps(x, x)));
     _mm_storel_epi64(reinterpret_cast<__m128i*>(to + i), _mm_packus_epi32(v, v));
   }
   for (; i < n; ++i) to[i] = BFloat16(from[i]).bits;
@@ -57,7 +62,8 @@ template <class T>
 void finish_all(const Bf16Problem& g, int64_t count, int64_t step, const float* sums) {
   T* c = static_cast<T*>(g.c.data);
   if constexpr (sizeof(T) == 2) {
-    if (g.alpha == 1 && g.beta == 0 && g.c.col_stride == 1 && g.c.row_stride == g.n && step == g.m * g.n) return narrow_run(count * step, sums, static_cast<uint16_t*>(g.c.data));
+    if (g.alpha == 1 && g.beta == 0 && g.c.col_stride == 1 && g.c.row_stride == g.n && step == g.m * g.n)
+      return narrow_run(count * step, sums, static_cast<uint16_t*>(g.c.data));
   }
   for (; count > 0; --count, c += step)
     for (int64_t i = 0; i < g.m; ++i)
@@ -72,7 +78,8 @@ void* moved(void* p, int64_t bytes) { return static_cast<char*>(p) + bytes; }
 
 void gemm_tiny(Bf16Problem g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
   alignas(64) float memory[kTinyFloats];
-  const int64_t a_size = g.m * g.k, b_size = g.k * g.n, c_size = g.m * g.n, most = kTinyFloats / (a_size + b_size + c_size);
+  const int64_t a_size = g.m * g.k, b_size = g.k * g.n, c_size = g.m * g.n,
+                most = kTinyFloats / (a_size + b_size + c_size);
   float *const a = memory, *const b = a + most * a_size, *const c = b + most * b_size;
   while (count > 0) {
     const int64_t n = min64(count, most);
@@ -106,7 +113,8 @@ constexpr int64_t kStreamBytes = 4 << 20;
 // A C that L2 will not hold is fetched a block ahead.
 constexpr int64_t kFetchBytes = 1 << 20;
 bool streams(const Bf16Problem& g, const void* c, int64_t item) {
-  return g.beta == 0 && ((reinterpret_cast<uintptr_t>(c) | static_cast<uintptr_t>(g.c.row_stride * item)) & 63) == 0 && g.m * g.n * item >= kStreamBytes;
+  return g.beta == 0 && ((reinterpret_cast<uintptr_t>(c) | static_cast<uintptr_t>(g.c.row_stride * item)) & 63) == 0 &&
+         g.m * g.n * item >= kStreamBytes;
 }
 
 void write_bf16_rows(const Bf16Problem& g, uint16_t* c, int64_t rows, int64_t cols, const float* from) {
@@ -185,7 +193,8 @@ void write_float(const void* context, int64_t i, int64_t j, int64_t rows, int64_
 
 }  // namespace
 
-bool gemm_bf16_batch(const Bf16Problem& problem, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step, PanelLevel level) {
+bool gemm_bf16_batch(const Bf16Problem& problem, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step,
+                     PanelLevel level) {
   Bf16Problem g = problem;
   if (is_tiny(g)) {
     gemm_tiny(g, count, a_step, b_step, c_step);
@@ -206,13 +215,28 @@ bool gemm_bf16_batch(const Bf16Problem& problem, int64_t count, int64_t a_step, 
     return true;
   }
   if (level == PanelLevel::kNone) return false;
-  const PanelProduct product{g.m, g.n, g.k, 2, g.a.data, g.a.row_stride, g.a.col_stride, g.b.data, g.b.row_stride, g.b.col_stride, level, bf16_panel_block(level), 0,
-                             g.float_c ? write_float : write_bf16, &g};
+  const PanelProduct product{g.m,
+                             g.n,
+                             g.k,
+                             2,
+                             g.a.data,
+                             g.a.row_stride,
+                             g.a.col_stride,
+                             g.b.data,
+                             g.b.row_stride,
+                             g.b.col_stride,
+                             level,
+                             bf16_panel_block(level),
+                             0,
+                             g.float_c ? write_float : write_bf16,
+                             &g};
   const auto next = [&] { g.c.data = moved(g.c.data, c_bytes); };
   if (count == 1)
     panel_product(product);
   else
-    panel_products(product, count, a_step, b_step, [](void* f) { (*static_cast<decltype(next)*>(f))(); }, const_cast<void*>(static_cast<const void*>(&next)));
+    panel_products(
+        product, count, a_step, b_step, [](void* f) { (*static_cast<decltype(next)*>(f))(); },
+        const_cast<void*>(static_cast<const void*>(&next)));
   return true;
 }
 

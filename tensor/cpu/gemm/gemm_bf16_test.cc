@@ -17,12 +17,14 @@
 namespace tessera::cpu::internal {
 
 // gemm_bf16.cc
-bool gemm_bf16_batch(const Bf16Problem& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step, PanelLevel level);
+bool gemm_bf16_batch(const Bf16Problem& g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step,
+                     PanelLevel level);
 
 namespace {
 
 enum class Order { kRows, kCols, kPaddedRows, kPaddedCols, kBothStrided, kReversed };
-constexpr Order kOrders[] = {Order::kRows, Order::kCols, Order::kPaddedRows, Order::kPaddedCols, Order::kBothStrided, Order::kReversed};
+constexpr Order kOrders[] = {Order::kRows,       Order::kCols,        Order::kPaddedRows,
+                             Order::kPaddedCols, Order::kBothStrided, Order::kReversed};
 
 // Exactly the elements in reach, so that a sanitizer sees any access beyond.
 template <class T>
@@ -78,8 +80,10 @@ void check_bf16(PanelLevel level, const Case& t) {
       double expected = static_cast<double>(t.alpha) * sum;
       if (t.beta != 0) expected += static_cast<double>(t.beta) * static_cast<double>(before.at(i, j));
       // float sums of k terms in any order of blocks, then one rounding.
-      const double bound = std::abs(static_cast<double>(t.alpha)) * size * 1e-6 + std::abs(expected) * (std::is_same_v<C, float> ? 1e-6 : 0.5 / 128) + 1e-30;
-      ASSERT_LE(std::abs(static_cast<double>(c.at(i, j)) - expected), bound) << t.m << "x" << t.n << "x" << t.k << " at " << i << "," << j;
+      const double bound = std::abs(static_cast<double>(t.alpha)) * size * 1e-6 +
+                           std::abs(expected) * (std::is_same_v<C, float> ? 1e-6 : 0.5 / 128) + 1e-30;
+      ASSERT_LE(std::abs(static_cast<double>(c.at(i, j)) - expected), bound)
+          << t.m << "x" << t.n << "x" << t.k << " at " << i << "," << j;
     }
   // Memory between the elements of C is left alone.
   if (t.c == Order::kRows) return;
@@ -110,8 +114,9 @@ TEST_P(Level, Bf16BeyondTheBlocks) {
   check_bf16<BFloat16>(GetParam(), {600, 45, 90});
   check_bf16<BFloat16>(GetParam(), {40, 600, 290});
   check_bf16<BFloat16>(GetParam(), {530, 530, 33, Order::kCols, Order::kCols});
-  check_bf16<BFloat16>(GetParam(), {34, 35, 2100});                                    // more than two blocks of k
-  check_bf16<BFloat16>(GetParam(), {70, 35, 4200, Order::kRows, Order::kCols, Order::kCols, 0.5, 2});  // more than a part of k
+  check_bf16<BFloat16>(GetParam(), {34, 35, 2100});  // more than two blocks of k
+  check_bf16<BFloat16>(GetParam(),
+                       {70, 35, 4200, Order::kRows, Order::kCols, Order::kCols, 0.5, 2});  // more than a part of k
   check_bf16<float>(GetParam(), {70, 600, 2100, Order::kCols, Order::kRows});
   // C is written and A packed among the products: with rests of rows, columns and k, and more than one block of k.
   check_bf16<BFloat16>(GetParam(), {101, 300, 729, Order::kPaddedRows, Order::kRows, Order::kPaddedRows, 2, 0.5});
@@ -127,7 +132,15 @@ TEST_P(Level, Bf16Batches) {
   std::mt19937 rng(7);
   std::uniform_real_distribution<float> real(-1, 1);
   const int64_t count = 600;
-  for (const auto& [m, n, k] : {std::array<int64_t, 3>{4, 4, 4}, {5, 3, 7}, {1, 6, 9}, {16, 16, 16}, {32, 32, 32}, {33, 20, 70}, {1, 40, 300}, {40, 1, 300}, {20, 260, 260}})
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{4, 4, 4},
+                                {5, 3, 7},
+                                {1, 6, 9},
+                                {16, 16, 16},
+                                {32, 32, 32},
+                                {33, 20, 70},
+                                {1, 40, 300},
+                                {40, 1, 300},
+                                {20, 260, 260}})
     for (Order order : {Order::kRows, Order::kCols, Order::kPaddedRows})
       for (float beta : {0.f, 0.5f}) {
         const int64_t batch = m * n * k > 10000 ? 7 : count;
@@ -135,8 +148,10 @@ TEST_P(Level, Bf16Batches) {
         for (auto* x : {&a, &b, &c}) x->fill([&] { return real(rng); });
         Matrix<BFloat16> expected = c;
         const auto part = [](Matrix<BFloat16>& x, int64_t row) { return MatrixRef{&x.at(row, 0), x.row, x.col}; };
-        ASSERT_TRUE(gemm_bf16_batch({m, n, k, 1, beta, a.ref(), b.ref(), c.ref()}, batch, m * a.row, k * b.row, m * c.row, GetParam()));
-        for (int64_t i = 0; i < batch; ++i) ASSERT_TRUE(gemm_bf16({m, n, k, 1, beta, part(a, i * m), part(b, i * k), part(expected, i * m)}, GetParam()));
+        ASSERT_TRUE(gemm_bf16_batch({m, n, k, 1, beta, a.ref(), b.ref(), c.ref()}, batch, m * a.row, k * b.row,
+                                    m * c.row, GetParam()));
+        for (int64_t i = 0; i < batch; ++i)
+          ASSERT_TRUE(gemm_bf16({m, n, k, 1, beta, part(a, i * m), part(b, i * k), part(expected, i * m)}, GetParam()));
         ASSERT_EQ(std::memcmp(c.storage.data(), expected.storage.data(), c.storage.size() * 2), 0)
             << m << "x" << n << "x" << k << " order " << static_cast<int>(order) << " beta " << beta;
       }
@@ -147,7 +162,8 @@ TEST(Bf16Tiny, Rounding) {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
   const int64_t n = 8;
   std::vector<BFloat16> a(n * n, 0.f), b(n * n, 0.f), c(n * n, nan);
-  const float firsts[n] = {1.f, 1.f, 3.f, nan, inf, -0.f, 3e38f, 1.f}, seconds[n] = {0x1p-8f, 0x1.8p-8f, -0x1p-7f, 1.f, 1.f, 0.f, 3e38f, -0x1p-9f};
+  const float firsts[n] = {1.f, 1.f, 3.f, nan, inf, -0.f, 3e38f, 1.f},
+              seconds[n] = {0x1p-8f, 0x1.8p-8f, -0x1p-7f, 1.f, 1.f, 0.f, 3e38f, -0x1p-9f};
   for (int64_t i = 0; i < n; ++i) {
     a[i * n] = firsts[i];
     a[i * n + 1] = seconds[i];
@@ -190,7 +206,8 @@ TEST_P(Level, Bf16SameBitsAtAnyThreadCount) {
   std::mt19937 rng(3);
   std::uniform_real_distribution<float> real(-1, 1);
   const int before = num_threads();
-  for (const auto& [m, n, k] : {std::array<int64_t, 3>{700, 600, 300}, {1, 5000, 700}, {3000, 1, 700}, {20, 3000, 2500}, {3000, 20, 2500}}) {
+  for (const auto& [m, n, k] :
+       {std::array<int64_t, 3>{700, 600, 300}, {1, 5000, 700}, {3000, 1, 700}, {20, 3000, 2500}, {3000, 20, 2500}}) {
     std::vector<BFloat16> a(m * k), b(k * n), first;
     for (auto& x : a) x = real(rng);
     for (auto& x : b) x = real(rng);

@@ -1,7 +1,8 @@
-// A row of bfloat16 times a matrix, at the speed of memory: the matrix is read once, in the order it lies, and never packed.
+// A row of bfloat16 times a matrix, at the speed of memory: the matrix is read once, in the order it lies, and never
+// packed.
 //
-// A vector of bfloat16 is read as 32-bit lanes: the upper half of a lane is the float of an odd element, the lower half, shifted up, that of an even
-// one. So sums are kept for even and odd elements apart.
+// A vector of bfloat16 is read as 32-bit lanes: the upper half of a lane is the float of an odd element, the lower
+// half, shifted up, that of an even one. So sums are kept for even and odd elements apart.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tensor/cpu/gemm/gemm_bf16_vector.cc"
 #include <cstdint>
@@ -52,7 +53,8 @@ inline void write(const Bf16Problem& g, int64_t j, float sum) {
 
 // even[j], odd[j] += sum over kRows rows of x[r] b[r][2 j], b[r][2 j + 1]; n elements a row.
 template <int kRows>
-HWY_INLINE void add_rows(int64_t n, const float* x, const uint16_t* HWY_RESTRICT b, int64_t b_row, float* HWY_RESTRICT even, float* HWY_RESTRICT odd) {
+HWY_INLINE void add_rows(int64_t n, const float* x, const uint16_t* HWY_RESTRICT b, int64_t b_row,
+                         float* HWY_RESTRICT even, float* HWY_RESTRICT odd) {
   V xs[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) xs[r] = hn::Set(df, x[r]);
@@ -99,9 +101,11 @@ void RowsProduct(const Bf16Problem& g, const float* x) {
 
 // ---- B contiguous along k: scalar products ----
 
-// x: as the vectors of y fall apart, kLanes even and kLanes odd elements in turn; whole pairs of vectors only, then the rest in order.
+// x: as the vectors of y fall apart, kLanes even and kLanes odd elements in turn; whole pairs of vectors only, then the
+// rest in order.
 template <int kCols>
-HWY_INLINE void dots(int64_t k, const float* HWY_RESTRICT x, const uint16_t* HWY_RESTRICT y, int64_t stride, float* out) {
+HWY_INLINE void dots(int64_t k, const float* HWY_RESTRICT x, const uint16_t* HWY_RESTRICT y, int64_t stride,
+                     float* out) {
   V e[kCols], o[kCols];
 #pragma GCC unroll 8
   for (int j = 0; j < kCols; ++j) e[j] = o[j] = hn::Zero(df);

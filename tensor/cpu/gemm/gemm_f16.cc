@@ -1,7 +1,8 @@
 // Products of float16 on AMX, which multiplies bfloat16.
 //
-// A float16 has 11 significant bits, a bfloat16 has 8, and the range of float. So each number is the sum of two bfloat16, exactly: its upper 8 bits, and the rest. A step of
-// a panel then is two of the steps of gemm_amx.h, upper parts and rests, and a product is the sum of four, all of them exact in float32. Infinities and NaN become NaN.
+// A float16 has 11 significant bits, a bfloat16 has 8, and the range of float. So each number is the sum of two
+// bfloat16, exactly: its upper 8 bits, and the rest. A step of a panel then is two of the steps of gemm_amx.h, upper
+// parts and rests, and a product is the sum of four, all of them exact in float32. Infinities and NaN become NaN.
 #include <immintrin.h>
 
 #include <atomic>
@@ -45,18 +46,20 @@ void write_sums(const void* context, int64_t i, int64_t j, int64_t rows, int64_t
     }
 }
 
-constexpr int64_t kLeastLines = 8;     // of rows and columns: vectors are better with fewer
+constexpr int64_t kLeastLines = 8;  // of rows and columns: vectors are better with fewer
 constexpr int64_t kLeastWork = 1 << 15;
 
 }  // namespace
 
 bool gemm_f16(const Bf16Problem& problem) {
-  if (bf16_panel_level() != PanelLevel::kAmx || problem.m < kLeastLines || problem.n < kLeastLines || problem.m * problem.n * problem.k < kLeastWork) return false;
+  if (bf16_panel_level() != PanelLevel::kAmx || problem.m < kLeastLines || problem.n < kLeastLines ||
+      problem.m * problem.n * problem.k < kLeastWork)
+    return false;
   const Bf16Problem g = problem.c.col_stride != 1 && problem.c.row_stride == 1 ? transposed(problem) : problem;
   std::atomic<bool> special = false;
   const HalfProduct product{g, special};
-  panel_product({g.m, g.n, g.k, 2, g.a.data, g.a.row_stride, g.a.col_stride, g.b.data, g.b.row_stride, g.b.col_stride, PanelLevel::kAmx, split_block, 0,
-                 g.float_c ? write_sums<float> : write_sums<Half>, &product});
+  panel_product({g.m, g.n, g.k, 2, g.a.data, g.a.row_stride, g.a.col_stride, g.b.data, g.b.row_stride, g.b.col_stride,
+                 PanelLevel::kAmx, split_block, 0, g.float_c ? write_sums<float> : write_sums<Half>, &product});
   return !special.load();
 }
 

@@ -41,7 +41,8 @@ Half any_size(std::mt19937& rng) {
 }
 Half whole(std::mt19937& rng) { return Half(static_cast<float>(static_cast<int>(rng() % 4095) - 2047)); }
 
-void check(int64_t m, int64_t n, int64_t k, int order_a, int order_b, int order_c, float alpha, float beta, Half (*make)(std::mt19937&)) {
+void check(int64_t m, int64_t n, int64_t k, int order_a, int order_b, int order_c, float alpha, float beta,
+           Half (*make)(std::mt19937&)) {
   std::mt19937 rng(static_cast<unsigned>(m * 10007 + n * 101 + k));
   Matrix a(m, k, order_a), b(k, n, order_b), c(m, n, order_c);
   for (Half& x : a.storage) x = make(rng);
@@ -134,7 +135,8 @@ TEST(Float16Product, SpecialNumbers) {
 TEST(Float16Product, SameBitsAtAnyThreadCount) {
   std::mt19937 rng(3);
   const int before = num_threads();
-  for (const auto& [m, n, k] : {std::array<int64_t, 3>{700, 600, 300}, {20, 3000, 1500}, {3000, 20, 1500}, {1000, 1, 700}, {100, 7, 700}}) {
+  for (const auto& [m, n, k] :
+       {std::array<int64_t, 3>{700, 600, 300}, {20, 3000, 1500}, {3000, 20, 1500}, {1000, 1, 700}, {100, 7, 700}}) {
     Matrix a(m, k, 0), b(k, n, 0);
     for (Half& x : a.storage) x = any_size(rng);
     for (Half& x : b.storage) x = any_size(rng);

@@ -55,7 +55,9 @@ void gemm_real_batch(const GemmProblem<float>& g, int64_t count, int64_t a_step,
   TESSERA_SIMD(GemmBatchEntry)(g, count, a_step, b_step, c_step);
 }
 float dot_real(int64_t n, const float* x, const float* y) { return TESSERA_SIMD(DotEntry)(n, x, y); }
-void store_halves(int64_t n, float alpha, float beta, const float* sum, uint16_t* to) { TESSERA_SIMD(StoreHalves)(n, alpha, beta, sum, to); }
+void store_halves(int64_t n, float alpha, float beta, const float* sum, uint16_t* to) {
+  TESSERA_SIMD(StoreHalves)(n, alpha, beta, sum, to);
+}
 
 }  // namespace tessera::cpu::internal
 #endif

@@ -36,10 +36,12 @@ void write_words(const void* context, int64_t i, int64_t j, int64_t rows, int64_
   const int32_t* from = static_cast<const int32_t*>(sums);
   int32_t* c = static_cast<int32_t*>(g.c.data) + i * g.c.row_stride + j * g.c.col_stride;
   // A C that no cache will hold is not read into one to be overwritten.
-  const bool stream = cols == kPanelLines && g.c.col_stride == 1 && g.c.row_stride % 16 == 0 && reinterpret_cast<uintptr_t>(c) % 64 == 0 && g.m * g.n >= (1 << 20);
+  const bool stream = cols == kPanelLines && g.c.col_stride == 1 && g.c.row_stride % 16 == 0 &&
+                      reinterpret_cast<uintptr_t>(c) % 64 == 0 && g.m * g.n >= (1 << 20);
   for (; rows > 0; --rows, from += kPanelLines, c += g.c.row_stride) {
     if (stream)
-      for (int64_t q = 0; q < kPanelLines; q += 16) _mm512_stream_si512(reinterpret_cast<__m512i*>(c + q), _mm512_loadu_si512(from + q));
+      for (int64_t q = 0; q < kPanelLines; q += 16)
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(c + q), _mm512_loadu_si512(from + q));
     else if (g.c.col_stride == 1)
       __builtin_memcpy(c, from, static_cast<size_t>(4 * cols));
     else
@@ -62,8 +64,8 @@ bool gemm_int8(const Int8Problem& problem, PanelLevel level) {
     g.c = flip(g.c);
   }
   const uint8_t flip = level == PanelLevel::kAvx512 && !g.unsigned_a ? 0x80 : 0;
-  panel_product({g.m, g.n, g.k, 1, g.a.data, g.a.row_stride, g.a.col_stride, g.b.data, g.b.row_stride, g.b.col_stride, level,
-                 int8_panel_block(level, g.unsigned_a), flip, g.int32_c ? write_words : write_bytes, &g});
+  panel_product({g.m, g.n, g.k, 1, g.a.data, g.a.row_stride, g.a.col_stride, g.b.data, g.b.row_stride, g.b.col_stride,
+                 level, int8_panel_block(level, g.unsigned_a), flip, g.int32_c ? write_words : write_bytes, &g});
   return true;
 }
 

@@ -8,8 +8,8 @@
 
 namespace tessera::cpu::internal {
 
-// c = beta c + alpha a b modulo 2^8, in bytes; or, with int32_c, c = a b modulo 2^32 (alpha and beta must be 1 and 0): b int8, a uint8 if unsigned_a,
-// else int8. m, n, k >= 1.
+// c = beta c + alpha a b modulo 2^8, in bytes; or, with int32_c, c = a b modulo 2^32 (alpha and beta must be 1 and 0):
+// b int8, a uint8 if unsigned_a, else int8. m, n, k >= 1.
 struct Int8Problem {
   int64_t m, n, k;
   int64_t alpha, beta;

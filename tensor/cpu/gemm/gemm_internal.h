@@ -5,9 +5,9 @@
 
 namespace tessera::cpu::internal {
 
-// How the real elements of an operand are stored. All products of floating and complex dtypes are real products of these:
-// for complex numbers, with C seen as a real m x 2n matrix, A as a real m x 2k one (re, im, re, im ...), row 2p of B is (re, im, ...) of its row p
-// and row 2p + 1 is (-im, re, ...).
+// How the real elements of an operand are stored. All products of floating and complex dtypes are real products of
+// these: for complex numbers, with C seen as a real m x 2n matrix, A as a real m x 2k one (re, im, re, im ...), row 2p
+// of B is (re, im, ...) of its row p and row 2p + 1 is (-im, re, ...).
 enum class SourceKind : uint8_t {
   kPlain,          // T itself
   kHalf,           // float16, read as float
@@ -23,8 +23,8 @@ struct GemmSource {
   SourceKind kind = SourceKind::kPlain;
   double imag_sign = 1;  // kComplexExpand: -1 conjugates B
   double odd_sign = 1;   // kComplexExpand: -1 conjugates A
-  // kVirtual: writes rows [p, p + k) of columns [j, j + count) to dst, `width` elements (of T) a row, zeros after count; data is the context. Any
-  // thread.
+  // kVirtual: writes rows [p, p + k) of columns [j, j + count) to dst, `width` elements (of T) a row, zeros after
+  // count; data is the context. Any thread.
   void (*pack)(const void* data, int64_t j, int64_t count, int64_t p, int64_t k, int64_t width, void* dst) = nullptr;
 };
 
@@ -36,7 +36,8 @@ struct GemmProblem {
   GemmSource a, b;
   T* c;
   int64_t c_row, c_col;
-  // The columns of C in blocks of this many (0: one block), c_block_stride elements apart: the images of a batch. kVirtual sources only.
+  // The columns of C in blocks of this many (0: one block), c_block_stride elements apart: the images of a batch.
+  // kVirtual sources only.
   int64_t c_block = 0, c_block_stride = 0;
 };
 
@@ -51,7 +52,8 @@ void store_halves(int64_t n, float alpha, float beta, const float* sum, uint16_t
 float dot_real(int64_t n, const float* x, const float* y);
 double dot_real(int64_t n, const double* x, const double* y);
 
-// Arithmetic modulo 2^bits, so signed integers use the unsigned type of their size. T: uint8_t, uint16_t, uint32_t, uint64_t.
+// Arithmetic modulo 2^bits, so signed integers use the unsigned type of their size. T: uint8_t, uint16_t, uint32_t,
+// uint64_t.
 template <class T>
 struct IntGemmProblem {
   int64_t m, n, k;

@@ -1,5 +1,5 @@
-// The micro kernels of the real matrix product, for one SIMD target: a small tile of C is kept in registers over a block of k (see
-// gemm_simd-inl.h, which includes this file).
+// The micro kernels of the real matrix product, for one SIMD target: a small tile of C is kept in registers over a
+// block of k (see gemm_simd-inl.h, which includes this file).
 #if defined(TENSOR_CPU_GEMM_MICRO_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TENSOR_CPU_GEMM_MICRO_INL_H_
 #undef TENSOR_CPU_GEMM_MICRO_INL_H_
@@ -23,8 +23,9 @@ using M = hn::Mask<D>;
 constexpr D d;
 constexpr int64_t kLanes = HWY_MAX_BYTES / sizeof(T);
 constexpr int64_t kPanel = 2 * kLanes;  // columns of a micro tile
-// Rows of a micro tile: 32 registers hold 14 x 2 accumulators, two vectors of B and an element of A; 16 registers hold 6 x 2. With masks of their
-// own (AVX-512) kernels read and write exactly the columns that exist; others need whole panels.
+// Rows of a micro tile: 32 registers hold 14 x 2 accumulators, two vectors of B and an element of A; 16 registers hold
+// 6 x 2. With masks of their own (AVX-512) kernels read and write exactly the columns that exist; others need whole
+// panels.
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kMaxRows = 14;
 constexpr bool kMasks = true;
@@ -37,8 +38,9 @@ constexpr int kDirectSteps = 1;
 constexpr int64_t kLine = 64;         // bytes of a cache line
 constexpr int64_t kPrefetchStep = 8;  // values of k between requests for C and for the next panel
 
-// One tile. Kernels write whole panels of c = a b where beta is 0, of c += a b where it is not; those of a single vector write just the columns that exist.
-// A is read as a[r * a_row + p * a_col] (packed: 1, rows of the tile), B as b[p * b_row + j] (packed: kPanel).
+// One tile. Kernels write whole panels of c = a b where beta is 0, of c += a b where it is not; those of a single
+// vector write just the columns that exist. A is read as a[r * a_row + p * a_col] (packed: 1, rows of the tile), B as
+// b[p * b_row + j] (packed: kPanel).
 struct MicroArgs {
   int64_t k;
   const T* a;
@@ -48,8 +50,9 @@ struct MicroArgs {
   T alpha, beta;
   T* c;
   int64_t c_row;
-  int64_t cols;             // columns that exist
-  const char* next;  // packed: what later tiles will read, brought to L2 on the way: next_count pieces of two lines, next_step bytes apart
+  int64_t cols;      // columns that exist
+  const char* next;  // packed: what later tiles will read, brought to L2 on the way: next_count pieces of two lines,
+                     // next_step bytes apart
   int64_t next_step, next_count;
 };
 
@@ -138,8 +141,9 @@ HWY_NOINLINE void PackedMicro(const MicroArgs& g) {
   t.store(g, M());
 }
 
-// A in place with any strides, B in place (rows contiguous, whole panels; a single vector reads what exists) or packed. A load with a mask costs as
-// much as a multiplication. Requests for C would only take the places of loads that come sooner.
+// A in place with any strides, B in place (rows contiguous, whole panels; a single vector reads what exists) or packed.
+// A load with a mask costs as much as a multiplication. Requests for C would only take the places of loads that come
+// sooner.
 template <int kRows, int kVecs>
 HWY_NOINLINE void DirectMicro(const MicroArgs& g) {
   constexpr int kBases = (kRows + 2) / 3;
@@ -174,20 +178,24 @@ HWY_NOINLINE void DirectMicro(const MicroArgs& g) {
 }
 
 using MicroFn = void (*)(const MicroArgs&);
-// Low tiles do without a kernel for packed operands, high ones without one for a single vector of columns: small programs count kilobytes.
-constexpr int kLeastPacked = 3 * kMaxRows / 4, kMostAliased = kMaxRows < 10 ? kMaxRows : 10, kMostNarrow = kMasks ? 4 : 0;
+// Low tiles do without a kernel for packed operands, high ones without one for a single vector of columns: small
+// programs count kilobytes.
+constexpr int kLeastPacked = 3 * kMaxRows / 4, kMostAliased = kMaxRows < 10 ? kMaxRows : 10,
+              kMostNarrow = kMasks ? 4 : 0;
 struct MicroTables {
   MicroFn packed[kMaxRows], direct[kMaxRows], narrow[kMaxRows];  // narrow: direct, for at most one vector of columns
 };
 template <int... kIndex>
 constexpr MicroTables make_tables(std::integer_sequence<int, kIndex...>) {
-  return {{(kIndex + 1 < kLeastPacked ? DirectMicro<kIndex + 1, 2> : PackedMicro<(kIndex + 1 < kLeastPacked ? kMaxRows : kIndex + 1), 2>)...},
+  return {{(kIndex + 1 < kLeastPacked ? DirectMicro<kIndex + 1, 2>
+                                      : PackedMicro<(kIndex + 1 < kLeastPacked ? kMaxRows : kIndex + 1), 2>)...},
           {DirectMicro<kIndex + 1, 2>...},
           {DirectMicro<kIndex + 1, (kIndex < kMostNarrow ? 1 : 2)>...}};
 }
 constexpr MicroTables kMicro = make_tables(std::make_integer_sequence<int, kMaxRows>());
 
-// How m rows are cut into panels of at most `most` rows, as even as can be: the first `tall` panels have low + 1 rows, the others low.
+// How m rows are cut into panels of at most `most` rows, as even as can be: the first `tall` panels have low + 1 rows,
+// the others low.
 struct RowPanels {
   int64_t count, low, tall;
   RowPanels(int64_t m, int64_t most) : count(1), low(m), tall(0) {
@@ -240,7 +248,9 @@ HWY_INLINE void through_temporary(MicroFn micro, const MicroArgs& g, Finish fini
 }
 
 // Kernels write the tile themselves where alpha is 1, beta 0 or 1 and the columns follow each other.
-HWY_INLINE bool is_plain(const MicroArgs& g, int64_t c_col) { return c_col == 1 && g.alpha == T{1} && (g.beta == T{0} || g.beta == T{1}); }
+HWY_INLINE bool is_plain(const MicroArgs& g, int64_t c_col) {
+  return c_col == 1 && g.alpha == T{1} && (g.beta == T{0} || g.beta == T{1});
+}
 
 // A micro tile at any place of C.
 HWY_INLINE void RunTile(MicroFn micro, const MicroArgs& g, int64_t rows, int64_t c_col, bool plain) {

@@ -1,6 +1,7 @@
 // Packing of the operands of the real matrix product, for one SIMD target (included by gemm_simd-inl.h).
 //
-// A panel holds `width` rows of A, or columns of B, for a range of k: dst[p * width + r]. "Across" is the direction of r, "along" that of p.
+// A panel holds `width` rows of A, or columns of B, for a range of k: dst[p * width + r]. "Across" is the direction of
+// r, "along" that of p.
 #if defined(TENSOR_CPU_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TENSOR_CPU_GEMM_PACK_INL_H_
 #undef TENSOR_CPU_GEMM_PACK_INL_H_
@@ -15,7 +16,8 @@ namespace tessera::cpu::internal {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kBlockK = sizeof(T) == 4 ? 256 : 192;  // the longest range of k in a panel: one of B and two of A share L1
+constexpr int64_t kBlockK =
+    sizeof(T) == 4 ? 256 : 192;  // the longest range of k in a panel: one of B and two of A share L1
 
 HWY_INLINE M first_lanes(int64_t n) { return hn::FirstN(d, static_cast<size_t>(max64(0, min64(n, kLanes)))); }
 
@@ -39,7 +41,8 @@ HWY_INLINE void store_first(V v, T* p, int64_t n) {
 
 // ---- Contiguous across ----
 
-HWY_NOINLINE void pack_copying(const T* HWY_RESTRICT src, int64_t stride, int64_t rows, int64_t k, int64_t width, T* HWY_RESTRICT dst) {
+HWY_NOINLINE void pack_copying(const T* HWY_RESTRICT src, int64_t stride, int64_t rows, int64_t k, int64_t width,
+                               T* HWY_RESTRICT dst) {
   constexpr int64_t kAhead = 12;  // source rows are often in pages of their own
   if (rows == kPanel && width == kPanel) {
     for (int64_t p = 0; p < k; ++p, src += stride, dst += kPanel) {
@@ -57,10 +60,12 @@ HWY_NOINLINE void pack_copying(const T* HWY_RESTRICT src, int64_t stride, int64_
 }
 
 // Every row is the same: an expanded operand.
-HWY_NOINLINE void pack_repeating(const T* HWY_RESTRICT src, int64_t along, int64_t rows, int64_t k, int64_t width, T* HWY_RESTRICT dst) {
+HWY_NOINLINE void pack_repeating(const T* HWY_RESTRICT src, int64_t along, int64_t rows, int64_t k, int64_t width,
+                                 T* HWY_RESTRICT dst) {
   for (int64_t p = 0; p < k; ++p, dst += width) {
     const V v = hn::Set(d, src[p * along]);
-    for (int64_t r = 0; r < width; r += kLanes) store_first(r + kLanes <= rows ? v : hn::IfThenElseZero(first_lanes(rows - r), v), dst + r, width - r);
+    for (int64_t r = 0; r < width; r += kLanes)
+      store_first(r + kLanes <= rows ? v : hn::IfThenElseZero(first_lanes(rows - r), v), dst + r, width - r);
   }
 }
 
@@ -75,22 +80,28 @@ HWY_INLINE V insert_block(V v, const T* p) {
 #if HWY_TARGET <= HWY_AVX3
   const hn::Repartition<int32_t, D> di;
   const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return hn::BitCast(d, hn::Vec<decltype(di)>{kIndex == 0 ? _mm512_castsi128_si512(block) : _mm512_inserti32x4(hn::BitCast(di, v).raw, block, kIndex)});
+  return hn::BitCast(d, hn::Vec<decltype(di)>{kIndex == 0 ? _mm512_castsi128_si512(block)
+                                                          : _mm512_inserti32x4(hn::BitCast(di, v).raw, block, kIndex)});
 #elif HWY_TARGET <= HWY_AVX2
   const hn::Repartition<int32_t, D> di;
   const __m128i block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  return hn::BitCast(d, hn::Vec<decltype(di)>{kIndex == 0 ? _mm256_castsi128_si256(block) : _mm256_inserti128_si256(hn::BitCast(di, v).raw, block, kIndex)});
+  return hn::BitCast(
+      d, hn::Vec<decltype(di)>{kIndex == 0 ? _mm256_castsi128_si256(block)
+                                           : _mm256_inserti128_si256(hn::BitCast(di, v).raw, block, kIndex)});
 #else
   return kIndex == 0 ? hn::LoadU(d, p) : v;
 #endif
 }
 
-// Every block of 16 bytes is an element of a kBlock x kBlock matrix per block position: x[i] holds its row i, afterwards its column i.
+// Every block of 16 bytes is an element of a kBlock x kBlock matrix per block position: x[i] holds its row i,
+// afterwards its column i.
 HWY_INLINE void transpose_blocks(V* x) {
   if constexpr (sizeof(T) == 4) {
     const hn::Repartition<double, D> dd;
-    const auto lo01 = hn::BitCast(dd, hn::InterleaveLower(d, x[0], x[1])), lo23 = hn::BitCast(dd, hn::InterleaveLower(d, x[2], x[3]));
-    const auto hi01 = hn::BitCast(dd, hn::InterleaveUpper(d, x[0], x[1])), hi23 = hn::BitCast(dd, hn::InterleaveUpper(d, x[2], x[3]));
+    const auto lo01 = hn::BitCast(dd, hn::InterleaveLower(d, x[0], x[1])),
+               lo23 = hn::BitCast(dd, hn::InterleaveLower(d, x[2], x[3]));
+    const auto hi01 = hn::BitCast(dd, hn::InterleaveUpper(d, x[0], x[1])),
+               hi23 = hn::BitCast(dd, hn::InterleaveUpper(d, x[2], x[3]));
     x[0] = hn::BitCast(d, hn::InterleaveLower(dd, lo01, lo23));
     x[1] = hn::BitCast(d, hn::InterleaveUpper(dd, lo01, lo23));
     x[2] = hn::BitCast(d, hn::InterleaveLower(dd, hi01, hi23));
@@ -102,10 +113,11 @@ HWY_INLINE void transpose_blocks(V* x) {
   }
 }
 
-// kGroups * kBlock values of k of kLanes rows. A cache line of each source row is used up before the next row: with strides of a power of two, all
-// rows meet in the same few cache sets.
+// kGroups * kBlock values of k of kLanes rows. A cache line of each source row is used up before the next row: with
+// strides of a power of two, all rows meet in the same few cache sets.
 template <int kGroups>
-HWY_INLINE void transpose_strip(const T* const* row, int64_t ahead, int64_t p, M valid, T* HWY_RESTRICT dst, int64_t width, int64_t keep) {
+HWY_INLINE void transpose_strip(const T* const* row, int64_t ahead, int64_t p, M valid, T* HWY_RESTRICT dst,
+                                int64_t width, int64_t keep) {
   V x[kGroups][kBlock];
   const auto take = [&](auto index) HWY_ATTR {
 #pragma GCC unroll 4
@@ -128,11 +140,13 @@ HWY_INLINE void transpose_strip(const T* const* row, int64_t ahead, int64_t p, M
   for (int g = 0; g < kGroups; ++g) {
     transpose_blocks(x[g]);
 #pragma GCC unroll 4
-    for (int i = 0; i < kBlock; ++i) store_first(hn::IfThenElseZero(valid, x[g][i]), dst + (g * kBlock + i) * width, keep);
+    for (int i = 0; i < kBlock; ++i)
+      store_first(hn::IfThenElseZero(valid, x[g][i]), dst + (g * kBlock + i) * width, keep);
   }
 }
 
-HWY_NOINLINE void pack_transposing(const T* HWY_RESTRICT src, int64_t stride, int64_t rows, int64_t k, int64_t width, T* HWY_RESTRICT dst) {
+HWY_NOINLINE void pack_transposing(const T* HWY_RESTRICT src, int64_t stride, int64_t rows, int64_t k, int64_t width,
+                                   T* HWY_RESTRICT dst) {
   constexpr int64_t kGroups = kLine / 16;
   for (int64_t r = 0; r < width; r += kLanes) {
     const int64_t valid = max64(0, min64(rows - r, kLanes)), keep = min64(width - r, kLanes);
@@ -142,7 +156,8 @@ HWY_NOINLINE void pack_transposing(const T* HWY_RESTRICT src, int64_t stride, in
     const M mask = first_lanes(valid);
     const int64_t ahead = keep * stride;  // the rows of the next strip are requested meanwhile
     int64_t p = 0;
-    for (; p + kGroups * kBlock <= k; p += kGroups * kBlock) transpose_strip<kGroups>(row, ahead, p, mask, to + p * width, width, keep);
+    for (; p + kGroups * kBlock <= k; p += kGroups * kBlock)
+      transpose_strip<kGroups>(row, ahead, p, mask, to + p * width, width, keep);
     for (; p + kBlock <= k; p += kBlock) transpose_strip<1>(row, ahead, p, mask, to + p * width, width, keep);
     for (; p < k; ++p)
       for (int64_t i = 0; i < keep; ++i) to[p * width + i] = i < valid ? row[i][p] : T{0};
@@ -159,24 +174,28 @@ inline float load_half(uint16_t bits) { return half_bits_to_float(bits); }
 
 // to[0 .. n) = from[0 .. n)
 template <class DF>
-HWY_INLINE void convert_line(DF df, SourceKind kind, const uint16_t* HWY_RESTRICT from, int64_t n, hn::TFromD<DF>* HWY_RESTRICT to) {
+HWY_INLINE void convert_line(DF df, SourceKind kind, const uint16_t* HWY_RESTRICT from, int64_t n,
+                             hn::TFromD<DF>* HWY_RESTRICT to) {
   int64_t i = 0;
   if constexpr (sizeof(hn::TFromD<DF>) == 4) {
     if (kind == SourceKind::kBFloat16) {
       const hn::Repartition<uint32_t, DF> du;
       const hn::Rebind<uint16_t, DF> dh;
-      for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dh, from + i)))), df, to + i);
+      for (; i + kLanes <= n; i += kLanes)
+        hn::StoreU(hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(du, hn::LoadU(dh, from + i)))), df, to + i);
     } else {
 #if HWY_TARGET <= HWY_AVX2
       const hn::Rebind<hwy::float16_t, DF> dh;
-      for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::PromoteTo(df, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from) + i)), df, to + i);
+      for (; i + kLanes <= n; i += kLanes)
+        hn::StoreU(hn::PromoteTo(df, hn::LoadU(dh, reinterpret_cast<const hwy::float16_t*>(from) + i)), df, to + i);
 #endif
     }
   }
   for (; i < n; ++i) to[i] = kind == SourceKind::kBFloat16 ? bfloat16_bits_to_float(from[i]) : load_half(from[i]);
 }
 
-HWY_NOINLINE void pack_reduced(SourceKind kind, const uint16_t* src, int64_t across, int64_t along, int64_t rows, int64_t k, int64_t width, T* dst) {
+HWY_NOINLINE void pack_reduced(SourceKind kind, const uint16_t* src, int64_t across, int64_t along, int64_t rows,
+                               int64_t k, int64_t width, T* dst) {
   if (across == 1) {
     for (int64_t p = 0; p < k; ++p, src += along, dst += width) {
       convert_line(d, kind, src, rows, dst);
@@ -198,14 +217,16 @@ HWY_NOINLINE void pack_reduced(SourceKind kind, const uint16_t* src, int64_t acr
 // ---- Complex numbers as real ones (SourceKind) ----
 
 // `rows` rows of A, k real columns from p0 on.
-HWY_NOINLINE void pack_complex_pairs(const GemmSource& s, int64_t first, int64_t rows, int64_t p0, int64_t k, int64_t width, T* HWY_RESTRICT dst) {
+HWY_NOINLINE void pack_complex_pairs(const GemmSource& s, int64_t first, int64_t rows, int64_t p0, int64_t k,
+                                     int64_t width, T* HWY_RESTRICT dst) {
   const T* const src = static_cast<const T*>(s.data) + 2 * (first * s.row_stride + p0 / 2 * s.col_stride);
   if (s.col_stride == 1) return pack_transposing(src, 2 * s.row_stride, rows, k, width, dst);
   for (int64_t p = 0; p < k; p += 2, dst += 2 * width) {
     const T* const from = src + p * s.col_stride;
     if (s.row_stride == 1) {
       for (int64_t r = 0; r < width; r += kLanes) {
-        const V lo = load_first(from + 2 * r, 2 * (rows - r)), hi = load_first(from + 2 * r + kLanes, 2 * (rows - r) - kLanes);
+        const V lo = load_first(from + 2 * r, 2 * (rows - r)),
+                hi = load_first(from + 2 * r + kLanes, 2 * (rows - r) - kLanes);
         store_first(hn::ConcatEven(d, hi, lo), dst + r, width - r);
         store_first(hn::ConcatOdd(d, hi, lo), dst + width + r, width - r);
       }
@@ -216,11 +237,14 @@ HWY_NOINLINE void pack_complex_pairs(const GemmSource& s, int64_t first, int64_t
   }
 }
 
-// `cols` real columns of B, k real rows from p0 on, both even: of every complex row (re, im) and (-im, re) with the signs of the conjugates.
-HWY_NOINLINE void pack_complex_expand(const GemmSource& s, int64_t first, int64_t cols, int64_t p0, int64_t k, int64_t width, T* HWY_RESTRICT dst) {
+// `cols` real columns of B, k real rows from p0 on, both even: of every complex row (re, im) and (-im, re) with the
+// signs of the conjugates.
+HWY_NOINLINE void pack_complex_expand(const GemmSource& s, int64_t first, int64_t cols, int64_t p0, int64_t k,
+                                      int64_t width, T* HWY_RESTRICT dst) {
   const T* const src = static_cast<const T*>(s.data) + 2 * (p0 / 2 * s.row_stride + first / 2 * s.col_stride);
   const T imag = static_cast<T>(s.imag_sign), odd = static_cast<T>(s.odd_sign);
-  const V straight = hn::OddEven(hn::Set(d, imag), hn::Set(d, T{1})), crossed = hn::OddEven(hn::Set(d, odd), hn::Set(d, -odd * imag));
+  const V straight = hn::OddEven(hn::Set(d, imag), hn::Set(d, T{1})),
+          crossed = hn::OddEven(hn::Set(d, odd), hn::Set(d, -odd * imag));
   HWY_ALIGN T line[kPanel];
   for (int64_t p = 0; p < k; p += 2, dst += 2 * width) {
     const T* from = src + p * s.row_stride;
@@ -238,14 +262,17 @@ HWY_NOINLINE void pack_complex_expand(const GemmSource& s, int64_t first, int64_
 
 // ---- The choice ----
 
-// A panel of `width` rows of A (not kTransposed) or columns of B (kTransposed), [p0, p0 + k) of the inner dimension; zeros after the first `count`.
+// A panel of `width` rows of A (not kTransposed) or columns of B (kTransposed), [p0, p0 + k) of the inner dimension;
+// zeros after the first `count`.
 template <bool kTransposed>
-HWY_NOINLINE void pack_panel(const GemmSource& s, int64_t first, int64_t count, int64_t p0, int64_t k, int64_t width, T* dst) {
+HWY_NOINLINE void pack_panel(const GemmSource& s, int64_t first, int64_t count, int64_t p0, int64_t k, int64_t width,
+                             T* dst) {
   const int64_t across = kTransposed ? s.col_stride : s.row_stride, along = kTransposed ? s.row_stride : s.col_stride;
   switch (s.kind) {
     case SourceKind::kHalf:
     case SourceKind::kBFloat16:
-      return pack_reduced(s.kind, static_cast<const uint16_t*>(s.data) + first * across + p0 * along, across, along, count, k, width, dst);
+      return pack_reduced(s.kind, static_cast<const uint16_t*>(s.data) + first * across + p0 * along, across, along,
+                          count, k, width, dst);
     case SourceKind::kComplexPairs:
       return pack_complex_pairs(s, first, count, p0, k, width, dst);
     case SourceKind::kComplexExpand:

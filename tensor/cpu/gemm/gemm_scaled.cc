@@ -9,7 +9,8 @@ namespace {
 // A contiguous float32 copy, row-major.
 std::unique_ptr<float[]> floats_of(int64_t rows, int64_t cols, const MatrixRef& x, DType t) {
   std::unique_ptr<float[]> r(new float[static_cast<size_t>(rows * cols)]);
-  const int64_t shape[2] = {rows, cols}, to[2] = {cols * 4, 4}, from[2] = {x.row_stride * item_size(t), x.col_stride * item_size(t)};
+  const int64_t shape[2] = {rows, cols}, to[2] = {cols * 4, 4},
+                from[2] = {x.row_stride * item_size(t), x.col_stride * item_size(t)};
   copy_strided(shape, Operand{r.get(), DType::kFloat32, to}, Operand{x.data, t, from});
   return r;
 }

@@ -1,10 +1,11 @@
-// The product of real matrices, for one SIMD target (included by gemm_f32.cc and gemm_f64.cc inside foreach_target; TESSERA_GEMM_T names the element
-// type).
+// The product of real matrices, for one SIMD target (included by gemm_f32.cc and gemm_f64.cc inside foreach_target;
+// TESSERA_GEMM_T names the element type).
 //
-// The plan is like that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 34, 2008): a block of A is packed into
-// L2 in panels of up to kMaxRows rows, one panel of B of two vectors' width after the other into L1, and a micro kernel keeps one small tile of C in
-// registers over a part of k. While a panel of B is used, the source of the next one comes nearer. Every cut depends
-// on the sizes only, and each tile of C is computed by one piece of work, so the bits of the result do not depend on the number of threads.
+// The plan is like that of Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (ACM TOMS 34,
+// 2008): a block of A is packed into L2 in panels of up to kMaxRows rows, one panel of B of two vectors' width after
+// the other into L1, and a micro kernel keeps one small tile of C in registers over a part of k. While a panel of B is
+// used, the source of the next one comes nearer. Every cut depends on the sizes only, and each tile of C is computed by
+// one piece of work, so the bits of the result do not depend on the number of threads.
 #if defined(TENSOR_CPU_GEMM_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TENSOR_CPU_GEMM_SIMD_INL_H_
 #undef TENSOR_CPU_GEMM_SIMD_INL_H_
@@ -23,15 +24,18 @@ namespace HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kBlockElements = (int64_t{1} << 19) / sizeof(T);  // a block of A, packed, in L2
-constexpr int64_t kBlockRows = 40 * kMaxRows;  // of it: rows of C are often in pages of their own
+constexpr int64_t kBlockRows = 40 * kMaxRows;                       // of it: rows of C are often in pages of their own
 
 // The length of equal parts of n, at most `most`, a multiple of `unit`.
-inline int64_t part_of(int64_t n, int64_t most, int64_t unit) { return ceil_div(n <= most ? n : ceil_div(n, ceil_div(n, most)), unit) * unit; }
+inline int64_t part_of(int64_t n, int64_t most, int64_t unit) {
+  return ceil_div(n <= most ? n : ceil_div(n, ceil_div(n, most)), unit) * unit;
+}
 
 // ---- The packed product ----
 
 // Values of k [p0, p0 + depth) of the rows, in parts of kc.
-void pack_rows(const GemmSource& s, int64_t first, const RowPanels& panels, int64_t p0, int64_t depth, int64_t kc, T* dst) {
+void pack_rows(const GemmSource& s, int64_t first, const RowPanels& panels, int64_t p0, int64_t depth, int64_t kc,
+               T* dst) {
   const int64_t rows = panels.first(panels.count);
   parallel_for(panels.count, max64(1, 4096 / (kMaxRows * depth)), [&](int64_t begin, int64_t end) HWY_ATTR {
     for (int64_t i = begin; i < end; ++i) {
@@ -44,8 +48,8 @@ void pack_rows(const GemmSource& s, int64_t first, const RowPanels& panels, int6
   });
 }
 
-// Where the source of a panel of B lies, to bring it nearer before it is packed: a micro kernel requests one piece of two lines every kPrefetchStep
-// values of k, so that some calls request all.
+// Where the source of a panel of B lies, to bring it nearer before it is packed: a micro kernel requests one piece of
+// two lines every kPrefetchStep values of k, so that some calls request all.
 struct PanelSource {
   const char* data = nullptr;
   int64_t call_step = 0, step = 0, count = 0, calls = 0;
@@ -53,7 +57,8 @@ struct PanelSource {
   PanelSource() = default;
   // Rows [p, p + k) of the panel at column j.
   PanelSource(const GemmSource& s, int64_t p, int64_t k, int64_t j) {
-    const bool complex = s.kind == SourceKind::kComplexExpand, reduced = s.kind == SourceKind::kHalf || s.kind == SourceKind::kBFloat16;
+    const bool complex = s.kind == SourceKind::kComplexExpand,
+               reduced = s.kind == SourceKind::kHalf || s.kind == SourceKind::kBFloat16;
     if (s.kind == SourceKind::kVirtual || (s.row_stride != 1 && s.col_stride != 1)) return;
     const int64_t item = complex ? 2 * sizeof(T) : reduced ? 2 : sizeof(T), shift = complex ? 1 : 0;
     data = static_cast<const char*>(s.data) + ((p >> shift) * s.row_stride + (j >> shift) * s.col_stride) * item;
@@ -83,7 +88,8 @@ struct PackedBlock {
   int64_t row, rows, p0, depth, kc;
   const T* a;
 
-  // What the row panels [i0, i1) add to columns [j0, j1) of C; panel: room for one of B, which stays in L1 while A streams by.
+  // What the row panels [i0, i1) add to columns [j0, j1) of C; panel: room for one of B, which stays in L1 while A
+  // streams by.
   void run(int64_t i0, int64_t i1, int64_t j0, int64_t j1, T* panel) const {
     MicroArgs args{};
     args.alpha = g.alpha;
@@ -99,7 +105,8 @@ struct PackedBlock {
         pack_panel<true>(g.b, j, args.cols, p0 + p, args.k, kPanel, panel);
         const bool last = p + kc >= depth;
         const int64_t next_j = last ? j + kPanel : j, next_p = last ? 0 : p + kc;
-        add(args, i0, i1, j, p, next_j < g.n ? PanelSource(g.b, p0 + next_p, min64(kc, depth - next_p), next_j) : PanelSource());
+        add(args, i0, i1, j, p,
+            next_j < g.n ? PanelSource(g.b, p0 + next_p, min64(kc, depth - next_p), next_j) : PanelSource());
       }
     }
   }
@@ -137,7 +144,7 @@ struct PackedBlock {
 // How a block's product is cut for the threads: into some pieces of columns, and of rows where there are few columns.
 struct Pieces {
   static constexpr int64_t kLeastPanels = 8;  // of rows, for each of which B is packed
-  int64_t cols, rows, row_pieces, count;  // cols: a multiple of kPanel; rows: in panels
+  int64_t cols, rows, row_pieces, count;      // cols: a multiple of kPanel; rows: in panels
   Pieces(int64_t n, const RowPanels& panels, int64_t work) {
     const int64_t col_panels = ceil_div(n, kPanel);
     cols = ceil_div(col_panels, max64(1, min64(64, work >> 19)));
@@ -149,8 +156,9 @@ struct Pieces {
   }
 };
 
-// Rows of A that a thread packs and multiplies by itself: its core then has them, and no thread waits for others. Sums do not depend on this cut. Few
-// rows are shared by all threads, and so are those of a product whose B is wide or exists only packed: every thread would pack all of it.
+// Rows of A that a thread packs and multiplies by itself: its core then has them, and no thread waits for others. Sums
+// do not depend on this cut. Few rows are shared by all threads, and so are those of a product whose B is wide or
+// exists only packed: every thread would pack all of it.
 int64_t own_rows(const GemmProblem<T>& g) {
   constexpr int64_t kLeast = 8 * kMaxRows, kMost = 512, kWidest = 4;
   const int64_t threads = in_parallel_region() ? 1 : num_threads(), rows = ceil_div(g.m, threads);
@@ -158,7 +166,9 @@ int64_t own_rows(const GemmProblem<T>& g) {
   return ceil_div(g.m, threads * max64(1, rows / kMost));
 }
 GemmProblem<T> rows_of(GemmProblem<T> g, int64_t begin, int64_t end) {
-  const int64_t item = g.a.kind == SourceKind::kPlain ? sizeof(T) : g.a.kind == SourceKind::kComplexPairs ? 2 * sizeof(T) : 2;
+  const int64_t item = g.a.kind == SourceKind::kPlain          ? sizeof(T)
+                       : g.a.kind == SourceKind::kComplexPairs ? 2 * sizeof(T)
+                                                               : 2;
   g.m = end - begin;
   g.a.data = static_cast<const char*>(g.a.data) + begin * g.a.row_stride * item;
   g.c += begin * g.c_row;
@@ -166,7 +176,8 @@ GemmProblem<T> rows_of(GemmProblem<T> g, int64_t begin, int64_t end) {
 }
 
 void GemmShared(const GemmProblem<T>& g) {
-  const int64_t kc = part_of(g.k, kBlockK, 8), rows_most = part_of(g.m, min64(kBlockRows, max64(kMaxRows, kBlockElements / kc)), 1);
+  const int64_t kc = part_of(g.k, kBlockK, 8),
+                rows_most = part_of(g.m, min64(kBlockRows, max64(kMaxRows, kBlockElements / kc)), 1);
   const int64_t depth_most = min64(ceil_div(g.k, kc), max64(1, kBlockElements / (rows_most * kc))) * kc;
   ScratchArray<T> a(rows_most * depth_most);
   for (int64_t i = 0; i < g.m; i += rows_most) {
@@ -202,7 +213,8 @@ inline int64_t direct_block(int64_t k) { return part_of(k, kDirectK, 8); }
 RowPanels direct_panels(const GemmProblem<T>& g) {
   return RowPanels(g.m, g.a.row_stride * static_cast<int64_t>(sizeof(T)) % 4096 == 0 ? kMostAliased : kMaxRows);
 }
-// B as it lies where it is read once or twice, or its rows are near; a copy does not have rows that all meet in the same few cache sets.
+// B as it lies where it is read once or twice, or its rows are near; a copy does not have rows that all meet in the
+// same few cache sets.
 bool takes_in_place(const GemmProblem<T>& g, const RowPanels& panels) {
   return g.b.col_stride == 1 && (panels.count <= 2 || g.b.row_stride * static_cast<int64_t>(sizeof(T)) <= kNearRows);
 }
@@ -239,7 +251,8 @@ void DirectColumns(const GemmProblem<T>& g, const RowPanels& panels, int64_t j0,
         const int64_t row = panels.first(i), height = panels.height(i);
         args.a = static_cast<const T*>(g.a.data) + row * g.a.row_stride + p * g.a.col_stride;
         args.c = g.c + row * g.c_row + j * g.c_col;
-        RunTile(micro[height - 1], args, height, g.c_col, plain && (args.cols == kPanel || (narrow && height <= kMostNarrow)));
+        RunTile(micro[height - 1], args, height, g.c_col,
+                plain && (args.cols == kPanel || (narrow && height <= kMostNarrow)));
       }
     }
   }
@@ -263,7 +276,8 @@ HWY_INLINE void request_rows(const GemmSource& a, int64_t row, int64_t rows, int
 // Row panels [i0, i1) of C.
 void DirectRows(const GemmProblem<T>& g, const RowPanels& panels, int64_t i0, int64_t i1, T* packed) {
   const int64_t col_panels = ceil_div(g.n, kPanel), packed_from = takes_in_place(g, panels) ? g.n / kPanel : 0;
-  const int64_t share = g.a.col_stride == 1 ? ceil_div(panels.tallest(), col_panels) : 0;  // rows of A to request for the next row panel during a tile
+  const int64_t share = g.a.col_stride == 1 ? ceil_div(panels.tallest(), col_panels)
+                                            : 0;  // rows of A to request for the next row panel during a tile
   MicroArgs args{};
   args.k = g.k;
   args.a_row = g.a.row_stride;
@@ -296,7 +310,8 @@ void DirectRows(const GemmProblem<T>& g, const RowPanels& panels, int64_t i0, in
 void GemmDirect(const GemmProblem<T>& g) {
   const RowPanels panels = direct_panels(g);
   const bool near = is_near(g);
-  const int64_t pieces = max64(1, min64(16, (g.m * g.n * g.k) >> 19)), units = near ? panels.count : ceil_div(g.n, kPanel), unit = near ? 1 : kPanel;
+  const int64_t pieces = max64(1, min64(16, (g.m * g.n * g.k) >> 19)),
+                units = near ? panels.count : ceil_div(g.n, kPanel), unit = near ? 1 : kPanel;
   parallel_for(near ? units : g.n, ceil_div(units, pieces) * unit, [&](int64_t begin, int64_t end) HWY_ATTR {
     ScratchArray<T> room(kDirectRoom);
     near ? DirectRows(g, panels, begin, end, room.get()) : DirectColumns(g, panels, begin, end, room.get());
@@ -359,7 +374,8 @@ void GemmDots(const GemmProblem<T>& g) {
       const T* const columns = b + j * g.b.col_stride;
       if (end - j >= 4) {
         for (int64_t i = 0; i < g.m; ++i) {
-          (far && i == 0 ? dot_columns<4, true> : dot_columns<4>)(g.k, a + i * g.a.row_stride, columns, g.b.col_stride, out);
+          (far && i == 0 ? dot_columns<4, true> : dot_columns<4>)(g.k, a + i * g.a.row_stride, columns, g.b.col_stride,
+                                                                  out);
           for (int q = 0; q < 4; ++q) store(g, i, j + q, out[q]);
         }
       } else {
@@ -375,9 +391,11 @@ void GemmDots(const GemmProblem<T>& g) {
 
 // ---- One row against a row-major B: sums of rows, read in the order they lie ----
 
-// kAhead: from far memory, where as many rows behind these are requested; so many pages at once bring a third more than one.
+// kAhead: from far memory, where as many rows behind these are requested; so many pages at once bring a third more than
+// one.
 template <int kRows, bool kAhead = false>
-HWY_INLINE void add_rows(int64_t n, const T* HWY_RESTRICT x, int64_t x_stride, const T* HWY_RESTRICT b, int64_t b_row, T* HWY_RESTRICT sum) {
+HWY_INLINE void add_rows(int64_t n, const T* HWY_RESTRICT x, int64_t x_stride, const T* HWY_RESTRICT b, int64_t b_row,
+                         T* HWY_RESTRICT sum) {
   V xs[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) xs[r] = hn::Set(d, x[r * x_stride]);
@@ -400,11 +418,13 @@ HWY_INLINE void add_rows(int64_t n, const T* HWY_RESTRICT x, int64_t x_stride, c
 
 constexpr int64_t kRowCols = 16384 / sizeof(T);  // of the sum at a time, in L1
 
-// At most 4 kRowCols columns of C, from j0 on. Whole rows of B are read in their order; parts of k by fixed cuts, added in order.
+// At most 4 kRowCols columns of C, from j0 on. Whole rows of B are read in their order; parts of k by fixed cuts, added
+// in order.
 void gemv_columns(const GemmProblem<T>& g, int64_t j0, int64_t n) {
   const T *const x = static_cast<const T*>(g.a.data), *const b = static_cast<const T*>(g.b.data) + j0;
   const int64_t xs = g.a.col_stride, b_row = g.b.row_stride, chunks = ceil_div(n, kRowCols);
-  const int64_t pieces = max64(1, min64(16, (n * g.k) >> 18)), part = ceil_div(ceil_div(g.k, max64(1, min64(pieces / chunks, g.k / 16))), 4) * 4;
+  const int64_t pieces = max64(1, min64(16, (n * g.k) >> 18)),
+                part = ceil_div(ceil_div(g.k, max64(1, min64(pieces / chunks, g.k / 16))), 4) * 4;
   const int64_t parts = ceil_div(g.k, part);
   const bool far = is_far(n * g.k);
   ScratchArray<T> sums(parts * n);
@@ -415,7 +435,8 @@ void gemv_columns(const GemmProblem<T>& g, int64_t j0, int64_t n) {
       const int64_t p1 = min64(g.k, p + part);
       T* const sum = sums.get() + t / chunks * n + j;
       for (int64_t i = 0; i < cols; ++i) sum[i] = T{0};
-      for (; p + 4 <= p1; p += 4) (far ? add_rows<4, true> : add_rows<4>)(cols, x + p * xs, xs, b + p * b_row + j, b_row, sum);
+      for (; p + 4 <= p1; p += 4)
+        (far ? add_rows<4, true> : add_rows<4>)(cols, x + p * xs, xs, b + p * b_row + j, b_row, sum);
       for (; p < p1; ++p) add_rows<1>(cols, x + p * xs, xs, b + p * b_row + j, b_row, sum);
     }
   });
@@ -423,7 +444,8 @@ void gemv_columns(const GemmProblem<T>& g, int64_t j0, int64_t n) {
     T* const sum = sums.get();
     const T* const other = sum + s * n;
     int64_t j = 0;
-    for (; j + kLanes <= n; j += kLanes) hn::StoreU(hn::Add(hn::LoadU(d, sum + j), hn::LoadU(d, other + j)), d, sum + j);
+    for (; j + kLanes <= n; j += kLanes)
+      hn::StoreU(hn::Add(hn::LoadU(d, sum + j), hn::LoadU(d, other + j)), d, sum + j);
     for (; j < n; ++j) sum[j] += other[j];
   }
   for (int64_t j = 0; j < n; ++j) store(g, 0, j0 + j, sums[j]);
@@ -468,10 +490,11 @@ void GemmEntry(const GemmProblem<T>& g) {
   GemmPacked(g);
 }
 
-// `count` products like g, one after the other on this thread; the strides of the batch in elements. Operands come from far: only small ones are
-// read where they lie.
+// `count` products like g, one after the other on this thread; the strides of the batch in elements. Operands come from
+// far: only small ones are read where they lie.
 void GemmBatchEntry(GemmProblem<T> g, int64_t count, int64_t a_step, int64_t b_step, int64_t c_step) {
-  const bool small = is_small(g) && g.m > 1 && g.n > 1, tiles = small && g.m * g.n * g.k <= (1 << 22), near = is_near(g);
+  const bool small = is_small(g) && g.m > 1 && g.n > 1, tiles = small && g.m * g.n * g.k <= (1 << 22),
+             near = is_near(g);
   const RowPanels panels = direct_panels(g);
   ScratchArray<T> room(tiles ? kDirectRoom : 0);
   for (int64_t i = 0; i < count; ++i) {

@@ -18,9 +18,10 @@ namespace {
 
 template <class T>
 struct Traits {
-  static constexpr bool kComplex =
-      std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>> || std::is_same_v<T, ComplexHalf>;
-  static constexpr bool kFloat = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+  static constexpr bool kComplex = std::is_same_v<T, std::complex<float>> || std::is_same_v<T, std::complex<double>> ||
+                                   std::is_same_v<T, ComplexHalf>;
+  static constexpr bool kFloat =
+      std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
   static constexpr bool kInt = !kComplex && !kFloat;
   // Reference sums: exact modulo 2^64, or in long double.
   using Wide = std::conditional_t<kComplex, std::complex<double>, std::conditional_t<kFloat, long double, uint64_t>>;
@@ -154,7 +155,8 @@ void check(const Case& t) {
   if (t.beta == 0 && t.beta_im == 0 && !Traits<T>::kInt && !Traits<T>::kComplex)
     for (auto& x : c.storage) x = static_cast<T>(std::numeric_limits<float>::quiet_NaN());  // must not matter
   const Matrix<T> before = c;
-  gemm(kType, t.m, t.n, t.k, param(kType, t.alpha, t.alpha_im), a.ref(), b.ref(), param(kType, t.beta, t.beta_im), c.ref(), t.conj_a, t.conj_b);
+  gemm(kType, t.m, t.n, t.k, param(kType, t.alpha, t.alpha_im), a.ref(), b.ref(), param(kType, t.beta, t.beta_im),
+       c.ref(), t.conj_a, t.conj_b);
   const Wide alpha = scalar<T>(t.alpha, t.alpha_im), beta = scalar<T>(t.beta, t.beta_im);
   for (int64_t i = 0; i < t.m; ++i)
     for (int64_t j = 0; j < t.n; ++j) {
@@ -171,7 +173,8 @@ void check(const Case& t) {
       Wide expected = alpha * sum;
       if (beta != Wide{}) expected += beta * widen(before.at(i, j));
       if constexpr (std::is_same_v<T, bool>) expected = (alpha && sum) || (beta && before.at(i, j));
-      const std::string where = str_cat(kType == DType::kBool ? "bool" : "", " m=", t.m, " n=", t.n, " k=", t.k, " at ", i, ",", j);
+      const std::string where =
+          str_cat(kType == DType::kBool ? "bool" : "", " m=", t.m, " n=", t.n, " k=", t.k, " at ", i, ",", j);
       if constexpr (std::is_same_v<T, bool>) {
         ASSERT_EQ(c.at(i, j), expected != 0) << where;
       } else if constexpr (Traits<T>::kInt) {
@@ -194,15 +197,17 @@ void check(const Case& t) {
 
 // Types that share their code with another one are tested less.
 template <class T>
-constexpr bool kOwnCode = std::is_same_v<T, float> || std::is_same_v<T, Half> || std::is_same_v<T, std::complex<float>> ||
-                          std::is_same_v<T, int32_t> || std::is_same_v<T, bool>;
+constexpr bool kOwnCode =
+    std::is_same_v<T, float> || std::is_same_v<T, Half> || std::is_same_v<T, std::complex<float>> ||
+    std::is_same_v<T, int32_t> || std::is_same_v<T, bool>;
 
-constexpr Order kOrders[] = {Order::kRows, Order::kCols, Order::kPaddedRows, Order::kPaddedCols, Order::kBothStrided, Order::kReversed};
+constexpr Order kOrders[] = {Order::kRows,       Order::kCols,        Order::kPaddedRows,
+                             Order::kPaddedCols, Order::kBothStrided, Order::kReversed};
 
 template <class T>
 class GemmTest : public testing::Test {};
-using AllTypes = testing::Types<bool, uint8_t, int8_t, int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t, Half, BFloat16, float, double,
-                                ComplexHalf, std::complex<float>, std::complex<double>>;
+using AllTypes = testing::Types<bool, uint8_t, int8_t, int16_t, int32_t, int64_t, uint16_t, uint32_t, uint64_t, Half,
+                                BFloat16, float, double, ComplexHalf, std::complex<float>, std::complex<double>>;
 TYPED_TEST_SUITE(GemmTest, AllTypes);
 
 TYPED_TEST(GemmTest, SizesUpToSeventy) {
@@ -243,7 +248,8 @@ TYPED_TEST(GemmTest, VectorsInEveryOrder) {
 TYPED_TEST(GemmTest, AlphaAndBeta) {
   for (double alpha : {0., 1., -3.})
     for (double beta : {0., 1., -2.})
-      for (int64_t k : {0, 7, 260}) check<TypeParam>({17, 35, k, Order::kRows, Order::kCols, Order::kRows, alpha, beta});
+      for (int64_t k : {0, 7, 260})
+        check<TypeParam>({17, 35, k, Order::kRows, Order::kCols, Order::kRows, alpha, beta});
 }
 
 template <class T>
@@ -276,7 +282,8 @@ TEST(Gemm, FewRowsAgainstContiguousColumns) {
   }
 }
 
-// Beyond one block of A, one part of k, one piece of columns or rows; rows a multiple of 4 KB apart; columns that end inside a panel.
+// Beyond one block of A, one part of k, one piece of columns or rows; rows a multiple of 4 KB apart; columns that end
+// inside a panel.
 TEST(Gemm, EdgesOfBlocks) {
   for (Order a : {Order::kRows, Order::kCols})
     for (Order b : {Order::kRows, Order::kCols}) {
@@ -321,7 +328,8 @@ TEST(Gemm, StridesOfZero) {
           for (int64_t j = 0; j < n; ++j) {
             double sum = 0;
             for (int64_t p = 0; p < k; ++p)
-              sum += static_cast<double>(static_cast<float*>(a.data)[i * a.row_stride + p * a.col_stride]) * static_cast<float*>(b.data)[p * b.row_stride + j * b.col_stride];
+              sum += static_cast<double>(static_cast<float*>(a.data)[i * a.row_stride + p * a.col_stride]) *
+                     static_cast<float*>(b.data)[p * b.row_stride + j * b.col_stride];
             ASSERT_NEAR(c[i * n + j], sum, 1e-3) << row << col << left;
           }
       }
@@ -339,7 +347,8 @@ TEST(Gemm, ReducedFloatsRoundOnce) {
   const int64_t k = 5000;
   std::vector<Half> a(k, Half(1.f)), b(k, Half(0.5f));
   Half c;
-  gemm(DType::kFloat16, 1, 1, k, param(DType::kFloat16, 1), {a.data(), k, 1}, {b.data(), 1, 1}, param(DType::kFloat16, 0), {&c, 1, 1});
+  gemm(DType::kFloat16, 1, 1, k, param(DType::kFloat16, 1), {a.data(), k, 1}, {b.data(), 1, 1},
+       param(DType::kFloat16, 0), {&c, 1, 1});
   EXPECT_EQ(static_cast<float>(c), 2500.f);
   std::vector<BFloat16> x(k, BFloat16(1.f)), y(k, BFloat16(1.f));
   BFloat16 z;
@@ -351,7 +360,8 @@ TEST(Gemm, NanInAAndBPropagates) {
   for (int64_t n : {1, 8, 100}) {
     std::vector<float> a(n * n, 1.f), b(n * n, 1.f), c(n * n);
     a[0] = std::numeric_limits<float>::quiet_NaN();
-    gemm(DType::kFloat32, n, n, n, param(DType::kFloat32, 1), {a.data(), n, 1}, {b.data(), n, 1}, param(DType::kFloat32, 0), {c.data(), n, 1});
+    gemm(DType::kFloat32, n, n, n, param(DType::kFloat32, 1), {a.data(), n, 1}, {b.data(), n, 1},
+         param(DType::kFloat32, 0), {c.data(), n, 1});
     for (int64_t j = 0; j < n; ++j) EXPECT_TRUE(std::isnan(c[j]));
     for (int64_t j = n; j < n * n; ++j) EXPECT_EQ(c[j], static_cast<float>(n));
   }
@@ -376,10 +386,13 @@ void same_bits_at_any_thread_count(const Case& t) {
 
 TEST(Gemm, SameBitsAtAnyThreadCount) {
   for (Order b : {Order::kRows, Order::kCols}) {
-    for (const Case& t : {Case{400, 500, 600, Order::kRows, b}, Case{1, 5000, 700, Order::kRows, b}, Case{4, 3000, 700, Order::kRows, b},
-                          Case{8, 3000, 300, Order::kRows, b}, Case{30, 50, 20000, Order::kRows, b}, Case{100, 2000, 600, Order::kRows, b},
-                          Case{128, 128, 128, Order::kRows, b}, Case{3000, 100, 60, Order::kRows, b}, Case{64, 64, 4096, Order::kRows, b}, Case{2000, 50, 64, Order::kRows, b},
-                          Case{1, 20000, 100, Order::kRows, b}, Case{1301, 333, 130, Order::kCols, b}, Case{2500, 40, 300, Order::kRows, b}}) {
+    for (const Case& t : {Case{400, 500, 600, Order::kRows, b}, Case{1, 5000, 700, Order::kRows, b},
+                          Case{4, 3000, 700, Order::kRows, b}, Case{8, 3000, 300, Order::kRows, b},
+                          Case{30, 50, 20000, Order::kRows, b}, Case{100, 2000, 600, Order::kRows, b},
+                          Case{128, 128, 128, Order::kRows, b}, Case{3000, 100, 60, Order::kRows, b},
+                          Case{64, 64, 4096, Order::kRows, b}, Case{2000, 50, 64, Order::kRows, b},
+                          Case{1, 20000, 100, Order::kRows, b}, Case{1301, 333, 130, Order::kCols, b},
+                          Case{2500, 40, 300, Order::kRows, b}}) {
       same_bits_at_any_thread_count<float>(t);
       same_bits_at_any_thread_count<double>(t);
     }
@@ -392,18 +405,21 @@ TEST(Gemm, SameBitsAtAnyThreadCount) {
 }
 
 template <class T>
-void check_batched(int64_t batch, int64_t m, int64_t n, int64_t k, bool same_a, bool same_b, bool transposed_b = false, double alpha = 1, double beta = 1) {
+void check_batched(int64_t batch, int64_t m, int64_t n, int64_t k, bool same_a, bool same_b, bool transposed_b = false,
+                   double alpha = 1, double beta = 1) {
   constexpr DType kType = DTypeOf<T>::value;
   std::mt19937 rng(9);
   Matrix<T> a(batch * m, k, Order::kRows, rng), b(batch * k, n, Order::kRows, rng), c(batch * m, n, Order::kRows, rng);
   Matrix<T> expected = c;
   const int64_t sa = same_a ? 0 : m * k, sb = same_b ? 0 : k * n;
   const int64_t b_row = transposed_b ? 1 : n, b_col = transposed_b ? k : 1;
-  gemm_batched(kType, batch, m, n, k, param(kType, alpha), a.ref(), sa, {b.storage.data(), b_row, b_col}, sb, param(kType, beta), c.ref(), m * n);
+  gemm_batched(kType, batch, m, n, k, param(kType, alpha), a.ref(), sa, {b.storage.data(), b_row, b_col}, sb,
+               param(kType, beta), c.ref(), m * n);
   for (int64_t i = 0; i < batch; ++i)
-    gemm(kType, m, n, k, param(kType, alpha), {a.storage.data() + i * sa, k, 1}, {b.storage.data() + i * sb, b_row, b_col}, param(kType, beta),
-         {expected.storage.data() + i * m * n, n, 1});
-  for (size_t i = 0; i < c.storage.size(); ++i) ASSERT_LE(std::abs(widen(c.storage[i]) - widen(expected.storage[i])), 1e-4) << i;
+    gemm(kType, m, n, k, param(kType, alpha), {a.storage.data() + i * sa, k, 1},
+         {b.storage.data() + i * sb, b_row, b_col}, param(kType, beta), {expected.storage.data() + i * m * n, n, 1});
+  for (size_t i = 0; i < c.storage.size(); ++i)
+    ASSERT_LE(std::abs(widen(c.storage[i]) - widen(expected.storage[i])), 1e-4) << i;
 }
 
 TEST(Gemm, Batched) {
@@ -438,7 +454,8 @@ void check_dot(int64_t n, int64_t xs, int64_t ys, bool conj) {
   for (auto& v : x) v = random_value<T>(rng);
   for (auto& v : y) v = random_value<T>(rng);
   typename Traits<T>::Wide sum{};
-  for (int64_t i = 0; i < n; ++i) sum += maybe_conj<T>(widen(static_cast<T>(x[i * xs])), conj) * widen(static_cast<T>(y[i * ys]));
+  for (int64_t i = 0; i < n; ++i)
+    sum += maybe_conj<T>(widen(static_cast<T>(x[i * xs])), conj) * widen(static_cast<T>(y[i * ys]));
   T out;
   dot(DTypeOf<T>::value, n, x.data(), xs, y.data(), ys, conj, &out);
   if constexpr (std::is_same_v<T, bool>)

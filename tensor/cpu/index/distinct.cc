@@ -10,8 +10,9 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kBlock = 1024;       // numbers whose range is looked at while they are in cache, next to the tables
-constexpr int64_t kSmallTable = 4096;  // up to here four tables take turns, so that equal neighbours do not wait for each other
+constexpr int64_t kBlock = 1024;  // numbers whose range is looked at while they are in cache, next to the tables
+constexpr int64_t kSmallTable =
+    4096;  // up to here four tables take turns, so that equal neighbours do not wait for each other
 constexpr int64_t kPiece = 65536, kMaxPieces = 16;
 
 // Counts of 0 ... size - 1 among at most 2^32 - 1 numbers, in one or four interleaved tables.
@@ -67,7 +68,8 @@ class Table {
   int ways_ = 1;
 };
 
-// Counts of pieces of the numbers, added up; false if they spread so widely that tables for all pieces are not worth it.
+// Counts of pieces of the numbers, added up; false if they spread so widely that tables for all pieces are not worth
+// it.
 bool count_in_pieces(const int64_t* x, int64_t n, const char* if_negative, std::vector<int64_t>& result) {
   const int64_t grain = std::max(kPiece, (n + kMaxPieces - 1) / kMaxPieces), pieces = (n + grain - 1) / grain;
   if (grain > int64_t{UINT32_MAX}) return false;
@@ -83,7 +85,8 @@ bool count_in_pieces(const int64_t* x, int64_t n, const char* if_negative, std::
     size = std::max(size, tables[p].size());
   }
   result.assign(static_cast<size_t>(size), 0);
-  for (const Table& t : tables) for (int64_t i = 0; i < t.size(); ++i) result[static_cast<size_t>(i)] += t.of(i);
+  for (const Table& t : tables)
+    for (int64_t i = 0; i < t.size(); ++i) result[static_cast<size_t>(i)] += t.of(i);
   return true;
 }
 

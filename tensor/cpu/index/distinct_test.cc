@@ -19,10 +19,12 @@ TEST(CountIntegers, MatchesTheDefinition) {
   for (int64_t span : {1, 7, 1000, 5000, 100000}) {
     for (int64_t n : {1, 3, 4097, 20000}) {
       std::vector<int64_t> x(n);
-      for (int64_t i = 0; i < n; ++i) x[i] = static_cast<int64_t>(rng() % static_cast<uint64_t>(1 + i * span / n));  // tables grow on the way
+      for (int64_t i = 0; i < n; ++i)
+        x[i] = static_cast<int64_t>(rng() % static_cast<uint64_t>(1 + i * span / n));  // tables grow on the way
       const auto counts = count_integers(x.data(), n, "negative");
       ASSERT_EQ(static_cast<int64_t>(counts.size()), *std::max_element(x.begin(), x.end()) + 1);
-      for (size_t v = 0; v < counts.size(); ++v) ASSERT_EQ(counts[v], std::count(x.begin(), x.end(), static_cast<int64_t>(v)));
+      for (size_t v = 0; v < counts.size(); ++v)
+        ASSERT_EQ(counts[v], std::count(x.begin(), x.end(), static_cast<int64_t>(v)));
       if (n * span > 10000000) break;
     }
   }
@@ -43,9 +45,7 @@ TEST(DistinctIntegers, ValuesPlacesAndCounts) {
       size_t i = 0;
       for (const auto& [value, count] : want) {
         ASSERT_EQ(found.values[i], value);
-        if (more) {
-          ASSERT_EQ(found.counts[i], count);
-        }
+        if (more) { ASSERT_EQ(found.counts[i], count); }
         ++i;
       }
     }

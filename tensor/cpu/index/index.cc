@@ -1,4 +1,5 @@
-// Indexing by tensors of positions: the offsets of all indexed positions are computed (and checked) first, once for each distinct combination of indices.
+// Indexing by tensors of positions: the offsets of all indexed positions are computed (and checked) first, once for
+// each distinct combination of indices.
 #include "tensor/cpu/index/index.h"
 
 #include <algorithm>
@@ -14,7 +15,8 @@ namespace {
 
 constexpr int64_t kGrain = 32768;
 
-// Byte offsets into self for the dimensions of the iteration shape along which some index varies: a dense array over those.
+// Byte offsets into self for the dimensions of the iteration shape along which some index varies: a dense array over
+// those.
 struct Offsets {
   std::span<const int64_t> shape;
   uint64_t varying = 0;
@@ -34,7 +36,8 @@ struct Offsets {
 };
 
 // Adds the part of index tensor x to the offsets (the first one sets them); throws for an index outside [-size, size).
-void add_offsets(const Offsets& o, int64_t* offsets, bool first, const Operand& x, int64_t size, int64_t stride, int64_t dim_number) {
+void add_offsets(const Offsets& o, int64_t* offsets, bool first, const Operand& x, int64_t size, int64_t stride,
+                 int64_t dim_number) {
   Nest<2> nest;
   for (size_t d = 0; d < o.shape.size(); ++d) {
     if (o.varying >> d & 1) nest.push(o.shape[d], {o.strides[d], x.strides[d]});
@@ -47,7 +50,8 @@ void add_offsets(const Offsets& o, int64_t* offsets, bool first, const Operand& 
       const int64_t step = nest.inner_stride(1);
       for (int64_t i = 0; i < len; ++i) {
         const int64_t v = *reinterpret_cast<const int64_t*>(from + i * step);
-        TESSERA_CHECK_INDEX(v >= -size && v < size, "index ", v, " is out of bounds for dimension ", dim_number, " with size ", size);
+        TESSERA_CHECK_INDEX(v >= -size && v < size, "index ", v, " is out of bounds for dimension ", dim_number,
+                            " with size ", size);
         const int64_t offset_of = (v < 0 ? v + size : v) * stride;
         to[i] = first ? offset_of : to[i] + offset_of;
       }
@@ -55,17 +59,25 @@ void add_offsets(const Offsets& o, int64_t* offsets, bool first, const Operand& 
   });
 }
 
-void fill_offsets(const Offsets& o, int64_t* offsets, std::span<const Operand> indices, std::span<const int64_t> sizes, std::span<const int64_t> strides,
-                  std::span<const int64_t> dim_numbers) {
+void fill_offsets(const Offsets& o, int64_t* offsets, std::span<const Operand> indices, std::span<const int64_t> sizes,
+                  std::span<const int64_t> strides, std::span<const int64_t> dim_numbers) {
   if (indices.empty()) std::memset(offsets, 0, sizeof(int64_t) * o.count);
-  for (size_t k = 0; k < indices.size(); ++k) add_offsets(o, offsets, k == 0, indices[k], sizes[k], strides[k], dim_numbers.empty() ? static_cast<int64_t>(k) : dim_numbers[k]);
+  for (size_t k = 0; k < indices.size(); ++k)
+    add_offsets(o, offsets, k == 0, indices[k], sizes[k], strides[k],
+                dim_numbers.empty() ? static_cast<int64_t>(k) : dim_numbers[k]);
 }
 
-// Elements of self at one index tensor that varies along all dimensions, x[i]: positions are computed and asked for a block ahead of their elements.
+// Elements of self at one index tensor that varies along all dimensions, x[i]: positions are computed and asked for a
+// block ahead of their elements.
 class ElementsAt {
  public:
   ElementsAt(const Operand& self, int64_t size, int64_t stride, int64_t dim_number)
-      : self_(static_cast<const char*>(self.data)), item_(item_size(self.dtype)), size_(size), scale_(stride / item_), dim_number_(dim_number), far_(std::abs(stride) * size > kNear) {}
+      : self_(static_cast<const char*>(self.data)),
+        item_(item_size(self.dtype)),
+        size_(size),
+        scale_(stride / item_),
+        dim_number_(dim_number),
+        far_(std::abs(stride) * size > kNear) {}
 
   void gather(char* out, const char* index, int64_t step, int64_t n) const {
     int64_t positions[2][kBlock];
@@ -96,7 +108,8 @@ class ElementsAt {
   [[gnu::noinline]] void fail(const char* index, int64_t step, int64_t n) const {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t v = *reinterpret_cast<const int64_t*>(index + i * step);
-      TESSERA_CHECK_INDEX(v >= -size_ && v < size_, "index ", v, " is out of bounds for dimension ", dim_number_, " with size ", size_);
+      TESSERA_CHECK_INDEX(v >= -size_ && v < size_, "index ", v, " is out of bounds for dimension ", dim_number_,
+                          " with size ", size_);
     }
   }
 
@@ -105,7 +118,8 @@ class ElementsAt {
   bool far_;
 };
 
-bool get_elements(std::span<const int64_t> shape, const Operand& out, const Operand& self, const Operand& index, int64_t size, int64_t stride, int64_t dim_number) {
+bool get_elements(std::span<const int64_t> shape, const Operand& out, const Operand& self, const Operand& index,
+                  int64_t size, int64_t stride, int64_t dim_number) {
   const int64_t item = item_size(self.dtype);
   if ((item != 4 && item != 8) || stride <= 0 || stride % item != 0) return false;
   Nest<2> nest;
@@ -127,12 +141,15 @@ bool get_elements(std::span<const int64_t> shape, const Operand& out, const Oper
 
 }  // namespace
 
-void run_index_get(std::span<const int64_t> shape, const Operand& out, const Operand& self, std::span<const Operand> indices, std::span<const int64_t> indexed_sizes,
+void run_index_get(std::span<const int64_t> shape, const Operand& out, const Operand& self,
+                   std::span<const Operand> indices, std::span<const int64_t> indexed_sizes,
                    std::span<const int64_t> indexed_strides, std::span<const int64_t> dim_numbers) {
   const Offsets o(shape, indices);
   // An empty slice does not excuse a wrong index; no index positions at all has none.
   if (o.count == 0) return;
-  if (indices.size() == 1 && get_elements(shape, out, self, indices[0], indexed_sizes[0], indexed_strides[0], dim_numbers.empty() ? 0 : dim_numbers[0])) return;
+  if (indices.size() == 1 && get_elements(shape, out, self, indices[0], indexed_sizes[0], indexed_strides[0],
+                                          dim_numbers.empty() ? 0 : dim_numbers[0]))
+    return;
   const internal::ScratchArray<int64_t> offsets(o.count);
   fill_offsets(o, offsets.get(), indices, indexed_sizes, indexed_strides, dim_numbers);
   Nest<3> nest;
@@ -142,7 +159,8 @@ void run_index_get(std::span<const int64_t> shape, const Operand& out, const Ope
   gather_nest(nest, 1, INT64_MAX, out, self, {offsets.get(), DType::kInt64, o.strides});
 }
 
-void run_index_put(std::span<const int64_t> shape, const Operand& self, const Operand& values, std::span<const Operand> indices, std::span<const int64_t> indexed_sizes,
+void run_index_put(std::span<const int64_t> shape, const Operand& self, const Operand& values,
+                   std::span<const Operand> indices, std::span<const int64_t> indexed_sizes,
                    std::span<const int64_t> indexed_strides, bool accumulate, std::span<const int64_t> dim_numbers) {
   const ScatterFn fn = choose_scatter(accumulate ? ScatterMode::kAdd : ScatterMode::kAssign, self.dtype);
   const Offsets o(shape, indices);

@@ -12,18 +12,31 @@
 
 namespace tessera::cpu {
 
-struct alignas(8) Bytes16 { uint64_t half[2]; };
+struct alignas(8) Bytes16 {
+  uint64_t half[2];
+};
 
 // f(T{}) for an unsigned type T of that many bytes.
 template <class F>
 void visit_size(int64_t bytes, F&& f) {
   switch (bytes) {
-    case 1: f(uint8_t{}); return;
-    case 2: f(uint16_t{}); return;
-    case 4: f(uint32_t{}); return;
-    case 8: f(uint64_t{}); return;
-    case 16: f(Bytes16{}); return;
-    default: internal::raise<Error>("no dtype has elements of ", bytes, " bytes");
+    case 1:
+      f(uint8_t{});
+      return;
+    case 2:
+      f(uint16_t{});
+      return;
+    case 4:
+      f(uint32_t{});
+      return;
+    case 8:
+      f(uint64_t{});
+      return;
+    case 16:
+      f(Bytes16{});
+      return;
+    default:
+      internal::raise<Error>("no dtype has elements of ", bytes, " bytes");
   }
 }
 
@@ -31,23 +44,56 @@ void visit_size(int64_t bytes, F&& f) {
 template <class F>
 void visit_dtype(DType t, F&& f) {
   switch (t) {
-    case DType::kBool: f(bool{}); return;
-    case DType::kUInt8: f(uint8_t{}); return;
-    case DType::kInt8: f(int8_t{}); return;
-    case DType::kInt16: f(int16_t{}); return;
-    case DType::kInt32: f(int32_t{}); return;
-    case DType::kInt64: f(int64_t{}); return;
-    case DType::kUInt16: f(uint16_t{}); return;
-    case DType::kUInt32: f(uint32_t{}); return;
-    case DType::kUInt64: f(uint64_t{}); return;
-    case DType::kFloat16: f(Half{}); return;
-    case DType::kBFloat16: f(BFloat16{}); return;
-    case DType::kFloat32: f(float{}); return;
-    case DType::kFloat64: f(double{}); return;
-    case DType::kComplex32: f(ComplexHalf{}); return;
-    case DType::kComplex64: f(std::complex<float>{}); return;
-    case DType::kComplex128: f(std::complex<double>{}); return;
-    default: return;
+    case DType::kBool:
+      f(bool{});
+      return;
+    case DType::kUInt8:
+      f(uint8_t{});
+      return;
+    case DType::kInt8:
+      f(int8_t{});
+      return;
+    case DType::kInt16:
+      f(int16_t{});
+      return;
+    case DType::kInt32:
+      f(int32_t{});
+      return;
+    case DType::kInt64:
+      f(int64_t{});
+      return;
+    case DType::kUInt16:
+      f(uint16_t{});
+      return;
+    case DType::kUInt32:
+      f(uint32_t{});
+      return;
+    case DType::kUInt64:
+      f(uint64_t{});
+      return;
+    case DType::kFloat16:
+      f(Half{});
+      return;
+    case DType::kBFloat16:
+      f(BFloat16{});
+      return;
+    case DType::kFloat32:
+      f(float{});
+      return;
+    case DType::kFloat64:
+      f(double{});
+      return;
+    case DType::kComplex32:
+      f(ComplexHalf{});
+      return;
+    case DType::kComplex64:
+      f(std::complex<float>{});
+      return;
+    case DType::kComplex128:
+      f(std::complex<double>{});
+      return;
+    default:
+      return;
   }
 }
 
@@ -60,13 +106,18 @@ struct Alpha {
   bool one;
 };
 // *(self + i * self_step + index[i] * self_scale) (op)= src[i], n times in order; steps in bytes.
-using ScatterFn = void (*)(char* self, const char* src, const char* index, int64_t n, int64_t self_step, int64_t src_step, int64_t index_step, int64_t self_scale, const Alpha& alpha);
+using ScatterFn = void (*)(char* self, const char* src, const char* index, int64_t n, int64_t self_step,
+                           int64_t src_step, int64_t index_step, int64_t self_scale, const Alpha& alpha);
 // Throws NotImplementedError where the mode has no meaning for the dtype.
 ScatterFn choose_scatter(ScatterMode mode, DType t);
 
-// Nests over (self, other, index): self is addressed by its strides and by index * self_scale; indices are below size_at_index.
-void gather_nest(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index, const Operand& out, const Operand& self, const Operand& index);
-// free: the dimensions along which two iterations never meet in self (threads share these out); ordered: the others, walked in row-major order.
-void scatter_nests(ScatterFn fn, Nest<3> free, Nest<3> ordered, int64_t self_scale, const Operand& self, const Operand& src, const Operand& index, const Alpha& alpha);
+// Nests over (self, other, index): self is addressed by its strides and by index * self_scale; indices are below
+// size_at_index.
+void gather_nest(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index, const Operand& out,
+                 const Operand& self, const Operand& index);
+// free: the dimensions along which two iterations never meet in self (threads share these out); ordered: the others,
+// walked in row-major order.
+void scatter_nests(ScatterFn fn, Nest<3> free, Nest<3> ordered, int64_t self_scale, const Operand& self,
+                   const Operand& src, const Operand& index, const Alpha& alpha);
 
 }  // namespace tessera::cpu

@@ -1,5 +1,5 @@
-// Masks: nonzero, masked_select, masked_scatter. The row-major elements are cut into chunks of fixed size; each chunk's hits are counted, and from the
-// running counts every chunk knows where its results belong.
+// Masks: nonzero, masked_select, masked_scatter. The row-major elements are cut into chunks of fixed size; each chunk's
+// hits are counted, and from the running counts every chunk knows where its results belong.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -46,7 +46,8 @@ void for_each_set(const uint8_t* mask, int64_t n, F&& f) {
       w &= ~(uint64_t{255} << 8 * byte);
     }
   }
-  for (; i < n; ++i) if (mask[i]) f(i);
+  for (; i < n; ++i)
+    if (mask[i]) f(i);
 }
 
 // The mask bytes of a chunk: where they lie if they lie densely, else brought together.
@@ -54,7 +55,8 @@ template <int N>
 class ChunkMask {
  public:
   ChunkMask(const Nest<N>& nest, int k, const Operand& x, int64_t begin, int64_t end)
-      : dense_(x.dtype == DType::kBool && nest.rank <= 1 && nest.inner_stride(k) == (nest.rank == 0 ? 0 : 1)), scratch_(dense_ ? 0 : end - begin) {
+      : dense_(x.dtype == DType::kBool && nest.rank <= 1 && nest.inner_stride(k) == (nest.rank == 0 ? 0 : 1)),
+        scratch_(dense_ ? 0 : end - begin) {
     bytes_ = dense_ ? static_cast<const uint8_t*>(x.data) + begin : scratch_.get();
     if (!dense_) bring_mask(nest, k, x, begin, end, scratch_.get());
   }
@@ -71,14 +73,18 @@ template <int N>
 std::vector<int64_t> count_chunks(const Nest<N>& nest, int k, const Operand& x) {
   const int64_t n = nest.count();
   std::vector<int64_t> first((n + kChunk - 1) / kChunk + 1, 0);
-  parallel_for(n, kChunk, [&](int64_t begin, int64_t end) { first[begin / kChunk + 1] = count_set(ChunkMask<N>(nest, k, x, begin, end).bytes(), end - begin); });
+  parallel_for(n, kChunk, [&](int64_t begin, int64_t end) {
+    first[begin / kChunk + 1] = count_set(ChunkMask<N>(nest, k, x, begin, end).bytes(), end - begin);
+  });
   for (size_t c = 1; c < first.size(); ++c) first[c] += first[c - 1];
   return first;
 }
 
-// Moves elements between self (strided, where the mask is set) and a dense array, in chunks. kToSelf: masked_scatter, else masked_select.
+// Moves elements between self (strided, where the mask is set) and a dense array, in chunks. kToSelf: masked_scatter,
+// else masked_select.
 template <bool kToSelf, class T>
-void move_masked(const Nest<2>& nest, const Operand& self, const Operand& mask_op, const std::vector<int64_t>& first, char* dense) {
+void move_masked(const Nest<2>& nest, const Operand& self, const Operand& mask_op, const std::vector<int64_t>& first,
+                 char* dense) {
   const int64_t step = nest.inner_stride(0);
   parallel_for(nest.count(), kChunk, [&](int64_t begin, int64_t end) {
     const ChunkMask<2> mask(nest, 1, mask_op, begin, end);
@@ -124,17 +130,21 @@ void line_coordinates(std::span<const int64_t> shape, int64_t line, int64_t* coo
   }
 }
 
-// The coordinates of what is set among the elements [begin, end), each dimension's densely; line by line of the last dimension.
-void write_columns(std::span<const int64_t> shape, const uint8_t* mask, int64_t begin, int64_t end, char* out, int64_t out_col_bytes, int64_t hits) {
+// The coordinates of what is set among the elements [begin, end), each dimension's densely; line by line of the last
+// dimension.
+void write_columns(std::span<const int64_t> shape, const uint8_t* mask, int64_t begin, int64_t end, char* out,
+                   int64_t out_col_bytes, int64_t hits) {
   const int rank = static_cast<int>(shape.size());
   const int64_t last = shape[rank - 1];
   int64_t coord[kMaxNestRank];
   for (int64_t i = begin; i < end && hits > 0;) {
     const int64_t line = i / last, from = i - line * last, n = std::min(last - from, end - i);
-    const int64_t written = write_positions(mask, n, from, reinterpret_cast<int64_t*>(out + (rank - 1) * out_col_bytes), hits);
+    const int64_t written =
+        write_positions(mask, n, from, reinterpret_cast<int64_t*>(out + (rank - 1) * out_col_bytes), hits);
     if (rank > 1 && written > 0) {
       line_coordinates(shape, line, coord);
-      for (int d = 0; d < rank - 1; ++d) std::fill_n(reinterpret_cast<int64_t*>(out + d * out_col_bytes), written, coord[d]);
+      for (int d = 0; d < rank - 1; ++d)
+        std::fill_n(reinterpret_cast<int64_t*>(out + d * out_col_bytes), written, coord[d]);
     }
     out += written * static_cast<int64_t>(sizeof(int64_t));
     hits -= written;
@@ -144,7 +154,8 @@ void write_columns(std::span<const int64_t> shape, const uint8_t* mask, int64_t 
 }
 
 // The same hit by hit, for short lines and any strides of the result.
-void write_rows(std::span<const int64_t> shape, const uint8_t* mask, int64_t begin, int64_t end, char* row, int64_t out_row_bytes, int64_t out_col_bytes) {
+void write_rows(std::span<const int64_t> shape, const uint8_t* mask, int64_t begin, int64_t end, char* row,
+                int64_t out_row_bytes, int64_t out_col_bytes) {
   const int rank = static_cast<int>(shape.size());
   const int64_t last = shape[rank - 1];
   int64_t coord[kMaxNestRank] = {}, row_begin = 0, row_end = 0;
@@ -167,12 +178,14 @@ void write_rows(std::span<const int64_t> shape, const uint8_t* mask, int64_t beg
 int64_t run_count_nonzero(std::span<const int64_t> shape, const Operand& in) {
   int64_t count = 0;
   int64_t zeros[kMaxNestRank] = {};
-  TESSERA_CHECK(shape.size() <= static_cast<size_t>(kMaxNestRank), "tensors have at most ", kMaxNestRank, " dimensions");
+  TESSERA_CHECK(shape.size() <= static_cast<size_t>(kMaxNestRank), "tensors have at most ", kMaxNestRank,
+                " dimensions");
   run_reduce(ReduceKind::kCountNonzero, DType::kBool, shape, ~uint64_t{0}, {&count, DType::kInt64, zeros}, in, nullptr);
   return count;
 }
 
-void run_nonzero(std::span<const int64_t> shape, const Operand& in, int64_t* out, int64_t out_row_bytes, int64_t out_col_bytes) {
+void run_nonzero(std::span<const int64_t> shape, const Operand& in, int64_t* out, int64_t out_row_bytes,
+                 int64_t out_col_bytes) {
   const int rank = static_cast<int>(shape.size());
   if (rank == 0) return;  // a row per hit, but no columns
   Nest<1> nest;
@@ -196,15 +209,21 @@ void run_nonzero(std::span<const int64_t> shape, const Operand& in, int64_t* out
 int64_t run_masked_select(std::span<const int64_t> shape, void* out, const Operand& self, const Operand& mask) {
   const Nest<2> nest = mask_nest(shape, self, mask);
   const std::vector<int64_t> first = count_chunks(nest, 1, mask);
-  visit_size(item_size(self.dtype), [&](auto v) { move_masked<false, decltype(v)>(nest, self, mask, first, static_cast<char*>(out)); });
+  visit_size(item_size(self.dtype),
+             [&](auto v) { move_masked<false, decltype(v)>(nest, self, mask, first, static_cast<char*>(out)); });
   return first.back();
 }
 
-void run_masked_scatter(std::span<const int64_t> shape, const Operand& self, const Operand& mask, const void* src, int64_t src_n) {
+void run_masked_scatter(std::span<const int64_t> shape, const Operand& self, const Operand& mask, const void* src,
+                        int64_t src_n) {
   const Nest<2> nest = mask_nest(shape, self, mask);
   const std::vector<int64_t> first = count_chunks(nest, 1, mask);
-  TESSERA_CHECK(first.back() <= src_n, "masked_scatter: expected self and source to have the same number of elements: Number of elements of source < number of ones in mask");
-  visit_size(item_size(self.dtype), [&](auto v) { move_masked<true, decltype(v)>(nest, self, mask, first, static_cast<char*>(const_cast<void*>(src))); });
+  TESSERA_CHECK(first.back() <= src_n,
+                "masked_scatter: expected self and source to have the same number of elements: Number of elements of "
+                "source < number of ones in mask");
+  visit_size(item_size(self.dtype), [&](auto v) {
+    move_masked<true, decltype(v)>(nest, self, mask, first, static_cast<char*>(const_cast<void*>(src)));
+  });
 }
 
 }  // namespace tessera::cpu

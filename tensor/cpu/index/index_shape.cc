@@ -25,7 +25,8 @@ void copy_run(char* to, int64_t to_step, const char* from, int64_t from_step, in
     reverse_elements(sizeof(T), to, from, n);
     return;
   }
-  for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * to_step) = *reinterpret_cast<const T*>(from + i * from_step);
+  for (int64_t i = 0; i < n; ++i)
+    *reinterpret_cast<T*>(to + i * to_step) = *reinterpret_cast<const T*>(from + i * from_step);
 }
 template <class T>
 void zero_run(char* to, int64_t step, int64_t n) {
@@ -39,7 +40,8 @@ void zero_run(char* to, int64_t step, int64_t n) {
 
 }  // namespace
 
-void run_tril_triu(bool upper, int64_t diagonal, std::span<const int64_t> shape, const Operand& out, const Operand& self) {
+void run_tril_triu(bool upper, int64_t diagonal, std::span<const int64_t> shape, const Operand& out,
+                   const Operand& self) {
   const size_t rank = shape.size();
   TESSERA_CHECK(rank >= 2, upper ? "triu" : "tril", ": input tensor must have at least 2 dimensions");
   const int64_t rows = shape[rank - 2], cols = shape[rank - 1];
@@ -85,11 +87,14 @@ void run_flip(std::span<const int64_t> shape, uint64_t flip_mask, const Operand&
   visit_size(item_size(out.dtype), [&](auto v) {
     using T = decltype(v);
     constexpr int64_t kSize = sizeof(T);
-    const bool stream = kSize <= 8 && 2 * nest.count() * kSize >= kStreamBytes && nest.inner_stride(0) == kSize && nest.inner_stride(1) == -kSize;
+    const bool stream = kSize <= 8 && 2 * nest.count() * kSize >= kStreamBytes && nest.inner_stride(0) == kSize &&
+                        nest.inner_stride(1) == -kSize;
     parallel_ranges(nest.count(), stream ? kStreamedPiece : kGrain, [&](int64_t begin, int64_t end) {
       for_each_run(nest, begin, end, [&](const int64_t(&offset)[2], int64_t len) {
-        if (stream) return stream_reversed(kSize, at_byte(out.data, offset[0]), at_byte(self.data, start + offset[1]), len);
-        copy_run<T>(at_byte(out.data, offset[0]), nest.inner_stride(0), at_byte(self.data, start + offset[1]), nest.inner_stride(1), len);
+        if (stream)
+          return stream_reversed(kSize, at_byte(out.data, offset[0]), at_byte(self.data, start + offset[1]), len);
+        copy_run<T>(at_byte(out.data, offset[0]), nest.inner_stride(0), at_byte(self.data, start + offset[1]),
+                    nest.inner_stride(1), len);
       });
       if (stream) stream_fence();
     });

@@ -27,12 +27,14 @@ HWY_INLINE hn::Vec<D> Reversed(D d, hn::Vec<D> v) {
   }
 }
 
-// The memory of results is apart from that of inputs: vectors at both ends may overlap others, and between them stores are aligned.
+// The memory of results is apart from that of inputs: vectors at both ends may overlap others, and between them stores
+// are aligned.
 template <class T>
 void ReverseRun(T* to, const T* last, int64_t n, bool stream) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kLanes = HWY_LANES(T);
-  const auto put = [&](int64_t i) HWY_ATTR { hn::StoreU(Reversed(d, hn::LoadU(d, last - i - (kLanes - 1))), d, to + i); };
+  const auto put = [&](int64_t i)
+                       HWY_ATTR { hn::StoreU(Reversed(d, hn::LoadU(d, last - i - (kLanes - 1))), d, to + i); };
   if (n < kLanes) {
     for (int64_t i = 0; i < n; ++i) to[i] = last[-i];
     return;
@@ -62,7 +64,8 @@ void AddRun(T* to, const T* from, int64_t n) {
   constexpr int64_t kLanes = HWY_LANES(T);
   int64_t i = 0;
   for (; i + 4 * kLanes <= n; i += 4 * kLanes) {
-    for (int64_t k = 0; k < 4 * kLanes; k += kLanes) hn::StoreU(hn::Add(hn::LoadU(d, to + i + k), hn::LoadU(d, from + i + k)), d, to + i + k);
+    for (int64_t k = 0; k < 4 * kLanes; k += kLanes)
+      hn::StoreU(hn::Add(hn::LoadU(d, to + i + k), hn::LoadU(d, from + i + k)), d, to + i + k);
   }
   for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, from + i)), d, to + i);
   for (; i < n; ++i) to[i] = static_cast<T>(to[i] + from[i]);
@@ -75,7 +78,8 @@ void GatherRun(T* out, const T* from, const int64_t* index, int64_t n, int64_t s
   const hn::ScalableTag<T> d;
   constexpr int64_t kLanes = HWY_LANES(T);
   if constexpr (sizeof(T) == 8) {
-    for (; i + kLanes <= n; i += kLanes) hn::StoreU(hn::GatherIndex(d, from, hn::LoadU(hn::ScalableTag<int64_t>(), index + i)), d, out + i);
+    for (; i + kLanes <= n; i += kLanes)
+      hn::StoreU(hn::GatherIndex(d, from, hn::LoadU(hn::ScalableTag<int64_t>(), index + i)), d, out + i);
   } else if (size <= INT32_MAX) {
     const hn::ScalableTag<uint64_t> d64;
     const hn::ScalableTag<int32_t> d32;
@@ -83,7 +87,8 @@ void GatherRun(T* out, const T* from, const int64_t* index, int64_t n, int64_t s
     const hn::ScalableTag<uint32_t> du;
     const uint64_t* x = reinterpret_cast<const uint64_t*>(index);
     for (; i + kLanes <= n; i += kLanes) {
-      const auto low = hn::TruncateTo(dh, hn::LoadU(d64, x + i)), high = hn::TruncateTo(dh, hn::LoadU(d64, x + i + kLanes / 2));
+      const auto low = hn::TruncateTo(dh, hn::LoadU(d64, x + i)),
+                 high = hn::TruncateTo(dh, hn::LoadU(d64, x + i + kLanes / 2));
       hn::StoreU(hn::GatherIndex(d, from, hn::BitCast(d32, hn::Combine(du, high, low))), d, out + i);
     }
   }
@@ -92,8 +97,8 @@ void GatherRun(T* out, const T* from, const int64_t* index, int64_t n, int64_t s
   for (; i < n; ++i) out[i] = from[index[i]];
 }
 
-// Numbers from so many on lie in far memory. Those some way ahead are requested then, to the second cache: there is room for more at once than in the buffers
-// of the first.
+// Numbers from so many on lie in far memory. Those some way ahead are requested then, to the second cache: there is
+// room for more at once than in the buffers of the first.
 constexpr int64_t kFarNumbers = int64_t{1} << 18;
 HWY_INLINE void RequestNext(const int64_t* x, int64_t n) {
   for (int64_t k = 0; k < n; k += 8) __builtin_prefetch(reinterpret_cast<const char*>(x + k) + kRequestAhead, 0, 2);
@@ -143,19 +148,32 @@ void Gather(int64_t item_size, void* out, const void* from, const int64_t* index
 }
 void Reverse(int64_t item_size, void* to, const void* last, int64_t n, bool stream) {
   switch (item_size) {
-    case 1: return ReverseRun(static_cast<uint8_t*>(to), static_cast<const uint8_t*>(last), n, stream);
-    case 2: return ReverseRun(static_cast<uint16_t*>(to), static_cast<const uint16_t*>(last), n, stream);
-    case 4: return ReverseRun(static_cast<uint32_t*>(to), static_cast<const uint32_t*>(last), n, stream);
-    default: return ReverseRun(static_cast<uint64_t*>(to), static_cast<const uint64_t*>(last), n, stream);
+    case 1:
+      return ReverseRun(static_cast<uint8_t*>(to), static_cast<const uint8_t*>(last), n, stream);
+    case 2:
+      return ReverseRun(static_cast<uint16_t*>(to), static_cast<const uint16_t*>(last), n, stream);
+    case 4:
+      return ReverseRun(static_cast<uint32_t*>(to), static_cast<const uint32_t*>(last), n, stream);
+    default:
+      return ReverseRun(static_cast<uint64_t*>(to), static_cast<const uint64_t*>(last), n, stream);
   }
 }
 bool AddTo(DType t, void* to, const void* from, int64_t n) {
   switch (t) {
-    case DType::kFloat32: AddRun(static_cast<float*>(to), static_cast<const float*>(from), n); return true;
-    case DType::kFloat64: AddRun(static_cast<double*>(to), static_cast<const double*>(from), n); return true;
-    case DType::kInt32: AddRun(static_cast<uint32_t*>(to), static_cast<const uint32_t*>(from), n); return true;
-    case DType::kInt64: AddRun(static_cast<uint64_t*>(to), static_cast<const uint64_t*>(from), n); return true;
-    default: return false;
+    case DType::kFloat32:
+      AddRun(static_cast<float*>(to), static_cast<const float*>(from), n);
+      return true;
+    case DType::kFloat64:
+      AddRun(static_cast<double*>(to), static_cast<const double*>(from), n);
+      return true;
+    case DType::kInt32:
+      AddRun(static_cast<uint32_t*>(to), static_cast<const uint32_t*>(from), n);
+      return true;
+    case DType::kInt64:
+      AddRun(static_cast<uint64_t*>(to), static_cast<const uint64_t*>(from), n);
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -174,9 +192,15 @@ TESSERA_SIMD_TABLE(AddTo);
 
 bool indices_within(const int64_t* index, int64_t n, int64_t size) { return TESSERA_SIMD(Within)(index, n, size); }
 IndexRange range_of(const int64_t* x, int64_t n) { return TESSERA_SIMD(Range)(x, n); }
-void gather_elements(int64_t item_size, void* out, const void* from, const int64_t* index, int64_t n, int64_t size) { TESSERA_SIMD(Gather)(item_size, out, from, index, n, size); }
-void reverse_elements(int64_t item_size, void* to, const void* last, int64_t n) { TESSERA_SIMD(Reverse)(item_size, to, last, n, false); }
-void stream_reversed(int64_t item_size, void* to, const void* last, int64_t n) { TESSERA_SIMD(Reverse)(item_size, to, last, n, true); }
+void gather_elements(int64_t item_size, void* out, const void* from, const int64_t* index, int64_t n, int64_t size) {
+  TESSERA_SIMD(Gather)(item_size, out, from, index, n, size);
+}
+void reverse_elements(int64_t item_size, void* to, const void* last, int64_t n) {
+  TESSERA_SIMD(Reverse)(item_size, to, last, n, false);
+}
+void stream_reversed(int64_t item_size, void* to, const void* last, int64_t n) {
+  TESSERA_SIMD(Reverse)(item_size, to, last, n, true);
+}
 bool add_elements(DType t, void* to, const void* from, int64_t n) { return TESSERA_SIMD(AddTo)(t, to, from, n); }
 
 }  // namespace tessera::cpu

@@ -72,10 +72,14 @@ void each(const Shape& shape, F&& f) {
 }
 
 void fill(Array& a, std::mt19937& rng) {
-  each(a.shape, [&](const Shape& c) { a.set(c, a.dtype == DType::kBool ? static_cast<double>(rng() % 2) : static_cast<double>(static_cast<int>(rng() % 4) + 1)); });
+  each(a.shape, [&](const Shape& c) {
+    a.set(c, a.dtype == DType::kBool ? static_cast<double>(rng() % 2)
+                                     : static_cast<double>(static_cast<int>(rng() % 4) + 1));
+  });
 }
 void fill_index(Array& a, int64_t size, std::mt19937& rng, bool negative = false) {
-  each(a.shape, [&](const Shape& c) { a.index(c) = static_cast<int64_t>(rng() % size) - (negative && rng() % 2 ? size : 0); });
+  each(a.shape,
+       [&](const Shape& c) { a.index(c) = static_cast<int64_t>(rng() % size) - (negative && rng() % 2 ? size : 0); });
 }
 void expect_equal(Array& a, Array& b) {
   each(a.shape, [&](const Shape& c) { ASSERT_EQ(a.get(c), b.get(c)) << name_of(a.dtype); });
@@ -86,8 +90,10 @@ Shape with(Shape c, int dim, int64_t v) {
   return c;
 }
 
-const std::vector<DType> kAll = {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt16, DType::kUInt32, DType::kUInt64, DType::kFloat16,
-                                 DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kComplex32, DType::kComplex64, DType::kComplex128};
+const std::vector<DType> kAll = {DType::kBool,    DType::kUInt8,     DType::kInt8,      DType::kInt16,
+                                 DType::kInt32,   DType::kInt64,     DType::kUInt16,    DType::kUInt32,
+                                 DType::kUInt64,  DType::kFloat16,   DType::kBFloat16,  DType::kFloat32,
+                                 DType::kFloat64, DType::kComplex32, DType::kComplex64, DType::kComplex128};
 const std::vector<Shape> kShapes = {{}, {6}, {3, 5}, {20, 70}, {4, 3, 9}, {2, 3, 2, 5}, {3, 0}};
 
 TEST(Gather, MatchesTheDefinition) {
@@ -97,7 +103,8 @@ TEST(Gather, MatchesTheDefinition) {
       for (int round = 0; round < 3; ++round) {
         const int dim = shape.empty() ? 0 : static_cast<int>(rng() % shape.size());
         const int64_t size = shape.empty() ? 1 : std::max<int64_t>(1, shape[dim] + static_cast<int>(rng() % 3) - 1);
-        Array self = make(t, with(shape, dim, size), rng() % 2, rng), out = make(t, shape, rng() % 2, rng), index = make(DType::kInt64, shape, rng() % 2, rng);
+        Array self = make(t, with(shape, dim, size), rng() % 2, rng), out = make(t, shape, rng() % 2, rng),
+              index = make(DType::kInt64, shape, rng() % 2, rng);
         fill(self, rng);
         fill_index(index, size, rng);
         run_gather(shape, dim, size, out.operand(), self.operand(), index.operand());
@@ -111,9 +118,7 @@ template <class Expected = IndexError, class F>
 std::string message_of(F&& f) {
   try {
     f();
-  } catch (const Expected& e) {
-    return typeid(e) == typeid(Expected) ? e.what() : "another error";
-  }
+  } catch (const Expected& e) { return typeid(e) == typeid(Expected) ? e.what() : "another error"; }
   return "no error";
 }
 
@@ -121,10 +126,13 @@ TEST(Gather, BadIndicesAreFound) {
   std::vector<float> self = {1, 2, 3, 4, 5, 6}, out(4, -1), src(4, 9);
   std::vector<int64_t> index = {0, 1, 2, 3};
   const int64_t shape[2] = {2, 2}, s4[2] = {12, 4}, o4[2] = {8, 4}, s8[2] = {16, 8};
-  const Operand self_op{self.data(), DType::kFloat32, s4}, out_op{out.data(), DType::kFloat32, o4}, src_op{src.data(), DType::kFloat32, o4}, index_op{index.data(), DType::kInt64, s8};
-  EXPECT_EQ(message_of<Error>([&] { run_gather(shape, 1, 3, out_op, self_op, index_op); }), "index 3 is out of bounds for dimension 1 with size 3");
+  const Operand self_op{self.data(), DType::kFloat32, s4}, out_op{out.data(), DType::kFloat32, o4},
+      src_op{src.data(), DType::kFloat32, o4}, index_op{index.data(), DType::kInt64, s8};
+  EXPECT_EQ(message_of<Error>([&] { run_gather(shape, 1, 3, out_op, self_op, index_op); }),
+            "index 3 is out of bounds for dimension 1 with size 3");
   index[3] = -1;  // no counting from the end here
-  EXPECT_EQ(message_of<Error>([&] { run_scatter(ScatterMode::kAssign, shape, 1, 3, self_op, src_op, index_op); }), "index -1 is out of bounds for dimension 1 with size 3");
+  EXPECT_EQ(message_of<Error>([&] { run_scatter(ScatterMode::kAssign, shape, 1, 3, self_op, src_op, index_op); }),
+            "index -1 is out of bounds for dimension 1 with size 3");
   EXPECT_EQ(self, (std::vector<float>{1, 2, 3, 4, 5, 6})) << "scatter checks before it writes";
 }
 
@@ -134,20 +142,28 @@ double meet(ScatterMode mode, DType t, double a, double b) {
     return mode == ScatterMode::kMultiply || mode == ScatterMode::kMin ? a * b : std::max(a, b);
   }
   switch (mode) {
-    case ScatterMode::kAssign: return b;
-    case ScatterMode::kAdd: return a + b;
-    case ScatterMode::kMultiply: return a * b;
-    case ScatterMode::kMax: return std::max(a, b);
-    case ScatterMode::kMin: return std::min(a, b);
-    default: return 0;
+    case ScatterMode::kAssign:
+      return b;
+    case ScatterMode::kAdd:
+      return a + b;
+    case ScatterMode::kMultiply:
+      return a * b;
+    case ScatterMode::kMax:
+      return std::max(a, b);
+    case ScatterMode::kMin:
+      return std::min(a, b);
+    default:
+      return 0;
   }
 }
 
 void check_scatter(ScatterMode mode, DType t, const Shape& shape, std::mt19937& rng) {
   const int dim = shape.empty() ? 0 : static_cast<int>(rng() % shape.size());
   // Few repeats, so that products stay small; one repeat where the line is longer than self.
-  const int64_t size = shape.empty() ? 1 : std::max<int64_t>(1, mode == ScatterMode::kMultiply ? shape[dim] * 2 : shape[dim] / 2);
-  Array self = make(t, with(shape, dim, size), rng() % 2, rng), src = make(t, shape, rng() % 2, rng), index = make(DType::kInt64, shape, rng() % 2, rng);
+  const int64_t size =
+      shape.empty() ? 1 : std::max<int64_t>(1, mode == ScatterMode::kMultiply ? shape[dim] * 2 : shape[dim] / 2);
+  Array self = make(t, with(shape, dim, size), rng() % 2, rng), src = make(t, shape, rng() % 2, rng),
+        index = make(DType::kInt64, shape, rng() % 2, rng);
   fill(self, rng);
   fill(src, rng);
   if (rng() % 3 == 0) std::fill(src.strides.begin(), src.strides.end(), 0);  // a scalar
@@ -166,7 +182,8 @@ void check_scatter(ScatterMode mode, DType t, const Shape& shape, std::mt19937& 
 }
 TEST(Scatter, EveryModeAndDtype) {
   std::mt19937 rng(2);
-  for (ScatterMode mode : {ScatterMode::kAssign, ScatterMode::kAdd, ScatterMode::kMultiply, ScatterMode::kMax, ScatterMode::kMin}) {
+  for (ScatterMode mode :
+       {ScatterMode::kAssign, ScatterMode::kAdd, ScatterMode::kMultiply, ScatterMode::kMax, ScatterMode::kMin}) {
     for (DType t : kAll) {
       if (is_complex(t) && (mode == ScatterMode::kMax || mode == ScatterMode::kMin)) continue;
       for (const Shape& shape : kShapes) {
@@ -180,25 +197,30 @@ TEST(Scatter, MeanDividesBySelfAndSources) {
   std::vector<float> src = {1, 2, 3};
   std::vector<int64_t> index = {0, 0, 2};
   const int64_t shape[1] = {3}, s4[1] = {4}, s8[1] = {8};
-  run_scatter(ScatterMode::kMean, shape, 0, 3, {self.data(), DType::kFloat32, s4}, {src.data(), DType::kFloat32, s4}, {index.data(), DType::kInt64, s8});
+  run_scatter(ScatterMode::kMean, shape, 0, 3, {self.data(), DType::kFloat32, s4}, {src.data(), DType::kFloat32, s4},
+              {index.data(), DType::kInt64, s8});
   EXPECT_FLOAT_EQ(self[0], 13.0f / 3);
   EXPECT_FLOAT_EQ(self[1], 20);
   EXPECT_FLOAT_EQ(self[2], 16.5f);
   std::vector<int32_t> ints = {-8, 0, 0}, more = {1, 1, 1};
-  run_scatter(ScatterMode::kMean, shape, 0, 3, {ints.data(), DType::kInt32, s4}, {more.data(), DType::kInt32, s4}, {index.data(), DType::kInt64, s8});
+  run_scatter(ScatterMode::kMean, shape, 0, 3, {ints.data(), DType::kInt32, s4}, {more.data(), DType::kInt32, s4},
+              {index.data(), DType::kInt64, s8});
   EXPECT_EQ(ints, (std::vector<int32_t>{-2, 0, 0}));
 }
 TEST(Scatter, ExtremaKeepNan) {
   std::vector<float> self = {1, std::nanf("")}, src = {std::nanf(""), 5};
   std::vector<int64_t> index = {0, 1};
   const int64_t shape[1] = {2}, s4[1] = {4}, s8[1] = {8};
-  run_scatter(ScatterMode::kMax, shape, 0, 2, {self.data(), DType::kFloat32, s4}, {src.data(), DType::kFloat32, s4}, {index.data(), DType::kInt64, s8});
+  run_scatter(ScatterMode::kMax, shape, 0, 2, {self.data(), DType::kFloat32, s4}, {src.data(), DType::kFloat32, s4},
+              {index.data(), DType::kInt64, s8});
   EXPECT_TRUE(std::isnan(self[0]) && std::isnan(self[1]));
 }
 TEST(Scatter, ComplexHasNoMaximum) {
   std::complex<float> x;
   int64_t i = 0;
-  EXPECT_THROW(run_scatter(ScatterMode::kMax, {}, 0, 1, {&x, DType::kComplex64, nullptr}, {&x, DType::kComplex64, nullptr}, {&i, DType::kInt64, nullptr}), NotImplementedError);
+  EXPECT_THROW(run_scatter(ScatterMode::kMax, {}, 0, 1, {&x, DType::kComplex64, nullptr},
+                           {&x, DType::kComplex64, nullptr}, {&i, DType::kInt64, nullptr}),
+               NotImplementedError);
 }
 
 TEST(IndexSelect, TakesSlices) {
@@ -212,14 +234,21 @@ TEST(IndexSelect, TakesSlices) {
         Shape index(n);
         for (int64_t& i : index) i = static_cast<int64_t>(rng() % size);
         run_index_select(shape, dim, out.operand(), self.operand(), index.data(), n);
-        each(out.shape, [&](const Shape& c) { ASSERT_EQ(out.get(c), self.get(shape.empty() ? c : with(c, dim, index[c[dim]]))); });
+        each(out.shape,
+             [&](const Shape& c) { ASSERT_EQ(out.get(c), self.get(shape.empty() ? c : with(c, dim, index[c[dim]]))); });
       }
     }
   }
   float x[2] = {}, y[2];
   const int64_t shape[1] = {2}, s4[1] = {4}, bad[1] = {2}, negative[1] = {-1};
-  EXPECT_EQ(message_of([&] { run_index_select(shape, 0, {y, DType::kFloat32, s4}, {x, DType::kFloat32, s4}, bad, 1); }), "index out of range in self");
-  EXPECT_EQ(message_of([&] { run_index_select(shape, 0, {y, DType::kFloat32, s4}, {x, DType::kFloat32, s4}, negative, 1); }), "index out of range in self");
+  EXPECT_EQ(message_of([&] {
+              run_index_select(shape, 0, {y, DType::kFloat32, s4}, {x, DType::kFloat32, s4}, bad, 1);
+            }),
+            "index out of range in self");
+  EXPECT_EQ(message_of([&] {
+              run_index_select(shape, 0, {y, DType::kFloat32, s4}, {x, DType::kFloat32, s4}, negative, 1);
+            }),
+            "index out of range in self");
 }
 TEST(IndexAdd, AddsScaledSlices) {
   std::mt19937 rng(4);
@@ -234,11 +263,16 @@ TEST(IndexAdd, AddsScaledSlices) {
         Shape index(n);
         for (int64_t& i : index) i = static_cast<int64_t>(rng() % shape[dim]);
         Array want = self;
-        each(src.shape, [&](const Shape& c) { want.set(with(c, dim, index[c[dim]]), want.get(with(c, dim, index[c[dim]])) + 2 * src.get(c)); });
+        each(src.shape, [&](const Shape& c) {
+          want.set(with(c, dim, index[c[dim]]), want.get(with(c, dim, index[c[dim]])) + 2 * src.get(c));
+        });
         KernelParam alpha;
-        if (is_complex(t)) alpha.c[0] = 2, alpha.c[1] = 0;
-        else if (is_floating_point(t)) alpha.f = 2;
-        else alpha.i = 2;
+        if (is_complex(t))
+          alpha.c[0] = 2, alpha.c[1] = 0;
+        else if (is_floating_point(t))
+          alpha.f = 2;
+        else
+          alpha.i = 2;
         run_index_add(shape, dim, self.operand(), src.operand(), index.data(), n, alpha);
         expect_equal(self, want);
       }
@@ -250,7 +284,10 @@ TEST(IndexAdd, AddsScaledSlices) {
 struct Advanced {
   Array x, i, j;
   Shape result, self_strides, i_strides, j_strides, sizes, steps;
-  Advanced(DType t, std::mt19937& rng) : x(make(t, {5, 6, 8, 7}, rng() % 2, rng)), i(make(DType::kInt64, {4}, rng() % 2, rng)), j(make(DType::kInt64, {3}, rng() % 2, rng)) {
+  Advanced(DType t, std::mt19937& rng)
+      : x(make(t, {5, 6, 8, 7}, rng() % 2, rng)),
+        i(make(DType::kInt64, {4}, rng() % 2, rng)),
+        j(make(DType::kInt64, {3}, rng() % 2, rng)) {
     fill(x, rng);
     fill_index(i, 6, rng, true);
     fill_index(j, 7, rng, true);
@@ -266,7 +303,9 @@ struct Advanced {
     return {c[2], a < 0 ? a + 6 : a, c[3], b < 0 ? b + 7 : b};
   }
   Operand self() { return {x.bytes.data(), x.dtype, self_strides.data()}; }
-  std::vector<Operand> indices() { return {{i.bytes.data(), DType::kInt64, i_strides.data()}, {j.bytes.data(), DType::kInt64, j_strides.data()}}; }
+  std::vector<Operand> indices() {
+    return {{i.bytes.data(), DType::kInt64, i_strides.data()}, {j.bytes.data(), DType::kInt64, j_strides.data()}};
+  }
 };
 
 TEST(Index, GetsByTwoTensors) {
@@ -303,8 +342,11 @@ TEST(Index, BadIndexNamesItsDimension) {
   a.j.index({2}) = -8;
   Array out = make(DType::kFloat32, a.result, false, rng), before = a.x;
   const Shape numbers = {1, 3};
-  EXPECT_EQ(message_of([&] { run_index_get(a.result, out.operand(), a.self(), a.indices(), a.sizes, a.steps, numbers); }), "index -8 is out of bounds for dimension 3 with size 7");
-  EXPECT_EQ(message_of([&] { run_index_put(a.result, a.self(), out.operand(), a.indices(), a.sizes, a.steps, false); }), "index -8 is out of bounds for dimension 1 with size 7");
+  EXPECT_EQ(
+      message_of([&] { run_index_get(a.result, out.operand(), a.self(), a.indices(), a.sizes, a.steps, numbers); }),
+      "index -8 is out of bounds for dimension 3 with size 7");
+  EXPECT_EQ(message_of([&] { run_index_put(a.result, a.self(), out.operand(), a.indices(), a.sizes, a.steps, false); }),
+            "index -8 is out of bounds for dimension 1 with size 7");
   EXPECT_EQ(a.x.bytes, before.bytes);
 }
 TEST(Index, LastOfDuplicatesWins) {
@@ -314,7 +356,8 @@ TEST(Index, LastOfDuplicatesWins) {
   for (int k = 0; k < 1000; ++k) index[k] = k % 3;
   const Shape shape = {1000}, s0 = {0}, s4 = {4}, s8 = {8}, sizes = {3};
   const Operand indices[1] = {{index.data(), DType::kInt64, s8.data()}};
-  run_index_put(shape, {self.data(), DType::kFloat32, s0.data()}, {values.data(), DType::kFloat32, s4.data()}, indices, sizes, s4, false);
+  run_index_put(shape, {self.data(), DType::kFloat32, s0.data()}, {values.data(), DType::kFloat32, s4.data()}, indices,
+                sizes, s4, false);
   EXPECT_EQ(self, (std::vector<float>{1000, 998, 999}));
 }
 
@@ -378,7 +421,8 @@ TEST(Masked, LongMasksOfAnyDensity) {
       std::vector<uint8_t> mask(n);
       for (uint8_t& m : mask) m = rng() % 1000 < share ? 1 + rng() % 255 : 0;  // whatever is not 0 is set
       std::vector<int64_t> want;
-      for (int64_t i = 0; i < n; ++i) if (mask[i]) want.push_back(i);
+      for (int64_t i = 0; i < n; ++i)
+        if (mask[i]) want.push_back(i);
       const int64_t hits = static_cast<int64_t>(want.size()), shape[1] = {n}, ones[1] = {1};
       const Operand mask_op{mask.data(), DType::kBool, ones};
       std::vector<int64_t> found(hits + 1, -7);
@@ -386,7 +430,11 @@ TEST(Masked, LongMasksOfAnyDensity) {
       EXPECT_EQ(found.back(), -7);
       found.pop_back();
       EXPECT_EQ(found, want);
-      for (const auto& [t, size] : {std::pair{DType::kUInt8, 1}, {DType::kInt16, 2}, {DType::kFloat32, 4}, {DType::kInt64, 8}, {DType::kComplex128, 16}}) {
+      for (const auto& [t, size] : {std::pair{DType::kUInt8, 1},
+                                    {DType::kInt16, 2},
+                                    {DType::kFloat32, 4},
+                                    {DType::kInt64, 8},
+                                    {DType::kComplex128, 16}}) {
         std::vector<uint8_t> from(n * size), to((hits + 1) * size, 77), back(n * size, 5);
         for (uint8_t& b : from) b = rng();
         const int64_t strides[1] = {size};
@@ -394,7 +442,8 @@ TEST(Masked, LongMasksOfAnyDensity) {
         for (int64_t i = 0; i < hits; ++i) ASSERT_EQ(std::memcmp(&to[i * size], &from[want[i] * size], size), 0);
         for (int i = 0; i < size; ++i) ASSERT_EQ(to[hits * size + i], 77);
         run_masked_scatter(shape, {back.data(), t, strides}, mask_op, to.data(), hits);
-        for (int64_t i = 0; i < n; ++i) for (int k = 0; k < size; ++k) ASSERT_EQ(back[i * size + k], mask[i] ? from[i * size + k] : 5);
+        for (int64_t i = 0; i < n; ++i)
+          for (int k = 0; k < size; ++k) ASSERT_EQ(back[i * size + k], mask[i] ? from[i * size + k] : 5);
       }
     }
   }
@@ -416,7 +465,8 @@ TEST(Nonzero, LongLinesOfSeveralDimensions) {
     const int64_t rank = static_cast<int64_t>(shape.size());
     std::vector<int64_t> out(n * rank);
     run_nonzero(shape, x.operand(), out.data(), 8, 8 * n);
-    for (int64_t i = 0; i < n; ++i) for (int64_t d = 0; d < rank; ++d) ASSERT_EQ(out[d * n + i], want[i * rank + d]);
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t d = 0; d < rank; ++d) ASSERT_EQ(out[d * n + i], want[i * rank + d]);
   }
 }
 
@@ -428,7 +478,8 @@ TEST(Index, GetsElementsFromAfar) {
   std::vector<int64_t> index(m);
   for (int64_t& i : index) i = static_cast<int64_t>(rng() % n) - (rng() % 2 ? n : 0);
   const int64_t shape[1] = {m}, s4[1] = {4}, s8[1] = {8}, none[1] = {0}, sizes[1] = {n}, strides[1] = {4};
-  const Operand indices[1] = {{index.data(), DType::kInt64, s8}}, self{x.data(), DType::kFloat32, none}, to{out.data(), DType::kFloat32, s4};
+  const Operand indices[1] = {{index.data(), DType::kInt64, s8}}, self{x.data(), DType::kFloat32, none},
+                to{out.data(), DType::kFloat32, s4};
   run_index_get(shape, to, self, indices, sizes, strides);
   for (int64_t i = 0; i < m; ++i) ASSERT_EQ(out[i], x[index[i] < 0 ? index[i] + n : index[i]]);
   for (const int64_t bad : {n, -n - 1, INT64_MAX, INT64_MIN}) {
@@ -445,14 +496,16 @@ TEST(IndexAdd, RowsByBlocksOfTheDestination) {
     std::vector<int64_t> index(n);
     for (double& v : src) v = static_cast<double>(rng()) / 7;
     for (int64_t& i : index) i = rng() % rows;
-    for (int64_t j = 0; j < n; ++j) for (int64_t k = 0; k < len; ++k) want[index[j] * len + k] += src[j * len + k];
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t k = 0; k < len; ++k) want[index[j] * len + k] += src[j * len + k];
     const int64_t shape[2] = {rows, len}, strides[2] = {8 * len, 8};
     KernelParam one;
     one.f = 1;
     for (int threads = 1; threads <= 2; ++threads) {
       set_num_threads(threads);
       std::vector<double> self(rows * len, 1.0);
-      run_index_add(shape, 0, {self.data(), DType::kFloat64, strides}, {src.data(), DType::kFloat64, strides}, index.data(), n, one);
+      run_index_add(shape, 0, {self.data(), DType::kFloat64, strides}, {src.data(), DType::kFloat64, strides},
+                    index.data(), n, one);
       EXPECT_EQ(self, want);
     }
   }
@@ -491,7 +544,8 @@ TEST(Flip, ReversesDimensions) {
       run_flip(shape, mask, out.operand(), x.operand());
       each(shape, [&](const Shape& c) {
         Shape from = c;
-        for (size_t d = 0; d < c.size(); ++d) if (mask >> d & 1) from[d] = shape[d] - 1 - c[d];
+        for (size_t d = 0; d < c.size(); ++d)
+          if (mask >> d & 1) from[d] = shape[d] - 1 - c[d];
         ASSERT_EQ(out.get(c), x.get(from));
       });
     }
@@ -500,19 +554,22 @@ TEST(Flip, ReversesDimensions) {
 
 // Results past the caches: of every element size, rows that begin anywhere within a line.
 TEST(Flip, AndSlicesOfLargeTensors) {
-  for (const auto& [size, t] : {std::pair<int64_t, DType>{1, DType::kUInt8}, {2, DType::kInt16}, {4, DType::kFloat32}, {8, DType::kFloat64}}) {
+  for (const auto& [size, t] :
+       {std::pair<int64_t, DType>{1, DType::kUInt8}, {2, DType::kInt16}, {4, DType::kFloat32}, {8, DType::kFloat64}}) {
     const int64_t rows = 701, cols = (int64_t{17} << 20) / size / 700 + 3;
     std::vector<char> x(rows * cols * size), out(x.size());
     for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<char>(i * 131 >> 5);
     const int64_t shape[2] = {rows, cols}, strides[2] = {cols * size, size};
     run_flip(shape, 2, {out.data(), t, strides}, {x.data(), t, strides});
     for (int64_t i = 0; i < rows * cols; ++i) {
-      ASSERT_EQ(std::memcmp(&out[i * size], &x[(i / cols * cols + cols - 1 - i % cols) * size], size), 0) << size << " at " << i;
+      ASSERT_EQ(std::memcmp(&out[i * size], &x[(i / cols * cols + cols - 1 - i % cols) * size], size), 0)
+          << size << " at " << i;
     }
     std::vector<int64_t> index(rows);
     for (int64_t i = 0; i < rows; ++i) index[i] = i * 37 % rows;
     run_index_select(shape, 0, {out.data(), t, strides}, {x.data(), t, strides}, index.data(), rows);
-    for (int64_t i = 0; i < rows; ++i) ASSERT_EQ(std::memcmp(&out[i * cols * size], &x[index[i] * cols * size], cols * size), 0) << size << " at " << i;
+    for (int64_t i = 0; i < rows; ++i)
+      ASSERT_EQ(std::memcmp(&out[i * cols * size], &x[index[i] * cols * size], cols * size), 0) << size << " at " << i;
   }
 }
 
@@ -520,12 +577,14 @@ TEST(Flip, AndSlicesOfLargeTensors) {
 TEST(Gather, AndScatterOfFarLines) {
   std::mt19937 rng(31);
   const int before = num_threads();
-  for (const auto& [rows, n, size] : {std::array<int64_t, 3>{1100, 1001, 1001}, {700, 1601, 333}, {300, 3600, 9000}, {150, 7400, 50000}}) {
+  for (const auto& [rows, n, size] :
+       {std::array<int64_t, 3>{1100, 1001, 1001}, {700, 1601, 333}, {300, 3600, 9000}, {150, 7400, 50000}}) {
     std::vector<float> x(rows * size), src(rows * n), sums(rows * size);
     std::vector<int64_t> index(rows * n);
     std::iota(x.begin(), x.end(), 0.0f);
     for (int64_t& i : index) i = static_cast<int64_t>(rng() % static_cast<uint64_t>(size));
-    for (int64_t i = 0; i < rows * n; ++i) src[i] = static_cast<float>(rng() % 64), sums[i / n * size + index[i]] += src[i];
+    for (int64_t i = 0; i < rows * n; ++i)
+      src[i] = static_cast<float>(rng() % 64), sums[i / n * size + index[i]] += src[i];
     const int64_t shape[2] = {rows, n}, strides[2] = {4 * n, 4}, lines[2] = {4 * size, 4}, places[2] = {8 * n, 8};
     const Operand i{index.data(), DType::kInt64, places};
     for (int threads : {1, 2}) {
@@ -533,12 +592,15 @@ TEST(Gather, AndScatterOfFarLines) {
       std::vector<float> out(rows * n), to(rows * size);
       run_gather(shape, 1, size, {out.data(), DType::kFloat32, strides}, {x.data(), DType::kFloat32, lines}, i);
       for (int64_t k = 0; k < rows * n; ++k) ASSERT_EQ(out[k], x[k / n * size + index[k]]);
-      run_scatter(ScatterMode::kAdd, shape, 1, size, {to.data(), DType::kFloat32, lines}, {src.data(), DType::kFloat32, strides}, i);
+      run_scatter(ScatterMode::kAdd, shape, 1, size, {to.data(), DType::kFloat32, lines},
+                  {src.data(), DType::kFloat32, strides}, i);
       EXPECT_EQ(to, sums);
     }
     for (const int64_t bad : {size, int64_t{-1}}) {
       index[rows * n - 5] = bad;
-      EXPECT_THROW(run_gather(shape, 1, size, {src.data(), DType::kFloat32, strides}, {x.data(), DType::kFloat32, lines}, i), Error);
+      EXPECT_THROW(
+          run_gather(shape, 1, size, {src.data(), DType::kFloat32, strides}, {x.data(), DType::kFloat32, lines}, i),
+          Error);
     }
   }
   set_num_threads(before);
@@ -553,7 +615,8 @@ TEST(Scatter, SameBitsForAnyNumberOfThreads) {
     Array src = make(DType::kFloat32, shape, false, rng), index = make(DType::kInt64, shape, false, rng);
     each(shape, [&](const Shape& c) { src.set(c, normal(rng)); });
     fill_index(index, 9, rng);
-    Array results[2] = {make(DType::kFloat32, with(shape, dim, 9), false, rng), make(DType::kFloat32, with(shape, dim, 9), false, rng)};
+    Array results[2] = {make(DType::kFloat32, with(shape, dim, 9), false, rng),
+                        make(DType::kFloat32, with(shape, dim, 9), false, rng)};
     for (int threads = 1; threads <= 2; ++threads) {
       set_num_threads(threads);
       run_scatter(ScatterMode::kAdd, shape, dim, 9, results[threads - 1].operand(), src.operand(), index.operand());

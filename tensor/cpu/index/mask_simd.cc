@@ -107,7 +107,8 @@ int64_t WritePositions(const uint8_t* mask, int64_t n, int64_t first, int64_t* o
     const auto m = SetLanes(d, mask + i);
     const int64_t count = static_cast<int64_t>(hn::CountTrue(d, m));
     const auto set = hn::Compress(at, m);
-    const auto low = hn::Add(base, hn::PromoteTo(d64, hn::LowerHalf(set))), high = hn::Add(base, hn::PromoteTo(d64, hn::UpperHalf(hn::Half<decltype(d)>(), set)));
+    const auto low = hn::Add(base, hn::PromoteTo(d64, hn::LowerHalf(set))),
+               high = hn::Add(base, hn::PromoteTo(d64, hn::UpperHalf(hn::Half<decltype(d)>(), set)));
     at = hn::Add(at, hn::Set(d, static_cast<uint32_t>(kLanes)));
     if (end - out >= kLanes) [[likely]] {
       hn::StoreU(low, d64, reinterpret_cast<uint64_t*>(out));
@@ -129,10 +130,14 @@ int64_t WritePositions(const uint8_t* mask, int64_t n, int64_t first, int64_t* o
 
 int64_t SelectElements(int64_t item_size, const uint8_t* mask, const void* from, int64_t n, void* out, int64_t room) {
   switch (item_size) {
-    case 1: return SelectSmall(mask, static_cast<const uint8_t*>(from), n, static_cast<uint8_t*>(out), room);
-    case 2: return SelectSmall(mask, static_cast<const uint16_t*>(from), n, static_cast<uint16_t*>(out), room);
-    case 4: return SelectRun(mask, static_cast<const uint32_t*>(from), n, static_cast<uint32_t*>(out), room);
-    default: return SelectRun(mask, static_cast<const uint64_t*>(from), n, static_cast<uint64_t*>(out), room);
+    case 1:
+      return SelectSmall(mask, static_cast<const uint8_t*>(from), n, static_cast<uint8_t*>(out), room);
+    case 2:
+      return SelectSmall(mask, static_cast<const uint16_t*>(from), n, static_cast<uint16_t*>(out), room);
+    case 4:
+      return SelectRun(mask, static_cast<const uint32_t*>(from), n, static_cast<uint32_t*>(out), room);
+    default:
+      return SelectRun(mask, static_cast<const uint64_t*>(from), n, static_cast<uint64_t*>(out), room);
   }
 }
 
@@ -148,7 +153,9 @@ TESSERA_SIMD_TABLE(WritePositions);
 TESSERA_SIMD_TABLE(SelectElements);
 
 int64_t count_set(const uint8_t* mask, int64_t n) { return TESSERA_SIMD(CountSet)(mask, n); }
-int64_t write_positions(const uint8_t* mask, int64_t n, int64_t first, int64_t* out, int64_t room) { return TESSERA_SIMD(WritePositions)(mask, n, first, out, room); }
+int64_t write_positions(const uint8_t* mask, int64_t n, int64_t first, int64_t* out, int64_t room) {
+  return TESSERA_SIMD(WritePositions)(mask, n, first, out, room);
+}
 int64_t select_elements(int64_t item_size, const uint8_t* mask, const void* from, int64_t n, void* out, int64_t room) {
   return TESSERA_SIMD(SelectElements)(item_size, mask, from, n, out, room);
 }

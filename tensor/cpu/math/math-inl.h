@@ -1,10 +1,13 @@
 // Elementary and special functions on vectors, float32 and float64. Included inside foreach_target.h's passes.
 //
-// Largest errors in units of the last place (benchmarks/math_ulp; the bounds of pointwise_test.cc and math_test.cc), with AVX-512, in brackets without, where that differs:
-// float32 0.50 to 0.55, but asin and acos 0.62 (1.1), erfc 0.7, erf 0.75 (1.2), rsqrt 1.0 (1.5), exp and exp2 (0.75), log (0.8), tanh (2.1), gelu 1 for x > -3 (7);
-// float64 0.50 to 0.52, but exp, log, log2 and log10 0.55, erf 0.58, asin and acos 0.62, erfc 0.66, digamma from 2 on 0.7, expm1 next to 0 and pow 0.75, mish 1, i0 2.7 (3.3), lgamma below 5/2 the C library's.
+// Largest errors in units of the last place (benchmarks/math_ulp; the bounds of pointwise_test.cc and math_test.cc),
+// with AVX-512, in brackets without, where that differs: float32 0.50 to 0.55, but asin and acos 0.62 (1.1), erfc 0.7,
+// erf 0.75 (1.2), rsqrt 1.0 (1.5), exp and exp2 (0.75), log (0.8), tanh (2.1), gelu 1 for x > -3 (7); float64 0.50 to
+// 0.52, but exp, log, log2 and log10 0.55, erf 0.58, asin and acos 0.62, erfc 0.66, digamma from 2 on 0.7, expm1 next
+// to 0 and pow 0.75, mish 1, i0 2.7 (3.3), lgamma below 5/2 the C library's.
 //
-// Names with Two give sums of two numbers (math_double-inl.h), names with Brief are of doubles and accurate enough for float32 results.
+// Names with Two give sums of two numbers (math_double-inl.h), names with Brief are of doubles and accurate enough for
+// float32 results.
 #if defined(TESSERA_TENSOR_CPU_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_TENSOR_CPU_MATH_INL_H_
 #undef TESSERA_TENSOR_CPU_MATH_INL_H_
@@ -27,7 +30,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 #if HWY_TARGET == HWY_AVX3
 // Whether D's vectors fill a register: then there are instructions of AVX-512 for them.
-template <class D> inline constexpr bool kFullVector = hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) == 64;
+template <class D>
+inline constexpr bool kFullVector = hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) == 64;
 using Wide = hn::ScalableTag<float>;
 using WideBits = hn::RebindToUnsigned<Wide>;
 #endif
@@ -58,9 +62,12 @@ HWY_INLINE hn::Vec<Wide> Column(const float (&row)[32], hn::Vec<WideBits> column
 
 // A function by pieces: row 0 has their centers, the others the coefficients.
 template <size_t kRow, size_t kLast, size_t N>
-HWY_INLINE hn::Vec<Wide> PieceSteps(const float (&rows)[N][32], hn::Vec<WideBits> piece, hn::Vec<Wide> t, hn::Vec<Wide> r) {
-  if constexpr (kRow < kLast) return r;
-  else return PieceSteps<kRow - 1, kLast>(rows, piece, t, hn::MulAdd(r, t, Column(rows[kRow], piece)));
+HWY_INLINE hn::Vec<Wide> PieceSteps(const float (&rows)[N][32], hn::Vec<WideBits> piece, hn::Vec<Wide> t,
+                                    hn::Vec<Wide> r) {
+  if constexpr (kRow < kLast)
+    return r;
+  else
+    return PieceSteps<kRow - 1, kLast>(rows, piece, t, hn::MulAdd(r, t, Column(rows[kRow], piece)));
 }
 template <size_t N>
 HWY_INLINE hn::Vec<Wide> Piecewise(const float (&rows)[N][32], hn::Vec<Wide> x, hn::Vec<WideBits> piece) {
@@ -86,12 +93,14 @@ template <class D, class F, class... V>
 HWY_INLINE hn::Vec<D> InDouble(D d, F f, V... x) {
   const hn::Half<D> dh;
   const hn::Rebind<double, decltype(dh)> dd;
-  const auto low = f(dd, hn::PromoteTo(dd, hn::LowerHalf(dh, x))...), high = f(dd, hn::PromoteTo(dd, hn::UpperHalf(dh, x))...);
+  const auto low = f(dd, hn::PromoteTo(dd, hn::LowerHalf(dh, x))...),
+             high = f(dd, hn::PromoteTo(dd, hn::UpperHalf(dh, x))...);
   return hn::Combine(d, hn::DemoteTo(dh, high), hn::DemoteTo(dh, low));
 }
 #define TESSERA_IN_DOUBLE(f) [](auto dd, auto... v) HWY_ATTR { return f(dd, v...); }
 
-// 1 / sqrt(x): an estimate of 14 bits, improved by one step of third order (e = 1 - x y^2 is the error), which 0 and infinity skip.
+// 1 / sqrt(x): an estimate of 14 bits, improved by one step of third order (e = 1 - x y^2 is the error), which 0 and
+// infinity skip.
 template <class D, class V>
 HWY_INLINE V Rsqrt(D d, V x) {
   using T = hn::TFromD<D>;
@@ -106,16 +115,22 @@ HWY_INLINE V Rsqrt(D d, V x) {
 }
 
 // Constants of a floating type. kMagic: adding it rounds to an integer and leaves that integer in the low bits.
-template <class T> struct Fp;
-template <> struct Fp<float> {
+template <class T>
+struct Fp;
+template <>
+struct Fp<float> {
   static constexpr int kMantissa = 23, kBias = 127;
-  static constexpr double kMagic = 12582912.0, kExpLow = -104, kExpHigh = 89, kExpm1Low = -20, kExpm1High = 88.8, kTanhHigh = 10, kTrigLimit = 8192;
+  static constexpr double kMagic = 12582912.0, kExpLow = -104, kExpHigh = 89, kExpm1Low = -20, kExpm1High = 88.8,
+                          kTanhHigh = 10, kTrigLimit = 8192;
   static constexpr float kLn2High = 0.693359375f, kLn2Low = -2.12194440e-4f;
-  static constexpr uint32_t kOne = 0x3f800000u, kSqrtHalf = 0x3f3504f3u, kMinNormal = 0x00800000u, kIntegers = 0x4b000000u;
+  static constexpr uint32_t kOne = 0x3f800000u, kSqrtHalf = 0x3f3504f3u, kMinNormal = 0x00800000u,
+                            kIntegers = 0x4b000000u;
 };
-template <> struct Fp<double> {
+template <>
+struct Fp<double> {
   static constexpr int kMantissa = 52, kBias = 1023;
-  static constexpr double kMagic = 6755399441055744.0, kExpLow = -746, kExpHigh = 711, kExpm1Low = -40, kExpm1High = 709.9, kTanhHigh = 22, kTrigLimit = 500000;
+  static constexpr double kMagic = 6755399441055744.0, kExpLow = -746, kExpHigh = 711, kExpm1Low = -40,
+                          kExpm1High = 709.9, kTanhHigh = 22, kTrigLimit = 500000;
 };
 
 // 2^n for integers n of the normal range, held as floats.
@@ -133,8 +148,10 @@ HWY_INLINE V ScaleByPower(D d, V p, V n) {
   using T = hn::TFromD<D>;
 #if HWY_TARGET == HWY_AVX3
   if constexpr (kFullVector<D>) {
-    if constexpr (sizeof(T) == 4) return V{_mm512_scalef_ps(p.raw, n.raw)};
-    else return V{_mm512_scalef_pd(p.raw, n.raw)};
+    if constexpr (sizeof(T) == 4)
+      return V{_mm512_scalef_ps(p.raw, n.raw)};
+    else
+      return V{_mm512_scalef_pd(p.raw, n.raw)};
   }
 #endif
   // In two factors, so that subnormal results and those near the largest number come out.
@@ -153,17 +170,22 @@ HWY_INLINE V ReduceByLn2(D d, V x, V& n) {
 // float32: 2^n e^(r + low), |r| <= ln 2 / 2.
 template <class D, class V>
 HWY_INLINE V ExpOfFloat(D d, V r, V low, V n) {
-  constexpr double kC[] = {0.5000000013538729887, 0.1666666668170421504, 0.04166646419740569232, 0.008333310844647862564, 0.00139337307157920825, 0.0001989108046399884204};  // of (e^r - 1 - r) / r^2, to 2e-10
+  constexpr double kC[] = {0.5000000013538729887,  0.1666666668170421504,
+                           0.04166646419740569232, 0.008333310844647862564,
+                           0.00139337307157920825, 0.0001989108046399884204};  // of (e^r - 1 - r) / r^2, to 2e-10
   const Two<V> sum = FastSum(hn::Set(d, 1.0f), r);
   return ScaleByPower(d, hn::Add(sum.hi, hn::Add(sum.lo, hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), low))), n);
 }
 #if HWY_TARGET == HWY_AVX3
-// 2^power e^r, |r| <= ln 2 / 64; power has been rounded to steps of 1 / 32 by kThirtySeconds, which leaves their number in the low bits.
+// 2^power e^r, |r| <= ln 2 / 64; power has been rounded to steps of 1 / 32 by kThirtySeconds, which leaves their number
+// in the low bits.
 constexpr float kThirtySeconds = 393216.0f;
 HWY_INLINE hn::Vec<Wide> ExpOfStep(Wide d, hn::Vec<Wide> shifted, hn::Vec<Wide> power, hn::Vec<Wide> r) {
   const auto step = hn::BitCast(WideBits(), shifted);
-  const auto p = hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, hn::Set(d, 0.166667157f), hn::Set(d, 0.500002444f)), r);  // e^r - 1, to 2e-10
-  const auto high = Column(tables::kExp[0], step), value = hn::Add(high, hn::MulAdd(high, p, Column(tables::kExp[1], step)));
+  const auto p = hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, hn::Set(d, 0.166667157f), hn::Set(d, 0.500002444f)),
+                            r);  // e^r - 1, to 2e-10
+  const auto high = Column(tables::kExp[0], step),
+             value = hn::Add(high, hn::MulAdd(high, p, Column(tables::kExp[1], step)));
   return hn::Vec<Wide>{_mm512_scalef_ps(value.raw, power.raw)};  // rounds its exponent down
 }
 #endif
@@ -176,10 +198,12 @@ HWY_INLINE V Exp(D d, V x) {
   V n;
   if constexpr (sizeof(T) == 8) {
     const V shifted = ShiftedSteps(d, x, 23.083120654223414518), steps = Unshifted(d, shifted);
-    const V r = hn::NegMulAdd(steps, hn::Set(d, 0x1.cf79abc9e3b3ap-44), hn::NegMulAdd(steps, hn::Set(d, 0x1.62e42fefa0000p-5), x));
+    const V r = hn::NegMulAdd(steps, hn::Set(d, 0x1.cf79abc9e3b3ap-44),
+                              hn::NegMulAdd(steps, hn::Set(d, 0x1.62e42fefa0000p-5), x));
     const auto step = hn::BitCast(hn::RebindToUnsigned<D>(), shifted);
     const V high = Entry(d, tables::kExp64[0], step), p = hn::MulAdd(hn::Mul(r, r), ExpSeries(d, r), r);
-    const V value = hn::Add(high, hn::MulAdd(high, p, Entry(d, tables::kExp64[1], step))), sixteenth = hn::Mul(steps, hn::Set(d, 0.0625));
+    const V value = hn::Add(high, hn::MulAdd(high, p, Entry(d, tables::kExp64[1], step))),
+            sixteenth = hn::Mul(steps, hn::Set(d, 0.0625));
 #if HWY_TARGET == HWY_AVX3
     if constexpr (kFullVector<D>) return ScaleByPower(d, value, sixteenth);  // rounds its exponent down
 #endif
@@ -187,8 +211,11 @@ HWY_INLINE V Exp(D d, V x) {
   } else {
 #if HWY_TARGET == HWY_AVX3
     if constexpr (kFullVector<D>) {
-      const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), hn::Set(d, kThirtySeconds)), power = hn::Sub(shifted, hn::Set(d, kThirtySeconds));
-      return ExpOfStep(d, shifted, power, hn::NegMulAdd(power, hn::Set(d, -1.904654212e-9f), hn::NegMulAdd(power, hn::Set(d, 0.693147182f), x)));
+      const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), hn::Set(d, kThirtySeconds)),
+              power = hn::Sub(shifted, hn::Set(d, kThirtySeconds));
+      return ExpOfStep(
+          d, shifted, power,
+          hn::NegMulAdd(power, hn::Set(d, -1.904654212e-9f), hn::NegMulAdd(power, hn::Set(d, 0.693147182f), x)));
     }
 #endif
     const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic));
@@ -203,7 +230,8 @@ HWY_INLINE V Exp(D d, V x) {
 template <class D, class V>
 TESSERA_MATH_PART V BriefExp(D d, V x, V& p) {
   const hn::RebindToUnsigned<D> du;
-  const V shifted = ShiftedSteps(d, x, 23.083120654223414518), r = hn::NegMulAdd(Unshifted(d, shifted), hn::Set(d, 0.04332169878499658183), x);
+  const V shifted = ShiftedSteps(d, x, 23.083120654223414518),
+          r = hn::NegMulAdd(Unshifted(d, shifted), hn::Set(d, 0.04332169878499658183), x);
   const auto step = hn::BitCast(du, shifted);
   constexpr double kC[] = {0.5, 0.1666696050116495124, 0.04166715638980264169};
   p = hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), r);
@@ -224,16 +252,20 @@ TESSERA_MATH_PART Two<V> Expm1Two(D d, V x) {
 template <class D, class V>
 HWY_INLINE V Expm1(D d, V x) {
   using T = hn::TFromD<D>;
-  const V clamped = hn::Min(hn::Set(d, static_cast<T>(Fp<T>::kExpm1High)), hn::Max(hn::Set(d, static_cast<T>(Fp<T>::kExpm1Low)), x));
+  const V clamped =
+      hn::Min(hn::Set(d, static_cast<T>(Fp<T>::kExpm1High)), hn::Max(hn::Set(d, static_cast<T>(Fp<T>::kExpm1Low)), x));
   V r;
   if constexpr (sizeof(T) == 8) {
     r = Expm1Two(d, clamped).hi;
   } else {
-    r = InDouble(d, [](auto dd, auto v) HWY_ATTR {
-      hn::Vec<decltype(dd)> p;
-      const auto s = BriefExp(dd, v, p);
-      return hn::MulAdd(s, p, hn::Sub(s, hn::Set(dd, 1.0)));
-    }, clamped);
+    r = InDouble(
+        d,
+        [](auto dd, auto v) HWY_ATTR {
+          hn::Vec<decltype(dd)> p;
+          const auto s = BriefExp(dd, v, p);
+          return hn::MulAdd(s, p, hn::Sub(s, hn::Set(dd, 1.0)));
+        },
+        clamped);
   }
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, r);
 }
@@ -255,8 +287,10 @@ template <class D, class V>
 HWY_INLINE V LogOfSplit(D d, V k, V f) {
   const V half_square = hn::Mul(hn::Mul(f, f), hn::Set(d, 0.5f));
   const V s = hn::Div(f, hn::Add(f, hn::Set(d, 2.0f))), z = hn::Mul(s, s);
-  constexpr double kC[] = {0.6666666655430018005, 0.4000012200081690996, 0.2855080255327472859, 0.2333096405181052344};  // of (2 atanh(s) - 2 s) / s^3, to 2e-11
-  const V small = hn::MulAdd(s, hn::MulAdd(z, Polynomial(d, z, kC), half_square), hn::Mul(k, hn::Set(d, Fp<float>::kLn2Low)));
+  constexpr double kC[] = {0.6666666655430018005, 0.4000012200081690996, 0.2855080255327472859,
+                           0.2333096405181052344};  // of (2 atanh(s) - 2 s) / s^3, to 2e-11
+  const V small =
+      hn::MulAdd(s, hn::MulAdd(z, Polynomial(d, z, kC), half_square), hn::Mul(k, hn::Set(d, Fp<float>::kLn2Low)));
   return hn::MulAdd(k, hn::Set(d, Fp<float>::kLn2High), hn::Sub(f, hn::Sub(half_square, small)));
 }
 
@@ -265,8 +299,10 @@ template <class D, class V>
 HWY_INLINE V LogSpecial(D d, V u, V result) {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (kFullVector<D>) {  // by classes of numbers: nan 2, 0 4, negative 3, infinite 5, others 0
-    if constexpr (sizeof(hn::TFromD<D>) == 4) return V{_mm512_fixupimm_ps(result.raw, u.raw, _mm512_set1_epi32(0x03530422), 0)};
-    else return V{_mm512_fixupimm_pd(result.raw, u.raw, _mm512_set1_epi64(0x03530422), 0)};
+    if constexpr (sizeof(hn::TFromD<D>) == 4)
+      return V{_mm512_fixupimm_ps(result.raw, u.raw, _mm512_set1_epi32(0x03530422), 0)};
+    else
+      return V{_mm512_fixupimm_pd(result.raw, u.raw, _mm512_set1_epi64(0x03530422), 0)};
   }
 #endif
   const V zero = hn::Zero(d), inf = hn::Inf(d);
@@ -285,20 +321,24 @@ struct BinaryBase {
 };
 struct DecimalBase {
   static constexpr auto& kTable = tables::kLog10;
-  static constexpr float kTwoHigh = 0x1.344p-2f, kTwoLow = 4.60503907e-06f, kEHigh = 0.434294492f, kELow = -1.010305e-08f;
+  static constexpr float kTwoHigh = 0x1.344p-2f, kTwoLow = 4.60503907e-06f, kEHigh = 0.434294492f,
+                         kELow = -1.010305e-08f;
 };
 
 #if HWY_TARGET == HWY_AVX3
-// k log_b 2 + log_b m, m = (1 + r) / c with c from a table: r is exact, k log_b 2 and the greater part of -log c add without rounding.
+// k log_b 2 + log_b m, m = (1 + r) / c with c from a table: r is exact, k log_b 2 and the greater part of -log c add
+// without rounding.
 template <class Base>
 HWY_INLINE hn::Vec<Wide> LogByTable(Wide d, hn::Vec<Wide> x) {
   using V = hn::Vec<Wide>;
   const V m{_mm512_getmant_ps(x.raw, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_nan)}, k{_mm512_getexp_ps(x.raw)};
   const auto piece = hn::ShiftRight<18>(hn::BitCast(WideBits(), m));
-  const V r = hn::MulSub(m, Column(Base::kTable[0], piece), hn::Set(d, 1.0f)), high = hn::MulAdd(k, hn::Set(d, Base::kTwoHigh), Column(Base::kTable[1], piece));
+  const V r = hn::MulSub(m, Column(Base::kTable[0], piece), hn::Set(d, 1.0f)),
+          high = hn::MulAdd(k, hn::Set(d, Base::kTwoHigh), Column(Base::kTable[1], piece));
   V table_rest = Column(Base::kTable[2], piece);
   if constexpr (Base::kTwoLow != 0) table_rest = hn::MulAdd(k, hn::Set(d, Base::kTwoLow), table_rest);
-  constexpr double kC[] = {-0.4999999801172232051, 0.3333333162904907406, -0.2501628647946928052, 0.2001396017104518636};  // of (log(1 + r) - r) / r^2 for |r| <= 1/32, to 7e-10
+  constexpr double kC[] = {-0.4999999801172232051, 0.3333333162904907406, -0.2501628647946928052,
+                           0.2001396017104518636};  // of (log(1 + r) - r) / r^2 for |r| <= 1/32, to 7e-10
   const V square = hn::Mul(r, r), series = Polynomial(d, r, kC);
   V first = r, rest;
   if constexpr (Base::kEHigh == 1) {
@@ -306,21 +346,25 @@ HWY_INLINE hn::Vec<Wide> LogByTable(Wide d, hn::Vec<Wide> x) {
   } else {
     const V scale = hn::Set(d, Base::kEHigh);
     first = hn::Mul(r, scale);
-    rest = hn::MulAdd(hn::Mul(square, scale), series, hn::MulAdd(r, hn::Set(d, Base::kELow), hn::Add(table_rest, hn::MulSub(r, scale, first))));
+    rest = hn::MulAdd(hn::Mul(square, scale), series,
+                      hn::MulAdd(r, hn::Set(d, Base::kELow), hn::Add(table_rest, hn::MulSub(r, scale, first))));
   }
   const Two<V> sum = FastSum(high, first);
   return LogSpecial(d, x, hn::Add(sum.hi, hn::Add(sum.lo, rest)));
 }
 #endif
 
-// The logarithm of a positive double below infinity by `f` of it and of the power of two to add, of others by the rules.
+// The logarithm of a positive double below infinity by `f` of it and of the power of two to add, of others by the
+// rules.
 template <class D, class V, class F>
 HWY_INLINE V LogByParts(D d, V x, F f) {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (kFullVector<D>) return LogSpecial(d, x, f(x, hn::Zero(d)));
 #endif
   const auto subnormal = hn::Lt(x, hn::Set(d, 2.2250738585072014e-308));
-  return LogSpecial(d, x, f(hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 18014398509481984.0)), x), hn::IfThenElseZero(subnormal, hn::Set(d, -54.0))));
+  return LogSpecial(d, x,
+                    f(hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 18014398509481984.0)), x),
+                      hn::IfThenElseZero(subnormal, hn::Set(d, -54.0))));
 }
 // For float32 results, from double: log(x + low) - k ln 2, x positive and normal.
 template <class D, class V>
@@ -328,8 +372,10 @@ TESSERA_MATH_PART V BriefLog(D d, V x, V low, V& k) {
   const hn::RebindToUnsigned<D> du;
   const V m = SplitDouble(d, x, k);
   const auto piece = hn::ShiftRight<48>(hn::BitCast(du, m));
-  const V factor = Entry(d, tables::kLog64[0], piece), r = hn::MulAdd(low, factor, hn::MulSub(m, factor, hn::Set(d, 1.0)));
-  constexpr double kC[] = {-0.4999999980024782175, 0.3333333434676742194, -0.2500124380210574671, 0.2000805207590408443, -0.1566016225756820562};  // of (log(1 + r) - r) / r^2, to 1.3e-10
+  const V factor = Entry(d, tables::kLog64[0], piece),
+          r = hn::MulAdd(low, factor, hn::MulSub(m, factor, hn::Set(d, 1.0)));
+  constexpr double kC[] = {-0.4999999980024782175, 0.3333333434676742194, -0.2500124380210574671, 0.2000805207590408443,
+                           -0.1566016225756820562};  // of (log(1 + r) - r) / r^2, to 1.3e-10
   return hn::Add(Entry(d, tables::kLog64[1], piece), hn::MulAdd(hn::Mul(r, r), Polynomial(d, r, kC), r));
 }
 // log(1 + x), x > -1
@@ -337,7 +383,8 @@ template <class D, class V>
 HWY_NOINLINE V BriefLog1p(D d, V x) {
   const V u = hn::Add(x, hn::Set(d, 1.0));
   V k;
-  const V log = BriefLog(d, u, hn::IfThenElseZero(hn::Lt(hn::Abs(x), hn::Set(d, 0.001)), hn::Sub(x, hn::Sub(u, hn::Set(d, 1.0)))), k);
+  const V log = BriefLog(
+      d, u, hn::IfThenElseZero(hn::Lt(hn::Abs(x), hn::Set(d, 0.001)), hn::Sub(x, hn::Sub(u, hn::Set(d, 1.0)))), k);
   return hn::MulAdd(k, hn::Set(d, 0.69314718055994530942), log);
 }
 
@@ -348,9 +395,11 @@ HWY_INLINE V Log(D d, V x) {
   if constexpr (sizeof(T) == 4 && kFullVector<D>) return LogByTable<NaturalBase>(d, x);
 #endif
   if constexpr (sizeof(T) == 8) {
-    return LogByParts(d, x, [&](V u, V more) HWY_ATTR { return JoinLogBriefly(d, SplitLog<true, false>(d, u, hn::Zero(d), more)); });
+    return LogByParts(
+        d, x, [&](V u, V more) HWY_ATTR { return JoinLogBriefly(d, SplitLog<true, false>(d, u, hn::Zero(d), more)); });
   } else {
-    const auto subnormal = hn::Lt(x, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), Fp<float>::kMinNormal)));  // scaled up first
+    const auto subnormal =
+        hn::Lt(x, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), Fp<float>::kMinNormal)));  // scaled up first
     V k;
     const V f = SplitExponent(d, hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, 8388608.0f)), x), k);
     k = hn::Sub(k, hn::IfThenElseZero(subnormal, hn::Set(d, 23.0f)));
@@ -358,7 +407,8 @@ HWY_INLINE V Log(D d, V x) {
   }
 }
 
-// (k + log m / ln 2) scale for the two parts of scale / ln 2 and k scale = k high + k low, the former exact: so that powers of the base come out whole.
+// (k + log m / ln 2) scale for the two parts of scale / ln 2 and k scale = k high + k low, the former exact: so that
+// powers of the base come out whole.
 template <class Base, class D, class V>
 HWY_INLINE V LogToBase(D d, V x, double inverse_hi, double inverse_lo, double k_hi, double k_lo) {
 #if HWY_TARGET == HWY_AVX3
@@ -368,30 +418,44 @@ HWY_INLINE V LogToBase(D d, V x, double inverse_hi, double inverse_lo, double k_
     return LogByParts(d, x, [&](V u, V more) HWY_ATTR {
       const auto parts = SplitLog<false, false>(d, u, hn::Zero(d), more);
       const V r = parts.r.hi, half_square = hn::Mul(r, hn::Mul(r, hn::Set(d, 0.5)));
-      const Two<V> a = FastSum(parts.high, r), p = Product(d, a.hi, hn::Set(d, inverse_hi)), sum = FastSum(hn::Mul(parts.k, hn::Set(d, k_hi)), p.hi);
-      const V small = hn::Add(hn::Add(a.lo, parts.r.lo), hn::MulAdd(half_square, hn::MulSub(r, LogSeries(d, r), hn::Set(d, 1.0)), parts.rest));
+      const Two<V> a = FastSum(parts.high, r), p = Product(d, a.hi, hn::Set(d, inverse_hi)),
+                   sum = FastSum(hn::Mul(parts.k, hn::Set(d, k_hi)), p.hi);
+      const V small = hn::Add(hn::Add(a.lo, parts.r.lo),
+                              hn::MulAdd(half_square, hn::MulSub(r, LogSeries(d, r), hn::Set(d, 1.0)), parts.rest));
       const V low = hn::MulAdd(small, hn::Set(d, inverse_hi), hn::MulAdd(a.hi, hn::Set(d, inverse_lo), p.lo));
       return hn::Add(sum.hi, hn::Add(sum.lo, hn::MulAdd(parts.k, hn::Set(d, k_lo), low)));
     });
   } else {
-    const V result = InDouble(d, [&](auto dd, auto v) HWY_ATTR {
-      hn::Vec<decltype(dd)> k;
-      const auto log = BriefLog(dd, v, hn::Zero(dd), k);
-      return hn::MulAdd(log, hn::Set(dd, inverse_hi), hn::MulAdd(k, hn::Set(dd, k_hi), hn::Mul(k, hn::Set(dd, k_lo))));
-    }, x);
+    const V result = InDouble(
+        d,
+        [&](auto dd, auto v) HWY_ATTR {
+          hn::Vec<decltype(dd)> k;
+          const auto log = BriefLog(dd, v, hn::Zero(dd), k);
+          return hn::MulAdd(log, hn::Set(dd, inverse_hi),
+                            hn::MulAdd(k, hn::Set(dd, k_hi), hn::Mul(k, hn::Set(dd, k_lo))));
+        },
+        x);
     return LogSpecial(d, x, result);
   }
 }
-template <class D, class V> HWY_INLINE V Log2(D d, V x) { return LogToBase<BinaryBase>(d, x, 0x1.71547652b82fep+0, 0x1.777d0ffda0d24p-56, 1, 0); }
 template <class D, class V>
-HWY_INLINE V Log10(D d, V x) { return LogToBase<DecimalBase>(d, x, 0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57, 0x1.34413509f7800p-2, 0x1.fef311f12b358p-46); }
+HWY_INLINE V Log2(D d, V x) {
+  return LogToBase<BinaryBase>(d, x, 0x1.71547652b82fep+0, 0x1.777d0ffda0d24p-56, 1, 0);
+}
+template <class D, class V>
+HWY_INLINE V Log10(D d, V x) {
+  return LogToBase<DecimalBase>(d, x, 0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57, 0x1.34413509f7800p-2,
+                                0x1.fef311f12b358p-46);
+}
 
 template <class D, class V>
 HWY_INLINE V Log1p(D d, V x) {
   using T = hn::TFromD<D>;
   V result;
-  if constexpr (sizeof(T) == 8) result = Log1pTwo(d, Two<V>{x, hn::Zero(d)}).hi;
-  else result = InDouble(d, TESSERA_IN_DOUBLE(BriefLog1p), x);
+  if constexpr (sizeof(T) == 8)
+    result = Log1pTwo(d, Two<V>{x, hn::Zero(d)}).hi;
+  else
+    result = InDouble(d, TESSERA_IN_DOUBLE(BriefLog1p), x);
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, LogSpecial(d, hn::Add(x, hn::Set(d, T{1})), result));
 }
 
@@ -414,7 +478,9 @@ HWY_INLINE V Tanh(D d, V x) {
   } else {
     V n;
     const V r = ReduceByLn2(d, hn::Add(a, a), n), scale = PowerOf2(d, n);
-    constexpr double kC[] = {0.1666666666666666667, 0.0416665546172045742, 0.008333320887169640859, 0.001392618358771349454, 0.0001988269833722147827};  // (e^r - 1 - r - r^2/2) / r^3, to 4e-10
+    constexpr double kC[] = {0.1666666666666666667, 0.0416665546172045742, 0.008333320887169640859,
+                             0.001392618358771349454,
+                             0.0001988269833722147827};  // (e^r - 1 - r - r^2/2) / r^3, to 4e-10
     const V p = hn::MulAdd(hn::Mul(r, r), hn::MulAdd(r, Polynomial(d, r, kC), hn::Set(d, 0.5f)), r);
     const V e = hn::MulAdd(scale, p, hn::Sub(scale, hn::Set(d, 1.0f)));
     return hn::CopySign(hn::Div(e, hn::Add(e, hn::Set(d, 2.0f))), x);
@@ -441,24 +507,30 @@ HWY_INLINE V TanhSoftplus(D d, V x) {
 template <class D, class V>
 TESSERA_MATH_PART V BriefMish(D d, V x) {
   V p;
-  const V two = hn::Set(d, 2.0), s = BriefExp(d, hn::Min(hn::Set(d, 40.0), hn::Max(hn::Set(d, -110.0), x)), p), e = hn::MulAdd(s, p, s), w = hn::Mul(e, hn::Add(e, two));
+  const V two = hn::Set(d, 2.0), s = BriefExp(d, hn::Min(hn::Set(d, 40.0), hn::Max(hn::Set(d, -110.0), x)), p),
+          e = hn::MulAdd(s, p, s), w = hn::Mul(e, hn::Add(e, two));
   return hn::Mul(x, hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -200.0)), hn::Mul(w, Inverse(d, hn::Add(w, two)))));
 }
 template <class D, class V>
 HWY_NOINLINE V MishDouble(D d, V x) {
-  const V small = hn::Set(d, -40.0), two = hn::Set(d, 2.0), limited = hn::Min(hn::Set(d, 40.0), hn::Max(hn::Set(d, Fp<double>::kExpLow), x));
+  const V small = hn::Set(d, -40.0), two = hn::Set(d, 2.0),
+          limited = hn::Min(hn::Set(d, 40.0), hn::Max(hn::Set(d, Fp<double>::kExpLow), x));
   V n;
   const Two<V> p = ExpTwo<false>(d, limited, limited, n);
   const V scale = PowerOf2(d, hn::Max(hn::Set(d, -100.0), n));
-  const Two<V> e = {hn::Mul(p.hi, scale), hn::Mul(p.lo, scale)}, more = Sum(two, e.hi), w = Product(d, e, Two<V>{more.hi, hn::Add(more.lo, e.lo)}), below = Sum(two, w.hi);
+  const Two<V> e = {hn::Mul(p.hi, scale), hn::Mul(p.lo, scale)}, more = Sum(two, e.hi),
+               w = Product(d, e, Two<V>{more.hi, hn::Add(more.lo, e.lo)}), below = Sum(two, w.hi);
   const Two<V> t = Quotient(d, w, Two<V>{below.hi, hn::Add(below.lo, w.lo)});
   const V near = hn::MulAdd(x, t.hi, hn::Mul(limited, t.lo));
-  return hn::IfThenElse(hn::Lt(x, small), hn::Mul(x, ScaleByPower(d, Rounded(p), n)), near);  // there the hyperbolic tangent is e^x
+  return hn::IfThenElse(hn::Lt(x, small), hn::Mul(x, ScaleByPower(d, Rounded(p), n)),
+                        near);  // there the hyperbolic tangent is e^x
 }
 template <class D, class V>
 HWY_INLINE V Mish(D d, V x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4) return InDouble(d, TESSERA_IN_DOUBLE(BriefMish), x);
-  else return MishDouble(d, x);
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    return InDouble(d, TESSERA_IN_DOUBLE(BriefMish), x);
+  else
+    return MishDouble(d, x);
 }
 
 // 2^x = 2^(n / parts) e^r.
@@ -469,9 +541,11 @@ HWY_INLINE V Exp2(D d, V x) {
   x = hn::Min(hn::Set(d, static_cast<T>(kLimit)), hn::Max(hn::Set(d, static_cast<T>(-kLimit)), x));
   const V ln2 = hn::Set(d, static_cast<T>(0.69314718055994530942));
   if constexpr (sizeof(T) == 8) {
-    const V shifted = ShiftedSteps(d, x, 16), steps = Unshifted(d, shifted), f = hn::NegMulAdd(steps, hn::Set(d, 0.0625), x);
+    const V shifted = ShiftedSteps(d, x, 16), steps = Unshifted(d, shifted),
+            f = hn::NegMulAdd(steps, hn::Set(d, 0.0625), x);
     const Two<V> r = Product(d, f, ln2);
-    return ScaleByPower(d, ExpOfStep(d, shifted, r.hi, hn::MulAdd(f, hn::Set(d, 0x1.abc9e3b39803fp-56), r.lo)).hi, hn::Floor(hn::Mul(steps, hn::Set(d, 0.0625))));
+    return ScaleByPower(d, ExpOfStep(d, shifted, r.hi, hn::MulAdd(f, hn::Set(d, 0x1.abc9e3b39803fp-56), r.lo)).hi,
+                        hn::Floor(hn::Mul(steps, hn::Set(d, 0.0625))));
   } else {
 #if HWY_TARGET == HWY_AVX3
     if constexpr (kFullVector<D>) {
@@ -503,7 +577,8 @@ HWY_INLINE V OtherLanes(D d, M ok, V a, V b, V result, F f) {
   return hn::Load(d, out);
 }
 
-// C's fmod, exact. a - trunc(a / b) b is exact with a fused multiply-add where the rounded quotient is small; it can be off by one there.
+// C's fmod, exact. a - trunc(a / b) b is exact with a fused multiply-add where the rounded quotient is small; it can be
+// off by one there.
 template <class D, class V>
 HWY_INLINE V Fmod(D d, V a, V b) {
 #if HWY_TARGET == HWY_SSE4  // no fused multiply-add
@@ -532,13 +607,17 @@ HWY_INLINE Two<V> LogForPower(D d, V x) {
   const auto parts = SplitLog<true, false>(d, x, hn::Zero(d), more);
   const V r = parts.r.hi, third = hn::Set(d, 0x1.5555555555555p-2);
   // log(1 + r) = r - r^2 / 2 + r^3 / 3 + r^4 S / 2, the first three terms as sums
-  constexpr double kC[] = {-0.5000000000000002, 0.40000000000000024, -0.33333333333005744, 0.285714285711228, -0.250000006706603,
-                           0.22222222848214607, -0.19999519652109765, 0.1818136982947192, -0.16806954092954435, 0.15515556444282014};  // to 4e-20 of the logarithm
-  const Two<V> square = Product(d, r, hn::Mul(r, hn::Set(d, 0.5))), cube = Product(d, square.hi, r), scaled = Product(d, cube.hi, hn::Add(third, third));
+  constexpr double kC[] = {-0.5000000000000002,  0.40000000000000024, -0.33333333333005744, 0.285714285711228,
+                           -0.250000006706603,   0.22222222848214607, -0.19999519652109765, 0.1818136982947192,
+                           -0.16806954092954435, 0.15515556444282014};  // to 4e-20 of the logarithm
+  const Two<V> square = Product(d, r, hn::Mul(r, hn::Set(d, 0.5))), cube = Product(d, square.hi, r),
+               scaled = Product(d, cube.hi, hn::Add(third, third));
   const Two<V> a = FastSum(parts.high, r), b = FastSum(a.hi, hn::Neg(square.hi)), c = FastSum(b.hi, scaled.hi);
-  V small = hn::MulAdd(hn::Add(cube.lo, hn::Mul(square.lo, r)), hn::Add(third, third), hn::MulAdd(cube.hi, hn::Set(d, 0x1.5555555555555p-54), scaled.lo));
+  V small = hn::MulAdd(hn::Add(cube.lo, hn::Mul(square.lo, r)), hn::Add(third, third),
+                       hn::MulAdd(cube.hi, hn::Set(d, 0x1.5555555555555p-54), scaled.lo));
   small = hn::MulAdd(hn::Mul(cube.hi, r), Polynomial(d, r, kC), hn::Add(small, hn::Sub(parts.rest, square.lo)));
-  return FastSum(c.hi, hn::Add(hn::Add(a.lo, b.lo), hn::Add(c.lo, hn::Add(small, hn::NegMulAdd(parts.r.lo, r, parts.r.lo)))));
+  return FastSum(c.hi,
+                 hn::Add(hn::Add(a.lo, b.lo), hn::Add(c.lo, hn::Add(small, hn::NegMulAdd(parts.r.lo, r, parts.r.lo)))));
 }
 // x^y for positive finite x and finite y.
 template <class D, class V>
@@ -552,12 +631,15 @@ HWY_NOINLINE V PowerOfPositive(D d, V x, V y) {
 }
 // e^(y log x) in double, accurate enough to round to float.
 template <class D, class V>
-HWY_INLINE V BriefPower(D d, V x, V y) { return Exp(d, hn::Mul(y, Log(d, x))); }
+HWY_INLINE V BriefPower(D d, V x, V y) {
+  return Exp(d, hn::Mul(y, Log(d, x)));
+}
 
 // x^y with C's special cases, by f(|x|, y); kExtremes: f knows about 0 and infinity.
 template <bool kExtremes, class D, class V, class F>
 HWY_INLINE V PowerBy(D d, V x, V y, F f) {
-  const V zero = hn::Zero(d), one = hn::Set(d, 1.0), inf = hn::Inf(d), half = hn::Set(d, 0.5), ax = hn::Abs(x), ay = hn::Abs(y);
+  const V zero = hn::Zero(d), one = hn::Set(d, 1.0), inf = hn::Inf(d), half = hn::Set(d, 0.5), ax = hn::Abs(x),
+          ay = hn::Abs(y);
   V power;
   if constexpr (kExtremes) {
     power = f(d, ax, y);
@@ -565,7 +647,8 @@ HWY_INLINE V PowerBy(D d, V x, V y, F f) {
     const auto end = hn::Or(hn::Eq(ax, zero), hn::Eq(ax, inf)), huge = hn::Eq(ay, inf);
     power = f(d, hn::IfThenElse(end, one, ax), hn::IfThenElse(huge, one, y));
     const auto large = hn::Xor(hn::Gt(ax, one), hn::Lt(y, zero));
-    power = hn::IfThenElse(hn::And(hn::Or(end, huge), hn::And(hn::Eq(x, x), hn::Eq(y, y))), hn::IfThenElseZero(large, inf), hn::IfThenElse(hn::IsNaN(x), x, power));
+    power = hn::IfThenElse(hn::And(hn::Or(end, huge), hn::And(hn::Eq(x, x), hn::Eq(y, y))),
+                           hn::IfThenElseZero(large, inf), hn::IfThenElse(hn::IsNaN(x), x, power));
   }
   // 1 for x = 1, y = 0 and (-1)^(+-inf)
   const auto is_one = hn::Or(hn::Or(hn::Eq(x, one), hn::Eq(y, zero)), hn::And(hn::Eq(ax, one), hn::Eq(ay, inf)));
@@ -582,20 +665,29 @@ HWY_INLINE V Pow(D d, V x, V y) {
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
     return PowerBy<false>(d, x, y, [](auto dd, auto a, auto b) HWY_ATTR { return PowerOfPositive(dd, a, b); });
   } else {
-    return InDouble(d, [](auto dd, auto v, auto w) HWY_ATTR { return PowerBy<true>(dd, v, w, [](auto t, auto a, auto b) HWY_ATTR { return BriefPower(t, a, b); }); }, x, y);
+    return InDouble(
+        d,
+        [](auto dd, auto v, auto w) HWY_ATTR {
+          return PowerBy<true>(dd, v, w, [](auto t, auto a, auto b) HWY_ATTR { return BriefPower(t, a, b); });
+        },
+        x, y);
   }
 }
 
 // For float32 results: erfc(z) e^(z^2) / 2 by t Q(t), t = 1 / (1 + 0.35 z), to 1e-8.
 template <class D, class V>
 TESSERA_MATH_PART V BriefScaledErfc(D d, V z) {
-  constexpr double kQ[] = {0.09874056588864698406, 0.09859010027005577398, 0.09381468425869737292, 0.07606819105914907019, 0.07207951917336576871,
-                           0.04452293403998755366, -0.01425678361215842862, 0.09047616227146293406, -0.0791400233577159369, 0.01910465267178722867};
+  constexpr double kQ[] = {0.09874056588864698406,  0.09859010027005577398, 0.09381468425869737292,
+                           0.07606819105914907019,  0.07207951917336576871, 0.04452293403998755366,
+                           -0.01425678361215842862, 0.09047616227146293406, -0.0791400233577159369,
+                           0.01910465267178722867};
   using T = hn::TFromD<D>;
   const V one = hn::Set(d, T{1}), below = hn::MulAdd(z, hn::Set(d, static_cast<T>(0.35)), one);
   V t;
-  if constexpr (sizeof(T) == 8) t = Inverse(d, below);
-  else t = hn::Div(one, below);
+  if constexpr (sizeof(T) == 8)
+    t = Inverse(d, below);
+  else
+    t = hn::Div(one, below);
   return hn::Mul(t, Polynomial(d, t, kQ));
 }
 // The upper tail of the standard normal distribution at |x|, and gauss = e^(-x^2 / 2).
@@ -605,7 +697,8 @@ HWY_INLINE V NormalTail(D d, V x, V& gauss) {
   const V a = hn::Abs(x);
   if constexpr (sizeof(T) == 8) {
     const V limited = hn::Min(hn::Set(d, 39.0), a);
-    const Two<V> square = Product(d, limited, hn::Mul(limited, hn::Set(d, 0.5))), z = Product(d, limited, hn::Set(d, 0.70710678118654757));
+    const Two<V> square = Product(d, limited, hn::Mul(limited, hn::Set(d, 0.5))),
+                 z = Product(d, limited, hn::Set(d, 0.70710678118654757));
     V n;
     const Two<V> e = ExpTwo<true>(d, hn::Neg(square.hi), hn::Neg(square.lo), n);
     gauss = ScaleByPower(d, e.hi, n);
@@ -645,15 +738,19 @@ HWY_INLINE V Erf(D d, V x) {
       const V a = hn::Min(hn::Set(d, 3.93f), hn::Abs(x));
       const auto piece = PieceNumber(d, a, 8);
       const V t = hn::Sub(a, Column(tables::kErf[0], piece));
-      const V first = hn::IfThenElse(hn::Eq(t, a), a, Column(tables::kErf[1], piece));  // around 0 the pieces are of erf(x) - x
-      const V slope = PieceSteps<5, 2>(tables::kErf, piece, t, Column(tables::kErf[6], piece));  // without the first coefficient
+      const V first =
+          hn::IfThenElse(hn::Eq(t, a), a, Column(tables::kErf[1], piece));  // around 0 the pieces are of erf(x) - x
+      const V slope =
+          PieceSteps<5, 2>(tables::kErf, piece, t, Column(tables::kErf[6], piece));  // without the first coefficient
       return hn::CopySign(hn::MulAdd(slope, t, first), x);
     }
 #endif
-    constexpr double kNear[] = {0.128379167061543415, -0.3761263846802871038, 0.1128378249523684438, -0.02686543072767023519,
-                                0.005221031807858004027, -0.0008484080405534861137, 0.0001126595902560497773, -9.667044571482653565e-6};  // of erf(x) / x - 1, 4e-11
-    constexpr double kFar[] = {-0.0003218662575487315154, 1.130241877483416306, 0.6318095501311520305, 0.1100972425055746628, -0.02643164328275481797,
-                               0.004763509663255247485, -0.0005976772749194354204, 0.00004616478516127182843, -1.64267896842667163e-6};  // 2e-9
+    constexpr double kNear[] = {0.128379167061543415,     -0.3761263846802871038,  0.1128378249523684438,
+                                -0.02686543072767023519,  0.005221031807858004027, -0.0008484080405534861137,
+                                0.0001126595902560497773, -9.667044571482653565e-6};  // of erf(x) / x - 1, 4e-11
+    constexpr double kFar[] = {-0.0003218662575487315154, 1.130241877483416306,      0.6318095501311520305,
+                               0.1100972425055746628,     -0.02643164328275481797,   0.004763509663255247485,
+                               -0.0005976772749194354204, 0.00004616478516127182843, -1.64267896842667163e-6};  // 2e-9
     const V t = hn::Min(hn::Set(d, T{4}), hn::Abs(x)), one = hn::Set(d, T{1});
     const V far = hn::Sub(one, Exp(d, hn::Neg(Polynomial(d, t, kFar))));
     const V near = hn::MulAdd(x, Polynomial(d, hn::Mul(x, x), kNear), x);
@@ -666,7 +763,8 @@ template <class D, class V>
 TESSERA_MATH_PART V BriefErfc(D d, V x) {
   const V a = hn::Min(hn::Set(d, 12.0), hn::Abs(x));
   V p;
-  const V s = BriefExp(d, hn::Neg(hn::Mul(a, a)), p), scaled = BriefScaledErfc(d, a), r = hn::Mul(hn::MulAdd(s, p, s), hn::Add(scaled, scaled));
+  const V s = BriefExp(d, hn::Neg(hn::Mul(a, a)), p), scaled = BriefScaledErfc(d, a),
+          r = hn::Mul(hn::MulAdd(s, p, s), hn::Add(scaled, scaled));
   return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(hn::Set(d, 2.0), r), r);
 }
 template <class D, class V>
@@ -679,7 +777,8 @@ HWY_INLINE V Erfc(D d, V x) {
     const Two<V> r = ErfcTwo(d, Two<V>{a, zero}, Product(d, a, a), n);
     const V scaled = ScaleByPower(d, r.hi, n);
     const Two<V> mirrored = FastSum(hn::Set(d, 2.0), hn::Neg(scaled));
-    return hn::IfThenElse(hn::Lt(x, zero), hn::Add(mirrored.hi, hn::Sub(mirrored.lo, ScaleByPower(d, r.lo, n))), scaled);
+    return hn::IfThenElse(hn::Lt(x, zero), hn::Add(mirrored.hi, hn::Sub(mirrored.lo, ScaleByPower(d, r.lo, n))),
+                          scaled);
   }
 }
 

@@ -1,4 +1,5 @@
-// Parts of the float64 functions: numbers as unevaluated sums of two, so that results are rounded once or very nearly so. Included by math-inl.h.
+// Parts of the float64 functions: numbers as unevaluated sums of two, so that results are rounded once or very nearly
+// so. Included by math-inl.h.
 #if defined(TESSERA_TENSOR_CPU_MATH_DOUBLE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_TENSOR_CPU_MATH_DOUBLE_INL_H_
 #undef TESSERA_TENSOR_CPU_MATH_DOUBLE_INL_H_
@@ -25,7 +26,8 @@ namespace HWY_NAMESPACE {
 namespace math {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class V> struct Two {
+template <class V>
+struct Two {
   V hi, lo;
 };
 
@@ -40,11 +42,16 @@ HWY_INLINE Two<V> Sum(V a, V b) {
   const V s = hn::Add(a, b), t = hn::Sub(s, a);
   return {s, hn::Add(hn::Sub(a, hn::Sub(s, t)), hn::Sub(b, t))};
 }
-template <class V> HWY_INLINE V Rounded(Two<V> x) { return hn::Add(x.hi, x.lo); }
+template <class V>
+HWY_INLINE V Rounded(Two<V> x) {
+  return hn::Add(x.hi, x.lo);
+}
 
 #if HWY_TARGET == HWY_SSE4  // no fused multiply-add: halves of 26 bits
 template <class D, class V>
-HWY_INLINE V UpperBits(D d, V x) { return hn::And(x, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), ~uint64_t{0} << 27))); }
+HWY_INLINE V UpperBits(D d, V x) {
+  return hn::And(x, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), ~uint64_t{0} << 27)));
+}
 #endif
 
 // a b - c, where c is nearly a b.
@@ -92,7 +99,8 @@ TESSERA_MATH_PART Two<V> Root(D d, Two<V> a) {  // 0 for 0
   V root, half_inverse;
 #if HWY_TARGET == HWY_AVX3
   if constexpr (hn::MaxLanes(D()) == 8) {
-    const V y{_mm512_rsqrt14_pd(a.hi.raw)}, e = hn::NegMulAdd(hn::Mul(a.hi, y), y, hn::Set(d, 1.0)), h = hn::Mul(y, half);
+    const V y{_mm512_rsqrt14_pd(a.hi.raw)}, e = hn::NegMulAdd(hn::Mul(a.hi, y), y, hn::Set(d, 1.0)),
+                                            h = hn::Mul(y, half);
     half_inverse = hn::MulAdd(hn::Mul(h, e), hn::MulAdd(e, hn::Set(d, 0.375), half), h);
     root = hn::Mul(a.hi, hn::Add(half_inverse, half_inverse));
   } else
@@ -106,24 +114,29 @@ TESSERA_MATH_PART Two<V> Root(D d, Two<V> a) {  // 0 for 0
   return {hn::IfThenZeroElse(zero, sum.hi), hn::IfThenZeroElse(zero, sum.lo)};
 }
 template <class M, class V>
-HWY_INLINE Two<V> Choose(M m, Two<V> yes, Two<V> no) { return {hn::IfThenElse(m, yes.hi, no.hi), hn::IfThenElse(m, yes.lo, no.lo)}; }
+HWY_INLINE Two<V> Choose(M m, Two<V> yes, Two<V> no) {
+  return {hn::IfThenElse(m, yes.hi, no.hi), hn::IfThenElse(m, yes.lo, no.lo)};
+}
 
 // The entry of a table that the low four bits of each lane of `index` say.
 template <class D, class VU>
 HWY_INLINE hn::Vec<D> Entry(D d, const double (&table)[16], VU index) {
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (hn::MaxLanes(D()) == 8) return hn::Vec<D>{_mm512_permutex2var_pd(_mm512_load_pd(table), index.raw, _mm512_load_pd(table + 8))};
+  if constexpr (hn::MaxLanes(D()) == 8)
+    return hn::Vec<D>{_mm512_permutex2var_pd(_mm512_load_pd(table), index.raw, _mm512_load_pd(table + 8))};
 #endif
   const hn::RebindToSigned<D> di;
   return hn::GatherIndex(d, table, hn::And(hn::BitCast(di, index), hn::Set(di, 15)));
 }
 
-// c[0] + c[1] x + ..., by Horner's rule. The coefficients interpolate at Chebyshev nodes of the reduced range; errors are noted relative to the result.
-// Recursion instead of a loop, which GCC 12 leaves a loop.
+// c[0] + c[1] x + ..., by Horner's rule. The coefficients interpolate at Chebyshev nodes of the reduced range; errors
+// are noted relative to the result. Recursion instead of a loop, which GCC 12 leaves a loop.
 template <size_t kNext, class D, class V, size_t N>
 HWY_INLINE V HornerSteps(D d, V x, V r, const double (&c)[N]) {
-  if constexpr (kNext == 0) return r;
-  else return HornerSteps<kNext - 1>(d, x, hn::MulAdd(r, x, hn::Set(d, static_cast<hn::TFromD<D>>(c[kNext - 1]))), c);
+  if constexpr (kNext == 0)
+    return r;
+  else
+    return HornerSteps<kNext - 1>(d, x, hn::MulAdd(r, x, hn::Set(d, static_cast<hn::TFromD<D>>(c[kNext - 1]))), c);
 }
 template <class D, class V, size_t N>
 HWY_INLINE V Polynomial(D d, V x, const double (&c)[N]) {
@@ -133,7 +146,12 @@ HWY_INLINE V Polynomial(D d, V x, const double (&c)[N]) {
 // (e^r - 1 - r) / r^2 for |r| <= ln 2 / 32, to 4e-20 of e^r
 template <class D, class V>
 HWY_INLINE V ExpSeries(D d, V r) {
-  constexpr double kC[] = {0.5, 0.1666666666666666756, 0.04166666666359424433, 0.008333333332991953541, 0.001388906347556762972, 0.0001984146382626154535};
+  constexpr double kC[] = {0.5,
+                           0.1666666666666666756,
+                           0.04166666666359424433,
+                           0.008333333332991953541,
+                           0.001388906347556762972,
+                           0.0001984146382626154535};
   return Polynomial(d, r, kC);
 }
 // 2^steps/16 e^(r + low) = 2^n times the result, |r| <= ln 2 / 32.
@@ -147,16 +165,21 @@ HWY_INLINE Two<V> ExpOfStep(D d, V shifted_steps, V r, V low) {
 }
 // x / step rounded, plus a number that leaves the integer in the low bits.
 template <class D, class V>
-HWY_INLINE V ShiftedSteps(D d, V x, double inverse_step) { return hn::MulAdd(x, hn::Set(d, inverse_step), hn::Set(d, 6755399441055744.0)); }
+HWY_INLINE V ShiftedSteps(D d, V x, double inverse_step) {
+  return hn::MulAdd(x, hn::Set(d, inverse_step), hn::Set(d, 6755399441055744.0));
+}
 template <class D, class V>
-HWY_INLINE V Unshifted(D d, V shifted) { return hn::Sub(shifted, hn::Set(d, 6755399441055744.0)); }
+HWY_INLINE V Unshifted(D d, V shifted) {
+  return hn::Sub(shifted, hn::Set(d, 6755399441055744.0));
+}
 
 // e^(x + low) = 2^n times the result, for |x| < 1100, low small beside 1 and 0 if not kWithLow.
 template <bool kWithLow, class D, class V>
 TESSERA_MATH_PART Two<V> ExpTwo(D d, V x, V low, V& n) {
   const V shifted = ShiftedSteps(d, x, 23.083120654223414518), steps = Unshifted(d, shifted);
   n = hn::Floor(hn::Mul(steps, hn::Set(d, 0.0625)));
-  const V exact = hn::NegMulAdd(steps, hn::Set(d, 0x1.62e42fefa0000p-5), x), w = hn::Mul(steps, hn::Set(d, 0x1.cf79abc9e3b3ap-44)), r = hn::Sub(exact, w);
+  const V exact = hn::NegMulAdd(steps, hn::Set(d, 0x1.62e42fefa0000p-5), x),
+          w = hn::Mul(steps, hn::Set(d, 0x1.cf79abc9e3b3ap-44)), r = hn::Sub(exact, w);
   const V lost = hn::Sub(hn::Sub(exact, r), w);
   return ExpOfStep(d, shifted, r, kWithLow ? hn::Add(hn::MulAdd(low, r, low), lost) : lost);
 }
@@ -166,7 +189,8 @@ template <class D, class V>
 HWY_INLINE V SplitDouble(D d, V x, V& k) {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (hn::MaxLanes(D()) == 8) {
-    const __m512d m = _mm512_getmant_pd(x.raw, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan), e = _mm512_getexp_pd(x.raw), one = _mm512_set1_pd(1.0);
+    const __m512d m = _mm512_getmant_pd(x.raw, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_nan), e = _mm512_getexp_pd(x.raw),
+                  one = _mm512_set1_pd(1.0);
     k = V{_mm512_mask_add_pd(e, _mm512_cmp_pd_mask(m, one, _CMP_LT_OQ), e, one)};
     return V{m};
   }
@@ -174,7 +198,8 @@ HWY_INLINE V SplitDouble(D d, V x, V& k) {
   const hn::RebindToUnsigned<D> du;
   const auto bits = hn::BitCast(du, x), one = hn::Set(du, uint64_t{0x3ff0000000000000});
   const auto biased = hn::ShiftRight<52>(hn::Add(bits, hn::Set(du, uint64_t{0x0008000000000000})));  // k + 1023
-  k = hn::Sub(hn::BitCast(d, hn::Or(biased, hn::Set(du, uint64_t{0x4330000000000000}))), hn::Set(d, 4503599627370496.0 + 1023));
+  k = hn::Sub(hn::BitCast(d, hn::Or(biased, hn::Set(du, uint64_t{0x4330000000000000}))),
+              hn::Set(d, 4503599627370496.0 + 1023));
   return hn::BitCast(d, hn::Add(hn::Sub(bits, hn::ShiftLeft<52>(biased)), one));
 }
 
@@ -184,7 +209,8 @@ struct LogParts {
   Two<V> r;
   V high, rest, k;
 };
-// Those of log(x + low) + more ln 2 for positive normal x and integers `more`, low = 0 if not kWithLow; the parts of k ln 2 are left out if not kNatural.
+// Those of log(x + low) + more ln 2 for positive normal x and integers `more`, low = 0 if not kWithLow; the parts of k
+// ln 2 are left out if not kNatural.
 template <bool kNatural, bool kWithLow, class D, class V>
 TESSERA_MATH_PART LogParts<V> SplitLog(D d, V x, V low, V more) {
   const hn::RebindToUnsigned<D> du;
@@ -209,15 +235,17 @@ TESSERA_MATH_PART LogParts<V> SplitLog(D d, V x, V low, V more) {
 }
 template <class D, class V>
 HWY_INLINE V LogSeries(D d, V r) {  // 2 (log(1 + r) - r + r^2 / 2) / r^3, to 1.4e-18 of log(1 + r)
-  constexpr double kC[] = {0.6666666666666665164, -0.5000000000001357516, 0.4000000000036527192, -0.3333333324646034268, 0.2857142655101128828,
-                           -0.2500013348502402344, 0.222259531801483434, -0.19956452253758482402, 0.16130996586213097918};
+  constexpr double kC[] = {0.6666666666666665164,  -0.5000000000001357516,  0.4000000000036527192,
+                           -0.3333333324646034268, 0.2857142655101128828,   -0.2500013348502402344,
+                           0.222259531801483434,   -0.19956452253758482402, 0.16130996586213097918};
   return Polynomial(d, r, kC);
 }
 template <class D, class V>
 TESSERA_MATH_PART Two<V> JoinLog(D d, const LogParts<V>& p) {
   const Two<V> square = Product(d, p.r.hi, hn::Mul(p.r.hi, hn::Set(d, 0.5)));
   const Two<V> a = FastSum(p.high, p.r.hi), b = FastSum(a.hi, hn::Neg(square.hi));
-  const V small = hn::Add(hn::NegMulAdd(p.r.lo, p.r.hi, p.r.lo), hn::MulAdd(hn::Mul(p.r.hi, square.hi), LogSeries(d, p.r.hi), hn::Sub(p.rest, square.lo)));
+  const V small = hn::Add(hn::NegMulAdd(p.r.lo, p.r.hi, p.r.lo),
+                          hn::MulAdd(hn::Mul(p.r.hi, square.hi), LogSeries(d, p.r.hi), hn::Sub(p.rest, square.lo)));
   return FastSum(b.hi, hn::Add(a.lo, hn::Add(b.lo, small)));
 }
 // Rounded, to 0.56 units in the last place.
@@ -225,9 +253,11 @@ template <class D, class V>
 HWY_INLINE V JoinLogBriefly(D d, const LogParts<V>& p) {
   const V r = p.r.hi, half_square = hn::Mul(r, hn::Mul(r, hn::Set(d, 0.5)));
   const Two<V> a = FastSum(p.high, r);
-  return hn::Add(a.hi, hn::Add(hn::Add(a.lo, p.r.lo), hn::MulAdd(half_square, hn::MulSub(r, LogSeries(d, r), hn::Set(d, 1.0)), p.rest)));
+  return hn::Add(a.hi, hn::Add(hn::Add(a.lo, p.r.lo),
+                               hn::MulAdd(half_square, hn::MulSub(r, LogSeries(d, r), hn::Set(d, 1.0)), p.rest)));
 }
-template <class D, class V> HWY_INLINE Two<V> LogTwo(D d, Two<V> x) {
+template <class D, class V>
+HWY_INLINE Two<V> LogTwo(D d, Two<V> x) {
   return JoinLog(d, SplitLog<true, true>(d, x.hi, x.lo, hn::Zero(d)));
 }
 // log(1 + x) for finite x > -1.
@@ -258,8 +288,10 @@ TESSERA_MATH_PART Two<V> SinOfStep(D d, VU step, Two<V> r, V odd, V even) {
 template <class D, class V>
 HWY_INLINE void SinAndCosParts(D d, Two<V> r, V& odd, V& even) {
   const V z = hn::Mul(r.hi, r.hi);
-  constexpr double kS[] = {-0.166666666666666665, 0.008333333333327722965, -0.0001984126955027903101, 2.755248948101120558e-6};  // of (sin r - r) / r^3, to 2e-20
-  constexpr double kC[] = {-0.4999999999999999814, 0.04166666666660495398, -0.001388888856880547111, 0.00002479627466638970305};  // of (cos r - 1) / r^2, to 2e-19
+  constexpr double kS[] = {-0.166666666666666665, 0.008333333333327722965, -0.0001984126955027903101,
+                           2.755248948101120558e-6};  // of (sin r - r) / r^3, to 2e-20
+  constexpr double kC[] = {-0.4999999999999999814, 0.04166666666660495398, -0.001388888856880547111,
+                           0.00002479627466638970305};  // of (cos r - 1) / r^2, to 2e-19
   odd = hn::MulAdd(hn::Mul(r.hi, z), Polynomial(d, z, kS), r.lo);
   even = hn::MulAdd(z, Polynomial(d, z, kC), hn::Neg(hn::Mul(r.hi, r.lo)));
 }
@@ -275,34 +307,44 @@ template <class D, class V, class VU, size_t N>
 TESSERA_MATH_PART Two<V> PieceTwo(D d, const double (&rows)[N][16], VU piece, Two<V> t) {
   const V first = Entry(d, rows[0], piece), slope = Entry(d, rows[2], piece);
   const Two<V> p = Product(d, slope, t.hi), a = FastSum(first, p.hi);
-  const V curved = hn::MulAdd(hn::Mul(t.hi, t.hi), PieceRest(d, rows, piece, t.hi, std::make_index_sequence<N - 5>()), hn::MulAdd(slope, t.lo, p.lo));
-  return FastSum(a.hi, hn::Add(a.lo, hn::Add(curved, hn::MulAdd(Entry(d, rows[3], piece), t.hi, Entry(d, rows[1], piece)))));
+  const V curved = hn::MulAdd(hn::Mul(t.hi, t.hi), PieceRest(d, rows, piece, t.hi, std::make_index_sequence<N - 5>()),
+                              hn::MulAdd(slope, t.lo, p.lo));
+  return FastSum(a.hi,
+                 hn::Add(a.lo, hn::Add(curved, hn::MulAdd(Entry(d, rows[3], piece), t.hi, Entry(d, rows[1], piece)))));
 }
 template <class D, class V>
 TESSERA_MATH_PART V ErfDouble(D d, V x) {  // a nan stays
-  const V a = hn::Min(hn::Set(d, 5.95), hn::Abs(x)), shifted = hn::Min(hn::Set(d, 6755399441055744.0 + 15), ShiftedSteps(d, a, 2.6666666666666667)), t = hn::NegMulAdd(Unshifted(d, shifted), hn::Set(d, 0.375), a);
-  return hn::CopySign(PieceTwo(d, tables::kErf64, hn::BitCast(hn::RebindToUnsigned<D>(), shifted), Two<V>{t, hn::Zero(d)}).hi, x);
+  const V a = hn::Min(hn::Set(d, 5.95), hn::Abs(x)),
+          shifted = hn::Min(hn::Set(d, 6755399441055744.0 + 15), ShiftedSteps(d, a, 2.6666666666666667)),
+          t = hn::NegMulAdd(Unshifted(d, shifted), hn::Set(d, 0.375), a);
+  return hn::CopySign(
+      PieceTwo(d, tables::kErf64, hn::BitCast(hn::RebindToUnsigned<D>(), shifted), Two<V>{t, hn::Zero(d)}).hi, x);
 }
 // e^(a^2) erfc(a) for 0 <= a <= 28, by pieces in t = 3 / (3 + a).
 template <class D, class V>
 HWY_NOINLINE Two<V> ScaledErfc(D d, Two<V> a) {
   const V three = hn::Set(d, 3.0);
-  const Two<V> sum = Sum(three, a.hi), t = Quotient(d, Two<V>{three, hn::Zero(d)}, Two<V>{sum.hi, hn::Add(sum.lo, a.lo)});
+  const Two<V> sum = Sum(three, a.hi),
+               t = Quotient(d, Two<V>{three, hn::Zero(d)}, Two<V>{sum.hi, hn::Add(sum.lo, a.lo)});
   const V shifted = ShiftedSteps(d, t.hi, 16), near = hn::NegMulAdd(Unshifted(d, shifted), hn::Set(d, 0.0625), t.hi);
   return PieceTwo(d, tables::kScaledErfc64, hn::BitCast(hn::RebindToUnsigned<D>(), shifted), Two<V>{near, t.lo});
 }
 // erfc(a) = 2^n times the result.
 template <class D, class V>
-HWY_INLINE Two<V> ErfcTwo(D d, Two<V> a, Two<V> square, V& n) { return Product(d, ExpTwo<true>(d, hn::Neg(square.hi), hn::Neg(square.lo), n), ScaledErfc(d, a)); }
+HWY_INLINE Two<V> ErfcTwo(D d, Two<V> a, Two<V> square, V& n) {
+  return Product(d, ExpTwo<true>(d, hn::Neg(square.hi), hn::Neg(square.lo), n), ScaledErfc(d, a));
+}
 
 // atan(y / x), 0 <= y <= x, x positive: that of c, y / x about, and of (y - c x) / (x + c y).
 template <class D, class V>
 TESSERA_MATH_PART Two<V> AtanTwo(D d, V y, V x) {
-  const V shifted = hn::Min(ShiftedSteps(d, hn::Mul(y, Inverse(d, x)), 16), hn::Set(d, 6755399441055744.0 + 15)), c = hn::Mul(Unshifted(d, shifted), hn::Set(d, 0.0625));
+  const V shifted = hn::Min(ShiftedSteps(d, hn::Mul(y, Inverse(d, x)), 16), hn::Set(d, 6755399441055744.0 + 15)),
+          c = hn::Mul(Unshifted(d, shifted), hn::Set(d, 0.0625));
   const auto step = hn::BitCast(hn::RebindToUnsigned<D>(), shifted);
   const Two<V> p = Product(d, c, x), q = Product(d, c, y), below = FastSum(x, q.hi);
   const Two<V> u = Quotient(d, Two<V>{hn::Sub(y, p.hi), hn::Neg(p.lo)}, Two<V>{below.hi, hn::Add(below.lo, q.lo)});
-  constexpr double kC[] = {-0.3333333333333333331, 0.1999999999999899598, -0.1428571427824759092, 0.1111109167395434832, -0.09070251167237973511};  // of (atan u - u) / u^3, to 2.3e-22
+  constexpr double kC[] = {-0.3333333333333333331, 0.1999999999999899598, -0.1428571427824759092, 0.1111109167395434832,
+                           -0.09070251167237973511};  // of (atan u - u) / u^3, to 2.3e-22
   const V z = hn::Mul(u.hi, u.hi);
   const Two<V> a = FastSum(Entry(d, tables::kAtan64[0], step), u.hi);
   const V rest = hn::Add(Entry(d, tables::kAtan64[1], step), hn::MulAdd(hn::Mul(u.hi, z), Polynomial(d, z, kC), u.lo));

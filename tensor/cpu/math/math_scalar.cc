@@ -32,7 +32,8 @@ float lgamma(float x) {
 #endif
 }
 
-// Upward recurrence to x >= 10, then the asymptotic series (Abramowitz & Stegun 6.3.18); reflection (6.3.7) for negative x.
+// Upward recurrence to x >= 10, then the asymptotic series (Abramowitz & Stegun 6.3.18); reflection (6.3.7) for
+// negative x.
 double digamma(double x) {
   if (x == 0) return std::copysign(kInf, -x);
   if (std::isnan(x) || x == -kInf) return kNan;
@@ -53,8 +54,8 @@ double digamma(double x) {
   return shift + std::log(x) - 0.5 / x - series;
 }
 
-// Power series for small arguments, the asymptotic expansion e^x / sqrt(2 pi x) sum ((2k-1)!!)^2 / (k! (8x)^k) (Abramowitz & Stegun 9.6.12 and
-// 9.7.1) for large ones. All terms of both are positive, so neither cancels.
+// Power series for small arguments, the asymptotic expansion e^x / sqrt(2 pi x) sum ((2k-1)!!)^2 / (k! (8x)^k)
+// (Abramowitz & Stegun 9.6.12 and 9.7.1) for large ones. All terms of both are positive, so neither cancels.
 double i0e(double x) {
   const double a = std::abs(x);
   if (std::isnan(x)) return x;
@@ -83,7 +84,8 @@ double i0(double x) {
   return i0e(x) * std::exp(a / 2) * std::exp(a / 2);
 }
 
-// As i0e: the power series (9.6.10), and the asymptotic expansion, whose terms after the first are all negative and small.
+// As i0e: the power series (9.6.10), and the asymptotic expansion, whose terms after the first are all negative and
+// small.
 double i1(double x) {
   const double a = std::abs(x);
   if (std::isnan(x) || std::isinf(x)) return kNan;

@@ -3,11 +3,11 @@
 
 namespace tessera::cpu::scalar {
 
-double lgamma(double x);   // log |Gamma(x)|; thread-safe, unlike the C function that sets signgam
+double lgamma(double x);  // log |Gamma(x)|; thread-safe, unlike the C function that sets signgam
 double digamma(double x);
 double i0(double x);
-double i0e(double x);      // e^-|x| i0(x)
-double i1(double x);       // nan at the infinities
+double i0e(double x);  // e^-|x| i0(x)
+double i1(double x);   // nan at the infinities
 
 float lgamma(float x);
 inline float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }

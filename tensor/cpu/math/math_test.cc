@@ -23,7 +23,8 @@ std::vector<T> results_of(const PointwiseOp& op, const std::vector<T>& x) {
   std::vector<T> y(x.size());
   void* outs[] = {y.data()};
   const void* ins[] = {x.data()};
-  op.kernels[static_cast<int>(sizeof(T) == 8 ? DType::kFloat64 : DType::kFloat32)](static_cast<int64_t>(x.size()), outs, ins, nullptr);
+  op.kernels[static_cast<int>(sizeof(T) == 8 ? DType::kFloat64 : DType::kFloat32)](static_cast<int64_t>(x.size()), outs,
+                                                                                   ins, nullptr);
   return y;
 }
 
@@ -34,7 +35,8 @@ std::vector<double> arguments(double low, double high, int count) {
   std::vector<double> x;
   for (int i = 0; i < count; ++i) {
     const double u = unit(generator), top = low >= 0 || i % 4 < 2 ? high : low;
-    x.push_back(i % 2 ? low + u * (high - low) : std::max(low, std::copysign(std::pow(10, -25 + u * (25 + std::log10(std::abs(top)))), top)));
+    x.push_back(i % 2 ? low + u * (high - low)
+                      : std::max(low, std::copysign(std::pow(10, -25 + u * (25 + std::log10(std::abs(top)))), top)));
   }
   return x;
 }
@@ -43,7 +45,8 @@ long double exact_erfinv(long double y) {
   const long double a = std::abs(y);
   long double x = std::sqrt(-std::log((1 - a) * (1 + a))) * 0.9L;
   for (int i = 0; i < 30; ++i) {
-    const long double step = (a < 0.5L ? std::erf(x) - a : 1 - a - std::erfc(x)) * 0.886226925452758013649L * std::exp(x * x);
+    const long double step =
+        (a < 0.5L ? std::erf(x) - a : 1 - a - std::erfc(x)) * 0.886226925452758013649L * std::exp(x * x);
     x -= step / (1 + x * step);
   }
   return std::copysign(x, y);
@@ -52,7 +55,9 @@ long double exact_digamma(long double x) {  // x positive
   long double terms = 0;
   for (; x < 30; ++x) terms += 1 / x;
   const long double w = 1 / (x * x);
-  return std::log(x) - terms - 0.5L / x - w * (1 / 12.0L - w * (1 / 120.0L - w * (1 / 252.0L - w * (1 / 240.0L - w * (1 / 132.0L - w * 691 / 32760.0L)))));
+  return std::log(x) - terms - 0.5L / x -
+         w * (1 / 12.0L -
+              w * (1 / 120.0L - w * (1 / 252.0L - w * (1 / 240.0L - w * (1 / 132.0L - w * 691 / 32760.0L)))));
 }
 long double exact_i0(long double x) {
   long double term = 1, sum = 1;
@@ -68,18 +73,30 @@ TEST(Math, DoubleFunctionsKeepTheirBounds) {
     L (*reference)(L);
     double bound, low, high;
   } cases[] = {
-      {"exp", &pw::exp, [](L x) { return std::exp(x); }, 0.56, -708, 709.7},      {"exp2", &pw::exp2, [](L x) { return std::exp2(x); }, 0.52, -1022, 1023.9},
-      {"expm1", &pw::expm1, [](L x) { return std::expm1(x); }, 0.76, -40, 709.7}, {"log", &pw::log, [](L x) { return std::log(x); }, 0.54, 0, 1e30},
-      {"log2", &pw::log2, [](L x) { return std::log2(x); }, 0.56, 0, 1e30},       {"log10", &pw::log10, [](L x) { return std::log10(x); }, 0.56, 0, 4},
-      {"log1p", &pw::log1p, [](L x) { return std::log1p(x); }, 0.52, -0.9999, 9}, {"sin", &pw::sin, [](L x) { return std::sin(x); }, 0.54, -1e5, 1e5},
-      {"cos", &pw::cos, [](L x) { return std::cos(x); }, 0.54, -10, 10},          {"tan", &pw::tan, [](L x) { return std::tan(x); }, 0.54, -1e5, 1e5},
-      {"asin", &pw::asin, [](L x) { return std::asin(x); }, 0.63, -1, 1},         {"acos", &pw::acos, [](L x) { return std::acos(x); }, 0.63, -1, 1},
-      {"atan", &pw::atan, [](L x) { return std::atan(x); }, 0.52, -9, 9},         {"sinh", &pw::sinh, [](L x) { return std::sinh(x); }, 0.54, -9, 710},
-      {"cosh", &pw::cosh, [](L x) { return std::cosh(x); }, 0.52, -710, 9},       {"tanh", &pw::tanh, [](L x) { return std::tanh(x); }, 0.54, -9, 22},
-      {"asinh", &pw::asinh, [](L x) { return std::asinh(x); }, 0.52, -9, 1e12},   {"acosh", &pw::acosh, [](L x) { return std::acosh(x); }, 0.52, 1, 4},
-      {"atanh", &pw::atanh, [](L x) { return std::atanh(x); }, 0.53, -1, 1},      {"erf", &pw::erf, [](L x) { return std::erf(x); }, 0.6, -4, 7},
-      {"erfc", &pw::erfc, [](L x) { return std::erfc(x); }, 0.69, -6, 26},        {"erfinv", &pw::erfinv, exact_erfinv, 0.54, -1, 1},
-      {"digamma", &pw::digamma, exact_digamma, 0.8, 2, 1e6},                      {"i0", &pw::i0, exact_i0, 2.9, -100, 100},
+      {"exp", &pw::exp, [](L x) { return std::exp(x); }, 0.56, -708, 709.7},
+      {"exp2", &pw::exp2, [](L x) { return std::exp2(x); }, 0.52, -1022, 1023.9},
+      {"expm1", &pw::expm1, [](L x) { return std::expm1(x); }, 0.76, -40, 709.7},
+      {"log", &pw::log, [](L x) { return std::log(x); }, 0.54, 0, 1e30},
+      {"log2", &pw::log2, [](L x) { return std::log2(x); }, 0.56, 0, 1e30},
+      {"log10", &pw::log10, [](L x) { return std::log10(x); }, 0.56, 0, 4},
+      {"log1p", &pw::log1p, [](L x) { return std::log1p(x); }, 0.52, -0.9999, 9},
+      {"sin", &pw::sin, [](L x) { return std::sin(x); }, 0.54, -1e5, 1e5},
+      {"cos", &pw::cos, [](L x) { return std::cos(x); }, 0.54, -10, 10},
+      {"tan", &pw::tan, [](L x) { return std::tan(x); }, 0.54, -1e5, 1e5},
+      {"asin", &pw::asin, [](L x) { return std::asin(x); }, 0.63, -1, 1},
+      {"acos", &pw::acos, [](L x) { return std::acos(x); }, 0.63, -1, 1},
+      {"atan", &pw::atan, [](L x) { return std::atan(x); }, 0.52, -9, 9},
+      {"sinh", &pw::sinh, [](L x) { return std::sinh(x); }, 0.54, -9, 710},
+      {"cosh", &pw::cosh, [](L x) { return std::cosh(x); }, 0.52, -710, 9},
+      {"tanh", &pw::tanh, [](L x) { return std::tanh(x); }, 0.54, -9, 22},
+      {"asinh", &pw::asinh, [](L x) { return std::asinh(x); }, 0.52, -9, 1e12},
+      {"acosh", &pw::acosh, [](L x) { return std::acosh(x); }, 0.52, 1, 4},
+      {"atanh", &pw::atanh, [](L x) { return std::atanh(x); }, 0.53, -1, 1},
+      {"erf", &pw::erf, [](L x) { return std::erf(x); }, 0.6, -4, 7},
+      {"erfc", &pw::erfc, [](L x) { return std::erfc(x); }, 0.69, -6, 26},
+      {"erfinv", &pw::erfinv, exact_erfinv, 0.54, -1, 1},
+      {"digamma", &pw::digamma, exact_digamma, 0.8, 2, 1e6},
+      {"i0", &pw::i0, exact_i0, 2.9, -100, 100},
   };
   for (const auto& c : cases) {
     const std::vector<double> x = arguments(c.low, c.high, 40000), y = results_of(*c.op, x);
@@ -101,14 +118,18 @@ void expect_results(const char* name, const PointwiseOp& op, std::vector<double>
   const std::vector<T> y = results_of(op, std::vector<T>(x.begin(), x.end()));
   for (size_t i = 0; i < x.size(); ++i) {
     const T w = static_cast<T>(wanted[i]);
-    if (std::isnan(w)) EXPECT_TRUE(std::isnan(y[i])) << name << "(" << x[i] << ") = " << y[i];
-    else EXPECT_TRUE(y[i] == w && std::signbit(y[i]) == std::signbit(w)) << name << "(" << x[i] << ") = " << y[i] << ", not " << w;
+    if (std::isnan(w))
+      EXPECT_TRUE(std::isnan(y[i])) << name << "(" << x[i] << ") = " << y[i];
+    else
+      EXPECT_TRUE(y[i] == w && std::signbit(y[i]) == std::signbit(w))
+          << name << "(" << x[i] << ") = " << y[i] << ", not " << w;
   }
 }
 
 TEST(Math, ZerosInfinitiesAndNumbersOutsideOfTheDomain) {
   const std::vector<double> x = {0.0, -0.0, kInf, -kInf, kNan, 1, -1};
-  const double e = 2.718281828459045, pi = 3.141592653589793, sinh1 = 1.1752011936438014, cosh1 = 1.5430806348152437, tanh1 = 0.7615941559557649;
+  const double e = 2.718281828459045, pi = 3.141592653589793, sinh1 = 1.1752011936438014, cosh1 = 1.5430806348152437,
+               tanh1 = 0.7615941559557649;
   const struct {
     const char* name;
     const PointwiseOp* op;
@@ -143,13 +164,16 @@ TEST(Math, ZerosInfinitiesAndNumbersOutsideOfTheDomain) {
   };
   for (const auto& c : cases) {
     expect_results<double>(c.name, *c.op, x, c.wanted);
-    if (std::string(c.name) != "tanh") expect_results<float>(c.name, *c.op, x, c.wanted);  // that of float32 may be the neighbour
+    if (std::string(c.name) != "tanh")
+      expect_results<float>(c.name, *c.op, x, c.wanted);  // that of float32 may be the neighbour
   }
 }
 
 TEST(Math, ResultsAtTheEndsOfTheRange) {
-  expect_results<double>("exp", pw::exp, {709.7827128933841, 709.79, -745.1, -745.2}, {std::exp(709.7827128933841), kInf, kLeast, 0});
-  expect_results<double>("log", pw::log, {kLeast, 1e-310, 1.7e308, 1.7976931348623157e308}, {std::log(kLeast), std::log(1e-310), std::log(1.7e308), std::log(1.7976931348623157e308)});
+  expect_results<double>("exp", pw::exp, {709.7827128933841, 709.79, -745.1, -745.2},
+                         {std::exp(709.7827128933841), kInf, kLeast, 0});
+  expect_results<double>("log", pw::log, {kLeast, 1e-310, 1.7e308, 1.7976931348623157e308},
+                         {std::log(kLeast), std::log(1e-310), std::log(1.7e308), std::log(1.7976931348623157e308)});
   expect_results<double>("log2", pw::log2, {kLeast, 0x1p-1022, 0x1p1023, 8, 0.125}, {-1074, -1022, 1023, 3, -3});
   expect_results<double>("log10", pw::log10, {1e-5, 1e5, 1e22, 1000}, {-5, 5, 22, 3});
   expect_results<double>("log1p", pw::log1p, {1.7e308, 1e-300, kLeast}, {std::log(1.7e308), 1e-300, kLeast});
@@ -187,29 +211,36 @@ TEST(Math, FunctionsOfTwoNumbersKeepTheirBounds) {
       {"pow", &pw::pow, [](long double x, long double y) { return std::pow(x, y); }, 0.8, 0.94, 1.06, -9000, 9000},
       {"pow", &pw::pow, [](long double x, long double y) { return std::pow(x, y); }, 0.7, 1e-310, 3e-308, -0.9, 0.9},
       {"hypot", &pw::hypot, [](long double x, long double y) { return std::hypot(x, y); }, 0.51, -5, 5, -1, 1},
-      {"hypot", &pw::hypot, [](long double x, long double y) { return std::hypot(x, y); }, 0.51, 1e307, 1e308, 1e305, 1e308},
+      {"hypot", &pw::hypot, [](long double x, long double y) { return std::hypot(x, y); }, 0.51, 1e307, 1e308, 1e305,
+       1e308},
   };
   for (const auto& c : cases) {
     for (int i = 0; i < 5000; ++i) {
-      const double x = c.low + unit(generator) * (c.high - c.low), y = c.low2 + unit(generator) * (c.high2 - c.low2), got = result_of<double>(*c.op, x, y);
+      const double x = c.low + unit(generator) * (c.high - c.low), y = c.low2 + unit(generator) * (c.high2 - c.low2),
+                   got = result_of<double>(*c.op, x, y);
       const long double wanted = c.reference(x, y);
       int exponent;
       std::frexp(wanted, &exponent);
       if (exponent < -1020) continue;
-      ASSERT_LE(std::abs(got - wanted), c.bound * std::ldexp(1.0L, exponent - 53)) << c.name << "(" << x << ", " << y << ")";
+      ASSERT_LE(std::abs(got - wanted), c.bound * std::ldexp(1.0L, exponent - 53))
+          << c.name << "(" << x << ", " << y << ")";
     }
   }
 }
 
 TEST(Math, PowersAndHypotenusesOfSpecialNumbers) {
-  const double numbers[] = {0.0, -0.0, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 1e300, -1e300, kLeast, 1.7e308, kInf, -kInf, kNan};
+  const double numbers[] = {0.0, -0.0,  1,      -1,     0.5,     -0.5, 2,     -2,  3,
+                            -3,  1e300, -1e300, kLeast, 1.7e308, kInf, -kInf, kNan};
   for (const double x : numbers) {
     for (const double y : numbers) {
       const auto check = [&](const char* name, const PointwiseOp& op, double wanted, float wanted_float) {
         const double got = result_of<double>(op, x, y);
         const float got_float = result_of<float>(op, x, y);
-        EXPECT_TRUE(std::isnan(wanted) ? std::isnan(got) : got == wanted && std::signbit(got) == std::signbit(wanted)) << name << "(" << x << ", " << y << ") = " << got << ", not " << wanted;
-        EXPECT_TRUE(std::isnan(wanted_float) ? std::isnan(got_float) : got_float == wanted_float && std::signbit(got_float) == std::signbit(wanted_float))
+        EXPECT_TRUE(std::isnan(wanted) ? std::isnan(got) : got == wanted && std::signbit(got) == std::signbit(wanted))
+            << name << "(" << x << ", " << y << ") = " << got << ", not " << wanted;
+        EXPECT_TRUE(std::isnan(wanted_float)
+                        ? std::isnan(got_float)
+                        : got_float == wanted_float && std::signbit(got_float) == std::signbit(wanted_float))
             << name << "(" << x << ", " << y << ") = " << got_float << ", not " << wanted_float;
       };
       check("pow", pw::pow, std::pow(x, y), std::pow(static_cast<float>(x), static_cast<float>(y)));
@@ -219,19 +250,23 @@ TEST(Math, PowersAndHypotenusesOfSpecialNumbers) {
 }
 
 TEST(Math, MishFarBelowZero) {
-  for (const double x : {-39.5, -40.5, -300.0, -700.0}) EXPECT_NEAR(results_of<double>(pw::mish, {x})[0] / (x * std::exp(x)), 1, 4e-16) << x;
-  for (const float x : {-39.5f, -40.5f, -80.0f}) EXPECT_NEAR(results_of<float>(pw::mish, {x})[0] / (x * std::exp(static_cast<double>(x))), 1, 7e-8) << x;
+  for (const double x : {-39.5, -40.5, -300.0, -700.0})
+    EXPECT_NEAR(results_of<double>(pw::mish, {x})[0] / (x * std::exp(x)), 1, 4e-16) << x;
+  for (const float x : {-39.5f, -40.5f, -80.0f})
+    EXPECT_NEAR(results_of<float>(pw::mish, {x})[0] / (x * std::exp(static_cast<double>(x))), 1, 7e-8) << x;
   expect_results<double>("mish", pw::mish, {-1e5, 1e5, kInf, -kInf, kNan, -0.0}, {-0.0, 1e5, kInf, kNan, kNan, -0.0});
   expect_results<float>("mish", pw::mish, {-1e5, 1e5, kInf, -kInf, kNan, -0.0}, {-0.0, 1e5, kInf, kNan, kNan, -0.0});
 }
 
 TEST(Math, GammaFunctions) {
-  for (const float x : {-0.5f, -1.25f, -7.75f, -20.5f, -1000.25f, 0x1p-140f, -0x1p-140f, 0.75f, 1.5f, 2.5f, 30.0f, 1e30f}) {
+  for (const float x :
+       {-0.5f, -1.25f, -7.75f, -20.5f, -1000.25f, 0x1p-140f, -0x1p-140f, 0.75f, 1.5f, 2.5f, 30.0f, 1e30f}) {
     EXPECT_NEAR(results_of<float>(pw::lgamma, {x})[0] / std::lgamma(static_cast<double>(x)), 1, 1.2e-7) << x;
   }
   expect_results<float>("lgamma", pw::lgamma, {-3, -1e30, 2}, {kInf, kInf, 0});
   // From 5/2 on vectors, elsewhere the C library: the results of one lane do not depend on the others.
-  for (const double x : {-0.5, -7.75, 0.75, 2.4999999999999996, 2.5, 3.0, 7.999999999999999, 8.0, 1000.5, 1e17, 1e280, 2e280, 2.5e305}) {
+  for (const double x :
+       {-0.5, -7.75, 0.75, 2.4999999999999996, 2.5, 3.0, 7.999999999999999, 8.0, 1000.5, 1e17, 1e280, 2e280, 2.5e305}) {
     const double wanted = std::lgamma(x);
     EXPECT_NEAR(results_of<double>(pw::lgamma, {x})[0] / wanted, 1, 7e-16) << x;
   }

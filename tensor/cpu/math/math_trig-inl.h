@@ -1,4 +1,5 @@
-// Circular and hyperbolic functions and their inverses, gamma functions, the inverse error function and their like on vectors, float32 and float64. Included inside foreach_target.h's passes.
+// Circular and hyperbolic functions and their inverses, gamma functions, the inverse error function and their like on
+// vectors, float32 and float64. Included inside foreach_target.h's passes.
 #if defined(TESSERA_TENSOR_CPU_MATH_TRIG_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_TENSOR_CPU_MATH_TRIG_INL_H_
 #undef TESSERA_TENSOR_CPU_MATH_TRIG_INL_H_
@@ -20,19 +21,23 @@ namespace math {
 template <bool kCosh, class D, class V>
 TESSERA_MATH_PART V HyperbolicTwo(D d, V x) {
   V n;
-  const Two<V> p = ExpTwo<false>(d, hn::Min(hn::Set(d, Fp<double>::kExpHigh + 1), hn::Abs(x)), x, n), quotient = Quotient(d, Two<V>{hn::Set(d, 1.0), hn::Zero(d)}, p);
+  const Two<V> p = ExpTwo<false>(d, hn::Min(hn::Set(d, Fp<double>::kExpHigh + 1), hn::Abs(x)), x, n),
+               quotient = Quotient(d, Two<V>{hn::Set(d, 1.0), hn::Zero(d)}, p);
   const V scale = PowerOf2(d, hn::Mul(hn::Min(n, hn::Set(d, 64.0)), hn::Set(d, -2.0)));
-  const Two<V> q = {hn::Mul(quotient.hi, scale), hn::Mul(quotient.lo, scale)}, sum = FastSum(p.hi, kCosh ? q.hi : hn::Neg(q.hi));
+  const Two<V> q = {hn::Mul(quotient.hi, scale), hn::Mul(quotient.lo, scale)},
+               sum = FastSum(p.hi, kCosh ? q.hi : hn::Neg(q.hi));
   const V low = hn::Add(sum.lo, kCosh ? hn::Add(p.lo, q.lo) : hn::Sub(p.lo, q.lo));
   return ScaleByPower(d, hn::Add(sum.hi, low), hn::Sub(n, hn::Set(d, 1.0)));
 }
 // Near 0 an odd polynomial.
 template <class D, class V>
 TESSERA_MATH_PART V BriefSinh(D d, V a) {
-  constexpr double kC[] = {0.1666666664684213432, 0.008333339675917060912, 0.0001983810196868388931, 2.806280258227694618e-6};  // of (sinh x - x) / x^3 to 1, to 1.7e-10 of sinh x
+  constexpr double kC[] = {0.1666666664684213432, 0.008333339675917060912, 0.0001983810196868388931,
+                           2.806280258227694618e-6};  // of (sinh x - x) / x^3 to 1, to 1.7e-10 of sinh x
   V p;
   const V s = BriefExp(d, a, p), e = hn::MulAdd(s, p, s), z = hn::Mul(a, a);
-  const V near = hn::MulAdd(hn::Mul(a, z), Polynomial(d, z, kC), a), far = hn::Mul(hn::Set(d, 0.5), hn::Sub(e, Inverse(d, e)));
+  const V near = hn::MulAdd(hn::Mul(a, z), Polynomial(d, z, kC), a),
+          far = hn::Mul(hn::Set(d, 0.5), hn::Sub(e, Inverse(d, e)));
   return hn::IfThenElse(hn::Lt(a, hn::Set(d, 1.0)), near, far);
 }
 template <class D, class V>
@@ -42,7 +47,9 @@ HWY_INLINE V Sinh(D d, V x) {
     return hn::CopySign(InDouble(d, TESSERA_IN_DOUBLE(BriefSinh), hn::Min(hn::Set(d, 90.0f), a)), x);
   } else {
     const V z = hn::Mul(x, x);
-    constexpr double kC[] = {0.1666666666666666667, 0.008333333333333333554, 0.0001984126984126716339, 2.755731923587455221e-6, 2.505208452921717549e-8, 1.608110522103777397e-10};  // to 0.3, 3e-23
+    constexpr double kC[] = {0.1666666666666666667,    0.008333333333333333554,
+                             0.0001984126984126716339, 2.755731923587455221e-6,
+                             2.505208452921717549e-8,  1.608110522103777397e-10};  // to 0.3, 3e-23
     const V near = hn::MulAdd(hn::Mul(a, z), Polynomial(d, z, kC), a);
     return hn::CopySign(hn::IfThenElse(hn::Lt(a, hn::Set(d, 0.3)), near, HyperbolicTwo<false>(d, x)), x);
   }
@@ -53,11 +60,14 @@ HWY_INLINE V Cosh(D d, V x) {
   if constexpr (sizeof(T) == 8) {
     return HyperbolicTwo<true>(d, x);
   } else {
-    return InDouble(d, [](auto dd, auto v) HWY_ATTR {
-      hn::Vec<decltype(dd)> p;
-      const auto s = BriefExp(dd, v, p), half = hn::Set(dd, 0.5), e = hn::MulAdd(s, p, s);
-      return hn::MulAdd(e, half, hn::Mul(half, Inverse(dd, e)));
-    }, hn::Min(hn::Set(d, 90.0f), hn::Abs(x)));
+    return InDouble(
+        d,
+        [](auto dd, auto v) HWY_ATTR {
+          hn::Vec<decltype(dd)> p;
+          const auto s = BriefExp(dd, v, p), half = hn::Set(dd, 0.5), e = hn::MulAdd(s, p, s);
+          return hn::MulAdd(e, half, hn::Mul(half, Inverse(dd, e)));
+        },
+        hn::Min(hn::Set(d, 90.0f), hn::Abs(x)));
   }
 }
 
@@ -90,8 +100,10 @@ HWY_INLINE V Asinh(D d, V x) {
     r = InDouble(d, TESSERA_IN_DOUBLE(BriefAsinh), a);
   } else {
     const V one = hn::Set(d, 1.0), far = hn::Set(d, 1e9), b = hn::Min(a, far);
-    const Two<V> square = Product(d, b, b), s = Sum(one, square.hi), root = Root(d, Two<V>{s.hi, hn::Add(s.lo, square.lo)});
-    const Two<V> below = FastSum(root.hi, one), part = Quotient(d, square, Two<V>{below.hi, hn::Add(below.lo, root.lo)}), y = FastSum(b, part.hi);
+    const Two<V> square = Product(d, b, b), s = Sum(one, square.hi),
+                 root = Root(d, Two<V>{s.hi, hn::Add(s.lo, square.lo)});
+    const Two<V> below = FastSum(root.hi, one),
+                 part = Quotient(d, square, Two<V>{below.hi, hn::Add(below.lo, root.lo)}), y = FastSum(b, part.hi);
     r = Log1pTwo(d, Two<V>{y.hi, hn::Add(y.lo, part.lo)}).hi;
     r = hn::IfThenElse(hn::Ge(a, far), LogOfDouble(d, a), r);
   }
@@ -106,7 +118,8 @@ HWY_INLINE V Acosh(D d, V x) {
     r = InDouble(d, TESSERA_IN_DOUBLE(BriefAcosh), x);
   } else {
     const V far = hn::Set(d, 1e9), t = hn::Sub(hn::Min(x, far), hn::Set(d, 1.0));
-    const Two<V> u = Sum(t, hn::Set(d, 2.0)), product = Product(d, Two<V>{t, hn::Zero(d)}, u), root = Root(d, product), y = Sum(root.hi, t);
+    const Two<V> u = Sum(t, hn::Set(d, 2.0)), product = Product(d, Two<V>{t, hn::Zero(d)}, u), root = Root(d, product),
+                 y = Sum(root.hi, t);
     r = Log1pTwo(d, Two<V>{y.hi, hn::Add(y.lo, root.lo)}).hi;
     r = hn::IfThenElse(hn::Ge(x, far), LogOfDouble(d, x), r);
   }
@@ -161,9 +174,15 @@ TESSERA_MATH_PART V BriefSin(D d, V x) {
   V r = hn::NegMulAdd(n, hn::Set(d, 0x1.0b4611a600000p-33), hn::NegMulAdd(n, hn::Set(d, 0x1.921fb54400000p+1), x));
   r = hn::NegMulAdd(n, hn::Set(d, 0x1.3198a2e037073p-68), r);
 #else
-  const V r = hn::NegMulAdd(n, hn::Set(d, 0x1.1a62633145c07p-53), hn::NegMulAdd(n, hn::Set(d, 0x1.921fb54442d18p+1), x));
+  const V r =
+      hn::NegMulAdd(n, hn::Set(d, 0x1.1a62633145c07p-53), hn::NegMulAdd(n, hn::Set(d, 0x1.921fb54442d18p+1), x));
 #endif
-  constexpr double kC[] = {1, -0.166666666638784659, 0.008333332768305048953, -0.0001984108645250619441, 2.753645532390913928e-6, -2.407999973210463901e-8};  // of sin r / r, to 3e-11
+  constexpr double kC[] = {1,
+                           -0.166666666638784659,
+                           0.008333332768305048953,
+                           -0.0001984108645250619441,
+                           2.753645532390913928e-6,
+                           -2.407999973210463901e-8};  // of sin r / r, to 3e-11
   const V sign = hn::BitCast(d, hn::ShiftLeft<63>(hn::BitCast(du, shifted)));
   return hn::Mul(hn::Xor(r, sign), Polynomial(d, hn::Mul(r, r), kC));
 }
@@ -176,25 +195,37 @@ TESSERA_MATH_PART V BriefTan(D d, V x) {
   V r = hn::NegMulAdd(n, hn::Set(d, 0x1.0b4611a600000p-34), hn::NegMulAdd(n, hn::Set(d, 0x1.921fb54400000p+0), x));
   r = hn::NegMulAdd(n, hn::Set(d, 0x1.3198a2e037073p-69), r);
 #else
-  const V r = hn::NegMulAdd(n, hn::Set(d, 0x1.1a62633145c07p-54), hn::NegMulAdd(n, hn::Set(d, 0x1.921fb54442d18p+0), x));
+  const V r =
+      hn::NegMulAdd(n, hn::Set(d, 0x1.1a62633145c07p-54), hn::NegMulAdd(n, hn::Set(d, 0x1.921fb54442d18p+0), x));
 #endif
-  constexpr double kS[] = {1, -0.1666666666384404946, 0.008333331870341348483, -0.0001984008437642269811, 2.72496200800748329e-6};  // of sin r / r
-  constexpr double kC[] = {1, -0.5, 0.04166666666431182336, -0.001388888766837066322, 0.00002480059840835011648, -2.730070403808623762e-7};  // of cos r
+  constexpr double kS[] = {1, -0.1666666666384404946, 0.008333331870341348483, -0.0001984008437642269811,
+                           2.72496200800748329e-6};  // of sin r / r
+  constexpr double kC[] = {1,
+                           -0.5,
+                           0.04166666666431182336,
+                           -0.001388888766837066322,
+                           0.00002480059840835011648,
+                           -2.730070403808623762e-7};  // of cos r
   const V z = hn::Mul(r, r), sine = hn::Mul(r, Polynomial(d, z, kS)), cosine = Polynomial(d, z, kC);
   const auto odd = hn::RebindMask(d, hn::TestBit(hn::BitCast(du, shifted), hn::Set(du, uint64_t{1})));
   return hn::Mul(hn::IfThenElse(odd, hn::Neg(cosine), sine), Inverse(d, hn::IfThenElse(odd, sine, cosine)));
 }
 
 #if HWY_TARGET == HWY_AVX3
-// sin(x + kQuarterTurns pi / 2), |x| < kTrigLimit: x = n pi / 16 + r, |r| <= pi / 32, by s + c r with s = sin(n pi / 16) and c its cosine from a table.
+// sin(x + kQuarterTurns pi / 2), |x| < kTrigLimit: x = n pi / 16 + r, |r| <= pi / 32, by s + c r with s = sin(n pi /
+// 16) and c its cosine from a table.
 template <int kQuarterTurns>
 HWY_INLINE hn::Vec<Wide> SinByTable(Wide d, hn::Vec<Wide> x) {
   using V = hn::Vec<Wide>;
-  const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic)), shifted = hn::MulAdd(x, hn::Set(d, 5.09295817f), magic), n = hn::Sub(shifted, magic);
+  const V magic = hn::Set(d, static_cast<float>(Fp<float>::kMagic)),
+          shifted = hn::MulAdd(x, hn::Set(d, 5.09295817f), magic), n = hn::Sub(shifted, magic);
   auto step = hn::BitCast(WideBits(), shifted);
   if constexpr (kQuarterTurns != 0) step = hn::Add(step, hn::Set(WideBits(), 8u * kQuarterTurns));
-  const V middle = hn::Set(d, -5.46392354e-09f), near = hn::NegMulAdd(n, hn::Set(d, 0.196349546f), x), w = hn::Mul(n, middle), r = hn::Sub(near, w);
-  const V low = hn::Sub(hn::Sub(hn::Sub(near, r), w), hn::MulAdd(n, hn::Set(d, -2.14390564e-16f), hn::MulSub(n, middle, w)));  // what r has been rounded by
+  const V middle = hn::Set(d, -5.46392354e-09f), near = hn::NegMulAdd(n, hn::Set(d, 0.196349546f), x),
+          w = hn::Mul(n, middle), r = hn::Sub(near, w);
+  const V low =
+      hn::Sub(hn::Sub(hn::Sub(near, r), w),
+              hn::MulAdd(n, hn::Set(d, -2.14390564e-16f), hn::MulSub(n, middle, w)));  // what r has been rounded by
   const V s = Column(tables::kSin[0], step), c = Column(tables::kSin[1], step), z = hn::Mul(r, r);
   const V v = hn::MulAdd(c, r, s), lost = hn::MulAdd(c, r, hn::Sub(s, v));
   const V odd = hn::MulAdd(hn::Mul(r, z), hn::MulAdd(z, hn::Set(d, 0.00833333f), hn::Set(d, -0.16666667f)), low);
@@ -214,7 +245,8 @@ HWY_INLINE void SinAndCosTwo(D d, V x, Two<V>& sine, Two<V>& cosine) {
   const Two<V> r = SixteenthsOfPi(d, x, shifted);
   SinAndCosParts(d, r, odd, even);
   const auto step = hn::BitCast(du, shifted);
-  const V s = Entry(d, tables::kSin64[0], step), s_low = Entry(d, tables::kSin64[1], step), c = Entry(d, tables::kSin64[2], step), c_low = Entry(d, tables::kSin64[3], step);
+  const V s = Entry(d, tables::kSin64[0], step), s_low = Entry(d, tables::kSin64[1], step),
+          c = Entry(d, tables::kSin64[2], step), c_low = Entry(d, tables::kSin64[3], step);
   const Two<V> p = Product(d, c, r.hi), q = Product(d, s, r.hi), a = FastSum(s, p.hi), b = FastSum(c, hn::Neg(q.hi));
   const V sine_rest = hn::MulAdd(s, even, hn::MulAdd(c, odd, hn::Add(p.lo, hn::MulAdd(c_low, r.hi, s_low))));
   const V cosine_rest = hn::MulAdd(c, even, hn::NegMulAdd(s, odd, hn::Sub(hn::NegMulAdd(s_low, r.hi, c_low), q.lo)));
@@ -236,23 +268,27 @@ HWY_INLINE V SinShifted(D d, V x) {
   if constexpr (sizeof(hn::TFromD<D>) == 4 && kFullVector<D>) return SinByTable<kQuarterTurns>(d, x);
 #endif
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    return InDouble(d, [](auto dd, auto v) HWY_ATTR { return BriefSin<kQuarterTurns>(dd, v); }, x);
+    return InDouble(
+        d, [](auto dd, auto v) HWY_ATTR { return BriefSin<kQuarterTurns>(dd, v); }, x);
   } else {
     const hn::RebindToUnsigned<D> du;
     V shifted, odd, even;
     const Two<V> r = SixteenthsOfPi(d, x, shifted);
     SinAndCosParts(d, r, odd, even);
-    const V result = Rounded(SinOfStep(d, hn::Add(hn::BitCast(du, shifted), hn::Set(du, uint64_t{8 * kQuarterTurns})), r, odd, even));
+    const V result = Rounded(
+        SinOfStep(d, hn::Add(hn::BitCast(du, shifted), hn::Set(du, uint64_t{8 * kQuarterTurns})), r, odd, even));
     return kQuarterTurns == 0 ? hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, result) : result;
   }
 }
 template <class D, class V>
 HWY_INLINE V Sin(D d, V x) {
-  return LargeLanes(d, x, SinShifted<0>(d, x), Fp<hn::TFromD<D>>::kTrigLimit, [](auto v) HWY_ATTR { return std::sin(v); });
+  return LargeLanes(d, x, SinShifted<0>(d, x), Fp<hn::TFromD<D>>::kTrigLimit,
+                    [](auto v) HWY_ATTR { return std::sin(v); });
 }
 template <class D, class V>
 HWY_INLINE V Cos(D d, V x) {
-  return LargeLanes(d, x, SinShifted<1>(d, x), Fp<hn::TFromD<D>>::kTrigLimit, [](auto v) HWY_ATTR { return std::cos(v); });
+  return LargeLanes(d, x, SinShifted<1>(d, x), Fp<hn::TFromD<D>>::kTrigLimit,
+                    [](auto v) HWY_ATTR { return std::cos(v); });
 }
 template <class D, class V>
 HWY_INLINE V Tan(D d, V x) {
@@ -263,7 +299,8 @@ HWY_INLINE V Tan(D d, V x) {
   } else {
     Two<V> sine, cosine;
     SinAndCosTwo(d, x, sine, cosine);
-    result = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, Quotient(d, FastSum(sine.hi, sine.lo), FastSum(cosine.hi, cosine.lo)).hi);
+    result = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x,
+                            Quotient(d, FastSum(sine.hi, sine.lo), FastSum(cosine.hi, cosine.lo)).hi);
   }
   return LargeLanes(d, x, result, Fp<T>::kTrigLimit, [](auto v) HWY_ATTR { return std::tan(v); });
 }
@@ -273,8 +310,10 @@ template <class D, class V>
 TESSERA_MATH_PART V BriefAngle(D d, V y, V x) {
   const auto swap = hn::Gt(y, x);
   const V t = hn::Mul(hn::Min(x, y), Inverse(d, hn::Max(x, y))), z = hn::Mul(t, t);
-  constexpr double kC[] = {-0.3333333329330117353, 0.199999902759472717, -0.1428531796390730316, 0.1110470678864421774, -0.09036742342070774125, 0.07417496964300487712,
-                           -0.05760716083128071106, 0.03832744598306425148, -0.0192610813227654169, 0.006207254533779845118, -0.0009362994719495626958};  // of (atan t - t) / t^3, to 3e-10
+  constexpr double kC[] = {-0.3333333329330117353,  0.199999902759472717,     -0.1428531796390730316,
+                           0.1110470678864421774,   -0.09036742342070774125,  0.07417496964300487712,
+                           -0.05760716083128071106, 0.03832744598306425148,   -0.0192610813227654169,
+                           0.006207254533779845118, -0.0009362994719495626958};  // of (atan t - t) / t^3, to 3e-10
   const V r = hn::MulAdd(hn::Mul(t, z), Polynomial(d, z, kC), t);
   return hn::IfThenElse(swap, hn::Sub(hn::Set(d, 1.57079632679489661923), r), r);
 }
@@ -289,12 +328,14 @@ HWY_INLINE hn::Vec<Wide> AtanByTable(Wide d, hn::Vec<Wide> a) {
   using V = hn::Vec<Wide>;
   const V one = hn::Set(d, 1.0f);
   const auto far = hn::Gt(a, one);
-  const V inverse = hn::Div(one, a), t = hn::IfThenElse(far, inverse, a), t_low = hn::IfThenElseZero(far, hn::Mul(inverse, hn::NegMulAdd(a, inverse, one)));
+  const V inverse = hn::Div(one, a), t = hn::IfThenElse(far, inverse, a),
+          t_low = hn::IfThenElseZero(far, hn::Mul(inverse, hn::NegMulAdd(a, inverse, one)));
   const Two<V> r = PiecewiseTwo(tables::kAtan, t, PieceNumber(d, t, 31));
   const Two<V> sum = FastSum(hn::Set(d, 1.57079637f), hn::Neg(r.hi));
   const V slope_low = hn::Mul(t_low, hn::MulAdd(t, hn::Set(d, -0.5f), one));  // t_low / (1 + t^2), nearly
   const V low = hn::Add(r.lo, slope_low);
-  return hn::Add(hn::IfThenElse(far, sum.hi, r.hi), hn::IfThenElse(far, hn::Sub(hn::Sub(sum.lo, hn::Set(d, 4.37113883e-08f)), low), low));
+  return hn::Add(hn::IfThenElse(far, sum.hi, r.hi),
+                 hn::IfThenElse(far, hn::Sub(hn::Sub(sum.lo, hn::Set(d, 4.37113883e-08f)), low), low));
 }
 #endif
 
@@ -303,12 +344,17 @@ HWY_INLINE V Atan(D d, V x) {
   using T = hn::TFromD<D>;
   const V one = hn::Set(d, T{1}), a = hn::Min(hn::Abs(x), hn::Set(d, static_cast<T>(1e30)));
 #if HWY_TARGET == HWY_AVX3
-  if constexpr (sizeof(T) == 4 && kFullVector<D>) return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(AtanByTable(d, a), x));
+  if constexpr (sizeof(T) == 4 && kFullVector<D>)
+    return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(AtanByTable(d, a), x));
 #endif
   V r;
-  if constexpr (sizeof(T) == 4) r = InDouble(d, [](auto dd, auto v) HWY_ATTR { return BriefAngle(dd, v, hn::Set(dd, 1.0)); }, a);
-  else r = Rounded(Angle(d, a, one));
-  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, static_cast<T>(1e-10))), x, hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(r, x)));
+  if constexpr (sizeof(T) == 4)
+    r = InDouble(
+        d, [](auto dd, auto v) HWY_ATTR { return BriefAngle(dd, v, hn::Set(dd, 1.0)); }, a);
+  else
+    r = Rounded(Angle(d, a, one));
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, static_cast<T>(1e-10))), x,
+                        hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(r, x)));
 }
 
 template <class D, class V>
@@ -325,13 +371,19 @@ HWY_INLINE V Atan2(D d, V y, V x) {
   V r;
   if constexpr (sizeof(T) == 4) {
     const V turn = hn::IfThenElseZero(behind, one);
-    r = InDouble(d, [](auto dd, auto v, auto w, auto t) HWY_ATTR {
-      const auto angle = BriefAngle(dd, v, w);
-      return hn::IfThenElse(hn::Gt(t, hn::Zero(dd)), hn::Sub(hn::Set(dd, 3.14159265358979323846), angle), angle);
-    }, ay, ax, turn);
+    r = InDouble(
+        d,
+        [](auto dd, auto v, auto w, auto t) HWY_ATTR {
+          const auto angle = BriefAngle(dd, v, w);
+          return hn::IfThenElse(hn::Gt(t, hn::Zero(dd)), hn::Sub(hn::Set(dd, 3.14159265358979323846), angle), angle);
+        },
+        ay, ax, turn);
   } else {
     const V tiny = hn::Set(d, 1e-280), huge = hn::Set(d, 1e280), large = hn::Max(ax, ay);
-    const V scale = hn::IfThenElse(hn::Lt(large, tiny), huge, hn::IfThenElse(hn::Gt(large, huge), tiny, one));  // so that the quotient's rest is neither subnormal nor infinite
+    const V scale =
+        hn::IfThenElse(hn::Lt(large, tiny), huge,
+                       hn::IfThenElse(hn::Gt(large, huge), tiny,
+                                      one));  // so that the quotient's rest is neither subnormal nor infinite
     const Two<V> angle = Angle(d, hn::Mul(ay, scale), hn::Mul(ax, scale));
     const V plain = hn::Div(ay, ax);
     r = Rounded(Choose(behind, QuarterTurnsMinus<2>(d, angle), angle));
@@ -344,15 +396,20 @@ HWY_INLINE V Atan2(D d, V y, V x) {
 template <class D, class V>
 TESSERA_MATH_PART V AsinSeries(D d, V z) {
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    constexpr double kC[] = {0.1666666633743090705, 0.07500094543497423476, 0.04459940152851218372, 0.03110066273549456793, 0.01714923835767725319, 0.03369084720283011952};
+    constexpr double kC[] = {0.1666666633743090705,  0.07500094543497423476, 0.04459940152851218372,
+                             0.03110066273549456793, 0.01714923835767725319, 0.03369084720283011952};
     return Polynomial(d, z, kC);
   } else {
-    constexpr double kC[] = {0.1666666666666666783, 0.07499999999998432933, 0.04464285714635542978, 0.03038194413853124729, 0.02237217294214988787, 0.01735239272086997294,
-                             0.0139712129735529333, 0.0114791774151849059, 0.01032281435018577929, 0.0054575067186403583, 0.01740087944269402244, -0.01485188707124720322, 0.02875785136742156471};
+    constexpr double kC[] = {0.1666666666666666783,  0.07499999999998432933, 0.04464285714635542978,
+                             0.03038194413853124729, 0.02237217294214988787, 0.01735239272086997294,
+                             0.0139712129735529333,  0.0114791774151849059,  0.01032281435018577929,
+                             0.0054575067186403583,  0.01740087944269402244, -0.01485188707124720322,
+                             0.02875785136742156471};
     return Polynomial(d, z, kC);
   }
 }
-// asin t = t + t^3 P(t^2) for t = |x| up to 1/2; beyond, asin |x| is pi / 2 - 2 asin t, t = sqrt((1 - |x|) / 2). Both functions are base + factor asin t.
+// asin t = t + t^3 P(t^2) for t = |x| up to 1/2; beyond, asin |x| is pi / 2 - 2 asin t, t = sqrt((1 - |x|) / 2). Both
+// functions are base + factor asin t.
 template <bool kSine, class D, class V>
 HWY_INLINE V ArcOf(D d, V x) {
   using T = hn::TFromD<D>;
@@ -366,10 +423,13 @@ HWY_INLINE V ArcOf(D d, V x) {
     root = Root(d, Two<V>{square, zero});
   } else {
     root = {hn::Sqrt(square), zero};
-    if constexpr (HWY_TARGET != HWY_SSE4) root.lo = hn::IfThenElseZero(hn::Gt(square, zero), hn::Div(hn::Mul(hn::NegMulAdd(root.hi, root.hi, square), half), root.hi));
+    if constexpr (HWY_TARGET != HWY_SSE4)
+      root.lo = hn::IfThenElseZero(hn::Gt(square, zero),
+                                   hn::Div(hn::Mul(hn::NegMulAdd(root.hi, root.hi, square), half), root.hi));
   }
   const V t = hn::IfThenElse(far, root.hi, a), lost = hn::IfThenElseZero(far, root.lo);
-  const V pi_high = number(kFloat ? 3.1415927410125732 : 3.14159265358979312), pi_low = number(kFloat ? -8.742277657347586e-8 : 1.2246467991473532e-16);
+  const V pi_high = number(kFloat ? 3.1415927410125732 : 3.14159265358979312),
+          pi_low = number(kFloat ? -8.742277657347586e-8 : 1.2246467991473532e-16);
   V turns, factor;  // base = turns pi
   if constexpr (kSine) {
     turns = hn::IfThenElseZero(far, half);
@@ -384,22 +444,30 @@ HWY_INLINE V ArcOf(D d, V x) {
   const V r = hn::Add(sum.hi, hn::MulAdd(factor, rest, hn::MulAdd(turns, pi_low, sum.lo)));
   return kSine ? hn::CopySign(r, x) : r;
 }
-template <class D, class V> HWY_INLINE V Asin(D d, V x) { return ArcOf<true>(d, x); }
-template <class D, class V> HWY_INLINE V Acos(D d, V x) { return ArcOf<false>(d, x); }
+template <class D, class V>
+HWY_INLINE V Asin(D d, V x) {
+  return ArcOf<true>(d, x);
+}
+template <class D, class V>
+HWY_INLINE V Acos(D d, V x) {
+  return ArcOf<false>(d, x);
+}
 
 template <class D, class V>
 HWY_INLINE V Hypot(D d, V x, V y) {
   const V ax = hn::Abs(x), ay = hn::Abs(y), inf = hn::Inf(d);
   V r;
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    r = InDouble(d, [](auto dd, auto v, auto w) HWY_ATTR { return hn::Sqrt(hn::MulAdd(v, v, hn::Mul(w, w))); }, ax, ay);
+    r = InDouble(
+        d, [](auto dd, auto v, auto w) HWY_ATTR { return hn::Sqrt(hn::MulAdd(v, v, hn::Mul(w, w))); }, ax, ay);
   } else {
     // Both divided by about the larger one's power of two.
     const hn::RebindToUnsigned<D> du;
     const V large = hn::Max(ax, ay), small = hn::Min(ax, ay);
     const V bounded = hn::Min(hn::Max(large, hn::Set(d, 1e-240)), hn::Set(d, 8e307));
     const auto exponent = hn::And(hn::BitCast(du, bounded), hn::Set(du, uint64_t{0x7ff0000000000000}));
-    const V down = hn::BitCast(d, hn::Sub(hn::Set(du, uint64_t{0x7fe0000000000000}), exponent)), a = hn::Mul(large, down), b = hn::Mul(small, down);
+    const V down = hn::BitCast(d, hn::Sub(hn::Set(du, uint64_t{0x7fe0000000000000}), exponent)),
+            a = hn::Mul(large, down), b = hn::Mul(small, down);
     const Two<V> aa = Product(d, a, a), bb = Product(d, b, b), sum = FastSum(aa.hi, bb.hi);
     r = hn::Mul(Root(d, Two<V>{sum.hi, hn::Add(sum.lo, hn::Add(aa.lo, bb.lo))}).hi, hn::BitCast(d, exponent));
     r = hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::IsNaN(y)), hn::NaN(d), r);
@@ -419,7 +487,8 @@ HWY_INLINE Two<V> ErfinvPiece(D d, V w, hn::Vec<hn::RebindToUnsigned<D>>& piece)
 template <class D, class V>
 TESSERA_MATH_PART V BriefErfinv(D d, V y) {
   V k;
-  const V log = BriefLog(d, hn::NegMulAdd(y, y, hn::Set(d, 1.0)), hn::Zero(d), k), w = hn::NegMulAdd(k, hn::Set(d, 0.69314718055994530942), hn::Neg(log));
+  const V log = BriefLog(d, hn::NegMulAdd(y, y, hn::Set(d, 1.0)), hn::Zero(d), k),
+          w = hn::NegMulAdd(k, hn::Set(d, 0.69314718055994530942), hn::Neg(log));
   hn::Vec<hn::RebindToUnsigned<D>> piece;
   const V t = ErfinvPiece(d, hn::Max(w, hn::Zero(d)), piece).hi;
   const auto& rows = tables::kErfinv64;
@@ -435,9 +504,12 @@ TESSERA_MATH_PART V BriefErfinv(D d, V y) {
 }
 template <class D, class V>
 HWY_NOINLINE V ErfinvDouble(D d, V y) {
-  const Two<V> square = Product(d, y, y), rest = Sum(hn::Set(d, 1.0), hn::Neg(square.hi)), u = FastSum(rest.hi, hn::Sub(rest.lo, square.lo)), log = LogTwo(d, u);
+  const Two<V> square = Product(d, y, y), rest = Sum(hn::Set(d, 1.0), hn::Neg(square.hi)),
+               u = FastSum(rest.hi, hn::Sub(rest.lo, square.lo)), log = LogTwo(d, u);
   hn::Vec<hn::RebindToUnsigned<D>> piece;
-  const Two<V> near = ErfinvPiece(d, hn::Max(hn::Neg(log.hi), hn::Zero(d)), piece), f = PieceTwo(d, tables::kErfinv64, piece, Two<V>{near.hi, hn::Sub(near.lo, log.lo)}), r = Product(d, y, f.hi);
+  const Two<V> near = ErfinvPiece(d, hn::Max(hn::Neg(log.hi), hn::Zero(d)), piece),
+               f = PieceTwo(d, tables::kErfinv64, piece, Two<V>{near.hi, hn::Sub(near.lo, log.lo)}),
+               r = Product(d, y, f.hi);
   return hn::Add(r.hi, hn::MulAdd(y, f.lo, r.lo));
 }
 template <class D, class V>
@@ -445,27 +517,33 @@ HWY_INLINE V Erfinv(D d, V y) {
   const V a = hn::Abs(y), one = hn::Set(d, hn::TFromD<D>{1});
   const auto inside = hn::Lt(a, one);
   V r = hn::IfThenElseZero(inside, a);
-  if constexpr (sizeof(hn::TFromD<D>) == 4) r = InDouble(d, TESSERA_IN_DOUBLE(BriefErfinv), r);
-  else r = ErfinvDouble(d, r);
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    r = InDouble(d, TESSERA_IN_DOUBLE(BriefErfinv), r);
+  else
+    r = ErfinvDouble(d, r);
   return hn::CopySign(hn::IfThenElse(inside, r, hn::IfThenElse(hn::Eq(a, one), hn::Inf(d), hn::NaN(d))), y);
 }
 
-// log |Gamma(x)| in double for float32 results: Stirling's series from 8 on; eight factors less where x is smaller; below 0 by reflection.
+// log |Gamma(x)| in double for float32 results: Stirling's series from 8 on; eight factors less where x is smaller;
+// below 0 by reflection.
 template <class D, class V>
 HWY_NOINLINE V BriefLgamma(D d, V x) {
   const V one = hn::Set(d, 1.0), zero = hn::Zero(d), a = hn::Abs(x), eight = hn::Set(d, 8.0);
   const auto near = hn::Lt(a, eight);
   const V q = hn::MulAdd(a, a, hn::Mul(a, hn::Set(d, 7.0)));  // a (a + 7), and so on inwards
-  const V factors = hn::Mul(hn::Mul(q, hn::Add(q, hn::Set(d, 6.0))), hn::Mul(hn::Add(q, hn::Set(d, 10.0)), hn::Add(q, hn::Set(d, 12.0))));
+  const V factors = hn::Mul(hn::Mul(q, hn::Add(q, hn::Set(d, 6.0))),
+                            hn::Mul(hn::Add(q, hn::Set(d, 10.0)), hn::Add(q, hn::Set(d, 12.0))));
   const V z = hn::IfThenElse(near, hn::Add(a, eight), a), t = hn::Div(one, z);
-  constexpr double kC[] = {0.0833333333333333, -0.002777777777606244, 0.0007936506649488252, -0.0005952025951802712, 0.0008372834512071336, -0.0016526004455595122};  // to 5e-18
+  constexpr double kC[] = {0.0833333333333333,     -0.002777777777606244, 0.0007936506649488252,
+                           -0.0005952025951802712, 0.0008372834512071336, -0.0016526004455595122};  // to 5e-18
   const V series = hn::MulAdd(t, Polynomial(d, hn::Mul(t, t), kC), hn::Set(d, 0.91893853320467274178));
   V r = hn::Add(hn::MulSub(hn::Sub(z, hn::Set(d, 0.5)), Log(d, z), z), series);
   r = hn::Sub(r, Log(d, hn::IfThenElse(near, factors, one)));
   r = hn::IfThenZeroElse(hn::Or(hn::Eq(a, one), hn::Eq(a, hn::Set(d, 2.0))), r);
   const auto below = hn::Lt(x, zero);
   if (HWY_UNLIKELY(!hn::AllFalse(d, below))) {
-    const V part = hn::Mul(hn::Sub(a, hn::Round(a)), hn::Set(d, 3.14159265358979323846)), sine = hn::Abs(SinShifted<0>(d, part));
+    const V part = hn::Mul(hn::Sub(a, hn::Round(a)), hn::Set(d, 3.14159265358979323846)),
+            sine = hn::Abs(SinShifted<0>(d, part));
     r = hn::IfThenElse(below, hn::Sub(Log(d, hn::Div(hn::Set(d, 3.14159265358979323846), hn::Mul(a, sine))), r), r);
   }
   return hn::IfThenElse(hn::Eq(a, hn::Inf(d)), a, r);
@@ -476,18 +554,24 @@ HWY_NOINLINE V LgammaDouble(D d, V x) {
   const V one = hn::Set(d, 1.0), zero = hn::Zero(d), eight = hn::Set(d, 8.0), huge = hn::Set(d, 1e280);
   const auto near = hn::Lt(x, eight);
   const V a = hn::IfThenElse(near, x, one);
-  const Two<V> square = Product(d, a, a), seven = Product(d, a, hn::Set(d, 7.0)), whole = Sum(square.hi, seven.hi), q = FastSum(whole.hi, hn::Add(whole.lo, hn::Add(square.lo, seven.lo)));
+  const Two<V> square = Product(d, a, a), seven = Product(d, a, hn::Set(d, 7.0)), whole = Sum(square.hi, seven.hi),
+               q = FastSum(whole.hi, hn::Add(whole.lo, hn::Add(square.lo, seven.lo)));
   Two<V> factors = q;
   for (const double c : {6.0, 10.0, 12.0}) {
     const Two<V> sum = Sum(q.hi, hn::Set(d, c));
     factors = Product(d, factors, Two<V>{sum.hi, hn::Add(sum.lo, q.lo)});
   }
-  const Two<V> shifted = Sum(x, eight), z = {hn::IfThenElse(near, shifted.hi, x), hn::IfThenElseZero(near, shifted.lo)}, over = Sum(z.hi, hn::Set(d, -0.5));
-  const Two<V> log = LogTwo(d, z), product = Product(d, Two<V>{over.hi, hn::Add(over.lo, z.lo)}, log), less = LogTwo(d, Choose(near, factors, Two<V>{one, zero}));
+  const Two<V> shifted = Sum(x, eight), z = {hn::IfThenElse(near, shifted.hi, x), hn::IfThenElseZero(near, shifted.lo)},
+               over = Sum(z.hi, hn::Set(d, -0.5));
+  const Two<V> log = LogTwo(d, z), product = Product(d, Two<V>{over.hi, hn::Add(over.lo, z.lo)}, log),
+               less = LogTwo(d, Choose(near, factors, Two<V>{one, zero}));
   const V t = hn::Div(one, z.hi);
-  constexpr double kC[] = {0.08333333333333333, -0.002777777777773982, 0.0007936507897492187, -0.0005952365838084739, 0.0008414700110573563, -0.0018903792026145536, 0.005065830821990134};  // to 7e-20
-  const V series = hn::MulAdd(t, Polynomial(d, hn::Mul(t, t), kC), hn::Set(d, -3.878294158067242e-17));  // and the rest of log(2 pi) / 2
-  const Two<V> first = Sum(product.hi, hn::Neg(z.hi)), second = Sum(first.hi, hn::Neg(less.hi)), sum = Sum(second.hi, hn::Set(d, 0.91893853320467278));
+  constexpr double kC[] = {0.08333333333333333,   -0.002777777777773982,  0.0007936507897492187, -0.0005952365838084739,
+                           0.0008414700110573563, -0.0018903792026145536, 0.005065830821990134};  // to 7e-20
+  const V series = hn::MulAdd(t, Polynomial(d, hn::Mul(t, t), kC),
+                              hn::Set(d, -3.878294158067242e-17));  // and the rest of log(2 pi) / 2
+  const Two<V> first = Sum(product.hi, hn::Neg(z.hi)), second = Sum(first.hi, hn::Neg(less.hi)),
+               sum = Sum(second.hi, hn::Set(d, 0.91893853320467278));
   const V lows = hn::Add(hn::Add(hn::Sub(product.lo, z.lo), hn::Sub(first.lo, less.lo)), hn::Add(second.lo, sum.lo));
   const Two<V> slope = FastSum(log.hi, hn::Neg(one));  // x (log x - 1) where x log x may be infinite
   const V far = hn::MulAdd(x, slope.hi, hn::Mul(x, hn::Add(slope.lo, log.lo)));
@@ -506,7 +590,8 @@ HWY_INLINE V Lgamma(D d, V x) {
   }
 }
 
-// The derivative of log Gamma: the asymptotic series from 8 on; eight terms 1 / (x + k) less where x is smaller; below 0 by reflection.
+// The derivative of log Gamma: the asymptotic series from 8 on; eight terms 1 / (x + k) less where x is smaller; below
+// 0 by reflection.
 template <class D, class V>
 HWY_NOINLINE V DigammaDouble(D d, V x) {
   const V one = hn::Set(d, 1.0), zero = hn::Zero(d), eight = hn::Set(d, 8.0);
@@ -515,16 +600,21 @@ HWY_NOINLINE V DigammaDouble(D d, V x) {
   const auto near = hn::Lt(y, eight);
   // The terms in pairs (2 y + 7) / (q + k (7 - k)), q = y (y + 7), as sums: they nearly cancel the logarithm.
   const V small = hn::IfThenElse(near, y, one);
-  const Two<V> over = Sum(hn::Add(small, small), hn::Set(d, 7.0)), square = Product(d, small, small), seven = Product(d, small, hn::Set(d, 7.0)), q = Sum(square.hi, seven.hi);
+  const Two<V> over = Sum(hn::Add(small, small), hn::Set(d, 7.0)), square = Product(d, small, small),
+               seven = Product(d, small, hn::Set(d, 7.0)), q = Sum(square.hi, seven.hi);
   Two<V> terms = {zero, zero};
   for (const double c : {12.0, 10.0, 6.0, 0.0}) {
-    const Two<V> below_over = Sum(q.hi, hn::Set(d, c)), term = Quotient(d, over, Two<V>{below_over.hi, hn::Add(below_over.lo, hn::Add(q.lo, hn::Add(square.lo, seven.lo)))});
+    const Two<V> below_over = Sum(q.hi, hn::Set(d, c)),
+                 term = Quotient(
+                     d, over,
+                     Two<V>{below_over.hi, hn::Add(below_over.lo, hn::Add(q.lo, hn::Add(square.lo, seven.lo)))});
     const Two<V> sum = Sum(term.hi, terms.hi);
     terms = {sum.hi, hn::Add(sum.lo, hn::Add(term.lo, terms.lo))};
   }
   const Two<V> shifted = Sum(y, eight), z = {hn::IfThenElse(near, shifted.hi, y), hn::IfThenElseZero(near, shifted.lo)};
   const V t = hn::Div(one, z.hi), w = hn::Mul(t, t);
-  constexpr double kC[] = {0.08333333333333333, -0.008333333333278636, 0.0039682539119537084, -0.0041666448230497, 0.007571689620283902, -0.020697987372370493, 0.06362150587634356};  // to 2e-19
+  constexpr double kC[] = {0.08333333333333333,  -0.008333333333278636, 0.0039682539119537084, -0.0041666448230497,
+                           0.007571689620283902, -0.020697987372370493, 0.06362150587634356};  // to 2e-19
   const V series = hn::MulAdd(t, hn::Set(d, 0.5), hn::Mul(w, Polynomial(d, w, kC)));
   const auto plain = hn::And(hn::Gt(y, zero), hn::Lt(y, hn::Inf(d)));
   const Two<V> log = LogTwo(d, z), sum = Sum(log.hi, hn::IfThenElseZero(near, hn::Neg(terms.hi)));
@@ -541,8 +631,10 @@ HWY_NOINLINE V DigammaDouble(D d, V x) {
 }
 template <class D, class V>
 HWY_INLINE V Digamma(D d, V x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4) return InDouble(d, TESSERA_IN_DOUBLE(DigammaDouble), x);
-  else return DigammaDouble(d, x);
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    return InDouble(d, TESSERA_IN_DOUBLE(DigammaDouble), x);
+  else
+    return DigammaDouble(d, x);
 }
 
 // Horner's rule for a polynomial and its derivative.
@@ -554,17 +646,37 @@ HWY_INLINE void SlopeSteps(D d, V x, V& value, V& slope, const double (&c)[N]) {
     SlopeSteps<kNext - 1>(d, x, value, slope, c);
   }
 }
-// The modified Bessel function of order 0: a polynomial in x^2 / 4 up to 7.75, beyond e^|x| / sqrt |x| times one in 1 / |x|.
+// The modified Bessel function of order 0: a polynomial in x^2 / 4 up to 7.75, beyond e^|x| / sqrt |x| times one in 1 /
+// |x|.
 template <class D, class V>
 HWY_NOINLINE V I0Double(D d, V x) {
-  constexpr double kNear[] = {1.0, 0.25, 0.02777777777777777, 0.0017361111111111264, 6.944444444442643e-05, 1.9290123456917823e-06, 3.9367598885468295e-08, 6.151187345855877e-10,
-                              7.59405799151242e-12, 7.59406569086215e-14, 6.275992815367177e-16, 4.359179222574322e-18, 2.573849552118932e-20, 1.338658615422607e-22,
-                              5.168493361903827e-25, 3.4544079411937995e-27};  // of (I0 - 1) / (x^2 / 4), to 4e-17 of I0
-  constexpr double kFar[] = {0.4022850564674586, 0.0034780646235956203, 0.00014630498370108745, 1.247061949552825e-05, 1.74085963299808e-06, 3.696989283958099e-07,
-                             1.1886381565441856e-07, 5.637131150009912e-08, 3.012959363301716e-08, 6.086579246912475e-09, -1.6373869053988616e-08, -2.0960554582433885e-08,
-                             -1.7159989140344094e-09, 1.5625722167112498e-08, 6.332540307171994e-09, -9.824424076007666e-09, -5.0999983243641744e-09, 5.573818704576001e-09,
-                             2.5721402297695323e-09, -2.520910630853554e-09, -7.902787441277742e-10, 7.52267855962837e-10, 1.1207103096079571e-10, -1.0645391402765477e-10};  // by 15.5 / |x| - 1, to 4e-17
-  const V one = hn::Set(d, 1.0), a = hn::Abs(x), edge = hn::Set(d, 7.75), half = hn::Mul(hn::Min(a, edge), hn::Set(d, 0.5));
+  constexpr double kNear[] = {1.0,
+                              0.25,
+                              0.02777777777777777,
+                              0.0017361111111111264,
+                              6.944444444442643e-05,
+                              1.9290123456917823e-06,
+                              3.9367598885468295e-08,
+                              6.151187345855877e-10,
+                              7.59405799151242e-12,
+                              7.59406569086215e-14,
+                              6.275992815367177e-16,
+                              4.359179222574322e-18,
+                              2.573849552118932e-20,
+                              1.338658615422607e-22,
+                              5.168493361903827e-25,
+                              3.4544079411937995e-27};  // of (I0 - 1) / (x^2 / 4), to 4e-17 of I0
+  constexpr double kFar[] = {
+      0.4022850564674586,      0.0034780646235956203,   0.00014630498370108745,
+      1.247061949552825e-05,   1.74085963299808e-06,    3.696989283958099e-07,
+      1.1886381565441856e-07,  5.637131150009912e-08,   3.012959363301716e-08,
+      6.086579246912475e-09,   -1.6373869053988616e-08, -2.0960554582433885e-08,
+      -1.7159989140344094e-09, 1.5625722167112498e-08,  6.332540307171994e-09,
+      -9.824424076007666e-09,  -5.0999983243641744e-09, 5.573818704576001e-09,
+      2.5721402297695323e-09,  -2.520910630853554e-09,  -7.902787441277742e-10,
+      7.52267855962837e-10,    1.1207103096079571e-10,  -1.0645391402765477e-10};  // by 15.5 / |x| - 1, to 4e-17
+  const V one = hn::Set(d, 1.0), a = hn::Abs(x), edge = hn::Set(d, 7.75),
+          half = hn::Mul(hn::Min(a, edge), hn::Set(d, 0.5));
   const Two<V> z = Product(d, half, half);
   V p = hn::Set(d, kNear[15]), slope = hn::Zero(d);
   SlopeSteps<15>(d, z.hi, p, slope, kNear);
@@ -573,13 +685,16 @@ HWY_NOINLINE V I0Double(D d, V x) {
   V n;
   const Two<V> e = ExpTwo<false>(d, limited, limited, n);
   const V factor = hn::Mul(hn::Sqrt(t), Polynomial(d, hn::MulSub(t, hn::Set(d, 15.5), one), kFar));
-  const V r = hn::IfThenElse(hn::Gt(a, edge), ScaleByPower(d, hn::MulAdd(e.hi, factor, hn::Mul(e.lo, factor)), n), near);
+  const V r =
+      hn::IfThenElse(hn::Gt(a, edge), ScaleByPower(d, hn::MulAdd(e.hi, factor, hn::Mul(e.lo, factor)), n), near);
   return hn::Add(r, hn::Sub(a, a));  // nan for nans and, like PyTorch's, for infinities
 }
 template <class D, class V>
 HWY_INLINE V I0(D d, V x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 4) return InDouble(d, TESSERA_IN_DOUBLE(I0Double), x);
-  else return I0Double(d, x);
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    return InDouble(d, TESSERA_IN_DOUBLE(I0Double), x);
+  else
+    return I0Double(d, x);
 }
 
 }  // namespace math

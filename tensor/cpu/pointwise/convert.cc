@@ -1,8 +1,9 @@
 // Contiguous conversion between any two element types.
 //
-// Few types convert to each other directly, by a loop per pair: the signed integers, float32, float64 and what they cannot stand for. The others reach one
-// of them first, or come from one of them, a chunk that stays in L1 at a time: float16, bfloat16, the float8 formats and complex numbers from and to float32
-// (complex128 float64), unsigned integers from and to wider ones or those of the same bits.
+// Few types convert to each other directly, by a loop per pair: the signed integers, float32, float64 and what they
+// cannot stand for. The others reach one of them first, or come from one of them, a chunk that stays in L1 at a time:
+// float16, bfloat16, the float8 formats and complex numbers from and to float32 (complex128 float64), unsigned integers
+// from and to wider ones or those of the same bits.
 #include <algorithm>
 #include <complex>
 #include <cstring>
@@ -26,14 +27,16 @@
 namespace tessera::cpu {
 namespace {
 
-// Values that do not fit are unspecified but harmless, as on the machine. Narrow integers go through int32, so that -1.0 becomes 255 as uint8.
+// Values that do not fit are unspecified but harmless, as on the machine. Narrow integers go through int32, so that
+// -1.0 becomes 255 as uint8.
 template <class To, class From>
 TESSERA_ANY_FLOAT_CAST inline To float_to_int(From v) {
   if constexpr (sizeof(To) <= 2) {
     return static_cast<To>(static_cast<int32_t>(v));
   } else if constexpr (std::is_same_v<To, uint64_t>) {
     constexpr From kHalf = static_cast<From>(9223372036854775808.0);
-    return v >= kHalf ? static_cast<uint64_t>(static_cast<int64_t>(v - kHalf)) ^ (uint64_t{1} << 63) : static_cast<uint64_t>(static_cast<int64_t>(v));
+    return v >= kHalf ? static_cast<uint64_t>(static_cast<int64_t>(v - kHalf)) ^ (uint64_t{1} << 63)
+                      : static_cast<uint64_t>(static_cast<int64_t>(v));
   } else {
     return static_cast<To>(v);
   }
@@ -41,9 +44,12 @@ TESSERA_ANY_FLOAT_CAST inline To float_to_int(From v) {
 
 template <class To, class From>
 inline To cast_value(From v) {
-  if constexpr (std::is_same_v<To, bool>) return v != From{};
-  else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) return float_to_int<To>(v);
-  else return static_cast<To>(v);
+  if constexpr (std::is_same_v<To, bool>)
+    return v != From{};
+  else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>)
+    return float_to_int<To>(v);
+  else
+    return static_cast<To>(v);
 }
 
 template <class To, class From>
@@ -55,51 +61,103 @@ void cast_loop(void* dst, const void* src, int64_t n) {
 
 using Loop = void (*)(void*, const void*, int64_t);
 
-// What is converted directly. Targets: a byte for bool first, then signed integers and floats; uint64 from floats alone. Sources: uint8 first, which a bool
-// becomes; uint64 to floats alone.
+// What is converted directly. Targets: a byte for bool first, then signed integers and floats; uint64 from floats
+// alone. Sources: uint8 first, which a bool becomes; uint64 to floats alone.
 enum Core { kByte, kI8, kI16, kI32, kI64, kF32, kF64, kU64, kNumCore };
 
 template <class To>
 struct Row {
-  static constexpr Loop loops[kNumCore] = {cast_loop<To, uint8_t>, cast_loop<To, int8_t>, cast_loop<To, int16_t>, cast_loop<To, int32_t>,
-                                           cast_loop<To, int64_t>, cast_loop<To, float>, cast_loop<To, double>, nullptr};
+  static constexpr Loop loops[kNumCore] = {
+      cast_loop<To, uint8_t>, cast_loop<To, int8_t>, cast_loop<To, int16_t>, cast_loop<To, int32_t>,
+      cast_loop<To, int64_t>, cast_loop<To, float>,  cast_loop<To, double>,  nullptr};
 };
-constexpr Loop kToFloat[kNumCore] = {cast_loop<float, uint8_t>, cast_loop<float, int8_t>, cast_loop<float, int16_t>, cast_loop<float, int32_t>,
-                                     int64_to_float, cast_loop<float, float>, cast_loop<float, double>, cast_loop<float, uint64_t>};
-constexpr Loop kToDouble[kNumCore] = {cast_loop<double, uint8_t>, cast_loop<double, int8_t>, cast_loop<double, int16_t>, cast_loop<double, int32_t>,
-                                      int64_to_double, cast_loop<double, float>, cast_loop<double, double>, cast_loop<double, uint64_t>};
-constexpr Loop kToInt64[kNumCore] = {cast_loop<int64_t, uint8_t>, cast_loop<int64_t, int8_t>, cast_loop<int64_t, int16_t>, cast_loop<int64_t, int32_t>,
-                                     cast_loop<int64_t, int64_t>, float_to_int64, double_to_int64, nullptr};
-constexpr Loop kToUint64[kNumCore] = {nullptr, nullptr, nullptr, nullptr, nullptr, cast_loop<uint64_t, float>, cast_loop<uint64_t, double>, nullptr};
-constexpr const Loop* kLoops[kNumCore] = {Row<bool>::loops, Row<int8_t>::loops, Row<int16_t>::loops, Row<int32_t>::loops, kToInt64, kToFloat, kToDouble, kToUint64};
+constexpr Loop kToFloat[kNumCore] = {cast_loop<float, uint8_t>,
+                                     cast_loop<float, int8_t>,
+                                     cast_loop<float, int16_t>,
+                                     cast_loop<float, int32_t>,
+                                     int64_to_float,
+                                     cast_loop<float, float>,
+                                     cast_loop<float, double>,
+                                     cast_loop<float, uint64_t>};
+constexpr Loop kToDouble[kNumCore] = {cast_loop<double, uint8_t>,
+                                      cast_loop<double, int8_t>,
+                                      cast_loop<double, int16_t>,
+                                      cast_loop<double, int32_t>,
+                                      int64_to_double,
+                                      cast_loop<double, float>,
+                                      cast_loop<double, double>,
+                                      cast_loop<double, uint64_t>};
+constexpr Loop kToInt64[kNumCore] = {cast_loop<int64_t, uint8_t>,
+                                     cast_loop<int64_t, int8_t>,
+                                     cast_loop<int64_t, int16_t>,
+                                     cast_loop<int64_t, int32_t>,
+                                     cast_loop<int64_t, int64_t>,
+                                     float_to_int64,
+                                     double_to_int64,
+                                     nullptr};
+constexpr Loop kToUint64[kNumCore] = {
+    nullptr, nullptr, nullptr, nullptr, nullptr, cast_loop<uint64_t, float>, cast_loop<uint64_t, double>, nullptr};
+constexpr const Loop* kLoops[kNumCore] = {Row<bool>::loops,    Row<int8_t>::loops, Row<int16_t>::loops,
+                                          Row<int32_t>::loops, kToInt64,           kToFloat,
+                                          kToDouble,           kToUint64};
 
 bool is_float(Core c) { return c == kF32 || c == kF64; }
 
 // What t is read as, after widening where it is not one of them.
 Core source_core(DType t, bool to_float) {
   switch (t) {
-    case DType::kBool: case DType::kUInt8: case DType::kQUInt8: return kByte;
-    case DType::kInt8: case DType::kQInt8: return kI8;
-    case DType::kInt16: return kI16;
-    case DType::kInt32: case DType::kQInt32: case DType::kUInt16: return kI32;
-    case DType::kInt64: case DType::kUInt32: return kI64;
-    case DType::kUInt64: return to_float ? kU64 : kI64;
-    case DType::kFloat64: case DType::kComplex128: return kF64;
-    default: return kF32;
+    case DType::kBool:
+    case DType::kUInt8:
+    case DType::kQUInt8:
+      return kByte;
+    case DType::kInt8:
+    case DType::kQInt8:
+      return kI8;
+    case DType::kInt16:
+      return kI16;
+    case DType::kInt32:
+    case DType::kQInt32:
+    case DType::kUInt16:
+      return kI32;
+    case DType::kInt64:
+    case DType::kUInt32:
+      return kI64;
+    case DType::kUInt64:
+      return to_float ? kU64 : kI64;
+    case DType::kFloat64:
+    case DType::kComplex128:
+      return kF64;
+    default:
+      return kF32;
   }
 }
 // What becomes t, after narrowing where it does not have its bits.
 Core target_core(DType t, bool from_float) {
   switch (t) {
-    case DType::kBool: return kByte;
-    case DType::kUInt8: case DType::kQUInt8: case DType::kInt8: case DType::kQInt8: return kI8;
-    case DType::kInt16: case DType::kUInt16: return kI16;
-    case DType::kInt32: case DType::kQInt32: return kI32;
-    case DType::kUInt32: return from_float ? kI64 : kI32;
-    case DType::kInt64: return kI64;
-    case DType::kUInt64: return from_float ? kU64 : kI64;
-    case DType::kFloat64: case DType::kComplex128: return kF64;
-    default: return kF32;
+    case DType::kBool:
+      return kByte;
+    case DType::kUInt8:
+    case DType::kQUInt8:
+    case DType::kInt8:
+    case DType::kQInt8:
+      return kI8;
+    case DType::kInt16:
+    case DType::kUInt16:
+      return kI16;
+    case DType::kInt32:
+    case DType::kQInt32:
+      return kI32;
+    case DType::kUInt32:
+      return from_float ? kI64 : kI32;
+    case DType::kInt64:
+      return kI64;
+    case DType::kUInt64:
+      return from_float ? kU64 : kI64;
+    case DType::kFloat64:
+    case DType::kComplex128:
+      return kF64;
+    default:
+      return kF32;
   }
 }
 
@@ -132,7 +190,8 @@ void with_zeros(void* dst, const void* src, int64_t n) {
 
 constexpr int64_t kChunk = 512;
 
-// A byte of a bool tensor is read as a byte: whatever is not 0 is true, so that a foreign buffer cannot make the behaviour undefined.
+// A byte of a bool tensor is read as a byte: whatever is not 0 is true, so that a foreign buffer cannot make the
+// behaviour undefined.
 void normalise_bools(void* dst, const void* src, int64_t n) {
   uint8_t* d = static_cast<uint8_t*>(dst);
   const uint8_t* s = static_cast<const uint8_t*>(src);
@@ -140,24 +199,37 @@ void normalise_bools(void* dst, const void* src, int64_t n) {
 }
 
 bool is_widened(DType t) {
-  return t == DType::kBool || t == DType::kUInt16 || t == DType::kUInt32 || is_reduced_float(t) || is_complex(t) || is_float8(t);
+  return t == DType::kBool || t == DType::kUInt16 || t == DType::kUInt32 || is_reduced_float(t) || is_complex(t) ||
+         is_float8(t);
 }
 // dst: elements of source_core(from).
 void to_core(void* dst, DType from, const void* src, int64_t n) {
   float* d = static_cast<float*>(dst);
   switch (from) {
-    case DType::kBool: return normalise_bools(dst, src, n);
-    case DType::kUInt16: return cast_loop<int32_t, uint16_t>(dst, src, n);
-    case DType::kUInt32: return cast_loop<int64_t, uint32_t>(dst, src, n);
-    case DType::kFloat16: return half_to_float(d, static_cast<const uint16_t*>(src), n);
-    case DType::kBFloat16: return bfloat16_to_float(d, static_cast<const uint16_t*>(src), n);
-    case DType::kFloat8_e4m3fn: return widen<Float8_e4m3fn>(d, src, n);
-    case DType::kFloat8_e5m2: return widen<Float8_e5m2>(d, src, n);
-    case DType::kFloat8_e4m3fnuz: return widen<Float8_e4m3fnuz>(d, src, n);
-    case DType::kFloat8_e5m2fnuz: return widen<Float8_e5m2fnuz>(d, src, n);
-    case DType::kFloat8_e8m0fnu: return widen<Float8_e8m0fnu>(d, src, n);
-    case DType::kComplex64: return real_parts<float>(dst, src, n);
-    case DType::kComplex128: return real_parts<double>(dst, src, n);
+    case DType::kBool:
+      return normalise_bools(dst, src, n);
+    case DType::kUInt16:
+      return cast_loop<int32_t, uint16_t>(dst, src, n);
+    case DType::kUInt32:
+      return cast_loop<int64_t, uint32_t>(dst, src, n);
+    case DType::kFloat16:
+      return half_to_float(d, static_cast<const uint16_t*>(src), n);
+    case DType::kBFloat16:
+      return bfloat16_to_float(d, static_cast<const uint16_t*>(src), n);
+    case DType::kFloat8_e4m3fn:
+      return widen<Float8_e4m3fn>(d, src, n);
+    case DType::kFloat8_e5m2:
+      return widen<Float8_e5m2>(d, src, n);
+    case DType::kFloat8_e4m3fnuz:
+      return widen<Float8_e4m3fnuz>(d, src, n);
+    case DType::kFloat8_e5m2fnuz:
+      return widen<Float8_e5m2fnuz>(d, src, n);
+    case DType::kFloat8_e8m0fnu:
+      return widen<Float8_e8m0fnu>(d, src, n);
+    case DType::kComplex64:
+      return real_parts<float>(dst, src, n);
+    case DType::kComplex128:
+      return real_parts<double>(dst, src, n);
     default: {  // complex32
       float both[2 * kChunk];
       half_to_float(both, static_cast<const uint16_t*>(src), 2 * n);
@@ -166,21 +238,33 @@ void to_core(void* dst, DType from, const void* src, int64_t n) {
   }
 }
 
-bool is_narrowed(DType t, Core core) { return (t == DType::kUInt32 && core == kI64) || is_reduced_float(t) || is_complex(t) || is_float8(t); }
+bool is_narrowed(DType t, Core core) {
+  return (t == DType::kUInt32 && core == kI64) || is_reduced_float(t) || is_complex(t) || is_float8(t);
+}
 // src: elements of target_core(to).
 void from_core(DType to, void* dst, const void* src, int64_t n) {
   const float* s = static_cast<const float*>(src);
   switch (to) {
-    case DType::kUInt32: return cast_loop<int32_t, int64_t>(dst, src, n);
-    case DType::kFloat16: return float_to_half(static_cast<uint16_t*>(dst), s, n);
-    case DType::kBFloat16: return float_to_bfloat16(static_cast<uint16_t*>(dst), s, n);
-    case DType::kFloat8_e4m3fn: return narrow<Float8_e4m3fn>(dst, s, n);
-    case DType::kFloat8_e5m2: return narrow<Float8_e5m2>(dst, s, n);
-    case DType::kFloat8_e4m3fnuz: return narrow<Float8_e4m3fnuz>(dst, s, n);
-    case DType::kFloat8_e5m2fnuz: return narrow<Float8_e5m2fnuz>(dst, s, n);
-    case DType::kFloat8_e8m0fnu: return narrow<Float8_e8m0fnu>(dst, s, n);
-    case DType::kComplex64: return with_zeros<float>(dst, src, n);
-    case DType::kComplex128: return with_zeros<double>(dst, src, n);
+    case DType::kUInt32:
+      return cast_loop<int32_t, int64_t>(dst, src, n);
+    case DType::kFloat16:
+      return float_to_half(static_cast<uint16_t*>(dst), s, n);
+    case DType::kBFloat16:
+      return float_to_bfloat16(static_cast<uint16_t*>(dst), s, n);
+    case DType::kFloat8_e4m3fn:
+      return narrow<Float8_e4m3fn>(dst, s, n);
+    case DType::kFloat8_e5m2:
+      return narrow<Float8_e5m2>(dst, s, n);
+    case DType::kFloat8_e4m3fnuz:
+      return narrow<Float8_e4m3fnuz>(dst, s, n);
+    case DType::kFloat8_e5m2fnuz:
+      return narrow<Float8_e5m2fnuz>(dst, s, n);
+    case DType::kFloat8_e8m0fnu:
+      return narrow<Float8_e8m0fnu>(dst, s, n);
+    case DType::kComplex64:
+      return with_zeros<float>(dst, src, n);
+    case DType::kComplex128:
+      return with_zeros<double>(dst, src, n);
     default: {  // complex32
       uint16_t halves[kChunk];
       float_to_half(halves, s, n);
@@ -206,11 +290,14 @@ void convert(DType to, void* dst, DType from, const void* src, int64_t n) {
     std::memcpy(dst, src, n * item_size(to));
     return;
   }
-  for (const DType t : {from, to}) TESSERA_CHECK_NOT_IMPLEMENTED(t != DType::kQUInt4x2, "\"copy_\" not implemented for '", type_name_of(t), "'");
+  for (const DType t : {from, to})
+    TESSERA_CHECK_NOT_IMPLEMENTED(t != DType::kQUInt4x2, "\"copy_\" not implemented for '", type_name_of(t), "'");
   if (is_complex(from) && is_complex(to)) return convert(to_real(to), dst, to_real(from), src, 2 * n);
-  if (is_complex(from) && to == DType::kBool) return complex_to_bool(static_cast<uint8_t*>(dst), from, static_cast<const char*>(src), n);
+  if (is_complex(from) && to == DType::kBool)
+    return complex_to_bool(static_cast<uint8_t*>(dst), from, static_cast<const char*>(src), n);
   const Core target = target_core(to, is_float(source_core(from, false))), source = source_core(from, is_float(target));
-  const bool widened = is_widened(from), narrowed = is_narrowed(to, target), cast = source != target || to == DType::kBool;
+  const bool widened = is_widened(from), narrowed = is_narrowed(to, target),
+             cast = source != target || to == DType::kBool;
   const Loop loop = kLoops[target][source];
   if (!widened && !narrowed) return loop(dst, src, n);
   // One or two of three steps, in chunks where there is something between them.
@@ -238,8 +325,10 @@ void convert(DType to, void* dst, DType from, const void* src, int64_t n) {
 
 void convert_stream(DType to, void* dst, DType from, const void* src, int64_t n) {
   if (to == from) return stream_copy(dst, src, n * item_size(to));
-  if (from == DType::kFloat32 && to == DType::kBFloat16) return float_to_bfloat16(static_cast<uint16_t*>(dst), static_cast<const float*>(src), n, Store::kStream);
-  if (from == DType::kFloat32 && to == DType::kFloat16) return float_to_half(static_cast<uint16_t*>(dst), static_cast<const float*>(src), n, Store::kStream);
+  if (from == DType::kFloat32 && to == DType::kBFloat16)
+    return float_to_bfloat16(static_cast<uint16_t*>(dst), static_cast<const float*>(src), n, Store::kStream);
+  if (from == DType::kFloat32 && to == DType::kFloat16)
+    return float_to_half(static_cast<uint16_t*>(dst), static_cast<const float*>(src), n, Store::kStream);
   alignas(64) char out[1024];
   const int64_t chunk = static_cast<int64_t>(sizeof out) / item_size(to);
   for (int64_t i = 0; i < n; i += chunk) {

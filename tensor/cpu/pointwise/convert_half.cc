@@ -22,7 +22,8 @@ using U16 = hn::Rebind<uint16_t, U32>;
 template <class T>
 HWY_INLINE void Request(const T* from, int64_t n) {
   constexpr int64_t kLine = 64;
-  for (int64_t i = 0; i < n * static_cast<int64_t>(sizeof(T)); i += kLine) request_ahead(reinterpret_cast<const char*>(from) + i);
+  for (int64_t i = 0; i < n * static_cast<int64_t>(sizeof(T)); i += kLine)
+    request_ahead(reinterpret_cast<const char*>(from) + i);
 }
 
 void HalfToFloat(float* HWY_RESTRICT dst, const uint16_t* HWY_RESTRICT src, int64_t n) {
@@ -57,8 +58,10 @@ void FloatToHalf(uint16_t* HWY_RESTRICT dst, const float* HWY_RESTRICT src, int6
     v = hn::IfThenElse(hn::IsNaN(v), hn::CopySign(hn::BitCast(d, hn::Set(U32(), 0x7fc00000u)), v), v);
     const auto bits = hn::BitCast(du16, hn::DemoteTo(dh, v));
     Request(src + i, lanes);
-    if (stream) hn::Stream(bits, du16, dst + i);
-    else hn::StoreU(bits, du16, dst + i);
+    if (stream)
+      hn::Stream(bits, du16, dst + i);
+    else
+      hn::StoreU(bits, du16, dst + i);
   }
 #else
   (void)how;
@@ -104,8 +107,10 @@ void FloatToBfloat16(uint16_t* HWY_RESTRICT dst, const float* HWY_RESTRICT src, 
     if (HWY_UNLIKELY(!hn::AllFalse(d, hn::IsNaN(hn::Add(a, b))))) low = WithNans(a, low), high = WithNans(b, high);
     const auto bits = hn::ConcatOdd(du16, hn::BitCast(du16, high), hn::BitCast(du16, low));
     Request(src + i, 2 * lanes);
-    if (stream) hn::Stream(bits, du16, dst + i);
-    else hn::StoreU(bits, du16, dst + i);
+    if (stream)
+      hn::Stream(bits, du16, dst + i);
+    else
+      hn::StoreU(bits, du16, dst + i);
   }
   for (; i < n; ++i) dst[i] = float_to_bfloat16_bits(src[i]);
 }
@@ -122,9 +127,13 @@ TESSERA_SIMD_TABLE(FloatToHalf);
 TESSERA_SIMD_TABLE(Bfloat16ToFloat);
 TESSERA_SIMD_TABLE(FloatToBfloat16);
 void half_to_float(float* dst, const uint16_t* src, int64_t n) { TESSERA_SIMD(HalfToFloat)(dst, src, n); }
-void float_to_half(uint16_t* dst, const float* src, int64_t n, Store how) { TESSERA_SIMD(FloatToHalf)(dst, src, n, how); }
+void float_to_half(uint16_t* dst, const float* src, int64_t n, Store how) {
+  TESSERA_SIMD(FloatToHalf)(dst, src, n, how);
+}
 void bfloat16_to_float(float* dst, const uint16_t* src, int64_t n) { TESSERA_SIMD(Bfloat16ToFloat)(dst, src, n); }
-void float_to_bfloat16(uint16_t* dst, const float* src, int64_t n, Store how) { TESSERA_SIMD(FloatToBfloat16)(dst, src, n, how); }
+void float_to_bfloat16(uint16_t* dst, const float* src, int64_t n, Store how) {
+  TESSERA_SIMD(FloatToBfloat16)(dst, src, n, how);
+}
 
 }  // namespace tessera::cpu
 #endif

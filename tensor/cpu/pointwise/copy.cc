@@ -14,11 +14,14 @@ namespace tessera::cpu {
 namespace {
 
 constexpr int64_t kBlockBytes = 8192;
-// Copies go past the caches from here on, earlier than work that computes: often they are parts of something larger, as in cat. Rows have to be long enough for it.
+// Copies go past the caches from here on, earlier than work that computes: often they are parts of something larger, as
+// in cat. Rows have to be long enough for it.
 constexpr int64_t kStreamedCopy = kStreamBytes / 2, kStreamedRow = 1024;
 
 // A 16-byte element that moves as one.
-struct Pair { uint64_t a, b; };
+struct Pair {
+  uint64_t a, b;
+};
 
 // Loops for the compiler to vectorise, which -O2 of GCC 12 leaves scalar.
 #if defined(__GNUC__) && !defined(__clang__)
@@ -42,11 +45,16 @@ void copy_row(char* d, int64_t ds, const char* s, int64_t ss, int64_t n, int64_t
   if (ds == size) return gather_row(d, s, ss, n, size);
   if (ss == size) return scatter_row(d, ds, s, n, size);
   switch (size) {
-    case 1: return copy_row_sized<uint8_t>(d, ds, s, ss, n);
-    case 2: return copy_row_sized<uint16_t>(d, ds, s, ss, n);
-    case 4: return copy_row_sized<uint32_t>(d, ds, s, ss, n);
-    case 8: return copy_row_sized<uint64_t>(d, ds, s, ss, n);
-    default: return copy_row_sized<Pair>(d, ds, s, ss, n);
+    case 1:
+      return copy_row_sized<uint8_t>(d, ds, s, ss, n);
+    case 2:
+      return copy_row_sized<uint16_t>(d, ds, s, ss, n);
+    case 4:
+      return copy_row_sized<uint32_t>(d, ds, s, ss, n);
+    case 8:
+      return copy_row_sized<uint64_t>(d, ds, s, ss, n);
+    default:
+      return copy_row_sized<Pair>(d, ds, s, ss, n);
   }
 }
 
@@ -65,7 +73,8 @@ void copy_plan(const Plan& p, char* dst, const char* src, int64_t size) {
     });
   }
   if (const int j = transposed_dim(p, size); j > 0) return copy_transposed(p, j, dst, src, size);
-  const bool stream = 2 * p.numel * size >= kStreamedCopy && p.strides[0][0] == size && p.strides[1][0] == size && p.shape[0] * size >= kStreamedRow;
+  const bool stream = 2 * p.numel * size >= kStreamedCopy && p.strides[0][0] == size && p.strides[1][0] == size &&
+                      p.shape[0] * size >= kStreamedRow;
   parallel_ranges(p.numel, piece_elements(p.numel, stream), [&](int64_t b, int64_t e) {
     Cursor c;
     c.seek(p, b);
@@ -73,8 +82,10 @@ void copy_plan(const Plan& p, char* dst, const char* src, int64_t size) {
       const int64_t n = std::min(p.shape[0] - c.inner, e - b);
       char* const to = dst + c.row_offset[0] + c.inner * p.strides[0][0];
       const char* const from = src + c.row_offset[1] + c.inner * p.strides[1][0];
-      if (stream) stream_copy(to, from, n * size);
-      else copy_row(to, p.strides[0][0], from, p.strides[1][0], n, size);
+      if (stream)
+        stream_copy(to, from, n * size);
+      else
+        copy_row(to, p.strides[0][0], from, p.strides[1][0], n, size);
       b += n;
       c.advance(p, n);
     }
@@ -98,8 +109,10 @@ void copy_cast(const Plan& p, const Operand& dst, const Operand& src, bool conj,
       const int64_t n = std::min(block, e - b);
       const char* from = s + b * ssize;
       if (!sflat || change) {
-        if (sflat) std::memcpy(in, from, n * ssize);
-        else gather_block(p, c, 1, s, n, ssize, in);
+        if (sflat)
+          std::memcpy(in, from, n * ssize);
+        else
+          gather_block(p, c, 1, s, n, ssize, in);
         from = in;
         if (change) conj_neg_in_place(src.dtype, in, n, conj, neg);
       }
@@ -120,15 +133,21 @@ void copy_cast(const Plan& p, const Operand& dst, const Operand& src, bool conj,
 void fill_row(char* d, int64_t stride, const void* value, int64_t n, int64_t size) {
   if (stride == size) return fill_elements(d, value, n, size);
   switch (size) {
-    case 1: return fill_row_sized<uint8_t>(d, stride, value, n);
-    case 2: return fill_row_sized<uint16_t>(d, stride, value, n);
-    case 4: return fill_row_sized<uint32_t>(d, stride, value, n);
-    case 8: return fill_row_sized<uint64_t>(d, stride, value, n);
-    default: return fill_row_sized<Pair>(d, stride, value, n);
+    case 1:
+      return fill_row_sized<uint8_t>(d, stride, value, n);
+    case 2:
+      return fill_row_sized<uint16_t>(d, stride, value, n);
+    case 4:
+      return fill_row_sized<uint32_t>(d, stride, value, n);
+    case 8:
+      return fill_row_sized<uint64_t>(d, stride, value, n);
+    default:
+      return fill_row_sized<Pair>(d, stride, value, n);
   }
 }
 
-// A cast from transposed memory: by slabs of the outermost dimension, each transposed into scratch by tiles and cast from there.
+// A cast from transposed memory: by slabs of the outermost dimension, each transposed into scratch by tiles and cast
+// from there.
 void cast_transposed(const Plan& p, const Operand& dst, const Operand& src, bool conj, bool neg, bool stream) {
   const int64_t ssize = item_size(src.dtype);
   const int last = p.ndim - 1;
@@ -164,7 +183,8 @@ void copy_strided(std::span<const int64_t> shape, const Operand& dst, const Oper
   if (dst.dtype == src.dtype && !conj && !neg) {
     return copy_plan(plan, static_cast<char*>(dst.data), static_cast<const char*>(src.data), item_size(dst.dtype));
   }
-  const bool stream = plan.numel * (item_size(src.dtype) + item_size(dst.dtype)) >= kStreamBytes && plan.is_flat(0, item_size(dst.dtype));
+  const bool stream = plan.numel * (item_size(src.dtype) + item_size(dst.dtype)) >= kStreamBytes &&
+                      plan.is_flat(0, item_size(dst.dtype));
   if (plan.numel >= 4096) {
     Plan turned = plan;
     int64_t size = item_size(src.dtype);

@@ -16,9 +16,11 @@
 namespace tessera {
 namespace {
 
-constexpr DType kAll[] = {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt16, DType::kUInt32,
-                          DType::kUInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kComplex32, DType::kComplex64,
-                          DType::kComplex128, DType::kFloat8_e4m3fn, DType::kFloat8_e5m2, DType::kFloat8_e4m3fnuz, DType::kFloat8_e5m2fnuz};
+constexpr DType kAll[] = {
+    DType::kBool,       DType::kUInt8,         DType::kInt8,        DType::kInt16,           DType::kInt32,
+    DType::kInt64,      DType::kUInt16,        DType::kUInt32,      DType::kUInt64,          DType::kFloat16,
+    DType::kBFloat16,   DType::kFloat32,       DType::kFloat64,     DType::kComplex32,       DType::kComplex64,
+    DType::kComplex128, DType::kFloat8_e4m3fn, DType::kFloat8_e5m2, DType::kFloat8_e4m3fnuz, DType::kFloat8_e5m2fnuz};
 
 TEST(Convert, SmallIntegersSurviveEveryPairOfTypes) {
   const int n = 700;  // more than a chunk
@@ -110,7 +112,8 @@ std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape, int64_t si
 TEST(Copy, PermutationsOfEveryElementSize) {
   std::mt19937 rng(5);
   for (int round = 0; round < 120; ++round) {
-    const DType t = std::vector<DType>{DType::kUInt8, DType::kInt16, DType::kFloat32, DType::kInt64, DType::kComplex128}[round % 5];
+    const DType t =
+        std::vector<DType>{DType::kUInt8, DType::kInt16, DType::kFloat32, DType::kInt64, DType::kComplex128}[round % 5];
     const int64_t size = item_size(t);
     std::vector<int64_t> shape(1 + rng() % 4);
     for (auto& s : shape) s = 1 + rng() % (shape.size() <= 2 ? 150 : 12);
@@ -120,14 +123,16 @@ TEST(Copy, PermutationsOfEveryElementSize) {
     std::vector<char> src(numel * size), dst(numel * size);
     for (auto& c : src) c = static_cast<char>(rng());
     cpu::copy_strided(shape, {dst.data(), t, ds.data()}, {src.data(), t, ss.data()});
-    for (int64_t i = 0; i < numel; ++i) ASSERT_EQ(std::memcmp(&dst[offset(shape, ds, i)], &src[offset(shape, ss, i)], size), 0) << "round " << round;
+    for (int64_t i = 0; i < numel; ++i)
+      ASSERT_EQ(std::memcmp(&dst[offset(shape, ds, i)], &src[offset(shape, ss, i)], size), 0) << "round " << round;
   }
 }
 
 TEST(Copy, TransposesAroundTheEdgesOfTiles) {
   for (const DType t : {DType::kUInt8, DType::kInt16, DType::kFloat32, DType::kInt64, DType::kComplex128}) {
     const int64_t size = item_size(t);
-    for (const auto& [rows, cols, gap] : {std::tuple{16, 16, 0}, {17, 16, 1}, {16, 33, 3}, {15, 130, 0}, {257, 141, 5}, {64, 64, 64}, {900, 700, 3}}) {
+    for (const auto& [rows, cols, gap] :
+         {std::tuple{16, 16, 0}, {17, 16, 1}, {16, 33, 3}, {15, 130, 0}, {257, 141, 5}, {64, 64, 64}, {900, 700, 3}}) {
       const int64_t in_row = cols + gap, out_row = rows + gap;  // elements
       std::vector<char> in(rows * in_row * size), out(cols * out_row * size, 'x');
       std::mt19937 random(static_cast<uint32_t>(rows));
@@ -136,7 +141,8 @@ TEST(Copy, TransposesAroundTheEdgesOfTiles) {
       cpu::copy_strided(shape, {out.data(), t, to}, {in.data(), t, from});
       for (int64_t c = 0; c < cols; ++c) {
         for (int64_t r = 0; r < rows; ++r) {
-          ASSERT_EQ(std::memcmp(&out[(c * out_row + r) * size], &in[(r * in_row + c) * size], size), 0) << name_of(t) << " " << rows << "x" << cols << " at " << r << "," << c;
+          ASSERT_EQ(std::memcmp(&out[(c * out_row + r) * size], &in[(r * in_row + c) * size], size), 0)
+              << name_of(t) << " " << rows << "x" << cols << " at " << r << "," << c;
         }
         for (int64_t i = rows * size; i < out_row * size; ++i) ASSERT_EQ(out[c * out_row * size + i], 'x');
       }
@@ -144,19 +150,31 @@ TEST(Copy, TransposesAroundTheEdgesOfTiles) {
   }
 }
 
-TEST(Copy, LargeTransposesPastTheCaches) {  // long and short rows, in one or several pieces, with and without a gap between them
-  struct Case { DType t; int64_t rows, cols, gap; };
-  for (const Case& k : {Case{DType::kUInt8, 16500, 1030, 3}, {DType::kInt16, 8200, 1030, 0}, {DType::kFloat32, 4100, 1037, 3}, {DType::kFloat32, 20, 210001, 0},
-                        {DType::kFloat32, 4096, 1056, 0}, {DType::kInt64, 2051, 1030, 1}, {DType::kComplex128, 1031, 1033, 0}}) {
+TEST(Copy, LargeTransposesPastTheCaches) {  // long and short rows, in one or several pieces, with and without a gap
+                                            // between them
+  struct Case {
+    DType t;
+    int64_t rows, cols, gap;
+  };
+  for (const Case& k : {Case{DType::kUInt8, 16500, 1030, 3},
+                        {DType::kInt16, 8200, 1030, 0},
+                        {DType::kFloat32, 4100, 1037, 3},
+                        {DType::kFloat32, 20, 210001, 0},
+                        {DType::kFloat32, 4096, 1056, 0},
+                        {DType::kInt64, 2051, 1030, 1},
+                        {DType::kComplex128, 1031, 1033, 0}}) {
     const int64_t size = item_size(k.t), in_row = k.cols + k.gap, out_row = k.rows + k.gap;  // elements
     std::vector<char> in(k.rows * in_row * size), out(k.cols * out_row * size, 'x');
     std::mt19937 random(7);
-    for (size_t i = 0; i < in.size(); i += 4) std::memcpy(&in[i], std::array<uint32_t, 1>{static_cast<uint32_t>(random())}.data(), std::min<size_t>(4, in.size() - i));
+    for (size_t i = 0; i < in.size(); i += 4)
+      std::memcpy(&in[i], std::array<uint32_t, 1>{static_cast<uint32_t>(random())}.data(),
+                  std::min<size_t>(4, in.size() - i));
     const int64_t shape[] = {k.cols, k.rows}, to[] = {out_row * size, size}, from[] = {size, in_row * size};
     cpu::copy_strided(shape, {out.data(), k.t, to}, {in.data(), k.t, from});
     for (int64_t c = 0; c < k.cols; ++c) {
       for (int64_t r = 0; r < k.rows; ++r) {
-        if (std::memcmp(&out[(c * out_row + r) * size], &in[(r * in_row + c) * size], size) != 0) FAIL() << name_of(k.t) << " " << k.rows << " at " << r << "," << c;
+        if (std::memcmp(&out[(c * out_row + r) * size], &in[(r * in_row + c) * size], size) != 0)
+          FAIL() << name_of(k.t) << " " << k.rows << " at " << r << "," << c;
       }
       for (int64_t i = k.rows * size; i < out_row * size; ++i) ASSERT_EQ(out[c * out_row * size + i], 'x');
     }
@@ -164,7 +182,8 @@ TEST(Copy, LargeTransposesPastTheCaches) {  // long and short rows, in one or se
 }
 
 TEST(Copy, LargeRowsPastTheCaches) {  // into wider rows, as in cat
-  for (const auto& [rows, cols, gap] : {std::tuple<int64_t, int64_t, int64_t>{2600, 1001, 7}, {3, 900001, 5}, {1, 2600003, 0}, {12001, 257, 3}}) {
+  for (const auto& [rows, cols, gap] :
+       {std::tuple<int64_t, int64_t, int64_t>{2600, 1001, 7}, {3, 900001, 5}, {1, 2600003, 0}, {12001, 257, 3}}) {
     const int64_t out_row = cols + gap;
     std::vector<float> in(rows * cols), out(rows * out_row, -1.0f);
     for (int64_t i = 0; i < rows * cols; ++i) in[i] = static_cast<float>(i);
@@ -182,8 +201,13 @@ TEST(Convert, LargeArraysEqualSmallOnes) {
   std::vector<uint8_t> bytes(n);
   for (int64_t i = 0; i < n; ++i) bytes[i] = static_cast<uint8_t>(i * 37 % 251);
   std::vector<char> a(n * 8), b(n * 8 + 4);
-  for (const auto& [from, to] : {std::pair{DType::kUInt8, DType::kFloat32}, {DType::kFloat32, DType::kBFloat16}, {DType::kBFloat16, DType::kFloat32}, {DType::kFloat32, DType::kFloat16},
-                                 {DType::kFloat32, DType::kInt64}, {DType::kInt64, DType::kFloat32}, {DType::kFloat64, DType::kBool}}) {
+  for (const auto& [from, to] : {std::pair{DType::kUInt8, DType::kFloat32},
+                                 {DType::kFloat32, DType::kBFloat16},
+                                 {DType::kBFloat16, DType::kFloat32},
+                                 {DType::kFloat32, DType::kFloat16},
+                                 {DType::kFloat32, DType::kInt64},
+                                 {DType::kInt64, DType::kFloat32},
+                                 {DType::kFloat64, DType::kBool}}) {
     cpu::convert(from, a.data(), DType::kUInt8, bytes.data(), n);
     const int64_t from_size = item_size(from), to_size = item_size(to);
     for (const int64_t shift : {int64_t{0}, to_size}) {
@@ -194,7 +218,8 @@ TEST(Convert, LargeArraysEqualSmallOnes) {
       for (int64_t i = 0; i < count; i += 1000) {
         const int64_t m = std::min<int64_t>(1000, count - i);
         cpu::convert(to, want.data(), from, a.data() + i * from_size, m);
-        ASSERT_EQ(std::memcmp(want.data(), b.data() + shift + i * to_size, m * to_size), 0) << name_of(from) << " -> " << name_of(to) << " at " << i;
+        ASSERT_EQ(std::memcmp(want.data(), b.data() + shift + i * to_size, m * to_size), 0)
+            << name_of(from) << " -> " << name_of(to) << " at " << i;
       }
       EXPECT_EQ(b[shift + count * to_size], 'x');
     }
@@ -226,7 +251,8 @@ TEST(Copy, CastsWithAnyStrides) {
     std::vector<int16_t> src(numel);
     std::vector<double> dst(numel);
     for (auto& v : src) v = static_cast<int16_t>(rng());
-    cpu::copy_strided(shape, {dst.data(), DType::kFloat64, ds.data()}, {src.data(), DType::kInt16, ss.data()}, false, round % 2);
+    cpu::copy_strided(shape, {dst.data(), DType::kFloat64, ds.data()}, {src.data(), DType::kInt16, ss.data()}, false,
+                      round % 2);
     for (int64_t i = 0; i < numel; ++i) {
       const int16_t v = src[offset(shape, ss, i) / 2];
       ASSERT_EQ(dst[offset(shape, ds, i) / 8], round % 2 ? static_cast<int16_t>(-v) : v);

@@ -17,10 +17,13 @@ namespace {
 #pragma GCC optimize("O3")
 #endif
 // A 16-byte element that moves as one.
-struct Pair { uint64_t a, b; };
+struct Pair {
+  uint64_t a, b;
+};
 
-// dst row j, element i = src row i, element j, for i < n0 <= kEdge and j < nj <= kEdge. Whole lines go through a small buffer: with strides that are
-// powers of two the lines of a tile fall into one set of the cache, so that no line may be needed twice.
+// dst row j, element i = src row i, element j, for i < n0 <= kEdge and j < nj <= kEdge. Whole lines go through a small
+// buffer: with strides that are powers of two the lines of a tile fall into one set of the cache, so that no line may
+// be needed twice.
 template <class T>
 void transpose_tile(char* dst, int64_t dst_stride_j, const char* src, int64_t src_stride_0, int64_t n0, int64_t nj) {
   constexpr int kEdge = 64 / sizeof(T);
@@ -47,11 +50,16 @@ void transpose_tile(char* dst, int64_t dst_stride_j, const char* src, int64_t sr
 using TileFn = void (*)(char*, int64_t, const char*, int64_t, int64_t, int64_t);
 TileFn tile_function(int64_t size) {
   switch (size) {
-    case 1: return transpose_tile<uint8_t>;
-    case 2: return transpose_tile<uint16_t>;
-    case 4: return transpose_tile<uint32_t>;
-    case 8: return transpose_tile<uint64_t>;
-    default: return transpose_tile<Pair>;
+    case 1:
+      return transpose_tile<uint8_t>;
+    case 2:
+      return transpose_tile<uint16_t>;
+    case 4:
+      return transpose_tile<uint32_t>;
+    case 8:
+      return transpose_tile<uint64_t>;
+    default:
+      return transpose_tile<Pair>;
   }
 }
 
@@ -64,7 +72,8 @@ struct Block {
   int64_t rest;  // source rows from here on, those of the next blocks too
 };
 
-// Tile by tile, down the source's rows: their lines lie apart where the processor does not foresee them, so they are requested two tiles ahead.
+// Tile by tile, down the source's rows: their lines lie apart where the processor does not foresee them, so they are
+// requested two tiles ahead.
 void transpose_block(TileFn tile, int64_t size, const Block& b) {
   const int64_t edge = 64 / size;
   const auto whole_tile = size == 4 ? transpose_tiles4 : size == 8 ? transpose_tiles8 : nullptr;
@@ -77,14 +86,16 @@ void transpose_block(TileFn tile, int64_t size, const Block& b) {
       char* const dst = b.dst + i * size + j * b.dst_stride;
       const char* const src = b.src + i * b.src_stride + j * size;
       const int64_t n0 = std::min(edge, b.n0 - i), nj = std::min(edge, b.nj - j);
-      if (whole_tile && n0 == edge && nj == edge) whole_tile(dst, b.dst_stride, src, b.src_stride, 1);
-      else tile(dst, b.dst_stride, src, b.src_stride, n0, nj);
+      if (whole_tile && n0 == edge && nj == edge)
+        whole_tile(dst, b.dst_stride, src, b.src_stride, 1);
+      else
+        tile(dst, b.dst_stride, src, b.src_stride, n0, nj);
     }
   }
 }
 
-// Large results go past the caches, which wants long runs of whole lines: a block is transposed into a buffer that stays in L2 and leaves it row by row, or
-// at once where its rows are short and follow each other in memory.
+// Large results go past the caches, which wants long runs of whole lines: a block is transposed into a buffer that
+// stays in L2 and leaves it row by row, or at once where its rows are short and follow each other in memory.
 constexpr int64_t kLongRow = 1024;
 int64_t buffer_stride(int64_t row) {
   if (row < kLongRow) return row;
@@ -127,9 +138,17 @@ void copy_transposed(const Plan& p, int j, char* dst, const char* src, int64_t s
         s_off += rest % p.shape[d] * p.strides[1][d];
         rest /= p.shape[d];
       }
-      const Block b{dst + d_off, src + s_off, p.strides[0][j], p.strides[1][0], std::min(edge0, n0 - at0), std::min(edgej, nj - atj), n0 - at0};
-      if (stream) stream_block(tile, size, b, buffer->as<char>(), stride);
-      else transpose_block(tile, size, b);
+      const Block b{dst + d_off,
+                    src + s_off,
+                    p.strides[0][j],
+                    p.strides[1][0],
+                    std::min(edge0, n0 - at0),
+                    std::min(edgej, nj - atj),
+                    n0 - at0};
+      if (stream)
+        stream_block(tile, size, b, buffer->as<char>(), stride);
+      else
+        transpose_block(tile, size, b);
     }
     if (stream) stream_fence();
   });

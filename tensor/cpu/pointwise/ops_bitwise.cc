@@ -7,32 +7,49 @@ namespace cpu {
 namespace {
 
 struct And {
-  template <class T> static T call(const KernelParam*, T a, T b) { return static_cast<T>(a & b); }
-};
-struct Or {
-  template <class T> static T call(const KernelParam*, T a, T b) { return static_cast<T>(a | b); }
-};
-struct Xor {
-  template <class T> static T call(const KernelParam*, T a, T b) { return static_cast<T>(a ^ b); }
-};
-struct Not {
-  template <class T> static T call(const KernelParam*, T a) {
-    if constexpr (std::is_same_v<T, bool>) return !a;
-    else return static_cast<T>(~a);
+  template <class T>
+  static T call(const KernelParam*, T a, T b) {
+    return static_cast<T>(a & b);
   }
 };
-template <class T> inline constexpr int kBits = static_cast<int>(sizeof(T) * 8);
+struct Or {
+  template <class T>
+  static T call(const KernelParam*, T a, T b) {
+    return static_cast<T>(a | b);
+  }
+};
+struct Xor {
+  template <class T>
+  static T call(const KernelParam*, T a, T b) {
+    return static_cast<T>(a ^ b);
+  }
+};
+struct Not {
+  template <class T>
+  static T call(const KernelParam*, T a) {
+    if constexpr (std::is_same_v<T, bool>)
+      return !a;
+    else
+      return static_cast<T>(~a);
+  }
+};
+template <class T>
+inline constexpr int kBits = static_cast<int>(sizeof(T) * 8);
 struct LeftShift {
-  template <class T> static T call(const KernelParam*, T a, T b) {
+  template <class T>
+  static T call(const KernelParam*, T a, T b) {
     const bool fits = static_cast<std::make_unsigned_t<T>>(b) < static_cast<unsigned>(kBits<T>);
     return static_cast<T>(fits ? static_cast<Wrap<T>>(a) << (b & (kBits<T> - 1)) : Wrap<T>{0});
   }
 };
 struct RightShift {  // of an unsigned number, shifting everything out gives 0; of a signed one, its sign
-  template <class T> static T call(const KernelParam*, T a, T b) {
+  template <class T>
+  static T call(const KernelParam*, T a, T b) {
     const bool fits = static_cast<std::make_unsigned_t<T>>(b) < static_cast<unsigned>(kBits<T>);
-    if constexpr (std::is_unsigned_v<T>) return static_cast<T>(fits ? a >> (b & (kBits<T> - 1)) : 0);
-    else return static_cast<T>(a >> (fits ? (b & (kBits<T> - 1)) : kBits<T> - 1));
+    if constexpr (std::is_unsigned_v<T>)
+      return static_cast<T>(fits ? a >> (b & (kBits<T> - 1)) : 0);
+    else
+      return static_cast<T>(a >> (fits ? (b & (kBits<T> - 1)) : kBits<T> - 1));
   }
 };
 
@@ -52,10 +69,14 @@ U greatest_divisor(U a, U b) {
   return a;
 }
 struct Gcd {
-  template <class T> static T call(const KernelParam*, T a, T b) { return static_cast<T>(greatest_divisor(magnitude(a), magnitude(b))); }
+  template <class T>
+  static T call(const KernelParam*, T a, T b) {
+    return static_cast<T>(greatest_divisor(magnitude(a), magnitude(b)));
+  }
 };
 struct Lcm {
-  template <class T> static T call(const KernelParam*, T a, T b) {
+  template <class T>
+  static T call(const KernelParam*, T a, T b) {
     const auto ua = magnitude(a), ub = magnitude(b);
     const auto g = greatest_divisor(ua, ub);
     if (g == 0) return 0;
@@ -65,7 +86,9 @@ struct Lcm {
 };
 
 template <class F>
-consteval OpBuilder<2> bits(const char* name) { return OpBuilder<2>(name).boolean<F>().template ints<F>().template wide<F>(); }
+consteval OpBuilder<2> bits(const char* name) {
+  return OpBuilder<2>(name).boolean<F>().template ints<F>().template wide<F>();
+}
 
 }  // namespace
 }  // namespace cpu

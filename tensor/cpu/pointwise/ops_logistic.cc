@@ -1,4 +1,5 @@
-// The logistic function, and derivatives that are expressions of two numbers (g: the gradient of the result, y: the result).
+// The logistic function, and derivatives that are expressions of two numbers (g: the gradient of the result, y: the
+// result).
 #include <complex>
 #include <limits>
 
@@ -18,10 +19,18 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 
-#define TESSERA_CALL template <class D, class V> static HWY_INLINE V Call
-struct Sigmoid { TESSERA_CALL(D d, const KernelParam*, V x) { return math::Logistic(d, x); } };
-struct SigmoidBackward { TESSERA_CALL(D d, const KernelParam*, V g, V y) { return hn::Mul(hn::Mul(g, hn::Sub(Splat(d, 1.0), y)), y); } };
-struct TanhBackward { TESSERA_CALL(D d, const KernelParam*, V g, V y) { return hn::Mul(g, hn::NegMulAdd(y, y, Splat(d, 1.0))); } };
+#define TESSERA_CALL          \
+  template <class D, class V> \
+  static HWY_INLINE V Call
+struct Sigmoid {
+  TESSERA_CALL(D d, const KernelParam*, V x) { return math::Logistic(d, x); }
+};
+struct SigmoidBackward {
+  TESSERA_CALL(D d, const KernelParam*, V g, V y) { return hn::Mul(hn::Mul(g, hn::Sub(Splat(d, 1.0), y)), y); }
+};
+struct TanhBackward {
+  TESSERA_CALL(D d, const KernelParam*, V g, V y) { return hn::Mul(g, hn::NegMulAdd(y, y, Splat(d, 1.0))); }
+};
 struct LogitBackward {
   TESSERA_CALL(D d, const KernelParam* p, V g, V x) {
     const V one = Splat(d, 1.0), inside = hn::Div(g, hn::Mul(x, hn::Sub(one, x)));
@@ -47,13 +56,22 @@ TESSERA_OPS(TESSERA_CHOOSE)
 
 namespace {
 struct SigmoidScalar {
-  template <class T> static T call(const KernelParam*, T x) { return div_complex(T(1), T(1) + std::exp(-x)); }
+  template <class T>
+  static T call(const KernelParam*, T x) {
+    return div_complex(T(1), T(1) + std::exp(-x));
+  }
 };
 struct SigmoidBackwardScalar {
-  template <class T> static T call(const KernelParam*, T g, T y) { return mul_complex(g, std::conj(mul_complex(T(1) - y, y))); }
+  template <class T>
+  static T call(const KernelParam*, T g, T y) {
+    return mul_complex(g, std::conj(mul_complex(T(1) - y, y)));
+  }
 };
 struct TanhBackwardScalar {
-  template <class T> static T call(const KernelParam*, T g, T y) { return mul_complex(g, std::conj(T(1) - mul_complex(y, y))); }
+  template <class T>
+  static T call(const KernelParam*, T g, T y) {
+    return mul_complex(g, std::conj(T(1) - mul_complex(y, y)));
+  }
 };
 }  // namespace
 }  // namespace cpu
@@ -61,10 +79,15 @@ struct TanhBackwardScalar {
 namespace pw {
 using namespace cpu;
 
-constinit const PointwiseOp sigmoid = OpBuilder<1>("sigmoid_cpu").floats(SigmoidF32, SigmoidF64).complexes<SigmoidScalar>().int_to_float();
-constinit const PointwiseOp sigmoid_backward = OpBuilder<2>("sigmoid_backward_cpu").floats(SigmoidBackwardF32, SigmoidBackwardF64).complexes<SigmoidBackwardScalar>();
-constinit const PointwiseOp tanh_backward = OpBuilder<2>("tanh_backward_cpu").floats(TanhBackwardF32, TanhBackwardF64).complexes<TanhBackwardScalar>();
-constinit const PointwiseOp logit_backward = OpBuilder<2, 1>("logit_backward_cpu").floats(LogitBackwardF32, LogitBackwardF64);
+constinit const PointwiseOp sigmoid =
+    OpBuilder<1>("sigmoid_cpu").floats(SigmoidF32, SigmoidF64).complexes<SigmoidScalar>().int_to_float();
+constinit const PointwiseOp sigmoid_backward = OpBuilder<2>("sigmoid_backward_cpu")
+                                                   .floats(SigmoidBackwardF32, SigmoidBackwardF64)
+                                                   .complexes<SigmoidBackwardScalar>();
+constinit const PointwiseOp tanh_backward =
+    OpBuilder<2>("tanh_backward_cpu").floats(TanhBackwardF32, TanhBackwardF64).complexes<TanhBackwardScalar>();
+constinit const PointwiseOp logit_backward =
+    OpBuilder<2, 1>("logit_backward_cpu").floats(LogitBackwardF32, LogitBackwardF64);
 
 }  // namespace pw
 }  // namespace tessera

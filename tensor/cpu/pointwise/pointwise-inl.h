@@ -1,6 +1,7 @@
 // Highway loops of the float32 and float64 block kernels. Included by ops_*.cc inside foreach_target.h's passes.
 //
-// A functor has `template <class D, class V> static V Call(D d, const KernelParam* p, V x...)` and returns a vector, or a mask for ops with bool results.
+// A functor has `template <class D, class V> static V Call(D d, const KernelParam* p, V x...)` and returns a vector, or
+// a mask for ops with bool results.
 #if defined(TESSERA_TENSOR_CPU_POINTWISE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_TENSOR_CPU_POINTWISE_INL_H_
 #undef TESSERA_TENSOR_CPU_POINTWISE_INL_H_
@@ -17,7 +18,8 @@
 #ifndef TESSERA_POINTWISE_STREAM_
 #define TESSERA_POINTWISE_STREAM_
 namespace tessera::cpu {
-// Set by the engine around kernels of large fresh results: kernels that can let them go past the caches and request their inputs ahead. The engine fences.
+// Set by the engine around kernels of large fresh results: kernels that can let them go past the caches and request
+// their inputs ahead. The engine fences.
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local bool stream_results;
 }  // namespace tessera::cpu
 #endif
@@ -27,11 +29,18 @@ namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class D> using TOf = hn::TFromD<D>;
+template <class D>
+using TOf = hn::TFromD<D>;
 
 // A param or constant in every lane.
-template <class D> HWY_INLINE hn::Vec<D> Splat(D d, const KernelParam& p) { return hn::Set(d, static_cast<TOf<D>>(p.f)); }
-template <class D> HWY_INLINE hn::Vec<D> Splat(D d, double x) { return hn::Set(d, static_cast<TOf<D>>(x)); }
+template <class D>
+HWY_INLINE hn::Vec<D> Splat(D d, const KernelParam& p) {
+  return hn::Set(d, static_cast<TOf<D>>(p.f));
+}
+template <class D>
+HWY_INLINE hn::Vec<D> Splat(D d, double x) {
+  return hn::Set(d, static_cast<TOf<D>>(x));
+}
 
 // count <= Lanes(d) elements; the other lanes are 0.
 template <class D>
@@ -56,7 +65,8 @@ HWY_INLINE void StoreTail(hn::Vec<D> v, D d, TOf<D>* to, size_t count) {
 #endif
 }
 
-// The line some way behind `to`, which will be written: a result that is in the caches, but not in the nearest, would hold up its stores.
+// The line some way behind `to`, which will be written: a result that is in the caches, but not in the nearest, would
+// hold up its stores.
 HWY_INLINE void RequestResult(void* to) { __builtin_prefetch(static_cast<char*>(to) + 1024, 1); }
 
 // A mask as bytes of 0 and 1.
@@ -64,19 +74,26 @@ template <class D, class M>
 HWY_INLINE void StoreMask(M m, D d, uint8_t* to) {
 #if HWY_TARGET == HWY_AVX3
   const __m128i bytes = _mm_maskz_set1_epi8(m.raw, 1);
-  if constexpr (hn::MaxLanes(d) == 16) _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
-  else _mm_storel_epi64(reinterpret_cast<__m128i*>(to), bytes);
+  if constexpr (hn::MaxLanes(d) == 16)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
+  else
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(to), bytes);
 #else
   const hn::Rebind<int32_t, D> di;
   const hn::Rebind<uint8_t, D> du;
   const auto one = hn::IfThenElseZero(m, hn::Set(d, TOf<D>{1}));
-  if constexpr (sizeof(TOf<D>) == 4) hn::StoreU(hn::DemoteTo(du, hn::ConvertTo(di, one)), du, to);
-  else hn::StoreU(hn::DemoteTo(du, hn::DemoteTo(di, one)), du, to);
+  if constexpr (sizeof(TOf<D>) == 4)
+    hn::StoreU(hn::DemoteTo(du, hn::ConvertTo(di, one)), du, to);
+  else
+    hn::StoreU(hn::DemoteTo(du, hn::DemoteTo(di, one)), du, to);
 #endif
 }
 
 // Functors of two inputs and one or two instructions say so: static constexpr bool kLight = true.
-template <class F> constexpr bool kLight = requires { F::kLight; };
+template <class F>
+constexpr bool kLight = requires {
+  F::kLight;
+};
 
 template <class T, class F, int kParams, size_t... I>
 HWY_INLINE void Loop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
@@ -90,12 +107,14 @@ HWY_INLINE void Loop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
   const bool stream = stream_results && reinterpret_cast<uintptr_t>(out) % 64 == 0;
   const bool in_place = ((out == in[I]) || ...);
 #if HWY_TARGET <= HWY_AVX3
-  // What comes from the second cache is taken by narrower vectors where there is little to compute: the loop waits for that cache, whose clock wide ones would lower.
+  // What comes from the second cache is taken by narrower vectors where there is little to compute: the loop waits for
+  // that cache, whose clock wide ones would lower.
   if constexpr (kLight<F>) {
     constexpr int64_t kNarrow = 32 / sizeof(T), kNear = 16384 / sizeof(T);
     const hn::CappedTag<T, kNarrow> half;
     for (const int64_t end = n > kNear && !stream ? n - 2 * kNarrow : -1; i <= end; i += 2 * kNarrow) {
-      const auto low = F::Call(half, p, hn::LoadU(half, in[I] + i)...), high = F::Call(half, p, hn::LoadU(half, in[I] + i + kNarrow)...);
+      const auto low = F::Call(half, p, hn::LoadU(half, in[I] + i)...),
+                 high = F::Call(half, p, hn::LoadU(half, in[I] + i + kNarrow)...);
       if (HWY_LIKELY(!in_place)) RequestResult(out + i);
       hn::StoreU(low, half, out + i);
       hn::StoreU(high, half, out + i + kNarrow);
@@ -144,12 +163,17 @@ HWY_INLINE void PredicateLoop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I..
 }  // namespace tessera::cpu
 HWY_AFTER_NAMESPACE();
 
-// Per target: NameF32 and NameF64 from functor Name of kIn inputs and kParams params. Once: their run-time choices, of the same names.
+// Per target: NameF32 and NameF64 from functor Name of kIn inputs and kParams params. Once: their run-time choices, of
+// the same names.
 #ifndef TESSERA_POINTWISE_MACROS_
 #define TESSERA_POINTWISE_MACROS_
-#define TESSERA_DEFINE_LOOPS(LOOP, Name, kIn, kParams)                                                                                                  \
-  void Name##F32(TESSERA_KERNEL_PARAMETERS) { LOOP<float, Name, kParams>(TESSERA_KERNEL_ARGUMENTS, std::make_index_sequence<kIn>()); }                  \
-  void Name##F64(TESSERA_KERNEL_PARAMETERS) { LOOP<double, Name, kParams>(TESSERA_KERNEL_ARGUMENTS, std::make_index_sequence<kIn>()); }
+#define TESSERA_DEFINE_LOOPS(LOOP, Name, kIn, kParams)                                      \
+  void Name##F32(TESSERA_KERNEL_PARAMETERS) {                                               \
+    LOOP<float, Name, kParams>(TESSERA_KERNEL_ARGUMENTS, std::make_index_sequence<kIn>());  \
+  }                                                                                         \
+  void Name##F64(TESSERA_KERNEL_PARAMETERS) {                                               \
+    LOOP<double, Name, kParams>(TESSERA_KERNEL_ARGUMENTS, std::make_index_sequence<kIn>()); \
+  }
 #define TESSERA_DEFINE_KERNELS(Name, kIn, kParams) TESSERA_DEFINE_LOOPS(Loop, Name, kIn, kParams)
 #define TESSERA_DEFINE_PREDICATES(Name, kIn, kParams) TESSERA_DEFINE_LOOPS(PredicateLoop, Name, kIn, kParams)
 #define TESSERA_CHOOSE_ONE(F) \

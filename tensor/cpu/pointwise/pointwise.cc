@@ -40,7 +40,8 @@ constinit thread_local bool stream_results = false;
 
 namespace {
 
-constexpr int64_t kBlockBytes = 8192, kStreamedBlockBytes = 2048;  // the latter where results go past the caches from scratch
+constexpr int64_t kBlockBytes = 8192,
+                  kStreamedBlockBytes = 2048;  // the latter where results go past the caches from scratch
 // A row that repeats for all outer indices is laid out in scratch once, if it is not longer than this.
 constexpr int64_t kPeriodBytes = 4096;
 constexpr int kMaxInputs = 4, kMaxOutputs = 2;
@@ -51,10 +52,10 @@ struct Access {
   DType dtype, kernel_dtype;
   int64_t size, kernel_size;
   int64_t inner_stride;
-  bool flat;        // contiguous in plan order (of its own dtype)
-  bool whole;       // no element serves twice
-  bool same;        // dtype is what the kernel wants
-  bool scalar;      // one element for all: converted once
+  bool flat;              // contiguous in plan order (of its own dtype)
+  bool whole;             // no element serves twice
+  bool same;              // dtype is what the kernel wants
+  bool scalar;            // one element for all: converted once
   bool stream = false;    // an output that goes past the caches
   bool periodic = false;  // a short row for all: likewise
 };
@@ -104,7 +105,7 @@ char* address(const Access& a, const Cursor& c, int k, int64_t linear) {
 
 struct Scratch {
   alignas(64) char values[kMaxPlanOperands][kBlockBytes + kPeriodBytes];  // of the kernel's dtype
-  alignas(64) char raw[kBlockBytes];                       // of the operand's dtype, before or after conversion
+  alignas(64) char raw[kBlockBytes];  // of the operand's dtype, before or after conversion
 };
 
 void load(const Job& job, const Access& a, int k, const Cursor& c, int64_t linear, int64_t n, Scratch& s) {
@@ -131,7 +132,8 @@ void load_repeated(const Job& job, Scratch& s, int64_t n) {
     gather_row(s.raw, a.data, a.inner_stride, period, a.size);
     convert(a.kernel_dtype, s.values[k], a.dtype, s.raw, period);
     const int64_t bytes = period * a.kernel_size, total = (n + (a.scalar ? 0 : period)) * a.kernel_size;
-    for (int64_t done = bytes; done < total; done *= 2) std::memcpy(s.values[k] + done, s.values[k], std::min(done, total - done));
+    for (int64_t done = bytes; done < total; done *= 2)
+      std::memcpy(s.values[k] + done, s.values[k], std::min(done, total - done));
   }
 }
 
@@ -150,8 +152,14 @@ void run_piece(const Job& job, int64_t begin, int64_t end) {
     for (int i = 0; i < job.num_ins; ++i) {
       const int k = job.num_outs + i;
       const Access& a = job.access[k];
-      if (a.scalar || a.periodic) { ins[i] = s.values[k] + (a.scalar ? 0 : c.inner * a.kernel_size); continue; }
-      if (in_place(job, a, n)) { ins[i] = address(a, c, k, at); continue; }
+      if (a.scalar || a.periodic) {
+        ins[i] = s.values[k] + (a.scalar ? 0 : c.inner * a.kernel_size);
+        continue;
+      }
+      if (in_place(job, a, n)) {
+        ins[i] = address(a, c, k, at);
+        continue;
+      }
       load(job, a, k, c, at, n, s);
       ins[i] = s.values[k];
     }
@@ -177,7 +185,8 @@ void run_flat(const Job& job) {
     void* outs[kMaxOutputs];
     const void* ins[kMaxInputs];
     for (int k = 0; k < job.num_outs; ++k) outs[k] = job.access[k].data + b * job.access[k].size;
-    for (int i = 0; i < job.num_ins; ++i) ins[i] = job.access[job.num_outs + i].data + b * job.access[job.num_outs + i].size;
+    for (int i = 0; i < job.num_ins; ++i)
+      ins[i] = job.access[job.num_outs + i].data + b * job.access[job.num_outs + i].size;
     stream_results = job.kernel_streams;
     job.kernel(e - b, outs, ins, job.params);
     stream_results = false;
@@ -188,17 +197,20 @@ void run_flat(const Job& job) {
 // Large results that no input shares its memory with.
 void choose_streams(Job& job) {
   int64_t bytes = 0;
-  for (int k = 0; k < job.num_outs + job.num_ins; ++k) bytes += job.access[k].whole ? job.plan.numel * job.access[k].size : 0;
+  for (int k = 0; k < job.num_outs + job.num_ins; ++k)
+    bytes += job.access[k].whole ? job.plan.numel * job.access[k].size : 0;
   if (bytes < kStreamBytes) return;
   bool fresh = true;
   for (int k = 0; k < job.num_outs; ++k) {
     fresh = fresh && job.access[k].flat;
-    for (int i = job.num_outs; i < job.num_outs + job.num_ins; ++i) fresh = fresh && job.access[k].data != job.access[i].data;
+    for (int i = job.num_outs; i < job.num_outs + job.num_ins; ++i)
+      fresh = fresh && job.access[k].data != job.access[i].data;
   }
   for (int k = 0; k < job.num_outs; ++k) job.access[k].stream = fresh;
   const Access& first = job.access[0];
   job.requests_ahead = fresh && job.num_outs == 1 && first.dtype == DType::kBool;
-  job.kernel_streams = fresh && job.num_outs == 1 && first.same && (first.dtype == DType::kFloat32 || first.dtype == DType::kFloat64);
+  job.kernel_streams =
+      fresh && job.num_outs == 1 && first.same && (first.dtype == DType::kFloat32 || first.dtype == DType::kFloat64);
 }
 
 // Whether the walk along the rows is the same for all outer indices.
@@ -214,7 +226,8 @@ void run_blocks(Job& job) {
   int64_t widest = 1;
   for (int k = 0; k < job.num_outs + job.num_ins; ++k) {
     Access& a = job.access[k];
-    a.periodic = k >= job.num_outs && !a.flat && !a.scalar && is_periodic(job.plan, k) && job.plan.shape[0] * std::max(a.size, a.kernel_size) <= kPeriodBytes;
+    a.periodic = k >= job.num_outs && !a.flat && !a.scalar && is_periodic(job.plan, k) &&
+                 job.plan.shape[0] * std::max(a.size, a.kernel_size) <= kPeriodBytes;
     all_flat = all_flat && a.flat && a.same;
     all_same = all_same && a.same;
     rows_pay = rows_pay || (a.same && !a.flat && !a.periodic && a.inner_stride == a.size);
@@ -223,7 +236,8 @@ void run_blocks(Job& job) {
   if (all_flat && job.kernel_streams == job.access[0].stream) return run_flat(job);
   job.block = (!all_same && job.access[0].stream ? kStreamedBlockBytes : kBlockBytes) / widest;
   job.by_rows = rows_pay && job.plan.shape[0] >= 64;
-  parallel_ranges(job.plan.numel, piece_elements(job.plan.numel, job.access[0].stream), [&job](int64_t b, int64_t e) { run_piece(job, b, e); });
+  parallel_ranges(job.plan.numel, piece_elements(job.plan.numel, job.access[0].stream),
+                  [&job](int64_t b, int64_t e) { run_piece(job, b, e); });
 }
 
 // The plan of a copy of operand k into plan order; long rows begin at lines of the cache.
@@ -273,8 +287,9 @@ void run_slab(const Job& job, const bool* transposed, int64_t start, int64_t cou
   run_blocks(part);
 }
 
-// Inputs that are contiguous along another dimension than the output: gathering them row by row would fetch a line per element. They are
-// transposed first, a slab of the outermost dimension at a time: enough rows for whole lines, few enough for the cache.
+// Inputs that are contiguous along another dimension than the output: gathering them row by row would fetch a line per
+// element. They are transposed first, a slab of the outermost dimension at a time: enough rows for whole lines, few
+// enough for the cache.
 void run_transposed(const Job& job, const bool* transposed) {
   const int64_t rows = job.plan.shape[job.plan.ndim - 1], row = job.plan.numel / rows;
   constexpr int64_t kLine = 32;  // rows that are whole lines of the input, whatever its elements
@@ -294,13 +309,15 @@ DType output_dtype(const PointwiseOp& op, DType compute) {
 
 }  // namespace
 
-void run_pointwise(const PointwiseOp& op, DType compute, std::span<const int64_t> shape, std::span<const Operand> outs, std::span<const Operand> ins,
-                   const KernelParam* params) {
+void run_pointwise(const PointwiseOp& op, DType compute, std::span<const int64_t> shape, std::span<const Operand> outs,
+                   std::span<const Operand> ins, const KernelParam* params) {
   Job job;
   job.kernel = static_cast<int>(compute) < kNumComputeDTypes ? op.kernels[static_cast<int>(compute)] : nullptr;
-  TESSERA_CHECK_NOT_IMPLEMENTED(job.kernel != nullptr, "\"", op.name, "\" not implemented for '", type_name_of(compute), "'");
-  TESSERA_CHECK(outs.size() == op.num_outputs && ins.size() == op.num_inputs, op.name, ": expected ", int{op.num_outputs}, " outputs and ",
-                int{op.num_inputs}, " inputs, got ", outs.size(), " and ", ins.size());
+  TESSERA_CHECK_NOT_IMPLEMENTED(job.kernel != nullptr, "\"", op.name, "\" not implemented for '", type_name_of(compute),
+                                "'");
+  TESSERA_CHECK(outs.size() == op.num_outputs && ins.size() == op.num_inputs, op.name, ": expected ",
+                int{op.num_outputs}, " outputs and ", int{op.num_inputs}, " inputs, got ", outs.size(), " and ",
+                ins.size());
   job.params = params;
   job.num_outs = static_cast<int>(outs.size());
   job.num_ins = static_cast<int>(ins.size());
@@ -313,7 +330,9 @@ void run_pointwise(const PointwiseOp& op, DType compute, std::span<const int64_t
 
   for (int k = 0; k < num_operands; ++k) {
     const bool is_out = k < job.num_outs;
-    const DType wanted = is_out ? output_dtype(op, compute) : op.bool_inputs >> (k - job.num_outs) & 1 ? DType::kBool : compute;
+    const DType wanted = is_out                                     ? output_dtype(op, compute)
+                         : op.bool_inputs >> (k - job.num_outs) & 1 ? DType::kBool
+                                                                    : compute;
     job.access[k] = make_access(job.plan, k, is_out ? outs[k] : ins[k - job.num_outs], wanted);
   }
   choose_streams(job);

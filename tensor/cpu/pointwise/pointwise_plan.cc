@@ -169,61 +169,84 @@ void Cursor::advance(const Plan& plan, int64_t n) {
 }
 
 void gather_row(void* dst, const void* src, int64_t stride, int64_t n, int64_t size) {
-  if (stride == size) { std::memcpy(dst, src, n * size); return; }
+  if (stride == size) {
+    std::memcpy(dst, src, n * size);
+    return;
+  }
   char* d = static_cast<char*>(dst);
   if (stride == 0) return fill_elements(dst, src, n, size);
   const char* s = static_cast<const char*>(src);
-  if (stride == 2 * size && (size == 2 || size == 4) && (reinterpret_cast<uintptr_t>(src) | reinterpret_cast<uintptr_t>(dst)) % size == 0) {
+  if (stride == 2 * size && (size == 2 || size == 4) &&
+      (reinterpret_cast<uintptr_t>(src) | reinterpret_cast<uintptr_t>(dst)) % size == 0) {
     return (size == 4 ? gather_alternate<uint32_t> : gather_alternate<uint16_t>)(d, s, n);
   }
   switch (size) {
-    case 1: return gather_sized<1>(d, s, stride, n);
-    case 2: return gather_sized<2>(d, s, stride, n);
-    case 4: return gather_sized<4>(d, s, stride, n);
-    case 8: return gather_sized<8>(d, s, stride, n);
-    default: return gather_sized<16>(d, s, stride, n);
+    case 1:
+      return gather_sized<1>(d, s, stride, n);
+    case 2:
+      return gather_sized<2>(d, s, stride, n);
+    case 4:
+      return gather_sized<4>(d, s, stride, n);
+    case 8:
+      return gather_sized<8>(d, s, stride, n);
+    default:
+      return gather_sized<16>(d, s, stride, n);
   }
 }
 
 void scatter_row(void* dst, int64_t stride, const void* src, int64_t n, int64_t size) {
-  if (stride == size) { std::memcpy(dst, src, n * size); return; }
+  if (stride == size) {
+    std::memcpy(dst, src, n * size);
+    return;
+  }
   char* d = static_cast<char*>(dst);
   const char* s = static_cast<const char*>(src);
   switch (size) {
-    case 1: return scatter_sized<1>(d, stride, s, n);
-    case 2: return scatter_sized<2>(d, stride, s, n);
-    case 4: return scatter_sized<4>(d, stride, s, n);
-    case 8: return scatter_sized<8>(d, stride, s, n);
-    default: return scatter_sized<16>(d, stride, s, n);
+    case 1:
+      return scatter_sized<1>(d, stride, s, n);
+    case 2:
+      return scatter_sized<2>(d, stride, s, n);
+    case 4:
+      return scatter_sized<4>(d, stride, s, n);
+    case 8:
+      return scatter_sized<8>(d, stride, s, n);
+    default:
+      return scatter_sized<16>(d, stride, s, n);
   }
 }
 
-void gather_block(const Plan& plan, const Cursor& at, int operand, const void* base, int64_t n, int64_t size, void* dst) {
+void gather_block(const Plan& plan, const Cursor& at, int operand, const void* base, int64_t n, int64_t size,
+                  void* dst) {
   const int64_t inner_stride = plan.strides[operand][0], inner_size = plan.shape[0];
   const char* p = static_cast<const char*>(base) + at.row_offset[operand];
   char* d = static_cast<char*>(dst);
   if (at.inner + n <= inner_size) return gather_row(d, p + at.inner * inner_stride, inner_stride, n, size);
   Cursor c = at;
   for (int64_t done = 0; done < n;) {
-    const int64_t rows = inner_stride == 0 && c.inner == 0 ? std::min((n - done) / inner_size, plan.shape[1] - c.index[1]) : 0;
+    const int64_t rows =
+        inner_stride == 0 && c.inner == 0 ? std::min((n - done) / inner_size, plan.shape[1] - c.index[1]) : 0;
     if (rows > 0) {  // of a column
-      fill_rows(d + done * size, static_cast<const char*>(base) + c.row_offset[operand], plan.strides[operand][1], rows, inner_size, size);
+      fill_rows(d + done * size, static_cast<const char*>(base) + c.row_offset[operand], plan.strides[operand][1], rows,
+                inner_size, size);
       done += rows * inner_size;
       c.advance(plan, rows * inner_size);
       continue;
     }
     const int64_t m = std::min(inner_size - c.inner, n - done);
-    gather_row(d + done * size, static_cast<const char*>(base) + c.row_offset[operand] + c.inner * inner_stride, inner_stride, m, size);
+    gather_row(d + done * size, static_cast<const char*>(base) + c.row_offset[operand] + c.inner * inner_stride,
+               inner_stride, m, size);
     done += m;
     c.next_row(plan);
   }
 }
 
-void scatter_block(const Plan& plan, const Cursor& at, int operand, void* base, int64_t n, int64_t size, const void* src) {
+void scatter_block(const Plan& plan, const Cursor& at, int operand, void* base, int64_t n, int64_t size,
+                   const void* src) {
   const int64_t inner_stride = plan.strides[operand][0], inner_size = plan.shape[0];
   char* p = static_cast<char*>(base);
   const char* s = static_cast<const char*>(src);
-  if (at.inner + n <= inner_size) return scatter_row(p + at.row_offset[operand] + at.inner * inner_stride, inner_stride, s, n, size);
+  if (at.inner + n <= inner_size)
+    return scatter_row(p + at.row_offset[operand] + at.inner * inner_stride, inner_stride, s, n, size);
   Cursor c = at;
   for (int64_t done = 0; done < n;) {
     const int64_t m = std::min(inner_size - c.inner, n - done);
@@ -252,15 +275,32 @@ void conj_neg_in_place(DType t, void* data, int64_t n, bool conj, bool neg) {
     return flip_signs<uint64_t>(data, 2 * n, first, step);
   }
   switch (t) {
-    case DType::kBool: return;
-    case DType::kUInt8: case DType::kInt8: case DType::kQInt8: case DType::kQUInt8: return negate_integers<uint8_t>(data, n);
-    case DType::kInt16: case DType::kUInt16: return negate_integers<uint16_t>(data, n);
-    case DType::kInt32: case DType::kUInt32: case DType::kQInt32: return negate_integers<uint32_t>(data, n);
-    case DType::kInt64: case DType::kUInt64: return negate_integers<uint64_t>(data, n);
-    case DType::kFloat16: case DType::kBFloat16: return flip_signs<uint16_t>(data, n, 0, 1);
-    case DType::kFloat32: return flip_signs<uint32_t>(data, n, 0, 1);
-    case DType::kFloat64: return flip_signs<uint64_t>(data, n, 0, 1);
-    default: return flip_signs<uint8_t>(data, n, 0, 1);
+    case DType::kBool:
+      return;
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kQInt8:
+    case DType::kQUInt8:
+      return negate_integers<uint8_t>(data, n);
+    case DType::kInt16:
+    case DType::kUInt16:
+      return negate_integers<uint16_t>(data, n);
+    case DType::kInt32:
+    case DType::kUInt32:
+    case DType::kQInt32:
+      return negate_integers<uint32_t>(data, n);
+    case DType::kInt64:
+    case DType::kUInt64:
+      return negate_integers<uint64_t>(data, n);
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return flip_signs<uint16_t>(data, n, 0, 1);
+    case DType::kFloat32:
+      return flip_signs<uint32_t>(data, n, 0, 1);
+    case DType::kFloat64:
+      return flip_signs<uint64_t>(data, n, 0, 1);
+    default:
+      return flip_signs<uint8_t>(data, n, 0, 1);
   }
 }
 

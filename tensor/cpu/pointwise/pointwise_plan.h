@@ -1,4 +1,5 @@
-// The iteration order of the elementwise and copy engines: dimensions sorted by the output's strides and merged where all operands allow it.
+// The iteration order of the elementwise and copy engines: dimensions sorted by the output's strides and merged where
+// all operands allow it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace tessera::cpu {
 
 inline constexpr int kMaxPlanDims = 64;
 inline constexpr int kMaxPlanOperands = 6;
-// Elements of a piece of parallel work. Fixed: it is part of the promise that results do not depend on the number of threads.
+// Elements of a piece of parallel work. Fixed: it is part of the promise that results do not depend on the number of
+// threads.
 inline constexpr int64_t kGrain = 16384;
 
 // Dimension 0 is the innermost. Operand 0 is the first output. ndim >= 1 unless numel is 0.
@@ -28,7 +30,8 @@ struct Plan {
   int64_t offset_of(int operand, const int64_t* index) const;
 };
 
-// `get_strides(k)` is the stride array of operand k in the order of `shape`. Throws Error beyond kMaxPlanDims dimensions.
+// `get_strides(k)` is the stride array of operand k in the order of `shape`. Throws Error beyond kMaxPlanDims
+// dimensions.
 void make_plan(Plan& plan, std::span<const int64_t> shape, const int64_t* const* strides, int num_operands);
 
 // A position in a plan: element `inner` of the row with index[1...].
@@ -43,12 +46,16 @@ struct Cursor {
   void advance(const Plan& plan, int64_t n);
 };
 
-// n elements of `size` bytes, `stride` bytes apart, to (from) contiguous memory. Stride 0 gathers copies of one element.
+// n elements of `size` bytes, `stride` bytes apart, to (from) contiguous memory. Stride 0 gathers copies of one
+// element.
 void gather_row(void* dst, const void* src, int64_t stride, int64_t n, int64_t size);
 void scatter_row(void* dst, int64_t stride, const void* src, int64_t n, int64_t size);
-// The n elements of `operand` from the cursor on, rows after rows, to (from) contiguous memory. The cursor does not move.
-void gather_block(const Plan& plan, const Cursor& at, int operand, const void* base, int64_t n, int64_t size, void* dst);
-void scatter_block(const Plan& plan, const Cursor& at, int operand, void* base, int64_t n, int64_t size, const void* src);
+// The n elements of `operand` from the cursor on, rows after rows, to (from) contiguous memory. The cursor does not
+// move.
+void gather_block(const Plan& plan, const Cursor& at, int operand, const void* base, int64_t n, int64_t size,
+                  void* dst);
+void scatter_block(const Plan& plan, const Cursor& at, int operand, void* base, int64_t n, int64_t size,
+                   const void* src);
 // Copies operand 1 to operand 0, both of elements of `size` bytes.
 void copy_plan(const Plan& plan, char* dst, const char* src, int64_t size);
 // The dimension along which operand 1 is contiguous while operand 0 is along dimension 0 (a transposition), or -1.

@@ -1,4 +1,5 @@
-// How ops_*.cc build their constants: scalar loops for the types that need no explicit SIMD, and a builder for the kernel table.
+// How ops_*.cc build their constants: scalar loops for the types that need no explicit SIMD, and a builder for the
+// kernel table.
 #pragma once
 
 #include <complex>
@@ -21,8 +22,8 @@ inline constexpr int kMaxKernelParams = 4;
 #pragma GCC push_options
 #pragma GCC optimize("O3")
 #endif
-// F::call(params, x...) -> Out for every element. Compiled once, for the baseline target. Params are copied so that the compiler
-// knows that stores do not change them; an input equal to the output is no loop-carried dependence (ivdep).
+// F::call(params, x...) -> Out for every element. Compiled once, for the baseline target. Params are copied so that the
+// compiler knows that stores do not change them; an input equal to the output is no loop-carried dependence (ivdep).
 template <class T, class Out, class F, int kParams, size_t... I>
 inline void scalar_loop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
   KernelParam p[kMaxKernelParams];
@@ -36,15 +37,26 @@ inline void scalar_loop(TESSERA_KERNEL_PARAMETERS, std::index_sequence<I...>) {
 }
 
 template <class T, class Out, class F, int kInputs, int kParams>
-void scalar_kernel(TESSERA_KERNEL_PARAMETERS) { scalar_loop<T, Out, F, kParams>(TESSERA_KERNEL_ARGUMENTS, std::make_index_sequence<kInputs>()); }
+void scalar_kernel(TESSERA_KERNEL_PARAMETERS) {
+  scalar_loop<T, Out, F, kParams>(TESSERA_KERNEL_ARGUMENTS, std::make_index_sequence<kInputs>());
+}
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC pop_options
 #endif
 
 // The result type of a kernel of compute type T.
-template <class T, ResultKind kResult> struct KernelResult { using type = T; };
-template <class T> struct KernelResult<T, ResultKind::kBool> { using type = bool; };
-template <class R> struct KernelResult<std::complex<R>, ResultKind::kReal> { using type = R; };
+template <class T, ResultKind kResult>
+struct KernelResult {
+  using type = T;
+};
+template <class T>
+struct KernelResult<T, ResultKind::kBool> {
+  using type = bool;
+};
+template <class R>
+struct KernelResult<std::complex<R>, ResultKind::kReal> {
+  using type = R;
+};
 
 // constinit const PointwiseOp x = OpBuilder<2>("x").floats(XF32, XF64).ints<XInt>();
 template <int kInputs, int kParams = 0, ResultKind kResult = ResultKind::kSame>
@@ -86,32 +98,60 @@ struct OpBuilder {
     b.op.bool_inputs = mask;
     return b;
   }
-  consteval OpBuilder floats(BlockKernel f32, BlockKernel f64) const { return with(DType::kFloat32, f32).with(DType::kFloat64, f64).half(); }
-  template <class F> consteval OpBuilder scalar_floats() const { return scalar<float, F>().template scalar<double, F>().half(); }
-  template <class F> consteval OpBuilder boolean() const { return scalar<bool, F>(); }
-  template <class F> consteval OpBuilder ints() const {
-    return scalar<uint8_t, F>().template scalar<int8_t, F>().template scalar<int16_t, F>().template scalar<int32_t, F>().template scalar<int64_t, F>();
+  consteval OpBuilder floats(BlockKernel f32, BlockKernel f64) const {
+    return with(DType::kFloat32, f32).with(DType::kFloat64, f64).half();
   }
-  template <class F> consteval OpBuilder wide() const { return scalar<uint16_t, F>().template scalar<uint32_t, F>().template scalar<uint64_t, F>(); }
-  template <class F> consteval OpBuilder complexes() const { return scalar<std::complex<float>, F>().template scalar<std::complex<double>, F>().half(); }
+  template <class F>
+  consteval OpBuilder scalar_floats() const {
+    return scalar<float, F>().template scalar<double, F>().half();
+  }
+  template <class F>
+  consteval OpBuilder boolean() const {
+    return scalar<bool, F>();
+  }
+  template <class F>
+  consteval OpBuilder ints() const {
+    return scalar<uint8_t, F>()
+        .template scalar<int8_t, F>()
+        .template scalar<int16_t, F>()
+        .template scalar<int32_t, F>()
+        .template scalar<int64_t, F>();
+  }
+  template <class F>
+  consteval OpBuilder wide() const {
+    return scalar<uint16_t, F>().template scalar<uint32_t, F>().template scalar<uint64_t, F>();
+  }
+  template <class F>
+  consteval OpBuilder complexes() const {
+    return scalar<std::complex<float>, F>().template scalar<std::complex<double>, F>().half();
+  }
 };
 
 // Arithmetic on integers wraps; the type in which it is done without undefined behaviour.
-template <class T> using Wrap = std::conditional_t<(sizeof(T) < 4), uint32_t, std::make_unsigned_t<std::conditional_t<std::is_same_v<T, bool>, int, T>>>;
+template <class T>
+using Wrap = std::conditional_t<(sizeof(T) < 4), uint32_t,
+                                std::make_unsigned_t<std::conditional_t<std::is_same_v<T, bool>, int, T>>>;
 
-template <class T> struct IsComplexType : std::false_type {};
-template <class T> struct IsComplexType<std::complex<T>> : std::true_type {};
-template <class T> inline constexpr bool kIsComplex = IsComplexType<T>::value;
+template <class T>
+struct IsComplexType : std::false_type {};
+template <class T>
+struct IsComplexType<std::complex<T>> : std::true_type {};
+template <class T>
+inline constexpr bool kIsComplex = IsComplexType<T>::value;
 
 // A param as the compute type of the kernel.
 template <class T>
 inline T param(const KernelParam& p) {
-  if constexpr (kIsComplex<T>) return T(static_cast<typename T::value_type>(p.c[0]), static_cast<typename T::value_type>(p.c[1]));
-  else if constexpr (std::is_floating_point_v<T>) return static_cast<T>(p.f);
-  else return static_cast<T>(p.i);
+  if constexpr (kIsComplex<T>)
+    return T(static_cast<typename T::value_type>(p.c[0]), static_cast<typename T::value_type>(p.c[1]));
+  else if constexpr (std::is_floating_point_v<T>)
+    return static_cast<T>(p.f);
+  else
+    return static_cast<T>(p.i);
 }
 
-// Complex products and quotients by the plain formulas (no recovery of infinities as in C99's Annex G), quotients scaled as by Smith (1962).
+// Complex products and quotients by the plain formulas (no recovery of infinities as in C99's Annex G), quotients
+// scaled as by Smith (1962).
 template <class R>
 inline std::complex<R> mul_complex(std::complex<R> a, std::complex<R> b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};

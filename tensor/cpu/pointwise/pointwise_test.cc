@@ -44,19 +44,24 @@ std::vector<T> samples(int n, unsigned seed, bool unit = false) {
   std::mt19937 rng(seed);
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform;
-  const double special[] = {0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 3.0, -3.0, kInf, -kInf, kNan, 1e-40, -1e-40, 1e30, -1e30, 88.8, -87.4, 20.5};
+  const double special[] = {0.0,   -0.0, 1.0,   -1.0,   0.5,  -0.5,  3.0,  -3.0,  kInf,
+                            -kInf, kNan, 1e-40, -1e-40, 1e30, -1e30, 88.8, -87.4, 20.5};
   std::vector<T> v(n);
   for (int i = 0; i < n; ++i) {
-    if (unit) v[i] = static_cast<T>(uniform(rng));
-    else if (i % 7 == 3) v[i] = static_cast<T>(special[rng() % std::size(special)]);
-    else v[i] = static_cast<T>(normal(rng) * (i % 3 == 0 ? std::pow(10.0, 6 * uniform(rng) - 3) : 1));
+    if (unit)
+      v[i] = static_cast<T>(uniform(rng));
+    else if (i % 7 == 3)
+      v[i] = static_cast<T>(special[rng() % std::size(special)]);
+    else
+      v[i] = static_cast<T>(normal(rng) * (i % 3 == 0 ? std::pow(10.0, 6 * uniform(rng) - 3) : 1));
   }
   return v;
 }
 
 // One call on contiguous data of one dtype.
 template <class T, class Out = T>
-std::vector<Out> run(const PointwiseOp& op, const std::vector<std::vector<T>>& inputs, const std::vector<KernelParam>& params = {}) {
+std::vector<Out> run(const PointwiseOp& op, const std::vector<std::vector<T>>& inputs,
+                     const std::vector<KernelParam>& params = {}) {
   const int64_t n = static_cast<int64_t>(inputs[0].size());
   std::vector<Out> out(n);
   const int64_t in_stride = sizeof(T), out_stride = sizeof(Out);
@@ -74,9 +79,13 @@ double ulps(T got, double want) {
   if (std::isnan(got) || std::isnan(rounded)) return std::isnan(got) && std::isnan(rounded) ? 0 : kInf;
   if (got == rounded) return 0;
   if (std::isinf(got) || std::isinf(rounded)) {  // a neighbour of infinity is near enough
-    return std::abs(static_cast<double>(std::isinf(got) ? rounded : got)) > 0.999 * std::numeric_limits<T>::max() ? 1 : kInf;
+    return std::abs(static_cast<double>(std::isinf(got) ? rounded : got)) > 0.999 * std::numeric_limits<T>::max()
+               ? 1
+               : kInf;
   }
-  const double unit = std::max<double>(std::nextafter(std::abs(rounded), std::numeric_limits<T>::infinity()) - std::abs(rounded), std::numeric_limits<T>::denorm_min());
+  const double unit =
+      std::max<double>(std::nextafter(std::abs(rounded), std::numeric_limits<T>::infinity()) - std::abs(rounded),
+                       std::numeric_limits<T>::denorm_min());
   return std::abs(static_cast<double>(got) - want) / unit;
 }
 
@@ -84,10 +93,10 @@ struct Case {
   const char* name;
   const PointwiseOp* op;
   std::function<double(const double*)> reference;  // in double, of inputs that are floats
-  double tolerance;                                 // ulps of float32
+  double tolerance;                                // ulps of float32
   std::vector<KernelParam> params = {};
-  bool unit = false;                                // inputs in [0, 1]
-  double absolute = 0;                              // where the formula cancels
+  bool unit = false;    // inputs in [0, 1]
+  double absolute = 0;  // where the formula cancels
 };
 
 double relu(double x) { return x < 0 ? 0 : x; }
@@ -118,7 +127,9 @@ std::vector<Case> float_cases() {
       {"minimum", &pw::minimum, [](D x) { return x[0] != x[0] || x[1] != x[1] ? kNan : std::min(x[0], x[1]); }, 0},
       {"fmax", &pw::fmax, [](D x) { return std::fmax(x[0], x[1]); }, 0},
       {"fmin", &pw::fmin, [](D x) { return std::fmin(x[0], x[1]); }, 0},
-      {"xlogy", &pw::xlogy, [](D x) { return x[1] != x[1] ? kNan : x[0] == 0 ? 0 : x[0] * std::log(x[1]); }, 2},
+      {"xlogy", &pw::xlogy, [](D x) { return x[1] != x[1] ? kNan
+                                             : x[0] == 0  ? 0
+                                                          : x[0] * std::log(x[1]); }, 2},
       {"heaviside", &pw::heaviside, [](D x) { return x[0] == 0 ? x[1] : x[0] > 0; }, 0},
       {"abs", &pw::abs, [](D x) { return abs(x[0]); }, 0},
       {"neg", &pw::neg, [](D x) { return -x[0]; }, 0},
@@ -155,34 +166,81 @@ std::vector<Case> float_cases() {
       {"round", &pw::round, [](D x) { return std::nearbyint(x[0]); }, 0},
       {"trunc", &pw::trunc, [](D x) { return std::trunc(x[0]); }, 0},
       {"frac", &pw::frac, [](D x) { return x[0] - std::trunc(x[0]); }, 0},
-      {"angle", &pw::angle, [](D x) { return x[0] != x[0] ? x[0] : x[0] < 0 ? M_PI : 0; }, 0.51},
-      {"nan_to_num", &pw::nan_to_num, [](D x) { return x[0] != x[0] ? 1 : x[0] == kInf ? 2 : x[0] == -kInf ? 3 : x[0]; }, 0, {p(1), p(2), p(3)}},
+      {"angle", &pw::angle, [](D x) { return x[0] != x[0] ? x[0]
+                                             : x[0] < 0   ? M_PI
+                                                          : 0; }, 0.51},
+      {"nan_to_num",
+       &pw::nan_to_num,
+       [](D x) {
+         return x[0] != x[0] ? 1 : x[0] == kInf ? 2 : x[0] == -kInf ? 3 : x[0];
+       },
+       0,
+       {p(1), p(2), p(3)}},
       {"clamp", &pw::clamp, [](D x) { return clamp(x[0], -1, 2); }, 0, {p(-1), p(2)}},
       {"lerp_scalar", &pw::lerp_scalar, [](D x) { return x[0] + 0.25 * (x[1] - x[0]); }, 2, {p(0.25)}, false, 1e-6},
       {"threshold", &pw::threshold, [](D x) { return x[0] <= 0.5 ? 7 : x[0]; }, 0, {p(0.5), p(7)}},
       {"relu", &pw::relu, [](D x) { return relu(x[0]); }, 0},
       {"relu6", &pw::relu6, [](D x) { return clamp(x[0], 0, 6); }, 0},
       {"leaky_relu", &pw::leaky_relu, [](D x) { return x[0] > 0 ? x[0] : x[0] * 0.125; }, 0.51, {p(0.125)}},
-      {"elu", &pw::elu, [](D x) { return x[0] > 0 ? 2 * x[0] : 3 * std::expm1(0.5 * x[0]); }, 3, {p(1.5), p(2), p(0.5)}},
+      {"elu",
+       &pw::elu,
+       [](D x) { return x[0] > 0 ? 2 * x[0] : 3 * std::expm1(0.5 * x[0]); },
+       3,
+       {p(1.5), p(2), p(0.5)}},
       {"celu", &pw::celu, [](D x) { return x[0] > 0 ? x[0] : 2 * std::expm1(x[0] / 2); }, 3, {p(2)}},
-      {"gelu_erf", &pw::gelu_erf, [](D x) { return x[0] == -kInf ? kNan : x[0] * 0.5 * (1 + std::erf(x[0] * M_SQRT1_2)); }, 4, {}, false, 1e-6},
+      {"gelu_erf",
+       &pw::gelu_erf,
+       [](D x) { return x[0] == -kInf ? kNan : x[0] * 0.5 * (1 + std::erf(x[0] * M_SQRT1_2)); },
+       4,
+       {},
+       false,
+       1e-6},
       {"silu", &pw::silu, [](D x) { return x[0] / (1 + std::exp(-x[0])); }, 4, {}, false, 1e-36},
       {"mish", &pw::mish, [](D x) { return x[0] * std::tanh(std::log1p(std::exp(x[0]))); }, 5, {}, false, 1e-36},
-      {"softplus", &pw::softplus, [](D x) { return 2 * x[0] > 20 ? x[0] : std::log1p(std::exp(2 * x[0])) / 2; }, 3, {p(2), p(20)}},
+      {"softplus",
+       &pw::softplus,
+       [](D x) { return 2 * x[0] > 20 ? x[0] : std::log1p(std::exp(2 * x[0])) / 2; },
+       3,
+       {p(2), p(20)}},
       {"hardtanh", &pw::hardtanh, [](D x) { return clamp(x[0], -1, 1); }, 0, {p(-1), p(1)}},
       {"hardsigmoid", &pw::hardsigmoid, [](D x) { return clamp(x[0] + 3, 0, 6) / 6; }, 2, {}, false, 1e-6},
       {"log_sigmoid", &pw::log_sigmoid, [](D x) { return std::min(x[0], 0.0) - std::log1p(std::exp(-abs(x[0]))); }, 3},
       {"hardshrink", &pw::hardshrink, [](D x) { return abs(x[0]) <= 0.5 ? 0 : x[0]; }, 0, {p(0.5)}},
-      {"softshrink", &pw::softshrink, [](D x) { return x[0] > 0.5 ? x[0] - 0.5 : x[0] < -0.5 ? x[0] + 0.5 : x[0] != x[0] ? x[0] : 0; }, 0.51, {p(0.5)}},
+      {"softshrink",
+       &pw::softshrink,
+       [](D x) {
+         return x[0] > 0.5 ? x[0] - 0.5 : x[0] < -0.5 ? x[0] + 0.5 : x[0] != x[0] ? x[0] : 0;
+       },
+       0.51,
+       {p(0.5)}},
       {"prelu", &pw::prelu, [](D x) { return x[0] > 0 ? x[0] : x[0] * x[1]; }, 0.51},
       {"mse", &pw::mse, [](D x) { return (x[0] - x[1]) * (x[0] - x[1]); }, 2},
-      {"bce", &pw::bce, [](D x) { return (x[1] - 1) * std::max(std::log1p(-x[0]), -100.0) - x[1] * std::max(std::log(x[0]), -100.0); }, 4, {}, true},
-      {"bce_with_logits", &pw::bce_with_logits, [](D x) { return (1 - x[1]) * x[0] + std::log1p(std::exp(-x[0])); }, 4, {}, true, 1e-6},
+      {"bce",
+       &pw::bce,
+       [](D x) { return (x[1] - 1) * std::max(std::log1p(-x[0]), -100.0) - x[1] * std::max(std::log(x[0]), -100.0); },
+       4,
+       {},
+       true},
+      {"bce_with_logits",
+       &pw::bce_with_logits,
+       [](D x) { return (1 - x[1]) * x[0] + std::log1p(std::exp(-x[0])); },
+       4,
+       {},
+       true,
+       1e-6},
       {"sigmoid_backward", &pw::sigmoid_backward, [](D x) { return x[0] * (1 - x[1]) * x[1]; }, 3, {}, true},
       {"tanh_backward", &pw::tanh_backward, [](D x) { return x[0] * (1 - x[1] * x[1]); }, 3, {}, true, 1e-6},
-      {"leaky_relu_backward", &pw::leaky_relu_backward, [](D x) { return x[1] > 0 ? x[0] : 0.125 * x[0]; }, 0.51, {p(0.125)}},
+      {"leaky_relu_backward",
+       &pw::leaky_relu_backward,
+       [](D x) { return x[1] > 0 ? x[0] : 0.125 * x[0]; },
+       0.51,
+       {p(0.125)}},
       {"threshold_backward", &pw::threshold_backward, [](D x) { return x[1] <= 0 ? 0 : x[0]; }, 0, {p(0)}},
-      {"hardtanh_backward", &pw::hardtanh_backward, [](D x) { return x[1] > -1 && x[1] < 1 ? x[0] : 0; }, 0, {p(-1), p(1)}},
+      {"hardtanh_backward",
+       &pw::hardtanh_backward,
+       [](D x) { return x[1] > -1 && x[1] < 1 ? x[0] : 0; },
+       0,
+       {p(-1), p(1)}},
       {"mse_backward", &pw::mse_backward, [](D x) { return 2 * x[0] * (x[1] - x[2]); }, 3},
   };
 }
@@ -200,11 +258,13 @@ TEST(Pointwise, FloatOpsAgreeWithTheScalarLibrary) {
       const double want = c.reference(x);
       if (std::string(c.name) == "gelu_erf" && std::isnan(want)) continue;
       if (std::abs(got[i] - want) <= c.absolute) continue;
-      if (std::isinf(want) == 0 && std::abs(want) < 1.2e-38 && std::abs(got[i] - want) < 1e-43) continue;  // subnormal results
+      if (std::isinf(want) == 0 && std::abs(want) < 1.2e-38 && std::abs(got[i] - want) < 1e-43)
+        continue;  // subnormal results
       const double distance = ulps(got[i], want);
       if (!(distance <= c.tolerance)) {
         ++wrong;
-        ADD_FAILURE() << c.name << "(" << x[0] << (in.size() > 1 ? ", " + std::to_string(x[1]) : "") << ") = " << got[i] << ", not " << want << ": " << distance << " ulp";
+        ADD_FAILURE() << c.name << "(" << x[0] << (in.size() > 1 ? ", " + std::to_string(x[1]) : "") << ") = " << got[i]
+                      << ", not " << want << ": " << distance << " ulp";
       }
     }
   }
@@ -218,21 +278,33 @@ TEST(Pointwise, FunctionsKeepTheirBoundsOverAllFloats) {
     double (*reference)(double);
     double bound, limit;  // ulps, for |x| up to limit
   } cases[] = {
-      {"exp", &pw::exp, [](double x) { return std::exp(x); }, 0.8, 1e30},         {"exp2", &pw::exp2, [](double x) { return std::exp2(x); }, 0.8, 1e30},
-      {"expm1", &pw::expm1, [](double x) { return std::expm1(x); }, 0.51, 1e39},  {"log", &pw::log, [](double x) { return std::log(x); }, 0.8, 1e39},
-      {"log2", &pw::log2, [](double x) { return std::log2(x); }, 0.53, 1e39},     {"log10", &pw::log10, [](double x) { return std::log10(x); }, 0.53, 1e39},
-      {"log1p", &pw::log1p, [](double x) { return std::log1p(x); }, 0.51, 1e39},  {"sin", &pw::sin, [](double x) { return std::sin(x); }, 0.6, 1e39},
-      {"cos", &pw::cos, [](double x) { return std::cos(x); }, 0.6, 1e39},         {"tan", &pw::tan, [](double x) { return std::tan(x); }, 0.6, 8000},
-      {"asin", &pw::asin, [](double x) { return std::asin(x); }, 1.1, 1},         {"acos", &pw::acos, [](double x) { return std::acos(x); }, 1.1, 1},
-      {"atan", &pw::atan, [](double x) { return std::atan(x); }, 0.53, 1e39},     {"tanh", &pw::tanh, [](double x) { return std::tanh(x); }, 2.5, 1e39},
-      {"sinh", &pw::sinh, [](double x) { return std::sinh(x); }, 1.7, 88},        {"cosh", &pw::cosh, [](double x) { return std::cosh(x); }, 0.51, 88},
-      {"asinh", &pw::asinh, [](double x) { return std::asinh(x); }, 0.51, 1e39},  {"acosh", &pw::acosh, [](double x) { return std::acosh(x); }, 0.51, 1e39},
-      {"atanh", &pw::atanh, [](double x) { return std::atanh(x); }, 0.51, 1},     {"erf", &pw::erf, [](double x) { return std::erf(x); }, 1.2, 1e39},
-      {"erfc", &pw::erfc, [](double x) { return std::erfc(x); }, 0.7, 1e39},      {"rsqrt", &pw::rsqrt, [](double x) { return 1 / std::sqrt(x); }, 1.5, 1e39},
+      {"exp", &pw::exp, [](double x) { return std::exp(x); }, 0.8, 1e30},
+      {"exp2", &pw::exp2, [](double x) { return std::exp2(x); }, 0.8, 1e30},
+      {"expm1", &pw::expm1, [](double x) { return std::expm1(x); }, 0.51, 1e39},
+      {"log", &pw::log, [](double x) { return std::log(x); }, 0.8, 1e39},
+      {"log2", &pw::log2, [](double x) { return std::log2(x); }, 0.53, 1e39},
+      {"log10", &pw::log10, [](double x) { return std::log10(x); }, 0.53, 1e39},
+      {"log1p", &pw::log1p, [](double x) { return std::log1p(x); }, 0.51, 1e39},
+      {"sin", &pw::sin, [](double x) { return std::sin(x); }, 0.6, 1e39},
+      {"cos", &pw::cos, [](double x) { return std::cos(x); }, 0.6, 1e39},
+      {"tan", &pw::tan, [](double x) { return std::tan(x); }, 0.6, 8000},
+      {"asin", &pw::asin, [](double x) { return std::asin(x); }, 1.1, 1},
+      {"acos", &pw::acos, [](double x) { return std::acos(x); }, 1.1, 1},
+      {"atan", &pw::atan, [](double x) { return std::atan(x); }, 0.53, 1e39},
+      {"tanh", &pw::tanh, [](double x) { return std::tanh(x); }, 2.5, 1e39},
+      {"sinh", &pw::sinh, [](double x) { return std::sinh(x); }, 1.7, 88},
+      {"cosh", &pw::cosh, [](double x) { return std::cosh(x); }, 0.51, 88},
+      {"asinh", &pw::asinh, [](double x) { return std::asinh(x); }, 0.51, 1e39},
+      {"acosh", &pw::acosh, [](double x) { return std::acosh(x); }, 0.51, 1e39},
+      {"atanh", &pw::atanh, [](double x) { return std::atanh(x); }, 0.51, 1},
+      {"erf", &pw::erf, [](double x) { return std::erf(x); }, 1.2, 1e39},
+      {"erfc", &pw::erfc, [](double x) { return std::erfc(x); }, 0.7, 1e39},
+      {"rsqrt", &pw::rsqrt, [](double x) { return 1 / std::sqrt(x); }, 1.5, 1e39},
       {"gelu", &pw::gelu_erf, [](double x) { return 0.5 * x * std::erfc(-x * std::sqrt(0.5)); }, 8, 3},
   };
   std::vector<float> x;
-  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 1021) x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += 1021)
+    x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
   std::vector<float> y(x.size());
   for (const auto& c : cases) {
     void* outs[] = {y.data()};
@@ -262,7 +334,8 @@ TEST(Pointwise, DoubleOpsAgreeWithTheScalarLibrary) {
       const double want = c.reference(x);
       if (std::isnan(want) && std::isnan(got[i])) continue;
       if (want == got[i]) continue;
-      EXPECT_LE(std::abs(got[i] - want), 1e-14 * std::abs(want) + 1e-300) << c.name << "(" << x[0] << (in.size() > 1 ? ", " + std::to_string(x[1]) : "") << ")";
+      EXPECT_LE(std::abs(got[i] - want), 1e-14 * std::abs(want) + 1e-300)
+          << c.name << "(" << x[0] << (in.size() > 1 ? ", " + std::to_string(x[1]) : "") << ")";
     }
   }
 }
@@ -273,12 +346,15 @@ TEST(Pointwise, PredicatesAndComparisons) {
   std::vector<float> c = a;
   for (int i = 0; i < n; i += 2) c[i] = b[i];
   using Ref = bool (*)(float, float);
-  const std::pair<const PointwiseOp*, Ref> binary[] = {
-      {&pw::eq, [](float x, float y) { return x == y; }}, {&pw::ne, [](float x, float y) { return x != y; }},
-      {&pw::lt, [](float x, float y) { return x < y; }},  {&pw::le, [](float x, float y) { return x <= y; }},
-      {&pw::gt, [](float x, float y) { return x > y; }},  {&pw::ge, [](float x, float y) { return x >= y; }},
-      {&pw::logical_and, [](float x, float y) { return x && y; }}, {&pw::logical_or, [](float x, float y) { return x || y; }},
-      {&pw::logical_xor, [](float x, float y) { return !x != !y; }}};
+  const std::pair<const PointwiseOp*, Ref> binary[] = {{&pw::eq, [](float x, float y) { return x == y; }},
+                                                       {&pw::ne, [](float x, float y) { return x != y; }},
+                                                       {&pw::lt, [](float x, float y) { return x < y; }},
+                                                       {&pw::le, [](float x, float y) { return x <= y; }},
+                                                       {&pw::gt, [](float x, float y) { return x > y; }},
+                                                       {&pw::ge, [](float x, float y) { return x >= y; }},
+                                                       {&pw::logical_and, [](float x, float y) { return x && y; }},
+                                                       {&pw::logical_or, [](float x, float y) { return x || y; }},
+                                                       {&pw::logical_xor, [](float x, float y) { return !x != !y; }}};
   for (const auto& [op, reference] : binary) {
     std::vector<uint8_t> out(n);
     const void* ins[] = {c.data(), b.data()};
@@ -287,10 +363,13 @@ TEST(Pointwise, PredicatesAndComparisons) {
     for (int i = 0; i < n; ++i) EXPECT_EQ(out[i], reference(c[i], b[i])) << op->name << " " << c[i] << " " << b[i];
   }
   using Ref1 = bool (*)(float);
-  const std::pair<const PointwiseOp*, Ref1> unary[] = {
-      {&pw::isnan, [](float x) { return x != x; }}, {&pw::isinf, [](float x) { return std::isinf(x); }}, {&pw::isfinite, [](float x) { return std::isfinite(x); }},
-      {&pw::isposinf, [](float x) { return x == HUGE_VALF; }}, {&pw::isneginf, [](float x) { return x == -HUGE_VALF; }},
-      {&pw::signbit, [](float x) { return std::signbit(x); }}, {&pw::logical_not, [](float x) { return !x; }}};
+  const std::pair<const PointwiseOp*, Ref1> unary[] = {{&pw::isnan, [](float x) { return x != x; }},
+                                                       {&pw::isinf, [](float x) { return std::isinf(x); }},
+                                                       {&pw::isfinite, [](float x) { return std::isfinite(x); }},
+                                                       {&pw::isposinf, [](float x) { return x == HUGE_VALF; }},
+                                                       {&pw::isneginf, [](float x) { return x == -HUGE_VALF; }},
+                                                       {&pw::signbit, [](float x) { return std::signbit(x); }},
+                                                       {&pw::logical_not, [](float x) { return !x; }}};
   for (const auto& [op, reference] : unary) {
     std::vector<uint8_t> out(n);
     const void* ins[] = {a.data()};
@@ -303,8 +382,10 @@ TEST(Pointwise, PredicatesAndComparisons) {
 TEST(Pointwise, IntegerEdges) {
   constexpr int64_t kMin64 = std::numeric_limits<int64_t>::min(), kMax64 = std::numeric_limits<int64_t>::max();
   using V = std::vector<int64_t>;
-  EXPECT_EQ(run<int64_t>(pw::div_floor, {{kMin64, 7, -7, 7, -7, 0}, {-1, 2, 2, -2, -2, 5}}), (V{kMin64, 3, -4, -4, 3, 0}));
-  EXPECT_EQ(run<int64_t>(pw::div_trunc, {{kMin64, 7, -7, 7, -7, 0}, {-1, 2, 2, -2, -2, 5}}), (V{kMin64, 3, -3, -3, 3, 0}));
+  EXPECT_EQ(run<int64_t>(pw::div_floor, {{kMin64, 7, -7, 7, -7, 0}, {-1, 2, 2, -2, -2, 5}}),
+            (V{kMin64, 3, -4, -4, 3, 0}));
+  EXPECT_EQ(run<int64_t>(pw::div_trunc, {{kMin64, 7, -7, 7, -7, 0}, {-1, 2, 2, -2, -2, 5}}),
+            (V{kMin64, 3, -3, -3, 3, 0}));
   EXPECT_EQ(run<int64_t>(pw::remainder, {{kMin64, 7, -7, 7, -7}, {-1, 3, 3, -3, -3}}), (V{0, 1, 2, -2, -1}));
   EXPECT_EQ(run<int64_t>(pw::fmod, {{kMin64, 7, -7, 7, -7}, {-1, 3, 3, -3, -3}}), (V{0, 1, -1, 1, -1}));
   EXPECT_EQ(run<int64_t>(pw::add, {{kMax64, 1}, {1, 2}}, {int_param(1)}), (V{kMin64, 3}));
@@ -323,7 +404,8 @@ TEST(Pointwise, IntegerEdges) {
 
 TEST(Pointwise, IntegerDivisionByZeroIsRefusedBeforehand) {
   int32_t divisor[6] = {1, 2, 0, 3, 4, 5};
-  const int64_t shape[1] = {6}, dense[1] = {4}, shape2[1] = {3}, every_other[1] = {8}, shape_big[2] = {1000, 2}, broadcast[2] = {0, 4};
+  const int64_t shape[1] = {6}, dense[1] = {4}, shape2[1] = {3}, every_other[1] = {8}, shape_big[2] = {1000, 2},
+                broadcast[2] = {0, 4};
   EXPECT_THROW(cpu::check_integer_divisor(shape, {divisor, DType::kInt32, dense}), Error);
   EXPECT_THROW(cpu::check_integer_divisor(shape2, {divisor, DType::kInt32, every_other}), Error);
   EXPECT_NO_THROW(cpu::check_integer_divisor(shape2, {divisor + 1, DType::kInt32, every_other}));
@@ -334,11 +416,15 @@ TEST(Pointwise, IntegerDivisionByZeroIsRefusedBeforehand) {
 }
 
 TEST(Pointwise, FloorDivisionOfFloats) {
-  const std::vector<double> a = {7, -7, 7, -7, 0.0, -0.0, kInf, 5, -5, 1, 0, kNan}, b = {2, 2, -2, -2, 3, 3, 2, kInf, kInf, 0, 0, 1};
+  const std::vector<double> a = {7, -7, 7, -7, 0.0, -0.0, kInf, 5, -5, 1, 0, kNan},
+                            b = {2, 2, -2, -2, 3, 3, 2, kInf, kInf, 0, 0, 1};
   const std::vector<double> want = {3, -4, -4, 3, 0.0, -0.0, kNan, 0, -1, kInf, kNan, kNan};
   const auto got = run<double>(pw::div_floor, {a, b});
   for (size_t i = 0; i < a.size(); ++i) {
-    if (std::isnan(want[i])) { EXPECT_TRUE(std::isnan(got[i])) << a[i] << " // " << b[i]; continue; }
+    if (std::isnan(want[i])) {
+      EXPECT_TRUE(std::isnan(got[i])) << a[i] << " // " << b[i];
+      continue;
+    }
     EXPECT_EQ(got[i], want[i]) << a[i] << " // " << b[i];
     EXPECT_EQ(std::signbit(got[i]), std::signbit(want[i])) << a[i] << " // " << b[i];
   }
@@ -387,8 +473,11 @@ TEST(Pointwise, HalfFormatsRoundOnce) {
     const Half want(static_cast<float>(a[i]) + static_cast<float>(b[i]));
     if (!std::isnan(static_cast<float>(want))) { EXPECT_EQ(sum[i].bits, want.bits); }
     const float e = std::exp(static_cast<float>(c[i]));
-    if (std::isinf(e)) { EXPECT_EQ(static_cast<float>(root[i]), e); }
-    else if (!std::isnan(e)) { EXPECT_NEAR(root[i], static_cast<float>(BFloat16(e)), e * 0.008) << static_cast<float>(c[i]); }
+    if (std::isinf(e)) {
+      EXPECT_EQ(static_cast<float>(root[i]), e);
+    } else if (!std::isnan(e)) {
+      EXPECT_NEAR(root[i], static_cast<float>(BFloat16(e)), e * 0.008) << static_cast<float>(c[i]);
+    }
   }
   Half one(1.0f), two(2.0f);
   EXPECT_EQ(run<Half>(pw::nextafter, {{one}, {two}})[0].bits, one.bits + 1);
@@ -398,9 +487,7 @@ TEST(Pointwise, NullKernelsAreReported) {
   const auto message = [](const PointwiseOp& op, DType t) -> std::string {
     try {
       pointwise_compute_dtype(op, t);
-    } catch (const NotImplementedError& e) {
-      return e.what();
-    }
+    } catch (const NotImplementedError& e) { return e.what(); }
     return "";
   };
   EXPECT_EQ(message(pw::lt, DType::kComplex64), "\"lt_cpu\" not implemented for 'ComplexFloat'");
@@ -440,7 +527,10 @@ TEST(Pointwise, AnyLayoutGivesTheSameAsAnIndexLoop) {
       int64_t step = rng() % 4 == 0 ? 2 : 1;
       for (int i = nd - 1; i >= 0; --i) {
         const int d = order[i];
-        if (may_broadcast && rng() % 4 == 0) { strides[d] = 0; continue; }
+        if (may_broadcast && rng() % 4 == 0) {
+          strides[d] = 0;
+          continue;
+        }
         strides[d] = step;
         step *= std::max<int64_t>(shape[d], 1) + (rng() % 5 == 0 ? 1 : 0);
       }
@@ -454,7 +544,11 @@ TEST(Pointwise, AnyLayoutGivesTheSameAsAnIndexLoop) {
     for (auto& v : a) v = static_cast<float>(rng() % 1000);
     for (auto& v : b) v = static_cast<int16_t>(rng() % 1000);
     std::vector<int64_t> bo(nd), ba(nd), bb(nd);
-    for (int d = 0; d < nd; ++d) { bo[d] = so[d] * 4; ba[d] = sa[d] * 4; bb[d] = sb[d] * 2; }
+    for (int d = 0; d < nd; ++d) {
+      bo[d] = so[d] * 4;
+      ba[d] = sa[d] * 4;
+      bb[d] = sb[d] * 2;
+    }
     const cpu::Operand o{out.data(), DType::kFloat32, bo.data()};
     const cpu::Operand in[2] = {{a.data(), DType::kFloat32, ba.data()}, {b.data(), DType::kInt16, bb.data()}};
     const KernelParam one = real_param(1);
@@ -465,7 +559,9 @@ TEST(Pointwise, AnyLayoutGivesTheSameAsAnIndexLoop) {
       for (int d = nd - 1; d >= 0; --d) {
         const int64_t at = rest % shape[d];
         rest /= shape[d];
-        io += at * so[d]; ia += at * sa[d]; ib += at * sb[d];
+        io += at * so[d];
+        ia += at * sa[d];
+        ib += at * sb[d];
       }
       want[io] = a[ia] + b[ib];
     }
@@ -520,11 +616,17 @@ TEST(Pointwise, ShortCallsEqualLongOnes) {  // the masked tails
 template <class T>
 void expect_long_calls_equal_short_ones() {
   const auto a = samples<T>(20000, 22), b = samples<T>(20000, 23);
-  for (const auto& [op, params] : std::initializer_list<std::pair<const PointwiseOp*, std::vector<KernelParam>>>{
-           {&pw::add, {real_param(0.3)}}, {&pw::sub, {real_param(0.3)}}, {&pw::mul, {}}, {&pw::maximum, {}}, {&pw::fmin, {}}, {&pw::div, {}}}) {
+  for (const auto& [op, params] :
+       std::initializer_list<std::pair<const PointwiseOp*, std::vector<KernelParam>>>{{&pw::add, {real_param(0.3)}},
+                                                                                      {&pw::sub, {real_param(0.3)}},
+                                                                                      {&pw::mul, {}},
+                                                                                      {&pw::maximum, {}},
+                                                                                      {&pw::fmin, {}},
+                                                                                      {&pw::div, {}}}) {
     std::vector<T> pieces;
     for (int i = 0; i < 20000; i += 50) {
-      const auto piece = run<T>(*op, {{a.begin() + i, a.begin() + i + 50}, {b.begin() + i, b.begin() + i + 50}}, params);
+      const auto piece =
+          run<T>(*op, {{a.begin() + i, a.begin() + i + 50}, {b.begin() + i, b.begin() + i + 50}}, params);
       pieces.insert(pieces.end(), piece.begin(), piece.end());
     }
     for (int n = 20000; n > 19960; --n) {
@@ -547,14 +649,16 @@ TEST(Pointwise, LargeResultsPastTheCaches) {  // aligned or not, in place or not
   float* const aligned = out.data() + (64 - reinterpret_cast<uintptr_t>(out.data()) % 64) % 64 / 4;
   for (float* to : {aligned, aligned + 1, aligned + 15}) {
     std::fill(out.begin(), out.end(), -1.0f);
-    const cpu::Operand o{to, DType::kFloat32, &stride}, ins[] = {{a.data(), DType::kFloat32, &stride}, {b.data(), DType::kFloat32, &stride}};
+    const cpu::Operand o{to, DType::kFloat32, &stride},
+        ins[] = {{a.data(), DType::kFloat32, &stride}, {b.data(), DType::kFloat32, &stride}};
     cpu::run_pointwise(pw::add, DType::kFloat32, {&n, 1}, {&o, 1}, ins, &alpha);
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(to[i], a[i] + b[i]);
     EXPECT_EQ(to[n], -1);
   }
   std::vector<BFloat16> narrow(n + 1);
   const int64_t narrow_stride = 2;
-  const cpu::Operand o{narrow.data(), DType::kBFloat16, &narrow_stride}, ins[] = {{a.data(), DType::kFloat32, &stride}, {b.data(), DType::kFloat32, &stride}};
+  const cpu::Operand o{narrow.data(), DType::kBFloat16, &narrow_stride},
+      ins[] = {{a.data(), DType::kFloat32, &stride}, {b.data(), DType::kFloat32, &stride}};
   cpu::run_pointwise(pw::add, DType::kFloat32, {&n, 1}, {&o, 1}, ins, &alpha);
   for (int64_t i = 0; i < n; ++i) ASSERT_EQ(narrow[i].bits, BFloat16(a[i] + b[i]).bits);
   const cpu::Operand same{a.data(), DType::kFloat32, &stride}, own[] = {same, {b.data(), DType::kFloat32, &stride}};
@@ -562,14 +666,18 @@ TEST(Pointwise, LargeResultsPastTheCaches) {  // aligned or not, in place or not
   for (int64_t i = 0; i < n; ++i) ASSERT_EQ(a[i], static_cast<float>(i % 1000) + b[i]);
 }
 
-// Every way into the engine at a size whose results go past the caches: rows that begin anywhere in a line, masks, 16-bit types, inputs that lie transposed.
+// Every way into the engine at a size whose results go past the caches: rows that begin anywhere in a line, masks,
+// 16-bit types, inputs that lie transposed.
 TEST(Pointwise, LargeResultsOfEveryLayout) {
   const int64_t rows = 1733, cols = 2411, n = rows * cols;
   const int64_t shape[2] = {rows, cols};
   std::vector<float> a(n), b(n), out(n + 16);
   for (int64_t i = 0; i < n; ++i) a[i] = static_cast<float>(i % 1000), b[i] = static_cast<float>(i % 77);
-  const auto strides = [](int64_t outer, int64_t inner, int64_t size) { return std::array<int64_t, 2>{outer * size, inner * size}; };
-  const auto dense4 = strides(cols, 1, 4), dense2 = strides(cols, 1, 2), dense1 = strides(cols, 1, 1), row = strides(0, 1, 4), column = strides(1, 0, 4), turned = strides(1, rows, 4);
+  const auto strides = [](int64_t outer, int64_t inner, int64_t size) {
+    return std::array<int64_t, 2>{outer * size, inner * size};
+  };
+  const auto dense4 = strides(cols, 1, 4), dense2 = strides(cols, 1, 2), dense1 = strides(cols, 1, 1),
+             row = strides(0, 1, 4), column = strides(1, 0, 4), turned = strides(1, rows, 4);
   const KernelParam one = real_param(1);
   float* const to = out.data() + 3;
   const cpu::Operand o{to, DType::kFloat32, dense4.data()}, x{a.data(), DType::kFloat32, dense4.data()};
@@ -582,7 +690,8 @@ TEST(Pointwise, LargeResultsOfEveryLayout) {
     EXPECT_EQ(to[-1], -1);
   }
   std::vector<uint8_t> mask(n);
-  const cpu::Operand m{mask.data(), DType::kBool, dense1.data()}, y{b.data(), DType::kFloat32, dense4.data()}, both[2] = {x, y};
+  const cpu::Operand m{mask.data(), DType::kBool, dense1.data()}, y{b.data(), DType::kFloat32, dense4.data()},
+      both[2] = {x, y};
   cpu::run_pointwise(pw::gt, DType::kFloat32, shape, {&m, 1}, both, nullptr);
   for (int64_t i = 0; i < n; ++i) ASSERT_EQ(mask[i], a[i] > b[i]) << i;
   const cpu::Operand three[3] = {m, x, y}, two[2] = {x, m};
@@ -592,7 +701,8 @@ TEST(Pointwise, LargeResultsOfEveryLayout) {
   for (int64_t i = 0; i < n; ++i) ASSERT_EQ(to[i], a[i] > b[i] ? 1 : a[i]) << i;
   for (const DType t : {DType::kBFloat16, DType::kFloat16}) {  // large enough with one input of four bytes
     std::vector<uint16_t> narrow(n + 1, 7), result(n + 1, 7);
-    const cpu::Operand z{narrow.data() + 1, t, dense2.data()}, r{result.data() + 1, t, dense2.data()}, mixed[2] = {z, x};
+    const cpu::Operand z{narrow.data() + 1, t, dense2.data()}, r{result.data() + 1, t, dense2.data()},
+        mixed[2] = {z, x};
     cpu::copy_strided(shape, z, y);
     cpu::run_pointwise(pw::add, DType::kFloat32, shape, {&r, 1}, mixed, &one);
     for (int64_t i = 0; i < n; ++i) {
@@ -610,13 +720,17 @@ TEST(Pointwise, WhereOfEveryElementSize) {
     for (int64_t n = 1; n < 140; n = n < 20 ? n + 1 : n + 13) {
       std::vector<uint8_t> mask(n);
       std::vector<char> a(n * size), b(n * size), out((n + 1) * size, 'x');
-      for (auto& v : mask) v = random() % 3 == 0 ? 0 : static_cast<uint8_t>(1 + random() % 255);  // whatever is not 0 is true
+      for (auto& v : mask)
+        v = random() % 3 == 0 ? 0 : static_cast<uint8_t>(1 + random() % 255);  // whatever is not 0 is true
       for (auto& v : a) v = static_cast<char>(random());
       for (auto& v : b) v = static_cast<char>(random());
       const int64_t bytes = 1;
-      const cpu::Operand o{out.data(), t, &size}, ins[3] = {{mask.data(), DType::kBool, &bytes}, {a.data(), t, &size}, {b.data(), t, &size}};
+      const cpu::Operand o{out.data(), t, &size},
+          ins[3] = {{mask.data(), DType::kBool, &bytes}, {a.data(), t, &size}, {b.data(), t, &size}};
       cpu::run_pointwise(pw::where, t, {&n, 1}, {&o, 1}, ins, nullptr);
-      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(std::memcmp(&out[i * size], &(mask[i] ? a : b)[i * size], size), 0) << name_of(t) << " " << n << " " << i;
+      for (int64_t i = 0; i < n; ++i)
+        ASSERT_EQ(std::memcmp(&out[i * size], &(mask[i] ? a : b)[i * size], size), 0)
+            << name_of(t) << " " << n << " " << i;
       EXPECT_EQ(out[n * size], 'x');
     }
   }
@@ -628,7 +742,8 @@ TEST(Pointwise, WhereAndMaskedFillReadBoolConditions) {
   float out[5];
   const int64_t shape[1] = {5}, bytes[1] = {1}, floats[1] = {4};
   const cpu::Operand o{out, DType::kFloat32, floats}, c{const_cast<uint8_t*>(condition), DType::kBool, bytes};
-  const cpu::Operand x{const_cast<float*>(a), DType::kFloat32, floats}, y{const_cast<float*>(b), DType::kFloat32, floats};
+  const cpu::Operand x{const_cast<float*>(a), DType::kFloat32, floats},
+      y{const_cast<float*>(b), DType::kFloat32, floats};
   const cpu::Operand three[3] = {c, x, y}, two[2] = {x, c};
   cpu::run_pointwise(pw::where, DType::kFloat32, shape, {&o, 1}, three, nullptr);
   EXPECT_EQ(std::vector<float>(out, out + 5), (std::vector<float>{1, 20, 3, 40, 50}));

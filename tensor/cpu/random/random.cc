@@ -16,8 +16,9 @@ namespace {
 
 // How the messages about bounds name the C++ types of dtypes.
 const char* cxx_type_name(DType t) {
-  static constexpr const char* kNames[13] = {"bool", "unsigned char", "signed char", "short int", "int", "long int", "short unsigned int", "unsigned int",
-                                             "long unsigned int", "c10::Half", "c10::BFloat16", "float", "double"};
+  static constexpr const char* kNames[13] = {
+      "bool",         "unsigned char",     "signed char", "short int",     "int",   "long int", "short unsigned int",
+      "unsigned int", "long unsigned int", "c10::Half",   "c10::BFloat16", "float", "double"};
   return t <= DType::kFloat64 ? kNames[static_cast<int>(t)] : type_name_of(t);
 }
 
@@ -37,14 +38,16 @@ bool all_probabilities(Shape shape, const Operand& x) {
     for (int64_t i = 0; i < n && good; i += kChunk) {
       const int64_t m = std::min(kChunk, n - i);
       const char* const from = p[0] + i * walk.step(0);
-      good = wide ? all_in_unit(numbers(x.dtype, from, walk.step(0), wide_values, m), m) : all_in_unit(numbers(x.dtype, from, walk.step(0), narrow_values, m), m);
+      good = wide ? all_in_unit(numbers(x.dtype, from, walk.step(0), wide_values, m), m)
+                  : all_in_unit(numbers(x.dtype, from, walk.step(0), narrow_values, m), m);
     }
   });
   return good;
 }
 
 // make(v, n) of doubles for float64, of floats for the narrower floating dtypes.
-template <class Make> void emit_wide_or_float(Shape shape, const Operand& out, Make&& make) {
+template <class Make>
+void emit_wide_or_float(Shape shape, const Operand& out, Make&& make) {
   if (out.dtype == DType::kFloat64) {
     emit<double>(shape, out, make);
   } else {
@@ -54,10 +57,14 @@ template <class Make> void emit_wide_or_float(Shape shape, const Operand& out, M
 
 double max_of(DType t) {
   switch (t) {
-    case DType::kFloat16: return 65504.0;
-    case DType::kBFloat16: return 0x1.fep127;
-    case DType::kFloat32: return std::numeric_limits<float>::max();
-    default: return std::numeric_limits<double>::max();
+    case DType::kFloat16:
+      return 65504.0;
+    case DType::kBFloat16:
+      return 0x1.fep127;
+    case DType::kFloat32:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
   }
 }
 
@@ -79,8 +86,11 @@ void random_uniform(Shape shape, const Operand& out, double from, double to, con
     emit<double>(shape, out, [&](double* v, int64_t n) {
       draw_doubles(g, v, n);
       // Fused, as the reference numbers are.
-      if (from != 0) { for (int64_t i = 0; i < n; ++i) v[i] = std::fma(v[i], range, from); }
-      else if (range != 1) { for (int64_t i = 0; i < n; ++i) v[i] *= range; }
+      if (from != 0) {
+        for (int64_t i = 0; i < n; ++i) v[i] = std::fma(v[i], range, from);
+      } else if (range != 1) {
+        for (int64_t i = 0; i < n; ++i) v[i] *= range;
+      }
     });
     return;
   }
@@ -95,8 +105,11 @@ void random_uniform(Shape shape, const Operand& out, double from, double to, con
   emit<float>(shape, out, [&](float* v, int64_t n) {
     draw_floats(g, digits, v, n);
     // The product is exact in double, so this rounds as a fused operation does.
-    if (low != 0) { for (int64_t i = 0; i < n; ++i) v[i] = static_cast<float>(static_cast<double>(v[i]) * range + low); }
-    else if (range != 1) { for (int64_t i = 0; i < n; ++i) v[i] *= range; }
+    if (low != 0) {
+      for (int64_t i = 0; i < n; ++i) v[i] = static_cast<float>(static_cast<double>(v[i]) * range + low);
+    } else if (range != 1) {
+      for (int64_t i = 0; i < n; ++i) v[i] *= range;
+    }
   });
 }
 
@@ -116,7 +129,8 @@ void random_bernoulli_tensor(Shape shape, const Operand& out, const Operand& p, 
   check_ordinary("bernoulli_tensor_cpu_self_", out.dtype);
   check_floating("bernoulli_tensor_cpu_p_", p.dtype);
   TESSERA_CHECK(all_probabilities(shape, p),
-                "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  If so, please report an enhancement request to PyTorch.)");
+                "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  "
+                "If so, please report an enhancement request to PyTorch.)");
   CpuGeneratorImpl& g = cpu_generator_or_default(gen);
   std::lock_guard lock(g.mutex());
   if (p.dtype == DType::kFloat64) {
@@ -136,7 +150,9 @@ void random_bernoulli_tensor(Shape shape, const Operand& out, const Operand& p, 
 
 // Inverse of the distribution function 1 - exp(-lambda x).
 void random_exponential(Shape shape, const Operand& out, double lambda, const Generator& gen) {
-  TESSERA_CHECK(is_floating_point(out.dtype), "Exponential distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
+  TESSERA_CHECK(is_floating_point(out.dtype),
+                "Exponential distribution is a continuous probability distribution. dtype must be a floating point but "
+                "you specified ",
                 type_name_of(out.dtype));
   check_floating("exponential_cpu", out.dtype);
   TESSERA_CHECK(lambda > 0.0, "exponential_ expects lambda > 0.0, but found lambda=", lambda);
@@ -151,8 +167,10 @@ void random_exponential(Shape shape, const Operand& out, double lambda, const Ge
 }
 
 void random_cauchy(Shape shape, const Operand& out, double median, double sigma, const Generator& gen) {
-  TESSERA_CHECK(is_floating_point(out.dtype), "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
-                cxx_type_name(out.dtype));
+  TESSERA_CHECK(
+      is_floating_point(out.dtype),
+      "Cauchy distribution is a continuous probability distribution. dtype must be a floating point but you specified ",
+      cxx_type_name(out.dtype));
   check_floating("cauchy_cpu", out.dtype);
   TESSERA_CHECK(sigma > 0.0, "cauchy_ expects sigma > 0.0, but found sigma=", sigma);
   CpuGeneratorImpl& g = cpu_generator_or_default(gen);
@@ -190,9 +208,12 @@ void random_full(Shape shape, const Operand& out, const Generator& gen) {
     return;
   }
   uint32_t values = 0;  // how many, 1 + the largest
-  if (is_floating_point(t)) values = (1u << digits_of(t)) + 1;
-  else if (t == DType::kBool) values = 2;
-  else values = 1u << (8 * item_size(t) - (t != DType::kUInt8));
+  if (is_floating_point(t))
+    values = (1u << digits_of(t)) + 1;
+  else if (t == DType::kBool)
+    values = 2;
+  else
+    values = 1u << (8 * item_size(t) - (t != DType::kUInt8));
   emit<int64_t>(shape, out, [&](int64_t* v, int64_t n) {
     uint32_t words[kChunk];
     g.fill(words, n);
@@ -217,7 +238,8 @@ int64_t spacing(DType t, int64_t x) {
   return int64_t{1} << std::max(0, exponent - digits_of(t) + 1);
 }
 
-// Moves bounds that the floating dtype cannot represent to representable ones inside the range, where int64 has room for the step.
+// Moves bounds that the floating dtype cannot represent to representable ones inside the range, where int64 has room
+// for the step.
 int64_t representable_from(DType t, int64_t from) {
   if (from == std::numeric_limits<int64_t>::max()) return from;
   const double r = rounded(t, from + 1);
@@ -231,20 +253,32 @@ int64_t representable_to(DType t, int64_t to) {
   return static_cast<int64_t>(r) - spacing(t, to - 1);
 }
 
-struct IntBounds { int64_t low, high; };  // both inclusive
+struct IntBounds {
+  int64_t low, high;
+};  // both inclusive
 
 IntBounds bounds_of(DType t) {
   switch (t) {
-    case DType::kBool: return {0, 1};
-    case DType::kUInt8: return {0, 255};
-    case DType::kInt8: return {-128, 127};
-    case DType::kInt16: return {-32768, 32767};
-    case DType::kInt32: return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
-    case DType::kUInt16: return {0, 65535};
-    case DType::kUInt32: return {0, 0xffffffffll};
-    case DType::kUInt64: return {0, std::numeric_limits<int64_t>::max()};
-    case DType::kFloat16: return {-65504, 65504};
-    default: return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
+    case DType::kBool:
+      return {0, 1};
+    case DType::kUInt8:
+      return {0, 255};
+    case DType::kInt8:
+      return {-128, 127};
+    case DType::kInt16:
+      return {-32768, 32767};
+    case DType::kInt32:
+      return {std::numeric_limits<int32_t>::min(), std::numeric_limits<int32_t>::max()};
+    case DType::kUInt16:
+      return {0, 65535};
+    case DType::kUInt32:
+      return {0, 0xffffffffll};
+    case DType::kUInt64:
+      return {0, std::numeric_limits<int64_t>::max()};
+    case DType::kFloat16:
+      return {-65504, 65504};
+    default:
+      return {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()};
   }
 }
 
@@ -256,14 +290,15 @@ void check_bounds(DType t, int64_t from, int64_t last, std::string& warning) {
   const int64_t exact = int64_t{1} << digits_of(t);
   for (const auto& [value, name] : {std::pair{from, "from"}, {last, "to - 1"}}) {
     if (value >= -exact && value <= exact) continue;
-    warning += str_cat(warning.empty() ? "" : "\n", name, " is out of bounds [-(2^", digits_of(t), "), 2^", digits_of(t),
-                       "]. Due to precision limitations ", cxx_type_name(t),
+    warning += str_cat(warning.empty() ? "" : "\n", name, " is out of bounds [-(2^", digits_of(t), "), 2^",
+                       digits_of(t), "]. Due to precision limitations ", cxx_type_name(t),
                        " can support discrete uniform distribution only within this range. "
                        "This warning will become an error in version 1.7 release, please fix the code in advance");
   }
 }
 
-// Up to this many values are made of 32 random bits, so that the remainder's bias stays below 2^-4 of a value's share; more of 64.
+// Up to this many values are made of 32 random bits, so that the remainder's bias stays below 2^-4 of a value's share;
+// more of 64.
 constexpr uint64_t kMax32BitRange = uint64_t{1} << 28;
 
 }  // namespace
@@ -276,7 +311,9 @@ RandomRange random_range(DType t, int64_t from, std::optional<int64_t> to) {
     if (is_floating_point(t)) {
       from = representable_from(t, from);
       *to = representable_to(t, *to);
-      TESSERA_CHECK(from < *to, "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from=", from, " >= to=", *to);
+      TESSERA_CHECK(from < *to,
+                    "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from=", from,
+                    " >= to=", *to);
     }
     check_bounds(t, from, *to - 1, r.warning);
     r.size = static_cast<uint64_t>(*to) - static_cast<uint64_t>(from);
@@ -284,14 +321,18 @@ RandomRange random_range(DType t, int64_t from, std::optional<int64_t> to) {
     const int64_t last = is_floating_point(t) ? int64_t{1} << digits_of(t) : bounds_of(t).high;
     if (is_floating_point(t)) {
       from = representable_from(t, from);
-      TESSERA_CHECK(from < last, "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype, but got from=", from, " > to_inc=", last);
+      TESSERA_CHECK(
+          from < last,
+          "random_ expects 'from' casted to dtype to be less than or equal to 'to_inc' casted to dtype, but got from=",
+          from, " > to_inc=", last);
     }
     check_bounds(t, from, last, r.warning);
     r.size = static_cast<uint64_t>(last) - static_cast<uint64_t>(from) + 1;
   } else {
     check_ordinary("random_full_64_bits_range_kernel_cpu", t);
     if (t == DType::kBool || t == DType::kFloat16) not_implemented("random_full_64_bits_range_kernel_cpu", t);
-    TESSERA_CHECK(t == DType::kInt64 || is_floating_point(t), "random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16");
+    TESSERA_CHECK(t == DType::kInt64 || is_floating_point(t),
+                  "random_full_64_bits_range_kernel_cpu handles only int64, double, float and bfloat16");
   }
   r.base = from;
   return r;

@@ -11,7 +11,9 @@
 namespace tessera::cpu::random_internal {
 
 // In [0, 1), with 53 random bits.
-inline double draw_double(CpuGeneratorImpl& g) { return static_cast<double>(static_cast<int64_t>(g.random64() & ((uint64_t{1} << 53) - 1))) * 0x1p-53; }
+inline double draw_double(CpuGeneratorImpl& g) {
+  return static_cast<double>(static_cast<int64_t>(g.random64() & ((uint64_t{1} << 53) - 1))) * 0x1p-53;
+}
 
 // N(0, 1). Numbers come in pairs; the second waits in the generator.
 inline double draw_normal(CpuGeneratorImpl& g) {
@@ -43,6 +45,8 @@ inline void draw_floats(CpuGeneratorImpl& g, int digits, float* out, int64_t n) 
 }
 
 // Significant bits of a floating dtype.
-inline int digits_of(DType t) { return t == DType::kFloat16 ? 11 : t == DType::kBFloat16 ? 8 : t == DType::kFloat32 ? 24 : 53; }
+inline int digits_of(DType t) {
+  return t == DType::kFloat16 ? 11 : t == DType::kBFloat16 ? 8 : t == DType::kFloat32 ? 24 : 53;
+}
 
 }  // namespace tessera::cpu::random_internal

@@ -1,4 +1,5 @@
-// Normal numbers by the method of G. Box and M. Muller, "A note on the generation of random normal deviates", Ann. Math. Statist. 29 (1958).
+// Normal numbers by the method of G. Box and M. Muller, "A note on the generation of random normal deviates", Ann.
+// Math. Statist. 29 (1958).
 #include <cmath>
 
 #include "tensor/core/parallel.h"
@@ -25,8 +26,10 @@ void transform_blocks(double* data, int64_t blocks, double mean, double std) {
   box_muller_blocks(data, blocks, mean, std);
 }
 
-// For float16 and bfloat16, where every operation is rounded to the dtype and there are few different uniform numbers: all their radii, cosines and sines.
-template <class T> struct Tables {
+// For float16 and bfloat16, where every operation is rounded to the dtype and there are few different uniform numbers:
+// all their radii, cosines and sines.
+template <class T>
+struct Tables {
   static constexpr int kSize = std::is_same_v<T, Half> ? 1 << 11 : 1 << 8;
   static float round(float x) { return T(x); }
 
@@ -42,7 +45,8 @@ template <class T> struct Tables {
   float radius[kSize], cosine[kSize], sine[kSize];
 };
 
-template <class T> requires(is_reduced_float(DTypeOf<T>::value)) void transform_blocks(T* data, int64_t blocks, double mean, double std) {
+template <class T>
+requires(is_reduced_float(DTypeOf<T>::value)) void transform_blocks(T* data, int64_t blocks, double mean, double std) {
   static const Tables<T> tables;
   const auto round = Tables<T>::round;
   const float m = round(static_cast<float>(mean)), s = round(static_cast<float>(std));
@@ -56,7 +60,8 @@ template <class T> requires(is_reduced_float(DTypeOf<T>::value)) void transform_
   }
 }
 
-template <class T> void draw_uniform(CpuGeneratorImpl& g, T* data, int64_t n) {
+template <class T>
+void draw_uniform(CpuGeneratorImpl& g, T* data, int64_t n) {
   for (int64_t i = 0; i < n; i += kChunk) {
     const int64_t m = std::min(kChunk, n - i);
     if constexpr (std::is_same_v<T, double>) {
@@ -71,13 +76,17 @@ template <class T> void draw_uniform(CpuGeneratorImpl& g, T* data, int64_t n) {
   }
 }
 
-// n >= 16. The last 16 elements are drawn anew when n is no multiple of 16. Pieces are transformed while they are in the cache.
-template <class T> void fill_contiguous(CpuGeneratorImpl& g, T* data, int64_t n, double mean, double std) {
+// n >= 16. The last 16 elements are drawn anew when n is no multiple of 16. Pieces are transformed while they are in
+// the cache.
+template <class T>
+void fill_contiguous(CpuGeneratorImpl& g, T* data, int64_t n, double mean, double std) {
   constexpr int64_t kPiece = int64_t{1} << 16;
   for (int64_t i = 0; i < n; i += kPiece) {
     const int64_t m = std::min(kPiece, n - i);
     draw_uniform(g, data + i, m);
-    parallel_for(m / kBlock, 256, [&](int64_t begin, int64_t end) { transform_blocks(data + i + begin * kBlock, end - begin, mean, std); });
+    parallel_for(m / kBlock, 256, [&](int64_t begin, int64_t end) {
+      transform_blocks(data + i + begin * kBlock, end - begin, mean, std);
+    });
   }
   if (n % kBlock == 0) return;
   data += n - kBlock;
@@ -101,10 +110,14 @@ void random_normal(Shape shape, const Operand& out, double mean, double std, con
     return;
   }
   switch (out.dtype) {
-    case DType::kFloat16: return fill_contiguous(g, static_cast<Half*>(out.data), n, mean, std);
-    case DType::kBFloat16: return fill_contiguous(g, static_cast<BFloat16*>(out.data), n, mean, std);
-    case DType::kFloat32: return fill_contiguous(g, static_cast<float*>(out.data), n, mean, std);
-    default: return fill_contiguous(g, static_cast<double*>(out.data), n, mean, std);
+    case DType::kFloat16:
+      return fill_contiguous(g, static_cast<Half*>(out.data), n, mean, std);
+    case DType::kBFloat16:
+      return fill_contiguous(g, static_cast<BFloat16*>(out.data), n, mean, std);
+    case DType::kFloat32:
+      return fill_contiguous(g, static_cast<float*>(out.data), n, mean, std);
+    default:
+      return fill_contiguous(g, static_cast<double*>(out.data), n, mean, std);
   }
 }
 

@@ -15,7 +15,8 @@ namespace {
 
 constexpr int64_t kMany = 20000;
 
-template <class T> struct Contiguous {
+template <class T>
+struct Contiguous {
   explicit Contiguous(int64_t n) : values(n), shape(n), stride(sizeof(T)) {}
   Operand operand() { return {values.data(), DTypeOf<T>::value, &stride}; }
   Shape dims() const { return {&shape, 1}; }
@@ -75,7 +76,8 @@ TEST(UniformTest, RangeAndErrors) {
 }
 
 TEST(UniformTest, MemoryOrder) {
-  // A transposed matrix gets its numbers in the order of its addresses, a sliced one in row-major order of what it shows.
+  // A transposed matrix gets its numbers in the order of its addresses, a sliced one in row-major order of what it
+  // shows.
   Contiguous<float> plain(12), other(12);
   random_uniform(plain.dims(), plain.operand(), 0, 1, seeded(3));
   const int64_t shape[] = {3, 4}, transposed[] = {4, 12};
@@ -129,7 +131,8 @@ TEST(NormalTest, BlocksOf16AndTheirTail) {
       EXPECT_NEAR(x.values[at + j], 0.5 + 3 * radius * (j < 8 ? std::cos(theta) : std::sin(theta)), 1e-12);
     }
   };
-  for (int j = 0; j < 5; ++j) EXPECT_NEAR(x.values[j], 0.5 + 3 * std::sqrt(-2 * std::log(1 - u[j])) * std::cos(2 * M_PI * u[8 + j]), 1e-12);
+  for (int j = 0; j < 5; ++j)
+    EXPECT_NEAR(x.values[j], 0.5 + 3 * std::sqrt(-2 * std::log(1 - u[j])) * std::cos(2 * M_PI * u[8 + j]), 1e-12);
   check(5, u.data() + 21, 0);
   EXPECT_EQ(next(g), next(h));
 }
@@ -236,7 +239,9 @@ TEST(IntegerTest, Bounds) {
   EXPECT_FALSE(random_range(DType::kFloat32, 0, 1 << 25).warning.empty());
   for (int64_t from : {INT64_MIN, INT64_MIN + 1, int64_t{0}, INT64_MAX - 1}) {
     for (DType t : {DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
-      try { random_range(t, from, INT64_MAX); } catch (const Error&) {}
+      try {
+        random_range(t, from, INT64_MAX);
+      } catch (const Error&) {}
     }
   }
 }
@@ -266,7 +271,8 @@ constexpr int64_t kLengths[] = {1, 2, 7, 8, 15, 16, 17, 31, 623, 624, 625, 1300}
 TEST(VectorsTest, SameAsOneByOne) {
   for (const int64_t n : kLengths) {
     Contiguous<int64_t> x(n), order(n);
-    for (const int64_t size : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{1000}, int64_t{65537}, (int64_t{1} << 28) - 1}) {
+    for (const int64_t size :
+         {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{1000}, int64_t{65537}, (int64_t{1} << 28) - 1}) {
       random_integers(x.dims(), x.operand(), random_range(DType::kInt64, -5, size - 5), seeded(n));
       Generator g = seeded(n);
       for (const int64_t v : x.values) ASSERT_EQ(v, static_cast<int64_t>(next(g) % size) - 5) << n << ' ' << size;
@@ -375,7 +381,9 @@ TEST(CountingTest, OddArgumentsEnd) {
   const double odd[] = {0, -1, 1e300, INFINITY, -INFINITY, NAN};
   for (double v : odd) {
     a.values[0] = v;
-    try { random_poisson(x.dims(), x.operand(), a.operand(), seeded()); } catch (const Error&) {}
+    try {
+      random_poisson(x.dims(), x.operand(), a.operand(), seeded());
+    } catch (const Error&) {}
     random_gamma(x.dims(), x.operand(), a.operand(), seeded());
     for (double p : {0.5, 1e-300, 0.0, 1.0, 2.0, -1.0, double(NAN)}) {
       b.values[0] = p;

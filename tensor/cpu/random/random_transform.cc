@@ -40,7 +40,8 @@ void UnitFloats(const uint32_t* words, int64_t n, int digits, float* v) {
 HWY_INLINE hn::Vec<Bits> LowBits(const uint32_t* words) {
   const hn::RebindToUnsigned<Bits> du;
   const auto pair = hn::LoadU(du, reinterpret_cast<const uint64_t*>(words));
-  return hn::And(hn::BitCast(Bits(), hn::Or(hn::ShiftLeft<32>(pair), hn::ShiftRight<32>(pair))), hn::Set(Bits(), (int64_t{1} << 53) - 1));
+  return hn::And(hn::BitCast(Bits(), hn::Or(hn::ShiftLeft<32>(pair), hn::ShiftRight<32>(pair))),
+                 hn::Set(Bits(), (int64_t{1} << 53) - 1));
 }
 HWY_INLINE void StoreNumbers(V x, double* to) { hn::StoreU(x, D(), to); }
 HWY_INLINE void StoreNumbers(V x, float* to) {
@@ -62,7 +63,8 @@ HWY_INLINE void ForPairs(const uint32_t* words, int64_t n, T* v, F f) {
 }
 template <class T, class F>
 HWY_INLINE void ForUnits(const uint32_t* words, int64_t n, T* v, F f) {
-  ForPairs(words, n, v, [&](auto bits) HWY_ATTR { return f(hn::Mul(hn::ConvertTo(D(), bits), hn::Set(D(), 0x1p-53))); });
+  ForPairs(words, n, v,
+           [&](auto bits) HWY_ATTR { return f(hn::Mul(hn::ConvertTo(D(), bits), hn::Set(D(), 0x1p-53))); });
 }
 void UnitDoubles(const uint32_t* words, int64_t n, double* v) {
   ForUnits(words, n, v, [](V u) HWY_ATTR { return u; });
@@ -76,7 +78,8 @@ void Remainders(const uint32_t* words, int64_t n, uint32_t size, int64_t base, i
   constexpr int64_t kLanes = HWY_LANES(uint64_t);
   // Products of the low halves of 64-bit lanes.
   const auto times = [&](auto a, auto b) HWY_ATTR { return hn::MulEven(hn::BitCast(d32, a), hn::BitCast(d32, b)); };
-  const auto inverse = hn::Set(d, uint64_t{UINT32_MAX / size}), sizes = hn::Set(d, uint64_t{size}), bases = hn::Set(d, static_cast<uint64_t>(base));
+  const auto inverse = hn::Set(d, uint64_t{UINT32_MAX / size}), sizes = hn::Set(d, uint64_t{size}),
+             bases = hn::Set(d, static_cast<uint64_t>(base));
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     const auto x = hn::PromoteTo(d, hn::LoadU(half, words + i));
@@ -124,14 +127,18 @@ void BernoulliEach(const uint32_t* words, int64_t n, const float* p, float* v) {
   constexpr int64_t kLanes = HWY_LANES(float);
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
-    const auto u = hn::Mul(hn::ConvertTo(d, hn::And(hn::LoadU(di, reinterpret_cast<const int32_t*>(words) + i), hn::Set(di, 0xffffff))), hn::Set(d, 0x1p-24f));
+    const auto u = hn::Mul(
+        hn::ConvertTo(d, hn::And(hn::LoadU(di, reinterpret_cast<const int32_t*>(words) + i), hn::Set(di, 0xffffff))),
+        hn::Set(d, 0x1p-24f));
     hn::StoreU(hn::IfThenElseZero(hn::Lt(u, hn::LoadU(d, p + i)), hn::Set(d, 1.0f)), d, v + i);
   }
   for (; i < n; ++i) v[i] = static_cast<float>(words[i] & 0xffffff) * 0x1p-24f < p[i] ? 1.0f : 0.0f;
 }
 void BernoulliAll(const uint32_t* words, int64_t n, double p, float* v) {
   const auto limit = hn::Set(Bits(), static_cast<int64_t>(std::ceil(p * 0x1p53)));
-  ForPairs(words, n, v, [&](auto bits) HWY_ATTR { return hn::IfThenElseZero(hn::RebindMask(D(), hn::Lt(bits, limit)), hn::Set(D(), 1.0)); });
+  ForPairs(words, n, v, [&](auto bits) HWY_ATTR {
+    return hn::IfThenElseZero(hn::RebindMask(D(), hn::Lt(bits, limit)), hn::Set(D(), 1.0));
+  });
 }
 
 void NormalBlocks(double* data, int64_t blocks, double mean, double std) {
@@ -139,7 +146,8 @@ void NormalBlocks(double* data, int64_t blocks, double mean, double std) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t b = 0; b < blocks; ++b, data += 16) {
     for (int64_t j = 0; j < 8; j += lanes) {
-      const V radius = hn::Sqrt(hn::Mul(hn::Set(d, -2.0), math::Log(d, hn::Sub(hn::Set(d, 1.0), hn::LoadU(d, data + j)))));
+      const V radius =
+          hn::Sqrt(hn::Mul(hn::Set(d, -2.0), math::Log(d, hn::Sub(hn::Set(d, 1.0), hn::LoadU(d, data + j)))));
       V s, c;
       math::SinAndCos(d, hn::Mul(hn::Set(d, 2 * M_PI), hn::LoadU(d, data + j + 8)), s, c);
       hn::StoreU(hn::MulAdd(hn::Mul(radius, c), hn::Set(d, std), hn::Set(d, mean)), d, data + j);
@@ -164,7 +172,8 @@ template <class T, class F>
 HWY_INLINE void CauchyNumbers(const uint32_t* words, int64_t n, double median, double sigma, T* v, F tan) {
   const D d;
   ForUnits(words, n, v, [&](V u) HWY_ATTR {
-    return hn::Add(hn::Set(d, median), hn::Mul(hn::Set(d, sigma), tan(hn::Mul(hn::Set(d, M_PI), hn::Sub(u, hn::Set(d, 0.5))))));
+    return hn::Add(hn::Set(d, median),
+                   hn::Mul(hn::Set(d, sigma), tan(hn::Mul(hn::Set(d, M_PI), hn::Sub(u, hn::Set(d, 0.5))))));
   });
 }
 void CauchyFloats(const uint32_t* words, int64_t n, double median, double sigma, float* v) {
@@ -194,19 +203,37 @@ TESSERA_SIMD_TABLE(ExponentialFloats);
 TESSERA_SIMD_TABLE(ExponentialDoubles);
 TESSERA_SIMD_TABLE(CauchyFloats);
 TESSERA_SIMD_TABLE(CauchyDoubles);
-void unit_floats(const uint32_t* words, int64_t n, int digits, float* v) { TESSERA_SIMD(UnitFloats)(words, n, digits, v); }
+void unit_floats(const uint32_t* words, int64_t n, int digits, float* v) {
+  TESSERA_SIMD(UnitFloats)(words, n, digits, v);
+}
 void unit_doubles(const uint32_t* words, int64_t n, double* v) { TESSERA_SIMD(UnitDoubles)(words, n, v); }
-void remainders(const uint32_t* words, int64_t n, uint32_t size, int64_t base, int64_t* v) { TESSERA_SIMD(Remainders)(words, n, size, base, v); }
+void remainders(const uint32_t* words, int64_t n, uint32_t size, int64_t base, int64_t* v) {
+  TESSERA_SIMD(Remainders)(words, n, size, base, v);
+}
 void falling_remainders(uint32_t* words, int64_t n, int32_t count) { TESSERA_SIMD(FallingRemainders)(words, n, count); }
 bool all_in_unit(const float* p, int64_t n) { return TESSERA_SIMD(FloatsInUnit)(p, n); }
 bool all_in_unit(const double* p, int64_t n) { return TESSERA_SIMD(DoublesInUnit)(p, n); }
-void bernoulli_numbers(const uint32_t* words, int64_t n, const float* p, float* v) { TESSERA_SIMD(BernoulliEach)(words, n, p, v); }
-void bernoulli_numbers(const uint32_t* words, int64_t n, double p, float* v) { TESSERA_SIMD(BernoulliAll)(words, n, p, v); }
-void box_muller_blocks(double* data, int64_t blocks, double mean, double std) { TESSERA_SIMD(NormalBlocks)(data, blocks, mean, std); }
-void exponential_numbers(const uint32_t* words, int64_t n, double scale, float* v) { TESSERA_SIMD(ExponentialFloats)(words, n, scale, v); }
-void exponential_numbers(const uint32_t* words, int64_t n, double scale, double* v) { TESSERA_SIMD(ExponentialDoubles)(words, n, scale, v); }
-void cauchy_numbers(const uint32_t* words, int64_t n, double median, double sigma, float* v) { TESSERA_SIMD(CauchyFloats)(words, n, median, sigma, v); }
-void cauchy_numbers(const uint32_t* words, int64_t n, double median, double sigma, double* v) { TESSERA_SIMD(CauchyDoubles)(words, n, median, sigma, v); }
+void bernoulli_numbers(const uint32_t* words, int64_t n, const float* p, float* v) {
+  TESSERA_SIMD(BernoulliEach)(words, n, p, v);
+}
+void bernoulli_numbers(const uint32_t* words, int64_t n, double p, float* v) {
+  TESSERA_SIMD(BernoulliAll)(words, n, p, v);
+}
+void box_muller_blocks(double* data, int64_t blocks, double mean, double std) {
+  TESSERA_SIMD(NormalBlocks)(data, blocks, mean, std);
+}
+void exponential_numbers(const uint32_t* words, int64_t n, double scale, float* v) {
+  TESSERA_SIMD(ExponentialFloats)(words, n, scale, v);
+}
+void exponential_numbers(const uint32_t* words, int64_t n, double scale, double* v) {
+  TESSERA_SIMD(ExponentialDoubles)(words, n, scale, v);
+}
+void cauchy_numbers(const uint32_t* words, int64_t n, double median, double sigma, float* v) {
+  TESSERA_SIMD(CauchyFloats)(words, n, median, sigma, v);
+}
+void cauchy_numbers(const uint32_t* words, int64_t n, double median, double sigma, double* v) {
+  TESSERA_SIMD(CauchyDoubles)(words, n, median, sigma, v);
+}
 
 }  // namespace tessera::cpu::random_internal
 #endif

@@ -5,7 +5,8 @@
 
 namespace tessera::cpu::random_internal {
 
-// Numbers in [0, 1): v[i] from the low `digits` bits (at most 24) of words[i]; from the low 53 bits of words 2 i (the high one) and 2 i + 1. The same bits at every SIMD level.
+// Numbers in [0, 1): v[i] from the low `digits` bits (at most 24) of words[i]; from the low 53 bits of words 2 i (the
+// high one) and 2 i + 1. The same bits at every SIMD level.
 void unit_floats(const uint32_t* words, int64_t n, int digits, float* v);
 void unit_doubles(const uint32_t* words, int64_t n, double* v);
 // v[i] = words[i] % size + base.
@@ -22,7 +23,8 @@ void bernoulli_numbers(const uint32_t* words, int64_t n, double p, float* v);
 
 // Blocks of 16 uniform numbers into normal ones: numbers j and j + 8 of a block are a pair.
 void box_muller_blocks(double* data, int64_t blocks, double mean, double std);
-// Of u as in unit_doubles: scale log(1 - u), exponential numbers where scale is -1 / lambda; median + sigma tan(pi (u - 1/2)).
+// Of u as in unit_doubles: scale log(1 - u), exponential numbers where scale is -1 / lambda; median + sigma tan(pi (u -
+// 1/2)).
 void exponential_numbers(const uint32_t* words, int64_t n, double scale, float* v);
 void exponential_numbers(const uint32_t* words, int64_t n, double scale, double* v);
 void cauchy_numbers(const uint32_t* words, int64_t n, double median, double sigma, float* v);

@@ -16,7 +16,8 @@ int compare_dims(std::span<const int64_t> shape, std::span<const Operand> operan
 
 }  // namespace
 
-Walk::Walk(std::span<const int64_t> shape, std::span<const Operand> operands) : count_(static_cast<int>(operands.size())) {
+Walk::Walk(std::span<const int64_t> shape, std::span<const Operand> operands)
+    : count_(static_cast<int>(operands.size())) {
   const int rank = static_cast<int>(shape.size());
   TESSERA_CHECK(rank <= kMaxRank, "tensors have at most ", kMaxRank, " dimensions, got ", rank);
   int order[kMaxRank];
@@ -26,8 +27,10 @@ Walk::Walk(std::span<const int64_t> shape, std::span<const Operand> operands) : 
     int at = i;
     for (int j = i - 1; j >= 0; --j) {
       const int c = compare_dims(shape, operands, order[j], order[at]);
-      if (c > 0) std::swap(order[j], order[at]), at = j;
-      else if (c < 0) break;
+      if (c > 0)
+        std::swap(order[j], order[at]), at = j;
+      else if (c < 0)
+        break;
     }
   }
   for (int k = 0; k < count_; ++k) base_[k] = static_cast<char*>(operands[k].data);
@@ -36,8 +39,12 @@ Walk::Walk(std::span<const int64_t> shape, std::span<const Operand> operands) : 
     numel_ *= shape[d];
     if (shape[d] == 1) continue;
     bool merge = rank_ > 0;
-    for (int k = 0; k < count_ && merge; ++k) merge = strides_[k][rank_ - 1] * sizes_[rank_ - 1] == operands[k].strides[d];
-    if (merge) { sizes_[rank_ - 1] *= shape[d]; continue; }
+    for (int k = 0; k < count_ && merge; ++k)
+      merge = strides_[k][rank_ - 1] * sizes_[rank_ - 1] == operands[k].strides[d];
+    if (merge) {
+      sizes_[rank_ - 1] *= shape[d];
+      continue;
+    }
     sizes_[rank_] = shape[d];
     for (int k = 0; k < count_; ++k) strides_[k][rank_] = operands[k].strides[d];
     ++rank_;

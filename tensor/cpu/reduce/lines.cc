@@ -13,17 +13,18 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kGrain = 8192;         // elements worth a task
-constexpr int64_t kTileBytes = 131072;   // of the largest operand in scratch, where lines are gathered: neighbours share cache lines
-constexpr int64_t kDenseBytes = 16384;   // the same where they are only converted
+constexpr int64_t kGrain = 8192;  // elements worth a task
+constexpr int64_t kTileBytes =
+    131072;  // of the largest operand in scratch, where lines are gathered: neighbours share cache lines
+constexpr int64_t kDenseBytes = 16384;  // the same where they are only converted
 constexpr int64_t kTileRows = 64;
 
 struct Walk {
   std::span<const LineOperand> operands;
   Nest<kMaxLineOperands> nest;
-  int64_t along[kMaxLineOperands];    // stride along the line
+  int64_t along[kMaxLineOperands];  // stride along the line
   bool direct[kMaxLineOperands];
-  int64_t tile;                       // lines at a time
+  int64_t tile;  // lines at a time
   char* scratch[kMaxLineOperands];
 
   int64_t step(int k) const { return nest.inner_stride(k); }
@@ -53,19 +54,23 @@ struct Walk {
     fn(lines);
     for (size_t k = 0; k < operands.size(); ++k) {
       const LineOperand& o = operands[k];
-      if (o.operand.data != nullptr && o.output && !direct[k]) copy(k, at_byte(o.operand.data, offset[k] + first * step(k)), rows, true);
+      if (o.operand.data != nullptr && o.output && !direct[k])
+        copy(k, at_byte(o.operand.data, offset[k] + first * step(k)), rows, true);
     }
   }
 };
 
 }  // namespace
 
-void run_lines_erased(std::span<const int64_t> shape, int dim, std::span<const LineOperand> operands, int64_t max_rows, void (*fn)(void* context, const Lines&), void* context) {
+void run_lines_erased(std::span<const int64_t> shape, int dim, std::span<const LineOperand> operands, int64_t max_rows,
+                      void (*fn)(void* context, const Lines&), void* context) {
   const int n = static_cast<int>(operands.size());
   Walk walk;
   walk.operands = operands;
   const bool scalar = shape.empty();
-  auto stride = [&](int k, int d) { return operands[k].operand.strides != nullptr ? operands[k].operand.strides[d] : 0; };
+  auto stride = [&](int k, int d) {
+    return operands[k].operand.strides != nullptr ? operands[k].operand.strides[d] : 0;
+  };
   for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
     if (d == dim) continue;
     int64_t s[kMaxLineOperands] = {};
@@ -88,9 +93,12 @@ void run_lines_erased(std::span<const int64_t> shape, int dim, std::span<const L
     if (!walk.direct[k]) copied_bytes = std::max(copied_bytes, o.length * size);
   }
   const int64_t run = walk.nest.inner_size();
-  walk.tile = std::min(run, copied_bytes == 0 ? max_rows : dense ? kDenseBytes / copied_bytes : std::clamp<int64_t>(kTileBytes / copied_bytes, 8, kTileRows));
+  walk.tile = std::min(run, copied_bytes == 0 ? max_rows
+                            : dense           ? kDenseBytes / copied_bytes
+                                              : std::clamp<int64_t>(kTileBytes / copied_bytes, 8, kTileRows));
   walk.tile = std::max<int64_t>(1, std::min(walk.tile, max_rows));
-  const int64_t grain = std::max<int64_t>(copied_bytes == 0 ? 1 : walk.tile, even_grain(count, count * longest, kGrain));
+  const int64_t grain =
+      std::max<int64_t>(copied_bytes == 0 ? 1 : walk.tile, even_grain(count, count * longest, kGrain));
   parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
     Walk mine = walk;
     std::optional<internal::Scratch> storage[kMaxLineOperands];
@@ -100,13 +108,14 @@ void run_lines_erased(std::span<const int64_t> shape, int dim, std::span<const L
       mine.scratch[k] = storage[k]->as<char>();
     }
     for_each_run(walk.nest, begin, end, [&](const int64_t(&offset)[kMaxLineOperands], int64_t len) {
-      for (int64_t i = 0; i < len; i += walk.tile) mine.group(offset, i, std::min(walk.tile, len - i), [&](const Lines& lines) { fn(context, lines); });
+      for (int64_t i = 0; i < len; i += walk.tile)
+        mine.group(offset, i, std::min(walk.tile, len - i), [&](const Lines& lines) { fn(context, lines); });
     });
   });
 }
 
-bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in, int64_t least, void (*fn)(void* context, const Columns&),
-                        void* context) {
+bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in,
+                        int64_t least, void (*fn)(void* context, const Columns&), void* context) {
   if (shape.empty() || shape[dim] < 2 || in.dtype != as || out.dtype != as) return false;
   Nest<2> nest;
   for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
@@ -117,12 +126,14 @@ bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const
   const int64_t size = item_size(as);
   if (nest.inner_stride(0) != size || nest.inner_stride(1) != size || nest.inner_size() < 8) return false;
   const int64_t rows = shape[dim];
-  // Wide pieces where rows come from memory, narrow ones so that threads find work where they are in cache. Whole vectors, but for the last one.
+  // Wide pieces where rows come from memory, narrow ones so that threads find work where they are in cache. Whole
+  // vectors, but for the last one.
   const int64_t count = nest.count(), width = count * rows >= (int64_t{1} << 22) ? 512 : 64;
   const int64_t grain = (even_grain(count, count * rows, std::max(width * rows, least)) + 15) / 16 * 16;
   parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[2], int64_t len) {
-      fn(context, {rows, len, at_byte(static_cast<const void*>(in.data), offset[0]), at_byte(out.data, offset[1]), in.strides[dim], out.strides[dim]});
+      fn(context, {rows, len, at_byte(static_cast<const void*>(in.data), offset[0]), at_byte(out.data, offset[1]),
+                   in.strides[dim], out.strides[dim]});
     });
   });
   return true;

@@ -1,5 +1,6 @@
-// Walks lines along one dimension: what scan, softmax, sort, topk and argmax share. Lines that are dense and of the right dtype are used where they
-// lie; others are brought to scratch several at a time (so that a line's neighbours in memory share the cache misses) and results go back the same way.
+// Walks lines along one dimension: what scan, softmax, sort, topk and argmax share. Lines that are dense and of the
+// right dtype are used where they lie; others are brought to scratch several at a time (so that a line's neighbours in
+// memory share the cache misses) and results go back the same way.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace tessera::cpu {
 
-// How many of `n` equal items make a piece for parallel_for, if each piece is to have about `least` units of work of all `work`: a power of two of pieces of
-// one size, so that two or four threads get the same share.
+// How many of `n` equal items make a piece for parallel_for, if each piece is to have about `least` units of work of
+// all `work`: a power of two of pieces of one size, so that two or four threads get the same share.
 inline int64_t even_grain(int64_t n, int64_t work, int64_t least) {
   int64_t pieces = 1;
   while (2 * pieces * least <= work && 2 * pieces <= n) pieces *= 2;
@@ -20,28 +21,37 @@ inline int64_t even_grain(int64_t n, int64_t work, int64_t least) {
 }
 
 struct LineOperand {
-  Operand operand;    // null data: absent
-  DType as;           // the dtype that the kernel sees
-  int64_t length;     // elements along the dimension (outputs may be shorter or longer than inputs)
+  Operand operand;  // null data: absent
+  DType as;         // the dtype that the kernel sees
+  int64_t length;   // elements along the dimension (outputs may be shorter or longer than inputs)
   bool output;
 };
 inline constexpr int kMaxLineOperands = 3;
 
-// `rows` lines; operand k's first line is at data[k], its next row_stride[k] bytes further (null if absent). Elements of a line are dense.
+// `rows` lines; operand k's first line is at data[k], its next row_stride[k] bytes further (null if absent). Elements
+// of a line are dense.
 struct Lines {
   int64_t rows;
   char* data[kMaxLineOperands];
   int64_t row_stride[kMaxLineOperands];
-  template <class T> T* row(int k, int64_t r) const { return reinterpret_cast<T*>(data[k] + r * row_stride[k]); }
+  template <class T>
+  T* row(int k, int64_t r) const {
+    return reinterpret_cast<T*>(data[k] + r * row_stride[k]);
+  }
 };
 
-// Calls fn for groups of lines, on several threads. The last operand decides the order. A group has at most max_rows lines.
-void run_lines_erased(std::span<const int64_t> shape, int dim, std::span<const LineOperand> operands, int64_t max_rows, void (*fn)(void* context, const Lines&), void* context);
+// Calls fn for groups of lines, on several threads. The last operand decides the order. A group has at most max_rows
+// lines.
+void run_lines_erased(std::span<const int64_t> shape, int dim, std::span<const LineOperand> operands, int64_t max_rows,
+                      void (*fn)(void* context, const Lines&), void* context);
 
 template <class F>
-void run_lines(std::span<const int64_t> shape, int dim, std::span<const LineOperand> operands, F&& fn, int64_t max_rows = 256) {
+void run_lines(std::span<const int64_t> shape, int dim, std::span<const LineOperand> operands, F&& fn,
+               int64_t max_rows = 256) {
   using Fn = std::remove_reference_t<F>;
-  run_lines_erased(shape, dim, operands, max_rows, [](void* c, const Lines& lines) { (*static_cast<Fn*>(c))(lines); }, const_cast<void*>(static_cast<const void*>(&fn)));
+  run_lines_erased(
+      shape, dim, operands, max_rows, [](void* c, const Lines& lines) { (*static_cast<Fn*>(c))(lines); },
+      const_cast<void*>(static_cast<const void*>(&fn)));
 }
 
 // Lines that lie side by side: row i of the block holds element i of `cols` neighbouring lines.
@@ -63,15 +73,19 @@ struct ArgColumnBlock {
   int64_t index_step;
 };
 
-// If in and out have dtype `as` and both are dense along some dimension other than dim (and not along dim), calls fn for blocks of columns on several threads
-// and returns true. Else does nothing. least: elements worth a thread of their own, rather many, since threads share the cache lines between their columns.
-bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in, int64_t least, void (*fn)(void* context, const Columns&),
-                        void* context);
+// If in and out have dtype `as` and both are dense along some dimension other than dim (and not along dim), calls fn
+// for blocks of columns on several threads and returns true. Else does nothing. least: elements worth a thread of their
+// own, rather many, since threads share the cache lines between their columns.
+bool run_columns_erased(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in,
+                        int64_t least, void (*fn)(void* context, const Columns&), void* context);
 
 template <class F>
-bool run_columns(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in, int64_t least, F&& fn) {
+bool run_columns(std::span<const int64_t> shape, int dim, DType as, const Operand& out, const Operand& in,
+                 int64_t least, F&& fn) {
   using Fn = std::remove_reference_t<F>;
-  return run_columns_erased(shape, dim, as, out, in, least, [](void* c, const Columns& columns) { (*static_cast<Fn*>(c))(columns); }, const_cast<void*>(static_cast<const void*>(&fn)));
+  return run_columns_erased(
+      shape, dim, as, out, in, least, [](void* c, const Columns& columns) { (*static_cast<Fn*>(c))(columns); },
+      const_cast<void*>(static_cast<const void*>(&fn)));
 }
 
 }  // namespace tessera::cpu

@@ -1,8 +1,9 @@
 // The reduction engine: cuts a reduction of any shape into blocks that the kernels of reduce_kernels.h take.
 //
-// After sorting by stride and joining dimensions there are two forms. Rows: the innermost dimension is reduced, a kernel call turns runs of it into one
-// accumulator each. Columns: the innermost dimension is kept, a kernel call adds rows to an array of accumulators. Long reductions are cut into pieces
-// of fixed size whose accumulators are merged in a fixed tree, so the number of threads does not change a bit of the result.
+// After sorting by stride and joining dimensions there are two forms. Rows: the innermost dimension is reduced, a
+// kernel call turns runs of it into one accumulator each. Columns: the innermost dimension is kept, a kernel call adds
+// rows to an array of accumulators. Long reductions are cut into pieces of fixed size whose accumulators are merged in
+// a fixed tree, so the number of threads does not change a bit of the result.
 #include "tensor/cpu/reduce/reduce.h"
 
 #include <algorithm>
@@ -23,12 +24,12 @@
 namespace tessera::cpu {
 namespace {
 
-constexpr int64_t kScratch = 4096;         // elements brought to the block dtype at a time
-constexpr int64_t kPiece = 65536;          // elements of a row reduced by one task
-constexpr int64_t kGrain = 16384;          // elements worth a task
-constexpr int64_t kColumns = 1024;         // columns of one task
-constexpr int64_t kColumnPiece = 131072;   // elements of a column task, about
-constexpr int64_t kMaxItem = 16;           // bytes of the largest element
+constexpr int64_t kScratch = 4096;        // elements brought to the block dtype at a time
+constexpr int64_t kPiece = 65536;         // elements of a row reduced by one task
+constexpr int64_t kGrain = 16384;         // elements worth a task
+constexpr int64_t kColumns = 1024;        // columns of one task
+constexpr int64_t kColumnPiece = 131072;  // elements of a column task, about
+constexpr int64_t kMaxItem = 16;          // bytes of the largest element
 
 // From accumulators to elements of `result` (one array for each output).
 using FinishFn = void (*)(int64_t n, const void* acc, int64_t count, double param, void* const* results);
@@ -37,8 +38,8 @@ using PrepareFn = void (*)(int64_t n, void* block, double param);
 
 struct Reduction {
   const ReduceKernel* kernel;
-  DType load;               // the dtype that the input is converted to; `prepare` takes it to kernel->block
-  PrepareFn prepare;        // or null
+  DType load;         // the dtype that the input is converted to; `prepare` takes it to kernel->block
+  PrepareFn prepare;  // or null
   FinishFn finish;
   DType result;
   double param;
@@ -46,14 +47,16 @@ struct Reduction {
 
 class Engine {
  public:
-  Engine(const Reduction& r, std::span<const int64_t> shape, uint64_t mask, std::span<const Operand> outs, const Operand& in);
+  Engine(const Reduction& r, std::span<const int64_t> shape, uint64_t mask, std::span<const Operand> outs,
+         const Operand& in);
   void run();
 
  private:
   void run_rows();
   void run_columns();
   void row_blocks_setup();
-  void reduce_rows(char* block, const char* in, int64_t rows, int64_t row_stride, int64_t block_begin, int64_t block_end, char* acc);
+  void reduce_rows(char* block, const char* in, int64_t rows, int64_t row_stride, int64_t block_begin,
+                   int64_t block_end, char* acc);
   void reduce_block(char* block, const char* in, int64_t number, char* acc);
   // `block`: scratch_bytes() of the calling task.
   size_t scratch_bytes() const { return direct_ ? 1 : static_cast<size_t>(kScratch * item_size(r_.load)); }
@@ -68,16 +71,17 @@ class Engine {
   Operand outs_[2];
   int num_outs_;
   int64_t in_size_, block_size_, acc_;
-  Nest<3> kept_;       // strides: in, out 0, out 1
+  Nest<3> kept_;  // strides: in, out 0, out 1
   Nest<1> reduced_;
   int64_t num_kept_, num_reduced_;
-  bool direct_;        // the kernel can read the input itself
+  bool direct_;  // the kernel can read the input itself
   // Row form: the reduced elements are outer_ x chunks_ blocks of chunk_ x suffix elements.
-  int suffix_dim_ = 0;   // the dimension cut into chunks; those after it belong whole to each block
+  int suffix_dim_ = 0;  // the dimension cut into chunks; those after it belong whole to each block
   int64_t suffix_ = 1, chunk_ = 1, chunks_ = 1, outer_ = 1;
 };
 
-Engine::Engine(const Reduction& r, std::span<const int64_t> shape, uint64_t mask, std::span<const Operand> outs, const Operand& in)
+Engine::Engine(const Reduction& r, std::span<const int64_t> shape, uint64_t mask, std::span<const Operand> outs,
+               const Operand& in)
     : r_(r), in_(in), num_outs_(static_cast<int>(outs.size())) {
   for (int k = 0; k < num_outs_; ++k) outs_[k] = outs[k];
   in_size_ = item_size(in.dtype);
@@ -135,11 +139,13 @@ void Engine::emit(int64_t k_begin, int64_t n, const char* acc) {
 void Engine::tree(char* accs, int64_t pieces, int64_t width) {
   const int64_t bytes = width * acc_;
   for (int64_t step = 1; step < pieces; step *= 2) {
-    for (int64_t i = 0; i + step < pieces; i += 2 * step) r_.kernel->merge(width, accs + i * bytes, accs + (i + step) * bytes);
+    for (int64_t i = 0; i + step < pieces; i += 2 * step)
+      r_.kernel->merge(width, accs + i * bytes, accs + (i + step) * bytes);
   }
 }
 
-const char* Engine::bring(char* block, const char* src, std::span<const int64_t> shape, const int64_t* strides, int64_t n) {
+const char* Engine::bring(char* block, const char* src, std::span<const int64_t> shape, const int64_t* strides,
+                          int64_t n) {
   const int64_t size = item_size(r_.load);
   const int rank = static_cast<int>(shape.size());
   if (rank == 0 || (rank == 1 && (strides[0] == in_size_ || n == 1))) {
@@ -205,7 +211,8 @@ void Engine::reduce_block(char* block, const char* in, int64_t number, char* acc
 }
 
 // Blocks [begin, end) of each of `rows` rows, whose first elements are row_stride bytes apart.
-void Engine::reduce_rows(char* block, const char* in, int64_t rows, int64_t row_stride, int64_t begin, int64_t end, char* acc) {
+void Engine::reduce_rows(char* block, const char* in, int64_t rows, int64_t row_stride, int64_t begin, int64_t end,
+                         char* acc) {
   if (outer_ * chunks_ == 1 && reduced_.rank > 0) {
     if (direct_) {
       r_.kernel->rows(rows, num_reduced_, in, row_stride, acc);
@@ -221,7 +228,8 @@ void Engine::reduce_rows(char* block, const char* in, int64_t rows, int64_t row_
       strides[0] = row_stride;
       for (int64_t r = 0; r < rows; r += batch) {
         shape[0] = std::min(batch, rows - r);
-        const char* x = bring(block, in + r * row_stride, {shape, static_cast<size_t>(reduced_.rank + 1)}, strides, shape[0] * num_reduced_);
+        const char* x = bring(block, in + r * row_stride, {shape, static_cast<size_t>(reduced_.rank + 1)}, strides,
+                              shape[0] * num_reduced_);
         r_.kernel->rows(shape[0], num_reduced_, x, num_reduced_ * block_size_, acc + r * acc_);
       }
       return;
@@ -233,7 +241,8 @@ void Engine::reduce_rows(char* block, const char* in, int64_t rows, int64_t row_
     for (int64_t b = begin; b < end; ++b) {
       reduce_block(block, in + r * row_stride, b, part[top]);
       ++top;
-      for (uint64_t bits = static_cast<uint64_t>(b - begin); bits & 1; bits >>= 1, --top) r_.kernel->merge(1, part[top - 2], part[top - 1]);
+      for (uint64_t bits = static_cast<uint64_t>(b - begin); bits & 1; bits >>= 1, --top)
+        r_.kernel->merge(1, part[top - 2], part[top - 1]);
     }
     for (; top > 1; --top) r_.kernel->merge(1, part[top - 2], part[top - 1]);
     std::memcpy(acc + r * acc_, part[0], acc_);
@@ -254,7 +263,8 @@ void Engine::run_rows() {
       for_each_run(kept_, begin, end, [&](const int64_t(&offset)[3], int64_t len) {
         for (int64_t i = 0; i < len; i += kBatch) {
           const int64_t m = std::min(kBatch, len - i);
-          reduce_rows(block.as<char>(), at_byte(in_.data, offset[0] + i * kept_.inner_stride(0)), m, kept_.inner_stride(0), 0, blocks, acc);
+          reduce_rows(block.as<char>(), at_byte(in_.data, offset[0] + i * kept_.inner_stride(0)), m,
+                      kept_.inner_stride(0), 0, blocks, acc);
           emit(k, m, acc);
           k += m;
         }
@@ -270,7 +280,8 @@ void Engine::run_rows() {
       int64_t offset[3];
       kept_.offsets(i / pieces, offset);
       const int64_t b = i % pieces * per_piece;
-      reduce_rows(block.as<char>(), at_byte(in_.data, offset[0]), 1, 0, b, std::min(b + per_piece, blocks), accs + i * acc_);
+      reduce_rows(block.as<char>(), at_byte(in_.data, offset[0]), 1, 0, b, std::min(b + per_piece, blocks),
+                  accs + i * acc_);
     }
   });
   for (int64_t k = 0; k < num_kept_; ++k) {
@@ -324,7 +335,8 @@ void Engine::run_columns() {
   const int64_t col_blocks = (all_cols + cols - 1) / cols;
   const int64_t outer = num_kept_ / all_cols;
   // A single block of columns is halved, if it is worth two tasks.
-  const int64_t most = outer * col_blocks > 1 ? kColumnPiece : std::clamp(cols * num_reduced_ / 2 + cols, 2 * kGrain, kColumnPiece);
+  const int64_t most =
+      outer * col_blocks > 1 ? kColumnPiece : std::clamp(cols * num_reduced_ / 2 + cols, 2 * kGrain, kColumnPiece);
   int64_t piece_rows = std::max<int64_t>(64, most / cols);
   int64_t pieces = (num_reduced_ + piece_rows - 1) / piece_rows;
   piece_rows = (num_reduced_ + pieces - 1) / pieces;
@@ -358,7 +370,8 @@ void Engine::run_columns() {
       int64_t first;
       const char* x = in_at(i / pieces, &first);
       const int64_t b = i % pieces * piece_rows;
-      column_piece(block.as<char>(), x, width(i / pieces), b, std::min(b + piece_rows, num_reduced_), accs + i * cols * acc_);
+      column_piece(block.as<char>(), x, width(i / pieces), b, std::min(b + piece_rows, num_reduced_),
+                   accs + i * cols * acc_);
     }
   });
   for (int64_t t = 0; t < tasks; ++t) {
@@ -379,7 +392,8 @@ void Engine::run() {
   }
   // A stride of 0 counts as far away: broadcast dimensions are no runs of memory.
   auto reach = [](int64_t s) { return s == 0 ? INT64_MAX : std::abs(s); };
-  const bool columns = kept_.rank > 0 && reduced_.rank > 0 && kept_.inner_size() > 1 && reach(kept_.inner_stride(0)) < reach(reduced_.inner_stride(0));
+  const bool columns = kept_.rank > 0 && reduced_.rank > 0 && kept_.inner_size() > 1 &&
+                       reach(kept_.inner_stride(0)) < reach(reduced_.inner_stride(0));
   if (columns) {
     run_columns();
   } else {
@@ -395,15 +409,18 @@ void finish_cast(int64_t n, const void* acc, int64_t, double, void* const* resul
 }
 template <class R>
 void finish_mean(int64_t n, const void* acc, int64_t count, double, void* const* results) {
-  for (int64_t i = 0; i < n; ++i) static_cast<R*>(results[0])[i] = static_cast<R>(static_cast<const double*>(acc)[i] / static_cast<double>(count));
+  for (int64_t i = 0; i < n; ++i)
+    static_cast<R*>(results[0])[i] = static_cast<R>(static_cast<const double*>(acc)[i] / static_cast<double>(count));
 }
 template <class R>  // R: the real part's type
 void finish_complex(int64_t n, const void* acc, int64_t, double, void* const* results) {
-  for (int64_t i = 0; i < 2 * n; ++i) static_cast<R*>(results[0])[i] = static_cast<R>(static_cast<const double*>(acc)[i]);
+  for (int64_t i = 0; i < 2 * n; ++i)
+    static_cast<R*>(results[0])[i] = static_cast<R>(static_cast<const double*>(acc)[i]);
 }
 template <class R>
 void finish_complex_mean(int64_t n, const void* acc, int64_t count, double, void* const* results) {
-  for (int64_t i = 0; i < 2 * n; ++i) static_cast<R*>(results[0])[i] = static_cast<R>(static_cast<const double*>(acc)[i] / static_cast<double>(count));
+  for (int64_t i = 0; i < 2 * n; ++i)
+    static_cast<R*>(results[0])[i] = static_cast<R>(static_cast<const double*>(acc)[i] / static_cast<double>(count));
 }
 template <class R>
 void finish_root(int64_t n, const void* acc, int64_t, double p, void* const* results) {
@@ -472,13 +489,25 @@ void prepare_abs_power(int64_t n, void* block, double p) {
 // The dtype of blocks for a compute dtype: halves go through float32, small integers through wider ones.
 DType widen(DType t, bool to_int64) {
   switch (t) {
-    case DType::kFloat16: case DType::kBFloat16: return DType::kFloat32;
-    case DType::kComplex32: return DType::kComplex64;
-    case DType::kBool: case DType::kUInt8: case DType::kInt8: case DType::kInt16: case DType::kUInt16: return to_int64 ? DType::kInt64 : DType::kInt32;
-    case DType::kInt32: return to_int64 ? DType::kInt64 : DType::kInt32;
-    case DType::kUInt32: return DType::kInt64;
-    case DType::kUInt64: return to_int64 ? DType::kInt64 : DType::kUInt64;
-    default: return t;
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return DType::kFloat32;
+    case DType::kComplex32:
+      return DType::kComplex64;
+    case DType::kBool:
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kUInt16:
+      return to_int64 ? DType::kInt64 : DType::kInt32;
+    case DType::kInt32:
+      return to_int64 ? DType::kInt64 : DType::kInt32;
+    case DType::kUInt32:
+      return DType::kInt64;
+    case DType::kUInt64:
+      return to_int64 ? DType::kInt64 : DType::kUInt64;
+    default:
+      return t;
   }
 }
 
@@ -486,35 +515,62 @@ template <class T>  // float or double: the entries that depend on the precision
 Reduction choose_float(ReduceKind kind, DType block, const KernelParam* params) {
   constexpr FinishFn cast = finish_cast<double, T>;
   switch (kind) {
-    case ReduceKind::kSum: return {find_reduce_kernel(RowOp::kSum, block), block, nullptr, cast, block, 0};
-    case ReduceKind::kNanSum: return {find_reduce_kernel(RowOp::kNanSum, block), block, nullptr, cast, block, 0};
-    case ReduceKind::kProd: return {find_reduce_kernel(RowOp::kProd, block), block, nullptr, cast, block, 0};
-    case ReduceKind::kMean: return {find_reduce_kernel(RowOp::kSum, block), block, nullptr, finish_mean<T>, block, 0};
-    case ReduceKind::kMax: return {find_reduce_kernel(RowOp::kMax, block), block, nullptr, finish_cast<T, T>, block, 0};
-    case ReduceKind::kMin: return {find_reduce_kernel(RowOp::kMin, block), block, nullptr, finish_cast<T, T>, block, 0};
-    case ReduceKind::kSumSquares: return {find_reduce_kernel(RowOp::kSumSquares, block), block, nullptr, cast, block, 0};
-    case ReduceKind::kLogSumExp: return {find_reduce_kernel(RowOp::kLogSumExp, block), block, nullptr, finish_log_sum_exp<T>, block, 0};
+    case ReduceKind::kSum:
+      return {find_reduce_kernel(RowOp::kSum, block), block, nullptr, cast, block, 0};
+    case ReduceKind::kNanSum:
+      return {find_reduce_kernel(RowOp::kNanSum, block), block, nullptr, cast, block, 0};
+    case ReduceKind::kProd:
+      return {find_reduce_kernel(RowOp::kProd, block), block, nullptr, cast, block, 0};
+    case ReduceKind::kMean:
+      return {find_reduce_kernel(RowOp::kSum, block), block, nullptr, finish_mean<T>, block, 0};
+    case ReduceKind::kMax:
+      return {find_reduce_kernel(RowOp::kMax, block), block, nullptr, finish_cast<T, T>, block, 0};
+    case ReduceKind::kMin:
+      return {find_reduce_kernel(RowOp::kMin, block), block, nullptr, finish_cast<T, T>, block, 0};
+    case ReduceKind::kSumSquares:
+      return {find_reduce_kernel(RowOp::kSumSquares, block), block, nullptr, cast, block, 0};
+    case ReduceKind::kLogSumExp:
+      return {find_reduce_kernel(RowOp::kLogSumExp, block), block, nullptr, finish_log_sum_exp<T>, block, 0};
     case ReduceKind::kNorm: {
       const double p = params[0].f;
-      if (p == 0) return {find_reduce_kernel(RowOp::kCount, DType::kBool), DType::kBool, nullptr, finish_cast<int64_t, T>, block, p};
-      if (std::isinf(p)) return {find_reduce_kernel(p > 0 ? RowOp::kMaxAbs : RowOp::kMinAbs, block), block, nullptr, finish_max_abs<T>, block, p};
+      if (p == 0)
+        return {
+            find_reduce_kernel(RowOp::kCount, DType::kBool), DType::kBool, nullptr, finish_cast<int64_t, T>, block, p};
+      if (std::isinf(p))
+        return {find_reduce_kernel(p > 0 ? RowOp::kMaxAbs : RowOp::kMinAbs, block),
+                block,
+                nullptr,
+                finish_max_abs<T>,
+                block,
+                p};
       if (p == 1) return {find_reduce_kernel(RowOp::kAbsSum, block), block, nullptr, finish_root<T>, block, p};
       if (p == 2) return {find_reduce_kernel(RowOp::kSumSquares, block), block, nullptr, finish_root<T>, block, p};
       // Powers are taken in float64, so that they neither overflow nor lose digits for float32.
-      return {find_reduce_kernel(RowOp::kSum, DType::kFloat64), DType::kFloat64, prepare_power<double>, finish_root<T>, block, p};
+      return {find_reduce_kernel(RowOp::kSum, DType::kFloat64),
+              DType::kFloat64,
+              prepare_power<double>,
+              finish_root<T>,
+              block,
+              p};
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 
 template <class T>
 Reduction choose_complex(ReduceKind kind, DType block, const KernelParam* params) {
   switch (kind) {
-    case ReduceKind::kSum: return {find_reduce_kernel(RowOp::kSum, block), block, nullptr, finish_complex<T>, block, 0};
-    case ReduceKind::kMean: return {find_reduce_kernel(RowOp::kSum, block), block, nullptr, finish_complex_mean<T>, block, 0};
-    case ReduceKind::kProd: return {find_reduce_kernel(RowOp::kProd, block), block, nullptr, finish_complex<T>, block, 0};
-    case ReduceKind::kLogSumExp: return {find_reduce_kernel(RowOp::kLogSumExp, block), block, nullptr, finish_complex_log_sum_exp<T>, block, 0};
-    case ReduceKind::kNorm: case ReduceKind::kSumSquares: {
+    case ReduceKind::kSum:
+      return {find_reduce_kernel(RowOp::kSum, block), block, nullptr, finish_complex<T>, block, 0};
+    case ReduceKind::kMean:
+      return {find_reduce_kernel(RowOp::kSum, block), block, nullptr, finish_complex_mean<T>, block, 0};
+    case ReduceKind::kProd:
+      return {find_reduce_kernel(RowOp::kProd, block), block, nullptr, finish_complex<T>, block, 0};
+    case ReduceKind::kLogSumExp:
+      return {find_reduce_kernel(RowOp::kLogSumExp, block), block, nullptr, finish_complex_log_sum_exp<T>, block, 0};
+    case ReduceKind::kNorm:
+    case ReduceKind::kSumSquares: {
       Reduction r = choose_float<T>(kind, to_real(block), params);
       if (r.load == DType::kBool) return r;  // counts
       const bool power = r.prepare != nullptr;
@@ -522,7 +578,8 @@ Reduction choose_complex(ReduceKind kind, DType block, const KernelParam* params
       r.prepare = power ? prepare_abs_power<double> : prepare_abs<T>;
       return r;
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 
@@ -530,37 +587,57 @@ Reduction choose_int(ReduceKind kind, DType compute) {
   const bool extreme = kind == ReduceKind::kMax || kind == ReduceKind::kMin;
   const DType block = widen(compute, !extreme);
   switch (kind) {
-    case ReduceKind::kSum: case ReduceKind::kNanSum:
+    case ReduceKind::kSum:
+    case ReduceKind::kNanSum:
       return {find_reduce_kernel(RowOp::kSum, block), block, nullptr, finish_cast<int64_t, int64_t>, block, 0};
-    case ReduceKind::kProd: return {find_reduce_kernel(RowOp::kProd, block), block, nullptr, finish_cast<int64_t, int64_t>, block, 0};
-    case ReduceKind::kMax: case ReduceKind::kMin: {
+    case ReduceKind::kProd:
+      return {find_reduce_kernel(RowOp::kProd, block), block, nullptr, finish_cast<int64_t, int64_t>, block, 0};
+    case ReduceKind::kMax:
+    case ReduceKind::kMin: {
       const FinishFn finish = block == DType::kInt32 ? finish_cast<int32_t, int32_t> : finish_cast<int64_t, int64_t>;
-      return {find_reduce_kernel(kind == ReduceKind::kMax ? RowOp::kMax : RowOp::kMin, block), block, nullptr, finish, block, 0};
+      return {find_reduce_kernel(kind == ReduceKind::kMax ? RowOp::kMax : RowOp::kMin, block),
+              block,
+              nullptr,
+              finish,
+              block,
+              0};
     }
-    default: return {};
+    default:
+      return {};
   }
 }
 
 Reduction choose(ReduceKind kind, DType compute, const KernelParam* params) {
   const ReduceKernel* count = find_reduce_kernel(RowOp::kCount, DType::kBool);
   switch (kind) {
-    case ReduceKind::kAny: return {count, DType::kBool, nullptr, finish_any, DType::kBool, 0};
-    case ReduceKind::kAll: return {count, DType::kBool, nullptr, finish_all, DType::kBool, 0};
-    case ReduceKind::kCountNonzero: return {count, DType::kBool, nullptr, finish_cast<int64_t, int64_t>, DType::kInt64, 0};
-    default: break;
+    case ReduceKind::kAny:
+      return {count, DType::kBool, nullptr, finish_any, DType::kBool, 0};
+    case ReduceKind::kAll:
+      return {count, DType::kBool, nullptr, finish_all, DType::kBool, 0};
+    case ReduceKind::kCountNonzero:
+      return {count, DType::kBool, nullptr, finish_cast<int64_t, int64_t>, DType::kInt64, 0};
+    default:
+      break;
   }
   const DType block = widen(compute, false);
   switch (block) {
-    case DType::kFloat32: return choose_float<float>(kind, block, params);
-    case DType::kFloat64: return choose_float<double>(kind, block, params);
-    case DType::kComplex64: return choose_complex<float>(kind, block, params);
-    case DType::kComplex128: return choose_complex<double>(kind, block, params);
-    default: return choose_int(kind, compute);
+    case DType::kFloat32:
+      return choose_float<float>(kind, block, params);
+    case DType::kFloat64:
+      return choose_float<double>(kind, block, params);
+    case DType::kComplex64:
+      return choose_complex<float>(kind, block, params);
+    case DType::kComplex128:
+      return choose_complex<double>(kind, block, params);
+    default:
+      return choose_int(kind, compute);
   }
 }
 
 const char* name_of_kind(ReduceKind kind) {
-  static constexpr const char* kNames[] = {"sum_cpu", "nansum_cpu", "prod_cpu", "mean_cpu", "max_values_cpu", "min_values_cpu", "and", "or", "sum_squares", "norm_cpu", "count_nonzero_cpu", "logsumexp"};
+  static constexpr const char* kNames[] = {
+      "sum_cpu", "nansum_cpu", "prod_cpu",    "mean_cpu", "max_values_cpu",    "min_values_cpu",
+      "and",     "or",         "sum_squares", "norm_cpu", "count_nonzero_cpu", "logsumexp"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -572,23 +649,29 @@ Operand part_of(const Operand& x, int part) {
 
 }  // namespace
 
-void run_reduce(ReduceKind kind, DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, const Operand& out, const Operand& in, const KernelParam* params) {
+void run_reduce(ReduceKind kind, DType compute, std::span<const int64_t> shape, uint64_t reduce_mask,
+                const Operand& out, const Operand& in, const KernelParam* params) {
   Reduction r = choose(kind, compute, params);
   if (kind == ReduceKind::kSum && r.kernel != nullptr && r.load == DType::kInt64) {
-    // Sums of these need no conversion first. The results are the same, since any smaller compute dtype keeps the low bits only.
+    // Sums of these need no conversion first. The results are the same, since any smaller compute dtype keeps the low
+    // bits only.
     const bool same = compute == DType::kInt64;
-    if (in.dtype == DType::kInt32 && (same || compute == DType::kInt32)) r.kernel = find_reduce_kernel(RowOp::kSum, DType::kInt32), r.load = DType::kInt32;
-    if (in.dtype == DType::kBool && same) r.kernel = find_reduce_kernel(RowOp::kCount, DType::kBool), r.load = DType::kBool;
+    if (in.dtype == DType::kInt32 && (same || compute == DType::kInt32))
+      r.kernel = find_reduce_kernel(RowOp::kSum, DType::kInt32), r.load = DType::kInt32;
+    if (in.dtype == DType::kBool && same)
+      r.kernel = find_reduce_kernel(RowOp::kCount, DType::kBool), r.load = DType::kBool;
   }
-  TESSERA_CHECK_NOT_IMPLEMENTED(r.kernel != nullptr, '"', name_of_kind(kind), "\" not implemented for '", type_name_of(compute), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(r.kernel != nullptr, '"', name_of_kind(kind), "\" not implemented for '",
+                                type_name_of(compute), "'");
   Engine(r, shape, reduce_mask, {&out, 1}, in).run();
 }
 
-void run_var_mean(DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, double correction, bool take_sqrt, const Operand& var_out, const Operand& mean_out,
-                  const Operand& in) {
+void run_var_mean(DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, double correction,
+                  bool take_sqrt, const Operand& var_out, const Operand& mean_out, const Operand& in) {
   if (is_complex(compute)) {
     // Var(x) = Var(Re x) + Var(Im x); the parts of the mean go where they belong.
-    TESSERA_CHECK_NOT_IMPLEMENTED(is_complex(in.dtype), "\"var\" not implemented for '", type_name_of(compute), "' of a real tensor");
+    TESSERA_CHECK_NOT_IMPLEMENTED(is_complex(in.dtype), "\"var\" not implemented for '", type_name_of(compute),
+                                  "' of a real tensor");
     const bool has_var = var_out.data != nullptr, has_mean = mean_out.data != nullptr;
     std::vector<int64_t> kept_shape(shape.begin(), shape.end()), strides(shape.size());
     int64_t n = sizeof(double);
@@ -602,7 +685,9 @@ void run_var_mean(DType compute, std::span<const int64_t> shape, uint64_t reduce
     for (int k = 0; k < 2; ++k) {
       parts[k].resize(n / sizeof(double) + 1);
       const Operand part_var{has_var ? parts[k].data() : nullptr, DType::kFloat64, strides.data()};
-      const Operand part_mean = has_mean && is_complex(mean_out.dtype) ? part_of(mean_out, k) : Operand{nullptr, DType::kFloat64, strides.data()};
+      const Operand part_mean = has_mean && is_complex(mean_out.dtype)
+                                    ? part_of(mean_out, k)
+                                    : Operand{nullptr, DType::kFloat64, strides.data()};
       run_var_mean(real, shape, reduce_mask, correction, false, part_var, part_mean, part_of(in, k));
     }
     if (!has_var) return;
@@ -615,9 +700,15 @@ void run_var_mean(DType compute, std::span<const int64_t> shape, uint64_t reduce
     return;
   }
   const DType block = widen(compute, false);
-  TESSERA_CHECK_NOT_IMPLEMENTED(block == DType::kFloat32 || block == DType::kFloat64, "\"var\" not implemented for '", type_name_of(compute), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(block == DType::kFloat32 || block == DType::kFloat64, "\"var\" not implemented for '",
+                                type_name_of(compute), "'");
   // Results leave in float64, so that the parts of a complex variance are added before they are rounded.
-  const Reduction r = {find_reduce_kernel(RowOp::kVar, block), block, nullptr, take_sqrt ? finish_var<double, true> : finish_var<double, false>, DType::kFloat64, correction};
+  const Reduction r = {find_reduce_kernel(RowOp::kVar, block),
+                       block,
+                       nullptr,
+                       take_sqrt ? finish_var<double, true> : finish_var<double, false>,
+                       DType::kFloat64,
+                       correction};
   Operand outs[2] = {var_out, mean_out};
   std::vector<int64_t> zeros;
   for (Operand& o : outs) {

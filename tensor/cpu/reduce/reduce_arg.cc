@@ -1,5 +1,5 @@
-// argmax, argmin, and max / min with indices. Dense lines: one pass that keeps the extreme of a block, then the position inside the best block. Lines side
-// by side: the best values and their rows are kept in vectors.
+// argmax, argmin, and max / min with indices. Dense lines: one pass that keeps the extreme of a block, then the
+// position inside the best block. Lines side by side: the best values and their rows are kept in vectors.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -80,7 +80,8 @@ HWY_INLINE int64_t ArgExtreme(const ReduceKernel* kernel, bool largest, const T*
   return block + FindFirst(x + block, HWY_MIN(kBlock, n - block), best);
 }
 
-// Extremes of `cols` columns (at most 256), and their rows. Rows are counted in the integer type of T's size; the caller keeps them below its maximum.
+// Extremes of `cols` columns (at most 256), and their rows. Rows are counted in the integer type of T's size; the
+// caller keeps them below its maximum.
 template <bool kLargest, class T>
 void ArgColumns(int64_t rows, int64_t cols, const char* x, int64_t stride, T* best, hwy::MakeSigned<T>* at) {
   using Index = hwy::MakeSigned<T>;
@@ -127,7 +128,8 @@ HWY_INLINE int64_t ShortLines(bool largest, const Lines& lines, int64_t n) {
       for (int64_t i = 0; i < n; ++i) x[i * kWidth + r] = p[i];
     }
     const char* bytes = reinterpret_cast<const char*>(x);
-    largest ? ArgColumns<true>(n, kWidth, bytes, kWidth * sizeof(T), best, at) : ArgColumns<false>(n, kWidth, bytes, kWidth * sizeof(T), best, at);
+    largest ? ArgColumns<true>(n, kWidth, bytes, kWidth * sizeof(T), best, at)
+            : ArgColumns<false>(n, kWidth, bytes, kWidth * sizeof(T), best, at);
     for (int64_t r = 0; r < kWidth; ++r) {
       if (lines.data[0]) *lines.row<T>(0, r0 + r) = best[r];
       if (lines.data[1]) *lines.row<int64_t>(1, r0 + r) = at[r];
@@ -160,7 +162,8 @@ HWY_INLINE void ColumnsOf(bool largest, const ArgColumnBlock& b) {
   for (int64_t c = 0; c < b.cols; c += kChunk) {
     const int64_t m = HWY_MIN(kChunk, b.cols - c);
     const char* x = b.in + c * static_cast<int64_t>(sizeof(T));
-    largest ? ArgColumns<true>(b.rows, m, x, b.in_stride, best, at) : ArgColumns<false>(b.rows, m, x, b.in_stride, best, at);
+    largest ? ArgColumns<true>(b.rows, m, x, b.in_stride, best, at)
+            : ArgColumns<false>(b.rows, m, x, b.in_stride, best, at);
     for (int64_t j = 0; j < m; ++j) {
       if (b.values) *reinterpret_cast<T*>(b.values + (c + j) * b.value_step) = best[j];
       if (b.indices) *reinterpret_cast<int64_t*>(b.indices + (c + j) * b.index_step) = at[j];
@@ -172,19 +175,28 @@ HWY_INLINE void ColumnsOf(bool largest, const ArgColumnBlock& b) {
 
 void ArgLines(DType t, const ReduceKernel* kernel, bool largest, const Lines& lines, int64_t n) {
   switch (t) {
-    case DType::kFloat32: return LinesOf<float>(kernel, largest, lines, n);
-    case DType::kFloat64: return LinesOf<double>(kernel, largest, lines, n);
-    case DType::kInt32: return LinesOf<int32_t>(kernel, largest, lines, n);
-    case DType::kInt64: return LinesOf<int64_t>(kernel, largest, lines, n);
-    default: return LinesOf<uint64_t>(kernel, largest, lines, n);
+    case DType::kFloat32:
+      return LinesOf<float>(kernel, largest, lines, n);
+    case DType::kFloat64:
+      return LinesOf<double>(kernel, largest, lines, n);
+    case DType::kInt32:
+      return LinesOf<int32_t>(kernel, largest, lines, n);
+    case DType::kInt64:
+      return LinesOf<int64_t>(kernel, largest, lines, n);
+    default:
+      return LinesOf<uint64_t>(kernel, largest, lines, n);
   }
 }
 void ArgColumnBlocks(DType t, bool largest, const ArgColumnBlock& b) {
   switch (t) {
-    case DType::kFloat32: return ColumnsOf<float>(largest, b);
-    case DType::kFloat64: return ColumnsOf<double>(largest, b);
-    case DType::kInt32: return ColumnsOf<int32_t>(largest, b);
-    default: return ColumnsOf<int64_t>(largest, b);
+    case DType::kFloat32:
+      return ColumnsOf<float>(largest, b);
+    case DType::kFloat64:
+      return ColumnsOf<double>(largest, b);
+    case DType::kInt32:
+      return ColumnsOf<int32_t>(largest, b);
+    default:
+      return ColumnsOf<int64_t>(largest, b);
   }
 }
 
@@ -201,41 +213,63 @@ TESSERA_SIMD_TABLE(ArgColumnBlocks);
 // Exact for every value: halves as float32, small integers as int32.
 DType load_dtype(DType t) {
   switch (t) {
-    case DType::kFloat16: case DType::kBFloat16: return DType::kFloat32;
-    case DType::kBool: case DType::kUInt8: case DType::kInt8: case DType::kInt16: case DType::kUInt16: return DType::kInt32;
-    case DType::kUInt32: return DType::kInt64;
-    case DType::kInt32: case DType::kInt64: case DType::kUInt64: case DType::kFloat32: case DType::kFloat64: return t;
-    default: return DType::kBool;  // none
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return DType::kFloat32;
+    case DType::kBool:
+    case DType::kUInt8:
+    case DType::kInt8:
+    case DType::kInt16:
+    case DType::kUInt16:
+      return DType::kInt32;
+    case DType::kUInt32:
+      return DType::kInt64;
+    case DType::kInt32:
+    case DType::kInt64:
+    case DType::kUInt64:
+    case DType::kFloat32:
+    case DType::kFloat64:
+      return t;
+    default:
+      return DType::kBool;  // none
   }
 }
 
-bool arg_columns(DType load, bool largest, std::span<const int64_t> shape, int dim, const Operand& values, const Operand& indices, const Operand& in) {
-  if (shape.empty() || in.dtype != load || load == DType::kUInt64 || shape[dim] < 2 || shape[dim] > INT32_MAX) return false;
+bool arg_columns(DType load, bool largest, std::span<const int64_t> shape, int dim, const Operand& values,
+                 const Operand& indices, const Operand& in) {
+  if (shape.empty() || in.dtype != load || load == DType::kUInt64 || shape[dim] < 2 || shape[dim] > INT32_MAX)
+    return false;
   if (values.data != nullptr && values.dtype != load) return false;
   if (indices.data != nullptr && indices.dtype != DType::kInt64) return false;
   Nest<3> nest;
   for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
-    if (d != dim) nest.push(shape[d], {in.strides[d], values.data ? values.strides[d] : 0, indices.data ? indices.strides[d] : 0});
+    if (d != dim)
+      nest.push(shape[d], {in.strides[d], values.data ? values.strides[d] : 0, indices.data ? indices.strides[d] : 0});
   }
   nest.sort_by(0);
   nest.coalesce();
   if (nest.inner_stride(0) != item_size(load) || nest.inner_size() < 8) return false;
   parallel_for(nest.count(), std::max<int64_t>(256, 32768 / shape[dim]), [&](int64_t begin, int64_t end) {
     for_each_run(nest, begin, end, [&](const int64_t(&offset)[3], int64_t len) {
-      TESSERA_SIMD(ArgColumnBlocks)(load, largest, {shape[dim], len, at_byte(static_cast<const void*>(in.data), offset[0]), in.strides[dim],
-                                                    values.data ? at_byte(values.data, offset[1]) : nullptr, nest.inner_stride(1),
-                                                    indices.data ? at_byte(indices.data, offset[2]) : nullptr, nest.inner_stride(2)});
+      TESSERA_SIMD(ArgColumnBlocks)
+      (load, largest,
+       {shape[dim], len, at_byte(static_cast<const void*>(in.data), offset[0]), in.strides[dim],
+        values.data ? at_byte(values.data, offset[1]) : nullptr, nest.inner_stride(1),
+        indices.data ? at_byte(indices.data, offset[2]) : nullptr, nest.inner_stride(2)});
     });
   });
   return true;
 }
 }  // namespace
 
-void run_arg_reduce(bool largest, std::span<const int64_t> shape, int dim, const Operand& values, const Operand& indices, const Operand& in) {
+void run_arg_reduce(bool largest, std::span<const int64_t> shape, int dim, const Operand& values,
+                    const Operand& indices, const Operand& in) {
   const DType load = load_dtype(in.dtype);
-  TESSERA_CHECK_NOT_IMPLEMENTED(load != DType::kBool, '"', largest ? "argmax_cpu" : "argmin_cpu", "\" not implemented for '", type_name_of(in.dtype), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(load != DType::kBool, '"', largest ? "argmax_cpu" : "argmin_cpu",
+                                "\" not implemented for '", type_name_of(in.dtype), "'");
   const int64_t n = shape.empty() ? 1 : shape[dim];
-  TESSERA_CHECK_INDEX(n > 0, largest ? "argmax" : "argmin", "(): Expected reduction dim ", dim, " to have non-zero size.");
+  TESSERA_CHECK_INDEX(n > 0, largest ? "argmax" : "argmin", "(): Expected reduction dim ", dim,
+                      " to have non-zero size.");
   if (arg_columns(load, largest, shape, dim, values, indices, in)) return;
   const ReduceKernel* kernel = find_reduce_kernel(largest ? RowOp::kMax : RowOp::kMin, load);
   const LineOperand operands[3] = {{values, load, 1, true}, {indices, DType::kInt64, 1, true}, {in, load, n, false}};

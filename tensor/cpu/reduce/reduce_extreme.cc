@@ -17,20 +17,23 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// One code for all extrema of a type: the largest of (x & keep) ^ flip, where the two masks turn magnitudes and minima (and, for integers without sign,
-// the order of the numbers) into plain maxima. `least` is the element that changes nothing. NaN is not touched by the masks but in its sign.
+// One code for all extrema of a type: the largest of (x & keep) ^ flip, where the two masks turn magnitudes and minima
+// (and, for integers without sign, the order of the numbers) into plain maxima. `least` is the element that changes
+// nothing. NaN is not touched by the masks but in its sign.
 template <class T>
 struct Order {
   using Bits = hwy::MakeUnsigned<T>;
   Bits keep, flip;
   T least;
-  template <class V> HWY_INLINE V Map(V x) const {
+  template <class V>
+  HWY_INLINE V Map(V x) const {
     const hn::ScalableTag<T> d;
     const hn::ScalableTag<Bits> du;
     return hn::BitCast(d, hn::Xor(hn::And(hn::BitCast(du, x), hn::Set(du, keep)), hn::Set(du, flip)));
   }
   // Of what Map gave.
-  template <class V> HWY_INLINE V Back(V x) const {
+  template <class V>
+  HWY_INLINE V Back(V x) const {
     const hn::ScalableTag<T> d;
     const hn::ScalableTag<Bits> du;
     return hn::BitCast(d, hn::Xor(hn::BitCast(du, x), hn::Set(du, flip)));
@@ -40,8 +43,10 @@ struct Order {
 // A NaN once held stays.
 template <class D, class V>
 HWY_INLINE V Largest(D d, V a, V x) {
-  if constexpr (hwy::IsFloat<hn::TFromD<D>>()) return hn::IfThenElse(hn::Or(hn::Ge(a, x), hn::IsNaN(a)), a, x);
-  else return hn::Max(a, x);
+  if constexpr (hwy::IsFloat<hn::TFromD<D>>())
+    return hn::IfThenElse(hn::Or(hn::Ge(a, x), hn::IsNaN(a)), a, x);
+  else
+    return hn::Max(a, x);
 }
 
 // The vector loop takes plain maxima, which lose a NaN, and watches for NaN aside.
@@ -77,13 +82,15 @@ HWY_INLINE T LargestOfRow(const Order<T>& order, int64_t n, const T* HWY_RESTRIC
   return hn::GetLane(order.Back(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3)))));
 }
 template <class T>
-HWY_NOINLINE void LargestRows(const Order<T>& order, int64_t rows, int64_t n, const char* x, int64_t row_stride, T* acc) {
+HWY_NOINLINE void LargestRows(const Order<T>& order, int64_t rows, int64_t n, const char* x, int64_t row_stride,
+                              T* acc) {
   for (int64_t r = 0; r < rows; ++r) acc[r] = LargestOfRow(order, n, reinterpret_cast<const T*>(x + r * row_stride));
 }
 
 // Columns, some vectors of them at a time and four rows between two uses of the accumulators.
 template <class T>
-HWY_NOINLINE void LargestColumns(const Order<T>& order, int64_t rows, int64_t cols, const char* x, int64_t stride, T* acc) {
+HWY_NOINLINE void LargestColumns(const Order<T>& order, int64_t rows, int64_t cols, const char* x, int64_t stride,
+                                 T* acc) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kWidth = kWidthOf<T>;
   const int64_t whole = cols / kWidth * kWidth;
@@ -91,14 +98,16 @@ HWY_NOINLINE void LargestColumns(const Order<T>& order, int64_t rows, int64_t co
     const int64_t end = HWY_MIN(r + 4, rows);
     for (int64_t c = 0; c < whole; c += kWidth) {
       auto a = order.Map(hn::LoadU(d, acc + c));
-      for (int64_t i = r; i < end; ++i) a = Largest(d, a, order.Map(hn::LoadU(d, reinterpret_cast<const T*>(x + i * stride) + c)));
+      for (int64_t i = r; i < end; ++i)
+        a = Largest(d, a, order.Map(hn::LoadU(d, reinterpret_cast<const T*>(x + i * stride) + c)));
       hn::StoreU(order.Back(a), d, acc + c);
     }
   }
   if (whole == cols) return;
   auto a = order.Map(LoadFirst(d, acc + whole, cols - whole, order.least));
   for (int64_t r = 0; r < rows; ++r) {
-    a = Largest(d, a, order.Map(LoadFirst(d, reinterpret_cast<const T*>(x + r * stride) + whole, cols - whole, order.least)));
+    a = Largest(d, a,
+                order.Map(LoadFirst(d, reinterpret_cast<const T*>(x + r * stride) + whole, cols - whole, order.least)));
   }
   StoreFirst(order.Back(a), d, acc + whole, cols - whole);
 }
@@ -134,15 +143,22 @@ struct Extreme {
   static void Merge(int64_t n, void* acc, const void* more) { Cols(1, n, more, 0, acc); }
 };
 template <class T, RowOp kOp, DType kType>
-constexpr ReduceKernel kExtreme = {kType, sizeof(T), Extreme<T, kOp, kType == DType::kUInt64>::Rows, Extreme<T, kOp, kType == DType::kUInt64>::Cols,
-                                   Extreme<T, kOp, kType == DType::kUInt64>::Init, Extreme<T, kOp, kType == DType::kUInt64>::Merge};
+constexpr ReduceKernel kExtreme = {kType,
+                                   sizeof(T),
+                                   Extreme<T, kOp, kType == DType::kUInt64>::Rows,
+                                   Extreme<T, kOp, kType == DType::kUInt64>::Cols,
+                                   Extreme<T, kOp, kType == DType::kUInt64>::Init,
+                                   Extreme<T, kOp, kType == DType::kUInt64>::Merge};
 
 template <class T, DType kType>
 const ReduceKernel* FindExtremeOf(RowOp op) {
   switch (op) {
-    case RowOp::kMax: return &kExtreme<T, RowOp::kMax, kType>;
-    case RowOp::kMin: return &kExtreme<T, RowOp::kMin, kType>;
-    default: break;
+    case RowOp::kMax:
+      return &kExtreme<T, RowOp::kMax, kType>;
+    case RowOp::kMin:
+      return &kExtreme<T, RowOp::kMin, kType>;
+    default:
+      break;
   }
   if constexpr (std::is_floating_point_v<T>) {
     if (op == RowOp::kMaxAbs) return &kExtreme<T, RowOp::kMaxAbs, kType>;
@@ -155,12 +171,18 @@ const ReduceKernel* FindExtremeOf(RowOp op) {
 
 const ReduceKernel* FindExtreme(RowOp op, DType block) {
   switch (block) {
-    case DType::kFloat32: return FindExtremeOf<float, DType::kFloat32>(op);
-    case DType::kFloat64: return FindExtremeOf<double, DType::kFloat64>(op);
-    case DType::kInt64: return FindExtremeOf<int64_t, DType::kInt64>(op);
-    case DType::kUInt64: return FindExtremeOf<int64_t, DType::kUInt64>(op);
-    case DType::kInt32: return FindExtremeOf<int32_t, DType::kInt32>(op);
-    default: return nullptr;
+    case DType::kFloat32:
+      return FindExtremeOf<float, DType::kFloat32>(op);
+    case DType::kFloat64:
+      return FindExtremeOf<double, DType::kFloat64>(op);
+    case DType::kInt64:
+      return FindExtremeOf<int64_t, DType::kInt64>(op);
+    case DType::kUInt64:
+      return FindExtremeOf<int64_t, DType::kUInt64>(op);
+    case DType::kInt32:
+      return FindExtremeOf<int32_t, DType::kInt32>(op);
+    default:
+      return nullptr;
   }
 }
 

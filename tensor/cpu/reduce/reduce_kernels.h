@@ -1,5 +1,5 @@
-// What the reduction engine (reduce.cc) asks of a kernel. A reduction is a map of elements into an accumulator (a small struct) and a merge of two
-// accumulators; kernels do the first for many elements at a time.
+// What the reduction engine (reduce.cc) asks of a kernel. A reduction is a map of elements into an accumulator (a small
+// struct) and a merge of two accumulators; kernels do the first for many elements at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,46 @@ struct ReduceKernel {
 };
 
 // Accumulators that are more than a number.
-struct VarState { double n, mean, m2; };        // count, mean, sum of squared deviations
-struct LogSumExpState { double max, sum; };     // sum of exp(x - max); sum is 0 while max is -inf
+struct VarState {
+  double n, mean, m2;
+};  // count, mean, sum of squared deviations
+struct LogSumExpState {
+  double max, sum;
+};  // sum of exp(x - max); sum is 0 while max is -inf
 
-struct ComplexLogSumExpState { double max, re, im; };  // of the real parts; sum of exp(x - max)
+struct ComplexLogSumExpState {
+  double max, re, im;
+};  // of the real parts; sum of exp(x - max)
 
 // Merges of the two, written so that empty states change nothing.
 inline void merge_var(VarState& a, const VarState& b) {
   if (b.n == 0) return;
-  if (a.n == 0) { a = b; return; }
+  if (a.n == 0) {
+    a = b;
+    return;
+  }
   const double n = a.n + b.n, delta = b.mean - a.mean;
   a.mean += delta * (b.n / n);
   a.m2 += b.m2 + delta * delta * (a.n * b.n / n);
   a.n = n;
 }
 
-// Null where there is none. Accumulators: double for sums of float32/float64 (std::complex<double> for complex), int64_t for counts and sums of
-// int64, the block dtype for extrema.
-enum class RowOp : uint8_t { kSum, kNanSum, kAbsSum, kSumSquares, kMax, kMin, kMaxAbs, kMinAbs, kVar, kLogSumExp, kProd, kCount };
+// Null where there is none. Accumulators: double for sums of float32/float64 (std::complex<double> for complex),
+// int64_t for counts and sums of int64, the block dtype for extrema.
+enum class RowOp : uint8_t {
+  kSum,
+  kNanSum,
+  kAbsSum,
+  kSumSquares,
+  kMax,
+  kMin,
+  kMaxAbs,
+  kMinAbs,
+  kVar,
+  kLogSumExp,
+  kProd,
+  kCount
+};
 const ReduceKernel* find_reduce_kernel(RowOp op, DType block);
 // The parts of the table.
 const ReduceKernel* find_sum_kernel(RowOp op, DType block);
@@ -45,7 +67,8 @@ const ReduceKernel* find_extreme_kernel(RowOp op, DType block);
 const ReduceKernel* find_moments_kernel(RowOp op, DType block);
 const ReduceKernel* find_plain_kernel(RowOp op, DType block);
 
-// Sums in a binary tree whose form depends on the number of pushes alone, so that rounding errors grow with its logarithm.
+// Sums in a binary tree whose form depends on the number of pushes alone, so that rounding errors grow with its
+// logarithm.
 template <class T, class Merge>
 class PairwiseStack {
  public:

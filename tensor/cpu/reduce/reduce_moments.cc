@@ -25,8 +25,8 @@ HWY_INLINE void StepDeviation(D d, Pack<V, N>& p, const T* x, V mean) {
   }
 }
 
-
-// Of floats in one pass, with the deviations from the first element. False if that lies so far from the mean that digits were lost.
+// Of floats in one pass, with the deviations from the first element. False if that lies so far from the mean that
+// digits were lost.
 HWY_INLINE bool VarInOnePass(int64_t n, const float* x, VarState* out) {
   const hn::ScalableTag<double> d;
   constexpr int64_t kWidth = HWY_LANES(double);
@@ -46,7 +46,8 @@ HWY_INLINE bool VarInOnePass(int64_t n, const float* x, VarState* out) {
     s0 = hn::Add(s0, a);
     q0 = hn::MulAdd(a, a, q0);
   }
-  const double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1))), squares = hn::GetLane(hn::SumOfLanes(d, hn::Add(q0, q1)));
+  const double sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(s0, s1))),
+               squares = hn::GetLane(hn::SumOfLanes(d, hn::Add(q0, q1)));
   const double shift = sum / static_cast<double>(n), m2 = squares - sum * shift;
   *out = {static_cast<double>(n), static_cast<double>(x[0]) + shift, HWY_MAX(m2, 0.0)};
   return sum * shift <= 65536 * m2 || squares == 0;
@@ -81,7 +82,10 @@ HWY_NOINLINE VarState VarBlock(int64_t n, const T* x) {
 
 template <class T>
 void VarRows(int64_t rows, int64_t n, const void* x, int64_t row_stride, void* acc) {
-  auto merge = [](VarState a, const VarState& b) { merge_var(a, b); return a; };
+  auto merge = [](VarState a, const VarState& b) {
+    merge_var(a, b);
+    return a;
+  };
   for (int64_t r = 0; r < rows; ++r) {
     const T* p = reinterpret_cast<const T*>(static_cast<const char*>(x) + r * row_stride);
     PairwiseStack<VarState, decltype(merge)> stack(merge);
@@ -129,7 +133,8 @@ T NanOr(T value, int64_t n, const char* x, int64_t stride) {
   }
   return value;
 }
-// The state for a largest element, to which NaN may have done anything, and a sum: where that element is infinite, the sum of exponentials is NaN.
+// The state for a largest element, to which NaN may have done anything, and a sum: where that element is infinite, the
+// sum of exponentials is NaN.
 template <class T>
 HWY_INLINE LogSumExpState StateOf(T max, double sum, int64_t n, const char* x, int64_t stride) {
   if (std::isfinite(max)) return {static_cast<double>(max), sum};
@@ -139,8 +144,14 @@ HWY_INLINE LogSumExpState StateOf(T max, double sum, int64_t n, const char* x, i
 
 inline void MergeLogSumExp(LogSumExpState& a, const LogSumExpState& b) {
   if (a.max != a.max) return;
-  if (b.max != b.max) { a = b; return; }
-  if (a.max == b.max) { a.sum += b.sum; return; }
+  if (b.max != b.max) {
+    a = b;
+    return;
+  }
+  if (a.max == b.max) {
+    a.sum += b.sum;
+    return;
+  }
   if (a.max > b.max) {
     a.sum += b.sum * std::exp(b.max - a.max);
   } else {
@@ -151,14 +162,19 @@ inline void MergeLogSumExp(LogSumExpState& a, const LogSumExpState& b) {
 
 template <class T>
 void LogSumExpRows(int64_t rows, int64_t n, const void* x, int64_t row_stride, void* acc) {
-  auto merge = [](LogSumExpState a, const LogSumExpState& b) { MergeLogSumExp(a, b); return a; };
+  auto merge = [](LogSumExpState a, const LogSumExpState& b) {
+    MergeLogSumExp(a, b);
+    return a;
+  };
   for (int64_t r = 0; r < rows; ++r) {
     const T* p = reinterpret_cast<const T*>(static_cast<const char*>(x) + r * row_stride);
     PairwiseStack<LogSumExpState, decltype(merge)> stack(merge);
     for (int64_t i = 0; i < n; i += kBlock) {
       const int64_t m = HWY_MIN(kBlock, n - i);
       const T max = MaxOfRow(p + i, m);
-      stack.push(StateOf(max, SumExpOfRow<T>(p + i, m, max, nullptr, p + i + kRequestFarAhead / static_cast<int64_t>(sizeof(T))), m, reinterpret_cast<const char*>(p + i), sizeof(T)));
+      stack.push(StateOf(
+          max, SumExpOfRow<T>(p + i, m, max, nullptr, p + i + kRequestFarAhead / static_cast<int64_t>(sizeof(T))), m,
+          reinterpret_cast<const char*>(p + i), sizeof(T)));
     }
     static_cast<LogSumExpState*>(acc)[r] = stack.total();
   }
@@ -175,7 +191,8 @@ void LogSumExpCols(int64_t rows, int64_t cols, const void* x, int64_t stride, vo
     for (int64_t j = 0; j < m; ++j) {
       const bool none = max[j] == std::numeric_limits<T>::lowest() && sum[j] == 0;
       const T largest = none ? -kInfinity<T> : max[j];
-      MergeLogSumExp(a[j], StateOf(largest, static_cast<double>(sum[j]), rows, base + j * static_cast<int64_t>(sizeof(T)), stride));
+      MergeLogSumExp(a[j], StateOf(largest, static_cast<double>(sum[j]), rows,
+                                   base + j * static_cast<int64_t>(sizeof(T)), stride));
     }
   }
 }
@@ -188,7 +205,8 @@ void InitLse(int64_t n, void* acc) {
   for (int64_t i = 0; i < n; ++i) static_cast<LogSumExpState*>(acc)[i] = {-std::numeric_limits<double>::infinity(), 0};
 }
 void MergeLse(int64_t n, void* acc, const void* more) {
-  for (int64_t i = 0; i < n; ++i) MergeLogSumExp(static_cast<LogSumExpState*>(acc)[i], static_cast<const LogSumExpState*>(more)[i]);
+  for (int64_t i = 0; i < n; ++i)
+    MergeLogSumExp(static_cast<LogSumExpState*>(acc)[i], static_cast<const LogSumExpState*>(more)[i]);
 }
 
 template <class T, DType kType>

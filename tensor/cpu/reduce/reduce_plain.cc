@@ -1,4 +1,5 @@
-// Reduction kernels without vector code: products of integers and complex numbers, logsumexp of complex numbers, counts.
+// Reduction kernels without vector code: products of integers and complex numbers, logsumexp of complex numbers,
+// counts.
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -58,7 +59,8 @@ int64_t count_bytes(int64_t n, const uint8_t* p) {
   return total;
 }
 void count_rows(int64_t rows, int64_t n, const void* x, int64_t row_stride, void* acc) {
-  for (int64_t r = 0; r < rows; ++r) static_cast<int64_t*>(acc)[r] = count_bytes(n, static_cast<const uint8_t*>(x) + r * row_stride);
+  for (int64_t r = 0; r < rows; ++r)
+    static_cast<int64_t*>(acc)[r] = count_bytes(n, static_cast<const uint8_t*>(x) + r * row_stride);
 }
 void count_cols(int64_t rows, int64_t cols, const void* x, int64_t stride, void* acc) {
   constexpr int64_t kChunk = 256;
@@ -93,7 +95,8 @@ struct ComplexLogSumExp {
     const double max = a.max >= b.max || a.max != a.max ? a.max : b.max;
     const double m = scale_of(max), fa = std::exp(scale_of(a.max) - m), fb = std::exp(scale_of(b.max) - m);
     const bool empty_a = a.re == 0 && a.im == 0, empty_b = b.re == 0 && b.im == 0;
-    a = {m, (empty_a ? 0 : a.re * fa) + (empty_b ? 0 : b.re * fb), (empty_a ? 0 : a.im * fa) + (empty_b ? 0 : b.im * fb)};
+    a = {m, (empty_a ? 0 : a.re * fa) + (empty_b ? 0 : b.re * fb),
+         (empty_a ? 0 : a.im * fa) + (empty_b ? 0 : b.im * fb)};
   }
   static void step(State& a, std::complex<T> x) {
     const double m = scale_of(x.real());
@@ -122,10 +125,15 @@ struct ComplexLogSumExp {
 };
 
 template <class T, DType kType>
-constexpr ReduceKernel kComplexLogSumExp = {kType, sizeof(ComplexLogSumExpState), ComplexLogSumExp<T>::rows, ComplexLogSumExp<T>::cols, ComplexLogSumExp<T>::init,
+constexpr ReduceKernel kComplexLogSumExp = {kType,
+                                            sizeof(ComplexLogSumExpState),
+                                            ComplexLogSumExp<T>::rows,
+                                            ComplexLogSumExp<T>::cols,
+                                            ComplexLogSumExp<T>::init,
                                             ComplexLogSumExp<T>::merge};
 template <class T, class A, DType kType>
-constexpr ReduceKernel kProduct = {kType, sizeof(A), Product<T, A>::rows, Product<T, A>::cols, Product<T, A>::init, Product<T, A>::merge};
+constexpr ReduceKernel kProduct = {
+    kType, sizeof(A), Product<T, A>::rows, Product<T, A>::cols, Product<T, A>::init, Product<T, A>::merge};
 constexpr ReduceKernel kCountKernel = {DType::kBool, sizeof(int64_t), count_rows, count_cols, count_init, count_merge};
 
 }  // namespace
@@ -138,18 +146,30 @@ const ReduceKernel* find_plain_kernel(RowOp op, DType block) {
   }
   if (op != RowOp::kProd) return nullptr;
   switch (block) {
-    case DType::kInt64: return &kProduct<uint64_t, uint64_t, DType::kInt64>;
-    case DType::kComplex64: return &kProduct<std::complex<float>, std::complex<double>, DType::kComplex64>;
-    case DType::kComplex128: return &kProduct<std::complex<double>, std::complex<double>, DType::kComplex128>;
-    default: return nullptr;
+    case DType::kInt64:
+      return &kProduct<uint64_t, uint64_t, DType::kInt64>;
+    case DType::kComplex64:
+      return &kProduct<std::complex<float>, std::complex<double>, DType::kComplex64>;
+    case DType::kComplex128:
+      return &kProduct<std::complex<double>, std::complex<double>, DType::kComplex128>;
+    default:
+      return nullptr;
   }
 }
 
 const ReduceKernel* find_reduce_kernel(RowOp op, DType block) {
   switch (op) {
-    case RowOp::kMax: case RowOp::kMin: case RowOp::kMaxAbs: case RowOp::kMinAbs: return find_extreme_kernel(op, block);
-    case RowOp::kVar: case RowOp::kLogSumExp: if (!is_complex(block)) return find_moments_kernel(op, block); break;
-    default: break;
+    case RowOp::kMax:
+    case RowOp::kMin:
+    case RowOp::kMaxAbs:
+    case RowOp::kMinAbs:
+      return find_extreme_kernel(op, block);
+    case RowOp::kVar:
+    case RowOp::kLogSumExp:
+      if (!is_complex(block)) return find_moments_kernel(op, block);
+      break;
+    default:
+      break;
   }
   const ReduceKernel* k = find_plain_kernel(op, block);
   return k != nullptr ? k : find_sum_kernel(op, block);

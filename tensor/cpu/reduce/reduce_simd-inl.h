@@ -1,7 +1,9 @@
-// The shared part of the reduction kernels in Highway: how blocks, rows and columns are reduced, for any operation. Included once per target.
+// The shared part of the reduction kernels in Highway: how blocks, rows and columns are reduced, for any operation.
+// Included once per target.
 //
-// A block of up to kBlock elements is reduced in a fixed number of logical lanes whatever the vector width, folded by halves; blocks are combined pairwise
-// in the accumulator's type. So results are the same on every machine and their error does not grow with the number of elements.
+// A block of up to kBlock elements is reduced in a fixed number of logical lanes whatever the vector width, folded by
+// halves; blocks are combined pairwise in the accumulator's type. So results are the same on every machine and their
+// error does not grow with the number of elements.
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -25,9 +27,9 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int64_t kBlock = 2048;     // elements of a row between two steps of the pairwise stack
-constexpr int64_t kColBlock = 32;    // rows summed in lanes before they reach the accumulators
-constexpr int64_t kColChunk = 256;   // columns at a time: their lanes stay in L1
+constexpr int64_t kBlock = 2048;    // elements of a row between two steps of the pairwise stack
+constexpr int64_t kColBlock = 32;   // rows summed in lanes before they reach the accumulators
+constexpr int64_t kColChunk = 256;  // columns at a time: their lanes stay in L1
 
 // Loads elements of type T as vectors of Lane (the same type, or float to double).
 template <class D, class T>
@@ -50,13 +52,21 @@ HWY_INLINE hn::Vec<D> LoadFirstAs(D d, const T* p, int64_t n, T pad) {
 }
 
 // Of accumulators.
-template <class Acc> Acc AddAccs(Acc a, Acc b) { return a + b; }
-template <class Acc> Acc MultiplyAccs(Acc a, Acc b) { return a * b; }
+template <class Acc>
+Acc AddAccs(Acc a, Acc b) {
+  return a + b;
+}
+template <class Acc>
+Acc MultiplyAccs(Acc a, Acc b) {
+  return a * b;
+}
 
 // The operations: Step takes one more element into a lane, Merge joins two lanes.
 template <class T_, class Lane_, class Acc_>
 struct AddOp {
-  using T = T_; using Lane = Lane_; using Acc = Acc_;
+  using T = T_;
+  using Lane = Lane_;
+  using Acc = Acc_;
   static constexpr bool kMayFail = false;
   static Lane Identity() { return 0; }
   static Acc Zero() { return 0; }
@@ -64,24 +74,39 @@ struct AddOp {
   static Lane Step(Lane a, Lane x) { return a + x; }
   static Lane Merge(Lane a, Lane b) { return a + b; }
   static constexpr auto kMergeAccs = &AddAccs<Acc>;
-  template <class D, class V> static HWY_INLINE V VStep(D, V a, V x) { return hn::Add(a, x); }
-  template <class D, class V> static HWY_INLINE V VMerge(D, V a, V b) { return hn::Add(a, b); }
+  template <class D, class V>
+  static HWY_INLINE V VStep(D, V a, V x) {
+    return hn::Add(a, x);
+  }
+  template <class D, class V>
+  static HWY_INLINE V VMerge(D, V a, V b) {
+    return hn::Add(a, b);
+  }
 };
 template <class T, class Lane>
 struct NanSumOp : AddOp<T, Lane, double> {
   static Lane Step(Lane a, Lane x) { return x != x ? a : a + x; }
-  template <class D, class V> static HWY_INLINE V VStep(D, V a, V x) { return hn::Add(a, hn::IfThenZeroElse(hn::IsNaN(x), x)); }
+  template <class D, class V>
+  static HWY_INLINE V VStep(D, V a, V x) {
+    return hn::Add(a, hn::IfThenZeroElse(hn::IsNaN(x), x));
+  }
 };
 template <class T>
 struct AbsSumOp : AddOp<T, T, double> {
   static T Step(T a, T x) { return a + std::fabs(x); }
-  template <class D, class V> static HWY_INLINE V VStep(D, V a, V x) { return hn::Add(a, hn::Abs(x)); }
+  template <class D, class V>
+  static HWY_INLINE V VStep(D, V a, V x) {
+    return hn::Add(a, hn::Abs(x));
+  }
 };
 template <class T, class Lane_>
 struct SumSquaresOp : AddOp<T, Lane_, double> {
   using Lane = Lane_;
   static Lane Step(Lane a, Lane x) { return a + x * x; }
-  template <class D, class V> static HWY_INLINE V VStep(D, V a, V x) { return hn::Add(a, hn::Mul(x, x)); }
+  template <class D, class V>
+  static HWY_INLINE V VStep(D, V a, V x) {
+    return hn::Add(a, hn::Mul(x, x));
+  }
   // In float, squares overflow or vanish where their root would not: such sums are done again in double.
   static constexpr bool kMayFail = sizeof(Lane) == 4;
   using Again = SumSquaresOp<T, double>;
@@ -89,21 +114,32 @@ struct SumSquaresOp : AddOp<T, Lane_, double> {
 };
 template <class T>
 struct ProdOp {
-  using Lane = double; using Acc = double;
+  using Lane = double;
+  using Acc = double;
   static constexpr bool kMayFail = false;
   static double Identity() { return 1; }
   static double Zero() { return 1; }
   static double Step(double a, double x) { return a * x; }
   static double Merge(double a, double b) { return a * b; }
   static constexpr auto kMergeAccs = &MultiplyAccs<double>;
-  template <class D, class V> static HWY_INLINE V VStep(D, V a, V x) { return hn::Mul(a, x); }
-  template <class D, class V> static HWY_INLINE V VMerge(D, V a, V b) { return hn::Mul(a, b); }
+  template <class D, class V>
+  static HWY_INLINE V VStep(D, V a, V x) {
+    return hn::Mul(a, x);
+  }
+  template <class D, class V>
+  static HWY_INLINE V VMerge(D, V a, V b) {
+    return hn::Mul(a, b);
+  }
 };
 // N vectors as a tree of members: unlike an array, the compiler keeps them in registers.
 template <class V, int N>
-struct Pack { Pack<V, N / 2> a, b; };
+struct Pack {
+  Pack<V, N / 2> a, b;
+};
 template <class V>
-struct Pack<V, 1> { V v; };
+struct Pack<V, 1> {
+  V v;
+};
 
 template <int N, class D, class V>
 HWY_INLINE void Fill(D d, Pack<V, N>& p, V value) {
@@ -163,8 +199,10 @@ HWY_INLINE void FoldLanes(D d, V v, typename Op::Lane* out) {
   } else {
     if constexpr (sizeof(Lane) == 4) v = Op::VMerge(d, v, hn::Shuffle1032(v));
     if constexpr (kFold == 1) {
-      if constexpr (sizeof(Lane) == 4) v = Op::VMerge(d, v, hn::Shuffle2301(v));
-      else v = Op::VMerge(d, v, hn::Shuffle01(v));
+      if constexpr (sizeof(Lane) == 4)
+        v = Op::VMerge(d, v, hn::Shuffle2301(v));
+      else
+        v = Op::VMerge(d, v, hn::Shuffle01(v));
       out[0] = hn::GetLane(v);
     } else {
       HWY_ALIGN Lane lanes[16 / sizeof(Lane)];
@@ -197,7 +235,8 @@ HWY_INLINE void ReduceShort(int64_t n, const T* HWY_RESTRICT x, typename Op::Lan
   }
 }
 
-// One block of at most kBlock elements. kFold is 2 for interleaved complex numbers: then the two halves of the answer stand in out[0] and out[1].
+// One block of at most kBlock elements. kFold is 2 for interleaved complex numbers: then the two halves of the answer
+// stand in out[0] and out[1].
 template <class Op, class T, int kFold>
 HWY_INLINE void ReduceLong(int64_t n, const T* HWY_RESTRICT x, typename Op::Lane* out) {
   using Lane = typename Op::Lane;
@@ -233,11 +272,15 @@ void AccumulateBlock(int64_t n, const T* x, typename Op::Acc* out) {
   for (int j = 0; j < kFold; ++j) out[j] = static_cast<typename Op::Acc>(part[j]);
 }
 
-template <class A> struct Pair { A v[2]; };
+template <class A>
+struct Pair {
+  A v[2];
+};
 
 // Rows in blocks, whose accumulators `block` gives: the same code for all operations that join them in one way.
 template <class Acc, Acc (*kMerge)(Acc, Acc), int kFold>
-HWY_NOINLINE void RowsInBlocks(void (*block)(int64_t, const char*, Acc*), int64_t item, int64_t rows, int64_t n, const char* x, int64_t row_stride, Acc* out) {
+HWY_NOINLINE void RowsInBlocks(void (*block)(int64_t, const char*, Acc*), int64_t item, int64_t rows, int64_t n,
+                               const char* x, int64_t row_stride, Acc* out) {
   auto merge = [](const Pair<Acc>& a, const Pair<Acc>& b) {
     Pair<Acc> r = a;
     for (int j = 0; j < kFold; ++j) r.v[j] = kMerge(a.v[j], b.v[j]);
@@ -261,13 +304,17 @@ HWY_NOINLINE void RowsInBlocks(void (*block)(int64_t, const char*, Acc*), int64_
 template <class Op, class T, int kFold>
 void Rows(int64_t rows, int64_t n, const void* x, int64_t row_stride, void* acc) {
   using Acc = typename Op::Acc;
-  const auto block = [](int64_t count, const char* p, Acc* out) { AccumulateBlock<Op, T, kFold>(count, reinterpret_cast<const T*>(p), out); };
-  RowsInBlocks<Acc, Op::kMergeAccs, kFold>(block, sizeof(T), rows, n * kFold, static_cast<const char*>(x), row_stride, static_cast<Acc*>(acc));
+  const auto block = [](int64_t count, const char* p, Acc* out) {
+    AccumulateBlock<Op, T, kFold>(count, reinterpret_cast<const T*>(p), out);
+  };
+  RowsInBlocks<Acc, Op::kMergeAccs, kFold>(block, sizeof(T), rows, n * kFold, static_cast<const char*>(x), row_stride,
+                                           static_cast<Acc*>(acc));
 }
 
 // lanes[c] = Step(... Step(lanes[c], x[0][c]) ..., x[rows - 1][c]). lanes: whole vectors.
 template <class Op, class T>
-HWY_NOINLINE void StepRows(int64_t rows, int64_t cols, const char* x, int64_t stride, typename Op::Lane* HWY_RESTRICT lanes) {
+HWY_NOINLINE void StepRows(int64_t rows, int64_t cols, const char* x, int64_t stride,
+                           typename Op::Lane* HWY_RESTRICT lanes) {
   using Lane = typename Op::Lane;
   const hn::ScalableTag<Lane> d;
   constexpr int64_t kWidth = HWY_LANES(Lane);
@@ -291,11 +338,13 @@ HWY_NOINLINE void StepRows(int64_t rows, int64_t cols, const char* x, int64_t st
   const int64_t whole = cols / kWidth * kWidth;
   for (; r < rows; ++r) {
     const T* p = reinterpret_cast<const T*>(x + r * stride);
-    for (int64_t c = 0; c < whole; c += kWidth) hn::StoreU(Op::VStep(d, hn::LoadU(d, lanes + c), LoadAs(d, p + c)), d, lanes + c);
+    for (int64_t c = 0; c < whole; c += kWidth)
+      hn::StoreU(Op::VStep(d, hn::LoadU(d, lanes + c), LoadAs(d, p + c)), d, lanes + c);
   }
   if (whole == cols) return;
   auto v = hn::LoadU(d, lanes + whole);
-  for (r = 0; r < rows; ++r) v = Op::VStep(d, v, LoadFirstAs(d, reinterpret_cast<const T*>(x + r * stride) + whole, cols - whole, pad));
+  for (r = 0; r < rows; ++r)
+    v = Op::VStep(d, v, LoadFirstAs(d, reinterpret_cast<const T*>(x + r * stride) + whole, cols - whole, pad));
   hn::StoreU(v, d, lanes + whole);
 }
 
@@ -316,20 +365,24 @@ void AccumulateRows(int64_t rows, int64_t cols, const char* x, int64_t stride, t
     if (failed) return AccumulateRows<typename Op::Again, T>(rows, cols, x, stride, acc);
   }
   int64_t j = 0;
-  for (; j + kWidth <= cols; j += kWidth) hn::StoreU(Op::VMerge(da, hn::LoadU(da, acc + j), LoadAs(da, lanes + j)), da, acc + j);
+  for (; j + kWidth <= cols; j += kWidth)
+    hn::StoreU(Op::VMerge(da, hn::LoadU(da, acc + j), LoadAs(da, lanes + j)), da, acc + j);
   for (; j < cols; ++j) acc[j] = Op::kMergeAccs(acc[j], static_cast<Acc>(lanes[j]));
 }
 
 template <class Acc>
-HWY_NOINLINE void ColsInBlocks(void (*block)(int64_t, int64_t, const char*, int64_t, Acc*), int64_t item, int64_t rows, int64_t cols, const char* x, int64_t stride, Acc* acc) {
+HWY_NOINLINE void ColsInBlocks(void (*block)(int64_t, int64_t, const char*, int64_t, Acc*), int64_t item, int64_t rows,
+                               int64_t cols, const char* x, int64_t stride, Acc* acc) {
   for (int64_t r = 0; r < rows; r += kColBlock) {
-    for (int64_t c = 0; c < cols; c += kColChunk) block(HWY_MIN(kColBlock, rows - r), HWY_MIN(kColChunk, cols - c), x + r * stride + c * item, stride, acc + c);
+    for (int64_t c = 0; c < cols; c += kColChunk)
+      block(HWY_MIN(kColBlock, rows - r), HWY_MIN(kColChunk, cols - c), x + r * stride + c * item, stride, acc + c);
   }
 }
 template <class Op, class T, int kFold>
 void Cols(int64_t rows, int64_t cols, const void* x, int64_t stride, void* acc) {
   using Acc = typename Op::Acc;
-  ColsInBlocks<Acc>(AccumulateRows<Op, T>, sizeof(T), rows, cols * kFold, static_cast<const char*>(x), stride, static_cast<Acc*>(acc));
+  ColsInBlocks<Acc>(AccumulateRows<Op, T>, sizeof(T), rows, cols * kFold, static_cast<const char*>(x), stride,
+                    static_cast<Acc*>(acc));
 }
 
 template <class Acc>
@@ -338,15 +391,25 @@ void Init(int64_t n, void* acc, Acc value) {
 }
 template <class Acc, Acc (*kMerge)(Acc, Acc), int kFold>
 void Merge(int64_t n, void* acc, const void* more) {
-  for (int64_t i = 0; i < kFold * n; ++i) static_cast<Acc*>(acc)[i] = kMerge(static_cast<Acc*>(acc)[i], static_cast<const Acc*>(more)[i]);
+  for (int64_t i = 0; i < kFold * n; ++i)
+    static_cast<Acc*>(acc)[i] = kMerge(static_cast<Acc*>(acc)[i], static_cast<const Acc*>(more)[i]);
 }
-template <class Op, int kFold> void InitOf(int64_t n, void* acc) { Init<typename Op::Acc>(kFold * n, acc, Op::Zero()); }
+template <class Op, int kFold>
+void InitOf(int64_t n, void* acc) {
+  Init<typename Op::Acc>(kFold * n, acc, Op::Zero());
+}
 
 template <class Op, class T, DType kType, int kFold>
-constexpr ReduceKernel kKernel = {kType, kFold * sizeof(typename Op::Acc), Rows<Op, T, kFold>, Cols<Op, T, kFold>, InitOf<Op, kFold>,
+constexpr ReduceKernel kKernel = {kType,
+                                  kFold * sizeof(typename Op::Acc),
+                                  Rows<Op, T, kFold>,
+                                  Cols<Op, T, kFold>,
+                                  InitOf<Op, kFold>,
                                   Merge<typename Op::Acc, Op::kMergeAccs, kFold>};
-template <class Op, class T, DType kType> constexpr const ReduceKernel& kReal = kKernel<Op, T, kType, 1>;
-template <class Op, class T, DType kType> constexpr const ReduceKernel& kComplex = kKernel<Op, T, kType, 2>;
+template <class Op, class T, DType kType>
+constexpr const ReduceKernel& kReal = kKernel<Op, T, kType, 1>;
+template <class Op, class T, DType kType>
+constexpr const ReduceKernel& kComplex = kKernel<Op, T, kType, 2>;
 
 }  // namespace
 }  // namespace HWY_NAMESPACE

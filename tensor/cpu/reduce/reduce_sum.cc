@@ -16,12 +16,18 @@ namespace {
 template <class T, DType kType>
 const ReduceKernel* SumOfFloats(RowOp op) {
   switch (op) {
-    case RowOp::kSum: return &kReal<AddOp<T, T, double>, T, kType>;
-    case RowOp::kNanSum: return &kReal<NanSumOp<T, T>, T, kType>;
-    case RowOp::kAbsSum: return &kReal<AbsSumOp<T>, T, kType>;
-    case RowOp::kSumSquares: return &kReal<SumSquaresOp<T, T>, T, kType>;
-    case RowOp::kProd: return &kReal<ProdOp<T>, T, kType>;
-    default: return nullptr;
+    case RowOp::kSum:
+      return &kReal<AddOp<T, T, double>, T, kType>;
+    case RowOp::kNanSum:
+      return &kReal<NanSumOp<T, T>, T, kType>;
+    case RowOp::kAbsSum:
+      return &kReal<AbsSumOp<T>, T, kType>;
+    case RowOp::kSumSquares:
+      return &kReal<SumSquaresOp<T, T>, T, kType>;
+    case RowOp::kProd:
+      return &kReal<ProdOp<T>, T, kType>;
+    default:
+      return nullptr;
   }
 }
 
@@ -30,13 +36,20 @@ const ReduceKernel* SumOfFloats(RowOp op) {
 const ReduceKernel* FindSum(RowOp op, DType block) {
   const bool sum = op == RowOp::kSum;
   switch (block) {
-    case DType::kFloat32: return SumOfFloats<float, DType::kFloat32>(op);
-    case DType::kFloat64: return SumOfFloats<double, DType::kFloat64>(op);
-    case DType::kComplex64: return sum ? &kComplex<AddOp<float, float, double>, float, DType::kComplex64> : nullptr;
-    case DType::kComplex128: return sum ? &kComplex<AddOp<double, double, double>, double, DType::kComplex128> : nullptr;
-    case DType::kInt64: return sum ? &kReal<AddOp<uint64_t, uint64_t, uint64_t>, uint64_t, DType::kInt64> : nullptr;
-    case DType::kInt32: return sum ? &kReal<AddOp<int32_t, int64_t, int64_t>, int32_t, DType::kInt32> : nullptr;
-    default: return nullptr;
+    case DType::kFloat32:
+      return SumOfFloats<float, DType::kFloat32>(op);
+    case DType::kFloat64:
+      return SumOfFloats<double, DType::kFloat64>(op);
+    case DType::kComplex64:
+      return sum ? &kComplex<AddOp<float, float, double>, float, DType::kComplex64> : nullptr;
+    case DType::kComplex128:
+      return sum ? &kComplex<AddOp<double, double, double>, double, DType::kComplex128> : nullptr;
+    case DType::kInt64:
+      return sum ? &kReal<AddOp<uint64_t, uint64_t, uint64_t>, uint64_t, DType::kInt64> : nullptr;
+    case DType::kInt32:
+      return sum ? &kReal<AddOp<int32_t, int64_t, int64_t>, int32_t, DType::kInt32> : nullptr;
+    default:
+      return nullptr;
   }
 }
 

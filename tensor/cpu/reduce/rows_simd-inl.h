@@ -1,4 +1,5 @@
-// Rows of floats in vectors: their ragged ends, stores past the caches, and sums of exponentials. Included inside foreach_target.h's passes.
+// Rows of floats in vectors: their ragged ends, stores past the caches, and sums of exponentials. Included inside
+// foreach_target.h's passes.
 #if defined(TESSERA_CPU_ROWS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_CPU_ROWS_SIMD_INL_H_
 #undef TESSERA_CPU_ROWS_SIMD_INL_H_
@@ -19,8 +20,10 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class T> constexpr int64_t kWidthOf = HWY_LANES(T);
-template <class T> constexpr T kInfinity = std::numeric_limits<T>::infinity();
+template <class T>
+constexpr int64_t kWidthOf = HWY_LANES(T);
+template <class T>
+constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
 // The first n elements at p (at most a vector of them), then `pad`. Reads no others.
 template <class D, class T>
@@ -50,28 +53,36 @@ HWY_INLINE void StoreFirst(hn::Vec<D> v, D d, T* p, int64_t n) {
 template <class T>
 struct Whole {
   int64_t at;
-  HWY_INLINE hn::Vec<hn::ScalableTag<T>> operator()(const T* p) const { return hn::LoadU(hn::ScalableTag<T>(), p + at); }
+  HWY_INLINE hn::Vec<hn::ScalableTag<T>> operator()(const T* p) const {
+    return hn::LoadU(hn::ScalableTag<T>(), p + at);
+  }
 };
 template <class T>
 struct First {
   int64_t at, n;
-  HWY_INLINE hn::Vec<hn::ScalableTag<T>> operator()(const T* p) const { return LoadFirst(hn::ScalableTag<T>(), p + at, n, T{0}); }
+  HWY_INLINE hn::Vec<hn::ScalableTag<T>> operator()(const T* p) const {
+    return LoadFirst(hn::ScalableTag<T>(), p + at, n, T{0});
+  }
 };
 
-// y[0..n) = f(load), where load(p) gives the elements of p at the same place. `stream`: past the caches, with a fence to follow.
+// y[0..n) = f(load), where load(p) gives the elements of p at the same place. `stream`: past the caches, with a fence
+// to follow.
 template <class T, class F>
 HWY_INLINE void FillRow(T* y, int64_t n, bool stream, F&& f) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kWidth = kWidthOf<T>;
   const auto part = [&](int64_t at, int64_t count) HWY_ATTR { StoreFirst(f(First<T>{at, count}), d, y + at, count); };
   int64_t i = stream ? static_cast<int64_t>(-reinterpret_cast<uintptr_t>(y) / sizeof(T) & (kWidth - 1)) : 0;
-  for (int64_t at = 0, count = HWY_MIN(i, n);;) {  // what lies before the first vector, then what is left after the last
+  for (int64_t at = 0, count = HWY_MIN(i, n);
+       ;) {  // what lies before the first vector, then what is left after the last
     if (count > 0) part(at, count);
     if (at + count >= n) return;
     for (; i + kWidth <= n; i += kWidth) {
       const auto v = f(Whole<T>{i});
-      if (stream) hn::Stream(v, d, y + i);
-      else hn::StoreU(v, d, y + i);
+      if (stream)
+        hn::Stream(v, d, y + i);
+      else
+        hn::StoreU(v, d, y + i);
     }
     at = i;
     count = n - i;
@@ -96,8 +107,9 @@ HWY_INLINE T MaxOfRow(const T* HWY_RESTRICT x, int64_t n) {
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
 }
 
-// e^x for x <= 0. Where nothing is left of it, zero is what is scaled: a multiplication that underflows costs more than all the rest.
-// float32 is not left to math::Exp: its last bits of accuracy, which nobody sees in a quotient of sums, would cost softmax a quarter of its speed.
+// e^x for x <= 0. Where nothing is left of it, zero is what is scaled: a multiplication that underflows costs more than
+// all the rest. float32 is not left to math::Exp: its last bits of accuracy, which nobody sees in a quotient of sums,
+// would cost softmax a quarter of its speed.
 template <class D, class V>
 HWY_INLINE V ExpBelow0(D d, V x) {
   using T = hn::TFromD<D>;
@@ -111,12 +123,19 @@ HWY_INLINE V ExpBelow0(D d, V x) {
 #endif
     V n;
     const V r = math::ReduceByLn2(d, x, n);
-    constexpr double kC[] = {1.0, 1.0, 0.5, 0.1666657684599397631, 0.0416665544376859389, 0.008363202971575854947, 0.001392621346633244304};  // of e^r, to 1.1e-8
+    constexpr double kC[] = {1.0,
+                             1.0,
+                             0.5,
+                             0.1666657684599397631,
+                             0.0416665544376859389,
+                             0.008363202971575854947,
+                             0.001392621346633244304};  // of e^r, to 1.1e-8
     return math::ScaleByPower(d, hn::IfThenZeroElse(gone, math::Polynomial(d, r, kC)), n);
   }
 }
 
-// sum exp(x - max), in float64 beyond kSumBlock elements. If they are not null: terms takes what is summed, and memory at next is fetched meanwhile.
+// sum exp(x - max), in float64 beyond kSumBlock elements. If they are not null: terms takes what is summed, and memory
+// at next is fetched meanwhile.
 constexpr int64_t kSumBlock = 1024;
 template <class T>
 HWY_NOINLINE double SumExpOfRow(const T* x, int64_t n, T max, T* terms, const T* next) {
@@ -144,8 +163,9 @@ HWY_NOINLINE double SumExpOfRow(const T* x, int64_t n, T max, T* terms, const T*
   return total;
 }
 
-// One vector of columns, n rows further: the running maximum and the sum of exponentials below it. next: rows to fetch meanwhile, or null.
-// The maximum begins at the lowest number, so that a column that has been -inf so far keeps a sum of 0.
+// One vector of columns, n rows further: the running maximum and the sum of exponentials below it. next: rows to fetch
+// meanwhile, or null. The maximum begins at the lowest number, so that a column that has been -inf so far keeps a sum
+// of 0.
 template <class T, class Load>
 HWY_INLINE void StepColumns(const char* x, const char* next, int64_t stride, int64_t n, Load load, T* max, T* sum) {
   const hn::ScalableTag<T> d;
@@ -168,8 +188,8 @@ HWY_INLINE void StepColumns(const char* x, const char* next, int64_t stride, int
   hn::StoreU(hn::MulAdd(hn::LoadU(d, sum + load.at), ExpBelow0(d, hn::Sub(old, m)), more), d, sum + load.at);
 }
 
-// The largest element and sum exp(x - largest) of columns side by side; max and sum take whole vectors. A column without any but -inf: the lowest
-// number and 0. One with an infinity or NaN: a sum of NaN.
+// The largest element and sum exp(x - largest) of columns side by side; max and sum take whole vectors. A column
+// without any but -inf: the lowest number and 0. One with an infinity or NaN: a sum of NaN.
 constexpr int64_t kRowBlock = 16;  // rows between two adjustments of the running maximum
 template <class T>
 HWY_NOINLINE void SumExpOfColumns(int64_t rows, int64_t cols, const char* x, int64_t stride, T* max, T* sum) {

@@ -16,15 +16,28 @@ namespace {
 
 // Operators of the scans: A is the type of the running value.
 struct Add {
-  template <class A> static A identity() { return A(0); }
-  template <class A> static A apply(A a, A x) { return a + x; }
+  template <class A>
+  static A identity() {
+    return A(0);
+  }
+  template <class A>
+  static A apply(A a, A x) {
+    return a + x;
+  }
 };
 struct Multiply {
-  template <class A> static A identity() { return A(1); }
-  template <class A> static A apply(A a, A x) { return a * x; }
+  template <class A>
+  static A identity() {
+    return A(1);
+  }
+  template <class A>
+  static A apply(A a, A x) {
+    return a * x;
+  }
 };
 struct LogAddExp {
-  template <class A> static A identity() {
+  template <class A>
+  static A identity() {
     if constexpr (std::is_same_v<A, double>) {
       return -std::numeric_limits<double>::infinity();
     } else {
@@ -49,8 +62,10 @@ template <class Op, class T, class A>
 void scan_lines(const Lines& lines, int64_t n) {
   int64_t r = 0;
   for (; r + 4 <= lines.rows; r += 4) {
-    const T *x0 = lines.row<T>(2, r), *x1 = lines.row<T>(2, r + 1), *x2 = lines.row<T>(2, r + 2), *x3 = lines.row<T>(2, r + 3);
-    T *y0 = lines.row<T>(0, r), *y1 = lines.row<T>(0, r + 1), *y2 = lines.row<T>(0, r + 2), *y3 = lines.row<T>(0, r + 3);
+    const T *x0 = lines.row<T>(2, r), *x1 = lines.row<T>(2, r + 1), *x2 = lines.row<T>(2, r + 2),
+            *x3 = lines.row<T>(2, r + 3);
+    T *y0 = lines.row<T>(0, r), *y1 = lines.row<T>(0, r + 1), *y2 = lines.row<T>(0, r + 2),
+      *y3 = lines.row<T>(0, r + 3);
     A a0 = Op::template identity<A>(), a1 = a0, a2 = a0, a3 = a0;
     for (int64_t i = 0; i < n; ++i) {
       a0 = Op::apply(a0, static_cast<A>(x0[i]));
@@ -74,7 +89,8 @@ void scan_lines(const Lines& lines, int64_t n) {
   }
 }
 
-// The index is that of the last equal element; a NaN wins over all that follows but NaN. The first test is the one that is mostly true.
+// The index is that of the last equal element; a NaN wins over all that follows but NaN. The first test is the one that
+// is mostly true.
 template <bool kLargest, class T>
 void scan_extreme(const Lines& lines, int64_t n) {
   if (n == 0) return;
@@ -109,41 +125,62 @@ using ScanFn = void (*)(const Lines&, int64_t n);
 template <class Op>
 ScanFn choose_sum(DType load) {
   switch (load) {
-    case DType::kFloat32: return scan_lines<Op, float, double>;
-    case DType::kFloat64: return scan_lines<Op, double, double>;
-    case DType::kInt64: return scan_lines<Op, uint64_t, uint64_t>;
-    case DType::kComplex64: return scan_lines<Op, std::complex<float>, std::complex<double>>;
-    case DType::kComplex128: return scan_lines<Op, std::complex<double>, std::complex<double>>;
-    default: return nullptr;
+    case DType::kFloat32:
+      return scan_lines<Op, float, double>;
+    case DType::kFloat64:
+      return scan_lines<Op, double, double>;
+    case DType::kInt64:
+      return scan_lines<Op, uint64_t, uint64_t>;
+    case DType::kComplex64:
+      return scan_lines<Op, std::complex<float>, std::complex<double>>;
+    case DType::kComplex128:
+      return scan_lines<Op, std::complex<double>, std::complex<double>>;
+    default:
+      return nullptr;
   }
 }
 ScanFn choose_log(DType load) {
   switch (load) {
-    case DType::kFloat32: return scan_lines<LogAddExp, float, double>;
-    case DType::kFloat64: return scan_lines<LogAddExp, double, double>;
-    case DType::kComplex64: return scan_lines<LogAddExp, std::complex<float>, std::complex<double>>;
-    case DType::kComplex128: return scan_lines<LogAddExp, std::complex<double>, std::complex<double>>;
-    default: return nullptr;
+    case DType::kFloat32:
+      return scan_lines<LogAddExp, float, double>;
+    case DType::kFloat64:
+      return scan_lines<LogAddExp, double, double>;
+    case DType::kComplex64:
+      return scan_lines<LogAddExp, std::complex<float>, std::complex<double>>;
+    case DType::kComplex128:
+      return scan_lines<LogAddExp, std::complex<double>, std::complex<double>>;
+    default:
+      return nullptr;
   }
 }
 template <bool kLargest>
 ScanFn choose_extreme(DType load) {
   switch (load) {
-    case DType::kFloat32: return scan_extreme<kLargest, float>;
-    case DType::kFloat64: return scan_extreme<kLargest, double>;
-    case DType::kInt64: return scan_extreme<kLargest, int64_t>;
-    case DType::kUInt64: return scan_extreme<kLargest, uint64_t>;
-    default: return nullptr;
+    case DType::kFloat32:
+      return scan_extreme<kLargest, float>;
+    case DType::kFloat64:
+      return scan_extreme<kLargest, double>;
+    case DType::kInt64:
+      return scan_extreme<kLargest, int64_t>;
+    case DType::kUInt64:
+      return scan_extreme<kLargest, uint64_t>;
+    default:
+      return nullptr;
   }
 }
 
 ScanFn choose(ScanKind kind, DType load) {
   switch (kind) {
-    case ScanKind::kCumSum: return choose_sum<Add>(load);
-    case ScanKind::kCumProd: return choose_sum<Multiply>(load);
-    case ScanKind::kCumMax: return choose_extreme<true>(load);
-    case ScanKind::kCumMin: return choose_extreme<false>(load);
-    case ScanKind::kLogCumSumExp: return choose_log(load);
+    case ScanKind::kCumSum:
+      return choose_sum<Add>(load);
+    case ScanKind::kCumProd:
+      return choose_sum<Multiply>(load);
+    case ScanKind::kCumMax:
+      return choose_extreme<true>(load);
+    case ScanKind::kCumMin:
+      return choose_extreme<false>(load);
+    case ScanKind::kLogCumSumExp:
+      return choose_log(load);
   }
   return nullptr;
 }
@@ -159,11 +196,14 @@ DType load_dtype(ScanKind kind, DType compute) {
 
 }  // namespace
 
-void run_scan(ScanKind kind, DType compute, std::span<const int64_t> shape, int dim, const Operand& out, const Operand& indices, const Operand& in) {
+void run_scan(ScanKind kind, DType compute, std::span<const int64_t> shape, int dim, const Operand& out,
+              const Operand& indices, const Operand& in) {
   const DType load = load_dtype(kind, compute);
   const ScanFn fn = choose(kind, load);
-  static constexpr const char* kNames[] = {"cumsum_out_cpu", "cumprod_out_cpu", "cummax_cpu", "cummin_cpu", "logcumsumexp_out_cpu"};
-  TESSERA_CHECK_NOT_IMPLEMENTED(fn != nullptr, '"', kNames[static_cast<int>(kind)], "\" not implemented for '", type_name_of(compute), "'");
+  static constexpr const char* kNames[] = {"cumsum_out_cpu", "cumprod_out_cpu", "cummax_cpu", "cummin_cpu",
+                                           "logcumsumexp_out_cpu"};
+  TESSERA_CHECK_NOT_IMPLEMENTED(fn != nullptr, '"', kNames[static_cast<int>(kind)], "\" not implemented for '",
+                                type_name_of(compute), "'");
   const int64_t n = shape.empty() ? 1 : shape[dim];
   if (n == 0) return;
   const bool product = kind == ScanKind::kCumProd;
@@ -171,11 +211,13 @@ void run_scan(ScanKind kind, DType compute, std::span<const int64_t> shape, int 
     int64_t bytes = 2 * item_size(load);
     for (int64_t s : shape) bytes *= s;
     const bool large = bytes >= kStreamBytes;
-    if (run_columns(shape, dim, load, out, in, 65536, [&](const Columns& c) { scan_columns(product, load, large, c); })) return;
+    if (run_columns(shape, dim, load, out, in, 65536, [&](const Columns& c) { scan_columns(product, load, large, c); }))
+      return;
   }
   const bool indexed = kind == ScanKind::kCumMax || kind == ScanKind::kCumMin;
   const Operand absent{nullptr, DType::kInt64, nullptr};
-  const LineOperand operands[3] = {{out, load, n, true}, {indexed ? indices : absent, DType::kInt64, n, true}, {in, load, n, false}};
+  const LineOperand operands[3] = {
+      {out, load, n, true}, {indexed ? indices : absent, DType::kInt64, n, true}, {in, load, n, false}};
   if (kind == ScanKind::kCumSum && (load == DType::kFloat32 || load == DType::kInt64)) {
     run_lines(shape, dim, operands, [&](const Lines& lines) { scan_sum_lines(load, lines, n); });
     return;

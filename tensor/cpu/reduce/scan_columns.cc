@@ -1,5 +1,5 @@
-// Columns: whole rows are added to (or multiplied with) an array of running values, in chunks that stay in cache. Lines: sums inside a vector, to which
-// the total of those before is added.
+// Columns: whole rows are added to (or multiplied with) an array of running values, in chunks that stay in cache.
+// Lines: sums inside a vector, to which the total of those before is added.
 #include "tensor/cpu/reduce/scan_columns.h"
 
 #include <algorithm>
@@ -26,8 +26,10 @@ constexpr int64_t kChunk = 1024;
 template <class A, class T>
 HWY_INLINE hn::Vec<hn::ScalableTag<A>> LoadAs(const T* x) {
   const hn::ScalableTag<A> d;
-  if constexpr (std::is_same_v<A, T>) return hn::LoadU(d, x);
-  else return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, hn::ScalableTag<A>>(), x));
+  if constexpr (std::is_same_v<A, T>)
+    return hn::LoadU(d, x);
+  else
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, hn::ScalableTag<A>>(), x));
 }
 template <class A, class T>
 HWY_INLINE void StoreAs(hn::Vec<hn::ScalableTag<A>> v, T* y) {
@@ -56,8 +58,10 @@ void ScanChunk(const Columns& c, int64_t first, int64_t m, bool stream) {
       __builtin_prefetch(ahead + k);
       const auto a = hn::Load(d, running + k), v = LoadAs<A>(x + k);
       const auto next = [&]() HWY_ATTR {
-        if constexpr (kProduct) return hn::Mul(a, v);
-        else return hn::Add(a, v);
+        if constexpr (kProduct)
+          return hn::Mul(a, v);
+        else
+          return hn::Add(a, v);
       }();
       hn::Store(next, d, running + k);
       StoreAs<A>(next, y + k);
@@ -88,7 +92,9 @@ HWY_INLINE hn::Vec<D> SumInside(D d, hn::Vec<D> v) {
     const auto from = hn::LoadU(hn::RebindToSigned<D>(), kFrom + 8 - kStep);
 #if HWY_TARGET == HWY_AVX3
     if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
-      return SumInside<2 * kStep>(d, hn::Add(v, hn::Vec<D>{_mm512_maskz_permutexvar_pd(static_cast<__mmask8>(0xff << kStep), from.raw, v.raw)}));
+      return SumInside<2 * kStep>(
+          d,
+          hn::Add(v, hn::Vec<D>{_mm512_maskz_permutexvar_pd(static_cast<__mmask8>(0xff << kStep), from.raw, v.raw)}));
     }
 #endif
     const auto before = hn::TableLookupLanes(v, hn::IndicesFromVec(d, from));
@@ -121,9 +127,12 @@ void SumLines(const Lines& lines, int64_t n) {
 
 void ScanColumns(bool product, DType load, bool stream, const Columns& c) {
   switch (load) {
-    case DType::kFloat32: return ScanOf<double, float>(product, stream, c);
-    case DType::kFloat64: return ScanOf<double, double>(product, stream, c);
-    default: return ScanOf<uint64_t, uint64_t>(product, stream, c);
+    case DType::kFloat32:
+      return ScanOf<double, float>(product, stream, c);
+    case DType::kFloat64:
+      return ScanOf<double, double>(product, stream, c);
+    default:
+      return ScanOf<uint64_t, uint64_t>(product, stream, c);
   }
 }
 void ScanSumLines(DType load, const Lines& lines, int64_t n) {

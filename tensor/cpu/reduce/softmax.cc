@@ -23,15 +23,17 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int64_t kShort = 16;            // lines up to this length are done side by side, one per lane
-constexpr int64_t kTermsInCache = 65536;  // exponentials of a line that are kept in cache while results go past it
-constexpr int64_t kColumnChunk = 512;     // columns at a time: their maxima and sums stay in L1
+constexpr int64_t kShort = 16;             // lines up to this length are done side by side, one per lane
+constexpr int64_t kTermsInCache = 65536;   // exponentials of a line that are kept in cache while results go past it
+constexpr int64_t kColumnChunk = 512;      // columns at a time: their maxima and sums stay in L1
 constexpr int64_t kColumnBytes = 1 << 20;  // and what is kept of them, where that is not fewer than
 constexpr int64_t kFewColumns = 64;
-// Bytes of the next line that are requested ahead, to the second cache: the first holds what the loop is at, and stores past the caches keep its buffers busy.
+// Bytes of the next line that are requested ahead, to the second cache: the first holds what the loop is at, and stores
+// past the caches keep its buffers busy.
 constexpr int64_t kAheadInTurn = 4096;
 
-// A line whose sum is known, on its way to y: softmax is `from` (its exponentials) times a, log_softmax `from` (the line) less a, less b.
+// A line whose sum is known, on its way to y: softmax is `from` (its exponentials) times a, log_softmax `from` (the
+// line) less a, less b.
 template <class T>
 struct Results {
   using V = hn::Vec<hn::ScalableTag<T>>;
@@ -61,8 +63,10 @@ struct Results {
   HWY_INLINE void Step() {
     if (at + kWidth > n) return;
     const auto v = Of(log, hn::LoadU(hn::ScalableTag<T>(), from + at), a, b);
-    if (stream) hn::Stream(v, hn::ScalableTag<T>(), y + at);
-    else hn::StoreU(v, hn::ScalableTag<T>(), y + at);
+    if (stream)
+      hn::Stream(v, hn::ScalableTag<T>(), y + at);
+    else
+      hn::StoreU(v, hn::ScalableTag<T>(), y + at);
     at += kWidth;
   }
   HWY_INLINE void Finish() {
@@ -71,13 +75,15 @@ struct Results {
   }
 };
 
-// One loop sums a line's exponentials, looks for the next line's maximum and writes the results of the line before: memory and arithmetic are busy at the
-// same time, and no line waits for the end of the one before. A maximum that is infinite or NaN makes a NaN of the sum, and so of the whole line, as it should.
+// One loop sums a line's exponentials, looks for the next line's maximum and writes the results of the line before:
+// memory and arithmetic are busy at the same time, and no line waits for the end of the one before. A maximum that is
+// infinite or NaN makes a NaN of the sum, and so of the whole line, as it should.
 template <class T>
 HWY_NOINLINE void SoftmaxInTurn(bool log, bool stream, const Lines& lines, int64_t n) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kWidth = kWidthOf<T>;
-  // Two lines' exponentials, half a page apart beyond whole pages: a load seems to depend on earlier stores whose addresses differ by whole pages.
+  // Two lines' exponentials, half a page apart beyond whole pages: a load seems to depend on earlier stores whose
+  // addresses differ by whole pages.
   constexpr int64_t kPage = 4096 / sizeof(T);
   const int64_t apart = (n + kPage - 1) / kPage * kPage + kPage / 2;
   const internal::ScratchArray<T> storage(stream && !log ? 2 * apart : 0);
@@ -113,7 +119,14 @@ HWY_NOINLINE void SoftmaxInTurn(bool log, bool stream, const Lines& lines, int64
       total += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
     }
     before.Finish();
-    before = {y, log ? x : terms, n, 0, log, stream, log ? m : hn::Set(d, static_cast<T>(1 / total)), hn::Set(d, log ? static_cast<T>(std::log(total)) : T{0})};
+    before = {y,
+              log ? x : terms,
+              n,
+              0,
+              log,
+              stream,
+              log ? m : hn::Set(d, static_cast<T>(1 / total)),
+              hn::Set(d, log ? static_cast<T>(std::log(total)) : T{0})};
     max = hn::GetLane(hn::MaxOfLanes(d, hn::Max(most, more)));
   }
   before.Begin();
@@ -151,7 +164,8 @@ HWY_INLINE void SoftmaxShort(bool log, const Lines& lines, int64_t n) {
       const auto l = hn::Add(math::Log(d, sum), poison);
       for (int64_t i = 0; i < n; ++i) hn::Store(hn::Sub(hn::Load(d, x + i * kWidth), l), d, x + i * kWidth);
     } else {
-      for (int64_t i = 0; i < n; ++i) hn::Store(hn::Add(hn::Div(hn::Load(d, x + i * kWidth), sum), poison), d, x + i * kWidth);
+      for (int64_t i = 0; i < n; ++i)
+        hn::Store(hn::Add(hn::Div(hn::Load(d, x + i * kWidth), sum), poison), d, x + i * kWidth);
     }
     for (int64_t r = 0; r < rows; ++r) {
       T* p = lines.row<T>(0, r0 + r);
@@ -178,13 +192,18 @@ HWY_INLINE void WalkColumns(int64_t rows, int64_t m, F&& step) {
   }
 }
 template <class T, class V>
-HWY_INLINE void Put(Whole<T> place, V v, T* row) { hn::StoreU(v, hn::ScalableTag<T>(), row + place.at); }
+HWY_INLINE void Put(Whole<T> place, V v, T* row) {
+  hn::StoreU(v, hn::ScalableTag<T>(), row + place.at);
+}
 template <class T, class V>
-HWY_INLINE void Put(First<T> place, V v, T* row) { StoreFirst(v, hn::ScalableTag<T>(), row + place.at, place.n); }
+HWY_INLINE void Put(First<T> place, V v, T* row) {
+  StoreFirst(v, hn::ScalableTag<T>(), row + place.at, place.n);
+}
 
 // softmax of m columns that stay in cache: maxima, exponentials and their sums, results.
 template <class T>
-HWY_NOINLINE void SoftmaxDense(int64_t rows, int64_t m, const char* in, int64_t in_stride, char* out, int64_t out_stride) {
+HWY_NOINLINE void SoftmaxDense(int64_t rows, int64_t m, const char* in, int64_t in_stride, char* out,
+                               int64_t out_stride) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kWidth = kWidthOf<T>;
   HWY_ALIGN T max[kColumnChunk], sum[kColumnChunk];
@@ -216,7 +235,8 @@ HWY_NOINLINE void SoftmaxDense(int64_t rows, int64_t m, const char* in, int64_t 
   });
 }
 
-// Lines side by side: whole rows are read twice, for the maxima and sums and for the results, and so are exponentials taken, unless they stay in cache.
+// Lines side by side: whole rows are read twice, for the maxima and sums and for the results, and so are exponentials
+// taken, unless they stay in cache.
 template <class T>
 void SoftmaxColumns(bool log, bool stream, const Columns& c) {
   const hn::ScalableTag<T> d;
@@ -261,8 +281,10 @@ void BackwardLine(T* dx, const T* g, const T* y, int64_t n, bool stream) {
   const hn::ScalableTag<T> d;
   constexpr int64_t kWidth = kWidthOf<T>;
   const auto term = [&](auto load) HWY_ATTR {
-    if constexpr (kLog) return load(g);
-    else return hn::Mul(load(g), load(y));
+    if constexpr (kLog)
+      return load(g);
+    else
+      return hn::Mul(load(g), load(y));
   };
   double total = 0;
   for (int64_t b = 0; b < n; b += kSumBlock) {
@@ -283,14 +305,17 @@ void BackwardLine(T* dx, const T* g, const T* y, int64_t n, bool stream) {
   }
   const auto sum = hn::Set(d, static_cast<T>(total));
   FillRow(dx, n, stream, [&](auto load) HWY_ATTR {
-    if constexpr (kLog) return hn::Sub(load(g), hn::Mul(ExpBelow0(d, load(y)), sum));
-    else return hn::Mul(load(y), hn::Sub(load(g), sum));
+    if constexpr (kLog)
+      return hn::Sub(load(g), hn::Mul(ExpBelow0(d, load(y)), sum));
+    else
+      return hn::Mul(load(y), hn::Sub(load(g), sum));
   });
 }
 template <class T>
 void BackwardLines(bool log, bool stream, const Lines& lines, int64_t n) {
   for (int64_t r = 0; r < lines.rows; ++r) {
-    (log ? BackwardLine<true, T> : BackwardLine<false, T>)(lines.row<T>(0, r), lines.row<T>(1, r), lines.row<T>(2, r), n, stream);
+    (log ? BackwardLine<true, T> : BackwardLine<false, T>)(lines.row<T>(0, r), lines.row<T>(1, r), lines.row<T>(2, r),
+                                                           n, stream);
   }
   if (stream) stream_fence();
 }
@@ -320,11 +345,13 @@ TESSERA_SIMD_TABLE(SoftmaxBackward);
 
 // The dtype of the arithmetic: float32 for the reduced floats.
 DType arithmetic_dtype(const char* name, DType t) {
-  TESSERA_CHECK_NOT_IMPLEMENTED(is_floating_point(t) && !is_float8(t), '"', name, "\" not implemented for '", type_name_of(t), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(is_floating_point(t) && !is_float8(t), '"', name, "\" not implemented for '",
+                                type_name_of(t), "'");
   return t == DType::kFloat64 ? t : DType::kFloat32;
 }
 
-// Whether results of `dtype` go past the caches: `operands` tensors of this shape are read or written, the result along dense lines.
+// Whether results of `dtype` go past the caches: `operands` tensors of this shape are read or written, the result along
+// dense lines.
 bool streams(std::span<const int64_t> shape, int dim, DType dtype, int operands, const Operand& out) {
   int64_t bytes = operands * item_size(dtype);
   for (int64_t s : shape) bytes *= s;
@@ -333,20 +360,24 @@ bool streams(std::span<const int64_t> shape, int dim, DType dtype, int operands,
 }  // namespace
 
 void run_softmax(bool log, std::span<const int64_t> shape, int dim, const Operand& out, const Operand& in) {
-  const DType t = arithmetic_dtype(log ? "log_softmax_lastdim_kernel_impl" : "softmax_lastdim_kernel_impl", in.dtype == DType::kFloat64 || !is_floating_point(in.dtype) ? in.dtype : out.dtype);
+  const DType t = arithmetic_dtype(log ? "log_softmax_lastdim_kernel_impl" : "softmax_lastdim_kernel_impl",
+                                   in.dtype == DType::kFloat64 || !is_floating_point(in.dtype) ? in.dtype : out.dtype);
   const int64_t n = shape.empty() ? 1 : shape[dim];
   if (n == 0) return;
   // Sums of very long columns would lose digits in float32: those go through lines.
   const auto down = TESSERA_SIMD(SoftmaxDown);
   const bool stream_columns = streams(shape, -1, t, 2, out);
-  if (n <= 131072 && run_columns(shape, dim, t, out, in, 16384, [&](const Columns& c) { down(t == DType::kFloat64, log, stream_columns, c); })) return;
+  if (n <= 131072 && run_columns(shape, dim, t, out, in, 16384,
+                                 [&](const Columns& c) { down(t == DType::kFloat64, log, stream_columns, c); }))
+    return;
   const LineOperand operands[2] = {{out, t, n, true}, {in, t, n, false}};
   const auto kernel = TESSERA_SIMD(Softmax);
   const bool stream = !shape.empty() && streams(shape, dim, t, 2, out);
   run_lines(shape, dim, operands, [&](const Lines& lines) { kernel(t == DType::kFloat64, log, stream, lines, n); });
 }
 
-void run_softmax_backward(bool log, std::span<const int64_t> shape, int dim, const Operand& grad_in, const Operand& grad, const Operand& out) {
+void run_softmax_backward(bool log, std::span<const int64_t> shape, int dim, const Operand& grad_in,
+                          const Operand& grad, const Operand& out) {
   const DType t = arithmetic_dtype(log ? "log_softmax_backward" : "softmax_backward", out.dtype);
   const int64_t n = shape.empty() ? 1 : shape[dim];
   if (n == 0) return;

@@ -54,11 +54,15 @@ void check(int64_t lines, int64_t n, int dim, int64_t pad, bool specials) {
   std::uniform_real_distribution<double> uniform(-20, 5);
   Matrix<T> x(lines, n, dim, pad), y(lines, n, dim, pad), g(lines, n, dim, 0), dx(lines, n, dim, pad);
   for (int64_t l = 0; l < lines; ++l) {
-    for (int64_t i = 0; i < n; ++i) x.at(l, i) = static_cast<T>(uniform(rng)), g.at(l, i) = static_cast<T>(uniform(rng) * .1);
+    for (int64_t i = 0; i < n; ++i)
+      x.at(l, i) = static_cast<T>(uniform(rng)), g.at(l, i) = static_cast<T>(uniform(rng) * .1);
     if (!specials) continue;
-    if (l % 4 == 0) x.at(l, n / 2) = static_cast<T>(l % 8 ? kInf : std::nan(""));           // all NaN
-    if (l % 4 == 1) for (int64_t i = 0; i < n - 1; ++i) x.at(l, i) = static_cast<T>(-kInf);  // one is left
-    if (l % 4 == 2) for (int64_t i = 0; i < n; ++i) x.at(l, i) = static_cast<T>(l % 8 == 2 ? -kInf : -1e30 * static_cast<double>(i % 2));
+    if (l % 4 == 0) x.at(l, n / 2) = static_cast<T>(l % 8 ? kInf : std::nan(""));  // all NaN
+    if (l % 4 == 1)
+      for (int64_t i = 0; i < n - 1; ++i) x.at(l, i) = static_cast<T>(-kInf);  // one is left
+    if (l % 4 == 2)
+      for (int64_t i = 0; i < n; ++i)
+        x.at(l, i) = static_cast<T>(l % 8 == 2 ? -kInf : -1e30 * static_cast<double>(i % 2));
   }
   for (bool log : {false, true}) {
     std::fill(y.data.begin(), y.data.end(), T{7});
@@ -78,17 +82,17 @@ void check(int64_t lines, int64_t n, int dim, int64_t pad, bool specials) {
           ASSERT_EQ(got, want[i]);
           continue;
         }
-        ASSERT_NEAR(got, want[i], tolerance * ((log ? 1 : 1e-30) + std::abs(want[i]))) << lines << ' ' << n << ' ' << dim << ' ' << l << ' ' << i;
-        const double grad = log ? g.at(l, i) - std::exp(want[i]) * sum : want[i] * (static_cast<double>(g.at(l, i)) - sum);
+        ASSERT_NEAR(got, want[i], tolerance * ((log ? 1 : 1e-30) + std::abs(want[i])))
+            << lines << ' ' << n << ' ' << dim << ' ' << l << ' ' << i;
+        const double grad =
+            log ? g.at(l, i) - std::exp(want[i]) * sum : want[i] * (static_cast<double>(g.at(l, i)) - sum);
         ASSERT_NEAR(static_cast<double>(dx.at(l, i)), grad, 20 * tolerance * (1 + std::abs(sum)));
       }
     }
     // What lies between the lines is left alone.
     for (size_t i = 0; i < y.data.size() && pad > 0; ++i) {
       const int64_t row = y.shape[1] + pad;
-      if (static_cast<int64_t>(i) % row >= y.shape[1]) {
-        ASSERT_EQ(y.data[i], T{7});
-      }
+      if (static_cast<int64_t>(i) % row >= y.shape[1]) { ASSERT_EQ(y.data[i], T{7}); }
     }
   }
 }
@@ -153,7 +157,8 @@ TEST(Softmax, InPlace) {
       run_softmax(log, x.shape, dim, y.operand(), x.operand());
       run_softmax(log, x.shape, dim, x.operand(), x.operand());
       for (int64_t l = 0; l < 70; ++l) {
-        for (int64_t i = 0; i < 333; ++i) ASSERT_EQ(x.at(l, i), y.at(l, i)) << dim << ' ' << log << ' ' << l << ' ' << i;
+        for (int64_t i = 0; i < 333; ++i)
+          ASSERT_EQ(x.at(l, i), y.at(l, i)) << dim << ' ' << log << ' ' << l << ' ' << i;
       }
     }
   }
@@ -164,7 +169,8 @@ void check_sums(DType dtype, int64_t lines, int64_t n, int dim) {
   std::mt19937 rng(9);
   Matrix<T> x(lines, n, dim, 1), y(lines, n, dim, 2);
   for (T& v : x.data) v = static_cast<T>(static_cast<int64_t>(rng() % 2001) - 1000);
-  const Operand in{x.data.data(), dtype, x.strides}, out{y.data.data(), dtype, y.strides}, none{nullptr, DType::kInt64, nullptr};
+  const Operand in{x.data.data(), dtype, x.strides}, out{y.data.data(), dtype, y.strides},
+      none{nullptr, DType::kInt64, nullptr};
   for (Operand to : {out, in}) {  // the last one in place
     const bool in_place = to.data == in.data;
     Matrix<T> want = x;
@@ -175,7 +181,8 @@ void check_sums(DType dtype, int64_t lines, int64_t n, int dim) {
     run_scan(ScanKind::kCumSum, dtype, x.shape, dim, to, none, in);
     Matrix<T>& got = in_place ? x : y;
     for (int64_t l = 0; l < lines; ++l) {
-      for (int64_t i = 0; i < n; ++i) ASSERT_EQ(got.at(l, i), want.at(l, i)) << lines << ' ' << n << ' ' << dim << ' ' << l << ' ' << i;
+      for (int64_t i = 0; i < n; ++i)
+        ASSERT_EQ(got.at(l, i), want.at(l, i)) << lines << ' ' << n << ' ' << dim << ' ' << l << ' ' << i;
     }
   }
 }
@@ -200,9 +207,12 @@ TEST(Scan, SpecialValues) {
   x.data[29] = static_cast<float>(-kInf);
   run_scan(ScanKind::kCumSum, DType::kFloat32, x.shape, 1, y.operand(), {nullptr, DType::kInt64, nullptr}, x.operand());
   for (int64_t i = 0; i < 40; ++i) {
-    if (i < 11) EXPECT_EQ(y.data[i], static_cast<float>(i + 1));
-    else if (i < 29) EXPECT_EQ(y.data[i], static_cast<float>(kInf));
-    else EXPECT_TRUE(std::isnan(y.data[i]));
+    if (i < 11)
+      EXPECT_EQ(y.data[i], static_cast<float>(i + 1));
+    else if (i < 29)
+      EXPECT_EQ(y.data[i], static_cast<float>(kInf));
+    else
+      EXPECT_TRUE(std::isnan(y.data[i]));
   }
 }
 

@@ -8,9 +8,10 @@
 
 namespace tessera::cpu {
 
-// key(x) orders as the public API does: NaN above all (all NaN equal), -0 equal to 0. value(key) gives x back, but for NaN and zeros, whose bits
-// the key does not hold: is_ambiguous tells.
-template <class T> struct SortKey;
+// key(x) orders as the public API does: NaN above all (all NaN equal), -0 equal to 0. value(key) gives x back, but for
+// NaN and zeros, whose bits the key does not hold: is_ambiguous tells.
+template <class T>
+struct SortKey;
 
 template <class T, class K, K kFlip>
 struct IntegerKey {
@@ -19,14 +20,22 @@ struct IntegerKey {
   static T value(Key k) { return static_cast<T>(static_cast<Key>(k ^ kFlip)); }
   static bool is_ambiguous(Key) { return false; }
 };
-template <> struct SortKey<uint8_t> : IntegerKey<uint8_t, uint8_t, 0> {};
-template <> struct SortKey<int8_t> : IntegerKey<int8_t, uint8_t, 0x80> {};
-template <> struct SortKey<uint16_t> : IntegerKey<uint16_t, uint16_t, 0> {};
-template <> struct SortKey<int16_t> : IntegerKey<int16_t, uint16_t, 0x8000> {};
-template <> struct SortKey<uint32_t> : IntegerKey<uint32_t, uint32_t, 0> {};
-template <> struct SortKey<int32_t> : IntegerKey<int32_t, uint32_t, 0x80000000u> {};
-template <> struct SortKey<uint64_t> : IntegerKey<uint64_t, uint64_t, 0> {};
-template <> struct SortKey<int64_t> : IntegerKey<int64_t, uint64_t, uint64_t{1} << 63> {};
+template <>
+struct SortKey<uint8_t> : IntegerKey<uint8_t, uint8_t, 0> {};
+template <>
+struct SortKey<int8_t> : IntegerKey<int8_t, uint8_t, 0x80> {};
+template <>
+struct SortKey<uint16_t> : IntegerKey<uint16_t, uint16_t, 0> {};
+template <>
+struct SortKey<int16_t> : IntegerKey<int16_t, uint16_t, 0x8000> {};
+template <>
+struct SortKey<uint32_t> : IntegerKey<uint32_t, uint32_t, 0> {};
+template <>
+struct SortKey<int32_t> : IntegerKey<int32_t, uint32_t, 0x80000000u> {};
+template <>
+struct SortKey<uint64_t> : IntegerKey<uint64_t, uint64_t, 0> {};
+template <>
+struct SortKey<int64_t> : IntegerKey<int64_t, uint64_t, uint64_t{1} << 63> {};
 
 // Sign-magnitude to unsigned. kInfinity: bits of +inf.
 template <class T, class K, K kInfinity>
@@ -42,9 +51,13 @@ struct FloatKey {
   static T value(Key k) { return std::bit_cast<T>(static_cast<Key>(k & kSign ? k & ~kSign : ~k)); }
   static bool is_ambiguous(Key k) { return k == kSign || k == static_cast<Key>(~Key{0}); }
 };
-template <> struct SortKey<Half> : FloatKey<Half, uint16_t, 0x7c00> {};
-template <> struct SortKey<BFloat16> : FloatKey<BFloat16, uint16_t, 0x7f80> {};
-template <> struct SortKey<float> : FloatKey<float, uint32_t, 0x7f800000u> {};
-template <> struct SortKey<double> : FloatKey<double, uint64_t, uint64_t{0x7ff0} << 48> {};
+template <>
+struct SortKey<Half> : FloatKey<Half, uint16_t, 0x7c00> {};
+template <>
+struct SortKey<BFloat16> : FloatKey<BFloat16, uint16_t, 0x7f80> {};
+template <>
+struct SortKey<float> : FloatKey<float, uint32_t, 0x7f800000u> {};
+template <>
+struct SortKey<double> : FloatKey<double, uint64_t, uint64_t{0x7ff0} << 48> {};
 
 }  // namespace tessera::cpu

@@ -1,7 +1,9 @@
-// Lines are sorted as words: an order-preserving key in the upper bits, the position below. Words are all different, so any sort of them is stable.
+// Lines are sorted as words: an order-preserving key in the upper bits, the position below. Words are all different, so
+// any sort of them is stable.
 //
-// Keys of 32 bits fill the upper half of 64-bit words. Keys of 64 bits do so when the line's keys lie within 2^32 of each other; else words hold the upper halves of
-// the keys, and runs of equal halves are sorted again by the lower ones. Integers with little range get words of 32 bits.
+// Keys of 32 bits fill the upper half of 64-bit words. Keys of 64 bits do so when the line's keys lie within 2^32 of
+// each other; else words hold the upper halves of the keys, and runs of equal halves are sorted again by the lower
+// ones. Integers with little range get words of 32 bits.
 #include "tensor/cpu/sort/sort_lines.h"
 
 #include <bit>
@@ -23,10 +25,15 @@ namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-template <class T> using KeyOf = hwy::MakeSigned<T>;
-template <class T> constexpr bool kIsFloat = std::is_floating_point_v<T>;
-template <class T> constexpr KeyOf<T> kMagnitude = std::numeric_limits<KeyOf<T>>::max();
-template <class T> constexpr KeyOf<T> kInfinity = sizeof(T) == 4 ? KeyOf<T>(0x7f800000) : KeyOf<T>(INT64_C(0x7ff0) << (sizeof(T) == 4 ? 0 : 48));
+template <class T>
+using KeyOf = hwy::MakeSigned<T>;
+template <class T>
+constexpr bool kIsFloat = std::is_floating_point_v<T>;
+template <class T>
+constexpr KeyOf<T> kMagnitude = std::numeric_limits<KeyOf<T>>::max();
+template <class T>
+constexpr KeyOf<T> kInfinity = sizeof(T) == 4 ? KeyOf<T>(0x7f800000)
+                                              : KeyOf<T>(INT64_C(0x7ff0) << (sizeof(T) == 4 ? 0 : 48));
 
 // Signed keys in the order of the public API: NaN above all and equal, zeros equal. Descending: flip is -1, else 0.
 template <class T>
@@ -74,7 +81,7 @@ enum class Form : uint8_t {
 template <class T>
 struct Plan {
   Form form;
-  int place_bits;         // of compact words
+  int place_bits;  // of compact words
   KeyOf<T> flip, least;
 };
 
@@ -117,7 +124,8 @@ template <class T>
 HWY_INLINE int64_t WordOf(const Plan<T>& plan, T x, int64_t at) {
   const int64_t k = Key<T>(x, plan.flip);
   if (plan.form == Form::kDirect) return Word(k, at);
-  if (plan.form == Form::kNarrow) return Word(static_cast<int64_t>(static_cast<uint64_t>(k) - static_cast<uint64_t>(plan.least)), at) ^ kSignBit;
+  if (plan.form == Form::kNarrow)
+    return Word(static_cast<int64_t>(static_cast<uint64_t>(k) - static_cast<uint64_t>(plan.least)), at) ^ kSignBit;
   return (k & ~INT64_C(0xffffffff)) | at;
 }
 
@@ -126,8 +134,12 @@ HWY_INLINE void StoreWords(WordVec<int32_t> keys, WordVec<int32_t> at, int64_t* 
   const Words<int64_t> d;
   const hn::Half<Words<int32_t>> dh;
   const auto low = hn::Set(d, INT64_C(0xffffffff));
-  hn::StoreU(hn::Or(hn::ShiftLeft<32>(hn::PromoteTo(d, hn::LowerHalf(dh, keys))), hn::And(hn::PromoteTo(d, hn::LowerHalf(dh, at)), low)), d, words);
-  hn::StoreU(hn::Or(hn::ShiftLeft<32>(hn::PromoteTo(d, hn::UpperHalf(dh, keys))), hn::And(hn::PromoteTo(d, hn::UpperHalf(dh, at)), low)), d, words + HWY_LANES(int64_t));
+  hn::StoreU(hn::Or(hn::ShiftLeft<32>(hn::PromoteTo(d, hn::LowerHalf(dh, keys))),
+                    hn::And(hn::PromoteTo(d, hn::LowerHalf(dh, at)), low)),
+             d, words);
+  hn::StoreU(hn::Or(hn::ShiftLeft<32>(hn::PromoteTo(d, hn::UpperHalf(dh, keys))),
+                    hn::And(hn::PromoteTo(d, hn::UpperHalf(dh, at)), low)),
+             d, words + HWY_LANES(int64_t));
 }
 // Words of x[0], ..., x[n - 1]. The last vector may overlap the one before it.
 template <class T>
@@ -141,7 +153,8 @@ void FillWords(const Plan<T>& plan, const T* x, int64_t n, int64_t* words) {
     if constexpr (sizeof(T) == 4) {
       StoreWords(k, at, words + i);
     } else if (plan.form == Form::kNarrow) {
-      hn::StoreU(hn::Xor(hn::Or(hn::ShiftLeft<32>(hn::Sub(k, hn::Set(d, plan.least))), at), hn::Set(d, kSignBit)), dw, words + i);
+      hn::StoreU(hn::Xor(hn::Or(hn::ShiftLeft<32>(hn::Sub(k, hn::Set(d, plan.least))), at), hn::Set(d, kSignBit)), dw,
+                 words + i);
     } else {
       hn::StoreU(hn::Or(hn::And(k, hn::Set(d, ~INT64_C(0xffffffff))), at), dw, words + i);
     }
@@ -160,17 +173,20 @@ void FillCompact(const Plan<T>& plan, const T* x, int64_t n, int32_t* words) {
   constexpr int64_t kLanes = HWY_LANES(T);
   const auto flip = hn::Set(d, plan.flip), least = hn::Set(d, plan.least);
   const auto vector = [&](int64_t i) HWY_ATTR {
-    const auto word = hn::Or(hn::ShiftLeftSame(hn::Sub(Keys<T>(x + i, flip), least), plan.place_bits), hn::Iota(d, static_cast<KeyOf<T>>(i)));
+    const auto word = hn::Or(hn::ShiftLeftSame(hn::Sub(Keys<T>(x + i, flip), least), plan.place_bits),
+                             hn::Iota(d, static_cast<KeyOf<T>>(i)));
     if constexpr (sizeof(T) == 4) {
       hn::StoreU(word, dw, words + i);
     } else {
       const hn::Rebind<uint32_t, decltype(d)> dn;
-      hn::StoreU(hn::BitCast(dw, hn::TruncateTo(dn, hn::BitCast(hn::RebindToUnsigned<decltype(d)>(), word))), dw, words + i);
+      hn::StoreU(hn::BitCast(dw, hn::TruncateTo(dn, hn::BitCast(hn::RebindToUnsigned<decltype(d)>(), word))), dw,
+                 words + i);
     }
   };
   if (n < kLanes) {
     for (int64_t i = 0; i < n; ++i) {
-      const KeyOf<T> above = static_cast<KeyOf<T>>(static_cast<uint64_t>(Key<T>(x[i], plan.flip)) - static_cast<uint64_t>(plan.least));
+      const KeyOf<T> above =
+          static_cast<KeyOf<T>>(static_cast<uint64_t>(Key<T>(x[i], plan.flip)) - static_cast<uint64_t>(plan.least));
       words[i] = static_cast<int32_t>(above << plan.place_bits | static_cast<KeyOf<T>>(i));
     }
     return;
@@ -194,11 +210,15 @@ void WriteCompact(const Plan<T>& plan, const int32_t* words, int64_t n, const T*
       const auto key = hn::Add(hn::PromoteTo(d, hn::ShiftRightSame(w, plan.place_bits)), hn::Set(d, plan.least));
       hn::StoreU(hn::Xor(key, hn::Set(d, plan.flip)), d, values + i);
     } else {
-      for (int64_t j = i; j < i + kLanes; ++j) values[j] = Value<T>(static_cast<KeyOf<T>>(plan.least + (words[j] >> plan.place_bits)), plan.flip, x, words[j] & mask);
+      for (int64_t j = i; j < i + kLanes; ++j)
+        values[j] =
+            Value<T>(static_cast<KeyOf<T>>(plan.least + (words[j] >> plan.place_bits)), plan.flip, x, words[j] & mask);
     }
   }
   for (; i < n; ++i) {
-    if (values) values[i] = Value<T>(static_cast<KeyOf<T>>(plan.least + (words[i] >> plan.place_bits)), plan.flip, x, words[i] & mask);
+    if (values)
+      values[i] =
+          Value<T>(static_cast<KeyOf<T>>(plan.least + (words[i] >> plan.place_bits)), plan.flip, x, words[i] & mask);
     if (indices) indices[i] = words[i] & mask;
   }
 }
@@ -247,11 +267,14 @@ void WriteWords(const Plan<T>& plan, const int64_t* words, int64_t n, const T* x
   }
 }
 
-// Longer arrays are first cut into buckets that fit a cache: so many words are read and written once instead of at each level of a partition.
+// Longer arrays are first cut into buckets that fit a cache: so many words are read and written once instead of at each
+// level of a partition.
 constexpr int64_t kSplitFrom = 2000000;
 constexpr int kBucketBits = 11;
 
-struct Extremes { int64_t least, greatest; };
+struct Extremes {
+  int64_t least, greatest;
+};
 Extremes ExtremesOf(const int64_t* words, int64_t n) {
   const Words<int64_t> d;
   constexpr int64_t kLanes = HWY_LANES(int64_t);
@@ -277,7 +300,9 @@ void SortBySplitting(int64_t* words, int64_t n, int64_t* spare) {
   const Extremes e = ExtremesOf(words, n);
   const uint64_t least = static_cast<uint64_t>(e.least), span = static_cast<uint64_t>(e.greatest) - least;
   const int shift = std::max(0, 64 - std::countl_zero(span | 1) - kBucketBits);
-  const auto bucket = [&](int64_t word) { return static_cast<int64_t>((static_cast<uint64_t>(word) - least) >> shift); };
+  const auto bucket = [&](int64_t word) {
+    return static_cast<int64_t>((static_cast<uint64_t>(word) - least) >> shift);
+  };
   const internal::ScratchArray<uint32_t> ends(kBuckets);
   std::fill(ends.get(), ends.get() + kBuckets, 0u);
   for (int64_t i = 0; i < n; ++i) ++ends[bucket(words[i])];
@@ -337,7 +362,8 @@ template <class T>
 void SortLinesOf(const Lines& lines, int64_t n, bool descending) {
   const internal::ScratchArray<int64_t> storage(2 * (n + kSlack));
   for (int64_t r = 0; r < lines.rows; ++r) {
-    SortLine<T>(lines.row<T>(2, r), n, descending ? KeyOf<T>{-1} : KeyOf<T>{0}, storage.get(), storage.get() + n + kSlack, lines.data[0] ? lines.row<T>(0, r) : nullptr,
+    SortLine<T>(lines.row<T>(2, r), n, descending ? KeyOf<T>{-1} : KeyOf<T>{0}, storage.get(),
+                storage.get() + n + kSlack, lines.data[0] ? lines.row<T>(0, r) : nullptr,
                 lines.data[1] ? lines.row<int64_t>(1, r) : nullptr);
   }
 }
@@ -345,14 +371,17 @@ void SortLinesOf(const Lines& lines, int64_t n, bool descending) {
 // ---- the first k
 
 // Adds words for those of a vector of keys that are below the limit; returns how many.
-HWY_INLINE int64_t AddBelow(WordVec<int32_t> keys, WordVec<int32_t> at, hn::Mask<Words<int32_t>> below, int64_t* words) {
+HWY_INLINE int64_t AddBelow(WordVec<int32_t> keys, WordVec<int32_t> at, hn::Mask<Words<int32_t>> below,
+                            int64_t* words) {
   StoreWords(SetLanesFirst<int32_t>(keys, below), SetLanesFirst<int32_t>(at, below), words);
   return static_cast<int64_t>(hn::CountTrue(Words<int32_t>(), below));
 }
 
-// Words below that of the k-th so far are collected; when the room is full, the first k of them stay. capacity >= k + a vector. Returns how many words there are, at least k.
+// Words below that of the k-th so far are collected; when the room is full, the first k of them stay. capacity >= k + a
+// vector. Returns how many words there are, at least k.
 template <class T>
-int64_t CollectFirst(const Plan<T>& plan, const T* x, int64_t n, int64_t k, int64_t capacity, int64_t* words, int64_t* spare) {
+int64_t CollectFirst(const Plan<T>& plan, const T* x, int64_t n, int64_t k, int64_t capacity, int64_t* words,
+                     int64_t* spare) {
   const Words<int32_t> d;
   constexpr int64_t kLanes = HWY_LANES(int32_t);
   int64_t held = std::min(n, capacity), i = held;
@@ -382,7 +411,8 @@ int64_t CollectFirst(const Plan<T>& plan, const T* x, int64_t n, int64_t k, int6
 template <class T>
 void TopkLinesOf(const Lines& lines, int64_t n, int64_t k, bool largest) {
   const Plan<T> plan{Form::kDirect, 0, largest ? KeyOf<T>{-1} : KeyOf<T>{0}, 0};
-  const int64_t capacity = k > n / 4 ? n : std::min(n, std::max<int64_t>(2 * k, 64) + static_cast<int64_t>(HWY_LANES(int32_t)));
+  const int64_t capacity =
+      k > n / 4 ? n : std::min(n, std::max<int64_t>(2 * k, 64) + static_cast<int64_t>(HWY_LANES(int32_t)));
   const internal::ScratchArray<int64_t> storage(2 * (capacity + 2 * kSlack));
   int64_t *words = storage.get(), *spare = words + capacity + 2 * kSlack;
   for (int64_t r = 0; r < lines.rows; ++r) {
@@ -390,7 +420,8 @@ void TopkLinesOf(const Lines& lines, int64_t n, int64_t k, bool largest) {
     const int64_t held = CollectFirst(plan, x, n, k, capacity, words, spare);
     if (held > kSmall<int64_t>) SelectWord(words, held, k - 1, spare);
     SortWords(words, held > kSmall<int64_t> ? k : held, spare);
-    WriteWords(plan, words, k, x, lines.data[0] ? lines.row<T>(0, r) : nullptr, lines.data[1] ? lines.row<int64_t>(1, r) : nullptr);
+    WriteWords(plan, words, k, x, lines.data[0] ? lines.row<T>(0, r) : nullptr,
+               lines.data[1] ? lines.row<int64_t>(1, r) : nullptr);
   }
 }
 
@@ -455,7 +486,9 @@ void SelectLinesOf(SelectKind kind, const Lines& lines, int64_t n, int64_t k) {
     int64_t which = k;
     if (kind != SelectKind::kNth) {
       const int64_t numbers = n - CountNan(x, n);
-      which = kind == SelectKind::kNanMedian ? std::max<int64_t>(numbers - 1, 0) / 2 : numbers == n ? (n - 1) / 2 : numbers;
+      which = kind == SelectKind::kNanMedian ? std::max<int64_t>(numbers - 1, 0) / 2
+              : numbers == n                 ? (n - 1) / 2
+                                             : numbers;
     }
     const int64_t at = SelectPlace(x, n, which, storage.get(), storage.get() + n + kSlack);
     if (lines.data[0]) *lines.row<T>(0, r) = x[at];
@@ -467,11 +500,16 @@ void SelectLinesOf(SelectKind kind, const Lines& lines, int64_t n, int64_t k) {
 
 void SortLines(DType load, const Lines& lines, int64_t n, bool descending) {
   switch (load) {
-    case DType::kFloat32: return SortLinesOf<float>(lines, n, descending);
-    case DType::kFloat64: return SortLinesOf<double>(lines, n, descending);
-    case DType::kInt32: return SortLinesOf<int32_t>(lines, n, descending);
-    case DType::kUInt64: return SortLinesOf<uint64_t>(lines, n, descending);
-    default: return SortLinesOf<int64_t>(lines, n, descending);
+    case DType::kFloat32:
+      return SortLinesOf<float>(lines, n, descending);
+    case DType::kFloat64:
+      return SortLinesOf<double>(lines, n, descending);
+    case DType::kInt32:
+      return SortLinesOf<int32_t>(lines, n, descending);
+    case DType::kUInt64:
+      return SortLinesOf<uint64_t>(lines, n, descending);
+    default:
+      return SortLinesOf<int64_t>(lines, n, descending);
   }
 }
 void TopkLines(DType load, const Lines& lines, int64_t n, int64_t k, bool largest) {
@@ -479,11 +517,16 @@ void TopkLines(DType load, const Lines& lines, int64_t n, int64_t k, bool larges
 }
 void SelectLines(DType load, SelectKind kind, const Lines& lines, int64_t n, int64_t k) {
   switch (load) {
-    case DType::kFloat32: return SelectLinesOf<float>(kind, lines, n, k);
-    case DType::kFloat64: return SelectLinesOf<double>(kind, lines, n, k);
-    case DType::kInt32: return SelectLinesOf<int32_t>(kind, lines, n, k);
-    case DType::kUInt64: return SelectLinesOf<uint64_t>(kind, lines, n, k);
-    default: return SelectLinesOf<int64_t>(kind, lines, n, k);
+    case DType::kFloat32:
+      return SelectLinesOf<float>(kind, lines, n, k);
+    case DType::kFloat64:
+      return SelectLinesOf<double>(kind, lines, n, k);
+    case DType::kInt32:
+      return SelectLinesOf<int32_t>(kind, lines, n, k);
+    case DType::kUInt64:
+      return SelectLinesOf<uint64_t>(kind, lines, n, k);
+    default:
+      return SelectLinesOf<int64_t>(kind, lines, n, k);
   }
 }
 
@@ -498,9 +541,15 @@ TESSERA_SIMD_TABLE(SortLines);
 TESSERA_SIMD_TABLE(TopkLines);
 TESSERA_SIMD_TABLE(SelectLines);
 
-void sort_word_lines(DType load, const Lines& lines, int64_t n, bool descending) { TESSERA_SIMD(SortLines)(load, lines, n, descending); }
-void topk_word_lines(DType load, const Lines& lines, int64_t n, int64_t k, bool largest) { TESSERA_SIMD(TopkLines)(load, lines, n, k, largest); }
-void select_word_lines(DType load, SelectKind kind, const Lines& lines, int64_t n, int64_t k) { TESSERA_SIMD(SelectLines)(load, kind, lines, n, k); }
+void sort_word_lines(DType load, const Lines& lines, int64_t n, bool descending) {
+  TESSERA_SIMD(SortLines)(load, lines, n, descending);
+}
+void topk_word_lines(DType load, const Lines& lines, int64_t n, int64_t k, bool largest) {
+  TESSERA_SIMD(TopkLines)(load, lines, n, k, largest);
+}
+void select_word_lines(DType load, SelectKind kind, const Lines& lines, int64_t n, int64_t k) {
+  TESSERA_SIMD(SelectLines)(load, kind, lines, n, k);
+}
 
 }  // namespace tessera::cpu
 #endif

@@ -1,4 +1,5 @@
-// Sorting, the first k and order statistics of dense lines: sizes around the vector widths, and every way in which keys become words.
+// Sorting, the first k and order statistics of dense lines: sizes around the vector widths, and every way in which keys
+// become words.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,9 +26,12 @@ T number(Pattern pattern, std::mt19937_64& rng) {
       std::memcpy(&x, &r, sizeof(T));
       return x;
     }
-    case Pattern::kFewValues: return static_cast<T>(static_cast<int64_t>(r % 7) - (std::is_unsigned_v<T> ? 0 : 3));
-    case Pattern::kFractions: return static_cast<T>(static_cast<double>(r % 1000) / 10.0);
-    case Pattern::kWide: return static_cast<T>(r % (sizeof(T) == 8 ? 5000000000u : 500000u));
+    case Pattern::kFewValues:
+      return static_cast<T>(static_cast<int64_t>(r % 7) - (std::is_unsigned_v<T> ? 0 : 3));
+    case Pattern::kFractions:
+      return static_cast<T>(static_cast<double>(r % 1000) / 10.0);
+    case Pattern::kWide:
+      return static_cast<T>(r % (sizeof(T) == 8 ? 5000000000u : 500000u));
     case Pattern::kSpecials:
       if constexpr (kFloat) return r % 3 == 0 ? (r % 2 ? T(NAN) : -T(NAN)) : r % 2 ? T(0) : -T(0);
       return static_cast<T>(r % 1000000);
@@ -59,7 +63,8 @@ struct Line {
   Operand places(bool one = false) { return {indices.data(), DType::kInt64, one ? zero : index_stride}; }
   void find_order(bool descending) {
     std::iota(order.begin(), order.end(), int64_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return descending ? before(x[b], x[a]) : before(x[a], x[b]); });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return descending ? before(x[b], x[a]) : before(x[a], x[b]); });
   }
   void expect_first(int64_t k) {
     for (int64_t i = 0; i < k; ++i) {
@@ -99,15 +104,33 @@ void check(int64_t n, Pattern pattern, std::mt19937_64& rng) {
 
 template <class T>
 void check_all(std::mt19937_64& rng) {
-  for (int64_t n : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 130, 200, 255, 256, 257, 316, 1000, 1023, 3162, 20000}) {
-    for (Pattern p : {Pattern::kBits, Pattern::kFewValues, Pattern::kFractions, Pattern::kWide, Pattern::kSpecials, Pattern::kCloseKeys}) check<T>(n, p, rng);
+  for (int64_t n : {1,  2,   3,   4,   5,   7,   8,   9,   15,  16,  17,  31,   32,   33,   63,   64,
+                    65, 100, 127, 128, 129, 130, 200, 255, 256, 257, 316, 1000, 1023, 3162, 20000}) {
+    for (Pattern p : {Pattern::kBits, Pattern::kFewValues, Pattern::kFractions, Pattern::kWide, Pattern::kSpecials,
+                      Pattern::kCloseKeys})
+      check<T>(n, p, rng);
   }
 }
-TEST(SortLines, Float32) { std::mt19937_64 rng(1); check_all<float>(rng); }
-TEST(SortLines, Float64) { std::mt19937_64 rng(2); check_all<double>(rng); }
-TEST(SortLines, Int32) { std::mt19937_64 rng(3); check_all<int32_t>(rng); }
-TEST(SortLines, Int64) { std::mt19937_64 rng(4); check_all<int64_t>(rng); }
-TEST(SortLines, UInt64) { std::mt19937_64 rng(5); check_all<uint64_t>(rng); }
+TEST(SortLines, Float32) {
+  std::mt19937_64 rng(1);
+  check_all<float>(rng);
+}
+TEST(SortLines, Float64) {
+  std::mt19937_64 rng(2);
+  check_all<double>(rng);
+}
+TEST(SortLines, Int32) {
+  std::mt19937_64 rng(3);
+  check_all<int32_t>(rng);
+}
+TEST(SortLines, Int64) {
+  std::mt19937_64 rng(4);
+  check_all<int64_t>(rng);
+}
+TEST(SortLines, UInt64) {
+  std::mt19937_64 rng(5);
+  check_all<uint64_t>(rng);
+}
 
 TEST(SortLines, LongLines) {
   std::mt19937_64 rng(6);
@@ -121,7 +144,8 @@ TEST(SortLines, OrderedLines) {
   for (int64_t n : {300, 5000}) {
     for (int kind = 0; kind < 4; ++kind) {
       Line<float> line(n, Pattern::kFewValues, rng);
-      for (int64_t i = 0; i < n; ++i) line.x[i] = static_cast<float>(kind == 0 ? i : kind == 1 ? -i : kind == 2 ? std::min(i, n - i) : i % 17);
+      for (int64_t i = 0; i < n; ++i)
+        line.x[i] = static_cast<float>(kind == 0 ? i : kind == 1 ? -i : kind == 2 ? std::min(i, n - i) : i % 17);
       line.find_order(false);
       run_sort(line.shape, 0, false, line.out(), line.places(), line.in());
       line.expect_first(n);

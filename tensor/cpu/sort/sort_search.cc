@@ -27,7 +27,8 @@ bool before(T boundary, T value, bool right) {
 
 constexpr int64_t kTogether = 8;
 
-// kTogether searches in step, without branches, so that their cache misses overlap. The number of steps depends on m alone.
+// kTogether searches in step, without branches, so that their cache misses overlap. The number of steps depends on m
+// alone.
 template <bool kRight, class T>
 void positions(const T* row, const int64_t* sorter, int64_t m, const T* values, int64_t count, int64_t* out) {
   T v[kTogether];
@@ -42,7 +43,8 @@ void positions(const T* row, const int64_t* sorter, int64_t m, const T* values, 
     }
     left -= half;
   }
-  for (int64_t j = 0; j < count; ++j) out[j] = m == 0 ? 0 : base[j] + before(row[sorter ? sorter[base[j]] : base[j]], v[j], kRight);
+  for (int64_t j = 0; j < count; ++j)
+    out[j] = m == 0 ? 0 : base[j] + before(row[sorter ? sorter[base[j]] : base[j]], v[j], kRight);
 }
 
 template <class T>
@@ -54,7 +56,8 @@ void search(const Search& s, int64_t begin, int64_t end) {
     const T* boundaries = static_cast<const T*>(s.boundaries) + row * s.m;
     const T* values = static_cast<const T*>(s.values) + i;
     const int64_t* sorter = s.sorter ? s.sorter + row * s.m : nullptr;
-    s.right ? positions<true>(boundaries, sorter, s.m, values, count, found) : positions<false>(boundaries, sorter, s.m, values, count, found);
+    s.right ? positions<true>(boundaries, sorter, s.m, values, count, found)
+            : positions<false>(boundaries, sorter, s.m, values, count, found);
     for (int64_t j = 0; j < count; ++j, ++i) {
       if (s.out_int32) {
         static_cast<int32_t*>(s.out)[i] = static_cast<int32_t>(found[j]);
@@ -67,29 +70,57 @@ void search(const Search& s, int64_t begin, int64_t end) {
 
 }  // namespace
 
-void run_searchsorted(DType dtype, const void* boundaries, int64_t m, bool shared_boundaries, const int64_t* sorter, const void* values, int64_t rows, int64_t n, bool right,
-                      bool out_int32, void* out) {
+void run_searchsorted(DType dtype, const void* boundaries, int64_t m, bool shared_boundaries, const int64_t* sorter,
+                      const void* values, int64_t rows, int64_t n, bool right, bool out_int32, void* out) {
   void (*fn)(const Search&, int64_t, int64_t) = nullptr;
   switch (dtype) {
-    case DType::kBool: case DType::kUInt8: fn = search<uint8_t>; break;
-    case DType::kInt8: fn = search<int8_t>; break;
-    case DType::kInt16: fn = search<int16_t>; break;
-    case DType::kUInt16: fn = search<uint16_t>; break;
-    case DType::kInt32: fn = search<int32_t>; break;
-    case DType::kUInt32: fn = search<uint32_t>; break;
-    case DType::kInt64: fn = search<int64_t>; break;
-    case DType::kUInt64: fn = search<uint64_t>; break;
-    case DType::kFloat16: fn = search<Half>; break;
-    case DType::kBFloat16: fn = search<BFloat16>; break;
-    case DType::kFloat32: fn = search<float>; break;
-    case DType::kFloat64: fn = search<double>; break;
-    default: break;
+    case DType::kBool:
+    case DType::kUInt8:
+      fn = search<uint8_t>;
+      break;
+    case DType::kInt8:
+      fn = search<int8_t>;
+      break;
+    case DType::kInt16:
+      fn = search<int16_t>;
+      break;
+    case DType::kUInt16:
+      fn = search<uint16_t>;
+      break;
+    case DType::kInt32:
+      fn = search<int32_t>;
+      break;
+    case DType::kUInt32:
+      fn = search<uint32_t>;
+      break;
+    case DType::kInt64:
+      fn = search<int64_t>;
+      break;
+    case DType::kUInt64:
+      fn = search<uint64_t>;
+      break;
+    case DType::kFloat16:
+      fn = search<Half>;
+      break;
+    case DType::kBFloat16:
+      fn = search<BFloat16>;
+      break;
+    case DType::kFloat32:
+      fn = search<float>;
+      break;
+    case DType::kFloat64:
+      fn = search<double>;
+      break;
+    default:
+      break;
   }
-  TESSERA_CHECK_NOT_IMPLEMENTED(fn != nullptr, "\"searchsorted_out_cpu\" not implemented for '", type_name_of(dtype), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(fn != nullptr, "\"searchsorted_out_cpu\" not implemented for '", type_name_of(dtype),
+                                "'");
   const int64_t count = rows * n;
   if (sorter != nullptr && count > 0) {
     const int64_t entries = shared_boundaries ? m : rows * m;
-    for (int64_t i = 0; i < entries; ++i) TESSERA_CHECK(sorter[i] >= 0 && sorter[i] < m, "torch.searchsorted(): sorter index out of range");
+    for (int64_t i = 0; i < entries; ++i)
+      TESSERA_CHECK(sorter[i] >= 0 && sorter[i] < m, "torch.searchsorted(): sorter index out of range");
   }
   const Search s{boundaries, m, shared_boundaries, sorter, values, n, right, out_int32, out};
   parallel_for(count, 4096, [&](int64_t begin, int64_t end) { fn(s, begin, end); });

@@ -80,7 +80,8 @@ void fill(Array& a, std::mt19937& rng, bool specials, bool few_values) {
 std::vector<std::vector<int64_t>> lines_of(const std::vector<int64_t>& shape, int dim) {
   int64_t outer = 1, inner = 1;
   const int64_t n = shape.empty() ? 1 : shape[dim];
-  for (int d = 0; d < static_cast<int>(shape.size()); ++d) (d < dim ? outer : d > dim ? inner : outer) *= d == dim ? 1 : shape[d];
+  for (int d = 0; d < static_cast<int>(shape.size()); ++d)
+    (d < dim ? outer : d > dim ? inner : outer) *= d == dim ? 1 : shape[d];
   std::vector<std::vector<int64_t>> lines;
   for (int64_t o = 0; o < outer; ++o) {
     for (int64_t i = 0; i < inner; ++i) {
@@ -94,24 +95,31 @@ std::vector<std::vector<int64_t>> lines_of(const std::vector<int64_t>& shape, in
 bool same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 bool less(double a, double b) { return std::isnan(b) ? !std::isnan(a) : a < b; }
 
-const std::vector<DType> kReal = {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt16, DType::kUInt32, DType::kUInt64,
-                                  DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
+const std::vector<DType> kReal = {DType::kBool,     DType::kUInt8,   DType::kInt8,   DType::kInt16,  DType::kInt32,
+                                  DType::kInt64,    DType::kUInt16,  DType::kUInt32, DType::kUInt64, DType::kFloat16,
+                                  DType::kBFloat16, DType::kFloat32, DType::kFloat64};
 const std::vector<DType> kFloats = {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
-const std::vector<std::vector<int64_t>> kShapes = {{}, {1}, {5}, {40}, {700}, {9, 33}, {3, 300}, {300, 3}, {90, 23}, {2, 5, 7}, {4, 1, 70}, {2, 0, 3}};
+const std::vector<std::vector<int64_t>> kShapes = {{},       {1},      {5},      {40},      {700},      {9, 33},
+                                                   {3, 300}, {300, 3}, {90, 23}, {2, 5, 7}, {4, 1, 70}, {2, 0, 3}};
 
-int pick_dim(const std::vector<int64_t>& shape, std::mt19937& rng) { return shape.empty() ? 0 : static_cast<int>(rng() % shape.size()); }
+int pick_dim(const std::vector<int64_t>& shape, std::mt19937& rng) {
+  return shape.empty() ? 0 : static_cast<int>(rng() % shape.size());
+}
 
 void check_sort(DType t, const std::vector<int64_t>& shape, std::mt19937& rng) {
   const int dim = pick_dim(shape, rng);
   const bool descending = rng() % 2;
-  Array in = make(t, shape, rng() % 2, rng), values = make(t, shape, rng() % 2, rng), indices = make(DType::kInt64, shape, rng() % 2, rng);
+  Array in = make(t, shape, rng() % 2, rng), values = make(t, shape, rng() % 2, rng),
+        indices = make(DType::kInt64, shape, rng() % 2, rng);
   fill(in, rng, rng() % 2, rng() % 2);
   run_sort(shape, dim, descending, values.operand(), indices.operand(), in.operand());
   const auto x = read(in), v = read(values), at = read(indices);
   for (const auto& line : lines_of(shape, dim)) {
     std::vector<int64_t> order(line.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return descending ? less(x[line[b]], x[line[a]]) : less(x[line[a]], x[line[b]]); });
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return descending ? less(x[line[b]], x[line[a]]) : less(x[line[a]], x[line[b]]);
+    });
     for (size_t i = 0; i < line.size(); ++i) {
       ASSERT_EQ(at[line[i]], static_cast<double>(order[i])) << name_of(t) << " at " << i << " of " << line.size();
       ASSERT_TRUE(same(v[line[i]], x[line[order[i]]]));
@@ -130,11 +138,14 @@ TEST(Sort, StableForEveryDtypeAndDimension) {
 TEST(Sort, ComplexIsATypeError) {
   std::complex<float> x;
   int64_t i;
-  EXPECT_THROW(run_sort({}, 0, false, {&x, DType::kComplex64, nullptr}, {&i, DType::kInt64, nullptr}, {&x, DType::kComplex64, nullptr}), TypeError);
+  EXPECT_THROW(run_sort({}, 0, false, {&x, DType::kComplex64, nullptr}, {&i, DType::kInt64, nullptr},
+                        {&x, DType::kComplex64, nullptr}),
+               TypeError);
 }
 TEST(Sort, LongLines) {
   std::mt19937 rng(2);
-  for (DType t : {DType::kUInt8, DType::kInt32, DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kInt64}) check_sort(t, {50000}, rng);
+  for (DType t : {DType::kUInt8, DType::kInt32, DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kInt64})
+    check_sort(t, {50000}, rng);
 }
 
 void check_topk(DType t, const std::vector<int64_t>& shape, int64_t k, std::mt19937& rng) {
@@ -144,7 +155,8 @@ void check_topk(DType t, const std::vector<int64_t>& shape, int64_t k, std::mt19
   const bool largest = rng() % 2;
   std::vector<int64_t> out_shape = shape;
   if (!shape.empty()) out_shape[dim] = k;
-  Array in = make(t, shape, rng() % 2, rng), values = make(t, out_shape, rng() % 2, rng), indices = make(DType::kInt64, out_shape, rng() % 2, rng);
+  Array in = make(t, shape, rng() % 2, rng), values = make(t, out_shape, rng() % 2, rng),
+        indices = make(DType::kInt64, out_shape, rng() % 2, rng);
   fill(in, rng, rng() % 2, rng() % 2);
   run_topk(shape, dim, k, largest, true, values.operand(), indices.operand(), in.operand());
   const auto x = read(in), v = read(values), at = read(indices);
@@ -176,7 +188,9 @@ TEST(Topk, KOutOfRange) {
   float x[3] = {};
   int64_t i[3];
   const int64_t shape[1] = {3}, s4[1] = {4}, s8[1] = {8};
-  EXPECT_THROW(run_topk(shape, 0, 4, true, true, {x, DType::kFloat32, s4}, {i, DType::kInt64, s8}, {x, DType::kFloat32, s4}), Error);
+  EXPECT_THROW(
+      run_topk(shape, 0, 4, true, true, {x, DType::kFloat32, s4}, {i, DType::kInt64, s8}, {x, DType::kFloat32, s4}),
+      Error);
 }
 
 TEST(ArgReduce, FirstOfEqualsAndNan) {
@@ -189,9 +203,11 @@ TEST(ArgReduce, FirstOfEqualsAndNan) {
         const bool largest = rng() % 2;
         std::vector<int64_t> out_shape = shape;
         if (!shape.empty()) out_shape[dim] = 1;
-        Array in = make(t, shape, rng() % 2, rng), values = make(t, out_shape, rng() % 2, rng), indices = make(DType::kInt64, out_shape, rng() % 2, rng);
+        Array in = make(t, shape, rng() % 2, rng), values = make(t, out_shape, rng() % 2, rng),
+              indices = make(DType::kInt64, out_shape, rng() % 2, rng);
         fill(in, rng, rng() % 2, rng() % 2);
-        run_arg_reduce(largest, shape, dim, rng() % 4 ? values.operand() : Operand{nullptr, t, nullptr}, indices.operand(), in.operand());
+        run_arg_reduce(largest, shape, dim, rng() % 4 ? values.operand() : Operand{nullptr, t, nullptr},
+                       indices.operand(), in.operand());
         const auto x = read(in), at = read(indices);
         const auto lines = lines_of(shape, dim);
         for (size_t l = 0; l < lines.size(); ++l) {
@@ -212,11 +228,13 @@ TEST(ArgReduce, ValuesComeWithTheIndices) {
   float value;
   int64_t index;
   const int64_t shape[1] = {5000}, s4[1] = {4}, zero[1] = {0};
-  run_arg_reduce(true, shape, 0, {&value, DType::kFloat32, zero}, {&index, DType::kInt64, zero}, {x.data(), DType::kFloat32, s4});
+  run_arg_reduce(true, shape, 0, {&value, DType::kFloat32, zero}, {&index, DType::kInt64, zero},
+                 {x.data(), DType::kFloat32, s4});
   EXPECT_EQ(index, 4321);
   EXPECT_EQ(value, 2.0f);
   x[2000] = x[4000] = std::nanf("");
-  run_arg_reduce(false, shape, 0, {&value, DType::kFloat32, zero}, {&index, DType::kInt64, zero}, {x.data(), DType::kFloat32, s4});
+  run_arg_reduce(false, shape, 0, {&value, DType::kFloat32, zero}, {&index, DType::kInt64, zero},
+                 {x.data(), DType::kFloat32, s4});
   EXPECT_EQ(index, 2000);
   EXPECT_TRUE(std::isnan(value));
 }
@@ -236,7 +254,8 @@ TEST(Searchsorted, MatchesTheDefinition) {
       for (int64_t r = 0; r < (shared ? 1 : rows); ++r) {
         std::vector<int64_t> order(m);
         std::iota(order.begin(), order.end(), 0);
-        std::stable_sort(order.begin(), order.end(), [&](int64_t p, int64_t q) { return bv[r * m + p] < bv[r * m + q]; });
+        std::stable_sort(order.begin(), order.end(),
+                         [&](int64_t p, int64_t q) { return bv[r * m + p] < bv[r * m + q]; });
         sorter.insert(sorter.end(), order.begin(), order.end());
       }
       std::vector<int64_t> out(rows * n);
@@ -263,16 +282,21 @@ TEST(Searchsorted, MatchesTheDefinition) {
 
 double scan_step(ScanKind kind, double a, double x) {
   switch (kind) {
-    case ScanKind::kCumSum: return a + x;
-    case ScanKind::kCumProd: return a * x;
+    case ScanKind::kCumSum:
+      return a + x;
+    case ScanKind::kCumProd:
+      return a * x;
     case ScanKind::kLogCumSumExp:
       if (std::isnan(a) || std::isnan(x)) return kNan;
       if (std::isinf(std::max(a, x))) return std::max(a, x);
       return std::max(a, x) + std::log(std::exp(a - std::max(a, x)) + std::exp(x - std::max(a, x)));
-    default: return 0;
+    default:
+      return 0;
   }
 }
-double tolerance(DType t) { return t == DType::kFloat16 ? 1e-3 : t == DType::kBFloat16 ? 8e-3 : t == DType::kFloat32 ? 1e-6 : 1e-12; }
+double tolerance(DType t) {
+  return t == DType::kFloat16 ? 1e-3 : t == DType::kBFloat16 ? 8e-3 : t == DType::kFloat32 ? 1e-6 : 1e-12;
+}
 
 void expect_close(double got, double want, DType t, double scale) {
   if (std::isnan(want) || std::isinf(want)) {
@@ -310,7 +334,8 @@ TEST(Scan, IntegersAndBoolSumInInt64) {
   for (DType t : {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt32, DType::kInt64}) {
     Array in = make(t, {7, 50}, true, rng), out = make(DType::kInt64, {7, 50}, true, rng);
     fill(in, rng, false, false);
-    run_scan(ScanKind::kCumSum, DType::kInt64, in.shape, 1, out.operand(), {nullptr, DType::kInt64, nullptr}, in.operand());
+    run_scan(ScanKind::kCumSum, DType::kInt64, in.shape, 1, out.operand(), {nullptr, DType::kInt64, nullptr},
+             in.operand());
     const auto x = read(in), y = read(out);
     for (const auto& line : lines_of(in.shape, 1)) {
       double a = 0;
@@ -322,8 +347,8 @@ TEST(Scan, ComplexSum) {
   const std::vector<std::complex<float>> x = {{1, 2}, {3, -1}, {0, 5}};
   std::vector<std::complex<float>> y(3);
   const int64_t shape[1] = {3}, stride[1] = {8};
-  run_scan(ScanKind::kCumSum, DType::kComplex64, shape, 0, {y.data(), DType::kComplex64, stride}, {nullptr, DType::kInt64, nullptr},
-           {const_cast<std::complex<float>*>(x.data()), DType::kComplex64, stride});
+  run_scan(ScanKind::kCumSum, DType::kComplex64, shape, 0, {y.data(), DType::kComplex64, stride},
+           {nullptr, DType::kInt64, nullptr}, {const_cast<std::complex<float>*>(x.data()), DType::kComplex64, stride});
   EXPECT_EQ(y[2], (std::complex<float>(4, 6)));
 }
 TEST(Scan, ExtremaTakeTheLastOfEquals) {
@@ -332,7 +357,8 @@ TEST(Scan, ExtremaTakeTheLastOfEquals) {
     for (DType t : kReal) {
       for (const auto& shape : kShapes) {
         const int dim = pick_dim(shape, rng);
-        Array in = make(t, shape, rng() % 2, rng), out = make(t, shape, rng() % 2, rng), indices = make(DType::kInt64, shape, rng() % 2, rng);
+        Array in = make(t, shape, rng() % 2, rng), out = make(t, shape, rng() % 2, rng),
+              indices = make(DType::kInt64, shape, rng() % 2, rng);
         fill(in, rng, rng() % 2, rng() % 2);
         run_scan(kind, t, shape, dim, out.operand(), indices.operand(), in.operand());
         const auto x = read(in), y = read(out), at = read(indices);
@@ -395,7 +421,8 @@ TEST(Softmax, BackwardMatchesTheDefinition) {
     for (const auto& shape : kShapes) {
       for (bool log : {false, true}) {
         const int dim = pick_dim(shape, rng);
-        Array in = make(t, shape, false, rng), y = make(t, shape, rng() % 2, rng), g = make(t, shape, rng() % 2, rng), dx = make(t, shape, rng() % 2, rng);
+        Array in = make(t, shape, false, rng), y = make(t, shape, rng() % 2, rng), g = make(t, shape, rng() % 2, rng),
+              dx = make(t, shape, rng() % 2, rng);
         fill(in, rng, false, false);
         fill(g, rng, false, false);
         run_softmax(log, shape, dim, y.operand(), in.operand());
@@ -413,7 +440,8 @@ TEST(Softmax, BackwardMatchesTheDefinition) {
 TEST(Softmax, IntegersAreRefused) {
   int32_t x = 1;
   float y;
-  EXPECT_THROW(run_softmax(false, {}, 0, {&y, DType::kFloat32, nullptr}, {&x, DType::kInt32, nullptr}), NotImplementedError);
+  EXPECT_THROW(run_softmax(false, {}, 0, {&y, DType::kFloat32, nullptr}, {&x, DType::kInt32, nullptr}),
+               NotImplementedError);
 }
 
 TEST(Lines, SameBitsForAnyNumberOfThreads) {
@@ -427,10 +455,13 @@ TEST(Lines, SameBitsForAnyNumberOfThreads) {
       for (int threads = 1; threads <= 2; ++threads) {
         set_num_threads(threads);
         std::mt19937 same_layout(12);
-        Array soft = make(DType::kFloat32, shape, true, same_layout), sums = make(DType::kFloat32, shape, true, same_layout), sorted = make(DType::kFloat32, shape, true, same_layout),
+        Array soft = make(DType::kFloat32, shape, true, same_layout),
+              sums = make(DType::kFloat32, shape, true, same_layout),
+              sorted = make(DType::kFloat32, shape, true, same_layout),
               order = make(DType::kInt64, shape, false, same_layout);
         run_softmax(false, shape, dim, soft.operand(), in.operand());
-        run_scan(ScanKind::kCumSum, DType::kFloat32, shape, dim, sums.operand(), {nullptr, DType::kInt64, nullptr}, in.operand());
+        run_scan(ScanKind::kCumSum, DType::kFloat32, shape, dim, sums.operand(), {nullptr, DType::kInt64, nullptr},
+                 in.operand());
         run_sort(shape, dim, true, sorted.operand(), order.operand(), in.operand());
         results[threads - 1] = {soft, sums, sorted, order};
       }

@@ -1,7 +1,9 @@
-// Sorting and selecting among signed words that are all different (a key above a position), in vectors. Per SIMD target; include after hwy/highway.h.
+// Sorting and selecting among signed words that are all different (a key above a position), in vectors. Per SIMD
+// target; include after hwy/highway.h.
 //
-// Up to kSmall words: the vectors are sorted against each other lane by lane (so that each lane, a column, is in order), then columns are merged, two, four ... at
-// a time, bitonically. More words: quicksort, whose partition compresses whole vectors. Arrays need one vector of slack behind their end.
+// Up to kSmall words: the vectors are sorted against each other lane by lane (so that each lane, a column, is in
+// order), then columns are merged, two, four ... at a time, bitonically. More words: quicksort, whose partition
+// compresses whole vectors. Arrays need one vector of slack behind their end.
 #if defined(TESSERA_CPU_SORT_WORDS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_CPU_SORT_WORDS_INL_H_
 #undef TESSERA_CPU_SORT_WORDS_INL_H_
@@ -22,13 +24,16 @@ namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class T> using Words = hn::ScalableTag<T>;
-template <class T> using WordVec = hn::Vec<Words<T>>;
+template <class T>
+using Words = hn::ScalableTag<T>;
+template <class T>
+using WordVec = hn::Vec<Words<T>>;
 
 // Small programs count kilobytes: networks for older machines are shorter.
 constexpr int kMaxRows = HWY_TARGET == HWY_AVX3 ? 16 : HWY_TARGET == HWY_AVX2 ? 8 : 4;
 // Vectors, and words of type T, that are sorted without a partition.
-template <class T> constexpr int64_t kSmall = kMaxRows * HWY_LANES(T);
+template <class T>
+constexpr int64_t kSmall = kMaxRows* HWY_LANES(T);
 
 template <class V>
 HWY_INLINE void Order(V& a, V& b) {
@@ -98,7 +103,8 @@ HWY_INLINE void MeetMirrored(WordVec<T>* v) {
     const WordVec<T> a = v[kRow], b = SwapLanes<2 * kColumns - 1, T>(v[kRows - 1 - kRow]);
     const WordVec<T> lo = hn::Min(a, b), hi = hn::Max(a, b);
     v[kRow] = hn::IfThenElse(upper, hi, lo);
-    if constexpr (kRow != kRows - 1 - kRow) v[kRows - 1 - kRow] = SwapLanes<2 * kColumns - 1, T>(hn::IfThenElse(upper, lo, hi));
+    if constexpr (kRow != kRows - 1 - kRow)
+      v[kRows - 1 - kRow] = SwapLanes<2 * kColumns - 1, T>(hn::IfThenElse(upper, lo, hi));
     MeetMirrored<kRow + 1, kRows, kColumns, T>(v);
   }
 }
@@ -140,7 +146,9 @@ HWY_INLINE void LoadRows(const T* a, int64_t n, WordVec<T>* v) {
     if (left >= kLanes) {
       v[kRow] = hn::LoadU(d, a + kRow * kLanes);
     } else {
-      v[kRow] = left <= 0 ? last : hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(left)), hn::LoadU(d, a + kRow * kLanes), last);
+      v[kRow] = left <= 0
+                    ? last
+                    : hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(left)), hn::LoadU(d, a + kRow * kLanes), last);
     }
     LoadRows<kRow + 1, kRows>(a, n, v);
   }
@@ -231,8 +239,10 @@ HWY_INLINE WordVec<T> SetLanesFirst(WordVec<T> v, hn::Mask<Words<T>> mask) {
 #elif HWY_TARGET == HWY_AVX3
   // Highway's version looks the order up in a table, which GCC copies to the stack at each use.
   (void)d;
-  if constexpr (sizeof(T) == 8) return WordVec<T>{_mm512_maskz_compress_epi64(mask.raw, v.raw)};
-  else return WordVec<T>{_mm512_maskz_compress_epi32(mask.raw, v.raw)};
+  if constexpr (sizeof(T) == 8)
+    return WordVec<T>{_mm512_maskz_compress_epi64(mask.raw, v.raw)};
+  else
+    return WordVec<T>{_mm512_maskz_compress_epi32(mask.raw, v.raw)};
 #else
   (void)d;
   return hn::Compress(v, mask);
@@ -284,7 +294,9 @@ void SortRange(T* a, int64_t n, T* spare, int depth) {
   SortSmall(a, n);
 }
 template <class T>
-HWY_INLINE void SortWords(T* a, int64_t n, T* spare) { SortRange(a, n, spare, DepthFor(n)); }
+HWY_INLINE void SortWords(T* a, int64_t n, T* spare) {
+  SortRange(a, n, spare, DepthFor(n));
+}
 
 // a[k] becomes what it is in the sorted order, smaller words come before it.
 template <class T>

@@ -1,4 +1,5 @@
-// Whole-number arithmetic of shapes and blocks. Always inlined: a copy compiled for one SIMD target must not serve another.
+// Whole-number arithmetic of shapes and blocks. Always inlined: a copy compiled for one SIMD target must not serve
+// another.
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,8 @@
 
 namespace tessera::cpu {
 
-// How far ahead, in bytes: in loops that read several arrays or also write, and in those that only read and have little to do in between.
+// How far ahead, in bytes: in loops that read several arrays or also write, and in those that only read and have little
+// to do in between.
 constexpr int64_t kRequestAhead = 2048, kRequestFarAhead = 8192;
 
 // The line that lies `bytes` behind `from`; it need not exist.

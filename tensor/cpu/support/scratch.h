@@ -1,4 +1,5 @@
-// Temporary memory of kernels: 64-byte aligned, kept per thread between calls, so that a kernel does not pay for fresh pages each time.
+// Temporary memory of kernels: 64-byte aligned, kept per thread between calls, so that a kernel does not pay for fresh
+// pages each time.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +7,8 @@
 
 namespace tessera::cpu::internal {
 
-// Uninitialised memory for the lifetime of the object. Blocks may nest. Throws OutOfMemoryError. Use it on the thread that made it.
+// Uninitialised memory for the lifetime of the object. Blocks may nest. Throws OutOfMemoryError. Use it on the thread
+// that made it.
 class Scratch {
  public:
   explicit Scratch(size_t bytes);

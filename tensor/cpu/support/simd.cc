@@ -8,14 +8,16 @@ namespace {
 
 constexpr const char* kNames[3] = {"SSE4", "AVX2", "AVX3"};
 
-// Exactly what Highway's AVX2 and AVX3 targets compile for. __builtin_cpu_supports also asks the operating system whether it saves the registers.
+// Exactly what Highway's AVX2 and AVX3 targets compile for. __builtin_cpu_supports also asks the operating system
+// whether it saves the registers.
 SimdLevel best_level() {
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
                     __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
   if (!avx2) return SimdLevel::kSse4;
-  const bool avx3 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
-                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool avx3 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+                    __builtin_cpu_supports("avx512vl");
   return avx3 ? SimdLevel::kAvx3 : SimdLevel::kAvx2;
 }
 

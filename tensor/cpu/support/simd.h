@@ -1,4 +1,5 @@
-// Run-time choice of SIMD target for Highway kernels, without Highway's run-time library (so that static programs need none).
+// Run-time choice of SIMD target for Highway kernels, without Highway's run-time library (so that static programs need
+// none).
 //
 // A kernel file is compiled once per target by Highway's foreach_target.h:
 //
@@ -29,6 +30,6 @@ const char* simd_level_name();  // "SSE4", "AVX2", "AVX3"
 
 }  // namespace tessera::cpu
 
-#define TESSERA_SIMD_TABLE(F)                                                                     \
+#define TESSERA_SIMD_TABLE(F) \
   static constexpr decltype(&N_SSE4::F) F##_simd_table[3] = {&N_SSE4::F, &N_AVX2::F, &N_AVX3::F}
 #define TESSERA_SIMD(F) (F##_simd_table[static_cast<int>(::tessera::cpu::simd_level())])

@@ -34,7 +34,9 @@ void FillPattern(void* dst, const void* pattern, int64_t bytes) {
 }
 
 // Bytes up to the next line.
-int64_t BytesToLine(const void* p, int64_t bytes) { return std::min<int64_t>(bytes, static_cast<int64_t>(-reinterpret_cast<uintptr_t>(p) & 63)); }
+int64_t BytesToLine(const void* p, int64_t bytes) {
+  return std::min<int64_t>(bytes, static_cast<int64_t>(-reinterpret_cast<uintptr_t>(p) & 63));
+}
 
 void StreamCopy(void* dst, const void* src, int64_t bytes) {
   const hn::ScalableTag<uint8_t> d;
@@ -77,12 +79,18 @@ void FillRowsOf(void* dst, const void* value, int64_t step, int64_t rows, int64_
     const auto v = hn::Set(d, x);
     int64_t i = 0;
     for (; i + lanes <= n; i += lanes) hn::StoreU(v, d, to + i);
-    if (i < n && n - i + lanes <= n * (rows - r)) hn::StoreU(v, d, to + i);  // the next row overwrites what is too much
-    else for (; i < n; ++i) to[i] = x;
+    if (i < n && n - i + lanes <= n * (rows - r))
+      hn::StoreU(v, d, to + i);  // the next row overwrites what is too much
+    else
+      for (; i < n; ++i) to[i] = x;
   }
 }
-void FillRows4(void* dst, const void* value, int64_t step, int64_t rows, int64_t n) { FillRowsOf<uint32_t>(dst, value, step, rows, n); }
-void FillRows8(void* dst, const void* value, int64_t step, int64_t rows, int64_t n) { FillRowsOf<uint64_t>(dst, value, step, rows, n); }
+void FillRows4(void* dst, const void* value, int64_t step, int64_t rows, int64_t n) {
+  FillRowsOf<uint32_t>(dst, value, step, rows, n);
+}
+void FillRows8(void* dst, const void* value, int64_t step, int64_t rows, int64_t n) {
+  FillRowsOf<uint64_t>(dst, value, step, rows, n);
+}
 
 // Blocks of 16 bytes from rows kRowStep apart, one after the other.
 #if HWY_TARGET == HWY_AVX3
@@ -93,9 +101,13 @@ HWY_INLINE __m512i Blocks(const char* p, int64_t step) {
   v = _mm512_inserti32x4(v, load(p + 2 * step), 2);
   return _mm512_inserti32x4(v, load(p + 3 * step), 3);
 }
-template <class D> HWY_INLINE hn::Vec<D> LoadBlocks(D, const char* p, int64_t step) { return hn::Vec<D>{Blocks(p, step)}; }
+template <class D>
+HWY_INLINE hn::Vec<D> LoadBlocks(D, const char* p, int64_t step) {
+  return hn::Vec<D>{Blocks(p, step)};
+}
 #else
-template <class D> HWY_INLINE hn::Vec<D> LoadBlocks(D d, const char* p, int64_t step) {
+template <class D>
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, const char* p, int64_t step) {
   const hn::CappedTag<hn::TFromD<D>, 16 / sizeof(hn::TFromD<D>)> d128;
   const auto load = [&](const char* q) HWY_ATTR { return hn::LoadU(d128, reinterpret_cast<const hn::TFromD<D>*>(q)); };
 #if HWY_TARGET == HWY_AVX2
@@ -108,7 +120,8 @@ template <class D> HWY_INLINE hn::Vec<D> LoadBlocks(D d, const char* p, int64_t 
 }
 #endif
 
-// Each block of 16 bytes transposes on its own: with the blocks of a vector from rows 4 (2) apart, results are whole rows.
+// Each block of 16 bytes transposes on its own: with the blocks of a vector from rows 4 (2) apart, results are whole
+// rows.
 HWY_INLINE void Tile4(char* dst, int64_t dst_stride, const char* src, int64_t src_stride) {
   const D32 d;
   const hn::RepartitionToWide<D32> dw;
@@ -116,12 +129,18 @@ HWY_INLINE void Tile4(char* dst, int64_t dst_stride, const char* src, int64_t sr
   for (int i = 0; i < 16; i += kRows) {
     const char* from = src + i * src_stride;
     for (int j = 0; j < 16; j += 4) {
-      const V32 a = LoadBlocks(d, from + j * 4, 4 * src_stride), b = LoadBlocks(d, from + j * 4 + src_stride, 4 * src_stride);
-      const V32 c = LoadBlocks(d, from + j * 4 + 2 * src_stride, 4 * src_stride), e = LoadBlocks(d, from + j * 4 + 3 * src_stride, 4 * src_stride);
-      const auto ab_low = hn::BitCast(dw, hn::InterleaveLower(d, a, b)), ab_high = hn::BitCast(dw, hn::InterleaveUpper(d, a, b));
-      const auto ce_low = hn::BitCast(dw, hn::InterleaveLower(d, c, e)), ce_high = hn::BitCast(dw, hn::InterleaveUpper(d, c, e));
+      const V32 a = LoadBlocks(d, from + j * 4, 4 * src_stride),
+                b = LoadBlocks(d, from + j * 4 + src_stride, 4 * src_stride);
+      const V32 c = LoadBlocks(d, from + j * 4 + 2 * src_stride, 4 * src_stride),
+                e = LoadBlocks(d, from + j * 4 + 3 * src_stride, 4 * src_stride);
+      const auto ab_low = hn::BitCast(dw, hn::InterleaveLower(d, a, b)),
+                 ab_high = hn::BitCast(dw, hn::InterleaveUpper(d, a, b));
+      const auto ce_low = hn::BitCast(dw, hn::InterleaveLower(d, c, e)),
+                 ce_high = hn::BitCast(dw, hn::InterleaveUpper(d, c, e));
       char* to = dst + j * dst_stride + i * 4;
-      const auto put = [&](auto v, int row) HWY_ATTR { hn::StoreU(hn::BitCast(d, v), d, reinterpret_cast<uint32_t*>(to + row * dst_stride)); };
+      const auto put = [&](auto v, int row) HWY_ATTR {
+        hn::StoreU(hn::BitCast(d, v), d, reinterpret_cast<uint32_t*>(to + row * dst_stride));
+      };
       put(hn::InterleaveLower(dw, ab_low, ce_low), 0);
       put(hn::InterleaveUpper(dw, ab_low, ce_low), 1);
       put(hn::InterleaveLower(dw, ab_high, ce_high), 2);
@@ -135,7 +154,8 @@ HWY_INLINE void Tile8(char* dst, int64_t dst_stride, const char* src, int64_t sr
   for (int i = 0; i < 8; i += kRows) {
     const char* from = src + i * src_stride;
     for (int j = 0; j < 8; j += 2) {
-      const V64 a = LoadBlocks(d, from + j * 8, 2 * src_stride), b = LoadBlocks(d, from + j * 8 + src_stride, 2 * src_stride);
+      const V64 a = LoadBlocks(d, from + j * 8, 2 * src_stride),
+                b = LoadBlocks(d, from + j * 8 + src_stride, 2 * src_stride);
       char* to = dst + j * dst_stride + i * 8;
       hn::StoreU(hn::InterleaveLower(d, a, b), d, reinterpret_cast<uint64_t*>(to));
       hn::StoreU(hn::InterleaveUpper(d, a, b), d, reinterpret_cast<uint64_t*>(to + dst_stride));
@@ -173,11 +193,16 @@ void repeat(char* pattern, const void* value) {
 
 void make_pattern(char* pattern, const void* value, int64_t size) {
   switch (size) {
-    case 1: return repeat<uint8_t>(pattern, value);
-    case 2: return repeat<uint16_t>(pattern, value);
-    case 4: return repeat<uint32_t>(pattern, value);
-    case 8: return repeat<uint64_t>(pattern, value);
-    default: std::memcpy(pattern, value, 16);
+    case 1:
+      return repeat<uint8_t>(pattern, value);
+    case 2:
+      return repeat<uint16_t>(pattern, value);
+    case 4:
+      return repeat<uint32_t>(pattern, value);
+    case 8:
+      return repeat<uint64_t>(pattern, value);
+    default:
+      std::memcpy(pattern, value, 16);
   }
 }
 }  // namespace
@@ -197,7 +222,8 @@ void stream_fence() { __builtin_ia32_sfence(); }
 void fill_rows(void* dst, const void* value, int64_t step, int64_t rows, int64_t n, int64_t size) {
   if (size == 4) return TESSERA_SIMD(FillRows4)(dst, value, step, rows, n);
   if (size == 8) return TESSERA_SIMD(FillRows8)(dst, value, step, rows, n);
-  for (int64_t r = 0; r < rows; ++r) fill_elements(static_cast<char*>(dst) + r * n * size, static_cast<const char*>(value) + r * step, n, size);
+  for (int64_t r = 0; r < rows; ++r)
+    fill_elements(static_cast<char*>(dst) + r * n * size, static_cast<const char*>(value) + r * step, n, size);
 }
 void transpose_tiles4(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t tiles) {
   TESSERA_SIMD(TransposeTiles4)(dst, dst_stride, src, src_stride, tiles);

@@ -12,7 +12,8 @@ namespace tessera::cpu {
 // The shapes of the public API have at most this many dimensions.
 inline constexpr int kMaxNestRank = 64;
 
-// A loop nest over N operands, outermost dimension first: sizes and, for each operand, byte strides. Dimensions of size 1 are never kept.
+// A loop nest over N operands, outermost dimension first: sizes and, for each operand, byte strides. Dimensions of size
+// 1 are never kept.
 template <int N>
 struct Nest {
   int rank = 0;
@@ -31,9 +32,13 @@ struct Nest {
     for (int d = 0; d < rank; ++d) n *= size[d];
     return n;
   }
-  // Largest stride of operand `op` first, so that memory is walked in order; broadcast dimensions (stride 0) are outermost.
+  // Largest stride of operand `op` first, so that memory is walked in order; broadcast dimensions (stride 0) are
+  // outermost.
   void sort_by(int op) {
-    auto key = [&](int d) { const int64_t s = std::abs(stride[d][op]); return s == 0 ? INT64_MAX : s; };
+    auto key = [&](int d) {
+      const int64_t s = std::abs(stride[d][op]);
+      return s == 0 ? INT64_MAX : s;
+    };
     for (int i = 1; i < rank; ++i) {
       for (int j = i; j > 0 && key(j - 1) < key(j); --j) swap_dims(j - 1, j);
     }
@@ -79,7 +84,8 @@ struct Nest {
   }
 };
 
-// Calls fn(offsets, length) for the runs of the innermost dimension that make up the row-major elements [begin, end) of the nest.
+// Calls fn(offsets, length) for the runs of the innermost dimension that make up the row-major elements [begin, end) of
+// the nest.
 template <int N, class F>
 void for_each_run(const Nest<N>& nest, int64_t begin, int64_t end, F&& fn) {
   if (begin >= end) return;
@@ -95,7 +101,7 @@ void for_each_run(const Nest<N>& nest, int64_t begin, int64_t end, F&& fn) {
   int64_t at = nest.rank == 0 ? 0 : coord[nest.rank - 1];
   while (begin < end) {
     const int64_t len = inner - at < end - begin ? inner - at : end - begin;
-    fn(static_cast<const int64_t (&)[N]>(offset), len);
+    fn(static_cast<const int64_t(&)[N]>(offset), len);
     begin += len;
     if (begin >= end) return;
     for (int k = 0; k < N; ++k) offset[k] -= at * nest.inner_stride(k);

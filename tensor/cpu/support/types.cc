@@ -6,11 +6,12 @@ namespace tessera::cpu::internal {
 namespace {
 
 // How messages of the documented API spell dtypes; in the order of DType.
-constexpr const char* kScalarTypes[kNumDTypes] = {"Bool",           "Byte",          "Char",        "Short",           "Int",
-                                                  "Long",           "UInt16",        "UInt32",      "UInt64",          "Half",
-                                                  "BFloat16",       "Float",         "Double",      "ComplexHalf",     "ComplexFloat",
-                                                  "ComplexDouble",  "Float8_e4m3fn", "Float8_e5m2", "Float8_e4m3fnuz", "Float8_e5m2fnuz",
-                                                  "Float8_e8m0fnu", "QUInt8",        "QInt8",       "QInt32",          "QUInt4x2"};
+constexpr const char* kScalarTypes[kNumDTypes] = {
+    "Bool",           "Byte",          "Char",        "Short",           "Int",
+    "Long",           "UInt16",        "UInt32",      "UInt64",          "Half",
+    "BFloat16",       "Float",         "Double",      "ComplexHalf",     "ComplexFloat",
+    "ComplexDouble",  "Float8_e4m3fn", "Float8_e5m2", "Float8_e4m3fnuz", "Float8_e5m2fnuz",
+    "Float8_e8m0fnu", "QUInt8",        "QInt8",       "QInt32",          "QUInt4x2"};
 
 }  // namespace
 

@@ -22,17 +22,25 @@ struct Problem {
   void* c;
 };
 
-template <class S> S conjugate(S x) {
-  if constexpr (std::is_floating_point_v<S>) return x;
-  else return std::conj(x);
+template <class S>
+S conjugate(S x) {
+  if constexpr (std::is_floating_point_v<S>)
+    return x;
+  else
+    return std::conj(x);
 }
-template <class S> S times(S x, S y) {
-  if constexpr (std::is_floating_point_v<S>) return x * y;
-  else return S(x.real() * y.real() - x.imag() * y.imag(), x.real() * y.imag() + x.imag() * y.real());
+template <class S>
+S times(S x, S y) {
+  if constexpr (std::is_floating_point_v<S>)
+    return x * y;
+  else
+    return S(x.real() * y.real() - x.imag() * y.imag(), x.real() * y.imag() + x.imag() * y.real());
 }
 
 // op(A) as rows, op(B) as columns, in the compute type S.
-template <class T, class S> void gather(const T* from, int64_t leading, cublasOperation_t op, bool outer_is_row, int64_t outer, int64_t inner, std::vector<S>& to) {
+template <class T, class S>
+void gather(const T* from, int64_t leading, cublasOperation_t op, bool outer_is_row, int64_t outer, int64_t inner,
+            std::vector<S>& to) {
   to.resize(static_cast<size_t>(outer * inner));
   const bool plain = (op == CUBLAS_OP_N) == outer_is_row;
   for (int64_t i = 0; i < outer; ++i)
@@ -42,7 +50,8 @@ template <class T, class S> void gather(const T* from, int64_t leading, cublasOp
     }
 }
 
-template <class T, class C, class S> void multiply(const Problem& p, S alpha, S beta) {
+template <class T, class C, class S>
+void multiply(const Problem& p, S alpha, S beta) {
   std::vector<S> rows, columns;
   for (int64_t z = 0; z < p.batch; ++z) {
     gather(static_cast<const T*>(p.a) + z * p.stride_a, p.lda, p.op_a, true, p.m, p.k, rows);
@@ -61,32 +70,48 @@ template <class T, class C, class S> void multiply(const Problem& p, S alpha, S 
   }
 }
 
-template <class T, class C, class S> cublasStatus_t start(cublasHandle_t handle, const Problem& p, const void* alpha, const void* beta) {
+template <class T, class C, class S>
+cublasStatus_t start(cublasHandle_t handle, const Problem& p, const void* alpha, const void* beta) {
   const S a = *static_cast<const S*>(alpha), b = *static_cast<const S*>(beta);
   // As a kernel of one thread: it may touch device memory, and is recorded while the stream is captured.
-  const cudaError_t e = run(handle_of(handle)->stream, dim3(1), dim3(1), 0, false, [p, a, b] { multiply<T, C, S>(p, a, b); });
+  const cudaError_t e =
+      run(handle_of(handle)->stream, dim3(1), dim3(1), 0, false, [p, a, b] { multiply<T, C, S>(p, a, b); });
   return e == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
 bool valid(const Problem& p) {
-  const auto rows = [](cublasOperation_t op, int64_t as_is, int64_t transposed) { return std::max<int64_t>(1, op == CUBLAS_OP_N ? as_is : transposed); };
-  return p.m >= 0 && p.n >= 0 && p.k >= 0 && p.batch >= 0 && p.lda >= rows(p.op_a, p.m, p.k) && p.ldb >= rows(p.op_b, p.k, p.n) && p.ldc >= std::max<int64_t>(1, p.m);
+  const auto rows = [](cublasOperation_t op, int64_t as_is, int64_t transposed) {
+    return std::max<int64_t>(1, op == CUBLAS_OP_N ? as_is : transposed);
+  };
+  return p.m >= 0 && p.n >= 0 && p.k >= 0 && p.batch >= 0 && p.lda >= rows(p.op_a, p.m, p.k) &&
+         p.ldb >= rows(p.op_b, p.k, p.n) && p.ldc >= std::max<int64_t>(1, p.m);
 }
 
-cublasStatus_t multiply_any(cublasHandle_t handle, const Problem& p, cudaDataType in, cudaDataType out, cublasComputeType_t compute, const void* alpha, const void* beta) {
+cublasStatus_t multiply_any(cublasHandle_t handle, const Problem& p, cudaDataType in, cudaDataType out,
+                            cublasComputeType_t compute, const void* alpha, const void* beta) {
   if (!valid(p)) return CUBLAS_STATUS_INVALID_VALUE;
-  const bool single = compute == CUBLAS_COMPUTE_32F || compute == CUBLAS_COMPUTE_32F_FAST_TF32, to_float = out == CUDA_R_32F;
+  const bool single = compute == CUBLAS_COMPUTE_32F || compute == CUBLAS_COMPUTE_32F_FAST_TF32,
+             to_float = out == CUDA_R_32F;
   if (!single && compute != CUBLAS_COMPUTE_64F) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (single != (in != CUDA_R_64F && in != CUDA_C_64F)) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (in != out && !(to_float && (in == CUDA_R_16F || in == CUDA_R_16BF))) return CUBLAS_STATUS_NOT_SUPPORTED;
   switch (in) {
-    case CUDA_R_16F: return to_float ? start<Half, float, float>(handle, p, alpha, beta) : start<Half, Half, float>(handle, p, alpha, beta);
-    case CUDA_R_16BF: return to_float ? start<BFloat16, float, float>(handle, p, alpha, beta) : start<BFloat16, BFloat16, float>(handle, p, alpha, beta);
-    case CUDA_R_32F: return start<float, float, float>(handle, p, alpha, beta);
-    case CUDA_R_64F: return start<double, double, double>(handle, p, alpha, beta);
-    case CUDA_C_32F: return start<std::complex<float>, std::complex<float>, std::complex<float>>(handle, p, alpha, beta);
-    case CUDA_C_64F: return start<std::complex<double>, std::complex<double>, std::complex<double>>(handle, p, alpha, beta);
-    default: return CUBLAS_STATUS_NOT_SUPPORTED;
+    case CUDA_R_16F:
+      return to_float ? start<Half, float, float>(handle, p, alpha, beta)
+                      : start<Half, Half, float>(handle, p, alpha, beta);
+    case CUDA_R_16BF:
+      return to_float ? start<BFloat16, float, float>(handle, p, alpha, beta)
+                      : start<BFloat16, BFloat16, float>(handle, p, alpha, beta);
+    case CUDA_R_32F:
+      return start<float, float, float>(handle, p, alpha, beta);
+    case CUDA_R_64F:
+      return start<double, double, double>(handle, p, alpha, beta);
+    case CUDA_C_32F:
+      return start<std::complex<float>, std::complex<float>, std::complex<float>>(handle, p, alpha, beta);
+    case CUDA_C_64F:
+      return start<std::complex<double>, std::complex<double>, std::complex<double>>(handle, p, alpha, beta);
+    default:
+      return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
 
@@ -108,9 +133,12 @@ Blas blas_functions() {
   };
   f.status_name = [](cublasStatus_t s) {
     switch (s) {
-      case CUBLAS_STATUS_INVALID_VALUE: return "CUBLAS_STATUS_INVALID_VALUE";
-      case CUBLAS_STATUS_NOT_SUPPORTED: return "CUBLAS_STATUS_NOT_SUPPORTED";
-      default: return "CUBLAS_STATUS_EXECUTION_FAILED";
+      case CUBLAS_STATUS_INVALID_VALUE:
+        return "CUBLAS_STATUS_INVALID_VALUE";
+      case CUBLAS_STATUS_NOT_SUPPORTED:
+        return "CUBLAS_STATUS_NOT_SUPPORTED";
+      default:
+        return "CUBLAS_STATUS_EXECUTION_FAILED";
     }
   };
   f.set_stream = [](cublasHandle_t h, cudaStream_t stream) {
@@ -119,14 +147,20 @@ Blas blas_functions() {
   };
   f.set_workspace = [](cublasHandle_t, void*, size_t) { return CUBLAS_STATUS_SUCCESS; };
   f.set_math_mode = [](cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; };
-  f.gemm = [](cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int64_t m, int64_t n, int64_t k, const void* alpha, const void* a, cudaDataType a_type, int64_t lda,
-              const void* b, cudaDataType, int64_t ldb, const void* beta, void* c, cudaDataType c_type, int64_t ldc, cublasComputeType_t compute, cublasGemmAlgo_t) {
-    return multiply_any(h, {op_a, op_b, m, n, k, lda, ldb, ldc, 0, 0, 0, 1, a, b, c}, a_type, c_type, compute, alpha, beta);
+  f.gemm = [](cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int64_t m, int64_t n, int64_t k,
+              const void* alpha, const void* a, cudaDataType a_type, int64_t lda, const void* b, cudaDataType,
+              int64_t ldb, const void* beta, void* c, cudaDataType c_type, int64_t ldc, cublasComputeType_t compute,
+              cublasGemmAlgo_t) {
+    return multiply_any(h, {op_a, op_b, m, n, k, lda, ldb, ldc, 0, 0, 0, 1, a, b, c}, a_type, c_type, compute, alpha,
+                        beta);
   };
-  f.gemm_strided_batched = [](cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int64_t m, int64_t n, int64_t k, const void* alpha, const void* a,
-                              cudaDataType a_type, int64_t lda, long long stride_a, const void* b, cudaDataType, int64_t ldb, long long stride_b, const void* beta, void* c,
-                              cudaDataType c_type, int64_t ldc, long long stride_c, int64_t batch, cublasComputeType_t compute, cublasGemmAlgo_t) {
-    return multiply_any(h, {op_a, op_b, m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c, batch, a, b, c}, a_type, c_type, compute, alpha, beta);
+  f.gemm_strided_batched = [](cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int64_t m, int64_t n,
+                              int64_t k, const void* alpha, const void* a, cudaDataType a_type, int64_t lda,
+                              long long stride_a, const void* b, cudaDataType, int64_t ldb, long long stride_b,
+                              const void* beta, void* c, cudaDataType c_type, int64_t ldc, long long stride_c,
+                              int64_t batch, cublasComputeType_t compute, cublasGemmAlgo_t) {
+    return multiply_any(h, {op_a, op_b, m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c, batch, a, b, c}, a_type,
+                        c_type, compute, alpha, beta);
   };
   return f;
 }

@@ -13,7 +13,8 @@
 
 #include "tensor/cuda/emulation/device.h"
 
-// Saves the registers that a function must keep on the running stack, whose top goes to *from, and goes on with the stack `to`.
+// Saves the registers that a function must keep on the running stack, whose top goes to *from, and goes on with the
+// stack `to`.
 extern "C" void tessera_emulation_switch(void** from, void* to);
 // The first thing that runs on a fresh stack.
 extern "C" void tessera_emulation_start();
@@ -141,21 +142,31 @@ void finish_barrier() {
   const int n = static_cast<int>(block.threads.size());
   if (block.at_barrier == 0 || block.at_barrier + block.ended < n) return;
   if (block.ended > 0) fail("a thread of the block ended before a __syncthreads() that the others reached");
-  block.barrier_result = block.barrier == Barrier::kCount ? block.barrier_true : block.barrier == Barrier::kAnd ? block.barrier_true == n : block.barrier_true > 0;
+  block.barrier_result = block.barrier == Barrier::kCount ? block.barrier_true
+                         : block.barrier == Barrier::kAnd ? block.barrier_true == n
+                                                          : block.barrier_true > 0;
   block.at_barrier = block.barrier_true = 0;
   for (Thread& t : block.threads) t.state = State::kRunnable;
 }
 
 uint64_t combine(WarpOp op, uint64_t a, uint64_t b) {
   switch (op) {
-    case WarpOp::kAdd: return a + b;
-    case WarpOp::kAnd: return a & b;
-    case WarpOp::kOr: return a | b;
-    case WarpOp::kXor: return a ^ b;
-    case WarpOp::kMinSigned: return static_cast<int64_t>(a) < static_cast<int64_t>(b) ? a : b;
-    case WarpOp::kMaxSigned: return static_cast<int64_t>(a) > static_cast<int64_t>(b) ? a : b;
-    case WarpOp::kMinUnsigned: return a < b ? a : b;
-    default: return a > b ? a : b;
+    case WarpOp::kAdd:
+      return a + b;
+    case WarpOp::kAnd:
+      return a & b;
+    case WarpOp::kOr:
+      return a | b;
+    case WarpOp::kXor:
+      return a ^ b;
+    case WarpOp::kMinSigned:
+      return static_cast<int64_t>(a) < static_cast<int64_t>(b) ? a : b;
+    case WarpOp::kMaxSigned:
+      return static_cast<int64_t>(a) > static_cast<int64_t>(b) ? a : b;
+    case WarpOp::kMinUnsigned:
+      return a < b ? a : b;
+    default:
+      return a > b ? a : b;
   }
 }
 
@@ -165,8 +176,10 @@ void compute_results(Thread* warp, unsigned there, WarpOp op) {
   bool first = true;
   for (int i = 0; i < 32; ++i) {
     if (!(there >> i & 1)) continue;
-    if (op == WarpOp::kBallot) common |= static_cast<uint64_t>(warp[i].value != 0) << i;
-    else if (op != WarpOp::kShuffle && op != WarpOp::kMatch) common = std::exchange(first, false) ? warp[i].value : combine(op, common, warp[i].value);
+    if (op == WarpOp::kBallot)
+      common |= static_cast<uint64_t>(warp[i].value != 0) << i;
+    else if (op != WarpOp::kShuffle && op != WarpOp::kMatch)
+      common = std::exchange(first, false) ? warp[i].value : combine(op, common, warp[i].value);
   }
   for (int i = 0; i < 32; ++i) {
     if (!(there >> i & 1)) continue;
@@ -175,18 +188,21 @@ void compute_results(Thread* warp, unsigned there, WarpOp op) {
       warp[i].result = s >= 0 && s < 32 && (there >> s & 1) ? warp[s].value : 0xA5A5A5A5A5A5A5A5u;
     } else if (op == WarpOp::kMatch) {
       uint64_t equal = 0;
-      for (int j = 0; j < 32; ++j) equal |= static_cast<uint64_t>((there >> j & 1) && warp[j].value == warp[i].value) << j;
+      for (int j = 0; j < 32; ++j)
+        equal |= static_cast<uint64_t>((there >> j & 1) && warp[j].value == warp[i].value) << j;
       warp[i].result = equal;
     } else {
       warp[i].result = common;
     }
   }
-  for (int i = 0; i < 32; ++i) if (there >> i & 1) warp[i].state = State::kRunnable;
+  for (int i = 0; i < 32; ++i)
+    if (there >> i & 1) warp[i].state = State::kRunnable;
 }
 
 unsigned live_lanes_of(int first) {
   unsigned live = 0;
-  for (int i = 0; i < 32 && first + i < static_cast<int>(block.threads.size()); ++i) live |= static_cast<unsigned>(block.threads[first + i].state != State::kEnded) << i;
+  for (int i = 0; i < 32 && first + i < static_cast<int>(block.threads.size()); ++i)
+    live |= static_cast<unsigned>(block.threads[first + i].state != State::kEnded) << i;
   return live;
 }
 
@@ -231,8 +247,10 @@ void run_cooperating_block() {
       progress = true;
       resume(k);
     }
-    if (!progress) fail(block.at_barrier > 0 ? "some threads of a block wait at __syncthreads(), others in a warp function whose other lanes do not come"
-                                             : "lanes of a warp wait in a warp function whose other lanes do not come");
+    if (!progress)
+      fail(block.at_barrier > 0 ? "some threads of a block wait at __syncthreads(), others in a warp function whose "
+                                  "other lanes do not come"
+                                : "lanes of a warp wait in a warp function whose other lanes do not come");
   }
 }
 
@@ -243,15 +261,16 @@ void check_cooperating(const char* message) {
 }  // namespace
 
 void fail(const char* message) {
-  std::fprintf(stderr, "emulated device: block (%u, %u, %u), thread (%u, %u, %u): %s\n", blockIdx.x, blockIdx.y, blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, message);
+  std::fprintf(stderr, "emulated device: block (%u, %u, %u), thread (%u, %u, %u): %s\n", blockIdx.x, blockIdx.y,
+               blockIdx.z, threadIdx.x, threadIdx.y, threadIdx.z, message);
   std::fflush(stderr);
   std::abort();
 }
 
 cudaError_t check_launch(dim3 blocks, dim3 threads, size_t shared_bytes) {
   const auto total = uint64_t{threads.x} * threads.y * threads.z;
-  const bool good = total > 0 && total <= kMaxThreadsPerBlock && threads.z <= 64 && blocks.x > 0 && blocks.x <= 0x7fffffff && blocks.y > 0 && blocks.y <= 65535 && blocks.z > 0 &&
-                    blocks.z <= 65535;
+  const bool good = total > 0 && total <= kMaxThreadsPerBlock && threads.z <= 64 && blocks.x > 0 &&
+                    blocks.x <= 0x7fffffff && blocks.y > 0 && blocks.y <= 65535 && blocks.z > 0 && blocks.z <= 65535;
   if (!good) return cudaErrorInvalidConfiguration;
   return shared_bytes > kMaxSharedBytes ? cudaErrorInvalidValue : cudaSuccess;
 }
@@ -271,7 +290,8 @@ void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, bool cooperate, 
   const uint64_t total = uint64_t{blocks.x} * blocks.y * blocks.z;
   for (uint64_t b = 0; b < total; ++b) {
     const uint64_t k = backwards() ? total - 1 - b : b;
-    blockIdx = {static_cast<unsigned>(k % blocks.x), static_cast<unsigned>(k / blocks.x % blocks.y), static_cast<unsigned>(k / blocks.x / blocks.y)};
+    blockIdx = {static_cast<unsigned>(k % blocks.x), static_cast<unsigned>(k / blocks.x % blocks.y),
+                static_cast<unsigned>(k / blocks.x / blocks.y)};
     if (shared_bytes) std::memset(shared_memory, 0xA5, shared_bytes);
     if (cooperate) {
       run_cooperating_block();
@@ -296,7 +316,8 @@ void* dynamic_shared() {
 
 int block_barrier(Barrier kind, bool predicate) {
   check_cooperating("__syncthreads() in a kernel that was started by launch(), not launch_blocks()");
-  if (block.at_barrier > 0 && block.barrier != kind) fail("threads of a block wait for each other in different forms of __syncthreads()");
+  if (block.at_barrier > 0 && block.barrier != kind)
+    fail("threads of a block wait for each other in different forms of __syncthreads()");
   block.barrier = kind;
   block.threads[block.running].state = State::kBarrier;
   ++block.at_barrier;

@@ -1,5 +1,6 @@
-// What blas.h and blas_lt.h use of cuBLAS's interface, for the emulated device: the packages with NVIDIA's headers of these libraries hold the libraries, too, and
-// take a gigabyte. Functions are declared for their types alone, blas.cc and blas_lt.cc here have what is called; values are those of the real headers.
+// What blas.h and blas_lt.h use of cuBLAS's interface, for the emulated device: the packages with NVIDIA's headers of
+// these libraries hold the libraries, too, and take a gigabyte. Functions are declared for their types alone, blas.cc
+// and blas_lt.cc here have what is called; values are those of the real headers.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,7 +11,12 @@
 
 constexpr int CUBLAS_VERSION = 130100;
 
-enum cublasStatus_t { CUBLAS_STATUS_SUCCESS = 0, CUBLAS_STATUS_INVALID_VALUE = 7, CUBLAS_STATUS_EXECUTION_FAILED = 13, CUBLAS_STATUS_NOT_SUPPORTED = 15 };
+enum cublasStatus_t {
+  CUBLAS_STATUS_SUCCESS = 0,
+  CUBLAS_STATUS_INVALID_VALUE = 7,
+  CUBLAS_STATUS_EXECUTION_FAILED = 13,
+  CUBLAS_STATUS_NOT_SUPPORTED = 15
+};
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1, CUBLAS_OP_C = 2 };
 enum cublasMath_t { CUBLAS_DEFAULT_MATH = 0, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16 };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68, CUBLAS_COMPUTE_64F = 70, CUBLAS_COMPUTE_32F_FAST_TF32 = 77 };
@@ -24,12 +30,16 @@ const char* cublasGetStatusName(cublasStatus_t);
 cublasStatus_t cublasSetStream_v2(cublasHandle_t, cudaStream_t);
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t, void*, size_t);
 cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t);
-// Operations, m, n, k, alpha, then each matrix with its type, leading dimension and, for batches, the distance between matrices; beta stands before the third.
-cublasStatus_t cublasGemmEx_64(cublasHandle_t, cublasOperation_t, cublasOperation_t, int64_t, int64_t, int64_t, const void*, const void*, cudaDataType, int64_t, const void*,
-                               cudaDataType, int64_t, const void*, void*, cudaDataType, int64_t, cublasComputeType_t, cublasGemmAlgo_t);
-cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t, cublasOperation_t, cublasOperation_t, int64_t, int64_t, int64_t, const void*, const void*, cudaDataType, int64_t,
-                                             long long, const void*, cudaDataType, int64_t, long long, const void*, void*, cudaDataType, int64_t, long long, int64_t,
-                                             cublasComputeType_t, cublasGemmAlgo_t);
+// Operations, m, n, k, alpha, then each matrix with its type, leading dimension and, for batches, the distance between
+// matrices; beta stands before the third.
+cublasStatus_t cublasGemmEx_64(cublasHandle_t, cublasOperation_t, cublasOperation_t, int64_t, int64_t, int64_t,
+                               const void*, const void*, cudaDataType, int64_t, const void*, cudaDataType, int64_t,
+                               const void*, void*, cudaDataType, int64_t, cublasComputeType_t, cublasGemmAlgo_t);
+cublasStatus_t cublasGemmStridedBatchedEx_64(cublasHandle_t, cublasOperation_t, cublasOperation_t, int64_t, int64_t,
+                                             int64_t, const void*, const void*, cudaDataType, int64_t, long long,
+                                             const void*, cudaDataType, int64_t, long long, const void*, void*,
+                                             cudaDataType, int64_t, long long, int64_t, cublasComputeType_t,
+                                             cublasGemmAlgo_t);
 
 // cuBLASLt.
 enum cublasLtEpilogue_t {
@@ -89,13 +99,17 @@ using cublasLtMatmulPreference_t = cublasLtMatmulPreferenceOpaque_t*;
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t*, cublasComputeType_t, cudaDataType_t);
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t);
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void*, size_t);
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void*,
+                                              size_t);
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t*, cudaDataType, uint64_t, uint64_t, int64_t);
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t);
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t*);
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t);
-cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void*, size_t);
-cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t,
+                                                    const void*, size_t);
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
                                               cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t*, int*);
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void*, const void*, cublasLtMatrixLayout_t, const void*, cublasLtMatrixLayout_t, const void*, const void*,
-                              cublasLtMatrixLayout_t, void*, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t);
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t, const void*, const void*, cublasLtMatrixLayout_t,
+                              const void*, cublasLtMatrixLayout_t, const void*, const void*, cublasLtMatrixLayout_t,
+                              void*, cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t*, void*, size_t, cudaStream_t);

@@ -1,4 +1,5 @@
-// CUDA's arithmetic functions that the C library does not have: integer intrinsics, casts, rounding modes, special functions.
+// CUDA's arithmetic functions that the C library does not have: integer intrinsics, casts, rounding modes, special
+// functions.
 #pragma once
 
 #include <math.h>
@@ -23,7 +24,8 @@ inline unsigned __brev(unsigned x) {
   return __builtin_bswap32(x);
 }
 inline unsigned long long __brevll(unsigned long long x) {
-  return static_cast<unsigned long long>(__brev(static_cast<unsigned>(x))) << 32 | __brev(static_cast<unsigned>(x >> 32));
+  return static_cast<unsigned long long>(__brev(static_cast<unsigned>(x))) << 32 |
+         __brev(static_cast<unsigned>(x >> 32));
 }
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   const uint64_t bytes = static_cast<uint64_t>(y) << 32 | x;
@@ -31,14 +33,22 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   for (int i = 0; i < 4; ++i) r |= static_cast<unsigned>(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
   return r;
 }
-inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned n) { return static_cast<unsigned>(((static_cast<uint64_t>(high) << 32 | low) << (n & 31)) >> 32); }
-inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n) { return static_cast<unsigned>((static_cast<uint64_t>(high) << 32 | low) >> (n & 31)); }
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned n) {
+  return static_cast<unsigned>(((static_cast<uint64_t>(high) << 32 | low) << (n & 31)) >> 32);
+}
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n) {
+  return static_cast<unsigned>((static_cast<uint64_t>(high) << 32 | low) >> (n & 31));
+}
 
 // Products.
 inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(static_cast<uint64_t>(a) * b >> 32); }
 inline int __mulhi(int a, int b) { return static_cast<int>(static_cast<int64_t>(a) * b >> 32); }
-inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) { return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64); }
-inline long long __mul64hi(long long a, long long b) { return static_cast<long long>(static_cast<__int128>(a) * b >> 64); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
+}
+inline long long __mul64hi(long long a, long long b) {
+  return static_cast<long long>(static_cast<__int128>(a) * b >> 64);
+}
 
 // Casts of bits.
 inline float __int_as_float(int x) { return std::bit_cast<float>(x); }
@@ -49,11 +59,15 @@ inline double __longlong_as_double(long long x) { return std::bit_cast<double>(x
 inline long long __double_as_longlong(double x) { return std::bit_cast<long long>(x); }
 inline int __double2hiint(double x) { return static_cast<int>(std::bit_cast<uint64_t>(x) >> 32); }
 inline int __double2loint(double x) { return static_cast<int>(std::bit_cast<uint64_t>(x)); }
-inline double __hiloint2double(int high, int low) { return std::bit_cast<double>(static_cast<uint64_t>(static_cast<unsigned>(high)) << 32 | static_cast<unsigned>(low)); }
+inline double __hiloint2double(int high, int low) {
+  return std::bit_cast<double>(static_cast<uint64_t>(static_cast<unsigned>(high)) << 32 | static_cast<unsigned>(low));
+}
 
 namespace tessera::cuda::emulation {
-// To an integer as the device does: numbers that are too large give the nearest one, NaN gives 0 (32 bits) or the lowest number (64 bits).
-template <class I, class F> I to_int(F x) {
+// To an integer as the device does: numbers that are too large give the nearest one, NaN gives 0 (32 bits) or the
+// lowest number (64 bits).
+template <class I, class F>
+I to_int(F x) {
   if (x != x) return sizeof(I) == 8 ? (std::is_signed_v<I> ? std::numeric_limits<I>::min() : I{1} << 63) : I{0};
   const F past = static_cast<F>(std::numeric_limits<I>::max() / 2 + 1) * 2;
   if (x >= past) return std::numeric_limits<I>::max();
@@ -116,7 +130,10 @@ inline float __sinf(float x) { return sinf(x); }
 inline float __cosf(float x) { return cosf(x); }
 inline float __tanf(float x) { return tanf(x); }
 inline float __tanhf(float x) { return tanhf(x); }
-inline void __sincosf(float x, float* s, float* c) { *s = sinf(x); *c = cosf(x); }
+inline void __sincosf(float x, float* s, float* c) {
+  *s = sinf(x);
+  *c = cosf(x);
+}
 inline float __saturatef(float x) { return x > 0 ? (x < 1 ? x : 1) : 0; }
 
 // Functions that only CUDA has.
@@ -129,16 +146,18 @@ inline float rhypotf(float x, float y) { return 1 / hypotf(x, y); }
 inline double rhypot(double x, double y) { return 1 / hypot(x, y); }
 namespace tessera::cuda::emulation {
 // sin(pi x), exact at multiples of 1/2.
-template <class F> F sin_of_pi(F x) {
-  F r = std::fmod(x, F(2));                         // (-2, 2)
+template <class F>
+F sin_of_pi(F x) {
+  F r = std::fmod(x, F(2));  // (-2, 2)
   if (r > 1) r -= 2;
-  if (r < -1) r += 2;                               // [-1, 1]
+  if (r < -1) r += 2;  // [-1, 1]
   if (r > F(0.5)) r = 1 - r;
-  if (r < F(-0.5)) r = -1 - r;                      // [-1/2, 1/2], where the sine is the same
+  if (r < F(-0.5)) r = -1 - r;  // [-1/2, 1/2], where the sine is the same
   return r == 0 ? std::copysign(F(0), x) : static_cast<F>(std::sin(M_PI * static_cast<double>(r)));
 }
-template <class F> F cos_of_pi(F x) {
-  const F r = std::fabs(std::fmod(x, F(2)));        // [0, 2)
+template <class F>
+F cos_of_pi(F x) {
+  const F r = std::fabs(std::fmod(x, F(2)));  // [0, 2)
   return sin_of_pi<F>((r > 1 ? 2 - r : r) * -1 + F(0.5)) + F(0);
 }
 }  // namespace tessera::cuda::emulation
@@ -146,21 +165,30 @@ inline float sinpif(float x) { return tessera::cuda::emulation::sin_of_pi(x); }
 inline double sinpi(double x) { return tessera::cuda::emulation::sin_of_pi(x); }
 inline float cospif(float x) { return tessera::cuda::emulation::cos_of_pi(x); }
 inline double cospi(double x) { return tessera::cuda::emulation::cos_of_pi(x); }
-inline void sincospif(float x, float* s, float* c) { *s = sinpif(x); *c = cospif(x); }
-inline void sincospi(double x, double* s, double* c) { *s = sinpi(x); *c = cospi(x); }
+inline void sincospif(float x, float* s, float* c) {
+  *s = sinpif(x);
+  *c = cospif(x);
+}
+inline void sincospi(double x, double* s, double* c) {
+  *s = sinpi(x);
+  *c = cospi(x);
+}
 inline float normcdff(float x) { return 0.5f * erfcf(x * static_cast<float>(-M_SQRT1_2)); }
 inline double normcdf(double x) { return 0.5 * erfc(x * -M_SQRT1_2); }
 
 // Minimum and maximum of numbers; with one NaN the other one, as on the device.
 namespace tessera::cuda::emulation {
-template <class T> concept Number = std::is_arithmetic_v<T>;
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
 }
-template <tessera::cuda::emulation::Number A, tessera::cuda::emulation::Number B> constexpr std::common_type_t<A, B> min(A a, B b) {
+template <tessera::cuda::emulation::Number A, tessera::cuda::emulation::Number B>
+constexpr std::common_type_t<A, B> min(A a, B b) {
   using T = std::common_type_t<A, B>;
   const T x = static_cast<T>(a), y = static_cast<T>(b);
   return y != y || x < y ? x : y;
 }
-template <tessera::cuda::emulation::Number A, tessera::cuda::emulation::Number B> constexpr std::common_type_t<A, B> max(A a, B b) {
+template <tessera::cuda::emulation::Number A, tessera::cuda::emulation::Number B>
+constexpr std::common_type_t<A, B> max(A a, B b) {
   using T = std::common_type_t<A, B>;
   const T x = static_cast<T>(a), y = static_cast<T>(b);
   return y != y || x > y ? x : y;

@@ -38,9 +38,13 @@ struct Problem {
   int64_t in_plane, out_plane, taps;
 };
 bool problem_of(const Sizes& x, const Sizes& w, const Convolution& c, const Sizes& y, Problem* p) {
-  if (x.rank != w.rank || x.rank != y.rank || x.rank != c.rank + 2 || x.rank < 4 || x.type != w.type || x.type != y.type) return false;
-  *p = {x.size[0], x.size[1], y.size[1], c.groups, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}, {1, 1, 1}, x.volume(2), y.volume(2), w.volume(2)};
-  if (y.size[0] != p->batch || w.size[0] != p->out_c || w.size[1] * c.groups != p->in_c || p->out_c % c.groups != 0) return false;
+  if (x.rank != w.rank || x.rank != y.rank || x.rank != c.rank + 2 || x.rank < 4 || x.type != w.type ||
+      x.type != y.type)
+    return false;
+  *p = {x.size[0], x.size[1], y.size[1], c.groups,    {1, 1, 1},   {1, 1, 1},  {1, 1, 1},
+        {0, 0, 0}, {1, 1, 1}, {1, 1, 1}, x.volume(2), y.volume(2), w.volume(2)};
+  if (y.size[0] != p->batch || w.size[0] != p->out_c || w.size[1] * c.groups != p->in_c || p->out_c % c.groups != 0)
+    return false;
   for (int i = 0; i < c.rank; ++i) {
     const int to = 3 - c.rank + i;
     p->in[to] = x.size[2 + i];
@@ -49,13 +53,16 @@ bool problem_of(const Sizes& x, const Sizes& w, const Convolution& c, const Size
     p->padding[to] = c.padding[i];
     p->stride[to] = c.stride[i];
     p->dilation[to] = c.dilation[i];
-    if (p->out[to] != 1 + (p->in[to] + 2 * p->padding[to] - ((p->kernel[to] - 1) * p->dilation[to] + 1)) / p->stride[to]) return false;
+    if (p->out[to] !=
+        1 + (p->in[to] + 2 * p->padding[to] - ((p->kernel[to] - 1) * p->dilation[to] + 1)) / p->stride[to])
+      return false;
   }
   return true;
 }
 
 // fn(flat index in x, in w, in y) for every multiplication.
-template <class F> void for_products(const Problem& p, F&& fn) {
+template <class F>
+void for_products(const Problem& p, F&& fn) {
   const int in_c = p.in_c / p.groups, out_c = p.out_c / p.groups;
   for (int64_t n = 0; n < p.batch; ++n)
     for (int64_t o = 0; o < p.out_c; ++o)
@@ -65,52 +72,72 @@ template <class F> void for_products(const Problem& p, F&& fn) {
             int64_t rest_out = at, rest_tap = tap, plane = 0, size = 1;
             bool inside = true;
             for (int i = 2; i >= 0; --i) {
-              const int64_t place = rest_out % p.out[i] * p.stride[i] - p.padding[i] + rest_tap % p.kernel[i] * p.dilation[i];
+              const int64_t place =
+                  rest_out % p.out[i] * p.stride[i] - p.padding[i] + rest_tap % p.kernel[i] * p.dilation[i];
               inside = inside && place >= 0 && place < p.in[i];
               plane += place * size;
               size *= p.in[i];
               rest_out /= p.out[i];
               rest_tap /= p.kernel[i];
             }
-            if (inside) fn((n * p.in_c + o / out_c * in_c + c) * p.in_plane + plane, (o * in_c + c) * p.taps + tap, (n * p.out_c + o) * p.out_plane + at);
+            if (inside)
+              fn((n * p.in_c + o / out_c * in_c + c) * p.in_plane + plane, (o * in_c + c) * p.taps + tap,
+                 (n * p.out_c + o) * p.out_plane + at);
           }
 }
 
 enum class Direction { kForward, kData, kFilter };
 
 // result = alpha (the sums) + beta result
-template <class T, class S> void convolve(const Problem& p, Direction direction, const T* x, const T* w, const T* y, S alpha, S beta) {
-  const int64_t x_size = p.batch * p.in_c * p.in_plane, w_size = int64_t{p.out_c} * (p.in_c / p.groups) * p.taps, y_size = p.batch * p.out_c * p.out_plane;
-  std::vector<S> sums(static_cast<size_t>(direction == Direction::kForward ? y_size : direction == Direction::kData ? x_size : w_size));
+template <class T, class S>
+void convolve(const Problem& p, Direction direction, const T* x, const T* w, const T* y, S alpha, S beta) {
+  const int64_t x_size = p.batch * p.in_c * p.in_plane, w_size = int64_t{p.out_c} * (p.in_c / p.groups) * p.taps,
+                y_size = p.batch * p.out_c * p.out_plane;
+  std::vector<S> sums(static_cast<size_t>(direction == Direction::kForward ? y_size
+                                          : direction == Direction::kData  ? x_size
+                                                                           : w_size));
   for_products(p, [&](int64_t xi, int64_t wi, int64_t yi) {
-    if (direction == Direction::kForward) sums[yi] += static_cast<S>(x[xi]) * static_cast<S>(w[wi]);
-    else if (direction == Direction::kData) sums[xi] += static_cast<S>(y[yi]) * static_cast<S>(w[wi]);
-    else sums[wi] += static_cast<S>(y[yi]) * static_cast<S>(x[xi]);
+    if (direction == Direction::kForward)
+      sums[yi] += static_cast<S>(x[xi]) * static_cast<S>(w[wi]);
+    else if (direction == Direction::kData)
+      sums[xi] += static_cast<S>(y[yi]) * static_cast<S>(w[wi]);
+    else
+      sums[wi] += static_cast<S>(y[yi]) * static_cast<S>(x[xi]);
   });
   T* const to = const_cast<T*>(direction == Direction::kForward ? y : direction == Direction::kData ? x : w);
-  for (size_t i = 0; i < sums.size(); ++i) to[i] = static_cast<T>(beta == 0 ? alpha * sums[i] : alpha * sums[i] + beta * static_cast<S>(to[i]));
+  for (size_t i = 0; i < sums.size(); ++i)
+    to[i] = static_cast<T>(beta == 0 ? alpha * sums[i] : alpha * sums[i] + beta * static_cast<S>(to[i]));
 }
 
 template <class T, class S>
-cudnnStatus_t start(cudnnHandle_t h, const Problem& p, Direction direction, const void* x, const void* w, const void* y, const void* alpha, const void* beta) {
+cudnnStatus_t start(cudnnHandle_t h, const Problem& p, Direction direction, const void* x, const void* w, const void* y,
+                    const void* alpha, const void* beta) {
   const S a = *static_cast<const S*>(alpha), b = *static_cast<const S*>(beta);
-  const cudaError_t e =
-      run(get(h)->stream, dim3(1), dim3(1), 0, false, [=] { convolve<T, S>(p, direction, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(y), a, b); });
+  const cudaError_t e = run(get(h)->stream, dim3(1), dim3(1), 0, false, [=] {
+    convolve<T, S>(p, direction, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(y), a, b);
+  });
   return e == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
 }
 
-cudnnStatus_t convolve_any(cudnnHandle_t h, Direction direction, cudnnTensorDescriptor_t xd, const void* x, cudnnFilterDescriptor_t wd, const void* w,
-                           cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t yd, const void* y, const void* alpha, const void* beta) {
+cudnnStatus_t convolve_any(cudnnHandle_t h, Direction direction, cudnnTensorDescriptor_t xd, const void* x,
+                           cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c,
+                           cudnnTensorDescriptor_t yd, const void* y, const void* alpha, const void* beta) {
   Problem p;
   if (!problem_of(*get(xd), *get(wd), *get(c), *get(yd), &p)) return CUDNN_STATUS_BAD_PARAM;
   const cudnnDataType_t type = get(xd)->type;
-  if (get(c)->compute != (type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT)) return CUDNN_STATUS_NOT_SUPPORTED;
+  if (get(c)->compute != (type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT))
+    return CUDNN_STATUS_NOT_SUPPORTED;
   switch (type) {
-    case CUDNN_DATA_HALF: return start<Half, float>(h, p, direction, x, w, y, alpha, beta);
-    case CUDNN_DATA_BFLOAT16: return start<BFloat16, float>(h, p, direction, x, w, y, alpha, beta);
-    case CUDNN_DATA_FLOAT: return start<float, float>(h, p, direction, x, w, y, alpha, beta);
-    case CUDNN_DATA_DOUBLE: return start<double, double>(h, p, direction, x, w, y, alpha, beta);
-    default: return CUDNN_STATUS_NOT_SUPPORTED;
+    case CUDNN_DATA_HALF:
+      return start<Half, float>(h, p, direction, x, w, y, alpha, beta);
+    case CUDNN_DATA_BFLOAT16:
+      return start<BFloat16, float>(h, p, direction, x, w, y, alpha, beta);
+    case CUDNN_DATA_FLOAT:
+      return start<float, float>(h, p, direction, x, w, y, alpha, beta);
+    case CUDNN_DATA_DOUBLE:
+      return start<double, double>(h, p, direction, x, w, y, alpha, beta);
+    default:
+      return CUDNN_STATUS_NOT_SUPPORTED;
   }
 }
 
@@ -125,7 +152,8 @@ cudnnStatus_t set_sizes(Sizes* s, cudnnDataType_t type, int rank, const int* siz
 constexpr size_t kWorkspace = 512;
 
 // The one algorithm of each direction.
-template <class Perf> cudnnStatus_t one_algorithm(int requested, int* returned, Perf* perf) {
+template <class Perf>
+cudnnStatus_t one_algorithm(int requested, int* returned, Perf* perf) {
   *returned = requested > 0 ? 1 : 0;
   if (requested <= 0) return CUDNN_STATUS_BAD_PARAM;
   std::memset(static_cast<void*>(perf), 0, sizeof *perf);
@@ -135,8 +163,8 @@ template <class Perf> cudnnStatus_t one_algorithm(int requested, int* returned, 
   perf->mathType = CUDNN_DEFAULT_MATH;
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t checked_algorithm(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, int requested, int* returned,
-                                auto* perf) {
+cudnnStatus_t checked_algorithm(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t c,
+                                cudnnTensorDescriptor_t y, int requested, int* returned, auto* perf) {
   Problem p;
   if (!problem_of(*get(x), *get(w), *get(c), *get(y), &p)) return CUDNN_STATUS_BAD_PARAM;
   return one_algorithm(requested, returned, perf);
@@ -148,7 +176,9 @@ Dnn dnn_functions() {
   Dnn f;
   f.get_version = [] { return static_cast<size_t>(CUDNN_VERSION); };
   f.error_string = [](cudnnStatus_t s) {
-    return s == CUDNN_STATUS_BAD_PARAM ? "CUDNN_STATUS_BAD_PARAM" : s == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED" : "CUDNN_STATUS_EXECUTION_FAILED";
+    return s == CUDNN_STATUS_BAD_PARAM       ? "CUDNN_STATUS_BAD_PARAM"
+           : s == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED"
+                                             : "CUDNN_STATUS_EXECUTION_FAILED";
   };
   f.create = [](cudnnHandle_t* h) {
     *h = reinterpret_cast<cudnnHandle_t>(new Handle);
@@ -162,7 +192,9 @@ Dnn dnn_functions() {
     *d = reinterpret_cast<cudnnTensorDescriptor_t>(new Sizes);
     return CUDNN_STATUS_SUCCESS;
   };
-  f.set_tensor = [](cudnnTensorDescriptor_t d, cudnnDataType_t type, int rank, const int* size, const int*) { return set_sizes(get(d), type, rank, size); };
+  f.set_tensor = [](cudnnTensorDescriptor_t d, cudnnDataType_t type, int rank, const int* size, const int*) {
+    return set_sizes(get(d), type, rank, size);
+  };
   f.destroy_tensor = [](cudnnTensorDescriptor_t d) {
     delete get(d);
     return CUDNN_STATUS_SUCCESS;
@@ -171,7 +203,9 @@ Dnn dnn_functions() {
     *d = reinterpret_cast<cudnnFilterDescriptor_t>(new Sizes);
     return CUDNN_STATUS_SUCCESS;
   };
-  f.set_filter = [](cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t, int rank, const int* size) { return set_sizes(get(d), type, rank, size); };
+  f.set_filter = [](cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t, int rank, const int* size) {
+    return set_sizes(get(d), type, rank, size);
+  };
   f.destroy_filter = [](cudnnFilterDescriptor_t d) {
     delete get(d);
     return CUDNN_STATUS_SUCCESS;
@@ -180,8 +214,8 @@ Dnn dnn_functions() {
     *d = reinterpret_cast<cudnnConvolutionDescriptor_t>(new Convolution);
     return CUDNN_STATUS_SUCCESS;
   };
-  f.set_convolution = [](cudnnConvolutionDescriptor_t d, int rank, const int* padding, const int* stride, const int* dilation, cudnnConvolutionMode_t mode,
-                         cudnnDataType_t compute) {
+  f.set_convolution = [](cudnnConvolutionDescriptor_t d, int rank, const int* padding, const int* stride,
+                         const int* dilation, cudnnConvolutionMode_t mode, cudnnDataType_t compute) {
     if (rank > 3 || mode != CUDNN_CROSS_CORRELATION) return CUDNN_STATUS_NOT_SUPPORTED;
     Convolution& c = *get(d);
     c.rank = rank;
@@ -200,43 +234,61 @@ Dnn dnn_functions() {
     delete get(d);
     return CUDNN_STATUS_SUCCESS;
   };
-  f.forward_algorithms = [](cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, int requested,
-                            int* returned, cudnnConvolutionFwdAlgoPerf_t* perf) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
-  f.backward_data_algorithms = [](cudnnHandle_t, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t x, int requested,
-                                  int* returned, cudnnConvolutionBwdDataAlgoPerf_t* perf) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
-  f.backward_filter_algorithms = [](cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y, cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t w, int requested,
-                                    int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* perf) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
-  f.measure_forward = [](cudnnHandle_t, cudnnTensorDescriptor_t x, const void*, cudnnFilterDescriptor_t w, const void*, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y,
-                         void*, int requested, int* returned, cudnnConvolutionFwdAlgoPerf_t* perf, void*,
+  f.forward_algorithms = [](cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
+                            cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, int requested, int* returned,
+                            cudnnConvolutionFwdAlgoPerf_t* perf) {
+    return checked_algorithm(x, w, c, y, requested, returned, perf);
+  };
+  f.backward_data_algorithms = [](cudnnHandle_t, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y,
+                                  cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t x, int requested,
+                                  int* returned, cudnnConvolutionBwdDataAlgoPerf_t* perf) {
+    return checked_algorithm(x, w, c, y, requested, returned, perf);
+  };
+  f.backward_filter_algorithms = [](cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y,
+                                    cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t w, int requested,
+                                    int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* perf) {
+    return checked_algorithm(x, w, c, y, requested, returned, perf);
+  };
+  f.measure_forward = [](cudnnHandle_t, cudnnTensorDescriptor_t x, const void*, cudnnFilterDescriptor_t w, const void*,
+                         cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, void*, int requested, int* returned,
+                         cudnnConvolutionFwdAlgoPerf_t* perf, void*,
                          size_t) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
-  f.measure_backward_data = [](cudnnHandle_t, cudnnFilterDescriptor_t w, const void*, cudnnTensorDescriptor_t y, const void*, cudnnConvolutionDescriptor_t c,
-                               cudnnTensorDescriptor_t x, void*, int requested, int* returned, cudnnConvolutionBwdDataAlgoPerf_t* perf, void*,
+  f.measure_backward_data = [](cudnnHandle_t, cudnnFilterDescriptor_t w, const void*, cudnnTensorDescriptor_t y,
+                               const void*, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t x, void*,
+                               int requested, int* returned, cudnnConvolutionBwdDataAlgoPerf_t* perf, void*,
                                size_t) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
-  f.measure_backward_filter = [](cudnnHandle_t, cudnnTensorDescriptor_t x, const void*, cudnnTensorDescriptor_t y, const void*, cudnnConvolutionDescriptor_t c,
-                                 cudnnFilterDescriptor_t w, void*, int requested, int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* perf, void*,
+  f.measure_backward_filter = [](cudnnHandle_t, cudnnTensorDescriptor_t x, const void*, cudnnTensorDescriptor_t y,
+                                 const void*, cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t w, void*,
+                                 int requested, int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* perf, void*,
                                  size_t) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
-  f.forward_workspace = [](cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t, cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t,
+  f.forward_workspace = [](cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
+                           cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t,
                            size_t* n) {
     *n = kWorkspace;
     return CUDNN_STATUS_SUCCESS;
   };
-  f.backward_data_workspace = [](cudnnHandle_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t,
-                                 cudnnConvolutionBwdDataAlgo_t, size_t* n) {
+  f.backward_data_workspace = [](cudnnHandle_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,
+                                 cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionBwdDataAlgo_t,
+                                 size_t* n) {
     *n = kWorkspace;
     return CUDNN_STATUS_SUCCESS;
   };
-  f.backward_filter_workspace = [](cudnnHandle_t, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t,
+  f.backward_filter_workspace = [](cudnnHandle_t, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,
+                                   cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t,
                                    cudnnConvolutionBwdFilterAlgo_t, size_t* n) {
     *n = kWorkspace;
     return CUDNN_STATUS_SUCCESS;
   };
-  f.forward = [](cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x, cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c,
-                 cudnnConvolutionFwdAlgo_t, void*, size_t, const void* beta, cudnnTensorDescriptor_t yd,
+  f.forward = [](cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x,
+                 cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t,
+                 void*, size_t, const void* beta, cudnnTensorDescriptor_t yd,
                  void* y) { return convolve_any(h, Direction::kForward, xd, x, wd, w, c, yd, y, alpha, beta); };
-  f.backward_data = [](cudnnHandle_t h, const void* alpha, cudnnFilterDescriptor_t wd, const void* w, cudnnTensorDescriptor_t yd, const void* y, cudnnConvolutionDescriptor_t c,
+  f.backward_data = [](cudnnHandle_t h, const void* alpha, cudnnFilterDescriptor_t wd, const void* w,
+                       cudnnTensorDescriptor_t yd, const void* y, cudnnConvolutionDescriptor_t c,
                        cudnnConvolutionBwdDataAlgo_t, void*, size_t, const void* beta, cudnnTensorDescriptor_t xd,
                        void* x) { return convolve_any(h, Direction::kData, xd, x, wd, w, c, yd, y, alpha, beta); };
-  f.backward_filter = [](cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x, cudnnTensorDescriptor_t yd, const void* y, cudnnConvolutionDescriptor_t c,
+  f.backward_filter = [](cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x,
+                         cudnnTensorDescriptor_t yd, const void* y, cudnnConvolutionDescriptor_t c,
                          cudnnConvolutionBwdFilterAlgo_t, void*, size_t, const void* beta, cudnnFilterDescriptor_t wd,
                          void* w) { return convolve_any(h, Direction::kFilter, xd, x, wd, w, c, yd, y, alpha, beta); };
   return f;

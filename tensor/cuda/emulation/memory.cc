@@ -23,8 +23,13 @@ constexpr size_t kPage = 4096;
 struct Device {
   unsigned char* base = nullptr;
   size_t used = 0;
-  struct Allocation { size_t pages; void* start; size_t n; };
-  std::map<size_t, Allocation> allocations;  // by the offset of the first page; pages in bytes, without the one that cannot be touched
+  struct Allocation {
+    size_t pages;
+    void* start;
+    size_t n;
+  };
+  std::map<size_t, Allocation>
+      allocations;  // by the offset of the first page; pages in bytes, without the one that cannot be touched
 };
 
 long environment(const char* name, long otherwise) {
@@ -32,16 +37,25 @@ long environment(const char* name, long otherwise) {
   return s && *s ? std::strtol(s, nullptr, 10) : otherwise;
 }
 
-size_t reserved_bytes() { return total_memory() + total_memory() / 2; }  // room for the pages between allocations, and for holes
+size_t reserved_bytes() {
+  return total_memory() + total_memory() / 2;
+}  // room for the pages between allocations, and for holes
 
 struct Memory {
   std::recursive_mutex mutex;
   int depth = 0;
   bool protect = environment("TESSERA_EMULATED_PROTECT", 1) != 0;
   std::vector<Device> devices{static_cast<size_t>(emulated_devices())};
-  struct Range { unsigned char* base; size_t n; int device; };
+  struct Range {
+    unsigned char* base;
+    size_t n;
+    int device;
+  };
   std::vector<Range> ranges;  // reserved by programs; device: whose memory is mapped there, or -1
-  struct Handle { int device; size_t n; };
+  struct Handle {
+    int device;
+    size_t n;
+  };
   std::map<uint64_t, Handle> handles;
   uint64_t last_handle = 0;
   struct sigaction before {};
@@ -58,8 +72,10 @@ void on_fault(int signal, siginfo_t* info, void*) {
   const int device = device_of(info->si_addr);
   if (device >= 0) {
     char text[160];
-    const int n = std::snprintf(text, sizeof text, "emulated device %d: %s at address %p\n", device,
-                                memory().depth > 0 ? "a kernel or copy touches no allocation" : "host code touches device memory", info->si_addr);
+    const int n =
+        std::snprintf(text, sizeof text, "emulated device %d: %s at address %p\n", device,
+                      memory().depth > 0 ? "a kernel or copy touches no allocation" : "host code touches device memory",
+                      info->si_addr);
     if (write(2, text, n) < 0) _exit(1);
   }
   sigaction(signal, &memory().before, nullptr);  // the instruction faults again
@@ -170,7 +186,8 @@ CUresult unreserve_range(CUdeviceptr at, size_t n) {
   munmap(reinterpret_cast<void*>(at), n);
   return CUDA_SUCCESS;
 }
-CUresult create_memory(CUmemGenericAllocationHandle* handle, size_t n, const CUmemAllocationProp* properties, unsigned long long) {
+CUresult create_memory(CUmemGenericAllocationHandle* handle, size_t n, const CUmemAllocationProp* properties,
+                       unsigned long long) {
   Memory& m = memory();
   std::lock_guard lock(m.mutex);
   const int device = properties->location.id;
@@ -201,7 +218,9 @@ CUresult map_memory(CUdeviceptr at, size_t n, size_t, CUmemGenericAllocationHand
   Device& d = m.devices[r->device];
   const size_t first = static_cast<size_t>(r->base - d.base), offset = at - reinterpret_cast<uintptr_t>(d.base);
   const auto mapped = d.allocations.find(first);
-  if (offset == first ? mapped != d.allocations.end() : mapped == d.allocations.end() || first + mapped->second.n != offset) return CUDA_ERROR_INVALID_VALUE;
+  if (offset == first ? mapped != d.allocations.end()
+                      : mapped == d.allocations.end() || first + mapped->second.n != offset)
+    return CUDA_ERROR_INVALID_VALUE;
   Device::Allocation& a = d.allocations[first];
   a.start = r->base;
   a.pages += n;
@@ -224,7 +243,8 @@ CUresult unmap_memory(CUdeviceptr at, size_t n) {
   if (!r || r->device < 0) return CUDA_ERROR_INVALID_VALUE;
   Device& d = m.devices[r->device];
   const auto it = d.allocations.find(static_cast<size_t>(r->base - d.base));
-  if (it == d.allocations.end() || r->base + it->second.n != reinterpret_cast<unsigned char*>(at) + n) return CUDA_ERROR_INVALID_VALUE;
+  if (it == d.allocations.end() || r->base + it->second.n != reinterpret_cast<unsigned char*>(at) + n)
+    return CUDA_ERROR_INVALID_VALUE;
   madvise(reinterpret_cast<void*>(at), n, MADV_DONTNEED);
   mprotect(reinterpret_cast<void*>(at), n, PROT_NONE);
   it->second.n -= n;
@@ -238,7 +258,9 @@ CUresult unmap_memory(CUdeviceptr at, size_t n) {
 
 }  // namespace
 
-MemoryDriver memory_driver() { return {reserve_range, unreserve_range, create_memory, release_memory, map_memory, unmap_memory, set_range_access}; }
+MemoryDriver memory_driver() {
+  return {reserve_range, unreserve_range, create_memory, release_memory, map_memory, unmap_memory, set_range_access};
+}
 
 bool find_allocation(const void* p, void** start, size_t* n) {
   Memory& m = memory();
@@ -259,7 +281,8 @@ bool is_accessible(const void* p, size_t n) {
   if (device_of(p) < 0) return true;
   void* start;
   size_t size;
-  return find_allocation(p, &start, &size) && static_cast<const unsigned char*>(p) + n <= static_cast<unsigned char*>(start) + size;
+  return find_allocation(p, &start, &size) &&
+         static_cast<const unsigned char*>(p) + n <= static_cast<unsigned char*>(start) + size;
 }
 
 DeviceAccess::DeviceAccess() {

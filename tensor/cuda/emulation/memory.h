@@ -1,6 +1,8 @@
-// The memory of the emulated devices: a range of addresses for each, which can be touched only while a kernel or a copy runs.
+// The memory of the emulated devices: a range of addresses for each, which can be touched only while a kernel or a copy
+// runs.
 //
-// Environment: TESSERA_EMULATED_DEVICES (1), their number; TESSERA_EMULATED_MEMORY (8192), MiB each; TESSERA_EMULATED_PROTECT=0 lets host code touch device memory.
+// Environment: TESSERA_EMULATED_DEVICES (1), their number; TESSERA_EMULATED_MEMORY (8192), MiB each;
+// TESSERA_EMULATED_PROTECT=0 lets host code touch device memory.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,7 +20,8 @@ int emulated_devices();
 size_t total_memory();
 size_t free_memory(int device);
 
-// 256-byte aligned, filled with 0xCD, a page that cannot be touched right behind it (behind up to 255 bytes of padding). Null when the device is full.
+// 256-byte aligned, filled with 0xCD, a page that cannot be touched right behind it (behind up to 255 bytes of
+// padding). Null when the device is full.
 void* allocate_memory(int device, size_t n);
 bool free_memory_at(void* p);  // false if p is not the start of an allocation
 // Reserved ranges of addresses, and memory mapped into them from their beginning on.

@@ -1,4 +1,5 @@
-// Tensor cores and asynchronous copies on the emulated device: the exchange between the lanes of a warp that the instructions' definitions (PTX ISA, "matrix fragments") lay down.
+// Tensor cores and asynchronous copies on the emulated device: the exchange between the lanes of a warp that the
+// instructions' definitions (PTX ISA, "matrix fragments") lay down.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 namespace tessera::cuda::emulation {
 
 inline constexpr int kMostThreads = 1024;
-// What the lanes of a warp show each other. Two of each, taken in turn: a lane may be one call ahead of another, never two.
+// What the lanes of a warp show each other. Two of each, taken in turn: a lane may be one call ahead of another, never
+// two.
 struct Fragments {
   float a[4][2], b[2][2];
 };
@@ -19,11 +21,13 @@ inline Fragments fragments[2][kMostThreads];
 inline const void* rows_of_matrices[2][kMostThreads];
 inline unsigned char turns[kMostThreads];
 
-inline int rank_in_block() { return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)); }
+inline int rank_in_block() {
+  return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
+}
 inline int next_turn(int rank) { return turns[rank] ^= 1; }
 
-// Lane 8 i + r names row r of the matrix i, of eight rows of 16 bytes. Each lane gets word lane % 4 of row lane / 4 of each; transposed: the elements of rows
-// 2 (lane % 4) and the next in column lane / 4.
+// Lane 8 i + r names row r of the matrix i, of eight rows of 16 bytes. Each lane gets word lane % 4 of row lane / 4 of
+// each; transposed: the elements of rows 2 (lane % 4) and the next in column lane / 4.
 inline void load_matrices(unsigned (&r)[4], const void* row, bool transposed) {
   const int rank = rank_in_block(), first = rank & ~31, lane = rank & 31, turn = next_turn(rank);
   rows_of_matrices[turn][rank] = row;
@@ -34,15 +38,17 @@ inline void load_matrices(unsigned (&r)[4], const void* row, bool transposed) {
       std::memcpy(&r[i], static_cast<const char*>(rows[lane / 4]) + 4 * (lane % 4), 4);
     } else {
       uint16_t pair[2];
-      for (int e = 0; e < 2; ++e) std::memcpy(&pair[e], static_cast<const char*>(rows[2 * (lane % 4) + e]) + 2 * (lane / 4), 2);
+      for (int e = 0; e < 2; ++e)
+        std::memcpy(&pair[e], static_cast<const char*>(rows[2 * (lane % 4) + e]) + 2 * (lane / 4), 2);
       std::memcpy(&r[i], pair, 4);
     }
   }
 }
 
-// c += a b for a tile of 16 x 8 and a depth of 16 (elements of 16 bits) or 8 (32 bits). Lane 4 g + t holds columns 2 t and 2 t + 1 of rows g and g + 8 of c.
-// element(word, i): element i of a word as a number.
-template <int kDepth, class F> void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, F element) {
+// c += a b for a tile of 16 x 8 and a depth of 16 (elements of 16 bits) or 8 (32 bits). Lane 4 g + t holds columns 2 t
+// and 2 t + 1 of rows g and g + 8 of c. element(word, i): element i of a word as a number.
+template <int kDepth, class F>
+void multiply(float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, F element) {
   constexpr int kPerWord = kDepth / 8;
   const int rank = rank_in_block(), first = rank & ~31, lane = rank & 31, turn = next_turn(rank);
   Fragments& mine = fragments[turn][rank];
@@ -58,7 +64,8 @@ template <int kDepth, class F> void multiply(float (&c)[4], const unsigned (&a)[
     float sum = c[i];
     for (int upper = 0; upper < 2; ++upper) {
       for (int quad = 0; quad < 4; ++quad) {
-        for (int part = 0; part < kPerWord; ++part) sum += warp[row % 8 * 4 + quad].a[(row >= 8) + 2 * upper][part] * warp[column * 4 + quad].b[upper][part];
+        for (int part = 0; part < kPerWord; ++part)
+          sum += warp[row % 8 * 4 + quad].a[(row >= 8) + 2 * upper][part] * warp[column * 4 + quad].b[upper][part];
       }
     }
     c[i] = sum;

@@ -1,5 +1,5 @@
-// The functions of the CUDA runtime that the library calls, for the emulated devices. All work is done at once, in the order of the calls, except on a stream that is
-// captured, where it is recorded.
+// The functions of the CUDA runtime that the library calls, for the emulated devices. All work is done at once, in the
+// order of the calls, except on a stream that is captured, where it is recorded.
 #include <cuda_runtime_api.h>
 
 #include <chrono>
@@ -44,8 +44,12 @@ struct CUevent_st {
   int64_t time = -1;  // ns; -1: never recorded
   Capture* capture = nullptr;
 };
-struct CUgraph_st { std::vector<Work> work; };
-struct CUgraphExec_st { std::vector<Work> work; };
+struct CUgraph_st {
+  std::vector<Work> work;
+};
+struct CUgraphExec_st {
+  std::vector<Work> work;
+};
 
 namespace {
 
@@ -69,7 +73,8 @@ Capture* capture_of(cudaStream_t s) { return is_default(s) ? nullptr : s->captur
 int device_of_stream(cudaStream_t s) { return is_default(s) ? current_device : s->device; }
 int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-// What may wait for the device or change its address space is refused while any stream is captured, unless capture and thread are relaxed about it.
+// What may wait for the device or change its address space is refused while any stream is captured, unless capture and
+// thread are relaxed about it.
 bool is_unsafe_now() {
   std::lock_guard lock(mutex);
   bool unsafe = false;
@@ -93,15 +98,24 @@ cudaError_t submit(cudaStream_t s, Work work) {
 bool good_kind(const void* dst, const void* src, cudaMemcpyKind kind) {
   const bool to_device = device_of(dst) >= 0, from_device = device_of(src) >= 0;
   switch (kind) {
-    case cudaMemcpyHostToHost: return !to_device && !from_device;
-    case cudaMemcpyHostToDevice: return to_device && !from_device;
-    case cudaMemcpyDeviceToHost: return !to_device && from_device;
-    case cudaMemcpyDeviceToDevice: return to_device && from_device;
-    default: return true;
+    case cudaMemcpyHostToHost:
+      return !to_device && !from_device;
+    case cudaMemcpyHostToDevice:
+      return to_device && !from_device;
+    case cudaMemcpyDeviceToHost:
+      return !to_device && from_device;
+    case cudaMemcpyDeviceToDevice:
+      return to_device && from_device;
+    default:
+      return true;
   }
 }
 
-struct ErrorText { cudaError_t code; const char* name; const char* text; };
+struct ErrorText {
+  cudaError_t code;
+  const char* name;
+  const char* text;
+};
 constexpr ErrorText kErrors[] = {
     {cudaSuccess, "cudaSuccess", "no error"},
     {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
@@ -114,27 +128,36 @@ constexpr ErrorText kErrors[] = {
     {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {cudaErrorPeerAccessAlreadyEnabled, "cudaErrorPeerAccessAlreadyEnabled", "peer access is already enabled"},
     {cudaErrorPeerAccessNotEnabled, "cudaErrorPeerAccessNotEnabled", "peer access has not been enabled"},
-    {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered", "part or all of the requested memory range is already mapped"},
-    {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered", "pointer does not correspond to a registered memory region"},
+    {cudaErrorHostMemoryAlreadyRegistered, "cudaErrorHostMemoryAlreadyRegistered",
+     "part or all of the requested memory range is already mapped"},
+    {cudaErrorHostMemoryNotRegistered, "cudaErrorHostMemoryNotRegistered",
+     "pointer does not correspond to a registered memory region"},
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
-    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
-    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
     {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"},
     {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched", "capture was not initiated in this stream"},
-    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit", "operation would make the legacy stream depend on a capturing blocking stream"},
-    {cudaErrorStreamCaptureMerge, "cudaErrorStreamCaptureMerge", "capture merge: dependency created across separate captures"},
-    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
+    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
+    {cudaErrorStreamCaptureMerge, "cudaErrorStreamCaptureMerge",
+     "capture merge: dependency created across separate captures"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent",
+     "operation not permitted on an event last recorded in a capturing stream"},
     {cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
 };
 const ErrorText* find_error(cudaError_t e) {
-  for (const ErrorText& t : kErrors) if (t.code == e) return &t;
+  for (const ErrorText& t : kErrors)
+    if (t.code == e) return &t;
   return nullptr;
 }
 
 }  // namespace
 
 namespace tessera::cuda::emulation {
-cudaError_t run(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, bool cooperate, std::function<void()> body) {
+cudaError_t run(cudaStream_t stream, dim3 blocks, dim3 threads, size_t shared_bytes, bool cooperate,
+                std::function<void()> body) {
   if (const cudaError_t e = check_launch(blocks, threads, shared_bytes); e != cudaSuccess) return done(e);
   if (device_of_stream(stream) != current_device) return done(cudaErrorInvalidResourceHandle);
   return done(submit(stream, [=, body = std::move(body)] {
@@ -200,13 +223,26 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   cudaDeviceProp p;
   if (const cudaError_t e = cudaGetDeviceProperties(&p, device); e != cudaSuccess) return e;
   switch (attribute) {
-    case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = static_cast<int>(p.sharedMemPerBlockOptin); break;
-    case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
-    case cudaDevAttrWarpSize: *value = p.warpSize; break;
-    case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
-    default: return done(cudaErrorNotSupported);
+    case cudaDevAttrMultiProcessorCount:
+      *value = p.multiProcessorCount;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(p.sharedMemPerBlockOptin);
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = p.major;
+      break;
+    case cudaDevAttrComputeCapabilityMinor:
+      *value = p.minor;
+      break;
+    case cudaDevAttrWarpSize:
+      *value = p.warpSize;
+      break;
+    case cudaDevAttrL2CacheSize:
+      *value = p.l2CacheSize;
+      break;
+    default:
+      return done(cudaErrorNotSupported);
   }
   return cudaSuccess;
 }
@@ -305,7 +341,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
   }
   std::lock_guard lock(mutex);
   auto it = host_allocations.upper_bound(p);
-  const bool pinned = it != host_allocations.begin() && (--it, static_cast<const char*>(p) < static_cast<const char*>(it->first) + it->second);
+  const bool pinned = it != host_allocations.begin() &&
+                      (--it, static_cast<const char*>(p) < static_cast<const char*>(it->first) + it->second);
   a->type = pinned ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
   if (pinned) a->devicePointer = const_cast<void*>(p);
   a->hostPointer = const_cast<void*>(p);
@@ -313,7 +350,8 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
 }
 cudaError_t cudaMemcpyAsync(void* dst, const void* src, size_t n, cudaMemcpyKind kind, cudaStream_t stream) {
   if (n == 0) return cudaSuccess;
-  if (!good_kind(dst, src, kind) || !is_accessible(dst, n) || !is_accessible(src, n)) return done(cudaErrorInvalidValue);
+  if (!good_kind(dst, src, kind) || !is_accessible(dst, n) || !is_accessible(src, n))
+    return done(cudaErrorInvalidValue);
   return done(submit(stream, [=] {
     DeviceAccess access;
     std::memmove(dst, src, n);
@@ -323,16 +361,20 @@ cudaError_t cudaMemcpy(void* dst, const void* src, size_t n, cudaMemcpyKind kind
   if (is_unsafe_now()) return done(cudaErrorStreamCaptureImplicit);
   return cudaMemcpyAsync(dst, src, n, kind, nullptr);
 }
-cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int, size_t n, cudaStream_t stream) { return cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToDevice, stream); }
-cudaError_t cudaMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
+cudaError_t cudaMemcpyPeerAsync(void* dst, int, const void* src, int, size_t n, cudaStream_t stream) {
+  return cudaMemcpyAsync(dst, src, n, cudaMemcpyDeviceToDevice, stream);
+}
+cudaError_t cudaMemcpy2DAsync(void* dst, size_t dst_pitch, const void* src, size_t src_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
   if (width == 0 || height == 0) return cudaSuccess;
-  if (width > dst_pitch || width > src_pitch || !good_kind(dst, src, kind) || !is_accessible(dst, dst_pitch * (height - 1) + width) ||
-      !is_accessible(src, src_pitch * (height - 1) + width)) {
+  if (width > dst_pitch || width > src_pitch || !good_kind(dst, src, kind) ||
+      !is_accessible(dst, dst_pitch * (height - 1) + width) || !is_accessible(src, src_pitch * (height - 1) + width)) {
     return done(cudaErrorInvalidValue);
   }
   return done(submit(stream, [=] {
     DeviceAccess access;
-    for (size_t i = 0; i < height; ++i) std::memmove(static_cast<char*>(dst) + i * dst_pitch, static_cast<const char*>(src) + i * src_pitch, width);
+    for (size_t i = 0; i < height; ++i)
+      std::memmove(static_cast<char*>(dst) + i * dst_pitch, static_cast<const char*>(src) + i * src_pitch, width);
   }));
 }
 cudaError_t cudaMemsetAsync(void* p, int value, size_t n, cudaStream_t stream) {
@@ -351,7 +393,9 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned flags, int pr
   *s = new CUstream_st{current_device, flags, priority > 0 ? 0 : priority < -5 ? -5 : priority, next_id++};
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) { return cudaStreamCreateWithPriority(s, flags, 0); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned flags) {
+  return cudaStreamCreateWithPriority(s, flags, 0);
+}
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
   if (is_default(s)) return done(cudaErrorInvalidResourceHandle);
   delete s;
@@ -373,7 +417,9 @@ cudaError_t cudaStreamGetId(cudaStream_t s, unsigned long long* id) {
   *id = is_default(s) ? 0 : s->id;
   return cudaSuccess;
 }
-cudaError_t cudaStreamQuery(cudaStream_t s) { return done(capture_of(s) ? cudaErrorStreamCaptureUnsupported : cudaSuccess); }
+cudaError_t cudaStreamQuery(cudaStream_t s) {
+  return done(capture_of(s) ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   if (Capture* c = capture_of(s)) {
     c->invalid = true;
@@ -391,7 +437,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
   c->streams.push_back(s);
   return cudaSuccess;
 }
-cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void* data) { return done(submit(s, [=] { f(data); })); }
+cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void* data) {
+  return done(submit(s, [=] { f(data); }));
+}
 
 // Events.
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned flags) {
@@ -410,10 +458,13 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return cudaEventRecordWithFlags(e, s, 0); }
-cudaError_t cudaEventQuery(cudaEvent_t e) { return done(!e ? cudaErrorInvalidResourceHandle : e->capture ? cudaErrorCapturedEvent : cudaSuccess); }
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+  return done(!e ? cudaErrorInvalidResourceHandle : e->capture ? cudaErrorCapturedEvent : cudaSuccess);
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t e) { return cudaEventQuery(e); }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t a, cudaEvent_t b) {
-  if (!a || !b || a->time < 0 || b->time < 0 || ((a->flags | b->flags) & cudaEventDisableTiming)) return done(cudaErrorInvalidResourceHandle);
+  if (!a || !b || a->time < 0 || b->time < 0 || ((a->flags | b->flags) & cudaEventDisableTiming))
+    return done(cudaErrorInvalidResourceHandle);
   *ms = static_cast<float>(b->time - a->time) * 1e-6f;
   return cudaSuccess;
 }
@@ -448,10 +499,13 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* graph) {
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* status) {
   const Capture* c = capture_of(s);
-  *status = !c ? cudaStreamCaptureStatusNone : c->invalid ? cudaStreamCaptureStatusInvalidated : cudaStreamCaptureStatusActive;
+  *status = !c           ? cudaStreamCaptureStatusNone
+            : c->invalid ? cudaStreamCaptureStatusInvalidated
+                         : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureStatus* status, unsigned long long* id, cudaGraph_t*, const cudaGraphNode_t**, const cudaGraphEdgeData**, size_t*) {
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureStatus* status, unsigned long long* id,
+                                     cudaGraph_t*, const cudaGraphNode_t**, const cudaGraphEdgeData**, size_t*) {
   const Capture* c = capture_of(s);
   if (id) *id = c ? c->id : 0;
   return cudaStreamIsCapturing(s, status);
@@ -465,7 +519,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
-  return done(submit(s, [work = exec->work] { for (const Work& w : work) w(); }));
+  return done(submit(s, [work = exec->work] {
+    for (const Work& w : work) w();
+  }));
 }
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t*, size_t* n) {
   *n = graph->work.size();

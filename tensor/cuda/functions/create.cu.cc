@@ -21,18 +21,23 @@ __device__ double between(const Sequence& s, int64_t i, double first, double ste
 __device__ double real_number(const Sequence& s, int64_t i) {
   const double at = static_cast<double>(i);
   switch (s.kind) {
-    case SequenceKind::kSteps: return s.a + s.b * at;
-    case SequenceKind::kBetween: return between(s, i, s.a, s.b, s.end);
+    case SequenceKind::kSteps:
+      return s.a + s.b * at;
+    case SequenceKind::kBetween:
+      return between(s, i, s.a, s.b, s.end);
     case SequenceKind::kFloats: {
       const float step = static_cast<float>(s.b);
-      return i < s.count / 2 ? std::fma(step, static_cast<float>(i), static_cast<float>(s.a)) : std::fma(-step, static_cast<float>(s.count - 1 - i), static_cast<float>(s.end));
+      return i < s.count / 2 ? std::fma(step, static_cast<float>(i), static_cast<float>(s.a))
+                             : std::fma(-step, static_cast<float>(s.count - 1 - i), static_cast<float>(s.end));
     }
-    case SequenceKind::kPowers: return std::pow(s.base, between(s, i, s.a, s.b, s.end));
+    case SequenceKind::kPowers:
+      return std::pow(s.base, between(s, i, s.a, s.b, s.end));
     case SequenceKind::kCosine: {
       const double turn = 2 * std::numbers::pi * at / s.span;
       return s.a - s.b * std::cos(turn) + s.c * std::cos(2 * turn);
     }
-    case SequenceKind::kTriangle: return 1 - std::abs(2 * at / s.span - 1);
+    case SequenceKind::kTriangle:
+      return 1 - std::abs(2 * at / s.span - 1);
     default: {
       const double x = 2 * at / s.span - 1;
       return math::i0(s.a * std::sqrt(math::at_least(1 - x * x, 0.0))) / math::i0(s.a);
@@ -50,7 +55,8 @@ struct WriteSequence {
     Number n{Number::kReal, 0, 0, 0};
     if (s.kind == SequenceKind::kIntegers) {
       n.kind = Number::kSigned;
-      n.i = static_cast<int64_t>(static_cast<uint64_t>(s.first) + static_cast<uint64_t>(s.step) * static_cast<uint64_t>(i));
+      n.i = static_cast<int64_t>(static_cast<uint64_t>(s.first) +
+                                 static_cast<uint64_t>(s.step) * static_cast<uint64_t>(i));
     } else {
       n.re = real_number(s, i);
       if (complex) {
@@ -69,7 +75,9 @@ struct WriteTriangle {
   char* out;
 
   // The columns of the rows from `begin` to `end`, where row r has c + r.
-  __device__ static int64_t slope(int64_t begin, int64_t end, int64_t c) { return end <= begin ? 0 : (end - begin) * (2 * c + begin + end - 1) / 2; }
+  __device__ static int64_t slope(int64_t begin, int64_t end, int64_t c) {
+    return end <= begin ? 0 : (end - begin) * (2 * c + begin + end - 1) / 2;
+  }
   // Elements of the rows [t.first_row, r).
   __device__ int64_t before(int64_t r) const {
     // Rows up to this one have all columns (upper), or all from it on (lower).
@@ -78,7 +86,9 @@ struct WriteTriangle {
     if (t.upper) return (turn - t.first_row) * t.cols + (r - turn) * (t.cols - t.offset) - slope(turn, r, 0);
     return slope(t.first_row, turn, t.offset + 1) + (r - turn) * t.cols;
   }
-  __device__ void write(int64_t at, int64_t v) const { write_number(out + at * item, dtype, Number{Number::kSigned, v, 0, 0}); }
+  __device__ void write(int64_t at, int64_t v) const {
+    write_number(out + at * item, dtype, Number{Number::kSigned, v, 0, 0});
+  }
   __device__ void operator()(int64_t i) const {
     int64_t row = t.first_row;
     for (int64_t left = t.end_row - t.first_row; left > 1;) {
@@ -97,6 +107,8 @@ struct WriteTriangle {
 void run_sequence(const Sequence& s, DType dtype, void* out) {
   for_each(s.count, WriteSequence{s, dtype, item_size(dtype), is_complex(dtype), static_cast<char*>(out)});
 }
-void run_triangle_indices(const TriangleRows& t, DType dtype, void* out) { for_each(t.count, WriteTriangle{t, dtype, item_size(dtype), static_cast<char*>(out)}); }
+void run_triangle_indices(const TriangleRows& t, DType dtype, void* out) {
+  for_each(t.count, WriteTriangle{t, dtype, item_size(dtype), static_cast<char*>(out)});
+}
 
 }  // namespace tessera::cuda

@@ -9,7 +9,8 @@
 namespace tessera::cuda {
 namespace {
 
-template <class T> struct Frexp {
+template <class T>
+struct Frexp {
   T* mantissa;
   int32_t* exponent;
   const T* x;
@@ -40,6 +41,8 @@ void run_frexp(DType dtype, int64_t n, void* mantissa, int32_t* exponent, const 
     for_each(n, Frexp<T>{static_cast<T*>(mantissa), exponent, static_cast<const T*>(x)});
   });
 }
-void run_gamma_gradient(int64_t n, double* out, const double* a, const double* x) { for_each(n, GammaGradient{out, a, x}); }
+void run_gamma_gradient(int64_t n, double* out, const double* a, const double* x) {
+  for_each(n, GammaGradient{out, a, x});
+}
 
 }  // namespace tessera::cuda

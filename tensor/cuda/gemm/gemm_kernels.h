@@ -22,8 +22,8 @@ struct Products {
 // Bool and integers, any strides.
 void gemm_integer(DType dtype, const Products& p);
 
-// c = beta c + alpha sum, rounded once. sum: contiguous (batch, m, n) in the dtype that `dtype` is computed in (float32 for reduced floats, complex64 for complex32), or null for
-// 0.
+// c = beta c + alpha sum, rounded once. sum: contiguous (batch, m, n) in the dtype that `dtype` is computed in (float32
+// for reduced floats, complex64 for complex32), or null for 0.
 void combine(DType dtype, const Products& p, const void* sum);
 
 }  // namespace tessera::cuda::internal

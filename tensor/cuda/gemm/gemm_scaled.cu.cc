@@ -34,16 +34,26 @@ struct Finish {
 
 Buffer floats_of(int64_t rows, int64_t cols, const MatrixRef& x, DType t) {
   Buffer r(static_cast<size_t>(rows * cols * 4));
-  const std::array<int64_t, 2> shape{rows, cols}, to{cols * 4, 4}, from{x.row_stride * item_size(t), x.col_stride * item_size(t)};
-  cuda::copy_strided(shape, Operand{r.get(), DType::kFloat32, to.data()}, Operand{x.data, t, from.data()}, false, false);
+  const std::array<int64_t, 2> shape{rows, cols}, to{cols * 4, 4},
+      from{x.row_stride * item_size(t), x.col_stride * item_size(t)};
+  cuda::copy_strided(shape, Operand{r.get(), DType::kFloat32, to.data()}, Operand{x.data, t, from.data()}, false,
+                     false);
   return r;
 }
 
 // 8-bit floats that cuBLASLt multiplies, else CUDA_R_32F.
-cudaDataType_t lt_type(DType t) { return t == DType::kFloat8_e4m3fn ? CUDA_R_8F_E4M3 : t == DType::kFloat8_e5m2 ? CUDA_R_8F_E5M2 : CUDA_R_32F; }
-cudaDataType_t result_type(DType t) { return t == DType::kBFloat16 ? CUDA_R_16BF : t == DType::kFloat16 ? CUDA_R_16F : t == DType::kFloat32 ? CUDA_R_32F : lt_type(t); }
+cudaDataType_t lt_type(DType t) {
+  return t == DType::kFloat8_e4m3fn ? CUDA_R_8F_E4M3 : t == DType::kFloat8_e5m2 ? CUDA_R_8F_E5M2 : CUDA_R_32F;
+}
+cudaDataType_t result_type(DType t) {
+  return t == DType::kBFloat16  ? CUDA_R_16BF
+         : t == DType::kFloat16 ? CUDA_R_16F
+         : t == DType::kFloat32 ? CUDA_R_32F
+                                : lt_type(t);
+}
 
-// As c^T = b^T a^T, column-major: b^T is the transpose of a stored matrix, a^T a stored one, which is the only form there is.
+// As c^T = b^T a^T, column-major: b^T is the transpose of a stored matrix, a^T a stored one, which is the only form
+// there is.
 bool run_lt(const ScaledProduct& p) {
   const cudaDataType_t a = lt_type(p.a_type), b = lt_type(p.b_type), c = result_type(p.c_type);
   const bool fp8_result = is_float8(p.c_type);
@@ -57,8 +67,15 @@ bool run_lt(const ScaledProduct& p) {
   const cudaDataType_t bias = c == CUDA_R_16F ? CUDA_R_16F : CUDA_R_16BF;
   if (p.bias && (result_type(p.bias_type) != bias || !aligned(p.bias))) return false;
   if (p.by_lines && p.c_type != DType::kBFloat16) return false;
-  LtProduct q{.m = p.n, .n = p.m, .k = p.k, .a = {p.b.data, b, CUBLAS_OP_T, p.b.col_stride}, .b = {p.a.data, a, CUBLAS_OP_N, p.a.row_stride}, .d = p.c, .d_type = c,
-              .c_type = fp8_result ? CUDA_R_16BF : c, .d_leading = p.n};
+  LtProduct q{.m = p.n,
+              .n = p.m,
+              .k = p.k,
+              .a = {p.b.data, b, CUBLAS_OP_T, p.b.col_stride},
+              .b = {p.a.data, a, CUBLAS_OP_N, p.a.row_stride},
+              .d = p.c,
+              .d_type = c,
+              .c_type = fp8_result ? CUDA_R_16BF : c,
+              .d_leading = p.n};
   if (p.bias) {
     q.epilogue = CUBLASLT_EPILOGUE_BIAS;
     q.bias = p.bias;
@@ -77,11 +94,14 @@ bool run_lt(const ScaledProduct& p) {
 void gemm_scaled(const ScaledProduct& p) {
   if (p.m == 0 || p.n == 0) return;
   if (p.k > 0 && run_lt(p)) return;
-  const Buffer a = floats_of(p.m, p.k, p.a, p.a_type), b = floats_of(p.k, p.n, p.b, p.b_type), sum(static_cast<size_t>(p.m * p.n * 4));
+  const Buffer a = floats_of(p.m, p.k, p.a, p.a_type), b = floats_of(p.k, p.n, p.b, p.b_type),
+               sum(static_cast<size_t>(p.m * p.n * 4));
   KernelParam one{}, zero{};
   one.f = 1;
-  cuda::gemm(DType::kFloat32, p.m, p.n, p.k, one, {a.get(), p.k, 1}, {b.get(), p.n, 1}, zero, {sum.get(), p.n, 1}, false, false);
-  for_each(p.m * p.n, Finish{sum.as<float>(), p.n, p.scale_a, p.scale_b, is_float8(p.c_type) ? p.scale_result : nullptr, p.by_lines, static_cast<const char*>(p.bias), p.bias_type, p.c_type,
+  cuda::gemm(DType::kFloat32, p.m, p.n, p.k, one, {a.get(), p.k, 1}, {b.get(), p.n, 1}, zero, {sum.get(), p.n, 1},
+             false, false);
+  for_each(p.m * p.n, Finish{sum.as<float>(), p.n, p.scale_a, p.scale_b, is_float8(p.c_type) ? p.scale_result : nullptr,
+                             p.by_lines, static_cast<const char*>(p.bias), p.bias_type, p.c_type,
                              item_size(p.bias_type), item_size(p.c_type), static_cast<char*>(p.c)});
 }
 

@@ -24,20 +24,23 @@ __global__ void gather_kernel(Walk<3> walk, char* out, const char* self, Index i
       from[u] = index.offset(at[u][2]);
     }
 #pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) if (from[u] != kNowhere) v[u] = *reinterpret_cast<const T*>(self + at[u][1] + from[u]);
+    for (int u = 0; u < kAtOnce; ++u)
+      if (from[u] != kNowhere) v[u] = *reinterpret_cast<const T*>(self + at[u][1] + from[u]);
 #pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) if (from[u] != kNowhere) *reinterpret_cast<T*>(out + at[u][0]) = v[u];
+    for (int u = 0; u < kAtOnce; ++u)
+      if (from[u] != kNowhere) *reinterpret_cast<T*>(out + at[u][0]) = v[u];
   }
 }
 
-void gather(std::span<const int64_t> shape, const Operand& out, const Operand& self, const int64_t* self_strides, const int64_t* index_strides, const Index& index,
-            uint64_t alignment) {
+void gather(std::span<const int64_t> shape, const Operand& out, const Operand& self, const int64_t* self_strides,
+            const int64_t* index_strides, const Index& index, uint64_t alignment) {
   Walk<3> walk = make_walk<3>(shape, {out.strides, self_strides, index_strides}, false);
   if (walk.numel == 0) return;
   const int64_t size = widen(walk, item_size(out.dtype), 0b011, alignment | address(out.data) | address(self.data));
   visit_size(size, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    launch(gather_kernel<T>, blocks_for(walk.numel, kAtOnce * kThreads), dim3(kThreads), walk, static_cast<char*>(out.data), static_cast<const char*>(self.data), index);
+    launch(gather_kernel<T>, blocks_for(walk.numel, kAtOnce * kThreads), dim3(kThreads), walk,
+           static_cast<char*>(out.data), static_cast<const char*>(self.data), index);
   });
 }
 
@@ -55,12 +58,14 @@ __global__ void move_kernel(Walk<2> walk, char* out, const char* self) {
       v[u] = *reinterpret_cast<const T*>(self + at[u][1]);
     }
 #pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) if (first + u * step < walk.numel) *reinterpret_cast<T*>(out + at[u][0]) = v[u];
+    for (int u = 0; u < kAtOnce; ++u)
+      if (first + u * step < walk.numel) *reinterpret_cast<T*>(out + at[u][0]) = v[u];
   }
 }
 
 // One element of a batch of matrices, in the order of the matrices' rows.
-template <class T> struct Triangle {
+template <class T>
+struct Triangle {
   Walk<2> batches;
   char* out;
   const char* self;
@@ -72,7 +77,8 @@ template <class T> struct Triangle {
     int64_t at[2];
     batches.offsets(batch, at);
     T v = {};
-    if (upper ? c - r >= diagonal : c - r <= diagonal) v = *reinterpret_cast<const T*>(self + at[1] + r * self_row + c * self_col);
+    if (upper ? c - r >= diagonal : c - r <= diagonal)
+      v = *reinterpret_cast<const T*>(self + at[1] + r * self_row + c * self_col);
     *reinterpret_cast<T*>(out + at[0] + r * out_row + c * out_col) = v;
   }
 };
@@ -93,8 +99,8 @@ struct AddOffsets {
 
 }  // namespace
 
-IndexPlan::IndexPlan(std::span<const int64_t> shape, std::span<const Operand> indices, std::span<const int64_t> sizes, std::span<const int64_t> steps,
-                     std::span<const int64_t> dim_numbers) {
+IndexPlan::IndexPlan(std::span<const int64_t> shape, std::span<const Operand> indices, std::span<const int64_t> sizes,
+                     std::span<const int64_t> steps, std::span<const int64_t> dim_numbers) {
   int64_t varying[kMaxDims];
   size_t dims[kMaxDims], n = 0;
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -108,7 +114,14 @@ IndexPlan::IndexPlan(std::span<const int64_t> shape, std::span<const Operand> in
   if (count == 0) return;
   auto one = [&](size_t k) {
     const int64_t dim = dim_numbers.empty() ? static_cast<int64_t>(k) : dim_numbers[k];
-    return Index{static_cast<const char*>(indices[k].data), sizes[k], steps[k], dim, ReportKind::kIndexOutOfBounds, true, false, report_slot()};
+    return Index{static_cast<const char*>(indices[k].data),
+                 sizes[k],
+                 steps[k],
+                 dim,
+                 ReportKind::kIndexOutOfBounds,
+                 true,
+                 false,
+                 report_slot()};
   };
   if (indices.size() == 1) {
     index = one(0);
@@ -128,7 +141,8 @@ IndexPlan::IndexPlan(std::span<const int64_t> shape, std::span<const Operand> in
   for (size_t i = n; i-- > 0; step *= varying[i]) strides.of[dims[i]] = step;
 }
 
-void run_index_get(std::span<const int64_t> shape, const Operand& out, const Operand& self, std::span<const Operand> indices, std::span<const int64_t> indexed_sizes,
+void run_index_get(std::span<const int64_t> shape, const Operand& out, const Operand& self,
+                   std::span<const Operand> indices, std::span<const int64_t> indexed_sizes,
                    std::span<const int64_t> indexed_strides, std::span<const int64_t> dim_numbers) {
   const IndexPlan plan(shape, indices, indexed_sizes, indexed_strides, dim_numbers);
   if (plan.count == 0) return;
@@ -137,15 +151,19 @@ void run_index_get(std::span<const int64_t> shape, const Operand& out, const Ope
   gather(shape, out, self, self.strides, plan.strides.of, plan.index, alignment);
 }
 
-void run_gather(std::span<const int64_t> index_shape, int dim, int64_t self_dim_size, const Operand& out, const Operand& self, const Operand& index) {
+void run_gather(std::span<const int64_t> index_shape, int dim, int64_t self_dim_size, const Operand& out,
+                const Operand& self, const Operand& index) {
   Strides from(self.strides, index_shape.size());
   from.of[dim] = 0;
   const int64_t scale = index_shape.empty() ? 0 : self.strides[dim];
   gather(index_shape, out, self, from.of, index.strides,
-         {static_cast<const char*>(index.data), self_dim_size, scale, dim, ReportKind::kGatherIndex, false, false, report_slot()}, static_cast<uint64_t>(scale));
+         {static_cast<const char*>(index.data), self_dim_size, scale, dim, ReportKind::kGatherIndex, false, false,
+          report_slot()},
+         static_cast<uint64_t>(scale));
 }
 
-void run_index_select(std::span<const int64_t> shape, int dim, const Operand& out, const Operand& self, const int64_t* index, int64_t n) {
+void run_index_select(std::span<const int64_t> shape, int dim, const Operand& out, const Operand& self,
+                      const int64_t* index, int64_t n) {
   Strides sizes(shape.data(), shape.size()), from(self.strides, shape.size()), along;
   const bool scalar = shape.empty();
   sizes.of[dim] = n;
@@ -153,7 +171,9 @@ void run_index_select(std::span<const int64_t> shape, int dim, const Operand& ou
   along.of[dim] = sizeof(int64_t);
   const int64_t scale = scalar ? 0 : self.strides[dim];
   gather({sizes.of, shape.size()}, out, self, from.of, along.of,
-         {reinterpret_cast<const char*>(index), scalar ? 1 : shape[dim], scale, dim, ReportKind::kIndexOutOfBounds, false, false, report_slot()}, static_cast<uint64_t>(scale));
+         {reinterpret_cast<const char*>(index), scalar ? 1 : shape[dim], scale, dim, ReportKind::kIndexOutOfBounds,
+          false, false, report_slot()},
+         static_cast<uint64_t>(scale));
 }
 
 void run_flip(std::span<const int64_t> shape, uint64_t flip_mask, const Operand& out, const Operand& self) {
@@ -169,19 +189,22 @@ void run_flip(std::span<const int64_t> shape, uint64_t flip_mask, const Operand&
   const char* first = static_cast<const char*>(self.data) + start;
   visit_size(widen(walk, item_size(out.dtype), 0b11, address(out.data) | address(first)), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    launch(move_kernel<T>, blocks_for(walk.numel, kAtOnce * kThreads), dim3(kThreads), walk, static_cast<char*>(out.data), first);
+    launch(move_kernel<T>, blocks_for(walk.numel, kAtOnce * kThreads), dim3(kThreads), walk,
+           static_cast<char*>(out.data), first);
   });
 }
 
-void run_tril_triu(bool upper, int64_t diagonal, std::span<const int64_t> shape, const Operand& out, const Operand& self) {
+void run_tril_triu(bool upper, int64_t diagonal, std::span<const int64_t> shape, const Operand& out,
+                   const Operand& self) {
   const size_t rank = shape.size();
   TESSERA_CHECK(rank >= 2, upper ? "triu" : "tril", ": input tensor must have at least 2 dimensions");
   const Walk<2> batches = make_walk<2>(shape.first(rank - 2), {out.strides, self.strides});
   const int64_t rows = shape[rank - 2], cols = shape[rank - 1], n = batches.numel * rows * cols;
   visit_size(item_size(out.dtype), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for_each(n, Triangle<T>{batches, static_cast<char*>(out.data), static_cast<const char*>(self.data), rows, cols, std::clamp(diagonal, -rows, cols), out.strides[rank - 2],
-                            out.strides[rank - 1], self.strides[rank - 2], self.strides[rank - 1], upper});
+    for_each(n, Triangle<T>{batches, static_cast<char*>(out.data), static_cast<const char*>(self.data), rows, cols,
+                            std::clamp(diagonal, -rows, cols), out.strides[rank - 2], out.strides[rank - 1],
+                            self.strides[rank - 2], self.strides[rank - 1], upper});
   });
 }
 

@@ -1,5 +1,5 @@
-// Masks: count_nonzero, nonzero, masked_select, masked_scatter. The row-major elements are cut into tiles, a block for each; hits are counted, and from the summed counts every
-// tile knows where its results belong.
+// Masks: count_nonzero, nonzero, masked_select, masked_scatter. The row-major elements are cut into tiles, a block for
+// each; hits are counted, and from the summed counts every tile knows where its results belong.
 #include "tensor/cuda/support/engines.h"
 #include "tensor/cuda/support/index_elements.h"
 #include "tensor/cuda/support/prefix.h"
@@ -20,20 +20,32 @@ struct Nonzero {
 Nonzero nonzero_rule(DType t) {
   const uint64_t all = ~uint64_t{0};
   switch (t) {
-    case DType::kFloat16: case DType::kBFloat16: return {0x7fff, 0, false};
-    case DType::kFloat32: return {0x7fffffffu, 0, false};
-    case DType::kFloat64: return {all >> 1, 0, false};
-    case DType::kComplex32: return {0x7fff7fffu, 0, false};
-    case DType::kComplex64: return {UINT64_C(0x7fffffff7fffffff), 0, false};
-    case DType::kComplex128: return {all >> 1, all >> 1, false};
-    case DType::kFloat8_e4m3fn: case DType::kFloat8_e5m2: return {0x7f, 0, false};
-    case DType::kFloat8_e8m0fnu: return {all, 0, true};  // powers of two and NaN
-    default: return {all, 0, false};
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return {0x7fff, 0, false};
+    case DType::kFloat32:
+      return {0x7fffffffu, 0, false};
+    case DType::kFloat64:
+      return {all >> 1, 0, false};
+    case DType::kComplex32:
+      return {0x7fff7fffu, 0, false};
+    case DType::kComplex64:
+      return {UINT64_C(0x7fffffff7fffffff), 0, false};
+    case DType::kComplex128:
+      return {all >> 1, all >> 1, false};
+    case DType::kFloat8_e4m3fn:
+    case DType::kFloat8_e5m2:
+      return {0x7f, 0, false};
+    case DType::kFloat8_e8m0fnu:
+      return {all, 0, true};  // powers of two and NaN
+    default:
+      return {all, 0, false};
   }
 }
 
 // Operands of the walk: mask, self.
-template <class T> struct Mask {
+template <class T>
+struct Mask {
   Walk<2> walk;
   const char* data;
   Nonzero nonzero;
@@ -78,9 +90,11 @@ __global__ void use_hits(Mask<T> mask, int64_t tiles, const int64_t* starts, Use
   if (!use.ready(starts[tiles])) return;
   for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     const unsigned bits = mask.bits(tile);
-    const Scanned<int> scanned = block_scan(__popc(bits), [](int a, int b) { return a + b; }, 0);
+    const Scanned<int> scanned = block_scan(
+        __popc(bits), [](int a, int b) { return a + b; }, 0);
     int to = scanned.before;
-    for (unsigned rest = bits; rest != 0; rest &= rest - 1) hits[to++] = static_cast<uint16_t>(threadIdx.x * kMaskItems + __ffs(static_cast<int>(rest)) - 1);
+    for (unsigned rest = bits; rest != 0; rest &= rest - 1)
+      hits[to++] = static_cast<uint16_t>(threadIdx.x * kMaskItems + __ffs(static_cast<int>(rest)) - 1);
     __syncthreads();
     for (int h = threadIdx.x; h < scanned.total; h += kThreads) use(starts[tile] + h, tile * kMaskTile + hits[h]);
     __syncthreads();
@@ -103,7 +117,8 @@ struct WriteCoordinates {
   }
 };
 
-template <class T> struct Select {
+template <class T>
+struct Select {
   Walk<2> walk;
   const char* self;
   T* out;
@@ -116,7 +131,8 @@ template <class T> struct Select {
 };
 
 // Nothing is written if there are too few values.
-template <class T> struct Fill {
+template <class T>
+struct Fill {
   Walk<2> walk;
   char* self;
   const T* src;
@@ -138,7 +154,8 @@ dim3 blocks_of(int64_t tiles) { return blocks_for(tiles, 1); }
 
 template <class T>
 Mask<T> make_mask(std::span<const int64_t> shape, const Operand& mask, const Operand& self) {
-  Mask<T> m{make_walk<2>(shape, {mask.strides, self.strides}), static_cast<const char*>(mask.data), nonzero_rule(mask.dtype), false};
+  Mask<T> m{make_walk<2>(shape, {mask.strides, self.strides}), static_cast<const char*>(mask.data),
+            nonzero_rule(mask.dtype), false};
   m.dense = is_dense(m.walk, 0, sizeof(T)) && address(mask.data) % 16 == 0;
   return m;
 }
@@ -170,7 +187,8 @@ int64_t run_count_nonzero(std::span<const int64_t> shape, const Operand& in) {
   });
 }
 
-void run_nonzero(std::span<const int64_t> shape, const Operand& in, int64_t* out, int64_t out_row_bytes, int64_t out_col_bytes) {
+void run_nonzero(std::span<const int64_t> shape, const Operand& in, int64_t* out, int64_t out_row_bytes,
+                 int64_t out_col_bytes) {
   const int rank = static_cast<int>(shape.size());
   if (rank == 0) return;  // a row per hit, but no columns
   TESSERA_CHECK(rank <= kMaxDims, "tensors have at most ", kMaxDims, " dimensions");
@@ -194,13 +212,15 @@ int64_t run_masked_select(std::span<const int64_t> shape, void* out, const Opera
   return read(counts.as<int64_t>() + tiles_of(m.walk.numel));
 }
 
-void run_masked_scatter(std::span<const int64_t> shape, const Operand& self, const Operand& mask, const void* src, int64_t src_n) {
+void run_masked_scatter(std::span<const int64_t> shape, const Operand& self, const Operand& mask, const void* src,
+                        int64_t src_n) {
   const Mask<uint8_t> m = make_mask<uint8_t>(shape, mask, self);
   if (m.walk.numel == 0) return;
   const Buffer counts = count_tiles(m);
   visit_size(item_size(self.dtype), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for_each_hit(m, counts, Fill<T>{m.walk, static_cast<char*>(self.data), static_cast<const T*>(src), src_n, report_slot()});
+    for_each_hit(m, counts,
+                 Fill<T>{m.walk, static_cast<char*>(self.data), static_cast<const T*>(src), src_n, report_slot()});
   });
 }
 

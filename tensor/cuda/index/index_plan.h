@@ -7,10 +7,12 @@
 
 namespace tessera::cuda {
 
-// One index with its byte strides along the dimensions of `shape`; 0 where no index tensor varies. Several tensors are added up on the device first.
+// One index with its byte strides along the dimensions of `shape`; 0 where no index tensor varies. Several tensors are
+// added up on the device first.
 class IndexPlan {
  public:
-  IndexPlan(std::span<const int64_t> shape, std::span<const Operand> indices, std::span<const int64_t> sizes, std::span<const int64_t> steps, std::span<const int64_t> dim_numbers);
+  IndexPlan(std::span<const int64_t> shape, std::span<const Operand> indices, std::span<const int64_t> sizes,
+            std::span<const int64_t> steps, std::span<const int64_t> dim_numbers);
   Index index = {};
   Strides strides;
   int64_t count = 1;  // combinations of positions

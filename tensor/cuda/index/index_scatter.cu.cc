@@ -1,5 +1,6 @@
-// Values brought to places that an index names: scatter, index_put, index_add. Several values may go to one place; they meet there in the order of the values, as if one
-// after the other, so that results are the same on every run and on every device. There are four ways:
+// Values brought to places that an index names: scatter, index_put, index_add. Several values may go to one place; they
+// meet there in the order of the values, as if one after the other, so that results are the same on every run and on
+// every device. There are four ways:
 //   * each line of such values is a thread's (scatter_lines): many lines, or short ones, or values that cannot meet;
 //   * the places are sorted, and each run of equal ones is a thread's (scatter_runs);
 //   * of assigned values the last is found by an integer maximum (AssignWinner);
@@ -22,14 +23,16 @@ constexpr int kOfRun = 8;   // and of a run of equal places
 
 // ---- what happens at a place: Value read(p), void put(p, value)
 
-template <class T> struct Assign {
+template <class T>
+struct Assign {
   using Value = T;
   __device__ Value read(const char* p) const { return *reinterpret_cast<const T*>(p); }
   __device__ void put(char* p, const Value& v) const { *reinterpret_cast<T*>(p) = v; }
 };
 
 // No contraction with a following addition.
-template <class A> __device__ inline A product(A a, A b) {
+template <class A>
+__device__ inline A product(A a, A b) {
 #ifdef __CUDA_ARCH__
   if constexpr (std::is_same_v<A, float>) return __fmul_rn(a, b);
   if constexpr (std::is_same_v<A, double>) return __dmul_rn(a, b);
@@ -37,28 +40,36 @@ template <class A> __device__ inline A product(A a, A b) {
   return a * b;
 }
 
-template <class T> __device__ inline Compute<T> rounded(Compute<T> v) {
+template <class T>
+__device__ inline Compute<T> rounded(Compute<T> v) {
   T t;
   store(&t, v);
   return load(&t);
 }
 
 // Arithmetic of a dtype, rounded to it at each step. Integers wrap; bool adds as "or", multiplies as "and".
-template <class T> struct Meet {
+template <class T>
+struct Meet {
   using Value = Compute<T>;
   ScatterMode mode;
   bool scaled;
   KernelParam alpha;
 
   __device__ Value factor() const {
-    if constexpr (is_complex_type<Value>) return rounded<T>(Value(static_cast<Real<Value>>(alpha.c[0]), static_cast<Real<Value>>(alpha.c[1])));
-    else if constexpr (std::is_floating_point_v<Value>) return rounded<T>(static_cast<Value>(alpha.f));
-    else return static_cast<Value>(alpha.i);
+    if constexpr (is_complex_type<Value>)
+      return rounded<T>(Value(static_cast<Real<Value>>(alpha.c[0]), static_cast<Real<Value>>(alpha.c[1])));
+    else if constexpr (std::is_floating_point_v<Value>)
+      return rounded<T>(static_cast<Value>(alpha.f));
+    else
+      return static_cast<Value>(alpha.i);
   }
   __device__ static Value multiply(Value a, Value b) {
-    if constexpr (std::is_same_v<T, bool>) return a && b;
-    else if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-    else return rounded<T>(product(a, b));
+    if constexpr (std::is_same_v<T, bool>)
+      return a && b;
+    else if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+    else
+      return rounded<T>(product(a, b));
   }
   __device__ Value read(const char* p) const {
     const Value v = load(reinterpret_cast<const T*>(p));
@@ -66,19 +77,29 @@ template <class T> struct Meet {
   }
   __device__ Value meet(Value a, Value b) const {
     switch (mode) {
-      case ScatterMode::kMultiply: return multiply(a, b);
+      case ScatterMode::kMultiply:
+        return multiply(a, b);
       case ScatterMode::kMax:
-        if constexpr (std::is_same_v<T, bool>) return a || b;
-        else if constexpr (!is_complex_type<Value>) return a >= b || a != a ? a : b;
-        else break;
+        if constexpr (std::is_same_v<T, bool>)
+          return a || b;
+        else if constexpr (!is_complex_type<Value>)
+          return a >= b || a != a ? a : b;
+        else
+          break;
       case ScatterMode::kMin:
-        if constexpr (std::is_same_v<T, bool>) return a && b;
-        else if constexpr (!is_complex_type<Value>) return a <= b || a != a ? a : b;
-        else break;
+        if constexpr (std::is_same_v<T, bool>)
+          return a && b;
+        else if constexpr (!is_complex_type<Value>)
+          return a <= b || a != a ? a : b;
+        else
+          break;
       default:
-        if constexpr (std::is_same_v<T, bool>) return a || b;
-        else if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-        else return rounded<T>(a + b);
+        if constexpr (std::is_same_v<T, bool>)
+          return a || b;
+        else if constexpr (std::is_integral_v<T>)
+          return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+        else
+          return rounded<T>(a + b);
     }
     return a;
   }
@@ -104,7 +125,8 @@ template <class T> struct Meet {
 };
 
 // U: unsigned or unsigned long long, of an integer dtype's size.
-template <class U> struct AtomicAdd {
+template <class U>
+struct AtomicAdd {
   using Value = U;
   U factor;
   __device__ Value read(const char* p) const { return *reinterpret_cast<const U*>(p) * factor; }
@@ -153,7 +175,8 @@ __global__ void scatter_lines(Walk<3> free, Line line, char* self, const char* s
           v[u] = op.read(src + more[1] + j * line.step[1]);
         }
 #pragma unroll
-        for (int u = 0; u < kAtOnce; ++u) if (to[u] != kNowhere) op.put(self + to[u], v[u]);
+        for (int u = 0; u < kAtOnce; ++u)
+          if (to[u] != kNowhere) op.put(self + to[u], v[u]);
       }
     }
   }
@@ -161,8 +184,10 @@ __global__ void scatter_lines(Walk<3> free, Line line, char* self, const char* s
 
 // ---- places as numbers
 
-// Numbers of places: byte offsets into self divided by what all of them are multiples of. Bad indices go to the number `places`. Operands: self, index.
-template <class Key> struct NumberPlaces {
+// Numbers of places: byte offsets into self divided by what all of them are multiples of. Bad indices go to the number
+// `places`. Operands: self, index.
+template <class Key>
+struct NumberPlaces {
   Walk<2> keyed;
   Index index;
   int64_t unit, places;
@@ -178,7 +203,8 @@ template <class Key> struct NumberPlaces {
 // ---- runs of equal places
 
 // Where the values of positions lie, in the order of their sorted places. Operand: src.
-template <class Pos> struct ValueOffsets {
+template <class Pos>
+struct ValueOffsets {
   Walk<1> keyed;
   const Pos* positions;
   int64_t* offsets;
@@ -199,7 +225,9 @@ struct Runs {
   int64_t unit, places;
   char* self;
   const char* src;
-  __device__ int64_t place(int64_t j) const { return wide ? static_cast<int64_t>(static_cast<const uint64_t*>(keys)[j]) : static_cast<const uint32_t*>(keys)[j]; }
+  __device__ int64_t place(int64_t j) const {
+    return wide ? static_cast<int64_t>(static_cast<const uint64_t*>(keys)[j]) : static_cast<const uint32_t*>(keys)[j];
+  }
 };
 
 template <class T>
@@ -244,7 +272,8 @@ __global__ void assign_last(Runs runs) {
     if (number == runs.places || (j + 1 < runs.positions && runs.place(j + 1) == number)) continue;
     int64_t at[2];
     runs.inner.offsets(i - j * runs.inner.numel, at);
-    *reinterpret_cast<T*>(runs.self + number * runs.unit + at[0]) = *reinterpret_cast<const T*>(runs.src + runs.offsets[j] + at[1]);
+    *reinterpret_cast<T*>(runs.self + number * runs.unit + at[0]) =
+        *reinterpret_cast<const T*>(runs.src + runs.offsets[j] + at[1]);
   }
 }
 
@@ -257,7 +286,8 @@ struct FindWinners {
 };
 
 // Operands of keyed: src; of inner: self, src.
-template <class T> struct AssignWinner {
+template <class T>
+struct AssignWinner {
   Walk<1> keyed;
   Walk<2> inner;
   const uint32_t* keys;
@@ -294,8 +324,12 @@ struct Dims {
     for (size_t d = 0; d < n; ++d) c *= shape[d];
     return c;
   }
-  Walk<3> walk(bool keep_order) const { return make_walk<3>({shape, n}, {strides[0], strides[1], strides[2]}, keep_order); }
-  Walk<2> walk_of(int a, int b, bool keep_order) const { return make_walk<2>({shape, n}, {strides[a], strides[b]}, keep_order); }
+  Walk<3> walk(bool keep_order) const {
+    return make_walk<3>({shape, n}, {strides[0], strides[1], strides[2]}, keep_order);
+  }
+  Walk<2> walk_of(int a, int b, bool keep_order) const {
+    return make_walk<2>({shape, n}, {strides[a], strides[b]}, keep_order);
+  }
   Walk<1> walk_of(int a) const { return make_walk<1>({shape, n}, {strides[a]}); }
 };
 
@@ -340,18 +374,19 @@ struct Scatter {
   }
 };
 
-// Is a thread for each line faster than sorting? In nanoseconds: a step of a line waits for memory, with at most so many lines under way; a sort takes some launches, and time
-// for each key.
+// Is a thread for each line faster than sorting? In nanoseconds: a step of a line waits for memory, with at most so
+// many lines under way; a sort takes some launches, and time for each key.
 bool lines_are_faster(const Scatter& s) {
   constexpr double kStep = 300, kLinesAtOnce = 200000, kSort = 100000, kKey = 0.7;
-  const double lines = static_cast<double>(s.free.count()), length = static_cast<double>(s.ordered.count()), keys = static_cast<double>(s.keyed.count());
+  const double lines = static_cast<double>(s.free.count()), length = static_cast<double>(s.ordered.count()),
+               keys = static_cast<double>(s.keyed.count());
   return length * kStep * std::max(1.0, lines / kLinesAtOnce) <= kSort + keys * kKey;
 }
 
 template <class Op>
 void by_lines(const Scatter& s, const Walk<3>& free, const Dims& ordered, const Op& op) {
-  launch(scatter_lines<Op>, blocks_for(free.numel), dim3(kThreads), free, Line(ordered.walk(true)), static_cast<char*>(s.self.data), static_cast<const char*>(s.src.data), s.index,
-         op);
+  launch(scatter_lines<Op>, blocks_for(free.numel), dim3(kThreads), free, Line(ordered.walk(true)),
+         static_cast<char*>(s.self.data), static_cast<const char*>(s.src.data), s.index, op);
 }
 
 template <class Key>
@@ -365,22 +400,28 @@ Buffer number_places(const Scatter& s) {
 // f(runs) after the places were sorted.
 template <class Key, class Pos, class F>
 void with_runs(const Scatter& s, const Walk<2>& inner, F&& f) {
-  const Sorted<Key, Pos> sorted = radix_sort<Key, Pos>(number_places<Key>(s), 1, s.keyed.count(), std::bit_width(static_cast<uint64_t>(s.places)));
+  const Sorted<Key, Pos> sorted =
+      radix_sort<Key, Pos>(number_places<Key>(s), 1, s.keyed.count(), std::bit_width(static_cast<uint64_t>(s.places)));
   const int64_t n = s.keyed.count();
   const Buffer offsets(n * sizeof(int64_t));
   for_each(n, ValueOffsets<Pos>{s.keyed.walk_of(1), sorted.positions.template as<Pos>(), offsets.as<int64_t>()});
-  f(Runs{inner, n, sorted.keys.get(), sizeof(Key) == 8, offsets.as<int64_t>(), s.unit, s.places, static_cast<char*>(s.self.data), static_cast<const char*>(s.src.data)});
+  f(Runs{inner, n, sorted.keys.get(), sizeof(Key) == 8, offsets.as<int64_t>(), s.unit, s.places,
+         static_cast<char*>(s.self.data), static_cast<const char*>(s.src.data)});
 }
 template <class F>
 void by_runs(const Scatter& s, const Walk<2>& inner, F&& f) {
-  if (s.keyed.count() > INT64_C(0xffffffff)) with_runs<uint64_t, uint64_t>(s, inner, f);
-  else if (s.places > INT64_C(0xffffffff)) with_runs<uint64_t, uint32_t>(s, inner, f);
-  else with_runs<uint32_t, uint32_t>(s, inner, f);
+  if (s.keyed.count() > INT64_C(0xffffffff))
+    with_runs<uint64_t, uint64_t>(s, inner, f);
+  else if (s.places > INT64_C(0xffffffff))
+    with_runs<uint64_t, uint32_t>(s, inner, f);
+  else
+    with_runs<uint32_t, uint32_t>(s, inner, f);
 }
 
 void assign_by_lines(const Scatter& s, const Dims& free, const Dims& ordered) {
   Walk<3> walk = free.walk(false);
-  visit_size(widen(walk, item_size(s.self.dtype), 0b011, s.alignment()), [&](auto tag) { by_lines(s, walk, ordered, Assign<typename decltype(tag)::type>()); });
+  visit_size(widen(walk, item_size(s.self.dtype), 0b011, s.alignment()),
+             [&](auto tag) { by_lines(s, walk, ordered, Assign<typename decltype(tag)::type>()); });
 }
 
 void assign(const Scatter& s) {
@@ -389,7 +430,8 @@ void assign(const Scatter& s) {
   if (one_value || s.ordered.count() == 1) return assign_by_lines(s, s.all, Dims());
   if (!s.sortable || lines_are_faster(s)) return assign_by_lines(s, s.free, s.ordered);
   const int64_t positions = s.keyed.count();
-  const bool winners_fit = positions <= INT32_MAX && s.places < INT64_C(0xffffffff) && s.places <= 4 * positions + 65536;
+  const bool winners_fit =
+      positions <= INT32_MAX && s.places < INT64_C(0xffffffff) && s.places <= 4 * positions + 65536;
   Walk<2> inner = s.inner.walk_of(0, 1, false);
   visit_size(widen(inner, item_size(s.self.dtype), 0b11, s.alignment()), [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -397,11 +439,14 @@ void assign(const Scatter& s) {
       const Buffer keys = number_places<uint32_t>(s), winners((s.places + 1) * sizeof(int));
       fill_bytes(winners.get(), 0xff, (s.places + 1) * sizeof(int));
       for_each(positions, FindWinners{keys.as<uint32_t>(), winners.as<int>()});
-      for_each(positions * inner.numel, AssignWinner<T>{s.keyed.walk_of(1), inner, keys.as<uint32_t>(), winners.as<int>(), s.unit, s.places, static_cast<char*>(s.self.data),
-                                                        static_cast<const char*>(s.src.data)});
+      for_each(positions * inner.numel,
+               AssignWinner<T>{s.keyed.walk_of(1), inner, keys.as<uint32_t>(), winners.as<int>(), s.unit, s.places,
+                               static_cast<char*>(s.self.data), static_cast<const char*>(s.src.data)});
       return;
     }
-    by_runs(s, inner, [&](const Runs& runs) { launch(assign_last<T>, blocks_for(runs.positions * runs.inner.numel), dim3(kThreads), runs); });
+    by_runs(s, inner, [&](const Runs& runs) {
+      launch(assign_last<T>, blocks_for(runs.positions * runs.inner.numel), dim3(kThreads), runs);
+    });
   });
 }
 
@@ -410,17 +455,24 @@ void meet(const Scatter& s) {
   const Meet<T> op{s.mode, s.scaled, s.alpha};
   if constexpr (std::is_integral_v<T> && sizeof(T) >= 4) {
     using U = std::conditional_t<sizeof(T) == 4, unsigned, unsigned long long>;
-    if (s.mode == ScatterMode::kAdd) return by_lines(s, s.all.walk(false), Dims(), AtomicAdd<U>{static_cast<U>(s.scaled ? s.alpha.i : 1)});
+    if (s.mode == ScatterMode::kAdd)
+      return by_lines(s, s.all.walk(false), Dims(), AtomicAdd<U>{static_cast<U>(s.scaled ? s.alpha.i : 1)});
   }
   // Only sorting tells how many values met at a place.
-  if (s.mode != ScatterMode::kMean && (!s.sortable || lines_are_faster(s))) return by_lines(s, s.free.walk(false), s.ordered, op);
-  TESSERA_CHECK(s.sortable, "scatter with reduce='mean' into a tensor with negative strides is not supported on CUDA devices");
-  by_runs(s, s.inner.walk_of(0, 1, false), [&](const Runs& runs) { launch(scatter_runs<T>, blocks_for(runs.positions * runs.inner.numel), dim3(kThreads), runs, op); });
+  if (s.mode != ScatterMode::kMean && (!s.sortable || lines_are_faster(s)))
+    return by_lines(s, s.free.walk(false), s.ordered, op);
+  TESSERA_CHECK(s.sortable,
+                "scatter with reduce='mean' into a tensor with negative strides is not supported on CUDA devices");
+  by_runs(s, s.inner.walk_of(0, 1, false), [&](const Runs& runs) {
+    launch(scatter_runs<T>, blocks_for(runs.positions * runs.inner.numel), dim3(kThreads), runs, op);
+  });
 }
 
 const char* name_of_mode(ScatterMode mode) {
-  static constexpr const char* kNames[] = {"scatter_gather_base_kernel_func", "scatter_gather_base_kernel_func_add", "scatter_gather_base_kernel_func_multiply",
-                                           "scatter_gather_base_kernel_func_mean", "scatter_gather_base_kernel_func_amax", "scatter_gather_base_kernel_func_amin"};
+  static constexpr const char* kNames[] = {
+      "scatter_gather_base_kernel_func",          "scatter_gather_base_kernel_func_add",
+      "scatter_gather_base_kernel_func_multiply", "scatter_gather_base_kernel_func_mean",
+      "scatter_gather_base_kernel_func_amax",     "scatter_gather_base_kernel_func_amin"};
   return kNames[static_cast<int>(mode)];
 }
 
@@ -431,16 +483,19 @@ void run(const Scatter& s) {
   }
   const char* name = name_of_mode(s.mode);
   if (is_complex(s.self.dtype) && (s.mode == ScatterMode::kMax || s.mode == ScatterMode::kMin))
-    tessera::internal::raise<NotImplementedError>("\"", name, "\" not implemented for '", type_name_of(s.self.dtype), "'");
+    tessera::internal::raise<NotImplementedError>("\"", name, "\" not implemented for '", type_name_of(s.self.dtype),
+                                                  "'");
   visit<kBools | kNumbers | kWideInts | kComplexHalves>(s.self.dtype, name, [&](auto tag) {
     if (s.all.count() > 0) meet<typename decltype(tag)::type>(s);
   });
 }
 
 // Along one dimension. scale: bytes of self from one number of the index to the next.
-Scatter scatter_along(ScatterMode mode, std::span<const int64_t> shape, int dim, const Operand& self, const Operand& src, const int64_t* index_strides, const Index& index) {
+Scatter scatter_along(ScatterMode mode, std::span<const int64_t> shape, int dim, const Operand& self,
+                      const Operand& src, const int64_t* index_strides, const Index& index) {
   Scatter s{mode, self, src, index};
-  for (int d = 0; d < static_cast<int>(shape.size()); ++d) s.add(shape[d], d == dim ? 0 : self.strides[d], src.strides[d], index_strides[d], d == dim);
+  for (int d = 0; d < static_cast<int>(shape.size()); ++d)
+    s.add(shape[d], d == dim ? 0 : self.strides[d], src.strides[d], index_strides[d], d == dim);
   s.extend(index.size, index.scale);
   s.finish();
   return s;
@@ -448,12 +503,21 @@ Scatter scatter_along(ScatterMode mode, std::span<const int64_t> shape, int dim,
 
 }  // namespace
 
-void run_scatter(ScatterMode mode, std::span<const int64_t> index_shape, int dim, int64_t self_dim_size, const Operand& self, const Operand& src, const Operand& index) {
-  const Index x{static_cast<const char*>(index.data), self_dim_size, index_shape.empty() ? 0 : self.strides[dim], dim, ReportKind::kScatterIndex, false, false, report_slot()};
+void run_scatter(ScatterMode mode, std::span<const int64_t> index_shape, int dim, int64_t self_dim_size,
+                 const Operand& self, const Operand& src, const Operand& index) {
+  const Index x{static_cast<const char*>(index.data),
+                self_dim_size,
+                index_shape.empty() ? 0 : self.strides[dim],
+                dim,
+                ReportKind::kScatterIndex,
+                false,
+                false,
+                report_slot()};
   run(scatter_along(mode, index_shape, dim, self, src, index.strides, x));
 }
 
-void run_index_add(std::span<const int64_t> shape, int dim, const Operand& self, const Operand& src, const int64_t* index, int64_t n, KernelParam alpha) {
+void run_index_add(std::span<const int64_t> shape, int dim, const Operand& self, const Operand& src,
+                   const int64_t* index, int64_t n, KernelParam alpha) {
   const size_t rank = shape.size();
   Strides sizes(shape.data(), rank), along;
   sizes.of[dim] = n;
@@ -462,25 +526,31 @@ void run_index_add(std::span<const int64_t> shape, int dim, const Operand& self,
   Scatter s;
   if (rank == 0) {  // one element, n additions
     const Strides none;
-    s = scatter_along(ScatterMode::kAdd, {sizes.of, 1}, 0, {self.data, self.dtype, none.of}, {src.data, src.dtype, none.of}, along.of, x);
+    s = scatter_along(ScatterMode::kAdd, {sizes.of, 1}, 0, {self.data, self.dtype, none.of},
+                      {src.data, src.dtype, none.of}, along.of, x);
   } else {
     x.size = shape[dim];
     x.scale = self.strides[dim];
     s = scatter_along(ScatterMode::kAdd, {sizes.of, rank}, dim, self, src, along.of, x);
   }
   const Category c = category_of(self.dtype);
-  s.scaled = !(c == Category::kComplex ? alpha.c[0] == 1 && alpha.c[1] == 0 : c == Category::kFloat ? alpha.f == 1 : alpha.i == 1);
+  s.scaled = !(c == Category::kComplex ? alpha.c[0] == 1 && alpha.c[1] == 0
+               : c == Category::kFloat ? alpha.f == 1
+                                       : alpha.i == 1);
   s.alpha = alpha;
   run(s);
 }
 
-void run_index_put(std::span<const int64_t> shape, const Operand& self, const Operand& values, std::span<const Operand> indices, std::span<const int64_t> indexed_sizes,
+void run_index_put(std::span<const int64_t> shape, const Operand& self, const Operand& values,
+                   std::span<const Operand> indices, std::span<const int64_t> indexed_sizes,
                    std::span<const int64_t> indexed_strides, bool accumulate, std::span<const int64_t> dim_numbers) {
   const IndexPlan plan(shape, indices, indexed_sizes, indexed_strides, dim_numbers);
   if (plan.count == 0) return;
   Scatter s{accumulate ? ScatterMode::kAdd : ScatterMode::kAssign, self, values, plan.index};
   // A dimension that neither self nor the indices walk writes the same place each time.
-  for (size_t d = 0; d < shape.size(); ++d) s.add(shape[d], self.strides[d], values.strides[d], plan.strides.of[d], plan.strides.of[d] != 0 || self.strides[d] == 0);
+  for (size_t d = 0; d < shape.size(); ++d)
+    s.add(shape[d], self.strides[d], values.strides[d], plan.strides.of[d],
+          plan.strides.of[d] != 0 || self.strides[d] == 0);
   for (size_t k = 0; k < indexed_sizes.size(); ++k) s.extend(indexed_sizes[k], indexed_strides[k]);
   s.finish();
   run(s);

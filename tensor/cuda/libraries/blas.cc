@@ -79,7 +79,8 @@ struct ThreadHandles {
   }
 };
 
-// CUBLAS_WORKSPACE_CONFIG=":4096:8": pairs of a size in KiB and a number of buffers. Else 32 MiB on devices of the Hopper generation and later, 8 MiB before.
+// CUBLAS_WORKSPACE_CONFIG=":4096:8": pairs of a size in KiB and a number of buffers. Else 32 MiB on devices of the
+// Hopper generation and later, 8 MiB before.
 size_t workspace_bytes() {
   if (const char* p = std::getenv("CUBLAS_WORKSPACE_CONFIG")) {
     size_t total = 0;
@@ -130,7 +131,8 @@ std::atomic<unsigned> g_settings{kHalf | kBFloat};
 const Blas* find_blas() { return loaded().found ? &loaded().functions : nullptr; }
 
 const Blas& blas() {
-  TESSERA_CHECK(loaded().found, "cuBLAS, which computes matrix products on CUDA devices, cannot be loaded: ", loaded().why);
+  TESSERA_CHECK(loaded().found,
+                "cuBLAS, which computes matrix products on CUDA devices, cannot be loaded: ", loaded().why);
   return loaded().functions;
 }
 
@@ -145,7 +147,9 @@ BlasSettings blas_settings() {
   return {(s & kTf32) != 0, (s & kHalf) != 0, (s & kBFloat) != 0};
 }
 void set_blas_settings(const BlasSettings& s) {
-  g_settings.store((s.allow_tf32 ? kTf32 : 0u) | (s.allow_fp16_reduced_precision ? kHalf : 0u) | (s.allow_bf16_reduced_precision ? kBFloat : 0u), std::memory_order_relaxed);
+  g_settings.store((s.allow_tf32 ? kTf32 : 0u) | (s.allow_fp16_reduced_precision ? kHalf : 0u) |
+                       (s.allow_bf16_reduced_precision ? kBFloat : 0u),
+                   std::memory_order_relaxed);
 }
 
 namespace {

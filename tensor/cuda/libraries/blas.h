@@ -40,7 +40,8 @@ struct BlasSettings {
 BlasSettings blas_settings();
 void set_blas_settings(const BlasSettings& s);
 
-// This thread's handle on op_device(), on its current stream, with a workspace of that stream (so that results are the same on every run).
+// This thread's handle on op_device(), on its current stream, with a workspace of that stream (so that results are the
+// same on every run).
 cublasHandle_t blas_handle();
 // The workspace of the handle that blas_handle() gave last on this thread.
 struct BlasWorkspace {

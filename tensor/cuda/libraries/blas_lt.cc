@@ -41,18 +41,22 @@ const BlasLt* load() {
 #endif
 
 // Opaque objects of the library, gone with their scope.
-template <class T> struct Held {
+template <class T>
+struct Held {
   T* object = nullptr;
   cublasStatus_t (*destroy)(T*);
   explicit Held(cublasStatus_t (*d)(T*)) : destroy(d) {}
   Held(const Held&) = delete;
-  ~Held() { if (object) destroy(object); }
+  ~Held() {
+    if (object) destroy(object);
+  }
 };
 
 struct Descriptors {
   const BlasLt& lt;
   Held<cublasLtMatmulDescOpaque_t> product{lt.destroy_desc};
-  Held<cublasLtMatrixLayoutOpaque_t> a{lt.destroy_layout}, b{lt.destroy_layout}, c{lt.destroy_layout}, d{lt.destroy_layout};
+  Held<cublasLtMatrixLayoutOpaque_t> a{lt.destroy_layout}, b{lt.destroy_layout}, c{lt.destroy_layout},
+      d{lt.destroy_layout};
 
   Descriptors(const BlasLt& functions, const LtProduct& p) : lt(functions) {
     check_blas(lt.create_desc(&product.object, p.compute, CUDA_R_32F), "cublasLtMatmulDescCreate");
@@ -72,19 +76,23 @@ struct Descriptors {
     layout(c, p.c_type, p.m, p.n, p.d_leading);
     layout(d, p.d_type, p.m, p.n, p.d_leading);
   }
-  template <class T> void set(cublasLtMatmulDescAttributes_t name, T value) {
+  template <class T>
+  void set(cublasLtMatmulDescAttributes_t name, T value) {
     check_blas(lt.set_desc(product.object, name, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
   }
   // Older libraries do not know the attribute: then there is no such product.
   bool set_outer_scales() {
     const int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
-    return lt.set_desc(product.object, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &mode, sizeof mode) == CUBLAS_STATUS_SUCCESS &&
+    return lt.set_desc(product.object, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &mode, sizeof mode) ==
+               CUBLAS_STATUS_SUCCESS &&
            lt.set_desc(product.object, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &mode, sizeof mode) == CUBLAS_STATUS_SUCCESS;
   }
 
  private:
-  void layout(Held<cublasLtMatrixLayoutOpaque_t>& to, cudaDataType_t type, int64_t rows, int64_t cols, int64_t leading) {
-    check_blas(lt.create_layout(&to.object, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), leading), "cublasLtMatrixLayoutCreate");
+  void layout(Held<cublasLtMatrixLayoutOpaque_t>& to, cudaDataType_t type, int64_t rows, int64_t cols,
+              int64_t leading) {
+    check_blas(lt.create_layout(&to.object, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(cols), leading),
+               "cublasLtMatrixLayoutCreate");
   }
 };
 
@@ -99,9 +107,30 @@ uint32_t alignment_of(const void* p) {
 // What the choice of an algorithm depends on.
 using Key = std::array<int64_t, 24>;
 Key key_of(const LtProduct& p, size_t workspace) {
-  return {op_device(), p.m, p.n, p.k, p.a.type, p.a.op, p.a.leading, p.b.type, p.b.op, p.b.leading, p.d_type, p.c_type, p.d_leading, p.compute, p.epilogue, p.bias ? p.bias_type : -1,
-          p.scale_a != nullptr, p.scale_d != nullptr, p.outer_scales, p.fast_accumulation, p.reduced_reduction, static_cast<int64_t>(workspace),
-          alignment_of(p.a.data) | int64_t{alignment_of(p.b.data)} << 16, alignment_of(p.d) | int64_t{alignment_of(p.bias)} << 16};
+  return {op_device(),
+          p.m,
+          p.n,
+          p.k,
+          p.a.type,
+          p.a.op,
+          p.a.leading,
+          p.b.type,
+          p.b.op,
+          p.b.leading,
+          p.d_type,
+          p.c_type,
+          p.d_leading,
+          p.compute,
+          p.epilogue,
+          p.bias ? p.bias_type : -1,
+          p.scale_a != nullptr,
+          p.scale_d != nullptr,
+          p.outer_scales,
+          p.fast_accumulation,
+          p.reduced_reduction,
+          static_cast<int64_t>(workspace),
+          alignment_of(p.a.data) | int64_t{alignment_of(p.b.data)} << 16,
+          alignment_of(p.d) | int64_t{alignment_of(p.bias)} << 16};
 }
 struct Choice {
   bool found = false;
@@ -124,19 +153,24 @@ Choice choose(const BlasLt& lt, const LtProduct& p, const Descriptors& d, size_t
   Held<cublasLtMatmulPreferenceOpaque_t> preference(lt.destroy_preference);
   check_blas(lt.create_preference(&preference.object), "cublasLtMatmulPreferenceCreate");
   const auto set = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
-    check_blas(lt.set_preference(preference.object, name, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
+    check_blas(lt.set_preference(preference.object, name, &value, sizeof value),
+               "cublasLtMatmulPreferenceSetAttribute");
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{workspace});
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(p.a.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(p.b.data));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(p.d));
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::min(alignment_of(p.d), alignment_of(p.bias)));
-  if (!p.reduced_reduction) set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  if (!p.reduced_reduction)
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
   cublasLtMatmulHeuristicResult_t result{};
   int count = 0;
-  const cublasStatus_t s = lt.find_algorithm(reinterpret_cast<cublasLtHandle_t>(blas_handle()), d.product.object, d.a.object, d.b.object, d.c.object, d.d.object, preference.object, 1,
-                                             &result, &count);
-  if (s == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS) at->second = {true, result.algo};
+  const cublasStatus_t s =
+      lt.find_algorithm(reinterpret_cast<cublasLtHandle_t>(blas_handle()), d.product.object, d.a.object, d.b.object,
+                        d.c.object, d.d.object, preference.object, 1, &result, &count);
+  if (s == CUBLAS_STATUS_SUCCESS && count > 0 && result.state == CUBLAS_STATUS_SUCCESS)
+    at->second = {true, result.algo};
   return at->second;
 }
 
@@ -158,7 +192,8 @@ bool lt_product(const LtProduct& p) {
   const Choice choice = choose(*lt, p, d, workspace.bytes);
   if (!choice.found) return false;
   const float beta = 0;
-  const cublasStatus_t s = lt->matmul(reinterpret_cast<cublasLtHandle_t>(handle), d.product.object, &p.alpha, p.a.data, d.a.object, p.b.data, d.b.object, &beta, p.d, d.c.object, p.d, d.d.object,
+  const cublasStatus_t s = lt->matmul(reinterpret_cast<cublasLtHandle_t>(handle), d.product.object, &p.alpha, p.a.data,
+                                      d.a.object, p.b.data, d.b.object, &beta, p.d, d.c.object, p.d, d.d.object,
                                       &choice.algorithm, workspace.data, workspace.bytes, current_stream());
   if (s == CUBLAS_STATUS_NOT_SUPPORTED) return false;
   check_blas(s, "cublasLtMatmul");

@@ -1,4 +1,5 @@
-// cuBLASLt, found at run time: products whose results go through an epilogue (a bias, an activation) or whose operands have scales (8-bit floats).
+// cuBLASLt, found at run time: products whose results go through an epilogue (a bias, an activation) or whose operands
+// have scales (8-bit floats).
 #pragma once
 
 #if TESSERA_CUDA_EMULATED
@@ -53,7 +54,8 @@ struct LtProduct {
   bool fast_accumulation = false;
   bool reduced_reduction = true;  // partial sums may be added in the type of d
 };
-// False: the library is missing, or has no algorithm for this; nothing has been done. The choice of an algorithm is made once for each kind of product.
+// False: the library is missing, or has no algorithm for this; nothing has been done. The choice of an algorithm is
+// made once for each kind of product.
 bool lt_product(const LtProduct& p);
 
 }  // namespace tessera::cuda

@@ -109,8 +109,16 @@ cudnnHandle_t new_handle(int device) {
 }
 
 // The limit of the measured algorithms lies above the flags.
-enum : unsigned { kEnabled = 1, kDeterministic = 2, kTf32 = 4, kBenchmark = 8, kLimitShift = 8, kLargestLimit = 0xffff };
-std::atomic<unsigned> g_settings{kEnabled | kTf32 | static_cast<unsigned>(DnnSettings().benchmark_limit) << kLimitShift};
+enum : unsigned {
+  kEnabled = 1,
+  kDeterministic = 2,
+  kTf32 = 4,
+  kBenchmark = 8,
+  kLimitShift = 8,
+  kLargestLimit = 0xffff
+};
+std::atomic<unsigned> g_settings{kEnabled | kTf32 |
+                                 static_cast<unsigned>(DnnSettings().benchmark_limit) << kLimitShift};
 
 }  // namespace
 
@@ -125,11 +133,14 @@ void check_dnn(cudnnStatus_t s, const char* what) {
 
 DnnSettings dnn_settings() {
   const unsigned s = g_settings.load(std::memory_order_relaxed);
-  return {(s & kEnabled) != 0, (s & kBenchmark) != 0, (s & kDeterministic) != 0, (s & kTf32) != 0, static_cast<int>(s >> kLimitShift)};
+  return {(s & kEnabled) != 0, (s & kBenchmark) != 0, (s & kDeterministic) != 0, (s & kTf32) != 0,
+          static_cast<int>(s >> kLimitShift)};
 }
 void set_dnn_settings(const DnnSettings& s) {
-  const unsigned limit = std::min(static_cast<unsigned>(std::max(s.benchmark_limit, 0)), static_cast<unsigned>(kLargestLimit));
-  g_settings.store((s.enabled ? kEnabled : 0u) | (s.benchmark ? kBenchmark : 0u) | (s.deterministic ? kDeterministic : 0u) | (s.allow_tf32 ? kTf32 : 0u) | limit << kLimitShift,
+  const unsigned limit =
+      std::min(static_cast<unsigned>(std::max(s.benchmark_limit, 0)), static_cast<unsigned>(kLargestLimit));
+  g_settings.store((s.enabled ? kEnabled : 0u) | (s.benchmark ? kBenchmark : 0u) |
+                       (s.deterministic ? kDeterministic : 0u) | (s.allow_tf32 ? kTf32 : 0u) | limit << kLimitShift,
                    std::memory_order_relaxed);
 }
 

@@ -55,7 +55,7 @@ struct DnnSettings {
   bool benchmark = false;      // the first convolution of certain sizes measures all algorithms
   bool deterministic = false;  // only algorithms that give the same bits on every run
   bool allow_tf32 = true;
-  int benchmark_limit = 10;    // how many algorithms are measured, of those that cuDNN thinks best; 0: all
+  int benchmark_limit = 10;  // how many algorithms are measured, of those that cuDNN thinks best; 0: all
 };
 DnnSettings dnn_settings();
 void set_dnn_settings(const DnnSettings& s);

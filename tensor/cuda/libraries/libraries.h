@@ -1,4 +1,5 @@
-// NVIDIA's libraries (cuBLAS, cuDNN ...) are looked for when they are first needed, not linked: the library works without them, as far as it goes.
+// NVIDIA's libraries (cuBLAS, cuDNN ...) are looked for when they are first needed, not linked: the library works
+// without them, as far as it goes.
 #pragma once
 
 #include <initializer_list>
@@ -7,7 +8,8 @@
 
 namespace tessera::cuda {
 
-// Directories to look in before the system's: where pip has put NVIDIA's packages (site-packages/nvidia/*/lib). Set before the first use.
+// Directories to look in before the system's: where pip has put NVIDIA's packages (site-packages/nvidia/*/lib). Set
+// before the first use.
 void set_library_paths(std::vector<std::string> directories);
 std::vector<std::string> library_paths();
 
@@ -20,7 +22,10 @@ void* library_function(void* library, const char* name, std::string* why);
 struct FunctionsOf {
   void* library;
   std::string* why;
-  template <class Pointer> void operator()(Pointer& function, const char* name) const { function = reinterpret_cast<Pointer>(library_function(library, name, why)); }
+  template <class Pointer>
+  void operator()(Pointer& function, const char* name) const {
+    function = reinterpret_cast<Pointer>(library_function(library, name, why));
+  }
 };
 
 }  // namespace tessera::cuda

@@ -31,7 +31,8 @@ void read_memory(void* host, const void* data, Device device, size_t nbytes) {
   copy_to_host(host, data, nbytes);
 }
 
-// Between two devices: the source's stream does the copy, after the work that the target's stream holds, which then waits for it.
+// Between two devices: the source's stream does the copy, after the work that the target's stream holds, which then
+// waits for it.
 void transfer_between(void* dst, int dst_device, const void* src, int src_device, size_t n) {
   const Stream from = current_stream(src_device), to = current_stream(dst_device);
   Event target_ready, done;
@@ -45,11 +46,13 @@ void transfer_between(void* dst, int dst_device, const void* src, int src_device
 
 void transfer(void* dst, Device dst_device, const void* src, Device src_device, size_t n, bool non_blocking) {
   if (n == 0) return;
-  if (dst_device.is_cuda() && src_device.is_cuda()) return transfer_between(dst, dst_device.index, src, src_device.index, n);
+  if (dst_device.is_cuda() && src_device.is_cuda())
+    return transfer_between(dst, dst_device.index, src, src_device.index, n);
   const bool to_host = dst_device.is_cpu();
   OpDevice on((to_host ? src_device : dst_device).index);
   void* host = to_host ? dst : const_cast<void*>(src);
-  check(cudaMemcpyAsync(dst, src, n, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, current_stream()), "cudaMemcpyAsync");
+  check(cudaMemcpyAsync(dst, src, n, to_host ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, current_stream()),
+        "cudaMemcpyAsync");
   if (non_blocking && record_pinned(host, op_device(), current_stream())) return;
   if (to_host || is_pinned(host)) synchronize_stream();  // pageable memory has been read when the call returns
 }

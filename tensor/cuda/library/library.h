@@ -6,9 +6,11 @@
 
 namespace tessera::cuda {
 
-// Fills the tables of DeviceType::kCUDA. False, and nothing is changed, if there is no device or no driver. `default_generator` gives the core's generator of a device.
+// Fills the tables of DeviceType::kCUDA. False, and nothing is changed, if there is no device or no driver.
+// `default_generator` gives the core's generator of a device.
 bool connect(Engines& engines, DeviceHooks& hooks, const Generator& (*default_generator)(Device device));
-// In a shared object of its own, the library names elementwise ops by stand-ins: own[i] stands for others[i]. Before connect.
+// In a shared object of its own, the library names elementwise ops by stand-ins: own[i] stands for others[i]. Before
+// connect.
 void set_pointwise_ops(std::span<const PointwiseOp* const> own, std::span<const PointwiseOp* const> others);
 // True once a tensor was made on a device.
 bool has_been_used();

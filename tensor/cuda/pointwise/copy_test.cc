@@ -13,12 +13,16 @@ using namespace testing;
 class Copy : public DeviceTest {};
 
 // The same call on both devices; all of the destination's memory is compared.
-void compare(const std::vector<int64_t>& shape, DType to, const std::vector<int64_t>& to_strides, int64_t to_elements, DType from, const std::vector<int64_t>& from_strides,
-             std::vector<uint8_t> source, bool conj = false, bool neg = false, int64_t from_offset = 0) {
+void compare(const std::vector<int64_t>& shape, DType to, const std::vector<int64_t>& to_strides, int64_t to_elements,
+             DType from, const std::vector<int64_t>& from_strides, std::vector<uint8_t> source, bool conj = false,
+             bool neg = false, int64_t from_offset = 0) {
   Mirror src(std::move(source)), dst(std::vector<uint8_t>(static_cast<size_t>(to_elements * item_size(to)), 0));
-  cpu::copy_strided(shape, {dst.host(), to, to_strides.data()}, {src.host_as<char>() + from_offset, from, from_strides.data()}, conj, neg);
-  cuda::copy_strided(shape, {dst.device(), to, to_strides.data()}, {src.device_as<char>() + from_offset, from, from_strides.data()}, conj, neg);
-  std::string what = std::string(name_of(from)) + " -> " + name_of(to) + (conj ? ", conj" : "") + (neg ? ", neg" : "") + ", shape";
+  cpu::copy_strided(shape, {dst.host(), to, to_strides.data()},
+                    {src.host_as<char>() + from_offset, from, from_strides.data()}, conj, neg);
+  cuda::copy_strided(shape, {dst.device(), to, to_strides.data()},
+                     {src.device_as<char>() + from_offset, from, from_strides.data()}, conj, neg);
+  std::string what =
+      std::string(name_of(from)) + " -> " + name_of(to) + (conj ? ", conj" : "") + (neg ? ", neg" : "") + ", shape";
   for (int64_t s : shape) what += " " + std::to_string(s);
   expect_same(to, dst.host_bytes(), dst.device_bytes(), what);
 }
@@ -43,8 +47,9 @@ TEST_F(Copy, EveryPairOfDtypes) {
 
 // Infinities, nan, zeros, numbers that round, overflow and underflow.
 TEST_F(Copy, EdgesOfFloats) {
-  std::vector<double> numbers = {0.0, -0.0, INFINITY, -INFINITY, NAN, 1e300, -1e300, 65504, 65519, 65520, 3.4e38, 3.5e38, 1e-40, 1e-45, 448, 464, 480,
-                                 57344, 61440, 240, 6e-8, 2.9e-8, 1e-8};
+  std::vector<double> numbers = {0.0,   -0.0,  INFINITY, -INFINITY, NAN,   1e300,  -1e300, 65504,
+                                 65519, 65520, 3.4e38,   3.5e38,    1e-40, 1e-45,  448,    464,
+                                 480,   57344, 61440,    240,       6e-8,  2.9e-8, 1e-8};
   for (int i = 0; i < 400; ++i) numbers.push_back(std::ldexp(1.0 + i / 400.0, i % 60 - 30));
   const int64_t n = static_cast<int64_t>(numbers.size());
   for (int f = static_cast<int>(DType::kFloat16); f <= kLastFloat8; ++f) {
@@ -69,13 +74,25 @@ TEST_F(Copy, EveryFloat8) {
 }
 
 TEST_F(Copy, LargeIntegers) {
-  const std::vector<uint64_t> numbers = {0, 1, ~uint64_t{0}, uint64_t{1} << 63, (uint64_t{1} << 63) - 1, (uint64_t{1} << 53) + 1,
-                                         0x80000000u, 0xffffffffu, 0x7fffffffu, 16777217, 255, 256, 32768};
+  const std::vector<uint64_t> numbers = {0,
+                                         1,
+                                         ~uint64_t{0},
+                                         uint64_t{1} << 63,
+                                         (uint64_t{1} << 63) - 1,
+                                         (uint64_t{1} << 53) + 1,
+                                         0x80000000u,
+                                         0xffffffffu,
+                                         0x7fffffffu,
+                                         16777217,
+                                         255,
+                                         256,
+                                         32768};
   const int64_t n = static_cast<int64_t>(numbers.size());
   std::vector<uint8_t> data(numbers.size() * 8);
   std::memcpy(data.data(), numbers.data(), data.size());
   for (const DType from : {DType::kInt64, DType::kUInt64}) {
-    for (int t = 0; t < kNumComputeDTypes; ++t) compare({n}, static_cast<DType>(t), {item_size(static_cast<DType>(t))}, n, from, {8}, data);
+    for (int t = 0; t < kNumComputeDTypes; ++t)
+      compare({n}, static_cast<DType>(t), {item_size(static_cast<DType>(t))}, n, from, {8}, data);
   }
 }
 
@@ -87,7 +104,8 @@ TEST_F(Copy, SignsAndConjugates) {
     for (const bool conj : {false, true}) {
       for (const bool neg : {false, true}) {
         compare({77}, from, {item_size(from)}, 77, from, {item_size(from)}, data, conj, neg);
-        compare({7, 11}, from, {item_size(from), 7 * item_size(from)}, 77, from, {11 * item_size(from), item_size(from)}, data, conj, neg);
+        compare({7, 11}, from, {item_size(from), 7 * item_size(from)}, 77, from,
+                {11 * item_size(from), item_size(from)}, data, conj, neg);
         const DType other = is_complex(from) ? DType::kComplex128 : DType::kFloat64;
         compare({77}, other, {item_size(other)}, 77, from, {item_size(from)}, data, conj, neg);
       }
@@ -98,11 +116,14 @@ TEST_F(Copy, SignsAndConjugates) {
 TEST_F(Copy, Transposes) {
   for (const DType t : {DType::kInt8, DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kComplex128}) {
     const int64_t s = item_size(t);
-    for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{32, 32}, {33, 65}, {8, 200}, {100, 9}, {1, 50}, {50, 1}}) {
+    for (const auto& [rows, columns] :
+         {std::pair<int64_t, int64_t>{32, 32}, {33, 65}, {8, 200}, {100, 9}, {1, 50}, {50, 1}}) {
       const std::vector<uint8_t> data = random_elements(t, 3 * rows * columns, 9);
       compare({rows, columns}, t, {columns * s, s}, rows * columns, t, {s, rows * s}, data);
-      compare({3, rows, columns}, t, {rows * columns * s, columns * s, s}, 3 * rows * columns, t, {rows * columns * s, s, rows * s}, data);
-      compare({rows, 3, columns}, t, {3 * columns * s, columns * s, s}, 3 * rows * columns, t, {s, rows * s, 3 * rows * s}, data);
+      compare({3, rows, columns}, t, {rows * columns * s, columns * s, s}, 3 * rows * columns, t,
+              {rows * columns * s, s, rows * s}, data);
+      compare({rows, 3, columns}, t, {3 * columns * s, columns * s, s}, 3 * rows * columns, t,
+              {s, rows * s, 3 * rows * s}, data);
     }
   }
 }
@@ -111,11 +132,11 @@ TEST_F(Copy, SlicesRepetitionsAndNothing) {
   for (const DType t : {DType::kInt8, DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kComplex128}) {
     const int64_t s = item_size(t);
     const std::vector<uint8_t> data = random_elements(t, 2000, 4);
-    compare({10, 16}, t, {16 * s, s}, 160, t, {40 * s, s}, data);                          // rows of a wider matrix
-    compare({10, 15}, t, {15 * s, s}, 160, t, {40 * s, s}, data, false, false, s);         // not aligned
-    compare({10, 16}, t, {32 * s, 2 * s}, 330, t, {16 * s, s}, data);                      // with gaps
-    compare({10, 16}, t, {16 * s, s}, 160, t, {0, s}, data);                               // one row for all
-    compare({10, 16}, t, {16 * s, s}, 160, t, {s, 0}, data);                               // one element per row
+    compare({10, 16}, t, {16 * s, s}, 160, t, {40 * s, s}, data);                   // rows of a wider matrix
+    compare({10, 15}, t, {15 * s, s}, 160, t, {40 * s, s}, data, false, false, s);  // not aligned
+    compare({10, 16}, t, {32 * s, 2 * s}, 330, t, {16 * s, s}, data);               // with gaps
+    compare({10, 16}, t, {16 * s, s}, 160, t, {0, s}, data);                        // one row for all
+    compare({10, 16}, t, {16 * s, s}, 160, t, {s, 0}, data);                        // one element per row
     compare({3, 0, 4}, t, {4 * s, 4 * s, s}, 5, t, {4 * s, 4 * s, s}, data);
     compare({}, t, {}, 1, t, {}, data);
     compare({1999}, t, {s}, 2000, t, {s}, data, false, false, s);
@@ -127,13 +148,17 @@ TEST_F(Copy, FromAHostNumber) {
   const double number = 2.75;
   const std::complex<double> z(1, 2);
   Mirror dst(std::vector<uint8_t>(84, 0));
-  cpu::copy_strided(shape, {dst.host(), DType::kFloat32, strides.data()}, {const_cast<double*>(&number), DType::kFloat64, zeros.data()});
-  cuda::copy_strided(shape, {dst.device(), DType::kFloat32, strides.data()}, {const_cast<double*>(&number), DType::kFloat64, zeros.data(), true});
+  cpu::copy_strided(shape, {dst.host(), DType::kFloat32, strides.data()},
+                    {const_cast<double*>(&number), DType::kFloat64, zeros.data()});
+  cuda::copy_strided(shape, {dst.device(), DType::kFloat32, strides.data()},
+                     {const_cast<double*>(&number), DType::kFloat64, zeros.data(), true});
   expect_same(DType::kFloat32, dst.host_bytes(), dst.device_bytes());
   Mirror complex(std::vector<uint8_t>(32, 0));
   const int64_t n = 2, stride = 16, zero = 0;
-  cpu::copy_strided({&n, 1}, {complex.host(), DType::kComplex128, &stride}, {const_cast<std::complex<double>*>(&z), DType::kComplex128, &zero}, true, true);
-  cuda::copy_strided({&n, 1}, {complex.device(), DType::kComplex128, &stride}, {const_cast<std::complex<double>*>(&z), DType::kComplex128, &zero, true}, true, true);
+  cpu::copy_strided({&n, 1}, {complex.host(), DType::kComplex128, &stride},
+                    {const_cast<std::complex<double>*>(&z), DType::kComplex128, &zero}, true, true);
+  cuda::copy_strided({&n, 1}, {complex.device(), DType::kComplex128, &stride},
+                     {const_cast<std::complex<double>*>(&z), DType::kComplex128, &zero, true}, true, true);
   expect_same(DType::kComplex128, complex.host_bytes(), complex.device_bytes());
 }
 

@@ -28,14 +28,16 @@ using OpKernels = std::pair<const PointwiseOp*, const PointwiseEntry*>;
 const PointwiseEntry* find_entry(const PointwiseOp& op) {
   static const std::vector<OpKernels> all = [] {
     std::vector<OpKernels> v;
-    std::vector<PointwiseTable> tables = {arithmetic_kernels(), extreme_kernels(),   comparison_kernels(), bit_kernels(),
-                                          division_kernels(),   rounding_kernels(),  selection_kernels(),  math_kernels(),
-                                          special_kernels(),    logistic_kernels(),  trigonometric_kernels()};
+    std::vector<PointwiseTable> tables = {arithmetic_kernels(), extreme_kernels(),      comparison_kernels(),
+                                          bit_kernels(),        division_kernels(),     rounding_kernels(),
+                                          selection_kernels(),  math_kernels(),         special_kernels(),
+                                          logistic_kernels(),   trigonometric_kernels()};
     tables.insert(tables.end(), added_tables().begin(), added_tables().end());
     for (const PointwiseTable& table : tables) {
       for (const PointwiseEntry& e : table) {
         const auto other = renamed().find(e.op);
-        if (e.op) v.emplace_back(other != renamed().end() ? other->second : e.op, &e);  // null: the program has no such op
+        if (e.op)
+          v.emplace_back(other != renamed().end() ? other->second : e.op, &e);  // null: the program has no such op
       }
     }
     std::ranges::sort(v, {}, &OpKernels::first);
@@ -52,7 +54,8 @@ DType result_dtype(const PointwiseOp& op, DType compute) {
 
 // Whether every value of dtype t passes through `compute` unchanged, so that no conversion to it is needed.
 bool is_contained(DType t, DType compute) {
-  return t == compute || (is_reduced_float(t) && compute == DType::kFloat32) || (t == DType::kComplex32 && compute == DType::kComplex64);
+  return t == compute || (is_reduced_float(t) && compute == DType::kFloat32) ||
+         (t == DType::kComplex32 && compute == DType::kComplex64);
 }
 
 void run_shortcut(Shortcut s, DType compute, std::span<const int64_t> shape, const Operand& out, const Operand& in) {
@@ -79,7 +82,8 @@ using OperandWalk = Walk<1 + kMaxInputs>;
 // Whether the kernel reads or writes operand k without a conversion apart.
 bool is_direct(const PointwiseKernelInfo& kernel, const PointwiseArguments& a, int k) {
   if (a.access[k] == Access::kConstant || a.dtype[k] == a.wanted[k]) return true;
-  return (k == 0 ? kernel.half_output : kernel.half_inputs) && a.wanted[k] == DType::kFloat32 && is_reduced_float(a.dtype[k]);
+  return (k == 0 ? kernel.half_output : kernel.half_inputs) && a.wanted[k] == DType::kFloat32 &&
+         is_reduced_float(a.dtype[k]);
 }
 
 // Whether all operands can be read and written in chunks. Says how.
@@ -117,11 +121,14 @@ void launch_parts(const PointwiseKernelInfo& kernel, PointwiseArguments& a, int 
     return;
   }
   for (int d = 0; d + 1 < w.rank; ++d) a.dividers[d] = Divider(static_cast<uint32_t>(w.sizes[d]));
-  const int per_thread = a.path == PointwiseArguments::kChunks ? kernel.chunk : a.path == PointwiseArguments::kElements && kernel.chunk > 1 ? 2 : 1;
+  const int per_thread = a.path == PointwiseArguments::kChunks                         ? kernel.chunk
+                         : a.path == PointwiseArguments::kElements && kernel.chunk > 1 ? 2
+                                                                                       : 1;
   launch(kernel.run, blocks_for(w.numel, int64_t{kThreads} * per_thread), dim3(kThreads), a);
 }
 
-// Inputs whose neighbours in memory lie along another dimension than the output's: reading them in its order would fetch a line per element.
+// Inputs whose neighbours in memory lie along another dimension than the output's: reading them in its order would
+// fetch a line per element.
 bool is_transposed(const OperandWalk& w, int k, int64_t size) {
   if (w.rank < 2 || w.strides[0][k] == 0 || std::abs(w.strides[0][k]) < 32 || w.sizes[0] < 8) return false;
   for (int d = 1; d < w.rank; ++d) {
@@ -133,7 +140,8 @@ bool is_transposed(const OperandWalk& w, int k, int64_t size) {
 // Operand k copied into the order of the walk, by tiles.
 Buffer straighten(PointwiseArguments& a, int k) {
   OperandWalk& w = a.walk;
-  int64_t shape[kMaxRank], from[kMaxRank], to[kMaxRank];  // outermost first, without the dimensions along which it repeats
+  int64_t shape[kMaxRank], from[kMaxRank],
+      to[kMaxRank];  // outermost first, without the dimensions along which it repeats
   int n = 0, at = kMaxRank;
   const int64_t size = item_size(a.dtype[k]);
   int64_t stride = size;
@@ -147,7 +155,8 @@ Buffer straighten(PointwiseArguments& a, int k) {
     stride *= w.sizes[d];
   }
   Buffer buffer(static_cast<size_t>(stride));
-  cuda::copy_strided({shape + at, static_cast<size_t>(n)}, {buffer.get(), a.dtype[k], to + at}, {a.data[k], a.dtype[k], from + at});
+  cuda::copy_strided({shape + at, static_cast<size_t>(n)}, {buffer.get(), a.dtype[k], to + at},
+                     {a.data[k], a.dtype[k], from + at});
   a.data[k] = buffer.as<char>();
   return buffer;
 }
@@ -159,7 +168,8 @@ void join(OperandWalk& w) {
   for (int d = 0; d < w.rank; ++d) {
     const int last = joined.rank - 1;
     bool joins = last >= 0;
-    for (int k = 0; joins && k <= kMaxInputs; ++k) joins = w.strides[d][k] == joined.strides[last][k] * joined.sizes[last];
+    for (int k = 0; joins && k <= kMaxInputs; ++k)
+      joins = w.strides[d][k] == joined.strides[last][k] * joined.sizes[last];
     if (joins) {
       joined.sizes[last] *= w.sizes[d];
       continue;
@@ -178,8 +188,8 @@ void set_pointwise_ops(std::span<const PointwiseOp* const> own, std::span<const 
   for (size_t i = 0; i < own.size(); ++i) renamed()[own[i]] = others[i];
 }
 
-void launch_pointwise(const PointwiseKernelInfo& kernel, std::span<const int64_t> shape, const Operand& out, std::span<const Operand> ins, const DType* wanted,
-                      const KernelParam* params, int num_params) {
+void launch_pointwise(const PointwiseKernelInfo& kernel, std::span<const int64_t> shape, const Operand& out,
+                      std::span<const Operand> ins, const DType* wanted, const KernelParam* params, int num_params) {
   static constexpr int64_t kZeros[64] = {};
   PointwiseArguments a;
   const int operands = 1 + static_cast<int>(ins.size());
@@ -195,7 +205,8 @@ void launch_pointwise(const PointwiseKernelInfo& kernel, std::span<const int64_t
     if (o->host) cpu::convert(wanted[k], &a.constants[k - 1], o->dtype, o->data, 1);
   }
   std::copy_n(params, num_params, a.params);
-  TESSERA_CHECK(shape.size() <= std::size(kZeros), "tensors of more than ", std::size(kZeros), " dimensions are not supported");
+  TESSERA_CHECK(shape.size() <= std::size(kZeros), "tensors of more than ", std::size(kZeros),
+                " dimensions are not supported");
   a.walk = make_walk<1 + kMaxInputs>(shape, strides, false);
   if (a.walk.numel == 0) return;
 
@@ -211,16 +222,21 @@ void launch_pointwise(const PointwiseKernelInfo& kernel, std::span<const int64_t
   }
   bool direct = true;
   for (int k = 0; k < operands; ++k) direct = direct && is_direct(kernel, a, k);
-  a.path = !direct ? PointwiseArguments::kConverted : has_chunks(a, operands, kernel.chunk) ? PointwiseArguments::kChunks : PointwiseArguments::kElements;
+  a.path = !direct                                 ? PointwiseArguments::kConverted
+           : has_chunks(a, operands, kernel.chunk) ? PointwiseArguments::kChunks
+                                                   : PointwiseArguments::kElements;
   launch_parts(kernel, a, operands);
 }
 
-void run_pointwise(const PointwiseOp& op, DType compute, std::span<const int64_t> shape, std::span<const Operand> outs, std::span<const Operand> ins, const KernelParam* params) {
-  TESSERA_CHECK(outs.size() == 1 && ins.size() == op.num_inputs, op.name, ": expected 1 output and ", int{op.num_inputs}, " inputs, got ", outs.size(), " and ", ins.size());
+void run_pointwise(const PointwiseOp& op, DType compute, std::span<const int64_t> shape, std::span<const Operand> outs,
+                   std::span<const Operand> ins, const KernelParam* params) {
+  TESSERA_CHECK(outs.size() == 1 && ins.size() == op.num_inputs, op.name, ": expected 1 output and ",
+                int{op.num_inputs}, " inputs, got ", outs.size(), " and ", ins.size());
   const PointwiseEntry* const entry = find_entry(op);
   const int t = static_cast<int>(compute);
   if (!entry || (!entry->kernels[t].run && entry->shortcuts[t] == Shortcut::kNone)) {
-    tessera::internal::raise<NotImplementedError>("\"", op.name, "\" not implemented for '", type_name_of(compute), "' on CUDA devices");
+    tessera::internal::raise<NotImplementedError>("\"", op.name, "\" not implemented for '", type_name_of(compute),
+                                                  "' on CUDA devices");
   }
   if (!entry->kernels[t].run) return run_shortcut(entry->shortcuts[t], compute, shape, outs[0], ins[0]);
 
@@ -231,7 +247,8 @@ void run_pointwise(const PointwiseOp& op, DType compute, std::span<const int64_t
   wanted[0] = result_dtype(op, compute);
   for (size_t i = 0; i < ins.size(); ++i) wanted[i + 1] = op.bool_inputs >> i & 1 ? DType::kBool : compute;
   const Operand swapped[2] = {ins.back(), ins.front()};
-  launch_pointwise(entry->kernels[t], shape, outs[0], entry->swaps_inputs ? std::span<const Operand>(swapped) : ins, wanted, p, 4);
+  launch_pointwise(entry->kernels[t], shape, outs[0], entry->swaps_inputs ? std::span<const Operand>(swapped) : ins,
+                   wanted, p, 4);
 }
 
 // A zero in device memory is reported: the error is raised by the next operation that waits for the device.

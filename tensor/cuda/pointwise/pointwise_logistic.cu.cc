@@ -1,4 +1,5 @@
-// The logistic function, and derivatives that are expressions of two numbers (g: the gradient of the result, y: the result).
+// The logistic function, and derivatives that are expressions of two numbers (g: the gradient of the result, y: the
+// result).
 #include "tensor/cuda/pointwise/pointwise_math.h"
 
 namespace tessera::pw {
@@ -8,21 +9,27 @@ extern __attribute__((weak)) const PointwiseOp sigmoid, sigmoid_backward, tanh_b
 namespace tessera::cuda {
 namespace {
 
-#define TESSERA_CALL template <class T> static __device__ T call
+#define TESSERA_CALL \
+  template <class T> \
+  static __device__ T call
 
 struct Sigmoid : Unary {
   TESSERA_CALL(const KernelParam*, T x) { return math::logistic(x); }
 };
 struct SigmoidBackward : Binary {
   TESSERA_CALL(const KernelParam*, T g, T y) {
-    if constexpr (is_complex_type<T>) return math::mul(g, math::conj(math::mul(T(1) - y, y)));
-    else return g * (1 - y) * y;
+    if constexpr (is_complex_type<T>)
+      return math::mul(g, math::conj(math::mul(T(1) - y, y)));
+    else
+      return g * (1 - y) * y;
   }
 };
 struct TanhBackward : Binary {
   TESSERA_CALL(const KernelParam*, T g, T y) {
-    if constexpr (is_complex_type<T>) return math::mul(g, math::conj(T(1) - math::mul(y, y)));
-    else return g * (1 - y * y);
+    if constexpr (is_complex_type<T>)
+      return math::mul(g, math::conj(T(1) - math::mul(y, y)));
+    else
+      return g * (1 - y * y);
   }
 };
 struct LogitBackward : Binary {

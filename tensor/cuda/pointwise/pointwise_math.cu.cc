@@ -2,19 +2,23 @@
 #include "tensor/cuda/pointwise/pointwise_math.h"
 
 namespace tessera::pw {
-extern __attribute__((weak)) const PointwiseOp square, reciprocal, sqrt, rsqrt, exp, exp2, expm1, log, log1p, log2, log10;
+extern __attribute__((weak)) const PointwiseOp square, reciprocal, sqrt, rsqrt, exp, exp2, expm1, log, log1p, log2,
+    log10;
 }
 
 namespace tessera::cuda {
 namespace {
 
 // A functor Name: std::f of real numbers, math::f of complex ones.
-#define TESSERA_FUNCTION(Name, f)                                                                        \
-  struct Name : Unary {                                                                                  \
-    template <class T> static __device__ T call(const KernelParam*, T x) {                               \
-      if constexpr (is_complex_type<T>) return math::in_double(x, [](math::Z z) { return math::f(z); }); \
-      else return std::f(x);                                                                             \
-    }                                                                                                    \
+#define TESSERA_FUNCTION(Name, f)                                        \
+  struct Name : Unary {                                                  \
+    template <class T>                                                   \
+    static __device__ T call(const KernelParam*, T x) {                  \
+      if constexpr (is_complex_type<T>)                                  \
+        return math::in_double(x, [](math::Z z) { return math::f(z); }); \
+      else                                                               \
+        return std::f(x);                                                \
+    }                                                                    \
   };
 TESSERA_FUNCTION(Sqrt, sqrt)
 TESSERA_FUNCTION(Exp, exp)
@@ -27,22 +31,32 @@ TESSERA_FUNCTION(Log10, log10)
 #undef TESSERA_FUNCTION
 
 struct Square : Unary {
-  template <class T> static __device__ T call(const KernelParam*, T x) {
-    if constexpr (is_complex_type<T>) return math::mul(x, x);
-    else if constexpr (std::is_floating_point_v<T>) return x * x;
-    else return static_cast<T>(static_cast<Wrap<T>>(x) * static_cast<Wrap<T>>(x));
+  template <class T>
+  static __device__ T call(const KernelParam*, T x) {
+    if constexpr (is_complex_type<T>)
+      return math::mul(x, x);
+    else if constexpr (std::is_floating_point_v<T>)
+      return x * x;
+    else
+      return static_cast<T>(static_cast<Wrap<T>>(x) * static_cast<Wrap<T>>(x));
   }
 };
 struct Reciprocal : Unary {
-  template <class T> static __device__ T call(const KernelParam*, T x) {
-    if constexpr (is_complex_type<T>) return math::div(T(1), x);
-    else return 1 / x;
+  template <class T>
+  static __device__ T call(const KernelParam*, T x) {
+    if constexpr (is_complex_type<T>)
+      return math::div(T(1), x);
+    else
+      return 1 / x;
   }
 };
 struct Rsqrt : Unary {
-  template <class T> static __device__ T call(const KernelParam* p, T x) {
-    if constexpr (is_complex_type<T>) return math::div(T(1), Sqrt::call(p, x));
-    else return 1 / std::sqrt(x);
+  template <class T>
+  static __device__ T call(const KernelParam* p, T x) {
+    if constexpr (is_complex_type<T>)
+      return math::div(T(1), Sqrt::call(p, x));
+    else
+      return 1 / std::sqrt(x);
   }
 };
 

@@ -2,13 +2,16 @@
 #include "tensor/cuda/pointwise/pointwise_math.h"
 
 namespace tessera::pw {
-extern __attribute__((weak)) const PointwiseOp erf, erfc, erfinv, logit, lgamma, digamma, polygamma, sinc, entr, i0, i1, xlogy, xlog1py, logaddexp, logaddexp2;
+extern __attribute__((weak)) const PointwiseOp erf, erfc, erfinv, logit, lgamma, digamma, polygamma, sinc, entr, i0, i1,
+    xlogy, xlog1py, logaddexp, logaddexp2;
 }
 
 namespace tessera::cuda {
 namespace {
 
-#define TESSERA_CALL template <class T> static __device__ T call
+#define TESSERA_CALL \
+  template <class T> \
+  static __device__ T call
 
 struct Erf : Unary {
   TESSERA_CALL(const KernelParam*, T x) { return std::erf(x); }
@@ -38,8 +41,10 @@ struct Sinc : Unary {
   TESSERA_CALL(const KernelParam*, T x) {
     if (x == T(0)) return T(1);
     const T y = x * Real<T>(math::kPi);
-    if constexpr (is_complex_type<T>) return math::div(math::in_double(y, [](math::Z z) { return math::sin(z); }), y);
-    else return std::sin(y) / y;
+    if constexpr (is_complex_type<T>)
+      return math::div(math::in_double(y, [](math::Z z) { return math::sin(z); }), y);
+    else
+      return std::sin(y) / y;
   }
 };
 struct Entr : Unary {  // nan passes both comparisons

@@ -2,19 +2,23 @@
 #include "tensor/cuda/pointwise/pointwise_math.h"
 
 namespace tessera::pw {
-extern __attribute__((weak)) const PointwiseOp sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh, atan2, hypot;
+extern __attribute__((weak)) const PointwiseOp sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh,
+    atan2, hypot;
 }
 
 namespace tessera::cuda {
 namespace {
 
 // A functor Name: std::f of real numbers, math::f of complex ones.
-#define TESSERA_FUNCTION(Name, f)                                                                        \
-  struct Name : Unary {                                                                                  \
-    template <class T> static __device__ T call(const KernelParam*, T x) {                               \
-      if constexpr (is_complex_type<T>) return math::in_double(x, [](math::Z z) { return math::f(z); }); \
-      else return std::f(x);                                                                             \
-    }                                                                                                    \
+#define TESSERA_FUNCTION(Name, f)                                        \
+  struct Name : Unary {                                                  \
+    template <class T>                                                   \
+    static __device__ T call(const KernelParam*, T x) {                  \
+      if constexpr (is_complex_type<T>)                                  \
+        return math::in_double(x, [](math::Z z) { return math::f(z); }); \
+      else                                                               \
+        return std::f(x);                                                \
+    }                                                                    \
   };
 TESSERA_FUNCTION(Sin, sin)
 TESSERA_FUNCTION(Cos, cos)
@@ -31,10 +35,16 @@ TESSERA_FUNCTION(Atanh, atanh)
 #undef TESSERA_FUNCTION
 
 struct Atan2 : Binary {
-  template <class T> static __device__ T call(const KernelParam*, T y, T x) { return std::atan2(y, x); }
+  template <class T>
+  static __device__ T call(const KernelParam*, T y, T x) {
+    return std::atan2(y, x);
+  }
 };
 struct Hypot : Binary {
-  template <class T> static __device__ T call(const KernelParam*, T a, T b) { return std::hypot(a, b); }
+  template <class T>
+  static __device__ T call(const KernelParam*, T a, T b) {
+    return std::hypot(a, b);
+  }
 };
 
 constexpr PointwiseEntry kEntries[] = {

@@ -1,4 +1,5 @@
-// Every elementwise op on a device against the CPU's: all compute dtypes with values at the edges, all layouts of memory.
+// Every elementwise op on a device against the CPU's: all compute dtypes with values at the edges, all layouts of
+// memory.
 #include "tensor/cpu/pointwise/pointwise.h"
 
 #include <algorithm>
@@ -27,8 +28,9 @@ using cpu::Operand;
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// How far a result may be from the CPU's: the same bits, or some units in the last place of the compute dtype (of |z| for complex numbers). Functions whose value
-// the CPU computes differently near zeros may also be off by `absolute` units.
+// How far a result may be from the CPU's: the same bits, or some units in the last place of the compute dtype (of |z|
+// for complex numbers). Functions whose value the CPU computes differently near zeros may also be off by `absolute`
+// units.
 struct Op {
   const char* name;
   const PointwiseOp* op;
@@ -41,29 +43,162 @@ struct Op {
 #define OP(name) #name, &pw::name
 std::vector<Op> all_ops() {
   return {
-      {OP(add), {2}}, {OP(sub), {2}}, {OP(rsub), {2}}, {OP(mul)}, {OP(div)}, {OP(div_trunc)}, {OP(div_floor)}, {OP(remainder)}, {OP(fmod)}, {OP(pow), {}, 8},
-      {OP(atan2), {}, 8}, {OP(copysign)}, {OP(hypot), {}, 4}, {OP(maximum)}, {OP(minimum)}, {OP(fmax)}, {OP(fmin)}, {OP(xlogy), {}, 8}, {OP(xlog1py), {}, 8},
-      {OP(nextafter)}, {OP(heaviside)}, {OP(logaddexp), {}, 8, 8}, {OP(logaddexp2), {}, 8, 8}, {OP(gcd)}, {OP(lcm)}, {OP(eq)}, {OP(ne)}, {OP(lt)}, {OP(le)}, {OP(gt)},
-      {OP(ge)}, {OP(logical_and)}, {OP(logical_or)}, {OP(logical_xor)}, {OP(logical_not)}, {OP(isnan)}, {OP(isinf)}, {OP(isfinite)}, {OP(isposinf)}, {OP(isneginf)},
-      {OP(signbit)}, {OP(bitwise_and)}, {OP(bitwise_or)}, {OP(bitwise_xor)}, {OP(bitwise_not)}, {OP(bitwise_left_shift)}, {OP(bitwise_right_shift)}, {OP(abs), {}, 2},
-      {OP(neg)}, {OP(sign)}, {OP(sgn), {}, 4}, {OP(square), {}, 2}, {OP(reciprocal), {}, 2}, {OP(sqrt), {}, 4}, {OP(rsqrt), {}, 8}, {OP(exp), {}, 8},
-      {OP(exp2), {}, 8}, {OP(expm1), {}, 8}, {OP(log), {}, 8}, {OP(log1p), {}, 8}, {OP(log2), {}, 8}, {OP(log10), {}, 8}, {OP(sin), {}, 8, 2}, {OP(cos), {}, 8, 2},
-      {OP(tan), {}, 16, 2}, {OP(asin), {}, 8}, {OP(acos), {}, 8}, {OP(atan), {}, 8}, {OP(sinh), {}, 8}, {OP(cosh), {}, 8}, {OP(tanh), {}, 8}, {OP(asinh), {}, 8},
-      {OP(acosh), {}, 8}, {OP(atanh), {}, 8}, {OP(sigmoid), {}, 8}, {OP(erf), {}, 8}, {OP(erfc), {}, 64}, {OP(erfinv), {}, 16}, {OP(logit), {kNan}, 16, 16},
-      {OP(logit), {0.25}, 16, 16}, {OP(lgamma), {}, 64, 64}, {OP(digamma), {}, 4096, 64}, {OP(polygamma), {1}, 64}, {OP(polygamma), {3}, 64}, {OP(sinc), {}, 16, 4},
-      {OP(entr), {}, 8}, {OP(i0), {}, 64}, {OP(i1), {}, 64}, {OP(ceil)}, {OP(floor)}, {OP(round)}, {OP(round_decimals), {2}}, {OP(round_decimals), {-1}}, {OP(trunc)}, {OP(frac)},
-      {OP(conj_physical)}, {OP(angle), {}, 4}, {OP(nan_to_num), {1, 2, 3}}, {OP(clamp), {-1, 2}}, {OP(clamp), {-kInf, kInf}}, {OP(clamp_tensor)},
-      {OP(clamp_min_tensor)}, {OP(clamp_max_tensor)}, {OP(lerp)}, {OP(lerp_scalar), {0.25}}, {OP(lerp_scalar), {0.75}}, {OP(addcmul), {3}}, {OP(addcdiv), {3}},
-      {OP(where)}, {OP(masked_fill), {3}}, {OP(threshold), {0.5, 7}}, {OP(relu)}, {OP(relu6)}, {OP(leaky_relu), {0.01}}, {OP(elu), {1.5, 1.1, 0.9}, 8},
-      {OP(celu), {1.5}, 8}, {OP(selu), {}, 8}, {OP(gelu_erf), {}, 16, 4}, {OP(gelu_tanh), {}, 16, 4}, {OP(silu), {}, 8}, {OP(mish), {}, 16},
-      {OP(softplus), {1.5, 20}, 16, 2}, {OP(hardtanh), {-1, 2}}, {OP(hardsigmoid), {}, 2}, {OP(hardswish), {}, 4}, {OP(log_sigmoid), {}, 8, 2}, {OP(softshrink), {0.5}},
-      {OP(hardshrink), {0.5}}, {OP(prelu)}, {OP(mse), {}, 2}, {OP(smooth_l1), {0.5}, 4}, {OP(huber), {0.5}, 4},
-      {OP(bce), {}, 32, 4, true}, {OP(bce_with_logits), {}, 32, 32}, {OP(threshold_backward), {0.5}},
-      {OP(leaky_relu_backward), {0.01}}, {OP(elu_backward), {1.5, 1.1, 0.9}, 8}, {OP(elu_backward_result), {1.5, 1.1, 0.9}, 8}, {OP(gelu_backward_erf), {}, 32, 4},
-      {OP(gelu_backward_tanh), {}, 256, 32}, {OP(silu_backward), {}, 32, 4}, {OP(mish_backward), {}, 32, 4}, {OP(softplus_backward), {1.5, 20}, 16},
-      {OP(hardtanh_backward), {-1, 2}}, {OP(hardsigmoid_backward), {}, 2}, {OP(hardswish_backward), {}, 4}, {OP(log_sigmoid_backward), {}, 16},
-      {OP(shrink_backward), {0.5}}, {OP(sigmoid_backward), {}, 8}, {OP(tanh_backward), {}, 64}, {OP(logit_backward), {kNan}, 16}, {OP(logit_backward), {0.25}, 16},
-      {OP(mse_backward), {}, 4}, {OP(smooth_l1_backward), {0.5}, 4}, {OP(huber_backward), {0.5}, 4}, {OP(bce_backward), {}, 32, 0, true},
+      {OP(add), {2}},
+      {OP(sub), {2}},
+      {OP(rsub), {2}},
+      {OP(mul)},
+      {OP(div)},
+      {OP(div_trunc)},
+      {OP(div_floor)},
+      {OP(remainder)},
+      {OP(fmod)},
+      {OP(pow), {}, 8},
+      {OP(atan2), {}, 8},
+      {OP(copysign)},
+      {OP(hypot), {}, 4},
+      {OP(maximum)},
+      {OP(minimum)},
+      {OP(fmax)},
+      {OP(fmin)},
+      {OP(xlogy), {}, 8},
+      {OP(xlog1py), {}, 8},
+      {OP(nextafter)},
+      {OP(heaviside)},
+      {OP(logaddexp), {}, 8, 8},
+      {OP(logaddexp2), {}, 8, 8},
+      {OP(gcd)},
+      {OP(lcm)},
+      {OP(eq)},
+      {OP(ne)},
+      {OP(lt)},
+      {OP(le)},
+      {OP(gt)},
+      {OP(ge)},
+      {OP(logical_and)},
+      {OP(logical_or)},
+      {OP(logical_xor)},
+      {OP(logical_not)},
+      {OP(isnan)},
+      {OP(isinf)},
+      {OP(isfinite)},
+      {OP(isposinf)},
+      {OP(isneginf)},
+      {OP(signbit)},
+      {OP(bitwise_and)},
+      {OP(bitwise_or)},
+      {OP(bitwise_xor)},
+      {OP(bitwise_not)},
+      {OP(bitwise_left_shift)},
+      {OP(bitwise_right_shift)},
+      {OP(abs), {}, 2},
+      {OP(neg)},
+      {OP(sign)},
+      {OP(sgn), {}, 4},
+      {OP(square), {}, 2},
+      {OP(reciprocal), {}, 2},
+      {OP(sqrt), {}, 4},
+      {OP(rsqrt), {}, 8},
+      {OP(exp), {}, 8},
+      {OP(exp2), {}, 8},
+      {OP(expm1), {}, 8},
+      {OP(log), {}, 8},
+      {OP(log1p), {}, 8},
+      {OP(log2), {}, 8},
+      {OP(log10), {}, 8},
+      {OP(sin), {}, 8, 2},
+      {OP(cos), {}, 8, 2},
+      {OP(tan), {}, 16, 2},
+      {OP(asin), {}, 8},
+      {OP(acos), {}, 8},
+      {OP(atan), {}, 8},
+      {OP(sinh), {}, 8},
+      {OP(cosh), {}, 8},
+      {OP(tanh), {}, 8},
+      {OP(asinh), {}, 8},
+      {OP(acosh), {}, 8},
+      {OP(atanh), {}, 8},
+      {OP(sigmoid), {}, 8},
+      {OP(erf), {}, 8},
+      {OP(erfc), {}, 64},
+      {OP(erfinv), {}, 16},
+      {OP(logit), {kNan}, 16, 16},
+      {OP(logit), {0.25}, 16, 16},
+      {OP(lgamma), {}, 64, 64},
+      {OP(digamma), {}, 4096, 64},
+      {OP(polygamma), {1}, 64},
+      {OP(polygamma), {3}, 64},
+      {OP(sinc), {}, 16, 4},
+      {OP(entr), {}, 8},
+      {OP(i0), {}, 64},
+      {OP(i1), {}, 64},
+      {OP(ceil)},
+      {OP(floor)},
+      {OP(round)},
+      {OP(round_decimals), {2}},
+      {OP(round_decimals), {-1}},
+      {OP(trunc)},
+      {OP(frac)},
+      {OP(conj_physical)},
+      {OP(angle), {}, 4},
+      {OP(nan_to_num), {1, 2, 3}},
+      {OP(clamp), {-1, 2}},
+      {OP(clamp), {-kInf, kInf}},
+      {OP(clamp_tensor)},
+      {OP(clamp_min_tensor)},
+      {OP(clamp_max_tensor)},
+      {OP(lerp)},
+      {OP(lerp_scalar), {0.25}},
+      {OP(lerp_scalar), {0.75}},
+      {OP(addcmul), {3}},
+      {OP(addcdiv), {3}},
+      {OP(where)},
+      {OP(masked_fill), {3}},
+      {OP(threshold), {0.5, 7}},
+      {OP(relu)},
+      {OP(relu6)},
+      {OP(leaky_relu), {0.01}},
+      {OP(elu), {1.5, 1.1, 0.9}, 8},
+      {OP(celu), {1.5}, 8},
+      {OP(selu), {}, 8},
+      {OP(gelu_erf), {}, 16, 4},
+      {OP(gelu_tanh), {}, 16, 4},
+      {OP(silu), {}, 8},
+      {OP(mish), {}, 16},
+      {OP(softplus), {1.5, 20}, 16, 2},
+      {OP(hardtanh), {-1, 2}},
+      {OP(hardsigmoid), {}, 2},
+      {OP(hardswish), {}, 4},
+      {OP(log_sigmoid), {}, 8, 2},
+      {OP(softshrink), {0.5}},
+      {OP(hardshrink), {0.5}},
+      {OP(prelu)},
+      {OP(mse), {}, 2},
+      {OP(smooth_l1), {0.5}, 4},
+      {OP(huber), {0.5}, 4},
+      {OP(bce), {}, 32, 4, true},
+      {OP(bce_with_logits), {}, 32, 32},
+      {OP(threshold_backward), {0.5}},
+      {OP(leaky_relu_backward), {0.01}},
+      {OP(elu_backward), {1.5, 1.1, 0.9}, 8},
+      {OP(elu_backward_result), {1.5, 1.1, 0.9}, 8},
+      {OP(gelu_backward_erf), {}, 32, 4},
+      {OP(gelu_backward_tanh), {}, 256, 32},
+      {OP(silu_backward), {}, 32, 4},
+      {OP(mish_backward), {}, 32, 4},
+      {OP(softplus_backward), {1.5, 20}, 16},
+      {OP(hardtanh_backward), {-1, 2}},
+      {OP(hardsigmoid_backward), {}, 2},
+      {OP(hardswish_backward), {}, 4},
+      {OP(log_sigmoid_backward), {}, 16},
+      {OP(shrink_backward), {0.5}},
+      {OP(sigmoid_backward), {}, 8},
+      {OP(tanh_backward), {}, 64},
+      {OP(logit_backward), {kNan}, 16},
+      {OP(logit_backward), {0.25}, 16},
+      {OP(mse_backward), {}, 4},
+      {OP(smooth_l1_backward), {0.5}, 4},
+      {OP(huber_backward), {0.5}, 4},
+      {OP(bce_backward), {}, 32, 0, true},
   };
 }
 #undef OP
@@ -81,9 +216,12 @@ DType result_dtype(const PointwiseOp& op, DType t) {
 
 KernelParam param_of(double v, DType compute, bool real) {
   KernelParam p{};
-  if (is_complex(compute) && !real) p.c[0] = v, p.c[1] = 0.5;
-  else if (is_floating_point(compute) || is_complex(compute)) p.f = v;
-  else p.i = v == kInf ? INT64_MAX : v == -kInf ? INT64_MIN : static_cast<int64_t>(v);
+  if (is_complex(compute) && !real)
+    p.c[0] = v, p.c[1] = 0.5;
+  else if (is_floating_point(compute) || is_complex(compute))
+    p.f = v;
+  else
+    p.i = v == kInf ? INT64_MAX : v == -kInf ? INT64_MIN : static_cast<int64_t>(v);
   return p;
 }
 std::vector<KernelParam> params_of(const Op& o, DType compute) {
@@ -96,19 +234,27 @@ std::vector<KernelParam> params_of(const Op& o, DType compute) {
 std::vector<double> edges(DType t, bool unit) {
   if (unit) return {0, 1, 0.5, 0.25, 1e-3, 0.999};
   if (t == DType::kBool) return {0, 1};
-  if (is_integral(t, false)) return {0, 1, 2, 3, 5, 7, 20, 100, is_signed(t) ? -1.0 : 4, is_signed(t) ? -2.0 : 6, is_signed(t) ? -7.0 : 8};
-  const double huge = t == DType::kFloat64 || t == DType::kComplex128 ? 1e300 : is_reduced_float(t) || t == DType::kComplex32 ? 6e4 : 1e37;
-  return {0, -0.0, 1, -1, 0.5, -0.5, 1.5, 2, -2, 2.5, 3, -3, 0.1, -0.1, 7, 20.5, -20.5, 90, -90, 1e-3, 1e-30, -1e-30, 1e4, huge, -huge, kInf, -kInf, kNan};
+  if (is_integral(t, false))
+    return {0, 1, 2, 3, 5, 7, 20, 100, is_signed(t) ? -1.0 : 4, is_signed(t) ? -2.0 : 6, is_signed(t) ? -7.0 : 8};
+  const double huge = t == DType::kFloat64 || t == DType::kComplex128 ? 1e300
+                      : is_reduced_float(t) || t == DType::kComplex32 ? 6e4
+                                                                      : 1e37;
+  return {0, -0.0, 1,     -1, 0.5, -0.5, 1.5,   2,      -2,  2.5,  3,     -3,   0.1,   -0.1,
+          7, 20.5, -20.5, 90, -90, 1e-3, 1e-30, -1e-30, 1e4, huge, -huge, kInf, -kInf, kNan};
 }
 
 // n elements: pairs of edges first (input 0 changes fastest), then random numbers; integers with their extremes.
 std::vector<uint8_t> samples(DType t, int64_t n, int input, bool unit, bool divisor) {
-  std::vector<uint8_t> bytes = random_elements(t, n, 77 + static_cast<uint64_t>(input), unit ? 0.01 : -5, unit ? 0.99 : 5);
+  std::vector<uint8_t> bytes =
+      random_elements(t, n, 77 + static_cast<uint64_t>(input), unit ? 0.01 : -5, unit ? 0.99 : 5);
   const std::vector<double> e = edges(t, unit);
   const int64_t count = static_cast<int64_t>(e.size());
   int64_t step = 1;
   for (int k = 0; k < input; ++k) step *= count;
-  for (int64_t i = 0; i < n / 2; ++i) bytes = i < count * count || input == 2 ? with_value(std::move(bytes), t, i, e[static_cast<size_t>(i / step % count)]) : std::move(bytes);
+  for (int64_t i = 0; i < n / 2; ++i)
+    bytes = i < count * count || input == 2
+                ? with_value(std::move(bytes), t, i, e[static_cast<size_t>(i / step % count)])
+                : std::move(bytes);
   if (is_integral(t, false)) {
     const int64_t size = item_size(t);
     const uint64_t low = is_signed(t) ? uint64_t{1} << (8 * size - 1) : 0, high = is_signed(t) ? low - 1 : ~uint64_t{0};
@@ -134,7 +280,9 @@ bool close_to(double want, double got, double scale, double bound, DType t) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got);
   if (want == got) return true;
   if (std::isinf(want) || std::isinf(got)) {  // on the edge of the range
-    const double largest = is_reduced_float(t) && t != DType::kBFloat16 ? 65504 : t == DType::kFloat64 || t == DType::kComplex128 ? 1.79e308 : 3.4e38;
+    const double largest = is_reduced_float(t) && t != DType::kBFloat16      ? 65504
+                           : t == DType::kFloat64 || t == DType::kComplex128 ? 1.79e308
+                                                                             : 3.4e38;
     return std::fabs(std::isinf(want) ? got : want) > 0.999 * largest;
   }
   return std::fabs(want - got) <= bound * std::max(scale, 1e-37);
@@ -167,8 +315,10 @@ void compare(const Op& o, DType t) {
   cpu::run_pointwise(op, compute, {&n, 1}, {&host_out, 1}, host, params.data());
   cuda::run_pointwise(op, compute, {&n, 1}, {&device_out, 1}, device, params.data());
   const std::vector<uint8_t> got = out.device_bytes();
-  const double ulps = is_complex(t) ? std::max(o.ulps, 4.0) * 4 : o.ulps, absolute = is_complex(t) ? std::max(o.absolute, 1.0) : o.absolute;
-  if (ulps == 0 || (!is_floating_point(result) && !is_complex(result))) return expect_same(result, out.host_bytes(), got, what);
+  const double ulps = is_complex(t) ? std::max(o.ulps, 4.0) * 4 : o.ulps,
+               absolute = is_complex(t) ? std::max(o.absolute, 1.0) : o.absolute;
+  if (ulps == 0 || (!is_floating_point(result) && !is_complex(result)))
+    return expect_same(result, out.host_bytes(), got, what);
   int shown = 0;
   for (int64_t i = 0; i < n && shown < 4; ++i) {
     const std::complex<double> want = element(result, out.host(), i), is = element(result, got.data(), i);
@@ -180,8 +330,10 @@ void compare(const Op& o, DType t) {
     const double size = std::hypot(want.real(), want.imag());
     const double scale = std::isfinite(size) ? std::max(size, absolute / ulps) : std::fabs(want.real());
     const double scale_im = std::isfinite(size) ? scale : std::fabs(want.imag());
-    if (is_complex(result) && !std::isfinite(size) && !std::isfinite(std::abs(is))) continue;  // which infinity or nan is the CPU library's choice
-    if (close_to(want.real(), is.real(), scale, bound, t) && close_to(want.imag(), is.imag(), scale_im, bound, t)) continue;
+    if (is_complex(result) && !std::isfinite(size) && !std::isfinite(std::abs(is)))
+      continue;  // which infinity or nan is the CPU library's choice
+    if (close_to(want.real(), is.real(), scale, bound, t) && close_to(want.imag(), is.imag(), scale_im, bound, t))
+      continue;
     ++shown;
     std::string args;
     for (int k = 0; k < op.num_inputs; ++k) {
@@ -203,13 +355,15 @@ TEST_F(Pointwise, EveryOpAndDtypeAsOnTheCpu) {
   }
 }
 
-// A tensor of `shape` somewhere in a larger block of memory: dimensions in any order, with gaps, repeated, from any element on.
+// A tensor of `shape` somewhere in a larger block of memory: dimensions in any order, with gaps, repeated, from any
+// element on.
 struct Layout {
   std::vector<int64_t> strides;  // bytes
   int64_t offset, elements;
 };
 Layout random_layout(const std::vector<int64_t>& shape, int64_t size, bool may_repeat, std::mt19937& rng) {
-  Layout l{std::vector<int64_t>(shape.size()), size * static_cast<int64_t>(rng() % 3), static_cast<int64_t>(rng() % 3 + 2)};
+  Layout l{std::vector<int64_t>(shape.size()), size * static_cast<int64_t>(rng() % 3),
+           static_cast<int64_t>(rng() % 3 + 2)};
   std::vector<size_t> order(shape.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
   if (rng() % 2 == 0) std::shuffle(order.begin(), order.end(), rng);
@@ -224,8 +378,10 @@ Layout random_layout(const std::vector<int64_t>& shape, int64_t size, bool may_r
   return l;
 }
 
-// One call of op on operands of random dtypes and layouts, on both devices; all bytes of the output's memory are compared.
-void compare_random(const PointwiseOp& op, const std::vector<int64_t>& shape, std::mt19937& rng, const std::vector<DType>& choice, bool same_dtypes) {
+// One call of op on operands of random dtypes and layouts, on both devices; all bytes of the output's memory are
+// compared.
+void compare_random(const PointwiseOp& op, const std::vector<int64_t>& shape, std::mt19937& rng,
+                    const std::vector<DType>& choice, bool same_dtypes) {
   const DType first = choice[rng() % choice.size()];
   const auto next = [&] { return same_dtypes ? first : choice[rng() % choice.size()]; };
   std::vector<DType> dtypes;
@@ -235,7 +391,9 @@ void compare_random(const PointwiseOp& op, const std::vector<int64_t>& shape, st
     if (dtypes.back() != DType::kBool) promoted = promote_types(promoted, dtypes.back());
   }
   if (!fits(op, promoted)) return;
-  const DType compute = pointwise_compute_dtype(op, promoted), out_dtype = same_dtypes ? result_dtype(op, promoted) : rng() % 2 ? result_dtype(op, promoted) : next();
+  const DType compute = pointwise_compute_dtype(op, promoted), out_dtype = same_dtypes ? result_dtype(op, promoted)
+                                                                           : rng() % 2 ? result_dtype(op, promoted)
+                                                                                       : next();
   std::string what = op.name;
   std::vector<Mirror> inputs;
   std::vector<Layout> layouts;
@@ -250,7 +408,8 @@ void compare_random(const PointwiseOp& op, const std::vector<int64_t>& shape, st
     const bool number_of_host = rng() % 6 == 0;
     const int64_t* const strides = number_of_host ? zeros.data() : layouts[k].strides.data();
     host.push_back({static_cast<char*>(inputs[k].host()) + layouts[k].offset, dtypes[k], strides});
-    device.push_back({static_cast<char*>(number_of_host ? inputs[k].host() : inputs[k].device()) + layouts[k].offset, dtypes[k], strides, number_of_host});
+    device.push_back({static_cast<char*>(number_of_host ? inputs[k].host() : inputs[k].device()) + layouts[k].offset,
+                      dtypes[k], strides, number_of_host});
     what += std::string(" ") + name_of(dtypes[k]) + (number_of_host ? " (host)" : "");
   }
   const Layout l = random_layout(shape, item_size(out_dtype), false, rng);
@@ -277,19 +436,24 @@ std::vector<int64_t> random_shape(std::mt19937& rng, int64_t most) {
   return shape;
 }
 
-const PointwiseOp* const kExactOps[] = {&pw::mul, &pw::sub, &pw::where, &pw::lt, &pw::addcmul, &pw::neg, &pw::clamp_tensor, &pw::masked_fill};
+const PointwiseOp* const kExactOps[] = {&pw::mul,     &pw::sub, &pw::where,        &pw::lt,
+                                        &pw::addcmul, &pw::neg, &pw::clamp_tensor, &pw::masked_fill};
 
 TEST_F(Pointwise, AnyLayoutOfOneDtype) {
-  const std::vector<DType> choice = {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64, DType::kInt64, DType::kInt32, DType::kUInt8};
+  const std::vector<DType> choice = {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kFloat64,
+                                     DType::kInt64,   DType::kInt32,   DType::kUInt8};
   std::mt19937 rng(1);
-  for (int i = 0; i < 400; ++i) compare_random(*kExactOps[i % std::size(kExactOps)], random_shape(rng, 4000), rng, choice, true);
+  for (int i = 0; i < 400; ++i)
+    compare_random(*kExactOps[i % std::size(kExactOps)], random_shape(rng, 4000), rng, choice, true);
 }
 
 TEST_F(Pointwise, AnyLayoutOfDifferentDtypes) {
-  const std::vector<DType> choice = {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32,
-                                     DType::kFloat64};
+  const std::vector<DType> choice = {DType::kBool,    DType::kUInt8,  DType::kInt8,    DType::kInt16,
+                                     DType::kInt32,   DType::kInt64,  DType::kFloat16, DType::kBFloat16,
+                                     DType::kFloat32, DType::kFloat64};
   std::mt19937 rng(2);
-  for (int i = 0; i < 400; ++i) compare_random(*kExactOps[i % std::size(kExactOps)], random_shape(rng, 2000), rng, choice, false);
+  for (int i = 0; i < 400; ++i)
+    compare_random(*kExactOps[i % std::size(kExactOps)], random_shape(rng, 2000), rng, choice, false);
 }
 
 TEST_F(Pointwise, TransposedInputs) {
@@ -313,7 +477,8 @@ TEST_F(Pointwise, DenseOfAllLengthsAndAlignments) {
         const DType compute = pointwise_compute_dtype(pw::mul, t);
         cpu::run_pointwise(pw::mul, compute, {&n, 1}, {&host_out, 1}, host, nullptr);
         cuda::run_pointwise(pw::mul, compute, {&n, 1}, {&device_out, 1}, device, nullptr);
-        expect_same(t, out.host_bytes(), out.device_bytes(), "length " + std::to_string(n) + " at " + std::to_string(shift));
+        expect_same(t, out.host_bytes(), out.device_bytes(),
+                    "length " + std::to_string(n) + " at " + std::to_string(shift));
       }
     }
   }
@@ -353,7 +518,8 @@ TEST_F(Pointwise, IntegerDivisors) {
   cuda::check_integer_divisor(shape, {zero.device(), DType::kInt32, strides.data()});
   EXPECT_THROW(synchronize_stream(), Error);
   EXPECT_NO_THROW(synchronize_stream());
-  EXPECT_THROW(cuda::check_integer_divisor(shape, {zero.host_as<int32_t>() + 13, DType::kInt32, repeated.data(), true}), Error);
+  EXPECT_THROW(cuda::check_integer_divisor(shape, {zero.host_as<int32_t>() + 13, DType::kInt32, repeated.data(), true}),
+               Error);
   EXPECT_NO_THROW(cuda::check_integer_divisor(shape, {zero.host(), DType::kInt32, repeated.data(), true}));
   cuda::check_integer_divisor(shape, {zero.device(), DType::kFloat32, strides.data()});
   EXPECT_NO_THROW(synchronize_stream());

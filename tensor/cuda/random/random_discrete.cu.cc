@@ -48,8 +48,9 @@ class Draws {
   bool waiting_ = false;
 };
 
-// For large rates: the transformed rejection of W. Hörmann, "The transformed rejection method for generating Poisson random variables",
-// Insurance: Mathematics and Economics 12 (1993), algorithm PTRS. For small ones: the product of uniform numbers (Knuth, TAOCP 3.4.1).
+// For large rates: the transformed rejection of W. Hörmann, "The transformed rejection method for generating Poisson
+// random variables", Insurance: Mathematics and Economics 12 (1993), algorithm PTRS. For small ones: the product of
+// uniform numbers (Knuth, TAOCP 3.4.1).
 struct Poisson {
   static constexpr int kInputs = 1;
   Report* bad;
@@ -125,7 +126,8 @@ struct Binomial {
     const double k = count * q >= 10 ? by_rejection(d, count, q) : by_gaps(d, count, q);
     return few ? k : count - k;
   }
-  // Few successes: the sum of geometric gaps between them (L. Devroye, "Non-uniform random variate generation", 1986, X.4.3).
+  // Few successes: the sum of geometric gaps between them (L. Devroye, "Non-uniform random variate generation", 1986,
+  // X.4.3).
   __device__ static double by_gaps(Draws& d, double count, double p) {
     const double log_failure = ::log1p(-p);
     double at = 0;
@@ -141,7 +143,8 @@ struct Binomial {
     if (k > 9) return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / (k1 * k1)) / (k1 * k1)) / k1;
     return ::lgamma(k1) - (0.5 * ::log(2 * M_PI) + (k + 0.5) * ::log(k1) - k1);
   }
-  // count * p >= 10, p <= 1/2: W. Hörmann, "The generation of binomial random variates", J. Statist. Comput. Simul. 46 (1993), algorithm BTRS.
+  // count * p >= 10, p <= 1/2: W. Hörmann, "The generation of binomial random variates", J. Statist. Comput. Simul. 46
+  // (1993), algorithm BTRS.
   __device__ static double by_rejection(Draws& d, double count, double p) {
     const double stddev = ::sqrt(count * p * (1 - p));
     const double b = 1.15 + 2.53 * stddev;
@@ -158,21 +161,25 @@ struct Binomial {
       const double k = ::floor((2 * a / us + b) * u + c);
       if (us >= 0.07 && v <= vr) return k;
       if (!(k >= 0 && k <= count)) continue;
-      const double bound = (m + 0.5) * ::log((m + 1) / (r * (count - m + 1))) + (count + 1) * ::log((count - m + 1) / (count - k + 1)) +
-                           (k + 0.5) * ::log(r * (count - k + 1) / (k + 1)) + stirling_tail(m) + stirling_tail(count - m) - stirling_tail(k) - stirling_tail(count - k);
+      const double bound = (m + 0.5) * ::log((m + 1) / (r * (count - m + 1))) +
+                           (count + 1) * ::log((count - m + 1) / (count - k + 1)) +
+                           (k + 0.5) * ::log(r * (count - k + 1) / (k + 1)) + stirling_tail(m) +
+                           stirling_tail(count - m) - stirling_tail(k) - stirling_tail(count - k);
       if (::log(v * alpha / (a / (us * us) + b)) <= bound) return k;
     }
   }
 };
 
-template <int kOperands> struct Target {
+template <int kOperands>
+struct Target {
   char* data[kOperands];
   DType dtype;
 };
 
 template <class F>
 __global__ void draw_kernel(Philox stream, Walk<1 + F::kInputs> walk, Target<1 + F::kInputs> target, F f) {
-  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < walk.numel; i += int64_t{gridDim.x} * blockDim.x) {
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < walk.numel;
+       i += int64_t{gridDim.x} * blockDim.x) {
     int64_t at[1 + F::kInputs];
     walk.offsets(i, at);
     double in[2] = {0, 0};
@@ -205,11 +212,13 @@ void random_poisson(Shape shape, const Operand& out, const Operand& rate, const 
 
 void random_gamma(Shape shape, const Operand& out, const Operand& concentration, const Generator& gen) {
   check_wide_floating("gamma_cuda", out.dtype);
-  const double smallest = out.dtype == DType::kFloat64 ? std::numeric_limits<double>::min() : static_cast<double>(std::numeric_limits<float>::min());
+  const double smallest = out.dtype == DType::kFloat64 ? std::numeric_limits<double>::min()
+                                                       : static_cast<double>(std::numeric_limits<float>::min());
   draw<Gamma>(shape, {out, concentration}, gen, {smallest});
 }
 
-void random_binomial(Shape shape, const Operand& out, const Operand& count, const Operand& probability, const Generator& gen) {
+void random_binomial(Shape shape, const Operand& out, const Operand& count, const Operand& probability,
+                     const Generator& gen) {
   check_wide_floating("binomial_cuda", out.dtype);
   draw<Binomial>(shape, {out, count, probability}, gen, {out.dtype == DType::kFloat32});
 }
@@ -220,10 +229,12 @@ void random_permutation(int64_t n, const Operand& out, const Generator& gen) {
   TESSERA_CHECK_NOT_IMPLEMENTED(out.dtype != DType::kBool, "\"randperm\" not implemented for 'Bool'");
   TESSERA_CHECK(n >= 0, "n must be non-negative, got", n);
   if (out.dtype == DType::kFloat16) TESSERA_CHECK(n <= (1 << 11) + 1, "n cannot be greater than 2049 for Half type.");
-  if (out.dtype == DType::kFloat32) TESSERA_CHECK(n <= (1 << 24) + 1, "n cannot be greater than 16777217 for Float type.");
+  if (out.dtype == DType::kFloat32)
+    TESSERA_CHECK(n <= (1 << 24) + 1, "n cannot be greater than 16777217 for Float type.");
   if (is_integral(out.dtype, false) && item_size(out.dtype) < 8) {
     const int bits = static_cast<int>(8 * item_size(out.dtype)) - is_signed(out.dtype);
-    TESSERA_CHECK(n <= (int64_t{1} << bits), "value cannot be converted to type ", name_of(out.dtype), "_t without overflow");
+    TESSERA_CHECK(n <= (int64_t{1} << bits), "value cannot be converted to type ", name_of(out.dtype),
+                  "_t without overflow");
   }
   if (n == 0) return;
   const bool direct = out.dtype == DType::kInt64 && (n == 1 || out.strides[0] == 8);
@@ -233,11 +244,13 @@ void random_permutation(int64_t n, const Operand& out, const Generator& gen) {
   int64_t* const k = keys.as<int64_t>();
   for_each(n, [=] __device__(int64_t i) {
     const PhiloxWords w = stream.words(static_cast<uint64_t>(i / 2), 0);
-    k[i] = static_cast<int64_t>(i % 2 ? static_cast<uint64_t>(w.z) << 32 | w.w : static_cast<uint64_t>(w.x) << 32 | w.y);
+    k[i] =
+        static_cast<int64_t>(i % 2 ? static_cast<uint64_t>(w.z) << 32 | w.w : static_cast<uint64_t>(w.x) << 32 | w.y);
   });
   int64_t* const order = direct ? static_cast<int64_t*>(out.data) : own.as<int64_t>();
   const int64_t stride = sizeof(int64_t);
-  cuda::run_sort({&n, 1}, 0, false, {sorted.get(), DType::kInt64, &stride}, {order, DType::kInt64, &stride}, {keys.get(), DType::kInt64, &stride});
+  cuda::run_sort({&n, 1}, 0, false, {sorted.get(), DType::kInt64, &stride}, {order, DType::kInt64, &stride},
+                 {keys.get(), DType::kInt64, &stride});
   if (direct) return;
   char* const to = static_cast<char*>(out.data);
   const DType dtype = out.dtype;
@@ -256,7 +269,8 @@ struct Weights {
   int64_t row_step, step;  // bytes
   Report* bad;
   // A weight; wrong ones count as 0.
-  template <class V> __device__ V at(int64_t row, int64_t c) const {
+  template <class V>
+  __device__ V at(int64_t row, int64_t c) const {
     const V w = load_as<V>(dtype, data + row * row_step + c * step);
     if (w >= V{0} && w <= std::numeric_limits<V>::max()) return w;
     report(bad, ReportKind::kBadProbability);
@@ -265,16 +279,18 @@ struct Weights {
 };
 
 constexpr int kScanThreads = 256;
-constexpr int kEach = 4;                                 // weights of a thread
+constexpr int kEach = 4;  // weights of a thread
 constexpr int64_t kTile = int64_t{kScanThreads} * kEach;
-constexpr int64_t kChunk = 4 * kTile;                    // of a block
+constexpr int64_t kChunk = 4 * kTile;  // of a block
 
 struct AddDoubles {
   __device__ double operator()(double a, double b) const { return a + b; }
 };
 
-// Running sums of the weights of each row. Rows are cut into chunks: sums == null writes the running sums, from each chunk's `before` on (null: 0); else the chunks' totals are written to sums.
-__global__ void running_sums_kernel(Weights weights, int64_t chunks, double* sums, const double* before, double* running) {
+// Running sums of the weights of each row. Rows are cut into chunks: sums == null writes the running sums, from each
+// chunk's `before` on (null: 0); else the chunks' totals are written to sums.
+__global__ void running_sums_kernel(Weights weights, int64_t chunks, double* sums, const double* before,
+                                    double* running) {
   for (int64_t b = blockIdx.x; b < weights.rows * chunks; b += gridDim.x) {
     const int64_t row = b / chunks, begin = b % chunks * kChunk, end = min(begin + kChunk, weights.categories);
     double carry = before ? before[b] : 0;
@@ -284,7 +300,8 @@ __global__ void running_sums_kernel(Weights weights, int64_t chunks, double* sum
       for (int k = 0; k < kEach; ++k) own[k] = sum += first + k < end ? weights.at<double>(row, first + k) : 0;
       const Scanned<double> scanned = block_scan(sum, AddDoubles(), 0.0);
       if (!sums)
-        for (int k = 0; k < kEach && first + k < end; ++k) running[row * weights.categories + first + k] = carry + (scanned.before + own[k]);
+        for (int k = 0; k < kEach && first + k < end; ++k)
+          running[row * weights.categories + first + k] = carry + (scanned.before + own[k]);
       carry += scanned.total;
     }
     if (sums && threadIdx.x == 0) sums[b] = carry;
@@ -294,11 +311,13 @@ __global__ void running_sums_kernel(Weights weights, int64_t chunks, double* sum
 // Where the running sums reach uniform numbers.
 void sample_with_replacement(const Weights& weights, int64_t n_sample, const Operand& out, const Generator& gen) {
   const int64_t categories = weights.categories, rows = weights.rows, chunks = (categories + kChunk - 1) / kChunk;
-  const Buffer running_sums(static_cast<size_t>(rows * categories) * sizeof(double)), chunk_sums(chunks > 1 ? static_cast<size_t>(rows * chunks) * sizeof(double) : 0);
+  const Buffer running_sums(static_cast<size_t>(rows * categories) * sizeof(double)),
+      chunk_sums(chunks > 1 ? static_cast<size_t>(rows * chunks) * sizeof(double) : 0);
   double *const running = running_sums.as<double>(), *const sums = chunk_sums.as<double>();
   const dim3 blocks = blocks_for(rows * chunks, 1);
   if (chunks > 1) {
-    launch_blocks(running_sums_kernel, blocks, dim3(kScanThreads), 0, weights, chunks, sums, static_cast<const double*>(nullptr), static_cast<double*>(nullptr));
+    launch_blocks(running_sums_kernel, blocks, dim3(kScanThreads), 0, weights, chunks, sums,
+                  static_cast<const double*>(nullptr), static_cast<double*>(nullptr));
     for_each(rows, [=] __device__(int64_t row) {
       double total = 0;
       for (int64_t i = row * chunks; i < (row + 1) * chunks; ++i) {
@@ -308,7 +327,8 @@ void sample_with_replacement(const Weights& weights, int64_t n_sample, const Ope
       }
     });
   }
-  launch_blocks(running_sums_kernel, blocks, dim3(kScanThreads), 0, weights, chunks, static_cast<double*>(nullptr), static_cast<const double*>(sums), running);
+  launch_blocks(running_sums_kernel, blocks, dim3(kScanThreads), 0, weights, chunks, static_cast<double*>(nullptr),
+                static_cast<const double*>(sums), running);
   const Philox stream = reserve(gen, 1);
   char* const to = static_cast<char*>(out.data);
   const int64_t row_step = out.strides[0], step = out.strides[1];
@@ -327,8 +347,10 @@ void sample_with_replacement(const Weights& weights, int64_t n_sample, const Ope
     int64_t low = 0, high = categories - 1;
     while (low < high) {
       const int64_t middle = (low + high) / 2;
-      if (reached[middle] < u) low = middle + 1;
-      else high = middle;
+      if (reached[middle] < u)
+        low = middle + 1;
+      else
+        high = middle;
     }
     // Rounding of the sums could let a category of weight 0 seem to have a share.
     int64_t c = low;
@@ -338,41 +360,56 @@ void sample_with_replacement(const Weights& weights, int64_t n_sample, const Ope
   });
 }
 
-// The largest of weight / exponential number: the "exponential races" of P. Efraimidis and P. Spirakis, "Weighted random sampling with a reservoir", Inf. Process. Lett. 97 (2006).
+// The largest of weight / exponential number: the "exponential races" of P. Efraimidis and P. Spirakis, "Weighted
+// random sampling with a reservoir", Inf. Process. Lett. 97 (2006).
 template <class V>
 void sample_without_replacement(const Weights& weights, int64_t n_sample, const Operand& out, const Generator& gen) {
   const int64_t rows = weights.rows, categories = weights.categories;
-  const Buffer keys(static_cast<size_t>(rows * categories) * sizeof(V)), best(static_cast<size_t>(rows * n_sample) * sizeof(V));
+  const Buffer keys(static_cast<size_t>(rows * categories) * sizeof(V)),
+      best(static_cast<size_t>(rows * n_sample) * sizeof(V));
   const Philox stream = reserve(gen, 1);
   V *const k = keys.as<V>(), *const largest = best.as<V>();
   for_each(rows * categories, [=] __device__(int64_t i) {
     const PhiloxWords w = stream.words(static_cast<uint64_t>(i), 0);
     V u;
-    if constexpr (std::is_same_v<V, float>) u = unit_float(w.x);
-    else u = unit_double(w.x, w.y);
+    if constexpr (std::is_same_v<V, float>)
+      u = unit_float(w.x);
+    else
+      u = unit_double(w.x, w.y);
     const V below_one = V{1} - std::numeric_limits<V>::epsilon() / 2;
     k[i] = weights.at<V>(i / categories, i % categories) / -::log(u < below_one ? u : below_one);
   });
-  const int64_t shape[2] = {rows, categories}, size = sizeof(V), key_strides[2] = {categories * size, size}, best_strides[2] = {n_sample * size, size};
+  const int64_t shape[2] = {rows, categories}, size = sizeof(V), key_strides[2] = {categories * size, size},
+                best_strides[2] = {n_sample * size, size};
   constexpr DType t = DTypeOf<V>::value;
   cuda::run_topk(shape, 1, n_sample, true, true, {best.get(), t, best_strides}, out, {keys.get(), t, key_strides});
   Report* const bad = weights.bad;
-  for_each(rows, [=] __device__(int64_t row) { if (!(largest[row * n_sample] > V{0})) report(bad, ReportKind::kBadProbability); });
+  for_each(rows, [=] __device__(int64_t row) {
+    if (!(largest[row * n_sample] > V{0})) report(bad, ReportKind::kBadProbability);
+  });
 }
 
 }  // namespace
 
-void random_multinomial(int64_t rows, int64_t categories, const Operand& weights, int64_t n_sample, bool replacement, const Operand& out, const Generator& gen) {
-  TESSERA_CHECK(weights.dtype >= DType::kFloat16 && weights.dtype <= DType::kFloat64, "multinomial only supports floating-point dtypes for input, got: ", type_name_of(weights.dtype));
+void random_multinomial(int64_t rows, int64_t categories, const Operand& weights, int64_t n_sample, bool replacement,
+                        const Operand& out, const Generator& gen) {
+  TESSERA_CHECK(weights.dtype >= DType::kFloat16 && weights.dtype <= DType::kFloat64,
+                "multinomial only supports floating-point dtypes for input, got: ", type_name_of(weights.dtype));
   TESSERA_CHECK(n_sample > 0, "cannot sample n_sample <= 0 samples");
-  TESSERA_CHECK(replacement || n_sample <= categories, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+  TESSERA_CHECK(replacement || n_sample <= categories,
+                "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
   TESSERA_CHECK(out.dtype == DType::kInt64, "multinomial expects Long tensor out, got: ", type_name_of(out.dtype));
   if (rows == 0) return;
   TESSERA_CHECK(categories > 0, "invalid multinomial distribution (sum of probabilities <= 0)");
-  const Weights w{rows, categories, static_cast<const char*>(weights.data), weights.dtype, weights.strides[0], weights.strides[1], report_slot()};
+  const Weights w{rows,          categories,         static_cast<const char*>(weights.data),
+                  weights.dtype, weights.strides[0], weights.strides[1],
+                  report_slot()};
   // A single sample is not put back.
-  if (replacement || n_sample == 1) sample_with_replacement(w, n_sample, out, gen);
-  else (weights.dtype == DType::kFloat64 ? sample_without_replacement<double> : sample_without_replacement<float>)(w, n_sample, out, gen);
+  if (replacement || n_sample == 1)
+    sample_with_replacement(w, n_sample, out, gen);
+  else
+    (weights.dtype == DType::kFloat64 ? sample_without_replacement<double>
+                                      : sample_without_replacement<float>)(w, n_sample, out, gen);
 }
 
 }  // namespace tessera::cuda

@@ -20,7 +20,9 @@ using Random = DeviceTest;
 constexpr int64_t kMany = 20000;
 constexpr DType kFloats[] = {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
 
-Generator seeded(uint64_t seed = 0) { return Generator(make_intrusive<PhiloxGeneratorImpl>(Device(DeviceType::kCUDA, 0), seed)); }
+Generator seeded(uint64_t seed = 0) {
+  return Generator(make_intrusive<PhiloxGeneratorImpl>(Device(DeviceType::kCUDA, 0), seed));
+}
 
 using Sampler = std::function<void(cpu::Shape, const cpu::Operand&, const Generator&)>;
 
@@ -34,10 +36,16 @@ std::vector<double> sampled(DType t, int64_t n, const Generator& g, const Sample
   for (int64_t i = 0; i < n; ++i) r[i] = element(t, bytes.data(), i).real();
   return r;
 }
-Sampler uniform(double from, double to) { return [=](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_uniform(s, o, from, to, g); }; }
-Sampler normal(double mean, double std) { return [=](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_normal(s, o, mean, std, g); }; }
+Sampler uniform(double from, double to) {
+  return [=](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_uniform(s, o, from, to, g); };
+}
+Sampler normal(double mean, double std) {
+  return [=](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_normal(s, o, mean, std, g); };
+}
 
-double mean(const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size()); }
+double mean(const std::vector<double>& v) {
+  return std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
+}
 double variance(const std::vector<double>& v) {
   const double m = mean(v);
   double s = 0;
@@ -51,7 +59,8 @@ void expect_moments(const std::vector<double>& v, double m, double var) {
 }
 
 TEST_F(Random, KnownNumbers) {
-  const std::vector<double> u = sampled(DType::kFloat32, 3, seeded(), uniform(0, 1)), z = sampled(DType::kFloat32, 3, seeded(), normal(0, 1));
+  const std::vector<double> u = sampled(DType::kFloat32, 3, seeded(), uniform(0, 1)),
+                            z = sampled(DType::kFloat32, 3, seeded(), normal(0, 1));
   const double uniforms[] = {0.3990, 0.5167, 0.0249}, normals[] = {-0.9247, -0.4253, -2.6438};
   for (int i = 0; i < 3; ++i) {
     EXPECT_NEAR(u[i], uniforms[i], 5.1e-5);
@@ -79,7 +88,8 @@ TEST_F(Random, EachElementHasItsWords) {
 
 // A transposed tensor gets the same numbers at the same addresses; gaps are left alone.
 TEST_F(Random, StridesFollowMemory) {
-  const int64_t shape[] = {30, 50}, turned[] = {50, 30}, strides[] = {200, 4}, turned_strides[] = {4, 200}, gaps[] = {400, 8};
+  const int64_t shape[] = {30, 50}, turned[] = {50, 30}, strides[] = {200, 4}, turned_strides[] = {4, 200},
+                gaps[] = {400, 8};
   const DeviceBytes a(6000), b(6000), c(12000, 0);
   cuda::random_normal(shape, {a.get(), DType::kFloat32, strides}, 0, 1, seeded());
   cuda::random_normal(turned, {b.get(), DType::kFloat32, turned_strides}, 0, 1, seeded());
@@ -118,17 +128,23 @@ TEST_F(Random, NormalAndLogNormal) {
   for (DType t : kFloats) {
     std::vector<double> v = sampled(t, kMany, seeded(2), normal(1, 2));
     expect_moments(v, 1, 4);
-    EXPECT_NEAR(std::count_if(v.begin(), v.end(), [](double x) { return x > 3; }) / static_cast<double>(kMany), 0.1587, 0.01);
-    v = sampled(t, kMany, seeded(2), [](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_log_normal(s, o, 1, 0.25, g); });
+    EXPECT_NEAR(std::count_if(v.begin(), v.end(), [](double x) { return x > 3; }) / static_cast<double>(kMany), 0.1587,
+                0.01);
+    v = sampled(t, kMany, seeded(2), [](cpu::Shape s, const cpu::Operand& o, const Generator& g) {
+      cuda::random_log_normal(s, o, 1, 0.25, g);
+    });
     expect_moments(v, std::exp(1 + 0.03125), (std::exp(0.0625) - 1) * std::exp(2.0625));
   }
   EXPECT_THROW(sampled(DType::kFloat32, 2, seeded(), normal(0, -1)), Error);
 }
 
 TEST_F(Random, BernoulliOfAllDtypes) {
-  for (DType t : {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
+  for (DType t : {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64,
+                  DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64}) {
     for (double p : {0.0, 0.3, 1.0}) {
-      const std::vector<double> v = sampled(t, kMany, seeded(3), [=](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_bernoulli(s, o, p, g); });
+      const std::vector<double> v =
+          sampled(t, kMany, seeded(3),
+                  [=](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_bernoulli(s, o, p, g); });
       EXPECT_NEAR(mean(v), p, 5 * std::sqrt(p * (1 - p) / kMany));
       EXPECT_TRUE(std::all_of(v.begin(), v.end(), [](double x) { return x == 0 || x == 1; }));
     }
@@ -146,46 +162,59 @@ TEST_F(Random, BernoulliOfATensor) {
     const std::vector<uint8_t> v = out.read();
     for (int i = 0; i < 4; ++i) {
       const int64_t* row = reinterpret_cast<const int64_t*>(v.data()) + i * 5000;
-      EXPECT_NEAR(static_cast<double>(std::count(row, row + 5000, 1)) / 5000, p[i], 5 * std::sqrt(p[i] * (1 - p[i]) / 5000));
+      EXPECT_NEAR(static_cast<double>(std::count(row, row + 5000, 1)) / 5000, p[i],
+                  5 * std::sqrt(p[i] * (1 - p[i]) / 5000));
     }
   }
   const float bad[] = {0.5f, 1.5f};
   const DeviceBytes from(8), out(2);
   copy_to_device(from.get(), bad, 8);
   const int64_t n = 2, four = 4, one = 1;
-  cuda::random_bernoulli_tensor({&n, 1}, {out.get(), DType::kBool, &one}, {from.get(), DType::kFloat32, &four}, seeded());
+  cuda::random_bernoulli_tensor({&n, 1}, {out.get(), DType::kBool, &one}, {from.get(), DType::kFloat32, &four},
+                                seeded());
   EXPECT_THROW(synchronize_stream(), Error);
 }
 
 TEST_F(Random, ExponentialCauchyGeometric) {
   for (DType t : kFloats) {
-    std::vector<double> v = sampled(t, kMany, seeded(5), [](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_exponential(s, o, 2, g); });
+    std::vector<double> v = sampled(t, kMany, seeded(5), [](cpu::Shape s, const cpu::Operand& o, const Generator& g) {
+      cuda::random_exponential(s, o, 2, g);
+    });
     expect_moments(v, 0.5, 0.25);
     EXPECT_GT(*std::min_element(v.begin(), v.end()), 0);
-    v = sampled(t, kMany, seeded(5), [](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_cauchy(s, o, 1, 2, g); });
+    v = sampled(t, kMany, seeded(5),
+                [](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_cauchy(s, o, 1, 2, g); });
     std::nth_element(v.begin(), v.begin() + kMany / 2, v.end());
     EXPECT_NEAR(v[kMany / 2], 1, 0.15);
     std::nth_element(v.begin(), v.begin() + kMany / 4, v.end());
     EXPECT_NEAR(v[kMany / 4], -1, 0.2);
   }
   for (DType t : {DType::kUInt8, DType::kInt32, DType::kInt64, DType::kFloat16, DType::kFloat64}) {
-    const std::vector<double> v = sampled(t, kMany, seeded(5), [](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_geometric(s, o, 0.25, g); });
+    const std::vector<double> v =
+        sampled(t, kMany, seeded(5),
+                [](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_geometric(s, o, 0.25, g); });
     expect_moments(v, 4, 12);
     EXPECT_EQ(*std::min_element(v.begin(), v.end()), 1);
   }
 }
 
 TEST_F(Random, Integers) {
-  for (DType t : {DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt16, DType::kUInt32, DType::kUInt64, DType::kFloat16, DType::kFloat32, DType::kFloat64}) {
+  for (DType t : {DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt16,
+                  DType::kUInt32, DType::kUInt64, DType::kFloat16, DType::kFloat32, DType::kFloat64}) {
     const cpu::RandomRange range = cpu::random_range(t, 3, 13);
-    const std::vector<double> v = sampled(t, kMany, seeded(6), [&](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_integers(s, o, range, g); });
+    const std::vector<double> v = sampled(
+        t, kMany, seeded(6),
+        [&](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_integers(s, o, range, g); });
     expect_moments(v, 7.5, 8.25);
     EXPECT_EQ(*std::min_element(v.begin(), v.end()), 3);
     EXPECT_EQ(*std::max_element(v.begin(), v.end()), 12);
   }
-  for (const auto& [from, to] : {std::pair{int64_t{-5} << 40, int64_t{5} << 40}, {int64_t{-9} << 57, int64_t{9} << 57}}) {
+  for (const auto& [from, to] :
+       {std::pair{int64_t{-5} << 40, int64_t{5} << 40}, {int64_t{-9} << 57, int64_t{9} << 57}}) {
     const cpu::RandomRange range = cpu::random_range(DType::kInt64, from, to);
-    const std::vector<double> v = sampled(DType::kInt64, kMany, seeded(6), [&](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_integers(s, o, range, g); });
+    const std::vector<double> v = sampled(
+        DType::kInt64, kMany, seeded(6),
+        [&](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_integers(s, o, range, g); });
     const double half = static_cast<double>(to);
     EXPECT_NEAR(mean(v), 0, 0.03 * half);
     EXPECT_NEAR(variance(v), half * half / 3, 0.05 * half * half);
@@ -193,15 +222,23 @@ TEST_F(Random, Integers) {
     EXPECT_LE(*std::max_element(v.begin(), v.end()), half);
   }
   const cpu::RandomRange all = cpu::random_range(DType::kInt64, INT64_MIN, std::nullopt);
-  const std::vector<double> v = sampled(DType::kInt64, kMany, seeded(6), [&](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_integers(s, o, all, g); });
-  EXPECT_NEAR(static_cast<double>(std::count_if(v.begin(), v.end(), [](double x) { return x < 0; })) / kMany, 0.5, 0.02);
+  const std::vector<double> v =
+      sampled(DType::kInt64, kMany, seeded(6),
+              [&](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_integers(s, o, all, g); });
+  EXPECT_NEAR(static_cast<double>(std::count_if(v.begin(), v.end(), [](double x) { return x < 0; })) / kMany, 0.5,
+              0.02);
 }
 
 TEST_F(Random, Full) {
-  const std::pair<DType, double> largest[] = {{DType::kBool, 1}, {DType::kUInt8, 255}, {DType::kInt8, 127}, {DType::kInt16, 32767}, {DType::kInt32, 2147483647.0},
-                                              {DType::kInt64, 0x1p63}, {DType::kFloat16, 2048}, {DType::kBFloat16, 256}, {DType::kFloat32, 0x1p24}, {DType::kFloat64, 0x1p53}};
+  const std::pair<DType, double> largest[] = {
+      {DType::kBool, 1},        {DType::kUInt8, 255},          {DType::kInt8, 127},
+      {DType::kInt16, 32767},   {DType::kInt32, 2147483647.0}, {DType::kInt64, 0x1p63},
+      {DType::kFloat16, 2048},  {DType::kBFloat16, 256},       {DType::kFloat32, 0x1p24},
+      {DType::kFloat64, 0x1p53}};
   for (const auto& [t, top] : largest) {
-    const std::vector<double> v = sampled(t, kMany, seeded(7), [](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_full(s, o, g); });
+    const std::vector<double> v =
+        sampled(t, kMany, seeded(7),
+                [](cpu::Shape s, const cpu::Operand& o, const Generator& g) { cuda::random_full(s, o, g); });
     EXPECT_GE(*std::min_element(v.begin(), v.end()), 0);
     EXPECT_LE(*std::max_element(v.begin(), v.end()), top);
     EXPECT_NEAR(mean(v), top / 2, 0.02 * top) << name_of(t);
@@ -211,7 +248,9 @@ TEST_F(Random, Full) {
 TEST_F(Random, PermutationsOfAllDtypes) {
   for (int64_t n : {0, 1, 2, 100, 5000}) {
     for (DType t : {DType::kInt64, DType::kInt16, DType::kFloat32, DType::kFloat64}) {
-      std::vector<double> v = sampled(t, n, seeded(8), [=](cpu::Shape, const cpu::Operand& o, const Generator& g) { cuda::random_permutation(n, o, g); });
+      std::vector<double> v = sampled(t, n, seeded(8), [=](cpu::Shape, const cpu::Operand& o, const Generator& g) {
+        cuda::random_permutation(n, o, g);
+      });
       int64_t descents = 0;
       for (int64_t i = 1; i < n; ++i) descents += v[i - 1] > v[i];
       EXPECT_GE(descents, n >= 100 ? n / 3 : 0);
@@ -223,7 +262,9 @@ TEST_F(Random, PermutationsOfAllDtypes) {
   Generator g = seeded(8);
   std::vector<int> count(27);
   for (int i = 0; i < 600; ++i) {
-    const std::vector<double> v = sampled(DType::kInt64, 3, g, [](cpu::Shape, const cpu::Operand& o, const Generator& gen) { cuda::random_permutation(3, o, gen); });
+    const std::vector<double> v =
+        sampled(DType::kInt64, 3, g,
+                [](cpu::Shape, const cpu::Operand& o, const Generator& gen) { cuda::random_permutation(3, o, gen); });
     ++count[static_cast<size_t>(9 * v[0] + 3 * v[1] + v[2])];
   }
   for (int order : {5, 7, 11, 15, 19, 21}) EXPECT_NEAR(count[order], 100, 45);
@@ -234,7 +275,8 @@ TEST_F(Random, PermutationsOfAllDtypes) {
 }
 
 // Weights (rows x categories) and n_sample numbers of each row.
-std::vector<int64_t> chosen(DType t, int64_t rows, const std::vector<double>& weights, int64_t n_sample, bool replacement, const Generator& g) {
+std::vector<int64_t> chosen(DType t, int64_t rows, const std::vector<double>& weights, int64_t n_sample,
+                            bool replacement, const Generator& g) {
   const int64_t categories = static_cast<int64_t>(weights.size()) / rows, size = item_size(t);
   std::vector<uint8_t> bytes(static_cast<size_t>(rows * categories * size));
   visit_dtype(t, [&](auto tag) {
@@ -247,7 +289,8 @@ std::vector<int64_t> chosen(DType t, int64_t rows, const std::vector<double>& we
   });
   const DeviceBytes in(bytes), out(static_cast<size_t>(rows * n_sample * 8));
   const int64_t strides[] = {categories * size, size}, out_strides[] = {8 * n_sample, 8};
-  cuda::random_multinomial(rows, categories, {in.get(), t, strides}, n_sample, replacement, {out.get(), DType::kInt64, out_strides}, g);
+  cuda::random_multinomial(rows, categories, {in.get(), t, strides}, n_sample, replacement,
+                           {out.get(), DType::kInt64, out_strides}, g);
   const std::vector<uint8_t> r = out.read();
   std::vector<int64_t> v(static_cast<size_t>(rows * n_sample));
   std::memcpy(v.data(), r.data(), r.size());
@@ -260,7 +303,8 @@ TEST_F(Random, MultinomialWithReplacement) {
     const double shares[2][4] = {{0.125, 0, 0.375, 0.5}, {0, 0, 0.625, 0.375}};
     for (int row = 0; row < 2; ++row)
       for (int c = 0; c < 4; ++c)
-        EXPECT_NEAR(static_cast<double>(std::count(v.begin() + row * kMany, v.begin() + (row + 1) * kMany, c)) / kMany, shares[row][c], shares[row][c] == 0 ? 0 : 0.02);
+        EXPECT_NEAR(static_cast<double>(std::count(v.begin() + row * kMany, v.begin() + (row + 1) * kMany, c)) / kMany,
+                    shares[row][c], shares[row][c] == 0 ? 0 : 0.02);
   }
   // Several chunks: the chosen numbers are spread as their weights, which grow.
   std::vector<double> weights(20000);
@@ -299,24 +343,35 @@ TEST_F(Random, MultinomialErrors) {
   EXPECT_THROW(chosen(DType::kFloat32, 1, {1, 1}, 3, false, g), Error);
   EXPECT_THROW(chosen(DType::kFloat32, 1, {1, 1}, 0, false, g), Error);
   for (bool replacement : {true, false})
-    for (const std::vector<double>& bad : {std::vector<double>{1, -1, 1}, {1, NAN, 1}, {1, INFINITY, 1}, {0, 0, 0}}) EXPECT_THROW(chosen(DType::kFloat32, 1, bad, 2, replacement, g), Error);
+    for (const std::vector<double>& bad : {std::vector<double>{1, -1, 1}, {1, NAN, 1}, {1, INFINITY, 1}, {0, 0, 0}})
+      EXPECT_THROW(chosen(DType::kFloat32, 1, bad, 2, replacement, g), Error);
 }
 
 // One parameter for all elements.
-std::vector<double> counted(DType t, double a, double b, uint64_t seed, const std::function<void(cpu::Shape, const cpu::Operand&, const cpu::Operand&, const cpu::Operand&, const Generator&)>& sampler) {
+std::vector<double> counted(DType t, double a, double b, uint64_t seed,
+                            const std::function<void(cpu::Shape, const cpu::Operand&, const cpu::Operand&,
+                                                     const cpu::Operand&, const Generator&)>& sampler) {
   const std::vector<uint8_t> one(static_cast<size_t>(item_size(t)));
   const DeviceBytes pa(testing::with_value(one, t, 0, a)), pb(testing::with_value(one, t, 0, b));
   const int64_t zero = 0;
-  return sampled(t, kMany, seeded(seed), [&](cpu::Shape s, const cpu::Operand& o, const Generator& g) { sampler(s, o, {pa.get(), t, &zero}, {pb.get(), t, &zero}, g); });
+  return sampled(t, kMany, seeded(seed), [&](cpu::Shape s, const cpu::Operand& o, const Generator& g) {
+    sampler(s, o, {pa.get(), t, &zero}, {pb.get(), t, &zero}, g);
+  });
 }
 std::vector<double> poisson(DType t, double rate) {
-  return counted(t, rate, 0, 11, [](cpu::Shape s, const cpu::Operand& o, const cpu::Operand& a, const cpu::Operand&, const Generator& g) { cuda::random_poisson(s, o, a, g); });
+  return counted(t, rate, 0, 11,
+                 [](cpu::Shape s, const cpu::Operand& o, const cpu::Operand& a, const cpu::Operand&,
+                    const Generator& g) { cuda::random_poisson(s, o, a, g); });
 }
 std::vector<double> gamma(DType t, double alpha) {
-  return counted(t, alpha, 0, 12, [](cpu::Shape s, const cpu::Operand& o, const cpu::Operand& a, const cpu::Operand&, const Generator& g) { cuda::random_gamma(s, o, a, g); });
+  return counted(t, alpha, 0, 12,
+                 [](cpu::Shape s, const cpu::Operand& o, const cpu::Operand& a, const cpu::Operand&,
+                    const Generator& g) { cuda::random_gamma(s, o, a, g); });
 }
 std::vector<double> binomial(DType t, double count, double p) {
-  return counted(t, count, p, 13, [](cpu::Shape s, const cpu::Operand& o, const cpu::Operand& a, const cpu::Operand& b, const Generator& g) { cuda::random_binomial(s, o, a, b, g); });
+  return counted(t, count, p, 13,
+                 [](cpu::Shape s, const cpu::Operand& o, const cpu::Operand& a, const cpu::Operand& b,
+                    const Generator& g) { cuda::random_binomial(s, o, a, b, g); });
 }
 
 TEST_F(Random, CountsHaveTheirMoments) {

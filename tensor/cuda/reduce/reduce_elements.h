@@ -1,4 +1,5 @@
-// How reductions, scans and softmax read and write elements: batches of eight, of any dtype, in the type of the arithmetic.
+// How reductions, scans and softmax read and write elements: batches of eight, of any dtype, in the type of the
+// arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +17,19 @@ inline constexpr int kBatch = 8;
 template <class V, class T>
 __device__ V as_value(const T& x) {
   if constexpr (is_complex_type<T>) {
-    if constexpr (std::is_same_v<V, bool>) return x.real() != 0 || x.imag() != 0;
-    else if constexpr (is_complex_type<V>) return V(static_cast<Real<V>>(x.real()), static_cast<Real<V>>(x.imag()));
-    else return static_cast<V>(x.real());
+    if constexpr (std::is_same_v<V, bool>)
+      return x.real() != 0 || x.imag() != 0;
+    else if constexpr (is_complex_type<V>)
+      return V(static_cast<Real<V>>(x.real()), static_cast<Real<V>>(x.imag()));
+    else
+      return static_cast<V>(x.real());
   } else {
-    if constexpr (std::is_same_v<V, bool>) return x != 0;
-    else if constexpr (is_complex_type<V>) return V(static_cast<Real<V>>(x), 0);
-    else return static_cast<V>(x);
+    if constexpr (std::is_same_v<V, bool>)
+      return x != 0;
+    else if constexpr (is_complex_type<V>)
+      return V(static_cast<Real<V>>(x), 0);
+    else
+      return static_cast<V>(x);
   }
 }
 
@@ -30,23 +37,56 @@ __device__ V as_value(const T& x) {
 template <class F>
 __device__ void with_type(DType t, F f) {
   switch (t) {
-    case DType::kBool: f(Tag<bool>()); break;
-    case DType::kUInt8: f(Tag<uint8_t>()); break;
-    case DType::kInt8: f(Tag<int8_t>()); break;
-    case DType::kInt16: f(Tag<int16_t>()); break;
-    case DType::kInt32: f(Tag<int32_t>()); break;
-    case DType::kInt64: f(Tag<int64_t>()); break;
-    case DType::kUInt16: f(Tag<uint16_t>()); break;
-    case DType::kUInt32: f(Tag<uint32_t>()); break;
-    case DType::kUInt64: f(Tag<uint64_t>()); break;
-    case DType::kFloat16: f(Tag<Half>()); break;
-    case DType::kBFloat16: f(Tag<BFloat16>()); break;
-    case DType::kFloat32: f(Tag<float>()); break;
-    case DType::kFloat64: f(Tag<double>()); break;
-    case DType::kComplex32: f(Tag<ComplexHalf>()); break;
-    case DType::kComplex64: f(Tag<Complex<float>>()); break;
-    case DType::kComplex128: f(Tag<Complex<double>>()); break;
-    default: break;
+    case DType::kBool:
+      f(Tag<bool>());
+      break;
+    case DType::kUInt8:
+      f(Tag<uint8_t>());
+      break;
+    case DType::kInt8:
+      f(Tag<int8_t>());
+      break;
+    case DType::kInt16:
+      f(Tag<int16_t>());
+      break;
+    case DType::kInt32:
+      f(Tag<int32_t>());
+      break;
+    case DType::kInt64:
+      f(Tag<int64_t>());
+      break;
+    case DType::kUInt16:
+      f(Tag<uint16_t>());
+      break;
+    case DType::kUInt32:
+      f(Tag<uint32_t>());
+      break;
+    case DType::kUInt64:
+      f(Tag<uint64_t>());
+      break;
+    case DType::kFloat16:
+      f(Tag<Half>());
+      break;
+    case DType::kBFloat16:
+      f(Tag<BFloat16>());
+      break;
+    case DType::kFloat32:
+      f(Tag<float>());
+      break;
+    case DType::kFloat64:
+      f(Tag<double>());
+      break;
+    case DType::kComplex32:
+      f(Tag<ComplexHalf>());
+      break;
+    case DType::kComplex64:
+      f(Tag<Complex<float>>());
+      break;
+    case DType::kComplex128:
+      f(Tag<Complex<double>>());
+      break;
+    default:
+      break;
   }
 }
 // One element of any dtype but the quantized ones. Not inlined: the rare ways share one piece of code.
@@ -67,7 +107,8 @@ __device__ __attribute__((noinline)) void store_any(DType t, char* p, V v) {
   });
 }
 
-// The dtypes that values of type V mostly come from have loops of their own: calls f(Tag<T>()), f(Tag<void>()) for the others.
+// The dtypes that values of type V mostly come from have loops of their own: calls f(Tag<T>()), f(Tag<void>()) for the
+// others.
 template <class V, class F>
 __device__ void with_usual_type(DType t, F f) {
   if constexpr (std::is_same_v<V, float>) {
@@ -115,8 +156,10 @@ __device__ void load_usual(DType t, const char* p, int64_t stride, V (&x)[kBatch
 
 template <class V, class T>
 __device__ void store_one(DType t, char* p, V v) {
-  if constexpr (std::is_void_v<T>) store_any<V>(t, p, v);
-  else store(reinterpret_cast<T*>(p), as_value<Compute<T>>(v));
+  if constexpr (std::is_void_v<T>)
+    store_any<V>(t, p, v);
+  else
+    store(reinterpret_cast<T*>(p), as_value<Compute<T>>(v));
 }
 template <class V, class T>
 __device__ void store_batch(DType t, char* p, int64_t stride, const V (&x)[kBatch]) {
@@ -150,8 +193,10 @@ __device__ void load_some(DType t, const char* p, int64_t stride, int64_t n, V r
     using T = typename decltype(tag)::type;
     for (int j = 0; j < kBatch; ++j) {
       if (j >= n) continue;
-      if constexpr (std::is_void_v<T>) x[j] = load_any<V>(t, p + j * stride);
-      else x[j] = as_value<V>(load(reinterpret_cast<const T*>(p + j * stride)));
+      if constexpr (std::is_void_v<T>)
+        x[j] = load_any<V>(t, p + j * stride);
+      else
+        x[j] = as_value<V>(load(reinterpret_cast<const T*>(p + j * stride)));
     }
   });
 }
@@ -173,10 +218,14 @@ struct Line {
   int64_t stride;  // along the line
 
   // The elements [i, i + n) of the line that begins at `offset`, at most a batch; load_some and store_some say more.
-  template <class V> __device__ void load(int64_t offset, int64_t i, int64_t n, V rest, V (&x)[kBatch]) const {
+  template <class V>
+  __device__ void load(int64_t offset, int64_t i, int64_t n, V rest, V (&x)[kBatch]) const {
     load_some<V>(dtype, data + offset + i * stride, stride, n, rest, x);
   }
-  template <class V> __device__ void store(int64_t offset, int64_t i, int64_t n, const V (&x)[kBatch]) const { store_some<V>(dtype, data + offset + i * stride, stride, n, x); }
+  template <class V>
+  __device__ void store(int64_t offset, int64_t i, int64_t n, const V (&x)[kBatch]) const {
+    store_some<V>(dtype, data + offset + i * stride, stride, n, x);
+  }
 };
 
 }  // namespace tessera::cuda

@@ -1,14 +1,15 @@
-// The reduction engine of CUDA devices. A reduction is (outputs x reduced elements) after sorting by stride and joining dimensions. A group of threads of one block takes an
-// output, or, where the reduced elements are many and the outputs few, one piece of it; then a second kernel merges the pieces. Either the threads of a group are neighbours
-// (rows: the reduced elements lie close together) or the threads of neighbouring outputs are (columns). Each thread reads batches of eight elements.
-// The order in which elements are combined depends on shape and strides alone.
+// The reduction engine of CUDA devices. A reduction is (outputs x reduced elements) after sorting by stride and joining
+// dimensions. A group of threads of one block takes an output, or, where the reduced elements are many and the outputs
+// few, one piece of it; then a second kernel merges the pieces. Either the threads of a group are neighbours (rows: the
+// reduced elements lie close together) or the threads of neighbouring outputs are (columns). Each thread reads batches
+// of eight elements. The order in which elements are combined depends on shape and strides alone.
 //
 // An operator Op has:
 //   Value, Local, Acc     the type of elements, of what a thread gathers, of what threads merge
 //   Local start()         of no elements
-//   void add(Local&, const Value (&)[kBatch], int64_t first), void add(Local&, Value, int64_t at)    elements with their numbers
-//   Acc close(const Local&), Acc merge(Acc, Acc)
-//   void finish(const Acc&, int64_t count, const Result (&)[2])     writes one element of each output
+//   void add(Local&, const Value (&)[kBatch], int64_t first), void add(Local&, Value, int64_t at)    elements with
+//   their numbers Acc close(const Local&), Acc merge(Acc, Acc) void finish(const Acc&, int64_t count, const Result
+//   (&)[2])     writes one element of each output
 // An Input has kOperands and loads elements at given offsets of its operands: one, or one or two batches.
 #pragma once
 
@@ -31,12 +32,14 @@ struct Result {
 // How the work is cut. All of it depends on the number of outputs and of reduced elements only.
 struct Cut {
   int64_t outputs, reduced;
-  int group;         // threads of an output, a power of two
+  int group;  // threads of an output, a power of two
   bool columns;
-  int64_t piece;     // reduced elements of one block, a multiple of group * kBatch
-  int pieces;        // blocks of an output
+  int64_t piece;  // reduced elements of one block, a multiple of group * kBatch
+  int pieces;     // blocks of an output
   int per_block() const { return kThreads / group; }
-  dim3 blocks() const { return dim3(static_cast<unsigned>((outputs + per_block() - 1) / per_block()), static_cast<unsigned>(pieces)); }
+  dim3 blocks() const {
+    return dim3(static_cast<unsigned>((outputs + per_block() - 1) / per_block()), static_cast<unsigned>(pieces));
+  }
 };
 Cut make_cut(int64_t outputs, int64_t reduced, bool columns);
 
@@ -55,13 +58,17 @@ __device__ bool batch_offsets(const Walk<kOperands>& w, int64_t i, int64_t (&off
   }
   w.offsets(i, offsets);
   const int64_t inner = w.sizes[0];
-  const int64_t at = (static_cast<uint64_t>(i) | static_cast<uint64_t>(inner)) >> 32 ? i % inner : static_cast<uint32_t>(i) % static_cast<uint32_t>(inner);
+  const int64_t at = (static_cast<uint64_t>(i) | static_cast<uint64_t>(inner)) >> 32
+                         ? i % inner
+                         : static_cast<uint32_t>(i) % static_cast<uint32_t>(inner);
   return at + kBatch <= inner;
 }
 
-// Adds the elements of a thread to `local`, where possible two batches at a time, so that more loads are on their way. start: the output's offsets.
+// Adds the elements of a thread to `local`, where possible two batches at a time, so that more loads are on their way.
+// start: the output's offsets.
 template <class Op, class Input>
-__device__ void gather(const Op& op, typename Op::Local& local, const Input& in, const Walk<Input::kOperands>& walk, const int64_t* start, const Span& s) {
+__device__ void gather(const Op& op, typename Op::Local& local, const Input& in, const Walk<Input::kOperands>& walk,
+                       const int64_t* start, const Span& s) {
   using V = typename Op::Value;
   constexpr int kOperands = Input::kOperands;
   const int64_t step = int64_t{s.group} * kBatch;
@@ -96,7 +103,8 @@ struct OneInput {
   const char* data;
   DType dtype;
 
-  __device__ void load(const Walk<1>& walk, const int64_t (&first)[1], bool two, const int64_t (&second)[1], V (&x)[kBatch], V (&y)[kBatch]) const {
+  __device__ void load(const Walk<1>& walk, const int64_t (&first)[1], bool two, const int64_t (&second)[1],
+                       V (&x)[kBatch], V (&y)[kBatch]) const {
     const int64_t stride = walk.strides[0][0];
     with_usual_type<V>(dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
@@ -130,15 +138,19 @@ __device__ typename Op::Acc merge_group(const Op& op, typename Op::Acc acc, cons
 }
 
 template <class Op, int kOperands>
-__device__ void emit(const Op& op, const typename Op::Acc& acc, int64_t count, const Result& r0, const Result& r1, const int64_t* offsets) {
-  const Result results[2] = {{r0.data ? r0.data + offsets[kOperands] : nullptr, r0.dtype}, {r1.data ? r1.data + offsets[kOperands + 1] : nullptr, r1.dtype}};
+__device__ void emit(const Op& op, const typename Op::Acc& acc, int64_t count, const Result& r0, const Result& r1,
+                     const int64_t* offsets) {
+  const Result results[2] = {{r0.data ? r0.data + offsets[kOperands] : nullptr, r0.dtype},
+                             {r1.data ? r1.data + offsets[kOperands + 1] : nullptr, r1.dtype}};
   op.finish(acc, count, results);
 }
 
-// kept: the offsets of inputs and results for each output. partial: accumulators [piece][output], where there are several pieces.
+// kept: the offsets of inputs and results for each output. partial: accumulators [piece][output], where there are
+// several pieces.
 template <class Op, class Input>
 __global__ void __launch_bounds__(kThreads)
-reduce_kernel(Op op, Input in, Cut cut, Walk<Input::kOperands + 2> kept, Walk<Input::kOperands> walk, Result r0, Result r1, void* partial) {
+    reduce_kernel(Op op, Input in, Cut cut, Walk<Input::kOperands + 2> kept, Walk<Input::kOperands> walk, Result r0,
+                  Result r1, void* partial) {
   constexpr int kOperands = Input::kOperands;
   const int t = threadIdx.x, per_block = kThreads / cut.group;
   const int member = cut.columns ? t / per_block : t & (cut.group - 1);
@@ -148,7 +160,8 @@ reduce_kernel(Op op, Input in, Cut cut, Walk<Input::kOperands + 2> kept, Walk<In
   typename Op::Local local = op.start();
   if (active) {
     kept.offsets(k, offsets);
-    const int64_t begin = blockIdx.y * cut.piece, end = begin + cut.piece < cut.reduced ? begin + cut.piece : cut.reduced;
+    const int64_t begin = blockIdx.y * cut.piece,
+                  end = begin + cut.piece < cut.reduced ? begin + cut.piece : cut.reduced;
     gather(op, local, in, walk, offsets, Span{begin, end, member, cut.group});
   }
   const typename Op::Acc acc = merge_group(op, op.close(local), cut, member);
@@ -162,13 +175,15 @@ reduce_kernel(Op op, Input in, Cut cut, Walk<Input::kOperands + 2> kept, Walk<In
 
 // A warp for each output merges its pieces.
 template <class Op, int kOperands>
-__global__ void __launch_bounds__(kThreads) merge_kernel(Op op, Cut cut, Walk<kOperands + 2> kept, Result r0, Result r1, const void* partial) {
+__global__ void __launch_bounds__(kThreads)
+    merge_kernel(Op op, Cut cut, Walk<kOperands + 2> kept, Result r0, Result r1, const void* partial) {
   using Acc = typename Op::Acc;
   const int64_t k = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32;
   const int lane = threadIdx.x & 31;
   Acc acc = op.close(op.start());
   if (k < cut.outputs) {
-    for (int i = lane; i < cut.pieces; i += 32) acc = op.merge(acc, static_cast<const Acc*>(partial)[i * cut.outputs + k]);
+    for (int i = lane; i < cut.pieces; i += 32)
+      acc = op.merge(acc, static_cast<const Acc*>(partial)[i * cut.outputs + k]);
   }
   acc = warp_reduce(acc, [&](const Acc& a, const Acc& b) { return op.merge(a, b); });
   if (k >= cut.outputs || lane != 0) return;
@@ -196,7 +211,8 @@ inline int64_t power_of_two(int64_t n, int64_t most) {
 inline int64_t reach(int64_t stride) { return stride == 0 ? INT64_MAX : stride < 0 ? -stride : stride; }
 
 template <int kOperands>
-Dims<kOperands> make_dims(std::span<const int64_t> shape, uint64_t mask, const Operand (&ins)[kOperands], const Operand (&outs)[2]) {
+Dims<kOperands> make_dims(std::span<const int64_t> shape, uint64_t mask, const Operand (&ins)[kOperands],
+                          const Operand (&outs)[2]) {
   TESSERA_CHECK(shape.size() <= 64, "tensors of more than 64 dimensions are not supported");
   int64_t kept_shape[64], reduced_shape[64], kept_strides[kOperands + 2][64], reduced_strides[kOperands][64];
   const int64_t *kept_rows[kOperands + 2], *reduced_rows[kOperands];
@@ -226,15 +242,19 @@ Dims<kOperands> make_dims(std::span<const int64_t> shape, uint64_t mask, const O
 }
 
 template <class Op, class Input>
-void run(const Op& op, const Input& in, std::span<const int64_t> shape, uint64_t mask, const Operand (&ins)[Input::kOperands], const Operand (&outs)[2]) {
+void run(const Op& op, const Input& in, std::span<const int64_t> shape, uint64_t mask,
+         const Operand (&ins)[Input::kOperands], const Operand (&outs)[2]) {
   constexpr int kOperands = Input::kOperands;
-  for (const Operand& o : ins) TESSERA_CHECK_NOT_IMPLEMENTED(has_type(o.dtype), "reductions of '", type_name_of(o.dtype), "' are not supported on CUDA devices");
+  for (const Operand& o : ins)
+    TESSERA_CHECK_NOT_IMPLEMENTED(has_type(o.dtype), "reductions of '", type_name_of(o.dtype),
+                                  "' are not supported on CUDA devices");
   const Dims<kOperands> dims = make_dims<kOperands>(shape, mask, ins, outs);
   if (dims.kept.numel == 0) return;
   const Cut cut = make_cut(dims.kept.numel, dims.reduced.numel, dims.columns);
   const Result r0{static_cast<char*>(outs[0].data), outs[0].dtype}, r1{static_cast<char*>(outs[1].data), outs[1].dtype};
   const Buffer partial(cut.pieces > 1 ? cut.pieces * cut.outputs * sizeof(typename Op::Acc) : 0);
-  launch_blocks(reduce_kernel<Op, Input>, cut.blocks(), dim3(kThreads), 0, op, in, cut, dims.kept, dims.reduced, r0, r1, partial.get());
+  launch_blocks(reduce_kernel<Op, Input>, cut.blocks(), dim3(kThreads), 0, op, in, cut, dims.kept, dims.reduced, r0, r1,
+                partial.get());
   if (cut.pieces == 1) return;
   const dim3 blocks(static_cast<unsigned>((cut.outputs * 32 + kThreads - 1) / kThreads));
   launch_blocks(merge_kernel<Op, kOperands>, blocks, dim3(kThreads), 0, op, cut, dims.kept, r0, r1, partial.get());
@@ -242,7 +262,8 @@ void run(const Op& op, const Input& in, std::span<const int64_t> shape, uint64_t
 
 // The usual case: one input, the second result optional.
 template <class Op>
-void run(const Op& op, std::span<const int64_t> shape, uint64_t mask, const Operand& in, const Operand& out0, const Operand& out1 = {nullptr, DType::kInt64, nullptr}) {
+void run(const Op& op, std::span<const int64_t> shape, uint64_t mask, const Operand& in, const Operand& out0,
+         const Operand& out1 = {nullptr, DType::kInt64, nullptr}) {
   run(op, OneInput<typename Op::Value>{static_cast<const char*>(in.data), in.dtype}, shape, mask, {in}, {out0, out1});
 }
 

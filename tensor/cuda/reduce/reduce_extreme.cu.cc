@@ -1,4 +1,5 @@
-// Largest and smallest elements, with and without their positions. The smallest is found as the largest of the elements in reverse order.
+// Largest and smallest elements, with and without their positions. The smallest is found as the largest of the elements
+// in reverse order.
 #include <cmath>
 #include <limits>
 
@@ -12,16 +13,25 @@ namespace tessera::cuda {
 namespace reduction {
 namespace {
 
-template <class V> __device__ V lowest() {
-  if constexpr (std::is_floating_point_v<V>) return -std::numeric_limits<V>::infinity();
-  else return std::numeric_limits<V>::lowest();
+template <class V>
+__device__ V lowest() {
+  if constexpr (std::is_floating_point_v<V>)
+    return -std::numeric_limits<V>::infinity();
+  else
+    return std::numeric_limits<V>::lowest();
 }
 // A bijection that turns the order round.
-template <class V> __device__ V reversed(V x) {
-  if constexpr (std::is_floating_point_v<V>) return -x;
-  else return ~x;
+template <class V>
+__device__ V reversed(V x) {
+  if constexpr (std::is_floating_point_v<V>)
+    return -x;
+  else
+    return ~x;
 }
-template <class V> __device__ void store_value(const Result& r, V v) { store_any<V>(r.dtype, r.data, v); }
+template <class V>
+__device__ void store_value(const Result& r, V v) {
+  store_any<V>(r.dtype, r.data, v);
+}
 
 // NaN once held stays. absolute: of |x|.
 template <class V>
@@ -40,12 +50,15 @@ struct Extreme {
   __device__ V start() const { return lowest<V>(); }
   __device__ V merge(V a, V b) const { return a >= b || a != a ? a : b; }
   __device__ void add(V& a, const V (&x)[kBatch], int64_t) const {
-    const V b = merge(merge(merge(of(x[0]), of(x[1])), merge(of(x[2]), of(x[3]))), merge(merge(of(x[4]), of(x[5])), merge(of(x[6]), of(x[7]))));
+    const V b = merge(merge(merge(of(x[0]), of(x[1])), merge(of(x[2]), of(x[3]))),
+                      merge(merge(of(x[4]), of(x[5])), merge(of(x[6]), of(x[7]))));
     a = merge(a, b);
   }
   __device__ void add(V& a, V x, int64_t) const { a = merge(a, of(x)); }
   __device__ V close(V a) const { return a; }
-  __device__ void finish(V a, int64_t count, const Result (&r)[2]) const { store_value(r[0], absolute && count == 0 ? V(0) : largest ? a : reversed(a)); }
+  __device__ void finish(V a, int64_t count, const Result (&r)[2]) const {
+    store_value(r[0], absolute && count == 0 ? V(0) : largest ? a : reversed(a));
+  }
 };
 
 // The first of equal elements; the first NaN wins.
@@ -62,7 +75,8 @@ struct ArgExtreme {
   __device__ Acc start() const { return {lowest<V>(), INT64_MAX}; }
   __device__ Acc merge(const Acc& a, const Acc& b) const {
     const bool nan_a = a.value != a.value, nan_b = b.value != b.value, before = a.at < b.at;
-    const bool first = nan_a || nan_b ? nan_a && (!nan_b || before) : a.value > b.value || (a.value == b.value && before);
+    const bool first =
+        nan_a || nan_b ? nan_a && (!nan_b || before) : a.value > b.value || (a.value == b.value && before);
     return {first ? a.value : b.value, first ? a.at : b.at};
   }
   // Elements come with rising numbers.
@@ -80,7 +94,8 @@ struct ArgExtreme {
   }
 };
 
-template <class V> bool run_extreme(bool largest, bool absolute, const Problem& c) {
+template <class V>
+bool run_extreme(bool largest, bool absolute, const Problem& c) {
   run(Extreme<V>{largest, absolute}, c.shape, c.mask, c.in, c.out);
   return true;
 }
@@ -88,40 +103,58 @@ template <class V> bool run_extreme(bool largest, bool absolute, const Problem& 
 
 bool extreme(bool largest, DType dtype, const Problem& c) {
   switch (dtype) {
-    case DType::kFloat32: return run_extreme<float>(largest, false, c);
-    case DType::kFloat64: return run_extreme<double>(largest, false, c);
-    case DType::kInt64: return run_extreme<int64_t>(largest, false, c);
-    case DType::kUInt64: return run_extreme<uint64_t>(largest, false, c);
-    default: return false;
+    case DType::kFloat32:
+      return run_extreme<float>(largest, false, c);
+    case DType::kFloat64:
+      return run_extreme<double>(largest, false, c);
+    case DType::kInt64:
+      return run_extreme<int64_t>(largest, false, c);
+    case DType::kUInt64:
+      return run_extreme<uint64_t>(largest, false, c);
+    default:
+      return false;
   }
 }
 bool extreme_of_abs(bool largest, DType dtype, const Problem& c) {
   switch (dtype) {
-    case DType::kFloat32: return run_extreme<float>(largest, true, c);
-    case DType::kFloat64: return run_extreme<double>(largest, true, c);
-    case DType::kComplex64: case DType::kComplex128: {
+    case DType::kFloat32:
+      return run_extreme<float>(largest, true, c);
+    case DType::kFloat64:
+      return run_extreme<double>(largest, true, c);
+    case DType::kComplex64:
+    case DType::kComplex128: {
       const Extreme<double> op{largest, true};
-      run(op, AbsInput{static_cast<const char*>(c.in.data), c.in.dtype, dtype == DType::kComplex64}, c.shape, c.mask, {c.in}, {c.out, kNoResult});
+      run(op, AbsInput{static_cast<const char*>(c.in.data), c.in.dtype, dtype == DType::kComplex64}, c.shape, c.mask,
+          {c.in}, {c.out, kNoResult});
       return true;
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 }  // namespace reduction
 
-void run_arg_reduce(bool largest, std::span<const int64_t> shape, int dim, const Operand& values, const Operand& indices, const Operand& in) {
+void run_arg_reduce(bool largest, std::span<const int64_t> shape, int dim, const Operand& values,
+                    const Operand& indices, const Operand& in) {
   using namespace reduction;
   const DType load = has_type(in.dtype) ? widen(in.dtype, true) : DType::kComplex64;
-  const bool known = load == DType::kFloat32 || load == DType::kFloat64 || load == DType::kInt64 || load == DType::kUInt64;
-  TESSERA_CHECK_NOT_IMPLEMENTED(known, '"', largest ? "argmax_cuda" : "argmin_cuda", "\" not implemented for '", type_name_of(in.dtype), "'");
+  const bool known =
+      load == DType::kFloat32 || load == DType::kFloat64 || load == DType::kInt64 || load == DType::kUInt64;
+  TESSERA_CHECK_NOT_IMPLEMENTED(known, '"', largest ? "argmax_cuda" : "argmin_cuda", "\" not implemented for '",
+                                type_name_of(in.dtype), "'");
   const int64_t n = shape.empty() ? 1 : shape[dim];
-  TESSERA_CHECK_INDEX(n > 0, largest ? "argmax" : "argmin", "(): Expected reduction dim ", dim, " to have non-zero size.");
+  TESSERA_CHECK_INDEX(n > 0, largest ? "argmax" : "argmin", "(): Expected reduction dim ", dim,
+                      " to have non-zero size.");
   const uint64_t mask = shape.empty() ? 0 : uint64_t{1} << dim;
   switch (load) {
-    case DType::kFloat32: return run(ArgExtreme<float>{largest}, shape, mask, in, values, indices);
-    case DType::kFloat64: return run(ArgExtreme<double>{largest}, shape, mask, in, values, indices);
-    case DType::kInt64: return run(ArgExtreme<int64_t>{largest}, shape, mask, in, values, indices);
-    default: return run(ArgExtreme<uint64_t>{largest}, shape, mask, in, values, indices);
+    case DType::kFloat32:
+      return run(ArgExtreme<float>{largest}, shape, mask, in, values, indices);
+    case DType::kFloat64:
+      return run(ArgExtreme<double>{largest}, shape, mask, in, values, indices);
+    case DType::kInt64:
+      return run(ArgExtreme<int64_t>{largest}, shape, mask, in, values, indices);
+    default:
+      return run(ArgExtreme<uint64_t>{largest}, shape, mask, in, values, indices);
   }
 }
 

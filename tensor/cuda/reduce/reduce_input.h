@@ -22,7 +22,8 @@ struct AbsInput {
     const double a = hypot(z.real(), z.imag());
     return narrow ? static_cast<double>(static_cast<float>(a)) : a;
   }
-  __device__ void load(const Walk<1>& walk, const int64_t (&first)[1], bool, const int64_t (&)[1], double (&x)[kBatch], double (&)[kBatch]) const {
+  __device__ void load(const Walk<1>& walk, const int64_t (&first)[1], bool, const int64_t (&)[1], double (&x)[kBatch],
+                       double (&)[kBatch]) const {
     for (int j = 0; j < kBatch; ++j) x[j] = load({first[0] + j * walk.strides[0][0]});
   }
 };
@@ -35,7 +36,8 @@ struct ProductInput {
   DType grad_dtype, out_dtype;
   bool grad_alone;
 
-  __device__ void load(const Walk<2>& walk, const int64_t (&first)[2], bool two, const int64_t (&second)[2], V (&x)[kBatch], V (&y)[kBatch]) const {
+  __device__ void load(const Walk<2>& walk, const int64_t (&first)[2], bool two, const int64_t (&second)[2],
+                       V (&x)[kBatch], V (&y)[kBatch]) const {
     batch(walk, first, x);
     if (two) batch(walk, second, y);
   }

@@ -1,4 +1,5 @@
-// The parts of run_reduce and run_var_mean, by kind of accumulator; each is compiled in a file of its own. dtype: of the arithmetic, after reduction::widen().
+// The parts of run_reduce and run_var_mean, by kind of accumulator; each is compiled in a file of its own. dtype: of
+// the arithmetic, after reduction::widen().
 #pragma once
 
 #include <cstdint>
@@ -22,12 +23,13 @@ enum class Term : uint8_t { kPlain, kNoNan, kAbs, kSquare, kPower };
 enum class Ending : uint8_t { kNone, kMean, kRoot };
 
 // Each returns false if there is no such reduction of the dtype.
-bool sum(Term term, Ending ending, double p, DType dtype, const Problem& problem);        // real and integer dtypes
+bool sum(Term term, Ending ending, double p, DType dtype, const Problem& problem);  // real and integer dtypes
 bool sum_complex(bool mean, DType dtype, const Problem& problem);
-bool sum_of_abs(Term term, Ending ending, double p, DType dtype, const Problem& problem); // of complex numbers; dtype: complex
+bool sum_of_abs(Term term, Ending ending, double p, DType dtype,
+                const Problem& problem);  // of complex numbers; dtype: complex
 bool product(DType dtype, const Problem& problem);
 bool extreme(bool largest, DType dtype, const Problem& problem);
-bool extreme_of_abs(bool largest, DType dtype, const Problem& problem);                   // norms: 0 where nothing is reduced
+bool extreme_of_abs(bool largest, DType dtype, const Problem& problem);  // norms: 0 where nothing is reduced
 bool log_sum_exp(DType dtype, const Problem& problem);
 
 enum class Count : uint8_t { kAny, kAll, kNumber };

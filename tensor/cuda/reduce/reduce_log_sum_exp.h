@@ -10,8 +10,8 @@
 
 namespace tessera::cuda::reduction {
 
-// What leaves: log(sum(exp(x))), or for softmax the largest element and, as the second result, 1 / sum(exp(x - largest)) or the log of that sum. The second result
-// is NaN if the largest element is not finite.
+// What leaves: log(sum(exp(x))), or for softmax the largest element and, as the second result, 1 / sum(exp(x -
+// largest)) or the log of that sum. The second result is NaN if the largest element is not finite.
 enum class LogSumExpResult : uint8_t { kValue, kScale, kLog };
 
 template <class V>
@@ -37,7 +37,8 @@ struct LogSumExp {
     return {high, sum + more * static_cast<double>(std::exp(low - high))};
   }
   __device__ void add(Acc& a, const V (&x)[kBatch], int64_t) const {
-    const V max = larger(larger(larger(x[0], x[1]), larger(x[2], x[3])), larger(larger(x[4], x[5]), larger(x[6], x[7])));
+    const V max =
+        larger(larger(larger(x[0], x[1]), larger(x[2], x[3])), larger(larger(x[4], x[5]), larger(x[6], x[7])));
     Acc b{max, 0};
     if (max == infinity()) {
       b.sum = 1;
@@ -56,7 +57,8 @@ struct LogSumExp {
       store_any<V>(r[0].dtype, r[0].data, static_cast<V>(max == max ? max + std::log(a.sum) : max));
     } else {
       *reinterpret_cast<V*>(r[0].data) = a.max;
-      *reinterpret_cast<V*>(r[1].data) = static_cast<V>((result == LogSumExpResult::kScale ? 1 / a.sum : std::log(a.sum)) + (max - max));
+      *reinterpret_cast<V*>(r[1].data) =
+          static_cast<V>((result == LogSumExpResult::kScale ? 1 / a.sum : std::log(a.sum)) + (max - max));
     }
   }
 };
@@ -70,12 +72,16 @@ struct ComplexLogSumExp {
   };
   using Local = Acc;
 
-  static __device__ double scale_of(double max) { return std::abs(max) < std::numeric_limits<double>::infinity() ? max : 0; }
+  static __device__ double scale_of(double max) {
+    return std::abs(max) < std::numeric_limits<double>::infinity() ? max : 0;
+  }
   __device__ Acc start() const { return {-std::numeric_limits<double>::infinity(), 0, 0}; }
   __device__ Acc merge(const Acc& a, const Acc& b) const {
-    const double m = scale_of(a.max >= b.max || a.max != a.max ? a.max : b.max), fa = std::exp(scale_of(a.max) - m), fb = std::exp(scale_of(b.max) - m);
+    const double m = scale_of(a.max >= b.max || a.max != a.max ? a.max : b.max), fa = std::exp(scale_of(a.max) - m),
+                 fb = std::exp(scale_of(b.max) - m);
     const bool empty_a = a.re == 0 && a.im == 0, empty_b = b.re == 0 && b.im == 0;
-    return {m, (empty_a ? 0 : a.re * fa) + (empty_b ? 0 : b.re * fb), (empty_a ? 0 : a.im * fa) + (empty_b ? 0 : b.im * fb)};
+    return {m, (empty_a ? 0 : a.re * fa) + (empty_b ? 0 : b.re * fb),
+            (empty_a ? 0 : a.im * fa) + (empty_b ? 0 : b.im * fb)};
   }
   __device__ void add(Acc& a, Value x, int64_t) const {
     const double m = scale_of(x.real()), e = std::exp(static_cast<double>(x.real()) - m), angle = x.imag();

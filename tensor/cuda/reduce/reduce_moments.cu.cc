@@ -14,8 +14,8 @@ namespace tessera::cuda {
 namespace reduction {
 namespace {
 
-// A thread sums x - shift and its square for a shift that is one of its own elements, so that at most the digits of its number of elements are lost; Chan's formula
-// merges the threads' moments.
+// A thread sums x - shift and its square for a shift that is one of its own elements, so that at most the digits of its
+// number of elements are lost; Chan's formula merges the threads' moments.
 template <class V>
 struct Moments {
   using Value = V;
@@ -75,8 +75,8 @@ Operand part_of(const Operand& x, int part) {
 }
 
 // Var(x) = Var(Re x) + Var(Im x); the parts of the mean go where they belong.
-void complex_var_mean(DType real, std::span<const int64_t> shape, uint64_t mask, double correction, bool take_sqrt, const Operand& var_out,
-                      const Operand& mean_out, const Operand& in) {
+void complex_var_mean(DType real, std::span<const int64_t> shape, uint64_t mask, double correction, bool take_sqrt,
+                      const Operand& var_out, const Operand& mean_out, const Operand& in) {
   int64_t kept[64], dense[64];
   TESSERA_CHECK(shape.size() <= 64, "tensors of more than 64 dimensions are not supported");
   int64_t n = 1;
@@ -107,27 +107,41 @@ void complex_var_mean(DType real, std::span<const int64_t> shape, uint64_t mask,
 
 bool log_sum_exp(DType dtype, const Problem& c) {
   switch (dtype) {
-    case DType::kFloat32: run(LogSumExp<float>{LogSumExpResult::kValue}, c.shape, c.mask, c.in, c.out); return true;
-    case DType::kFloat64: run(LogSumExp<double>{LogSumExpResult::kValue}, c.shape, c.mask, c.in, c.out); return true;
-    case DType::kComplex64: run(ComplexLogSumExp<float>(), c.shape, c.mask, c.in, c.out); return true;
-    case DType::kComplex128: run(ComplexLogSumExp<double>(), c.shape, c.mask, c.in, c.out); return true;
-    default: return false;
+    case DType::kFloat32:
+      run(LogSumExp<float>{LogSumExpResult::kValue}, c.shape, c.mask, c.in, c.out);
+      return true;
+    case DType::kFloat64:
+      run(LogSumExp<double>{LogSumExpResult::kValue}, c.shape, c.mask, c.in, c.out);
+      return true;
+    case DType::kComplex64:
+      run(ComplexLogSumExp<float>(), c.shape, c.mask, c.in, c.out);
+      return true;
+    case DType::kComplex128:
+      run(ComplexLogSumExp<double>(), c.shape, c.mask, c.in, c.out);
+      return true;
+    default:
+      return false;
   }
 }
 
 }  // namespace reduction
 
-void run_var_mean(DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, double correction, bool take_sqrt, const Operand& var_out, const Operand& mean_out,
-                  const Operand& in) {
+void run_var_mean(DType compute, std::span<const int64_t> shape, uint64_t reduce_mask, double correction,
+                  bool take_sqrt, const Operand& var_out, const Operand& mean_out, const Operand& in) {
   using namespace reduction;
   if (is_complex(compute)) {
-    TESSERA_CHECK_NOT_IMPLEMENTED(is_complex(in.dtype), "\"var\" not implemented for '", type_name_of(compute), "' of a real tensor");
-    return complex_var_mean(compute == DType::kComplex128 ? DType::kFloat64 : DType::kFloat32, shape, reduce_mask, correction, take_sqrt, var_out, mean_out, in);
+    TESSERA_CHECK_NOT_IMPLEMENTED(is_complex(in.dtype), "\"var\" not implemented for '", type_name_of(compute),
+                                  "' of a real tensor");
+    return complex_var_mean(compute == DType::kComplex128 ? DType::kFloat64 : DType::kFloat32, shape, reduce_mask,
+                            correction, take_sqrt, var_out, mean_out, in);
   }
   const DType dtype = widen(compute);
-  TESSERA_CHECK_NOT_IMPLEMENTED(dtype == DType::kFloat32 || dtype == DType::kFloat64, "\"var\" not implemented for '", type_name_of(compute), "'");
-  if (dtype == DType::kFloat32) run(Moments<float>{correction, take_sqrt}, shape, reduce_mask, in, var_out, mean_out);
-  else run(Moments<double>{correction, take_sqrt}, shape, reduce_mask, in, var_out, mean_out);
+  TESSERA_CHECK_NOT_IMPLEMENTED(dtype == DType::kFloat32 || dtype == DType::kFloat64, "\"var\" not implemented for '",
+                                type_name_of(compute), "'");
+  if (dtype == DType::kFloat32)
+    run(Moments<float>{correction, take_sqrt}, shape, reduce_mask, in, var_out, mean_out);
+  else
+    run(Moments<double>{correction, take_sqrt}, shape, reduce_mask, in, var_out, mean_out);
 }
 
 }  // namespace tessera::cuda

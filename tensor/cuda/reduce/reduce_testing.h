@@ -16,8 +16,11 @@ using cpu::Operand;
 // A permuted, padded or broadcast view of a buffer.
 class Array {
  public:
-  Array(DType dtype, std::vector<int64_t> strides, std::vector<uint8_t> bytes) : dtype_(dtype), strides_(std::move(strides)), mirror_(std::move(bytes)) {}
-  Operand host() const { return {const_cast<void*>(static_cast<const void*>(mirror_.host_bytes().data())), dtype_, strides_.data()}; }
+  Array(DType dtype, std::vector<int64_t> strides, std::vector<uint8_t> bytes)
+      : dtype_(dtype), strides_(std::move(strides)), mirror_(std::move(bytes)) {}
+  Operand host() const {
+    return {const_cast<void*>(static_cast<const void*>(mirror_.host_bytes().data())), dtype_, strides_.data()};
+  }
   Operand device() const { return {mirror_.device(), dtype_, strides_.data()}; }
   const std::vector<uint8_t>& host_bytes() const { return mirror_.host_bytes(); }
   std::vector<uint8_t> device_bytes() const { return mirror_.device_bytes(); }
@@ -28,8 +31,10 @@ class Array {
   Mirror mirror_;
 };
 
-// layout 0: dense; 1: random permutation; 2: permutation with gaps; 3: some dimensions broadcast. Elements below `range`; specials: some NaN and infinities.
-inline Array make_array(DType dtype, const std::vector<int64_t>& shape, int layout, std::mt19937& rng, double range, bool specials) {
+// layout 0: dense; 1: random permutation; 2: permutation with gaps; 3: some dimensions broadcast. Elements below
+// `range`; specials: some NaN and infinities.
+inline Array make_array(DType dtype, const std::vector<int64_t>& shape, int layout, std::mt19937& rng, double range,
+                        bool specials) {
   std::vector<size_t> order(shape.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   if (layout > 0) std::shuffle(order.begin(), order.end(), rng);
@@ -53,10 +58,12 @@ inline Array make_array(DType dtype, const std::vector<int64_t>& shape, int layo
 // For results of a reduction of the dimensions in mask: stride 0 there.
 inline Array make_result(DType dtype, const std::vector<int64_t>& shape, uint64_t mask, int layout, std::mt19937& rng) {
   std::vector<int64_t> kept = shape;
-  for (size_t d = 0; d < shape.size(); ++d) if (mask >> d & 1) kept[d] = 1;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (mask >> d & 1) kept[d] = 1;
   const Array a = make_array(dtype, kept, layout, rng, 1, false);
   std::vector<int64_t> strides(a.host().strides, a.host().strides + shape.size());
-  for (size_t d = 0; d < shape.size(); ++d) if (mask >> d & 1) strides[d] = 0;
+  for (size_t d = 0; d < shape.size(); ++d)
+    if (mask >> d & 1) strides[d] = 0;
   return Array(dtype, std::move(strides), a.host_bytes());
 }
 

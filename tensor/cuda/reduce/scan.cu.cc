@@ -1,8 +1,9 @@
 // Running sums, products, extrema and logsumexp along a dimension.
 //
-// A group of threads walks along a line, each thread with eight neighbouring elements at a time. Where lines lie side by side, a group is one thread, so that neighbouring
-// threads read neighbouring elements. Few long lines are cut into pieces: the totals of the pieces, a scan of the totals, then the pieces with what lies before them. How
-// lines are cut depends on shape and strides alone.
+// A group of threads walks along a line, each thread with eight neighbouring elements at a time. Where lines lie side
+// by side, a group is one thread, so that neighbouring threads read neighbouring elements. Few long lines are cut into
+// pieces: the totals of the pieces, a scan of the totals, then the pieces with what lies before them. How lines are cut
+// depends on shape and strides alone.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,8 +22,13 @@ namespace {
 using cpu::ScanKind;
 
 // Operators: Value is what is read and written, Acc the running value. merge() commutes.
-template <class V> using RunningType = std::conditional_t<is_complex_type<V>, Complex<double>, std::conditional_t<std::is_floating_point_v<V>, double, uint64_t>>;
-template <class V> __device__ RunningType<V> widened(V x) { return as_value<RunningType<V>>(x); }
+template <class V>
+using RunningType = std::conditional_t<is_complex_type<V>, Complex<double>,
+                                       std::conditional_t<std::is_floating_point_v<V>, double, uint64_t>>;
+template <class V>
+__device__ RunningType<V> widened(V x) {
+  return as_value<RunningType<V>>(x);
+}
 
 template <class V>
 struct RunningSum {
@@ -43,8 +49,10 @@ struct RunningProduct {
   __device__ Acc identity() const { return Acc(1); }
   __device__ Acc of(V x, int64_t) const { return widened(x); }
   __device__ Acc merge(const Acc& a, const Acc& b) const {
-    if constexpr (is_complex_type<V>) return math::mul(a, b);
-    else return a * b;
+    if constexpr (is_complex_type<V>)
+      return math::mul(a, b);
+    else
+      return a * b;
   }
   __device__ V value(const Acc& a) const { return as_value<V>(a); }
 };
@@ -104,9 +112,9 @@ struct Lines {
   Walk<3> walk;           // where each line begins: in, out, indices
 };
 struct ScanCut {
-  int group;        // threads of a line
-  int threads;      // of a block
-  int64_t piece;    // elements of one block's lines, a multiple of group * kBatch
+  int group;      // threads of a line
+  int threads;    // of a block
+  int64_t piece;  // elements of one block's lines, a multiple of group * kBatch
   int pieces;
   int per_block() const { return threads / group; }
 };
@@ -120,25 +128,30 @@ ScanCut make_scan_cut(int64_t lines, int64_t length, bool columns) {
   c.threads = static_cast<int>(std::max<int64_t>(32, power_of_two(lines * c.group, kThreads)));
   const int64_t threads = (lines + c.per_block() - 1) / c.per_block() * c.threads;
   int64_t pieces = 1;
-  if (threads * 4 <= kManyThreads) pieces = std::clamp<int64_t>(std::min(batches / (c.group * 4), kManyThreads / threads), 1, kMostPieces);
+  if (threads * 4 <= kManyThreads)
+    pieces = std::clamp<int64_t>(std::min(batches / (c.group * 4), kManyThreads / threads), 1, kMostPieces);
   c.piece = (batches + pieces * c.group - 1) / (pieces * c.group) * c.group * kBatch;
   c.pieces = static_cast<int>((length + c.piece - 1) / c.piece);
   return c;
 }
 
-// before: the running value at the begin of each piece, [piece][line], or null. totals: if not null, each piece's total goes there, and nothing else is written.
+// before: the running value at the begin of each piece, [piece][line], or null. totals: if not null, each piece's total
+// goes there, and nothing else is written.
 template <class Op>
-__global__ void __launch_bounds__(kThreads) scan_kernel(Op op, ScanCut cut, Lines lines, const void* before, void* totals) {
+__global__ void __launch_bounds__(kThreads)
+    scan_kernel(Op op, ScanCut cut, Lines lines, const void* before, void* totals) {
   using V = typename Op::Value;
   using Acc = typename Op::Acc;
   auto merge = [&](const Acc& a, const Acc& b) { return op.merge(a, b); };
   const int member = threadIdx.x & (cut.group - 1);
   const int64_t k = int64_t{blockIdx.x} * (blockDim.x / cut.group) + threadIdx.x / cut.group;
   const bool active = k < lines.count;
-  const int64_t begin = blockIdx.y * cut.piece, end = begin + cut.piece < lines.length ? begin + cut.piece : lines.length;
+  const int64_t begin = blockIdx.y * cut.piece,
+                end = begin + cut.piece < lines.length ? begin + cut.piece : lines.length;
   int64_t o[3] = {};
   if (active) lines.walk.offsets(k, o);
-  Acc carry = active && before != nullptr ? static_cast<const Acc*>(before)[blockIdx.y * lines.count + k] : op.identity();
+  Acc carry =
+      active && before != nullptr ? static_cast<const Acc*>(before)[blockIdx.y * lines.count + k] : op.identity();
   for (int64_t tile = begin; tile < end; tile += int64_t{cut.group} * kBatch) {
     const int64_t i = tile + member * kBatch, n = active ? end - i : 0;
     V x[kBatch];
@@ -184,7 +197,9 @@ __global__ void __launch_bounds__(kThreads) scan_totals_kernel(Op op, int64_t li
   Acc carry = op.identity();
   for (int base = 0; base < pieces; base += kThreads) {
     const int i = base + threadIdx.x;
-    const Scanned<Acc> s = block_scan(i < pieces ? all[i * lines] : op.identity(), [&](const Acc& a, const Acc& b) { return op.merge(a, b); }, op.identity());
+    const Scanned<Acc> s = block_scan(
+        i < pieces ? all[i * lines] : op.identity(), [&](const Acc& a, const Acc& b) { return op.merge(a, b); },
+        op.identity());
     if (i < pieces) all[i * lines] = op.merge(carry, s.before);
     carry = op.merge(carry, s.total);
   }
@@ -193,40 +208,68 @@ __global__ void __launch_bounds__(kThreads) scan_totals_kernel(Op op, int64_t li
 template <class Op>
 void scan_lines(const Op& op, const Lines& lines, bool columns) {
   const ScanCut cut = make_scan_cut(lines.count, lines.length, columns);
-  const dim3 blocks(static_cast<unsigned>((lines.count + cut.per_block() - 1) / cut.per_block()), static_cast<unsigned>(cut.pieces));
-  if (cut.pieces == 1) return launch_blocks(scan_kernel<Op>, blocks, dim3(cut.threads), 0, op, cut, lines, nullptr, nullptr);
+  const dim3 blocks(static_cast<unsigned>((lines.count + cut.per_block() - 1) / cut.per_block()),
+                    static_cast<unsigned>(cut.pieces));
+  if (cut.pieces == 1)
+    return launch_blocks(scan_kernel<Op>, blocks, dim3(cut.threads), 0, op, cut, lines, nullptr, nullptr);
   const Buffer totals(cut.pieces * lines.count * sizeof(typename Op::Acc));
   launch_blocks(scan_kernel<Op>, blocks, dim3(cut.threads), 0, op, cut, lines, nullptr, totals.get());
-  launch_blocks(scan_totals_kernel<Op>, dim3(static_cast<unsigned>(lines.count)), dim3(kThreads), 0, op, lines.count, cut.pieces, totals.get());
+  launch_blocks(scan_totals_kernel<Op>, dim3(static_cast<unsigned>(lines.count)), dim3(kThreads), 0, op, lines.count,
+                cut.pieces, totals.get());
   launch_blocks(scan_kernel<Op>, blocks, dim3(cut.threads), 0, op, cut, lines, totals.get(), nullptr);
 }
 
 template <template <class> class Op>
 bool run_numbers(DType load, const Lines& lines, bool columns) {
   switch (load) {
-    case DType::kFloat32: scan_lines(Op<float>(), lines, columns); return true;
-    case DType::kFloat64: scan_lines(Op<double>(), lines, columns); return true;
-    case DType::kComplex64: scan_lines(Op<Complex<float>>(), lines, columns); return true;
-    case DType::kComplex128: scan_lines(Op<Complex<double>>(), lines, columns); return true;
-    default: return false;
+    case DType::kFloat32:
+      scan_lines(Op<float>(), lines, columns);
+      return true;
+    case DType::kFloat64:
+      scan_lines(Op<double>(), lines, columns);
+      return true;
+    case DType::kComplex64:
+      scan_lines(Op<Complex<float>>(), lines, columns);
+      return true;
+    case DType::kComplex128:
+      scan_lines(Op<Complex<double>>(), lines, columns);
+      return true;
+    default:
+      return false;
   }
 }
 bool run_extreme(bool largest, DType load, const Lines& lines, bool columns) {
   switch (load) {
-    case DType::kFloat32: scan_lines(RunningExtreme<float>{largest}, lines, columns); return true;
-    case DType::kFloat64: scan_lines(RunningExtreme<double>{largest}, lines, columns); return true;
-    case DType::kInt64: scan_lines(RunningExtreme<int64_t>{largest}, lines, columns); return true;
-    case DType::kUInt64: scan_lines(RunningExtreme<uint64_t>{largest}, lines, columns); return true;
-    default: return false;
+    case DType::kFloat32:
+      scan_lines(RunningExtreme<float>{largest}, lines, columns);
+      return true;
+    case DType::kFloat64:
+      scan_lines(RunningExtreme<double>{largest}, lines, columns);
+      return true;
+    case DType::kInt64:
+      scan_lines(RunningExtreme<int64_t>{largest}, lines, columns);
+      return true;
+    case DType::kUInt64:
+      scan_lines(RunningExtreme<uint64_t>{largest}, lines, columns);
+      return true;
+    default:
+      return false;
   }
 }
 bool run(ScanKind kind, DType load, const Lines& lines, bool columns) {
   const bool integers = load == DType::kInt64;
   switch (kind) {
-    case ScanKind::kCumSum: return integers ? (scan_lines(RunningSum<int64_t>(), lines, columns), true) : run_numbers<RunningSum>(load, lines, columns);
-    case ScanKind::kCumProd: return integers ? (scan_lines(RunningProduct<int64_t>(), lines, columns), true) : run_numbers<RunningProduct>(load, lines, columns);
-    case ScanKind::kLogCumSumExp: return run_numbers<RunningLogSumExp>(load, lines, columns);
-    case ScanKind::kCumMax: case ScanKind::kCumMin: return run_extreme(kind == ScanKind::kCumMax, load, lines, columns);
+    case ScanKind::kCumSum:
+      return integers ? (scan_lines(RunningSum<int64_t>(), lines, columns), true)
+                      : run_numbers<RunningSum>(load, lines, columns);
+    case ScanKind::kCumProd:
+      return integers ? (scan_lines(RunningProduct<int64_t>(), lines, columns), true)
+                      : run_numbers<RunningProduct>(load, lines, columns);
+    case ScanKind::kLogCumSumExp:
+      return run_numbers<RunningLogSumExp>(load, lines, columns);
+    case ScanKind::kCumMax:
+    case ScanKind::kCumMin:
+      return run_extreme(kind == ScanKind::kCumMax, load, lines, columns);
   }
   return false;
 }
@@ -241,10 +284,12 @@ DType load_dtype(ScanKind kind, DType compute) {
 
 }  // namespace
 
-void run_scan(ScanKind kind, DType compute, std::span<const int64_t> shape, int dim, const Operand& out, const Operand& indices, const Operand& in) {
+void run_scan(ScanKind kind, DType compute, std::span<const int64_t> shape, int dim, const Operand& out,
+              const Operand& indices, const Operand& in) {
   const bool indexed = (kind == ScanKind::kCumMax || kind == ScanKind::kCumMin) && indices.data != nullptr;
   TESSERA_CHECK(shape.size() <= 64, "tensors of more than 64 dimensions are not supported");
-  TESSERA_CHECK_NOT_IMPLEMENTED(has_type(in.dtype) && has_type(out.dtype), "scans of '", type_name_of(in.dtype), "' are not supported on CUDA devices");
+  TESSERA_CHECK_NOT_IMPLEMENTED(has_type(in.dtype) && has_type(out.dtype), "scans of '", type_name_of(in.dtype),
+                                "' are not supported on CUDA devices");
   const Operand* operands[3] = {&in, &out, indexed ? &indices : nullptr};
   int64_t sizes[64], strides[3][64] = {}, along[3] = {};
   size_t rank = 0;
@@ -260,10 +305,12 @@ void run_scan(ScanKind kind, DType compute, std::span<const int64_t> shape, int 
   lines.in = {static_cast<char*>(in.data), in.dtype, along[0]};
   lines.out = {static_cast<char*>(out.data), out.dtype, along[1]};
   lines.indices = {indexed ? static_cast<char*>(indices.data) : nullptr, DType::kInt64, along[2]};
-  static constexpr const char* kNames[] = {"cumsum_cuda", "cumprod_cuda", "cummax_cuda", "cummin_cuda", "logcumsumexp_cuda"};
+  static constexpr const char* kNames[] = {"cumsum_cuda", "cumprod_cuda", "cummax_cuda", "cummin_cuda",
+                                           "logcumsumexp_cuda"};
   const bool columns = lines.walk.rank > 0 && reduction::reach(lines.walk.strides[0][0]) < reduction::reach(along[0]);
   const bool done = lines.length == 0 || lines.count == 0 || run(kind, load_dtype(kind, compute), lines, columns);
-  TESSERA_CHECK_NOT_IMPLEMENTED(done, '"', kNames[static_cast<int>(kind)], "\" not implemented for '", type_name_of(compute), "'");
+  TESSERA_CHECK_NOT_IMPLEMENTED(done, '"', kNames[static_cast<int>(kind)], "\" not implemented for '",
+                                type_name_of(compute), "'");
 }
 
 }  // namespace tessera::cuda

@@ -11,24 +11,27 @@
 namespace tessera::cuda {
 namespace {
 
-using cpu::ScanKind;
 using cpu::Operand;
+using cpu::ScanKind;
 using testing::Array;
 
 class Scan : public testing::DeviceTest {};
 
-const std::vector<std::vector<int64_t>> kShapes = {{}, {1}, {9}, {0}, {100}, {3000}, {5, 30}, {30, 5}, {3, 700}, {700, 3}, {3, 20, 4}, {2, 1, 17, 3}};
+const std::vector<std::vector<int64_t>> kShapes = {{},      {1},     {9},      {0},      {100},      {3000},
+                                                   {5, 30}, {30, 5}, {3, 700}, {700, 3}, {3, 20, 4}, {2, 1, 17, 3}};
 
 void check(ScanKind kind, DType t, const std::vector<int64_t>& shape, int dim, int layout, std::mt19937& rng) {
   const bool extreme = kind == ScanKind::kCumMax || kind == ScanKind::kCumMin;
   const DType result = !extreme && is_integral(t, true) ? DType::kInt64 : t;
   const double range = kind == ScanKind::kCumProd ? (is_complex(t) ? 0.9 : 1.2) : 3;
   const Array in = testing::make_array(t, shape, layout, rng, range, kind != ScanKind::kCumProd && rng() % 3 == 0);
-  Array out = testing::make_array(result, shape, layout == 3 ? 0 : layout, rng, 1, false), indices = testing::make_array(DType::kInt64, shape, rng() % 2, rng, 1, false);
+  Array out = testing::make_array(result, shape, layout == 3 ? 0 : layout, rng, 1, false),
+        indices = testing::make_array(DType::kInt64, shape, rng() % 2, rng, 1, false);
   const Operand absent{nullptr, DType::kInt64, nullptr};
   cpu::run_scan(kind, result, shape, dim, out.host(), extreme ? indices.host() : absent, in.host());
   cuda::run_scan(kind, result, shape, dim, out.device(), extreme ? indices.device() : absent, in.device());
-  const std::string what = "kind " + std::to_string(static_cast<int>(kind)) + " of " + name_of(t) + " layout " + std::to_string(layout) + " dim " + std::to_string(dim) + " rank " +
+  const std::string what = "kind " + std::to_string(static_cast<int>(kind)) + " of " + name_of(t) + " layout " +
+                           std::to_string(layout) + " dim " + std::to_string(dim) + " rank " +
                            std::to_string(shape.size()) + " first size " + std::to_string(shape.empty() ? 1 : shape[0]);
   if (extreme) {
     testing::expect_close(result, out.host_bytes(), out.device_bytes(), 0, 0, what);
@@ -37,7 +40,10 @@ void check(ScanKind kind, DType t, const std::vector<int64_t>& shape, int dim, i
     // Logarithms of the same number may differ by a turn.
     const std::vector<uint8_t> want = out.host_bytes(), got = out.device_bytes();
     for (int64_t i = 0; i < static_cast<int64_t>(want.size()) / item_size(result); ++i) {
-      EXPECT_LE(std::abs(std::exp(testing::element(result, want.data(), i)) - std::exp(testing::element(result, got.data(), i))), 2e-3) << what << " element " << i;
+      EXPECT_LE(std::abs(std::exp(testing::element(result, want.data(), i)) -
+                         std::exp(testing::element(result, got.data(), i))),
+                2e-3)
+          << what << " element " << i;
     }
   } else {
     const double tolerance = result == DType::kFloat64 || result == DType::kComplex128 ? 1e-11 : -1;
@@ -58,7 +64,8 @@ void check_all(ScanKind kind, const std::vector<DType>& dtypes, unsigned seed) {
   }
 }
 
-const std::vector<DType> kIntegers = {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt16, DType::kUInt32, DType::kUInt64};
+const std::vector<DType> kIntegers = {DType::kBool,  DType::kUInt8,  DType::kInt8,   DType::kInt16, DType::kInt32,
+                                      DType::kInt64, DType::kUInt16, DType::kUInt32, DType::kUInt64};
 const std::vector<DType> kFloats = {DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
 const std::vector<DType> kComplexes = {DType::kComplex64, DType::kComplex128};
 

@@ -1,7 +1,8 @@
 // softmax and log_softmax, forward and backward.
 //
-// Lines of up to some thousand elements are read once: a group of threads holds a line in registers, eight elements a thread. Where lines lie side by side, neighbouring threads
-// have neighbouring lines. Longer lines: their maximum and sum by the reduction engine, then one more pass.
+// Lines of up to some thousand elements are read once: a group of threads holds a line in registers, eight elements a
+// thread. Where lines lie side by side, neighbouring threads have neighbouring lines. Longer lines: their maximum and
+// sum by the reduction engine, then one more pass.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -25,12 +26,13 @@ constexpr int kMostThreads = 1024;
 struct Lines {
   int64_t count, length;
   Line operands[3];
-  Walk<4> walk;         // where each line begins, and its place in an array of lines in the order of the tensor's dimensions
-  bool columns;         // neighbouring lines are closer than the elements of a line
+  Walk<4> walk;  // where each line begins, and its place in an array of lines in the order of the tensor's dimensions
+  bool columns;  // neighbouring lines are closer than the elements of a line
   bool log;
 };
 
-// x to the result, given the line's maximum and 1 / sum(exp(x - max)) or, for log_softmax, the log of that sum. A maximum that is not finite makes the line NaN.
+// x to the result, given the line's maximum and 1 / sum(exp(x - max)) or, for log_softmax, the log of that sum. A
+// maximum that is not finite makes the line NaN.
 template <class V>
 __device__ void normalise(V (&x)[kBatch], V max, V scale, bool log) {
   for (int j = 0; j < kBatch; ++j) x[j] = log ? (x[j] - max) - scale : std::exp(x[j] - max) * scale;
@@ -41,7 +43,9 @@ __device__ void differentiate(V (&g)[kBatch], const V (&y)[kBatch], V sum, bool 
   for (int j = 0; j < kBatch; ++j) g[j] = log ? g[j] - std::exp(y[j]) * sum : y[j] * (g[j] - sum);
 }
 template <class V, class F>
-__device__ V of_eight(const V (&x)[kBatch], F f) { return f(f(f(x[0], x[1]), f(x[2], x[3])), f(f(x[4], x[5]), f(x[6], x[7]))); }
+__device__ V of_eight(const V (&x)[kBatch], F f) {
+  return f(f(f(x[0], x[1]), f(x[2], x[3])), f(f(x[4], x[5]), f(x[6], x[7])));
+}
 
 // The values of a line's threads combined, for each of them. Columns: thread t has member t / between.
 template <class V, class F>
@@ -94,7 +98,8 @@ __global__ void __launch_bounds__(kMostThreads / kPer, kPer) softmax_kernel(Line
     auto larger = [](V a, V b) { return a >= b || a != a ? a : b; };
     V max = -std::numeric_limits<V>::infinity(), sum = 0;
 #pragma unroll
-    for (int b = 0; b < kPer; ++b) lines.operands[0].load<V>(o[0], first(b), left(b), -std::numeric_limits<V>::infinity(), x[b]);
+    for (int b = 0; b < kPer; ++b)
+      lines.operands[0].load<V>(o[0], first(b), left(b), -std::numeric_limits<V>::infinity(), x[b]);
 #pragma unroll
     for (int b = 0; b < kPer; ++b) max = larger(max, of_eight(x[b], larger));
     max = combine(max, larger, group, lines.columns);
@@ -121,7 +126,8 @@ __global__ void __launch_bounds__(kMostThreads / kPer, kPer) softmax_kernel(Line
 // A thread has one batch of a line. first, second: for each line its maximum and scale (forward), its sum (backward).
 template <class V>
 __global__ void __launch_bounds__(kThreads) apply_kernel(Lines lines, bool backward, const V* first, const V* second) {
-  const int64_t batches = (lines.length + kBatch - 1) / kBatch, all = batches * lines.count, step = int64_t{gridDim.x} * blockDim.x;
+  const int64_t batches = (lines.length + kBatch - 1) / kBatch, all = batches * lines.count,
+                step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t w = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; w < all; w += step) {
     const int64_t across = lines.columns ? lines.count : batches, q = w / across, r = w - q * across;
     const int64_t k = lines.columns ? r : q, i = (lines.columns ? q : r) * kBatch, n = lines.length - i;
@@ -156,7 +162,9 @@ Lines make_lines(const Problem& p, int64_t (&places)[64]) {
   Lines l{};
   l.length = p.shape.empty() ? 1 : p.shape[p.dim];
   l.log = p.log;
-  for (int k = 0; k < 3; ++k) l.operands[k] = {static_cast<char*>(operands[k]->data), operands[k]->dtype, p.shape.empty() ? 0 : operands[k]->strides[p.dim]};
+  for (int k = 0; k < 3; ++k)
+    l.operands[k] = {static_cast<char*>(operands[k]->data), operands[k]->dtype,
+                     p.shape.empty() ? 0 : operands[k]->strides[p.dim]};
   for (size_t d = p.shape.size(); d-- > 0;) {
     places[d] = static_cast<int>(d) == p.dim ? 0 : count;
     if (static_cast<int>(d) != p.dim) count *= p.shape[d];
@@ -184,12 +192,16 @@ void run_long(const Problem& p, const Lines& lines, int64_t (&places)[64]) {
   const uint64_t mask = uint64_t{1} << p.dim;
   if (!p.backward) {
     using reduction::LogSumExpResult;
-    reduction::run(reduction::LogSumExp<V>{p.log ? LogSumExpResult::kLog : LogSumExpResult::kScale}, p.shape, mask, p.in, outs[0], outs[1]);
+    reduction::run(reduction::LogSumExp<V>{p.log ? LogSumExpResult::kLog : LogSumExpResult::kScale}, p.shape, mask,
+                   p.in, outs[0], outs[1]);
   } else {
-    const reduction::ProductInput<V> in{static_cast<const char*>(p.in.data), static_cast<const char*>(p.y.data), p.in.dtype, p.y.dtype, p.log};
-    reduction::run(reduction::Sum<V, true>{reduction::Term::kPlain, reduction::Ending::kNone, 0}, in, p.shape, mask, {p.in, p.y}, {outs[0], reduction::kNoResult});
+    const reduction::ProductInput<V> in{static_cast<const char*>(p.in.data), static_cast<const char*>(p.y.data),
+                                        p.in.dtype, p.y.dtype, p.log};
+    reduction::run(reduction::Sum<V, true>{reduction::Term::kPlain, reduction::Ending::kNone, 0}, in, p.shape, mask,
+                   {p.in, p.y}, {outs[0], reduction::kNoResult});
   }
-  launch(apply_kernel<V>, blocks_for(lines.count * ((lines.length + kBatch - 1) / kBatch)), dim3(kThreads), lines, p.backward, first, second);
+  launch(apply_kernel<V>, blocks_for(lines.count * ((lines.length + kBatch - 1) / kBatch)), dim3(kThreads), lines,
+         p.backward, first, second);
 }
 
 template <class V>
@@ -199,24 +211,30 @@ void run(const Problem& p) {
   if (lines.count == 0 || lines.length == 0) return;
   using reduction::power_of_two;
   const int64_t batches = (lines.length + kBatch - 1) / kBatch;
-  // Columns: at least 32 neighbouring lines in a block, if there are so many. Long rows: two batches a thread, so that two blocks of them share a multiprocessor.
+  // Columns: at least 32 neighbouring lines in a block, if there are so many. Long rows: two batches a thread, so that
+  // two blocks of them share a multiprocessor.
   const int64_t side_by_side = lines.columns ? power_of_two(lines.count, 32) : 1;
   const int per = sizeof(V) == 4 && !lines.columns && batches > kMostThreads / 4 ? 2 : 1;
   const int64_t group = power_of_two((batches + per - 1) / per, kMostThreads / per / side_by_side);
   if (group * per < batches) return run_long<V>(p, lines, places);
   const int64_t threads = std::max<int64_t>(kThreads, group * side_by_side), per_block = threads / group;
-  const dim3 blocks(static_cast<unsigned>((lines.count + per_block - 1) / per_block)), of_block(static_cast<unsigned>(threads));
+  const dim3 blocks(static_cast<unsigned>((lines.count + per_block - 1) / per_block)),
+      of_block(static_cast<unsigned>(threads));
   if constexpr (sizeof(V) == 4) {
-    if (per == 2) return launch_blocks(softmax_kernel<V, 2>, blocks, of_block, 0, lines, static_cast<int>(group), p.backward);
+    if (per == 2)
+      return launch_blocks(softmax_kernel<V, 2>, blocks, of_block, 0, lines, static_cast<int>(group), p.backward);
   }
   launch_blocks(softmax_kernel<V, 1>, blocks, of_block, 0, lines, static_cast<int>(group), p.backward);
 }
 
 // float32 arithmetic for the reduced floats.
 void run_any(const char* name, DType t, const Problem& p) {
-  TESSERA_CHECK_NOT_IMPLEMENTED(is_floating_point(t) && !is_float8(t), '"', name, "\" not implemented for '", type_name_of(t), "'");
-  if (t == DType::kFloat64) run<double>(p);
-  else run<float>(p);
+  TESSERA_CHECK_NOT_IMPLEMENTED(is_floating_point(t) && !is_float8(t), '"', name, "\" not implemented for '",
+                                type_name_of(t), "'");
+  if (t == DType::kFloat64)
+    run<double>(p);
+  else
+    run<float>(p);
 }
 
 }  // namespace
@@ -226,8 +244,10 @@ void run_softmax(bool log, std::span<const int64_t> shape, int dim, const Operan
   run_any(log ? "log_softmax_cuda" : "softmax_cuda", t, Problem{log, shape, dim, out, in, in, false});
 }
 
-void run_softmax_backward(bool log, std::span<const int64_t> shape, int dim, const Operand& grad_in, const Operand& grad, const Operand& out) {
-  run_any(log ? "log_softmax_backward_cuda" : "softmax_backward_cuda", out.dtype, Problem{log, shape, dim, grad_in, grad, out, true});
+void run_softmax_backward(bool log, std::span<const int64_t> shape, int dim, const Operand& grad_in,
+                          const Operand& grad, const Operand& out) {
+  run_any(log ? "log_softmax_backward_cuda" : "softmax_backward_cuda", out.dtype,
+          Problem{log, shape, dim, grad_in, grad, out, true});
 }
 
 }  // namespace tessera::cuda

@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kMiB = 1 << 20;
 constexpr size_t kMinBlock = 512;
-constexpr size_t kMaxSmall = kMiB;           // blocks up to this size are in the small pools
+constexpr size_t kMaxSmall = kMiB;  // blocks up to this size are in the small pools
 constexpr size_t kSmallSegment = 2 * kMiB;
 constexpr size_t kLargeSegment = 20 * kMiB;  // of blocks below kMinOwnSegment
 constexpr size_t kMinOwnSegment = 10 * kMiB;
@@ -45,13 +45,15 @@ struct Block {
   std::vector<cudaStream_t> used_by{};  // streams other than its own
   Block* before = nullptr;              // its neighbours in the segment
   Block* after = nullptr;
-  uint64_t freed_at = 0;                // searches in its pool until it was freed
-  Expandable* expandable = nullptr;     // the segment, if it is one that grows
+  uint64_t freed_at = 0;             // searches in its pool until it was freed
+  Expandable* expandable = nullptr;  // the segment, if it is one that grows
   bool is_free() const { return !allocated && pending_events == 0 && used_by.empty(); }
   bool is_split() const { return before || after; }
 };
 struct BySize {
-  static auto key(const Block* b) { return std::tuple(reinterpret_cast<uintptr_t>(b->stream), b->size, reinterpret_cast<uintptr_t>(b->data)); }
+  static auto key(const Block* b) {
+    return std::tuple(reinterpret_cast<uintptr_t>(b->stream), b->size, reinterpret_cast<uintptr_t>(b->data));
+  }
   bool operator()(const Block* a, const Block* b) const { return key(a) < key(b); }
 };
 struct PrivatePool;
@@ -79,12 +81,15 @@ struct Expandable {
 enum : int { kAll = 0, kSmallPool, kLargePool, kPoolKinds };
 struct Stats {
   Stat allocation[kPoolKinds], segment[kPoolKinds], active[kPoolKinds], inactive_split[kPoolKinds];
-  Stat allocated_bytes[kPoolKinds], reserved_bytes[kPoolKinds], active_bytes[kPoolKinds], inactive_split_bytes[kPoolKinds], requested_bytes[kPoolKinds];
+  Stat allocated_bytes[kPoolKinds], reserved_bytes[kPoolKinds], active_bytes[kPoolKinds],
+      inactive_split_bytes[kPoolKinds], requested_bytes[kPoolKinds];
   Stat oversize_allocations, oversize_segments;
   int64_t alloc_retries = 0, ooms = 0, sync_all_streams = 0, device_allocs = 0, device_frees = 0;
 };
-template <class S, class F> void for_each_stat(S& s, F&& f) {
-  for (auto* array : {&s.allocation, &s.segment, &s.active, &s.inactive_split, &s.allocated_bytes, &s.reserved_bytes, &s.active_bytes, &s.inactive_split_bytes, &s.requested_bytes}) {
+template <class S, class F>
+void for_each_stat(S& s, F&& f) {
+  for (auto* array : {&s.allocation, &s.segment, &s.active, &s.inactive_split, &s.allocated_bytes, &s.reserved_bytes,
+                      &s.active_bytes, &s.inactive_split_bytes, &s.requested_bytes}) {
     for (auto& stat : *array) f(stat);
   }
   f(s.oversize_allocations);
@@ -165,7 +170,8 @@ class DeviceAllocator {
     if (!b) b = new_segment(pool, size, stream);
     if (!b) b = find_in_reserve(size, stream);
     if (!b) out_of_memory(lock, segment_size(size));
-    if (should_split(b, size)) split(b, size);
+    if (should_split(b, size))
+      split(b, size);
     else if (b->is_split()) {
       decrease(stats_.inactive_split, b, 1);
       decrease(stats_.inactive_split_bytes, b, b->size);
@@ -190,14 +196,18 @@ class DeviceAllocator {
     decrease(stats_.allocation, b, 1);
     decrease(stats_.allocated_bytes, b, b->size);
     if (b->size >= settings_.max_split_size) stats_.oversize_allocations.decrease(1);
-    if (b->used_by.empty()) free_now(b);
-    else if (captures_.empty()) insert_events(b);
-    else deferred_.push_back(b);
+    if (b->used_by.empty())
+      free_now(b);
+    else if (captures_.empty())
+      insert_events(b);
+    else
+      deferred_.push_back(b);
   }
 
   void record(Block* b, cudaStream_t stream) {
     std::lock_guard lock(mutex_);
-    if (stream != b->stream && std::find(b->used_by.begin(), b->used_by.end(), stream) == b->used_by.end()) b->used_by.push_back(stream);
+    if (stream != b->stream && std::find(b->used_by.begin(), b->used_by.end(), stream) == b->used_by.end())
+      b->used_by.push_back(stream);
   }
 
   void empty_cache() {
@@ -210,9 +220,16 @@ class DeviceAllocator {
     MemoryStats out;
     const std::pair<const char*, Stat*> arrays[] = {
         // The number of allocations is documented as "allocated" and known as "allocation".
-        {"active", stats_.active}, {"active_bytes", stats_.active_bytes}, {"allocated", stats_.allocation}, {"allocated_bytes", stats_.allocated_bytes}, {"allocation", stats_.allocation},
-        {"inactive_split", stats_.inactive_split}, {"inactive_split_bytes", stats_.inactive_split_bytes}, {"requested_bytes", stats_.requested_bytes},
-        {"reserved_bytes", stats_.reserved_bytes}, {"segment", stats_.segment}};
+        {"active", stats_.active},
+        {"active_bytes", stats_.active_bytes},
+        {"allocated", stats_.allocation},
+        {"allocated_bytes", stats_.allocated_bytes},
+        {"allocation", stats_.allocation},
+        {"inactive_split", stats_.inactive_split},
+        {"inactive_split_bytes", stats_.inactive_split_bytes},
+        {"requested_bytes", stats_.requested_bytes},
+        {"reserved_bytes", stats_.reserved_bytes},
+        {"segment", stats_.segment}};
     constexpr const char* kKinds[] = {"all", "small_pool", "large_pool"};
     for (const auto& [name, stats] : arrays) {
       for (int k = 0; k < kPoolKinds; ++k) stats[k].list(std::string(name) + "." + kKinds[k], &out);
@@ -220,7 +237,8 @@ class DeviceAllocator {
     stats_.oversize_allocations.list("oversize_allocations", &out);
     stats_.oversize_segments.list("oversize_segments", &out);
     refresh_settings();
-    out.emplace_back("max_split_size", settings_.max_split_size == SIZE_MAX ? -1 : static_cast<int64_t>(settings_.max_split_size));
+    out.emplace_back("max_split_size",
+                     settings_.max_split_size == SIZE_MAX ? -1 : static_cast<int64_t>(settings_.max_split_size));
     out.emplace_back("num_alloc_retries", stats_.alloc_retries);
     out.emplace_back("num_device_alloc", stats_.device_allocs);
     out.emplace_back("num_device_free", stats_.device_frees);
@@ -279,7 +297,8 @@ class DeviceAllocator {
   void set_pool_options(PoolId id, const PoolOptions& options) {
     std::lock_guard lock(mutex_);
     const auto it = private_pools_.find(id);
-    TESSERA_CHECK(it != private_pools_.end() && it->second->segments == 0, "set_pool_options: the pool must exist, and have no memory yet");
+    TESSERA_CHECK(it != private_pools_.end() && it->second->segments == 0,
+                  "set_pool_options: the pool must exist, and have no memory yet");
     it->second->options = options;
   }
 
@@ -293,19 +312,33 @@ class DeviceAllocator {
     std::lock_guard lock(mutex_);
     std::vector<Block*> heads;
     const auto add_heads = [&](const auto& blocks) {
-      for (Block* b : blocks) if (!b->before) heads.push_back(b);
+      for (Block* b : blocks)
+        if (!b->before) heads.push_back(b);
     };
     add_heads(active_);
     for_each_pool([&](Pool& p) { add_heads(p.free); });
     for (Block* head : heads) {
-      SegmentInfo s{device_, reinterpret_cast<uintptr_t>(head->data), head->stream, 0, 0, 0, 0, head->pool->small, head->expandable != nullptr, head->pool->owner ? head->pool->owner->id : PoolId{0, 0}, {}};
+      SegmentInfo s{device_,
+                    reinterpret_cast<uintptr_t>(head->data),
+                    head->stream,
+                    0,
+                    0,
+                    0,
+                    0,
+                    head->pool->small,
+                    head->expandable != nullptr,
+                    head->pool->owner ? head->pool->owner->id : PoolId{0, 0},
+                    {}};
       for (const Block* b = head; b; b = b->after) {
         const bool active = b->allocated || b->pending_events > 0 || !b->used_by.empty();
         s.total += b->size;
         if (b->allocated) s.allocated += b->size;
         if (active) s.active += b->size;
         if (b->allocated) s.requested += b->requested;
-        s.blocks.push_back({b->size, b->requested, reinterpret_cast<uintptr_t>(b->data), b->allocated ? BlockInfo::kAllocated : active ? BlockInfo::kPendingFree : BlockInfo::kFree});
+        s.blocks.push_back({b->size, b->requested, reinterpret_cast<uintptr_t>(b->data),
+                            b->allocated ? BlockInfo::kAllocated
+                            : active     ? BlockInfo::kPendingFree
+                                         : BlockInfo::kFree});
       }
       out->push_back(std::move(s));
     }
@@ -319,7 +352,8 @@ class DeviceAllocator {
     }
   }
 
-  template <class F> void for_each_pool(F&& f) {
+  template <class F>
+  void for_each_pool(F&& f) {
     f(small_);
     f(large_);
     for (auto& [id, p] : private_pools_) {
@@ -343,7 +377,8 @@ class DeviceAllocator {
     return (size + kSegmentRounding - 1) / kSegmentRounding * kSegmentRounding;
   }
 
-  // The smallest free block that is large enough. Segments above max_split_size stay whole, and are for requests of about their size.
+  // The smallest free block that is large enough. Segments above max_split_size stay whole, and are for requests of
+  // about their size.
   Block* find_free(Pool& pool, size_t size, cudaStream_t stream) {
     ++pool.searches;
     Block key{device_, stream, size, nullptr, nullptr};
@@ -354,7 +389,8 @@ class DeviceAllocator {
       pool.free.erase(it);
       return b;
     }
-    if (size < settings_.max_split_size ? b->size >= settings_.max_split_size : b->size >= size + kLargeSegment) return nullptr;
+    if (size < settings_.max_split_size ? b->size >= settings_.max_split_size : b->size >= size + kLargeSegment)
+      return nullptr;
     pool.free.erase(it);
     return b;
   }
@@ -391,7 +427,10 @@ class DeviceAllocator {
   }
 
   bool fraction_set() const { return fraction_ < 1; }
-  size_t allowed_bytes() const { return fraction_set() ? static_cast<size_t>(fraction_ * static_cast<double>(properties(device_).total_memory)) : SIZE_MAX; }
+  size_t allowed_bytes() const {
+    return fraction_set() ? static_cast<size_t>(fraction_ * static_cast<double>(properties(device_).total_memory))
+                          : SIZE_MAX;
+  }
   size_t reserved() const { return static_cast<size_t>(stats_.reserved_bytes[kAll].current); }
 
   Block* try_segment(Pool& pool, size_t n, cudaStream_t stream) {
@@ -426,8 +465,10 @@ class DeviceAllocator {
   void release_segment(Block* b) {
     OpDevice on(device_);
     RelaxedCapture relaxed;
-    if (b->pool->owner && b->pool->owner->options.free) b->pool->owner->options.free(b->data, static_cast<ssize_t>(b->size), device_, b->stream);
-    else if (cudaFree(b->data) != cudaSuccess) cudaGetLastError();
+    if (b->pool->owner && b->pool->owner->options.free)
+      b->pool->owner->options.free(b->data, static_cast<ssize_t>(b->size), device_, b->stream);
+    else if (cudaFree(b->data) != cudaSuccess)
+      cudaGetLastError();
     note(AllocatorEvent::kSegmentFree, device_, b->data, b->size, b->stream);
     ++stats_.device_frees;
     if (b->pool->owner) --b->pool->owner->segments;
@@ -451,7 +492,9 @@ class DeviceAllocator {
 
   // The growing segment of a pool's stream; null if there are to be none.
   Expandable* expandable_for(Pool& pool, cudaStream_t stream) {
-    if (!settings_.expandable_segments || (pool.owner && (pool.owner->options.allocate || pool.owner->options.no_split))) return nullptr;
+    if (!settings_.expandable_segments ||
+        (pool.owner && (pool.owner->options.allocate || pool.owner->options.no_split)))
+      return nullptr;
     std::unique_ptr<Expandable>& e = expandables_[{&pool, stream}];
     if (!e) {
       const size_t total = properties(device_).total_memory;
@@ -508,7 +551,9 @@ class DeviceAllocator {
     if (!b) return true;
     if (!b->is_free()) return false;
     Pool& pool = *b->pool;
-    const size_t piece = e.range->piece(), kept = (static_cast<size_t>(b->data - e.range->base()) + piece - 1) / piece * piece, n = e.range->mapped() - kept;
+    const size_t piece = e.range->piece(),
+                 kept = (static_cast<size_t>(b->data - e.range->base()) + piece - 1) / piece * piece,
+                 n = e.range->mapped() - kept;
     if (n == 0) return false;
     {
       OpDevice on(device_);
@@ -563,7 +608,8 @@ class DeviceAllocator {
 
   void forget_empty_pools() {
     const auto is_empty = [](const PrivatePool& p) { return p.users == 0 && p.segments == 0; };
-    std::erase_if(expandables_, [&](const auto& entry) { return entry.first.first->owner && is_empty(*entry.first.first->owner); });
+    std::erase_if(expandables_,
+                  [&](const auto& entry) { return entry.first.first->owner && is_empty(*entry.first.first->owner); });
     std::erase_if(private_pools_, [&](const auto& entry) { return is_empty(*entry.second); });
   }
 
@@ -593,7 +639,8 @@ class DeviceAllocator {
 
   // Gives back segments that were not asked for longer than the others, until less than the threshold is reserved.
   void collect_garbage() {
-    const auto threshold = static_cast<size_t>(settings_.garbage_collection_threshold * static_cast<double>(allowed_bytes()));
+    const auto threshold =
+        static_cast<size_t>(settings_.garbage_collection_threshold * static_cast<double>(allowed_bytes()));
     if (reserved() <= threshold) return;
     const size_t wanted = reserved() - threshold;
     size_t released = 0;
@@ -674,10 +721,14 @@ class DeviceAllocator {
   }
 
   void count_splits(const Block* b, int64_t splits, int64_t bytes) {
-    if (splits > 0) increase(stats_.inactive_split, b, static_cast<size_t>(splits));
-    else if (splits < 0) decrease(stats_.inactive_split, b, static_cast<size_t>(-splits));
-    if (bytes > 0) increase(stats_.inactive_split_bytes, b, static_cast<size_t>(bytes));
-    else if (bytes < 0) decrease(stats_.inactive_split_bytes, b, static_cast<size_t>(-bytes));
+    if (splits > 0)
+      increase(stats_.inactive_split, b, static_cast<size_t>(splits));
+    else if (splits < 0)
+      decrease(stats_.inactive_split, b, static_cast<size_t>(-splits));
+    if (bytes > 0)
+      increase(stats_.inactive_split_bytes, b, static_cast<size_t>(bytes));
+    else if (bytes < 0)
+      decrease(stats_.inactive_split_bytes, b, static_cast<size_t>(-bytes));
   }
 
   // Joins a free neighbour to b. Returns its size; 0 if it is not free.
@@ -770,14 +821,21 @@ class DeviceAllocator {
     note(AllocatorEvent::kOom, device_, reinterpret_cast<const void*>(free_bytes), n, nullptr);
     const auto allocated = static_cast<uint64_t>(stats_.allocated_bytes[kAll].current);
     uint64_t in_private = 0;
-    for (const Block* b : active_) if (b->allocated && b->pool->owner) in_private += b->size;
+    for (const Block* b : active_)
+      if (b->allocated && b->pool->owner) in_private += b->size;
     std::string allowed = fraction_set() ? str_cat(format_size(allowed_bytes()), " allowed; ") : "";
-    std::string in_pools = in_private ? str_cat("with ", format_size(in_private), " allocated in private pools (e.g., CUDA Graphs), ") : "";
+    std::string in_pools =
+        in_private ? str_cat("with ", format_size(in_private), " allocated in private pools (e.g., CUDA Graphs), ")
+                   : "";
     const std::string text =
-        str_cat("CUDA out of memory. Tried to allocate ", format_size(n), ". GPU ", device_, " has a total capacity of ", format_size(total), " of which ", format_size(free_bytes), " is free. ", allowed,
-                "Of the allocated memory ", format_size(allocated - in_private), " is allocated by PyTorch, ", in_pools, "and ", format_size(reserved() - allocated),
-                " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  "
-                "See documentation for Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)");
+        str_cat("CUDA out of memory. Tried to allocate ", format_size(n), ". GPU ", device_,
+                " has a total capacity of ", format_size(total), " of which ", format_size(free_bytes), " is free. ",
+                allowed, "Of the allocated memory ", format_size(allocated - in_private), " is allocated by PyTorch, ",
+                in_pools, "and ", format_size(reserved() - allocated),
+                " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+                "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  "
+                "See documentation for Memory Management  "
+                "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)");
     lock.unlock();
     throw OutOfMemoryError(text);
   }
@@ -788,10 +846,11 @@ class DeviceAllocator {
   uint64_t seen_settings_ = 0;
   Pool small_{true, nullptr}, large_{false, nullptr};
   std::map<PoolId, std::unique_ptr<PrivatePool>> private_pools_;
-  std::vector<std::pair<PoolId, std::function<bool(cudaStream_t)>>> captures_;  // who allocates to private pools now; the last one that accepts a stream gets it
+  std::vector<std::pair<PoolId, std::function<bool(cudaStream_t)>>>
+      captures_;  // who allocates to private pools now; the last one that accepts a stream gets it
   std::map<std::pair<Pool*, cudaStream_t>, std::unique_ptr<Expandable>> expandables_;
-  std::set<Block*> active_;                                                     // allocated, or waiting for events
-  std::vector<Block*> deferred_;                                                // freed during a capture, when no event can be queried
+  std::set<Block*> active_;       // allocated, or waiting for events
+  std::vector<Block*> deferred_;  // freed during a capture, when no event can be queried
   std::map<cudaStream_t, std::deque<std::pair<cudaEvent_t, Block*>>> events_;
   std::vector<cudaEvent_t> spare_events_;
   Stats stats_;
@@ -823,9 +882,12 @@ void* allocate_uncached(int device, size_t n) {
 }  // namespace
 
 void* allocate_on(int device, cudaStream_t stream, size_t nbytes) {
-  TESSERA_CHECK(!is_forked(), "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method");
+  TESSERA_CHECK(!is_forked(),
+                "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the "
+                "'spawn' start method");
   if (nbytes == 0) return nullptr;
-  if (nbytes >= size_t{1} << 60) tessera::internal::raise<OutOfMemoryError>("CUDA out of memory. Tried to allocate more than 1EB memory.");
+  if (nbytes >= size_t{1} << 60)
+    tessera::internal::raise<OutOfMemoryError>("CUDA out of memory. Tried to allocate more than 1EB memory.");
   if (void* p; allocate_plugged(device, stream, nbytes, &p)) return p;
   allocated_ever.store(true, std::memory_order_relaxed);
   if (uncached()) return allocate_uncached(device, nbytes);
@@ -838,8 +900,10 @@ void* allocate(size_t nbytes) { return allocate_on(op_device(), current_stream()
 
 void free(void* p) {
   if (!p || is_forked()) return;
-  if (Block* b = block_table().find(p, true)) allocator_of(b->device).free(b);
-  else if (!free_plugged(p) && cudaFree(p) != cudaSuccess) cudaGetLastError();
+  if (Block* b = block_table().find(p, true))
+    allocator_of(b->device).free(b);
+  else if (!free_plugged(p) && cudaFree(p) != cudaSuccess)
+    cudaGetLastError();
 }
 
 bool has_allocated() { return allocated_ever.load(std::memory_order_relaxed); }
@@ -884,10 +948,14 @@ PoolId new_pool_id(bool by_user) {
   static std::atomic<uint64_t> graphs{0}, users{0};
   return by_user ? PoolId{++users, 0} : PoolId{0, ++graphs};
 }
-void begin_pool(int device, PoolId id, std::function<bool(cudaStream_t)> filter) { allocator_of(device).begin_pool(id, std::move(filter)); }
+void begin_pool(int device, PoolId id, std::function<bool(cudaStream_t)> filter) {
+  allocator_of(device).begin_pool(id, std::move(filter));
+}
 void end_pool(int device, PoolId id) { allocator_of(device).end_pool(id); }
 void release_pool(int device, PoolId id) { allocator_of(device).release_pool(id); }
-void set_pool_options(int device, PoolId id, const PoolOptions& options) { allocator_of(device).set_pool_options(id, options); }
+void set_pool_options(int device, PoolId id, const PoolOptions& options) {
+  allocator_of(device).set_pool_options(id, options);
+}
 int pool_use_count(int device, PoolId id) { return allocator_of(device).pool_users(id); }
 
 std::vector<SegmentInfo> memory_snapshot() {

@@ -1,7 +1,9 @@
-// Memory of devices and pinned memory of the host: caching allocators, ordered by streams, with the statistics and settings that torch.cuda documents.
+// Memory of devices and pinned memory of the host: caching allocators, ordered by streams, with the statistics and
+// settings that torch.cuda documents.
 //
-// A freed block is used again at once by later work of the stream that it was allocated for. A block that other streams used (record_stream) waits for them first.
-// Blocks are cut from segments, which are what the device is asked for: 2 MiB for blocks of up to 1 MiB, 20 MiB for blocks below 10 MiB, multiples of 2 MiB above.
+// A freed block is used again at once by later work of the stream that it was allocated for. A block that other streams
+// used (record_stream) waits for them first. Blocks are cut from segments, which are what the device is asked for: 2
+// MiB for blocks of up to 1 MiB, 20 MiB for blocks below 10 MiB, multiples of 2 MiB above.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -18,7 +20,8 @@
 
 namespace tessera::cuda {
 
-// cuda::allocate and cuda::free are those of runtime.h, on the current device and stream. OutOfMemoryError with the documented text.
+// cuda::allocate and cuda::free are those of runtime.h, on the current device and stream. OutOfMemoryError with the
+// documented text.
 void* allocate_on(int device, cudaStream_t stream, size_t nbytes);
 // The block of p is used by work of `stream` too.
 void record_stream(void* p, cudaStream_t stream);
@@ -36,12 +39,14 @@ std::pair<size_t, size_t> memory_info(int device);  // free, total
 void set_memory_fraction(double fraction, int device);
 double memory_fraction(int device);
 
-// PYTORCH_ALLOC_CONF's text ("max_split_size_mb:128,..."); the environment's is read before the first allocation. ValueError.
+// PYTORCH_ALLOC_CONF's text ("max_split_size_mb:128,..."); the environment's is read before the first allocation.
+// ValueError.
 void set_allocator_settings(const std::string& text);
 std::string allocator_settings();
 
-// Private pools: what is allocated by streams that `filter` accepts goes to the pool of that id, whose memory nobody else gets. A pool is counted: begin_pool adds one
-// user, release_pool takes it away. Without users, its segments go back to the device as they become free.
+// Private pools: what is allocated by streams that `filter` accepts goes to the pool of that id, whose memory nobody
+// else gets. A pool is counted: begin_pool adds one user, release_pool takes it away. Without users, its segments go
+// back to the device as they become free.
 using PoolId = std::pair<uint64_t, uint64_t>;
 PoolId new_pool_id(bool by_user);  // (0, n) for graphs, (n, 0) for pools of the user
 void begin_pool(int device, PoolId id, std::function<bool(cudaStream_t)> filter);
@@ -74,12 +79,13 @@ struct AllocatorEvent {
   uintptr_t address;  // kOom: the free bytes of the device
   size_t size;
   cudaStream_t stream;
-  int64_t time_us;    // since 1970
+  int64_t time_us;  // since 1970
 };
 void record_memory_history(bool on, size_t max_entries, bool clear);
 std::vector<AllocatorEvent> memory_history();
 
-// Off: memory comes from the device each time, and goes back at once. PYTORCH_NO_CUDA_MEMORY_CACHING=1 begins with it off.
+// Off: memory comes from the device each time, and goes back at once. PYTORCH_NO_CUDA_MEMORY_CACHING=1 begins with it
+// off.
 void set_caching(bool on);
 // Functions of the user do all allocations from now on. Error if memory was allocated before.
 using AllocateFunction = void* (*)(ssize_t nbytes, int device, cudaStream_t stream);

@@ -30,11 +30,14 @@ std::vector<AllocatorEvent> memory_history() {
 }
 
 void note(AllocatorEvent::Action action, int device, const void* address, size_t size, cudaStream_t stream) {
-  if (!recording.load(std::memory_order_relaxed)) [[likely]] return;
+  if (!recording.load(std::memory_order_relaxed)) [[likely]]
+    return;
   std::lock_guard lock(mutex);
   if (most_events == 0) return;
   while (events.size() >= most_events) events.pop_front();
-  const int64_t now = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const int64_t now =
+      std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::system_clock::now().time_since_epoch())
+          .count();
   events.push_back({action, device, reinterpret_cast<uintptr_t>(address), size, stream, now});
 }
 

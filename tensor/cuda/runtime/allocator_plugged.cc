@@ -10,10 +10,17 @@
 namespace tessera::cuda {
 namespace {
 
-struct Functions { AllocateFunction allocate; FreeFunction free; };
+struct Functions {
+  AllocateFunction allocate;
+  FreeFunction free;
+};
 std::atomic<const Functions*> plugged{nullptr};
 
-struct Given { size_t size; int device; cudaStream_t stream; };
+struct Given {
+  size_t size;
+  int device;
+  cudaStream_t stream;
+};
 std::mutex mutex;
 std::unordered_map<void*, Given>& given() {
   static auto& map = *new std::unordered_map<void*, Given>;
@@ -29,10 +36,12 @@ void set_pluggable_allocator(AllocateFunction allocate, FreeFunction free) {
 
 bool allocate_plugged(int device, cudaStream_t stream, size_t nbytes, void** p) {
   const Functions* f = plugged.load(std::memory_order_acquire);
-  if (!f) [[likely]] return false;
+  if (!f) [[likely]]
+    return false;
   OpDevice on(device);
   *p = f->allocate(static_cast<ssize_t>(nbytes), device, stream);
-  if (!*p) tessera::internal::raise<OutOfMemoryError>("CUDA out of memory. Tried to allocate ", format_size(nbytes), ".");
+  if (!*p)
+    tessera::internal::raise<OutOfMemoryError>("CUDA out of memory. Tried to allocate ", format_size(nbytes), ".");
   std::lock_guard lock(mutex);
   given()[*p] = {nbytes, device, stream};
   return true;
@@ -40,7 +49,8 @@ bool allocate_plugged(int device, cudaStream_t stream, size_t nbytes, void** p) 
 
 bool free_plugged(void* p) {
   const Functions* f = plugged.load(std::memory_order_acquire);
-  if (!f) [[likely]] return false;
+  if (!f) [[likely]]
+    return false;
   Given g;
   {
     std::lock_guard lock(mutex);

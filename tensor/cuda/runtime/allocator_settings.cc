@@ -18,10 +18,12 @@ std::string_view trim(std::string_view s) {
   return s;
 }
 
-template <class T> T parse_number(std::string_view option, std::string_view s) {
+template <class T>
+T parse_number(std::string_view option, std::string_view s) {
   T v{};
   const auto r = std::from_chars(s.data(), s.data() + s.size(), v);
-  TESSERA_CHECK_VALUE(r.ec == std::errc() && r.ptr == s.data() + s.size(), "Error parsing CachingAllocator option ", option, ": '", s, "' is not a number");
+  TESSERA_CHECK_VALUE(r.ec == std::errc() && r.ptr == s.data() + s.size(), "Error parsing CachingAllocator option ",
+                      option, ": '", s, "' is not a number");
   return v;
 }
 
@@ -35,8 +37,10 @@ std::string_view take(std::string_view* rest, char end) {
   int depth = 0;
   for (size_t i = 0; i < rest->size(); ++i) {
     const char c = (*rest)[i];
-    if (c == '[') ++depth;
-    else if (c == ']') --depth;
+    if (c == '[')
+      ++depth;
+    else if (c == ']')
+      --depth;
     else if (c == end && depth == 0) {
       const std::string_view part = rest->substr(0, i);
       rest->remove_prefix(i + 1);
@@ -59,10 +63,12 @@ size_t division_slot(size_t size) {
 // "4", or "[256:1,512:2,1024:4,>:8]" with sizes in MiB.
 void parse_divisions(std::string_view s, AllocatorSettings* to) {
   if (s.empty() || s.front() != '[') {
-    std::fill(to->power2_divisions, to->power2_divisions + 16, check_power(parse_number<size_t>("roundup_power2_divisions", s)));
+    std::fill(to->power2_divisions, to->power2_divisions + 16,
+              check_power(parse_number<size_t>("roundup_power2_divisions", s)));
     return;
   }
-  TESSERA_CHECK_VALUE(s.back() == ']', "Error parsing CachingAllocator option roundup_power2_divisions: ']' is missing");
+  TESSERA_CHECK_VALUE(s.back() == ']',
+                      "Error parsing CachingAllocator option roundup_power2_divisions: ']' is missing");
   std::string_view rest = s.substr(1, s.size() - 2);
   size_t next = 0;
   while (!rest.empty()) {
@@ -102,13 +108,16 @@ AllocatorSettings parse_allocator_settings(const std::string& text) {
       parse_divisions(value, &s);
     } else if (option == "expandable_segments") {
       s.expandable_segments = parse_bool(option, value);
-    } else if (option == "release_lock_on_cudamalloc" || option == "release_lock_on_hipmalloc" || option == "pinned_use_cuda_host_register" ||
-               option == "pinned_use_hip_host_register" || option == "pinned_use_background_threads" || option == "graph_capture_record_stream_reuse") {
+    } else if (option == "release_lock_on_cudamalloc" || option == "release_lock_on_hipmalloc" ||
+               option == "pinned_use_cuda_host_register" || option == "pinned_use_hip_host_register" ||
+               option == "pinned_use_background_threads" || option == "graph_capture_record_stream_reuse") {
       parse_bool(option, value);  // no effect here
-    } else if (option == "max_non_split_rounding_mb" || option == "pinned_num_register_threads" || option == "pinned_reserve_segment_size_mb") {
+    } else if (option == "max_non_split_rounding_mb" || option == "pinned_num_register_threads" ||
+               option == "pinned_reserve_segment_size_mb") {
       parse_number<size_t>(option, value);  // no effect here
     } else if (option == "backend") {
-      TESSERA_CHECK_VALUE(value == "native" || value == "cudaMallocAsync", "Unknown allocator backend, options are native and cudaMallocAsync");
+      TESSERA_CHECK_VALUE(value == "native" || value == "cudaMallocAsync",
+                          "Unknown allocator backend, options are native and cudaMallocAsync");
     } else {
       tessera::internal::raise<ValueError>("Unrecognized CachingAllocator option: ", option);
     }
@@ -136,10 +145,14 @@ size_t round_block_size(size_t n, const AllocatorSettings& settings) {
 std::string format_size(uint64_t n) {
   char text[48];
   const double d = static_cast<double>(n);
-  if (n <= 1024) std::snprintf(text, sizeof text, "%llu bytes", static_cast<unsigned long long>(n));
-  else if (n <= 1 << 20) std::snprintf(text, sizeof text, "%.2f KiB", d / 1024);
-  else if (n <= 1 << 30) std::snprintf(text, sizeof text, "%.2f MiB", d / (1 << 20));
-  else std::snprintf(text, sizeof text, "%.2f GiB", d / (1 << 30));
+  if (n <= 1024)
+    std::snprintf(text, sizeof text, "%llu bytes", static_cast<unsigned long long>(n));
+  else if (n <= 1 << 20)
+    std::snprintf(text, sizeof text, "%.2f KiB", d / 1024);
+  else if (n <= 1 << 30)
+    std::snprintf(text, sizeof text, "%.2f MiB", d / (1 << 20));
+  else
+    std::snprintf(text, sizeof text, "%.2f GiB", d / (1 << 30));
   return text;
 }
 

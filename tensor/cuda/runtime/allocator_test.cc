@@ -128,7 +128,10 @@ TEST_F(AllocatorTest, OutOfMemory) {
     const std::string text = e.what();
     EXPECT_EQ(text.rfind("CUDA out of memory. Tried to allocate ", 0), 0u) << text;
     EXPECT_NE(text.find(" GPU 0 has a total capacity of "), std::string::npos) << text;
-    EXPECT_NE(text.find("Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated."), std::string::npos) << text;
+    EXPECT_NE(text.find("Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch "
+                        "but unallocated."),
+              std::string::npos)
+        << text;
   }
   auto s = stats();
   EXPECT_EQ(s["num_ooms"], 1);
@@ -210,7 +213,8 @@ TEST_F(AllocatorTest, PrivatePools) {
   EXPECT_EQ(stats()["segment.all.current"], before - 2);
   EXPECT_EQ(pool_use_count(0, id), 0);
   for (const SegmentInfo& segment : memory_snapshot()) {
-    for (const BlockInfo& b : segment.blocks) if (b.state == BlockInfo::kAllocated) free(reinterpret_cast<void*>(b.address));
+    for (const BlockInfo& b : segment.blocks)
+      if (b.state == BlockInfo::kAllocated) free(reinterpret_cast<void*>(b.address));
   }
 }
 
@@ -249,8 +253,9 @@ TEST_F(AllocatorTest, ManyThreads) {
   }
   for (std::thread& t : threads) t.join();
   auto s = stats();
-  for (const char* key : {"allocated_bytes.all.current", "active_bytes.all.current", "allocation.all.current", "inactive_split.all.current", "inactive_split_bytes.all.current",
-                          "requested_bytes.all.current"}) {
+  for (const char* key :
+       {"allocated_bytes.all.current", "active_bytes.all.current", "allocation.all.current",
+        "inactive_split.all.current", "inactive_split_bytes.all.current", "requested_bytes.all.current"}) {
     EXPECT_EQ(s[key], 0) << key;
   }
 }
@@ -359,7 +364,8 @@ TEST_F(AllocatorTest, GrowingSegmentsOfPrivatePools) {
   void* const a = allocate(4 * kMiB);
   end_pool(0, id);
   void* const b = allocate(4 * kMiB);
-  for (const SegmentInfo& s : memory_snapshot()) EXPECT_EQ(s.pool, s.address == reinterpret_cast<uintptr_t>(a) ? id : PoolId(0, 0));
+  for (const SegmentInfo& s : memory_snapshot())
+    EXPECT_EQ(s.pool, s.address == reinterpret_cast<uintptr_t>(a) ? id : PoolId(0, 0));
   free(a);
   free(b);
   empty_cache();

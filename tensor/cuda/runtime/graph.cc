@@ -27,14 +27,16 @@ std::vector<Graph*> recording;
 }  // namespace
 
 ReplayedWords* replayed_words(const void* owner, const ReplayedWords::Next& next) {
-  if (num_recording.load(std::memory_order_relaxed) == 0) [[likely]] return nullptr;
+  if (num_recording.load(std::memory_order_relaxed) == 0) [[likely]]
+    return nullptr;
   const unsigned long long id = capture_id(current_stream());
   if (id == 0) return nullptr;
   std::lock_guard lock(recording_mutex);
   const auto graph = std::find_if(recording.begin(), recording.end(), [&](const Graph* g) { return g->id_ == id; });
   if (graph == recording.end()) return nullptr;
   auto& all = (*graph)->words_;
-  for (const auto& w : all) if (w->owner == owner) return w.get();
+  for (const auto& w : all)
+    if (w->owner == owner) return w.get();
   all.push_back(std::make_unique<ReplayedWords>(owner, next, Buffer(2 * sizeof(uint64_t))));
   return all.back().get();
 }
@@ -47,11 +49,15 @@ Graph::~Graph() {
 }
 
 void Graph::begin_capture(PoolId pool, cudaStreamCaptureMode mode) {
-  TESSERA_CHECK(!exec_ && !graph_, "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance.");
+  TESSERA_CHECK(
+      !exec_ && !graph_,
+      "This CUDAGraph instance already owns a captured graph. To capture a new graph, create a new instance.");
   TESSERA_CHECK(!capturing_, "This CUDAGraph instance is being captured already.");
   device_ = selected_device();
   stream_ = current_stream(device_);
-  TESSERA_CHECK(stream_.handle, "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them on the default stream.)");
+  TESSERA_CHECK(stream_.handle,
+                "CUDA graphs must be captured on a non-default stream. (However, after capture, it's ok to replay them "
+                "on the default stream.)");
   OpDevice on(device_);
   report_slot();  // it cannot be made while a stream is captured
   pool_ = pool == PoolId{0, 0} ? new_pool_id(false) : pool;
@@ -136,7 +142,8 @@ PoolId Graph::pool() const {
 }
 
 cudaGraph_t Graph::raw_graph() const {
-  TESSERA_CHECK(keep_, "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true");
+  TESSERA_CHECK(keep_,
+                "You cannot access the raw cudaGraph_t instance unless CUDAGraph was initialized with keep_graph=true");
   TESSERA_CHECK(graph_, "You cannot access the raw cudaGraph_t instance until capture_end() has been called");
   return graph_;
 }

@@ -1,4 +1,5 @@
-// CUDA graphs: the work of a stream, recorded once and replayed as a whole, on memory of a private pool that stays where it is.
+// CUDA graphs: the work of a stream, recorded once and replayed as a whole, on memory of a private pool that stays
+// where it is.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,11 +15,12 @@
 
 namespace tessera::cuda {
 
-// Two words of device memory that recorded kernels read, and that change from replay to replay: where a generator stands.
+// Two words of device memory that recorded kernels read, and that change from replay to replay: where a generator
+// stands.
 struct ReplayedWords {
   using Next = std::function<std::array<uint64_t, 2>(uint64_t used)>;
   const void* owner;
-  Next next;          // gives the words before each replay, and may move on what they stand for by `used`
+  Next next;  // gives the words before each replay, and may move on what they stand for by `used`
   Buffer memory;
   uint64_t used = 0;  // counted by those who record the kernels
 };
@@ -33,8 +35,8 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Records what is given to the current stream, which must not be the default one, and to streams that wait for it. Allocations of those streams come from `pool`,
-  // (0, 0): a new one. mode: which other calls are refused meanwhile.
+  // Records what is given to the current stream, which must not be the default one, and to streams that wait for it.
+  // Allocations of those streams come from `pool`, (0, 0): a new one. mode: which other calls are refused meanwhile.
   void begin_capture(PoolId pool = {0, 0}, cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal);
   // Ends it, on the same stream. Returns the number of recorded pieces of work.
   size_t end_capture();
@@ -43,8 +45,8 @@ class Graph {
   void reset();   // drops all, and the graph's use of its pool
   PoolId pool() const;
   cudaGraph_t raw_graph() const;
-  void keep_for_debugging() { debug_ = true; }      // before the capture
-  void debug_dump(const std::string& path);         // as a DOT file; drops the recorded graph
+  void keep_for_debugging() { debug_ = true; }  // before the capture
+  void debug_dump(const std::string& path);     // as a DOT file; drops the recorded graph
 
  private:
   friend ReplayedWords* replayed_words(const void* owner, const ReplayedWords::Next& next);

@@ -18,7 +18,8 @@ class GraphTest : public testing::DeviceTest {
 };
 
 int64_t stat(const std::string& key) {
-  for (const auto& [k, value] : memory_stats(0)) if (k == key) return value;
+  for (const auto& [k, value] : memory_stats(0))
+    if (k == key) return value;
   return -1;
 }
 

@@ -1,5 +1,6 @@
-// Starting kernels. The same kernel sources are compiled twice: by nvcc for a device, and by the host's compiler for the emulated device (emulation/), on which
-// they are tested where there is no GPU. So kernels are started by these functions, never by <<<>>>.
+// Starting kernels. The same kernel sources are compiled twice: by nvcc for a device, and by the host's compiler for
+// the emulated device (emulation/), on which they are tested where there is no GPU. So kernels are started by these
+// functions, never by <<<>>>.
 #pragma once
 
 #include <cstdint>
@@ -17,33 +18,49 @@ namespace tessera::cuda {
 namespace internal {
 #if TESSERA_CUDA_EMULATED
 template <class... P>
-void start(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, bool cooperate, std::tuple<P...> args) {
-  check(emulation::run(current_stream(), blocks, threads, shared_bytes, cooperate, [kernel, args = std::move(args)] { std::apply(kernel, args); }), "kernel launch");
+void start(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, bool cooperate,
+           std::tuple<P...> args) {
+  check(emulation::run(current_stream(), blocks, threads, shared_bytes, cooperate,
+                       [kernel, args = std::move(args)] { std::apply(kernel, args); }),
+        "kernel launch");
   after_launch();
 }
 #else
 template <class... P>
 void start(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, bool, std::tuple<P...> args) {
-  if (shared_bytes > 48 * 1024) check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)), "kernel launch");
-  std::apply([&](auto&... a) {
-    void* pointers[] = {static_cast<void*>(&a)..., nullptr};
-    check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), blocks, threads, pointers, shared_bytes, current_stream()), "kernel launch");
-  }, args);
+  if (shared_bytes > 48 * 1024)
+    check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared_bytes)),
+          "kernel launch");
+  std::apply(
+      [&](auto&... a) {
+        void* pointers[] = {static_cast<void*>(&a)..., nullptr};
+        check(cudaLaunchKernel(reinterpret_cast<const void*>(kernel), blocks, threads, pointers, shared_bytes,
+                               current_stream()),
+              "kernel launch");
+      },
+      args);
   after_launch();
 }
 #endif
-template <class T> struct Identity { using type = T; };
+template <class T>
+struct Identity {
+  using type = T;
+};
 }  // namespace internal
 
-// Starts a kernel whose threads do not talk to each other: no shared memory, no __syncthreads, no warp functions. On the current stream of the current device.
+// Starts a kernel whose threads do not talk to each other: no shared memory, no __syncthreads, no warp functions. On
+// the current stream of the current device.
 template <class... P>
 void launch(void (*kernel)(P...), dim3 blocks, dim3 threads, typename internal::Identity<P>::type... args) {
   internal::start(kernel, blocks, threads, 0, false, std::tuple<P...>(std::move(args)...));
 }
 
-// Starts a kernel whose threads of a block work together (__shared__, __syncthreads, __shfl_*_sync ...). shared_bytes: dynamic shared memory, see dynamic_shared().
+// Starts a kernel whose threads of a block work together (__shared__, __syncthreads, __shfl_*_sync ...). shared_bytes:
+// dynamic shared memory, see dynamic_shared().
 template <class... P>
-void launch_blocks(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared_bytes, typename internal::Identity<P>::type... args) {
+void launch_blocks(void (*kernel)(P...), dim3 blocks, dim3 threads, size_t shared_bytes,
+                   typename internal::Identity<P>::type... args) {
   internal::start(kernel, blocks, threads, shared_bytes, true, std::tuple<P...>(std::move(args)...));
 }
 

@@ -43,8 +43,8 @@ struct Times {
 
 struct Pinned {
   std::mutex mutex;
-  std::map<const char*, PinnedBlock*> blocks;          // all, by address
-  std::map<size_t, std::vector<PinnedBlock*>> free;    // by size
+  std::map<const char*, PinnedBlock*> blocks;        // all, by address
+  std::map<size_t, std::vector<PinnedBlock*>> free;  // by size
   std::deque<std::pair<Event, PinnedBlock*>> events;
   Stat allocation, segment, allocated_bytes, reserved_bytes;
   Times alloc_time, free_time;
@@ -54,7 +54,9 @@ Pinned& pinned() {
   return p;
 }
 
-int64_t microseconds_since(std::chrono::steady_clock::time_point t) { return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - t).count(); }
+int64_t microseconds_since(std::chrono::steady_clock::time_point t) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - t).count();
+}
 
 // Puts blocks into the free lists whose copies have ended.
 void process_events(Pinned& p) {

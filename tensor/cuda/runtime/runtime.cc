@@ -33,18 +33,27 @@ DeviceData& device_data(int device) {
 void read_properties(int device, Properties* to) {
   cudaDeviceProp p;
   check(cudaGetDeviceProperties(&p, device), "cudaGetDeviceProperties");
-  *to = {p.name, p.major, p.minor, p.multiProcessorCount, static_cast<int>(p.sharedMemPerBlockOptin), p.totalGlobalMem, p.l2CacheSize, p.warpSize};
+  *to = {p.name,           p.major,       p.minor,   p.multiProcessorCount, static_cast<int>(p.sharedMemPerBlockOptin),
+         p.totalGlobalMem, p.l2CacheSize, p.warpSize};
 }
 
 [[noreturn]] void raise_report(const Report& r) {
   switch (static_cast<ReportKind>(r.kind)) {
-    case ReportKind::kIndexOutOfBounds: tessera::internal::raise<IndexError>("index ", r.index, " is out of bounds for dimension ", r.dim, " with size ", r.size);
+    case ReportKind::kIndexOutOfBounds:
+      tessera::internal::raise<IndexError>("index ", r.index, " is out of bounds for dimension ", r.dim, " with size ",
+                                           r.size);
     case ReportKind::kGatherIndex:
-    case ReportKind::kScatterIndex: tessera::internal::raise<Error>("index ", r.index, " is out of bounds for dimension ", r.dim, " with size ", r.size);
-    case ReportKind::kTargetOutOfBounds: tessera::internal::raise<IndexError>("Target ", r.index, " is out of bounds.");
-    case ReportKind::kIntegerDivisionByZero: tessera::internal::raise<Error>("ZeroDivisionError");
-    case ReportKind::kBadProbability: tessera::internal::raise<Error>("probability tensor contains either `inf`, `nan` or element < 0");
-    default: tessera::internal::raise<Error>("CUDA error: device-side assert triggered");
+    case ReportKind::kScatterIndex:
+      tessera::internal::raise<Error>("index ", r.index, " is out of bounds for dimension ", r.dim, " with size ",
+                                      r.size);
+    case ReportKind::kTargetOutOfBounds:
+      tessera::internal::raise<IndexError>("Target ", r.index, " is out of bounds.");
+    case ReportKind::kIntegerDivisionByZero:
+      tessera::internal::raise<Error>("ZeroDivisionError");
+    case ReportKind::kBadProbability:
+      tessera::internal::raise<Error>("probability tensor contains either `inf`, `nan` or element < 0");
+    default:
+      tessera::internal::raise<Error>("CUDA error: device-side assert triggered");
   }
 }
 
@@ -52,15 +61,18 @@ void read_properties(int device, Properties* to) {
 
 void internal::raise_error(cudaError_t e) {
   cudaGetLastError();
-  throw AcceleratorError(str_cat("CUDA error: ", cudaGetErrorString(e), "\nSearch for `", cudaGetErrorName(e),
-                                 "' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\n"
-                                 "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.\n"
-                                 "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"),
-                         static_cast<int>(e));
+  throw AcceleratorError(
+      str_cat("CUDA error: ", cudaGetErrorString(e), "\nSearch for `", cudaGetErrorName(e),
+              "' in https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html for more information.\n"
+              "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below "
+              "might be incorrect.\n"
+              "For debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"),
+      static_cast<int>(e));
 }
 
 void check(cudaError_t e, const char*) {
-  if (e != cudaSuccess) [[unlikely]] internal::raise_error(e);
+  if (e != cudaSuccess) [[unlikely]]
+    internal::raise_error(e);
 }
 
 int device_count() {

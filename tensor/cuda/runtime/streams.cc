@@ -83,8 +83,10 @@ void enable_peer_access(int device, int peer) {
   if (can_access_peer(device, peer)) {
     OpDevice on(device);
     const cudaError_t e = cudaDeviceEnablePeerAccess(peer, 0);
-    if (e == cudaErrorPeerAccessAlreadyEnabled) cudaGetLastError();
-    else check(e, "cudaDeviceEnablePeerAccess");
+    if (e == cudaErrorPeerAccessAlreadyEnabled)
+      cudaGetLastError();
+    else
+      check(e, "cudaDeviceEnablePeerAccess");
   }
   peer_enabled[device][peer] = true;
 }
@@ -165,7 +167,8 @@ StreamGuard::~StreamGuard() {
 
 void Event::create(int device) {
   OpDevice on(device);
-  const unsigned flags = (flags_.timing ? 0 : cudaEventDisableTiming) | (flags_.blocking ? cudaEventBlockingSync : 0) | (flags_.interprocess ? cudaEventInterprocess : 0);
+  const unsigned flags = (flags_.timing ? 0 : cudaEventDisableTiming) | (flags_.blocking ? cudaEventBlockingSync : 0) |
+                         (flags_.interprocess ? cudaEventInterprocess : 0);
   check(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreate");
   device_ = device;
 }
@@ -188,7 +191,8 @@ Event::~Event() {
 
 void Event::record(Stream s) {
   if (!event_) create(s.device);
-  TESSERA_CHECK(device_ == s.device, "Event device ", device_, " does not match recording stream's device ", s.device, ".");
+  TESSERA_CHECK(device_ == s.device, "Event device ", device_, " does not match recording stream's device ", s.device,
+                ".");
   OpDevice on(s.device);
   const unsigned flags = flags_.external && is_capturing(s) ? cudaEventRecordExternal : cudaEventRecordDefault;
   check(cudaEventRecordWithFlags(event_, s.handle, flags), "cudaEventRecord");
@@ -217,7 +221,8 @@ void Event::synchronize() const {
 }
 
 double Event::elapsed_ms(const Event& end) const {
-  TESSERA_CHECK_VALUE(flags_.timing && end.flags_.timing, "Both events must be created with argument 'enable_timing=True'.");
+  TESSERA_CHECK_VALUE(flags_.timing && end.flags_.timing,
+                      "Both events must be created with argument 'enable_timing=True'.");
   TESSERA_CHECK_VALUE(event_ && end.event_, "Both events must be recorded before calculating elapsed time.");
   TESSERA_CHECK_VALUE(query() && end.query(), "Both events must be completed before calculating elapsed time.");
   float ms = 0;
@@ -248,7 +253,9 @@ void before_synchronizing() {
 }
 void set_sync_warning(void (*warn)(const std::string& message)) { sync_warning = warn ? warn : warn_on_stderr; }
 
-RelaxedCapture::RelaxedCapture() { check(cudaThreadExchangeStreamCaptureMode(&mode_), "cudaThreadExchangeStreamCaptureMode"); }
+RelaxedCapture::RelaxedCapture() {
+  check(cudaThreadExchangeStreamCaptureMode(&mode_), "cudaThreadExchangeStreamCaptureMode");
+}
 RelaxedCapture::~RelaxedCapture() { cudaThreadExchangeStreamCaptureMode(&mode_); }
 
 }  // namespace tessera::cuda

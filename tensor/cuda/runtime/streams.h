@@ -1,4 +1,5 @@
-// Devices, streams and events as torch.cuda documents them. A thread has a selected device, and for each device a current stream.
+// Devices, streams and events as torch.cuda documents them. A thread has a selected device, and for each device a
+// current stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,7 +25,8 @@ bool is_forked();
 bool can_access_peer(int device, int peer);
 void enable_peer_access(int device, int peer);  // once for all; where the devices cannot reach each other, nothing
 
-// A stream is the runtime's handle and its device; null is the default stream. Those of the pool live as long as the program.
+// A stream is the runtime's handle and its device; null is the default stream. Those of the pool live as long as the
+// program.
 struct Stream {
   int device = 0;
   cudaStream_t handle = nullptr;
@@ -32,7 +34,8 @@ struct Stream {
 };
 Stream current_stream(int device);
 void set_current_stream(Stream s);
-// The next of the 32 streams of a priority, round robin. Priorities lower than the least or higher than the greatest are moved to those.
+// The next of the 32 streams of a priority, round robin. Priorities lower than the least or higher than the greatest
+// are moved to those.
 Stream stream_from_pool(int device, int priority = 0);
 std::pair<int, int> stream_priority_range();  // least (0), greatest (negative)
 int stream_priority(Stream s);
@@ -56,7 +59,9 @@ class StreamGuard {
 // A point in a stream's work. The runtime's event is made when it is first recorded, on that stream's device.
 class Event {
  public:
-  struct Flags { bool timing = false, blocking = false, interprocess = false, external = false; };
+  struct Flags {
+    bool timing = false, blocking = false, interprocess = false, external = false;
+  };
   Event() = default;
   explicit Event(Flags flags) : flags_(flags) {}
   Event(int device, const cudaIpcEventHandle_t& handle);
@@ -65,8 +70,8 @@ class Event {
   ~Event();
 
   void record(Stream s);
-  void wait(Stream s) const;      // later work of s waits for the point
-  bool query() const;             // the point has been reached, or was never recorded
+  void wait(Stream s) const;  // later work of s waits for the point
+  bool query() const;         // the point has been reached, or was never recorded
   void synchronize() const;
   double elapsed_ms(const Event& end) const;
   cudaIpcEventHandle_t ipc_handle(int device);
@@ -89,7 +94,8 @@ void before_synchronizing();  // called before each such wait
 // Where the warning goes; stderr if not set.
 void set_sync_warning(void (*warn)(const std::string& message));
 
-// While one lives, calls that CUDA refuses while a stream is captured (allocating, queries of events) are allowed to this thread: they do not touch the captured stream.
+// While one lives, calls that CUDA refuses while a stream is captured (allocating, queries of events) are allowed to
+// this thread: they do not touch the captured stream.
 class RelaxedCapture {
  public:
   RelaxedCapture();

@@ -20,7 +20,9 @@ TEST_F(StreamsTest, Devices) {
   EXPECT_THROW(select_device(-1), Error);
   try {
     select_device(99);
-  } catch (const Error& e) { EXPECT_EQ(std::string(e.what()).rfind("CUDA error: invalid device ordinal\n", 0), 0u) << e.what(); }
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()).rfind("CUDA error: invalid device ordinal\n", 0), 0u) << e.what();
+  }
   EXPECT_GT(properties().multi_processor_count, 0);
   EXPECT_EQ(properties(0).warp_size, 32);
   EXPECT_FALSE(can_access_peer(0, 0));

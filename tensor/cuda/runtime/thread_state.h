@@ -21,6 +21,6 @@ inline ThreadState& thread_state() {
 namespace internal {
 void watch_forks();  // called before the first use of a device
 [[noreturn]] void raise_error(cudaError_t e);
-}
+}  // namespace internal
 
 }  // namespace tessera::cuda

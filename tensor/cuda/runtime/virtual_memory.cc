@@ -22,7 +22,8 @@ const MemoryDriver* load() {
     void* address = nullptr;
     cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
     constexpr unsigned kVersion = 10020;  // all are as old as that
-    found = cudaGetDriverEntryPointByVersion(name, &address, kVersion, cudaEnableDefault, &result) == cudaSuccess && result == cudaDriverEntryPointSuccess && found;
+    found = cudaGetDriverEntryPointByVersion(name, &address, kVersion, cudaEnableDefault, &result) == cudaSuccess &&
+            result == cudaDriverEntryPointSuccess && found;
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(address);
   };
   get(d->reserve, "cuMemAddressReserve");

@@ -33,13 +33,15 @@ class AddressRange {
   size_t piece() const { return piece_; }
   size_t capacity() const { return capacity_; }
   size_t mapped() const { return pieces_.size() * piece_; }
-  // Maps `bytes` more, whole pieces. False, and nothing is changed: the device has no more memory, or the range no more room.
+  // Maps `bytes` more, whole pieces. False, and nothing is changed: the device has no more memory, or the range no more
+  // room.
   bool grow(size_t bytes);
   // Gives the last `bytes`, whole pieces, back to the device, which must not use them any more.
   void shrink(size_t bytes);
 
  private:
-  AddressRange(int device, CUdeviceptr base, size_t capacity, size_t piece) : device_(device), base_(base), capacity_(capacity), piece_(piece) {}
+  AddressRange(int device, CUdeviceptr base, size_t capacity, size_t piece)
+      : device_(device), base_(base), capacity_(capacity), piece_(piece) {}
   bool add_piece();
   int device_;
   CUdeviceptr base_;

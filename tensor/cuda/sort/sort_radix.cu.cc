@@ -1,5 +1,6 @@
-// Least significant digit first, 8 bits at a time. The rows are cut into tiles; for each digit the tiles' keys are counted, the counts are summed in the order row, digit, tile,
-// which tells each tile where its keys of each digit belong, and the tiles move them there.
+// Least significant digit first, 8 bits at a time. The rows are cut into tiles; for each digit the tiles' keys are
+// counted, the counts are summed in the order row, digit, tile, which tells each tile where its keys of each digit
+// belong, and the tiles move them there.
 #include "tensor/cuda/sort/sort_radix.h"
 
 #include "tensor/cuda/support/block.h"
@@ -27,7 +28,8 @@ __global__ void count_digits(Tiles tiles, const Key* keys, int shift, Pos* count
 }
 
 // Shared memory of move_digits: the tile's keys and positions in their new order, the digits' places.
-template <class Key, class Pos> struct MoveSpace {
+template <class Key, class Pos>
+struct MoveSpace {
   Key keys[kTile];
   Pos positions[kTile];
   Pos start[kDigits];                     // a digit's first place in the output, less its first one in the tile
@@ -47,7 +49,8 @@ __device__ inline unsigned peers_of(unsigned digit) {
 
 // from_positions: null for 0, 1, 2 ... in each row. starts: the summed counts.
 template <class Key, class Pos>
-__global__ void move_digits(Tiles tiles, const Key* from_keys, const Pos* from_positions, Key* to_keys, Pos* to_positions, int shift, const Pos* starts) {
+__global__ void move_digits(Tiles tiles, const Key* from_keys, const Pos* from_positions, Key* to_keys,
+                            Pos* to_positions, int shift, const Pos* starts) {
   MoveSpace<Key, Pos>& space = *static_cast<MoveSpace<Key, Pos>*>(dynamic_shared());
   const Tile tile = tiles.tile();
   const int t = threadIdx.x, lane = t % 32, warp = t / 32;
@@ -55,7 +58,8 @@ __global__ void move_digits(Tiles tiles, const Key* from_keys, const Pos* from_p
   for (int w = 0; w < kTileWarps; ++w) space.of_warp[w][t] = 0;
   __syncthreads();
 
-  // A warp's keys lie one behind the other: key u of a lane comes after key u - 1 of all lanes. Places beyond the tile's end count as the last digit, behind all others.
+  // A warp's keys lie one behind the other: key u of a lane comes after key u - 1 of all lanes. Places beyond the
+  // tile's end count as the last digit, behind all others.
   const int first = warp * 32 * kTileItems + lane;
   Key keys[kTileItems];
   unsigned rank[kTileItems];  // among the warp's keys of that digit
@@ -74,7 +78,9 @@ __global__ void move_digits(Tiles tiles, const Key* from_keys, const Pos* from_p
   // Thread t looks after digit t.
   unsigned sum = 0;
   for (int w = 0; w < kTileWarps; ++w) sum += space.of_warp[w][t];
-  unsigned place = block_scan(sum, [](unsigned a, unsigned b) { return a + b; }, 0u).before;
+  unsigned place = block_scan(
+                       sum, [](unsigned a, unsigned b) { return a + b; }, 0u)
+                       .before;
   space.start[t] = starts[(tile.row * kDigits + t) * tiles.of_row + tile.number] - place;
   for (int w = 0; w < kTileWarps; ++w) {
     const unsigned n = space.of_warp[w][t];
@@ -100,7 +106,8 @@ __global__ void move_digits(Tiles tiles, const Key* from_keys, const Pos* from_p
   }
 }
 
-template <class Pos> struct Count {
+template <class Pos>
+struct Count {
   Pos* positions;
   int64_t n;
   __device__ void operator()(int64_t i) const { positions[i] = static_cast<Pos>(i % n); }
@@ -121,10 +128,12 @@ Sorted<Key, Pos> radix_sort(Buffer keys, int64_t rows, int64_t n, int bits) {
   const Tiles tiles(rows, n);
   const Buffer counts(rows * tiles.of_row * kDigits * sizeof(Pos));
   for (int shift = 0; shift < bits; shift += kDigitBits) {
-    launch_blocks(count_digits<Key, Pos>, tiles.blocks(), dim3(kTileThreads), 0, tiles, now.keys.template as<Key>(), shift, counts.as<Pos>());
+    launch_blocks(count_digits<Key, Pos>, tiles.blocks(), dim3(kTileThreads), 0, tiles, now.keys.template as<Key>(),
+                  shift, counts.as<Pos>());
     exclusive_sums(counts.as<Pos>(), rows * tiles.of_row * kDigits);
-    launch_blocks(move_digits<Key, Pos>, tiles.blocks(), dim3(kTileThreads), sizeof(MoveSpace<Key, Pos>), tiles, now.keys.template as<Key>(),
-                  shift == 0 ? nullptr : now.positions.template as<Pos>(), next.keys.template as<Key>(), next.positions.template as<Pos>(), shift, counts.as<Pos>());
+    launch_blocks(move_digits<Key, Pos>, tiles.blocks(), dim3(kTileThreads), sizeof(MoveSpace<Key, Pos>), tiles,
+                  now.keys.template as<Key>(), shift == 0 ? nullptr : now.positions.template as<Pos>(),
+                  next.keys.template as<Key>(), next.positions.template as<Pos>(), shift, counts.as<Pos>());
     std::swap(now, next);
   }
   return now;

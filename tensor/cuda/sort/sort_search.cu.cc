@@ -5,7 +5,8 @@
 namespace tessera::cuda {
 namespace {
 
-template <class T> struct Search {
+template <class T>
+struct Search {
   const T* boundaries;
   const T* values;
   const int64_t* sorter;
@@ -35,19 +36,22 @@ template <class T> struct Search {
       left -= half;
     }
     if (m > 0 && before(row, base, value)) ++base;
-    if (out_int32) static_cast<int32_t*>(out)[i] = static_cast<int32_t>(base);
-    else static_cast<int64_t*>(out)[i] = base;
+    if (out_int32)
+      static_cast<int32_t*>(out)[i] = static_cast<int32_t>(base);
+    else
+      static_cast<int64_t*>(out)[i] = base;
   }
 };
 
 }  // namespace
 
-void run_searchsorted(DType dtype, const void* boundaries, int64_t m, bool shared_boundaries, const int64_t* sorter, const void* values, int64_t rows, int64_t n, bool right,
-                      bool out_int32, void* out) {
+void run_searchsorted(DType dtype, const void* boundaries, int64_t m, bool shared_boundaries, const int64_t* sorter,
+                      const void* values, int64_t rows, int64_t n, bool right, bool out_int32, void* out) {
   const DType as = dtype == DType::kBool ? DType::kUInt8 : dtype;
   visit<kInts | kWideInts | kAllFloats>(as, "searchsorted_out_cuda", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for_each(rows * n, Search<T>{static_cast<const T*>(boundaries), static_cast<const T*>(values), sorter, out, m, n, shared_boundaries, right, out_int32, report_slot()});
+    for_each(rows * n, Search<T>{static_cast<const T*>(boundaries), static_cast<const T*>(values), sorter, out, m, n,
+                                 shared_boundaries, right, out_int32, report_slot()});
   });
 }
 

@@ -1,4 +1,5 @@
-// Short rows: a bitonic network in shared memory, on pairs of key and position, which are all different, so that the result is that of a stable sort.
+// Short rows: a bitonic network in shared memory, on pairs of key and position, which are all different, so that the
+// result is that of a stable sort.
 #include "tensor/cuda/sort/sort_lines.h"
 
 namespace tessera::cuda {
@@ -31,7 +32,8 @@ struct Share {
 
 // A block sorts share.rows rows of n elements; share.length is a power of two.
 template <class Pair>
-__global__ void sort_rows(SortLines lines, int64_t first_row, int64_t rows, int64_t n, Share share, Candidates candidates) {
+__global__ void sort_rows(SortLines lines, int64_t first_row, int64_t rows, int64_t n, Share share,
+                          Candidates candidates) {
   Pair* pairs = static_cast<Pair*>(dynamic_shared());
   const int t = threadIdx.x, threads = blockDim.x, elements = share.rows * share.length;
   const int64_t block_row = int64_t{blockIdx.x} * share.rows;
@@ -39,15 +41,19 @@ __global__ void sort_rows(SortLines lines, int64_t first_row, int64_t rows, int6
     const int r = share.row(e), i = share.column(e);
     const int64_t row = block_row + r;
     Pair p = Pair::last();
-    if (row < rows && i < n) p = Pair::make(candidates.keys ? candidates.key(row * n + i) : lines.key(first_row + row, i), static_cast<uint32_t>(i));
+    if (row < rows && i < n)
+      p = Pair::make(candidates.keys ? candidates.key(row * n + i) : lines.key(first_row + row, i),
+                     static_cast<uint32_t>(i));
     pairs[r * share.length + i] = p;
   }
   // Pairs of neighbours up to 32 apart are exchanged inside one warp, which needs no other one then.
   bool alone = false;
   for (int size = 2; size <= share.length; size *= 2) {
     for (int distance = size / 2; distance > 0; distance /= 2) {
-      if (alone && distance <= 32) __syncwarp();
-      else __syncthreads();
+      if (alone && distance <= 32)
+        __syncwarp();
+      else
+        __syncthreads();
       alone = distance <= 32;
       for (int x = t; x < elements / 2; x += threads) {
         const int a = 2 * x - (x & (distance - 1)), b = a + distance;
@@ -66,7 +72,8 @@ __global__ void sort_rows(SortLines lines, int64_t first_row, int64_t rows, int6
     const int64_t row = block_row + r;
     if (row >= rows || i >= lines.k) continue;
     const Pair p = pairs[r * share.length + i];
-    lines.write(first_row + row, i, p.key(), candidates.keys ? candidates.position(row * n + p.position()) : p.position());
+    lines.write(first_row + row, i, p.key(),
+                candidates.keys ? candidates.position(row * n + p.position()) : p.position());
   }
 }
 
@@ -82,8 +89,10 @@ void sort_short_rows(const SortLines& lines, int64_t first_row, int64_t rows, co
   share.across = lines.across && share.rows > 1;
   const bool wide = lines.rule.size == 8;
   const int elements = share.rows * share.length;
-  const dim3 blocks(static_cast<unsigned>((rows + share.rows - 1) / share.rows)), threads(static_cast<unsigned>(elements <= 1024 ? 256 : elements / 4));
-  launch_blocks(wide ? sort_rows<Wide> : sort_rows<Narrow>, blocks, threads, elements * (wide ? sizeof(Wide) : sizeof(Narrow)), lines, first_row, rows, n, share, candidates);
+  const dim3 blocks(static_cast<unsigned>((rows + share.rows - 1) / share.rows)),
+      threads(static_cast<unsigned>(elements <= 1024 ? 256 : elements / 4));
+  launch_blocks(wide ? sort_rows<Wide> : sort_rows<Narrow>, blocks, threads,
+                elements * (wide ? sizeof(Wide) : sizeof(Narrow)), lines, first_row, rows, n, share, candidates);
 }
 
 }  // namespace tessera::cuda

@@ -10,8 +10,9 @@
 namespace tessera::cuda::testing {
 namespace {
 
-const std::vector<DType> kSortable = {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt16, DType::kUInt32, DType::kUInt64,
-                                      DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
+const std::vector<DType> kSortable = {
+    DType::kBool,   DType::kUInt8,  DType::kInt8,    DType::kInt16,    DType::kInt32,   DType::kInt64,  DType::kUInt16,
+    DType::kUInt32, DType::kUInt64, DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64};
 
 class SortTest : public DeviceTest {
  protected:
@@ -34,7 +35,8 @@ class SortTest : public DeviceTest {
 
   void check_sort(DType t, const Shape& shape, int dim) {
     const bool descending = rng() % 2;
-    Array in = values(t, shape, rng() % 2, rng() % 2), v = make(t, shape, rng() % 2, rng), i = make(DType::kInt64, shape, rng() % 2, rng);
+    Array in = values(t, shape, rng() % 2, rng() % 2), v = make(t, shape, rng() % 2, rng),
+          i = make(DType::kInt64, shape, rng() % 2, rng);
     const OnDevice device_in(in), device_v(v), device_i(i);
     cpu::run_sort(shape, dim, descending, v.operand(), i.operand(), in.operand());
     cuda::run_sort(shape, dim, descending, device_v.operand(), device_i.operand(), device_in.operand());
@@ -45,7 +47,8 @@ class SortTest : public DeviceTest {
     const bool largest = rng() % 2;
     Shape out = shape;
     if (!out.empty()) out[dim] = k;
-    Array in = values(t, shape, rng() % 2, rng() % 2), v = make(t, out, rng() % 2, rng), i = make(DType::kInt64, out, rng() % 2, rng);
+    Array in = values(t, shape, rng() % 2, rng() % 2), v = make(t, out, rng() % 2, rng),
+          i = make(DType::kInt64, out, rng() % 2, rng);
     const OnDevice device_in(in), device_v(v), device_i(i);
     cpu::run_topk(shape, dim, k, largest, true, v.operand(), i.operand(), in.operand());
     cuda::run_topk(shape, dim, k, largest, true, device_v.operand(), device_i.operand(), device_in.operand());
@@ -56,20 +59,23 @@ class SortTest : public DeviceTest {
 
 TEST_F(SortTest, ShortRows) {
   for (DType t : kSortable) {
-    for (const Shape& shape : {Shape{}, Shape{1}, Shape{2}, Shape{33}, Shape{5, 7}, Shape{3, 64, 5}, Shape{700, 3}, Shape{2, 513}, Shape{1, 2048}, Shape{1030, 2}, Shape{1, 4096},
-                               Shape{0, 4}, Shape{4, 0}}) {
+    for (const Shape& shape :
+         {Shape{}, Shape{1}, Shape{2}, Shape{33}, Shape{5, 7}, Shape{3, 64, 5}, Shape{700, 3}, Shape{2, 513},
+          Shape{1, 2048}, Shape{1030, 2}, Shape{1, 4096}, Shape{0, 4}, Shape{4, 0}}) {
       for (int dim = 0; dim < std::max<int>(1, static_cast<int>(shape.size())); ++dim) check_sort(t, shape, dim);
     }
   }
 }
 TEST_F(SortTest, LongRows) {
   for (DType t : kSortable) {
-    for (const auto& [shape, dim] : {std::pair<Shape, int>{{4097}, 0}, {{3, 8193}, 1}, {{5000, 2}, 0}}) check_sort(t, shape, dim);
+    for (const auto& [shape, dim] : {std::pair<Shape, int>{{4097}, 0}, {{3, 8193}, 1}, {{5000, 2}, 0}})
+      check_sort(t, shape, dim);
   }
 }
 TEST_F(SortTest, ValuesOrIndicesAlone) {
   for (const Shape& shape : {Shape{4, 50}, Shape{2, 5000}}) {
-    Array in = values(DType::kFloat32, shape, true, false), v = make(DType::kFloat32, shape, true, rng), i = make(DType::kInt64, shape, true, rng);
+    Array in = values(DType::kFloat32, shape, true, false), v = make(DType::kFloat32, shape, true, rng),
+          i = make(DType::kInt64, shape, true, rng);
     const OnDevice device_in(in), device_v(v), device_i(i);
     const Operand none_v{nullptr, DType::kFloat32, nullptr}, none_i{nullptr, DType::kInt64, nullptr};
     cpu::run_sort(shape, 1, false, v.operand(), i.operand(), in.operand());
@@ -98,7 +104,8 @@ TEST_F(SortTest, TopkOfShortRows) {
 }
 TEST_F(SortTest, TopkOfLongRows) {
   for (DType t : kSortable) {
-    for (int64_t k : {int64_t{1}, int64_t{100}, int64_t{500}, int64_t{4000}, int64_t{5000}}) check_topk(t, {3, 5000}, 1, k);
+    for (int64_t k : {int64_t{1}, int64_t{100}, int64_t{500}, int64_t{4000}, int64_t{5000}})
+      check_topk(t, {3, 5000}, 1, k);
     check_topk(t, {4200, 2}, 0, 17);
   }
   check_topk(DType::kFloat32, {40000}, 0, 4300);  // more than a short row of results
@@ -106,9 +113,13 @@ TEST_F(SortTest, TopkOfLongRows) {
 }
 
 TEST_F(SortTest, RadixSortIsStable) {
-  struct Case { int bits; int64_t rows, n; };
+  struct Case {
+    int bits;
+    int64_t rows, n;
+  };
   // The last one has more tiles than one block sums the counts of.
-  for (const auto& [bits, rows, n] : {Case{0, 2, 5000}, Case{1, 2, 1}, Case{8, 3, 4096}, Case{13, 2, 9000}, Case{32, 1, 9000}, Case{7, 2, 140000}}) {
+  for (const auto& [bits, rows, n] :
+       {Case{0, 2, 5000}, Case{1, 2, 1}, Case{8, 3, 4096}, Case{13, 2, 9000}, Case{32, 1, 9000}, Case{7, 2, 140000}}) {
     std::vector<uint32_t> keys(rows * n), positions(rows * n);
     for (uint32_t& k : keys) k = bits == 0 ? 0 : static_cast<uint32_t>(rng() >> (32 - bits));
     Buffer memory(keys.size() * 4);
@@ -118,7 +129,8 @@ TEST_F(SortTest, RadixSortIsStable) {
     for (int64_t r = 0; r < rows; ++r) {
       const uint32_t* row = keys.data() + r * n;
       std::iota(want.begin() + r * n, want.begin() + (r + 1) * n, 0);
-      std::stable_sort(want.begin() + r * n, want.begin() + (r + 1) * n, [row](uint32_t a, uint32_t b) { return row[a] < row[b]; });
+      std::stable_sort(want.begin() + r * n, want.begin() + (r + 1) * n,
+                       [row](uint32_t a, uint32_t b) { return row[a] < row[b]; });
     }
     copy_to_host(positions.data(), sorted.positions.get(), positions.size() * 4);
     EXPECT_EQ(positions, want) << bits;
@@ -144,16 +156,20 @@ TEST_F(SortTest, Search) {
       for (int round = 0; round < 8; ++round) {
         const bool shared = round & 1, right = round & 2, narrow = round & 4;
         const int64_t rows = 3, n = 40, boundary_rows = shared ? 1 : rows;
-        Array raw = values(t, {boundary_rows, m}, false, false), boundaries = make(t, {boundary_rows, m}, false, rng), order = make(DType::kInt64, {boundary_rows, m}, false, rng);
+        Array raw = values(t, {boundary_rows, m}, false, false), boundaries = make(t, {boundary_rows, m}, false, rng),
+              order = make(DType::kInt64, {boundary_rows, m}, false, rng);
         if (m > 0) cpu::run_sort(raw.shape, 1, false, boundaries.operand(), order.operand(), raw.operand());
-        Array v = values(t, {rows, n}, false, false), out = make(narrow ? DType::kInt32 : DType::kInt64, {rows, n}, false, rng);
+        Array v = values(t, {rows, n}, false, false),
+              out = make(narrow ? DType::kInt32 : DType::kInt64, {rows, n}, false, rng);
         const OnDevice device_raw(raw), device_boundaries(boundaries), device_order(order), device_v(v);
         for (bool through_order : {false, true}) {
           const OnDevice device_out(out);
-          cpu::run_searchsorted(t, through_order ? raw.bytes.data() : boundaries.bytes.data(), m, shared, through_order ? reinterpret_cast<int64_t*>(order.bytes.data()) : nullptr,
+          cpu::run_searchsorted(t, through_order ? raw.bytes.data() : boundaries.bytes.data(), m, shared,
+                                through_order ? reinterpret_cast<int64_t*>(order.bytes.data()) : nullptr,
                                 v.bytes.data(), rows, n, right, narrow, out.bytes.data());
-          cuda::run_searchsorted(t, through_order ? device_raw.as<void>() : device_boundaries.as<void>(), m, shared, through_order ? device_order.as<int64_t>() : nullptr,
-                                 device_v.as<void>(), rows, n, right, narrow, device_out.as<void>());
+          cuda::run_searchsorted(t, through_order ? device_raw.as<void>() : device_boundaries.as<void>(), m, shared,
+                                 through_order ? device_order.as<int64_t>() : nullptr, device_v.as<void>(), rows, n,
+                                 right, narrow, device_out.as<void>());
           ASSERT_EQ(device_out.bytes(), out.bytes) << name_of(t) << " m " << m << " round " << round << through_order;
         }
       }

@@ -14,7 +14,10 @@ inline constexpr int kTileWarps = kTileThreads / 32;
 inline constexpr int kTileItems = 16;
 inline constexpr int kTile = kTileThreads * kTileItems;
 
-template <class Key> __device__ inline unsigned digit_of(Key key, int shift) { return static_cast<unsigned>(key >> shift) & (kDigits - 1); }
+template <class Key>
+__device__ inline unsigned digit_of(Key key, int shift) {
+  return static_cast<unsigned>(key >> shift) & (kDigits - 1);
+}
 
 // The part of a row that a block works on.
 struct Tile {

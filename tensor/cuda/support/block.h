@@ -1,8 +1,10 @@
-// Threads of a block that work together: reductions and scans over groups of threads. For kernels started by launch_blocks().
+// Threads of a block that work together: reductions and scans over groups of threads. For kernels started by
+// launch_blocks().
 //
-// All threads of the block must call these functions (all lanes of the warp for warp_*), in the same order. The block has a multiple of 32 threads, at most 1024, numbered
-// by thread_rank(). A *group* is a power of two of consecutive threads that divides the block. Operators take two values of T and need not commute: the left
-// one is always that of the lower threads. T is any trivially copyable type. Combination orders depend on the group's size alone.
+// All threads of the block must call these functions (all lanes of the warp for warp_*), in the same order. The block
+// has a multiple of 32 threads, at most 1024, numbered by thread_rank(). A *group* is a power of two of consecutive
+// threads that divides the block. Operators take two values of T and need not commute: the left one is always that of
+// the lower threads. T is any trivially copyable type. Combination orders depend on the group's size alone.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +14,9 @@
 
 namespace tessera::cuda {
 
-__device__ inline int thread_rank() { return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)); }
+__device__ inline int thread_rank() {
+  return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
+}
 __device__ inline int block_threads() { return static_cast<int>(blockDim.x * blockDim.y * blockDim.z); }
 
 namespace internal {
@@ -31,18 +35,22 @@ __device__ inline T shuffle_words(const T& v, F f) {
 }
 }  // namespace internal
 
-// The value of the lane `delta` below / above, of the lane whose number differs by the bits `mask`, of lane `lane`, inside groups of
-// `width` lanes. Where there is no such lane: the own value.
-template <class T> __device__ T shuffle_up(const T& v, int delta, int width = 32) {
+// The value of the lane `delta` below / above, of the lane whose number differs by the bits `mask`, of lane `lane`,
+// inside groups of `width` lanes. Where there is no such lane: the own value.
+template <class T>
+__device__ T shuffle_up(const T& v, int delta, int width = 32) {
   return internal::shuffle_words(v, [=](unsigned w) { return __shfl_up_sync(internal::kAllLanes, w, delta, width); });
 }
-template <class T> __device__ T shuffle_down(const T& v, int delta, int width = 32) {
+template <class T>
+__device__ T shuffle_down(const T& v, int delta, int width = 32) {
   return internal::shuffle_words(v, [=](unsigned w) { return __shfl_down_sync(internal::kAllLanes, w, delta, width); });
 }
-template <class T> __device__ T shuffle_xor(const T& v, int mask, int width = 32) {
+template <class T>
+__device__ T shuffle_xor(const T& v, int mask, int width = 32) {
   return internal::shuffle_words(v, [=](unsigned w) { return __shfl_xor_sync(internal::kAllLanes, w, mask, width); });
 }
-template <class T> __device__ T shuffle(const T& v, int lane, int width = 32) {
+template <class T>
+__device__ T shuffle(const T& v, int lane, int width = 32) {
   return internal::shuffle_words(v, [=](unsigned w) { return __shfl_sync(internal::kAllLanes, w, lane, width); });
 }
 
@@ -74,7 +82,9 @@ __device__ T group_reduce(T v, Op op, int group) {
   return v;
 }
 template <class T, class Op>
-__device__ T block_reduce(T v, Op op) { return group_reduce(v, op, block_threads()); }
+__device__ T block_reduce(T v, Op op) {
+  return group_reduce(v, op, block_threads());
+}
 
 // Inclusive scan in groups of `width` <= 32 lanes.
 template <class T, class Op>
@@ -87,7 +97,8 @@ __device__ T warp_scan(T v, Op op, int width = 32) {
   return v;
 }
 
-template <class T> struct Scanned {
+template <class T>
+struct Scanned {
   T before;  // the values of the group's lower threads combined; `identity` for the first
   T total;   // of the whole group
 };
@@ -115,6 +126,8 @@ __device__ Scanned<T> group_scan(T v, Op op, T identity, int group) {
   return {before, total};
 }
 template <class T, class Op>
-__device__ Scanned<T> block_scan(T v, Op op, T identity) { return group_scan(v, op, identity, block_threads()); }
+__device__ Scanned<T> block_scan(T v, Op op, T identity) {
+  return group_scan(v, op, identity, block_threads());
+}
 
 }  // namespace tessera::cuda

@@ -15,7 +15,8 @@ namespace {
 
 using BlocksTest = testing::DeviceTest;
 
-template <class T> std::vector<T> read_all(const T* p, size_t n) {
+template <class T>
+std::vector<T> read_all(const T* p, size_t n) {
   std::vector<T> v(n);
   copy_to_host(v.data(), p, n * sizeof(T));
   return v;
@@ -46,8 +47,10 @@ TEST_F(BlocksTest, Coordinates) {
   Buffer b(n * sizeof(unsigned));
   for (bool cooperate : {false, true}) {
     fill_bytes(b.get(), 0, n * sizeof(unsigned));
-    if (cooperate) launch_blocks(coordinates_kernel, blocks, threads, 0, b.as<unsigned>());
-    else launch(coordinates_kernel, blocks, threads, b.as<unsigned>());
+    if (cooperate)
+      launch_blocks(coordinates_kernel, blocks, threads, 0, b.as<unsigned>());
+    else
+      launch(coordinates_kernel, blocks, threads, b.as<unsigned>());
     const auto v = read_all(b.as<unsigned>(), n);
     for (size_t i = 0; i < n; ++i) ASSERT_EQ(v[i], i % per_block + 1);
   }
@@ -74,7 +77,8 @@ TEST_F(BlocksTest, SumsInSharedMemory) {
   std::iota(x.begin(), x.end(), 0.f);
   Buffer in(x.size() * sizeof(float)), out(5 * sizeof(float));
   copy_to_device(in.get(), x.data(), x.size() * sizeof(float));
-  launch_blocks(block_sum_kernel, dim3(5), dim3(256), 256 * sizeof(float), in.as<float>(), int64_t{1000}, out.as<float>());
+  launch_blocks(block_sum_kernel, dim3(5), dim3(256), 256 * sizeof(float), in.as<float>(), int64_t{1000},
+                out.as<float>());
   const auto v = read_all(out.as<float>(), 5);
   for (int b = 0; b < 5; ++b) EXPECT_FLOAT_EQ(v[b], 1000.f * (1000.f * static_cast<float>(b)) + 499500.f);
 }
@@ -93,8 +97,10 @@ __global__ void shuffles_kernel(int* out) {
   out[8 * n + t] = static_cast<int>(__match_any_sync(all, t / 4));
   out[9 * n + t] = __syncthreads_count(t % 2) + 1000 * __syncthreads_or(t == 5) + 10000 * __syncthreads_and(t != 5);
   // Halves of a warp that go their own ways.
-  if (t % 32 < 16) out[10 * n + t] = __shfl_sync(0x0000ffffu, v, 1);
-  else out[10 * n + t] = __shfl_sync(0xffff0000u, v, 17) + static_cast<int>(__reduce_add_sync(0xffff0000u, 1u));
+  if (t % 32 < 16)
+    out[10 * n + t] = __shfl_sync(0x0000ffffu, v, 1);
+  else
+    out[10 * n + t] = __shfl_sync(0xffff0000u, v, 17) + static_cast<int>(__reduce_add_sync(0xffff0000u, 1u));
 }
 
 TEST_F(BlocksTest, WarpFunctions) {
@@ -199,8 +205,10 @@ __global__ void uneven_barrier_kernel() {
   if (threadIdx.x < 7) __syncthreads();
 }
 __global__ void missing_lane_kernel() {
-  if (threadIdx.x % 2) __syncwarp();
-  else __syncthreads();
+  if (threadIdx.x % 2)
+    __syncwarp();
+  else
+    __syncthreads();
 }
 __global__ void barrier_kernel() { __syncthreads(); }
 

@@ -13,7 +13,8 @@ namespace tessera::cuda::testing {
 struct Data {
   DType dtype;
   std::vector<uint8_t> bytes;
-  Data(DType t, int64_t n, int fill = 0) : dtype(t), bytes(static_cast<size_t>(n * item_size(t)), static_cast<uint8_t>(fill)) {}
+  Data(DType t, int64_t n, int fill = 0)
+      : dtype(t), bytes(static_cast<size_t>(n * item_size(t)), static_cast<uint8_t>(fill)) {}
   Data(DType t, std::vector<uint8_t> elements) : dtype(t), bytes(std::move(elements)) {}
   int64_t size() const { return static_cast<int64_t>(bytes.size()) / item_size(dtype); }
   void* at(int64_t i) { return bytes.data() + i * item_size(dtype); }
@@ -24,7 +25,8 @@ struct Data {
 
 // Floating numbers in [-1, 1), small integers.
 inline Data random_data(DType t, int64_t n, uint64_t seed) {
-  return {t, is_floating_point(t) || is_complex(t) ? random_elements(t, n, seed, -1, 1) : random_elements(t, n, seed, 0, 100)};
+  return {t, is_floating_point(t) || is_complex(t) ? random_elements(t, n, seed, -1, 1)
+                                                   : random_elements(t, n, seed, 0, 100)};
 }
 
 // A copy of host data on the device.
@@ -44,13 +46,18 @@ class OnDevice {
 inline double epsilon(DType t) {
   switch (t) {
     case DType::kFloat16:
-    case DType::kComplex32: return 1e-3;
-    case DType::kBFloat16: return 8e-3;
+    case DType::kComplex32:
+      return 1e-3;
+    case DType::kBFloat16:
+      return 8e-3;
     case DType::kFloat32:
-    case DType::kComplex64: return 2e-7;
+    case DType::kComplex64:
+      return 2e-7;
     case DType::kFloat64:
-    case DType::kComplex128: return 4e-16;
-    default: return 0;
+    case DType::kComplex128:
+      return 4e-16;
+    default:
+      return 0;
   }
 }
 
@@ -61,7 +68,8 @@ inline void expect_near(const Data& actual, const Data& expected, double factor,
 }
 
 inline constexpr DType kFloatTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
-inline constexpr DType kRealTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kUInt8,  DType::kInt8,
-                                       DType::kInt16,   DType::kInt32,   DType::kInt64,   DType::kUInt16,   DType::kUInt32, DType::kUInt64};
+inline constexpr DType kRealTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
+                                       DType::kUInt8,   DType::kInt8,    DType::kInt16,   DType::kInt32,
+                                       DType::kInt64,   DType::kUInt16,  DType::kUInt32,  DType::kUInt64};
 
 }  // namespace tessera::cuda::testing

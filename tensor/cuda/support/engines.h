@@ -1,4 +1,5 @@
-// The engines of CUDA devices: for each function of tensor/engine/engines.inc one with the same signature, on device memory.
+// The engines of CUDA devices: for each function of tensor/engine/engines.inc one with the same signature, on device
+// memory.
 #pragma once
 
 #include "tensor/engine/engines.h"

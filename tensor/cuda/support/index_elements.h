@@ -23,14 +23,15 @@ struct Strides {
 
 // 32-bit division is several times faster than 64-bit division. a, b >= 0.
 __device__ inline int64_t quotient(int64_t a, int64_t b) {
-  return static_cast<uint64_t>(a | b) >> 32 ? a / b : static_cast<int64_t>(static_cast<uint32_t>(a) / static_cast<uint32_t>(b));
+  return static_cast<uint64_t>(a | b) >> 32 ? a / b
+                                            : static_cast<int64_t>(static_cast<uint32_t>(a) / static_cast<uint32_t>(b));
 }
 
 // An index tensor on the device: its numbers, checked, become byte offsets.
 struct Index {
-  const char* data;       // int64, addressed by a walk's offset
-  int64_t size, scale;    // of the indexed dimension: elements, bytes from one to the next
-  int64_t dim;            // its number, for the report
+  const char* data;     // int64, addressed by a walk's offset
+  int64_t size, scale;  // of the indexed dimension: elements, bytes from one to the next
+  int64_t dim;          // its number, for the report
   ReportKind kind = ReportKind::kIndexOutOfBounds;
   bool wraps = false;     // negative numbers count from the end
   bool resolved = false;  // the numbers are byte offsets already, or kNowhere
@@ -47,21 +48,24 @@ struct Index {
   }
 };
 
-// Where the walk's innermost dimension is dense in the operands of `dense` (a set of bits) and all others stay where they are, elements can be moved as larger ones, of up
-// to 16 bytes. Makes the walk one over these and returns their size. alignment: the addresses and other byte distances that matter, or-ed.
+// Where the walk's innermost dimension is dense in the operands of `dense` (a set of bits) and all others stay where
+// they are, elements can be moved as larger ones, of up to 16 bytes. Makes the walk one over these and returns their
+// size. alignment: the addresses and other byte distances that matter, or-ed.
 template <int kOperands>
 int64_t widen(Walk<kOperands>& w, int64_t item, unsigned dense, uint64_t alignment) {
   if (w.rank == 0) return item;
   uint64_t bits = alignment | static_cast<uint64_t>(w.sizes[0] * item);
   for (int k = 0; k < kOperands; ++k) {
     if (w.strides[0][k] != (dense >> k & 1 ? item : 0)) return item;
-    for (int d = 1; d < w.rank; ++d) if (dense >> k & 1) bits |= static_cast<uint64_t>(w.strides[d][k]);
+    for (int d = 1; d < w.rank; ++d)
+      if (dense >> k & 1) bits |= static_cast<uint64_t>(w.strides[d][k]);
   }
   int64_t wide = 16;
   while (wide > item && bits % wide != 0) wide /= 2;
   w.sizes[0] = w.sizes[0] * item / wide;
   w.numel = w.numel * item / wide;
-  for (int k = 0; k < kOperands; ++k) if (dense >> k & 1) w.strides[0][k] = wide;
+  for (int k = 0; k < kOperands; ++k)
+    if (dense >> k & 1) w.strides[0][k] = wide;
   return wide;
 }
 

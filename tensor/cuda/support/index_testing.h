@@ -26,7 +26,8 @@ struct Array {
   int64_t count() const { return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<int64_t>()); }
 };
 
-// Dense, or with its dimensions in another order in memory and gaps between elements. Gaps hold noise, which nobody may change.
+// Dense, or with its dimensions in another order in memory and gaps between elements. Gaps hold noise, which nobody may
+// change.
 inline Array make(DType dtype, const Shape& shape, bool scattered, std::mt19937& rng) {
   Array a{dtype, shape, Shape(shape.size()), {}};
   std::vector<size_t> inside_out(shape.size());
@@ -61,7 +62,10 @@ class OnDevice {
     copy_to_device(memory_.get(), a.bytes.data(), a.bytes.size());
   }
   Operand operand() const { return {memory_.get(), a_.dtype, a_.strides.data()}; }
-  template <class T> T* as() const { return memory_.as<T>(); }
+  template <class T>
+  T* as() const {
+    return memory_.as<T>();
+  }
   std::vector<char> bytes() const {
     std::vector<char> b(a_.bytes.size());
     copy_to_host(b.data(), memory_.get(), b.size());
@@ -73,8 +77,10 @@ class OnDevice {
   Buffer memory_;
 };
 
-inline const std::vector<DType> kAll = {DType::kBool, DType::kUInt8, DType::kInt8, DType::kInt16, DType::kInt32, DType::kInt64, DType::kUInt16, DType::kUInt32, DType::kUInt64,
-                                        DType::kFloat16, DType::kBFloat16, DType::kFloat32, DType::kFloat64, DType::kComplex32, DType::kComplex64, DType::kComplex128};
+inline const std::vector<DType> kAll = {DType::kBool,    DType::kUInt8,     DType::kInt8,      DType::kInt16,
+                                        DType::kInt32,   DType::kInt64,     DType::kUInt16,    DType::kUInt32,
+                                        DType::kUInt64,  DType::kFloat16,   DType::kBFloat16,  DType::kFloat32,
+                                        DType::kFloat64, DType::kComplex32, DType::kComplex64, DType::kComplex128};
 
 class DeviceTest : public ::testing::Test {
  protected:

@@ -1,8 +1,8 @@
-// Functions that neither C++ nor CUDA offers as the elementwise operators document them: special functions, and functions of complex numbers. For device code; they
-// run on the host too.
+// Functions that neither C++ nor CUDA offers as the elementwise operators document them: special functions, and
+// functions of complex numbers. For device code; they run on the host too.
 //
-// Complex functions are in double (complex64 goes through it, by in_double()): the ones of cuda::std overflow and cancel. Their values at zeros, infinities and nan are
-// those of C's Annex G.
+// Complex functions are in double (complex64 goes through it, by in_double()): the ones of cuda::std overflow and
+// cancel. Their values at zeros, infinities and nan are those of C's Annex G.
 #pragma once
 
 #include <cmath>
@@ -14,17 +14,38 @@
 
 namespace tessera::cuda::math {
 
-template <class T = double> __host__ __device__ constexpr T infinity() { return std::numeric_limits<T>::infinity(); }
-template <class T = double> __host__ __device__ constexpr T nan() { return std::numeric_limits<T>::quiet_NaN(); }
+template <class T = double>
+__host__ __device__ constexpr T infinity() {
+  return std::numeric_limits<T>::infinity();
+}
+template <class T = double>
+__host__ __device__ constexpr T nan() {
+  return std::numeric_limits<T>::quiet_NaN();
+}
 inline constexpr double kPi = std::numbers::pi;
 
-template <class T> __host__ __device__ inline bool is_nan(T x) { return x != x; }
-template <class T> __host__ __device__ inline bool is_inf(T x) { return std::abs(x) == infinity<T>(); }
-template <class T> __host__ __device__ inline bool is_finite(T x) { return std::abs(x) < infinity<T>(); }  // not nan
+template <class T>
+__host__ __device__ inline bool is_nan(T x) {
+  return x != x;
+}
+template <class T>
+__host__ __device__ inline bool is_inf(T x) {
+  return std::abs(x) == infinity<T>();
+}
+template <class T>
+__host__ __device__ inline bool is_finite(T x) {
+  return std::abs(x) < infinity<T>();
+}  // not nan
 
 // The larger and the smaller one; nan if x is.
-template <class T> __host__ __device__ inline T at_least(T x, T low) { return x < low ? low : x; }
-template <class T> __host__ __device__ inline T at_most(T x, T high) { return x > high ? high : x; }
+template <class T>
+__host__ __device__ inline T at_least(T x, T low) {
+  return x < low ? low : x;
+}
+template <class T>
+__host__ __device__ inline T at_most(T x, T high) {
+  return x > high ? high : x;
+}
 
 // ---- Real functions ----
 
@@ -62,8 +83,8 @@ __host__ __device__ inline float lgamma(float x) {
 #endif
 }
 
-// The inverse of erf: nan outside of [-1, 1]. Where there is no such function: a first guess by Giles' formula ("Approximating the erfinv function", 2010), then two
-// Halley steps on erf, or on erfc in the tails.
+// The inverse of erf: nan outside of [-1, 1]. Where there is no such function: a first guess by Giles' formula
+// ("Approximating the erfinv function", 2010), then two Halley steps on erf, or on erfc in the tails.
 __host__ __device__ inline double erfinv(double y) {
 #ifdef __CUDA_ARCH__
   return ::erfinv(y);
@@ -73,12 +94,14 @@ __host__ __device__ inline double erfinv(double y) {
   double w = -std::log((1 - y) * (1 + y)), x;
   if (w < 5) {
     w -= 2.5;
-    const double c[] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941};
+    const double c[] = {2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+                        -0.00125372503, -0.00417768164, 0.246640727,    1.50140941};
     x = c[0];
     for (int i = 1; i < 9; ++i) x = x * w + c[i];
   } else {
     w = std::sqrt(w) - 3;
-    const double c[] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682};
+    const double c[] = {-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
+                        -0.0076224613,   0.00943887047,  1.00167406,    2.83297682};
     x = c[0];
     for (int i = 1; i < 9; ++i) x = x * w + c[i];
   }
@@ -101,8 +124,8 @@ __host__ __device__ inline float erfinv(float y) {
 #endif
 }
 
-// The modified Bessel function of the first kind, order 0; nan at the infinities. Where there is no such function: the power series for small arguments, the asymptotic
-// expansion for large ones (Abramowitz & Stegun 9.6.12 and 9.7.1).
+// The modified Bessel function of the first kind, order 0; nan at the infinities. Where there is no such function: the
+// power series for small arguments, the asymptotic expansion for large ones (Abramowitz & Stegun 9.6.12 and 9.7.1).
 __host__ __device__ inline double i0(double x) {
   const double a = std::abs(x);
   if (!(a < infinity())) return nan();
@@ -170,7 +193,8 @@ __host__ __device__ inline float i1(float x) {
 #endif
 }
 
-// Upward recurrence to x >= 10, then the asymptotic series (Abramowitz & Stegun 6.3.18); reflection (6.3.7) for negative x.
+// Upward recurrence to x >= 10, then the asymptotic series (Abramowitz & Stegun 6.3.18); reflection (6.3.7) for
+// negative x.
 __host__ __device__ inline double digamma(double x) {
   if (x == 0) return std::copysign(infinity(), -x);
   if (is_nan(x) || x == -infinity()) return nan();
@@ -192,7 +216,8 @@ __host__ __device__ inline double digamma(double x) {
 }
 __host__ __device__ inline float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
 
-// The Hurwitz zeta function, sum over k >= 0 of (q + k)^-s, for q > 0 and s > 1: the first terms, then the Euler-Maclaurin formula (NIST DLMF 25.11.5).
+// The Hurwitz zeta function, sum over k >= 0 of (q + k)^-s, for q > 0 and s > 1: the first terms, then the
+// Euler-Maclaurin formula (NIST DLMF 25.11.5).
 __host__ __device__ inline double zeta_positive(double s, double q) {
   const double bernoulli[] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510};
   double sum = 0;
@@ -208,7 +233,8 @@ __host__ __device__ inline double zeta_positive(double s, double q) {
   return sum;
 }
 
-// The n-th derivative of digamma, n >= 1: (-1)^(n+1) n! zeta(n + 1, x). Below 0 the sum has two ends, each a zeta function of a positive argument; the poles are infinite.
+// The n-th derivative of digamma, n >= 1: (-1)^(n+1) n! zeta(n + 1, x). Below 0 the sum has two ends, each a zeta
+// function of a positive argument; the poles are infinite.
 __host__ __device__ inline double polygamma(double n, double x) {
   if (is_nan(x)) return x;
   const double s = n + 1;
@@ -225,20 +251,27 @@ __host__ __device__ inline double polygamma(double n, double x) {
 }
 
 // tanh(log(1 + e^x)) = w / (w + 2) with w = e^x (e^x + 2); 1 beyond 20 (or 40).
-template <class T> __host__ __device__ inline T tanh_softplus(T x) {
+template <class T>
+__host__ __device__ inline T tanh_softplus(T x) {
   const T e = std::exp(at_most(x, T(sizeof(T) == 4 ? 20 : 40))), w = e * (e + 2);
   return w / (w + 2);
 }
 
-template <class T> __host__ __device__ inline T logistic(T x) { return 1 / (1 + std::exp(-x)); }
+template <class T>
+__host__ __device__ inline T logistic(T x) {
+  return 1 / (1 + std::exp(-x));
+}
 
 // ---- Complex numbers ----
 
-// Products and quotients by the plain formulas (no recovery of infinities as in C99's Annex G), quotients scaled as by Smith (1962).
-template <class R> __host__ __device__ inline Complex<R> mul(Complex<R> a, Complex<R> b) {
+// Products and quotients by the plain formulas (no recovery of infinities as in C99's Annex G), quotients scaled as by
+// Smith (1962).
+template <class R>
+__host__ __device__ inline Complex<R> mul(Complex<R> a, Complex<R> b) {
   return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
 }
-template <class R> __host__ __device__ inline Complex<R> div(Complex<R> x, Complex<R> y) {
+template <class R>
+__host__ __device__ inline Complex<R> div(Complex<R> x, Complex<R> y) {
   const R a = x.real(), b = x.imag(), c = y.real(), d = y.imag();
   const R abs_c = std::abs(c), abs_d = std::abs(d);
   if (abs_c >= abs_d) {
@@ -249,12 +282,16 @@ template <class R> __host__ __device__ inline Complex<R> div(Complex<R> x, Compl
   const R ratio = c / d, scale = R(1) / (d + c * ratio);
   return {(a * ratio + b) * scale, (b * ratio - a) * scale};
 }
-template <class R> __host__ __device__ inline Complex<R> conj(Complex<R> z) { return {z.real(), -z.imag()}; }
+template <class R>
+__host__ __device__ inline Complex<R> conj(Complex<R> z) {
+  return {z.real(), -z.imag()};
+}
 
 using Z = Complex<double>;
 
 // f(z) rounded to the type of z.
-template <class R, class F> __host__ __device__ inline Complex<R> in_double(Complex<R> z, F f) {
+template <class R, class F>
+__host__ __device__ inline Complex<R> in_double(Complex<R> z, F f) {
   const Z r = f(Z(z.real(), z.imag()));
   return {static_cast<R>(r.real()), static_cast<R>(r.imag())};
 }
@@ -284,11 +321,15 @@ __host__ __device__ inline Z exp(Z z) {
 
 __host__ __device__ inline Z exp2(Z z) { return exp(Z(z.real() * std::numbers::ln2, z.imag() * std::numbers::ln2)); }
 // 1 + e^-z and the logistic function, which is 1 / that.
-template <class R> __host__ __device__ inline Complex<R> one_plus_exp_of_minus(Complex<R> z) {
+template <class R>
+__host__ __device__ inline Complex<R> one_plus_exp_of_minus(Complex<R> z) {
   const Complex<R> e = in_double(Complex<R>(-z.real(), -z.imag()), [](Z x) { return exp(x); });
   return {1 + e.real(), e.imag()};
 }
-template <class R> __host__ __device__ inline Complex<R> logistic(Complex<R> z) { return div(Complex<R>(1), one_plus_exp_of_minus(z)); }
+template <class R>
+__host__ __device__ inline Complex<R> logistic(Complex<R> z) {
+  return div(Complex<R>(1), one_plus_exp_of_minus(z));
+}
 
 // (e^a - 1) cos b + (cos b - 1) + i e^a sin b, with cos b - 1 = -2 sin^2(b / 2)
 __host__ __device__ inline Z expm1(Z z) {
@@ -372,7 +413,8 @@ __host__ __device__ inline Z cosh(Z z) {
 // W. Kahan, "Branch cuts for complex elementary functions" (1987), as are the inverse functions below.
 __host__ __device__ inline Z tanh(Z z) {
   const double x = z.real(), y = z.imag();
-  if (is_inf(x)) return {std::copysign(1.0, x), std::copysign(0.0, is_finite(y) && std::abs(y) > 1 ? std::sin(y) * std::cos(y) : y)};
+  if (is_inf(x))
+    return {std::copysign(1.0, x), std::copysign(0.0, is_finite(y) && std::abs(y) > 1 ? std::sin(y) * std::cos(y) : y)};
   if (y == 0) return {std::tanh(x), y};
   if (!is_finite(y)) return {x == 0 ? x : nan(), nan()};
   if (std::abs(x) > 22) return {std::copysign(1.0, x), 4 * std::sin(y) * std::cos(y) * std::exp(-2 * std::abs(x))};
@@ -388,16 +430,19 @@ __host__ __device__ inline Z asin(Z z) {
   if (is_nan(x)) return {x, is_inf(y) ? y : nan()};
   if (is_nan(y)) return is_inf(x) ? Z(y, std::abs(x)) : x == 0 ? z : Z(y, y);
   const double ax = std::abs(x), ay = std::abs(y);
-  if (ax > kLargeComplex || ay > kLargeComplex) return {std::atan2(x, ay), std::copysign(log_abs(z) + std::numbers::ln2, y)};
+  if (ax > kLargeComplex || ay > kLargeComplex)
+    return {std::atan2(x, ay), std::copysign(log_abs(z) + std::numbers::ln2, y)};
   const Z s = sqrt(Z(1 - x, -y)), t = sqrt(Z(1 + x, y));
-  return {std::atan2(x, s.real() * t.real() - s.imag() * t.imag()), std::copysign(std::asinh(s.real() * t.imag() - s.imag() * t.real()), y)};
+  return {std::atan2(x, s.real() * t.real() - s.imag() * t.imag()),
+          std::copysign(std::asinh(s.real() * t.imag() - s.imag() * t.real()), y)};
 }
 __host__ __device__ inline Z acos(Z z) {
   const double x = z.real(), y = z.imag();
   if (is_nan(x)) return {x, is_inf(y) ? -y : nan()};
   if (is_nan(y)) return is_inf(x) ? Z(y, -std::abs(x)) : Z(x == 0 ? kPi / 2 : y, y);
   const double ax = std::abs(x), ay = std::abs(y);
-  if (ax > kLargeComplex || ay > kLargeComplex) return {std::atan2(ay, x), std::copysign(log_abs(z) + std::numbers::ln2, -y)};
+  if (ax > kLargeComplex || ay > kLargeComplex)
+    return {std::atan2(ay, x), std::copysign(log_abs(z) + std::numbers::ln2, -y)};
   const Z s = sqrt(Z(1 - x, -y)), t = sqrt(Z(1 + x, y));
   return {2 * std::atan2(s.real(), t.real()), std::copysign(std::asinh(t.real() * s.imag() - t.imag() * s.real()), -y)};
 }

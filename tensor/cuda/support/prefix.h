@@ -23,21 +23,24 @@ __global__ void sum_tiles(T* counts, int64_t n, T* totals) {
     items[i] = sum;
     sum += c;
   }
-  const Scanned<T> scanned = block_scan(sum, [](T a, T b) { return a + b; }, T{0});
+  const Scanned<T> scanned = block_scan(
+      sum, [](T a, T b) { return a + b; }, T{0});
   for (int i = 0; i < kSumItems; ++i) {
     if (first + i < n) counts[first + i] = scanned.before + items[i];
   }
   if (threadIdx.x == 0 && totals) totals[blockIdx.x] = scanned.total;
 }
 
-template <class T> struct AddTileStart {
+template <class T>
+struct AddTileStart {
   T* counts;
   const T* starts;
   __device__ void operator()(int64_t i) const { counts[i] += starts[i / kSumTile]; }
 };
 }  // namespace internal
 
-// counts[i] <- counts[0] + ... + counts[i - 1], in place; *total (on the device, may be null) <- the sum of all. T: an integer type, sums wrap.
+// counts[i] <- counts[0] + ... + counts[i - 1], in place; *total (on the device, may be null) <- the sum of all. T: an
+// integer type, sums wrap.
 template <class T>
 void exclusive_sums(T* counts, int64_t n, T* total = nullptr) {
   const int64_t tiles = n <= internal::kSumTile ? 1 : (n + internal::kSumTile - 1) / internal::kSumTile;
@@ -46,7 +49,8 @@ void exclusive_sums(T* counts, int64_t n, T* total = nullptr) {
     return;
   }
   const Buffer starts(tiles * sizeof(T));
-  launch_blocks(internal::sum_tiles<T>, dim3(static_cast<unsigned>(tiles)), dim3(internal::kSumThreads), 0, counts, n, starts.as<T>());
+  launch_blocks(internal::sum_tiles<T>, dim3(static_cast<unsigned>(tiles)), dim3(internal::kSumThreads), 0, counts, n,
+                starts.as<T>());
   exclusive_sums(starts.as<T>(), tiles, total);
   for_each(n, internal::AddTileStart<T>{counts, starts.as<T>()});
 }

@@ -10,10 +10,13 @@ namespace tessera {
 namespace {
 
 void plus(int64_t n, void* const* outs, const void* const* ins, const KernelParam* params) {
-  for (int64_t i = 0; i < n; ++i) static_cast<float*>(outs[0])[i] = static_cast<const float*>(ins[0])[i] + static_cast<float>(params[0].f) * static_cast<const float*>(ins[1])[i];
+  for (int64_t i = 0; i < n; ++i)
+    static_cast<float*>(outs[0])[i] =
+        static_cast<const float*>(ins[0])[i] + static_cast<float>(params[0].f) * static_cast<const float*>(ins[1])[i];
 }
 void times(int64_t n, void* const* outs, const void* const* ins, const KernelParam*) {
-  for (int64_t i = 0; i < n; ++i) static_cast<float*>(outs[0])[i] = static_cast<const float*>(ins[0])[i] * static_cast<const float*>(ins[1])[i];
+  for (int64_t i = 0; i < n; ++i)
+    static_cast<float*>(outs[0])[i] = static_cast<const float*>(ins[0])[i] * static_cast<const float*>(ins[1])[i];
 }
 constexpr PointwiseOp float_op(const char* name, uint8_t params, BlockKernel kernel) {
   PointwiseOp op{name, 2, 1, params, PromoteKind::kDefault, ResultKind::kSame, {}, false};
@@ -35,7 +38,8 @@ namespace kernels {
 
 OutputSpec toy_scale_meta(const Tensor& self, const Scalar&) { return OutputSpec(self, self.sizes()); }
 void toy_scale_cpu(const Tensor& self, const Scalar& factor, const Tensor& out) {
-  for (int64_t i = 0; i < self.numel(); ++i) out.data<float>()[i] = self.data<float>()[i] * static_cast<float>(factor.to_double());
+  for (int64_t i = 0; i < self.numel(); ++i)
+    out.data<float>()[i] = self.data<float>()[i] * static_cast<float>(factor.to_double());
 }
 
 std::array<OutputSpec, 2> toy_minmax_meta(const Tensor& self, IntList, bool) {
@@ -57,7 +61,8 @@ void toy_minmax_cpu(const Tensor& self, IntList, bool, const Tensor& low, const 
 }
 
 Tensor toy_row_view(const Tensor& self, int64_t index) {
-  return make_view(self, self.sizes().subspan(1), self.strides().subspan(1), self.storage_offset() + index * self.stride(0));
+  return make_view(self, self.sizes().subspan(1), self.strides().subspan(1),
+                   self.storage_offset() + index * self.stride(0));
 }
 std::vector<Tensor> toy_rows_view(const Tensor& self) {
   std::vector<Tensor> out;
@@ -92,7 +97,8 @@ Tensor toy_linear_cpu(const Tensor& input, const Tensor& weight, const Tensor& b
   for (int64_t i = 0; i < sizes[0]; ++i)
     for (int64_t j = 0; j < sizes[1]; ++j) {
       float sum = bias.defined() ? bias.data<float>()[j] : 0.0f;
-      for (int64_t k = 0; k < columns(input); ++k) sum += input.data<float>()[i * columns(input) + k] * weight.data<float>()[j * columns(input) + k];
+      for (int64_t k = 0; k < columns(input); ++k)
+        sum += input.data<float>()[i * columns(input) + k] * weight.data<float>()[j * columns(input) + k];
       out.data<float>()[i * sizes[1] + j] = sum;
     }
   return out;
@@ -100,7 +106,8 @@ Tensor toy_linear_cpu(const Tensor& input, const Tensor& weight, const Tensor& b
 
 }  // namespace kernels
 
-Tensor toy_minmax_backward(const Tensor& low_grad, const Tensor& high_grad, const Tensor& self, const Tensor& low, const Tensor& high, IntList, IntList sizes) {
+Tensor toy_minmax_backward(const Tensor& low_grad, const Tensor& high_grad, const Tensor& self, const Tensor& low,
+                           const Tensor& high, IntList, IntList sizes) {
   Tensor out = toy_zero_(empty_cpu(sizes, DType::kFloat32));
   for (int64_t i = 0; i < self.numel(); ++i) {
     const int64_t c = i % columns(self);
@@ -123,7 +130,8 @@ std::vector<Tensor> toy_unjoin(const Tensor& grad, int64_t count) {
   return out;
 }
 
-std::tuple<Tensor, Tensor, Tensor> toy_linear_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const std::array<bool, 3>& mask) {
+std::tuple<Tensor, Tensor, Tensor> toy_linear_backward(const Tensor& grad, const Tensor& input, const Tensor& weight,
+                                                       const std::array<bool, 3>& mask) {
   const int64_t n = rows(input), k = columns(input), m = rows(weight);
   Tensor a, b, c;
   if (mask[0]) a = toy_zero_(empty_cpu(input.sizes(), DType::kFloat32));

@@ -14,9 +14,11 @@ namespace pw {
 extern const PointwiseOp toy_plus, toy_times;
 }
 
-Tensor toy_minmax_backward(const Tensor& low_grad, const Tensor& high_grad, const Tensor& self, const Tensor& low, const Tensor& high, IntList dim, IntList sizes);
+Tensor toy_minmax_backward(const Tensor& low_grad, const Tensor& high_grad, const Tensor& self, const Tensor& low,
+                           const Tensor& high, IntList dim, IntList sizes);
 Tensor toy_row_backward(const Tensor& grad, SymIntList sizes, int64_t index);
 std::vector<Tensor> toy_unjoin(const Tensor& grad, int64_t count);
-std::tuple<Tensor, Tensor, Tensor> toy_linear_backward(const Tensor& grad, const Tensor& input, const Tensor& weight, const std::array<bool, 3>& mask);
+std::tuple<Tensor, Tensor, Tensor> toy_linear_backward(const Tensor& grad, const Tensor& input, const Tensor& weight,
+                                                       const std::array<bool, 3>& mask);
 
 }  // namespace tessera

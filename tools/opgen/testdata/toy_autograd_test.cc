@@ -41,14 +41,14 @@ TEST(ToyAutograd, NothingIsRecordedWithoutNeed) {
 
 TEST(ToyAutograd, InplaceSavesTheOriginalAndChecksLeaves) {
   Tensor a = leaf(k3, {1, 2, 3}), b = leaf(k3, {4, 5, 6});
-  EXPECT_THROW(toy_mul_(a, b), Error);   // a leaf
+  EXPECT_THROW(toy_mul_(a, b), Error);  // a leaf
   Tensor x = toy_scale(a, 1);
   toy_mul_(x, b);
   x.backward(make(k3, {1, 1, 1}));
   EXPECT_EQ(values(a.grad()), (Floats{4, 5, 6}));
   EXPECT_EQ(values(b.grad()), (Floats{1, 2, 3}));
   Tensor z = toy_scale(leaf(k3, {1, 2, 3}), 1);
-  toy_zero_(z);   // not differentiable: the gradient of what was there is zero
+  toy_zero_(z);  // not differentiable: the gradient of what was there is zero
   EXPECT_TRUE(z.requires_grad());
 }
 
@@ -60,7 +60,7 @@ TEST(ToyAutograd, ModifiedSavedTensorIsNoticed) {
   EXPECT_THROW(y.backward(make(k3, {1, 1, 1})), Error);
   Tensor twice = toy_mul(a, make(k3, {1, 1, 1}));
   twice.backward(make(k3, {1, 1, 1}));
-  EXPECT_THROW(twice.backward(make(k3, {1, 1, 1})), Error);   // freed
+  EXPECT_THROW(twice.backward(make(k3, {1, 1, 1})), Error);  // freed
 }
 
 TEST(ToyAutograd, OutFormsRefuse) {

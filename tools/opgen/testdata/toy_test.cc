@@ -43,13 +43,13 @@ TEST(Toys, StructuredFormsShareMetaAndKernel) {
   Tensor out = empty_cpu(k3, DType::kFloat32);
   toy_scale_out(out, a, 10);
   EXPECT_EQ(values(out), (Floats{20, 40, 60}));
-  toy_scale_out(a, a, 10);   // out is the input: through a temporary
+  toy_scale_out(a, a, 10);  // out is the input: through a temporary
   EXPECT_EQ(values(a), (Floats{20, 40, 60}));
   Tensor small = empty_cpu(IntList(k3, 0), DType::kFloat32);
   toy_scale_out(small, a, 1);
   EXPECT_EQ(values(small), (Floats{20, 40, 60}));
   Tensor wrong = empty_cpu(k3, DType::kInt64);
-  EXPECT_THROW(toy_scale_out(wrong, a, 1), Error);   // float results don't go into an integer tensor
+  EXPECT_THROW(toy_scale_out(wrong, a, 1), Error);  // float results don't go into an integer tensor
   auto [low, high] = toy_minmax(make(k23, {1, 5, 3, 4, 2, 6}));
   EXPECT_EQ(values(low), (Floats{1, 2, 3}));
   EXPECT_EQ(values(high), (Floats{4, 5, 6}));
@@ -60,7 +60,7 @@ TEST(Toys, MetaTensorsGetShapesOnly) {
   Tensor m = empty_tensor(k23, {}, DType::kFloat32, Device(DeviceType::kMeta));
   EXPECT_TRUE(toy_scale(m, 2).is_meta());
   EXPECT_EQ(std::get<1>(toy_minmax(m)).dim(), 1);
-  EXPECT_THROW(toy_join(std::vector<Tensor>{m}), NotImplementedError);   // a CPU kernel only
+  EXPECT_THROW(toy_join(std::vector<Tensor>{m}), NotImplementedError);  // a CPU kernel only
 }
 
 TEST(Toys, ViewsCompositesDirect) {
@@ -80,7 +80,9 @@ TEST(Toys, ViewsCompositesDirect) {
 
 TEST(Toys, RegistryListsThemSorted) {
   const OpInfoList ops = registry_toys();
-  EXPECT_TRUE(std::is_sorted(ops.begin(), ops.end(), [](const OpInfo* a, const OpInfo* b) { return std::string(a->op->name) + "." + a->op->overload < std::string(b->op->name) + "." + b->op->overload; }));
+  EXPECT_TRUE(std::is_sorted(ops.begin(), ops.end(), [](const OpInfo* a, const OpInfo* b) {
+    return std::string(a->op->name) + "." + a->op->overload < std::string(b->op->name) + "." + b->op->overload;
+  }));
   const auto it = std::find_if(ops.begin(), ops.end(), [](const OpInfo* i) { return i->op == &op::toy_add__Tensor; });
   ASSERT_NE(it, ops.end());
   const OpInfo& info = **it;
