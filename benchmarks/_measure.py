@@ -16,7 +16,9 @@ def command(python=None, module=None):
 def run(argv, env=None, timeout=1800):
     """(standard output, wall seconds). RuntimeError with the end of its error output if the program fails."""
     start = time.perf_counter()
-    child = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, **(env or {})), text=True)
+    child = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ, **(env or {})), text=True
+    )
     try:
         out, err = child.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -43,4 +45,8 @@ def table(rows, header):
     rows = [header] + rows
     widths = [max(len(str(row[i])) for row in rows) for i in range(len(header))]
     for row in rows:
-        print("  ".join(str(cell).ljust(w) if i == 0 else str(cell).rjust(w) for i, (cell, w) in enumerate(zip(row, widths))))
+        print(
+            "  ".join(
+                str(cell).ljust(w) if i == 0 else str(cell).rjust(w) for i, (cell, w) in enumerate(zip(row, widths))
+            )
+        )

@@ -18,7 +18,9 @@ def axis(height):
     while tick <= HIGH:
         x = position(tick)
         label = f"{tick:g}" if tick >= 1 else f"1/{1 / tick:g}"
-        parts.append(f'<line x1="{x:.1f}" y1="{TOP - 12}" x2="{x:.1f}" y2="{height - 20}" class="{"one" if tick == 1 else "grid"}"/>')
+        parts.append(
+            f'<line x1="{x:.1f}" y1="{TOP - 12}" x2="{x:.1f}" y2="{height - 20}" class="{"one" if tick == 1 else "grid"}"/>'
+        )
         parts.append(f'<text x="{x:.1f}" y="{TOP - 18}" text-anchor="middle" class="small">{label}</text>')
         tick *= 2
     return parts
@@ -27,16 +29,22 @@ def axis(height):
 def write(path, title, groups):
     """`groups`: name -> (geometric mean, [(workload, ratio), ...])."""
     height = TOP + ROW * len(groups) + 30
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"><style>{STYLE}</style><rect width="100%" height="100%" fill="white"/>',
-             f'<text x="{LEFT}" y="18">{escape(title)}</text>'] + axis(height)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}"><style>{STYLE}</style><rect width="100%" height="100%" fill="white"/>',
+        f'<text x="{LEFT}" y="18">{escape(title)}</text>',
+    ] + axis(height)
     for row, (name, (mean, points)) in enumerate(groups.items()):
         y = TOP + ROW * row + ROW / 2
         parts.append(f'<text x="{LEFT - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(name)}</text>')
         for k, (workload, ratio) in enumerate(points):
             shade = "#1b7837" if ratio >= 1 else "#b2182b"
             title = f"<title>{escape(workload)}: {ratio:.2f}</title>"
-            parts.append(f'<circle cx="{position(ratio):.1f}" cy="{y + (k % 5 - 2) * 4:.1f}" r="3" fill="{shade}" fill-opacity="0.45">{title}</circle>')
-        parts.append(f'<line x1="{position(mean):.1f}" y1="{y - 13:.1f}" x2="{position(mean):.1f}" y2="{y + 13:.1f}" stroke="black" stroke-width="2.5"/>')
+            parts.append(
+                f'<circle cx="{position(ratio):.1f}" cy="{y + (k % 5 - 2) * 4:.1f}" r="3" fill="{shade}" fill-opacity="0.45">{title}</circle>'
+            )
+        parts.append(
+            f'<line x1="{position(mean):.1f}" y1="{y - 13:.1f}" x2="{position(mean):.1f}" y2="{y + 13:.1f}" stroke="black" stroke-width="2.5"/>'
+        )
         parts.append(f'<text x="{WIDTH - RIGHT + 8}" y="{y + 4:.1f}">{mean:.2f}</text>')
     with open(path, "w") as file:
         file.write("\n".join(parts) + "\n</svg>\n")

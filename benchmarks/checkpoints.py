@@ -40,7 +40,10 @@ for label, obj in checkpoints.items():
 
 
 def measure(side, name, args, threads):
-    out, _ = run(side + ["-W", "ignore", "-c", SIDE, name, args.folder, str(args.rounds)], env={"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)})
+    out, _ = run(
+        side + ["-W", "ignore", "-c", SIDE, name, args.folder, str(args.rounds)],
+        env={"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)},
+    )
     return {row[0]: row[1:] for row in map(json.loads, out.splitlines())}
 
 

@@ -41,7 +41,9 @@ def convolution(t, dtype):
 def attention(t, causal, dtype="bfloat16", sizes=(8, 16, 1024, 64), backward=False, queries=None, kv_heads=None):
     batch, heads, positions, features = sizes
     q = t.randn(batch, heads, queries or positions, features, device="cuda").to(getattr(t, dtype))
-    k, v = (t.randn(batch, kv_heads or heads, positions, features, device="cuda").to(getattr(t, dtype)) for _ in range(2))
+    k, v = (
+        t.randn(batch, kv_heads or heads, positions, features, device="cuda").to(getattr(t, dtype)) for _ in range(2)
+    )
     shared = {"enable_gqa": True} if kv_heads else {}
     if not backward:
         return lambda: t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal, **shared)
@@ -100,9 +102,21 @@ WORKLOADS = {
     "overhead a.sum()": (lambda t: elementwise(t, 16, lambda t, a, b: a.sum()), None, ""),
     "add 64M": (lambda t: elementwise(t, 1 << 26, lambda t, a, b: a + b), 3 * 4 * (1 << 26) / GIB, "GB/s"),
     "exp 64M": (lambda t: elementwise(t, 1 << 26, lambda t, a, b: a.exp()), 2 * 4 * (1 << 26) / GIB, "GB/s"),
-    "gelu 64M": (lambda t: elementwise(t, 1 << 26, lambda t, a, b: t.nn.functional.gelu(a)), 2 * 4 * (1 << 26) / GIB, "GB/s"),
-    "to bfloat16 64M": (lambda t: elementwise(t, 1 << 26, lambda t, a, b: a.to(t.bfloat16)), 6 * (1 << 26) / GIB, "GB/s"),
-    "transpose copy 8192": (lambda t: (lambda x: lambda: x.t().contiguous())(t.randn(8192, 8192, device="cuda")), 2 * 4 * 8192**2 / GIB, "GB/s"),
+    "gelu 64M": (
+        lambda t: elementwise(t, 1 << 26, lambda t, a, b: t.nn.functional.gelu(a)),
+        2 * 4 * (1 << 26) / GIB,
+        "GB/s",
+    ),
+    "to bfloat16 64M": (
+        lambda t: elementwise(t, 1 << 26, lambda t, a, b: a.to(t.bfloat16)),
+        6 * (1 << 26) / GIB,
+        "GB/s",
+    ),
+    "transpose copy 8192": (
+        lambda t: (lambda x: lambda: x.t().contiguous())(t.randn(8192, 8192, device="cuda")),
+        2 * 4 * 8192**2 / GIB,
+        "GB/s",
+    ),
     "sum 64M": (lambda t: reduction(t, (1 << 26,), None), 4 * (1 << 26) / GIB, "GB/s"),
     "sum rows": (lambda t: reduction(t, (65536, 1024), 1), 4 * (1 << 26) / GIB, "GB/s"),
     "sum columns": (lambda t: reduction(t, (65536, 1024), 0), 4 * (1 << 26) / GIB, "GB/s"),
@@ -115,13 +129,33 @@ WORKLOADS = {
     "conv2d float16": (lambda t: convolution(t, "float16"), 2 * 32 * 64 * 64 * 9 * 56 * 56 / 1e12, "TFLOP/s"),
     "attention": (lambda t: attention(t, False), 4 * 8 * 16 * 1024**2 * 64 / 1e12, "TFLOP/s"),
     "attention causal": (lambda t: attention(t, True), 2 * 8 * 16 * 1024**2 * 64 / 1e12, "TFLOP/s"),
-    "attention 128 features": (lambda t: attention(t, True, sizes=(2, 16, 4096, 128)), 2 * 2 * 16 * 4096**2 * 128 / 1e12, "TFLOP/s"),
-    "attention 256 features": (lambda t: attention(t, True, sizes=(2, 8, 4096, 256)), 2 * 2 * 8 * 4096**2 * 256 / 1e12, "TFLOP/s"),
+    "attention 128 features": (
+        lambda t: attention(t, True, sizes=(2, 16, 4096, 128)),
+        2 * 2 * 16 * 4096**2 * 128 / 1e12,
+        "TFLOP/s",
+    ),
+    "attention 256 features": (
+        lambda t: attention(t, True, sizes=(2, 8, 4096, 256)),
+        2 * 2 * 8 * 4096**2 * 256 / 1e12,
+        "TFLOP/s",
+    ),
     "attention float32": (lambda t: attention(t, True, "float32"), 2 * 8 * 16 * 1024**2 * 64 / 1e12, "TFLOP/s"),
     "attention backward": (lambda t: attention(t, True, backward=True), 5 * 8 * 16 * 1024**2 * 64 / 1e12, "TFLOP/s"),
-    "attention backward 128": (lambda t: attention(t, True, sizes=(2, 16, 4096, 128), backward=True), 5 * 2 * 16 * 4096**2 * 128 / 1e12, "TFLOP/s"),
-    "attention backward float32": (lambda t: attention(t, True, "float32", backward=True), 5 * 8 * 16 * 1024**2 * 64 / 1e12, "TFLOP/s"),
-    "attention decoding": (lambda t: attention(t, False, sizes=(8, 32, 8192, 128), queries=1, kv_heads=8), 2 * 2 * 8 * 8 * 8192 * 128 / GIB, "GB/s"),
+    "attention backward 128": (
+        lambda t: attention(t, True, sizes=(2, 16, 4096, 128), backward=True),
+        5 * 2 * 16 * 4096**2 * 128 / 1e12,
+        "TFLOP/s",
+    ),
+    "attention backward float32": (
+        lambda t: attention(t, True, "float32", backward=True),
+        5 * 8 * 16 * 1024**2 * 64 / 1e12,
+        "TFLOP/s",
+    ),
+    "attention decoding": (
+        lambda t: attention(t, False, sizes=(8, 32, 8192, 128), queries=1, kv_heads=8),
+        2 * 2 * 8 * 8 * 8192 * 128 / GIB,
+        "GB/s",
+    ),
     "Adam 100 small": (lambda t: adam(t, 100), None, ""),
     "step of a small MLP": (lambda t: training(t, [(64, 128), (128, 128), (128, 10)], 32), None, ""),
     "step of a large MLP": (lambda t: training(t, [(4096, 4096), (4096, 4096), (4096, 1024)], 4096), None, ""),

@@ -51,6 +51,7 @@ def cases(torch):
 def shells(torch):
     """Python classes around the operators: schedules, computed weights, construction of models."""
     import importlib
+
     names = ("optim.lr_scheduler", "nn.utils.parametrize", "nn.utils.prune", "nn.utils")
     schedules, parametrize, prune, utils = (importlib.import_module(f"{torch.__name__}.{name}") for name in names)
     nn = torch.nn
@@ -66,8 +67,10 @@ def shells(torch):
     yield "CosineAnnealingLR.step()", schedule(lambda o: schedules.CosineAnnealingLR(o, 1000))
     yield "OneCycleLR.step()", schedule(lambda o: schedules.OneCycleLR(o, 0.1, 10**9, cycle_momentum=False))
     yield "CyclicLR.step()", schedule(lambda o: schedules.CyclicLR(o, 0.1, 0.2, cycle_momentum=False))
-    yield "SequentialLR.step()", schedule(lambda o: schedules.SequentialLR(o, [schedules.ConstantLR(o),
-                                                                               schedules.StepLR(o, 30)], [5]))
+    yield (
+        "SequentialLR.step()",
+        schedule(lambda o: schedules.SequentialLR(o, [schedules.ConstantLR(o), schedules.StepLR(o, 30)], [5])),
+    )
 
     class Twice(nn.Module):
         def forward(self, weight):
@@ -87,16 +90,32 @@ def shells(torch):
     yield "pruned Linear(8, 8)", lambda: pruned(row)
 
     def bottleneck(inputs, width, stride):
-        convolutions = [nn.Conv2d(inputs, width, 1, bias=False), nn.Conv2d(width, width, 3, stride, 1, bias=False),
-                        nn.Conv2d(width, 4 * width, 1, bias=False)]
+        convolutions = [
+            nn.Conv2d(inputs, width, 1, bias=False),
+            nn.Conv2d(width, width, 3, stride, 1, bias=False),
+            nn.Conv2d(width, 4 * width, 1, bias=False),
+        ]
         layers = [layer for c in convolutions for layer in (c, nn.BatchNorm2d(c.out_channels), nn.ReLU(inplace=True))]
-        return nn.Sequential(*layers, *([nn.Conv2d(inputs, 4 * width, 1, stride, bias=False),
-                                         nn.BatchNorm2d(4 * width)] if inputs != 4 * width else []))
+        return nn.Sequential(
+            *layers,
+            *(
+                [nn.Conv2d(inputs, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width)]
+                if inputs != 4 * width
+                else []
+            ),
+        )
 
     def resnet50():
         with torch.device("meta"):
-            layers, inputs = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True),
-                              nn.MaxPool2d(3, 2, 1)], 64
+            layers, inputs = (
+                [
+                    nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+                    nn.BatchNorm2d(64),
+                    nn.ReLU(inplace=True),
+                    nn.MaxPool2d(3, 2, 1),
+                ],
+                64,
+            )
             for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
                 for i in range(blocks):
                     layers.append(bottleneck(inputs, width, 2 if i == 0 and width > 64 else 1))
@@ -152,12 +171,17 @@ def main():
     best = {library: {} for library, _ in sides}
     for k in range(args.rounds):
         for library, python in sides if k % 2 == 0 else sides[::-1]:
-            out, _ = run(command(python) + [__file__, "--worker", library, "--only", args.only], env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"})
+            out, _ = run(
+                command(python) + [__file__, "--worker", library, "--only", args.only],
+                env={"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+            )
             for line in out.splitlines():
                 row = json.loads(line)
                 seconds = row.get("seconds", row.get("error"))
                 known = best[library].get(row["name"])
-                best[library][row["name"]] = min(known, seconds) if isinstance(known, float) and isinstance(seconds, float) else seconds
+                best[library][row["name"]] = (
+                    min(known, seconds) if isinstance(known, float) and isinstance(seconds, float) else seconds
+                )
 
     def show(seconds):
         return f"{seconds * 1e6:.3f} us" if isinstance(seconds, float) else str(seconds)
@@ -167,7 +191,10 @@ def main():
         row = [name, show(ours)]
         if args.torch_python:
             theirs = best["torch"].get(name)
-            row += [show(theirs), f"{theirs / ours:.1f} x" if isinstance(ours, float) and isinstance(theirs, float) and ours > 0 else "-"]
+            row += [
+                show(theirs),
+                f"{theirs / ours:.1f} x" if isinstance(ours, float) and isinstance(theirs, float) and ours > 0 else "-",
+            ]
         rows.append(row)
     table(rows, ["", "tessera"] + (["torch", "torch / tessera"] if args.torch_python else []))
 

@@ -63,7 +63,10 @@ def fingerprint(setup, threads):
     digest, count = hashlib.sha256(), 0
     for tensor in tensors_of(results):
         dense = tensor.contiguous().flatten()
-        digest.update(str((tensor.dtype, tuple(tensor.shape))).encode() + bytes(dense.view(torch.uint8).numpy() if dense.numel() else b""))
+        digest.update(
+            str((tensor.dtype, tuple(tensor.shape))).encode()
+            + bytes(dense.view(torch.uint8).numpy() if dense.numel() else b"")
+        )
         count += 1
     return digest.hexdigest(), count
 
@@ -93,7 +96,9 @@ def main():
     for title, names in (("bits differ", different), ("no tensor to compare", nothing), ("could not run", failed)):
         for name in names:
             print(f"{title}: {name}")
-    print(f"threads {args.threads}: {same} workloads with the same bits, {len(different)} with others, {len(nothing)} without tensors, {len(failed)} that could not run")
+    print(
+        f"threads {args.threads}: {same} workloads with the same bits, {len(different)} with others, {len(nothing)} without tensors, {len(failed)} that could not run"
+    )
     return 1 if different else 0
 
 

@@ -41,7 +41,15 @@ def main():
     rows = []
     for python, name in [(None, "tessera")] + ([(args.torch_python, "torch")] if args.torch_python else []):
         seconds, info = measure(python, name, args.runs)
-        rows.append((f"{name} {info['version']}", f"{seconds:.3f} s", f"{info['rss'] / 1e6:.0f} MB", info["modules"], f"{folder_bytes(info['folder']) / 1e6:.1f} MB"))
+        rows.append(
+            (
+                f"{name} {info['version']}",
+                f"{seconds:.3f} s",
+                f"{info['rss'] / 1e6:.0f} MB",
+                info["modules"],
+                f"{folder_bytes(info['folder']) / 1e6:.1f} MB",
+            )
+        )
         if os.path.islink(info["folder"]):
             print(f"{info['folder']} is a link: sizes are of what it points to")
     table(rows, ("", "import", "resident", "modules", "installed"))

@@ -9,7 +9,11 @@ import sys
 def main():
     with gzip.open(sys.argv[1], "rt") as f:
         events = json.load(f)["traceEvents"]
-    spans = [(e["name"], e["dur"] / 1e6, e.get("ts", 0) / 1e6) for e in events if e.get("ph") == "X" and e.get("cat") == "action processing"]
+    spans = [
+        (e["name"], e["dur"] / 1e6, e.get("ts", 0) / 1e6)
+        for e in events
+        if e.get("ph") == "X" and e.get("cat") == "action processing"
+    ]
     kinds = collections.Counter()
     for name, seconds, _ in spans:
         kinds[name.split()[0]] += seconds
@@ -19,7 +23,10 @@ def main():
         print("%7.1f  %s" % (seconds, name[len("Compiling ") :]))
     print("work by kind (seconds): " + ", ".join("%s %.0f" % item for item in kinds.most_common(5)))
     if spans:
-        print("%d translation units; first action to last: %.0f s" % (len(compiled), max(t + d for _, d, t in spans) - min(t for _, _, t in spans)))
+        print(
+            "%d translation units; first action to last: %.0f s"
+            % (len(compiled), max(t + d for _, d, t in spans) - min(t for _, _, t in spans))
+        )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,13 @@ def number(text):
 
 
 def in_words(seconds):
-    return "less than a minute" if seconds < 60 else "about %d minutes" % round(seconds / 60) if seconds >= 90 else "about a minute"
+    return (
+        "less than a minute"
+        if seconds < 60
+        else "about %d minutes" % round(seconds / 60)
+        if seconds >= 90
+        else "about a minute"
+    )
 
 
 class Pace:

@@ -70,7 +70,11 @@ class Events:
         elif kind == "targetCompleted" and not event.get("completed", {}).get("success"):
             reason = event.get("aborted", {}).get("reason")
             (self.skipped if reason == "SKIPPED" else self.broken).add(key["label"])
-        elif kind in ("pattern", "unconfiguredLabel", "configuredLabel") and "aborted" in event and event["aborted"].get("reason") != "SKIPPED":
+        elif (
+            kind in ("pattern", "unconfiguredLabel", "configuredLabel")
+            and "aborted" in event
+            and event["aborted"].get("reason") != "SKIPPED"
+        ):
             self.broken.add(key.get("label", str(key)))
 
 
@@ -106,7 +110,9 @@ def count_smoke(path):
     if not end:
         return Counts(0, 1, 0), [path.stem + " did not finish"]
     passed, of = map(int, end[-1])
-    return Counts(passed, of - passed, 0), ["%s: %s" % (path.stem, name) for name in re.findall(r"^FAILED ([^:]*):", text, re.M)]
+    return Counts(passed, of - passed, 0), [
+        "%s: %s" % (path.stem, name) for name in re.findall(r"^FAILED ([^:]*):", text, re.M)
+    ]
 
 
 def sources(folder):

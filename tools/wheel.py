@@ -31,7 +31,12 @@ def package_files(root):
     """(name in the wheel, path) of everything in python/tessera, less what Python leaves behind."""
     package = root / "python" / NAME
     for path in sorted(package.rglob("*")):
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (".so", ".pyc") and path.name not in ("BUILD", "README.md"):
+        if (
+            path.is_file()
+            and "__pycache__" not in path.parts
+            and path.suffix not in (".so", ".pyc")
+            and path.name not in ("BUILD", "README.md")
+        ):
             yield path.relative_to(root / "python").as_posix(), path
 
 
@@ -53,9 +58,16 @@ def dist_info(root, version):
     """(name, bytes) of the dist-info files, without RECORD."""
     folder = "%s-%s.dist-info" % (NAME, version)
     metadata = [
-        "Metadata-Version: 2.1", "Name: " + NAME, "Version: " + version, "Summary: " + SUMMARY, "License: Apache-2.0",
-        "Requires-Python: >=3.10", "Classifier: Operating System :: POSIX :: Linux", "Classifier: Programming Language :: C++",
-        "Description-Content-Type: text/markdown", "",
+        "Metadata-Version: 2.1",
+        "Name: " + NAME,
+        "Version: " + version,
+        "Summary: " + SUMMARY,
+        "License: Apache-2.0",
+        "Requires-Python: >=3.10",
+        "Classifier: Operating System :: POSIX :: Linux",
+        "Classifier: Programming Language :: C++",
+        "Description-Content-Type: text/markdown",
+        "",
         (root / "README.md").read_text(),
     ]
     wheel = ["Wheel-Version: 1.0", "Generator: tessera tools/wheel.py", "Root-Is-Purelib: false", "Tag: " + tag(), ""]
@@ -95,13 +107,21 @@ def main():
     missing = [str(path) for _, path in built_files(opts.bazel_bin, opts.cuda) if not path.is_file()]
     if missing:
         sys.exit("[build_wheel] error: not built: " + ", ".join(missing))
-    members = {name: path.read_bytes() for name, path in [*package_files(opts.root), *built_files(opts.bazel_bin, opts.cuda)]}
+    members = {
+        name: path.read_bytes() for name, path in [*package_files(opts.root), *built_files(opts.bazel_bin, opts.cuda)]
+    }
     members.update(dist_info(opts.root, version))
     path = opts.out / ("%s-%s-%s.whl" % (NAME, version, tag()))
     size = write_wheel(path, members, "%s-%s.dist-info/RECORD" % (NAME, version))
-    print("[build_wheel] %d files, %.2f MB installed, %.2f MB to download" % (len(members), size / 2**20, path.stat().st_size / 2**20))
+    print(
+        "[build_wheel] %d files, %.2f MB installed, %.2f MB to download"
+        % (len(members), size / 2**20, path.stat().st_size / 2**20)
+    )
     cuda = sum(len(data) for name, data in members.items() if name.startswith(NAME + "/_cuda."))
-    for part, installed, limit in [("wheel without the CUDA library", size - cuda, SIZE_LIMIT), ("CUDA library", cuda, CUDA_SIZE_LIMIT)]:
+    for part, installed, limit in [
+        ("wheel without the CUDA library", size - cuda, SIZE_LIMIT),
+        ("CUDA library", cuda, CUDA_SIZE_LIMIT),
+    ]:
         if installed > limit:
             path.unlink()
             sys.exit("[build_wheel] error: the %s installs more than %d MB" % (part, limit / 2**20))

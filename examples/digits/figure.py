@@ -7,12 +7,57 @@ from typing import NamedTuple
 
 # 5 x 7 letters: a character per row, its five bits from left to right in base 32. Descending letters have nine rows, the others seven.
 _GLYPHS = {
-    "0": "ehhlhhe", "1": "4c4444e", "2": "eh1248v", "3": "v2421he", "4": "26aiv22", "5": "vgu11he", "6": "68guhhe", "7": "v124888",
-    "8": "ehhehhe", "9": "ehhf12c", "a": "00e1fhf", "b": "ggmphhu", "c": "00eggge", "d": "11djhhf", "e": "00ehvge", "f": "69s8888", "g": "00fhhhf1e",
-    "h": "ggmphhh", "i": "40c444e", "j": "20622ic", "k": "ggikoki", "l": "c44444e", "m": "00qllll", "n": "00mphhh", "o": "00ehhhe", "p": "00uhhhugg",
-    "q": "00fhhhf11", "r": "00mpggg", "s": "00fge1u", "t": "88s8896", "u": "00hhhjd", "v": "00hhha4", "w": "00hllla", "x": "00ha4ah",
-    "y": "00hhhhf1e", "z": "00v248v", "C": "ehggghe", "L": "ggggggv", "M": "hrllhhh", "N": "hhpljhh", "P": "uhhuggg", ".": "00000cc", ",": "0000c48",
-    ":": "0cc0cc0", "%": "op248j3", "-": "000v000", "/": "01248g0", "(": "2488842", ")": "8422248", ">": "8421248", " ": "0000000",
+    "0": "ehhlhhe",
+    "1": "4c4444e",
+    "2": "eh1248v",
+    "3": "v2421he",
+    "4": "26aiv22",
+    "5": "vgu11he",
+    "6": "68guhhe",
+    "7": "v124888",
+    "8": "ehhehhe",
+    "9": "ehhf12c",
+    "a": "00e1fhf",
+    "b": "ggmphhu",
+    "c": "00eggge",
+    "d": "11djhhf",
+    "e": "00ehvge",
+    "f": "69s8888",
+    "g": "00fhhhf1e",
+    "h": "ggmphhh",
+    "i": "40c444e",
+    "j": "20622ic",
+    "k": "ggikoki",
+    "l": "c44444e",
+    "m": "00qllll",
+    "n": "00mphhh",
+    "o": "00ehhhe",
+    "p": "00uhhhugg",
+    "q": "00fhhhf11",
+    "r": "00mpggg",
+    "s": "00fge1u",
+    "t": "88s8896",
+    "u": "00hhhjd",
+    "v": "00hhha4",
+    "w": "00hllla",
+    "x": "00ha4ah",
+    "y": "00hhhhf1e",
+    "z": "00v248v",
+    "C": "ehggghe",
+    "L": "ggggggv",
+    "M": "hrllhhh",
+    "N": "hhpljhh",
+    "P": "uhhuggg",
+    ".": "00000cc",
+    ",": "0000c48",
+    ":": "0cc0cc0",
+    "%": "op248j3",
+    "-": "000v000",
+    "/": "01248g0",
+    "(": "2488842",
+    ")": "8422248",
+    ">": "8421248",
+    " ": "0000000",
 }
 
 INK, SOFT, FAINT, PAPER = (38, 43, 51), (120, 128, 140), (226, 230, 236), (255, 255, 255)
@@ -37,8 +82,8 @@ class Canvas:
         self.rows = [bytearray(bytes(PAPER) * width) for _ in range(height)]
 
     def rect(self, x, y, w, h, color):
-        for row in self.rows[max(y, 0):max(y + h, 0)]:
-            row[3 * x:3 * (x + w)] = bytes(color) * w
+        for row in self.rows[max(y, 0) : max(y + h, 0)]:
+            row[3 * x : 3 * (x + w)] = bytes(color) * w
 
     def frame(self, x, y, w, h, color):
         for args in ((x, y, w, 1), (x, y + h - 1, w, 1), (x, y, 1, h), (x + w - 1, y, 1, h)):
@@ -100,9 +145,9 @@ def _loss_curves(canvas, x, y, w, h, history):
         return x + w * (epoch / max(len(history) - 1, 1)), y + h * (high - value) / (high - low)
 
     for power in range(low, high + 1):
-        level = round(at(0, 10.0 ** power)[1])
+        level = round(at(0, 10.0**power)[1])
         canvas.rect(x, level, w, 1, FAINT)
-        canvas.text(x - 8, level - 7, f"{10.0 ** power:.{max(-power, 0)}f}", SOFT, align=1)
+        canvas.text(x - 8, level - 7, f"{10.0**power:.{max(-power, 0)}f}", SOFT, align=1)
     canvas.rect(x, y, 1, h, SOFT)
     canvas.rect(x, y + h, w + 1, 1, SOFT)
     for epoch in sorted({0, len(history) // 2 - 1 if len(history) > 2 else 0, len(history) - 1}):
@@ -128,10 +173,18 @@ def _confusion(canvas, x, y, cell, labels, predicted):
             n = counts[a][b]
             share = n / total
             full = BLUE if a == b else RED
-            color = _mix((246, 248, 250), full, 0 if n == 0 else (0.25 + 0.75 * share if a == b else min(1.0, 0.35 + 2 * share)))
+            color = _mix(
+                (246, 248, 250), full, 0 if n == 0 else (0.25 + 0.75 * share if a == b else min(1.0, 0.35 + 2 * share))
+            )
             canvas.rect(x + b * cell, y + a * cell, cell - 2, cell - 2, color)
             if n:
-                canvas.text(x + b * cell + cell // 2 - 1, y + a * cell + cell // 2 - 8, str(n), PAPER if a == b or share > 0.1 else INK, align=0.5)
+                canvas.text(
+                    x + b * cell + cell // 2 - 1,
+                    y + a * cell + cell // 2 - 8,
+                    str(n),
+                    PAPER if a == b or share > 0.1 else INK,
+                    align=0.5,
+                )
     canvas.text(x + 5 * cell, y + 10 * cell + 30, "read as", SOFT, align=0.5)
 
 

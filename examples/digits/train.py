@@ -47,13 +47,26 @@ def split(images, labels):
 
 
 def make_mlp():
-    return nn.Sequential(nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Dropout(0.3), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10))
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(64, 256), nn.ReLU(), nn.Dropout(0.3), nn.Linear(256, 128), nn.ReLU(), nn.Linear(128, 10)
+    )
 
 
 def make_cnn():
-    return nn.Sequential(nn.Unflatten(1, (1, 8)), nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
-                         nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.2),
-                         nn.Linear(128, 10))
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 8)),
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.BatchNorm2d(32),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.2),
+        nn.Linear(128, 10),
+    )
 
 
 MODELS = {"mlp": make_mlp, "cnn": make_cnn}
@@ -88,7 +101,9 @@ def train(name, train_set, test_set, epochs, seed):
         test_loss, predicted = evaluate(model, *test_set)
         accuracy = (predicted == test_set[1]).float().mean().item()
         history.append((total / len(train_set[0]), test_loss))
-        print(f"{name} epoch {epoch:2d}  loss {history[-1][0]:.4f}  test loss {test_loss:.4f}  test accuracy {100 * accuracy:.2f} %")
+        print(
+            f"{name} epoch {epoch:2d}  loss {history[-1][0]:.4f}  test loss {test_loss:.4f}  test accuracy {100 * accuracy:.2f} %"
+        )
     return model, history, predicted
 
 
@@ -112,9 +127,13 @@ def main():
         model, history, predicted = train(name, train_set, test_set, args.epochs, args.seed)
         right = int((predicted == test_set[1]).sum())
         accuracy = right / len(predicted)
-        print(f"{name}: test accuracy {100 * accuracy:.2f} % ({right} of {len(predicted)}), {time.perf_counter() - start:.1f} s")
+        print(
+            f"{name}: test accuracy {100 * accuracy:.2f} % ({right} of {len(predicted)}), {time.perf_counter() - start:.1f} s"
+        )
         tessera.save(model.state_dict(), os.path.join(args.out, f"{name}.pt"))
-        panels.append(figure.Panel(name.upper(), history, test_set[0].tolist(), test_set[1].tolist(), predicted.tolist()))
+        panels.append(
+            figure.Panel(name.upper(), history, test_set[0].tolist(), test_set[1].tolist(), predicted.tolist())
+        )
     path = os.path.join(args.out, "digits.png")
     figure.draw(panels, path)
     print(f"wrote {path}")

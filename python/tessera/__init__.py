@@ -20,9 +20,28 @@ from tessera.version import __version__
 # Types, dtypes, layouts and the functions that the extension defines.
 _core_names = [name for name in _C.__dict__ if not name.startswith("_") and type(_C.__dict__[name]) is not type(_sys)]
 # Operators that are called through Python: these names come from functional.py.
-_functional_names = ("atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul",
-                     "combinations", "einsum", "gradient", "histogramdd",
-                     "meshgrid", "norm", "split", "tensordot", "unique", "unique_consecutive", "unravel_index")
+_functional_names = (
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block_diag",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "cdist",
+    "chain_matmul",
+    "combinations",
+    "einsum",
+    "gradient",
+    "histogramdd",
+    "meshgrid",
+    "norm",
+    "split",
+    "tensordot",
+    "unique",
+    "unique_consecutive",
+    "unravel_index",
+)
 _core_names = [name for name in _core_names if name not in _functional_names]
 _private_operators = [name for name in _C.__dict__ if name.startswith("_") and type(_C.__dict__[name]) is type(_C.add)]
 globals().update((name, _C.__dict__[name]) for name in _core_names + _private_operators)
@@ -79,9 +98,19 @@ _lazy_names = {
 }
 for _name in _functional_names:
     _lazy_names[_name] = "functional"
-for _name in ("are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "get_deterministic_debug_mode", "get_device_module", "get_float32_matmul_precision",
-              "is_deterministic_algorithms_warn_only_enabled", "is_warn_always_enabled", "set_deterministic_debug_mode", "set_float32_matmul_precision", "set_warn_always",
-              "use_deterministic_algorithms"):
+for _name in (
+    "are_deterministic_algorithms_enabled",
+    "compiled_with_cxx11_abi",
+    "get_deterministic_debug_mode",
+    "get_device_module",
+    "get_float32_matmul_precision",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "is_warn_always_enabled",
+    "set_deterministic_debug_mode",
+    "set_float32_matmul_precision",
+    "set_warn_always",
+    "use_deterministic_algorithms",
+):
     _lazy_names[_name] = "_settings"
 for _name in ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum"):
     _lazy_names[_name] = "_symbolic"

@@ -5,8 +5,19 @@ from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
 from tessera import autograd as autograd, nn as nn, optim as optim, utils as utils
 from tessera._operators import *
 from tessera._operators import _TensorBase
-from tessera.autograd.grad_mode import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad, set_grad_enabled as set_grad_enabled
-from tessera.random import get_rng_state as get_rng_state, initial_seed as initial_seed, manual_seed as manual_seed, seed as seed, set_rng_state as set_rng_state
+from tessera.autograd.grad_mode import (
+    enable_grad as enable_grad,
+    inference_mode as inference_mode,
+    no_grad as no_grad,
+    set_grad_enabled as set_grad_enabled,
+)
+from tessera.random import (
+    get_rng_state as get_rng_state,
+    initial_seed as initial_seed,
+    manual_seed as manual_seed,
+    seed as seed,
+    set_rng_state as set_rng_state,
+)
 from tessera.serialization import load as load, save as save
 
 __version__: str
@@ -65,8 +76,13 @@ class Tensor(_TensorBase):
     real: Tensor
     imag: Tensor
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
-    def backward(self, gradient: Optional[Tensor] = None, retain_graph: Optional[builtins.bool] = None, create_graph: builtins.bool = False,
-                 inputs: Optional[Sequence[Tensor]] = None) -> None: ...
+    def backward(
+        self,
+        gradient: Optional[Tensor] = None,
+        retain_graph: Optional[builtins.bool] = None,
+        create_graph: builtins.bool = False,
+        inputs: Optional[Sequence[Tensor]] = None,
+    ) -> None: ...
     def dim(self) -> builtins.int: ...
     def numel(self) -> builtins.int: ...
     def item(self) -> Any: ...
@@ -106,8 +122,14 @@ class Tensor(_TensorBase):
     def __hash__(self) -> builtins.int: ...
     def __getattr__(self, name: str) -> Any: ...
 
-def tensor(data: Any, *, dtype: Optional[dtype] = None, device: Union[None, str, device] = None, requires_grad: builtins.bool = False,
-           pin_memory: builtins.bool = False) -> Tensor: ...
+def tensor(
+    data: Any,
+    *,
+    dtype: Optional[dtype] = None,
+    device: Union[None, str, device] = None,
+    requires_grad: builtins.bool = False,
+    pin_memory: builtins.bool = False,
+) -> Tensor: ...
 def as_tensor(data: Any, dtype: Optional[dtype] = None, device: Union[None, str, device] = None) -> Tensor: ...
 def from_numpy(array: Any) -> Tensor: ...
 def is_tensor(obj: Any) -> builtins.bool: ...

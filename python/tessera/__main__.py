@@ -37,8 +37,9 @@ def _own_frames(traceback):
     import runpy
 
     ours = {__file__, runpy.__file__}
-    while traceback is not None and (traceback.tb_frame.f_code.co_filename in ours
-                                     or traceback.tb_frame.f_code.co_filename.startswith("<frozen ")):
+    while traceback is not None and (
+        traceback.tb_frame.f_code.co_filename in ours or traceback.tb_frame.f_code.co_filename.startswith("<frozen ")
+    ):
         traceback = traceback.tb_next
     return traceback
 
@@ -85,7 +86,9 @@ def _run_script(path, args):
         with open(path, "rb") as file:
             source = file.read()
     except OSError as error:
-        sys.stderr.write(f"{sys.executable}: can't open file {os.path.abspath(path)!r}: [Errno {error.errno}] {error.strerror}\n")
+        sys.stderr.write(
+            f"{sys.executable}: can't open file {os.path.abspath(path)!r}: [Errno {error.errno}] {error.strerror}\n"
+        )
         raise SystemExit(2) from None
     _replace_path0(os.path.dirname(os.path.realpath(path)))
     main = _fresh_main()
@@ -133,7 +136,9 @@ def main():
     if option in ("-V", "--version"):
         from tessera import version
 
-        sys.stdout.write(f"tessera {version.tessera} (PyTorch API {version.api_version}), Python {sys.version.split()[0]}\n")
+        sys.stdout.write(
+            f"tessera {version.tessera} (PyTorch API {version.api_version}), Python {sys.version.split()[0]}\n"
+        )
         return
     if option == "-":
         _fail("reading a program from standard input is not supported")

@@ -53,7 +53,9 @@ def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=
     if device is not None and tessera.device(device).type != "cpu":
         raise RuntimeError(f"from_file(): files are mapped to CPU tensors, but got the device {device}")
     if layout is not None and layout != tessera.strided:
-        raise NotImplementedError(f"from_file(): layout={layout} is not supported: there are no tensors of that layout. Use layout=torch.strided.")
+        raise NotImplementedError(
+            f"from_file(): layout={layout} is not supported: there are no tensors of that layout. Use layout=torch.strided."
+        )
     if pin_memory:
         raise RuntimeError("from_file(): tensors on a file can't lie in pinned memory")
     dtype = tessera.get_default_dtype() if dtype is None else dtype
@@ -90,14 +92,21 @@ def set_default_tensor_type(t):
     """
     name = t if isinstance(t, str) else getattr(t, "__name__", repr(t))
     kind = name.rpartition(".")[2]
-    dtypes = {"FloatTensor": "float32", "DoubleTensor": "float64", "HalfTensor": "float16", "BFloat16Tensor": "bfloat16"}
+    dtypes = {
+        "FloatTensor": "float32",
+        "DoubleTensor": "float64",
+        "HalfTensor": "float16",
+        "BFloat16Tensor": "bfloat16",
+    }
     if kind not in dtypes:
         raise TypeError(f"only floating-point types are supported as the default type, got {name}")
     tessera.set_default_dtype(getattr(tessera, dtypes[kind]))
 
 
 def _star_names():
-    names = set(tessera._core_names) | {n for n in tessera._lazy_names if not n.startswith("_")} | {"inf", "nan", "pi", "e"}
+    names = (
+        set(tessera._core_names) | {n for n in tessera._lazy_names if not n.startswith("_")} | {"inf", "nan", "pi", "e"}
+    )
     return sorted(names)
 
 

@@ -5,7 +5,7 @@ from tessera import _C
 # What works for a rule of the op tables: where the call is prepared, and who computes.
 _RULES = {
     "POINTWISE": "tensor/ops/pointwise.cc promotes and broadcasts; the block kernel pw::{kernel} (tensor/cpu/pointwise/ops_*.cc, "
-                 "nn/cpu/ops_*.cc) runs in the elementwise engine, tensor/cpu/pointwise/pointwise.cc",
+    "nn/cpu/ops_*.cc) runs in the elementwise engine, tensor/cpu/pointwise/pointwise.cc",
     "STRUCTURED": "the meta function gives shape, dtype and errors; the kernel writes into the result",
     "VIEW": "a window on the same storage; nothing is computed",
     "COMPOSITE": "other operators, each with a way of its own",

@@ -35,7 +35,9 @@ def require(name, wanted_by, instead=None):
                     raise  # the module is there and lacks something itself
                 shown = sys.modules["tessera"]._display_name
                 hint = "" if instead is None else f" {instead}"
-                raise NotImplementedError(f"{wanted_by} needs {shown}.{name}, which this version does not have.{hint}") from None
+                raise NotImplementedError(
+                    f"{wanted_by} needs {shown}.{name}, which this version does not have.{hint}"
+                ) from None
     return value
 
 
@@ -88,7 +90,7 @@ def attach(package_name, attributes=None):
             return value
         if name in submodules():
             return import_module(f"{package_name}.{name}")
-        shown = getattr(sys.modules.get("tessera"), "_display_name", "tessera") + package_name[len("tessera"):]
+        shown = getattr(sys.modules.get("tessera"), "_display_name", "tessera") + package_name[len("tessera") :]
         raise AttributeError(f"module '{shown}' has no attribute '{name}'")
 
     def __dir__():

@@ -82,7 +82,14 @@ class Argument:
     __slots__ = ("name", "type", "default_value", "kwarg_only", "alias_info", "_has_default", "_text")
 
     def __init__(self, name, type, has_default, default, kwarg_only, alias, text):
-        self.name, self.type, self.default_value, self.kwarg_only, self._has_default, self._text = name, type, default, kwarg_only, has_default, text
+        self.name, self.type, self.default_value, self.kwarg_only, self._has_default, self._text = (
+            name,
+            type,
+            default,
+            kwarg_only,
+            has_default,
+            text,
+        )
         self.alias_info = AliasInfo(*alias) if alias else None
 
     def has_default_value(self):
@@ -121,7 +128,8 @@ class FunctionSchema:
 
 
 # The Core ATen operators: what exported programs are made of.
-_CORE = frozenset("""
+_CORE = frozenset(
+    """
 _adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d _cdist_forward _embedding_bag _fft_r2c _local_scalar_dense _log_softmax
 _native_batch_norm_legit _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training _pdist_forward _softmax _to_copy abs acos acosh adaptive_avg_pool1d
 add.Scalar add.Tensor addmm alias amax amin any any.dim any.dims arange.start_step argmax argmin as_strided asin asinh atan atan2 atan2.out atanh avg_pool1d
@@ -137,7 +145,8 @@ remainder.Scalar remainder.Tensor repeat replication_pad2d replication_pad3d res
 scatter_reduce.two select.int select_scatter sigmoid sign sin sinh slice.Tensor slice_scatter sort split_with_sizes sqrt squeeze.dim squeeze.dims
 sub.Scalar sub.Tensor sum.dim_IntList sym_is_contiguous sym_numel sym_size.int sym_storage_offset sym_stride.int tan tanh topk trunc unsqueeze
 upsample_bilinear2d.vec upsample_nearest2d.vec var.correction var.dim view where.self
-""".split())
+""".split()
+)
 
 
 class OpOverload(_C._OpBase):
@@ -147,7 +156,9 @@ class OpOverload(_C._OpBase):
     """
 
     def __new__(cls, packet, overload):
-        return super().__new__(cls, f"{packet._qualified_op_name}.{overload}" if overload else packet._qualified_op_name)
+        return super().__new__(
+            cls, f"{packet._qualified_op_name}.{overload}" if overload else packet._qualified_op_name
+        )
 
     def __init__(self, packet, overload):
         self._overloadpacket = packet
@@ -170,7 +181,7 @@ class OpOverload(_C._OpBase):
     @property
     def tags(self):
         tags = [Tag[t] for t in self._tags_text.split() if t in Tag.__members__]
-        if self.namespace == "aten" and self._name[len("aten::"):] in _CORE and Tag.core not in tags:
+        if self.namespace == "aten" and self._name[len("aten::") :] in _CORE and Tag.core not in tags:
             tags.append(Tag.core)
         return tags
 
@@ -204,7 +215,10 @@ class OpOverload(_C._OpBase):
         return self
 
     def __reduce__(self):
-        return _overload_of, (self._overloadpacket._qualified_op_name, "" if self._overloadname == "default" else self._overloadname)
+        return _overload_of, (
+            self._overloadpacket._qualified_op_name,
+            "" if self._overloadname == "default" else self._overloadname,
+        )
 
 
 class OpOverloadPacket:
@@ -241,14 +255,18 @@ class OpOverloadPacket:
     def __call__(self, /, *args, **kwargs):
         names = _C._op_overloads(self._qualified_op_name)
         if not names:
-            raise RuntimeError(f"the operator {self._qualified_op_name} is gone: the Library that defined it was destroyed")
+            raise RuntimeError(
+                f"the operator {self._qualified_op_name} is gone: the Library that defined it was destroyed"
+            )
         for name in names:
             overload = self._get(name)
             if len(names) == 1 or overload._fits(*args, **kwargs):
                 return overload(*args, **kwargs)
         given = ", ".join([type(a).__name__ for a in args] + [f"{k}={type(v).__name__}" for k, v in kwargs.items()])
         schemas = "\n".join(f"  {self._get(name)._schema}" for name in names)
-        raise RuntimeError(f"No overload of {self._qualified_op_name} fits the arguments ({given}). The overloads are:\n{schemas}")
+        raise RuntimeError(
+            f"No overload of {self._qualified_op_name} fits the arguments ({given}). The overloads are:\n{schemas}"
+        )
 
     def __repr__(self):
         return f"<OpOverloadPacket(op='{self}')>"
@@ -288,7 +306,7 @@ class _OpNamespace:
 
     def __dir__(self):
         prefix = f"{self.name}::"
-        return sorted(name[len(prefix):] for name in _C._op_names() if name.startswith(prefix))
+        return sorted(name[len(prefix) :] for name in _C._op_names() if name.startswith(prefix))
 
     def __repr__(self):
         return f"<namespace ops.{self.name}>"

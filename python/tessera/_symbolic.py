@@ -63,6 +63,8 @@ def sym_ite(b, t, f):
     """`t` if `b`, else `f`; both must have the same type (AssertionError)."""
     if tessera.overrides.has_torch_function((b, t, f)):
         return tessera.overrides.handle_torch_function(sym_ite, (b, t, f), b, t, f)
-    assert isinstance(b, bool) or hasattr(b, "__sym_ite__"), f"sym_ite: the condition must be a bool, got {type(b).__name__}"
+    assert isinstance(b, bool) or hasattr(b, "__sym_ite__"), (
+        f"sym_ite: the condition must be a bool, got {type(b).__name__}"
+    )
     assert type(t) is type(f), f"sym_ite: both values must have one type, got {type(t).__name__} and {type(f).__name__}"
     return b.__sym_ite__(t, f) if hasattr(b, "__sym_ite__") else t if b else f

@@ -5,9 +5,11 @@ import functools
 import tessera
 from tessera import _C
 
-_DEEPCOPY_NON_LEAF = ("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you were "
-                      "attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
-                      "https://github.com/pytorch/pytorch/pull/103001")
+_DEEPCOPY_NON_LEAF = (
+    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you were "
+    "attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
+    "https://github.com/pytorch/pytorch/pull/103001"
+)
 
 
 def _rebuild_from_type_v2(func, new_type, args, state):
@@ -16,7 +18,9 @@ def _rebuild_from_type_v2(func, new_type, args, state):
     Raises: TypeError if `func` gives no tensor or `new_type` is no type of tensors.
     """
     tensor = func(*args)
-    if not isinstance(tensor, tessera.Tensor) or not (isinstance(new_type, type) and issubclass(new_type, tessera.Tensor)):
+    if not isinstance(tensor, tessera.Tensor) or not (
+        isinstance(new_type, type) and issubclass(new_type, tessera.Tensor)
+    ):
         raise TypeError(f"expected a tensor and a type of tensors, but got {type(tensor).__name__} and {new_type!r}")
     if type(tensor) is not new_type:
         tensor = tensor.as_subclass(new_type)
@@ -66,7 +70,11 @@ def _as_class(result, cls):
 
 def _keeps_class(func):
     """Whether what `func` returns belongs to somebody else: a gradient or a base stays what it is."""
-    return getattr(func, "__name__", "") == "__get__" and getattr(getattr(func, "__self__", None), "__name__", "") in ("grad", "_grad", "_base")
+    return getattr(func, "__name__", "") == "__get__" and getattr(getattr(func, "__self__", None), "__name__", "") in (
+        "grad",
+        "_grad",
+        "_base",
+    )
 
 
 def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -219,8 +227,7 @@ def __contains__(self, element):
     """True if an element (a number or tensor) equals one of the values."""
     if isinstance(element, (tessera.Tensor, int, float, complex, bool)):
         return bool((element == self).any().item())
-    raise RuntimeError("Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
-                       f"{type(element)}.")
+    raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
 
 
 def __hash__(self):
@@ -305,9 +312,34 @@ def polygamma(self, n):
     return tessera.polygamma(n, self)
 
 
-_METHODS = (__repr__, __format__, __reduce_ex__, __setstate__, __deepcopy__, storage, _typed_storage, storage_type, is_shared,
-            share_memory_, module_load, __reversed__, __iter__, __contains__, __dir__, __array__, __array_wrap__, __dlpack__, __dlpack_device__, register_hook,
-            register_post_accumulate_grad_hook, norm, polygamma, unique, unique_consecutive, where)
+_METHODS = (
+    __repr__,
+    __format__,
+    __reduce_ex__,
+    __setstate__,
+    __deepcopy__,
+    storage,
+    _typed_storage,
+    storage_type,
+    is_shared,
+    share_memory_,
+    module_load,
+    __reversed__,
+    __iter__,
+    __contains__,
+    __dir__,
+    __array__,
+    __array_wrap__,
+    __dlpack__,
+    __dlpack_device__,
+    register_hook,
+    register_post_accumulate_grad_hook,
+    norm,
+    polygamma,
+    unique,
+    unique_consecutive,
+    where,
+)
 _PLAIN = (__hash__, reinforce)  # never overridden
 
 
@@ -343,7 +375,11 @@ _torch_function.__name__ = "__torch_function__"
 @functools.lru_cache(None)
 def _keep_type():
     """Attributes whose value keeps its own type."""
-    return {getattr(tessera.Tensor, name).__get__ for name in ("_base", "grad", "_grad") if hasattr(getattr(tessera.Tensor, name, None), "__get__")}
+    return {
+        getattr(tessera.Tensor, name).__get__
+        for name in ("_base", "grad", "_grad")
+        if hasattr(getattr(tessera.Tensor, name, None), "__get__")
+    }
 
 
 def __rpow__(self, other):

@@ -102,7 +102,9 @@ class _Formatter:
         self.integral = all(v == math.ceil(v) for v in finite)
         self.scientific = PRINT_OPTS.sci_mode
         if self.scientific is None:
-            self.scientific = largest / smallest > 1000.0 or largest > 1.0e8 or (not self.integral and smallest < 1.0e-4)
+            self.scientific = (
+                largest / smallest > 1000.0 or largest > 1.0e8 or (not self.integral and smallest < 1.0e-4)
+            )
         if self.scientific:
             lengths = (len(f"{v:.{PRINT_OPTS.precision}e}") for v in finite)
         elif self.integral:
@@ -154,7 +156,7 @@ def _shown_values(tensor, summarize):
     if size > 2 * edge:
         if tensor.dim() == 1:
             head = tensor[:edge].tolist()
-            tail = tensor[size - edge:].tolist()
+            tail = tensor[size - edge :].tolist()
         else:
             head = [_shown_values(tensor[i], True) for i in range(edge)]
             tail = [_shown_values(tensor[i], True) for i in range(size - edge, size)]
@@ -185,7 +187,7 @@ def _vector_text(data, indent, formatter):
     else:
         items = [formatter.format(v) for v in data]
     per_line = max(1, int((PRINT_OPTS.linewidth - indent) // (formatter.width + 2)))
-    lines = [", ".join(items[i:i + per_line]) for i in range(0, len(items), per_line)]
+    lines = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
     return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
 
 
@@ -266,9 +268,17 @@ def _sparse_parts(tensor, indent, suffixes):
     if layout == "sparse_coo":
         members = [("indices", tensor._indices()), ("values", tensor._values())]
     elif layout in ("sparse_csr", "sparse_bsr"):
-        members = [("crow_indices", tensor.crow_indices()), ("col_indices", tensor.col_indices()), ("values", tensor.values())]
+        members = [
+            ("crow_indices", tensor.crow_indices()),
+            ("col_indices", tensor.col_indices()),
+            ("values", tensor.values()),
+        ]
     else:
-        members = [("ccol_indices", tensor.ccol_indices()), ("row_indices", tensor.row_indices()), ("values", tensor.values())]
+        members = [
+            ("ccol_indices", tensor.ccol_indices()),
+            ("row_indices", tensor.row_indices()),
+            ("values", tensor.values()),
+        ]
     return (",\n" + " " * indent).join(_member(name, member.detach(), indent) for name, member in members)
 
 

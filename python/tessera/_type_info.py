@@ -41,7 +41,9 @@ class finfo:
             dtype = dtype.to_real()
         name = _name(dtype)
         if name not in _FLOATS:
-            raise TypeError("torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'")
+            raise TypeError(
+                "torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'"
+            )
         self.bits, fraction, exponent, self.max, self.resolution = _FLOATS[name]
         self.eps = 2.0**-fraction
         self.tiny = self.smallest_normal = 2.0**exponent
@@ -49,7 +51,9 @@ class finfo:
         self.dtype = name
 
     def __repr__(self):
-        values = ", ".join(f"{name}={getattr(self, name):g}" for name in ("resolution", "min", "max", "eps", "smallest_normal", "tiny"))
+        values = ", ".join(
+            f"{name}={getattr(self, name):g}" for name in ("resolution", "min", "max", "eps", "smallest_normal", "tiny")
+        )
         return f"finfo({values}, dtype={self.dtype})"
 
     def __eq__(self, other):

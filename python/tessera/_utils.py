@@ -11,6 +11,7 @@ import tessera
 from tessera._lazy import require
 from tessera.storage import TypedStorage, UntypedStorage, _class_name_of_dtype, _typed
 
+
 def _make(untyped, dtype, offset, size, stride):
     return tessera.empty(0, dtype=dtype, device=untyped.device).set_(untyped, offset, size, stride)
 
@@ -46,7 +47,9 @@ def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, bac
     """Like v2 for dtypes that have no legacy storage class: the storage holds bytes."""
     untyped = storage._untyped_storage if isinstance(storage, TypedStorage) else storage
     if not isinstance(untyped, UntypedStorage) or not isinstance(dtype, tessera.dtype):
-        raise TypeError(f"_rebuild_tensor_v3 expects a storage and a dtype, but got {type(storage).__name__} and {type(dtype).__name__}")
+        raise TypeError(
+            f"_rebuild_tensor_v3 expects a storage and a dtype, but got {type(storage).__name__} and {type(dtype).__name__}"
+        )
     return _finish(_make(untyped, dtype, storage_offset, size, stride), requires_grad, backward_hooks, metadata)
 
 
@@ -91,10 +94,14 @@ def _rebuild_sparse_tensor(layout, data):
     if kind == "sparse_coo":
         indices, values, size, *coalesced = data
         coalesced = coalesced[0] if coalesced else None
-        return require("sparse_coo_tensor", "loading a sparse tensor")(indices, values, size, check_invariants=True, is_coalesced=coalesced)
+        return require("sparse_coo_tensor", "loading a sparse tensor")(
+            indices, values, size, check_invariants=True, is_coalesced=coalesced
+        )
     if kind in ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"):
         compressed, plain, values, size = data
-        return require("sparse_compressed_tensor", "loading a sparse tensor")(compressed, plain, values, size, layout=layout, check_invariants=True)
+        return require("sparse_compressed_tensor", "loading a sparse tensor")(
+            compressed, plain, values, size, layout=layout, check_invariants=True
+        )
     raise NotImplementedError(f"rebuilding sparse tensor for layout {layout}")
 
 
@@ -111,7 +118,9 @@ def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, re
     elif scheme in ("per_channel_affine", "per_channel_affine_float_qparams"):
         _, scales, zero_points, axis = quantizer_params
         make = require("_empty_per_channel_affine_quantized", "loading a quantized tensor")
-        tensor = make(size, scales=scales, zero_points=zero_points, axis=axis, dtype=storage.dtype, device=storage.device)
+        tensor = make(
+            size, scales=scales, zero_points=zero_points, axis=axis, dtype=storage.dtype, device=storage.device
+        )
     else:
         raise RuntimeError(f"Can't deserialize quantized tensor with qscheme {quantizer_params[0]}")
     tensor.set_(storage._untyped_storage, storage_offset, size, stride)
@@ -119,8 +128,16 @@ def _rebuild_qtensor(storage, storage_offset, size, stride, quantizer_params, re
 
 
 def _rebuild_wrapper_subclass(cls, dtype, size, stride, storage_offset, layout, device, requires_grad):
-    return tessera.Tensor._make_wrapper_subclass(cls, size, strides=stride, dtype=dtype, storage_offset=storage_offset, layout=layout,
-                                                 device=device, requires_grad=requires_grad)
+    return tessera.Tensor._make_wrapper_subclass(
+        cls,
+        size,
+        strides=stride,
+        dtype=dtype,
+        storage_offset=storage_offset,
+        layout=layout,
+        device=device,
+        requires_grad=requires_grad,
+    )
 
 
 def _get_obj_state(obj):
@@ -188,9 +205,22 @@ def _reduce_quantized(tensor):
     if str(scheme).endswith("per_tensor_affine"):
         params = (scheme, tensor.q_scale(), tensor.q_zero_point())
     else:
-        params = (scheme, tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points(), tensor.q_per_channel_axis())
+        params = (
+            scheme,
+            tensor.q_per_channel_scales(),
+            tensor.q_per_channel_zero_points(),
+            tensor.q_per_channel_axis(),
+        )
     storage = _typed(tensor.untyped_storage(), tensor.dtype)
-    return _rebuild_qtensor, (storage, tensor.storage_offset(), tuple(tensor.size()), tensor.stride(), params, tensor.requires_grad, OrderedDict())
+    return _rebuild_qtensor, (
+        storage,
+        tensor.storage_offset(),
+        tuple(tensor.size()),
+        tensor.stride(),
+        params,
+        tensor.requires_grad,
+        OrderedDict(),
+    )
 
 
 def _reduce_tensor(tensor):
@@ -201,10 +231,19 @@ def _reduce_tensor(tensor):
     if tensor.is_quantized:
         return _reduce_quantized(tensor)
     if tensor.is_meta:
-        return _rebuild_meta_tensor_no_storage, (tensor.dtype, tuple(tensor.size()), tensor.stride(), tensor.requires_grad)
+        return _rebuild_meta_tensor_no_storage, (
+            tensor.dtype,
+            tuple(tensor.size()),
+            tensor.stride(),
+            tensor.requires_grad,
+        )
     if tensor.is_nested:
-        return _rebuild_nested_tensor, (tensor.values(), tensor._nested_tensor_size(), tensor._nested_tensor_strides(),
-                                        tensor._nested_tensor_storage_offsets())
+        return _rebuild_nested_tensor, (
+            tensor.values(),
+            tensor._nested_tensor_size(),
+            tensor._nested_tensor_strides(),
+            tensor._nested_tensor_storage_offsets(),
+        )
     return _reduce_strided(tensor)
 
 

@@ -45,7 +45,9 @@ def _is_no_hooks(value):
 
 
 def _is_metadata(value):
-    return value is None or (type(value) is dict and len(value) <= 16 and all(type(k) is str and type(v) is bool for k, v in value.items()))
+    return value is None or (
+        type(value) is dict and len(value) <= 16 and all(type(k) is str and type(v) is bool for k, v in value.items())
+    )
 
 
 def _is_name(value):
@@ -84,8 +86,10 @@ class Call:
             if required <= len(args) <= len(predicates) and all(fits(arg) for fits, arg in zip(predicates, args)):
                 return self.run(unpickler, args)
         shown = ", ".join(type(arg).__name__ for arg in args[:10])
-        raise UnpicklingError(f"{self.name} can't be called with ({shown}) by a checkpoint that is loaded with weights_only=True: "
-                              "no checkpoint that save() wrote does")
+        raise UnpicklingError(
+            f"{self.name} can't be called with ({shown}) by a checkpoint that is loaded with weights_only=True: "
+            "no checkpoint that save() wrote does"
+        )
 
 
 # ---- states -----------------------------------------------------------------------------------------------------------------
@@ -105,14 +109,20 @@ def check_attributes(cls, names):
     family = next(base for base in (tessera.Tensor, OrderedDict, object) if issubclass(cls, base))
     for name in names:
         if type(name) is not str:
-            raise UnpicklingError(f"attributes have names, but the state of a {cls.__name__} has a {type(name).__name__}")
+            raise UnpicklingError(
+                f"attributes have names, but the state of a {cls.__name__} has a {type(name).__name__}"
+            )
         found = _of_class(cls, name)
         if found is _MISSING:
             allowed = not (name.startswith("__") and name.endswith("__"))
         else:
-            allowed = _of_class(family, name) is _MISSING and not callable(found) and not isinstance(found, _DESCRIPTORS)
+            allowed = (
+                _of_class(family, name) is _MISSING and not callable(found) and not isinstance(found, _DESCRIPTORS)
+            )
         if not allowed:
-            raise UnpicklingError(f"the attribute {name!r:.100} in the state of a {cls.__name__} would hide the one of its class")
+            raise UnpicklingError(
+                f"the attribute {name!r:.100} in the state of a {cls.__name__} would hide the one of its class"
+            )
 
 
 _DESCRIPTORS = (property, classmethod, staticmethod, types.GetSetDescriptorType)
@@ -121,7 +131,9 @@ _DESCRIPTORS = (property, classmethod, staticmethod, types.GetSetDescriptorType)
 def set_state(unpickler, target, state):
     """Sets the attributes of a state: a dict, a pair of dicts (attributes, slots), or None."""
     if not _is_state(state):
-        raise UnpicklingError(f"the state of a {type(target).__name__} must be a dict of attributes, but got {type(state).__name__}")
+        raise UnpicklingError(
+            f"the state of a {type(target).__name__} must be a dict of attributes, but got {type(state).__name__}"
+        )
     for part in state if type(state) is tuple else (state,):
         if part:
             unpickler.budget.charge(len(part))
@@ -144,7 +156,13 @@ def build_tensor(unpickler, target, state):
     """BUILD on a tensor: attributes, or what PyTorch 0.4 and before saved."""
     if type(state) is tuple and len(state) == 4:
         storage, offset, size, stride = state
-        if not (_is_storage(storage) and storage.dtype is target.dtype and type(offset) is int and _is_sizes(size) and _is_sizes(stride)):
+        if not (
+            _is_storage(storage)
+            and storage.dtype is target.dtype
+            and type(offset) is int
+            and _is_sizes(size)
+            and _is_sizes(stride)
+        ):
             raise UnpicklingError("malformed state of a tensor")
         target.set_(storage._untyped_storage, offset, tuple(size), tuple(stride))
     elif type(state) is tuple and len(state) in (3, 5):
@@ -212,8 +230,12 @@ def _with_state(rebuild):
 def _from_type(unpickler, args):
     function, cls, inner, state = args
     tensor = unpickler.call(function, inner)
-    if not _is_tensor(tensor) or not (isinstance(cls, type) and issubclass(cls, tessera.Tensor) and unpickler.may_make(cls)):
-        raise UnpicklingError(f"expected a tensor and a type of tensors, but got {type(tensor).__name__} and {cls!r:.200}")
+    if not _is_tensor(tensor) or not (
+        isinstance(cls, type) and issubclass(cls, tessera.Tensor) and unpickler.may_make(cls)
+    ):
+        raise UnpicklingError(
+            f"expected a tensor and a type of tensors, but got {type(tensor).__name__} and {cls!r:.200}"
+        )
     if type(tensor) is not cls:
         tensor = tensor.as_subclass(cls)
     if cls.__setstate__ is not tessera.Tensor.__setstate__ and state is not None:
@@ -241,8 +263,8 @@ def _anything(value):
 
 _GEOMETRY = (_is_int, _is_sizes, _is_sizes)
 _FLAGS = (_is_bool, _is_no_hooks)
-_is_numpy = (lambda value: type(value).__module__ == "numpy" and type(value).__name__ == "ndarray")
-_is_class = (lambda value: isinstance(value, type))
+_is_numpy = lambda value: type(value).__module__ == "numpy" and type(value).__name__ == "ndarray"
+_is_class = lambda value: isinstance(value, type)
 
 
 def _quantizer(value):
@@ -254,7 +276,11 @@ def _quantizer(value):
 
 
 def _sparse_members(value):
-    return type(value) is tuple and 3 <= len(value) <= 4 and all(_is_tensor(v) or _is_sizes(v) or type(v) is bool for v in value)
+    return (
+        type(value) is tuple
+        and 3 <= len(value) <= 4
+        and all(_is_tensor(v) or _is_sizes(v) or type(v) is bool for v in value)
+    )
 
 
 # Name in torch._utils -> (what makes run() of the function, forms).
@@ -268,7 +294,10 @@ _REBUILDERS = {
     "_rebuild_sparse_tensor": (_plain, (2, _is_layout, _sparse_members)),
     "_rebuild_meta_tensor_no_storage": (_plain, (4, _is_dtype, _is_sizes, _is_sizes, _is_bool)),
     "_rebuild_nested_tensor": (_plain, (4, _is_tensor, _is_tensor, _is_tensor, _is_tensor)),
-    "_rebuild_wrapper_subclass": (_wrapper, (8, _is_class, _is_dtype, _is_sizes, _is_sizes, _is_int, _is_layout, _is_device, _is_bool)),
+    "_rebuild_wrapper_subclass": (
+        _wrapper,
+        (8, _is_class, _is_dtype, _is_sizes, _is_sizes, _is_int, _is_layout, _is_device, _is_bool),
+    ),
     "_rebuild_device_tensor_from_numpy": (_converted, (4, _is_numpy, _is_dtype, _is_device, _is_bool)),
     "_rebuild_device_tensor_from_cpu_tensor": (_converted, (4, _is_tensor, _is_dtype, _is_device, _is_bool)),
 }
@@ -288,14 +317,18 @@ def rebuilder(name):
 
 def parameter(cls):
     """The Call of Parameter and Buffer, as REDUCE and as NEWOBJ."""
-    return Call(cls.__name__, _plain(cls), (0, _is_tensor, _is_bool) if cls.__name__ == "Parameter" else (0, _is_tensor))
+    return Call(
+        cls.__name__, _plain(cls), (0, _is_tensor, _is_bool) if cls.__name__ == "Parameter" else (0, _is_tensor)
+    )
 
 
 def from_type():
     """(function, Call) of `_rebuild_from_type_v2`."""
     from tessera._tensor import _rebuild_from_type_v2
 
-    return _rebuild_from_type_v2, Call("_rebuild_from_type_v2", _from_type, (4, _anything, _is_class, _is(tuple), _anything))
+    return _rebuild_from_type_v2, Call(
+        "_rebuild_from_type_v2", _from_type, (4, _anything, _is_class, _is(tuple), _anything)
+    )
 
 
 def layout_of():

@@ -18,6 +18,7 @@ _BLOCKED_MODULES = ("sys", "os", "posix", "nt")
 _MAX_TUPLE_DEPTH = 200  # hash() of nested tuples recurses in C
 _user_globals = []
 
+
 class _StorageType:
     """Stands for a storage class of the stream; `dtype` is None for untyped storages."""
 
@@ -73,7 +74,10 @@ class _Allowed(dict):
         if module == "torch._utils":
             found = _calls.rebuilder(attribute)
         else:
-            found = {"torch._tensor._rebuild_from_type_v2": _calls.from_type, "torch.serialization._get_layout": _calls.layout_of}.get(name, tuple)()
+            found = {
+                "torch._tensor._rebuild_from_type_v2": _calls.from_type,
+                "torch.serialization._get_layout": _calls.layout_of,
+            }.get(name, tuple)()
         return self._callable(*found) if found else None
 
     @staticmethod
@@ -94,24 +98,26 @@ def _is_constant(value, kinds):
     return any(isinstance(value, getattr(tessera, kind, ())) for kind in kinds)
 
 
-_allowed = _Allowed({
-    "collections.OrderedDict": OrderedDict,
-    "collections.Counter": Counter,
-    "builtins.set": set,
-    "__builtin__.set": set,
-    "builtins.bytearray": bytearray,
-    "__builtin__.bytearray": bytearray,
-    "builtins.complex": complex,
-    "__builtin__.complex": complex,
-    "_codecs.encode": _calls.encode,
-})
+_allowed = _Allowed(
+    {
+        "collections.OrderedDict": OrderedDict,
+        "collections.Counter": Counter,
+        "builtins.set": set,
+        "__builtin__.set": set,
+        "builtins.bytearray": bytearray,
+        "__builtin__.bytearray": bytearray,
+        "builtins.complex": complex,
+        "__builtin__.complex": complex,
+        "_codecs.encode": _calls.encode,
+    }
+)
 
 
 def global_name(obj):
     """Qualified name of a class or function as a stream gives it."""
     module = getattr(obj, "__module__", None) or "builtins"
     if module == "tessera" or module.startswith("tessera."):
-        module = "torch" + module[len("tessera"):]
+        module = "torch" + module[len("tessera") :]
     return f"{module}.{getattr(obj, '__qualname__', getattr(obj, '__name__', repr(obj)))}"
 
 
@@ -151,7 +157,15 @@ class Unpickler:
             raise
         except (IndexError, KeyError, struct.error):
             raise UnpicklingError("the stream is truncated or corrupted") from None
-        except (TypeError, ValueError, AttributeError, OverflowError, MemoryError, RecursionError, AssertionError) as error:
+        except (
+            TypeError,
+            ValueError,
+            AttributeError,
+            OverflowError,
+            MemoryError,
+            RecursionError,
+            AssertionError,
+        ) as error:
             raise UnpicklingError(f"{type(error).__name__}: {error}") from error
 
     def find_global(self, module, name):
@@ -164,12 +178,14 @@ class Unpickler:
             return obj
         if module.partition(".")[0] in _BLOCKED_MODULES:
             raise UnpicklingError(f"Trying to load unsupported GLOBAL {full} whose module {module} is blocked.")
-        shown = full[len("builtins."):] if full.startswith("builtins.") else full
-        shown = shown[len("__builtin__."):] if shown.startswith("__builtin__.") else shown
-        raise UnpicklingError(f"Unsupported global: GLOBAL {shown} was not an allowed global by default. Please use "
-                              f"`torch.serialization.add_safe_globals([{shown}])` or the "
-                              f"`torch.serialization.safe_globals([{shown}])` context manager to allowlist this global if you trust "
-                              "this class/function.")
+        shown = full[len("builtins.") :] if full.startswith("builtins.") else full
+        shown = shown[len("__builtin__.") :] if shown.startswith("__builtin__.") else shown
+        raise UnpicklingError(
+            f"Unsupported global: GLOBAL {shown} was not an allowed global by default. Please use "
+            f"`torch.serialization.add_safe_globals([{shown}])` or the "
+            f"`torch.serialization.safe_globals([{shown}])` context manager to allowlist this global if you trust "
+            "this class/function."
+        )
 
     def _tuple(self, items):
         deepest = 0
@@ -198,7 +214,9 @@ class Unpickler:
 
     def may_make(self, cls):
         """Whether objects of this class are allowed: tensors and parameters, or what the user allowed."""
-        return cls in self.user_types or (self.callables.get(id(cls)) is cls and (cls is tessera.Tensor or cls in _calls.CALLS))
+        return cls in self.user_types or (
+            self.callables.get(id(cls)) is cls and (cls is tessera.Tensor or cls in _calls.CALLS)
+        )
 
     def _new_object(self, cls, args, kwargs):
         if type(args) is tuple and type(kwargs) is dict:
@@ -206,8 +224,10 @@ class Unpickler:
                 return cls.__new__(cls, *args, **kwargs)
             if isinstance(cls, type) and not kwargs and (cls is OrderedDict or _is_parameter_class(cls)):
                 return self.call(cls, args)
-        raise UnpicklingError(f"Trying to instantiate unsupported class {cls!r:.200}: Can only create new object for nn.Parameter or classes "
-                              f"allowlisted via `add_safe_globals`")
+        raise UnpicklingError(
+            f"Trying to instantiate unsupported class {cls!r:.200}: Can only create new object for nn.Parameter or classes "
+            f"allowlisted via `add_safe_globals`"
+        )
 
     def _build(self, target, state):
         cls = type(target)
@@ -219,8 +239,10 @@ class Unpickler:
         elif allowed or cls is OrderedDict:
             _calls.set_state(self, target, state)
         else:
-            raise UnpicklingError("Can only build Tensor, Parameter, OrderedDict or types allowlisted via `add_safe_globals`, "
-                                  f"but got {cls}")
+            raise UnpicklingError(
+                "Can only build Tensor, Parameter, OrderedDict or types allowlisted via `add_safe_globals`, "
+                f"but got {cls}"
+            )
 
     def _append(self, target, items):
         if type(target) is list:
@@ -241,7 +263,7 @@ class Unpickler:
     def _slice(self, position, size):
         if size < 0 or position + size > len(self.data):
             raise UnpicklingError("the stream is truncated")
-        return self.data[position:position + size]
+        return self.data[position : position + size]
 
     def _run(self):
         # The common opcodes of checkpoints are tested first; everything else is in _rare.
@@ -262,13 +284,13 @@ class Unpickler:
                 append(data[position])
                 position += 1
             elif code == 0x72:  # LONG_BINPUT
-                memo[int.from_bytes(data[position:position + 4], "little")] = stack[-1]
+                memo[int.from_bytes(data[position : position + 4], "little")] = stack[-1]
                 position += 4
             elif code == 0x6A:  # LONG_BINGET
-                append(memo[int.from_bytes(data[position:position + 4], "little")])
+                append(memo[int.from_bytes(data[position : position + 4], "little")])
                 position += 4
             elif code == 0x58:  # BINUNICODE
-                size = int.from_bytes(data[position:position + 4], "little")
+                size = int.from_bytes(data[position : position + 4], "little")
                 append(str(self._slice(position + 4, size), "utf-8", "surrogatepass"))
                 position += 4 + size
             elif code == 0x28:  # MARK
@@ -468,12 +490,31 @@ class Unpickler:
 
 
 _RARE = {
-    0x63: Unpickler._op_global, 0x93: Unpickler._op_stack_global, 0x7D: Unpickler._op_empty_dict, 0x5D: Unpickler._op_empty_list,
-    0x8F: Unpickler._op_empty_set, 0x73: Unpickler._op_setitem, 0x61: Unpickler._op_append, 0x65: Unpickler._op_appends,
-    0x90: Unpickler._op_additems, 0x47: Unpickler._op_binfloat, 0x8A: Unpickler._op_long1, 0x8B: Unpickler._op_long4,
-    0x8C: Unpickler._op_short_unicode, 0x8D: Unpickler._op_unicode8, 0x55: Unpickler._op_short_string, 0x54: Unpickler._op_string,
-    0x42: Unpickler._op_bytes, 0x43: Unpickler._op_short_bytes, 0x8E: Unpickler._op_bytes8, 0x96: Unpickler._op_bytearray8, 0x81: Unpickler._op_newobj,
-    0x92: Unpickler._op_newobj_ex, 0x62: Unpickler._op_build, 0x94: Unpickler._op_memoize, 0x95: Unpickler._op_frame,
+    0x63: Unpickler._op_global,
+    0x93: Unpickler._op_stack_global,
+    0x7D: Unpickler._op_empty_dict,
+    0x5D: Unpickler._op_empty_list,
+    0x8F: Unpickler._op_empty_set,
+    0x73: Unpickler._op_setitem,
+    0x61: Unpickler._op_append,
+    0x65: Unpickler._op_appends,
+    0x90: Unpickler._op_additems,
+    0x47: Unpickler._op_binfloat,
+    0x8A: Unpickler._op_long1,
+    0x8B: Unpickler._op_long4,
+    0x8C: Unpickler._op_short_unicode,
+    0x8D: Unpickler._op_unicode8,
+    0x55: Unpickler._op_short_string,
+    0x54: Unpickler._op_string,
+    0x42: Unpickler._op_bytes,
+    0x43: Unpickler._op_short_bytes,
+    0x8E: Unpickler._op_bytes8,
+    0x96: Unpickler._op_bytearray8,
+    0x81: Unpickler._op_newobj,
+    0x92: Unpickler._op_newobj_ex,
+    0x62: Unpickler._op_build,
+    0x94: Unpickler._op_memoize,
+    0x95: Unpickler._op_frame,
     0x80: Unpickler._op_proto,
 }
 

@@ -11,9 +11,28 @@ import tessera
 from tessera import _C
 from tessera._C import _handle_torch_function, _has_torch_function
 
-__all__ = ["atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_shapes", "broadcast_tensors", "cartesian_prod", "cdist", "chain_matmul", "combinations",
-           "einsum", "gradient", "histogramdd", "meshgrid",
-           "norm", "split", "tensordot", "unique", "unique_consecutive", "unravel_index"]
+__all__ = [
+    "atleast_1d",
+    "atleast_2d",
+    "atleast_3d",
+    "block_diag",
+    "broadcast_shapes",
+    "broadcast_tensors",
+    "cartesian_prod",
+    "cdist",
+    "chain_matmul",
+    "combinations",
+    "einsum",
+    "gradient",
+    "histogramdd",
+    "meshgrid",
+    "norm",
+    "split",
+    "tensordot",
+    "unique",
+    "unique_consecutive",
+    "unravel_index",
+]
 
 _VF = _C._VariableFunctions
 
@@ -51,6 +70,7 @@ def _unpacked(tensors):
 
 # ---- several tensors --------------------------------------------------------------------------------------------------------
 
+
 @_of_all
 def broadcast_tensors(*tensors):
     """Views of the tensors, all of the shape that they broadcast to.
@@ -75,8 +95,10 @@ def broadcast_shapes(*shapes):
             if size == 1 or size == result[i]:
                 continue
             if result[i] != 1:
-                raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape: "
-                                   f"{', '.join(str(list(s)) for s in shapes)} (sizes {result[i]} and {size} at dimension {i})")
+                raise RuntimeError(
+                    "Shape mismatch: objects cannot be broadcast to a single shape: "
+                    f"{', '.join(str(list(s)) for s in shapes)} (sizes {result[i]} and {size} at dimension {i})"
+                )
             result[i] = size
     return tessera.Size(result)
 
@@ -103,8 +125,10 @@ def _make_atleast(dimensions):
         return operator(tensors[0] if len(tensors) == 1 else tensors)
 
     atleast.__name__ = atleast.__qualname__ = f"atleast_{dimensions}d"
-    atleast.__doc__ = (f"The tensor with at least {dimensions} dimension{'s' if dimensions > 1 else ''}: sizes of 1 are added. For several tensors, or a sequence of them, "
-                       "a tuple.")
+    atleast.__doc__ = (
+        f"The tensor with at least {dimensions} dimension{'s' if dimensions > 1 else ''}: sizes of 1 are added. For several tensors, or a sequence of them, "
+        "a tuple."
+    )
     return _of_all(atleast)
 
 
@@ -160,20 +184,28 @@ def block_diag(*tensors):
         return tessera.empty(1, 0)
     for i, tensor in enumerate(tensors):
         if tensor.dim() > 2:
-            raise RuntimeError(f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {tensor.dim()} dimensions")
+            raise RuntimeError(
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {tensor.dim()} dimensions"
+            )
     blocks = [_VF.atleast_2d(tensor) for tensor in tensors]
     dtype = _functools.reduce(tessera.promote_types, (block.dtype for block in blocks))
     columns = _builtins.sum(block.shape[1] for block in blocks)
     rows, left = [], 0
     for block in blocks:
         height, width = block.shape
-        zeros = [tessera.zeros((height, width), dtype=dtype, device=block.device) for width in (left, columns - left - width)]
+        zeros = [
+            tessera.zeros((height, width), dtype=dtype, device=block.device) for width in (left, columns - left - width)
+        ]
         rows.append(tessera.cat([zeros[0], block.to(dtype), zeros[1]], dim=1))
         left += width
     return tessera.cat(rows)
 
 
-_CDIST_MODES = {"use_mm_for_euclid_dist_if_necessary": None, "use_mm_for_euclid_dist": 1, "donot_use_mm_for_euclid_dist": 2}
+_CDIST_MODES = {
+    "use_mm_for_euclid_dist_if_necessary": None,
+    "use_mm_for_euclid_dist": 1,
+    "donot_use_mm_for_euclid_dist": 2,
+}
 
 
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
@@ -201,6 +233,7 @@ def chain_matmul(*matrices, out=None):
 
 # ---- contraction ------------------------------------------------------------------------------------------------------------
 
+
 def _letter(index):
     if not isinstance(index, int) or not 0 <= index < 52:
         raise ValueError(f"einsum(): subscript in subscript list is not within the valid range [0, 52), got {index!r}")
@@ -221,7 +254,9 @@ def einsum(*args):
     Raises: ValueError for too few arguments; RuntimeError for an equation that is malformed or does not fit the shapes.
     """
     if len(args) < 2:
-        raise ValueError("einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list")
+        raise ValueError(
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
+        )
     if isinstance(args[0], tessera.Tensor):
         labels = args[1::2]
         operands = args[0:-1:2] if len(args) % 2 else args[::2]
@@ -247,7 +282,9 @@ def _dims_of_tensordot(a, b, dims):
             raise RuntimeError(f"tensordot expects dims < ndim_a or ndim_b, but got dims={dims}")
         return list(range(-dims, 0)), list(range(dims))
     if not isinstance(dims, (tuple, list)):
-        raise RuntimeError(f"tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] containing two lists, but got dims={dims}")
+        raise RuntimeError(
+            f"tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] containing two lists, but got dims={dims}"
+        )
     if len(dims) != 2:
         raise RuntimeError(f"tensordot expects dims to hold two lists, but got dims={dims}")
     return tuple([d] if isinstance(d, int) else list(d) for d in dims)
@@ -269,6 +306,7 @@ def tensordot(a, b, dims=2, out=None):
 
 
 # ---- one tensor -------------------------------------------------------------------------------------------------------------
+
 
 @_of_first
 def split(tensor, split_size_or_sections, dim=0):
@@ -301,7 +339,11 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
 @_of_first
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
     """The elements (with `dim`: the slices) that differ from the one before; results as of `unique`."""
-    return _chosen(*_C._unique_consecutive(input, return_inverse=return_inverse, return_counts=return_counts, dim=dim), return_inverse, return_counts)
+    return _chosen(
+        *_C._unique_consecutive(input, return_inverse=return_inverse, return_counts=return_counts, dim=dim),
+        return_inverse,
+        return_counts,
+    )
 
 
 @_of_first
@@ -314,7 +356,9 @@ def unravel_index(indices, shape):
         raise TypeError(f"unravel_index(): expected 'indices' to be a Tensor, but got {type(indices).__name__}")
     if indices.is_complex() or indices.is_floating_point() or indices.dtype == tessera.bool:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
-    if not isinstance(shape, int) and not (isinstance(shape, (tuple, list)) and all(isinstance(size, int) for size in shape)):
+    if not isinstance(shape, int) and not (
+        isinstance(shape, (tuple, list)) and all(isinstance(size, int) for size in shape)
+    ):
         raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {shape!r}")
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if any(size < 0 for size in shape):
@@ -334,14 +378,20 @@ def _spacings(input, spacing, dims):
         return [spacing] * len(dims)
     spacing = list(spacing)
     if len(spacing) != len(dims):
-        raise RuntimeError(f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = {input.dim()}' or of the given dims, "
-                           f"but got a list of length {len(spacing)} for {len(dims)} dims")
+        raise RuntimeError(
+            f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = {input.dim()}' or of the given dims, "
+            f"but got a list of length {len(spacing)} for {len(dims)} dims"
+        )
     for d, points in zip(dims, spacing):
         if isinstance(points, tessera.Tensor):
             if points.dim() != 1:
-                raise RuntimeError(f"torch.gradient expected each element of spacing to have one dimension, but got an element with {points.dim()} dimensions!")
+                raise RuntimeError(
+                    f"torch.gradient expected each element of spacing to have one dimension, but got an element with {points.dim()} dimensions!"
+                )
             if points.numel() != input.shape[d]:
-                raise RuntimeError(f"torch.gradient expected as many coordinates as points in dimension {d} ({input.shape[d]}), but got {points.numel()}")
+                raise RuntimeError(
+                    f"torch.gradient expected as many coordinates as points in dimension {d} ({input.shape[d]}), but got {points.numel()}"
+                )
     return spacing
 
 
@@ -351,7 +401,9 @@ def _derivative(input, spacing, dim, edge_order):
     if isinstance(spacing, tessera.Tensor):
         steps = spacing.diff().reshape([-1] + [1] * (input.dim() - dim - 1))
         before, after = steps[:-1], steps[1:]
-        inner = (part(2, n - 2) * before**2 - part(0, n - 2) * after**2 + part(1, n - 2) * (after**2 - before**2)) / (before * after * (before + after))
+        inner = (part(2, n - 2) * before**2 - part(0, n - 2) * after**2 + part(1, n - 2) * (after**2 - before**2)) / (
+            before * after * (before + after)
+        )
         first, second, last, last_but_one = steps[:1], steps[1:2], steps[-1:], steps[-2:-1]
     else:
         inner = (part(2, n - 2) - part(0, n - 2)) / (2 * spacing)
@@ -359,10 +411,14 @@ def _derivative(input, spacing, dim, edge_order):
     if edge_order == 1:
         edges = ((part(1, 1) - part(0, 1)) / first, (part(n - 1, 1) - part(n - 2, 1)) / last)
     else:
+
         def edge(x0, x1, x2, h1, h2):  # the derivative at x0 of the parabola through three points
             return -(2 * h1 + h2) / (h1 * (h1 + h2)) * x0 + (h1 + h2) / (h1 * h2) * x1 - h1 / (h2 * (h1 + h2)) * x2
 
-        edges = (edge(part(0, 1), part(1, 1), part(2, 1), first, second), -edge(part(n - 1, 1), part(n - 2, 1), part(n - 3, 1), last, last_but_one))
+        edges = (
+            edge(part(0, 1), part(1, 1), part(2, 1), first, second),
+            -edge(part(n - 1, 1), part(n - 2, 1), part(n - 3, 1), last, last_but_one),
+        )
     return tessera.cat([edges[0], inner.to(edges[0].dtype), edges[1]], dim)
 
 
@@ -385,13 +441,17 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
     dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
     for d in dims:
         if not -input.dim() <= d < input.dim():
-            raise IndexError(f"Dimension out of range (expected to be in range of [{-input.dim()}, {input.dim() - 1}], but got {d})")
+            raise IndexError(
+                f"Dimension out of range (expected to be in range of [{-input.dim()}, {input.dim() - 1}], but got {d})"
+            )
     dims = [d % input.dim() for d in dims]
     if len(set(dims)) != len(dims):
         raise RuntimeError(f"torch.gradient expected distinct dims, but got {dims}")
     for d in dims:
         if input.shape[d] < edge_order + 1:
-            raise RuntimeError(f"torch.gradient expected each dimension size to be at least edge_order+1, but dimension {d} has {input.shape[d]} points")
+            raise RuntimeError(
+                f"torch.gradient expected each dimension size to be at least edge_order+1, but dimension {d} has {input.shape[d]} points"
+            )
     return tuple(_derivative(input, step, d, edge_order) for d, step in zip(dims, _spacings(input, spacing, dims)))
 
 
@@ -400,19 +460,31 @@ def _edges_of(input, bins, range):
     columns = input.shape[-1]
     counts = [bins] * columns if isinstance(bins, int) else list(bins)
     if len(counts) != columns:
-        raise RuntimeError(f"histogramdd: The size of bins must be equal to the innermost dimension of the input, {columns}, but got {len(counts)}")
+        raise RuntimeError(
+            f"histogramdd: The size of bins must be equal to the innermost dimension of the input, {columns}, but got {len(counts)}"
+        )
     if not all(isinstance(count, int) for count in counts):
         return [edges.contiguous() for edges in counts]
     if range is not None and len(range) != 2 * columns:
-        raise RuntimeError(f"histogramdd: range should have {2 * columns} elements for {columns} columns, but got {len(range)}")
+        raise RuntimeError(
+            f"histogramdd: range should have {2 * columns} elements for {columns} columns, but got {len(range)}"
+        )
     edges = []
     for i, count in enumerate(counts):
         if count <= 0:
             raise RuntimeError(f"histogramdd: the number of bins must be positive, but got {count}")
         column = input[..., i]
-        low, high = range[2 * i:2 * i + 2] if range is not None else (column.min().item(), column.max().item()) if column.numel() else (0.0, 1.0)
+        low, high = (
+            range[2 * i : 2 * i + 2]
+            if range is not None
+            else (column.min().item(), column.max().item())
+            if column.numel()
+            else (0.0, 1.0)
+        )
         if low > high:
-            raise RuntimeError(f"histogramdd: the lower end of a range must not exceed the upper one, but got [{low}, {high}]")
+            raise RuntimeError(
+                f"histogramdd: the lower end of a range must not exceed the upper one, but got [{low}, {high}]"
+            )
         if low == high:
             low, high = low - 0.5, high + 0.5
         edges.append(tessera.linspace(low, high, count + 1, dtype=input.dtype))
@@ -438,7 +510,9 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
     if input.dtype not in (tessera.float32, tessera.float64):
         raise RuntimeError(f"histogramdd: only float and double are supported, but got {input.dtype}")
     if weight is not None and (weight.dtype != input.dtype or weight.shape != input.shape[:-1]):
-        raise RuntimeError("histogramdd: if weight tensor is provided, it should have the dtype of the input and its shape without the innermost dimension")
+        raise RuntimeError(
+            "histogramdd: if weight tensor is provided, it should have the dtype of the input and its shape without the innermost dimension"
+        )
     with tessera.no_grad():
         edges = _edges_of(input, bins, range)
         points = input.reshape(-1, input.shape[-1])
@@ -451,7 +525,11 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
             flat = flat * count + (tessera.searchsorted(steps, column, right=True) - 1).clamp(0, count - 1)
         shape = [len(steps) - 1 for steps in edges]
         weights = tessera.ones(len(points), dtype=input.dtype) if weight is None else weight.reshape(-1)
-        hist = tessera.zeros(math.prod(shape), dtype=input.dtype).index_add(0, flat[inside], weights[inside]).reshape(shape)
+        hist = (
+            tessera.zeros(math.prod(shape), dtype=input.dtype)
+            .index_add(0, flat[inside], weights[inside])
+            .reshape(shape)
+        )
         if density:
             hist = hist / hist.sum()
             for i, steps in enumerate(edges):
@@ -479,5 +557,7 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     if isinstance(p, str) and p != "fro":
         raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
     if not (input.is_floating_point() or input.is_complex()) and dtype is None:
-        raise RuntimeError(f"norm(): input dtype should be either floating point or complex. Got {input.dtype} instead.")
+        raise RuntimeError(
+            f"norm(): input dtype should be either floating point or complex. Got {input.dtype} instead."
+        )
     return _C._linalg.linalg_vector_norm(input, 2 if p is None or p == "fro" else p, dim, keepdim, dtype=dtype, out=out)

@@ -11,15 +11,32 @@ from tessera._library.opcheck import opcheck
 from tessera._library.registration import get_ctx
 from tessera._library.schema import infer_schema
 
-__all__ = ["CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract", "infer_schema", "opcheck", "register_autocast",
-           "register_autograd",
-           "register_fake", "register_kernel", "register_torch_dispatch", "register_vmap", "triton_op", "wrap_triton"]
+__all__ = [
+    "CustomOpDef",
+    "Library",
+    "custom_op",
+    "define",
+    "fallthrough_kernel",
+    "get_ctx",
+    "impl",
+    "impl_abstract",
+    "infer_schema",
+    "opcheck",
+    "register_autocast",
+    "register_autograd",
+    "register_fake",
+    "register_kernel",
+    "register_torch_dispatch",
+    "register_vmap",
+    "triton_op",
+    "wrap_triton",
+]
 
 _RESERVED = ("prim",)
-_definers = set()      # namespaces that a Library of kind DEF owns
-_registered = {}       # (qualified name, key) -> how many Python kernels stand there
-_permanent = {}        # namespace -> Library of what was registered without one
-_vmap_rules = {}       # qualified name -> rule; vmap looks here
+_definers = set()  # namespaces that a Library of kind DEF owns
+_registered = {}  # (qualified name, key) -> how many Python kernels stand there
+_permanent = {}  # namespace -> Library of what was registered without one
+_vmap_rules = {}  # qualified name -> rule; vmap looks here
 
 
 def fallthrough_kernel():
@@ -52,8 +69,10 @@ class Library:
             _C._key_bits(dispatch_key)
         if kind == "DEF":
             if ns in _definers or ns == "aten":
-                raise RuntimeError(f"Only a single library of kind DEF can be used to register the namespace {ns}; please put all of your definitions "
-                                   f"in it, or use kind FRAGMENT.")
+                raise RuntimeError(
+                    f"Only a single library of kind DEF can be used to register the namespace {ns}; please put all of your definitions "
+                    f"in it, or use kind FRAGMENT."
+                )
             _definers.add(ns)
             self._owner = True
 
@@ -68,7 +87,9 @@ class Library:
         if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
             raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
         if self.kind == "IMPL":
-            raise RuntimeError(f"a library of kind IMPL can't define operators (namespace {self.ns}); use DEF or FRAGMENT")
+            raise RuntimeError(
+                f"a library of kind IMPL can't define operators (namespace {self.ns}); use DEF or FRAGMENT"
+            )
         tags = (tags,) if not isinstance(tags, (list, tuple, set, frozenset)) else tags
         names = []
         for tag in tags:
@@ -90,10 +111,12 @@ class Library:
         elif isinstance(op_name, str):
             name = op_name if "::" in op_name else f"{self.ns}::{op_name}"
         else:
-            raise RuntimeError(f"impl should be passed either a name or an OpOverload object as the first argument, got {type(op_name).__name__}")
+            raise RuntimeError(
+                f"impl should be passed either a name or an OpOverload object as the first argument, got {type(op_name).__name__}"
+            )
         if not name.startswith(f"{self.ns}::"):
             raise RuntimeError(f"{name} is of another namespace than the library, {self.ns}")
-        return name[:-len(".default")] if name.endswith(".default") else name
+        return name[: -len(".default")] if name.endswith(".default") else name
 
     def impl(self, op_name, fn, dispatch_key="", *, with_keyset=False, allow_override=False):
         """A kernel of an operator for a dispatch key ("CPU", "Autograd" ...; the library's, or else CompositeImplicitAutograd).
@@ -106,8 +129,10 @@ class Library:
         key = dispatch_key or self.dispatch_key or "CompositeImplicitAutograd"
         name = self._qualified(op_name)
         if _registered.get((name, key)) and not allow_override:
-            raise RuntimeError(f"This is not allowed since there's already a kernel registered from python overriding {name}'s behavior for {key} "
-                               f"dispatch key and {self.ns} namespace.")
+            raise RuntimeError(
+                f"This is not allowed since there's already a kernel registered from python overriding {name}'s behavior for {key} "
+                f"dispatch key and {self.ns} namespace."
+            )
         function = None if fn is fallthrough_kernel else fn
         self._registrations.append(_C._register_op_kernel(name, key, function, with_keyset))
         _registered[(name, key)] = _registered.get((name, key), 0) + 1
@@ -116,7 +141,7 @@ class Library:
     def fallback(self, fn, dispatch_key="", *, with_keyset=False):
         """The kernel of every operator that has none for a key: `fn(op, *args, **kwargs)`. For `Library("_", "IMPL")`. Raises: RuntimeError for other namespaces."""
         if self.ns != "_":
-            raise RuntimeError(f"We can only register global fallbacks with the namespace \"_\", got {self.ns}")
+            raise RuntimeError(f'We can only register global fallbacks with the namespace "_", got {self.ns}')
         if not callable(fn):
             raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
         key = dispatch_key or self.dispatch_key
@@ -186,8 +211,10 @@ def _name_of(op):
     if isinstance(op, OpOverload):
         return op._name
     if isinstance(op, str) and "::" in op:
-        return op[:-len(".default")] if op.endswith(".default") else op
-    raise ValueError(f"expected the qualified name of an operator (\"ns::name\"), an OpOverload or a CustomOpDef, got {op!r}")
+        return op[: -len(".default")] if op.endswith(".default") else op
+    raise ValueError(
+        f'expected the qualified name of an operator ("ns::name"), an OpOverload or a CustomOpDef, got {op!r}'
+    )
 
 
 def _definition_of(op):
@@ -208,7 +235,9 @@ def define(qualname, schema, *, lib=None, tags=()):
     if qualname.count("::") != 1:
         raise ValueError(f"expected the name of an operator to be of the form 'namespace::name', got {qualname!r}")
     if not re.fullmatch(r"\(.*\)\s*->\s*.+", schema, re.DOTALL):
-        raise ValueError(f"define(qualname, schema, ...): expected schema to look like e.g. \"(Tensor x) -> Tensor\" but got \"{schema}\"")
+        raise ValueError(
+            f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got "{schema}"'
+        )
     name = qualname.partition("::")[2]
     (_library_of(qualname) if lib is None else lib).define(name + schema, alias_analysis="", tags=tags)
 
@@ -258,7 +287,13 @@ def register_kernel(op, device_types, func=None, /, *, lib=None):
         if definition is not None:
             return definition.register_kernel(device_types)(function)
         library = _library_of(name) if lib is None else lib
-        types = ("default",) if device_types is None else (device_types,) if isinstance(device_types, str) else tuple(device_types)
+        types = (
+            ("default",)
+            if device_types is None
+            else (device_types,)
+            if isinstance(device_types, str)
+            else tuple(device_types)
+        )
         for key in ["CompositeExplicitAutograd" if t == "default" else registration.device_key(t) for t in types]:
             library.impl(name, function, key)
         return function
@@ -288,9 +323,12 @@ def impl_abstract(qualname, func=None, *, lib=None, _stacklevel=1):
     """Deprecated name of `register_fake`."""
     import warnings
 
-    warnings.warn("torch.library.impl_abstract was renamed to torch.library.register_fake. Please use that instead; we will remove "
-                  "torch.library.impl_abstract in a future version.",
-                  FutureWarning, stacklevel=2)
+    warnings.warn(
+        "torch.library.impl_abstract was renamed to torch.library.register_fake. Please use that instead; we will remove "
+        "torch.library.impl_abstract in a future version.",
+        FutureWarning,
+        stacklevel=2,
+    )
     return register_fake(qualname, func, lib=lib)
 
 
@@ -313,9 +351,11 @@ def register_autograd(op, backward, /, *, setup_context=None, lib=None):
     name = _name_of(op)
     overload = _resolve(name)
     if overload._schema.is_mutable:
-        raise RuntimeError(f"Cannot register autograd formula for non-functional operator {overload} with schema {overload._schema}. Please create a "
-                           f"functional operator and register an autograd "
-                           "formula for that.")
+        raise RuntimeError(
+            f"Cannot register autograd formula for non-functional operator {overload} with schema {overload._schema}. Please create a "
+            f"functional operator and register an autograd "
+            "formula for that."
+        )
     kernel = registration.make_autograd_kernel(overload, lambda: (backward, setup_context))
     (_library_of(name) if lib is None else lib).impl(name, kernel, "Autograd", with_keyset=True)
 
@@ -325,13 +365,15 @@ def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
     from tessera._ops import _resolve
 
     if device_type not in ("cpu", "cuda"):
-        raise ValueError(f"Unknown device type: {device_type!r}, expected \"cpu\" or \"cuda\"")
+        raise ValueError(f'Unknown device type: {device_type!r}, expected "cpu" or "cuda"')
     name = _name_of(op)
     definition = _definition_of(op)
     require("autocast", "library.register_autocast()", "Cast the inputs in the operator itself.")
     library = definition._lib if definition is not None else _library_of(name) if lib is None else lib
     key = "AutocastCPU" if device_type == "cpu" else "AutocastCUDA"
-    library.impl(name, registration.make_autocast_kernel(_resolve(name), device_type, cast_inputs), key, allow_override=True)
+    library.impl(
+        name, registration.make_autocast_kernel(_resolve(name), device_type, cast_inputs), key, allow_override=True
+    )
 
 
 def register_vmap(op, func=None, /, *, lib=None):
@@ -358,7 +400,9 @@ def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None)
     from tessera._ops import _rules
     from tessera.utils._python_dispatch import TorchDispatchMode
 
-    if not (isinstance(torch_dispatch_class, type) and issubclass(torch_dispatch_class, (_C.TensorBase, TorchDispatchMode))):
+    if not (
+        isinstance(torch_dispatch_class, type) and issubclass(torch_dispatch_class, (_C.TensorBase, TorchDispatchMode))
+    ):
         raise ValueError(f"expected a subclass of Tensor or of TorchDispatchMode, got {torch_dispatch_class!r}")
     name = _name_of(op)
 

@@ -11,9 +11,22 @@ import functools
 import tessera
 from tessera import _C
 
-__all__ = ["BaseTorchFunctionMode", "TorchFunctionMode", "enable_reentrant_dispatch", "get_ignored_functions", "get_overridable_functions",
-           "get_testing_overrides", "handle_torch_function", "has_torch_function", "has_torch_function_unary",
-           "has_torch_function_variadic", "is_tensor_like", "is_tensor_method_or_property", "resolve_name", "wrap_torch_function"]
+__all__ = [
+    "BaseTorchFunctionMode",
+    "TorchFunctionMode",
+    "enable_reentrant_dispatch",
+    "get_ignored_functions",
+    "get_overridable_functions",
+    "get_testing_overrides",
+    "handle_torch_function",
+    "has_torch_function",
+    "has_torch_function_unary",
+    "has_torch_function_variadic",
+    "is_tensor_like",
+    "is_tensor_method_or_property",
+    "resolve_name",
+    "wrap_torch_function",
+]
 
 has_torch_function = _C._has_torch_function
 has_torch_function_unary = _C._has_torch_function_unary
@@ -191,7 +204,11 @@ _IGNORED_METHODS = """
 def get_ignored_functions():
     """Public functions that can't be overridden with `__torch_function__`: factories, settings, tests of types."""
     found = {getattr(tessera, name) for name in _IGNORED if hasattr(tessera, name)}
-    found |= {getattr(tessera.Tensor, name) for name in _IGNORED_METHODS if hasattr(tessera.Tensor, name) and _hashable(getattr(tessera.Tensor, name))}
+    found |= {
+        getattr(tessera.Tensor, name)
+        for name in _IGNORED_METHODS
+        if hasattr(tessera.Tensor, name) and _hashable(getattr(tessera.Tensor, name))
+    }
     return found
 
 
@@ -235,7 +252,7 @@ def _overridable():
 
 
 def _path(module):
-    return module.__name__[len("tessera"):]
+    return module.__name__[len("tessera") :]
 
 
 def get_overridable_functions():
@@ -280,8 +297,12 @@ def _signature_of(func):
         schema = _C._get_schema(overload) if hasattr(_C, "_get_schema") else None
         arguments = getattr(schema, "arguments", None)
         if arguments:
-            names = ["input" if a.name == "self" and not is_tensor_method_or_property(func) else a.name for a in arguments]
-            names = [name + "_" if name in ("from", "lambda", "in", "is") else name for name in names]  # no parameter can have Python's words
+            names = [
+                "input" if a.name == "self" and not is_tensor_method_or_property(func) else a.name for a in arguments
+            ]
+            names = [
+                name + "_" if name in ("from", "lambda", "in", "is") else name for name in names
+            ]  # no parameter can have Python's words
             required = [name for name, a in zip(names, arguments) if not a.kwarg_only]
             keyword = [f"{name}=None" for name, a in zip(names, arguments) if a.kwarg_only]
             keyword += ["out=None"] if "out" not in names else []

@@ -63,12 +63,17 @@ def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="device
         return
     module = getattr(tessera, tessera.device(device_type).type, None)
     if module is None:
-        raise RuntimeError(f"torch has no module of `{device_type}`, you should register a module by `torch._register_device_module`.")
+        raise RuntimeError(
+            f"torch has no module of `{device_type}`, you should register a module by `torch._register_device_module`."
+        )
     if devices is None:
         count = module.device_count() if device_type != "cpu" and module.is_available() else 0
         if count > 1:
-            warnings.warn(f"{device_type.upper()} reports that you have {count} available devices, and you have used {_caller} without "
-                          "explicitly specifying which devices are being used.", stacklevel=3)
+            warnings.warn(
+                f"{device_type.upper()} reports that you have {count} available devices, and you have used {_caller} without "
+                "explicitly specifying which devices are being used.",
+                stacklevel=3,
+            )
         devices = list(range(count))
     devices = list(devices)
     cpu_state = get_rng_state()

@@ -24,10 +24,29 @@ from tessera import _weights_only_unpickler as _restricted
 from tessera._C import _FileSink, _ZipReader, _ZipWriter
 from tessera.storage import TypedStorage, UntypedStorage, _class_name_of_dtype, _typed, bytes_view, swap_bytes
 
-__all__ = ["SourceChangeWarning", "LoadEndianness", "add_safe_globals", "clear_safe_globals", "default_restore_location",
-           "get_crc32_options", "get_default_load_endianness", "get_default_mmap_options", "get_safe_globals",
-           "get_unsafe_globals_in_checkpoint", "load", "location_tag", "normalize_storage_type", "register_package", "safe_globals", "save",
-           "set_crc32_options", "set_default_load_endianness", "set_default_mmap_options", "skip_data", "storage_to_tensor_type"]
+__all__ = [
+    "SourceChangeWarning",
+    "LoadEndianness",
+    "add_safe_globals",
+    "clear_safe_globals",
+    "default_restore_location",
+    "get_crc32_options",
+    "get_default_load_endianness",
+    "get_default_mmap_options",
+    "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
+    "load",
+    "location_tag",
+    "normalize_storage_type",
+    "register_package",
+    "safe_globals",
+    "save",
+    "set_crc32_options",
+    "set_default_load_endianness",
+    "set_default_mmap_options",
+    "skip_data",
+    "storage_to_tensor_type",
+]
 
 DEFAULT_PROTOCOL = 2
 MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
@@ -143,7 +162,9 @@ class set_default_mmap_options:
 
     def __init__(self, flags):
         if flags not in (MAP_SHARED, MAP_PRIVATE):
-            raise ValueError(f"Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, but got {flags}")
+            raise ValueError(
+                f"Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, but got {flags}"
+            )
         self.prev, _Options.mmap = _Options.mmap, flags
 
     def __enter__(self):
@@ -191,13 +212,17 @@ def validate_cuda_device(location):
     """The index in 'cuda:1'. Raises: RuntimeError if CUDA or that device is missing."""
     index = tessera.device(location).index or 0
     if not tessera.cuda.is_available():
-        raise RuntimeError("Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running "
-                           "on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to "
-                           "the CPU.")
+        raise RuntimeError(
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running "
+            "on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to "
+            "the CPU."
+        )
     count = tessera.cuda.device_count()
     if index >= count:
-        raise RuntimeError(f"Attempting to deserialize object on CUDA device {index} but torch.cuda.device_count() is {count}. Please use "
-                           "torch.load with map_location to map your storages to an existing device.")
+        raise RuntimeError(
+            f"Attempting to deserialize object on CUDA device {index} but torch.cuda.device_count() is {count}. Please use "
+            "torch.load with map_location to map your storages to an existing device."
+        )
     return index
 
 
@@ -227,7 +252,9 @@ def default_restore_location(storage, location):
         result = restore(storage, location)
         if result is not None:
             return result
-    raise RuntimeError(f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})")
+    raise RuntimeError(
+        f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})"
+    )
 
 
 def _restore_function(map_location):
@@ -288,12 +315,12 @@ def _outside_name(module, name):
         return _STAND_INS[name]
     if module in ("tessera", "tessera._C"):
         return ("torch.storage" if name == "UntypedStorage" else "torch"), name
-    return "torch" + module[len("tessera"):], name
+    return "torch" + module[len("tessera") :], name
 
 
 def _inside_module(module):
     if module == "torch" or module.startswith("torch."):
-        return "tessera" + module[len("torch"):]
+        return "tessera" + module[len("torch") :]
     return module
 
 
@@ -312,11 +339,11 @@ def _rename_globals(data):
             break
         code = data[position]
         if code in b"XBT":  # BINUNICODE, BINBYTES, BINSTRING
-            position += 5 + int.from_bytes(data[position + 1:position + 5], "little")
+            position += 5 + int.from_bytes(data[position + 1 : position + 5], "little")
         elif code == 0x63:  # GLOBAL
             middle = data.index(b"\n", position)
             end = data.index(b"\n", middle + 1) + 1
-            module, name = data[position + 1:middle].decode(), data[middle + 1:end - 1].decode()
+            module, name = data[position + 1 : middle].decode(), data[middle + 1 : end - 1].decode()
             if module == "tessera" or module.startswith("tessera."):
                 out += [data[start:position], "c{}\n{}\n".format(*_outside_name(module, name)).encode()]
                 start = end
@@ -324,7 +351,7 @@ def _rename_globals(data):
         elif code in b"\x8aCU":  # LONG1, SHORT_BINBYTES, SHORT_BINSTRING
             position += 2 + data[position + 1]
         elif code == 0x8B:  # LONG4
-            position += 5 + int.from_bytes(data[position + 1:position + 5], "little")
+            position += 5 + int.from_bytes(data[position + 1 : position + 5], "little")
         else:
             raise pickle.PicklingError(f"can't translate the opcode {code:#x}")
     out.append(data[start:])
@@ -335,7 +362,10 @@ def _dispatch_table():
     table = copyreg.dispatch_table.copy()
     table[tessera.layout] = lambda layout: (_get_layout, ("torch." + str(layout).rpartition(".")[2],))
     table[tessera.Size] = lambda size: (_torch_size, (tuple(size),))
-    table[tessera.device] = lambda device: (_torch_device, (device.type,) if device.index is None else (device.type, device.index))
+    table[tessera.device] = lambda device: (
+        _torch_device,
+        (device.type,) if device.index is None else (device.type, device.index),
+    )
     return table
 
 
@@ -428,8 +458,10 @@ def _check_seekable(f):
     try:
         f.seek(f.tell())
     except (io.UnsupportedOperation, AttributeError) as error:
-        message = (f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like "
-                   "io.BytesIO and try to load from it instead.")
+        message = (
+            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like "
+            "io.BytesIO and try to load from it instead."
+        )
         raise type(error)(message) from None
 
 
@@ -443,8 +475,14 @@ def _is_zip(file):
 # ---- save -------------------------------------------------------------------------------------------------------------------
 
 
-def save(obj, f, pickle_module=pickle, pickle_protocol=DEFAULT_PROTOCOL, _use_new_zipfile_serialization=True,
-         _disable_byteorder_record=False):
+def save(
+    obj,
+    f,
+    pickle_module=pickle,
+    pickle_protocol=DEFAULT_PROTOCOL,
+    _use_new_zipfile_serialization=True,
+    _disable_byteorder_record=False,
+):
     """Writes `obj` to a file.
 
     Args:
@@ -507,7 +545,13 @@ class _SavedStorages:
             untyped = obj._untyped_storage
             kind = _class_name_of_dtype.get(obj.dtype)
             if kind is None:
-                return "storage", UntypedStorage, self.key_of(untyped, tessera.uint8), location_tag(untyped), untyped.nbytes()
+                return (
+                    "storage",
+                    UntypedStorage,
+                    self.key_of(untyped, tessera.uint8),
+                    location_tag(untyped),
+                    untyped.nbytes(),
+                )
             return "storage", getattr(tessera, kind), self.key_of(untyped, obj.dtype), location_tag(untyped), len(obj)
         return None
 
@@ -541,23 +585,31 @@ def _write_archive(file, name, data, storages, byteorder):
 
 # ---- load -------------------------------------------------------------------------------------------------------------------
 
-_ADVICE = ("In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` from `False` to `True`. Re-running "
-           "`torch.load` with `weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it "
-           "only if you got the file from a trusted source.")
-_DOCS = ("\n\nCheck the documentation of torch.load to learn more about types accepted by default with weights_only "
-         "https://pytorch.org/docs/stable/generated/torch.load.html.")
+_ADVICE = (
+    "In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` from `False` to `True`. Re-running "
+    "`torch.load` with `weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it "
+    "only if you got the file from a trusted source."
+)
+_DOCS = (
+    "\n\nCheck the documentation of torch.load to learn more about types accepted by default with weights_only "
+    "https://pytorch.org/docs/stable/generated/torch.load.html."
+)
 
 
 def _weights_only_error(error):
     text = str(error)
     if "Unsupported global" in text or "whose module" in text:
-        message = ("Weights only load failed. This file can still be loaded, to do so you have two options, "
-                   "\033[1mdo those steps only if you trust the source of the checkpoint\033[0m. "
-                   f"\n\t(1) {_ADVICE}\n\t(2) Alternatively, to load with `weights_only=True` please check the recommended steps in the "
-                   f"following error message.\n\tWeightsUnpickler error: {text}")
+        message = (
+            "Weights only load failed. This file can still be loaded, to do so you have two options, "
+            "\033[1mdo those steps only if you trust the source of the checkpoint\033[0m. "
+            f"\n\t(1) {_ADVICE}\n\t(2) Alternatively, to load with `weights_only=True` please check the recommended steps in the "
+            f"following error message.\n\tWeightsUnpickler error: {text}"
+        )
     else:
-        message = (f"Weights only load failed. {_ADVICE}\nPlease file an issue with the following so that we can make `weights_only=True` "
-                   f"compatible with your use case: WeightsUnpickler error: {text}")
+        message = (
+            f"Weights only load failed. {_ADVICE}\nPlease file an issue with the following so that we can make `weights_only=True` "
+            f"compatible with your use case: WeightsUnpickler error: {text}"
+        )
     return UnpicklingError(message + _DOCS)
 
 
@@ -584,7 +636,9 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
         a wrong checksum or a missing device, FileNotFoundError, ValueError for mmap without a path.
     """
     if weights_only is None:
-        weights_only = pickle_module is None and os.environ.get("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "0").lower() not in ("1", "y", "yes", "true")
+        weights_only = pickle_module is None and os.environ.get(
+            "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "0"
+        ).lower() not in ("1", "y", "yes", "true")
     if os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "0").lower() in ("1", "y", "yes", "true"):
         weights_only = True
     if weights_only and pickle_module is not None:
@@ -602,8 +656,10 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
                 loader = _ZipLoader(file, map_location, f if mmap else None)
                 return loader.load(pickle_module or pickle, weights_only, pickle_load_args)
             if mmap:
-                raise RuntimeError("mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), "
-                                   "please torch.save your checkpoint with this option in order to use mmap.")
+                raise RuntimeError(
+                    "mmap can only be used with files saved with `torch.save(_use_new_zipfile_serialization=True), "
+                    "please torch.save your checkpoint with this option in order to use mmap."
+                )
             return _legacy_load(file, map_location, pickle_module or pickle, weights_only, pickle_load_args)
         except UnpicklingError as error:
             if weights_only and not str(error).startswith("Weights only load failed"):
@@ -638,7 +694,13 @@ def _check_pid(pid, fields):
     kind, key, location, numel = pid[1:5]
     key = key.decode() if isinstance(key, bytes) else key
     location = location.decode() if isinstance(location, bytes) else location
-    if not isinstance(kind, _restricted._StorageType) or type(key) is not str or type(location) is not str or type(numel) is not int or numel < 0:
+    if (
+        not isinstance(kind, _restricted._StorageType)
+        or type(key) is not str
+        or type(location) is not str
+        or type(numel) is not int
+        or numel < 0
+    ):
         raise UnpicklingError(f"malformed persistent id {pid!r:.200}")
     dtype = kind.dtype or tessera.uint8
     return dtype, key, location, numel * dtype.itemsize
@@ -666,7 +728,9 @@ class _ZipLoader:
     def load(self, pickle_module, weights_only, pickle_load_args):
         if "constants.pkl" in self.reader:
             if weights_only:
-                raise RuntimeError("Cannot use ``weights_only=True`` with TorchScript archives passed to ``torch.load``. " + _ADVICE)
+                raise RuntimeError(
+                    "Cannot use ``weights_only=True`` with TorchScript archives passed to ``torch.load``. " + _ADVICE
+                )
             raise RuntimeError("the file is a TorchScript archive; use jit.load")
         data = self.reader.read("data.pkl")
         return _read_pickle(data, pickle_module, weights_only, self.persistent_load, pickle_load_args, self.reader.size)
@@ -739,7 +803,11 @@ def _legacy_save(obj, file, pickle_module, protocol):
         cls = getattr(tessera, kind) if kind else UntypedStorage
         return "storage", cls, key, location_tag(storage), storage.nbytes() // dtype.itemsize, None
 
-    info = {"protocol_version": PROTOCOL_VERSION, "little_endian": sys.byteorder == "little", "type_sizes": {"short": 2, "int": 4, "long": 4}}
+    info = {
+        "protocol_version": PROTOCOL_VERSION,
+        "little_endian": sys.byteorder == "little",
+        "type_sizes": {"short": 2, "int": 4, "long": 4},
+    }
     body = _pickle(obj, pickle_module, protocol, persistent_id)
     for head in (MAGIC_NUMBER, PROTOCOL_VERSION, info):
         file.write(pickle_module.dumps(head, protocol=protocol))
@@ -759,7 +827,9 @@ def _legacy_load(file, map_location, pickle_module, weights_only, pickle_load_ar
     if not data:
         raise EOFError("Ran out of input")
     if len(data) > 262 and data[257:262] == b"ustar":
-        raise RuntimeError("the tar format of PyTorch 0.1 is not supported; load and save the file again with a later version")
+        raise RuntimeError(
+            "the tar format of PyTorch 0.1 is not supported; load and save the file again with a later version"
+        )
     position, room = 0, len(data)
     storages, roots = {}, {}
     restore = _restore_function(map_location)
@@ -772,7 +842,9 @@ def _legacy_load(file, map_location, pickle_module, weights_only, pickle_load_ar
         if key not in storages:
             room -= nbytes
             if room < 0:
-                raise RuntimeError(f"storage {key!r:.100} and those before need {len(data) - room} bytes, which the file does not have")
+                raise RuntimeError(
+                    f"storage {key!r:.100} and those before need {len(data) - room} bytes, which the file does not have"
+                )
             storage = restore(UntypedStorage(nbytes), location)
             storages[key] = (storage._untyped_storage if isinstance(storage, TypedStorage) else storage, dtype, nbytes)
         untyped = storages[key][0]
@@ -838,7 +910,7 @@ def _legacy_fill(data, position, storages, key, little):
         return position + nbytes
     source = storage if storage.device.type == "cpu" else UntypedStorage(nbytes)
     view = bytes_view(source)
-    view[:nbytes] = data[position:position + nbytes]
+    view[:nbytes] = data[position : position + nbytes]
     if little != (sys.byteorder == "little"):
         swap_bytes(view, dtype.itemsize // (2 if dtype.is_complex else 1))
     if source is not storage:

@@ -13,9 +13,30 @@ from tessera import _C
 
 _PREFIX = "special_"
 # Names here -> operators of the top-level namespace.
-_OTHER_NAMES = {"digamma": "digamma", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "exp2": "exp2", "expit": "sigmoid", "expm1": "expm1", "gammainc": "igamma",
-                "gammaincc": "igammac", "gammaln": "lgamma", "i0": "i0", "log1p": "log1p", "log_softmax": "log_softmax", "logit": "logit", "logsumexp": "logsumexp",
-                "multigammaln": "mvlgamma", "polygamma": "polygamma", "psi": "digamma", "round": "round", "sinc": "sinc", "softmax": "softmax", "xlogy": "xlogy"}
+_OTHER_NAMES = {
+    "digamma": "digamma",
+    "erf": "erf",
+    "erfc": "erfc",
+    "erfinv": "erfinv",
+    "exp2": "exp2",
+    "expit": "sigmoid",
+    "expm1": "expm1",
+    "gammainc": "igamma",
+    "gammaincc": "igammac",
+    "gammaln": "lgamma",
+    "i0": "i0",
+    "log1p": "log1p",
+    "log_softmax": "log_softmax",
+    "logit": "logit",
+    "logsumexp": "logsumexp",
+    "multigammaln": "mvlgamma",
+    "polygamma": "polygamma",
+    "psi": "digamma",
+    "round": "round",
+    "sinc": "sinc",
+    "softmax": "softmax",
+    "xlogy": "xlogy",
+}
 
 
 def _operator(name):
@@ -34,5 +55,5 @@ def __getattr__(name):
 
 
 def __dir__():
-    own = {name[len(_PREFIX):] for name in dir(getattr(_C, "_special", None)) if name.startswith(_PREFIX)}
+    own = {name[len(_PREFIX) :] for name in dir(getattr(_C, "_special", None)) if name.startswith(_PREFIX)}
     return sorted(own | {name for name in _OTHER_NAMES if hasattr(_C, _OTHER_NAMES[name])})

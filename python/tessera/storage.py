@@ -12,9 +12,23 @@ __all__ = ["TypedStorage", "UntypedStorage"]
 
 # Names of the legacy classes, which are also what checkpoints call the element types.
 _KINDS = {
-    "Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32",
-    "Short": "int16", "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexDouble": "complex128", "ComplexFloat": "complex64",
-    "QUInt8": "quint8", "QInt8": "qint8", "QInt32": "qint32", "QUInt4x2": "quint4x2", "QUInt2x4": "quint2x4",
+    "Double": "float64",
+    "Float": "float32",
+    "Half": "float16",
+    "BFloat16": "bfloat16",
+    "Long": "int64",
+    "Int": "int32",
+    "Short": "int16",
+    "Char": "int8",
+    "Byte": "uint8",
+    "Bool": "bool",
+    "ComplexDouble": "complex128",
+    "ComplexFloat": "complex64",
+    "QUInt8": "quint8",
+    "QInt8": "qint8",
+    "QInt32": "qint32",
+    "QUInt4x2": "quint4x2",
+    "QUInt2x4": "quint2x4",
 }
 
 
@@ -48,9 +62,13 @@ def _warn_deprecated(level=2):
     global _warned
     if not _warned:
         _warned = True
-        warnings.warn("TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. "
-                      "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
-                      "tensor.untyped_storage() instead of tensor.storage()", UserWarning, stacklevel=level + 1)
+        warnings.warn(
+            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. "
+            "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
+            "tensor.untyped_storage() instead of tensor.storage()",
+            UserWarning,
+            stacklevel=level + 1,
+        )
 
 
 _warned = False
@@ -90,7 +108,9 @@ class TypedStorage(metaclass=_LegacyMeta):
             dtype = legacy
         if wrap_storage is not None:
             if args:
-                raise RuntimeError(f"TypedStorage takes no positional arguments together with 'wrap_storage', got {len(args)}")
+                raise RuntimeError(
+                    f"TypedStorage takes no positional arguments together with 'wrap_storage', got {len(args)}"
+                )
             if dtype is None:
                 raise RuntimeError("Argument 'dtype' must be specified when 'wrap_storage' is specified")
             if device is not None:
@@ -141,7 +161,11 @@ class TypedStorage(metaclass=_LegacyMeta):
         return iter(self.tolist())
 
     def __eq__(self, other):
-        return isinstance(other, TypedStorage) and self._untyped_storage == other._untyped_storage and self.dtype is other.dtype
+        return (
+            isinstance(other, TypedStorage)
+            and self._untyped_storage == other._untyped_storage
+            and self.dtype is other.dtype
+        )
 
     def __hash__(self):
         return hash(self._untyped_storage)
@@ -258,7 +282,9 @@ class TypedStorage(metaclass=_LegacyMeta):
     def type(self, dtype=None, non_blocking=False):
         if dtype is None:
             return f"{tessera._display_name}.{self._class_name()}"
-        return self._cast(dtype if isinstance(dtype, tessera.dtype) else getattr(dtype, "_legacy_dtype", dtype), non_blocking)
+        return self._cast(
+            dtype if isinstance(dtype, tessera.dtype) else getattr(dtype, "_legacy_dtype", dtype), non_blocking
+        )
 
     def _class_name(self):
         return _class_name_of_dtype.get(self.dtype, "UntypedStorage")
@@ -345,7 +371,9 @@ class _UntypedMethods:
 
     def cuda(self, device=None, non_blocking=False):
         index = device if device is not None else tessera.cuda.current_device()
-        return self.to(device=tessera.device("cuda", index) if isinstance(index, int) else index, non_blocking=non_blocking)
+        return self.to(
+            device=tessera.device("cuda", index) if isinstance(index, int) else index, non_blocking=non_blocking
+        )
 
     def type(self, dtype=None, non_blocking=False):
         if dtype is None:
@@ -391,9 +419,22 @@ def install(cls):
 
 
 def _add_casts():
-    casts = {"double": "float64", "float": "float32", "half": "float16", "long": "int64", "int": "int32", "short": "int16", "char": "int8",
-             "byte": "uint8", "bool": "bool", "bfloat16": "bfloat16", "complex_double": "complex128", "complex_float": "complex64"}
+    casts = {
+        "double": "float64",
+        "float": "float32",
+        "half": "float16",
+        "long": "int64",
+        "int": "int32",
+        "short": "int16",
+        "char": "int8",
+        "byte": "uint8",
+        "bool": "bool",
+        "bfloat16": "bfloat16",
+        "complex_double": "complex128",
+        "complex_float": "complex64",
+    }
     for name, dtype_name in casts.items():
+
         def cast(self, _name=dtype_name):
             return self._cast(getattr(tessera, _name))
 
@@ -408,7 +449,7 @@ def swap_bytes(view, itemsize):
         old = bytes(view)
         new = bytearray(len(old))
         for i in range(itemsize):
-            new[i::itemsize] = old[itemsize - 1 - i::itemsize]
+            new[i::itemsize] = old[itemsize - 1 - i :: itemsize]
         view[:] = new
 
 

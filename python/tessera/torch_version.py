@@ -20,7 +20,7 @@ def _key(value):
         if digits:
             numbers.append(int(digits))
         if len(digits) != len(part):
-            rest = part[len(digits):]
+            rest = part[len(digits) :]
             break
     if not numbers:
         raise ValueError(f"Invalid version: {value!r}")

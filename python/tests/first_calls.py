@@ -292,4 +292,10 @@ def run(name):
     body = PREAMBLE + "\n".join(line[8:] for line in PROGRAMS[name].split("\n"))
     if "NUMPY" in body:
         body = "import importlib.util\nNUMPY = importlib.util.find_spec('numpy') is not None\n" + body
-    return subprocess.run([sys.executable, "-X", "dev", "-X", "faulthandler", "-c", body], capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONWARNINGS": ""})
+    return subprocess.run(
+        [sys.executable, "-X", "dev", "-X", "faulthandler", "-c", body],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "PYTHONWARNINGS": ""},
+    )

@@ -31,10 +31,16 @@ def check_first_call(name):
 
 def check_digits():
     with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.run([sys.executable, DIGITS, "--epochs", "2", "--model", "mlp", "--out", folder], capture_output=True, text=True)
+        process = subprocess.run(
+            [sys.executable, DIGITS, "--epochs", "2", "--model", "mlp", "--out", folder], capture_output=True, text=True
+        )
     if process.returncode:
         return f"status {process.returncode}\n{process.stderr}"
-    accuracy = [float(line.split("test accuracy ")[1].split(" %")[0]) / 100 for line in process.stdout.splitlines() if line.startswith("mlp: test accuracy")]
+    accuracy = [
+        float(line.split("test accuracy ")[1].split(" %")[0]) / 100
+        for line in process.stdout.splitlines()
+        if line.startswith("mlp: test accuracy")
+    ]
     if len(accuracy) != 1 or accuracy[0] < LEAST_ACCURACY:
         return f"the digits were not learned:\n{process.stdout}"
     return None
@@ -44,7 +50,11 @@ def main():
     sys.path.insert(0, FOLDER)
     import first_calls
 
-    checks = {"import": check_import, **{name: lambda name=name: check_first_call(name) for name in first_calls.PROGRAMS}, "digits": check_digits}
+    checks = {
+        "import": check_import,
+        **{name: lambda name=name: check_first_call(name) for name in first_calls.PROGRAMS},
+        "digits": check_digits,
+    }
     failed = 0
     for name, check in checks.items():
         problem = check()

@@ -15,7 +15,10 @@ def check(q, k, v, mask=None, causal=False, gqa=False):
     q, k, v = [t.double().requires_grad_() for t in (q, k, v)]
     directions = [torch.randn_like(t) for t in (q, k, v)]
     results = []
-    for f in (lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=gqa), lambda: definition(q, k, v, mask, causal, gqa)):
+    for f in (
+        lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=gqa),
+        lambda: definition(q, k, v, mask, causal, gqa),
+    ):
         out = f()
         parts = [out]
         value = (out * torch.arange(out.numel(), dtype=torch.float64).reshape(out.shape).sin()).sum()
@@ -29,7 +32,11 @@ def check(q, k, v, mask=None, causal=False, gqa=False):
 
 
 def sizes(batch, heads, kv_heads, queries, keys, dim, value_dim):
-    return torch.randn(batch, heads, queries, dim), torch.randn(batch, kv_heads, keys, dim), torch.randn(batch, kv_heads, keys, value_dim)
+    return (
+        torch.randn(batch, heads, queries, dim),
+        torch.randn(batch, kv_heads, keys, dim),
+        torch.randn(batch, kv_heads, keys, value_dim),
+    )
 
 
 @pytest.mark.parametrize("queries", [1, 5, 40])
@@ -38,7 +45,12 @@ def test_against_definition(queries):
     check(*sizes(2, 4, 4, queries, 7, 8, 6))
     check(*sizes(2, 4, 4, queries, 7, 8, 8), causal=True)
     check(*sizes(2, 4, 2, queries, 70, 8, 8), gqa=True)
-    for mask in (torch.rand(queries, 7) > 0.5, torch.randn(2, 1, 1, 7), torch.randn(2, 4, queries, 7), torch.zeros(queries, 7, dtype=torch.bool)):
+    for mask in (
+        torch.rand(queries, 7) > 0.5,
+        torch.randn(2, 1, 1, 7),
+        torch.randn(2, 4, queries, 7),
+        torch.zeros(queries, 7, dtype=torch.bool),
+    ):
         check(*sizes(2, 4, 4, queries, 7, 8, 6), mask=mask if mask.dtype == torch.bool else mask.double())
 
 
@@ -69,9 +81,14 @@ def test_multihead_batch_first():
     b.load_state_dict(a.state_dict())
     x, y = torch.randn(3, 6, 16), torch.randn(3, 5, 16)
     padding = torch.tensor([[False] * n + [True] * (6 - n) for n in (6, 3, 1)])
-    masks = [{}, {"key_padding_mask": padding}, {"attn_mask": torch.rand(6, 6) > 0.9}, {"attn_mask": torch.randn(12, 6, 6)},
-             {"attn_mask": torch.randn(6, 6), "key_padding_mask": torch.zeros(3, 6).masked_fill(padding, float("-inf"))},
-             {"attn_mask": nn.Transformer.generate_square_subsequent_mask(6), "is_causal": True}]
+    masks = [
+        {},
+        {"key_padding_mask": padding},
+        {"attn_mask": torch.rand(6, 6) > 0.9},
+        {"attn_mask": torch.randn(12, 6, 6)},
+        {"attn_mask": torch.randn(6, 6), "key_padding_mask": torch.zeros(3, 6).masked_fill(padding, float("-inf"))},
+        {"attn_mask": nn.Transformer.generate_square_subsequent_mask(6), "is_causal": True},
+    ]
     for options in masks:
         t = x.transpose(0, 1)
         out = a(x, x, x, need_weights=False, **options)[0]

@@ -9,7 +9,9 @@ from tessera.testing import assert_close
 
 
 def double(*shape, seed=0):
-    return tessera.randn(*shape, dtype=tessera.float64, generator=tessera.Generator().manual_seed(seed)).requires_grad_()
+    return tessera.randn(
+        *shape, dtype=tessera.float64, generator=tessera.Generator().manual_seed(seed)
+    ).requires_grad_()
 
 
 class Exp(Function):
@@ -97,10 +99,17 @@ def test_gradients_that_cannot_be_implied():
         x.sum().backward(inputs=[])
 
 
-@pytest.mark.parametrize("write", [
-    lambda y, mask, places: y.__setitem__(mask, 1.0), lambda y, mask, places: y.__setitem__(mask, tessera.ones(2, dtype=y.dtype)),
-    lambda y, mask, places: y.__setitem__(places, tessera.ones(2, dtype=y.dtype)), lambda y, mask, places: y.index_put_((places,), tessera.ones(2, dtype=y.dtype)),
-    lambda y, mask, places: y.masked_scatter_(mask, tessera.ones(2, dtype=y.dtype)), lambda y, mask, places: y.index_add_(0, places, tessera.ones(2, dtype=y.dtype))])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda y, mask, places: y.__setitem__(mask, 1.0),
+        lambda y, mask, places: y.__setitem__(mask, tessera.ones(2, dtype=y.dtype)),
+        lambda y, mask, places: y.__setitem__(places, tessera.ones(2, dtype=y.dtype)),
+        lambda y, mask, places: y.index_put_((places,), tessera.ones(2, dtype=y.dtype)),
+        lambda y, mask, places: y.masked_scatter_(mask, tessera.ones(2, dtype=y.dtype)),
+        lambda y, mask, places: y.index_add_(0, places, tessera.ones(2, dtype=y.dtype)),
+    ],
+)
 def test_indexed_writes_count_one_version(write):
     mask, places = tessera.tensor([True, False, True, False]), tessera.tensor([0, 2])
     y = double(4).exp()
@@ -260,7 +269,7 @@ def test_jacobian_and_products():
 
 def test_hessian_and_products():
     def f(x):
-        return (x ** 3).sum() + x.prod()
+        return (x**3).sum() + x.prod()
 
     x, v = double(3), double(3, seed=1).detach()
     h = functional.hessian(f, x)
@@ -291,7 +300,7 @@ def test_gradient_edges():
     y = x * 2
     edge = graph.get_gradient_edge(y)
     assert edge.node is y.grad_fn and edge.output_nr == 0
-    (g,) = tessera.autograd.grad((y ** 2).sum(), edge)
+    (g,) = tessera.autograd.grad((y**2).sum(), edge)
     assert_close(g, 2 * y.detach())
     assert graph.get_gradient_edge(x).node.name() == "torch::autograd::AccumulateGrad"
     with pytest.raises(RuntimeError):
@@ -314,14 +323,20 @@ def test_nodes_are_one_object_while_they_live():
     x = double(2)
     y = (x * 2).exp()
     assert y.grad_fn is y.grad_fn and y.grad_fn.next_functions[0][0] is y.grad_fn.next_functions[0][0]
-    assert repr(y.grad_fn).startswith("<ExpBackward0 object at 0x") and y.grad_fn._sequence_nr() > y.grad_fn.next_functions[0][0]._sequence_nr()
+    assert (
+        repr(y.grad_fn).startswith("<ExpBackward0 object at 0x")
+        and y.grad_fn._sequence_nr() > y.grad_fn.next_functions[0][0]._sequence_nr()
+    )
     assert y.grad_fn._input_metadata[0].shape == (2,)
     y.sum().backward()  # looking at nodes does not free what they saved
     with pytest.raises(AttributeError):
         y.grad_fn._saved_nothing
 
 
-@pytest.mark.parametrize("hook,error", [(lambda g: 3, TypeError), (lambda g: g.new_ones(5), RuntimeError), (lambda g: 1 / 0, ZeroDivisionError)])
+@pytest.mark.parametrize(
+    "hook,error",
+    [(lambda g: 3, TypeError), (lambda g: g.new_ones(5), RuntimeError), (lambda g: 1 / 0, ZeroDivisionError)],
+)
 def test_hooks_that_fail(hook, error):
     x = double(2)
     y = x * 2

@@ -64,12 +64,25 @@ DTYPES = [
     (lambda: tessera.ones(2, dtype=tessera.int64).add_(1.5), RuntimeError, "Float", "Long"),
     (lambda: tessera.ones(2, dtype=tessera.int64).requires_grad_(), RuntimeError, "floating point"),
     (lambda: tessera.ones(2, 2) @ tessera.ones(2, 2, dtype=tessera.float64), RuntimeError, "dtype"),
-    (lambda: tessera.add(tessera.ones(2), 1.0, out=tessera.ones(2, dtype=tessera.int64)), RuntimeError, "Float", "Long"),
-    (lambda: tessera.ones(2, dtype=tessera.float32) & tessera.ones(2, dtype=tessera.float32), NotImplementedError, "Float"),
+    (
+        lambda: tessera.add(tessera.ones(2), 1.0, out=tessera.ones(2, dtype=tessera.int64)),
+        RuntimeError,
+        "Float",
+        "Long",
+    ),
+    (
+        lambda: tessera.ones(2, dtype=tessera.float32) & tessera.ones(2, dtype=tessera.float32),
+        NotImplementedError,
+        "Float",
+    ),
     (lambda: tessera.ones(2, dtype=tessera.complex64) < 1, NotImplementedError, "Complex"),
     (lambda: tessera.ones(3).index_select(0, tessera.ones(1)), RuntimeError),
     (lambda: tessera.full((1,), 300, dtype=tessera.uint8), RuntimeError, "overflow"),
-    (lambda: tessera.ones(2, dtype=tessera.int32) // tessera.zeros(2, dtype=tessera.int32), RuntimeError, "ZeroDivisionError"),
+    (
+        lambda: tessera.ones(2, dtype=tessera.int32) // tessera.zeros(2, dtype=tessera.int32),
+        RuntimeError,
+        "ZeroDivisionError",
+    ),
     (lambda: tessera.from_numpy(np.array(["a"])), TypeError, "numpy.str_"),
 ]
 ARGUMENTS = [
@@ -121,7 +134,9 @@ OVERFLOWS = [
 ]
 
 
-@pytest.mark.parametrize("case", SHAPES + INDICES + DTYPES + ARGUMENTS + DEVICES + OVERFLOWS, ids=lambda c: str(c[0].__code__.co_firstlineno))
+@pytest.mark.parametrize(
+    "case", SHAPES + INDICES + DTYPES + ARGUMENTS + DEVICES + OVERFLOWS, ids=lambda c: str(c[0].__code__.co_firstlineno)
+)
 def test_exceptions(case):
     call, error, *words = case
     with pytest.raises(error) as caught:
@@ -137,22 +152,25 @@ def test_exceptions(case):
 # ---- nothing half done ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("break_it", [
-    lambda t: t.add_(tessera.ones(4)),
-    lambda t: t.add_(tessera.ones(5, 2, 3)),
-    lambda t: t.copy_(tessera.ones(7)),
-    lambda t: t.__setitem__(tessera.tensor([0, 9]), 5.0),
-    lambda t: t.__setitem__((slice(None), 0), tessera.ones(3)),
-    lambda t: t.index_add_(0, tessera.tensor([0, 9]), tessera.ones(2, 3)),
-    lambda t: t.scatter_(1, tessera.tensor([[0, 1, 9]]), 5.0),
-    lambda t: t.index_fill_(0, tessera.tensor([0, 9]), 5.0),
-    lambda t: t.clamp_(None, None),
-    lambda t: t.resize_(-1),
-    lambda t: tessera.add(tessera.ones(2), tessera.ones(3), out=t),
-    lambda t: tessera.mm(tessera.ones(2, 3), tessera.ones(2, 3), out=t),
-    lambda t: t.index_copy_(0, tessera.tensor([0, 9]), tessera.ones(2, 3)),
-    lambda t: t.masked_fill_(tessera.ones(3, 3, dtype=tessera.bool), 1.0),
-])
+@pytest.mark.parametrize(
+    "break_it",
+    [
+        lambda t: t.add_(tessera.ones(4)),
+        lambda t: t.add_(tessera.ones(5, 2, 3)),
+        lambda t: t.copy_(tessera.ones(7)),
+        lambda t: t.__setitem__(tessera.tensor([0, 9]), 5.0),
+        lambda t: t.__setitem__((slice(None), 0), tessera.ones(3)),
+        lambda t: t.index_add_(0, tessera.tensor([0, 9]), tessera.ones(2, 3)),
+        lambda t: t.scatter_(1, tessera.tensor([[0, 1, 9]]), 5.0),
+        lambda t: t.index_fill_(0, tessera.tensor([0, 9]), 5.0),
+        lambda t: t.clamp_(None, None),
+        lambda t: t.resize_(-1),
+        lambda t: tessera.add(tessera.ones(2), tessera.ones(3), out=t),
+        lambda t: tessera.mm(tessera.ones(2, 3), tessera.ones(2, 3), out=t),
+        lambda t: t.index_copy_(0, tessera.tensor([0, 9]), tessera.ones(2, 3)),
+        lambda t: t.masked_fill_(tessera.ones(3, 3, dtype=tessera.bool), 1.0),
+    ],
+)
 def test_a_failed_call_changes_nothing(break_it):
     t = x23()
     version, pointer = t._version, t.data_ptr()
@@ -178,7 +196,9 @@ def test_in_place_on_leaves_and_their_views():
     leaf = tessera.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
         leaf.add_(1)
-    with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place operation"):
+    with pytest.raises(
+        RuntimeError, match="a view of a leaf Variable that requires grad is being used in an in-place operation"
+    ):
         leaf[0] = 5
     with pytest.raises(RuntimeError, match="out=... arguments don't support automatic differentiation"):
         tessera.exp(leaf, out=tessera.empty(3))
@@ -193,7 +213,10 @@ def test_a_modified_saved_tensor():
     b = a * 2
     c = (b * b).sum()
     b.add_(1)
-    with pytest.raises(RuntimeError, match=r"modified by an inplace operation: \[torch.FloatTensor \[3\]\].*is at version 1; expected version 0 instead"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"modified by an inplace operation: \[torch.FloatTensor \[3\]\].*is at version 1; expected version 0 instead",
+    ):
         c.backward()
     assert a.grad is None
 
@@ -270,7 +293,17 @@ def test_a_damaged_pickle_raises():
 
 
 @pytest.mark.parametrize("name", ["index_add_", "index_copy_"])
-@pytest.mark.parametrize("shape, index, source", [((3, 7, 1), (), ()), ((3, 2), (1,), ()), ((1, 1), (), ()), ((3, 2), (1,), (2,)), ((3, 2), (1,), (1, 3)), ((3, 2), (2,), (1, 2))])
+@pytest.mark.parametrize(
+    "shape, index, source",
+    [
+        ((3, 7, 1), (), ()),
+        ((3, 2), (1,), ()),
+        ((1, 1), (), ()),
+        ((3, 2), (1,), (2,)),
+        ((3, 2), (1,), (1, 3)),
+        ((3, 2), (2,), (1, 2)),
+    ],
+)
 def test_sources_of_other_shapes_than_the_slices(name, shape, index, source):
     t = tessera.zeros(shape)
     with pytest.raises((RuntimeError, IndexError)):

@@ -18,7 +18,15 @@ on_device = pytest.mark.skipif(not HAVE_DEVICE, reason="no CUDA device")
 
 def run_child(arguments, **environment):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), **environment}
-    return subprocess.run([sys.executable, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600)
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
 
 
 def test_on_the_emulated_device():
@@ -27,7 +35,9 @@ def test_on_the_emulated_device():
         pytest.skip("the tests of this file run on a device already")
     if not library or not os.path.exists(library):
         pytest.skip("no emulated device: TESSERA_TEST_CUDA_LIBRARY names no file")
-    others = [os.path.join(os.path.dirname(__file__), "operators", name) for name in ("test_foreach.py", "test_products.py")]  # their tests take a device if there is one
+    others = [
+        os.path.join(os.path.dirname(__file__), "operators", name) for name in ("test_foreach.py", "test_products.py")
+    ]  # their tests take a device if there is one
     child = run_child(["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, *others], TESSERA_CUDA_LIBRARY=library)
     print(child.stdout[-4000:])
     assert child.returncode == 0 and " passed" in child.stdout
@@ -43,12 +53,15 @@ def run_script(text, **environment):
 
 
 def test_without_a_library_there_are_no_devices():
-    run_script("""
+    run_script(
+        """
 import tessera as t
 assert not t.cuda.is_available() and t.cuda.device_count() == 0 and t.cuda.default_generators == ()
 t.cuda.manual_seed_all(3)
 t.manual_seed(4)
-""", TESSERA_CUDA_LIBRARY="none")
+""",
+        TESSERA_CUDA_LIBRARY="none",
+    )
 
 
 @on_device
@@ -57,7 +70,12 @@ def test_devices():
     assert cuda.device_count() >= 1 and cuda.current_device() == 0 and cuda.is_initialized()
     found = cuda.get_device_properties()
     assert found.name == cuda.get_device_name(0) and (found.major, found.minor) == cuda.get_device_capability("cuda")
-    assert found.total_memory > 0 and found.multi_processor_count > 0 and found.warp_size == 32 and repr(found).startswith("_CudaDeviceProperties(name='")
+    assert (
+        found.total_memory > 0
+        and found.multi_processor_count > 0
+        and found.warp_size == 32
+        and repr(found).startswith("_CudaDeviceProperties(name='")
+    )
     assert "sm_90" in cuda.get_arch_list() and "code=sm_90" in cuda.get_gencode_flags()
     with pytest.raises(AssertionError):
         cuda.get_device_name(cuda.device_count())
@@ -71,13 +89,18 @@ def test_devices():
     assert not cuda.can_device_access_peer(0, 0)
     with cuda.device(0), cuda.device(-1), cuda.device("cuda"), cuda.device_of(torch.ones(1)):
         assert cuda.current_device() == 0
-    assert torch.accelerator.current_accelerator() == torch.device("cuda") and torch.accelerator.current_device_index() == 0
+    assert (
+        torch.accelerator.current_accelerator() == torch.device("cuda")
+        and torch.accelerator.current_device_index() == 0
+    )
     assert torch.get_device_module() is cuda and torch.version.cuda and torch.backends.cuda.is_built()
 
 
 @on_device
 def test_initialization_is_lazy():
-    run_script("import tessera as t\nassert t.cuda.is_available() and not t.cuda.is_initialized()\nt.ones(1, device='cuda')\nassert t.cuda.is_initialized()")
+    run_script(
+        "import tessera as t\nassert t.cuda.is_available() and not t.cuda.is_initialized()\nt.ones(1, device='cuda')\nassert t.cuda.is_initialized()"
+    )
 
 
 @on_device
@@ -180,19 +203,28 @@ def test_memory_counters():
     before = cuda.memory_allocated()
     cuda.reset_peak_memory_stats()
     x = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
-    assert cuda.memory_allocated() == before + (1 << 20) and cuda.max_memory_allocated() >= before + (1 << 20) and cuda.memory_reserved() >= cuda.memory_allocated()
+    assert (
+        cuda.memory_allocated() == before + (1 << 20)
+        and cuda.max_memory_allocated() >= before + (1 << 20)
+        and cuda.memory_reserved() >= cuda.memory_allocated()
+    )
     del x
     assert cuda.memory_allocated() == before
     stats = cuda.memory_stats()
     assert stats["allocated_bytes.all.current"] == before and list(stats) == sorted(stats)
     assert cuda.memory_stats_as_nested_dict()["allocated_bytes"]["all"]["current"] == before
-    assert "Allocated memory" in cuda.memory_summary() and len(cuda.memory_summary(abbreviated=True)) < len(cuda.memory_summary())
+    assert "Allocated memory" in cuda.memory_summary() and len(cuda.memory_summary(abbreviated=True)) < len(
+        cuda.memory_summary()
+    )
     free, total = cuda.mem_get_info()
     assert 0 < free <= total
     cuda.empty_cache()
     x = torch.ones(1, device="cuda")
     snapshot = cuda.memory_snapshot()
-    assert all(s["segment_type"] in ("small", "large") and sum(b["size"] for b in s["blocks"]) == s["total_size"] for s in snapshot)
+    assert all(
+        s["segment_type"] in ("small", "large") and sum(b["size"] for b in s["blocks"]) == s["total_size"]
+        for s in snapshot
+    )
     assert cuda.memory._snapshot()["segments"] and cuda.get_allocator_backend() == "native"
     del x
     address = cuda.caching_allocator_alloc(100)
@@ -226,12 +258,18 @@ def test_memory_pools():
         x = torch.empty(1000, device="cuda")
     y = torch.empty(1000, device="cuda")
     (segment,) = pool.snapshot()
-    assert segment["segment_pool_id"] == pool.id and segment["address"] <= x.data_ptr() < segment["address"] + segment["total_size"]
+    assert (
+        segment["segment_pool_id"] == pool.id
+        and segment["address"] <= x.data_ptr() < segment["address"] + segment["total_size"]
+    )
     assert not segment["address"] <= y.data_ptr() < segment["address"] + segment["total_size"]
 
 
 @on_device
-@pytest.mark.skipif("emulated" not in os.environ.get("TESSERA_CUDA_LIBRARY", ""), reason="kernels of a real device cannot use malloc's memory")
+@pytest.mark.skipif(
+    "emulated" not in os.environ.get("TESSERA_CUDA_LIBRARY", ""),
+    reason="kernels of a real device cannot use malloc's memory",
+)
 def test_pools_of_other_allocators():
     libc = torch.cuda.memory.CUDAPluggableAllocator("libc.so.6", "malloc", "free")
     pool = torch.cuda.MemPool(libc.allocator())
@@ -242,7 +280,8 @@ def test_pools_of_other_allocators():
 
 @on_device
 def test_expandable_segments():
-    run_script("""
+    run_script(
+        """
 import tessera as t
 x = t.ones(3 << 20, device='cuda')
 y = t.ones(3 << 20, device='cuda')
@@ -251,7 +290,9 @@ assert t.cuda.memory_stats()['segment.large_pool.current'] == 1 and (x + y).sum(
 del x, y
 t.cuda.empty_cache()
 assert t.cuda.memory_reserved() == 0
-""", PYTORCH_ALLOC_CONF="expandable_segments:True")
+""",
+        PYTORCH_ALLOC_CONF="expandable_segments:True",
+    )
 
 
 @on_device
@@ -295,8 +336,14 @@ def test_pinned_memory():
     x = torch.arange(6.0).reshape(2, 3)
     p = x.pin_memory()
     assert p.is_pinned() and not x.is_pinned() and p.pin_memory() is p and torch.equal(p, x) and p.t().is_pinned()
-    for made in (torch.empty(2, pin_memory=True), torch.zeros(2, pin_memory=True), torch.tensor([1.0], pin_memory=True), torch.rand(2, pin_memory=True),
-                 torch.empty_like(x, pin_memory=True), torch.empty_strided((2, 2), (1, 2), pin_memory=True)):
+    for made in (
+        torch.empty(2, pin_memory=True),
+        torch.zeros(2, pin_memory=True),
+        torch.tensor([1.0], pin_memory=True),
+        torch.rand(2, pin_memory=True),
+        torch.empty_like(x, pin_memory=True),
+        torch.empty_strided((2, 2), (1, 2), pin_memory=True),
+    ):
         assert made.is_pinned() and made.device.type == "cpu"
     with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
         x.cuda().pin_memory()
@@ -307,7 +354,9 @@ def test_pinned_memory():
     back.copy_(y * 2, non_blocking=True)
     torch.cuda.synchronize()
     assert torch.equal(back, x * 2)
-    assert x.untyped_storage().pin_memory().is_pinned() and torch.cuda.host_memory_stats()["allocated_bytes.current"] > 0
+    assert (
+        x.untyped_storage().pin_memory().is_pinned() and torch.cuda.host_memory_stats()["allocated_bytes.current"] > 0
+    )
     batch = next(iter(torch.utils.data.DataLoader(list(range(4)), batch_size=2, pin_memory=True)))
     assert batch.is_pinned()
 
@@ -319,7 +368,13 @@ def test_pinned_memory():
 def test_tensors_move():
     x = torch.arange(4.0)
     y = x.cuda()
-    assert y.device == torch.device("cuda", 0) and y.cuda() is y and y.get_device() == 0 and y.type() == "torch.cuda.FloatTensor" and isinstance(y, torch.cuda.FloatTensor)
+    assert (
+        y.device == torch.device("cuda", 0)
+        and y.cuda() is y
+        and y.get_device() == 0
+        and y.type() == "torch.cuda.FloatTensor"
+        and isinstance(y, torch.cuda.FloatTensor)
+    )
     assert torch.equal(y.cpu(), x) and y.to("cpu", torch.int64).tolist() == [0, 1, 2, 3] and x.to(0).is_cuda
     assert torch.cuda.FloatTensor([1, 2]).is_cuda and repr(y) == "tensor([0., 1., 2., 3.], device='cuda:0')"
     with torch.device("cuda"):
@@ -338,7 +393,13 @@ def test_tensors_move():
 def test_storages():
     x = torch.arange(4, dtype=torch.uint8, device="cuda")
     s = x.untyped_storage()
-    assert s.tolist() == [0, 1, 2, 3] and s[2] == 2 and s.is_cuda and s.cpu().tolist() == [0, 1, 2, 3] and s.clone().device == x.device
+    assert (
+        s.tolist() == [0, 1, 2, 3]
+        and s[2] == 2
+        and s.is_cuda
+        and s.cpu().tolist() == [0, 1, 2, 3]
+        and s.clone().device == x.device
+    )
     s[1] = 9
     s[2:4] = 5
     assert x.tolist() == [0, 9, 5, 5] and s[1:3].tolist() == [9, 5]
@@ -374,25 +435,38 @@ def test_attention_is_the_cpus(dtype):
     random = torch.Generator().manual_seed(3)
     cases = [
         ((2, 2, 20, 16), (2, 2, 20, 16), {"is_causal": True}),
-        ((2, 4, 9, 24), (2, 2, 70, 24), {"enable_gqa": True, "attn_mask": torch.rand(2, 1, 9, 70, generator=random) > 0.3}),
+        (
+            (2, 4, 9, 24),
+            (2, 2, 70, 24),
+            {"enable_gqa": True, "attn_mask": torch.rand(2, 1, 9, 70, generator=random) > 0.3},
+        ),
         ((3, 1, 40), (3, 300, 40), {"attn_mask": torch.randn(300, generator=random)}),
         ((2, 1, 5, 8), (1, 3, 6, 8), {"scale": 0.3}),
     ]
     for query_size, key_size, options in cases:
-        here = [torch.randn(size, generator=random).to(dtype).requires_grad_() for size in (query_size, key_size, key_size)]
+        here = [
+            torch.randn(size, generator=random).to(dtype).requires_grad_() for size in (query_size, key_size, key_size)
+        ]
         there = [t.detach().cuda().requires_grad_() for t in here]
         moved = {k: v.cuda() if isinstance(v, torch.Tensor) else v for k, v in options.items()}
         expected, out = attention(*here, **options), attention(*there, **moved)
         assert out.is_cuda and out.dtype == dtype
-        node = out.grad_fn if out.dim() == 4 else out.grad_fn.next_functions[0][0]  # a dimension was added and taken away
+        node = (
+            out.grad_fn if out.dim() == 4 else out.grad_fn.next_functions[0][0]
+        )  # a dimension was added and taken away
         assert "FlashAttention" in node.name()
         grad = torch.randn(expected.shape, generator=random).to(dtype)
         expected.backward(grad)
         out.backward(grad.cuda())
         for a, b in zip([out] + [t.grad for t in there], [expected] + [t.grad for t in here]):
             largest = b.detach().double().abs().max().item()
-            assert (a.detach().cpu().double() - b.detach().double()).abs().max().item() <= tolerance * largest * 2, (query_size, dtype)
-    assert torch.autograd.gradgradcheck(attention, [torch.randn(1, 2, 3, 4, dtype=torch.float64, device="cuda", requires_grad=True) for _ in range(3)])
+            assert (a.detach().cpu().double() - b.detach().double()).abs().max().item() <= tolerance * largest * 2, (
+                query_size,
+                dtype,
+            )
+    assert torch.autograd.gradgradcheck(
+        attention, [torch.randn(1, 2, 3, 4, dtype=torch.float64, device="cuda", requires_grad=True) for _ in range(3)]
+    )
 
 
 @on_device
@@ -403,7 +477,14 @@ def test_kinds_of_attention():
     x = torch.randn(1, 2, 5, 8, device="cuda", requires_grad=True)
     params = backends.SDPAParams(x, x, x, None, 0.0, True, False)
     assert backends.is_flash_attention_available()
-    assert all(f(params) for f in (backends.can_use_flash_attention, backends.can_use_efficient_attention, backends.can_use_cudnn_attention))
+    assert all(
+        f(params)
+        for f in (
+            backends.can_use_flash_attention,
+            backends.can_use_efficient_attention,
+            backends.can_use_cudnn_attention,
+        )
+    )
     with sdpa_kernel(SDPBackend.MATH):
         assert not backends.can_use_flash_attention(params)
         assert "Flash" not in attention(x, x, x).grad_fn.name()
@@ -430,7 +511,13 @@ def test_checkpoints():
     x = torch.arange(5.0, device="cuda")
     torch.save({"x": x, "view": x[1:3]}, file)
     by_tag = lambda storage, tag: storage.cuda() if tag == "cuda:0" else None  # noqa: E731
-    for where, kind in ((None, "cuda"), ("cpu", "cpu"), ({"cuda:0": "cpu"}, "cpu"), (torch.device("cuda:0"), "cuda"), (by_tag, "cuda")):
+    for where, kind in (
+        (None, "cuda"),
+        ("cpu", "cpu"),
+        ({"cuda:0": "cpu"}, "cpu"),
+        (torch.device("cuda:0"), "cuda"),
+        (by_tag, "cuda"),
+    ):
         file.seek(0)
         loaded = torch.load(file, map_location=where, weights_only=not callable(where))
         assert loaded["x"].device.type == kind and loaded["x"].tolist() == [0, 1, 2, 3, 4]
@@ -443,7 +530,13 @@ def test_exchange_with_other_libraries():
     x = torch.arange(6.0, device="cuda").reshape(2, 3)
     y = torch.from_dlpack(x)
     assert y.data_ptr() == x.data_ptr() and y.device == x.device and tuple(x.__dlpack_device__()) == (2, 0)
-    assert x.__cuda_array_interface__ == {"typestr": "<f4", "shape": (2, 3), "strides": None, "data": (x.data_ptr(), False), "version": 2}
+    assert x.__cuda_array_interface__ == {
+        "typestr": "<f4",
+        "shape": (2, 3),
+        "strides": None,
+        "data": (x.data_ptr(), False),
+        "version": 2,
+    }
 
     class Foreign:
         __cuda_array_interface__ = x.t().__cuda_array_interface__
@@ -465,7 +558,9 @@ def test_random_numbers():
     first, state = torch.rand(4, device="cuda"), cuda.get_rng_state()
     second = torch.rand(4, device="cuda")
     cuda.set_rng_state(state)
-    assert torch.equal(torch.rand(4, device="cuda"), second) and state.dtype is torch.uint8 and state.device.type == "cpu"
+    assert (
+        torch.equal(torch.rand(4, device="cuda"), second) and state.dtype is torch.uint8 and state.device.type == "cpu"
+    )
     cuda.manual_seed(5)
     assert torch.equal(torch.rand(4, device="cuda"), first) and cuda.initial_seed() == 5
     generator = torch.Generator("cuda").manual_seed(5)
@@ -560,9 +655,14 @@ def test_copies_between_devices():
 
     x = torch.arange(6.0, device="cuda")
     pieces = comm.scatter(x, [0, 0], [2, 4])
-    assert [p.tolist() for p in pieces] == [[0, 1], [2, 3, 4, 5]] and comm.gather(pieces, destination="cpu").tolist() == list(range(6))
+    assert [p.tolist() for p in pieces] == [[0, 1], [2, 3, 4, 5]] and comm.gather(
+        pieces, destination="cpu"
+    ).tolist() == list(range(6))
     assert comm.reduce_add([x, x]).tolist() == (2 * x).tolist()
-    assert all(torch.equal(c, x) for c in comm.broadcast(x, [0, 0])) and len(comm.broadcast_coalesced([x, x + 1], [0, 0])) == 2
+    assert (
+        all(torch.equal(c, x) for c in comm.broadcast(x, [0, 0]))
+        and len(comm.broadcast_coalesced([x, x + 1], [0, 0])) == 2
+    )
     with pytest.raises(RuntimeError):
         comm.broadcast(x)
     with pytest.raises(RuntimeError):
@@ -573,16 +673,33 @@ def test_copies_between_devices():
 def test_functions_that_make_tensors():
     """On the device, and without waiting for it."""
     t = torch
-    calls = [lambda d: t.arange(-3, 40, 7, device=d), lambda d: t.arange(0.5, 3, 0.25, dtype=t.bfloat16, device=d), lambda d: t.linspace(-1, 1, 9, device=d),
-             lambda d: t.linspace(0, 1 + 2j, 5, device=d), lambda d: t.linspace(0, 9, 4, dtype=t.int64, device=d), lambda d: t.logspace(0, 2, 5, base=3.0, device=d),
-             lambda d: t.empty(5, 2, device=d)[:, 0].copy_(t.arange(5, device=d)), lambda d: t.tril_indices(5, 4, 1, device=d), lambda d: t.triu_indices(3, 6, -1, device=d)]
-    calls += [lambda d, w=w, p=p: w(9, periodic=p, device=d) for w in (t.hann_window, t.hamming_window, t.blackman_window, t.bartlett_window, t.kaiser_window)
-              for p in (False, True)]
+    calls = [
+        lambda d: t.arange(-3, 40, 7, device=d),
+        lambda d: t.arange(0.5, 3, 0.25, dtype=t.bfloat16, device=d),
+        lambda d: t.linspace(-1, 1, 9, device=d),
+        lambda d: t.linspace(0, 1 + 2j, 5, device=d),
+        lambda d: t.linspace(0, 9, 4, dtype=t.int64, device=d),
+        lambda d: t.logspace(0, 2, 5, base=3.0, device=d),
+        lambda d: t.empty(5, 2, device=d)[:, 0].copy_(t.arange(5, device=d)),
+        lambda d: t.tril_indices(5, 4, 1, device=d),
+        lambda d: t.triu_indices(3, 6, -1, device=d),
+    ]
+    calls += [
+        lambda d, w=w, p=p: w(9, periodic=p, device=d)
+        for w in (t.hann_window, t.hamming_window, t.blackman_window, t.bartlett_window, t.kaiser_window)
+        for p in (False, True)
+    ]
     x = t.randn(500)
     data = {"cpu": x, "cuda": x.cuda()}
     counts = {d: t.tensor([2, 0, 3], device=d) for d in data}
-    calls += [lambda d: t.frexp(data[d])[0], lambda d: t.frexp(data[d])[1], lambda d: t.histc(data[d], 10, -2, 2), lambda d: t.histogram(data[d], 7, range=(-1.0, 1.0))[0],
-              lambda d: t.repeat_interleave(counts[d], output_size=5), lambda d: t._standard_gamma_grad(data[d].abs() + 0.1, data[d].abs() * 2)]
+    calls += [
+        lambda d: t.frexp(data[d])[0],
+        lambda d: t.frexp(data[d])[1],
+        lambda d: t.histc(data[d], 10, -2, 2),
+        lambda d: t.histogram(data[d], 7, range=(-1.0, 1.0))[0],
+        lambda d: t.repeat_interleave(counts[d], output_size=5),
+        lambda d: t._standard_gamma_grad(data[d].abs() + 0.1, data[d].abs() * 2),
+    ]
     results = {}
     for device in ("cpu", "cuda"):
         t.cuda.set_sync_debug_mode("error" if device == "cuda" else "default")
@@ -596,7 +713,9 @@ def test_functions_that_make_tensors():
     # What depends on the data.
     weights = t.rand(500)
     for edges in (t.tensor([-2.0, -1.0, 0.5, 3.0]), 5):
-        on = lambda d: t.histogram(data[d], edges.to(d) if isinstance(edges, t.Tensor) else edges, weight=weights.to(d), density=True)
+        on = lambda d: t.histogram(
+            data[d], edges.to(d) if isinstance(edges, t.Tensor) else edges, weight=weights.to(d), density=True
+        )
         for a, b in zip(on("cpu"), on("cuda")):
             t.testing.assert_close(b.cpu(), a)
     t.testing.assert_close(t.histc(data["cuda"], 8).cpu(), t.histc(x, 8))
@@ -604,13 +723,17 @@ def test_functions_that_make_tensors():
     with pytest.raises(RuntimeError, match="repeats can not be negative"):
         t.repeat_interleave(-counts["cuda"])
     rows = t.randint(0, 2, (40, 3))
-    for a, b in zip(t.unique(rows, dim=0, return_inverse=True, return_counts=True), t.unique(rows.cuda(), dim=0, return_inverse=True, return_counts=True)):
+    for a, b in zip(
+        t.unique(rows, dim=0, return_inverse=True, return_counts=True),
+        t.unique(rows.cuda(), dim=0, return_inverse=True, return_counts=True),
+    ):
         assert t.equal(b.cpu(), a)
 
 
 @on_device
 def test_collectives_of_one_process():
-    run_script("""
+    run_script(
+        """
 import tessera as t
 from tessera.cuda import nccl
 if t.cuda.device_count() > 1:
@@ -631,13 +754,20 @@ try:
     nccl.all_reduce([t.ones(2)])
 except RuntimeError as e:
     assert 'CUDA device' in str(e)
-""", TESSERA_EMULATED_DEVICES="2")
+""",
+        TESSERA_EMULATED_DEVICES="2",
+    )
 
 
 @on_device
 def test_settings_and_runtime():
     with torch.backends.cudnn.flags(enabled=False, benchmark=True):
-        assert torch.nn.functional.conv2d(torch.ones(1, 1, 3, 3, device="cuda"), torch.ones(1, 1, 3, 3, device="cuda")).item() == 9
+        assert (
+            torch.nn.functional.conv2d(
+                torch.ones(1, 1, 3, 3, device="cuda"), torch.ones(1, 1, 3, 3, device="cuda")
+            ).item()
+            == 9
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.backends.cuda.matmul.allow_tf32 = True

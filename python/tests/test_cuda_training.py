@@ -20,15 +20,34 @@ def test_on_the_emulated_device():
         pytest.skip("the tests of this file run on a device already")
     if not library or not os.path.exists(library):
         pytest.skip("no emulated device: TESSERA_TEST_CUDA_LIBRARY names no file")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TESSERA_CUDA_LIBRARY": library}
-    child = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, text=True, timeout=600)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "TESSERA_CUDA_LIBRARY": library,
+    }
+    child = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
     print(child.stdout[-4000:])
     assert child.returncode == 0 and "3 passed" in child.stdout
 
 
 def cnn():
-    return nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 16, 10))
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16 * 16, 10),
+    )
 
 
 class Block(nn.Module):
@@ -65,7 +84,11 @@ class Residual(nn.Module):
         first, second = nn.Conv2d(before, after, 3, stride, 1, bias=False), nn.Conv2d(after, after, 3, 1, 1, bias=False)
         self.path = nn.Sequential(first, nn.BatchNorm2d(after), nn.ReLU(), second, nn.BatchNorm2d(after))
         plain = stride == 1 and before == after
-        self.skip = nn.Identity() if plain else nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+        self.skip = (
+            nn.Identity()
+            if plain
+            else nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+        )
 
     def forward(self, x):
         return F.relu(self.path(x) + self.skip(x))
@@ -109,7 +132,14 @@ def check(make, x, y, steps, make_optimizer, tolerance):
 @on_device
 def test_cnn():
     torch.manual_seed(1)
-    check(cnn, torch.randn(16, 1, 8, 8), torch.randint(10, (16,)), 8, lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9), 1e-3)
+    check(
+        cnn,
+        torch.randn(16, 1, 8, 8),
+        torch.randint(10, (16,)),
+        8,
+        lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+        1e-3,
+    )
 
 
 @on_device
@@ -117,11 +147,25 @@ def test_gpt():
     torch.manual_seed(2)
     words, width, heads, layers, batch, length = (20, 16, 2, 2, 2, 8) if EMULATED else (256, 128, 4, 4, 8, 64)
     text = torch.randint(words, (batch, length + 1))
-    check(lambda: GPT(words, width, heads, layers, length), text[:, :-1], text[:, 1:], 6, lambda p: torch.optim.AdamW(p, lr=1e-3, fused=True), 1e-3)
+    check(
+        lambda: GPT(words, width, heads, layers, length),
+        text[:, :-1],
+        text[:, 1:],
+        6,
+        lambda p: torch.optim.AdamW(p, lr=1e-3, fused=True),
+        1e-3,
+    )
 
 
 @on_device
 def test_resnet18():
     torch.manual_seed(3)
     width, side, batch, steps = (4, 32, 4, 3) if EMULATED else (64, 64, 8, 5)
-    check(lambda: resnet18(width), torch.randn(batch, 3, side, side), torch.randint(10, (batch,)), steps, lambda p: torch.optim.Adam(p, lr=1e-3), 2e-2)
+    check(
+        lambda: resnet18(width),
+        torch.randn(batch, 3, side, side),
+        torch.randint(10, (batch,)),
+        steps,
+        lambda p: torch.optim.Adam(p, lr=1e-3),
+        2e-2,
+    )

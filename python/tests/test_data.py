@@ -6,8 +6,20 @@ import random
 
 import pytest
 import tessera
-from tessera.utils.data import (BatchSampler, ConcatDataset, DataLoader, Dataset, IterableDataset, RandomSampler, SequentialSampler, TensorDataset,
-                                WeightedRandomSampler, default_collate, get_worker_info, random_split)
+from tessera.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+    default_collate,
+    get_worker_info,
+    random_split,
+)
 
 
 class Squares(Dataset):
@@ -78,7 +90,13 @@ class Stream(IterableDataset):
 
 
 def test_workers_keep_order_and_values():
-    assert [b.tolist() for b in DataLoader(Squares(9), batch_size=2, num_workers=2)] == [[0, 1], [4, 9], [16, 25], [36, 49], [64]]
+    assert [b.tolist() for b in DataLoader(Squares(9), batch_size=2, num_workers=2)] == [
+        [0, 1],
+        [4, 9],
+        [16, 25],
+        [36, 49],
+        [64],
+    ]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -140,7 +158,9 @@ def test_stopping_early_ends_the_workers():
 
 def test_collate_structures():
     Point = collections.namedtuple("Point", "x y")
-    out = default_collate([{"p": Point(1, 2.0), "s": "a", "l": [1, (2,)]}, {"p": Point(3, 4.0), "s": "b", "l": [5, (6,)]}])
+    out = default_collate(
+        [{"p": Point(1, 2.0), "s": "a", "l": [1, (2,)]}, {"p": Point(3, 4.0), "s": "b", "l": [5, (6,)]}]
+    )
     assert out["p"].x.tolist() == [1, 3] and out["p"].y.dtype == tessera.float64 and out["s"] == ["a", "b"]
     assert out["l"][0].tolist() == [1, 5] and out["l"][1][0].tolist() == [2, 6]
     with pytest.raises(RuntimeError, match="equal size"):
@@ -168,8 +188,18 @@ def test_datasets():
         TensorDataset(tessera.zeros(2), tessera.zeros(3))
 
 
-@pytest.mark.parametrize("options", [dict(shuffle=True, sampler=[0]), dict(batch_sampler=[[0]], batch_size=2), dict(num_workers=-1), dict(timeout=-1),
-                                     dict(prefetch_factor=2), dict(persistent_workers=True), dict(batch_size=None, drop_last=True)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(shuffle=True, sampler=[0]),
+        dict(batch_sampler=[[0]], batch_size=2),
+        dict(num_workers=-1),
+        dict(timeout=-1),
+        dict(prefetch_factor=2),
+        dict(persistent_workers=True),
+        dict(batch_size=None, drop_last=True),
+    ],
+)
 def test_contradictory_options(options):
     with pytest.raises(ValueError):
         DataLoader(Squares(), **options)

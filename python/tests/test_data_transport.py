@@ -99,8 +99,21 @@ def one_storage_twice(samples):
     return images, labels, images.view(-1), images.t_() if images.dim() == 2 else images.transpose(0, 1)
 
 
-COLLATE = [keep_mean, mean_then_labels, keep_labels, keep_one_of_two, to_half, to_numpy, numpy_copy, wrapped_again,
-           windows, resized, moved_to_shared_memory, one_storage_twice, default_collate]
+COLLATE = [
+    keep_mean,
+    mean_then_labels,
+    keep_labels,
+    keep_one_of_two,
+    to_half,
+    to_numpy,
+    numpy_copy,
+    wrapped_again,
+    windows,
+    resized,
+    moved_to_shared_memory,
+    one_storage_twice,
+    default_collate,
+]
 
 
 def check_batches(batches, count):
@@ -195,7 +208,7 @@ class CountsDescriptors:
     def __call__(self, samples):
         images, labels = default_collate(samples)
         default_collate(samples)
-        self.kept = (self.kept + [default_collate(samples)[0]])[-self.keep:] if self.keep else []
+        self.kept = (self.kept + [default_collate(samples)[0]])[-self.keep :] if self.keep else []
         number = int(labels[0]) // 4
         pair = {"images": images, "other": tessera.ones(300_000)}
         parts = [images, images.half(), pair, images.numpy(), images[1:], labels][number % 6]
@@ -254,7 +267,7 @@ def test_a_file_belongs_to_the_memory():
 
 
 def where_bytes_are(parcel):
-    return list(parcel.head()[transport._HEAD.size:][:len(parcel.files)])
+    return list(parcel.head()[transport._HEAD.size :][: len(parcel.files)])
 
 
 def test_memory_that_the_sender_dropped_is_the_receivers_alone():

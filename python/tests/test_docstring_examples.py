@@ -24,7 +24,10 @@ def modules():
 def operators():
     """(name, docstring) of the callables that op tables make, functions and methods."""
     holders = [("tessera", tessera), ("tessera.Tensor", tessera.Tensor)]
-    holders += [("tessera." + name, importlib.import_module("tessera." + name)) for name in ("special", "linalg", "nn.functional")]
+    holders += [
+        ("tessera." + name, importlib.import_module("tessera." + name))
+        for name in ("special", "linalg", "nn.functional")
+    ]
     for prefix, holder in holders:
         for name in dir(holder):
             member = getattr(holder, name, None)

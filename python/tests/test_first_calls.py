@@ -15,8 +15,14 @@ def test_first_call(name):
     assert "Warning" not in process.stderr or name == "anomaly_mode", process.stderr[-4000:]
 
 
-@pytest.mark.skipif("TESSERA_CHECK_LOCK" not in os.environ, reason="for tools/check_lock, which builds an extension that looks")
+@pytest.mark.skipif(
+    "TESSERA_CHECK_LOCK" not in os.environ, reason="for tools/check_lock, which builds an extension that looks"
+)
 @pytest.mark.parametrize("use, named", [("None", "PyErr_Clear"), ("'text'", "Py_INCREF")])
 def test_the_check_of_the_lock_ends_the_process(use, named):
-    process = subprocess.run([sys.executable, "-c", f"import tessera; tessera._C._count_without_lock({use})"], capture_output=True, text=True)
-    assert process.returncode < 0 and process.stderr.startswith(f"check_lock: {named} without the interpreter's lock"), process
+    process = subprocess.run(
+        [sys.executable, "-c", f"import tessera; tessera._C._count_without_lock({use})"], capture_output=True, text=True
+    )
+    assert process.returncode < 0 and process.stderr.startswith(
+        f"check_lock: {named} without the interpreter's lock"
+    ), process

@@ -149,12 +149,19 @@ def test_determinism_and_precision_settings():
 
 
 def test_absent_devices_answer():
-    assert tessera.cuda.is_available() is False and tessera.cuda.device_count() == 0 and tessera.cuda.memory_allocated() == 0
+    assert (
+        tessera.cuda.is_available() is False
+        and tessera.cuda.device_count() == 0
+        and tessera.cuda.memory_allocated() == 0
+    )
     with pytest.raises(RuntimeError):
         tessera.cuda.current_device()
     with pytest.raises(RuntimeError):
         tessera.cuda.Stream()
-    assert tessera.accelerator.current_accelerator(check_available=True) is None and tessera.get_device_module() is tessera.cpu
+    assert (
+        tessera.accelerator.current_accelerator(check_available=True) is None
+        and tessera.get_device_module() is tessera.cpu
+    )
     with pytest.raises(RuntimeError):
         tessera.backends.cudnn.benchmark = "yes"
 

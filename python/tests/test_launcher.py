@@ -27,34 +27,47 @@ def script(folder, source, name="prog.py"):
 
 
 def test_names_are_one_module_object(tmp_path):
-    prog = script(tmp_path, """
+    prog = script(
+        tmp_path,
+        """
         import torch, tessera
         import torch.utils.data.sampler as outside
         import tessera.utils.data.sampler as inside
         assert torch is tessera and outside is inside
         assert outside.__spec__.name == "tessera.utils.data.sampler"
         print(torch.float32, torch.__version__)
-        """)
+        """,
+    )
     result = run(prog)
     assert result.stdout == "torch.float32 2.11.0\n", result.stderr
 
 
 def test_argv_path_and_main(tmp_path):
-    prog = script(tmp_path, "import sys; print(sys.argv, sys.path[0], __name__, __file__, sys.modules['__main__'].__dict__ is globals())")
+    prog = script(
+        tmp_path,
+        "import sys; print(sys.argv, sys.path[0], __name__, __file__, sys.modules['__main__'].__dict__ is globals())",
+    )
     assert run(prog, "-x", "a b").stdout.strip() == f"['{prog}', '-x', 'a b'] {tmp_path} __main__ {prog} True"
 
 
 def test_module_and_code_forms(tmp_path):
     script(tmp_path, "import sys, torch; print(__name__, sys.argv[1:], torch.__name__)", "mod.py")
     assert run("-m", "mod", "1", cwd=tmp_path).stdout == "__main__ ['1'] tessera\n"
-    assert run("-c", "import sys, torch; print(sys.argv, repr(sys.path[0]), torch.float64)", "z").stdout == "['-c', 'z'] '' torch.float64\n"
+    assert (
+        run("-c", "import sys, torch; print(sys.argv, repr(sys.path[0]), torch.float64)", "z").stdout
+        == "['-c', 'z'] '' torch.float64\n"
+    )
 
 
 def test_exit_codes_and_tracebacks(tmp_path):
     assert run("-c", "raise SystemExit(7)").returncode == 7
     result = run(script(tmp_path, "def f():\n    raise KeyError('k')\nf()\n"))
     assert result.returncode == 1
-    assert "__main__.py" not in result.stderr and result.stderr.count("File ") == 2 and result.stderr.endswith("KeyError: 'k'\n")
+    assert (
+        "__main__.py" not in result.stderr
+        and result.stderr.count("File ") == 2
+        and result.stderr.endswith("KeyError: 'k'\n")
+    )
 
 
 @pytest.mark.parametrize("args", [[], ["-"], ["-m"], ["-c"], ["--nope"], ["no_such_file.py"]])
@@ -91,13 +104,16 @@ def test_multiprocessing_children_inherit_the_alias(tmp_path):
 
 
 def test_subprocesses_and_distribution(tmp_path):
-    prog = script(tmp_path, """
+    prog = script(
+        tmp_path,
+        """
         import importlib.metadata, importlib.util, subprocess, sys
         print(importlib.metadata.version("torch"), importlib.util.find_spec("torch") is not None, importlib.util.find_spec("torch.nope"))
         code = "import sys, importlib.metadata as m; print('torch' in sys.modules, 'tessera' in sys.modules, m.version('torch'));"
         code += "import torch.utils.data, torch; print(torch.int8)"
         print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout, end="")
-        """)
+        """,
+    )
     result = run(prog)
     assert result.stdout.splitlines() == ["2.11.0 True None", "False False 2.11.0", "torch.int8"], result.stderr
 

@@ -51,7 +51,10 @@ def test_overloads_are_singletons_with_schemas():
 def test_outputs_have_the_names_of_the_schema():
     x = tessera.tensor([1.0, 3.0, 2.0])
     values, indices = tessera.empty(0), tessera.empty(0, dtype=tessera.int64)
-    assert tessera.ops.aten.topk.values(x, 1, values=values, indices=indices)[0] is values and (values.item(), indices.item()) == (3.0, 1)
+    assert tessera.ops.aten.topk.values(x, 1, values=values, indices=indices)[0] is values and (
+        values.item(),
+        indices.item(),
+    ) == (3.0, 1)
     result = tessera.empty(3)
     assert tessera.ops.aten.tanh_backward.grad_input(x, x, grad_input=result) is result
     with pytest.raises(RuntimeError, match="Declaration"):
@@ -123,7 +126,12 @@ def test_keysets_and_redispatch():
 
     def autograd(keys, x):
         assert keys.has("AutogradCPU") and keys.has("CPU") and keys.highestPriorityTypeId().startswith("Autograd")
-        return op.redispatch(keys - tessera._ops.DispatchKeySet("Autograd") - tessera._ops.DispatchKeySet("AutogradCPU"), x) * 10
+        return (
+            op.redispatch(
+                keys - tessera._ops.DispatchKeySet("Autograd") - tessera._ops.DispatchKeySet("AutogradCPU"), x
+            )
+            * 10
+        )
 
     lib.impl("f", autograd, "Autograd", with_keyset=True)
     assert op(tessera.zeros(1)).item() == 10
@@ -182,7 +190,9 @@ def test_modes_see_operators_below_autograd_and_nest():
     x = tessera.ones(2, requires_grad=True)
     with Log() as outer, Log() as inner:
         (x * 2).sum().backward()
-    assert outer.seen == inner.seen and inner.seen[:2] == ["aten.mul.Tensor", "aten.sum.default"] and len(inner.seen) > 3
+    assert (
+        outer.seen == inner.seen and inner.seen[:2] == ["aten.mul.Tensor", "aten.sum.default"] and len(inner.seen) > 3
+    )
     count = len(inner.seen)
     tessera.ones(1) + 1
     assert len(inner.seen) == count and x.grad.tolist() == [2, 2]

@@ -28,7 +28,7 @@ def test_conv2d_against_loops():
         g = o // 3
         for i in range(3):
             for j in range(3):
-                window = padded[:, 2 * g:2 * g + 2, 2 * i:2 * i + 3, j:j + 3:2]
+                window = padded[:, 2 * g : 2 * g + 2, 2 * i : 2 * i + 3, j : j + 3 : 2]
                 want[:, o, i, j] = (window * w[o]).sum((1, 2, 3)) + b[o]
     close(out, want, 1e-4)
 
@@ -81,12 +81,23 @@ def test_pools():
     assert nn.AdaptiveAvgPool2d((1, None))(x).flatten().tolist() == [6, 7, 8, 9]
 
 
-@pytest.mark.parametrize("name,args,x,want", [
-    ("relu", (), [-1.0, 2.0], [0.0, 2.0]), ("relu6", (), [-1.0, 7.0], [0.0, 6.0]), ("leaky_relu", (0.1,), [-1.0, 2.0], [-0.1, 2.0]),
-    ("hardtanh", (), [-2.0, 0.5], [-1.0, 0.5]), ("threshold", (1.0, 9.0), [0.5, 2.0], [9.0, 2.0]), ("hardsigmoid", (), [0.0, 4.0], [0.5, 1.0]),
-    ("elu", (), [-1.0, 2.0], [math.expm1(-1), 2.0]), ("softsign", (), [1.0, -3.0], [0.5, -0.75]), ("hardshrink", (), [0.4, 2.0], [0.0, 2.0]),
-    ("softshrink", (), [0.4, 2.0], [0.0, 1.5]), ("silu", (), [0.0, 100.0], [0.0, 100.0]), ("softplus", (), [0.0, 50.0], [math.log(2), 50.0]),
-])
+@pytest.mark.parametrize(
+    "name,args,x,want",
+    [
+        ("relu", (), [-1.0, 2.0], [0.0, 2.0]),
+        ("relu6", (), [-1.0, 7.0], [0.0, 6.0]),
+        ("leaky_relu", (0.1,), [-1.0, 2.0], [-0.1, 2.0]),
+        ("hardtanh", (), [-2.0, 0.5], [-1.0, 0.5]),
+        ("threshold", (1.0, 9.0), [0.5, 2.0], [9.0, 2.0]),
+        ("hardsigmoid", (), [0.0, 4.0], [0.5, 1.0]),
+        ("elu", (), [-1.0, 2.0], [math.expm1(-1), 2.0]),
+        ("softsign", (), [1.0, -3.0], [0.5, -0.75]),
+        ("hardshrink", (), [0.4, 2.0], [0.0, 2.0]),
+        ("softshrink", (), [0.4, 2.0], [0.0, 1.5]),
+        ("silu", (), [0.0, 100.0], [0.0, 100.0]),
+        ("softplus", (), [0.0, 50.0], [math.log(2), 50.0]),
+    ],
+)
 def test_activations(name, args, x, want):
     close(getattr(F, name)(tessera.tensor(x), *args), tessera.tensor(want))
 
@@ -193,6 +204,7 @@ def test_rnn_layer_equals_cell(kind, gates):
 
 def test_packed_sequences_run_as_if_alone():
     from tessera.nn.utils.rnn import pack_sequence, unpack_sequence
+
     layer = nn.GRU(2, 3, bidirectional=True)
     seqs = [tessera.randn(n, 2) for n in (2, 4, 1)]
     out, last = layer(pack_sequence(seqs, enforce_sorted=False))
@@ -210,16 +222,35 @@ def test_pixel_shuffle_roundtrip_and_interpolate():
     close(F.interpolate(y, size=4, mode="linear").flatten(), tessera.tensor([1.0, 1.25, 1.75, 2.0]))
 
 
-@pytest.mark.parametrize("mode, shape", [("nearest", (2, 3, 7)), ("nearest-exact", (2, 3, 7, 9)), ("linear", (2, 3, 21)), ("bilinear", (2, 3, 17, 33)), ("bicubic", (1, 4, 20, 21)),
-                                         ("trilinear", (2, 2, 5, 6, 7))])
+@pytest.mark.parametrize(
+    "mode, shape",
+    [
+        ("nearest", (2, 3, 7)),
+        ("nearest-exact", (2, 3, 7, 9)),
+        ("linear", (2, 3, 21)),
+        ("bilinear", (2, 3, 17, 33)),
+        ("bicubic", (1, 4, 20, 21)),
+        ("trilinear", (2, 2, 5, 6, 7)),
+    ],
+)
 def test_resizing_kernels_follow_the_composed_form(mode, shape, monkeypatch):
     from tessera.nn._functional import resample
+
     for dtype, tolerance in ((tessera.float64, 1e-11), (tessera.float32, 1e-4), (tessera.bfloat16, 0.25)):
-        for how in ({"scale_factor": 2}, {"scale_factor": 0.6}, {"size": (11, 40, 3)[:len(shape) - 2]}, {"size": shape[2:]}):
+        for how in (
+            {"scale_factor": 2},
+            {"scale_factor": 0.6},
+            {"size": (11, 40, 3)[: len(shape) - 2]},
+            {"size": shape[2:]},
+        ):
             for align in (None,) if "nearest" in mode else (False, True):
                 results = []
                 for kernel in (True, False):
-                    x = tessera.randn(shape, dtype=tessera.float64, generator=tessera.Generator().manual_seed(1)).to(dtype).requires_grad_()
+                    x = (
+                        tessera.randn(shape, dtype=tessera.float64, generator=tessera.Generator().manual_seed(1))
+                        .to(dtype)
+                        .requires_grad_()
+                    )
                     with monkeypatch.context() as patch:
                         if not kernel:
                             patch.setattr(resample, "_KERNEL_DTYPES", ())
@@ -238,10 +269,14 @@ def test_resizing_bytes_rounds_and_other_integers_are_refused():
             for size in ((9, 4), (3, 13), (5, 7)):
                 y = F.interpolate(x, size=size, mode=mode, antialias=antialias)
                 exact = F.interpolate(x.double(), size=size, mode=mode, antialias=antialias)
-                assert y.dtype == tessera.uint8 and (y.double() - exact).abs().max().item() <= (1.01 if mode == "bilinear" else 2.01)
+                assert y.dtype == tessera.uint8 and (y.double() - exact).abs().max().item() <= (
+                    1.01 if mode == "bilinear" else 2.01
+                )
         with pytest.raises(NotImplementedError):
             F.interpolate(x.to(tessera.int32), size=(3, 3), mode=mode)
-    assert F.interpolate(x.to(tessera.int64), scale_factor=2).equal(x.to(tessera.int64).repeat_interleave(2, -1).repeat_interleave(2, -2))
+    assert F.interpolate(x.to(tessera.int64), scale_factor=2).equal(
+        x.to(tessera.int64).repeat_interleave(2, -1).repeat_interleave(2, -2)
+    )
 
 
 def test_circular_pad_and_bad_pads():

@@ -62,6 +62,7 @@ def test_assignment_before_init_is_an_error():
     class M(nn.Module):
         def __init__(self):
             self.w = nn.Parameter(tessera.ones(1))
+
     with pytest.raises(AttributeError):
         M()
 
@@ -108,6 +109,7 @@ def test_always_called_hook_sees_exceptions():
     class M(nn.Module):
         def forward(self, x):
             raise RuntimeError("boom")
+
     m, seen = M(), []
     m.register_forward_hook(lambda mod, a, o: seen.append(o), always_call=True)
     with pytest.raises(RuntimeError, match="boom"):
@@ -156,7 +158,11 @@ def test_containers():
     assert len(s[:2]) == 2 and isinstance(s[-1], nn.Linear)
     s.insert(0, nn.Identity())
     del s[2]
-    assert [type(c).__name__ for c in s] == ["Identity", "Linear", "Linear"] and list(dict(s.named_children())) == ["0", "1", "2"]
+    assert [type(c).__name__ for c in s] == ["Identity", "Linear", "Linear"] and list(dict(s.named_children())) == [
+        "0",
+        "1",
+        "2",
+    ]
     with pytest.raises(IndexError):
         s[7]
     d = nn.ParameterDict({"l": tessera.ones(2)})

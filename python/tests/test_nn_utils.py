@@ -41,17 +41,26 @@ def linear(n=3):
 COMPUTED = {  # name -> (apply, names of what takes the weight's place, take back)
     "weight_norm": (utils.weight_norm, ["weight_g", "weight_v"], utils.remove_weight_norm),
     "spectral_norm": (utils.spectral_norm, ["weight_orig", "weight_u", "weight_v"], utils.remove_spectral_norm),
-    "pruning": (lambda m: prune.l1_unstructured(m, "weight", 4), ["weight_orig", "weight_mask"],
-                lambda m: prune.remove(m, "weight")),
-    "parametrization": (lambda m: parametrize.register_parametrization(m, "weight", Doubled()),
-                        ["parametrizations.weight.original"],
-                        lambda m: parametrize.remove_parametrizations(m, "weight")),
-    "two originals": (lambda m: parametrize.register_parametrization(m, "weight", Product()),
-                      ["parametrizations.weight.original0", "parametrizations.weight.original1"],
-                      lambda m: parametrize.remove_parametrizations(m, "weight")),
-    "new weight_norm": (parametrizations.weight_norm, ["parametrizations.weight.original0",
-                                                       "parametrizations.weight.original1"],
-                        lambda m: parametrize.remove_parametrizations(m, "weight")),
+    "pruning": (
+        lambda m: prune.l1_unstructured(m, "weight", 4),
+        ["weight_orig", "weight_mask"],
+        lambda m: prune.remove(m, "weight"),
+    ),
+    "parametrization": (
+        lambda m: parametrize.register_parametrization(m, "weight", Doubled()),
+        ["parametrizations.weight.original"],
+        lambda m: parametrize.remove_parametrizations(m, "weight"),
+    ),
+    "two originals": (
+        lambda m: parametrize.register_parametrization(m, "weight", Product()),
+        ["parametrizations.weight.original0", "parametrizations.weight.original1"],
+        lambda m: parametrize.remove_parametrizations(m, "weight"),
+    ),
+    "new weight_norm": (
+        parametrizations.weight_norm,
+        ["parametrizations.weight.original0", "parametrizations.weight.original1"],
+        lambda m: parametrize.remove_parametrizations(m, "weight"),
+    ),
 }
 
 
@@ -68,8 +77,11 @@ def test_pieces_take_the_place_of_a_parameter_and_give_it_back(name):
     layer.eval()
     y = layer(x)
     assert take_back(layer) is layer
-    assert sorted(layer.state_dict()) == ["bias", "weight"] and isinstance(layer.weight,
-                                                                           nn.Parameter) and type(layer) is nn.Linear
+    assert (
+        sorted(layer.state_dict()) == ["bias", "weight"]
+        and isinstance(layer.weight, nn.Parameter)
+        and type(layer) is nn.Linear
+    )
     assert not layer._forward_pre_hooks and not layer._state_dict_hooks
     assert tessera.allclose(layer(x), y, atol=1e-6)
     with pytest.raises(ValueError, match="weight"):
@@ -149,9 +161,10 @@ def test_a_failed_pruning_leaves_the_earlier_one():
         assert list(module.state_dict()) == names and prune.is_pruned(module) == pruned
     assert len(layer._forward_pre_hooks) == 1
     prune.random_unstructured(layer, "weight", 2)
-    hook, = layer._forward_pre_hooks.values()
-    assert [type(method).__name__ for method in hook] == ["L1Unstructured",
-                                                          "RandomUnstructured"] and int((layer.weight == 0).sum()) == 6
+    (hook,) = layer._forward_pre_hooks.values()
+    assert [type(method).__name__ for method in hook] == ["L1Unstructured", "RandomUnstructured"] and int(
+        (layer.weight == 0).sum()
+    ) == 6
 
 
 @pytest.mark.parametrize("dim", [-4, 3])
@@ -182,9 +195,12 @@ def test_packed_sequences_convert():
     for name in ("double", "float", "half", "long", "int", "short", "char", "byte"):
         other = getattr(packed, name)()
         assert type(other) is rnn.PackedSequence and getattr(rnn.PackedSequence, name).__name__ == name
-        assert str(other.data.dtype).split(".")[-1] == str(getattr(tessera, name if name not in ("char", "byte")
-                                                                   else {"char": "int8",
-                                                                         "byte": "uint8"}[name])).split(".")[-1]
+        assert (
+            str(other.data.dtype).split(".")[-1]
+            == str(
+                getattr(tessera, name if name not in ("char", "byte") else {"char": "int8", "byte": "uint8"}[name])
+            ).split(".")[-1]
+        )
     assert packed.float() is packed
     assert rnn.invert_permutation(tessera.tensor([2, 0, 1], dtype=tessera.int32)).tolist() == [1, 2, 0]
 
@@ -194,8 +210,14 @@ def test_calls_with_names_that_the_module_lacks():
     with pytest.warns(FutureWarning):
         y = stateless.functional_call(layer, {"weight": weight, "more": weight}, x)
     assert tessera.equal(y, weight.sum(1) + layer.bias) and not hasattr(layer, "more")
-    with pytest.warns(FutureWarning), pytest.raises(RuntimeError, match=r"Unexpected key\(s\): 'more'.\n\tMissing "
-                                                                        r"key\(s\): 'bias'"):
+    with (
+        pytest.warns(FutureWarning),
+        pytest.raises(
+            RuntimeError,
+            match=r"Unexpected key\(s\): 'more'.\n\tMissing "
+            r"key\(s\): 'bias'",
+        ),
+    ):
         stateless.functional_call(layer, {"weight": weight, "more": weight}, x, strict=True)
 
 
@@ -205,10 +227,11 @@ def test_pickled_modules_hold_what_other_implementations_read():
     assert [id(w) for w in state["_flat_weights"]] == [id(w) for w in lstm.parameters()]
     assert state["_flat_weights_names"] == list(dict(lstm.named_parameters()))
     twin = copy.deepcopy(lstm)
-    assert "_flat_weights" not in vars(twin) and all(tessera.equal(a, b) and a is not b for a,
-                                                     b in zip(twin._flat_weights, lstm.parameters(), strict=True))
+    assert "_flat_weights" not in vars(twin) and all(
+        tessera.equal(a, b) and a is not b for a, b in zip(twin._flat_weights, lstm.parameters(), strict=True)
+    )
     for activation, code in (("relu", 1), (nn.functional.gelu, 2), (nn.ReLU(), 1), (tessera.tanh, 0)):
         assert nn.TransformerEncoderLayer(4, 1, 4, activation=activation).activation_relu_or_gelu == code
     hooked = utils.spectral_norm(linear())
-    hook, = hooked._load_state_dict_pre_hooks.values()
+    (hook,) = hooked._load_state_dict_pre_hooks.values()
     assert type(hook).__module__ == nn.Module.__module__

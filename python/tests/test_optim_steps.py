@@ -44,41 +44,66 @@ def adam(steps, lr, b1=0.9, b2=0.999, eps=1e-8, decay=0.0, decoupled=False, amsg
         m = b1 * m + (1 - b1) * g
         v = b2 * v + (1 - b2) * g * g
         top = max(top, v)
-        denom = math.sqrt(top if amsgrad else v) / math.sqrt(1 - b2 ** t) + eps
-        p -= lr / (1 - b1 ** t) * m / denom
+        denom = math.sqrt(top if amsgrad else v) / math.sqrt(1 - b2**t) + eps
+        p -= lr / (1 - b1**t) * m / denom
         out.append(p)
     return out
 
 
-@pytest.mark.parametrize("options,want", [
-    (dict(lr=0.1), sgd(6, 0.1)), (dict(lr=0.1, momentum=0.9), sgd(6, 0.1, 0.9)), (dict(lr=0.1, momentum=0.9, nesterov=True), sgd(6, 0.1, 0.9, nesterov=True)),
-    (dict(lr=0.1, momentum=0.9, dampening=0.5, weight_decay=0.1), sgd(6, 0.1, 0.9, 0.5, decay=0.1)),
-])
+@pytest.mark.parametrize(
+    "options,want",
+    [
+        (dict(lr=0.1), sgd(6, 0.1)),
+        (dict(lr=0.1, momentum=0.9), sgd(6, 0.1, 0.9)),
+        (dict(lr=0.1, momentum=0.9, nesterov=True), sgd(6, 0.1, 0.9, nesterov=True)),
+        (dict(lr=0.1, momentum=0.9, dampening=0.5, weight_decay=0.1), sgd(6, 0.1, 0.9, 0.5, decay=0.1)),
+    ],
+)
 @pytest.mark.parametrize("flags", [{}, {"foreach": False}, {"fused": True}])
 def test_sgd(options, want, flags):
     assert trajectory(optim.SGD, 6, **options, **flags) == pytest.approx(want, rel=1e-9)
 
 
-@pytest.mark.parametrize("cls,options,want", [
-    (optim.Adam, dict(lr=0.05), adam(8, 0.05)), (optim.Adam, dict(lr=0.05, weight_decay=0.1), adam(8, 0.05, decay=0.1)),
-    (optim.Adam, dict(lr=0.05, amsgrad=True, betas=(0.5, 0.6)), adam(8, 0.05, 0.5, 0.6, amsgrad=True)),
-    (optim.AdamW, dict(lr=0.05), adam(8, 0.05, decay=0.01, decoupled=True)),
-])
+@pytest.mark.parametrize(
+    "cls,options,want",
+    [
+        (optim.Adam, dict(lr=0.05), adam(8, 0.05)),
+        (optim.Adam, dict(lr=0.05, weight_decay=0.1), adam(8, 0.05, decay=0.1)),
+        (optim.Adam, dict(lr=0.05, amsgrad=True, betas=(0.5, 0.6)), adam(8, 0.05, 0.5, 0.6, amsgrad=True)),
+        (optim.AdamW, dict(lr=0.05), adam(8, 0.05, decay=0.01, decoupled=True)),
+    ],
+)
 @pytest.mark.parametrize("flags", [{}, {"foreach": False}, {"fused": True}])
 def test_adam(cls, options, want, flags):
     assert trajectory(cls, 8, **options, **flags) == pytest.approx(want, rel=1e-9)
 
 
 def test_tensor_learning_rate_takes_the_same_way():
-    assert trajectory(optim.Adam, 4, lr=tessera.tensor(0.05, dtype=tessera.float64)) == pytest.approx(adam(4, 0.05), rel=1e-6)
+    assert trajectory(optim.Adam, 4, lr=tessera.tensor(0.05, dtype=tessera.float64)) == pytest.approx(
+        adam(4, 0.05), rel=1e-6
+    )
 
 
-@pytest.mark.parametrize("cls", [optim.RMSprop, optim.Adagrad, optim.Adadelta, optim.Adamax, optim.NAdam, optim.RAdam, optim.ASGD, optim.Rprop, optim.Adafactor])
+@pytest.mark.parametrize(
+    "cls",
+    [
+        optim.RMSprop,
+        optim.Adagrad,
+        optim.Adadelta,
+        optim.Adamax,
+        optim.NAdam,
+        optim.RAdam,
+        optim.ASGD,
+        optim.Rprop,
+        optim.Adafactor,
+    ],
+)
 def test_resume_from_state_dict(cls):
     def go(p, o, n):
         for _ in range(n):
             p.grad = 3 * p.detach()
             o.step()
+
     p = tessera.nn.Parameter(tessera.ones(2, 3))
     o = cls([p], lr=0.1)
     go(p, o, 3)
@@ -100,6 +125,7 @@ def test_lbfgs_finds_the_minimum():
         loss = ((x - tessera.tensor([1.0, 2.0], dtype=tessera.float64)) ** 2).sum()
         loss.backward()
         return loss
+
     assert o.step(closure).item() == pytest.approx(20)
     assert x.tolist() == pytest.approx([1.0, 2.0], abs=1e-6)
     with pytest.raises(TypeError):
@@ -118,20 +144,39 @@ def test_state_layout_and_hooks():
     handle.remove()
     o.step()
     assert log == ["pre", "post", "pre"]
-    assert sorted(o.state[p]) == ["exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"] and float(o.state[p]["step"]) == 2.0
+    assert (
+        sorted(o.state[p]) == ["exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step"] and float(o.state[p]["step"]) == 2.0
+    )
 
 
 def test_bad_arguments():
     p = tessera.nn.Parameter(tessera.ones(1))
-    for make, error in [(lambda: optim.SGD([], lr=0.1), ValueError), (lambda: optim.SGD(p, lr=0.1), TypeError), (lambda: optim.SGD([p], lr=-1.0), ValueError),
-                        (lambda: optim.SGD([p], lr=0.1, nesterov=True), ValueError), (lambda: optim.Adam([p], betas=(1.0, 0.9)), ValueError),
-                        (lambda: optim.SGD([p * 2], lr=0.1), ValueError), (lambda: optim.Adam([p], foreach=True, fused=True), RuntimeError),
-                        (lambda: optim.SGD([{"params": [p]}, {"params": [p]}], lr=0.1), ValueError), (lambda: optim.Muon([p]), ValueError)]:
+    for make, error in [
+        (lambda: optim.SGD([], lr=0.1), ValueError),
+        (lambda: optim.SGD(p, lr=0.1), TypeError),
+        (lambda: optim.SGD([p], lr=-1.0), ValueError),
+        (lambda: optim.SGD([p], lr=0.1, nesterov=True), ValueError),
+        (lambda: optim.Adam([p], betas=(1.0, 0.9)), ValueError),
+        (lambda: optim.SGD([p * 2], lr=0.1), ValueError),
+        (lambda: optim.Adam([p], foreach=True, fused=True), RuntimeError),
+        (lambda: optim.SGD([{"params": [p]}, {"params": [p]}], lr=0.1), ValueError),
+        (lambda: optim.Muon([p]), ValueError),
+    ]:
         with pytest.raises(error):
             make()
 
 
-CAPTURABLE = [optim.Adam, optim.AdamW, optim.RAdam, optim.NAdam, optim.Adamax, optim.ASGD, optim.Adadelta, optim.RMSprop, optim.Rprop]
+CAPTURABLE = [
+    optim.Adam,
+    optim.AdamW,
+    optim.RAdam,
+    optim.NAdam,
+    optim.Adamax,
+    optim.ASGD,
+    optim.Adadelta,
+    optim.RMSprop,
+    optim.Rprop,
+]
 
 
 def _steps(cls, n, device="cpu", lr=None, **options):
@@ -158,8 +203,13 @@ def test_capturable_takes_the_same_steps_without_a_number_on_the_host(cls, tenso
     assert {name: t.device.type for name, t in o.state[p].items()} == {name: "meta" for name in o.state[p]}
 
 
-SCALED = [(optim.SGD, dict(lr=0.1, momentum=0.9, dampening=0.5)), (optim.SGD, dict(lr=0.1)), (optim.Adam, dict(lr=0.1)), (optim.AdamW, dict(lr=0.1, amsgrad=True)),
-          (optim.Adagrad, dict(lr=0.1))]
+SCALED = [
+    (optim.SGD, dict(lr=0.1, momentum=0.9, dampening=0.5)),
+    (optim.SGD, dict(lr=0.1)),
+    (optim.Adam, dict(lr=0.1)),
+    (optim.AdamW, dict(lr=0.1, amsgrad=True)),
+    (optim.Adagrad, dict(lr=0.1)),
+]
 
 
 @pytest.mark.parametrize("cls,options", SCALED)
@@ -182,20 +232,59 @@ def test_found_inf_leaves_a_fused_step_out_and_grad_scale_divides(cls, options, 
             if not inf:
                 assert p.grad.tolist() == [1.0, -2.0, 3.0, 0.5]
         return p, o
+
     want, a = go(1, [0, 0])
     got, b = go(4, [1, 0, 1, 0])  # first of all a step that is left out: no state may come of it
     assert tessera.allclose(got, want)
-    assert {k: v.tolist() for k, v in a.state[want].items()} == {k: pytest.approx(v.tolist()) for k, v in b.state[got].items()}
+    assert {k: v.tolist() for k, v in a.state[want].items()} == {
+        k: pytest.approx(v.tolist()) for k, v in b.state[got].items()
+    }
 
 
 def test_functional_forms_leave_a_step_out_too():
     from tessera.optim.adagrad import adagrad
     from tessera.optim.adam import adam as adam_on_lists
     from tessera.optim.sgd import sgd as sgd_on_lists
+
     inf = tessera.tensor(1.0)
     lists = [[tessera.ones(2)] for _ in range(4)]
     step = tessera.zeros(())
-    adagrad(*lists[:2], lists[2], [step], found_inf=inf, fused=True, lr=0.1, weight_decay=0, lr_decay=0, eps=1e-10, maximize=False)
-    adam_on_lists(*lists, [], [step], found_inf=inf, fused=True, amsgrad=False, beta1=0.9, beta2=0.99, lr=tessera.tensor(0.1), weight_decay=0, eps=1e-8, maximize=False)
-    sgd_on_lists(*lists[:2], [None], found_inf=inf, fused=True, weight_decay=0, momentum=0.9, lr=0.1, dampening=0, nesterov=False, maximize=False)
+    adagrad(
+        *lists[:2],
+        lists[2],
+        [step],
+        found_inf=inf,
+        fused=True,
+        lr=0.1,
+        weight_decay=0,
+        lr_decay=0,
+        eps=1e-10,
+        maximize=False,
+    )
+    adam_on_lists(
+        *lists,
+        [],
+        [step],
+        found_inf=inf,
+        fused=True,
+        amsgrad=False,
+        beta1=0.9,
+        beta2=0.99,
+        lr=tessera.tensor(0.1),
+        weight_decay=0,
+        eps=1e-8,
+        maximize=False,
+    )
+    sgd_on_lists(
+        *lists[:2],
+        [None],
+        found_inf=inf,
+        fused=True,
+        weight_decay=0,
+        momentum=0.9,
+        lr=0.1,
+        dampening=0,
+        nesterov=False,
+        maximize=False,
+    )
     assert all(x[0].tolist() == [1.0, 1.0] for x in lists) and step.item() == 0

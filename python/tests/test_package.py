@@ -6,16 +6,28 @@ import sys
 
 import pytest
 import tessera
-from tessera.overrides import TorchFunctionMode, handle_torch_function, has_torch_function, is_tensor_like, wrap_torch_function
+from tessera.overrides import (
+    TorchFunctionMode,
+    handle_torch_function,
+    has_torch_function,
+    is_tensor_like,
+    wrap_torch_function,
+)
 from tessera.torch_version import TorchVersion
 from tessera.utils import _pytree as pytree
 from tessera.utils.hooks import RemovableHandle
 
 
 def test_import_loads_little():
-    code = ("import sys; before = set(sys.modules); import tessera; new = set(sys.modules) - before;"
-            "print(sorted(n for n in new if n.startswith('tessera')), sorted({'numpy', 'typing', 'inspect', 'dataclasses', 're', 'pickle'} & new))")
-    out = subprocess.run([sys.executable, "-S", "-c", "import sys; sys.path[:0] = " + repr(sys.path) + "; " + code], capture_output=True, text=True)
+    code = (
+        "import sys; before = set(sys.modules); import tessera; new = set(sys.modules) - before;"
+        "print(sorted(n for n in new if n.startswith('tessera')), sorted({'numpy', 'typing', 'inspect', 'dataclasses', 're', 'pickle'} & new))"
+    )
+    out = subprocess.run(
+        [sys.executable, "-S", "-c", "import sys; sys.path[:0] = " + repr(sys.path) + "; " + code],
+        capture_output=True,
+        text=True,
+    )
     modules, heavy = out.stdout.strip().split("] [")
     assert heavy == "]", out
     assert "tessera.nn" not in modules and "tessera.autograd" not in modules and "tessera.serialization" not in modules
@@ -42,7 +54,14 @@ def test_typename_and_tests_of_types():
 
 def test_versions_compare():
     version = TorchVersion("2.11.0+cpu")
-    assert version >= "2.6" and version > (2, 9) and version < "3" and version == "2.11" and version != "2.10.5" and "2.11" in version
+    assert (
+        version >= "2.6"
+        and version > (2, 9)
+        and version < "3"
+        and version == "2.11"
+        and version != "2.10.5"
+        and "2.11" in version
+    )
     assert TorchVersion("2.11.0a1") < "2.11.0"
 
 
@@ -100,17 +119,19 @@ def test_default_device():
 
 
 def test_warnings_of_once_per_process_can_come_always():
-    code = ("import tessera, warnings\n"
-            "def count():\n"
-            "    with warnings.catch_warnings(record=True) as seen:\n"
-            "        warnings.simplefilter('always')\n"
-            "        for _ in range(3): tessera.meshgrid(tessera.ones(2), tessera.ones(2))\n"
-            "    return len(seen)\n"
-            "first = count()\n"
-            "tessera.set_warn_always(True)\n"
-            "always = count()\n"
-            "tessera.set_warn_always(False)\n"
-            "print(first, always, count())")
+    code = (
+        "import tessera, warnings\n"
+        "def count():\n"
+        "    with warnings.catch_warnings(record=True) as seen:\n"
+        "        warnings.simplefilter('always')\n"
+        "        for _ in range(3): tessera.meshgrid(tessera.ones(2), tessera.ones(2))\n"
+        "    return len(seen)\n"
+        "first = count()\n"
+        "tessera.set_warn_always(True)\n"
+        "always = count()\n"
+        "tessera.set_warn_always(False)\n"
+        "print(first, always, count())"
+    )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert out.stdout.split() == ["1", "3", "0"], out.stderr
     with pytest.raises(TypeError):
@@ -118,8 +139,15 @@ def test_warnings_of_once_per_process_can_come_always():
 
 
 def test_limits():
-    assert tessera.finfo(tessera.float16).max == 65504.0 and tessera.finfo().eps == 2.0**-23 and tessera.finfo(tessera.complex64).bits == 32
-    assert tessera.iinfo(tessera.uint8).max == 255 and repr(tessera.iinfo(tessera.int8)) == "iinfo(min=-128, max=127, dtype=int8)"
+    assert (
+        tessera.finfo(tessera.float16).max == 65504.0
+        and tessera.finfo().eps == 2.0**-23
+        and tessera.finfo(tessera.complex64).bits == 32
+    )
+    assert (
+        tessera.iinfo(tessera.uint8).max == 255
+        and repr(tessera.iinfo(tessera.int8)) == "iinfo(min=-128, max=127, dtype=int8)"
+    )
     for info, dtype in ((tessera.finfo, tessera.int8), (tessera.iinfo, tessera.float32), (tessera.iinfo, tessera.bool)):
         with pytest.raises(TypeError):
             info(dtype)
@@ -134,7 +162,12 @@ def test_pytree_round_trip_and_map():
     assert leaves == [1, 2, None, 3, 4, 5, 6] and spec.num_leaves == 7
     assert pytree.tree_unflatten(leaves, spec) == TREE and pytree.tree_structure(TREE) == spec
     assert pytree.tree_map(lambda a, b: (a, b), [1, {"k": 2}], [3, {"k": 4}]) == [(1, 3), {"k": (2, 4)}]
-    assert [pytree.keystr(path) for path, _ in pytree.tree_leaves_with_path(TREE)][:4] == ["['a'][0]", "['a'][1][0]", "['a'][1][1]", "['b'].x"]
+    assert [pytree.keystr(path) for path, _ in pytree.tree_leaves_with_path(TREE)][:4] == [
+        "['a'][0]",
+        "['a'][1][0]",
+        "['a'][1][1]",
+        "['b'].x",
+    ]
     assert pytree.tree_map_only(int, lambda v: -v, [1, "s"]) == [-1, "s"]
     with pytest.raises(ValueError):
         pytree.tree_unflatten([1], spec)

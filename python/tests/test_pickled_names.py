@@ -22,7 +22,11 @@ VALUES = (tessera.dtype, tessera.layout, tessera.memory_format)
 
 
 def public_modules():
-    names = [m.name for m in pkgutil.walk_packages(tessera.__path__, "tessera.") if not any(part.startswith("_") for part in m.name.split(".")[1:])]
+    names = [
+        m.name
+        for m in pkgutil.walk_packages(tessera.__path__, "tessera.")
+        if not any(part.startswith("_") for part in m.name.split(".")[1:])
+    ]
     return ["tessera", *names]
 
 
@@ -38,7 +42,9 @@ def offered():
         module = importlib.import_module(name)
         for attribute in dir(module):
             value = None if attribute.startswith("_") else getattr(module, attribute, None)
-            if (callable(value) and not isinstance(value, types.ModuleType) or isinstance(value, VALUES)) and is_ours(value):
+            if (callable(value) and not isinstance(value, types.ModuleType) or isinstance(value, VALUES)) and is_ours(
+                value
+            ):
                 found[f"{name}.{attribute}"] = value
     for attribute in dir(tessera.Tensor):
         value = getattr(tessera.Tensor, attribute)
@@ -46,7 +52,9 @@ def offered():
             found[f"tessera.Tensor.{attribute}"] = value
     for name in dir(ops.aten):
         packet = found[f"tessera.ops.aten.{name}"] = getattr(ops.aten, name)
-        found.update((f"tessera.ops.aten.{name}.{overload}", getattr(packet, overload)) for overload in packet.overloads())
+        found.update(
+            (f"tessera.ops.aten.{name}.{overload}", getattr(packet, overload)) for overload in packet.overloads()
+        )
     return found
 
 
@@ -66,17 +74,53 @@ def round_trips(value):
 
 def test_all_public_names():
     found = offered()
-    assert len(found) > 4500 and all(name in found for name in ("tessera.nn.functional.gelu", "tessera.special.erf", "tessera.linalg.matmul", "tessera.float32",
-                                                               "tessera.strided", "tessera.Size", "tessera.OutOfMemoryError", "tessera.Tensor.unique", "tessera.Tensor.add_",
-                                                               "tessera.ops.aten.add", "tessera.ops.aten.add.Tensor", "tessera.nn.Linear", "tessera.optim.Adam"))
+    assert len(found) > 4500 and all(
+        name in found
+        for name in (
+            "tessera.nn.functional.gelu",
+            "tessera.special.erf",
+            "tessera.linalg.matmul",
+            "tessera.float32",
+            "tessera.strided",
+            "tessera.Size",
+            "tessera.OutOfMemoryError",
+            "tessera.Tensor.unique",
+            "tessera.Tensor.add_",
+            "tessera.ops.aten.add",
+            "tessera.ops.aten.add.Tensor",
+            "tessera.nn.Linear",
+            "tessera.optim.Adam",
+        )
+    )
     wrong = {name: problems for name, value in found.items() if (problems := round_trips(value))}
     assert not wrong
 
 
-NAMES = ["tessera.nn.functional.gelu", "tessera.nn.functional.relu", "tessera.nn.functional.scaled_dot_product_attention", "tessera.special.entr", "tessera.linalg.matmul",
-         "tessera.add", "tessera.Tensor.add_", "tessera.Tensor.unique", "tessera.float32", "tessera.bfloat16", "tessera.strided", "tessera.channels_last", "tessera.Size",
-         "tessera.dtype", "tessera.device", "tessera.Generator", "tessera.OutOfMemoryError", "tessera.linalg.LinAlgError", "tessera.nn.Linear", "tessera.nn.grad.conv2d_input",
-         "tessera.ops.aten.add", "tessera.ops.aten.add.Tensor", "tessera.Tensor"]
+NAMES = [
+    "tessera.nn.functional.gelu",
+    "tessera.nn.functional.relu",
+    "tessera.nn.functional.scaled_dot_product_attention",
+    "tessera.special.entr",
+    "tessera.linalg.matmul",
+    "tessera.add",
+    "tessera.Tensor.add_",
+    "tessera.Tensor.unique",
+    "tessera.float32",
+    "tessera.bfloat16",
+    "tessera.strided",
+    "tessera.channels_last",
+    "tessera.Size",
+    "tessera.dtype",
+    "tessera.device",
+    "tessera.Generator",
+    "tessera.OutOfMemoryError",
+    "tessera.linalg.LinAlgError",
+    "tessera.nn.Linear",
+    "tessera.nn.grad.conv2d_input",
+    "tessera.ops.aten.add",
+    "tessera.ops.aten.add.Tensor",
+    "tessera.Tensor",
+]
 CHILD = """
 import functools, pickle, sys
 mode, action, path = sys.argv[1:4]
@@ -117,11 +161,22 @@ def test_between_processes(writer, reader, tmp_path):
 def test_save_writes_the_names_of_pytorch():
     for protocol in (2, 4):
         file = io.BytesIO()
-        tessera.save([F.gelu, F.relu, tessera.special.entr, tessera.Tensor.add_, tessera.float32, tessera.nn.Linear], file, pickle_protocol=protocol)
+        tessera.save(
+            [F.gelu, F.relu, tessera.special.entr, tessera.Tensor.add_, tessera.float32, tessera.nn.Linear],
+            file,
+            pickle_protocol=protocol,
+        )
         data = file.getvalue()
         assert b"torch._C._nn" in data and b"torch.nn.functional" in data and b"tessera." not in data
         file.seek(0)
-        assert tessera.load(file, weights_only=False) == [F.gelu, F.relu, tessera.special.entr, tessera.Tensor.add_, tessera.float32, tessera.nn.Linear]
+        assert tessera.load(file, weights_only=False) == [
+            F.gelu,
+            F.relu,
+            tessera.special.entr,
+            tessera.Tensor.add_,
+            tessera.float32,
+            tessera.nn.Linear,
+        ]
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu", F.gelu])

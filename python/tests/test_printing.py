@@ -16,20 +16,23 @@ def default_options():
     tessera.set_printoptions(profile="default")
 
 
-@pytest.mark.parametrize("data, want", [
-    ([1.0, 2.0], "tensor([1., 2.])"),
-    ([[1.0, -1.0], [1.0, -1.0]], "tensor([[ 1., -1.],\n        [ 1., -1.]])"),
-    (3.14159, "tensor(3.1416)"),
-    (3, "tensor(3)"),
-    ([True, False], "tensor([ True, False])"),
-    ([1.5, math.nan, -math.inf], "tensor([1.5000,    nan,   -inf])"),
-    ([1e-5, 1.0], "tensor([1.0000e-05, 1.0000e+00])"),
-    ([1e10, 1.0], "tensor([1.0000e+10, 1.0000e+00])"),
-    ([123456.0, 0.5], "tensor([1.2346e+05, 5.0000e-01])"),
-    ([0.0, 0.0], "tensor([0., 0.])"),
-    ([-1, 10], "tensor([-1, 10])"),
-    ([], "tensor([])"),
-])
+@pytest.mark.parametrize(
+    "data, want",
+    [
+        ([1.0, 2.0], "tensor([1., 2.])"),
+        ([[1.0, -1.0], [1.0, -1.0]], "tensor([[ 1., -1.],\n        [ 1., -1.]])"),
+        (3.14159, "tensor(3.1416)"),
+        (3, "tensor(3)"),
+        ([True, False], "tensor([ True, False])"),
+        ([1.5, math.nan, -math.inf], "tensor([1.5000,    nan,   -inf])"),
+        ([1e-5, 1.0], "tensor([1.0000e-05, 1.0000e+00])"),
+        ([1e10, 1.0], "tensor([1.0000e+10, 1.0000e+00])"),
+        ([123456.0, 0.5], "tensor([1.2346e+05, 5.0000e-01])"),
+        ([0.0, 0.0], "tensor([0., 0.])"),
+        ([-1, 10], "tensor([-1, 10])"),
+        ([], "tensor([])"),
+    ],
+)
 def test_values(data, want):
     assert repr(T(data)) == want
 

@@ -36,20 +36,27 @@ CLOSED = {
     "multi_step": (lambda o: S.MultiStepLR(o, [2, 5, 5], 0.7), first_multiples(0.7, [2, 5, 5])),
     "constant": (lambda o: S.ConstantLR(o, 0.3, 4), [0.3] * 4 + [1.0] * 9),
     "linear": (lambda o: S.LinearLR(o, 0.3, 0.9, 6), [0.3 + 0.1 * min(e, 6) for e in range(13)]),
-    "exponential": (lambda o: S.ExponentialLR(o, 0.9), [0.9 ** e for e in range(13)]),
+    "exponential": (lambda o: S.ExponentialLR(o, 0.9), [0.9**e for e in range(13)]),
     "polynomial": (lambda o: S.PolynomialLR(o, 8, 1.5), [(1 - min(e, 8) / 8) ** 1.5 for e in range(13)]),
-    "cosine": (lambda o: S.CosineAnnealingLR(o, 4, 0.2), [0.2 + 0.4 * (1 + math.cos(math.pi * e / 4))
-                                                          for e in range(13)]),
-    "restarts": (lambda o: S.CosineAnnealingWarmRestarts(o, 2, 2, 0.1),
-                 [0.1 + 0.45 * (1 + math.cos(math.pi * at / of)) for of in (2, 4, 8) for at in range(of)][:13]),
+    "cosine": (
+        lambda o: S.CosineAnnealingLR(o, 4, 0.2),
+        [0.2 + 0.4 * (1 + math.cos(math.pi * e / 4)) for e in range(13)],
+    ),
+    "restarts": (
+        lambda o: S.CosineAnnealingWarmRestarts(o, 2, 2, 0.1),
+        [0.1 + 0.45 * (1 + math.cos(math.pi * at / of)) for of in (2, 4, 8) for at in range(of)][:13],
+    ),
     "lambda": (lambda o: S.LambdaLR(o, lambda e: 1 / (1 + e)), [1 / (1 + e) for e in range(13)]),
-    "multiplicative": (lambda o: S.MultiplicativeLR(o, lambda e: 0.8), [0.8 ** e for e in range(13)]),
+    "multiplicative": (lambda o: S.MultiplicativeLR(o, lambda e: 0.8), [0.8**e for e in range(13)]),
     "averaging": (lambda o: swa_utils.SWALR(o, 0.2, 4, "linear"), [1 - 0.2 * min(e, 4) for e in range(13)]),
-    "sequence": (lambda o: S.SequentialLR(o, [S.ConstantLR(o, 0.1, 2), S.ExponentialLR(o, 0.9)], [2]),
-                 [0.1, 0.1] + [0.9 ** e for e in range(11)]),
-    "chain": (lambda o: S.ChainedScheduler([S.ConstantLR(o, 0.1, 3), S.ExponentialLR(o, 0.9)]), [(0.1 if e < 3
-                                                                                                  else 1) * 0.9 ** e
-                                                                                                 for e in range(13)]),
+    "sequence": (
+        lambda o: S.SequentialLR(o, [S.ConstantLR(o, 0.1, 2), S.ExponentialLR(o, 0.9)], [2]),
+        [0.1, 0.1] + [0.9**e for e in range(11)],
+    ),
+    "chain": (
+        lambda o: S.ChainedScheduler([S.ConstantLR(o, 0.1, 3), S.ExponentialLR(o, 0.9)]),
+        [(0.1 if e < 3 else 1) * 0.9**e for e in range(13)],
+    ),
 }
 
 
@@ -60,8 +67,9 @@ def test_recurrences_follow_closed_forms(name):
     assert rates(make, 12, sgd(tessera.tensor(1.0))) == pytest.approx(want, rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", [name for name, (make, _) in CLOSED.items() if hasattr(make(sgd()),
-                                                                                        "_get_closed_form_lr")])
+@pytest.mark.parametrize(
+    "name", [name for name, (make, _) in CLOSED.items() if hasattr(make(sgd()), "_get_closed_form_lr")]
+)
 def test_a_given_epoch_takes_the_closed_form(name):
     make, want = CLOSED[name]
     o = sgd()

@@ -39,25 +39,50 @@ def archive(pickled, records=()):
 def tensor_pickle(numel=2, offset=b"K\x00", size=b"K\x02\x85", stride=b"K\x01\x85", kind=b"FloatStorage", key=b"0"):
     """The pickle of one tensor, with any of its numbers replaced."""
     head = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n((X\x07\x00\x00\x00storagectorch\n" + kind + b"\nX"
-    head += struct.pack("<I", len(key)) + key + b"X\x03\x00\x00\x00cpu\x8a\x09" + numel.to_bytes(9, "little", signed=True) + b"tQ"
+    head += (
+        struct.pack("<I", len(key))
+        + key
+        + b"X\x03\x00\x00\x00cpu\x8a\x09"
+        + numel.to_bytes(9, "little", signed=True)
+        + b"tQ"
+    )
     return head + offset + size + stride + b"\x89ccollections\nOrderedDict\n)RtR."
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 @pytest.mark.parametrize("zipped", [True, False])
 def test_containers_and_tensors(protocol, zipped):
-    obj = collections.OrderedDict(a=tessera.arange(6).reshape(2, 3).t(), b=[1, 2.5, "s", None, True, 2**80], c=(tessera.float16, {"k": 1j}),
-                                  d=tessera.Size([2, 3]), e={1, 2}, f=tessera.device("cpu"))
+    obj = collections.OrderedDict(
+        a=tessera.arange(6).reshape(2, 3).t(),
+        b=[1, 2.5, "s", None, True, 2**80],
+        c=(tessera.float16, {"k": 1j}),
+        d=tessera.Size([2, 3]),
+        e={1, 2},
+        f=tessera.device("cpu"),
+    )
     got = round_trip(obj, pickle_protocol=protocol, _use_new_zipfile_serialization=zipped)
     assert list(got) == list(obj) and got["a"].tolist() == obj["a"].tolist() and got["a"].stride() == (1, 3)
     assert got["b"] == obj["b"] and got["c"][0] is tessera.float16 and got["c"][1] == {"k": 1j}
-    assert got["d"] == (2, 3) and type(got["d"]) is tessera.Size and got["e"] == {1, 2} and got["f"] == tessera.device("cpu")
+    assert (
+        got["d"] == (2, 3)
+        and type(got["d"]) is tessera.Size
+        and got["e"] == {1, 2}
+        and got["f"] == tessera.device("cpu")
+    )
 
 
 def test_names_in_the_file_are_pytorchs():
-    data = zipfile.ZipFile(io.BytesIO(packed([tessera.ones(2), tessera.int8, tessera.Size([1]), "ctessera.x\ny\n"]))).read("archive/data.pkl")
+    data = zipfile.ZipFile(
+        io.BytesIO(packed([tessera.ones(2), tessera.int8, tessera.Size([1]), "ctessera.x\ny\n"]))
+    ).read("archive/data.pkl")
     found = {arg for op, arg, _ in pickletools.genops(data) if op.name == "GLOBAL"}
-    assert found == {"torch._utils _rebuild_tensor_v2", "torch FloatStorage", "collections OrderedDict", "torch int8", "torch Size"}
+    assert found == {
+        "torch._utils _rebuild_tensor_v2",
+        "torch FloatStorage",
+        "collections OrderedDict",
+        "torch int8",
+        "torch Size",
+    }
     assert round_trip("ctessera.x\ny\n") == "ctessera.x\ny\n"
 
 
@@ -65,7 +90,13 @@ def test_records_are_aligned_and_complete(tmp_path):
     path = tmp_path / "model.pt"
     tessera.save([tessera.ones(3), tessera.zeros(5)], path)
     names = zipfile.ZipFile(path).namelist()
-    assert names[0] == "model/data.pkl" and {"model/byteorder", "model/version", "model/data/0", "model/data/1", "model/.data/serialization_id"} <= set(names)
+    assert names[0] == "model/data.pkl" and {
+        "model/byteorder",
+        "model/version",
+        "model/data/0",
+        "model/data/1",
+        "model/.data/serialization_id",
+    } <= set(names)
     assert zipfile.ZipFile(path).testzip() is None
     with open(path, "rb") as file:
         reader = ZipReader(file)
@@ -107,7 +138,13 @@ def test_conjugate_and_negative_bits(zipped):
 
 def test_map_location_forms():
     x = tessera.ones(2)
-    for where in ("cpu", tessera.device("cpu"), {"cpu": "cpu"}, lambda storage, location: storage, lambda storage, location: None):
+    for where in (
+        "cpu",
+        tessera.device("cpu"),
+        {"cpu": "cpu"},
+        lambda storage, location: storage,
+        lambda storage, location: None,
+    ):
         assert round_trip(x, load={"map_location": where}).tolist() == [1, 1]
     with pytest.raises(RuntimeError, match="foo"):
         round_trip(x, load={"map_location": "foo"})
@@ -150,7 +187,9 @@ class Custom:
 
 
 def test_weights_only_refuses_and_safe_globals_allow():
-    with pytest.raises(pickle.UnpicklingError, match="Unsupported global: GLOBAL .*Custom was not an allowed global by default"):
+    with pytest.raises(
+        pickle.UnpicklingError, match="Unsupported global: GLOBAL .*Custom was not an allowed global by default"
+    ):
         round_trip(Custom())
     with serialization.safe_globals([Custom]):
         assert Custom in serialization.get_safe_globals() and round_trip(Custom()).value == 3
@@ -159,18 +198,26 @@ def test_weights_only_refuses_and_safe_globals_allow():
     assert serialization.get_unsafe_globals_in_checkpoint(io.BytesIO(packed(Custom()))) == [f"{__name__}.Custom"]
 
 
-@pytest.mark.parametrize("stream", [
-    b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R.",
-    b"\x80\x02cbuiltins\neval\nX\x01\x00\x00\x001\x85R.",
-    b"\x80\x02ctorch\nload\nX\x01\x00\x00\x00f\x85R.",
-    b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nN}X\x08\x00\x00\x00__code__Ns\x86b.",  # BUILD on a function
-    b"\x80\x02ctorch\nTensor\nN}X\x04\x00\x00\x00evilK\x01s\x86b.",  # BUILD on a class
-    b"\x80\x02cbuiltins\nbytearray\n\x8a\x06\xff\xff\xff\xff\xff\x00\x85R.",
-    b"\x80\x02]r\xff\xff\xff\x7f.X",  # a memo index of 2 GiB is only a key
-    b"\x80\x02X\xff\xff\xff\xffa.",
-    b"\x80\x02K\x01\x85R.", b"\x80\x02a.", b"\x80\x02", b"\x80\x63.", b"\x80\x02h\x07.", b"\x80\x02(.",
-    b"\x80\x02)" + b"\x85" * 100000 + b"}\x8c\x00s.",
-])
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R.",
+        b"\x80\x02cbuiltins\neval\nX\x01\x00\x00\x001\x85R.",
+        b"\x80\x02ctorch\nload\nX\x01\x00\x00\x00f\x85R.",
+        b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nN}X\x08\x00\x00\x00__code__Ns\x86b.",  # BUILD on a function
+        b"\x80\x02ctorch\nTensor\nN}X\x04\x00\x00\x00evilK\x01s\x86b.",  # BUILD on a class
+        b"\x80\x02cbuiltins\nbytearray\n\x8a\x06\xff\xff\xff\xff\xff\x00\x85R.",
+        b"\x80\x02]r\xff\xff\xff\x7f.X",  # a memo index of 2 GiB is only a key
+        b"\x80\x02X\xff\xff\xff\xffa.",
+        b"\x80\x02K\x01\x85R.",
+        b"\x80\x02a.",
+        b"\x80\x02",
+        b"\x80\x63.",
+        b"\x80\x02h\x07.",
+        b"\x80\x02(.",
+        b"\x80\x02)" + b"\x85" * 100000 + b"}\x8c\x00s.",
+    ],
+)
 def test_hostile_pickles(stream):
     if stream.endswith(b".X"):
         assert Unpickler(stream[:-1], None).load() == []
@@ -186,12 +233,30 @@ def test_deep_tuples_do_not_overflow_the_stack():
     assert isinstance(deep, list)
 
 
-@pytest.mark.parametrize("changes", [
-    dict(numel=3), dict(numel=-1), dict(numel=2**62), dict(offset=b"K\x01"), dict(offset=b"J\xff\xff\xff\xff"), dict(size=b"K\x03\x85"),
-    dict(size=b"J\xfe\xff\xff\xff\x85"), dict(stride=b"K\x02\x85"), dict(stride=b"J\xff\xff\xff\xff\x85"), dict(size=b"K\x02K\x02\x86"),
-    dict(size=b"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x86", stride=b"K\x00K\x00\x86"),
-    dict(size=b"X\x01\x00\x00\x00a\x85"), dict(kind=b"NopeStorage"), dict(key=b"1"), dict(key=b"../0"), dict(size=b"N"),
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        dict(numel=3),
+        dict(numel=-1),
+        dict(numel=2**62),
+        dict(offset=b"K\x01"),
+        dict(offset=b"J\xff\xff\xff\xff"),
+        dict(size=b"K\x03\x85"),
+        dict(size=b"J\xfe\xff\xff\xff\x85"),
+        dict(stride=b"K\x02\x85"),
+        dict(stride=b"J\xff\xff\xff\xff\x85"),
+        dict(size=b"K\x02K\x02\x86"),
+        dict(
+            size=b"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f\x86",
+            stride=b"K\x00K\x00\x86",
+        ),
+        dict(size=b"X\x01\x00\x00\x00a\x85"),
+        dict(kind=b"NopeStorage"),
+        dict(key=b"1"),
+        dict(key=b"../0"),
+        dict(size=b"N"),
+    ],
+)
 def test_tensors_that_leave_their_storage(changes):
     with pytest.raises((RuntimeError, pickle.UnpicklingError)):
         tessera.load(archive(tensor_pickle(**changes), [("data/0", bytes(8))]))
@@ -208,7 +273,10 @@ def test_broken_archives():
 
 def test_random_damage_never_escapes():
     rng = random.Random(0)
-    seeds = [packed({"w": tessera.ones(2, 2), "n": [1, "x"]}, _use_new_zipfile_serialization=zipped) for zipped in (True, False)]
+    seeds = [
+        packed({"w": tessera.ones(2, 2), "n": [1, "x"]}, _use_new_zipfile_serialization=zipped)
+        for zipped in (True, False)
+    ]
     allowed = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError)
     for _ in range(2000):
         data = bytearray(rng.choice(seeds))
@@ -217,7 +285,9 @@ def test_random_damage_never_escapes():
             if rng.random() < 0.5:
                 data[at] = rng.randrange(256)
             else:
-                data[at:at + rng.randrange(4)] = bytes(rng.choices(b"\x85\x86)](}tRQbsu.\xff\x00", k=rng.randrange(4)))
+                data[at : at + rng.randrange(4)] = bytes(
+                    rng.choices(b"\x85\x86)](}tRQbsu.\xff\x00", k=rng.randrange(4))
+                )
         try:
             tessera.load(io.BytesIO(bytes(data)))
         except allowed:

@@ -165,7 +165,7 @@ class Short:
         self.position = position + (0, self.position, len(self.data))[whence]
 
     def read(self, n=-1):
-        data = bytes(self.data[self.position:][:n if n < 0 else min(n, 1000)])
+        data = bytes(self.data[self.position :][: n if n < 0 else min(n, 1000)])
         self.position += len(data)
         return data
 
@@ -226,7 +226,7 @@ def test_a_flipped_byte_does_not_load(tmp_path, method):
     archive = zipfile.ZipFile(io.BytesIO(good))
     for record in ("data.pkl", "data/0"):
         info = archive.getinfo(f"m/{record}")
-        lengths = good[info.header_offset + 26:info.header_offset + 30]
+        lengths = good[info.header_offset + 26 : info.header_offset + 30]
         begin = info.header_offset + 30 + int.from_bytes(lengths[:2], "little") + int.from_bytes(lengths[2:], "little")
         for position in (begin + info.compress_size // 3, begin + info.compress_size * 2 // 3):
             bad = flip(good, position)
@@ -288,10 +288,15 @@ def test_files_of_pytorch(name):
             continue
         got = tessera.load(TESTDATA / name, **options)
         assert got["base"].tolist() == tessera.arange(12.0).view(3, 4).tolist()
-        assert got["view"].stride() == (1, 4) and got["row"].untyped_storage()._cdata == got["base"].untyped_storage()._cdata
+        assert (
+            got["view"].stride() == (1, 4)
+            and got["row"].untyped_storage()._cdata == got["base"].untyped_storage()._cdata
+        )
         assert got["conj"].is_conj() and got["conj"].tolist() == [1 - 2j]
         assert isinstance(got["param"], tessera.nn.Parameter) and got["param"].tag == "t"
         assert got["size"] == (2, 3) and got["set"] == {1, 2} and got["bytes"] == b"a\xff" and got["counter"]["a"] == 2
-        assert got["device"] == tessera.device("cpu") and got["dtype"] is tessera.int8 and got["layout"] is tessera.strided
+        assert (
+            got["device"] == tessera.device("cpu") and got["dtype"] is tessera.int8 and got["layout"] is tessera.strided
+        )
         assert got["half"].dtype is tessera.float16 and got["epoch"] == 3
         assert isinstance(got["buffer"], tessera.nn.Buffer) and got["buffer"].persistent

@@ -16,8 +16,26 @@ import warnings
 import tessera
 
 ALLOWED = (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError)
-WORDS = [b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"\x80\x02", b"ctorch._utils\n_rebuild_tensor_v2\n", b"cposix\nsystem\n", b"\x85R", b"Q", b"\xff" * 8, b"\x00" * 8,
-         b"\x7f\xff\xff\xff", b"(", b"t", b"}", b"u", b"J\xff\xff\xff\x7f", b"\x8a\x08" + b"\xff" * 7 + b"\x7f", b"."]
+WORDS = [
+    b"PK\x03\x04",
+    b"PK\x01\x02",
+    b"PK\x05\x06",
+    b"\x80\x02",
+    b"ctorch._utils\n_rebuild_tensor_v2\n",
+    b"cposix\nsystem\n",
+    b"\x85R",
+    b"Q",
+    b"\xff" * 8,
+    b"\x00" * 8,
+    b"\x7f\xff\xff\xff",
+    b"(",
+    b"t",
+    b"}",
+    b"u",
+    b"J\xff\xff\xff\x7f",
+    b"\x8a\x08" + b"\xff" * 7 + b"\x7f",
+    b".",
+]
 
 
 def saved(obj, **options):
@@ -32,8 +50,13 @@ def samples():
     layer(tessera.ones(1, 3)).sum().backward()
     optimizer.step()
     shared = tessera.arange(12.0).view(3, 4)
-    objects = [layer.state_dict(), optimizer.state_dict(), [shared, shared.t(), shared[1]], {"a": tessera.ones(2, dtype=tessera.complex64), "b": [1, "x", None, 2.5]},
-               collections.OrderedDict(x=tessera.zeros(0), y=tessera.Size([2, 3]))]
+    objects = [
+        layer.state_dict(),
+        optimizer.state_dict(),
+        [shared, shared.t(), shared[1]],
+        {"a": tessera.ones(2, dtype=tessera.complex64), "b": [1, "x", None, 2.5]},
+        collections.OrderedDict(x=tessera.zeros(0), y=tessera.Size([2, 3])),
+    ]
     return [saved(o) for o in objects] + [saved(o, _use_new_zipfile_serialization=False) for o in objects]
 
 
@@ -49,22 +72,29 @@ def damaged(data, rng, others):
         elif kind == 2:
             data[at:at] = rng.choice(WORDS)
         elif kind == 3:
-            del data[at:at + rng.randrange(1, 32)]
+            del data[at : at + rng.randrange(1, 32)]
         elif kind == 4:
             word = rng.choice(WORDS)
-            data[at:at + len(word)] = word
+            data[at : at + len(word)] = word
         else:
             other = rng.choice(others)
             begin = rng.randrange(len(other))
-            data[at:at + rng.randrange(1, 64)] = other[begin:begin + rng.randrange(1, 64)]
-    return bytes(data[:rng.randrange(len(data) + 1)]) if rng.random() < 0.05 else bytes(data)
+            data[at : at + rng.randrange(1, 64)] = other[begin : begin + rng.randrange(1, 64)]
+    return bytes(data[: rng.randrange(len(data) + 1)]) if rng.random() < 0.05 else bytes(data)
 
 
 # ---- sound files around wrong numbers -----------------------------------------------------------------------------------------
 
 LENGTHS = {"0": 8, "1": 48, "2": 0}
-KINDS = {b"FloatStorage": 4, b"DoubleStorage": 8, b"ByteStorage": 1, b"BoolStorage": 1, b"ComplexDoubleStorage": 16, b"BFloat16Storage": 2}
-NUMBERS = [0, 1, 2, 3, -1, -2, 6, 12, 2**31, 2**32, 2**62, 2**63 - 1, -2**63, 2**63, 2**64, 2**70]
+KINDS = {
+    b"FloatStorage": 4,
+    b"DoubleStorage": 8,
+    b"ByteStorage": 1,
+    b"BoolStorage": 1,
+    b"ComplexDoubleStorage": 16,
+    b"BFloat16Storage": 2,
+}
+NUMBERS = [0, 1, 2, 3, -1, -2, 6, 12, 2**31, 2**32, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64, 2**70]
 RANKS = [0, 1, 1, 2, 2, 3, 5, 6, 63, 64, 65, 200, 255, 256, 257, 300]
 
 
@@ -86,7 +116,20 @@ class Writer:
         return self.integer(self.rng.choice(NUMBERS[:4] if self.rng.random() < 0.7 else NUMBERS))
 
     def other(self):
-        return self.rng.choice([b"N", b"\x88", b"K\x01", b")", b"]", b"}", self.text("a"), b"ctorch\nfloat32\n", b"ctorch\nTensor\n", b"h\x01"])
+        return self.rng.choice(
+            [
+                b"N",
+                b"\x88",
+                b"K\x01",
+                b")",
+                b"]",
+                b"}",
+                self.text("a"),
+                b"ctorch\nfloat32\n",
+                b"ctorch\nTensor\n",
+                b"h\x01",
+            ]
+        )
 
     def maybe(self, good, odds=0.03):
         return self.other() if self.rng.random() < odds else good
@@ -98,12 +141,27 @@ class Writer:
     def storage(self, kind):
         key = self.rng.choice("0001123")
         numel = self.integer(LENGTHS.get(key, 8) // KINDS[kind]) if self.rng.random() < 0.8 else self.number()
-        return b"(" + self.text("storage") + b"ctorch\n" + kind + b"\n" + self.text(key) + self.text("cpu") + self.maybe(numel) + (b"N" if self.legacy else b"") + b"tQ"
+        return (
+            b"("
+            + self.text("storage")
+            + b"ctorch\n"
+            + kind
+            + b"\n"
+            + self.text(key)
+            + self.text("cpu")
+            + self.maybe(numel)
+            + (b"N" if self.legacy else b"")
+            + b"tQ"
+        )
 
     def geometry(self):
         rank = self.rng.choice(RANKS[:6] if self.rng.random() < 0.7 else RANKS)
         offset = self.integer(0) if self.rng.random() < 0.5 else self.number()
-        return self.maybe(offset) + self.integers(rank) + self.integers(rank if self.rng.random() < 0.9 else self.rng.choice(RANKS))
+        return (
+            self.maybe(offset)
+            + self.integers(rank)
+            + self.integers(rank if self.rng.random() < 0.9 else self.rng.choice(RANKS))
+        )
 
     def tensor(self):
         rng, hooks = self.rng, b"ccollections\nOrderedDict\n)R"
@@ -111,12 +169,27 @@ class Writer:
         flags = self.maybe(rng.choice([b"\x88", b"\x89", b"\x89"])) + self.maybe(hooks)
         metadata = rng.choice([b"", b"", b"}", b"}" + self.text("conj") + b"\x88s", b"}" + self.text("neg") + b"\x88s"])
         if rng.random() < 0.2:
-            args = self.storage(kind) + self.geometry() + flags + rng.choice([b"ctorch\nfloat8_e5m2\n", b"ctorch\nint64\n", b"ctorch\nbool\n"]) + metadata
+            args = (
+                self.storage(kind)
+                + self.geometry()
+                + flags
+                + rng.choice([b"ctorch\nfloat8_e5m2\n", b"ctorch\nint64\n", b"ctorch\nbool\n"])
+                + metadata
+            )
             body = b"ctorch._utils\n_rebuild_tensor_v3\n(" + args + b"tR"
         elif rng.random() < 0.1:
-            body = b"ctorch._utils\n_rebuild_meta_tensor_no_storage\n(ctorch\nfloat32\n" + self.geometry()[12:] + b"\x89tR"
+            body = (
+                b"ctorch._utils\n_rebuild_meta_tensor_no_storage\n(ctorch\nfloat32\n" + self.geometry()[12:] + b"\x89tR"
+            )
         else:
-            body = b"ctorch._utils\n_rebuild_tensor_v2\n(" + self.storage(kind) + self.geometry() + flags + metadata + b"tR"
+            body = (
+                b"ctorch._utils\n_rebuild_tensor_v2\n("
+                + self.storage(kind)
+                + self.geometry()
+                + flags
+                + metadata
+                + b"tR"
+            )
         choice = rng.random()
         if choice < 0.1:
             body = b"ctorch._utils\n_rebuild_parameter\n(" + body + rng.choice([b"\x88", b"\x89"]) + hooks + b"tR"
@@ -125,7 +198,17 @@ class Writer:
         elif choice < 0.2:
             body += b"}" + self.text(rng.choice(["note", "item", "data", "__class__"])) + self.other() + b"sb"
         elif choice < 0.3:
-            name = rng.choice([b"builtins\nset", b"builtins\nbytearray", b"torch\nSize", b"collections\nCounter", b"builtins\ncomplex", b"torch\ndevice", b"torch\nTensor"])
+            name = rng.choice(
+                [
+                    b"builtins\nset",
+                    b"builtins\nbytearray",
+                    b"torch\nSize",
+                    b"collections\nCounter",
+                    b"builtins\ncomplex",
+                    b"torch\ndevice",
+                    b"torch\nTensor",
+                ]
+            )
             body = b"c" + name + b"\n" + body + b"\x85R"
         return body
 
@@ -180,7 +263,9 @@ def test_wrong_numbers():
             finally:
                 signal.alarm(0)
     assert min(tensors) > 5 and refused > 50, (tensors, refused)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000, "wrong numbers made the loader allocate"  # kB
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000, (
+        "wrong numbers made the loader allocate"
+    )  # kB
 
 
 def test_damaged_checkpoints():
@@ -203,4 +288,6 @@ def test_damaged_checkpoints():
             finally:
                 signal.alarm(0)
     assert count > 50 and 0 < refused
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000, "a damaged file made the loader allocate"  # kB
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000, (
+        "a damaged file made the loader allocate"
+    )  # kB

@@ -35,10 +35,30 @@ def integers(*numbers):
     return b"(" + b"".join(map(integer, numbers)) + b"t"
 
 
-def tensor(size=(2,), stride=(1,), offset=0, numel=2, kind=b"FloatStorage", key="0", requires_grad=b"\x89", hooks=b"ccollections\nOrderedDict\n)R", rest=b""):
+def tensor(
+    size=(2,),
+    stride=(1,),
+    offset=0,
+    numel=2,
+    kind=b"FloatStorage",
+    key="0",
+    requires_grad=b"\x89",
+    hooks=b"ccollections\nOrderedDict\n)R",
+    rest=b"",
+):
     """Opcodes that make one tensor, with any of its numbers replaced."""
     storage = b"(" + text("storage") + b"ctorch\n" + kind + b"\n" + text(key) + text("cpu") + integer(numel) + b"tQ"
-    return b"ctorch._utils\n_rebuild_tensor_v2\n(" + storage + integer(offset) + integers(*size) + integers(*stride) + requires_grad + hooks + rest + b"tR"
+    return (
+        b"ctorch._utils\n_rebuild_tensor_v2\n("
+        + storage
+        + integer(offset)
+        + integers(*size)
+        + integers(*stride)
+        + requires_grad
+        + hooks
+        + rest
+        + b"tR"
+    )
 
 
 def call(name, *arguments):
@@ -61,33 +81,86 @@ def test_the_samples_load():
     assert load(call("torch Size", integers(2, 3))) == (2, 3)
 
 
-@pytest.mark.parametrize("body", [
-    call("__builtin__ bytearray", tensor((), (), 0, 1, b"LongStorage")), call("builtins bytearray", integer(2**31)), call("builtins bytearray", HUGE),
-    call("builtins bytearray", b"(K\x01K\x02t"), call("builtins bytearray", b"\x88"),
-    call("__builtin__ set", HUGE), call("builtins set", text("abc")), call("builtins set", DICT),
-    call("torch Size", HUGE), call("torch Size", b"(" + HUGE + b"t"), call("torch Size", integers(*[1] * 65)), call("torch Size", text("ab")),
-    call("collections OrderedDict", HUGE), call("collections OrderedDict", DICT), call("collections OrderedDict", b"(K\x01t"),
-    call("collections Counter", HUGE), call("collections Counter", text("abc")), call("collections Counter", integer(5)),
-    call("builtins complex", text("1")), call("builtins complex", NUMBER), call("builtins complex", ZERO_DIM, ZERO_DIM),
-    call("_codecs encode", text("a"), text("rot13")), call("_codecs encode", ZERO_DIM),
-    call("torch device", integer(0)), call("torch device", text("c" * 65)), call("torch device", text("cuda"), NUMBER),
-    call("torch Tensor", integer(1 << 40)), call("torch Tensor", integers(1 << 20, 1 << 20)), call("torch memory_format", integer(1)),
-    call("torch FloatStorage", integer(1 << 40)), call("torch UntypedStorage", integer(1 << 40)),
-    call("torch.nn.parameter Parameter", integer(1 << 40)), call("torch.nn.parameter Parameter", text("abc")),
-    call("torch.nn.parameter Buffer", integer(1 << 40)), call("torch.serialization _get_layout", integer(1)),
-    call("torch._utils _rebuild_tensor_v2", tensor()), call("torch._utils _rebuild_parameter", integer(1), b"\x88", b"}"),
-    call("torch._utils _rebuild_parameter", tensor(), integer(1), b"}"), call("torch._utils _rebuild_parameter", tensor(), b"\x88", DICT),
-    call("torch._utils _rebuild_parameter_with_state", tensor(), b"\x88", b"}", integer(1)),
-    call("torch._utils _rebuild_meta_tensor_no_storage", b"ctorch\nfloat32\n", HUGE, b"(t", b"\x89"),
-    call("torch._utils _rebuild_device_tensor_from_cpu_tensor", HUGE, b"ctorch\nfloat64\n", text("cpu"), b"\x89"),
-    call("torch._utils _rebuild_device_tensor_from_numpy", HUGE, b"ctorch\nfloat64\n", text("cpu"), b"\x89"),
-    call("torch._utils _rebuild_sparse_tensor", text("torch.sparse_coo"), b"(t"),
-    call("torch._utils _rebuild_wrapper_subclass", b"ctorch\nTensor\n", b"ctorch\nfloat32\n", integers(1), integers(1), integer(0),
-         call("torch.serialization _get_layout", text("torch.strided")), text("cpu"), b"\x89"),
-    call("torch._tensor _rebuild_from_type_v2", b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch\nSize\n", b"(t", b"N"),
-    call("torch._tensor _rebuild_from_type_v2", b"ctorch\nTensor\n", b"ctorch\nTensor\n", b"(\x8a\x05\x00\x00\x00\x00\x40t", b"N"),
-    tensor(requires_grad=b"K\x01"), tensor(requires_grad=NUMBER), tensor(hooks=DICT), tensor(rest=integer(1)), tensor(rest=b"}" + text("conj") + b"K\x01s"),
-], ids=lambda body: repr(body[1:40]))
+@pytest.mark.parametrize(
+    "body",
+    [
+        call("__builtin__ bytearray", tensor((), (), 0, 1, b"LongStorage")),
+        call("builtins bytearray", integer(2**31)),
+        call("builtins bytearray", HUGE),
+        call("builtins bytearray", b"(K\x01K\x02t"),
+        call("builtins bytearray", b"\x88"),
+        call("__builtin__ set", HUGE),
+        call("builtins set", text("abc")),
+        call("builtins set", DICT),
+        call("torch Size", HUGE),
+        call("torch Size", b"(" + HUGE + b"t"),
+        call("torch Size", integers(*[1] * 65)),
+        call("torch Size", text("ab")),
+        call("collections OrderedDict", HUGE),
+        call("collections OrderedDict", DICT),
+        call("collections OrderedDict", b"(K\x01t"),
+        call("collections Counter", HUGE),
+        call("collections Counter", text("abc")),
+        call("collections Counter", integer(5)),
+        call("builtins complex", text("1")),
+        call("builtins complex", NUMBER),
+        call("builtins complex", ZERO_DIM, ZERO_DIM),
+        call("_codecs encode", text("a"), text("rot13")),
+        call("_codecs encode", ZERO_DIM),
+        call("torch device", integer(0)),
+        call("torch device", text("c" * 65)),
+        call("torch device", text("cuda"), NUMBER),
+        call("torch Tensor", integer(1 << 40)),
+        call("torch Tensor", integers(1 << 20, 1 << 20)),
+        call("torch memory_format", integer(1)),
+        call("torch FloatStorage", integer(1 << 40)),
+        call("torch UntypedStorage", integer(1 << 40)),
+        call("torch.nn.parameter Parameter", integer(1 << 40)),
+        call("torch.nn.parameter Parameter", text("abc")),
+        call("torch.nn.parameter Buffer", integer(1 << 40)),
+        call("torch.serialization _get_layout", integer(1)),
+        call("torch._utils _rebuild_tensor_v2", tensor()),
+        call("torch._utils _rebuild_parameter", integer(1), b"\x88", b"}"),
+        call("torch._utils _rebuild_parameter", tensor(), integer(1), b"}"),
+        call("torch._utils _rebuild_parameter", tensor(), b"\x88", DICT),
+        call("torch._utils _rebuild_parameter_with_state", tensor(), b"\x88", b"}", integer(1)),
+        call("torch._utils _rebuild_meta_tensor_no_storage", b"ctorch\nfloat32\n", HUGE, b"(t", b"\x89"),
+        call("torch._utils _rebuild_device_tensor_from_cpu_tensor", HUGE, b"ctorch\nfloat64\n", text("cpu"), b"\x89"),
+        call("torch._utils _rebuild_device_tensor_from_numpy", HUGE, b"ctorch\nfloat64\n", text("cpu"), b"\x89"),
+        call("torch._utils _rebuild_sparse_tensor", text("torch.sparse_coo"), b"(t"),
+        call(
+            "torch._utils _rebuild_wrapper_subclass",
+            b"ctorch\nTensor\n",
+            b"ctorch\nfloat32\n",
+            integers(1),
+            integers(1),
+            integer(0),
+            call("torch.serialization _get_layout", text("torch.strided")),
+            text("cpu"),
+            b"\x89",
+        ),
+        call(
+            "torch._tensor _rebuild_from_type_v2",
+            b"ctorch._utils\n_rebuild_tensor_v2\n",
+            b"ctorch\nSize\n",
+            b"(t",
+            b"N",
+        ),
+        call(
+            "torch._tensor _rebuild_from_type_v2",
+            b"ctorch\nTensor\n",
+            b"ctorch\nTensor\n",
+            b"(\x8a\x05\x00\x00\x00\x00\x40t",
+            b"N",
+        ),
+        tensor(requires_grad=b"K\x01"),
+        tensor(requires_grad=NUMBER),
+        tensor(hooks=DICT),
+        tensor(rest=integer(1)),
+        tensor(rest=b"}" + text("conj") + b"K\x01s"),
+    ],
+    ids=lambda body: repr(body[1:40]),
+)
 def test_calls_take_what_checkpoints_give_them(body):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(pickle.UnpicklingError, match="Weights only load failed"):
@@ -95,11 +168,17 @@ def test_calls_take_what_checkpoints_give_them(body):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
 
 
-@pytest.mark.parametrize("name, part", [
-    ("collections OrderedDict", b"](" + b"K\x01K\x02\x86" * 1000 + b"e"), ("builtins set", b"](" + b"".join(integer(i) for i in range(1000)) + b"e"),
-    ("builtins bytearray", call("_codecs encode", text("a" * 5000), text("latin1"))), ("collections Counter", b"}(" + b"".join(integer(i) + b"K\x01" for i in range(1000)) + b"u"),
-    ("torch Size", integers(*[1] * 64)), ("_codecs encode", text("a" * 5000)),
-])
+@pytest.mark.parametrize(
+    "name, part",
+    [
+        ("collections OrderedDict", b"](" + b"K\x01K\x02\x86" * 1000 + b"e"),
+        ("builtins set", b"](" + b"".join(integer(i) for i in range(1000)) + b"e"),
+        ("builtins bytearray", call("_codecs encode", text("a" * 5000), text("latin1"))),
+        ("collections Counter", b"}(" + b"".join(integer(i) + b"K\x01" for i in range(1000)) + b"u"),
+        ("torch Size", integers(*[1] * 64)),
+        ("_codecs encode", text("a" * 5000)),
+    ],
+)
 def test_copies_are_counted(name, part):
     """A part that is named a hundred thousand times makes no object of a hundred thousand parts."""
     body = part + b"q\x00" + b"c" + name.encode().replace(b" ", b"\n") + b"\nq\x01("
@@ -123,7 +202,11 @@ def test_the_storages_of_a_stream_are_bounded_together():
     def storage(key, numel):
         return b"(" + text("storage") + b"ctorch\nByteStorage\n" + text(key) + text("cpu") + integer(numel) + b"NtQ"
 
-    head = pickle.dumps(serialization.MAGIC_NUMBER, 2) + pickle.dumps(serialization.PROTOCOL_VERSION, 2) + pickle.dumps({"little_endian": True}, 2)
+    head = (
+        pickle.dumps(serialization.MAGIC_NUMBER, 2)
+        + pickle.dumps(serialization.PROTOCOL_VERSION, 2)
+        + pickle.dumps({"little_endian": True}, 2)
+    )
     fill = bytes(1_000_000)
     body = b"\x80\x02(" + b"".join(storage(str(i), 900_000) for i in range(1000)) + b"t."
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -134,7 +217,19 @@ def test_the_storages_of_a_stream_are_bounded_together():
 
 # ---- states -----------------------------------------------------------------------------------------------------------------
 
-HIDING = ["item", "shape", "data", "grad", "__class__", "__dict__", "__torch_function__", "__anything__", "backward", "_version", "numpy"]
+HIDING = [
+    "item",
+    "shape",
+    "data",
+    "grad",
+    "__class__",
+    "__dict__",
+    "__torch_function__",
+    "__anything__",
+    "backward",
+    "_version",
+    "numpy",
+]
 
 
 def state(*names):
@@ -143,14 +238,20 @@ def state(*names):
 
 @pytest.mark.parametrize("name", HIDING)
 def test_a_state_hides_nothing_of_a_tensor(name):
-    of_type = [b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch\nTensor\n", b"(" + tensor()[tensor().index(b"(") + 1:-1]]
+    of_type = [
+        b"ctorch._utils\n_rebuild_tensor_v2\n",
+        b"ctorch\nTensor\n",
+        b"(" + tensor()[tensor().index(b"(") + 1 : -1],
+    ]
     assert load(call("torch._tensor _rebuild_from_type_v2", *of_type, state("note"))).note == 1
     assert load(call("torch._utils _rebuild_parameter_with_state", tensor(), b"\x88", b"}", state("note"))).note == 1
     assert load(tensor() + state("note") + b"b").note == 1
-    for body in (call("torch._tensor _rebuild_from_type_v2", *of_type, state("note", name)),
-                 call("torch._tensor _rebuild_from_type_v2", *of_type, b"N" + state("note", name) + b"\x86"),
-                 call("torch._utils _rebuild_parameter_with_state", tensor(), b"\x88", b"}", state("note", name)),
-                 tensor() + state("note", name) + b"b"):
+    for body in (
+        call("torch._tensor _rebuild_from_type_v2", *of_type, state("note", name)),
+        call("torch._tensor _rebuild_from_type_v2", *of_type, b"N" + state("note", name) + b"\x86"),
+        call("torch._utils _rebuild_parameter_with_state", tensor(), b"\x88", b"}", state("note", name)),
+        tensor() + state("note", name) + b"b",
+    ):
         with pytest.raises(pickle.UnpicklingError, match="would hide"):
             load(body)
 
@@ -199,7 +300,11 @@ def test_states_of_allowed_classes():
             with pytest.raises(pickle.UnpicklingError, match="would hide"):
                 load(new + state(name) + b"b")
         assert load(f"c{__name__}\nWithSetstate\n)\x81".encode("latin1") + state("method") + b"b").got == {"method": 1}
-        of_type = [b"ctorch._utils\n_rebuild_tensor_v2\n", f"c{__name__}\nScaled\n".encode(), b"(" + tensor()[tensor().index(b"(") + 1:-1]]
+        of_type = [
+            b"ctorch._utils\n_rebuild_tensor_v2\n",
+            f"c{__name__}\nScaled\n".encode(),
+            b"(" + tensor()[tensor().index(b"(") + 1 : -1],
+        ]
         assert load(call("torch._tensor _rebuild_from_type_v2", *of_type, state("scale"))).scale == 1
         for name in ("method", "item"):
             with pytest.raises(pickle.UnpicklingError, match="would hide"):
@@ -225,8 +330,22 @@ def test_modules_of_allowed_classes_load():
 
 # ---- geometry ---------------------------------------------------------------------------------------------------------------
 
-GEOMETRIES = [([-1], [1]), ([2, -1], [1, 1]), ([0, -1], [1, 1]), ([2], [1, 1]), ([2, 2], [1]), ([], [1]), ([1], [-1]), ([1] * 65, [1] * 65),
-              ([1] * 200, [1] * 200), ([1] * 256, [1] * 256), ([1] * 300, [0] * 300), ([2**62, 2**62], [0, 0]), ([2], [2**62]), ([2**63 - 1], [2**63 - 1])]
+GEOMETRIES = [
+    ([-1], [1]),
+    ([2, -1], [1, 1]),
+    ([0, -1], [1, 1]),
+    ([2], [1, 1]),
+    ([2, 2], [1]),
+    ([], [1]),
+    ([1], [-1]),
+    ([1] * 65, [1] * 65),
+    ([1] * 200, [1] * 200),
+    ([1] * 256, [1] * 256),
+    ([1] * 300, [0] * 300),
+    ([2**62, 2**62], [0, 0]),
+    ([2], [2**62]),
+    ([2**63 - 1], [2**63 - 1]),
+]
 
 
 @pytest.mark.parametrize("size, stride", GEOMETRIES, ids=lambda v: str(v[:3]))
@@ -236,13 +355,24 @@ def test_geometries_are_checked_where_tensors_are_made(size, stride):
         load(tensor(size, stride))
     base = tessera.ones(4)
     target = tessera.ones(2)
-    for make in (lambda: base.as_strided(size, stride), lambda: base.clone().as_strided_(size, stride), lambda: target.set_(base.untyped_storage(), 0, size, stride),
-                 lambda: target.set_(base, 0, size, stride), lambda: tessera._utils._rebuild_tensor_v2(tessera.storage._typed(base.untyped_storage(), base.dtype), 0, tuple(size),
-                                                                                                       tuple(stride), False, None)):
+    for make in (
+        lambda: base.as_strided(size, stride),
+        lambda: base.clone().as_strided_(size, stride),
+        lambda: target.set_(base.untyped_storage(), 0, size, stride),
+        lambda: target.set_(base, 0, size, stride),
+        lambda: tessera._utils._rebuild_tensor_v2(
+            tessera.storage._typed(base.untyped_storage(), base.dtype), 0, tuple(size), tuple(stride), False, None
+        ),
+    ):
         with pytest.raises(RuntimeError):
             make()
     assert target.shape == (2,) and target.tolist() == [1, 1] and base.shape == (4,)
-    if len(stride) > len(size) or max(size, default=0) < 2**60 and max(stride) < 2**60 and (min(size) < 0 or min(stride) < 0 or len(size) != len(stride) or len(size) > 64):
+    if (
+        len(stride) > len(size)
+        or max(size, default=0) < 2**60
+        and max(stride) < 2**60
+        and (min(size) < 0 or min(stride) < 0 or len(size) != len(stride) or len(size) > 64)
+    ):
         for device in ("cpu", "meta"):
             with pytest.raises(RuntimeError):
                 tessera.empty_strided(size, stride, device=device)
@@ -251,18 +381,31 @@ def test_geometries_are_checked_where_tensors_are_made(size, stride):
 @pytest.mark.parametrize("dims", [65, 128, 200, 255, 256, 300, 1000])
 def test_tensors_have_64_dimensions_at_most(dims):
     x = tessera.ones(2)
-    for make in (lambda: tessera.ones([1] * dims), lambda: tessera.zeros([1] * dims, device="meta"), lambda: x.view([1] * (dims - 1) + [2]),
-                 lambda: x.expand([1] * (dims - 1) + [2]),
-                 lambda: x.reshape([1] * (dims - 1) + [2]), lambda: tessera.empty(0).resize_([1] * dims), lambda: x.repeat([1] * dims), lambda: tessera.rand([1] * dims),
-                 lambda: x.new_full([1] * dims, 1.0), lambda: x.broadcast_to([1] * (dims - 1) + [2]),
-                 lambda: x.unflatten(0, [1] * (dims - 1) + [2])):
+    for make in (
+        lambda: tessera.ones([1] * dims),
+        lambda: tessera.zeros([1] * dims, device="meta"),
+        lambda: x.view([1] * (dims - 1) + [2]),
+        lambda: x.expand([1] * (dims - 1) + [2]),
+        lambda: x.reshape([1] * (dims - 1) + [2]),
+        lambda: tessera.empty(0).resize_([1] * dims),
+        lambda: x.repeat([1] * dims),
+        lambda: tessera.rand([1] * dims),
+        lambda: x.new_full([1] * dims, 1.0),
+        lambda: x.broadcast_to([1] * (dims - 1) + [2]),
+        lambda: x.unflatten(0, [1] * (dims - 1) + [2]),
+    ):
         with pytest.raises(RuntimeError, match="dim"):
             make()
 
 
 def test_64_dimensions_work():
     x = tessera.ones([1] * 63 + [2])
-    assert x.dim() == 64 and (x + x).sum().item() == 4 and x.sum(list(range(64))).item() == 2 and x.permute(list(range(64))[::-1]).shape[0] == 2
+    assert (
+        x.dim() == 64
+        and (x + x).sum().item() == 4
+        and x.sum(list(range(64))).item() == 2
+        and x.permute(list(range(64))[::-1]).shape[0] == 2
+    )
     assert load(tensor([1] * 64, [1] * 64)).dim() == 64
     with pytest.raises(RuntimeError, match="up to 64 dims"):
         x.unsqueeze(0)
@@ -272,10 +415,16 @@ def test_64_dimensions_work():
 
 def test_states_of_old_tensors():
     """PyTorch 0.4 gave tensors their storage by BUILD."""
-    storage = tensor()[tensor().index(b"(") + 1:tensor().index(b"Q") + 1]
+    storage = tensor()[tensor().index(b"(") + 1 : tensor().index(b"Q") + 1]
     assert load(tensor((1,)) + b"(" + storage + integer(0) + integers(2) + integers(1) + b"tb").shape == (2,)
-    for bad in (storage + integer(0) + integers(3) + integers(1), storage + integer(-1) + integers(2) + integers(1), storage + integer(0) + integers(2) + integers(1, 1),
-                storage + integer(0) + integers(*[1] * 200) + integers(*[1] * 200), storage + NUMBER + integers(2) + integers(1), integer(1) * 4):
+    for bad in (
+        storage + integer(0) + integers(3) + integers(1),
+        storage + integer(-1) + integers(2) + integers(1),
+        storage + integer(0) + integers(2) + integers(1, 1),
+        storage + integer(0) + integers(*[1] * 200) + integers(*[1] * 200),
+        storage + NUMBER + integers(2) + integers(1),
+        integer(1) * 4,
+    ):
         with pytest.raises(Refused):
             load(tensor((1,)) + b"(" + bad + b"tb")
     assert collections.Counter(load(call("collections Counter", DICT))) == {"a": 1}

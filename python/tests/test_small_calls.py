@@ -6,9 +6,29 @@ import pytest
 
 import tessera as torch
 
-DTYPES = [torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, torch.bool, torch.float16, torch.bfloat16, torch.complex64]
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+    torch.bool,
+    torch.float16,
+    torch.bfloat16,
+    torch.complex64,
+]
 OPERATORS = ["add", "sub", "mul", "div", "gt", "eq", "maximum", "pow", "remainder", "bitwise_and", "atan2", "hypot"]
-NUMBERS = [2, 2.5, -3, True, 1j, torch.tensor(3), torch.tensor(1.5, dtype=torch.float64), torch.tensor(True), torch.tensor(1.5)]
+NUMBERS = [
+    2,
+    2.5,
+    -3,
+    True,
+    1j,
+    torch.tensor(3),
+    torch.tensor(1.5, dtype=torch.float64),
+    torch.tensor(True),
+    torch.tensor(1.5),
+]
 
 
 def strided(t):
@@ -41,7 +61,9 @@ def test_numbers_beside_tensors(name):
 @pytest.mark.parametrize("name", ["add_", "sub_", "mul_", "div_", "pow_", "remainder_", "bitwise_and_", "gt_"])
 def test_in_place(name):
     method = getattr(torch.Tensor, name)
-    for dtype, other in itertools.product(DTYPES, [*NUMBERS, torch.arange(1, 5), torch.full((3, 4), 2.0), torch.full((3, 4), 2, dtype=torch.uint8)]):
+    for dtype, other in itertools.product(
+        DTYPES, [*NUMBERS, torch.arange(1, 5), torch.full((3, 4), 2.0), torch.full((3, 4), 2, dtype=torch.uint8)]
+    ):
         x = torch.arange(1, 13).to(dtype).reshape(3, 4)
         y = strided(x.clone())
         version = x._version
@@ -57,7 +79,9 @@ def test_in_place(name):
 @pytest.mark.parametrize("name", ["add", "mul", "gt", "remainder"])
 def test_out(name):
     operator = getattr(torch, name)
-    for dtype, result, other in itertools.product(DTYPES, DTYPES, [2, 2.5, torch.full((3, 4), 2.0), torch.full((4,), 3)]):
+    for dtype, result, other in itertools.product(
+        DTYPES, DTYPES, [2, 2.5, torch.full((3, 4), 2.0), torch.full((4,), 3)]
+    ):
         x = torch.arange(1, 13).to(dtype).reshape(3, 4)
         out, spread = torch.zeros(3, 4, dtype=result), strided(torch.zeros(3, 4, dtype=result))
         got, want = outcome(lambda: operator(x, other, out=out)), outcome(lambda: operator(x, other, out=spread))

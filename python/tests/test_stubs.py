@@ -27,8 +27,12 @@ tessera.add(tessera.ones(2), "one")
 def check(tmp_path, text):
     program = tmp_path / "program.py"
     program.write_text(text)
-    run = subprocess.run([sys.executable, "-m", "mypy", "--no-error-summary", "--cache-dir", str(tmp_path / "cache"), str(program)],
-                         capture_output=True, text=True, cwd=tmp_path)
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy", "--no-error-summary", "--cache-dir", str(tmp_path / "cache"), str(program)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
     return [line for line in run.stdout.splitlines() if line.startswith("program.py") and "error:" in line]
 
 

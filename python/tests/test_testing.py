@@ -25,8 +25,12 @@ def test_close_values_pass():
 def test_messages():
     assert message(T([1.0, 2.0, 3.0]), T([1.0, 2.0, 4.0])) == (
         "Tensor-likes are not close!\n\nMismatched elements: 1 / 3 (33.3%)\nGreatest absolute difference: 1.0 at index (2,) (up to 1e-05 allowed)\n"
-        "Greatest relative difference: 0.25 at index (2,) (up to 1.3e-06 allowed)")
-    assert message(1, 2) == "Scalars are not equal!\n\nExpected 2 but got 1.\nAbsolute difference: 1\nRelative difference: 0.5"
+        "Greatest relative difference: 0.25 at index (2,) (up to 1.3e-06 allowed)"
+    )
+    assert (
+        message(1, 2)
+        == "Scalars are not equal!\n\nExpected 2 but got 1.\nAbsolute difference: 1\nRelative difference: 0.5"
+    )
     assert message([1.0, {"k": T([1])}], [1.0, {"k": T([3])}]).endswith("The failure occurred for item [1]['k']")
     assert message({"a": 1}, {"b": 1}).startswith("The keys of the mappings do not match:")
     assert message([1], [1, 2]) == "The length of the sequences mismatch: 1 != 2"
@@ -35,9 +39,14 @@ def test_messages():
     assert message(T([1.0]), T([2.0]), msg=lambda m: "pre " + m[:6]) == "pre Tensor"
 
 
-@pytest.mark.parametrize("actual, expected, what", [
-    (tessera.ones(1), tessera.ones(2), "shape"), (T([1.0]), T([1.0], dtype=tessera.float64), "dtype"), (T([1.0]), T([1]), "dtype"),
-])
+@pytest.mark.parametrize(
+    "actual, expected, what",
+    [
+        (tessera.ones(1), tessera.ones(2), "shape"),
+        (T([1.0]), T([1.0], dtype=tessera.float64), "dtype"),
+        (T([1.0]), T([1]), "dtype"),
+    ],
+)
 def test_attributes(actual, expected, what):
     assert f"The values for attribute '{what}' do not match" in message(actual, expected)
 
@@ -56,7 +65,9 @@ def test_unusable_arguments():
 
 
 def test_unsigned_and_extreme_integers():
-    assert "Greatest absolute difference: 100 at" in message(T([100], dtype=tessera.uint8), T([200], dtype=tessera.uint8))
+    assert "Greatest absolute difference: 100 at" in message(
+        T([100], dtype=tessera.uint8), T([200], dtype=tessera.uint8)
+    )
     assert "1 / 2 (50.0%)" in message(T([True, False]), T([True, True]))
 
 

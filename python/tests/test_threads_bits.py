@@ -50,10 +50,19 @@ def test_a_training_run():
 
 
 CASES = {
-    "sum": lambda x: x.sum(), "mean of columns": lambda x: x.mean(0), "mean of rows": lambda x: x.mean(1), "var": lambda x: x.var(0), "softmax": lambda x: x.softmax(1),
-    "softmax of columns": lambda x: x.softmax(0), "matmul": lambda x: x @ x.t(), "cumsum": lambda x: x.cumsum(0), "sort": lambda x: x.sort(1).values,
+    "sum": lambda x: x.sum(),
+    "mean of columns": lambda x: x.mean(0),
+    "mean of rows": lambda x: x.mean(1),
+    "var": lambda x: x.var(0),
+    "softmax": lambda x: x.softmax(1),
+    "softmax of columns": lambda x: x.softmax(0),
+    "matmul": lambda x: x @ x.t(),
+    "cumsum": lambda x: x.cumsum(0),
+    "sort": lambda x: x.sort(1).values,
     "exp": lambda x: (x.t() * 3).exp(),
-    "norm": lambda x: x.norm(), "prod": lambda x: (1 + x / 1000).prod(1), "logsumexp": lambda x: x.logsumexp(0),
+    "norm": lambda x: x.norm(),
+    "prod": lambda x: (1 + x / 1000).prod(1),
+    "logsumexp": lambda x: x.logsumexp(0),
     "index_add": lambda x: tessera.zeros(7, x.shape[1]).index_add(0, tessera.arange(x.shape[0]) % 7, x),
     "scatter_add": lambda x: tessera.zeros_like(x).scatter_add(0, (tessera.arange(x.numel()) % 5).reshape(x.shape), x),
     "random": lambda x: tessera.empty_like(x).normal_(),

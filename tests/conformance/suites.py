@@ -33,7 +33,12 @@ class Result:
 
     def __str__(self):
         share = 100.0 * self.passed / self.present if self.present else 0.0
-        return "%d passed, %d failed; %.2f %% of the %d checks of names that exist" % (self.passed, self.failed, share, self.present)
+        return "%d passed, %d failed; %.2f %% of the %d checks of names that exist" % (
+            self.passed,
+            self.failed,
+            share,
+            self.present,
+        )
 
 
 def data_folder():
@@ -48,7 +53,15 @@ def floors():
 
 def run(command, cwd=None):
     """The output of a command, whatever its exit code."""
-    process = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT)
+    process = subprocess.run(
+        command,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT,
+    )
     return process.stdout
 
 
@@ -61,7 +74,18 @@ def totals(output):
 def run_golden_ops(data):
     with tempfile.TemporaryDirectory() as scratch:
         summary = os.path.join(scratch, "summary.json")
-        output = run([sys.executable, str(data / "golden/replay.py"), "--module", "tessera", "--grad", "--quiet", "--summary", summary])
+        output = run(
+            [
+                sys.executable,
+                str(data / "golden/replay.py"),
+                "--module",
+                "tessera",
+                "--grad",
+                "--quiet",
+                "--summary",
+                summary,
+            ]
+        )
         if not os.path.exists(summary):
             return Result(0, 0, 0, output)
         with open(summary) as f:
@@ -71,7 +95,11 @@ def run_golden_ops(data):
     absent = {name for name, callee in callees.items() if callee not in existing}
     present = sum(c["passed"] + c["failed"] for name, c in counts["ops"].items() if name not in absent or c["passed"])
     worst = sorted(counts["ops"].items(), key=lambda item: -item[1]["failed"])
-    lines = ["%-40s %4d passed %4d failed" % (n, c["passed"], c["failed"]) for n, c in worst if c["failed"] and (n not in absent or c["passed"])]
+    lines = [
+        "%-40s %4d passed %4d failed" % (n, c["passed"], c["failed"])
+        for n, c in worst
+        if c["failed"] and (n not in absent or c["passed"])
+    ]
     return Result(counts["passed"], counts["failed"], present, output + "\n".join(["", "worst:"] + lines[:25]))
 
 
@@ -164,7 +192,21 @@ def run_golden_random(data):
 
 
 def run_pytest_folder(data, name):
-    output = run([sys.executable, "-m", "tessera", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", name], cwd=data)
+    output = run(
+        [
+            sys.executable,
+            "-m",
+            "tessera",
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--continue-on-collection-errors",
+            name,
+        ],
+        cwd=data,
+    )
     found = re.findall(r"(\d+) (passed|failed|error)", output.splitlines()[-1] if output else "")
     counts = {"passed": 0, "failed": 0, "error": 0, **{kind: int(n) for n, kind in found}}
     failed = counts["failed"] + counts["error"]
@@ -180,8 +222,15 @@ def run_suite(name, data):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    ap.add_argument("suites", nargs="*", metavar="SUITE", help="names from floors.json, or folders of the data (default: all of floors.json)")
-    ap.add_argument("--raise-floors", action="store_true", help="write counts that are higher than the floors into floors.json")
+    ap.add_argument(
+        "suites",
+        nargs="*",
+        metavar="SUITE",
+        help="names from floors.json, or folders of the data (default: all of floors.json)",
+    )
+    ap.add_argument(
+        "--raise-floors", action="store_true", help="write counts that are higher than the floors into floors.json"
+    )
     ap.add_argument("-v", "--verbose", action="store_true", help="print the output of the suites")
     opts = ap.parse_args()
     data = data_folder()

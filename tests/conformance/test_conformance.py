@@ -13,7 +13,12 @@ def test_passes_at_least_the_floor(name, report_count):
     floor = suites.floors()[name]
     report_count("%s: %s (floor %d)" % (name, result, floor))
     assert result.passed + result.failed > 0, "the suite did not run:\n" + result.output[-3000:]
-    assert result.passed >= floor, "%d of %s checks pass, the floor is %d:\n%s" % (result.passed, name, floor, result.output[-3000:])
+    assert result.passed >= floor, "%d of %s checks pass, the floor is %d:\n%s" % (
+        result.passed,
+        name,
+        floor,
+        result.output[-3000:],
+    )
 
 
 def test_totals_reads_the_last_line():
@@ -22,12 +27,28 @@ def test_totals_reads_the_last_line():
 
 
 def test_what_exists_and_fails_counts_as_failed():
-    assert suites.public_names("lambda x, other: torch.resize_as_(x.clone(), other).mT") == {"torch.resize_as_", "torch.Tensor.clone", "torch.Tensor.mT"}
-    assert suites.public_names("torch.nn.init.orthogonal_(torch.empty(S))") == {"torch.nn.init.orthogonal_", "torch.empty"}
-    expressions = ["torch.nn.Linear", "torch.nn.init.orthogonal_(torch.empty(S))", "lambda x: x.mT", "torch.no_such_name", "lambda x: x.no_such_method()"]
+    assert suites.public_names("lambda x, other: torch.resize_as_(x.clone(), other).mT") == {
+        "torch.resize_as_",
+        "torch.Tensor.clone",
+        "torch.Tensor.mT",
+    }
+    assert suites.public_names("torch.nn.init.orthogonal_(torch.empty(S))") == {
+        "torch.nn.init.orthogonal_",
+        "torch.empty",
+    }
+    expressions = [
+        "torch.nn.Linear",
+        "torch.nn.init.orthogonal_(torch.empty(S))",
+        "lambda x: x.mT",
+        "torch.no_such_name",
+        "lambda x: x.no_such_method()",
+    ]
     assert suites.expressions_that_exist(expressions) == set(expressions[:3])
 
 
 def test_groups_are_read_by_name():
-    assert suites.failed_groups("groups with failures: opt/Muon 2/90, nn.Linear/0 50/50\n") == {"opt/Muon": (2, 90), "nn.Linear/0": (50, 50)}
+    assert suites.failed_groups("groups with failures: opt/Muon 2/90, nn.Linear/0 50/50\n") == {
+        "opt/Muon": (2, 90),
+        "nn.Linear/0": (50, 50),
+    }
     assert suites.failed_groups("all fine\n") == {}

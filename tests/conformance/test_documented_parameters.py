@@ -13,16 +13,25 @@ SURFACE = None if DATA is None else DATA.parent / "spec" / "surface.json"
 
 OTHER_NAME = "the documents' word; the operator's schema, by which the real system parses calls, has another name"
 KNOWN = {
-    "out_dtype": ("mm bmm addmm baddbmm", "products of 16-bit numbers on CUDA devices that give float32: no kernel of that kind"),
+    "out_dtype": (
+        "mm bmm addmm baddbmm",
+        "products of 16-bit numbers on CUDA devices that give float32: no kernel of that kind",
+    ),
     "orig_func": ("enable_grad", "stands for using it as a decorator, which works by position"),
     "axis": ("concatenate", "accepted: the alias of dim"),
     "tensor": ("one_hot index_copy_ masked_scatter resize_as_ type_as", OTHER_NAME),
     "A": ("matrix_power", OTHER_NAME),
-    "out": ("matrix_power histogramdd std_mean var_mean range", "of functions that the real system calls without it, or that are deprecated (range)"),
+    "out": (
+        "matrix_power histogramdd std_mean var_mean range",
+        "of functions that the real system calls without it, or that are deprecated (range)",
+    ),
     "other": ("arctanh_ atanh_ dot", OTHER_NAME),
     "batch2": ("bmm", OTHER_NAME),
     "shape": ("broadcast_to", OTHER_NAME),
-    "value": ("div div_ divide divide_ floor_divide floor_divide_ mul mul_ multiply multiply_ true_divide true_divide_", OTHER_NAME),
+    "value": (
+        "div div_ divide divide_ floor_divide floor_divide_ mul mul_ multiply multiply_ true_divide true_divide_",
+        OTHER_NAME,
+    ),
     "divisor": ("fmod fmod_ remainder remainder_ true_divide", OTHER_NAME),
     "dividend": ("true_divide", OTHER_NAME),
     "split_size_or_sections": ("dsplit hsplit vsplit", OTHER_NAME),
@@ -67,7 +76,9 @@ def accepted(value):
     return names - {""} or None
 
 
-@pytest.mark.skipif(SURFACE is None or not SURFACE.exists(), reason="the documented names (../shared/spec) are not here")
+@pytest.mark.skipif(
+    SURFACE is None or not SURFACE.exists(), reason="the documented names (../shared/spec) are not here"
+)
 def test_documented_parameters_are_accepted():
     lacking, seen = [], 0
     for entry in json.loads(SURFACE.read_text())["entries"]:
@@ -77,7 +88,9 @@ def test_documented_parameters_are_accepted():
             continue
         seen += 1
         names = {"input" if n == "self" else n for n in names} | ({"input"} if ".Tensor." in entry["name"] else set())
-        overloads = [{"input" if p[0] == "self" else p[0] for p in o if p[1] in ("normal", "kw")} for o in entry["params"]]
+        overloads = [
+            {"input" if p[0] == "self" else p[0] for p in o if p[1] in ("normal", "kw")} for o in entry["params"]
+        ]
         lack = min((o - names for o in overloads), key=len)
         short = entry["name"].rpartition(".")[2]
         lacking += [f"{entry['name']}({p})" for p in sorted(lack) if short not in KNOWN.get(p, ("",))[0].split()]

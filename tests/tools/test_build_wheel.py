@@ -22,7 +22,17 @@ def bazel_bin(folder, *names):
 
 
 def write_wheel(folder, *options):
-    command = [sys.executable, str(ROOT / "tools" / "wheel.py"), "--root", str(ROOT), "--bazel-bin", str(folder / "bin"), "--out", str(folder), *options]
+    command = [
+        sys.executable,
+        str(ROOT / "tools" / "wheel.py"),
+        "--root",
+        str(ROOT),
+        "--bazel-bin",
+        str(folder / "bin"),
+        "--out",
+        str(folder),
+        *options,
+    ]
     return subprocess.run(command, capture_output=True, text=True)
 
 
@@ -37,7 +47,11 @@ def test_a_wheel_holds_extension_and_stubs(tmp_path):
 
 @pytest.mark.parametrize(
     "built, options, missing",
-    [(["_C" + SUFFIX], [], "_operators.pyi"), (["tessera/_operators.pyi"], [], "_C"), (["_C" + SUFFIX, "tessera/_operators.pyi"], ["--cuda"], "_cuda")],
+    [
+        (["_C" + SUFFIX], [], "_operators.pyi"),
+        (["tessera/_operators.pyi"], [], "_C"),
+        (["_C" + SUFFIX, "tessera/_operators.pyi"], ["--cuda"], "_cuda"),
+    ],
 )
 def test_what_is_not_built_is_an_error(tmp_path, built, options, missing):
     bazel_bin(tmp_path, *built)
@@ -64,7 +78,14 @@ def build_wheel(folder, *options, fails="", constraints="@cuda//:installed"):
     fake.chmod(0o755)
     calls = folder / "calls"
     calls.write_text("")
-    environment = dict(os.environ, PATH="%s:%s" % (fake.parent, os.environ["PATH"]), CALLS=str(calls), FAILS=fails, CONSTRAINTS=constraints, BIN=str(folder / "bin"))
+    environment = dict(
+        os.environ,
+        PATH="%s:%s" % (fake.parent, os.environ["PATH"]),
+        CALLS=str(calls),
+        FAILS=fails,
+        CONSTRAINTS=constraints,
+        BIN=str(folder / "bin"),
+    )
     command = [str(ROOT / "tools" / "build_wheel"), "--python", sys.executable, *options, str(folder / "out")]
     return subprocess.run(command, capture_output=True, text=True, env=environment), calls.read_text()
 

@@ -92,7 +92,9 @@ constinit const PointwiseOp twice = OpBuilder<1>("twice").floats(TwiceF32, Twice
 
 
 def printed(root, *arguments):
-    run = subprocess.run([sys.executable, str(TOOL), "--root", str(root), *arguments], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, str(TOOL), "--root", str(root), *arguments], capture_output=True, text=True, check=True
+    )
     return run.stdout
 
 
@@ -140,8 +142,18 @@ def test_a_list_selects_families_and_overloads(tmp_path):
 def test_the_tree_itself():
     """Every operator is found, and every rule finds its hand-written half."""
     text = printed(ROOT, "--ops")
-    schemas = sum(path.read_text().count("\n  schema:") for folder in ("tensor", "nn", "optim", "special", "foreach") for path in (ROOT / folder).rglob("*.textproto"))
+    schemas = sum(
+        path.read_text().count("\n  schema:")
+        for folder in ("tensor", "nn", "optim", "special", "foreach")
+        for path in (ROOT / folder).rglob("*.textproto")
+    )
     assert re.search(rf"^all +{schemas} ", text, re.M)
-    for rule, kind in [("POINTWISE", "kernels"), ("STRUCTURED", "kernels"), ("STRUCTURED", "shape rules"), ("VIEW", "shape rules"), ("DIRECT", "kernels")]:
+    for rule, kind in [
+        ("POINTWISE", "kernels"),
+        ("STRUCTURED", "kernels"),
+        ("STRUCTURED", "shape rules"),
+        ("VIEW", "shape rules"),
+        ("DIRECT", "kernels"),
+    ]:
         without = [line for line in text.splitlines() if f"({rule}," in line and f"{kind} " not in line]
         assert not without, without

@@ -39,14 +39,23 @@ def test_an_even_pace_is_extended_to_the_end():
 
 def test_the_last_minute_counts():
     # 300 steps from the cache in a moment, then one a second.
-    build = [(0.01, "[%d / 400] cached" % n) for n in range(1, 301)] + [(1, "[%d / 400] Compiling" % n) for n in range(301, 386)]
+    build = [(0.01, "[%d / 400] cached" % n) for n in range(1, 301)] + [
+        (1, "[%d / 400] Compiling" % n) for n in range(301, 386)
+    ]
     output = shown(build)
     assert output[-1].endswith("steps, less than a minute left")
     assert "about a minute left" in output[-2] or "less than a minute" in output[-2]
 
 
 def test_other_lines_pass():
-    output = shown([(0, "Loading: 3 packages loaded"), (0, "ERROR: a.cc failed"), (0, "INFO: Elapsed time: 3 s"), (0, "/out/tessera.whl")])
+    output = shown(
+        [
+            (0, "Loading: 3 packages loaded"),
+            (0, "ERROR: a.cc failed"),
+            (0, "INFO: Elapsed time: 3 s"),
+            (0, "/out/tessera.whl"),
+        ]
+    )
     assert output == ["ERROR: a.cc failed", "/out/tessera.whl"]
 
 

@@ -35,7 +35,10 @@ def test_an_interpreter_without_headers_is_named(tmp_path):
 
 def test_the_emulated_device_needs_headers_alone(tmp_path):
     (tmp_path / "cuda_runtime_api.h").write_text("")
-    headers, none = ["--repo_env=CUDA_HOME=none", "--repo_env=TESSERA_CUDA_HEADERS=%s" % tmp_path], ["--repo_env=CUDA_HOME=none", "--repo_env=TESSERA_CUDA_HEADERS=none"]
+    headers, none = (
+        ["--repo_env=CUDA_HOME=none", "--repo_env=TESSERA_CUDA_HEADERS=%s" % tmp_path],
+        ["--repo_env=CUDA_HOME=none", "--repo_env=TESSERA_CUDA_HEADERS=none"],
+    )
     for target in ("//python:_cuda_emulated", "//tensor/cuda/pointwise:pointwise_test_emulated"):
         assert analyzes(target, *headers).returncode == 0
         result = analyzes(target, *none)
@@ -47,6 +50,8 @@ def test_the_emulated_device_needs_headers_alone(tmp_path):
 
 
 def test_a_named_folder_without_headers_is_an_error(tmp_path):
-    result = analyzes("//python:_cuda_emulated", "--repo_env=CUDA_HOME=none", "--repo_env=TESSERA_CUDA_HEADERS=%s" % tmp_path)
+    result = analyzes(
+        "//python:_cuda_emulated", "--repo_env=CUDA_HOME=none", "--repo_env=TESSERA_CUDA_HEADERS=%s" % tmp_path
+    )
     assert result.returncode == 1
     assert "has no cuda_runtime_api.h" in result.stderr

@@ -22,7 +22,10 @@ def result(folder, label, status, xml=None):
         path = folder / (label.strip("/:").replace(":", "_") + ".xml")
         path.write_text(xml)
         outputs = [{"name": "test.log", "uri": "bytestream://x"}, {"name": "test.xml", "uri": path.as_uri()}]
-    return {"id": {"testResult": {"label": label, "run": 1, "shard": 1}}, "testResult": {"status": status, "testActionOutput": outputs}}
+    return {
+        "id": {"testResult": {"label": label, "run": 1, "shard": 1}},
+        "testResult": {"status": status, "testActionOutput": outputs},
+    }
 
 
 def completed(label, **event):
@@ -30,7 +33,10 @@ def completed(label, **event):
 
 
 def configured(label):
-    return {"id": {"targetConfigured": {"label": label}}, "configured": {"targetKind": "cc_test rule", "testSize": "MEDIUM"}}
+    return {
+        "id": {"targetConfigured": {"label": label}},
+        "configured": {"targetKind": "cc_test rule", "testSize": "MEDIUM"},
+    }
 
 
 LAST = {"id": {"buildFinished": {}}, "lastMessage": True}
@@ -41,7 +47,9 @@ def report(folder, events=None, pytest_xml=None, stages=(), status=None, last=Tr
     if events is not None:
         (folder / "bazel.json").write_text("\n".join(json.dumps(e) for e in [*events, *([LAST] if last else [])]))
         if status is None:
-            broken = any("targetCompleted" in e["id"] and "completed" in e and not e["completed"].get("success") for e in events)
+            broken = any(
+                "targetCompleted" in e["id"] and "completed" in e and not e["completed"].get("success") for e in events
+            )
             failed = any(e.get("testResult", {}).get("status", "PASSED") != "PASSED" for e in events)
             status = 1 if broken else 3 if failed else 0
         (folder / "bazel.status").write_text("%s\n" % status)
@@ -73,12 +81,19 @@ def test_a_target_that_does_not_build_is_a_failure(tmp_path):
 
 
 def test_an_incompatible_test_is_skipped(tmp_path):
-    events = [result(tmp_path, "//a:a", "PASSED", ONE_GOOD), configured("//b:b"), completed("//b:b", aborted={"reason": "SKIPPED"})]
+    events = [
+        result(tmp_path, "//a:a", "PASSED", ONE_GOOD),
+        configured("//b:b"),
+        completed("//b:b", aborted={"reason": "SKIPPED"}),
+    ]
     assert report(tmp_path, events) == (0, "1 passed, 0 failed, 1 skipped")
 
 
 def test_a_broken_stage_is_a_failure(tmp_path):
-    assert report(tmp_path, [result(tmp_path, "//a:a", "PASSED", ONE_GOOD)], stages=["wheel"]) == (1, "1 passed, 1 failed")
+    assert report(tmp_path, [result(tmp_path, "//a:a", "PASSED", ONE_GOOD)], stages=["wheel"]) == (
+        1,
+        "1 passed, 1 failed",
+    )
 
 
 def test_nothing_ran_is_no_success(tmp_path):

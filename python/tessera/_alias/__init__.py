@@ -20,7 +20,7 @@ SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 
 
 def _inside(name):
-    return _INSIDE + name[len(_OUTSIDE):]
+    return _INSIDE + name[len(_OUTSIDE) :]
 
 
 class _AliasLoader:
@@ -39,7 +39,11 @@ class _AliasLoader:
         if not hasattr(module, "__path__"):
             # Modules inside an extension module have no finder: who imports the outer one (pickle, for a function of theirs) gets them, too.
             inside = self.real_name + "."
-            sys.modules.update((_OUTSIDE + name[len(_INSIDE):], found) for name, found in list(sys.modules.items()) if name.startswith(inside))
+            sys.modules.update(
+                (_OUTSIDE + name[len(_INSIDE) :], found)
+                for name, found in list(sys.modules.items())
+                if name.startswith(inside)
+            )
 
     def _real(self):
         spec = importlib.util.find_spec(self.real_name)
@@ -75,8 +79,12 @@ class _AliasFinder:
             real = None
         if real is None:
             return None
-        spec = importlib.machinery.ModuleSpec(fullname, _AliasLoader(real_name), origin=real.origin,
-                                              is_package=real.submodule_search_locations is not None)
+        spec = importlib.machinery.ModuleSpec(
+            fullname,
+            _AliasLoader(real_name),
+            origin=real.origin,
+            is_package=real.submodule_search_locations is not None,
+        )
         if spec.submodule_search_locations is not None:
             spec.submodule_search_locations.extend(real.submodule_search_locations)
         spec.has_location = real.has_location

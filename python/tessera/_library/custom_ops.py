@@ -36,9 +36,13 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None,
         if device_types is None:
             return result
         arguments = result._opoverload._schema.arguments
-        if not any("Tensor" in a.type for a in arguments) and not any(a.name == "device" and a.type.startswith("Device") for a in arguments):
+        if not any("Tensor" in a.type for a in arguments) and not any(
+            a.name == "device" and a.type.startswith("Device") for a in arguments
+        ):
             result._destroy()
-            raise ValueError(f"{name}: a function without Tensor arguments that is for certain devices must have an argument `device: torch.device`")
+            raise ValueError(
+                f"{name}: a function without Tensor arguments that is for certain devices must have an argument `device: torch.device`"
+            )
         result._default = None
         result.register_kernel(device_types)(function)
         return result
@@ -60,8 +64,10 @@ def check_mutated(op_name, text, mutates_args):
     written = {a.name for a in FunctionSchema(f"ns::{op_name}{text}").arguments if a.is_write}
     named = {mutates_args} if isinstance(mutates_args, str) else set(mutates_args)
     if written != named:
-        raise ValueError(f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={text}`. The schema writes to "
-                         f"{sorted(written)}: please make these consistent.")
+        raise ValueError(
+            f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={text}`. The schema writes to "
+            f"{sorted(written)}: please make these consistent."
+        )
 
 
 def _storages(tensor):
@@ -77,7 +83,9 @@ def wrap_triton(triton_kernel, /):
     """A Triton kernel as `triton_op` calls it. Raises: RuntimeError for anything but a function of triton.jit or triton.autotune."""
     module = type(triton_kernel).__module__
     if not module.startswith("triton.") or not hasattr(triton_kernel, "run"):
-        raise RuntimeError(f"wrap_triton only works on functions annotated with triton.jit or triton.autotune, got {type(triton_kernel).__name__}")
+        raise RuntimeError(
+            f"wrap_triton only works on functions annotated with triton.jit or triton.autotune, got {type(triton_kernel).__name__}"
+        )
     return triton_kernel
 
 
@@ -106,7 +114,12 @@ class CustomOpDef:
         self._written = [(i, a.name) for i, a in enumerate(self._opoverload._schema.arguments) if a.is_write]
         self._lib.impl(name, self._kernel_for(None), "CompositeExplicitAutograd")
         self._lib.impl(name, registration.make_fake_kernel(self._qualname, self._run_fake), "Meta")
-        self._lib.impl(name, registration.make_autograd_kernel(self._opoverload, lambda: self._formula), "Autograd", with_keyset=True)
+        self._lib.impl(
+            name,
+            registration.make_autograd_kernel(self._opoverload, lambda: self._formula),
+            "Autograd",
+            with_keyset=True,
+        )
         _definitions[self._qualname] = self
 
     def _destroy(self):
@@ -130,7 +143,9 @@ class CustomOpDef:
             if function is None or wanted in self._disabled:
                 function = self._default
             if function is None:
-                raise NotImplementedError(f"Could not run '{self._qualname}': no kernel is registered for {wanted or 'this device'}; it has kernels for {sorted(self._kernels)}")
+                raise NotImplementedError(
+                    f"Could not run '{self._qualname}': no kernel is registered for {wanted or 'this device'}; it has kernels for {sorted(self._kernels)}"
+                )
             result = function(*args, **kwargs)
             self._check_result(result, args, kwargs)
             self._bump(args, kwargs)
@@ -150,12 +165,14 @@ class CustomOpDef:
         seen = {_storages(t) for t in registration.tensors_in((*args, *kwargs.values())) if t.numel()}
         for tensor in registration.tensors_in(result if isinstance(result, tuple) else (result,)):
             if tensor.numel() and _storages(tensor) in seen:
-                raise RuntimeError(f"{self._qualname} (with implementation in {self.__module__}): The output of this custom operator (1) must not "
-                                   f"also be an input to this custom operator "
-                                   "and (2) may not alias any inputs to this custom operator or other returns. The most common way to trigger this "
-                                   "error is if we have y = custom_op(x) and y and x "
-                                   "are the same Tensor. Please instead return a clone of the offending output tensor(s) (e.g. return x.clone()) or "
-                                   "refactor the custom operator to not return y.")
+                raise RuntimeError(
+                    f"{self._qualname} (with implementation in {self.__module__}): The output of this custom operator (1) must not "
+                    f"also be an input to this custom operator "
+                    "and (2) may not alias any inputs to this custom operator or other returns. The most common way to trigger this "
+                    "error is if we have y = custom_op(x) and y and x "
+                    "are the same Tensor. Please instead return a clone of the offending output tensor(s) (e.g. return x.clone()) or "
+                    "refactor the custom operator to not return y."
+                )
             seen.add(_storages(tensor))
 
     def _bump(self, args, kwargs):
@@ -167,8 +184,10 @@ class CustomOpDef:
 
     def _run_fake(self, *args, **kwargs):
         if self._fake is None:
-            raise RuntimeError(f"There was no fake impl registered for {self}. This is necessary for meta tensors, export and tracing to work. Please "
-                               f"use `{self.__name__}.register_fake` to add a fake impl.")
+            raise RuntimeError(
+                f"There was no fake impl registered for {self}. This is necessary for meta tensors, export and tracing to work. Please "
+                f"use `{self.__name__}.register_fake` to add a fake impl."
+            )
         return self._fake(*args, **kwargs)
 
     def register_kernel(self, device_types, fn=None, /):
@@ -194,7 +213,10 @@ class CustomOpDef:
         action = "enable" if enabled else "disable"
         was_disabled = device_type in self._disabled
         if device_type not in self._kernels:
-            warnings.warn(f"Attempted to {action} kernel for {device_type} but no kernel was registered for this device type.", stacklevel=3)
+            warnings.warn(
+                f"Attempted to {action} kernel for {device_type} but no kernel was registered for this device type.",
+                stacklevel=3,
+            )
         elif enabled != was_disabled:
             warnings.warn(f"Attempted to {action} kernel for {device_type} but it is already {action}d.", stacklevel=3)
         (self._disabled.discard if enabled else self._disabled.add)(device_type)
@@ -213,9 +235,11 @@ class CustomOpDef:
     def register_autograd(self, backward, /, *, setup_context=None):
         """The derivative: see `library.register_autograd`. Raises: RuntimeError for an operator that writes to its arguments."""
         if self._opoverload._schema.is_mutable:
-            raise RuntimeError(f"Cannot register autograd formula for non-functional operator {self} with schema {self._opoverload._schema}. Please "
-                               f"create a functional operator and register an autograd "
-                               "formula for that.")
+            raise RuntimeError(
+                f"Cannot register autograd formula for non-functional operator {self} with schema {self._opoverload._schema}. Please "
+                f"create a functional operator and register an autograd "
+                "formula for that."
+            )
         self._formula = (backward, setup_context)
 
     def register_vmap(self, func=None, /):

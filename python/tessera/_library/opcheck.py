@@ -29,7 +29,11 @@ def _outputs(result):
 
 
 def _same_values(a, b):
-    return a.dtype == b.dtype and a.shape == b.shape and tessera.allclose(a.detach(), b.detach(), rtol=0, atol=0, equal_nan=True)
+    return (
+        a.dtype == b.dtype
+        and a.shape == b.shape
+        and tessera.allclose(a.detach(), b.detach(), rtol=0, atol=0, equal_nan=True)
+    )
 
 
 def test_schema(op, args, kwargs, tolerance):
@@ -39,16 +43,24 @@ def test_schema(op, args, kwargs, tolerance):
     result = op(*given, **given_kw)
     inputs = {}
     for position, argument in enumerate(op._schema.arguments):
-        pairs = (given[position], before[position]) if position < len(given) else (given_kw.get(argument.name), before_kw.get(argument.name))
+        pairs = (
+            (given[position], before[position])
+            if position < len(given)
+            else (given_kw.get(argument.name), before_kw.get(argument.name))
+        )
         for now, old in zip(registration.tensors_in((pairs[0],)), registration.tensors_in((pairs[1],))):
             if not argument.is_write and not _same_values(now, old):
-                raise OpCheckError(f"opcheck(op, ...): test_schema failed: argument {argument.name} of {op} was changed, but the schema {op._schema} does not say so")
+                raise OpCheckError(
+                    f"opcheck(op, ...): test_schema failed: argument {argument.name} of {op} was changed, but the schema {op._schema} does not say so"
+                )
             if argument.alias_info is None and now.numel():
                 inputs[now.untyped_storage()._cdata] = argument.name
     for position, tensor in enumerate(_outputs(result)):
         name = inputs.get(tensor.untyped_storage()._cdata) if tensor.numel() else None
         if name is not None:
-            raise OpCheckError(f"opcheck(op, ...): test_schema failed: output {position} of {op} shares memory with argument {name}, but the schema {op._schema} does not say so")
+            raise OpCheckError(
+                f"opcheck(op, ...): test_schema failed: output {position} of {op} shares memory with argument {name}, but the schema {op._schema} does not say so"
+            )
 
 
 def test_autograd_registration(op, args, kwargs, tolerance):
@@ -56,13 +68,17 @@ def test_autograd_registration(op, args, kwargs, tolerance):
     if not any(t.requires_grad for t in registration.tensors_in((*args, *kwargs.values()))):
         return
     name = op.name()
-    if any(_C._has_op_kernel(name, key) for key in ("Autograd", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd")):
+    if any(
+        _C._has_op_kernel(name, key) for key in ("Autograd", "AutogradCPU", "AutogradCUDA", "CompositeImplicitAutograd")
+    ):
         return
     given, given_kw = _copies(args, kwargs)
     if any(t.requires_grad for t in _outputs(op(*given, **given_kw))):
-        raise OpCheckError(f"opcheck(op, ...): test_autograd_registration failed: {op} has no kernel at the Autograd key although its result requires "
-                           f"grad. Register one with library.register_autograd, or "
-                           "make the operator CompositeImplicitAutograd.")
+        raise OpCheckError(
+            f"opcheck(op, ...): test_autograd_registration failed: {op} has no kernel at the Autograd key although its result requires "
+            f"grad. Register one with library.register_autograd, or "
+            "make the operator CompositeImplicitAutograd."
+        )
 
 
 def test_faketensor(op, args, kwargs, tolerance):
@@ -77,12 +93,16 @@ def test_faketensor(op, args, kwargs, tolerance):
         real = _outputs(op(*given, **given_kw))
         fake = _outputs(op(*meta_args, **meta_kw))
     if len(real) != len(fake):
-        raise OpCheckError(f"opcheck(op, ...): test_faketensor failed: {op} has {len(real)} tensor outputs, its fake implementation {len(fake)}")
+        raise OpCheckError(
+            f"opcheck(op, ...): test_faketensor failed: {op} has {len(real)} tensor outputs, its fake implementation {len(fake)}"
+        )
     for position, (r, f) in enumerate(zip(real, fake)):
         if r.shape != f.shape or r.dtype != f.dtype or (r.numel() and r.stride() != f.stride()):
-            raise OpCheckError(f"opcheck(op, ...): test_faketensor failed: output {position} of {op} has shape {tuple(r.shape)}, strides "
-                               f"{r.stride()}, {r.dtype}; its fake implementation gives "
-                               f"{tuple(f.shape)}, {f.stride()}, {f.dtype}")
+            raise OpCheckError(
+                f"opcheck(op, ...): test_faketensor failed: output {position} of {op} has shape {tuple(r.shape)}, strides "
+                f"{r.stride()}, {r.dtype}; its fake implementation gives "
+                f"{tuple(f.shape)}, {f.stride()}, {f.dtype}"
+            )
 
 
 def test_aot_dispatch_dynamic(op, args, kwargs, tolerance):
@@ -103,18 +123,29 @@ def test_aot_dispatch_dynamic(op, args, kwargs, tolerance):
                 outputs = _outputs(op(*given, **given_kw))
         roots = [o for o in outputs if o.requires_grad]
         if roots and leaves:
-            return outputs + [g for g in tessera.autograd.grad([o.sum() for o in roots], leaves, allow_unused=True) if g is not None]
+            return outputs + [
+                g for g in tessera.autograd.grad([o.sum() for o in roots], leaves, allow_unused=True) if g is not None
+            ]
         return outputs
 
     test_faketensor(op, args, kwargs, tolerance)
     plain, seen = run(None), run(Seen())
     tolerance = {"rtol": 1e-5, "atol": 1e-8} if tolerance is None else tolerance
-    if len(plain) != len(seen) or not all(p.shape == s.shape and tessera.allclose(p.detach(), s.detach(), equal_nan=True, **tolerance) for p, s in zip(plain, seen)):
-        raise OpCheckError(f"opcheck(op, ...): test_aot_dispatch_dynamic failed: {op} gives other outputs or gradients under a dispatch mode than without")
+    if len(plain) != len(seen) or not all(
+        p.shape == s.shape and tessera.allclose(p.detach(), s.detach(), equal_nan=True, **tolerance)
+        for p, s in zip(plain, seen)
+    ):
+        raise OpCheckError(
+            f"opcheck(op, ...): test_aot_dispatch_dynamic failed: {op} gives other outputs or gradients under a dispatch mode than without"
+        )
 
 
-_TESTS = {"test_schema": test_schema, "test_autograd_registration": test_autograd_registration, "test_faketensor": test_faketensor,
-          "test_aot_dispatch_dynamic": test_aot_dispatch_dynamic}
+_TESTS = {
+    "test_schema": test_schema,
+    "test_autograd_registration": test_autograd_registration,
+    "test_faketensor": test_faketensor,
+    "test_aot_dispatch_dynamic": test_aot_dispatch_dynamic,
+}
 
 
 def opcheck(op, args, kwargs=None, *, test_utils=_NAMES, raise_exception=True, atol=None, rtol=None):
@@ -132,15 +163,21 @@ def opcheck(op, args, kwargs=None, *, test_utils=_NAMES, raise_exception=True, a
     from tessera._ops import OpOverload, OpOverloadPacket, _resolve
 
     if (atol is None) != (rtol is None):
-        raise ValueError(f"opcheck(op, ...): rtol and atol must both be given or both be left out, got rtol={rtol}, atol={atol}")
+        raise ValueError(
+            f"opcheck(op, ...): rtol and atol must both be given or both be left out, got rtol={rtol}, atol={atol}"
+        )
     names = (test_utils,) if isinstance(test_utils, str) else tuple(test_utils)
     unknown = set(names) - set(_NAMES)
     if unknown:
-        raise ValueError(f"opcheck(op, ..., test_utils={test_utils}): expected names from {_NAMES}, got also {sorted(unknown)}")
+        raise ValueError(
+            f"opcheck(op, ..., test_utils={test_utils}): expected names from {_NAMES}, got also {sorted(unknown)}"
+        )
     if isinstance(op, CustomOpDef):
         op = op._opoverload
     elif not isinstance(op, (OpOverload, OpOverloadPacket)):
-        raise ValueError(f"opcheck(op, ...): op must be a CustomOpDef, an OpOverload or an OpOverloadPacket, got {type(op).__name__}")
+        raise ValueError(
+            f"opcheck(op, ...): op must be a CustomOpDef, an OpOverload or an OpOverloadPacket, got {type(op).__name__}"
+        )
     op = _resolve(op)
     results = {}
     for name in names:
@@ -149,6 +186,8 @@ def opcheck(op, args, kwargs=None, *, test_utils=_NAMES, raise_exception=True, a
             results[name] = "SUCCESS"
         except Exception as error:
             if raise_exception:
-                raise OpCheckError(f"opcheck(op, ...): {name} failed with {error} (scroll up for stack trace)") from error
+                raise OpCheckError(
+                    f"opcheck(op, ...): {name} failed with {error} (scroll up for stack trace)"
+                ) from error
             results[name] = error
     return results

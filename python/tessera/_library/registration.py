@@ -6,8 +6,23 @@ import tessera
 from tessera import _C
 from tessera._lazy import require
 
-_DEVICE_KEYS = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta", "xpu": "XPU", "mps": "MPS", "hpu": "HPU", "mtia": "MTIA", "xla": "XLA", "ipu": "IPU", "vulkan": "Vulkan",
-                "lazy": "Lazy", "maia": "MAIA", "ve": "VE", "fpga": "FPGA", "privateuseone": "PrivateUse1"}
+_DEVICE_KEYS = {
+    "cpu": "CPU",
+    "cuda": "CUDA",
+    "meta": "Meta",
+    "xpu": "XPU",
+    "mps": "MPS",
+    "hpu": "HPU",
+    "mtia": "MTIA",
+    "xla": "XLA",
+    "ipu": "IPU",
+    "vulkan": "Vulkan",
+    "lazy": "Lazy",
+    "maia": "MAIA",
+    "ve": "VE",
+    "fpga": "FPGA",
+    "privateuseone": "PrivateUse1",
+}
 
 
 def device_key(device_type):
@@ -94,12 +109,16 @@ def make_autograd_kernel(op, get_formula):
     def backward(ctx, *grads):
         formula = get_formula()[0]
         if formula is None:
-            raise RuntimeError(f"Trying to backward through {op} but no autograd formula was registered. Please use register_autograd to add one.")
+            raise RuntimeError(
+                f"Trying to backward through {op} but no autograd formula was registered. Please use register_autograd to add one."
+            )
         result = formula(ctx, *_unflatten(grads, ctx.call.out_counts))
         result = result if isinstance(result, tuple) else (result,)
         counts = ctx.call.counts
         if len(result) != len(counts):
-            raise RuntimeError(f"the backward formula of {op} returned {len(result)} gradients, expected {len(counts)}: one for each positional input")
+            raise RuntimeError(
+                f"the backward formula of {op} returned {len(result)} gradients, expected {len(counts)}: one for each positional input"
+            )
         flat = []
         for position, (value, count) in enumerate(zip(result, counts)):
             if count is None:
@@ -109,11 +128,16 @@ def make_autograd_kernel(op, get_formula):
             elif isinstance(value, (list, tuple)) and len(value) == count:
                 flat.extend(value)
             else:
-                raise RuntimeError(f"the backward formula of {op} must return None or a list of {count} gradients for input {position}, which is a list; got {value!r}")
+                raise RuntimeError(
+                    f"the backward formula of {op} must return None or a list of {count} gradients for input {position}, which is a list; got {value!r}"
+                )
         return (None, *flat)
 
-    generated = type(f"GeneratedBackwardFor_{op.namespace}_{op._overloadpacket.__name__}_{op._overloadname}", (Function,),
-                     {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+    generated = type(
+        f"GeneratedBackwardFor_{op.namespace}_{op._overloadpacket.__name__}_{op._overloadname}",
+        (Function,),
+        {"forward": staticmethod(forward), "backward": staticmethod(backward)},
+    )
 
     def kernel(keyset, *args, **kwargs):
         if not (_C.is_grad_enabled() and any(t.requires_grad for t in tensors_in((*args, *kwargs.values())))):
@@ -134,7 +158,9 @@ class FakeImplCtx:
 
     def new_dynamic_size(self, *, min=0, max=None):
         """A size that is only known when the operator runs on data. Raises: RuntimeError for meta tensors, whose sizes are plain numbers."""
-        raise RuntimeError(f"{self._op}: the size of the output depends on data, which meta tensors do not have; a size of this kind needs symbolic shapes")
+        raise RuntimeError(
+            f"{self._op}: the size of the output depends on data, which meta tensors do not have; a size of this kind needs symbolic shapes"
+        )
 
     create_unbacked_symint = new_dynamic_size
 
@@ -168,7 +194,9 @@ def make_autocast_kernel(op, device_type, dtype):
 
     def cast(value):
         if isinstance(value, tessera.Tensor):
-            wanted = value.dtype.is_floating_point and value.dtype != tessera.float64 and value.device.type == device_type
+            wanted = (
+                value.dtype.is_floating_point and value.dtype != tessera.float64 and value.device.type == device_type
+            )
             return value.to(dtype) if wanted else value
         return type(value)(cast(v) for v in value) if isinstance(value, (list, tuple)) else value
 

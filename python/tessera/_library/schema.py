@@ -16,8 +16,16 @@ _LISTS = {list, collections.abc.Sequence}
 def _simple():
     import numbers
 
-    return {tessera.Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str", numbers.Number: "Scalar", tessera.dtype: "ScalarType",
-            tessera.device: "Device"}
+    return {
+        tessera.Tensor: "Tensor",
+        int: "SymInt",
+        float: "float",
+        bool: "bool",
+        str: "str",
+        numbers.Number: "Scalar",
+        tessera.dtype: "ScalarType",
+        tessera.device: "Device",
+    }
 
 
 def _type_text(annotation, simple):
@@ -81,7 +89,7 @@ def _evaluated(annotation, function):
 
 def _mark_mutated(text, position):
     """`Tensor[]` -> `Tensor(a1!)[]`."""
-    return f"Tensor(a{position}!)" + text[len("Tensor"):]
+    return f"Tensor(a{position}!)" + text[len("Tensor") :]
 
 
 def infer_schema(prototype_function, /, *, mutates_args, op_name=None):

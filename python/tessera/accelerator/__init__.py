@@ -2,8 +2,19 @@
 
 import tessera
 
-__all__ = ["current_accelerator", "current_device_idx", "current_device_index", "current_stream", "device_count", "device_index", "is_available", "set_device_idx",
-           "set_device_index", "set_stream", "synchronize"]
+__all__ = [
+    "current_accelerator",
+    "current_device_idx",
+    "current_device_index",
+    "current_stream",
+    "device_count",
+    "device_index",
+    "is_available",
+    "set_device_idx",
+    "set_device_index",
+    "set_stream",
+    "synchronize",
+]
 
 _MISSING = "Cannot access accelerator device when none is available."
 

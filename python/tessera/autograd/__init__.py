@@ -5,9 +5,27 @@ from tessera import _C
 from tessera._lazy import attach as _attach
 from tessera.autograd.gradcheck import gradcheck, gradgradcheck
 
-__all__ = ["Function", "NestedIOFunction", "Variable", "backward", "detect_anomaly", "enable_grad", "forward_ad", "functional", "grad",
-           "grad_mode", "gradcheck", "gradgradcheck", "graph", "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled",
-           "set_multithreading_enabled", "variable"]
+__all__ = [
+    "Function",
+    "NestedIOFunction",
+    "Variable",
+    "backward",
+    "detect_anomaly",
+    "enable_grad",
+    "forward_ad",
+    "functional",
+    "grad",
+    "grad_mode",
+    "gradcheck",
+    "gradgradcheck",
+    "graph",
+    "inference_mode",
+    "no_grad",
+    "set_detect_anomaly",
+    "set_grad_enabled",
+    "set_multithreading_enabled",
+    "variable",
+]
 
 
 def _as_tuple(value):
@@ -42,13 +60,21 @@ def _check_grad(position, output, grad, batched):
     shape = tuple(grad.shape)[1:] if batched else tuple(grad.shape)
     if not _is_edge(output):
         if shape != tuple(output.shape):
-            batch = "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The sizes of the " \
-                    "remaining dimensions are expected to match the shape of corresponding output, but a mismatch was detected: " if batched else ""
-            raise RuntimeError(f"{batch}Mismatch in shape: grad_output[{position}] has a shape of {grad.shape} and output[{position}] has a shape "
-                               f"of {output.shape}.")
+            batch = (
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The sizes of the "
+                "remaining dimensions are expected to match the shape of corresponding output, but a mismatch was detected: "
+                if batched
+                else ""
+            )
+            raise RuntimeError(
+                f"{batch}Mismatch in shape: grad_output[{position}] has a shape of {grad.shape} and output[{position}] has a shape "
+                f"of {output.shape}."
+            )
         if output.dtype.is_complex != grad.dtype.is_complex:
-            raise RuntimeError("For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
-                               f"grad_output[{position}] has a dtype of {grad.dtype} and output[{position}] has a dtype of {output.dtype}.")
+            raise RuntimeError(
+                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+                f"grad_output[{position}] has a dtype of {grad.dtype} and output[{position}] has a dtype of {output.dtype}."
+            )
 
 
 def _make_grads(outputs, grads, batched=False):
@@ -89,18 +115,37 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
 
         warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
         if grad_tensors is not None:
-            raise RuntimeError("`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use "
-                               "`grad_tensors`.")
+            raise RuntimeError(
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use "
+                "`grad_tensors`."
+            )
         grad_tensors = grad_variables
     if inputs is not None and not _is_edge(inputs) and not isinstance(inputs, tessera.Tensor) and len(inputs) == 0:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     tensors = _as_tuple(tensors)
     grads = _make_grads(tensors, _as_tuple(grad_tensors))
-    _C._run_backward(tensors, grads, create_graph if retain_graph is None else retain_graph, create_graph, _as_tuple(inputs), True, True)
+    _C._run_backward(
+        tensors,
+        grads,
+        create_graph if retain_graph is None else retain_graph,
+        create_graph,
+        _as_tuple(inputs),
+        True,
+        True,
+    )
 
 
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
-         is_grads_batched=False, materialize_grads=False):
+def grad(
+    outputs,
+    inputs,
+    grad_outputs=None,
+    retain_graph=None,
+    create_graph=False,
+    only_inputs=True,
+    allow_unused=None,
+    is_grads_batched=False,
+    materialize_grads=False,
+):
     """The gradients of the sum of `outputs * grad_outputs` with respect to `inputs`, as a tuple; `.grad` stays as it is.
 
     Args:
@@ -111,7 +156,9 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
     Raises: RuntimeError as `backward`, and for unused inputs; ValueError for allow_unused=False with materialize_grads.
     """
     if materialize_grads and allow_unused is False:
-        raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False.")
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
     if allow_unused is None:
         allow_unused = materialize_grads
     if grad_outputs is None and only_inputs and not is_grads_batched and not materialize_grads:
@@ -123,14 +170,28 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
 
     overridable = tuple(v for v in outputs + inputs if not _is_edge(v))
     if has_torch_function(overridable):
-        return handle_torch_function(grad, overridable, outputs, inputs, grad_outputs=grad_outputs, retain_graph=retain_graph,
-                                     create_graph=create_graph, only_inputs=only_inputs, allow_unused=allow_unused,
-                                     is_grads_batched=is_grads_batched, materialize_grads=materialize_grads)
+        return handle_torch_function(
+            grad,
+            overridable,
+            outputs,
+            inputs,
+            grad_outputs=grad_outputs,
+            retain_graph=retain_graph,
+            create_graph=create_graph,
+            only_inputs=only_inputs,
+            allow_unused=allow_unused,
+            is_grads_batched=is_grads_batched,
+            materialize_grads=materialize_grads,
+        )
     if not only_inputs:
         import warnings
 
-        warnings.warn("only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of "
-                      "the graph, please use torch.autograd.backward.", FutureWarning, stacklevel=2)
+        warnings.warn(
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of "
+            "the graph, please use torch.autograd.backward.",
+            FutureWarning,
+            stacklevel=2,
+        )
     grads = _make_grads(outputs, _as_tuple(grad_outputs), batched=is_grads_batched)
     retain_graph = create_graph if retain_graph is None else retain_graph
     run = _batched if is_grads_batched else _C._run_backward
@@ -139,7 +200,10 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=Fal
         if any(value is None and _is_edge(wanted) for value, wanted in zip(result, inputs)):
             raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         batch = (grads[0].shape[0],) if is_grads_batched else ()
-        result = tuple(wanted.new_zeros(batch + tuple(wanted.shape)) if value is None else value for value, wanted in zip(result, inputs))
+        result = tuple(
+            wanted.new_zeros(batch + tuple(wanted.shape)) if value is None else value
+            for value, wanted in zip(result, inputs)
+        )
     return tuple(result)
 
 
@@ -149,7 +213,9 @@ def _batched(outputs, grads, retain_graph, create_graph, inputs, allow_unused, a
     rows = []
     for i in range(size):
         row = tuple(None if g is None else g[i] for g in grads)
-        rows.append(_C._run_backward(outputs, row, retain_graph or i + 1 < size, create_graph, inputs, allow_unused, accumulate))
+        rows.append(
+            _C._run_backward(outputs, row, retain_graph or i + 1 < size, create_graph, inputs, allow_unused, accumulate)
+        )
     if not rows:
         return tuple(wanted.new_zeros((0, *wanted.shape)) for wanted in inputs)
     columns = zip(*rows)
@@ -157,8 +223,15 @@ def _batched(outputs, grads, retain_graph, create_graph, inputs, allow_unused, a
 
 
 _names = {
-    "Function": "function", "NestedIOFunction": "function", "Variable": "variable", "detect_anomaly": "anomaly_mode",
-    "set_detect_anomaly": "anomaly_mode", "enable_grad": "grad_mode", "inference_mode": "grad_mode", "no_grad": "grad_mode",
-    "set_grad_enabled": "grad_mode", "set_multithreading_enabled": "grad_mode",
+    "Function": "function",
+    "NestedIOFunction": "function",
+    "Variable": "variable",
+    "detect_anomaly": "anomaly_mode",
+    "set_detect_anomaly": "anomaly_mode",
+    "enable_grad": "grad_mode",
+    "inference_mode": "grad_mode",
+    "no_grad": "grad_mode",
+    "set_grad_enabled": "grad_mode",
+    "set_multithreading_enabled": "grad_mode",
 }
 __getattr__, __dir__ = _attach(__name__, _names)

@@ -12,7 +12,15 @@ import itertools
 import tessera
 from tessera import _C
 
-__all__ = ["BackwardCFunction", "Function", "FunctionCtx", "FunctionMeta", "InplaceFunction", "NestedIOFunction", "once_differentiable"]
+__all__ = [
+    "BackwardCFunction",
+    "Function",
+    "FunctionCtx",
+    "FunctionMeta",
+    "InplaceFunction",
+    "NestedIOFunction",
+    "once_differentiable",
+]
 
 _ids = itertools.count()
 
@@ -28,7 +36,9 @@ class FunctionCtx:
         """Keeps tensors (or None) for `jvp`."""
         for tensor in tensors:
             if not isinstance(tensor, tessera.Tensor) and tensor is not None:
-                raise AssertionError("save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes on ctx.")
+                raise AssertionError(
+                    "save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes on ctx."
+                )
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *args):
@@ -38,8 +48,12 @@ class FunctionCtx:
     def mark_shared_storage(self, *pairs):
         import warnings
 
-        warnings.warn("mark_shared_storage is deprecated. Tensors with shared storages are automatically tracked. Note that calls to "
-                      "`set_()` are not tracked", FutureWarning, stacklevel=2)
+        warnings.warn(
+            "mark_shared_storage is deprecated. Tensors with shared storages are automatically tracked. Note that calls to "
+            "`set_()` are not tracked",
+            FutureWarning,
+            stacklevel=2,
+        )
 
     def mark_non_differentiable(self, *args):
         """Tells that these outputs have no gradient."""
@@ -74,8 +88,10 @@ class BackwardCFunction(_C._FunctionBase, FunctionCtx, _HookMixin):
         """What the engine calls: `backward` (or `vjp`) of the function."""
         backward, vjp = self._forward_cls.backward, self._forward_cls.vjp
         if backward is not Function.backward and vjp is not Function.vjp:
-            raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one "
-                               "of them.")
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one "
+                "of them."
+            )
         return (backward if vjp is Function.vjp else vjp)(self, *args)
 
     def apply_jvp(self, *args):
@@ -87,7 +103,9 @@ class FunctionMeta(type):
     """Gives each Function class the class of its nodes, `<name>Backward`."""
 
     def __init__(cls, name, bases, attrs):
-        node = type(f"{name}Backward", (BackwardCFunction,), {"_forward_cls": cls, "__module__": attrs.get("__module__")})
+        node = type(
+            f"{name}Backward", (BackwardCFunction,), {"_forward_cls": cls, "__module__": attrs.get("__module__")}
+        )
         node._autograd_function_id = next(_ids)
         cls._backward_cls = node
         super().__init__(name, bases, attrs)
@@ -107,33 +125,37 @@ class _SingleLevelFunction(_C._FunctionBase, FunctionCtx, _HookMixin, metaclass=
     @staticmethod
     def backward(ctx, *grad_outputs):
         """One gradient for each input of forward, None where there is none."""
-        raise NotImplementedError("You must implement either the backward or vjp method for your custom autograd.Function to use it with "
-                                  "backward mode AD.")
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
+        )
 
     vjp = backward
 
     @staticmethod
     def jvp(ctx, *grad_inputs):
         """Forward mode: tangents of the outputs from those of the inputs."""
-        raise NotImplementedError("You must implement the jvp function for custom autograd.Function to use it with forward mode AD.")
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
 
 
 class Function(_SingleLevelFunction):
     """Base class of custom differentiable functions; call them with `apply`.
 
-        >>> class Exp(tessera.autograd.Function):
-        ...     @staticmethod
-        ...     def forward(ctx, x):
-        ...         y = x.exp()
-        ...         ctx.save_for_backward(y)
-        ...         return y
-        ...     @staticmethod
-        ...     def backward(ctx, grad):
-        ...         (y,) = ctx.saved_tensors
-        ...         return grad * y
-        >>> y = Exp.apply(tessera.zeros(1, requires_grad=True))
-        >>> y.grad_fn.name()
-        'ExpBackward'
+    >>> class Exp(tessera.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         y = x.exp()
+    ...         ctx.save_for_backward(y)
+    ...         return y
+    ...     @staticmethod
+    ...     def backward(ctx, grad):
+    ...         (y,) = ctx.saved_tensors
+    ...         return grad * y
+    >>> y = Exp.apply(tessera.zeros(1, requires_grad=True))
+    >>> y.grad_fn.name()
+    'ExpBackward'
     """
 
     generate_vmap_rule = False
@@ -141,19 +163,26 @@ class Function(_SingleLevelFunction):
     def __init__(self, *args, **kwargs):
         import warnings
 
-        warnings.warn(f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on "
-                      "the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
-                      DeprecationWarning, stacklevel=2)
+        warnings.warn(
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on "
+            "the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
 
     def __call__(self, *args, **kwargs):
-        raise RuntimeError("Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function "
-                           "with static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)")
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function "
+            "with static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+        )
 
     @staticmethod
     def vmap(info, in_dims, *args):
         """The rule for `vmap`: returns (outputs, out_dims)."""
-        raise NotImplementedError("To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
-                                  "generate_vmap_rule=True.")
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
+            "generate_vmap_rule=True."
+        )
 
     @classmethod
     def apply(cls, *args, **kwargs):
@@ -200,13 +229,17 @@ def once_differentiable(fn):
     def wrapper(ctx, *args):
         with tessera.no_grad():
             outputs = fn(ctx, *args)
-        if not tessera.is_grad_enabled() or not any(isinstance(arg, tessera.Tensor) and arg.requires_grad for arg in args):
+        if not tessera.is_grad_enabled() or not any(
+            isinstance(arg, tessera.Tensor) and arg.requires_grad for arg in args
+        ):
             return outputs
         single = not isinstance(outputs, tuple)
         outputs = (outputs,) if single else outputs
         found = [i for i, output in enumerate(outputs) if output is not None]
-        guarded = _DelayedError.apply("trying to differentiate twice a function that was marked with @once_differentiable",
-                                      *(outputs[i].detach().requires_grad_() for i in found))
+        guarded = _DelayedError.apply(
+            "trying to differentiate twice a function that was marked with @once_differentiable",
+            *(outputs[i].detach().requires_grad_() for i in found),
+        )
         result = list(outputs)
         for i, output in zip(found, guarded):
             result[i] = output

@@ -19,17 +19,24 @@ def _as_tuple(value, argument, function):
     for i, entry in enumerate(values):
         if not isinstance(entry, tessera.Tensor):
             if single:
-                raise TypeError(f"The {argument} given to {function} must be either a Tensor or a tuple of Tensors but the given {argument} has "
-                                f"type {type(entry)}.")
-            raise TypeError(f"The {argument} given to {function} must be either a Tensor or a tuple of Tensors but the value at index {i} has "
-                            f"type {type(entry)}.")
+                raise TypeError(
+                    f"The {argument} given to {function} must be either a Tensor or a tuple of Tensors but the given {argument} has "
+                    f"type {type(entry)}."
+                )
+            raise TypeError(
+                f"The {argument} given to {function} must be either a Tensor or a tuple of Tensors but the value at index {i} has "
+                f"type {type(entry)}."
+            )
     return not single, values
 
 
 def _prepare(inputs, create_graph, need_graph=True):
     """Copies of the inputs that the function is recorded on: views under create_graph, so that the outer graph goes on."""
     if create_graph:
-        return tuple(value.view_as(value) if value.requires_grad else value.detach().requires_grad_(need_graph) for value in inputs)
+        return tuple(
+            value.view_as(value) if value.requires_grad else value.detach().requires_grad_(need_graph)
+            for value in inputs
+        )
     return tuple(value.detach().requires_grad_(need_graph) for value in inputs)
 
 
@@ -44,7 +51,9 @@ def _finish(values, create_graph):
 
 def _check_vectors(vectors, likes, takes):
     if len(vectors) != len(likes):
-        raise RuntimeError(f"Expected v to have the same number of {takes} but got {len(vectors)} instead of {len(likes)}")
+        raise RuntimeError(
+            f"Expected v to have the same number of {takes} but got {len(vectors)} instead of {len(likes)}"
+        )
     for i, (vector, like) in enumerate(zip(vectors, likes)):
         if vector.size() != like.size():
             raise RuntimeError(f"Entry {i} in v has invalid size: should be {like.size()} but got {vector.size()}.")
@@ -67,26 +76,38 @@ def _need_connection(outputs, strict, name):
     if strict:
         for i, output in enumerate(outputs):
             if not output.requires_grad:
-                raise RuntimeError(f"Output {i} of the user-provided function does not require gradients. The outputs must be computed in a "
-                                   f"differentiable manner from the input when running in strict mode. ({name})")
+                raise RuntimeError(
+                    f"Output {i} of the user-provided function does not require gradients. The outputs must be computed in a "
+                    f"differentiable manner from the input when running in strict mode. ({name})"
+                )
 
 
 def _derivative(outputs, inputs, seeds, create_graph, strict, name):
     """grad() that gives zeros for what is not connected, or raises in strict mode."""
     connected = [i for i, output in enumerate(outputs) if output.requires_grad]
     if connected:
-        grads = _grad(tuple(outputs[i] for i in connected), inputs, tuple(seeds[i] for i in connected) if seeds is not None else None,
-                      retain_graph=True, create_graph=create_graph, allow_unused=True)
+        grads = _grad(
+            tuple(outputs[i] for i in connected),
+            inputs,
+            tuple(seeds[i] for i in connected) if seeds is not None else None,
+            retain_graph=True,
+            create_graph=create_graph,
+            allow_unused=True,
+        )
     else:
         grads = (None,) * len(inputs)
     result = []
     for i, (grad, value) in enumerate(zip(grads, inputs)):
         if grad is None and strict:
-            raise RuntimeError(f"The output of the user-provided function is independent of input {i}. This is not allowed in strict mode when "
-                               f"running {name}.")
+            raise RuntimeError(
+                f"The output of the user-provided function is independent of input {i}. This is not allowed in strict mode when "
+                f"running {name}."
+            )
         if grad is not None and strict and create_graph and not grad.requires_grad:
-            raise RuntimeError(f"The {name} of the user-provided function is independent of input {i}. This is not allowed in strict mode when "
-                               "create_graph=True.")
+            raise RuntimeError(
+                f"The {name} of the user-provided function is independent of input {i}. This is not allowed in strict mode when "
+                "create_graph=True."
+            )
         result.append(tessera.zeros_like(value) if grad is None else grad)
     return tuple(result)
 
@@ -117,7 +138,9 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
             v = _prepare(v, create_graph, need_graph=False)
             _check_vectors(v, outputs, "outputs")
         elif len(outputs) != 1 or outputs[0].numel() != 1:
-            raise RuntimeError("The vector v can only be None if the user-provided function returns a single Tensor with a single element.")
+            raise RuntimeError(
+                "The vector v can only be None if the user-provided function returns a single Tensor with a single element."
+            )
     with tessera.set_grad_enabled(create_graph or tessera.is_grad_enabled()):
         result = _derivative(outputs, inputs, v, create_graph, strict, "vjp")
     return _unwrap(outputs_tuple, _finish(outputs, create_graph)), _unwrap(inputs_tuple, _finish(result, create_graph))
@@ -134,8 +157,10 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
             v = _prepare(v, create_graph, need_graph=False)
             _check_vectors(v, inputs, "inputs")
         elif len(inputs) != 1 or inputs[0].numel() != 1:
-            raise RuntimeError("The vector v can only be None if the input to the user-provided function is a single Tensor with a single "
-                               "element.")
+            raise RuntimeError(
+                "The vector v can only be None if the input to the user-provided function is a single Tensor with a single "
+                "element."
+            )
         outputs_tuple, outputs = _call(func, inputs, "jvp")
         _need_connection(outputs, strict, "jvp")
         # grad_inputs is linear in u, and its derivative with respect to u, applied to v, is the product.
@@ -155,9 +180,21 @@ def _rows(output, inputs, create_graph, strict, vectorize):
         return tuple(value.new_zeros((*output.shape, *value.shape)) for value in inputs)
     if vectorize:
         seeds = tessera.eye(numel, dtype=output.dtype, device=output.device).reshape(numel, *output.shape)
-        grads = _grad((output,), inputs, (seeds,), retain_graph=True, create_graph=create_graph, allow_unused=True, is_grads_batched=True)
-        return tuple(value.new_zeros((*output.shape, *value.shape)) if grad is None else grad.reshape(*output.shape, *value.shape)
-                     for grad, value in zip(grads, inputs))
+        grads = _grad(
+            (output,),
+            inputs,
+            (seeds,),
+            retain_graph=True,
+            create_graph=create_graph,
+            allow_unused=True,
+            is_grads_batched=True,
+        )
+        return tuple(
+            value.new_zeros((*output.shape, *value.shape))
+            if grad is None
+            else grad.reshape(*output.shape, *value.shape)
+            for grad, value in zip(grads, inputs)
+        )
     rows = [[] for _ in inputs]
     for k in range(numel):
         seed = tessera.zeros_like(output, memory_format=tessera.contiguous_format).detach()
@@ -167,8 +204,8 @@ def _rows(output, inputs, create_graph, strict, vectorize):
     return tuple(tessera.stack(row).reshape(*output.shape, *value.shape) for row, value in zip(rows, inputs))
 
 
-_FORWARD = "autograd.functional with the strategy \"forward-mode\""
-_REVERSE = "Use \"reverse-mode\", which gives the same numbers."
+_FORWARD = 'autograd.functional with the strategy "forward-mode"'
+_REVERSE = 'Use "reverse-mode", which gives the same numbers.'
 
 
 def _forward_columns(func, inputs):
@@ -191,7 +228,9 @@ def _forward_columns(func, inputs):
     result = []
     for by_input in columns:
         shape = by_input[0][0].shape
-        result.append(tuple(tessera.stack(parts, dim=-1).reshape(*shape, *value.shape) for parts, value in zip(by_input, inputs)))
+        result.append(
+            tuple(tessera.stack(parts, dim=-1).reshape(*shape, *value.shape) for parts, value in zip(by_input, inputs))
+        )
     return outputs_tuple, tuple(result)
 
 
@@ -209,17 +248,25 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
     Returns: for single input and output a tensor of shape output.shape + input.shape, else tuples, outputs outside.
     """
     if strategy not in ("forward-mode", "reverse-mode"):
-        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than '
-                             'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".')
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than '
+            'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
+        )
     if strategy == "forward-mode":
         if create_graph:
-            raise NotImplementedError("torch.autograd.functional.jacobian: `create_graph=True` and `strategy=\"forward-mode\"` are not supported "
-                                      "together (yet).")
+            raise NotImplementedError(
+                'torch.autograd.functional.jacobian: `create_graph=True` and `strategy="forward-mode"` are not supported '
+                "together (yet)."
+            )
         if strict:
-            raise RuntimeError("torch.autograd.functional.jacobian: `strict=True` and `strategy=\"forward-mode\"` are not supported together")
+            raise RuntimeError(
+                'torch.autograd.functional.jacobian: `strict=True` and `strategy="forward-mode"` are not supported together'
+            )
         if not vectorize:
-            raise NotImplementedError("Computing Jacobian using forward-AD or forward-over-reverse Hessian is only implemented for "
-                                      "`vectorize=True`.")
+            raise NotImplementedError(
+                "Computing Jacobian using forward-AD or forward-over-reverse Hessian is only implemented for "
+                "`vectorize=True`."
+            )
         inputs_tuple, values = _as_tuple(inputs, "inputs", "jacobian")
         outputs_tuple, result = _forward_columns(func, tuple(v.detach() for v in values))
         return _unwrap(outputs_tuple, tuple(_unwrap(inputs_tuple, row) for row in result))
@@ -229,8 +276,10 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
         outputs_tuple, outputs = _call(func, values, "jacobian")
         _need_connection(outputs, strict, "jacobian")
         if strict and vectorize:
-            raise RuntimeError("torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please "
-                               "either set `strict=False` or `vectorize=False`.")
+            raise RuntimeError(
+                "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please "
+                "either set `strict=False` or `vectorize=False`."
+            )
         result = tuple(_rows(output, values, create_graph, strict, vectorize) for output in outputs)
     result = _finish(result, create_graph)
     return _unwrap(outputs_tuple, tuple(_unwrap(inputs_tuple, row) for row in result))
@@ -256,7 +305,14 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, out
         result = jacobian(scalar, args, create_graph=True, strict=strict)
         return result if isinstance(result, tuple) else (result,)
 
-    result = jacobian(gradient, values, create_graph=create_graph, strict=strict, vectorize=vectorize, strategy=outer_jacobian_strategy)
+    result = jacobian(
+        gradient,
+        values,
+        create_graph=create_graph,
+        strict=strict,
+        vectorize=vectorize,
+        strategy=outer_jacobian_strategy,
+    )
     return result if inputs_tuple else result[0][0]
 
 
@@ -269,7 +325,9 @@ def vhp(func, inputs, v=None, create_graph=False, strict=False):
         outputs_tuple, outputs = _call(func, inputs, "vhp")
         _need_connection(outputs, strict, "vhp")
         output = _need_scalar(outputs, outputs_tuple, "vhp")
-        grads = _derivative((output,), inputs, None if output.dim() == 0 else (tessera.ones_like(output),), True, strict, "vhp")
+        grads = _derivative(
+            (output,), inputs, None if output.dim() == 0 else (tessera.ones_like(output),), True, strict, "vhp"
+        )
         result = _derivative(grads, inputs, v, create_graph, strict, "vhp")
     return _finish(output, create_graph), _unwrap(inputs_tuple, _finish(result, create_graph))
 
@@ -283,7 +341,9 @@ def hvp(func, inputs, v=None, create_graph=False, strict=False):
         outputs_tuple, outputs = _call(func, inputs, "hvp")
         _need_connection(outputs, strict, "hvp")
         output = _need_scalar(outputs, outputs_tuple, "hvp")
-        grads = _derivative((output,), inputs, None if output.dim() == 0 else (tessera.ones_like(output),), True, strict, "hvp")
+        grads = _derivative(
+            (output,), inputs, None if output.dim() == 0 else (tessera.ones_like(output),), True, strict, "hvp"
+        )
         u = tuple(tessera.zeros_like(value, requires_grad=True) for value in inputs)
         double = _derivative(grads, inputs, u, True, strict, "hvp")
         seeds = v if v is not None else tuple(tessera.ones_like(d) for d in double)
@@ -298,5 +358,7 @@ def _hessian_vector(v, inputs, create_graph, name):
         _check_vectors(v, inputs, "inputs")
         return v
     if len(inputs) != 1 or inputs[0].numel() != 1:
-        raise RuntimeError("The vector v can only be None if the input to the user-provided function is a single Tensor with a single element.")
+        raise RuntimeError(
+            "The vector v can only be None if the input to the user-provided function is a single Tensor with a single element."
+        )
     return None

@@ -27,7 +27,11 @@ def _as_tuple(value):
 
 
 def _differentiable(value):
-    return isinstance(value, tessera.Tensor) and value.requires_grad and (value.dtype.is_floating_point or value.dtype.is_complex)
+    return (
+        isinstance(value, tessera.Tensor)
+        and value.requires_grad
+        and (value.dtype.is_floating_point or value.dtype.is_complex)
+    )
 
 
 def _outputs(func, inputs):
@@ -59,15 +63,22 @@ def _check_inputs(inputs):
             continue
         found = True
         if value.dtype not in (tessera.float64, tessera.complex128):
-            warnings.warn(f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will likely fail "
-                          "if all the inputs are not of double precision floating point or complex. ", stacklevel=4)
+            warnings.warn(
+                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will likely fail "
+                "if all the inputs are not of double precision floating point or complex. ",
+                stacklevel=4,
+            )
         if any(step <= 0 and length > 1 for step, length in zip(value.stride(), value.shape)):
-            raise RuntimeError(f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be "
-                               "able to compute the numerical gradients correctly. You should call .contiguous on the input before passing it "
-                               "to gradcheck.")
+            raise RuntimeError(
+                f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be "
+                "able to compute the numerical gradients correctly. You should call .contiguous on the input before passing it "
+                "to gradcheck."
+            )
         value.retain_grad()
     if not found:
-        raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True.")
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+        )
 
 
 # ---- numerical derivatives --------------------------------------------------------------------------------------------------
@@ -85,7 +96,10 @@ def _difference(func, inputs, move, eps):
     plus = _evaluate(func, inputs)
     move(-2 * eps)
     minus = _evaluate(func, inputs)
-    return [(p - m) / (2 * eps) if p.dtype.is_floating_point or p.dtype.is_complex else p.to(tessera.float64) * 0 for p, m in zip(plus, minus)]
+    return [
+        (p - m) / (2 * eps) if p.dtype.is_floating_point or p.dtype.is_complex else p.to(tessera.float64) * 0
+        for p, m in zip(plus, minus)
+    ]
 
 
 def _numerical(func, inputs, which, eps):
@@ -139,7 +153,9 @@ def _check_grad_of(grad, value, check_dtypes):
 
 def _analytical(inputs, output, part, check_dtypes):
     """For each input the matrix (its elements) x (elements of the output), by one backward pass for each element."""
-    matrices = [tessera.zeros(value.numel(), output.numel(), dtype=value.dtype, device=value.device) for value in inputs]
+    matrices = [
+        tessera.zeros(value.numel(), output.numel(), dtype=value.dtype, device=value.device) for value in inputs
+    ]
     for k in range(output.numel()):
         for value, grad, matrix in zip(inputs, _grad(output, inputs, _unit(output, k, part)), matrices):
             if grad is not None:
@@ -170,9 +186,11 @@ def _mismatch(analytical, numerical, output_index, input_index, part, output, pr
 def _check_reentrant(first, second, nondet_tol):
     worst = max((float((a - b).abs().max()) for a, b in zip(first, second) if a.numel()), default=0.0)
     if worst > nondet_tol:
-        raise GradcheckError("Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different "
-                             "values, although analytical gradient matches numerical gradient.The tolerance for nondeterminism was "
-                             f"{nondet_tol}.")
+        raise GradcheckError(
+            "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different "
+            "values, although analytical gradient matches numerical gradient.The tolerance for nondeterminism was "
+            f"{nondet_tol}."
+        )
 
 
 def _slow_backward(func, inputs, diff, outputs, settings):
@@ -241,7 +259,9 @@ def _fast_compare(value, place, k, output, numerical, direction, generator, sett
         (grad,) = _grad(output, (value,), seed.detach())
         grad = tessera.zeros_like(value) if grad is None else grad.detach()
         _check_grad_of(grad, value, settings["check_grad_dtypes"])
-        analytical = tessera.real((grad.conj() * direction).sum()) if value.dtype.is_complex else (grad * direction).sum()
+        analytical = (
+            tessera.real((grad.conj() * direction).sum()) if value.dtype.is_complex else (grad * direction).sum()
+        )
         change = numerical
         if change.dtype.is_complex:
             change = tessera.real(change) if part == "real" else tessera.imag(change)
@@ -306,12 +326,16 @@ def _check_undefined(func, inputs, diff):
         try:
             grads = _grad(seen, diff, seeds)
         except RuntimeError as error:
-            raise GradcheckError("Expected backward function to handle undefined output grads. Please look at \"Notes about undefined output "
-                                 f"gradients\" in \"tools/autograd/derivatives.yaml\". {error}") from error
+            raise GradcheckError(
+                'Expected backward function to handle undefined output grads. Please look at "Notes about undefined output '
+                f'gradients" in "tools/autograd/derivatives.yaml". {error}'
+            ) from error
         for grad in grads:
             if grad is not None and bool((grad != 0).any()):
-                raise GradcheckError("Expected all input grads to be undefined or zero when all output grads are undefined or zero. Please look "
-                                     "at \"Notes about undefined output gradients\" in \"tools/autograd/derivatives.yaml\"")
+                raise GradcheckError(
+                    "Expected all input grads to be undefined or zero when all output grads are undefined or zero. Please look "
+                    'at "Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
+                )
 
 
 def _check_batched_grad(outputs, diff):
@@ -325,7 +349,9 @@ def _check_batched_grad(outputs, diff):
         seeds = [_random_like(output, generator) for _ in range(2)]
         single = [_grad(output, diff, seed) for seed in seeds]
         try:
-            together = autograd_grad(output, diff, tessera.stack(seeds), retain_graph=True, allow_unused=True, is_grads_batched=True)
+            together = autograd_grad(
+                output, diff, tessera.stack(seeds), retain_graph=True, allow_unused=True, is_grads_batched=True
+            )
         except RuntimeError as error:
             raise GradcheckError(f"While computing batched gradients, got: {error}") from error
         for i, batch in enumerate(together):
@@ -333,8 +359,10 @@ def _check_batched_grad(outputs, diff):
                 continue
             expected = tessera.stack([tessera.zeros_like(diff[i]) if row[i] is None else row[i] for row in single])
             if not _all_close(batch, expected, 1e-5, 1e-8):
-                raise GradcheckError(f"For input {i} batched gradients differ from those computed one by one.\nGot:\n{batch}\n"
-                                     f"Expected:\n{expected}\n")
+                raise GradcheckError(
+                    f"For input {i} batched gradients differ from those computed one by one.\nGot:\n{batch}\n"
+                    f"Expected:\n{expected}\n"
+                )
 
 
 # ---- forward mode -----------------------------------------------------------------------------------------------------------
@@ -368,9 +396,12 @@ def _check_forward(func, inputs, diff, outputs, numerical, settings):
         for d, direction in enumerate(_directions(inputs[place])):
             for k, matrix in enumerate(_forward_matrix(func, inputs, place, direction, outputs)):
                 expected = numerical[j][d][k]
-                if (outputs[k].dtype.is_floating_point or outputs[k].dtype.is_complex) and not _all_close(matrix, expected, settings["rtol"],
-                                                                                                         settings["atol"]):
-                    raise _mismatch(matrix, expected, k, place, "real", expected.real, "While computing with forward mode: ")
+                if (outputs[k].dtype.is_floating_point or outputs[k].dtype.is_complex) and not _all_close(
+                    matrix, expected, settings["rtol"], settings["atol"]
+                ):
+                    raise _mismatch(
+                        matrix, expected, k, place, "real", expected.real, "While computing with forward mode: "
+                    )
 
 
 def _check_batched_forward(func, inputs, diff):
@@ -400,7 +431,9 @@ def _run(func, inputs, settings):
     diff = tuple(value for value in inputs if _differentiable(value))
     outputs = _outputs(func, inputs)
     if not any(_differentiable(output) for output in outputs) and not settings["check_forward_ad"]:
-        numerical = [_numerical(func, inputs, i, settings["eps"]) for i, value in enumerate(inputs) if _differentiable(value)]
+        numerical = [
+            _numerical(func, inputs, i, settings["eps"]) for i, value in enumerate(inputs) if _differentiable(value)
+        ]
         for k in range(len(outputs)):
             _check_not_differentiable(numerical, k)
         return
@@ -417,15 +450,32 @@ def _run(func, inputs, settings):
             _check_undefined(func, inputs, diff)
     if settings["check_forward_ad"]:
         if numerical is None:
-            numerical = [_numerical(func, inputs, i, settings["eps"]) for i, value in enumerate(inputs) if _differentiable(value)]
+            numerical = [
+                _numerical(func, inputs, i, settings["eps"]) for i, value in enumerate(inputs) if _differentiable(value)
+            ]
         _check_forward(func, inputs, diff, outputs, numerical, settings)
         if settings["check_batched_forward_grad"]:
             _check_batched_forward(func, inputs, diff)
 
 
-def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=True, nondet_tol=0.0, check_undefined_grad=True,
-              check_grad_dtypes=False, check_batched_grad=False, check_batched_forward_grad=False, check_forward_ad=False,
-              check_backward_ad=True, fast_mode=False, masked=None):
+def gradcheck(
+    func,
+    inputs,
+    *,
+    eps=1e-6,
+    atol=1e-5,
+    rtol=1e-3,
+    raise_exception=True,
+    nondet_tol=0.0,
+    check_undefined_grad=True,
+    check_grad_dtypes=False,
+    check_batched_grad=False,
+    check_batched_forward_grad=False,
+    check_forward_ad=False,
+    check_backward_ad=True,
+    fast_mode=False,
+    masked=None,
+):
     """Checks first derivatives of `func` at `inputs` against finite differences.
 
     Args:
@@ -453,13 +503,26 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
     if masked not in (None, True, False):
         raise TypeError(f"masked must be a bool or None, but got {type(masked).__name__}")
     if check_forward_ad:
-        require("autograd.forward_ad", "gradcheck(check_forward_ad=True)", "With check_backward_ad=True the derivatives of backward are checked.")
+        require(
+            "autograd.forward_ad",
+            "gradcheck(check_forward_ad=True)",
+            "With check_backward_ad=True the derivatives of backward are checked.",
+        )
     if check_batched_forward_grad:
         require("vmap", "gradcheck(check_batched_forward_grad=True)")
-    settings = dict(eps=eps, atol=atol, rtol=rtol, nondet_tol=nondet_tol, check_undefined_grad=check_undefined_grad,
-                    check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
-                    check_batched_forward_grad=check_batched_forward_grad, check_forward_ad=check_forward_ad,
-                    check_backward_ad=check_backward_ad, fast_mode=fast_mode)
+    settings = dict(
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        check_batched_forward_grad=check_batched_forward_grad,
+        check_forward_ad=check_forward_ad,
+        check_backward_ad=check_backward_ad,
+        fast_mode=fast_mode,
+    )
     inputs = _as_tuple(inputs)
     try:
         _check_inputs(inputs)
@@ -471,9 +534,25 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
     return True
 
 
-def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=1e-3, gen_non_contig_grad_outputs=False,
-                  raise_exception=True, nondet_tol=0.0, check_undefined_grad=True, check_grad_dtypes=False, check_batched_grad=False,
-                  check_fwd_over_rev=False, check_rev_over_rev=True, fast_mode=False, masked=False):
+def gradgradcheck(
+    func,
+    inputs,
+    grad_outputs=None,
+    *,
+    eps=1e-6,
+    atol=1e-5,
+    rtol=1e-3,
+    gen_non_contig_grad_outputs=False,
+    raise_exception=True,
+    nondet_tol=0.0,
+    check_undefined_grad=True,
+    check_grad_dtypes=False,
+    check_batched_grad=False,
+    check_fwd_over_rev=False,
+    check_rev_over_rev=True,
+    fast_mode=False,
+    masked=False,
+):
     """Checks second derivatives: `gradcheck` of the function that computes the gradient.
 
     Args:
@@ -486,13 +565,17 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=
         raise AssertionError("Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True")
     inputs = _as_tuple(inputs)
     if grad_outputs is None:
-        seeds = tuple(_random_seed(output, gen_non_contig_grad_outputs) for output in _outputs(func, inputs) if _differentiable(output))
+        seeds = tuple(
+            _random_seed(output, gen_non_contig_grad_outputs)
+            for output in _outputs(func, inputs)
+            if _differentiable(output)
+        )
     else:
         seeds = _as_tuple(grad_outputs)
     count = len(seeds)
 
     def gradient(*args):
-        given, grads = args[:len(args) - count], args[len(args) - count:]
+        given, grads = args[: len(args) - count], args[len(args) - count :]
         given = tuple(v.requires_grad_() if i in needed and not v.requires_grad else v for i, v in enumerate(given))
         outputs = tuple(output for output in _outputs(func, given) if _differentiable(output))
         with tessera.enable_grad():
@@ -505,13 +588,30 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=
         with tessera.enable_grad():
             return gradient(*args)
 
-    return gradcheck(recorded, inputs + seeds, eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol,
-                     check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
-                     fast_mode=fast_mode, check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev, masked=masked)
+    return gradcheck(
+        recorded,
+        inputs + seeds,
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        fast_mode=fast_mode,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
+        masked=masked,
+    )
 
 
 def _random_seed(output, noncontiguous):
-    dtype = output.dtype if output.dtype in (tessera.float64, tessera.complex128, tessera.float32, tessera.complex64) else tessera.float64
+    dtype = (
+        output.dtype
+        if output.dtype in (tessera.float64, tessera.complex128, tessera.float32, tessera.complex64)
+        else tessera.float64
+    )
     if noncontiguous and output.dim() > 0:
         wide = tessera.randn(*output.shape, 2, dtype=dtype, device=output.device)
         seed = wide[..., 0]

@@ -8,16 +8,32 @@ from collections import namedtuple
 import tessera
 from tessera import _C
 
-__all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
-           "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks", "set_warn_on_accumulate_grad_stream_mismatch"]
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "allow_mutation_on_saved_tensors",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "increment_version",
+    "register_multi_grad_hook",
+    "save_on_cpu",
+    "saved_tensors_hooks",
+    "set_warn_on_accumulate_grad_stream_mismatch",
+]
 
 
 class _NodeMeta(type):
     def __instancecheck__(cls, instance):
-        return isinstance(instance, _C._FunctionBase) or (_C._NodeBase is not None and isinstance(instance, _C._NodeBase))
+        return isinstance(instance, _C._FunctionBase) or (
+            _C._NodeBase is not None and isinstance(instance, _C._NodeBase)
+        )
 
     def __subclasscheck__(cls, other):
-        return other is cls or issubclass(other, _C._FunctionBase) or (_C._NodeBase is not None and issubclass(other, _C._NodeBase))
+        return (
+            other is cls
+            or issubclass(other, _C._FunctionBase)
+            or (_C._NodeBase is not None and issubclass(other, _C._NodeBase))
+        )
 
 
 class Node(metaclass=_NodeMeta):
@@ -75,7 +91,9 @@ class save_on_cpu(saved_tensors_hooks):
         def pack(tensor):
             if not pin_memory:
                 return tensor.device, tensor.cpu()
-            packed = tessera.empty(tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=device_module.is_available())
+            packed = tessera.empty(
+                tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=device_module.is_available()
+            )
             packed.copy_(tensor)
             return tensor.device, packed
 
@@ -239,8 +257,10 @@ def allow_mutation_on_saved_tensors():
 
     def unpack(saved):
         if not state.inside:
-            raise RuntimeError("Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was originally "
-                               "recorded.")
+            raise RuntimeError(
+                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was originally "
+                "recorded."
+            )
         return saved.tensor if saved.copy is None else saved.copy
 
     with CopyOnWrite(), saved_tensors_hooks(pack, unpack):

@@ -31,6 +31,10 @@ class Variable(metaclass=_VariableMeta):
         if volatile:
             import warnings
 
-            warnings.warn("volatile was removed and now has no effect. Use `with torch.no_grad():` instead.", UserWarning, stacklevel=2)
+            warnings.warn(
+                "volatile was removed and now has no effect. Use `with torch.no_grad():` instead.",
+                UserWarning,
+                stacklevel=2,
+            )
         data = tessera.empty(0) if data is None else data.detach()
         return data.requires_grad_(requires_grad)

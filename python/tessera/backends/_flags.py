@@ -25,9 +25,13 @@ class FlagModule(types.ModuleType):
         default = type(self)._flags.get(name)
         if isinstance(default, Choice):
             if value not in default:
-                raise RuntimeError(f"expected {self.__name__}.{name} to be one of {', '.join(map(repr, default))}, but got {value!r}")
+                raise RuntimeError(
+                    f"expected {self.__name__}.{name} to be one of {', '.join(map(repr, default))}, but got {value!r}"
+                )
         elif name in type(self)._flags and default is not None and type(value) is not type(default):
-            raise RuntimeError(f"expected a {type(default).__name__} for {self.__name__}.{name}, but got {type(value).__name__}")
+            raise RuntimeError(
+                f"expected a {type(default).__name__} for {self.__name__}.{name}, but got {type(value).__name__}"
+            )
         super().__setattr__(name, value)
         if name in type(self)._flags:
             type(self)._changed()
@@ -54,7 +58,11 @@ def tell_cuda():
 def changed(module, **flags):
     """Gives settings other values for a block; None leaves one as it is, and so does the first of its choices."""
     defaults = type(module)._flags
-    flags = {name: value for name, value in flags.items() if value is not None and not (isinstance(defaults[name], Choice) and value == defaults[name][0])}
+    flags = {
+        name: value
+        for name, value in flags.items()
+        if value is not None and not (isinstance(defaults[name], Choice) and value == defaults[name][0])
+    }
     saved = {name: getattr(module, name) for name in flags}
     try:
         for name, value in flags.items():

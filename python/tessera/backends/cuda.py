@@ -21,7 +21,15 @@ class _MatmulFlags:
     __slots__ = ("_values",)
 
     def __init__(self):
-        object.__setattr__(self, "_values", {"allow_fp16_reduced_precision_reduction": True, "allow_bf16_reduced_precision_reduction": True, "allow_fp16_accumulation": False})
+        object.__setattr__(
+            self,
+            "_values",
+            {
+                "allow_fp16_reduced_precision_reduction": True,
+                "allow_bf16_reduced_precision_reduction": True,
+                "allow_fp16_accumulation": False,
+            },
+        )
 
     def __getattr__(self, name):
         if name == "allow_tf32":
@@ -142,12 +150,19 @@ def fp16_bf16_reduction_math_sdp_allowed():
 class _SDPAParams:
     """The arguments of scaled_dot_product_attention: query, key, value, attn_mask, dropout, is_causal, enable_gqa."""
 
-
     def __init__(self, query, key, value, attn_mask, dropout, is_causal, enable_gqa):
         for name, t in (("query", query), ("key", key), ("value", value), ("attn_mask", attn_mask)):
             if not isinstance(t, tessera.Tensor) and not (t is None and name == "attn_mask"):
                 raise TypeError(f"SDPAParams: {name} must be a Tensor, not {type(t).__name__}")
-        self._values = {"query": query, "key": key, "value": value, "attn_mask": attn_mask, "dropout": float(dropout), "is_causal": bool(is_causal), "enable_gqa": bool(enable_gqa)}
+        self._values = {
+            "query": query,
+            "key": key,
+            "value": value,
+            "attn_mask": attn_mask,
+            "dropout": float(dropout),
+            "is_causal": bool(is_causal),
+            "enable_gqa": bool(enable_gqa),
+        }
 
     query, key, value, attn_mask, dropout, is_causal, enable_gqa = (
         property(lambda self, name=name: self._values[name])  # type: ignore[misc]
@@ -170,10 +185,16 @@ def _obstacle(params, kind):
     if not _sdp[kind]:
         return f"the kernel '{kind}' is switched off"
     if not all(t.is_cuda for t in tensors):
-        return "All tensors need to be on cuda device. Got " + ", ".join(f"{n} on device: {t.device}" for n, t in zip(("query", "key", "value", "attn_mask"), tensors))
+        return "All tensors need to be on cuda device. Got " + ", ".join(
+            f"{n} on device: {t.device}" for n, t in zip(("query", "key", "value", "attn_mask"), tensors)
+        )
     if any(t.dim() != 4 for t in (q, k, v)):
         return f"query, key and value must be 4 dimensional, but have {q.dim()}, {k.dim()} and {v.dim()} dimensions"
-    if q.dtype not in (tessera.float16, tessera.bfloat16, tessera.float32, tessera.float64) or k.dtype != q.dtype or v.dtype != q.dtype:
+    if (
+        q.dtype not in (tessera.float16, tessera.bfloat16, tessera.float32, tessera.float64)
+        or k.dtype != q.dtype
+        or v.dtype != q.dtype
+    ):
         return f"query, key and value must have one floating dtype, but have {q.dtype}, {k.dtype} and {v.dtype}"
     if params.dropout > 0:
         return "there is no dropout in the fused kernel"

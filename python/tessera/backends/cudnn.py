@@ -29,17 +29,34 @@ def is_acceptable(tensor):
     return sys.modules[__name__].enabled and tensor.is_cuda and tensor.dtype in _DTYPES and is_available()
 
 
-def flags(enabled=None, benchmark=None, benchmark_limit=None, deterministic=None, allow_tf32=None, fp32_precision="none"):
+def flags(
+    enabled=None, benchmark=None, benchmark_limit=None, deterministic=None, allow_tf32=None, fp32_precision="none"
+):
     """Context manager: other settings for a block. fp32_precision: "ieee" or "tf32" decide in place of allow_tf32, "none" leaves it to that."""
-    return _flags.changed(sys.modules[__name__], enabled=enabled, benchmark=benchmark, benchmark_limit=benchmark_limit, deterministic=deterministic,
-                          allow_tf32=allow_tf32, fp32_precision=fp32_precision)
+    return _flags.changed(
+        sys.modules[__name__],
+        enabled=enabled,
+        benchmark=benchmark,
+        benchmark_limit=benchmark_limit,
+        deterministic=deterministic,
+        allow_tf32=allow_tf32,
+        fp32_precision=fp32_precision,
+    )
 
 
-def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None, _fp32_precision="none"):
+def set_flags(
+    _enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None, _allow_tf32=None, _fp32_precision="none"
+):
     """Sets the given settings; returns the old values of all."""
     module = sys.modules[__name__]
-    given = {"enabled": _enabled, "benchmark": _benchmark, "benchmark_limit": _benchmark_limit, "deterministic": _deterministic, "allow_tf32": _allow_tf32,
-             "fp32_precision": _fp32_precision}
+    given = {
+        "enabled": _enabled,
+        "benchmark": _benchmark,
+        "benchmark_limit": _benchmark_limit,
+        "deterministic": _deterministic,
+        "allow_tf32": _allow_tf32,
+        "fp32_precision": _fp32_precision,
+    }
     old = tuple(getattr(module, name) for name in given)
     for name, value in given.items():
         if value is not None:
@@ -54,5 +71,13 @@ def _uses_tf32():
 
 
 _DTYPES = (tessera.half, tessera.bfloat16, tessera.float, tessera.double)
-_flags.install(sys.modules[__name__], _flags.tell_cuda, enabled=True, benchmark=False, benchmark_limit=10, deterministic=False, allow_tf32=True,
-               fp32_precision=_flags.Choice("none", "ieee", "tf32"))
+_flags.install(
+    sys.modules[__name__],
+    _flags.tell_cuda,
+    enabled=True,
+    benchmark=False,
+    benchmark_limit=10,
+    deterministic=False,
+    allow_tf32=True,
+    fp32_precision=_flags.Choice("none", "ieee", "tf32"),
+)

@@ -17,7 +17,19 @@ def is_acl_available():
 
 def flags(enabled=None, deterministic=None, allow_tf32=None, fp32_precision="none"):
     """Context manager: other settings for a block. fp32_precision: what products may round float32 to; those of the CPU use all of its bits, whatever is allowed."""
-    return _flags.changed(sys.modules[__name__], enabled=enabled, deterministic=deterministic, allow_tf32=allow_tf32, fp32_precision=fp32_precision)
+    return _flags.changed(
+        sys.modules[__name__],
+        enabled=enabled,
+        deterministic=deterministic,
+        allow_tf32=allow_tf32,
+        fp32_precision=fp32_precision,
+    )
 
 
-_flags.install(sys.modules[__name__], enabled=True, deterministic=False, allow_tf32=False, fp32_precision=_flags.Choice("none", "ieee", "tf32", "bf16"))
+_flags.install(
+    sys.modules[__name__],
+    enabled=True,
+    deterministic=False,
+    allow_tf32=False,
+    fp32_precision=_flags.Choice("none", "ieee", "tf32", "bf16"),
+)

@@ -12,16 +12,18 @@ from tessera import _C
 from tessera._lazy import attach as _attach
 from tessera.cuda import _library
 
-_MISSING = ("Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from "
-            "http://www.nvidia.com/Download/index.aspx")
+_MISSING = (
+    "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a driver from "
+    "http://www.nvidia.com/Download/index.aspx"
+)
 _FORKED = "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method"
 
 _names = {
     "memory": "CUDAPluggableAllocator MemPool caching_allocator_alloc caching_allocator_delete caching_allocator_enable change_current_allocator empty_cache get_allocator_backend "
-              "get_per_process_memory_fraction host_memory_stats host_memory_stats_as_nested_dict list_gpu_processes max_memory_allocated max_memory_cached max_memory_reserved "
-              "mem_get_info memory_allocated memory_cached memory_reserved memory_snapshot memory_stats memory_stats_as_nested_dict memory_summary "
-              "reset_accumulated_host_memory_stats reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached reset_peak_host_memory_stats "
-              "reset_peak_memory_stats set_per_process_memory_fraction use_mem_pool",
+    "get_per_process_memory_fraction host_memory_stats host_memory_stats_as_nested_dict list_gpu_processes max_memory_allocated max_memory_cached max_memory_reserved "
+    "mem_get_info memory_allocated memory_cached memory_reserved memory_snapshot memory_stats memory_stats_as_nested_dict memory_summary "
+    "reset_accumulated_host_memory_stats reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached reset_peak_host_memory_stats "
+    "reset_peak_memory_stats set_per_process_memory_fraction use_mem_pool",
     "streams": "Event ExternalStream Stream",
     "graphs": "CUDAGraph graph graph_pool_handle is_current_stream_capturing make_graphed_callables",
     "random": "get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state set_rng_state_all",
@@ -29,7 +31,11 @@ _names = {
     "_runtime": "CudaError check_error cudaStatus cudart",
     ":tessera._tensor_types": "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor",
 }
-_table = {name: module if module[0] != ":" else f"{module} cuda_{name}" for module, names in _names.items() for name in names.split()}
+_table = {
+    name: module if module[0] != ":" else f"{module} cuda_{name}"
+    for module, names in _names.items()
+    for name in names.split()
+}
 _table["AcceleratorError"] = ":tessera._C"
 _submodule_attribute, __dir__ = _attach(__name__, _table)
 
@@ -134,7 +140,10 @@ def get_arch_list():
 
 def get_gencode_flags():
     """The flags of nvcc that the kernels were compiled with."""
-    return " ".join(f"-gencode compute=compute_{number},code={kind}_{number}" for kind, number in (arch.split("_") for arch in get_arch_list()))
+    return " ".join(
+        f"-gencode compute=compute_{number},code={kind}_{number}"
+        for kind, number in (arch.split("_") for arch in get_arch_list())
+    )
 
 
 def _index(device, optional=True):
@@ -221,9 +230,11 @@ class _CudaDeviceProperties:
         raise AttributeError(f"can't set attribute {name!r}")
 
     def __repr__(self):
-        return (f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, total_memory={self.total_memory // 2**20}MB, "
-                f"multi_processor_count={self.multi_processor_count}, uuid={self.uuid}, pci_bus_id={self.pci_bus_id}, pci_device_id={self.pci_device_id}, "
-                f"pci_domain_id={self.pci_domain_id}, L2_cache_size={self.L2_cache_size // 2**20}MB)")
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, total_memory={self.total_memory // 2**20}MB, "
+            f"multi_processor_count={self.multi_processor_count}, uuid={self.uuid}, pci_bus_id={self.pci_bus_id}, pci_device_id={self.pci_device_id}, "
+            f"pci_domain_id={self.pci_domain_id}, L2_cache_size={self.L2_cache_size // 2**20}MB)"
+        )
 
 
 @functools.cache
@@ -231,7 +242,9 @@ def _properties(index):
     import uuid
 
     library = _library._module
-    return _CudaDeviceProperties(library.device_name(index), uuid.UUID(bytes=library.device_uuid(index)), library.properties(index))
+    return _CudaDeviceProperties(
+        library.device_name(index), uuid.UUID(bytes=library.device_uuid(index)), library.properties(index)
+    )
 
 
 def get_device_properties(device=None):

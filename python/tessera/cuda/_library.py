@@ -49,6 +49,7 @@ def load():
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     from tessera import _C
+
     if module._connect(_C._device_api, library_folders()):
         sys.modules["tessera._cuda"] = module
         _module = module
@@ -61,6 +62,11 @@ def apply_settings():
     if _module is None:
         return
     from tessera.backends import cuda, cudnn
+
     matmul = cuda.matmul
-    _module.set_blas(matmul.allow_tf32, matmul.allow_fp16_reduced_precision_reduction, matmul.allow_bf16_reduced_precision_reduction)
-    _module.set_dnn(cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn._uses_tf32(), max(cudnn.benchmark_limit, 0))
+    _module.set_blas(
+        matmul.allow_tf32, matmul.allow_fp16_reduced_precision_reduction, matmul.allow_bf16_reduced_precision_reduction
+    )
+    _module.set_dnn(
+        cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn._uses_tf32(), max(cudnn.benchmark_limit, 0)
+    )

@@ -59,4 +59,5 @@ def cudart():
         cudaHostUnregister=lambda pointer: _status(library.host_unregister(pointer)),
         cudaStreamCreate=lambda: library.stream_create(),
         cudaStreamDestroy=lambda handle: _status(library.stream_destroy(handle)),
-        cudaMemGetInfo=lambda device=None: library.memory_info(_device_index(device)))
+        cudaMemGetInfo=lambda device=None: library.memory_info(_device_index(device)),
+    )

@@ -19,14 +19,20 @@ def broadcast(tensor, devices=None, *, out=None):
     Returns: a tuple of tensors. Raises: RuntimeError unless exactly one of `devices` and `out` is given, or for tensors on the CPU.
     """
     if (devices is None) == (out is None):
-        raise RuntimeError(f"Exactly one of 'devices' and 'out' must be specified, but got devices={devices} and out={out}")
+        raise RuntimeError(
+            f"Exactly one of 'devices' and 'out' must be specified, but got devices={devices} and out={out}"
+        )
     if out is not None:
         for i, o in enumerate(out):
             if not o.is_cuda:
-                raise RuntimeError(f"Expected all output tensors to be CUDA tensors, but output tensor at index {i} is not")
+                raise RuntimeError(
+                    f"Expected all output tensors to be CUDA tensors, but output tensor at index {i} is not"
+                )
             if o.shape != tensor.shape:
-                raise RuntimeError(f"Expected all output tensors to have same shape as the source tensor {tuple(tensor.shape)}, "
-                                   f"but output tensor at index {i} has shape {tuple(o.shape)}")
+                raise RuntimeError(
+                    f"Expected all output tensors to have same shape as the source tensor {tuple(tensor.shape)}, "
+                    f"but output tensor at index {i} has shape {tuple(o.shape)}"
+                )
         return tuple(o if o is tensor else o.copy_(tensor, non_blocking=True) for o in out)
     targets = _devices(devices)
     if not targets:
@@ -104,7 +110,10 @@ def reduce_add_coalesced(inputs, destination=None, buffer_size=10485760):
         raise ValueError("inputs: expected lists of tensors with the same shapes")
     result = [None] * len(lists[0]) if lists else []
     for places in _buckets(lists[0], buffer_size) if lists else ():
-        flat = [tessera.cat([tensors[i].reshape(-1) for i in places]) if len(places) > 1 else tensors[places[0]] for tensors in lists]
+        flat = [
+            tessera.cat([tensors[i].reshape(-1) for i in places]) if len(places) > 1 else tensors[places[0]]
+            for tensors in lists
+        ]
         total = reduce_add(flat, destination)
         parts = total.split([lists[0][i].numel() for i in places]) if len(places) > 1 else [total]
         for i, part in zip(places, parts):
@@ -125,18 +134,26 @@ def scatter(tensor, devices=None, chunk_sizes=None, dim=0, streams=None, *, out=
         if devices is not None:
             raise RuntimeError(f"'devices' must not be specified when 'out' is specified, but got devices={devices}")
         if chunk_sizes is not None:
-            raise RuntimeError(f"'chunk_sizes' must not be specified when 'out' is specified, but got chunk_sizes={chunk_sizes}")
+            raise RuntimeError(
+                f"'chunk_sizes' must not be specified when 'out' is specified, but got chunk_sizes={chunk_sizes}"
+            )
         targets, sizes = [o.device for o in out], [o.size(dim) for o in out]
     else:
         targets = _devices(range(device_count()) if devices is None else devices)
         sizes = chunk_sizes
     if sizes is not None and (len(sizes) != len(targets) or sum(sizes) != tensor.size(dim)):
-        raise RuntimeError(f"given chunk sizes {list(sizes)} don't sum up to the tensor's size {tensor.size(dim)} along dimension {dim}, one for each of {len(targets)} devices")
+        raise RuntimeError(
+            f"given chunk sizes {list(sizes)} don't sum up to the tensor's size {tensor.size(dim)} along dimension {dim}, one for each of {len(targets)} devices"
+        )
     pieces = tensor.chunk(len(targets), dim) if sizes is None else tensor.split(list(sizes), dim)
     results = []
     for i, piece in enumerate(pieces):
         with tessera.cuda.stream(streams[i] if streams else None):
-            results.append(out[i].copy_(piece, non_blocking=True) if out is not None else piece.to(targets[i], non_blocking=True).contiguous())
+            results.append(
+                out[i].copy_(piece, non_blocking=True)
+                if out is not None
+                else piece.to(targets[i], non_blocking=True).contiguous()
+            )
     return tuple(results)
 
 
@@ -150,10 +167,18 @@ def gather(tensors, dim=0, destination=None, *, out=None):
             raise RuntimeError("Gather expects all inputs to be on GPUs")
     if out is not None:
         if destination is not None:
-            raise RuntimeError(f"'destination' must not be specified when 'out' is specified, but got destination={destination}")
+            raise RuntimeError(
+                f"'destination' must not be specified when 'out' is specified, but got destination={destination}"
+            )
         return tessera.cat([t.to(out.device) for t in tensors], dim, out=out)
     if destination == -1:
-        warnings.warn("Using -1 to represent CPU tensor is deprecated. Please use a device object or string instead, e.g., \"cpu\".", FutureWarning, stacklevel=2)
+        warnings.warn(
+            'Using -1 to represent CPU tensor is deprecated. Please use a device object or string instead, e.g., "cpu".',
+            FutureWarning,
+            stacklevel=2,
+        )
         destination = "cpu"
-    target = tessera.device("cuda", tessera.cuda.current_device()) if destination is None else tessera.device(destination)
+    target = (
+        tessera.device("cuda", tessera.cuda.current_device()) if destination is None else tessera.device(destination)
+    )
     return tessera.cat([t.to(target) for t in tensors], dim)

@@ -47,7 +47,10 @@ class CUDAGraph:
         if self._library.graph_end(self._graph) == 0:
             import warnings
 
-            warnings.warn("The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong device or stream.", stacklevel=2)
+            warnings.warn(
+                "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong device or stream.",
+                stacklevel=2,
+            )
 
     def instantiate(self):
         """Prepares a graph with `keep_graph=True` for its first replay."""
@@ -155,11 +158,15 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unu
 
 def _check_module(module):
     if module._backward_hooks or module._forward_hooks or module._forward_pre_hooks:
-        raise RuntimeError("Modules must not have hooks registered at the time they are passed. However, registering hooks on modules after passing them through "
-                           "make_graphed_callables is allowed.")
+        raise RuntimeError(
+            "Modules must not have hooks registered at the time they are passed. However, registering hooks on modules after passing them through "
+            "make_graphed_callables is allowed."
+        )
     if any(b.requires_grad for b in module.buffers()):
-        raise RuntimeError("In any :class:`~torch.nn.Module` passed to :func:`~make_graphed_callables`, only parameters may be trainable. All buffers must have "
-                           "``requires_grad=False``.")
+        raise RuntimeError(
+            "In any :class:`~torch.nn.Module` passed to :func:`~make_graphed_callables`, only parameters may be trainable. All buffers must have "
+            "``requires_grad=False``."
+        )
 
 
 def _parameters(function):
@@ -176,7 +183,9 @@ def _warm_up(functions, samples, iterations, allow_unused):
         for f, sample in zip(functions, samples):
             wanted = [t for t in (*_pytree.tree_leaves(sample), *_parameters(f)) if t.requires_grad]
             for _ in range(iterations):
-                outputs = [o for o in _pytree.tree_leaves(f(*sample)) if isinstance(o, tessera.Tensor) and o.requires_grad]
+                outputs = [
+                    o for o in _pytree.tree_leaves(f(*sample)) if isinstance(o, tessera.Tensor) and o.requires_grad
+                ]
                 if outputs and wanted:
                     _gradients(outputs, wanted, [tessera.empty_like(o) for o in outputs], allow_unused)
                 del outputs
@@ -207,7 +216,9 @@ class _Recorded:
             return
         self.backward_graph = CUDAGraph()
         with graph(self.backward_graph, pool=pool):
-            found = iter(_gradients(differentiable, wanted, [g for g in self.grad_outputs if g is not None], self.allow_unused))
+            found = iter(
+                _gradients(differentiable, wanted, [g for g in self.grad_outputs if g is not None], self.allow_unused)
+            )
         self.grad_inputs = [next(found) if t.requires_grad else None for t in self.inputs]
         self.outputs = [o.detach() for o in self.outputs]
 
@@ -231,7 +242,7 @@ def _graphed(function, recorded):
     class Graphed(tessera.autograd.Function):
         @staticmethod
         def forward(ctx, *inputs):
-            return recorded.replay_forward(inputs[:len(recorded.arguments)])
+            return recorded.replay_forward(inputs[: len(recorded.arguments)])
 
         @staticmethod
         @tessera.autograd.function.once_differentiable

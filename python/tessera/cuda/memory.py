@@ -32,7 +32,9 @@ def caching_allocator_alloc(size, device=None, stream=None):
     if isinstance(stream, tessera.cuda.Stream):
         stream = stream.cuda_stream
     if not isinstance(stream, int):
-        raise TypeError("Invalid type for stream argument, must be `torch.cuda.Stream` or `int` representing a pointer to a existing stream")
+        raise TypeError(
+            "Invalid type for stream argument, must be `torch.cuda.Stream` or `int` representing a pointer to a existing stream"
+        )
     return _library._module.allocate(index, stream, size)
 
 
@@ -118,7 +120,9 @@ def list_gpu_processes(device=None):
         found = _nvml.gpu_processes(device)
     except ModuleNotFoundError:
         return "pynvml module not found, please install nvidia-ml-py"
-    lines = [f"GPU:{_device_index(device)}"] + [f"process {pid:>10d} uses {used / 2**20:>12.3f} MB GPU memory" for pid, used in found]
+    lines = [f"GPU:{_device_index(device)}"] + [
+        f"process {pid:>10d} uses {used / 2**20:>12.3f} MB GPU memory" for pid, used in found
+    ]
     return "\n".join(lines if found else lines + ["no processes are running"])
 
 
@@ -173,20 +177,34 @@ def _counter(name, key, doc):
 
 
 memory_allocated = _counter("memory_allocated", "allocated_bytes.all.current", "Bytes that tensors use on a device.")
-max_memory_allocated = _counter("max_memory_allocated", "allocated_bytes.all.peak", "The most bytes that tensors used on a device since the start or `reset_peak_memory_stats`.")
-memory_reserved = _counter("memory_reserved", "reserved_bytes.all.current", "Bytes that the allocator holds on a device.")
-max_memory_reserved = _counter("max_memory_reserved", "reserved_bytes.all.peak", "The most bytes that the allocator held on a device.")
+max_memory_allocated = _counter(
+    "max_memory_allocated",
+    "allocated_bytes.all.peak",
+    "The most bytes that tensors used on a device since the start or `reset_peak_memory_stats`.",
+)
+memory_reserved = _counter(
+    "memory_reserved", "reserved_bytes.all.current", "Bytes that the allocator holds on a device."
+)
+max_memory_reserved = _counter(
+    "max_memory_reserved", "reserved_bytes.all.peak", "The most bytes that the allocator held on a device."
+)
 
 
 def memory_cached(device=None):
     """Deprecated: `memory_reserved`."""
-    warnings.warn("`torch.cuda.memory_cached` has been renamed to `torch.cuda.memory_reserved`", FutureWarning, stacklevel=2)
+    warnings.warn(
+        "`torch.cuda.memory_cached` has been renamed to `torch.cuda.memory_reserved`", FutureWarning, stacklevel=2
+    )
     return memory_reserved(device)
 
 
 def max_memory_cached(device=None):
     """Deprecated: `max_memory_reserved`."""
-    warnings.warn("`torch.cuda.max_memory_cached` has been renamed to `torch.cuda.max_memory_reserved`", FutureWarning, stacklevel=2)
+    warnings.warn(
+        "`torch.cuda.max_memory_cached` has been renamed to `torch.cuda.max_memory_reserved`",
+        FutureWarning,
+        stacklevel=2,
+    )
     return max_memory_reserved(device)
 
 
@@ -204,13 +222,21 @@ def reset_accumulated_memory_stats(device=None):
 
 def reset_max_memory_allocated(device=None):
     """Deprecated: `reset_peak_memory_stats`."""
-    warnings.warn("torch.cuda.reset_max_memory_allocated now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.", FutureWarning, stacklevel=2)
+    warnings.warn(
+        "torch.cuda.reset_max_memory_allocated now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.",
+        FutureWarning,
+        stacklevel=2,
+    )
     reset_peak_memory_stats(device)
 
 
 def reset_max_memory_cached(device=None):
     """Deprecated: `reset_peak_memory_stats`."""
-    warnings.warn("torch.cuda.reset_max_memory_cached now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.", FutureWarning, stacklevel=2)
+    warnings.warn(
+        "torch.cuda.reset_max_memory_cached now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.",
+        FutureWarning,
+        stacklevel=2,
+    )
     reset_peak_memory_stats(device)
 
 
@@ -240,9 +266,17 @@ def _count_text(n):
         n //= 1000
 
 
-_SUMMARY = (("Allocated memory", "allocated_bytes", _bytes_text), ("Active memory", "active_bytes", _bytes_text), ("Requested memory", "requested_bytes", _bytes_text),
-            ("GPU reserved memory", "reserved_bytes", _bytes_text), ("Non-releasable memory", "inactive_split_bytes", _bytes_text), ("Allocations", "allocation", _count_text),
-            ("Active allocs", "active", _count_text), ("GPU reserved segments", "segment", _count_text), ("Non-releasable allocs", "inactive_split", _count_text))
+_SUMMARY = (
+    ("Allocated memory", "allocated_bytes", _bytes_text),
+    ("Active memory", "active_bytes", _bytes_text),
+    ("Requested memory", "requested_bytes", _bytes_text),
+    ("GPU reserved memory", "reserved_bytes", _bytes_text),
+    ("Non-releasable memory", "inactive_split_bytes", _bytes_text),
+    ("Allocations", "allocation", _count_text),
+    ("Active allocs", "active", _count_text),
+    ("GPU reserved segments", "segment", _count_text),
+    ("Non-releasable allocs", "inactive_split", _count_text),
+)
 
 
 def memory_summary(device=None, abbreviated=False):
@@ -252,15 +286,32 @@ def memory_summary(device=None, abbreviated=False):
     columns = ("current", "peak", "allocated", "freed")
     title = f" CUDA OOMs: {stats['num_ooms']:<12d} | {'':6} cudaMalloc retries: {stats['num_alloc_retries']:<8d} "
     wide = "=" * 75
-    lines = [f"|{wide}|", f"|{'Tessera CUDA memory summary, device ID ' + str(index):^75}|", f"|{'-' * 75}|", f"|{title:^75}|", f"|{wide}|",
-             "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |"]
+    lines = [
+        f"|{wide}|",
+        f"|{'Tessera CUDA memory summary, device ID ' + str(index):^75}|",
+        f"|{'-' * 75}|",
+        f"|{title:^75}|",
+        f"|{wide}|",
+        "|        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  |",
+    ]
     for name, key, text in _SUMMARY:
         lines.append(f"|{'-' * 75}|")
-        for kind, shown in (("all", name), ("large_pool", "      from large pool"), ("small_pool", "      from small pool")):
+        for kind, shown in (
+            ("all", name),
+            ("large_pool", "      from large pool"),
+            ("small_pool", "      from small pool"),
+        ):
             if not abbreviated or kind == "all":
-                lines.append(f"| {shown:<22}|" + "|".join(f" {text(stats[f'{key}.{kind}.{column}'])}" for column in columns) + "|")
+                lines.append(
+                    f"| {shown:<22}|"
+                    + "|".join(f" {text(stats[f'{key}.{kind}.{column}'])}" for column in columns)
+                    + "|"
+                )
     for name, key in (("Oversize allocations", "oversize_allocations"), ("Oversize GPU segments", "oversize_segments")):
-        lines += [f"|{'-' * 75}|", f"| {name:<22}|" + "|".join(f" {_count_text(stats[f'{key}.{column}'])}" for column in columns) + "|"]
+        lines += [
+            f"|{'-' * 75}|",
+            f"| {name:<22}|" + "|".join(f" {_count_text(stats[f'{key}.{column}'])}" for column in columns) + "|",
+        ]
     return "\n".join([*lines, f"|{wide}|", ""])
 
 
@@ -276,12 +327,33 @@ def memory_snapshot(mempool_id=None, include_traces=True):
     return segments if mempool_id is None else [s for s in segments if s["segment_pool_id"] == tuple(mempool_id)]
 
 
-_ACTIONS = frozenset(("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "oom", "snapshot"))
+_ACTIONS = frozenset(
+    (
+        "alloc",
+        "free_requested",
+        "free_completed",
+        "segment_alloc",
+        "segment_free",
+        "segment_map",
+        "segment_unmap",
+        "oom",
+        "snapshot",
+    )
+)
 _shown_device, _hidden_actions = None, frozenset()
 
 
-def _record_memory_history(enabled="all", context="all", stacks="all", max_entries=sys.maxsize, device=None, clear_history=False, compile_context=False,
-                           global_record_annotations=False, skip_actions=None):
+def _record_memory_history(
+    enabled="all",
+    context="all",
+    stacks="all",
+    max_entries=sys.maxsize,
+    device=None,
+    clear_history=False,
+    compile_context=False,
+    global_record_annotations=False,
+    skip_actions=None,
+):
     """Begins to record what the allocators do, for `_snapshot`; None ends it.
 
     Args:
@@ -295,12 +367,17 @@ def _record_memory_history(enabled="all", context="all", stacks="all", max_entri
     Raises: RuntimeError for other values, NotImplementedError for `compile_context` and `global_record_annotations`, of which there is nothing to record.
     """
     global _shown_device, _hidden_actions
-    for name, value, choices in (("enabled", enabled, (None, "state", "all", True, False)), ("context", context, (None, "state", "alloc", "all")),
-                                 ("stacks", stacks, ("python", "all"))):
+    for name, value, choices in (
+        ("enabled", enabled, (None, "state", "all", True, False)),
+        ("context", context, (None, "state", "alloc", "all")),
+        ("stacks", stacks, ("python", "all")),
+    ):
         if value not in choices:
             raise RuntimeError(f"expected {name} to be one of {', '.join(map(repr, choices))}, got {value!r}")
     if compile_context or global_record_annotations:
-        raise NotImplementedError("compile_context and global_record_annotations: there are no contexts of compiled code and no annotations to record; leave them out")
+        raise NotImplementedError(
+            "compile_context and global_record_annotations: there are no contexts of compiled code and no annotations to record; leave them out"
+        )
     hidden = frozenset(skip_actions or ())
     if unknown := sorted(hidden - _ACTIONS):
         raise RuntimeError(f"skip_actions: expected names among {', '.join(sorted(_ACTIONS))}, got {unknown}")
@@ -326,8 +403,12 @@ def _snapshot(device=None):
         index = _device_index(device)
         segments = [s for s in segments if s["device"] == index]
     text = _library._module.allocator_settings() if is_initialized() else ""
-    return {"segments": segments, "device_traces": _traces(), "allocator_settings": {"PYTORCH_ALLOC_CONF": text} if text else {},
-            "external_annotations": []}
+    return {
+        "segments": segments,
+        "device_traces": _traces(),
+        "allocator_settings": {"PYTORCH_ALLOC_CONF": text} if text else {},
+        "external_annotations": [],
+    }
 
 
 def _dump_snapshot(filename="dump_snapshot.pickle"):

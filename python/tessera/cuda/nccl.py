@@ -61,7 +61,9 @@ def _check_sum(op):
 def _on(streams, comms, tensors):
     """Context manager: the work runs on the given streams, one for each tensor (None: the selected one of its device)."""
     if comms is not None:
-        raise NotImplementedError("comms: there are no communicators of NCCL, the collectives are made of peer copies; leave the argument out")
+        raise NotImplementedError(
+            "comms: there are no communicators of NCCL, the collectives are made of peer copies; leave the argument out"
+        )
     context = contextlib.ExitStack()
     if streams is not None:
         if len(streams) != len(tensors):
@@ -99,9 +101,14 @@ def reduce(inputs, output=None, root=0, op=SUM, streams=None, comms=None, *, out
     inputs = _checked("inputs", inputs)
     if outputs is not None:
         if output is not None:
-            raise ValueError("'output' and 'outputs' can not be both specified. 'outputs' is deprecated in favor of 'output', taking in a single output tensor.")
-        warnings.warn("`nccl.reduce` with an output tensor list is deprecated. Please specify a single output tensor with argument 'output' instead instead.",
-                      FutureWarning, stacklevel=2)
+            raise ValueError(
+                "'output' and 'outputs' can not be both specified. 'outputs' is deprecated in favor of 'output', taking in a single output tensor."
+            )
+        warnings.warn(
+            "`nccl.reduce` with an output tensor list is deprecated. Please specify a single output tensor with argument 'output' instead instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
         output = outputs[root]
     out = inputs[root] if output is None else output
     with _on(streams, comms, inputs):

@@ -4,7 +4,17 @@ import tessera
 from tessera import _C
 from tessera.cuda import _index, _library, _lazy_init, device_count
 
-__all__ = ["get_rng_state", "get_rng_state_all", "initial_seed", "manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all"]
+__all__ = [
+    "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_rng_state",
+    "set_rng_state_all",
+]
 
 _MOST_DEVICES = 64  # for which the extension has generators, even before the library is loaded
 

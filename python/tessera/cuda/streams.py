@@ -92,7 +92,10 @@ class Stream(tessera.Stream):  # type: ignore[valid-type, misc]
         return self._contexts.pop().__exit__(exc_type, exc_value, traceback)
 
     def __eq__(self, other):
-        return isinstance(other, Stream) and (self.device_index, self.cuda_stream) == (other.device_index, other.cuda_stream)
+        return isinstance(other, Stream) and (self.device_index, self.cuda_stream) == (
+            other.device_index,
+            other.cuda_stream,
+        )
 
     def __hash__(self):
         return hash((self.device_index, self.cuda_stream))
@@ -178,4 +181,8 @@ class Event:
         return ctypes.c_void_p(self.cuda_event)
 
     def __repr__(self):
-        return f"<{tessera._display_name}.cuda.Event {self.cuda_event:#x}>" if self.cuda_event else f"<{tessera._display_name}.cuda.Event uninitialized>"
+        return (
+            f"<{tessera._display_name}.cuda.Event {self.cuda_event:#x}>"
+            if self.cuda_event
+            else f"<{tessera._display_name}.cuda.Event uninitialized>"
+        )

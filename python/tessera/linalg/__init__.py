@@ -1,7 +1,7 @@
 """Linear algebra: the operators `linalg_<name>` of the extension, norms, and products with a variable number of arguments.
 
-    >>> tessera.linalg.vector_norm(tessera.tensor([3.0, 4.0]))
-    tensor(5.)
+>>> tessera.linalg.vector_norm(tessera.tensor([3.0, 4.0]))
+tensor(5.)
 """
 
 from tessera import _C
@@ -32,5 +32,5 @@ def __getattr__(name):
 
 
 def __dir__():
-    own = {name[len(_PREFIX):] for name in dir(getattr(_C, "_linalg", None)) if name.startswith(_PREFIX)}
+    own = {name[len(_PREFIX) :] for name in dir(getattr(_C, "_linalg", None)) if name.startswith(_PREFIX)}
     return sorted(own | set(_IN_PYTHON) | {"LinAlgError"})

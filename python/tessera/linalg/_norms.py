@@ -14,7 +14,9 @@ def _finish(result, out):
     if out is None:
         return result
     if out.dtype != result.dtype:
-        raise RuntimeError(f"linalg.matrix_norm: Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead")
+        raise RuntimeError(
+            f"linalg.matrix_norm: Expected out tensor to have dtype {result.dtype}, but got {out.dtype} instead"
+        )
     return out.resize_(result.shape).copy_(result)
 
 
@@ -54,7 +56,9 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     if _has_torch_function((A, out)):
         return _handle_torch_function(matrix_norm, (A, out), A, ord, dim, keepdim, dtype=dtype, out=out)
     if A.dim() < 2:
-        raise RuntimeError(f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions. Got a tensor with {A.dim()}")
+        raise RuntimeError(
+            f"linalg.matrix_norm: The input tensor A must have at least 2 dimensions. Got a tensor with {A.dim()}"
+        )
     if not (A.is_floating_point() or A.is_complex()):
         raise RuntimeError(f"linalg.matrix_norm: Expected a floating point or complex tensor as input. Got {A.dtype}")
     rows, columns = _pair(dim, A.dim())
@@ -67,7 +71,9 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     if ord == "nuc":
         return _finish(_singular_values(A, (rows, columns), keepdim, lambda s: s.sum(-1)), out)
     if abs(ord) == 2:
-        return _finish(_singular_values(A, (rows, columns), keepdim, lambda s: s.amax(-1) if ord > 0 else s.amin(-1)), out)
+        return _finish(
+            _singular_values(A, (rows, columns), keepdim, lambda s: s.amax(-1) if ord > 0 else s.amin(-1)), out
+        )
     if abs(ord) not in (1, math.inf):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     # The largest or smallest sum of absolute values in a column (1) or row (inf).
@@ -92,9 +98,13 @@ def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
     if ord is None:
         return _vector_norm(A, 2, dim, keepdim, dtype=dtype, **keywords)
     if dim is not None and len(dim) not in (1, 2):
-        raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got [{', '.join(map(str, dim))}]")
+        raise RuntimeError(
+            f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got [{', '.join(map(str, dim))}]"
+        )
     if dim is None and A.dim() not in (1, 2):
-        raise RuntimeError("linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got " + f"{A.dim()}D.")
+        raise RuntimeError(
+            "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got " + f"{A.dim()}D."
+        )
     if (dim is not None and len(dim) == 2) or (dim is None and A.dim() == 2):
         return matrix_norm(A, ord, (0, 1) if dim is None else dim, keepdim, dtype=dtype, out=out)
     if isinstance(ord, str):

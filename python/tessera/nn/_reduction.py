@@ -22,7 +22,9 @@ def legacy_get_string(size_average, reduce, emit_warning=True):
     reduce = True if reduce is None else reduce
     ret = "none" if not reduce else "mean" if size_average else "sum"
     if emit_warning:
-        warnings.warn(f"size_average and reduce args will be deprecated, please use reduction='{ret}' instead.", stacklevel=3)
+        warnings.warn(
+            f"size_average and reduce args will be deprecated, please use reduction='{ret}' instead.", stacklevel=3
+        )
     return ret
 
 

@@ -4,7 +4,14 @@ import tessera
 from tessera import Tensor
 from tessera.storage import keep_with_memo
 
-__all__ = ["Parameter", "Buffer", "UninitializedParameter", "UninitializedBuffer", "UninitializedTensorMixin", "is_lazy"]
+__all__ = [
+    "Parameter",
+    "Buffer",
+    "UninitializedParameter",
+    "UninitializedBuffer",
+    "UninitializedTensorMixin",
+    "is_lazy",
+]
 
 _TensorMeta = type(Tensor)
 _disabled_torch_function = tessera._C._disabled_torch_function_impl
@@ -32,8 +39,10 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             return Tensor._make_subclass(cls, data, requires_grad)
         t = data.detach().requires_grad_(requires_grad)
         if type(t) is not type(data):
-            raise RuntimeError(f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an instance of the same "
-                               f"type, but got {type(t).__name__}. Give detach() of this type the expected semantics to use it as a parameter.")
+            raise RuntimeError(
+                f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an instance of the same "
+                f"type, but got {type(t).__name__}. Give detach() of this type the expected semantics to use it as a parameter."
+            )
         t._is_param = True
         return t
 
@@ -50,14 +59,37 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
     def __reduce_ex__(self, proto):
         from tessera._utils import reduce_parameter_ex
+
         return reduce_parameter_ex(self, proto)
 
     __torch_function__ = _disabled_torch_function
 
 
 # What may be done with a tensor that has no shape yet: enough for Module.to(), apply() and friends.
-_ALLOWED_LAZY_METHODS = ("data", "device", "dtype", "layout", "is_leaf", "requires_grad", "requires_grad_", "__hash__", "is_floating_point", "is_complex", "half",
-                         "float", "double", "char", "short", "int", "long", "cuda", "cpu", "to", "get_device", "_has_compatible_shallow_copy_type")
+_ALLOWED_LAZY_METHODS = (
+    "data",
+    "device",
+    "dtype",
+    "layout",
+    "is_leaf",
+    "requires_grad",
+    "requires_grad_",
+    "__hash__",
+    "is_floating_point",
+    "is_complex",
+    "half",
+    "float",
+    "double",
+    "char",
+    "short",
+    "int",
+    "long",
+    "cuda",
+    "cpu",
+    "to",
+    "get_device",
+    "_has_compatible_shallow_copy_type",
+)
 
 
 class UninitializedTensorMixin:
@@ -79,12 +111,16 @@ class UninitializedTensorMixin:
 
     @property
     def shape(self):
-        raise RuntimeError("Can't access the shape of an uninitialized parameter or buffer. This error usually happens in `load_state_dict` when trying to load "
-                           "an uninitialized parameter into an initialized one. Call `forward` to initialize the parameters before accessing their attributes.")
+        raise RuntimeError(
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in `load_state_dict` when trying to load "
+            "an uninitialized parameter into an initialized one. Call `forward` to initialize the parameters before accessing their attributes."
+        )
 
     def share_memory_(self):
-        raise RuntimeError("Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters before calling "
-                           "`module.share_memory()`.")
+        raise RuntimeError(
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters before calling "
+            "`module.share_memory()`."
+        )
 
     def __repr__(self):
         return f"<{self.__class__.__name__}>"
@@ -95,11 +131,17 @@ class UninitializedTensorMixin:
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name = getattr(func, "__name__", "")
-        if name in _ALLOWED_LAZY_METHODS or type(func).__name__ in ("method-wrapper", "getset_descriptor") or name == "__get__":
+        if (
+            name in _ALLOWED_LAZY_METHODS
+            or type(func).__name__ in ("method-wrapper", "getset_descriptor")
+            or name == "__get__"
+        ):
             return super().__torch_function__(func, types, args, kwargs or {})
-        raise ValueError(f"Attempted to use an uninitialized parameter in {func}. This error happens when you are using a `LazyModule` or explicitly "
-                         "manipulating `torch.nn.parameter.UninitializedParameter` objects. When using LazyModules Call `forward` with a dummy batch to "
-                         "initialize the parameters before calling torch functions")
+        raise ValueError(
+            f"Attempted to use an uninitialized parameter in {func}. This error happens when you are using a `LazyModule` or explicitly "
+            "manipulating `torch.nn.parameter.UninitializedParameter` objects. When using LazyModules Call `forward` with a dummy batch to "
+            "initialize the parameters before calling torch functions"
+        )
 
 
 def is_lazy(param):

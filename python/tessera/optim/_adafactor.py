@@ -11,7 +11,18 @@ __all__ = ["Adafactor"]
 class Adafactor(Optimizer):
     """Adam-like steps with the second moment of matrices kept as row and column means; the update is clipped to RMS d, the rate is relative to the parameter's RMS."""
 
-    def __init__(self, params, lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0, *, foreach=None, maximize=False):
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        beta2_decay=-0.8,
+        eps=(None, 1e-3),
+        d=1.0,
+        weight_decay=0.0,
+        *,
+        foreach=None,
+        maximize=False,
+    ):
         if isinstance(lr, Tensor) and lr.numel() != 1:
             raise ValueError("Tensor lr must be 1-element")
         if not lr >= 0.0:
@@ -26,7 +37,18 @@ class Adafactor(Optimizer):
             raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
         if not weight_decay >= 0.0:
             raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
-        super().__init__(params, dict(lr=lr, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay, foreach=foreach, maximize=maximize))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                beta2_decay=beta2_decay,
+                eps=eps,
+                d=d,
+                weight_decay=weight_decay,
+                foreach=foreach,
+                maximize=maximize,
+            ),
+        )
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -60,7 +82,7 @@ def _update(p, grad, state, group):
     t = state["step"].item()
     keep = t ** group["beta2_decay"]
     lr = float(group["lr"])
-    rho = min(lr, 1 / (t ** 0.5))
+    rho = min(lr, 1 / (t**0.5))
     rate = max(eps2, p.norm(2).item() / (p.numel() ** 0.5)) * rho
     if group["weight_decay"] != 0:
         p.mul_(1 - lr * group["weight_decay"])

@@ -2,7 +2,15 @@
 
 import tessera
 
-from .optimizer import Optimizer, _use_grad_for_differentiable, decayed, dense_parameters, new_step, run_closure, setstate_defaults
+from .optimizer import (
+    Optimizer,
+    _use_grad_for_differentiable,
+    decayed,
+    dense_parameters,
+    new_step,
+    run_closure,
+    setstate_defaults,
+)
 
 
 class SingleTensorOptimizer(Optimizer):

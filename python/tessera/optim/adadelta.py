@@ -11,13 +11,36 @@ class Adadelta(SingleTensorOptimizer):
 
     _late_defaults = {"capturable": False}
 
-    def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None, *, capturable=False, maximize=False, differentiable=False):
+    def __init__(
+        self,
+        params,
+        lr=1.0,
+        rho=0.9,
+        eps=1e-6,
+        weight_decay=0,
+        foreach=None,
+        *,
+        capturable=False,
+        maximize=False,
+        differentiable=False,
+    ):
         check_lr(lr, foreach, capturable)
         check(0.0 <= rho <= 1.0, "rho value", rho)
         check(eps >= 0.0, "epsilon value", eps)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        super().__init__(params, dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize, capturable=capturable, foreach=foreach,
-                                      differentiable=differentiable))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                rho=rho,
+                eps=eps,
+                weight_decay=weight_decay,
+                maximize=maximize,
+                capturable=capturable,
+                foreach=foreach,
+                differentiable=differentiable,
+            ),
+        )
 
     def _new_state(self, p, group):
         return {"square_avg": zeros_like(p), "acc_delta": zeros_like(p)}
@@ -35,10 +58,26 @@ class Adadelta(SingleTensorOptimizer):
         subtract_scaled(p, delta, group["lr"])
 
 
-def adadelta(params, grads, square_avgs, acc_deltas, state_steps, capturable=False, foreach=None, differentiable=False, has_complex=False, *, lr, rho, eps,
-             weight_decay, maximize):
+def adadelta(
+    params,
+    grads,
+    square_avgs,
+    acc_deltas,
+    state_steps,
+    capturable=False,
+    foreach=None,
+    differentiable=False,
+    has_complex=False,
+    *,
+    lr,
+    rho,
+    eps,
+    weight_decay,
+    maximize,
+):
     """One step of Adadelta on lists of tensors."""
     from .optimizer import decayed
+
     group = dict(lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize, differentiable=differentiable)
     for p, g, v, u, t in zip(params, grads, square_avgs, acc_deltas, state_steps):
         t += 1

@@ -13,17 +13,44 @@ class ASGD(SingleTensorOptimizer):
 
     _late_defaults = {"capturable": False}
 
-    def __init__(self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0, foreach=None, maximize=False, differentiable=False, capturable=False):
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        lambd=1e-4,
+        alpha=0.75,
+        t0=1e6,
+        weight_decay=0,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+        capturable=False,
+    ):
         check_lr(lr, foreach, capturable)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        super().__init__(params, dict(lr=lr, lambd=lambd, alpha=alpha, t0=t0, weight_decay=weight_decay, foreach=foreach, maximize=maximize,
-                                      differentiable=differentiable, capturable=capturable))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                lambd=lambd,
+                alpha=alpha,
+                t0=t0,
+                weight_decay=weight_decay,
+                foreach=foreach,
+                maximize=maximize,
+                differentiable=differentiable,
+                capturable=capturable,
+            ),
+        )
 
     def _new_state(self, p, group):
         dtype = _get_scalar_dtype()
         device = p.device if group["capturable"] else None
-        return {"eta": tessera.as_tensor(count_of(group["lr"], group), dtype=dtype, device=device).clone().detach(),
-                "mu": tessera.ones((), dtype=dtype, device=device), "ax": zeros_like(p)}
+        return {
+            "eta": tessera.as_tensor(count_of(group["lr"], group), dtype=dtype, device=device).clone().detach(),
+            "mu": tessera.ones((), dtype=dtype, device=device),
+            "ax": zeros_like(p),
+        }
 
     def _update(self, p, grad, state, group):
         p, grad, ax = as_real(p, grad, state["ax"])

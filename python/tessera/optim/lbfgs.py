@@ -11,10 +11,10 @@ def _cubic_interpolate(x1, f1, g1, x2, f2, g2, bounds=None):
     """The minimum of the cubic through two points with values and slopes, within the bounds (eq. 3.59)."""
     low, high = bounds if bounds is not None else (min(x1, x2), max(x1, x2))
     d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
-    square = d1 ** 2 - g1 * g2
+    square = d1**2 - g1 * g2
     if square < 0:
         return (low + high) / 2.0
-    d2 = square ** 0.5
+    d2 = square**0.5
     if x1 <= x2:
         at = x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2 * d2))
     else:
@@ -100,12 +100,32 @@ class LBFGS(Optimizer):
     step(closure) evaluates the closure several times and returns the first loss. One parameter group only (ValueError).
     """
 
-    def __init__(self, params, lr=1, max_iter=20, max_eval=None, tolerance_grad=1e-7, tolerance_change=1e-9, history_size=100, line_search_fn=None):
+    def __init__(
+        self,
+        params,
+        lr=1,
+        max_iter=20,
+        max_eval=None,
+        tolerance_grad=1e-7,
+        tolerance_change=1e-9,
+        history_size=100,
+        line_search_fn=None,
+    ):
         check_lr(lr)
         if max_eval is None:
             max_eval = max_iter * 5 // 4
-        super().__init__(params, dict(lr=lr, max_iter=max_iter, max_eval=max_eval, tolerance_grad=tolerance_grad, tolerance_change=tolerance_change,
-                                      history_size=history_size, line_search_fn=line_search_fn))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                max_iter=max_iter,
+                max_eval=max_eval,
+                tolerance_grad=tolerance_grad,
+                tolerance_change=tolerance_change,
+                history_size=history_size,
+                line_search_fn=line_search_fn,
+            ),
+        )
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
         self._params = self.param_groups[0]["params"]
@@ -135,7 +155,7 @@ class LBFGS(Optimizer):
             if p.is_complex():
                 p = tessera.view_as_real(p)
             n = p.numel()
-            p.add_(direction[at:at + n].view_as(p), alpha=step_size)
+            p.add_(direction[at : at + n].view_as(p), alpha=step_size)
             at += n
 
     def _clone_param(self):
@@ -221,7 +241,9 @@ class LBFGS(Optimizer):
                 if group["line_search_fn"] != "strong_wolfe":
                     raise RuntimeError("only 'strong_wolfe' is supported")
                 x = self._clone_param()
-                loss, flat_grad, t, ls_evals = _strong_wolfe(lambda x, t, d: self._directional_evaluate(grad_closure, x, t, d), x, t, d, loss, flat_grad, gtd)
+                loss, flat_grad, t, ls_evals = _strong_wolfe(
+                    lambda x, t, d: self._directional_evaluate(grad_closure, x, t, d), x, t, d, loss, flat_grad, gtd
+                )
                 self._add_grad(t, d)
                 state["t"] = t
             else:
@@ -233,7 +255,11 @@ class LBFGS(Optimizer):
                     ls_evals = 1
             evals += ls_evals
             state["func_evals"] += ls_evals
-            if (evals >= group["max_eval"] or flat_grad.abs().max() <= group["tolerance_grad"] or d.mul(t).abs().max() <= tolerance_change
-                    or abs(loss - prev_loss) < tolerance_change):
+            if (
+                evals >= group["max_eval"]
+                or flat_grad.abs().max() <= group["tolerance_grad"]
+                or d.mul(t).abs().max() <= tolerance_change
+                or abs(loss - prev_loss) < tolerance_change
+            ):
                 break
         return orig_loss

@@ -20,20 +20,42 @@ from tessera import Tensor
 
 from .optimizer import Optimizer
 
-__all__ = ["LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR", "SequentialLR", "CosineAnnealingLR", "ChainedScheduler",
-           "ReduceLROnPlateau", "CyclicLR", "CosineAnnealingWarmRestarts", "OneCycleLR", "PolynomialLR", "LRScheduler"]
+__all__ = [
+    "LambdaLR",
+    "MultiplicativeLR",
+    "StepLR",
+    "MultiStepLR",
+    "ConstantLR",
+    "LinearLR",
+    "ExponentialLR",
+    "SequentialLR",
+    "CosineAnnealingLR",
+    "ChainedScheduler",
+    "ReduceLROnPlateau",
+    "CyclicLR",
+    "CosineAnnealingWarmRestarts",
+    "OneCycleLR",
+    "PolynomialLR",
+    "LRScheduler",
+]
 
-EPOCH_DEPRECATION_WARNING = ("The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use `scheduler.step()` to step the "
-                             "scheduler. During the deprecation, if epoch is different from None, the closed form is used instead of the new chainable form, where "
-                             "available. Please open an issue if you are unable to replicate your use case: https://github.com/pytorch/pytorch/issues/new/choose.")
+EPOCH_DEPRECATION_WARNING = (
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use `scheduler.step()` to step the "
+    "scheduler. During the deprecation, if epoch is different from None, the closed form is used instead of the new chainable form, where "
+    "available. Please open an issue if you are unable to replicate your use case: https://github.com/pytorch/pytorch/issues/new/choose."
+)
 _ORDER = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
-_STEP_REPLACED = ("Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
-                  "Please, make sure to call `optimizer.step()` before "
-                  f"`lr_scheduler.step()`. {_ORDER}")
-_STEP_LATE = ("Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
-              "should call them in the opposite order: `optimizer.step()` "
-              "before `lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the first value of "
-              "the learning rate schedule. " + _ORDER)
+_STEP_REPLACED = (
+    "Seems like `optimizer.step()` has been overridden after learning rate scheduler initialization. "
+    "Please, make sure to call `optimizer.step()` before "
+    f"`lr_scheduler.step()`. {_ORDER}"
+)
+_STEP_LATE = (
+    "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you "
+    "should call them in the opposite order: `optimizer.step()` "
+    "before `lr_scheduler.step()`.  Failure to do this will result in PyTorch skipping the first value of "
+    "the learning rate schedule. " + _ORDER
+)
 
 _formulas = tessera._C._schedules
 
@@ -63,8 +85,11 @@ def _per_group(optimizer, name, value):
     groups = optimizer.param_groups
     if not isinstance(value, (list, tuple)):
         return [_own(value) for _ in groups]
-    _require(len(value) == len(groups), f"{name} must have the same length as optimizer.param_groups. {name} has "
-                                        f"{len(value)} values, param_groups has {len(groups)}.")
+    _require(
+        len(value) == len(groups),
+        f"{name} must have the same length as optimizer.param_groups. {name} has "
+        f"{len(value)} values, param_groups has {len(groups)}.",
+    )
     return list(value)
 
 
@@ -123,11 +148,13 @@ class LRScheduler:
             if last_epoch == -1:
                 group.setdefault("initial_lr", _own(group["lr"]))
             elif "initial_lr" not in group:
-                raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
-                               f"last_epoch >= 0.\nThis typically happens when:\n"
-                               "1. You're trying to resume training from a checkpoint but haven't properly loaded the "
-                               "optimizer state\n2. You're using last_epoch >= 0 for a "
-                               "fresh training run (not recommended)")
+                raise KeyError(
+                    f"param 'initial_lr' is not specified in param_groups[{i}] when resuming scheduler with "
+                    f"last_epoch >= 0.\nThis typically happens when:\n"
+                    "1. You're trying to resume training from a checkpoint but haven't properly loaded the "
+                    "optimizer state\n2. You're using last_epoch >= 0 for a "
+                    "fresh training run (not recommended)"
+                )
         self.base_lrs = _read(optimizer, "initial_lr")
         self.last_epoch = last_epoch
         _leave_marks(optimizer)
@@ -202,7 +229,11 @@ class LRScheduler:
     def _expect_step(self):
         """Warns of calls of get_lr() from elsewhere than step()."""
         if not self._get_lr_called_within_step:
-            warnings.warn("To get the last learning rate computed by the scheduler, please use `get_last_lr()`.", UserWarning, stacklevel=3)
+            warnings.warn(
+                "To get the last learning rate computed by the scheduler, please use `get_last_lr()`.",
+                UserWarning,
+                stacklevel=3,
+            )
 
 
 _LRScheduler = LRScheduler
@@ -260,8 +291,9 @@ class MultiStepLR(_Multiplied):
         return _formulas.exponential_weight(self.milestones.get(self.last_epoch, 0), self.gamma)
 
     def _weight(self):
-        return _formulas.exponential_weight(sum(count for epoch, count in self.milestones.items()
-                                                if epoch <= self.last_epoch), self.gamma)
+        return _formulas.exponential_weight(
+            sum(count for epoch, count in self.milestones.items() if epoch <= self.last_epoch), self.gamma
+        )
 
 
 class ConstantLR(_Multiplied):
@@ -283,8 +315,10 @@ class LinearLR(_Multiplied):
     _weight = _formula(_formulas.linear_weight, "start_factor", "end_factor", "total_iters")
 
     def __init__(self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1):
-        _require(0 < start_factor <= 1, "Starting multiplicative factor expected to be greater than 0 and less or "
-                                        "equal to 1.")
+        _require(
+            0 < start_factor <= 1,
+            "Starting multiplicative factor expected to be greater than 0 and less or equal to 1.",
+        )
         _require(0 <= end_factor <= 1, "Ending multiplicative factor expected to be between 0 and 1.")
         self._start(optimizer, last_epoch, start_factor=start_factor, end_factor=end_factor, total_iters=total_iters)
 
@@ -320,8 +354,9 @@ class _ByFunctions(LRScheduler):
         functions = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * groups
         _require(len(functions) == groups, f"Expected {groups} lr_lambdas, but got {len(functions)}")
         for function in functions:
-            _require(callable(function), f"lr_lambda should be a function, but got {type(function).__name__}",
-                     TypeError)
+            _require(
+                callable(function), f"lr_lambda should be a function, but got {type(function).__name__}", TypeError
+            )
         self._start(optimizer, last_epoch, lr_lambdas=functions)
 
     def _factors(self):
@@ -384,8 +419,10 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         _require(isinstance(T_0, int) and T_0 > 0, f"Expected positive integer T_0, but got {T_0}")
         _require(isinstance(T_mult, int) and T_mult >= 1, f"Expected integer T_mult >= 1, but got {T_mult}")
-        _require(isinstance(eta_min, (float, int)), f"Expected float or int eta_min, but got {eta_min} of type "
-                                                    f"{type(eta_min)}")
+        _require(
+            isinstance(eta_min, (float, int)),
+            f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min)}",
+        )
         self._start(optimizer, last_epoch, T_0=T_0, T_i=T_0, T_mult=T_mult, eta_min=eta_min, T_cur=last_epoch)
 
     def get_lr(self):
@@ -416,20 +453,30 @@ class _Composite(LRScheduler):
     """A schedule made of others, which it drives as LRScheduler says. All of them are of one optimizer."""
 
     def _take(self, schedulers, optimizer, missing):
-        _require(len(schedulers) >= 1, f"{type(self).__name__} expects at least one scheduler{missing}, but got no "
-                                       f"scheduler.")
+        _require(
+            len(schedulers) >= 1,
+            f"{type(self).__name__} expects at least one scheduler{missing}, but got no scheduler.",
+        )
         optimizer = optimizer or schedulers[0].optimizer
         for i, member in enumerate(schedulers):
-            _require(hasattr(member, "optimizer"), f"{type(self).__name__} at index {i} should have `optimizer` as its "
-                                                   f"attribute.", TypeError)
-            _require(not isinstance(member, ReduceLROnPlateau), f"{type(self).__name__} does not support "
-                                                                f"`ReduceLROnPlateau` scheduler as it requires "
-                                                                f"additional kwargs to be "
-                     f"specified when calling `step`, but got one at index {i} in the given schedulers sequence.")
+            _require(
+                hasattr(member, "optimizer"),
+                f"{type(self).__name__} at index {i} should have `optimizer` as its attribute.",
+                TypeError,
+            )
+            _require(
+                not isinstance(member, ReduceLROnPlateau),
+                f"{type(self).__name__} does not support "
+                f"`ReduceLROnPlateau` scheduler as it requires "
+                f"additional kwargs to be "
+                f"specified when calling `step`, but got one at index {i} in the given schedulers sequence.",
+            )
             if member.optimizer != optimizer:
-                raise ValueError(f"{type(self).__name__} expects all schedulers to belong to the same optimizer, but "
-                                 f"got scheduler {type(member).__name__} at index {i} has "
-                                 f"{member.optimizer}, which is different from {type(optimizer).__name__}.")
+                raise ValueError(
+                    f"{type(self).__name__} expects all schedulers to belong to the same optimizer, but "
+                    f"got scheduler {type(member).__name__} at index {i} has "
+                    f"{member.optimizer}, which is different from {type(optimizer).__name__}."
+                )
         self._schedulers = schedulers
         self.optimizer = optimizer
 
@@ -453,10 +500,13 @@ class SequentialLR(_Composite):
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         self._take(schedulers, optimizer, "")
-        _require(len(milestones) == len(schedulers) - 1, "Sequential Schedulers expects number of schedulers provided "
-                                                         "to be one more than the number of milestone points, but "
-                 f"got number of schedulers {len(schedulers)} and the number of milestones to be equal to "
-                 f"{len(milestones)}")
+        _require(
+            len(milestones) == len(schedulers) - 1,
+            "Sequential Schedulers expects number of schedulers provided "
+            "to be one more than the number of milestone points, but "
+            f"got number of schedulers {len(schedulers)} and the number of milestones to be equal to "
+            f"{len(milestones)}",
+        )
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         # the constructions of the schedules have all changed the rates: back to the first values, then only the first
@@ -517,7 +567,18 @@ class ChainedScheduler(_Composite):
 class ReduceLROnPlateau(LRScheduler):
     """Times factor when the metric given to step() has not improved for `patience` epochs. mode min | max, threshold_mode rel | abs."""
 
-    def __init__(self, optimizer, mode="min", factor=0.1, patience=10, threshold=1e-4, threshold_mode="rel", cooldown=0, min_lr=0, eps=1e-8):
+    def __init__(
+        self,
+        optimizer,
+        mode="min",
+        factor=0.1,
+        patience=10,
+        threshold=1e-4,
+        threshold_mode="rel",
+        cooldown=0,
+        min_lr=0,
+        eps=1e-8,
+    ):
         _require(factor < 1, "Factor should be < 1.0.")
         self.optimizer = _checked(optimizer)
         groups, single = len(optimizer.param_groups), not isinstance(min_lr, (list, tuple))
@@ -543,8 +604,9 @@ class ReduceLROnPlateau(LRScheduler):
         better = self._is_better(metric, self.best)
         if better:
             self.best = metric
-        bad, cooling, due = _formulas.next_plateau(better, self.num_bad_epochs, self.cooldown_counter, self.patience,
-                                                   self.cooldown)
+        bad, cooling, due = _formulas.next_plateau(
+            better, self.num_bad_epochs, self.cooldown_counter, self.patience, self.cooldown
+        )
         if due:
             self._reduce_lr(self.last_epoch)
         self.num_bad_epochs, self.cooldown_counter = bad, cooling
@@ -553,16 +615,23 @@ class ReduceLROnPlateau(LRScheduler):
     def _reduce_lr(self, epoch):
         groups = self.optimizer.param_groups
         if len(groups) != len(self.min_lrs):
-            _require(self.default_min_lr is not None, f"The number of param groups in the `optimizer` ({len(groups)}) "
-                                                      f"differs from when `ReduceLROnPlateau` was initialized "
-                     f"({len(self.min_lrs)}), usually due to a new param group being added to the optimizer. Please "
-                     f"modify the `min_lrs` field to match the length of the "
-                     "`optimizer` param groups.", RuntimeError)
+            _require(
+                self.default_min_lr is not None,
+                f"The number of param groups in the `optimizer` ({len(groups)}) "
+                f"differs from when `ReduceLROnPlateau` was initialized "
+                f"({len(self.min_lrs)}), usually due to a new param group being added to the optimizer. Please "
+                f"modify the `min_lrs` field to match the length of the "
+                "`optimizer` param groups.",
+                RuntimeError,
+            )
             self.min_lrs = [self.default_min_lr] * len(groups)
         rates = [float(group["lr"]) for group in groups]
         reduced = [max(rate * self.factor, lowest) for rate, lowest in zip(rates, self.min_lrs)]
-        _write(self.optimizer, "lr", [low if rate - low > self.eps else group["lr"] for group, rate,
-                                      low in zip(groups, rates, reduced)])
+        _write(
+            self.optimizer,
+            "lr",
+            [low if rate - low > self.eps else group["lr"] for group, rate, low in zip(groups, rates, reduced)],
+        )
 
     @property
     def in_cooldown(self):
@@ -594,11 +663,15 @@ class _WithMomentum(LRScheduler):
         self.cycle_momentum = cycle_momentum
         if not cycle_momentum:
             return [], []
-        _require({"momentum", "betas"} & set(optimizer.defaults), "optimizer must support momentum or beta1 with "
-                                                                  "`cycle_momentum` option enabled")
+        _require(
+            {"momentum", "betas"} & set(optimizer.defaults),
+            "optimizer must support momentum or beta1 with `cycle_momentum` option enabled",
+        )
         self.use_beta1 = "betas" in optimizer.defaults
-        lows, highs = _per_group(optimizer, "base_momentum", base_momentum), _per_group(optimizer, "max_momentum",
-                                                                                        max_momentum)
+        lows, highs = (
+            _per_group(optimizer, "base_momentum", base_momentum),
+            _per_group(optimizer, "max_momentum", max_momentum),
+        )
         if last_epoch == -1:
             for group, low, high in zip(optimizer.param_groups, lows, highs):
                 self._set_momentum(group, high)
@@ -615,10 +688,26 @@ class _WithMomentum(LRScheduler):
 class CyclicLR(_WithMomentum):
     """A rate that goes up and down between base_lr and max_lr (Smith 2015), with `step()` after every batch; momentum the other way round."""
 
-    def __init__(self, optimizer, base_lr, max_lr, step_size_up=2000, step_size_down=None, mode="triangular", gamma=1.0, scale_fn=None, scale_mode="cycle",
-                 cycle_momentum=True, base_momentum=0.8, max_momentum=0.9, last_epoch=-1):
-        _require(scale_fn is not None or mode in ("triangular", "triangular2", "exp_range"), "mode is invalid and "
-                                                                                             "scale_fn is None")
+    def __init__(
+        self,
+        optimizer,
+        base_lr,
+        max_lr,
+        step_size_up=2000,
+        step_size_down=None,
+        mode="triangular",
+        gamma=1.0,
+        scale_fn=None,
+        scale_mode="cycle",
+        cycle_momentum=True,
+        base_momentum=0.8,
+        max_momentum=0.9,
+        last_epoch=-1,
+    ):
+        _require(
+            scale_fn is not None or mode in ("triangular", "triangular2", "exp_range"),
+            "mode is invalid and scale_fn is None",
+        )
         lows = _per_group(_checked(optimizer), "base_lr", base_lr)
         if last_epoch == -1:
             _write(optimizer, "lr", lows)
@@ -670,8 +759,13 @@ _momentum_options = itemgetter("start_momentum", "end_momentum")
 
 def _phase(end_step, lr, momentum):
     """One part of a cycle: its last step, and between which options of a group it goes."""
-    return {"end_step": end_step, "start_lr": lr[0], "end_lr": lr[1], "start_momentum": momentum[0],
-            "end_momentum": momentum[1]}
+    return {
+        "end_step": end_step,
+        "start_lr": lr[0],
+        "end_lr": lr[1],
+        "start_momentum": momentum[0],
+        "end_momentum": momentum[1],
+    }
 
 
 class OneCycleLR(_WithMomentum):
@@ -680,22 +774,42 @@ class OneCycleLR(_WithMomentum):
     total_steps, or epochs and steps_per_epoch. ValueError past the last step.
     """
 
-    def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None, pct_start=0.3, anneal_strategy="cos", cycle_momentum=True,
-                 base_momentum=0.85, max_momentum=0.95, div_factor=25.0, final_div_factor=1e4, three_phase=False, last_epoch=-1):
+    def __init__(
+        self,
+        optimizer,
+        max_lr,
+        total_steps=None,
+        epochs=None,
+        steps_per_epoch=None,
+        pct_start=0.3,
+        anneal_strategy="cos",
+        cycle_momentum=True,
+        base_momentum=0.85,
+        max_momentum=0.95,
+        div_factor=25.0,
+        final_div_factor=1e4,
+        three_phase=False,
+        last_epoch=-1,
+    ):
         self.optimizer = _checked(optimizer)
         self.total_steps = self._steps(total_steps, epochs, steps_per_epoch)
-        _require(isinstance(pct_start, float) and 0 <= pct_start <= 1, f"Expected float between 0 and 1 pct_start, but "
-                                                                       f"got {pct_start}")
-        _require(anneal_strategy in ("cos", "linear"), f"anneal_strategy must be one of 'cos' or 'linear', instead got "
-                                                       f"{anneal_strategy}")
+        _require(
+            isinstance(pct_start, float) and 0 <= pct_start <= 1,
+            f"Expected float between 0 and 1 pct_start, but got {pct_start}",
+        )
+        _require(
+            anneal_strategy in ("cos", "linear"),
+            f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}",
+        )
         self._anneal_func_type = anneal_strategy
         highest, falling = ("max_momentum", "max_momentum"), ("max_momentum", "base_momentum")
         rise = float(pct_start * self.total_steps)
         phases = [_phase(rise - 1, ("initial_lr", "max_lr"), falling)]
         if three_phase:
-            phases += [_phase(2 * rise - 2, ("max_lr", "initial_lr"), falling[::-1]), _phase(self.total_steps - 1,
-                                                                                             ("initial_lr", "min_lr"),
-                                                                                             highest)]
+            phases += [
+                _phase(2 * rise - 2, ("max_lr", "initial_lr"), falling[::-1]),
+                _phase(self.total_steps - 1, ("initial_lr", "min_lr"), highest),
+            ]
         else:
             phases += [_phase(self.total_steps - 1, ("max_lr", "min_lr"), falling[::-1])]
         self._schedule_phases = phases
@@ -709,10 +823,15 @@ class OneCycleLR(_WithMomentum):
 
     @staticmethod
     def _steps(total_steps, epochs, steps_per_epoch):
-        _require(total_steps is not None or None not in (epochs, steps_per_epoch), "You must define either total_steps "
-                                                                                   "OR (epochs AND steps_per_epoch)")
-        counts = {"epochs": epochs,
-                  "steps_per_epoch": steps_per_epoch} if total_steps is None else {"total_steps": total_steps}
+        _require(
+            total_steps is not None or None not in (epochs, steps_per_epoch),
+            "You must define either total_steps OR (epochs AND steps_per_epoch)",
+        )
+        counts = (
+            {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
+            if total_steps is None
+            else {"total_steps": total_steps}
+        )
         for name, count in counts.items():
             _require(isinstance(count, int) and count > 0, f"Expected positive integer {name}, but got {count}")
         return math.prod(counts.values())
@@ -727,8 +846,8 @@ class OneCycleLR(_WithMomentum):
         cosine = self._anneal_func_type == "cos"
         weight = _formulas.cosine_weight(passed, 1) if cosine else passed
         if self.cycle_momentum:
-            start, end = _momentum_options(phase)[::-1 if cosine else 1]
+            start, end = _momentum_options(phase)[:: -1 if cosine else 1]
             for group in groups:
                 self._set_momentum(group, _between(group[start], group[end], weight))
-        start, end = _rate_options(phase)[::-1 if cosine else 1]
+        start, end = _rate_options(phase)[:: -1 if cosine else 1]
         return [group[start] + (group[end] - group[start]) * weight for group in groups]

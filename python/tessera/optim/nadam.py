@@ -13,20 +13,49 @@ class NAdam(SingleTensorOptimizer):
 
     _late_defaults = {"capturable": False, "decoupled_weight_decay": False}
 
-    def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled_weight_decay=False, *, foreach=None,
-                 maximize=False, capturable=False, differentiable=False):
+    def __init__(
+        self,
+        params,
+        lr=2e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        momentum_decay=4e-3,
+        decoupled_weight_decay=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+    ):
         check_lr(lr, foreach, capturable)
         check(eps >= 0.0, "epsilon value", eps)
         check_betas(betas)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
         check(momentum_decay >= 0.0, "momentum_decay value", momentum_decay)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay,
-                                      decoupled_weight_decay=decoupled_weight_decay, maximize=maximize, foreach=foreach, capturable=capturable,
-                                      differentiable=differentiable))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                betas=betas,
+                eps=eps,
+                weight_decay=weight_decay,
+                momentum_decay=momentum_decay,
+                decoupled_weight_decay=decoupled_weight_decay,
+                maximize=maximize,
+                foreach=foreach,
+                capturable=capturable,
+                differentiable=differentiable,
+            ),
+        )
 
     def _new_state(self, p, group):
         device = p.device if group["capturable"] else None
-        return {"mu_product": tessera.ones((), dtype=_get_scalar_dtype(), device=device), "exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
+        return {
+            "mu_product": tessera.ones((), dtype=_get_scalar_dtype(), device=device),
+            "exp_avg": zeros_like(p),
+            "exp_avg_sq": zeros_like(p),
+        }
 
     def _update(self, p, grad, state, group):
         beta1, beta2 = group["betas"]
@@ -39,7 +68,7 @@ class NAdam(SingleTensorOptimizer):
         product = count_of(state["mu_product"], group)
         m.lerp_(grad, 1 - beta1)
         v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        denom = v.div(1 - beta2 ** t).sqrt()
+        denom = v.div(1 - beta2**t).sqrt()
         denom = denom + group["eps"]
         rates = lr * (1.0 - mu) / (1.0 - product), lr * mu_next / (1.0 - product * mu_next)
         for direction, rate in zip((grad, m), rates):

@@ -28,8 +28,13 @@ def __getattr__(name):
     # type aliases, built only for those who ask
     if name in ("ParamsT", "StateDict", "Args", "Kwargs"):
         from typing import Any, Dict, Iterable, Tuple, Union
-        aliases = {"ParamsT": Union[Iterable[Tensor], Iterable[Dict[str, Any]], Iterable[Tuple[str, Tensor]]], "StateDict": Dict[str, Any], "Args": Tuple[Any, ...],
-                   "Kwargs": Dict[str, Any]}
+
+        aliases = {
+            "ParamsT": Union[Iterable[Tensor], Iterable[Dict[str, Any]], Iterable[Tuple[str, Tensor]]],
+            "StateDict": Dict[str, Any],
+            "Args": Tuple[Any, ...],
+            "Kwargs": Dict[str, Any],
+        }
         globals().update(aliases)
         return aliases[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -97,8 +102,14 @@ def register_optimizer_step_post_hook(hook):
     return handle
 
 
-_HOOK_DICTS = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks", "_optimizer_state_dict_pre_hooks", "_optimizer_state_dict_post_hooks",
-               "_optimizer_load_state_dict_pre_hooks", "_optimizer_load_state_dict_post_hooks")
+_HOOK_DICTS = (
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)
 
 
 class Optimizer:
@@ -114,7 +125,10 @@ class Optimizer:
             setattr(self, name, OrderedDict())
         self._patch_step_function()
         if isinstance(params, Tensor):
-            raise TypeError("params argument given to the optimizer should be an iterable of Tensors or dicts, but got " + tessera.typename(params))
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got "
+                + tessera.typename(params)
+            )
         self.state = defaultdict(dict)
         self.param_groups = []
         param_groups = list(params)
@@ -258,12 +272,20 @@ class Optimizer:
         if len(groups) != len(saved_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
         if any(len(g["params"]) != len(s["params"]) for g, s in zip(groups, saved_groups)):
-            raise ValueError("loaded state dict contains a parameter group that doesn't match the size of optimizer's group")
-        params = dict(zip(chain.from_iterable(g["params"] for g in saved_groups), chain.from_iterable(g["params"] for g in groups)))
+            raise ValueError(
+                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+            )
+        params = dict(
+            zip(
+                chain.from_iterable(g["params"] for g in saved_groups), chain.from_iterable(g["params"] for g in groups)
+            )
+        )
 
         def cast(param, value, param_id, key=None):
             if isinstance(value, Tensor):
-                return Optimizer._process_value_according_to_param_policy(param, value, param_id, state_dict["param_groups"], key)
+                return Optimizer._process_value_according_to_param_policy(
+                    param, value, param_id, state_dict["param_groups"], key
+                )
             if isinstance(value, dict):
                 return {k: cast(param, v, param_id, k) for k, v in value.items()}
             if isinstance(value, (list, tuple)):
@@ -320,14 +342,18 @@ class Optimizer:
         if isinstance(params, Tensor):
             param_group["params"] = [params]
         elif isinstance(params, set):
-            raise TypeError("optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will change between runs. Please "
-                            "use a list instead.")
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will change between runs. Please "
+                "use a list instead."
+            )
         else:
             param_group["params"] = list(params)
         self._split_names(param_group)
         for param in param_group["params"]:
             if not isinstance(param, Tensor):
-                raise TypeError("optimizer can only optimize Tensors, but one of the params is " + tessera.typename(param))
+                raise TypeError(
+                    "optimizer can only optimize Tensors, but one of the params is " + tessera.typename(param)
+                )
             if not self.defaults.get("differentiable", None) and not (param.is_leaf or param.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
         for name, default in self.defaults.items():
@@ -337,14 +363,21 @@ class Optimizer:
         params = param_group["params"]
         if len(params) != len(set(params)):
             import warnings
-            warnings.warn("optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; see "
-                          "github.com/pytorch/pytorch/issues/40967 for more information", stacklevel=3)
+
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; see "
+                "github.com/pytorch/pytorch/issues/40967 for more information",
+                stacklevel=3,
+            )
         known = set()
         for group in self.param_groups:
             known.update(group["params"])
             if ("param_names" in param_group) != ("param_names" in group):
-                raise ValueError("all optimizer param groups should be with/without names. cannot add param group with names to the optimizer" if "param_names" in param_group
-                                 else "all optimizer param groups should be with/without names. cannot add param group without names to the optimizer")
+                raise ValueError(
+                    "all optimizer param groups should be with/without names. cannot add param group with names to the optimizer"
+                    if "param_names" in param_group
+                    else "all optimizer param groups should be with/without names. cannot add param group without names to the optimizer"
+                )
         if not known.isdisjoint(param_group["params"]):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
@@ -483,7 +516,12 @@ def step_lists(optimizer, group, names):
     """What one multi-tensor step of a group takes: [parameters with a gradient, gradients, state[name] of each name ...]; None if the group is not ready for it (as
     `fused_ready` says, or because some state has not been made yet)."""
     params = group["params"]
-    if group["differentiable"] or isinstance(group["lr"], Tensor) or not params or params[0].device.type not in _FUSED_DEVICES:
+    if (
+        group["differentiable"]
+        or isinstance(group["lr"], Tensor)
+        or not params
+        or params[0].device.type not in _FUSED_DEVICES
+    ):
         return None
     return tessera._C._step_lists(params, optimizer.state, names)
 

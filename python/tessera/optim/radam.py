@@ -13,14 +13,38 @@ class RAdam(SingleTensorOptimizer):
 
     _late_defaults = {"capturable": False, "decoupled_weight_decay": False}
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False, *, foreach=None, maximize=False, capturable=False,
-                 differentiable=False):
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        decoupled_weight_decay=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+    ):
         check_lr(lr, foreach, capturable)
         check(eps >= 0.0, "epsilon value", eps)
         check_betas(betas)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize, foreach=foreach, capturable=capturable,
-                                      decoupled_weight_decay=decoupled_weight_decay, differentiable=differentiable))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                betas=betas,
+                eps=eps,
+                weight_decay=weight_decay,
+                maximize=maximize,
+                foreach=foreach,
+                capturable=capturable,
+                decoupled_weight_decay=decoupled_weight_decay,
+                differentiable=differentiable,
+            ),
+        )
 
     def _new_state(self, p, group):
         return {"exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
@@ -31,15 +55,15 @@ class RAdam(SingleTensorOptimizer):
         p, grad, m, v = as_real(p, grad, state["exp_avg"], state["exp_avg_sq"])
         m.lerp_(grad, 1 - beta1)
         v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        correction2 = 1 - beta2 ** t
-        m_hat = m / (1 - beta1 ** t)
+        correction2 = 1 - beta2**t
+        m_hat = m / (1 - beta1**t)
         rho_inf = 2 / (1 - beta2) - 1
-        rho = rho_inf - 2 * t * beta2 ** t / correction2
+        rho = rho_inf - 2 * t * beta2**t / correction2
         step = m_hat * group["lr"]
 
         def rectified(rho):
             rect = ((rho - 4) * (rho - 2) * rho_inf / ((rho_inf - 4) * (rho_inf - 2) * rho)) ** 0.5
-            return step * (correction2 ** 0.5 / (v.sqrt() + group["eps"])) * rect
+            return step * (correction2**0.5 / (v.sqrt() + group["eps"])) * rect
 
         if isinstance(rho, tessera.Tensor):
             p.sub_(tessera.where(rho > 5.0, rectified(rho.clamp(min=5.0)), step))

@@ -13,15 +13,40 @@ class RMSprop(SingleTensorOptimizer):
 
     _late_defaults = {"momentum": 0, "centered": False, "capturable": False}
 
-    def __init__(self, params, lr=1e-2, alpha=0.99, eps=1e-8, weight_decay=0, momentum=0, centered=False, capturable=False, foreach=None, maximize=False,
-                 differentiable=False):
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        alpha=0.99,
+        eps=1e-8,
+        weight_decay=0,
+        momentum=0,
+        centered=False,
+        capturable=False,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+    ):
         check_lr(lr, foreach, capturable)
         check(eps >= 0.0, "epsilon value", eps)
         check(momentum >= 0.0, "momentum value", momentum)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
         check(alpha >= 0.0, "alpha value", alpha)
-        super().__init__(params, dict(lr=lr, momentum=momentum, alpha=alpha, eps=eps, centered=centered, weight_decay=weight_decay, capturable=capturable, foreach=foreach,
-                                      maximize=maximize, differentiable=differentiable))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                momentum=momentum,
+                alpha=alpha,
+                eps=eps,
+                centered=centered,
+                weight_decay=weight_decay,
+                capturable=capturable,
+                foreach=foreach,
+                maximize=maximize,
+                differentiable=differentiable,
+            ),
+        )
 
     def _new_state(self, p, group):
         state = {"square_avg": zeros_like(p)}
@@ -33,7 +58,9 @@ class RMSprop(SingleTensorOptimizer):
 
     def _update(self, p, grad, state, group):
         alpha = group["alpha"]
-        p, grad, v, mean, buf = as_real(p, grad, state["square_avg"], state.get("grad_avg"), state.get("momentum_buffer"))
+        p, grad, v, mean, buf = as_real(
+            p, grad, state["square_avg"], state.get("grad_avg"), state.get("momentum_buffer")
+        )
         v.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
         if group["centered"]:
             mean.lerp_(grad, 1 - alpha)

@@ -13,17 +13,41 @@ class Rprop(SingleTensorOptimizer):
 
     _late_defaults = {"capturable": False}
 
-    def __init__(self, params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50), *, capturable=False, foreach=None, maximize=False, differentiable=False):
+    def __init__(
+        self,
+        params,
+        lr=1e-2,
+        etas=(0.5, 1.2),
+        step_sizes=(1e-6, 50),
+        *,
+        capturable=False,
+        foreach=None,
+        maximize=False,
+        differentiable=False,
+    ):
         check_lr(lr, foreach, capturable)
         if not 0.0 < etas[0] < 1.0 < etas[1]:
             raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        super().__init__(params, dict(lr=lr, etas=etas, step_sizes=step_sizes, foreach=foreach, maximize=maximize, differentiable=differentiable,
-                                      capturable=capturable))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                etas=etas,
+                step_sizes=step_sizes,
+                foreach=foreach,
+                maximize=maximize,
+                differentiable=differentiable,
+                capturable=capturable,
+            ),
+        )
 
     def _new_state(self, p, group):
         # a complex gradient has one step size for each part
         lr = group["lr"] * (1 + 1j) if p.is_complex() else group["lr"]
-        return {"prev": zeros_like(p), "step_size": zeros_like(p).add_(lr.to(p.device) if isinstance(lr, tessera.Tensor) else lr)}
+        return {
+            "prev": zeros_like(p),
+            "step_size": zeros_like(p).add_(lr.to(p.device) if isinstance(lr, tessera.Tensor) else lr),
+        }
 
     def _update(self, p, grad, state, group):
         down, up = group["etas"]

@@ -2,7 +2,17 @@
 
 import tessera
 
-from .optimizer import Optimizer, _check_choice, _use_grad_for_differentiable, check, check_lr, fused_ready, run_closure, step_lists, take_scale
+from .optimizer import (
+    Optimizer,
+    _check_choice,
+    _use_grad_for_differentiable,
+    check,
+    check_lr,
+    fused_ready,
+    run_closure,
+    step_lists,
+    take_scale,
+)
 
 __all__ = ["SGD", "sgd"]
 
@@ -10,14 +20,39 @@ __all__ = ["SGD", "sgd"]
 class SGD(Optimizer):
     """p -= lr g, with momentum b = momentum b + (1 - dampening) g (the first b is g), p -= lr b, or p -= lr (g + momentum b) (nesterov)."""
 
-    def __init__(self, params, lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False, *, maximize=False, foreach=None, differentiable=False, fused=None):
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        momentum=0,
+        dampening=0,
+        weight_decay=0,
+        nesterov=False,
+        *,
+        maximize=False,
+        foreach=None,
+        differentiable=False,
+        fused=None,
+    ):
         check_lr(lr)
         check(momentum >= 0.0, "momentum value", momentum)
         check(weight_decay >= 0.0, "weight_decay value", weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
             raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        super().__init__(params, dict(lr=lr, momentum=momentum, dampening=dampening, weight_decay=weight_decay, nesterov=nesterov, maximize=maximize, foreach=foreach,
-                                      differentiable=differentiable, fused=fused))
+        super().__init__(
+            params,
+            dict(
+                lr=lr,
+                momentum=momentum,
+                dampening=dampening,
+                weight_decay=weight_decay,
+                nesterov=nesterov,
+                maximize=maximize,
+                foreach=foreach,
+                differentiable=differentiable,
+                fused=fused,
+            ),
+        )
         _check_choice(foreach, fused, differentiable)
         if fused:
             self._step_supports_amp_scaling = True
@@ -25,7 +60,13 @@ class SGD(Optimizer):
     def __setstate__(self, state):
         super().__setstate__(state)
         for group in self.param_groups:
-            for name, value in (("nesterov", False), ("maximize", False), ("foreach", None), ("differentiable", False), ("fused", False)):
+            for name, value in (
+                ("nesterov", False),
+                ("maximize", False),
+                ("foreach", None),
+                ("differentiable", False),
+                ("fused", False),
+            ):
                 group.setdefault(name, value)
 
     @_use_grad_for_differentiable
@@ -57,27 +98,81 @@ class SGD(Optimizer):
 
 
 def _options(optimizer, group):
-    return dict(weight_decay=group["weight_decay"], momentum=group["momentum"], lr=group["lr"], dampening=group["dampening"], nesterov=group["nesterov"],
-                maximize=group["maximize"], grad_scale=getattr(optimizer, "grad_scale", None), found_inf=getattr(optimizer, "found_inf", None))
+    return dict(
+        weight_decay=group["weight_decay"],
+        momentum=group["momentum"],
+        lr=group["lr"],
+        dampening=group["dampening"],
+        nesterov=group["nesterov"],
+        maximize=group["maximize"],
+        grad_scale=getattr(optimizer, "grad_scale", None),
+        found_inf=getattr(optimizer, "found_inf", None),
+    )
 
 
-def _fused(params, grads, buffers, first, *, weight_decay, momentum, lr, dampening, nesterov, maximize, grad_scale, found_inf):
+def _fused(
+    params, grads, buffers, first, *, weight_decay, momentum, lr, dampening, nesterov, maximize, grad_scale, found_inf
+):
     """All parameters in one call."""
-    tessera._fused_sgd_(params, grads, buffers, weight_decay=float(weight_decay), momentum=float(momentum), lr=float(lr), dampening=float(dampening),
-                        nesterov=nesterov, maximize=maximize, is_first_step=first, grad_scale=grad_scale, found_inf=found_inf)
+    tessera._fused_sgd_(
+        params,
+        grads,
+        buffers,
+        weight_decay=float(weight_decay),
+        momentum=float(momentum),
+        lr=float(lr),
+        dampening=float(dampening),
+        nesterov=nesterov,
+        maximize=maximize,
+        is_first_step=first,
+        grad_scale=grad_scale,
+        found_inf=found_inf,
+    )
 
 
-def sgd(params, d_p_list, momentum_buffer_list, has_sparse_grad=False, foreach=None, fused=None, grad_scale=None, found_inf=None, *, weight_decay, momentum, lr,
-        dampening, nesterov, maximize, differentiable=False):
+def sgd(
+    params,
+    d_p_list,
+    momentum_buffer_list,
+    has_sparse_grad=False,
+    foreach=None,
+    fused=None,
+    grad_scale=None,
+    found_inf=None,
+    *,
+    weight_decay,
+    momentum,
+    lr,
+    dampening,
+    nesterov,
+    maximize,
+    differentiable=False,
+):
     """One step on lists of parameters and gradients; None entries of momentum_buffer_list (empty without momentum) are created."""
-    if not differentiable and fused_ready(lr, params, d_p_list) and all(b is None for b in momentum_buffer_list) | all(b is not None for b in momentum_buffer_list):
+    if (
+        not differentiable
+        and fused_ready(lr, params, d_p_list)
+        and all(b is None for b in momentum_buffer_list) | all(b is not None for b in momentum_buffer_list)
+    ):
         first = bool(momentum_buffer_list) and momentum_buffer_list[0] is None
         if first:
             if found_inf is not None and bool(found_inf):
                 return  # buffers are made in the first step that is done
             momentum_buffer_list[:] = [tessera.empty_like(g) for g in d_p_list]
-        _fused(params, d_p_list, momentum_buffer_list, first, weight_decay=weight_decay, momentum=momentum, lr=lr, dampening=dampening, nesterov=nesterov,
-               maximize=maximize, grad_scale=grad_scale, found_inf=found_inf)
+        _fused(
+            params,
+            d_p_list,
+            momentum_buffer_list,
+            first,
+            weight_decay=weight_decay,
+            momentum=momentum,
+            lr=lr,
+            dampening=dampening,
+            nesterov=nesterov,
+            maximize=maximize,
+            grad_scale=grad_scale,
+            found_inf=found_inf,
+        )
         return
     if not take_scale(d_p_list, grad_scale, found_inf):
         return

@@ -17,7 +17,9 @@ class SparseAdam(Optimizer):
         check(eps > 0.0, "epsilon value", eps)
         check_betas(betas)
         super().__init__(params, dict(lr=lr, betas=betas, eps=eps, maximize=maximize))
-        sparse = [[g, i] for g, group in enumerate(self.param_groups) for i, p in enumerate(group["params"]) if p.is_sparse]
+        sparse = [
+            [g, i] for g, group in enumerate(self.param_groups) for i, p in enumerate(group["params"]) if p.is_sparse
+        ]
         if sparse:
             raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
 
@@ -62,5 +64,5 @@ def _update(p, grad, state, group):
     v.add_(sparse(step_v))
     numer = step_m + old_m
     denom = (step_v + old_v).sqrt_().add_(group["eps"])
-    step_size = group["lr"] * (1 - beta2 ** t) ** 0.5 / (1 - beta1 ** t)
+    step_size = group["lr"] * (1 - beta2**t) ** 0.5 / (1 - beta1**t)
     p.add_(sparse(-step_size * numer / denom))

@@ -8,7 +8,15 @@ from tessera.nn import Module
 
 from .lr_scheduler import LRScheduler, _formulas, _per_group, _read, _require
 
-__all__ = ["AveragedModel", "update_bn", "SWALR", "get_ema_multi_avg_fn", "get_swa_multi_avg_fn", "get_ema_avg_fn", "get_swa_avg_fn"]
+__all__ = [
+    "AveragedModel",
+    "update_bn",
+    "SWALR",
+    "get_ema_multi_avg_fn",
+    "get_swa_multi_avg_fn",
+    "get_ema_avg_fn",
+    "get_swa_avg_fn",
+]
 
 
 def _check_decay(decay):
@@ -70,8 +78,9 @@ class AveragedModel(Module):
 
     def __init__(self, model, device=None, avg_fn=None, multi_avg_fn=None, use_buffers=False):
         super().__init__()
-        _require(None in (avg_fn, multi_avg_fn), "Only one of avg_fn and multi_avg_fn should be provided",
-                 AssertionError)
+        _require(
+            None in (avg_fn, multi_avg_fn), "Only one of avg_fn and multi_avg_fn should be provided", AssertionError
+        )
         own = deepcopy(model)
         self.module = own if device is None else own.to(device)
         self.avg_fn, self.multi_avg_fn, self.use_buffers = avg_fn, multi_avg_fn, use_buffers
@@ -81,7 +90,11 @@ class AveragedModel(Module):
         return self.module(*args, **kwargs)
 
     def _state(self, module):
-        return list(itertools.chain(module.parameters(), module.buffers())) if self.use_buffers else list(module.parameters())
+        return (
+            list(itertools.chain(module.parameters(), module.buffers()))
+            if self.use_buffers
+            else list(module.parameters())
+        )
 
     def update_parameters(self, model):
         """Takes the parameters of `model` into the average; the first time it copies them."""
@@ -107,6 +120,7 @@ class AveragedModel(Module):
 def update_bn(loader, model, device=None):
     """Computes the running statistics of the BatchNorm layers again, as plain averages over the batches of `loader` (tensors, or sequences that begin with one)."""
     from tessera.nn.modules.batchnorm import _BatchNorm
+
     momenta = {layer: layer.momentum for layer in model.modules() if isinstance(layer, _BatchNorm)}
     if not momenta:
         return
@@ -131,10 +145,14 @@ class SWALR(LRScheduler):
     def __init__(self, optimizer, swa_lr, anneal_epochs=10, anneal_strategy="cos", last_epoch=-1):
         for group, lr in zip(optimizer.param_groups, _per_group(optimizer, "swa_lr", swa_lr)):
             group["swa_lr"] = lr
-        _require(anneal_strategy in ("cos", "linear"), f"anneal_strategy must by one of 'cos' or 'linear', instead got "
-                                                       f"{anneal_strategy}")
-        _require(isinstance(anneal_epochs, int) and anneal_epochs >= 0, f"anneal_epochs must be equal or greater than "
-                                                                        f"0, got {anneal_epochs}")
+        _require(
+            anneal_strategy in ("cos", "linear"),
+            f"anneal_strategy must by one of 'cos' or 'linear', instead got {anneal_strategy}",
+        )
+        _require(
+            isinstance(anneal_epochs, int) and anneal_epochs >= 0,
+            f"anneal_epochs must be equal or greater than 0, got {anneal_epochs}",
+        )
         self._start(optimizer, last_epoch, _anneal_strategy=anneal_strategy, anneal_epochs=anneal_epochs)
 
     def get_lr(self):
@@ -142,10 +160,15 @@ class SWALR(LRScheduler):
         rates = _read(self.optimizer, "lr")
         # _step_count is one ahead of the number of steps that the user made
         step = max(self._step_count - 1, 0 if self.anneal_epochs else 1)
-        before, share = (_formulas.averaging_weight(at, self.anneal_epochs, self._anneal_strategy == "cos")
-                         for at in (step - 1, step))
+        before, share = (
+            _formulas.averaging_weight(at, self.anneal_epochs, self._anneal_strategy == "cos")
+            for at in (step - 1, step)
+        )
         targets = [group["swa_lr"] for group in self.optimizer.param_groups]
         # the rate that the way began at, from the present one
-        starts = targets if before == 1 else [(rate - before * target) / (1 - before) for rate,
-                                              target in zip(rates, targets)]
+        starts = (
+            targets
+            if before == 1
+            else [(rate - before * target) / (1 - before) for rate, target in zip(rates, targets)]
+        )
         return [target * share + start * (1 - share) for start, target in zip(starts, targets)]

@@ -9,9 +9,18 @@ import tessera
 
 # dtype name -> (rtol, atol); dtypes that are not listed are compared exactly. Complex numbers have the tolerances of their parts.
 _TOLERANCES = {
-    "float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7),
-    "complex32": (1e-3, 1e-5), "complex64": (1.3e-6, 1e-5), "complex128": (1e-7, 1e-7),
-    "quint8": (1.3e-6, 1e-5), "qint8": (1.3e-6, 1e-5), "qint32": (1.3e-6, 1e-5), "quint4x2": (1.3e-6, 1e-5), "quint2x4": (1.3e-6, 1e-5),
+    "float16": (1e-3, 1e-5),
+    "bfloat16": (1.6e-2, 1e-5),
+    "float32": (1.3e-6, 1e-5),
+    "float64": (1e-7, 1e-7),
+    "complex32": (1e-3, 1e-5),
+    "complex64": (1.3e-6, 1e-5),
+    "complex128": (1e-7, 1e-7),
+    "quint8": (1.3e-6, 1e-5),
+    "qint8": (1.3e-6, 1e-5),
+    "qint32": (1.3e-6, 1e-5),
+    "quint4x2": (1.3e-6, 1e-5),
+    "quint2x4": (1.3e-6, 1e-5),
 }
 
 
@@ -37,9 +46,16 @@ def default_tolerances(*inputs, dtype_precisions=None):
 class _Options:
     def __init__(self, rtol, atol, equal_nan, check_device, check_dtype, check_layout, check_stride, allow_subclasses):
         if (rtol is None) != (atol is None):
-            raise ValueError(f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {'rtol' if rtol is None else 'atol'}.")
+            raise ValueError(
+                f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {'rtol' if rtol is None else 'atol'}."
+            )
         self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
-        self.check_device, self.check_dtype, self.check_layout, self.check_stride = check_device, check_dtype, check_layout, check_stride
+        self.check_device, self.check_dtype, self.check_layout, self.check_stride = (
+            check_device,
+            check_dtype,
+            check_layout,
+            check_stride,
+        )
         self.allow_subclasses = allow_subclasses
 
     def tolerances(self, *inputs):
@@ -79,8 +95,11 @@ def _compare(actual, expected, options):
         _compare_numbers(actual, expected, options)
     elif _tensor_pair(actual, expected, options):
         to_tensor = tessera.as_tensor
-        _compare_tensors(actual if isinstance(actual, tessera.Tensor) else to_tensor(actual),
-                         expected if isinstance(expected, tessera.Tensor) else to_tensor(expected), options)
+        _compare_tensors(
+            actual if isinstance(actual, tessera.Tensor) else to_tensor(actual),
+            expected if isinstance(expected, tessera.Tensor) else to_tensor(expected),
+            options,
+        )
     elif _is_sequence(actual) and _is_sequence(expected):
         _compare_sequences(actual, expected, options)
     elif isinstance(actual, collections.abc.Mapping) and isinstance(expected, collections.abc.Mapping):
@@ -90,7 +109,9 @@ def _compare(actual, expected, options):
 
 
 def _unsupported(actual, expected):
-    return _Mismatch(TypeError, f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.")
+    return _Mismatch(
+        TypeError, f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}."
+    )
 
 
 def _is_sequence(value):
@@ -115,8 +136,11 @@ def _compare_sequences(actual, expected, options):
 def _compare_mappings(actual, expected, options):
     missing, additional = set(expected) - set(actual), set(actual) - set(expected)
     if missing or additional:
-        raise _Mismatch(AssertionError, f"The keys of the mappings do not match:\nMissing keys in the actual mapping: {sorted(missing, key=str)}\n"
-                                        f"Additional keys in the actual mapping: {sorted(additional, key=str)}")
+        raise _Mismatch(
+            AssertionError,
+            f"The keys of the mappings do not match:\nMissing keys in the actual mapping: {sorted(missing, key=str)}\n"
+            f"Additional keys in the actual mapping: {sorted(additional, key=str)}",
+        )
     for key in sorted(actual, key=lambda key: (isinstance(key, str), str(key))):
         _nested(key, actual[key], expected[key], options)
 
@@ -205,7 +229,9 @@ def _compare_tensors(actual, expected, options):
         expected = expected.to_dense() if _layout(expected) != "strided" else expected
     layout = _layout(actual)
     if actual.is_quantized:
-        _compare_values(actual.dequantize(), expected.dequantize(), rtol, atol, options.equal_nan, "Quantized tensor-likes")
+        _compare_values(
+            actual.dequantize(), expected.dequantize(), rtol, atol, options.equal_nan, "Quantized tensor-likes"
+        )
     elif layout == "sparse_coo":
         _compare_coo(actual, expected, rtol, atol, options)
     elif layout.startswith("sparse"):
@@ -219,18 +245,24 @@ def _compare_tensors(actual, expected, options):
 
 def _compare_coo(actual, expected, rtol, atol, options):
     if actual._nnz() != expected._nnz():
-        raise _Mismatch(AssertionError, f"The number of specified values in sparse COO tensors does not match: {actual._nnz()} != "
-                                        f"{expected._nnz()}")
+        raise _Mismatch(
+            AssertionError,
+            f"The number of specified values in sparse COO tensors does not match: {actual._nnz()} != "
+            f"{expected._nnz()}",
+        )
     _compare_values(actual._indices(), expected._indices(), 0, 0, False, "Sparse COO indices")
     _compare_values(actual._values(), expected._values(), rtol, atol, options.equal_nan, "Sparse COO values")
 
 
 def _compare_compressed(actual, expected, layout, rtol, atol, options):
-    name = layout[len("sparse_"):].upper()
+    name = layout[len("sparse_") :].upper()
     members = ("crow_indices", "col_indices") if name in ("CSR", "BSR") else ("ccol_indices", "row_indices")
     if actual._nnz() != expected._nnz():
-        raise _Mismatch(AssertionError, f"The number of specified values in sparse {name} tensors does not match: {actual._nnz()} != "
-                                        f"{expected._nnz()}")
+        raise _Mismatch(
+            AssertionError,
+            f"The number of specified values in sparse {name} tensors does not match: {actual._nnz()} != "
+            f"{expected._nnz()}",
+        )
     for member in members:
         _compare_values(getattr(actual, member)(), getattr(expected, member)(), 0, 0, False, f"Sparse {name} {member}")
     _compare_values(actual.values(), expected.values(), rtol, atol, options.equal_nan, f"Sparse {name} values")
@@ -260,7 +292,7 @@ def _compare_values(actual, expected, rtol, atol, equal_nan, name):
         a, e = actual.item(), expected.item()
         message = _scalar_message(a, e, abs(a - e), rtol, atol)
         if name != "Tensor-likes":
-            message = name + message[len("Scalars"):]
+            message = name + message[len("Scalars") :]
         raise _Mismatch(AssertionError, message)
     raise _Mismatch(AssertionError, _tensor_message(actual, expected, matches, rtol, atol, name))
 
@@ -279,20 +311,40 @@ def _tensor_message(actual, expected, matches, rtol, atol, name):
     count = total - int(matches.sum())
     matches, actual, expected = matches.reshape(-1), actual.reshape(-1), expected.reshape(-1)
     if not (actual.dtype.is_floating_point or actual.dtype.is_complex):
-        actual, expected = actual.to(tessera.int64), expected.to(tessera.int64)  # differences of unsigned numbers would wrap
+        actual, expected = (
+            actual.to(tessera.int64),
+            expected.to(tessera.int64),
+        )  # differences of unsigned numbers would wrap
     absolute = (actual - expected).abs()
     relative = absolute / expected.abs()
-    lines = [f"{name} are not {'equal' if equality else 'close'}!\n", f"Mismatched elements: {count} / {total} ({count / total:.1%})"]
+    lines = [
+        f"{name} are not {'equal' if equality else 'close'}!\n",
+        f"Mismatched elements: {count} / {total} ({count / total:.1%})",
+    ]
     for kind, values, limit in (("absolute", absolute, atol), ("relative", relative, rtol)):
         values = values.masked_fill(matches, 0)
         at = int(values.argmax())
-        lines.append(f"Greatest {kind} difference: {values[at].item()} at index {_index_of(at, shape)}"
-                     + ("" if equality else f" (up to {limit} allowed)"))
+        lines.append(
+            f"Greatest {kind} difference: {values[at].item()} at index {_index_of(at, shape)}"
+            + ("" if equality else f" (up to {limit} allowed)")
+        )
     return "\n".join(lines)
 
 
-def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=None, equal_nan=False, check_device=True, check_dtype=True,
-                 check_layout=True, check_stride=False, msg=None):
+def assert_close(
+    actual,
+    expected,
+    *,
+    allow_subclasses=True,
+    rtol=None,
+    atol=None,
+    equal_nan=False,
+    check_device=True,
+    check_dtype=True,
+    check_layout=True,
+    check_stride=False,
+    msg=None,
+):
     """Asserts that `actual` and `expected` are close: |actual - expected| <= atol + rtol * |expected|, element by element.
 
     Args:
@@ -326,12 +378,26 @@ def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=
     """Deprecated: `assert_close` that ignores dtype and device and takes NaNs as equal."""
     import warnings
 
-    warnings.warn("`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. Please use "
-                  "`torch.testing.assert_close()` instead.", FutureWarning, stacklevel=2)
+    warnings.warn(
+        "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. Please use "
+        "`torch.testing.assert_close()` instead.",
+        FutureWarning,
+        stacklevel=2,
+    )
     if not isinstance(actual, tessera.Tensor):
         actual = tessera.tensor(actual)
     if not isinstance(expected, tessera.Tensor):
         expected = tessera.tensor(expected, dtype=actual.dtype)
     if rtol is None and atol is None:
         rtol, atol = default_tolerances(actual, expected)
-    assert_close(actual, expected, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=True, check_dtype=False, check_stride=False, msg=msg or None)
+    assert_close(
+        actual,
+        expected,
+        rtol=rtol,
+        atol=atol,
+        equal_nan=equal_nan,
+        check_device=True,
+        check_dtype=False,
+        check_stride=False,
+        msg=msg or None,
+    )

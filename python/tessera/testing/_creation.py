@@ -43,8 +43,17 @@ def _fill(shape, dtype, device, low, high):
     return tessera.empty(shape, dtype=wide, device=device).uniform_(low, high).to(dtype)
 
 
-def make_tensor(*shape, dtype, device="cpu", low=None, high=None, requires_grad=False, noncontiguous=False, exclude_zero=False,
-                memory_format=None):
+def make_tensor(
+    *shape,
+    dtype,
+    device="cpu",
+    low=None,
+    high=None,
+    requires_grad=False,
+    noncontiguous=False,
+    exclude_zero=False,
+    memory_format=None,
+):
     """A tensor with random values from [low, high).
 
     Args:
@@ -61,10 +70,14 @@ def make_tensor(*shape, dtype, device="cpu", low=None, high=None, requires_grad=
     if len(shape) == 1 and isinstance(shape[0], (list, tuple)):
         shape = tuple(shape[0])
     if noncontiguous and memory_format is not None:
-        raise ValueError(f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got noncontiguous={noncontiguous!r} "
-                         f"and memory_format={memory_format!r}")
+        raise ValueError(
+            f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got noncontiguous={noncontiguous!r} "
+            f"and memory_format={memory_format!r}"
+        )
     if requires_grad and not (dtype.is_floating_point or dtype.is_complex):
-        raise ValueError(f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype!r}")
+        raise ValueError(
+            f"`requires_grad=True` is not supported for boolean and integral dtypes, but got dtype={dtype!r}"
+        )
     low, high = _limits(dtype, low, high)
     result = _fill(shape, dtype, device, low, high)
     if noncontiguous and result.numel() > 1:

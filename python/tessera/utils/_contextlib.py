@@ -46,14 +46,18 @@ def _wrap_generator(ctx_factory, func):
 def context_decorator(ctx, func):
     """Wraps `func` so that each call runs inside a context: `ctx` is a factory, or a context manager with `clone()`."""
     if callable(ctx) and hasattr(ctx, "__enter__"):
-        raise AssertionError(f"Passed in {ctx} is both callable and also a valid context manager (has __enter__), "
-                             "making it ambiguous which interface to use.")
+        raise AssertionError(
+            f"Passed in {ctx} is both callable and also a valid context manager (has __enter__), "
+            "making it ambiguous which interface to use."
+        )
     ctx_factory = ctx if callable(ctx) else (lambda: ctx)
     if isinstance(func, type):
-        raise RuntimeError("Cannot decorate classes; it is ambiguous whether or not only the constructor or all methods should "
-                           "have the context manager applied; additionally, decorating a class at definition-site will prevent "
-                           "use of the identifier as a conventional type. To specify which methods to decorate, decorate each "
-                           "of them individually.")
+        raise RuntimeError(
+            "Cannot decorate classes; it is ambiguous whether or not only the constructor or all methods should "
+            "have the context manager applied; additionally, decorating a class at definition-site will prevent "
+            "use of the identifier as a conventional type. To specify which methods to decorate, decorate each "
+            "of them individually."
+        )
     if _is_generator_function(func):
         return _wrap_generator(ctx_factory, func)
 
@@ -70,9 +74,13 @@ class _DecoratorContextManager:
 
     def __call__(self, orig_func):
         if isinstance(orig_func, type):
-            warnings.warn("Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
-                          "functions or methods. To preserve the current behavior of class decoration, you can directly decorate "
-                          "the `__init__` method and nothing else.", FutureWarning, stacklevel=2)
+            warnings.warn(
+                "Decorating classes is deprecated and will be disabled in future versions. You should only decorate "
+                "functions or methods. To preserve the current behavior of class decoration, you can directly decorate "
+                "the `__init__` method and nothing else.",
+                FutureWarning,
+                stacklevel=2,
+            )
             clone = self.clone
 
             @functools.wraps(orig_func)

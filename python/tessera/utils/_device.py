@@ -35,7 +35,11 @@ class DeviceContext(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if kwargs.get("device") is None and func in _device_constructors() and not (func is tessera.normal and any(isinstance(a, tessera.Tensor) for a in args)):
+        if (
+            kwargs.get("device") is None
+            and func in _device_constructors()
+            and not (func is tessera.normal and any(isinstance(a, tessera.Tensor) for a in args))
+        ):
             kwargs = {**kwargs, "device": self.device}
         return func(*args, **kwargs)
 
@@ -101,4 +105,8 @@ def get_default_device():
         mode = _state.default
     else:
         return tessera.device("cpu")
-    return tessera.empty(0, device=mode.device).device if mode.device.index is None and mode.device.type == "cuda" else mode.device
+    return (
+        tessera.empty(0, device=mode.device).device
+        if mode.device.index is None and mode.device.type == "cuda"
+        else mode.device
+    )

@@ -62,7 +62,12 @@ def _disable_current_modes():
 def is_traceable_wrapper_subclass(t):
     """True for a tensor of a subclass that has `__tensor_flatten__` and `__tensor_unflatten__`."""
     cls = type(t)
-    return isinstance(t, _C.TensorBase) and cls is not _C.TensorBase and hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
+    return (
+        isinstance(t, _C.TensorBase)
+        and cls is not _C.TensorBase
+        and hasattr(cls, "__tensor_flatten__")
+        and hasattr(cls, "__tensor_unflatten__")
+    )
 
 
 def return_and_correct_aliasing(func, args, kwargs, out):
@@ -73,6 +78,8 @@ def return_and_correct_aliasing(func, args, kwargs, out):
             written.append(args[position] if position < len(args) else (kwargs or {}).get(argument.name))
     if not written:
         return out
-    results = [written.pop(0) if result.is_write and written else value
-               for result, value in zip(func._schema.returns, out if isinstance(out, (list, tuple)) else (out,))]
+    results = [
+        written.pop(0) if result.is_write and written else value
+        for result, value in zip(func._schema.returns, out if isinstance(out, (list, tuple)) else (out,))
+    ]
     return tuple(results) if len(func._schema.returns) > 1 else results[0] if results else out

@@ -8,18 +8,49 @@ import functools
 import sys
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
-__all__ = ["PyTree", "Context", "FlattenFunc", "UnflattenFunc", "DumpableContext", "ToDumpableContextFn", "FromDumpableContextFn",
-           "TreeSpec", "LeafSpec", "keystr", "key_get", "register_pytree_node", "tree_is_leaf", "tree_flatten", "tree_flatten_with_path",
-           "tree_unflatten", "tree_iter", "tree_leaves", "tree_leaves_with_path", "tree_structure", "tree_map", "tree_map_",
-           "tree_map_only", "tree_map_only_", "tree_map_with_path", "tree_all", "tree_any", "tree_all_only", "tree_any_only",
-           "treespec_dumps", "treespec_loads", "treespec_pprint", "is_namedtuple", "is_namedtuple_class"]
+__all__ = [
+    "PyTree",
+    "Context",
+    "FlattenFunc",
+    "UnflattenFunc",
+    "DumpableContext",
+    "ToDumpableContextFn",
+    "FromDumpableContextFn",
+    "TreeSpec",
+    "LeafSpec",
+    "keystr",
+    "key_get",
+    "register_pytree_node",
+    "tree_is_leaf",
+    "tree_flatten",
+    "tree_flatten_with_path",
+    "tree_unflatten",
+    "tree_iter",
+    "tree_leaves",
+    "tree_leaves_with_path",
+    "tree_structure",
+    "tree_map",
+    "tree_map_",
+    "tree_map_only",
+    "tree_map_only_",
+    "tree_map_with_path",
+    "tree_all",
+    "tree_any",
+    "tree_all_only",
+    "tree_any_only",
+    "treespec_dumps",
+    "treespec_loads",
+    "treespec_pprint",
+    "is_namedtuple",
+    "is_namedtuple_class",
+]
 
 PyTree = Context = FlattenFunc = UnflattenFunc = DumpableContext = ToDumpableContextFn = FromDumpableContextFn = object
 
 NodeDef = namedtuple("NodeDef", ["type", "flatten_fn", "unflatten_fn", "flatten_with_keys_fn"])
 SUPPORTED_NODES = {}
 _serialized_names = {}  # in treespec_dumps -> class
-_dumpers: dict = {}     # class -> (context as what JSON can hold, and back)
+_dumpers: dict = {}  # class -> (context as what JSON can hold, and back)
 
 
 class MappingKey(namedtuple("MappingKey", ["key"])):
@@ -52,8 +83,16 @@ class GetAttrKey(namedtuple("GetAttrKey", ["name"])):
         return getattr(obj, self.name)
 
 
-def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None, to_dumpable_context=None, from_dumpable_context=None,
-                         flatten_with_keys_fn=None):
+def register_pytree_node(
+    cls,
+    flatten_fn,
+    unflatten_fn,
+    *,
+    serialized_type_name=None,
+    to_dumpable_context=None,
+    from_dumpable_context=None,
+    flatten_with_keys_fn=None,
+):
     """Makes instances of `cls` containers.
 
     Args:
@@ -67,12 +106,27 @@ def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=
     """
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
-    _private_register_pytree_node(cls, flatten_fn, unflatten_fn, serialized_type_name=serialized_type_name, to_dumpable_context=to_dumpable_context,
-                                  from_dumpable_context=from_dumpable_context, flatten_with_keys_fn=flatten_with_keys_fn)
+    _private_register_pytree_node(
+        cls,
+        flatten_fn,
+        unflatten_fn,
+        serialized_type_name=serialized_type_name,
+        to_dumpable_context=to_dumpable_context,
+        from_dumpable_context=from_dumpable_context,
+        flatten_with_keys_fn=flatten_with_keys_fn,
+    )
 
 
-def _private_register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None, to_dumpable_context=None,
-                                  from_dumpable_context=None, flatten_with_keys_fn=None):
+def _private_register_pytree_node(
+    cls,
+    flatten_fn,
+    unflatten_fn,
+    *,
+    serialized_type_name=None,
+    to_dumpable_context=None,
+    from_dumpable_context=None,
+    flatten_with_keys_fn=None,
+):
     if (to_dumpable_context is None) != (from_dumpable_context is None):
         raise ValueError(f"Both to_dumpable_context and from_dumpable_context for {cls} must be None or registered.")
     SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
@@ -123,8 +177,10 @@ def _factory_named(name):
 
 
 _dumpers[namedtuple] = _name_of_class, _namedtuple_named
-_dumpers[defaultdict] = (lambda context: [None if context[0] is None else _name_of_class(context[0]), context[1]],
-                         lambda dumped: [_factory_named(dumped[0]), dumped[1]])
+_dumpers[defaultdict] = (
+    lambda context: [None if context[0] is None else _name_of_class(context[0]), context[1]],
+    lambda dumped: [_factory_named(dumped[0]), dumped[1]],
+)
 
 
 def _mapping_keys(mapping):
@@ -147,11 +203,25 @@ def _register_builtins():
     add(tuple, lambda t: (list(t), None), lambda values, _: tuple(values), _indices)
     add(list, lambda v: (v, None), lambda values, _: list(values), _indices)
     add(dict, lambda d: (list(d.values()), list(d)), lambda values, keys: dict(zip(keys, values)), _mapping_keys)
-    add(OrderedDict, lambda d: (list(d.values()), list(d)), lambda values, keys: OrderedDict(zip(keys, values)), _mapping_keys)
-    add(defaultdict, lambda d: (list(d.values()), [d.default_factory, list(d)]),
-        lambda values, context: defaultdict(context[0], zip(context[1], values)), _mapping_keys)
+    add(
+        OrderedDict,
+        lambda d: (list(d.values()), list(d)),
+        lambda values, keys: OrderedDict(zip(keys, values)),
+        _mapping_keys,
+    )
+    add(
+        defaultdict,
+        lambda d: (list(d.values()), [d.default_factory, list(d)]),
+        lambda values, context: defaultdict(context[0], zip(context[1], values)),
+        _mapping_keys,
+    )
     add(deque, lambda d: (list(d), d.maxlen), lambda values, maxlen: deque(values, maxlen), _indices)
-    add(namedtuple, lambda t: (list(t), type(t)), lambda values, cls: cls(*values), lambda t: [GetAttrKey(name) for name in t._fields])
+    add(
+        namedtuple,
+        lambda t: (list(t), type(t)),
+        lambda values, cls: cls(*values),
+        lambda t: [GetAttrKey(name) for name in t._fields],
+    )
 
 
 _register_builtins()
@@ -247,8 +317,10 @@ class TreeSpec:
         """The tree with these leaves. Raises: ValueError for a wrong number."""
         leaves = list(leaves)
         if len(leaves) != self.num_leaves:
-            raise ValueError(f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers to a pytree that holds "
-                             f"{self.num_leaves} items ({self}).")
+            raise ValueError(
+                f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers to a pytree that holds "
+                f"{self.num_leaves} items ({self})."
+            )
         return _unflatten(self, iter(leaves))
 
 
@@ -287,7 +359,9 @@ def _flatten_up_to(spec, tree, out):
 def _unflatten(spec, leaves):
     if spec.type is None:
         return next(leaves)
-    return SUPPORTED_NODES[spec.type].unflatten_fn([_unflatten(child, leaves) for child in spec._children], spec._context)
+    return SUPPORTED_NODES[spec.type].unflatten_fn(
+        [_unflatten(child, leaves) for child in spec._children], spec._context
+    )
 
 
 _LEAF = LeafSpec()
@@ -311,7 +385,9 @@ def tree_flatten(tree, is_leaf=None):
 def tree_unflatten(leaves, treespec):
     """The inverse of `tree_flatten`. Raises: TypeError for another kind of spec, ValueError for a wrong number of leaves."""
     if not isinstance(treespec, TreeSpec):
-        raise TypeError(f"tree_unflatten(leaves, treespec): Expected `treespec` to be instance of TreeSpec but got item of type {type(treespec)}.")
+        raise TypeError(
+            f"tree_unflatten(leaves, treespec): Expected `treespec` to be instance of TreeSpec but got item of type {type(treespec)}."
+        )
     return treespec.unflatten(leaves)
 
 
@@ -412,8 +488,10 @@ def _with_path(path, tree, is_leaf):
     kind = _node_type(tree)
     with_keys = SUPPORTED_NODES[kind].flatten_with_keys_fn
     if with_keys is None:
-        raise ValueError(f"Did not find a flatten_with_keys_fn for type: {kind}. Please pass a flatten_with_keys_fn argument to "
-                         "register_pytree_node.")
+        raise ValueError(
+            f"Did not find a flatten_with_keys_fn for type: {kind}. Please pass a flatten_with_keys_fn argument to "
+            "register_pytree_node."
+        )
     for key, child in with_keys(tree)[0]:
         yield from _with_path((*path, key), child, is_leaf)
 
@@ -457,7 +535,9 @@ def treespec_dumps(treespec, protocol=None):
         raise ValueError(f"Unknown protocol {protocol}. Available protocols: [1]")
 
     if not isinstance(treespec, TreeSpec):
-        raise TypeError(f"treespec_dumps(treespec, protocol): Expected `treespec` to be instance of TreeSpec but got item of type {type(treespec)}.")
+        raise TypeError(
+            f"treespec_dumps(treespec, protocol): Expected `treespec` to be instance of TreeSpec but got item of type {type(treespec)}."
+        )
 
     def encode(spec):
         if spec.type is None:
@@ -469,8 +549,10 @@ def treespec_dumps(treespec, protocol=None):
         try:
             context = json.dumps(to_dumpable(spec._context))
         except TypeError as error:
-            raise TypeError(f"Unable to serialize context of {name}: {error}. Please make it json dump-able, or give register_pytree_node a "
-                            "to_dumpable_context.") from error
+            raise TypeError(
+                f"Unable to serialize context of {name}: {error}. Please make it json dump-able, or give register_pytree_node a "
+                "to_dumpable_context."
+            ) from error
         return {"type": name, "context": context, "children_spec": [encode(child) for child in spec._children]}
 
     return json.dumps([1, encode(treespec)])

@@ -61,12 +61,16 @@ def warn_if_has_hooks(tensor):
 
     for hook in hooks.values():
         if not hasattr(hook, "__torch_unserializable__"):
-            warnings.warn(f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, you can decorate the "
-                          "function with @torch.utils.hooks.unserializable_hook to suppress this warning", stacklevel=3)
+            warnings.warn(
+                f"backward hook {hook!r} on tensor will not be serialized.  If this is expected, you can decorate the "
+                "function with @torch.utils.hooks.unserializable_hook to suppress this warning",
+                stacklevel=3,
+            )
 
 
 def __getattr__(name):
     if name == "BackwardHook":
         from tessera.nn.modules._backward_hooks import BackwardHook
+
         return BackwardHook
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -71,18 +71,48 @@ CONSTRAINTS = {
     "addmv": [Given(self=floats(2), mat=floats(2, 3), vec=floats(3))],
     "addr": [Given(self=floats(2, 3), vec1=floats(2), vec2=floats(3))],
     "addmm": [Given(self=floats(2, 4), mat1=floats(2, 3), mat2=floats(3, 4))],
-    "_addmm_activation": [Given(self=floats(2, 4), mat1=floats(2, 3), mat2=floats(3, 4)), Given(self=floats(4), mat1=floats(2, 3), mat2=floats(3, 4), use_gelu=True)],
-    "_scaled_mm": [Given(scale_a=_scales(), scale_b=_scales(), scale_result=None, **_SCALED), Given(scale_a=_scales(2, 1), scale_b=_scales(1, 4), scale_result=None, **_SCALED)],
-    "_scaled_mm_v2": [Given(scale_a=[_scales()], recipe_a=[0], swizzle_a=[], scale_b=[_scales()], recipe_b=[0], swizzle_b=[], contraction_dim=[], **_SCALED)],
+    "_addmm_activation": [
+        Given(self=floats(2, 4), mat1=floats(2, 3), mat2=floats(3, 4)),
+        Given(self=floats(4), mat1=floats(2, 3), mat2=floats(3, 4), use_gelu=True),
+    ],
+    "_scaled_mm": [
+        Given(scale_a=_scales(), scale_b=_scales(), scale_result=None, **_SCALED),
+        Given(scale_a=_scales(2, 1), scale_b=_scales(1, 4), scale_result=None, **_SCALED),
+    ],
+    "_scaled_mm_v2": [
+        Given(
+            scale_a=[_scales()],
+            recipe_a=[0],
+            swizzle_a=[],
+            scale_b=[_scales()],
+            recipe_b=[0],
+            swizzle_b=[],
+            contraction_dim=[],
+            **_SCALED,
+        )
+    ],
     "_scaled_grouped_mm": [Given(scale_a=_scales(2, 2), scale_b=_scales(2, 4), scale_result=None, **_SCALED_GROUPS)],
-    "_scaled_grouped_mm_v2": [Given(scale_a=[_scales(2, 2)], recipe_a=[1], swizzle_a=[], scale_b=[_scales(2, 4)], recipe_b=[1], swizzle_b=[], contraction_dim=[],
-                                    **_SCALED_GROUPS)],
+    "_scaled_grouped_mm_v2": [
+        Given(
+            scale_a=[_scales(2, 2)],
+            recipe_a=[1],
+            swizzle_a=[],
+            scale_b=[_scales(2, 4)],
+            recipe_b=[1],
+            swizzle_b=[],
+            contraction_dim=[],
+            **_SCALED_GROUPS,
+        )
+    ],
     "_grouped_mm": [Given(self=floats(2, 3, 4), mat2=floats(2, 4, 3), offs=None, bias=None, out_dtype=None)],
     **{f"_foreach_{name}.Tensor": [Given(scalars=_NUMBERS)] for name in ("addcmul", "addcmul_", "addcdiv", "addcdiv_")},
     "addbmm": [Given(self=floats(3, 3), batch1=floats(2, 3, 4), batch2=floats(2, 4, 3))],
     "mm": [Given(self=floats(2, 3), mat2=floats(3, 4))],
     "bmm": [Given(self=floats(2, 3, 2), mat2=floats(2, 2, 4))],
-    "linear": [Given(input=floats(2, 3), weight=floats(4, 3)), Given(input=floats(2, 3), weight=floats(4, 3), bias=floats(4))],
+    "linear": [
+        Given(input=floats(2, 3), weight=floats(4, 3)),
+        Given(input=floats(2, 3), weight=floats(4, 3), bias=floats(4)),
+    ],
     "bilinear": [Given(input1=floats(2, 3), input2=floats(2, 4), weight=floats(2, 3, 4), bias=floats(2))],
     "chain_matmul": [Given(matrices=[floats(2, 3), floats(3, 4), floats(4, 2)])],
     "linalg_multi_dot": [Given(tensors=[floats(2, 3), floats(3, 4), floats(4, 2)])],
@@ -93,15 +123,31 @@ CONSTRAINTS = {
     "take": [Given(self=floats(2, 3), index=integers(0, 5, 2))],
     "put": [Given(self=floats(2, 3), index=integers(0, 5, 2), source=floats(3))],
     "as_strided": [Given(self=floats(6), size=[2, 2], stride=[2, 1])],
-    "as_strided_backward": [Given(grad=floats(2, 2), input_sizes=[6], input_strides=[1], input_offset=0, sizes=[2, 2], strides=[2, 1], storage_offset=0)],
+    "as_strided_backward": [
+        Given(
+            grad=floats(2, 2),
+            input_sizes=[6],
+            input_strides=[1],
+            input_offset=0,
+            sizes=[2, 2],
+            strides=[2, 1],
+            storage_offset=0,
+        )
+    ],
     "repeat_interleave.self_Tensor": [Given(self=floats(2, 3), repeats=integers(2, 1), dim=0)],
     "split_with_sizes": [Given(self=floats(3), split_sizes=[1, 2])],
     "split.sizes": [Given(self=floats(3), split_size=[1, 2])],
     "masked_scatter": [Given(source=floats(6))],
     "as_strided_scatter": [Given(self=floats(6), src=floats(2, 2), size=[2, 2], stride=[2, 1])],
-    "max_unpool2d": [Given(self=floats(1, 1, 2, 2), indices=lambda dtype: tessera.tensor([[[[0, 3], [9, 14]]]]), output_size=[4, 4])],
-    "_rnn_layer": [_recurrent(0, 4, c0=floats(2, 3), b_hh=None), _recurrent(1, 3, c0=None, b_hh=floats(9)), _recurrent(2, 1, c0=None, b_hh=None),
-                   _recurrent(3, 1, c0=None, b_hh=None)],
+    "max_unpool2d": [
+        Given(self=floats(1, 1, 2, 2), indices=lambda dtype: tessera.tensor([[[[0, 3], [9, 14]]]]), output_size=[4, 4])
+    ],
+    "_rnn_layer": [
+        _recurrent(0, 4, c0=floats(2, 3), b_hh=None),
+        _recurrent(1, 3, c0=None, b_hh=floats(9)),
+        _recurrent(2, 1, c0=None, b_hh=None),
+        _recurrent(3, 1, c0=None, b_hh=None),
+    ],
     "conv1d": [Given(input=floats(1, 2, 5), weight=floats(3, 2, 2), bias=floats(3))],
     "conv2d": [Given(input=floats(1, 2, 4, 4), weight=floats(2, 2, 3, 2), bias=floats(2), padding=[1, 0])],
     "conv3d": [Given(input=floats(1, 1, 3, 3, 3), weight=floats(2, 1, 2, 2, 2), bias=floats(2))],
@@ -116,8 +162,29 @@ def _values(shape, dtype, low, high):
 
 
 SHAPES = [(2, 3), (3,), (3, 3), (), (2, 3, 3), (1, 2, 4, 4), (1, 2, 4), (1, 2, 3, 4, 4)]
-INT_NAMES = {"dim": [-1, 0], "dim0": [0], "dim1": [-1], "axis0": [0], "axis1": [-1], "k": [1, 2], "n": [2], "chunks": [2], "sections": [1], "split_size": [1], "index": [0],
-             "repeats": [2], "start": [0], "length": [1], "end": [2], "step": [1], "size": [2], "dimension": [0], "correction": [1], "decimals": [1], "shifts": [1]}
+INT_NAMES = {
+    "dim": [-1, 0],
+    "dim0": [0],
+    "dim1": [-1],
+    "axis0": [0],
+    "axis1": [-1],
+    "k": [1, 2],
+    "n": [2],
+    "chunks": [2],
+    "sections": [1],
+    "split_size": [1],
+    "index": [0],
+    "repeats": [2],
+    "start": [0],
+    "length": [1],
+    "end": [2],
+    "step": [1],
+    "size": [2],
+    "dimension": [0],
+    "correction": [1],
+    "decimals": [1],
+    "shifts": [1],
+}
 
 
 class Unknown(Exception):

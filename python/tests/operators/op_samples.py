@@ -135,9 +135,7 @@ def samples(schema, dtype):
         choices = []
         for a in schema.arguments:
             known = fixed is not None and a.name in fixed.arguments
-            choices.append(
-                [_made(fixed.arguments[a.name], dtype)] if known else _alternatives(a, shape, bounds, dtype)
-            )
+            choices.append([_made(fixed.arguments[a.name], dtype)] if known else _alternatives(a, shape, bounds, dtype))
         usual = [c[0] for c in choices]
         narrow = fixed.narrow if fixed is not None else None
         found.append((usual, narrow))

@@ -411,9 +411,7 @@ PADS = {
         for n, (padding, shape, padded) in _PADDED.items()
     },
     "constant_pad_nd": [Given(self=F(2, 3), pad=[1, -1, 0, 2], value=0.3)],
-    "pad": [
-        Given(self=F(1, 2, 4), pad=[1, 2], mode=mode) for mode in ("constant", "reflect", "replicate", "circular")
-    ],
+    "pad": [Given(self=F(1, 2, 4), pad=[1, 2], mode=mode) for mode in ("constant", "reflect", "replicate", "circular")],
     "_pad_circular": [Given(self=F(1, 2, 4), pad=[1, 2])],
     "_pad_enum": [Given(self=F(1, 2, 4), pad=[1, 2], mode=mode) for mode in range(4)],
 }
@@ -481,9 +479,7 @@ ATTENTION = {
         Given(**_HEADS, attn_mask=_bias(3, 4)),
     ],
     "_scaled_dot_product_flash_attention_for_cpu_backward": [
-        Given(
-            **_HEADS, grad_out=F(1, 2, 3, 2), out=_attention(0), logsumexp=_attention(1), dropout_p=0.0, is_causal=c
-        )
+        Given(**_HEADS, grad_out=F(1, 2, 3, 2), out=_attention(0), logsumexp=_attention(1), dropout_p=0.0, is_causal=c)
         for c in (False, True)
     ],
 }

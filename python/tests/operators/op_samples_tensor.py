@@ -61,9 +61,7 @@ INDEXING = {
     ],
     "masked_fill.Tensor": [Given(self=F(2, 3), mask=lambda dtype: tessera.tensor([True, False, True]), value=F())],
     "masked_scatter": [
-        Given(
-            self=F(2, 3), mask=lambda dtype: tessera.tensor([[True, False, True], [False, True, False]]), source=F(4)
-        )
+        Given(self=F(2, 3), mask=lambda dtype: tessera.tensor([[True, False, True], [False, True, False]]), source=F(4))
     ],
     "select_scatter": [Given(self=F(2, 3), src=F(2), dim=1, index=1)],
     "slice_scatter": [Given(self=F(4, 2), src=F(2, 2), dim=0, start=0, end=4, step=2)],
@@ -126,8 +124,7 @@ REDUCING = {
     "quantile": [Given(self=F(2, 3), q=F(2), dim=d) for d in (None, 1)],
     "nanquantile": [Given(self=F(2, 3), q=F(2), dim=d) for d in (None, 1)],
     "nanquantile.scalar": [
-        Given(self=F(2, 3), q=0.3, dim=1, interpolation=i)
-        for i in ("linear", "lower", "higher", "midpoint", "nearest")
+        Given(self=F(2, 3), q=0.3, dim=1, interpolation=i) for i in ("linear", "lower", "higher", "midpoint", "nearest")
     ],
     "cov": [
         Given(self=F(2, 4)),
@@ -146,8 +143,7 @@ REDUCING = {
         for s in ("", "_")
     },
     "quantile.scalar": [
-        Given(self=F(2, 3), q=0.3, dim=1, interpolation=i)
-        for i in ("linear", "lower", "higher", "midpoint", "nearest")
+        Given(self=F(2, 3), q=0.3, dim=1, interpolation=i) for i in ("linear", "lower", "higher", "midpoint", "nearest")
     ],
     "clamp": [Given(self=F(2, 3), min=0.5, max=0.7), Given(self=F(2, 3), min=0.6), Given(self=F(2, 3), max=0.6)],
     "clip": [Given(self=F(2, 3), min=0.5, max=0.7)],

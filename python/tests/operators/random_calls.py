@@ -21,8 +21,20 @@ ALLOWED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError,
 # Operators that work on the process or other people's memory rather than on values.
 LEFT_OUT = re.compile(r"^(set_|resize|_resize|record_stream|_fused|as_strided_$|_local_scalar)")
 SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7)
-DTYPES = [tessera.float32] * 6 + [tessera.float64, tessera.int64, tessera.int64, tessera.int32, tessera.uint8, tessera.bool, tessera.bfloat16, tessera.float16,
-                                  tessera.complex64, tessera.int8, tessera.uint16, tessera.complex128]
+DTYPES = [tessera.float32] * 6 + [
+    tessera.float64,
+    tessera.int64,
+    tessera.int64,
+    tessera.int32,
+    tessera.uint8,
+    tessera.bool,
+    tessera.bfloat16,
+    tessera.float16,
+    tessera.complex64,
+    tessera.int8,
+    tessera.uint16,
+    tessera.complex128,
+]
 INTS = (-(2**63), -(2**31), -7, -3, -2, -1, -1, 0, 0, 0, 1, 1, 1, 2, 2, 3, 4, 5, 17, 64, 65, 2**31, 2**62, 2**63 - 1)
 FLOATS = (0.0, -0.0, 0.5, 1.0, -1.0, 2.0, 1e-30, 1e30, -1e300, float("inf"), float("-inf"), float("nan"))
 
@@ -48,7 +60,9 @@ class Maker:
             dtype = tessera.bool
         low, high = (-3, 8) if dtype.is_signed else (0, 8)
         if dtype.is_floating_point or dtype.is_complex:
-            t = tessera.randn(shape, dtype=dtype if dtype not in (tessera.float16, tessera.bfloat16) else tessera.float32).to(dtype)
+            t = tessera.randn(
+                shape, dtype=dtype if dtype not in (tessera.float16, tessera.bfloat16) else tessera.float32
+            ).to(dtype)
         else:
             t = tessera.randint(low, high, shape).to(dtype)
         return self.arranged(t)
@@ -105,7 +119,10 @@ class Maker:
         if kind == "Tensor":
             return self.tensor(name)
         if kind in ("Tensor[]", "Tensor?[]"):
-            return [None if "?" in kind and rng.random() < 0.2 else self.tensor("index" if "?" in kind else name) for _ in range(rng.randrange(4))]
+            return [
+                None if "?" in kind and rng.random() < 0.2 else self.tensor("index" if "?" in kind else name)
+                for _ in range(rng.randrange(4))
+            ]
         if kind in ("int", "SymInt"):
             return rng.choice(INTS) if rng.random() < 0.5 else rng.randrange(-2, 4)
         if kind == "float":
@@ -115,7 +132,26 @@ class Maker:
         if kind == "bool":
             return rng.random() < 0.5
         if kind == "str":
-            return rng.choice(("mean", "sum", "none", "floor", "trunc", "constant", "reflect", "ij", "xy", "ij,jk->ik", "...", "same", "valid", "", "linear", "tanh"))
+            return rng.choice(
+                (
+                    "mean",
+                    "sum",
+                    "none",
+                    "floor",
+                    "trunc",
+                    "constant",
+                    "reflect",
+                    "ij",
+                    "xy",
+                    "ij,jk->ik",
+                    "...",
+                    "same",
+                    "valid",
+                    "",
+                    "linear",
+                    "tanh",
+                )
+            )
         if kind == "ScalarType":
             return rng.choice(DTYPES)
         if kind == "Layout":
@@ -127,7 +163,9 @@ class Maker:
         if kind == "Generator":
             return tessera.Generator().manual_seed(1)
         if "int" in kind.lower() and "[" in kind:
-            return list(self.shape) if rng.random() < 0.3 else [self.value("int", name) for _ in range(rng.randrange(5))]
+            return (
+                list(self.shape) if rng.random() < 0.3 else [self.value("int", name) for _ in range(rng.randrange(5))]
+            )
         if kind.startswith(("float[", "Scalar[")):
             return [rng.choice(FLOATS) for _ in range(rng.randrange(4))]
         if kind.startswith("bool["):
@@ -139,7 +177,12 @@ def operators(only):
     """(operator, schema) of everything registered."""
     found = []
     for name in sorted(dir(ops.aten)):
-        if name.startswith("__") and not name.endswith("__") or LEFT_OUT.search(name) or (only and not re.search(only, name)):
+        if (
+            name.startswith("__")
+            and not name.endswith("__")
+            or LEFT_OUT.search(name)
+            or (only and not re.search(only, name))
+        ):
             continue
         packet = getattr(ops.aten, name)
         if not hasattr(packet, "overloads"):
@@ -149,8 +192,6 @@ def operators(only):
             if isinstance(op._schema, FunctionSchema):
                 found.append((op, op._schema))
     return found
-
-
 
 
 def run(calls, seed, only, log):
@@ -185,7 +226,13 @@ def run(calls, seed, only, log):
             if rng.random() < 0.05:
                 repr(result)
             first = result[0] if isinstance(result, (tuple, list)) and result else result
-            if isinstance(first, tessera.Tensor) and first.requires_grad and first.numel() and not first.is_meta and rng.random() < 0.5:
+            if (
+                isinstance(first, tessera.Tensor)
+                and first.requires_grad
+                and first.numel()
+                and not first.is_meta
+                and rng.random() < 0.5
+            ):
                 first.sum().backward()
                 counts["differentiated"] += 1
         except ALLOWED as error:
@@ -204,7 +251,9 @@ def main():
     ap.add_argument("--log")
     opts = ap.parse_args()
     warnings.simplefilter("ignore")
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))  # what asks for more memory is refused, not granted slowly
+    resource.setrlimit(
+        resource.RLIMIT_AS, (4 << 30, 4 << 30)
+    )  # what asks for more memory is refused, not granted slowly
     for name, count in run(opts.calls, opts.seed, opts.only, opts.log).most_common():
         print(name, count)
 

@@ -14,7 +14,10 @@ def make(device, dtype=torch.float32, seed=0):
     sizes = [(3,), (2, 4), (), (0,), (70, 70)]
     if dtype == torch.int64:
         return [torch.randint(1, 9, s).to(device) for s in sizes]
-    return [(torch.rand(s, dtype=torch.complex64 if dtype.is_complex else torch.float32) + 0.5).to(dtype).to(device) for s in sizes]
+    return [
+        (torch.rand(s, dtype=torch.complex64 if dtype.is_complex else torch.float32) + 0.5).to(dtype).to(device)
+        for s in sizes
+    ]
 
 
 def same(results, wanted):
@@ -25,8 +28,17 @@ def same(results, wanted):
 
 
 NUMBERS = [2, 0.5, 3, 1.5, 4]
-BINARY = {"add": torch.add, "sub": torch.sub, "mul": torch.mul, "div": torch.div, "clamp_max": torch.clamp_max, "clamp_min": torch.clamp_min, "maximum": torch.maximum,
-          "minimum": torch.minimum, "pow": torch.pow}
+BINARY = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "clamp_max": torch.clamp_max,
+    "clamp_min": torch.clamp_min,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "pow": torch.pow,
+}
 
 
 @pytest.mark.parametrize("name", BINARY)
@@ -43,7 +55,11 @@ def test_two_lists_and_numbers(name, dtype, device):
     same(function(a, whole), [number(x, n) for x, n in zip(a, whole)])
     if dtype == torch.int64 and name == "div":
         return
-    for other, wanted in ((b, [f(x, y) for x, y in zip(a, b)]), (whole[0], [number(x, whole[0]) for x in a]), (whole, [number(x, n) for x, n in zip(a, whole)])):
+    for other, wanted in (
+        (b, [f(x, y) for x, y in zip(a, b)]),
+        (whole[0], [number(x, whole[0]) for x in a]),
+        (whole, [number(x, n) for x, n in zip(a, whole)]),
+    ):
         c = [x.clone() for x in a]
         versions = [x._version for x in c]
         assert in_place(c, other) is None
@@ -69,7 +85,11 @@ def test_alpha_and_scalar_tensors(device):
 def test_three_lists(dtype, device):
     a, b, c = make(device, dtype), make(device, dtype, 1), make(device, dtype, 2)
     for name in ("addcmul", "addcdiv"):
-        f, function, in_place = getattr(torch, name), getattr(torch, "_foreach_" + name), getattr(torch, f"_foreach_{name}_")
+        f, function, in_place = (
+            getattr(torch, name),
+            getattr(torch, "_foreach_" + name),
+            getattr(torch, f"_foreach_{name}_"),
+        )
         same(function(a, b, c, value=0.5), [f(x, y, z, value=0.5) for x, y, z in zip(a, b, c)])
         same(function(a, b, c, NUMBERS), [f(x, y, z, value=n) for x, y, z, n in zip(a, b, c, NUMBERS)])
         same(function(a, b, c, torch.tensor(NUMBERS)), [f(x, y, z, value=n) for x, y, z, n in zip(a, b, c, NUMBERS)])
@@ -86,8 +106,28 @@ def test_three_lists(dtype, device):
 
 def test_one_list(device):
     a = make(device)
-    for name in ("abs", "acos", "ceil", "cosh", "erf", "exp", "floor", "frac", "lgamma", "log", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign",
-                 "sin", "sqrt", "tanh", "trunc"):
+    for name in (
+        "abs",
+        "acos",
+        "ceil",
+        "cosh",
+        "erf",
+        "exp",
+        "floor",
+        "frac",
+        "lgamma",
+        "log",
+        "neg",
+        "reciprocal",
+        "round",
+        "rsqrt",
+        "sigmoid",
+        "sign",
+        "sin",
+        "sqrt",
+        "tanh",
+        "trunc",
+    ):
         same(getattr(torch, "_foreach_" + name)(a), [getattr(torch, name)(x) for x in a])
         c = [x.clone() for x in a]
         getattr(torch, f"_foreach_{name}_")(c)
@@ -99,7 +139,7 @@ def test_one_list(device):
     torch._foreach_copy_(c, [x.double() for x in a])
     same(c, a)
     same(torch._foreach_clone(a), a)
-    same(torch._foreach_pow(2.0, a), [2.0 ** x for x in a])
+    same(torch._foreach_pow(2.0, a), [2.0**x for x in a])
     same(torch._foreach_max([a[0], a[1]]), [a[0].max(), a[1].max()])
 
 
@@ -141,7 +181,10 @@ def test_gradients_views_and_overlaps(device):
     assert base.tolist() == [12, 12, 12, 48, 48, 48]
     wide = torch.arange(6.0, device=device).reshape(2, 3)
     same(torch._foreach_add([wide.t(), wide], 1.0), [wide.t() + 1, wide + 1])
-    same(torch._foreach_add([wide, wide], [torch.ones(3, device=device), torch.ones((), device=device)]), [wide + 1, wide + 1])
+    same(
+        torch._foreach_add([wide, wide], [torch.ones(3, device=device), torch.ones((), device=device)]),
+        [wide + 1, wide + 1],
+    )
 
 
 @pytest.mark.parametrize("order", [2.0, 1.0, float("inf")])

@@ -102,10 +102,7 @@ class Sample:
         results = op(*positional, **keywords)
         many = len(self.entry.schema.returns) > 1
         found = [
-            t
-            for i, r in enumerate(results if many else [results])
-            if i not in self.entry.constants
-            for t in flatten(r)
+            t for i, r in enumerate(results if many else [results]) if i not in self.entry.constants for t in flatten(r)
         ]
         return [t for t in found if t.numel() and (t.is_floating_point() or t.is_complex())]
 

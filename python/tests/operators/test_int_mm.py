@@ -1,4 +1,5 @@
 """torch._int_mm: products of bytes in int32."""
+
 import numpy as np
 import pytest
 import tessera as torch
@@ -10,7 +11,9 @@ def bytes_of(rng, dtype, *shape):
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
-@pytest.mark.parametrize("m, k, n", [(1, 1, 1), (3, 4, 5), (17, 65, 33), (70, 300, 40), (2, 1000, 1), (4, 0, 3), (0, 3, 2)])
+@pytest.mark.parametrize(
+    "m, k, n", [(1, 1, 1), (3, 4, 5), (17, 65, 33), (70, 300, 40), (2, 1000, 1), (4, 0, 3), (0, 3, 2)]
+)
 def test_against_numpy(dtype, m, k, n):
     rng = np.random.default_rng(m * k + n)
     a, b = bytes_of(rng, dtype, m, k), bytes_of(rng, torch.int8, k, n)

@@ -13,29 +13,92 @@ import warnings
 import zlib
 
 import tessera
-from op_arguments import CONSTRAINTS, DOMAINS, SHAPES, Given, Unknown, candidates, flatten, floats, identify, integers, split_arguments
+from op_arguments import (
+    CONSTRAINTS,
+    DOMAINS,
+    SHAPES,
+    Given,
+    Unknown,
+    candidates,
+    flatten,
+    floats,
+    identify,
+    integers,
+    split_arguments,
+)
 from tessera._ops import FunctionSchema, ops
 
 # Shape or result is made of values: what a call on Meta raises.
-VALUE_DEPENDENT = dict.fromkeys([
-    "_local_scalar_dense", "_unique2", "argwhere", "equal", "is_nonzero", "masked_select", "masked_select.out", "nonzero", "nonzero.out", "repeat_interleave.Tensor",
-    "unique_consecutive", "unique_dim", "where"], NotImplementedError)
+VALUE_DEPENDENT = dict.fromkeys(
+    [
+        "_local_scalar_dense",
+        "_unique2",
+        "argwhere",
+        "equal",
+        "is_nonzero",
+        "masked_select",
+        "masked_select.out",
+        "nonzero",
+        "nonzero.out",
+        "repeat_interleave.Tensor",
+        "unique_consecutive",
+        "unique_dim",
+        "where",
+    ],
+    NotImplementedError,
+)
 # They read a number with item().
-VALUE_DEPENDENT.update(dict.fromkeys([
-    "_foreach_addcdiv.Tensor", "_foreach_addcdiv_.Tensor", "_foreach_addcmul.Tensor", "_foreach_addcmul_.Tensor", "_fused_adam_.tensor_lr", "_fused_adamw_.tensor_lr",
-    "_fused_sgd_.tensor_lr", "allclose", "bincount", "index_fill.int_Tensor", "index_fill_.int_Tensor", "item",
-    "linspace.Scalar_Tensor", "linspace.Tensor_Scalar", "linspace.Tensor_Tensor", "logspace.Scalar_Tensor", "logspace.Scalar_Tensor_out", "logspace.Tensor_Scalar",
-    "logspace.Tensor_Scalar_out", "logspace.Tensor_Tensor", "logspace.Tensor_Tensor_out", "narrow.Tensor", "one_hot", "randint_like.Tensor", "repeat_interleave.self_Tensor",
-    "tensor_split.tensor_indices_or_sections"], RuntimeError))
+VALUE_DEPENDENT.update(
+    dict.fromkeys(
+        [
+            "_foreach_addcdiv.Tensor",
+            "_foreach_addcdiv_.Tensor",
+            "_foreach_addcmul.Tensor",
+            "_foreach_addcmul_.Tensor",
+            "_fused_adam_.tensor_lr",
+            "_fused_adamw_.tensor_lr",
+            "_fused_sgd_.tensor_lr",
+            "allclose",
+            "bincount",
+            "index_fill.int_Tensor",
+            "index_fill_.int_Tensor",
+            "item",
+            "linspace.Scalar_Tensor",
+            "linspace.Tensor_Scalar",
+            "linspace.Tensor_Tensor",
+            "logspace.Scalar_Tensor",
+            "logspace.Scalar_Tensor_out",
+            "logspace.Tensor_Scalar",
+            "logspace.Tensor_Scalar_out",
+            "logspace.Tensor_Tensor",
+            "logspace.Tensor_Tensor_out",
+            "narrow.Tensor",
+            "one_hot",
+            "randint_like.Tensor",
+            "repeat_interleave.self_Tensor",
+            "tensor_split.tensor_indices_or_sections",
+        ],
+        RuntimeError,
+    )
+)
 # Facts that are left out of the comparison: masked_fill reads a number where there is one to read, and is a `where` on Meta.
 NOT_COMPARED = {"masked_fill.Tensor": ["grad_fn"]}
 # Operators that take a device or somebody's memory: there is no twin of such a call.
 LEFT_OUT = {"set_.source_Storage_storage_offset", "to.device"}
 
 # Results whose dtype is not the arguments': (operator, result).
-RESULT_DTYPES = {("frexp", "exponent"): tessera.int32, ("searchsorted", "out"): tessera.int64, ("_int_mm", "out"): tessera.int32}
-RESULT_DTYPES.update({("_scaled_mm", "out"): tessera.float8_e4m3fn, ("_scaled_mm_v2", "out"): tessera.float8_e4m3fn,
-                      ("_scaled_grouped_mm_v2", "out"): tessera.bfloat16})
+RESULT_DTYPES = {
+    ("frexp", "exponent"): tessera.int32,
+    ("searchsorted", "out"): tessera.int64,
+    ("_int_mm", "out"): tessera.int32,
+}
+RESULT_DTYPES.update(
+    {
+        ("_scaled_mm", "out"): tessera.float8_e4m3fn,
+        ("_scaled_mm_v2", "out"): tessera.float8_e4m3fn,
+        ("_scaled_grouped_mm_v2", "out"): tessera.bfloat16,
+    }
+)
 
 DRAWS = 120
 _IMAGE, _VOLUME = floats(1, 2, 4, 4), floats(1, 2, 4, 4, 4)
@@ -47,7 +110,11 @@ _HEADS = lambda dtype: tessera.rand(1, 2, 4, 4)  # noqa: E731
 
 
 def _bytes_product(**more):
-    return Given(self=lambda dtype: tessera.ones(2, 3, dtype=tessera.int8), mat2=lambda dtype: tessera.ones(3, 4, dtype=tessera.int8), **more)
+    return Given(
+        self=lambda dtype: tessera.ones(2, 3, dtype=tessera.int8),
+        mat2=lambda dtype: tessera.ones(3, 4, dtype=tessera.int8),
+        **more,
+    )
 
 
 def _zeros(*shape):
@@ -60,8 +127,18 @@ def _pool(rank, **more):
 
 def _convolution(rank, **more):
     ones, zeros = [1] * rank, [0] * rank
-    return Given(input=floats(1, 2, *[4] * rank), weight=floats(3, 2, *[2] * rank), bias=floats(3), stride=ones, padding=zeros, dilation=ones, transposed=False,
-                 output_padding=zeros, groups=1, **more)
+    return Given(
+        input=floats(1, 2, *[4] * rank),
+        weight=floats(3, 2, *[2] * rank),
+        bias=floats(3),
+        stride=ones,
+        padding=zeros,
+        dilation=ones,
+        transposed=False,
+        output_padding=zeros,
+        groups=1,
+        **more,
+    )
 
 
 _BAGS = Given(weight=floats(5, 3), indices=_zeros(4), offsets=_zeros(2), mode=0, per_sample_weights=None, padding_idx=1)
@@ -69,30 +146,74 @@ _BAGS = Given(weight=floats(5, 3), indices=_zeros(4), offsets=_zeros(2), mode=0,
 FITTING = {
     "_convolution": [_convolution(1), _convolution(2)],
     "convolution": [_convolution(1), _convolution(2), _convolution(3)],
-    "convolution_backward": [_convolution(1, grad_output=floats(1, 3, 3), bias_sizes=[3]), _convolution(2, grad_output=floats(1, 3, 3, 3), bias_sizes=[3])],
+    "convolution_backward": [
+        _convolution(1, grad_output=floats(1, 3, 3), bias_sizes=[3]),
+        _convolution(2, grad_output=floats(1, 3, 3, 3), bias_sizes=[3]),
+    ],
     "conv_transpose1d": [Given(input=floats(1, 2, 4), weight=floats(2, 3, 2), bias=floats(3))],
     "conv_transpose2d": [Given(input=_IMAGE, weight=floats(2, 3, 2, 2), bias=floats(3))],
     "conv_transpose3d": [Given(input=_VOLUME, weight=floats(2, 3, 2, 2, 2), bias=floats(3))],
     "conv_tbc": [Given(self=floats(5, 1, 2), weight=floats(2, 2, 3), bias=floats(3))],
-    "_int_mm": [_bytes_product()], "_int_mm.out": [_bytes_product(out=lambda dtype: tessera.empty(2, 4, dtype=tessera.int32))],
-    "_scaled_dot_product_flash_attention_for_cpu_backward": [Given(
-        grad_out=_HEADS, query=_HEADS, key=_HEADS, value=_HEADS, out=_HEADS, logsumexp=lambda dtype: tessera.zeros(1, 2, 4), dropout_p=0.0, is_causal=False)],
-    "_rnn_layer_backward": [Given(grad_output=floats(3, 2, 4), grad_h_n=floats(2, 4), grad_c_n=None, h0=floats(2, 4), c0=None, w_hh=floats(4, 4), output=floats(3, 2, 4),
-                                  values=floats(3, 2, 4), extra=floats(0), kind=2)],
-    "_fused_adam_": [Given(lr=0.1)], "_fused_adamw_": [Given(lr=0.1)], "_fused_sgd_": [Given(lr=0.1, momentum_buffer_list=[])],
+    "_int_mm": [_bytes_product()],
+    "_int_mm.out": [_bytes_product(out=lambda dtype: tessera.empty(2, 4, dtype=tessera.int32))],
+    "_scaled_dot_product_flash_attention_for_cpu_backward": [
+        Given(
+            grad_out=_HEADS,
+            query=_HEADS,
+            key=_HEADS,
+            value=_HEADS,
+            out=_HEADS,
+            logsumexp=lambda dtype: tessera.zeros(1, 2, 4),
+            dropout_p=0.0,
+            is_causal=False,
+        )
+    ],
+    "_rnn_layer_backward": [
+        Given(
+            grad_output=floats(3, 2, 4),
+            grad_h_n=floats(2, 4),
+            grad_c_n=None,
+            h0=floats(2, 4),
+            c0=None,
+            w_hh=floats(4, 4),
+            output=floats(3, 2, 4),
+            values=floats(3, 2, 4),
+            extra=floats(0),
+            kind=2,
+        )
+    ],
+    "_fused_adam_": [Given(lr=0.1)],
+    "_fused_adamw_": [Given(lr=0.1)],
+    "_fused_sgd_": [Given(lr=0.1, momentum_buffer_list=[])],
     "avg_pool2d_backward": [_pool(2, grad_output=floats(1, 2, 2, 2), self=_IMAGE, ceil_mode=False)],
     "avg_pool3d_backward": [_pool(3, grad_output=floats(1, 2, 2, 2, 2), self=_VOLUME, ceil_mode=False)],
     "avg_pool3d": [_pool(3, self=_VOLUME)],
     "max_pool2d_with_indices": [_pool(2, self=_IMAGE)],
     "max_pool3d_with_indices": [_pool(3, self=_VOLUME)],
-    "max_pool2d_with_indices_backward": [_pool(2, grad_output=floats(1, 2, 2, 2), self=_IMAGE, dilation=[1, 1], ceil_mode=False, indices=_zeros(1, 2, 2, 2))],
-    "max_pool3d_with_indices_backward": [_pool(3, grad_output=floats(1, 2, 2, 2, 2), self=_VOLUME, dilation=[1, 1, 1], ceil_mode=False,
-                                               indices=_zeros(1, 2, 2, 2, 2))],
-    "adaptive_max_pool2d": [Given(self=_IMAGE, output_size=[2, 2])], "adaptive_max_pool3d": [Given(self=_VOLUME, output_size=[2, 2, 2])],
-    "embedding_bag": [_BAGS], "_embedding_bag": [_BAGS],
+    "max_pool2d_with_indices_backward": [
+        _pool(
+            2, grad_output=floats(1, 2, 2, 2), self=_IMAGE, dilation=[1, 1], ceil_mode=False, indices=_zeros(1, 2, 2, 2)
+        )
+    ],
+    "max_pool3d_with_indices_backward": [
+        _pool(
+            3,
+            grad_output=floats(1, 2, 2, 2, 2),
+            self=_VOLUME,
+            dilation=[1, 1, 1],
+            ceil_mode=False,
+            indices=_zeros(1, 2, 2, 2, 2),
+        )
+    ],
+    "adaptive_max_pool2d": [Given(self=_IMAGE, output_size=[2, 2])],
+    "adaptive_max_pool3d": [Given(self=_VOLUME, output_size=[2, 2, 2])],
+    "embedding_bag": [_BAGS],
+    "_embedding_bag": [_BAGS],
     "_cdist_backward": [Given(grad=floats(2, 4), x1=floats(2, 3), x2=floats(4, 3), cdist=floats(2, 4))],
     "adaptive_max_pool2d_backward": [Given(grad_output=floats(1, 2, 2, 2), self=_IMAGE, indices=_zeros(1, 2, 2, 2))],
-    "adaptive_max_pool3d_backward": [Given(grad_output=floats(1, 2, 2, 2, 2), self=_VOLUME, indices=_zeros(1, 2, 2, 2, 2))],
+    "adaptive_max_pool3d_backward": [
+        Given(grad_output=floats(1, 2, 2, 2, 2), self=_VOLUME, indices=_zeros(1, 2, 2, 2, 2))
+    ],
     "reflection_pad1d_backward": [Given(grad_output=floats(1, 2, 6), self=floats(1, 2, 4), padding=[1, 1])],
     "reflection_pad2d_backward": [Given(grad_output=floats(1, 2, 6, 6), self=_IMAGE, padding=[1] * 4)],
     "reflection_pad3d_backward": [Given(grad_output=floats(1, 2, 6, 6, 6), self=_VOLUME, padding=[1] * 6)],
@@ -100,34 +221,92 @@ FITTING = {
     "replication_pad2d_backward": [Given(grad_output=floats(1, 2, 6, 6), self=_IMAGE, padding=[1] * 4)],
     "replication_pad3d_backward": [Given(grad_output=floats(1, 2, 6, 6, 6), self=_VOLUME, padding=[1] * 6)],
     "_resample": [Given(self=_IMAGE, output_size=[1, 2, 3, 7], steps=[], mode=2, align_corners=False)],
-    "_resample_backward": [Given(grad_output=floats(1, 2, 3, 7), input_size=[1, 2, 4, 4], steps=[], mode=2, align_corners=False)],
+    "_resample_backward": [
+        Given(grad_output=floats(1, 2, 3, 7), input_size=[1, 2, 4, 4], steps=[], mode=2, align_corners=False)
+    ],
     "im2col": [Given(self=_IMAGE, kernel_size=[2, 2], dilation=[1, 1], padding=[0, 0], stride=[1, 1])],
-    "col2im": [Given(self=floats(1, 8, 9), output_size=[4, 4], kernel_size=[2, 2], dilation=[1, 1], padding=[0, 0], stride=[1, 1])],
+    "col2im": [
+        Given(
+            self=floats(1, 8, 9), output_size=[4, 4], kernel_size=[2, 2], dilation=[1, 1], padding=[0, 0], stride=[1, 1]
+        )
+    ],
     "baddbmm": [Given(self=floats(2, 3, 2), batch1=floats(2, 3, 4), batch2=floats(2, 4, 2))],
     "diagonal_backward": [Given(grad_output=floats(2), input_sizes=[2, 3], offset=0, dim1=0, dim2=1)],
-    "diagonal_scatter": [Given(self=floats(2, 3), src=floats(2))], "select_scatter": [Given(self=floats(2, 3), src=floats(3), dim=0, index=1)],
-    "histogram.bins_tensor": [Given(self=floats(4), bins=lambda dtype: tessera.tensor([0.0, 0.5, 1.0], dtype=tessera.float64))],
-    "histogram.bins_tensor_out": [Given(self=floats(4), bins=lambda dtype: tessera.tensor([0.0, 0.5, 1.0], dtype=tessera.float64))],
+    "diagonal_scatter": [Given(self=floats(2, 3), src=floats(2))],
+    "select_scatter": [Given(self=floats(2, 3), src=floats(3), dim=0, index=1)],
+    "histogram.bins_tensor": [
+        Given(self=floats(4), bins=lambda dtype: tessera.tensor([0.0, 0.5, 1.0], dtype=tessera.float64))
+    ],
+    "histogram.bins_tensor_out": [
+        Given(self=floats(4), bins=lambda dtype: tessera.tensor([0.0, 0.5, 1.0], dtype=tessera.float64))
+    ],
     "multi_margin_loss": [Given(self=floats(3, 4), target=integers(1, 0, 3), p=1)],
     "multilabel_margin_loss": [Given(self=floats(3, 4), target=integers([1, 0, -1, 0], [3, -1, 0, 0], [2, 1, -1, 0]))],
     "narrow.Tensor": [Given(self=floats(3, 4), dim=0, start=lambda dtype: tessera.tensor(1), length=2)],
     "native_group_norm": [Given(input=floats(2, 4, 3), weight=floats(4), bias=floats(4), N=2, C=4, HxW=3, group=2)],
-    "native_group_norm_backward": [Given(grad_out=floats(2, 4, 3), input=floats(2, 4, 3), mean=floats(2, 2), rstd=floats(2, 2), weight=floats(4), N=2, C=4, HxW=3, group=2)],
-    "nll_loss": [_CLASSES], "nll_loss_nd": [_CLASSES, _PIXELS], "nll_loss_forward": [_CLASSES], "nll_loss2d": [_PIXELS], "nll_loss2d_forward": [_PIXELS],
-    "nll_loss_backward": [Given(**{**_CLASSES.arguments, "grad_output": floats(), "reduction": 1, "total_weight": floats()})],
-    "nll_loss2d_backward": [Given(**{**_PIXELS.arguments, "grad_output": floats(), "reduction": 1, "total_weight": floats()})],
-    "nanquantile": [Given(q=floats())], "quantile": [Given(q=floats())], "nanquantile.scalar": [Given(q=0.5)], "quantile.scalar": [Given(q=0.5)],
-    "nanquantile.scalar_out": [Given(q=0.5)], "quantile.scalar_out": [Given(q=0.5)],
+    "native_group_norm_backward": [
+        Given(
+            grad_out=floats(2, 4, 3),
+            input=floats(2, 4, 3),
+            mean=floats(2, 2),
+            rstd=floats(2, 2),
+            weight=floats(4),
+            N=2,
+            C=4,
+            HxW=3,
+            group=2,
+        )
+    ],
+    "nll_loss": [_CLASSES],
+    "nll_loss_nd": [_CLASSES, _PIXELS],
+    "nll_loss_forward": [_CLASSES],
+    "nll_loss2d": [_PIXELS],
+    "nll_loss2d_forward": [_PIXELS],
+    "nll_loss_backward": [
+        Given(**{**_CLASSES.arguments, "grad_output": floats(), "reduction": 1, "total_weight": floats()})
+    ],
+    "nll_loss2d_backward": [
+        Given(**{**_PIXELS.arguments, "grad_output": floats(), "reduction": 1, "total_weight": floats()})
+    ],
+    "nanquantile": [Given(q=floats())],
+    "quantile": [Given(q=floats())],
+    "nanquantile.scalar": [Given(q=0.5)],
+    "quantile.scalar": [Given(q=0.5)],
+    "nanquantile.scalar_out": [Given(q=0.5)],
+    "quantile.scalar_out": [Given(q=0.5)],
 }
 MORE_SHAPES = SHAPES + [(0,), (2, 0), (1,), (1, 3), (3, 1), (2, 1, 4), (2, 3, 4, 4), (2, 0, 3), (1, 2, 5), (4, 4)]
-DTYPES = [tessera.float32] * 4 + [tessera.float64, tessera.float64, tessera.int64, tessera.int64, tessera.int32, tessera.uint8, tessera.bool, tessera.bfloat16, tessera.float16,
-                                  tessera.complex64, tessera.complex64, tessera.int8, tessera.complex128]
-STRINGS = {"reduce": ["sum", "amax", "mean", "prod"], "rounding_mode": ["floor", "trunc"], "equation": ["ij,jk->ik", "ij->ji", "...->..."],
-           "mode": ["constant", "reflect", "replicate"], "indexing": ["ij", "xy"], "padding": ["same", "valid"], "ord": ["fro", "nuc"], "reduce=": ["add", "multiply"],
-           "approximate": ["none", "tanh"]}
+DTYPES = [tessera.float32] * 4 + [
+    tessera.float64,
+    tessera.float64,
+    tessera.int64,
+    tessera.int64,
+    tessera.int32,
+    tessera.uint8,
+    tessera.bool,
+    tessera.bfloat16,
+    tessera.float16,
+    tessera.complex64,
+    tessera.complex64,
+    tessera.int8,
+    tessera.complex128,
+]
+STRINGS = {
+    "reduce": ["sum", "amax", "mean", "prod"],
+    "rounding_mode": ["floor", "trunc"],
+    "equation": ["ij,jk->ik", "ij->ji", "...->..."],
+    "mode": ["constant", "reflect", "replicate"],
+    "indexing": ["ij", "xy"],
+    "padding": ["same", "valid"],
+    "ord": ["fro", "nuc"],
+    "reduce=": ["add", "multiply"],
+    "approximate": ["none", "tanh"],
+}
 # What only values can be wrong about, where no other values of that shape would be right.
-VALUE_ERRORS = re.compile("is out of bounds for dimension|index out of range in self|ZeroDivisionError|invalid max index|invalid multinomial distribution|"
-                          "offsets\\[0\\] has to be 0|offsets has to be non-decreasing")
+VALUE_ERRORS = re.compile(
+    "is out of bounds for dimension|index out of range in self|ZeroDivisionError|invalid max index|invalid multinomial distribution|"
+    "offsets\\[0\\] has to be 0|offsets has to be non-decreasing"
+)
 ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
 
 
@@ -139,7 +318,9 @@ class Twin:
         self.requires_grad = False
         if rng is None:
             return
-        self.requires_grad = not without_grad and (values.dtype.is_floating_point or values.dtype.is_complex) and rng.random() < 0.4
+        self.requires_grad = (
+            not without_grad and (values.dtype.is_floating_point or values.dtype.is_complex) and rng.random() < 0.4
+        )
         kind, rank = rng.random(), values.dim()
         if kind < 0.45 or rank == 0:
             return
@@ -148,11 +329,15 @@ class Twin:
             self.base = self.base.transpose(0, -1).contiguous()
             view = self.base.transpose(0, -1)
         elif kind < 0.75:
-            self.base = self.base.repeat_interleave(2, -1) if view.numel() else self.base.new_zeros([*view.shape[:-1], 2 * view.shape[-1]])
+            self.base = (
+                self.base.repeat_interleave(2, -1)
+                if view.numel()
+                else self.base.new_zeros([*view.shape[:-1], 2 * view.shape[-1]])
+            )
             view = self.base[..., ::2]
         elif kind < 0.85:
             self.base = tessera.cat([self.base[:1], self.base]) if view.shape[0] else self.base
-            view = self.base[-view.shape[0]:] if view.shape[0] else self.base
+            view = self.base[-view.shape[0] :] if view.shape[0] else self.base
         elif kind < 0.93 and rank == 4:
             self.base = view = view.contiguous(memory_format=tessera.channels_last)
             return
@@ -183,7 +368,11 @@ def fitting(rng, values, dtype):
     if values.dtype.is_floating_point or values.dtype.is_complex:
         wanted = dtype if rng.random() < 0.85 else rng.choice(DTYPES)
         values = values.detach()
-        values = (values * 3 if not (wanted.is_floating_point or wanted.is_complex) else values).real if not wanted.is_complex and values.dtype.is_complex else values
+        values = (
+            (values * 3 if not (wanted.is_floating_point or wanted.is_complex) else values).real
+            if not wanted.is_complex and values.dtype.is_complex
+            else values
+        )
         values = (values * 3 if not (wanted.is_floating_point or wanted.is_complex) else values).to(wanted)
         if values.dim() and rng.random() < 0.12:
             values = values[:1] if values.shape[0] and rng.random() < 0.5 else values[0] if values.shape[0] else values
@@ -194,7 +383,10 @@ def other_value(rng, argument):
     """For what the rules of the derivative test do not know."""
     kind, name = argument.type.rstrip("?"), argument.name
     if kind == "str":
-        return rng.choice(STRINGS.get(name + "=" if argument.kwarg_only else name) or STRINGS.get(name, ["sum", "mean", "none", "constant"]))
+        return rng.choice(
+            STRINGS.get(name + "=" if argument.kwarg_only else name)
+            or STRINGS.get(name, ["sum", "mean", "none", "constant"])
+        )
     if kind == "Generator":
         return None
     if kind.startswith("Scalar[") or kind.startswith("float["):
@@ -262,10 +454,21 @@ def described(value, arguments):
     if not isinstance(value, tessera.Tensor):
         return type(value).__name__ if isinstance(value, (bool, float, complex)) else value
     memory = value.untyped_storage()
-    return {"shape": tuple(value.shape), "dtype": value.dtype, "stride": value.stride(), "offset": value.storage_offset(), "requires_grad": value.requires_grad,
-            "grad_fn": value.grad_fn and value.grad_fn.name(), "view": value._is_view(), "conj": value.is_conj(), "neg": value.is_neg(), "bytes": memory.nbytes(),
-            "is": [i for i, a in enumerate(arguments) if a is value], "shares": [i for i, a in enumerate(arguments) if a.untyped_storage()._cdata == memory._cdata],
-            "version": value._version if any(a is value for a in arguments) else None}
+    return {
+        "shape": tuple(value.shape),
+        "dtype": value.dtype,
+        "stride": value.stride(),
+        "offset": value.storage_offset(),
+        "requires_grad": value.requires_grad,
+        "grad_fn": value.grad_fn and value.grad_fn.name(),
+        "view": value._is_view(),
+        "conj": value.is_conj(),
+        "neg": value.is_neg(),
+        "bytes": memory.nbytes(),
+        "is": [i for i, a in enumerate(arguments) if a is value],
+        "shares": [i for i, a in enumerate(arguments) if a.untyped_storage()._cdata == memory._cdata],
+        "version": value._version if any(a is value for a in arguments) else None,
+    }
 
 
 def outcome(op, schema, arguments, device, fill=None):
@@ -300,9 +503,16 @@ def difference(op, schema, arguments):
         return "raised", meta_error, None
     if isinstance(error, NotImplementedError):
         return "kernel", meta_error, None  # that a dtype has no kernel is a fact about the CPU
-    if VALUE_ERRORS.search(str(error)) or any(type(outcome(op, schema, arguments, "cpu", fill)[0]) is not type(error) for fill in (0, 1)):
+    if VALUE_ERRORS.search(str(error)) or any(
+        type(outcome(op, schema, arguments, "cpu", fill)[0]) is not type(error) for fill in (0, 1)
+    ):
         return "values", meta_error, None
-    return "raised", meta_error, f"CPU {type(error).__name__}: {error}; Meta " + (f"{type(meta_error).__name__}: {meta_error}" if meta_error else "returned")
+    return (
+        "raised",
+        meta_error,
+        f"CPU {type(error).__name__}: {error}; Meta "
+        + (f"{type(meta_error).__name__}: {meta_error}" if meta_error else "returned"),
+    )
 
 
 def _leaves(described_value):
@@ -319,7 +529,11 @@ def _schemas():
     found = []
     for text, *_ in tessera._C._operator_table():
         schema = FunctionSchema(text)
-        if schema.name.startswith("aten::") and identify(schema) not in LEFT_OUT and any("Tensor" in a.type for a in schema.arguments):
+        if (
+            schema.name.startswith("aten::")
+            and identify(schema) not in LEFT_OUT
+            and any("Tensor" in a.type for a in schema.arguments)
+        ):
             found.append(schema)
     return sorted(found, key=identify)
 

@@ -39,7 +39,11 @@ def test_out_of_factories_and_copies():
 def test_a_wrong_index_leaves_out_as_it_was(n):
     x, index, out = torch.arange(10.0), torch.zeros(n, dtype=torch.int64), torch.full((n,), -1.0)
     index[-1] = 99
-    for call in (lambda: torch.gather(x, 0, index, out=out), lambda: torch.index_select(x, 0, index, out=out), lambda: torch.take(x, index, out=out)):
+    for call in (
+        lambda: torch.gather(x, 0, index, out=out),
+        lambda: torch.index_select(x, 0, index, out=out),
+        lambda: torch.take(x, index, out=out),
+    ):
         with pytest.raises((RuntimeError, IndexError), match="99|out of range"):
             call()
         assert torch.equal(out, torch.full((n,), -1.0))
@@ -56,10 +60,15 @@ def test_the_gradient_of_as_strided_scatter():
 def test_the_slices_of_index_add_and_index_reduce(name):
     """One set of checks, and one set of errors, for both."""
     t, more = torch.zeros(3, 2), ["amax"] if name == "index_reduce" else []
-    for index, source, error, text in [([0], torch.ones(()), RuntimeError, "must match self tensor shape"), ([0], torch.ones(2), RuntimeError, "Number of indices"),
-                                       ([0], torch.ones(1, 3), RuntimeError, "must match self tensor shape"), ([0, 1], torch.ones(1, 2), RuntimeError, "Number of indices"),
-                                       ([[0]], torch.ones(1, 2), IndexError, "supposed to be a vector"), ([0.0], torch.ones(1, 2), RuntimeError, "Expected dtype int32/int64"),
-                                       ([0], torch.ones(1, 2, dtype=torch.float64), RuntimeError, "same scalar type")]:
+    for index, source, error, text in [
+        ([0], torch.ones(()), RuntimeError, "must match self tensor shape"),
+        ([0], torch.ones(2), RuntimeError, "Number of indices"),
+        ([0], torch.ones(1, 3), RuntimeError, "must match self tensor shape"),
+        ([0, 1], torch.ones(1, 2), RuntimeError, "Number of indices"),
+        ([[0]], torch.ones(1, 2), IndexError, "supposed to be a vector"),
+        ([0.0], torch.ones(1, 2), RuntimeError, "Expected dtype int32/int64"),
+        ([0], torch.ones(1, 2, dtype=torch.float64), RuntimeError, "same scalar type"),
+    ]:
         with pytest.raises(error, match=text) as caught:
             getattr(t, name)(0, torch.tensor(index), source, *more)
         assert type(caught.value) is error and (name + "_" in str(caught.value) or "source" in str(caught.value))

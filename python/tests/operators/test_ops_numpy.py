@@ -9,14 +9,34 @@ import tessera
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-FAST = settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large])
+FAST = settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+)
 MORE = settings(FAST, max_examples=80)
 
 FLOATS = [tessera.float32, tessera.float64]
 INTS = [tessera.uint8, tessera.int8, tessera.int16, tessera.int32, tessera.int64]
-TO_NUMPY = {tessera.float32: np.float32, tessera.float64: np.float64, tessera.uint8: np.uint8, tessera.int8: np.int8, tessera.int16: np.int16, tessera.int32: np.int32,
-            tessera.int64: np.int64, tessera.bool: np.bool_, tessera.complex64: np.complex64, tessera.complex128: np.complex128}
-TOLERANCE = {np.dtype(np.float32): (2e-5, 1e-6), np.dtype(np.float64): (1e-11, 1e-12), np.dtype(np.complex64): (5e-5, 1e-5), np.dtype(np.complex128): (1e-11, 1e-12)}
+TO_NUMPY = {
+    tessera.float32: np.float32,
+    tessera.float64: np.float64,
+    tessera.uint8: np.uint8,
+    tessera.int8: np.int8,
+    tessera.int16: np.int16,
+    tessera.int32: np.int32,
+    tessera.int64: np.int64,
+    tessera.bool: np.bool_,
+    tessera.complex64: np.complex64,
+    tessera.complex128: np.complex128,
+}
+TOLERANCE = {
+    np.dtype(np.float32): (2e-5, 1e-6),
+    np.dtype(np.float64): (1e-11, 1e-12),
+    np.dtype(np.complex64): (5e-5, 1e-5),
+    np.dtype(np.complex128): (1e-11, 1e-12),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +52,9 @@ def random_values(rng, shape, dtype, low=-3.0, high=3.0):
     if np.issubdtype(kind, np.integer):
         return rng.integers(max(int(low), 0) if dtype == tessera.uint8 else int(low), int(high) + 1, shape).astype(kind)
     values = rng.uniform(low, high, shape)
-    return np.asarray(values + 1j * rng.uniform(low, high, shape) if np.issubdtype(kind, np.complexfloating) else values).astype(kind)
+    return np.asarray(
+        values + 1j * rng.uniform(low, high, shape) if np.issubdtype(kind, np.complexfloating) else values
+    ).astype(kind)
 
 
 @st.composite
@@ -48,7 +70,9 @@ def strided(draw, shape, dtype, low=-3.0, high=3.0, quarters=False):
     order = draw(st.permutations(range(rank)))
     steps = draw(st.lists(st.integers(1, 2), min_size=rank, max_size=rank))
     starts = draw(st.lists(st.integers(0, 1), min_size=rank, max_size=rank))
-    broadcast = draw(st.lists(st.booleans(), min_size=rank, max_size=rank)) if draw(st.integers(0, 4)) == 0 else [False] * rank
+    broadcast = (
+        draw(st.lists(st.booleans(), min_size=rank, max_size=rank)) if draw(st.integers(0, 4)) == 0 else [False] * rank
+    )
     inner = [1 if broadcast[d] else shape[d] for d in range(rank)]
     base = random_values(rng, [starts[d] + inner[d] * steps[d] for d in order], dtype, low, high)
     base = np.asarray(np.round(base * 4) / 4).astype(base.dtype) if quarters and dtype in FLOATS else base
@@ -83,15 +107,54 @@ def wide(array):
 
 SIGMOID = lambda x: 1 / (1 + np.exp(-x))
 UNARY_FLOAT = {
-    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "log2": np.log2, "log10": np.log10, "sin": np.sin, "cos": np.cos, "tan": np.tan,
-    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "reciprocal": lambda x: 1 / x, "sigmoid": SIGMOID, "erf": np.vectorize(math.erf, otypes=[float]),
-    "erfc": np.vectorize(math.erfc, otypes=[float]), "sinc": np.sinc, "i0": np.i0, "deg2rad": np.deg2rad, "rad2deg": np.rad2deg,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "log2": np.log2,
+    "log10": np.log10,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "reciprocal": lambda x: 1 / x,
+    "sigmoid": SIGMOID,
+    "erf": np.vectorize(math.erf, otypes=[float]),
+    "erfc": np.vectorize(math.erfc, otypes=[float]),
+    "sinc": np.sinc,
+    "i0": np.i0,
+    "deg2rad": np.deg2rad,
+    "rad2deg": np.rad2deg,
 }
 UNARY_SAME = {
-    "abs": np.abs, "neg": np.negative, "sign": np.sign, "square": np.square, "positive": np.positive, "ceil": np.ceil, "floor": np.floor, "round": np.round, "trunc": np.trunc,
+    "abs": np.abs,
+    "neg": np.negative,
+    "sign": np.sign,
+    "square": np.square,
+    "positive": np.positive,
+    "ceil": np.ceil,
+    "floor": np.floor,
+    "round": np.round,
+    "trunc": np.trunc,
 }
-PREDICATES = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "signbit": np.signbit, "logical_not": np.logical_not}
+PREDICATES = {
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
+    "signbit": np.signbit,
+    "logical_not": np.logical_not,
+}
 
 
 @pytest.mark.parametrize("name", UNARY_FLOAT)
@@ -136,16 +199,37 @@ def test_predicates(name, data):
 
 
 BINARY = {
-    "add": (np.add, FLOATS + INTS), "sub": (np.subtract, FLOATS + INTS), "mul": (np.multiply, FLOATS + INTS),
-    "maximum": (np.maximum, FLOATS + INTS), "minimum": (np.minimum, FLOATS + INTS),
-    "fmax": (np.fmax, FLOATS), "fmin": (np.fmin, FLOATS), "atan2": (np.arctan2, FLOATS), "hypot": (np.hypot, FLOATS), "copysign": (np.copysign, FLOATS),
+    "add": (np.add, FLOATS + INTS),
+    "sub": (np.subtract, FLOATS + INTS),
+    "mul": (np.multiply, FLOATS + INTS),
+    "maximum": (np.maximum, FLOATS + INTS),
+    "minimum": (np.minimum, FLOATS + INTS),
+    "fmax": (np.fmax, FLOATS),
+    "fmin": (np.fmin, FLOATS),
+    "atan2": (np.arctan2, FLOATS),
+    "hypot": (np.hypot, FLOATS),
+    "copysign": (np.copysign, FLOATS),
     "logaddexp": (np.logaddexp, FLOATS),
-    "logaddexp2": (np.logaddexp2, FLOATS), "nextafter": (np.nextafter, FLOATS), "heaviside": (np.heaviside, FLOATS), "gcd": (np.gcd, INTS), "lcm": (np.lcm, INTS),
-    "bitwise_and": (np.bitwise_and, INTS + [tessera.bool]), "bitwise_or": (np.bitwise_or, INTS + [tessera.bool]), "bitwise_xor": (np.bitwise_xor, INTS + [tessera.bool]),
+    "logaddexp2": (np.logaddexp2, FLOATS),
+    "nextafter": (np.nextafter, FLOATS),
+    "heaviside": (np.heaviside, FLOATS),
+    "gcd": (np.gcd, INTS),
+    "lcm": (np.lcm, INTS),
+    "bitwise_and": (np.bitwise_and, INTS + [tessera.bool]),
+    "bitwise_or": (np.bitwise_or, INTS + [tessera.bool]),
+    "bitwise_xor": (np.bitwise_xor, INTS + [tessera.bool]),
 }
-COMPARISONS = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-               "logical_and": np.logical_and, "logical_or": np.logical_or,
-               "logical_xor": np.logical_xor}
+COMPARISONS = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "logical_and": np.logical_and,
+    "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+}
 DIVISIONS = {"remainder": np.mod, "fmod": np.fmod, "floor_divide": np.floor_divide}
 
 
@@ -155,7 +239,7 @@ def broadcastable(draw):
     shape = draw(shapes(max_dim=3))
 
     def part():
-        kept = shape[draw(st.integers(0, len(shape))):]
+        kept = shape[draw(st.integers(0, len(shape))) :]
         return tuple(1 if draw(st.booleans()) and n != 0 else n for n in kept)
 
     return (shape, part()) if draw(st.booleans()) else (part(), shape)
@@ -207,13 +291,42 @@ FUNCTIONS = {
     **{name: (f, dtypes, (0, 3), "same", 2) for name, (f, dtypes) in BINARY.items()},
     **{name: (f, ANY, (-3, 3), "bool", 2) for name, f in COMPARISONS.items()},
     **{name: (f, FLOATS + INTS, (1, 9), "same", 2) for name, f in DIVISIONS.items()},
-    "acosh": (np.arccosh, ANY, (1, 5), "float", 1), "div": (np.true_divide, ANY, (1, 9), "float", 2), "true_divide": (np.true_divide, FLOATS + INTS, (1, 9), "float", 2),
-    "pow": (np.power, FLOATS + INTS, (1, 4), "same", 2), "float_power": (np.float_power, FLOATS + INTS, (1, 4), "double", 2), "isclose": (np.isclose, FLOATS, (0, 1), "bool", 2),
-    "where": (np.where, FLOATS + INTS, (-3, 3), "same", 3), "clamp": (np.clip, FLOATS + INTS, (0, 4), "same", 3), "isreal": (np.isreal, ANY, (-3, 3), "bool", 1),
-    "bitwise_not": (np.invert, INTS + [tessera.bool], (0, 3), "same", 1), "nan_to_num": (np.nan_to_num, FLOATS, (-3, 3), "same", 1),
+    "acosh": (np.arccosh, ANY, (1, 5), "float", 1),
+    "div": (np.true_divide, ANY, (1, 9), "float", 2),
+    "true_divide": (np.true_divide, FLOATS + INTS, (1, 9), "float", 2),
+    "pow": (np.power, FLOATS + INTS, (1, 4), "same", 2),
+    "float_power": (np.float_power, FLOATS + INTS, (1, 4), "double", 2),
+    "isclose": (np.isclose, FLOATS, (0, 1), "bool", 2),
+    "where": (np.where, FLOATS + INTS, (-3, 3), "same", 3),
+    "clamp": (np.clip, FLOATS + INTS, (0, 4), "same", 3),
+    "isreal": (np.isreal, ANY, (-3, 3), "bool", 1),
+    "bitwise_not": (np.invert, INTS + [tessera.bool], (0, 3), "same", 1),
+    "nan_to_num": (np.nan_to_num, FLOATS, (-3, 3), "same", 1),
 }
-EXACT = {"remainder", "fmod", "floor_divide", "heaviside", "isclose", "round"}  # a rounding decides: arguments are multiples of a quarter
-WITHOUT_INPLACE = {"positive", "where", "isnan", "isinf", "isfinite", "signbit", "isreal", "isclose", "maximum", "minimum", "fmax", "fmin", "logaddexp", "logaddexp2"}
+EXACT = {
+    "remainder",
+    "fmod",
+    "floor_divide",
+    "heaviside",
+    "isclose",
+    "round",
+}  # a rounding decides: arguments are multiples of a quarter
+WITHOUT_INPLACE = {
+    "positive",
+    "where",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "signbit",
+    "isreal",
+    "isclose",
+    "maximum",
+    "minimum",
+    "fmax",
+    "fmin",
+    "logaddexp",
+    "logaddexp2",
+}
 ALIKE = {"isclose", "heaviside"}  # documented for tensors of one dtype
 WITHOUT_OUT = {"isnan", "isinf", "isfinite", "isreal", "isclose", "positive", "where"}
 
@@ -222,7 +335,10 @@ def result_dtype(kind, tensors):
     """What dtype a function gives for tensors of these."""
     joint = tensors[0].dtype
     for i in range(1, len(tensors)):
-        joint = tessera.result_type(tessera.empty(()).to(joint) if not any(t.dim() for t in tensors[:i]) else tessera.empty(1).to(joint), tensors[i])
+        joint = tessera.result_type(
+            tessera.empty(()).to(joint) if not any(t.dim() for t in tensors[:i]) else tessera.empty(1).to(joint),
+            tensors[i],
+        )
     if kind == "float":
         return joint, joint if joint in FLOATS else tessera.float32
     return joint, {"same": joint, "bool": tessera.bool, "double": tessera.float64}[kind]
@@ -238,15 +354,24 @@ def test_any_function_of_any_tensors(data):
     shapes_drawn += [shapes_drawn[0]] * (arity - len(shapes_drawn))
     first = data.draw(st.sampled_from(dtypes))
     mixed = arity == 2 and name not in ALIKE and data.draw(st.booleans())
-    pairs = [data.draw(strided(shape, data.draw(st.sampled_from(dtypes)) if mixed else first, low, high, name in EXACT)) for shape in shapes_drawn]
+    pairs = [
+        data.draw(strided(shape, data.draw(st.sampled_from(dtypes)) if mixed else first, low, high, name in EXACT))
+        for shape in shapes_drawn
+    ]
     if name == "where":
         pairs[0] = data.draw(strided(shapes_drawn[0], tessera.bool))
     arrays, tensors = [a for a, _ in pairs], [t for _, t in pairs]
     joint, dtype = result_dtype(kind, tensors[1:] if name == "where" else tensors)
     compute = np.float64 if kind in ("float", "double") else TO_NUMPY[joint]
     rounded = compute if kind == "double" else TO_NUMPY[joint]  # arguments are brought to the joint dtype first
-    operands = [a if a.dtype == np.bool_ and name == "where" else np.asarray(a.astype(rounded)).astype(compute) for a in arrays]
-    wanted = reference(*operands) if math.prod(np.broadcast_shapes(*[a.shape for a in operands])) else np.zeros(np.broadcast_shapes(*[a.shape for a in operands]))
+    operands = [
+        a if a.dtype == np.bool_ and name == "where" else np.asarray(a.astype(rounded)).astype(compute) for a in arrays
+    ]
+    wanted = (
+        reference(*operands)
+        if math.prod(np.broadcast_shapes(*[a.shape for a in operands]))
+        else np.zeros(np.broadcast_shapes(*[a.shape for a in operands]))
+    )
     forms = ["function", "function"] + ([] if name in WITHOUT_OUT else ["out"])
     fits = tensors[0].dtype == dtype if kind == "double" else tessera.can_cast(dtype, tensors[0].dtype)
     if name not in WITHOUT_INPLACE and tensors[0].shape == wanted.shape and fits:
@@ -274,13 +399,35 @@ def test_the_table_has_sixty_functions():
 @MORE
 def test_the_dtype_of_a_mixed_sum(data):
     """Of two tensors with dimensions the higher category wins; within one category the wider dtype; a 0-dim tensor or a number only raises the category."""
-    order = [tessera.bool, tessera.uint8, tessera.int16, tessera.int32, tessera.int64, tessera.float16, tessera.float32, tessera.float64, tessera.complex64, tessera.complex128]
-    rank = {tessera.bool: 0, tessera.float16: 2, tessera.float32: 2, tessera.float64: 2, tessera.complex64: 3, tessera.complex128: 3}
+    order = [
+        tessera.bool,
+        tessera.uint8,
+        tessera.int16,
+        tessera.int32,
+        tessera.int64,
+        tessera.float16,
+        tessera.float32,
+        tessera.float64,
+        tessera.complex64,
+        tessera.complex128,
+    ]
+    rank = {
+        tessera.bool: 0,
+        tessera.float16: 2,
+        tessera.float32: 2,
+        tessera.float64: 2,
+        tessera.complex64: 3,
+        tessera.complex128: 3,
+    }
     a, b = data.draw(st.sampled_from(order)), data.draw(st.sampled_from(order))
     higher = max(a, b, key=order.index)
     if {a, b} == {tessera.float64, tessera.complex64}:
         higher = tessera.complex128
-    assert (tessera.ones(2, dtype=a) + tessera.ones(2, dtype=b)).dtype == higher == tessera.result_type(tessera.ones(2, dtype=a), tessera.ones(2, dtype=b))
+    assert (
+        (tessera.ones(2, dtype=a) + tessera.ones(2, dtype=b)).dtype
+        == higher
+        == tessera.result_type(tessera.ones(2, dtype=a), tessera.ones(2, dtype=b))
+    )
     if rank.get(b, 1) <= rank.get(a, 1):
         assert (tessera.ones(2, dtype=a) + tessera.ones((), dtype=b)).dtype == a
     if rank.get(a, 1) >= 1:
@@ -297,7 +444,11 @@ def test_choice_and_clamping(data):
     mask_array, mask = data.draw(strided(shape, tessera.bool))
     check(tessera.where(mask, a, b), np.where(mask_array, array_a, array_b), dtype)
     check(tessera.masked_fill(a, mask, 1), np.where(mask_array, 1, array_a), dtype)
-    check(tessera.clamp(a, -1 if dtype != tessera.uint8 else 0, 2), np.clip(array_a, -1 if dtype != tessera.uint8 else 0, 2), dtype)
+    check(
+        tessera.clamp(a, -1 if dtype != tessera.uint8 else 0, 2),
+        np.clip(array_a, -1 if dtype != tessera.uint8 else 0, 2),
+        dtype,
+    )
     check(tessera.masked_select(a, mask), array_a[mask_array], dtype)
     check(tessera.nonzero(mask), np.argwhere(mask_array))
 
@@ -341,9 +492,14 @@ def test_reflected_methods_called_by_name():
 # ---- reductions and scans ---------------------------------------------------------------------------------------------------
 
 REDUCTIONS = {
-    "sum": (np.sum, FLOATS + INTS + [tessera.bool]), "mean": (np.mean, FLOATS), "amax": (np.amax, FLOATS + INTS), "amin": (np.amin, FLOATS + INTS),
+    "sum": (np.sum, FLOATS + INTS + [tessera.bool]),
+    "mean": (np.mean, FLOATS),
+    "amax": (np.amax, FLOATS + INTS),
+    "amin": (np.amin, FLOATS + INTS),
     "all": (np.all, FLOATS + INTS + [tessera.bool]),
-    "any": (np.any, FLOATS + INTS + [tessera.bool]), "count_nonzero": (np.count_nonzero, FLOATS + INTS), "nansum": (np.nansum, FLOATS),
+    "any": (np.any, FLOATS + INTS + [tessera.bool]),
+    "count_nonzero": (np.count_nonzero, FLOATS + INTS),
+    "nansum": (np.nansum, FLOATS),
     "logsumexp": (lambda a, axis, keepdims: np.log(np.sum(np.exp(a), axis=axis, keepdims=keepdims)), FLOATS),
     "var": (lambda a, axis, keepdims: np.var(a, axis=axis, keepdims=keepdims, ddof=1), FLOATS),
     "std": (lambda a, axis, keepdims: np.std(a, axis=axis, keepdims=keepdims, ddof=1), FLOATS),
@@ -480,7 +636,11 @@ def test_conversion(data):
     dtypes = FLOATS + INTS + [tessera.bool, tessera.complex64, tessera.complex128]
     source, target = data.draw(st.sampled_from(dtypes)), data.draw(st.sampled_from(dtypes))
     array, tensor = data.draw(strided(data.draw(shapes()), source, 0, 3))
-    wanted = array.real if np.iscomplexobj(array) and target not in (tessera.complex64, tessera.complex128, tessera.bool) else array
+    wanted = (
+        array.real
+        if np.iscomplexobj(array) and target not in (tessera.complex64, tessera.complex128, tessera.bool)
+        else array
+    )
     check(tensor.to(target), wanted.astype(TO_NUMPY[target]), target)
     out = tessera.zeros(array.shape, dtype=target)
     check(out.copy_(tensor), wanted.astype(TO_NUMPY[target]), target)

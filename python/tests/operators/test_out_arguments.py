@@ -22,13 +22,38 @@ from tessera._ops import FunctionSchema, ops
 from test_meta import drawn, made
 
 TRIES, SAMPLES = 400, 3
-OTHER_DTYPES = (tessera.float32, tessera.float64, tessera.int64, tessera.int32, tessera.uint8, tessera.bool, tessera.complex64, tessera.bfloat16)
+OTHER_DTYPES = (
+    tessera.float32,
+    tessera.float64,
+    tessera.int64,
+    tessera.int32,
+    tessera.uint8,
+    tessera.bool,
+    tessera.complex64,
+    tessera.bfloat16,
+)
 # They take out= for its memory alone: any dtype is a result's dtype.
-FACTORIES = {"arange", "empty", "eye", "full", "linspace", "logspace", "ones", "rand", "randint", "randn", "randperm", "zeros", "normal.float_float_out"}
+FACTORIES = {
+    "arange",
+    "empty",
+    "eye",
+    "full",
+    "linspace",
+    "logspace",
+    "ones",
+    "rand",
+    "randint",
+    "randn",
+    "randperm",
+    "zeros",
+    "normal.float_float_out",
+}
 # all and any write bool or uint8.
 TRUTH_VALUES = {"all", "any"}
 # `name` for `name.out`.
-CASTING = {name if "." in name else name + ".out" for name in """
+CASTING = {
+    name if "." in name else name + ".out"
+    for name in """
     _clamp_tensor _div_trunc _square _where acos acosh add addcdiv addcmul addr angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh
     atan atan2 atanh bernoulli bitwise_and.Scalar_out bitwise_and.Tensor_out bitwise_left_shift.Tensor_Scalar_out bitwise_left_shift.Tensor_out
     bitwise_or.Scalar_out bitwise_or.Tensor_out bitwise_right_shift.Tensor_Scalar_out bitwise_right_shift.Tensor_out bitwise_xor.Scalar_out
@@ -45,7 +70,8 @@ CASTING = {name if "." in name else name + ".out" for name in """
     sigmoid_backward.grad_input sin sinc sinh smooth_l1_loss special_entr special_i1 special_xlog1py.other_scalar_out special_xlog1py
     special_xlog1py.self_scalar_out sqrt square stack std.correction_out std sub subtract sum.IntList_out tan tanh tanh_backward.grad_input threshold
     true_divide var.correction_out var vstack xlogy.OutScalar_Other xlogy.OutScalar_Self xlogy.OutTensor
-""".split()}
+""".split()
+}
 # The order in which numbers are drawn depends on how out= lies in memory, and what `empty` holds on chance.
 RANDOM = {"bernoulli", "empty", "multinomial", "normal", "rand", "randint", "randn", "randperm"}
 # They write one number to all places, so that these may lie upon each other.
@@ -84,10 +110,12 @@ class Call:
 
     def inputs(self):
         """Fresh copies of the arguments: plain memory, no history."""
+
         def fresh(value):
             if isinstance(value, tessera.Tensor):
                 return value.detach().clone()
             return [fresh(v) for v in value] if isinstance(value, list) else value
+
         return [fresh(v) for v in self.arguments]
 
     def run(self, outs, inputs=None):
@@ -114,7 +142,9 @@ def natural_dtypes(schema, arguments):
     packet = getattr(ops.aten, base(schema))
     for other in packet.overloads():
         candidate = getattr(packet, other)._schema
-        if [(a.name, str(a.type)) for a in candidate.arguments] == [(a.name, str(a.type)) for a in named] and not candidate.is_mutable:
+        if [(a.name, str(a.type)) for a in candidate.arguments] == [
+            (a.name, str(a.type)) for a in named
+        ] and not candidate.is_mutable:
             positional, keywords = split_arguments(candidate, plain)
             tessera.manual_seed(0)
             return [r.dtype for r in flatten(getattr(packet, other)(*positional, **keywords))]
@@ -135,8 +165,14 @@ def samples(schema):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                arguments = [v.detach() if isinstance(v, tessera.Tensor) else [x.detach() if isinstance(x, tessera.Tensor) else x for x in v] if isinstance(v, list) else v
-                             for v in made(drawn(rng, schema), "cpu")]
+                arguments = [
+                    v.detach()
+                    if isinstance(v, tessera.Tensor)
+                    else [x.detach() if isinstance(x, tessera.Tensor) else x for x in v]
+                    if isinstance(v, list)
+                    else v
+                    for v in made(drawn(rng, schema), "cpu")
+                ]
                 arguments = [None if a.is_out else v for v, a in zip(arguments, schema.arguments)]
                 call = Call(schema, arguments, natural_dtypes(schema, arguments))
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError):
@@ -209,7 +245,9 @@ def test_tensors_that_fit(schema):
     for call in calls(schema):
         compare(schema, call.run(call.fitting()), call.expected)
         assert not call.resized
-        permuted = [tessera.empty_strided(r.shape, strides_of_another_order(r.shape), dtype=r.dtype) for r in call.expected]
+        permuted = [
+            tessera.empty_strided(r.shape, strides_of_another_order(r.shape), dtype=r.dtype) for r in call.expected
+        ]
         compare(schema, call.run(permuted), call.expected)
         assert all(o.stride() == strides_of_another_order(o.shape) for o in permuted)
         spread = [tessera.zeros([*r.shape, 2], dtype=r.dtype)[..., 0] for r in call.expected]
@@ -299,7 +337,7 @@ def aliases(call):
             own = tensor.detach().clone()
             yield "an input", replaced(own), [own, *rest]
             memory = tessera.zeros(n + m + 1, dtype=tensor.dtype)
-            inside = memory[1:1 + m].view(tensor.shape)
+            inside = memory[1 : 1 + m].view(tensor.shape)
             inside.copy_(tensor)
             yield "memory of an input", replaced(inside), [memory[:n].view(call.expected[0].shape), *rest]
             memory = tessera.zeros(n + m, dtype=tensor.dtype)
@@ -315,7 +353,10 @@ def test_shared_memory(schema):
             try:
                 results = call.run(outs, inputs)
             except RuntimeError as error:
-                assert "single memory location" in str(error) or "doesn't match the broadcast shape" in str(error), (what, error)
+                assert "single memory location" in str(error) or "doesn't match the broadcast shape" in str(error), (
+                    what,
+                    error,
+                )
                 continue
             compare(schema, results, call.expected)
 
@@ -323,19 +364,34 @@ def test_shared_memory(schema):
 def test_results_in_one_tensor():
     one, integers = tessera.zeros(3), tessera.arange(6).reshape(2, 3)
     place = tessera.zeros(3, dtype=tessera.int64)
-    for call in (lambda: tessera.sort(integers[0], out=(place, place)), lambda: tessera.max(integers, 0, out=(place, place)),
-                 lambda: tessera.aminmax(tessera.rand(2, 3), dim=0, out=(one, one))):
+    for call in (
+        lambda: tessera.sort(integers[0], out=(place, place)),
+        lambda: tessera.max(integers, 0, out=(place, place)),
+        lambda: tessera.aminmax(tessera.rand(2, 3), dim=0, out=(one, one)),
+    ):
         with pytest.raises(RuntimeError, match="single memory location"):
             call()
     assert not one.any() and not place.any()
 
 
-@pytest.mark.parametrize("call", [
-    lambda a, b: tessera.cat([a, b], out=a), lambda a, b: tessera.cat([a, b], out=b), lambda a, b: tessera.stack([b, b], out=b), lambda a, b: tessera.hstack([b, b], out=b),
-    lambda a, b: tessera.vstack([b, b], out=b), lambda a, b: tessera.dstack([b, b], out=b), lambda a, b: tessera.column_stack([b, b], out=b),
-    lambda a, b: tessera.gather(b, 0, tessera.zeros(2, 3, dtype=tessera.int64), out=b), lambda a, b: tessera.index_select(b, 0, tessera.tensor([1, 0]), out=b),
-    lambda a, b: tessera.take(b, tessera.tensor([[1, 0]]), out=b), lambda a, b: tessera.scatter(tessera.ones(2, 3), 0, tessera.zeros(2, 3, dtype=tessera.int64), b, out=b),
-    lambda a, b: b.scatter_(0, tessera.zeros(2, 3, dtype=tessera.int64), b), lambda a, b: b.index_add_(0, tessera.tensor([1, 0]), b)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, b: tessera.cat([a, b], out=a),
+        lambda a, b: tessera.cat([a, b], out=b),
+        lambda a, b: tessera.stack([b, b], out=b),
+        lambda a, b: tessera.hstack([b, b], out=b),
+        lambda a, b: tessera.vstack([b, b], out=b),
+        lambda a, b: tessera.dstack([b, b], out=b),
+        lambda a, b: tessera.column_stack([b, b], out=b),
+        lambda a, b: tessera.gather(b, 0, tessera.zeros(2, 3, dtype=tessera.int64), out=b),
+        lambda a, b: tessera.index_select(b, 0, tessera.tensor([1, 0]), out=b),
+        lambda a, b: tessera.take(b, tessera.tensor([[1, 0]]), out=b),
+        lambda a, b: tessera.scatter(tessera.ones(2, 3), 0, tessera.zeros(2, 3, dtype=tessera.int64), b, out=b),
+        lambda a, b: b.scatter_(0, tessera.zeros(2, 3, dtype=tessera.int64), b),
+        lambda a, b: b.index_add_(0, tessera.tensor([1, 0]), b),
+    ],
+)
 def test_joined_and_gathered_into_an_input(call):
     """The first tensor of cat is empty and one-dimensional; each of these ended the process, or gave what it had overwritten."""
     empty, full = tessera.empty(0), tessera.ones(2, 3)

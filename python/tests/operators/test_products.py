@@ -67,7 +67,11 @@ def test_scales_by_rows(m, k, n, device):
     for dtype in (torch.bfloat16, torch.float32):
         close(torch._scaled_mm(a, b, x, y, out_dtype=dtype), expected(a, b, x, y), dtype)
     close(F.scaled_mm(a, b, x, ROW, y, ROW), expected(a, b, x, y), torch.bfloat16)
-    close(F.scaled_mm(a, b, [x], [ROW], [y], [ROW], output_dtype=torch.float32, contraction_dim=(-1, 0)), expected(a, b, x, y), torch.float32)
+    close(
+        F.scaled_mm(a, b, [x], [ROW], [y], [ROW], output_dtype=torch.float32, contraction_dim=(-1, 0)),
+        expected(a, b, x, y),
+        torch.float32,
+    )
 
 
 def test_result_scale(device):
@@ -130,11 +134,22 @@ def test_scaled_groups(device):
 def test_bias_and_activation_in_one(device):
     torch.manual_seed(0)
     for dtype in (torch.float32, torch.bfloat16, torch.float64):
-        x, w, bias = torch.randn(5, 8).to(dtype).to(device), torch.randn(8, 6).to(dtype).to(device), torch.randn(6).to(dtype).to(device)
+        x, w, bias = (
+            torch.randn(5, 8).to(dtype).to(device),
+            torch.randn(8, 6).to(dtype).to(device),
+            torch.randn(6).to(dtype).to(device),
+        )
         wanted = torch.addmm(bias.cpu().double(), x.cpu().double(), w.cpu().double())
         tolerance = 2e-2 if dtype == torch.bfloat16 else 1e-3
-        for result, reference in ((torch.addmm(bias, x, w), wanted), (torch._addmm_activation(bias, x, w), wanted.relu()),
-                                  (torch._addmm_activation(bias, x, w, use_gelu=True), F.gelu(wanted)),
-                                  (torch.addmm(bias, x, w, alpha=0.5), torch.addmm(bias.cpu().double(), x.cpu().double(), w.cpu().double(), alpha=0.5)),
-                                  (F.linear(x, w.t().contiguous(), bias), wanted), (torch.addmm(bias, x.t().contiguous().t(), w.t().contiguous().t()), wanted)):
+        for result, reference in (
+            (torch.addmm(bias, x, w), wanted),
+            (torch._addmm_activation(bias, x, w), wanted.relu()),
+            (torch._addmm_activation(bias, x, w, use_gelu=True), F.gelu(wanted)),
+            (
+                torch.addmm(bias, x, w, alpha=0.5),
+                torch.addmm(bias.cpu().double(), x.cpu().double(), w.cpu().double(), alpha=0.5),
+            ),
+            (F.linear(x, w.t().contiguous(), bias), wanted),
+            (torch.addmm(bias, x.t().contiguous().t(), w.t().contiguous().t()), wanted),
+        ):
             torch.testing.assert_close(result.cpu().double(), reference, rtol=tolerance, atol=tolerance)

@@ -18,7 +18,22 @@ PER_PROCESS = 2000
 @pytest.mark.parametrize("seed", range(max(1, CALLS // PER_PROCESS)))
 def test_random_calls(seed, tmp_path):
     log = tmp_path / "last_call.txt"
-    run = subprocess.run([sys.executable, "-X", "faulthandler", str(PROGRAM), "--calls", str(PER_PROCESS), "--seed", str(1000 + seed), "--log", str(log)],
-                         capture_output=True, text=True, timeout=600)
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-X",
+            "faulthandler",
+            str(PROGRAM),
+            "--calls",
+            str(PER_PROCESS),
+            "--seed",
+            str(1000 + seed),
+            "--log",
+            str(log),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     assert run.returncode == 0, f"exit code {run.returncode}\n{log.read_text()[:3000]}\n{run.stderr[-3000:]}"
     assert "returned" in run.stdout

@@ -53,7 +53,11 @@ def _canonical_mask(mask, mask_name, other_type, other_name, target_type, check_
         raise AssertionError(f"only bool and floating types of {mask_name} are supported")
     if check_other and other_type is not None and mask.dtype != other_type:
         import warnings
-        warnings.warn(f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.", stacklevel=3)
+
+        warnings.warn(
+            f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.",
+            stacklevel=3,
+        )
     if not is_float:
         mask = tessera.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))
     return mask
@@ -62,16 +66,24 @@ def _canonical_mask(mask, mask_name, other_type, other_name, target_type, check_
 def _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads):
     """Whether the inputs are batched. AssertionError if the ranks do not fit together."""
     if query.dim() not in (2, 3):
-        raise AssertionError(f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor")
+        raise AssertionError(
+            f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
+        )
     batched = query.dim() == 3
     word, rank = ("batched", 3) if batched else ("unbatched", 2)
     if key.dim() != rank or value.dim() != rank:
-        raise AssertionError(f"For {word} ({rank}-D) `query`, expected `key` and `value` to be {rank}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively")
+        raise AssertionError(
+            f"For {word} ({rank}-D) `query`, expected `key` and `value` to be {rank}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively"
+        )
     if key_padding_mask is not None and key_padding_mask.dim() != rank - 1:
-        raise AssertionError(f"For {word} ({rank}-D) `query`, expected `key_padding_mask` to be `None` or {rank - 1}-D but found {key_padding_mask.dim()}-D tensor instead")
+        raise AssertionError(
+            f"For {word} ({rank}-D) `query`, expected `key_padding_mask` to be `None` or {rank - 1}-D but found {key_padding_mask.dim()}-D tensor instead"
+        )
     if attn_mask is not None:
         if attn_mask.dim() not in (2, 3):
-            raise AssertionError(f"For {word} ({rank}-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead")
+            raise AssertionError(
+                f"For {word} ({rank}-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead"
+            )
         if not batched and attn_mask.dim() == 3:
             expected = (num_heads, query.shape[0], key.shape[0])
             if attn_mask.shape != expected:
@@ -93,10 +105,33 @@ def _check_mask_shape(attn_mask, tgt_len, src_len, bsz, num_heads):
     raise RuntimeError(f"attn_mask's dimension {attn_mask.dim()} is not supported")
 
 
-def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn, dropout_p,
-                                 out_proj_weight, out_proj_bias, training=True, key_padding_mask=None, need_weights=True, attn_mask=None,
-                                 use_separate_proj_weight=False, q_proj_weight=None, k_proj_weight=None, v_proj_weight=None, static_k=None, static_v=None,
-                                 average_attn_weights=True, is_causal=False):
+def multi_head_attention_forward(
+    query,
+    key,
+    value,
+    embed_dim_to_check,
+    num_heads,
+    in_proj_weight,
+    in_proj_bias,
+    bias_k,
+    bias_v,
+    add_zero_attn,
+    dropout_p,
+    out_proj_weight,
+    out_proj_bias,
+    training=True,
+    key_padding_mask=None,
+    need_weights=True,
+    attn_mask=None,
+    use_separate_proj_weight=False,
+    q_proj_weight=None,
+    k_proj_weight=None,
+    v_proj_weight=None,
+    static_k=None,
+    static_v=None,
+    average_attn_weights=True,
+    is_causal=False,
+):
     """Multi-head attention of Vaswani et al. 2017: query (L, N, E), key (S, N, Ek), value (S, N, Ev), or each without N.
 
     Boolean masks are True where attention is not allowed; float masks are added. Returns (output (L, N, E), weights (N, L, S) averaged over heads, or
@@ -105,10 +140,34 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
     relevant = (query, key, value, in_proj_weight, in_proj_bias, bias_k, bias_v, out_proj_weight, out_proj_bias)
     if has_torch_function(relevant):
         return handle_torch_function(
-            multi_head_attention_forward, relevant, query, key, value, embed_dim_to_check, num_heads, in_proj_weight, in_proj_bias, bias_k, bias_v, add_zero_attn,
-            dropout_p, out_proj_weight, out_proj_bias, training=training, key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
-            is_causal=is_causal, use_separate_proj_weight=use_separate_proj_weight, q_proj_weight=q_proj_weight, k_proj_weight=k_proj_weight,
-            v_proj_weight=v_proj_weight, static_k=static_k, static_v=static_v, average_attn_weights=average_attn_weights)
+            multi_head_attention_forward,
+            relevant,
+            query,
+            key,
+            value,
+            embed_dim_to_check,
+            num_heads,
+            in_proj_weight,
+            in_proj_bias,
+            bias_k,
+            bias_v,
+            add_zero_attn,
+            dropout_p,
+            out_proj_weight,
+            out_proj_bias,
+            training=training,
+            key_padding_mask=key_padding_mask,
+            need_weights=need_weights,
+            attn_mask=attn_mask,
+            is_causal=is_causal,
+            use_separate_proj_weight=use_separate_proj_weight,
+            q_proj_weight=q_proj_weight,
+            k_proj_weight=k_proj_weight,
+            v_proj_weight=v_proj_weight,
+            static_k=static_k,
+            static_v=static_v,
+            average_attn_weights=average_attn_weights,
+        )
     batched = _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
@@ -116,7 +175,9 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
             key_padding_mask = key_padding_mask.unsqueeze(0)
     tgt_len, bsz, embed_dim = query.shape
     src_len = key.shape[0]
-    key_padding_mask = _canonical_mask(key_padding_mask, "key_padding_mask", _none_or_dtype(attn_mask), "attn_mask", query.dtype)
+    key_padding_mask = _canonical_mask(
+        key_padding_mask, "key_padding_mask", _none_or_dtype(attn_mask), "attn_mask", query.dtype
+    )
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     if is_causal and key_padding_mask is None and not need_weights:
@@ -125,11 +186,15 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
     else:
         attn_mask = _canonical_mask(attn_mask, "attn_mask", None, "", query.dtype, False)
         is_causal = is_causal and key_padding_mask is None
-    assert embed_dim == embed_dim_to_check, f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}"
+    assert embed_dim == embed_dim_to_check, (
+        f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}"
+    )
     head_dim = embed_dim // num_heads
     assert head_dim * num_heads == embed_dim, f"embed_dim {embed_dim} not divisible by num_heads {num_heads}"
     if use_separate_proj_weight:
-        assert key.shape[:2] == value.shape[:2], f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+        assert key.shape[:2] == value.shape[:2], (
+            f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+        )
     else:
         assert key.shape == value.shape, f"key shape {key.shape} does not match value shape {value.shape}"
 
@@ -159,13 +224,17 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
     if static_k is None:
         k = k.view(k.shape[0], bsz * num_heads, head_dim).transpose(0, 1)
     else:
-        assert static_k.size(0) == bsz * num_heads, f"expecting static_k.size(0) of {bsz * num_heads}, but got {static_k.size(0)}"
+        assert static_k.size(0) == bsz * num_heads, (
+            f"expecting static_k.size(0) of {bsz * num_heads}, but got {static_k.size(0)}"
+        )
         assert static_k.size(2) == head_dim, f"expecting static_k.size(2) of {head_dim}, but got {static_k.size(2)}"
         k = static_k
     if static_v is None:
         v = v.view(v.shape[0], bsz * num_heads, head_dim).transpose(0, 1)
     else:
-        assert static_v.size(0) == bsz * num_heads, f"expecting static_v.size(0) of {bsz * num_heads}, but got {static_v.size(0)}"
+        assert static_v.size(0) == bsz * num_heads, (
+            f"expecting static_v.size(0) of {bsz * num_heads}, but got {static_v.size(0)}"
+        )
         assert static_v.size(2) == head_dim, f"expecting static_v.size(2) of {head_dim}, but got {static_v.size(2)}"
         v = static_v
 
@@ -179,14 +248,20 @@ def multi_head_attention_forward(query, key, value, embed_dim_to_check, num_head
 
     if key_padding_mask is not None:
         if key_padding_mask.shape != (bsz, src_len):
-            raise AssertionError(f"expecting key_padding_mask shape of {(bsz, src_len)}, but got {key_padding_mask.shape}")
-        key_padding_mask = key_padding_mask.view(bsz, 1, 1, src_len).expand(-1, num_heads, -1, -1).reshape(bsz * num_heads, 1, src_len)
+            raise AssertionError(
+                f"expecting key_padding_mask shape of {(bsz, src_len)}, but got {key_padding_mask.shape}"
+            )
+        key_padding_mask = (
+            key_padding_mask.view(bsz, 1, 1, src_len).expand(-1, num_heads, -1, -1).reshape(bsz * num_heads, 1, src_len)
+        )
         attn_mask = key_padding_mask if attn_mask is None else attn_mask + key_padding_mask
     if not training:
         dropout_p = 0.0
 
     if need_weights:
-        return _attention_with_weights(q, k, v, attn_mask, dropout_p, bsz, num_heads, out_proj_weight, out_proj_bias, average_attn_weights, batched)
+        return _attention_with_weights(
+            q, k, v, attn_mask, dropout_p, bsz, num_heads, out_proj_weight, out_proj_bias, average_attn_weights, batched
+        )
     if attn_mask is not None:
         if attn_mask.size(0) == 1 and attn_mask.dim() == 3:
             attn_mask = attn_mask.unsqueeze(0)
@@ -205,7 +280,9 @@ def _four_dimensional_mask(attn_mask, key_padding_mask, tgt_len, src_len, bsz, n
     """Both masks (float, or None) as one that broadcasts to (N, H, L, S)."""
     if attn_mask is not None:
         attn_mask = _check_mask_shape(attn_mask, tgt_len, src_len, bsz, num_heads)
-        attn_mask = attn_mask.unsqueeze(0) if attn_mask.size(0) == 1 else attn_mask.view(bsz, num_heads, tgt_len, src_len)
+        attn_mask = (
+            attn_mask.unsqueeze(0) if attn_mask.size(0) == 1 else attn_mask.view(bsz, num_heads, tgt_len, src_len)
+        )
     if key_padding_mask is None:
         return attn_mask
     if key_padding_mask.shape != (bsz, src_len):
@@ -214,7 +291,20 @@ def _four_dimensional_mask(attn_mask, key_padding_mask, tgt_len, src_len, bsz, n
     return key_padding_mask if attn_mask is None else attn_mask + key_padding_mask
 
 
-def _batch_first_attention(query, key, value, num_heads, in_proj_weight, in_proj_bias, out_proj_weight, out_proj_bias, dropout_p, key_padding_mask, attn_mask, is_causal):
+def _batch_first_attention(
+    query,
+    key,
+    value,
+    num_heads,
+    in_proj_weight,
+    in_proj_bias,
+    out_proj_weight,
+    out_proj_bias,
+    dropout_p,
+    key_padding_mask,
+    attn_mask,
+    is_causal,
+):
     """Attention without its weights for inputs (N, L, E), (N, S, E) of checked shapes, in their own layout: projections are split into heads as views."""
     bsz, tgt_len, embed_dim = query.shape
     src_len = key.shape[1]
@@ -236,7 +326,9 @@ def _batch_first_attention(query, key, value, num_heads, in_proj_weight, in_proj
     return _nn.linear(out.transpose(1, 2).reshape(bsz, tgt_len, embed_dim), out_proj_weight, out_proj_bias)
 
 
-def _attention_with_weights(q, k, v, attn_mask, dropout_p, bsz, num_heads, out_proj_weight, out_proj_bias, average, batched):
+def _attention_with_weights(
+    q, k, v, attn_mask, dropout_p, bsz, num_heads, out_proj_weight, out_proj_bias, average, batched
+):
     """The attention written out, where the caller wants to see its weights. q (N H, L, D), k and v (N H, S, D)."""
     tgt_len, head_dim, src_len = q.size(1), q.size(2), k.size(1)
     scaled = q * (1.0 / float(head_dim)) ** 0.5

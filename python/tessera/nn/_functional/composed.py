@@ -2,8 +2,20 @@
 
 import tessera
 
-__all__ = ["hardshrink", "softshrink", "rrelu_", "cosine_similarity", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle",
-           "native_channel_shuffle", "avg_pool3d", "conv_tbc"]
+__all__ = [
+    "hardshrink",
+    "softshrink",
+    "rrelu_",
+    "cosine_similarity",
+    "pairwise_distance",
+    "pdist",
+    "pixel_shuffle",
+    "pixel_unshuffle",
+    "channel_shuffle",
+    "native_channel_shuffle",
+    "avg_pool3d",
+    "conv_tbc",
+]
 
 _nn = tessera._C._nn
 
@@ -38,7 +50,9 @@ def _rrelu_slopes(input, lower, upper, generator=None):
     """1 where x > 0, elsewhere a number of [lower, upper], drawn in the order of the elements."""
     with tessera.no_grad():
         negative = input <= 0
-        drawn = tessera.empty(int(negative.sum()), dtype=tessera.float64, device=input.device).uniform_(lower, upper, generator=generator)
+        drawn = tessera.empty(int(negative.sum()), dtype=tessera.float64, device=input.device).uniform_(
+            lower, upper, generator=generator
+        )
         return tessera.ones_like(input).masked_scatter(negative, drawn.to(input.dtype))
 
 
@@ -82,7 +96,11 @@ def _dropout(input, p, train, inplace, feature, alpha):
     if p == 0 or not train or input.numel() == 0:
         return input
     if p == 1:
-        return input.zero_() if inplace and not input.requires_grad else (input.mul_(0.0) if inplace else input * tessera.zeros_like(input))
+        return (
+            input.zero_()
+            if inplace and not input.requires_grad
+            else (input.mul_(0.0) if inplace else input * tessera.zeros_like(input))
+        )
     noise = _dropout_noise(input, p, feature)
     if not alpha:
         noise = noise.div_(1 - p)
@@ -138,7 +156,9 @@ def instance_norm(input, weight, bias, running_mean, running_var, use_input_stat
 
     mean, var = repeated(running_mean), repeated(running_var)
     flat = input.contiguous().view(1, n * c, *input.shape[2:])
-    out = tessera.batch_norm(flat, repeated(weight), repeated(bias), mean, var, use_input_stats, momentum, eps, cudnn_enabled)
+    out = tessera.batch_norm(
+        flat, repeated(weight), repeated(bias), mean, var, use_input_stats, momentum, eps, cudnn_enabled
+    )
     if use_input_stats:
         with tessera.no_grad():
             if running_mean is not None:
@@ -154,7 +174,9 @@ def instance_norm(input, weight, bias, running_mean, running_var, use_input_stat
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """x1 . x2 / (max(|x1|, eps) * max(|x2|, eps)) along `dim`; the inputs broadcast."""
     if x1.is_complex() or x2.is_complex() or not (x1.is_floating_point() or x2.is_floating_point()):
-        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {tessera.result_type(x1, x2)}")
+        raise RuntimeError(
+            f"expected common dtype to be floating point, yet common dtype is {tessera.result_type(x1, x2)}"
+        )
     x1, x2 = tessera.broadcast_tensors(x1, x2)
     dtype = tessera.result_type(x1, x2)
     x1, x2 = x1.to(dtype), x2.to(dtype)
@@ -194,13 +216,17 @@ def pixel_shuffle(input, upscale_factor):
     """(*, C r^2, H, W) -> (*, C, H r, W r) (Shi et al. 2016). RuntimeError if r^2 does not divide the channels."""
     r = upscale_factor
     if input.dim() < 3:
-        raise RuntimeError(f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {input.dim()} dimension(s)")
+        raise RuntimeError(
+            f"pixel_shuffle expects input to have at least 3 dimensions, but got input with {input.dim()} dimension(s)"
+        )
     if r <= 0:
         raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {r}")
     *lead, c, h, w = input.shape
     if c % (r * r):
-        raise RuntimeError("pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
-                           f"input.size(-3)={c} is not divisible by {r * r}")
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
+            f"input.size(-3)={c} is not divisible by {r * r}"
+        )
     k = len(lead)
     x = input.reshape(*lead, c // (r * r), r, r, h, w).permute(*range(k), k, k + 3, k + 1, k + 4, k + 2)
     return x.reshape(*lead, c // (r * r), h * r, w * r)
@@ -210,14 +236,20 @@ def pixel_unshuffle(input, downscale_factor):
     """(*, C, H r, W r) -> (*, C r^2, H, W). RuntimeError if r does not divide H and W."""
     r = downscale_factor
     if input.dim() < 3:
-        raise RuntimeError(f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {input.dim()} dimension(s)")
+        raise RuntimeError(
+            f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {input.dim()} dimension(s)"
+        )
     if r <= 0:
         raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
     *lead, c, h, w = input.shape
     if h % r:
-        raise RuntimeError(f"pixel_unshuffle expects height to be divisible by downscale_factor, but input.size(-2)={h} is not divisible by {r}")
+        raise RuntimeError(
+            f"pixel_unshuffle expects height to be divisible by downscale_factor, but input.size(-2)={h} is not divisible by {r}"
+        )
     if w % r:
-        raise RuntimeError(f"pixel_unshuffle expects width to be divisible by downscale_factor, but input.size(-1)={w} is not divisible by {r}")
+        raise RuntimeError(
+            f"pixel_unshuffle expects width to be divisible by downscale_factor, but input.size(-1)={w} is not divisible by {r}"
+        )
     k = len(lead)
     x = input.reshape(*lead, c, h // r, r, w // r, r).permute(*range(k), k, k + 2, k + 4, k + 1, k + 3)
     return x.reshape(*lead, c * r * r, h // r, w // r)
@@ -287,13 +319,17 @@ def _max_by_index(input, rows_of_dim):
 
 
 def _check_pool(name, input, n, kernel, padding):
-    if input.dim() not in (n + 1, n + 2) or 0 in input.shape[-n - 1:]:
-        raise RuntimeError(f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but got: {list(input.shape)}")
+    if input.dim() not in (n + 1, n + 2) or 0 in input.shape[-n - 1 :]:
+        raise RuntimeError(
+            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but got: {list(input.shape)}"
+        )
     for k, p in zip(kernel, padding):
         if k <= 0:
             raise RuntimeError(f"{name}: kernel size should be greater than zero, but got {list(kernel)}")
         if p < 0 or p > k // 2:
-            raise RuntimeError(f"{name}: pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k}")
+            raise RuntimeError(
+                f"{name}: pad should be at most half of effective kernel size, but got pad={p}, kernel_size={k}"
+            )
 
 
 def _triple(value):
@@ -307,7 +343,9 @@ def max_pool3d_with_indices(input, kernel_size, stride=None, padding=0, dilation
     _check_pool("max_pool3d", input, 3, kernel, padding)
     if min(stride) <= 0 or min(dilation) <= 0:
         raise RuntimeError("max_pool3d: stride and dilation should be greater than zero")
-    return _max_by_index(input, [_windows(s, *a, ceil_mode) for s, *a in zip(input.shape[-3:], kernel, stride, padding, dilation)])
+    return _max_by_index(
+        input, [_windows(s, *a, ceil_mode) for s, *a in zip(input.shape[-3:], kernel, stride, padding, dilation)]
+    )
 
 
 def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False):
@@ -324,9 +362,13 @@ def _adaptive_windows(size, out):
 def _check_adaptive(name, input, output_size):
     n = len(output_size)
     if input.dim() not in (n + 1, n + 2) or 0 in input.shape[-n:]:
-        raise RuntimeError(f"{name}(): Expected {n + 1}D or {n + 2}D tensor with non-zero spatial sizes, but got {list(input.shape)}")
+        raise RuntimeError(
+            f"{name}(): Expected {n + 1}D or {n + 2}D tensor with non-zero spatial sizes, but got {list(input.shape)}"
+        )
     if min(output_size) < 0:
-        raise RuntimeError(f"{name}(): elements of output_size must be greater than or equal to 0 but received {list(output_size)}")
+        raise RuntimeError(
+            f"{name}(): elements of output_size must be greater than or equal to 0 but received {list(output_size)}"
+        )
 
 
 def adaptive_max_pool3d(input, output_size):
@@ -357,7 +399,17 @@ def adaptive_avg_pool3d(input, output_size):
     return input.contiguous()
 
 
-def avg_pool3d(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None, *, out=None):
+def avg_pool3d(
+    input,
+    kernel_size,
+    stride=None,
+    padding=0,
+    ceil_mode=False,
+    count_include_pad=True,
+    divisor_override=None,
+    *,
+    out=None,
+):
     """Mean over windows of (N, C, D, H, W) or (C, D, H, W); see avg_pool2d for the arguments."""
     kernel, padding = _triple(kernel_size), _triple(padding)
     stride = _triple(stride) if stride is not None and stride != () and stride != [] else kernel
@@ -380,7 +432,9 @@ def avg_pool3d(input, kernel_size, stride=None, padding=0, ceil_mode=False, coun
     for i, (k, s) in enumerate(zip(kernel, stride)):
         input = input.unfold(lead - 3 + i, k, s)
     input = input.sum((-3, -2, -1))
-    divisor = divisor_override if divisor_override is not None else counts[0][:, None, None] * counts[1][:, None] * counts[2]
+    divisor = (
+        divisor_override if divisor_override is not None else counts[0][:, None, None] * counts[1][:, None] * counts[2]
+    )
     rounding = None if input.is_floating_point() else "trunc"
     return _into(out, tessera.div(input, divisor, rounding_mode=rounding).contiguous())
 
@@ -390,7 +444,9 @@ def _fractional_max_pool(n, input, kernel_size, output_size, samples):
     sizes = input.shape[-n:]
     for d in range(n):
         if output_size[d] + kernel_size[d] - 1 > sizes[d]:
-            raise RuntimeError(f"fractional_max_pool{n}d(): pool size {kernel_size[d]} too large relative to input size {sizes[d]}")
+            raise RuntimeError(
+                f"fractional_max_pool{n}d(): pool size {kernel_size[d]} too large relative to input size {sizes[d]}"
+            )
     lead = input.shape[:-n]
     batch = input.size(0) if input.dim() == n + 2 else 1
     samples = samples[:batch].reshape(*lead, n).to(tessera.float64)
@@ -429,14 +485,18 @@ def fractional_max_pool3d(input, kernel_size, output_size, random_samples):
 
 def _pad_by_index(n, input, pad, reflect):
     if input.dim() not in (n + 1, n + 2):
-        raise RuntimeError(f"Expected {n + 1}D or {n + 2}D (batch mode) tensor for padding, but got: {list(input.shape)}")
+        raise RuntimeError(
+            f"Expected {n + 1}D or {n + 2}D (batch mode) tensor for padding, but got: {list(input.shape)}"
+        )
     for i in range(n):
         left, right = pad[2 * i], pad[2 * i + 1]
         dim = input.dim() - 1 - i
         size = input.size(dim)
         if reflect and (left >= size or right >= size):
-            raise RuntimeError(f"Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ({left}, {right}) at dimension {dim} "
-                               f"of input {list(input.shape)}")
+            raise RuntimeError(
+                f"Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ({left}, {right}) at dimension {dim} "
+                f"of input {list(input.shape)}"
+            )
         if size + left + right < 1:
             raise RuntimeError(f"input (size {size}) is too small for padding ({left}, {right})")
         at = tessera.arange(-left, size + right, device=input.device)

@@ -5,14 +5,20 @@ import tessera
 
 def _lengths(lengths, n, name, high):
     """Lengths as a list of n ints in [0, high]. RuntimeError otherwise."""
-    values = lengths.reshape(-1).tolist() if isinstance(lengths, tessera.Tensor) else [int(v) for v in (lengths if isinstance(lengths, (list, tuple)) else [lengths])]
+    values = (
+        lengths.reshape(-1).tolist()
+        if isinstance(lengths, tessera.Tensor)
+        else [int(v) for v in (lengths if isinstance(lengths, (list, tuple)) else [lengths])]
+    )
     if isinstance(lengths, tessera.Tensor) and lengths.is_floating_point():
         raise RuntimeError(f"{name} must be integral")
     if len(values) != n:
         raise RuntimeError(f"{name} must be of size batch_size")
     for i, v in enumerate(values):
         if v < 0 or (high is not None and v > high):
-            raise RuntimeError(f"Expected {name} to have value at most {high} and at least 0, but got value {v} (while checking arguments for ctc_loss)")
+            raise RuntimeError(
+                f"Expected {name} to have value at most {high} and at least 0, but got value {v} (while checking arguments for ctc_loss)"
+            )
     return values
 
 
@@ -21,11 +27,15 @@ def _padded_targets(targets, lengths, n):
     width = max(lengths, default=0)
     if targets.dim() == 1:
         if targets.numel() != sum(lengths):
-            raise RuntimeError(f"Expected targets of {sum(lengths)} elements (the sum of target_lengths), but got {targets.numel()} (while checking arguments for ctc_loss)")
+            raise RuntimeError(
+                f"Expected targets of {sum(lengths)} elements (the sum of target_lengths), but got {targets.numel()} (while checking arguments for ctc_loss)"
+            )
         rows = targets.split(lengths)
     else:
         if targets.dim() != 2 or targets.size(0) != n or targets.size(1) < width:
-            raise RuntimeError(f"Expected targets of shape ({n}, at least {width}), but got {list(targets.shape)} (while checking arguments for ctc_loss)")
+            raise RuntimeError(
+                f"Expected targets of shape ({n}, at least {width}), but got {list(targets.shape)} (while checking arguments for ctc_loss)"
+            )
         rows = [row[:k] for row, k in zip(targets, lengths)]
     return tessera.stack([tessera.constant_pad_nd(row, (0, width - row.numel())) for row in rows]).to(tessera.int64)
 

@@ -29,8 +29,11 @@ def _reduction_name(size_average, reduce, reduction):
 def _broadcast(input, target):
     """Both at their common shape, with a warning if the shapes differ."""
     if target.size() != input.size():
-        warnings.warn(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will likely lead to incorrect results due "
-                      "to broadcasting. Please ensure they have the same size.", stacklevel=4)
+        warnings.warn(
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will likely lead to incorrect results due "
+            "to broadcasting. Please ensure they have the same size.",
+            stacklevel=4,
+        )
     return tessera.broadcast_tensors(input, target)
 
 
@@ -44,12 +47,26 @@ def _weighted(loss, weight, reduction):
     return loss.sum() if reduction == 2 else loss.sum() / weight.sum()
 
 
-def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0):
+def cross_entropy(
+    input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0
+):
     """Cross entropy of logits (N, C, ...) with class indices (N, ...) or class probabilities (N, C, ...)."""
     if has_torch_function_variadic(input, target, weight):
-        return handle_torch_function(cross_entropy, (input, target, weight), input, target, weight=weight, size_average=size_average, ignore_index=ignore_index,
-                                     reduce=reduce, reduction=reduction, label_smoothing=label_smoothing)
-    return _nn.cross_entropy_loss(input, target, weight, _reduction(size_average, reduce, reduction), ignore_index, label_smoothing)
+        return handle_torch_function(
+            cross_entropy,
+            (input, target, weight),
+            input,
+            target,
+            weight=weight,
+            size_average=size_average,
+            ignore_index=ignore_index,
+            reduce=reduce,
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+        )
+    return _nn.cross_entropy_loss(
+        input, target, weight, _reduction(size_average, reduce, reduction), ignore_index, label_smoothing
+    )
 
 
 @overridable
@@ -61,7 +78,16 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target)^2. weight: per element, same shape."""
     if has_torch_function_variadic(input, target, weight):
-        return handle_torch_function(mse_loss, (input, target, weight), input, target, size_average=size_average, reduce=reduce, reduction=reduction, weight=weight)
+        return handle_torch_function(
+            mse_loss,
+            (input, target, weight),
+            input,
+            target,
+            size_average=size_average,
+            reduce=reduce,
+            reduction=reduction,
+            weight=weight,
+        )
     input, target = _broadcast(input, target)
     code = _reduction(size_average, reduce, reduction)
     if weight is not None:
@@ -104,15 +130,19 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     """Cross entropy of probabilities in [0, 1]; the logarithms are clamped at -100. ValueError if the shapes differ."""
     code = _reduction(size_average, reduce, reduction)
     if target.size() != input.size():
-        raise ValueError(f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated. Please ensure they have the "
-                         "same size.")
+        raise ValueError(
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated. Please ensure they have the "
+            "same size."
+        )
     if weight is not None:
         weight = weight.expand(tessera.broadcast_shapes(target.size(), weight.size()))
     return _nn.binary_cross_entropy(input, target, weight, code)
 
 
 @overridable
-def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
+def binary_cross_entropy_with_logits(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
+):
     """binary_cross_entropy of sigmoid(input), computed stably. pos_weight: weight of the positive class, broadcast. ValueError if the shapes differ."""
     code = _reduction(size_average, reduce, reduction)
     if target.size() != input.size():
@@ -127,8 +157,11 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
         code = _Reduction.legacy_get_enum(size_average, reduce)
     else:
         if reduction == "mean":
-            warnings.warn("reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the batch size, and aligns "
-                          "with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next major release.", stacklevel=3)
+            warnings.warn(
+                "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the batch size, and aligns "
+                "with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next major release.",
+                stacklevel=3,
+            )
         code = _Reduction.get_enum("sum" if reduction == "batchmean" else reduction)
     out = tessera.kl_div(input, target, code, log_target=log_target)
     if reduction == "batchmean" and input.dim() != 0:
@@ -137,7 +170,9 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 
 @overridable
-def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"):
+def poisson_nll_loss(
+    input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
+):
     """Negative log likelihood of Poisson counts with rate exp(input) (log_input) or input. full: adds Stirling's term for targets > 1."""
     name = _reduction_name(size_average, reduce, reduction)
     if log_input:
@@ -161,8 +196,11 @@ def _gaussian_variance(input, var):
     if var.size() != input.size():
         if input.size()[:-1] == var.size():
             var = var.unsqueeze(-1)
-        elif var.dim() == input.dim() and sum(a != b for a, b in zip(input.size(), var.size())) == 1 and all(
-                b in (a, 1) for a, b in zip(input.size(), var.size())):
+        elif (
+            var.dim() == input.dim()
+            and sum(a != b for a, b in zip(input.size(), var.size())) == 1
+            and all(b in (a, 1) for a, b in zip(input.size(), var.size()))
+        ):
             pass
         else:
             raise ValueError("var is of incorrect size")
@@ -189,7 +227,9 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
     """input where target is 1, max(0, margin - input) where it is -1."""
     name = _reduction_name(size_average, reduce, reduction)
     zero = tessera.zeros_like(input)
-    loss = tessera.where(target != 1, (float(margin) - input).clamp_min(0), zero) + tessera.where(target != -1, input, zero)
+    loss = tessera.where(target != 1, (float(margin) - input).clamp_min(0), zero) + tessera.where(
+        target != -1, input, zero
+    )
     return reduce_loss(loss, name)
 
 
@@ -204,8 +244,10 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
     """max(0, -target * (input1 - input2) + margin)."""
     name = _reduction_name(size_average, reduce, reduction)
     if input1.dim() != input2.dim() or input1.dim() != target.dim():
-        raise RuntimeError("margin_ranking_loss : All input tensors should have same dimension but got sizes: "
-                           f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} ")
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} "
+        )
     return reduce_loss((-target * (input1 - input2) + float(margin)).clamp_min(0), name)
 
 
@@ -216,23 +258,33 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     if target.dim() > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
     if input1.dim() != target.dim() + 1 or input2.dim() != target.dim() + 1:
-        want = "1D target tensor expects 2D input tensors" if target.dim() == 1 else "0D target tensor expects 1D input tensors"
+        want = (
+            "1D target tensor expects 2D input tensors"
+            if target.dim() == 1
+            else "0D target tensor expects 1D input tensors"
+        )
         raise RuntimeError(f"{want}, but found inputs with sizes {list(input1.shape)} and {list(input2.shape)}.")
     dim = target.dim()
     eps = 1e-12
     cos = (input1 * input2).sum(dim) / (((input1 * input1).sum(dim) + eps) * ((input2 * input2).sum(dim) + eps)).sqrt()
     zero = tessera.zeros_like(cos)
-    return reduce_loss(tessera.where(target == 1, 1 - cos, zero) + tessera.where(target == -1, (cos - margin).clamp_min(0), zero), name)
+    return reduce_loss(
+        tessera.where(target == 1, 1 - cos, zero) + tessera.where(target == -1, (cos - margin).clamp_min(0), zero), name
+    )
 
 
 def _check_triplet(anchor, positive, negative):
     if not anchor.dim() == positive.dim() == negative.dim():
-        raise RuntimeError("The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
-                           f"anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs")
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of dimensions, but got: "
+            f"anchor {anchor.dim()}D, positive {positive.dim()}D, and negative {negative.dim()}D inputs"
+        )
 
 
 @overridable
-def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"):
+def triplet_margin_loss(
+    anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
+):
     """max(0, |a - p| - |a - n| + margin) with p-norms. swap: the smaller of |a - n| and |p - n| (Balntas et al. 2016)."""
     name = _reduction_name(size_average, reduce, reduction)
     if margin <= 0:
@@ -249,7 +301,9 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
 
 
 @overridable
-def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"):
+def triplet_margin_with_distance_loss(
+    anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
+):
     """triplet_margin_loss with a distance of your own (default: pairwise Euclidean distance)."""
     _Reduction.get_enum(reduction)
     if margin <= 0:
@@ -264,9 +318,18 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
 
 
 def _check_class_input(name, input, target_dims_ok):
-    if input.dim() > 2 or (input.dim() == 2 and input.size(1) == 0) or input.numel() == 0 and input.dim() == 1 or not target_dims_ok:
-        raise RuntimeError(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}" if target_dims_ok
-                           else f"{name}: inconsistent target size for input of size {list(input.shape)}")
+    if (
+        input.dim() > 2
+        or (input.dim() == 2 and input.size(1) == 0)
+        or input.numel() == 0
+        and input.dim() == 1
+        or not target_dims_ok
+    ):
+        raise RuntimeError(
+            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}"
+            if target_dims_ok
+            else f"{name}: inconsistent target size for input of size {list(input.shape)}"
+        )
 
 
 @overridable
@@ -325,6 +388,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 
 def _composed_ctc_loss():
     from .ctc import ctc_loss as op
+
     return op
 
 

@@ -32,21 +32,71 @@ def _numbers(value):
     return [int(v) for v in _listed(value)]
 
 
-def scaled_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b, swizzle_a=None, swizzle_b=None, bias=None, output_dtype=tessera.bfloat16, contraction_dim=(),
-              use_fast_accum=False):
+def scaled_mm(
+    mat_a,
+    mat_b,
+    scale_a,
+    scale_recipe_a,
+    scale_b,
+    scale_recipe_b,
+    swizzle_a=None,
+    swizzle_b=None,
+    bias=None,
+    output_dtype=tessera.bfloat16,
+    contraction_dim=(),
+    use_fast_accum=False,
+):
     """The product of two matrices of 8-bit floats, multiplied by the scales that `scale_recipe_a` and `scale_recipe_b` describe, plus a bias.
 
     `use_fast_accum` lets a device sum with fewer bits. There are kernels for scales of the whole matrix (``ScalingType.TensorWise``) and of its rows and columns (``RowWise``).
     """
-    return tessera._scaled_mm_v2(mat_a, mat_b, _listed(scale_a), _numbers(scale_recipe_a), _numbers(swizzle_a), _listed(scale_b), _numbers(scale_recipe_b),
-                                 _numbers(swizzle_b), bias, output_dtype, list(contraction_dim), use_fast_accum)
+    return tessera._scaled_mm_v2(
+        mat_a,
+        mat_b,
+        _listed(scale_a),
+        _numbers(scale_recipe_a),
+        _numbers(swizzle_a),
+        _listed(scale_b),
+        _numbers(scale_recipe_b),
+        _numbers(swizzle_b),
+        bias,
+        output_dtype,
+        list(contraction_dim),
+        use_fast_accum,
+    )
 
 
-def scaled_grouped_mm(mat_a, mat_b, scale_a, scale_recipe_a, scale_b, scale_recipe_b, swizzle_a=None, swizzle_b=None, bias=None, offs=None, output_dtype=tessera.bfloat16,
-                      contraction_dim=(), use_fast_accum=False):
+def scaled_grouped_mm(
+    mat_a,
+    mat_b,
+    scale_a,
+    scale_recipe_a,
+    scale_b,
+    scale_recipe_b,
+    swizzle_a=None,
+    swizzle_b=None,
+    bias=None,
+    offs=None,
+    output_dtype=tessera.bfloat16,
+    contraction_dim=(),
+    use_fast_accum=False,
+):
     """`grouped_mm` of 8-bit floats with scales by rows and columns."""
-    return tessera._scaled_grouped_mm_v2(mat_a, mat_b, _listed(scale_a), _numbers(scale_recipe_a), _numbers(swizzle_a), _listed(scale_b), _numbers(scale_recipe_b),
-                                         _numbers(swizzle_b), offs, bias, output_dtype, list(contraction_dim), use_fast_accum)
+    return tessera._scaled_grouped_mm_v2(
+        mat_a,
+        mat_b,
+        _listed(scale_a),
+        _numbers(scale_recipe_a),
+        _numbers(swizzle_a),
+        _listed(scale_b),
+        _numbers(scale_recipe_b),
+        _numbers(swizzle_b),
+        offs,
+        bias,
+        output_dtype,
+        list(contraction_dim),
+        use_fast_accum,
+    )
 
 
 def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):

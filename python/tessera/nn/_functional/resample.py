@@ -19,6 +19,7 @@ _FLOATS = _KERNEL_DTYPES = (tessera.float32, tessera.float64, *_HALF)
 
 def _cubic_weights(t, a=-0.75):
     """The four weights of cubic convolution (Keys 1981) at fraction t."""
+
     def near(d):
         return ((a + 2) * d - (a + 3)) * d * d + 1
 
@@ -36,7 +37,7 @@ def _resize(x, dim, out, scale, mode, align_corners):
     if len(places) == 1:
         return x.index_select(dim, places[0])
     # One weight for each element behind dim: products of whole planes are faster than those of many short rows with a number each.
-    behind = x.shape[dim + 1:]
+    behind = x.shape[dim + 1 :]
     weights = weights.to(x.device).reshape(-1, out, *[1] * len(behind)).expand(-1, out, *behind).contiguous()
     total = x.index_select(dim, places[0]) * weights[0]
     for place, weight in zip(places[1:], weights[1:]):
@@ -83,8 +84,10 @@ def _target_size(input, size, scale_factor, recompute):
     if size is not None:
         if isinstance(size, (list, tuple)):
             if len(size) != n:
-                raise ValueError(f"Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of {list(input.shape[2:])} and "
-                                 f"output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format.")
+                raise ValueError(
+                    f"Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of {list(input.shape[2:])} and "
+                    f"output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format."
+                )
             size = list(size)
         else:
             size = [size] * n
@@ -95,33 +98,57 @@ def _target_size(input, size, scale_factor, recompute):
         raise ValueError("either size or scale_factor should be defined")
     if isinstance(scale_factor, (list, tuple)):
         if len(scale_factor) != n:
-            raise ValueError(f"Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions of {list(input.shape[2:])} "
-                             f"and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and scale_factor in "
-                             "(s1, s2, ...,sK) format.")
+            raise ValueError(
+                f"Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions of {list(input.shape[2:])} "
+                f"and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and scale_factor in "
+                "(s1, s2, ...,sK) format."
+            )
     else:
         scale_factor = [scale_factor] * n
     size = [math.floor(float(input.size(i + 2)) * s) for i, s in enumerate(scale_factor)]
     return size, [None] * n if recompute else [1.0 / s for s in scale_factor]
 
 
-_MODES = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,), "nearest": (3, 4, 5), "nearest-exact": (3, 4, 5), "area": (3, 4, 5)}
+_MODES = {
+    "linear": (3,),
+    "bilinear": (4,),
+    "bicubic": (4,),
+    "trilinear": (5,),
+    "nearest": (3, 4, 5),
+    "nearest-exact": (3, 4, 5),
+    "area": (3, 4, 5),
+}
 
 
 def _check_mode(input, mode, align_corners, antialias):
     if mode in ("nearest", "area", "nearest-exact"):
         if align_corners is not None:
-            raise ValueError("align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear")
+            raise ValueError(
+                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+            )
     if mode not in _MODES or input.dim() not in _MODES[mode]:
         if input.dim() in (3, 4, 5) and mode in _MODES:
             raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs {_MODES[mode][0]}D input")
-        raise NotImplementedError("Input Error: Only 3D, 4D and 5D input Tensors supported (got {}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | "
-                                  "area | nearest-exact (got {})".format(input.dim(), mode))
+        raise NotImplementedError(
+            "Input Error: Only 3D, 4D and 5D input Tensors supported (got {}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | "
+            "area | nearest-exact (got {})".format(input.dim(), mode)
+        )
     if antialias and mode not in ("bilinear", "bicubic"):
-        raise ValueError("Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input")
+        raise ValueError(
+            "Anti-alias option is restricted to bilinear and bicubic modes and requires a 4-D tensor as input"
+        )
 
 
 @overridable
-def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None, recompute_scale_factor=None, antialias=False):
+def interpolate(
+    input,
+    size=None,
+    scale_factor=None,
+    mode="nearest",
+    align_corners=None,
+    recompute_scale_factor=None,
+    antialias=False,
+):
     """Resizes the spatial dims of (N, C, ...) to `size` or by `scale_factor`.
 
     mode: nearest | nearest-exact | linear (3-D) | bilinear, bicubic (4-D) | trilinear (5-D) | area. align_corners: corner pixels stay at the corners.
@@ -130,16 +157,21 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     size, steps = _target_size(input, size, scale_factor, recompute_scale_factor)
     align = bool(align_corners)
     if min(size) <= 0 or 0 in input.shape[1:]:
-        raise RuntimeError(f"Input and output sizes should be greater than 0, but got input {list(input.shape)} and output size {list(size)}")
+        raise RuntimeError(
+            f"Input and output sizes should be greater than 0, but got input {list(input.shape)} and output size {list(size)}"
+        )
     if mode == "area":
         from ..functional import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+
         return {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}[input.dim()](input, size)
     kernel_mode = _KERNEL_MODES[mode]
     if input.is_cpu and input.dtype in _KERNEL_DTYPES and not antialias:
         return _nn._resample(input, [*input.shape[:2], *size], [] if steps[0] is None else steps, kernel_mode, align)
     weighted = mode not in ("nearest", "nearest-exact")
     if weighted and input.dtype != tessera.uint8 and input.dtype not in _FLOATS:
-        raise NotImplementedError(f'"interpolate" with mode "{mode}" is for floating point tensors and uint8, but got {input.dtype}')
+        raise NotImplementedError(
+            f'"interpolate" with mode "{mode}" is for floating point tensors and uint8, but got {input.dtype}'
+        )
     # half types are computed in float32 and rounded once, bytes are rounded after each dimension
     x = input.float() if input.dtype in (tessera.uint8, *_HALF) and weighted else input
     for i in range(input.dim() - 1, 1, -1):
@@ -164,13 +196,17 @@ def upsample(input, size=None, scale_factor=None, mode="nearest", align_corners=
 
 def upsample_nearest(input, size=None, scale_factor=None):
     """Deprecated: use interpolate."""
-    warnings.warn("`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2)
+    warnings.warn(
+        "`nn.functional.upsample_nearest` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2
+    )
     return interpolate(input, size, scale_factor, mode="nearest")
 
 
 def upsample_bilinear(input, size=None, scale_factor=None):
     """Deprecated: use interpolate with align_corners=True."""
-    warnings.warn("`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2)
+    warnings.warn(
+        "`nn.functional.upsample_bilinear` is deprecated. Use `nn.functional.interpolate` instead.", stacklevel=2
+    )
     return interpolate(input, size, scale_factor, mode="bilinear", align_corners=True)
 
 
@@ -221,14 +257,27 @@ def _gather(input, places):
 
 def _check_grid(input, grid, mode, padding_mode):
     if mode not in GRID_SAMPLE_INTERPOLATION_MODES:
-        raise ValueError(f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'")
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected mode to be 'bilinear', 'nearest' or 'bicubic', but got: '{mode}'"
+        )
     if padding_mode not in GRID_SAMPLE_PADDING_MODES:
-        raise ValueError(f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'")
-    if input.dim() not in (4, 5) or grid.dim() != input.dim() or input.size(0) != grid.size(0) or grid.size(-1) != input.dim() - 2:
-        raise RuntimeError(f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions and batch size, the grid's last dimension being the number of "
-                           f"spatial ones, but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}")
+        raise ValueError(
+            f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'"
+        )
+    if (
+        input.dim() not in (4, 5)
+        or grid.dim() != input.dim()
+        or input.size(0) != grid.size(0)
+        or grid.size(-1) != input.dim() - 2
+    ):
+        raise RuntimeError(
+            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions and batch size, the grid's last dimension being the number of "
+            f"spatial ones, but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
+        )
     if 0 in input.shape[2:]:
-        raise RuntimeError(f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(input.shape)}")
+        raise RuntimeError(
+            f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(input.shape)}"
+        )
     if input.dim() == 5 and mode == "bicubic":
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
 
@@ -239,7 +288,10 @@ def _grid_cubic(input, coords, padding_mode, align_corners):
     weights = [_cubic_weights(c - low) for c, low in zip(coords, lows)]
     total = None
     for i, j in itertools.product(range(4), range(4)):
-        places = [_padded(low + (k - 1), s, padding_mode, align_corners).to(tessera.int64) for low, k, s in zip(lows, (i, j), sizes)]
+        places = [
+            _padded(low + (k - 1), s, padding_mode, align_corners).to(tessera.int64)
+            for low, k, s in zip(lows, (i, j), sizes)
+        ]
         term = _gather(input, places) * (weights[0][i] * weights[1][j]).unsqueeze(1)
         total = term if total is None else total + term
     return total
@@ -253,8 +305,11 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
     """
     _check_grid(input, grid, mode, padding_mode)
     if align_corners is None:
-        warnings.warn("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old "
-                      "behavior is desired. See the documentation of grid_sample for details.", stacklevel=3)
+        warnings.warn(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old "
+            "behavior is desired. See the documentation of grid_sample for details.",
+            stacklevel=3,
+        )
         align_corners = False
     sizes = input.shape[2:]
     n = len(sizes)
@@ -280,26 +335,35 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
 def affine_grid(theta, size, align_corners=None):
     """The sampling grid (N, H, W, 2) (or (N, D, H, W, 3)) of affine maps theta (N, 2, 3) (or (N, 3, 4)) for an output of `size` (N, C, ...)."""
     if align_corners is None:
-        warnings.warn("Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old "
-                      "behavior is desired. See the documentation of grid_sample for details.", stacklevel=3)
+        warnings.warn(
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old "
+            "behavior is desired. See the documentation of grid_sample for details.",
+            stacklevel=3,
+        )
         align_corners = False
     if not theta.is_floating_point():
         raise ValueError(f"Expected theta to have floating point type, but got {theta.dtype}")
     n = len(size) - 2
     if n not in (2, 3):
-        raise NotImplementedError(f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}.")
+        raise NotImplementedError(
+            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}."
+        )
     if theta.dim() != 3 or theta.shape[-2:] != (n, n + 1):
-        raise ValueError(f"Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for size {size}. Got {theta.shape}.")
+        raise ValueError(
+            f"Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for size {size}. Got {theta.shape}."
+        )
     if min(size) <= 0:
         raise ValueError(f"Expected non-zero, positive output size. Got {size}")
     if theta.size(0) != size[0]:
         raise RuntimeError(f"Expected a batch of {size[0]} affine matrices. Got {theta.size(0)}.")
     axes = []
     for s in size[2:]:
-        a = tessera.linspace(-1, 1, s, dtype=theta.dtype, device=theta.device) if s > 1 else tessera.zeros(1, dtype=theta.dtype, device=theta.device)
+        a = (
+            tessera.linspace(-1, 1, s, dtype=theta.dtype, device=theta.device)
+            if s > 1
+            else tessera.zeros(1, dtype=theta.dtype, device=theta.device)
+        )
         axes.append(a if align_corners else a * ((s - 1) / s))
     grids = tessera.meshgrid(*axes, indexing="ij")
     base = tessera.stack([*reversed(grids), tessera.ones_like(grids[0])], -1).reshape(1, -1, n + 1)
     return tessera.matmul(base, theta.transpose(1, 2)).reshape(size[0], *size[2:], n)
-
-

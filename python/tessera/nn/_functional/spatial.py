@@ -30,8 +30,17 @@ def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
 def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
     """Maximum over windows of (N, C, H, W) or (C, H, W). return_indices: also the maxima's positions, flat in the plane."""
     if has_torch_function_unary(input):
-        return handle_torch_function(max_pool2d, (input,), input, kernel_size, stride=stride, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
-                                     return_indices=return_indices)
+        return handle_torch_function(
+            max_pool2d,
+            (input,),
+            input,
+            kernel_size,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            ceil_mode=ceil_mode,
+            return_indices=return_indices,
+        )
     stride = kernel_size if stride is None else stride
     if return_indices:
         return _nn.max_pool2d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
@@ -47,17 +56,23 @@ def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
     return _op_max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode)
 
 
-def max_pool1d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True):
+def max_pool1d_with_indices(
+    input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
+):
     """max_pool1d with return_indices=True."""
     return max_pool1d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
-def max_pool2d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True):
+def max_pool2d_with_indices(
+    input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
+):
     """max_pool2d with return_indices=True."""
     return max_pool2d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
 
-def max_pool3d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True):
+def max_pool3d_with_indices(
+    input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=True
+):
     """max_pool3d with return_indices=True."""
     return max_pool3d(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
@@ -73,7 +88,9 @@ def _unpool_output_size(input, kernel_size, stride, padding, output_size):
     if len(output_size) == n + 2:
         output_size = output_size[2:]
     if len(output_size) != n:
-        raise ValueError(f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of '{len(output_size)}'")
+        raise ValueError(
+            f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of '{len(output_size)}'"
+        )
     for d in range(n):
         low, high = default[d] - stride[d], default[d] + stride[d]
         if not low < output_size[d] < high:
@@ -87,17 +104,23 @@ def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):
     padding = tuple_of(n, padding)
     size = _unpool_output_size(input, kernel_size, stride, padding, output_size)
     if input.shape != indices.shape:
-        raise RuntimeError(f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got indices tensor with shape: "
-                           f"{list(indices.shape)}")
+        raise RuntimeError(
+            f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got indices tensor with shape: "
+            f"{list(indices.shape)}"
+        )
     if indices.dtype != tessera.int64:
         raise RuntimeError(f"elements in indices should be type int64 but got: {indices.dtype}")
     if input.dim() not in (n + 1, n + 2):
-        raise RuntimeError(f"Input to max_unpooling{n}d should be a {n + 1}d or {n + 2}d Tensor, but got a {input.dim()}d tensor")
+        raise RuntimeError(
+            f"Input to max_unpooling{n}d should be a {n + 1}d or {n + 2}d Tensor, but got a {input.dim()}d tensor"
+        )
     count = 1
     for s in size:
         count *= s
     if indices.numel() and (int(indices.max()) >= count or int(indices.min()) < 0):
-        raise RuntimeError(f"Found an invalid max index: {int(indices.max())} (output volumes are of size {'x'.join(map(str, size))}")
+        raise RuntimeError(
+            f"Found an invalid max index: {int(indices.max())} (output volumes are of size {'x'.join(map(str, size))}"
+        )
     lead = input.shape[:-n]
     flat = input.new_zeros((*lead, count)).scatter(-1, indices.reshape(*lead, -1), input.reshape(*lead, -1))
     return flat.reshape(*lead, *size)
@@ -175,7 +198,9 @@ def _fractional(n, native, input, kernel_size, output_size, output_ratio, sample
     kernel_size = tuple_of(n, kernel_size)
     if output_size is None:
         if len(output_ratio) > n:
-            raise ValueError(f"fractional_max_pool{n}d requires output_ratio to either be a single Int or tuple of Ints.")
+            raise ValueError(
+                f"fractional_max_pool{n}d requires output_ratio to either be a single Int or tuple of Ints."
+            )
         output_size = [int(s * r) for s, r in zip(input.shape[-n:], output_ratio)]
     else:
         output_size = tuple_of(n, output_size)
@@ -186,25 +211,33 @@ def _fractional(n, native, input, kernel_size, output_size, output_ratio, sample
 
 
 @overridable
-def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+def fractional_max_pool2d(
+    input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
+):
     """Max pooling with random window places (Graham 2014) to output_size, or to a share output_ratio (a pair) of the input's size."""
     out = _fractional(2, _op_fractional_max_pool2d, input, kernel_size, output_size, output_ratio, _random_samples)
     return out if return_indices else out[0]
 
 
 @overridable
-def fractional_max_pool3d(input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
+def fractional_max_pool3d(
+    input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
+):
     """fractional_max_pool2d with one spatial dim more."""
     out = _fractional(3, _op_fractional_max_pool3d, input, kernel_size, output_size, output_ratio, _random_samples)
     return out if return_indices else out[0]
 
 
-def fractional_max_pool2d_with_indices(input, kernel_size, output_size=None, output_ratio=None, return_indices=True, _random_samples=None):
+def fractional_max_pool2d_with_indices(
+    input, kernel_size, output_size=None, output_ratio=None, return_indices=True, _random_samples=None
+):
     """fractional_max_pool2d with return_indices=True."""
     return fractional_max_pool2d(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
 
-def fractional_max_pool3d_with_indices(input, kernel_size, output_size=None, output_ratio=None, return_indices=True, _random_samples=None):
+def fractional_max_pool3d_with_indices(
+    input, kernel_size, output_size=None, output_ratio=None, return_indices=True, _random_samples=None
+):
     """fractional_max_pool3d with return_indices=True."""
     return fractional_max_pool3d(input, kernel_size, output_size, output_ratio, True, _random_samples)
 
@@ -261,7 +294,10 @@ def _pad_circular(input, pad):
     return input
 
 
-_PADS = {"reflect": [resolve(f"reflection_pad{n}d") for n in (1, 2, 3)], "replicate": [resolve(f"replication_pad{n}d") for n in (1, 2, 3)]}
+_PADS = {
+    "reflect": [resolve(f"reflection_pad{n}d") for n in (1, 2, 3)],
+    "replicate": [resolve(f"replication_pad{n}d") for n in (1, 2, 3)],
+}
 
 
 @overridable
@@ -275,8 +311,10 @@ def pad(input, pad, mode="constant", value=None):
     if len(pad) % 2:
         raise RuntimeError("Padding length must be divisible by 2")
     if len(pad) // 2 > input.dim():
-        raise RuntimeError(f"Padding length should be less than or equal to two times the input dimension but got padding length {len(pad)} and input of dimension "
-                           f"{input.dim()}")
+        raise RuntimeError(
+            f"Padding length should be less than or equal to two times the input dimension but got padding length {len(pad)} and input of dimension "
+            f"{input.dim()}"
+        )
     if value is not None and value != 0.0:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in ("reflect", "replicate", "circular"):
@@ -299,5 +337,3 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     """Adds columns (N, C * kh * kw, L) up into (N, C, *output_size); the adjoint of unfold."""
     return _nn.col2im(input, _pair(output_size), _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride))
-
-

@@ -26,7 +26,13 @@ _KINDS = {
     SDPBackend.MATH: "math",
     SDPBackend.OVERRIDEABLE: "overrideable",
 }
-_priority = (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH, SDPBackend.CUDNN_ATTENTION, SDPBackend.OVERRIDEABLE)
+_priority = (
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.OVERRIDEABLE,
+)
 
 
 def _cur_sdpa_kernel_backends(with_priority=False):
@@ -43,7 +49,9 @@ def sdpa_kernel(backends, set_priority=False):
     """
     global _priority
     if not isinstance(backends, (list, SDPBackend)):
-        raise AssertionError(f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, got {type(backends).__name__}")
+        raise AssertionError(
+            f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, got {type(backends).__name__}"
+        )
     backends = list(dict.fromkeys([backends] if isinstance(backends, SDPBackend) else backends))
     before, priority = _cuda._set_sdp(**{kind: b in backends for b, kind in _KINDS.items()}), _priority
     if set_priority:
@@ -75,7 +83,9 @@ def activate_flash_attention_impl(impl):
     """Calls the function registered under this name. Raises: ValueError for an unknown one."""
     global _active
     if impl not in _impls:
-        raise ValueError(f"Unknown flash attention impl {impl!r}. Available implementations: {list_flash_attention_impls()}")
+        raise ValueError(
+            f"Unknown flash attention impl {impl!r}. Available implementations: {list_flash_attention_impls()}"
+        )
     if _active is not None:
         restore_flash_attention_impl(_raise_warn=False)
     _active = impl, _impls[impl]()

@@ -25,7 +25,10 @@ class CausalBias(tessera.Tensor):
         self.seq_len_kv = seq_len_kv
         if seq_len_q > seq_len_kv and variant == CausalVariant.LOWER_RIGHT:
             import warnings
-            warnings.warn("Lower right causal bias will produce NaNs in the output when seq_len_q > seq_len_kv!", stacklevel=2)
+
+            warnings.warn(
+                "Lower right causal bias will produce NaNs in the output when seq_len_q > seq_len_kv!", stacklevel=2
+            )
 
     def __new__(cls, variant, seq_len_q, seq_len_kv):
         return tessera.Tensor._make_subclass(cls, tessera.empty((0,)), False)

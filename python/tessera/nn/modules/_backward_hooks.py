@@ -38,7 +38,9 @@ def _check(result, size, what):
     if not isinstance(result, tuple):
         result = (result,)
     if len(result) != size:
-        raise RuntimeError(f"Backward {what} returned an invalid number of grad, got {len(result)}, but expected {size}")
+        raise RuntimeError(
+            f"Backward {what} returned an invalid number of grad, got {len(result)}, but expected {size}"
+        )
     return result
 
 
@@ -63,13 +65,16 @@ class BackwardHook:
     def _through_node(self, args, register):
         """Puts the tensors of the tuple `args` through one identity node. Returns the new tuple and the tensors' positions (None: no node)."""
         import tessera
+
         index = [i for i, a in enumerate(args) if isinstance(a, tessera.Tensor)]
         if not tessera.is_grad_enabled() or not any(args[i].requires_grad for i in index):
             return args, None
         new = _identity().apply(*[args[i] for i in index])
         node = next((t.grad_fn for t in new if t.grad_fn is not None), None)
         if node is None:
-            raise RuntimeError("Error while setting up backward hooks: the inputs or outputs lost their gradient function")
+            raise RuntimeError(
+                "Error while setting up backward hooks: the inputs or outputs lost their gradient function"
+            )
         register(node)
         out = list(args)
         for i, t in zip(index, new):
@@ -85,6 +90,7 @@ class BackwardHook:
 
     def setup_input_hook(self, args):
         """The positional arguments to call forward with."""
+
         def register(node):
             def on_input(grad_input, _):
                 if self.grad_outputs is None:
@@ -93,6 +99,7 @@ class BackwardHook:
                 res = self._run_hooks(grads, self.grad_outputs)
                 self.grad_outputs = None
                 return None if res is grads else tuple(res[i] for i in self.input_index)
+
             node.register_hook(on_input)
 
         self.n_inputs = len(args)
@@ -101,6 +108,7 @@ class BackwardHook:
 
     def setup_output_hook(self, output):
         """The module's result (a tensor or a tuple), tied to the hooks."""
+
         def register(node):
             def on_output(grad_output):
                 grads = first = _spread(grad_output, self.output_index, self.n_outputs)
@@ -112,9 +120,12 @@ class BackwardHook:
                 if self.input_index is None:
                     res = self._run_hooks((None,) * self.n_inputs, grads)
                     if any(g is not None for g in res):
-                        raise RuntimeError("Backward hook for Modules where no input requires gradient should always return None or None for all gradients.")
+                        raise RuntimeError(
+                            "Backward hook for Modules where no input requires gradient should always return None or None for all gradients."
+                        )
                     self.grad_outputs = None
                 return None if grads is first else tuple(grads[i] for i in self.output_index)
+
             node.register_prehook(on_output)
 
         single = not isinstance(output, tuple)

@@ -24,6 +24,7 @@ class _WrappedHook:
 
     def __init__(self, hook, module=None):
         import weakref
+
         self.hook = hook
         self.module = None if module is None else weakref.ref(module)
         self.with_module = module is not None
@@ -44,6 +45,7 @@ class _WrappedHook:
 
     def __setstate__(self, state):
         import weakref
+
         self.hook = state["hook"]
         self.with_module = state["with_module"]
         if self.with_module:

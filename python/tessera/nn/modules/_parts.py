@@ -13,8 +13,9 @@ from tessera.nn.parameter import Parameter, UninitializedParameter
 def new_parameters(module, device, dtype, **shapes):
     """Registers parameters without values; a shape of None registers that there is none."""
     for name, shape in shapes.items():
-        module.register_parameter(name, None if shape is None else Parameter(tessera.empty(shape, device=device,
-                                                                                           dtype=dtype)))
+        module.register_parameter(
+            name, None if shape is None else Parameter(tessera.empty(shape, device=device, dtype=dtype))
+        )
 
 
 def lazy_parameters(module, device, dtype, *names):
@@ -39,5 +40,6 @@ def draw_affine(weight, bias):
 
 def described(head, values, **usual):
     """`head, name=value ...` with the values that are not the usual ones; a name without a value is as usual."""
-    return ", ".join([head, *(f"{name}={values[name]}" for name, plain in usual.items()
-                              if values.get(name, plain) != plain)])
+    return ", ".join(
+        [head, *(f"{name}={values[name]}" for name, plain in usual.items() if values.get(name, plain) != plain)]
+    )

@@ -9,9 +9,37 @@ from tessera.overrides import has_torch_function
 from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
 
-__all__ = ["Threshold", "ReLU", "RReLU", "Hardtanh", "ReLU6", "Sigmoid", "Hardsigmoid", "Tanh", "SiLU", "Mish", "Hardswish", "ELU", "CELU", "SELU", "GLU", "GELU",
-           "Hardshrink", "LeakyReLU", "LogSigmoid", "Softplus", "Softshrink", "MultiheadAttention", "PReLU", "Softsign", "Tanhshrink", "Softmin", "Softmax",
-           "Softmax2d", "LogSoftmax"]
+__all__ = [
+    "Threshold",
+    "ReLU",
+    "RReLU",
+    "Hardtanh",
+    "ReLU6",
+    "Sigmoid",
+    "Hardsigmoid",
+    "Tanh",
+    "SiLU",
+    "Mish",
+    "Hardswish",
+    "ELU",
+    "CELU",
+    "SELU",
+    "GLU",
+    "GELU",
+    "Hardshrink",
+    "LeakyReLU",
+    "LogSigmoid",
+    "Softplus",
+    "Softshrink",
+    "MultiheadAttention",
+    "PReLU",
+    "Softsign",
+    "Tanhshrink",
+    "Softmin",
+    "Softmax",
+    "Softmax2d",
+    "LogSoftmax",
+]
 
 
 class _Inplace(Module):
@@ -83,7 +111,12 @@ class Hardtanh(Module):
         super().__init__()
         if min_value is not None or max_value is not None:
             import warnings
-            warnings.warn("keyword argument `min_value` and `max_value` are deprecated and rename to `min_val` and `max_val`", FutureWarning, stacklevel=2)
+
+            warnings.warn(
+                "keyword argument `min_value` and `max_value` are deprecated and rename to `min_val` and `max_val`",
+                FutureWarning,
+                stacklevel=2,
+            )
             min_val = min_val if min_value is None else min_value
             max_val = max_val if max_value is None else max_value
         self.min_val = min_val
@@ -390,10 +423,24 @@ class MultiheadAttention(Module):
 
     __constants__ = ["batch_first"]
 
-    def __init__(self, embed_dim, num_heads, dropout=0.0, bias=True, add_bias_kv=False, add_zero_attn=False, kdim=None, vdim=None, batch_first=False, device=None,
-                 dtype=None):
+    def __init__(
+        self,
+        embed_dim,
+        num_heads,
+        dropout=0.0,
+        bias=True,
+        add_bias_kv=False,
+        add_zero_attn=False,
+        kdim=None,
+        vdim=None,
+        batch_first=False,
+        device=None,
+        dtype=None,
+    ):
         if embed_dim <= 0 or num_heads <= 0:
-            raise ValueError(f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead")
+            raise ValueError(
+                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
+            )
         super().__init__()
         self.embed_dim = embed_dim
         self.kdim = kdim if kdim is not None else embed_dim
@@ -450,15 +497,51 @@ class MultiheadAttention(Module):
         state.setdefault("_qkv_same_embed_dim", True)
         super().__setstate__(state)
 
-    def forward(self, query, key, value, key_padding_mask=None, need_weights=True, attn_mask=None, average_attn_weights=True, is_causal=False):
+    def forward(
+        self,
+        query,
+        key,
+        value,
+        key_padding_mask=None,
+        need_weights=True,
+        attn_mask=None,
+        average_attn_weights=True,
+        is_causal=False,
+    ):
         batched = query.dim() == 3
-        key_padding_mask = F._canonical_mask(key_padding_mask, "key_padding_mask", F._none_or_dtype(attn_mask), "attn_mask", query.dtype)
+        key_padding_mask = F._canonical_mask(
+            key_padding_mask, "key_padding_mask", F._none_or_dtype(attn_mask), "attn_mask", query.dtype
+        )
         attn_mask = F._canonical_mask(attn_mask, "attn_mask", None, "", query.dtype, False)
-        if (self.batch_first and batched and not need_weights and self._qkv_same_embed_dim and self.bias_k is None and not self.add_zero_attn
-                and key.dim() == 3 and key.shape == value.shape and query.size(0) == key.size(0) and query.size(-1) == key.size(-1) == self.embed_dim
-                and not has_torch_function((query, key, value, self.in_proj_weight, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias))):
-            return F._batch_first_attention(query, key, value, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias,
-                                            self.dropout if self.training else 0.0, key_padding_mask, attn_mask, is_causal), None
+        if (
+            self.batch_first
+            and batched
+            and not need_weights
+            and self._qkv_same_embed_dim
+            and self.bias_k is None
+            and not self.add_zero_attn
+            and key.dim() == 3
+            and key.shape == value.shape
+            and query.size(0) == key.size(0)
+            and query.size(-1) == key.size(-1) == self.embed_dim
+            and not has_torch_function(
+                (query, key, value, self.in_proj_weight, self.in_proj_bias, self.out_proj.weight, self.out_proj.bias)
+            )
+        ):
+            return F._batch_first_attention(
+                query,
+                key,
+                value,
+                self.num_heads,
+                self.in_proj_weight,
+                self.in_proj_bias,
+                self.out_proj.weight,
+                self.out_proj.bias,
+                self.dropout if self.training else 0.0,
+                key_padding_mask,
+                attn_mask,
+                is_causal,
+            ), None
         if self.batch_first and batched:
             # equal inputs stay one object, so that their projections are one product
             if key is value:
@@ -471,11 +554,34 @@ class MultiheadAttention(Module):
                 query, key, value = query.transpose(1, 0), key.transpose(1, 0), value.transpose(1, 0)
         separate = {}
         if not self._qkv_same_embed_dim:
-            separate = {"use_separate_proj_weight": True, "q_proj_weight": self.q_proj_weight, "k_proj_weight": self.k_proj_weight, "v_proj_weight": self.v_proj_weight}
+            separate = {
+                "use_separate_proj_weight": True,
+                "q_proj_weight": self.q_proj_weight,
+                "k_proj_weight": self.k_proj_weight,
+                "v_proj_weight": self.v_proj_weight,
+            }
         output, weights = F.multi_head_attention_forward(
-            query, key, value, self.embed_dim, self.num_heads, self.in_proj_weight, self.in_proj_bias, self.bias_k, self.bias_v, self.add_zero_attn, self.dropout,
-            self.out_proj.weight, self.out_proj.bias, training=self.training, key_padding_mask=key_padding_mask, need_weights=need_weights, attn_mask=attn_mask,
-            average_attn_weights=average_attn_weights, is_causal=is_causal, **separate)
+            query,
+            key,
+            value,
+            self.embed_dim,
+            self.num_heads,
+            self.in_proj_weight,
+            self.in_proj_bias,
+            self.bias_k,
+            self.bias_v,
+            self.add_zero_attn,
+            self.dropout,
+            self.out_proj.weight,
+            self.out_proj.bias,
+            training=self.training,
+            key_padding_mask=key_padding_mask,
+            need_weights=need_weights,
+            attn_mask=attn_mask,
+            average_attn_weights=average_attn_weights,
+            is_causal=is_causal,
+            **separate,
+        )
         if self.batch_first and batched:
             return output.transpose(1, 0), weights
         return output, weights
@@ -490,8 +596,11 @@ class MultiheadAttention(Module):
         if attn_mask is not None:
             batch_size, seq_len, _ = query.shape
             mask_type = 2
-            expanded = attn_mask.view(batch_size, -1, seq_len, seq_len) if attn_mask.dim() == 3 else attn_mask.view(1, 1, seq_len, seq_len).expand(
-                batch_size, self.num_heads, -1, -1)
+            expanded = (
+                attn_mask.view(batch_size, -1, seq_len, seq_len)
+                if attn_mask.dim() == 3
+                else attn_mask.view(1, 1, seq_len, seq_len).expand(batch_size, self.num_heads, -1, -1)
+            )
             merged = expanded
             if key_padding_mask is not None:
                 merged = expanded + key_padding_mask.view(batch_size, 1, 1, seq_len).expand(-1, self.num_heads, -1, -1)

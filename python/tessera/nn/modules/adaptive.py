@@ -27,20 +27,31 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         if len(bounds) == 2:
             raise ValueError("cutoffs should be a sequence of length larger than 0")
         if any(a >= b or int(a) != a for a, b in zip(bounds, bounds[1:])):
-            raise ValueError("cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each value is between 1 and n_classes-1")
+            raise ValueError(
+                "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each value is between 1 and n_classes-1"
+            )
         shortlist, clusters = bounds[1], len(bounds) - 2
-        vars(self).update(in_features=in_features, n_classes=n_classes, cutoffs=bounds[1:], div_value=div_value,
-                          head_bias=head_bias, shortlist_size=shortlist,
-                          n_clusters=clusters, head_size=shortlist + clusters)
+        vars(self).update(
+            in_features=in_features,
+            n_classes=n_classes,
+            cutoffs=bounds[1:],
+            div_value=div_value,
+            head_bias=head_bias,
+            shortlist_size=shortlist,
+            n_clusters=clusters,
+            head_size=shortlist + clusters,
+        )
 
         def linear(inputs, outputs, bias=False):
             return Linear(inputs, outputs, bias=bias, device=device, dtype=dtype)
 
         self.head = linear(in_features, self.head_size, head_bias)
         # each cluster through a space that is div_value times smaller than the one before
-        hidden = [int(in_features // div_value ** i) for i in range(1, clusters + 1)]
-        self.tail = ModuleList(Sequential(linear(in_features, h), linear(h, end - begin)) for h, begin,
-                               end in zip(hidden, bounds[1:], bounds[2:]))
+        hidden = [int(in_features // div_value**i) for i in range(1, clusters + 1)]
+        self.tail = ModuleList(
+            Sequential(linear(in_features, h), linear(h, end - begin))
+            for h, begin, end in zip(hidden, bounds[1:], bounds[2:])
+        )
 
     def reset_parameters(self):
         """Draws new weights."""
@@ -53,12 +64,16 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         batched = target_.dim() > 0
         if target_.dim() == 1:
             if input_.dim() != 2:
-                raise RuntimeError(f"1D target tensor expects 2D input tensors, but found inputs with size {input_.size()}")
+                raise RuntimeError(
+                    f"1D target tensor expects 2D input tensors, but found inputs with size {input_.size()}"
+                )
             if input_.shape[0] != target_.shape[0]:
                 raise RuntimeError("Input and target should have the same size in the batch dimension.")
         elif target_.dim() == 0:
             if input_.dim() != 1:
-                raise RuntimeError(f"0D target tensor expects 1D input tensors, but found inputs with size {input_.size()}")
+                raise RuntimeError(
+                    f"0D target tensor expects 1D input tensors, but found inputs with size {input_.size()}"
+                )
         else:
             raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
         input = input_ if batched else input_.unsqueeze(0)
@@ -81,7 +96,9 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 output.index_copy_(0, rows, cluster.gather(1, relative.unsqueeze(1)).squeeze(1).to(output.dtype))
             used += rows.numel()
         if used != target.size(0):
-            raise RuntimeError(f"Target values should be in [0, {self.n_classes - 1}], but values in range [{target.min().item()}, {target.max().item()}] were found. ")
+            raise RuntimeError(
+                f"Target values should be in [0, {self.n_classes - 1}], but values in range [{target.min().item()}, {target.max().item()}] were found. "
+            )
         head = F.log_softmax(self.head(input), dim=1)
         output = output + head.gather(1, gather.unsqueeze(1)).squeeze()
         loss = (-output).mean()
@@ -108,5 +125,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             return output
         if not_in_shortlist.all():
             return tessera.argmax(self._get_full_log_prob(input, head_output), dim=1)
-        output[not_in_shortlist] = tessera.argmax(self._get_full_log_prob(input[not_in_shortlist], head_output[not_in_shortlist]), dim=1)
+        output[not_in_shortlist] = tessera.argmax(
+            self._get_full_log_prob(input[not_in_shortlist], head_output[not_in_shortlist]), dim=1
+        )
         return output

@@ -10,7 +10,15 @@ from ._parts import lazy_parameters, new_parameters
 from .lazy import InferredMixin
 from .module import Module
 
-__all__ = ["BatchNorm1d", "LazyBatchNorm1d", "BatchNorm2d", "LazyBatchNorm2d", "BatchNorm3d", "LazyBatchNorm3d", "SyncBatchNorm"]
+__all__ = [
+    "BatchNorm1d",
+    "LazyBatchNorm1d",
+    "BatchNorm2d",
+    "LazyBatchNorm2d",
+    "BatchNorm3d",
+    "LazyBatchNorm3d",
+    "SyncBatchNorm",
+]
 
 
 class _NormBase(Module):
@@ -19,14 +27,24 @@ class _NormBase(Module):
     _version = 2
     __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None):
+    def __init__(
+        self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None
+    ):
         super().__init__()
-        vars(self).update(num_features=num_features, eps=eps, momentum=momentum, affine=affine,
-                          track_running_stats=track_running_stats)
+        vars(self).update(
+            num_features=num_features,
+            eps=eps,
+            momentum=momentum,
+            affine=affine,
+            track_running_stats=track_running_stats,
+        )
         shape = (num_features,)
         new_parameters(self, device, dtype, weight=shape if affine else None, bias=shape if affine else None)
-        for name, size, kind in (("running_mean", shape, dtype), ("running_var", shape, dtype), ("num_batches_tracked",
-                                                                                                 (), tessera.int64)):
+        for name, size, kind in (
+            ("running_mean", shape, dtype),
+            ("running_var", shape, dtype),
+            ("num_batches_tracked", (), tessera.int64),
+        ):
             self.register_buffer(name, tessera.empty(size, device=device, dtype=kind) if track_running_stats else None)
         self.reset_parameters()
 
@@ -48,21 +66,29 @@ class _NormBase(Module):
         raise NotImplementedError
 
     def extra_repr(self):
-        return (f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, track_running_stats={self.track_running_stats}")
+        return f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, track_running_stats={self.track_running_stats}"
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ):
         version = local_metadata.get("version", None)
         if (version is None or version < 2) and self.track_running_stats:
             # checkpoints of version 1 have no count
             key = prefix + "num_batches_tracked"
             if key not in state_dict:
                 own = self.num_batches_tracked
-                state_dict[key] = own if own is not None and own.device.type != "meta" else tessera.tensor(0, dtype=tessera.long)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+                state_dict[key] = (
+                    own if own is not None and own.device.type != "meta" else tessera.tensor(0, dtype=tessera.long)
+                )
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
 
 
 class _BatchNorm(_NormBase):
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None):
+    def __init__(
+        self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None
+    ):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
 
     def _update_factor(self):
@@ -80,7 +106,16 @@ class _BatchNorm(_NormBase):
         use_batch = self.training or (self.running_mean is None and self.running_var is None)
         # without tracking the buffers, if there are any, are not touched
         keep = not self.training or self.track_running_stats
-        return F.batch_norm(input, self.running_mean if keep else None, self.running_var if keep else None, self.weight, self.bias, use_batch, factor, self.eps)
+        return F.batch_norm(
+            input,
+            self.running_mean if keep else None,
+            self.running_var if keep else None,
+            self.weight,
+            self.bias,
+            use_batch,
+            factor,
+            self.eps,
+        )
 
 
 class _LazyNormBase(InferredMixin, _NormBase):
@@ -155,7 +190,17 @@ class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation with statistics over all processes of a group; without a group of several processes it is plain batch norm."""
 
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, process_group=None, device=None, dtype=None):
+    def __init__(
+        self,
+        num_features,
+        eps=1e-5,
+        momentum=0.1,
+        affine=True,
+        track_running_stats=True,
+        process_group=None,
+        device=None,
+        dtype=None,
+    ):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
         self.process_group = process_group
 
@@ -170,6 +215,7 @@ class SyncBatchNorm(_BatchNorm):
     def _group(self):
         """The process group to synchronise with, or None."""
         import sys
+
         dist = sys.modules.get("tessera.distributed")
         if dist is None or not self.training or not (dist.is_available() and dist.is_initialized()):
             return None
@@ -194,7 +240,7 @@ class SyncBatchNorm(_BatchNorm):
         c = input.size(1)
         n = sums[-1].detach()
         mean = sums[:c] / n
-        var = sums[c:2 * c] / n - mean * mean
+        var = sums[c : 2 * c] / n - mean * mean
         if self.track_running_stats and self.running_mean is not None:
             with tessera.no_grad():
                 self.running_mean.lerp_(mean.to(self.running_mean.dtype), factor)
@@ -210,13 +256,20 @@ class SyncBatchNorm(_BatchNorm):
         """`module` with each BatchNorm layer in it replaced by a SyncBatchNorm with the same parameters."""
         result = module
         if isinstance(module, _BatchNorm):
-            result = SyncBatchNorm(module.num_features, module.eps, module.momentum, module.affine,
-                                   module.track_running_stats, process_group)
+            result = SyncBatchNorm(
+                module.num_features,
+                module.eps,
+                module.momentum,
+                module.affine,
+                module.track_running_stats,
+                process_group,
+            )
             # the same tensors, and the mode
             result._parameters.update(module._parameters)
             result._buffers.update(module._buffers)
-            vars(result).update((name, value) for name, value in vars(module).items() if name in ("training",
-                                                                                                  "qconfig"))
+            vars(result).update(
+                (name, value) for name, value in vars(module).items() if name in ("training", "qconfig")
+            )
         for name, child in module.named_children():
             result.add_module(name, cls.convert_sync_batchnorm(child, process_group))
         return result

@@ -19,8 +19,12 @@ class Container(Module):
     def __init__(self, **kwargs):
         super().__init__()
         import warnings
-        warnings.warn("nn.Container is deprecated. All of it's functionality is now implemented in nn.Module. Subclass that instead.", DeprecationWarning,
-                      stacklevel=2)
+
+        warnings.warn(
+            "nn.Container is deprecated. All of it's functionality is now implemented in nn.Module. Subclass that instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         for key, value in kwargs.items():
             self.add_module(key, value)
 
@@ -84,8 +88,11 @@ class Sequential(_Numbered):
 
     def __init__(self, *args):
         super().__init__()
-        named = args[0] if len(args) == 1 and isinstance(args[0], OrderedDict) else {str(i): module for i,
-                                                                                     module in enumerate(args)}
+        named = (
+            args[0]
+            if len(args) == 1 and isinstance(args[0], OrderedDict)
+            else {str(i): module for i, module in enumerate(args)}
+        )
         for name in named:
             self.add_module(name, named[name])
 
@@ -259,8 +266,15 @@ class ModuleDict(Module):
     def update(self, modules):
         """Adds the modules of a mapping or of an iterable of pairs, in their order."""
         if not isinstance(modules, container_abcs.Iterable):
-            raise TypeError("ModuleDict.update should be called with an iterable of key/value pairs, but got " + type(modules).__name__)
-        pairs = modules.items() if isinstance(modules, (ModuleDict, container_abcs.Mapping)) else _pairs(modules, "ModuleDict")
+            raise TypeError(
+                "ModuleDict.update should be called with an iterable of key/value pairs, but got "
+                + type(modules).__name__
+            )
+        pairs = (
+            modules.items()
+            if isinstance(modules, (ModuleDict, container_abcs.Mapping))
+            else _pairs(modules, "ModuleDict")
+        )
         for key, module in pairs:
             self[key] = module
 
@@ -350,8 +364,11 @@ class ParameterDict(Module):
 
     def _key_to_attr(self, key):
         if not isinstance(key, str):
-            raise TypeError("Index given to ParameterDict cannot be used as a key as it is not a string (type is '" + type(key).__name__ +
-                            "'). Open an issue on github if you need non-string keys.")
+            raise TypeError(
+                "Index given to ParameterDict cannot be used as a key as it is not a string (type is '"
+                + type(key).__name__
+                + "'). Open an issue on github if you need non-string keys."
+            )
         return key
 
     def __getitem__(self, key):
@@ -429,7 +446,10 @@ class ParameterDict(Module):
     def update(self, parameters):
         """Adds the values of a mapping or of an iterable of pairs. An unordered mapping is taken in the order of its sorted keys."""
         if not isinstance(parameters, container_abcs.Iterable):
-            raise TypeError("ParametersDict.update should be called with an iterable of key/value pairs, but got " + type(parameters).__name__)
+            raise TypeError(
+                "ParametersDict.update should be called with an iterable of key/value pairs, but got "
+                + type(parameters).__name__
+            )
         if isinstance(parameters, (OrderedDict, ParameterDict)):
             pairs = parameters.items()
         elif isinstance(parameters, container_abcs.Mapping):

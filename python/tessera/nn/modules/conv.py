@@ -7,8 +7,20 @@ from .lazy import InferredMixin
 from .module import Module
 from .utils import _pair, _reverse_repeat_tuple, _single, _triple
 
-__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "LazyConv1d", "LazyConv2d", "LazyConv3d",
-           "LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d"]
+__all__ = [
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+]
 
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
@@ -30,16 +42,48 @@ def _check(in_channels, out_channels, groups, padding, stride, padding_mode):
 
 
 class _ConvNd(Module):
-    __constants__ = ["stride", "padding", "dilation", "groups", "padding_mode", "output_padding", "in_channels", "out_channels", "kernel_size"]
+    __constants__ = [
+        "stride",
+        "padding",
+        "dilation",
+        "groups",
+        "padding_mode",
+        "output_padding",
+        "in_channels",
+        "out_channels",
+        "kernel_size",
+    ]
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding, groups, bias, padding_mode, device=None,
-                 dtype=None):
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+        bias,
+        padding_mode,
+        device=None,
+        dtype=None,
+    ):
         super().__init__()
         _check(in_channels, out_channels, groups, padding, stride, padding_mode)
-        vars(self).update(in_channels=in_channels, out_channels=out_channels, kernel_size=kernel_size, stride=stride,
-                          padding=padding, dilation=dilation,
-                          transposed=transposed, output_padding=output_padding, groups=groups,
-                          padding_mode=padding_mode)
+        vars(self).update(
+            in_channels=in_channels,
+            out_channels=out_channels,
+            kernel_size=kernel_size,
+            stride=stride,
+            padding=padding,
+            dilation=dilation,
+            transposed=transposed,
+            output_padding=output_padding,
+            groups=groups,
+            padding_mode=padding_mode,
+        )
         # the padding as functional.pad wants it: both sides of each dim, last dim first
         if isinstance(padding, str):
             self._reversed_padding_repeated_twice = [0, 0] * len(kernel_size)
@@ -54,8 +98,9 @@ class _ConvNd(Module):
         self.reset_parameters()
 
     def _weight_shape(self):
-        first, second = (self.in_channels, self.out_channels) if self.transposed else (self.out_channels,
-                                                                                       self.in_channels)
+        first, second = (
+            (self.in_channels, self.out_channels) if self.transposed else (self.out_channels, self.in_channels)
+        )
         return (first, second // self.groups, *self.kernel_size)
 
     def reset_parameters(self):
@@ -64,9 +109,16 @@ class _ConvNd(Module):
 
     def extra_repr(self):
         zeros, ones = (0,) * len(self.kernel_size), (1,) * len(self.kernel_size)
-        return described(f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
-                         f"stride={self.stride}", {**vars(self), "bias": self.bias is not None},
-                         padding=zeros, dilation=ones, output_padding=zeros, groups=1, bias=True, padding_mode="zeros")
+        return described(
+            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}",
+            {**vars(self), "bias": self.bias is not None},
+            padding=zeros,
+            dilation=ones,
+            output_padding=zeros,
+            groups=1,
+            bias=True,
+            padding_mode="zeros",
+        )
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -85,10 +137,36 @@ class Conv1d(_ConvNd):
     Output length floor((L + 2 padding - dilation (k - 1) - 1) / stride + 1). padding may be 'same' (stride 1 only) or 'valid'.
     """
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode="zeros", device=None, dtype=None):
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride=1,
+        padding=0,
+        dilation=1,
+        groups=1,
+        bias=True,
+        padding_mode="zeros",
+        device=None,
+        dtype=None,
+    ):
         padding = padding if isinstance(padding, str) else _single(padding)
-        super().__init__(in_channels, out_channels, _single(kernel_size), _single(stride), padding, _single(dilation), False, _single(0), groups, bias, padding_mode,
-                         device, dtype)
+        super().__init__(
+            in_channels,
+            out_channels,
+            _single(kernel_size),
+            _single(stride),
+            padding,
+            _single(dilation),
+            False,
+            _single(0),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def _conv_forward(self, input, weight, bias):
         return self._conv(F.conv1d, (0,), input, weight, bias)
@@ -100,10 +178,36 @@ class Conv1d(_ConvNd):
 class Conv2d(_ConvNd):
     """Cross-correlation of (N, C, H, W) or (C, H, W) with weight (out_channels, in_channels / groups, kh, kw); see Conv1d for sizes."""
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode="zeros", device=None, dtype=None):
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride=1,
+        padding=0,
+        dilation=1,
+        groups=1,
+        bias=True,
+        padding_mode="zeros",
+        device=None,
+        dtype=None,
+    ):
         padding = padding if isinstance(padding, str) else _pair(padding)
-        super().__init__(in_channels, out_channels, _pair(kernel_size), _pair(stride), padding, _pair(dilation), False, _pair(0), groups, bias, padding_mode, device,
-                         dtype)
+        super().__init__(
+            in_channels,
+            out_channels,
+            _pair(kernel_size),
+            _pair(stride),
+            padding,
+            _pair(dilation),
+            False,
+            _pair(0),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def _conv_forward(self, input, weight, bias):
         return self._conv(F.conv2d, (0, 0), input, weight, bias)
@@ -115,10 +219,36 @@ class Conv2d(_ConvNd):
 class Conv3d(_ConvNd):
     """Cross-correlation of (N, C, D, H, W) or (C, D, H, W) with weight (out_channels, in_channels / groups, kd, kh, kw); see Conv1d for sizes."""
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode="zeros", device=None, dtype=None):
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride=1,
+        padding=0,
+        dilation=1,
+        groups=1,
+        bias=True,
+        padding_mode="zeros",
+        device=None,
+        dtype=None,
+    ):
         padding = padding if isinstance(padding, str) else _triple(padding)
-        super().__init__(in_channels, out_channels, _triple(kernel_size), _triple(stride), padding, _triple(dilation), False, _triple(0), groups, bias, padding_mode,
-                         device, dtype)
+        super().__init__(
+            in_channels,
+            out_channels,
+            _triple(kernel_size),
+            _triple(stride),
+            padding,
+            _triple(dilation),
+            False,
+            _triple(0),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def _conv_forward(self, input, weight, bias):
         return self._conv(F.conv3d, (0, 0, 0), input, weight, bias)
@@ -128,11 +258,39 @@ class Conv3d(_ConvNd):
 
 
 class _ConvTransposeNd(_ConvNd):
-    def __init__(self, in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding, groups, bias, padding_mode, device=None,
-                 dtype=None):
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride,
+        padding,
+        dilation,
+        transposed,
+        output_padding,
+        groups,
+        bias,
+        padding_mode,
+        device=None,
+        dtype=None,
+    ):
         if padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {self.__class__.__name__}')
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding, groups, bias, padding_mode, device, dtype)
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            transposed,
+            output_padding,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def _output_padding(self, input, output_size, stride, padding, kernel_size, num_spatial_dims, dilation=None):
         """The output padding that gives `output_size`. ValueError if none in [0, stride) does."""
@@ -143,8 +301,10 @@ class _ConvTransposeNd(_ConvNd):
         if len(output_size) == skip + num_spatial_dims:
             output_size = output_size[skip:]
         if len(output_size) != num_spatial_dims:
-            raise ValueError(f"ConvTranspose{num_spatial_dims}D: for {input.dim()}D input, output_size must have {num_spatial_dims} or {skip + num_spatial_dims} "
-                             f"elements (got {len(output_size)})")
+            raise ValueError(
+                f"ConvTranspose{num_spatial_dims}D: for {input.dim()}D input, output_size must have {num_spatial_dims} or {skip + num_spatial_dims} "
+                f"elements (got {len(output_size)})"
+            )
         low = []
         for d in range(num_spatial_dims):
             dil = 1 if dilation is None else dilation[d]
@@ -152,7 +312,9 @@ class _ConvTransposeNd(_ConvNd):
         high = [m + stride[d] - 1 for d, m in enumerate(low)]
         for size, lo, hi in zip(output_size, low, high):
             if size < lo or size > hi:
-                raise ValueError(f"requested an output size of {output_size}, but valid sizes range from {low} to {high} (for an input of {input.size()[2:]})")
+                raise ValueError(
+                    f"requested an output size of {output_size}, but valid sizes range from {low} to {high} (for an input of {input.size()[2:]})"
+                )
         return [size - lo for size, lo in zip(output_size, low)]
 
     def _transposed(self, op, n, input, output_size):
@@ -165,10 +327,36 @@ class _ConvTransposeNd(_ConvNd):
 class ConvTranspose1d(_ConvTransposeNd):
     """The adjoint of Conv1d: weight (in_channels, out_channels / groups, k), output length (L - 1) stride - 2 padding + dilation (k - 1) + output_padding + 1."""
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1, padding_mode="zeros",
-                 device=None, dtype=None):
-        super().__init__(in_channels, out_channels, _single(kernel_size), _single(stride), _single(padding), _single(dilation), True, _single(output_padding),
-                         groups, bias, padding_mode, device, dtype)
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride=1,
+        padding=0,
+        output_padding=0,
+        groups=1,
+        bias=True,
+        dilation=1,
+        padding_mode="zeros",
+        device=None,
+        dtype=None,
+    ):
+        super().__init__(
+            in_channels,
+            out_channels,
+            _single(kernel_size),
+            _single(stride),
+            _single(padding),
+            _single(dilation),
+            True,
+            _single(output_padding),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def forward(self, input, output_size=None):
         return self._transposed(F.conv_transpose1d, 1, input, output_size)
@@ -177,10 +365,36 @@ class ConvTranspose1d(_ConvTransposeNd):
 class ConvTranspose2d(_ConvTransposeNd):
     """The adjoint of Conv2d: weight (in_channels, out_channels / groups, kh, kw); see ConvTranspose1d for sizes."""
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1, padding_mode="zeros",
-                 device=None, dtype=None):
-        super().__init__(in_channels, out_channels, _pair(kernel_size), _pair(stride), _pair(padding), _pair(dilation), True, _pair(output_padding), groups, bias,
-                         padding_mode, device, dtype)
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride=1,
+        padding=0,
+        output_padding=0,
+        groups=1,
+        bias=True,
+        dilation=1,
+        padding_mode="zeros",
+        device=None,
+        dtype=None,
+    ):
+        super().__init__(
+            in_channels,
+            out_channels,
+            _pair(kernel_size),
+            _pair(stride),
+            _pair(padding),
+            _pair(dilation),
+            True,
+            _pair(output_padding),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def forward(self, input, output_size=None):
         return self._transposed(F.conv_transpose2d, 2, input, output_size)
@@ -189,10 +403,36 @@ class ConvTranspose2d(_ConvTransposeNd):
 class ConvTranspose3d(_ConvTransposeNd):
     """The adjoint of Conv3d: weight (in_channels, out_channels / groups, kd, kh, kw); see ConvTranspose1d for sizes."""
 
-    def __init__(self, in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1, padding_mode="zeros",
-                 device=None, dtype=None):
-        super().__init__(in_channels, out_channels, _triple(kernel_size), _triple(stride), _triple(padding), _triple(dilation), True, _triple(output_padding),
-                         groups, bias, padding_mode, device, dtype)
+    def __init__(
+        self,
+        in_channels,
+        out_channels,
+        kernel_size,
+        stride=1,
+        padding=0,
+        output_padding=0,
+        groups=1,
+        bias=True,
+        dilation=1,
+        padding_mode="zeros",
+        device=None,
+        dtype=None,
+    ):
+        super().__init__(
+            in_channels,
+            out_channels,
+            _triple(kernel_size),
+            _triple(stride),
+            _triple(padding),
+            _triple(dilation),
+            True,
+            _triple(output_padding),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
 
     def forward(self, input, output_size=None):
         return self._transposed(F.conv_transpose3d, 3, input, output_size)
@@ -213,7 +453,9 @@ class _LazyConvXdMixin(InferredMixin):
     def _get_in_channels(self, input):
         n = self._get_num_spatial_dims()
         if input.dim() not in (n + 1, n + 2):
-            raise RuntimeError(f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {self.__class__.__name__}, but got input of size: {input.shape}")
+            raise RuntimeError(
+                f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {self.__class__.__name__}, but got input of size: {input.shape}"
+            )
         return input.shape[1] if input.dim() == n + 2 else input.shape[0]
 
     def _get_num_spatial_dims(self):
@@ -228,7 +470,19 @@ def _lazy_conv(plain):
     class LazyConv(_LazyConvXdMixin, plain):
         cls_to_become = plain
 
-        def __init__(self, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode="zeros", device=None, dtype=None):
+        def __init__(
+            self,
+            out_channels,
+            kernel_size,
+            stride=1,
+            padding=0,
+            dilation=1,
+            groups=1,
+            bias=True,
+            padding_mode="zeros",
+            device=None,
+            dtype=None,
+        ):
             # no channels and no bias yet, so that nothing is drawn
             super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
             self._make_lazy(out_channels, bias, device, dtype)
@@ -240,9 +494,23 @@ def _lazy_conv_transpose(plain):
     class LazyConvTranspose(_LazyConvXdMixin, plain):
         cls_to_become = plain
 
-        def __init__(self, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1, padding_mode="zeros", device=None,
-                     dtype=None):
-            super().__init__(0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype)
+        def __init__(
+            self,
+            out_channels,
+            kernel_size,
+            stride=1,
+            padding=0,
+            output_padding=0,
+            groups=1,
+            bias=True,
+            dilation=1,
+            padding_mode="zeros",
+            device=None,
+            dtype=None,
+        ):
+            super().__init__(
+                0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
+            )
             self._make_lazy(out_channels, bias, device, dtype)
 
     return _named(LazyConvTranspose, plain)

@@ -45,8 +45,9 @@ class Unflatten(Module):
             raise TypeError(f"unflattened_size must be {article}{text}, but found type {type(sizes).__name__}")
         for i, size in enumerate(sizes):
             if not isinstance(size, part):
-                raise TypeError(f"unflattened_size must be {text}, but found element of type {type(size).__name__} at "
-                                f"pos {i}")
+                raise TypeError(
+                    f"unflattened_size must be {text}, but found element of type {type(size).__name__} at pos {i}"
+                )
 
     def forward(self, input):
         return input.unflatten(self.dim, self.unflattened_size)

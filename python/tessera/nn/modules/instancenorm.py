@@ -6,29 +6,45 @@ from tessera.nn import functional as F
 
 from .batchnorm import _LazyNormBase, _NormBase
 
-__all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LazyInstanceNorm1d", "LazyInstanceNorm2d", "LazyInstanceNorm3d"]
+__all__ = [
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+]
 
 
 class _InstanceNorm(_NormBase):
-    def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, device=None, dtype=None):
+    def __init__(
+        self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, device=None, dtype=None
+    ):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
 
     def _get_no_batch_dim(self):
         """The rank of an input without a batch dim."""
         raise NotImplementedError
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ):
         version = local_metadata.get("version", None)
         if version is None and not self.track_running_stats:
             found = [prefix + name for name in ("running_mean", "running_var") if prefix + name in state_dict]
             if found:
-                error_msgs.append("Unexpected running stats buffer(s) {} for {} with track_running_stats=False. If state_dict is a checkpoint saved before 0.4.0, this may "
-                                  "be expected because {} does not track running stats by default since 0.4.0. Please remove these keys from state_dict. If the running "
-                                  "stats are actually needed, instead set track_running_stats=True in {} to enable them. See the documentation of {} for details.".format(
-                                      " and ".join(f'"{k}"' for k in found), *[self.__class__.__name__] * 4))
+                error_msgs.append(
+                    "Unexpected running stats buffer(s) {} for {} with track_running_stats=False. If state_dict is a checkpoint saved before 0.4.0, this may "
+                    "be expected because {} does not track running stats by default since 0.4.0. Please remove these keys from state_dict. If the running "
+                    "stats are actually needed, instead set track_running_stats=True in {} to enable them. See the documentation of {} for details.".format(
+                        " and ".join(f'"{k}"' for k in found), *[self.__class__.__name__] * 4
+                    )
+                )
                 for key in found:
                     state_dict.pop(key)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
 
     def forward(self, input):
         self._check_input_dim(input)
@@ -36,13 +52,25 @@ class _InstanceNorm(_NormBase):
         features = input.size(1 if batched else 0)
         if features != self.num_features:
             if self.affine:
-                raise ValueError(f"expected input's size at dim={1 if batched else 0} to match num_features ({self.num_features}), but got: {features}.")
-            warnings.warn(f"input's size at dim={1 if batched else 0} does not match num_features. You can silence this warning by not passing in num_features, which is "
-                          "not used because affine=False", stacklevel=2)
+                raise ValueError(
+                    f"expected input's size at dim={1 if batched else 0} to match num_features ({self.num_features}), but got: {features}."
+                )
+            warnings.warn(
+                f"input's size at dim={1 if batched else 0} does not match num_features. You can silence this warning by not passing in num_features, which is "
+                "not used because affine=False",
+                stacklevel=2,
+            )
         own_statistics = self.training or not self.track_running_stats
-        result = F.instance_norm(input if batched else input.unsqueeze(0), self.running_mean, self.running_var,
-                                 self.weight, self.bias, own_statistics, self.momentum or 0.0,
-                                 self.eps)
+        result = F.instance_norm(
+            input if batched else input.unsqueeze(0),
+            self.running_mean,
+            self.running_var,
+            self.weight,
+            self.bias,
+            own_statistics,
+            self.momentum or 0.0,
+            self.eps,
+        )
         return result if batched else result.squeeze(0)
 
 

@@ -18,14 +18,18 @@ class LazyModuleMixin:
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        warnings.warn("Lazy modules are a new feature under heavy development so changes to the API or functionality "
-                      "can happen at any moment.", stacklevel=2)
+        warnings.warn(
+            "Lazy modules are a new feature under heavy development so changes to the API or functionality "
+            "can happen at any moment.",
+            stacklevel=2,
+        )
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
 
     def _tensors(self):
-        return {name: tensor for name, tensor in [*self._parameters.items(), *self._buffers.items()]
-                if tensor is not None}
+        return {
+            name: tensor for name, tensor in [*self._parameters.items(), *self._buffers.items()] if tensor is not None
+        }
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         for name, tensor in self._tensors().items():
@@ -62,7 +66,9 @@ class LazyModuleMixin:
             module.__class__ = module.cls_to_become
 
     def _replicate_for_data_parallel(self):
-        raise RuntimeError("Modules with uninitialized parameters can't be used with `DataParallel`. Run a dummy forward pass to correctly initialize the modules")
+        raise RuntimeError(
+            "Modules with uninitialized parameters can't be used with `DataParallel`. Run a dummy forward pass to correctly initialize the modules"
+        )
 
 
 class InferredMixin(LazyModuleMixin):

@@ -63,8 +63,13 @@ class Bilinear(Module):
         if in1_features <= 0:
             raise ValueError(f"in1_features must be > 0, but got {in1_features}")
         self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
-        new_parameters(self, device, dtype, weight=(out_features, in1_features, in2_features), bias=(out_features,)
-                       if bias else None)
+        new_parameters(
+            self,
+            device,
+            dtype,
+            weight=(out_features, in1_features, in2_features),
+            bias=(out_features,) if bias else None,
+        )
         self.reset_parameters()
 
     def reset_parameters(self):
@@ -98,6 +103,7 @@ class LazyLinear(InferredMixin, Linear):
             self._materialize(weight=(self.out_features, width), bias=(self.out_features,))
         elif self.in_features == 0:  # the shapes came with a checkpoint
             known = self.weight.shape[-1]
-            assert width == known, (f"The in_features inferred from input: {width} is not equal to in_features from "
-                                    f"self.weight: {known}")
+            assert width == known, (
+                f"The in_features inferred from input: {width} is not equal to in_features from self.weight: {known}"
+            )
             self.in_features = width

@@ -12,9 +12,17 @@ from tessera.utils.hooks import RemovableHandle
 from ._backward_hooks import BackwardHook
 from ._module_helpers import _clear_grad, _IncompatibleKeys, _parse_to, _shares_type, _WrappedHook
 
-__all__ = ["register_module_forward_pre_hook", "register_module_forward_hook", "register_module_full_backward_pre_hook", "register_module_backward_hook",
-           "register_module_full_backward_hook", "register_module_buffer_registration_hook", "register_module_module_registration_hook",
-           "register_module_parameter_registration_hook", "Module"]
+__all__ = [
+    "register_module_forward_pre_hook",
+    "register_module_forward_hook",
+    "register_module_full_backward_pre_hook",
+    "register_module_backward_hook",
+    "register_module_full_backward_hook",
+    "register_module_buffer_registration_hook",
+    "register_module_module_registration_hook",
+    "register_module_parameter_registration_hook",
+    "Module",
+]
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
@@ -69,14 +77,18 @@ def register_module_forward_pre_hook(hook):
 
 def register_module_forward_hook(hook, *, with_kwargs=False, always_call=False):
     """`hook(module, args[, kwargs], output)` runs after the forward of every module, ahead of its own hooks."""
-    extra = [_global_forward_hooks_with_kwargs] * bool(with_kwargs) + [_global_forward_hooks_always_called] * bool(always_call)
+    extra = [_global_forward_hooks_with_kwargs] * bool(with_kwargs) + [_global_forward_hooks_always_called] * bool(
+        always_call
+    )
     return _register(_global_forward_hooks, hook, extra=extra)
 
 
 def _choose_global_backward_kind(full):
     global _global_is_full_backward_hook
     if _global_is_full_backward_hook is (not full):
-        raise RuntimeError("Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only one of them.")
+        raise RuntimeError(
+            "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only one of them."
+        )
     _global_is_full_backward_hook = full
 
 
@@ -103,8 +115,19 @@ def _forward_unimplemented(self, *input):
 
 
 # The instance dictionaries of a module, by attribute. Old checkpoints of whole modules may lack some: __setstate__ adds them.
-_HOOK_DICTS = ("_backward_pre_hooks", "_backward_hooks", "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
-               "_forward_pre_hooks_with_kwargs", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks")
+_HOOK_DICTS = (
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+)
 
 
 class Module:
@@ -126,9 +149,13 @@ class Module:
     def __init__(self, *args, **kwargs):
         if not self.call_super_init:
             if kwargs:
-                raise TypeError(f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
+                raise TypeError(
+                    f"{type(self).__name__}.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'"
+                )
             if args:
-                raise TypeError(f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given")
+                raise TypeError(
+                    f"{type(self).__name__}.__init__() takes 1 positional argument but {len(args) + 1} were given"
+                )
         d = self.__dict__
         d["training"] = True
         d["_parameters"] = {}
@@ -161,7 +188,11 @@ class Module:
         if tessera._C._module_has(self, name) and name not in own:
             raise KeyError(f"attribute '{name}' already exists")
         if "." in name:
-            raise KeyError(f'{kind} name can\'t contain ".", got: {name}' if kind == "module" else f'{kind} name can\'t contain "."')
+            raise KeyError(
+                f'{kind} name can\'t contain ".", got: {name}'
+                if kind == "module"
+                else f'{kind} name can\'t contain "."'
+            )
         if name == "":
             raise KeyError(f'{kind} name can\'t be empty string ""')
 
@@ -173,7 +204,9 @@ class Module:
             raise RuntimeError("ScriptModule does not support non-persistent buffers")
         self._check_new_name("buffer", name, self._buffers)
         if tensor is not None and not (isinstance(tensor, Tensor) or hasattr(tensor, "__torch_function__")):
-            raise TypeError(f"cannot assign '{tessera.typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)")
+            raise TypeError(
+                f"cannot assign '{tessera.typename(tensor)}' object to buffer '{name}' (torch Tensor or None required)"
+            )
         for hook in _global_buffer_registration_hooks.values():
             out = hook(self, name, tensor)
             if out is not None:
@@ -193,10 +226,14 @@ class Module:
             self._parameters[name] = None
             return
         if not isinstance(param, Parameter):
-            raise TypeError(f"cannot assign '{tessera.typename(param)}' object to parameter '{name}' (torch.nn.Parameter or None required)")
+            raise TypeError(
+                f"cannot assign '{tessera.typename(param)}' object to parameter '{name}' (torch.nn.Parameter or None required)"
+            )
         if param.grad_fn:
-            raise ValueError(f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To express '{name}' as a "
-                             "function of another Tensor, compute the value in the forward() method.")
+            raise ValueError(
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To express '{name}' as a "
+                "function of another Tensor, compute the value in the forward() method."
+            )
         for hook in _global_parameter_registration_hooks.values():
             out = hook(self, name, param)
             if out is not None:
@@ -243,7 +280,9 @@ class Module:
             return
         if params is not None and name in params:
             if value is not None:
-                raise TypeError(f"cannot assign '{tessera.typename(value)}' as parameter '{name}' (torch.nn.Parameter or None expected)")
+                raise TypeError(
+                    f"cannot assign '{tessera.typename(value)}' as parameter '{name}' (torch.nn.Parameter or None expected)"
+                )
             self.register_parameter(name, value)
             return
         modules = d.get("_modules")
@@ -257,7 +296,9 @@ class Module:
             return
         if modules is not None and name in modules:
             if value is not None:
-                raise TypeError(f"cannot assign '{tessera.typename(value)}' as child module '{name}' (torch.nn.Module or None expected)")
+                raise TypeError(
+                    f"cannot assign '{tessera.typename(value)}' as child module '{name}' (torch.nn.Module or None expected)"
+                )
             modules[name] = _replaced(_global_module_registration_hooks, self, name, value)
             return
         if isinstance(value, Tensor) or value is None:
@@ -266,7 +307,9 @@ class Module:
                 self._set_buffer(name, value, buffers)
                 return
         elif "_buffers" in d and name in d["_buffers"]:
-            raise TypeError(f"cannot assign '{tessera.typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)")
+            raise TypeError(
+                f"cannot assign '{tessera.typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
+            )
         object.__setattr__(self, name, value)
 
     def _set_buffer(self, name, value, buffers):
@@ -294,7 +337,9 @@ class Module:
             super().__delattr__(name)
 
     def __dir__(self):
-        keys = dir(type(self)) + list(self.__dict__) + list(self._parameters) + list(self._modules) + list(self._buffers)
+        keys = (
+            dir(type(self)) + list(self.__dict__) + list(self._parameters) + list(self._modules) + list(self._buffers)
+        )
         return sorted(k for k in keys if not k[0].isdigit())
 
     def __setstate__(self, state):
@@ -364,11 +409,15 @@ class Module:
 
     def get_extra_state(self):
         """Further state for the state dict (picklable); override together with set_extra_state."""
-        raise RuntimeError("Reached a code path in Module.get_extra_state() that should never be called. Please override it if you call it.")
+        raise RuntimeError(
+            "Reached a code path in Module.get_extra_state() that should never be called. Please override it if you call it."
+        )
 
     def set_extra_state(self, state):
         """Takes back what get_extra_state gave."""
-        raise RuntimeError("Reached a code path in Module.set_extra_state() that should never be called. Please override it if you call it.")
+        raise RuntimeError(
+            "Reached a code path in Module.set_extra_state() that should never be called. Please override it if you call it."
+        )
 
     # ---- conversions ---------------------------------------------------------------------------------------------------------------------------------
 
@@ -378,6 +427,7 @@ class Module:
             for module in self.children():
                 module._apply(fn)
         import tessera.__future__ as future
+
         overwrite = future.get_overwrite_module_params_on_conversion()
         swap = future.get_swap_module_params_on_conversion()
         for key, param in self._parameters.items():
@@ -476,11 +526,17 @@ class Module:
         device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
         if dtype is not None:
             if not (dtype.is_floating_point or dtype.is_complex):
-                raise TypeError(f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}")
+                raise TypeError(
+                    f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+                )
             if dtype.is_complex:
                 import warnings
-                warnings.warn("Complex modules are a new feature under active development whose design may change, and some modules might not work as expected "
-                              "when using complex tensors as parameters or buffers.", stacklevel=2)
+
+                warnings.warn(
+                    "Complex modules are a new feature under active development whose design may change, and some modules might not work as expected "
+                    "when using complex tensors as parameters or buffers.",
+                    stacklevel=2,
+                )
 
         def convert(t):
             to = dtype if t.is_floating_point() or t.is_complex() else None
@@ -503,7 +559,9 @@ class Module:
     def register_backward_hook(self, hook):
         """Deprecated: see register_full_backward_hook."""
         if self._is_full_backward_hook is True:
-            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them.")
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
+            )
         self._is_full_backward_hook = False
         return _register(self._backward_hooks, hook)
 
@@ -513,17 +571,23 @@ class Module:
         grad_input and grad_output are tuples; grad_input has one entry for each positional argument, None for those that are no tensors.
         """
         if self._is_full_backward_hook is False:
-            raise RuntimeError("Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them.")
+            raise RuntimeError(
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
+            )
         self._is_full_backward_hook = True
         return _register(self._backward_hooks, hook, prepend)
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
         """`hook(module, args) -> None or new args` runs before forward (with_kwargs: `hook(module, args, kwargs) -> None or (args, kwargs)`)."""
-        return _register(self._forward_pre_hooks, hook, prepend, [self._forward_pre_hooks_with_kwargs] * bool(with_kwargs))
+        return _register(
+            self._forward_pre_hooks, hook, prepend, [self._forward_pre_hooks_with_kwargs] * bool(with_kwargs)
+        )
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
         """`hook(module, args[, kwargs], output) -> None or new output` runs after forward; always_call: also after an exception (output None)."""
-        extra = [self._forward_hooks_with_kwargs] * bool(with_kwargs) + [self._forward_hooks_always_called] * bool(always_call)
+        extra = [self._forward_hooks_with_kwargs] * bool(with_kwargs) + [self._forward_hooks_always_called] * bool(
+            always_call
+        )
         return _register(self._forward_hooks, hook, prepend, extra)
 
     def _get_backward_hooks(self):
@@ -557,13 +621,16 @@ class Module:
         if node is None:
             return
         import weakref
+
         ref = weakref.ref(self)
         for hook in hooks:
+
             def call(grad_input, grad_output, hook=hook):
                 module = ref()
                 if module is None:
                     raise RuntimeError("You are trying to call the hook of a dead Module!")
                 return hook(module, grad_input, grad_output)
+
             node.register_hook(call)
 
     # ---- the call --------------------------------------------------------------------------------------------------------------------------------------
@@ -571,8 +638,16 @@ class Module:
     def _wrapped_call_impl(self, *args, **kwargs):
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
-        if not (self._backward_hooks or self._backward_pre_hooks or self._forward_hooks or self._forward_pre_hooks or _global_backward_pre_hooks
-                or _global_backward_hooks or _global_forward_hooks or _global_forward_pre_hooks):
+        if not (
+            self._backward_hooks
+            or self._backward_pre_hooks
+            or self._forward_hooks
+            or self._forward_pre_hooks
+            or _global_backward_pre_hooks
+            or _global_backward_hooks
+            or _global_forward_hooks
+            or _global_forward_pre_hooks
+        ):
             return self.forward(*args, **kwargs)
         return self._call_impl(*args, **kwargs)
 
@@ -592,7 +667,9 @@ class Module:
                 res = hook(self, args, kwargs)
                 if res is not None:
                     if not (isinstance(res, tuple) and len(res) == 2):
-                        raise RuntimeError(f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {res}.")
+                        raise RuntimeError(
+                            f"forward pre-hook must return None or a tuple of (new_args, new_kwargs), but got {res}."
+                        )
                     args, kwargs = res
             else:
                 res = hook(self, args)
@@ -624,8 +701,12 @@ class Module:
         if backward is not None:
             if not isinstance(result, (Tensor, tuple)):
                 import warnings
-                warnings.warn("For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received " + str(type(result)),
-                              stacklevel=2)
+
+                warnings.warn(
+                    "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
+                    + str(type(result)),
+                    stacklevel=2,
+                )
             else:
                 result = backward.setup_output_hook(result)
         if non_full:
@@ -635,7 +716,9 @@ class Module:
     def _call_always_hooks(self, args, kwargs, called):
         """After an exception: the hooks that asked to be called anyway and were not; their own exceptions become warnings."""
         for hook_id, hook in [*_global_forward_hooks.items(), *self._forward_hooks.items()]:
-            if hook_id in called or not (hook_id in self._forward_hooks_always_called or hook_id in _global_forward_hooks_always_called):
+            if hook_id in called or not (
+                hook_id in self._forward_hooks_always_called or hook_id in _global_forward_hooks_always_called
+            ):
                 continue
             try:
                 if hook_id in self._forward_hooks_with_kwargs or hook_id in _global_forward_hooks_with_kwargs:
@@ -644,8 +727,11 @@ class Module:
                     hook(self, args, None)
             except Exception as e:
                 import warnings
-                warnings.warn(f"module forward hook with ``always_call=True`` raised an exception that was silenced as another error was raised in forward: {e}",
-                              stacklevel=2)
+
+                warnings.warn(
+                    f"module forward hook with ``always_call=True`` raised an exception that was silenced as another error was raised in forward: {e}",
+                    stacklevel=2,
+                )
 
     def compile(self, *args, **kwargs):
         """Compiles this module's forward in place; arguments as for `tessera.compile`."""
@@ -657,7 +743,9 @@ class Module:
     def _register_state_dict_hook(self, hook):
         """Private form of register_state_dict_post_hook: what the hook returns replaces the state dict."""
         if getattr(hook, "_from_public_api", False):
-            raise RuntimeError("Cannot register the same function as the state dict post hook that was previously registered via register_state_dict_post_hook")
+            raise RuntimeError(
+                "Cannot register the same function as the state dict post hook that was previously registered via register_state_dict_post_hook"
+            )
         return _register(self._state_dict_hooks, hook)
 
     def register_state_dict_post_hook(self, hook):
@@ -684,8 +772,12 @@ class Module:
         """An OrderedDict with references to all parameters and persistent buffers (detached, unless keep_vars) by dotted name."""
         if args:
             import warnings
-            warnings.warn("Positional args are being deprecated, use kwargs instead. Refer to the documentation of Module.state_dict for details.",
-                          FutureWarning, stacklevel=2)
+
+            warnings.warn(
+                "Positional args are being deprecated, use kwargs instead. Refer to the documentation of Module.state_dict for details.",
+                FutureWarning,
+                stacklevel=2,
+            )
             destination = args[0] if destination is None else destination
             prefix = args[1] if len(args) > 1 and prefix == "" else prefix
             keep_vars = args[2] if len(args) > 2 and keep_vars is False else keep_vars
@@ -726,21 +818,28 @@ class Module:
         """Loads one entry. Returns an error message, or None."""
         if input_param.shape != param.shape and not is_lazy(param):
             if param.dim() != 0 or input_param.shape != (1,):
-                return (f"size mismatch for {key}: copying a param with shape {input_param.shape} from checkpoint, the shape in current model is {param.shape}.")
+                return f"size mismatch for {key}: copying a param with shape {input_param.shape} from checkpoint, the shape in current model is {param.shape}."
             input_param = input_param[0]  # scalars had shape (1,) in checkpoints of version 0.3
         if param.is_meta and not input_param.is_meta and not assign:
             import warnings
-            warnings.warn(f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, which is a no-op. "
-                          "(Did you mean to pass `assign=True` to assign items in the state dictionary to their corresponding key in the module instead of "
-                          "copying them in place?)", stacklevel=2)
+
+            warnings.warn(
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, which is a no-op. "
+                "(Did you mean to pass `assign=True` to assign items in the state dictionary to their corresponding key in the module instead of "
+                "copying them in place?)",
+                stacklevel=2,
+            )
         import tessera.__future__ as future
+
         recording = tessera.is_grad_enabled()
         tessera._C._set_grad_enabled(False)
         try:
             if future.get_swap_module_params_on_conversion() and is_param:
                 new = param.module_load(input_param, assign=assign)
                 if id(new) == id(input_param) or id(new) == id(param):
-                    raise RuntimeError("module_load returned one of self or other, please .detach() the result if returning one of the inputs in module_load")
+                    raise RuntimeError(
+                        "module_load returned one of self or other, please .detach() the result if returning one of the inputs in module_load"
+                    )
                 tessera.utils.swap_tensors(param, Parameter(new, requires_grad=param.requires_grad))
             elif assign:
                 if isinstance(param, Parameter):
@@ -753,13 +852,17 @@ class Module:
                 param.copy_(input_param)
         except Exception as ex:
             action = "swapping" if future.get_swap_module_params_on_conversion() else "copying"
-            return (f'While {action} the parameter named "{key}", whose dimensions in the model are {param.size()} and whose dimensions in the checkpoint are '
-                    f"{input_param.size()}, an exception occurred : {ex.args}.")
+            return (
+                f'While {action} the parameter named "{key}", whose dimensions in the model are {param.size()} and whose dimensions in the checkpoint are '
+                f"{input_param.size()}, an exception occurred : {ex.args}."
+            )
         finally:
             tessera._C._set_grad_enabled(recording)
         return None
 
-    def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ):
         """Loads the state of this module without its children; problems go to the three lists."""
         for hook in self._load_state_dict_pre_hooks.values():
             hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
@@ -774,7 +877,9 @@ class Module:
                 continue
             value = state_dict[key]
             if not (isinstance(value, Tensor) or hasattr(value, "__torch_function__")):
-                error_msgs.append(f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but received {type(value)}')
+                error_msgs.append(
+                    f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but received {type(value)}'
+                )
                 continue
             error = self._load_tensor(name, param, value, key, assign, name in self._parameters)
             if error is not None:
@@ -791,7 +896,7 @@ class Module:
             own = {k for k, _ in entries}
             for key in state_dict:
                 if key.startswith(prefix) and key != extra_key:
-                    rest = key[len(prefix):].split(".", 1)
+                    rest = key[len(prefix) :].split(".", 1)
                     if len(rest) > 1:
                         if rest[0] not in self._modules:
                             unexpected_keys.append(key)
@@ -804,6 +909,7 @@ class Module:
         strict: the keys have to match. Returns a named tuple (missing_keys, unexpected_keys). RuntimeError for keys (strict) or shapes that do not match.
         """
         from collections.abc import Mapping
+
         if not isinstance(state_dict, Mapping):
             raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
         missing_keys, unexpected_keys, error_msgs = [], [], []
@@ -816,11 +922,13 @@ class Module:
             local_metadata = {} if metadata is None else metadata.get(prefix[:-1], {})
             if assign:
                 local_metadata["assign_to_params_buffers"] = assign
-            module._load_from_state_dict(local_state_dict, prefix, local_metadata, True, missing_keys, unexpected_keys, error_msgs)
+            module._load_from_state_dict(
+                local_state_dict, prefix, local_metadata, True, missing_keys, unexpected_keys, error_msgs
+            )
             parts = {}  # the children's entries, by the child's name
             for key, value in local_state_dict.items():
                 if key.startswith(prefix):
-                    child_name, dot, _ = key[len(prefix):].partition(".")
+                    child_name, dot, _ = key[len(prefix) :].partition(".")
                     if dot:
                         parts.setdefault(child_name, {})[key] = value
             for name, child in module._modules.items():
@@ -829,17 +937,25 @@ class Module:
             keys = _IncompatibleKeys(missing_keys, unexpected_keys)
             for hook in module._load_state_dict_post_hooks.values():
                 if hook(module, keys) is not None:
-                    raise AssertionError("Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values, if "
-                                         "incompatible_keys need to be modified, it should be done inplace.")
+                    raise AssertionError(
+                        "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values, if "
+                        "incompatible_keys need to be modified, it should be done inplace."
+                    )
 
         load(self, state_dict, "")
         if strict:
             if unexpected_keys:
-                error_msgs.insert(0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{k}"' for k in unexpected_keys) + ". ")
+                error_msgs.insert(
+                    0, "Unexpected key(s) in state_dict: " + ", ".join(f'"{k}"' for k in unexpected_keys) + ". "
+                )
             if missing_keys:
-                error_msgs.insert(0, "Missing key(s) in state_dict: " + ", ".join(f'"{k}"' for k in missing_keys) + ". ")
+                error_msgs.insert(
+                    0, "Missing key(s) in state_dict: " + ", ".join(f'"{k}"' for k in missing_keys) + ". "
+                )
         if error_msgs:
-            raise RuntimeError("Error(s) in loading state_dict for {}:\n\t{}".format(type(self).__name__, "\n\t".join(error_msgs)))
+            raise RuntimeError(
+                "Error(s) in loading state_dict for {}:\n\t{}".format(type(self).__name__, "\n\t".join(error_msgs))
+            )
         return _IncompatibleKeys(missing_keys, unexpected_keys)
 
     # ---- iteration -------------------------------------------------------------------------------------------------------------------------------------
@@ -969,8 +1085,11 @@ def _replaced(hooks, module, name, value):
 def _script_module():
     """The class of scripted modules, or () while torch.jit was never loaded (nothing can be an instance of it then)."""
     import sys
+
     jit = sys.modules.get("tessera.jit")
     return getattr(jit, "ScriptModule", ())
 
 
-tessera._C._install_module_slots(Module, (_global_backward_pre_hooks, _global_backward_hooks, _global_forward_hooks, _global_forward_pre_hooks))
+tessera._C._install_module_slots(
+    Module, (_global_backward_pre_hooks, _global_backward_hooks, _global_forward_hooks, _global_forward_pre_hooks)
+)

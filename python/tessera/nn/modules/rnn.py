@@ -19,7 +19,11 @@ def _apply_permutation(tensor, permutation, dim=1):
 
 def apply_permutation(tensor, permutation, dim=1):
     """Deprecated: use index_select."""
-    warnings.warn("`apply_permutation` is deprecated, please use `tensor.index_select(dim, permutation)` instead", FutureWarning, stacklevel=2)
+    warnings.warn(
+        "`apply_permutation` is deprecated, please use `tensor.index_select(dim, permutation)` instead",
+        FutureWarning,
+        stacklevel=2,
+    )
     return _apply_permutation(tensor, permutation, dim)
 
 
@@ -29,6 +33,7 @@ def apply_permutation(tensor, permutation, dim=1):
 def _rnn_step(activation):
     def step(x, state, w_hh, b_hh, w_hr):
         return (activation(x + F.linear(state[0], w_hh, b_hh)),)
+
     return step
 
 
@@ -49,7 +54,12 @@ def _gru_step(x, state, w_hh, b_hh, w_hr):
     return ((h - n) * z + n,)
 
 
-_STEPS = {"RNN_TANH": _rnn_step(tessera.tanh), "RNN_RELU": _rnn_step(tessera.relu), "LSTM": _lstm_step, "GRU": _gru_step}
+_STEPS = {
+    "RNN_TANH": _rnn_step(tessera.tanh),
+    "RNN_RELU": _rnn_step(tessera.relu),
+    "LSTM": _lstm_step,
+    "GRU": _gru_step,
+}
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
 _KINDS = {"LSTM": 0, "GRU": 1, "RNN_TANH": 2, "RNN_RELU": 3}  # of the operator _rnn_layer
 
@@ -61,8 +71,10 @@ def _run_whole(mode, x, steps, start, weights, reverse):
     if not gru and b_hh is not None:  # one bias for both
         b_ih, b_hh = None, b_ih + b_hh
     gates = F.linear(x, w_ih, b_ih).unflatten(0, (steps, -1))
-    out, h, c, _, _ = tessera._rnn_layer(gates, start[0], start[1] if len(start) > 1 else None, w_hh, b_hh, _KINDS[mode], reverse)
-    return out.flatten(0, 1), (h, c)[:len(start)]
+    out, h, c, _, _ = tessera._rnn_layer(
+        gates, start[0], start[1] if len(start) > 1 else None, w_hh, b_hh, _KINDS[mode], reverse
+    )
+    return out.flatten(0, 1), (h, c)[: len(start)]
 
 
 def _run_direction(mode, x, batch_sizes, start, weights, reverse):
@@ -72,7 +84,13 @@ def _run_direction(mode, x, batch_sizes, start, weights, reverse):
     same layout and the last state of each sequence.
     """
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    if w_hr is None and batch_sizes[0] == batch_sizes[-1] and x.device.type == "cpu" and x.dtype == w_hh.dtype and x.dtype in (tessera.float32, tessera.float64):
+    if (
+        w_hr is None
+        and batch_sizes[0] == batch_sizes[-1]
+        and x.device.type == "cpu"
+        and x.dtype == w_hh.dtype
+        and x.dtype in (tessera.float32, tessera.float64)
+    ):
         return _run_whole(mode, x, len(batch_sizes), start, weights, reverse)
     step = _STEPS[mode]
     pieces = F.linear(x, w_ih, b_ih).split(batch_sizes)
@@ -86,7 +104,11 @@ def _run_direction(mode, x, batch_sizes, start, weights, reverse):
     for t in order:
         n, have = batch_sizes[t], state[0].shape[0]
         if n > have:
-            state = tuple(tessera.cat([s, first[have:n]]) for s, first in zip(state, start)) if have else tuple(first[:n] for first in start)
+            state = (
+                tuple(tessera.cat([s, first[have:n]]) for s, first in zip(state, start))
+                if have
+                else tuple(first[:n] for first in start)
+            )
         elif n < have:
             finished.append(tuple(s[n:] for s in state))
             state = tuple(s[:n] for s in state)
@@ -105,29 +127,65 @@ class RNNBase(Module):
     names end in _reverse. All start uniform in +-1 / sqrt(hidden_size).
     """
 
-    __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional", "proj_size"]
+    __constants__ = [
+        "mode",
+        "input_size",
+        "hidden_size",
+        "num_layers",
+        "bias",
+        "batch_first",
+        "dropout",
+        "bidirectional",
+        "proj_size",
+    ]
 
-    def __init__(self, mode, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, proj_size=0, device=None,
-                 dtype=None):
+    def __init__(
+        self,
+        mode,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bias=True,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+        proj_size=0,
+        device=None,
+        dtype=None,
+    ):
         super().__init__()
         if not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1 or isinstance(dropout, bool):
-            raise ValueError("dropout should be a number in range [0, 1] representing the probability of an element being zeroed")
+            raise ValueError(
+                "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
+            )
         if dropout > 0 and num_layers == 1:
-            warnings.warn("dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater than 1, but got "
-                          f"dropout={dropout} and num_layers={num_layers}", stacklevel=3)
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater than 1, but got "
+                f"dropout={dropout} and num_layers={num_layers}",
+                stacklevel=3,
+            )
         if not isinstance(hidden_size, int):
             raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
-        for wrong, message in ((hidden_size <= 0, "hidden_size must be greater than zero"), (num_layers <= 0,
-                                                                                             "num_layers must be "
-                                                                                             "greater than zero"),
-                               (proj_size < 0, "proj_size should be a positive integer or zero to disable projections"),
-                               (proj_size >= hidden_size, "proj_size has to be smaller than hidden_size"),
-                               (mode not in _GATES, f"Unrecognized RNN mode: {mode}")):
+        for wrong, message in (
+            (hidden_size <= 0, "hidden_size must be greater than zero"),
+            (num_layers <= 0, "num_layers must be greater than zero"),
+            (proj_size < 0, "proj_size should be a positive integer or zero to disable projections"),
+            (proj_size >= hidden_size, "proj_size has to be smaller than hidden_size"),
+            (mode not in _GATES, f"Unrecognized RNN mode: {mode}"),
+        ):
             if wrong:
                 raise ValueError(message)
-        vars(self).update(mode=mode, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers, bias=bias,
-                          batch_first=batch_first, dropout=float(dropout),
-                          bidirectional=bidirectional, proj_size=proj_size)
+        vars(self).update(
+            mode=mode,
+            input_size=input_size,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            bias=bias,
+            batch_first=batch_first,
+            dropout=float(dropout),
+            bidirectional=bidirectional,
+            proj_size=proj_size,
+        )
         self._make_weights(device, dtype)
         self.reset_parameters()
 
@@ -191,13 +249,17 @@ class RNNBase(Module):
         weight = getattr(self, self._all_weights[0][0])
         autocast = getattr(tessera, "is_autocast_enabled", None)
         if input.dtype != weight.dtype and not (autocast is not None and autocast(input.device.type)):
-            raise ValueError(f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). Convert input: input.to({weight.dtype}), or convert "
-                             f"model: model.to({input.dtype})")
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). Convert input: input.to({weight.dtype}), or convert "
+                f"model: model.to({input.dtype})"
+            )
         rank = 2 if batch_sizes is not None else 3
         if input.dim() != rank:
             raise RuntimeError(f"input must have {rank} dimensions, got {input.dim()}")
         if self.input_size != input.size(-1):
-            raise RuntimeError(f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}")
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.size(-1)}"
+            )
 
     def get_expected_hidden_size(self, input, batch_sizes):
         """(layers * directions, N, output size)."""
@@ -223,8 +285,16 @@ class RNNBase(Module):
         return hx if permutation is None else _apply_permutation(hx, permutation)
 
     def extra_repr(self):
-        return described(f"{self.input_size}, {self.hidden_size}", vars(self), proj_size=0, num_layers=1, bias=True,
-                         batch_first=False, dropout=0, bidirectional=False)
+        return described(
+            f"{self.input_size}, {self.hidden_size}",
+            vars(self),
+            proj_size=0,
+            num_layers=1,
+            bias=True,
+            batch_first=False,
+            dropout=0,
+            bidirectional=False,
+        )
 
     def _weights_of(self, index):
         w = {name.split("_l")[0]: getattr(self, name) for name in self._all_weights[index]}
@@ -238,7 +308,9 @@ class RNNBase(Module):
             outs = []
             for d in range(directions):
                 k = layer * directions + d
-                out, state = _run_direction(self.mode, x, batch_sizes, [s[k] for s in states], self._weights_of(k), d == 1)
+                out, state = _run_direction(
+                    self.mode, x, batch_sizes, [s[k] for s in states], self._weights_of(k), d == 1
+                )
                 outs.append(out)
                 last.append(state)
             x = outs[0] if directions == 1 else tessera.cat(outs, -1)
@@ -261,12 +333,15 @@ class RNNBase(Module):
         for h in hx:
             if h.dim() != rank:
                 kind = "batched 3-D" if batched else "unbatched 2-D"
-                raise RuntimeError(f"For {kind} input, hx{' and cx' if len(hx) > 1 else ''} should also be {rank}-D but got {tuple(h.dim() for h in hx)}-D tensors")
+                raise RuntimeError(
+                    f"For {kind} input, hx{' and cx' if len(hx) > 1 else ''} should also be {rank}-D but got {tuple(h.dim() for h in hx)}-D tensors"
+                )
         return batched, (hx if batched else tuple(h.unsqueeze(1) for h in hx))
 
     def _forward(self, input, hx, check):
         """forward() with the state as a tuple. Returns (output or PackedSequence, tuple of states)."""
         from tessera.nn.utils.rnn import PackedSequence
+
         n_states = 2 if self.mode == "LSTM" else 1
         packed = isinstance(input, PackedSequence)
         if packed:
@@ -279,7 +354,9 @@ class RNNBase(Module):
             data, batch_sizes = input, None
             if not batched:
                 data = data.unsqueeze(0 if self.batch_first else 1)
-        shapes = [self.get_expected_hidden_size(data, batch_sizes), self.get_expected_cell_size(data, batch_sizes)][:n_states]
+        shapes = [self.get_expected_hidden_size(data, batch_sizes), self.get_expected_cell_size(data, batch_sizes)][
+            :n_states
+        ]
         if hx is None:
             self.check_input(data, batch_sizes)
             hx = tuple(self._zeros(data, s) for s in shapes)
@@ -307,30 +384,80 @@ class RNNBase(Module):
 
 class _SingleState(RNNBase):
     def forward(self, input, hx=None):
-        out, states = self._forward(input, None if hx is None else (hx,), lambda data, h, sizes: self.check_forward_args(data, h[0], sizes))
+        out, states = self._forward(
+            input, None if hx is None else (hx,), lambda data, h, sizes: self.check_forward_args(data, h[0], sizes)
+        )
         return out, states[0]
 
 
 class RNN(_SingleState):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh) (nonlinearity 'tanh' or 'relu'): input (L, N, H_in) -> output (L, N, D H_out), last h (D layers, N, H_out)."""
 
-    def __init__(self, input_size, hidden_size, num_layers=1, nonlinearity="tanh", bias=True, batch_first=False, dropout=0.0, bidirectional=False, device=None,
-                 dtype=None, **kwargs):
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        nonlinearity="tanh",
+        bias=True,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+        device=None,
+        dtype=None,
+        **kwargs,
+    ):
         if "proj_size" in kwargs:
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         if kwargs:
             raise TypeError(f"RNN.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
         if nonlinearity not in ("tanh", "relu"):
             raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
-        super().__init__("RNN_" + nonlinearity.upper(), input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+        super().__init__(
+            "RNN_" + nonlinearity.upper(),
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            0,
+            device,
+            dtype,
+        )
         self.nonlinearity = nonlinearity
 
 
 class LSTM(RNNBase):
     """Long short-term memory (gates i, f, g, o): input (L, N, H_in), state (h, c) -> output (L, N, D H_out), (h, c); proj_size: size of a projection of h."""
 
-    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, proj_size=0, device=None, dtype=None):
-        super().__init__("LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, dtype)
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bias=True,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+        proj_size=0,
+        device=None,
+        dtype=None,
+    ):
+        super().__init__(
+            "LSTM",
+            input_size,
+            hidden_size,
+            num_layers,
+            bias,
+            batch_first,
+            dropout,
+            bidirectional,
+            proj_size,
+            device,
+            dtype,
+        )
 
     def check_forward_args(self, input, hidden, batch_sizes):
         """Checks the input and both initial states."""
@@ -349,12 +476,26 @@ class LSTM(RNNBase):
 class GRU(_SingleState):
     """Gated recurrent unit (gates r, z, n; n = tanh(W x + b + r (W h + b_h))): input (L, N, H_in) -> output (L, N, D H_out), last h (D layers, N, H_out)."""
 
-    def __init__(self, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, device=None, dtype=None, **kwargs):
+    def __init__(
+        self,
+        input_size,
+        hidden_size,
+        num_layers=1,
+        bias=True,
+        batch_first=False,
+        dropout=0.0,
+        bidirectional=False,
+        device=None,
+        dtype=None,
+        **kwargs,
+    ):
         if "proj_size" in kwargs:
             raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
         if kwargs:
             raise TypeError(f"GRU.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
-        super().__init__("GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
+        super().__init__(
+            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
+        )
 
 
 class RNNCellBase(Module):
@@ -367,8 +508,15 @@ class RNNCellBase(Module):
         self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
         rows = num_chunks * hidden_size
         biases = (rows,) if bias else None
-        new_parameters(self, device, dtype, weight_ih=(rows, input_size), weight_hh=(rows, hidden_size), bias_ih=biases,
-                       bias_hh=biases)
+        new_parameters(
+            self,
+            device,
+            dtype,
+            weight_ih=(rows, input_size),
+            weight_hh=(rows, hidden_size),
+            bias_ih=biases,
+            bias_hh=biases,
+        )
         self.reset_parameters()
 
     def reset_parameters(self):

@@ -13,7 +13,13 @@ from .linear import Linear
 from .module import Module
 from .normalization import LayerNorm
 
-__all__ = ["Transformer", "TransformerEncoder", "TransformerDecoder", "TransformerEncoderLayer", "TransformerDecoderLayer"]
+__all__ = [
+    "Transformer",
+    "TransformerEncoder",
+    "TransformerDecoder",
+    "TransformerEncoderLayer",
+    "TransformerDecoderLayer",
+]
 
 
 def _generate_square_subsequent_mask(sz, device=None, dtype=None):
@@ -46,8 +52,24 @@ def _is(activation, function, layer):
 class Transformer(Module):
     """Encoder and decoder: src (S, N, E), tgt (T, N, E) -> (T, N, E); batch_first puts N first."""
 
-    def __init__(self, d_model=512, nhead=8, num_encoder_layers=6, num_decoder_layers=6, dim_feedforward=2048, dropout=0.1, activation=F.relu, custom_encoder=None,
-                 custom_decoder=None, layer_norm_eps=1e-5, batch_first=False, norm_first=False, bias=True, device=None, dtype=None):
+    def __init__(
+        self,
+        d_model=512,
+        nhead=8,
+        num_encoder_layers=6,
+        num_decoder_layers=6,
+        dim_feedforward=2048,
+        dropout=0.1,
+        activation=F.relu,
+        custom_encoder=None,
+        custom_decoder=None,
+        layer_norm_eps=1e-5,
+        batch_first=False,
+        norm_first=False,
+        bias=True,
+        device=None,
+        dtype=None,
+    ):
         super().__init__()
         factory = {"device": device, "dtype": dtype}
         layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias)
@@ -64,16 +86,36 @@ class Transformer(Module):
         self._reset_parameters()
         self.d_model, self.nhead, self.batch_first = d_model, nhead, batch_first
 
-    def forward(self, src, tgt, src_mask=None, tgt_mask=None, memory_mask=None, src_key_padding_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None,
-                src_is_causal=None, tgt_is_causal=None, memory_is_causal=False):
+    def forward(
+        self,
+        src,
+        tgt,
+        src_mask=None,
+        tgt_mask=None,
+        memory_mask=None,
+        src_key_padding_mask=None,
+        tgt_key_padding_mask=None,
+        memory_key_padding_mask=None,
+        src_is_causal=None,
+        tgt_is_causal=None,
+        memory_is_causal=False,
+    ):
         batch = 0 if self.batch_first else 1
         if src.dim() == 3 and src.size(batch) != tgt.size(batch):
             raise RuntimeError("the batch number of src and tgt must be equal")
         if not src.size(-1) == tgt.size(-1) == self.d_model:
             raise RuntimeError("the feature number of src and tgt must be equal to d_model")
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
-        return self.decoder(tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
-                            memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal, memory_is_causal=memory_is_causal)
+        return self.decoder(
+            tgt,
+            memory,
+            tgt_mask=tgt_mask,
+            memory_mask=memory_mask,
+            tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask,
+            tgt_is_causal=tgt_is_causal,
+            memory_is_causal=memory_is_causal,
+        )
 
     @staticmethod
     def generate_square_subsequent_mask(sz, device=None, dtype=None):
@@ -99,8 +141,9 @@ class _Stack(Module):
     def _causal(self, mask, told, input):
         """Whether the mask of self-attention over the input is causal."""
         attention = getattr(self.layers[0], "self_attn", None) if len(self.layers) else None
-        return _is_causal(mask, told, input.size(1 if input.dim() > 2 and getattr(attention, "batch_first", False)
-                                                 else 0))
+        return _is_causal(
+            mask, told, input.size(1 if input.dim() > 2 and getattr(attention, "batch_first", False) else 0)
+        )
 
     def _through(self, output, *args, **kwargs):
         for layer in self.layers:
@@ -117,8 +160,9 @@ class TransformerEncoder(_Stack):
 
     def forward(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
         mask, padding = _float_masks(src, mask, "mask", src_key_padding_mask)
-        return self._through(src, src_mask=mask, is_causal=self._causal(mask, is_causal, src),
-                             src_key_padding_mask=padding)
+        return self._through(
+            src, src_mask=mask, is_causal=self._causal(mask, is_causal, src), src_key_padding_mask=padding
+        )
 
 
 def _float_masks(src, mask, name, padding):
@@ -133,14 +177,27 @@ class TransformerDecoder(_Stack):
     def __init__(self, decoder_layer, num_layers, norm=None):
         super().__init__(decoder_layer, num_layers, norm)
 
-    def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None, tgt_is_causal=None,
-                memory_is_causal=False):
-        return self._through(tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask,
-                             tgt_key_padding_mask=tgt_key_padding_mask,
-                             memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=self._causal(tgt_mask,
-                                                                                                         tgt_is_causal,
-                                                                                                         tgt),
-                             memory_is_causal=memory_is_causal)
+    def forward(
+        self,
+        tgt,
+        memory,
+        tgt_mask=None,
+        memory_mask=None,
+        tgt_key_padding_mask=None,
+        memory_key_padding_mask=None,
+        tgt_is_causal=None,
+        memory_is_causal=False,
+    ):
+        return self._through(
+            tgt,
+            memory,
+            tgt_mask=tgt_mask,
+            memory_mask=memory_mask,
+            tgt_key_padding_mask=tgt_key_padding_mask,
+            memory_key_padding_mask=memory_key_padding_mask,
+            tgt_is_causal=self._causal(tgt_mask, tgt_is_causal, tgt),
+            memory_is_causal=memory_is_causal,
+        )
 
 
 class _Layer(Module):
@@ -152,23 +209,41 @@ class _Layer(Module):
     __constants__ = ["norm_first"]
     _attentions = ()
 
-    def __init__(self, d_model, nhead, dim_feedforward=2048, dropout=0.1, activation=F.relu, layer_norm_eps=1e-5, batch_first=False, norm_first=False, bias=True,
-                 device=None, dtype=None):
+    def __init__(
+        self,
+        d_model,
+        nhead,
+        dim_feedforward=2048,
+        dropout=0.1,
+        activation=F.relu,
+        layer_norm_eps=1e-5,
+        batch_first=False,
+        norm_first=False,
+        bias=True,
+        device=None,
+        dtype=None,
+    ):
         super().__init__()
         factory = {"device": device, "dtype": dtype, "bias": bias}
         blocks = range(1, len(self._attentions) + 2)
-        parts = {name: MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **factory)
-                 for name in self._attentions}
-        parts |= {"linear1": Linear(d_model, dim_feedforward, **factory), "dropout": Dropout(dropout),
-                  "linear2": Linear(dim_feedforward, d_model, **factory)}
+        parts = {
+            name: MultiheadAttention(d_model, nhead, dropout, batch_first=batch_first, **factory)
+            for name in self._attentions
+        }
+        parts |= {
+            "linear1": Linear(d_model, dim_feedforward, **factory),
+            "dropout": Dropout(dropout),
+            "linear2": Linear(dim_feedforward, d_model, **factory),
+        }
         parts |= {f"norm{i}": LayerNorm(d_model, layer_norm_eps, **factory) for i in blocks}
         parts |= {f"dropout{i}": Dropout(dropout) for i in blocks}
         for name, part in parts.items():
             self.add_module(name, part)
         self.norm_first, self.activation = norm_first, _get_activation_fn(activation)
         # 1: relu, 2: gelu, 0: another one. PyTorch's layer reads it from pickles
-        self.activation_relu_or_gelu = 1 if _is(self.activation, F.relu, ReLU) else 2 if _is(self.activation, F.gelu,
-                                                                                             GELU) else 0
+        self.activation_relu_or_gelu = (
+            1 if _is(self.activation, F.relu, ReLU) else 2 if _is(self.activation, F.gelu, GELU) else 0
+        )
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -187,8 +262,15 @@ class _Layer(Module):
 
 
 def _attend(attention, query, memory, attn_mask, key_padding_mask, is_causal):
-    return attention(query, memory, memory, key_padding_mask=key_padding_mask, need_weights=False, attn_mask=attn_mask,
-                     is_causal=is_causal)[0]
+    return attention(
+        query,
+        memory,
+        memory,
+        key_padding_mask=key_padding_mask,
+        need_weights=False,
+        attn_mask=attn_mask,
+        is_causal=is_causal,
+    )[0]
 
 
 class TransformerEncoderLayer(_Layer):
@@ -210,8 +292,17 @@ class TransformerDecoderLayer(_Layer):
 
     _attentions = ("self_attn", "multihead_attn")
 
-    def forward(self, tgt, memory, tgt_mask=None, memory_mask=None, tgt_key_padding_mask=None, memory_key_padding_mask=None, tgt_is_causal=False,
-                memory_is_causal=False):
+    def forward(
+        self,
+        tgt,
+        memory,
+        tgt_mask=None,
+        memory_mask=None,
+        tgt_key_padding_mask=None,
+        memory_key_padding_mask=None,
+        tgt_is_causal=False,
+        memory_is_causal=False,
+    ):
         x = self._block(tgt, self.norm1, self._sa_block, tgt_mask, tgt_key_padding_mask, tgt_is_causal)
         x = self._block(x, self.norm2, self._mha_block, memory, memory_mask, memory_key_padding_mask, memory_is_causal)
         return self._block(x, self.norm3, self._ff_block)

@@ -18,11 +18,24 @@ class Upsample(Module):
             factors = tuple(map(float, scale_factor))
         else:
             factors = float(scale_factor) if scale_factor else None
-        vars(self).update(name=type(self).__name__, size=size, scale_factor=factors, mode=mode,
-                          align_corners=align_corners, recompute_scale_factor=recompute_scale_factor)
+        vars(self).update(
+            name=type(self).__name__,
+            size=size,
+            scale_factor=factors,
+            mode=mode,
+            align_corners=align_corners,
+            recompute_scale_factor=recompute_scale_factor,
+        )
 
     def forward(self, input):
-        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners, recompute_scale_factor=self.recompute_scale_factor)
+        return F.interpolate(
+            input,
+            self.size,
+            self.scale_factor,
+            self.mode,
+            self.align_corners,
+            recompute_scale_factor=self.recompute_scale_factor,
+        )
 
     def __setstate__(self, state):
         state.setdefault("recompute_scale_factor", True)

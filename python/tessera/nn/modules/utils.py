@@ -9,7 +9,7 @@ def consume_prefix_in_state_dict_if_present(state_dict, prefix):
     """Removes `prefix` from the keys of a state dict in place (for one saved from a wrapper such as DistributedDataParallel)."""
     for key in list(state_dict.keys()):
         if key.startswith(prefix):
-            state_dict[key[len(prefix):]] = state_dict.pop(key)
+            state_dict[key[len(prefix) :]] = state_dict.pop(key)
     metadata = getattr(state_dict, "_metadata", None)
     if metadata is None:
         return
@@ -18,4 +18,4 @@ def consume_prefix_in_state_dict_if_present(state_dict, prefix):
             continue
         # the wrapper's own entry is `prefix` without its dot
         if key == prefix.replace(".", "") or key.startswith(prefix):
-            metadata[key[len(prefix):]] = metadata.pop(key)
+            metadata[key[len(prefix) :]] = metadata.pop(key)

@@ -7,10 +7,20 @@ from .spectral_norm import remove_spectral_norm, spectral_norm
 from .weight_norm import remove_weight_norm, weight_norm
 
 _WHERE = {
-    "clip_grad_norm": "clip_grad", "clip_grad_norm_": "clip_grad", "clip_grad_value_": "clip_grad", "get_total_norm": "clip_grad",
-    "clip_grads_with_norm_": "clip_grad", "parameters_to_vector": "convert_parameters", "vector_to_parameters": "convert_parameters",
-    "fuse_conv_bn_eval": "fusion", "fuse_conv_bn_weights": "fusion", "fuse_linear_bn_eval": "fusion", "fuse_linear_bn_weights": "fusion",
-    "skip_init": "init", "convert_conv2d_weight_memory_format": "memory_format", "convert_conv3d_weight_memory_format": "memory_format",
+    "clip_grad_norm": "clip_grad",
+    "clip_grad_norm_": "clip_grad",
+    "clip_grad_value_": "clip_grad",
+    "get_total_norm": "clip_grad",
+    "clip_grads_with_norm_": "clip_grad",
+    "parameters_to_vector": "convert_parameters",
+    "vector_to_parameters": "convert_parameters",
+    "fuse_conv_bn_eval": "fusion",
+    "fuse_conv_bn_weights": "fusion",
+    "fuse_linear_bn_eval": "fusion",
+    "fuse_linear_bn_weights": "fusion",
+    "skip_init": "init",
+    "convert_conv2d_weight_memory_format": "memory_format",
+    "convert_conv3d_weight_memory_format": "memory_format",
 }
 
 __all__ = [*_WHERE, "weight_norm", "remove_weight_norm", "spectral_norm", "remove_spectral_norm"]

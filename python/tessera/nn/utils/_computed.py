@@ -58,8 +58,11 @@ class Computed:
 
 def hooks_on(module, kind, name):
     """[(key, hook)] of the module's hooks of this kind for this name."""
-    return [(key, hook) for key, hook in module._forward_pre_hooks.items() if isinstance(hook, kind)
-            and getattr(hook, hook._target) == name]
+    return [
+        (key, hook)
+        for key, hook in module._forward_pre_hooks.items()
+        if isinstance(hook, kind) and getattr(hook, hook._target) == name
+    ]
 
 
 def check_free(module, kind, name, what):
@@ -68,8 +71,10 @@ def check_free(module, kind, name, what):
         raise RuntimeError(f"Cannot register two {what} hooks on the same parameter {name}")
     if isinstance(getattr(module, name), UninitializedParameter):
         plain = what.replace("_norm", " normalization")
-        raise ValueError(f"The module passed to `{kind.__name__}` can't have uninitialized parameters. Make sure to "
-                         f"run the dummy forward before applying {plain}")
+        raise ValueError(
+            f"The module passed to `{kind.__name__}` can't have uninitialized parameters. Make sure to "
+            f"run the dummy forward before applying {plain}"
+        )
 
 
 def take_off(module, kind, name, missing):

@@ -18,7 +18,7 @@ def vector_to_parameters(vec, parameters):
         raise TypeError(f"expected torch.Tensor, but got: {tessera.typename(vec)}")
     parameters = _on_one_device(parameters)
     for p, end in zip(parameters, accumulate(p.numel() for p in parameters)):
-        p.data = vec[end - p.numel():end].view_as(p).data
+        p.data = vec[end - p.numel() : end].view_as(p).data
 
 
 def _on_one_device(parameters):

@@ -15,8 +15,9 @@ def _fused(layer, bn, channel_dim):
     if bn.running_mean is None or bn.running_var is None:
         raise AssertionError("bn.running_mean and bn.running_var must not be None")
     own = copy.deepcopy(layer)
-    own.weight, own.bias = _fuse(own.weight, own.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias,
-                                 channel_dim)
+    own.weight, own.bias = _fuse(
+        own.weight, own.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias, channel_dim
+    )
     return own
 
 

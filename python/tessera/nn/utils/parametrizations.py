@@ -31,7 +31,11 @@ def _make_orthogonal(A):
 
 
 # What each map computes with; the first value of a trivialized one is a Householder product.
-_NEEDED = {"matrix_exp": ("matrix_exp",), "cayley": ("linalg.solve",), "householder": ("geqrf", "linalg.householder_product")}
+_NEEDED = {
+    "matrix_exp": ("matrix_exp",),
+    "cayley": ("linalg.solve",),
+    "householder": ("geqrf", "linalg.householder_product"),
+}
 
 
 class _Orthogonal(Module):
@@ -79,7 +83,9 @@ class _Orthogonal(Module):
     @tessera.no_grad()
     def right_inverse(self, Q):
         if Q.shape != self.shape:
-            raise ValueError(f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {Q.shape}.")
+            raise ValueError(
+                f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {Q.shape}."
+            )
         n, k = Q.size(-2), Q.size(-1)
         transpose = n < k
         if transpose:
@@ -87,7 +93,9 @@ class _Orthogonal(Module):
             n, k = k, n
         if not hasattr(self, "base"):
             if self.orthogonal_map in ("cayley", "matrix_exp"):
-                raise NotImplementedError("It is not possible to assign to the matrix exponential or the Cayley parametrizations when use_trivialization=False.")
+                raise NotImplementedError(
+                    "It is not possible to assign to the matrix exponential or the Cayley parametrizations when use_trivialization=False."
+                )
             # a Householder decomposition; the diagonal holds the signs
             A, tau = _from_linalg("geqrf")(Q)
             A.diagonal(dim1=-2, dim2=-1).sign_()
@@ -118,10 +126,14 @@ def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization
     if orthogonal_map is None:
         orthogonal_map = "matrix_exp" if weight.size(-2) == weight.size(-1) or weight.is_complex() else "householder"
     if orthogonal_map not in ("matrix_exp", "cayley", "householder"):
-        raise ValueError(f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}')
+        raise ValueError(
+            f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
+        )
     for needed in (*_NEEDED[orthogonal_map], *(_NEEDED["householder"] if use_trivialization else ())):
         _from_linalg(needed)
-    parametrize.register_parametrization(module, name, _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization), unsafe=True)
+    parametrize.register_parametrization(
+        module, name, _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization), unsafe=True
+    )
     return module
 
 
@@ -187,5 +199,6 @@ class _SpectralNorm(Module):
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
     """Divides a weight by its largest singular value, estimated by the power method (in training). Returns the module."""
     dim = rows_dim(module) if dim is None else dim
-    return parametrize.register_parametrization(module, name, _SpectralNorm(tensor_of(module, name), n_power_iterations,
-                                                                            dim, eps))
+    return parametrize.register_parametrization(
+        module, name, _SpectralNorm(tensor_of(module, name), n_power_iterations, dim, eps)
+    )

@@ -12,8 +12,15 @@ from tessera.storage import keep_with_memo
 
 from ._computed import register
 
-__all__ = ["cached", "ParametrizationList", "register_parametrization", "is_parametrized", "remove_parametrizations", "type_before_parametrizations",
-           "transfer_parametrizations_and_params"]
+__all__ = [
+    "cached",
+    "ParametrizationList",
+    "register_parametrization",
+    "is_parametrized",
+    "remove_parametrizations",
+    "type_before_parametrizations",
+    "transfer_parametrizations_and_params",
+]
 
 _open_blocks = 0
 _computed = {}  # ParametrizationList -> its tensor, while a block is open
@@ -37,6 +44,7 @@ class cached:
         def inside(*args, **kwargs):
             with self:
                 return func(*args, **kwargs)
+
         return inside
 
 
@@ -68,8 +76,13 @@ def _same(what, before, after, message, **values):
 def _same_kind(before, after, message, **values):
     _is_tensor(after, "A parametrization must return a tensor. Got {kind}.")
     for what in ("dtype", "shape"):
-        _same(what, before, after,
-              "Registering a parametrization may not change the {what} of the tensor, unless " + message, **values)
+        _same(
+            what,
+            before,
+            after,
+            "Registering a parametrization may not change the {what} of the tensor, unless " + message,
+            **values,
+        )
 
 
 def _inverse(parametrization, value):
@@ -91,27 +104,40 @@ class ParametrizationList(ModuleList):
         with tessera.no_grad():
             start = functools.reduce(lambda value, module: _inverse(module, value), reversed(self), original)
             self.is_tensor = isinstance(start, Tensor)
-            _expect(self.is_tensor or isinstance(start, (list, tuple)), "'right_inverse' must return a Tensor or a "
-                                                                        "Sequence of tensors (list, tuple...). Got "
-                                                                        "{kind}",
-                    kind=type(start).__name__)
+            _expect(
+                self.is_tensor or isinstance(start, (list, tuple)),
+                "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). Got {kind}",
+                kind=type(start).__name__,
+            )
             self.ntensors = 1 if self.is_tensor else len(start)
             if self.is_tensor:
                 for what in ("dtype", "device"):
-                    _same(what, original, start, "When `right_inverse` outputs one tensor, it may not change the "
-                                                 "{what}.\noriginal.{what}: {before}\n"
-                          "right_inverse(original).{what}: {after}")
+                    _same(
+                        what,
+                        original,
+                        start,
+                        "When `right_inverse` outputs one tensor, it may not change the "
+                        "{what}.\noriginal.{what}: {before}\n"
+                        "right_inverse(original).{what}: {after}",
+                    )
                 _hand_over(original, start)
                 register(self, "original", original)
             else:
                 for i, (name, value) in enumerate(zip(self._names(), start)):
-                    _is_tensor(value, "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
-                                      "Got element {i} of the sequence with type {kind}.", i=i)
+                    _is_tensor(
+                        value,
+                        "'right_inverse' must return a Tensor or a Sequence of tensors (list, tuple...). "
+                        "Got element {i} of the sequence with type {kind}.",
+                        i=i,
+                    )
                     value = Parameter(value, original.requires_grad) if isinstance(original, Parameter) else value
                     register(self, name, value.requires_grad_(original.requires_grad))
         if not unsafe:
-            _same_kind(before, self(), "`unsafe` flag is enabled.\nunparametrized {what}: {before}\nparametrized "
-                                       "{what}: {after}")
+            _same_kind(
+                before,
+                self(),
+                "`unsafe` flag is enabled.\nunparametrized {what}: {before}\nparametrized {what}: {after}",
+            )
 
     def _names(self):
         return ["original"] if self.is_tensor else [f"original{i}" for i in range(self.ntensors)]
@@ -131,16 +157,27 @@ class ParametrizationList(ModuleList):
             _is_tensor(value, "`right_inverse` should return a tensor. Got {kind}")
             value = [value]
         else:
-            _expect(isinstance(value, (list, tuple)), "'right_inverse' must return a sequence of tensors. Got {kind}.",
-                    kind=type(value).__name__)
-            _expect(len(value) == len(originals), "'right_inverse' must return a sequence of tensors of length {n}. "
-                                                  "Got a sequence of length {m}.", n=len(originals),
-                    m=len(value))
+            _expect(
+                isinstance(value, (list, tuple)),
+                "'right_inverse' must return a sequence of tensors. Got {kind}.",
+                kind=type(value).__name__,
+            )
+            _expect(
+                len(value) == len(originals),
+                "'right_inverse' must return a sequence of tensors of length {n}. Got a sequence of length {m}.",
+                n=len(originals),
+                m=len(value),
+            )
         for i, (name, original, tensor) in enumerate(zip(self._names(), originals, value)):
             _is_tensor(tensor, "`right_inverse` must return a sequence of tensors. Got element {i} of type {kind}", i=i)
-            _same("dtype", original, tensor, "{which} returned by `right_inverse` has dtype {after} while `{name}` has "
-                                             "dtype {before}", name=name,
-                  which="The tensor" if self.is_tensor else f"Tensor {i}")
+            _same(
+                "dtype",
+                original,
+                tensor,
+                "{which} returned by `right_inverse` has dtype {after} while `{name}` has dtype {before}",
+                name=name,
+                which="The tensor" if self.is_tensor else f"Tensor {i}",
+            )
         for original, tensor in zip(originals, value):
             _hand_over(original, tensor)
 
@@ -151,6 +188,7 @@ class ParametrizationList(ModuleList):
 
 def _computed_attribute(name):
     """The property that stands for a parametrized tensor."""
+
     def compute(self):
         parametrizations = self.parametrizations[name]
         if not _open_blocks:
@@ -166,9 +204,11 @@ def _computed_attribute(name):
 
 
 def _refuse_to_pickle(self):
-    raise RuntimeError("Serialization of parametrized modules is only supported through state_dict(). See:\n"
-                       "https://pytorch.org/tutorials/beginner/saving_loading_models.html"
-                       "#saving-loading-a-general-checkpoint-for-inference-and-or-resuming-training")
+    raise RuntimeError(
+        "Serialization of parametrized modules is only supported through state_dict(). See:\n"
+        "https://pytorch.org/tutorials/beginner/saving_loading_models.html"
+        "#saving-loading-a-general-checkpoint-for-inference-and-or-resuming-training"
+    )
 
 
 def _twin(self, memo):
@@ -186,8 +226,9 @@ def _reclass(module, base, names):
     members = {name: _computed_attribute(name) for name in names}
     if not hasattr(base, "__deepcopy__"):
         members["__deepcopy__"] = _twin
-    module.__class__ = type(f"Parametrized{base.__name__}", (base,), {"__getstate__": _refuse_to_pickle,
-                                                                      **members}) if names else base
+    module.__class__ = (
+        type(f"Parametrized{base.__name__}", (base,), {"__getstate__": _refuse_to_pickle, **members}) if names else base
+    )
 
 
 def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
@@ -205,7 +246,9 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
         present.unsafe |= unsafe
         return module
     if tensor_name not in module._parameters.keys() | module._buffers.keys():
-        raise ValueError(f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'")
+        raise ValueError(
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'"
+        )
     # made before anything of the module changes, since it may raise
     made = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe=unsafe)
     base = type_before_parametrizations(module)
@@ -220,20 +263,31 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
 def _check_addition(before, parametrization, name):
     """ValueError if one more parametrization changes the kind of the tensor, in either direction."""
     after = parametrization(before)
-    _same_kind(before, after, "the `unsafe` flag is enabled.\nmodule.{name}.{what}: "
-                              "{before}\nparametrization(module.{name}).{what}: {after}", name=name)
+    _same_kind(
+        before,
+        after,
+        "the `unsafe` flag is enabled.\nmodule.{name}.{what}: {before}\nparametrization(module.{name}).{what}: {after}",
+        name=name,
+    )
     back = _inverse(parametrization, after)
     _is_tensor(back, "parametrization.right_inverse must return a tensor. Got: {kind}")
-    _same("dtype", after, back, "The tensor returned by parametrization.right_inverse must have the same dtype as "
-                                "module.{name}, unless the `unsafe` flag is enabled.\n"
-          "module.{name}.dtype: {before}\nreturned dtype: {after}", name=name)
+    _same(
+        "dtype",
+        after,
+        back,
+        "The tensor returned by parametrization.right_inverse must have the same dtype as "
+        "module.{name}, unless the `unsafe` flag is enabled.\n"
+        "module.{name}.dtype: {before}\nreturned dtype: {after}",
+        name=name,
+    )
 
 
 def is_parametrized(module, tensor_name=None):
     """Whether the module has a parametrized tensor (of this name)."""
     parametrizations = getattr(module, "parametrizations", None)
-    return isinstance(parametrizations, ModuleDict) and (len(parametrizations) > 0 if tensor_name is None
-                                                         else tensor_name in parametrizations)
+    return isinstance(parametrizations, ModuleDict) and (
+        len(parametrizations) > 0 if tensor_name is None else tensor_name in parametrizations
+    )
 
 
 def remove_parametrizations(module, tensor_name, leave_parametrized=True):
@@ -241,10 +295,13 @@ def remove_parametrizations(module, tensor_name, leave_parametrized=True):
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
     parametrizations, base = module.parametrizations[tensor_name], type_before_parametrizations(module)
-    _expect(leave_parametrized or parametrizations.is_tensor, "Cannot leave unparametrized "
-                                                              "(`leave_parametrized=False`) a tensor that is "
-                                                              "parametrized in terms of a sequence "
-            "of tensors.")
+    _expect(
+        leave_parametrized or parametrizations.is_tensor,
+        "Cannot leave unparametrized "
+        "(`leave_parametrized=False`) a tensor that is "
+        "parametrized in terms of a sequence "
+        "of tensors.",
+    )
     value = getattr(module, tensor_name) if leave_parametrized else None
     if parametrizations.is_tensor:
         tensor = parametrizations.original

@@ -12,8 +12,25 @@ import tessera
 from . import convert_parameters
 from ._computed import Computed, hooks_on, take_off
 
-__all__ = ["BasePruningMethod", "PruningContainer", "Identity", "RandomUnstructured", "L1Unstructured", "RandomStructured", "LnStructured", "CustomFromMask", "identity",
-           "random_unstructured", "l1_unstructured", "random_structured", "ln_structured", "global_unstructured", "custom_from_mask", "remove", "is_pruned"]
+__all__ = [
+    "BasePruningMethod",
+    "PruningContainer",
+    "Identity",
+    "RandomUnstructured",
+    "L1Unstructured",
+    "RandomStructured",
+    "LnStructured",
+    "CustomFromMask",
+    "identity",
+    "random_unstructured",
+    "l1_unstructured",
+    "random_structured",
+    "ln_structured",
+    "global_unstructured",
+    "custom_from_mask",
+    "remove",
+    "is_pruned",
+]
 
 
 def _require(condition, message, error=ValueError):
@@ -23,11 +40,15 @@ def _require(condition, message, error=ValueError):
 
 def _check_amount(amount):
     """TypeError unless a number, ValueError unless an int >= 0 or a float of [0, 1]."""
-    _require(isinstance(amount, numbers.Real) and not isinstance(amount, bool), f"Invalid type for amount: {amount}. "
-                                                                                f"Must be int or float.", TypeError)
+    _require(
+        isinstance(amount, numbers.Real) and not isinstance(amount, bool),
+        f"Invalid type for amount: {amount}. Must be int or float.",
+        TypeError,
+    )
     most = math.inf if isinstance(amount, numbers.Integral) else 1
-    _require(0 <= amount <= most, f"amount={amount} should either be a float in the range [0, 1] or a non-negative "
-                                  f"integer")
+    _require(
+        0 <= amount <= most, f"amount={amount} should either be a float in the range [0, 1] or a non-negative integer"
+    )
 
 
 def _how_many(amount, size):
@@ -74,7 +95,9 @@ class BasePruningMethod(Computed):
         """Prunes module.<name>, on top of earlier pruning. The module is left as it was if that fails."""
         found = hooks_on(module, BasePruningMethod, name)
         if len(found) > 1:
-            raise AssertionError(f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. Use a PruningContainer.")
+            raise AssertionError(
+                f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. Use a PruningContainer."
+            )
         method = cls(*args, **kwargs)
         method._tensor_name = name
         tensor = getattr(module, name)
@@ -82,7 +105,7 @@ class BasePruningMethod(Computed):
         if scores.shape != tensor.shape:
             raise AssertionError(f"importance_scores should have the same shape as parameter {name} of {module}")
         if found:
-            (key, before), = found
+            ((key, before),) = found
             method = PruningContainer._joined(before, method)
             present = getattr(module, name + "_mask").detach().clone(memory_format=tessera.contiguous_format)
             mask = method.compute_mask(scores, present)
@@ -98,8 +121,9 @@ class BasePruningMethod(Computed):
         """A pruned copy of a tensor."""
         scores = t if importance_scores is None else importance_scores
         _require(scores.shape == t.shape, "importance_scores should have the same shape as tensor t", AssertionError)
-        return t * self.compute_mask(scores, default_mask=tessera.ones_like(t) if default_mask is None
-                                     else default_mask)
+        return t * self.compute_mask(
+            scores, default_mask=tessera.ones_like(t) if default_mask is None else default_mask
+        )
 
     def remove(self, module):
         """Makes the pruning permanent: <name> is a parameter again, with the pruned values."""
@@ -139,11 +163,15 @@ class PruningContainer(BasePruningMethod):
     def add_pruning_method(self, method):
         """Adds a method. TypeError if it is none, ValueError if it is for another tensor."""
         if method is not None:
-            _require(isinstance(method, BasePruningMethod), f"{type(method)} is not a BasePruningMethod subclass",
-                     TypeError)
-            _require(self._tensor_name == method._tensor_name, f"Can only add pruning methods acting on the parameter "
-                                                               f"named '{self._tensor_name}' to PruningContainer "
-                     f"{self}. Found '{method._tensor_name}'")
+            _require(
+                isinstance(method, BasePruningMethod), f"{type(method)} is not a BasePruningMethod subclass", TypeError
+            )
+            _require(
+                self._tensor_name == method._tensor_name,
+                f"Can only add pruning methods acting on the parameter "
+                f"named '{self._tensor_name}' to PruningContainer "
+                f"{self}. Found '{method._tensor_name}'",
+            )
         self._pruning_methods += (method,)
 
     def __len__(self):
@@ -171,8 +199,11 @@ class PruningContainer(BasePruningMethod):
         _require(kind in ("structured", "global"), f"Unrecognized PRUNING_TYPE {kind}")
         if kind == "global":
             return (slice(None),) * t.dim()
-        _require(hasattr(method, "dim"), "Pruning methods of PRUNING_TYPE 'structured' need to have the attribute "
-                                         "`dim` defined.", AttributeError)
+        _require(
+            hasattr(method, "dim"),
+            "Pruning methods of PRUNING_TYPE 'structured' need to have the attribute `dim` defined.",
+            AttributeError,
+        )
         return _along(t, method.dim, mask.sum(dim=_others(t, method.dim)) != 0)
 
 
@@ -201,8 +232,9 @@ class _Elements(BasePruningMethod):
 
     def compute_mask(self, t, default_mask):
         mask = default_mask.clone(memory_format=tessera.contiguous_format)
-        worst = tessera.topk(self._scores(t).reshape(-1), k=_how_many(self.amount, t.nelement()),
-                             largest=self._prunes_largest).indices
+        worst = tessera.topk(
+            self._scores(t).reshape(-1), k=_how_many(self.amount, t.nelement()), largest=self._prunes_largest
+        ).indices
         mask.view(-1)[worst] = 0
         return mask
 
@@ -238,8 +270,11 @@ class _Slices(BasePruningMethod):
         self.amount, self.dim = amount, dim
 
     def compute_mask(self, t, default_mask):
-        _require(t.dim() > 1, f"Structured pruning can only be applied to multidimensional tensors. Found tensor of "
-                              f"shape {t.shape} with {t.dim()} dims")
+        _require(
+            t.dim() > 1,
+            f"Structured pruning can only be applied to multidimensional tensors. Found tensor of "
+            f"shape {t.shape} with {t.dim()} dims",
+        )
         _require(-t.dim() <= self.dim < t.dim(), f"Invalid index {self.dim} for tensor of size {t.shape}", IndexError)
         size = t.shape[self.dim]
         pruned = _how_many(self.amount, size)
@@ -286,8 +321,9 @@ class CustomFromMask(BasePruningMethod):
         self.mask = mask
 
     def compute_mask(self, t, default_mask):
-        _require(default_mask.shape == self.mask.shape, "mask should have the same shape as the default mask",
-                 AssertionError)
+        _require(
+            default_mask.shape == self.mask.shape, "mask should have the same shape as the default mask", AssertionError
+        )
         return default_mask * self.mask.to(dtype=default_mask.dtype)
 
     @classmethod
@@ -328,16 +364,23 @@ def ln_structured(module, name, amount, n, dim, importance_scores=None):
 def global_unstructured(parameters, pruning_method, importance_scores=None, **kwargs):
     """Prunes several parameters [(module, name)] together, as if they were one tensor."""
     _require(isinstance(parameters, Iterable), "global_unstructured(): parameters is not an Iterable", TypeError)
-    _require(isinstance(importance_scores, (dict, type(None))), "global_unstructured(): importance_scores must be of "
-                                                                "type dict", TypeError)
+    _require(
+        isinstance(importance_scores, (dict, type(None))),
+        "global_unstructured(): importance_scores must be of type dict",
+        TypeError,
+    )
     pairs = list(parameters)
     tensors = [getattr(*pair) for pair in pairs]
     masks = [getattr(module, name + "_mask", None) for module, name in pairs]
     method = pruning_method(**kwargs)
     method._tensor_name = "temp"
-    _require(method.PRUNING_TYPE == "unstructured", f'Only "unstructured" PRUNING_TYPE supported for the '
-                                                    f'`pruning_method`. Found method {pruning_method} of type '
-             f"{method.PRUNING_TYPE}", TypeError)
+    _require(
+        method.PRUNING_TYPE == "unstructured",
+        f'Only "unstructured" PRUNING_TYPE supported for the '
+        f"`pruning_method`. Found method {pruning_method} of type "
+        f"{method.PRUNING_TYPE}",
+        TypeError,
+    )
     scores = [(importance_scores or {}).get(pair, tensor) for pair, tensor in zip(pairs, tensors)]
     present = [tessera.ones_like(tensor) if mask is None else mask for tensor, mask in zip(tensors, masks)]
     joined = convert_parameters.parameters_to_vector
@@ -354,12 +397,17 @@ def custom_from_mask(module, name, mask):
 
 def remove(module, name):
     """Makes the pruning of module.<name> permanent. Returns the module. ValueError if it is not pruned."""
-    take_off(module, BasePruningMethod, name, "Parameter '{name}' of module {module} has to be pruned before pruning "
-                                              "can be removed")
+    take_off(
+        module,
+        BasePruningMethod,
+        name,
+        "Parameter '{name}' of module {module} has to be pruned before pruning can be removed",
+    )
     return module
 
 
 def is_pruned(module):
     """Whether the module, or one below it, is pruned."""
-    return any(isinstance(hook, BasePruningMethod) for part in module.modules()
-               for hook in part._forward_pre_hooks.values())
+    return any(
+        isinstance(hook, BasePruningMethod) for part in module.modules() for hook in part._forward_pre_hooks.values()
+    )

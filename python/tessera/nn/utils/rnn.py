@@ -5,10 +5,24 @@ from collections import namedtuple
 import tessera
 from tessera import Tensor
 
-__all__ = ["PackedSequence", "invert_permutation", "pack_padded_sequence", "pad_packed_sequence", "pad_sequence", "unpad_sequence", "pack_sequence", "unpack_sequence"]
+__all__ = [
+    "PackedSequence",
+    "invert_permutation",
+    "pack_padded_sequence",
+    "pad_packed_sequence",
+    "pad_sequence",
+    "unpad_sequence",
+    "pack_sequence",
+    "unpack_sequence",
+]
 
 PackedSequence_ = namedtuple("PackedSequence_", ["data", "batch_sizes", "sorted_indices", "unsorted_indices"])
-PackedSequence_.__annotations__ = {"data": Tensor, "batch_sizes": Tensor, "sorted_indices": "Tensor | None", "unsorted_indices": "Tensor | None"}
+PackedSequence_.__annotations__ = {
+    "data": Tensor,
+    "batch_sizes": Tensor,
+    "sorted_indices": "Tensor | None",
+    "unsorted_indices": "Tensor | None",
+}
 
 
 class PackedSequence(PackedSequence_):
@@ -23,10 +37,12 @@ class PackedSequence(PackedSequence_):
                 raise AssertionError("data should be a pair (data, batch_sizes) if batch_sizes is not given")
             data, batch_sizes = data
         elif batch_sizes.device.type != "cpu":
-            raise ValueError("batch_sizes should always be on CPU. Instances of PackedSequence should never be created "
-                             "manually. They should be instantiated by functions "
-                             "like pack_sequence and pack_padded_sequences in nn.utils.rnn. "
-                             "https://pytorch.org/docs/stable/nn.html#torch.nn.utils.rnn.pack_sequence")
+            raise ValueError(
+                "batch_sizes should always be on CPU. Instances of PackedSequence should never be created "
+                "manually. They should be instantiated by functions "
+                "like pack_sequence and pack_padded_sequences in nn.utils.rnn. "
+                "https://pytorch.org/docs/stable/nn.html#torch.nn.utils.rnn.pack_sequence"
+            )
         inverse = invert_permutation(sorted_indices) if unsorted_indices is None else unsorted_indices
         return super().__new__(cls, data, batch_sizes, sorted_indices, inverse)
 
@@ -69,15 +85,23 @@ class PackedSequence(PackedSequence_):
 def _conversion(name, dtype):
     def convert(self):
         return self.to(dtype=dtype)
+
     convert.__name__ = name
     convert.__qualname__ = f"PackedSequence.{name}"
     convert.__doc__ = f"As {str(dtype).split('.')[-1]}."
     setattr(PackedSequence, name, convert)
 
 
-for _name, _dtype in {"double": tessera.float64, "float": tessera.float32, "half": tessera.float16,
-                      "long": tessera.int64, "int": tessera.int32, "short": tessera.int16,
-                      "char": tessera.int8, "byte": tessera.uint8}.items():
+for _name, _dtype in {
+    "double": tessera.float64,
+    "float": tessera.float32,
+    "half": tessera.float16,
+    "long": tessera.int64,
+    "int": tessera.int32,
+    "short": tessera.int16,
+    "char": tessera.int8,
+    "byte": tessera.uint8,
+}.items():
     _conversion(_name, _dtype)
 
 
@@ -115,7 +139,7 @@ def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True)
     _check_lengths(input, lengths)
     rows = _present(lengths, int(lengths[0])).t()
     places = _flat_places(rows, input.device)
-    return PackedSequence(input[:len(rows)].flatten(0, 1).index_select(0, places), rows.sum(1), order, None)
+    return PackedSequence(input[: len(rows)].flatten(0, 1).index_select(0, places), rows.sum(1), order, None)
 
 
 def _flat_places(mask, device):
@@ -125,18 +149,26 @@ def _flat_places(mask, device):
 def _check_lengths(input, lengths):
     """RuntimeError unless these are falling lengths of the sequences in a (T, B, *) tensor."""
     if lengths.device.type != "cpu" or lengths.dtype != tessera.int64 or lengths.dim() != 1:
-        raise RuntimeError(f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D {lengths.device} {lengths.dtype} tensor")
+        raise RuntimeError(
+            f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D {lengths.device} {lengths.dtype} tensor"
+        )
     if input.numel() == 0:
         raise RuntimeError("Cannot pack empty tensors.")
     steps, batch = input.shape[:2]
     if lengths.numel() != batch:
-        raise RuntimeError(f"Expected `len(lengths)` to be equal to batch_size, but got {lengths.numel()} (batch_size={batch})")
+        raise RuntimeError(
+            f"Expected `len(lengths)` to be equal to batch_size, but got {lengths.numel()} (batch_size={batch})"
+        )
     sizes = lengths.tolist()
     if sizes != sorted(sizes, reverse=True):
-        raise RuntimeError("`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False` to "
-                           "pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability.")
+        raise RuntimeError(
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False` to "
+            "pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability."
+        )
     if sizes[-1] <= 0:
-        raise RuntimeError(f"Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0: {sizes}")
+        raise RuntimeError(
+            f"Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0: {sizes}"
+        )
     if sizes[0] > steps:
         raise RuntimeError(f"Expected lengths of at most {steps} (the size of the input), but got {sizes[0]}")
 
@@ -147,13 +179,17 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
     longest, batch = len(batch_sizes), int(batch_sizes[0])
     steps = longest if total_length is None else total_length
     if steps < longest:
-        raise ValueError("Expected total_length to be at least the length of the longest sequence in input, but got "
-                         "total_length="
-                         f"{total_length} and max sequence length being {longest}")
+        raise ValueError(
+            "Expected total_length to be at least the length of the longest sequence in input, but got "
+            "total_length="
+            f"{total_length} and max sequence length being {longest}"
+        )
     rows = _present(batch_sizes, batch)
     empty = data.new_full((steps * batch, *data.shape[1:]), padding_value)
-    padded, lengths = empty.index_copy(0, _flat_places(rows, data.device),
-                                       data).unflatten(0, (steps, batch)), rows.sum(0)
+    padded, lengths = (
+        empty.index_copy(0, _flat_places(rows, data.device), data).unflatten(0, (steps, batch)),
+        rows.sum(0),
+    )
     if order is not None:
         padded, lengths = padded.index_select(1, order), lengths[order.cpu()]
     return padded.transpose(0, 1) if batch_first else padded, lengths
@@ -167,7 +203,9 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
         elif hasattr(sequences, "__iter__"):
             sequences = list(sequences)
         else:
-            raise RuntimeError(f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}")
+            raise RuntimeError(
+                f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
+            )
     if not sequences:
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
@@ -186,7 +224,7 @@ def unpad_sequence(padded_sequences, lengths, batch_first=False):
     """The list of sequences of the given lengths in a padded tensor."""
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
-    return [seq[:int(n)] for seq, n in zip(padded_sequences, lengths)]
+    return [seq[: int(n)] for seq, n in zip(padded_sequences, lengths)]
 
 
 def pack_sequence(sequences, enforce_sorted=True):

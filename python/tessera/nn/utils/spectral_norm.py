@@ -83,8 +83,11 @@ class SpectralNormLoadStateDictPreHook(_StateHook):
             matrix = fn.reshape_weight_to_matrix(state_dict[orig])
             sigma = (state_dict[orig] / state_dict.pop(weight)).mean()
             gram = matrix.t().mm(matrix)
-            state_dict[v] = tessera.linalg.multi_dot([gram.pinverse(), matrix.t(),
-                                                      state_dict[u].unsqueeze(1)]).squeeze(1).mul(sigma)
+            state_dict[v] = (
+                tessera.linalg.multi_dot([gram.pinverse(), matrix.t(), state_dict[u].unsqueeze(1)])
+                .squeeze(1)
+                .mul(sigma)
+            )
 
 
 class SpectralNormStateDictHook(_StateHook):

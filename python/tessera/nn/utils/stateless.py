@@ -22,15 +22,18 @@ def _with_ties(module, tensors):
     for name, value in tensors.items():
         for other in groups.get(name, ()):
             if other in tensors and tensors[other] is not value:
-                raise ValueError(f"functional_call got multiple values for keys {sorted([name, other])}, which are tied. Consider using tie_weights=False")
+                raise ValueError(
+                    f"functional_call got multiple values for keys {sorted([name, other])}, which are tied. Consider using tie_weights=False"
+                )
             out.setdefault(other, value)
     return out
 
 
 def _check_keys(module, tensors):
     """RuntimeError unless the names are those of the module's tensors."""
-    known = {name for table in (module.named_parameters, module.named_buffers) for name,
-             _ in table(remove_duplicate=False)}
+    known = {
+        name for table in (module.named_parameters, module.named_buffers) for name, _ in table(remove_duplicate=False)
+    }
     wrong = {"Unexpected": tensors.keys() - known, "Missing": known - tensors.keys()}
     parts = [f"\n\t{what} key(s): {', '.join(map(repr, sorted(names)))}." for what, names in wrong.items() if names]
     if parts:
@@ -86,6 +89,10 @@ def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, t
 
     strict: the dictionary has to hold all of them. The module's own tensors are back afterwards, also after an exception.
     """
-    warnings.warn("This API is deprecated as of PyTorch 2.0 and will be removed in a future version of PyTorch. Please use torch.func.functional_call instead which is a "
-                  "drop-in replacement for this API.", FutureWarning, stacklevel=2)
+    warnings.warn(
+        "This API is deprecated as of PyTorch 2.0 and will be removed in a future version of PyTorch. Please use torch.func.functional_call instead which is a "
+        "drop-in replacement for this API.",
+        FutureWarning,
+        stacklevel=2,
+    )
     return _functional_call(module, parameters_and_buffers, args, kwargs, tie_weights=tie_weights, strict=strict)

@@ -27,7 +27,11 @@ class WeightNorm(Computed):
     @staticmethod
     def apply(module, name, dim):
         """Puts the hook on a module. RuntimeError if there is one for this name."""
-        warnings.warn("`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.", FutureWarning, stacklevel=3)
+        warnings.warn(
+            "`torch.nn.utils.weight_norm` is deprecated in favor of `torch.nn.utils.parametrizations.weight_norm`.",
+            FutureWarning,
+            stacklevel=3,
+        )
         check_free(module, WeightNorm, name, "weight_norm")
         hook, weight = WeightNorm(name, dim), getattr(module, name).data
         hook._take_place(module, Parameter(norm_except_dim(weight, hook.dim)), Parameter(weight))

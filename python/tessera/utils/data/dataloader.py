@@ -11,7 +11,13 @@ from tessera.utils.data._utils.collate import default_collate, default_convert
 from tessera.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 from tessera.utils.data._utils.pin_memory import check_pinning_device
 from tessera.utils.data._utils.pin_memory import pin_memory as _pin
-from tessera.utils.data._utils.worker import WorkerInfo, _IterableDatasetStopIteration, _ResumeIteration, _worker_loop, get_worker_info
+from tessera.utils.data._utils.worker import (
+    WorkerInfo,
+    _IterableDatasetStopIteration,
+    _ResumeIteration,
+    _worker_loop,
+    get_worker_info,
+)
 from tessera.utils.data.dataset import IterableDataset
 from tessera.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
@@ -63,9 +69,27 @@ class DataLoader:
     _iterator = None
     _multiprocessing_context = None
 
-    def __init__(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None, num_workers=0, collate_fn=None,
-                 pin_memory=False, drop_last=False, timeout=0, worker_init_fn=None, multiprocessing_context=None, generator=None, *,
-                 prefetch_factor=None, persistent_workers=False, pin_memory_device="", in_order=True):
+    def __init__(
+        self,
+        dataset,
+        batch_size=1,
+        shuffle=None,
+        sampler=None,
+        batch_sampler=None,
+        num_workers=0,
+        collate_fn=None,
+        pin_memory=False,
+        drop_last=False,
+        timeout=0,
+        worker_init_fn=None,
+        multiprocessing_context=None,
+        generator=None,
+        *,
+        prefetch_factor=None,
+        persistent_workers=False,
+        pin_memory_device="",
+        in_order=True,
+    ):
         _check_worker_options(num_workers, timeout, prefetch_factor, persistent_workers)
         self.dataset = dataset
         self.num_workers = num_workers
@@ -84,7 +108,9 @@ class DataLoader:
             raise ValueError("sampler option is mutually exclusive with shuffle")
         if batch_sampler is not None:
             if batch_size != 1 or shuffle or sampler is not None or drop_last:
-                raise ValueError("batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last")
+                raise ValueError(
+                    "batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last"
+                )
             batch_size, drop_last = None, False
         elif batch_size is None and drop_last:
             raise ValueError("batch_size=None option disables auto-batching and is mutually exclusive with drop_last")
@@ -110,7 +136,14 @@ class DataLoader:
         return cls
 
     def __setattr__(self, name, value):
-        if self._initialized and name in ("batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"):
+        if self._initialized and name in (
+            "batch_size",
+            "batch_sampler",
+            "sampler",
+            "drop_last",
+            "dataset",
+            "persistent_workers",
+        ):
             raise ValueError(f"{name} attribute should not be set after {type(self).__name__} is initialized")
         super().__setattr__(name, value)
 
@@ -122,19 +155,25 @@ class DataLoader:
     def multiprocessing_context(self, context):
         if context is not None:
             if self.num_workers <= 0:
-                raise ValueError("multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
-                                 f"but got num_workers={self.num_workers}")
+                raise ValueError(
+                    "multiprocessing_context can only be used with multi-process loading (num_workers > 0), "
+                    f"but got num_workers={self.num_workers}"
+                )
             import multiprocessing
 
             if isinstance(context, str):
                 valid = multiprocessing.get_all_start_methods()
                 if context not in valid:
-                    raise ValueError(f"multiprocessing_context option should specify a valid start method in {valid!r}, but got "
-                                     f"multiprocessing_context={context!r}")
+                    raise ValueError(
+                        f"multiprocessing_context option should specify a valid start method in {valid!r}, but got "
+                        f"multiprocessing_context={context!r}"
+                    )
                 context = multiprocessing.get_context(context)
             if not isinstance(context, multiprocessing.context.BaseContext):
-                raise TypeError("multiprocessing_context option should be a valid context object or a string specifying the start method, "
-                                f"but got multiprocessing_context={context}")
+                raise TypeError(
+                    "multiprocessing_context option should be a valid context object or a string specifying the start method, "
+                    f"but got multiprocessing_context={context}"
+                )
         self._multiprocessing_context = context
 
     @property
@@ -174,10 +213,13 @@ class DataLoader:
             return
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         if cpus is not None and self.num_workers > cpus:
-            warnings.warn(f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of worker in "
-                          f"current system is {cpus}, which is smaller than what this DataLoader is going to create. Please be aware that "
-                          "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid "
-                          "potential slowness/freeze if necessary.", stacklevel=3)
+            warnings.warn(
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of worker in "
+                f"current system is {cpus}, which is smaller than what this DataLoader is going to create. Please be aware that "
+                "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid "
+                "potential slowness/freeze if necessary.",
+                stacklevel=3,
+            )
 
 
 def _check_worker_options(num_workers, timeout, prefetch_factor, persistent_workers):
@@ -186,8 +228,10 @@ def _check_worker_options(num_workers, timeout, prefetch_factor, persistent_work
     if timeout < 0:
         raise ValueError("timeout option should be non-negative")
     if num_workers == 0 and prefetch_factor is not None:
-        raise ValueError("prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
-                         "multiprocessing, otherwise set prefetch_factor to None.")
+        raise ValueError(
+            "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
+            "multiprocessing, otherwise set prefetch_factor to None."
+        )
     if prefetch_factor is not None and prefetch_factor < 0:
         raise ValueError("prefetch_factor option should be non-negative")
     if persistent_workers and num_workers == 0:
@@ -196,11 +240,17 @@ def _check_worker_options(num_workers, timeout, prefetch_factor, persistent_work
 
 def _check_iterable_options(shuffle, sampler, batch_sampler):
     if shuffle not in (False, None):
-        raise ValueError(f"DataLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}")
+        raise ValueError(
+            f"DataLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}"
+        )
     if sampler is not None:
-        raise ValueError(f"DataLoader with IterableDataset: expected unspecified sampler option, but got sampler={sampler}")
+        raise ValueError(
+            f"DataLoader with IterableDataset: expected unspecified sampler option, but got sampler={sampler}"
+        )
     if batch_sampler is not None:
-        raise ValueError(f"DataLoader with IterableDataset: expected unspecified batch_sampler option, but got batch_sampler={batch_sampler}")
+        raise ValueError(
+            f"DataLoader with IterableDataset: expected unspecified batch_sampler option, but got batch_sampler={batch_sampler}"
+        )
 
 
 def _pins(loader):
@@ -208,7 +258,10 @@ def _pins(loader):
         return False
     if tessera.cuda.is_available():
         return True
-    warnings.warn("'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.", stacklevel=4)
+    warnings.warn(
+        "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory won't be used.",
+        stacklevel=4,
+    )
     return False
 
 
@@ -244,12 +297,20 @@ class _BaseDataLoaderIter:
     def __next__(self):
         data = self._next_data()
         self._num_yielded += 1
-        if self._dataset_kind == _DatasetKind.Iterable and self._length_called is not None and self._num_yielded > self._length_called:
-            message = (f"Length of IterableDataset {self._dataset} was reported to be {self._length_called} (when accessing "
-                       f"len(dataloader)), but {self._num_yielded} samples have been fetched. ")
+        if (
+            self._dataset_kind == _DatasetKind.Iterable
+            and self._length_called is not None
+            and self._num_yielded > self._length_called
+        ):
+            message = (
+                f"Length of IterableDataset {self._dataset} was reported to be {self._length_called} (when accessing "
+                f"len(dataloader)), but {self._num_yielded} samples have been fetched. "
+            )
             if self._num_workers > 0:
-                message += ("For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica "
-                            "at each worker.")
+                message += (
+                    "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica "
+                    "at each worker."
+                )
             warnings.warn(message, stacklevel=2)
         return _pin(data) if self._pin_memory else data
 
@@ -265,7 +326,9 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         super().__init__(loader)
         if self._timeout != 0:
             raise AssertionError("_SingleProcessDataLoaderIter expects timeout == 0")
-        self._fetcher = _DatasetKind.create_fetcher(self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last)
+        self._fetcher = _DatasetKind.create_fetcher(
+            self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last
+        )
 
     def _next_data(self):
         return self._fetcher.fetch(self._next_index())
@@ -295,8 +358,20 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             for number in range(self._num_workers):
                 task_reader, task_writer = context.Pipe(duplex=False)
                 result_reader, result_writer = context.Pipe(duplex=True)  # a socket, which can carry file descriptors
-                args = (self._dataset_kind, self._dataset, task_reader, result_writer, self._auto_collation, self._collate_fn, self._drop_last,
-                        self._base_seed, loader.worker_init_fn, number, self._num_workers, parent)
+                args = (
+                    self._dataset_kind,
+                    self._dataset,
+                    task_reader,
+                    result_writer,
+                    self._auto_collation,
+                    self._collate_fn,
+                    self._drop_last,
+                    self._base_seed,
+                    loader.worker_init_fn,
+                    number,
+                    self._num_workers,
+                    parent,
+                )
                 worker = context.Process(target=_worker_loop, args=args, daemon=True)
                 worker.start()
                 task_reader.close()
@@ -350,7 +425,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._send_number += 1
 
     def _report_dead_workers(self):
-        dead = [str(worker.pid) for number, worker in enumerate(self._workers) if number not in self._ended and not worker.is_alive()]
+        dead = [
+            str(worker.pid)
+            for number, worker in enumerate(self._workers)
+            if number not in self._ended and not worker.is_alive()
+        ]
         if dead:
             self._shutdown_workers()
             raise RuntimeError(f"DataLoader worker (pid(s) {', '.join(dead)}) exited unexpectedly")
@@ -361,7 +440,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
         waited = 0.0
         while True:
-            step = min(self._timeout - waited, MP_STATUS_CHECK_INTERVAL) if self._timeout > 0 else MP_STATUS_CHECK_INTERVAL
+            step = (
+                min(self._timeout - waited, MP_STATUS_CHECK_INTERVAL) if self._timeout > 0 else MP_STATUS_CHECK_INTERVAL
+            )
             ready = wait([pipe for number, pipe in enumerate(self._result_pipes) if number not in self._ended], step)
             if ready:
                 return self._receive_from(self._result_pipes.index(ready[0]))

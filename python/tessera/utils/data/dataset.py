@@ -4,9 +4,16 @@ import bisect
 import math
 from itertools import accumulate
 
-__all__ = ["ChainDataset", "ConcatDataset", "Dataset", "IterableDataset", "StackDataset", "Subset", "TensorDataset", "random_split"]
-
-
+__all__ = [
+    "ChainDataset",
+    "ConcatDataset",
+    "Dataset",
+    "IterableDataset",
+    "StackDataset",
+    "Subset",
+    "TensorDataset",
+    "random_split",
+]
 
 
 class Dataset:
@@ -61,8 +68,10 @@ class StackDataset(Dataset):
 
     def __init__(self, *args, **kwargs):
         if args and kwargs:
-            raise ValueError("Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, "
-                             "but both types are given.")
+            raise ValueError(
+                "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, "
+                "but both types are given."
+            )
         datasets = args or tuple(kwargs.values())
         if not datasets:
             raise ValueError("At least one dataset should be passed")
@@ -198,10 +207,12 @@ def random_split(dataset, lengths, generator=None):
             sizes[i % len(sizes)] += 1
         for i, size in enumerate(sizes):
             if size == 0:
-                warnings.warn(f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2)
+                warnings.warn(
+                    f"Length of split at index {i} is 0. This might result in an empty dataset.", stacklevel=2
+                )
         lengths = sizes
     if sum(lengths) != len(dataset):
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
     indices = tessera.randperm(sum(lengths), generator=generator).tolist()
     ends = accumulate(lengths)
-    return [Subset(dataset, indices[end - length:end]) for end, length in zip(ends, lengths)]
+    return [Subset(dataset, indices[end - length : end]) for end, length in zip(ends, lengths)]

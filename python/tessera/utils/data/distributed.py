@@ -20,7 +20,9 @@ class DistributedSampler(Sampler):
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):
         if num_replicas is None or rank is None:
-            distributed = require("distributed", "DistributedSampler without num_replicas and rank", "Give both of them.")
+            distributed = require(
+                "distributed", "DistributedSampler without num_replicas and rank", "Give both of them."
+            )
             if not distributed.is_available():
                 raise RuntimeError("Requires distributed package to be available")
             num_replicas = distributed.get_world_size() if num_replicas is None else num_replicas
@@ -50,8 +52,8 @@ class DistributedSampler(Sampler):
         missing = self.total_size - len(indices)
         if missing > 0 and indices:
             indices += (indices * math.ceil(missing / len(indices)))[:missing]
-        indices = indices[:self.total_size]
-        return iter(indices[self.rank:self.total_size:self.num_replicas])
+        indices = indices[: self.total_size]
+        return iter(indices[self.rank : self.total_size : self.num_replicas])
 
     def __len__(self):
         return self.num_samples

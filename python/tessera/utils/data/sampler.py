@@ -4,7 +4,14 @@ import itertools
 
 import tessera
 
-__all__ = ["BatchSampler", "RandomSampler", "Sampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler"]
+__all__ = [
+    "BatchSampler",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SubsetRandomSampler",
+    "WeightedRandomSampler",
+]
 
 
 class Sampler:
@@ -77,7 +84,7 @@ class RandomSampler(Sampler):
             return
         for _ in range(self.num_samples // size):
             yield from tessera.randperm(size, generator=generator).tolist()
-        yield from tessera.randperm(size, generator=generator).tolist()[:self.num_samples % size]
+        yield from tessera.randperm(size, generator=generator).tolist()[: self.num_samples % size]
 
     def __len__(self):
         return self.num_samples

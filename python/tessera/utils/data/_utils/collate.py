@@ -6,7 +6,9 @@ import sys
 
 import tessera
 
-default_collate_err_msg_format = "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+default_collate_err_msg_format = (
+    "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
+)
 
 
 def _numpy():
@@ -77,8 +79,10 @@ def collate_tensor_fn(batch, *, collate_fn_map=None):
     """Stacks tensors; in a worker process straight into shared memory."""
     first = batch[0]
     if first.is_nested:
-        raise RuntimeError("Batches of nested tensors are not currently supported by the default collate_fn; please provide a custom "
-                           "collate_fn to handle them appropriately.")
+        raise RuntimeError(
+            "Batches of nested tensors are not currently supported by the default collate_fn; please provide a custom "
+            "collate_fn to handle them appropriately."
+        )
     out = _memory_for(batch)
     return tessera.stack(batch, 0) if out is None else tessera.stack(batch, 0, out=out)
 
@@ -89,7 +93,10 @@ def _memory_for(batch):
     if worker is None or worker.get_worker_info() is None:
         return None
     first = batch[0]
-    same = all(type(t) is tessera.Tensor and t.dtype is first.dtype and t.shape == first.shape and not t.requires_grad for t in batch)
+    same = all(
+        type(t) is tessera.Tensor and t.dtype is first.dtype and t.shape == first.shape and not t.requires_grad
+        for t in batch
+    )
     if not same or first.device.type != "cpu" or first.is_quantized or not str(first.layout).endswith("strided"):
         return None
     from tessera.utils.data._utils import transport
@@ -120,8 +127,13 @@ def collate_str_fn(batch, *, collate_fn_map=None):
     return batch
 
 
-default_collate_fn_map = {tessera.Tensor: collate_tensor_fn, float: collate_float_fn, int: collate_int_fn, str: collate_str_fn,
-                          bytes: collate_str_fn}
+default_collate_fn_map = {
+    tessera.Tensor: collate_tensor_fn,
+    float: collate_float_fn,
+    int: collate_int_fn,
+    str: collate_str_fn,
+    bytes: collate_str_fn,
+}
 
 
 def _find_function(value, functions):
@@ -145,7 +157,9 @@ def collate(batch, *, collate_fn_map=None):
         if function is not None:
             return function(batch, collate_fn_map=collate_fn_map)
     if isinstance(first, collections.abc.Mapping):
-        return _rebuild_mapping(first, {key: collate([d[key] for d in batch], collate_fn_map=collate_fn_map) for key in first})
+        return _rebuild_mapping(
+            first, {key: collate([d[key] for d in batch], collate_fn_map=collate_fn_map) for key in first}
+        )
     if _is_namedtuple(first):
         return type(first)(*(collate(samples, collate_fn_map=collate_fn_map) for samples in zip(*batch)))
     if isinstance(first, collections.abc.Sequence):

@@ -117,11 +117,11 @@ class Parcel:
     """What `write` writes. Its descriptors are closed when it is written, closed or dropped."""
 
     def __init__(self):
-        self.files = []      # (descriptor, number) or None for each storage
-        self.common = None   # descriptor of the file with the rest
+        self.files = []  # (descriptor, number) or None for each storage
+        self.common = None  # descriptor of the file with the rest
         self.sizes = []
-        self.views = []      # the rest, where it goes through the pipe
-        self.pickles = ()    # of the key and the object
+        self.views = []  # the rest, where it goes through the pipe
+        self.pickles = ()  # of the key and the object
 
     def head(self):
         is_kept = UntypedStorage._is_kept
@@ -231,8 +231,10 @@ def _receive_rest(connection, sizes, storage_count, file):
     if file is not None:
         offsets, _ = _offsets(sizes)
         view = memoryview(file) if len(sizes) > storage_count else None
-        storages = [file[offset:offset + size] for size, offset in zip(sizes[:storage_count], offsets)]
-        return storages, [view[offset:offset + size] for size, offset in zip(sizes[storage_count:], offsets[storage_count:])]
+        storages = [file[offset : offset + size] for size, offset in zip(sizes[:storage_count], offsets)]
+        return storages, [
+            view[offset : offset + size] for size, offset in zip(sizes[storage_count:], offsets[storage_count:])
+        ]
     storages = [UntypedStorage(size) for size in sizes[:storage_count]]
     buffers = [bytearray(size) for size in sizes[storage_count:]]
     for target in [bytes_view(storage) for storage in storages] + buffers:
@@ -249,7 +251,7 @@ def _receive_parts(connection):
     try:
         message = memoryview(connection.recv_bytes())
         storage_count, buffer_count, key_length, has_common = _HEAD.unpack_from(message)
-        own = bytes(message[_HEAD.size:_HEAD.size + storage_count])
+        own = bytes(message[_HEAD.size : _HEAD.size + storage_count])
         position = _HEAD.size + storage_count
         sizes = struct.unpack_from(f"<{storage_count + buffer_count}Q", message, position)
         position += 8 * len(sizes)
@@ -265,7 +267,7 @@ def _receive_parts(connection):
         raise EOFError(f"a batch did not arrive whole: {error}") from error
     owned, rest = iter(owned), iter(rest)
     storages = [next(rest if where == _NO_FILE else owned) for where in own]
-    return message[position:position + key_length], message[position + key_length:], storages, buffers
+    return message[position : position + key_length], message[position + key_length :], storages, buffers
 
 
 def receive(connection, failed):

@@ -102,8 +102,20 @@ def _send(connection, parcel):
     return True
 
 
-def _worker_loop(dataset_kind, dataset, task_connection, result_connection, auto_collation, collate_fn, drop_last, base_seed, init_fn,
-                 worker_id, num_workers, parent):
+def _worker_loop(
+    dataset_kind,
+    dataset,
+    task_connection,
+    result_connection,
+    auto_collation,
+    collate_fn,
+    drop_last,
+    base_seed,
+    init_fn,
+    worker_id,
+    num_workers,
+    parent,
+):
     """Fetches batches until told to end. `parent` is the pid of the loader, None where it can't be known (spawn)."""
     from tessera.utils.data.dataloader import _DatasetKind
 
