@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Time of save and load: one large checkpoint (512 MB in 32 tensors), one of many small tensors (3,000 of 1 KB); by path, by io.BytesIO, mapped.
+"""Time of save and load: one large checkpoint (512 MB in 32 tensors), one of many small tensors (3,000 of 1 KB); by
+path, by io.BytesIO, mapped.
 
     benchmarks/checkpoints.py [--torch-python EXE] [--folder DIR] [--rounds N] [--threads 1 2]
 
-The smallest time of all rounds counts, wall and the process's CPU time. DIR: where the files go; /dev/shm by default, so that it is not the disk that is measured.
+The smallest time of all rounds counts, wall and the process's CPU time. DIR: where the files go; /dev/shm by default,
+so that it is not the disk that is measured.
 """
 
 import argparse

@@ -1,6 +1,8 @@
-"""Tessera and PyTorch on one CUDA device, in one process, measured in turn: `python benchmarks/cuda.py [--only REGEX] [--csv FILE]`.
+"""Tessera and PyTorch on one CUDA device, in one process, measured in turn: `python benchmarks/cuda.py [--only REGEX]
+[--csv FILE]`.
 
-Columns: microseconds of one call for each library (the median of rounds, each waiting for the device once), PyTorch's time divided by Tessera's, and Tessera's rate: GB/s for
+Columns: microseconds of one call for each library (the median of rounds, each waiting for the device once), PyTorch's
+time divided by Tessera's, and Tessera's rate: GB/s for
 what moves memory, TFLOP/s for products. Without PyTorch there is one library.
 """
 

@@ -2,7 +2,8 @@
 
     python benchmarks/overhead.py [--rounds N] [--only REGEX] [--torch-python EXE]
 
-One thread. Every case is timed in short batches in a fresh process; the smallest time of all batches and rounds counts. With --torch-python (an interpreter
+One thread. Every case is timed in short batches in a fresh process; the smallest time of all batches and rounds counts.
+With --torch-python (an interpreter
 that has PyTorch) the same program runs there, the two alternating in the same run, and the ratio is printed.
 """
 

@@ -2,8 +2,10 @@
 
     python -m tessera benchmarks/same_bits.py SUITE.py [--only REGEX] [--threads 1 2]
 
-SUITE.py keeps its workloads in a list REG of (name, setup, ...); setup() returns a function of one step. Each is set up under the same seed and run twice. Hashed are the
-tensors that it returns and, because training steps return nothing, the tensors, modules and optimizers that the function holds.
+SUITE.py keeps its workloads in a list REG of (name, setup, ...); setup() returns a function of one step. Each is set up
+under the same seed and run twice. Hashed are the
+tensors that it returns and, because training steps return nothing, the tensors, modules and optimizers that the
+function holds.
 Status 1 if the bits of any workload depend on the number of threads.
 """
 
@@ -97,7 +99,8 @@ def main():
         for name in names:
             print(f"{title}: {name}")
     print(
-        f"threads {args.threads}: {same} workloads with the same bits, {len(different)} with others, {len(nothing)} without tensors, {len(failed)} that could not run"
+        f"threads {args.threads}: {same} workloads with the same bits, {len(different)} with others, {len(nothing)} "
+        f"without tensors, {len(failed)} that could not run"
     )
     return 1 if different else 0
 

@@ -2,7 +2,8 @@
 
     python benchmarks/startup.py [--runs N] [--torch-python EXE]
 
-Times are wall times of whole processes, the smallest of N runs, taken in turn. --torch-python: an interpreter that has PyTorch, for comparison.
+Times are wall times of whole processes, the smallest of N runs, taken in turn. --torch-python: an interpreter that has
+PyTorch, for comparison.
 """
 
 import argparse

@@ -1,4 +1,5 @@
-"""Reads Bazel's output (--color=no --curses=no) from the standard input; instead of its many lines of progress it prints one now and then, with an estimate of what remains.
+"""Reads Bazel's output (--color=no --curses=no) from the standard input; instead of its many lines of progress it
+prints one now and then, with an estimate of what remains.
 
     bazel build --color=no --curses=no --show_progress_rate_limit=5 TARGETS 2>&1 | python tools/progress.py
 

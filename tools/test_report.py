@@ -1,6 +1,8 @@
-"""Adds up the results that tools/test left in a folder and prints them, the total as the last line. Exit code 1 where anything failed or nothing ran.
+"""Adds up the results that tools/test left in a folder and prints them, the total as the last line. Exit code 1 where
+anything failed or nothing ran.
 
-bazel*.json (Bazel's build events) names the C++ tests and their gtest XML files, bazel*.status beside it is the exit code of that Bazel, pytest*.xml is
+bazel*.json (Bazel's build events) names the C++ tests and their gtest XML files, bazel*.status beside it is the exit
+code of that Bazel, pytest*.xml is
 pytest's, smoke*.log the output of python/tests/smoke.py, failed_stages has a line for each step that broke.
 """
 
@@ -35,7 +37,9 @@ def count_cases(path):
 
 
 def count_run(result):
-    """The cases of one run of one test target. A target that failed without a failing case (a crash, a time-out) counts as one failure."""
+    """The cases of one run of one test target. A target that failed without a failing case (a crash, a time-out) counts
+    as one failure.
+    """
     files = {f["name"]: f["uri"] for f in result.get("testActionOutput", []) if "uri" in f}
     counts = NONE
     if "test.xml" in files:
@@ -104,7 +108,9 @@ def count_bazel(path):
 
 
 def count_smoke(path):
-    """(counts, what failed) of the log: "FAILED NAME: ..." for each failed check, "... N of M checks passed" at the end."""
+    """(counts, what failed) of the log: "FAILED NAME: ..." for each failed check, "... N of M checks passed" at the
+    end.
+    """
     text = path.read_text()
     end = re.findall(r"^Python .*: (\d+) of (\d+) checks passed$", text, re.M)
     if not end:

@@ -1,4 +1,5 @@
-"""Writes the wheel: the package tree, the extension and the generated stubs, and the dist-info. Needs the standard library alone.
+"""Writes the wheel: the package tree, the extension and the generated stubs, and the dist-info. Needs the standard
+library alone.
 
 Run by tools/build_wheel with the interpreter that the wheel is for.
 """
@@ -41,7 +42,9 @@ def package_files(root):
 
 
 def built_files(bazel_bin, with_cuda):
-    """(name in the wheel, path) of the extensions of this interpreter and of what was generated for the package. Everything named here has to be there."""
+    """(name in the wheel, path) of the extensions of this interpreter and of what was generated for the package.
+    Everything named here has to be there.
+    """
     for name in ["_C", "_cuda"] if with_cuda else ["_C"]:
         extension = name + sysconfig.get_config_var("EXT_SUFFIX")
         yield "%s/%s" % (NAME, extension), bazel_bin / "python" / extension

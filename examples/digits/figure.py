@@ -1,11 +1,14 @@
-"""The figure of train.py: loss curves, confusion matrices and misread digits, drawn into a PNG file with nothing but the standard library."""
+"""The figure of train.py: loss curves, confusion matrices and misread digits, drawn into a PNG file with nothing but
+the standard library.
+"""
 
 import math
 import struct
 import zlib
 from typing import NamedTuple
 
-# 5 x 7 letters: a character per row, its five bits from left to right in base 32. Descending letters have nine rows, the others seven.
+# 5 x 7 letters: a character per row, its five bits from left to right in base 32. Descending letters have nine rows,
+# the others seven.
 _GLYPHS = {
     "0": "ehhlhhe",
     "1": "4c4444e",
@@ -65,7 +68,9 @@ BLUE, ORANGE, RED = (33, 102, 172), (224, 130, 20), (200, 50, 47)
 
 
 class Panel(NamedTuple):
-    """What is drawn of one model: its name, [(training loss, test loss)] by epoch, the test images (8 x 8 lists in [0, 1]), labels, predictions."""
+    """What is drawn of one model: its name, [(training loss, test loss)] by epoch, the test images (8 x 8 lists in [0,
+    1]), labels, predictions.
+    """
 
     title: str
     history: list

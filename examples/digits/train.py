@@ -81,7 +81,9 @@ def evaluate(model, images, labels):
 
 
 def train(name, train_set, test_set, epochs, seed):
-    """Trains one model; returns it with its history, a list of (training loss, test loss), and the predictions for the test set."""
+    """Trains one model; returns it with its history, a list of (training loss, test loss), and the predictions for the
+    test set.
+    """
     tessera.manual_seed(seed)
     model = MODELS[name]()
     optimizer = Adam(model.parameters(), lr=2e-3)
@@ -102,7 +104,8 @@ def train(name, train_set, test_set, epochs, seed):
         accuracy = (predicted == test_set[1]).float().mean().item()
         history.append((total / len(train_set[0]), test_loss))
         print(
-            f"{name} epoch {epoch:2d}  loss {history[-1][0]:.4f}  test loss {test_loss:.4f}  test accuracy {100 * accuracy:.2f} %"
+            f"{name} epoch {epoch:2d}  loss {history[-1][0]:.4f}  test loss {test_loss:.4f}  test accuracy "
+            f"{100 * accuracy:.2f} %"
         )
     return model, history, predicted
 
@@ -128,7 +131,8 @@ def main():
         right = int((predicted == test_set[1]).sum())
         accuracy = right / len(predicted)
         print(
-            f"{name}: test accuracy {100 * accuracy:.2f} % ({right} of {len(predicted)}), {time.perf_counter() - start:.1f} s"
+            f"{name}: test accuracy {100 * accuracy:.2f} % ({right} of {len(predicted)}), "
+            f"{time.perf_counter() - start:.1f} s"
         )
         tessera.save(model.state_dict(), os.path.join(args.out, f"{name}.pt"))
         panels.append(

@@ -1,6 +1,8 @@
-"""`python -m tessera prog.py [args] | -m module [args] | -c code [args]`: runs a program for which `torch` is this library.
+"""`python -m tessera prog.py [args] | -m module [args] | -c code [args]`: runs a program for which `torch` is this
+library.
 
-Everything else is as with the interpreter's own `prog.py`, `-m` and `-c`: sys.argv, sys.path[0], `__main__`, exit codes, tracebacks.
+Everything else is as with the interpreter's own `prog.py`, `-m` and `-c`: sys.argv, sys.path[0], `__main__`, exit
+codes, tracebacks.
 """
 
 import sys

@@ -46,7 +46,8 @@ def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=
         shared: writes go to the file; otherwise they stay in this process and the file must be long enough.
         size: the number of elements.
 
-    Raises: RuntimeError for a file that can't be mapped, a negative size or another device than the CPU, NotImplementedError for another layout than strided.
+    Raises: RuntimeError for a file that can't be mapped, a negative size or another device than the CPU,
+        NotImplementedError for another layout than strided.
     """
     if size < 0:
         raise RuntimeError(f"from_file(): expected a size of at least 0, but got {size}")
@@ -54,7 +55,8 @@ def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=
         raise RuntimeError(f"from_file(): files are mapped to CPU tensors, but got the device {device}")
     if layout is not None and layout != tessera.strided:
         raise NotImplementedError(
-            f"from_file(): layout={layout} is not supported: there are no tensors of that layout. Use layout=torch.strided."
+            f"from_file(): layout={layout} is not supported: there are no tensors of that layout. Use "
+            f"layout=torch.strided."
         )
     if pin_memory:
         raise RuntimeError("from_file(): tensors on a file can't lie in pinned memory")

@@ -4,7 +4,8 @@ from tessera import _C
 
 # What works for a rule of the op tables: where the call is prepared, and who computes.
 _RULES = {
-    "POINTWISE": "tensor/ops/pointwise.cc promotes and broadcasts; the block kernel pw::{kernel} (tensor/cpu/pointwise/ops_*.cc, "
+    "POINTWISE": "tensor/ops/pointwise.cc promotes and broadcasts; the block kernel pw::{kernel} "
+    "(tensor/cpu/pointwise/ops_*.cc, "
     "nn/cpu/ops_*.cc) runs in the elementwise engine, tensor/cpu/pointwise/pointwise.cc",
     "STRUCTURED": "the meta function gives shape, dtype and errors; the kernel writes into the result",
     "VIEW": "a window on the same storage; nothing is computed",
@@ -15,8 +16,11 @@ _RULES = {
 
 
 class Step:
-    """One operator call: `schema` (the overload that was chosen), `rule`, `source` (file:line of its definition), `keys` (highest first), `steps` (pairs of key and what
-    stands there; the last one runs), `tried` (overloads that the arguments did not fit), `simd` (the target that kernels are chosen for)."""
+    """One operator call: `schema` (the overload that was chosen), `rule`, `source` (file:line of its definition),
+    `keys` (highest first), `steps` (pairs of key and what
+    stands there; the last one runs), `tried` (overloads that the arguments did not fit), `simd` (the target that
+    kernels are chosen for).
+    """
 
     def __init__(self, found):
         self.schema, self.rule, self.source = found["schema"], found["rule"], found["source"]
@@ -47,11 +51,14 @@ class Explanation(list):
 
 
 def explain(function, *args, **kwargs):
-    """The way that `function(*args, **kwargs)` takes: overload, dispatch keys, what stands at each, rule, file, SIMD target.
+    """The way that `function(*args, **kwargs)` takes: overload, dispatch keys, what stands at each, rule, file, SIMD
+    target.
 
-    For an operator (`tessera.add`, `Tensor.add`) nothing is computed. Any other callable is run, and every public operator that it calls is explained.
+    For an operator (`tessera.add`, `Tensor.add`) nothing is computed. Any other callable is run, and every public
+    operator that it calls is explained.
 
-    Returns: `Explanation`, a list of `Step`. Raises: TypeError if no overload takes the arguments; what the function itself raises.
+    Returns: `Explanation`, a list of `Step`. Raises: TypeError if no overload takes the arguments; what the function
+        itself raises.
 
         >>> print(tessera.explain(tessera.add, tessera.ones(2), 1)[0].name)
         aten::add.Scalar

@@ -1,6 +1,7 @@
 """Namespaces that load on first use (PEP 562).
 
-A package passes its name and a table {public name: submodule that defines it}; every submodule in the package's folder is
+A package passes its name and a table {public name: submodule that defines it}; every submodule in the package's folder
+is
 reachable as an attribute as well. Nothing is imported until somebody asks, which keeps `import tessera` short.
 """
 
@@ -10,7 +11,8 @@ import sys
 def require(name, wanted_by, instead=None):
     """The value of `tessera.<name>` (dotted), of which this version may not have every part.
 
-    Names of this package that are still to come are written as calls of this function and nowhere else: what needs them fails at the call, before it has changed
+    Names of this package that are still to come are written as calls of this function and nowhere else: what needs them
+        fails at the call, before it has changed
     anything, and works from the day the name is there.
 
     Args:
@@ -64,8 +66,10 @@ def _submodules(package):
 def attach(package_name, attributes=None):
     """Returns the pair (`__getattr__`, `__dir__`) for the package `package_name`.
 
-    `attributes` maps a name to the submodule (relative to the package, or absolute with a leading colon) that holds it. A value
-    "module.attr" with a space, "module attr", gives another attribute name. What was found is stored in the package, so that each
+    `attributes` maps a name to the submodule (relative to the package, or absolute with a leading colon) that holds it.
+    A value
+    "module.attr" with a space, "module attr", gives another attribute name. What was found is stored in the package, so
+    that each
     name is resolved once.
     """
     attributes = attributes or {}

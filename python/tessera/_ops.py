@@ -354,7 +354,9 @@ def _overload_of(name, overload):
 
 
 def _resolve(op):
-    """An OpOverload from itself, from a packet with one overload, or from its qualified name. Raises: RuntimeError, ValueError."""
+    """An OpOverload from itself, from a packet with one overload, or from its qualified name. Raises: RuntimeError,
+    ValueError.
+    """
     if isinstance(op, OpOverload):
         return op
     if isinstance(op, OpOverloadPacket):

@@ -30,7 +30,8 @@ _warn_always = False
 def use_deterministic_algorithms(mode, *, warn_only=False):
     """Says whether operators must give the same bits in every run.
 
-    The CPU kernels of this library always do; the setting is kept for those of other devices and for programs that ask for it.
+    The CPU kernels of this library always do; the setting is kept for those of other devices and for programs that ask
+    for it.
 
     Args:
         mode: on or off.
@@ -78,7 +79,8 @@ def set_float32_matmul_precision(precision):
     global _precision
     if precision not in _PRECISIONS:
         warnings.warn(
-            f"{precision} is not one of 'highest', 'high', or 'medium'; the current setFloat32MatmulPrecision call has no effect.",
+            f"{precision} is not one of 'highest', 'high', or 'medium'; the current setFloat32MatmulPrecision call has "
+            f"no effect.",
             stacklevel=2,
         )
         return
@@ -116,7 +118,8 @@ def compiled_with_cxx11_abi():
 
 
 def get_device_module(device=None):
-    """The module of functions for a device, such as `cuda` or `cpu`; by default that of the accelerator, or `cpu` without one.
+    """The module of functions for a device, such as `cuda` or `cpu`; by default that of the accelerator, or `cpu`
+    without one.
 
     Raises: RuntimeError for a device without a module.
     """

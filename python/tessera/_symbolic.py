@@ -1,4 +1,6 @@
-"""Operations on sizes that may be symbolic. Plain numbers give plain numbers; any other object answers through the method named here."""
+"""Operations on sizes that may be symbolic. Plain numbers give plain numbers; any other object answers through the
+method named here.
+"""
 
 import math
 

@@ -1,4 +1,6 @@
-"""Python side of the Tensor type: methods that need no speed. `install` adds to the extension's type those that it does not define itself."""
+"""Python side of the Tensor type: methods that need no speed. `install` adds to the extension's type those that it does
+not define itself.
+"""
 
 import functools
 
@@ -6,7 +8,8 @@ import tessera
 from tessera import _C
 
 _DEEPCOPY_NON_LEAF = (
-    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you were "
+    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you "
+    "were "
     "attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see "
     "https://github.com/pytorch/pytorch/pull/103001"
 )
@@ -353,7 +356,8 @@ def _convert(value, cls):
 
 
 def _torch_function(cls, func, types, args=(), kwargs=None):
-    """The default `__torch_function__` of subclasses: calls `func` as if the arguments were plain tensors; tensors in the result get the type `cls`.
+    """The default `__torch_function__` of subclasses: calls `func` as if the arguments were plain tensors; tensors in
+    the result get the type `cls`.
 
     Returns NotImplemented if another of the types is no base of `cls`.
     """

@@ -1,6 +1,7 @@
 """How tensors print: `repr(tensor)`, `str(tensor)` and `set_printoptions`.
 
-All values come through `tolist()` of the elements that are shown, so printing records nothing for autograd, runs no arithmetic
+All values come through `tolist()` of the elements that are shown, so printing records nothing for autograd, runs no
+arithmetic
 kernel and draws no random number.
 """
 
@@ -39,7 +40,8 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
         edgeitems: elements shown at each end of a summarised dimension (3).
         linewidth: characters in a line (80).
         profile: "default", "short" or "full" sets all of the above; the other arguments override it.
-        sci_mode: True or False for scientific notation always or never; None (also after every call without it) decides by value.
+        sci_mode: True or False for scientific notation always or never; None (also after every call without it) decides
+            by value.
 
         >>> tessera.set_printoptions(precision=2)
         >>> tessera.tensor([1.12345])

@@ -1,4 +1,6 @@
-"""The legacy tensor classes FloatTensor, LongTensor ...: constructors of one dtype, and types that tensors of it are instances of."""
+"""The legacy tensor classes FloatTensor, LongTensor ...: constructors of one dtype, and types that tensors of it are
+instances of.
+"""
 
 import tessera
 from tessera import _C
@@ -36,7 +38,8 @@ class tensortype(type):
         device = kwargs.pop("device", cls._device_type)
         if tessera.device(device).type != "cuda":
             raise RuntimeError(
-                f"legacy constructor expects device type: cuda but device type: {tessera.device(device).type} was passed"
+                f"legacy constructor expects device type: cuda but device type: {tessera.device(device).type} was "
+                f"passed"
             )
         if len(args) == 1 and isinstance(args[0], tessera.Tensor):
             if args[0].dtype is not cls.dtype or not args[0].is_cuda:

@@ -28,7 +28,8 @@ def _check(dtype, function):
 class finfo:
     """Limits of a floating point dtype (the default one if none is given; a complex dtype gives those of its parts).
 
-    bits, eps (distance from 1 to the next number), max, min, tiny and smallest_normal (smallest positive normal number), resolution,
+    bits, eps (distance from 1 to the next number), max, min, tiny and smallest_normal (smallest positive normal
+    number), resolution,
     dtype (its name). Raises: TypeError for other dtypes.
     """
 

@@ -1,7 +1,9 @@
 """How tensors are taken apart for pickling and built again.
 
-The names of the functions are part of the checkpoint format (a file written by PyTorch names `torch._utils._rebuild_tensor_v2`),
-so they, and the order of their arguments, can't change. Their arguments may come from a hostile file: each checks what it gets,
+The names of the functions are part of the checkpoint format (a file written by PyTorch names
+`torch._utils._rebuild_tensor_v2`),
+so they, and the order of their arguments, can't change. Their arguments may come from a hostile file: each checks what
+it gets,
 and `set_`, which makes the tensors, checks their geometry.
 """
 
@@ -48,7 +50,8 @@ def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, bac
     untyped = storage._untyped_storage if isinstance(storage, TypedStorage) else storage
     if not isinstance(untyped, UntypedStorage) or not isinstance(dtype, tessera.dtype):
         raise TypeError(
-            f"_rebuild_tensor_v3 expects a storage and a dtype, but got {type(storage).__name__} and {type(dtype).__name__}"
+            f"_rebuild_tensor_v3 expects a storage and a dtype, but got {type(storage).__name__} and "
+            f"{type(dtype).__name__}"
         )
     return _finish(_make(untyped, dtype, storage_offset, size, stride), requires_grad, backward_hooks, metadata)
 

@@ -1,6 +1,8 @@
-"""What a restricted pickle may call, and with what: for each function or class the arguments that checkpoints really give it.
+"""What a restricted pickle may call, and with what: for each function or class the arguments that checkpoints really
+give it.
 
-A call takes exact types (no tensor where an int is expected, although it has `__index__`; no subclass), counts that the file bounds
+A call takes exact types (no tensor where an int is expected, although it has `__index__`; no subclass), counts that the
+file bounds
 (`Budget`), and states that add attributes without hiding any of the class.
 """
 
@@ -16,7 +18,8 @@ _MISSING = object()
 
 
 class Budget:
-    """How many elements calls may copy, all together: eight for each byte of the file, since there are calls within calls. A small
+    """How many elements calls may copy, all together: eight for each byte of the file, since there are calls within
+    calls. A small
     file then makes no huge object by naming one of its parts again and again."""
 
     __slots__ = ("left",)
@@ -73,7 +76,8 @@ def _is_device(value):
 
 
 class Call:
-    """One entry of the table. `forms` are the accepted lists of arguments: how many must be there, and a predicate for each (those
+    """One entry of the table. `forms` are the accepted lists of arguments: how many must be there, and a predicate for
+    each (those
     beyond the first number may be left out, from the end). `run(unpickler, args)` makes the object."""
 
     __slots__ = ("name", "forms", "run")
@@ -92,7 +96,8 @@ class Call:
         )
 
 
-# ---- states -----------------------------------------------------------------------------------------------------------------
+# ---- states
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def _of_class(cls, name):
@@ -104,7 +109,8 @@ def _of_class(cls, name):
 
 
 def check_attributes(cls, names):
-    """Raises UnpicklingError for names that would hide what the class gives its objects: a method, a property, anything of Tensor or
+    """Raises UnpicklingError for names that would hide what the class gives its objects: a method, a property, anything
+    of Tensor or
     OrderedDict. Defaults of other classes and slots may be set."""
     family = next(base for base in (tessera.Tensor, OrderedDict, object) if issubclass(cls, base))
     for name in names:
@@ -144,7 +150,9 @@ def set_state(unpickler, target, state):
 
 
 def call_setstate(unpickler, target, state):
-    """`__setstate__` of a class that the user allowed. Those of this package take the attributes as they are, so they are checked."""
+    """`__setstate__` of a class that the user allowed. Those of this package take the attributes as they are, so they
+    are checked.
+    """
     cls = type(target)
     if cls.__setstate__.__module__.partition(".")[0] in ("tessera", "torch") and type(state) is dict:
         unpickler.budget.charge(len(state))
@@ -174,7 +182,8 @@ def build_tensor(unpickler, target, state):
         set_state(unpickler, target, state)
 
 
-# ---- what is called ---------------------------------------------------------------------------------------------------------
+# ---- what is called
+# ---------------------------------------------------------------------------------------------------------
 
 
 def _copies(function):

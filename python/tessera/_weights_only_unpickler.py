@@ -1,8 +1,11 @@
 """A restricted interpreter for pickles: data and tensors only.
 
-It differs from `pickle.Unpickler` in that a stream can't do anything but build lists, dicts, sets, tuples, numbers, strings and
-tensors, plus what the caller allowed with `add_safe_globals`. Memory use is bounded by the length of the file (times a constant: a
-byte makes a list), nothing recurses, and every malformed stream ends in `pickle.UnpicklingError`. What may be called, and with which
+It differs from `pickle.Unpickler` in that a stream can't do anything but build lists, dicts, sets, tuples, numbers,
+strings and
+tensors, plus what the caller allowed with `add_safe_globals`. Memory use is bounded by the length of the file (times a
+constant: a
+byte makes a list), nothing recurses, and every malformed stream ends in `pickle.UnpicklingError`. What may be called,
+and with which
 arguments, is in `_weights_only_calls`. The C unpickler with a restricted `find_class` would not do: BUILD could
 still change attributes of the allowed classes and functions, and a few bytes can make its memo huge.
 """
@@ -134,7 +137,8 @@ def _user_table():
 class Unpickler:
     """Interprets one pickle out of `data` (bytes), starting at `position`.
 
-    `persistent_load` gets the tuples of persistent ids. `nbytes` is the length of the file, which bounds what calls may copy
+    `persistent_load` gets the tuples of persistent ids. `nbytes` is the length of the file, which bounds what calls may
+    copy
     (default: of `data`). After `load`, `position` is behind the STOP opcode.
     """
 
@@ -225,7 +229,8 @@ class Unpickler:
             if isinstance(cls, type) and not kwargs and (cls is OrderedDict or _is_parameter_class(cls)):
                 return self.call(cls, args)
         raise UnpicklingError(
-            f"Trying to instantiate unsupported class {cls!r:.200}: Can only create new object for nn.Parameter or classes "
+            f"Trying to instantiate unsupported class {cls!r:.200}: Can only create new object for nn.Parameter or "
+            f"classes "
             f"allowlisted via `add_safe_globals`"
         )
 

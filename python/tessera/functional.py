@@ -1,4 +1,5 @@
-"""Functions of the top-level namespace whose call is Python's: variable numbers of tensors, results that depend on flags, several notations.
+"""Functions of the top-level namespace whose call is Python's: variable numbers of tensors, results that depend on
+flags, several notations.
 
 The work is done by operators; here the arguments are put in order. All of them honour `__torch_function__`.
 """
@@ -68,7 +69,8 @@ def _unpacked(tensors):
     return tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
 
 
-# ---- several tensors --------------------------------------------------------------------------------------------------------
+# ---- several tensors
+# --------------------------------------------------------------------------------------------------------
 
 
 @_of_all
@@ -126,7 +128,8 @@ def _make_atleast(dimensions):
 
     atleast.__name__ = atleast.__qualname__ = f"atleast_{dimensions}d"
     atleast.__doc__ = (
-        f"The tensor with at least {dimensions} dimension{'s' if dimensions > 1 else ''}: sizes of 1 are added. For several tensors, or a sequence of them, "
+        f"The tensor with at least {dimensions} dimension{'s' if dimensions > 1 else ''}: sizes of 1 are added. For "
+        f"several tensors, or a sequence of them, "
         "a tuple."
     )
     return _of_all(atleast)
@@ -185,7 +188,8 @@ def block_diag(*tensors):
     for i, tensor in enumerate(tensors):
         if tensor.dim() > 2:
             raise RuntimeError(
-                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {tensor.dim()} dimensions"
+                f"torch.block_diag: Input tensors must have 2 or fewer dimensions. Input {i} has {tensor.dim()} "
+                f"dimensions"
             )
     blocks = [_VF.atleast_2d(tensor) for tensor in tensors]
     dtype = _functools.reduce(tessera.promote_types, (block.dtype for block in blocks))
@@ -209,9 +213,11 @@ _CDIST_MODES = {
 
 
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
-    """The p-norm distances of each row of x1 (B, P, M) to each row of x2 (B, R, M): (B, P, R), batches broadcast. p >= 0.
+    """The p-norm distances of each row of x1 (B, P, M) to each row of x2 (B, R, M): (B, P, R), batches broadcast. p >=
+    0.
 
-    compute_mode says how Euclidean distances may be computed, ValueError for an unknown one; the results are the same. RuntimeError for tensors of less than
+    compute_mode says how Euclidean distances may be computed, ValueError for an unknown one; the results are the same.
+    RuntimeError for tensors of less than
     two dimensions, of different last sizes, or not of a floating point dtype.
     """
     if _has_torch_function((x1, x2)):
@@ -231,7 +237,8 @@ def chain_matmul(*matrices, out=None):
     return _C._chain_matmul(matrices) if out is None else _C._chain_matmul(matrices, out=out)
 
 
-# ---- contraction ------------------------------------------------------------------------------------------------------------
+# ---- contraction
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _letter(index):
@@ -248,14 +255,16 @@ def einsum(*args):
     """Sums of products over labelled dimensions.
 
     Args:
-        args: an equation such as 'ij,jk->ik' and the operands (or a list of them); or operands, each with the list of its labels
+        args: an equation such as 'ij,jk->ik' and the operands (or a list of them); or operands, each with the list of
+            its labels
             (ints from 0 to 51, or ...), and at the end the labels of the result if they are given.
 
     Raises: ValueError for too few arguments; RuntimeError for an equation that is malformed or does not fit the shapes.
     """
     if len(args) < 2:
         raise ValueError(
-            "einsum(): must specify the equation string and at least one operand, or at least one operand and its subscripts list"
+            "einsum(): must specify the equation string and at least one operand, or at least one operand and its "
+            "subscripts list"
         )
     if isinstance(args[0], tessera.Tensor):
         labels = args[1::2]
@@ -283,7 +292,8 @@ def _dims_of_tensordot(a, b, dims):
         return list(range(-dims, 0)), list(range(dims))
     if not isinstance(dims, (tuple, list)):
         raise RuntimeError(
-            f"tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] containing two lists, but got dims={dims}"
+            f"tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] containing two lists, "
+            f"but got dims={dims}"
         )
     if len(dims) != 2:
         raise RuntimeError(f"tensordot expects dims to hold two lists, but got dims={dims}")
@@ -305,12 +315,14 @@ def tensordot(a, b, dims=2, out=None):
     return _C._tensordot(a, b, dims_a, dims_b) if out is None else _C._tensordot(a, b, dims_a, dims_b, out=out)
 
 
-# ---- one tensor -------------------------------------------------------------------------------------------------------------
+# ---- one tensor
+# -------------------------------------------------------------------------------------------------------------
 
 
 @_of_first
 def split(tensor, split_size_or_sections, dim=0):
-    """Views of consecutive parts of a dimension: each of `split_size` elements (the last may be smaller), or of the sizes in a list.
+    """Views of consecutive parts of a dimension: each of `split_size` elements (the last may be smaller), or of the
+    sizes in a list.
 
     Raises: RuntimeError for a negative size or sections that don't add up.
     """
@@ -327,7 +339,8 @@ def _chosen(values, inverse, counts, return_inverse, return_counts):
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """The distinct elements, or with `dim` the distinct slices along it, in ascending order.
 
-    Returns: the values; with the flags a tuple of values, for each element of the input its place among them, and how often each occurs.
+    Returns: the values; with the flags a tuple of values, for each element of the input its place among them, and how
+        often each occurs.
     """
     if dim is None:
         found = _VF._unique2(input, sorted=sorted, return_inverse=return_inverse, return_counts=return_counts)
@@ -350,7 +363,8 @@ def unique_consecutive(input, return_inverse=False, return_counts=False, dim=Non
 def unravel_index(indices, shape):
     """For flat positions in an array of `shape` the coordinates: a tuple with a tensor for each dimension.
 
-    Raises: TypeError for indices that are no integers or a shape that is none; ValueError for a negative size or dimension.
+    Raises: TypeError for indices that are no integers or a shape that is none; ValueError for a negative size or
+        dimension.
     """
     if not isinstance(indices, tessera.Tensor):
         raise TypeError(f"unravel_index(): expected 'indices' to be a Tensor, but got {type(indices).__name__}")
@@ -379,18 +393,21 @@ def _spacings(input, spacing, dims):
     spacing = list(spacing)
     if len(spacing) != len(dims):
         raise RuntimeError(
-            f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = {input.dim()}' or of the given dims, "
+            f"torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to 'self.dim() = "
+            f"{input.dim()}' or of the given dims, "
             f"but got a list of length {len(spacing)} for {len(dims)} dims"
         )
     for d, points in zip(dims, spacing):
         if isinstance(points, tessera.Tensor):
             if points.dim() != 1:
                 raise RuntimeError(
-                    f"torch.gradient expected each element of spacing to have one dimension, but got an element with {points.dim()} dimensions!"
+                    f"torch.gradient expected each element of spacing to have one dimension, but got an element with "
+                    f"{points.dim()} dimensions!"
                 )
             if points.numel() != input.shape[d]:
                 raise RuntimeError(
-                    f"torch.gradient expected as many coordinates as points in dimension {d} ({input.shape[d]}), but got {points.numel()}"
+                    f"torch.gradient expected as many coordinates as points in dimension {d} ({input.shape[d]}), but "
+                    f"got {points.numel()}"
                 )
     return spacing
 
@@ -424,10 +441,12 @@ def _derivative(input, spacing, dim, edge_order):
 
 @_of_first
 def gradient(input, *, spacing=None, dim=None, edge_order=1):
-    """Estimates of the derivatives of a sampled function, by differences of second order inside and of order `edge_order` at the edges.
+    """Estimates of the derivatives of a sampled function, by differences of second order inside and of order
+    `edge_order` at the edges.
 
     Args:
-        spacing: the distance of the points (1): a number, a number for each dimension, or for each dimension a 1-D tensor of coordinates.
+        spacing: the distance of the points (1): a number, a number for each dimension, or for each dimension a 1-D
+            tensor of coordinates.
         dim: a dimension or several (all).
         edge_order: 1 or 2.
 
@@ -450,7 +469,8 @@ def gradient(input, *, spacing=None, dim=None, edge_order=1):
     for d in dims:
         if input.shape[d] < edge_order + 1:
             raise RuntimeError(
-                f"torch.gradient expected each dimension size to be at least edge_order+1, but dimension {d} has {input.shape[d]} points"
+                f"torch.gradient expected each dimension size to be at least edge_order+1, but dimension {d} has "
+                f"{input.shape[d]} points"
             )
     return tuple(_derivative(input, step, d, edge_order) for d, step in zip(dims, _spacings(input, spacing, dims)))
 
@@ -461,7 +481,8 @@ def _edges_of(input, bins, range):
     counts = [bins] * columns if isinstance(bins, int) else list(bins)
     if len(counts) != columns:
         raise RuntimeError(
-            f"histogramdd: The size of bins must be equal to the innermost dimension of the input, {columns}, but got {len(counts)}"
+            f"histogramdd: The size of bins must be equal to the innermost dimension of the input, {columns}, but got "
+            f"{len(counts)}"
         )
     if not all(isinstance(count, int) for count in counts):
         return [edges.contiguous() for edges in counts]
@@ -511,7 +532,8 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
         raise RuntimeError(f"histogramdd: only float and double are supported, but got {input.dtype}")
     if weight is not None and (weight.dtype != input.dtype or weight.shape != input.shape[:-1]):
         raise RuntimeError(
-            "histogramdd: if weight tensor is provided, it should have the dtype of the input and its shape without the innermost dimension"
+            "histogramdd: if weight tensor is provided, it should have the dtype of the input and its shape without "
+            "the innermost dimension"
         )
     with tessera.no_grad():
         edges = _edges_of(input, bins, range)
@@ -539,14 +561,17 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
 
 @_of_first
 def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
-    """A norm over `dim` (default: all dimensions). Deprecated: `linalg.vector_norm` and `linalg.matrix_norm` say which kind is meant.
+    """A norm over `dim` (default: all dimensions). Deprecated: `linalg.vector_norm` and `linalg.matrix_norm` say which
+    kind is meant.
 
     Args:
-        p: a number (inf and -inf too), 'fro' (the 2-norm of all the elements), 'nuc' (sum of the singular values; two dimensions).
+        p: a number (inf and -inf too), 'fro' (the 2-norm of all the elements), 'nuc' (sum of the singular values; two
+            dimensions).
         dim: an int, a list of ints or None.
         dtype: the input is converted first.
 
-    Raises: RuntimeError for another string, for dimensions out of range, and for 'nuc': `linalg` computes no singular values yet.
+    Raises: RuntimeError for another string, for dimensions out of range, and for 'nuc': `linalg` computes no singular
+        values yet.
     """
     if isinstance(dim, int):
         dim = [dim]

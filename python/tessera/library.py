@@ -70,7 +70,8 @@ class Library:
         if kind == "DEF":
             if ns in _definers or ns == "aten":
                 raise RuntimeError(
-                    f"Only a single library of kind DEF can be used to register the namespace {ns}; please put all of your definitions "
+                    f"Only a single library of kind DEF can be used to register the namespace {ns}; please put all of "
+                    f"your definitions "
                     f"in it, or use kind FRAGMENT."
                 )
             _definers.add(ns)
@@ -82,7 +83,8 @@ class Library:
     def define(self, schema, alias_analysis="", *, tags=()):
         """Makes an operator of the schema "name.overload(Tensor x) -> Tensor"; returns its name without the overload.
 
-        Raises: RuntimeError for a malformed schema, one that exists, another `alias_analysis` than "" and "CONSERVATIVE", and for a library of kind IMPL.
+        Raises: RuntimeError for a malformed schema, one that exists, another `alias_analysis` than "" and
+            "CONSERVATIVE", and for a library of kind IMPL.
         """
         if alias_analysis not in ("", "FROM_SCHEMA", "CONSERVATIVE"):
             raise RuntimeError(f"Invalid alias_analysis type {alias_analysis}")
@@ -112,16 +114,19 @@ class Library:
             name = op_name if "::" in op_name else f"{self.ns}::{op_name}"
         else:
             raise RuntimeError(
-                f"impl should be passed either a name or an OpOverload object as the first argument, got {type(op_name).__name__}"
+                f"impl should be passed either a name or an OpOverload object as the first argument, got "
+                f"{type(op_name).__name__}"
             )
         if not name.startswith(f"{self.ns}::"):
             raise RuntimeError(f"{name} is of another namespace than the library, {self.ns}")
         return name[: -len(".default")] if name.endswith(".default") else name
 
     def impl(self, op_name, fn, dispatch_key="", *, with_keyset=False, allow_override=False):
-        """A kernel of an operator for a dispatch key ("CPU", "Autograd" ...; the library's, or else CompositeImplicitAutograd).
+        """A kernel of an operator for a dispatch key ("CPU", "Autograd" ...; the library's, or else
+        CompositeImplicitAutograd).
 
-        `with_keyset`: the function gets a DispatchKeySet first. Raises: TypeError if `fn` can't be called, RuntimeError for an unknown key or operator, and
+        `with_keyset`: the function gets a DispatchKeySet first. Raises: TypeError if `fn` can't be called, RuntimeError
+        for an unknown key or operator, and
         where a Python kernel stands already unless `allow_override`.
         """
         if not callable(fn):
@@ -130,7 +135,8 @@ class Library:
         name = self._qualified(op_name)
         if _registered.get((name, key)) and not allow_override:
             raise RuntimeError(
-                f"This is not allowed since there's already a kernel registered from python overriding {name}'s behavior for {key} "
+                f"This is not allowed since there's already a kernel registered from python overriding {name}'s "
+                f"behavior for {key} "
                 f"dispatch key and {self.ns} namespace."
             )
         function = None if fn is fallthrough_kernel else fn
@@ -139,7 +145,9 @@ class Library:
         self._kernels.append((name, key))
 
     def fallback(self, fn, dispatch_key="", *, with_keyset=False):
-        """The kernel of every operator that has none for a key: `fn(op, *args, **kwargs)`. For `Library("_", "IMPL")`. Raises: RuntimeError for other namespaces."""
+        """The kernel of every operator that has none for a key: `fn(op, *args, **kwargs)`. For `Library("_", "IMPL")`.
+        Raises: RuntimeError for other namespaces.
+        """
         if self.ns != "_":
             raise RuntimeError(f'We can only register global fallbacks with the namespace "_", got {self.ns}')
         if not callable(fn):
@@ -227,7 +235,8 @@ def _definition_of(op):
 def define(qualname, schema, *, lib=None, tags=()):
     """Makes the operator "ns::name" with a schema "(Tensor x) -> Tensor".
 
-    Also `define(lib, schema, alias_analysis="")`: a decorator for the function that implements it. Raises: ValueError for a name without a namespace or a
+    Also `define(lib, schema, alias_analysis="")`: a decorator for the function that implements it. Raises: ValueError
+    for a name without a namespace or a
     schema with a name, RuntimeError if the operator exists.
     """
     if not isinstance(qualname, str):
@@ -302,7 +311,8 @@ def register_kernel(op, device_types, func=None, /, *, lib=None):
 
 
 def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=False):
-    """What an operator does to tensors without data (meta tensors): the shape and dtype of its outputs. A decorator without `func`.
+    """What an operator does to tensors without data (meta tensors): the shape and dtype of its outputs. A decorator
+    without `func`.
 
     Raises: RuntimeError if a `define`d operator has one already, unless `allow_override`.
     """
@@ -324,7 +334,8 @@ def impl_abstract(qualname, func=None, *, lib=None, _stacklevel=1):
     import warnings
 
     warnings.warn(
-        "torch.library.impl_abstract was renamed to torch.library.register_fake. Please use that instead; we will remove "
+        "torch.library.impl_abstract was renamed to torch.library.register_fake. Please use that instead; we will "
+        "remove "
         "torch.library.impl_abstract in a future version.",
         FutureWarning,
         stacklevel=2,
@@ -336,8 +347,10 @@ def register_autograd(op, backward, /, *, setup_context=None, lib=None):
     """The derivative of an operator.
 
     Args:
-        backward: `backward(ctx, *grads)`, one gradient for each output; returns one for each positional input, None where there is none, a list for a list.
-        setup_context: `setup_context(ctx, inputs, output)`, or `(ctx, inputs, keyword_only_inputs, output)` for operators with keyword-only arguments; fills
+        backward: `backward(ctx, *grads)`, one gradient for each output; returns one for each positional input, None
+            where there is none, a list for a list.
+        setup_context: `setup_context(ctx, inputs, output)`, or `(ctx, inputs, keyword_only_inputs, output)` for
+            operators with keyword-only arguments; fills
             `ctx`, which has what a Function's context has.
 
     Raises: RuntimeError for operators that write to their arguments.
@@ -352,7 +365,8 @@ def register_autograd(op, backward, /, *, setup_context=None, lib=None):
     overload = _resolve(name)
     if overload._schema.is_mutable:
         raise RuntimeError(
-            f"Cannot register autograd formula for non-functional operator {overload} with schema {overload._schema}. Please create a "
+            f"Cannot register autograd formula for non-functional operator {overload} with schema {overload._schema}. "
+            f"Please create a "
             f"functional operator and register an autograd "
             "formula for that."
         )
@@ -361,7 +375,9 @@ def register_autograd(op, backward, /, *, setup_context=None, lib=None):
 
 
 def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
-    """Where autocast is on for `device_type` ("cpu" or "cuda"), floating inputs are cast to `cast_inputs` first and the operator runs without autocast. Raises: ValueError."""
+    """Where autocast is on for `device_type` ("cpu" or "cuda"), floating inputs are cast to `cast_inputs` first and the
+    operator runs without autocast. Raises: ValueError.
+    """
     from tessera._ops import _resolve
 
     if device_type not in ("cpu", "cuda"):
@@ -377,7 +393,8 @@ def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
 
 
 def register_vmap(op, func=None, /, *, lib=None):
-    """The rule of an operator under `vmap`: `func(info, in_dims, *args, **kwargs)` returns (outputs, out_dims). A decorator without `func`.
+    """The rule of an operator under `vmap`: `func(info, in_dims, *args, **kwargs)` returns (outputs, out_dims). A
+    decorator without `func`.
 
     The rule is used as long as `lib` lives, if that is given. Raises: NotImplementedError where there is no `vmap`.
     """
@@ -394,7 +411,8 @@ def register_vmap(op, func=None, /, *, lib=None):
 def register_torch_dispatch(op, torch_dispatch_class, func=None, /, *, lib=None):
     """What an operator does under a mode or for a subclass, instead of the class's `__torch_dispatch__`.
 
-    `func(mode, func, types, args, kwargs)` for a TorchDispatchMode, `func(cls, func, types, args, kwargs)` for a subclass of Tensor. A decorator without `func`.
+    `func(mode, func, types, args, kwargs)` for a TorchDispatchMode, `func(cls, func, types, args, kwargs)` for a
+    subclass of Tensor. A decorator without `func`.
     The rule is used as long as `lib` lives, if that is given.
     """
     from tessera._ops import _rules

@@ -1,6 +1,7 @@
 """`__torch_function__`: overriding the library's functions for other types and inside modes.
 
-A call of a public function with an argument whose type defines `__torch_function__(func, types, args, kwargs)` is handed to it; an
+A call of a public function with an argument whose type defines `__torch_function__(func, types, args, kwargs)` is
+handed to it; an
 active TorchFunctionMode comes before all types. Functions of this package that are written in Python join in with
 `has_torch_function` and `handle_torch_function`.
 """
@@ -93,7 +94,8 @@ def is_tensor_like(obj):
 
 
 class TorchFunctionMode:
-    """Inside `with mode:` every public call goes to `mode.__torch_function__(func, types, args, kwargs)`, innermost mode first.
+    """Inside `with mode:` every public call goes to `mode.__torch_function__(func, types, args, kwargs)`, innermost
+    mode first.
 
     Within that method the mode itself is off, so that it can call `func`.
     """
@@ -175,7 +177,8 @@ def enable_reentrant_dispatch():
         yield
 
 
-# ---- inspection -------------------------------------------------------------------------------------------------------------
+# ---- inspection
+# -------------------------------------------------------------------------------------------------------------
 
 _IGNORED = """
     typename is_tensor is_storage set_default_tensor_type set_default_dtype get_default_dtype set_default_device get_default_device

@@ -70,7 +70,8 @@ def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="device
         count = module.device_count() if device_type != "cpu" and module.is_available() else 0
         if count > 1:
             warnings.warn(
-                f"{device_type.upper()} reports that you have {count} available devices, and you have used {_caller} without "
+                f"{device_type.upper()} reports that you have {count} available devices, and you have used {_caller} "
+                f"without "
                 "explicitly specifying which devices are being used.",
                 stacklevel=3,
             )

@@ -5,7 +5,8 @@ A checkpoint is a zip archive of
                                      ('storage', storage class, key, location, number of elements)
     <name>/data/<key>                the raw bytes of each storage, aligned to 64 bytes in the file
     <name>/byteorder, <name>/version, <name>/.format_version, <name>/.storage_alignment, <name>/.data/serialization_id
-Global names in the pickle are PyTorch's: `torch._utils._rebuild_tensor_v2`, `torch.FloatStorage`. They are mapped to and from the
+Global names in the pickle are PyTorch's: `torch._utils._rebuild_tensor_v2`, `torch.FloatStorage`. They are mapped to
+and from the
 names of this package while writing and reading.
 """
 
@@ -71,7 +72,8 @@ class _Options:
     skip_data = False
 
 
-# ---- what the restricted unpickler allows -----------------------------------------------------------------------------------
+# ---- what the restricted unpickler allows
+# -----------------------------------------------------------------------------------
 
 
 def add_safe_globals(safe_globals):
@@ -110,7 +112,9 @@ class safe_globals:
 
 
 def get_unsafe_globals_in_checkpoint(f):
-    """Names of the globals in checkpoint `f` that `load(weights_only=True)` would refuse now. Runs nothing from the file."""
+    """Names of the globals in checkpoint `f` that `load(weights_only=True)` would refuse now. Runs nothing from the
+    file.
+    """
     with _opened(f) as file:
         if not _is_zip(file):
             raise ValueError("Expected input to be a checkpoint returned by torch.save")
@@ -120,7 +124,9 @@ def get_unsafe_globals_in_checkpoint(f):
 
 
 class skip_data:
-    """Context manager: `save` writes zeros for the data of storages, `load` reads none of it (the values are undefined)."""
+    """Context manager: `save` writes zeros for the data of storages, `load` reads none of it (the values are
+    undefined).
+    """
 
     def __init__(self, materialize_fake_tensors=False):
         self.materialize_fake_tensors = materialize_fake_tensors
@@ -133,11 +139,13 @@ class skip_data:
         _Options.skip_data = self.saved
 
 
-# ---- options ----------------------------------------------------------------------------------------------------------------
+# ---- options
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def set_crc32_options(compute_crc32):
-    """Whether `save` computes checksums of the records (the default). Without them `load` can't tell a damaged file from a sound one,
+    """Whether `save` computes checksums of the records (the default). Without them `load` can't tell a damaged file
+    from a sound one,
     and programs that unzip it may complain."""
     _Options.crc32 = bool(compute_crc32)
 
@@ -163,7 +171,8 @@ class set_default_mmap_options:
     def __init__(self, flags):
         if flags not in (MAP_SHARED, MAP_PRIVATE):
             raise ValueError(
-                f"Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, but got {flags}"
+                f"Invalid argument in function set_default_mmap_options, expected mmap.MAP_PRIVATE or mmap.MAP_SHARED, "
+                f"but got {flags}"
             )
         self.prev, _Options.mmap = _Options.mmap, flags
 
@@ -178,13 +187,15 @@ def get_default_mmap_options():
     return _Options.mmap
 
 
-# ---- devices ----------------------------------------------------------------------------------------------------------------
+# ---- devices
+# ----------------------------------------------------------------------------------------------------------------
 
 _package_registry = []
 
 
 def register_package(priority, tagger, deserializer):
-    """Adds a kind of device: `tagger(storage)` gives its location string or None, `deserializer(storage, location)` brings a CPU
+    """Adds a kind of device: `tagger(storage)` gives its location string or None, `deserializer(storage, location)`
+    brings a CPU
     storage there or gives None. Lower priorities are asked first."""
     _package_registry.append((priority, tagger, deserializer))
     _package_registry.sort(key=lambda entry: entry[0])
@@ -213,14 +224,17 @@ def validate_cuda_device(location):
     index = tessera.device(location).index or 0
     if not tessera.cuda.is_available():
         raise RuntimeError(
-            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are running "
-            "on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages to "
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False. If you are "
+            "running "
+            "on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map your storages "
+            "to "
             "the CPU."
         )
     count = tessera.cuda.device_count()
     if index >= count:
         raise RuntimeError(
-            f"Attempting to deserialize object on CUDA device {index} but torch.cuda.device_count() is {count}. Please use "
+            f"Attempting to deserialize object on CUDA device {index} but torch.cuda.device_count() is {count}. Please "
+            f"use "
             "torch.load with map_location to map your storages to an existing device."
         )
     return index
@@ -275,7 +289,8 @@ def _restore_function(map_location):
     return restore
 
 
-# ---- names ------------------------------------------------------------------------------------------------------------------
+# ---- names
+# ------------------------------------------------------------------------------------------------------------------
 
 
 def _get_layout(name):
@@ -409,7 +424,8 @@ def _pickle(obj, pickle_module, protocol, persistent_id):
     return _rename_globals(data) if protocol in (2, 3) else data
 
 
-# ---- files ------------------------------------------------------------------------------------------------------------------
+# ---- files
+# ------------------------------------------------------------------------------------------------------------------
 
 
 class _opened:
@@ -459,7 +475,8 @@ def _check_seekable(f):
         f.seek(f.tell())
     except (io.UnsupportedOperation, AttributeError) as error:
         message = (
-            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer like "
+            f"{error}. You can only torch.load from a file that is seekable. Please pre-load the data into a buffer "
+            f"like "
             "io.BytesIO and try to load from it instead."
         )
         raise type(error)(message) from None
@@ -472,7 +489,8 @@ def _is_zip(file):
     return magic == b"PK\x03\x04"
 
 
-# ---- save -------------------------------------------------------------------------------------------------------------------
+# ---- save
+# -------------------------------------------------------------------------------------------------------------------
 
 
 def save(
@@ -490,12 +508,16 @@ def save(
         f: a path or a file object with `write`.
         pickle_module, pickle_protocol: how the structure around the tensors is pickled.
 
-    A file at the path is replaced as a whole: until all is written, and after an error, a full disk or a kill, the path has what it
-    had before. The new file gets the permissions that `open` would have given or left; a symbolic link stays, and what it names is
-    replaced; pipes and devices are written directly. Nothing is synced to the disk: give a file object and call `os.fsync` where a
+    A file at the path is replaced as a whole: until all is written, and after an error, a full disk or a kill, the path
+        has what it
+    had before. The new file gets the permissions that `open` would have given or left; a symbolic link stays, and what
+    it names is
+    replaced; pipes and devices are written directly. Nothing is synced to the disk: give a file object and call
+    `os.fsync` where a
     checkpoint must survive a crash of the machine.
 
-    Raises: RuntimeError if the folder of the path doesn't exist, the file can't be written, or two tensors view one storage with
+    Raises: RuntimeError if the folder of the path doesn't exist, the file can't be written, or two tensors view one
+        storage with
         different dtypes; AttributeError for an `f` that is neither.
 
         >>> tessera.save({"w": tessera.ones(2)}, "weights.pt")
@@ -583,11 +605,14 @@ def _write_archive(file, name, data, storages, byteorder):
     writer.close()
 
 
-# ---- load -------------------------------------------------------------------------------------------------------------------
+# ---- load
+# -------------------------------------------------------------------------------------------------------------------
 
 _ADVICE = (
-    "In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` from `False` to `True`. Re-running "
-    "`torch.load` with `weights_only` set to `False` will likely succeed, but it can result in arbitrary code execution. Do it "
+    "In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` from `False` to "
+    "`True`. Re-running "
+    "`torch.load` with `weights_only` set to `False` will likely succeed, but it can result in arbitrary code "
+    "execution. Do it "
     "only if you got the file from a trusted source."
 )
 _DOCS = (
@@ -602,12 +627,14 @@ def _weights_only_error(error):
         message = (
             "Weights only load failed. This file can still be loaded, to do so you have two options, "
             "\033[1mdo those steps only if you trust the source of the checkpoint\033[0m. "
-            f"\n\t(1) {_ADVICE}\n\t(2) Alternatively, to load with `weights_only=True` please check the recommended steps in the "
+            f"\n\t(1) {_ADVICE}\n\t(2) Alternatively, to load with `weights_only=True` please check the recommended "
+            f"steps in the "
             f"following error message.\n\tWeightsUnpickler error: {text}"
         )
     else:
         message = (
-            f"Weights only load failed. {_ADVICE}\nPlease file an issue with the following so that we can make `weights_only=True` "
+            f"Weights only load failed. {_ADVICE}\nPlease file an issue with the following so that we can make "
+            f"`weights_only=True` "
             f"compatible with your use case: WeightsUnpickler error: {text}"
         )
     return UnpicklingError(message + _DOCS)
@@ -621,18 +648,23 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
         map_location: where storages go: a device or its name, a dict from saved to wanted names, or a function
             (CPU storage, saved name) -> storage or None. None restores the saved devices.
         pickle_module: for `weights_only=False`.
-        weights_only: True (the default) accepts tensors, containers, numbers and strings, and what `add_safe_globals` allowed.
+        weights_only: True (the default) accepts tensors, containers, numbers and strings, and what `add_safe_globals`
+            allowed.
             False runs whatever the file says.
-        mmap: leave storages in the file and map it; needs a path. The file must not change while tensors live: replacing it, as `save`
+        mmap: leave storages in the file and map it; needs a path. The file must not change while tensors live:
+            replacing it, as `save`
             does, leaves them alone, writing into it does not.
 
-    What is read is compared with the checksums in the archive. With `mmap` that is the structure, but not the data of the tensors:
-    those are not read here. Nor is there anything to compare in the old stream format, and in files that were saved without checksums
+    What is read is compared with the checksums in the archive. With `mmap` that is the structure, but not the data of
+    the tensors:
+    those are not read here. Nor is there anything to compare in the old stream format, and in files that were saved
+    without checksums
     (`set_crc32_options`).
 
     With `weights_only`, memory is bounded by the length of the file (for compressed archives, what it unpacks to).
 
-    Raises: pickle.UnpicklingError for a file that `weights_only` refuses or that is corrupted, RuntimeError for a broken archive,
+    Raises: pickle.UnpicklingError for a file that `weights_only` refuses or that is corrupted, RuntimeError for a
+        broken archive,
         a wrong checksum or a missing device, FileNotFoundError, ValueError for mmap without a path.
     """
     if weights_only is None:
@@ -781,7 +813,8 @@ class _ZipLoader:
         return tessera.frombuffer(self.mapping, dtype=tessera.uint8, count=nbytes, offset=offset).untyped_storage()
 
 
-# ---- the stream format of PyTorch before 1.6 ----------------------------------------------------------------------------------
+# ---- the stream format of PyTorch before 1.6
+# ----------------------------------------------------------------------------------
 
 
 def _legacy_save(obj, file, pickle_module, protocol):

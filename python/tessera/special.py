@@ -5,7 +5,8 @@
     >>> tessera.special.expit(tessera.tensor(0.0))
     tensor(0.5000)
 
-Inputs of integer dtypes give results of the default floating dtype. Raises: TypeError for arguments that are no tensors or numbers, RuntimeError for
+Inputs of integer dtypes give results of the default floating dtype. Raises: TypeError for arguments that are no tensors
+or numbers, RuntimeError for
 shapes that do not broadcast.
 """
 

@@ -63,8 +63,10 @@ def _warn_deprecated(level=2):
     if not _warned:
         _warned = True
         warnings.warn(
-            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage class. "
-            "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, use "
+            "TypedStorage is deprecated. It will be removed in the future and UntypedStorage will be the only storage "
+            "class. "
+            "This should only matter to you if you are using storages directly.  To access UntypedStorage directly, "
+            "use "
             "tensor.untyped_storage() instead of tensor.storage()",
             UserWarning,
             stacklevel=level + 1,
@@ -92,7 +94,8 @@ class TypedStorage(metaclass=_LegacyMeta):
         dtype: element type; required with `wrap_storage`.
         device: where to allocate.
 
-    Raises: RuntimeError for an unusable combination of arguments, ValueError for a wrong dtype, TypeError for a wrong type.
+    Raises: RuntimeError for an unusable combination of arguments, ValueError for a wrong dtype, TypeError for a wrong
+        type.
     """
 
     _legacy_dtype = None
@@ -391,7 +394,9 @@ class _UntypedMethods:
         return self._is_pinned() and (device is None or tessera.device(device).type == "cuda")
 
     def pin_memory(self, device="cuda"):
-        """A copy in page-locked memory, or this storage if it is there. Raises: RuntimeError for another `device` than cuda, and without one."""
+        """A copy in page-locked memory, or this storage if it is there. Raises: RuntimeError for another `device` than
+        cuda, and without one.
+        """
         if device is not None and tessera.device(device).type != "cuda":
             raise RuntimeError(f"memory is pinned for cuda devices only, but got device {device}")
         return self._bytes_tensor().pin_memory().untyped_storage()

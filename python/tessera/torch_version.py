@@ -31,7 +31,9 @@ def _key(value):
 
 
 class TorchVersion(str):
-    """A str; `<`, `==` and so on with strings, tuples of numbers and version objects compare versions, `"2.10" > "2.9"`."""
+    """A str; `<`, `==` and so on with strings, tuples of numbers and version objects compare versions, `"2.10" >
+    "2.9"`.
+    """
 
     def _compare(self, other, operation):
         try:

@@ -1,4 +1,5 @@
-"""Programs whose first call of something lets go of the interpreter's lock: more than 16,384 elements, in a process in which nothing else ran before.
+"""Programs whose first call of something lets go of the interpreter's lock: more than 16,384 elements, in a process in
+which nothing else ran before.
 
 Each is a text of its own, for test_first_calls.py and smoke.py to run in a fresh process, and checks what it computed.
 """
@@ -288,7 +289,9 @@ PROGRAMS = {
 
 
 def run(name):
-    """The finished process of one program (its output is text). Warnings of Python's own development mode are errors in it."""
+    """The finished process of one program (its output is text). Warnings of Python's own development mode are errors in
+    it.
+    """
     body = PREAMBLE + "\n".join(line[8:] for line in PROGRAMS[name].split("\n"))
     if "NUMPY" in body:
         body = "import importlib.util\nNUMPY = importlib.util.find_spec('numpy') is not None\n" + body

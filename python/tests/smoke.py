@@ -1,8 +1,10 @@
-"""A short look at the package under one interpreter: it imports, the first calls of first_calls.py work, and a small network learns the handwritten digits.
+"""A short look at the package under one interpreter: it imports, the first calls of first_calls.py work, and a small
+network learns the handwritten digits.
 
     python python/tests/smoke.py
 
-Needs nothing but the installed package and the standard library. The status is 0 if all is well, 1 if something failed (its output says what).
+Needs nothing but the installed package and the standard library. The status is 0 if all is well, 1 if something failed
+(its output says what).
 """
 
 import os

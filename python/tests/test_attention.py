@@ -1,4 +1,6 @@
-"""Attention in blocks against its definition, written out: results, first, second and third derivatives; MultiheadAttention in its layouts."""
+"""Attention in blocks against its definition, written out: results, first, second and third derivatives;
+MultiheadAttention in its layouts.
+"""
 
 import pytest
 

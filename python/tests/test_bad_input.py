@@ -149,7 +149,8 @@ def test_exceptions(case):
         assert type(caught.value) is RuntimeError or isinstance(caught.value, tessera.OutOfMemoryError)
 
 
-# ---- nothing half done ------------------------------------------------------------------------------------------------------
+# ---- nothing half done
+# ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

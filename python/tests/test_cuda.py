@@ -1,4 +1,6 @@
-"""tessera.cuda and tensors on devices. Without a device, the tests run once more in a child process on the emulated one, if TESSERA_TEST_CUDA_LIBRARY names its library."""
+"""tessera.cuda and tensors on devices. Without a device, the tests run once more in a child process on the emulated
+one, if TESSERA_TEST_CUDA_LIBRARY names its library.
+"""
 
 import copy
 import io
@@ -49,7 +51,8 @@ def run_script(text, **environment):
     return child.stdout
 
 
-# ---- devices ----------------------------------------------------------------------------------------------------------------
+# ---- devices
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_without_a_library_there_are_no_devices():
@@ -99,7 +102,8 @@ def test_devices():
 @on_device
 def test_initialization_is_lazy():
     run_script(
-        "import tessera as t\nassert t.cuda.is_available() and not t.cuda.is_initialized()\nt.ones(1, device='cuda')\nassert t.cuda.is_initialized()"
+        "import tessera as t\nassert t.cuda.is_available() and not t.cuda.is_initialized()\nt.ones(1, "
+        "device='cuda')\nassert t.cuda.is_initialized()"
     )
 
 
@@ -124,7 +128,8 @@ assert os.waitpid(child, 0)[1] == 0
 """)
 
 
-# ---- streams and events -----------------------------------------------------------------------------------------------------
+# ---- streams and events
+# -----------------------------------------------------------------------------------------------------
 
 
 @on_device
@@ -194,7 +199,8 @@ def test_waiting_can_warn():
     assert torch.cuda.get_sync_debug_mode() == 0
 
 
-# ---- memory -----------------------------------------------------------------------------------------------------------------
+# ---- memory
+# -----------------------------------------------------------------------------------------------------------------
 
 
 @on_device
@@ -361,7 +367,8 @@ def test_pinned_memory():
     assert batch.is_pinned()
 
 
-# ---- tensors ----------------------------------------------------------------------------------------------------------------
+# ---- tensors
+# ----------------------------------------------------------------------------------------------------------------
 
 
 @on_device
@@ -548,7 +555,8 @@ def test_exchange_with_other_libraries():
     assert not hasattr(torch.ones(1), "__cuda_array_interface__")
 
 
-# ---- random numbers ---------------------------------------------------------------------------------------------------------
+# ---- random numbers
+# ---------------------------------------------------------------------------------------------------------
 
 
 @on_device
@@ -585,7 +593,8 @@ if t.cuda.is_available():
 """)
 
 
-# ---- graphs -----------------------------------------------------------------------------------------------------------------
+# ---- graphs
+# -----------------------------------------------------------------------------------------------------------------
 
 
 @on_device
@@ -646,7 +655,8 @@ def test_graphed_modules():
         assert all(torch.allclose(p.grad, q.grad) for p, q in zip(graphed.parameters(), plain.parameters()))
 
 
-# ---- the rest ---------------------------------------------------------------------------------------------------------------
+# ---- the rest
+# ---------------------------------------------------------------------------------------------------------------
 
 
 @on_device

@@ -1,4 +1,6 @@
-"""A CNN, a small GPT and a ResNet-18 trained on a device: the losses follow those of the CPU. Small models on the emulated device, which is slow; full ones on a real one."""
+"""A CNN, a small GPT and a ResNet-18 trained on a device: the losses follow those of the CPU. Small models on the
+emulated device, which is slow; full ones on a real one.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,6 @@
-"""How calls are routed, seen from Python: `explain`, `__torch_function__`, operators as objects, kernels made at run time."""
+"""How calls are routed, seen from Python: `explain`, `__torch_function__`, operators as objects, kernels made at run
+time.
+"""
 
 import pickle
 
@@ -11,7 +13,8 @@ def steps_of(function, *args, **kwargs):
     return tessera.explain(function, *args, **kwargs)[0]
 
 
-# ---- explain ----------------------------------------------------------------------------------------------------------------
+# ---- explain
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_explain_names_overload_keys_and_rule():
@@ -51,7 +54,8 @@ def test_explain_rejects_arguments_that_fit_nothing():
         tessera.explain(tessera.exp, "x")
 
 
-# ---- __torch_function__ -----------------------------------------------------------------------------------------------------
+# ---- __torch_function__
+# -----------------------------------------------------------------------------------------------------
 
 
 class Recording:
@@ -139,7 +143,8 @@ def test_an_exception_in_a_mode_leaves_the_stack_clean():
     assert tessera.ones(2).exp().shape == (2,)
 
 
-# ---- callables --------------------------------------------------------------------------------------------------------------
+# ---- callables
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_operators_look_like_functions():

@@ -1,4 +1,6 @@
-"""The first call of each kind in a process of its own, with tensors large enough that the interpreter's lock is let go of meanwhile."""
+"""The first call of each kind in a process of its own, with tensors large enough that the interpreter's lock is let go
+of meanwhile.
+"""
 
 import os
 import subprocess

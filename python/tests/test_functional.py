@@ -1,4 +1,6 @@
-"""Functions of the top-level namespace that are written in Python, settings, the names of linalg and special, devices that are not there."""
+"""Functions of the top-level namespace that are written in Python, settings, the names of linalg and special, devices
+that are not there.
+"""
 
 import itertools
 import math

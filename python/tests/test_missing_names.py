@@ -1,4 +1,6 @@
-"""Names of this package that the package itself uses: they exist, or are asked for with `require`, which says what is missing."""
+"""Names of this package that the package itself uses: they exist, or are asked for with `require`, which says what is
+missing.
+"""
 
 import ast
 import importlib
@@ -150,9 +152,11 @@ def test_nothing_is_changed_before_the_error():
 ABSTRACT = "for subclasses to define"
 CALLED = "what a call of something that is not there to be called gets"
 
-# Functions that can only fail, and why they are there. A name that would stand for something that is not there yet is left out of the package instead.
+# Functions that can only fail, and why they are there. A name that would stand for something that is not there yet is
+# left out of the package instead.
 ONLY_RAISE = {
-    "tessera._library.registration.FakeImplCtx.new_dynamic_size": "sizes that depend on data: meta tensors, for which fake implementations run, have numbers as sizes",
+    "tessera._library.registration.FakeImplCtx.new_dynamic_size": "sizes that depend on data: meta tensors, for which "
+    "fake implementations run, have numbers as sizes",
     "tessera._library.schema.infer_schema.fail": "the error of its neighbours",
     "tessera._tensor.reinforce": "documented as removed",
     "tessera.autograd.function.Function.__call__": CALLED,

@@ -302,7 +302,9 @@ def test_init_is_seeded_and_bounded():
 @pytest.mark.parametrize("layer", [tessera.nn.LSTM, tessera.nn.GRU, tessera.nn.RNN])
 @pytest.mark.parametrize("bias", [True, False])
 def test_recurrent_layers_as_one_operator_and_step_by_step(layer, bias):
-    """Sequences of one length run in one operator, packed ones of several lengths step by step: the same states and gradients."""
+    """Sequences of one length run in one operator, packed ones of several lengths step by step: the same states and
+    gradients.
+    """
     tessera.manual_seed(0)
     m = layer(5, 19, 2, bias=bias, bidirectional=True, dtype=tessera.float64)
     x = tessera.randn(4, 3, 5, dtype=tessera.float64)

@@ -177,7 +177,8 @@ def test_repeats_have_to_fit_the_size_that_is_promised():
         tessera.repeat_interleave(x, 2, output_size=5)
 
 
-# ---- settings ----------------------------------------------------------------------------------------------------------------
+# ---- settings
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_precisions_of_backends_are_checked_and_kept():
@@ -240,7 +241,8 @@ def test_the_accelerator_of_the_build_and_of_the_machine(monkeypatch):
     assert current() is None
 
 
-# ---- pytree ------------------------------------------------------------------------------------------------------------------
+# ---- pytree
+# ------------------------------------------------------------------------------------------------------------------
 
 Point = namedtuple("Point", "x y")
 
@@ -294,7 +296,8 @@ def test_contexts_that_can_not_be_dumped():
             pytree.treespec_loads(text.replace(f"{__name__}:Point", name))
 
 
-# ---- others ------------------------------------------------------------------------------------------------------------------
+# ---- others
+# ------------------------------------------------------------------------------------------------------------------
 
 
 def test_gradcheck_takes_masked():
@@ -340,7 +343,8 @@ def test_signatures_of_operators_are_shown_as_python_writes_them():
     )
 
 
-# ---- of devices, without one: what the Python side does with its arguments ----------------------------------------------------
+# ---- of devices, without one: what the Python side does with its arguments
+# ----------------------------------------------------
 
 
 def test_coalesced_sums_travel_in_buffers_of_the_given_size(monkeypatch):

@@ -21,7 +21,8 @@ from tessera.utils.hooks import RemovableHandle
 def test_import_loads_little():
     code = (
         "import sys; before = set(sys.modules); import tessera; new = set(sys.modules) - before;"
-        "print(sorted(n for n in new if n.startswith('tessera')), sorted({'numpy', 'typing', 'inspect', 'dataclasses', 're', 'pickle'} & new))"
+        "print(sorted(n for n in new if n.startswith('tessera')), sorted({'numpy', 'typing', 'inspect', 'dataclasses', "
+        "'re', 'pickle'} & new))"
     )
     out = subprocess.run(
         [sys.executable, "-S", "-c", "import sys; sys.path[:0] = " + repr(sys.path) + "; " + code],

@@ -1,7 +1,9 @@
 """Whatever the package offers by name is pickled by that name: functions, types, dtypes, methods, operators.
 
-The names are those that the process shows. A pickle of a plain process names `tessera.*` and is read by plain processes and under the alias; one made under the alias
-(`python -m tessera`) names `torch.*` where PyTorch has the name. `save` writes PyTorch's names in both, and `load` reads both.
+The names are those that the process shows. A pickle of a plain process names `tessera.*` and is read by plain processes
+and under the alias; one made under the alias
+(`python -m tessera`) names `torch.*` where PyTorch has the name. `save` writes PyTorch's names in both, and `load`
+reads both.
 """
 
 import copy

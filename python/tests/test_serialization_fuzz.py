@@ -1,4 +1,5 @@
-"""Damaged and hostile checkpoints: `load` gives an object or one of the documented exceptions, whatever the bytes. Never a crash, a hang or a huge allocation.
+"""Damaged and hostile checkpoints: `load` gives an object or one of the documented exceptions, whatever the bytes.
+Never a crash, a hang or a huge allocation.
 
 TESSERA_FUZZ_SECONDS=600 runs for that long; TESSERA_FUZZ_SEED repeats a run.
 """
@@ -83,7 +84,8 @@ def damaged(data, rng, others):
     return bytes(data[: rng.randrange(len(data) + 1)]) if rng.random() < 0.05 else bytes(data)
 
 
-# ---- sound files around wrong numbers -----------------------------------------------------------------------------------------
+# ---- sound files around wrong numbers
+# -----------------------------------------------------------------------------------------
 
 LENGTHS = {"0": 8, "1": 48, "2": 0}
 KINDS = {

@@ -1,4 +1,6 @@
-"""`weights_only=True`: memory bounded by the file, exact arguments for what may be called, states that hide nothing of a class."""
+"""`weights_only=True`: memory bounded by the file, exact arguments for what may be called, states that hide nothing of
+a class.
+"""
 
 import collections
 import io
@@ -215,7 +217,8 @@ def test_the_storages_of_a_stream_are_bounded_together():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
 
 
-# ---- states -----------------------------------------------------------------------------------------------------------------
+# ---- states
+# -----------------------------------------------------------------------------------------------------------------
 
 HIDING = [
     "item",
@@ -328,7 +331,8 @@ def test_modules_of_allowed_classes_load():
     assert got.weight.tolist() == layer.weight.tolist() and got(tessera.ones(1, 3)).shape == (1, 2)
 
 
-# ---- geometry ---------------------------------------------------------------------------------------------------------------
+# ---- geometry
+# ---------------------------------------------------------------------------------------------------------------
 
 GEOMETRIES = [
     ([-1], [1]),

@@ -211,7 +211,9 @@ def read_names():
 
 
 def stored(function):
-    """{parameter: attribute} of those that become an attribute, maybe through a call such as bool(...), and are read nowhere else."""
+    """{parameter: attribute} of those that become an attribute, maybe through a call such as bool(...), and are read
+    nowhere else.
+    """
     loads = [n.id for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     kept = {}
     for node in ast.walk(function):

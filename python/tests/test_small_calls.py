@@ -1,4 +1,6 @@
-"""Small dense tensors take a shorter way through elementwise operators: it must give what the general one gives, which strided tensors take."""
+"""Small dense tensors take a shorter way through elementwise operators: it must give what the general one gives, which
+strided tensors take.
+"""
 
 import itertools
 

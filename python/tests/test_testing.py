@@ -24,7 +24,8 @@ def test_close_values_pass():
 
 def test_messages():
     assert message(T([1.0, 2.0, 3.0]), T([1.0, 2.0, 4.0])) == (
-        "Tensor-likes are not close!\n\nMismatched elements: 1 / 3 (33.3%)\nGreatest absolute difference: 1.0 at index (2,) (up to 1e-05 allowed)\n"
+        "Tensor-likes are not close!\n\nMismatched elements: 1 / 3 (33.3%)\nGreatest absolute difference: 1.0 at index "
+        "(2,) (up to 1e-05 allowed)\n"
         "Greatest relative difference: 0.25 at index (2,) (up to 1.3e-06 allowed)"
     )
     assert (

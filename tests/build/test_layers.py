@@ -42,7 +42,8 @@ def wrong(edges, forbidden):
 
 
 def test_the_core_names_nothing_above_it(edges):
-    # NAME_autograd is what autograd adds to a library: it lies beside the op tables that it is made from, and above autograd.
+    # NAME_autograd is what autograd adds to a library: it lies beside the op tables that it is made from, and above
+    # autograd.
     assert not wrong({a: b for a, b in edges.items() if not a.endswith("_autograd")}, lambda a, b: namespace(a) == "tensor" and namespace(b) != "tensor")
 
 
@@ -63,7 +64,9 @@ def test_kernels_are_below_the_tensor(edges):
 
 
 def test_a_namespace_owns_its_kernels(edges):
-    """Its cpu/ and cuda/ folders are for itself; the core's are for all. The extension modules, which join all devices' tables, may name cuda/ folders and lists of constants."""
+    """Its cpu/ and cuda/ folders are for itself; the core's are for all. The extension modules, which join all devices'
+    tables, may name cuda/ folders and lists of constants.
+    """
 
     def forbidden(a, b):
         parts = b.split("/")
@@ -109,7 +112,9 @@ def readmes_with_targets():
 
 
 def test_readmes_name_libraries_that_exist(edges):
-    """A row of such a table is a target of the folder or a folder with a target of its name (pointwise, conv:conv); every library below the folder has its row or its folder's."""
+    """A row of such a table is a target of the folder or a folder with a target of its name (pointwise, conv:conv);
+    every library below the folder has its row or its folder's.
+    """
     tables = dict(readmes_with_targets())
     assert {"tensor/cpu", "tensor/cuda", "nn/cpu", "nn/cuda"} <= set(tables)
     everything = {package(label) + ":" + label.split(":")[1] for label in edges}

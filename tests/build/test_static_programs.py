@@ -1,4 +1,6 @@
-"""The static C++ programs of examples/digits: what is linked into them, how large they are, and that they do what train.py does."""
+"""The static C++ programs of examples/digits: what is linked into them, how large they are, and that they do what
+train.py does.
+"""
 
 import os
 import pathlib
@@ -13,7 +15,8 @@ DIGITS = ROOT / "examples" / "digits"
 LIMIT = 3 * 2**20  # bytes, stripped
 PROGRAMS = ("train_static", "infer_static")
 
-# What the programs call, and what those operators call in turn. A new name here is a question: does the program need it?
+# What the programs call, and what those operators call in turn. A new name here is a question: does the program need
+# it?
 INFER_OPS = set("""
     add_Scalar add_Tensor add__Scalar add__Tensor addmm argmax bernoulli__float bmm clone copy_ div__Scalar div__Tensor dot dropout empty_like
     expand flatten_using_ints linear matmul mm mul_Tensor mul__Scalar mul__Tensor mv relu relu_ reshape resolve_conj resolve_neg squeeze_dim
@@ -70,7 +73,8 @@ def test_programs_hold_no_operator_that_they_do_not_call(programs):
 def test_inference_has_no_autograd(programs):
     inside = [line for line in names(programs["infer_static_symbols"]) if re.search(r" [A-Za-z] (vtable for |typeinfo for )?tessera::autograd::", line)]
     assert not inside
-    assert [line for line in names(programs["train_static_symbols"]) if " tessera::autograd::" in line]  # the pattern finds it where it is
+    # the pattern finds it where it is
+    assert [line for line in names(programs["train_static_symbols"]) if " tessera::autograd::" in line]
 
 
 def last_epoch(output):

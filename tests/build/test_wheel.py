@@ -61,7 +61,8 @@ def test_needs_no_other_distribution():
 
 
 def test_version_is_the_packages():
-    assert run(sys.executable, "-c", "import tessera; print(tessera.__version__)").strip() == importlib.metadata.version("tessera")
+    assert run(sys.executable, "-c", "import tessera; "
+                                     "print(tessera.__version__)").strip() == importlib.metadata.version("tessera")
 
 
 def test_extension_links_only_the_runtime(extension):

@@ -1,8 +1,11 @@
-"""Replays the recorded operators (or modules) on a device: inputs are moved there, results must be there and are compared as on the CPU.
+"""Replays the recorded operators (or modules) on a device: inputs are moved there, results must be there and are
+compared as on the CPU.
 
-    python tests/conformance/replay_on_device.py --device cuda [--suite ops|modules] [arguments of the replay script ...]
+    python tests/conformance/replay_on_device.py --device cuda [--suite ops|modules] [arguments of the replay script
+    ...]
 
-Random streams and the few recorded cases that name the CPU as their device are left to the CPU's replay. Launches are waited for, so that errors found by kernels are raised by
+Random streams and the few recorded cases that name the CPU as their device are left to the CPU's replay. Launches are
+waited for, so that errors found by kernels are raised by
 the calls that caused them. TESSERA_CUDA_LIBRARY may name the library for the emulated device.
 """
 

@@ -24,7 +24,9 @@ TIMEOUT = 1200  # seconds for one suite
 
 @dataclasses.dataclass
 class Result:
-    """passed, failed: all checks of the suite; present: checks of the names that exist here (passed ones are among them)."""
+    """passed, failed: all checks of the suite; present: checks of the names that exist here (passed ones are among
+    them).
+    """
 
     passed: int
     failed: int

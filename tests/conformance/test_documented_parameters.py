@@ -1,4 +1,6 @@
-"""Names that are there accept the parameters that the documents give them, by name, or stand here with the reason why not."""
+"""Names that are there accept the parameters that the documents give them, by name, or stand here with the reason why
+not.
+"""
 
 import importlib
 import inspect

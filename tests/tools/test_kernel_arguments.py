@@ -1,4 +1,6 @@
-"""Every argument of an op's schema is read: by the expressions of the op tables, and by the functions that are written by hand for them."""
+"""Every argument of an op's schema is read: by the expressions of the op tables, and by the functions that are written
+by hand for them.
+"""
 
 import pathlib
 import re
@@ -68,7 +70,9 @@ def arguments(schema):
 
 
 def unread_in_table(block):
-    """(op, expression field, arguments that the expression does not name). Layouts, pinning and the dtype of out= are checked by code that opgen writes."""
+    """(op, expression field, arguments that the expression does not name). Layouts, pinning and the dtype of out= are
+    checked by code that opgen writes.
+    """
     schema = field(block, "schema")[0]
     for kind in ("expr", "inplace_expr", "out_expr"):
         for text in field(block, kind):
@@ -153,7 +157,9 @@ def unread_parameters(parameters, body):
 
 
 def partners(library):
-    """{function: the functions that get the same arguments, itself included}: those that one entry of a table names, or calls by their default names."""
+    """{function: the functions that get the same arguments, itself included}: those that one entry of a table names, or
+    calls by their default names.
+    """
     together = {}
     for path in sorted((ROOT / library).rglob("*.textproto")):
         for block in blocks(path):

@@ -70,7 +70,8 @@ void nobody() {
 }
 }  // namespace tessera::kernels
 """,
-    "tensor/cpu/reduce/total.cc": "namespace tessera::cpu {\nvoid run_total(Operand out) {\n  a();\n  b();\n  c();\n}\n}\n",
+    "tensor/cpu/reduce/total.cc": "namespace tessera::cpu {\nvoid run_total(Operand out) {\n  a();\n  b();\n  "
+    "c();\n}\n}\n",
     "tensor/cpu/pointwise/ops_toy.cc": """#define TESSERA_OPS(X) X(Twice, 1, 0)
 namespace tessera::cpu {
 namespace HWY_NAMESPACE {
@@ -87,7 +88,8 @@ constinit const PointwiseOp twice = OpBuilder<1>("twice").floats(TwiceF32, Twice
 }  // namespace tessera
 """,
     "tensor/cpu/pointwise/pointwise_ops.h": "namespace tessera::pw {\nTESSERA_PW(twice);  // (x)\n}\n",
-    "autograd/formulas_toy.cc": "namespace tessera::autograd {\nTensor twice_backward(const Tensor& grad) {\n  return twice(grad);\n}\n}\n",
+    "autograd/formulas_toy.cc": "namespace tessera::autograd {\nTensor twice_backward(const Tensor& grad) {\n  return "
+    "twice(grad);\n}\n}\n",
 }
 
 

@@ -1,4 +1,6 @@
-"""What Bazel finds on a machine: C++ needs no Python, the emulated device needs the headers of CUDA alone. Nothing is compiled here."""
+"""What Bazel finds on a machine: C++ needs no Python, the emulated device needs the headers of CUDA alone. Nothing is
+compiled here.
+"""
 
 import pathlib
 import subprocess

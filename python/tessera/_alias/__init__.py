@@ -37,7 +37,8 @@ class _AliasLoader:
     def exec_module(self, module):
         module.__spec__ = self.real_spec  # the import system has just replaced it; the module is already initialised
         if not hasattr(module, "__path__"):
-            # Modules inside an extension module have no finder: who imports the outer one (pickle, for a function of theirs) gets them, too.
+            # Modules inside an extension module have no finder: who imports the outer one (pickle, for a function of
+            # theirs) gets them, too.
             inside = self.real_name + "."
             sys.modules.update(
                 (_OUTSIDE + name[len(_INSIDE) :], found)
@@ -97,7 +98,9 @@ def installed():
 
 
 def install():
-    """Installs the alias in this process and, through the environment, in its children. Returns the package. May be called again."""
+    """Installs the alias in this process and, through the environment, in its children. Returns the package. May be
+    called again.
+    """
     package = importlib.import_module(_INSIDE)
     if not installed():
         sys.meta_path.insert(0, _AliasFinder)

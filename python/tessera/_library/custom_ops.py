@@ -41,7 +41,8 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None,
         ):
             result._destroy()
             raise ValueError(
-                f"{name}: a function without Tensor arguments that is for certain devices must have an argument `device: torch.device`"
+                f"{name}: a function without Tensor arguments that is for certain devices must have an argument "
+                f"`device: torch.device`"
             )
         result._default = None
         result.register_kernel(device_types)(function)
@@ -65,7 +66,8 @@ def check_mutated(op_name, text, mutates_args):
     named = {mutates_args} if isinstance(mutates_args, str) else set(mutates_args)
     if written != named:
         raise ValueError(
-            f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={text}`. The schema writes to "
+            f"Attempted to create a custom op with `mutates_args={mutates_args}` and `schema={text}`. The schema "
+            f"writes to "
             f"{sorted(written)}: please make these consistent."
         )
 
@@ -80,11 +82,14 @@ def triton_op(name, fn=None, /, *, mutates_args, schema=None):
 
 
 def wrap_triton(triton_kernel, /):
-    """A Triton kernel as `triton_op` calls it. Raises: RuntimeError for anything but a function of triton.jit or triton.autotune."""
+    """A Triton kernel as `triton_op` calls it. Raises: RuntimeError for anything but a function of triton.jit or
+    triton.autotune.
+    """
     module = type(triton_kernel).__module__
     if not module.startswith("triton.") or not hasattr(triton_kernel, "run"):
         raise RuntimeError(
-            f"wrap_triton only works on functions annotated with triton.jit or triton.autotune, got {type(triton_kernel).__name__}"
+            f"wrap_triton only works on functions annotated with triton.jit or triton.autotune, got "
+            f"{type(triton_kernel).__name__}"
         )
     return triton_kernel
 
@@ -144,7 +149,8 @@ class CustomOpDef:
                 function = self._default
             if function is None:
                 raise NotImplementedError(
-                    f"Could not run '{self._qualname}': no kernel is registered for {wanted or 'this device'}; it has kernels for {sorted(self._kernels)}"
+                    f"Could not run '{self._qualname}': no kernel is registered for {wanted or 'this device'}; it has "
+                    f"kernels for {sorted(self._kernels)}"
                 )
             result = function(*args, **kwargs)
             self._check_result(result, args, kwargs)
@@ -166,11 +172,14 @@ class CustomOpDef:
         for tensor in registration.tensors_in(result if isinstance(result, tuple) else (result,)):
             if tensor.numel() and _storages(tensor) in seen:
                 raise RuntimeError(
-                    f"{self._qualname} (with implementation in {self.__module__}): The output of this custom operator (1) must not "
+                    f"{self._qualname} (with implementation in {self.__module__}): The output of this custom operator "
+                    f"(1) must not "
                     f"also be an input to this custom operator "
-                    "and (2) may not alias any inputs to this custom operator or other returns. The most common way to trigger this "
+                    "and (2) may not alias any inputs to this custom operator or other returns. The most common way to "
+                    "trigger this "
                     "error is if we have y = custom_op(x) and y and x "
-                    "are the same Tensor. Please instead return a clone of the offending output tensor(s) (e.g. return x.clone()) or "
+                    "are the same Tensor. Please instead return a clone of the offending output tensor(s) (e.g. return "
+                    "x.clone()) or "
                     "refactor the custom operator to not return y."
                 )
             seen.add(_storages(tensor))
@@ -185,7 +194,8 @@ class CustomOpDef:
     def _run_fake(self, *args, **kwargs):
         if self._fake is None:
             raise RuntimeError(
-                f"There was no fake impl registered for {self}. This is necessary for meta tensors, export and tracing to work. Please "
+                f"There was no fake impl registered for {self}. This is necessary for meta tensors, export and tracing "
+                f"to work. Please "
                 f"use `{self.__name__}.register_fake` to add a fake impl."
             )
         return self._fake(*args, **kwargs)
@@ -233,17 +243,22 @@ class CustomOpDef:
         return fn
 
     def register_autograd(self, backward, /, *, setup_context=None):
-        """The derivative: see `library.register_autograd`. Raises: RuntimeError for an operator that writes to its arguments."""
+        """The derivative: see `library.register_autograd`. Raises: RuntimeError for an operator that writes to its
+        arguments.
+        """
         if self._opoverload._schema.is_mutable:
             raise RuntimeError(
-                f"Cannot register autograd formula for non-functional operator {self} with schema {self._opoverload._schema}. Please "
+                f"Cannot register autograd formula for non-functional operator {self} with schema "
+                f"{self._opoverload._schema}. Please "
                 f"create a functional operator and register an autograd "
                 "formula for that."
             )
         self._formula = (backward, setup_context)
 
     def register_vmap(self, func=None, /):
-        """The rule for `vmap`: `func(info, in_dims, *args, **kwargs)` returns (outputs, out_dims). A decorator without `func`."""
+        """The rule for `vmap`: `func(info, in_dims, *args, **kwargs)` returns (outputs, out_dims). A decorator without
+        `func`.
+        """
         from tessera.library import register_vmap
 
         return register_vmap(self, func)

@@ -51,7 +51,8 @@ def test_schema(op, args, kwargs, tolerance):
         for now, old in zip(registration.tensors_in((pairs[0],)), registration.tensors_in((pairs[1],))):
             if not argument.is_write and not _same_values(now, old):
                 raise OpCheckError(
-                    f"opcheck(op, ...): test_schema failed: argument {argument.name} of {op} was changed, but the schema {op._schema} does not say so"
+                    f"opcheck(op, ...): test_schema failed: argument {argument.name} of {op} was changed, but the "
+                    f"schema {op._schema} does not say so"
                 )
             if argument.alias_info is None and now.numel():
                 inputs[now.untyped_storage()._cdata] = argument.name
@@ -59,12 +60,15 @@ def test_schema(op, args, kwargs, tolerance):
         name = inputs.get(tensor.untyped_storage()._cdata) if tensor.numel() else None
         if name is not None:
             raise OpCheckError(
-                f"opcheck(op, ...): test_schema failed: output {position} of {op} shares memory with argument {name}, but the schema {op._schema} does not say so"
+                f"opcheck(op, ...): test_schema failed: output {position} of {op} shares memory with argument {name}, "
+                f"but the schema {op._schema} does not say so"
             )
 
 
 def test_autograd_registration(op, args, kwargs, tolerance):
-    """An operator with inputs that require grad has its derivative at the Autograd key, or is made of operators that have one."""
+    """An operator with inputs that require grad has its derivative at the Autograd key, or is made of operators that
+    have one.
+    """
     if not any(t.requires_grad for t in registration.tensors_in((*args, *kwargs.values()))):
         return
     name = op.name()
@@ -75,7 +79,8 @@ def test_autograd_registration(op, args, kwargs, tolerance):
     given, given_kw = _copies(args, kwargs)
     if any(t.requires_grad for t in _outputs(op(*given, **given_kw))):
         raise OpCheckError(
-            f"opcheck(op, ...): test_autograd_registration failed: {op} has no kernel at the Autograd key although its result requires "
+            f"opcheck(op, ...): test_autograd_registration failed: {op} has no kernel at the Autograd key although its "
+            f"result requires "
             f"grad. Register one with library.register_autograd, or "
             "make the operator CompositeImplicitAutograd."
         )
@@ -94,19 +99,23 @@ def test_faketensor(op, args, kwargs, tolerance):
         fake = _outputs(op(*meta_args, **meta_kw))
     if len(real) != len(fake):
         raise OpCheckError(
-            f"opcheck(op, ...): test_faketensor failed: {op} has {len(real)} tensor outputs, its fake implementation {len(fake)}"
+            f"opcheck(op, ...): test_faketensor failed: {op} has {len(real)} tensor outputs, its fake implementation "
+            f"{len(fake)}"
         )
     for position, (r, f) in enumerate(zip(real, fake)):
         if r.shape != f.shape or r.dtype != f.dtype or (r.numel() and r.stride() != f.stride()):
             raise OpCheckError(
-                f"opcheck(op, ...): test_faketensor failed: output {position} of {op} has shape {tuple(r.shape)}, strides "
+                f"opcheck(op, ...): test_faketensor failed: output {position} of {op} has shape {tuple(r.shape)}, "
+                f"strides "
                 f"{r.stride()}, {r.dtype}; its fake implementation gives "
                 f"{tuple(f.shape)}, {f.stride()}, {f.dtype}"
             )
 
 
 def test_aot_dispatch_dynamic(op, args, kwargs, tolerance):
-    """Seen through a dispatch mode, as tracing sees it, the operator gives the same outputs and gradients, for two calls."""
+    """Seen through a dispatch mode, as tracing sees it, the operator gives the same outputs and gradients, for two
+    calls.
+    """
     from tessera.utils._python_dispatch import TorchDispatchMode
 
     class Seen(TorchDispatchMode):
@@ -136,7 +145,8 @@ def test_aot_dispatch_dynamic(op, args, kwargs, tolerance):
         for p, s in zip(plain, seen)
     ):
         raise OpCheckError(
-            f"opcheck(op, ...): test_aot_dispatch_dynamic failed: {op} gives other outputs or gradients under a dispatch mode than without"
+            f"opcheck(op, ...): test_aot_dispatch_dynamic failed: {op} gives other outputs or gradients under a "
+            f"dispatch mode than without"
         )
 
 

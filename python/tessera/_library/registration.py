@@ -110,14 +110,16 @@ def make_autograd_kernel(op, get_formula):
         formula = get_formula()[0]
         if formula is None:
             raise RuntimeError(
-                f"Trying to backward through {op} but no autograd formula was registered. Please use register_autograd to add one."
+                f"Trying to backward through {op} but no autograd formula was registered. Please use register_autograd "
+                f"to add one."
             )
         result = formula(ctx, *_unflatten(grads, ctx.call.out_counts))
         result = result if isinstance(result, tuple) else (result,)
         counts = ctx.call.counts
         if len(result) != len(counts):
             raise RuntimeError(
-                f"the backward formula of {op} returned {len(result)} gradients, expected {len(counts)}: one for each positional input"
+                f"the backward formula of {op} returned {len(result)} gradients, expected {len(counts)}: one for each "
+                f"positional input"
             )
         flat = []
         for position, (value, count) in enumerate(zip(result, counts)):
@@ -129,7 +131,8 @@ def make_autograd_kernel(op, get_formula):
                 flat.extend(value)
             else:
                 raise RuntimeError(
-                    f"the backward formula of {op} must return None or a list of {count} gradients for input {position}, which is a list; got {value!r}"
+                    f"the backward formula of {op} must return None or a list of {count} gradients for input "
+                    f"{position}, which is a list; got {value!r}"
                 )
         return (None, *flat)
 
@@ -157,9 +160,12 @@ class FakeImplCtx:
         self._op = op
 
     def new_dynamic_size(self, *, min=0, max=None):
-        """A size that is only known when the operator runs on data. Raises: RuntimeError for meta tensors, whose sizes are plain numbers."""
+        """A size that is only known when the operator runs on data. Raises: RuntimeError for meta tensors, whose sizes
+        are plain numbers.
+        """
         raise RuntimeError(
-            f"{self._op}: the size of the output depends on data, which meta tensors do not have; a size of this kind needs symbolic shapes"
+            f"{self._op}: the size of the output depends on data, which meta tensors do not have; a size of this kind "
+            f"needs symbolic shapes"
         )
 
     create_unbacked_symint = new_dynamic_size
@@ -188,7 +194,9 @@ def make_fake_kernel(op, function):
 
 
 def make_autocast_kernel(op, device_type, dtype):
-    """The kernel of the Autocast key of a device: casts floating tensors of that device (float64 stays) and runs without autocast."""
+    """The kernel of the Autocast key of a device: casts floating tensors of that device (float64 stays) and runs
+    without autocast.
+    """
 
     autocast = require("autocast", "library.register_autocast()")
 

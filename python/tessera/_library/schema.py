@@ -99,7 +99,8 @@ def infer_schema(prototype_function, /, *, mutates_args, op_name=None):
         mutates_args: names of the parameters that the function writes to; "unknown" means every tensor.
         op_name: put before the parenthesis.
 
-    Raises: ValueError for missing or unsupported annotations and defaults, and for names in `mutates_args` that are no tensor parameters.
+    Raises: ValueError for missing or unsupported annotations and defaults, and for names in `mutates_args` that are no
+        tensor parameters.
     """
     signature = inspect.signature(prototype_function)
     simple = _simple()

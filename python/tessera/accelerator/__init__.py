@@ -1,4 +1,6 @@
-"""The accelerator of this machine, whichever kind it is: CUDA, if there is a device. Without one the questions are answered, what needs one raises RuntimeError."""
+"""The accelerator of this machine, whichever kind it is: CUDA, if there is a device. Without one the questions are
+answered, what needs one raises RuntimeError.
+"""
 
 import tessera
 
@@ -27,7 +29,9 @@ def _cuda():
 
 
 def _index(device):
-    """The number of a device given as a number, a name or a device; None without one. Raises: ValueError for another kind of device."""
+    """The number of a device given as a number, a name or a device; None without one. Raises: ValueError for another
+    kind of device.
+    """
     if device is None or isinstance(device, int):
         return device
     device = tessera.device(device)
@@ -47,7 +51,9 @@ def device_count():
 
 
 def current_accelerator(check_available=False):
-    """The kind of accelerator as a device without index; None if this build can use none, or with `check_available` if there is no device."""
+    """The kind of accelerator as a device without index; None if this build can use none, or with `check_available` if
+    there is no device.
+    """
     from tessera.cuda import _library
 
     there = is_available() if check_available else _library.path() is not None
@@ -60,7 +66,9 @@ def current_device_index():
 
 
 def set_device_index(device, /):
-    """Selects a device; None and negative numbers select none. Raises: RuntimeError without one, ValueError for another kind of device."""
+    """Selects a device; None and negative numbers select none. Raises: RuntimeError without one, ValueError for another
+    kind of device.
+    """
     index = _index(device)
     module = _cuda()
     if index is not None:

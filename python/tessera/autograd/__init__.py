@@ -61,19 +61,24 @@ def _check_grad(position, output, grad, batched):
     if not _is_edge(output):
         if shape != tuple(output.shape):
             batch = (
-                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The sizes of the "
-                "remaining dimensions are expected to match the shape of corresponding output, but a mismatch was detected: "
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch "
+                "dimension. The sizes of the "
+                "remaining dimensions are expected to match the shape of corresponding output, but a mismatch was "
+                "detected: "
                 if batched
                 else ""
             )
             raise RuntimeError(
-                f"{batch}Mismatch in shape: grad_output[{position}] has a shape of {grad.shape} and output[{position}] has a shape "
+                f"{batch}Mismatch in shape: grad_output[{position}] has a shape of {grad.shape} and output[{position}] "
+                f"has a shape "
                 f"of {output.shape}."
             )
         if output.dtype.is_complex != grad.dtype.is_complex:
             raise RuntimeError(
-                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
-                f"grad_output[{position}] has a dtype of {grad.dtype} and output[{position}] has a dtype of {output.dtype}."
+                "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in "
+                "dtype: "
+                f"grad_output[{position}] has a dtype of {grad.dtype} and output[{position}] has a dtype of "
+                f"{output.dtype}."
             )
 
 
@@ -108,7 +113,8 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         create_graph: record the pass itself, for higher derivatives.
         inputs: only these accumulate.
 
-    Raises: RuntimeError without history, for non-scalars without gradient, wrong shapes, a graph that was freed, or empty `inputs`.
+    Raises: RuntimeError without history, for non-scalars without gradient, wrong shapes, a graph that was freed, or
+        empty `inputs`.
     """
     if grad_variables is not None:
         import warnings
@@ -116,7 +122,8 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         warnings.warn("`grad_variables` is deprecated. Use `grad_tensors` instead.", FutureWarning, stacklevel=2)
         if grad_tensors is not None:
             raise RuntimeError(
-                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only use "
+                "`grad_tensors` and `grad_variables` (deprecated) arguments both passed to `backward()`. Please only "
+                "use "
                 "`grad_tensors`."
             )
         grad_tensors = grad_variables
@@ -146,10 +153,12 @@ def grad(
     is_grads_batched=False,
     materialize_grads=False,
 ):
-    """The gradients of the sum of `outputs * grad_outputs` with respect to `inputs`, as a tuple; `.grad` stays as it is.
+    """The gradients of the sum of `outputs * grad_outputs` with respect to `inputs`, as a tuple; `.grad` stays as it
+    is.
 
     Args:
-        allow_unused: None for an input that the outputs don't depend on, instead of an error; by default `materialize_grads`.
+        allow_unused: None for an input that the outputs don't depend on, instead of an error; by default
+            `materialize_grads`.
         is_grads_batched: the first dimension of each of `grad_outputs` is a batch, and of each result too.
         materialize_grads: zeros instead of None.
 
@@ -187,7 +196,8 @@ def grad(
         import warnings
 
         warnings.warn(
-            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for other parts of "
+            "only_inputs argument is deprecated and is ignored now (defaults to True). To accumulate gradient for "
+            "other parts of "
             "the graph, please use torch.autograd.backward.",
             FutureWarning,
             stacklevel=2,

@@ -8,7 +8,8 @@ __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
 class detect_anomaly:
-    """Inside the block, an error in backward also shows where the forward operation was called, and NaN gradients raise RuntimeError.
+    """Inside the block, an error in backward also shows where the forward operation was called, and NaN gradients raise
+    RuntimeError.
 
     For debugging: it slows programs down.
     """
@@ -18,7 +19,8 @@ class detect_anomaly:
         self.prev_check_nan = _C.is_anomaly_check_nan_enabled()
         self.check_nan = check_nan
         warnings.warn(
-            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for debugging.",
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
+            "debugging.",
             stacklevel=2,
         )
 

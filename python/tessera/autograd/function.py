@@ -1,8 +1,11 @@
 """Custom differentiable functions.
 
-`_C._FunctionBase` does the work: its class method `apply(*args)` makes the context (an instance of `cls._backward_cls`), calls `forward`
-with recording off, and connects the outputs to the context, which is the graph's node; the engine calls the node's `apply(*grads)`.
-From the context it reads `to_save`, `saved_for_forward`, `dirty_tensors`, `non_differentiable` and `materialize_grads`; it provides
+`_C._FunctionBase` does the work: its class method `apply(*args)` makes the context (an instance of
+`cls._backward_cls`), calls `forward`
+with recording off, and connects the outputs to the context, which is the graph's node; the engine calls the node's
+`apply(*grads)`.
+From the context it reads `to_save`, `saved_for_forward`, `dirty_tensors`, `non_differentiable` and `materialize_grads`;
+it provides
 `saved_tensors`, `needs_input_grad`, `next_functions`, `metadata`, `name`, `register_hook` and `register_prehook`.
 """
 
@@ -37,7 +40,8 @@ class FunctionCtx:
         for tensor in tensors:
             if not isinstance(tensor, tessera.Tensor) and tensor is not None:
                 raise AssertionError(
-                    "save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes on ctx."
+                    "save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes "
+                    "on ctx."
                 )
         self.saved_for_forward = tensors
 
@@ -49,7 +53,8 @@ class FunctionCtx:
         import warnings
 
         warnings.warn(
-            "mark_shared_storage is deprecated. Tensors with shared storages are automatically tracked. Note that calls to "
+            "mark_shared_storage is deprecated. Tensors with shared storages are automatically tracked. Note that "
+            "calls to "
             "`set_()` are not tracked",
             FutureWarning,
             stacklevel=2,
@@ -89,7 +94,8 @@ class BackwardCFunction(_C._FunctionBase, FunctionCtx, _HookMixin):
         backward, vjp = self._forward_cls.backward, self._forward_cls.vjp
         if backward is not Function.backward and vjp is not Function.vjp:
             raise RuntimeError(
-                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one "
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only "
+                "implement one "
                 "of them."
             )
         return (backward if vjp is Function.vjp else vjp)(self, *args)
@@ -164,7 +170,8 @@ class Function(_SingleLevelFunction):
         import warnings
 
         warnings.warn(
-            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should invoke them on "
+            f"{type(self)} should not be instantiated. Methods on autograd functions are all static, so you should "
+            f"invoke them on "
             "the class itself. Instantiating an autograd function will raise an error in a future version of PyTorch.",
             DeprecationWarning,
             stacklevel=2,
@@ -172,8 +179,10 @@ class Function(_SingleLevelFunction):
 
     def __call__(self, *args, **kwargs):
         raise RuntimeError(
-            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd function "
-            "with static forward method. (Example: https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+            "Legacy autograd function with non-static forward method is deprecated. Please use new-style autograd "
+            "function "
+            "with static forward method. (Example: "
+            "https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
         )
 
     @staticmethod
@@ -257,7 +266,9 @@ class InplaceFunction(Function):
 
 
 class NestedIOFunction(Function):
-    """Legacy: a function whose inputs and outputs may be nested; `forward_extended` and `backward_extended` see them nested."""
+    """Legacy: a function whose inputs and outputs may be nested; `forward_extended` and `backward_extended` see them
+    nested.
+    """
 
     @classmethod
     def apply(cls, *args):

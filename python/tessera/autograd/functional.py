@@ -20,11 +20,13 @@ def _as_tuple(value, argument, function):
         if not isinstance(entry, tessera.Tensor):
             if single:
                 raise TypeError(
-                    f"The {argument} given to {function} must be either a Tensor or a tuple of Tensors but the given {argument} has "
+                    f"The {argument} given to {function} must be either a Tensor or a tuple of Tensors but the given "
+                    f"{argument} has "
                     f"type {type(entry)}."
                 )
             raise TypeError(
-                f"The {argument} given to {function} must be either a Tensor or a tuple of Tensors but the value at index {i} has "
+                f"The {argument} given to {function} must be either a Tensor or a tuple of Tensors but the value at "
+                f"index {i} has "
                 f"type {type(entry)}."
             )
     return not single, values
@@ -77,7 +79,8 @@ def _need_connection(outputs, strict, name):
         for i, output in enumerate(outputs):
             if not output.requires_grad:
                 raise RuntimeError(
-                    f"Output {i} of the user-provided function does not require gradients. The outputs must be computed in a "
+                    f"Output {i} of the user-provided function does not require gradients. The outputs must be "
+                    f"computed in a "
                     f"differentiable manner from the input when running in strict mode. ({name})"
                 )
 
@@ -100,12 +103,14 @@ def _derivative(outputs, inputs, seeds, create_graph, strict, name):
     for i, (grad, value) in enumerate(zip(grads, inputs)):
         if grad is None and strict:
             raise RuntimeError(
-                f"The output of the user-provided function is independent of input {i}. This is not allowed in strict mode when "
+                f"The output of the user-provided function is independent of input {i}. This is not allowed in strict "
+                f"mode when "
                 f"running {name}."
             )
         if grad is not None and strict and create_graph and not grad.requires_grad:
             raise RuntimeError(
-                f"The {name} of the user-provided function is independent of input {i}. This is not allowed in strict mode when "
+                f"The {name} of the user-provided function is independent of input {i}. This is not allowed in strict "
+                f"mode when "
                 "create_graph=True."
             )
         result.append(tessera.zeros_like(value) if grad is None else grad)
@@ -139,7 +144,8 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
             _check_vectors(v, outputs, "outputs")
         elif len(outputs) != 1 or outputs[0].numel() != 1:
             raise RuntimeError(
-                "The vector v can only be None if the user-provided function returns a single Tensor with a single element."
+                "The vector v can only be None if the user-provided function returns a single Tensor with a single "
+                "element."
             )
     with tessera.set_grad_enabled(create_graph or tessera.is_grad_enabled()):
         result = _derivative(outputs, inputs, v, create_graph, strict, "vjp")
@@ -147,7 +153,8 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def jvp(func, inputs, v=None, create_graph=False, strict=False):
-    """(outputs of func, product of its Jacobian with the vector `v`), by differentiating the backward pass. Arguments as `vjp`; `v` is like
+    """(outputs of func, product of its Jacobian with the vector `v`), by differentiating the backward pass. Arguments
+    as `vjp`; `v` is like
     the inputs."""
     with tessera.enable_grad():
         inputs_tuple, inputs = _as_tuple(inputs, "inputs", "jvp")
@@ -158,7 +165,8 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
             _check_vectors(v, inputs, "inputs")
         elif len(inputs) != 1 or inputs[0].numel() != 1:
             raise RuntimeError(
-                "The vector v can only be None if the input to the user-provided function is a single Tensor with a single "
+                "The vector v can only be None if the input to the user-provided function is a single Tensor with a "
+                "single "
                 "element."
             )
         outputs_tuple, outputs = _call(func, inputs, "jvp")
@@ -277,7 +285,8 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
         _need_connection(outputs, strict, "jacobian")
         if strict and vectorize:
             raise RuntimeError(
-                "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. Please "
+                "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not supported together. "
+                "Please "
                 "either set `strict=False` or `vectorize=False`."
             )
         result = tuple(_rows(output, values, create_graph, strict, vectorize) for output in outputs)
@@ -333,7 +342,9 @@ def vhp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def hvp(func, inputs, v=None, create_graph=False, strict=False):
-    """(output of func, product of its Hessian with the vector `v`). `vhp` gives the same for real functions, with less work."""
+    """(output of func, product of its Hessian with the vector `v`). `vhp` gives the same for real functions, with less
+    work.
+    """
     with tessera.enable_grad():
         inputs_tuple, inputs = _as_tuple(inputs, "inputs", "hvp")
         inputs = _prepare(inputs, create_graph)
@@ -359,6 +370,7 @@ def _hessian_vector(v, inputs, create_graph, name):
         return v
     if len(inputs) != 1 or inputs[0].numel() != 1:
         raise RuntimeError(
-            "The vector v can only be None if the input to the user-provided function is a single Tensor with a single element."
+            "The vector v can only be None if the input to the user-provided function is a single Tensor with a single "
+            "element."
         )
     return None

@@ -1,7 +1,9 @@
 """`gradcheck` and `gradgradcheck`: derivatives against finite differences.
 
-Central differences (f(x + eps d) - f(x - eps d)) / (2 eps) along each real direction d of each input give the numerical derivative. For
-a real-valued function of a complex z = x + iy the gradient is df/dx + i df/dy; complex outputs are checked as two real functions, their
+Central differences (f(x + eps d) - f(x - eps d)) / (2 eps) along each real direction d of each input give the numerical
+derivative. For
+a real-valued function of a complex z = x + iy the gradient is df/dx + i df/dy; complex outputs are checked as two real
+functions, their
 real and their imaginary part.
 """
 
@@ -53,7 +55,8 @@ def _positions(tensor):
     return itertools.product(*(range(length) for length in tensor.shape))
 
 
-# ---- checks of the arguments ------------------------------------------------------------------------------------------------
+# ---- checks of the arguments
+# ------------------------------------------------------------------------------------------------
 
 
 def _check_inputs(inputs):
@@ -64,24 +67,29 @@ def _check_inputs(inputs):
         found = True
         if value.dtype not in (tessera.float64, tessera.complex128):
             warnings.warn(
-                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check will likely fail "
+                f"Input #{i} requires gradient and is not a double precision floating point or complex. This check "
+                f"will likely fail "
                 "if all the inputs are not of double precision floating point or complex. ",
                 stacklevel=4,
             )
         if any(step <= 0 and length > 1 for step, length in zip(value.stride(), value.shape)):
             raise RuntimeError(
-                f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are non-overlapping to be "
-                "able to compute the numerical gradients correctly. You should call .contiguous on the input before passing it "
+                f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs that are "
+                f"non-overlapping to be "
+                "able to compute the numerical gradients correctly. You should call .contiguous on the input before "
+                "passing it "
                 "to gradcheck."
             )
         value.retain_grad()
     if not found:
         raise ValueError(
-            "gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True."
+            "gradcheck expects at least one input tensor to require gradient, but none of the them have "
+            "requires_grad=True."
         )
 
 
-# ---- numerical derivatives --------------------------------------------------------------------------------------------------
+# ---- numerical derivatives
+# --------------------------------------------------------------------------------------------------
 
 
 def _evaluate(func, inputs):
@@ -135,7 +143,8 @@ def _real_jacobians(numerical, output_index, part):
     return columns[0] if len(columns) == 1 else tessera.complex(columns[0].contiguous(), columns[1].contiguous())
 
 
-# ---- backward ---------------------------------------------------------------------------------------------------------------
+# ---- backward
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def _unit(output, k, part):
@@ -187,7 +196,8 @@ def _check_reentrant(first, second, nondet_tol):
     worst = max((float((a - b).abs().max()) for a, b in zip(first, second) if a.numel()), default=0.0)
     if worst > nondet_tol:
         raise GradcheckError(
-            "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives different "
+            "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times gives "
+            "different "
             "values, although analytical gradient matches numerical gradient.The tolerance for nondeterminism was "
             f"{nondet_tol}."
         )
@@ -274,7 +284,8 @@ def _fast_compare(value, place, k, output, numerical, direction, generator, sett
             _check_reentrant((grad,), (again.detach(),), settings["nondet_tol"])
 
 
-# ---- rules that every backward obeys ------------------------------------------------------------------------------------------
+# ---- rules that every backward obeys
+# ------------------------------------------------------------------------------------------
 
 
 def _check_zero_grads(outputs, diff):
@@ -333,7 +344,8 @@ def _check_undefined(func, inputs, diff):
         for grad in grads:
             if grad is not None and bool((grad != 0).any()):
                 raise GradcheckError(
-                    "Expected all input grads to be undefined or zero when all output grads are undefined or zero. Please look "
+                    "Expected all input grads to be undefined or zero when all output grads are undefined or zero. "
+                    "Please look "
                     'at "Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
                 )
 
@@ -365,7 +377,8 @@ def _check_batched_grad(outputs, diff):
                 )
 
 
-# ---- forward mode -----------------------------------------------------------------------------------------------------------
+# ---- forward mode
+# -----------------------------------------------------------------------------------------------------------
 
 
 def _tangents(func, inputs, which, tangent):
@@ -424,7 +437,8 @@ def _check_batched_forward(func, inputs, diff):
                 raise GradcheckError(f"For output {k} batched forward gradients differ from those computed one by one.")
 
 
-# ---- the functions ------------------------------------------------------------------------------------------------------------
+# ---- the functions
+# ------------------------------------------------------------------------------------------------------------
 
 
 def _run(func, inputs, settings):
@@ -490,9 +504,11 @@ def gradcheck(
         check_batched_grad, check_batched_forward_grad: compare batches of gradients with single ones.
         check_forward_ad, check_backward_ad: which modes to check.
         fast_mode: only one random projection of the Jacobian.
-        masked: elements that a sparse input does not specify are left out (None: as the function does). Inputs are strided, and specify all of theirs.
+        masked: elements that a sparse input does not specify are left out (None: as the function does). Inputs are
+            strided, and specify all of theirs.
 
-    Returns: True. Raises: GradcheckError; ValueError if no input requires grad, AssertionError for contradictory options, TypeError for a `masked` that is no bool.
+    Returns: True. Raises: GradcheckError; ValueError if no input requires grad, AssertionError for contradictory
+        options, TypeError for a `masked` that is no bool.
     """
     if not (check_forward_ad or check_backward_ad):
         raise AssertionError("Expected at least one of check_forward_ad or check_backward_ad to be True")
@@ -621,7 +637,9 @@ def _random_seed(output, noncontiguous):
 
 
 class _Module(types.ModuleType):
-    """The name `autograd.gradcheck` is a module and a function: where an import under another name put the module there, it can be called as well."""
+    """The name `autograd.gradcheck` is a module and a function: where an import under another name put the module
+    there, it can be called as well.
+    """
 
     def __call__(self, *args, **kwargs):
         return gradcheck(*args, **kwargs)

@@ -39,13 +39,16 @@ class _NodeMeta(type):
 class Node(metaclass=_NodeMeta):
     """Every `tensor.grad_fn` is an instance.
 
-    Members: `name()`, `metadata` (a dict), `next_functions` (pairs of node and input number), `register_hook(fn(grad_inputs, grad_outputs))`,
+    Members: `name()`, `metadata` (a dict), `next_functions` (pairs of node and input number),
+        `register_hook(fn(grad_inputs, grad_outputs))`,
     `register_prehook(fn(grad_outputs))`.
     """
 
 
 class GradientEdge(namedtuple("GradientEdge", ["node", "output_nr", "ownership_token"], defaults=[None])):
-    """Where a gradient flows: output `output_nr` of `node`. Usable as output or input of `autograd.grad` and `backward`."""
+    """Where a gradient flows: output `output_nr` of `node`. Usable as output or input of `autograd.grad` and
+    `backward`.
+    """
 
     __slots__ = ()
 
@@ -66,7 +69,8 @@ def increment_version(tensor):
 
 
 class saved_tensors_hooks:
-    """Inside the block: `pack_hook(tensor)` gives what is kept of each tensor saved for backward, `unpack_hook(packed)` the tensor back.
+    """Inside the block: `pack_hook(tensor)` gives what is kept of each tensor saved for backward, `unpack_hook(packed)`
+    the tensor back.
 
     Raises: RuntimeError while `disable_saved_tensors_hooks` is active.
     """
@@ -83,7 +87,9 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Keeps saved tensors in the memory of the CPU; page-locked with `pin_memory`, if there is a device of `device_type`. Raises: RuntimeError for an unknown device type."""
+    """Keeps saved tensors in the memory of the CPU; page-locked with `pin_memory`, if there is a device of
+    `device_type`. Raises: RuntimeError for an unknown device type.
+    """
 
     def __init__(self, pin_memory=False, device_type="cuda"):
         device_module = tessera.get_device_module(device_type)
@@ -134,7 +140,8 @@ class _MultiGradHandle:
 
 
 def register_multi_grad_hook(tensors, fn, *, mode="all"):
-    """Calls `fn` in each backward pass when the gradients of all `tensors` that take part are there, or of the first one.
+    """Calls `fn` in each backward pass when the gradients of all `tensors` that take part are there, or of the first
+    one.
 
     Args:
         fn: for mode "all" gets the list of gradients, None for tensors that take no part; for "any" one gradient.
@@ -191,7 +198,9 @@ def _any_hook(fn):
 
 
 class _SavedCopies:
-    """What `allow_mutation_on_saved_tensors` knows: for each storage the versions that were saved, and copies made before a write."""
+    """What `allow_mutation_on_saved_tensors` knows: for each storage the versions that were saved, and copies made
+    before a write.
+    """
 
     def __init__(self):
         self.clear()
@@ -258,7 +267,8 @@ def allow_mutation_on_saved_tensors():
     def unpack(saved):
         if not state.inside:
             raise RuntimeError(
-                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was originally "
+                "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was "
+                "originally "
                 "recorded."
             )
         return saved.tensor if saved.copy is None else saved.copy

@@ -13,7 +13,8 @@ class Choice(tuple):
 
 
 class FlagModule(types.ModuleType):
-    """A module with the settings of `_flags` (name -> default or Choice); a new value must have the default's type, or be among the choices.
+    """A module with the settings of `_flags` (name -> default or Choice); a new value must have the default's type, or
+    be among the choices.
 
     Raises: RuntimeError for another value.
     """
@@ -38,7 +39,9 @@ class FlagModule(types.ModuleType):
 
 
 def install(module, _changed=None, **flags):
-    """Makes the settings attributes of a module (an entry of sys.modules) and checks them from now on. `_changed` is called after each change."""
+    """Makes the settings attributes of a module (an entry of sys.modules) and checks them from now on. `_changed` is
+    called after each change.
+    """
     for name, value in flags.items():
         setattr(module, name, value[0] if isinstance(value, Choice) else value)
     members = {"_flags": dict(flags)}

@@ -62,7 +62,9 @@ class _Choice(enum.IntEnum):
 
 
 class SDPBackend(_Choice):
-    """Implementations of scaled_dot_product_attention: its definition (MATH), and one in blocks (FLASH_ATTENTION, on devices also EFFICIENT_ATTENTION and CUDNN_ATTENTION)."""
+    """Implementations of scaled_dot_product_attention: its definition (MATH), and one in blocks (FLASH_ATTENTION, on
+    devices also EFFICIENT_ATTENTION and CUDNN_ATTENTION).
+    """
 
     ERROR = -1
     MATH = 0
@@ -84,7 +86,8 @@ _rocm_library = _ROCmFABackend.Default
 
 
 def preferred_rocm_fa_library(backend=None):
-    """The library that attention on AMD devices should use, after setting it if one is given ("default", "aotriton", "ck"). There are no such devices: it changes nothing else.
+    """The library that attention on AMD devices should use, after setting it if one is given ("default", "aotriton",
+    "ck"). There are no such devices: it changes nothing else.
 
     Raises: RuntimeError for another name, ValueError for what is no name.
     """
@@ -137,7 +140,9 @@ cudnn_sdp_enabled, enable_cudnn_sdp = _switch("cudnn", "cudnn_sdp")
 
 
 def allow_fp16_bf16_reduction_math_sdp(enabled):
-    """Allows 16-bit sums where attention is computed by its definition. (They are float32 here, whether this is allowed or not.)"""
+    """Allows 16-bit sums where attention is computed by its definition. (They are float32 here, whether this is allowed
+    or not.)
+    """
     global _reduced_sums
     _reduced_sums = bool(enabled)
 

@@ -32,7 +32,9 @@ def is_acceptable(tensor):
 def flags(
     enabled=None, benchmark=None, benchmark_limit=None, deterministic=None, allow_tf32=None, fp32_precision="none"
 ):
-    """Context manager: other settings for a block. fp32_precision: "ieee" or "tf32" decide in place of allow_tf32, "none" leaves it to that."""
+    """Context manager: other settings for a block. fp32_precision: "ieee" or "tf32" decide in place of allow_tf32,
+    "none" leaves it to that.
+    """
     return _flags.changed(
         sys.modules[__name__],
         enabled=enabled,

@@ -16,7 +16,9 @@ def is_acl_available():
 
 
 def flags(enabled=None, deterministic=None, allow_tf32=None, fp32_precision="none"):
-    """Context manager: other settings for a block. fp32_precision: what products may round float32 to; those of the CPU use all of its bits, whatever is allowed."""
+    """Context manager: other settings for a block. fp32_precision: what products may round float32 to; those of the CPU
+    use all of its bits, whatever is allowed.
+    """
     return _flags.changed(
         sys.modules[__name__],
         enabled=enabled,

@@ -1,6 +1,7 @@
 """NVIDIA devices: which there are and which is selected, streams, memory, random numbers.
 
-Nothing is loaded before a device is used; a program that asks `cuda.is_available()` first runs unchanged without one. Seeds may be set in advance, caches emptied and contexts
+Nothing is loaded before a device is used; a program that asks `cuda.is_available()` first runs unchanged without one.
+Seeds may be set in advance, caches emptied and contexts
 entered without a device.
 """
 
@@ -19,17 +20,23 @@ _MISSING = (
 _FORKED = "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use the 'spawn' start method"
 
 _names = {
-    "memory": "CUDAPluggableAllocator MemPool caching_allocator_alloc caching_allocator_delete caching_allocator_enable change_current_allocator empty_cache get_allocator_backend "
-    "get_per_process_memory_fraction host_memory_stats host_memory_stats_as_nested_dict list_gpu_processes max_memory_allocated max_memory_cached max_memory_reserved "
-    "mem_get_info memory_allocated memory_cached memory_reserved memory_snapshot memory_stats memory_stats_as_nested_dict memory_summary "
-    "reset_accumulated_host_memory_stats reset_accumulated_memory_stats reset_max_memory_allocated reset_max_memory_cached reset_peak_host_memory_stats "
+    "memory": "CUDAPluggableAllocator MemPool caching_allocator_alloc caching_allocator_delete "
+    "caching_allocator_enable change_current_allocator empty_cache get_allocator_backend "
+    "get_per_process_memory_fraction host_memory_stats host_memory_stats_as_nested_dict list_gpu_processes "
+    "max_memory_allocated max_memory_cached max_memory_reserved "
+    "mem_get_info memory_allocated memory_cached memory_reserved memory_snapshot memory_stats "
+    "memory_stats_as_nested_dict memory_summary "
+    "reset_accumulated_host_memory_stats reset_accumulated_memory_stats reset_max_memory_allocated "
+    "reset_max_memory_cached reset_peak_host_memory_stats "
     "reset_peak_memory_stats set_per_process_memory_fraction use_mem_pool",
     "streams": "Event ExternalStream Stream",
     "graphs": "CUDAGraph graph graph_pool_handle is_current_stream_capturing make_graphed_callables",
-    "random": "get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state set_rng_state_all",
+    "random": "get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state "
+    "set_rng_state_all",
     "_nvml": "clock_rate device_memory_used memory_usage power_draw temperature utilization",
     "_runtime": "CudaError check_error cudaStatus cudart",
-    ":tessera._tensor_types": "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor ShortTensor",
+    ":tessera._tensor_types": "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor "
+    "IntTensor LongTensor ShortTensor",
 }
 _table = {
     name: module if module[0] != ":" else f"{module} cuda_{name}"
@@ -64,7 +71,9 @@ _lock = threading.RLock()
 
 
 def _lazy_init():
-    """The library, with everything that waited for its first use done. Raises: RuntimeError without a device and in a fork of a process that used one."""
+    """The library, with everything that waited for its first use done. Raises: RuntimeError without a device and in a
+    fork of a process that used one.
+    """
     global _initialized
     library = _library.load()
     if library is None:
@@ -147,7 +156,9 @@ def get_gencode_flags():
 
 
 def _index(device, optional=True):
-    """The number of a device; -1 for None, the selected one for 'cuda'. Raises: ValueError for a device of another type."""
+    """The number of a device; -1 for None, the selected one for 'cuda'. Raises: ValueError for a device of another
+    type.
+    """
     if device is None:
         if not optional:
             raise ValueError("Expected a cuda device with a specified index, but got: None")
@@ -231,8 +242,10 @@ class _CudaDeviceProperties:
 
     def __repr__(self):
         return (
-            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, total_memory={self.total_memory // 2**20}MB, "
-            f"multi_processor_count={self.multi_processor_count}, uuid={self.uuid}, pci_bus_id={self.pci_bus_id}, pci_device_id={self.pci_device_id}, "
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory // 2**20}MB, "
+            f"multi_processor_count={self.multi_processor_count}, uuid={self.uuid}, pci_bus_id={self.pci_bus_id}, "
+            f"pci_device_id={self.pci_device_id}, "
             f"pci_domain_id={self.pci_domain_id}, L2_cache_size={self.L2_cache_size // 2**20}MB)"
         )
 
@@ -272,7 +285,9 @@ def get_device_capability(device=None):
 
 
 def can_device_access_peer(device, peer_device):
-    """True if one device can read another one's memory. Raises: RuntimeError without a device, AssertionError for numbers of no device."""
+    """True if one device can read another one's memory. Raises: RuntimeError without a device, AssertionError for
+    numbers of no device.
+    """
     library = _lazy_init()
     first, second = _index(device), _index(peer_device)
     if not 0 <= first < device_count():
@@ -292,7 +307,8 @@ def current_blas_handle():
     return _lazy_init().blas_handle()
 
 
-# ---- streams: the classes are in streams.py ---------------------------------------------------------------------------------
+# ---- streams: the classes are in streams.py
+# ---------------------------------------------------------------------------------
 
 
 def _stream(index, handle):
@@ -360,7 +376,8 @@ _SYNC_MODES = {"default": 0, "warn": 1, "error": 2}
 
 
 def set_sync_debug_mode(debug_mode):
-    """What happens when an operation waits for a device: 'default' (0) nothing, 'warn' (1) a warning, 'error' (2) a RuntimeError.
+    """What happens when an operation waits for a device: 'default' (0) nothing, 'warn' (1) a warning, 'error' (2) a
+    RuntimeError.
 
     Raises: RuntimeError for another mode or without a device.
     """

@@ -21,7 +21,9 @@ _TYPES = {
 
 
 def export(tensor):
-    """The dict that describes a tensor's memory. Raises: AttributeError unless it is strided and on a CUDA device, RuntimeError if it requires grad."""
+    """The dict that describes a tensor's memory. Raises: AttributeError unless it is strided and on a CUDA device,
+    RuntimeError if it requires grad.
+    """
     if not tensor.is_cuda:
         raise AttributeError(
             f"Can't get __cuda_array_interface__ on non-CUDA tensor type: {tensor.type()} "
@@ -29,7 +31,8 @@ def export(tensor):
         )
     if tensor.layout is not tessera.strided:
         raise AttributeError(
-            f"Can't get __cuda_array_interface__ on sparse type: {tensor.type()} Use Tensor.to_dense() to convert to a dense tensor first."
+            f"Can't get __cuda_array_interface__ on sparse type: {tensor.type()} Use Tensor.to_dense() to convert to a "
+            f"dense tensor first."
         )
     if tensor.requires_grad:
         raise RuntimeError(
@@ -53,7 +56,8 @@ def export(tensor):
 def take(obj):
     """A tensor over the memory of an object with `__cuda_array_interface__`, which it keeps alive.
 
-    Raises: TypeError for unknown types of elements, ValueError for strides that no tensor can have, RuntimeError without a device.
+    Raises: TypeError for unknown types of elements, ValueError for strides that no tensor can have, RuntimeError
+        without a device.
     """
     said = obj.__cuda_array_interface__
     name = _TYPES.get(said["typestr"])
@@ -67,7 +71,8 @@ def take(obj):
         steps = tessera.empty(shape, device="meta").stride()
     elif any(s < 0 or s % dtype.itemsize for s in strides):
         raise ValueError(
-            f"given array with strides {strides}, of which some are negative or no multiples of the element size {dtype.itemsize}"
+            f"given array with strides {strides}, of which some are negative or no multiples of the element size "
+            f"{dtype.itemsize}"
         )
     else:
         steps = tuple(s // dtype.itemsize for s in strides)

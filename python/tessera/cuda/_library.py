@@ -1,6 +1,7 @@
 """Finds and loads the CUDA library, an extension module of its own beside `_C`.
 
-It is loaded when a tensor is first wanted on a CUDA device, or when something is asked of one. TESSERA_CUDA_LIBRARY names another file, such as a build for the emulated device;
+It is loaded when a tensor is first wanted on a CUDA device, or when something is asked of one. TESSERA_CUDA_LIBRARY
+names another file, such as a build for the emulated device;
 `none` leaves CUDA out.
 """
 

@@ -14,9 +14,11 @@ def _devices(devices):
 
 
 def broadcast(tensor, devices=None, *, out=None):
-    """Copies of a tensor, on `devices` (of which the first is the tensor's own, if it is on one) or in the tensors `out`.
+    """Copies of a tensor, on `devices` (of which the first is the tensor's own, if it is on one) or in the tensors
+    `out`.
 
-    Returns: a tuple of tensors. Raises: RuntimeError unless exactly one of `devices` and `out` is given, or for tensors on the CPU.
+    Returns: a tuple of tensors. Raises: RuntimeError unless exactly one of `devices` and `out` is given, or for tensors
+        on the CPU.
     """
     if (devices is None) == (out is None):
         raise RuntimeError(
@@ -99,9 +101,11 @@ def reduce_add(inputs, destination=None):
 
 
 def reduce_add_coalesced(inputs, destination=None, buffer_size=10485760):
-    """The sums, place by place, of lists of tensors, one list for each device: a tuple of tensors on `destination`. Small ones travel together, up to `buffer_size` bytes.
+    """The sums, place by place, of lists of tensors, one list for each device: a tuple of tensors on `destination`.
+    Small ones travel together, up to `buffer_size` bytes.
 
-    Raises: RuntimeError for tensors on the CPU, ValueError for lists of different lengths or shapes, or for a buffer of no size.
+    Raises: RuntimeError for tensors on the CPU, ValueError for lists of different lengths or shapes, or for a buffer of
+        no size.
     """
     if buffer_size <= 0:
         raise ValueError("buffer_size must be positive")
@@ -128,7 +132,8 @@ def scatter(tensor, devices=None, chunk_sizes=None, dim=0, streams=None, *, out=
         chunk_sizes: lengths of the pieces; by default about the same.
         streams: on which the copies run, one for each device.
 
-    Returns: a tuple of tensors. Raises: RuntimeError for sizes that don't fit, or with `out` together with `devices` or `chunk_sizes`.
+    Returns: a tuple of tensors. Raises: RuntimeError for sizes that don't fit, or with `out` together with `devices` or
+        `chunk_sizes`.
     """
     if out is not None:
         if devices is not None:
@@ -143,7 +148,8 @@ def scatter(tensor, devices=None, chunk_sizes=None, dim=0, streams=None, *, out=
         sizes = chunk_sizes
     if sizes is not None and (len(sizes) != len(targets) or sum(sizes) != tensor.size(dim)):
         raise RuntimeError(
-            f"given chunk sizes {list(sizes)} don't sum up to the tensor's size {tensor.size(dim)} along dimension {dim}, one for each of {len(targets)} devices"
+            f"given chunk sizes {list(sizes)} don't sum up to the tensor's size {tensor.size(dim)} along dimension "
+            f"{dim}, one for each of {len(targets)} devices"
         )
     pieces = tensor.chunk(len(targets), dim) if sizes is None else tensor.split(list(sizes), dim)
     results = []
@@ -158,7 +164,8 @@ def scatter(tensor, devices=None, chunk_sizes=None, dim=0, streams=None, *, out=
 
 
 def gather(tensors, dim=0, destination=None, *, out=None):
-    """Joins tensors of several devices along `dim`, on `destination` (a device, 'cpu', or by default the selected device) or in `out`.
+    """Joins tensors of several devices along `dim`, on `destination` (a device, 'cpu', or by default the selected
+    device) or in `out`.
 
     Raises: RuntimeError for tensors on the CPU or with both `destination` and `out`.
     """

@@ -15,12 +15,15 @@ def is_current_stream_capturing():
 
 
 def graph_pool_handle():
-    """The number of a new memory pool, which several graphs may share if they are replayed in the order of their capture."""
+    """The number of a new memory pool, which several graphs may share if they are replayed in the order of their
+    capture.
+    """
     return _lazy_init().new_pool_id(False)
 
 
 class CUDAGraph:
-    """Recorded work of a stream. Its inputs and outputs are the tensors of the recording: fill and read them around `replay`.
+    """Recorded work of a stream. Its inputs and outputs are the tensors of the recording: fill and read them around
+    `replay`.
 
     Args:
         keep_graph: the runtime's graph stays (`raw_cuda_graph`), and `instantiate` or the first replay prepares it.
@@ -38,7 +41,8 @@ class CUDAGraph:
 
         Args:
             pool: what `graph_pool_handle` or another graph's `pool` gave: memory to share.
-            capture_error_mode: which calls are errors meanwhile: 'global' those of all threads that may disturb it, 'thread_local' those of this thread, 'relaxed' none.
+            capture_error_mode: which calls are errors meanwhile: 'global' those of all threads that may disturb it,
+                'thread_local' those of this thread, 'relaxed' none.
         """
         self._library.graph_begin(self._graph, (0, 0) if pool is None else tuple(pool), capture_error_mode)
 
@@ -48,7 +52,8 @@ class CUDAGraph:
             import warnings
 
             warnings.warn(
-                "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong device or stream.",
+                "The CUDA Graph is empty. This usually means that the graph was attempted to be captured on wrong "
+                "device or stream.",
                 stacklevel=2,
             )
 
@@ -69,7 +74,9 @@ class CUDAGraph:
         return self._library.graph_pool(self._graph)
 
     def register_generator_state(self, generator):
-        """Keeps a generator that the recorded work draws from alive with the graph. Each replay goes on in the streams of all generators that it draws from."""
+        """Keeps a generator that the recorded work draws from alive with the graph. Each replay goes on in the streams
+        of all generators that it draws from.
+        """
         self._generators.append(generator)
 
     def raw_cuda_graph(self):
@@ -131,12 +138,14 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unu
 
     Args:
         callables: one, or a tuple of them in the order in which they will run.
-        sample_args: for each a tuple of tensors (in nested containers) with the shapes and `requires_grad` of all later calls.
+        sample_args: for each a tuple of tensors (in nested containers) with the shapes and `requires_grad` of all later
+            calls.
         num_warmup_iters: calls before the recording.
         allow_unused_input: inputs without influence on the result are fine; they get no gradient.
         pool: memory to share with other graphs.
 
-    Returns: the same, graphed. Modules keep their object: in the mode (training or not) of the recording, `forward` replays.
+    Returns: the same, graphed. Modules keep their object: in the mode (training or not) of the recording, `forward`
+        replays.
     Raises: RuntimeError without a device, or for modules with hooks; for module buffers that require grad.
     """
     single = not isinstance(callables, tuple)
@@ -159,12 +168,14 @@ def make_graphed_callables(callables, sample_args, num_warmup_iters=3, allow_unu
 def _check_module(module):
     if module._backward_hooks or module._forward_hooks or module._forward_pre_hooks:
         raise RuntimeError(
-            "Modules must not have hooks registered at the time they are passed. However, registering hooks on modules after passing them through "
+            "Modules must not have hooks registered at the time they are passed. However, registering hooks on modules "
+            "after passing them through "
             "make_graphed_callables is allowed."
         )
     if any(b.requires_grad for b in module.buffers()):
         raise RuntimeError(
-            "In any :class:`~torch.nn.Module` passed to :func:`~make_graphed_callables`, only parameters may be trainable. All buffers must have "
+            "In any :class:`~torch.nn.Module` passed to :func:`~make_graphed_callables`, only parameters may be "
+            "trainable. All buffers must have "
             "``requires_grad=False``."
         )
 

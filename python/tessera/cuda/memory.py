@@ -33,7 +33,8 @@ def caching_allocator_alloc(size, device=None, stream=None):
         stream = stream.cuda_stream
     if not isinstance(stream, int):
         raise TypeError(
-            "Invalid type for stream argument, must be `torch.cuda.Stream` or `int` representing a pointer to a existing stream"
+            "Invalid type for stream argument, must be `torch.cuda.Stream` or `int` representing a pointer to a "
+            "existing stream"
         )
     return _library._module.allocate(index, stream, size)
 
@@ -73,7 +74,9 @@ class CUDAPluggableAllocator:
 
 
 def change_current_allocator(allocator):
-    """Installs an allocator in place of the caching one, before anything is allocated. Raises: RuntimeError afterwards, or without a device."""
+    """Installs an allocator in place of the caching one, before anything is allocated. Raises: RuntimeError afterwards,
+    or without a device.
+    """
     global _backend, _kept
     _lazy_init().set_pluggable_allocator(*allocator.allocator())
     _backend, _kept = "pluggable", allocator
@@ -126,7 +129,8 @@ def list_gpu_processes(device=None):
     return "\n".join(lines if found else lines + ["no processes are running"])
 
 
-# ---- statistics -------------------------------------------------------------------------------------------------------------
+# ---- statistics
+# -------------------------------------------------------------------------------------------------------------
 
 
 def _stats(device):
@@ -148,7 +152,9 @@ def _nested(flat):
 
 
 def memory_stats(device=None):
-    """Counters of the allocator: an OrderedDict from names such as 'allocated_bytes.all.peak', empty while CUDA is not in use."""
+    """Counters of the allocator: an OrderedDict from names such as 'allocated_bytes.all.peak', empty while CUDA is not
+    in use.
+    """
     return collections.OrderedDict(sorted(_stats(device).items()))
 
 
@@ -223,7 +229,8 @@ def reset_accumulated_memory_stats(device=None):
 def reset_max_memory_allocated(device=None):
     """Deprecated: `reset_peak_memory_stats`."""
     warnings.warn(
-        "torch.cuda.reset_max_memory_allocated now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.",
+        "torch.cuda.reset_max_memory_allocated now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak "
+        "memory stats.",
         FutureWarning,
         stacklevel=2,
     )
@@ -233,7 +240,8 @@ def reset_max_memory_allocated(device=None):
 def reset_max_memory_cached(device=None):
     """Deprecated: `reset_peak_memory_stats`."""
     warnings.warn(
-        "torch.cuda.reset_max_memory_cached now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak memory stats.",
+        "torch.cuda.reset_max_memory_cached now calls torch.cuda.reset_peak_memory_stats, which resets /all/ peak "
+        "memory stats.",
         FutureWarning,
         stacklevel=2,
     )
@@ -315,7 +323,8 @@ def memory_summary(device=None, abbreviated=False):
     return "\n".join([*lines, f"|{wide}|", ""])
 
 
-# ---- snapshots --------------------------------------------------------------------------------------------------------------
+# ---- snapshots
+# --------------------------------------------------------------------------------------------------------------
 
 
 def memory_snapshot(mempool_id=None, include_traces=True):
@@ -358,13 +367,15 @@ def _record_memory_history(
 
     Args:
         enabled: None, 'state' or 'all' (or True and False).
-        context, stacks: which events get stacks (None, 'state', 'alloc', 'all'), and of which languages ('python', 'all'): none are recorded here.
+        context, stacks: which events get stacks (None, 'state', 'alloc', 'all'), and of which languages ('python',
+            'all'): none are recorded here.
         max_entries: the last ones are kept.
         device: only its events are shown.
         clear_history: forget what was recorded.
         skip_actions: kinds of events, such as 'alloc', that are not shown.
 
-    Raises: RuntimeError for other values, NotImplementedError for `compile_context` and `global_record_annotations`, of which there is nothing to record.
+    Raises: RuntimeError for other values, NotImplementedError for `compile_context` and `global_record_annotations`, of
+        which there is nothing to record.
     """
     global _shown_device, _hidden_actions
     for name, value, choices in (
@@ -376,7 +387,8 @@ def _record_memory_history(
             raise RuntimeError(f"expected {name} to be one of {', '.join(map(repr, choices))}, got {value!r}")
     if compile_context or global_record_annotations:
         raise NotImplementedError(
-            "compile_context and global_record_annotations: there are no contexts of compiled code and no annotations to record; leave them out"
+            "compile_context and global_record_annotations: there are no contexts of compiled code and no annotations "
+            "to record; leave them out"
         )
     hidden = frozenset(skip_actions or ())
     if unknown := sorted(hidden - _ACTIONS):
@@ -417,14 +429,17 @@ def _dump_snapshot(filename="dump_snapshot.pickle"):
         pickle.dump(_snapshot(), file)
 
 
-# ---- pools ------------------------------------------------------------------------------------------------------------------
+# ---- pools
+# ------------------------------------------------------------------------------------------------------------------
 
 
 class MemPool:
-    """Memory that only blocks under `use_mem_pool` come from. It goes back to the device when the pool and all its blocks are gone.
+    """Memory that only blocks under `use_mem_pool` come from. It goes back to the device when the pool and all its
+    blocks are gone.
 
     Args:
-        allocator: where the pool's memory comes from, as `CUDAPluggableAllocator.allocator()` gives it; by default from the device.
+        allocator: where the pool's memory comes from, as `CUDAPluggableAllocator.allocator()` gives it; by default from
+            the device.
         use_on_oom: others may take the pool's free memory when the device has no more.
         no_split: blocks are not cut into smaller ones.
 
@@ -455,7 +470,9 @@ class MemPool:
 
 @contextlib.contextmanager
 def use_mem_pool(pool, device=None):
-    """Context manager: what this thread allocates on a device comes from the pool. Raises: RuntimeError without a device."""
+    """Context manager: what this thread allocates on a device comes from the pool. Raises: RuntimeError without a
+    device.
+    """
     index = _device_index(device)
     library = _library._module
     library.begin_pool(index, pool.id)

@@ -1,6 +1,8 @@
-"""Collectives among the tensors of one process, one on each device. They are made of peer copies and sums; the NCCL library is needed only to tell its version.
+"""Collectives among the tensors of one process, one on each device. They are made of peer copies and sums; the NCCL
+library is needed only to tell its version.
 
-`streams`: on which the work of each device runs, one for each input. `comms`, communicators of NCCL, there are none of: giving any raises NotImplementedError.
+`streams`: on which the work of each device runs, one for each input. `comms`, communicators of NCCL, there are none of:
+giving any raises NotImplementedError.
 """
 
 import contextlib
@@ -102,10 +104,12 @@ def reduce(inputs, output=None, root=0, op=SUM, streams=None, comms=None, *, out
     if outputs is not None:
         if output is not None:
             raise ValueError(
-                "'output' and 'outputs' can not be both specified. 'outputs' is deprecated in favor of 'output', taking in a single output tensor."
+                "'output' and 'outputs' can not be both specified. 'outputs' is deprecated in favor of 'output', "
+                "taking in a single output tensor."
             )
         warnings.warn(
-            "`nccl.reduce` with an output tensor list is deprecated. Please specify a single output tensor with argument 'output' instead instead.",
+            "`nccl.reduce` with an output tensor list is deprecated. Please specify a single output tensor with "
+            "argument 'output' instead instead.",
             FutureWarning,
             stacklevel=2,
         )

@@ -15,7 +15,9 @@ def _functions():
 
 
 def range_push(msg):
-    """Begins a range inside of the present one; returns its depth, from 0. Raises: RuntimeError without the CUDA library."""
+    """Begins a range inside of the present one; returns its depth, from 0. Raises: RuntimeError without the CUDA
+    library.
+    """
     return _functions().range_push(msg)
 
 

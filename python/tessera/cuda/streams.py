@@ -105,7 +105,9 @@ class Stream(tessera.Stream):  # type: ignore[valid-type, misc]
 
 
 class ExternalStream(Stream):
-    """A stream that another library made, by its address; it must live as long as this object is used. Raises: RuntimeError without a device."""
+    """A stream that another library made, by its address; it must live as long as this object is used. Raises:
+    RuntimeError without a device.
+    """
 
     def __init__(self, stream_ptr, device=None, **kwargs):
         super().__init__(device, stream_ptr=stream_ptr, **kwargs)
@@ -138,7 +140,9 @@ class Event:
         return event
 
     def record(self, stream=None):
-        """The point is after all work that the stream, by default the selected one, holds now. The event takes the stream's device."""
+        """The point is after all work that the stream, by default the selected one, holds now. The event takes the
+        stream's device.
+        """
         stream = current_stream() if stream is None else stream
         self._library.event_record(self._event, stream.device_index, stream.cuda_stream)
 
@@ -156,11 +160,15 @@ class Event:
         self._library.event_synchronize(self._event)
 
     def elapsed_time(self, end_event):
-        """Milliseconds between the points of this event and `end_event`. Raises: ValueError for events without timing, not recorded or not reached yet."""
+        """Milliseconds between the points of this event and `end_event`. Raises: ValueError for events without timing,
+        not recorded or not reached yet.
+        """
         return self._library.event_elapsed(self._event, end_event._event)
 
     def ipc_handle(self):
-        """Bytes by which another process makes an event of it; an event that was not recorded yet belongs to the selected device then."""
+        """Bytes by which another process makes an event of it; an event that was not recorded yet belongs to the
+        selected device then.
+        """
         return self._library.event_ipc_handle(self._event, self._library.current_device())
 
     @property

@@ -1,4 +1,5 @@
-"""Linear algebra: the operators `linalg_<name>` of the extension, norms, and products with a variable number of arguments.
+"""Linear algebra: the operators `linalg_<name>` of the extension, norms, and products with a variable number of
+arguments.
 
 >>> tessera.linalg.vector_norm(tessera.tensor([3.0, 4.0]))
 tensor(5.)

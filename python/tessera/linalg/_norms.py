@@ -51,7 +51,8 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
         dim: the dimensions of rows and columns.
         dtype: the input is converted first.
 
-    Raises: RuntimeError for another `ord`, equal dimensions or an input that is not floating point or complex; IndexError for dimensions out of range.
+    Raises: RuntimeError for another `ord`, equal dimensions or an input that is not floating point or complex;
+        IndexError for dimensions out of range.
     """
     if _has_torch_function((A, out)):
         return _handle_torch_function(matrix_norm, (A, out), A, ord, dim, keepdim, dtype=dtype, out=out)
@@ -86,7 +87,8 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
 def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):
     """A vector norm or a matrix norm, as the arguments say.
 
-    With `ord` None the 2-norm of all elements, or over `dim`. With `ord` given: a matrix norm for two dimensions (or a 2-D `A` without `dim`), else a vector norm.
+    With `ord` None the 2-norm of all elements, or over `dim`. With `ord` given: a matrix norm for two dimensions (or a
+    2-D `A` without `dim`), else a vector norm.
 
     Raises: RuntimeError for a `dim` of other than one or two entries, or an `ord` that does not fit.
     """

@@ -2,7 +2,8 @@
 
 
 def factory_kwargs(kwargs):
-    """The factory keyword arguments (device, dtype, memory_format) in `kwargs`, those of its own entry "factory_kwargs" included.
+    """The factory keyword arguments (device, dtype, memory_format) in `kwargs`, those of its own entry "factory_kwargs"
+    included.
 
     TypeError for any other key, and for an argument that is given in both places.
     """

@@ -1,4 +1,6 @@
-"""Functional forms of the layers, activations and losses. The definitions are in `_functional`, by subject; what has a kernel comes from there directly."""
+"""Functional forms of the layers, activations and losses. The definitions are in `_functional`, by subject; what has a
+kernel comes from there directly.
+"""
 
 import tessera
 from tessera.overrides import (

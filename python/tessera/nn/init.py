@@ -1,4 +1,6 @@
-"""Initial values of parameters. All functions with a trailing underscore work in place, without gradients, and return their tensor."""
+"""Initial values of parameters. All functions with a trailing underscore work in place, without gradients, and return
+their tensor.
+"""
 
 import math
 import warnings
@@ -50,7 +52,9 @@ _GAIN_ONE = (
 
 
 def calculate_gain(nonlinearity, param=None):
-    """The recommended gain of a nonlinearity; param: the negative slope of leaky_relu (0.01). ValueError for an unknown name."""
+    """The recommended gain of a nonlinearity; param: the negative slope of leaky_relu (0.01). ValueError for an unknown
+    name.
+    """
     if nonlinearity in _GAIN_ONE:
         return 1
     if nonlinearity == "tanh":
@@ -98,7 +102,8 @@ def _no_grad_trunc_normal_(tensor, mean, std, a, b, generator=None):
 
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
-            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be incorrect.",
+            "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be "
+            "incorrect.",
             stacklevel=3,
         )
     low, high = cdf((a - mean) / std), cdf((b - mean) / std)
@@ -154,7 +159,9 @@ def eye_(tensor):
 
 
 def dirac_(tensor, groups=1):
-    """Convolution weights (3-D to 5-D) that pass their input channels on, in each group as many as possible. ValueError if groups does not divide dim 0."""
+    """Convolution weights (3-D to 5-D) that pass their input channels on, in each group as many as possible. ValueError
+    if groups does not divide dim 0.
+    """
     dims = tensor.ndimension()
     if dims not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")

@@ -1,4 +1,6 @@
-"""Parameter and Buffer: tensors that a Module registers on assignment, and their forms without a shape for lazy modules."""
+"""Parameter and Buffer: tensors that a Module registers on assignment, and their forms without a shape for lazy
+modules.
+"""
 
 import tessera
 from tessera import Tensor
@@ -26,9 +28,11 @@ class _ParameterMeta(_TensorMeta):  # type: ignore[valid-type, misc]
 
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
-    """A tensor that is a parameter of a module: assigned as an attribute of a Module, it appears in `parameters()` and in the state dict.
+    """A tensor that is a parameter of a module: assigned as an attribute of a Module, it appears in `parameters()` and
+    in the state dict.
 
-    data: the values, shared, not copied (default: an empty tensor). requires_grad: whether gradients are recorded (also if created under no_grad).
+    data: the values, shared, not copied (default: an empty tensor). requires_grad: whether gradients are recorded (also
+        if created under no_grad).
     RuntimeError if data's dtype is not floating point or complex and requires_grad is True.
     """
 
@@ -40,8 +44,10 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         t = data.detach().requires_grad_(requires_grad)
         if type(t) is not type(data):
             raise RuntimeError(
-                f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns an instance of the same "
-                f"type, but got {type(t).__name__}. Give detach() of this type the expected semantics to use it as a parameter."
+                f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns "
+                f"an instance of the same "
+                f"type, but got {type(t).__name__}. Give detach() of this type the expected semantics to use it as a "
+                f"parameter."
             )
         t._is_param = True
         return t
@@ -93,12 +99,15 @@ _ALLOWED_LAZY_METHODS = (
 
 
 class UninitializedTensorMixin:
-    """A parameter or buffer without a shape. Everything that needs data raises ValueError until `materialize(shape)` was called."""
+    """A parameter or buffer without a shape. Everything that needs data raises ValueError until `materialize(shape)`
+    was called.
+    """
 
     cls_to_become = None
 
     def materialize(self, shape, device=None, dtype=None):
-        """Allocates uninitialized memory of the given shape and turns this very object into the plain class (references to it stay valid).
+        """Allocates uninitialized memory of the given shape and turns this very object into the plain class (references
+        to it stay valid).
 
         device, dtype: default to those given at construction.
         """
@@ -112,13 +121,16 @@ class UninitializedTensorMixin:
     @property
     def shape(self):
         raise RuntimeError(
-            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in `load_state_dict` when trying to load "
-            "an uninitialized parameter into an initialized one. Call `forward` to initialize the parameters before accessing their attributes."
+            "Can't access the shape of an uninitialized parameter or buffer. This error usually happens in "
+            "`load_state_dict` when trying to load "
+            "an uninitialized parameter into an initialized one. Call `forward` to initialize the parameters before "
+            "accessing their attributes."
         )
 
     def share_memory_(self):
         raise RuntimeError(
-            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters before calling "
+            "Can't share memory on an uninitialized parameter or buffer. Call `forward` to initialize the parameters "
+            "before calling "
             "`module.share_memory()`."
         )
 
@@ -138,8 +150,10 @@ class UninitializedTensorMixin:
         ):
             return super().__torch_function__(func, types, args, kwargs or {})
         raise ValueError(
-            f"Attempted to use an uninitialized parameter in {func}. This error happens when you are using a `LazyModule` or explicitly "
-            "manipulating `torch.nn.parameter.UninitializedParameter` objects. When using LazyModules Call `forward` with a dummy batch to "
+            f"Attempted to use an uninitialized parameter in {func}. This error happens when you are using a "
+            f"`LazyModule` or explicitly "
+            "manipulating `torch.nn.parameter.UninitializedParameter` objects. When using LazyModules Call `forward` "
+            "with a dummy batch to "
             "initialize the parameters before calling torch functions"
         )
 
@@ -174,7 +188,8 @@ class _BufferMeta(_TensorMeta):  # type: ignore[valid-type, misc]
 
 
 class Buffer(Tensor, metaclass=_BufferMeta):
-    """A tensor that is part of a module's state but no parameter (running statistics and the like), registered on assignment.
+    """A tensor that is part of a module's state but no parameter (running statistics and the like), registered on
+    assignment.
 
     persistent: whether it belongs to the state dict.
     """

@@ -9,7 +9,9 @@ __all__ = ["Adafactor"]
 
 
 class Adafactor(Optimizer):
-    """Adam-like steps with the second moment of matrices kept as row and column means; the update is clipped to RMS d, the rate is relative to the parameter's RMS."""
+    """Adam-like steps with the second moment of matrices kept as row and column means; the update is clipped to RMS d,
+    the rate is relative to the parameter's RMS.
+    """
 
     def __init__(
         self,

@@ -11,7 +11,9 @@ __all__ = ["Muon"]
 
 
 class Muon(Optimizer):
-    """SGD momentum whose step is replaced by the nearest (semi) orthogonal matrix, for 2-D parameters (ValueError for others)."""
+    """SGD momentum whose step is replaced by the nearest (semi) orthogonal matrix, for 2-D parameters (ValueError for
+    others).
+    """
 
     def __init__(
         self,

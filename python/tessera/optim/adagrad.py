@@ -22,7 +22,9 @@ __all__ = ["Adagrad", "adagrad"]
 
 
 class Adagrad(Optimizer):
-    """s = s + g^2, p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps). The state exists from the construction on. Sparse gradients touch their rows only."""
+    """s = s + g^2, p -= lr / (1 + (t - 1) lr_decay) g / (sqrt(s) + eps). The state exists from the construction on.
+    Sparse gradients touch their rows only.
+    """
 
     def __init__(
         self,

@@ -25,7 +25,8 @@ __all__ = ["Adam", "adam"]
 
 
 class Adam(Optimizer):
-    """m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, p -= lr m / (1 - b1^t) / (sqrt(v) / sqrt(1 - b2^t) + eps); amsgrad: the largest v so far.
+    """m = b1 m + (1 - b1) g, v = b2 v + (1 - b2) g^2, p -= lr m / (1 - b1^t) / (sqrt(v) / sqrt(1 - b2^t) + eps);
+    amsgrad: the largest v so far.
 
     weight_decay is added to the gradient (decoupled_weight_decay: p *= 1 - lr weight_decay first, as in AdamW).
     """

@@ -64,7 +64,8 @@ class ASGD(SingleTensorOptimizer):
             ax.copy_(p)
         else:
             ax.add_(p.sub(ax).mul_(mu))
-        # rounded to the counters' dtype, so that a loaded state (in the parameter's dtype) goes on with the same numbers
+        # rounded to the counters' dtype, so that a loaded state (in the parameter's dtype) goes on with the same
+        # numbers
         lr, dtype = _get_value(group["lr"]), _get_scalar_dtype()
         state["eta"].copy_(tessera.tensor(lr / ((1 + group["lambd"] * lr * t) ** group["alpha"]), dtype=dtype))
         state["mu"].copy_(tessera.tensor(1 / max(1, t - group["t0"]), dtype=dtype))

@@ -23,7 +23,9 @@ def _cubic_interpolate(x1, f1, g1, x2, f2, g2, bounds=None):
 
 
 def _strong_wolfe(evaluate, x, t, d, f, g, gtd, c1=1e-4, c2=0.9, tolerance_change=1e-9, max_ls=25):
-    """A step along d that meets the strong Wolfe conditions (algorithms 3.5 and 3.6). Returns (loss, gradient, step, evaluations)."""
+    """A step along d that meets the strong Wolfe conditions (algorithms 3.5 and 3.6). Returns (loss, gradient, step,
+    evaluations).
+    """
     d_norm = d.abs().max()
     g = g.clone()
     f_new, g_new = evaluate(x, t, d)
@@ -95,7 +97,8 @@ def _strong_wolfe(evaluate, x, t, d, f, g, gtd, c1=1e-4, c2=0.9, tolerance_chang
 
 
 class LBFGS(Optimizer):
-    """Quasi-Newton steps with the last history_size pairs of differences; line_search_fn None (fixed step lr) or 'strong_wolfe'.
+    """Quasi-Newton steps with the last history_size pairs of differences; line_search_fn None (fixed step lr) or
+    'strong_wolfe'.
 
     step(closure) evaluates the closure several times and returns the first loss. One parameter group only (ValueError).
     """

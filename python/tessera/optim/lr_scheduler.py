@@ -40,9 +40,12 @@ __all__ = [
 ]
 
 EPOCH_DEPRECATION_WARNING = (
-    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use `scheduler.step()` to step the "
-    "scheduler. During the deprecation, if epoch is different from None, the closed form is used instead of the new chainable form, where "
-    "available. Please open an issue if you are unable to replicate your use case: https://github.com/pytorch/pytorch/issues/new/choose."
+    "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where possible. Please use "
+    "`scheduler.step()` to step the "
+    "scheduler. During the deprecation, if epoch is different from None, the closed form is used instead of the new "
+    "chainable form, where "
+    "available. Please open an issue if you are unable to replicate your use case: "
+    "https://github.com/pytorch/pytorch/issues/new/choose."
 )
 _ORDER = "See more details at https://pytorch.org/docs/stable/optim.html#how-to-adjust-learning-rate"
 _STEP_REPLACED = (
@@ -391,7 +394,9 @@ class MultiplicativeLR(_ByFunctions):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """eta_min + (initial - eta_min) (1 + cos(pi epoch / T_max)) / 2 (Loshchilov and Hutter 2016, without restarts), computed from the present rate."""
+    """eta_min + (initial - eta_min) (1 + cos(pi epoch / T_max)) / 2 (Loshchilov and Hutter 2016, without restarts),
+    computed from the present rate.
+    """
 
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
         self._start(optimizer, last_epoch, T_max=T_max, eta_min=eta_min)
@@ -414,7 +419,9 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Cosine annealing that starts again after T_0 epochs, then after T_0 T_mult, T_0 T_mult^2 ... (Loshchilov and Hutter 2016). step() takes fractions of epochs."""
+    """Cosine annealing that starts again after T_0 epochs, then after T_0 T_mult, T_0 T_mult^2 ... (Loshchilov and
+    Hutter 2016). step() takes fractions of epochs.
+    """
 
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         _require(isinstance(T_0, int) and T_0 > 0, f"Expected positive integer T_0, but got {T_0}")
@@ -565,7 +572,9 @@ class ChainedScheduler(_Composite):
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times factor when the metric given to step() has not improved for `patience` epochs. mode min | max, threshold_mode rel | abs."""
+    """Times factor when the metric given to step() has not improved for `patience` epochs. mode min | max,
+    threshold_mode rel | abs.
+    """
 
     def __init__(
         self,
@@ -686,7 +695,9 @@ class _WithMomentum(LRScheduler):
 
 
 class CyclicLR(_WithMomentum):
-    """A rate that goes up and down between base_lr and max_lr (Smith 2015), with `step()` after every batch; momentum the other way round."""
+    """A rate that goes up and down between base_lr and max_lr (Smith 2015), with `step()` after every batch; momentum
+    the other way round.
+    """
 
     def __init__(
         self,
@@ -751,7 +762,8 @@ class CyclicLR(_WithMomentum):
 
 
 _end_step = itemgetter("end_step")
-# Between which options of a group a phase goes. The share that is done counts from the first one, a cosine, which is the
+# Between which options of a group a phase goes. The share that is done counts from the first one, a cosine, which is
+# the
 # share that is left, from the second one.
 _rate_options = itemgetter("start_lr", "end_lr")
 _momentum_options = itemgetter("start_momentum", "end_momentum")
@@ -769,7 +781,8 @@ def _phase(end_step, lr, momentum):
 
 
 class OneCycleLR(_WithMomentum):
-    """One cycle (Smith and Topin 2017): from max_lr / div_factor up to max_lr in pct_start of the steps, then down to initial / final_div_factor.
+    """One cycle (Smith and Topin 2017): from max_lr / div_factor up to max_lr in pct_start of the steps, then down to
+    initial / final_div_factor.
 
     total_steps, or epochs and steps_per_epoch. ValueError past the last step.
     """

@@ -9,7 +9,9 @@ __all__ = ["NAdam"]
 
 
 class NAdam(SingleTensorOptimizer):
-    """Adam whose step mixes the next momentum with the gradient; the momentum's schedule is mu_t = b1 (1 - 0.5 * 0.96^(t momentum_decay))."""
+    """Adam whose step mixes the next momentum with the gradient; the momentum's schedule is mu_t = b1 (1 - 0.5 *
+    0.96^(t momentum_decay)).
+    """
 
     _late_defaults = {"capturable": False, "decoupled_weight_decay": False}
 

@@ -115,7 +115,8 @@ _HOOK_DICTS = (
 class Optimizer:
     """Base class of optimizers.
 
-    params: tensors, (name, tensor) pairs, or dicts {"params": ..., option: value} that override `defaults` for their parameters. TypeError for a bare tensor,
+    params: tensors, (name, tensor) pairs, or dicts {"params": ..., option: value} that override `defaults` for their
+        parameters. TypeError for a bare tensor,
     ValueError for no parameters, for a non-leaf, or for a parameter in two groups.
     """
 
@@ -198,7 +199,9 @@ class Optimizer:
         return handle
 
     def register_step_pre_hook(self, hook):
-        """`hook(optimizer, args, kwargs) -> None or (args, kwargs)` runs before the step; args begins with the optimizer."""
+        """`hook(optimizer, args, kwargs) -> None or (args, kwargs)` runs before the step; args begins with the
+        optimizer.
+        """
         return self._add_hook(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook):
@@ -224,7 +227,9 @@ class Optimizer:
     # ---- state dict ----------------------------------------------------------------------------------------------------------------------------------
 
     def state_dict(self):
-        """{"state": {number of the parameter: its state}, "param_groups": [options, with "params" as numbers]}; tensors are references."""
+        """{"state": {number of the parameter: its state}, "param_groups": [options, with "params" as numbers]}; tensors
+        are references.
+        """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         numbers = {}
@@ -245,7 +250,9 @@ class Optimizer:
 
     @staticmethod
     def _process_value_according_to_param_policy(param, value, param_id, param_groups, key=None):
-        """A state tensor as it belongs to its parameter: floating point state takes its dtype and device, `step` keeps its own unless fused or capturable."""
+        """A state tensor as it belongs to its parameter: floating point state takes its dtype and device, `step` keeps
+        its own unless fused or capturable.
+        """
         fused = capturable = False
         for group in param_groups:
             if param_id in group["params"]:
@@ -343,7 +350,8 @@ class Optimizer:
             param_group["params"] = [params]
         elif isinstance(params, set):
             raise TypeError(
-                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets will change between runs. Please "
+                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+                "will change between runs. Please "
                 "use a list instead."
             )
         else:
@@ -365,7 +373,8 @@ class Optimizer:
             import warnings
 
             warnings.warn(
-                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; see "
+                "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
+                "see "
                 "github.com/pytorch/pytorch/issues/40967 for more information",
                 stacklevel=3,
             )
@@ -374,7 +383,8 @@ class Optimizer:
             known.update(group["params"])
             if ("param_names" in param_group) != ("param_names" in group):
                 raise ValueError(
-                    "all optimizer param groups should be with/without names. cannot add param group with names to the optimizer"
+                    "all optimizer param groups should be with/without names. cannot add param group with names to the "
+                    "optimizer"
                     if "param_names" in param_group
                     else "all optimizer param groups should be with/without names. cannot add param group without names to the optimizer"
                 )
@@ -418,7 +428,9 @@ def check(ok, text, value, error=ValueError):
 
 
 def check_lr(lr, foreach=False, capturable=False):
-    """ValueError for a negative learning rate, for a tensor with more than one element, and for a tensor with foreach but not capturable."""
+    """ValueError for a negative learning rate, for a tensor with more than one element, and for a tensor with foreach
+    but not capturable.
+    """
     if isinstance(lr, Tensor):
         if foreach and not capturable:
             raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
@@ -441,7 +453,9 @@ def new_step(p, group):
 
 
 def count_of(step, group):
-    """The number of steps as the formulas take it: a Python number, or with `capturable` the counter itself, so that nothing waits for the device."""
+    """The number of steps as the formulas take it: a Python number, or with `capturable` the counter itself, so that
+    nothing waits for the device.
+    """
     return step if group.get("capturable") else _get_value(step)
 
 
@@ -454,9 +468,11 @@ def subtract_scaled(p, direction, lr):
 
 
 def take_scale(grads, grad_scale, found_inf):
-    """False if the step is to be left out because of infinite gradients; else the gradients of a scaled loss are divided by the scale.
+    """False if the step is to be left out because of infinite gradients; else the gradients of a scaled loss are
+    divided by the scale.
 
-    This is for steps that treat one parameter after the other, and waits for the device that knows; the fused ones read both there.
+    This is for steps that treat one parameter after the other, and waits for the device that knows; the fused ones read
+    both there.
     """
     if found_inf is not None and bool(found_inf):
         return False
@@ -503,7 +519,9 @@ def setstate_defaults(optimizer, **defaults):
 
 
 def fused_ready(lr, params, grads):
-    """Whether one multi-tensor step can do all of them: dense real floating point tensors of one device that has such a step, and a number as learning rate."""
+    """Whether one multi-tensor step can do all of them: dense real floating point tensors of one device that has such a
+    step, and a number as learning rate.
+    """
     if isinstance(lr, Tensor) or not params or params[0].device.type not in _FUSED_DEVICES:
         return False
     return tessera._C._lists_fit(list(params), list(grads))
@@ -513,7 +531,8 @@ _FUSED_DEVICES = ("cpu", "cuda")
 
 
 def step_lists(optimizer, group, names):
-    """What one multi-tensor step of a group takes: [parameters with a gradient, gradients, state[name] of each name ...]; None if the group is not ready for it (as
+    """What one multi-tensor step of a group takes: [parameters with a gradient, gradients, state[name] of each name
+    ...]; None if the group is not ready for it (as
     `fused_ready` says, or because some state has not been made yet)."""
     params = group["params"]
     if (
@@ -527,7 +546,9 @@ def step_lists(optimizer, group, names):
 
 
 def undo_steps(steps, found_inf):
-    """Takes back the count of a step that was left out because of infinite gradients, without waiting for the device that knows."""
+    """Takes back the count of a step that was left out because of infinite gradients, without waiting for the device
+    that knows.
+    """
     if found_inf.device.type == "cpu":
         if bool(found_inf):
             tessera._C._add_to_steps(steps, -1)

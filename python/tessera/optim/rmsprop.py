@@ -9,7 +9,9 @@ __all__ = ["RMSprop"]
 
 
 class RMSprop(SingleTensorOptimizer):
-    """v = alpha v + (1 - alpha) g^2, p -= lr g / (sqrt(v) + eps); centered: v minus the squared mean gradient; momentum on the scaled gradient."""
+    """v = alpha v + (1 - alpha) g^2, p -= lr g / (sqrt(v) + eps); centered: v minus the squared mean gradient; momentum
+    on the scaled gradient.
+    """
 
     _late_defaults = {"momentum": 0, "centered": False, "capturable": False}
 

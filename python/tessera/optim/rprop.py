@@ -9,7 +9,9 @@ __all__ = ["Rprop"]
 
 
 class Rprop(SingleTensorOptimizer):
-    """A step size for each element, larger (etas[1]) while the gradient keeps its sign, smaller (etas[0], and no move) when it changes."""
+    """A step size for each element, larger (etas[1]) while the gradient keeps its sign, smaller (etas[0], and no move)
+    when it changes.
+    """
 
     _late_defaults = {"capturable": False}
 

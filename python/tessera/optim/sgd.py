@@ -18,7 +18,9 @@ __all__ = ["SGD", "sgd"]
 
 
 class SGD(Optimizer):
-    """p -= lr g, with momentum b = momentum b + (1 - dampening) g (the first b is g), p -= lr b, or p -= lr (g + momentum b) (nesterov)."""
+    """p -= lr g, with momentum b = momentum b + (1 - dampening) g (the first b is g), p -= lr b, or p -= lr (g +
+    momentum b) (nesterov).
+    """
 
     def __init__(
         self,
@@ -148,7 +150,9 @@ def sgd(
     maximize,
     differentiable=False,
 ):
-    """One step on lists of parameters and gradients; None entries of momentum_buffer_list (empty without momentum) are created."""
+    """One step on lists of parameters and gradients; None entries of momentum_buffer_list (empty without momentum) are
+    created.
+    """
     if (
         not differentiable
         and fused_ready(lr, params, d_p_list)

@@ -9,7 +9,9 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(Optimizer):
-    """Adam for sparse gradients: moments and parameters change only where the gradient has entries. RuntimeError for a dense gradient, ValueError for a sparse parameter."""
+    """Adam for sparse gradients: moments and parameters change only where the gradient has entries. RuntimeError for a
+    dense gradient, ValueError for a sparse parameter.
+    """
 
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):
         check_lr(lr)

@@ -74,7 +74,9 @@ def get_swa_avg_fn():
 
 
 class AveragedModel(Module):
-    """A copy of a model (`module`) with averaged parameters; update_parameters(model) takes the model's present ones in. use_buffers: buffers are averaged too."""
+    """A copy of a model (`module`) with averaged parameters; update_parameters(model) takes the model's present ones
+    in. use_buffers: buffers are averaged too.
+    """
 
     def __init__(self, model, device=None, avg_fn=None, multi_avg_fn=None, use_buffers=False):
         super().__init__()
@@ -118,7 +120,9 @@ class AveragedModel(Module):
 
 @tessera.no_grad()
 def update_bn(loader, model, device=None):
-    """Computes the running statistics of the BatchNorm layers again, as plain averages over the batches of `loader` (tensors, or sequences that begin with one)."""
+    """Computes the running statistics of the BatchNorm layers again, as plain averages over the batches of `loader`
+    (tensors, or sequences that begin with one).
+    """
     from tessera.nn.modules.batchnorm import _BatchNorm
 
     momenta = {layer: layer.momentum for layer in model.modules() if isinstance(layer, _BatchNorm)}

@@ -7,7 +7,8 @@ import sys
 
 import tessera
 
-# dtype name -> (rtol, atol); dtypes that are not listed are compared exactly. Complex numbers have the tolerances of their parts.
+# dtype name -> (rtol, atol); dtypes that are not listed are compared exactly. Complex numbers have the tolerances of
+# their parts.
 _TOLERANCES = {
     "float16": (1e-3, 1e-5),
     "bfloat16": (1.6e-2, 1e-5),
@@ -47,7 +48,8 @@ class _Options:
     def __init__(self, rtol, atol, equal_nan, check_device, check_dtype, check_layout, check_stride, allow_subclasses):
         if (rtol is None) != (atol is None):
             raise ValueError(
-                f"Both 'rtol' and 'atol' must be either specified or omitted, but got no {'rtol' if rtol is None else 'atol'}."
+                f"Both 'rtol' and 'atol' must be either specified or omitted, but got no "
+                f"{'rtol' if rtol is None else 'atol'}."
             )
         self.rtol, self.atol, self.equal_nan = rtol, atol, equal_nan
         self.check_device, self.check_dtype, self.check_layout, self.check_stride = (
@@ -345,7 +347,8 @@ def assert_close(
     check_stride=False,
     msg=None,
 ):
-    """Asserts that `actual` and `expected` are close: |actual - expected| <= atol + rtol * |expected|, element by element.
+    """Asserts that `actual` and `expected` are close: |actual - expected| <= atol + rtol * |expected|, element by
+    element.
 
     Args:
         actual, expected: tensors, arrays, numbers, None, bools, or sequences and mappings of them.
@@ -354,7 +357,8 @@ def assert_close(
         check_device, check_dtype, check_layout, check_stride: these must be the same too.
         msg: message of the error instead, or a function from the generated to the final message.
 
-    Raises: AssertionError if they are not close, TypeError for types that can't be compared, ValueError for one tolerance without the other.
+    Raises: AssertionError if they are not close, TypeError for types that can't be compared, ValueError for one
+        tolerance without the other.
 
         >>> tessera.testing.assert_close(tessera.tensor([1.0, 2.0]), tessera.tensor([1.0, 2.0]))
     """
@@ -379,7 +383,8 @@ def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=
     import warnings
 
     warnings.warn(
-        "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. Please use "
+        "`torch.testing.assert_allclose()` is deprecated since 1.12 and will be removed in a future release. Please "
+        "use "
         "`torch.testing.assert_close()` instead.",
         FutureWarning,
         stacklevel=2,

@@ -59,7 +59,8 @@ def make_tensor(
     Args:
         shape: sizes, or one sequence of them.
         dtype, device: of the result.
-        low, high: limits; by default [-9, 9) for floats, [-9, 10) for signed, [0, 10) for unsigned integers, {False, True} for bool.
+        low, high: limits; by default [-9, 9) for floats, [-9, 10) for signed, [0, 10) for unsigned integers, {False,
+            True} for bool.
         requires_grad: for floating point and complex dtypes only.
         noncontiguous: the values lie in every second place of a larger storage.
         exclude_zero: zeros become the smallest positive number.
@@ -71,7 +72,8 @@ def make_tensor(
         shape = tuple(shape[0])
     if noncontiguous and memory_format is not None:
         raise ValueError(
-            f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got noncontiguous={noncontiguous!r} "
+            f"The parameters `noncontiguous` and `memory_format` are mutually exclusive, but got "
+            f"noncontiguous={noncontiguous!r} "
             f"and memory_format={memory_format!r}"
         )
     if requires_grad and not (dtype.is_floating_point or dtype.is_complex):

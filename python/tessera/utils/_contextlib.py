@@ -70,7 +70,9 @@ def context_decorator(ctx, func):
 
 
 class _DecoratorContextManager:
-    """Base class: `@ctx(...)` wraps functions and generators; classes with a deprecation warning (their constructor only)."""
+    """Base class: `@ctx(...)` wraps functions and generators; classes with a deprecation warning (their constructor
+    only).
+    """
 
     def __call__(self, orig_func):
         if isinstance(orig_func, type):

@@ -10,7 +10,8 @@ __all__ = ["TorchDispatchMode", "is_traceable_wrapper_subclass", "return_and_cor
 class TorchDispatchMode:
     """A context in which `__torch_dispatch__(self, func, types, args=(), kwargs=None)` is called for every operator.
 
-    `func` is an OpOverload; the handler returns its results, mostly by calling it. While a handler runs its mode is off, so that what it
+    `func` is an OpOverload; the handler returns its results, mostly by calling it. While a handler runs its mode is
+    off, so that what it
     calls goes to the modes around it. Autograd has run already. Composite operators arrive as what they are made of.
     """
 
@@ -71,7 +72,9 @@ def is_traceable_wrapper_subclass(t):
 
 
 def return_and_correct_aliasing(func, args, kwargs, out):
-    """For handlers of wrapper subclasses: what an operator writes to comes back as the argument itself, not as a new wrapper."""
+    """For handlers of wrapper subclasses: what an operator writes to comes back as the argument itself, not as a new
+    wrapper.
+    """
     written = []
     for position, argument in enumerate(func._schema.arguments):
         if argument.is_write:

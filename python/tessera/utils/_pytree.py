@@ -1,6 +1,7 @@
 """Trees of Python containers: flatten to leaves and a description, build again, map.
 
-Containers are dict, OrderedDict, defaultdict, list, tuple, named tuples, deque, and registered classes; everything else, None
+Containers are dict, OrderedDict, defaultdict, list, tuple, named tuples, deque, and registered classes; everything
+else, None
 included, is a leaf. Dicts keep their order.
 """
 
@@ -99,7 +100,8 @@ def register_pytree_node(
         flatten_fn: obj -> (list of children, context).
         unflatten_fn: (children, context) -> obj.
         serialized_type_name: what `treespec_dumps` calls the class; by default its module and name.
-        to_dumpable_context, from_dumpable_context: the context as a value that JSON can hold, and back; by default it is one.
+        to_dumpable_context, from_dumpable_context: the context as a value that JSON can hold, and back; by default it
+            is one.
         flatten_with_keys_fn: obj -> (list of (key, child), context).
 
     Raises: ValueError if `cls` is registered already, or with only one of the two functions for contexts.
@@ -154,7 +156,9 @@ def _name_of_class(cls):
 
 
 def _class_named(name):
-    """The class of a `_name_of_class`, in a module that is loaded: the text may come from anywhere. None if there is none."""
+    """The class of a `_name_of_class`, in a module that is loaded: the text may come from anywhere. None if there is
+    none.
+    """
     module, _, path = name.partition(":")
     value = sys.modules.get(module)
     for part in path.split("."):
@@ -318,7 +322,8 @@ class TreeSpec:
         leaves = list(leaves)
         if len(leaves) != self.num_leaves:
             raise ValueError(
-                f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers to a pytree that holds "
+                f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but the spec refers to a pytree that "
+                f"holds "
                 f"{self.num_leaves} items ({self})."
             )
         return _unflatten(self, iter(leaves))
@@ -383,10 +388,13 @@ def tree_flatten(tree, is_leaf=None):
 
 
 def tree_unflatten(leaves, treespec):
-    """The inverse of `tree_flatten`. Raises: TypeError for another kind of spec, ValueError for a wrong number of leaves."""
+    """The inverse of `tree_flatten`. Raises: TypeError for another kind of spec, ValueError for a wrong number of
+    leaves.
+    """
     if not isinstance(treespec, TreeSpec):
         raise TypeError(
-            f"tree_unflatten(leaves, treespec): Expected `treespec` to be instance of TreeSpec but got item of type {type(treespec)}."
+            f"tree_unflatten(leaves, treespec): Expected `treespec` to be instance of TreeSpec but got item of type "
+            f"{type(treespec)}."
         )
     return treespec.unflatten(leaves)
 
@@ -526,7 +534,8 @@ def key_get(obj, path):
 def treespec_dumps(treespec, protocol=None):
     """A TreeSpec as JSON text. `protocol`: 1, the only one.
 
-    Raises: TypeError for what is no TreeSpec and for contexts that JSON can't hold, ValueError for another protocol, NotImplementedError for classes that are
+    Raises: TypeError for what is no TreeSpec and for contexts that JSON can't hold, ValueError for another protocol,
+        NotImplementedError for classes that are
     not registered.
     """
     import json
@@ -536,7 +545,8 @@ def treespec_dumps(treespec, protocol=None):
 
     if not isinstance(treespec, TreeSpec):
         raise TypeError(
-            f"treespec_dumps(treespec, protocol): Expected `treespec` to be instance of TreeSpec but got item of type {type(treespec)}."
+            f"treespec_dumps(treespec, protocol): Expected `treespec` to be instance of TreeSpec but got item of type "
+            f"{type(treespec)}."
         )
 
     def encode(spec):
@@ -550,7 +560,8 @@ def treespec_dumps(treespec, protocol=None):
             context = json.dumps(to_dumpable(spec._context))
         except TypeError as error:
             raise TypeError(
-                f"Unable to serialize context of {name}: {error}. Please make it json dump-able, or give register_pytree_node a "
+                f"Unable to serialize context of {name}: {error}. Please make it json dump-able, or give "
+                f"register_pytree_node a "
                 "to_dumpable_context."
             ) from error
         return {"type": name, "context": context, "children_spec": [encode(child) for child in spec._children]}
@@ -561,7 +572,8 @@ def treespec_dumps(treespec, protocol=None):
 def treespec_loads(serialized):
     """The TreeSpec of `treespec_dumps`.
 
-    Raises: NotImplementedError for another protocol or a class that is not registered, ValueError for named tuples of modules that are not loaded.
+    Raises: NotImplementedError for another protocol or a class that is not registered, ValueError for named tuples of
+        modules that are not loaded.
     """
     import json
 

@@ -1,4 +1,5 @@
-"""Arguments of operators, made from their schemas by rules: what the tests that go over all operators of the tables share.
+"""Arguments of operators, made from their schemas by rules: what the tests that go over all operators of the tables
+share.
 
 CONSTRAINTS has what the rules cannot know: arguments that have to fit each other.
 """

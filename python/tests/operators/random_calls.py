@@ -2,7 +2,8 @@
 
     python random_calls.py --calls N --seed S [--only REGEX]
 
-Every exception must be one that the documents name; anything else is an AssertionError that shows the call. A crash shows itself: test_random_calls.py runs this in
+Every exception must be one that the documents name; anything else is an AssertionError that shows the call. A crash
+shows itself: test_random_calls.py runs this in
 processes of their own. The last call is in the file --log (default: none), so that a crash can be repeated.
 """
 

@@ -1,4 +1,6 @@
-"""Functions of lists of tensors: the same as the operator for each. test_cuda.py runs the same on a device, where a list is one launch."""
+"""Functions of lists of tensors: the same as the operator for each. test_cuda.py runs the same on a device, where a
+list is one launch.
+"""
 
 import pytest
 

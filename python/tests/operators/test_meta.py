@@ -1,7 +1,10 @@
-"""Every operator on Meta tensors: shapes, dtypes, strides, offsets, histories, aliasing and argument errors are those of the same call on the CPU.
+"""Every operator on Meta tensors: shapes, dtypes, strides, offsets, histories, aliasing and argument errors are those
+of the same call on the CPU.
 
-Nobody lists operators here: they come from the registry, in all forms (functional, in-place, out=). Arguments are drawn by rules (op_arguments.py) over shapes, dtypes and
-layouts of memory, the same for every run. A call that fails on the CPU must fail alike on Meta, unless the failure depends on values: then a call with other values goes through.
+Nobody lists operators here: they come from the registry, in all forms (functional, in-place, out=). Arguments are drawn
+by rules (op_arguments.py) over shapes, dtypes and
+layouts of memory, the same for every run. A call that fails on the CPU must fail alike on Meta, unless the failure
+depends on values: then a call with other values goes through.
 VALUE_DEPENDENT has the operators whose results cannot be told without values; they must say so.
 """
 
@@ -81,7 +84,8 @@ VALUE_DEPENDENT.update(
         RuntimeError,
     )
 )
-# Facts that are left out of the comparison: masked_fill reads a number where there is one to read, and is a `where` on Meta.
+# Facts that are left out of the comparison: masked_fill reads a number where there is one to read, and is a `where` on
+# Meta.
 NOT_COMPARED = {"masked_fill.Tensor": ["grad_fn"]}
 # Operators that take a device or somebody's memory: there is no twin of such a call.
 LEFT_OUT = {"set_.source_Storage_storage_offset", "to.device"}
@@ -304,7 +308,8 @@ STRINGS = {
 }
 # What only values can be wrong about, where no other values of that shape would be right.
 VALUE_ERRORS = re.compile(
-    "is out of bounds for dimension|index out of range in self|ZeroDivisionError|invalid max index|invalid multinomial distribution|"
+    "is out of bounds for dimension|index out of range in self|ZeroDivisionError|invalid max index|invalid multinomial "
+    "distribution|"
     "offsets\\[0\\] has to be 0|offsets has to be non-decreasing"
 )
 ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
@@ -486,7 +491,9 @@ def outcome(op, schema, arguments, device, fill=None):
 
 
 def difference(op, schema, arguments):
-    """('returned' | 'raised' | 'values' | 'kernel', what Meta raised or None, None or what differs between the CPU and Meta)."""
+    """('returned' | 'raised' | 'values' | 'kernel', what Meta raised or None, None or what differs between the CPU and
+    Meta).
+    """
     tessera.manual_seed(0)
     error, wanted = outcome(op, schema, arguments, "cpu")
     meta_error, got = outcome(op, schema, arguments, "meta")

@@ -1,4 +1,6 @@
-"""Operators against NumPy over random shapes, strides and dtypes: values, result dtypes, in-place and out= forms, views, indexing."""
+"""Operators against NumPy over random shapes, strides and dtypes: values, result dtypes, in-place and out= forms,
+views, indexing.
+"""
 
 import math
 
@@ -64,7 +66,9 @@ def shapes(draw, max_dim=4, max_side=4, min_dim=0, min_side=0):
 
 @st.composite
 def strided(draw, shape, dtype, low=-3.0, high=3.0, quarters=False):
-    """(array, tensor) with these elements; the tensor may be permuted, stepped through, offset or expanded. `quarters`: floats are multiples of 1/4."""
+    """(array, tensor) with these elements; the tensor may be permuted, stepped through, offset or expanded. `quarters`:
+    floats are multiples of 1/4.
+    """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     rank = len(shape)
     order = draw(st.permutations(range(rank)))
@@ -103,7 +107,8 @@ def wide(array):
     return array.astype(np.complex128 if np.iscomplexobj(array) else np.float64)
 
 
-# ---- elementwise ------------------------------------------------------------------------------------------------------------
+# ---- elementwise
+# ------------------------------------------------------------------------------------------------------------
 
 SIGMOID = lambda x: 1 / (1 + np.exp(-x))
 UNARY_FLOAT = {
@@ -282,7 +287,8 @@ def test_integer_and_float_division(name, data):
     check(getattr(tessera, name)(a, b), DIVISIONS[name](array_a, array_b), dtype)
 
 
-# One table of all of these: name -> (NumPy's function, dtypes, lowest and highest value, what the dtype of the result is, number of tensors).
+# One table of all of these: name -> (NumPy's function, dtypes, lowest and highest value, what the dtype of the result
+# is, number of tensors).
 ANY = FLOATS + INTS + [tessera.bool]
 FUNCTIONS = {
     **{name: (f, ANY, (0.05, 0.95), "float", 1) for name, f in UNARY_FLOAT.items() if name != "acosh"},
@@ -347,7 +353,9 @@ def result_dtype(kind, tensors):
 @given(data=st.data())
 @settings(FAST, max_examples=600)
 def test_any_function_of_any_tensors(data):
-    """A function, the shapes (no dimensions, no elements, sizes of 1), the layouts and the dtypes, alike or mixed, the form of the call: all drawn."""
+    """A function, the shapes (no dimensions, no elements, sizes of 1), the layouts and the dtypes, alike or mixed, the
+    form of the call: all drawn.
+    """
     name = data.draw(st.sampled_from(sorted(FUNCTIONS)))
     reference, dtypes, (low, high), kind, arity = FUNCTIONS[name]
     shapes_drawn = [data.draw(shapes())] if arity == 1 else list(data.draw(broadcastable()))
@@ -398,7 +406,9 @@ def test_the_table_has_sixty_functions():
 @given(data=st.data())
 @MORE
 def test_the_dtype_of_a_mixed_sum(data):
-    """Of two tensors with dimensions the higher category wins; within one category the wider dtype; a 0-dim tensor or a number only raises the category."""
+    """Of two tensors with dimensions the higher category wins; within one category the wider dtype; a 0-dim tensor or a
+    number only raises the category.
+    """
     order = [
         tessera.bool,
         tessera.uint8,
@@ -489,7 +499,8 @@ def test_reflected_methods_called_by_name():
     check(2 % x, [0.0, 2.0])
 
 
-# ---- reductions and scans ---------------------------------------------------------------------------------------------------
+# ---- reductions and scans
+# ---------------------------------------------------------------------------------------------------
 
 REDUCTIONS = {
     "sum": (np.sum, FLOATS + INTS + [tessera.bool]),
@@ -571,7 +582,8 @@ def test_sorting(data):
     check(tessera.searchsorted(tessera.from_numpy(edges.copy()), tensor), np.searchsorted(edges, array))
 
 
-# ---- views and arrangement --------------------------------------------------------------------------------------------------
+# ---- views and arrangement
+# --------------------------------------------------------------------------------------------------
 
 
 @given(data=st.data())
@@ -646,7 +658,8 @@ def test_conversion(data):
     check(out.copy_(tensor), wanted.astype(TO_NUMPY[target]), target)
 
 
-# ---- indexing ---------------------------------------------------------------------------------------------------------------
+# ---- indexing
+# ---------------------------------------------------------------------------------------------------------------
 
 
 @st.composite
@@ -725,7 +738,8 @@ def test_masks_and_gathering(data):
     check(copy, np.where(mask_array, np.float32(5), array))
 
 
-# ---- products ---------------------------------------------------------------------------------------------------------------
+# ---- products
+# ---------------------------------------------------------------------------------------------------------------
 
 
 @given(data=st.data())

@@ -1,14 +1,19 @@
 """Every out= overload of the registry with out= tensors that fit and that do not.
 
-Nobody lists operators here: overloads come from the registry, arguments are drawn by the rules of test_meta.py. For each overload:
+Nobody lists operators here: overloads come from the registry, arguments are drawn by the rules of test_meta.py. For
+each overload:
 
-- an out= of the result's dtype and shape gets what the functional form returns, empty or of other strides as well, and is what the call returns;
+- an out= of the result's dtype and shape gets what the functional form returns, empty or of other strides as well, and
+  is what the call returns;
 - one of another shape is resized, with the documented warning if it had elements;
-- one of another dtype gets the converted result or raises; where it gets nothing but zeros of an accident it fails the comparison;
+- one of another dtype gets the converted result or raises; where it gets nothing but zeros of an accident it fails the
+  comparison;
 - one on another device, one that requires grad, one whose elements lie upon each other raise, and nothing is changed;
-- one that is an input, or shares memory with one (in part, as another view, after it is resized), gets the right result or raises RuntimeError.
+- one that is an input, or shares memory with one (in part, as another view, after it is resized), gets the right result
+  or raises RuntimeError.
 
-CASTING names the overloads that are documented to convert to another dtype, by promotion; all others take their result's dtype alone.
+CASTING names the overloads that are documented to convert to another dtype, by promotion; all others take their
+result's dtype alone.
 """
 
 import random
@@ -136,7 +141,9 @@ class Call:
 
 
 def natural_dtypes(schema, arguments):
-    """Dtypes with which the overload takes out=: those of the functional form's results if that can be called, else the first that work."""
+    """Dtypes with which the overload takes out=: those of the functional form's results if that can be called, else the
+    first that work.
+    """
     plain = [v for v, a in zip(arguments, schema.arguments) if not a.is_out]
     named = [a for a in schema.arguments if not a.is_out]
     packet = getattr(ops.aten, base(schema))
@@ -393,7 +400,9 @@ def test_results_in_one_tensor():
     ],
 )
 def test_joined_and_gathered_into_an_input(call):
-    """The first tensor of cat is empty and one-dimensional; each of these ended the process, or gave what it had overwritten."""
+    """The first tensor of cat is empty and one-dimensional; each of these ended the process, or gave what it had
+    overwritten.
+    """
     empty, full = tessera.empty(0), tessera.ones(2, 3)
     with pytest.raises(RuntimeError, match="single memory location"):
         call(empty, full)

@@ -1,6 +1,8 @@
-"""All products in all dtypes: the result has the operands' dtype and the values of the same sum in NumPy, in every number of dimensions, empty or broadcast; mixed dtypes raise.
+"""All products in all dtypes: the result has the operands' dtype and the values of the same sum in NumPy, in every
+number of dimensions, empty or broadcast; mixed dtypes raise.
 
-Integers are few and small enough that int64 holds every sum; the result wraps to its dtype as documented for integer arithmetic.
+Integers are few and small enough that int64 holds every sum; the result wraps to its dtype as documented for integer
+arithmetic.
 """
 
 import numpy as np
@@ -10,7 +12,8 @@ import tessera.nn.functional as F
 
 INTEGERS = [tessera.uint8, tessera.int8, tessera.int16, tessera.int32, tessera.int64]
 FLOATS = [tessera.float32, tessera.float64, tessera.float16, tessera.bfloat16, tessera.complex64, tessera.complex128]
-# Shapes of pairs for matmul: 1-d, 2-d, n-d, broadcast batches; each of them with an empty sum, empty rows, empty columns or an empty batch as well.
+# Shapes of pairs for matmul: 1-d, 2-d, n-d, broadcast batches; each of them with an empty sum, empty rows, empty
+# columns or an empty batch as well.
 PAIRS = [
     ((3,), (3,)),
     ((0,), (0,)),

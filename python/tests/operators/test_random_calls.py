@@ -1,4 +1,5 @@
-"""Random operators with random arguments, in processes of their own: documented exceptions only, no crash, no hang (random_calls.py).
+"""Random operators with random arguments, in processes of their own: documented exceptions only, no crash, no hang
+(random_calls.py).
 
 TESSERA_RANDOM_CALLS=100000 makes that many calls; the default is a few thousand.
 """

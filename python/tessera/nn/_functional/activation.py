@@ -138,7 +138,8 @@ def _get_softmax_dim(name, ndim, stacklevel):
 
     dim = 0 if ndim in (0, 1, 3) else 1
     warnings.warn(
-        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim={dim} as an argument.",
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim={dim} as an "
+        f"argument.",
         stacklevel=stacklevel,
     )
     return dim
@@ -170,7 +171,9 @@ def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
 
 @overridable
 def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
-    """A sample of the Gumbel-softmax distribution (Jang et al. 2016). hard: one-hot in the forward pass, the soft sample's gradient."""
+    """A sample of the Gumbel-softmax distribution (Jang et al. 2016). hard: one-hot in the forward pass, the soft
+    sample's gradient.
+    """
     if eps != 1e-10:
         import warnings
 
@@ -227,7 +230,8 @@ def dropout1d(input, p=0.5, training=True, inplace=False):
     n = input.dim()
     if n not in (2, 3):
         raise RuntimeError(
-            f"dropout1d: Expected 2D or 3D input, but received a {n}D input. Note that dropout1d exists to provide channel-wise dropout on inputs "
+            f"dropout1d: Expected 2D or 3D input, but received a {n}D input. Note that dropout1d exists to provide "
+            f"channel-wise dropout on inputs "
             "with 1 spatial dimension, a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs)."
         )
     return _feature_dropout(input, p, training, inplace, n == 3)
@@ -242,8 +246,10 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
         import warnings
 
         warnings.warn(
-            f"dropout2d: Received a {n}-D input to dropout2d, which is deprecated and will result in an error in a future release. To retain the behavior "
-            "and silence this warning, please use dropout instead. Note that dropout2d exists to provide channel-wise dropout on inputs with 2 spatial "
+            f"dropout2d: Received a {n}-D input to dropout2d, which is deprecated and will result in an error in a "
+            f"future release. To retain the behavior "
+            "and silence this warning, please use dropout instead. Note that dropout2d exists to provide channel-wise "
+            "dropout on inputs with 2 spatial "
             "dimensions, a channel dimension, and an optional batch dimension (i.e. 3D or 4D inputs).",
             stacklevel=3,
         )
@@ -251,9 +257,12 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
         import warnings
 
         warnings.warn(
-            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired - input is interpreted as shape "
-            "(N, C, L), where C is the channel dim. This behavior will change in a future release to interpret the input as one without a batch "
-            "dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, please switch to using dropout1d instead.",
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired "
+            "- input is interpreted as shape "
+            "(N, C, L), where C is the channel dim. This behavior will change in a future release to interpret the "
+            "input as one without a batch "
+            "dimension, i.e. shape (C, H, W). To maintain the 1D channel-wise dropout behavior, please switch to using "
+            "dropout1d instead.",
             stacklevel=3,
         )
     return _feature_dropout(input, p, training, inplace, True)
@@ -268,8 +277,10 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
         import warnings
 
         warnings.warn(
-            f"dropout3d: Received a {n}-D input to dropout3d, which is deprecated and will result in an error in a future release. To retain the behavior "
-            "and silence this warning, please use dropout instead. Note that dropout3d exists to provide channel-wise dropout on inputs with 3 spatial "
+            f"dropout3d: Received a {n}-D input to dropout3d, which is deprecated and will result in an error in a "
+            f"future release. To retain the behavior "
+            "and silence this warning, please use dropout instead. Note that dropout3d exists to provide channel-wise "
+            "dropout on inputs with 3 spatial "
             "dimensions, a channel dimension, and an optional batch dimension (i.e. 4D or 5D inputs).",
             stacklevel=3,
         )

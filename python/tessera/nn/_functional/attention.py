@@ -73,16 +73,19 @@ def _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads):
     word, rank = ("batched", 3) if batched else ("unbatched", 2)
     if key.dim() != rank or value.dim() != rank:
         raise AssertionError(
-            f"For {word} ({rank}-D) `query`, expected `key` and `value` to be {rank}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively"
+            f"For {word} ({rank}-D) `query`, expected `key` and `value` to be {rank}-D but found {key.dim()}-D and "
+            f"{value.dim()}-D tensors respectively"
         )
     if key_padding_mask is not None and key_padding_mask.dim() != rank - 1:
         raise AssertionError(
-            f"For {word} ({rank}-D) `query`, expected `key_padding_mask` to be `None` or {rank - 1}-D but found {key_padding_mask.dim()}-D tensor instead"
+            f"For {word} ({rank}-D) `query`, expected `key_padding_mask` to be `None` or {rank - 1}-D but found "
+            f"{key_padding_mask.dim()}-D tensor instead"
         )
     if attn_mask is not None:
         if attn_mask.dim() not in (2, 3):
             raise AssertionError(
-                f"For {word} ({rank}-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead"
+                f"For {word} ({rank}-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found "
+                f"{attn_mask.dim()}-D tensor instead"
             )
         if not batched and attn_mask.dim() == 3:
             expected = (num_heads, query.shape[0], key.shape[0])
@@ -132,9 +135,11 @@ def multi_head_attention_forward(
     average_attn_weights=True,
     is_causal=False,
 ):
-    """Multi-head attention of Vaswani et al. 2017: query (L, N, E), key (S, N, Ek), value (S, N, Ev), or each without N.
+    """Multi-head attention of Vaswani et al. 2017: query (L, N, E), key (S, N, Ek), value (S, N, Ev), or each without
+    N.
 
-    Boolean masks are True where attention is not allowed; float masks are added. Returns (output (L, N, E), weights (N, L, S) averaged over heads, or
+    Boolean masks are True where attention is not allowed; float masks are added. Returns (output (L, N, E), weights (N,
+    L, S) averaged over heads, or
     (N, H, L, S), or None without need_weights).
     """
     relevant = (query, key, value, in_proj_weight, in_proj_bias, bias_k, bias_v, out_proj_weight, out_proj_bias)
@@ -305,7 +310,9 @@ def _batch_first_attention(
     attn_mask,
     is_causal,
 ):
-    """Attention without its weights for inputs (N, L, E), (N, S, E) of checked shapes, in their own layout: projections are split into heads as views."""
+    """Attention without its weights for inputs (N, L, E), (N, S, E) of checked shapes, in their own layout: projections
+    are split into heads as views.
+    """
     bsz, tgt_len, embed_dim = query.shape
     src_len = key.shape[1]
     if is_causal and attn_mask is None:

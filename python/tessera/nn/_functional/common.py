@@ -4,7 +4,9 @@ from tessera.overrides import handle_torch_function, has_torch_function
 
 
 def overridable(fn):
-    """Lets a tensor-like argument or a function mode take over the call (`__torch_function__`), with `fn` as the function it sees."""
+    """Lets a tensor-like argument or a function mode take over the call (`__torch_function__`), with `fn` as the
+    function it sees.
+    """
 
     def wrapper(*args, **kwargs):
         relevant = (*args, *kwargs.values()) if kwargs else args

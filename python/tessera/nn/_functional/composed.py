@@ -224,7 +224,8 @@ def pixel_shuffle(input, upscale_factor):
     *lead, c, h, w = input.shape
     if c % (r * r):
         raise RuntimeError(
-            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but "
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, "
+            "but "
             f"input.size(-3)={c} is not divisible by {r * r}"
         )
     k = len(lead)
@@ -237,18 +238,21 @@ def pixel_unshuffle(input, downscale_factor):
     r = downscale_factor
     if input.dim() < 3:
         raise RuntimeError(
-            f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {input.dim()} dimension(s)"
+            f"pixel_unshuffle expects input to have at least 3 dimensions, but got input with {input.dim()} "
+            f"dimension(s)"
         )
     if r <= 0:
         raise RuntimeError(f"pixel_unshuffle expects a positive downscale_factor, but got {r}")
     *lead, c, h, w = input.shape
     if h % r:
         raise RuntimeError(
-            f"pixel_unshuffle expects height to be divisible by downscale_factor, but input.size(-2)={h} is not divisible by {r}"
+            f"pixel_unshuffle expects height to be divisible by downscale_factor, but input.size(-2)={h} is not "
+            f"divisible by {r}"
         )
     if w % r:
         raise RuntimeError(
-            f"pixel_unshuffle expects width to be divisible by downscale_factor, but input.size(-1)={w} is not divisible by {r}"
+            f"pixel_unshuffle expects width to be divisible by downscale_factor, but input.size(-1)={w} is not "
+            f"divisible by {r}"
         )
     k = len(lead)
     x = input.reshape(*lead, c, h // r, r, w // r, r).permute(*range(k), k, k + 2, k + 4, k + 1, k + 3)
@@ -300,7 +304,9 @@ def _windows(size, kernel, stride, padding, dilation, ceil_mode):
 
 
 def _max_by_index(input, rows_of_dim):
-    """Maxima and their flat positions; rows_of_dim: for each spatial dim a list of windows, each a list of input positions of one length."""
+    """Maxima and their flat positions; rows_of_dim: for each spatial dim a list of windows, each a list of input
+    positions of one length.
+    """
     n = len(rows_of_dim)
     sizes = input.shape[-n:]
     index = None
@@ -321,7 +327,8 @@ def _max_by_index(input, rows_of_dim):
 def _check_pool(name, input, n, kernel, padding):
     if input.dim() not in (n + 1, n + 2) or 0 in input.shape[-n - 1 :]:
         raise RuntimeError(
-            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but got: {list(input.shape)}"
+            f"{name}: Expected {n + 1}D or {n + 2}D (batch mode) tensor with optional 0 dim batch size for input, but "
+            f"got: {list(input.shape)}"
         )
     for k, p in zip(kernel, padding):
         if k <= 0:
@@ -440,7 +447,9 @@ def avg_pool3d(
 
 
 def _fractional_max_pool(n, input, kernel_size, output_size, samples):
-    """Window starts as in Graham 2014: with alpha = (in - k) / (out - 1), start i = floor((i + u) alpha) - floor(u alpha), the last one in - k."""
+    """Window starts as in Graham 2014: with alpha = (in - k) / (out - 1), start i = floor((i + u) alpha) - floor(u
+    alpha), the last one in - k.
+    """
     sizes = input.shape[-n:]
     for d in range(n):
         if output_size[d] + kernel_size[d] - 1 > sizes[d]:
@@ -494,7 +503,8 @@ def _pad_by_index(n, input, pad, reflect):
         size = input.size(dim)
         if reflect and (left >= size or right >= size):
             raise RuntimeError(
-                f"Argument #4: Padding size should be less than the corresponding input dimension, but got: padding ({left}, {right}) at dimension {dim} "
+                f"Argument #4: Padding size should be less than the corresponding input dimension, but got: padding "
+                f"({left}, {right}) at dimension {dim} "
                 f"of input {list(input.shape)}"
             )
         if size + left + right < 1:

@@ -17,7 +17,8 @@ def _lengths(lengths, n, name, high):
     for i, v in enumerate(values):
         if v < 0 or (high is not None and v > high):
             raise RuntimeError(
-                f"Expected {name} to have value at most {high} and at least 0, but got value {v} (while checking arguments for ctc_loss)"
+                f"Expected {name} to have value at most {high} and at least 0, but got value {v} (while checking "
+                f"arguments for ctc_loss)"
             )
     return values
 
@@ -28,20 +29,24 @@ def _padded_targets(targets, lengths, n):
     if targets.dim() == 1:
         if targets.numel() != sum(lengths):
             raise RuntimeError(
-                f"Expected targets of {sum(lengths)} elements (the sum of target_lengths), but got {targets.numel()} (while checking arguments for ctc_loss)"
+                f"Expected targets of {sum(lengths)} elements (the sum of target_lengths), but got {targets.numel()} "
+                f"(while checking arguments for ctc_loss)"
             )
         rows = targets.split(lengths)
     else:
         if targets.dim() != 2 or targets.size(0) != n or targets.size(1) < width:
             raise RuntimeError(
-                f"Expected targets of shape ({n}, at least {width}), but got {list(targets.shape)} (while checking arguments for ctc_loss)"
+                f"Expected targets of shape ({n}, at least {width}), but got {list(targets.shape)} (while checking "
+                f"arguments for ctc_loss)"
             )
         rows = [row[:k] for row, k in zip(targets, lengths)]
     return tessera.stack([tessera.constant_pad_nd(row, (0, width - row.numel())) for row in rows]).to(tessera.int64)
 
 
 def _negative_log_likelihood(log_probs, ext, target_lengths, input_lengths, blank):
-    """-log of the summed probability of all alignments. ext (N, L): the targets with blanks around every label. The recursion is eq. 6 of the paper, in logarithms."""
+    """-log of the summed probability of all alignments. ext (N, L): the targets with blanks around every label. The
+    recursion is eq. 6 of the paper, in logarithms.
+    """
     n, width = ext.shape
     device = log_probs.device
     never = -1e30 if log_probs.dtype == tessera.float32 else -1e300  # finite, so that its gradient is 0 and not NaN
@@ -71,7 +76,9 @@ def _negative_log_likelihood(log_probs, ext, target_lengths, input_lengths, blan
 
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1, zero_infinity=False):
-    """log_probs (T, N, C) or (T, C); targets (N, S), or all in one 1-D tensor; lengths: tensors or sequences. reduction 0 none, 1 mean, 2 sum."""
+    """log_probs (T, N, C) or (T, C); targets (N, S), or all in one 1-D tensor; lengths: tensors or sequences. reduction
+    0 none, 1 mean, 2 sum.
+    """
     batched = log_probs.dim() == 3
     if log_probs.dtype not in (tessera.float32, tessera.float64):
         raise RuntimeError(f'"ctc_loss" not implemented for {log_probs.dtype}')

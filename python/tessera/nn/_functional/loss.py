@@ -1,4 +1,6 @@
-"""Losses. Each has reduction none | mean | sum (ValueError otherwise); size_average and reduce are the deprecated flags before it."""
+"""Losses. Each has reduction none | mean | sum (ValueError otherwise); size_average and reduce are the deprecated flags
+before it.
+"""
 
 import math
 import warnings
@@ -30,7 +32,8 @@ def _broadcast(input, target):
     """Both at their common shape, with a warning if the shapes differ."""
     if target.size() != input.size():
         warnings.warn(
-            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will likely lead to incorrect results due "
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). This will "
+            f"likely lead to incorrect results due "
             "to broadcasting. Please ensure they have the same size.",
             stacklevel=4,
         )
@@ -131,7 +134,8 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
     code = _reduction(size_average, reduce, reduction)
     if target.size() != input.size():
         raise ValueError(
-            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is deprecated. Please ensure they have the "
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is "
+            f"deprecated. Please ensure they have the "
             "same size."
         )
     if weight is not None:
@@ -143,7 +147,9 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
 def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
-    """binary_cross_entropy of sigmoid(input), computed stably. pos_weight: weight of the positive class, broadcast. ValueError if the shapes differ."""
+    """binary_cross_entropy of sigmoid(input), computed stably. pos_weight: weight of the positive class, broadcast.
+    ValueError if the shapes differ.
+    """
     code = _reduction(size_average, reduce, reduction)
     if target.size() != input.size():
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
@@ -152,14 +158,18 @@ def binary_cross_entropy_with_logits(
 
 @overridable
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
-    """target * (log target - input), input being log probabilities (log_target: the target too). 'batchmean' divides the sum by the batch's size."""
+    """target * (log target - input), input being log probabilities (log_target: the target too). 'batchmean' divides
+    the sum by the batch's size.
+    """
     if size_average is not None or reduce is not None:
         code = _Reduction.legacy_get_enum(size_average, reduce)
     else:
         if reduction == "mean":
             warnings.warn(
-                "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' divides only by the batch size, and aligns "
-                "with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next major release.",
+                "reduction: 'mean' divides the total loss by both the batch size and the support size.'batchmean' "
+                "divides only by the batch size, and aligns "
+                "with the KL div math definition.'mean' will be changed to behave the same as 'batchmean' in the next "
+                "major release.",
                 stacklevel=3,
             )
         code = _Reduction.get_enum("sum" if reduction == "batchmean" else reduction)
@@ -173,7 +183,9 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 def poisson_nll_loss(
     input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
 ):
-    """Negative log likelihood of Poisson counts with rate exp(input) (log_input) or input. full: adds Stirling's term for targets > 1."""
+    """Negative log likelihood of Poisson counts with rate exp(input) (log_input) or input. full: adds Stirling's term
+    for targets > 1.
+    """
     name = _reduction_name(size_average, reduce, reduction)
     if log_input:
         loss = input.exp() - target * input
@@ -209,7 +221,9 @@ def _gaussian_variance(input, var):
 
 @overridable
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
-    """Negative log likelihood of `target` under normal distributions N(input, var); var is clamped at eps from below (without a gradient there)."""
+    """Negative log likelihood of `target` under normal distributions N(input, var); var is clamped at eps from below
+    (without a gradient there).
+    """
     var = _gaussian_variance(input, var)
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(reduction + " is not valid")
@@ -334,7 +348,9 @@ def _check_class_input(name, input, target_dims_ok):
 
 @overridable
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
-    """sum over i != y of max(0, margin - x[y] + x[i])^p / C; input (N, C) or (C), target (N) or (). ValueError unless p is 1 or 2."""
+    """sum over i != y of max(0, margin - x[y] + x[i])^p / C; input (N, C) or (C), target (N) or (). ValueError unless p
+    is 1 or 2.
+    """
     name = _reduction_name(size_average, reduce, reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
@@ -359,7 +375,9 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 
 @overridable
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
-    """sum over targets j and others i of max(0, 1 - (x[j] - x[i])) / C; the targets of a row end at its first -1. input, target (N, C) or (C)."""
+    """sum over targets j and others i of max(0, 1 - (x[j] - x[i])) / C; the targets of a row end at its first -1.
+    input, target (N, C) or (C).
+    """
     name = _reduction_name(size_average, reduce, reduction)
     if target.shape != input.shape:
         raise RuntimeError(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
@@ -394,6 +412,8 @@ def _composed_ctc_loss():
 
 @overridable
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
-    """Connectionist temporal classification (Graves et al. 2006): log_probs (T, N, C) or (T, C), targets (N, S) or their concatenation."""
+    """Connectionist temporal classification (Graves et al. 2006): log_probs (T, N, C) or (T, C), targets (N, S) or
+    their concatenation.
+    """
     op = getattr(tessera, "ctc_loss", None) or _composed_ctc_loss()
     return op(log_probs, targets, input_lengths, target_lengths, blank, _Reduction.get_enum(reduction), zero_infinity)

@@ -19,7 +19,9 @@ def _verify_batch_size(size):
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
-    """Normalises each channel (dim 1) over all other dims: with the batch's statistics if training (updating the running ones), else the running ones."""
+    """Normalises each channel (dim 1) over all other dims: with the batch's statistics if training (updating the
+    running ones), else the running ones.
+    """
     if has_torch_function_variadic(input, running_mean, running_var, weight, bias):
         return handle_torch_function(
             batch_norm,
@@ -79,7 +81,9 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 
 @overridable
 def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
-    """x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta; input (N, C, ...) with at least one spatial dim."""
+    """x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta; input (N, C, ...) with at least one spatial
+    dim.
+    """
     dim = input.dim()
     if dim < 3:
         raise ValueError(f"Expected 3D or higher dimensionality input (got {dim} dimensions)")
@@ -128,7 +132,9 @@ def _positive_padding_idx(padding_idx, weight):
 
 
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-    """The rows of `weight` (V, D) that `input` (integers, any shape) names: shape (*, D). padding_idx: a row that gets no gradient."""
+    """The rows of `weight` (V, D) that `input` (integers, any shape) names: shape (*, D). padding_idx: a row that gets
+    no gradient.
+    """
     if has_torch_function_variadic(input, weight):
         return handle_torch_function(
             embedding,
@@ -151,12 +157,14 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
 def _check_bag_arguments(input, offsets, mode, per_sample_weights):
     if per_sample_weights is not None and input.size() != per_sample_weights.size():
         raise ValueError(
-            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it must have the same shape as the input ({input.shape})"
+            f"embedding_bag: If per_sample_weights ({per_sample_weights.shape}) is not None, then it must have the "
+            f"same shape as the input ({input.shape})"
         )
     if input.dim() == 2:
         if offsets is not None:
             raise ValueError(
-                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length sequences. However, found "
+                "if input is 2D, then offsets has to be None, as input is treated is a mini-batch of fixed length "
+                "sequences. However, found "
                 f"offsets of type {type(offsets)}"
             )
     elif input.dim() == 1:
@@ -184,12 +192,15 @@ def embedding_bag(
     include_last_offset=False,
     padding_idx=None,
 ):
-    """Sums, means or maxima of bags of embeddings: input (B, N), or (N) cut into bags at `offsets`; result (B, D). Empty bags give zeros."""
+    """Sums, means or maxima of bags of embeddings: input (B, N), or (N) cut into bags at `offsets`; result (B, D).
+    Empty bags give zeros.
+    """
     if weight.dtype == tessera.long and input.is_floating_point():
         import warnings
 
         warnings.warn(
-            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is deprecated, and should now be "
+            "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is "
+            "deprecated, and should now be "
             "`embedding_bag(input, weight, ...)`.",
             stacklevel=2,
         )
@@ -209,7 +220,8 @@ def embedding_bag(
         _no_grad_embedding_renorm_(weight, input, max_norm, norm_type)
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
-            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got mode='"
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only supported for mode='sum' (got "
+            "mode='"
             f"{mode}'). Please open a feature request on GitHub."
         )
     ret, _, _, _ = _op_embedding_bag(

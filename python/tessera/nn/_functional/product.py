@@ -46,9 +46,11 @@ def scaled_mm(
     contraction_dim=(),
     use_fast_accum=False,
 ):
-    """The product of two matrices of 8-bit floats, multiplied by the scales that `scale_recipe_a` and `scale_recipe_b` describe, plus a bias.
+    """The product of two matrices of 8-bit floats, multiplied by the scales that `scale_recipe_a` and `scale_recipe_b`
+    describe, plus a bias.
 
-    `use_fast_accum` lets a device sum with fewer bits. There are kernels for scales of the whole matrix (``ScalingType.TensorWise``) and of its rows and columns (``RowWise``).
+    `use_fast_accum` lets a device sum with fewer bits. There are kernels for scales of the whole matrix
+    (``ScalingType.TensorWise``) and of its rows and columns (``RowWise``).
     """
     return tessera._scaled_mm_v2(
         mat_a,
@@ -100,6 +102,7 @@ def scaled_grouped_mm(
 
 
 def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
-    """A product for each group. A 3-d operand holds one matrix for each; of a 2-d one, `offs` (int32) says where each group's part ends: rows of `mat_a`, columns of
+    """A product for each group. A 3-d operand holds one matrix for each; of a 2-d one, `offs` (int32) says where each
+    group's part ends: rows of `mat_a`, columns of
     `mat_b`, or, where both are 2-d, the dimension that is summed over. What lies behind the last group is 0."""
     return tessera._grouped_mm(mat_a, mat_b, offs=offs, bias=bias, out_dtype=out_dtype)

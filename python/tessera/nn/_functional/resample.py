@@ -36,7 +36,8 @@ def _resize(x, dim, out, scale, mode, align_corners):
     places = places.to(x.device)
     if len(places) == 1:
         return x.index_select(dim, places[0])
-    # One weight for each element behind dim: products of whole planes are faster than those of many short rows with a number each.
+    # One weight for each element behind dim: products of whole planes are faster than those of many short rows with a
+    # number each.
     behind = x.shape[dim + 1 :]
     weights = weights.to(x.device).reshape(-1, out, *[1] * len(behind)).expand(-1, out, *behind).contiguous()
     total = x.index_select(dim, places[0]) * weights[0]
@@ -77,7 +78,9 @@ def _resize_antialias(x, dim, out, scale, align_corners, cubic):
 
 
 def _target_size(input, size, scale_factor, recompute):
-    """(output size, step per dim or None) from the two ways to say it. ValueError if both or none is given, or lengths do not fit."""
+    """(output size, step per dim or None) from the two ways to say it. ValueError if both or none is given, or lengths
+    do not fit.
+    """
     n = input.dim() - 2
     if size is not None and scale_factor is not None:
         raise ValueError("only one of size or scale_factor should be defined")
@@ -85,8 +88,10 @@ def _target_size(input, size, scale_factor, recompute):
         if isinstance(size, (list, tuple)):
             if len(size) != n:
                 raise ValueError(
-                    f"Input and output must have the same number of spatial dimensions, but got input with spatial dimensions of {list(input.shape[2:])} and "
-                    f"output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and output size in (o1, o2, ...,oK) format."
+                    f"Input and output must have the same number of spatial dimensions, but got input with spatial "
+                    f"dimensions of {list(input.shape[2:])} and "
+                    f"output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and output "
+                    f"size in (o1, o2, ...,oK) format."
                 )
             size = list(size)
         else:
@@ -99,8 +104,10 @@ def _target_size(input, size, scale_factor, recompute):
     if isinstance(scale_factor, (list, tuple)):
         if len(scale_factor) != n:
             raise ValueError(
-                f"Input and scale_factor must have the same number of spatial dimensions, but got input with spatial dimensions of {list(input.shape[2:])} "
-                f"and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, d1, d2, ...,dK) format and scale_factor in "
+                f"Input and scale_factor must have the same number of spatial dimensions, but got input with spatial "
+                f"dimensions of {list(input.shape[2:])} "
+                f"and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, d1, d2, ...,dK) "
+                f"format and scale_factor in "
                 "(s1, s2, ...,sK) format."
             )
     else:
@@ -124,13 +131,15 @@ def _check_mode(input, mode, align_corners, antialias):
     if mode in ("nearest", "area", "nearest-exact"):
         if align_corners is not None:
             raise ValueError(
-                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | trilinear"
+                "align_corners option can only be set with the interpolating modes: linear | bilinear | bicubic | "
+                "trilinear"
             )
     if mode not in _MODES or input.dim() not in _MODES[mode]:
         if input.dim() in (3, 4, 5) and mode in _MODES:
             raise NotImplementedError(f"Got {input.dim()}D input, but {mode} mode needs {_MODES[mode][0]}D input")
         raise NotImplementedError(
-            "Input Error: Only 3D, 4D and 5D input Tensors supported (got {}D) for the modes: nearest | linear | bilinear | bicubic | trilinear | "
+            "Input Error: Only 3D, 4D and 5D input Tensors supported (got {}D) for the modes: nearest | linear | "
+            "bilinear | bicubic | trilinear | "
             "area | nearest-exact (got {})".format(input.dim(), mode)
         )
     if antialias and mode not in ("bilinear", "bicubic"):
@@ -151,14 +160,16 @@ def interpolate(
 ):
     """Resizes the spatial dims of (N, C, ...) to `size` or by `scale_factor`.
 
-    mode: nearest | nearest-exact | linear (3-D) | bilinear, bicubic (4-D) | trilinear (5-D) | area. align_corners: corner pixels stay at the corners.
+    mode: nearest | nearest-exact | linear (3-D) | bilinear, bicubic (4-D) | trilinear (5-D) | area. align_corners:
+        corner pixels stay at the corners.
     """
     _check_mode(input, mode, align_corners, antialias)
     size, steps = _target_size(input, size, scale_factor, recompute_scale_factor)
     align = bool(align_corners)
     if min(size) <= 0 or 0 in input.shape[1:]:
         raise RuntimeError(
-            f"Input and output sizes should be greater than 0, but got input {list(input.shape)} and output size {list(size)}"
+            f"Input and output sizes should be greater than 0, but got input {list(input.shape)} and output size "
+            f"{list(size)}"
         )
     if mode == "area":
         from ..functional import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
@@ -262,7 +273,8 @@ def _check_grid(input, grid, mode, padding_mode):
         )
     if padding_mode not in GRID_SAMPLE_PADDING_MODES:
         raise ValueError(
-            f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: '{padding_mode}'"
+            f"nn.functional.grid_sample(): expected padding_mode to be 'zeros', 'border', or 'reflection', but got: "
+            f"'{padding_mode}'"
         )
     if (
         input.dim() not in (4, 5)
@@ -271,12 +283,14 @@ def _check_grid(input, grid, mode, padding_mode):
         or grid.size(-1) != input.dim() - 2
     ):
         raise RuntimeError(
-            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions and batch size, the grid's last dimension being the number of "
+            f"grid_sampler(): expected 4D or 5D input and grid with same number of dimensions and batch size, the "
+            f"grid's last dimension being the number of "
             f"spatial ones, but got input with sizes {list(input.shape)} and grid with sizes {list(grid.shape)}"
         )
     if 0 in input.shape[2:]:
         raise RuntimeError(
-            f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes {list(input.shape)}"
+            f"grid_sampler(): expected input to have non-empty spatial dimensions, but input has sizes "
+            f"{list(input.shape)}"
         )
     if input.dim() == 5 and mode == "bicubic":
         raise RuntimeError("grid_sampler(): bicubic interpolation only supports 4D input")
@@ -299,14 +313,16 @@ def _grid_cubic(input, coords, padding_mode, align_corners):
 
 @overridable
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
-    """Samples (N, C, H, W) at `grid` (N, Ho, Wo, 2), whose last dim is (x, y) in [-1, 1]; the same with one dim more for 5-D.
+    """Samples (N, C, H, W) at `grid` (N, Ho, Wo, 2), whose last dim is (x, y) in [-1, 1]; the same with one dim more
+    for 5-D.
 
     mode: bilinear | nearest | bicubic (4-D). padding_mode (outside): zeros | border | reflection.
     """
     _check_grid(input, grid, mode, padding_mode)
     if align_corners is None:
         warnings.warn(
-            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old "
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
+            "specify align_corners=True if the old "
             "behavior is desired. See the documentation of grid_sample for details.",
             stacklevel=3,
         )
@@ -333,10 +349,13 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
 
 @overridable
 def affine_grid(theta, size, align_corners=None):
-    """The sampling grid (N, H, W, 2) (or (N, D, H, W, 3)) of affine maps theta (N, 2, 3) (or (N, 3, 4)) for an output of `size` (N, C, ...)."""
+    """The sampling grid (N, H, W, 2) (or (N, D, H, W, 3)) of affine maps theta (N, 2, 3) (or (N, 3, 4)) for an output
+    of `size` (N, C, ...).
+    """
     if align_corners is None:
         warnings.warn(
-            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please specify align_corners=True if the old "
+            "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. Please "
+            "specify align_corners=True if the old "
             "behavior is desired. See the documentation of grid_sample for details.",
             stacklevel=3,
         )
@@ -346,7 +365,8 @@ def affine_grid(theta, size, align_corners=None):
     n = len(size) - 2
     if n not in (2, 3):
         raise NotImplementedError(
-            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size {size}."
+            f"affine_grid only supports 4D and 5D sizes, for 2D and 3D affine transforms, respectively. Got size "
+            f"{size}."
         )
     if theta.dim() != 3 or theta.shape[-2:] != (n, n + 1):
         raise ValueError(

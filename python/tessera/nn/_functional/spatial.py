@@ -28,7 +28,9 @@ def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
 
 
 def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    """Maximum over windows of (N, C, H, W) or (C, H, W). return_indices: also the maxima's positions, flat in the plane."""
+    """Maximum over windows of (N, C, H, W) or (C, H, W). return_indices: also the maxima's positions, flat in the
+    plane.
+    """
     if has_torch_function_unary(input):
         return handle_torch_function(
             max_pool2d,
@@ -49,7 +51,9 @@ def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
 
 @overridable
 def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    """Maximum over windows of (N, C, D, H, W) or (C, D, H, W). return_indices: also the maxima's positions, flat in the volume."""
+    """Maximum over windows of (N, C, D, H, W) or (C, D, H, W). return_indices: also the maxima's positions, flat in the
+    volume.
+    """
     stride = kernel_size if stride is None else stride
     if return_indices:
         return _op_max_pool3d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
@@ -89,7 +93,8 @@ def _unpool_output_size(input, kernel_size, stride, padding, output_size):
         output_size = output_size[2:]
     if len(output_size) != n:
         raise ValueError(
-            f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of '{len(output_size)}'"
+            f"output_size should be a sequence containing {n} or {n + 2} elements, but it has a length of "
+            f"'{len(output_size)}'"
         )
     for d in range(n):
         low, high = default[d] - stride[d], default[d] + stride[d]
@@ -105,7 +110,8 @@ def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):
     size = _unpool_output_size(input, kernel_size, stride, padding, output_size)
     if input.shape != indices.shape:
         raise RuntimeError(
-            f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got indices tensor with shape: "
+            f"Expected shape of indices to be same as that of the input tensor ({list(input.shape)}) but got indices "
+            f"tensor with shape: "
             f"{list(indices.shape)}"
         )
     if indices.dtype != tessera.int64:
@@ -214,7 +220,9 @@ def _fractional(n, native, input, kernel_size, output_size, output_ratio, sample
 def fractional_max_pool2d(
     input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
 ):
-    """Max pooling with random window places (Graham 2014) to output_size, or to a share output_ratio (a pair) of the input's size."""
+    """Max pooling with random window places (Graham 2014) to output_size, or to a share output_ratio (a pair) of the
+    input's size.
+    """
     out = _fractional(2, _op_fractional_max_pool2d, input, kernel_size, output_size, output_ratio, _random_samples)
     return out if return_indices else out[0]
 
@@ -249,7 +257,8 @@ def _lp_pool(n, pool, input, norm_type, kernel_size, stride, ceil_mode):
         count *= k
     stride = kernel_size if stride is None else tuple_of(n, stride)
     out = pool(input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
-    # a window's mean times its size is its sum; the sign goes through the root, so a negative sum gives NaN as documented
+    # a window's mean times its size is its sum; the sign goes through the root, so a negative sum gives NaN as
+    # documented
     return (out.sign() * out.abs().relu()).mul(count).pow(1.0 / norm_type)
 
 
@@ -302,7 +311,8 @@ _PADS = {
 
 @overridable
 def pad(input, pad, mode="constant", value=None):
-    """Pads the last dims: pad = (left, right, top, bottom, front, back ...). mode constant | reflect | replicate | circular; negative amounts crop.
+    """Pads the last dims: pad = (left, right, top, bottom, front, back ...). mode constant | reflect | replicate |
+    circular; negative amounts crop.
 
     The other modes than constant want 2-D or 3-D input for two numbers, 3-D or 4-D for four, 4-D or 5-D for six.
     """
@@ -312,7 +322,8 @@ def pad(input, pad, mode="constant", value=None):
         raise RuntimeError("Padding length must be divisible by 2")
     if len(pad) // 2 > input.dim():
         raise RuntimeError(
-            f"Padding length should be less than or equal to two times the input dimension but got padding length {len(pad)} and input of dimension "
+            f"Padding length should be less than or equal to two times the input dimension but got padding length "
+            f"{len(pad)} and input of dimension "
             f"{input.dim()}"
         )
     if value is not None and value != 0.0:

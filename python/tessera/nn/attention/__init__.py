@@ -42,15 +42,18 @@ def _cur_sdpa_kernel_backends(with_priority=False):
 
 @contextlib.contextmanager
 def sdpa_kernel(backends, set_priority=False):
-    """`with sdpa_kernel(SDPBackend.MATH):` (or a list) restricts the implementations that may be chosen; those of torch.backends.cuda.*_sdp_enabled() are back afterwards.
+    """`with sdpa_kernel(SDPBackend.MATH):` (or a list) restricts the implementations that may be chosen; those of
+    torch.backends.cuda.*_sdp_enabled() are back afterwards.
 
-    set_priority: the list is also an order of preference. There is one fused implementation, so that it changes nothing but that order.
+    set_priority: the list is also an order of preference. There is one fused implementation, so that it changes nothing
+        but that order.
     Raises: AssertionError for other arguments.
     """
     global _priority
     if not isinstance(backends, (list, SDPBackend)):
         raise AssertionError(
-            f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, got {type(backends).__name__}"
+            f"Backend must be an instance of SDPBackend or a list of SDPBackend instances, got "
+            f"{type(backends).__name__}"
         )
     backends = list(dict.fromkeys([backends] if isinstance(backends, SDPBackend) else backends))
     before, priority = _cuda._set_sdp(**{kind: b in backends for b, kind in _KINDS.items()}), _priority
@@ -70,7 +73,9 @@ _active = None  # name and what its function returned
 
 
 def register_flash_attention_impl(impl, *, register_fn):
-    """Makes `register_fn` known under a name. activate_flash_attention_impl calls it; what it returns may have remove(), to undo what it did."""
+    """Makes `register_fn` known under a name. activate_flash_attention_impl calls it; what it returns may have
+    remove(), to undo what it did.
+    """
     _impls[impl] = register_fn
 
 

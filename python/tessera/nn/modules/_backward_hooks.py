@@ -47,8 +47,10 @@ def _check(result, size, what):
 class BackwardHook:
     """Calls the full backward hooks of a module.
 
-    The tensors among the positional inputs, and those among the outputs, pass through an identity node each. A pre-hook of the output's node
-    has grad_output, the post-hook of the input's node has grad_input. Without an input that requires grad the hooks run in the former, with
+    The tensors among the positional inputs, and those among the outputs, pass through an identity node each. A pre-hook
+    of the output's node
+    has grad_output, the post-hook of the input's node has grad_input. Without an input that requires grad the hooks run
+    in the former, with
     None for every grad_input.
     """
 
@@ -63,7 +65,9 @@ class BackwardHook:
         self.grad_outputs = None
 
     def _through_node(self, args, register):
-        """Puts the tensors of the tuple `args` through one identity node. Returns the new tuple and the tensors' positions (None: no node)."""
+        """Puts the tensors of the tuple `args` through one identity node. Returns the new tuple and the tensors'
+        positions (None: no node).
+        """
         import tessera
 
         index = [i for i, a in enumerate(args) if isinstance(a, tessera.Tensor)]
@@ -121,7 +125,8 @@ class BackwardHook:
                     res = self._run_hooks((None,) * self.n_inputs, grads)
                     if any(g is not None for g in res):
                         raise RuntimeError(
-                            "Backward hook for Modules where no input requires gradient should always return None or None for all gradients."
+                            "Backward hook for Modules where no input requires gradient should always return None or "
+                            "None for all gradients."
                         )
                     self.grad_outputs = None
                 return None if grads is first else tuple(grads[i] for i in self.output_index)

@@ -415,9 +415,11 @@ class Softmax2d(Module):
 
 
 class MultiheadAttention(Module):
-    """Multi-head attention (Vaswani et al. 2017): forward(query (L, N, E), key (S, N, kdim), value (S, N, vdim)) -> (output (L, N, E), weights).
+    """Multi-head attention (Vaswani et al. 2017): forward(query (L, N, E), key (S, N, kdim), value (S, N, vdim)) ->
+    (output (L, N, E), weights).
 
-    batch_first puts N first. Boolean masks are True where attention is not allowed. Parameters: in_proj_weight (3E, E), or q/k/v_proj_weight if kdim or vdim
+    batch_first puts N first. Boolean masks are True where attention is not allowed. Parameters: in_proj_weight (3E, E),
+    or q/k/v_proj_weight if kdim or vdim
     differ from E; in_proj_bias; bias_k, bias_v (add_bias_kv); out_proj.
     """
 
@@ -439,7 +441,8 @@ class MultiheadAttention(Module):
     ):
         if embed_dim <= 0 or num_heads <= 0:
             raise ValueError(
-                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} instead"
+                f"embed_dim and num_heads must be greater than 0, got embed_dim={embed_dim} and num_heads={num_heads} "
+                f"instead"
             )
         super().__init__()
         self.embed_dim = embed_dim
@@ -587,7 +590,9 @@ class MultiheadAttention(Module):
         return output, weights
 
     def merge_masks(self, attn_mask, key_padding_mask, query):
-        """(merged mask, its kind): attn_mask alone 0 (as it is), key_padding_mask alone 1, both 2 (expanded to (N, H, L, S))."""
+        """(merged mask, its kind): attn_mask alone 0 (as it is), key_padding_mask alone 1, both 2 (expanded to (N, H,
+        L, S)).
+        """
         mask_type = None
         merged = None
         if key_padding_mask is not None:

@@ -15,9 +15,11 @@ _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Efficient softmax over many classes (Grave et al. 2017): frequent classes in a head, the others in clusters with smaller projections.
+    """Efficient softmax over many classes (Grave et al. 2017): frequent classes in a head, the others in clusters with
+    smaller projections.
 
-    cutoffs: increasing class numbers where a cluster ends. forward(input (N, in_features) or (in_features), target (N) or ()) -> (output, loss): the target's log
+    cutoffs: increasing class numbers where a cluster ends. forward(input (N, in_features) or (in_features), target (N)
+        or ()) -> (output, loss): the target's log
     probability per sample and the mean of its negative.
     """
 
@@ -28,7 +30,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             raise ValueError("cutoffs should be a sequence of length larger than 0")
         if any(a >= b or int(a) != a for a, b in zip(bounds, bounds[1:])):
             raise ValueError(
-                "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each value is between 1 and n_classes-1"
+                "cutoffs should be a sequence of unique, positive integers sorted in an increasing order, where each "
+                "value is between 1 and n_classes-1"
             )
         shortlist, clusters = bounds[1], len(bounds) - 2
         vars(self).update(
@@ -97,7 +100,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             used += rows.numel()
         if used != target.size(0):
             raise RuntimeError(
-                f"Target values should be in [0, {self.n_classes - 1}], but values in range [{target.min().item()}, {target.max().item()}] were found. "
+                f"Target values should be in [0, {self.n_classes - 1}], but values in range [{target.min().item()}, "
+                f"{target.max().item()}] were found. "
             )
         head = F.log_softmax(self.head(input), dim=1)
         output = output + head.gather(1, gather.unsqueeze(1)).squeeze()

@@ -146,7 +146,9 @@ def _check_dims(input, dims, text):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Batch normalisation (Ioffe and Szegedy 2015) of (N, C) or (N, C, L): each channel by its mean and biased variance over the batch."""
+    """Batch normalisation (Ioffe and Szegedy 2015) of (N, C) or (N, C, L): each channel by its mean and biased variance
+    over the batch.
+    """
 
     def _check_input_dim(self, input):
         _check_dims(input, (2, 3), "2D or 3D")
@@ -188,7 +190,9 @@ class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation with statistics over all processes of a group; without a group of several processes it is plain batch norm."""
+    """Batch normalisation with statistics over all processes of a group; without a group of several processes it is
+    plain batch norm.
+    """
 
     def __init__(
         self,

@@ -21,7 +21,8 @@ class Container(Module):
         import warnings
 
         warnings.warn(
-            "nn.Container is deprecated. All of it's functionality is now implemented in nn.Module. Subclass that instead.",
+            "nn.Container is deprecated. All of it's functionality is now implemented in nn.Module. Subclass that "
+            "instead.",
             DeprecationWarning,
             stacklevel=2,
         )
@@ -354,7 +355,9 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dictionary of parameters; tensors put into it become parameters, other values are kept as they are. Keys are strings."""
+    """A dictionary of parameters; tensors put into it become parameters, other values are kept as they are. Keys are
+    strings.
+    """
 
     def __init__(self, parameters=None):
         super().__init__()
@@ -444,7 +447,9 @@ class ParameterDict(Module):
         return (self[k] for k in self._keys)
 
     def update(self, parameters):
-        """Adds the values of a mapping or of an iterable of pairs. An unordered mapping is taken in the order of its sorted keys."""
+        """Adds the values of a mapping or of an iterable of pairs. An unordered mapping is taken in the order of its
+        sorted keys.
+        """
         if not isinstance(parameters, container_abcs.Iterable):
             raise TypeError(
                 "ParametersDict.update should be called with an iterable of key/value pairs, but got "

@@ -134,7 +134,8 @@ class _ConvNd(Module):
 class Conv1d(_ConvNd):
     """Cross-correlation of (N, C, L) or (C, L) with weight (out_channels, in_channels / groups, k).
 
-    Output length floor((L + 2 padding - dilation (k - 1) - 1) / stride + 1). padding may be 'same' (stride 1 only) or 'valid'.
+    Output length floor((L + 2 padding - dilation (k - 1) - 1) / stride + 1). padding may be 'same' (stride 1 only) or
+    'valid'.
     """
 
     def __init__(
@@ -176,7 +177,9 @@ class Conv1d(_ConvNd):
 
 
 class Conv2d(_ConvNd):
-    """Cross-correlation of (N, C, H, W) or (C, H, W) with weight (out_channels, in_channels / groups, kh, kw); see Conv1d for sizes."""
+    """Cross-correlation of (N, C, H, W) or (C, H, W) with weight (out_channels, in_channels / groups, kh, kw); see
+    Conv1d for sizes.
+    """
 
     def __init__(
         self,
@@ -217,7 +220,9 @@ class Conv2d(_ConvNd):
 
 
 class Conv3d(_ConvNd):
-    """Cross-correlation of (N, C, D, H, W) or (C, D, H, W) with weight (out_channels, in_channels / groups, kd, kh, kw); see Conv1d for sizes."""
+    """Cross-correlation of (N, C, D, H, W) or (C, D, H, W) with weight (out_channels, in_channels / groups, kd, kh,
+    kw); see Conv1d for sizes.
+    """
 
     def __init__(
         self,
@@ -302,7 +307,8 @@ class _ConvTransposeNd(_ConvNd):
             output_size = output_size[skip:]
         if len(output_size) != num_spatial_dims:
             raise ValueError(
-                f"ConvTranspose{num_spatial_dims}D: for {input.dim()}D input, output_size must have {num_spatial_dims} or {skip + num_spatial_dims} "
+                f"ConvTranspose{num_spatial_dims}D: for {input.dim()}D input, output_size must have {num_spatial_dims} "
+                f"or {skip + num_spatial_dims} "
                 f"elements (got {len(output_size)})"
             )
         low = []
@@ -313,7 +319,8 @@ class _ConvTransposeNd(_ConvNd):
         for size, lo, hi in zip(output_size, low, high):
             if size < lo or size > hi:
                 raise ValueError(
-                    f"requested an output size of {output_size}, but valid sizes range from {low} to {high} (for an input of {input.size()[2:]})"
+                    f"requested an output size of {output_size}, but valid sizes range from {low} to {high} (for an "
+                    f"input of {input.size()[2:]})"
                 )
         return [size - lo for size, lo in zip(output_size, low)]
 
@@ -325,7 +332,9 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """The adjoint of Conv1d: weight (in_channels, out_channels / groups, k), output length (L - 1) stride - 2 padding + dilation (k - 1) + output_padding + 1."""
+    """The adjoint of Conv1d: weight (in_channels, out_channels / groups, k), output length (L - 1) stride - 2 padding +
+    dilation (k - 1) + output_padding + 1.
+    """
 
     def __init__(
         self,
@@ -454,7 +463,8 @@ class _LazyConvXdMixin(InferredMixin):
         n = self._get_num_spatial_dims()
         if input.dim() not in (n + 1, n + 2):
             raise RuntimeError(
-                f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {self.__class__.__name__}, but got input of size: {input.shape}"
+                f"Expected {n + 1}D (unbatched) or {n + 2}D (batched) input to {self.__class__.__name__}, but got "
+                f"input of size: {input.shape}"
             )
         return input.shape[1] if input.dim() == n + 2 else input.shape[0]
 

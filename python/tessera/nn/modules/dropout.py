@@ -22,7 +22,9 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """In training zeroes each element with probability p and scales the others by 1 / (1 - p) (Hinton et al. 2012). Any shape."""
+    """In training zeroes each element with probability p and scales the others by 1 / (1 - p) (Hinton et al. 2012). Any
+    shape.
+    """
 
     def forward(self, input):
         return F.dropout(input, self.p, self.training, self.inplace)

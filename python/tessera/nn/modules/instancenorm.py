@@ -34,9 +34,12 @@ class _InstanceNorm(_NormBase):
             found = [prefix + name for name in ("running_mean", "running_var") if prefix + name in state_dict]
             if found:
                 error_msgs.append(
-                    "Unexpected running stats buffer(s) {} for {} with track_running_stats=False. If state_dict is a checkpoint saved before 0.4.0, this may "
-                    "be expected because {} does not track running stats by default since 0.4.0. Please remove these keys from state_dict. If the running "
-                    "stats are actually needed, instead set track_running_stats=True in {} to enable them. See the documentation of {} for details.".format(
+                    "Unexpected running stats buffer(s) {} for {} with track_running_stats=False. If state_dict is a "
+                    "checkpoint saved before 0.4.0, this may "
+                    "be expected because {} does not track running stats by default since 0.4.0. Please remove these "
+                    "keys from state_dict. If the running "
+                    "stats are actually needed, instead set track_running_stats=True in {} to enable them. See the "
+                    "documentation of {} for details.".format(
                         " and ".join(f'"{k}"' for k in found), *[self.__class__.__name__] * 4
                     )
                 )
@@ -53,10 +56,12 @@ class _InstanceNorm(_NormBase):
         if features != self.num_features:
             if self.affine:
                 raise ValueError(
-                    f"expected input's size at dim={1 if batched else 0} to match num_features ({self.num_features}), but got: {features}."
+                    f"expected input's size at dim={1 if batched else 0} to match num_features ({self.num_features}), "
+                    f"but got: {features}."
                 )
             warnings.warn(
-                f"input's size at dim={1 if batched else 0} does not match num_features. You can silence this warning by not passing in num_features, which is "
+                f"input's size at dim={1 if batched else 0} does not match num_features. You can silence this warning "
+                f"by not passing in num_features, which is "
                 "not used because affine=False",
                 stacklevel=2,
             )
@@ -80,7 +85,9 @@ def _check_dims(input, n):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalisation (Ulyanov et al. 2016) of (N, C, L) or (C, L): each channel of each sample by its own mean and biased variance."""
+    """Instance normalisation (Ulyanov et al. 2016) of (N, C, L) or (C, L): each channel of each sample by its own mean
+    and biased variance.
+    """
 
     def _get_no_batch_dim(self):
         return 2

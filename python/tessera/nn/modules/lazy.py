@@ -9,9 +9,11 @@ __all__ = ["LazyModuleMixin"]
 
 
 class LazyModuleMixin:
-    """Base of lazy modules. The first call infers the shapes (`initialize_parameters`), after which the object becomes `cls_to_become`.
+    """Base of lazy modules. The first call infers the shapes (`initialize_parameters`), after which the object becomes
+    `cls_to_become`.
 
-    A subclass registers UninitializedParameter or UninitializedBuffer objects in __init__ and materializes them in initialize_parameters(*args, **kwargs).
+    A subclass registers UninitializedParameter or UninitializedBuffer objects in __init__ and materializes them in
+    initialize_parameters(*args, **kwargs).
     """
 
     cls_to_become = None
@@ -67,7 +69,8 @@ class LazyModuleMixin:
 
     def _replicate_for_data_parallel(self):
         raise RuntimeError(
-            "Modules with uninitialized parameters can't be used with `DataParallel`. Run a dummy forward pass to correctly initialize the modules"
+            "Modules with uninitialized parameters can't be used with `DataParallel`. Run a dummy forward pass to "
+            "correctly initialize the modules"
         )
 
 

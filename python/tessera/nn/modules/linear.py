@@ -54,7 +54,9 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class Bilinear(Module):
-    """y = x1^T A x2 + b: inputs (*, in1_features) and (*, in2_features), weight (out_features, in1_features, in2_features)."""
+    """y = x1^T A x2 + b: inputs (*, in1_features) and (*, in2_features), weight (out_features, in1_features,
+    in2_features).
+    """
 
     __constants__ = ["in1_features", "in2_features", "out_features"]
 

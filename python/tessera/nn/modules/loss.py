@@ -55,7 +55,9 @@ class L1Loss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """-weight[y] * input[y]: log probabilities (N, C, ...) and class indices (N, ...); 'mean' divides by the sum of the weights used."""
+    """-weight[y] * input[y]: log probabilities (N, C, ...) and class indices (N, ...); 'mean' divides by the sum of the
+    weights used.
+    """
 
     __constants__ = ["ignore_index", "reduction"]
 
@@ -74,7 +76,8 @@ class NLLLoss2d(NLLLoss):
         import warnings
 
         warnings.warn(
-            "NLLLoss2d has been deprecated. Please use NLLLoss instead as a drop-in replacement and see its documentation for more details.",
+            "NLLLoss2d has been deprecated. Please use NLLLoss instead as a drop-in replacement and see its "
+            "documentation for more details.",
             FutureWarning,
             stacklevel=2,
         )
@@ -111,7 +114,9 @@ class GaussianNLLLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target * (log target - input), input being log probabilities; reduction may also be 'batchmean', the mathematical definition."""
+    """target * (log target - input), input being log probabilities; reduction may also be 'batchmean', the mathematical
+    definition.
+    """
 
     __constants__ = ["reduction"]
 
@@ -138,7 +143,9 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """BCELoss of sigmoid(input), computed stably. pos_weight: weight of the positive examples, broadcast over the classes."""
+    """BCELoss of sigmoid(input), computed stably. pos_weight: weight of the positive examples, broadcast over the
+    classes.
+    """
 
     def __init__(self, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None):
         super().__init__(size_average, reduce, reduction)
@@ -337,7 +344,9 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 class CTCLoss(_Loss):
-    """Connectionist temporal classification (Graves et al. 2006); 'mean' divides each loss by its target's length, then means over the batch."""
+    """Connectionist temporal classification (Graves et al. 2006); 'mean' divides each loss by its target's length, then
+    means over the batch.
+    """
 
     __constants__ = ["blank", "reduction"]
 

@@ -45,7 +45,9 @@ _global_forward_hooks_with_kwargs = OrderedDict()
 
 
 def _register(hooks, hook, prepend=False, extra=()):
-    """Puts `hook` into the ordered dictionary `hooks` and its id into each flag dictionary of `extra`. Returns the handle."""
+    """Puts `hook` into the ordered dictionary `hooks` and its id into each flag dictionary of `extra`. Returns the
+    handle.
+    """
     handle = RemovableHandle(hooks, extra_dict=list(extra) or None)
     hooks[handle.id] = hook
     for d in extra:
@@ -56,17 +58,23 @@ def _register(hooks, hook, prepend=False, extra=()):
 
 
 def register_module_buffer_registration_hook(hook):
-    """`hook(module, name, buffer)` runs at each register_buffer of any module; what it returns (if not None) is registered instead."""
+    """`hook(module, name, buffer)` runs at each register_buffer of any module; what it returns (if not None) is
+    registered instead.
+    """
     return _register(_global_buffer_registration_hooks, hook)
 
 
 def register_module_module_registration_hook(hook):
-    """`hook(module, name, submodule)` runs at each registration of a child; what it returns (if not None) is registered instead."""
+    """`hook(module, name, submodule)` runs at each registration of a child; what it returns (if not None) is registered
+    instead.
+    """
     return _register(_global_module_registration_hooks, hook)
 
 
 def register_module_parameter_registration_hook(hook):
-    """`hook(module, name, param)` runs at each registration of a parameter; what it returns (if not None) is registered instead."""
+    """`hook(module, name, param)` runs at each registration of a parameter; what it returns (if not None) is registered
+    instead.
+    """
     return _register(_global_parameter_registration_hooks, hook)
 
 
@@ -87,7 +95,8 @@ def _choose_global_backward_kind(full):
     global _global_is_full_backward_hook
     if _global_is_full_backward_hook is (not full):
         raise RuntimeError(
-            "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only one of them."
+            "Cannot use both regular backward hooks and full backward hooks as a global Module hook. Please use only "
+            "one of them."
         )
     _global_is_full_backward_hook = full
 
@@ -114,7 +123,8 @@ def _forward_unimplemented(self, *input):
     raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
 
-# The instance dictionaries of a module, by attribute. Old checkpoints of whole modules may lack some: __setstate__ adds them.
+# The instance dictionaries of a module, by attribute. Old checkpoints of whole modules may lack some: __setstate__ adds
+# them.
 _HOOK_DICTS = (
     "_backward_pre_hooks",
     "_backward_hooks",
@@ -131,9 +141,11 @@ _HOOK_DICTS = (
 
 
 class Module:
-    """Base class of all neural network modules: holds parameters, buffers and other modules as attributes and applies `forward` when called.
+    """Base class of all neural network modules: holds parameters, buffers and other modules as attributes and applies
+    `forward` when called.
 
-    Assigning a Parameter, Buffer or Module to an attribute registers it; `super().__init__()` has to run before the first such assignment.
+    Assigning a Parameter, Buffer or Module to an attribute registers it; `super().__init__()` has to run before the
+    first such assignment.
     """
 
     dump_patches = False
@@ -197,7 +209,9 @@ class Module:
             raise KeyError(f'{kind} name can\'t be empty string ""')
 
     def register_buffer(self, name, tensor, persistent=True):
-        """Adds a tensor that is state but no parameter. persistent=False keeps it out of the state dict. tensor may be None."""
+        """Adds a tensor that is state but no parameter. persistent=False keeps it out of the state dict. tensor may be
+        None.
+        """
         if "_buffers" not in self.__dict__:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         if persistent is False and isinstance(self, _script_module()):
@@ -227,11 +241,13 @@ class Module:
             return
         if not isinstance(param, Parameter):
             raise TypeError(
-                f"cannot assign '{tessera.typename(param)}' object to parameter '{name}' (torch.nn.Parameter or None required)"
+                f"cannot assign '{tessera.typename(param)}' object to parameter '{name}' (torch.nn.Parameter or None "
+                f"required)"
             )
         if param.grad_fn:
             raise ValueError(
-                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To express '{name}' as a "
+                f"Cannot assign non-leaf Tensor to parameter '{name}'. Model parameters must be created explicitly. To "
+                f"express '{name}' as a "
                 "function of another Tensor, compute the value in the forward() method."
             )
         for hook in _global_parameter_registration_hooks.values():
@@ -281,7 +297,8 @@ class Module:
         if params is not None and name in params:
             if value is not None:
                 raise TypeError(
-                    f"cannot assign '{tessera.typename(value)}' as parameter '{name}' (torch.nn.Parameter or None expected)"
+                    f"cannot assign '{tessera.typename(value)}' as parameter '{name}' (torch.nn.Parameter or None "
+                    f"expected)"
                 )
             self.register_parameter(name, value)
             return
@@ -297,7 +314,8 @@ class Module:
         if modules is not None and name in modules:
             if value is not None:
                 raise TypeError(
-                    f"cannot assign '{tessera.typename(value)}' as child module '{name}' (torch.nn.Module or None expected)"
+                    f"cannot assign '{tessera.typename(value)}' as child module '{name}' (torch.nn.Module or None "
+                    f"expected)"
                 )
             modules[name] = _replaced(_global_module_registration_hooks, self, name, value)
             return
@@ -308,7 +326,8 @@ class Module:
                 return
         elif "_buffers" in d and name in d["_buffers"]:
             raise TypeError(
-                f"cannot assign '{tessera.typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None expected)"
+                f"cannot assign '{tessera.typename(value)}' as buffer '{name}' (torch.nn.Buffer, torch.Tensor or None "
+                f"expected)"
             )
         object.__setattr__(self, name, value)
 
@@ -373,7 +392,9 @@ class Module:
         return module
 
     def set_submodule(self, target, module, strict=False):
-        """Puts `module` at the dotted path. strict=True: only in place of an existing module. ValueError for an empty path or a non-Module."""
+        """Puts `module` at the dotted path. strict=True: only in place of an existing module. ValueError for an empty
+        path or a non-Module.
+        """
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
         path, _, name = target.rpartition(".")
@@ -410,13 +431,15 @@ class Module:
     def get_extra_state(self):
         """Further state for the state dict (picklable); override together with set_extra_state."""
         raise RuntimeError(
-            "Reached a code path in Module.get_extra_state() that should never be called. Please override it if you call it."
+            "Reached a code path in Module.get_extra_state() that should never be called. Please override it if you "
+            "call it."
         )
 
     def set_extra_state(self, state):
         """Takes back what get_extra_state gave."""
         raise RuntimeError(
-            "Reached a code path in Module.set_extra_state() that should never be called. Please override it if you call it."
+            "Reached a code path in Module.set_extra_state() that should never be called. Please override it if you "
+            "call it."
         )
 
     # ---- conversions ---------------------------------------------------------------------------------------------------------------------------------
@@ -515,13 +538,17 @@ class Module:
         return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
 
     def to_empty(self, *, device, recurse=True):
-        """Moves parameters and buffers to the device without copying: new, uninitialized memory (for modules built on the meta device)."""
+        """Moves parameters and buffers to the device without copying: new, uninitialized memory (for modules built on
+        the meta device).
+        """
         return self._apply(lambda t: tessera.empty_like(t, device=device), recurse=recurse)
 
     def to(self, *args, **kwargs):
-        """Moves or casts parameters and buffers in place: to(device, dtype, non_blocking), to(dtype), to(tensor), to(memory_format=).
+        """Moves or casts parameters and buffers in place: to(device, dtype, non_blocking), to(dtype), to(tensor),
+        to(memory_format=).
 
-        Only floating point and complex ones are cast, only 4-D and 5-D ones change their memory format. TypeError for other dtypes.
+        Only floating point and complex ones are cast, only 4-D and 5-D ones change their memory format. TypeError for
+        other dtypes.
         """
         device, dtype, non_blocking, memory_format = _parse_to(args, kwargs)
         if dtype is not None:
@@ -533,7 +560,8 @@ class Module:
                 import warnings
 
                 warnings.warn(
-                    "Complex modules are a new feature under active development whose design may change, and some modules might not work as expected "
+                    "Complex modules are a new feature under active development whose design may change, and some "
+                    "modules might not work as expected "
                     "when using complex tensors as parameters or buffers.",
                     stacklevel=2,
                 )
@@ -560,31 +588,39 @@ class Module:
         """Deprecated: see register_full_backward_hook."""
         if self._is_full_backward_hook is True:
             raise RuntimeError(
-                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only "
+                "one of them."
             )
         self._is_full_backward_hook = False
         return _register(self._backward_hooks, hook)
 
     def register_full_backward_hook(self, hook, prepend=False):
-        """`hook(module, grad_input, grad_output) -> None or new grad_input` runs when the gradients of the inputs were computed.
+        """`hook(module, grad_input, grad_output) -> None or new grad_input` runs when the gradients of the inputs were
+        computed.
 
-        grad_input and grad_output are tuples; grad_input has one entry for each positional argument, None for those that are no tensors.
+        grad_input and grad_output are tuples; grad_input has one entry for each positional argument, None for those
+        that are no tensors.
         """
         if self._is_full_backward_hook is False:
             raise RuntimeError(
-                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only one of them."
+                "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use only "
+                "one of them."
             )
         self._is_full_backward_hook = True
         return _register(self._backward_hooks, hook, prepend)
 
     def register_forward_pre_hook(self, hook, *, prepend=False, with_kwargs=False):
-        """`hook(module, args) -> None or new args` runs before forward (with_kwargs: `hook(module, args, kwargs) -> None or (args, kwargs)`)."""
+        """`hook(module, args) -> None or new args` runs before forward (with_kwargs: `hook(module, args, kwargs) ->
+        None or (args, kwargs)`).
+        """
         return _register(
             self._forward_pre_hooks, hook, prepend, [self._forward_pre_hooks_with_kwargs] * bool(with_kwargs)
         )
 
     def register_forward_hook(self, hook, *, prepend=False, with_kwargs=False, always_call=False):
-        """`hook(module, args[, kwargs], output) -> None or new output` runs after forward; always_call: also after an exception (output None)."""
+        """`hook(module, args[, kwargs], output) -> None or new output` runs after forward; always_call: also after an
+        exception (output None).
+        """
         extra = [self._forward_hooks_with_kwargs] * bool(with_kwargs) + [self._forward_hooks_always_called] * bool(
             always_call
         )
@@ -703,8 +739,8 @@ class Module:
                 import warnings
 
                 warnings.warn(
-                    "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but received "
-                    + str(type(result)),
+                    "For backward hooks to be called, module output should be a Tensor or a tuple of Tensors but "
+                    "received " + str(type(result)),
                     stacklevel=2,
                 )
             else:
@@ -714,7 +750,9 @@ class Module:
         return result
 
     def _call_always_hooks(self, args, kwargs, called):
-        """After an exception: the hooks that asked to be called anyway and were not; their own exceptions become warnings."""
+        """After an exception: the hooks that asked to be called anyway and were not; their own exceptions become
+        warnings.
+        """
         for hook_id, hook in [*_global_forward_hooks.items(), *self._forward_hooks.items()]:
             if hook_id in called or not (
                 hook_id in self._forward_hooks_always_called or hook_id in _global_forward_hooks_always_called
@@ -729,7 +767,8 @@ class Module:
                 import warnings
 
                 warnings.warn(
-                    f"module forward hook with ``always_call=True`` raised an exception that was silenced as another error was raised in forward: {e}",
+                    f"module forward hook with ``always_call=True`` raised an exception that was silenced as another "
+                    f"error was raised in forward: {e}",
                     stacklevel=2,
                 )
 
@@ -744,12 +783,15 @@ class Module:
         """Private form of register_state_dict_post_hook: what the hook returns replaces the state dict."""
         if getattr(hook, "_from_public_api", False):
             raise RuntimeError(
-                "Cannot register the same function as the state dict post hook that was previously registered via register_state_dict_post_hook"
+                "Cannot register the same function as the state dict post hook that was previously registered via "
+                "register_state_dict_post_hook"
             )
         return _register(self._state_dict_hooks, hook)
 
     def register_state_dict_post_hook(self, hook):
-        """`hook(module, state_dict, prefix, local_metadata) -> None` runs at the end of state_dict(); it may change the dictionary in place."""
+        """`hook(module, state_dict, prefix, local_metadata) -> None` runs at the end of state_dict(); it may change the
+        dictionary in place.
+        """
         hook._from_public_api = True
         return _register(self._state_dict_hooks, hook)
 
@@ -769,12 +811,15 @@ class Module:
             destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
 
     def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
-        """An OrderedDict with references to all parameters and persistent buffers (detached, unless keep_vars) by dotted name."""
+        """An OrderedDict with references to all parameters and persistent buffers (detached, unless keep_vars) by
+        dotted name.
+        """
         if args:
             import warnings
 
             warnings.warn(
-                "Positional args are being deprecated, use kwargs instead. Refer to the documentation of Module.state_dict for details.",
+                "Positional args are being deprecated, use kwargs instead. Refer to the documentation of "
+                "Module.state_dict for details.",
                 FutureWarning,
                 stacklevel=2,
             )
@@ -807,7 +852,9 @@ class Module:
         return _register(self._load_state_dict_pre_hooks, _WrappedHook(hook, self if with_module else None))
 
     def register_load_state_dict_pre_hook(self, hook):
-        """`hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)` runs before this module loads."""
+        """`hook(module, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)` runs
+        before this module loads.
+        """
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
     def register_load_state_dict_post_hook(self, hook):
@@ -824,8 +871,10 @@ class Module:
             import warnings
 
             warnings.warn(
-                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current model, which is a no-op. "
-                "(Did you mean to pass `assign=True` to assign items in the state dictionary to their corresponding key in the module instead of "
+                f"for {key}: copying from a non-meta parameter in the checkpoint to a meta parameter in the current "
+                f"model, which is a no-op. "
+                "(Did you mean to pass `assign=True` to assign items in the state dictionary to their corresponding "
+                "key in the module instead of "
                 "copying them in place?)",
                 stacklevel=2,
             )
@@ -838,7 +887,8 @@ class Module:
                 new = param.module_load(input_param, assign=assign)
                 if id(new) == id(input_param) or id(new) == id(param):
                     raise RuntimeError(
-                        "module_load returned one of self or other, please .detach() the result if returning one of the inputs in module_load"
+                        "module_load returned one of self or other, please .detach() the result if returning one of "
+                        "the inputs in module_load"
                     )
                 tessera.utils.swap_tensors(param, Parameter(new, requires_grad=param.requires_grad))
             elif assign:
@@ -904,9 +954,11 @@ class Module:
                         unexpected_keys.append(key)
 
     def load_state_dict(self, state_dict, strict=True, assign=False):
-        """Copies the tensors of `state_dict` into this module's parameters and buffers (assign=True: takes the very tensors).
+        """Copies the tensors of `state_dict` into this module's parameters and buffers (assign=True: takes the very
+        tensors).
 
-        strict: the keys have to match. Returns a named tuple (missing_keys, unexpected_keys). RuntimeError for keys (strict) or shapes that do not match.
+        strict: the keys have to match. Returns a named tuple (missing_keys, unexpected_keys). RuntimeError for keys
+            (strict) or shapes that do not match.
         """
         from collections.abc import Mapping
 
@@ -938,7 +990,8 @@ class Module:
             for hook in module._load_state_dict_post_hooks.values():
                 if hook(module, keys) is not None:
                     raise AssertionError(
-                        "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new values, if "
+                        "Hooks registered with ``register_load_state_dict_post_hook`` are not expected to return new "
+                        "values, if "
                         "incompatible_keys need to be modified, it should be done inplace."
                     )
 

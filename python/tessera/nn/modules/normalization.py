@@ -11,7 +11,9 @@ __all__ = ["LocalResponseNorm", "CrossMapLRN2d", "LayerNorm", "GroupNorm", "RMSN
 
 
 class LocalResponseNorm(Module):
-    """Normalises over `size` neighbouring channels of (N, C, *): x / (k + alpha / size * sum x^2)^beta (Krizhevsky et al. 2012)."""
+    """Normalises over `size` neighbouring channels of (N, C, *): x / (k + alpha / size * sum x^2)^beta (Krizhevsky et
+    al. 2012).
+    """
 
     __constants__ = ["size", "alpha", "beta", "k"]
 
@@ -37,7 +39,9 @@ class CrossMapLRN2d(LocalResponseNorm):
 
 
 class LayerNorm(Module):
-    """Normalises over the last dims, of shape normalized_shape, with the biased variance (Ba et al. 2016); weight and bias have that shape."""
+    """Normalises over the last dims, of shape normalized_shape, with the biased variance (Ba et al. 2016); weight and
+    bias have that shape.
+    """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 
@@ -72,7 +76,9 @@ class LayerNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalises groups of channels of (N, C, *), each sample by itself (Wu and He 2018). ValueError if num_groups does not divide num_channels."""
+    """Normalises groups of channels of (N, C, *), each sample by itself (Wu and He 2018). ValueError if num_groups does
+    not divide num_channels.
+    """
 
     __constants__ = ["num_groups", "num_channels", "eps", "affine"]
 
@@ -106,7 +112,9 @@ class GroupNorm(Module):
 
 
 class RMSNorm(Module):
-    """x / sqrt(mean(x^2) + eps) * weight over the last dims, of shape normalized_shape (Zhang and Sennrich 2019). eps None: the dtype's epsilon."""
+    """x / sqrt(mean(x^2) + eps) * weight over the last dims, of shape normalized_shape (Zhang and Sennrich 2019). eps
+    None: the dtype's epsilon.
+    """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
 

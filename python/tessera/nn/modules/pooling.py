@@ -48,7 +48,9 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """Maximum over windows of (N, C, L) or (C, L), padded with -inf; return_indices: also the positions, for MaxUnpool1d."""
+    """Maximum over windows of (N, C, L) or (C, L), padded with -inf; return_indices: also the positions, for
+    MaxUnpool1d.
+    """
 
     def forward(self, input):
         return F.max_pool1d(
@@ -63,7 +65,9 @@ class MaxPool1d(_MaxPoolNd):
 
 
 class MaxPool2d(_MaxPoolNd):
-    """Maximum over windows of (N, C, H, W) or (C, H, W), padded with -inf; return_indices: also the positions, for MaxUnpool2d."""
+    """Maximum over windows of (N, C, H, W) or (C, H, W), padded with -inf; return_indices: also the positions, for
+    MaxUnpool2d.
+    """
 
     def forward(self, input):
         return F.max_pool2d(
@@ -78,7 +82,9 @@ class MaxPool2d(_MaxPoolNd):
 
 
 class MaxPool3d(_MaxPoolNd):
-    """Maximum over windows of (N, C, D, H, W) or (C, D, H, W), padded with -inf; return_indices: also the positions, for MaxUnpool3d."""
+    """Maximum over windows of (N, C, D, H, W) or (C, D, H, W), padded with -inf; return_indices: also the positions,
+    for MaxUnpool3d.
+    """
 
     def forward(self, input):
         return F.max_pool3d(
@@ -176,7 +182,9 @@ class _AvgPoolDivisor(_AvgPoolNd):
 
 
 class AvgPool2d(_AvgPoolDivisor):
-    """Mean over windows of (N, C, H, W) or (C, H, W); count_include_pad: zero padding counts as elements; divisor_override: divides by this instead."""
+    """Mean over windows of (N, C, H, W) or (C, H, W); count_include_pad: zero padding counts as elements;
+    divisor_override: divides by this instead.
+    """
 
     def forward(self, input):
         return F.avg_pool2d(
@@ -232,7 +240,9 @@ class _FractionalMaxPoolNd(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
-    """Max pooling with random window places (Graham 2014) to output_size or to a share output_ratio of the input's size."""
+    """Max pooling with random window places (Graham 2014) to output_size or to a share output_ratio of the input's
+    size.
+    """
 
     def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None):
         super().__init__()

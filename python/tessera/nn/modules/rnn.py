@@ -27,7 +27,8 @@ def apply_permutation(tensor, permutation, dim=1):
     return _apply_permutation(tensor, permutation, dim)
 
 
-# ---- one step of each kind: (projected input, state, weights) -> state; a state is a tuple whose first tensor is the output -----------------------------
+# ---- one step of each kind: (projected input, state, weights) -> state; a state is a tuple whose first tensor is the
+# output -----------------------------
 
 
 def _rnn_step(activation):
@@ -80,7 +81,8 @@ def _run_whole(mode, x, steps, start, weights, reverse):
 def _run_direction(mode, x, batch_sizes, start, weights, reverse):
     """One layer in one direction over time-major rows.
 
-    x: (sum of batch_sizes, input), the rows of step t after those of t - 1, sequences sorted by falling length. start: states (N, .). Returns the outputs in the
+    x: (sum of batch_sizes, input), the rows of step t after those of t - 1, sequences sorted by falling length. start:
+        states (N, .). Returns the outputs in the
     same layout and the last state of each sequence.
     """
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
@@ -123,7 +125,8 @@ def _run_direction(mode, x, batch_sizes, start, weights, reverse):
 class RNNBase(Module):
     """What RNN, LSTM and GRU share.
 
-    Parameters of layer k: weight_ih_l{k} (gates hidden, input), weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k}, with proj_size weight_hr_l{k}; the backward direction's
+    Parameters of layer k: weight_ih_l{k} (gates hidden, input), weight_hh_l{k}, bias_ih_l{k}, bias_hh_l{k}, with
+        proj_size weight_hr_l{k}; the backward direction's
     names end in _reverse. All start uniform in +-1 / sqrt(hidden_size).
     """
 
@@ -160,7 +163,8 @@ class RNNBase(Module):
             )
         if dropout > 0 and num_layers == 1:
             warnings.warn(
-                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects num_layers greater than 1, but got "
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
+                "num_layers greater than 1, but got "
                 f"dropout={dropout} and num_layers={num_layers}",
                 stacklevel=3,
             )
@@ -250,7 +254,8 @@ class RNNBase(Module):
         autocast = getattr(tessera, "is_autocast_enabled", None)
         if input.dtype != weight.dtype and not (autocast is not None and autocast(input.device.type)):
             raise ValueError(
-                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). Convert input: input.to({weight.dtype}), or convert "
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). Convert input: "
+                f"input.to({weight.dtype}), or convert "
                 f"model: model.to({input.dtype})"
             )
         rank = 2 if batch_sizes is not None else 3
@@ -301,7 +306,9 @@ class RNNBase(Module):
         return w["weight_ih"], w["weight_hh"], w.get("bias_ih"), w.get("bias_hh"), w.get("weight_hr")
 
     def _run(self, x, batch_sizes, states):
-        """All layers; x (rows, input) in time-major order, states: tuple of (layers * directions, N, .). Returns the outputs and the last states."""
+        """All layers; x (rows, input) in time-major order, states: tuple of (layers * directions, N, .). Returns the
+        outputs and the last states.
+        """
         directions = 2 if self.bidirectional else 1
         last = []
         for layer in range(self.num_layers):
@@ -334,7 +341,8 @@ class RNNBase(Module):
             if h.dim() != rank:
                 kind = "batched 3-D" if batched else "unbatched 2-D"
                 raise RuntimeError(
-                    f"For {kind} input, hx{' and cx' if len(hx) > 1 else ''} should also be {rank}-D but got {tuple(h.dim() for h in hx)}-D tensors"
+                    f"For {kind} input, hx{' and cx' if len(hx) > 1 else ''} should also be {rank}-D but got "
+                    f"{tuple(h.dim() for h in hx)}-D tensors"
                 )
         return batched, (hx if batched else tuple(h.unsqueeze(1) for h in hx))
 
@@ -391,7 +399,9 @@ class _SingleState(RNNBase):
 
 
 class RNN(_SingleState):
-    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh) (nonlinearity 'tanh' or 'relu'): input (L, N, H_in) -> output (L, N, D H_out), last h (D layers, N, H_out)."""
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh) (nonlinearity 'tanh' or 'relu'): input (L, N, H_in) -> output (L, N, D
+    H_out), last h (D layers, N, H_out).
+    """
 
     def __init__(
         self,
@@ -430,7 +440,9 @@ class RNN(_SingleState):
 
 
 class LSTM(RNNBase):
-    """Long short-term memory (gates i, f, g, o): input (L, N, H_in), state (h, c) -> output (L, N, D H_out), (h, c); proj_size: size of a projection of h."""
+    """Long short-term memory (gates i, f, g, o): input (L, N, H_in), state (h, c) -> output (L, N, D H_out), (h, c);
+    proj_size: size of a projection of h.
+    """
 
     def __init__(
         self,
@@ -474,7 +486,9 @@ class LSTM(RNNBase):
 
 
 class GRU(_SingleState):
-    """Gated recurrent unit (gates r, z, n; n = tanh(W x + b + r (W h + b_h))): input (L, N, H_in) -> output (L, N, D H_out), last h (D layers, N, H_out)."""
+    """Gated recurrent unit (gates r, z, n; n = tanh(W x + b + r (W h + b_h))): input (L, N, H_in) -> output (L, N, D
+    H_out), last h (D layers, N, H_out).
+    """
 
     def __init__(
         self,

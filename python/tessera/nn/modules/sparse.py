@@ -58,7 +58,8 @@ class _Table(Module):
 class Embedding(_Table):
     """Looks up rows: integers of any shape (*) give (*, embedding_dim).
 
-    padding_idx: a row that stays as it is. max_norm: rows are scaled down to this norm, in place, when used. sparse: the weight's gradient is sparse.
+    padding_idx: a row that stays as it is. max_norm: rows are scaled down to this norm, in place, when used. sparse:
+        the weight's gradient is sparse.
     """
 
     __constants__ = [
@@ -121,7 +122,9 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """Sums, means or maxima of bags of embeddings: (B, N) integers, or (N) with `offsets` where bags start, give (B, embedding_dim)."""
+    """Sums, means or maxima of bags of embeddings: (B, N) integers, or (N) with `offsets` where bags start, give (B,
+    embedding_dim).
+    """
 
     __constants__ = [
         "num_embeddings",

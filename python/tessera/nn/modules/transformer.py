@@ -288,7 +288,9 @@ class TransformerEncoderLayer(_Layer):
 
 
 class TransformerDecoderLayer(_Layer):
-    """Self-attention, attention to the encoder's memory and a feed-forward network, each with dropout, residual and LayerNorm."""
+    """Self-attention, attention to the encoder's memory and a feed-forward network, each with dropout, residual and
+    LayerNorm.
+    """
 
     _attentions = ("self_attn", "multihead_attn")
 

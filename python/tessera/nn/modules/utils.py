@@ -6,7 +6,9 @@ __all__ = ["consume_prefix_in_state_dict_if_present"]
 
 
 def consume_prefix_in_state_dict_if_present(state_dict, prefix):
-    """Removes `prefix` from the keys of a state dict in place (for one saved from a wrapper such as DistributedDataParallel)."""
+    """Removes `prefix` from the keys of a state dict in place (for one saved from a wrapper such as
+    DistributedDataParallel).
+    """
     for key in list(state_dict.keys()):
         if key.startswith(prefix):
             state_dict[key[len(prefix) :]] = state_dict.pop(key)

@@ -2,7 +2,8 @@
 
 from tessera._lazy import attach as _attach
 
-# At once, because the functions have the names of their modules: a later import of the module would take the function's place.
+# At once, because the functions have the names of their modules: a later import of the module would take the function's
+# place.
 from .spectral_norm import remove_spectral_norm, spectral_norm
 from .weight_norm import remove_weight_norm, weight_norm
 

@@ -24,7 +24,9 @@ def _alike(tensors):
 
 @tessera.no_grad()
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-    """The norm of all tensors as if they were one vector, a 0-dim tensor (0. for none). RuntimeError for a non-finite one if error_if_nonfinite."""
+    """The norm of all tensors as if they were one vector, a 0-dim tensor (0. for none). RuntimeError for a non-finite
+    one if error_if_nonfinite.
+    """
     tensors = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     norm_type = float(norm_type)
     if not tensors:
@@ -34,7 +36,8 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
     total = tessera.linalg.vector_norm(tessera.stack([n.to(device) for n in norms]), norm_type)
     if error_if_nonfinite and bool(tessera.logical_or(total.isnan(), total.isinf())):
         raise RuntimeError(
-            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be clipped. To disable this error and scale the "
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be "
+            f"clipped. To disable this error and scale the "
             "gradients by the non-finite norm anyway, set `error_if_nonfinite=False`"
         )
     return total
@@ -52,7 +55,9 @@ def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
 
 @tessera.no_grad()
 def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-    """Scales the gradients in place so that the norm of all together is at most max_norm. Returns that norm before the scaling."""
+    """Scales the gradients in place so that the norm of all together is at most max_norm. Returns that norm before the
+    scaling.
+    """
     if isinstance(parameters, Tensor):
         parameters = [parameters]
     else:

@@ -37,7 +37,9 @@ def _fuse(weight, bias, bn_mean, bn_var, bn_eps, bn_w, bn_b, channel_dim):
 
 
 def fuse_conv_bn_eval(conv, bn, transpose=False):
-    """A new convolution that does what conv and then bn do in evaluation. transpose: conv is a ConvTranspose. AssertionError in training mode."""
+    """A new convolution that does what conv and then bn do in evaluation. transpose: conv is a ConvTranspose.
+    AssertionError in training mode.
+    """
     return _fused(conv, bn, 1 if transpose else 0)
 
 
@@ -47,7 +49,9 @@ def fuse_conv_bn_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, trans
 
 
 def fuse_linear_bn_eval(linear, bn):
-    """A new Linear that does what linear and then bn do in evaluation. AssertionError in training mode or if the sizes do not fit."""
+    """A new Linear that does what linear and then bn do in evaluation. AssertionError in training mode or if the sizes
+    do not fit.
+    """
     if bn.num_features not in (1, linear.out_features):
         raise AssertionError("To fuse, linear.out_features == bn.num_features or bn.num_features == 1")
     return _fused(linear, bn, 0)

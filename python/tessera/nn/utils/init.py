@@ -6,7 +6,9 @@ __all__ = ["skip_init"]
 
 
 def skip_init(module_cls, *args, **kwargs):
-    """An instance of module_cls with uninitialized parameters. RuntimeError if it is no Module class or its constructor has no `device`."""
+    """An instance of module_cls with uninitialized parameters. RuntimeError if it is no Module class or its constructor
+    has no `device`.
+    """
     import inspect
 
     if not issubclass(module_cls, tessera.nn.Module):

@@ -94,7 +94,8 @@ class _Orthogonal(Module):
         if not hasattr(self, "base"):
             if self.orthogonal_map in ("cayley", "matrix_exp"):
                 raise NotImplementedError(
-                    "It is not possible to assign to the matrix exponential or the Cayley parametrizations when use_trivialization=False."
+                    "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
+                    "use_trivialization=False."
                 )
             # a Householder decomposition; the diagonal holds the signs
             A, tau = _from_linalg("geqrf")(Q)
@@ -107,16 +108,19 @@ class _Orthogonal(Module):
             N = tessera.randn(*Q.shape[:-2], n, n - k, dtype=Q.dtype, device=Q.device)
             Q = _make_orthogonal(tessera.cat([Q, N], dim=-1))
         self.base = Q
-        # every map takes -I to I (the Householder one reads signs from the diagonal), so the first value is the base itself
+        # every map takes -I to I (the Householder one reads signs from the diagonal), so the first value is the base
+        # itself
         start = Q.new_zeros((*Q.shape[:-2], n, k))
         start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
         return start.mT if transpose else start
 
 
 def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization=True):
-    """Makes a matrix (or a batch of them) orthogonal: its rows or columns, whichever are fewer, are orthonormal. Returns the module.
+    """Makes a matrix (or a batch of them) orthogonal: its rows or columns, whichever are fewer, are orthonormal.
+    Returns the module.
 
-    orthogonal_map: matrix_exp | cayley | householder (default: matrix_exp for square or complex ones, else householder). ValueError below 2-D.
+    orthogonal_map: matrix_exp | cayley | householder (default: matrix_exp for square or complex ones, else
+        householder). ValueError below 2-D.
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, tessera.Tensor):
@@ -150,7 +154,9 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module, name="weight", dim=0):
-    """Splits a weight into length (original0, for each index of `dim`; None: one for all) and direction (original1). Returns the module."""
+    """Splits a weight into length (original0, for each index of `dim`; None: one for all) and direction (original1).
+    Returns the module.
+    """
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
     def _weight_norm_compat_hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs):

@@ -94,7 +94,9 @@ def _inverse(parametrization, value):
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor and what they start from: `original`, or `original0`, `original1` ... if the right inverse gives several tensors."""
+    """The parametrizations of one tensor and what they start from: `original`, or `original0`, `original1` ... if the
+    right inverse gives several tensors.
+    """
 
     def __init__(self, modules, original, unsafe=False):
         _expect(modules, "ParametrizationList requires one or more modules.")
@@ -147,7 +149,9 @@ class ParametrizationList(ModuleList):
 
     @tessera.no_grad()
     def right_inverse(self, value):
-        """Assigns `value`: the originals become what the right inverses of all parametrizations, in reverse order, make of it."""
+        """Assigns `value`: the originals become what the right inverses of all parametrizations, in reverse order, make
+        of it.
+        """
         for module in reversed(self):
             if not hasattr(module, "right_inverse"):
                 raise RuntimeError(f"parametrization {type(module).__name__} does not implement right_inverse.")
@@ -232,9 +236,11 @@ def _reclass(module, base, names):
 
 
 def register_parametrization(module, tensor_name, parametrization, *, unsafe=False):
-    """From now on module.<tensor_name> is parametrization(original) (or of what earlier parametrizations give). Returns the module.
+    """From now on module.<tensor_name> is parametrization(original) (or of what earlier parametrizations give). Returns
+    the module.
 
-    The original is at module.parametrizations.<tensor_name>.original. A method `right_inverse` of the parametrization serves for the first value and for assignments.
+    The original is at module.parametrizations.<tensor_name>.original. A method `right_inverse` of the parametrization
+    serves for the first value and for assignments.
     ValueError if there is no such parameter or buffer, or if shape or dtype would change and not `unsafe`.
     """
     parametrization.train(module.training)
@@ -247,7 +253,8 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
         return module
     if tensor_name not in module._parameters.keys() | module._buffers.keys():
         raise ValueError(
-            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name '{tensor_name}'"
+            f"Module '{module}' does not have a parameter, a buffer, or a parametrized element with name "
+            f"'{tensor_name}'"
         )
     # made before anything of the module changes, since it may raise
     made = ParametrizationList([parametrization], getattr(module, tensor_name), unsafe=unsafe)
@@ -291,7 +298,9 @@ def is_parametrized(module, tensor_name=None):
 
 
 def remove_parametrizations(module, tensor_name, leave_parametrized=True):
-    """Removes all parametrizations of a tensor, which keeps its present value (leave_parametrized) or goes back to the original. Returns the module."""
+    """Removes all parametrizations of a tensor, which keeps its present value (leave_parametrized) or goes back to the
+    original. Returns the module.
+    """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
     parametrizations, base = module.parametrizations[tensor_name], type_before_parametrizations(module)
@@ -324,7 +333,9 @@ def type_before_parametrizations(module):
 
 
 def transfer_parametrizations_and_params(from_module, to_module, tensor_name=None):
-    """Copies the parametrizations (of one tensor, or all) and the parameters they start from to another module. Returns it."""
+    """Copies the parametrizations (of one tensor, or all) and the parameters they start from to another module. Returns
+    it.
+    """
     if not is_parametrized(from_module):
         return to_module
     names = list(from_module.parametrizations) if tensor_name is None else [tensor_name]

@@ -69,7 +69,9 @@ def _others(t, dim):
 
 
 class BasePruningMethod(Computed):
-    """Base of pruning methods. A subclass has PRUNING_TYPE ('unstructured', 'structured' or 'global') and compute_mask(t, default_mask)."""
+    """Base of pruning methods. A subclass has PRUNING_TYPE ('unstructured', 'structured' or 'global') and
+    compute_mask(t, default_mask).
+    """
 
     _tensor_name = None
     _target = "_tensor_name"
@@ -96,7 +98,8 @@ class BasePruningMethod(Computed):
         found = hooks_on(module, BasePruningMethod, name)
         if len(found) > 1:
             raise AssertionError(
-                f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. Use a PruningContainer."
+                f"Avoid adding multiple pruning hooks to the same tensor {name} of module {module}. Use a "
+                f"PruningContainer."
             )
         method = cls(*args, **kwargs)
         method._tensor_name = name

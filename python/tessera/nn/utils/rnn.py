@@ -26,9 +26,11 @@ PackedSequence_.__annotations__ = {
 
 
 class PackedSequence(PackedSequence_):
-    """Sequences of different lengths, step by step: data (sum of lengths, *), batch_sizes (how many sequences have a step t).
+    """Sequences of different lengths, step by step: data (sum of lengths, *), batch_sizes (how many sequences have a
+    step t).
 
-    sorted_indices: the order by falling length in which they are packed, unsorted_indices: its inverse; None if they came in that order.
+    sorted_indices: the order by falling length in which they are packed, unsorted_indices: its inverse; None if they
+        came in that order.
     """
 
     def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
@@ -125,7 +127,8 @@ def _present(counts, others):
 def pack_padded_sequence(input, lengths, batch_first=False, enforce_sorted=True):
     """Packs input (T, B, *) (or (B, T, *)) of sequences with the given lengths (list, or 1-D int64 tensor on the CPU).
 
-    enforce_sorted: the lengths must fall (RuntimeError); otherwise they are sorted here. RuntimeError for a length of 0.
+    enforce_sorted: the lengths must fall (RuntimeError); otherwise they are sorted here. RuntimeError for a length of
+        0.
     """
     order = None
     if not isinstance(lengths, Tensor):
@@ -150,7 +153,8 @@ def _check_lengths(input, lengths):
     """RuntimeError unless these are falling lengths of the sequences in a (T, B, *) tensor."""
     if lengths.device.type != "cpu" or lengths.dtype != tessera.int64 or lengths.dim() != 1:
         raise RuntimeError(
-            f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D {lengths.device} {lengths.dtype} tensor"
+            f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D {lengths.device} "
+            f"{lengths.dtype} tensor"
         )
     if input.numel() == 0:
         raise RuntimeError("Cannot pack empty tensors.")
@@ -162,8 +166,10 @@ def _check_lengths(input, lengths):
     sizes = lengths.tolist()
     if sizes != sorted(sizes, reverse=True):
         raise RuntimeError(
-            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass `enforce_sorted=False` to "
-            "pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX exportability."
+            "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True. You can pass "
+            "`enforce_sorted=False` to "
+            "pack_padded_sequence and/or pack_sequence to sidestep this requirement if you do not need ONNX "
+            "exportability."
         )
     if sizes[-1] <= 0:
         raise RuntimeError(
@@ -174,7 +180,9 @@ def _check_lengths(input, lengths):
 
 
 def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_length=None):
-    """(padded sequences (T, B, *) or (B, T, *), lengths) of a PackedSequence, in their original order. ValueError if total_length is less than the longest."""
+    """(padded sequences (T, B, *) or (B, T, *), lengths) of a PackedSequence, in their original order. ValueError if
+    total_length is less than the longest.
+    """
     data, batch_sizes, _, order = sequence
     longest, batch = len(batch_sizes), int(batch_sizes[0])
     steps = longest if total_length is None else total_length
@@ -196,7 +204,9 @@ def pad_packed_sequence(sequence, batch_first=False, padding_value=0.0, total_le
 
 
 def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="right"):
-    """Stacks sequences (L_i, *) to (T, B, *) or (B, T, *), padded at their end (padding_side 'right') or beginning ('left')."""
+    """Stacks sequences (L_i, *) to (T, B, *) or (B, T, *), padded at their end (padding_side 'right') or beginning
+    ('left').
+    """
     if not isinstance(sequences, (list, tuple)):
         if isinstance(sequences, Tensor):
             sequences = sequences.unbind(0)

@@ -15,7 +15,9 @@ def _positive(count):
 
 
 class SpectralNorm(Computed):
-    """The hook: computes <name> = <name>_orig / sigma; in training u and v take n_power_iterations steps of the power method."""
+    """The hook: computes <name> = <name>_orig / sigma; in training u and v take n_power_iterations steps of the power
+    method.
+    """
 
     _version = 1
     _pieces = ("_orig", "_u", "_v")
@@ -101,7 +103,9 @@ class SpectralNormStateDictHook(_StateHook):
 
 
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
-    """Divides a weight by its largest singular value. dim: the dim of the outputs (1 for transposed convolutions, else 0). Returns the module."""
+    """Divides a weight by its largest singular value. dim: the dim of the outputs (1 for transposed convolutions, else
+    0). Returns the module.
+    """
     SpectralNorm.apply(module, name, n_power_iterations, rows_dim(module) if dim is None else dim, eps)
     return module
 

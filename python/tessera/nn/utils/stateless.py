@@ -23,7 +23,8 @@ def _with_ties(module, tensors):
         for other in groups.get(name, ()):
             if other in tensors and tensors[other] is not value:
                 raise ValueError(
-                    f"functional_call got multiple values for keys {sorted([name, other])}, which are tied. Consider using tie_weights=False"
+                    f"functional_call got multiple values for keys {sorted([name, other])}, which are tied. Consider "
+                    f"using tie_weights=False"
                 )
             out.setdefault(other, value)
     return out
@@ -85,12 +86,15 @@ def _functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, 
 
 
 def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *, tie_weights=True, strict=False):
-    """module(*args, **kwargs) with its parameters and buffers replaced by those of a dictionary {dotted name: tensor}. Deprecated: use tessera.func.functional_call.
+    """module(*args, **kwargs) with its parameters and buffers replaced by those of a dictionary {dotted name: tensor}.
+    Deprecated: use tessera.func.functional_call.
 
-    strict: the dictionary has to hold all of them. The module's own tensors are back afterwards, also after an exception.
+    strict: the dictionary has to hold all of them. The module's own tensors are back afterwards, also after an
+        exception.
     """
     warnings.warn(
-        "This API is deprecated as of PyTorch 2.0 and will be removed in a future version of PyTorch. Please use torch.func.functional_call instead which is a "
+        "This API is deprecated as of PyTorch 2.0 and will be removed in a future version of PyTorch. Please use "
+        "torch.func.functional_call instead which is a "
         "drop-in replacement for this API.",
         FutureWarning,
         stacklevel=2,

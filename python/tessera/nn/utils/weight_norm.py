@@ -45,7 +45,9 @@ class WeightNorm(Computed):
 
 
 def weight_norm(module, name="weight", dim=0):
-    """Splits a weight into its length <name>_g (for each index of `dim`; None: one for all) and its direction <name>_v. Returns the module."""
+    """Splits a weight into its length <name>_g (for each index of `dim`; None: one for all) and its direction <name>_v.
+    Returns the module.
+    """
     WeightNorm.apply(module, name, dim)
     return module
 

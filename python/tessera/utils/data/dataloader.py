@@ -171,7 +171,8 @@ class DataLoader:
                 context = multiprocessing.get_context(context)
             if not isinstance(context, multiprocessing.context.BaseContext):
                 raise TypeError(
-                    "multiprocessing_context option should be a valid context object or a string specifying the start method, "
+                    "multiprocessing_context option should be a valid context object or a string specifying the start "
+                    "method, "
                     f"but got multiprocessing_context={context}"
                 )
         self._multiprocessing_context = context
@@ -214,9 +215,12 @@ class DataLoader:
         cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         if cpus is not None and self.num_workers > cpus:
             warnings.warn(
-                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number of worker in "
-                f"current system is {cpus}, which is smaller than what this DataLoader is going to create. Please be aware that "
-                "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number to avoid "
+                f"This DataLoader will create {self.num_workers} worker processes in total. Our suggested max number "
+                f"of worker in "
+                f"current system is {cpus}, which is smaller than what this DataLoader is going to create. Please be "
+                f"aware that "
+                "excessive worker creation might get DataLoader running slow or even freeze, lower the worker number "
+                "to avoid "
                 "potential slowness/freeze if necessary.",
                 stacklevel=3,
             )
@@ -249,7 +253,8 @@ def _check_iterable_options(shuffle, sampler, batch_sampler):
         )
     if batch_sampler is not None:
         raise ValueError(
-            f"DataLoader with IterableDataset: expected unspecified batch_sampler option, but got batch_sampler={batch_sampler}"
+            f"DataLoader with IterableDataset: expected unspecified batch_sampler option, but got "
+            f"batch_sampler={batch_sampler}"
         )
 
 
@@ -308,7 +313,8 @@ class _BaseDataLoaderIter:
             )
             if self._num_workers > 0:
                 message += (
-                    "For multiprocessing data-loading, this could be caused by not properly configuring the IterableDataset replica "
+                    "For multiprocessing data-loading, this could be caused by not properly configuring the "
+                    "IterableDataset replica "
                     "at each worker."
                 )
             warnings.warn(message, stacklevel=2)

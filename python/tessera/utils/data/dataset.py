@@ -187,7 +187,8 @@ def random_split(dataset, lengths, generator=None):
     """Splits a dataset at random into subsets that don't overlap.
 
     Args:
-        lengths: sizes that sum to `len(dataset)`, or fractions that sum to 1; what rounding leaves over goes to the subsets in turn.
+        lengths: sizes that sum to `len(dataset)`, or fractions that sum to 1; what rounding leaves over goes to the
+            subsets in turn.
         generator: source of the permutation; the default generator if None.
 
     Raises: ValueError if the lengths don't sum up.

@@ -12,10 +12,12 @@ __all__ = ["DistributedSampler"]
 class DistributedSampler(Sampler):
     """Every `num_replicas`-th index, beginning with `rank`, of the (shuffled) dataset.
 
-    The list is padded with its own beginning, or cut with `drop_last`, so that all parts have one length. The shuffle depends on
+    The list is padded with its own beginning, or cut with `drop_last`, so that all parts have one length. The shuffle
+    depends on
     `seed + epoch`; call `set_epoch` before each epoch.
 
-    Raises: ValueError for a rank outside [0, num_replicas), RuntimeError if the two are not given and no process group exists.
+    Raises: ValueError for a rank outside [0, num_replicas), RuntimeError if the two are not given and no process group
+        exists.
     """
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0, drop_last=False):

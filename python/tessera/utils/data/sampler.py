@@ -52,7 +52,8 @@ class RandomSampler(Sampler):
 
     Args:
         replacement: draw each index independently.
-        num_samples: how many, by default `len(data_source)`; without replacement more than that takes several permutations.
+        num_samples: how many, by default `len(data_source)`; without replacement more than that takes several
+            permutations.
         generator: source of randomness; by default one seeded from the default generator for each pass.
 
     Raises: TypeError or ValueError for bad arguments.

@@ -174,7 +174,8 @@ def collate(batch, *, collate_fn_map=None):
 def default_collate(batch):
     """Puts the samples of a list into tensors with a new first dimension.
 
-    Tensors and arrays are stacked, floats become float64, ints int64; strings and bytes stay a list; mappings, named tuples and
+    Tensors and arrays are stacked, floats become float64, ints int64; strings and bytes stay a list; mappings, named
+    tuples and
     sequences are collated entry by entry.
 
         >>> tessera.utils.data.default_collate([{"x": 0}, {"x": 1}])

@@ -7,14 +7,18 @@ from tessera.utils.data._utils.collate import _is_namedtuple, _rebuild_mapping, 
 
 
 def check_pinning_device(device):
-    """The name of a device that pinned memory is for; "" and None: the accelerator. Raises: ValueError for another kind than cuda."""
+    """The name of a device that pinned memory is for; "" and None: the accelerator. Raises: ValueError for another kind
+    than cuda.
+    """
     if device and tessera.device(device).type != "cuda":
         raise ValueError(f"memory is pinned for cuda devices only, but got {device!r}")
     return device
 
 
 def pin_memory(data, device=None):
-    """`data` with every tensor pinned; objects with a `pin_memory` method use it. Raises: ValueError for another `device` than one of cuda."""
+    """`data` with every tensor pinned; objects with a `pin_memory` method use it. Raises: ValueError for another
+    `device` than one of cuda.
+    """
     check_pinning_device(device)
     return _pinned(data)
 

@@ -1,4 +1,5 @@
-"""Sends batches from a worker to the loader: a pickle without the bulk, then the bytes of storages and arrays as they are.
+"""Sends batches from a worker to the loader: a pickle without the bulk, then the bytes of storages and arrays as they
+are.
 
 Much data goes through anonymous memory files whose descriptors are sent along, and which the receiver maps: one copy,
 or none where `empty` gave the batch its memory. Such a file belongs to the memory of the storage (it dies with it,
@@ -144,7 +145,8 @@ class Parcel:
 def pack(key, obj):
     """A Parcel of two objects; `key` is small and is known even if `obj` can't be unpickled.
 
-    All that may fail for their sake fails here. A sender that drops `obj` before it writes the parcel spares the receiver
+    All that may fail for their sake fails here. A sender that drops `obj` before it writes the parcel spares the
+    receiver
     copies of the pages that it writes to.
     """
     storages, buffers = [], []
