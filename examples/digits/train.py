@@ -27,7 +27,9 @@ BATCH = 32
 
 
 def read_digits(path):
-    """The images as float32 (N, 8, 8) in [0, 1], the labels as int64 (N,). ValueError if the file is not a digits file."""
+    """The images as float32 (N, 8, 8) in [0, 1], the labels as int64 (N,). ValueError if the file is not a digits
+    file.
+    """
     with open(path, "rb") as file:
         data = file.read()
     if len(data) < 20 or data[:8] != b"DIGITS1\n":

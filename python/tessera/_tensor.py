@@ -127,7 +127,9 @@ def __setstate__(self, state):
 
 
 def __deepcopy__(self, memo):
-    """A copy with a storage of its own; tensors that share a storage share the copy of it. Leaves only (RuntimeError)."""
+    """A copy with a storage of its own; tensors that share a storage share the copy of it. Leaves only
+    (RuntimeError).
+    """
     if not self.is_leaf:
         raise RuntimeError(_DEEPCOPY_NON_LEAF)
     if id(self) in memo:
@@ -209,7 +211,9 @@ def share_memory_(self):
 
 
 def module_load(self, other, assign=False):
-    """How `load_state_dict` puts `other` into this parameter, under `__future__.set_swap_module_params_on_conversion`."""
+    """How `load_state_dict` puts `other` into this parameter, under
+    `__future__.set_swap_module_params_on_conversion`.
+    """
     if assign:
         return other.detach()
     return self.copy_(other).detach()

@@ -19,7 +19,9 @@ def _make(untyped, dtype, offset, size, stride):
 
 
 def _rebuild_tensor(storage, storage_offset, size, stride):
-    """A tensor over a typed storage. Raises: RuntimeError if it would leave the storage, TypeError for other arguments."""
+    """A tensor over a typed storage. Raises: RuntimeError if it would leave the storage, TypeError for other
+    arguments.
+    """
     if not isinstance(storage, TypedStorage):
         raise TypeError(f"_rebuild_tensor expects a storage, but got {type(storage).__name__}")
     return _make(storage._untyped_storage, storage.dtype, storage_offset, size, stride)

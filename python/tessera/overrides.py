@@ -73,7 +73,9 @@ class DisableTorchFunction(_Switch):
 
 
 def wrap_torch_function(dispatcher):
-    """Decorator that makes a function overridable; `dispatcher(*args, **kwargs)` gives the arguments that may override."""
+    """Decorator that makes a function overridable; `dispatcher(*args, **kwargs)` gives the arguments that may
+    override.
+    """
 
     def decorate(func):
         @functools.wraps(func)
@@ -181,24 +183,36 @@ def enable_reentrant_dispatch():
 # -------------------------------------------------------------------------------------------------------------
 
 _IGNORED = """
-    typename is_tensor is_storage set_default_tensor_type set_default_dtype get_default_dtype set_default_device get_default_device
-    get_rng_state set_rng_state manual_seed initial_seed seed save load set_printoptions fork_rng no_grad enable_grad set_grad_enabled
-    inference_mode is_grad_enabled is_inference_mode_enabled tensor as_tensor asarray from_numpy frombuffer from_file from_dlpack
-    scalar_tensor sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor sparse_compressed_tensor
-    empty empty_permuted empty_strided empty_quantized zeros ones full eye arange range linspace logspace rand randn randint randperm
-    normal bartlett_window blackman_window hamming_window hann_window kaiser_window tril_indices triu_indices vitals_enabled
+    typename is_tensor is_storage set_default_tensor_type set_default_dtype get_default_dtype set_default_device
+    get_default_device
+    get_rng_state set_rng_state manual_seed initial_seed seed save load set_printoptions fork_rng no_grad enable_grad
+    set_grad_enabled
+    inference_mode is_grad_enabled is_inference_mode_enabled tensor as_tensor asarray from_numpy frombuffer from_file
+    from_dlpack
+    scalar_tensor sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
+    sparse_compressed_tensor
+    empty empty_permuted empty_strided empty_quantized zeros ones full eye arange range linspace logspace rand randn
+    randint randperm
+    normal bartlett_window blackman_window hamming_window hann_window kaiser_window tril_indices triu_indices
+    vitals_enabled
     result_type promote_types can_cast get_num_threads set_num_threads get_num_interop_threads set_num_interop_threads
     set_flush_denormal compiled_with_cxx11_abi use_deterministic_algorithms are_deterministic_algorithms_enabled
-    is_deterministic_algorithms_warn_only_enabled set_deterministic_debug_mode get_deterministic_debug_mode set_float32_matmul_precision
-    get_float32_matmul_precision set_warn_always is_warn_always_enabled compile vmap cond finfo iinfo device dtype layout Size Generator
+    is_deterministic_algorithms_warn_only_enabled set_deterministic_debug_mode get_deterministic_debug_mode
+    set_float32_matmul_precision
+    get_float32_matmul_precision set_warn_always is_warn_always_enabled compile vmap cond finfo iinfo device dtype
+    layout Size Generator
     is_autocast_enabled is_autocast_cache_enabled set_autocast_enabled clear_autocast_cache autocast
-    broadcast_shapes unify_type_list parse_type_comment set_autocast_dtype get_autocast_dtype sym_int sym_float sym_max sym_min sym_not
+    broadcast_shapes unify_type_list parse_type_comment set_autocast_dtype get_autocast_dtype sym_int sym_float sym_max
+    sym_min sym_not
 """.split()
 
 _IGNORED_METHODS = """
-    __new__ __init__ __class__ __subclasshook__ __init_subclass__ __getattribute__ __setattr__ __delattr__ __dir__ __sizeof__
-    __torch_function__ __torch_dispatch__ __getnewargs__ __reduce__ __weakref__ __dict__ __doc__ __module__ __hash__ __slots__
-    as_subclass _make_subclass _make_wrapper_subclass new new_tensor new_empty new_empty_strided new_full new_ones new_zeros
+    __new__ __init__ __class__ __subclasshook__ __init_subclass__ __getattribute__ __setattr__ __delattr__ __dir__
+    __sizeof__
+    __torch_function__ __torch_dispatch__ __getnewargs__ __reduce__ __weakref__ __dict__ __doc__ __module__ __hash__
+    __slots__
+    as_subclass _make_subclass _make_wrapper_subclass new new_tensor new_empty new_empty_strided new_full new_ones
+    new_zeros
     _typed_storage untyped_storage storage_type
 """.split()
 

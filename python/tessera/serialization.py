@@ -166,7 +166,9 @@ def get_default_load_endianness():
 
 
 class set_default_mmap_options:
-    """Flags of `load(mmap=True)`: `mmap.MAP_PRIVATE` (default) or `mmap.MAP_SHARED`. A function and a context manager."""
+    """Flags of `load(mmap=True)`: `mmap.MAP_PRIVATE` (default) or `mmap.MAP_SHARED`. A function and a context
+    manager.
+    """
 
     def __init__(self, flags):
         if flags not in (MAP_SHARED, MAP_PRIVATE):

@@ -1,4 +1,6 @@
-"""What `save` does to files, and what `load` finds in damaged ones: whole replacement, permissions, links, checksums."""
+"""What `save` does to files, and what `load` finds in damaged ones: whole replacement, permissions, links,
+checksums.
+"""
 
 import io
 import os

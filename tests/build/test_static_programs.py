@@ -18,16 +18,23 @@ PROGRAMS = ("train_static", "infer_static")
 # What the programs call, and what those operators call in turn. A new name here is a question: does the program need
 # it?
 INFER_OPS = set("""
-    add_Scalar add_Tensor add__Scalar add__Tensor addmm argmax bernoulli__float bmm clone copy_ div__Scalar div__Tensor dot dropout empty_like
-    expand flatten_using_ints linear matmul mm mul_Tensor mul__Scalar mul__Tensor mv relu relu_ reshape resolve_conj resolve_neg squeeze_dim
+    add_Scalar add_Tensor add__Scalar add__Tensor addmm argmax bernoulli__float bmm clone copy_ div__Scalar div__Tensor
+    dot dropout empty_like
+    expand flatten_using_ints linear matmul mm mul_Tensor mul__Scalar mul__Tensor mv relu relu_ reshape resolve_conj
+    resolve_neg squeeze_dim
     sum_dim_IntList t uniform_ unsqueeze view view_as_real zeros
 """.split())
 TRAIN_OPS = INFER_OPS | set("""
-    _conj _fused_adam_ _log_softmax _log_softmax_backward_data _masked_fill _to_copy _view_as_real_physical any arange argsort as_strided
-    as_strided_backward as_strided_gather conj conj_physical contiguous cross_entropy_loss detach div_Scalar div_Tensor eq_Scalar eq_Tensor exp
-    expand_as gather ger index_add index_add_ index_select isnan log_softmax_int logical_not masked_fill_Scalar mul_Scalar neg nll_loss
-    nll_loss2d nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd normal_ ones_like random_
-    randperm_generator real scatter_add scatter_src scatter_value select_backward select_int sort sub_Tensor sum sum_to_size threshold_backward
+    _conj _fused_adam_ _log_softmax _log_softmax_backward_data _masked_fill _to_copy _view_as_real_physical any arange
+    argsort as_strided
+    as_strided_backward as_strided_gather conj conj_physical contiguous cross_entropy_loss detach div_Scalar div_Tensor
+    eq_Scalar eq_Tensor exp
+    expand_as gather ger index_add index_add_ index_select isnan log_softmax_int logical_not masked_fill_Scalar
+    mul_Scalar neg nll_loss
+    nll_loss2d nll_loss2d_backward nll_loss2d_forward nll_loss_backward nll_loss_forward nll_loss_nd normal_ ones_like
+    random_
+    randperm_generator real scatter_add scatter_src scatter_value select_backward select_int sort sub_Tensor sum
+    sum_to_size threshold_backward
     to_device to_dtype transpose_int view_as_complex zero_ zeros_like
 """.split())
 

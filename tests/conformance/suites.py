@@ -106,7 +106,9 @@ def run_golden_ops(data):
 
 
 def recorded_callees(ops):
-    """Of each recorded operator the public name ('torch.linalg.svd') or expression ('lambda x: x.mT') that was called."""
+    """Of each recorded operator the public name ('torch.linalg.svd') or expression ('lambda x: x.mT') that was
+    called.
+    """
     callees = {}
     for path in sorted(ops.glob("*.npz")):
         with zipfile.ZipFile(path) as pack:

@@ -32,7 +32,9 @@ class FunctionCtx:
     """What `forward` and `setup_context` may tell about a call; any other attribute can be set as well."""
 
     def save_for_backward(self, *tensors):
-        """Keeps tensors (or None) for backward, safe from reference cycles and in-place changes. At most once a call."""
+        """Keeps tensors (or None) for backward, safe from reference cycles and in-place changes. At most once a
+        call.
+        """
         self.to_save = tensors
 
     def save_for_forward(self, *tensors):

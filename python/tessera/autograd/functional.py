@@ -33,7 +33,9 @@ def _as_tuple(value, argument, function):
 
 
 def _prepare(inputs, create_graph, need_graph=True):
-    """Copies of the inputs that the function is recorded on: views under create_graph, so that the outer graph goes on."""
+    """Copies of the inputs that the function is recorded on: views under create_graph, so that the outer graph goes
+    on.
+    """
     if create_graph:
         return tuple(
             value.view_as(value) if value.requires_grad else value.detach().requires_grad_(need_graph)
@@ -326,7 +328,9 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False, out
 
 
 def vhp(func, inputs, v=None, create_graph=False, strict=False):
-    """(output of func, product of the vector `v` with its Hessian); func has one scalar output, `v` is like the inputs."""
+    """(output of func, product of the vector `v` with its Hessian); func has one scalar output, `v` is like the
+    inputs.
+    """
     with tessera.enable_grad():
         inputs_tuple, inputs = _as_tuple(inputs, "inputs", "vhp")
         inputs = _prepare(inputs, create_graph)

@@ -16,7 +16,9 @@ def is_built():
 
 
 class _MatmulFlags:
-    """Settings of matrix products. Raises: AttributeError for another name, RuntimeError for a value that is no bool."""
+    """Settings of matrix products. Raises: AttributeError for another name, RuntimeError for a value that is no
+    bool.
+    """
 
     __slots__ = ("_values",)
 

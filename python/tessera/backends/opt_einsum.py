@@ -1,4 +1,6 @@
-"""The package opt_einsum, which orders the products of `einsum`. It is not used: operands are taken from left to right."""
+"""The package opt_einsum, which orders the products of `einsum`. It is not used: operands are taken from left to
+right.
+"""
 
 import sys
 

@@ -61,7 +61,9 @@ def _check_sum(op):
 
 
 def _on(streams, comms, tensors):
-    """Context manager: the work runs on the given streams, one for each tensor (None: the selected one of its device)."""
+    """Context manager: the work runs on the given streams, one for each tensor (None: the selected one of its
+    device).
+    """
     if comms is not None:
         raise NotImplementedError(
             "comms: there are no communicators of NCCL, the collectives are made of peer copies; leave the argument out"

@@ -27,7 +27,9 @@ def range_pop():
 
 
 def range_start(msg):
-    """Begins a range that may end on another thread; returns its number. Raises: RuntimeError without the CUDA library."""
+    """Begins a range that may end on another thread; returns its number. Raises: RuntimeError without the CUDA
+    library.
+    """
     return _functions().range_start(msg)
 
 

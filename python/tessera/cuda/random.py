@@ -38,7 +38,9 @@ def get_rng_state_all():
 
 
 def set_rng_state(new_state, device="cuda"):
-    """Sets the state of a device's generator. Raises: RuntimeError without a device or for a tensor that is no state."""
+    """Sets the state of a device's generator. Raises: RuntimeError without a device or for a tensor that is no
+    state.
+    """
     _lazy_init()
     _generator(device).set_state(new_state.cpu() if isinstance(new_state, tessera.Tensor) else new_state)
 

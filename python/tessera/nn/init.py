@@ -233,7 +233,9 @@ def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gener
 
 
 def orthogonal_(tensor, gain=1, generator=None):
-    """A (semi) orthogonal matrix times gain, the trailing dims taken as one (Saxe et al. 2013). ValueError below 2-D."""
+    """A (semi) orthogonal matrix times gain, the trailing dims taken as one (Saxe et al. 2013). ValueError below
+    2-D.
+    """
     if tensor.ndimension() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:

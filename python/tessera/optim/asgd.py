@@ -9,7 +9,9 @@ __all__ = ["ASGD"]
 
 
 class ASGD(SingleTensorOptimizer):
-    """p = p (1 - lambd eta) - eta g, ax = ax + (p - ax) mu; eta = lr / (1 + lambd lr t)^alpha, mu = 1 / max(1, t - t0)."""
+    """p = p (1 - lambd eta) - eta g, ax = ax + (p - ax) mu; eta = lr / (1 + lambd lr t)^alpha, mu = 1 / max(1, t -
+    t0).
+    """
 
     _late_defaults = {"capturable": False}
 

@@ -161,7 +161,7 @@ class Optimizer:
                     text += f"    {key}: {group[key]}\n"
         return text + ")"
 
-    # ---- the step and its hooks ----------------------------------------------------------------------------------------------------------------------
+    # ---- the step and its hooks --------------------------------------------------------------------------------------
 
     def _patch_step_function(self):
         self._zero_grad_profile_name = f"Optimizer.zero_grad#{self.__class__.__name__}.zero_grad"
@@ -224,7 +224,7 @@ class Optimizer:
         """`hook(optimizer) -> None` runs after load_state_dict()."""
         return self._add_hook(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
-    # ---- state dict ----------------------------------------------------------------------------------------------------------------------------------
+    # ---- state dict --------------------------------------------------------------------------------------------------
 
     def state_dict(self):
         """{"state": {number of the parameter: its state}, "param_groups": [options, with "params" as numbers]}; tensors
@@ -316,7 +316,7 @@ class Optimizer:
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
-    # ---- parameters ----------------------------------------------------------------------------------------------------------------------------------
+    # ---- parameters --------------------------------------------------------------------------------------------------
 
     def zero_grad(self, set_to_none=True):
         """Drops the gradients of all parameters (set_to_none=False: fills them with zeros)."""
@@ -410,7 +410,7 @@ class Optimizer:
             param_group["param_names"] = names
 
 
-# ---- what the algorithms share -----------------------------------------------------------------------------------------------------------------------------
+# ---- what the algorithms share ---------------------------------------------------------------------------------------
 
 
 def run_closure(closure):
@@ -446,7 +446,9 @@ def check_betas(betas):
 
 
 def new_step(p, group):
-    """The counter of a parameter's state: a 0-dim float tensor, on the CPU unless the step has to stay on the device."""
+    """The counter of a parameter's state: a 0-dim float tensor, on the CPU unless the step has to stay on the
+    device.
+    """
     if group.get("capturable") or group.get("fused"):
         return tessera.zeros((), dtype=_get_scalar_dtype(group.get("fused")), device=p.device)
     return tessera.tensor(0.0, dtype=_get_scalar_dtype())

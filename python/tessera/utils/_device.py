@@ -7,9 +7,12 @@ import tessera
 from tessera.overrides import TorchFunctionMode, _len_torch_function_stack, _pop_mode, _push_mode
 
 _FACTORIES = """
-    empty empty_permuted empty_strided empty_quantized ones zeros full eye arange range linspace logspace bartlett_window blackman_window
-    hamming_window hann_window kaiser_window rand randn randint randperm sparse_coo_tensor sparse_compressed_tensor sparse_csr_tensor
-    sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor tril_indices triu_indices tensor as_tensor scalar_tensor asarray normal
+    empty empty_permuted empty_strided empty_quantized ones zeros full eye arange range linspace logspace
+    bartlett_window blackman_window
+    hamming_window hann_window kaiser_window rand randn randint randperm sparse_coo_tensor sparse_compressed_tensor
+    sparse_csr_tensor
+    sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor tril_indices triu_indices tensor as_tensor scalar_tensor
+    asarray normal
 """.split()
 
 

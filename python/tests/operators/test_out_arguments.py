@@ -59,21 +59,36 @@ TRUTH_VALUES = {"all", "any"}
 CASTING = {
     name if "." in name else name + ".out"
     for name in """
-    _clamp_tensor _div_trunc _square _where acos acosh add addcdiv addcmul addr angle arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh
-    atan atan2 atanh bernoulli bitwise_and.Scalar_out bitwise_and.Tensor_out bitwise_left_shift.Tensor_Scalar_out bitwise_left_shift.Tensor_out
-    bitwise_or.Scalar_out bitwise_or.Tensor_out bitwise_right_shift.Tensor_Scalar_out bitwise_right_shift.Tensor_out bitwise_xor.Scalar_out
-    bitwise_xor.Tensor_out cat clamp.Tensor_out clamp_max.Tensor_out clamp_max clamp_min.Tensor_out clamp_min clip.Tensor_out column_stack concat
-    concatenate copysign.Scalar_out copysign cos cosh cumprod cumsum deg2rad diff digamma div div.out_mode divide divide.out_mode dstack eq.Scalar_out
-    eq.Tensor_out erf erfc erfinv exp exp2 expm1 floor_divide fmax fmin fmod.Scalar_out fmod.Tensor_out gcd ge.Scalar_out ge.Tensor_out ger glu
-    greater.Scalar_out greater.Tensor_out greater_equal.Scalar_out greater_equal.Tensor_out gt.Scalar_out gt.Tensor_out hstack huber_loss hypot i0
-    inner kron l1_loss lcm ldexp le.Scalar_out le.Tensor_out lerp.Scalar_out less.Scalar_out less.Tensor_out less_equal.Scalar_out
-    less_equal.Tensor_out lgamma log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor logit
-    logit_backward.grad_input logsumexp lt.Scalar_out lt.Tensor_out max max.unary_out maximum mean.dtype_out mean min min.unary_out minimum mse_loss
-    mul.Scalar_out mul multiply.Scalar_out multiply nanmean nansum ne.Scalar_out ne.Tensor_out nextafter normal.Tensor_Tensor_out
-    normal.Tensor_float_out normal.float_Tensor_out not_equal.Scalar_out not_equal.Tensor_out outer polygamma pow.Scalar_out pow.Tensor_Scalar_out
-    pow.Tensor_Tensor_out prod.int_out rad2deg reciprocal remainder.Scalar_out remainder.Tensor_out row_stack rsqrt sigmoid
-    sigmoid_backward.grad_input sin sinc sinh smooth_l1_loss special_entr special_i1 special_xlog1py.other_scalar_out special_xlog1py
-    special_xlog1py.self_scalar_out sqrt square stack std.correction_out std sub subtract sum.IntList_out tan tanh tanh_backward.grad_input threshold
+    _clamp_tensor _div_trunc _square _where acos acosh add addcdiv addcmul addr angle arccos arccosh arcsin arcsinh
+    arctan arctan2 arctanh asin asinh
+    atan atan2 atanh bernoulli bitwise_and.Scalar_out bitwise_and.Tensor_out bitwise_left_shift.Tensor_Scalar_out
+    bitwise_left_shift.Tensor_out
+    bitwise_or.Scalar_out bitwise_or.Tensor_out bitwise_right_shift.Tensor_Scalar_out bitwise_right_shift.Tensor_out
+    bitwise_xor.Scalar_out
+    bitwise_xor.Tensor_out cat clamp.Tensor_out clamp_max.Tensor_out clamp_max clamp_min.Tensor_out clamp_min
+    clip.Tensor_out column_stack concat
+    concatenate copysign.Scalar_out copysign cos cosh cumprod cumsum deg2rad diff digamma div div.out_mode divide
+    divide.out_mode dstack eq.Scalar_out
+    eq.Tensor_out erf erfc erfinv exp exp2 expm1 floor_divide fmax fmin fmod.Scalar_out fmod.Tensor_out gcd
+    ge.Scalar_out ge.Tensor_out ger glu
+    greater.Scalar_out greater.Tensor_out greater_equal.Scalar_out greater_equal.Tensor_out gt.Scalar_out gt.Tensor_out
+    hstack huber_loss hypot i0
+    inner kron l1_loss lcm ldexp le.Scalar_out le.Tensor_out lerp.Scalar_out less.Scalar_out less.Tensor_out
+    less_equal.Scalar_out
+    less_equal.Tensor_out lgamma log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or
+    logical_xor logit
+    logit_backward.grad_input logsumexp lt.Scalar_out lt.Tensor_out max max.unary_out maximum mean.dtype_out mean min
+    min.unary_out minimum mse_loss
+    mul.Scalar_out mul multiply.Scalar_out multiply nanmean nansum ne.Scalar_out ne.Tensor_out nextafter
+    normal.Tensor_Tensor_out
+    normal.Tensor_float_out normal.float_Tensor_out not_equal.Scalar_out not_equal.Tensor_out outer polygamma
+    pow.Scalar_out pow.Tensor_Scalar_out
+    pow.Tensor_Tensor_out prod.int_out rad2deg reciprocal remainder.Scalar_out remainder.Tensor_out row_stack rsqrt
+    sigmoid
+    sigmoid_backward.grad_input sin sinc sinh smooth_l1_loss special_entr special_i1 special_xlog1py.other_scalar_out
+    special_xlog1py
+    special_xlog1py.self_scalar_out sqrt square stack std.correction_out std sub subtract sum.IntList_out tan tanh
+    tanh_backward.grad_input threshold
     true_divide var.correction_out var vstack xlogy.OutScalar_Other xlogy.OutScalar_Self xlogy.OutTensor
 """.split()
 }

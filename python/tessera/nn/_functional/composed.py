@@ -31,7 +31,7 @@ def _into(out, result):
     return result if out is None else out.resize_(result.shape).copy_(result)
 
 
-# ---- pointwise -----------------------------------------------------------------------------------------------------------------------------------------
+# ---- pointwise -------------------------------------------------------------------------------------------------------
 
 
 def hardshrink(input, lambd=0.5, *, out=None):
@@ -77,7 +77,7 @@ def rrelu_(input, lower=1.0 / 8, upper=1.0 / 3, training=False, generator=None):
     return _nn.leaky_relu_(input, (lower + upper) / 2)
 
 
-# ---- dropout -------------------------------------------------------------------------------------------------------------------------------------------
+# ---- dropout ---------------------------------------------------------------------------------------------------------
 
 
 def _dropout_noise(input, p, feature):
@@ -142,7 +142,7 @@ def feature_alpha_dropout_(input, p, train):
     return _dropout(input, p, train, True, True, True)
 
 
-# ---- normalisation --------------------------------------------------------------------------------------------------------------------------------------
+# ---- normalisation ---------------------------------------------------------------------------------------------------
 
 
 def instance_norm(input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled=True):
@@ -168,7 +168,7 @@ def instance_norm(input, weight, bias, running_mean, running_var, use_input_stat
     return out.view(input.shape)
 
 
-# ---- distances -------------------------------------------------------------------------------------------------------------------------------------------
+# ---- distances -------------------------------------------------------------------------------------------------------
 
 
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
@@ -197,7 +197,9 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
 
 
 def pdist(input, p=2.0):
-    """The p-norm distances of all pairs of rows i < j of (N, M), in the order (0,1), (0,2) ...: N (N - 1) / 2 numbers."""
+    """The p-norm distances of all pairs of rows i < j of (N, M), in the order (0,1), (0,2) ...: N (N - 1) / 2
+    numbers.
+    """
     if input.dim() != 2:
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.dim()}D")
     if not input.is_floating_point():
@@ -209,7 +211,7 @@ def pdist(input, p=2.0):
     return (input[i] - input[j]).norm(p, -1)
 
 
-# ---- rearrangement ---------------------------------------------------------------------------------------------------------------------------------------
+# ---- rearrangement ---------------------------------------------------------------------------------------------------
 
 
 def pixel_shuffle(input, upscale_factor):
@@ -280,7 +282,7 @@ def conv_tbc(input, weight, bias, pad=0):
     return out.permute(2, 0, 1)
 
 
-# ---- pooling ---------------------------------------------------------------------------------------------------------------------------------------------
+# ---- pooling ---------------------------------------------------------------------------------------------------------
 
 
 def _pool_length(size, kernel, stride, padding, dilation, ceil_mode):
@@ -294,7 +296,9 @@ def _pool_length(size, kernel, stride, padding, dilation, ceil_mode):
 
 
 def _windows(size, kernel, stride, padding, dilation, ceil_mode):
-    """(positions, valid): two lists of the input positions of each window, invalid ones replaced by a valid neighbour."""
+    """(positions, valid): two lists of the input positions of each window, invalid ones replaced by a valid
+    neighbour.
+    """
     rows = []
     for o in range(_pool_length(size, kernel, stride, padding, dilation, ceil_mode)):
         row = [o * stride - padding + k * dilation for k in range(kernel)]

@@ -267,7 +267,9 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
 
 @overridable
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
-    """1 - cos(x1, x2) where target is 1, max(0, cos - margin) where it is -1; inputs (N, D) or (D), target (N) or ()."""
+    """1 - cos(x1, x2) where target is 1, max(0, cos - margin) where it is -1; inputs (N, D) or (D), target (N) or
+    ().
+    """
     name = _reduction_name(size_average, reduce, reduction)
     if target.dim() > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
@@ -299,7 +301,9 @@ def _check_triplet(anchor, positive, negative):
 def triplet_margin_loss(
     anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
 ):
-    """max(0, |a - p| - |a - n| + margin) with p-norms. swap: the smaller of |a - n| and |p - n| (Balntas et al. 2016)."""
+    """max(0, |a - p| - |a - n| + margin) with p-norms. swap: the smaller of |a - n| and |p - n| (Balntas et al.
+    2016).
+    """
     name = _reduction_name(size_average, reduce, reduction)
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")

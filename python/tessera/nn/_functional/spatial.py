@@ -82,7 +82,9 @@ def max_pool3d_with_indices(
 
 
 def _unpool_output_size(input, kernel_size, stride, padding, output_size):
-    """The spatial output size of an unpooling. ValueError if output_size is not within one stride of the default one."""
+    """The spatial output size of an unpooling. ValueError if output_size is not within one stride of the default
+    one.
+    """
     n = len(kernel_size)
     sizes = input.size()
     default = [(sizes[-n + d] - 1) * stride[d] + kernel_size[d] - 2 * padding[d] for d in range(n)]
@@ -166,7 +168,9 @@ def adaptive_max_pool2d(input, output_size, return_indices=False):
 
 @overridable
 def adaptive_max_pool3d(input, output_size, return_indices=False):
-    """Maximum over a grid of windows that covers (N, C, D, H, W) or (C, D, H, W). None in output_size keeps that dim."""
+    """Maximum over a grid of windows that covers (N, C, D, H, W) or (C, D, H, W). None in output_size keeps that
+    dim.
+    """
     out = _op_adaptive_max_pool3d(input, _list_with_default(output_size, input.size()))
     return out if return_indices else out[0]
 

@@ -191,7 +191,7 @@ class Module:
 
     forward = _forward_unimplemented
 
-    # ---- registration ------------------------------------------------------------------------------------------------------------------------------
+    # ---- registration ------------------------------------------------------------------------------------------------
 
     def _check_new_name(self, kind, name, own):
         """TypeError or KeyError if `name` cannot be the name of a new `kind` kept in the dictionary `own`."""
@@ -376,7 +376,7 @@ class Module:
         state.pop("_compiled_call_impl", None)
         return state
 
-    # ---- access by path ------------------------------------------------------------------------------------------------------------------------------
+    # ---- access by path ----------------------------------------------------------------------------------------------
 
     def get_submodule(self, target):
         """The module at the dotted path `target` ("" is this module itself). AttributeError if there is none."""
@@ -442,7 +442,7 @@ class Module:
             "call it."
         )
 
-    # ---- conversions ---------------------------------------------------------------------------------------------------------------------------------
+    # ---- conversions -------------------------------------------------------------------------------------------------
 
     def _apply(self, fn, recurse=True):
         """Applies `fn` to all parameters, their gradients and the buffers, keeping the Parameter objects."""
@@ -578,10 +578,12 @@ class Module:
         """Moves parameters and buffers to shared memory."""
         return self._apply(lambda t: t.share_memory_())
 
-    # ---- hooks -----------------------------------------------------------------------------------------------------------------------------------------
+    # ---- hooks -------------------------------------------------------------------------------------------------------
 
     def register_full_backward_pre_hook(self, hook, prepend=False):
-        """`hook(module, grad_output) -> None or new grad_output` runs before the gradients of this module are computed."""
+        """`hook(module, grad_output) -> None or new grad_output` runs before the gradients of this module are
+        computed.
+        """
         return _register(self._backward_pre_hooks, hook, prepend)
 
     def register_backward_hook(self, hook):
@@ -669,7 +671,7 @@ class Module:
 
             node.register_hook(call)
 
-    # ---- the call --------------------------------------------------------------------------------------------------------------------------------------
+    # ---- the call ----------------------------------------------------------------------------------------------------
 
     def _wrapped_call_impl(self, *args, **kwargs):
         if self._compiled_call_impl is not None:
@@ -777,7 +779,7 @@ class Module:
         compiled = require("compile", "Module.compile()", "The module computes the same without being compiled.")
         self._compiled_call_impl = compiled(self._call_impl, *args, **kwargs)
 
-    # ---- state dict ------------------------------------------------------------------------------------------------------------------------------------
+    # ---- state dict --------------------------------------------------------------------------------------------------
 
     def _register_state_dict_hook(self, hook):
         """Private form of register_state_dict_post_hook: what the hook returns replaces the state dict."""
@@ -1011,7 +1013,7 @@ class Module:
             )
         return _IncompatibleKeys(missing_keys, unexpected_keys)
 
-    # ---- iteration -------------------------------------------------------------------------------------------------------------------------------------
+    # ---- iteration ---------------------------------------------------------------------------------------------------
 
     def _named_members(self, get_members_fn, prefix="", recurse=True, remove_duplicate=True):
         memo = set()
@@ -1073,7 +1075,7 @@ class Module:
             if module is not None:
                 yield from module.named_modules(memo, prefix + ("." if prefix else "") + name, remove_duplicate)
 
-    # ---- modes -----------------------------------------------------------------------------------------------------------------------------------------
+    # ---- modes -------------------------------------------------------------------------------------------------------
 
     def train(self, mode=True):
         """Switches this module and its children to training mode (or evaluation, mode=False). Returns self."""

@@ -1,4 +1,6 @@
-"""Padding layers. `padding` is one number for all sides or (left, right, top, bottom, front, back), the last dim first."""
+"""Padding layers. `padding` is one number for all sides or (left, right, top, bottom, front, back), the last dim
+first.
+"""
 
 from tessera.nn import functional as F
 

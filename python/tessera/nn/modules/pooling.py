@@ -339,7 +339,9 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Maximum over a grid of windows that covers (N, C, D, H, W) or (C, D, H, W); None in output_size keeps that dim."""
+    """Maximum over a grid of windows that covers (N, C, D, H, W) or (C, D, H, W); None in output_size keeps that
+    dim.
+    """
 
     def forward(self, input):
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)

@@ -203,7 +203,9 @@ class _SpectralNorm(Module):
 
 
 def spectral_norm(module, name="weight", n_power_iterations=1, eps=1e-12, dim=None):
-    """Divides a weight by its largest singular value, estimated by the power method (in training). Returns the module."""
+    """Divides a weight by its largest singular value, estimated by the power method (in training). Returns the
+    module.
+    """
     dim = rows_dim(module) if dim is None else dim
     return parametrize.register_parametrization(
         module, name, _SpectralNorm(tensor_of(module, name), n_power_iterations, dim, eps)

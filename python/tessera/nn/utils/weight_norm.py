@@ -1,4 +1,6 @@
-"""Weight normalisation (Salimans and Kingma 2016) by a forward pre-hook. Deprecated: use parametrizations.weight_norm."""
+"""Weight normalisation (Salimans and Kingma 2016) by a forward pre-hook. Deprecated: use
+parametrizations.weight_norm.
+"""
 
 import warnings
 

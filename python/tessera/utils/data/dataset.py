@@ -33,7 +33,9 @@ class Dataset:
 
 
 class IterableDataset(Dataset):
-    """A stream of samples: subclasses define `__iter__`. With several workers each gets a copy, see `get_worker_info`."""
+    """A stream of samples: subclasses define `__iter__`. With several workers each gets a copy, see
+    `get_worker_info`.
+    """
 
     def __iter__(self):
         raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
