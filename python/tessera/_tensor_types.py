@@ -56,7 +56,10 @@ class tensortype(type):
 
 def _make(name, device_type="cpu"):
     dtype = getattr(tessera, _KINDS[name[: -len("Tensor")]])
-    doc = f"{name}(sizes), {name}(sequence), {name}(storage): an uninitialized tensor, or one with these values, of dtype {_KINDS[name[:-6]]}."
+    doc = (
+        f"{name}(sizes), {name}(sequence), {name}(storage): an uninitialized tensor, or one with these values, of "
+        f"dtype {_KINDS[name[:-6]]}."
+    )
     return tensortype(
         name,
         (),

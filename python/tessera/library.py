@@ -245,7 +245,8 @@ def define(qualname, schema, *, lib=None, tags=()):
         raise ValueError(f"expected the name of an operator to be of the form 'namespace::name', got {qualname!r}")
     if not re.fullmatch(r"\(.*\)\s*->\s*.+", schema, re.DOTALL):
         raise ValueError(
-            f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got "{schema}"'
+            f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got '
+            f'"{schema}"'
         )
     name = qualname.partition("::")[2]
     (_library_of(qualname) if lib is None else lib).define(name + schema, alias_analysis="", tags=tags)

@@ -216,7 +216,10 @@ def test_a_modified_saved_tensor():
     b.add_(1)
     with pytest.raises(
         RuntimeError,
-        match=r"modified by an inplace operation: \[torch.FloatTensor \[3\]\].*is at version 1; expected version 0 instead",
+        match=(
+            r"modified by an inplace operation: \[torch.FloatTensor \[3\]\].*is at version 1; expected version 0 "
+            r"instead"
+        ),
     ):
         c.backward()
     assert a.grad is None

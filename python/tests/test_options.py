@@ -337,9 +337,8 @@ def test_rules_of_torch_dispatch_live_as_long_as_their_library():
 def test_signatures_of_operators_are_shown_as_python_writes_them():
     assert "add(input, other, *, alpha=1, out=None) -> Tensor" in tessera.add.__doc__.splitlines()
     assert "add(other, *, alpha=1) -> Tensor" in tessera.Tensor.add.__doc__.splitlines()
-    assert (
-        tessera.zeros.__doc__.splitlines()[0]
-        == "zeros(*size, dtype=None, layout=None, device=None, pin_memory=None, out=None, requires_grad=False) -> Tensor"
+    assert tessera.zeros.__doc__.splitlines()[0] == (
+        "zeros(*size, dtype=None, layout=None, device=None, pin_memory=None, out=None, requires_grad=False) -> Tensor"
     )
 
 

@@ -25,7 +25,8 @@ def namespace(folder):
 @pytest.fixture(scope="module")
 def edges():
     """Library -> the libraries of this tree that it names, without tests and what serves them."""
-    text = subprocess.run(["bazel", "query", "--output=xml", "--keep_going", 'kind("cc_library rule", //...) + kind("cuda_objects rule", //...)'],
+    text = subprocess.run(["bazel", "query", "--output=xml", "--keep_going", 'kind("cc_library rule", //...) + '
+                                                                             'kind("cuda_objects rule", //...)'],
                           cwd=ROOT, capture_output=True, text=True, check=True).stdout
     found = {}
     for rule in ElementTree.fromstring(text.replace('version="1.1"', 'version="1.0"', 1)).iter("rule"):

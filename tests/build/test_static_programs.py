@@ -78,7 +78,8 @@ def test_programs_hold_no_operator_that_they_do_not_call(programs):
 
 
 def test_inference_has_no_autograd(programs):
-    inside = [line for line in names(programs["infer_static_symbols"]) if re.search(r" [A-Za-z] (vtable for |typeinfo for )?tessera::autograd::", line)]
+    inside = [line for line in names(programs["infer_static_symbols"]) if re.search(r" [A-Za-z] (vtable for |typeinfo "
+                                                                                    r"for )?tessera::autograd::", line)]
     assert not inside
     # the pattern finds it where it is
     assert [line for line in names(programs["train_static_symbols"]) if " tessera::autograd::" in line]

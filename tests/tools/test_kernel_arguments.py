@@ -116,7 +116,8 @@ def test_expressions_of_tables_read_their_arguments():
 
 
 DEFINITION = re.compile(
-    r"^(?:template <[^\n]*>\s*)?(?:inline |static )*(?:const )?[\w:]+(?:<[^;{}()]*>)?[&*]? (\w+)\(([^;{}]*?)\) (?:const )?\{",
+    r"^(?:template <[^\n]*>\s*)?(?:inline |static )*(?:const )?[\w:]+(?:<[^;{}()]*>)?[&*]? (\w+)\(([^;{}]*?)\) "
+    r"(?:const )?\{",
     re.M,
 )
 # What opgen checks itself: layout= and pin_memory= of factories.

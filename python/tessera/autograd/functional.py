@@ -259,18 +259,21 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
     """
     if strategy not in ("forward-mode", "reverse-mode"):
         raise AssertionError(
-            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs than '
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has more outputs '
+            "than "
             'inputs, "forward-mode" tends to be more performant. Otherwise, prefer to use "reverse-mode".'
         )
     if strategy == "forward-mode":
         if create_graph:
             raise NotImplementedError(
-                'torch.autograd.functional.jacobian: `create_graph=True` and `strategy="forward-mode"` are not supported '
+                'torch.autograd.functional.jacobian: `create_graph=True` and `strategy="forward-mode"` are not '
+                "supported "
                 "together (yet)."
             )
         if strict:
             raise RuntimeError(
-                'torch.autograd.functional.jacobian: `strict=True` and `strategy="forward-mode"` are not supported together'
+                'torch.autograd.functional.jacobian: `strict=True` and `strategy="forward-mode"` are not supported '
+                "together"
             )
         if not vectorize:
             raise NotImplementedError(

@@ -185,7 +185,10 @@ def _all_close(a, b, rtol, atol):
 
 
 def _mismatch(analytical, numerical, output_index, input_index, part, output, prefix=""):
-    text = f"Jacobian mismatch for output {output_index} with respect to input {input_index},\nnumerical:{numerical}\nanalytical:{analytical}\n"
+    text = (
+        f"Jacobian mismatch for output {output_index} with respect to input {input_index},\nnumerical:{numerical}\n"
+        f"analytical:{analytical}\n"
+    )
     if output.dtype.is_complex:
         kind = "imaginary" if part == "imag" else "real"
         text = f"While considering the {kind} part of complex outputs only, " + text
@@ -338,7 +341,8 @@ def _check_undefined(func, inputs, diff):
             grads = _grad(seen, diff, seeds)
         except RuntimeError as error:
             raise GradcheckError(
-                'Expected backward function to handle undefined output grads. Please look at "Notes about undefined output '
+                'Expected backward function to handle undefined output grads. Please look at "Notes about undefined '
+                "output "
                 f'gradients" in "tools/autograd/derivatives.yaml". {error}'
             ) from error
         for grad in grads:

@@ -131,7 +131,10 @@ def _switch(kind, name):
     enabled.__name__, enable.__name__ = f"{name}_enabled", f"enable_{name}"
     enabled.__qualname__, enable.__qualname__ = enabled.__name__, enable.__name__
     enabled.__doc__ = f"True if scaled_dot_product_attention may use the kernel '{kind}'."
-    enable.__doc__ = f"Allows or forbids the kernel '{kind}' in scaled_dot_product_attention. The one fused kernel of devices answers to 'flash', 'mem_efficient' and 'cudnn'."
+    enable.__doc__ = (
+        f"Allows or forbids the kernel '{kind}' in scaled_dot_product_attention. The one fused kernel of devices "
+        f"answers to 'flash', 'mem_efficient' and 'cudnn'."
+    )
     return enabled, enable
 
 
@@ -220,7 +223,10 @@ def _can_use(kind, name):
         return obstacle is None
 
     can_use.__name__ = can_use.__qualname__ = name
-    can_use.__doc__ = f"True if scaled_dot_product_attention can use the fused kernel under the name '{kind}' for these arguments (SDPAParams); with debug, a warning says why not."
+    can_use.__doc__ = (
+        f"True if scaled_dot_product_attention can use the fused kernel under the name '{kind}' for these arguments "
+        f"(SDPAParams); with debug, a warning says why not."
+    )
     return can_use
 
 

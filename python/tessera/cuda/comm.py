@@ -180,7 +180,8 @@ def gather(tensors, dim=0, destination=None, *, out=None):
         return tessera.cat([t.to(out.device) for t in tensors], dim, out=out)
     if destination == -1:
         warnings.warn(
-            'Using -1 to represent CPU tensor is deprecated. Please use a device object or string instead, e.g., "cpu".',
+            "Using -1 to represent CPU tensor is deprecated. Please use a device object or string instead, e.g., "
+            '"cpu".',
             FutureWarning,
             stacklevel=2,
         )

@@ -386,7 +386,8 @@ class Optimizer:
                     "all optimizer param groups should be with/without names. cannot add param group with names to the "
                     "optimizer"
                     if "param_names" in param_group
-                    else "all optimizer param groups should be with/without names. cannot add param group without names to the optimizer"
+                    else "all optimizer param groups should be with/without names. cannot add param group without "
+                    "names to the optimizer"
                 )
         if not known.isdisjoint(param_group["params"]):
             raise ValueError("some parameters appear in more than one parameter group")

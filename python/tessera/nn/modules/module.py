@@ -867,7 +867,10 @@ class Module:
         """Loads one entry. Returns an error message, or None."""
         if input_param.shape != param.shape and not is_lazy(param):
             if param.dim() != 0 or input_param.shape != (1,):
-                return f"size mismatch for {key}: copying a param with shape {input_param.shape} from checkpoint, the shape in current model is {param.shape}."
+                return (
+                    f"size mismatch for {key}: copying a param with shape {input_param.shape} from checkpoint, the "
+                    f"shape in current model is {param.shape}."
+                )
             input_param = input_param[0]  # scalars had shape (1,) in checkpoints of version 0.3
         if param.is_meta and not input_param.is_meta and not assign:
             import warnings
@@ -905,7 +908,8 @@ class Module:
         except Exception as ex:
             action = "swapping" if future.get_swap_module_params_on_conversion() else "copying"
             return (
-                f'While {action} the parameter named "{key}", whose dimensions in the model are {param.size()} and whose dimensions in the checkpoint are '
+                f'While {action} the parameter named "{key}", whose dimensions in the model are {param.size()} and '
+                f"whose dimensions in the checkpoint are "
                 f"{input_param.size()}, an exception occurred : {ex.args}."
             )
         finally:
@@ -930,7 +934,8 @@ class Module:
             value = state_dict[key]
             if not (isinstance(value, Tensor) or hasattr(value, "__torch_function__")):
                 error_msgs.append(
-                    f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from checkpoint but received {type(value)}'
+                    f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object from '
+                    f"checkpoint but received {type(value)}"
                 )
                 continue
             error = self._load_tensor(name, param, value, key, assign, name in self._parameters)
