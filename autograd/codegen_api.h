@@ -42,8 +42,8 @@
 #include <utility>
 #include <vector>
 
-#include "autograd/node.h"  // Node, Edge, variable_list
-#include "autograd/saved_variable.h"  // SavedVariable(const Tensor&, bool is_output), Tensor unpack(Node* owner) const, void reset()
+#include "autograd/node.h"            // Node, Edge, variable_list
+#include "autograd/saved_variable.h"  // SavedVariable(const Tensor&, bool is_output), unpack(Node* owner), reset()
 #include "tensor/dispatch/op.h"
 #include "tensor/dispatch/value.h"
 

@@ -19,7 +19,9 @@ SIDE = """
 import io, json, os, sys, time
 name, folder, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
 lib = __import__(name)
-checkpoints = {"large": {f"w{i}": lib.randn(1024, 4096) for i in range(32)}, "small": {f"layer.{i}.weight": lib.randn(16, 16) for i in range(3000)}}
+large, small = lambda: lib.randn(1024, 4096), lambda: lib.randn(16, 16)
+checkpoints = {"large": {f"w{i}": large() for i in range(32)},
+               "small": {f"layer.{i}.weight": small() for i in range(3000)}}
 
 def best(function):
     times = []
@@ -31,8 +33,10 @@ def best(function):
 
 for label, obj in checkpoints.items():
     path, memory = os.path.join(folder, f"{name}_{os.getpid()}.pt"), io.BytesIO()
-    works = {"save": lambda: lib.save(obj, path), "load": lambda: lib.load(path), "load mmap": lambda: lib.load(path, mmap=True),
-             "save BytesIO": lambda: (memory.seek(0), lib.save(obj, memory)), "load BytesIO": lambda: (memory.seek(0), lib.load(memory))}
+    works = {"save": lambda: lib.save(obj, path), "load": lambda: lib.load(path),
+             "load mmap": lambda: lib.load(path, mmap=True),
+             "save BytesIO": lambda: (memory.seek(0), lib.save(obj, memory)),
+             "load BytesIO": lambda: (memory.seek(0), lib.load(memory))}
     try:
         for work, function in works.items():
             print(json.dumps([f"{label} {work}", *best(function)]))

@@ -11,12 +11,12 @@
 #include "tensor/cpu/math/math-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 
-#define TESSERA_OPS(X)                                                                                          \
-  X(Threshold, 1, 2)                                                                                            \
-  X(Relu, 1, 0)                                                                                                 \
-  X(Relu6, 1, 0) X(LeakyRelu, 1, 1) X(Elu, 1, 3) X(Celu, 1, 1) X(Selu, 1, 0) X(GeluErf, 1, 0) X(GeluTanh, 1, 0) \
-      X(Silu, 1, 0) X(Mish, 1, 0) X(Softplus, 1, 2) X(Hardtanh, 1, 2) X(Hardsigmoid, 1, 0) X(Hardswish, 1, 0)   \
-          X(LogSigmoid, 1, 0) X(Softshrink, 1, 1) X(Hardshrink, 1, 1) X(Prelu, 2, 0)
+// clang-format off
+#define TESSERA_OPS(X) \
+  X(Threshold, 1, 2) X(Relu, 1, 0) X(Relu6, 1, 0) X(LeakyRelu, 1, 1) X(Elu, 1, 3) X(Celu, 1, 1) X(Selu, 1, 0) \
+  X(GeluErf, 1, 0) X(GeluTanh, 1, 0) X(Silu, 1, 0) X(Mish, 1, 0) X(Softplus, 1, 2) X(Hardtanh, 1, 2) \
+  X(Hardsigmoid, 1, 0) X(Hardswish, 1, 0) X(LogSigmoid, 1, 0) X(Softshrink, 1, 1) X(Hardshrink, 1, 1) X(Prelu, 2, 0)
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {

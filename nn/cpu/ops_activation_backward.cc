@@ -11,12 +11,13 @@
 #include "tensor/cpu/math/math-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 
-#define TESSERA_OPS(X)                                                                                \
-  X(ThresholdBackward, 2, 1)                                                                          \
-  X(LeakyReluBackward, 2, 1)                                                                          \
-  X(EluBackward, 2, 3) X(EluBackwardResult, 2, 3) X(GeluBackwardErf, 2, 0) X(GeluBackwardTanh, 2, 0)  \
-      X(SiluBackward, 2, 0) X(MishBackward, 2, 0) X(SoftplusBackward, 2, 2) X(HardtanhBackward, 2, 2) \
-          X(HardsigmoidBackward, 2, 0) X(HardswishBackward, 2, 0) X(LogSigmoidBackward, 2, 0) X(ShrinkBackward, 2, 1)
+// clang-format off
+#define TESSERA_OPS(X) \
+  X(ThresholdBackward, 2, 1) X(LeakyReluBackward, 2, 1) X(EluBackward, 2, 3) X(EluBackwardResult, 2, 3) \
+  X(GeluBackwardErf, 2, 0) X(GeluBackwardTanh, 2, 0) X(SiluBackward, 2, 0) X(MishBackward, 2, 0) \
+  X(SoftplusBackward, 2, 2) X(HardtanhBackward, 2, 2) X(HardsigmoidBackward, 2, 0) X(HardswishBackward, 2, 0) \
+  X(LogSigmoidBackward, 2, 0) X(ShrinkBackward, 2, 1)
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {

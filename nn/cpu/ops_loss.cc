@@ -11,11 +11,11 @@
 #include "tensor/cpu/math/math-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 
-#define TESSERA_OPS(X)                                                                              \
-  X(Mse, 2, 0)                                                                                      \
-  X(SmoothL1, 2, 1)                                                                                 \
-  X(Huber, 2, 1) X(Bce, 2, 0) X(BceWithLogits, 2, 0) X(MseBackward, 3, 0) X(SmoothL1Backward, 3, 1) \
-      X(HuberBackward, 3, 1) X(BceBackward, 3, 0)
+// clang-format off
+#define TESSERA_OPS(X) \
+  X(Mse, 2, 0) X(SmoothL1, 2, 1) X(Huber, 2, 1) X(Bce, 2, 0) X(BceWithLogits, 2, 0) X(MseBackward, 3, 0) \
+  X(SmoothL1Backward, 3, 1) X(HuberBackward, 3, 1) X(BceBackward, 3, 0)
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {

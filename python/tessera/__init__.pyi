@@ -1,4 +1,5 @@
-# What type checkers know of the package. The operators come from the op tables (_operators.pyi, generated into the wheel); names that are not here are Any.
+# What type checkers know of the package. The operators come from the op tables (_operators.pyi, generated into the
+# wheel); names that are not here are Any.
 import builtins
 from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
 

@@ -67,7 +67,8 @@ PROGRAMS = {
     "tensor_of_a_tensor": """
         import warnings
         warnings.simplefilter("ignore")
-        assert tessera.tensor(x, dtype=tessera.float64).dtype == tessera.float64 and tessera.as_tensor(x, dtype=tessera.int64).dtype == tessera.int64
+        assert tessera.tensor(x, dtype=tessera.float64).dtype == tessera.float64
+        assert tessera.as_tensor(x, dtype=tessera.int64).dtype == tessera.int64
     """,
     "clone_and_copy": """
         import copy
@@ -80,7 +81,8 @@ PROGRAMS = {
         assert (x == x).all() and x.max(dim=1).values.shape == (300,) and x.unique().numel() == 300 * 64
     """,
     "an_error_without_the_lock": """
-        for wrong in (lambda: x[tessera.full((300,), 300)], lambda: x @ x, lambda: x.index_select(0, tessera.full((20000,), 300))):
+        beyond = tessera.full((20000,), 300)
+        for wrong in (lambda: x[beyond[:300]], lambda: x @ x, lambda: x.index_select(0, beyond)):
             try:
                 wrong()
             except (IndexError, RuntimeError):
@@ -119,7 +121,8 @@ PROGRAMS = {
     "saved_tensor_hooks": """
         from tessera.autograd.graph import saved_tensors_hooks
         x.requires_grad_()
-        with saved_tensors_hooks(lambda t: t.numpy(force=True), tessera.from_numpy) if NUMPY else saved_tensors_hooks(lambda t: [t], lambda p: p[0]):
+        arrays = (lambda t: t.numpy(force=True), tessera.from_numpy), (lambda t: [t], lambda p: p[0])
+        with saved_tensors_hooks(*arrays[0 if NUMPY else 1]):
             y = x * x
         y.sum().backward()
         assert x.grad.equal(2 * x.detach())
@@ -223,7 +226,8 @@ PROGRAMS = {
     """,
     "buffers_let_go_in_another_thread": """
         import array, threading
-        held = [tessera.frombuffer(array.array("f", bytes(80000)), dtype=tessera.float32), tessera.from_dlpack(x.__dlpack__())]
+        numbers = array.array("f", bytes(80000))
+        held = [tessera.frombuffer(numbers, dtype=tessera.float32), tessera.from_dlpack(x.__dlpack__())]
         held.append(held[0][5:])
         t = threading.Thread(target=held.clear)
         t.start()

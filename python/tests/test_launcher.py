@@ -108,8 +108,10 @@ def test_subprocesses_and_distribution(tmp_path):
         tmp_path,
         """
         import importlib.metadata, importlib.util, subprocess, sys
-        print(importlib.metadata.version("torch"), importlib.util.find_spec("torch") is not None, importlib.util.find_spec("torch.nope"))
-        code = "import sys, importlib.metadata as m; print('torch' in sys.modules, 'tessera' in sys.modules, m.version('torch'));"
+        found, none = importlib.util.find_spec("torch"), importlib.util.find_spec("torch.nope")
+        print(importlib.metadata.version("torch"), found is not None, none)
+        code = "import sys, importlib.metadata as m;"
+        code += "print('torch' in sys.modules, 'tessera' in sys.modules, m.version('torch'));"
         code += "import torch.utils.data, torch; print(torch.int8)"
         print(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout, end="")
         """,
@@ -150,8 +152,8 @@ try:
         installed = "none"
 except ImportError:
     installed = "unknown"
-print(json.dumps({"torch": found, "installed": installed, "path": sys.path, "customized": "sitecustomize" in sys.modules,
-                  "version": list(sys.version_info[:2])}))
+print(json.dumps({"torch": found, "installed": installed, "path": sys.path,
+                  "customized": "sitecustomize" in sys.modules, "version": list(sys.version_info[:2])}))
 """
 RUNS = "import subprocess, sys; raise SystemExit(subprocess.run(sys.argv[1:]).returncode)"
 

@@ -115,7 +115,8 @@ def test_a_kill_leaves_a_whole_file(tmp_path, zipped):
 import itertools, tessera
 print("ready", flush=True)
 for i in itertools.count():
-    tessera.save(tessera.full((1 << 20,), i, dtype=tessera.int32), {str(path)!r}, _use_new_zipfile_serialization={zipped})
+    x = tessera.full((1 << 20,), i, dtype=tessera.int32)
+    tessera.save(x, {str(path)!r}, _use_new_zipfile_serialization={zipped})
     print(i, flush=True)
 """
     rng = random.Random(1)

@@ -16,8 +16,9 @@ from tessera import nn
 
 tessera.set_num_threads(int(sys.argv[1]))
 tessera.manual_seed(0)
-model = nn.Sequential(nn.Unflatten(1, (1, 16)), nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-                      nn.Dropout(0.2), nn.Linear(512, 300), nn.GELU(), nn.Linear(300, 10))
+model = nn.Sequential(nn.Unflatten(1, (1, 16)), nn.Conv2d(1, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(),
+                      nn.MaxPool2d(2), nn.Flatten(), nn.Dropout(0.2), nn.Linear(512, 300), nn.GELU(),
+                      nn.Linear(300, 10))
 optimizer = tessera.optim.Adam(model.parameters(), lr=1e-2)
 inputs, labels = tessera.randn(512, 16, 16), tessera.randint(0, 10, (512,))
 for _ in range(6):

@@ -102,17 +102,29 @@ struct DTypeOf;
   struct DTypeOf<T> {                        \
     static constexpr DType value = DType::D; \
   };
+// clang-format off
 TESSERA_DTYPE_OF(bool, kBool)
 TESSERA_DTYPE_OF(uint8_t, kUInt8)
-TESSERA_DTYPE_OF(int8_t, kInt8) TESSERA_DTYPE_OF(int16_t, kInt16) TESSERA_DTYPE_OF(int32_t, kInt32)
-    TESSERA_DTYPE_OF(int64_t, kInt64) TESSERA_DTYPE_OF(uint16_t, kUInt16) TESSERA_DTYPE_OF(uint32_t, kUInt32)
-        TESSERA_DTYPE_OF(uint64_t, kUInt64) TESSERA_DTYPE_OF(Half, kFloat16) TESSERA_DTYPE_OF(BFloat16, kBFloat16)
-            TESSERA_DTYPE_OF(float, kFloat32) TESSERA_DTYPE_OF(double, kFloat64)
-                TESSERA_DTYPE_OF(ComplexHalf, kComplex32) TESSERA_DTYPE_OF(std::complex<float>, kComplex64)
-                    TESSERA_DTYPE_OF(std::complex<double>, kComplex128) TESSERA_DTYPE_OF(Float8_e4m3fn, kFloat8_e4m3fn)
-                        TESSERA_DTYPE_OF(Float8_e5m2, kFloat8_e5m2) TESSERA_DTYPE_OF(Float8_e4m3fnuz, kFloat8_e4m3fnuz)
-                            TESSERA_DTYPE_OF(Float8_e5m2fnuz, kFloat8_e5m2fnuz)
-                                TESSERA_DTYPE_OF(Float8_e8m0fnu, kFloat8_e8m0fnu)
+TESSERA_DTYPE_OF(int8_t, kInt8)
+TESSERA_DTYPE_OF(int16_t, kInt16)
+TESSERA_DTYPE_OF(int32_t, kInt32)
+TESSERA_DTYPE_OF(int64_t, kInt64)
+TESSERA_DTYPE_OF(uint16_t, kUInt16)
+TESSERA_DTYPE_OF(uint32_t, kUInt32)
+TESSERA_DTYPE_OF(uint64_t, kUInt64)
+TESSERA_DTYPE_OF(Half, kFloat16)
+TESSERA_DTYPE_OF(BFloat16, kBFloat16)
+TESSERA_DTYPE_OF(float, kFloat32)
+TESSERA_DTYPE_OF(double, kFloat64)
+TESSERA_DTYPE_OF(ComplexHalf, kComplex32)
+TESSERA_DTYPE_OF(std::complex<float>, kComplex64)
+TESSERA_DTYPE_OF(std::complex<double>, kComplex128)
+TESSERA_DTYPE_OF(Float8_e4m3fn, kFloat8_e4m3fn)
+TESSERA_DTYPE_OF(Float8_e5m2, kFloat8_e5m2)
+TESSERA_DTYPE_OF(Float8_e4m3fnuz, kFloat8_e4m3fnuz)
+TESSERA_DTYPE_OF(Float8_e5m2fnuz, kFloat8_e5m2fnuz)
+TESSERA_DTYPE_OF(Float8_e8m0fnu, kFloat8_e8m0fnu)
+// clang-format on
 #undef TESSERA_DTYPE_OF
 
 }  // namespace tessera

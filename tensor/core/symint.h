@@ -22,12 +22,15 @@ class SymInt {
   constexpr explicit operator int64_t() const { return v_; }
 #define TESSERA_SYMINT_OP(op) \
   friend constexpr SymInt operator op(SymInt a, SymInt b) { return SymInt(a.v_ op b.v_); }
+  // clang-format off
   TESSERA_SYMINT_OP(+)
   TESSERA_SYMINT_OP(-)
-  TESSERA_SYMINT_OP(*) TESSERA_SYMINT_OP(/) TESSERA_SYMINT_OP(%)
+  TESSERA_SYMINT_OP(*)
+  TESSERA_SYMINT_OP(/)
+  TESSERA_SYMINT_OP(%)
+  // clang-format on
 #undef TESSERA_SYMINT_OP
-      friend constexpr auto
-      operator<=>(SymInt a, SymInt b) = default;
+  friend constexpr auto operator<=>(SymInt a, SymInt b) = default;
 
  private:
   int64_t v_ = 0;

@@ -25,43 +25,78 @@ def namespace(folder):
 @pytest.fixture(scope="module")
 def edges():
     """Library -> the libraries of this tree that it names, without tests and what serves them."""
-    text = subprocess.run(["bazel", "query", "--output=xml", "--keep_going", 'kind("cc_library rule", //...) + '
-                                                                             'kind("cuda_objects rule", //...)'],
-                          cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        [
+            "bazel",
+            "query",
+            "--output=xml",
+            "--keep_going",
+            'kind("cc_library rule", //...) + kind("cuda_objects rule", //...)',
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     found = {}
     for rule in ElementTree.fromstring(text.replace('version="1.1"', 'version="1.0"', 1)).iter("rule"):
         if rule.find("boolean[@name='testonly'][@value='true']") is not None:
             continue
         inputs = [e.get("name") for e in rule.iter("rule-input")]
-        found[rule.get("name")] = [label for label in inputs if label.startswith("//") and not label.startswith(("//third_party", "//tools"))]
+        found[rule.get("name")] = [
+            label for label in inputs if label.startswith("//") and not label.startswith(("//third_party", "//tools"))
+        ]
     return found
 
 
 def wrong(edges, forbidden):
     assert len(edges) > 100 and sum(map(len, edges.values())) > 300, "the query found hardly anything"
-    return [f"{a} -> {b}" for a, targets in edges.items() for b in targets if package(a) != package(b) and forbidden(package(a), package(b))]
+    return [
+        f"{a} -> {b}"
+        for a, targets in edges.items()
+        for b in targets
+        if package(a) != package(b) and forbidden(package(a), package(b))
+    ]
 
 
 def test_the_core_names_nothing_above_it(edges):
     # NAME_autograd is what autograd adds to a library: it lies beside the op tables that it is made from, and above
     # autograd.
-    assert not wrong({a: b for a, b in edges.items() if not a.endswith("_autograd")}, lambda a, b: namespace(a) == "tensor" and namespace(b) != "tensor")
+    assert not wrong(
+        {a: b for a, b in edges.items() if not a.endswith("_autograd")},
+        lambda a, b: namespace(a) == "tensor" and namespace(b) != "tensor",
+    )
 
 
 def test_the_core_has_one_direction(edges):
-    layer = lambda folder: next((i for i, top in enumerate(CORE) if folder == top or folder.startswith(top + "/")), None)
+    layer = lambda folder: next(
+        (i for i, top in enumerate(CORE) if folder == top or folder.startswith(top + "/")), None
+    )
     # Operators that are methods are declared in class Tensor, by a list that opgen writes from the tables.
     declared = "//tensor/ops:tensor_methods_inc"
-    assert not wrong({a: [b for b in targets if b != declared] for a, targets in edges.items()},
-                     lambda a, b: layer(a) is not None and layer(b) is not None and layer(a) < layer(b))
+    assert not wrong(
+        {a: [b for b in targets if b != declared] for a, targets in edges.items()},
+        lambda a, b: layer(a) is not None and layer(b) is not None and layer(a) < layer(b),
+    )
 
 
 def test_kernels_are_below_the_tensor(edges):
     """What is in a cpu/ folder sees dtypes, errors and generators, no tensor, no dispatch, no table of engines."""
-    above = {"//tensor/core:tensor", "//tensor/dispatch:dispatch", "//tensor/ops:ops", "//tensor/ops:engine", "//tensor/engine:engine"}
+    above = {
+        "//tensor/core:tensor",
+        "//tensor/dispatch:dispatch",
+        "//tensor/ops:ops",
+        "//tensor/ops:engine",
+        "//tensor/engine:engine",
+    }
     kernels = {label: targets for label, targets in edges.items() if "cpu" in package(label).split("/")}
     assert len(kernels) > 20
-    assert not [f"{a} -> {b}" for a, targets in kernels.items() for b in targets if b in above or namespace(package(b)) not in ("tensor", namespace(package(a)))]
+    assert not [
+        f"{a} -> {b}"
+        for a, targets in kernels.items()
+        for b in targets
+        if b in above or namespace(package(b)) not in ("tensor", namespace(package(a)))
+    ]
 
 
 def test_a_namespace_owns_its_kernels(edges):
@@ -76,7 +111,10 @@ def test_a_namespace_owns_its_kernels(edges):
         return not (a == "python/bindings/cuda" and "cuda" in parts)
 
     lists = lambda label: label.endswith(":ops_headers")
-    assert not wrong({a: [b for b in targets if not (a.startswith("//python/") and lists(b))] for a, targets in edges.items()}, forbidden)
+    assert not wrong(
+        {a: [b for b in targets if not (a.startswith("//python/") and lists(b))] for a, targets in edges.items()},
+        forbidden,
+    )
 
 
 def test_nothing_depends_on_python(edges):
@@ -96,7 +134,7 @@ def test_folders_are_small():
             sources[str(path.parent)] += 1
         for top in ("tensor/cpu", "tensor/cuda"):
             if file.startswith(top + "/"):
-                entries[top].add(file[len(top) + 1:].split("/")[0])
+                entries[top].add(file[len(top) + 1 :].split("/")[0])
     assert sources and set(entries) == {"tensor/cpu", "tensor/cuda"}
     assert not {folder: n for folder, n in sources.items() if n > SOURCES}
     assert not {top: sorted(names) for top, names in entries.items() if len(names) > ENTRIES}
@@ -109,7 +147,10 @@ def readmes_with_targets():
             continue
         table = re.search(r"^\| library \|.*\n\|[-| ]+\n((?:\|.*\n)+)", (ROOT / file).read_text(), re.M)
         if table:
-            yield str(pathlib.PurePosixPath(file).parent), re.findall(r"`([^`]+)`", " ".join(row.split("|")[1] for row in table[1].splitlines()))
+            yield (
+                str(pathlib.PurePosixPath(file).parent),
+                re.findall(r"`([^`]+)`", " ".join(row.split("|")[1] for row in table[1].splitlines())),
+            )
 
 
 def test_readmes_name_libraries_that_exist(edges):
@@ -121,6 +162,12 @@ def test_readmes_name_libraries_that_exist(edges):
     everything = {package(label) + ":" + label.split(":")[1] for label in edges}
     for folder, names in tables.items():
         for name in names:
-            assert (ROOT / folder / name).is_dir() or f"{folder}:{name}" in everything, f"{folder}/README.md names {name}"
-        rooms = {label.split(":")[0][len(folder) + 1:] for label in everything if label.split(":")[0].startswith(folder + "/")}
+            assert (ROOT / folder / name).is_dir() or f"{folder}:{name}" in everything, (
+                f"{folder}/README.md names {name}"
+            )
+        rooms = {
+            label.split(":")[0][len(folder) + 1 :]
+            for label in everything
+            if label.split(":")[0].startswith(folder + "/")
+        }
         assert {room.split("/")[0] for room in rooms} <= set(names), folder

@@ -17,14 +17,17 @@ PROGRAMS = ("train_static", "infer_static")
 
 # What the programs call, and what those operators call in turn. A new name here is a question: does the program need
 # it?
-INFER_OPS = set("""
+INFER_OPS = set(
+    """
     add_Scalar add_Tensor add__Scalar add__Tensor addmm argmax bernoulli__float bmm clone copy_ div__Scalar div__Tensor
     dot dropout empty_like
     expand flatten_using_ints linear matmul mm mul_Tensor mul__Scalar mul__Tensor mv relu relu_ reshape resolve_conj
     resolve_neg squeeze_dim
     sum_dim_IntList t uniform_ unsqueeze view view_as_real zeros
-""".split())
-TRAIN_OPS = INFER_OPS | set("""
+""".split()
+)
+TRAIN_OPS = INFER_OPS | set(
+    """
     _conj _fused_adam_ _log_softmax _log_softmax_backward_data _masked_fill _to_copy _view_as_real_physical any arange
     argsort as_strided
     as_strided_backward as_strided_gather conj conj_physical contiguous cross_entropy_loss detach div_Scalar div_Tensor
@@ -36,11 +39,14 @@ TRAIN_OPS = INFER_OPS | set("""
     randperm_generator real scatter_add scatter_src scatter_value select_backward select_int sort sub_Tensor sum
     sum_to_size threshold_backward
     to_device to_dtype transpose_int view_as_complex zero_ zeros_like
-""".split())
+""".split()
+)
 
 
 def run(*command, **kwargs):
-    return subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True, cwd=ROOT, **kwargs).stdout
+    return subprocess.run(
+        [str(c) for c in command], check=True, capture_output=True, text=True, cwd=ROOT, **kwargs
+    ).stdout
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +84,15 @@ def test_programs_hold_no_operator_that_they_do_not_call(programs):
 
 
 def test_inference_has_no_autograd(programs):
-    inside = [line for line in names(programs["infer_static_symbols"]) if re.search(r" [A-Za-z] (vtable for |typeinfo "
-                                                                                    r"for )?tessera::autograd::", line)]
+    inside = [
+        line
+        for line in names(programs["infer_static_symbols"])
+        if re.search(
+            r" [A-Za-z] (vtable for |typeinfo "
+            r"for )?tessera::autograd::",
+            line,
+        )
+    ]
     assert not inside
     # the pattern finds it where it is
     assert [line for line in names(programs["train_static_symbols"]) if " tessera::autograd::" in line]
@@ -93,7 +106,9 @@ def test_both_languages_train_the_same_network(programs, tmp_path):
     import tessera
 
     environment = dict(os.environ, PYTHONSAFEPATH="1")
-    python = run(sys.executable, DIGITS / "train.py", "--model", "mlp", "--epochs", "3", "--out", tmp_path, env=environment)
+    python = run(
+        sys.executable, DIGITS / "train.py", "--model", "mlp", "--epochs", "3", "--out", tmp_path, env=environment
+    )
     cpp = run(programs["train_static"], "--epochs", "3", "--out", tmp_path / "cpp.pt")
     assert last_epoch(cpp) == last_epoch(python)
     ours, theirs = tessera.load(tmp_path / "cpp.pt"), tessera.load(tmp_path / "mlp.pt")
@@ -122,5 +137,7 @@ def test_bad_input_ends_with_a_message(programs, tmp_path):
         (["train_static", "--data", tmp_path / "none"], "can't open"),
         (["train_static", "--epochs", "x"], "whole number"),
     ):
-        result = subprocess.run([str(programs[command[0]]), *map(str, command[1:])], capture_output=True, text=True, cwd=ROOT)
+        result = subprocess.run(
+            [str(programs[command[0]]), *map(str, command[1:])], capture_output=True, text=True, cwd=ROOT
+        )
         assert result.returncode == 1 and message in result.stderr, (command, result)

@@ -61,8 +61,9 @@ def test_needs_no_other_distribution():
 
 
 def test_version_is_the_packages():
-    assert run(sys.executable, "-c", "import tessera; "
-                                     "print(tessera.__version__)").strip() == importlib.metadata.version("tessera")
+    assert run(
+        sys.executable, "-c", "import tessera; print(tessera.__version__)"
+    ).strip() == importlib.metadata.version("tessera")
 
 
 def test_extension_links_only_the_runtime(extension):
@@ -75,7 +76,9 @@ def test_extension_links_only_the_runtime(extension):
 
 def test_extension_exports_its_entry_point_alone(extension):
     symbols = [line.split() for line in run("readelf", "--dyn-syms", "-W", extension).splitlines()]
-    defined = [s[7].split("@")[0] for s in symbols if len(s) == 8 and s[4] in ("GLOBAL", "WEAK") and s[6] not in ("UND", "Ndx")]
+    defined = [
+        s[7].split("@")[0] for s in symbols if len(s) == 8 and s[4] in ("GLOBAL", "WEAK") and s[6] not in ("UND", "Ndx")
+    ]
     assert defined == ["PyInit__C"]
 
 

@@ -96,12 +96,19 @@ void col2im_block(const ConvGeometry& g, const T* cols, int64_t cols_stride, int
 
 #define TESSERA_COL2IM(T, A) \
   template void col2im_block<T, A>(const ConvGeometry&, const T*, int64_t, int64_t, int64_t, int64_t, A*);
+// clang-format off
 TESSERA_COL2IM(uint8_t, uint8_t)
 TESSERA_COL2IM(uint16_t, uint16_t)
 TESSERA_COL2IM(uint32_t, uint32_t)
-TESSERA_COL2IM(uint64_t, uint64_t) TESSERA_COL2IM(float, float) TESSERA_COL2IM(double, double)
-    TESSERA_COL2IM(std::complex<float>, std::complex<float>) TESSERA_COL2IM(std::complex<double>, std::complex<double>)
-        TESSERA_COL2IM(Half, float) TESSERA_COL2IM(BFloat16, float) TESSERA_COL2IM(ComplexHalf, std::complex<float>)
+TESSERA_COL2IM(uint64_t, uint64_t)
+TESSERA_COL2IM(float, float)
+TESSERA_COL2IM(double, double)
+TESSERA_COL2IM(std::complex<float>, std::complex<float>)
+TESSERA_COL2IM(std::complex<double>, std::complex<double>)
+TESSERA_COL2IM(Half, float)
+TESSERA_COL2IM(BFloat16, float)
+TESSERA_COL2IM(ComplexHalf, std::complex<float>)
+// clang-format on
 #undef TESSERA_COL2IM
 
 }  // namespace internal

@@ -8,11 +8,11 @@
 #include "hwy/foreach_target.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 
-#define TESSERA_OPS(X)                                                                                               \
-  X(Add, 2, 1)                                                                                                       \
-  X(Sub, 2, 1)                                                                                                       \
-  X(Rsub, 2, 1) X(Mul, 2, 0) X(Div, 2, 0) X(Maximum, 2, 0) X(Minimum, 2, 0) X(Fmax, 2, 0) X(Fmin, 2, 0) X(Abs, 1, 0) \
-      X(Neg, 1, 0) X(Sign, 1, 0) X(Square, 1, 0) X(Reciprocal, 1, 0)
+// clang-format off
+#define TESSERA_OPS(X) \
+  X(Add, 2, 1) X(Sub, 2, 1) X(Rsub, 2, 1) X(Mul, 2, 0) X(Div, 2, 0) X(Maximum, 2, 0) X(Minimum, 2, 0) X(Fmax, 2, 0) \
+  X(Fmin, 2, 0) X(Abs, 1, 0) X(Neg, 1, 0) X(Sign, 1, 0) X(Square, 1, 0) X(Reciprocal, 1, 0)
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {

@@ -8,12 +8,12 @@
 #include "hwy/foreach_target.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 
-#define TESSERA_OPS(X)                                                                                                 \
-  X(Eq, 2, 0)                                                                                                          \
-  X(Ne, 2, 0)                                                                                                          \
-  X(Lt, 2, 0) X(Le, 2, 0) X(LogicalAnd, 2, 0) X(LogicalOr, 2, 0) X(LogicalXor, 2, 0) X(LogicalNot, 1, 0)               \
-      X(Isnan, 1, 0) X(Isinf, 1, 0) X(Isfinite, 1, 0) X(Isposinf, 1, 0) X(Isneginf, 1, 0) X(Signbit, 1, 0) X(Gt, 2, 0) \
-          X(Ge, 2, 0)
+// clang-format off
+#define TESSERA_OPS(X) \
+  X(Eq, 2, 0) X(Ne, 2, 0) X(Lt, 2, 0) X(Le, 2, 0) X(LogicalAnd, 2, 0) X(LogicalOr, 2, 0) X(LogicalXor, 2, 0) \
+  X(LogicalNot, 1, 0) X(Isnan, 1, 0) X(Isinf, 1, 0) X(Isfinite, 1, 0) X(Isposinf, 1, 0) X(Isneginf, 1, 0) \
+  X(Signbit, 1, 0) X(Gt, 2, 0) X(Ge, 2, 0)
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {

@@ -16,11 +16,11 @@
 #include "tensor/cpu/math/math-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 
-#define TESSERA_OPS(X)                                                                                               \
-  X(DivTrunc, 2, 0)                                                                                                  \
-  X(DivFloor, 2, 0)                                                                                                  \
-  X(Remainder, 2, 0) X(Fmod, 2, 0) X(Pow, 2, 0) X(Heaviside, 2, 0) X(Copysign, 2, 0) X(Xlogy, 2, 0) X(Xlog1py, 2, 0) \
-      X(Logaddexp, 2, 0) X(Logaddexp2, 2, 0)
+// clang-format off
+#define TESSERA_OPS(X) \
+  X(DivTrunc, 2, 0) X(DivFloor, 2, 0) X(Remainder, 2, 0) X(Fmod, 2, 0) X(Pow, 2, 0) X(Heaviside, 2, 0) \
+  X(Copysign, 2, 0) X(Xlogy, 2, 0) X(Xlog1py, 2, 0) X(Logaddexp, 2, 0) X(Logaddexp2, 2, 0)
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {

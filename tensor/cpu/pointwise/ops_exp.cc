@@ -12,9 +12,11 @@
 #include "tensor/cpu/math/math-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 
+// clang-format off
 #define TESSERA_OPS(X) \
-  X(Sqrt, 1, 0)        \
-  X(Rsqrt, 1, 0) X(Exp, 1, 0) X(Exp2, 1, 0) X(Expm1, 1, 0) X(Log, 1, 0) X(Log1p, 1, 0) X(Log2, 1, 0) X(Log10, 1, 0)
+  X(Sqrt, 1, 0) X(Rsqrt, 1, 0) X(Exp, 1, 0) X(Exp2, 1, 0) X(Expm1, 1, 0) X(Log, 1, 0) X(Log1p, 1, 0) X(Log2, 1, 0) \
+  X(Log10, 1, 0)
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {

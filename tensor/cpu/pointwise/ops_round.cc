@@ -10,12 +10,12 @@
 #include "hwy/foreach_target.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 
-#define TESSERA_OPS(X)                                                                                   \
-  X(Ceil, 1, 0)                                                                                          \
-  X(Floor, 1, 0)                                                                                         \
-  X(Round, 1, 0) X(RoundDecimals, 1, 1) X(Trunc, 1, 0) X(Frac, 1, 0) X(Clamp, 1, 2) X(ClampTensor, 3, 0) \
-      X(ClampMinTensor, 2, 0) X(ClampMaxTensor, 2, 0) X(Lerp, 3, 0) X(LerpScalar, 2, 1) X(Addcmul, 3, 1) \
-          X(Addcdiv, 3, 1) X(NanToNum, 1, 3)
+// clang-format off
+#define TESSERA_OPS(X) \
+  X(Ceil, 1, 0) X(Floor, 1, 0) X(Round, 1, 0) X(RoundDecimals, 1, 1) X(Trunc, 1, 0) X(Frac, 1, 0) X(Clamp, 1, 2) \
+  X(ClampTensor, 3, 0) X(ClampMinTensor, 2, 0) X(ClampMaxTensor, 2, 0) X(Lerp, 3, 0) X(LerpScalar, 2, 1) \
+  X(Addcmul, 3, 1) X(Addcdiv, 3, 1) X(NanToNum, 1, 3)
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {

@@ -14,9 +14,11 @@
 #include "tensor/cpu/math/math_trig-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 
+// clang-format off
 #define TESSERA_OPS(X) \
-  X(Erf, 1, 0)         \
-  X(Erfc, 1, 0) X(Erfinv, 1, 0) X(Logit, 1, 1) X(Lgamma, 1, 0) X(Digamma, 1, 0) X(Sinc, 1, 0) X(I0, 1, 0) X(Entr, 1, 0)
+  X(Erf, 1, 0) X(Erfc, 1, 0) X(Erfinv, 1, 0) X(Logit, 1, 1) X(Lgamma, 1, 0) X(Digamma, 1, 0) X(Sinc, 1, 0) \
+  X(I0, 1, 0) X(Entr, 1, 0)
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -31,9 +33,12 @@ namespace HWY_NAMESPACE {
   };
 TESSERA_FUNCTION1(Erf)
 TESSERA_FUNCTION1(Erfc)
-TESSERA_FUNCTION1(Erfinv) TESSERA_FUNCTION1(Lgamma) TESSERA_FUNCTION1(Digamma) TESSERA_FUNCTION1(I0)
+TESSERA_FUNCTION1(Erfinv)
+TESSERA_FUNCTION1(Lgamma)
+TESSERA_FUNCTION1(Digamma)
+TESSERA_FUNCTION1(I0)
 #undef TESSERA_FUNCTION1
-    struct Logit {
+struct Logit {
   template <class D, class V>
   static HWY_INLINE V Call(D d, const KernelParam* p, V x) {
     if (p[0].f == p[0].f) x = hn::Min(Splat(d, 1.0 - p[0].f), hn::Max(Splat(d, p[0]), x));  // nan stays

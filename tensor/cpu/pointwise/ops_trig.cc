@@ -9,11 +9,11 @@
 #include "tensor/cpu/math/math_trig-inl.h"
 #include "tensor/cpu/pointwise/pointwise-inl.h"
 
-#define TESSERA_OPS(X)                                                                                            \
-  X(Sin, 1, 0)                                                                                                    \
-  X(Cos, 1, 0)                                                                                                    \
-  X(Tan, 1, 0) X(Asin, 1, 0) X(Acos, 1, 0) X(Atan, 1, 0) X(Sinh, 1, 0) X(Cosh, 1, 0) X(Tanh, 1, 0) X(Asinh, 1, 0) \
-      X(Acosh, 1, 0) X(Atanh, 1, 0) X(Atan2, 2, 0) X(Hypot, 2, 0)
+// clang-format off
+#define TESSERA_OPS(X) \
+  X(Sin, 1, 0) X(Cos, 1, 0) X(Tan, 1, 0) X(Asin, 1, 0) X(Acos, 1, 0) X(Atan, 1, 0) X(Sinh, 1, 0) X(Cosh, 1, 0) \
+  X(Tanh, 1, 0) X(Asinh, 1, 0) X(Acosh, 1, 0) X(Atanh, 1, 0) X(Atan2, 2, 0) X(Hypot, 2, 0)
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -26,13 +26,22 @@ namespace HWY_NAMESPACE {
       return math::Name(d, x);                               \
     }                                                        \
   };
+// clang-format off
 TESSERA_FUNCTION1(Sin)
 TESSERA_FUNCTION1(Cos)
-TESSERA_FUNCTION1(Tan) TESSERA_FUNCTION1(Asin) TESSERA_FUNCTION1(Acos) TESSERA_FUNCTION1(Atan) TESSERA_FUNCTION1(Sinh)
-    TESSERA_FUNCTION1(Cosh) TESSERA_FUNCTION1(Tanh) TESSERA_FUNCTION1(Asinh) TESSERA_FUNCTION1(Acosh)
-        TESSERA_FUNCTION1(Atanh)
+TESSERA_FUNCTION1(Tan)
+TESSERA_FUNCTION1(Asin)
+TESSERA_FUNCTION1(Acos)
+TESSERA_FUNCTION1(Atan)
+TESSERA_FUNCTION1(Sinh)
+TESSERA_FUNCTION1(Cosh)
+TESSERA_FUNCTION1(Tanh)
+TESSERA_FUNCTION1(Asinh)
+TESSERA_FUNCTION1(Acosh)
+TESSERA_FUNCTION1(Atanh)
+// clang-format on
 #undef TESSERA_FUNCTION1
-            struct Atan2 {
+struct Atan2 {
   template <class D, class V>
   static HWY_INLINE V Call(D d, const KernelParam*, V y, V x) {
     return math::Atan2(d, y, x);

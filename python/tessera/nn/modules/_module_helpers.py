@@ -4,6 +4,9 @@ from collections import namedtuple
 
 import tessera
 from tessera import Tensor
+from tessera.utils.hooks import RemovableHandle
+
+_EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
 
 class _IncompatibleKeys(namedtuple("IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
@@ -98,3 +101,16 @@ def _clear_grad(p, set_to_none):
     else:
         p.grad.requires_grad_(False)
     p.grad.zero_()
+
+
+def _register(hooks, hook, prepend=False, extra=()):
+    """Puts `hook` into the ordered dictionary `hooks` and its id into each flag dictionary of `extra`. Returns the
+    handle.
+    """
+    handle = RemovableHandle(hooks, extra_dict=list(extra) or None)
+    hooks[handle.id] = hook
+    for d in extra:
+        d[handle.id] = True
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle

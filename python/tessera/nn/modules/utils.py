@@ -1,6 +1,14 @@
 """Small helpers that many layers share."""
 
-from tessera.nn._tuples import _list_with_default, _ntuple, _pair, _quadruple, _reverse_repeat_tuple, _single, _triple  # noqa: F401
+from tessera.nn._tuples import (  # noqa: F401
+    _list_with_default,
+    _ntuple,
+    _pair,
+    _quadruple,
+    _reverse_repeat_tuple,
+    _single,
+    _triple,
+)
 
 __all__ = ["consume_prefix_in_state_dict_if_present"]
 
