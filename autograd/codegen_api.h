@@ -9,9 +9,12 @@
 //     collect_next_edges(*node_, {&self, &other});
 //     if (node_->should_compute(1)) node_->self_ = SavedVariable(self, false);
 //     if (node_->should_compute(0)) node_->other_ = SavedVariable(other, false);
-//     Tensor result_ = [&]() -> Tensor { AutogradGuard guard_; return
-//     op::mul_Tensor.redispatch(below_autograd(ctx.keys), self, other); }(); set_history(result_, node_); return
-//     result_;
+//     Tensor result_ = [&]() -> Tensor {
+//       AutogradGuard guard_;
+//       return op::mul_Tensor.redispatch(below_autograd(ctx.keys), self, other);
+//     }();
+//     set_history(result_, node_);
+//     return result_;
 //   }
 //
 // and its node:

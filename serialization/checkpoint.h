@@ -5,8 +5,9 @@
 //   model.load_state_dict(serialization::load_state_dict("model.pt"));
 //
 // An archive of
-//   <name>/data.pkl            a pickle; tensors name their storages by ('storage', storage class, key, location,
-//   number of elements) <name>/data/<key>          the raw bytes of each storage, at a multiple of 64 bytes in the file
+//   <name>/data.pkl            a pickle; tensors name their storages by
+//                              ('storage', storage class, key, location, number of elements)
+//   <name>/data/<key>          the raw bytes of each storage, at a multiple of 64 bytes in the file
 //   <name>/byteorder, <name>/version, <name>/.format_version, <name>/.storage_alignment, <name>/.data/serialization_id
 #pragma once
 

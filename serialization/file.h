@@ -74,16 +74,13 @@ class MemorySink final : public Sink {
 // killed process leaves it).
 //
 //  * The result has the permission bits that open() would have given: those of the file that it replaces, or what umask
-//  leaves.
-//    Owner and group of a replaced file are kept where the system allows it; other names of it (hard links) keep the
-//    old contents.
+//    leaves. Owner and group of a replaced file are kept where the system allows it; other names of it (hard links)
+//    keep the old contents.
 //  * A path that is a symbolic link stays one: the file that it names is replaced, or made.
 //  * What is no regular file (a pipe, /dev/stdout, a terminal) is written directly, and so is an existing file in a
-//  folder
-//    in which no other may be made: neither can be replaced.
+//    folder in which no other may be made: neither can be replaced.
 //  * Nothing is synced: after a crash of the machine (not of the process) the contents may be incomplete, as with any
-//  file just
-//    written. Call fsync on the file and its folder where that matters.
+//    file just written. Call fsync on the file and its folder where that matters.
 class FileSink final : public Sink {
  public:
   explicit FileSink(const std::string& path);  // Error if it can't be written

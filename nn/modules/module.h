@@ -1,9 +1,11 @@
 // The base of neural network modules: a tree of named parameters, buffers and child modules.
 //
 //   struct Net : nn::Module {
-//     Net() : hidden(register_module("hidden", std::make_shared<nn::Linear>(64, 128))), out(register_module("out",
-//     std::make_shared<nn::Linear>(128, 10))) {} Tensor forward(const Tensor& x) override { return
-//     (*out)(relu((*hidden)(x))); } std::shared_ptr<nn::Linear> hidden, out;
+//     Net()
+//         : hidden(register_module("hidden", std::make_shared<nn::Linear>(64, 128))),
+//           out(register_module("out", std::make_shared<nn::Linear>(128, 10))) {}
+//     Tensor forward(const Tensor& x) override { return (*out)(relu((*hidden)(x))); }
+//     std::shared_ptr<nn::Linear> hidden, out;
 //   };
 //
 // Names, defaults, order of random draws and messages are those of the Python modules: the same seed gives the same

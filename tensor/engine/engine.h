@@ -2,12 +2,12 @@
 // device: shapes, dtypes and errors in tensor/ops, nn ..., memory behind tables of functions, one table for each
 // library that has engines.
 //
-//   struct Engines : EngineTable<Engines> {                    // in nn/engine/engines.h
-//     decltype(&cpu::conv_forward) conv_forward = nullptr;     // of the CPU's type; null: the operators that need it
-//     raise NotImplementedError
+//   struct Engines : EngineTable<Engines> {  // in nn/engine/engines.h
+//     // Of the CPU's type. Null: the operators that need it raise NotImplementedError.
+//     decltype(&cpu::conv_forward) conv_forward = nullptr;
 //   };
-//   namespace engine_entries { inline constexpr auto conv_forward = &nn::Engines::conv_forward; }     // by which
-//   TESSERA_ON finds it
+//   // By which TESSERA_ON finds it.
+//   namespace engine_entries { inline constexpr auto conv_forward = &nn::Engines::conv_forward; }
 #pragma once
 
 #include "tensor/core/device.h"

@@ -1,9 +1,10 @@
 // The op-table compiler. Called by the Bazel macro op_library (tools/bazel/op_library.bzl):
 //
-//   opgen --library=NAME --package=PKG [--header=NAME.h] --shards=N --autograd_shards=N --out=DIR TABLE...   all C++
-//   files of a library, and its stubs and reference page opgen --methods=FILE TABLE... the methods of class Tensor,
-//   from all tables opgen --stubs=FILE --reference=FILE TABLE...                                           one stub
-//   file and one page for all tables opgen --check TABLE... only checks
+//   opgen --library=NAME --package=PKG [--header=NAME.h] --shards=N --autograd_shards=N --out=DIR TABLE...
+//                                                all C++ files of a library, and its stubs and reference page
+//   opgen --methods=FILE TABLE...                the methods of class Tensor, from all tables
+//   opgen --stubs=FILE --reference=FILE TABLE... one stub file and one page for all tables
+//   opgen --check TABLE...                       only checks
 //
 // --root=DIR is put before table paths for reading; messages and generated files name the path as given (with
 // --strip=PREFIX removed).

@@ -4,9 +4,10 @@
 //
 //   const PanelLevel level = bf16_panel_level();          // kNone: convert to float and use gemm_real
 //   const PanelBlock block = bf16_panel_block(level);
-//   pack_panel_a(2, a, a_row, a_col, rows, k, 0, pa);     // up to 32 rows, ceil(k / 32) * 2048 bytes, 64-byte aligned;
-//   or write the layout yourself pack_panel_b(2, b, b_col, b_row, cols, k, pb);        // up to 32 columns const
-//   TileScope tiles(level);                         // once around many blocks, on the thread that runs them
+//   // Up to 32 rows, ceil(k / 32) * 2048 bytes, 64-byte aligned; or write the layout yourself.
+//   pack_panel_a(2, a, a_row, a_col, rows, k, 0, pa);
+//   pack_panel_b(2, b, b_col, b_row, cols, k, pb);        // up to 32 columns
+//   const TileScope tiles(level);                         // once around many blocks, on the thread that runs them
 //   block(steps, pa, pb, rows, cols, c, c_row, false);    // float c[32][32] (+)= a b, steps = ceil(k / 32)
 //
 // Products and sums are those of the instructions: sums in float32, denormal numbers count as zero.

@@ -14,8 +14,9 @@
 //
 // A file of functors ends with its table, which is added to the list in pointwise.cu.cc:
 //
-//   namespace tessera::pw { extern __attribute__((weak)) const PointwiseOp sub, rsub; }       // weak: the library
-//   pulls no CPU kernels into a program constexpr PointwiseEntry kEntries[] = {
+//   // weak: the library pulls no CPU kernels into a program
+//   namespace tessera::pw { extern __attribute__((weak)) const PointwiseOp sub, rsub; }
+//   constexpr PointwiseEntry kEntries[] = {
 //       PointwiseEntry{&pw::sub}.floats<Sub>().bits<Sub>().complexes<Sub>(),
 //       PointwiseEntry{&pw::rsub}.floats<Sub>().bits<Sub>().complexes<Sub>().swapped(),
 //   };

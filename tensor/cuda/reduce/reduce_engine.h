@@ -7,9 +7,11 @@
 // An operator Op has:
 //   Value, Local, Acc     the type of elements, of what a thread gathers, of what threads merge
 //   Local start()         of no elements
-//   void add(Local&, const Value (&)[kBatch], int64_t first), void add(Local&, Value, int64_t at)    elements with
-//   their numbers Acc close(const Local&), Acc merge(Acc, Acc) void finish(const Acc&, int64_t count, const Result
-//   (&)[2])     writes one element of each output
+//   void add(Local&, const Value (&)[kBatch], int64_t first), void add(Local&, Value, int64_t at)
+//                         elements with their numbers
+//   Acc close(const Local&), Acc merge(Acc, Acc)
+//   void finish(const Acc&, int64_t count, const Result (&)[2])
+//                         writes one element of each output
 // An Input has kOperands and loads elements at given offsets of its operands: one, or one or two batches.
 #pragma once
 
