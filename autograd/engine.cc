@@ -298,7 +298,7 @@ void run_node(Task& task, NodeState& s) {
   Node& n = *s.node;
   if (s.grads.size() < n.outputs().size()) s.grads.resize(n.outputs().size());
   t_node = &n;
-  run_hooks_before(s, task);
+  if (s.needed || !s.captures.empty()) run_hooks_before(s, task);  // a gradient may arrive that nobody asked for
   variable_list out;
   const bool any = std::any_of(s.grads.begin(), s.grads.end(), [](const Tensor& t) { return t.defined(); });
   if (s.needed && (any || n.runs_without_gradients())) {
