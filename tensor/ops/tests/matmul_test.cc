@@ -103,7 +103,8 @@ TEST(Matmul, InPlaceAndOut) {
   addmm_(out, a, b);
   expect<float>(out, {8, 10, 20, 22}, {2, 2});
   expect_error<Error>([&] { mm_out(zeros({2, 2}, DType::kFloat64), a, b); }, "Expected out tensor to have dtype");
-  expect_error<Error>([&] { addmm_(zeros({2}), a, b); }, "[2]");
+  expect_error<Error>([&] { addmm_(zeros({2}), a, b); },
+                      "output with shape [2] doesn't match the broadcast shape [2, 2]");
   const Tensor square = of<float>({1, 2, 3, 4}, {2, 2});
   mm_out(square, square, square);  // as if they lay apart
   expect<float>(square, {7, 10, 15, 22}, {2, 2});

@@ -86,7 +86,7 @@ TEST(Random, Ranges) {
 TEST(Random, Bernoulli) {
   expect<float>(bernoulli(of<float>({0, 1, 0, 1}), seeded()), {0, 1, 0, 1});
   expect<int32_t>(bernoulli_(zeros({3}, DType::kInt32), 1.0, seeded()), {1, 1, 1});
-  expect_error<Error>([] { bernoulli(of<float>({1.5f})); }, "");
+  expect_error<Error>([] { bernoulli_(zeros({1}), 1.5); }, "bernoulli_ expects p to be in [0, 1], but got p=1.5");
 }
 
 TEST(Random, Multinomial) {
