@@ -192,7 +192,10 @@ def others():
     """Interpreters of other versions or environments: this one's base, and what PATH and pyenv have."""
     names = [f"python{version}" for version in ("2.7", "3", *(f"3.{minor}" for minor in range(6, 16)))]
     pyenv = glob.glob(os.path.expanduser("~/.pyenv/versions/*/bin/python"))
-    found = [getattr(sys, "_base_executable", None), *map(shutil.which, names), *pyenv]
+    # sys._base_executable is the environment's own interpreter in some versions.
+    base = os.path.join(sys.base_prefix, "bin", "python%d.%d" % sys.version_info[:2])
+    found = [base, *map(shutil.which, names), *pyenv]
+    found = [path for path in found if path != sys.executable]
     by_target = {os.path.realpath(path): path for path in found if path and os.access(path, os.X_OK)}
     if sys.prefix == sys.base_prefix:
         by_target.pop(os.path.realpath(sys.executable), None)
