@@ -8,36 +8,13 @@
 #include <vector>
 
 #include "autograd/autograd.h"
+#include "autograd/testing.h"
 #include "autograd/variable.h"
 #include "gtest/gtest.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd {
 namespace {
-
-using Numbers = std::vector<double>;
-using Names = std::vector<std::string>;
-
-Tensor doubles(const Numbers& v) {
-  const int64_t size[] = {static_cast<int64_t>(v.size())};
-  Tensor t = empty_cpu(size, DType::kFloat64);
-  std::copy(v.begin(), v.end(), t.data<double>());
-  return t;
-}
-Tensor leaf(const Numbers& v) { return doubles(v).requires_grad_(); }
-
-Numbers values(const Tensor& t) {
-  if (!t.defined()) return {};
-  const Tensor c = contiguous(t);
-  return Numbers(c.data<double>(), c.data<double>() + c.numel());
-}
-
-void expect_error(const std::function<void()>& f, const char* text) {
-  try {
-    f();
-    FAIL() << "no error: " << text;
-  } catch (const Error& e) { EXPECT_NE(std::string(e.what()).find(text), std::string::npos) << e.what(); }
-}
 
 constexpr const char* kFreed = "Trying to backward through the graph a second time";
 

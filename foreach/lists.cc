@@ -94,8 +94,7 @@ bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumb
   const Device d = self[0].device();
   if (!is_reduced_float(t) && t != DType::kFloat32 && t != DType::kFloat64) return false;
   const size_t n = self.size();
-  foreach
-    ::ListCall call{.op = op, .dtype = t, .count = static_cast<int64_t>(n)};
+  foreach ::ListCall call{.op = op, .dtype = t, .count = static_cast<int64_t>(n)};
   std::vector<double> each;
   if (!take_numbers(numbers, n, t, d, &call, &each)) return false;
   std::vector<int64_t> sizes(n);
@@ -131,8 +130,7 @@ bool run_list(ListOp op, std::initializer_list<TensorList> lists, const ListNumb
   call.sizes = sizes.data();
   call.out = out.data();
   for (size_t j = 0; j < k; ++j) call.operands[j] = operands[j].data();
-  foreach
-    ::Engines::of(internal::select_device(d, "list_call")).list_call(call);
+  foreach ::Engines::of(internal::select_device(d, "list_call")).list_call(call);
   if (!results)
     for (const Tensor& x : self) x.impl()->bump_version();
   return true;
@@ -145,12 +143,11 @@ bool run_list_norms(TensorList self, const Scalar& ord, std::optional<DType> dty
   const DType t = self[0].dtype();
   const Device d = self[0].device();
   if (!is_reduced_float(t) && t != DType::kFloat32 && t != DType::kFloat64) return false;
-  foreach
-    ::ListCall call{.op = p == 1   ? ListOp::kNorm1
-                          : p == 2 ? ListOp::kNorm2
-                                   : ListOp::kNormMax,
-                    .dtype = t,
-                    .count = static_cast<int64_t>(self.size())};
+  foreach ::ListCall call{.op = p == 1   ? ListOp::kNorm1
+                                : p == 2 ? ListOp::kNorm2
+                                         : ListOp::kNormMax,
+                          .dtype = t,
+                          .count = static_cast<int64_t>(self.size())};
   std::vector<int64_t> sizes;
   std::vector<void*> in, out;
   for (const Tensor& x : self) {
@@ -165,8 +162,7 @@ bool run_list_norms(TensorList self, const Scalar& ord, std::optional<DType> dty
   call.sizes = sizes.data();
   call.out = out.data();
   call.operands[0] = in.data();
-  foreach
-    ::Engines::of(internal::select_device(d, "list_call")).list_call(call);
+  foreach ::Engines::of(internal::select_device(d, "list_call")).list_call(call);
   return true;
 }
 

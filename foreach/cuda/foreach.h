@@ -8,8 +8,7 @@ namespace tessera::cuda {
 using foreach::ListCall;
 using foreach::ListOp;
 
-foreach
-  ::ListCalls list_call;
+foreach ::ListCalls list_call;
 
 // Fills the table of DeviceType::kCUDA.
 void connect(foreach::Engines& engines);

@@ -22,8 +22,7 @@ struct DeviceApi {
   Engines* (*engines)(DeviceType t);
   nn::Engines* (*nn_engines)(DeviceType t);
   optim::Engines* (*optim_engines)(DeviceType t);
-  foreach
-    ::Engines* (*foreach_engines)(DeviceType t);
+  foreach ::Engines* (*foreach_engines)(DeviceType t);
   DeviceHooks* (*hooks)(DeviceType t);
   const Generator& (*default_generator)(Device d);
   // The constants by which elementwise ops are known, in the order of device_pointwise_ops.inc.
