@@ -16,7 +16,7 @@ using Names = std::vector<std::string>;
 
 inline Tensor doubles(const Numbers& v) {
   const int64_t size[] = {static_cast<int64_t>(v.size())};
-  Tensor t = empty_cpu(size, DType::kFloat64);
+  Tensor t = empty_kernel(size, DType::kFloat64);
   std::copy(v.begin(), v.end(), t.data<double>());
   return t;
 }

@@ -241,7 +241,7 @@ std::tuple<Tensor, Tensor> attention_forward_meta(const Tensor& query, const Ten
   make_call(query, key, value, dropout_p, is_causal, attn_mask, scale);
   return {empty_result(query, value.size(3)), empty_logsumexp(query)};
 }
-std::tuple<Tensor, Tensor> _scaled_dot_product_flash_attention_for_cpu_cpu(const Tensor& query, const Tensor& key,
+std::tuple<Tensor, Tensor> _scaled_dot_product_flash_attention_for_cpu_kernel(const Tensor& query, const Tensor& key,
                                                                            const Tensor& value, double dropout_p,
                                                                            bool is_causal, const Tensor& attn_mask,
                                                                            std::optional<double> scale) {
@@ -271,7 +271,7 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward_meta(const Tensor& grad_ou
                 shape_string(logsumexp.sizes()));
   return {empty_result(query, query.size(3)), empty_result(key, key.size(3)), empty_result(value, value.size(3))};
 }
-std::tuple<Tensor, Tensor, Tensor> _scaled_dot_product_flash_attention_for_cpu_backward_cpu(
+std::tuple<Tensor, Tensor, Tensor> _scaled_dot_product_flash_attention_for_cpu_backward_kernel(
     const Tensor& grad_out, const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& out,
     const Tensor& logsumexp, double dropout_p, bool is_causal, const Tensor& attn_mask, std::optional<double> scale) {
   Call c = make_call(query, key, value, dropout_p, is_causal, attn_mask, scale);

@@ -161,7 +161,7 @@ class ConvResult {
   const Tensor& tensor() const { return target_; }
   void* data() const { return target_.data_ptr(); }
   void finish() const {
-    if (!target_.is_same(out_)) copy__cpu(out_, target_, false);
+    if (!target_.is_same(out_)) copy__kernel(out_, target_, false);
   }
 
  private:
@@ -195,7 +195,7 @@ void sum_channels(const Tensor& grad, const Tensor& out) {
   IntVector dims;
   for (int64_t d = 0; d < grad.dim(); ++d)
     if (d != 1) dims.push_back(d);
-  copy__cpu(out, sum(grad, dims, false), false);
+  copy__kernel(out, sum(grad, dims, false), false);
 }
 
 }  // namespace
@@ -210,7 +210,7 @@ OutputSpec convolution_meta(const Tensor& input, const Tensor& weight, const Ten
   return conv_spec(input, weight, conv_output_sizes(input, weight, a));
 }
 
-void convolution_cpu(const Tensor& input, const Tensor& weight, const Tensor& bias, SymIntList stride,
+void convolution_kernel(const Tensor& input, const Tensor& weight, const Tensor& bias, SymIntList stride,
                      SymIntList padding, SymIntList dilation, bool transposed, SymIntList output_padding, SymInt groups,
                      const Tensor& out) {
   if (out.numel() == 0) return;
@@ -219,7 +219,7 @@ void convolution_cpu(const Tensor& input, const Tensor& weight, const Tensor& bi
   if (transposed && bias.defined() && is_reduced_float(input.dtype())) {
     // Rounded once, after the bias.
     const DType t = DType::kFloat32;
-    copy__cpu(
+    copy__kernel(
         out,
         convolution(to(input, t), to(weight, t), to(bias, t), stride, padding, dilation, true, output_padding, groups),
         false);
@@ -282,7 +282,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward_meta(const Tensor& grad,
           mask[2] ? empty_from(s.bias) : Tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor> convolution_backward_cpu(const Tensor& grad, const Tensor& input,
+std::tuple<Tensor, Tensor, Tensor> convolution_backward_kernel(const Tensor& grad, const Tensor& input,
                                                             const Tensor& weight, std::optional<SymIntList> bias_sizes,
                                                             SymIntList stride, SymIntList padding, SymIntList dilation,
                                                             bool transposed, SymIntList output_padding, SymInt groups,

@@ -62,20 +62,20 @@ OutputSpec _cdist_forward_meta(const Tensor& x1, const Tensor& x2, double, std::
   check_pair("cdist", x1, x2);
   return OutputSpec(joined(batch_of(x1), x1.size(-2), x2.size(-2)), {}, x1.dtype(), x1.device());
 }
-void _cdist_forward_cpu(const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t> compute_mode,
+void _cdist_forward_kernel(const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t> compute_mode,
                         const Tensor& out) {
   if (out.numel() == 0) return;
   const int64_t rows1 = x1.size(-2), rows2 = x2.size(-2), features = x1.size(-1);
   if (!out.is_cpu()) {
     const int64_t last[1] = {-1};
-    copy__cpu(out, linalg_vector_norm(differences(x1, x2), Scalar(p), IntList(last), false, std::nullopt), false);
+    copy__kernel(out, linalg_vector_norm(differences(x1, x2), Scalar(p), IntList(last), false, std::nullopt), false);
     return;
   }
   const Tensor a = contiguous(x1), b = contiguous(x2);
   const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
   cpu::pair_distances(out.dtype(), out.numel() / (rows1 * rows2), rows1, rows2, features, p,
                       by_product(rows1, rows2, p, compute_mode), a.data_ptr(), b.data_ptr(), target.data_ptr());
-  if (!target.is_same(out)) copy__cpu(out, target, false);
+  if (!target.is_same(out)) copy__kernel(out, target, false);
 }
 
 OutputSpec _cdist_backward_meta(const Tensor& grad, const Tensor& x1, const Tensor& x2, double, const Tensor& cdist) {
@@ -88,7 +88,7 @@ OutputSpec _cdist_backward_meta(const Tensor& grad, const Tensor& x1, const Tens
   }
   return OutputSpec(to_vector(x1.sizes()), {}, x1.dtype(), x1.device());
 }
-void _cdist_backward_cpu(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p, const Tensor& cdist,
+void _cdist_backward_kernel(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p, const Tensor& cdist,
                          const Tensor& out) {
   TESSERA_CHECK_NOT_IMPLEMENTED(out.is_cpu(), "_cdist_backward: there is no kernel for ", out.device().str(),
                                 "; cdist's own backward works on every device");
@@ -98,7 +98,7 @@ void _cdist_backward_cpu(const Tensor& grad, const Tensor& x1, const Tensor& x2,
   const int64_t rows1 = x1.size(-2), rows2 = x2.size(-2), features = x1.size(-1);
   cpu::pair_distances_backward(out.dtype(), out.numel() / (rows1 * features), rows1, rows2, features, p, g.data_ptr(),
                                a.data_ptr(), b.data_ptr(), d.data_ptr(), target.data_ptr());
-  if (!target.is_same(out)) copy__cpu(out, target, false);
+  if (!target.is_same(out)) copy__kernel(out, target, false);
 }
 
 }  // namespace tessera::kernels

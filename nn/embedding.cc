@@ -60,17 +60,17 @@ OutputSpec embedding_dense_backward_meta(const Tensor& grad_output, const Tensor
   const int64_t sizes[2] = {rows, grad_output.size(-1)};
   return OutputSpec(grad_output, sizes);
 }
-void embedding_dense_backward_cpu(const Tensor& grad_output, const Tensor& indices, SymInt num_weights,
+void embedding_dense_backward_kernel(const Tensor& grad_output, const Tensor& indices, SymInt num_weights,
                                   SymInt padding_idx, bool scale_grad_by_freq, const Tensor& out) {
   const Tensor g = contiguous(grad_output), index = contiguous(to(indices, DType::kInt64));
   const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
   TESSERA_ON(g.device(), embedding_backward)
   (g.dtype(), g.data_ptr(), index.data_ptr<int64_t>(), index.numel(), g.size(-1), num_weights.guard_int(),
    padding_idx.guard_int(), scale_grad_by_freq, target.data_ptr());
-  if (!target.is_same(out)) copy__cpu(out, target, false);
+  if (!target.is_same(out)) copy__kernel(out, target, false);
 }
 
-const Tensor& embedding_renorm__cpu(const Tensor& self, const Tensor& indices, double max_norm, double norm_type) {
+const Tensor& embedding_renorm__kernel(const Tensor& self, const Tensor& indices, double max_norm, double norm_type) {
   TESSERA_CHECK(self.dim() == 2, "'self' must be 2-D, but got ", self.dim(), "-D");
   check_indices(indices, "embedding_renorm_");
   check_no_internal_overlap(self);
@@ -170,19 +170,19 @@ void bags_by_padding(const Tensor& weight, const Tensor& index, const IntVector&
   const Tensor outside = unsqueeze(logical_not(inside), 2),
                none = unsqueeze(logical_not(any(inside, int64_t{1}, false)), 1);
   const int64_t dims[1] = {1};
-  copy__cpu(sizes, sum(inside, IntList(dims), false, DType::kInt64), false);
+  copy__kernel(sizes, sum(inside, IntList(dims), false, DType::kInt64), false);
   if (mode == 2) {
     const auto [best, where_at] =
         max(masked_fill(values, outside, Scalar(-std::numeric_limits<double>::infinity())), int64_t{1}, false);
-    copy__cpu(out, masked_fill(best, none, Scalar(0)), false);
-    copy__cpu(places, masked_fill(gather(rows, 1, where_at), none, Scalar(0)), false);
+    copy__kernel(out, masked_fill(best, none, Scalar(0)), false);
+    copy__kernel(places, masked_fill(gather(rows, 1, where_at), none, Scalar(0)), false);
     return;
   }
   if (scale.defined()) values = mul(values, unsqueeze(view(to(index_select(scale, 0, at), t), IntList(shape)), 2));
   Tensor total = sum(masked_fill(values, outside, Scalar(0)), IntList(dims));
   if (mode == 1) total = div(total, to(clamp_min(unsqueeze(sizes, 1), Scalar(1)), t));
-  copy__cpu(out, total, false);
-  copy__cpu(places, zeros_like(places), false);
+  copy__kernel(out, total, false);
+  copy__kernel(places, zeros_like(places), false);
 }
 
 }  // namespace
@@ -201,7 +201,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_meta(const Tensor& wei
   return {empty_tensor(shape, {}, weight.dtype(), device), int64_array(indices.sizes(), device),
           int64_array(one, device), int64_array(mode == 2 ? shape : one, device)};
 }
-std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_cpu(const Tensor& weight, const Tensor& indices,
+std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_kernel(const Tensor& weight, const Tensor& indices,
                                                               const Tensor& offsets, bool scale_grad_by_freq,
                                                               int64_t mode, bool sparse,
                                                               const Tensor& per_sample_weights,
@@ -218,11 +218,11 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_cpu(const Tensor& weig
   for (int64_t b = 0; b < bags; ++b) std::fill(number + limits[b], number + limits[b + 1], b);
   std::fill(number + limits[bags], number + n, int64_t{-1});
   if (!weight.is_cpu()) {
-    copy__cpu(bag_of, numbers, false);
+    copy__kernel(bag_of, numbers, false);
     if (n > 0) {
       bags_by_padding(weight, index, limits, mode, per_sample_weights, padding_idx, out, sizes, places);
     } else {
-      for (const Tensor& t : {out, sizes, places}) copy__cpu(t, zeros_like(t), false);
+      for (const Tensor& t : {out, sizes, places}) copy__kernel(t, zeros_like(t), false);
     }
     return results;
   }

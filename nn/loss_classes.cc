@@ -105,7 +105,7 @@ void nll_forward(const Tensor& self, const Tensor& target, const Tensor& weight,
   TESSERA_ON(self.device(), nll_loss_forward)
   (self.dtype(), s.batch, s.classes, s.inner, x.data_ptr(), in.target.data_ptr<int64_t>(), in.weights(),
    static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(), y.data_ptr(), total_weight.data_ptr());
-  if (!y.is_same(output)) copy__cpu(output, y, false);
+  if (!y.is_same(output)) copy__kernel(output, y, false);
 }
 
 OutputSpec nll_loss_backward_meta(const Tensor& grad_output, const Tensor& self, const Tensor& target,
@@ -129,7 +129,7 @@ void nll_backward(const Tensor& grad_output, const Tensor& self, const Tensor& t
   TESSERA_ON(self.device(), nll_loss_backward)
   (self.dtype(), s.batch, s.classes, s.inner, g.data_ptr(), in.target.data_ptr<int64_t>(), in.weights(),
    static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(), total_weight.data_ptr(), y.data_ptr());
-  if (!y.is_same(out)) copy__cpu(out, y, false);
+  if (!y.is_same(out)) copy__kernel(out, y, false);
 }
 
 Tensor nll_loss_nd_composite(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,

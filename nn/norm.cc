@@ -81,7 +81,7 @@ Tensor inverse_root(const Tensor& var, double eps) { return reciprocal(sqrt(add(
 // running = (1 - momentum) running + momentum now; a change like any other to those who look at versions.
 void update_running(const Tensor& running, const Tensor& now, double scale, double momentum) {
   if (!running.defined()) return;
-  copy__cpu(
+  copy__kernel(
       running,
       add(mul(to(running, DType::kFloat64), Scalar(1 - momentum)), mul(mul(now, Scalar(scale)), Scalar(momentum))),
       false);
@@ -168,7 +168,7 @@ std::tuple<Tensor, Tensor, Tensor> _batch_norm_meta(const Tensor& input, const T
   return {empty_from(BatchImage(input).spec(input)), empty_from(stat), empty_from(stat)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> _batch_norm_cpu(const Tensor& input, const Tensor& weight, const Tensor& bias,
+std::tuple<Tensor, Tensor, Tensor> _batch_norm_kernel(const Tensor& input, const Tensor& weight, const Tensor& bias,
                                                    const Tensor& mean, const Tensor& var, const Tensor& running_mean,
                                                    const Tensor& running_var, bool training, double momentum,
                                                    double eps) {
@@ -186,8 +186,8 @@ std::tuple<Tensor, Tensor, Tensor> _batch_norm_cpu(const Tensor& input, const Te
   Statistics stats;
   if (training) {
     stats = batch_statistics(b, x, running_mean, running_var, momentum, eps);
-    copy__cpu(save_mean, stats.mean, false);
-    copy__cpu(save_invstd, stats.invstd, false);
+    copy__kernel(save_mean, stats.mean, false);
+    copy__kernel(save_invstd, stats.invstd, false);
   } else {
     stats = {wide(mean), inverse_root(wide(var), eps)};
   }
@@ -216,7 +216,7 @@ std::tuple<Tensor, Tensor, Tensor> native_batch_norm_backward_meta(const Tensor&
           mask[2] ? empty_from(param) : Tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor> native_batch_norm_backward_cpu(const Tensor& grad_out, const Tensor& input,
+std::tuple<Tensor, Tensor, Tensor> native_batch_norm_backward_kernel(const Tensor& grad_out, const Tensor& input,
                                                                   const Tensor& weight, const Tensor& running_mean,
                                                                   const Tensor& running_var, const Tensor& save_mean,
                                                                   const Tensor& save_invstd, bool train, double eps,
@@ -317,7 +317,7 @@ std::array<OutputSpec, 3> _native_layer_norm_meta(const Tensor& input, SymIntLis
   return {OutputSpec(input, input.sizes()), stat, stat};
 }
 
-void _native_layer_norm_cpu(const Tensor& input, SymIntList normalized_shape, const Tensor& weight, const Tensor& bias,
+void _native_layer_norm_kernel(const Tensor& input, SymIntList normalized_shape, const Tensor& weight, const Tensor& bias,
                             double eps, const Tensor& out, const Tensor& mean, const Tensor& rstd) {
   const Rows r = check_normalized(input, normalized_shape.ints(), weight, bias);
   if (r.rows == 0) return;
@@ -328,7 +328,7 @@ void _native_layer_norm_cpu(const Tensor& input, SymIntList normalized_shape, co
   const RowMajorResult m(mean), s(rstd);
   TESSERA_ON(x.device(), layer_norm_forward)
   (t, r.rows, r.size, eps, x.data_ptr(), data_or_null(w), data_or_null(b), y.data_ptr(), m.data(), s.data());
-  if (!direct) copy__cpu(out, y, false);
+  if (!direct) copy__kernel(out, y, false);
   m.finish();
   s.finish();
 }
@@ -368,12 +368,12 @@ Tensor working_result(const Tensor& result, DType t) {
   return !result.defined() || result.dtype() == t ? result : empty_tensor(result.sizes(), {}, t, result.device());
 }
 void finish_result(const Tensor& result, const Tensor& working) {
-  if (result.defined() && !result.is_same(working)) copy__cpu(result, working, false);
+  if (result.defined() && !result.is_same(working)) copy__kernel(result, working, false);
 }
 void* mutable_or_null(const Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; }
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_cpu(const Tensor& grad_out, const Tensor& input,
+std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_kernel(const Tensor& grad_out, const Tensor& input,
                                                                   SymIntList normalized_shape, const Tensor& mean,
                                                                   const Tensor& rstd, const Tensor& weight,
                                                                   const Tensor& bias, std::span<const bool> mask) {
@@ -454,7 +454,7 @@ std::array<OutputSpec, 3> native_group_norm_meta(const Tensor& input, const Tens
   return {spec_like(input, to_vector(input.sizes())), stat, stat};
 }
 
-void native_group_norm_cpu(const Tensor& input, const Tensor& weight, const Tensor& bias, SymInt n, SymInt c,
+void native_group_norm_kernel(const Tensor& input, const Tensor& weight, const Tensor& bias, SymInt n, SymInt c,
                            SymInt hxw, int64_t group, double eps, const Tensor& out, const Tensor& mean,
                            const Tensor& rstd) {
   if (mean.numel() == 0) return;
@@ -471,7 +471,7 @@ void native_group_norm_cpu(const Tensor& input, const Tensor& weight, const Tens
   TESSERA_ON(x.device(), group_norm_forward)
   (t, n.guard_int(), c.guard_int(), hxw.guard_int(), group, eps, x.data_ptr(), data_or_null(w), data_or_null(b),
    y.data_ptr(), m.data(), s.data());
-  if (!direct) copy__cpu(out, y, false);
+  if (!direct) copy__kernel(out, y, false);
   m.finish();
   s.finish();
 }
@@ -495,7 +495,7 @@ std::tuple<Tensor, Tensor, Tensor> native_group_norm_backward_meta(const Tensor&
           mask[1] ? empty_from(param) : Tensor(), mask[2] ? empty_from(param) : Tensor()};
 }
 
-std::tuple<Tensor, Tensor, Tensor> native_group_norm_backward_cpu(const Tensor& grad_out, const Tensor& input,
+std::tuple<Tensor, Tensor, Tensor> native_group_norm_backward_kernel(const Tensor& grad_out, const Tensor& input,
                                                                   const Tensor& mean, const Tensor& rstd,
                                                                   const Tensor& weight, SymInt n, SymInt c, SymInt hxw,
                                                                   int64_t group, std::span<const bool> mask) {

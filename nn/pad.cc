@@ -34,7 +34,7 @@ OutputSpec constant_pad_nd_meta(const Tensor& self, SymIntList pad_, const Scala
   return spec_like(self, std::move(sizes));
 }
 
-void constant_pad_nd_cpu(const Tensor& self, SymIntList pad_, const Scalar& value, const Tensor& out) {
+void constant_pad_nd_kernel(const Tensor& self, SymIntList pad_, const Scalar& value, const Tensor& out) {
   const IntList pad = pad_.ints();
   Tensor from = self;
   // An alias of the result's memory, to write a part of it without counting versions.
@@ -52,7 +52,7 @@ void constant_pad_nd_cpu(const Tensor& self, SymIntList pad_, const Scalar& valu
     if (kept > to.size(d)) from = narrow(from, d, 0, to.size(d));
   }
   if (grows) fill_(whole, value);
-  if (to.numel() > 0) copy__cpu(to, from, false);
+  if (to.numel() > 0) copy__kernel(to, from, false);
 }
 
 // --- Mirrors and repetitions ---
@@ -137,7 +137,7 @@ template <class F>
 void for_each_padded_dim(const PadMap& m, int64_t n, const Tensor& image, F&& f) {
   for (int64_t d = 3 - n; d < 3; ++d) {
     const IntVector& from = m.from[d];
-    const Tensor index = empty_cpu(IntVector{static_cast<int64_t>(from.size())}, DType::kInt64);
+    const Tensor index = empty_kernel(IntVector{static_cast<int64_t>(from.size())}, DType::kInt64);
     std::copy(from.begin(), from.end(), index.data<int64_t>());
     f(image.dim() - 3 + d, to(index, image.device(), DType::kInt64));
   }
@@ -189,7 +189,7 @@ void mapped_pad_into(bool reflect, int64_t n, const Tensor& self, IntList paddin
   if (!self.is_cpu()) {
     Tensor r = self;
     for_each_padded_dim(m, n, self, [&](int64_t dim, const Tensor& from) { r = index_select(r, dim, from); });
-    copy__cpu(out, r, false);
+    copy__kernel(out, r, false);
     return;
   }
   const Tensor x = contiguous(self);
@@ -230,7 +230,7 @@ void mapped_pad_backward_into(bool reflect, int64_t n, const Tensor& grad, IntLi
       sizes[static_cast<size_t>(dim)] = out.size(dim);
       r = index_add(zeros(sizes, r.dtype(), std::nullopt, r.device()), dim, from, r);
     });
-    copy__cpu(out, r, false);
+    copy__kernel(out, r, false);
     return;
   }
   const Tensor g = contiguous(grad);

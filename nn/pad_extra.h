@@ -16,7 +16,7 @@ OutputSpec mapped_pad_meta(const Tensor& self, SymIntList padding) {
   return mapped_pad_spec(kReflect, N, self, padding.ints());
 }
 template <bool kReflect, int N>
-void mapped_pad_cpu(const Tensor& self, SymIntList padding, const Tensor& out) {
+void mapped_pad_kernel(const Tensor& self, SymIntList padding, const Tensor& out) {
   mapped_pad_into(kReflect, N, self, padding.ints(), out);
 }
 template <bool kReflect, int N>
@@ -24,7 +24,7 @@ OutputSpec mapped_pad_backward_meta(const Tensor& grad, const Tensor& self, SymI
   return mapped_pad_backward_spec(kReflect, N, grad, self, padding.ints());
 }
 template <bool kReflect, int N>
-void mapped_pad_backward_cpu(const Tensor& grad, const Tensor&, SymIntList padding, const Tensor& out) {
+void mapped_pad_backward_kernel(const Tensor& grad, const Tensor&, SymIntList padding, const Tensor& out) {
   mapped_pad_backward_into(kReflect, N, grad, padding.ints(), out);
 }
 

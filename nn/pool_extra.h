@@ -44,7 +44,7 @@ std::array<OutputSpec, 2> max_pool_meta(const Tensor& self, IntList kernel, IntL
   return max_pool_spec(N, self, {kernel, stride, padding, dilation, ceil_mode});
 }
 template <int N>
-void max_pool_cpu(const Tensor& self, IntList kernel, IntList stride, IntList padding, IntList dilation, bool ceil_mode,
+void max_pool_kernel(const Tensor& self, IntList kernel, IntList stride, IntList padding, IntList dilation, bool ceil_mode,
                   const Tensor& out, const Tensor& indices) {
   max_pool_into(N, self, {kernel, stride, padding, dilation, ceil_mode}, out, indices);
 }
@@ -54,7 +54,7 @@ OutputSpec max_pool_backward_meta(const Tensor& grad, const Tensor& self, IntLis
   return max_pool_backward_spec(N, grad, self, {kernel, stride, padding, dilation, ceil_mode}, indices);
 }
 template <int N>
-void max_pool_backward_cpu(const Tensor& grad, const Tensor& self, IntList, IntList, IntList, IntList, bool,
+void max_pool_backward_kernel(const Tensor& grad, const Tensor& self, IntList, IntList, IntList, IntList, bool,
                            const Tensor& indices, const Tensor& out) {
   max_pool_backward_into(N, grad, self, indices, out);
 }
@@ -66,7 +66,7 @@ OutputSpec avg_pool_meta(const Tensor& self, IntList kernel, IntList stride, Int
   return avg_pool_spec(N, self, {kernel, stride, padding, IntList(&kNoDilation, 1), ceil_mode}, divisor);
 }
 template <int N>
-void avg_pool_cpu(const Tensor& self, IntList kernel, IntList stride, IntList padding, bool ceil_mode, bool include_pad,
+void avg_pool_kernel(const Tensor& self, IntList kernel, IntList stride, IntList padding, bool ceil_mode, bool include_pad,
                   std::optional<int64_t> divisor, const Tensor& out) {
   avg_pool_into(N, self, {kernel, stride, padding, IntList(&kNoDilation, 1), ceil_mode}, include_pad, divisor, out);
 }
@@ -76,7 +76,7 @@ OutputSpec avg_pool_backward_meta(const Tensor& grad, const Tensor& self, IntLis
   return avg_pool_backward_spec(N, grad, self, {kernel, stride, padding, IntList(&kNoDilation, 1), ceil_mode}, divisor);
 }
 template <int N>
-void avg_pool_backward_cpu(const Tensor& grad, const Tensor& self, IntList kernel, IntList stride, IntList padding,
+void avg_pool_backward_kernel(const Tensor& grad, const Tensor& self, IntList kernel, IntList stride, IntList padding,
                            bool ceil_mode, bool include_pad, std::optional<int64_t> divisor, const Tensor& out) {
   avg_pool_backward_into(N, grad, self, {kernel, stride, padding, IntList(&kNoDilation, 1), ceil_mode}, include_pad,
                          divisor, out);
@@ -87,7 +87,7 @@ OutputSpec adaptive_avg_pool_meta(const Tensor& self, SymIntList output_size) {
   return adaptive_spec(N == 2 ? "adaptive_avg_pool2d" : "adaptive_avg_pool3d", N, self, output_size.ints());
 }
 template <int N>
-void adaptive_avg_pool_cpu(const Tensor& self, SymIntList, const Tensor& out) {
+void adaptive_avg_pool_kernel(const Tensor& self, SymIntList, const Tensor& out) {
   adaptive_avg_into(N, self, out);
 }
 template <int N>
@@ -96,7 +96,7 @@ OutputSpec adaptive_avg_pool_backward_meta(const Tensor& grad, const Tensor& sel
                                 self);
 }
 template <int N>
-void adaptive_avg_pool_backward_cpu(const Tensor& grad, const Tensor&, const Tensor& out) {
+void adaptive_avg_pool_backward_kernel(const Tensor& grad, const Tensor&, const Tensor& out) {
   adaptive_avg_backward_into(N, grad, out);
 }
 template <int N>
@@ -107,7 +107,7 @@ std::array<OutputSpec, 2> adaptive_max_pool_meta(const Tensor& self, IntList out
   return {values, indices};
 }
 template <int N>
-void adaptive_max_pool_cpu(const Tensor& self, IntList, const Tensor& out, const Tensor& indices) {
+void adaptive_max_pool_kernel(const Tensor& self, IntList, const Tensor& out, const Tensor& indices) {
   adaptive_max_into(N, self, out, indices);
 }
 template <int N>
@@ -116,7 +116,7 @@ OutputSpec adaptive_max_pool_backward_meta(const Tensor& grad, const Tensor& sel
                                     self, indices);
 }
 template <int N>
-void adaptive_max_pool_backward_cpu(const Tensor& grad, const Tensor& self, const Tensor& indices, const Tensor& out) {
+void adaptive_max_pool_backward_kernel(const Tensor& grad, const Tensor& self, const Tensor& indices, const Tensor& out) {
   max_pool_backward_into(N, grad, self, indices, out);
 }
 

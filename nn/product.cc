@@ -68,7 +68,7 @@ void check_recipes(const char* name, const Tensor& a, const Tensor& b, TensorLis
 
 }  // namespace
 
-Tensor _addmm_activation_cpu(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
+Tensor _addmm_activation_kernel(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
                              const Scalar& alpha, bool use_gelu) {
   const OutputSpec s = addmm_meta(self, mat1, mat2, beta, alpha);
   const Tensor out = empty_tensor(s.sizes, {}, s.dtype, s.device);
@@ -82,11 +82,11 @@ Tensor _addmm_activation_cpu(const Tensor& self, const Tensor& mat1, const Tenso
             matrix(out)))
       return out;
   }
-  addmm_cpu(self, mat1, mat2, beta, alpha, out);
+  addmm_kernel(self, mat1, mat2, beta, alpha, out);
   return use_gelu ? gelu(out) : relu(out);
 }
 
-Tensor _scaled_mm_cpu(const Tensor& self, const Tensor& mat2, const Tensor& scale_a, const Tensor& scale_b,
+Tensor _scaled_mm_kernel(const Tensor& self, const Tensor& mat2, const Tensor& scale_a, const Tensor& scale_b,
                       const Tensor& bias, const Tensor& scale_result, std::optional<DType> out_dtype,
                       bool use_fast_accum) {
   TESSERA_CHECK(self.dim() == 2, "_scaled_mm: self must be a matrix, got ", self.dim(), "-D tensor");

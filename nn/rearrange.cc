@@ -72,7 +72,7 @@ OutputSpec im2col_meta(const Tensor& self, IntList kernel_size, IntList dilation
   sizes.insert(sizes.end(), {s[s.size() - 3] * b.kernel[0] * b.kernel[1], h * w});
   return OutputSpec(self, sizes);
 }
-void im2col_cpu(const Tensor& self, IntList kernel_size, IntList dilation, IntList padding, IntList stride,
+void im2col_kernel(const Tensor& self, IntList kernel_size, IntList dilation, IntList padding, IntList stride,
                 const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
@@ -111,7 +111,7 @@ OutputSpec col2im_meta(const Tensor& self, SymIntList output_size, IntList kerne
   sizes.insert(sizes.end(), {rows / taps, image[0], image[1]});
   return OutputSpec(self, sizes);
 }
-void col2im_cpu(const Tensor& self, SymIntList, IntList kernel_size, IntList dilation, IntList padding, IntList stride,
+void col2im_kernel(const Tensor& self, SymIntList, IntList kernel_size, IntList dilation, IntList padding, IntList stride,
                 const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor cols = contiguous(self);

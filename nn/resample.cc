@@ -46,7 +46,7 @@ cpu::ResampleGeometry geometry(const Tensor& in, const Tensor& out, std::span<co
 OutputSpec _resample_meta(const Tensor& self, IntList output_size, std::span<const double> steps, int64_t mode, bool) {
   return resized("interpolate", self, output_size, steps, mode);
 }
-void _resample_cpu(const Tensor& self, IntList, std::span<const double> steps, int64_t mode, bool align_corners,
+void _resample_kernel(const Tensor& self, IntList, std::span<const double> steps, int64_t mode, bool align_corners,
                    const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
@@ -55,7 +55,7 @@ void _resample_cpu(const Tensor& self, IntList, std::span<const double> steps, i
   y.finish();
 }
 
-std::tuple<Tensor, Tensor> _resample_taps_cpu(int64_t input_size, int64_t output_size, double step, int64_t mode,
+std::tuple<Tensor, Tensor> _resample_taps_kernel(int64_t input_size, int64_t output_size, double step, int64_t mode,
                                               bool align_corners, DType dtype) {
   TESSERA_CHECK(input_size > 0 && output_size > 0, "interpolate: sizes should be greater than 0, but got ", input_size,
                 " and ", output_size);
@@ -78,7 +78,7 @@ OutputSpec _resample_backward_meta(const Tensor& grad, IntList input_size, std::
                                    bool) {
   return resized("interpolate_backward", grad, input_size, steps, mode);
 }
-void _resample_backward_cpu(const Tensor& grad, IntList, std::span<const double> steps, int64_t mode,
+void _resample_backward_kernel(const Tensor& grad, IntList, std::span<const double> steps, int64_t mode,
                             bool align_corners, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor dy = contiguous(grad);

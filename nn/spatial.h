@@ -36,7 +36,7 @@ class RowMajorResult {
   const Tensor& tensor() const { return target_; }
   void* data() const { return target_.data_ptr(); }
   void finish() const {
-    if (!target_.is_same(out_)) copy__cpu(out_, target_, false);
+    if (!target_.is_same(out_)) copy__kernel(out_, target_, false);
   }
 
  private:

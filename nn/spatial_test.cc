@@ -17,7 +17,7 @@ using Function = std::function<Tensor(const Tensors&)>;
 
 // Numbers without pattern or ties, of either sign.
 Tensor numbers(IntVector sizes, double phase) {
-  Tensor t = empty_cpu(sizes, DType::kFloat64);
+  Tensor t = empty_kernel(sizes, DType::kFloat64);
   for (int64_t i = 0; i < t.numel(); ++i)
     t.data<double>()[i] =
         1.5 * std::sin(2.3 * static_cast<double>(i) + phase) + 0.3 * std::cos(0.7 * static_cast<double>(i * i) + phase);

@@ -43,12 +43,12 @@ class Flat {
   Flat(const Tensor& t, DType dtype) : original_(t) {
     const bool plain = t.is_contiguous() && t.dtype() == dtype && !t.is_neg() && !t.is_conj();
     flat_ = plain ? t : empty_tensor(t.sizes(), {}, dtype, t.device());
-    if (!plain) copy__cpu(flat_, t, false);
+    if (!plain) copy__kernel(flat_, t, false);
   }
   void* data() const { return flat_.data_ptr(); }
   const Tensor& tensor() const { return flat_; }
   void write_back() const {
-    if (!flat_.is_same(original_)) copy__cpu(original_, flat_, false);
+    if (!flat_.is_same(original_)) copy__kernel(original_, flat_, false);
   }
 
  private:
@@ -58,7 +58,7 @@ class Flat {
 
 // Gradients that were made of a scaled loss are divided by the scale, and stay so.
 void unscale(const Tensor& grad, const Tensor& grad_scale) {
-  if (grad_scale.defined()) copy__cpu(grad, div(grad, Scalar(grad_scale.item_scalar().to_double())), false);
+  if (grad_scale.defined()) copy__kernel(grad, div(grad, Scalar(grad_scale.item_scalar().to_double())), false);
 }
 
 bool is_plain(const Tensor& t, DType dtype, Device device) {

@@ -92,7 +92,7 @@ TEST(Fuzz, DamagedFilesNeverEscape) {
   const char* wanted = std::getenv("FUZZ_SECONDS");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(wanted ? std::atoi(wanted) : 0);
   const Bytes seeds[] = {read_file("state_dict.pt"), read_file("mixed.pt"), read_file("deflated.pt"),
-                         save(Object::list({1, "x", Object(empty_cpu(IntVector{2, 2}, DType::kFloat32))}))};
+                         save(Object::list({1, "x", Object(empty_kernel(IntVector{2, 2}, DType::kFloat32))}))};
   for (const Bytes& s : seeds) ASSERT_TRUE(survives(s));
   Damage damage(1);
   int64_t loaded = 0, refused = 0;

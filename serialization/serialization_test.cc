@@ -32,7 +32,7 @@ std::string testdata(const std::string& name) {
 
 template <class T>
 Tensor tensor_of(std::vector<T> values, IntVector sizes) {
-  Tensor t = empty_cpu(sizes, DTypeOf<T>::value);
+  Tensor t = empty_kernel(sizes, DTypeOf<T>::value);
   std::copy(values.begin(), values.end(), t.data<T>());
   return t;
 }
@@ -87,7 +87,7 @@ TEST(Checkpoint, KeepsEveryKindOfObject) {
 TEST(Checkpoint, KeepsEveryDType) {
   for (int i = 0; i < kNumDTypes; ++i) {
     const DType t = static_cast<DType>(i);
-    const Tensor x = empty_cpu(IntVector{2, 3}, t);
+    const Tensor x = empty_kernel(IntVector{2, 3}, t);
     for (int64_t b = 0; b < x.nbytes(); ++b)
       x.data<uint8_t>()[b] = static_cast<uint8_t>(t == DType::kBool ? b & 1 : 7 * b + 1);
     if (category_of(t) == Category::kQuantized) {
@@ -163,7 +163,7 @@ TEST(Checkpoint, ByteOrderIsTurned) {
 TEST(Checkpoint, FilesAreReplacedWhole) {
   const std::string path = testing::TempDir() + "/model.v1.pt";
   save(StateDict{{"w", tensor_of<float>({1, 2}, {2})}}, path);
-  EXPECT_THROW(save(Object(empty_cpu(IntVector{1}, DType::kQInt8)), path), NotImplementedError);
+  EXPECT_THROW(save(Object(empty_kernel(IntVector{1}, DType::kQInt8)), path), NotImplementedError);
   EXPECT_EQ(values_of<float>(load_state_dict(path)[0].second), (std::vector<float>{1, 2}));
   FileSource source(path);
   EXPECT_EQ(ZipReader(source).archive_name(), "model.v1");
@@ -281,7 +281,7 @@ TEST(FileSink, WhatIsNoFileIsWrittenDirectly) {
 // A full disk, in a child process whose files may not grow beyond 1 MiB.
 TEST(FileSink, AFullDiskLeavesTheOldFile) {
   const std::string folder = fresh_folder("full"), path = folder + "/a.pt";
-  save(Object(empty_cpu(IntVector{4}, DType::kFloat32)), path);
+  save(Object(empty_kernel(IntVector{4}, DType::kFloat32)), path);
   const std::string old = contents(path);
   const pid_t child = fork();
   if (child == 0) {
@@ -289,7 +289,7 @@ TEST(FileSink, AFullDiskLeavesTheOldFile) {
     const rlimit limit = {1 << 20, 1 << 20};
     setrlimit(RLIMIT_FSIZE, &limit);
     try {
-      save(Object(empty_cpu(IntVector{1 << 20}, DType::kFloat32)), path);
+      save(Object(empty_kernel(IntVector{1 << 20}, DType::kFloat32)), path);
       _exit(1);
     } catch (const Error&) { _exit(names_in(folder).size() == 1 ? 0 : 2); }
   }

@@ -15,7 +15,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity(), kNan = std::num
 
 Tensor doubles(std::vector<double> v) {
   const int64_t size[] = {static_cast<int64_t>(v.size())};
-  Tensor t = empty_cpu(size, DType::kFloat64);
+  Tensor t = empty_kernel(size, DType::kFloat64);
   std::copy(v.begin(), v.end(), t.data<double>());
   return t;
 }

@@ -10,7 +10,7 @@ Embedding::Embedding(int64_t num_embeddings, int64_t embedding_dim, EmbeddingOpt
       AssertionError,
       !options.padding_idx || (*options.padding_idx < num_embeddings && *options.padding_idx >= -num_embeddings),
       "Padding_idx must be within num_embeddings");
-  weight = register_parameter("weight", empty_cpu(IntVector{num_embeddings, embedding_dim}, options.dtype));
+  weight = register_parameter("weight", empty_kernel(IntVector{num_embeddings, embedding_dim}, options.dtype));
   reset_parameters();
 }
 

@@ -6,8 +6,8 @@ namespace tessera::nn {
 
 Linear::Linear(int64_t in_features, int64_t out_features, bool bias, DType dtype)
     : in_features(in_features), out_features(out_features) {
-  weight = register_parameter("weight", empty_cpu(IntVector{out_features, in_features}, dtype));
-  this->bias = register_parameter("bias", bias ? empty_cpu(IntVector{out_features}, dtype) : Tensor());
+  weight = register_parameter("weight", empty_kernel(IntVector{out_features, in_features}, dtype));
+  this->bias = register_parameter("bias", bias ? empty_kernel(IntVector{out_features}, dtype) : Tensor());
   reset_parameters();
 }
 

@@ -155,11 +155,11 @@ Module& Module::to(DType dtype) {
   NoGradGuard no_grad;
   for (const auto& [name, t] : without_duplicates(std::move(own))) {
     if ((!t.is_floating_point() && !t.is_complex()) || t.dtype() == dtype) continue;
-    const Tensor converted = empty_cpu(t.sizes(), dtype);
+    const Tensor converted = empty_kernel(t.sizes(), dtype);
     copy_(converted, t);
     const Tensor grad = t.grad();
     if (grad.defined()) {
-      const Tensor converted_grad = empty_cpu(grad.sizes(), dtype);
+      const Tensor converted_grad = empty_kernel(grad.sizes(), dtype);
       copy_(converted_grad, grad);
       t.set_grad(converted_grad);
     }

@@ -12,7 +12,7 @@ namespace tessera::nn {
 namespace {
 
 Tensor floats(std::vector<float> values, IntVector sizes) {
-  Tensor t = empty_cpu(sizes, DType::kFloat32);
+  Tensor t = empty_kernel(sizes, DType::kFloat32);
   std::copy(values.begin(), values.end(), t.data<float>());
   return t;
 }
@@ -165,7 +165,7 @@ TEST(Layers, DropoutOnlyTrains) {
 
 TEST(Losses, Values) {
   const Tensor scores = floats({1, 2, 3, 1, 2, 3}, {2, 3});
-  const Tensor target = empty_cpu(IntVector{2}, DType::kInt64);
+  const Tensor target = empty_kernel(IntVector{2}, DType::kInt64);
   target.data<int64_t>()[0] = 2;
   target.data<int64_t>()[1] = 0;
   expect_near(CrossEntropyLoss()(scores, target), {1.4076059f});
@@ -179,7 +179,7 @@ TEST(Losses, Values) {
 
 TEST(Init, BoundsAndErrors) {
   seed(1);
-  const Tensor w = empty_cpu(IntVector{30, 20}, DType::kFloat32);
+  const Tensor w = empty_kernel(IntVector{30, 20}, DType::kFloat32);
   const auto largest = [&] { return w.abs().max().item<float>(); };
   init::xavier_uniform_(w, 2);
   EXPECT_LE(largest(), 2 * std::sqrt(6.0 / 50));

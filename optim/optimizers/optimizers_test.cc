@@ -11,7 +11,7 @@ namespace tessera::optim {
 namespace {
 
 Tensor floats(std::vector<float> values) {
-  const Tensor t = empty_cpu(IntVector{static_cast<int64_t>(values.size())}, DType::kFloat32);
+  const Tensor t = empty_kernel(IntVector{static_cast<int64_t>(values.size())}, DType::kFloat32);
   std::copy(values.begin(), values.end(), t.data<float>());
   return t;
 }

@@ -125,7 +125,7 @@ std::complex<double> Tensor::item<std::complex<double>>() const {
   return item_scalar().to_complex();
 }
 
-Tensor empty_cpu(IntList sizes, DType dtype) {
+Tensor empty_kernel(IntList sizes, DType dtype) {
   auto impl = make_tensor_impl(nullptr, dtype, Device(), DispatchKey::kCPU);
   impl->set_sizes_contiguous(sizes);
   int64_t bytes;
@@ -137,7 +137,7 @@ Tensor empty_cpu(IntList sizes, DType dtype) {
 }
 
 Tensor empty_tensor(IntList sizes, IntList strides, DType dtype, Device device) {
-  if (device.is_cpu() && strides.empty()) return empty_cpu(sizes, dtype);
+  if (device.is_cpu() && strides.empty()) return empty_kernel(sizes, dtype);
   if (!device.has_index() && !device.is_cpu() && !device.is_meta()) device = complete_device(device);
   auto impl = make_tensor_impl(nullptr, dtype, device, backend_key(device.type));
   int64_t span;

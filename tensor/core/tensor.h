@@ -149,7 +149,7 @@ struct OutputSpec {
 };
 
 // Low-level makers, below dispatch. Sizes are checked (negative, overflow).
-Tensor empty_cpu(IntList sizes, DType dtype);  // row-major
+Tensor empty_kernel(IntList sizes, DType dtype);  // row-major
 Tensor empty_tensor(IntList sizes, IntList strides, DType dtype,
                     Device device);  // strides empty: row-major. CPU and Meta here; others through device_hooks.h
 Tensor empty_from(const OutputSpec& spec);

@@ -89,7 +89,7 @@ static bool cat_rows(TensorList tensors, int64_t d, const Tensor& out) {
   return true;
 }
 
-void cat_cpu(TensorList tensors, int64_t dim, const Tensor& out) {
+void cat_kernel(TensorList tensors, int64_t dim, const Tensor& out) {
   const int64_t d = wrap_dim(dim, cat_model(tensors).dim());
   if (cat_rows(tensors, d, out)) return;
   int64_t at = 0;
@@ -97,7 +97,7 @@ void cat_cpu(TensorList tensors, int64_t dim, const Tensor& out) {
     if (is_skipped(t) && out.dim() != 1) continue;
     const int64_t n = t.sizes()[d];
     if (n)
-      copy__cpu(make_view(
+      copy__kernel(make_view(
                     out,
                     [&] {
                       IntVector s = to_vector(out.sizes());
@@ -192,7 +192,7 @@ OutputSpec flip_meta(const Tensor& self, IntList dims) {
   return OutputSpec(to_vector(self.sizes()), self.is_contiguous() ? IntVector() : preserved_strides(self), self.dtype(),
                     self.device());
 }
-void flip_cpu(const Tensor& self, IntList dims, const Tensor& out) {
+void flip_kernel(const Tensor& self, IntList dims, const Tensor& out) {
   if (out.numel() == 0) return;
   uint64_t mask = 0;
   for (int64_t d : dims) mask |= uint64_t{1} << wrap_dim(d, self.dim());
@@ -302,7 +302,7 @@ Tensor interleave_indices(const Tensor& repeats, std::optional<SymInt> output_si
                  places = arange(Scalar(total), DType::kInt64, std::nullopt, repeats.device());
     return to(searchsorted(ends, places, false, true, std::nullopt, Tensor()), repeats.dtype());
   }
-  const Tensor counts = contiguous(to(repeats, DType::kInt64)), out = empty_cpu(IntVector{total}, DType::kInt64);
+  const Tensor counts = contiguous(to(repeats, DType::kInt64)), out = empty_kernel(IntVector{total}, DType::kInt64);
   int64_t* p = out.data<int64_t>();
   for (int64_t i = 0; i < counts.numel(); ++i) p = std::fill_n(p, counts.data<int64_t>()[i], i);
   return to(out, repeats.dtype());

@@ -283,7 +283,7 @@ Tensor trapezoid_impl(const Tensor& y, const Scalar& dx, int64_t dim, bool runni
   return mul(summed(neighbour_sums(y, d), d, running), dx);
 }
 
-std::tuple<Tensor, Tensor> frexp_Tensor_cpu(const Tensor& self) {
+std::tuple<Tensor, Tensor> frexp_Tensor_kernel(const Tensor& self) {
   TESSERA_CHECK(is_floating_point(self.dtype()), "torch.frexp() only supports floating-point dtypes");
   if (self.is_meta())
     return {empty_tensor(self.sizes(), {}, self.dtype(), self.device()),

@@ -68,7 +68,7 @@ IntVector copy_strides(const Tensor& self, std::optional<MemoryFormat> format) {
 
 }  // namespace
 
-const Tensor& copy__cpu(const Tensor& self, const Tensor& src, bool non_blocking) {
+const Tensor& copy__kernel(const Tensor& self, const Tensor& src, bool non_blocking) {
   if (self.is_same(src)) return self;
   const IntVector shape = infer_broadcast(self.sizes(), src.sizes());
   TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()),
@@ -94,13 +94,13 @@ const Tensor& copy__cpu(const Tensor& self, const Tensor& src, bool non_blocking
   return self;
 }
 
-Tensor clone_cpu(const Tensor& self, std::optional<MemoryFormat> format) {
+Tensor clone_kernel(const Tensor& self, std::optional<MemoryFormat> format) {
   const Tensor r = empty_tensor(self.sizes(), copy_strides(self, format), self.dtype(), self.device());
   copy_elements(r, self);
   return r;
 }
 
-Tensor _to_copy_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device,
+Tensor _to_copy_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device,
                     std::optional<bool>, bool non_blocking, std::optional<MemoryFormat> format) {
   const Device d = factory_device(device ? device : self.device());
   TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_meta() || d.is_meta(), "Cannot copy out of meta tensor; no data!");
@@ -144,20 +144,20 @@ Tensor polar_impl(const Tensor& abs, const Tensor& angle) {
   complex_meta(abs, angle);  // one real dtype
   return make_complex(mul(abs, cos(angle)), mul(abs, sin(angle)));
 }
-void complex_cpu(const Tensor& re, const Tensor& im, const Tensor& out) {
+void complex_kernel(const Tensor& re, const Tensor& im, const Tensor& out) {
   const Tensor parts = _view_as_real_physical(out);
   copy_elements(select(parts, -1, 0), expand(re, out.sizes()));
   copy_elements(select(parts, -1, 1), expand(im, out.sizes()));
 }
 
-Scalar _local_scalar_dense_cpu(const Tensor& self) { return self.item_scalar(); }
+Scalar _local_scalar_dense_kernel(const Tensor& self) { return self.item_scalar(); }
 Scalar item_number(const Tensor& self) {
   TESSERA_CHECK(self.numel() == 1, "a Tensor with ", self.numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!self.is_meta(), "Tensor.item() cannot be called on meta tensors");
   return _local_scalar_dense(self);
 }
 
-bool equal_cpu(const Tensor& self, const Tensor& other) {
+bool equal_kernel(const Tensor& self, const Tensor& other) {
   TESSERA_CHECK(self.device() == other.device(),
                 "Expected all tensors to be on the same device, but found at least two devices, ", self.device().str(),
                 " and ", other.device().str(), "!");
@@ -188,7 +188,7 @@ bool is_nonzero_composite(const Tensor& self) {
   return _local_scalar_dense(self).to_bool();
 }
 
-const Tensor& resize__cpu(const Tensor& self, SymIntList size, std::optional<MemoryFormat> format) {
+const Tensor& resize__kernel(const Tensor& self, SymIntList size, std::optional<MemoryFormat> format) {
   TESSERA_CHECK(!self.requires_grad(), "cannot resize variables that require grad");
   const IntList sizes = size.ints();
   if (!std::ranges::equal(self.sizes(), sizes)) resize_tensor(self, sizes);
@@ -197,7 +197,7 @@ const Tensor& resize__cpu(const Tensor& self, SymIntList size, std::optional<Mem
   return self;
 }
 
-const Tensor& set__source_Storage_storage_offset_cpu(const Tensor& self, Storage source, SymInt storage_offset,
+const Tensor& set__source_Storage_storage_offset_kernel(const Tensor& self, Storage source, SymInt storage_offset,
                                                      SymIntList size, SymIntList stride) {
   const IntVector strides =
       stride.empty() && !size.empty() ? contiguous_strides(size.ints()) : to_vector(stride.ints());
@@ -208,7 +208,7 @@ const Tensor& set__source_Storage_storage_offset_cpu(const Tensor& self, Storage
   self.impl()->set_storage_offset(fresh.storage_offset());
   return self;
 }
-const Tensor& set__source_Tensor_cpu(const Tensor& self, const Tensor& source) {
+const Tensor& set__source_Tensor_kernel(const Tensor& self, const Tensor& source) {
   TESSERA_CHECK(self.dtype() == source.dtype(), "Could not set tensor of type ", name_of(source.dtype()),
                 " to a tensor of type ", name_of(self.dtype()));
   self.impl()->mutable_storage() = source.storage();
@@ -216,7 +216,7 @@ const Tensor& set__source_Tensor_cpu(const Tensor& self, const Tensor& source) {
   self.impl()->set_storage_offset(source.storage_offset());
   return self;
 }
-const Tensor& set__cpu(const Tensor& self) {
+const Tensor& set__kernel(const Tensor& self) {
   const int64_t zero[1] = {0};
   self.impl()->mutable_storage() = StorageImpl::allocate(0, self.device());
   self.impl()->set_storage_offset(0);

@@ -64,7 +64,7 @@ void write_through(const Tensor& out, F f) {
   if (out.is_meta() || out.numel() == 0) return;
   const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
   f(target.data_ptr());
-  if (!target.is_same(out)) copy__cpu(out, target, false);
+  if (!target.is_same(out)) copy__kernel(out, target, false);
 }
 void write_sequence(const Tensor& out, const cpu::Sequence& s) {
   write_through(out, [&](void* p) { TESSERA_ON(out.device(), run_sequence)(s, out.dtype(), p); });
@@ -84,7 +84,7 @@ Tensor make_filled_like(const Tensor& self, const Scalar& value, std::optional<D
   return r;
 }
 
-Tensor empty_memory_format_cpu(SymIntList size, std::optional<DType> dtype, std::optional<Layout>,
+Tensor empty_memory_format_kernel(SymIntList size, std::optional<DType> dtype, std::optional<Layout>,
                                std::optional<Device> device, std::optional<bool> pin,
                                std::optional<MemoryFormat> format) {
   TESSERA_CHECK(format.value_or(MemoryFormat::kContiguous) != MemoryFormat::kPreserve,
@@ -92,13 +92,13 @@ Tensor empty_memory_format_cpu(SymIntList size, std::optional<DType> dtype, std:
   return new_tensor(size.ints(), strides_for(format.value_or(MemoryFormat::kContiguous), size.ints()),
                     factory_dtype(dtype), factory_device(device), pin);
 }
-Tensor empty_strided_cpu(SymIntList size, SymIntList stride, std::optional<DType> dtype, std::optional<Layout>,
+Tensor empty_strided_kernel(SymIntList size, SymIntList stride, std::optional<DType> dtype, std::optional<Layout>,
                          std::optional<Device> device, std::optional<bool> pin) {
   TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ",
                 size.size());
   return new_tensor(size.ints(), stride.ints(), factory_dtype(dtype), factory_device(device), pin);
 }
-Tensor empty_permuted_cpu(SymIntList size, IntList order, std::optional<DType> dtype, std::optional<Layout>,
+Tensor empty_permuted_kernel(SymIntList size, IntList order, std::optional<DType> dtype, std::optional<Layout>,
                           std::optional<Device> device, std::optional<bool>) {
   TESSERA_CHECK(size.size() == order.size(),
                 "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = ",
@@ -117,11 +117,11 @@ Tensor empty_permuted_cpu(SymIntList size, IntList order, std::optional<DType> d
   }
   return empty_tensor(size.ints(), strides, factory_dtype(dtype), factory_device(device));
 }
-Tensor empty_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>,
+Tensor empty_like_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>,
                       std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
   return like(self, dtype, device, format, pin);
 }
-Tensor full_like_cpu(const Tensor& self, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>,
+Tensor full_like_kernel(const Tensor& self, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>,
                      std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
   const Tensor r = like(self, dtype, device, format);
   fill_scalar(r, value);
@@ -137,18 +137,18 @@ Tensor full_value(SymIntList size, const Scalar& value, std::optional<DType> dty
   fill_raw(r, value, true);
   return r;
 }
-Tensor new_empty_cpu(const Tensor& self, SymIntList size, std::optional<DType> dtype, std::optional<Layout>,
+Tensor new_empty_kernel(const Tensor& self, SymIntList size, std::optional<DType> dtype, std::optional<Layout>,
                      std::optional<Device> device, std::optional<bool>) {
   return empty_tensor(size.ints(), {}, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
 }
-Tensor new_empty_strided_cpu(const Tensor& self, SymIntList size, SymIntList stride, std::optional<DType> dtype,
+Tensor new_empty_strided_kernel(const Tensor& self, SymIntList size, SymIntList stride, std::optional<DType> dtype,
                              std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ",
                 size.size());
   return empty_tensor(size.ints(), stride.ints(), dtype.value_or(self.dtype()),
                       factory_device(device ? device : self.device()));
 }
-Tensor new_full_cpu(const Tensor& self, SymIntList size, const Scalar& value, std::optional<DType> dtype,
+Tensor new_full_kernel(const Tensor& self, SymIntList size, const Scalar& value, std::optional<DType> dtype,
                     std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   const Tensor r =
       empty_tensor(size.ints(), {}, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
@@ -462,7 +462,7 @@ Tensor fill_tensor_copy(const Tensor& self, const Tensor& value) {
   fill_tensor(r, value);
   return r;
 }
-const Tensor& zero__cpu(const Tensor& self) {
+const Tensor& zero__kernel(const Tensor& self) {
   check_no_internal_overlap(self);
   fill_raw(self, int64_t{0}, false);
   return self;

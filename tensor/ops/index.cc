@@ -23,7 +23,7 @@ OutputSpec like(const Tensor& self) {
 
 // The functional and out= forms start from a copy of self; the in-place form is self already.
 void start_from(const Tensor& out, const Tensor& self) {
-  if (!out.is_same(self)) copy__cpu(out, self, false);
+  if (!out.is_same(self)) copy__kernel(out, self, false);
 }
 
 Tensor int64_index(const Tensor& index) {
@@ -89,7 +89,7 @@ OutputSpec gather_meta(const Tensor& self, int64_t dim, const Tensor& index, boo
   check_gather("gather", self, dim, index, false);
   return OutputSpec(index.sizes(), self.dtype(), self.device());
 }
-void gather_cpu(const Tensor& self, int64_t dim, const Tensor& index, bool, const Tensor& out) {
+void gather_kernel(const Tensor& self, int64_t dim, const Tensor& index, bool, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor i64 = int64_index(index);
   const int d = static_cast<int>(wrap_dim(dim, self.dim()));
@@ -103,20 +103,20 @@ OutputSpec scatter_src_meta(const Tensor& self, int64_t dim, const Tensor& index
   check_source(self, index, src);
   return like(self);
 }
-void scatter_src_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& out) {
+void scatter_src_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& out) {
   scatter_into(cpu::ScatterMode::kAssign, self, dim, index, src, out);
 }
 OutputSpec scatter_value_meta(const Tensor& self, int64_t dim, const Tensor& index, const Scalar&) {
   check_gather("scatter", self, dim, index, true);
   return like(self);
 }
-void scatter_value_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value, const Tensor& out) {
+void scatter_value_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value, const Tensor& out) {
   scatter_into(cpu::ScatterMode::kAssign, self, dim, index, scalar_to_tensor(value, self.dtype()), out);
 }
 OutputSpec scatter_add_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
   return scatter_src_meta(self, dim, index, src);
 }
-void scatter_add_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& out) {
+void scatter_add_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, const Tensor& out) {
   scatter_into(cpu::ScatterMode::kAdd, self, dim, index, src, out);
 }
 OutputSpec _scatter_reduced_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
@@ -124,7 +124,7 @@ OutputSpec _scatter_reduced_meta(const Tensor& self, int64_t dim, const Tensor& 
   TESSERA_CHECK(mode >= 0 && mode <= static_cast<int64_t>(cpu::ScatterMode::kMin), "scatter: there is no mode ", mode);
   return scatter_src_meta(self, dim, index, src);
 }
-void _scatter_reduced_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, int64_t mode,
+void _scatter_reduced_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, int64_t mode,
                           const Tensor& out) {
   scatter_into(static_cast<cpu::ScatterMode>(mode), self, dim, index, src, out);
 }
@@ -165,7 +165,7 @@ OutputSpec index_select_meta(const Tensor& self, int64_t dim, const Tensor& inde
                   " value(s)");
   return OutputSpec(sizes, {}, self.dtype(), self.device());
 }
-void index_select_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& out) {
+void index_select_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& out) {
   const Tensor i = index_vector(index, "index_select");
   Strided to(out), from(self);
   TESSERA_ON(self.device(), run_index_select)
@@ -210,7 +210,7 @@ OutputSpec index_add_meta(const Tensor& self, int64_t dim, const Tensor& index, 
                 "For integral input tensors, argument alpha must not be a floating point number.");
   return like(self);
 }
-void index_add_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha,
+void index_add_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha,
                    const Tensor& out) {
   start_from(out, self);
   const Tensor i = index_vector(index, "index_add");
@@ -254,7 +254,7 @@ void write_slices(const Tensor& self, int64_t dim, const Tensor& index, const Te
   TESSERA_ON(self.device(), run_scatter)(cpu::ScatterMode::kAssign, shape, static_cast<int>(d), n, to, from, where_);
 }
 }  // namespace
-void index_copy_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Tensor& out) {
+void index_copy_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Tensor& out) {
   write_slices(self, dim, index, source, out);
 }
 OutputSpec index_fill_int_Scalar_meta(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value) {
@@ -264,7 +264,7 @@ OutputSpec index_fill_int_Scalar_meta(const Tensor& self, int64_t dim, const Ten
                 "index_fill_(): Converting complex Scalar to non-complex type is not supported");
   return like(self);
 }
-void index_fill_int_Scalar_cpu(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
+void index_fill_int_Scalar_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
                                const Tensor& out) {
   write_slices(self, dim, index, scalar_to_tensor(value, self.dtype()), out);
 }
@@ -454,7 +454,7 @@ bool is_whole_mask(const Tensor& self, TensorList indices) {
          std::ranges::equal(indices[0].sizes(), self.sizes());
 }
 }  // namespace
-Tensor index_Tensor_cpu(const Tensor& self, TensorList indices) {
+Tensor index_Tensor_kernel(const Tensor& self, TensorList indices) {
   if (is_whole_mask(self, indices)) return masked_select(self, indices[0]);
   const IndexPlan plan(self, indices);
   const Tensor out = empty_tensor(plan.result, {}, self.dtype(), self.device());
@@ -521,7 +521,7 @@ const Tensor& index_put_inplace(const Tensor& self, TensorList indices, const Te
   return self;
 }
 Tensor index_put_copy(const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
-  const Tensor r = clone_cpu(self, MemoryFormat::kPreserve);
+  const Tensor r = clone_kernel(self, MemoryFormat::kPreserve);
   index_put_inplace(r, indices, values, accumulate);
   return r;
 }
@@ -535,7 +535,7 @@ void check_mask(const Tensor& mask, const char* name) {
 }
 }  // namespace
 
-Tensor masked_select_cpu(const Tensor& self, const Tensor& mask) {
+Tensor masked_select_kernel(const Tensor& self, const Tensor& mask) {
   check_mask(mask, "masked_select");
   const IntVector shape = infer_broadcast(self.sizes(), mask.sizes());
   Strided from(self, shape), m(mask, shape);
@@ -563,11 +563,11 @@ const Tensor& masked_scatter_inplace(const Tensor& self, const Tensor& mask, con
 }
 Tensor masked_scatter_copy(const Tensor& self, const Tensor& mask, const Tensor& source) {
   const IntVector shape = infer_broadcast(self.sizes(), mask.sizes());
-  const Tensor r = clone_cpu(expand(self, shape), MemoryFormat::kContiguous);
+  const Tensor r = clone_kernel(expand(self, shape), MemoryFormat::kContiguous);
   masked_scatter_inplace(r, mask, source);
   return r;
 }
-Tensor nonzero_cpu(const Tensor& self) {
+Tensor nonzero_kernel(const Tensor& self) {
   Strided in(self);
   const int64_t n = TESSERA_ON(self.device(), run_count_nonzero)(self.sizes(), in), rank = self.dim();
   // One column per dimension, as documented; the columns lie apart in memory, so that each is contiguous.

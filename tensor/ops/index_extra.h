@@ -26,7 +26,7 @@ const Tensor& index_put_inplace(const Tensor& self, TensorList indices, const Te
 const Tensor& masked_scatter_inplace(const Tensor& self, const Tensor& mask, const Tensor& source);
 void triangle_into(bool upper, const Tensor& self, int64_t diagonal, const Tensor& out);
 template <bool kUpper>
-void triangle_cpu(const Tensor& self, int64_t diagonal, const Tensor& out) {
+void triangle_kernel(const Tensor& self, int64_t diagonal, const Tensor& out) {
   triangle_into(kUpper, self, diagonal, out);
 }
 Tensor flip_checked(const Tensor& self, int64_t dim);

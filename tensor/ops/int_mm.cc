@@ -27,7 +27,7 @@ OutputSpec int_mm_meta(const Tensor& self, const Tensor& mat2) {
 }
 
 // Devices and CPUs without a product of bytes multiply in int32.
-void int_mm_cpu(const Tensor& self, const Tensor& mat2, const Tensor& out) {
+void int_mm_kernel(const Tensor& self, const Tensor& mat2, const Tensor& out) {
   if (out.numel() == 0) return;
   const int64_t m = out.sizes()[0], n = out.sizes()[1], k = self.sizes()[1];
   const bool is_unsigned = self.dtype() == DType::kUInt8;

@@ -37,11 +37,11 @@ void product(const Tensor& a0, const Tensor& b0, const Scalar& beta, const Scala
   const DType t = out.dtype();
   const bool writes_conj = out.is_conj();
   const Tensor target = writes_conj || out.is_neg() ? empty_tensor(out.sizes(), {}, t, out.device()) : out;
-  if (!target.is_same(out) && !beta.equals(0.0)) copy__cpu(target, out, false);
+  if (!target.is_same(out) && !beta.equals(0.0)) copy__kernel(target, out, false);
   TESSERA_ON(a.device(), gemm)
   (t, out.sizes()[0], out.sizes()[1], a.sizes()[1], pointwise::to_param(alpha, t), matrix(a, 0, 1), matrix(b, 0, 1),
    pointwise::to_param(beta, t), matrix(target, 0, 1), a.is_conj(), b.is_conj());
-  if (!target.is_same(out)) copy__cpu(out, target, false);
+  if (!target.is_same(out)) copy__kernel(out, target, false);
 }
 void batched_product(const Tensor& a0, const Tensor& b0, const Scalar& beta, const Scalar& alpha, const Tensor& out) {
   const Tensor a = without_neg(a0), b = without_neg(b0);
@@ -54,7 +54,7 @@ void batched_product(const Tensor& a0, const Tensor& b0, const Scalar& beta, con
 
 // What is added, in out already.
 void start_from(const Tensor& out, const Tensor& self, const Scalar& beta) {
-  if (!out.is_same(self) && !beta.equals(0.0)) copy__cpu(out, expand(self, out.sizes()), false);
+  if (!out.is_same(self) && !beta.equals(0.0)) copy__kernel(out, expand(self, out.sizes()), false);
 }
 // Products of integers drop the fraction of a factor.
 void check_scalars(const Tensor& self, const Scalar& beta, const Scalar& alpha) {
@@ -83,7 +83,7 @@ OutputSpec mm_meta(const Tensor& self, const Tensor& mat2) {
   const int64_t sizes[2] = {self.sizes()[0], mat2.sizes()[1]};
   return OutputSpec(IntList(sizes), self.dtype(), common_device({&self, &mat2}));
 }
-void mm_cpu(const Tensor& self, const Tensor& mat2, const Tensor& out) {
+void mm_kernel(const Tensor& self, const Tensor& mat2, const Tensor& out) {
   if (out.numel()) product(self, mat2, 0, 1, out);
 }
 
@@ -98,7 +98,7 @@ OutputSpec bmm_meta(const Tensor& self, const Tensor& mat2) {
   const int64_t sizes[3] = {self.sizes()[0], self.sizes()[1], mat2.sizes()[2]};
   return OutputSpec(IntList(sizes), self.dtype(), common_device({&self, &mat2}));
 }
-void bmm_cpu(const Tensor& self, const Tensor& mat2, const Tensor& out) {
+void bmm_kernel(const Tensor& self, const Tensor& mat2, const Tensor& out) {
   if (out.numel()) batched_product(self, mat2, 0, 1, out);
 }
 
@@ -112,7 +112,7 @@ OutputSpec mv_meta(const Tensor& self, const Tensor& vec) {
   const int64_t sizes[1] = {self.sizes()[0]};
   return OutputSpec(IntList(sizes), self.dtype(), common_device({&self, &vec}));
 }
-void mv_cpu(const Tensor& self, const Tensor& vec, const Tensor& out) {
+void mv_kernel(const Tensor& self, const Tensor& vec, const Tensor& out) {
   if (out.numel()) product(self, unsqueeze(vec, 1), 0, 1, unsqueeze(out, 1));
 }
 
@@ -127,13 +127,13 @@ OutputSpec dot_meta(const Tensor& self, const Tensor& tensor) {
   has_product(self, "dot");
   return OutputSpec(IntVector{}, {}, self.dtype(), common_device({&self, &tensor}));
 }
-void dot_cpu(const Tensor& self, const Tensor& tensor, const Tensor& out) {
+void dot_kernel(const Tensor& self, const Tensor& tensor, const Tensor& out) {
   const Tensor a = resolve_neg(self), b = resolve_conj(resolve_neg(tensor));
   TESSERA_ON(self.device(), dot)
   (self.dtype(), a.numel(), a.data_ptr(), a.strides()[0], b.data_ptr(), b.strides()[0], a.is_conj(), out.data_ptr());
 }
 OutputSpec vdot_meta(const Tensor& self, const Tensor& other) { return dot_meta(self, other); }
-void vdot_cpu(const Tensor& self, const Tensor& other, const Tensor& out) { dot_cpu(conj(self), other, out); }
+void vdot_kernel(const Tensor& self, const Tensor& other, const Tensor& out) { dot_kernel(conj(self), other, out); }
 
 // --- products added ---
 
@@ -162,7 +162,7 @@ bool biased_product(const Tensor& self, const Tensor& mat1, const Tensor& mat2, 
              matrix(mat1, 0, 1), matrix(mat2, 0, 1), self.data_ptr(), GemmActivation::kNone, matrix(out, 0, 1));
 }
 }  // namespace
-void addmm_cpu(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha,
+void addmm_kernel(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha,
                const Tensor& out) {
   if (out.numel() == 0 || biased_product(self, mat1, mat2, beta, alpha, out)) return;
   start_from(out, self, beta);
@@ -176,7 +176,7 @@ OutputSpec addmv_meta(const Tensor& self, const Tensor& mat, const Tensor& vec, 
   expands_to(self, s.sizes, "addmv");
   return s;
 }
-void addmv_cpu(const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta, const Scalar& alpha,
+void addmv_kernel(const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta, const Scalar& alpha,
                const Tensor& out) {
   if (out.numel() == 0) return;
   start_from(out, self, beta);
@@ -190,7 +190,7 @@ OutputSpec baddbmm_meta(const Tensor& self, const Tensor& batch1, const Tensor& 
   expands_to(self, s.sizes, "baddbmm");
   return s;
 }
-void baddbmm_cpu(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
+void baddbmm_kernel(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
                  const Scalar& alpha, const Tensor& out) {
   if (out.numel() == 0) return;
   start_from(out, self, beta);
@@ -212,10 +212,10 @@ OutputSpec addr_meta(const Tensor& self, const Tensor& vec1, const Tensor& vec2,
   }
   return OutputSpec(IntList(sizes), t, common_device({&self, &vec1, &vec2}));
 }
-void addr_cpu(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Scalar& beta, const Scalar& alpha,
+void addr_kernel(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Scalar& beta, const Scalar& alpha,
               const Tensor& out) {
   const Tensor product = mul(mul(unsqueeze(vec1, 1), unsqueeze(vec2, 0)), alpha);
-  copy__cpu(out, beta.equals(0.0) ? product : add(mul(self, beta), product), false);
+  copy__kernel(out, beta.equals(0.0) ? product : add(mul(self, beta), product), false);
 }
 Tensor addbmm_impl(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
                    const Scalar& alpha) {

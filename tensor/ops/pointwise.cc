@@ -159,7 +159,7 @@ Tensor small_call(const PointwiseOp& op, Inputs inputs, Params params) {
   SmallCall call;
   if (!call.prepare(op, inputs, params)) return Tensor();
   // Rows of a size-1 dimension may carry odd strides; the general path keeps them as documented.
-  Tensor result = empty_cpu(call.shape().sizes(), call.result_dtype());
+  Tensor result = empty_kernel(call.shape().sizes(), call.result_dtype());
   call.run(result.data_ptr());
   return result;
 }

@@ -63,44 +63,44 @@ DType floating_or_default(const Tensor& t) { return t.is_floating_point() ? t.dt
 
 // --- samplers that fill a tensor ---
 
-const Tensor& uniform__cpu(const Tensor& self, double from, double to, const Generator& g) {
+const Tensor& uniform__kernel(const Tensor& self, double from, double to, const Generator& g) {
   if (self.is_complex()) {
-    uniform__cpu(view_as_real(self), from, to, g);
+    uniform__kernel(view_as_real(self), from, to, g);
     return self;
   }
   return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
     TESSERA_ON(self.device(), random_uniform)(shape, out, from, to, source_for(self, g));
   });
 }
-const Tensor& normal__cpu(const Tensor& self, double mean, double std, const Generator& g) {
+const Tensor& normal__kernel(const Tensor& self, double mean, double std, const Generator& g) {
   TESSERA_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
   if (self.is_complex()) {
     // Half of the variance for each part.
-    normal__cpu(view_as_real(self), mean, std / std::sqrt(2.0), g);
+    normal__kernel(view_as_real(self), mean, std / std::sqrt(2.0), g);
     return self;
   }
   return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
     TESSERA_ON(self.device(), random_normal)(shape, out, mean, std, source_for(self, g));
   });
 }
-const Tensor& log_normal__cpu(const Tensor& self, double mean, double std, const Generator& g) {
+const Tensor& log_normal__kernel(const Tensor& self, double mean, double std, const Generator& g) {
   return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
     TESSERA_ON(self.device(), random_log_normal)(shape, out, mean, std, source_for(self, g));
   });
 }
-const Tensor& exponential__cpu(const Tensor& self, double lambd, const Generator& g) {
+const Tensor& exponential__kernel(const Tensor& self, double lambd, const Generator& g) {
   continuous(self, "Exponential");
   return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
     TESSERA_ON(self.device(), random_exponential)(shape, out, lambd, source_for(self, g));
   });
 }
-const Tensor& cauchy__cpu(const Tensor& self, double median, double sigma, const Generator& g) {
+const Tensor& cauchy__kernel(const Tensor& self, double median, double sigma, const Generator& g) {
   continuous(self, "Cauchy");
   return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
     TESSERA_ON(self.device(), random_cauchy)(shape, out, median, sigma, source_for(self, g));
   });
 }
-const Tensor& geometric__cpu(const Tensor& self, double p, const Generator& g) {
+const Tensor& geometric__kernel(const Tensor& self, double p, const Generator& g) {
   return fill_with(self, [&](IntList shape, const cpu::Operand& out) {
     TESSERA_ON(self.device(), random_geometric)(shape, out, p, source_for(self, g));
   });
@@ -140,12 +140,12 @@ Tensor new_tensor(SymIntList size, std::optional<DType> dtype, std::optional<Dev
 }
 Tensor new_uniform(const Tensor& t, const Generator& g) {
   return filled_new(
-      t, [&](const Tensor& x) { uniform__cpu(x, 0, 1, g); }, [&](const Tensor& x) { uniform_(x, 0, 1, g); });
+      t, [&](const Tensor& x) { uniform__kernel(x, 0, 1, g); }, [&](const Tensor& x) { uniform_(x, 0, 1, g); });
 }
 Tensor new_normal(const Tensor& t, double mean, double std, const Generator& g) {
   TESSERA_CHECK(std >= 0, "normal expects std >= 0.0, but found std ", std);
   return filled_new(
-      t, [&](const Tensor& x) { normal__cpu(x, mean, std, g); }, [&](const Tensor& x) { normal_(x, mean, std, g); });
+      t, [&](const Tensor& x) { normal__kernel(x, mean, std, g); }, [&](const Tensor& x) { normal_(x, mean, std, g); });
 }
 Tensor new_integers(const Tensor& t, int64_t low, int64_t high, const Generator& g) {
   return filled_new(
@@ -165,45 +165,45 @@ Tensor new_permutation(int64_t n, const Generator& g, DType dtype, Device device
   copy_(r, argsort(keys));
   return r;
 }
-Tensor rand_like_generator_cpu(const Tensor& self, const Generator& g, std::optional<DType> dtype,
+Tensor rand_like_generator_kernel(const Tensor& self, const Generator& g, std::optional<DType> dtype,
                                std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
                                std::optional<MemoryFormat> format) {
-  return new_uniform(empty_like_cpu(self, dtype, layout, device, pin, format), g);
+  return new_uniform(empty_like_kernel(self, dtype, layout, device, pin, format), g);
 }
-Tensor randn_like_generator_cpu(const Tensor& self, const Generator& g, std::optional<DType> dtype,
+Tensor randn_like_generator_kernel(const Tensor& self, const Generator& g, std::optional<DType> dtype,
                                 std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
                                 std::optional<MemoryFormat> format) {
-  return new_normal(empty_like_cpu(self, dtype, layout, device, pin, format), 0, 1, g);
+  return new_normal(empty_like_kernel(self, dtype, layout, device, pin, format), 0, 1, g);
 }
-Tensor randint_like_low_generator_dtype_cpu(const Tensor& self, SymInt low, SymInt high, const Generator& g,
+Tensor randint_like_low_generator_dtype_kernel(const Tensor& self, SymInt low, SymInt high, const Generator& g,
                                             std::optional<DType> dtype, std::optional<Layout> layout,
                                             std::optional<Device> device, std::optional<bool> pin,
                                             std::optional<MemoryFormat> format) {
-  return new_integers(empty_like_cpu(self, dtype, layout, device, pin, format), low.guard_int(), high.guard_int(), g);
+  return new_integers(empty_like_kernel(self, dtype, layout, device, pin, format), low.guard_int(), high.guard_int(), g);
 }
-Tensor randint_like_generator_cpu(const Tensor& self, SymInt high, const Generator& g, std::optional<DType> dtype,
+Tensor randint_like_generator_kernel(const Tensor& self, SymInt high, const Generator& g, std::optional<DType> dtype,
                                   std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
                                   std::optional<MemoryFormat> format) {
-  return randint_like_low_generator_dtype_cpu(self, 0, high, g, dtype, layout, device, pin, format);
+  return randint_like_low_generator_dtype_kernel(self, 0, high, g, dtype, layout, device, pin, format);
 }
-Tensor rand_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
+Tensor rand_like_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
                      std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
-  return rand_like_generator_cpu(self, {}, dtype, layout, device, pin, format);
+  return rand_like_generator_kernel(self, {}, dtype, layout, device, pin, format);
 }
-Tensor randn_like_cpu(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
+Tensor randn_like_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
                       std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
-  return randn_like_generator_cpu(self, {}, dtype, layout, device, pin, format);
+  return randn_like_generator_kernel(self, {}, dtype, layout, device, pin, format);
 }
-Tensor randint_like_low_dtype_cpu(const Tensor& self, SymInt low, SymInt high, std::optional<DType> dtype,
+Tensor randint_like_low_dtype_kernel(const Tensor& self, SymInt low, SymInt high, std::optional<DType> dtype,
                                   std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
                                   std::optional<MemoryFormat> format) {
-  return randint_like_low_generator_dtype_cpu(self, low, high, {}, dtype, layout, device, pin, format);
+  return randint_like_low_generator_dtype_kernel(self, low, high, {}, dtype, layout, device, pin, format);
 }
-Tensor randint_like_cpu(const Tensor& self, SymInt high, std::optional<DType> dtype, std::optional<Layout> layout,
+Tensor randint_like_kernel(const Tensor& self, SymInt high, std::optional<DType> dtype, std::optional<Layout> layout,
                         std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
-  return randint_like_low_generator_dtype_cpu(self, 0, high, {}, dtype, layout, device, pin, format);
+  return randint_like_low_generator_dtype_kernel(self, 0, high, {}, dtype, layout, device, pin, format);
 }
-Tensor normal_float_float_cpu(double mean, double std, SymIntList size, const Generator& g, std::optional<DType> dtype,
+Tensor normal_float_float_kernel(double mean, double std, SymIntList size, const Generator& g, std::optional<DType> dtype,
                               std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   return new_normal(new_tensor(size, dtype, device, default_dtype()), mean, std, g);
 }
@@ -237,29 +237,29 @@ void check_std(const Tensor& std) {
 Tensor fresh(const Tensor& like, IntList sizes) { return empty_tensor(sizes, {}, like.dtype(), like.device()); }
 }  // namespace
 
-Tensor normal_Tensor_float_cpu(const Tensor& mean, double std, const Generator& g) {
+Tensor normal_Tensor_float_kernel(const Tensor& mean, double std, const Generator& g) {
   const Tensor r = fresh(mean, mean.sizes());
-  normal__cpu(r, 0, std, g);
-  copy__cpu(r, add(r, mean), false);
+  normal__kernel(r, 0, std, g);
+  copy__kernel(r, add(r, mean), false);
   return r;
 }
-Tensor normal_float_Tensor_cpu(double mean, const Tensor& std, const Generator& g) {
+Tensor normal_float_Tensor_kernel(double mean, const Tensor& std, const Generator& g) {
   check_std(std);
   const Tensor r = fresh(std, std.sizes());
-  normal__cpu(r, 0, 1, g);
-  copy__cpu(r, add(mul(r, std), Scalar(mean)), false);
+  normal__kernel(r, 0, 1, g);
+  copy__kernel(r, add(mul(r, std), Scalar(mean)), false);
   return r;
 }
-Tensor normal_Tensor_Tensor_cpu(const Tensor& mean, const Tensor& std, const Generator& g) {
+Tensor normal_Tensor_Tensor_kernel(const Tensor& mean, const Tensor& std, const Generator& g) {
   check_std(std);
   const Tensor r = fresh(mean, infer_broadcast(mean.sizes(), std.sizes()));
-  normal__cpu(r, 0, 1, g);
-  copy__cpu(r, add(mul(r, std), mean), false);
+  normal__kernel(r, 0, 1, g);
+  copy__kernel(r, add(mul(r, std), mean), false);
   return r;
 }
 
 Tensor bernoulli_of(const Tensor& self, const Generator& g) {
-  const Tensor r = empty_like_cpu(self, {}, {}, {}, {}, {});
+  const Tensor r = empty_like_kernel(self, {}, {}, {}, {}, {});
   bernoulli_each(r, self, g);
   return r;
 }
@@ -284,7 +284,7 @@ Tensor multinomial_meta(const Tensor& self, SymInt num_samples, bool replacement
   sizes.back() = n;
   return empty_tensor(sizes, {}, DType::kInt64, self.device());
 }
-Tensor multinomial_cpu(const Tensor& self, SymInt num_samples, bool replacement, const Generator& g) {
+Tensor multinomial_kernel(const Tensor& self, SymInt num_samples, bool replacement, const Generator& g) {
   const Tensor out = multinomial_meta(self, num_samples, replacement, g);
   if (out.numel() == 0) return out;
   const Tensor weights = self.dim() == 1 ? unsqueeze(self, 0) : self, rows = self.dim() == 1 ? unsqueeze(out, 0) : out;
@@ -299,13 +299,13 @@ void multinomial_into(const Tensor& out, const Tensor& self, SymInt num_samples,
   structured::store_out(out, multinomial(self, num_samples, replacement, g), OutDtype::kSame);
 }
 
-Tensor poisson_cpu(const Tensor& self, const Generator& g) {
+Tensor poisson_kernel(const Tensor& self, const Generator& g) {
   const Tensor rate = contiguous(self), r = fresh(self, self.sizes());
   if (r.is_meta()) return r;
   TESSERA_ON(r.device(), random_poisson)(r.sizes(), Strided(r), Strided(rate), source_for(r, g));
   return r;
 }
-Tensor binomial_cpu(const Tensor& count, const Tensor& prob, const Generator& g) {
+Tensor binomial_kernel(const Tensor& count, const Tensor& prob, const Generator& g) {
   TESSERA_CHECK_VALUE(is_floating_point(count.dtype()),
                       "binomial only supports floating-point dtypes for count, got: ", type_name_of(count.dtype()));
   TESSERA_CHECK_VALUE(is_floating_point(prob.dtype()),
@@ -317,14 +317,14 @@ Tensor binomial_cpu(const Tensor& count, const Tensor& prob, const Generator& g)
   TESSERA_ON(r.device(), random_binomial)(r.sizes(), Strided(r), Strided(n), Strided(p), source_for(r, g));
   return r;
 }
-Tensor _standard_gamma_cpu(const Tensor& self, const Generator& g) {
+Tensor _standard_gamma_kernel(const Tensor& self, const Generator& g) {
   const Tensor a = contiguous(self), r = fresh(self, self.sizes());
   if (r.is_meta()) return r;
   TESSERA_ON(r.device(), random_gamma)(r.sizes(), Strided(r), Strided(a), source_for(r, g));
   return r;
 }
 
-Tensor _standard_gamma_grad_cpu(const Tensor& self, const Tensor& output) {
+Tensor _standard_gamma_grad_kernel(const Tensor& self, const Tensor& output) {
   TESSERA_CHECK_NOT_IMPLEMENTED(floating_or_default(self) == self.dtype(),
                                 "\"_standard_gamma_grad_cpu\" not implemented for '", type_name_of(self.dtype()), "'");
   TESSERA_CHECK(output.device() == self.device(), "_standard_gamma_grad: expected output to be on ",
@@ -339,7 +339,7 @@ Tensor _standard_gamma_grad_cpu(const Tensor& self, const Tensor& output) {
 
 // --- dropout ---
 
-std::tuple<Tensor, Tensor> native_dropout_cpu(const Tensor& input, double p, std::optional<bool> train) {
+std::tuple<Tensor, Tensor> native_dropout_kernel(const Tensor& input, double p, std::optional<bool> train) {
   TESSERA_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   if (!train.value_or(true)) return {clone(input), ones_like(input, DType::kBool)};
   const Tensor mask = new_bernoulli(empty_like(input, DType::kBool), 1 - p, {});

@@ -122,7 +122,7 @@ OutputSpec mean_dim_meta(const Tensor& self, std::optional<IntList> dim, bool ke
 OutputSpec prod_dim_meta(const Tensor& self, int64_t dim, bool keepdim, std::optional<DType> dtype) {
   return spec_of(self, one_dim(self, dim), keepdim, sum_dtype(self, dtype));
 }
-void prod_dim_cpu(const Tensor& self, int64_t dim, bool keepdim, std::optional<DType>, const Tensor& out) {
+void prod_dim_kernel(const Tensor& self, int64_t dim, bool keepdim, std::optional<DType>, const Tensor& out) {
   reduce_into(cpu::ReduceKind::kProd, out.dtype(), self, one_dim(self, dim), keepdim, out);
 }
 
@@ -200,7 +200,7 @@ std::array<OutputSpec, 2> aminmax_meta(const Tensor& self, std::optional<int64_t
   const OutputSpec s = spec_of(self, mask, keepdim, self.dtype());
   return {s, s};
 }
-void aminmax_cpu(const Tensor& self, std::optional<int64_t> dim, bool keepdim, const Tensor& min, const Tensor& max) {
+void aminmax_kernel(const Tensor& self, std::optional<int64_t> dim, bool keepdim, const Tensor& min, const Tensor& max) {
   const uint64_t mask = dim ? one_dim(self, *dim) : all_dims(self);
   reduce_into(cpu::ReduceKind::kMin, self.dtype(), self, mask, keepdim, min);
   reduce_into(cpu::ReduceKind::kMax, self.dtype(), self, mask, keepdim, max);
@@ -219,7 +219,7 @@ OutputSpec truth_dims_meta(const Tensor& self, std::optional<IntList> dim, bool 
 OutputSpec count_nonzero_meta(const Tensor& self, IntList dim) {
   return spec_of(self, reduce_mask(self, dim), false, DType::kInt64);
 }
-void count_nonzero_cpu(const Tensor& self, IntList dim, const Tensor& out) {
+void count_nonzero_kernel(const Tensor& self, IntList dim, const Tensor& out) {
   reduce_into(cpu::ReduceKind::kCountNonzero, self.dtype(), self, reduce_mask(self, dim), false, out);
 }
 
@@ -257,7 +257,7 @@ void spread_into(bool take_sqrt, const Tensor& self, std::optional<IntList> dim,
       const Tensor v = var(p, dim, Scalar(c), keepdim);
       sum = sum.defined() ? add(sum, v) : v;
     }
-    copy__cpu(spread, take_sqrt ? sqrt(sum) : sum, false);
+    copy__kernel(spread, take_sqrt ? sqrt(sum) : sum, false);
     if (mean.defined()) reduce_into(cpu::ReduceKind::kMean, self.dtype(), self, mask, keepdim, mean);
     return;
   }
@@ -275,17 +275,17 @@ OutputSpec logsumexp_meta(const Tensor& self, IntList dim, bool keepdim) {
   return spec_of(self, reduce_mask(self, dim), keepdim,
                  is_integral(self.dtype(), true) ? default_dtype() : self.dtype());
 }
-void logsumexp_cpu(const Tensor& self, IntList dim, bool keepdim, const Tensor& out) {
+void logsumexp_kernel(const Tensor& self, IntList dim, bool keepdim, const Tensor& out) {
   if (self.is_complex()) {
     if (self.numel() == 0) {
-      copy__cpu(out, reshape(log(sum(exp(self), dim, true)), out.sizes()), false);
+      copy__kernel(out, reshape(log(sum(exp(self), dim, true)), out.sizes()), false);
       return;
     }
     // log(sum(exp(x - m))) + m with m the largest real part.
     const Tensor m = amax(real(resolve_conj(self)), dim, true);
     const Tensor shift = where(isfinite(m), m, zeros_like(m));
     const Tensor s = add(log(sum(exp(sub(self, shift)), dim, true)), shift);
-    copy__cpu(out, reshape(s, out.sizes()), false);
+    copy__kernel(out, reshape(s, out.sizes()), false);
     return;
   }
   reduce_into(cpu::ReduceKind::kLogSumExp, out.dtype(), self, reduce_mask(self, dim), keepdim, out);
@@ -319,7 +319,7 @@ OutputSpec vector_norm_meta(const Tensor& self, const Scalar& ord, std::optional
   }
   return spec_of(self, mask, keepdim, to_real(dtype.value_or(self.dtype())));
 }
-void vector_norm_cpu(const Tensor& self, const Scalar& ord, std::optional<IntList> dim, bool keepdim,
+void vector_norm_kernel(const Tensor& self, const Scalar& ord, std::optional<IntList> dim, bool keepdim,
                      std::optional<DType> dtype, const Tensor& out) {
   KernelParam p{};
   p.f = ord.to_double();
@@ -362,7 +362,7 @@ void scan_into(cpu::ScanKind kind, const Tensor& self, int64_t dim, const Tensor
   }
   TESSERA_ON(self.device(), run_scan)(kind, out.dtype(), shape, static_cast<int>(wrap_dim(dim, self.dim())), to, i, in);
 }
-void logcumsumexp_cpu(const Tensor& self, int64_t dim, const Tensor& out) {
+void logcumsumexp_kernel(const Tensor& self, int64_t dim, const Tensor& out) {
   scan_into(cpu::ScanKind::kLogCumSumExp, self, dim, out, Tensor());
 }
 

@@ -18,78 +18,78 @@ inline uint64_t all_dims(const Tensor& self) { return self.dim() == 0 ? 0 : (uin
 std::optional<IntList> dim_or_all(IntList dim);
 
 template <cpu::ReduceKind kKind>
-void sum_all_cpu(const Tensor& self, std::optional<DType>, const Tensor& out) {
+void sum_all_kernel(const Tensor& self, std::optional<DType>, const Tensor& out) {
   reduce_into(kKind, out.dtype(), self, all_dims(self), false, out);
 }
 template <cpu::ReduceKind kKind>
-void sum_dim_cpu(const Tensor& self, std::optional<IntList> dim, bool keepdim, std::optional<DType>,
+void sum_dim_kernel(const Tensor& self, std::optional<IntList> dim, bool keepdim, std::optional<DType>,
                  const Tensor& out) {
   reduce_into(kKind, out.dtype(), self, reduce_mask(self, dim), keepdim, out);
 }
 template <cpu::ReduceKind kKind>
-void extreme_dims_cpu(const Tensor& self, IntList dim, bool keepdim, const Tensor& out) {
+void extreme_dims_kernel(const Tensor& self, IntList dim, bool keepdim, const Tensor& out) {
   reduce_into(kKind, self.dtype(), self, reduce_mask(self, dim), keepdim, out);
 }
 template <cpu::ReduceKind kKind>
-void extreme_all_cpu(const Tensor& self, const Tensor& out) {
+void extreme_all_kernel(const Tensor& self, const Tensor& out) {
   reduce_into(kKind, self.dtype(), self, all_dims(self), false, out);
 }
 template <cpu::ReduceKind kKind>
-void truth_all_cpu(const Tensor& self, const Tensor& out) {
+void truth_all_kernel(const Tensor& self, const Tensor& out) {
   reduce_into(kKind, self.dtype(), self, all_dims(self), false, out);
 }
 template <cpu::ReduceKind kKind>
-void truth_dim_cpu(const Tensor& self, int64_t dim, bool keepdim, const Tensor& out) {
+void truth_dim_kernel(const Tensor& self, int64_t dim, bool keepdim, const Tensor& out) {
   reduce_into(kKind, self.dtype(), self, reduce_mask(self, IntList(&dim, 1)), keepdim, out);
 }
 template <cpu::ReduceKind kKind>
-void truth_dims_cpu(const Tensor& self, std::optional<IntList> dim, bool keepdim, const Tensor& out) {
+void truth_dims_kernel(const Tensor& self, std::optional<IntList> dim, bool keepdim, const Tensor& out) {
   reduce_into(kKind, self.dtype(), self, reduce_mask(self, dim), keepdim, out);
 }
 
 void extreme_dim_into(bool largest, const Tensor& self, int64_t dim, bool keepdim, const Tensor& values,
                       const Tensor& indices);
 template <bool kLargest>
-void extreme_dim_cpu(const Tensor& self, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
+void extreme_dim_kernel(const Tensor& self, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
   extreme_dim_into(kLargest, self, dim, keepdim, values, indices);
 }
 void arg_into(bool largest, const Tensor& self, std::optional<int64_t> dim, bool keepdim, const Tensor& out);
 template <bool kLargest>
-void arg_cpu(const Tensor& self, std::optional<int64_t> dim, bool keepdim, const Tensor& out) {
+void arg_kernel(const Tensor& self, std::optional<int64_t> dim, bool keepdim, const Tensor& out) {
   arg_into(kLargest, self, dim, keepdim, out);
 }
 
 void spread_into(bool sqrt, const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>& correction,
                  bool keepdim, const Tensor& spread, const Tensor& mean);
 template <bool kSqrt>
-void spread_cpu(const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>& correction, bool keepdim,
+void spread_kernel(const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>& correction, bool keepdim,
                 const Tensor& out) {
   spread_into(kSqrt, self, dim, correction, keepdim, out, Tensor());
 }
 template <bool kSqrt>
-void spread_mean_cpu(const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>& correction,
+void spread_mean_kernel(const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>& correction,
                      bool keepdim, const Tensor& spread, const Tensor& mean) {
   spread_into(kSqrt, self, dim, correction, keepdim, spread, mean);
 }
 
 void scan_into(cpu::ScanKind kind, const Tensor& self, int64_t dim, const Tensor& out, const Tensor& indices);
 template <cpu::ScanKind kKind>
-void scan_cpu(const Tensor& self, int64_t dim, std::optional<DType>, const Tensor& out) {
+void scan_kernel(const Tensor& self, int64_t dim, std::optional<DType>, const Tensor& out) {
   scan_into(kKind, self, dim, out, Tensor());
 }
 template <cpu::ScanKind kKind>
-void cumextreme_cpu(const Tensor& self, int64_t dim, const Tensor& values, const Tensor& indices) {
+void cumextreme_kernel(const Tensor& self, int64_t dim, const Tensor& values, const Tensor& indices) {
   scan_into(kKind, self, dim, values, indices);
 }
 
 void softmax_into(bool log, const Tensor& self, int64_t dim, const Tensor& out);
 template <bool kLog>
-void softmax_cpu(const Tensor& self, int64_t dim, bool, const Tensor& out) {
+void softmax_kernel(const Tensor& self, int64_t dim, bool, const Tensor& out) {
   softmax_into(kLog, self, dim, out);
 }
 void softmax_backward_into(bool log, const Tensor& grad, const Tensor& output, int64_t dim, const Tensor& out);
 template <bool kLog>
-void softmax_backward_cpu(const Tensor& grad, const Tensor& output, int64_t dim, DType, const Tensor& out) {
+void softmax_backward_kernel(const Tensor& grad, const Tensor& output, int64_t dim, DType, const Tensor& out) {
   softmax_backward_into(kLog, grad, output, dim, out);
 }
 Tensor softmax_composite(const Tensor& self, int64_t dim, std::optional<DType> dtype);

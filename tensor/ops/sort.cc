@@ -36,15 +36,15 @@ std::array<OutputSpec, 2> sort_meta(const Tensor& self, int64_t dim, bool) {
 std::array<OutputSpec, 2> sort_stable_meta(const Tensor& self, std::optional<bool>, int64_t dim, bool descending) {
   return sort_meta(self, dim, descending);
 }
-void sort_cpu(const Tensor& self, int64_t dim, bool descending, const Tensor& values, const Tensor& indices) {
+void sort_kernel(const Tensor& self, int64_t dim, bool descending, const Tensor& values, const Tensor& indices) {
   if (values.numel() == 0) return;
   const IntVector shape = at_least_1d(self.sizes());
   Strided in(self), v(values), i(indices);
   TESSERA_ON(self.device(), run_sort)(shape, static_cast<int>(wrap_dim(dim, self.dim())), descending, v, i, in);
 }
-void sort_stable_cpu(const Tensor& self, std::optional<bool>, int64_t dim, bool descending, const Tensor& values,
+void sort_stable_kernel(const Tensor& self, std::optional<bool>, int64_t dim, bool descending, const Tensor& values,
                      const Tensor& indices) {
-  sort_cpu(self, dim, descending, values, indices);
+  sort_kernel(self, dim, descending, values, indices);
 }
 
 std::array<OutputSpec, 2> topk_meta(const Tensor& self, SymInt k, int64_t dim, bool, bool) {
@@ -57,7 +57,7 @@ std::array<OutputSpec, 2> topk_meta(const Tensor& self, SymInt k, int64_t dim, b
   if (self.dim() > 0) sizes[d] = count;
   return {shaped(self, sizes, self.dtype()), shaped(self, sizes, DType::kInt64)};
 }
-void topk_cpu(const Tensor& self, SymInt k, int64_t dim, bool largest, bool sorted, const Tensor& values,
+void topk_kernel(const Tensor& self, SymInt k, int64_t dim, bool largest, bool sorted, const Tensor& values,
               const Tensor& indices) {
   if (values.numel() == 0) return;
   const IntVector shape = at_least_1d(self.sizes());
@@ -112,7 +112,7 @@ OutputSpec searchsorted_meta(const Tensor& sequence, const Tensor& self, bool ou
   }
   return shaped(sequence, to_vector(self.sizes()), out_int32 ? DType::kInt32 : DType::kInt64);
 }
-void searchsorted_cpu(const Tensor& sequence, const Tensor& self, bool out_int32, bool right,
+void searchsorted_kernel(const Tensor& sequence, const Tensor& self, bool out_int32, bool right,
                       std::optional<std::string_view> side, const Tensor& sorter, const Tensor& out) {
   if (out.numel() == 0) return;
   const DType t = result_type(sequence, self);
@@ -124,7 +124,7 @@ void searchsorted_cpu(const Tensor& sequence, const Tensor& self, bool out_int32
   TESSERA_ON(b.device(), run_searchsorted)
   (t, b.data_ptr(), b.sizes().back(), shared, order.defined() ? order.data_ptr<int64_t>() : nullptr, v.data_ptr(), rows,
    n, right || (side && *side == "right"), out_int32, target.data_ptr());
-  if (!target.is_same(out)) copy__cpu(out, target, false);
+  if (!target.is_same(out)) copy__kernel(out, target, false);
 }
 Tensor bucketize_impl(const Tensor& self, const Tensor& boundaries, bool out_int32, bool right) {
   TESSERA_CHECK(boundaries.dim() == 1, "boundaries tensor must be 1 dimension, but got dim(", boundaries.dim(), ")");
@@ -165,7 +165,7 @@ std::tuple<Tensor, Tensor, Tensor> nothing(const Tensor& self, bool inverse, boo
 }
 Tensor array_of(const std::vector<int64_t>& v) {
   const int64_t n[1] = {static_cast<int64_t>(v.size())};
-  const Tensor t = empty_cpu(n, DType::kInt64);
+  const Tensor t = empty_kernel(n, DType::kInt64);
   std::copy(v.begin(), v.end(), t.data<int64_t>());
   return t;
 }
@@ -174,7 +174,7 @@ std::optional<std::tuple<Tensor, Tensor, Tensor>> distinct_by_table(const Tensor
                                                                     bool return_counts) {
   if (!self.is_cpu() || !is_integral(self.dtype(), true) || self.dtype() == DType::kUInt64) return std::nullopt;
   const Tensor x = contiguous(to(self, DType::kInt64));
-  const Tensor inverse = empty_cpu(return_inverse ? self.sizes() : IntList(IntVector{0}), DType::kInt64);
+  const Tensor inverse = empty_kernel(return_inverse ? self.sizes() : IntList(IntVector{0}), DType::kInt64);
   cpu::Distinct found;
   if (!cpu::distinct_integers(x.data<int64_t>(), x.numel(), return_inverse ? inverse.data<int64_t>() : nullptr,
                               return_counts, found))
@@ -183,7 +183,7 @@ std::optional<std::tuple<Tensor, Tensor, Tensor>> distinct_by_table(const Tensor
 }
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> _unique2_cpu(const Tensor& self, bool, bool return_inverse, bool return_counts) {
+std::tuple<Tensor, Tensor, Tensor> _unique2_kernel(const Tensor& self, bool, bool return_inverse, bool return_counts) {
   if (self.numel() == 0) return nothing(self, return_inverse, return_counts);
   if (auto found = distinct_by_table(self, return_inverse, return_counts)) return *found;
   const auto [ordered, from] = sort(reshape(self, {-1}), 0, false);
@@ -233,10 +233,10 @@ std::tuple<Tensor, Tensor, Tensor> unique_along(const Tensor& self, int64_t dim,
 }
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> unique_dim_cpu(const Tensor& self, int64_t dim, bool, bool, bool) {
+std::tuple<Tensor, Tensor, Tensor> unique_dim_kernel(const Tensor& self, int64_t dim, bool, bool, bool) {
   return unique_along(self, dim, false);
 }
-std::tuple<Tensor, Tensor, Tensor> unique_consecutive_cpu(const Tensor& self, bool return_inverse, bool return_counts,
+std::tuple<Tensor, Tensor, Tensor> unique_consecutive_kernel(const Tensor& self, bool return_inverse, bool return_counts,
                                                           std::optional<int64_t> dim) {
   if (dim) return unique_along(self, *dim, true);
   if (self.numel() == 0) return nothing(self, return_inverse, return_counts);

@@ -69,8 +69,8 @@ void select_into(SelectKind kind, const Tensor& self, int64_t k, int64_t dim, bo
   const int64_t d = wrap_dim(dim, self.dim());
   if (!self.is_cpu()) {
     const auto [v, i] = chosen(self, d, place_by_sorting(kind, self, k, d), keepdim);
-    copy__cpu(values, v, false);
-    copy__cpu(indices, i, false);
+    copy__kernel(values, v, false);
+    copy__kernel(indices, i, false);
     return;
   }
   const IntVector shape = at_least_1d(self.sizes());
@@ -95,20 +95,20 @@ std::array<OutputSpec, 2> kthvalue_meta(const Tensor& self, int64_t k, int64_t d
   TESSERA_CHECK(k >= 1 && k <= length_of(self, d), "kthvalue(): selected number k out of range for dimension ", d);
   return specs;
 }
-void kthvalue_cpu(const Tensor& self, int64_t k, int64_t dim, bool keepdim, const Tensor& values,
+void kthvalue_kernel(const Tensor& self, int64_t k, int64_t dim, bool keepdim, const Tensor& values,
                   const Tensor& indices) {
   select_into(SelectKind::kNth, self, k - 1, dim, keepdim, values, indices);
 }
 std::array<OutputSpec, 2> median_dim_meta(const Tensor& self, int64_t dim, bool keepdim) {
   return select_meta("median", self, dim, keepdim);
 }
-void median_dim_cpu(const Tensor& self, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
+void median_dim_kernel(const Tensor& self, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
   select_into(SelectKind::kMedian, self, 0, dim, keepdim, values, indices);
 }
 std::array<OutputSpec, 2> nanmedian_dim_meta(const Tensor& self, int64_t dim, bool keepdim) {
   return select_meta("median", self, dim, keepdim);
 }
-void nanmedian_dim_cpu(const Tensor& self, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
+void nanmedian_dim_kernel(const Tensor& self, int64_t dim, bool keepdim, const Tensor& values, const Tensor& indices) {
   select_into(SelectKind::kNanMedian, self, 0, dim, keepdim, values, indices);
 }
 Tensor median_all_impl(const Tensor& self, bool ignore_nan) {
@@ -332,7 +332,7 @@ void check_histogram(const Tensor& self, const Tensor& weight) {
 
 }  // namespace
 
-Tensor histc_cpu(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
+Tensor histc_kernel(const Tensor& self, int64_t bins, const Scalar& min, const Scalar& max) {
   TESSERA_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
   TESSERA_CHECK(is_floating_point(self.dtype()), "\"histogram_cpu\" not implemented for '", type_name_of(self.dtype()),
                 "'");
@@ -341,7 +341,7 @@ Tensor histc_cpu(const Tensor& self, int64_t bins, const Scalar& min, const Scal
   const auto [low, high] = data_range("torch.histc", self, min.to_double(), max.to_double(), 1);
   return binned(self, Tensor(), {.count = bins, .low = low, .high = high});
 }
-std::tuple<Tensor, Tensor> histogram_bin_ct_cpu(const Tensor& self, int64_t bins,
+std::tuple<Tensor, Tensor> histogram_bin_ct_kernel(const Tensor& self, int64_t bins,
                                                 std::optional<std::span<const double>> range, const Tensor& weight,
                                                 bool density) {
   check_histogram(self, weight);
@@ -356,7 +356,7 @@ std::tuple<Tensor, Tensor> histogram_bin_ct_cpu(const Tensor& self, int64_t bins
   const Tensor edges = linspace(Scalar(low), Scalar(high), bins + 1, self.dtype(), std::nullopt, self.device());
   return finished(counted_between(self, weight, edges), edges, density);
 }
-std::tuple<Tensor, Tensor> histogram_bins_tensor_cpu(const Tensor& self, const Tensor& bins, const Tensor& weight,
+std::tuple<Tensor, Tensor> histogram_bins_tensor_kernel(const Tensor& self, const Tensor& bins, const Tensor& weight,
                                                      bool density) {
   check_histogram(self, weight);
   TESSERA_CHECK(bins.dim() == 1 && bins.numel() >= 2,

@@ -115,11 +115,11 @@ Tensor zeros_of(const Tensor& like, IntList sizes) {
 
 Tensor alias_view(const Tensor& self) { return Geometry(self).view_of(self); }
 
-Tensor detach_cpu(const Tensor& self) {
+Tensor detach_kernel(const Tensor& self) {
   // For autograd a tensor of its own; in place, still the same memory and version.
   return Tensor(self.impl()->shallow_copy(/*shares_version=*/true));
 }
-const Tensor& detach__cpu(const Tensor& self) {
+const Tensor& detach__kernel(const Tensor& self) {
   TESSERA_CHECK(!self.is_view() || !self.requires_grad(),
                 "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel (DDP) for "
                 "training, and "
@@ -139,7 +139,7 @@ Tensor as_strided_view(const Tensor& self, SymIntList size, SymIntList stride, s
   check_in_storage(self, size.ints(), stride.ints(), offset);
   return make_view(self, size.ints(), stride.ints(), offset);
 }
-const Tensor& as_strided__cpu(const Tensor& self, SymIntList size, SymIntList stride,
+const Tensor& as_strided__kernel(const Tensor& self, SymIntList size, SymIntList stride,
                               std::optional<SymInt> storage_offset) {
   const int64_t offset = storage_offset ? storage_offset->guard_int() : self.storage_offset();
   check_in_storage(self, size.ints(), stride.ints(), offset);
@@ -187,7 +187,7 @@ void add_into(const Tensor& buffer, const Window& w, const Tensor& values) {
 }
 }  // namespace
 
-Tensor as_strided_backward_cpu(const Tensor& grad, SymIntList base_size, SymIntList base_stride, SymInt base_offset,
+Tensor as_strided_backward_kernel(const Tensor& grad, SymIntList base_size, SymIntList base_stride, SymInt base_offset,
                                SymIntList size, SymIntList stride, SymInt offset) {
   // Both windows on one buffer that starts at the lower of the two offsets.
   TESSERA_CHECK(base_offset.guard_int() >= 0 && offset.guard_int() >= 0,
@@ -211,7 +211,7 @@ Tensor as_strided_backward_cpu(const Tensor& grad, SymIntList base_size, SymIntL
   return result;
 }
 
-Tensor as_strided_gather_cpu(const Tensor& base, SymIntList base_size, SymIntList base_stride, SymInt base_offset,
+Tensor as_strided_gather_kernel(const Tensor& base, SymIntList base_size, SymIntList base_stride, SymInt base_offset,
                              SymIntList size, SymIntList stride, SymInt offset) {
   TESSERA_CHECK(base_offset.guard_int() >= 0 && offset.guard_int() >= 0,
                 "as_strided: offsets must be non-negative, got ", base_offset.guard_int(), " and ", offset.guard_int());
@@ -344,11 +344,11 @@ Tensor permute_view(const Tensor& self, IntList dims) {
 Tensor transpose_int_view(const Tensor& self, int64_t dim0, int64_t dim1) {
   return transposed(self, dim0, dim1).view_of(self);
 }
-const Tensor& transpose__cpu(const Tensor& self, int64_t dim0, int64_t dim1) {
+const Tensor& transpose__kernel(const Tensor& self, int64_t dim0, int64_t dim1) {
   return transposed(self, dim0, dim1).put_into(self);
 }
 Tensor t_view(const Tensor& self) { return t_geometry(self).view_of(self); }
-const Tensor& t__cpu(const Tensor& self) { return t_geometry(self).put_into(self); }
+const Tensor& t__kernel(const Tensor& self) { return t_geometry(self).put_into(self); }
 
 Tensor numpy_t(const Tensor& self) {
   IntVector dims(static_cast<size_t>(self.dim()));
@@ -393,17 +393,17 @@ Tensor movedim_composite(const Tensor& self, IntList source, IntList destination
 // --- dimensions of size 1 ---
 
 Tensor unsqueeze_view(const Tensor& self, int64_t dim) { return unsqueezed(self, dim).view_of(self); }
-const Tensor& unsqueeze__cpu(const Tensor& self, int64_t dim) { return unsqueezed(self, dim).put_into(self); }
+const Tensor& unsqueeze__kernel(const Tensor& self, int64_t dim) { return unsqueezed(self, dim).put_into(self); }
 Tensor squeeze_view(const Tensor& self) { return squeezed(self, ~uint64_t{0}).view_of(self); }
 Tensor squeeze_dim_view(const Tensor& self, int64_t dim) {
   return squeezed(self, dim_mask(self, {&dim, 1})).view_of(self);
 }
 Tensor squeeze_dims_view(const Tensor& self, IntList dim) { return squeezed(self, dim_mask(self, dim)).view_of(self); }
-const Tensor& squeeze__cpu(const Tensor& self) { return squeezed(self, ~uint64_t{0}).put_into(self); }
-const Tensor& squeeze__dim_cpu(const Tensor& self, int64_t dim) {
+const Tensor& squeeze__kernel(const Tensor& self) { return squeezed(self, ~uint64_t{0}).put_into(self); }
+const Tensor& squeeze__dim_kernel(const Tensor& self, int64_t dim) {
   return squeezed(self, dim_mask(self, {&dim, 1})).put_into(self);
 }
-const Tensor& squeeze__dims_cpu(const Tensor& self, IntList dim) {
+const Tensor& squeeze__dims_kernel(const Tensor& self, IntList dim) {
   return squeezed(self, dim_mask(self, dim)).put_into(self);
 }
 
@@ -484,7 +484,7 @@ Tensor select_int_view(const Tensor& self, int64_t dim, SymInt index) {
   g.strides.erase(g.strides.begin() + dim);
   return g.view_of(self);
 }
-Tensor select_backward_cpu(const Tensor& grad_output, SymIntList input_sizes, int64_t dim, SymInt index) {
+Tensor select_backward_kernel(const Tensor& grad_output, SymIntList input_sizes, int64_t dim, SymInt index) {
   const Tensor r = zeros_of(grad_output, input_sizes.ints());
   copy_(select(r, dim, index), grad_output);
   return r;
@@ -506,7 +506,7 @@ Tensor slice_Tensor_view(const Tensor& self, int64_t dim, std::optional<SymInt> 
     g.strides[dim] = 0;  // at most one element is left then
   return g.view_of(self);
 }
-Tensor slice_backward_cpu(const Tensor& grad_output, SymIntList input_sizes, int64_t dim, std::optional<SymInt> start,
+Tensor slice_backward_kernel(const Tensor& grad_output, SymIntList input_sizes, int64_t dim, std::optional<SymInt> start,
                           std::optional<SymInt> end, SymInt step) {
   const Tensor r = zeros_of(grad_output, input_sizes.ints());
   copy_(slice(r, dim, start, end, step), grad_output);
@@ -665,7 +665,7 @@ Tensor diagonal_view(const Tensor& self, int64_t offset, int64_t dim1, int64_t d
   g.strides.push_back(stride);
   return g.view_of(self);
 }
-Tensor diagonal_backward_cpu(const Tensor& grad_output, SymIntList input_sizes, int64_t offset, int64_t dim1,
+Tensor diagonal_backward_kernel(const Tensor& grad_output, SymIntList input_sizes, int64_t offset, int64_t dim1,
                              int64_t dim2) {
   const Tensor r = zeros_of(grad_output, input_sizes.ints());
   copy_(diagonal(r, offset, dim1, dim2), grad_output);
@@ -687,7 +687,7 @@ Tensor unfold_view(const Tensor& self, int64_t dimension, int64_t size, int64_t 
   }
   return g.view_of(self);
 }
-Tensor unfold_backward_cpu(const Tensor& grad_in, SymIntList input_sizes, int64_t dim, int64_t size, int64_t step) {
+Tensor unfold_backward_kernel(const Tensor& grad_in, SymIntList input_sizes, int64_t dim, int64_t size, int64_t step) {
   const Tensor r = zeros_of(grad_in, input_sizes.ints());
   if (r.numel() == 0 || grad_in.numel() == 0) return r;
   if (r.dim() == 0) {

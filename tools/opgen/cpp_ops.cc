@@ -97,7 +97,7 @@ class Glue {
       case Op::STRUCTURED:
         if (!base) break;
         declare(spec_type(), callee(op_.meta(), "_meta"), params);
-        declare("void", callee(op_.cpu(), "_cpu"), comma(params, kernel_outs()));
+        declare("void", callee(op_.kernel(), "_kernel"), comma(params, kernel_outs()));
         break;
       case Op::VIEW:
         if (base) declare(return_type(f_), callee(op_.view(), "_view"), params);
@@ -107,10 +107,10 @@ class Glue {
         break;
       case Op::DIRECT:
         if (base) {
-          declare(return_type(f_), callee(op_.cpu(), "_cpu"), params);
+          declare(return_type(f_), callee(op_.kernel(), "_kernel"), params);
           if (op_.has_meta()) declare(return_type(f_), op_.meta(), params);
         } else if (own_kernel()) {
-          declare(return_type(f_), f_.id + "_cpu", params);
+          declare(return_type(f_), f_.id + "_kernel", params);
         }
         break;
       case Op::SCALAR_OVERLOAD:
@@ -260,7 +260,7 @@ class Glue {
   std::string structured() const {
     const std::string args = functional_args(f_);
     const std::string meta = absl::StrCat(callee(op_.meta(), "_meta"), "(", args, ")");
-    const std::string cpu = callee(op_.cpu(), "_cpu");
+    const std::string kernel = callee(op_.kernel(), "_kernel");
     const size_t n = e_.schema.returns.size();
     auto spec = [&](size_t i) { return n == 1 ? std::string("spec_") : absl::StrCat("spec_[", i, "]"); };
     std::string text = absl::StrCat("  const ", spec_type(), " spec_ = ", meta, ";\n");
@@ -270,7 +270,7 @@ class Glue {
         targets.push_back(n == 1 ? "out_" : absl::StrCat("out", i, "_"));
         absl::StrAppend(&text, "  Tensor ", targets[i], " = empty_from(", spec(i), ");\n");
       }
-      absl::StrAppend(&text, "  if (structured::computes(ctx_, ", targets[0], ")) ", cpu, "(",
+      absl::StrAppend(&text, "  if (structured::computes(ctx_, ", targets[0], ")) ", kernel, "(",
                       comma(args, absl::StrJoin(targets, ", ")), ");\n");
       const std::string all = absl::StrJoin(targets, ", ");
       return absl::StrCat(
@@ -289,7 +289,7 @@ class Glue {
       absl::StrAppend(&text, apart(outs[i]), input_notes(g));
       targets.push_back(g + ".tensor()");
     }
-    absl::StrAppend(&text, "  if (structured::computes(ctx_, ", outs[0], ")) ", cpu, "(",
+    absl::StrAppend(&text, "  if (structured::computes(ctx_, ", outs[0], ")) ", kernel, "(",
                     comma(args, absl::StrJoin(targets, ", ")), ");\n");
     for (size_t i = 0; i < n; ++i) absl::StrAppend(&text, "  g", i, "_.finish();\n");
     return text + return_written(f_);
@@ -406,7 +406,7 @@ class Glue {
     if (f_.derived && f_.form == Form::kOut && op_.has_out_expr()) return special_expr("out_expr", op_.out_expr());
     if (!f_.derived || own_kernel()) {
       const std::string call =
-          absl::StrCat(f_.derived ? f_.id + "_cpu" : callee(op_.cpu(), "_cpu"), "(", arg_names(f_), ")");
+          absl::StrCat(f_.derived ? f_.id + "_kernel" : callee(op_.kernel(), "_kernel"), "(", arg_names(f_), ")");
       if (f_.form == Form::kFunctional) return absl::StrCat("  return ", call, ";\n");
       std::string text = absl::StrCat("  ", call, ";\n");
       for (const std::string& out : out_names(f_)) absl::StrAppend(&text, "  structured::bump_version(", out, ");\n");

@@ -20,13 +20,13 @@ std::string rule_text(const Entry& e) {
     case Op::POINTWISE:
       return absl::StrCat(rule, " ", op.has_kernel() ? op.kernel() : e.schema.name);
     case Op::STRUCTURED:
-      return absl::StrCat(rule, " ", named(op.meta(), "_meta"), " ", named(op.cpu(), "_cpu"));
+      return absl::StrCat(rule, " ", named(op.meta(), "_meta"), " ", named(op.kernel(), "_kernel"));
     case Op::VIEW:
       return absl::StrCat(rule, " ", named(op.view(), "_view"));
     case Op::COMPOSITE:
       return absl::StrCat(rule, " ", op.has_expr() ? op.expr() : named(op.composite(), "_composite"));
     case Op::DIRECT:
-      return absl::StrCat(rule, " ", named(op.cpu(), "_cpu"));
+      return absl::StrCat(rule, " ", named(op.kernel(), "_kernel"));
     case Op::SCALAR_OVERLOAD:
       return absl::StrCat(rule, " ", op.of());
   }

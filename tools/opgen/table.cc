@@ -114,12 +114,11 @@ class EntryReader {
       std::set<Op::Rule> rules;
     };
     const Op& op = e_->op;
-    const Use uses[] = {{"kernel", op.has_kernel(), {Op::POINTWISE}},
+    const Use uses[] = {{"kernel", op.has_kernel(), {Op::POINTWISE, Op::STRUCTURED, Op::DIRECT}},
                         {"param", op.param_size() > 0, {Op::POINTWISE}},
                         {"no_params", op.has_no_params(), {Op::POINTWISE}},
                         {"check", op.has_check(), {Op::POINTWISE}},
                         {"meta", op.has_meta(), {Op::STRUCTURED, Op::DIRECT}},
-                        {"cpu", op.has_cpu(), {Op::STRUCTURED, Op::DIRECT}},
                         {"inplace_safe", op.has_inplace_safe(), {Op::STRUCTURED}},
                         {"view", op.has_view(), {Op::VIEW}},
                         {"composite", op.has_composite(), {Op::COMPOSITE}},

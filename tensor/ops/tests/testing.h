@@ -21,7 +21,7 @@ inline constexpr const char* kSelfOverlap = "more than one element of the writte
 // A tensor of the dtype of T; without sizes one-dimensional.
 template <class T>
 Tensor of(std::initializer_list<T> v, IntVector sizes) {
-  Tensor t = empty_cpu(sizes, DTypeOf<T>::value);
+  Tensor t = empty_kernel(sizes, DTypeOf<T>::value);
   EXPECT_EQ(t.numel(), static_cast<int64_t>(v.size()));
   std::copy(v.begin(), v.end(), t.data<T>());
   return t;
@@ -134,7 +134,7 @@ void expect_same_bits(F&& f) {
 
 // float32 of either sign whose sums depend on the order of their terms.
 inline Tensor rough(IntVector sizes) {
-  Tensor t = empty_cpu(sizes, DType::kFloat32);
+  Tensor t = empty_kernel(sizes, DType::kFloat32);
   for (int64_t i = 0; i < t.numel(); ++i)
     t.data<float>()[i] = static_cast<float>(std::sin(1.7 * static_cast<double>(i)) * std::exp2(i % 19 - 9));
   return t;

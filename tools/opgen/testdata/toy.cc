@@ -37,7 +37,7 @@ constinit const PointwiseOp toy_times = float_op("toy_times", 0, &times);
 namespace kernels {
 
 OutputSpec toy_scale_meta(const Tensor& self, const Scalar&) { return OutputSpec(self, self.sizes()); }
-void toy_scale_cpu(const Tensor& self, const Scalar& factor, const Tensor& out) {
+void toy_scale_kernel(const Tensor& self, const Scalar& factor, const Tensor& out) {
   for (int64_t i = 0; i < self.numel(); ++i)
     out.data<float>()[i] = self.data<float>()[i] * static_cast<float>(factor.to_double());
 }
@@ -47,7 +47,7 @@ std::array<OutputSpec, 2> toy_minmax_meta(const Tensor& self, IntList, bool) {
   const IntVector sizes = {columns(self)};
   return {OutputSpec(self, sizes), OutputSpec(self, sizes)};
 }
-void toy_minmax_cpu(const Tensor& self, IntList, bool, const Tensor& low, const Tensor& high) {
+void toy_minmax_kernel(const Tensor& self, IntList, bool, const Tensor& low, const Tensor& high) {
   for (int64_t c = 0; c < columns(self); ++c) {
     float l = self.data<float>()[c], h = l;
     for (int64_t r = 1; r < rows(self); ++r) {
@@ -70,30 +70,30 @@ std::vector<Tensor> toy_rows_view(const Tensor& self) {
   return out;
 }
 
-Tensor toy_join_cpu(TensorList tensors) {
+Tensor toy_join_kernel(TensorList tensors) {
   TESSERA_CHECK(!tensors.empty(), "toy_join: no tensors");
   IntVector sizes = {static_cast<int64_t>(tensors.size())};
   for (int64_t s : tensors[0].sizes()) sizes.push_back(s);
-  Tensor out = empty_cpu(sizes, DType::kFloat32);
+  Tensor out = empty_kernel(sizes, DType::kFloat32);
   float* to = out.data<float>();
   for (const Tensor& t : tensors) to = std::copy_n(t.data<float>(), t.numel(), to);
   return out;
 }
 
-const Tensor& toy_zero__cpu(const Tensor& self) {
+const Tensor& toy_zero__kernel(const Tensor& self) {
   std::fill_n(self.data<float>(), self.numel(), 0.0f);
   return self;
 }
 
-Tensor toy_ones_cpu(SymIntList size, DType dtype, Device) {
-  Tensor out = empty_cpu(size.ints(), dtype);
+Tensor toy_ones_kernel(SymIntList size, DType dtype, Device) {
+  Tensor out = empty_kernel(size.ints(), dtype);
   std::fill_n(out.data<float>(), out.numel(), 1.0f);
   return out;
 }
 
-Tensor toy_linear_cpu(const Tensor& input, const Tensor& weight, const Tensor& bias) {
+Tensor toy_linear_kernel(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const IntVector sizes = {rows(input), rows(weight)};
-  Tensor out = empty_cpu(sizes, DType::kFloat32);
+  Tensor out = empty_kernel(sizes, DType::kFloat32);
   for (int64_t i = 0; i < sizes[0]; ++i)
     for (int64_t j = 0; j < sizes[1]; ++j) {
       float sum = bias.defined() ? bias.data<float>()[j] : 0.0f;
@@ -108,7 +108,7 @@ Tensor toy_linear_cpu(const Tensor& input, const Tensor& weight, const Tensor& b
 
 Tensor toy_minmax_backward(const Tensor& low_grad, const Tensor& high_grad, const Tensor& self, const Tensor& low,
                            const Tensor& high, IntList, IntList sizes) {
-  Tensor out = toy_zero_(empty_cpu(sizes, DType::kFloat32));
+  Tensor out = toy_zero_(empty_kernel(sizes, DType::kFloat32));
   for (int64_t i = 0; i < self.numel(); ++i) {
     const int64_t c = i % columns(self);
     const float v = self.data<float>()[i];
@@ -119,7 +119,7 @@ Tensor toy_minmax_backward(const Tensor& low_grad, const Tensor& high_grad, cons
 }
 
 Tensor toy_row_backward(const Tensor& grad, SymIntList sizes, int64_t index) {
-  Tensor out = toy_zero_(empty_cpu(sizes.ints(), DType::kFloat32));
+  Tensor out = toy_zero_(empty_kernel(sizes.ints(), DType::kFloat32));
   std::copy_n(grad.data<float>(), grad.numel(), out.data<float>() + index * grad.numel());
   return out;
 }
@@ -134,9 +134,9 @@ std::tuple<Tensor, Tensor, Tensor> toy_linear_backward(const Tensor& grad, const
                                                        const std::array<bool, 3>& mask) {
   const int64_t n = rows(input), k = columns(input), m = rows(weight);
   Tensor a, b, c;
-  if (mask[0]) a = toy_zero_(empty_cpu(input.sizes(), DType::kFloat32));
-  if (mask[1]) b = toy_zero_(empty_cpu(weight.sizes(), DType::kFloat32));
-  if (mask[2]) c = toy_zero_(empty_cpu(IntList(&m, 1), DType::kFloat32));
+  if (mask[0]) a = toy_zero_(empty_kernel(input.sizes(), DType::kFloat32));
+  if (mask[1]) b = toy_zero_(empty_kernel(weight.sizes(), DType::kFloat32));
+  if (mask[2]) c = toy_zero_(empty_kernel(IntList(&m, 1), DType::kFloat32));
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < m; ++j) {
       const float g = grad.data<float>()[i * m + j];

@@ -14,7 +14,7 @@ using Floats = std::vector<float>;
 const int64_t k23[] = {2, 3}, k3[] = {3}, k22[] = {2, 2}, k2[] = {2};
 
 Tensor make(IntList sizes, Floats values) {
-  Tensor t = empty_cpu(sizes, DType::kFloat32);
+  Tensor t = empty_kernel(sizes, DType::kFloat32);
   std::copy(values.begin(), values.end(), t.data<float>());
   return t;
 }
@@ -64,7 +64,7 @@ TEST(ToyAutograd, ModifiedSavedTensorIsNoticed) {
 }
 
 TEST(ToyAutograd, OutFormsRefuse) {
-  Tensor a = leaf(k3, {1, 2, 3}), out = empty_cpu(k3, DType::kFloat32);
+  Tensor a = leaf(k3, {1, 2, 3}), out = empty_kernel(k3, DType::kFloat32);
   EXPECT_THROW(toy_scale_out(out, a, 2), Error);
   NoGradGuard no_grad;
   EXPECT_EQ(values(toy_scale_out(out, a, 2)), (Floats{2, 4, 6}));

@@ -12,7 +12,7 @@ namespace tessera {
 namespace {
 
 Tensor make(IntList sizes, std::vector<float> values) {
-  Tensor t = empty_cpu(sizes, DType::kFloat32);
+  Tensor t = empty_kernel(sizes, DType::kFloat32);
   std::copy(values.begin(), values.end(), t.data<float>());
   return t;
 }
@@ -28,7 +28,7 @@ TEST(Toys, PointwiseFunctionalInplaceOut) {
   EXPECT_TRUE(toy_add_(a, b).is_same(a));
   EXPECT_EQ(values(a), (Floats{11, 22, 33}));
   EXPECT_EQ(a.version(), version + 1);
-  Tensor out = empty_cpu(k3, DType::kFloat32);
+  Tensor out = empty_kernel(k3, DType::kFloat32);
   EXPECT_TRUE(toy_add_out(out, a, b).is_same(out));
   EXPECT_EQ(values(out), (Floats{21, 42, 63}));
 }
@@ -40,15 +40,15 @@ TEST(Toys, StructuredFormsShareMetaAndKernel) {
   toy_scale_(a, 2);
   EXPECT_EQ(values(a), (Floats{2, 4, 6}));
   EXPECT_EQ(a.version(), version + 1);
-  Tensor out = empty_cpu(k3, DType::kFloat32);
+  Tensor out = empty_kernel(k3, DType::kFloat32);
   toy_scale_out(out, a, 10);
   EXPECT_EQ(values(out), (Floats{20, 40, 60}));
   toy_scale_out(a, a, 10);  // out is the input: through a temporary
   EXPECT_EQ(values(a), (Floats{20, 40, 60}));
-  Tensor small = empty_cpu(IntList(k3, 0), DType::kFloat32);
+  Tensor small = empty_kernel(IntList(k3, 0), DType::kFloat32);
   toy_scale_out(small, a, 1);
   EXPECT_EQ(values(small), (Floats{20, 40, 60}));
-  Tensor wrong = empty_cpu(k3, DType::kInt64);
+  Tensor wrong = empty_kernel(k3, DType::kInt64);
   EXPECT_THROW(toy_scale_out(wrong, a, 1), Error);  // float results don't go into an integer tensor
   auto [low, high] = toy_minmax(make(k23, {1, 5, 3, 4, 2, 6}));
   EXPECT_EQ(values(low), (Floats{1, 2, 3}));
