@@ -242,9 +242,9 @@ std::tuple<Tensor, Tensor> attention_forward_meta(const Tensor& query, const Ten
   return {empty_result(query, value.size(3)), empty_logsumexp(query)};
 }
 std::tuple<Tensor, Tensor> _scaled_dot_product_flash_attention_for_cpu_kernel(const Tensor& query, const Tensor& key,
-                                                                           const Tensor& value, double dropout_p,
-                                                                           bool is_causal, const Tensor& attn_mask,
-                                                                           std::optional<double> scale) {
+                                                                              const Tensor& value, double dropout_p,
+                                                                              bool is_causal, const Tensor& attn_mask,
+                                                                              std::optional<double> scale) {
   Call c = make_call(query, key, value, dropout_p, is_causal, attn_mask, scale);
   const Tensor out = empty_result(query, value.size(3)), logsumexp = empty_logsumexp(query);
   if (logsumexp.numel() == 0) return {out, logsumexp};

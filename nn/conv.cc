@@ -211,8 +211,8 @@ OutputSpec convolution_meta(const Tensor& input, const Tensor& weight, const Ten
 }
 
 void convolution_kernel(const Tensor& input, const Tensor& weight, const Tensor& bias, SymIntList stride,
-                     SymIntList padding, SymIntList dilation, bool transposed, SymIntList output_padding, SymInt groups,
-                     const Tensor& out) {
+                        SymIntList padding, SymIntList dilation, bool transposed, SymIntList output_padding,
+                        SymInt groups, const Tensor& out) {
   if (out.numel() == 0) return;
   const ConvArgs a = conv_args(weight, stride.ints(), padding.ints(), dilation.ints(), transposed,
                                output_padding.ints(), groups.guard_int());
@@ -283,10 +283,11 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward_meta(const Tensor& grad,
 }
 
 std::tuple<Tensor, Tensor, Tensor> convolution_backward_kernel(const Tensor& grad, const Tensor& input,
-                                                            const Tensor& weight, std::optional<SymIntList> bias_sizes,
-                                                            SymIntList stride, SymIntList padding, SymIntList dilation,
-                                                            bool transposed, SymIntList output_padding, SymInt groups,
-                                                            std::span<const bool> mask) {
+                                                               const Tensor& weight,
+                                                               std::optional<SymIntList> bias_sizes, SymIntList stride,
+                                                               SymIntList padding, SymIntList dilation, bool transposed,
+                                                               SymIntList output_padding, SymInt groups,
+                                                               std::span<const bool> mask) {
   const BackwardSpecs s = backward_specs(grad, input, weight, bias_sizes, stride, padding, dilation, transposed,
                                          output_padding, groups, mask);
   Tensor to_input, to_weight, to_bias;

@@ -63,7 +63,7 @@ OutputSpec _cdist_forward_meta(const Tensor& x1, const Tensor& x2, double, std::
   return OutputSpec(joined(batch_of(x1), x1.size(-2), x2.size(-2)), {}, x1.dtype(), x1.device());
 }
 void _cdist_forward_kernel(const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t> compute_mode,
-                        const Tensor& out) {
+                           const Tensor& out) {
   if (out.numel() == 0) return;
   const int64_t rows1 = x1.size(-2), rows2 = x2.size(-2), features = x1.size(-1);
   if (!out.is_cpu()) {
@@ -89,7 +89,7 @@ OutputSpec _cdist_backward_meta(const Tensor& grad, const Tensor& x1, const Tens
   return OutputSpec(to_vector(x1.sizes()), {}, x1.dtype(), x1.device());
 }
 void _cdist_backward_kernel(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p, const Tensor& cdist,
-                         const Tensor& out) {
+                            const Tensor& out) {
   TESSERA_CHECK_NOT_IMPLEMENTED(out.is_cpu(), "_cdist_backward: there is no kernel for ", out.device().str(),
                                 "; cdist's own backward works on every device");
   if (out.numel() == 0) return;

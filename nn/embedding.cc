@@ -61,7 +61,7 @@ OutputSpec embedding_dense_backward_meta(const Tensor& grad_output, const Tensor
   return OutputSpec(grad_output, sizes);
 }
 void embedding_dense_backward_kernel(const Tensor& grad_output, const Tensor& indices, SymInt num_weights,
-                                  SymInt padding_idx, bool scale_grad_by_freq, const Tensor& out) {
+                                     SymInt padding_idx, bool scale_grad_by_freq, const Tensor& out) {
   const Tensor g = contiguous(grad_output), index = contiguous(to(indices, DType::kInt64));
   const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
   TESSERA_ON(g.device(), embedding_backward)
@@ -202,10 +202,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_meta(const Tensor& wei
           int64_array(one, device), int64_array(mode == 2 ? shape : one, device)};
 }
 std::tuple<Tensor, Tensor, Tensor, Tensor> _embedding_bag_kernel(const Tensor& weight, const Tensor& indices,
-                                                              const Tensor& offsets, bool scale_grad_by_freq,
-                                                              int64_t mode, bool sparse,
-                                                              const Tensor& per_sample_weights,
-                                                              bool include_last_offset, int64_t padding_idx) {
+                                                                 const Tensor& offsets, bool scale_grad_by_freq,
+                                                                 int64_t mode, bool sparse,
+                                                                 const Tensor& per_sample_weights,
+                                                                 bool include_last_offset, int64_t padding_idx) {
   const auto results = _embedding_bag_meta(weight, indices, offsets, scale_grad_by_freq, mode, sparse,
                                            per_sample_weights, include_last_offset, padding_idx);
   const auto& [out, bag_of, sizes, places] = results;

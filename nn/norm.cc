@@ -169,9 +169,9 @@ std::tuple<Tensor, Tensor, Tensor> _batch_norm_meta(const Tensor& input, const T
 }
 
 std::tuple<Tensor, Tensor, Tensor> _batch_norm_kernel(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                                                   const Tensor& mean, const Tensor& var, const Tensor& running_mean,
-                                                   const Tensor& running_var, bool training, double momentum,
-                                                   double eps) {
+                                                      const Tensor& mean, const Tensor& var, const Tensor& running_mean,
+                                                      const Tensor& running_var, bool training, double momentum,
+                                                      double eps) {
   auto [y, save_mean, save_invstd] =
       _batch_norm_meta(input, weight, bias, mean, var, running_mean, running_var, training, momentum, eps);
   if (input.numel() == 0) {
@@ -217,10 +217,10 @@ std::tuple<Tensor, Tensor, Tensor> native_batch_norm_backward_meta(const Tensor&
 }
 
 std::tuple<Tensor, Tensor, Tensor> native_batch_norm_backward_kernel(const Tensor& grad_out, const Tensor& input,
-                                                                  const Tensor& weight, const Tensor& running_mean,
-                                                                  const Tensor& running_var, const Tensor& save_mean,
-                                                                  const Tensor& save_invstd, bool train, double eps,
-                                                                  std::span<const bool> mask) {
+                                                                     const Tensor& weight, const Tensor& running_mean,
+                                                                     const Tensor& running_var, const Tensor& save_mean,
+                                                                     const Tensor& save_invstd, bool train, double eps,
+                                                                     std::span<const bool> mask) {
   auto [dx, dw, db] = native_batch_norm_backward_meta(grad_out, input, weight, running_mean, running_var, save_mean,
                                                       save_invstd, train, eps, mask);
   if (input.numel() == 0) {
@@ -317,8 +317,9 @@ std::array<OutputSpec, 3> _native_layer_norm_meta(const Tensor& input, SymIntLis
   return {OutputSpec(input, input.sizes()), stat, stat};
 }
 
-void _native_layer_norm_kernel(const Tensor& input, SymIntList normalized_shape, const Tensor& weight, const Tensor& bias,
-                            double eps, const Tensor& out, const Tensor& mean, const Tensor& rstd) {
+void _native_layer_norm_kernel(const Tensor& input, SymIntList normalized_shape, const Tensor& weight,
+                               const Tensor& bias, double eps, const Tensor& out, const Tensor& mean,
+                               const Tensor& rstd) {
   const Rows r = check_normalized(input, normalized_shape.ints(), weight, bias);
   if (r.rows == 0) return;
   const DType t = working_dtype(input, weight, bias);
@@ -374,9 +375,9 @@ void* mutable_or_null(const Tensor& t) { return t.defined() ? t.data_ptr() : nul
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_kernel(const Tensor& grad_out, const Tensor& input,
-                                                                  SymIntList normalized_shape, const Tensor& mean,
-                                                                  const Tensor& rstd, const Tensor& weight,
-                                                                  const Tensor& bias, std::span<const bool> mask) {
+                                                                     SymIntList normalized_shape, const Tensor& mean,
+                                                                     const Tensor& rstd, const Tensor& weight,
+                                                                     const Tensor& bias, std::span<const bool> mask) {
   auto [dx, dw, db] =
       native_layer_norm_backward_meta(grad_out, input, normalized_shape, mean, rstd, weight, bias, mask);
   const Rows r = check_normalized(input, normalized_shape.ints(), weight, bias);
@@ -455,8 +456,8 @@ std::array<OutputSpec, 3> native_group_norm_meta(const Tensor& input, const Tens
 }
 
 void native_group_norm_kernel(const Tensor& input, const Tensor& weight, const Tensor& bias, SymInt n, SymInt c,
-                           SymInt hxw, int64_t group, double eps, const Tensor& out, const Tensor& mean,
-                           const Tensor& rstd) {
+                              SymInt hxw, int64_t group, double eps, const Tensor& out, const Tensor& mean,
+                              const Tensor& rstd) {
   if (mean.numel() == 0) return;
   if (input.numel() == 0) {
     fill_(mean, 0);
@@ -496,9 +497,10 @@ std::tuple<Tensor, Tensor, Tensor> native_group_norm_backward_meta(const Tensor&
 }
 
 std::tuple<Tensor, Tensor, Tensor> native_group_norm_backward_kernel(const Tensor& grad_out, const Tensor& input,
-                                                                  const Tensor& mean, const Tensor& rstd,
-                                                                  const Tensor& weight, SymInt n, SymInt c, SymInt hxw,
-                                                                  int64_t group, std::span<const bool> mask) {
+                                                                     const Tensor& mean, const Tensor& rstd,
+                                                                     const Tensor& weight, SymInt n, SymInt c,
+                                                                     SymInt hxw, int64_t group,
+                                                                     std::span<const bool> mask) {
   auto [dx, dw, db] = native_group_norm_backward_meta(grad_out, input, mean, rstd, weight, n, c, hxw, group, mask);
   if (input.numel() == 0) {
     for (const Tensor& t : {dw, db})

@@ -44,8 +44,8 @@ std::array<OutputSpec, 2> max_pool_meta(const Tensor& self, IntList kernel, IntL
   return max_pool_spec(N, self, {kernel, stride, padding, dilation, ceil_mode});
 }
 template <int N>
-void max_pool_kernel(const Tensor& self, IntList kernel, IntList stride, IntList padding, IntList dilation, bool ceil_mode,
-                  const Tensor& out, const Tensor& indices) {
+void max_pool_kernel(const Tensor& self, IntList kernel, IntList stride, IntList padding, IntList dilation,
+                     bool ceil_mode, const Tensor& out, const Tensor& indices) {
   max_pool_into(N, self, {kernel, stride, padding, dilation, ceil_mode}, out, indices);
 }
 template <int N>
@@ -55,7 +55,7 @@ OutputSpec max_pool_backward_meta(const Tensor& grad, const Tensor& self, IntLis
 }
 template <int N>
 void max_pool_backward_kernel(const Tensor& grad, const Tensor& self, IntList, IntList, IntList, IntList, bool,
-                           const Tensor& indices, const Tensor& out) {
+                              const Tensor& indices, const Tensor& out) {
   max_pool_backward_into(N, grad, self, indices, out);
 }
 
@@ -66,8 +66,8 @@ OutputSpec avg_pool_meta(const Tensor& self, IntList kernel, IntList stride, Int
   return avg_pool_spec(N, self, {kernel, stride, padding, IntList(&kNoDilation, 1), ceil_mode}, divisor);
 }
 template <int N>
-void avg_pool_kernel(const Tensor& self, IntList kernel, IntList stride, IntList padding, bool ceil_mode, bool include_pad,
-                  std::optional<int64_t> divisor, const Tensor& out) {
+void avg_pool_kernel(const Tensor& self, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
+                     bool include_pad, std::optional<int64_t> divisor, const Tensor& out) {
   avg_pool_into(N, self, {kernel, stride, padding, IntList(&kNoDilation, 1), ceil_mode}, include_pad, divisor, out);
 }
 template <int N>
@@ -77,7 +77,7 @@ OutputSpec avg_pool_backward_meta(const Tensor& grad, const Tensor& self, IntLis
 }
 template <int N>
 void avg_pool_backward_kernel(const Tensor& grad, const Tensor& self, IntList kernel, IntList stride, IntList padding,
-                           bool ceil_mode, bool include_pad, std::optional<int64_t> divisor, const Tensor& out) {
+                              bool ceil_mode, bool include_pad, std::optional<int64_t> divisor, const Tensor& out) {
   avg_pool_backward_into(N, grad, self, {kernel, stride, padding, IntList(&kNoDilation, 1), ceil_mode}, include_pad,
                          divisor, out);
 }
@@ -116,7 +116,8 @@ OutputSpec adaptive_max_pool_backward_meta(const Tensor& grad, const Tensor& sel
                                     self, indices);
 }
 template <int N>
-void adaptive_max_pool_backward_kernel(const Tensor& grad, const Tensor& self, const Tensor& indices, const Tensor& out) {
+void adaptive_max_pool_backward_kernel(const Tensor& grad, const Tensor& self, const Tensor& indices,
+                                       const Tensor& out) {
   max_pool_backward_into(N, grad, self, indices, out);
 }
 

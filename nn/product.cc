@@ -69,7 +69,7 @@ void check_recipes(const char* name, const Tensor& a, const Tensor& b, TensorLis
 }  // namespace
 
 Tensor _addmm_activation_kernel(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
-                             const Scalar& alpha, bool use_gelu) {
+                                const Scalar& alpha, bool use_gelu) {
   const OutputSpec s = addmm_meta(self, mat1, mat2, beta, alpha);
   const Tensor out = empty_tensor(s.sizes, {}, s.dtype, s.device);
   if (out.is_meta() || out.numel() == 0) return use_gelu ? gelu(out) : relu(out);
@@ -87,8 +87,8 @@ Tensor _addmm_activation_kernel(const Tensor& self, const Tensor& mat1, const Te
 }
 
 Tensor _scaled_mm_kernel(const Tensor& self, const Tensor& mat2, const Tensor& scale_a, const Tensor& scale_b,
-                      const Tensor& bias, const Tensor& scale_result, std::optional<DType> out_dtype,
-                      bool use_fast_accum) {
+                         const Tensor& bias, const Tensor& scale_result, std::optional<DType> out_dtype,
+                         bool use_fast_accum) {
   TESSERA_CHECK(self.dim() == 2, "_scaled_mm: self must be a matrix, got ", self.dim(), "-D tensor");
   TESSERA_CHECK(mat2.dim() == 2, "_scaled_mm: mat2 must be a matrix, got ", mat2.dim(), "-D tensor");
   const int64_t m = self.sizes()[0], k = self.sizes()[1], n = mat2.sizes()[1];

@@ -73,7 +73,7 @@ OutputSpec im2col_meta(const Tensor& self, IntList kernel_size, IntList dilation
   return OutputSpec(self, sizes);
 }
 void im2col_kernel(const Tensor& self, IntList kernel_size, IntList dilation, IntList padding, IntList stride,
-                const Tensor& out) {
+                   const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
   const RowMajorResult y(out);
@@ -111,8 +111,8 @@ OutputSpec col2im_meta(const Tensor& self, SymIntList output_size, IntList kerne
   sizes.insert(sizes.end(), {rows / taps, image[0], image[1]});
   return OutputSpec(self, sizes);
 }
-void col2im_kernel(const Tensor& self, SymIntList, IntList kernel_size, IntList dilation, IntList padding, IntList stride,
-                const Tensor& out) {
+void col2im_kernel(const Tensor& self, SymIntList, IntList kernel_size, IntList dilation, IntList padding,
+                   IntList stride, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor cols = contiguous(self);
   const RowMajorResult x(out);

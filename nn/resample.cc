@@ -47,7 +47,7 @@ OutputSpec _resample_meta(const Tensor& self, IntList output_size, std::span<con
   return resized("interpolate", self, output_size, steps, mode);
 }
 void _resample_kernel(const Tensor& self, IntList, std::span<const double> steps, int64_t mode, bool align_corners,
-                   const Tensor& out) {
+                      const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
   const RowMajorResult y(out);
@@ -56,7 +56,7 @@ void _resample_kernel(const Tensor& self, IntList, std::span<const double> steps
 }
 
 std::tuple<Tensor, Tensor> _resample_taps_kernel(int64_t input_size, int64_t output_size, double step, int64_t mode,
-                                              bool align_corners, DType dtype) {
+                                                 bool align_corners, DType dtype) {
   TESSERA_CHECK(input_size > 0 && output_size > 0, "interpolate: sizes should be greater than 0, but got ", input_size,
                 " and ", output_size);
   TESSERA_CHECK(mode >= 0 && mode < kModes, "interpolate: there is no mode ", mode);
@@ -79,7 +79,7 @@ OutputSpec _resample_backward_meta(const Tensor& grad, IntList input_size, std::
   return resized("interpolate_backward", grad, input_size, steps, mode);
 }
 void _resample_backward_kernel(const Tensor& grad, IntList, std::span<const double> steps, int64_t mode,
-                            bool align_corners, const Tensor& out) {
+                               bool align_corners, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor dy = contiguous(grad);
   const RowMajorResult dx(out);

@@ -74,8 +74,8 @@ Results _rnn_layer_meta(const Tensor& gates, const Tensor& h0, const Tensor& c0,
   return result_tensors(gates, h0, kind);
 }
 
-Results _rnn_layer_kernel(const Tensor& gates, const Tensor& h0, const Tensor& c0, const Tensor& w_hh, const Tensor& b_hh,
-                       int64_t kind, bool reverse) {
+Results _rnn_layer_kernel(const Tensor& gates, const Tensor& h0, const Tensor& c0, const Tensor& w_hh,
+                          const Tensor& b_hh, int64_t kind, bool reverse) {
   check_layer(gates, h0, c0, w_hh, b_hh, kind);
   TESSERA_CHECK_NOT_IMPLEMENTED(gates.is_cpu(), "_rnn_layer: there is no kernel for ", gates.device().str());
   Results results = result_tensors(gates, h0, kind);
@@ -135,8 +135,8 @@ Gradients _rnn_layer_backward_meta(const Tensor& grad_output, const Tensor& grad
 }
 
 Gradients _rnn_layer_backward_kernel(const Tensor& grad_output, const Tensor& grad_h_n, const Tensor& grad_c_n,
-                                  const Tensor& h0, const Tensor& c0, const Tensor& w_hh, const Tensor& output,
-                                  const Tensor& values, const Tensor& extra, int64_t kind, bool reverse) {
+                                     const Tensor& h0, const Tensor& c0, const Tensor& w_hh, const Tensor& output,
+                                     const Tensor& values, const Tensor& extra, int64_t kind, bool reverse) {
   check_backward(grad_output, grad_h_n, grad_c_n, h0, c0, w_hh, output, values, extra, kind);
   TESSERA_CHECK_NOT_IMPLEMENTED(values.is_cpu(), "_rnn_layer_backward: there is no kernel for ", values.device().str());
   Gradients gradients = gradient_tensors(h0, c0, values, kind);

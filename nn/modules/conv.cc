@@ -11,7 +11,7 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Size2d kernel_size, Co
   TESSERA_CHECK_VALUE(out_channels % options.groups == 0, "out_channels must be divisible by groups");
   weight = register_parameter(
       "weight", empty_kernel(IntVector{out_channels, in_channels / options.groups, kernel_size.v[0], kernel_size.v[1]},
-                          options.dtype));
+                             options.dtype));
   bias = register_parameter("bias", options.bias ? empty_kernel(IntVector{out_channels}, options.dtype) : Tensor());
   reset_parameters();
 }

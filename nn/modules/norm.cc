@@ -6,7 +6,9 @@
 namespace tessera::nn {
 
 BatchNorm::BatchNorm(int64_t num_features, BatchNormOptions options) : num_features(num_features), options(options) {
-  const auto make = [&](bool wanted) { return wanted ? empty_kernel(IntVector{num_features}, options.dtype) : Tensor(); };
+  const auto make = [&](bool wanted) {
+    return wanted ? empty_kernel(IntVector{num_features}, options.dtype) : Tensor();
+  };
   weight = register_parameter("weight", make(options.affine));
   bias = register_parameter("bias", make(options.affine));
   running_mean = register_buffer("running_mean", make(options.track_running_stats));
@@ -53,8 +55,8 @@ void BatchNorm2d::check_input(const Tensor& input) const {
 }
 
 LayerNorm::LayerNorm(IntVector shape, LayerNormOptions options) : normalized_shape(std::move(shape)), options(options) {
-  weight =
-      register_parameter("weight", options.elementwise_affine ? empty_kernel(normalized_shape, options.dtype) : Tensor());
+  weight = register_parameter("weight",
+                              options.elementwise_affine ? empty_kernel(normalized_shape, options.dtype) : Tensor());
   bias = register_parameter(
       "bias", options.elementwise_affine && options.bias ? empty_kernel(normalized_shape, options.dtype) : Tensor());
   if (weight.defined()) init::ones_(weight);

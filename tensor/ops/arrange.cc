@@ -98,14 +98,14 @@ void cat_kernel(TensorList tensors, int64_t dim, const Tensor& out) {
     const int64_t n = t.sizes()[d];
     if (n)
       copy__kernel(make_view(
-                    out,
-                    [&] {
-                      IntVector s = to_vector(out.sizes());
-                      s[d] = n;
-                      return s;
-                    }(),
-                    out.strides(), out.storage_offset() + at * out.strides()[d]),
-                t, false);
+                       out,
+                       [&] {
+                         IntVector s = to_vector(out.sizes());
+                         s[d] = n;
+                         return s;
+                       }(),
+                       out.strides(), out.storage_offset() + at * out.strides()[d]),
+                   t, false);
     at += n;
   }
 }

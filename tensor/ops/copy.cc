@@ -100,8 +100,9 @@ Tensor clone_kernel(const Tensor& self, std::optional<MemoryFormat> format) {
   return r;
 }
 
-Tensor _to_copy_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device,
-                    std::optional<bool>, bool non_blocking, std::optional<MemoryFormat> format) {
+Tensor _to_copy_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>,
+                       std::optional<Device> device, std::optional<bool>, bool non_blocking,
+                       std::optional<MemoryFormat> format) {
   const Device d = factory_device(device ? device : self.device());
   TESSERA_CHECK_NOT_IMPLEMENTED(!self.is_meta() || d.is_meta(), "Cannot copy out of meta tensor; no data!");
   const Tensor r = empty_tensor(self.sizes(), copy_strides(self, format), dtype.value_or(self.dtype()), d);
@@ -198,7 +199,7 @@ const Tensor& resize__kernel(const Tensor& self, SymIntList size, std::optional<
 }
 
 const Tensor& set__source_Storage_storage_offset_kernel(const Tensor& self, Storage source, SymInt storage_offset,
-                                                     SymIntList size, SymIntList stride) {
+                                                        SymIntList size, SymIntList stride) {
   const IntVector strides =
       stride.empty() && !size.empty() ? contiguous_strides(size.ints()) : to_vector(stride.ints());
   const Tensor fresh =

@@ -85,21 +85,21 @@ Tensor make_filled_like(const Tensor& self, const Scalar& value, std::optional<D
 }
 
 Tensor empty_memory_format_kernel(SymIntList size, std::optional<DType> dtype, std::optional<Layout>,
-                               std::optional<Device> device, std::optional<bool> pin,
-                               std::optional<MemoryFormat> format) {
+                                  std::optional<Device> device, std::optional<bool> pin,
+                                  std::optional<MemoryFormat> format) {
   TESSERA_CHECK(format.value_or(MemoryFormat::kContiguous) != MemoryFormat::kPreserve,
                 "empty(): preserve_format is only for the functions that end in _like");
   return new_tensor(size.ints(), strides_for(format.value_or(MemoryFormat::kContiguous), size.ints()),
                     factory_dtype(dtype), factory_device(device), pin);
 }
 Tensor empty_strided_kernel(SymIntList size, SymIntList stride, std::optional<DType> dtype, std::optional<Layout>,
-                         std::optional<Device> device, std::optional<bool> pin) {
+                            std::optional<Device> device, std::optional<bool> pin) {
   TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ",
                 size.size());
   return new_tensor(size.ints(), stride.ints(), factory_dtype(dtype), factory_device(device), pin);
 }
 Tensor empty_permuted_kernel(SymIntList size, IntList order, std::optional<DType> dtype, std::optional<Layout>,
-                          std::optional<Device> device, std::optional<bool>) {
+                             std::optional<Device> device, std::optional<bool>) {
   TESSERA_CHECK(size.size() == order.size(),
                 "Number of dimensions in size does not match the length of the physical_layout; i.e. len(size) = ",
                 size.size(), " is not equal to len(physical_layout) = ", order.size());
@@ -118,11 +118,11 @@ Tensor empty_permuted_kernel(SymIntList size, IntList order, std::optional<DType
   return empty_tensor(size.ints(), strides, factory_dtype(dtype), factory_device(device));
 }
 Tensor empty_like_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>,
-                      std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+                         std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
   return like(self, dtype, device, format, pin);
 }
 Tensor full_like_kernel(const Tensor& self, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>,
-                     std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
+                        std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
   const Tensor r = like(self, dtype, device, format);
   fill_scalar(r, value);
   return r;
@@ -138,18 +138,18 @@ Tensor full_value(SymIntList size, const Scalar& value, std::optional<DType> dty
   return r;
 }
 Tensor new_empty_kernel(const Tensor& self, SymIntList size, std::optional<DType> dtype, std::optional<Layout>,
-                     std::optional<Device> device, std::optional<bool>) {
+                        std::optional<Device> device, std::optional<bool>) {
   return empty_tensor(size.ints(), {}, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
 }
 Tensor new_empty_strided_kernel(const Tensor& self, SymIntList size, SymIntList stride, std::optional<DType> dtype,
-                             std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+                                std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ",
                 size.size());
   return empty_tensor(size.ints(), stride.ints(), dtype.value_or(self.dtype()),
                       factory_device(device ? device : self.device()));
 }
 Tensor new_full_kernel(const Tensor& self, SymIntList size, const Scalar& value, std::optional<DType> dtype,
-                    std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+                       std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   const Tensor r =
       empty_tensor(size.ints(), {}, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
   fill_raw(r, value, true);

@@ -110,7 +110,8 @@ OutputSpec scatter_value_meta(const Tensor& self, int64_t dim, const Tensor& ind
   check_gather("scatter", self, dim, index, true);
   return like(self);
 }
-void scatter_value_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value, const Tensor& out) {
+void scatter_value_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
+                          const Tensor& out) {
   scatter_into(cpu::ScatterMode::kAssign, self, dim, index, scalar_to_tensor(value, self.dtype()), out);
 }
 OutputSpec scatter_add_meta(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
@@ -125,7 +126,7 @@ OutputSpec _scatter_reduced_meta(const Tensor& self, int64_t dim, const Tensor& 
   return scatter_src_meta(self, dim, index, src);
 }
 void _scatter_reduced_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, int64_t mode,
-                          const Tensor& out) {
+                             const Tensor& out) {
   scatter_into(static_cast<cpu::ScatterMode>(mode), self, dim, index, src, out);
 }
 
@@ -211,7 +212,7 @@ OutputSpec index_add_meta(const Tensor& self, int64_t dim, const Tensor& index, 
   return like(self);
 }
 void index_add_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha,
-                   const Tensor& out) {
+                      const Tensor& out) {
   start_from(out, self);
   const Tensor i = index_vector(index, "index_add");
   const IntVector shape = at_least_1d(self.sizes());
@@ -265,7 +266,7 @@ OutputSpec index_fill_int_Scalar_meta(const Tensor& self, int64_t dim, const Ten
   return like(self);
 }
 void index_fill_int_Scalar_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Scalar& value,
-                               const Tensor& out) {
+                                  const Tensor& out) {
   write_slices(self, dim, index, scalar_to_tensor(value, self.dtype()), out);
 }
 Tensor index_fill_tensor(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {

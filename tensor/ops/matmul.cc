@@ -163,7 +163,7 @@ bool biased_product(const Tensor& self, const Tensor& mat1, const Tensor& mat2, 
 }
 }  // namespace
 void addmm_kernel(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta, const Scalar& alpha,
-               const Tensor& out) {
+                  const Tensor& out) {
   if (out.numel() == 0 || biased_product(self, mat1, mat2, beta, alpha, out)) return;
   start_from(out, self, beta);
   product(mat1, mat2, beta, alpha, out);
@@ -177,7 +177,7 @@ OutputSpec addmv_meta(const Tensor& self, const Tensor& mat, const Tensor& vec, 
   return s;
 }
 void addmv_kernel(const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta, const Scalar& alpha,
-               const Tensor& out) {
+                  const Tensor& out) {
   if (out.numel() == 0) return;
   start_from(out, self, beta);
   product(mat, unsqueeze(vec, 1), beta, alpha, unsqueeze(out, 1));
@@ -191,7 +191,7 @@ OutputSpec baddbmm_meta(const Tensor& self, const Tensor& batch1, const Tensor& 
   return s;
 }
 void baddbmm_kernel(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
-                 const Scalar& alpha, const Tensor& out) {
+                    const Scalar& alpha, const Tensor& out) {
   if (out.numel() == 0) return;
   start_from(out, self, beta);
   batched_product(batch1, batch2, beta, alpha, out);
@@ -213,7 +213,7 @@ OutputSpec addr_meta(const Tensor& self, const Tensor& vec1, const Tensor& vec2,
   return OutputSpec(IntList(sizes), t, common_device({&self, &vec1, &vec2}));
 }
 void addr_kernel(const Tensor& self, const Tensor& vec1, const Tensor& vec2, const Scalar& beta, const Scalar& alpha,
-              const Tensor& out) {
+                 const Tensor& out) {
   const Tensor product = mul(mul(unsqueeze(vec1, 1), unsqueeze(vec2, 0)), alpha);
   copy__kernel(out, beta.equals(0.0) ? product : add(mul(self, beta), product), false);
 }

@@ -166,45 +166,47 @@ Tensor new_permutation(int64_t n, const Generator& g, DType dtype, Device device
   return r;
 }
 Tensor rand_like_generator_kernel(const Tensor& self, const Generator& g, std::optional<DType> dtype,
-                               std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
-                               std::optional<MemoryFormat> format) {
+                                  std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
+                                  std::optional<MemoryFormat> format) {
   return new_uniform(empty_like_kernel(self, dtype, layout, device, pin, format), g);
 }
 Tensor randn_like_generator_kernel(const Tensor& self, const Generator& g, std::optional<DType> dtype,
-                                std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
-                                std::optional<MemoryFormat> format) {
+                                   std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
+                                   std::optional<MemoryFormat> format) {
   return new_normal(empty_like_kernel(self, dtype, layout, device, pin, format), 0, 1, g);
 }
 Tensor randint_like_low_generator_dtype_kernel(const Tensor& self, SymInt low, SymInt high, const Generator& g,
-                                            std::optional<DType> dtype, std::optional<Layout> layout,
-                                            std::optional<Device> device, std::optional<bool> pin,
-                                            std::optional<MemoryFormat> format) {
-  return new_integers(empty_like_kernel(self, dtype, layout, device, pin, format), low.guard_int(), high.guard_int(), g);
+                                               std::optional<DType> dtype, std::optional<Layout> layout,
+                                               std::optional<Device> device, std::optional<bool> pin,
+                                               std::optional<MemoryFormat> format) {
+  return new_integers(empty_like_kernel(self, dtype, layout, device, pin, format), low.guard_int(), high.guard_int(),
+                      g);
 }
 Tensor randint_like_generator_kernel(const Tensor& self, SymInt high, const Generator& g, std::optional<DType> dtype,
-                                  std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
-                                  std::optional<MemoryFormat> format) {
+                                     std::optional<Layout> layout, std::optional<Device> device,
+                                     std::optional<bool> pin, std::optional<MemoryFormat> format) {
   return randint_like_low_generator_dtype_kernel(self, 0, high, g, dtype, layout, device, pin, format);
 }
 Tensor rand_like_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
-                     std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+                        std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
   return rand_like_generator_kernel(self, {}, dtype, layout, device, pin, format);
 }
 Tensor randn_like_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<Layout> layout,
-                      std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+                         std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
   return randn_like_generator_kernel(self, {}, dtype, layout, device, pin, format);
 }
 Tensor randint_like_low_dtype_kernel(const Tensor& self, SymInt low, SymInt high, std::optional<DType> dtype,
-                                  std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin,
-                                  std::optional<MemoryFormat> format) {
+                                     std::optional<Layout> layout, std::optional<Device> device,
+                                     std::optional<bool> pin, std::optional<MemoryFormat> format) {
   return randint_like_low_generator_dtype_kernel(self, low, high, {}, dtype, layout, device, pin, format);
 }
 Tensor randint_like_kernel(const Tensor& self, SymInt high, std::optional<DType> dtype, std::optional<Layout> layout,
-                        std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
+                           std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
   return randint_like_low_generator_dtype_kernel(self, 0, high, {}, dtype, layout, device, pin, format);
 }
-Tensor normal_float_float_kernel(double mean, double std, SymIntList size, const Generator& g, std::optional<DType> dtype,
-                              std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
+Tensor normal_float_float_kernel(double mean, double std, SymIntList size, const Generator& g,
+                                 std::optional<DType> dtype, std::optional<Layout>, std::optional<Device> device,
+                                 std::optional<bool>) {
   return new_normal(new_tensor(size, dtype, device, default_dtype()), mean, std, g);
 }
 const Tensor& sized(const Tensor& out, SymIntList size) {

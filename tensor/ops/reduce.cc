@@ -200,7 +200,8 @@ std::array<OutputSpec, 2> aminmax_meta(const Tensor& self, std::optional<int64_t
   const OutputSpec s = spec_of(self, mask, keepdim, self.dtype());
   return {s, s};
 }
-void aminmax_kernel(const Tensor& self, std::optional<int64_t> dim, bool keepdim, const Tensor& min, const Tensor& max) {
+void aminmax_kernel(const Tensor& self, std::optional<int64_t> dim, bool keepdim, const Tensor& min,
+                    const Tensor& max) {
   const uint64_t mask = dim ? one_dim(self, *dim) : all_dims(self);
   reduce_into(cpu::ReduceKind::kMin, self.dtype(), self, mask, keepdim, min);
   reduce_into(cpu::ReduceKind::kMax, self.dtype(), self, mask, keepdim, max);
@@ -320,7 +321,7 @@ OutputSpec vector_norm_meta(const Tensor& self, const Scalar& ord, std::optional
   return spec_of(self, mask, keepdim, to_real(dtype.value_or(self.dtype())));
 }
 void vector_norm_kernel(const Tensor& self, const Scalar& ord, std::optional<IntList> dim, bool keepdim,
-                     std::optional<DType> dtype, const Tensor& out) {
+                        std::optional<DType> dtype, const Tensor& out) {
   KernelParam p{};
   p.f = ord.to_double();
   reduce_into(cpu::ReduceKind::kNorm, dtype.value_or(self.dtype()), self, reduce_mask(self, dim), keepdim, out, &p);

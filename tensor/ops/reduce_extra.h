@@ -23,7 +23,7 @@ void sum_all_kernel(const Tensor& self, std::optional<DType>, const Tensor& out)
 }
 template <cpu::ReduceKind kKind>
 void sum_dim_kernel(const Tensor& self, std::optional<IntList> dim, bool keepdim, std::optional<DType>,
-                 const Tensor& out) {
+                    const Tensor& out) {
   reduce_into(kKind, out.dtype(), self, reduce_mask(self, dim), keepdim, out);
 }
 template <cpu::ReduceKind kKind>
@@ -62,13 +62,13 @@ void arg_kernel(const Tensor& self, std::optional<int64_t> dim, bool keepdim, co
 void spread_into(bool sqrt, const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>& correction,
                  bool keepdim, const Tensor& spread, const Tensor& mean);
 template <bool kSqrt>
-void spread_kernel(const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>& correction, bool keepdim,
-                const Tensor& out) {
+void spread_kernel(const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>& correction,
+                   bool keepdim, const Tensor& out) {
   spread_into(kSqrt, self, dim, correction, keepdim, out, Tensor());
 }
 template <bool kSqrt>
 void spread_mean_kernel(const Tensor& self, std::optional<IntList> dim, const std::optional<Scalar>& correction,
-                     bool keepdim, const Tensor& spread, const Tensor& mean) {
+                        bool keepdim, const Tensor& spread, const Tensor& mean) {
   spread_into(kSqrt, self, dim, correction, keepdim, spread, mean);
 }
 

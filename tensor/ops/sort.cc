@@ -43,7 +43,7 @@ void sort_kernel(const Tensor& self, int64_t dim, bool descending, const Tensor&
   TESSERA_ON(self.device(), run_sort)(shape, static_cast<int>(wrap_dim(dim, self.dim())), descending, v, i, in);
 }
 void sort_stable_kernel(const Tensor& self, std::optional<bool>, int64_t dim, bool descending, const Tensor& values,
-                     const Tensor& indices) {
+                        const Tensor& indices) {
   sort_kernel(self, dim, descending, values, indices);
 }
 
@@ -58,7 +58,7 @@ std::array<OutputSpec, 2> topk_meta(const Tensor& self, SymInt k, int64_t dim, b
   return {shaped(self, sizes, self.dtype()), shaped(self, sizes, DType::kInt64)};
 }
 void topk_kernel(const Tensor& self, SymInt k, int64_t dim, bool largest, bool sorted, const Tensor& values,
-              const Tensor& indices) {
+                 const Tensor& indices) {
   if (values.numel() == 0) return;
   const IntVector shape = at_least_1d(self.sizes());
   Strided in(self), v(values), i(indices);
@@ -113,7 +113,7 @@ OutputSpec searchsorted_meta(const Tensor& sequence, const Tensor& self, bool ou
   return shaped(sequence, to_vector(self.sizes()), out_int32 ? DType::kInt32 : DType::kInt64);
 }
 void searchsorted_kernel(const Tensor& sequence, const Tensor& self, bool out_int32, bool right,
-                      std::optional<std::string_view> side, const Tensor& sorter, const Tensor& out) {
+                         std::optional<std::string_view> side, const Tensor& sorter, const Tensor& out) {
   if (out.numel() == 0) return;
   const DType t = result_type(sequence, self);
   const Tensor b = contiguous(to(sequence, t)), v = contiguous(to(self, t));
@@ -236,8 +236,8 @@ std::tuple<Tensor, Tensor, Tensor> unique_along(const Tensor& self, int64_t dim,
 std::tuple<Tensor, Tensor, Tensor> unique_dim_kernel(const Tensor& self, int64_t dim, bool, bool, bool) {
   return unique_along(self, dim, false);
 }
-std::tuple<Tensor, Tensor, Tensor> unique_consecutive_kernel(const Tensor& self, bool return_inverse, bool return_counts,
-                                                          std::optional<int64_t> dim) {
+std::tuple<Tensor, Tensor, Tensor> unique_consecutive_kernel(const Tensor& self, bool return_inverse,
+                                                             bool return_counts, std::optional<int64_t> dim) {
   if (dim) return unique_along(self, *dim, true);
   if (self.numel() == 0) return nothing(self, return_inverse, return_counts);
   const Tensor flat = reshape(self, {-1});

@@ -96,7 +96,7 @@ std::array<OutputSpec, 2> kthvalue_meta(const Tensor& self, int64_t k, int64_t d
   return specs;
 }
 void kthvalue_kernel(const Tensor& self, int64_t k, int64_t dim, bool keepdim, const Tensor& values,
-                  const Tensor& indices) {
+                     const Tensor& indices) {
   select_into(SelectKind::kNth, self, k - 1, dim, keepdim, values, indices);
 }
 std::array<OutputSpec, 2> median_dim_meta(const Tensor& self, int64_t dim, bool keepdim) {
@@ -342,8 +342,8 @@ Tensor histc_kernel(const Tensor& self, int64_t bins, const Scalar& min, const S
   return binned(self, Tensor(), {.count = bins, .low = low, .high = high});
 }
 std::tuple<Tensor, Tensor> histogram_bin_ct_kernel(const Tensor& self, int64_t bins,
-                                                std::optional<std::span<const double>> range, const Tensor& weight,
-                                                bool density) {
+                                                   std::optional<std::span<const double>> range, const Tensor& weight,
+                                                   bool density) {
   check_histogram(self, weight);
   TESSERA_CHECK(bins > 0, "torch.histogram(): bins must be > 0, but got ", bins);
   TESSERA_CHECK(!range || range->size() == 2, "torch.histogram(): range should have 2 elements, but got ",
@@ -357,7 +357,7 @@ std::tuple<Tensor, Tensor> histogram_bin_ct_kernel(const Tensor& self, int64_t b
   return finished(counted_between(self, weight, edges), edges, density);
 }
 std::tuple<Tensor, Tensor> histogram_bins_tensor_kernel(const Tensor& self, const Tensor& bins, const Tensor& weight,
-                                                     bool density) {
+                                                        bool density) {
   check_histogram(self, weight);
   TESSERA_CHECK(bins.dim() == 1 && bins.numel() >= 2,
                 "torch.histogram(): bins tensor should have one dimension and at least 2 edges, but got shape ",

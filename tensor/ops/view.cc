@@ -140,7 +140,7 @@ Tensor as_strided_view(const Tensor& self, SymIntList size, SymIntList stride, s
   return make_view(self, size.ints(), stride.ints(), offset);
 }
 const Tensor& as_strided__kernel(const Tensor& self, SymIntList size, SymIntList stride,
-                              std::optional<SymInt> storage_offset) {
+                                 std::optional<SymInt> storage_offset) {
   const int64_t offset = storage_offset ? storage_offset->guard_int() : self.storage_offset();
   check_in_storage(self, size.ints(), stride.ints(), offset);
   self.impl()->set_sizes_and_strides(size.ints(), stride.ints());
@@ -188,7 +188,7 @@ void add_into(const Tensor& buffer, const Window& w, const Tensor& values) {
 }  // namespace
 
 Tensor as_strided_backward_kernel(const Tensor& grad, SymIntList base_size, SymIntList base_stride, SymInt base_offset,
-                               SymIntList size, SymIntList stride, SymInt offset) {
+                                  SymIntList size, SymIntList stride, SymInt offset) {
   // Both windows on one buffer that starts at the lower of the two offsets.
   TESSERA_CHECK(base_offset.guard_int() >= 0 && offset.guard_int() >= 0,
                 "as_strided: offsets must be non-negative, got ", base_offset.guard_int(), " and ", offset.guard_int());
@@ -212,7 +212,7 @@ Tensor as_strided_backward_kernel(const Tensor& grad, SymIntList base_size, SymI
 }
 
 Tensor as_strided_gather_kernel(const Tensor& base, SymIntList base_size, SymIntList base_stride, SymInt base_offset,
-                             SymIntList size, SymIntList stride, SymInt offset) {
+                                SymIntList size, SymIntList stride, SymInt offset) {
   TESSERA_CHECK(base_offset.guard_int() >= 0 && offset.guard_int() >= 0,
                 "as_strided: offsets must be non-negative, got ", base_offset.guard_int(), " and ", offset.guard_int());
   const int64_t origin = std::min(base_offset.guard_int(), offset.guard_int());
@@ -506,8 +506,8 @@ Tensor slice_Tensor_view(const Tensor& self, int64_t dim, std::optional<SymInt> 
     g.strides[dim] = 0;  // at most one element is left then
   return g.view_of(self);
 }
-Tensor slice_backward_kernel(const Tensor& grad_output, SymIntList input_sizes, int64_t dim, std::optional<SymInt> start,
-                          std::optional<SymInt> end, SymInt step) {
+Tensor slice_backward_kernel(const Tensor& grad_output, SymIntList input_sizes, int64_t dim,
+                             std::optional<SymInt> start, std::optional<SymInt> end, SymInt step) {
   const Tensor r = zeros_of(grad_output, input_sizes.ints());
   copy_(slice(r, dim, start, end, step), grad_output);
   return r;
@@ -666,7 +666,7 @@ Tensor diagonal_view(const Tensor& self, int64_t offset, int64_t dim1, int64_t d
   return g.view_of(self);
 }
 Tensor diagonal_backward_kernel(const Tensor& grad_output, SymIntList input_sizes, int64_t offset, int64_t dim1,
-                             int64_t dim2) {
+                                int64_t dim2) {
   const Tensor r = zeros_of(grad_output, input_sizes.ints());
   copy_(diagonal(r, offset, dim1, dim2), grad_output);
   return r;

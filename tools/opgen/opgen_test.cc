@@ -154,9 +154,10 @@ TEST(Generate, OpsHaveObjectsFunctionsAndKernels) {
   const std::string& kernels = files["toy_kernels.h"];
   EXPECT_NE(kernels.find("std::array<OutputSpec, 2> toy_minmax_meta(const Tensor& self, IntList dim, bool keepdim);"),
             std::string::npos);
-  EXPECT_NE(kernels.find("void toy_minmax_kernel(const Tensor& self, IntList dim, bool keepdim, const Tensor& out0, const "
-                         "Tensor& out1);"),
-            std::string::npos);
+  EXPECT_NE(
+      kernels.find("void toy_minmax_kernel(const Tensor& self, IntList dim, bool keepdim, const Tensor& out0, const "
+                   "Tensor& out1);"),
+      std::string::npos);
   const std::string& source = files["toy_ops_0.cc"];
   for (const char* part : {"[[gnu::weak, gnu::visibility(\"hidden\")]] Tensor toy_add_Tensor(CallContext ctx,",
                            "pointwise::functional(pw::toy_plus, {&self, &other}, {alpha})",
