@@ -9,7 +9,7 @@ namespace {
 using Rows = std::vector<std::vector<int64_t>>;
 
 Tensor numbers(int64_t n) {
-  const Tensor t = empty_cpu(IntVector{n}, DType::kInt64);
+  const Tensor t = empty_kernel(IntVector{n}, DType::kInt64);
   for (int64_t i = 0; i < n; ++i) t.data<int64_t>()[i] = i;
   return t;
 }
@@ -21,7 +21,7 @@ Rows batches(const DataLoader& loader) {
 }
 
 TEST(DataLoader, InOrder) {
-  const TensorDataset set({numbers(5), empty_cpu(IntVector{5, 2}, DType::kFloat32)});
+  const TensorDataset set({numbers(5), empty_kernel(IntVector{5, 2}, DType::kFloat32)});
   const DataLoader loader(set, {.batch_size = 2});
   EXPECT_EQ(batches(loader), (Rows{{0, 1}, {2, 3}, {4}}));
   EXPECT_EQ(loader.size(), 3);
@@ -32,7 +32,7 @@ TEST(DataLoader, InOrder) {
 }
 
 TEST(TensorDataset, CopiesRowsOfAnyLayout) {
-  const Tensor x = empty_cpu(IntVector{2, 3}, DType::kInt64);
+  const Tensor x = empty_kernel(IntVector{2, 3}, DType::kInt64);
   for (int64_t i = 0; i < 6; ++i) x.data<int64_t>()[i] = i;
   const TensorDataset set({make_view(x, IntVector{3, 2}, IntVector{1, 3}, 0)});
   EXPECT_EQ(batches(DataLoader(set, {.batch_size = 2})), (Rows{{0, 3, 1, 4}, {2, 5}}));

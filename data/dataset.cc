@@ -17,7 +17,7 @@ TensorDataset::TensorDataset(Fields tensors) : tensors_(std::move(tensors)) {
 }
 
 Fields TensorDataset::get_batch(std::span<const int64_t> indices) const {
-  const Tensor index = empty_cpu(IntVector{static_cast<int64_t>(indices.size())}, DType::kInt64);
+  const Tensor index = empty_kernel(IntVector{static_cast<int64_t>(indices.size())}, DType::kInt64);
   std::copy(indices.begin(), indices.end(), index.data<int64_t>());
   Fields batch;
   for (const Tensor& t : tensors_) batch.push_back(index_select(t, 0, index));

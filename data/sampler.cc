@@ -23,7 +23,7 @@ int64_t checked_samples(int64_t size, std::optional<int64_t> num_samples) {
 }  // namespace
 
 int64_t draw_seed(const Generator& generator) {
-  return random_(empty_cpu(IntVector{}, DType::kInt64), generator).item<int64_t>();
+  return random_(empty_kernel(IntVector{}, DType::kInt64), generator).item<int64_t>();
 }
 
 std::vector<int64_t> SequentialSampler::indices() {

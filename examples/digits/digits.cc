@@ -25,8 +25,8 @@ std::vector<uint8_t> read_bytes(const std::string& path) {
 }
 
 Set empty_set(int64_t count) {
-  return {tessera::empty_cpu(IntVector{count, 8, 8}, DType::kFloat32),
-          tessera::empty_cpu(IntVector{count}, DType::kInt64)};
+  return {tessera::empty_kernel(IntVector{count, 8, 8}, DType::kFloat32),
+          tessera::empty_kernel(IntVector{count}, DType::kInt64)};
 }
 
 }  // namespace

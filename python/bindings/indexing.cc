@@ -177,7 +177,7 @@ Tensor index_tensor(PyObject* sequence) {
 // The index tensor of a single truth value: one element or none.
 Tensor truth_index(bool b) {
   const int64_t n[] = {b ? 1 : 0};
-  Tensor t = empty_cpu(n, DType::kInt64);
+  Tensor t = empty_kernel(n, DType::kInt64);
   if (b) *t.data<int64_t>() = 0;
   return t;
 }

@@ -296,7 +296,7 @@ PyObject* generator_get_state(PyObject* o, PyObject*) {
   return guarded([&] {
     const auto s = as<PyGenerator>(o)->value->get_state();
     const int64_t n[] = {static_cast<int64_t>(s.size())};
-    Tensor t = empty_cpu(n, DType::kUInt8);
+    Tensor t = empty_kernel(n, DType::kUInt8);
     std::memcpy(t.data_ptr(), s.data(), s.size());
     return wrap(std::move(t));
   });

@@ -197,7 +197,7 @@ Tensor shared_memory_of(PyObject* o, std::optional<DType> dtype) {
     const Py_ssize_t len = view.len;
     PyBuffer_Release(&view);
     const DType found = dtype.value_or(default_dtype());  // the buffer's own format does not count
-    if (len == 0) return empty_cpu(IntVector{0}, found);
+    if (len == 0) return empty_kernel(IntVector{0}, found);
     return tensor_over_buffer(o, found, -1, 0);
   }
   return {};
@@ -263,7 +263,7 @@ Tensor legacy_tensor(DType dtype, bool any_dtype, PyObject* args, PyObject* devi
                   " was passed");
   }
   const Py_ssize_t n = PyTuple_GET_SIZE(args);
-  if (n == 0) return empty_cpu(IntVector{0}, dtype);
+  if (n == 0) return empty_kernel(IntVector{0}, dtype);
   PyObject* first = PyTuple_GET_ITEM(args, 0);
   if (n == 1) {
     if (is_tensor(first)) {
@@ -280,7 +280,7 @@ Tensor legacy_tensor(DType dtype, bool any_dtype, PyObject* args, PyObject* devi
     if (Py_TYPE(first) == SizeType) {
       IntVector sizes;
       sizes_of(first, &sizes);
-      return empty_cpu(sizes, dtype);
+      return empty_kernel(sizes, dtype);
     }
     int64_t v;
     if (PyFloat_Check(first) || PyBool_Check(first) || PyComplex_Check(first) ||
@@ -289,7 +289,7 @@ Tensor legacy_tensor(DType dtype, bool any_dtype, PyObject* args, PyObject* devi
     if (!PyIndex_Check(first) || is_ndarray(first)) return tensor_from_data(first, dtype, std::nullopt);
   }
   IntVector sizes;
-  if (sizes_of(args, &sizes)) return empty_cpu(sizes, dtype);
+  if (sizes_of(args, &sizes)) return empty_kernel(sizes, dtype);
   throw TypeError(
       str_cat("new() received an invalid combination of arguments - got ",
               describe_args({&PyTuple_GET_ITEM(args, 0), n, nullptr}),

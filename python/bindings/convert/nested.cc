@@ -227,7 +227,7 @@ Tensor tensor_from_sequence(PyObject* data, std::optional<DType> dtype) {
     inference.add(data, 0);
     dtype = inference.get().value_or(default_dtype());
   }
-  Tensor t = empty_cpu(sizes, *dtype);
+  Tensor t = empty_kernel(sizes, *dtype);
   store_nested(data, sizes, 0, t.strides(), *dtype, static_cast<char*>(t.data_ptr()));
   return t;
 }
