@@ -1,4 +1,4 @@
-// From a dtype known at run time to a C++ type: calls f(TypeTag<T>{}) with the element type.
+// From a dtype, or an element's size, known at run time to a C++ type: calls f(TypeTag<T>{}) with the element type.
 #pragma once
 
 #include "tensor/core/dtype.h"
@@ -58,6 +58,32 @@ decltype(auto) visit_dtype(DType t, F&& f) {
       return f(TypeTag<Float8_e8m0fnu>{});
     default:
       internal::raise<NotImplementedError>("not implemented for dtype ", name_of(t));
+  }
+}
+
+// Sixteen bytes that move as one element.
+struct Bytes16 {
+  uint64_t half[2];
+};
+
+// For elements that are moved as they are: f(TypeTag<T>{}) with an unsigned type of that many bytes (1, 2, 4 or 8), or
+// Wide for 16.
+template <class Wide = Bytes16, class F>
+decltype(auto) visit_size(int64_t bytes, F&& f) {
+  static_assert(sizeof(Wide) == 16);
+  switch (bytes) {
+    case 1:
+      return f(TypeTag<uint8_t>{});
+    case 2:
+      return f(TypeTag<uint16_t>{});
+    case 4:
+      return f(TypeTag<uint32_t>{});
+    case 8:
+      return f(TypeTag<uint64_t>{});
+    case 16:
+      return f(TypeTag<Wide>{});
+    default:
+      internal::raise<Error>("no dtype has elements of ", bytes, " bytes");
   }
 }
 

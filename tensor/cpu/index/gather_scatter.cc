@@ -262,7 +262,7 @@ void meet_along(char* self, const char* src, const char* index, int64_t n, int64
 template <ScatterMode kMode>
 ScatterFn choose_meet(DType t) {
   ScatterFn fn = nullptr;
-  visit_dtype(t, [&](auto v) {
+  visit_arithmetic(t, [&](auto v) {
     using T = decltype(v);
     constexpr bool kOrdered = kMode == ScatterMode::kMax || kMode == ScatterMode::kMin;
     if constexpr (!(kOrdered && kIsComplex<typename Arithmetic<T>::type>)) fn = meet_along<kMode, T>;
@@ -359,7 +359,7 @@ void scatter_mean_divide(std::span<const int64_t> index_shape, int dim, int64_t 
           {met.get(), DType::kInt64, strides}, {const_cast<int64_t*>(&one), DType::kInt64, zeros}, index, {{}, true});
   Nest<2> nest;
   for (int d = 0; d < rank; ++d) nest.push(shape[d], {self.strides[d], strides[d]});
-  visit_dtype(self.dtype, [&](auto v) {
+  visit_arithmetic(self.dtype, [&](auto v) {
     using T = decltype(v);
     for_each_run(nest, 0, nest.count(), [&](const int64_t(&offset)[2], int64_t len) {
       for (int64_t i = 0; i < len; ++i) {
@@ -386,7 +386,7 @@ ScatterFn choose_scatter(ScatterMode mode, DType t) {
   ScatterFn fn = nullptr;
   switch (mode) {
     case ScatterMode::kAssign:
-      visit_size(item_size(t), [&](auto v) { fn = assign_along<decltype(v)>; });
+      visit_size(item_size(t), [&](auto tag) { fn = assign_along<typename decltype(tag)::type>; });
       break;
     case ScatterMode::kAdd:
     case ScatterMode::kMean:
@@ -452,8 +452,7 @@ void gather_nest(const Nest<3>& nest, int64_t self_scale, int64_t size_at_index,
                  const Operand& self, const Operand& index) {
   const int64_t size = item_size(out.dtype);
   if (nest.count() == 0) return;
-  GatherFn fn = nullptr;
-  visit_size(size, [&](auto t) { fn = gather_along<decltype(t)>; });
+  const GatherFn fn = visit_size(size, [](auto tag) -> GatherFn { return gather_along<typename decltype(tag)::type>; });
   if (nest.rank > 1 && nest.inner_stride(2) == 0 && nest.inner_stride(0) == size && nest.inner_stride(1) == size) {
     gather_slices(nest, self_scale, out, self, index);
     return;

@@ -1,4 +1,4 @@
-// Visiting element sizes and dtypes: what the files of the index engines share.
+// Visiting dtypes, and loops: what the files of the index engines share.
 #pragma once
 
 #include <complex>
@@ -7,42 +7,15 @@
 #include "tensor/core/dtype.h"
 #include "tensor/core/error.h"
 #include "tensor/core/half.h"
+#include "tensor/core/visit.h"
 #include "tensor/cpu/index/index.h"
 #include "tensor/cpu/support/strided_nest.h"
 
 namespace tessera::cpu {
 
-struct alignas(8) Bytes16 {
-  uint64_t half[2];
-};
-
-// f(T{}) for an unsigned type T of that many bytes.
-template <class F>
-void visit_size(int64_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      f(uint8_t{});
-      return;
-    case 2:
-      f(uint16_t{});
-      return;
-    case 4:
-      f(uint32_t{});
-      return;
-    case 8:
-      f(uint64_t{});
-      return;
-    case 16:
-      f(Bytes16{});
-      return;
-    default:
-      internal::raise<Error>("no dtype has elements of ", bytes, " bytes");
-  }
-}
-
 // f(T{}) for dtypes with arithmetic; nothing for others.
 template <class F>
-void visit_dtype(DType t, F&& f) {
+void visit_arithmetic(DType t, F&& f) {
   switch (t) {
     case DType::kBool:
       f(bool{});

@@ -209,8 +209,9 @@ void run_nonzero(std::span<const int64_t> shape, const Operand& in, int64_t* out
 int64_t run_masked_select(std::span<const int64_t> shape, void* out, const Operand& self, const Operand& mask) {
   const Nest<2> nest = mask_nest(shape, self, mask);
   const std::vector<int64_t> first = count_chunks(nest, 1, mask);
-  visit_size(item_size(self.dtype),
-             [&](auto v) { move_masked<false, decltype(v)>(nest, self, mask, first, static_cast<char*>(out)); });
+  visit_size(item_size(self.dtype), [&](auto tag) {
+    move_masked<false, typename decltype(tag)::type>(nest, self, mask, first, static_cast<char*>(out));
+  });
   return first.back();
 }
 
@@ -221,8 +222,9 @@ void run_masked_scatter(std::span<const int64_t> shape, const Operand& self, con
   TESSERA_CHECK(first.back() <= src_n,
                 "masked_scatter: expected self and source to have the same number of elements: Number of elements of "
                 "source < number of ones in mask");
-  visit_size(item_size(self.dtype), [&](auto v) {
-    move_masked<true, decltype(v)>(nest, self, mask, first, static_cast<char*>(const_cast<void*>(src)));
+  visit_size(item_size(self.dtype), [&](auto tag) {
+    move_masked<true, typename decltype(tag)::type>(nest, self, mask, first,
+                                                    static_cast<char*>(const_cast<void*>(src)));
   });
 }
 

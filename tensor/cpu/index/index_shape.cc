@@ -51,8 +51,8 @@ void run_tril_triu(bool upper, int64_t diagonal, std::span<const int64_t> shape,
   Nest<2> batches;
   for (size_t d = 0; d + 2 < rank; ++d) batches.push(shape[d], {out.strides[d], self.strides[d]});
   const int64_t so = out.strides[rank - 1], ss = self.strides[rank - 1];
-  visit_size(item_size(out.dtype), [&](auto v) {
-    using T = decltype(v);
+  visit_size(item_size(out.dtype), [&](auto tag) {
+    using T = typename decltype(tag)::type;
     parallel_for(batches.count() * rows, std::max<int64_t>(1, kGrain / cols), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t r = i % rows;
@@ -84,8 +84,8 @@ void run_flip(std::span<const int64_t> shape, uint64_t flip_mask, const Operand&
   }
   nest.sort_by(0);
   nest.coalesce();
-  visit_size(item_size(out.dtype), [&](auto v) {
-    using T = decltype(v);
+  visit_size(item_size(out.dtype), [&](auto tag) {
+    using T = typename decltype(tag)::type;
     constexpr int64_t kSize = sizeof(T);
     const bool stream = kSize <= 8 && 2 * nest.count() * kSize >= kStreamBytes && nest.inner_stride(0) == kSize &&
                         nest.inner_stride(1) == -kSize;

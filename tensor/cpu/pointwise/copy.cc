@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "tensor/core/parallel.h"
+#include "tensor/core/visit.h"
 #include "tensor/cpu/pointwise/convert.h"
 #include "tensor/cpu/pointwise/copy_transposed.h"
 #include "tensor/cpu/support/pieces.h"
@@ -17,11 +18,6 @@ constexpr int64_t kBlockBytes = 8192;
 // Copies go past the caches from here on, earlier than work that computes: often they are parts of something larger, as
 // in cat. Rows have to be long enough for it.
 constexpr int64_t kStreamedCopy = kStreamBytes / 2, kStreamedRow = 1024;
-
-// A 16-byte element that moves as one.
-struct Pair {
-  uint64_t a, b;
-};
 
 // Loops for the compiler to vectorise, which -O2 of GCC 12 leaves scalar.
 #if defined(__GNUC__) && !defined(__clang__)
@@ -44,18 +40,7 @@ void copy_row_sized(char* d, int64_t ds, const char* s, int64_t ss, int64_t n) {
 void copy_row(char* d, int64_t ds, const char* s, int64_t ss, int64_t n, int64_t size) {
   if (ds == size) return gather_row(d, s, ss, n, size);
   if (ss == size) return scatter_row(d, ds, s, n, size);
-  switch (size) {
-    case 1:
-      return copy_row_sized<uint8_t>(d, ds, s, ss, n);
-    case 2:
-      return copy_row_sized<uint16_t>(d, ds, s, ss, n);
-    case 4:
-      return copy_row_sized<uint32_t>(d, ds, s, ss, n);
-    case 8:
-      return copy_row_sized<uint64_t>(d, ds, s, ss, n);
-    default:
-      return copy_row_sized<Pair>(d, ds, s, ss, n);
-  }
+  visit_size(size, [&](auto tag) { copy_row_sized<typename decltype(tag)::type>(d, ds, s, ss, n); });
 }
 
 }  // namespace
@@ -132,18 +117,7 @@ void copy_cast(const Plan& p, const Operand& dst, const Operand& src, bool conj,
 
 void fill_row(char* d, int64_t stride, const void* value, int64_t n, int64_t size) {
   if (stride == size) return fill_elements(d, value, n, size);
-  switch (size) {
-    case 1:
-      return fill_row_sized<uint8_t>(d, stride, value, n);
-    case 2:
-      return fill_row_sized<uint16_t>(d, stride, value, n);
-    case 4:
-      return fill_row_sized<uint32_t>(d, stride, value, n);
-    case 8:
-      return fill_row_sized<uint64_t>(d, stride, value, n);
-    default:
-      return fill_row_sized<Pair>(d, stride, value, n);
-  }
+  visit_size(size, [&](auto tag) { fill_row_sized<typename decltype(tag)::type>(d, stride, value, n); });
 }
 
 // A cast from transposed memory: by slabs of the outermost dimension, each transposed into scratch by tiles and cast

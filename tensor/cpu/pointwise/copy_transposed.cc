@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "tensor/core/parallel.h"
+#include "tensor/core/visit.h"
 #include "tensor/cpu/support/scratch.h"
 #include "tensor/cpu/support/simd_move.h"
 
@@ -16,11 +17,6 @@ namespace {
 #pragma GCC push_options
 #pragma GCC optimize("O3")
 #endif
-// A 16-byte element that moves as one.
-struct Pair {
-  uint64_t a, b;
-};
-
 // dst row j, element i = src row i, element j, for i < n0 <= kEdge and j < nj <= kEdge. Whole lines go through a small
 // buffer: with strides that are powers of two the lines of a tile fall into one set of the cache, so that no line may
 // be needed twice.
@@ -49,18 +45,7 @@ void transpose_tile(char* dst, int64_t dst_stride_j, const char* src, int64_t sr
 
 using TileFn = void (*)(char*, int64_t, const char*, int64_t, int64_t, int64_t);
 TileFn tile_function(int64_t size) {
-  switch (size) {
-    case 1:
-      return transpose_tile<uint8_t>;
-    case 2:
-      return transpose_tile<uint16_t>;
-    case 4:
-      return transpose_tile<uint32_t>;
-    case 8:
-      return transpose_tile<uint64_t>;
-    default:
-      return transpose_tile<Pair>;
-  }
+  return visit_size(size, [](auto tag) -> TileFn { return transpose_tile<typename decltype(tag)::type>; });
 }
 
 // A part of a transposition: n0 elements along the destination's rows, nj along the source's.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/core/error.h"
+#include "tensor/core/visit.h"
 #include "tensor/cpu/support/simd_move.h"
 
 namespace tessera::cpu {
@@ -180,18 +181,7 @@ void gather_row(void* dst, const void* src, int64_t stride, int64_t n, int64_t s
       (reinterpret_cast<uintptr_t>(src) | reinterpret_cast<uintptr_t>(dst)) % size == 0) {
     return (size == 4 ? gather_alternate<uint32_t> : gather_alternate<uint16_t>)(d, s, n);
   }
-  switch (size) {
-    case 1:
-      return gather_sized<1>(d, s, stride, n);
-    case 2:
-      return gather_sized<2>(d, s, stride, n);
-    case 4:
-      return gather_sized<4>(d, s, stride, n);
-    case 8:
-      return gather_sized<8>(d, s, stride, n);
-    default:
-      return gather_sized<16>(d, s, stride, n);
-  }
+  visit_size(size, [&](auto tag) { gather_sized<sizeof(typename decltype(tag)::type)>(d, s, stride, n); });
 }
 
 void scatter_row(void* dst, int64_t stride, const void* src, int64_t n, int64_t size) {
@@ -201,18 +191,7 @@ void scatter_row(void* dst, int64_t stride, const void* src, int64_t n, int64_t 
   }
   char* d = static_cast<char*>(dst);
   const char* s = static_cast<const char*>(src);
-  switch (size) {
-    case 1:
-      return scatter_sized<1>(d, stride, s, n);
-    case 2:
-      return scatter_sized<2>(d, stride, s, n);
-    case 4:
-      return scatter_sized<4>(d, stride, s, n);
-    case 8:
-      return scatter_sized<8>(d, stride, s, n);
-    default:
-      return scatter_sized<16>(d, stride, s, n);
-  }
+  visit_size(size, [&](auto tag) { scatter_sized<sizeof(typename decltype(tag)::type)>(d, stride, s, n); });
 }
 
 void gather_block(const Plan& plan, const Cursor& at, int operand, const void* base, int64_t n, int64_t size,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tensor/core/visit.h"
 #include "tensor/cpu/support/request.h"
 #include "tensor/cpu/support/simd.h"
 
@@ -192,18 +193,7 @@ void repeat(char* pattern, const void* value) {
 }
 
 void make_pattern(char* pattern, const void* value, int64_t size) {
-  switch (size) {
-    case 1:
-      return repeat<uint8_t>(pattern, value);
-    case 2:
-      return repeat<uint16_t>(pattern, value);
-    case 4:
-      return repeat<uint32_t>(pattern, value);
-    case 8:
-      return repeat<uint64_t>(pattern, value);
-    default:
-      std::memcpy(pattern, value, 16);
-  }
+  visit_size(size, [&](auto tag) { repeat<typename decltype(tag)::type>(pattern, value); });
 }
 }  // namespace
 

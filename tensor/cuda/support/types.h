@@ -10,6 +10,7 @@
 
 #include "tensor/core/dtype.h"
 #include "tensor/core/error.h"
+#include "tensor/core/visit.h"
 #include "tensor/cuda/runtime/launch.h"
 
 namespace tessera::cuda {
@@ -207,18 +208,7 @@ struct alignas(16) Bytes16 {
 };
 template <class F>
 decltype(auto) visit_size(int64_t item_size, F&& f) {
-  switch (item_size) {
-    case 1:
-      return f(Tag<uint8_t>());
-    case 2:
-      return f(Tag<uint16_t>());
-    case 4:
-      return f(Tag<uint32_t>());
-    case 8:
-      return f(Tag<uint64_t>());
-    default:
-      return f(Tag<Bytes16>());
-  }
+  return tessera::visit_size<Bytes16>(item_size, f);
 }
 
 }  // namespace tessera::cuda
