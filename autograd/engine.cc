@@ -7,6 +7,7 @@
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/variable.h"
+#include "tensor/core/restore.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd {
@@ -321,18 +322,10 @@ void run_node(Task& task, NodeState& s) {
 
 // The state of one backward on this thread, put back at its end whatever happens.
 struct Scope {
-  Task* outer_task;
-  Node* outer_node;
-  bool grad;
-  explicit Scope(Task& task) : outer_task(t_task), outer_node(t_node), grad(thread_state.grad_enabled) {
-    t_task = &task;
-    thread_state.grad_enabled = task.options.create_graph;
-  }
-  ~Scope() {
-    t_task = outer_task;
-    t_node = outer_node;
-    thread_state.grad_enabled = grad;
-  }
+  ScopedValue<Task*> task;
+  ScopedValue<Node*> node{t_node, t_node};  // that of the pass around this one, while no node runs
+  NoGradGuard grad_mode;
+  explicit Scope(Task& t) : task(t_task, &t), grad_mode(t.options.create_graph) {}
 };
 
 }  // namespace

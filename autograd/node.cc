@@ -40,6 +40,5 @@ uint32_t Node::add_output_without_history() {
   outputs_.emplace_back();
   return static_cast<uint32_t>(outputs_.size() - 1);
 }
-void Node::set_output(uint32_t nr, const Tensor& t) { outputs_[nr] = {t.impl()->shape(), t.dtype(), t.device(), true}; }
 
 }  // namespace tessera::autograd

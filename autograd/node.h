@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "tensor/core/tensor.h"
@@ -91,14 +90,12 @@ class Node : public RefCounted {
 
   const std::vector<Edge>& edges() const { return edges_; }
   void add_edge(Edge e) { edges_.push_back(std::move(e)); }
-  void set_edge(size_t i, Edge e) { edges_[i] = std::move(e); }
   // Whether input i of the operator wants a gradient.
   bool should_compute(size_t i) const { return i < edges_.size() && edges_[i].node; }
 
   const std::vector<OutputMeta>& outputs() const { return outputs_; }
   uint32_t add_output(const Tensor& t);  // returns its number
   uint32_t add_output_without_history();
-  void set_output(uint32_t nr, const Tensor& t);  // new metadata for an output that was changed in place
 
   uint64_t sequence_nr() const { return sequence_nr_; }
   bool released() const { return released_; }
@@ -106,23 +103,15 @@ class Node : public RefCounted {
     released_ = true;
     release_variables();
   }  // not "release": that is the reference count's
-  void set_released(bool b) { released_ = b; }
 
   NodeHooks& hooks() {
     if (!hooks_) hooks_ = std::make_unique<NodeHooks>();
     return *hooks_;
   }
   NodeHooks* hooks_or_null() const { return hooks_.get(); }
-  // Where and by whom the forward call was made, in anomaly mode.
-  std::string& forward_trace() {
-    if (!trace_) trace_ = std::make_unique<std::string>();
-    return *trace_;
-  }
-  const std::string* forward_trace_or_null() const { return trace_.get(); }
   // The Python wrapper (weak), and its metadata dictionary.
   std::atomic<void*> pyobject{nullptr};
   IntrusivePtr<RefCounted> metadata;
-  IntrusivePtr<RefCounted> anomaly_parent;
 
  protected:
   void dispose() override;  // one after the other: a chain of a million nodes needs no deep stack
@@ -132,7 +121,6 @@ class Node : public RefCounted {
   std::vector<Edge> edges_;
   std::vector<OutputMeta> outputs_;
   std::unique_ptr<NodeHooks> hooks_;
-  std::unique_ptr<std::string> trace_;
   uint64_t sequence_nr_;
   bool released_ = false;
 };

@@ -60,11 +60,7 @@ SavedVariable::SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on
     hooks_ = current_pack_hooks();
     if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(t);
     const Tensor shown = is_leaf_ && !is_output ? t : detached(t);
-    const bool grad = std::exchange(thread_state.grad_enabled, false);
-    struct Restore {
-      bool v;
-      ~Restore() { thread_state.grad_enabled = v; }
-    } restore{grad};
+    const NoGradGuard no_grad;
     const uint32_t before = shown.version();
     packed_ = hooks_->pack(shown);
     TESSERA_CHECK(shown.version() == before,
@@ -94,11 +90,7 @@ Tensor SavedVariable::unpack(Node* owner) const {
   if (hooks_) {
     Tensor t;
     {
-      const bool grad = std::exchange(thread_state.grad_enabled, false);
-      struct Restore {
-        bool v;
-        ~Restore() { thread_state.grad_enabled = v; }
-      } restore{grad};
+      const NoGradGuard no_grad;
       t = hooks_->unpack(packed_);
     }
     TESSERA_CHECK_TYPE(t.defined(), "Output of saved tensor unpack_hook expected to be a Tensor but got None");

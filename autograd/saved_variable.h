@@ -30,7 +30,6 @@ class SavedVariable {
   // modified in place since.
   Tensor unpack(Node* owner) const;
   void reset();
-  bool was_saved() const { return defined_; }
   // For _raw_saved_*: hooks on one value. Error if it has some already, or was freed.
   void register_hooks(IntrusivePtr<PackHooks> hooks);
 

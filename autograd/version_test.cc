@@ -7,21 +7,20 @@
 #include "autograd/testing.h"
 #include "autograd/variable.h"
 #include "gtest/gtest.h"
+#include "tensor/core/restore.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd {
 namespace {
 
-class InferenceMode {
- public:
-  InferenceMode() : saved_(thread_state) {
-    thread_state.inference_mode = true;
-    thread_state.grad_enabled = false;
-  }
-  ~InferenceMode() { thread_state = saved_; }
-
- private:
-  ThreadState saved_;
+ThreadState in_inference() {
+  ThreadState s = thread_state;
+  s.inference_mode = true;
+  s.grad_enabled = false;
+  return s;
+}
+struct InferenceMode {
+  ScopedValue<ThreadState> state{thread_state, in_inference()};
 };
 
 TEST(Versions, AWrittenInputRaises) {

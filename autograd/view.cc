@@ -24,11 +24,7 @@ class AsStridedBackward final : public Node {
 void regenerate_view_history(const Tensor& t, const Tensor& base) {
   AutogradMeta& m = t.impl()->materialize_autograd_meta();
   if (m.view_fn) {
-    const bool grad = std::exchange(thread_state.grad_enabled, true);
-    struct Restore {
-      bool v;
-      ~Restore() { thread_state.grad_enabled = v; }
-    } restore{grad};
+    const NoGradGuard with_grad(true);
     const Tensor fresh = static_cast<ViewFn&>(*m.view_fn).replay(base);
     set_gradient_edge(t, gradient_edge(fresh));
     return;

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "python/bindings/buffer.h"
 #include "serialization/file.h"
 #include "serialization/zip.h"
 
@@ -16,18 +17,6 @@ using serialization::Sink;
 using serialization::Source;
 using serialization::ZipReader;
 using serialization::ZipWriter;
-
-// The bytes of an object with the buffer protocol, as long as this lives.
-class Buffer {
- public:
-  Buffer(PyObject* o, int flags) { check(PyObject_GetBuffer(o, &view_, flags)); }
-  ~Buffer() { PyBuffer_Release(&view_); }
-  Buffer(const Buffer&) = delete;
-  std::span<uint8_t> bytes() const { return {static_cast<uint8_t*>(view_.buf), static_cast<size_t>(view_.len)}; }
-
- private:
-  Py_buffer view_;
-};
 
 // What a file object is given to read into or to write: parts of a Python object's own buffer, which the file object
 // may keep. Memory of C++ is never given away.

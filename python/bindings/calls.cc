@@ -121,8 +121,6 @@ const Tensor& tensor_arg(const char* function, const char* name, PyObject* o) {
   return unwrap(o);
 }
 
-bool NamedOp::exists() { return info_.load(std::memory_order_acquire) || find_op(name_); }
-
 const OpInfo* NamedOp::find(size_t num_args, size_t num_results) {
   const OpInfo* info = find_op(name_);
   TESSERA_CHECK_NOT_IMPLEMENTED(info, "no linked library has the operator ", name_);

@@ -60,7 +60,6 @@ class NamedOp {
     call(args, sizeof...(A), &result, 1);
     return result.take_tensor();
   }
-  bool exists();
   void call(Value* args, size_t num_args, Value* results, size_t num_results);
 
  private:

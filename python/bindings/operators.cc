@@ -384,8 +384,6 @@ PyObject* g_return_types = nullptr;
 PyTypeObject OpFunctionType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 PyTypeObject OpMethodType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-PyObject* return_types_module() { return g_return_types; }
-
 namespace {
 // torch.return_types.max(
 // values=tensor([2]),

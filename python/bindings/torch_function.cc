@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "python/bindings/mode_stack.h"
 #include "python/bindings/tensor_type.h"
 
 namespace tessera::python {
@@ -57,19 +58,11 @@ PyObject* call_handler(PyObject* handler_owner, PyObject* func, PyObject* types,
   return r.release();
 }
 
-// While a mode handles a call it is off the stack, so that what it calls goes to the modes below.
+void count_modes() { function_state.num_modes = static_cast<int>(mode_stack().size()); }
+
 PyObject* call_top_mode(PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
-  Ref mode = mode_stack().back();
-  mode_stack().pop_back();
-  --function_state.num_modes;
-  struct Restore {
-    Ref& mode;
-    ~Restore() {
-      mode_stack().push_back(mode);
-      ++function_state.num_modes;
-    }
-  } restore{mode};
-  return call_handler(mode.get(), func, types, args, kwargs);
+  const TopModeOff off(mode_stack(), count_modes);
+  return call_handler(off.mode(), func, types, args, kwargs);
 }
 
 PyObject* dispatch(PyObject* func, const std::vector<PyObject*>& overloaded, PyObject* args, PyObject* kwargs) {
@@ -141,7 +134,7 @@ PyObject* py_disabled_impl(PyObject*, PyObject* args) {
 }
 PyObject* py_push(PyObject*, PyObject* mode) {
   mode_stack().push_back(Ref::borrow(mode));
-  ++function_state.num_modes;
+  count_modes();
   Py_RETURN_NONE;
 }
 PyObject* py_pop(PyObject*, PyObject*) {
@@ -151,7 +144,7 @@ PyObject* py_pop(PyObject*, PyObject*) {
   }
   Ref top = mode_stack().back();
   mode_stack().pop_back();
-  --function_state.num_modes;
+  count_modes();
   return top.release();
 }
 PyObject* py_len(PyObject*, PyObject*) { return PyLong_FromSize_t(mode_stack().size()); }

@@ -8,6 +8,7 @@
 #include "python/bindings/autograd/autograd.h"
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/torch_function.h"
+#include "tensor/core/restore.h"
 
 namespace tessera::python {
 namespace {
@@ -59,11 +60,7 @@ PyObject* run_backward(PyObject* args) {
   variable_list grads;
   read_roots(tensors, gradients, &roots, &grads);
   const std::vector<Edge> targets = read_inputs(inputs, accumulate);
-  const Node* outer = std::exchange(t_reported, nullptr);
-  struct Restore {
-    const Node* outer;
-    ~Restore() { t_reported = outer; }
-  } restore{outer};
+  const ScopedValue<const Node*> none_reported(t_reported, nullptr);
   const variable_list found = autograd::run_backward(roots, std::move(grads), targets,
                                                      {.retain_graph = retain != 0,
                                                       .create_graph = create != 0,
@@ -91,11 +88,7 @@ PyObject* tensor_backward(PyObject* self, PyObject* const* args, Py_ssize_t n, P
     if (n == 0 && !kwnames && is_exact_tensor(self) && function_state.num_modes == 0) {
       const Tensor t = unwrap(self);
       if (t.numel() == 1 && t.is_floating_point() && t.requires_grad()) {
-        const Node* outer = std::exchange(t_reported, nullptr);
-        struct Restore {
-          const Node* outer;
-          ~Restore() { t_reported = outer; }
-        } restore{outer};
+        const ScopedValue<const Node*> none_reported(t_reported, nullptr);
         autograd::backward({&t, 1});
         return none();
       }
@@ -142,10 +135,7 @@ PyObject* py_plain_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
     const int create = PyObject_IsTrue(args[3]), retain = args[2] == Py_None ? create : PyObject_IsTrue(args[2]),
               allow_unused = PyObject_IsTrue(args[4]);
     if (create < 0 || retain < 0 || allow_unused < 0) throw ErrorAlreadySet();
-    struct Restore {
-      const Node* outer;
-      ~Restore() { t_reported = outer; }
-    } restore{std::exchange(t_reported, nullptr)};
+    const ScopedValue<const Node*> none_reported(t_reported, nullptr);
     const variable_list found = autograd::grad(outputs, inputs, {}, retain != 0, create != 0, allow_unused != 0);
     Ref result = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(inputs.size()))));
     for (size_t i = 0; i < inputs.size(); ++i)

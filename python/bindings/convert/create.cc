@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "python/bindings/args.h"
+#include "python/bindings/buffer.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/convert/dlpack.h"
 #include "python/bindings/convert/numpy.h"
@@ -97,27 +98,18 @@ PyObject* py_from_numpy(PyObject*, CallArgs call) {
   return wrap(tensor_from_ndarray(a[0], true));
 }
 
-// Keeps a buffer exported as long as a tensor uses it.
-struct BufferOwner {
-  Py_buffer view;
-  static void release(void*, void* context, size_t) {
-    with_python([&] {
-      auto* owner = static_cast<BufferOwner*>(context);
-      PyBuffer_Release(&owner->view);
-      delete owner;
-    });
-  }
-};
+// The buffer is exported as long as a tensor uses it.
+void release_buffer(void*, void* context, size_t) {
+  with_python([&] { delete static_cast<Buffer*>(context); });
+}
 
 Tensor tensor_over_buffer(PyObject* o, DType dtype, int64_t count, int64_t offset) {
-  auto owner = std::make_unique<BufferOwner>();
-  if (PyObject_GetBuffer(o, &owner->view, PyBUF_WRITABLE) < 0) {
-    PyErr_Clear();
-    if (PyObject_GetBuffer(o, &owner->view, PyBUF_SIMPLE) < 0) {
-      PyErr_Clear();
+  auto buffer = Buffer::find(o, PyBUF_WRITABLE);
+  if (!buffer) {
+    buffer = Buffer::find(o, PyBUF_SIMPLE);
+    if (!buffer)
       throw ValueError(PyObject_CheckBuffer(o) ? "could not retrieve buffer from object"
                                                : "object does not implement Python buffer protocol.");
-    }
     static bool warned = false;
     if (!std::exchange(warned, true) &&
         PyErr_WarnEx(PyExc_UserWarning,
@@ -126,18 +118,10 @@ Tensor tensor_over_buffer(PyObject* o, DType dtype, int64_t count, int64_t offse
                      "using the tensor. You may want to copy the buffer to protect its data or make it writable before "
                      "converting it to a tensor. This type of warning will be suppressed for the rest "
                      "of this program.",
-                     1) < 0) {
-      PyBuffer_Release(&owner->view);
+                     1) < 0)
       throw ErrorAlreadySet();
-    }
   }
-  const int64_t len = owner->view.len, size = item_size(dtype);
-  struct Giveback {  // until the storage owns the buffer
-    BufferOwner* owner;
-    ~Giveback() {
-      if (owner) PyBuffer_Release(&owner->view);
-    }
-  } giveback{owner.get()};
+  const int64_t len = buffer->size(), size = item_size(dtype);
   TESSERA_CHECK_VALUE(len > 0 && count != 0, "both buffer length (", len, ") and count (", count, ") must not be 0");
   TESSERA_CHECK_VALUE(offset >= 0 && offset < len, "offset (", offset,
                       " bytes) must be non-negative and no greater than buffer length (", len, " bytes) minus 1");
@@ -151,10 +135,8 @@ Tensor tensor_over_buffer(PyObject* o, DType dtype, int64_t count, int64_t offse
     count = (len - offset) / size;
   }
   // The storage begins at the offset, as documented: what lies before is not the tensor's.
-  void* first = static_cast<char*>(owner->view.buf) + offset;
-  giveback.owner = nullptr;
-  Storage s =
-      StorageImpl::wrap(first, static_cast<size_t>(count * size), Device(), &BufferOwner::release, owner.release());
+  void* first = buffer->bytes().data() + offset;
+  Storage s = StorageImpl::wrap(first, static_cast<size_t>(count * size), Device(), &release_buffer, buffer.release());
   const int64_t sizes[] = {count}, strides[] = {1};
   return tensor_from_storage(std::move(s), sizes, strides, 0, dtype);
 }
@@ -192,10 +174,7 @@ Tensor shared_memory_of(PyObject* o, std::optional<DType> dtype) {
   }
   if (has_cuda_array(o)) return tensor_over_cuda_array(o);
   if (!is_numpy_scalar(o) && PyObject_CheckBuffer(o) && !PyUnicode_Check(o)) {
-    Py_buffer view;
-    check(PyObject_GetBuffer(o, &view, PyBUF_SIMPLE));
-    const Py_ssize_t len = view.len;
-    PyBuffer_Release(&view);
+    const int64_t len = Buffer(o, PyBUF_SIMPLE).size();
     const DType found = dtype.value_or(default_dtype());  // the buffer's own format does not count
     if (len == 0) return empty_kernel(IntVector{0}, found);
     return tensor_over_buffer(o, found, -1, 0);

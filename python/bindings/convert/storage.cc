@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "python/bindings/args.h"
+#include "python/bindings/buffer.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
@@ -486,24 +487,19 @@ PyObject* py_from_buffer(PyObject* cls, PyObject* args, PyObject* kwargs) {
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OnnO:from_buffer", const_cast<char**>(names), &buffer, &order,
                                      &count, &offset, &dtype))
       return nullptr;
-    Py_buffer view;
-    check(PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE));
-    struct Release {
-      Py_buffer* v;
-      ~Release() { PyBuffer_Release(v); }
-    } release{&view};
-    TESSERA_CHECK_VALUE(offset >= 0 && offset <= view.len,
-                        "offset must be non-negative and no greater than buffer length (", view.len, "), but got ",
+    const Buffer held(buffer, PyBUF_SIMPLE);
+    TESSERA_CHECK_VALUE(offset >= 0 && offset <= held.size(),
+                        "offset must be non-negative and no greater than buffer length (", held.size(), "), but got ",
                         offset);
     const size_t size = static_cast<size_t>(item_size(dtype_arg("from_buffer", dtype).value_or(DType::kUInt8)));
-    const size_t room = static_cast<size_t>(view.len - offset);
-    TESSERA_CHECK_VALUE(count >= 0 || room % size == 0, "buffer size (", view.len,
+    const size_t room = static_cast<size_t>(held.size() - offset);
+    TESSERA_CHECK_VALUE(count >= 0 || room % size == 0, "buffer size (", held.size(),
                         ") must be a multiple of element size (", size, ")");
     TESSERA_CHECK_VALUE(count < 0 || static_cast<size_t>(count) <= room / size, "buffer has only ", room / size,
                         " elements after offset ", offset, ", but specified a size of ", count);
     const size_t nbytes = count < 0 ? room : static_cast<size_t>(count) * size;
     Storage s = StorageImpl::allocate(nbytes);
-    if (nbytes) std::memcpy(s->data(), static_cast<const char*>(view.buf) + offset, nbytes);
+    if (nbytes) std::memcpy(s->data(), held.bytes().data() + offset, nbytes);
     return attach(reinterpret_cast<PyTypeObject*>(cls), std::move(s));
   });
 }

@@ -3,6 +3,7 @@
 
 #include "python/bindings/autograd/autograd.h"
 #include "python/bindings/library/library.h"
+#include "python/bindings/mode_stack.h"
 #include "python/bindings/operators.h"
 #include "python/bindings/tensor_type.h"
 #include "tensor/dispatch/runtime.h"
@@ -55,25 +56,8 @@ Ref rule_for(const OpHeader& op, PyObject* owner_type) {
   return rule.get() == Py_None ? Ref() : rule;
 }
 
-// The mode is off the stack while it handles a call, so that what it calls goes to the modes below.
-class OffStack {
- public:
-  OffStack() : mode_(stack().back()) {
-    stack().pop_back();
-    update_included();
-  }
-  ~OffStack() {
-    stack().push_back(mode_);
-    update_included();
-  }
-  PyObject* mode() const { return mode_.get(); }
-
- private:
-  Ref mode_;
-};
-
 Ref call_mode(const OpHeader& op, PyObject* func, PyObject* types, PyObject* args, PyObject* kwargs) {
-  OffStack off;
+  const TopModeOff off(stack(), update_included);
   if (Ref rule = rule_for(op, reinterpret_cast<PyObject*>(Py_TYPE(off.mode()))))
     return checked_call(PyObject_CallFunctionObjArgs(rule.get(), off.mode(), func, types, args, kwargs, nullptr));
   Ref handler = checked_call(PyObject_GetAttr(off.mode(), g_str_dispatch));
