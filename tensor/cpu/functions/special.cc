@@ -4,7 +4,6 @@
 
 #include "tensor/core/parallel.h"
 #include "tensor/core/visit.h"
-#include "tensor/cpu/math/math_scalar.h"
 
 namespace tessera::cpu {
 void run_frexp(DType dtype, int64_t n, void* mantissa, int32_t* exponent, const void* x) {
@@ -25,8 +24,7 @@ void run_frexp(DType dtype, int64_t n, void* mantissa, int32_t* exponent, const 
 
 void run_gamma_gradient(int64_t n, double* out, const double* a, const double* x) {
   parallel_for(n, 1 << 8, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      out[i] = gamma_gradient(a[i], x[i], [](double v) { return scalar::digamma(v); });
+    for (int64_t i = begin; i < end; ++i) out[i] = gamma_gradient(a[i], x[i]);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tensor/core/dtype.h"
+#include "tensor/cpu/math/digamma.h"
 
 namespace tessera::cpu {
 
@@ -18,10 +19,9 @@ void run_frexp(DType dtype, int64_t n, void* mantissa, int32_t* exponent, const 
 // the distribution function F.
 void run_gamma_gradient(int64_t n, double* out, const double* a, const double* x);
 
-// The series behind it, for hosts and devices, which bring their own `digamma`. With F = x^a e^-x sum of x^n / Gamma(a
-// + n + 1), the derivative of each term is the term times log x - digamma(a + n + 1), and common factors cancel.
-template <class Digamma>
-constexpr double gamma_gradient(double a, double x, Digamma digamma) {
+// The series behind it, for hosts and devices. With F = x^a e^-x sum of x^n / Gamma(a + n + 1), the derivative of each
+// term is the term times log x - digamma(a + n + 1), and common factors cancel.
+constexpr double gamma_gradient(double a, double x) {
   if (!(a > 0) || !(x > 0)) return x == 0 ? 0 : std::numeric_limits<double>::quiet_NaN();
   if (a > 1e5) {
     // Wilson and Hilferty: x = a c^3 with c = 1 - 1 / (9 a) + z / (3 sqrt(a)) and z fixed.
@@ -29,7 +29,7 @@ constexpr double gamma_gradient(double a, double x, Digamma digamma) {
     return c * c * c + 3 * a * c * c * dc;
   }
   const double log_x = std::log(x);
-  double term = 1 / a, psi = digamma(a + 1), sum = 0, size = 0;
+  double term = 1 / a, psi = scalar::digamma_of_positive(a + 1), sum = 0, size = 0;
   for (int n = 1; n < 1000000; ++n) {
     sum += term * (log_x - psi);
     size += term;

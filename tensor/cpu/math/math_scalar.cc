@@ -6,6 +6,8 @@
 #include <limits>
 #include <numbers>
 
+#include "tensor/cpu/math/digamma.h"
+
 namespace tessera::cpu::scalar {
 namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -32,26 +34,15 @@ float lgamma(float x) {
 #endif
 }
 
-// Upward recurrence to x >= 10, then the asymptotic series (Abramowitz & Stegun 6.3.18); reflection (6.3.7) for
-// negative x.
+// Reflection (Abramowitz & Stegun 6.3.7) for negative x.
 double digamma(double x) {
   if (x == 0) return std::copysign(kInf, -x);
   if (std::isnan(x) || x == -kInf) return kNan;
-  if (x < 0) {
-    double whole;
-    const double fraction = std::modf(x, &whole);
-    if (fraction == 0) return kNan;
-    return digamma(1 - x) - std::numbers::pi / std::tan(std::numbers::pi * fraction);
-  }
-  double shift = 0;
-  for (; x < 10; x += 1) shift -= 1 / x;
-  const double z = 1 / (x * x);
-  // B(2k) / 2k
-  const double c[] = {1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12};
-  double series = 0;
-  for (int k = 6; k >= 0; --k) series = (series + c[k]) * z;
-  if (x > 1e17) series = 0;
-  return shift + std::log(x) - 0.5 / x - series;
+  if (x > 0) return digamma_of_positive(x);
+  double whole;
+  const double fraction = std::modf(x, &whole);
+  if (fraction == 0) return kNan;
+  return digamma_of_positive(1 - x) - std::numbers::pi / std::tan(std::numbers::pi * fraction);
 }
 
 // Power series for small arguments, the asymptotic expansion e^x / sqrt(2 pi x) sum ((2k-1)!!)^2 / (k! (8x)^k)

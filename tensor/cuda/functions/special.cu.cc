@@ -23,14 +23,11 @@ struct Frexp {
   }
 };
 
-struct Digamma {
-  __host__ __device__ double operator()(double x) const { return math::digamma(x); }
-};
 struct GammaGradient {
   double* out;
   const double* a;
   const double* x;
-  __device__ void operator()(int64_t i) const { out[i] = cpu::gamma_gradient(a[i], x[i], Digamma{}); }
+  __device__ void operator()(int64_t i) const { out[i] = cpu::gamma_gradient(a[i], x[i]); }
 };
 
 }  // namespace

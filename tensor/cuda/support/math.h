@@ -10,6 +10,7 @@
 #include <limits>
 #include <numbers>
 
+#include "tensor/cpu/math/digamma.h"
 #include "tensor/cuda/support/types.h"
 
 namespace tessera::cuda::math {
@@ -193,26 +194,14 @@ __host__ __device__ inline float i1(float x) {
 #endif
 }
 
-// Upward recurrence to x >= 10, then the asymptotic series (Abramowitz & Stegun 6.3.18); reflection (6.3.7) for
-// negative x.
+// Reflection (Abramowitz & Stegun 6.3.7) for negative x.
 __host__ __device__ inline double digamma(double x) {
   if (x == 0) return std::copysign(infinity(), -x);
   if (is_nan(x) || x == -infinity()) return nan();
-  double result = 0;
-  if (x < 0) {
-    const double fraction = x - std::nearbyint(x);  // to the nearest pole, exactly
-    if (fraction == 0) return nan();
-    result = -kPi / std::tan(kPi * fraction);
-    x = 1 - x;
-  }
-  double shift = 0;
-  for (; x < 10; x += 1) shift -= 1 / x;
-  const double z = 1 / (x * x);
-  const double c[] = {1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12};  // B(2k) / 2k
-  double series = 0;
-  for (int k = 6; k >= 0; --k) series = (series + c[k]) * z;
-  if (x > 1e17) series = 0;
-  return (shift + std::log(x) - 0.5 / x - series) + result;
+  if (x > 0) return cpu::scalar::digamma_of_positive(x);
+  const double fraction = x - std::nearbyint(x);  // to the nearest pole, exactly
+  if (fraction == 0) return nan();
+  return cpu::scalar::digamma_of_positive(1 - x) + -kPi / std::tan(kPi * fraction);
 }
 __host__ __device__ inline float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
 
