@@ -163,11 +163,94 @@ cudnnStatus_t one_algorithm(int requested, int* returned, Perf* perf) {
   perf->mathType = CUDNN_DEFAULT_MATH;
   return CUDNN_STATUS_SUCCESS;
 }
-cudnnStatus_t checked_algorithm(cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w, cudnnConvolutionDescriptor_t c,
-                                cudnnTensorDescriptor_t y, int requested, int* returned, auto* perf) {
+// The operands of a convolution in the order in which the functions of each direction take them.
+struct Operands {
+  cudnnTensorDescriptor_t x;
+  const void* x_data;
+  cudnnFilterDescriptor_t w;
+  const void* w_data;
+  cudnnTensorDescriptor_t y;
+  const void* y_data;
+};
+template <class Algorithm>
+struct Order;
+template <>
+struct Order<cudnnConvolutionFwdAlgo_t> {
+  static constexpr Direction kDirection = Direction::kForward;
+  static Operands operands(cudnnTensorDescriptor_t x, const void* x_data, cudnnFilterDescriptor_t w, const void* w_data,
+                           cudnnTensorDescriptor_t y, const void* y_data) {
+    return {x, x_data, w, w_data, y, y_data};
+  }
+};
+template <>
+struct Order<cudnnConvolutionBwdDataAlgo_t> {
+  static constexpr Direction kDirection = Direction::kData;
+  static Operands operands(cudnnFilterDescriptor_t w, const void* w_data, cudnnTensorDescriptor_t y, const void* y_data,
+                           cudnnTensorDescriptor_t x, const void* x_data) {
+    return {x, x_data, w, w_data, y, y_data};
+  }
+};
+template <>
+struct Order<cudnnConvolutionBwdFilterAlgo_t> {
+  static constexpr Direction kDirection = Direction::kFilter;
+  static Operands operands(cudnnTensorDescriptor_t x, const void* x_data, cudnnTensorDescriptor_t y, const void* y_data,
+                           cudnnFilterDescriptor_t w, const void* w_data) {
+    return {x, x_data, w, w_data, y, y_data};
+  }
+};
+
+// The functions of a direction; A, B and D are what it calls the descriptors of its operands.
+template <class A, class B, class D, class Algorithm>
+cudnnStatus_t algorithms(cudnnHandle_t, A a, B b, cudnnConvolutionDescriptor_t c, D d, int requested, int* returned,
+                         cudnnAlgoPerf<Algorithm>* perf) {
+  const Operands o = Order<Algorithm>::operands(a, nullptr, b, nullptr, d, nullptr);
   Problem p;
-  if (!problem_of(*get(x), *get(w), *get(c), *get(y), &p)) return CUDNN_STATUS_BAD_PARAM;
+  if (!problem_of(*get(o.x), *get(o.w), *get(c), *get(o.y), &p)) return CUDNN_STATUS_BAD_PARAM;
   return one_algorithm(requested, returned, perf);
+}
+template <class A, class B, class D, class Algorithm>
+cudnnStatus_t measure(cudnnHandle_t h, A a, const void*, B b, const void*, cudnnConvolutionDescriptor_t c, D d, void*,
+                      int requested, int* returned, cudnnAlgoPerf<Algorithm>* perf, void*, size_t) {
+  return algorithms(h, a, b, c, d, requested, returned, perf);
+}
+template <class A, class B, class D, class Algorithm>
+cudnnStatus_t workspace(cudnnHandle_t, A, B, cudnnConvolutionDescriptor_t, D, Algorithm, size_t* bytes) {
+  *bytes = kWorkspace;
+  return CUDNN_STATUS_SUCCESS;
+}
+template <class A, class B, class D, class Algorithm>
+cudnnStatus_t convolution(cudnnHandle_t h, const void* alpha, A a, const void* a_data, B b, const void* b_data,
+                          cudnnConvolutionDescriptor_t c, Algorithm, void*, size_t, const void* beta, D d,
+                          void* d_data) {
+  const Operands o = Order<Algorithm>::operands(a, a_data, b, b_data, d, d_data);
+  return convolve_any(h, Order<Algorithm>::kDirection, o.x, o.x_data, o.w, o.w_data, c, o.y, o.y_data, alpha, beta);
+}
+
+template <class Object, class Descriptor>
+cudnnStatus_t make(Descriptor* d) {
+  *d = reinterpret_cast<Descriptor>(new Object);
+  return CUDNN_STATUS_SUCCESS;
+}
+template <class Descriptor>
+cudnnStatus_t destroy(Descriptor d) {
+  delete get(d);
+  return CUDNN_STATUS_SUCCESS;
+}
+cudnnStatus_t set_convolution(cudnnConvolutionDescriptor_t d, int rank, const int* padding, const int* stride,
+                              const int* dilation, cudnnConvolutionMode_t mode, cudnnDataType_t compute) {
+  if (rank > 3 || mode != CUDNN_CROSS_CORRELATION) return CUDNN_STATUS_NOT_SUPPORTED;
+  Convolution& c = *get(d);
+  c.rank = rank;
+  c.compute = compute;
+  std::memcpy(c.padding, padding, static_cast<size_t>(rank) * sizeof(int));
+  std::memcpy(c.stride, stride, static_cast<size_t>(rank) * sizeof(int));
+  std::memcpy(c.dilation, dilation, static_cast<size_t>(rank) * sizeof(int));
+  return CUDNN_STATUS_SUCCESS;
+}
+const char* error_string(cudnnStatus_t s) {
+  return s == CUDNN_STATUS_BAD_PARAM       ? "CUDNN_STATUS_BAD_PARAM"
+         : s == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED"
+                                           : "CUDNN_STATUS_EXECUTION_FAILED";
 }
 
 }  // namespace
@@ -175,122 +258,42 @@ cudnnStatus_t checked_algorithm(cudnnTensorDescriptor_t x, cudnnFilterDescriptor
 Dnn dnn_functions() {
   Dnn f;
   f.get_version = [] { return static_cast<size_t>(CUDNN_VERSION); };
-  f.error_string = [](cudnnStatus_t s) {
-    return s == CUDNN_STATUS_BAD_PARAM       ? "CUDNN_STATUS_BAD_PARAM"
-           : s == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED"
-                                             : "CUDNN_STATUS_EXECUTION_FAILED";
-  };
-  f.create = [](cudnnHandle_t* h) {
-    *h = reinterpret_cast<cudnnHandle_t>(new Handle);
-    return CUDNN_STATUS_SUCCESS;
-  };
+  f.error_string = error_string;
+  f.create = make<Handle>;
   f.set_stream = [](cudnnHandle_t h, cudaStream_t stream) {
     get(h)->stream = stream;
     return CUDNN_STATUS_SUCCESS;
   };
-  f.create_tensor = [](cudnnTensorDescriptor_t* d) {
-    *d = reinterpret_cast<cudnnTensorDescriptor_t>(new Sizes);
-    return CUDNN_STATUS_SUCCESS;
-  };
+  f.create_tensor = make<Sizes>;
   f.set_tensor = [](cudnnTensorDescriptor_t d, cudnnDataType_t type, int rank, const int* size, const int*) {
     return set_sizes(get(d), type, rank, size);
   };
-  f.destroy_tensor = [](cudnnTensorDescriptor_t d) {
-    delete get(d);
-    return CUDNN_STATUS_SUCCESS;
-  };
-  f.create_filter = [](cudnnFilterDescriptor_t* d) {
-    *d = reinterpret_cast<cudnnFilterDescriptor_t>(new Sizes);
-    return CUDNN_STATUS_SUCCESS;
-  };
+  f.destroy_tensor = destroy;
+  f.create_filter = make<Sizes>;
   f.set_filter = [](cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t, int rank, const int* size) {
     return set_sizes(get(d), type, rank, size);
   };
-  f.destroy_filter = [](cudnnFilterDescriptor_t d) {
-    delete get(d);
-    return CUDNN_STATUS_SUCCESS;
-  };
-  f.create_convolution = [](cudnnConvolutionDescriptor_t* d) {
-    *d = reinterpret_cast<cudnnConvolutionDescriptor_t>(new Convolution);
-    return CUDNN_STATUS_SUCCESS;
-  };
-  f.set_convolution = [](cudnnConvolutionDescriptor_t d, int rank, const int* padding, const int* stride,
-                         const int* dilation, cudnnConvolutionMode_t mode, cudnnDataType_t compute) {
-    if (rank > 3 || mode != CUDNN_CROSS_CORRELATION) return CUDNN_STATUS_NOT_SUPPORTED;
-    Convolution& c = *get(d);
-    c.rank = rank;
-    c.compute = compute;
-    std::memcpy(c.padding, padding, static_cast<size_t>(rank) * sizeof(int));
-    std::memcpy(c.stride, stride, static_cast<size_t>(rank) * sizeof(int));
-    std::memcpy(c.dilation, dilation, static_cast<size_t>(rank) * sizeof(int));
-    return CUDNN_STATUS_SUCCESS;
-  };
+  f.destroy_filter = destroy;
+  f.create_convolution = make<Convolution>;
+  f.set_convolution = set_convolution;
   f.set_groups = [](cudnnConvolutionDescriptor_t d, int groups) {
     get(d)->groups = groups;
     return CUDNN_STATUS_SUCCESS;
   };
   f.set_math_type = [](cudnnConvolutionDescriptor_t, cudnnMathType_t) { return CUDNN_STATUS_SUCCESS; };
-  f.destroy_convolution = [](cudnnConvolutionDescriptor_t d) {
-    delete get(d);
-    return CUDNN_STATUS_SUCCESS;
-  };
-  f.forward_algorithms = [](cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnFilterDescriptor_t w,
-                            cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, int requested, int* returned,
-                            cudnnConvolutionFwdAlgoPerf_t* perf) {
-    return checked_algorithm(x, w, c, y, requested, returned, perf);
-  };
-  f.backward_data_algorithms = [](cudnnHandle_t, cudnnFilterDescriptor_t w, cudnnTensorDescriptor_t y,
-                                  cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t x, int requested,
-                                  int* returned, cudnnConvolutionBwdDataAlgoPerf_t* perf) {
-    return checked_algorithm(x, w, c, y, requested, returned, perf);
-  };
-  f.backward_filter_algorithms = [](cudnnHandle_t, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_t y,
-                                    cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t w, int requested,
-                                    int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* perf) {
-    return checked_algorithm(x, w, c, y, requested, returned, perf);
-  };
-  f.measure_forward = [](cudnnHandle_t, cudnnTensorDescriptor_t x, const void*, cudnnFilterDescriptor_t w, const void*,
-                         cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t y, void*, int requested, int* returned,
-                         cudnnConvolutionFwdAlgoPerf_t* perf, void*,
-                         size_t) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
-  f.measure_backward_data = [](cudnnHandle_t, cudnnFilterDescriptor_t w, const void*, cudnnTensorDescriptor_t y,
-                               const void*, cudnnConvolutionDescriptor_t c, cudnnTensorDescriptor_t x, void*,
-                               int requested, int* returned, cudnnConvolutionBwdDataAlgoPerf_t* perf, void*,
-                               size_t) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
-  f.measure_backward_filter = [](cudnnHandle_t, cudnnTensorDescriptor_t x, const void*, cudnnTensorDescriptor_t y,
-                                 const void*, cudnnConvolutionDescriptor_t c, cudnnFilterDescriptor_t w, void*,
-                                 int requested, int* returned, cudnnConvolutionBwdFilterAlgoPerf_t* perf, void*,
-                                 size_t) { return checked_algorithm(x, w, c, y, requested, returned, perf); };
-  f.forward_workspace = [](cudnnHandle_t, cudnnTensorDescriptor_t, cudnnFilterDescriptor_t,
-                           cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionFwdAlgo_t,
-                           size_t* n) {
-    *n = kWorkspace;
-    return CUDNN_STATUS_SUCCESS;
-  };
-  f.backward_data_workspace = [](cudnnHandle_t, cudnnFilterDescriptor_t, cudnnTensorDescriptor_t,
-                                 cudnnConvolutionDescriptor_t, cudnnTensorDescriptor_t, cudnnConvolutionBwdDataAlgo_t,
-                                 size_t* n) {
-    *n = kWorkspace;
-    return CUDNN_STATUS_SUCCESS;
-  };
-  f.backward_filter_workspace = [](cudnnHandle_t, cudnnTensorDescriptor_t, cudnnTensorDescriptor_t,
-                                   cudnnConvolutionDescriptor_t, cudnnFilterDescriptor_t,
-                                   cudnnConvolutionBwdFilterAlgo_t, size_t* n) {
-    *n = kWorkspace;
-    return CUDNN_STATUS_SUCCESS;
-  };
-  f.forward = [](cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x,
-                 cudnnFilterDescriptor_t wd, const void* w, cudnnConvolutionDescriptor_t c, cudnnConvolutionFwdAlgo_t,
-                 void*, size_t, const void* beta, cudnnTensorDescriptor_t yd,
-                 void* y) { return convolve_any(h, Direction::kForward, xd, x, wd, w, c, yd, y, alpha, beta); };
-  f.backward_data = [](cudnnHandle_t h, const void* alpha, cudnnFilterDescriptor_t wd, const void* w,
-                       cudnnTensorDescriptor_t yd, const void* y, cudnnConvolutionDescriptor_t c,
-                       cudnnConvolutionBwdDataAlgo_t, void*, size_t, const void* beta, cudnnTensorDescriptor_t xd,
-                       void* x) { return convolve_any(h, Direction::kData, xd, x, wd, w, c, yd, y, alpha, beta); };
-  f.backward_filter = [](cudnnHandle_t h, const void* alpha, cudnnTensorDescriptor_t xd, const void* x,
-                         cudnnTensorDescriptor_t yd, const void* y, cudnnConvolutionDescriptor_t c,
-                         cudnnConvolutionBwdFilterAlgo_t, void*, size_t, const void* beta, cudnnFilterDescriptor_t wd,
-                         void* w) { return convolve_any(h, Direction::kFilter, xd, x, wd, w, c, yd, y, alpha, beta); };
+  f.destroy_convolution = destroy;
+  f.forward_algorithms = algorithms;
+  f.backward_data_algorithms = algorithms;
+  f.backward_filter_algorithms = algorithms;
+  f.measure_forward = measure;
+  f.measure_backward_data = measure;
+  f.measure_backward_filter = measure;
+  f.forward_workspace = workspace;
+  f.backward_data_workspace = workspace;
+  f.backward_filter_workspace = workspace;
+  f.forward = convolution;
+  f.backward_data = convolution;
+  f.backward_filter = convolution;
   return f;
 }
 

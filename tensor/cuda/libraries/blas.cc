@@ -18,37 +18,26 @@
 namespace tessera::cuda {
 namespace {
 
-struct Loaded {
-  Blas functions{};
-  bool found = false;
-  std::string why;
-};
-
 #if TESSERA_CUDA_EMULATED
-Loaded load() { return {emulation::blas_functions(), true, {}}; }
+Library<Blas> load() { return {emulation::blas_functions(), true, {}}; }
 #else
-Loaded load() {
-  Loaded l;
-  void* const library = open_library({"libcublas.so.13", "libcublas.so.12"}, &l.why);
-  if (!library) return l;
-  l.why.clear();
-  const FunctionsOf get{library, &l.why};
-  get(l.functions.create, "cublasCreate_v2");
-  get(l.functions.destroy, "cublasDestroy_v2");
-  get(l.functions.get_version, "cublasGetVersion_v2");
-  get(l.functions.status_name, "cublasGetStatusName");
-  get(l.functions.set_stream, "cublasSetStream_v2");
-  get(l.functions.set_workspace, "cublasSetWorkspace_v2");
-  get(l.functions.set_math_mode, "cublasSetMathMode");
-  get(l.functions.gemm, "cublasGemmEx_64");
-  get(l.functions.gemm_strided_batched, "cublasGemmStridedBatchedEx_64");
-  l.found = l.why.empty();
-  return l;
+Library<Blas> load() {
+  return load_library<Blas>({"libcublas.so.13", "libcublas.so.12"}, [](Blas& f, const FunctionsOf& get) {
+    get(f.create, "cublasCreate_v2");
+    get(f.destroy, "cublasDestroy_v2");
+    get(f.get_version, "cublasGetVersion_v2");
+    get(f.status_name, "cublasGetStatusName");
+    get(f.set_stream, "cublasSetStream_v2");
+    get(f.set_workspace, "cublasSetWorkspace_v2");
+    get(f.set_math_mode, "cublasSetMathMode");
+    get(f.gemm, "cublasGemmEx_64");
+    get(f.gemm_strided_batched, "cublasGemmStridedBatchedEx_64");
+  });
 }
 #endif
 
-const Loaded& loaded() {
-  static const Loaded& l = *new Loaded(load());
+const Library<Blas>& loaded() {
+  static const auto& l = *new Library<Blas>(load());
   return l;
 }
 

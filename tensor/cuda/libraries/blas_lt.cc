@@ -17,26 +17,21 @@ namespace tessera::cuda {
 namespace {
 
 #if TESSERA_CUDA_EMULATED
-const BlasLt* load() { return new BlasLt(emulation::blas_lt_functions()); }
+Library<BlasLt> load() { return {emulation::blas_lt_functions(), true, {}}; }
 #else
-const BlasLt* load() {
-  std::string why;
-  void* const library = open_library({"libcublasLt.so.13", "libcublasLt.so.12"}, &why);
-  if (!library) return nullptr;
-  why.clear();
-  BlasLt* const f = new BlasLt{};
-  const FunctionsOf get{library, &why};
-  get(f->create_desc, "cublasLtMatmulDescCreate");
-  get(f->destroy_desc, "cublasLtMatmulDescDestroy");
-  get(f->set_desc, "cublasLtMatmulDescSetAttribute");
-  get(f->create_layout, "cublasLtMatrixLayoutCreate");
-  get(f->destroy_layout, "cublasLtMatrixLayoutDestroy");
-  get(f->create_preference, "cublasLtMatmulPreferenceCreate");
-  get(f->destroy_preference, "cublasLtMatmulPreferenceDestroy");
-  get(f->set_preference, "cublasLtMatmulPreferenceSetAttribute");
-  get(f->find_algorithm, "cublasLtMatmulAlgoGetHeuristic");
-  get(f->matmul, "cublasLtMatmul");
-  return why.empty() ? f : nullptr;
+Library<BlasLt> load() {
+  return load_library<BlasLt>({"libcublasLt.so.13", "libcublasLt.so.12"}, [](BlasLt& f, const FunctionsOf& get) {
+    get(f.create_desc, "cublasLtMatmulDescCreate");
+    get(f.destroy_desc, "cublasLtMatmulDescDestroy");
+    get(f.set_desc, "cublasLtMatmulDescSetAttribute");
+    get(f.create_layout, "cublasLtMatrixLayoutCreate");
+    get(f.destroy_layout, "cublasLtMatrixLayoutDestroy");
+    get(f.create_preference, "cublasLtMatmulPreferenceCreate");
+    get(f.destroy_preference, "cublasLtMatmulPreferenceDestroy");
+    get(f.set_preference, "cublasLtMatmulPreferenceSetAttribute");
+    get(f.find_algorithm, "cublasLtMatmulAlgoGetHeuristic");
+    get(f.matmul, "cublasLtMatmul");
+  });
 }
 #endif
 
@@ -177,8 +172,8 @@ Choice choose(const BlasLt& lt, const LtProduct& p, const Descriptors& d, size_t
 }  // namespace
 
 const BlasLt* find_blas_lt() {
-  static const BlasLt* const lt = load();
-  return lt;
+  static const auto& l = *new Library<BlasLt>(load());
+  return l.found ? &l.functions : nullptr;
 }
 
 bool lt_product(const LtProduct& p) {

@@ -16,56 +16,44 @@
 namespace tessera::cuda {
 namespace {
 
-struct Loaded {
-  Dnn functions{};
-  bool found = false;
-  std::string why;
-};
-
 #if TESSERA_CUDA_EMULATED
-Loaded load() { return {emulation::dnn_functions(), true, {}}; }
+Library<Dnn> load() { return {emulation::dnn_functions(), true, {}}; }
 #else
-Loaded load() {
-  Loaded l;
-  void* const library = open_library({"libcudnn.so.9"}, &l.why);
-  if (!library) return l;
-  l.why.clear();
-  const FunctionsOf get{library, &l.why};
-  Dnn& d = l.functions;
-  get(d.get_version, "cudnnGetVersion");
-  get(d.error_string, "cudnnGetErrorString");
-  get(d.create, "cudnnCreate");
-  get(d.set_stream, "cudnnSetStream");
-  get(d.create_tensor, "cudnnCreateTensorDescriptor");
-  get(d.set_tensor, "cudnnSetTensorNdDescriptor");
-  get(d.destroy_tensor, "cudnnDestroyTensorDescriptor");
-  get(d.create_filter, "cudnnCreateFilterDescriptor");
-  get(d.set_filter, "cudnnSetFilterNdDescriptor");
-  get(d.destroy_filter, "cudnnDestroyFilterDescriptor");
-  get(d.create_convolution, "cudnnCreateConvolutionDescriptor");
-  get(d.set_convolution, "cudnnSetConvolutionNdDescriptor");
-  get(d.set_groups, "cudnnSetConvolutionGroupCount");
-  get(d.set_math_type, "cudnnSetConvolutionMathType");
-  get(d.destroy_convolution, "cudnnDestroyConvolutionDescriptor");
-  get(d.forward_algorithms, "cudnnGetConvolutionForwardAlgorithm_v7");
-  get(d.forward_workspace, "cudnnGetConvolutionForwardWorkspaceSize");
-  get(d.measure_forward, "cudnnFindConvolutionForwardAlgorithmEx");
-  get(d.forward, "cudnnConvolutionForward");
-  get(d.backward_data_algorithms, "cudnnGetConvolutionBackwardDataAlgorithm_v7");
-  get(d.backward_data_workspace, "cudnnGetConvolutionBackwardDataWorkspaceSize");
-  get(d.measure_backward_data, "cudnnFindConvolutionBackwardDataAlgorithmEx");
-  get(d.backward_data, "cudnnConvolutionBackwardData");
-  get(d.backward_filter_algorithms, "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
-  get(d.backward_filter_workspace, "cudnnGetConvolutionBackwardFilterWorkspaceSize");
-  get(d.measure_backward_filter, "cudnnFindConvolutionBackwardFilterAlgorithmEx");
-  get(d.backward_filter, "cudnnConvolutionBackwardFilter");
-  l.found = l.why.empty();
-  return l;
+Library<Dnn> load() {
+  return load_library<Dnn>({"libcudnn.so.9"}, [](Dnn& f, const FunctionsOf& get) {
+    get(f.get_version, "cudnnGetVersion");
+    get(f.error_string, "cudnnGetErrorString");
+    get(f.create, "cudnnCreate");
+    get(f.set_stream, "cudnnSetStream");
+    get(f.create_tensor, "cudnnCreateTensorDescriptor");
+    get(f.set_tensor, "cudnnSetTensorNdDescriptor");
+    get(f.destroy_tensor, "cudnnDestroyTensorDescriptor");
+    get(f.create_filter, "cudnnCreateFilterDescriptor");
+    get(f.set_filter, "cudnnSetFilterNdDescriptor");
+    get(f.destroy_filter, "cudnnDestroyFilterDescriptor");
+    get(f.create_convolution, "cudnnCreateConvolutionDescriptor");
+    get(f.set_convolution, "cudnnSetConvolutionNdDescriptor");
+    get(f.set_groups, "cudnnSetConvolutionGroupCount");
+    get(f.set_math_type, "cudnnSetConvolutionMathType");
+    get(f.destroy_convolution, "cudnnDestroyConvolutionDescriptor");
+    get(f.forward_algorithms, "cudnnGetConvolutionForwardAlgorithm_v7");
+    get(f.forward_workspace, "cudnnGetConvolutionForwardWorkspaceSize");
+    get(f.measure_forward, "cudnnFindConvolutionForwardAlgorithmEx");
+    get(f.forward, "cudnnConvolutionForward");
+    get(f.backward_data_algorithms, "cudnnGetConvolutionBackwardDataAlgorithm_v7");
+    get(f.backward_data_workspace, "cudnnGetConvolutionBackwardDataWorkspaceSize");
+    get(f.measure_backward_data, "cudnnFindConvolutionBackwardDataAlgorithmEx");
+    get(f.backward_data, "cudnnConvolutionBackwardData");
+    get(f.backward_filter_algorithms, "cudnnGetConvolutionBackwardFilterAlgorithm_v7");
+    get(f.backward_filter_workspace, "cudnnGetConvolutionBackwardFilterWorkspaceSize");
+    get(f.measure_backward_filter, "cudnnFindConvolutionBackwardFilterAlgorithmEx");
+    get(f.backward_filter, "cudnnConvolutionBackwardFilter");
+  });
 }
 #endif
 
-const Loaded& loaded() {
-  static const Loaded& l = *new Loaded(load());
+const Library<Dnn>& loaded() {
+  static const auto& l = *new Library<Dnn>(load());
   return l;
 }
 
@@ -123,7 +111,6 @@ std::atomic<unsigned> g_settings{kEnabled | kTf32 |
 }  // namespace
 
 const Dnn* find_dnn() { return loaded().found ? &loaded().functions : nullptr; }
-const std::string& dnn_missing() { return loaded().why; }
 
 void check_dnn(cudnnStatus_t s, const char* what) {
   if (s == CUDNN_STATUS_SUCCESS) [[likely]]

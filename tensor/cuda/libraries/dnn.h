@@ -7,8 +7,6 @@
 #include <cudnn.h>
 #endif
 
-#include <string>
-
 #include "tensor/cuda/runtime/runtime.h"
 
 namespace tessera::cuda {
@@ -44,9 +42,8 @@ struct Dnn {
   decltype(&cudnnConvolutionBackwardFilter) backward_filter;
 };
 
-// Null where the library is missing: convolutions then work without it. Why it is: dnn_missing().
+// Null where the library is missing: convolutions then work without it.
 const Dnn* find_dnn();
-const std::string& dnn_missing();
 void check_dnn(cudnnStatus_t s, const char* what);
 
 // torch.backends.cudnn.

@@ -28,4 +28,23 @@ struct FunctionsOf {
   }
 };
 
+// The functions of one library, or why there are none.
+template <class Functions>
+struct Library {
+  Functions functions{};
+  bool found = false;
+  std::string why;
+};
+// fill(functions, get) gets each function by its name: all of them, or the library counts as missing.
+template <class Functions, class Fill>
+Library<Functions> load_library(std::initializer_list<const char*> names, Fill fill) {
+  Library<Functions> l;
+  void* const library = open_library(names, &l.why);
+  if (!library) return l;
+  l.why.clear();
+  fill(l.functions, FunctionsOf{library, &l.why});
+  l.found = l.why.empty();
+  return l;
+}
+
 }  // namespace tessera::cuda

@@ -35,15 +35,11 @@ __device__ inline T shuffle_words(const T& v, F f) {
 }
 }  // namespace internal
 
-// The value of the lane `delta` below / above, of the lane whose number differs by the bits `mask`, of lane `lane`,
+// The value of the lane `delta` below, of the lane whose number differs by the bits `mask`, of lane `lane`,
 // inside groups of `width` lanes. Where there is no such lane: the own value.
 template <class T>
 __device__ T shuffle_up(const T& v, int delta, int width = 32) {
   return internal::shuffle_words(v, [=](unsigned w) { return __shfl_up_sync(internal::kAllLanes, w, delta, width); });
-}
-template <class T>
-__device__ T shuffle_down(const T& v, int delta, int width = 32) {
-  return internal::shuffle_words(v, [=](unsigned w) { return __shfl_down_sync(internal::kAllLanes, w, delta, width); });
 }
 template <class T>
 __device__ T shuffle_xor(const T& v, int mask, int width = 32) {
