@@ -4,6 +4,7 @@
 // kernel call turns runs of it into one accumulator each. Columns: the innermost dimension is kept, a kernel call adds
 // rows to an array of accumulators. Long reductions are cut into pieces of fixed size whose accumulators are merged in
 // a fixed tree, so the number of threads does not change a bit of the result.
+#include "tensor/cpu/reduce/accumulate.h"
 #include "tensor/cpu/reduce/reduce.h"
 
 #include <algorithm>
@@ -486,29 +487,10 @@ void prepare_abs_power(int64_t n, void* block, double p) {
   prepare_power<T>(n, block, p);
 }
 
-// The dtype of blocks for a compute dtype: halves go through float32, small integers through wider ones.
-DType widen(DType t, bool to_int64) {
-  switch (t) {
-    case DType::kFloat16:
-    case DType::kBFloat16:
-      return DType::kFloat32;
-    case DType::kComplex32:
-      return DType::kComplex64;
-    case DType::kBool:
-    case DType::kUInt8:
-    case DType::kInt8:
-    case DType::kInt16:
-    case DType::kUInt16:
-      return to_int64 ? DType::kInt64 : DType::kInt32;
-    case DType::kInt32:
-      return to_int64 ? DType::kInt64 : DType::kInt32;
-    case DType::kUInt32:
-      return DType::kInt64;
-    case DType::kUInt64:
-      return to_int64 ? DType::kInt64 : DType::kUInt64;
-    default:
-      return t;
-  }
+// The dtype of blocks for a compute dtype. Comparisons of small integers need no int64.
+DType block_dtype(DType t, bool compares) {
+  const bool small = is_integral(t, true) && (item_size(t) < 4 || t == DType::kInt32);
+  return compares && small ? DType::kInt32 : accumulation_dtype(t, compares);
 }
 
 template <class T>  // float or double: the entries that depend on the precision
@@ -585,7 +567,7 @@ Reduction choose_complex(ReduceKind kind, DType block, const KernelParam* params
 
 Reduction choose_int(ReduceKind kind, DType compute) {
   const bool extreme = kind == ReduceKind::kMax || kind == ReduceKind::kMin;
-  const DType block = widen(compute, !extreme);
+  const DType block = block_dtype(compute, extreme);
   switch (kind) {
     case ReduceKind::kSum:
     case ReduceKind::kNanSum:
@@ -619,7 +601,7 @@ Reduction choose(ReduceKind kind, DType compute, const KernelParam* params) {
     default:
       break;
   }
-  const DType block = widen(compute, false);
+  const DType block = block_dtype(compute, true);
   switch (block) {
     case DType::kFloat32:
       return choose_float<float>(kind, block, params);
@@ -643,7 +625,7 @@ const char* name_of_kind(ReduceKind kind) {
 
 // The real or imaginary part of a complex operand, as an operand.
 Operand part_of(const Operand& x, int part) {
-  const DType real = x.dtype == DType::kComplex32 ? DType::kFloat16 : to_real(x.dtype);
+  const DType real = to_real(x.dtype);
   return {at_byte(x.data, part * item_size(real)), real, x.strides};
 }
 
@@ -699,7 +681,7 @@ void run_var_mean(DType compute, std::span<const int64_t> shape, uint64_t reduce
     copy_strided(kept_shape, var_out, Operand{parts[0].data(), DType::kFloat64, dense.data()});
     return;
   }
-  const DType block = widen(compute, false);
+  const DType block = block_dtype(compute, true);
   TESSERA_CHECK_NOT_IMPLEMENTED(block == DType::kFloat32 || block == DType::kFloat64, "\"var\" not implemented for '",
                                 type_name_of(compute), "'");
   // Results leave in float64, so that the parts of a complex variance are added before they are rounded.

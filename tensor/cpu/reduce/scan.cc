@@ -6,6 +6,7 @@
 
 #include "tensor/core/error.h"
 #include "tensor/cpu/reduce/lines.h"
+#include "tensor/cpu/reduce/accumulate.h"
 #include "tensor/cpu/reduce/reduce.h"
 #include "tensor/cpu/reduce/scan_columns.h"
 #include "tensor/cpu/support/simd_move.h"
@@ -185,13 +186,8 @@ ScanFn choose(ScanKind kind, DType load) {
   return nullptr;
 }
 
-// Halves are scanned in float32, integers in int64 (sums of which are right modulo any smaller size).
 DType load_dtype(ScanKind kind, DType compute) {
-  if (is_reduced_float(compute)) return DType::kFloat32;
-  if (compute == DType::kComplex32) return DType::kComplex64;
-  const bool extreme = kind == ScanKind::kCumMax || kind == ScanKind::kCumMin;
-  if (compute == DType::kUInt64 && extreme) return compute;
-  return is_integral(compute, true) ? DType::kInt64 : compute;
+  return accumulation_dtype(compute, kind == ScanKind::kCumMax || kind == ScanKind::kCumMin);
 }
 
 }  // namespace

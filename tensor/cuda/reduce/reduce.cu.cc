@@ -97,7 +97,8 @@ void run_reduce(cpu::ReduceKind kind, DType compute, std::span<const int64_t> sh
   // Sums of bool are counts.
   if (kind == cpu::ReduceKind::kSum && in.dtype == DType::kBool && is_integral(compute, true))
     return count(Count::kNumber, Problem{shape, reduce_mask, out, in});
-  const bool done = reduce(kind, widen(compute, extreme), params, Problem{shape, reduce_mask, out, in});
+  const bool done =
+      reduce(kind, cpu::accumulation_dtype(compute, extreme), params, Problem{shape, reduce_mask, out, in});
   TESSERA_CHECK_NOT_IMPLEMENTED(done, '"', name_of_kind(kind), "\" not implemented for '", type_name_of(compute), "'");
 }
 

@@ -137,7 +137,7 @@ bool extreme_of_abs(bool largest, DType dtype, const Problem& c) {
 void run_arg_reduce(bool largest, std::span<const int64_t> shape, int dim, const Operand& values,
                     const Operand& indices, const Operand& in) {
   using namespace reduction;
-  const DType load = has_type(in.dtype) ? widen(in.dtype, true) : DType::kComplex64;
+  const DType load = has_type(in.dtype) ? cpu::accumulation_dtype(in.dtype, true) : DType::kComplex64;
   const bool known =
       load == DType::kFloat32 || load == DType::kFloat64 || load == DType::kInt64 || load == DType::kUInt64;
   TESSERA_CHECK_NOT_IMPLEMENTED(known, '"', largest ? "argmax_cuda" : "argmin_cuda", "\" not implemented for '",

@@ -1,11 +1,12 @@
 // The parts of run_reduce and run_var_mean, by kind of accumulator; each is compiled in a file of its own. dtype: of
-// the arithmetic, after reduction::widen().
+// the arithmetic, after cpu::accumulation_dtype().
 #pragma once
 
 #include <cstdint>
 #include <span>
 
 #include "tensor/core/dtype.h"
+#include "tensor/cpu/reduce/accumulate.h"
 #include "tensor/cpu/reduce/reduce.h"
 
 namespace tessera::cuda::reduction {
@@ -34,13 +35,5 @@ bool log_sum_exp(DType dtype, const Problem& problem);
 
 enum class Count : uint8_t { kAny, kAll, kNumber };
 void count(Count what, const Problem& problem);
-
-// float32 for the reduced floats, int64 for integers and bool (uint64 stays if asked).
-inline DType widen(DType t, bool keep_uint64 = false) {
-  if (is_reduced_float(t)) return DType::kFloat32;
-  if (t == DType::kComplex32) return DType::kComplex64;
-  if (keep_uint64 && t == DType::kUInt64) return t;
-  return is_integral(t, true) ? DType::kInt64 : t;
-}
 
 }  // namespace tessera::cuda::reduction

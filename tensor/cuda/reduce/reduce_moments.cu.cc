@@ -70,7 +70,7 @@ struct Moments {
 
 // The real or imaginary part of a complex operand.
 Operand part_of(const Operand& x, int part) {
-  const DType real = x.dtype == DType::kComplex32 ? DType::kFloat16 : to_real(x.dtype);
+  const DType real = to_real(x.dtype);
   return {static_cast<char*>(x.data) + part * item_size(real), real, x.strides};
 }
 
@@ -135,7 +135,7 @@ void run_var_mean(DType compute, std::span<const int64_t> shape, uint64_t reduce
     return complex_var_mean(compute == DType::kComplex128 ? DType::kFloat64 : DType::kFloat32, shape, reduce_mask,
                             correction, take_sqrt, var_out, mean_out, in);
   }
-  const DType dtype = widen(compute);
+  const DType dtype = cpu::accumulation_dtype(compute);
   TESSERA_CHECK_NOT_IMPLEMENTED(dtype == DType::kFloat32 || dtype == DType::kFloat64, "\"var\" not implemented for '",
                                 type_name_of(compute), "'");
   if (dtype == DType::kFloat32)

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "tensor/core/error.h"
+#include "tensor/cpu/reduce/accumulate.h"
 #include "tensor/cuda/support/block.h"
 #include "tensor/cuda/support/engines.h"
 #include "tensor/cuda/support/math.h"
@@ -274,12 +275,8 @@ bool run(ScanKind kind, DType load, const Lines& lines, bool columns) {
   return false;
 }
 
-// Halves are scanned as float32, integers as int64 (sums of which are right modulo any smaller size).
 DType load_dtype(ScanKind kind, DType compute) {
-  if (is_reduced_float(compute)) return DType::kFloat32;
-  if (compute == DType::kComplex32) return DType::kComplex64;
-  if (compute == DType::kUInt64 && (kind == ScanKind::kCumMax || kind == ScanKind::kCumMin)) return compute;
-  return is_integral(compute, true) ? DType::kInt64 : compute;
+  return cpu::accumulation_dtype(compute, kind == ScanKind::kCumMax || kind == ScanKind::kCumMin);
 }
 
 }  // namespace
