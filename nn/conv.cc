@@ -148,26 +148,11 @@ MemoryFormat format_of(const Tensor& t, const cpu::ConvGeometry& g) {
                           : MemoryFormat::kChannelsLast;
 }
 Tensor laid_out(const Tensor& t, const cpu::ConvGeometry& g) { return contiguous(t, format_of(t, g)); }
-// Memory in the layout of the geometry for what a kernel writes; finish() copies it to `out` where that has another
-// one.
-class ConvResult {
- public:
-  ConvResult(const Tensor& out, const cpu::ConvGeometry& g)
-      : out_(out),
-        target_(out.is_contiguous(format_of(out, g))
-                    ? out
-                    : empty_tensor(out.sizes(), g.channels_last ? channels_last_strides(out.sizes()) : IntVector(),
-                                   out.dtype(), out.device())) {}
-  const Tensor& tensor() const { return target_; }
-  void* data() const { return target_.data_ptr(); }
-  void finish() const {
-    if (!target_.is_same(out_)) copy__kernel(out_, target_, false);
-  }
-
- private:
-  const Tensor& out_;
-  Tensor target_;
-};
+// Memory in the layout of the geometry for what a kernel writes.
+ResultMemory result_memory(const Tensor& out, const cpu::ConvGeometry& g) {
+  return {out, out.is_contiguous(format_of(out, g)), g.channels_last ? channels_last_strides(out.sizes()) : IntVector(),
+          out.dtype()};
+}
 
 IntVector conv_strides(const Tensor& input, const Tensor& weight, IntList sizes) {
   IntVector s = strides_of_format(input, sizes);
@@ -229,7 +214,7 @@ void convolution_kernel(const Tensor& input, const Tensor& weight, const Tensor&
       transposed ? geometry(out.sizes(), input.sizes(), weight, a) : geometry(input.sizes(), out.sizes(), weight, a);
   choose_layout(g, input, weight);
   const Tensor x = laid_out(input, g), w = laid_out(weight, g), b = bias.defined() ? contiguous(bias) : Tensor();
-  const ConvResult y(out, g);
+  const ResultMemory y = result_memory(out, g);
   if (transposed) {
     TESSERA_ON(w.device(), conv_backward_input)(x.dtype(), g, x.data_ptr(), w.data_ptr(), y.data());
     if (b.defined()) add_bias(y.tensor(), b);
@@ -298,7 +283,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward_kernel(const Tensor& gra
   const DType t = g.dtype();
   if (mask[0]) {
     to_input = empty_from(s.input);
-    const ConvResult r(to_input, geo);
+    const ResultMemory r = result_memory(to_input, geo);
     if (g.numel() == 0)
       zero_(r.tensor());
     else if (transposed)
@@ -309,7 +294,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward_kernel(const Tensor& gra
   }
   if (mask[1]) {
     to_weight = empty_from(s.weight);
-    const ConvResult r(to_weight, geo);
+    const ResultMemory r = result_memory(to_weight, geo);
     const Tensor x = laid_out(input, geo);
     if (g.numel() == 0 || x.numel() == 0)
       zero_(r.tensor());

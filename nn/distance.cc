@@ -6,7 +6,7 @@
 #include "nn/nn_ops.h"
 #include "nn/cpu/distance.h"
 #include "tensor/ops/api.h"
-#include "tensor/ops/create_kernels.h"
+#include "tensor/ops/result_memory.h"
 #include "tensor/ops/promotion.h"
 
 namespace tessera::kernels {
@@ -72,10 +72,10 @@ void _cdist_forward_kernel(const Tensor& x1, const Tensor& x2, double p, std::op
     return;
   }
   const Tensor a = contiguous(x1), b = contiguous(x2);
-  const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
+  const ResultMemory target(out);
   cpu::pair_distances(out.dtype(), out.numel() / (rows1 * rows2), rows1, rows2, features, p,
-                      by_product(rows1, rows2, p, compute_mode), a.data_ptr(), b.data_ptr(), target.data_ptr());
-  if (!target.is_same(out)) copy__kernel(out, target, false);
+                      by_product(rows1, rows2, p, compute_mode), a.data_ptr(), b.data_ptr(), target.data());
+  target.finish();
 }
 
 OutputSpec _cdist_backward_meta(const Tensor& grad, const Tensor& x1, const Tensor& x2, double, const Tensor& cdist) {
@@ -94,11 +94,11 @@ void _cdist_backward_kernel(const Tensor& grad, const Tensor& x1, const Tensor& 
                                 "; cdist's own backward works on every device");
   if (out.numel() == 0) return;
   const Tensor g = contiguous(grad), a = contiguous(x1), b = contiguous(x2), d = contiguous(cdist);
-  const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
+  const ResultMemory target(out);
   const int64_t rows1 = x1.size(-2), rows2 = x2.size(-2), features = x1.size(-1);
   cpu::pair_distances_backward(out.dtype(), out.numel() / (rows1 * features), rows1, rows2, features, p, g.data_ptr(),
-                               a.data_ptr(), b.data_ptr(), d.data_ptr(), target.data_ptr());
-  if (!target.is_same(out)) copy__kernel(out, target, false);
+                               a.data_ptr(), b.data_ptr(), d.data_ptr(), target.data());
+  target.finish();
 }
 
 }  // namespace tessera::kernels

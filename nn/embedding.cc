@@ -10,7 +10,7 @@
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/index_extra.h"
-#include "tensor/ops/create_kernels.h"
+#include "tensor/ops/result_memory.h"
 #include "tensor/ops/options.h"
 #include "tensor/ops/promotion.h"
 
@@ -63,11 +63,11 @@ OutputSpec embedding_dense_backward_meta(const Tensor& grad_output, const Tensor
 void embedding_dense_backward_kernel(const Tensor& grad_output, const Tensor& indices, SymInt num_weights,
                                      SymInt padding_idx, bool scale_grad_by_freq, const Tensor& out) {
   const Tensor g = contiguous(grad_output), index = contiguous(to(indices, DType::kInt64));
-  const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
+  const ResultMemory target(out);
   TESSERA_ON(g.device(), embedding_backward)
   (g.dtype(), g.data_ptr(), index.data_ptr<int64_t>(), index.numel(), g.size(-1), num_weights.guard_int(),
-   padding_idx.guard_int(), scale_grad_by_freq, target.data_ptr());
-  if (!target.is_same(out)) copy__kernel(out, target, false);
+   padding_idx.guard_int(), scale_grad_by_freq, target.data());
+  target.finish();
 }
 
 const Tensor& embedding_renorm__kernel(const Tensor& self, const Tensor& indices, double max_norm, double norm_type) {

@@ -6,7 +6,7 @@
 #include "nn/engine/engines.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
-#include "tensor/ops/create_kernels.h"
+#include "tensor/ops/result_memory.h"
 
 namespace tessera::kernels {
 namespace {
@@ -99,13 +99,13 @@ std::array<OutputSpec, 2> nll_loss2d_meta(const Tensor& self, const Tensor& targ
 void nll_forward(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction, SymInt ignore_index,
                  const Tensor& output, const Tensor& total_weight) {
   const NllOperands in(target, weight);
-  const Tensor x = contiguous(self),
-               y = output.is_contiguous() ? output : empty_tensor(output.sizes(), {}, output.dtype(), output.device());
+  const Tensor x = contiguous(self);
+  const ResultMemory y(output);
   const ClassShape s = class_shape(self);
   TESSERA_ON(self.device(), nll_loss_forward)
   (self.dtype(), s.batch, s.classes, s.inner, x.data_ptr(), in.target.data_ptr<int64_t>(), in.weights(),
-   static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(), y.data_ptr(), total_weight.data_ptr());
-  if (!y.is_same(output)) copy__kernel(output, y, false);
+   static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(), y.data(), total_weight.data_ptr());
+  y.finish();
 }
 
 OutputSpec nll_loss_backward_meta(const Tensor& grad_output, const Tensor& self, const Tensor& target,
@@ -123,13 +123,13 @@ OutputSpec nll_loss2d_backward_meta(const Tensor& grad_output, const Tensor& sel
 void nll_backward(const Tensor& grad_output, const Tensor& self, const Tensor& target, const Tensor& weight,
                   int64_t reduction, SymInt ignore_index, const Tensor& total_weight, const Tensor& out) {
   const NllOperands in(target, weight);
-  const Tensor g = contiguous(grad_output),
-               y = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
+  const Tensor g = contiguous(grad_output);
+  const ResultMemory y(out);
   const ClassShape s = class_shape(self);
   TESSERA_ON(self.device(), nll_loss_backward)
   (self.dtype(), s.batch, s.classes, s.inner, g.data_ptr(), in.target.data_ptr<int64_t>(), in.weights(),
-   static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(), total_weight.data_ptr(), y.data_ptr());
-  if (!y.is_same(out)) copy__kernel(out, y, false);
+   static_cast<cpu::LossReduction>(reduction), ignore_index.guard_int(), total_weight.data_ptr(), y.data());
+  y.finish();
 }
 
 Tensor nll_loss_nd_composite(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,

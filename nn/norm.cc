@@ -324,12 +324,10 @@ void _native_layer_norm_kernel(const Tensor& input, SymIntList normalized_shape,
   if (r.rows == 0) return;
   const DType t = working_dtype(input, weight, bias);
   const Tensor x = dense_as(input, t), w = dense_as(weight, t), b = dense_as(bias, t);
-  const bool direct = t == out.dtype() && out.is_contiguous();
-  const Tensor y = direct ? out : empty_tensor(out.sizes(), {}, t, out.device());
-  const RowMajorResult m(mean), s(rstd);
+  const ResultMemory y(out, t), m(mean), s(rstd);
   TESSERA_ON(x.device(), layer_norm_forward)
-  (t, r.rows, r.size, eps, x.data_ptr(), data_or_null(w), data_or_null(b), y.data_ptr(), m.data(), s.data());
-  if (!direct) copy__kernel(out, y, false);
+  (t, r.rows, r.size, eps, x.data_ptr(), data_or_null(w), data_or_null(b), y.data(), m.data(), s.data());
+  y.finish();
   m.finish();
   s.finish();
 }
@@ -363,17 +361,6 @@ std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_meta(const Tensor&
           mask[2] ? empty_from(param) : Tensor()};
 }
 
-namespace {
-// Memory of dtype t for a kernel to write a result (that may be absent, or of another dtype).
-Tensor working_result(const Tensor& result, DType t) {
-  return !result.defined() || result.dtype() == t ? result : empty_tensor(result.sizes(), {}, t, result.device());
-}
-void finish_result(const Tensor& result, const Tensor& working) {
-  if (result.defined() && !result.is_same(working)) copy__kernel(result, working, false);
-}
-void* mutable_or_null(const Tensor& t) { return t.defined() ? t.data_ptr() : nullptr; }
-}  // namespace
-
 std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_kernel(const Tensor& grad_out, const Tensor& input,
                                                                      SymIntList normalized_shape, const Tensor& mean,
                                                                      const Tensor& rstd, const Tensor& weight,
@@ -389,13 +376,11 @@ std::tuple<Tensor, Tensor, Tensor> native_layer_norm_backward_kernel(const Tenso
   const DType t = working_dtype(input, weight, bias);
   const Tensor x = dense_as(input, t), g = dense_as(grad_out, t), w = dense_as(weight, t),
                m = dense_as(mean, stat_dtype(t)), s = dense_as(rstd, stat_dtype(t));
-  const Tensor to_x = working_result(dx, t), to_w = working_result(dw, t), to_b = working_result(db, t);
+  const ResultMemory to_x(dx, t), to_w(dw, t), to_b(db, t);
   TESSERA_ON(x.device(), layer_norm_backward)
-  (t, r.rows, r.size, g.data_ptr(), x.data_ptr(), m.data_ptr(), s.data_ptr(), data_or_null(w), mutable_or_null(to_x),
-   mutable_or_null(to_w), mutable_or_null(to_b));
-  finish_result(dx, to_x);
-  finish_result(dw, to_w);
-  finish_result(db, to_b);
+  (t, r.rows, r.size, g.data_ptr(), x.data_ptr(), m.data_ptr(), s.data_ptr(), data_or_null(w), to_x.data(), to_w.data(),
+   to_b.data());
+  for (const ResultMemory* r : {&to_x, &to_w, &to_b}) r->finish();
   return {dx, dw, db};
 }
 
@@ -466,13 +451,11 @@ void native_group_norm_kernel(const Tensor& input, const Tensor& weight, const T
   }
   const DType t = working_dtype(input, weight, bias);
   const Tensor x = dense_as(input, t), w = dense_as(weight, t), b = dense_as(bias, t);
-  const bool direct = t == out.dtype() && out.is_contiguous();
-  const Tensor y = direct ? out : empty_tensor(out.sizes(), {}, t, out.device());
-  const RowMajorResult m(mean), s(rstd);
+  const ResultMemory y(out, t), m(mean), s(rstd);
   TESSERA_ON(x.device(), group_norm_forward)
   (t, n.guard_int(), c.guard_int(), hxw.guard_int(), group, eps, x.data_ptr(), data_or_null(w), data_or_null(b),
-   y.data_ptr(), m.data(), s.data());
-  if (!direct) copy__kernel(out, y, false);
+   y.data(), m.data(), s.data());
+  y.finish();
   m.finish();
   s.finish();
 }
@@ -510,15 +493,11 @@ std::tuple<Tensor, Tensor, Tensor> native_group_norm_backward_kernel(const Tenso
   const DType t = working_dtype(input, weight, Tensor());
   const Tensor x = dense_as(input, t), g = dense_as(grad_out, t), w = dense_as(weight, t),
                m = dense_as(mean, stat_dtype(t)), s = dense_as(rstd, stat_dtype(t));
-  const Tensor row_major =
-      dx.defined() && !dx.is_contiguous() ? empty_tensor(dx.sizes(), {}, t, dx.device()) : working_result(dx, t);
-  const Tensor to_w = working_result(dw, t), to_b = working_result(db, t);
+  const ResultMemory to_x(dx, t), to_w(dw, t), to_b(db, t);
   TESSERA_ON(x.device(), group_norm_backward)
   (t, n.guard_int(), c.guard_int(), hxw.guard_int(), group, g.data_ptr(), x.data_ptr(), m.data_ptr(), s.data_ptr(),
-   data_or_null(w), mutable_or_null(row_major), mutable_or_null(to_w), mutable_or_null(to_b));
-  finish_result(dx, row_major);
-  finish_result(dw, to_w);
-  finish_result(db, to_b);
+   data_or_null(w), to_x.data(), to_w.data(), to_b.data());
+  for (const ResultMemory* r : {&to_x, &to_w, &to_b}) r->finish();
   return {dx, dw, db};
 }
 

@@ -193,7 +193,7 @@ void mapped_pad_into(bool reflect, int64_t n, const Tensor& self, IntList paddin
     return;
   }
   const Tensor x = contiguous(self);
-  const RowMajorResult y(out);
+  const ResultMemory y(out);
   switch (x.item_size()) {
     case 1:
       copy_planes<uint8_t>(m, x.data_ptr(), y.data());
@@ -234,7 +234,7 @@ void mapped_pad_backward_into(bool reflect, int64_t n, const Tensor& grad, IntLi
     return;
   }
   const Tensor g = contiguous(grad);
-  const RowMajorResult x(out);
+  const ResultMemory x(out);
   cpu::internal::visit_addable(pad_name(reflect), g.dtype(),
                                [&](auto tag) { add_planes<decltype(tag)>(m, g.data_ptr(), x.data()); });
   x.finish();

@@ -126,7 +126,7 @@ std::array<OutputSpec, 2> max_pool_spec(int64_t n, const Tensor& self, const Poo
 void max_pool_into(int64_t n, const Tensor& self, const PoolWindows& w, const Tensor& out, const Tensor& indices) {
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
-  const RowMajorResult y(out), i(indices);
+  const ResultMemory y(out), i(indices);
   TESSERA_ON(x.device(), max_pool_forward)
   (x.dtype(), pool_geometry(make_pool("max_pool", n, self, w), self, n), x.data_ptr(), y.data(),
    i.tensor().data_ptr<int64_t>());
@@ -147,7 +147,7 @@ void max_pool_backward_into(int64_t n, const Tensor& grad, const Tensor& self, c
                             const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor g = contiguous(grad), i = contiguous(indices);
-  const RowMajorResult x(out);
+  const ResultMemory x(out);
   TESSERA_ON(g.device(), max_pool_backward)
   (g.dtype(), planes_of(self, n), volume_of(image_of(self, n)), volume_of(image_of(g, n)), g.data_ptr(),
    i.data_ptr<int64_t>(), x.data());
@@ -191,7 +191,7 @@ void avg_pool_into(int64_t n, const Tensor& self, const PoolWindows& w, bool inc
                    std::optional<int64_t> divisor, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
-  const RowMajorResult y(out);
+  const ResultMemory y(out);
   TESSERA_ON(x.device(), avg_pool_forward)
   (x.dtype(), pool_geometry(make_pool("avg_pool", n, self, w), self, n), include_pad, divisor.value_or(0), x.data_ptr(),
    y.data());
@@ -209,7 +209,7 @@ void avg_pool_backward_into(int64_t n, const Tensor& grad, const Tensor& self, c
                             std::optional<int64_t> divisor, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor g = contiguous(grad);
-  const RowMajorResult x(out);
+  const ResultMemory x(out);
   TESSERA_ON(g.device(), avg_pool_backward)
   (g.dtype(), pool_geometry(make_pool("avg_pool", n, self, w), self, n), include_pad, divisor.value_or(0), g.data_ptr(),
    x.data());
@@ -265,7 +265,7 @@ OutputSpec adaptive_max_backward_spec(const char* op, int64_t n, const Tensor& g
 void adaptive_avg_into(int64_t n, const Tensor& self, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
-  const RowMajorResult y(out);
+  const ResultMemory y(out);
   TESSERA_ON(x.device(), adaptive_avg_pool_forward)
   (x.dtype(), planes_of(x, n), Image(x, n).size, Image(out, n).size, x.data_ptr(), y.data());
   y.finish();
@@ -273,7 +273,7 @@ void adaptive_avg_into(int64_t n, const Tensor& self, const Tensor& out) {
 void adaptive_avg_backward_into(int64_t n, const Tensor& grad, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor g = contiguous(grad);
-  const RowMajorResult x(out);
+  const ResultMemory x(out);
   TESSERA_ON(g.device(), adaptive_avg_pool_backward)
   (g.dtype(), planes_of(out, n), Image(out, n).size, Image(g, n).size, g.data_ptr(), x.data());
   x.finish();
@@ -281,7 +281,7 @@ void adaptive_avg_backward_into(int64_t n, const Tensor& grad, const Tensor& out
 void adaptive_max_into(int64_t n, const Tensor& self, const Tensor& out, const Tensor& indices) {
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
-  const RowMajorResult y(out), i(indices);
+  const ResultMemory y(out), i(indices);
   TESSERA_ON(x.device(), adaptive_max_pool_forward)
   (x.dtype(), planes_of(x, n), Image(x, n).size, Image(out, n).size, x.data_ptr(), y.data(),
    i.tensor().data_ptr<int64_t>());

@@ -76,7 +76,7 @@ void im2col_kernel(const Tensor& self, IntList kernel_size, IntList dilation, In
                    const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
-  const RowMajorResult y(out);
+  const ResultMemory y(out);
   const Blocks b = make_blocks("im2col", kernel_size, dilation, padding, stride);
   TESSERA_ON(x.device(), im2col)
   (x.dtype(), block_geometry(b, x.dim() == 4 ? x.size(0) : 1, x.size(-3), x.sizes().last(2)), x.data_ptr(), y.data());
@@ -115,7 +115,7 @@ void col2im_kernel(const Tensor& self, SymIntList, IntList kernel_size, IntList 
                    IntList stride, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor cols = contiguous(self);
-  const RowMajorResult x(out);
+  const ResultMemory x(out);
   const Blocks b = make_blocks("col2im", kernel_size, dilation, padding, stride);
   TESSERA_ON(cols.device(), col2im)
   (cols.dtype(), block_geometry(b, out.dim() == 4 ? out.size(0) : 1, out.size(-3), out.sizes().last(2)),

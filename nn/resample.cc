@@ -50,7 +50,7 @@ void _resample_kernel(const Tensor& self, IntList, std::span<const double> steps
                       const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor x = contiguous(self);
-  const RowMajorResult y(out);
+  const ResultMemory y(out);
   cpu::resample_forward(x.dtype(), geometry(x, out, steps, mode, align_corners), x.data_ptr(), y.data());
   y.finish();
 }
@@ -82,7 +82,7 @@ void _resample_backward_kernel(const Tensor& grad, IntList, std::span<const doub
                                bool align_corners, const Tensor& out) {
   if (out.numel() == 0) return;
   const Tensor dy = contiguous(grad);
-  const RowMajorResult dx(out);
+  const ResultMemory dx(out);
   cpu::resample_backward(dy.dtype(), geometry(out, dy, steps, mode, align_corners), dy.data_ptr(), dx.data());
   dx.finish();
 }

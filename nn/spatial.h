@@ -1,10 +1,10 @@
-// What operators on images share: argument lists, memory formats, results of kernels that only write row-major memory.
+// What operators on images share: argument lists, memory formats.
 #pragma once
 
 #include <string_view>
 
 #include "tensor/core/tensor.h"
-#include "tensor/ops/create_kernels.h"
+#include "tensor/ops/result_memory.h"
 
 namespace tessera::kernels {
 
@@ -27,21 +27,5 @@ void check_extents(IntList values, const char* op, const char* what);
 std::string times_string(IntList sizes);
 // Error unless both have one dtype.
 void same_dtype(const Tensor& a, const Tensor& b, const char* op);
-
-// Row-major memory for what a kernel writes: out itself if it is row-major, else a temporary that finish() copies.
-class RowMajorResult {
- public:
-  explicit RowMajorResult(const Tensor& out)
-      : out_(out), target_(out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device())) {}
-  const Tensor& tensor() const { return target_; }
-  void* data() const { return target_.data_ptr(); }
-  void finish() const {
-    if (!target_.is_same(out_)) copy__kernel(out_, target_, false);
-  }
-
- private:
-  const Tensor& out_;
-  Tensor target_;
-};
 
 }  // namespace tessera::kernels

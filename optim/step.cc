@@ -6,7 +6,7 @@
 #include "optim/engine/engines.h"
 #include "tensor/engine/engines.h"
 #include "tensor/ops/api.h"
-#include "tensor/ops/create_kernels.h"
+#include "tensor/ops/result_memory.h"
 #include "tensor/ops/promotion.h"
 
 namespace tessera::kernels {
@@ -37,23 +37,13 @@ bool skips(TensorList self, const Tensor& grad_scale, const Tensor& found_inf) {
   return self.empty() || self[0].is_meta() || (found_inf.defined() && found_inf.item_scalar().to_double() != 0);
 }
 
-// A tensor as contiguous memory of one dtype: itself, or a copy that is written back.
-class Flat {
- public:
-  Flat(const Tensor& t, DType dtype) : original_(t) {
-    const bool plain = t.is_contiguous() && t.dtype() == dtype && !t.is_neg() && !t.is_conj();
-    flat_ = plain ? t : empty_tensor(t.sizes(), {}, dtype, t.device());
-    if (!plain) copy__kernel(flat_, t, false);
-  }
-  void* data() const { return flat_.data_ptr(); }
-  const Tensor& tensor() const { return flat_; }
-  void write_back() const {
-    if (!flat_.is_same(original_)) copy__kernel(original_, flat_, false);
-  }
+bool is_plain(const Tensor& t, DType dtype) {
+  return t.dtype() == dtype && t.is_contiguous() && !t.is_neg() && !t.is_conj();
+}
 
- private:
-  const Tensor& original_;
-  Tensor flat_;
+// A tensor as contiguous memory of one dtype: itself, or a copy that is written back.
+struct Flat : ResultMemory {
+  Flat(const Tensor& t, DType dtype) : ResultMemory(t, is_plain(t, dtype), {}, dtype) { load(); }
 };
 
 // Gradients that were made of a scaled loss are divided by the scale, and stay so.
@@ -61,9 +51,7 @@ void unscale(const Tensor& grad, const Tensor& grad_scale) {
   if (grad_scale.defined()) copy__kernel(grad, div(grad, Scalar(grad_scale.item_scalar().to_double())), false);
 }
 
-bool is_plain(const Tensor& t, DType dtype, Device device) {
-  return t.dtype() == dtype && t.device() == device && t.is_contiguous() && !t.is_neg();
-}
+bool is_plain(const Tensor& t, DType dtype, Device device) { return is_plain(t, dtype) && t.device() == device; }
 
 // Whether all of these can be worked on in place on the CPU: dense, of one dtype, nothing to unscale.
 bool plain_on_cpu(TensorList self, std::initializer_list<TensorList> lists, const Tensor& grad_scale) {
@@ -174,8 +162,8 @@ void fused_sgd(TensorList self, TensorList grads, TensorList momentum_buffer_lis
     const Flat param(self[i], t), grad(grads[i], t), buffer(buffers ? momentum_buffer_list[i] : self[i], t);
     TESSERA_ON(self[i].device(), sgd_step)
     (t, self[i].numel(), step, param.data(), grad.data(), buffers && momentum != 0 ? buffer.data() : nullptr);
-    param.write_back();
-    if (buffers) buffer.write_back();
+    param.finish();
+    if (buffers) buffer.finish();
   }
 }
 
@@ -217,10 +205,10 @@ void adam_steps(bool decoupled_decay, TensorList self, TensorList grads, TensorL
     step.step = state_steps[i].item_scalar().to_double();
     TESSERA_ON(self[i].device(), adam_step)
     (t, self[i].numel(), step, param.data(), grad.data(), m.data(), v.data(), amsgrad ? largest.data() : nullptr);
-    param.write_back();
-    m.write_back();
-    v.write_back();
-    if (amsgrad) largest.write_back();
+    param.finish();
+    m.finish();
+    v.finish();
+    if (amsgrad) largest.finish();
   }
 }
 

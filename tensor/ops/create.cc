@@ -11,6 +11,7 @@
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/pointwise.h"
 #include "tensor/ops/promotion.h"
+#include "tensor/ops/result_memory.h"
 
 namespace tessera::kernels {
 
@@ -62,9 +63,9 @@ void fill_raw(const Tensor& t, const Scalar& value, bool check) {
 template <class F>
 void write_through(const Tensor& out, F f) {
   if (out.is_meta() || out.numel() == 0) return;
-  const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
-  f(target.data_ptr());
-  if (!target.is_same(out)) copy__kernel(out, target, false);
+  const ResultMemory memory(out);
+  f(memory.data());
+  memory.finish();
 }
 void write_sequence(const Tensor& out, const cpu::Sequence& s) {
   write_through(out, [&](void* p) { TESSERA_ON(out.device(), run_sequence)(s, out.dtype(), p); });

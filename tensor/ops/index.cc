@@ -21,11 +21,6 @@ OutputSpec like(const Tensor& self) {
                     self.device());
 }
 
-// The functional and out= forms start from a copy of self; the in-place form is self already.
-void start_from(const Tensor& out, const Tensor& self) {
-  if (!out.is_same(self)) copy__kernel(out, self, false);
-}
-
 Tensor int64_index(const Tensor& index) {
   TESSERA_CHECK(index.dtype() == DType::kInt64 || index.dtype() == DType::kInt32,
                 "Expected dtype int64 for index, but got ", name_of(index.dtype()));
@@ -70,7 +65,7 @@ void check_source(const Tensor& self, const Tensor& index, const Tensor& src) {
 
 void scatter_into(cpu::ScatterMode mode, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                   const Tensor& out) {
-  start_from(out, self);
+  copy__kernel(out, self, false);  // nothing to do for the in-place form, whose result is self
   if (index.numel() == 0) return;
   const Tensor i64 = int64_index(index);
   const int d = static_cast<int>(wrap_dim(dim, self.dim()));
@@ -213,7 +208,7 @@ OutputSpec index_add_meta(const Tensor& self, int64_t dim, const Tensor& index, 
 }
 void index_add_kernel(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha,
                       const Tensor& out) {
-  start_from(out, self);
+  copy__kernel(out, self, false);  // nothing to do for the in-place form, whose result is self
   const Tensor i = index_vector(index, "index_add");
   const IntVector shape = at_least_1d(self.sizes());
   Strided to(out), from(source);
@@ -243,7 +238,7 @@ Tensor index_over(const Tensor& index, int64_t dim, IntList shape) {
   return expand(reshape(index, view_shape), shape);
 }
 void write_slices(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source, const Tensor& out) {
-  start_from(out, self);
+  copy__kernel(out, self, false);  // nothing to do for the in-place form, whose result is self
   const Tensor i = index_vector(index, "index_copy_");
   if (i.numel() == 0 || out.numel() == 0) return;
   const int64_t d = wrap_dim(dim, self.dim()), n = self.dim() ? self.sizes()[d] : 1;

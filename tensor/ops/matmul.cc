@@ -9,6 +9,7 @@
 #include "tensor/ops/matmul_kernels.h"
 #include "tensor/ops/pointwise.h"
 #include "tensor/ops/promotion.h"
+#include "tensor/ops/result_memory.h"
 #include "tensor/ops/structured.h"
 
 namespace tessera::kernels {
@@ -35,13 +36,12 @@ cpu::MatrixRef matrix(const Tensor& t, int64_t row, int64_t col) {
 void product(const Tensor& a0, const Tensor& b0, const Scalar& beta, const Scalar& alpha, const Tensor& out) {
   const Tensor a = without_neg(a0), b = without_neg(b0);
   const DType t = out.dtype();
-  const bool writes_conj = out.is_conj();
-  const Tensor target = writes_conj || out.is_neg() ? empty_tensor(out.sizes(), {}, t, out.device()) : out;
-  if (!target.is_same(out) && !beta.equals(0.0)) copy__kernel(target, out, false);
+  const ResultMemory target(out, !out.is_conj() && !out.is_neg(), {}, t);
+  if (!beta.equals(0.0)) target.load();
   TESSERA_ON(a.device(), gemm)
   (t, out.sizes()[0], out.sizes()[1], a.sizes()[1], pointwise::to_param(alpha, t), matrix(a, 0, 1), matrix(b, 0, 1),
-   pointwise::to_param(beta, t), matrix(target, 0, 1), a.is_conj(), b.is_conj());
-  if (!target.is_same(out)) copy__kernel(out, target, false);
+   pointwise::to_param(beta, t), matrix(target.tensor(), 0, 1), a.is_conj(), b.is_conj());
+  target.finish();
 }
 void batched_product(const Tensor& a0, const Tensor& b0, const Scalar& beta, const Scalar& alpha, const Tensor& out) {
   const Tensor a = without_neg(a0), b = without_neg(b0);

@@ -10,7 +10,7 @@
 #include "tensor/ops/api.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/reduce_extra.h"
-#include "tensor/ops/create_kernels.h"
+#include "tensor/ops/result_memory.h"
 #include "tensor/ops/reduce_kernels.h"
 #include "tensor/ops/strided.h"
 
@@ -118,13 +118,13 @@ void searchsorted_kernel(const Tensor& sequence, const Tensor& self, bool out_in
   const DType t = result_type(sequence, self);
   const Tensor b = contiguous(to(sequence, t)), v = contiguous(to(self, t));
   const Tensor order = sorter.defined() ? contiguous(sorter) : Tensor();
-  const Tensor target = out.is_contiguous() ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
+  const ResultMemory target(out);
   const bool shared = b.dim() == 1;
   const int64_t n = shared ? v.numel() : v.sizes().back(), rows = n ? v.numel() / n : 0;
   TESSERA_ON(b.device(), run_searchsorted)
   (t, b.data_ptr(), b.sizes().back(), shared, order.defined() ? order.data_ptr<int64_t>() : nullptr, v.data_ptr(), rows,
-   n, right || (side && *side == "right"), out_int32, target.data_ptr());
-  if (!target.is_same(out)) copy__kernel(out, target, false);
+   n, right || (side && *side == "right"), out_int32, target.data());
+  target.finish();
 }
 Tensor bucketize_impl(const Tensor& self, const Tensor& boundaries, bool out_int32, bool right) {
   TESSERA_CHECK(boundaries.dim() == 1, "boundaries tensor must be 1 dimension, but got dim(", boundaries.dim(), ")");
