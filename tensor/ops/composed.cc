@@ -211,7 +211,7 @@ Tensor vander_rows(const Tensor& x, std::optional<SymInt> n) {
   IntVector shape = to_vector(base.sizes());
   shape.push_back(columns - 1);
   const Tensor repeated = expand(unsqueeze(base, -1), IntList(shape));
-  const Tensor powers = cumprod(is_integral(base.dtype(), true) ? to(repeated, DType::kInt64) : repeated, -1);
+  const Tensor powers = cumprod(to(repeated, sum_dtype(base.dtype())), -1);
   const Tensor parts[2] = {ones_like(narrow(powers, -1, SymInt(0), SymInt(1))), powers};
   return cat(parts, -1);
 }
@@ -219,7 +219,7 @@ Tensor vander_impl(const Tensor& x, std::optional<int64_t> n, bool increasing) {
   TESSERA_CHECK(x.dim() == 1, "x must be a one-dimensional tensor.");
   const int64_t columns = n.value_or(x.numel());
   TESSERA_CHECK(columns >= 0, "N must be non-negative.");
-  const DType t = is_integral(x.dtype(), true) ? DType::kInt64 : x.dtype();
+  const DType t = sum_dtype(x.dtype());
   const Tensor exponents = arange(Scalar(columns), DType::kInt64, std::nullopt, x.device());
   const int64_t dims[1] = {1};
   Tensor result =

@@ -72,12 +72,14 @@ class SmallCall {
     shape_ = &shape_giver(inputs);
     dtype_ = shape_->dtype();
     n_ = shape_->numel();
-    result_ = op.result == ResultKind::kBool ? DType::kBool : dtype_;
-    if (static_cast<int>(dtype_) >= kNumComputeDTypes || op.result == ResultKind::kReal) return false;
-    compute_ = !op.kernels[static_cast<int>(dtype_)] && op.half_via_float && is_reduced_float(dtype_) ? DType::kFloat32
-                                                                                                      : dtype_;
+    if (op.result == ResultKind::kReal || op.bool_inputs || n_ > kMost || n_ == 0 ||
+        shape_->impl()->is_wrapped_number())
+      return false;
+    const auto compute = kernel_dtype(op, dtype_);
+    if (!compute) return false;
+    compute_ = *compute;
     kernel_ = op.kernels[static_cast<int>(compute_)];
-    if (!kernel_ || op.bool_inputs || n_ > kMost || n_ == 0 || shape_->impl()->is_wrapped_number()) return false;
+    result_ = tessera::result_dtype(op, dtype_);
     if (op.promote == PromoteKind::kIntToFloat && is_integral(dtype_, true)) return false;
     int k = 0;
     for (const Tensor* t : inputs) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tensor/core/warning.h"
+#include "tensor/cpu/pointwise/pointwise.h"
 
 namespace tessera {
 namespace {
@@ -53,6 +54,25 @@ DType result_type(const Tensor& a, const Scalar& b) {
   r.add(a);
   r.add(b);
   return r.get();
+}
+
+DType sum_dtype(DType t) { return is_integral(t, true) ? DType::kInt64 : t; }
+DType fraction_dtype(DType t) { return is_integral(t, true) ? default_dtype() : t; }
+
+namespace {
+DType promoted_for(const PointwiseOp& op, DType t) {
+  return op.promote == PromoteKind::kIntToFloat ? fraction_dtype(t) : t;
+}
+}  // namespace
+
+DType pointwise_compute_dtype(const PointwiseOp& op, DType promoted) {
+  const auto compute = kernel_dtype(op, promoted_for(op, promoted));
+  TESSERA_CHECK_NOT_IMPLEMENTED(compute.has_value(), "\"", op.name, "\" not implemented for '", type_name_of(promoted),
+                                "'");
+  return *compute;
+}
+DType pointwise_result_dtype(const PointwiseOp& op, DType promoted) {
+  return result_dtype(op, promoted_for(op, promoted));
 }
 
 namespace {

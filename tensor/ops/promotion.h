@@ -7,6 +7,8 @@
 
 namespace tessera {
 
+struct PointwiseOp;  // tensor/cpu/pointwise/pointwise.h
+
 // The documented result type of tensors: dimensioned tensors first, then 0-dim ones, then Python numbers; a lower class
 // matters only by a higher category.
 class ResultType {
@@ -21,6 +23,16 @@ class ResultType {
 DType result_type(TensorList tensors);
 DType result_type(const Tensor& a, const Tensor& b);
 DType result_type(const Tensor& a, const Scalar& b);
+
+// The result of adding up, or multiplying, elements of dtype t where the call names none: integers and bool give int64.
+DType sum_dtype(DType t);
+// The dtype of functions whose results are fractions: integers and bool give the default floating dtype.
+DType fraction_dtype(DType t);
+
+// The dtype in which an elementwise op computes inputs that promote to `promoted`, and that of its result. Throws
+// NotImplementedError with the documented text ('"name" not implemented for 'Bool'') where the op has no kernel.
+DType pointwise_compute_dtype(const PointwiseOp& op, DType promoted);
+DType pointwise_result_dtype(const PointwiseOp& op, DType promoted);
 
 // The device of a call: the tensors' common one; 0-dim CPU tensors go along with any. Error "Expected all tensors to be
 // on the same device, but found at least two devices, cuda:0 and cpu!".

@@ -8,6 +8,7 @@
 #include "tensor/ops/api.h"
 #include "tensor/ops/reduce_extra.h"
 #include "tensor/ops/create_kernels.h"
+#include "tensor/ops/promotion.h"
 #include "tensor/ops/reduce_kernels.h"
 #include "tensor/ops/strided.h"
 
@@ -60,9 +61,7 @@ OutputSpec spec_of(const Tensor& self, uint64_t mask, bool keepdim, DType dtype)
   return OutputSpec(reduced_sizes(self, mask, keepdim), {}, dtype, self.device());
 }
 
-DType sum_dtype(const Tensor& self, std::optional<DType> dtype) {
-  return dtype ? *dtype : is_integral(self.dtype(), true) ? DType::kInt64 : self.dtype();
-}
+DType sum_dtype_of(const Tensor& self, std::optional<DType> dtype) { return dtype ? *dtype : sum_dtype(self.dtype()); }
 
 DType mean_dtype(const Tensor& self, std::optional<DType> dtype) {
   const DType t = dtype.value_or(self.dtype());
@@ -104,10 +103,10 @@ void reduce_into(cpu::ReduceKind kind, DType compute, const Tensor& self, uint64
 }
 
 OutputSpec sum_all_meta(const Tensor& self, std::optional<DType> dtype) {
-  return spec_of(self, all_dims(self), false, sum_dtype(self, dtype));
+  return spec_of(self, all_dims(self), false, sum_dtype_of(self, dtype));
 }
 OutputSpec sum_dim_meta(const Tensor& self, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
-  return spec_of(self, reduce_mask(self, dim), keepdim, sum_dtype(self, dtype));
+  return spec_of(self, reduce_mask(self, dim), keepdim, sum_dtype_of(self, dtype));
 }
 OutputSpec nansum_dim_meta(const Tensor& self, std::optional<IntList> dim, bool keepdim, std::optional<DType> dtype) {
   TESSERA_CHECK(!self.is_complex(), "nansum does not support complex inputs");
@@ -120,7 +119,7 @@ OutputSpec mean_dim_meta(const Tensor& self, std::optional<IntList> dim, bool ke
   return spec_of(self, reduce_mask(self, dim), keepdim, mean_dtype(self, dtype));
 }
 OutputSpec prod_dim_meta(const Tensor& self, int64_t dim, bool keepdim, std::optional<DType> dtype) {
-  return spec_of(self, one_dim(self, dim), keepdim, sum_dtype(self, dtype));
+  return spec_of(self, one_dim(self, dim), keepdim, sum_dtype_of(self, dtype));
 }
 void prod_dim_kernel(const Tensor& self, int64_t dim, bool keepdim, std::optional<DType>, const Tensor& out) {
   reduce_into(cpu::ReduceKind::kProd, out.dtype(), self, one_dim(self, dim), keepdim, out);
@@ -273,8 +272,7 @@ void spread_into(bool take_sqrt, const Tensor& self, std::optional<IntList> dim,
 // --- norms ---
 
 OutputSpec logsumexp_meta(const Tensor& self, IntList dim, bool keepdim) {
-  return spec_of(self, reduce_mask(self, dim), keepdim,
-                 is_integral(self.dtype(), true) ? default_dtype() : self.dtype());
+  return spec_of(self, reduce_mask(self, dim), keepdim, fraction_dtype(self.dtype()));
 }
 void logsumexp_kernel(const Tensor& self, IntList dim, bool keepdim, const Tensor& out) {
   if (self.is_complex()) {
@@ -338,7 +336,7 @@ OutputSpec same_shape(const Tensor& self, DType dtype) {
 
 OutputSpec scan_meta(const Tensor& self, int64_t dim, std::optional<DType> dtype) {
   wrap_dim(dim, self.dim());
-  return same_shape(self, sum_dtype(self, dtype));
+  return same_shape(self, sum_dtype_of(self, dtype));
 }
 OutputSpec logcumsumexp_meta(const Tensor& self, int64_t dim) {
   wrap_dim(dim, self.dim());

@@ -13,25 +13,6 @@
 
 namespace tessera {
 
-DType pointwise_compute_dtype(const PointwiseOp& op, DType promoted) {
-  DType t = promoted;
-  if (op.promote == PromoteKind::kIntToFloat && is_integral(t, true)) t = default_dtype();
-  if (static_cast<int>(t) < kNumComputeDTypes) {
-    if (op.kernels[static_cast<int>(t)]) return t;
-    if (op.half_via_float) {
-      const DType wide = is_reduced_float(t) ? DType::kFloat32 : t == DType::kComplex32 ? DType::kComplex64 : t;
-      if (op.kernels[static_cast<int>(wide)]) return wide;
-    }
-  }
-  internal::raise<NotImplementedError>("\"", op.name, "\" not implemented for '", type_name_of(promoted), "'");
-}
-
-DType pointwise_result_dtype(const PointwiseOp& op, DType promoted) {
-  if (op.result == ResultKind::kBool) return DType::kBool;
-  if (op.promote == PromoteKind::kIntToFloat && is_integral(promoted, true)) promoted = default_dtype();
-  return op.result == ResultKind::kReal ? to_real(promoted) : promoted;
-}
-
 namespace cpu {
 
 // For the kernels: see pointwise-inl.h.
@@ -302,11 +283,6 @@ void run_transposed(const Job& job, const bool* transposed) {
   });
 }
 
-DType output_dtype(const PointwiseOp& op, DType compute) {
-  if (op.result == ResultKind::kBool) return DType::kBool;
-  return op.result == ResultKind::kReal ? to_real(compute) : compute;
-}
-
 }  // namespace
 
 void run_pointwise(const PointwiseOp& op, DType compute, std::span<const int64_t> shape, std::span<const Operand> outs,
@@ -330,7 +306,7 @@ void run_pointwise(const PointwiseOp& op, DType compute, std::span<const int64_t
 
   for (int k = 0; k < num_operands; ++k) {
     const bool is_out = k < job.num_outs;
-    const DType wanted = is_out                                     ? output_dtype(op, compute)
+    const DType wanted = is_out                                     ? result_dtype(op, compute)
                          : op.bool_inputs >> (k - job.num_outs) & 1 ? DType::kBool
                                                                     : compute;
     job.access[k] = make_access(job.plan, k, is_out ? outs[k] : ins[k - job.num_outs], wanted);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "tensor/core/dtype.h"
@@ -46,10 +47,20 @@ struct PointwiseOp {
   uint8_t bool_inputs = 0;
 };
 
-// The dtype whose kernel runs for inputs that promote to `promoted`, and the dtype of the result. Throws
-// NotImplementedError with the documented text ('"name" not implemented for 'Bool'') where there is none.
-DType pointwise_compute_dtype(const PointwiseOp& op, DType promoted);
-DType pointwise_result_dtype(const PointwiseOp& op, DType promoted);
+// The dtype whose kernel serves elements of dtype t: t itself, or the one that its halves are computed in; nothing
+// where the op has no kernel for it.
+inline std::optional<DType> kernel_dtype(const PointwiseOp& op, DType t) {
+  if (static_cast<int>(t) >= kNumComputeDTypes) return std::nullopt;
+  if (op.kernels[static_cast<int>(t)]) return t;
+  const DType wide = is_reduced_float(t) ? DType::kFloat32 : t == DType::kComplex32 ? DType::kComplex64 : t;
+  if (op.half_via_float && op.kernels[static_cast<int>(wide)]) return wide;
+  return std::nullopt;
+}
+// The dtype of the result for inputs of dtype t.
+inline DType result_dtype(const PointwiseOp& op, DType t) {
+  if (op.result == ResultKind::kBool) return DType::kBool;
+  return op.result == ResultKind::kReal ? to_real(t) : t;
+}
 
 namespace cpu {
 
@@ -59,13 +70,6 @@ namespace cpu {
 // count.
 void run_pointwise(const PointwiseOp& op, DType compute, std::span<const int64_t> shape, std::span<const Operand> outs,
                    std::span<const Operand> ins, const KernelParam* params);
-
-// n contiguous elements, all of the compute dtype (results as in ResultKind): no set-up. For small tensors this is the
-// whole call.
-inline void run_pointwise_contiguous(BlockKernel kernel, int64_t n, void* const* outs, const void* const* ins,
-                                     const KernelParam* params) {
-  kernel(n, outs, ins, params);
-}
 
 // dst[i] = (dst dtype) src[i] over `shape`, byte strides; C conversion rules, complex -> real drops the imaginary part,
 // x -> bool is x != 0. conj: conjugate on the way (complex source), neg: negate. Fast paths: same-dtype contiguous

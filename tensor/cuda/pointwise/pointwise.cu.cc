@@ -47,11 +47,6 @@ const PointwiseEntry* find_entry(const PointwiseOp& op) {
   return it != all.end() && it->first == &op ? it->second : nullptr;
 }
 
-DType result_dtype(const PointwiseOp& op, DType compute) {
-  if (op.result == ResultKind::kBool) return DType::kBool;
-  return op.result == ResultKind::kReal ? to_real(compute) : compute;
-}
-
 // Whether every value of dtype t passes through `compute` unchanged, so that no conversion to it is needed.
 bool is_contained(DType t, DType compute) {
   return t == compute || (is_reduced_float(t) && compute == DType::kFloat32) ||

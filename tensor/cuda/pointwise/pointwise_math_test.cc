@@ -39,7 +39,7 @@ std::vector<Out> run(const PointwiseOp& op, const std::vector<std::vector<T>>& i
   for (Mirror& m : inputs) operands.push_back({on_cpu ? m.host() : m.device(), DTypeOf<T>::value, &stride});
   Mirror result = Mirror::of(std::vector<Out>(n));
   const cpu::Operand out{on_cpu ? result.host() : result.device(), DTypeOf<Out>::value, &out_stride};
-  const DType compute = pointwise_compute_dtype(op, DTypeOf<T>::value);
+  const DType compute = kernel_dtype(op, DTypeOf<T>::value).value();
   (on_cpu ? cpu::run_pointwise : cuda::run_pointwise)(op, compute, {&n, 1}, {&out, 1}, operands, params.data());
   const std::vector<uint8_t> bytes = on_cpu ? result.host_bytes() : result.device_bytes();
   std::vector<Out> values(n);
@@ -112,11 +112,12 @@ struct Case {
   double absolute = 0;  // in units of the type's precision, where the result cancels
 };
 
-std::vector<Case> cases() {
+// Of the approximation of gelu.
+const Long kBeta = std::numbers::sqrt2_v<Long> * std::numbers::inv_sqrtpi_v<Long>;
+Long tanh_inner(Long x) { return std::tanh(kBeta * (x + Long(0.044715) * x * x * x)); }
+
+std::vector<Case> elementary_cases() {
   using X = const Long*;
-  const auto p = real_param;
-  const Long beta = std::numbers::sqrt2_v<Long> * std::numbers::inv_sqrtpi_v<Long>;
-  const auto tanh_inner = [beta](Long x) { return std::tanh(beta * (x + Long(0.044715) * x * x * x)); };
   return {
       {"square", &pw::square, [](X x) { return x[0] * x[0]; }, -1e4, 1e4, 0.51, 0.51},
       {"reciprocal", &pw::reciprocal, [](X x) { return 1 / x[0]; }, -1e4, 1e4, 0.51, 0.51},
@@ -143,6 +144,12 @@ std::vector<Case> cases() {
       {"atanh", &pw::atanh, [](X x) { return std::atanh(x[0]); }, -1, 1, 3.5, 3},
       {"atan2", &pw::atan2, [](X x) { return std::atan2(x[0], x[1]); }, -10, 10, 3.5, 2.5},
       {"hypot", &pw::hypot, [](X x) { return std::hypot(x[0], x[1]); }, -10, 10, 3.5, 2.5},
+  };
+}
+std::vector<Case> special_cases() {
+  using X = const Long*;
+  const auto p = real_param;
+  return {
       {"sigmoid", &pw::sigmoid, [](X x) { return logistic(x[0]); }, -40, 40, 6, 6},
       {"erf", &pw::erf, [](X x) { return std::erf(x[0]); }, -5, 5, 2.5, 2.5},
       {"erfc", &pw::erfc, [](X x) { return std::erfc(x[0]); }, -5, 8, 4.5, 5.5},
@@ -180,6 +187,12 @@ std::vector<Case> cases() {
        3,
        {},
        2},
+  };
+}
+std::vector<Case> activation_cases() {
+  using X = const Long*;
+  const auto p = real_param;
+  return {
       {"elu",
        &pw::elu,
        [](X x) { return x[0] > 0 ? 2 * x[0] : 3 * std::expm1(x[0] / 2); },
@@ -195,15 +208,7 @@ std::vector<Case> cases() {
        },
        -20, 20, 6, 6},
       {"gelu_erf", &pw::gelu_erf, [](X x) { return x[0] * normal_cdf(x[0]); }, -5, 5, 12, 40},
-      {"gelu_tanh",
-       &pw::gelu_tanh,
-       [tanh_inner](X x) { return x[0] / 2 * (1 + tanh_inner(x[0])); },
-       -5,
-       5,
-       4,
-       4,
-       {},
-       4},
+      {"gelu_tanh", &pw::gelu_tanh, [](X x) { return x[0] / 2 * (1 + tanh_inner(x[0])); }, -5, 5, 4, 4, {}, 4},
       {"silu", &pw::silu, [](X x) { return x[0] * logistic(x[0]); }, -40, 40, 6, 6},
       {"mish", &pw::mish, [](X x) { return x[0] * std::tanh(softplus(x[0])); }, -40, 40, 8, 8},
       {"softplus", &pw::softplus, [](X x) { return softplus(2 * x[0]) / 2; }, -30, 9, 6, 6, {p(2), p(20)}},
@@ -217,11 +222,16 @@ std::vector<Case> cases() {
        3,
        {},
        2},
+  };
+}
+std::vector<Case> loss_and_derivative_cases() {
+  using X = const Long*;
+  return {
       {"bce", &pw::bce, [](X x) { return (x[1] - 1) * std::log1p(-x[0]) - x[1] * std::log(x[0]); }, 1e-3, 0.999, 7, 7},
       {"bce_with_logits", &pw::bce_with_logits, [](X x) { return softplus(x[0]) - x[1] * x[0]; }, 0, 1, 7, 7},
       {"gelu_backward_erf",
        &pw::gelu_backward_erf,
-       [beta](X x) { return x[0] * (normal_cdf(x[1]) + x[1] * std::exp(-x[1] * x[1] / 2) * beta / 2); },
+       [](X x) { return x[0] * (normal_cdf(x[1]) + x[1] * std::exp(-x[1] * x[1] / 2) * kBeta / 2); },
        -4,
        4,
        10,
@@ -230,9 +240,9 @@ std::vector<Case> cases() {
        30},
       {"gelu_backward_tanh",
        &pw::gelu_backward_tanh,
-       [beta, tanh_inner](X x) {
+       [](X x) {
          const Long t = tanh_inner(x[1]);
-         return x[0] * ((1 + t) / 2 + x[1] / 2 * (1 - t * t) * beta * (1 + 3 * Long(0.044715) * x[1] * x[1]));
+         return x[0] * ((1 + t) / 2 + x[1] / 2 * (1 - t * t) * kBeta * (1 + 3 * Long(0.044715) * x[1] * x[1]));
        },
        -4,
        4,
@@ -264,6 +274,12 @@ std::vector<Case> cases() {
        16,
        {},
        20},
+  };
+}
+std::vector<Case> other_derivative_cases() {
+  using X = const Long*;
+  const auto p = real_param;
+  return {
       {"softplus_backward",
        &pw::softplus_backward,
        [](X x) { return x[0] * logistic(2 * x[1]); },
@@ -328,6 +344,14 @@ std::vector<Case> cases() {
   };
 }
 
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const auto& part :
+       {elementary_cases(), special_cases(), activation_cases(), loss_and_derivative_cases(), other_derivative_cases()})
+    all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
 // Uniform in the range, and small numbers of all sizes in it.
 template <class T>
 std::vector<T> samples(int n, uint64_t seed, double low, double high) {
@@ -380,75 +404,75 @@ struct Op {
   std::vector<KernelParam> params;
 };
 
+const PointwiseOp* const kPlainOps[] = {&pw::square,
+                                        &pw::reciprocal,
+                                        &pw::sqrt,
+                                        &pw::rsqrt,
+                                        &pw::exp,
+                                        &pw::exp2,
+                                        &pw::expm1,
+                                        &pw::log,
+                                        &pw::log1p,
+                                        &pw::log2,
+                                        &pw::log10,
+                                        &pw::sin,
+                                        &pw::cos,
+                                        &pw::tan,
+                                        &pw::asin,
+                                        &pw::acos,
+                                        &pw::atan,
+                                        &pw::sinh,
+                                        &pw::cosh,
+                                        &pw::tanh,
+                                        &pw::asinh,
+                                        &pw::acosh,
+                                        &pw::atanh,
+                                        &pw::sigmoid,
+                                        &pw::erf,
+                                        &pw::erfc,
+                                        &pw::erfinv,
+                                        &pw::lgamma,
+                                        &pw::digamma,
+                                        &pw::sinc,
+                                        &pw::entr,
+                                        &pw::i0,
+                                        &pw::i1,
+                                        &pw::atan2,
+                                        &pw::hypot,
+                                        &pw::xlogy,
+                                        &pw::xlog1py,
+                                        &pw::logaddexp,
+                                        &pw::logaddexp2,
+                                        &pw::relu,
+                                        &pw::relu6,
+                                        &pw::selu,
+                                        &pw::gelu_erf,
+                                        &pw::gelu_tanh,
+                                        &pw::silu,
+                                        &pw::mish,
+                                        &pw::hardsigmoid,
+                                        &pw::hardswish,
+                                        &pw::log_sigmoid,
+                                        &pw::prelu,
+                                        &pw::mse,
+                                        &pw::bce,
+                                        &pw::bce_with_logits,
+                                        &pw::gelu_backward_erf,
+                                        &pw::gelu_backward_tanh,
+                                        &pw::silu_backward,
+                                        &pw::mish_backward,
+                                        &pw::hardsigmoid_backward,
+                                        &pw::hardswish_backward,
+                                        &pw::log_sigmoid_backward,
+                                        &pw::sigmoid_backward,
+                                        &pw::tanh_backward,
+                                        &pw::mse_backward,
+                                        &pw::bce_backward};
+
 std::vector<Op> real_ops() {
   const auto p = real_param;
   std::vector<Op> all;
-  for (const PointwiseOp* op : {&pw::square,
-                                &pw::reciprocal,
-                                &pw::sqrt,
-                                &pw::rsqrt,
-                                &pw::exp,
-                                &pw::exp2,
-                                &pw::expm1,
-                                &pw::log,
-                                &pw::log1p,
-                                &pw::log2,
-                                &pw::log10,
-                                &pw::sin,
-                                &pw::cos,
-                                &pw::tan,
-                                &pw::asin,
-                                &pw::acos,
-                                &pw::atan,
-                                &pw::sinh,
-                                &pw::cosh,
-                                &pw::tanh,
-                                &pw::asinh,
-                                &pw::acosh,
-                                &pw::atanh,
-                                &pw::sigmoid,
-                                &pw::erf,
-                                &pw::erfc,
-                                &pw::erfinv,
-                                &pw::lgamma,
-                                &pw::digamma,
-                                &pw::sinc,
-                                &pw::entr,
-                                &pw::i0,
-                                &pw::i1,
-                                &pw::atan2,
-                                &pw::hypot,
-                                &pw::xlogy,
-                                &pw::xlog1py,
-                                &pw::logaddexp,
-                                &pw::logaddexp2,
-                                &pw::relu,
-                                &pw::relu6,
-                                &pw::selu,
-                                &pw::gelu_erf,
-                                &pw::gelu_tanh,
-                                &pw::silu,
-                                &pw::mish,
-                                &pw::hardsigmoid,
-                                &pw::hardswish,
-                                &pw::log_sigmoid,
-                                &pw::prelu,
-                                &pw::mse,
-                                &pw::bce,
-                                &pw::bce_with_logits,
-                                &pw::gelu_backward_erf,
-                                &pw::gelu_backward_tanh,
-                                &pw::silu_backward,
-                                &pw::mish_backward,
-                                &pw::hardsigmoid_backward,
-                                &pw::hardswish_backward,
-                                &pw::log_sigmoid_backward,
-                                &pw::sigmoid_backward,
-                                &pw::tanh_backward,
-                                &pw::mse_backward,
-                                &pw::bce_backward}) {
-    all.push_back({op, {}});
-  }
+  for (const PointwiseOp* op : kPlainOps) all.push_back({op, {}});
   for (const PointwiseOp* op : {&pw::logit, &pw::logit_backward}) {
     all.push_back({op, {p(kNan)}});
     all.push_back({op, {p(0.125)}});

@@ -41,7 +41,7 @@ struct Op {
 };
 
 #define OP(name) #name, &pw::name
-std::vector<Op> all_ops() {
+std::vector<Op> binary_ops() {
   return {
       {OP(add), {2}},
       {OP(sub), {2}},
@@ -90,6 +90,10 @@ std::vector<Op> all_ops() {
       {OP(bitwise_not)},
       {OP(bitwise_left_shift)},
       {OP(bitwise_right_shift)},
+  };
+}
+std::vector<Op> unary_ops() {
+  return {
       {OP(abs), {}, 2},
       {OP(neg)},
       {OP(sign)},
@@ -141,6 +145,10 @@ std::vector<Op> all_ops() {
       {OP(conj_physical)},
       {OP(angle), {}, 4},
       {OP(nan_to_num), {1, 2, 3}},
+  };
+}
+std::vector<Op> choice_ops() {
+  return {
       {OP(clamp), {-1, 2}},
       {OP(clamp), {-kInf, kInf}},
       {OP(clamp_tensor)},
@@ -153,6 +161,10 @@ std::vector<Op> all_ops() {
       {OP(addcdiv), {3}},
       {OP(where)},
       {OP(masked_fill), {3}},
+  };
+}
+std::vector<Op> layer_ops() {
+  return {
       {OP(threshold), {0.5, 7}},
       {OP(relu)},
       {OP(relu6)},
@@ -201,18 +213,13 @@ std::vector<Op> all_ops() {
       {OP(bce_backward), {}, 32, 0, true},
   };
 }
+std::vector<Op> all_ops() {
+  std::vector<Op> all;
+  for (const auto& part : {binary_ops(), unary_ops(), choice_ops(), layer_ops()})
+    all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
 #undef OP
-
-bool fits(const PointwiseOp& op, DType t) {
-  if (static_cast<int>(t) >= kNumComputeDTypes) return false;
-  if (op.kernels[static_cast<int>(t)]) return true;
-  const DType wide = is_reduced_float(t) ? DType::kFloat32 : t == DType::kComplex32 ? DType::kComplex64 : t;
-  return op.half_via_float && op.kernels[static_cast<int>(wide)];
-}
-DType result_dtype(const PointwiseOp& op, DType t) {
-  if (op.result == ResultKind::kBool) return DType::kBool;
-  return op.result != ResultKind::kReal || !is_complex(t) ? t : t == DType::kComplex32 ? DType::kFloat16 : to_real(t);
-}
 
 KernelParam param_of(double v, DType compute, bool real) {
   KernelParam p{};
@@ -291,7 +298,7 @@ bool close_to(double want, double got, double scale, double bound, DType t) {
 // The op on dense operands of dtype t, on both devices.
 void compare(const Op& o, DType t) {
   const PointwiseOp& op = *o.op;
-  const DType compute = pointwise_compute_dtype(op, t), result = result_dtype(op, t);
+  const DType compute = kernel_dtype(op, t).value(), result = result_dtype(op, t);
   const bool divides = &op == &pw::div_trunc || &op == &pw::div_floor || &op == &pw::remainder || &op == &pw::fmod;
   const int64_t n = 2003;
   const std::string what = std::string(o.name) + " of " + name_of(t);
@@ -390,10 +397,10 @@ void compare_random(const PointwiseOp& op, const std::vector<int64_t>& shape, st
     dtypes.push_back(op.bool_inputs >> k & 1 ? DType::kBool : next());
     if (dtypes.back() != DType::kBool) promoted = promote_types(promoted, dtypes.back());
   }
-  if (!fits(op, promoted)) return;
-  const DType compute = pointwise_compute_dtype(op, promoted), out_dtype = same_dtypes ? result_dtype(op, promoted)
-                                                                           : rng() % 2 ? result_dtype(op, promoted)
-                                                                                       : next();
+  if (!kernel_dtype(op, promoted)) return;
+  const DType compute = kernel_dtype(op, promoted).value(), out_dtype = same_dtypes ? result_dtype(op, promoted)
+                                                                        : rng() % 2 ? result_dtype(op, promoted)
+                                                                                    : next();
   std::string what = op.name;
   std::vector<Mirror> inputs;
   std::vector<Layout> layouts;
@@ -474,7 +481,7 @@ TEST_F(Pointwise, DenseOfAllLengthsAndAlignments) {
         const Operand host[] = {{a.host(), t, &size}, {b.host_as<char>() + shift * size, t, &size}};
         const Operand device[] = {{a.device(), t, &size}, {b.device_as<char>() + shift * size, t, &size}};
         const Operand host_out{out.host(), t, &size}, device_out{out.device(), t, &size};
-        const DType compute = pointwise_compute_dtype(pw::mul, t);
+        const DType compute = kernel_dtype(pw::mul, t).value();
         cpu::run_pointwise(pw::mul, compute, {&n, 1}, {&host_out, 1}, host, nullptr);
         cuda::run_pointwise(pw::mul, compute, {&n, 1}, {&device_out, 1}, device, nullptr);
         expect_same(t, out.host_bytes(), out.device_bytes(),
