@@ -513,15 +513,6 @@ bool list_of(PyObject* o, std::vector<T>* out, Get get) {
   return true;
 }
 
-bool convert_tensor(const Param& p, PyObject* o, Value* out) {
-  if (is_tensor(o)) {
-    *out = Value::borrow(reinterpret_cast<PyTensor*>(o)->impl);
-    return true;
-  }
-  (void)p;
-  return false;
-}
-
 bool get_double(PyObject* o, double* out) {
   if (PyFloat_Check(o)) {
     *out = PyFloat_AS_DOUBLE(o);
@@ -572,6 +563,81 @@ bool convert_int_list(const Param& p, PyObject* o, Value* out) {
   return make_int_list(static_cast<size_t>(n), element, out);
 }
 
+// *out = v, if it was converted.
+template <class T>
+bool give(bool converted, T&& v, Value* out) {
+  if (converted) *out = Value::of(std::forward<T>(v));
+  return converted;
+}
+
+bool get_scalar(PyObject* o, Scalar* out) { return is_tensor(o) ? scalar_of_tensor(o, out) : to_scalar(o, out); }
+
+bool convert_scalar(PyObject* o, Value* out) {
+  Scalar s;
+  return give(get_scalar(o, &s), s, out);
+}
+bool convert_int(PyObject* o, Value* out) {
+  int64_t v = o == Py_True;
+  return give(PyBool_Check(o) || to_int64(o, &v), v, out);
+}
+bool convert_float(PyObject* o, Value* out) {
+  double d = 0;
+  return give(get_double(o, &d), d, out);
+}
+bool convert_bool(PyObject* o, Value* out) {
+  if (PyBool_Check(o)) return give(true, o == Py_True, out);
+  Scalar s;
+  if (!get_scalar(o, &s) || !(is_tensor(o) ? unwrap(o).dtype() == DType::kBool : s.is_bool())) return false;
+  return give(true, s.to_bool(), out);
+}
+bool convert_dtype(PyObject* o, Value* out) {
+  DType t;
+  return give(to_dtype(o, &t), t, out);
+}
+bool convert_storage(PyObject* o, Value* out) {
+  Storage s = storage_of(o);
+  const bool found = static_cast<bool>(s);
+  return give(found, std::move(s), out);
+}
+
+bool convert_tensor_list(const Param& p, PyObject* o, Value* out) {
+  std::vector<Tensor> l;
+  const bool nullable = p.optional_elements;
+  const bool all = list_of<Tensor>(o, &l, [nullable](PyObject* e, Tensor* t) {
+    if (nullable && e == Py_None) return true;
+    if (!is_tensor(e)) return false;
+    *t = unwrap(e);
+    return true;
+  });
+  return give(all, std::move(l), out);
+}
+bool convert_float_list(PyObject* o, Value* out) {
+  std::vector<double> l;
+  if (!list_of<double>(o, &l, &get_double)) return false;
+  *out = Value::doubles(std::move(l));
+  return true;
+}
+bool convert_scalar_list(PyObject* o, Value* out) {
+  std::vector<Scalar> l;
+  if (!list_of<Scalar>(o, &l, &get_scalar)) return false;
+  *out = Value::scalars(std::move(l));
+  return true;
+}
+bool convert_bool_list(PyObject* o, Value* out) {
+  if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
+  const size_t n = static_cast<size_t>(PySequence_Fast_GET_SIZE(o));
+  std::unique_ptr<bool[]> l(new bool[n ? n : 1]);
+  for (size_t i = 0; i < n; ++i) {
+    PyObject* e = PySequence_Fast_GET_ITEM(o, static_cast<Py_ssize_t>(i));
+    if (!PyBool_Check(e)) return false;
+    l[i] = e == Py_True;
+  }
+  *out = Value(Value::borrow(std::span<const bool>(l.get(), n)));
+  Value copy(*out);  // copying takes borrowed lists over
+  *out = std::move(copy);
+  return true;
+}
+
 }  // namespace
 
 bool convert_arg(const Param& p, PyObject* o, Value* out) {
@@ -582,119 +648,45 @@ bool convert_arg(const Param& p, PyObject* o, Value* out) {
   }
   switch (p.kind) {
     case ParamKind::kTensor:
-      return convert_tensor(p, o, out);
-    case ParamKind::kScalar: {
-      Scalar s;
-      if (is_tensor(o) ? !scalar_of_tensor(o, &s) : !to_scalar(o, &s)) return false;
-      *out = Value::of(s);
+      if (!is_tensor(o)) return false;
+      *out = Value::borrow(reinterpret_cast<PyTensor*>(o)->impl);
       return true;
-    }
-    case ParamKind::kInt: {
-      int64_t v;
-      if (PyBool_Check(o)) {
-        *out = Value::of(static_cast<int64_t>(o == Py_True));
-        return true;
-      }
-      if (!to_int64(o, &v)) return false;
-      *out = Value::of(v);
-      return true;
-    }
-    case ParamKind::kFloat: {
-      double d;
-      if (!get_double(o, &d)) return false;
-      *out = Value::of(d);
-      return true;
-    }
-    case ParamKind::kBool: {
-      if (PyBool_Check(o)) {
-        *out = Value::of(o == Py_True);
-        return true;
-      }
-      Scalar s;
-      if (is_tensor(o) ? scalar_of_tensor(o, &s) && unwrap(o).dtype() == DType::kBool
-                       : to_scalar(o, &s) && s.is_bool()) {
-        *out = Value::of(s.to_bool());
-        return true;
-      }
-      return false;
-    }
+    case ParamKind::kScalar:
+      return convert_scalar(o, out);
+    case ParamKind::kInt:
+      return convert_int(o, out);
+    case ParamKind::kFloat:
+      return convert_float(o, out);
+    case ParamKind::kBool:
+      return convert_bool(o, out);
     case ParamKind::kIntList:
       return convert_int_list(p, o, out);
-    case ParamKind::kTensorList: {
-      std::vector<Tensor> l;
-      const bool nullable = p.optional_elements;
-      auto get = [nullable](PyObject* e, Tensor* t) {
-        if (nullable && e == Py_None) return true;
-        if (!is_tensor(e)) return false;
-        *t = unwrap(e);
-        return true;
-      };
-      if (!list_of<Tensor>(o, &l, get)) return false;
-      *out = Value::of(std::move(l));
-      return true;
-    }
-    case ParamKind::kDType: {
-      DType t;
-      if (!to_dtype(o, &t)) return false;
-      *out = Value::of(t);
-      return true;
-    }
+    case ParamKind::kTensorList:
+      return convert_tensor_list(p, o, out);
+    case ParamKind::kFloatList:
+      return convert_float_list(o, out);
+    case ParamKind::kBoolList:
+      return convert_bool_list(o, out);
+    case ParamKind::kScalarList:
+      return convert_scalar_list(o, out);
+    case ParamKind::kDType:
+      return convert_dtype(o, out);
+    case ParamKind::kStorage:
+      return convert_storage(o, out);
     case ParamKind::kLayout:
-      if (!is_layout(o)) return false;
-      *out = Value::of(unwrap_layout(o));
-      return true;
+      return is_layout(o) && give(true, unwrap_layout(o), out);
     case ParamKind::kMemoryFormat:
-      if (!is_memory_format(o)) return false;
-      *out = Value::of(unwrap_memory_format(o));
-      return true;
+      return is_memory_format(o) && give(true, unwrap_memory_format(o), out);
     case ParamKind::kDevice:
-      if (!is_device_like(o)) return false;
-      *out = Value::of(to_device(o));
-      return true;
+      return is_device_like(o) && give(true, to_device(o), out);
+    case ParamKind::kString:
+      return PyUnicode_Check(o) && give(true, from_python_string(o), out);
     case ParamKind::kGenerator:
       if (!is_generator(o)) return false;
       *out = Value::borrow(unwrap_generator(o));
       return true;
-    case ParamKind::kString:
-      if (!PyUnicode_Check(o)) return false;
-      *out = Value::of(from_python_string(o));
-      return true;
-    case ParamKind::kFloatList: {
-      std::vector<double> l;
-      if (!list_of<double>(o, &l, &get_double)) return false;
-      *out = Value::doubles(std::move(l));
-      return true;
-    }
-    case ParamKind::kBoolList: {
-      if (!PyTuple_Check(o) && !PyList_Check(o)) return false;
-      const size_t n = static_cast<size_t>(PySequence_Fast_GET_SIZE(o));
-      std::unique_ptr<bool[]> l(new bool[n ? n : 1]);
-      for (size_t i = 0; i < n; ++i) {
-        PyObject* e = PySequence_Fast_GET_ITEM(o, static_cast<Py_ssize_t>(i));
-        if (!PyBool_Check(e)) return false;
-        l[i] = e == Py_True;
-      }
-      *out = Value(Value::borrow(std::span<const bool>(l.get(), n)));
-      Value copy(*out);  // copying takes borrowed lists over
-      *out = std::move(copy);
-      return true;
-    }
-    case ParamKind::kScalarList: {
-      std::vector<Scalar> l;
-      if (!list_of<Scalar>(
-              o, &l, [](PyObject* e, Scalar* s) { return is_tensor(e) ? scalar_of_tensor(e, s) : to_scalar(e, s); }))
-        return false;
-      *out = Value::scalars(std::move(l));
-      return true;
-    }
-    case ParamKind::kStorage: {
-      Storage s = storage_of(o);
-      if (!s) return false;
-      *out = Value::of(std::move(s));
-      return true;
-    }
     case ParamKind::kObject:
-      return false;
+      break;
   }
   return false;
 }
