@@ -39,10 +39,9 @@ size_t size_of_class(int c) {
   return (size_t{1} << log) + ((step + 1) * (size_t{1} << (log - 2)));
 }
 
-std::atomic<int64_t> g_allocated{0}, g_cached{0}, g_allocations{0}, g_system{0};
+std::atomic<int64_t> g_cached{0};  // bytes in the shared lists
 
 void* system_allocate(size_t size) {
-  g_system.fetch_add(1, std::memory_order_relaxed);
   void* p = nullptr;
   if (size >= kHugePage) {
     if (posix_memalign(&p, kHugePage, size) != 0) return nullptr;
@@ -80,7 +79,6 @@ struct Reaper {
     for (int c = 0; c < kThreadClasses; ++c) {
       while (FreeBlock* b = t_cache.lists[c]) {
         t_cache.lists[c] = b->next;
-        g_allocated.fetch_sub(static_cast<int64_t>(size_of_class(c)), std::memory_order_relaxed);
         std::free(b);
       }
     }
@@ -90,6 +88,27 @@ struct Reaper {
   thread_local Reaper reaper;
   (void)reaper;
   t_cache.registered = true;
+}
+
+// Gives what is cached for this thread and in the shared lists back to the system.
+void empty_cache() {
+  ThreadCache& t = t_cache;
+  for (int c = 0; c < kThreadClasses; ++c) {
+    while (FreeBlock* b = t.lists[c]) {
+      t.lists[c] = b->next;
+      std::free(b);
+    }
+    t.counts[c] = 0;
+  }
+  Shared& s = shared();
+  std::lock_guard lock(s.mutex);
+  for (int c = 0; c < kClasses; ++c) {
+    while (FreeBlock* b = s.lists[c]) {
+      s.lists[c] = b->next;
+      g_cached.fetch_sub(static_cast<int64_t>(size_of_class(c)), std::memory_order_relaxed);
+      std::free(b);
+    }
+  }
 }
 
 [[gnu::noinline]] void* allocate_slow(int c, size_t n) {
@@ -105,7 +124,7 @@ struct Reaper {
   }
   void* p = system_allocate(size);
   if (!p) {
-    cpu_empty_cache();
+    empty_cache();
     p = system_allocate(size);
   }
   if (!p) throw OutOfMemoryError(str_cat("not enough memory: you tried to allocate ", n, " bytes."));
@@ -139,8 +158,6 @@ void* cpu_allocate(size_t n) {
       return b;
     }
   }
-  g_allocations.fetch_add(1, std::memory_order_relaxed);
-  g_allocated.fetch_add(static_cast<int64_t>(size_of_class(c)), std::memory_order_relaxed);
   return allocate_slow(c, n);
 }
 
@@ -157,44 +174,10 @@ void cpu_free(void* p, size_t n) noexcept {
       ++t.counts[c];
       return;
     }
-    g_allocated.fetch_sub(static_cast<int64_t>(size_of_class(c)), std::memory_order_relaxed);
     std::free(p);
     return;
   }
-  g_allocated.fetch_sub(static_cast<int64_t>(size_of_class(c)), std::memory_order_relaxed);
   give_back_shared(c, p);
-}
-
-CpuAllocatorStats cpu_allocator_stats() {
-  // Blocks in thread lists count as allocated: keeping two atomics out of the small path is worth more than the
-  // distinction.
-  return {g_allocated.load(), g_cached.load(), g_allocations.load(), g_system.load()};
-}
-
-void cpu_empty_cache() {
-  ThreadCache& t = t_cache;
-  for (int c = 0; c < kThreadClasses; ++c) {
-    while (FreeBlock* b = t.lists[c]) {
-      t.lists[c] = b->next;
-      g_allocated.fetch_sub(static_cast<int64_t>(size_of_class(c)), std::memory_order_relaxed);
-      std::free(b);
-    }
-    t.counts[c] = 0;
-  }
-  Shared& s = shared();
-  std::lock_guard lock(s.mutex);
-  for (int c = 0; c < kClasses; ++c) {
-    while (FreeBlock* b = s.lists[c]) {
-      s.lists[c] = b->next;
-      g_cached.fetch_sub(static_cast<int64_t>(size_of_class(c)), std::memory_order_relaxed);
-      std::free(b);
-    }
-  }
-}
-
-void set_cpu_cache_limit(size_t bytes) {
-  shared().limit = bytes;
-  if (static_cast<size_t>(g_cached.load()) > bytes) cpu_empty_cache();
 }
 
 }  // namespace tessera
