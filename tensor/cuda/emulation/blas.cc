@@ -10,11 +10,6 @@
 namespace tessera::cuda::emulation {
 namespace {
 
-struct Handle {
-  cudaStream_t stream = nullptr;
-};
-Handle* handle_of(cublasHandle_t h) { return reinterpret_cast<Handle*>(h); }
-
 struct Problem {
   cublasOperation_t op_a, op_b;
   int64_t m, n, k, lda, ldb, ldc, stride_a, stride_b, stride_c, batch;
@@ -74,8 +69,7 @@ template <class T, class C, class S>
 cublasStatus_t start(cublasHandle_t handle, const Problem& p, const void* alpha, const void* beta) {
   const S a = *static_cast<const S*>(alpha), b = *static_cast<const S*>(beta);
   // As a kernel of one thread: it may touch device memory, and is recorded while the stream is captured.
-  const cudaError_t e =
-      run(handle_of(handle)->stream, dim3(1), dim3(1), 0, false, [p, a, b] { multiply<T, C, S>(p, a, b); });
+  const cudaError_t e = run(stream_of(handle), dim3(1), dim3(1), 0, false, [p, a, b] { multiply<T, C, S>(p, a, b); });
   return e == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
@@ -119,14 +113,8 @@ cublasStatus_t multiply_any(cublasHandle_t handle, const Problem& p, cudaDataTyp
 
 Blas blas_functions() {
   Blas f;
-  f.create = [](cublasHandle_t* h) {
-    *h = reinterpret_cast<cublasHandle_t>(new Handle);
-    return CUBLAS_STATUS_SUCCESS;
-  };
-  f.destroy = [](cublasHandle_t h) {
-    delete handle_of(h);
-    return CUBLAS_STATUS_SUCCESS;
-  };
+  f.create = make<LibraryHandle>;
+  f.destroy = destroy<LibraryHandle>;
   f.get_version = [](cublasHandle_t, int* version) {
     *version = CUBLAS_VERSION;
     return CUBLAS_STATUS_SUCCESS;
@@ -141,10 +129,7 @@ Blas blas_functions() {
         return "CUBLAS_STATUS_EXECUTION_FAILED";
     }
   };
-  f.set_stream = [](cublasHandle_t h, cudaStream_t stream) {
-    handle_of(h)->stream = stream;
-    return CUBLAS_STATUS_SUCCESS;
-  };
+  f.set_stream = set_stream;
   f.set_workspace = [](cublasHandle_t, void*, size_t) { return CUBLAS_STATUS_SUCCESS; };
   f.set_math_mode = [](cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; };
   f.gemm = [](cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int64_t m, int64_t n, int64_t k,

@@ -117,14 +117,8 @@ bool supported(const Desc& desc, const Layout& a, const Layout& b, const Layout&
 
 BlasLt blas_lt_functions() {
   BlasLt f;
-  f.create_desc = [](cublasLtMatmulDesc_t* d, cublasComputeType_t, cudaDataType_t) {
-    *d = reinterpret_cast<cublasLtMatmulDesc_t>(new Desc);
-    return CUBLAS_STATUS_SUCCESS;
-  };
-  f.destroy_desc = [](cublasLtMatmulDesc_t d) {
-    delete reinterpret_cast<Desc*>(d);
-    return CUBLAS_STATUS_SUCCESS;
-  };
+  f.create_desc = make<Desc>;
+  f.destroy_desc = destroy<Desc>;
   f.set_desc = [](cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, const void* value, size_t n) {
     const char* bytes = static_cast<const char*>(value);
     reinterpret_cast<Desc*>(d)->attributes[name].assign(bytes, bytes + n);
@@ -136,18 +130,9 @@ BlasLt blas_lt_functions() {
         new Layout{type, static_cast<int64_t>(rows), static_cast<int64_t>(cols), leading});
     return CUBLAS_STATUS_SUCCESS;
   };
-  f.destroy_layout = [](cublasLtMatrixLayout_t l) {
-    delete reinterpret_cast<Layout*>(l);
-    return CUBLAS_STATUS_SUCCESS;
-  };
-  f.create_preference = [](cublasLtMatmulPreference_t* p) {
-    *p = reinterpret_cast<cublasLtMatmulPreference_t>(new cublasLtMatmulPreferenceOpaque_t{});
-    return CUBLAS_STATUS_SUCCESS;
-  };
-  f.destroy_preference = [](cublasLtMatmulPreference_t p) {
-    delete p;
-    return CUBLAS_STATUS_SUCCESS;
-  };
+  f.destroy_layout = destroy<Layout>;
+  f.create_preference = make<cublasLtMatmulPreferenceOpaque_t>;
+  f.destroy_preference = destroy<cublasLtMatmulPreferenceOpaque_t>;
   f.set_preference = [](cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void*, size_t) {
     return CUBLAS_STATUS_SUCCESS;
   };

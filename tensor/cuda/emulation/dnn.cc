@@ -11,9 +11,6 @@ namespace {
 
 constexpr int kMostDims = 5;
 
-struct Handle {
-  cudaStream_t stream = nullptr;
-};
 struct Sizes {  // of a tensor or a filter
   cudnnDataType_t type;
   int rank, size[kMostDims];
@@ -27,7 +24,6 @@ struct Convolution {
   int rank, padding[3], stride[3], dilation[3], groups = 1;
   cudnnDataType_t compute;
 };
-Handle* get(cudnnHandle_t h) { return reinterpret_cast<Handle*>(h); }
 Sizes* get(cudnnTensorDescriptor_t d) { return reinterpret_cast<Sizes*>(d); }
 Sizes* get(cudnnFilterDescriptor_t d) { return reinterpret_cast<Sizes*>(d); }
 Convolution* get(cudnnConvolutionDescriptor_t d) { return reinterpret_cast<Convolution*>(d); }
@@ -113,7 +109,7 @@ template <class T, class S>
 cudnnStatus_t start(cudnnHandle_t h, const Problem& p, Direction direction, const void* x, const void* w, const void* y,
                     const void* alpha, const void* beta) {
   const S a = *static_cast<const S*>(alpha), b = *static_cast<const S*>(beta);
-  const cudaError_t e = run(get(h)->stream, dim3(1), dim3(1), 0, false, [=] {
+  const cudaError_t e = run(stream_of(h), dim3(1), dim3(1), 0, false, [=] {
     convolve<T, S>(p, direction, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(y), a, b);
   });
   return e == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;
@@ -226,16 +222,6 @@ cudnnStatus_t convolution(cudnnHandle_t h, const void* alpha, A a, const void* a
   return convolve_any(h, Order<Algorithm>::kDirection, o.x, o.x_data, o.w, o.w_data, c, o.y, o.y_data, alpha, beta);
 }
 
-template <class Object, class Descriptor>
-cudnnStatus_t make(Descriptor* d) {
-  *d = reinterpret_cast<Descriptor>(new Object);
-  return CUDNN_STATUS_SUCCESS;
-}
-template <class Descriptor>
-cudnnStatus_t destroy(Descriptor d) {
-  delete get(d);
-  return CUDNN_STATUS_SUCCESS;
-}
 cudnnStatus_t set_convolution(cudnnConvolutionDescriptor_t d, int rank, const int* padding, const int* stride,
                               const int* dilation, cudnnConvolutionMode_t mode, cudnnDataType_t compute) {
   if (rank > 3 || mode != CUDNN_CROSS_CORRELATION) return CUDNN_STATUS_NOT_SUPPORTED;
@@ -259,21 +245,18 @@ Dnn dnn_functions() {
   Dnn f;
   f.get_version = [] { return static_cast<size_t>(CUDNN_VERSION); };
   f.error_string = error_string;
-  f.create = make<Handle>;
-  f.set_stream = [](cudnnHandle_t h, cudaStream_t stream) {
-    get(h)->stream = stream;
-    return CUDNN_STATUS_SUCCESS;
-  };
+  f.create = make<LibraryHandle>;
+  f.set_stream = set_stream;
   f.create_tensor = make<Sizes>;
   f.set_tensor = [](cudnnTensorDescriptor_t d, cudnnDataType_t type, int rank, const int* size, const int*) {
     return set_sizes(get(d), type, rank, size);
   };
-  f.destroy_tensor = destroy;
+  f.destroy_tensor = destroy<Sizes>;
   f.create_filter = make<Sizes>;
   f.set_filter = [](cudnnFilterDescriptor_t d, cudnnDataType_t type, cudnnTensorFormat_t, int rank, const int* size) {
     return set_sizes(get(d), type, rank, size);
   };
-  f.destroy_filter = destroy;
+  f.destroy_filter = destroy<Sizes>;
   f.create_convolution = make<Convolution>;
   f.set_convolution = set_convolution;
   f.set_groups = [](cudnnConvolutionDescriptor_t d, int groups) {
@@ -281,7 +264,7 @@ Dnn dnn_functions() {
     return CUDNN_STATUS_SUCCESS;
   };
   f.set_math_type = [](cudnnConvolutionDescriptor_t, cudnnMathType_t) { return CUDNN_STATUS_SUCCESS; };
-  f.destroy_convolution = destroy;
+  f.destroy_convolution = destroy<Convolution>;
   f.forward_algorithms = algorithms;
   f.backward_data_algorithms = algorithms;
   f.backward_filter_algorithms = algorithms;
