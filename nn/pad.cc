@@ -7,6 +7,7 @@
 #include "nn/pad_kernels.h"
 #include "nn/spatial.h"
 #include "tensor/core/parallel.h"
+#include "tensor/core/visit.h"
 #include "tensor/cpu/support/types.h"
 #include "tensor/ops/api.h"
 
@@ -194,22 +195,7 @@ void mapped_pad_into(bool reflect, int64_t n, const Tensor& self, IntList paddin
   }
   const Tensor x = contiguous(self);
   const ResultMemory y(out);
-  switch (x.item_size()) {
-    case 1:
-      copy_planes<uint8_t>(m, x.data_ptr(), y.data());
-      break;
-    case 2:
-      copy_planes<uint16_t>(m, x.data_ptr(), y.data());
-      break;
-    case 4:
-      copy_planes<uint32_t>(m, x.data_ptr(), y.data());
-      break;
-    case 8:
-      copy_planes<uint64_t>(m, x.data_ptr(), y.data());
-      break;
-    default:
-      copy_planes<std::complex<double>>(m, x.data_ptr(), y.data());
-  }
+  visit_size(x.item_size(), [&](auto tag) { copy_planes<typename decltype(tag)::type>(m, x.data_ptr(), y.data()); });
   y.finish();
 }
 OutputSpec mapped_pad_backward_spec(bool reflect, int64_t n, const Tensor& grad, const Tensor& self, IntList padding) {

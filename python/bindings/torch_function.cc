@@ -4,6 +4,7 @@
 
 #include "python/bindings/mode_stack.h"
 #include "python/bindings/tensor_type.h"
+#include "tensor/core/restore.h"
 
 namespace tessera::python {
 
@@ -126,11 +127,9 @@ PyObject* py_handle(PyObject*, PyObject* args, PyObject* kwargs) {
 PyObject* py_disabled_impl(PyObject*, PyObject* args) {
   PyObject *func, *types, *call_args, *kwargs = nullptr;
   if (!PyArg_ParseTuple(args, "OOO|O", &func, &types, &call_args, &kwargs)) return nullptr;
-  const bool saved = std::exchange(function_state.subclass_disabled, true);
+  const ScopedValue<bool> disabled(function_state.subclass_disabled, true);
   Ref tuple = Ref::steal(PySequence_Tuple(call_args));
-  PyObject* r = tuple ? PyObject_Call(func, tuple.get(), kwargs == Py_None ? nullptr : kwargs) : nullptr;
-  function_state.subclass_disabled = saved;
-  return r;
+  return tuple ? PyObject_Call(func, tuple.get(), kwargs == Py_None ? nullptr : kwargs) : nullptr;
 }
 PyObject* py_push(PyObject*, PyObject* mode) {
   mode_stack().push_back(Ref::borrow(mode));

@@ -20,6 +20,7 @@
 #include <new>
 
 #include "tensor/core/error.h"
+#include "tensor/core/restore.h"
 
 namespace tessera {
 namespace {
@@ -148,9 +149,7 @@ constinit std::atomic<int> g_num_threads{0};  // 0: not decided yet
 constinit thread_local bool t_in_region = false;
 
 struct RegionScope {
-  const bool outer = t_in_region;
-  RegionScope() { t_in_region = true; }
-  ~RegionScope() { t_in_region = outer; }
+  ScopedValue<bool> in_region{t_in_region, true};
 };
 
 struct WorkerArgs {
