@@ -54,7 +54,7 @@ class Lines {
 
   // Prepares what output slice od, rows [oh0, oh1) of a plane take.
   void load(const T* plane, int64_t od, int64_t oh0, int64_t oh1) {
-    const Window last = window(g_, 1, oh1 - 1);
+    const PoolWindow last = window(g_, 1, oh1 - 1);
     d_ = window(g_, 0, od);
     h0_ = window(g_, 1, oh0).begin;
     const int64_t height = max64(0, last.end - h0_);
@@ -110,7 +110,7 @@ class Lines {
   const PoolGeometry& g_;
   const A border_;
   const int64_t width_, phase_, line_, rows_;
-  Window d_;
+  PoolWindow d_;
   int64_t h0_, height_;
   ScratchArray<A> flat_, lines_;
   ScratchArray<int64_t> taps_;
@@ -165,19 +165,20 @@ class MaxRows {
  public:
   MaxRows(const PoolGeometry& g, int64_t width) : g_(g), values_(width), indices_(width), first_(width) {
     for (int64_t ow = 0; ow < width; ++ow)
-      first_[ow] = static_cast<I>(clamp_to(window(g, 2, ow < g.out_size[2] ? ow : 0).begin, g.in_size[2]));
+      first_[ow] = static_cast<I>(nearest_place(window(g, 2, ow < g.out_size[2] ? ow : 0).begin, g.in_size[2]));
   }
 
   template <bool kIndices>
   void row(const Lines<T>& lines, int64_t od, int64_t oh, T* y, int64_t* indices) const {
-    const Window wd = window(g_, 0, od), wh = window(g_, 1, oh);
+    const PoolWindow wd = window(g_, 0, od), wh = window(g_, 1, oh);
     const D d;
     const DI di;
     const int64_t height = g_.in_size[1], width = g_.in_size[2], taps_count = g_.kernel[2], dilation = g_.dilation[2];
     const int64_t* const taps = lines.taps();
     // A window of nothing but -inf reports its first element.
-    const auto first =
-        hn::Set(di, static_cast<I>((clamp_to(wd.begin, g_.in_size[0]) * height + clamp_to(wh.begin, height)) * width));
+    const auto first = hn::Set(
+        di,
+        static_cast<I>((nearest_place(wd.begin, g_.in_size[0]) * height + nearest_place(wh.begin, height)) * width));
     const auto step = hn::Set(di, static_cast<I>(g_.stride[2]));
     for (int64_t i = 0; i < g_.out_size[2]; i += kLanes) {
       auto best = hn::Set(d, -std::numeric_limits<A>::infinity());
@@ -219,13 +220,13 @@ class MeanRows {
   MeanRows(const PoolGeometry& g, int64_t width, bool include_pad, int64_t divisor)
       : g_(g), include_pad_(include_pad), divisor_(divisor), values_(width), counts_(width) {
     for (int64_t ow = 0; ow < width; ++ow) {
-      const Window w = window(g, 2, ow < g.out_size[2] ? ow : 0);
+      const PoolWindow w = window(g, 2, ow < g.out_size[2] ? ow : 0);
       counts_[ow] = w.end <= w.begin ? A{0} : static_cast<A>(include_pad ? w.span : w.end - w.begin);
     }
   }
 
   void row(const Lines<T>& lines, int64_t od, int64_t oh, T* y) const {
-    const Window wd = window(g_, 0, od), wh = window(g_, 1, oh);
+    const PoolWindow wd = window(g_, 0, od), wh = window(g_, 1, oh);
     const D d;
     const int64_t taps_count = g_.kernel[2];
     const int64_t* const taps = lines.taps();

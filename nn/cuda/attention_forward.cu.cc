@@ -59,166 +59,193 @@ __device__ __forceinline__ void weigh(float (&s)[kN][4], float (&out)[kO][4], fl
   }
 }
 
-// kM: 16 rows of each warp; kKeys: of a block of keys; kOut: columns of the result that a block computes, the others
-// are other blocks' parts.
+// What a block of threads works on. kM: 16 rows of each warp; kKeys: of a block of keys; kOut: columns of the result
+// that it computes, the others are other blocks' parts.
 template <class P, int kOut, int kM, int kKeys>
-__global__ void __launch_bounds__(32 * kWarps) forward_kernel(const Job job) {
+struct Block {
   using T = typename P::Element;
-  constexpr int kRows = 16 * kM * kWarps, kN = kKeys / 8, kO = kOut / 8;
+  static constexpr int kRows = 16 * kM * kWarps, kN = kKeys / 8, kO = kOut / 8;
+  using Scores = float[kN][4];
+
+  const Job& job;
   const cpu::AttentionShape& shape = job.shape;
   const Place place = place_of(job, kRows, parts_of(shape.value_dim, kOut));
+  const bool packed = job.pack > 1;
+  // Columns of the result, and of the tiles.
   const int64_t first_column = place.part * kOut,
                 columns = shape.value_dim - first_column < kOut ? shape.value_dim - first_column : kOut;
   const int dim = padded_columns(shape.dim), value_dim = padded_columns(columns), pitch = pitch_of<T>(dim),
             value_pitch = pitch_of<T>(value_dim);
+  // Shared memory: the queries, two blocks of keys and of values, each warp's terms of the mask if there is one.
   T* const queries = static_cast<T*>(dynamic_shared());
-  T* const keys = queries + kRows * pitch;     // two blocks of keys
-  T* const values = keys + 2 * kKeys * pitch;  // and of values
+  T* const keys = queries + kRows * pitch;
+  T* const values = keys + 2 * kKeys * pitch;
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = lane_of_warp(),
             warp_row = place.first_row + 16 * kM * warp;
-  const bool packed = job.pack > 1;
-
+  float* const terms = reinterpret_cast<float*>(values + 2 * kKeys * value_pitch) + 16 * kM * kKeys * warp;
   // The keys that the block sees.
   const int last_row = place.first_row + kRows < place.rows ? place.first_row + kRows : place.rows;
-  const int64_t first_key = place.split * job.split_keys;
-  int64_t end_key = first_key + job.split_keys < shape.keys ? first_key + job.split_keys : shape.keys;
-  if (shape.causal) {
-    const int64_t seen = packed ? shape.queries : last_row;
-    end_key = end_key < seen ? end_key : seen;
-  }
+  const int64_t first_key = place.split * job.split_keys, end_key = end_of_keys();
   const int key_blocks = end_key > first_key ? static_cast<int>(ceil_div(end_key - first_key, kKeys)) : 0;
 
-  const T* const from_query = at<const T>(job.query, place.batch, place.head);
-  const T* const from_key = at<const T>(job.key, place.batch, place.kv_head);
-  const T* const from_value = at<const T>(job.value, place.batch, place.kv_head) + first_column;
-  const auto load_keys = [&](int block) {
-    const int64_t k = first_key + int64_t{block} * kKeys;
+  __device__ __forceinline__ int64_t end_of_keys() const {
+    const int64_t end = first_key + job.split_keys < shape.keys ? first_key + job.split_keys : shape.keys;
+    if (!shape.causal) return end;
+    const int64_t seen = packed ? shape.queries : last_row;
+    return end < seen ? end : seen;
+  }
+  // A row's query, and which of the heads that share the rows has it.
+  __device__ __forceinline__ int query_of(int row) const {
+    return packed ? row % static_cast<int>(shape.queries) : row;
+  }
+  __device__ __forceinline__ int head_of(int row) const { return packed ? row / static_cast<int>(shape.queries) : 0; }
+  __device__ __forceinline__ int64_t key_of(int block) const { return first_key + int64_t{block} * kKeys; }
+
+  __device__ __forceinline__ void load_queries() const {
+    const T* const from = at<const T>(job.query, place.batch, place.head);
+    load_tile<T>(queries, kRows, last_row - place.first_row, shape.dim, dim, job.query_vectors, [&](int r) {
+      const int row = place.first_row + r;
+      if (!packed) return from + row * job.query.position_stride;
+      return from + head_of(row) * job.query.head_stride + query_of(row) * job.query.position_stride;
+    });
+  }
+  __device__ __forceinline__ void load_keys(int block, const T* from_key, const T* from_value) const {
+    const int64_t k = key_of(block);
     const int valid = static_cast<int>(end_key - k < kKeys ? end_key - k : kKeys);
     load_tile<T>(keys + (block & 1) * kKeys * pitch, kKeys, valid, shape.dim, dim, job.key_vectors,
                  [&](int r) { return from_key + (k + r) * job.key.position_stride; });
     load_tile<T>(values + (block & 1) * kKeys * value_pitch, kKeys, valid, columns, value_dim, job.value_vectors,
                  [&](int r) { return from_value + (k + r) * job.value.position_stride; });
     commit_copies();
-  };
-  if (key_blocks > 0) {
-    load_tile<T>(queries, kRows, last_row - place.first_row, shape.dim, dim, job.query_vectors, [&](int r) {
-      const int row = place.first_row + r;
-      if (!packed) return from_query + row * job.query.position_stride;
-      const int q = static_cast<int>(shape.queries);
-      return from_query + row / q * job.query.head_stride + row % q * job.query.position_stride;
+  }
+  __device__ __forceinline__ void load_terms(int64_t key) const {
+    fill_terms(16 * kM * kKeys, [&](int i) {
+      const int row = warp_row + i / kKeys, query = query_of(row);
+      const int64_t k = key + i % kKeys, index = mask_offset(job.mask, place.batch, place.head + head_of(row)) +
+                                                 query * job.mask.query_stride + k * job.mask.key_stride;
+      terms[i] = row < place.rows && k < end_key ? P::kUnit * mask_term<T>(job.mask, index) : 0.0f;
     });
-    load_keys(0);
   }
-
   // Keys that each row of this lane sees.
-  int64_t end_of_row[kM][2];
+  __device__ __forceinline__ void find_ends(int64_t (&end_of_row)[kM][2]) const {
 #pragma unroll
-  for (int m = 0; m < kM; ++m) {
+    for (int m = 0; m < kM; ++m) {
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = warp_row + 16 * m + 8 * h + lane / 4,
-                query = packed ? row % static_cast<int>(shape.queries) : row;
-      end_of_row[m][h] = shape.causal && query + 1 < end_key ? query + 1 : end_key;
-    }
-  }
-  float* const terms = reinterpret_cast<float*>(values + 2 * kKeys * value_pitch) +
-                       16 * kM * kKeys * warp;  // of the mask, this warp's; only where there is one
-  const auto load_terms = [&](int64_t key) {
-    __syncwarp();
-    for (int i = lane; i < 16 * kM * kKeys; i += 32) {
-      const int row = warp_row + i / kKeys, in_pack = packed ? row / static_cast<int>(shape.queries) : 0,
-                query = packed ? row % static_cast<int>(shape.queries) : row;
-      const int64_t k = key + i % kKeys;
-      const bool exists = row < place.rows && k < end_key;
-      const int64_t index = mask_offset(job.mask, place.batch, place.head + in_pack) + query * job.mask.query_stride +
-                            k * job.mask.key_stride;
-      terms[i] = exists ? P::kUnit * mask_term<T>(job.mask, index) : 0.0f;
-    }
-    __syncwarp();
-  };
-
-  const float scale = static_cast<float>(shape.scale) * P::kUnit;
-  float out[kM][kO][4] = {}, max[kM][2], sum[kM][2] = {};
-#pragma unroll
-  for (int m = 0; m < kM; ++m) max[m][0] = max[m][1] = -kInfinity;
-  for (int block = 0; block < key_blocks; ++block) {
-    if (block + 1 < key_blocks) {
-      load_keys(block + 1);
-      wait_for_copies<1>();
-    } else {
-      wait_for_copies<0>();
-    }
-    __syncthreads();
-    const int64_t key = first_key + int64_t{block} * kKeys;
-    if (warp_row < last_row && !(shape.causal && !packed && key >= warp_row + 16 * kM)) {
-      float s[kM][kN][4] = {};
-      P::score(s, queries + 16 * kM * warp * pitch, keys + (block & 1) * kKeys * pitch, dim);
-      if (job.mask.data) load_terms(key);
-      const bool all_seen = key + kKeys <= end_key && !(shape.causal && (packed || key + kKeys - 1 > warp_row));
-#pragma unroll
-      for (int m = 0; m < kM; ++m) {
-#pragma unroll
-        for (int j = 0; j < kN; ++j) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) s[m][j][i] *= scale;
-        }
-        if (job.mask.data) {
-#pragma unroll
-          for (int j = 0; j < kN; ++j) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-              s[m][j][i] =
-                  masked(s[m][j][i], terms[(16 * m + 8 * (i / 2) + lane / 4) * kKeys + 8 * j + 2 * (lane & 3) + i % 2]);
-          }
-        }
-        if (!all_seen) {
-          const int left[2] = {static_cast<int>(end_of_row[m][0] - key), static_cast<int>(end_of_row[m][1] - key)};
-#pragma unroll
-          for (int j = 0; j < kN; ++j) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i)
-              s[m][j][i] = 8 * j + 2 * (lane & 3) + i % 2 < left[i / 2] ? s[m][j][i] : -kInfinity;
-          }
-        }
-        weigh<P>(s[m], out[m], max[m], sum[m]);
+      for (int h = 0; h < 2; ++h) {
+        const int query = query_of(warp_row + 16 * m + 8 * h + lane / 4);
+        end_of_row[m][h] = shape.causal && query + 1 < end_key ? query + 1 : end_key;
       }
-      P::accumulate(out, s, values + (block & 1) * kKeys * value_pitch, value_pitch, value_dim);
     }
-    __syncthreads();  // the next round writes where this one read
   }
-  if (warp_row >= last_row) return;
+
+  // Whether this warp's rows see any of a block's keys, and whether all see all.
+  __device__ __forceinline__ bool sees(int64_t key) const {
+    return warp_row < last_row && !(shape.causal && !packed && key >= warp_row + 16 * kM);
+  }
+  __device__ __forceinline__ bool sees_all(int64_t key) const {
+    return key + kKeys <= end_key && !(shape.causal && (packed || key + kKeys - 1 > warp_row));
+  }
+  // Products to scores of the 16 rows m, -infinity where a row sees no key.
+  __device__ __forceinline__ void mask_scores(int m, Scores& s, float scale, int64_t key, bool all_seen,
+                                              const int64_t (&end)[2]) const {
+#pragma unroll
+    for (int j = 0; j < kN; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[j][i] *= scale;
+    }
+    if (job.mask.data) {
+#pragma unroll
+      for (int j = 0; j < kN; ++j) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          s[j][i] = masked(s[j][i], terms[(16 * m + 8 * (i / 2) + lane / 4) * kKeys + 8 * j + 2 * (lane & 3) + i % 2]);
+      }
+    }
+    if (all_seen) return;
+    const int left[2] = {static_cast<int>(end[0] - key), static_cast<int>(end[1] - key)};
+#pragma unroll
+    for (int j = 0; j < kN; ++j) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) s[j][i] = 8 * j + 2 * (lane & 3) + i % 2 < left[i / 2] ? s[j][i] : -kInfinity;
+    }
+  }
 
   // All have read the tiles: their memory takes the results, so that rows are written as a whole.
-  float* const staged = static_cast<float*>(dynamic_shared()) + 16 * kM * warp * staged_pitch<kO>;
-  float* const logsumexps = static_cast<float*>(dynamic_shared()) + kRows * staged_pitch<kO> + 16 * kM * warp;
+  __device__ __forceinline__ float* staged() const {
+    return static_cast<float*>(dynamic_shared()) + 16 * kM * warp * staged_pitch<kO>;
+  }
+  __device__ __forceinline__ float* staged_logsumexps() const {
+    return static_cast<float*>(dynamic_shared()) + kRows * staged_pitch<kO> + 16 * kM * warp;
+  }
+  __device__ __forceinline__ void stage(const float (&out)[kM][kO][4], const float (&max)[kM][2],
+                                        const float (&sum)[kM][2]) const {
 #pragma unroll
-  for (int m = 0; m < kM; ++m) {
-    float factor[2];
+    for (int m = 0; m < kM; ++m) {
+      float factor[2];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const float total = row_sum(sum[m][h]);
-      factor[h] = total == 0 ? 0.0f : 1 / total;
-      if ((lane & 3) == 0)
-        logsumexps[16 * m + 8 * h + lane / 4] = total == 0 ? -kInfinity : max[m][h] / P::kUnit + logf(total);
+      for (int h = 0; h < 2; ++h) {
+        const float total = row_sum(sum[m][h]);
+        factor[h] = total == 0 ? 0.0f : 1 / total;
+        if ((lane & 3) == 0)
+          staged_logsumexps()[16 * m + 8 * h + lane / 4] = total == 0 ? -kInfinity : max[m][h] / P::kUnit + logf(total);
+      }
+      stage_rows<P>(staged() + 16 * m * staged_pitch<kO>, out[m], factor[0], factor[1]);
     }
-    stage_rows<P>(staged + 16 * m * staged_pitch<kO>, out[m], factor[0], factor[1]);
+    __syncwarp();
   }
-  __syncwarp();
-  for (int r = 0; r < 16 * kM && warp_row + r < place.rows; ++r) {
-    const int row = warp_row + r, in_pack = packed ? row / static_cast<int>(shape.queries) : 0;
-    const int64_t head = place.head + in_pack, query = row - in_pack * shape.queries,
-                  all = shape.batch * shape.heads * shape.queries;
-    const int64_t index = (place.batch * shape.heads + head) * shape.queries + query;
-    float* const logsumexp = job.splits > 1 ? static_cast<float*>(job.partial_logsumexp) + place.split * all
-                                            : static_cast<float*>(job.logsumexp);
-    if (logsumexp && place.part == 0 && lane == 0) logsumexp[index] = logsumexps[r];
-    const float* const from = staged + r * staged_pitch<kO>;
-    if (job.splits > 1)
-      copy_row(static_cast<float*>(job.partial_out) + (place.split * all + index) * shape.value_dim + first_column,
-               from, columns);
-    else
-      copy_row(at<T>(job.out, place.batch, head) + query * job.out.position_stride + first_column, from, columns);
+  __device__ __forceinline__ void write_staged() const {
+    for (int r = 0; r < 16 * kM && warp_row + r < place.rows; ++r) {
+      const int row = warp_row + r, in_pack = head_of(row);
+      const int64_t head = place.head + in_pack, query = row - in_pack * shape.queries,
+                    all = shape.batch * shape.heads * shape.queries;
+      const int64_t index = (place.batch * shape.heads + head) * shape.queries + query;
+      float* const logsumexp = job.splits > 1 ? static_cast<float*>(job.partial_logsumexp) + place.split * all
+                                              : static_cast<float*>(job.logsumexp);
+      if (logsumexp && place.part == 0 && lane == 0) logsumexp[index] = staged_logsumexps()[r];
+      const float* const from = staged() + r * staged_pitch<kO>;
+      if (job.splits > 1)
+        copy_row(static_cast<float*>(job.partial_out) + (place.split * all + index) * shape.value_dim + first_column,
+                 from, columns);
+      else
+        copy_row(at<T>(job.out, place.batch, head) + query * job.out.position_stride + first_column, from, columns);
+    }
   }
+};
+
+template <class P, int kOut, int kM, int kKeys>
+__global__ void __launch_bounds__(32 * kWarps) forward_kernel(const Job job) {
+  using B = Block<P, kOut, kM, kKeys>;
+  const B b{job};
+  const auto* const from_key = at<const typename B::T>(job.key, b.place.batch, b.place.kv_head);
+  const auto* const from_value = at<const typename B::T>(job.value, b.place.batch, b.place.kv_head) + b.first_column;
+  const auto load_keys = [&](int block) { b.load_keys(block, from_key, from_value); };
+  if (b.key_blocks > 0) {
+    b.load_queries();
+    load_keys(0);
+  }
+  int64_t end_of_row[kM][2];
+  b.find_ends(end_of_row);
+  const float scale = static_cast<float>(b.shape.scale) * P::kUnit;
+  float out[kM][B::kO][4] = {}, max[kM][2], sum[kM][2] = {};
+#pragma unroll
+  for (int m = 0; m < kM; ++m) max[m][0] = max[m][1] = -kInfinity;
+  walk(b.key_blocks, load_keys, [&](int block) {
+    const int64_t key = b.key_of(block);
+    if (!b.sees(key)) return;
+    float s[kM][B::kN][4] = {};
+    P::score(s, b.queries + 16 * kM * b.warp * b.pitch, b.keys + (block & 1) * kKeys * b.pitch, b.dim);
+    if (job.mask.data) b.load_terms(key);
+    const bool all_seen = b.sees_all(key);
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      b.mask_scores(m, s[m], scale, key, all_seen, end_of_row[m]);
+      weigh<P>(s[m], out[m], max[m], sum[m]);
+    }
+    P::accumulate(out, s, b.values + (block & 1) * kKeys * b.value_pitch, b.value_pitch, b.value_dim);
+  });
+  if (b.warp_row >= b.last_row) return;
+  b.stage(out, max, sum);
+  b.write_staged();
 }
 
 template <class P, int kOut, int kM, int kKeys>

@@ -50,6 +50,23 @@ __device__ inline void load_tile(T* tile, int rows, int valid, int64_t columns, 
   }
 }
 
+// Walks over blocks: use(block) is called while load(block + 1), which ends in commit_copies(), is under way. Block 0
+// has been loaded.
+template <class I, class Load, class Use>
+__device__ __forceinline__ void walk(I blocks, const Load& load, const Use& use) {
+  for (I block = 0; block < blocks; ++block) {
+    if (block + 1 < blocks) {
+      load(block + 1);
+      wait_for_copies<1>();
+    } else {
+      wait_for_copies<0>();
+    }
+    __syncthreads();
+    use(block);
+    __syncthreads();  // the next round writes where this one read
+  }
+}
+
 // The element of a batch entry and head.
 template <class T>
 __device__ inline T* at(const cpu::AttentionOperand& o, int64_t batch, int64_t head) {
@@ -74,6 +91,14 @@ __device__ inline V masked(V score, V term) {
 }
 
 __device__ inline int lane_of_warp() { return static_cast<int>(threadIdx.x) & 31; }
+
+// A warp's own terms of the mask: store(i) for all `count` places of its tile.
+template <class F>
+__device__ __forceinline__ void fill_terms(int count, const F& store) {
+  __syncwarp();
+  for (int i = lane_of_warp(); i < count; i += 32) store(i);
+  __syncwarp();
+}
 
 // Each arithmetic P has: score(), acc += a b^T for rows of a and b in shared memory; accumulate(), out += p b for p in
 // registers and rows of b; the exponential function of scores in units of 1 / kUnit, and the column of tile o's element

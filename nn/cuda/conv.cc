@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "nn/cpu/conv/conv_sizes.h"
 #include "tensor/core/error.h"
 #include "tensor/cuda/libraries/dnn.h"
 #include "nn/cuda/engines.h"
@@ -21,6 +22,7 @@ namespace {
 using cpu::ConvGeometry;
 using cpu::MatrixRef;
 using cpu::Operand;
+using cpu::internal::volume;
 
 enum class Direction : int { kForward, kData, kFilter };
 
@@ -28,8 +30,6 @@ enum class Direction : int { kForward, kData, kFilter };
 struct Tensors {
   const void *x, *w, *y;
 };
-
-int64_t volume(const int64_t (&s)[3]) { return s[0] * s[1] * s[2]; }
 
 // ---- cuDNN ----
 
@@ -303,35 +303,15 @@ bool run_dnn(Direction direction, DType dtype, const ConvGeometry& g, const Tens
 constexpr int64_t kColumnBytes = int64_t{1} << 28;  // of columns at a time
 constexpr const char* kName = "slow_conv2d_cuda";   // the name that the documented messages use
 
-KernelParam number(DType t, int v) {
-  KernelParam p;
-  if (is_complex(t)) {
-    p.c[0] = v;
-    p.c[1] = 0;
-  } else if (is_floating_point(t)) {
-    p.f = v;
-  } else {
-    p.i = v;
-  }
-  return p;
-}
-
 // Sizes that all directions use. `item`: bytes of an element.
-struct Columns {
+struct Columns : cpu::ConvSizes {
+  Columns(const ConvGeometry& geometry, DType t) : ConvSizes(geometry), g(geometry), dtype(t) {}
   const ConvGeometry& g;
-  DType dtype;
-  int64_t item = item_size(dtype);
-  int64_t in_c = g.in_channels / g.groups, out_c = g.out_channels / g.groups;  // per group
-  int64_t taps = volume(g.kernel), rows = in_c * taps;
-  int64_t positions = volume(g.out_size), plane = volume(g.in_size);
-  KernelParam zero = number(dtype, 0), one = number(dtype, 1);
+  const DType dtype;
+  const int64_t item = item_size(dtype);
+  const bool pointwise = cpu::is_pointwise(g);
+  const KernelParam zero = cpu::whole_number(dtype, 0), one = cpu::whole_number(dtype, 1);
 
-  // The columns are the image itself.
-  bool pointwise() const {
-    for (int i = 0; i < 3; ++i)
-      if (g.kernel[i] != 1 || g.stride[i] != 1 || g.padding[i] != 0) return false;
-    return true;
-  }
   int64_t image() const { return g.in_channels * plane; }  // elements of an image, of its columns, of its output
   int64_t columns() const { return g.in_channels * taps * positions; }
   int64_t output() const { return g.out_channels * positions; }
@@ -349,11 +329,11 @@ struct Columns {
   template <class F>
   void for_parts(const void* x, bool fill, F&& fn) const {
     const int64_t most = images_at_once();
-    const Buffer buffer(pointwise() ? 0 : static_cast<size_t>(most * columns() * item));
+    const Buffer buffer(pointwise ? 0 : static_cast<size_t>(most * columns() * item));
     for (int64_t n = 0; n < g.batch; n += most) {
       const int64_t count = std::min(most, g.batch - n);
-      if (!pointwise() && fill) cuda::im2col(dtype, part(count), at(x, n * image()), buffer.get());
-      fn(n, count, pointwise() ? at(x, n * image()) : buffer.as<char>());
+      if (!pointwise && fill) cuda::im2col(dtype, part(count), at(x, n * image()), buffer.get());
+      fn(n, count, pointwise ? at(x, n * image()) : buffer.as<char>());
     }
   }
   // Products of all groups of `count` images: a, b and c hold the first one. Strides in elements: from group to group,
@@ -395,7 +375,7 @@ struct Columns {
   void backward_input(const Tensors& t) const {
     for_parts(t.x, false, [&](int64_t n, int64_t count, char* cols) {
       multiply(count, rows, positions, out_c, weights(t.w, true), outputs(t.y, n), column_blocks(cols));
-      if (!pointwise()) cuda::col2im(dtype, part(count), cols, at(t.x, n * image()));
+      if (!pointwise) cuda::col2im(dtype, part(count), cols, at(t.x, n * image()));
     });
   }
   // Images one after the other: each adds to dw.
@@ -414,14 +394,6 @@ struct Columns {
   }
 };
 
-struct Counts {
-  explicit Counts(const ConvGeometry& g)
-      : x(g.batch * g.in_channels * volume(g.in_size)),
-        w(g.out_channels * (g.in_channels / g.groups) * volume(g.kernel)),
-        y(g.batch * g.out_channels * volume(g.out_size)) {}
-  int64_t x, w, y;
-};
-
 void convert_elements(DType to, void* dst, DType from, const void* src, int64_t n) {
   const std::array<int64_t, 1> shape{n}, to_stride{item_size(to)}, from_stride{item_size(from)};
   if (n > 0)
@@ -432,12 +404,12 @@ void convert_elements(DType to, void* dst, DType from, const void* src, int64_t 
 void run_columns(Direction direction, DType dtype, const ConvGeometry& g, const Tensors& t, const void* bias) {
   const DType wide = is_reduced_float(dtype) ? DType::kFloat32 : dtype == DType::kComplex32 ? DType::kComplex64 : dtype;
   if (wide == dtype) {
-    Columns{g, dtype}.run(direction, t);
+    Columns(g, dtype).run(direction, t);
     if (bias) internal::add_bias(dtype, g.batch, g.out_channels, volume(g.out_size), bias, const_cast<void*>(t.y));
     return;
   }
   // Reduced precision: all in float32, rounded once.
-  const Counts n(g);
+  const cpu::ConvElements n(g);
   const auto copy = [&](const void* p, int64_t count, bool filled) {
     Buffer b(static_cast<size_t>(count * item_size(wide)));
     if (filled) convert_elements(wide, b.get(), dtype, p, count);

@@ -5,6 +5,7 @@
 #include "nn/cuda/engines.h"
 #include "nn/cuda/nn_kernels.h"
 #include "tensor/cuda/support/types.h"
+#include "nn/cpu/pool_windows.h"
 
 namespace tessera::cuda {
 namespace {
@@ -13,30 +14,13 @@ using cpu::PoolGeometry;
 using internal::quotient;
 using internal::split;
 
-// Windows along one dimension; what is not adaptive starts at o * stride - padding.
-struct Line {
-  int64_t in, out, kernel, stride, padding, dilation;
-  bool adaptive;
-};
-struct Windows {
-  Line line[3];
-  int64_t planes, in_plane, out_plane;
-};
+using Line = cpu::PoolLine;
+using Window = cpu::PoolWindow;
+using Windows = cpu::PoolWindows;
+using Divisor = cpu::PoolDivisor;
 
-// begin, begin + dilation ... < end lie in the input; span is the window's length with padding.
-struct Window {
-  int64_t begin, end, span;
-};
 __device__ inline Window window(const Line& l, int64_t o) {
-  if (l.adaptive) {
-    const int64_t q = quotient(l.in, l.out), r = l.in - q * l.out;
-    const int64_t begin = o * q + quotient(o * r, l.out), end = (o + 1) * q + quotient((o + 1) * r + l.out - 1, l.out);
-    return {begin, end, end - begin};
-  }
-  int64_t begin = o * l.stride - l.padding, end = begin + (l.kernel - 1) * l.dilation + 1;
-  const int64_t span = (end < l.in + l.padding ? end : l.in + l.padding) - begin;
-  if (begin < 0) begin += quotient(l.dilation - 1 - begin, l.dilation) * l.dilation;
-  return {begin, end < l.in ? end : l.in, span};
+  return cpu::window_of(l, o, [](int64_t a, int64_t b) { return quotient(a, b); });
 }
 
 // The outputs [first, last) whose windows (dilation 1) may hold input place i.
@@ -49,25 +33,6 @@ __device__ inline Outputs outputs_of(const Line& l, int64_t i) {
   const int64_t first = before > 0 ? quotient(before + l.stride - 1, l.stride) : 0,
                 last = quotient(i + l.padding, l.stride) + 1;
   return {first, last < l.out ? last : l.out};
-}
-
-Windows windows_of(const PoolGeometry& g) {
-  Windows w{{}, g.planes, 1, 1};
-  for (int i = 0; i < 3; ++i) {
-    w.line[i] = {g.in_size[i], g.out_size[i], g.kernel[i], g.stride[i], g.padding[i], g.dilation[i], false};
-    w.in_plane *= g.in_size[i];
-    w.out_plane *= g.out_size[i];
-  }
-  return w;
-}
-Windows adaptive_windows(int64_t planes, const int64_t in[3], const int64_t out[3]) {
-  Windows w{{}, planes, 1, 1};
-  for (int i = 0; i < 3; ++i) {
-    w.line[i] = {in[i], out[i], 1, 1, 0, 1, true};
-    w.in_plane *= in[i];
-    w.out_plane *= out[i];
-  }
-  return w;
 }
 
 struct Place {
@@ -83,40 +48,21 @@ __device__ inline Place output_place(const Windows& g, int64_t i) {
 }
 
 template <class T>
-constexpr bool kIsFloat = std::is_same_v<T, float> || std::is_same_v<T, double>;
-template <class T>
-__device__ inline bool is_nan(T x) {
-  if constexpr (kIsFloat<T>)
-    return x != x;
-  else
-    return false;
-}
-template <class T>
-__device__ inline T lowest() {
-  if constexpr (kIsFloat<T>)
-    return -std::numeric_limits<T>::infinity();
-  else
-    return std::numeric_limits<T>::lowest();
-}
-__device__ inline int64_t clamp_to(int64_t i, int64_t size) { return i < 0 ? 0 : i >= size ? size - 1 : i; }
-
-// A later element wins only if it is greater, or not a number. A window of nothing but -inf gives its first element.
-template <class T>
 void run_max(const Windows& g, const T* x, T* y, int64_t* indices) {
   for_each(g.planes * g.out_plane, [=] __device__(int64_t i) {
     const Place o = output_place(g, i);
     const Window d = window(g.line[0], o.d), h = window(g.line[1], o.h), w = window(g.line[2], o.w);
     const int64_t height = g.line[1].in, width = g.line[2].in;
     const T* const from = x + o.plane * g.in_plane;
-    Compute<T> best = lowest<Compute<T>>();
-    int64_t index =
-        (clamp_to(d.begin, g.line[0].in) * height + clamp_to(h.begin, height)) * width + clamp_to(w.begin, width);
+    Compute<T> best = cpu::lowest_number<Compute<T>>();
+    int64_t index = (cpu::nearest_place(d.begin, g.line[0].in) * height + cpu::nearest_place(h.begin, height)) * width +
+                    cpu::nearest_place(w.begin, width);
     for (int64_t id = d.begin; id < d.end; id += g.line[0].dilation)
       for (int64_t ih = h.begin; ih < h.end; ih += g.line[1].dilation)
         for (int64_t iw = w.begin; iw < w.end; iw += g.line[2].dilation) {
           const int64_t at = (id * height + ih) * width + iw;
           const Compute<T> v = load(from + at);
-          if (v > best || is_nan(v)) {
+          if (cpu::replaces_maximum(v, best)) {
             best = v;
             index = at;
           }
@@ -191,17 +137,6 @@ void run_max_backward(int64_t planes, int64_t in_plane, int64_t out_plane, const
 
 // ---- Averages ----
 
-struct Divisor {
-  bool include_pad;
-  int64_t override_value;  // 0: none
-};
-// What the sum of a window is divided by.
-__device__ inline int64_t divide_by(const Divisor& v, const Window& d, const Window& h, const Window& w) {
-  if (v.override_value != 0) return v.override_value;
-  return v.include_pad ? d.span * h.span * w.span : (d.end - d.begin) * (h.end - h.begin) * (w.end - w.begin);
-}
-__device__ inline bool empty(const Window& w) { return w.end <= w.begin; }
-
 template <class T>
 void run_avg(const Windows& g, const Divisor& divisor, const T* x, T* y) {
   using A = Compute<T>;
@@ -214,7 +149,7 @@ void run_avg(const Windows& g, const Divisor& divisor, const T* x, T* y) {
       for (int64_t ih = h.begin; ih < h.end; ++ih)
         for (int64_t iw = w.begin; iw < w.end; ++iw)
           sum = static_cast<A>(sum + load(from + (id * g.line[1].in + ih) * g.line[2].in + iw));
-    if (!empty(d) && !empty(h) && !empty(w)) sum = static_cast<A>(sum / static_cast<A>(divide_by(divisor, d, h, w)));
+    if (!d.empty() && !h.empty() && !w.empty()) sum = static_cast<A>(sum / static_cast<A>(divisor.of(d, h, w)));
     store(y + i, sum);
   });
 }
@@ -231,7 +166,7 @@ void run_avg_backward(const Windows& g, const Divisor& divisor, const T* dy, T* 
     for (int64_t od = d.first; od < d.last; ++od)
       for (int64_t oh = h.first; oh < h.last; ++oh)
         for (int64_t ow = w.first; ow < w.last; ++ow) {
-          const int64_t count = divide_by(divisor, window(g.line[0], od), window(g.line[1], oh), window(g.line[2], ow));
+          const int64_t count = divisor.of(window(g.line[0], od), window(g.line[1], oh), window(g.line[2], ow));
           sum = static_cast<A>(sum + static_cast<A>(load(grad + (od * g.line[1].out + oh) * g.line[2].out + ow) /
                                                     static_cast<A>(count)));
         }
@@ -246,7 +181,7 @@ constexpr unsigned kReals = kInts | kWideInts | kAllFloats;
 void max_pool_forward(DType dtype, const PoolGeometry& g, const void* x, void* y, int64_t* indices) {
   visit<kReals>(dtype, "max_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    run_max(windows_of(g), static_cast<const T*>(x), static_cast<T*>(y), indices);
+    run_max(cpu::windows_of(g), static_cast<const T*>(x), static_cast<T*>(y), indices);
   });
 }
 
@@ -254,7 +189,7 @@ void adaptive_max_pool_forward(DType dtype, int64_t planes, const int64_t in[3],
                                void* y, int64_t* indices) {
   visit<kReals>(dtype, "adaptive_max_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    run_max(adaptive_windows(planes, in, out), static_cast<const T*>(x), static_cast<T*>(y), indices);
+    run_max(cpu::adaptive_windows(planes, in, out), static_cast<const T*>(x), static_cast<T*>(y), indices);
   });
 }
 
@@ -270,7 +205,7 @@ void avg_pool_forward(DType dtype, const PoolGeometry& g, bool count_include_pad
                       const void* x, void* y) {
   visit<kReals>(dtype, "avg_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    run_avg(windows_of(g), {count_include_pad, divisor_override}, static_cast<const T*>(x), static_cast<T*>(y));
+    run_avg(cpu::windows_of(g), {count_include_pad, divisor_override}, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
 
@@ -278,7 +213,7 @@ void avg_pool_backward(DType dtype, const PoolGeometry& g, bool count_include_pa
                        const void* dy, void* dx) {
   visit<kReals>(dtype, "avg_pool2d_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    run_avg_backward(windows_of(g), {count_include_pad, divisor_override}, static_cast<const T*>(dy),
+    run_avg_backward(cpu::windows_of(g), {count_include_pad, divisor_override}, static_cast<const T*>(dy),
                      static_cast<T*>(dx));
   });
 }
@@ -287,7 +222,7 @@ void adaptive_avg_pool_forward(DType dtype, int64_t planes, const int64_t in[3],
                                void* y) {
   visit<kReals>(dtype, "adaptive_avg_pool2d", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    run_avg(adaptive_windows(planes, in, out), {true, 0}, static_cast<const T*>(x), static_cast<T*>(y));
+    run_avg(cpu::adaptive_windows(planes, in, out), cpu::kWholeWindows, static_cast<const T*>(x), static_cast<T*>(y));
   });
 }
 
@@ -295,7 +230,8 @@ void adaptive_avg_pool_backward(DType dtype, int64_t planes, const int64_t in[3]
                                 void* dx) {
   visit<kReals>(dtype, "adaptive_avg_pool2d_backward", [&](auto tag) {
     using T = typename decltype(tag)::type;
-    run_avg_backward(adaptive_windows(planes, in, out), {true, 0}, static_cast<const T*>(dy), static_cast<T*>(dx));
+    run_avg_backward(cpu::adaptive_windows(planes, in, out), cpu::kWholeWindows, static_cast<const T*>(dy),
+                     static_cast<T*>(dx));
   });
 }
 

@@ -8,6 +8,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
+#include "nn/cpu/conv/choose.h"
 #include "nn/cpu/conv/conv_images.h"
 #include "tensor/cpu/support/integer.h"
 #include "tensor/cpu/support/types.h"
@@ -276,7 +277,6 @@ void Transpose32(const float* from, float* to) {
   for (int64_t r = 0; r < 32; r += kLanes)
     for (int64_t q = 0; q < 32; q += kLanes) transpose_square(from + r * 32 + q, 32, to + q * 32 + r, 32);
 }
-bool FillsVectors(int64_t channels) { return 5 * channels >= 3 * (ceil_div(channels, kLanes) * kLanes); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tessera::cpu::internal
@@ -287,7 +287,6 @@ namespace tessera::cpu::internal {
 
 TESSERA_SIMD_TABLE(DirectConvolution);
 TESSERA_SIMD_TABLE(CutPositions);
-TESSERA_SIMD_TABLE(FillsVectors);
 TESSERA_SIMD_TABLE(Transpose32);
 
 namespace {
@@ -306,13 +305,13 @@ DirectConv<float> joined_lines(const DirectConv<float>& c) {
 }  // namespace
 
 void direct_conv(const DirectConv<float>& c) {
-  if (narrow_conv(c)) return;
-  if (suits_winograd(c) && winograd_conv(c)) return;
+  const DirectWay way = choose_direct(c, conv_machine(DType::kFloat32));
+  if (way == DirectWay::kNarrow) return narrow_conv(c);
+  if (way == DirectWay::kWinograd && winograd_conv(c)) return;
   TESSERA_SIMD(DirectConvolution)(joined_lines(c));
 }
 TileCut cut_positions(int64_t n, int64_t vectors, int64_t step) { return TESSERA_SIMD(CutPositions)(n, vectors, step); }
 void transpose_32(const float* from, float* to) { TESSERA_SIMD(Transpose32)(from, to); }
-bool fills_vectors(int64_t channels) { return TESSERA_SIMD(FillsVectors)(channels); }
 
 namespace {
 // Rows are mostly short: no call for these.

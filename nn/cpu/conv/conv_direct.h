@@ -55,13 +55,11 @@ void direct_conv(const DirectConv<float>& c);
 // bfloat16, on the CPU's dot products; only where has_bf16_conv() of conv_bf16.h says so.
 void direct_conv(const DirectConv<uint16_t>& c);
 
-// The same for kernels of 3 x 3 without strides, by fewer multiplications; false: not all results are finite, and
-// direct_conv is to take them.
-bool suits_winograd(const DirectConv<float>& c);
+// The other ways of direct_conv, each for what choose.h gives it. For kernels of 3 x 3 without strides, by fewer
+// multiplications; false: not all results are finite, and the tiles are to take them.
 bool winograd_conv(const DirectConv<float>& c);
-
-// The same for many weights and few positions; false: it does not suit.
-bool narrow_conv(const DirectConv<float>& c);
+// For many weights and few positions.
+void narrow_conv(const DirectConv<float>& c);
 
 // One group of a convolution with windows of one position: y[n, o, q] = bias[o] + sum over channels c of x[n, c, q] *
 // w[o * w_out + c * w_in]; one of w_out and w_in is 1. Channels are `positions` elements apart.
@@ -75,8 +73,15 @@ struct PointwiseConv {
   float* y;
   int64_t y_image;
 };
-// false: it does not suit.
-bool pointwise_conv(const PointwiseConv& c);
+// Only what suits_strips of choose.h says.
+void pointwise_conv(const PointwiseConv& c);
+// Output channels of a tile of it, by the lanes of a vector.
+struct TileRows {
+  int64_t least, most;
+};
+[[gnu::always_inline]] constexpr TileRows strip_rows(int64_t lanes) {
+  return lanes > 8 ? TileRows{10, 14} : TileRows{5, 6};
+}
 
 // A tile of sums: some positions, `step` elements of x apart, by some vectors of channels.
 struct TileArgs {
@@ -122,15 +127,11 @@ struct DirectWeight {
 };
 void direct_weight(const DirectWeight& c);
 // As for direct_conv.
-bool suits_winograd(const DirectWeight& c);
 bool winograd_weight(const DirectWeight& c);
-bool narrow_weight(const DirectWeight& c);
+void narrow_weight(const DirectWeight& c);
 
 // The transpose of 32 x 32 numbers.
 void transpose_32(const float* from, float* to);
-
-// Whether vectors of this many output channels are filled well enough.
-bool fills_vectors(int64_t channels);
 
 // Whole convolutions (all groups); channels_last: of x, w and y.
 template <class E>

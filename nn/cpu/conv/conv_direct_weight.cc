@@ -11,6 +11,7 @@
 #include "hwy/highway.h"
 #include "tensor/core/parallel.h"
 #include "nn/cpu/conv/conv_direct.h"
+#include "nn/cpu/conv/choose.h"
 #include "nn/cpu/conv/conv_images.h"
 #include "tensor/cpu/support/integer.h"
 #include "tensor/cpu/support/types.h"
@@ -277,8 +278,10 @@ namespace tessera::cpu::internal {
 
 TESSERA_SIMD_TABLE(DirectWeights);
 void direct_weight(const DirectWeight& c) {
-  if (narrow_weight(c)) return;
-  if (!suits_winograd(c) || !winograd_weight(c)) TESSERA_SIMD(DirectWeights)(c);
+  const DirectWay way = choose_direct(c, conv_machine(DType::kFloat32));
+  if (way == DirectWay::kNarrow) return narrow_weight(c);
+  if (way == DirectWay::kWinograd && winograd_weight(c)) return;
+  TESSERA_SIMD(DirectWeights)(c);
 }
 
 }  // namespace tessera::cpu::internal

@@ -4,6 +4,7 @@
 
 #include "tensor/core/parallel.h"
 #include "nn/cpu/conv/conv_im2col.h"
+#include "nn/cpu/conv/conv_sizes.h"
 #include "tensor/cpu/gemm/gemm_internal.h"
 #include "tensor/cpu/support/types.h"
 #include "tensor/cpu/support/scratch.h"
@@ -148,32 +149,11 @@ struct PlainColumns {
   }
 };
 
-}  // namespace
-
-bool is_pointwise(const ConvGeometry& g) {
-  for (int i = 0; i < 3; ++i)
-    if (g.kernel[i] != 1 || g.stride[i] != 1 || g.padding[i] != 0) return false;
-  return true;
-}
-
-namespace {
-
-template <class T>
-struct GroupSizes {
-  explicit GroupSizes(const ConvGeometry& g)
-      : in_c(g.in_channels / g.groups),
-        out_c(g.out_channels / g.groups),
-        rows(in_c * volume(g.kernel)),
-        positions(volume(g.out_size)),
-        plane(volume(g.in_size)) {}
-  int64_t in_c, out_c, rows, positions, plane;
-};
-
 // y[n0 .. n0 + count) of one group; y already holds the bias (accumulate) or anything.
 template <class T>
 void forward_group(const ConvGeometry& g, const T* x, const T* w, bool accumulate, T* y, int64_t n0, int64_t count,
                    int64_t group, const int64_t* taps) {
-  const GroupSizes<T> s(g);
+  const ConvSizes s(g);
   const T* const first = x + (n0 * g.in_channels + group * s.in_c) * s.plane;
   GemmProblem<T> problem{s.out_c,
                          count * s.positions,
@@ -208,8 +188,7 @@ __attribute__((optimize("O3"))) void fill_value(T* to, T value, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = value;
 }
 
-}  // namespace
-
+// y[n, o, ...] = bias[o]
 template <class T>
 void fill_bias(const ConvGeometry& g, const T* bias, T* y) {
   const int64_t positions = volume(g.out_size);
@@ -218,9 +197,11 @@ void fill_bias(const ConvGeometry& g, const T* bias, T* y) {
   });
 }
 
+}  // namespace
+
 template <class T>
 void implicit_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y) {
-  const GroupSizes<T> s(g);
+  const ConvSizes s(g);
   if (g.batch == 0 || s.positions == 0 || g.out_channels == 0) return;
   if (bias) fill_bias(g, bias, y);
   if (s.rows == 0) {
@@ -260,14 +241,13 @@ ConvGeometry mirrored_geometry(const ConvGeometry& g) {
 
 template <class T>
 void mirror_weights(const ConvGeometry& g, const T* w, T* mirrored) {
-  const GroupSizes<T> s(g);
-  const int64_t taps = volume(g.kernel);
+  const ConvSizes s(g);
   for (int64_t group = 0; group < g.groups; ++group)
     for (int64_t o = 0; o < s.out_c; ++o)
       for (int64_t c = 0; c < s.in_c; ++c) {
-        const T* const from = w + ((group * s.out_c + o) * s.in_c + c) * taps;
-        T* const to = mirrored + ((group * s.in_c + c) * s.out_c + o) * taps;
-        for (int64_t t = 0; t < taps; ++t) to[t] = from[taps - 1 - t];
+        const T* const from = w + ((group * s.out_c + o) * s.in_c + c) * s.taps;
+        T* const to = mirrored + ((group * s.in_c + c) * s.out_c + o) * s.taps;
+        for (int64_t t = 0; t < s.taps; ++t) to[t] = from[s.taps - 1 - t];
       }
 }
 
@@ -278,8 +258,6 @@ void implicit_backward_input(const ConvGeometry& g, const T* dy, const T* w, T* 
   implicit_forward<T>(mirrored_geometry(g), dy, weights.get(), nullptr, dx);
 }
 
-template void fill_bias<float>(const ConvGeometry&, const float*, float*);
-template void fill_bias<double>(const ConvGeometry&, const double*, double*);
 template void mirror_weights<float>(const ConvGeometry&, const float*, float*);
 template void mirror_weights<double>(const ConvGeometry&, const double*, double*);
 template class PaddedImages<float>;

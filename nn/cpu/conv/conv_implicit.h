@@ -6,13 +6,6 @@
 
 namespace tessera::cpu::internal {
 
-// A window is one position, and the windows are the positions.
-bool is_pointwise(const ConvGeometry& g);
-
-// y[n, o, ...] = bias[o]
-template <class T>
-void fill_bias(const ConvGeometry& g, const T* bias, T* y);
-
 // For float and double.
 template <class T>
 void implicit_forward(const ConvGeometry& g, const T* x, const T* w, const T* bias, T* y);

@@ -2,6 +2,7 @@
 // weights are read where they lie, an element for all positions at a time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/conv/conv_narrow.cc"
+#include <cstdlib>
 #include <cstring>
 
 #include "hwy/foreach_target.h"
@@ -18,9 +19,9 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::internal {
 namespace HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SSE4
-// The baseline takes other ways.
-bool NarrowConvolution(const DirectConv<float>&) { return false; }
-bool NarrowWeights(const DirectWeight&) { return false; }
+// The baseline takes other ways (choose.cc).
+void NarrowConvolution(const DirectConv<float>&) { std::abort(); }
+void NarrowWeights(const DirectWeight&) { std::abort(); }
 #else
 namespace {
 
@@ -206,14 +207,8 @@ class WeightPlan {
 
 }  // namespace
 
-bool NarrowConvolution(const DirectConv<float>& c) {
-  ForwardPlan(c).run();
-  return true;
-}
-bool NarrowWeights(const DirectWeight& c) {
-  WeightPlan(c).run();
-  return true;
-}
+void NarrowConvolution(const DirectConv<float>& c) { ForwardPlan(c).run(); }
+void NarrowWeights(const DirectWeight& c) { WeightPlan(c).run(); }
 #endif
 
 }  // namespace HWY_NAMESPACE
@@ -226,20 +221,8 @@ namespace tessera::cpu::internal {
 TESSERA_SIMD_TABLE(NarrowConvolution);
 TESSERA_SIMD_TABLE(NarrowWeights);
 
-namespace {
-// Up to so many positions, if the weights are so many.
-constexpr int64_t kMostPositions = 32, kLeastWeights = int64_t{1} << 17;
-template <class Problem>
-bool suits(const Problem& c, int64_t taps) {
-  const int64_t positions = c.images * volume(c.size),
-                elements = c.images * (c.x_image + c.in_channels * c.in.with(c.border).plane());
-  return positions <= kMostPositions && c.in_channels * taps * c.out_channels >= kLeastWeights &&
-         elements < int64_t{1} << 31;
-}
-}  // namespace
-
-bool narrow_conv(const DirectConv<float>& c) { return suits(c, c.taps) && TESSERA_SIMD(NarrowConvolution)(c); }
-bool narrow_weight(const DirectWeight& c) { return suits(c, volume(c.kernel)) && TESSERA_SIMD(NarrowWeights)(c); }
+void narrow_conv(const DirectConv<float>& c) { TESSERA_SIMD(NarrowConvolution)(c); }
+void narrow_weight(const DirectWeight& c) { TESSERA_SIMD(NarrowWeights)(c); }
 
 }  // namespace tessera::cpu::internal
 #endif

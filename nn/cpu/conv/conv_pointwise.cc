@@ -3,6 +3,7 @@
 // while its tiles are summed, the next one comes nearer line by line: rows of an image are in pages of their own.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cpu/conv/conv_pointwise.cc"
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -20,7 +21,7 @@ namespace tessera::cpu::internal {
 namespace HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SSE4
 // The baseline takes the general product.
-bool PointwiseConvolution(const PointwiseConv&) { return false; }
+void PointwiseConvolution(const PointwiseConv&) { std::abort(); }
 #else
 namespace {
 
@@ -30,12 +31,8 @@ constexpr int64_t kStepsAtOnce = 256;                                   // chann
 constexpr int64_t kLine = 64;                                           // bytes of a cache line
 constexpr int64_t kRunLines = kStripPositions * sizeof(float) / kLine;  // requested of a row of the next strip
 constexpr int64_t kRunSteps = 2 * kRunLines;
-constexpr int64_t kRowsAhead = 8;                   // requested of the strip itself
-#if HWY_TARGET <= HWY_AVX3
-constexpr int64_t kLeastRows = 10, kMostRows = 14;  // of a tile
-#else
-constexpr int64_t kLeastRows = 5, kMostRows = 6;
-#endif
+constexpr int64_t kRowsAhead = 8;  // requested of the strip itself
+constexpr int64_t kLeastRows = strip_rows(kLanes).least, kMostRows = strip_rows(kLanes).most;  // of a tile
 
 // A tile: c = bias + w x, or c += w x.
 struct Args {
@@ -224,11 +221,7 @@ class Plan {
 
 }  // namespace
 
-bool PointwiseConvolution(const PointwiseConv& c) {
-  if (c.out_channels / ceil_div(c.out_channels, kMostRows) < kLeastRows) return false;
-  Plan(c).run();
-  return true;
-}
+void PointwiseConvolution(const PointwiseConv& c) { Plan(c).run(); }
 #endif
 
 }  // namespace HWY_NAMESPACE
@@ -240,13 +233,7 @@ namespace tessera::cpu::internal {
 
 TESSERA_SIMD_TABLE(PointwiseConvolution);
 
-namespace {
-constexpr int64_t kMostChannels = 96;  // more pay for packed images, which the general product has
-}  // namespace
-
-bool pointwise_conv(const PointwiseConv& c) {
-  return c.out_channels <= kMostChannels && TESSERA_SIMD(PointwiseConvolution)(c);
-}
+void pointwise_conv(const PointwiseConv& c) { TESSERA_SIMD(PointwiseConvolution)(c); }
 
 }  // namespace tessera::cpu::internal
 #endif

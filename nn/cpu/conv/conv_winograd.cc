@@ -715,37 +715,6 @@ namespace tessera::cpu::internal {
 TESSERA_SIMD_TABLE(WinogradConvolution);
 TESSERA_SIMD_TABLE(WinogradWeights);
 
-namespace {
-// Many enough channels, and images that whole tiles do not enlarge much.
-bool worth_tiles(int64_t in_channels, int64_t out_channels, const int64_t (&size)[3]) {
-  return in_channels >= 16 && out_channels >= 16 &&
-         20 * ((size[1] + 1) / 2) * ((size[2] + 1) / 2) <= 7 * size[1] * size[2];
-}
-}  // namespace
-
-bool suits_winograd(const DirectConv<float>& c) {
-  if (c.taps == 0 || c.taps % 9 != 0 || c.step[1] != 1 || c.step[2] != 1 || c.y_step[1] != c.size[2] * c.y_step[2])
-    return false;
-  const int64_t depths = c.taps / 9;
-  if (c.in.channels_last && depths > 1) return false;
-  // Each depth has all nine places of the first.
-  int64_t low[2] = {c.tap[0][1], c.tap[0][2]}, seen = 0;
-  for (int64_t t = 1; t < 9; ++t)
-    for (int i = 0; i < 2; ++i) low[i] = low[i] < c.tap[t][i + 1] ? low[i] : c.tap[t][i + 1];
-  for (int64_t t = 0; t < c.taps; ++t) {
-    const int64_t h = c.tap[t][1] - low[0], w = c.tap[t][2] - low[1];
-    if (h < 0 || h > 2 || w < 0 || w > 2 || c.tap[t][0] != c.tap[t / 9 * 9][0]) return false;
-    seen = (t % 9 == 0 ? 0 : seen) | int64_t{1} << (3 * h + w);
-    if (t % 9 == 8 && seen != 511) return false;
-  }
-  return worth_tiles(depths * c.in_channels, c.out_channels, c.size);
-}
-bool suits_winograd(const DirectWeight& c) {
-  for (int i = 0; i < 3; ++i)
-    if (c.kernel[i] != (i == 0 ? 1 : 3) || c.step[i] != 1 || c.dilation[i] != 1) return false;
-  return c.size[0] == 1 && c.in.size[0] == 1 && c.border.low[0] == 0 &&
-         worth_tiles(c.in_channels, c.out_channels, c.size);
-}
 bool winograd_conv(const DirectConv<float>& c) { return TESSERA_SIMD(WinogradConvolution)(c); }
 bool winograd_weight(const DirectWeight& c) { return TESSERA_SIMD(WinogradWeights)(c); }
 

@@ -1,111 +1,223 @@
-"""Multi-head attention as one function."""
+"""Multi-head attention as one function: checks, projections, further keys, masks, attention, output.
+
+Sizes in comments: N sequences, L queries, S keys, E features, H heads of D = E / H features.
+"""
 
 import tessera
+
 from tessera.overrides import handle_torch_function, has_torch_function
 
 _nn = tessera._C._nn
 
 
-def _in_projection_packed(q, k, v, w, b=None):
-    """The three projections with their weights stacked in `w` (3E, E): q, k, v of the last dim E each."""
-    e = q.size(-1)
-    if k is v:
-        if q is k:
-            # one product; the split is made contiguous, as the attention below wants it
-            proj = _nn.linear(q, w, b)
-            proj = proj.unflatten(-1, (3, e)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
-            return proj[0], proj[1], proj[2]
-        w_q, w_kv = w.split([e, e * 2])
-        b_q, b_kv = (None, None) if b is None else b.split([e, e * 2])
-        kv = _nn.linear(k, w_kv, b_kv)
-        kv = kv.unflatten(-1, (2, e)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
-        return _nn.linear(q, w_q, b_q), kv[0], kv[1]
-    w_q, w_k, w_v = w.chunk(3)
-    b_q, b_k, b_v = (None, None, None) if b is None else b.chunk(3)
-    return _nn.linear(q, w_q, b_q), _nn.linear(k, w_k, b_k), _nn.linear(v, w_v, b_v)
+# ---- Masks ----
 
 
-def _in_projection(q, k, v, w_q, w_k, w_v, b_q=None, b_k=None, b_v=None):
-    """The three projections with separate weights."""
-    e = q.size(-1)
-    assert w_q.shape == (e, e), f"expecting query weights shape of {(e, e)}, but got {w_q.shape}"
-    assert w_k.shape == (e, k.size(-1)), f"expecting key weights shape of {(e, k.size(-1))}, but got {w_k.shape}"
-    assert w_v.shape == (e, v.size(-1)), f"expecting value weights shape of {(e, v.size(-1))}, but got {w_v.shape}"
-    for name, b in (("query", b_q), ("key", b_k), ("value", b_v)):
-        assert b is None or b.shape == (e,), f"expecting {name} bias shape of {(e,)}, but got {b.shape}"
-    return _nn.linear(q, w_q, b_q), _nn.linear(k, w_k, b_k), _nn.linear(v, w_v, b_v)
-
-
-def _none_or_dtype(input):
-    if input is None:
-        return None
-    if isinstance(input, tessera.Tensor):
-        return input.dtype
-    raise RuntimeError("input to _none_or_dtype() must be None or torch.Tensor")
-
-
-def _canonical_mask(mask, mask_name, other_type, other_name, target_type, check_other=True):
-    """A boolean mask as an additive one (-inf where True); a float mask as it is. AssertionError for other dtypes."""
+def _additive(mask, name, dtype):
+    """A boolean mask as terms of `dtype`, -inf where True; a float mask as it is. AssertionError for other dtypes."""
     if mask is None:
         return None
-    is_float = mask.is_floating_point()
-    if mask.dtype != tessera.bool and not is_float:
-        raise AssertionError(f"only bool and floating types of {mask_name} are supported")
-    if check_other and other_type is not None and mask.dtype != other_type:
+    if not isinstance(mask, tessera.Tensor):
+        raise RuntimeError(f"{name} must be None or a tensor, but got {type(mask).__name__}")
+    if mask.is_floating_point():
+        return mask
+    if mask.dtype != tessera.bool:
+        raise AssertionError(f"only bool and floating types of {name} are supported")
+    return tessera.zeros_like(mask, dtype=dtype).masked_fill_(mask, float("-inf"))
+
+
+def _mask_terms(mask, padding, dtype, names=("attn_mask", "key_padding_mask"), stacklevel=3):
+    """Both masks as terms that are added to scores of `dtype`. UserWarning if their dtypes differ."""
+    if mask is None and padding is None:
+        return None, None
+    mask_name, padding_name = names
+    result = _additive(mask, mask_name, dtype), _additive(padding, padding_name, dtype)
+    if mask is not None and padding is not None and mask.dtype != padding.dtype:
         import warnings
 
         warnings.warn(
-            f"Support for mismatched {mask_name} and {other_name} is deprecated. Use same type for both instead.",
-            stacklevel=3,
+            f"Support for mismatched {padding_name} and {mask_name} is deprecated. Use same type for both instead.",
+            stacklevel=stacklevel,
         )
-    if not is_float:
-        mask = tessera.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))
-    return mask
+    return result
 
 
-def _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads):
+def _merged(mask, padding, heads, queries, keys):
+    """Terms (L, S) or (N H, L, S), and of padding (N, S), as one that broadcasts to (N, H, L, S). None if there are
+    none.
+    """
+    if mask is not None:
+        mask = mask.unsqueeze(0) if mask.dim() == 2 else mask
+        mask = mask.unsqueeze(0) if mask.shape[0] == 1 else mask.view(heads.batch, heads.count, queries, keys)
+    if padding is None:
+        return mask
+    if padding.shape != (heads.batch, keys):
+        raise AssertionError(f"expecting key_padding_mask shape of {(heads.batch, keys)}, but got {padding.shape}")
+    padding = padding.view(heads.batch, 1, 1, keys)
+    return padding if mask is None else mask + padding
+
+
+# ---- Checks ----
+
+
+def _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads):
     """Whether the inputs are batched. AssertionError if the ranks do not fit together."""
     if query.dim() not in (2, 3):
         raise AssertionError(
             f"query should be unbatched 2D or batched 3D tensor but received {query.dim()}-D query tensor"
         )
     batched = query.dim() == 3
-    word, rank = ("batched", 3) if batched else ("unbatched", 2)
+    rank = query.dim()
+    wrong = None
     if key.dim() != rank or value.dim() != rank:
-        raise AssertionError(
-            f"For {word} ({rank}-D) `query`, expected `key` and `value` to be {rank}-D but found {key.dim()}-D and "
-            f"{value.dim()}-D tensors respectively"
-        )
-    if key_padding_mask is not None and key_padding_mask.dim() != rank - 1:
-        raise AssertionError(
-            f"For {word} ({rank}-D) `query`, expected `key_padding_mask` to be `None` or {rank - 1}-D but found "
-            f"{key_padding_mask.dim()}-D tensor instead"
-        )
-    if attn_mask is not None:
-        if attn_mask.dim() not in (2, 3):
-            raise AssertionError(
-                f"For {word} ({rank}-D) `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found "
-                f"{attn_mask.dim()}-D tensor instead"
-            )
-        if not batched and attn_mask.dim() == 3:
-            expected = (num_heads, query.shape[0], key.shape[0])
-            if attn_mask.shape != expected:
-                raise AssertionError(f"Expected `attn_mask` shape to be {expected} but got {attn_mask.shape}")
+        wrong = f"`key` and `value` to be {rank}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively"
+    elif key_padding_mask is not None and key_padding_mask.dim() != rank - 1:
+        wrong = f"`key_padding_mask` to be `None` or {rank - 1}-D but found {key_padding_mask.dim()}-D tensor instead"
+    elif attn_mask is not None and attn_mask.dim() not in (2, 3):
+        wrong = f"`attn_mask` to be `None`, 2-D or 3-D but found {attn_mask.dim()}-D tensor instead"
+    if wrong:
+        raise AssertionError(f"For {'batched' if batched else 'unbatched'} ({rank}-D) `query`, expected {wrong}")
+    if attn_mask is not None and not batched and attn_mask.dim() == 3:
+        expected = (num_heads, query.shape[0], key.shape[0])
+        if attn_mask.shape != expected:
+            raise AssertionError(f"Expected `attn_mask` shape to be {expected} but got {attn_mask.shape}")
     return batched
 
 
-def _check_mask_shape(attn_mask, tgt_len, src_len, bsz, num_heads):
-    if attn_mask.dim() == 2:
-        expected = (tgt_len, src_len)
-        if attn_mask.shape != expected:
-            raise RuntimeError(f"The shape of the 2D attn_mask is {attn_mask.shape}, but should be {expected}.")
-        return attn_mask.unsqueeze(0)
-    if attn_mask.dim() == 3:
-        expected = (bsz * num_heads, tgt_len, src_len)
-        if attn_mask.shape != expected:
-            raise RuntimeError(f"The shape of the 3D attn_mask is {attn_mask.shape}, but should be {expected}.")
-        return attn_mask
-    raise RuntimeError(f"attn_mask's dimension {attn_mask.dim()} is not supported")
+def _check_mask_shape(mask, heads, queries, keys):
+    """RuntimeError unless a mask is (L, S) or (N H, L, S)."""
+    expected = (queries, keys) if mask.dim() == 2 else (heads.batch * heads.count, queries, keys)
+    if mask.dim() not in (2, 3):
+        raise RuntimeError(f"attn_mask's dimension {mask.dim()} is not supported")
+    if mask.shape != expected:
+        raise RuntimeError(f"The shape of the {mask.dim()}D attn_mask is {mask.shape}, but should be {expected}.")
+
+
+def _check_inputs(query, key, value, embed_dim, separate):
+    """AssertionError unless query, key and value (L or S, N, features) fit together."""
+    assert query.size(2) == embed_dim, f"was expecting embedding dimension of {embed_dim}, but got {query.size(2)}"
+    if key is value:
+        return
+    if separate:
+        assert key.shape[:2] == value.shape[:2], (
+            f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
+        )
+    else:
+        assert key.shape == value.shape, f"key shape {key.shape} does not match value shape {value.shape}"
+
+
+# ---- Steps ----
+
+
+class _Heads:
+    """How features are cut into heads: `count` of `dim` features, in `batch` sequences."""
+
+    __slots__ = ("batch", "count", "dim")
+
+    def __init__(self, batch, count, features):
+        self.batch, self.count, self.dim = batch, count, features // count
+        assert self.dim * count == features, f"embed_dim {features} not divisible by num_heads {count}"
+
+    def split(self, t):
+        """(S, N, E) as a matrix for each head: (N H, S, D)."""
+        return t.view(t.size(0), self.batch * self.count, self.dim).transpose(0, 1)
+
+    def grid(self, t):
+        """(N H, S, D) as (N, H, S, D)."""
+        return t.view(self.batch, self.count, t.size(1), self.dim)
+
+    def join(self, t):
+        """(L, N, H, D) or (L, N H, D) as rows (L N, E)."""
+        return t.contiguous().view(t.size(0) * self.batch, self.count * self.dim)
+
+    def split_or(self, given, t, name):
+        """split(t), or keys or values that the caller has projected. AssertionError unless they are (N H, any S, D)."""
+        if given is None:
+            return self.split(t)
+        for dim, expected in ((0, self.batch * self.count), (2, self.dim)):
+            assert given.size(dim) == expected, f"expecting {name}.size({dim}) of {expected}, but got {given.size(dim)}"
+        return given
+
+
+def _stacked_projections(query, key, value, weight, bias):
+    """Query, key and value by the thirds of `weight` (3E, E). Key and value, or all three, that are one tensor are
+    projected by one product, and cut into contiguous parts.
+    """
+    assert weight is not None, "use_separate_proj_weight is False but in_proj_weight is None"
+    e = query.size(-1)
+    if key is not value:
+        biases = (None, None, None) if bias is None else bias.chunk(3)
+        return [_nn.linear(x, w, b) for x, w, b in zip((query, key, value), weight.chunk(3), biases)]
+    if query is key:
+        return _several(query, weight, bias, 3)
+    (w_query, w_rest), (b_query, b_rest) = (
+        weight.split([e, 2 * e]),
+        (None, None) if bias is None else bias.split([e, 2 * e]),
+    )
+    return (_nn.linear(query, w_query, b_query), *_several(key, w_rest, b_rest, 2))
+
+
+def _several(x, weight, bias, count):
+    """`count` projections of (S, N, E) by one product."""
+    length, batch, e = x.shape
+    parts = _nn.linear(x, weight, bias).view(length, batch, count, e).permute(2, 0, 1, 3).contiguous()
+    return [parts[i] for i in range(count)]
+
+
+def _separate_projections(inputs, weights, bias):
+    """Query, key and value by weights of their own, (E, features of the input) each."""
+    e = inputs[0].size(-1)
+    for letter, w in zip("qkv", weights):
+        assert w is not None, f"use_separate_proj_weight is True but {letter}_proj_weight is None"
+    biases = (None, None, None) if bias is None else bias.chunk(3)
+    for name, x, w, b in zip(("query", "key", "value"), inputs, weights, biases):
+        expected = (e, x.size(-1))
+        assert w.shape == expected, f"expecting {name} weights shape of {expected}, but got {w.shape}"
+        assert b is None or b.shape == (e,), f"expecting {name} bias shape of {(e,)}, but got {b.shape}"
+    return [_nn.linear(x, w, b) for x, w, b in zip(inputs, weights, biases)]
+
+
+def _one_key_more(masks):
+    """Masks (mask, padding) that let all see a key that is appended."""
+    return [None if m is None else tessera.constant_pad_nd(m, (0, 1)) for m in masks]
+
+
+def _all_keys(heads, q, k, v, masks, bias, static, zero):
+    """Projections (L or S, N, E) as matrices for each head, with the keys that come beside those of the input: learned
+    ones (`bias`), others instead of the input's (`static`), one of zeros. The masks grow with them.
+    """
+    if bias[0] is not None or bias[1] is not None:
+        assert bias[0] is not None and bias[1] is not None, "bias_k and bias_v have to be given together"
+        assert static[0] is None and static[1] is None, "bias cannot be added to static key and value."
+        k, v = [tessera.cat([t, b.repeat(1, heads.batch, 1)]) for t, b in zip((k, v), bias)]
+        masks = _one_key_more(masks)
+    k, v = heads.split_or(static[0], k, "static_k"), heads.split_or(static[1], v, "static_v")
+    if zero:
+        row = (heads.batch * heads.count, 1, heads.dim)
+        k, v = [tessera.cat([t, tessera.zeros(row, dtype=t.dtype, device=t.device)], dim=1) for t in (k, v)]
+        masks = _one_key_more(masks)
+    return heads.split(q), k, v, masks
+
+
+def _attend(q, k, v, terms, dropout_p, causal, heads):
+    """The attention of (N H, L or S, D), its heads joined: rows (L N, E)."""
+    q, k, v = heads.grid(q), heads.grid(k), heads.grid(v)
+    return heads.join(_nn.scaled_dot_product_attention(q, k, v, terms, dropout_p, causal).permute(2, 0, 1, 3))
+
+
+def _attend_and_show(q, k, v, terms, dropout_p, heads):
+    """The attention of (N H, L or S, D) written out: rows (L N, E), and the weights (N, H, L, S)."""
+    scaled, transposed = q * (1.0 / float(heads.dim)) ** 0.5, k.transpose(-2, -1)
+    if terms is None:
+        scores = tessera.bmm(scaled, transposed)
+    else:
+        each = terms[0] if terms.shape[:2] == (1, 1) else terms.expand(-1, heads.count, -1, -1).flatten(0, 1)
+        scores = tessera.baddbmm(each, scaled, transposed)
+    weights = scores.softmax(-1)
+    if dropout_p > 0.0:
+        weights = tessera.dropout(weights, dropout_p, True)
+    shown = weights.view(heads.batch, heads.count, q.size(1), k.size(1))
+    return heads.join(tessera.bmm(weights, v).transpose(0, 1)), shown
 
 
 def multi_head_attention_forward(
@@ -144,156 +256,41 @@ def multi_head_attention_forward(
     """
     relevant = (query, key, value, in_proj_weight, in_proj_bias, bias_k, bias_v, out_proj_weight, out_proj_bias)
     if has_torch_function(relevant):
-        return handle_torch_function(
-            multi_head_attention_forward,
-            relevant,
-            query,
-            key,
-            value,
-            embed_dim_to_check,
-            num_heads,
-            in_proj_weight,
-            in_proj_bias,
-            bias_k,
-            bias_v,
-            add_zero_attn,
-            dropout_p,
-            out_proj_weight,
-            out_proj_bias,
-            training=training,
-            key_padding_mask=key_padding_mask,
-            need_weights=need_weights,
-            attn_mask=attn_mask,
-            is_causal=is_causal,
-            use_separate_proj_weight=use_separate_proj_weight,
-            q_proj_weight=q_proj_weight,
-            k_proj_weight=k_proj_weight,
-            v_proj_weight=v_proj_weight,
-            static_k=static_k,
-            static_v=static_v,
-            average_attn_weights=average_attn_weights,
-        )
-    batched = _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads)
+        given = [(name, argument) for name, argument in locals().items() if name != "relevant"]
+        positional = [argument for _, argument in given[:13]]  # those without defaults
+        return handle_torch_function(multi_head_attention_forward, relevant, *positional, **dict(given[13:]))
+    batched = _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
     if not batched:
         query, key, value = query.unsqueeze(1), key.unsqueeze(1), value.unsqueeze(1)
-        if key_padding_mask is not None:
-            key_padding_mask = key_padding_mask.unsqueeze(0)
-    tgt_len, bsz, embed_dim = query.shape
-    src_len = key.shape[0]
-    key_padding_mask = _canonical_mask(
-        key_padding_mask, "key_padding_mask", _none_or_dtype(attn_mask), "attn_mask", query.dtype
-    )
+        key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
-    if is_causal and key_padding_mask is None and not need_weights:
-        # the mask is the causal one and nothing else masks: the attention makes its own
-        attn_mask = None
-    else:
-        attn_mask = _canonical_mask(attn_mask, "attn_mask", None, "", query.dtype, False)
-        is_causal = is_causal and key_padding_mask is None
-    assert embed_dim == embed_dim_to_check, (
-        f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}"
-    )
-    head_dim = embed_dim // num_heads
-    assert head_dim * num_heads == embed_dim, f"embed_dim {embed_dim} not divisible by num_heads {num_heads}"
-    if use_separate_proj_weight:
-        assert key.shape[:2] == value.shape[:2], (
-            f"key's sequence and batch dims {key.shape[:2]} do not match value's {value.shape[:2]}"
-        )
-    else:
-        assert key.shape == value.shape, f"key shape {key.shape} does not match value shape {value.shape}"
+    # Where nothing else masks, the attention makes the causal mask itself.
+    causal = is_causal and key_padding_mask is None and not need_weights
+    masks = _mask_terms(None if causal else attn_mask, key_padding_mask, query.dtype, stacklevel=4)
+    _check_inputs(query, key, value, embed_dim_to_check, use_separate_proj_weight)
+    heads = _Heads(query.size(1), num_heads, embed_dim_to_check)
 
     if use_separate_proj_weight:
-        for name, w in (("q", q_proj_weight), ("k", k_proj_weight), ("v", v_proj_weight)):
-            assert w is not None, f"use_separate_proj_weight is True but {name}_proj_weight is None"
-        b_q, b_k, b_v = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
-        q, k, v = _in_projection(query, key, value, q_proj_weight, k_proj_weight, v_proj_weight, b_q, b_k, b_v)
+        weights = (q_proj_weight, k_proj_weight, v_proj_weight)
+        q, k, v = _separate_projections((query, key, value), weights, in_proj_bias)
     else:
-        assert in_proj_weight is not None, "use_separate_proj_weight is False but in_proj_weight is None"
-        q, k, v = _in_projection_packed(query, key, value, in_proj_weight, in_proj_bias)
+        q, k, v = _stacked_projections(query, key, value, in_proj_weight, in_proj_bias)
+    if masks[0] is not None:
+        _check_mask_shape(masks[0], heads, query.shape[0], key.shape[0])
+    q, k, v, masks = _all_keys(heads, q, k, v, masks, (bias_k, bias_v), (static_k, static_v), add_zero_attn)
 
-    if attn_mask is not None:
-        attn_mask = _check_mask_shape(attn_mask, tgt_len, src_len, bsz, num_heads)
-
-    pad = tessera.constant_pad_nd
-    if bias_k is not None and bias_v is not None:
-        assert static_k is None and static_v is None, "bias cannot be added to static key and value."
-        k = tessera.cat([k, bias_k.repeat(1, bsz, 1)])
-        v = tessera.cat([v, bias_v.repeat(1, bsz, 1)])
-        attn_mask = None if attn_mask is None else pad(attn_mask, (0, 1))
-        key_padding_mask = None if key_padding_mask is None else pad(key_padding_mask, (0, 1))
-    else:
-        assert bias_k is None and bias_v is None, "bias_k and bias_v have to be given together"
-
-    q = q.view(tgt_len, bsz * num_heads, head_dim).transpose(0, 1)
-    if static_k is None:
-        k = k.view(k.shape[0], bsz * num_heads, head_dim).transpose(0, 1)
-    else:
-        assert static_k.size(0) == bsz * num_heads, (
-            f"expecting static_k.size(0) of {bsz * num_heads}, but got {static_k.size(0)}"
-        )
-        assert static_k.size(2) == head_dim, f"expecting static_k.size(2) of {head_dim}, but got {static_k.size(2)}"
-        k = static_k
-    if static_v is None:
-        v = v.view(v.shape[0], bsz * num_heads, head_dim).transpose(0, 1)
-    else:
-        assert static_v.size(0) == bsz * num_heads, (
-            f"expecting static_v.size(0) of {bsz * num_heads}, but got {static_v.size(0)}"
-        )
-        assert static_v.size(2) == head_dim, f"expecting static_v.size(2) of {head_dim}, but got {static_v.size(2)}"
-        v = static_v
-
-    if add_zero_attn:
-        zeros = (bsz * num_heads, 1, head_dim)
-        k = tessera.cat([k, tessera.zeros(zeros, dtype=k.dtype, device=k.device)], dim=1)
-        v = tessera.cat([v, tessera.zeros(zeros, dtype=v.dtype, device=v.device)], dim=1)
-        attn_mask = None if attn_mask is None else pad(attn_mask, (0, 1))
-        key_padding_mask = None if key_padding_mask is None else pad(key_padding_mask, (0, 1))
-    src_len = k.size(1)
-
-    if key_padding_mask is not None:
-        if key_padding_mask.shape != (bsz, src_len):
-            raise AssertionError(
-                f"expecting key_padding_mask shape of {(bsz, src_len)}, but got {key_padding_mask.shape}"
-            )
-        key_padding_mask = (
-            key_padding_mask.view(bsz, 1, 1, src_len).expand(-1, num_heads, -1, -1).reshape(bsz * num_heads, 1, src_len)
-        )
-        attn_mask = key_padding_mask if attn_mask is None else attn_mask + key_padding_mask
-    if not training:
-        dropout_p = 0.0
-
+    terms = _merged(*masks, heads, q.size(1), k.size(1))
+    dropout_p = dropout_p if training else 0.0
     if need_weights:
-        return _attention_with_weights(
-            q, k, v, attn_mask, dropout_p, bsz, num_heads, out_proj_weight, out_proj_bias, average_attn_weights, batched
-        )
-    if attn_mask is not None:
-        if attn_mask.size(0) == 1 and attn_mask.dim() == 3:
-            attn_mask = attn_mask.unsqueeze(0)
-        else:
-            attn_mask = attn_mask.view(bsz, num_heads, -1, src_len)
-    q = q.view(bsz, num_heads, tgt_len, head_dim)
-    k = k.view(bsz, num_heads, src_len, head_dim)
-    v = v.view(bsz, num_heads, src_len, head_dim)
-    out = _nn.scaled_dot_product_attention(q, k, v, attn_mask, dropout_p, is_causal)
-    out = out.permute(2, 0, 1, 3).contiguous().view(bsz * tgt_len, embed_dim)
-    out = _nn.linear(out, out_proj_weight, out_proj_bias).view(tgt_len, bsz, -1)
-    return (out if batched else out.squeeze(1)), None
-
-
-def _four_dimensional_mask(attn_mask, key_padding_mask, tgt_len, src_len, bsz, num_heads):
-    """Both masks (float, or None) as one that broadcasts to (N, H, L, S)."""
-    if attn_mask is not None:
-        attn_mask = _check_mask_shape(attn_mask, tgt_len, src_len, bsz, num_heads)
-        attn_mask = (
-            attn_mask.unsqueeze(0) if attn_mask.size(0) == 1 else attn_mask.view(bsz, num_heads, tgt_len, src_len)
-        )
-    if key_padding_mask is None:
-        return attn_mask
-    if key_padding_mask.shape != (bsz, src_len):
-        raise AssertionError(f"expecting key_padding_mask shape of {(bsz, src_len)}, but got {key_padding_mask.shape}")
-    key_padding_mask = key_padding_mask.view(bsz, 1, 1, src_len)
-    return key_padding_mask if attn_mask is None else attn_mask + key_padding_mask
+        rows, shown = _attend_and_show(q, k, v, terms, dropout_p, heads)
+        shown = shown.mean(dim=1) if average_attn_weights else shown
+        shown = shown if batched else shown.squeeze(0)
+    else:
+        rows, shown = _attend(q, k, v, terms, dropout_p, causal, heads), None
+    out = _nn.linear(rows, out_proj_weight, out_proj_bias)
+    out = out.view(q.size(1), heads.batch, out.size(-1))
+    return (out if batched else out.squeeze(1)), shown
 
 
 def _batch_first_attention(
@@ -311,46 +308,22 @@ def _batch_first_attention(
     is_causal,
 ):
     """Attention without its weights for inputs (N, L, E), (N, S, E) of checked shapes, in their own layout: projections
-    are split into heads as views.
+    are split into heads as views. Masks are terms (_mask_terms).
     """
-    bsz, tgt_len, embed_dim = query.shape
-    src_len = key.shape[1]
+    heads, queries, keys = _Heads(query.shape[0], num_heads, query.shape[2]), query.shape[1], key.shape[1]
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
-    if is_causal and key_padding_mask is None:
-        mask = None
-    else:
-        is_causal = False if key_padding_mask is not None else is_causal
-        mask = _four_dimensional_mask(attn_mask, key_padding_mask, tgt_len, src_len, bsz, num_heads)
+    causal, terms = is_causal and key_padding_mask is None, None
+    if not causal:
+        if attn_mask is not None:
+            _check_mask_shape(attn_mask, heads, queries, keys)
+        terms = _merged(attn_mask, key_padding_mask, heads, queries, keys)
     if query is key and key is value:
         parts = _nn.linear(query, in_proj_weight, in_proj_bias).chunk(3, -1)
     else:
         weights = in_proj_weight.chunk(3)
         biases = (None, None, None) if in_proj_bias is None else in_proj_bias.chunk(3)
         parts = [_nn.linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases)]
-    q, k, v = [x.unflatten(-1, (num_heads, embed_dim // num_heads)).transpose(1, 2) for x in parts]
-    out = _nn.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal)
-    return _nn.linear(out.transpose(1, 2).reshape(bsz, tgt_len, embed_dim), out_proj_weight, out_proj_bias)
-
-
-def _attention_with_weights(
-    q, k, v, attn_mask, dropout_p, bsz, num_heads, out_proj_weight, out_proj_bias, average, batched
-):
-    """The attention written out, where the caller wants to see its weights. q (N H, L, D), k and v (N H, S, D)."""
-    tgt_len, head_dim, src_len = q.size(1), q.size(2), k.size(1)
-    scaled = q * (1.0 / float(head_dim)) ** 0.5
-    if attn_mask is not None:
-        weights = tessera.baddbmm(attn_mask, scaled, k.transpose(-2, -1))
-    else:
-        weights = tessera.bmm(scaled, k.transpose(-2, -1))
-    weights = weights.softmax(-1)
-    if dropout_p > 0.0:
-        weights = tessera.dropout(weights, dropout_p, True)
-    out = tessera.bmm(weights, v).transpose(0, 1).contiguous().view(tgt_len * bsz, num_heads * head_dim)
-    out = _nn.linear(out, out_proj_weight, out_proj_bias).view(tgt_len, bsz, -1)
-    weights = weights.view(bsz, num_heads, tgt_len, src_len)
-    if average:
-        weights = weights.mean(dim=1)
-    if not batched:
-        return out.squeeze(1), weights.squeeze(0)
-    return out, weights
+    q, k, v = [x.unflatten(-1, (num_heads, heads.dim)).transpose(1, 2) for x in parts]
+    out = _nn.scaled_dot_product_attention(q, k, v, terms, dropout_p, causal)
+    return _nn.linear(out.transpose(1, 2).reshape(query.shape), out_proj_weight, out_proj_bias)

@@ -512,10 +512,7 @@ class MultiheadAttention(Module):
         is_causal=False,
     ):
         batched = query.dim() == 3
-        key_padding_mask = F._canonical_mask(
-            key_padding_mask, "key_padding_mask", F._none_or_dtype(attn_mask), "attn_mask", query.dtype
-        )
-        attn_mask = F._canonical_mask(attn_mask, "attn_mask", None, "", query.dtype, False)
+        attn_mask, key_padding_mask = F._mask_terms(attn_mask, key_padding_mask, query.dtype)
         if (
             self.batch_first
             and batched

@@ -167,8 +167,7 @@ class TransformerEncoder(_Stack):
 
 def _float_masks(src, mask, name, padding):
     """Both masks of self-attention in the input's dtype."""
-    padding = F._canonical_mask(padding, "src_key_padding_mask", F._none_or_dtype(mask), name, src.dtype)
-    return F._canonical_mask(mask, name, None, "", src.dtype, False), padding
+    return F._mask_terms(mask, padding, src.dtype, (name, "src_key_padding_mask"))
 
 
 class TransformerDecoder(_Stack):
