@@ -4,16 +4,13 @@
 
 #include "tensor/core/error.h"
 #include "tensor/core/parallel.h"
+#include "tensor/core/visit.h"
 #include "tensor/cpu/support/types.h"
 #include "tensor/cpu/support/scratch.h"
 
 namespace tessera::cpu {
 namespace internal {
 namespace {
-
-struct Wide {
-  uint64_t a, b;
-};
 
 template <class E>
 void gather_row(E* to, const E* from, int64_t n, int64_t stride) {
@@ -55,22 +52,10 @@ __attribute__((optimize("O3"))) void add_contiguous(A* __restrict to, const T* _
 
 void im2col_block(int64_t item, const ConvGeometry& g, const void* x, int64_t channels, int64_t p0, int64_t p1,
                   void* cols, int64_t cols_stride) {
-  const auto run = [&](auto e) {
-    using E = decltype(e);
+  visit_size(item, [&](auto tag) {
+    using E = typename decltype(tag)::type;
     im2col_elements(g, static_cast<const E*>(x), channels, p0, p1, static_cast<E*>(cols), cols_stride);
-  };
-  switch (item) {
-    case 1:
-      return run(uint8_t{});
-    case 2:
-      return run(uint16_t{});
-    case 4:
-      return run(uint32_t{});
-    case 8:
-      return run(uint64_t{});
-    default:
-      return run(Wide{});
-  }
+  });
 }
 
 template <class T, class A>

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "tensor/core/visit.h"
 #include "tensor/cpu/gemm/gemm.h"
 
 namespace tessera::cpu::internal {
@@ -18,25 +19,10 @@ void fill_rows(E* to, int64_t stride, const E* values, int64_t rows, int64_t n) 
 }
 // Row r of n elements = values[r].
 inline void broadcast_rows(int64_t item, void* to, int64_t stride, const void* values, int64_t rows, int64_t n) {
-  struct Wide {
-    uint64_t a, b;
-  };
-  const auto run = [&](auto e) {
-    using E = decltype(e);
+  visit_size(item, [&](auto tag) {
+    using E = typename decltype(tag)::type;
     fill_rows(static_cast<E*>(to), stride, static_cast<const E*>(values), rows, n);
-  };
-  switch (item) {
-    case 1:
-      return run(uint8_t{});
-    case 2:
-      return run(uint16_t{});
-    case 4:
-      return run(uint32_t{});
-    case 8:
-      return run(uint64_t{});
-    default:
-      return run(Wide{});
-  }
+  });
 }
 
 }  // namespace tessera::cpu::internal
