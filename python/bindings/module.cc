@@ -11,6 +11,7 @@
 #include "python/bindings/explain.h"
 #include "python/bindings/library/library.h"
 #include "python/bindings/operators.h"
+#include "python/bindings/pytree/pytree.h"
 #include "python/bindings/shells/python_shells.h"
 #include "python/bindings/convert/storage.h"
 #include "python/bindings/convert/tensor_convert.h"
@@ -73,6 +74,7 @@ void init(PyObject* module) {
   add_functions(schedules.get(), schedule_functions());
   init_autograd(module);
   init_library(module);
+  init_pytree(module);
   init_device_library(module);
 #ifdef TESSERA_CHECK_LOCK
   add_functions(module, {{"_count_without_lock", count_without_lock, METH_O,
