@@ -28,6 +28,12 @@ void add_functions(PyObject* module, std::vector<PyMethodDef> functions) {
   check(PyModule_AddFunctions(module, kept->data()));
 }
 
+void add_module(PyObject* parent, const char* name, std::vector<PyMethodDef> functions) {
+  Ref made = Ref::steal(check(PyModule_New((std::string("tessera._C.") + name).c_str())));
+  check(PyModule_AddObjectRef(parent, name, made.get()));
+  add_functions(made.get(), std::move(functions));
+}
+
 // "torch" under the launcher, which names the package before it loads the extension; else the package's own name.
 void read_display_name() {
   Ref package = Ref::steal(PyImport_ImportModule("tessera"));
@@ -69,9 +75,8 @@ void init(PyObject* module) {
   }
   add_functions(nn.get(), conversion_functions());
   check(PyModule_AddObjectRef(module, "default_generator", Ref::steal(wrap(default_cpu_generator())).get()));
-  Ref schedules = Ref::steal(check(PyModule_New("tessera._C._schedules")));
-  check(PyModule_AddObjectRef(module, "_schedules", schedules.get()));
-  add_functions(schedules.get(), schedule_functions());
+  add_module(module, "_schedules", schedule_functions());
+  add_module(module, "_lbfgs", lbfgs_functions());
   init_autograd(module);
   init_library(module);
   init_pytree(module);

@@ -184,7 +184,6 @@ ONLY_RAISE = {
     "tessera.nn.parameter.UninitializedTensorMixin.share_memory_": "has no memory yet",
     "tessera.nn.utils.parametrize._refuse_to_pickle": "parametrized modules are not pickled whole",
     "tessera.nn.utils.prune.BasePruningMethod.compute_mask": ABSTRACT,
-    "tessera.optim._single.SingleTensorOptimizer._new_state": ABSTRACT,
     "tessera.optim._single.SingleTensorOptimizer._update": ABSTRACT,
     "tessera.optim.lr_scheduler.LRScheduler.get_lr": ABSTRACT,
     "tessera.optim.optimizer.Optimizer.step": ABSTRACT,

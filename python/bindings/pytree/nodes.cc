@@ -76,7 +76,8 @@ Parts custom_parts_with_keys(const Node& node, PyObject* tree) {
   for (Py_ssize_t i = 0; i < n && i < PySequence_Fast_GET_SIZE(parts.children.get()); ++i) {
     Ref pair = Ref::borrow(PySequence_Fast_GET_ITEM(parts.children.get(), i));
     Ref two = Ref::steal(check(PySequence_Tuple(pair.get())));
-    if (PyTuple_GET_SIZE(two.get()) != 2) throw ValueError("flatten_with_keys_fn must return ([(key, child), ...], context)");
+    if (PyTuple_GET_SIZE(two.get()) != 2)
+      throw ValueError("flatten_with_keys_fn must return ([(key, child), ...], context)");
     check(PyList_Append(keys.get(), PyTuple_GET_ITEM(two.get(), 0)));
     check(PyList_Append(children.get(), PyTuple_GET_ITEM(two.get(), 1)));
   }
@@ -175,7 +176,8 @@ Ref node_def(PyObject* type) {
 PyObject* context_keys(Kind kind, PyObject* context) {
   if (kind != Kind::kDefaultDict) return context;
   if (!(PyList_Check(context) || PyTuple_Check(context)) || PySequence_Fast_GET_SIZE(context) != 2) {
-    PyErr_Format(PyExc_ValueError, "TreeSpec of defaultdict: expected the context [factory, keys], but got %R", context);
+    PyErr_Format(PyExc_ValueError, "TreeSpec of defaultdict: expected the context [factory, keys], but got %R",
+                 context);
     throw ErrorAlreadySet();
   }
   return PySequence_Fast_GET_ITEM(context, 1);
@@ -188,15 +190,26 @@ Parts take_apart(const Node& node, PyObject* tree, With with) {
   Parts parts;
   switch (node.kind) {
     case Kind::kDict:
-    case Kind::kDefaultDict: parts.children = Ref::steal(check(PyDict_Values(tree))); break;
-    case Kind::kOrderedDict: parts.children = Ref::steal(check(PyMapping_Values(tree))); break;
-    case Kind::kDeque: parts.children = Ref::steal(check(PySequence_List(tree))); break;
-    default: parts.children = Ref::borrow(tree);
+    case Kind::kDefaultDict:
+      parts.children = Ref::steal(check(PyDict_Values(tree)));
+      break;
+    case Kind::kOrderedDict:
+      parts.children = Ref::steal(check(PyMapping_Values(tree)));
+      break;
+    case Kind::kDeque:
+      parts.children = Ref::steal(check(PySequence_List(tree)));
+      break;
+    default:
+      parts.children = Ref::borrow(tree);
   }
   if (with == With::kChildren) return parts;
   switch (node.kind) {
-    case Kind::kDict: parts.context = Ref::steal(check(PyDict_Keys(tree))); break;
-    case Kind::kOrderedDict: parts.context = Ref::steal(check(PyMapping_Keys(tree))); break;
+    case Kind::kDict:
+      parts.context = Ref::steal(check(PyDict_Keys(tree)));
+      break;
+    case Kind::kOrderedDict:
+      parts.context = Ref::steal(check(PyMapping_Keys(tree)));
+      break;
     case Kind::kDefaultDict: {
       Ref keys = Ref::steal(check(PyDict_Keys(tree)));
       Ref factory = attribute(tree, g_default_factory);
@@ -205,9 +218,14 @@ Parts take_apart(const Node& node, PyObject* tree, With with) {
       PyList_SET_ITEM(parts.context.get(), 1, keys.release());
       break;
     }
-    case Kind::kDeque: parts.context = attribute(tree, g_maxlen); break;
-    case Kind::kNamedTuple: parts.context = Ref::borrow(type_object(Py_TYPE(tree))); break;
-    default: parts.context = no_context();
+    case Kind::kDeque:
+      parts.context = attribute(tree, g_maxlen);
+      break;
+    case Kind::kNamedTuple:
+      parts.context = Ref::borrow(type_object(Py_TYPE(tree)));
+      break;
+    default:
+      parts.context = no_context();
   }
   if (with == With::kKeys) parts.keys = steps_to(node, tree, parts);
   return parts;
@@ -216,9 +234,12 @@ Parts take_apart(const Node& node, PyObject* tree, With with) {
 Ref put_together(Kind kind, PyObject* type, PyObject* context, Ref children) {
   PyObject* list = children.get();
   switch (kind) {
-    case Kind::kList: return children;
-    case Kind::kTuple: return Ref::steal(check(PyList_AsTuple(list)));
-    case Kind::kDict: return fill(Ref::steal(check(PyDict_New())), type, context, list);
+    case Kind::kList:
+      return children;
+    case Kind::kTuple:
+      return Ref::steal(check(PyList_AsTuple(list)));
+    case Kind::kDict:
+      return fill(Ref::steal(check(PyDict_New())), type, context, list);
     case Kind::kOrderedDict:
       return fill(Ref::steal(check(PyObject_CallNoArgs(type_object(&PyODict_Type)))), type, context, list);
     case Kind::kDefaultDict: {
@@ -226,15 +247,18 @@ Ref put_together(Kind kind, PyObject* type, PyObject* context, Ref children) {
       Ref factory = Ref::borrow(PySequence_Fast_GET_ITEM(context, 0));
       return fill(call(type_object(g_defaultdict), factory.get()), type, keys, list);
     }
-    case Kind::kDeque: return call(type, list, context);
+    case Kind::kDeque:
+      return call(type, list, context);
     case Kind::kNamedTuple: {
       if (!PyType_Check(context)) bad_context(type, context);
       Ref values = Ref::steal(check(PyList_AsTuple(list)));
       return Ref::steal(check(PyObject_Call(context, values.get(), nullptr)));
     }
     case Kind::kResult:
-    case Kind::kSize: return call(type, list);
-    default: return call(member(node_def(type).get(), 2).get(), list, context);
+    case Kind::kSize:
+      return call(type, list);
+    default:
+      return call(member(node_def(type).get(), 2).get(), list, context);
   }
 }
 

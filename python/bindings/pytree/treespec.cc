@@ -46,8 +46,8 @@ Ref checked_children(PyObject* type, PyObject* given) {
   const Py_ssize_t n = PyTuple_GET_SIZE(children.get());
   for (Py_ssize_t i = 0; i < n; ++i)
     if (!is_spec(PyTuple_GET_ITEM(children.get(), i))) {
-      PyErr_Format(PyExc_TypeError, "TreeSpec(): expected children_specs to be a list of TreeSpec, but item %zd is %R", i,
-                   PyTuple_GET_ITEM(children.get(), i));
+      PyErr_Format(PyExc_TypeError, "TreeSpec(): expected children_specs to be a list of TreeSpec, but item %zd is %R",
+                   i, PyTuple_GET_ITEM(children.get(), i));
       throw ErrorAlreadySet();
     }
   if (type == Py_None && n) throw ValueError("TreeSpec(): a leaf (type None) has no children_specs");
@@ -206,8 +206,7 @@ PyObject* spec_child(PyObject* self, PyObject* index) { return PyObject_GetItem(
 PyObject* spec_is_leaf(PyObject* self, PyObject*) { return PyBool_FromLong(as_spec(self)->kind == Kind::kLeaf); }
 PyObject* spec_entries(PyObject* self, PyObject*) {
   Spec* s = as_spec(self);
-  if (is_dictionary(s->kind))
-    return guarded([&] { return check(PySequence_List(context_keys(s->kind, s->context))); });
+  if (is_dictionary(s->kind)) return guarded([&] { return check(PySequence_List(context_keys(s->kind, s->context))); });
   return guarded([&] {
     Ref out = Ref::steal(check(PyList_New(s->size())));
     for (Py_ssize_t i = 0; i < s->size(); ++i) PyList_SET_ITEM(out.get(), i, check(PyLong_FromSsize_t(i)));
@@ -296,8 +295,9 @@ void init_spec(PyObject* module) {
       {Py_tp_richcompare, reinterpret_cast<void*>(spec_compare)},
       {Py_tp_methods, g_methods},
       {Py_tp_getset, g_getset},
-      {Py_tp_doc, const_cast<char*>("TreeSpec(type, context=None, children_specs=())\n--\n\n"
-                                    "The shape of a tree: class of the container, its context, specs of the children.")},
+      {Py_tp_doc,
+       const_cast<char*>("TreeSpec(type, context=None, children_specs=())\n--\n\n"
+                         "The shape of a tree: class of the container, its context, specs of the children.")},
       {0, nullptr}};
   static PyType_Slot leaf_slots[] = {{Py_tp_new, reinterpret_cast<void*>(leaf_new)},
                                      {Py_tp_dealloc, reinterpret_cast<void*>(spec_dealloc)},

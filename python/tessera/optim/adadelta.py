@@ -1,7 +1,7 @@
 """Adadelta (Zeiler 2012)."""
 
-from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import as_real, check, check_lr, subtract_scaled
+from ._single import SingleTensorOptimizer
+from .optimizer import Optimizer, as_real, check, declared, subtract_scaled
 
 __all__ = ["Adadelta", "adadelta"]
 
@@ -9,8 +9,10 @@ __all__ = ["Adadelta", "adadelta"]
 class Adadelta(SingleTensorOptimizer):
     """v = rho v + (1 - rho) g^2, d = sqrt(u + eps) / sqrt(v + eps) g, u = rho u + (1 - rho) d^2, p -= lr d."""
 
-    _late_defaults = {"capturable": False}
+    _state = ("square_avg", "acc_delta")
+    _checks = {"rho": lambda rho, _: check(0.0 <= rho <= 1.0, "rho value", rho)}
 
+    @declared
     def __init__(
         self,
         params,
@@ -24,26 +26,7 @@ class Adadelta(SingleTensorOptimizer):
         maximize=False,
         differentiable=False,
     ):
-        check_lr(lr, foreach, capturable)
-        check(0.0 <= rho <= 1.0, "rho value", rho)
-        check(eps >= 0.0, "epsilon value", eps)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                rho=rho,
-                eps=eps,
-                weight_decay=weight_decay,
-                maximize=maximize,
-                capturable=capturable,
-                foreach=foreach,
-                differentiable=differentiable,
-            ),
-        )
-
-    def _new_state(self, p, group):
-        return {"square_avg": zeros_like(p), "acc_delta": zeros_like(p)}
+        Optimizer._declare(**locals())
 
     def _update(self, p, grad, state, group):
         rho, eps = group["rho"], group["eps"]

@@ -3,7 +3,15 @@
 import tessera
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import _get_scalar_dtype, _get_value, as_real, check, check_lr, count_of, subtract_scaled
+from .optimizer import (
+    Optimizer,
+    _get_scalar_dtype,
+    _get_value,
+    as_real,
+    count_of,
+    declared,
+    subtract_scaled,
+)
 
 __all__ = ["ASGD"]
 
@@ -13,8 +21,7 @@ class ASGD(SingleTensorOptimizer):
     t0).
     """
 
-    _late_defaults = {"capturable": False}
-
+    @declared
     def __init__(
         self,
         params,
@@ -28,22 +35,7 @@ class ASGD(SingleTensorOptimizer):
         differentiable=False,
         capturable=False,
     ):
-        check_lr(lr, foreach, capturable)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                lambd=lambd,
-                alpha=alpha,
-                t0=t0,
-                weight_decay=weight_decay,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                capturable=capturable,
-            ),
-        )
+        Optimizer._declare(**locals())
 
     def _new_state(self, p, group):
         dtype = _get_scalar_dtype()

@@ -3,7 +3,7 @@
 import tessera
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import _get_scalar_dtype, as_real, check, check_betas, check_lr, count_of, subtract_scaled
+from .optimizer import Optimizer, _get_scalar_dtype, as_real, count_of, declared, subtract_scaled
 
 __all__ = ["NAdam"]
 
@@ -13,8 +13,7 @@ class NAdam(SingleTensorOptimizer):
     0.96^(t momentum_decay)).
     """
 
-    _late_defaults = {"capturable": False, "decoupled_weight_decay": False}
-
+    @declared
     def __init__(
         self,
         params,
@@ -30,26 +29,7 @@ class NAdam(SingleTensorOptimizer):
         capturable=False,
         differentiable=False,
     ):
-        check_lr(lr, foreach, capturable)
-        check(eps >= 0.0, "epsilon value", eps)
-        check_betas(betas)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        check(momentum_decay >= 0.0, "momentum_decay value", momentum_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=betas,
-                eps=eps,
-                weight_decay=weight_decay,
-                momentum_decay=momentum_decay,
-                decoupled_weight_decay=decoupled_weight_decay,
-                maximize=maximize,
-                foreach=foreach,
-                capturable=capturable,
-                differentiable=differentiable,
-            ),
-        )
+        Optimizer._declare(**locals())
 
     def _new_state(self, p, group):
         device = p.device if group["capturable"] else None

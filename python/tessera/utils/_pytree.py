@@ -293,7 +293,7 @@ def _list_flatten(values):
     return list(values), None
 
 
-def _list_unflatten(values, context):
+def _list_unflatten(values, _):
     return list(values)
 
 
