@@ -159,6 +159,7 @@ ONLY_RAISE = {
     "fake implementations run, have numbers as sizes",
     "tessera._library.schema.infer_schema.fail": "the error of its neighbours",
     "tessera._tensor.reinforce": "documented as removed",
+    "tessera._utils.ExceptionWrapper.reraise": "raises what it holds",
     "tessera.autograd.function.Function.__call__": CALLED,
     "tessera.autograd.function.Function.vmap": ABSTRACT,
     "tessera.autograd.function.NestedIOFunction.backward_extended": ABSTRACT,

@@ -7,7 +7,7 @@ from .optimizer import (
     Optimizer,
     at_least_zero,
     check_rate,
-    declared,
+    constructor,
     dense_parameters,
     new_step,
     run_closure,
@@ -45,20 +45,10 @@ class Adafactor(Optimizer):
         "weight_decay": at_least_zero("weight_decay", AT_LEAST_ZERO),
     }
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=1e-2,
-        beta2_decay=-0.8,
-        eps=(None, 1e-3),
-        d=1.0,
-        weight_decay=0.0,
-        *,
-        foreach=None,
-        maximize=False,
-    ):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0),
+        dict(foreach=None, maximize=False),
+    )
 
     @tessera.no_grad()
     def step(self, closure=None):

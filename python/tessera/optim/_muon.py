@@ -9,7 +9,7 @@ from .optimizer import (
     Optimizer,
     at_least_zero,
     check_rate,
-    declared,
+    constructor,
     dense_parameters,
     run_closure,
 )
@@ -34,20 +34,20 @@ class Muon(Optimizer):
         "adjust_lr_fn": _check_adjustment,
     }
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        weight_decay=0.1,
-        momentum=0.95,
-        nesterov=True,
-        ns_coefficients=(3.4445, -4.7750, 2.0315),
-        eps=1e-7,
-        ns_steps=5,
-        adjust_lr_fn=None,
-    ):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(
+            lr=1e-3,
+            weight_decay=0.1,
+            momentum=0.95,
+            nesterov=True,
+            ns_coefficients=(3.4445, -4.7750, 2.0315),
+            eps=1e-7,
+            ns_steps=5,
+            adjust_lr_fn=None,
+        ),
+    )
+
+    def _begin(self):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.dim() != 2:

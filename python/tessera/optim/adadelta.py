@@ -1,7 +1,7 @@
 """Adadelta (Zeiler 2012)."""
 
 from ._single import SingleTensorOptimizer
-from .optimizer import Optimizer, as_real, check, declared, subtract_scaled
+from .optimizer import Optimizer, as_real, check, constructor, subtract_scaled
 
 __all__ = ["Adadelta", "adadelta"]
 
@@ -12,21 +12,10 @@ class Adadelta(SingleTensorOptimizer):
     _state = ("square_avg", "acc_delta")
     _checks = {"rho": lambda rho, _: check(0.0 <= rho <= 1.0, "rho value", rho)}
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=1.0,
-        rho=0.9,
-        eps=1e-6,
-        weight_decay=0,
-        foreach=None,
-        *,
-        capturable=False,
-        maximize=False,
-        differentiable=False,
-    ):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None),
+        dict(capturable=False, maximize=False, differentiable=False),
+    )
 
     def _update(self, p, grad, state, group):
         rho, eps = group["rho"], group["eps"]

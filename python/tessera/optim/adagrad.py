@@ -9,7 +9,7 @@ from .optimizer import (
     _use_grad_for_differentiable,
     as_real,
     decayed,
-    declared,
+    constructor,
     new_step,
     run_closure,
     scale_of,
@@ -24,23 +24,13 @@ class Adagrad(Optimizer):
     Sparse gradients touch their rows only.
     """
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=1e-2,
-        lr_decay=0,
-        weight_decay=0,
-        initial_accumulator_value=0,
-        eps=1e-10,
-        foreach=None,
-        *,
-        maximize=False,
-        differentiable=False,
-        fused=None,
-    ):
-        Optimizer._declare(**locals())
-        start = initial_accumulator_value
+    __init__ = constructor(
+        dict(lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, foreach=None),
+        dict(maximize=False, differentiable=False, fused=None),
+    )
+
+    def _begin(self):
+        start = self.defaults["initial_accumulator_value"]
         for group in self.param_groups:
             for p in group["params"]:
                 value = complex(start, start) if p.is_complex() else start

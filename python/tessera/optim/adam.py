@@ -9,7 +9,7 @@ from .optimizer import (
     _get_value,
     _use_grad_for_differentiable,
     as_real,
-    declared,
+    constructor,
     fused_ready,
     new_step,
     run_closure,
@@ -29,24 +29,17 @@ class Adam(Optimizer):
     weight_decay is added to the gradient (decoupled_weight_decay: p *= 1 - lr weight_decay first, as in AdamW).
     """
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        amsgrad=False,
-        *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-        fused=None,
-        decoupled_weight_decay=False,
-    ):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False),
+        dict(
+            foreach=None,
+            maximize=False,
+            capturable=False,
+            differentiable=False,
+            fused=None,
+            decoupled_weight_decay=False,
+        ),
+    )
 
     @_use_grad_for_differentiable
     def step(self, closure=None):

@@ -3,7 +3,7 @@
 import tessera
 
 from ._single import SingleTensorOptimizer
-from .optimizer import Optimizer, as_real, count_of, declared
+from .optimizer import Optimizer, as_real, count_of, constructor
 
 __all__ = ["Adamax"]
 
@@ -13,21 +13,10 @@ class Adamax(SingleTensorOptimizer):
 
     _state = ("exp_avg", "exp_inf")
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=2e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        foreach=None,
-        *,
-        maximize=False,
-        differentiable=False,
-        capturable=False,
-    ):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None),
+        dict(maximize=False, differentiable=False, capturable=False),
+    )
 
     def _update(self, p, grad, state, group):
         beta1, beta2 = group["betas"]

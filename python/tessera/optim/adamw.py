@@ -3,7 +3,7 @@
 import functools
 
 from .adam import Adam, adam
-from .optimizer import Optimizer, declared
+from .optimizer import Optimizer, constructor
 
 __all__ = ["AdamW", "adamw"]
 
@@ -13,23 +13,10 @@ class AdamW(Adam):
 
     _fixed = {"decoupled_weight_decay": True}
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=1e-2,
-        amsgrad=False,
-        *,
-        maximize=False,
-        foreach=None,
-        capturable=False,
-        differentiable=False,
-        fused=None,
-    ):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=1e-2, amsgrad=False),
+        dict(maximize=False, foreach=None, capturable=False, differentiable=False, fused=None),
+    )
 
 
 adamw = functools.partial(adam, decoupled_weight_decay=True)

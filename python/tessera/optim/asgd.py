@@ -9,7 +9,7 @@ from .optimizer import (
     _get_value,
     as_real,
     count_of,
-    declared,
+    constructor,
     subtract_scaled,
 )
 
@@ -21,21 +21,19 @@ class ASGD(SingleTensorOptimizer):
     t0).
     """
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=1e-2,
-        lambd=1e-4,
-        alpha=0.75,
-        t0=1e6,
-        weight_decay=0,
-        foreach=None,
-        maximize=False,
-        differentiable=False,
-        capturable=False,
-    ):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(
+            lr=1e-2,
+            lambd=1e-4,
+            alpha=0.75,
+            t0=1e6,
+            weight_decay=0,
+            foreach=None,
+            maximize=False,
+            differentiable=False,
+            capturable=False,
+        ),
+    )
 
     def _new_state(self, p, group):
         dtype = _get_scalar_dtype()

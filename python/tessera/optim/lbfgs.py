@@ -5,7 +5,7 @@ optim/lbfgs.
 import tessera
 from tessera._C import _lbfgs
 
-from .optimizer import Optimizer, as_real, declared
+from .optimizer import Optimizer, as_real, constructor
 
 __all__ = ["LBFGS"]
 
@@ -17,22 +17,24 @@ class LBFGS(Optimizer):
     step(closure) evaluates the closure several times and returns the first loss. One parameter group only (ValueError).
     """
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=1,
-        max_iter=20,
-        max_eval=None,
-        tolerance_grad=1e-7,
-        tolerance_change=1e-9,
-        history_size=100,
-        line_search_fn=None,
-    ):
-        max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(
+            lr=1,
+            max_iter=20,
+            max_eval=None,
+            tolerance_grad=1e-7,
+            tolerance_change=1e-9,
+            history_size=100,
+            line_search_fn=None,
+        )
+    )
+
+    def _begin(self):
         if len(self.param_groups) != 1:
             raise ValueError("LBFGS doesn't support per-parameter options (parameter groups)")
+        for options in (self.defaults, self.param_groups[0]):
+            if options["max_eval"] is None:
+                options["max_eval"] = options["max_iter"] * 5 // 4
 
     @property
     def _params(self):

@@ -3,7 +3,7 @@
 import tessera
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import Optimizer, _get_scalar_dtype, as_real, count_of, declared, subtract_scaled
+from .optimizer import Optimizer, _get_scalar_dtype, as_real, count_of, constructor, subtract_scaled
 
 __all__ = ["NAdam"]
 
@@ -13,23 +13,10 @@ class NAdam(SingleTensorOptimizer):
     0.96^(t momentum_decay)).
     """
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=2e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        momentum_decay=4e-3,
-        decoupled_weight_decay=False,
-        *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-    ):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled_weight_decay=False),
+        dict(foreach=None, maximize=False, capturable=False, differentiable=False),
+    )
 
     def _new_state(self, p, group):
         device = p.device if group["capturable"] else None

@@ -73,14 +73,23 @@ def _get_scalar_dtype(is_fused=None):
 # ---- options ---------------------------------------------------------------------------------------------------------
 
 
-def declared(constructor):
-    """Marks a constructor whose parameters after `params` are the options of the optimizer, and whose body is
-    `Optimizer._declare(**locals())`: checks, defaults and old pickles follow from its signature.
+def constructor(plain, named=None):
+    """The constructor `(self, params, <plain options>, *, <named options>)` of an optimizer: it checks the options,
+    makes them the defaults, and calls `_begin()`.
+
+    Args:
+        plain, named: option -> default, in the order of the signature. What an old pickle lacks is the default as well.
     """
-    code, plain = constructor.__code__, constructor.__defaults__ or ()
-    names = code.co_varnames[: code.co_argcount]
-    constructor.options = {**dict(zip(names[len(names) - len(plain) :], plain)), **(constructor.__kwdefaults__ or {})}
-    return constructor
+    options = {**plain, **(named or {})}
+    signature = [f"{name}=options[{name!r}]" for name in plain]
+    signature += ["*", *(f"{name}=options[{name!r}]" for name in named)] if named else []
+    handed_on = ", ".join(f"{name}={name}" for name in options)
+    space = {"options": options, "Optimizer": Optimizer, "__name__": __name__}
+    # as Python makes the constructors of data classes: errors, inspect and help see a function like any other
+    exec(f"def __init__(self, params, {', '.join(signature)}): Optimizer._declare(self, params, {handed_on})", space)
+    made = space["__init__"]
+    made.options = options
+    return made
 
 
 def check(ok, text, value, error=ValueError):
@@ -220,7 +229,7 @@ class Optimizer:
     _fixed: dict = {}  # options that are no arguments
 
     def _declare(self, params, **options):
-        """The body of a `declared` constructor."""
+        """What constructors do with their options."""
         options.update(self._fixed)
         for name, test in {**CHECKS, **self._checks}.items():
             if name in options:
@@ -228,6 +237,10 @@ class Optimizer:
         Optimizer.__init__(self, params, options)
         if options.get("fused"):
             self._need_device_dtype_check_for_fused = self._step_supports_amp_scaling = True
+        self._begin()
+
+    def _begin(self):
+        """What a subclass does once its parameters are there."""
 
     def __init__(self, params, defaults):
         self.defaults = defaults

@@ -3,7 +3,7 @@
 import tessera
 
 from ._single import SingleTensorOptimizer
-from .optimizer import Optimizer, as_real, count_of, declared
+from .optimizer import Optimizer, as_real, count_of, constructor
 
 __all__ = ["RAdam"]
 
@@ -13,22 +13,10 @@ class RAdam(SingleTensorOptimizer):
 
     _state = ("exp_avg", "exp_avg_sq")
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        decoupled_weight_decay=False,
-        *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-    ):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False),
+        dict(foreach=None, maximize=False, capturable=False, differentiable=False),
+    )
 
     def _update(self, p, grad, state, group):
         beta1, beta2 = group["betas"]

@@ -3,7 +3,7 @@
 from tessera import Tensor
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import Optimizer, as_real, at_least_zero, declared, subtract_scaled
+from .optimizer import Optimizer, as_real, at_least_zero, constructor, subtract_scaled
 
 __all__ = ["RMSprop"]
 
@@ -15,22 +15,20 @@ class RMSprop(SingleTensorOptimizer):
 
     _checks = {"alpha": at_least_zero("alpha value")}
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=1e-2,
-        alpha=0.99,
-        eps=1e-8,
-        weight_decay=0,
-        momentum=0,
-        centered=False,
-        capturable=False,
-        foreach=None,
-        maximize=False,
-        differentiable=False,
-    ):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(
+            lr=1e-2,
+            alpha=0.99,
+            eps=1e-8,
+            weight_decay=0,
+            momentum=0,
+            centered=False,
+            capturable=False,
+            foreach=None,
+            maximize=False,
+            differentiable=False,
+        ),
+    )
 
     def _new_state(self, p, group):
         state = {"square_avg": zeros_like(p)}

@@ -3,7 +3,7 @@
 import tessera
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import Optimizer, as_real, check, declared
+from .optimizer import Optimizer, as_real, check, constructor
 
 __all__ = ["Rprop"]
 
@@ -15,20 +15,10 @@ class Rprop(SingleTensorOptimizer):
 
     _checks = {"etas": lambda etas, _: check(0.0 < etas[0] < 1.0 < etas[1], "eta values", f"{etas[0]}, {etas[1]}")}
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=1e-2,
-        etas=(0.5, 1.2),
-        step_sizes=(1e-6, 50),
-        *,
-        capturable=False,
-        foreach=None,
-        maximize=False,
-        differentiable=False,
-    ):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50)),
+        dict(capturable=False, foreach=None, maximize=False, differentiable=False),
+    )
 
     def _new_state(self, p, group):
         # a complex gradient has one step size for each part

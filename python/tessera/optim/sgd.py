@@ -5,7 +5,7 @@ import tessera
 from .optimizer import (
     Optimizer,
     _use_grad_for_differentiable,
-    declared,
+    constructor,
     fused_ready,
     run_closure,
     scale_of,
@@ -28,22 +28,10 @@ class SGD(Optimizer):
 
     _checks = {"nesterov": _check_nesterov}
 
-    @declared
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        momentum=0,
-        dampening=0,
-        weight_decay=0,
-        nesterov=False,
-        *,
-        maximize=False,
-        foreach=None,
-        differentiable=False,
-        fused=None,
-    ):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False),
+        dict(maximize=False, foreach=None, differentiable=False, fused=None),
+    )
 
     @_use_grad_for_differentiable
     def step(self, closure=None):

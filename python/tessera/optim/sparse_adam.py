@@ -3,7 +3,7 @@
 import tessera
 from tessera._lazy import require
 
-from .optimizer import Optimizer, check, check_lr, declared, run_closure
+from .optimizer import Optimizer, check, check_lr, constructor, run_closure
 
 __all__ = ["SparseAdam"]
 
@@ -19,9 +19,11 @@ class SparseAdam(Optimizer):
         "eps": lambda eps, options: check(eps > 0.0, "epsilon value", eps),
     }
 
-    @declared
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):
-        Optimizer._declare(**locals())
+    __init__ = constructor(
+        dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False),
+    )
+
+    def _begin(self):
         sparse = [
             [g, i] for g, group in enumerate(self.param_groups) for i, p in enumerate(group["params"]) if p.is_sparse
         ]
