@@ -46,9 +46,10 @@ class Adam(Optimizer):
         """Does one step."""
         loss = run_closure(closure)
         for group in self.param_groups:
-            rule = {name: group[name] for name in _RULE}
+            rule = scale_of(self)
+            for name in _RULE:
+                rule[name] = group[name]
             rule["beta1"], rule["beta2"] = group["betas"]
-            rule.update(scale_of(self))
             names = _STATE if group["amsgrad"] else _STATE[:3]
             numbers = not isinstance(rule["beta1"], Tensor) and not isinstance(rule["beta2"], Tensor)
             lists = step_lists(self, group, names) if numbers else None

@@ -525,7 +525,7 @@ def subtract_scaled(p, direction, lr):
 
 def scale_of(optimizer):
     """What a gradient scaler left for this step."""
-    return {name: getattr(optimizer, name, None) for name in ("grad_scale", "found_inf")}
+    return {"grad_scale": getattr(optimizer, "grad_scale", None), "found_inf": getattr(optimizer, "found_inf", None)}
 
 
 def take_scale(grads, grad_scale, found_inf):

@@ -61,16 +61,20 @@ class SGD(Optimizer):
         return loss
 
 
-_RULE = ("weight_decay", "momentum", "lr", "dampening", "nesterov", "maximize")
+_RULE = ("weight_decay", "momentum", "lr", "dampening", "nesterov", "maximize")  # numbers first
 
 
 def _options(optimizer, group):
-    return {**{name: group[name] for name in _RULE}, **scale_of(optimizer)}
+    rule = scale_of(optimizer)
+    for name in _RULE:
+        rule[name] = group[name]
+    return rule
 
 
 def _fused(params, grads, buffers, first, **rule):
     """All parameters in one call."""
-    rule.update({name: float(rule[name]) for name in ("weight_decay", "momentum", "lr", "dampening")})
+    for name in _RULE[:4]:
+        rule[name] = float(rule[name])
     tessera._fused_sgd_(params, grads, buffers, is_first_step=first, **rule)
 
 
