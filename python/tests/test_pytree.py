@@ -281,6 +281,7 @@ def test_dataclasses():
 def test_steps_of_paths():
     key = pytree.MappingKey("a")
     assert key == pytree.MappingKey("a") and hash(key) == hash(pytree.MappingKey("a")) and key.key == "a"
+    assert eval(repr(key), vars(pytree)) == key == pytree.MappingKey(key="a")
     assert key != pytree.GetAttrKey("a") and repr(key) == "MappingKey(key='a')" and pytree.tree_is_leaf(key)
     assert pickle.loads(pickle.dumps(pytree.SequenceKey(2))).idx == 2 and str(pytree.GetAttrKey("w")) == ".w"
 

@@ -87,14 +87,11 @@ class _Step:
     """One step of a path, by `key`, `idx` or `name`; equal to another of its class that leads to the same place."""
 
     __slots__ = ("_at",)
+    _text = ""
 
-    def __init_subclass__(cls, field, text):
-        cls._field, cls._text = field, text
-        cls.__match_args__ = (field,)
-        setattr(cls, field, property(attrgetter("_at")))
-
-    def __init__(self, at):
-        self._at = at
+    def __init_subclass__(cls):
+        (cls._field,) = cls.__match_args__
+        setattr(cls, cls._field, property(attrgetter("_at")))
 
     def __eq__(self, other):
         return self._at == other._at if type(other) is type(self) else NotImplemented
@@ -115,16 +112,31 @@ class _Step:
         return parent[self._at]
 
 
-class MappingKey(_Step, field="key", text="[{!r}]"):
+class MappingKey(_Step):
     __slots__ = ()
+    __match_args__ = ("key",)
+    _text = "[{!r}]"
+
+    def __init__(self, key):
+        self._at = key
 
 
-class SequenceKey(_Step, field="idx", text="[{!r}]"):
+class SequenceKey(_Step):
     __slots__ = ()
+    __match_args__ = ("idx",)
+    _text = "[{!r}]"
+
+    def __init__(self, idx):
+        self._at = idx
 
 
-class GetAttrKey(_Step, field="name", text=".{}"):
+class GetAttrKey(_Step):
     __slots__ = ()
+    __match_args__ = ("name",)
+    _text = ".{}"
+
+    def __init__(self, name):
+        self._at = name
 
     def get(self, parent):
         return getattr(parent, self._at)
