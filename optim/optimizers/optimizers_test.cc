@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "optim/optimizers/adam.h"
+#include "optim/optimizers/lbfgs.h"
 #include "optim/optimizers/lr_scheduler.h"
 #include "optim/optimizers/sgd.h"
 
@@ -47,6 +48,41 @@ TEST(Steps, AreThoseOfPyTorch) {
   decoupled.lr = 0.1;
   decoupled.amsgrad = true;
   expect_steps(maker<AdamW>(decoupled), {0.6973029375f, -2.2860279083f, 0.2991005182f});
+}
+
+// The banana of Rosenbrock, in two parameters of one number each.
+template <class Options>
+std::vector<double> minimised(Options options, int steps) {
+  const auto one = [](double v) {
+    const Tensor t = empty_kernel(IntVector{1}, DType::kFloat64);
+    *t.data<double>() = v;
+    return t;
+  };
+  const Tensor x = one(-1.2).requires_grad_(), y = one(1).requires_grad_();
+  LBFGS lbfgs({x, y}, options);
+  double loss = 0;
+  int calls = 0;
+  for (int i = 0; i < steps; ++i)
+    loss = lbfgs.step([&] {
+      ++calls;
+      const double a = *x.data<double>(), b = *y.data<double>();
+      x.set_grad(one(-400 * a * (b - a * a) - 2 * (1 - a)));
+      y.set_grad(one(200 * (b - a * a)));
+      return 100 * (b - a * a) * (b - a * a) + (1 - a) * (1 - a);
+    });
+  EXPECT_EQ(calls, lbfgs.evaluations());
+  return {loss, *x.data<double>(), *y.data<double>()};
+}
+
+TEST(Lbfgs, FindsTheMinimumWithALineSearchAndGoesOnFromItsHistory) {
+  const auto found = minimised(LBFGSOptions{.max_iter = 5, .history_size = 3, .strong_wolfe = true}, 20);
+  EXPECT_NEAR(found[1], 1, 1e-5);
+  EXPECT_NEAR(found[2], 1, 1e-5);
+  const auto short_steps = minimised(LBFGSOptions{.lr = 0.1, .max_iter = 10}, 3);
+  EXPECT_LT(short_steps[0], 24.2);  // the value at the start
+  EXPECT_EQ(minimised(LBFGSOptions{.max_eval = 1}, 4)[1], minimised(LBFGSOptions{.max_iter = 1}, 4)[1]);
+  EXPECT_THROW(LBFGS({}), ValueError);
+  EXPECT_THROW(LBFGS({floats({1})}, {.lr = -1}), ValueError);
 }
 
 TEST(State, ComesBack) {

@@ -11,6 +11,7 @@
 #include "python/bindings/explain.h"
 #include "python/bindings/library/library.h"
 #include "python/bindings/operators.h"
+#include "python/bindings/pytree/pytree.h"
 #include "python/bindings/shells/python_shells.h"
 #include "python/bindings/convert/storage.h"
 #include "python/bindings/convert/tensor_convert.h"
@@ -25,6 +26,12 @@ void add_functions(PyObject* module, std::vector<PyMethodDef> functions) {
   auto* kept = new std::vector<PyMethodDef>(std::move(functions));  // CPython keeps pointers to the entries
   kept->push_back({nullptr, nullptr, 0, nullptr});
   check(PyModule_AddFunctions(module, kept->data()));
+}
+
+void add_module(PyObject* parent, const char* name, std::vector<PyMethodDef> functions) {
+  Ref made = Ref::steal(check(PyModule_New((std::string("tessera._C.") + name).c_str())));
+  check(PyModule_AddObjectRef(parent, name, made.get()));
+  add_functions(made.get(), std::move(functions));
 }
 
 // "torch" under the launcher, which names the package before it loads the extension; else the package's own name.
@@ -68,11 +75,11 @@ void init(PyObject* module) {
   }
   add_functions(nn.get(), conversion_functions());
   check(PyModule_AddObjectRef(module, "default_generator", Ref::steal(wrap(default_cpu_generator())).get()));
-  Ref schedules = Ref::steal(check(PyModule_New("tessera._C._schedules")));
-  check(PyModule_AddObjectRef(module, "_schedules", schedules.get()));
-  add_functions(schedules.get(), schedule_functions());
+  add_module(module, "_schedules", schedule_functions());
+  add_module(module, "_lbfgs", lbfgs_functions());
   init_autograd(module);
   init_library(module);
+  init_pytree(module);
   init_device_library(module);
 #ifdef TESSERA_CHECK_LOCK
   add_functions(module, {{"_count_without_lock", count_without_lock, METH_O,

@@ -403,6 +403,8 @@ PyObject* return_type_repr(PyObject* self) {
 }
 }  // namespace
 
+bool is_result_type(PyTypeObject* type) { return type->tp_repr == return_type_repr; }
+
 PyTypeObject* Overload::result_type() {
   const auto& returns = plan().schema().returns;
   if (result_type_ || returns.size() < 2 || returns[0].name.empty()) return result_type_;

@@ -49,6 +49,8 @@ PyObject* results_to_python(Overload& overload, Value* rets, size_t count);
 void init_operators(PyObject* module);
 // nb_add and the others: the same path, by the name of the method.
 void add_number_slots(std::vector<PyType_Slot>& slots);
+// Whether it is the type of an operator's several results.
+bool is_result_type(PyTypeObject* type);
 // All ops of all linked registries.
 const std::vector<const OpInfo*>& all_ops();
 const OpInfo* find_op(std::string_view qualified_name);  // "aten::add.Tensor"

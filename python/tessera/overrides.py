@@ -76,18 +76,18 @@ def wrap_torch_function(dispatcher):
     """Decorator that makes a function overridable; `dispatcher(*args, **kwargs)` gives the arguments that may
     override.
     """
+    return functools.partial(_wrapped, dispatcher)
 
-    def decorate(func):
-        @functools.wraps(func)
-        def wrapped(*args, **kwargs):
-            relevant = dispatcher(*args, **kwargs)
-            if has_torch_function(relevant):
-                return handle_torch_function(wrapped, relevant, *args, **kwargs)
-            return func(*args, **kwargs)
 
-        return wrapped
+def _wrapped(dispatcher, func):
+    @functools.wraps(func)
+    def public(*args, **kwargs):
+        relevant = dispatcher(*args, **kwargs)
+        overridden = has_torch_function(relevant)
+        call = functools.partial(handle_torch_function, public, relevant) if overridden else func
+        return call(*args, **kwargs)
 
-    return decorate
+    return public
 
 
 def is_tensor_like(obj):
@@ -182,28 +182,20 @@ def enable_reentrant_dispatch():
 # ---- inspection
 # -------------------------------------------------------------------------------------------------------------
 
+# What is no operator; the operators that take no tensor are found in their registry.
 _IGNORED = """
     typename is_tensor is_storage set_default_tensor_type set_default_dtype get_default_dtype set_default_device
-    get_default_device
-    get_rng_state set_rng_state manual_seed initial_seed seed save load set_printoptions fork_rng no_grad enable_grad
-    set_grad_enabled
-    inference_mode is_grad_enabled is_inference_mode_enabled tensor as_tensor asarray from_numpy frombuffer from_file
-    from_dlpack
-    scalar_tensor sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor
-    sparse_compressed_tensor
-    empty empty_permuted empty_strided empty_quantized zeros ones full eye arange range linspace logspace rand randn
-    randint randperm
-    normal bartlett_window blackman_window hamming_window hann_window kaiser_window tril_indices triu_indices
-    vitals_enabled
-    result_type promote_types can_cast get_num_threads set_num_threads get_num_interop_threads set_num_interop_threads
-    set_flush_denormal compiled_with_cxx11_abi use_deterministic_algorithms are_deterministic_algorithms_enabled
-    is_deterministic_algorithms_warn_only_enabled set_deterministic_debug_mode get_deterministic_debug_mode
-    set_float32_matmul_precision
-    get_float32_matmul_precision set_warn_always is_warn_always_enabled compile vmap cond finfo iinfo device dtype
-    layout Size Generator
-    is_autocast_enabled is_autocast_cache_enabled set_autocast_enabled clear_autocast_cache autocast
-    broadcast_shapes unify_type_list parse_type_comment set_autocast_dtype get_autocast_dtype sym_int sym_float sym_max
-    sym_min sym_not
+    get_default_device get_rng_state set_rng_state manual_seed initial_seed seed save load set_printoptions fork_rng
+    no_grad enable_grad set_grad_enabled inference_mode is_grad_enabled is_inference_mode_enabled
+    tensor as_tensor asarray from_numpy frombuffer from_file from_dlpack scalar_tensor sparse_coo_tensor
+    sparse_csr_tensor sparse_csc_tensor sparse_bsr_tensor sparse_bsc_tensor sparse_compressed_tensor normal linspace
+    logspace vitals_enabled result_type promote_types can_cast get_num_threads set_num_threads get_num_interop_threads
+    set_num_interop_threads set_flush_denormal compiled_with_cxx11_abi use_deterministic_algorithms
+    are_deterministic_algorithms_enabled is_deterministic_algorithms_warn_only_enabled set_deterministic_debug_mode
+    get_deterministic_debug_mode set_float32_matmul_precision get_float32_matmul_precision set_warn_always
+    is_warn_always_enabled compile vmap cond finfo iinfo device dtype layout Size Generator is_autocast_enabled
+    is_autocast_cache_enabled set_autocast_enabled clear_autocast_cache autocast broadcast_shapes unify_type_list
+    parse_type_comment set_autocast_dtype get_autocast_dtype sym_int sym_float sym_max sym_min sym_not
 """.split()
 
 _IGNORED_METHODS = """
@@ -221,12 +213,33 @@ _IGNORED_METHODS = """
 def get_ignored_functions():
     """Public functions that can't be overridden with `__torch_function__`: factories, settings, tests of types."""
     found = {getattr(tessera, name) for name in _IGNORED if hasattr(tessera, name)}
+    found |= {f for f in (getattr(tessera, name, None) for name in tessera._core_names) if _is_factory(f)}
     found |= {
         getattr(tessera.Tensor, name)
         for name in _IGNORED_METHODS
         if hasattr(tessera.Tensor, name) and _hashable(getattr(tessera.Tensor, name))
     }
     return found
+
+
+def _schemas(func):
+    """The schemas of the overloads of an operator; none for other functions."""
+    schemas = [_C._get_schema(overload) for overload in getattr(func, "_overloads", None) or ()]
+    return [schema for schema in schemas if schema is not None]
+
+
+def _is_factory(func):
+    """Whether all overloads of an operator make their result out of no tensor."""
+    schemas = _schemas(func)
+    return bool(schemas) and not any(
+        "Tensor" in str(argument.type) for schema in schemas for argument in schema.arguments if argument.name != "out"
+    )
+
+
+def get_default_nowrap_functions():
+    """Getters whose results a subclass gets as they are: those that give back a tensor that is there already."""
+    names = ("_base", "grad", "_grad")
+    return {getattr(tessera.Tensor, name).__get__ for name in names if hasattr(tessera.Tensor, name)}
 
 
 def _hashable(value):

@@ -3,6 +3,9 @@
 import copy
 import math
 
+import inspect
+import pickle
+
 import pytest
 
 import tessera
@@ -288,3 +291,85 @@ def test_functional_forms_leave_a_step_out_too():
         maximize=False,
     )
     assert all(x[0].tolist() == [1.0, 1.0] for x in lists) and step.item() == 0
+
+
+# ---- options are declared by constructors
+# ------------------------------------------------------------------------------------------------------------------
+
+CLASSES = [getattr(optim, name) for name in dir(optim) if name[0].isupper()]
+DECLARED = [cls for cls in CLASSES if isinstance(cls, type) and hasattr(cls.__init__, "options")]
+
+
+@pytest.mark.parametrize("cls", DECLARED, ids=lambda cls: cls.__name__)
+def test_the_signature_says_what_the_options_are(cls):
+    signature = inspect.signature(cls)
+    defaults = {n: p.default for n, p in signature.parameters.items() if n != "params"}
+    weight = tessera.nn.Parameter(tessera.ones(2, 2))
+    optimizer = cls([weight])
+    computed = {"max_eval": 25} if cls.__name__ == "LBFGS" else {}
+    fixed = {"decoupled_weight_decay": True} if cls.__name__ == "AdamW" else {}
+    options = {"differentiable": False, **defaults, **computed, **fixed}
+    assert {"differentiable": False, **optimizer.defaults} == options
+    assert {k: v for k, v in optimizer.param_groups[0].items() if k != "params"} == optimizer.defaults
+    # what an older version did not write is there after loading
+    state = optimizer.__getstate__()
+    for name in {"maximize", "foreach", "differentiable", "decoupled_weight_decay"} & {*defaults, *fixed}:
+        state["param_groups"][0].pop(name, None)
+    state["state"][weight] = {"step": 3}
+    again = cls.__new__(cls)
+    again.__setstate__(state)
+    assert {"differentiable": False, **options} == {"differentiable": False, **again.defaults}
+    assert set(again.param_groups[0]) == {"params", *defaults, *fixed}
+    assert isinstance(again.state[weight]["step"], int if cls.__name__ == "SparseAdam" else tessera.Tensor)
+    assert len(DECLARED) == 15
+
+
+def test_wrong_options():
+    weight = [tessera.nn.Parameter(tessera.ones(2, 2))]
+    for cls, options, text in [
+        (tessera.optim.Adam, {"lr": -1.0}, "Invalid learning rate: -1.0"),
+        (tessera.optim.Adam, {"betas": (0.9, 1.0)}, "Invalid beta parameter at index 1: 1.0"),
+        (tessera.optim.Adam, {"eps": float("nan")}, "Invalid epsilon value: nan"),
+        (tessera.optim.SGD, {"nesterov": True}, "Nesterov momentum requires a momentum and zero dampening"),
+        (tessera.optim.Rprop, {"etas": (1.0, 2.0)}, "Invalid eta values: 1.0, 2.0"),
+        (tessera.optim.Adadelta, {"rho": 2}, "Invalid rho value: 2"),
+        (tessera.optim.Muon, {"momentum": -1}, "momentum should be >= 0 but is: -1"),
+        (tessera.optim.Adafactor, {"eps": (None, -1.0)}, "epsilon2 should be >= 0 but is: -1.0"),
+        (tessera.optim.SparseAdam, {"lr": 0.0}, "Invalid learning rate: 0.0"),
+        (tessera.optim.RAdam, {"lr": tessera.ones(2)}, "Tensor lr must be 1-element"),
+    ]:
+        with pytest.raises(ValueError) as caught:
+            cls(weight, **options)
+        assert str(caught.value) == text
+    with pytest.raises(RuntimeError, match="cannot be `True` together"):
+        tessera.optim.AdamW(weight, fused=True, foreach=True)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'momentum'"):
+        tessera.optim.Adam(weight, momentum=1)
+    group = {"params": [("a", weight[0]), tessera.ones(1)]}
+    before = dict(group)
+    with pytest.raises(ValueError, match="Some param names are missing"):
+        tessera.optim.SGD(weight).add_param_group(group)
+    assert group == before  # not half a group
+
+
+def test_lbfgs_goes_on_after_it_was_pickled():
+    def run(optimizer, weight):
+        def closure():
+            optimizer.zero_grad()
+            loss = ((weight - tessera.tensor([1.0, -2.0])) ** 4).sum() + weight.prod() ** 2
+            loss.backward()
+            return loss
+
+        return [float(optimizer.step(closure)) for _ in range(3)]
+
+    weight = tessera.nn.Parameter(tessera.tensor([3.0, 3.0]))
+    optimizer = tessera.optim.LBFGS([weight], max_iter=4, history_size=2, line_search_fn="strong_wolfe")
+    first = run(optimizer, weight)
+    assert first[0] > first[1] > first[2] and len(optimizer.state[weight]["old_dirs"]) == 2
+    copied = pickle.loads(pickle.dumps(optimizer))
+    assert run(optimizer, weight) == run(copied, copied.param_groups[0]["params"][0])
+    with pytest.raises(RuntimeError, match="only 'strong_wolfe'"):
+        start = tessera.nn.Parameter(tessera.ones(2))
+        run(tessera.optim.LBFGS([start], line_search_fn="armijo"), start)
+    with pytest.raises(ZeroDivisionError):
+        tessera.optim.LBFGS([weight], line_search_fn="strong_wolfe").step(lambda: 1 / 0)

@@ -99,9 +99,7 @@ UNREAD = {
     "tessera.optim.adagrad.adagrad": ("fused has_sparse_grad foreach differentiable has_complex", ONE_RESULT),
     "tessera.optim.adam.adam": ("foreach fused has_complex", ONE_RESULT),
     "tessera.optim.sgd.sgd": ("has_sparse_grad foreach fused", ONE_RESULT),
-    "tessera.optim.adadelta.Adadelta._new_state": ("group", ABSTRACT),
-    "tessera.optim.adamax.Adamax._new_state": ("group", ABSTRACT),
-    "tessera.optim.radam.RAdam._new_state": ("group", ABSTRACT),
+    "tessera.optim._single.SingleTensorOptimizer._new_state": ("group", ABSTRACT),
     "tessera.optim.lr_scheduler.ReduceLROnPlateau._reduce_lr": (
         "epoch",
         "subclasses override it; the base class prints nothing",
@@ -157,7 +155,7 @@ def unread(function, owner):
         else:
             children = ast.iter_child_nodes(node)
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            used.add(node.id)
+            used.update(parameters(function, owner) if node.id == "locals" else [node.id])
         for child in children:
             visit(child)
 

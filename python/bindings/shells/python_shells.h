@@ -11,5 +11,6 @@ namespace tessera::python {
 std::vector<PyMethodDef> module_shell_functions();
 std::vector<PyMethodDef> optimizer_shell_functions();
 std::vector<PyMethodDef> schedule_functions();  // of the module _C._schedules
+std::vector<PyMethodDef> lbfgs_functions();     // of the module _C._lbfgs
 
 }  // namespace tessera::python

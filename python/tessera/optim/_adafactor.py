@@ -1,11 +1,35 @@
 """Adafactor (Shazeer and Stern 2018)."""
 
 import tessera
-from tessera import Tensor
 
-from .optimizer import Optimizer, dense_parameters, new_step, run_closure
+from .optimizer import (
+    AT_LEAST_ZERO,
+    Optimizer,
+    at_least_zero,
+    check_rate,
+    constructor,
+    dense_parameters,
+    new_step,
+    run_closure,
+)
 
 __all__ = ["Adafactor"]
+
+
+def _check_decay(decay, _):
+    if not 0.0 >= decay:
+        raise ValueError(f"beta2_decay should be <= 0 but is: {decay}")
+
+
+def _check_epsilons(eps, options):
+    for i, value in enumerate(eps, 1):
+        if not (value is None and i == 1):
+            at_least_zero(f"epsilon{i}", AT_LEAST_ZERO)(value, options)
+
+
+def _check_threshold(d, _):
+    if not d >= 1.0:
+        raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
 
 
 class Adafactor(Optimizer):
@@ -13,49 +37,18 @@ class Adafactor(Optimizer):
     the rate is relative to the parameter's RMS.
     """
 
-    def __init__(
-        self,
-        params,
-        lr=1e-2,
-        beta2_decay=-0.8,
-        eps=(None, 1e-3),
-        d=1.0,
-        weight_decay=0.0,
-        *,
-        foreach=None,
-        maximize=False,
-    ):
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        if not lr >= 0.0:
-            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
-        if not 0.0 >= beta2_decay:
-            raise ValueError(f"beta2_decay should be <= 0 but is: {beta2_decay}")
-        if eps[0] is not None and not eps[0] >= 0.0:
-            raise ValueError(f"epsilon1 should be >= 0 but is: {eps[0]}")
-        if not eps[1] >= 0.0:
-            raise ValueError(f"epsilon2 should be >= 0 but is: {eps[1]}")
-        if not d >= 1.0:
-            raise ValueError(f"Clipping threshold d should be >= 1 but is: {d}")
-        if not weight_decay >= 0.0:
-            raise ValueError(f"weight_decay should be >= 0 but is: {weight_decay}")
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                beta2_decay=beta2_decay,
-                eps=eps,
-                d=d,
-                weight_decay=weight_decay,
-                foreach=foreach,
-                maximize=maximize,
-            ),
-        )
+    _checks = {
+        "lr": check_rate,
+        "beta2_decay": _check_decay,
+        "eps": _check_epsilons,
+        "d": _check_threshold,
+        "weight_decay": at_least_zero("weight_decay", AT_LEAST_ZERO),
+    }
 
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        for group in self.param_groups:
-            group.setdefault("foreach", None)
+    __init__ = constructor(
+        dict(lr=1e-2, beta2_decay=-0.8, eps=(None, 1e-3), d=1.0, weight_decay=0.0),
+        dict(foreach=None, maximize=False),
+    )
 
     @tessera.no_grad()
     def step(self, closure=None):

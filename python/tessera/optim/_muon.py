@@ -3,11 +3,23 @@
 import math
 
 import tessera
-from tessera import Tensor
 
-from .optimizer import Optimizer, dense_parameters, run_closure
+from .optimizer import (
+    AT_LEAST_ZERO,
+    Optimizer,
+    at_least_zero,
+    check_rate,
+    constructor,
+    dense_parameters,
+    run_closure,
+)
 
 __all__ = ["Muon"]
+
+
+def _check_adjustment(how, _):
+    if how not in (None, "original", "match_rms_adamw"):
+        raise ValueError(f"Adjust learning rate function {how} is not supported")
 
 
 class Muon(Optimizer):
@@ -15,41 +27,27 @@ class Muon(Optimizer):
     others).
     """
 
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        weight_decay=0.1,
-        momentum=0.95,
-        nesterov=True,
-        ns_coefficients=(3.4445, -4.7750, 2.0315),
-        eps=1e-7,
-        ns_steps=5,
-        adjust_lr_fn=None,
-    ):
-        if isinstance(lr, Tensor) and lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-        if not lr >= 0.0:
-            raise ValueError(f"Learning rate should be >= 0 but is: {lr}")
-        if not momentum >= 0.0:
-            raise ValueError(f"momentum should be >= 0 but is: {momentum}")
-        if not weight_decay >= 0.0:
-            raise ValueError(f"weight decay should be >= 0 but is: {weight_decay}")
-        if adjust_lr_fn is not None and adjust_lr_fn not in ("original", "match_rms_adamw"):
-            raise ValueError(f"Adjust learning rate function {adjust_lr_fn} is not supported")
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                weight_decay=weight_decay,
-                momentum=momentum,
-                nesterov=nesterov,
-                ns_coefficients=ns_coefficients,
-                eps=eps,
-                ns_steps=ns_steps,
-                adjust_lr_fn=adjust_lr_fn,
-            ),
-        )
+    _checks = {
+        "lr": check_rate,
+        "momentum": at_least_zero("momentum", AT_LEAST_ZERO),
+        "weight_decay": at_least_zero("weight decay", AT_LEAST_ZERO),
+        "adjust_lr_fn": _check_adjustment,
+    }
+
+    __init__ = constructor(
+        dict(
+            lr=1e-3,
+            weight_decay=0.1,
+            momentum=0.95,
+            nesterov=True,
+            ns_coefficients=(3.4445, -4.7750, 2.0315),
+            eps=1e-7,
+            ns_steps=5,
+            adjust_lr_fn=None,
+        ),
+    )
+
+    def _begin(self):
         for group in self.param_groups:
             for p in group["params"]:
                 if p.dim() != 2:

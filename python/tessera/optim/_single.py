@@ -9,21 +9,18 @@ from .optimizer import (
     dense_parameters,
     new_step,
     run_closure,
-    setstate_defaults,
 )
 
 
 class SingleTensorOptimizer(Optimizer):
-    """A subclass defines `_new_state(p, group)` and `_update(p, grad, state, group)`; state["step"] is counted here."""
+    """A subclass names the tensors of a parameter's `_state`, which begin as zeros of its shape, and defines
+    `_update(p, grad, state, group)`; state["step"] is counted here.
+    """
 
-    _late_defaults = {}
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        setstate_defaults(self, foreach=None, maximize=False, differentiable=False, **self._late_defaults)
+    _state: tuple = ()
 
     def _new_state(self, p, group):
-        raise NotImplementedError
+        return {name: zeros_like(p) for name in self._state}
 
     def _update(self, p, grad, state, group):
         raise NotImplementedError

@@ -1,7 +1,7 @@
 """Adadelta (Zeiler 2012)."""
 
-from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import as_real, check, check_lr, subtract_scaled
+from ._single import SingleTensorOptimizer
+from .optimizer import Optimizer, as_real, check, constructor, subtract_scaled
 
 __all__ = ["Adadelta", "adadelta"]
 
@@ -9,41 +9,13 @@ __all__ = ["Adadelta", "adadelta"]
 class Adadelta(SingleTensorOptimizer):
     """v = rho v + (1 - rho) g^2, d = sqrt(u + eps) / sqrt(v + eps) g, u = rho u + (1 - rho) d^2, p -= lr d."""
 
-    _late_defaults = {"capturable": False}
+    _state = ("square_avg", "acc_delta")
+    _checks = {"rho": lambda rho, _: check(0.0 <= rho <= 1.0, "rho value", rho)}
 
-    def __init__(
-        self,
-        params,
-        lr=1.0,
-        rho=0.9,
-        eps=1e-6,
-        weight_decay=0,
-        foreach=None,
-        *,
-        capturable=False,
-        maximize=False,
-        differentiable=False,
-    ):
-        check_lr(lr, foreach, capturable)
-        check(0.0 <= rho <= 1.0, "rho value", rho)
-        check(eps >= 0.0, "epsilon value", eps)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                rho=rho,
-                eps=eps,
-                weight_decay=weight_decay,
-                maximize=maximize,
-                capturable=capturable,
-                foreach=foreach,
-                differentiable=differentiable,
-            ),
-        )
-
-    def _new_state(self, p, group):
-        return {"square_avg": zeros_like(p), "acc_delta": zeros_like(p)}
+    __init__ = constructor(
+        dict(lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None),
+        dict(capturable=False, maximize=False, differentiable=False),
+    )
 
     def _update(self, p, grad, state, group):
         rho, eps = group["rho"], group["eps"]

@@ -5,16 +5,14 @@ from tessera._lazy import require
 
 from .optimizer import (
     Optimizer,
-    _check_choice,
-    _get_scalar_dtype,
     _get_value,
     _use_grad_for_differentiable,
     as_real,
-    check,
-    check_lr,
     decayed,
+    constructor,
+    new_step,
     run_closure,
-    setstate_defaults,
+    scale_of,
     take_scale,
 )
 
@@ -26,60 +24,18 @@ class Adagrad(Optimizer):
     Sparse gradients touch their rows only.
     """
 
-    def __init__(
-        self,
-        params,
-        lr=1e-2,
-        lr_decay=0,
-        weight_decay=0,
-        initial_accumulator_value=0,
-        eps=1e-10,
-        foreach=None,
-        *,
-        maximize=False,
-        differentiable=False,
-        fused=None,
-    ):
-        check_lr(lr)
-        check(lr_decay >= 0.0, "lr_decay value", lr_decay)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        check(initial_accumulator_value >= 0.0, "initial_accumulator_value value", initial_accumulator_value)
-        check(eps >= 0.0, "epsilon value", eps)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                lr_decay=lr_decay,
-                eps=eps,
-                weight_decay=weight_decay,
-                initial_accumulator_value=initial_accumulator_value,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                fused=fused,
-            ),
-        )
-        _check_choice(foreach, fused, differentiable)
-        if fused:
-            self._need_device_dtype_check_for_fused = True
-            self._step_supports_amp_scaling = True
+    __init__ = constructor(
+        dict(lr=1e-2, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10, foreach=None),
+        dict(maximize=False, differentiable=False, fused=None),
+    )
+
+    def _begin(self):
+        start = self.defaults["initial_accumulator_value"]
         for group in self.param_groups:
             for p in group["params"]:
-                start = (
-                    complex(initial_accumulator_value, initial_accumulator_value)
-                    if p.is_complex()
-                    else initial_accumulator_value
-                )
-                self.state[p] = {
-                    "step": tessera.zeros((), dtype=_get_scalar_dtype(group["fused"]))
-                    if fused
-                    else tessera.tensor(0.0, dtype=_get_scalar_dtype()),
-                    "sum": tessera.full_like(p, start, memory_format=tessera.preserve_format),
-                }
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        setstate_defaults(self, foreach=None, maximize=False, differentiable=False, fused=None)
+                value = complex(start, start) if p.is_complex() else start
+                total = tessera.full_like(p, value, memory_format=tessera.preserve_format)
+                self.state[p] = {"step": new_step(p, group), "sum": total}
 
     def share_memory(self):
         """Moves the state to shared memory."""
@@ -93,9 +49,7 @@ class Adagrad(Optimizer):
         loss = run_closure(closure)
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
-            if not take_scale(
-                [p.grad for p in params], getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
-            ):
+            if not take_scale([p.grad for p in params], **scale_of(self)):
                 continue
             for p in params:
                 state = self.state[p]

@@ -3,19 +3,17 @@
 import tessera
 from tessera import Tensor
 
+from ._single import zeros_like
 from .optimizer import (
     Optimizer,
-    _check_choice,
     _get_value,
     _use_grad_for_differentiable,
     as_real,
-    check,
-    check_betas,
-    check_lr,
+    constructor,
     fused_ready,
     new_step,
     run_closure,
-    setstate_defaults,
+    scale_of,
     step_lists,
     take_scale,
     undo_steps,
@@ -31,164 +29,66 @@ class Adam(Optimizer):
     weight_decay is added to the gradient (decoupled_weight_decay: p *= 1 - lr weight_decay first, as in AdamW).
     """
 
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        amsgrad=False,
-        *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-        fused=None,
-        decoupled_weight_decay=False,
-    ):
-        check_lr(lr, foreach, capturable)
-        check(eps >= 0.0, "epsilon value", eps)
-        check_betas(betas)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=betas,
-                eps=eps,
-                weight_decay=weight_decay,
-                amsgrad=amsgrad,
-                maximize=maximize,
-                foreach=foreach,
-                capturable=capturable,
-                differentiable=differentiable,
-                fused=fused,
-                decoupled_weight_decay=decoupled_weight_decay,
-            ),
-        )
-        _check_choice(foreach, fused, differentiable)
-        if fused:
-            self._step_supports_amp_scaling = True
-
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        setstate_defaults(
-            self,
-            amsgrad=False,
-            maximize=False,
+    __init__ = constructor(
+        dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, amsgrad=False),
+        dict(
             foreach=None,
+            maximize=False,
             capturable=False,
             differentiable=False,
-            decoupled_weight_decay=False,
             fused=None,
-        )
-
-    def _init_group(self, group):
-        """Lists of parameters, gradients, m, v, max v, steps; makes the state that is missing."""
-        params, grads, ms, vs, max_vs, steps = [], [], [], [], [], []
-        amsgrad = group["amsgrad"]
-        for p in group["params"]:
-            grad = p.grad
-            if grad is None:
-                continue
-            if grad.layout != tessera.strided:
-                raise RuntimeError("Adam does not support sparse gradients, please consider SparseAdam instead")
-            state = self.state[p]
-            if not state:
-                state["step"] = new_step(p, group)
-                state["exp_avg"] = tessera.zeros_like(p, memory_format=tessera.preserve_format)
-                state["exp_avg_sq"] = tessera.zeros_like(p, memory_format=tessera.preserve_format)
-                if amsgrad:
-                    state["max_exp_avg_sq"] = tessera.zeros_like(p, memory_format=tessera.preserve_format)
-            if group["differentiable"] and state["step"].requires_grad:
-                raise RuntimeError("`requires_grad` is not supported for `step` in differentiable mode")
-            params.append(p)
-            grads.append(grad)
-            ms.append(state["exp_avg"])
-            vs.append(state["exp_avg_sq"])
-            steps.append(state["step"])
-            if amsgrad:
-                max_vs.append(state["max_exp_avg_sq"])
-        return params, grads, ms, vs, max_vs, steps
+            decoupled_weight_decay=False,
+        ),
+    )
 
     @_use_grad_for_differentiable
     def step(self, closure=None):
         """Does one step."""
         loss = run_closure(closure)
         for group in self.param_groups:
-            beta1, beta2 = group["betas"]
-            options = dict(
-                amsgrad=group["amsgrad"],
-                beta1=beta1,
-                beta2=beta2,
-                lr=group["lr"],
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                maximize=group["maximize"],
-                decoupled_weight_decay=group["decoupled_weight_decay"],
-                grad_scale=getattr(self, "grad_scale", None),
-                found_inf=getattr(self, "found_inf", None),
-            )
-            lists = (
-                None
-                if isinstance(beta1, Tensor) or isinstance(beta2, Tensor)
-                else step_lists(self, group, _STATE_AMSGRAD if group["amsgrad"] else _STATE)
-            )
+            rule = scale_of(self)
+            for name in _RULE:
+                rule[name] = group[name]
+            rule["beta1"], rule["beta2"] = group["betas"]
+            names = _STATE if group["amsgrad"] else _STATE[:3]
+            numbers = not isinstance(rule["beta1"], Tensor) and not isinstance(rule["beta2"], Tensor)
+            lists = step_lists(self, group, names) if numbers else None
             if lists is not None:
-                params, grads, steps, ms, vs, *max_vs = lists
-                if params:
-                    _fused(params, grads, ms, vs, max_vs[0] if max_vs else [], steps, **options)
+                if lists[0]:
+                    _all_at_once(lists, **rule)
                 continue
-            lists = self._init_group(group)
-            if lists[0]:
-                adam(*lists, differentiable=group["differentiable"], capturable=group["capturable"], **options)
+            params, grads, steps, ms, vs, max_vs = self._lists(group, names)
+            if params:
+                flags = {name: group[name] for name in ("differentiable", "capturable")}
+                adam(params, grads, ms, vs, max_vs, steps, **flags, **rule)
         return loss
 
+    def _lists(self, group, names):
+        """The parameters that have a gradient, the gradients, and the state of each name; makes what is missing."""
+        params = [p for p in group["params"] if p.grad is not None]
+        for p in params:
+            if p.grad.layout != tessera.strided:
+                raise RuntimeError("Adam does not support sparse gradients, please consider SparseAdam instead")
+            state = self.state[p]
+            if not state:
+                state.update({"step": new_step(p, group)}, **{name: zeros_like(p) for name in names[1:]})
+            if group["differentiable"] and state["step"].requires_grad:
+                raise RuntimeError("`requires_grad` is not supported for `step` in differentiable mode")
+        columns = [[self.state[p][name] for p in params] if name in names else [] for name in _STATE]
+        return [params, [p.grad for p in params], *columns]
 
-_STATE = ("step", "exp_avg", "exp_avg_sq")
-_STATE_AMSGRAD = (*_STATE, "max_exp_avg_sq")
+
+_STATE = ("step", "exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+_RULE = ("amsgrad", "lr", "weight_decay", "eps", "maximize", "decoupled_weight_decay")
 
 
-def _fused(
-    params,
-    grads,
-    ms,
-    vs,
-    max_vs,
-    steps,
-    *,
-    amsgrad,
-    beta1,
-    beta2,
-    lr,
-    weight_decay,
-    eps,
-    maximize,
-    decoupled_weight_decay,
-    grad_scale,
-    found_inf,
-):
-    """All parameters in one call."""
+def _all_at_once(lists, lr, weight_decay, decoupled_weight_decay, found_inf, **rule):
+    """All parameters in one call. `lists`: parameters, gradients, steps, m, v and perhaps the largest v."""
+    params, grads, steps, ms, vs, *max_vs = lists
     tessera._C._add_to_steps(steps, 1)
     op = tessera._fused_adamw_ if decoupled_weight_decay else tessera._fused_adam_
-    op(
-        params,
-        grads,
-        ms,
-        vs,
-        max_vs,
-        steps,
-        lr=float(lr),
-        beta1=beta1,
-        beta2=beta2,
-        weight_decay=float(weight_decay),
-        eps=eps,
-        amsgrad=amsgrad,
-        maximize=maximize,
-        grad_scale=grad_scale,
-        found_inf=found_inf,
-    )
+    rule.update(lr=float(lr), weight_decay=float(weight_decay), found_inf=found_inf)
+    op(params, grads, ms, vs, max_vs[0] if max_vs else [], steps, **rule)
     if found_inf is not None:
         undo_steps(steps, found_inf)
 
@@ -218,64 +118,33 @@ def adam(
     maximize,
 ):
     """One step of Adam or AdamW on lists of tensors."""
+    rule = dict(amsgrad=amsgrad, beta1=beta1, beta2=beta2, lr=lr, weight_decay=weight_decay, eps=eps)
+    rule.update(maximize=maximize, decoupled_weight_decay=decoupled_weight_decay)
     plain = not differentiable and not isinstance(beta1, Tensor) and not isinstance(beta2, Tensor)
     if plain and fused_ready(lr, params, grads):
-        _fused(
-            params,
-            grads,
-            exp_avgs,
-            exp_avg_sqs,
-            max_exp_avg_sqs,
-            state_steps,
-            amsgrad=amsgrad,
-            beta1=beta1,
-            beta2=beta2,
-            lr=lr,
-            weight_decay=weight_decay,
-            eps=eps,
-            maximize=maximize,
-            decoupled_weight_decay=decoupled_weight_decay,
-            grad_scale=grad_scale,
-            found_inf=found_inf,
-        )
-        return
-    if not take_scale(grads, grad_scale, found_inf):
-        return
-    for i, p in enumerate(params):
-        state_steps[i] += 1
-        t = state_steps[i] if differentiable or capturable else _get_value(state_steps[i])
-        _single(
-            p,
-            grads[i],
-            exp_avgs[i],
-            exp_avg_sqs[i],
-            max_exp_avg_sqs[i] if amsgrad else None,
-            t,
-            differentiable,
-            decoupled_weight_decay,
-            beta1,
-            beta2,
-            lr,
-            weight_decay,
-            eps,
-            maximize,
-        )
+        lists = params, grads, state_steps, exp_avgs, exp_avg_sqs, max_exp_avg_sqs
+        _all_at_once(lists, grad_scale=grad_scale, found_inf=found_inf, **rule)
+    elif take_scale(grads, grad_scale, found_inf):
+        largest = max_exp_avg_sqs if amsgrad else [None] * len(params)
+        for p, g, m, v, max_v, step in zip(params, grads, exp_avgs, exp_avg_sqs, largest, state_steps):
+            step += 1
+            t = step if differentiable or capturable else _get_value(step)
+            _single((p, g, m, v, max_v), t, differentiable, rule)
 
 
-def _single(p, grad, m, v, max_v, t, differentiable, decoupled, beta1, beta2, lr, weight_decay, eps, maximize):
-    if maximize:
+def _single(tensors, t, differentiable, rule):
+    p, grad, *_ = tensors
+    lr, beta1, beta2 = rule["lr"], rule["beta1"], rule["beta2"]
+    if rule["maximize"]:
         grad = -grad
-    if weight_decay != 0:
-        if decoupled:
-            p.mul_(1 - lr * weight_decay)
+    if rule["weight_decay"] != 0:
+        if rule["decoupled_weight_decay"]:
+            p.mul_(1 - lr * rule["weight_decay"])
         else:
-            grad = grad.add(p, alpha=weight_decay)
-    p, grad, m, v, max_v = as_real(p, grad, m, v, max_v)
+            grad = grad.add(p, alpha=rule["weight_decay"])
+    p, grad, m, v, max_v = as_real(p, grad, *tensors[2:])
     m.lerp_(grad, 1 - beta1)
-    if differentiable:
-        v.mul_(beta2).addcmul_(grad, grad.clone() if grad.requires_grad else grad, value=1 - beta2)
-    else:
-        v.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+    v.mul_(beta2).addcmul_(grad, grad.clone() if differentiable and grad.requires_grad else grad, value=1 - beta2)
     step_size = lr / (1 - beta1**t)
     root = (1 - beta2**t) ** 0.5
     if max_v is not None:
@@ -286,6 +155,6 @@ def _single(p, grad, m, v, max_v, t, differentiable, decoupled, beta1, beta2, lr
         v = max_v
     if differentiable or isinstance(step_size, Tensor):
         # the step size joins the denominator, so that its gradient flows
-        p.addcdiv_(m, v.sqrt() / (root * -step_size) + eps / -step_size)
+        p.addcdiv_(m, v.sqrt() / (root * -step_size) + rule["eps"] / -step_size)
     else:
-        p.addcdiv_(m, (v.sqrt() / root).add_(eps), value=-step_size)
+        p.addcdiv_(m, (v.sqrt() / root).add_(rule["eps"]), value=-step_size)

@@ -2,8 +2,8 @@
 
 import tessera
 
-from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import as_real, check, check_betas, check_lr, count_of
+from ._single import SingleTensorOptimizer
+from .optimizer import Optimizer, as_real, count_of, constructor
 
 __all__ = ["Adamax"]
 
@@ -11,41 +11,12 @@ __all__ = ["Adamax"]
 class Adamax(SingleTensorOptimizer):
     """m = b1 m + (1 - b1) g, u = max(b2 u, |g| + eps), p -= lr / (1 - b1^t) m / u."""
 
-    _late_defaults = {"capturable": False}
+    _state = ("exp_avg", "exp_inf")
 
-    def __init__(
-        self,
-        params,
-        lr=2e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        foreach=None,
-        *,
-        maximize=False,
-        differentiable=False,
-        capturable=False,
-    ):
-        check_lr(lr, foreach, capturable)
-        check(eps >= 0.0, "epsilon value", eps)
-        check_betas(betas)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=betas,
-                eps=eps,
-                weight_decay=weight_decay,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                capturable=capturable,
-            ),
-        )
-
-    def _new_state(self, p, group):
-        return {"exp_avg": zeros_like(p), "exp_inf": zeros_like(p)}
+    __init__ = constructor(
+        dict(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, foreach=None),
+        dict(maximize=False, differentiable=False, capturable=False),
+    )
 
     def _update(self, p, grad, state, group):
         beta1, beta2 = group["betas"]

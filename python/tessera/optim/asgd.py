@@ -3,7 +3,15 @@
 import tessera
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import _get_scalar_dtype, _get_value, as_real, check, check_lr, count_of, subtract_scaled
+from .optimizer import (
+    Optimizer,
+    _get_scalar_dtype,
+    _get_value,
+    as_real,
+    count_of,
+    constructor,
+    subtract_scaled,
+)
 
 __all__ = ["ASGD"]
 
@@ -13,37 +21,19 @@ class ASGD(SingleTensorOptimizer):
     t0).
     """
 
-    _late_defaults = {"capturable": False}
-
-    def __init__(
-        self,
-        params,
-        lr=1e-2,
-        lambd=1e-4,
-        alpha=0.75,
-        t0=1e6,
-        weight_decay=0,
-        foreach=None,
-        maximize=False,
-        differentiable=False,
-        capturable=False,
-    ):
-        check_lr(lr, foreach, capturable)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                lambd=lambd,
-                alpha=alpha,
-                t0=t0,
-                weight_decay=weight_decay,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                capturable=capturable,
-            ),
-        )
+    __init__ = constructor(
+        dict(
+            lr=1e-2,
+            lambd=1e-4,
+            alpha=0.75,
+            t0=1e6,
+            weight_decay=0,
+            foreach=None,
+            maximize=False,
+            differentiable=False,
+            capturable=False,
+        ),
+    )
 
     def _new_state(self, p, group):
         dtype = _get_scalar_dtype()

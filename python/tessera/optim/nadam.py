@@ -3,7 +3,7 @@
 import tessera
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import _get_scalar_dtype, as_real, check, check_betas, check_lr, count_of, subtract_scaled
+from .optimizer import Optimizer, _get_scalar_dtype, as_real, count_of, constructor, subtract_scaled
 
 __all__ = ["NAdam"]
 
@@ -13,43 +13,10 @@ class NAdam(SingleTensorOptimizer):
     0.96^(t momentum_decay)).
     """
 
-    _late_defaults = {"capturable": False, "decoupled_weight_decay": False}
-
-    def __init__(
-        self,
-        params,
-        lr=2e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        momentum_decay=4e-3,
-        decoupled_weight_decay=False,
-        *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-    ):
-        check_lr(lr, foreach, capturable)
-        check(eps >= 0.0, "epsilon value", eps)
-        check_betas(betas)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        check(momentum_decay >= 0.0, "momentum_decay value", momentum_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=betas,
-                eps=eps,
-                weight_decay=weight_decay,
-                momentum_decay=momentum_decay,
-                decoupled_weight_decay=decoupled_weight_decay,
-                maximize=maximize,
-                foreach=foreach,
-                capturable=capturable,
-                differentiable=differentiable,
-            ),
-        )
+    __init__ = constructor(
+        dict(lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, momentum_decay=4e-3, decoupled_weight_decay=False),
+        dict(foreach=None, maximize=False, capturable=False, differentiable=False),
+    )
 
     def _new_state(self, p, group):
         device = p.device if group["capturable"] else None

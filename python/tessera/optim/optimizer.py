@@ -2,7 +2,6 @@
 
 from collections import OrderedDict, defaultdict
 from copy import deepcopy
-from itertools import chain
 
 import tessera
 from tessera import Tensor
@@ -71,12 +70,96 @@ def _get_scalar_dtype(is_fused=None):
     return tessera.float64 if tessera.get_default_dtype() == tessera.float64 else tessera.float32
 
 
-def _check_choice(foreach, fused, differentiable):
+# ---- options ---------------------------------------------------------------------------------------------------------
+
+
+def constructor(plain, named=None):
+    """The constructor `(self, params, <plain options>, *, <named options>)` of an optimizer: it checks the options,
+    makes them the defaults, and calls `_begin()`.
+
+    Args:
+        plain, named: option -> default, in the order of the signature. What an old pickle lacks is the default as well.
+    """
+    options = {**plain, **(named or {})}
+    signature = [f"{name}=options[{name!r}]" for name in plain]
+    signature += ["*", *(f"{name}=options[{name!r}]" for name in named)] if named else []
+    handed_on = ", ".join(f"{name}={name}" for name in options)
+    space = {"options": options, "Optimizer": Optimizer, "__name__": __name__}
+    # as Python makes the constructors of data classes: errors, inspect and help see a function like any other
+    exec(f"def __init__(self, params, {', '.join(signature)}): Optimizer._declare(self, params, {handed_on})", space)
+    made = space["__init__"]
+    made.options = options
+    return made
+
+
+def check(ok, text, value, error=ValueError):
+    """Raises "Invalid <text>: <value>" unless ok (NaN is not ok)."""
+    if not ok:
+        raise error(f"Invalid {text}: {value}")
+
+
+def at_least_zero(text, form="Invalid {}: {}"):
+    """A check of an option."""
+
+    def test(value, _):
+        if not value >= 0.0:
+            raise ValueError(form.format(text, value))
+
+    return test
+
+
+def check_lr(lr, options):
+    """ValueError for a negative learning rate, for a tensor with more than one element, and for a tensor with foreach
+    but not capturable.
+    """
+    if isinstance(lr, Tensor):
+        if options.get("foreach") and not options.get("capturable", True):
+            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+        one_element(lr)
+    check(lr >= 0.0, "learning rate", lr)
+
+
+def one_element(lr):
+    """ValueError for a tensor as learning rate that has several elements."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+
+
+AT_LEAST_ZERO = "{} should be >= 0 but is: {}"
+
+
+def check_rate(lr, options):
+    """As `check_lr`, in other words."""
+    one_element(lr)
+    at_least_zero("Learning rate", AT_LEAST_ZERO)(lr, options)
+
+
+def check_betas(betas, _):
+    """ValueError for betas outside [0, 1)."""
+    for i, b in enumerate(betas):
+        check(0.0 <= b < 1.0, f"beta parameter at index {i}", b)
+
+
+def check_fused(fused, options):
     """RuntimeError for flags that exclude each other."""
-    if fused and differentiable:
+    if fused and options["differentiable"]:
         raise RuntimeError("`fused` does not support `differentiable`")
-    if fused and foreach:
+    if fused and options["foreach"]:
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+
+
+# What an option of this name must be, in whichever optimizer; (value, all options) -> None or an error.
+CHECKS = {
+    "lr": check_lr,
+    "eps": at_least_zero("epsilon value"),
+    "betas": check_betas,
+    "weight_decay": at_least_zero("weight_decay value"),
+    "momentum": at_least_zero("momentum value"),
+    "momentum_decay": at_least_zero("momentum_decay value"),
+    "lr_decay": at_least_zero("lr_decay value"),
+    "initial_accumulator_value": at_least_zero("initial_accumulator_value value"),
+    "fused": check_fused,
+}
 
 
 def _call_hook_pair(hook, optimizer, args, kwargs):
@@ -86,6 +169,27 @@ def _call_hook_pair(hook, optimizer, args, kwargs):
     if isinstance(result, tuple) and len(result) == 2:
         return result
     raise RuntimeError(f"{hook} must return None or a tuple of (new_args, new_kwargs), but got {result}.")
+
+
+def _or_else(result, present):
+    """What a hook returned, or what there was if it returned nothing."""
+    return present if result is None else result
+
+
+def _fitted(value, param, group, key=None):
+    """Saved state as it belongs to its parameter: on its device, floating point state in its dtype; a counter keeps its
+    own, unless fused or capturable.
+    """
+    if isinstance(value, dict):
+        return {name: _fitted(item, param, group, name) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_fitted(item, param, group) for item in value)
+    if not isinstance(value, Tensor):
+        return value
+    if key != "step":
+        return value.to(param.device, param.dtype if param.is_floating_point() else value.dtype)
+    there = group.get("capturable") or group.get("fused")
+    return value.to(param.device, tessera.float32) if there else value
 
 
 def register_optimizer_step_pre_hook(hook):
@@ -120,6 +224,24 @@ class Optimizer:
     ValueError for no parameters, for a non-leaf, or for a parameter in two groups.
     """
 
+    _checks: dict = {}  # of options that mean something else in this class than in CHECKS
+    _steps_are_tensors = True
+    _fixed: dict = {}  # options that are no arguments
+
+    def _declare(self, params, **options):
+        """What constructors do with their options."""
+        options.update(self._fixed)
+        for name, test in {**CHECKS, **self._checks}.items():
+            if name in options:
+                test(options[name], options)
+        Optimizer.__init__(self, params, options)
+        if options.get("fused"):
+            self._need_device_dtype_check_for_fused = self._step_supports_amp_scaling = True
+        self._begin()
+
+    def _begin(self):
+        """What a subclass does once its parameters are there."""
+
     def __init__(self, params, defaults):
         self.defaults = defaults
         for name in _HOOK_DICTS:
@@ -151,6 +273,17 @@ class Optimizer:
                 self.__dict__[name] = OrderedDict()
         self._patch_step_function()
         self.defaults.setdefault("differentiable", False)
+        constructors = (vars(cls).get("__init__") for cls in type(self).__mro__)
+        options = next((init.options for init in constructors if hasattr(init, "options")), {})
+        for group in self.param_groups:
+            # what the version that wrote the pickle did not know, or wrote as a number
+            for name, value in options.items():
+                group.setdefault(name, value)
+            group.update(self._fixed)
+            for p in group["params"]:
+                state = self.state.get(p, {})
+                if isinstance(state.get("step"), (int, float)) and self._steps_are_tensors:
+                    state["step"] = tessera.tensor(float(state["step"]), dtype=_get_scalar_dtype())
 
     def __repr__(self):
         text = self.__class__.__name__ + " ("
@@ -243,76 +376,35 @@ class Optimizer:
         state = {(numbers[id(k)] if isinstance(k, Tensor) else k): v for k, v in self.state.items()}
         out = {"state": state, "param_groups": groups}
         for hook in self._optimizer_state_dict_post_hooks.values():
-            res = hook(self, out)
-            if res is not None:
-                out = res
+            out = _or_else(hook(self, out), out)
         return out
-
-    @staticmethod
-    def _process_value_according_to_param_policy(param, value, param_id, param_groups, key=None):
-        """A state tensor as it belongs to its parameter: floating point state takes its dtype and device, `step` keeps
-        its own unless fused or capturable.
-        """
-        fused = capturable = False
-        for group in param_groups:
-            if param_id in group["params"]:
-                fused = group.get("fused", False)
-                capturable = group.get("capturable", False)
-                break
-        if key == "step":
-            if capturable or fused:
-                return value.to(dtype=tessera.float32, device=param.device)
-            return value
-        if param.is_floating_point():
-            return value.to(dtype=param.dtype, device=param.device)
-        return value.to(device=param.device)
 
     def load_state_dict(self, state_dict):
         """Takes over a state_dict(). ValueError if its groups do not have the sizes of this optimizer's."""
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
-            res = hook(self, state_dict)
-            if res is not None:
-                state_dict = res
-        groups = self.param_groups
-        saved_groups = deepcopy(state_dict["param_groups"])
-        if len(groups) != len(saved_groups):
+            state_dict = _or_else(hook(self, state_dict), state_dict)
+        saved = deepcopy(state_dict["param_groups"])
+        if len(saved) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
-        if any(len(g["params"]) != len(s["params"]) for g, s in zip(groups, saved_groups)):
-            raise ValueError(
-                "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
-            )
-        params = dict(
-            zip(
-                chain.from_iterable(g["params"] for g in saved_groups), chain.from_iterable(g["params"] for g in groups)
-            )
-        )
-
-        def cast(param, value, param_id, key=None):
-            if isinstance(value, Tensor):
-                return Optimizer._process_value_according_to_param_policy(
-                    param, value, param_id, state_dict["param_groups"], key
+        owners = {}  # number of a parameter in the state dict -> the parameter and its saved group
+        for group, own in zip(saved, self.param_groups):
+            if len(group["params"]) != len(own["params"]):
+                raise ValueError(
+                    "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
                 )
-            if isinstance(value, dict):
-                return {k: cast(param, v, param_id, k) for k, v in value.items()}
-            if isinstance(value, (list, tuple)):
-                return type(value)(cast(param, v, param_id) for v in value)
-            return value
-
+            owners.update((number, (p, group)) for number, p in zip(group["params"], own["params"]))
         state = defaultdict(dict)
-        for k, v in state_dict["state"].items():
-            if k in params:
-                state[params[k]] = cast(params[k], v, k)
+        for number, value in state_dict["state"].items():
+            if number in owners:
+                param, group = owners[number]
+                state[param] = _fitted(value, param, group)
             else:
-                state[k] = v
-
-        new_groups = []
-        for group, saved in zip(groups, saved_groups):
-            saved["params"] = group["params"]
-            if "param_names" in group and "param_names" not in saved:
-                saved["param_names"] = group["param_names"]
-            new_groups.append(saved)
-        self.__setstate__({"state": state, "param_groups": new_groups})
+                state[number] = value
+        for group, own in zip(saved, self.param_groups):
+            names = {name: own[name] for name in ("param_names",) if name in own and name not in group}
+            group.update(names, params=own["params"])
+        self.__setstate__({"state": state, "param_groups": saved})
         for hook in self._optimizer_load_state_dict_post_hooks.values():
             hook(self)
 
@@ -342,73 +434,58 @@ class Optimizer:
         raise NotImplementedError
 
     def add_param_group(self, param_group):
-        """Adds a group: {"params": tensor, tensors or (name, tensor) pairs, option: value}."""
+        """Adds a group: {"params": tensor, tensors or (name, tensor) pairs, option: value}.
+
+        Raises: TypeError for a group that is no dict, for a set and for what is no tensor; ValueError for a non-leaf, a
+            missing option, a parameter of another group, and names in some groups or for some parameters only.
+        """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
-        params = param_group["params"]
-        if isinstance(params, Tensor):
-            param_group["params"] = [params]
-        elif isinstance(params, set):
-            raise TypeError(
-                "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
-                "will change between runs. Please "
-                "use a list instead."
-            )
-        else:
-            param_group["params"] = list(params)
-        self._split_names(param_group)
-        for param in param_group["params"]:
-            if not isinstance(param, Tensor):
-                raise TypeError(
-                    "optimizer can only optimize Tensors, but one of the params is " + tessera.typename(param)
-                )
-            if not self.defaults.get("differentiable", None) and not (param.is_leaf or param.retains_grad):
+        params, names = _named_parameters(param_group["params"])
+        for p in params:
+            if not isinstance(p, Tensor):
+                raise TypeError("optimizer can only optimize Tensors, but one of the params is " + tessera.typename(p))
+            if not (self.defaults.get("differentiable") or p.is_leaf or p.retains_grad):
                 raise ValueError("can't optimize a non-leaf Tensor")
-        for name, default in self.defaults.items():
-            if default is required and name not in param_group:
-                raise ValueError(f"parameter group didn't specify a value of required optimization parameter {name}")
-            param_group.setdefault(name, default)
-        params = param_group["params"]
-        if len(params) != len(set(params)):
+        missing = [name for name, value in self.defaults.items() if value is required and name not in param_group]
+        if missing:
+            raise ValueError(f"parameter group didn't specify a value of required optimization parameter {missing[0]}")
+        distinct = set(params)
+        if len(distinct) != len(params):
             import warnings
 
             warnings.warn(
                 "optimizer contains a parameter group with duplicate parameters; in future, this will cause an error; "
-                "see "
-                "github.com/pytorch/pytorch/issues/40967 for more information",
+                "see github.com/pytorch/pytorch/issues/40967 for more information",
                 stacklevel=3,
             )
-        known = set()
+        with_names = bool(names) or "param_names" in param_group
         for group in self.param_groups:
-            known.update(group["params"])
-            if ("param_names" in param_group) != ("param_names" in group):
+            if with_names != ("param_names" in group):
                 raise ValueError(
-                    "all optimizer param groups should be with/without names. cannot add param group with names to the "
-                    "optimizer"
-                    if "param_names" in param_group
-                    else "all optimizer param groups should be with/without names. cannot add param group without "
-                    "names to the optimizer"
+                    "all optimizer param groups should be with/without names. cannot add param group "
+                    f"{'with' if with_names else 'without'} names to the optimizer"
                 )
-        if not known.isdisjoint(param_group["params"]):
-            raise ValueError("some parameters appear in more than one parameter group")
+            if not distinct.isdisjoint(group["params"]):
+                raise ValueError("some parameters appear in more than one parameter group")
+        param_group.update({**self.defaults, **param_group, **names, "params": params})
         self.param_groups.append(param_group)
 
-    @staticmethod
-    def _split_names(param_group):
-        """Turns (name, tensor) pairs into "params" and "param_names"."""
-        names, tensors = [], []
-        for param in param_group["params"]:
-            if isinstance(param, tuple):
-                name, tensor = param
-                names.append(name)
-                tensors.append(tensor)
-            else:
-                tensors.append(param)
-        if names:
-            if len(names) != len(tensors):
-                raise ValueError("all optimizer params should be with/without names. Some param names are missing")
-            param_group["params"] = tensors
-            param_group["param_names"] = names
+
+def _named_parameters(params):
+    """The tensors of a group as a list, and {"param_names": [...]} where they come with names."""
+    if isinstance(params, set):
+        raise TypeError(
+            "optimizer parameters need to be organized in ordered collections, but the ordering of tensors in sets "
+            "will change between runs. Please use a list instead."
+        )
+    items = [params] if isinstance(params, Tensor) else list(params)
+    pairs = [item for item in items if isinstance(item, tuple)]
+    if not pairs:
+        return items, {}
+    if len(pairs) != len(items):
+        raise ValueError("all optimizer params should be with/without names. Some param names are missing")
+    return [tensor for _, tensor in pairs], {"param_names": [name for name, _ in pairs]}
 
 
 # ---- what the algorithms share ---------------------------------------------------------------------------------------
@@ -420,30 +497,6 @@ def run_closure(closure):
         return None
     with tessera.enable_grad():
         return closure()
-
-
-def check(ok, text, value, error=ValueError):
-    """Raises "Invalid <text>: <value>" unless ok (NaN is not ok)."""
-    if not ok:
-        raise error(f"Invalid {text}: {value}")
-
-
-def check_lr(lr, foreach=False, capturable=False):
-    """ValueError for a negative learning rate, for a tensor with more than one element, and for a tensor with foreach
-    but not capturable.
-    """
-    if isinstance(lr, Tensor):
-        if foreach and not capturable:
-            raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
-        if lr.numel() != 1:
-            raise ValueError("Tensor lr must be 1-element")
-    check(lr >= 0.0, "learning rate", lr)
-
-
-def check_betas(betas):
-    """ValueError for betas outside [0, 1)."""
-    for i, b in enumerate(betas):
-        check(0.0 <= b < 1.0, f"beta parameter at index {i}", b)
 
 
 def new_step(p, group):
@@ -468,6 +521,11 @@ def subtract_scaled(p, direction, lr):
         p.sub_(direction * lr.to(direction.device))
     else:
         p.add_(direction, alpha=-lr)
+
+
+def scale_of(optimizer):
+    """What a gradient scaler left for this step."""
+    return {"grad_scale": getattr(optimizer, "grad_scale", None), "found_inf": getattr(optimizer, "found_inf", None)}
 
 
 def take_scale(grads, grad_scale, found_inf):
@@ -507,18 +565,6 @@ def decayed(grad, p, group):
         grad = -grad
     decay = group.get("weight_decay", 0)
     return grad.add(p, alpha=decay) if decay != 0 else grad
-
-
-def setstate_defaults(optimizer, **defaults):
-    """After unpickling: options that old versions did not have, and `step` counters as tensors."""
-    for group in optimizer.param_groups:
-        for name, value in defaults.items():
-            group.setdefault(name, value)
-        for p in group["params"]:
-            state = optimizer.state.get(p, {})
-            step = state.get("step")
-            if step is not None and not isinstance(step, Tensor):
-                state["step"] = tessera.tensor(float(step), dtype=_get_scalar_dtype())
 
 
 def fused_ready(lr, params, grads):

@@ -2,8 +2,8 @@
 
 import tessera
 
-from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import as_real, check, check_betas, check_lr, count_of
+from ._single import SingleTensorOptimizer
+from .optimizer import Optimizer, as_real, count_of, constructor
 
 __all__ = ["RAdam"]
 
@@ -11,43 +11,12 @@ __all__ = ["RAdam"]
 class RAdam(SingleTensorOptimizer):
     """Adam's step times the rectification term where rho_t > 5, else plain momentum."""
 
-    _late_defaults = {"capturable": False, "decoupled_weight_decay": False}
+    _state = ("exp_avg", "exp_avg_sq")
 
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        betas=(0.9, 0.999),
-        eps=1e-8,
-        weight_decay=0,
-        decoupled_weight_decay=False,
-        *,
-        foreach=None,
-        maximize=False,
-        capturable=False,
-        differentiable=False,
-    ):
-        check_lr(lr, foreach, capturable)
-        check(eps >= 0.0, "epsilon value", eps)
-        check_betas(betas)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                betas=betas,
-                eps=eps,
-                weight_decay=weight_decay,
-                maximize=maximize,
-                foreach=foreach,
-                capturable=capturable,
-                decoupled_weight_decay=decoupled_weight_decay,
-                differentiable=differentiable,
-            ),
-        )
-
-    def _new_state(self, p, group):
-        return {"exp_avg": zeros_like(p), "exp_avg_sq": zeros_like(p)}
+    __init__ = constructor(
+        dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, decoupled_weight_decay=False),
+        dict(foreach=None, maximize=False, capturable=False, differentiable=False),
+    )
 
     def _update(self, p, grad, state, group):
         beta1, beta2 = group["betas"]

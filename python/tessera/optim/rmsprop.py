@@ -3,7 +3,7 @@
 from tessera import Tensor
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import as_real, check, check_lr, subtract_scaled
+from .optimizer import Optimizer, as_real, at_least_zero, constructor, subtract_scaled
 
 __all__ = ["RMSprop"]
 
@@ -13,42 +13,22 @@ class RMSprop(SingleTensorOptimizer):
     on the scaled gradient.
     """
 
-    _late_defaults = {"momentum": 0, "centered": False, "capturable": False}
+    _checks = {"alpha": at_least_zero("alpha value")}
 
-    def __init__(
-        self,
-        params,
-        lr=1e-2,
-        alpha=0.99,
-        eps=1e-8,
-        weight_decay=0,
-        momentum=0,
-        centered=False,
-        capturable=False,
-        foreach=None,
-        maximize=False,
-        differentiable=False,
-    ):
-        check_lr(lr, foreach, capturable)
-        check(eps >= 0.0, "epsilon value", eps)
-        check(momentum >= 0.0, "momentum value", momentum)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        check(alpha >= 0.0, "alpha value", alpha)
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                momentum=momentum,
-                alpha=alpha,
-                eps=eps,
-                centered=centered,
-                weight_decay=weight_decay,
-                capturable=capturable,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-            ),
-        )
+    __init__ = constructor(
+        dict(
+            lr=1e-2,
+            alpha=0.99,
+            eps=1e-8,
+            weight_decay=0,
+            momentum=0,
+            centered=False,
+            capturable=False,
+            foreach=None,
+            maximize=False,
+            differentiable=False,
+        ),
+    )
 
     def _new_state(self, p, group):
         state = {"square_avg": zeros_like(p)}

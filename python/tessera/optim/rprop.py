@@ -3,7 +3,7 @@
 import tessera
 
 from ._single import SingleTensorOptimizer, zeros_like
-from .optimizer import as_real, check, check_lr
+from .optimizer import Optimizer, as_real, check, constructor
 
 __all__ = ["Rprop"]
 
@@ -13,35 +13,12 @@ class Rprop(SingleTensorOptimizer):
     when it changes.
     """
 
-    _late_defaults = {"capturable": False}
+    _checks = {"etas": lambda etas, _: check(0.0 < etas[0] < 1.0 < etas[1], "eta values", f"{etas[0]}, {etas[1]}")}
 
-    def __init__(
-        self,
-        params,
-        lr=1e-2,
-        etas=(0.5, 1.2),
-        step_sizes=(1e-6, 50),
-        *,
-        capturable=False,
-        foreach=None,
-        maximize=False,
-        differentiable=False,
-    ):
-        check_lr(lr, foreach, capturable)
-        if not 0.0 < etas[0] < 1.0 < etas[1]:
-            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                etas=etas,
-                step_sizes=step_sizes,
-                foreach=foreach,
-                maximize=maximize,
-                differentiable=differentiable,
-                capturable=capturable,
-            ),
-        )
+    __init__ = constructor(
+        dict(lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50)),
+        dict(capturable=False, foreach=None, maximize=False, differentiable=False),
+    )
 
     def _new_state(self, p, group):
         # a complex gradient has one step size for each part

@@ -4,12 +4,11 @@ import tessera
 
 from .optimizer import (
     Optimizer,
-    _check_choice,
     _use_grad_for_differentiable,
-    check,
-    check_lr,
+    constructor,
     fused_ready,
     run_closure,
+    scale_of,
     step_lists,
     take_scale,
 )
@@ -17,59 +16,22 @@ from .optimizer import (
 __all__ = ["SGD", "sgd"]
 
 
+def _check_nesterov(nesterov, options):
+    if nesterov and (options["momentum"] <= 0 or options["dampening"] != 0):
+        raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+
+
 class SGD(Optimizer):
     """p -= lr g, with momentum b = momentum b + (1 - dampening) g (the first b is g), p -= lr b, or p -= lr (g +
     momentum b) (nesterov).
     """
 
-    def __init__(
-        self,
-        params,
-        lr=1e-3,
-        momentum=0,
-        dampening=0,
-        weight_decay=0,
-        nesterov=False,
-        *,
-        maximize=False,
-        foreach=None,
-        differentiable=False,
-        fused=None,
-    ):
-        check_lr(lr)
-        check(momentum >= 0.0, "momentum value", momentum)
-        check(weight_decay >= 0.0, "weight_decay value", weight_decay)
-        if nesterov and (momentum <= 0 or dampening != 0):
-            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
-        super().__init__(
-            params,
-            dict(
-                lr=lr,
-                momentum=momentum,
-                dampening=dampening,
-                weight_decay=weight_decay,
-                nesterov=nesterov,
-                maximize=maximize,
-                foreach=foreach,
-                differentiable=differentiable,
-                fused=fused,
-            ),
-        )
-        _check_choice(foreach, fused, differentiable)
-        if fused:
-            self._step_supports_amp_scaling = True
+    _checks = {"nesterov": _check_nesterov}
 
-    def __setstate__(self, state):
-        super().__setstate__(state)
-        for group in self.param_groups:
-            for name, value in (
-                ("nesterov", False),
-                ("maximize", False),
-                ("foreach", None),
-                ("differentiable", False),
-                ("fused", False),
-            ):
-                group.setdefault(name, value)
+    __init__ = constructor(
+        dict(lr=1e-3, momentum=0, dampening=0, weight_decay=0, nesterov=False),
+        dict(maximize=False, foreach=None, differentiable=False, fused=None),
+    )
 
     @_use_grad_for_differentiable
     def step(self, closure=None):
@@ -99,37 +61,21 @@ class SGD(Optimizer):
         return loss
 
 
+_RULE = ("weight_decay", "momentum", "lr", "dampening", "nesterov", "maximize")  # numbers first
+
+
 def _options(optimizer, group):
-    return dict(
-        weight_decay=group["weight_decay"],
-        momentum=group["momentum"],
-        lr=group["lr"],
-        dampening=group["dampening"],
-        nesterov=group["nesterov"],
-        maximize=group["maximize"],
-        grad_scale=getattr(optimizer, "grad_scale", None),
-        found_inf=getattr(optimizer, "found_inf", None),
-    )
+    rule = scale_of(optimizer)
+    for name in _RULE:
+        rule[name] = group[name]
+    return rule
 
 
-def _fused(
-    params, grads, buffers, first, *, weight_decay, momentum, lr, dampening, nesterov, maximize, grad_scale, found_inf
-):
+def _fused(params, grads, buffers, first, **rule):
     """All parameters in one call."""
-    tessera._fused_sgd_(
-        params,
-        grads,
-        buffers,
-        weight_decay=float(weight_decay),
-        momentum=float(momentum),
-        lr=float(lr),
-        dampening=float(dampening),
-        nesterov=nesterov,
-        maximize=maximize,
-        is_first_step=first,
-        grad_scale=grad_scale,
-        found_inf=found_inf,
-    )
+    for name in _RULE[:4]:
+        rule[name] = float(rule[name])
+    tessera._fused_sgd_(params, grads, buffers, is_first_step=first, **rule)
 
 
 def sgd(

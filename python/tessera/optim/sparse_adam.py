@@ -3,7 +3,7 @@
 import tessera
 from tessera._lazy import require
 
-from .optimizer import Optimizer, check, check_betas, check_lr, run_closure
+from .optimizer import Optimizer, check, check_lr, constructor, run_closure
 
 __all__ = ["SparseAdam"]
 
@@ -13,12 +13,17 @@ class SparseAdam(Optimizer):
     dense gradient, ValueError for a sparse parameter.
     """
 
-    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False):
-        check_lr(lr)
-        check(lr > 0.0, "learning rate", lr)
-        check(eps > 0.0, "epsilon value", eps)
-        check_betas(betas)
-        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, maximize=maximize))
+    _steps_are_tensors = False
+    _checks = {
+        "lr": lambda lr, options: (check_lr(lr, options), check(lr > 0.0, "learning rate", lr)),
+        "eps": lambda eps, options: check(eps > 0.0, "epsilon value", eps),
+    }
+
+    __init__ = constructor(
+        dict(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, maximize=False),
+    )
+
+    def _begin(self):
         sparse = [
             [g, i] for g, group in enumerate(self.param_groups) for i, p in enumerate(group["params"]) if p.is_sparse
         ]

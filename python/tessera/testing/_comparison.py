@@ -389,20 +389,8 @@ def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=
         FutureWarning,
         stacklevel=2,
     )
-    if not isinstance(actual, tessera.Tensor):
-        actual = tessera.tensor(actual)
-    if not isinstance(expected, tessera.Tensor):
-        expected = tessera.tensor(expected, dtype=actual.dtype)
-    if rtol is None and atol is None:
-        rtol, atol = default_tolerances(actual, expected)
-    assert_close(
-        actual,
-        expected,
-        rtol=rtol,
-        atol=atol,
-        equal_nan=equal_nan,
-        check_device=True,
-        check_dtype=False,
-        check_stride=False,
-        msg=msg or None,
-    )
+    actual = tessera.as_tensor(actual)
+    expected = expected if isinstance(expected, tessera.Tensor) else tessera.tensor(expected, dtype=actual.dtype)
+    tolerances = default_tolerances(actual, expected) if rtol is None and atol is None else (rtol, atol)
+    strictness = dict(check_device=True, check_dtype=False, check_stride=False, equal_nan=equal_nan)
+    assert_close(actual, expected, **dict(zip(("rtol", "atol"), tolerances)), **strictness, msg=msg or None)

@@ -20,25 +20,23 @@ def _wrap_generator(ctx_factory, func):
 
     @functools.wraps(func)
     def generator_context(*args, **kwargs):
-        gen = func(*args, **kwargs)
-        try:
-            with ctx_factory():
-                response = gen.send(None)
-            while True:
-                try:
-                    request = yield response
-                except GeneratorExit:
-                    with ctx_factory():
-                        gen.close()
-                    raise
-                except BaseException as error:
-                    with ctx_factory():
-                        response = gen.throw(error)
-                else:
-                    with ctx_factory():
-                        response = gen.send(request)
-        except StopIteration as stop:
-            return stop.value
+        source = func(*args, **kwargs)
+        go_on, with_what = source.send, None
+        while True:
+            try:
+                with ctx_factory():
+                    value = go_on(with_what)
+            except StopIteration as stop:
+                return stop.value
+            go_on = source.send
+            try:
+                with_what = yield value
+            except GeneratorExit:
+                with ctx_factory():
+                    source.close()
+                raise
+            except BaseException as error:
+                go_on, with_what = source.throw, error
 
     return generator_context
 

@@ -12,32 +12,32 @@ class RemovableHandle:
     next_id = 0
 
     def __init__(self, hooks_dict, *, extra_dict=None):
-        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        others = [extra_dict] if isinstance(extra_dict, dict) else extra_dict or []
+        self._refer_to(hooks_dict, *others)
         self.id = RemovableHandle.next_id
         RemovableHandle.next_id += 1
-        if isinstance(extra_dict, dict):
-            self.extra_dict_ref = (weakref.ref(extra_dict),)
-        elif isinstance(extra_dict, list):
-            self.extra_dict_ref = tuple(weakref.ref(d) for d in extra_dict)
-        else:
-            self.extra_dict_ref = ()
+
+    def _refer_to(self, *dicts):
+        # a dict that is gone is a new one, which nobody keeps: there is nothing to remove
+        refs = tuple(weakref.ref(OrderedDict() if d is None else d) for d in dicts)
+        self.hooks_dict_ref, self.extra_dict_ref = refs[0], refs[1:]
+
+    def _dicts(self):
+        return [ref() for ref in (self.hooks_dict_ref, *self.extra_dict_ref)]
 
     def remove(self):
-        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
-            hooks = ref()
+        for hooks in self._dicts():
             if hooks is not None:
                 hooks.pop(self.id, None)
 
     def __getstate__(self):
-        state = (self.hooks_dict_ref(), self.id)
-        return state + tuple(ref() for ref in self.extra_dict_ref) if self.extra_dict_ref else state
+        first, *others = self._dicts()
+        return first, self.id, *others
 
     def __setstate__(self, state):
-        hooks = OrderedDict() if state[0] is None else state[0]  # the hooks are gone: a handle that removes nothing
-        self.hooks_dict_ref = weakref.ref(hooks)
-        self.id = state[1]
+        first, self.id, *others = state
+        self._refer_to(first, *others)
         RemovableHandle.next_id = max(RemovableHandle.next_id, self.id + 1)
-        self.extra_dict_ref = tuple(weakref.ref(OrderedDict() if d is None else d) for d in state[2:])
 
     def __enter__(self):
         return self

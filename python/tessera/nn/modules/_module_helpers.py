@@ -41,20 +41,14 @@ class _WrappedHook:
         return self.hook(module, *args, **kwargs)
 
     def __getstate__(self):
-        state = {"hook": self.hook, "with_module": self.with_module}
-        if self.with_module:
-            state["module"] = self.module()
-        return state
+        own = {"module": self.module()} if self.with_module else {}
+        return {"hook": self.hook, "with_module": self.with_module, **own}
 
     def __setstate__(self, state):
-        import weakref
-
-        self.hook = state["hook"]
-        self.with_module = state["with_module"]
-        if self.with_module:
-            if state["module"] is None:
-                raise RuntimeError("You are trying to revive the hook of a dead Module!")
-            self.module = weakref.ref(state["module"])
+        module = state.get("module")
+        if state["with_module"] and module is None:
+            raise RuntimeError("You are trying to revive the hook of a dead Module!")
+        self.__init__(state["hook"], module)
 
 
 def _shares_type(a, b):

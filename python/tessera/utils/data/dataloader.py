@@ -102,7 +102,7 @@ class DataLoader:
         self.in_order = in_order
         self._dataset_kind = _DatasetKind.Iterable if isinstance(dataset, IterableDataset) else _DatasetKind.Map
         if self._dataset_kind == _DatasetKind.Iterable:
-            _check_iterable_options(shuffle, sampler, batch_sampler)
+            _check_iterable_options(shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler)
         shuffle = bool(shuffle)
         if sampler is not None and shuffle:
             raise ValueError("sampler option is mutually exclusive with shuffle")
@@ -192,13 +192,13 @@ class DataLoader:
         return _MultiProcessingDataLoaderIter(self)
 
     def __iter__(self):
-        if self.persistent_workers and self.num_workers > 0:
-            if self._iterator is None:
-                self._iterator = self._get_iterator()
-            else:
-                self._iterator._reset(self)
+        if self._iterator is not None:  # of persistent workers
+            self._iterator._reset(self)
             return self._iterator
-        return self._get_iterator()
+        iterator = self._get_iterator()
+        if self.persistent_workers and self.num_workers:
+            self._iterator = iterator
+        return iterator
 
     def __len__(self):
         if self._dataset_kind != _DatasetKind.Iterable:
@@ -227,35 +227,26 @@ class DataLoader:
 
 
 def _check_worker_options(num_workers, timeout, prefetch_factor, persistent_workers):
-    if num_workers < 0:
-        raise ValueError("num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.")
-    if timeout < 0:
-        raise ValueError("timeout option should be non-negative")
-    if num_workers == 0 and prefetch_factor is not None:
-        raise ValueError(
-            "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
-            "multiprocessing, otherwise set prefetch_factor to None."
-        )
-    if prefetch_factor is not None and prefetch_factor < 0:
-        raise ValueError("prefetch_factor option should be non-negative")
-    if persistent_workers and num_workers == 0:
-        raise ValueError("persistent_workers option needs num_workers > 0")
+    alone = num_workers == 0
+    wrong = {
+        "num_workers option should be non-negative; use num_workers=0 to disable multiprocessing.": num_workers < 0,
+        "timeout option should be non-negative": timeout < 0,
+        "prefetch_factor option could only be specified in multiprocessing.let num_workers > 0 to enable "
+        "multiprocessing, otherwise set prefetch_factor to None.": alone and prefetch_factor is not None,
+        "prefetch_factor option should be non-negative": prefetch_factor is not None and prefetch_factor < 0,
+        "persistent_workers option needs num_workers > 0": alone and persistent_workers,
+    }
+    for text, holds in wrong.items():
+        if holds:
+            raise ValueError(text)
 
 
-def _check_iterable_options(shuffle, sampler, batch_sampler):
-    if shuffle not in (False, None):
-        raise ValueError(
-            f"DataLoader with IterableDataset: expected unspecified shuffle option, but got shuffle={shuffle}"
-        )
-    if sampler is not None:
-        raise ValueError(
-            f"DataLoader with IterableDataset: expected unspecified sampler option, but got sampler={sampler}"
-        )
-    if batch_sampler is not None:
-        raise ValueError(
-            f"DataLoader with IterableDataset: expected unspecified batch_sampler option, but got "
-            f"batch_sampler={batch_sampler}"
-        )
+def _check_iterable_options(**options):
+    for name, value in options.items():
+        if not (value is None or name == "shuffle" and value is False):
+            raise ValueError(
+                f"DataLoader with IterableDataset: expected unspecified {name} option, but got {name}={value}"
+            )
 
 
 def _pins(loader):
@@ -330,11 +321,10 @@ class _BaseDataLoaderIter:
 class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     def __init__(self, loader):
         super().__init__(loader)
-        if self._timeout != 0:
+        if loader.timeout:
             raise AssertionError("_SingleProcessDataLoaderIter expects timeout == 0")
-        self._fetcher = _DatasetKind.create_fetcher(
-            self._dataset_kind, self._dataset, self._auto_collation, self._collate_fn, self._drop_last
-        )
+        how = self._dataset, self._auto_collation, self._collate_fn, self._drop_last
+        self._fetcher = _DatasetKind.create_fetcher(self._dataset_kind, *how)
 
     def _next_data(self):
         return self._fetcher.fetch(self._next_index())

@@ -44,6 +44,13 @@ class IterableDataset(Dataset):
         return ChainDataset([self, other])
 
 
+def samples_at(dataset, indices):
+    """The samples of a list of indices: all at once, if the dataset can."""
+    if not getattr(dataset, "__getitems__", None):
+        return [dataset[index] for index in indices]
+    return dataset.__getitems__(indices)
+
+
 class TensorDataset(Dataset):
     """Samples are tuples of rows of the given tensors.
 
@@ -74,32 +81,27 @@ class StackDataset(Dataset):
                 "Supported either ``tuple``- (via ``args``) or ``dict``- (via ``kwargs``) like input/output, "
                 "but both types are given."
             )
-        datasets = args or tuple(kwargs.values())
-        if not datasets:
-            raise ValueError("At least one dataset should be passed")
-        self._length = len(datasets[0])
-        if any(len(dataset) != self._length for dataset in datasets):
-            raise ValueError("Size mismatch between datasets")
         self.datasets = args or kwargs
+        lengths = {len(part) for part in self._parts()}
+        if len(lengths) != 1:
+            raise ValueError("Size mismatch between datasets" if lengths else "At least one dataset should be passed")
+        (self._length,) = lengths
+
+    def _parts(self):
+        return self.datasets.values() if isinstance(self.datasets, dict) else self.datasets
+
+    def _sample(self, row):
+        return dict(zip(self.datasets, row)) if isinstance(self.datasets, dict) else tuple(row)
 
     def __getitem__(self, index):
-        if isinstance(self.datasets, dict):
-            return {key: dataset[index] for key, dataset in self.datasets.items()}
-        return tuple(dataset[index] for dataset in self.datasets)
+        return self._sample(part[index] for part in self._parts())
 
     def __getitems__(self, indices):
-        def column(dataset):
-            if not callable(getattr(dataset, "__getitems__", None)):
-                return [dataset[index] for index in indices]
-            items = dataset.__getitems__(indices)
-            if len(items) != len(indices):
-                raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(items)}")
-            return items
-
-        if isinstance(self.datasets, dict):
-            columns = {key: column(dataset) for key, dataset in self.datasets.items()}
-            return [{key: values[i] for key, values in columns.items()} for i in range(len(indices))]
-        return [tuple(row) for row in zip(*(column(dataset) for dataset in self.datasets))]
+        columns = [samples_at(part, indices) for part in self._parts()]
+        for column in columns:
+            if len(column) != len(indices):
+                raise ValueError(f"Nested dataset's output size mismatch. Expected {len(indices)}, got {len(column)}")
+        return [self._sample(row) for row in zip(*columns)]
 
     def __len__(self):
         return self._length
@@ -116,13 +118,13 @@ class ConcatDataset(Dataset):
         return list(accumulate(len(part) for part in sequence))
 
     def __init__(self, datasets):
-        self.datasets = list(datasets)
-        if not self.datasets:
-            raise AssertionError("datasets should not be an empty iterable")
-        for dataset in self.datasets:
-            if isinstance(dataset, IterableDataset):
-                raise AssertionError("ConcatDataset does not support IterableDataset")
-        self.cumulative_sizes = self.cumsum(self.datasets)
+        parts = self.datasets = list(datasets)
+        problem = "" if parts else "datasets should not be an empty iterable"
+        if any(isinstance(part, IterableDataset) for part in parts):
+            problem = "ConcatDataset does not support IterableDataset"
+        if problem:
+            raise AssertionError(problem)
+        self.cumulative_sizes = self.cumsum(parts)
 
     def __len__(self):
         return self.cumulative_sizes[-1]
@@ -176,10 +178,7 @@ class Subset(Dataset):
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices):
-        chosen = [self.indices[i] for i in indices]
-        if callable(getattr(self.dataset, "__getitems__", None)):
-            return self.dataset.__getitems__(chosen)
-        return [self.dataset[i] for i in chosen]
+        return samples_at(self.dataset, [self.indices[i] for i in indices])
 
     def __len__(self):
         return len(self.indices)

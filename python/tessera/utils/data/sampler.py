@@ -40,6 +40,33 @@ class SequentialSampler(Sampler):
         return len(self.data_source)
 
 
+def _positive(name, value):
+    if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+        raise ValueError(f"{name} should be a positive integer value, but got {name}={value}")
+
+
+def _flag(name, value, error=ValueError):
+    if not isinstance(value, bool):
+        raise error(f"{name} should be a boolean value, but got {name}={value}")
+
+
+_DRAWS_AT_ONCE = 32
+
+
+def _draws(size, count, generator):
+    """Independent indices below `size`."""
+    whole, rest = divmod(count, _DRAWS_AT_ONCE)
+    for n in [_DRAWS_AT_ONCE] * whole + [rest]:
+        yield from tessera.randint(high=size, size=(n,), dtype=tessera.int64, generator=generator).tolist()
+
+
+def _shuffles(size, count, generator):
+    """Permutations of the indices below `size`, one after the other; the last one is cut."""
+    whole, rest = divmod(count, size)
+    for n in [size] * whole + [rest]:
+        yield from tessera.randperm(size, generator=generator).tolist()[:n]
+
+
 def _fresh_generator():
     """A generator seeded from the default one, which advances by one draw."""
     generator = tessera.Generator()
@@ -60,32 +87,18 @@ class RandomSampler(Sampler):
     """
 
     def __init__(self, data_source, replacement=False, num_samples=None, generator=None):
-        self.data_source = data_source
-        self.replacement = replacement
-        self._num_samples = num_samples
-        self.generator = generator
-        if not isinstance(replacement, bool):
-            raise TypeError(f"replacement should be a boolean value, but got replacement={replacement}")
-        if not isinstance(self.num_samples, int) or self.num_samples <= 0:
-            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={self.num_samples}")
+        self.data_source, self.generator = data_source, generator
+        self.replacement, self._num_samples = replacement, num_samples
+        _flag("replacement", replacement, TypeError)
+        _positive("num_samples", self.num_samples)
 
     @property
     def num_samples(self):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self):
-        size = len(self.data_source)
-        generator = self.generator if self.generator is not None else _fresh_generator()
-        if self.replacement:
-            chunk = 32
-            for _ in range(self.num_samples // chunk):
-                yield from tessera.randint(high=size, size=(chunk,), dtype=tessera.int64, generator=generator).tolist()
-            rest = self.num_samples % chunk
-            yield from tessera.randint(high=size, size=(rest,), dtype=tessera.int64, generator=generator).tolist()
-            return
-        for _ in range(self.num_samples // size):
-            yield from tessera.randperm(size, generator=generator).tolist()
-        yield from tessera.randperm(size, generator=generator).tolist()[: self.num_samples % size]
+        order = _draws if self.replacement else _shuffles
+        return order(len(self.data_source), self.num_samples, self.generator or _fresh_generator())
 
     def __len__(self):
         return self.num_samples
@@ -113,21 +126,17 @@ class WeightedRandomSampler(Sampler):
     """
 
     def __init__(self, weights, num_samples, replacement=True, generator=None):
-        if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
-            raise ValueError(f"num_samples should be a positive integer value, but got num_samples={num_samples}")
-        if not isinstance(replacement, bool):
-            raise ValueError(f"replacement should be a boolean value, but got replacement={replacement}")
+        _positive("num_samples", num_samples)
+        _flag("replacement", replacement)
         weights = tessera.as_tensor(weights, dtype=tessera.float64)
         if weights.dim() != 1:
             raise ValueError(f"weights should be a 1d sequence but given weights have shape {tuple(weights.shape)}")
-        self.weights = weights
-        self.num_samples = num_samples
-        self.replacement = replacement
-        self.generator = generator
+        self.weights, self.generator = weights, generator
+        self.num_samples, self.replacement = num_samples, replacement
 
     def __iter__(self):
         chosen = tessera.multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator)
-        yield from iter(chosen.tolist())
+        return iter(chosen.tolist())
 
     def __len__(self):
         return self.num_samples
@@ -140,23 +149,16 @@ class BatchSampler(Sampler):
     """
 
     def __init__(self, sampler, batch_size, drop_last):
-        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:
-            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
-        if not isinstance(drop_last, bool):
-            raise ValueError(f"drop_last should be a boolean value, but got drop_last={drop_last}")
-        self.sampler = sampler
-        self.batch_size = batch_size
-        self.drop_last = drop_last
+        _positive("batch_size", batch_size)
+        _flag("drop_last", drop_last)
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
 
     def __iter__(self):
         indices = iter(self.sampler)
-        while True:
-            batch = list(itertools.islice(indices, self.batch_size))
-            if not batch or (self.drop_last and len(batch) < self.batch_size):
-                return
+        shortest = self.batch_size if self.drop_last else 1
+        while len(batch := list(itertools.islice(indices, self.batch_size))) >= shortest:
             yield batch
 
     def __len__(self):
-        if self.drop_last:
-            return len(self.sampler) // self.batch_size
-        return (len(self.sampler) + self.batch_size - 1) // self.batch_size
+        spare = 0 if self.drop_last else self.batch_size - 1
+        return (len(self.sampler) + spare) // self.batch_size

@@ -104,11 +104,14 @@ def _memory_for(batch):
     return transport.empty((len(batch), *first.shape), first.dtype)
 
 
+def _tensor_of_array(array):
+    if _is_text_dtype(array.dtype):
+        raise TypeError(default_collate_err_msg_format.format(array.dtype))
+    return tessera.as_tensor(array)
+
+
 def collate_numpy_array_fn(batch, *, collate_fn_map=None):
-    first = batch[0]
-    if _is_text_dtype(first.dtype):
-        raise TypeError(default_collate_err_msg_format.format(first.dtype))
-    return collate([tessera.as_tensor(array) for array in batch], collate_fn_map=collate_fn_map)
+    return collate([*map(_tensor_of_array, batch)], collate_fn_map=collate_fn_map)
 
 
 def collate_numpy_scalar_fn(batch, *, collate_fn_map=None):

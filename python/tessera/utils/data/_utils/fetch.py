@@ -1,5 +1,7 @@
 """How a batch is taken from a dataset, for each kind of dataset, with and without automatic batching."""
 
+from tessera.utils.data.dataset import samples_at
+
 
 class _BaseDatasetFetcher:
     def __init__(self, dataset, auto_collation, collate_fn, drop_last):
@@ -13,9 +15,7 @@ class _MapDatasetFetcher(_BaseDatasetFetcher):
     def fetch(self, possibly_batched_index):
         if not self.auto_collation:
             return self.collate_fn(self.dataset[possibly_batched_index])
-        if getattr(self.dataset, "__getitems__", None):
-            return self.collate_fn(self.dataset.__getitems__(possibly_batched_index))
-        return self.collate_fn([self.dataset[index] for index in possibly_batched_index])
+        return self.collate_fn(samples_at(self.dataset, possibly_batched_index))
 
 
 class _IterableDatasetFetcher(_BaseDatasetFetcher):
