@@ -102,3 +102,40 @@ def attach(package_name, attributes=None):
         return sorted(set(package.__dict__) | set(attributes) | public)
 
     return __getattr__, __dir__
+
+
+def operator_namespace(module_name, renamed=None, defined=None):
+    """Returns the pair (`__getattr__`, `__dir__`) for a module whose functions are the operators `<module>_<name>` of
+    the extension ("tessera.fft": `_C._fft.fft_rfft` is `rfft`).
+
+    `renamed` maps names to operators of the top-level namespace, `defined` names to submodules of the package that hold
+    them. What was found is stored in the module.
+    """
+    from tessera import _C
+
+    renamed, defined = renamed or {}, defined or {}
+    module = sys.modules[module_name]
+    short = module_name.rpartition(".")[2]
+    prefix, own = short + "_", getattr(_C, "_" + short, None)
+
+    def find(name):
+        if name in defined:
+            from importlib import import_module
+
+            return getattr(import_module(f"{module_name}.{defined[name]}"), name)
+        found = None if name.startswith("_") else getattr(own, prefix + name, None)
+        return getattr(_C, renamed[name], None) if found is None and name in renamed else found
+
+    def __getattr__(name):
+        value = find(name)
+        if value is None:
+            shown = sys.modules["tessera"]._display_name + module_name[len("tessera") :]
+            raise AttributeError(f"module '{shown}' has no attribute '{name}'")
+        setattr(module, name, value)
+        return value
+
+    def __dir__():
+        operators = {name[len(prefix) :] for name in dir(own) if name.startswith(prefix)}
+        return sorted(operators | set(defined) | {name for name in renamed if hasattr(_C, renamed[name])})
+
+    return __getattr__, __dir__

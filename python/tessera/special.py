@@ -10,9 +10,8 @@ or numbers, RuntimeError for
 shapes that do not broadcast.
 """
 
-from tessera import _C
+from tessera._lazy import operator_namespace
 
-_PREFIX = "special_"
 # Names here -> operators of the top-level namespace.
 _OTHER_NAMES = {
     "digamma": "digamma",
@@ -39,22 +38,4 @@ _OTHER_NAMES = {
     "xlogy": "xlogy",
 }
 
-
-def _operator(name):
-    own = getattr(getattr(_C, "_special", None), _PREFIX + name, None)
-    return own if own is not None or name not in _OTHER_NAMES else getattr(_C, _OTHER_NAMES[name], None)
-
-
-def __getattr__(name):
-    operator = None if name.startswith("_") else _operator(name)
-    if operator is None:
-        import tessera
-
-        raise AttributeError(f"module '{tessera._display_name}.special' has no attribute '{name}'")
-    globals()[name] = operator
-    return operator
-
-
-def __dir__():
-    own = {name[len(_PREFIX) :] for name in dir(getattr(_C, "_special", None)) if name.startswith(_PREFIX)}
-    return sorted(own | {name for name in _OTHER_NAMES if hasattr(_C, _OTHER_NAMES[name])})
+__getattr__, __dir__ = operator_namespace(__name__, _OTHER_NAMES)

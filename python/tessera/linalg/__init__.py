@@ -5,33 +5,7 @@ arguments.
 tensor(5.)
 """
 
-from tessera import _C
+from tessera._C import _LinAlgError as LinAlgError
+from tessera._lazy import operator_namespace
 
-_PREFIX = "linalg_"
-_IN_PYTHON = ("matrix_norm", "norm")
-
-
-def _operator(name):
-    return getattr(getattr(_C, "_linalg", None), _PREFIX + name, None)
-
-
-def __getattr__(name):
-    if name == "LinAlgError":
-        value = _C._LinAlgError
-    elif name in _IN_PYTHON:
-        from tessera.linalg import _norms
-
-        value = getattr(_norms, name)
-    else:
-        value = None if name.startswith("_") else _operator(name)
-    if value is None:
-        import tessera
-
-        raise AttributeError(f"module '{tessera._display_name}.linalg' has no attribute '{name}'")
-    globals()[name] = value
-    return value
-
-
-def __dir__():
-    own = {name[len(_PREFIX) :] for name in dir(getattr(_C, "_linalg", None)) if name.startswith(_PREFIX)}
-    return sorted(own | set(_IN_PYTHON) | {"LinAlgError"})
+__getattr__, __dir__ = operator_namespace(__name__, defined={"matrix_norm": "_norms", "norm": "_norms"})

@@ -1,0 +1,245 @@
+// Transforms of columns that stand side by side, a vector of lanes at a time: butterflies and passes. Included once per
+// SIMD target.
+#include <utility>
+
+#include "fft/cpu/plan.h"
+#include "tensor/cpu/support/scratch.h"
+
+#if defined(TESSERA_FFT_COLUMNS_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_FFT_COLUMNS_INL
+#undef TESSERA_FFT_COLUMNS_INL
+#else
+#define TESSERA_FFT_COLUMNS_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::internal {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// f(0) ... f(n - 1), unrolled where N is known (N = n, or 0).
+#define TESSERA_FFT_BODY(i) [&](int i) HWY_ATTR __attribute__((always_inline))
+template <int N, class F>
+HWY_INLINE void repeat(int n, const F& f) {
+  if constexpr (N > 0)
+    [&]<int... I>(std::integer_sequence<int, I...>) HWY_ATTR __attribute__((always_inline)) {
+      (f(I), ...);
+    }(std::make_integer_sequence<int, N>());
+  else
+    for (int i = 0; i < n; ++i) f(i);
+}
+
+template <class D>
+struct Complex {
+  hn::Vec<D> re, im;
+};
+
+template <class D>
+HWY_INLINE Complex<D> add(const Complex<D>& a, const Complex<D>& b) {
+  return {hn::Add(a.re, b.re), hn::Add(a.im, b.im)};
+}
+template <class D>
+HWY_INLINE Complex<D> sub(const Complex<D>& a, const Complex<D>& b) {
+  return {hn::Sub(a.re, b.re), hn::Sub(a.im, b.im)};
+}
+template <class D>
+HWY_INLINE Complex<D> mul(const Complex<D>& a, const Complex<D>& w) {
+  return {hn::NegMulAdd(a.im, w.im, hn::Mul(a.re, w.re)), hn::MulAdd(a.im, w.re, hn::Mul(a.re, w.im))};
+}
+// a - i b, a + i b
+template <class D>
+HWY_INLINE Complex<D> sub_turned(const Complex<D>& a, const Complex<D>& b) {
+  return {hn::Add(a.re, b.im), hn::Sub(a.im, b.re)};
+}
+template <class D>
+HWY_INLINE Complex<D> add_turned(const Complex<D>& a, const Complex<D>& b) {
+  return {hn::Sub(a.re, b.im), hn::Add(a.im, b.re)};
+}
+
+// ---- Butterflies: a becomes its transform, sum_k a[k] exp(-2 pi i j k / R). ----
+
+template <class D>
+HWY_INLINE void butterfly4(Complex<D>& a0, Complex<D>& a1, Complex<D>& a2, Complex<D>& a3) {
+  const auto even = add(a0, a2), odd = add(a1, a3), even_rest = sub(a0, a2), odd_rest = sub(a1, a3);
+  a0 = add(even, odd);
+  a2 = sub(even, odd);
+  a1 = sub_turned(even_rest, odd_rest);
+  a3 = add_turned(even_rest, odd_rest);
+}
+
+template <class D>
+HWY_INLINE void butterfly8(D d, Complex<D>* a) {
+  butterfly4(a[0], a[2], a[4], a[6]);
+  butterfly4(a[1], a[3], a[5], a[7]);
+  const auto root = hn::Set(d, static_cast<hn::TFromD<D>>(0.70710678118654752440));
+  // Odd half times exp(-pi i / 4): root (1 - i), and times its cube: -root (1 + i).
+  const Complex<D> first{hn::Add(a[3].re, a[3].im), hn::Sub(a[3].im, a[3].re)};
+  const Complex<D> third{hn::Sub(a[7].im, a[7].re), hn::Add(a[7].re, a[7].im)};
+  const Complex<D> even[4] = {a[0], a[2], a[4], a[6]}, second = a[5], zeroth = a[1];
+  a[0] = add(even[0], zeroth);
+  a[4] = sub(even[0], zeroth);
+  a[1] = {hn::MulAdd(first.re, root, even[1].re), hn::MulAdd(first.im, root, even[1].im)};
+  a[5] = {hn::NegMulAdd(first.re, root, even[1].re), hn::NegMulAdd(first.im, root, even[1].im)};
+  a[2] = sub_turned(even[2], second);
+  a[6] = add_turned(even[2], second);
+  a[3] = {hn::MulAdd(third.re, root, even[3].re), hn::NegMulAdd(third.im, root, even[3].im)};
+  a[7] = {hn::NegMulAdd(third.re, root, even[3].re), hn::MulAdd(third.im, root, even[3].im)};
+}
+
+// An odd prime: numbers at k and r - k share cosines, and have opposite sines. roots: cos, sin of 2 pi t / r.
+template <int R, class D>
+HWY_INLINE void butterfly_odd(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT roots, Complex<D>* a) {
+  const int r = R ? R : radix, half = (r - 1) / 2;
+  constexpr int kHalf = (R ? R : kMaxRadix) / 2;
+  Complex<D> sum[kHalf], rest[kHalf];
+  const Complex<D> first = a[0];
+  repeat<R / 2>(half, TESSERA_FFT_BODY(k) {
+    sum[k] = add(a[k + 1], a[r - 1 - k]);
+    rest[k] = sub(a[k + 1], a[r - 1 - k]);
+    a[0] = add(a[0], sum[k]);
+  });
+  repeat<R / 2>(half, TESSERA_FFT_BODY(i) {
+    const int j = i + 1;
+    Complex<D> even = first, odd{hn::Zero(d), hn::Zero(d)};
+    repeat<R / 2>(half, TESSERA_FFT_BODY(k) {
+      const int t = j * (k + 1) % r;
+      const auto c = hn::Set(d, roots[2 * t]), s = hn::Set(d, roots[2 * t + 1]);
+      even = {hn::MulAdd(sum[k].re, c, even.re), hn::MulAdd(sum[k].im, c, even.im)};
+      odd = {hn::MulAdd(rest[k].re, s, odd.re), hn::MulAdd(rest[k].im, s, odd.im)};
+    });
+    a[j] = sub_turned(even, odd);
+    a[r - j] = add_turned(even, odd);
+  });
+}
+
+template <int R, class D>
+HWY_INLINE void butterfly(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT roots, Complex<D>* a) {
+  if constexpr (R == 1) {
+  } else if constexpr (R == 2) {
+    const auto rest = sub(a[0], a[1]);
+    a[0] = add(a[0], a[1]);
+    a[1] = rest;
+  } else if constexpr (R == 4) {
+    butterfly4(a[0], a[1], a[2], a[3]);
+  } else if constexpr (R == 8) {
+    butterfly8(d, a);
+  } else {
+    butterfly_odd<R>(d, radix, roots, a);
+  }
+}
+
+// ---- Where a pass reads and writes: row i of a vector of columns. ----
+
+// Parts apart: a row is `stride` numbers from the next, imaginary parts are `apart` numbers behind the real ones.
+template <class D>
+struct Planar {
+  D d;
+  hn::TFromD<D>* at;
+  int64_t stride, apart;
+  HWY_INLINE Complex<D> load(int64_t i) const {
+    return {hn::LoadU(d, at + i * stride), hn::LoadU(d, at + i * stride + apart)};
+  }
+  HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
+    hn::StoreU(z.re, d, at + i * stride);
+    hn::StoreU(z.im, d, at + i * stride + apart);
+  }
+};
+
+// Complex numbers as everybody keeps them. A transform with the other sign is this one of the numbers with their parts
+// exchanged, before and after.
+template <class D>
+struct Interleaved {
+  D d;
+  hn::TFromD<D>* at;
+  int64_t stride;
+  hn::Mask<D> exchange;
+  hn::Vec<D> scale;
+  HWY_INLINE Complex<D> load(int64_t i) const {
+    hn::Vec<D> re, im;
+    hn::LoadInterleaved2(d, at + i * stride, re, im);
+    return {hn::IfThenElse(exchange, im, re), hn::IfThenElse(exchange, re, im)};
+  }
+  HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
+    const auto re = hn::Mul(z.re, scale), im = hn::Mul(z.im, scale);
+    hn::StoreInterleaved2(hn::IfThenElse(exchange, im, re), hn::IfThenElse(exchange, re, im), d, at + i * stride);
+  }
+};
+
+// Planar, times a twiddle factor of its own for each number; see LinePlan.
+template <class D>
+struct Twiddled {
+  Planar<D> to;
+  const hn::TFromD<D>*fine, *coarse;  // rows of 2 kFftWidth numbers; coarse null: one table
+  HWY_INLINE void store(int64_t i, const Complex<D>& z) const {
+    constexpr int64_t kWidth = kFftWidth<hn::TFromD<D>>;
+    const auto factor = [&](const hn::TFromD<D>* row) {
+      return Complex<D>{hn::LoadU(to.d, row), hn::LoadU(to.d, row + kWidth)};
+    };
+    if (coarse)
+      to.store(i, mul(mul(z, factor(fine + i % kWidth * 2 * kWidth)), factor(coarse + i / kWidth * 2 * kWidth)));
+    else
+      to.store(i, mul(z, factor(fine + i * 2 * kWidth)));
+  }
+};
+
+// ---- Passes ----
+
+// See ColumnPlan::Pass. kLast: m is 1, there are no twiddle factors.
+template <int R, bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
+HWY_NOINLINE void pass(D d, const typename ColumnPlan<T>::Pass& pass, const T* HWY_RESTRICT numbers, const From& from,
+                       const To& to) {
+  const int r = R ? R : pass.radix;
+  const int64_t m = kLast ? 1 : pass.m, s = pass.s;
+  const T *w = numbers + pass.twiddles, *roots = numbers + pass.roots;
+  Complex<D> a[R ? R : kMaxRadix];
+  for (int64_t p = 0; p < m; ++p, w += 2 * (r - 1))
+    for (int64_t q = 0; q < s; ++q) {
+      repeat<R>(r, TESSERA_FFT_BODY(k) { a[k] = from.load(q + s * (p + m * k)); });
+      butterfly<R>(d, r, roots, a);
+      to.store(q + s * r * p, a[0]);
+      repeat<(R ? R - 1 : 0)>(r - 1, TESSERA_FFT_BODY(i) {
+        if (!kLast && p > 0) a[i + 1] = mul(a[i + 1], Complex<D>{hn::Set(d, w[2 * i]), hn::Set(d, w[2 * i + 1])});
+        to.store(q + s * (r * p + i + 1), a[i + 1]);
+      });
+    }
+}
+
+template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
+void pass_of_radix(D d, const typename ColumnPlan<T>::Pass& p, const T* numbers, const From& from, const To& to) {
+  switch (p.radix) {
+    case 2: return pass<2, kLast>(d, p, numbers, from, to);
+    case 3: return pass<3, kLast>(d, p, numbers, from, to);
+    case 4: return pass<4, kLast>(d, p, numbers, from, to);
+    case 5: return pass<5, kLast>(d, p, numbers, from, to);
+    case 7: return pass<7, kLast>(d, p, numbers, from, to);
+    case 8: return pass<8, kLast>(d, p, numbers, from, to);
+    case 11: return pass<11, kLast>(d, p, numbers, from, to);
+    case 13: return pass<13, kLast>(d, p, numbers, from, to);
+    default: return pass<0, kLast>(d, p, numbers, from, to);
+  }
+}
+
+// Transforms one vector of columns. scratch: 4 n vectors.
+template <class D, class From, class To, class T = hn::TFromD<D>>
+void transform_columns(D d, const ColumnPlan<T>& plan, const From& from, const To& to, T* scratch) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const Planar<D> even{d, scratch, 2 * lanes, lanes}, odd{d, scratch + 2 * lanes * plan.n, 2 * lanes, lanes};
+  const T* numbers = plan.numbers.data();
+  const auto count = static_cast<int64_t>(plan.passes.size());
+  if (count < 2) {
+    // One pass, or none: through memory, so that no form of a pass is needed for this alone.
+    const typename ColumnPlan<T>::Pass copy{1, 1, plan.n, 0, 0};
+    if (count == 0) return pass<1, true>(d, copy, numbers, from, to);
+    pass_of_radix<false>(d, plan.passes[0], numbers, from, even);
+    return pass<1, true>(d, copy, numbers, even, to);
+  }
+  pass_of_radix<false>(d, plan.passes[0], numbers, from, even);
+  for (int64_t i = 1; i + 1 < count; ++i)
+    pass_of_radix<false>(d, plan.passes[i], numbers, i % 2 ? even : odd, i % 2 ? odd : even);
+  pass_of_radix<true>(d, plan.passes[count - 1], numbers, count % 2 ? odd : even, to);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu::internal
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,262 @@
+// Transforms of numbers that lie one after the other. Included once per SIMD target.
+#include <algorithm>
+#include <cstring>
+
+#include "fft/cpu/columns-inl.h"
+#include "tensor/core/parallel.h"
+#include "tensor/cpu/support/simd_move.h"
+
+#if defined(TESSERA_FFT_LINE_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_FFT_LINE_INL
+#undef TESSERA_FFT_LINE_INL
+#else
+#define TESSERA_FFT_LINE_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::internal {
+namespace HWY_NAMESPACE {
+
+// Which transform: with the other sign, parts are exchanged before and after.
+template <class T>
+struct Form {
+  bool exchange;
+  T scale;
+};
+
+template <class T>
+using Lanes = hn::ScalableTag<T>;
+
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE Interleaved<D> interleaved(D d, const T* at, int64_t stride, Form<T> form) {
+  const hn::RebindToUnsigned<D> bits;
+  using U = hn::TFromD<decltype(bits)>;
+  const auto exchange = hn::MaskFromVec(hn::BitCast(d, hn::Set(bits, form.exchange ? static_cast<U>(~U{0}) : U{0})));
+  return {d, const_cast<T*>(at), stride, exchange, hn::Set(d, form.scale)};
+}
+
+// Columns of complex numbers, a row of kFftWidth of them `stride` (in parts) behind the other, in place. Of the lanes
+// the first `lanes` matter.
+template <class T>
+void columns_in_place(const ColumnPlan<T>& plan, T* rows, int64_t stride, int64_t lanes, Form<T> form, T* scratch) {
+  const Lanes<T> d;
+  const auto step = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t l = 0; l < lanes; l += step) {
+    const auto at = interleaved(d, rows + 2 * l, stride, form);
+    transform_columns(d, plan, interleaved(d, rows + 2 * l, stride, Form<T>{form.exchange, T{1}}), at, scratch);
+  }
+}
+
+template <class T>
+void copy_lanes(T* to, int64_t to_stride, const T* from, int64_t from_stride, int64_t rows, int64_t lanes) {
+  for (int64_t i = 0; i < rows; ++i)
+    std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<size_t>(2 * lanes) * sizeof(T));
+}
+
+// One line of n = n1 * n2 numbers, or of any number by Bluestein's algorithm.
+template <class T>
+class Line {
+ public:
+  Line(const LinePlan<T>& plan, Form<T> form) : plan_(plan), form_(form) {}
+
+  void run(const T* in, T* out) const {
+    if (plan_.inner)
+      convolve(in, out);
+    else if (plan_.second.n == 1)
+      one_column(in, out);
+    else
+      two_stages(in, out);
+  }
+
+ private:
+  static constexpr int64_t kWidth = kFftWidth<T>;
+  static constexpr int64_t kRow = 2 * kWidth;        // numbers in a row of a group
+  static constexpr int64_t kPiece = int64_t{1} << 15;  // numbers worth a thread
+
+  void one_column(const T* in, T* out) const {
+    const int64_t n = plan_.n;
+    ScratchArray<T> rows(n * kRow), scratch(4 * n * kWidth);
+    std::memset(rows.get(), 0, static_cast<size_t>(n * kRow) * sizeof(T));
+    for (int64_t i = 0; i < n; ++i) std::memcpy(&rows[i * kRow], in + 2 * i, 2 * sizeof(T));
+    columns_in_place(plan_.first, rows.get(), kRow, 1, form_, scratch.get());
+    for (int64_t i = 0; i < n; ++i) std::memcpy(out + 2 * i, &rows[i * kRow], 2 * sizeof(T));
+  }
+
+  void two_stages(const T* in, T* out) const {
+    const int64_t n1 = plan_.first.n, n2 = plan_.second.n;
+    const int64_t groups1 = (n1 + kWidth - 1) / kWidth, groups2 = (n2 + kWidth - 1) / kWidth;
+    // [group of n2][k1, up to whole groups][re, im][lane]
+    ScratchArray<T> middle(groups2 * groups1 * kWidth * kRow);
+    const int64_t grain1 = std::max<int64_t>(1, kPiece / (n1 * kWidth));
+    const int64_t grain2 = std::max<int64_t>(1, kPiece / (n2 * kWidth));
+    parallel_for(groups2, grain1, [&](int64_t begin, int64_t end) HWY_ATTR {
+      ScratchArray<T> scratch(4 * n1 * kWidth + n1 * kRow);
+      for (int64_t g = begin; g < end; ++g)
+        first_stage(g, in, middle.get() + g * groups1 * kWidth * kRow, groups1, scratch.get());
+    });
+    parallel_for(groups1, grain2, [&](int64_t begin, int64_t end) HWY_ATTR {
+      ScratchArray<T> scratch(4 * n2 * kWidth + (groups2 * kWidth + n2) * kRow);
+      for (int64_t h = begin; h < end; ++h)
+        second_stage(h, middle.get(), groups1 * kWidth * kRow, out, scratch.get());
+    });
+  }
+
+  // Columns n2 of group g, times their twiddle factors.
+  void first_stage(int64_t g, const T* in, T* to, int64_t groups1, T* scratch) const {
+    const Lanes<T> d;
+    const int64_t n1 = plan_.first.n, n2 = plan_.second.n, lanes = std::min(kWidth, n2 - g * kWidth);
+    const T* from = in + 2 * g * kWidth;
+    int64_t stride = 2 * n2;
+    if (lanes < kWidth) {
+      T* rows = scratch + 4 * n1 * kWidth;
+      std::memset(rows, 0, static_cast<size_t>(n1 * kRow) * sizeof(T));
+      copy_lanes(rows, kRow, from, stride, n1, lanes);
+      from = rows;
+      stride = kRow;
+    }
+    const T* fine = plan_.fine.data() + g * (plan_.two_levels ? kWidth : n1) * kRow;
+    const T* coarse = plan_.two_levels ? plan_.coarse.data() + g * groups1 * kRow : nullptr;
+    for (int64_t l = 0; l < lanes; l += static_cast<int64_t>(hn::Lanes(d))) {
+      const Twiddled<Lanes<T>> target{{d, to + l, kRow, kWidth}, fine + l, coarse ? coarse + l : nullptr};
+      transform_columns(d, plan_.first, interleaved(d, from + 2 * l, stride, Form<T>{form_.exchange, T{1}}), target,
+                        scratch);
+    }
+    // The rows that fill up the last group: anything will do, but numbers that cost time.
+    if (n1 % kWidth)
+      std::memset(to + n1 * kRow, 0, static_cast<size_t>((groups1 * kWidth - n1) * kRow) * sizeof(T));
+  }
+
+  // Rows k1 of group h, turned so that they stand side by side as columns.
+  void second_stage(int64_t h, const T* middle, int64_t group, T* out, T* scratch) const {
+    const Lanes<T> d;
+    const int64_t n1 = plan_.first.n, n2 = plan_.second.n, lanes = std::min(kWidth, n1 - h * kWidth);
+    T *columns = scratch + 4 * n2 * kWidth, *rows = columns + (n2 + kWidth - 1) / kWidth * kWidth * kRow;
+    constexpr auto turn = sizeof(T) == 4 ? transpose_tiles4 : transpose_tiles8;
+    constexpr int64_t kBytes = kRow * sizeof(T);
+    for (int64_t g = 0; g * kWidth < n2; ++g)
+      for (int64_t part = 0; part < 2; ++part)
+        turn(reinterpret_cast<char*>(columns + g * kWidth * kRow + part * kWidth), kBytes,
+             reinterpret_cast<const char*>(middle + g * group + h * kWidth * kRow + part * kWidth), kBytes, 1);
+    const bool whole = lanes == kWidth;
+    T* to = whole ? out + 2 * h * kWidth : rows;
+    const int64_t stride = whole ? 2 * n1 : kRow;
+    for (int64_t l = 0; l < lanes; l += static_cast<int64_t>(hn::Lanes(d)))
+      transform_columns(d, plan_.second, Planar<Lanes<T>>{d, columns + l, kRow, kWidth},
+                        interleaved(d, to + 2 * l, stride, form_), scratch);
+    if (!whole) copy_lanes(out + 2 * h * kWidth, 2 * n1, rows, kRow, n2, lanes);
+  }
+
+  // Bluestein 1970: j k = (j^2 + k^2 - (k - j)^2) / 2.
+  void convolve(const T* in, T* out) const {
+    const int64_t n = plan_.n, m = plan_.inner->n;
+    const T *chirp = plan_.chirp.data(), *filter = plan_.filter.data();
+    ScratchArray<T> signal(2 * m);
+    T* const x = signal.get();
+    const int64_t re = form_.exchange, im = 1 - re;
+    for (int64_t i = 0; i < n; ++i) {
+      const T a = in[2 * i + re], b = in[2 * i + im], c = chirp[2 * i], s = chirp[2 * i + 1];
+      x[2 * i] = a * c - b * s;
+      x[2 * i + 1] = a * s + b * c;
+    }
+    std::memset(x + 2 * n, 0, static_cast<size_t>(2 * (m - n)) * sizeof(T));
+    Line(*plan_.inner, {false, T{1}}).run(x, x);
+    for (int64_t i = 0; i < m; ++i) {
+      const T a = x[2 * i], b = x[2 * i + 1], c = filter[2 * i], s = filter[2 * i + 1];
+      x[2 * i] = a * c - b * s;
+      x[2 * i + 1] = a * s + b * c;
+    }
+    Line(*plan_.inner, {true, T{1}}).run(x, x);
+    for (int64_t i = 0; i < n; ++i) {
+      const T a = x[2 * i] * form_.scale, b = x[2 * i + 1] * form_.scale, c = chirp[2 * i], s = chirp[2 * i + 1];
+      out[2 * i + re] = a * c - b * s;
+      out[2 * i + im] = a * s + b * c;
+    }
+  }
+
+  const LinePlan<T>& plan_;
+  Form<T> form_;
+};
+
+// ---- Real signals of even length ----
+
+// What the transform z of x[2 j] + i x[2 j + 1] (m = n / 2 numbers) and that of x have to do with each other: with
+// e = z[k] + conj z[m - k], o = -i w^k (z[k] - conj z[m - k]), w = exp(-2 pi i / n): X[k] = (e + o) / 2 and
+// X[m - k] = conj(e - o) / 2. On the way back, from X to 2 z, with i w^-k instead of -i w^k, and nothing halved.
+// a, b: numbers k and m - k, replaced. sign: -1 if X stands for its conjugate.
+template <bool kBack, class V>
+HWY_INLINE void join_pair(V& ar, V& ai, V& br, V& bi, V wr, V wi, V scale, V sign) {
+  if (kBack) {
+    ai = hn::Mul(ai, sign);
+    bi = hn::Mul(bi, sign);
+  }
+  const V c = wi, s = kBack ? wr : hn::Neg(wr), scale_im = kBack ? scale : hn::Mul(scale, sign);
+  const V er = hn::Add(ar, br), ei = hn::Sub(ai, bi), dr = hn::Sub(ar, br), di = hn::Add(ai, bi);
+  const V o_r = hn::NegMulAdd(di, s, hn::Mul(dr, c)), o_i = hn::MulAdd(di, c, hn::Mul(dr, s));
+  ar = hn::Mul(hn::Add(er, o_r), scale);
+  ai = hn::Mul(hn::Add(ei, o_i), scale_im);
+  br = hn::Mul(hn::Sub(er, o_r), scale);
+  bi = hn::Mul(hn::Sub(o_i, ei), scale_im);
+}
+
+// One line: m numbers from `from` to m + 1 in `to`, or back.
+template <bool kBack, class T>
+void join_line(const RealPlan<T>& plan, const T* from, T* to, bool conjugate, T scale) {
+  const int64_t m = plan.line->n;
+  const T first = from[0], other = kBack ? from[2 * m] : from[1];
+  to[0] = (first + other) * scale;
+  (kBack ? to[1] : to[2 * m]) = (first - other) * scale;
+  if (!kBack) to[1] = to[2 * m + 1] = T{0};
+  const T* w = plan.roots.data();
+  const auto some = [&](auto d, int64_t k) HWY_ATTR {
+    const int64_t j = m - k - static_cast<int64_t>(hn::Lanes(d)) + 1;
+    hn::Vec<decltype(d)> wr, wi, ar, ai, br, bi;
+    hn::LoadInterleaved2(d, w + 2 * k, wr, wi);
+    hn::LoadInterleaved2(d, from + 2 * k, ar, ai);
+    hn::LoadInterleaved2(d, from + 2 * j, br, bi);
+    br = hn::Reverse(d, br);
+    bi = hn::Reverse(d, bi);
+    join_pair<kBack>(ar, ai, br, bi, wr, wi, hn::Set(d, kBack ? scale : scale / 2),
+                     hn::Set(d, static_cast<T>(conjugate ? -1 : 1)));
+    hn::StoreInterleaved2(ar, ai, d, to + 2 * k);
+    hn::StoreInterleaved2(hn::Reverse(d, br), hn::Reverse(d, bi), d, to + 2 * j);
+  };
+  const Lanes<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t k = 1;
+  for (; 2 * (k + lanes - 1) < m; k += lanes) some(d, k);
+  for (; 2 * k <= m; ++k) some(hn::CappedTag<T, 1>(), k);
+}
+
+// The same in place for rows of kFftWidth lines: m rows become m + 1, or the other way round. Nothing is scaled but by
+// the half.
+template <bool kBack, class T>
+void join_rows(const RealPlan<T>& plan, T* rows, bool conjugate) {
+  constexpr int64_t kRow = 2 * kFftWidth<T>;
+  const int64_t m = plan.line->n;
+  T* const last = rows + m * kRow;
+  for (int64_t l = 0; l < kRow; l += 2) {
+    const T first = rows[l], other = kBack ? last[l] : rows[l + 1];
+    rows[l] = first + other;
+    (kBack ? rows[l + 1] : last[l]) = first - other;
+    if (!kBack) rows[l + 1] = last[l + 1] = T{0};
+  }
+  const Lanes<T> d;
+  const auto scale = hn::Set(d, static_cast<T>(kBack ? 1 : 0.5)), sign = hn::Set(d, static_cast<T>(conjugate ? -1 : 1));
+  for (int64_t k = 1; 2 * k <= m; ++k) {
+    const auto wr = hn::Set(d, plan.roots[2 * k]), wi = hn::Set(d, plan.roots[2 * k + 1]);
+    for (int64_t l = 0; l < kRow; l += 2 * static_cast<int64_t>(hn::Lanes(d))) {
+      T *a = rows + k * kRow + l, *b = rows + (m - k) * kRow + l;
+      hn::Vec<Lanes<T>> ar, ai, br, bi;
+      hn::LoadInterleaved2(d, a, ar, ai);
+      hn::LoadInterleaved2(d, b, br, bi);
+      join_pair<kBack>(ar, ai, br, bi, wr, wi, scale, sign);
+      hn::StoreInterleaved2(ar, ai, d, a);
+      hn::StoreInterleaved2(br, bi, d, b);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu::internal
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,274 @@
+#include "fft/cpu/plan.h"
+
+#include <cmath>
+#include <list>
+#include <mutex>
+#include <numbers>
+#include <unordered_map>
+
+#include "fft/cpu/fft.h"
+
+namespace tessera::cpu::internal {
+namespace {
+
+// Above this many numbers the twiddle factors between columns and rows are products of two.
+constexpr int64_t kOneTable = 32768;
+
+// Radices of n in the order of the passes; empty if a prime factor has no butterfly.
+std::vector<int> radices(int64_t n) {
+  std::vector<int> r;
+  int twos = 0;
+  for (; n % 2 == 0; n /= 2) ++twos;
+  // Eights, and fours for what does not fill an eight: a pass of radix 2 costs as much memory traffic as one of 8.
+  if (twos == 1) r.push_back(2);
+  if (twos % 3 == 1 && twos > 1) r.insert(r.end(), 2, 4);
+  if (twos % 3 == 2) r.push_back(4);
+  r.insert(r.begin(), twos % 3 == 1 ? (twos > 1 ? (twos - 4) / 3 : 0) : twos / 3, 8);
+  for (int p = 3; p <= kMaxRadix && n > 1; p += 2)
+    for (; n % p == 0; n /= p) r.push_back(p);
+  if (n > 1) r.clear();
+  return r;
+}
+
+// A pass over one number: memory traffic, and arithmetic that grows with the radix.
+double pass_cost(int radix) {
+  switch (radix) {
+    case 2: return 3;
+    case 3: return 4;
+    case 4: return 4;
+    case 5: return 5.5;
+    case 7: return 7.5;
+    case 8: return 5.5;
+    default: return 2 + 0.9 * radix;
+  }
+}
+
+double smooth_cost(int64_t n) {
+  double cost = 1;
+  for (int r : radices(n)) cost += pass_cost(r);
+  return cost * static_cast<double>(n);
+}
+
+int64_t groups(int64_t n, int64_t width) { return (n + width - 1) / width; }
+
+// n1 of the cheapest n = n1 * n2. Lanes that a last, partly filled group of columns leaves idle are paid for.
+int64_t split(int64_t n, int64_t width) {
+  double best = HUGE_VAL;
+  int64_t n1 = n;
+  const auto consider = [&](int64_t a, int64_t b) {
+    const auto wide = [&](int64_t x) { return static_cast<double>(groups(x, width) * width); };
+    double cost = smooth_cost(a) * wide(b);
+    if (b > 1) cost += smooth_cost(b) * wide(a) + 3 * wide(a) * wide(b);
+    // Columns that do not fit the second cache are read and written once a pass.
+    for (int64_t x : {a, b})
+      if (x > 2048) cost += 2.0 * wide(a) * wide(b);
+    if (cost < best) best = cost, n1 = a;
+  };
+  for (int64_t a = 1; a * a <= n; ++a)
+    if (n % a == 0) {
+      consider(a, n / a);
+      consider(n / a, a);
+    }
+  return n1;
+}
+
+// The cheapest length for a circular convolution of at least `least` numbers.
+int64_t convolution_length(int64_t least) {
+  double best = HUGE_VAL;
+  int64_t length = least;
+  for (int64_t five = 1; five < 2 * least; five *= 5)
+    for (int64_t three = five; three < 2 * least; three *= 3) {
+      int64_t m = three;
+      while (m < least) m *= 2;
+      if (m % 64 && least > 256) continue;
+      if (const double cost = smooth_cost(m); cost < best) best = cost, length = m;
+    }
+  return length;
+}
+
+template <class T>
+void push(std::vector<T>* to, std::complex<double> z) {
+  to->push_back(static_cast<T>(z.real()));
+  to->push_back(static_cast<T>(z.imag()));
+}
+
+// w^(row * column) in groups of columns, planar; `step`: between the rows of the table.
+template <class T>
+std::vector<T> twiddle_table(int64_t n, int64_t rows, int64_t step, int64_t columns) {
+  constexpr int64_t kWidth = kFftWidth<T>;
+  std::vector<T> table(groups(columns, kWidth) * rows * 2 * kWidth);
+  T* at = table.data();
+  for (int64_t g = 0; g < groups(columns, kWidth); ++g)
+    for (int64_t r = 0; r < rows; ++r, at += 2 * kWidth)
+      for (int64_t l = 0; l < kWidth; ++l) {
+        const auto w = unit_root(r * step * (g * kWidth + l) % n, n);
+        at[l] = static_cast<T>(w.real());
+        at[kWidth + l] = static_cast<T>(w.imag());
+      }
+  return table;
+}
+
+template <class T>
+int64_t bytes_of(const ColumnPlan<T>& p) {
+  return static_cast<int64_t>(p.numbers.size() * sizeof(T));
+}
+template <class T>
+int64_t bytes_of(const LinePlan<T>& p) {
+  return bytes_of(p.first) + bytes_of(p.second) +
+         static_cast<int64_t>((p.fine.size() + p.coarse.size() + p.chirp.size() + p.filter.size()) * sizeof(T));
+}
+template <class T>
+int64_t bytes_of(const RealPlan<T>& p) {
+  return static_cast<int64_t>(p.roots.size() * sizeof(T));
+}
+
+// Plans by length, the last used first: at most kPlans, and not many more bytes than kBytes.
+template <class Plan>
+class Cache {
+ public:
+  std::shared_ptr<const Plan> get(int64_t n) {
+    {
+      std::lock_guard lock(mutex_);
+      if (const auto found = where_.find(n); found != where_.end()) {
+        order_.splice(order_.begin(), order_, found->second);
+        return found->second->second;
+      }
+    }
+    // Made without the lock: a plan may need others.
+    auto plan = std::make_shared<const Plan>(n);
+    std::lock_guard lock(mutex_);
+    if (const auto found = where_.find(n); found != where_.end()) return found->second->second;
+    order_.emplace_front(n, plan);
+    where_[n] = order_.begin();
+    bytes_ += bytes_of(*plan);
+    while (order_.size() > 1 && (order_.size() > kPlans || bytes_ > kBytes)) {
+      bytes_ -= bytes_of(*order_.back().second);
+      where_.erase(order_.back().first);
+      order_.pop_back();
+    }
+    return plan;
+  }
+
+ private:
+  static constexpr size_t kPlans = 64;
+  static constexpr int64_t kBytes = int64_t{64} << 20;
+  std::mutex mutex_;
+  int64_t bytes_ = 0;
+  std::list<std::pair<int64_t, std::shared_ptr<const Plan>>> order_;
+  std::unordered_map<int64_t, typename decltype(order_)::iterator> where_;
+};
+
+template <class Plan>
+Cache<Plan>& cache() {
+  static Cache<Plan>* const c = new Cache<Plan>;  // never destroyed: threads may outlive static objects
+  return *c;
+}
+
+}  // namespace
+
+std::complex<double> unit_root(int64_t k, int64_t n) {
+  // An angle of at most an eighth of the circle, in exact integers; the rest is symmetry.
+  const auto quarter = static_cast<int>(static_cast<__int128>(k) * 4 / n);
+  const auto rest = static_cast<int64_t>(static_cast<__int128>(k) * 4 - static_cast<__int128>(quarter) * n);
+  const bool beyond = 2 * static_cast<__int128>(rest) > n;
+  const double angle =
+      std::numbers::pi / 2 * (static_cast<double>(beyond ? n - rest : rest) / static_cast<double>(n));
+  double c = std::cos(angle), s = std::sin(angle);
+  if (beyond) std::swap(c, s);
+  switch (quarter & 3) {
+    case 0: return {c, -s};
+    case 1: return {-s, -c};
+    case 2: return {-c, s};
+    default: return {s, c};
+  }
+}
+
+template <class T>
+bool ColumnPlan<T>::serves(int64_t n) {
+  return n == 1 || !radices(n).empty();
+}
+
+template <class T>
+double ColumnPlan<T>::cost(int64_t n) {
+  return smooth_cost(n);
+}
+
+template <class T>
+ColumnPlan<T>::ColumnPlan(int64_t n) : n(n) {
+  int64_t s = 1, left = n;
+  for (int r : radices(n)) {
+    Pass pass{r, left / r, s, static_cast<int64_t>(numbers.size()), 0};
+    for (int64_t p = 0; p < pass.m; ++p)
+      for (int j = 1; j < r; ++j) push(&numbers, unit_root(p * j, left));
+    pass.roots = static_cast<int64_t>(numbers.size());
+    if (r % 2)
+      for (int t = 0; t < r; ++t) push(&numbers, std::conj(unit_root(t, r)));
+    passes.push_back(pass);
+    s *= r;
+    left /= r;
+  }
+}
+
+template <class T>
+LinePlan<T>::LinePlan(int64_t n) : n(n) {
+  constexpr int64_t kWidth = kFftWidth<T>;
+  if (ColumnPlan<T>::serves(n)) {
+    const int64_t n1 = split(n, kWidth), n2 = n / n1;
+    first = ColumnPlan<T>(n1);
+    second = ColumnPlan<T>(n2);
+    if (n2 == 1) return;
+    two_levels = n > kOneTable;
+    fine = twiddle_table<T>(n, two_levels ? kWidth : n1, 1, n2);
+    if (two_levels) coarse = twiddle_table<T>(n, groups(n1, kWidth), kWidth, n2);
+    return;
+  }
+  const int64_t m = convolution_length(2 * n - 1);
+  inner = line_plan<T>(m);
+  std::vector<T> kernel(2 * m);
+  for (int64_t k = 0; k < n; ++k) {
+    // k^2 mod 2n, as the chirp has that period.
+    const auto w = unit_root(static_cast<int64_t>(static_cast<__int128>(k) * k % (2 * n)), 2 * n);
+    push(&chirp, w);
+    for (int64_t at : {k, (m - k) % m}) {
+      kernel[2 * at] = static_cast<T>(w.real());
+      kernel[2 * at + 1] = static_cast<T>(-w.imag());
+    }
+  }
+  filter.resize(2 * m);
+  const FftLines lines{sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64, FftKind::kComplex, true,
+                       1 / static_cast<double>(m), m, 1, 1, {}};
+  run_fft(lines, kernel.data(), filter.data());
+}
+
+template <class T>
+RealPlan<T>::RealPlan(int64_t n) : line(line_plan<T>(n / 2)) {
+  for (int64_t k = 0; k <= n / 4; ++k) push(&roots, unit_root(k, n));
+}
+
+template <class T>
+std::shared_ptr<const LinePlan<T>> line_plan(int64_t n) {
+  return cache<LinePlan<T>>().get(n);
+}
+template <class T>
+std::shared_ptr<const ColumnPlan<T>> column_plan(int64_t n) {
+  return cache<ColumnPlan<T>>().get(n);
+}
+template <class T>
+std::shared_ptr<const RealPlan<T>> real_plan(int64_t n) {
+  return cache<RealPlan<T>>().get(n);
+}
+
+template struct ColumnPlan<float>;
+template struct ColumnPlan<double>;
+template struct LinePlan<float>;
+template struct LinePlan<double>;
+template struct RealPlan<float>;
+template struct RealPlan<double>;
+template std::shared_ptr<const LinePlan<float>> line_plan(int64_t);
+template std::shared_ptr<const LinePlan<double>> line_plan(int64_t);
+template std::shared_ptr<const ColumnPlan<float>> column_plan(int64_t);
+template std::shared_ptr<const ColumnPlan<double>> column_plan(int64_t);
+template std::shared_ptr<const RealPlan<float>> real_plan(int64_t);
+template std::shared_ptr<const RealPlan<double>> real_plan(int64_t);
+
+}  // namespace tessera::cpu::internal

@@ -1,0 +1,80 @@
+// What a transform of a length needs to know: factors, twiddle factors, which way it goes. Made once a length and kept.
+#pragma once
+
+#include <complex>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace tessera::cpu::internal {
+
+// Columns are worked on in groups of 64 bytes of real parts and as many of imaginary ones.
+template <class T>
+inline constexpr int64_t kFftWidth = 64 / sizeof(T);
+
+// The largest prime factor that has a butterfly.
+inline constexpr int kMaxRadix = 31;
+
+// exp(-2 pi i k / n), each part rounded once or nearly so.
+std::complex<double> unit_root(int64_t k, int64_t n);
+
+// The passes of a transform of n numbers that stand one under the other, many such columns side by side. A pass of radix
+// r over n = s * r * m numbers (Stockham's form: the order is natural before the first pass and after the last) takes
+// numbers q + s (p + m k), k < r, to q + s (r p + j), j < r, times w^(p j), w = exp(-2 pi i / (r m)).
+template <class T>
+struct ColumnPlan {
+  struct Pass {
+    int radix;
+    int64_t m, s;
+    int64_t twiddles;  // in numbers: w^(p j) for p < m, 0 < j < r; re, im
+    int64_t roots;     // in numbers: cos and sin of 2 pi t / r, t < r, for odd radices
+  };
+  int64_t n = 1;
+  std::vector<Pass> passes;
+  std::vector<T> numbers;
+
+  ColumnPlan() = default;
+  explicit ColumnPlan(int64_t n);
+  // Whether all prime factors have a butterfly.
+  static bool serves(int64_t n);
+  // Work for one column, in arbitrary units.
+  static double cost(int64_t n);
+};
+
+// A transform of n numbers that lie one after the other: n = rows * columns, columns of length `rows` first, a twiddle
+// factor for each number, then the rows.
+template <class T>
+struct LinePlan {
+  int64_t n = 1;
+  ColumnPlan<T> first, second;  // of n1 and n2 numbers
+  // w^(k1 n2), w = exp(-2 pi i / n), planar in groups of kFftWidth columns: [group][k1][re, im][lane]. Long transforms
+  // keep w^(k1 n2) for k1 < kFftWidth, and for k1 a multiple of kFftWidth, whose products the others are.
+  bool two_levels = false;
+  std::vector<T> fine, coarse;
+
+  // Bluestein's algorithm: the transform as a convolution with a chirp, by transforms of length m.
+  std::shared_ptr<const LinePlan> inner;
+  std::vector<T> chirp;   // exp(-pi i k^2 / n), re, im
+  std::vector<T> filter;  // transform of the conjugate chirp, over m
+
+  explicit LinePlan(int64_t n);
+};
+
+// A transform of an even number n of real numbers: that of n / 2 complex ones, and what joins its two halves.
+template <class T>
+struct RealPlan {
+  std::shared_ptr<const LinePlan<T>> line;
+  std::vector<T> roots;  // exp(-2 pi i k / n), k <= n / 4, re, im
+
+  explicit RealPlan(int64_t n);
+};
+
+// From a cache of the plans that were used last; safe to call from any thread.
+template <class T>
+std::shared_ptr<const LinePlan<T>> line_plan(int64_t n);
+template <class T>
+std::shared_ptr<const ColumnPlan<T>> column_plan(int64_t n);
+template <class T>
+std::shared_ptr<const RealPlan<T>> real_plan(int64_t n);  // n even
+
+}  // namespace tessera::cpu::internal

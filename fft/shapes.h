@@ -1,0 +1,37 @@
+// What the functions of torch.fft are, in terms of the three operators that transform.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "tensor/core/tensor.h"
+
+namespace tessera::fft {
+
+// What a function transforms: from where, to where, with which sign.
+struct Transform {
+  const char* name;
+  bool forward;
+  bool real_in;   // real numbers to the first half of a spectrum, along the last dimension
+  bool real_out;  // and back
+};
+inline constexpr Transform kForward{"fft", true, false, false}, kInverse{"ifft", false, false, false},
+    kRealForward{"rfft", true, true, false}, kRealInverse{"irfft", false, false, true},
+    kHermitianForward{"hfft", true, false, true}, kHermitianInverse{"ihfft", false, true, false};
+
+// Along one dimension; n: its size before (of real_out: after), cut or filled up with zeros. Integers become the
+// default floating dtype. Error: n < 1, a norm that is none, a dtype that the transform does not take; IndexError: dim.
+Tensor along(const Transform& what, const Tensor& self, std::optional<SymInt> n, int64_t dim,
+             std::optional<std::string_view> norm);
+// Along several. Error besides: a dimension twice, s and dim of different lengths.
+Tensor along(const Transform& what, const Tensor& self, std::optional<SymIntList> s, std::optional<IntList> dim,
+             std::optional<std::string_view> norm);
+
+// fft_fftfreq, fft_rfftfreq
+Tensor frequencies(int64_t n, double d, std::optional<DType> dtype, std::optional<Device> device);
+Tensor half_frequencies(int64_t n, double d, std::optional<DType> dtype, std::optional<Device> device);
+
+// Rolls each of dim by half its size.
+Tensor shift(const Tensor& self, std::optional<IntList> dim, bool back);
+
+}  // namespace tessera::fft
