@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fft/engine/engines.h"
+#include "fft/engine/fft.h"
 #include "fft/fft_kernels.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
