@@ -291,20 +291,19 @@ class ExceptionWrapper:
         import sys
         import traceback
 
-        exc_info = exc_info or sys.exc_info()
-        self.exc_type = exc_info[0]
-        self.exc_msg = "".join(traceback.format_exception(*exc_info))
-        self.where = where
+        kind, value, trace = exc_info or sys.exc_info()
+        text = "".join(traceback.TracebackException(kind, value, trace).format())
+        self.exc_type, self.exc_msg, self.where = kind, text, where
+
+    def _rebuilt(self):
+        text = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if self.exc_type is KeyError:
+            return KeyError(KeyErrorMessage(text))
+        try:
+            return self.exc_type(message=text) if getattr(self.exc_type, "message", None) else self.exc_type(text)
+        except Exception:
+            return RuntimeError(text)
 
     def reraise(self):
         """Raises an exception of the original type; RuntimeError if that type can't be built from a message."""
-        message = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
-        if self.exc_type is KeyError:
-            message = KeyErrorMessage(message)
-        elif getattr(self.exc_type, "message", None):
-            raise self.exc_type(message=message)
-        try:
-            exception = self.exc_type(message)
-        except Exception:
-            raise RuntimeError(message) from None
-        raise exception
+        raise self._rebuilt()
