@@ -59,7 +59,9 @@ def _check_vectors(vectors, likes, takes):
     if given == wanted:
         return
     if len(given) != len(wanted):
-        raise RuntimeError(f"Expected v to have the same number of {takes} but got {len(given)} instead of {len(wanted)}")
+        raise RuntimeError(
+            f"Expected v to have the same number of {takes} but got {len(given)} instead of {len(wanted)}"
+        )
     place = next(i for i, pair in enumerate(zip(given, wanted)) if pair[0] != pair[1])
     raise RuntimeError(f"Entry {place} in v has invalid size: should be {wanted[place]} but got {given[place]}.")
 

@@ -389,20 +389,11 @@ def assert_allclose(actual, expected, rtol=None, atol=None, equal_nan=True, msg=
         FutureWarning,
         stacklevel=2,
     )
-    if not isinstance(actual, tessera.Tensor):
-        actual = tessera.tensor(actual)
-    if not isinstance(expected, tessera.Tensor):
-        expected = tessera.tensor(expected, dtype=actual.dtype)
-    if rtol is None and atol is None:
-        rtol, atol = default_tolerances(actual, expected)
-    assert_close(
-        actual,
-        expected,
-        rtol=rtol,
-        atol=atol,
-        equal_nan=equal_nan,
-        check_device=True,
-        check_dtype=False,
-        check_stride=False,
-        msg=msg or None,
+    tensors = [actual if isinstance(actual, tessera.Tensor) else tessera.tensor(actual)]
+    tensors.append(
+        expected if isinstance(expected, tessera.Tensor) else tessera.tensor(expected, dtype=tensors[0].dtype)
     )
+    if (rtol, atol) == (None, None):
+        rtol, atol = default_tolerances(*tensors)
+    lenient = {"equal_nan": equal_nan, "check_dtype": False, "check_stride": False}
+    assert_close(*tensors, rtol=rtol, atol=atol, msg=msg or None, **lenient)

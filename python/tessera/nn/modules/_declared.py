@@ -42,8 +42,9 @@ from .module import Module
 
 LAYERS = {}
 
-# What a declaration says: texts, and dicts of texts by parameter.
-Declared = namedtuple("Declared", "options computes shows shapes conditions first_values")
+# What a declaration says: texts, and dicts of texts by parameter; the attributes that options become, and the text of
+# the constructor.
+Declared = namedtuple("Declared", "options computes shows shapes conditions first_values kept constructor")
 
 _NEVER_KEPT = {"device", "dtype"}
 _PLAIN = frozenset({bool, int, float, str, tuple, list, type(None)})
@@ -67,10 +68,11 @@ def layer(
             taken = {*_NEVER_KEPT, *shapes, *_WORDS.findall(base), *_WORDS.findall(then)}
             kept = {n: n for n in names if n not in taken and not n.startswith("*")} | (sets or {})
             kept = {name: value for name, value in kept.items() if value is not None}
-            functions.append(_constructor(options, base, kept, then, conditions, reset))
+            constructor = _constructor(options, base, kept, then, conditions, reset)
+            functions.append(constructor)
             cls.__constants__ = vars(cls).get("__constants__", [*getattr(cls, "__constants__", ()), *kept])
         else:
-            kept = {}
+            kept, constructor = {}, None
         attributes = cls._attributes = getattr(cls, "_attributes", frozenset({"training"})).union(kept, shapes)
         if computes is not None:
             arguments, arrow, expression = computes.rpartition(" -> ")
@@ -87,7 +89,7 @@ def layer(
                 cls.reset_parameters = _reset_parameters
         if shows is not None:
             cls.extra_repr = _shower(shows)
-        cls._declared = Declared(options, computes, shows, shapes, conditions, first)
+        cls._declared = Declared(options, computes, shows, shapes, conditions, first, kept, constructor)
         LAYERS[cls.__name__] = cls
         return cls
 

@@ -47,14 +47,10 @@ class _WrappedHook:
         return state
 
     def __setstate__(self, state):
-        import weakref
-
-        self.hook = state["hook"]
-        self.with_module = state["with_module"]
-        if self.with_module:
-            if state["module"] is None:
-                raise RuntimeError("You are trying to revive the hook of a dead Module!")
-            self.module = weakref.ref(state["module"])
+        module = state.get("module")
+        if module is None and state["with_module"]:
+            raise RuntimeError("You are trying to revive the hook of a dead Module!")
+        self.__init__(state["hook"], module)
 
 
 def _shares_type(a, b):

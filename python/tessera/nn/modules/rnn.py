@@ -271,7 +271,7 @@ class RNNBase(Module):
         """
         directions = 2 if self.bidirectional else 1
         last = []
-        for level in range(self.num_levels):
+        for level in range(self.num_layers):
             outs = []
             for d in range(directions):
                 k = level * directions + d
@@ -281,7 +281,7 @@ class RNNBase(Module):
                 outs.append(out)
                 last.append(state)
             x = outs[0] if directions == 1 else tessera.cat(outs, -1)
-            if self.dropout and level < self.num_levels - 1:
+            if self.dropout and level < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
         return x, tuple(tessera.stack([s[i] for s in last]) for i in range(len(states)))
 

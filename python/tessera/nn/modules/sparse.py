@@ -32,13 +32,12 @@ class _Table(Module):
             self.reset_parameters()
 
     @classmethod
-    def _around(cls, embeddings, options):
-        """A layer with a given weight, the options being all arguments of from_pretrained."""
+    def _around(cls, embeddings, freeze, **options):
+        """A layer with a given weight."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        kept = {name: value for name, value in options.items() if name not in ("cls", "embeddings", "freeze")}
-        made = cls(*embeddings.shape, _weight=embeddings, **kept)
-        made.weight.requires_grad = not options["freeze"]
+        made = cls(*embeddings.shape, _weight=embeddings, **options)
+        made.weight.requires_grad = not freeze
         return made
 
     def reset_parameters(self):
@@ -79,7 +78,15 @@ class Embedding(_Table):
         sparse=False,
     ):
         """A layer with the given (num_embeddings, embedding_dim) tensor as weight; freeze: without a gradient."""
-        return cls._around(embeddings, locals())
+        return cls._around(
+            embeddings,
+            freeze,
+            padding_idx=padding_idx,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            scale_grad_by_freq=scale_grad_by_freq,
+            sparse=sparse,
+        )
 
 
 @layer(
@@ -110,4 +117,14 @@ class EmbeddingBag(_Table):
         padding_idx=None,
     ):
         """A layer with the given (num_embeddings, embedding_dim) tensor as weight; freeze: without a gradient."""
-        return cls._around(embeddings, locals())
+        return cls._around(
+            embeddings,
+            freeze,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            scale_grad_by_freq=scale_grad_by_freq,
+            mode=mode,
+            sparse=sparse,
+            include_last_offset=include_last_offset,
+            padding_idx=padding_idx,
+        )
