@@ -228,7 +228,7 @@ def test_every_option_of_a_declared_layer_is_read():
     for name, cls in LAYERS.items():
         if cls._declared.options is None:
             continue
-        constructor = ast.parse(cls._declared.constructor).body[0]
+        constructor = ast.parse(cls._declared.constructor()).body[0]
         used = {n.id for n in ast.walk(constructor) if isinstance(n, ast.Name)} - set(cls._declared.kept)
         for option in parameters(constructor, cls):
             if option not in used and not (option in cls._declared.kept and option in reads):

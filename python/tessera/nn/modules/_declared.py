@@ -33,7 +33,6 @@ file. LAYERS has all declared classes by name.
 
 import re
 import sys
-from collections import namedtuple
 
 from tessera import Tensor
 
@@ -42,92 +41,124 @@ from .module import Module
 
 LAYERS = {}
 
-# What a declaration says: texts, and dicts of texts by parameter; the attributes that options become, and the text of
-# the constructor.
-Declared = namedtuple("Declared", "options computes shows shapes conditions first_values kept constructor")
-
 _NEVER_KEPT = {"device", "dtype"}
 _PLAIN = frozenset({bool, int, float, str, tuple, list, type(None)})
 _WORDS = re.compile(r"[A-Za-z_]\w*")
+_NAMES = re.compile(r"""(?<![\w.'"])[A-Za-z_]\w*\b(?!\s*=(?!=))""")  # but attributes, texts and names of arguments
+
+
+class Declared:
+    """What a declaration says: the texts `options`, `computes`, `shows`, `base`, `then`; `shapes`, `conditions` and
+    `first_values` by parameter; `kept`: attribute -> expression of the options.
+    """
+
+    def __init__(self, options, computes, shows, base, sets, then, reset, parameters):
+        self.options, self.computes, self.shows, self.base, self.then = options, computes, shows, base, then
+        self.reset, self.kept = reset, {}
+        self.shapes, self.conditions, self.first_values = {}, {}, {}
+        for name, text in parameters.items():
+            text, _, first = text.partition(" ~ ")
+            self.shapes[name], _, self.conditions[name] = text.partition(" if ")
+            if first:
+                self.first_values[name] = first
+        if options:
+            names = [text.partition("=")[0].strip() for text in options.split(",")]
+            taken = {*_NEVER_KEPT, *parameters, *_WORDS.findall(base), *_WORDS.findall(then)}
+            kept = {name: name for name in names if name not in taken and name[0] != "*"} | (sets or {})
+            self.kept = {name: value for name, value in kept.items() if value is not None}
+
+    def constructor(self):
+        """The text of __init__, or None."""
+        if self.options is None:
+            return None
+        steps = [f"super().__init__({self.base})"]
+        if self.kept:
+            steps.append("_keep(self, {%s})" % ", ".join(f"{name!r}: {value}" for name, value in self.kept.items()))
+        if self.then:
+            steps.append(self.then)
+        if self.conditions:
+            given = ", ".join(f"{name}={condition or True}" for name, condition in self.conditions.items())
+            steps += [f"_new_parameters(self, device, dtype, {given})", f"self.{self.reset}()"]
+        return f"def __init__(self, {self.options}): " + "; ".join(steps)
+
+    def functions(self, attributes):
+        """Name -> text of the functions of a class with these attributes."""
+        texts = {} if self.options is None else {"__init__": self.constructor()}
+        if self.computes is not None:
+            arguments, arrow, expression = self.computes.rpartition(" -> ")
+            arguments = arguments if arrow else "input"
+            own = attributes - {text.partition("=")[0].strip() for text in arguments.split(",")}
+            texts["forward"] = f"def forward(self, {arguments}): return {_of_self(expression, own)}"
+        if self.shapes:
+            items = ", ".join(f"{name!r}: {_of_self(text, attributes)}" for name, text in self.shapes.items())
+            texts["_shapes"] = f"def _shapes(self): return {{{items}}}"
+        return texts
+
+
+class _Pending:
+    """A function of a declared class that is made when somebody first asks for it."""
+
+    def __init__(self, cls, declared, name, line):
+        self.of = cls, declared, name, line
+
+    def __get__(self, module, cls=None):
+        owner, declared, name, line = self.of
+        function = _make(owner, declared, line)[name]
+        return function if module is None else function.__get__(module)
 
 
 def layer(
     options=None, computes=None, shows=None, *, base="", sets=None, then="", reset="reset_parameters", **parameters
 ):
     """The decorator; see above."""
+    declared = Declared(options, computes, shows, base, sets, then, reset, parameters)
     line = sys._getframe(1).f_lineno
 
-    def make(cls):
-        known = {name: text.partition(" ~ ") for name, text in parameters.items()}
-        shapes = {name: text.partition(" if ")[0] for name, (text, _, _) in known.items()}
-        conditions = {name: text.partition(" if ")[2] for name, (text, _, _) in known.items()}
-        first = {name: values for name, (_, _, values) in known.items() if values}
-        names, functions = [], []
-        if options is not None:
-            names = [text.partition("=")[0].strip() for text in options.split(",") if text.strip()]
-            taken = {*_NEVER_KEPT, *shapes, *_WORDS.findall(base), *_WORDS.findall(then)}
-            kept = {n: n for n in names if n not in taken and not n.startswith("*")} | (sets or {})
-            kept = {name: value for name, value in kept.items() if value is not None}
-            constructor = _constructor(options, base, kept, then, conditions, reset)
-            functions.append(constructor)
-            cls.__constants__ = vars(cls).get("__constants__", [*getattr(cls, "__constants__", ()), *kept])
-        else:
-            kept, constructor = {}, None
-        attributes = cls._attributes = getattr(cls, "_attributes", frozenset({"training"})).union(kept, shapes)
-        if computes is not None:
-            arguments, arrow, expression = computes.rpartition(" -> ")
-            arguments = arguments if arrow else "input"
-            own = attributes - {text.partition("=")[0].strip() for text in arguments.split(",")}
-            functions.append(f"def forward(self, {arguments}): return {_of_self(expression, own)}")
-        if shapes:
-            items = ", ".join(f"{name!r}: {_of_self(text, attributes)}" for name, text in shapes.items())
-            functions.append(f"def _shapes(self): return {{{items}}}")
-        _compile(cls, functions, line)
-        if first:
-            cls._first_values = first
-            if "reset_parameters" not in vars(cls) and reset == "reset_parameters":
-                cls.reset_parameters = _reset_parameters
-        if shows is not None:
-            cls.extra_repr = _shower(shows)
-        cls._declared = Declared(options, computes, shows, shapes, conditions, first, kept, constructor)
+    def declare(cls):
+        own = vars(cls)
+        cls._declared = declared
         LAYERS[cls.__name__] = cls
+        there = {"__init__": options, "forward": computes, "_shapes": declared.shapes or None}
+        for name, text in there.items():
+            if text is not None and name not in own:
+                setattr(cls, name, _Pending(cls, declared, name, line))
+        if options is not None and "__constants__" not in own:
+            cls.__constants__ = [*getattr(cls, "__constants__", ()), *declared.kept]
+        if declared.first_values and reset == "reset_parameters" and reset not in own:
+            cls.reset_parameters = _reset_parameters
+        if shows is not None:
+            cls.extra_repr = _extra_repr
         return cls
 
-    return make
+    return declare
 
 
-def _constructor(options, base, kept, then, conditions, reset):
-    body = [f"super().__init__({base})"]
-    if kept:
-        body.append("_keep(self, {%s})" % ", ".join(f"{name!r}: {value}" for name, value in kept.items()))
-    if then:
-        body.append(then)
-    if conditions:
-        given = ", ".join(f"{name}={condition or True}" for name, condition in conditions.items())
-        body += [f"_new_parameters(self, device, dtype, {given})", f"self.{reset}()"]
-    return f"def __init__(self, {options}): " + "; ".join(body)
+def declarations(cls):
+    """What a class and its bases declare, the nearest first."""
+    return [vars(one)["_declared"] for one in cls.__mro__ if "_declared" in vars(one)]
 
 
-def _compile(cls, functions, line):
-    """Makes the functions, in the file of the class and (as far as lines go) at the line of its declaration."""
-    if not functions:
-        return
-    heads = ["def make(__class__, _keep, _new_parameters):", *(" " + f for f in functions), " return locals()"]
+def _make(cls, declared, line):
+    """The functions of a class, put into it; in its file and, as far as lines go, at the line of its declaration."""
+    attributes = {"training"}.union(*((*d.kept, *d.shapes) for d in declarations(cls)))
+    texts = declared.functions(attributes)
+    heads = ["def make(__class__, _keep, _new_parameters):", *(" " + text for text in texts.values())]
+    heads.append(f" return [{', '.join(texts)}]")
     where = sys.modules[cls.__module__]
     code = compile("\n" * max(0, line - len(heads)) + "\n".join(heads), where.__file__, "exec")
     made = {}
-    exec(code, where.__dict__, made)
-    for name, function in made["make"](cls, _keep, _new_parameters).items():
-        if getattr(function, "__code__", None) is not None and name not in ("_keep", "_new_parameters"):
-            function.__qualname__ = f"{cls.__qualname__}.{name}"
+    exec(code, vars(where), made)
+    functions = dict(zip(texts, made["make"](cls, _keep, _new_parameters)))
+    for name, function in functions.items():
+        function.__qualname__ = f"{cls.__qualname__}.{name}"
+        if isinstance(vars(cls).get(name), _Pending):
             setattr(cls, name, function)
+    return functions
 
 
 def _of_self(expression, names):
     """The expression with `self.` before each of the names, but where a name says which argument of a call follows."""
-    return re.sub(
-        rf"(?<![\w.'\"])({'|'.join(sorted(names, key=len, reverse=True))})\b(?!\s*=(?!=))", r"self.\1", expression
-    )
+    return _NAMES.sub(lambda found: f"self.{found[0]}" if found[0] in names else found[0], expression)
 
 
 def _keep(module, options):
@@ -146,10 +177,13 @@ def _new_parameters(module, device, dtype, **there):
 
 def first_values(module):
     """Gives the declared parameters of a layer new first values, in the order of the declaration."""
-    for name, how in module._first_values.items():
-        tensor = getattr(module, name)
-        if tensor is not None:
-            FIRST_VALUES[how](tensor, module)
+    for declared in declarations(type(module)):
+        for name, how in declared.first_values.items():
+            tensor = getattr(module, name)
+            if tensor is not None:
+                FIRST_VALUES[how](tensor, module)
+        if declared.first_values:
+            return
 
 
 def _reset_parameters(self):
@@ -167,18 +201,20 @@ def _defaults(cls):
     return found
 
 
-def _shower(spec):
-    fields = [re.fullmatch(r"(\w+)(=?)(!r)?(\??)(\d*)", word).groups() for word in spec.split()]
+def _is_usual(value, default):
+    return value == default or (isinstance(value, tuple) and value == (default,) * len(value))
 
-    def is_usual(value, default):
-        return value == default or (isinstance(value, tuple) and value == (default,) * len(value))
 
-    def extra_repr(self):
-        defaults, parts = _defaults(type(self)), []
-        for name, named, quoted, optional, usual in fields:
-            value = self._parameters[name] is not None if name in self._parameters else getattr(self, name)
-            if not (optional and is_usual(value, int(usual) if usual else defaults.get(name))):
-                parts.append((f"{name}=" if named else "") + (repr(value) if quoted else str(value)))
-        return ", ".join(parts)
+def _extra_repr(self):
+    defaults, parts = _defaults(type(self)), []
+    shows = next(declared.shows for declared in declarations(type(self)) if declared.shows is not None)
+    for word in shows.split():
+        name, named, quoted, optional, usual = re.fullmatch(r"(\w+)(=?)(!r)?(\??)(\d*)", word).groups()
+        value = self._parameters[name] is not None if name in self._parameters else getattr(self, name)
+        if not (optional and _is_usual(value, int(usual) if usual else defaults.get(name))):
+            parts.append((f"{name}=" if named else "") + (repr(value) if quoted else str(value)))
+    return ", ".join(parts)
 
-    return extra_repr
+
+_extra_repr.__name__ = "extra_repr"
+_reset_parameters.__name__ = "reset_parameters"

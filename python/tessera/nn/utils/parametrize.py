@@ -7,6 +7,7 @@ import tessera
 import tessera.__future__
 from tessera import Tensor
 from tessera.nn.modules.container import ModuleDict, ModuleList
+from tessera.nn.modules.module import Module
 from tessera.nn.parameter import Parameter
 from tessera.storage import keep_with_memo
 
