@@ -31,7 +31,6 @@ What is left out is inherited, and what the class body defines itself stays. Exp
 file. LAYERS has all declared classes by name.
 """
 
-import re
 import sys
 
 from tessera import Tensor
@@ -43,8 +42,9 @@ LAYERS = {}
 
 _NEVER_KEPT = {"device", "dtype"}
 _PLAIN = frozenset({bool, int, float, str, tuple, list, type(None)})
-_WORDS = re.compile(r"[A-Za-z_]\w*")
-_NAMES = re.compile(r"""(?<![\w.'"])[A-Za-z_]\w*\b(?!\s*=(?!=))""")  # but attributes, texts and names of arguments
+_SPACES = str.maketrans(dict.fromkeys("()[]{}*,.;:=+-/'\"", " "))
+_NAMES = r"""(?<![\w.'"])[A-Za-z_]\w*\b(?!\s*=(?!=))"""  # but attributes, texts and names of arguments
+_WORD = r"(\w+)(=?)(!r)?(\??)(\d*)"  # of a description
 
 
 class Declared:
@@ -63,7 +63,7 @@ class Declared:
                 self.first_values[name] = first
         if options:
             names = [text.partition("=")[0].strip() for text in options.split(",")]
-            taken = {*_NEVER_KEPT, *parameters, *_WORDS.findall(base), *_WORDS.findall(then)}
+            taken = {*_NEVER_KEPT, *parameters, *f"{base} {then}".translate(_SPACES).split()}
             kept = {name: name for name in names if name not in taken and name[0] != "*"} | (sets or {})
             self.kept = {name: value for name, value in kept.items() if value is not None}
 
@@ -158,7 +158,9 @@ def _make(cls, declared, line):
 
 def _of_self(expression, names):
     """The expression with `self.` before each of the names, but where a name says which argument of a call follows."""
-    return _NAMES.sub(lambda found: f"self.{found[0]}" if found[0] in names else found[0], expression)
+    import re
+
+    return re.sub(_NAMES, lambda found: f"self.{found[0]}" if found[0] in names else found[0], expression)
 
 
 def _keep(module, options):
@@ -206,10 +208,12 @@ def _is_usual(value, default):
 
 
 def _extra_repr(self):
+    import re
+
     defaults, parts = _defaults(type(self)), []
     shows = next(declared.shows for declared in declarations(type(self)) if declared.shows is not None)
     for word in shows.split():
-        name, named, quoted, optional, usual = re.fullmatch(r"(\w+)(=?)(!r)?(\??)(\d*)", word).groups()
+        name, named, quoted, optional, usual = re.fullmatch(_WORD, word).groups()
         value = self._parameters[name] is not None if name in self._parameters else getattr(self, name)
         if not (optional and _is_usual(value, int(usual) if usual else defaults.get(name))):
             parts.append((f"{name}=" if named else "") + (repr(value) if quoted else str(value)))
