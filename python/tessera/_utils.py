@@ -306,4 +306,5 @@ class ExceptionWrapper:
 
     def reraise(self):
         """Raises an exception of the original type; RuntimeError if that type can't be built from a message."""
-        raise self._rebuilt()
+        exception = self._rebuilt()
+        raise exception

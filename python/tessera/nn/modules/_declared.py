@@ -101,9 +101,9 @@ class _Pending:
     def __init__(self, cls, declared, name, line):
         self.of = cls, declared, name, line
 
-    def __get__(self, module, cls=None):
-        owner, declared, name, line = self.of
-        function = _make(owner, declared, line)[name]
+    def __get__(self, module, _owner=None):
+        cls, declared, name, line = self.of
+        function = _make(cls, declared, line)[name]
         return function if module is None else function.__get__(module)
 
 
