@@ -121,7 +121,9 @@ class UninitializedTensorMixin:
 
         device, dtype: default to those given at construction.
         """
-        self.data = self.data.new_empty(shape, device=device, dtype=dtype)
+        given = {"device": device, "dtype": dtype}
+        own = {name: getattr(self.data, name) if value is None else value for name, value in given.items()}
+        self.data = tessera.empty(shape, **own)
         self.__class__ = self.cls_to_become
 
     @property
