@@ -59,11 +59,9 @@ def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, bac
 
 
 def _rebuild_parameter(data, requires_grad, backward_hooks):
-    from tessera.nn.parameter import Parameter
-
     if not isinstance(data, tessera.Tensor):
         raise TypeError(f"_rebuild_parameter expects a tensor, but got {type(data).__name__}")
-    param = Parameter(data, requires_grad)
+    param = tessera.nn.Parameter(data, requires_grad)
     if backward_hooks:
         param._backward_hooks = backward_hooks
     return param
@@ -261,9 +259,7 @@ def reduce_tensor_ex(tensor, protocol):
     function, args = _reduce_tensor(tensor)
     if type(tensor) is tessera.Tensor and not state:
         return function, args
-    from tessera._tensor import _rebuild_from_type_v2
-
-    return _rebuild_from_type_v2, (function, type(tensor), args, state)
+    return tessera._tensor._rebuild_from_type_v2, (function, type(tensor), args, state)
 
 
 def reduce_parameter_ex(param, protocol):
