@@ -81,7 +81,7 @@ LACKING = set(
     L1Loss LPPool1d LPPool2d LPPool3d LSTM LSTMCell LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyConv1d
     LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d LazyInstanceNorm1d
     LazyInstanceNorm2d LazyInstanceNorm3d LazyLinear LeakyReLU LocalResponseNorm LogSigmoid LogSoftmax
-    MarginRankingLoss MaxPool1d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d Mish 
+    MarginRankingLoss MaxPool1d MaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d Mish
     MultiLabelMarginLoss MultiLabelSoftMarginLoss MultiMarginLoss MultiheadAttention NLLLoss2d PReLU
     PairwiseDistance PixelShuffle PixelUnshuffle PoissonNLLLoss RMSNorm RNN
     RNNBase RNNCell RNNCellBase RReLU ReLU6 ReflectionPad1d ReflectionPad2d ReflectionPad3d ReplicationPad1d
