@@ -9,6 +9,7 @@ def _identity():
     """The autograd.Function that ties all inputs (or outputs) of a module together in one node of the graph."""
     global _identity_function
     if _identity_function is None:
+
         class BackwardHookFunction(tessera.autograd.Function):
             @staticmethod
             def forward(ctx, *tensors):

@@ -67,8 +67,8 @@ class Declared:
             kept = {name: name for name in names if name not in taken and name[0] != "*"} | (sets or {})
             self.kept = {name: value for name, value in kept.items() if value is not None}
 
-    def constructor(self):
-        """The text of __init__, or None."""
+    def constructor(self, attributes=frozenset()):
+        """The text of __init__ of a class with these attributes, or None."""
         if self.options is None:
             return None
         steps = [f"super().__init__({self.base})"]
@@ -76,14 +76,18 @@ class Declared:
             steps.append("_keep(self, {%s})" % ", ".join(f"{name!r}: {value}" for name, value in self.kept.items()))
         if self.then:
             steps.append(self.then)
-        if self.conditions:
-            given = ", ".join(f"{name}={condition or True}" for name, condition in self.conditions.items())
-            steps += [f"_new_parameters(self, device, dtype, {given})", f"self.{self.reset}()"]
+        if self.shapes:
+            shapes = {name: _of_self(shape, attributes) for name, shape in self.shapes.items()}
+            given = [
+                f"{n}={shape}" + f" if {self.conditions[n]} else None" * bool(self.conditions[n])
+                for n, shape in shapes.items()
+            ]
+            steps += [f"_new_parameters(self, device, dtype, {', '.join(given)})", f"self.{self.reset}()"]
         return f"def __init__(self, {self.options}): " + "; ".join(steps)
 
     def functions(self, attributes):
         """Name -> text of the functions of a class with these attributes."""
-        texts = {} if self.options is None else {"__init__": self.constructor()}
+        texts = {} if self.options is None else {"__init__": self.constructor(attributes)}
         if self.computes is not None:
             arguments, arrow, expression = self.computes.rpartition(" -> ")
             arguments = arguments if arrow else "input"
@@ -124,6 +128,8 @@ def layer(
                 setattr(cls, name, _Pending(cls, declared, name, line))
         if options is not None and "__constants__" not in own:
             cls.__constants__ = [*getattr(cls, "__constants__", ()), *declared.kept]
+        if declared.first_values:
+            cls._first_values = {name: FIRST_VALUES[how] for name, how in declared.first_values.items()}
         if declared.first_values and reset == "reset_parameters" and reset not in own:
             cls.reset_parameters = _reset_parameters
         if shows is not None:
@@ -148,7 +154,7 @@ def _make(cls, declared, line):
     code = compile("\n" * max(0, line - len(heads)) + "\n".join(heads), where.__file__, "exec")
     made = {}
     exec(code, vars(where), made)
-    functions = dict(zip(texts, made["make"](cls, _keep, _new_parameters)))
+    functions = dict(zip(texts, made["make"](cls, _keep, new_parameters)))
     for name, function in functions.items():
         function.__qualname__ = f"{cls.__qualname__}.{name}"
         if isinstance(vars(cls).get(name), _Pending):
@@ -172,20 +178,12 @@ def _keep(module, options):
             setattr(module, name, value)
 
 
-def _new_parameters(module, device, dtype, **there):
-    shapes = module._shapes()
-    new_parameters(module, device, dtype, **{name: shapes[name] if on else None for name, on in there.items()})
-
-
 def first_values(module):
     """Gives the declared parameters of a layer new first values, in the order of the declaration."""
-    for declared in declarations(type(module)):
-        for name, how in declared.first_values.items():
-            tensor = getattr(module, name)
-            if tensor is not None:
-                FIRST_VALUES[how](tensor, module)
-        if declared.first_values:
-            return
+    for name, draw in module._first_values.items():
+        tensor = getattr(module, name)
+        if tensor is not None:
+            draw(tensor, module)
 
 
 def _reset_parameters(self):
@@ -212,8 +210,7 @@ def _extra_repr(self):
 
     defaults, parts = _defaults(type(self)), []
     shows = next(declared.shows for declared in declarations(type(self)) if declared.shows is not None)
-    for word in shows.split():
-        name, named, quoted, optional, usual = re.fullmatch(_WORD, word).groups()
+    for name, named, quoted, optional, usual in re.findall(_WORD, shows):
         value = self._parameters[name] is not None if name in self._parameters else getattr(self, name)
         if not (optional and _is_usual(value, int(usual) if usual else defaults.get(name))):
             parts.append((f"{name}=" if named else "") + (repr(value) if quoted else str(value)))

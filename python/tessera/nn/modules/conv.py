@@ -6,7 +6,7 @@ from ._declared import layer
 from ._parts import lazy_parameters
 from .lazy import InferredMixin
 from .module import Module
-from .utils import _ntuple, _reverse_repeat_tuple, _single
+from .utils import _pair, _reverse_repeat_tuple, _single, _triple
 
 __all__ = [
     "Conv1d",
@@ -26,9 +26,14 @@ __all__ = [
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
+_EACH = (None, _single, _pair, _triple)
+_OPERATORS = (None, "conv1d", "conv2d", "conv3d")
+_TRANSPOSED = (None, "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+
+
 def _sizes(n, value):
     """One number for each of n dims, or the name of a padding."""
-    return value if isinstance(value, str) else _ntuple(n)(value)
+    return value if isinstance(value, str) else _EACH[n](value)
 
 
 @layer(
@@ -43,11 +48,12 @@ def _sizes(n, value):
 class _ConvNd(Module):
     def _settle(self):
         """Checks the options; the padding as functional.pad wants it: both sides of each dim, last dim first."""
-        for name in ("in_channels", "out_channels"):
-            if self.groups <= 0:
-                raise ValueError("groups must be a positive integer")
-            if getattr(self, name) % self.groups:
-                raise ValueError(f"{name} must be divisible by groups")
+        groups = self.groups
+        if groups <= 0:
+            raise ValueError("groups must be a positive integer")
+        if self.in_channels % groups or self.out_channels % groups:
+            wrong = "in_channels" if self.in_channels % groups else "out_channels"
+            raise ValueError(f"{wrong} must be divisible by groups")
         padding, same = self.padding, self.padding == "same"
         if isinstance(padding, str) and padding not in ("same", "valid"):
             raise ValueError(f"Invalid padding string {padding!r}, should be one of ['same', 'valid']")
@@ -78,7 +84,7 @@ class _ConvNd(Module):
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = (0,) * len(self.kernel_size)
-        convolve = getattr(F, f"conv{len(self.kernel_size)}d")
+        convolve = getattr(F, _OPERATORS[len(self.kernel_size)])
         return convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
@@ -158,7 +164,7 @@ class _ConvTransposeNd(_ConvNd):
         if self.padding_mode != "zeros":
             raise ValueError(f"Only `zeros` padding mode is supported for ConvTranspose{n}d")
         extra = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, n, self.dilation)
-        convolve = getattr(F, f"conv_transpose{n}d")
+        convolve = getattr(F, _TRANSPOSED[n])
         return convolve(
             input, self.weight, self.bias, self.stride, self.padding, extra, dilation=self.dilation, groups=self.groups
         )
