@@ -110,6 +110,9 @@ class _Pending:
         function = _make(cls, declared, line)[name]
         return function if module is None else function.__get__(module)
 
+    def __call__(self, *args, **kwargs):
+        return self.__get__(None)(*args, **kwargs)
+
 
 def layer(
     options=None, computes=None, shows=None, *, base="", sets=None, then="", reset="reset_parameters", **parameters
