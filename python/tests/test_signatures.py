@@ -226,7 +226,7 @@ def test_every_option_of_a_declared_layer_is_read():
     """By its constructor (where the option is more than kept), by the attribute of its name, or as device and dtype."""
     reads, found = read_names(), []
     for name, cls in LAYERS.items():
-        if cls._declared.options is None:
+        if cls._declared.options is None or not cls.__module__.startswith("tessera."):
             continue
         constructor = ast.parse(cls._declared.constructor()).body[0]
         used = {n.id for n in ast.walk(constructor) if isinstance(n, ast.Name)} - set(cls._declared.kept)
