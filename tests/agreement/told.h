@@ -1,6 +1,7 @@
 // What the program is told: a name and options as text.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <functional>
 #include <map>
