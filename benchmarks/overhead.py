@@ -107,28 +107,27 @@ def shells(torch):
         )
 
     def resnet50():
-        with torch.device("meta"):
-            layers, inputs = (
-                [
-                    nn.Conv2d(3, 64, 7, 2, 3, bias=False),
-                    nn.BatchNorm2d(64),
-                    nn.ReLU(inplace=True),
-                    nn.MaxPool2d(3, 2, 1),
-                ],
-                64,
-            )
-            for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
-                for i in range(blocks):
-                    layers.append(bottleneck(inputs, width, 2 if i == 0 and width > 64 else 1))
-                    inputs = 4 * width
-            return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000))
+        layers = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
+        layers, inputs = [*layers, nn.MaxPool2d(3, 2, 1)], 64
+        for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+            for i in range(blocks):
+                layers.append(bottleneck(inputs, width, 2 if i == 0 and width > 64 else 1))
+                inputs = 4 * width
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 1000))
 
     def transformer():
-        with torch.device("meta"):
-            return nn.TransformerEncoder(nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True), 12)
+        return nn.TransformerEncoder(nn.TransformerEncoderLayer(768, 12, 3072, batch_first=True), 12)
 
-    yield "ResNet-50 on the meta device", resnet50
-    yield "12-layer transformer on the meta device", transformer
+    def on_meta(make):
+        with torch.device("meta"):
+            return make()
+
+    yield "ResNet-50", resnet50
+    yield "ResNet-50 on the meta device", lambda: on_meta(resnet50)
+    yield "12-layer transformer", transformer
+    yield "12-layer transformer on the meta device", lambda: on_meta(transformer)
+    yield "BatchNorm2d(8)", lambda: nn.BatchNorm2d(8)
+    yield "ReLU()", lambda: nn.ReLU()
 
 
 def time_one(f, batches=60, target=0.002):

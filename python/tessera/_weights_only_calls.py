@@ -333,16 +333,13 @@ def parameter(cls):
 
 def from_type():
     """(function, Call) of `_rebuild_from_type_v2`."""
-    from tessera._tensor import _rebuild_from_type_v2
-
-    return _rebuild_from_type_v2, Call(
+    return tessera._tensor._rebuild_from_type_v2, Call(
         "_rebuild_from_type_v2", _from_type, (4, _anything, _is_class, _is(tuple), _anything)
     )
 
 
 def layout_of():
-    from tessera.serialization import _get_layout
-
+    _get_layout = tessera.serialization._get_layout
     return _get_layout, Call("_get_layout", _plain(_get_layout), (1, _is_name))
 
 

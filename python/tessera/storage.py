@@ -194,10 +194,8 @@ class TypedStorage(metaclass=_LegacyMeta):
     def __reduce__(self):
         import io
 
-        from tessera.serialization import save
-
         buffer = io.BytesIO()
-        save(self, buffer, _use_new_zipfile_serialization=False)
+        tessera.save(self, buffer, _use_new_zipfile_serialization=False)
         return _load_from_bytes, (buffer.getvalue(),)
 
     @property
@@ -469,9 +467,7 @@ def _typed(untyped, dtype):
 def _load_from_bytes(data):
     import io
 
-    from tessera.serialization import load
-
-    return load(io.BytesIO(data), weights_only=False)
+    return tessera.load(io.BytesIO(data), weights_only=False)
 
 
 def __getattr__(name):

@@ -1,9 +1,11 @@
 """Arguments: one that a function accepts is read by it, or stands here with the reason why not."""
 
 import ast
+import re
 
 import pytest
 import tessera
+from tessera.nn.modules._declared import LAYERS
 from package_sources import body, functions, modules, only_raises, parameters
 
 # Methods whose parameters Python, NumPy or the overriding protocols have laid down.
@@ -73,10 +75,6 @@ UNREAD = {
     "tessera.nn.modules.lazy.LazyModuleMixin._lazy_load_hook": (
         "local_metadata strict missing_keys unexpected_keys error_msgs",
         HOOK,
-    ),
-    "tessera.nn.modules.linear.Identity.__init__": (
-        "args kwargs",
-        "documented: unused, so that any layer can be replaced by this one",
     ),
     "tessera.nn.modules.rnn._rnn_step.step": ("w_hr", TABLE),
     "tessera.nn.modules.rnn._gru_step": ("w_hr", TABLE),
@@ -205,7 +203,36 @@ def read_names():
                 reads.add(node.attr)
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 reads.add(node.value)
+    for cls in LAYERS.values():
+        about = cls._declared
+        reads |= words(about.computes, about.shows, *about.shapes.values())
     return reads
+
+
+def words(*texts):
+    """Names in expressions."""
+    return {word for text in texts if text for word in re.findall(r"[A-Za-z_]\w*", text)}
+
+
+# Options of declared layers that nothing reads.
+UNREAD_OPTIONS = {
+    "Identity": ("args kwargs", "documented: unused, so that any layer can be replaced by this one"),
+}
+
+
+def test_every_option_of_a_declared_layer_is_read():
+    """By its constructor (where the option is more than kept), by the attribute of its name, or as device and dtype."""
+    reads, found = read_names(), []
+    for name, cls in LAYERS.items():
+        if cls._declared.options is None or not cls.__module__.startswith("tessera."):
+            continue
+        constructor = ast.parse(cls._declared.constructor()).body[0]
+        used = {n.id for n in ast.walk(constructor) if isinstance(n, ast.Name)} - set(cls._declared.kept)
+        for option in parameters(constructor, cls):
+            if option not in used and not (option in cls._declared.kept and option in reads):
+                if option not in UNREAD_OPTIONS.get(name, ("",))[0].split():
+                    found.append(f"{name}({option})")
+    assert not found, f"accepted, and not read: {found}"
 
 
 def stored(function):

@@ -98,8 +98,6 @@ class CustomOpDef:
     """An operator of a Python function, and what has been registered for it. Calls go through dispatch."""
 
     def __init__(self, namespace, name, schema, fn, tags=None):
-        from tessera.library import Library
-
         self._namespace, self._name = namespace, name
         self._qualname = f"{namespace}::{name}"
         self._schema = schema
@@ -113,7 +111,7 @@ class CustomOpDef:
         self.__doc__ = getattr(fn, "__doc__", None)
         if self._qualname in _definitions:
             _definitions.pop(self._qualname)._destroy()
-        self._lib = Library(namespace, "FRAGMENT")
+        self._lib = tessera.library.Library(namespace, "FRAGMENT")
         self._lib.define(f"{name}{schema}", tags=() if tags is None else tags)
         self._opoverload = tessera._ops._overload_of(self._qualname, "")
         self._written = [(i, a.name) for i, a in enumerate(self._opoverload._schema.arguments) if a.is_write]
@@ -259,18 +257,12 @@ class CustomOpDef:
         """The rule for `vmap`: `func(info, in_dims, *args, **kwargs)` returns (outputs, out_dims). A decorator without
         `func`.
         """
-        from tessera.library import register_vmap
-
-        return register_vmap(self, func)
+        return tessera.library.register_vmap(self, func)
 
     def register_autocast(self, device_type, cast_inputs):
         """Casts floating inputs to `cast_inputs` where autocast is on for the device type."""
-        from tessera.library import register_autocast
-
-        register_autocast(self, device_type, cast_inputs)
+        tessera.library.register_autocast(self, device_type, cast_inputs)
 
     def register_torch_dispatch(self, torch_dispatch_class, fn=None, /):
         """What the operator does under a TorchDispatchMode or for a tensor subclass."""
-        from tessera.library import register_torch_dispatch
-
-        return register_torch_dispatch(self, torch_dispatch_class, fn)
+        return tessera.library.register_torch_dispatch(self, torch_dispatch_class, fn)

@@ -54,13 +54,16 @@ def _finish(values, create_graph):
 
 
 def _check_vectors(vectors, likes, takes):
-    if len(vectors) != len(likes):
+    """Raises: RuntimeError unless the vectors have the shapes of `likes`, one each."""
+    given, wanted = ([t.shape for t in tensors] for tensors in (vectors, likes))
+    if given == wanted:
+        return
+    if len(given) != len(wanted):
         raise RuntimeError(
-            f"Expected v to have the same number of {takes} but got {len(vectors)} instead of {len(likes)}"
+            f"Expected v to have the same number of {takes} but got {len(given)} instead of {len(wanted)}"
         )
-    for i, (vector, like) in enumerate(zip(vectors, likes)):
-        if vector.size() != like.size():
-            raise RuntimeError(f"Entry {i} in v has invalid size: should be {like.size()} but got {vector.size()}.")
+    place = next(i for i, pair in enumerate(zip(given, wanted)) if pair[0] != pair[1])
+    raise RuntimeError(f"Entry {place} in v has invalid size: should be {wanted[place]} but got {given[place]}.")
 
 
 def _need_scalar(outputs, was_tuple, name):

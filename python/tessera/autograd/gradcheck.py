@@ -41,9 +41,9 @@ def _outputs(func, inputs):
 
 
 def _grad(outputs, inputs, grads, create_graph=False):
-    from tessera.autograd import grad
-
-    return grad(outputs, inputs, grads, retain_graph=True, create_graph=create_graph, allow_unused=True)
+    return tessera.autograd.grad(
+        outputs, inputs, grads, retain_graph=True, create_graph=create_graph, allow_unused=True
+    )
 
 
 def _directions(tensor):
@@ -356,8 +356,6 @@ def _check_undefined(func, inputs, diff):
 
 def _check_batched_grad(outputs, diff):
     """A batch of gradients must give what they give one by one."""
-    from tessera.autograd import grad as autograd_grad
-
     generator = tessera.Generator().manual_seed(1)
     for output in outputs:
         if not _differentiable(output):
@@ -365,7 +363,7 @@ def _check_batched_grad(outputs, diff):
         seeds = [_random_like(output, generator) for _ in range(2)]
         single = [_grad(output, diff, seed) for seed in seeds]
         try:
-            together = autograd_grad(
+            together = tessera.autograd.grad(
                 output, diff, tessera.stack(seeds), retain_graph=True, allow_unused=True, is_grads_batched=True
             )
         except RuntimeError as error:

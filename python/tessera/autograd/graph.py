@@ -86,28 +86,25 @@ class saved_tensors_hooks:
         _C._pop_saved_tensors_default_hooks()
 
 
+def _to_host(tensor, page_locked=None):
+    """(where a tensor was, its copy in host memory); `page_locked` says at each copy whether pages can be locked."""
+    if page_locked is None:
+        return tensor.device, tensor.cpu()
+    host = tessera.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, pin_memory=page_locked())
+    return tensor.device, host.copy_(tensor)
+
+
 class save_on_cpu(saved_tensors_hooks):
     """Keeps saved tensors in the memory of the CPU; page-locked with `pin_memory`, if there is a device of
     `device_type`. Raises: RuntimeError for an unknown device type.
     """
 
     def __init__(self, pin_memory=False, device_type="cuda"):
-        device_module = tessera.get_device_module(device_type)
-
-        def pack(tensor):
-            if not pin_memory:
-                return tensor.device, tensor.cpu()
-            packed = tessera.empty(
-                tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=device_module.is_available()
-            )
-            packed.copy_(tensor)
-            return tensor.device, packed
-
-        def unpack(packed):
-            device, tensor = packed
-            return tensor.to(device, non_blocking=pin_memory)
-
-        super().__init__(pack, unpack)
+        has_device = tessera.get_device_module(device_type).is_available
+        super().__init__(
+            functools.partial(_to_host, page_locked=has_device if pin_memory else None),
+            lambda kept: kept[1].to(kept[0], non_blocking=pin_memory),
+        )
 
 
 @contextlib.contextmanager

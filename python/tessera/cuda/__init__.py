@@ -315,9 +315,7 @@ def current_blas_handle():
 
 
 def _stream(index, handle):
-    from tessera.cuda.streams import Stream
-
-    return Stream(device_index=index, stream_id=handle)
+    return tessera.cuda.Stream(device_index=index, stream_id=handle)
 
 
 def current_stream(device=None):

@@ -62,8 +62,9 @@ def apply_settings():
     """Tells the library, once it is loaded, what `backends.cuda` and `backends.cudnn` are set to."""
     if _module is None:
         return
-    from tessera.backends import cuda, cudnn
+    import tessera
 
+    cuda, cudnn = tessera.backends.cuda, tessera.backends.cudnn
     matmul = cuda.matmul
     _module.set_blas(
         matmul.allow_tf32, matmul.allow_fp16_reduced_precision_reduction, matmul.allow_bf16_reduced_precision_reduction

@@ -2,6 +2,7 @@
 their tensor.
 """
 
+import functools
 import math
 import warnings
 
@@ -74,87 +75,72 @@ def calculate_gain(nonlinearity, param=None):
     raise ValueError(f"Unsupported nonlinearity {nonlinearity}")
 
 
-def _no_grad_uniform_(tensor, a, b, generator=None):
-    with tessera.no_grad():
-        return tensor.uniform_(a, b, generator=generator)
+def _without_gradients(function):
+    """The function under no_grad."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        with tessera.no_grad():
+            return function(*args, **kwargs)
+
+    return call
 
 
-def _no_grad_normal_(tensor, mean, std, generator=None):
-    with tessera.no_grad():
-        return tensor.normal_(mean, std, generator=generator)
+@overridable
+@_without_gradients
+def uniform_(tensor, a=0.0, b=1.0, generator=None):
+    """Numbers of U(a, b)."""
+    return tensor.uniform_(a, b, generator=generator)
 
 
-def _no_grad_fill_(tensor, val):
-    with tessera.no_grad():
-        return tensor.fill_(val)
+@overridable
+@_without_gradients
+def normal_(tensor, mean=0.0, std=1.0, generator=None):
+    """Numbers of N(mean, std^2)."""
+    return tensor.normal_(mean, std, generator=generator)
 
 
-def _no_grad_zero_(tensor):
-    with tessera.no_grad():
-        return tensor.zero_()
-
-
-def _no_grad_trunc_normal_(tensor, mean, std, a, b, generator=None):
-    """By the inverse of the distribution function: uniform numbers between the bounds' quantiles, through erfinv."""
-
-    def cdf(x):
-        return (1.0 + math.erf(x / math.sqrt(2.0))) / 2.0
-
-    if mean < a - 2 * std or mean > b + 2 * std:
+@_without_gradients
+def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
+    """Numbers of N(mean, std^2) restricted to [a, b]: by the inverse of the distribution function, uniform numbers
+    between the bounds' quantiles through erfinv.
+    """
+    if not a - 2 * std <= mean <= b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of values may be "
             "incorrect.",
             stacklevel=3,
         )
-    low, high = cdf((a - mean) / std), cdf((b - mean) / std)
-    with tessera.no_grad():
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        tensor.erfinv_()
-        tensor.mul_(std * math.sqrt(2.0))
-        tensor.add_(mean)
-        return tensor.clamp_(min=a, max=b)
+    quantiles = [(1.0 + math.erf((bound - mean) / std / math.sqrt(2.0))) / 2.0 for bound in (a, b)]
+    tensor.uniform_(*(2 * q - 1 for q in quantiles), generator=generator)
+    return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(min=a, max=b)
 
 
 @overridable
-def uniform_(tensor, a=0.0, b=1.0, generator=None):
-    """Numbers of U(a, b)."""
-    return _no_grad_uniform_(tensor, a, b, generator)
-
-
-@overridable
-def normal_(tensor, mean=0.0, std=1.0, generator=None):
-    """Numbers of N(mean, std^2)."""
-    return _no_grad_normal_(tensor, mean, std, generator)
-
-
-def trunc_normal_(tensor, mean=0.0, std=1.0, a=-2.0, b=2.0, generator=None):
-    """Numbers of N(mean, std^2) restricted to [a, b]."""
-    return _no_grad_trunc_normal_(tensor, mean, std, a, b, generator=generator)
-
-
-@overridable
+@_without_gradients
 def constant_(tensor, val):
     """The value `val` everywhere."""
-    return _no_grad_fill_(tensor, val)
+    return tensor.fill_(val)
 
 
+@_without_gradients
 def ones_(tensor):
     """Ones."""
-    return _no_grad_fill_(tensor, 1.0)
+    return tensor.fill_(1.0)
 
 
+@_without_gradients
 def zeros_(tensor):
     """Zeros."""
-    return _no_grad_zero_(tensor)
+    return tensor.zero_()
 
 
+@_without_gradients
 def eye_(tensor):
     """The identity matrix. ValueError unless the tensor is 2-D."""
     if tensor.ndimension() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    with tessera.no_grad():
-        tensor.zero_()
-        tensor.diagonal().fill_(1)
+    tensor.zero_().diagonal().fill_(1)
     return tensor
 
 
@@ -189,84 +175,85 @@ def _calculate_fan_in_and_fan_out(tensor):
     return tensor.size(1) * field, tensor.size(0) * field
 
 
+def _xavier(tensor, gain):
+    """gain sqrt(2 / (fan_in + fan_out))."""
+    return gain * math.sqrt(2.0 / float(sum(_calculate_fan_in_and_fan_out(tensor))))
+
+
 def xavier_uniform_(tensor, gain=1.0, generator=None):
     """U(-a, a) with a = gain sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010)."""
-    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
-    a = math.sqrt(3.0) * (gain * math.sqrt(2.0 / float(fan_in + fan_out)))
-    return _no_grad_uniform_(tensor, -a, a, generator)
+    bound = math.sqrt(3.0) * _xavier(tensor, gain)
+    return uniform_.__wrapped__(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor, gain=1.0, generator=None):
     """N(0, std^2) with std = gain sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio 2010)."""
-    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
-    return _no_grad_normal_(tensor, 0.0, gain * math.sqrt(2.0 / float(fan_in + fan_out)), generator)
+    return normal_.__wrapped__(tensor, 0.0, _xavier(tensor, gain), generator)
 
 
 def _calculate_correct_fan(tensor, mode):
-    mode = mode.lower()
-    if mode not in ("fan_in", "fan_out"):
-        raise ValueError(f"Mode {mode} not supported, please use one of ['fan_in', 'fan_out']")
-    fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
-    return fan_in if mode == "fan_in" else fan_out
+    fans = dict(zip(("fan_in", "fan_out"), _calculate_fan_in_and_fan_out(tensor)))
+    if mode.lower() not in fans:
+        raise ValueError(f"Mode {mode.lower()} not supported, please use one of {list(fans)}")
+    return fans[mode.lower()]
+
+
+def _kaiming(draw, tensor, a, mode, nonlinearity, generator):
+    """draw(tensor, gain / sqrt(fan), generator)."""
+    if 0 in tensor.shape:
+        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=4)
+        return tensor
+    std = calculate_gain(nonlinearity, a) / math.sqrt(_calculate_correct_fan(tensor, mode))
+    with tessera.no_grad():
+        return draw(tensor, std, generator)
 
 
 @overridable
 def kaiming_uniform_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """U(-b, b) with b = gain sqrt(3 / fan) (He et al. 2015); a: the negative slope of leaky_relu."""
-    if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
-        return tensor
-    fan = _calculate_correct_fan(tensor, mode)
-    bound = math.sqrt(3.0) * (calculate_gain(nonlinearity, a) / math.sqrt(fan))
-    with tessera.no_grad():
+
+    def draw(tensor, std, generator):
+        bound = math.sqrt(3.0) * std
         return tensor.uniform_(-bound, bound, generator=generator)
+
+    return _kaiming(draw, tensor, a, mode, nonlinearity, generator)
 
 
 def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", generator=None):
     """N(0, std^2) with std = gain / sqrt(fan) (He et al. 2015); a: the negative slope of leaky_relu."""
-    if 0 in tensor.shape:
-        warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=2)
-        return tensor
-    fan = _calculate_correct_fan(tensor, mode)
-    with tessera.no_grad():
-        return tensor.normal_(0, calculate_gain(nonlinearity, a) / math.sqrt(fan), generator=generator)
+
+    def draw(tensor, std, generator):
+        return tensor.normal_(0, std, generator=generator)
+
+    return _kaiming(draw, tensor, a, mode, nonlinearity, generator)
 
 
 def orthogonal_(tensor, gain=1, generator=None):
     """A (semi) orthogonal matrix times gain, the trailing dims taken as one (Saxe et al. 2013). ValueError below
     2-D.
     """
-    if tensor.ndimension() < 2:
+    if tensor.dim() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
-    if tensor.numel() == 0:
+    if not tensor.numel():
         return tensor
     qr = require("linalg.qr", "nn.init.orthogonal_()")
-    rows = tensor.size(0)
-    cols = tensor.numel() // rows
-    flat = tensor.new_empty((rows, cols)).normal_(0, 1, generator=generator)
-    if rows < cols:
-        flat.t_()
-    q, r = qr(flat)
-    q *= r.diagonal().sign()  # makes the decomposition unique, so that Q is uniform
-    if rows < cols:
-        q.t_()
     with tessera.no_grad():
-        tensor.view_as(q).copy_(q)
-        tensor.mul_(gain)
-    return tensor
+        normal = tensor.new_empty((len(tensor), tensor.numel() // len(tensor))).normal_(0, 1, generator=generator)
+        lies = normal.size(0) < normal.size(1)
+        q, r = qr(normal.t() if lies else normal)
+        upright = q * r.diagonal().sign()  # makes the decomposition unique, so that Q is uniform
+        return tensor.copy_((upright.t() if lies else upright).reshape(tensor.shape)).mul_(gain)
 
 
+@_without_gradients
 def sparse_(tensor, sparsity, std=0.01, generator=None):
     """N(0, std^2) with a share `sparsity` of each column zero (Martens 2010). ValueError unless 2-D."""
     if tensor.ndimension() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    rows, cols = tensor.shape
-    zeros = math.ceil(sparsity * rows)
-    with tessera.no_grad():
-        tensor.normal_(0, std, generator=generator)
-        for col in range(cols):
-            order = tessera.randperm(rows)
-            tensor[order[:zeros], col] = 0
+    height = tensor.size(0)
+    tensor.normal_(0, std, generator=generator)
+    for column in tensor.unbind(1):
+        column.index_fill_(0, tessera.randperm(height)[: math.ceil(sparsity * height)], 0)
     return tensor
 
 

@@ -19,6 +19,21 @@ _TensorMeta = type(Tensor)
 _disabled_torch_function = tessera._C._disabled_torch_function_impl
 
 
+def _once(memo, tensor, make):
+    """What stands for a tensor in a deep copy: made at the first time."""
+    if id(tensor) not in memo:
+        memo[id(tensor)] = make()
+        keep_with_memo(memo, tensor)
+    return memo[id(tensor)]
+
+
+def _marked(tensor, **marks):
+    """The tensor with attributes that a Module knows it by."""
+    for name, value in marks.items():
+        setattr(tensor, name, value)
+    return tensor
+
+
 class _ParameterMeta(_TensorMeta):  # type: ignore[valid-type, misc]
     # A tensor of another subclass that was wrapped in Parameter stays of its own type and carries the flag `_is_param`.
     def __instancecheck__(self, instance):
@@ -37,28 +52,23 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     """
 
     def __new__(cls, data=None, requires_grad=True):
-        if data is None:
-            data = tessera.empty(0)
-        if type(data) is Tensor or type(data) is Parameter:
-            return Tensor._make_subclass(cls, data, requires_grad)
-        t = data.detach().requires_grad_(requires_grad)
-        if type(t) is not type(data):
-            raise RuntimeError(
-                f"Creating a Parameter from an instance of type {type(data).__name__} requires that detach() returns "
-                f"an instance of the same "
-                f"type, but got {type(t).__name__}. Give detach() of this type the expected semantics to use it as a "
-                f"parameter."
-            )
-        t._is_param = True
-        return t
+        kind = Tensor if data is None else type(data)
+        if kind in (Tensor, Parameter):
+            return Tensor._make_subclass(cls, tessera.empty(0) if data is None else data, requires_grad)
+        made = data.detach().requires_grad_(requires_grad)
+        if type(made) is kind:
+            return _marked(made, _is_param=True)
+        raise RuntimeError(
+            f"Creating a Parameter from an instance of type {kind.__name__} requires that detach() returns an instance "
+            f"of the same type, but got {type(made).__name__}. Give detach() of this type the expected semantics to "
+            "use it as a parameter."
+        )
 
     def __deepcopy__(self, memo):
-        if id(self) in memo:
-            return memo[id(self)]
-        result = type(self)(self.data.clone(memory_format=tessera.preserve_format), self.requires_grad)
-        memo[id(self)] = result
-        keep_with_memo(memo, self)
-        return result
+        def make():
+            return type(self)(self.data.clone(memory_format=tessera.preserve_format), self.requires_grad)
+
+        return _once(memo, self, make)
 
     def __repr__(self, *, tensor_contents=None):
         return "Parameter containing:\n" + super().__repr__(tensor_contents=tensor_contents)
@@ -111,11 +121,9 @@ class UninitializedTensorMixin:
 
         device, dtype: default to those given at construction.
         """
-        if device is None:
-            device = self.data.device
-        if dtype is None:
-            dtype = self.data.dtype
-        self.data = tessera.empty(shape, device=device, dtype=dtype)
+        given = {"device": device, "dtype": dtype}
+        own = {name: getattr(self.data, name) if value is None else value for name, value in given.items()}
+        self.data = tessera.empty(shape, **own)
         self.__class__ = self.cls_to_become
 
     @property
@@ -172,12 +180,7 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: igno
         return Tensor._make_subclass(cls, tessera.empty(0, device=device, dtype=dtype), requires_grad)
 
     def __deepcopy__(self, memo):
-        if id(self) in memo:
-            return memo[id(self)]
-        result = type(self)(self.requires_grad, self.data.device, self.data.dtype)
-        memo[id(self)] = result
-        keep_with_memo(memo, self)
-        return result
+        return _once(memo, self, lambda: type(self)(self.requires_grad, self.data.device, self.data.dtype))
 
 
 class _BufferMeta(_TensorMeta):  # type: ignore[valid-type, misc]
@@ -195,12 +198,8 @@ class Buffer(Tensor, metaclass=_BufferMeta):
     """
 
     def __new__(cls, data=None, *, persistent=True):
-        if data is None:
-            data = tessera.empty(0)
-        t = data.detach().requires_grad_(data.requires_grad)
-        t.persistent = persistent
-        t._is_buffer = True
-        return t
+        shared = tessera.empty(0) if data is None else data.detach().requires_grad_(data.requires_grad)
+        return _marked(shared, persistent=persistent, _is_buffer=True)
 
     __torch_function__ = _disabled_torch_function
 
@@ -211,7 +210,5 @@ class UninitializedBuffer(UninitializedTensorMixin, Tensor):  # type: ignore[ove
     cls_to_become = Tensor
 
     def __new__(cls, requires_grad=False, device=None, dtype=None, persistent=True):
-        ret = Tensor._make_subclass(cls, tessera.empty(0, device=device, dtype=dtype), requires_grad)
-        ret.persistent = persistent
-        ret._is_buffer = True
-        return ret
+        plain = Tensor._make_subclass(cls, tessera.empty(0, device=device, dtype=dtype), requires_grad)
+        return _marked(plain, persistent=persistent, _is_buffer=True)

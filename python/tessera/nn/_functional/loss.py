@@ -328,7 +328,7 @@ def triplet_margin_with_distance_loss(
         raise ValueError(f"margin must be greater than 0, got {margin}")
     _check_triplet(anchor, positive, negative)
     if distance_function is None:
-        from ..functional import pairwise_distance as distance_function
+        from .composed import pairwise_distance as distance_function
     near, far = distance_function(anchor, positive), distance_function(anchor, negative)
     if swap:
         far = tessera.minimum(far, distance_function(positive, negative))

@@ -57,11 +57,11 @@ def instance_norm(
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """Normalises over the last len(normalized_shape) dims, with the biased variance."""
-    if has_torch_function_variadic(input, weight, bias):
-        return handle_torch_function(
-            layer_norm, (input, weight, bias), input, normalized_shape, weight=weight, bias=bias, eps=eps
-        )
-    return tessera.layer_norm(input, normalized_shape, weight, bias, eps, True)
+    tensors = (input, weight, bias)
+    if not has_torch_function_variadic(*tensors):
+        return tessera.layer_norm(input, normalized_shape, weight, bias, eps, True)
+    options = {"weight": weight, "bias": bias, "eps": eps}
+    return handle_torch_function(layer_norm, tensors, input, normalized_shape, **options)
 
 
 @overridable
@@ -75,7 +75,8 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """Normalises groups of channels of input (N, C, ...), each sample by itself."""
     if input.dim() < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
-    _verify_batch_size([input.size(0) * input.size(1) // num_groups, num_groups] + list(input.size()[2:]))
+    n, channels, *space = input.shape
+    _verify_batch_size([n * channels // num_groups, num_groups, *space])
     return tessera.group_norm(input, num_groups, weight, bias, eps, True)
 
 

@@ -172,9 +172,9 @@ def interpolate(
             f"{list(size)}"
         )
     if mode == "area":
-        from ..functional import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+        from . import spatial
 
-        return {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}[input.dim()](input, size)
+        return getattr(spatial, f"adaptive_avg_pool{input.dim() - 2}d")(input, size)
     kernel_mode = _KERNEL_MODES[mode]
     if input.is_cpu and input.dtype in _KERNEL_DTYPES and not antialias:
         return _nn._resample(input, [*input.shape[:2], *size], [] if steps[0] is None else steps, kernel_mode, align)

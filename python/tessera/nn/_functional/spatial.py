@@ -351,4 +351,4 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
 @overridable
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     """Adds columns (N, C * kh * kw, L) up into (N, C, *output_size); the adjoint of unfold."""
-    return _nn.col2im(input, _pair(output_size), _pair(kernel_size), _pair(dilation), _pair(padding), _pair(stride))
+    return _nn.col2im(input, *map(_pair, (output_size, kernel_size, dilation, padding, stride)))

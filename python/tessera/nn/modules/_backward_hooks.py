@@ -1,5 +1,7 @@
 """The mechanism behind the backward hooks of modules."""
 
+import tessera
+
 _identity_function = None
 
 
@@ -7,9 +9,8 @@ def _identity():
     """The autograd.Function that ties all inputs (or outputs) of a module together in one node of the graph."""
     global _identity_function
     if _identity_function is None:
-        from tessera.autograd import Function
 
-        class BackwardHookFunction(Function):
+        class BackwardHookFunction(tessera.autograd.Function):
             @staticmethod
             def forward(ctx, *tensors):
                 ctx.set_materialize_grads(False)
@@ -68,8 +69,6 @@ class BackwardHook:
         """Puts the tensors of the tuple `args` through one identity node. Returns the new tuple and the tensors'
         positions (None: no node).
         """
-        import tessera
-
         index = [i for i, a in enumerate(args) if isinstance(a, tessera.Tensor)]
         if not tessera.is_grad_enabled() or not any(args[i].requires_grad for i in index):
             return args, None

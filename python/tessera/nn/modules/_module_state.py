@@ -49,16 +49,31 @@ def register_state_dict_pre_hook(self, hook):
     return _register(self._state_dict_pre_hooks, hook)
 
 
+def _own_state(self):
+    """(name, tensor) of the parameters and persistent buffers of this module without its children."""
+    persistent = (item for item in self._buffers.items() if item[0] not in self._non_persistent_buffers_set)
+    return [item for item in itertools.chain(self._parameters.items(), persistent) if item[1] is not None]
+
+
 def _save_to_state_dict(self, destination, prefix, keep_vars):
     """Writes the state of this module without its children."""
-    for name, param in self._parameters.items():
-        if param is not None:
-            destination[prefix + name] = param if keep_vars else param.detach()
-    for name, buf in self._buffers.items():
-        if buf is not None and name not in self._non_persistent_buffers_set:
-            destination[prefix + name] = buf if keep_vars else buf.detach()
+    destination.update((prefix + name, t if keep_vars else t.detach()) for name, t in _own_state(self))
     if type(self).get_extra_state is not get_extra_state:
         destination[prefix + _EXTRA_STATE_KEY_SUFFIX] = self.get_extra_state()
+
+
+def _by_keyword(args, **given):
+    """The values of `given`, with positional arguments in place of those that still have their default. Warns."""
+    import warnings
+
+    warnings.warn(
+        "Positional args are being deprecated, use kwargs instead. Refer to the documentation of "
+        "Module.state_dict for details.",
+        FutureWarning,
+        stacklevel=3,
+    )
+    positions = dict(zip(given, args))
+    return [positions.get(name, value) if value in (None, "", False) else value for name, value in given.items()]
 
 
 def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
@@ -66,37 +81,26 @@ def state_dict(self, *args, destination=None, prefix="", keep_vars=False):
     dotted name.
     """
     if args:
-        import warnings
-
-        warnings.warn(
-            "Positional args are being deprecated, use kwargs instead. Refer to the documentation of "
-            "Module.state_dict for details.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        destination = args[0] if destination is None else destination
-        prefix = args[1] if len(args) > 1 and prefix == "" else prefix
-        keep_vars = args[2] if len(args) > 2 and keep_vars is False else keep_vars
+        destination, prefix, keep_vars = _by_keyword(args, destination=destination, prefix=prefix, keep_vars=keep_vars)
+    result = OrderedDict() if destination is None else destination
     if destination is None:
-        destination = OrderedDict()
-        destination._metadata = OrderedDict()
-    local_metadata = {"version": self._version}
-    if hasattr(destination, "_metadata"):
-        destination._metadata[prefix[:-1]] = local_metadata
-    for hook in self._state_dict_pre_hooks.values():
-        hook(self, prefix, keep_vars)
-    self._save_to_state_dict(destination, prefix, keep_vars)
-    for name, module in self._modules.items():
-        if module is not None:
-            module.state_dict(destination=destination, prefix=prefix + name + ".", keep_vars=keep_vars)
-    for hook in self._state_dict_hooks.values():
-        res = hook(self, destination, prefix, local_metadata)
-        if getattr(hook, "_from_public_api", False):
-            if res is not None:
+        result._metadata = OrderedDict()
+    about = {"version": self._version}
+    if hasattr(result, "_metadata"):
+        result._metadata[prefix[:-1]] = about
+    for before in self._state_dict_pre_hooks.values():
+        before(self, prefix, keep_vars)
+    self._save_to_state_dict(result, prefix, keep_vars)
+    for name, child in self._modules.items():
+        if child is not None:
+            child.state_dict(destination=result, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+    for after in self._state_dict_hooks.values():
+        replaced = after(self, result, prefix, about)
+        if replaced is not None:
+            if getattr(after, "_from_public_api", False):
                 raise RuntimeError("state_dict post-hook must return None")
-        elif res is not None:
-            destination = res
-    return destination
+            result = replaced
+    return result
 
 
 def _register_load_state_dict_pre_hook(self, hook, with_module=False):
@@ -175,8 +179,7 @@ def _load_from_state_dict(self, state_dict, prefix, local_metadata, strict, miss
     for hook in self._load_state_dict_pre_hooks.values():
         hook(state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
     assign = local_metadata.get("assign_to_params_buffers", False)
-    buffers = [(k, v) for k, v in self._buffers.items() if k not in self._non_persistent_buffers_set]
-    entries = [(k, v) for k, v in itertools.chain(self._parameters.items(), buffers) if v is not None]
+    entries = _own_state(self)
     for name, param in entries:
         key = prefix + name
         if key not in state_dict:

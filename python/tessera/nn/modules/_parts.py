@@ -1,7 +1,4 @@
-"""What many layers are made of.
-
-A weight with a bias, the first values of both, descriptions of options that are not the usual ones.
-"""
+"""What many layers are made of: parameters without values, named first values."""
 
 import math
 
@@ -9,13 +6,16 @@ import tessera
 from tessera.nn import init
 from tessera.nn.parameter import Parameter, UninitializedParameter
 
+from .module import Module, _global_parameter_registration_hooks
+
 
 def new_parameters(module, device, dtype, **shapes):
     """Registers parameters without values; a shape of None registers that there is none."""
+    # nobody looks on: what register_parameter would check holds for the names and tensors made here
+    unseen = type(module).register_parameter is Module.register_parameter and not _global_parameter_registration_hooks
+    register = module._parameters.__setitem__ if unseen else module.register_parameter
     for name, shape in shapes.items():
-        module.register_parameter(
-            name, None if shape is None else Parameter(tessera.empty(shape, device=device, dtype=dtype))
-        )
+        register(name, None if shape is None else Parameter(tessera.empty(shape, device=device, dtype=dtype)))
 
 
 def lazy_parameters(module, device, dtype, *names):
@@ -24,22 +24,22 @@ def lazy_parameters(module, device, dtype, *names):
         setattr(module, name, UninitializedParameter(device=device, dtype=dtype))
 
 
-def draw_uniform(bound, *tensors):
-    """Draws tensors from [-bound, bound); None is no tensor."""
-    for tensor in tensors:
-        if tensor is not None:
-            init.uniform_(tensor, -bound, bound)
+def _uniform(tensor, inputs):
+    """U(-b, b) with b = 1 / sqrt(inputs)."""
+    bound = 1 / math.sqrt(inputs) if inputs else 0
+    init.uniform_(tensor, -bound, bound)
 
 
-def draw_affine(weight, bias):
-    """Draws both from +-1 / sqrt(inputs of one output)."""
-    init.kaiming_uniform_(weight, a=math.sqrt(5))  # whose bound is that, rounded as documented
-    inputs = math.prod(weight.shape[1:])
-    draw_uniform(1 / math.sqrt(inputs) if inputs else 0, bias)
-
-
-def described(head, values, **usual):
-    """`head, name=value ...` with the values that are not the usual ones; a name without a value is as usual."""
-    return ", ".join(
-        [head, *(f"{name}={values[name]}" for name, plain in usual.items() if values.get(name, plain) != plain)]
-    )
+# Name -> function of a parameter and its layer.
+FIRST_VALUES = {
+    "ones": lambda tensor, module: init.ones_(tensor),
+    "zeros": lambda tensor, module: init.zeros_(tensor),
+    "init": lambda tensor, module: init.constant_(tensor, module.init),  # the option of that name
+    # uniform in +-1 / sqrt(inputs of one output), of the weight (rounded as documented) and of what goes with it
+    "fan_in": lambda tensor, module: init.kaiming_uniform_(tensor, a=math.sqrt(5)),
+    "weight_fan_in": lambda tensor, module: _uniform(tensor, math.prod(module.weight.shape[1:])),
+    "in1_features": lambda tensor, module: _uniform(tensor, module.in1_features),
+    "hidden_size": lambda tensor, module: _uniform(tensor, max(module.hidden_size, 0)),
+    "xavier_uniform": lambda tensor, module: init.xavier_uniform_(tensor),
+    "xavier_normal": lambda tensor, module: init.xavier_normal_(tensor),
+}

@@ -3,10 +3,10 @@
 import tessera
 from tessera._lazy import require
 from tessera.nn import functional as F
-from tessera.nn import init
 from tessera.nn.parameter import UninitializedBuffer
 
-from ._parts import lazy_parameters, new_parameters
+from ._declared import first_values, layer
+from ._parts import lazy_parameters
 from .lazy import InferredMixin
 from .module import Module
 
@@ -20,56 +20,51 @@ __all__ = [
     "SyncBatchNorm",
 ]
 
+_OPTIONS = "num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None"
 
+
+@layer(
+    _OPTIONS,
+    shows="num_features eps= momentum= affine= track_running_stats=",
+    then="self._make_statistics(device, dtype)",
+    weight="(num_features,) if affine ~ ones",
+    bias="(num_features,) if affine ~ zeros",
+)
 class _NormBase(Module):
     """What batch and instance norm share: affine parameters and running statistics."""
 
     _version = 2
-    __constants__ = ["track_running_stats", "momentum", "eps", "num_features", "affine"]
 
-    def __init__(
-        self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None
-    ):
-        super().__init__()
-        vars(self).update(
-            num_features=num_features,
-            eps=eps,
-            momentum=momentum,
-            affine=affine,
-            track_running_stats=track_running_stats,
-        )
-        shape = (num_features,)
-        new_parameters(self, device, dtype, weight=shape if affine else None, bias=shape if affine else None)
-        for name, size, kind in (
-            ("running_mean", shape, dtype),
-            ("running_var", shape, dtype),
-            ("num_batches_tracked", (), tessera.int64),
-        ):
-            self.register_buffer(name, tessera.empty(size, device=device, dtype=kind) if track_running_stats else None)
-        self.reset_parameters()
+    def _statistics(self):
+        """Name -> (shape, first value) of the buffers; the count is an integer."""
+        shape = (self.num_features,)
+        return {"running_mean": (shape, 0), "running_var": (shape, 1), "num_batches_tracked": ((), 0)}
+
+    def _make_statistics(self, device, dtype):
+        for name, (shape, _) in self._statistics().items():
+            kind = dtype if shape else tessera.int64
+            there = self.track_running_stats
+            self.register_buffer(name, tessera.empty(shape, device=device, dtype=kind) if there else None)
 
     def reset_running_stats(self):
         """Sets the running mean to 0, the running variance to 1, the count to 0."""
         if self.track_running_stats:
-            self.running_mean.zero_()
-            self.running_var.fill_(1)
-            self.num_batches_tracked.zero_()
+            for name, (_, value) in self._statistics().items():
+                getattr(self, name).fill_(value)
 
     def reset_parameters(self):
         """Sets weight to 1 and bias to 0, and resets the running statistics."""
         self.reset_running_stats()
-        if self.affine:
-            init.ones_(self.weight)
-            init.zeros_(self.bias)
+        first_values(self)
+
+    _dims = None
 
     def _check_input_dim(self, input):
-        raise NotImplementedError
-
-    def extra_repr(self):
-        return (
-            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine}, "
-            f"track_running_stats={self.track_running_stats}"
-        )
+        if self._dims is None:
+            raise NotImplementedError
+        if input.dim() not in self._dims:
+            expected = " or ".join(f"{n}D" for n in self._dims)
+            raise ValueError(f"expected {expected} input (got {input.dim()}D input)")
 
     def _load_from_state_dict(
         self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
@@ -89,11 +84,6 @@ class _NormBase(Module):
 
 
 class _BatchNorm(_NormBase):
-    def __init__(
-        self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None
-    ):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
-
     def _update_factor(self):
         """Counts the batch; the weight of its statistics in the running ones (momentum None: cumulative average)."""
         factor = 0.0 if self.momentum is None else self.momentum
@@ -121,31 +111,40 @@ class _BatchNorm(_NormBase):
         )
 
 
+# No features at first: no parameter is drawn and no buffer filled before the shape is known.
+@layer(
+    _OPTIONS.partition(", ")[2],
+    base="0, eps, momentum, False, False, device=device, dtype=dtype",
+    then="self._make_lazy(affine, track_running_stats, device, dtype)",
+)
 class _LazyNormBase(InferredMixin, _NormBase):
     _unknown = "num_features"
 
-    def __init__(self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None, dtype=None):
-        # 0 features: no parameter is drawn and no buffer filled before the shape is known
-        super().__init__(0, eps, momentum, False, False, device=device, dtype=dtype)
-        self.affine = affine
-        self.track_running_stats = track_running_stats
-        if affine:
-            lazy_parameters(self, device, dtype, "weight", "bias")
+    def _make_lazy(self, affine, track_running_stats, device, dtype):
+        self.affine, self.track_running_stats = affine, track_running_stats
+        lazy_parameters(self, device, dtype, *["weight", "bias"] * bool(affine))
         if track_running_stats:
-            self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
-            self.running_var = UninitializedBuffer(device=device, dtype=dtype)
-            self.num_batches_tracked = tessera.tensor(0, dtype=tessera.long, device=device)
+            for name, (shape, value) in self._statistics().items():
+                lazy = UninitializedBuffer(device=device, dtype=dtype) if shape else None
+                setattr(self, name, tessera.tensor(value, device=device) if lazy is None else lazy)
+
+    def _shapes(self):
+        return super()._shapes() | {name: shape for name, (shape, _) in self._statistics().items()}
 
     def initialize_parameters(self, input):
         """Takes num_features from dim 1 of the input."""
         if self.has_uninitialized_params():
             self.num_features = input.shape[1]
-            self._materialize(**dict.fromkeys(("weight", "bias", "running_mean", "running_var"), (self.num_features,)))
+            self._materialize()
 
 
-def _check_dims(input, dims, text):
-    if input.dim() not in dims:
-        raise ValueError(f"expected {text} input (got {input.dim()}D input)")
+def lazy_norm(plain):
+    """The lazy form of a layer of this family."""
+    kind = next(k for k in plain.__mro__ if k.__name__ in ("_BatchNorm", "_InstanceNorm"))
+    own = {name: value for name, value in vars(plain).items() if name in ("_dims", "__module__")}
+    article = "An" if plain.__name__[0] in "AEIOU" else "A"
+    doc = f"{article} {plain.__name__} whose num_features comes from the first input."
+    return type("Lazy" + plain.__name__, (_LazyNormBase, kind), {**own, "cls_to_become": plain, "__doc__": doc})
 
 
 class BatchNorm1d(_BatchNorm):
@@ -153,63 +152,35 @@ class BatchNorm1d(_BatchNorm):
     over the batch.
     """
 
-    def _check_input_dim(self, input):
-        _check_dims(input, (2, 3), "2D or 3D")
-
-
-class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
-    """A BatchNorm1d whose num_features comes from the first input."""
-
-    cls_to_become = BatchNorm1d
-    _check_input_dim = BatchNorm1d._check_input_dim
+    _dims = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
     """Batch normalisation of (N, C, H, W)."""
 
-    def _check_input_dim(self, input):
-        _check_dims(input, (4,), "4D")
-
-
-class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
-    """A BatchNorm2d whose num_features comes from the first input."""
-
-    cls_to_become = BatchNorm2d
-    _check_input_dim = BatchNorm2d._check_input_dim
+    _dims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
     """Batch normalisation of (N, C, D, H, W)."""
 
-    def _check_input_dim(self, input):
-        _check_dims(input, (5,), "5D")
+    _dims = (5,)
 
 
-class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
-    """A BatchNorm3d whose num_features comes from the first input."""
-
-    cls_to_become = BatchNorm3d
-    _check_input_dim = BatchNorm3d._check_input_dim
+LazyBatchNorm1d = lazy_norm(BatchNorm1d)
+LazyBatchNorm2d = lazy_norm(BatchNorm2d)
+LazyBatchNorm3d = lazy_norm(BatchNorm3d)
 
 
+@layer(
+    "num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, process_group=None, device=None, "
+    "dtype=None",
+    base="num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype",
+)
 class SyncBatchNorm(_BatchNorm):
     """Batch normalisation with statistics over all processes of a group; without a group of several processes it is
     plain batch norm.
     """
-
-    def __init__(
-        self,
-        num_features,
-        eps=1e-5,
-        momentum=0.1,
-        affine=True,
-        track_running_stats=True,
-        process_group=None,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
-        self.process_group = process_group
 
     def _check_input_dim(self, input):
         if input.dim() < 2:

@@ -2,22 +2,12 @@
 
 from tessera.nn import functional as F
 
+from ._declared import layer
 from .module import Module
 
 __all__ = ["ChannelShuffle"]
 
 
+@layer("groups", "F.channel_shuffle(input, groups)", "groups=")
 class ChannelShuffle(Module):
     """Interleaves the channels of `groups` groups of (N, C, *)."""
-
-    __constants__ = ["groups"]
-
-    def __init__(self, groups):
-        super().__init__()
-        self.groups = groups
-
-    def forward(self, input):
-        return F.channel_shuffle(input, self.groups)
-
-    def extra_repr(self):
-        return f"groups={self.groups}"

@@ -2,7 +2,8 @@
 
 from tessera.nn import functional as F
 
-from ._parts import described, draw_affine, lazy_parameters, new_parameters
+from ._declared import layer
+from ._parts import lazy_parameters
 from .lazy import InferredMixin
 from .module import Module
 from .utils import _pair, _reverse_repeat_tuple, _single, _triple
@@ -25,112 +26,78 @@ __all__ = [
 _PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
-def _check(in_channels, out_channels, groups, padding, stride, padding_mode):
-    if groups <= 0:
-        raise ValueError("groups must be a positive integer")
-    if in_channels % groups != 0:
-        raise ValueError("in_channels must be divisible by groups")
-    if out_channels % groups != 0:
-        raise ValueError("out_channels must be divisible by groups")
-    if isinstance(padding, str):
-        if padding not in ("same", "valid"):
-            raise ValueError(f"Invalid padding string {padding!r}, should be one of ['same', 'valid']")
-        if padding == "same" and any(s != 1 for s in stride):
-            raise ValueError("padding='same' is not supported for strided convolutions")
-    if padding_mode not in _PADDING_MODES:
-        raise ValueError(f"padding_mode must be one of {set(_PADDING_MODES)}, but got padding_mode='{padding_mode}'")
+_EACH = (None, _single, _pair, _triple)
+_OPERATORS = (None, "conv1d", "conv2d", "conv3d")
+_TRANSPOSED = (None, "conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 
 
+def _sizes(n, value):
+    """One number for each of n dims, or the name of a padding."""
+    return value if isinstance(value, str) else _EACH[n](value)
+
+
+@layer(
+    "in_channels, out_channels, kernel_size, stride, padding, dilation, transposed, output_padding, groups, bias, "
+    "padding_mode, device=None, dtype=None",
+    shows="in_channels out_channels kernel_size= stride= padding=? dilation=? output_padding=?0 groups=? bias=? "
+    "padding_mode=?",
+    then="self._settle()",
+    weight="self._weight_shape() ~ fan_in",
+    bias="(out_channels,) if bias ~ weight_fan_in",
+)
 class _ConvNd(Module):
-    __constants__ = [
-        "stride",
-        "padding",
-        "dilation",
-        "groups",
-        "padding_mode",
-        "output_padding",
-        "in_channels",
-        "out_channels",
-        "kernel_size",
-    ]
-
-    def __init__(
-        self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride,
-        padding,
-        dilation,
-        transposed,
-        output_padding,
-        groups,
-        bias,
-        padding_mode,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__()
-        _check(in_channels, out_channels, groups, padding, stride, padding_mode)
-        vars(self).update(
-            in_channels=in_channels,
-            out_channels=out_channels,
-            kernel_size=kernel_size,
-            stride=stride,
-            padding=padding,
-            dilation=dilation,
-            transposed=transposed,
-            output_padding=output_padding,
-            groups=groups,
-            padding_mode=padding_mode,
-        )
-        # the padding as functional.pad wants it: both sides of each dim, last dim first
+    def _settle(self):
+        """Checks the options; the padding as functional.pad wants it: both sides of each dim, last dim first."""
+        groups = self.groups
+        if groups <= 0:
+            raise ValueError("groups must be a positive integer")
+        if self.in_channels % groups or self.out_channels % groups:
+            wrong = "in_channels" if self.in_channels % groups else "out_channels"
+            raise ValueError(f"{wrong} must be divisible by groups")
+        padding, same = self.padding, self.padding == "same"
+        if isinstance(padding, str) and padding not in ("same", "valid"):
+            raise ValueError(f"Invalid padding string {padding!r}, should be one of ['same', 'valid']")
+        if same and any(s != 1 for s in self.stride):
+            raise ValueError("padding='same' is not supported for strided convolutions")
+        mode = self.padding_mode
+        if mode not in _PADDING_MODES:
+            raise ValueError(f"padding_mode must be one of {set(_PADDING_MODES)}, but got padding_mode='{mode}'")
         if isinstance(padding, str):
-            self._reversed_padding_repeated_twice = [0, 0] * len(kernel_size)
-            if padding == "same":
-                for d, k, i in zip(dilation, kernel_size, range(len(kernel_size) - 1, -1, -1)):
-                    total = d * (k - 1)
-                    self._reversed_padding_repeated_twice[2 * i] = total // 2
-                    self._reversed_padding_repeated_twice[2 * i + 1] = total - total // 2
+            whole = [d * (k - 1) if same else 0 for d, k in zip(self.dilation, self.kernel_size)]
+            sides = [side for total in reversed(whole) for side in (total // 2, total - total // 2)]
         else:
-            self._reversed_padding_repeated_twice = _reverse_repeat_tuple(padding, 2)
-        new_parameters(self, device, dtype, weight=self._weight_shape(), bias=(out_channels,) if bias else None)
-        self.reset_parameters()
+            sides = _reverse_repeat_tuple(padding, 2)
+        self._reversed_padding_repeated_twice = sides
 
     def _weight_shape(self):
-        first, second = (
-            (self.in_channels, self.out_channels) if self.transposed else (self.out_channels, self.in_channels)
-        )
+        first, second = self.out_channels, self.in_channels
+        if self.transposed:
+            first, second = second, first
         return (first, second // self.groups, *self.kernel_size)
-
-    def reset_parameters(self):
-        """Draws new weights, uniform in +-1 / sqrt(fan_in)."""
-        draw_affine(self.weight, self.bias)
-
-    def extra_repr(self):
-        zeros, ones = (0,) * len(self.kernel_size), (1,) * len(self.kernel_size)
-        return described(
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}",
-            {**vars(self), "bias": self.bias is not None},
-            padding=zeros,
-            dilation=ones,
-            output_padding=zeros,
-            groups=1,
-            bias=True,
-            padding_mode="zeros",
-        )
 
     def __setstate__(self, state):
         super().__setstate__(state)
         self.__dict__.setdefault("padding_mode", "zeros")
 
-    def _conv(self, op, zero, input, weight, bias):
+    def _conv_forward(self, input, weight, bias):
+        padding = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-            return op(input, weight, bias, self.stride, zero, self.dilation, self.groups)
-        return op(input, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+            padding = (0,) * len(self.kernel_size)
+        convolve = getattr(F, _OPERATORS[len(self.kernel_size)])
+        return convolve(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
 
+_convolution = layer(
+    "in_channels, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, "
+    "padding_mode='zeros', device=None, dtype=None",
+    "self._conv_forward(input, weight, bias)",
+    base="in_channels, out_channels, *(_sizes(self._dims, v) for v in (kernel_size, stride, padding, dilation)), "
+    "False, (0,) * self._dims, groups, bias, padding_mode, device, dtype",
+)
+
+
+@_convolution
 class Conv1d(_ConvNd):
     """Cross-correlation of (N, C, L) or (C, L) with weight (out_channels, in_channels / groups, k).
 
@@ -138,164 +105,32 @@ class Conv1d(_ConvNd):
     'valid'.
     """
 
-    def __init__(
-        self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
-        padding = padding if isinstance(padding, str) else _single(padding)
-        super().__init__(
-            in_channels,
-            out_channels,
-            _single(kernel_size),
-            _single(stride),
-            padding,
-            _single(dilation),
-            False,
-            _single(0),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
-    def _conv_forward(self, input, weight, bias):
-        return self._conv(F.conv1d, (0,), input, weight, bias)
-
-    def forward(self, input):
-        return self._conv_forward(input, self.weight, self.bias)
+    _dims = 1
 
 
+@_convolution
 class Conv2d(_ConvNd):
     """Cross-correlation of (N, C, H, W) or (C, H, W) with weight (out_channels, in_channels / groups, kh, kw); see
     Conv1d for sizes.
     """
 
-    def __init__(
-        self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
-        padding = padding if isinstance(padding, str) else _pair(padding)
-        super().__init__(
-            in_channels,
-            out_channels,
-            _pair(kernel_size),
-            _pair(stride),
-            padding,
-            _pair(dilation),
-            False,
-            _pair(0),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
-    def _conv_forward(self, input, weight, bias):
-        return self._conv(F.conv2d, (0, 0), input, weight, bias)
-
-    def forward(self, input):
-        return self._conv_forward(input, self.weight, self.bias)
+    _dims = 2
 
 
+@_convolution
 class Conv3d(_ConvNd):
     """Cross-correlation of (N, C, D, H, W) or (C, D, H, W) with weight (out_channels, in_channels / groups, kd, kh,
     kw); see Conv1d for sizes.
     """
 
-    def __init__(
-        self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        dilation=1,
-        groups=1,
-        bias=True,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
-        padding = padding if isinstance(padding, str) else _triple(padding)
-        super().__init__(
-            in_channels,
-            out_channels,
-            _triple(kernel_size),
-            _triple(stride),
-            padding,
-            _triple(dilation),
-            False,
-            _triple(0),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
-    def _conv_forward(self, input, weight, bias):
-        return self._conv(F.conv3d, (0, 0, 0), input, weight, bias)
-
-    def forward(self, input):
-        return self._conv_forward(input, self.weight, self.bias)
+    _dims = 3
 
 
 class _ConvTransposeNd(_ConvNd):
-    def __init__(
-        self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride,
-        padding,
-        dilation,
-        transposed,
-        output_padding,
-        groups,
-        bias,
-        padding_mode,
-        device=None,
-        dtype=None,
-    ):
-        if padding_mode != "zeros":
+    def _settle(self):
+        if self.padding_mode != "zeros":
             raise ValueError(f'Only "zeros" padding mode is supported for {self.__class__.__name__}')
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            transposed,
-            output_padding,
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+        super()._settle()
 
     def _output_padding(self, input, output_size, stride, padding, kernel_size, num_spatial_dims, dilation=None):
         """The output padding that gives `output_size`. ValueError if none in [0, stride) does."""
@@ -324,127 +159,46 @@ class _ConvTransposeNd(_ConvNd):
                 )
         return [size - lo for size, lo in zip(output_size, low)]
 
-    def _transposed(self, op, n, input, output_size):
+    def forward(self, input, output_size=None):
+        n = len(self.kernel_size)
         if self.padding_mode != "zeros":
             raise ValueError(f"Only `zeros` padding mode is supported for ConvTranspose{n}d")
         extra = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, n, self.dilation)
-        return op(input, self.weight, self.bias, self.stride, self.padding, extra, self.groups, self.dilation)
+        convolve = getattr(F, _TRANSPOSED[n])
+        return convolve(
+            input, self.weight, self.bias, self.stride, self.padding, extra, dilation=self.dilation, groups=self.groups
+        )
 
 
+_transposed_convolution = layer(
+    "in_channels, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1, "
+    "padding_mode='zeros', device=None, dtype=None",
+    base="in_channels, out_channels, *(_sizes(self._dims, v) for v in (kernel_size, stride, padding, dilation)), "
+    "True, _sizes(self._dims, output_padding), groups, bias, padding_mode, device, dtype",
+)
+
+
+@_transposed_convolution
 class ConvTranspose1d(_ConvTransposeNd):
     """The adjoint of Conv1d: weight (in_channels, out_channels / groups, k), output length (L - 1) stride - 2 padding +
     dilation (k - 1) + output_padding + 1.
     """
 
-    def __init__(
-        self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        output_padding=0,
-        groups=1,
-        bias=True,
-        dilation=1,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(
-            in_channels,
-            out_channels,
-            _single(kernel_size),
-            _single(stride),
-            _single(padding),
-            _single(dilation),
-            True,
-            _single(output_padding),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
-    def forward(self, input, output_size=None):
-        return self._transposed(F.conv_transpose1d, 1, input, output_size)
+    _dims = 1
 
 
+@_transposed_convolution
 class ConvTranspose2d(_ConvTransposeNd):
     """The adjoint of Conv2d: weight (in_channels, out_channels / groups, kh, kw); see ConvTranspose1d for sizes."""
 
-    def __init__(
-        self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        output_padding=0,
-        groups=1,
-        bias=True,
-        dilation=1,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(
-            in_channels,
-            out_channels,
-            _pair(kernel_size),
-            _pair(stride),
-            _pair(padding),
-            _pair(dilation),
-            True,
-            _pair(output_padding),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
-    def forward(self, input, output_size=None):
-        return self._transposed(F.conv_transpose2d, 2, input, output_size)
+    _dims = 2
 
 
+@_transposed_convolution
 class ConvTranspose3d(_ConvTransposeNd):
     """The adjoint of Conv3d: weight (in_channels, out_channels / groups, kd, kh, kw); see ConvTranspose1d for sizes."""
 
-    def __init__(
-        self,
-        in_channels,
-        out_channels,
-        kernel_size,
-        stride=1,
-        padding=0,
-        output_padding=0,
-        groups=1,
-        bias=True,
-        dilation=1,
-        padding_mode="zeros",
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(
-            in_channels,
-            out_channels,
-            _triple(kernel_size),
-            _triple(stride),
-            _triple(padding),
-            _triple(dilation),
-            True,
-            _triple(output_padding),
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
-
-    def forward(self, input, output_size=None):
-        return self._transposed(F.conv_transpose3d, 3, input, output_size)
+    _dims = 3
 
 
 class _LazyConvXdMixin(InferredMixin):
@@ -457,7 +211,7 @@ class _LazyConvXdMixin(InferredMixin):
         self.in_channels = self._get_in_channels(input)
         if self.in_channels % self.groups != 0:
             raise ValueError("in_channels must be divisible by groups")
-        self._materialize(weight=self._weight_shape(), bias=(self.out_channels,))
+        self._materialize()
 
     def _get_in_channels(self, input):
         n = self._get_num_spatial_dims()
@@ -476,60 +230,32 @@ class _LazyConvXdMixin(InferredMixin):
         lazy_parameters(self, device, dtype, "weight", *["bias"] * bool(bias))
 
 
-def _lazy_conv(plain):
-    class LazyConv(_LazyConvXdMixin, plain):
+# No channels and no bias at first, so that nothing is drawn.
+def _lazy(plain, options, base):
+    class Lazy(_LazyConvXdMixin, plain):
         cls_to_become = plain
 
-        def __init__(
-            self,
-            out_channels,
-            kernel_size,
-            stride=1,
-            padding=0,
-            dilation=1,
-            groups=1,
-            bias=True,
-            padding_mode="zeros",
-            device=None,
-            dtype=None,
-        ):
-            # no channels and no bias yet, so that nothing is drawn
-            super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
-            self._make_lazy(out_channels, bias, device, dtype)
+    Lazy.__name__ = Lazy.__qualname__ = "Lazy" + plain.__name__
+    Lazy.__doc__ = f"A {plain.__name__} whose in_channels comes from the first input."
+    return layer(options, base=base, then="self._make_lazy(out_channels, bias, device, dtype)")(Lazy)
 
-    return _named(LazyConv, plain)
+
+def _lazy_conv(plain):
+    return _lazy(
+        plain,
+        "out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode='zeros', "
+        "device=None, dtype=None",
+        "0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype",
+    )
 
 
 def _lazy_conv_transpose(plain):
-    class LazyConvTranspose(_LazyConvXdMixin, plain):
-        cls_to_become = plain
-
-        def __init__(
-            self,
-            out_channels,
-            kernel_size,
-            stride=1,
-            padding=0,
-            output_padding=0,
-            groups=1,
-            bias=True,
-            dilation=1,
-            padding_mode="zeros",
-            device=None,
-            dtype=None,
-        ):
-            super().__init__(
-                0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
-            )
-            self._make_lazy(out_channels, bias, device, dtype)
-
-    return _named(LazyConvTranspose, plain)
-
-
-def _named(cls, plain):
-    cls.__name__ = cls.__qualname__ = "Lazy" + plain.__name__
-    cls.__doc__ = f"A {plain.__name__} whose in_channels comes from the first input."
-    return cls
+    return _lazy(
+        plain,
+        "out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1, "
+        "padding_mode='zeros', device=None, dtype=None",
+        "0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype",
+    )
 
 
 LazyConv1d = _lazy_conv(Conv1d)

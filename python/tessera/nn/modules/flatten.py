@@ -1,42 +1,30 @@
 """Flatten and Unflatten."""
 
+from ._declared import layer
 from .module import Module
 
 __all__ = ["Flatten", "Unflatten"]
 
 
+@layer("start_dim=1, end_dim=-1", "input.flatten(start_dim, end_dim)", "start_dim= end_dim=")
 class Flatten(Module):
     """Joins the dims from start_dim to end_dim into one."""
 
-    __constants__ = ["start_dim", "end_dim"]
 
-    def __init__(self, start_dim=1, end_dim=-1):
-        super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
-
-    def forward(self, input):
-        return input.flatten(self.start_dim, self.end_dim)
-
-    def extra_repr(self):
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
-
-
+@layer(
+    "dim, unflattened_size", "input.unflatten(dim, unflattened_size)", "dim= unflattened_size=", then="self._check()"
+)
 class Unflatten(Module):
     """Splits one dim into `unflattened_size` (a tuple or list of ints; of (name, size) pairs if dim is a name)."""
-
-    __constants__ = ["dim", "unflattened_size"]
 
     # kind of the dim -> kinds of the sizes and of each size, and how messages name them
     _KINDS = {int: ((tuple, list), int, "tuple of ints"), str: (tuple, tuple, "tuple of tuples")}
 
-    def __init__(self, dim, unflattened_size):
-        super().__init__()
-        kind = next((kind for kind in self._KINDS if isinstance(dim, kind)), None)
+    def _check(self):
+        kind = next((kind for kind in self._KINDS if isinstance(self.dim, kind)), None)
         if kind is None:
             raise TypeError("invalid argument type for dim parameter")
-        self._check_sizes(unflattened_size, *self._KINDS[kind])
-        self.dim, self.unflattened_size = dim, unflattened_size
+        self._check_sizes(self.unflattened_size, *self._KINDS[kind])
 
     @staticmethod
     def _check_sizes(sizes, whole, part, text):
@@ -48,9 +36,3 @@ class Unflatten(Module):
                 raise TypeError(
                     f"unflattened_size must be {text}, but found element of type {type(size).__name__} at pos {i}"
                 )
-
-    def forward(self, input):
-        return input.unflatten(self.dim, self.unflattened_size)
-
-    def extra_repr(self):
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

@@ -4,7 +4,8 @@ import warnings
 
 from tessera.nn import functional as F
 
-from .batchnorm import _LazyNormBase, _NormBase
+from ._declared import layer
+from .batchnorm import _NormBase, lazy_norm
 
 __all__ = [
     "InstanceNorm1d",
@@ -16,15 +17,16 @@ __all__ = [
 ]
 
 
+@layer(
+    "num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, device=None, dtype=None",
+    base="num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype",
+)
 class _InstanceNorm(_NormBase):
-    def __init__(
-        self, num_features, eps=1e-5, momentum=0.1, affine=False, track_running_stats=False, device=None, dtype=None
-    ):
-        super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
-
     def _get_no_batch_dim(self):
         """The rank of an input without a batch dim."""
-        raise NotImplementedError
+        if self._dims is None:
+            raise NotImplementedError
+        return self._dims[0]
 
     def _load_from_state_dict(
         self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
@@ -79,62 +81,26 @@ class _InstanceNorm(_NormBase):
         return result if batched else result.squeeze(0)
 
 
-def _check_dims(input, n):
-    if input.dim() not in (n, n + 1):
-        raise ValueError(f"expected {n}D or {n + 1}D input (got {input.dim()}D input)")
-
-
 class InstanceNorm1d(_InstanceNorm):
     """Instance normalisation (Ulyanov et al. 2016) of (N, C, L) or (C, L): each channel of each sample by its own mean
     and biased variance.
     """
 
-    def _get_no_batch_dim(self):
-        return 2
-
-    def _check_input_dim(self, input):
-        _check_dims(input, 2)
-
-
-class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
-    """An InstanceNorm1d whose num_features comes from the first input."""
-
-    cls_to_become = InstanceNorm1d
-    _get_no_batch_dim = InstanceNorm1d._get_no_batch_dim
-    _check_input_dim = InstanceNorm1d._check_input_dim
+    _dims = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
     """Instance normalisation of (N, C, H, W) or (C, H, W)."""
 
-    def _get_no_batch_dim(self):
-        return 3
-
-    def _check_input_dim(self, input):
-        _check_dims(input, 3)
-
-
-class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
-    """An InstanceNorm2d whose num_features comes from the first input."""
-
-    cls_to_become = InstanceNorm2d
-    _get_no_batch_dim = InstanceNorm2d._get_no_batch_dim
-    _check_input_dim = InstanceNorm2d._check_input_dim
+    _dims = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
     """Instance normalisation of (N, C, D, H, W) or (C, D, H, W)."""
 
-    def _get_no_batch_dim(self):
-        return 4
-
-    def _check_input_dim(self, input):
-        _check_dims(input, 4)
+    _dims = (4, 5)
 
 
-class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
-    """An InstanceNorm3d whose num_features comes from the first input."""
-
-    cls_to_become = InstanceNorm3d
-    _get_no_batch_dim = InstanceNorm3d._get_no_batch_dim
-    _check_input_dim = InstanceNorm3d._check_input_dim
+LazyInstanceNorm1d = lazy_norm(InstanceNorm1d)
+LazyInstanceNorm2d = lazy_norm(InstanceNorm2d)
+LazyInstanceNorm3d = lazy_norm(InstanceNorm3d)

@@ -8,6 +8,12 @@ from tessera.nn.parameter import is_lazy
 __all__ = ["LazyModuleMixin"]
 
 
+_NEW = (
+    "Lazy modules are a new feature under heavy development so changes to the API or functionality "
+    "can happen at any moment."
+)
+
+
 class LazyModuleMixin:
     """Base of lazy modules. The first call infers the shapes (`initialize_parameters`), after which the object becomes
     `cls_to_become`.
@@ -20,13 +26,13 @@ class LazyModuleMixin:
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
-        warnings.warn(
-            "Lazy modules are a new feature under heavy development so changes to the API or functionality "
-            "can happen at any moment.",
-            stacklevel=2,
-        )
-        self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
-        self._initialize_hook = self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True)
+        warnings.warn(_NEW, stacklevel=2)
+        # both go away when the shapes are known
+        hooks = {
+            "_load_hook": self._register_load_state_dict_pre_hook(self._lazy_load_hook),
+            "_initialize_hook": self.register_forward_pre_hook(self._infer_parameters, with_kwargs=True),
+        }
+        vars(self).update(hooks)
 
     def _tensors(self):
         return {
@@ -79,12 +85,13 @@ class InferredMixin(LazyModuleMixin):
 
     _unknown = None
 
-    def _materialize(self, **shapes):
-        """Gives uninitialized tensors their shapes, then all parameters their first values."""
-        tensors = self._tensors()
+    def _materialize(self):
+        """Gives uninitialized tensors their declared shapes, then all parameters their first values."""
+        shapes = self._shapes()
         with tessera.no_grad():
-            for name in shapes.keys() & tensors.keys():
-                tensors[name].materialize(shapes[name])
+            for name, tensor in self._tensors().items():
+                if is_lazy(tensor):
+                    tensor.materialize(shapes[name])
             self.reset_parameters()
 
     def reset_parameters(self):

@@ -1,6 +1,6 @@
 """Module, the base class of all layers: parameters, buffers, child modules, hooks, state dicts."""
 
-import itertools
+import copy
 from collections import OrderedDict
 
 import tessera
@@ -339,15 +339,12 @@ class Module:
         self.register_buffer(name, value, persistent)
 
     def __delattr__(self, name):
-        if name in self._parameters:
-            del self._parameters[name]
-        elif name in self._buffers:
-            del self._buffers[name]
-            self._non_persistent_buffers_set.discard(name)
-        elif name in self._modules:
-            del self._modules[name]
-        else:
-            super().__delattr__(name)
+        for place in (self._parameters, self._buffers, self._modules):
+            if name in place:
+                del place[name]
+                self._non_persistent_buffers_set.discard(name)
+                return
+        super().__delattr__(name)
 
     def __dir__(self):
         keys = (
@@ -401,26 +398,27 @@ class Module:
             raise AttributeError("`" + name + "` is not an nn.Module")
         setattr(parent, name, module)
 
-    def get_parameter(self, target):
-        """The parameter at the dotted path. AttributeError if there is none."""
+    def _at(self, target):
+        """(name, what stands there, its module) of a dotted path. AttributeError if there is none."""
         path, _, name = target.rpartition(".")
         module = self.get_submodule(path)
-        if not hasattr(module, name):
-            raise AttributeError(module._get_name() + " has no attribute `" + name + "`")
-        param = getattr(module, name)
-        if not isinstance(param, Parameter):
-            raise AttributeError("`" + name + "` is not an nn.Parameter")
-        return param
+        if not tessera._C._module_has(module, name):
+            raise AttributeError(f"{module._get_name()} has no attribute `{name}`")
+        return name, getattr(module, name), module
+
+    def get_parameter(self, target):
+        """The parameter at the dotted path. AttributeError if there is none."""
+        name, found, _ = self._at(target)
+        if isinstance(found, Parameter):
+            return found
+        raise AttributeError(f"`{name}` is not an nn.Parameter")
 
     def get_buffer(self, target):
         """The buffer at the dotted path. AttributeError if there is none."""
-        path, _, name = target.rpartition(".")
-        module = self.get_submodule(path)
-        if not hasattr(module, name):
-            raise AttributeError(module._get_name() + " has no attribute `" + name + "`")
-        if name not in module._buffers:
-            raise AttributeError("`" + name + "` is not a buffer")
-        return getattr(module, name)
+        name, found, module = self._at(target)
+        if name in module._buffers:
+            return found
+        raise AttributeError(f"`{name}` is not a buffer")
 
     # ---- conversions -------------------------------------------------------------------------------------------------
 
@@ -777,15 +775,14 @@ class Module:
     load_state_dict = _module_state.load_state_dict
 
     def _named_members(self, get_members_fn, prefix="", recurse=True, remove_duplicate=True):
-        memo = set()
-        modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
-        for module_prefix, module in modules:
-            for k, v in get_members_fn(module):
-                if v is None or v in memo:
-                    continue
-                if remove_duplicate:
-                    memo.add(v)
-                yield module_prefix + ("." if module_prefix else "") + k, v
+        seen = set()
+        for path, module in self.named_modules(None, prefix, remove_duplicate) if recurse else ((prefix, self),):
+            stem = path and path + "."
+            for name, member in get_members_fn(module):
+                if member is not None and member not in seen:
+                    yield stem + name, member
+                    if remove_duplicate:
+                        seen.add(member)
 
     def parameters(self, recurse=True):
         """All parameters, each once."""
@@ -881,13 +878,38 @@ class Module:
         return self._get_name() + "(\n  " + "\n  ".join(lines) + "\n)"
 
     def _replicate_for_data_parallel(self):
-        replica = self.__new__(type(self))
-        replica.__dict__ = self.__dict__.copy()
-        replica._parameters = {}
-        replica._buffers = replica._buffers.copy()
-        replica._modules = replica._modules.copy()
-        replica._is_replica = True
+        own = {"_parameters": {}, "_buffers": dict(self._buffers), "_modules": dict(self._modules), "_is_replica": True}
+        replica = object.__new__(type(self))
+        vars(replica).update(vars(self) | own)
         return replica
+
+    def __deepcopy__(self, memo):
+        cls = type(self)
+        if any(getattr(cls, name, None) is not getattr(object, name, None) for name in _PICKLED_BY):
+            return copy._reconstruct(self, memo, *self.__reduce_ex__(4))
+        twin = memo[id(self)] = cls.__new__(cls)
+        twin.__setstate__({name: _deep_copied(value, memo) for name, value in self.__getstate__().items()})
+        return twin
+
+
+# What a class has of its own if its copies are not made from __getstate__ and __setstate__ alone.
+_PICKLED_BY = ("__reduce__", "__reduce_ex__", "__getnewargs__", "__getnewargs_ex__")
+_UNCHANGING = frozenset({bool, int, float, str, type(None)})
+
+
+def _deep_copied(value, memo):
+    """copy.deepcopy, without its detours for what modules consist of."""
+    kind = type(value)
+    if kind in _UNCHANGING:
+        return value
+    if (kind is dict or kind is OrderedDict) and (not value or id(value) not in memo):
+        twin = kind()
+        if value:  # an empty one is nobody's but the module's
+            memo[id(value)] = twin
+            for name, item in value.items():
+                twin[name if type(name) is str else copy.deepcopy(name, memo)] = _deep_copied(item, memo)
+        return twin
+    return copy.deepcopy(value, memo)
 
 
 def _replaced(hooks, module, name, value):

@@ -4,6 +4,7 @@ first.
 
 from tessera.nn import functional as F
 
+from ._declared import layer
 from .module import Module
 from .utils import _ntuple, _pair, _quadruple
 
@@ -28,20 +29,10 @@ __all__ = [
 _sextuple = _ntuple(6)
 
 
+@layer("padding", "F.pad(input, padding, self._mode)", "padding", sets={"padding": "self._sides(padding)"})
 class _PadNd(Module):
-    __constants__ = ["padding"]
     _mode = "constant"
     _sides = staticmethod(_pair)
-
-    def __init__(self, padding):
-        super().__init__()
-        self.padding = self._sides(padding)
-
-    def forward(self, input):
-        return F.pad(input, self.padding, self._mode)
-
-    def extra_repr(self):
-        return f"{self.padding}"
 
 
 class _CircularPadNd(_PadNd):
@@ -54,7 +45,7 @@ class _CircularPadNd(_PadNd):
 
     def forward(self, input):
         self._check_input_dim(input)
-        return F.pad(input, self.padding, "circular")
+        return super().forward(input)
 
 
 class CircularPad1d(_CircularPadNd):
@@ -77,18 +68,9 @@ class CircularPad3d(_CircularPadNd):
     _dims = (4, 5)
 
 
+@layer("padding, value", "F.pad(input, padding, 'constant', value)", "padding= value=", base="padding")
 class _ConstantPadNd(_PadNd):
-    __constants__ = ["padding", "value"]
-
-    def __init__(self, padding, value):
-        super().__init__(padding)
-        self.value = value
-
-    def forward(self, input):
-        return F.pad(input, self.padding, "constant", self.value)
-
-    def extra_repr(self):
-        return f"padding={self.padding}, value={self.value}"
+    pass
 
 
 class ConstantPad1d(_ConstantPadNd):
@@ -147,31 +129,16 @@ class ReplicationPad3d(_ReplicationPadNd):
     _sides = staticmethod(_sextuple)
 
 
+@layer("padding", shows="padding", base="padding, 0.0")
 class ZeroPad1d(ConstantPad1d):
     """Pads the last dim with zeros."""
 
-    def __init__(self, padding):
-        super().__init__(padding, 0.0)
 
-    def extra_repr(self):
-        return f"{self.padding}"
-
-
+@layer("padding", shows="padding", base="padding, 0.0")
 class ZeroPad2d(ConstantPad2d):
     """Pads the last two dims with zeros."""
 
-    def __init__(self, padding):
-        super().__init__(padding, 0.0)
 
-    def extra_repr(self):
-        return f"{self.padding}"
-
-
+@layer("padding", shows="padding", base="padding, 0.0")
 class ZeroPad3d(ConstantPad3d):
     """Pads the last three dims with zeros."""
-
-    def __init__(self, padding):
-        super().__init__(padding, 0.0)
-
-    def extra_repr(self):
-        return f"{self.padding}"

@@ -1,13 +1,13 @@
 """Recurrent layers and cells."""
 
-import math
 import warnings
 
 import tessera
 from tessera.nn import functional as F
 from tessera.nn.parameter import Parameter
 
-from ._parts import described, draw_uniform, new_parameters
+from ._declared import layer
+from ._parts import FIRST_VALUES
 from .module import Module
 
 __all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]
@@ -122,6 +122,13 @@ def _run_direction(mode, x, batch_sizes, start, weights, reverse):
     return tessera.cat(outputs), state
 
 
+@layer(
+    "mode, input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, "
+    "proj_size=0, device=None, dtype=None",
+    shows="input_size hidden_size proj_size=? num_layers=? bias=? batch_first=? dropout=? bidirectional=?",
+    sets={"dropout": "dropout"},
+    then="self._settle(dropout, device, dtype)",
+)
 class RNNBase(Module):
     """What RNN, LSTM and GRU share.
 
@@ -130,66 +137,30 @@ class RNNBase(Module):
     names end in _reverse. All start uniform in +-1 / sqrt(hidden_size).
     """
 
-    __constants__ = [
-        "mode",
-        "input_size",
-        "hidden_size",
-        "num_layers",
-        "bias",
-        "batch_first",
-        "dropout",
-        "bidirectional",
-        "proj_size",
-    ]
-
-    def __init__(
-        self,
-        mode,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bias=True,
-        batch_first=False,
-        dropout=0.0,
-        bidirectional=False,
-        proj_size=0,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__()
+    def _settle(self, dropout, device, dtype):
         if not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1 or isinstance(dropout, bool):
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
             )
-        if dropout > 0 and num_layers == 1:
+        hidden, layers, projected = self.hidden_size, self.num_layers, self.proj_size
+        if dropout > 0 and layers == 1:
             warnings.warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
-                "num_layers greater than 1, but got "
-                f"dropout={dropout} and num_layers={num_layers}",
-                stacklevel=3,
+                f"num_layers greater than 1, but got dropout={dropout} and num_layers={layers}",
+                stacklevel=4,
             )
-        if not isinstance(hidden_size, int):
-            raise TypeError(f"hidden_size should be of type int, got: {type(hidden_size).__name__}")
+        if not isinstance(hidden, int):
+            raise TypeError(f"hidden_size should be of type int, got: {type(hidden).__name__}")
         for wrong, message in (
-            (hidden_size <= 0, "hidden_size must be greater than zero"),
-            (num_layers <= 0, "num_layers must be greater than zero"),
-            (proj_size < 0, "proj_size should be a positive integer or zero to disable projections"),
-            (proj_size >= hidden_size, "proj_size has to be smaller than hidden_size"),
-            (mode not in _GATES, f"Unrecognized RNN mode: {mode}"),
+            (hidden <= 0, "hidden_size must be greater than zero"),
+            (layers <= 0, "num_layers must be greater than zero"),
+            (projected < 0, "proj_size should be a positive integer or zero to disable projections"),
+            (projected >= hidden, "proj_size has to be smaller than hidden_size"),
+            (self.mode not in _GATES, f"Unrecognized RNN mode: {self.mode}"),
         ):
             if wrong:
                 raise ValueError(message)
-        vars(self).update(
-            mode=mode,
-            input_size=input_size,
-            hidden_size=hidden_size,
-            num_layers=num_layers,
-            bias=bias,
-            batch_first=batch_first,
-            dropout=float(dropout),
-            bidirectional=bidirectional,
-            proj_size=proj_size,
-        )
+        self.dropout = float(dropout)
         self._make_weights(device, dtype)
         self.reset_parameters()
 
@@ -202,10 +173,10 @@ class RNNBase(Module):
         def new(*shape):
             return Parameter(tessera.empty(shape, device=device, dtype=dtype))
 
-        for layer in range(self.num_layers):
-            width = self.input_size if layer == 0 else out * directions
+        for level in range(self.num_layers):
+            width = self.input_size if level == 0 else out * directions
             for suffix in ("", "_reverse")[:directions]:
-                tag = f"_l{layer}{suffix}"
+                tag = f"_l{level}{suffix}"
                 made = [("weight_ih", new(rows, width)), ("weight_hh", new(rows, out))]
                 if self.bias:
                     made += [("bias_ih", new(rows)), ("bias_hh", new(rows))]
@@ -246,7 +217,8 @@ class RNNBase(Module):
 
     def reset_parameters(self):
         """Draws new weights."""
-        draw_uniform(1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0, *self.parameters())
+        for parameter in self.parameters():
+            FIRST_VALUES["hidden_size"](parameter, self)
 
     def check_input(self, input, batch_sizes):
         """RuntimeError or ValueError if the input's shape or dtype does not fit."""
@@ -289,18 +261,6 @@ class RNNBase(Module):
         """The state in another order of the sequences."""
         return hx if permutation is None else _apply_permutation(hx, permutation)
 
-    def extra_repr(self):
-        return described(
-            f"{self.input_size}, {self.hidden_size}",
-            vars(self),
-            proj_size=0,
-            num_layers=1,
-            bias=True,
-            batch_first=False,
-            dropout=0,
-            bidirectional=False,
-        )
-
     def _weights_of(self, index):
         w = {name.split("_l")[0]: getattr(self, name) for name in self._all_weights[index]}
         return w["weight_ih"], w["weight_hh"], w.get("bias_ih"), w.get("bias_hh"), w.get("weight_hr")
@@ -311,17 +271,17 @@ class RNNBase(Module):
         """
         directions = 2 if self.bidirectional else 1
         last = []
-        for layer in range(self.num_layers):
+        for level in range(self.num_layers):
             outs = []
             for d in range(directions):
-                k = layer * directions + d
+                k = level * directions + d
                 out, state = _run_direction(
                     self.mode, x, batch_sizes, [s[k] for s in states], self._weights_of(k), d == 1
                 )
                 outs.append(out)
                 last.append(state)
             x = outs[0] if directions == 1 else tessera.cat(outs, -1)
-            if self.dropout and layer < self.num_layers - 1:
+            if self.dropout and level < self.num_layers - 1:
                 x = F.dropout(x, self.dropout, self.training)
         return x, tuple(tessera.stack([s[i] for s in last]) for i in range(len(states)))
 
@@ -398,78 +358,42 @@ class _SingleState(RNNBase):
         return out, states[0]
 
 
+def _mode(kind, further, nonlinearity=None):
+    """The name of the kind of steps. Raises for what only LSTM or nobody takes."""
+    if "proj_size" in further:
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+    if further:
+        raise TypeError(f"{kind}.__init__() got an unexpected keyword argument '{next(iter(further))}'")
+    if nonlinearity is None:
+        return kind
+    if nonlinearity not in ("tanh", "relu"):
+        raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+    return f"{kind}_{nonlinearity.upper()}"
+
+
+@layer(
+    "input_size, hidden_size, num_layers=1, nonlinearity='tanh', bias=True, batch_first=False, dropout=0.0, "
+    "bidirectional=False, device=None, dtype=None, **kwargs",
+    base="_mode('RNN', kwargs, nonlinearity), input_size, hidden_size, num_layers, bias, batch_first, dropout, "
+    "bidirectional, 0, device, dtype",
+    sets={"nonlinearity": "nonlinearity"},
+)
 class RNN(_SingleState):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh) (nonlinearity 'tanh' or 'relu'): input (L, N, H_in) -> output (L, N, D
     H_out), last h (D layers, N, H_out).
     """
 
-    def __init__(
-        self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        nonlinearity="tanh",
-        bias=True,
-        batch_first=False,
-        dropout=0.0,
-        bidirectional=False,
-        device=None,
-        dtype=None,
-        **kwargs,
-    ):
-        if "proj_size" in kwargs:
-            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
-        if kwargs:
-            raise TypeError(f"RNN.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
-        if nonlinearity not in ("tanh", "relu"):
-            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
-        super().__init__(
-            "RNN_" + nonlinearity.upper(),
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            0,
-            device,
-            dtype,
-        )
-        self.nonlinearity = nonlinearity
 
-
+@layer(
+    "input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, "
+    "proj_size=0, device=None, dtype=None",
+    base="'LSTM', input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, proj_size, device, "
+    "dtype",
+)
 class LSTM(RNNBase):
     """Long short-term memory (gates i, f, g, o): input (L, N, H_in), state (h, c) -> output (L, N, D H_out), (h, c);
     proj_size: size of a projection of h.
     """
-
-    def __init__(
-        self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bias=True,
-        batch_first=False,
-        dropout=0.0,
-        bidirectional=False,
-        proj_size=0,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__(
-            "LSTM",
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            proj_size,
-            device,
-            dtype,
-        )
 
     def check_forward_args(self, input, hidden, batch_sizes):
         """Checks the input and both initial states."""
@@ -485,60 +409,30 @@ class LSTM(RNNBase):
         return self._forward(input, None if hx is None else tuple(hx), self.check_forward_args)
 
 
+@layer(
+    "input_size, hidden_size, num_layers=1, bias=True, batch_first=False, dropout=0.0, bidirectional=False, "
+    "device=None, dtype=None, **kwargs",
+    base="_mode('GRU', kwargs), input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, "
+    "device, dtype",
+)
 class GRU(_SingleState):
     """Gated recurrent unit (gates r, z, n; n = tanh(W x + b + r (W h + b_h))): input (L, N, H_in) -> output (L, N, D
     H_out), last h (D layers, N, H_out).
     """
 
-    def __init__(
-        self,
-        input_size,
-        hidden_size,
-        num_layers=1,
-        bias=True,
-        batch_first=False,
-        dropout=0.0,
-        bidirectional=False,
-        device=None,
-        dtype=None,
-        **kwargs,
-    ):
-        if "proj_size" in kwargs:
-            raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
-        if kwargs:
-            raise TypeError(f"GRU.__init__() got an unexpected keyword argument '{next(iter(kwargs))}'")
-        super().__init__(
-            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype
-        )
 
-
+@layer(
+    "input_size, hidden_size, bias, num_chunks, device=None, dtype=None",
+    shows="input_size hidden_size bias=?",
+    sets={"num_chunks": None, "bias": "bias", "hidden_size": "hidden_size"},
+    then="self._rows = num_chunks * hidden_size",
+    weight_ih="(self._rows, input_size) ~ hidden_size",
+    weight_hh="(self._rows, hidden_size) ~ hidden_size",
+    bias_ih="(self._rows,) if bias ~ hidden_size",
+    bias_hh="(self._rows,) if bias ~ hidden_size",
+)
 class RNNCellBase(Module):
     """What the cells share: weight_ih (gates hidden, input), weight_hh (gates hidden, hidden), bias_ih, bias_hh."""
-
-    __constants__ = ["input_size", "hidden_size", "bias"]
-
-    def __init__(self, input_size, hidden_size, bias, num_chunks, device=None, dtype=None):
-        super().__init__()
-        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
-        rows = num_chunks * hidden_size
-        biases = (rows,) if bias else None
-        new_parameters(
-            self,
-            device,
-            dtype,
-            weight_ih=(rows, input_size),
-            weight_hh=(rows, hidden_size),
-            bias_ih=biases,
-            bias_hh=biases,
-        )
-        self.reset_parameters()
-
-    def reset_parameters(self):
-        """Draws new weights."""
-        draw_uniform(1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0, *self.parameters())
-
-    def extra_repr(self):
-        return described(f"{self.input_size}, {self.hidden_size}", vars(self), bias=True, nonlinearity="tanh")
 
     def _step(self, mode, input, hx):
         """One step of (N, input) or (input); hx: the state's tensors, or None for zeros."""
@@ -567,14 +461,13 @@ class RNNCellBase(Module):
         return out if batched else tuple(h.squeeze(0) for h in out)
 
 
+@layer(
+    "input_size, hidden_size, bias=True, nonlinearity='tanh', device=None, dtype=None",
+    shows="input_size hidden_size bias=? nonlinearity=?",
+    base="input_size, hidden_size, bias, 1, device, dtype",
+)
 class RNNCell(RNNCellBase):
     """h' = tanh(W_ih x + b_ih + W_hh h + b_hh): (N, input), (N, hidden) -> (N, hidden), or without N."""
-
-    __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
-
-    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None, dtype=None):
-        super().__init__(input_size, hidden_size, bias, 1, device, dtype)
-        self.nonlinearity = nonlinearity
 
     def forward(self, input, hx=None):
         if self.nonlinearity not in ("tanh", "relu"):
@@ -582,21 +475,23 @@ class RNNCell(RNNCellBase):
         return self._step("RNN_" + self.nonlinearity.upper(), input, None if hx is None else (hx,))[0]
 
 
+@layer(
+    "input_size, hidden_size, bias=True, device=None, dtype=None",
+    base="input_size, hidden_size, bias, 4, device, dtype",
+)
 class LSTMCell(RNNCellBase):
     """(h, c) -> (h', c') of a long short-term memory: (N, input), two (N, hidden), or without N."""
-
-    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
-        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
     def forward(self, input, hx=None):
         return self._step("LSTM", input, hx)
 
 
+@layer(
+    "input_size, hidden_size, bias=True, device=None, dtype=None",
+    base="input_size, hidden_size, bias, 3, device, dtype",
+)
 class GRUCell(RNNCellBase):
     """h' of a gated recurrent unit: (N, input), (N, hidden) -> (N, hidden), or without N."""
-
-    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
-        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
     def forward(self, input, hx=None):
         return self._step("GRU", input, None if hx is None else (hx,))[0]

@@ -5,7 +5,7 @@ from tessera.nn import functional as F
 from tessera.nn import init
 from tessera.nn.parameter import Parameter
 
-from ._parts import described
+from ._declared import layer
 from .module import Module
 
 __all__ = ["Embedding", "EmbeddingBag"]
@@ -22,27 +22,23 @@ def _positive_index(padding_idx, num_embeddings):
 class _Table(Module):
     """The weight (num_embeddings, embedding_dim), drawn from N(0, 1), with the row padding_idx zero."""
 
-    def _make_weight(self, num_embeddings, embedding_dim, padding_idx, weight, frozen, device, dtype):
-        shape = (num_embeddings, embedding_dim)
-        if weight is not None and tuple(weight.shape) != shape:
+    def _make_weight(self, weight, frozen, device, dtype):
+        shape = (self.num_embeddings, self.embedding_dim)
+        drawn = weight is None
+        if not drawn and tuple(weight.shape) != shape:
             raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
-        self.num_embeddings, self.embedding_dim = shape
-        self.padding_idx = _positive_index(padding_idx, num_embeddings)
-        self.weight = Parameter(
-            tessera.empty(shape, device=device, dtype=dtype) if weight is None else weight, not frozen
-        )
-        if weight is None:
+        self.weight = Parameter(tessera.empty(shape, device=device, dtype=dtype) if drawn else weight, not frozen)
+        if drawn:
             self.reset_parameters()
 
     @classmethod
-    def _around(cls, embeddings, **options):
+    def _around(cls, embeddings, freeze, **options):
         """A layer with a given weight."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
-        return cls(*embeddings.shape, _weight=embeddings, **options)
-
-    def _described(self, **usual):
-        return described(f"{self.num_embeddings}, {self.embedding_dim}", vars(self), **usual)
+        made = cls(*embeddings.shape, _weight=embeddings, **options)
+        made.weight.requires_grad = not freeze
+        return made
 
     def reset_parameters(self):
         """Draws new weights."""
@@ -55,48 +51,20 @@ class _Table(Module):
                 self.weight[self.padding_idx].fill_(0)
 
 
+@layer(
+    "num_embeddings, embedding_dim, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, "
+    "sparse=False, _weight=None, _freeze=False, device=None, dtype=None",
+    "F.embedding(input, self.weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse)",
+    "num_embeddings embedding_dim padding_idx=? max_norm=? norm_type=? scale_grad_by_freq=? sparse=?",
+    sets={"padding_idx": "_positive_index(padding_idx, num_embeddings)"},
+    then="self._make_weight(_weight, _freeze, device, dtype)",
+)
 class Embedding(_Table):
     """Looks up rows: integers of any shape (*) give (*, embedding_dim).
 
     padding_idx: a row that stays as it is. max_norm: rows are scaled down to this norm, in place, when used. sparse:
         the weight's gradient is sparse.
     """
-
-    __constants__ = [
-        "num_embeddings",
-        "embedding_dim",
-        "padding_idx",
-        "max_norm",
-        "norm_type",
-        "scale_grad_by_freq",
-        "sparse",
-    ]
-
-    def __init__(
-        self,
-        num_embeddings,
-        embedding_dim,
-        padding_idx=None,
-        max_norm=None,
-        norm_type=2.0,
-        scale_grad_by_freq=False,
-        sparse=False,
-        _weight=None,
-        _freeze=False,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__()
-        vars(self).update(max_norm=max_norm, norm_type=norm_type, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
-        self._make_weight(num_embeddings, embedding_dim, padding_idx, _weight, _freeze, device, dtype)
-
-    def forward(self, input):
-        return F.embedding(
-            input, self.weight, self.padding_idx, self.max_norm, self.norm_type, self.scale_grad_by_freq, self.sparse
-        )
-
-    def extra_repr(self):
-        return self._described(padding_idx=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, sparse=False)
 
     @classmethod
     def from_pretrained(
@@ -112,7 +80,7 @@ class Embedding(_Table):
         """A layer with the given (num_embeddings, embedding_dim) tensor as weight; freeze: without a gradient."""
         return cls._around(
             embeddings,
-            _freeze=freeze,
+            freeze,
             padding_idx=padding_idx,
             max_norm=max_norm,
             norm_type=norm_type,
@@ -121,70 +89,19 @@ class Embedding(_Table):
         )
 
 
+@layer(
+    "num_embeddings, embedding_dim, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, mode='mean', sparse=False, "
+    "_weight=None, include_last_offset=False, padding_idx=None, device=None, dtype=None",
+    "input, offsets=None, per_sample_weights=None -> F.embedding_bag(input, self.weight, offsets, max_norm, norm_type, "
+    "scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset, padding_idx)",
+    "num_embeddings embedding_dim max_norm=? norm_type=? scale_grad_by_freq=? mode=!r padding_idx=?",
+    sets={"padding_idx": "_positive_index(padding_idx, num_embeddings)"},
+    then="self._make_weight(_weight, False, device, dtype)",
+)
 class EmbeddingBag(_Table):
     """Sums, means or maxima of bags of embeddings: (B, N) integers, or (N) with `offsets` where bags start, give (B,
     embedding_dim).
     """
-
-    __constants__ = [
-        "num_embeddings",
-        "embedding_dim",
-        "max_norm",
-        "norm_type",
-        "scale_grad_by_freq",
-        "mode",
-        "sparse",
-        "include_last_offset",
-        "padding_idx",
-    ]
-
-    def __init__(
-        self,
-        num_embeddings,
-        embedding_dim,
-        max_norm=None,
-        norm_type=2.0,
-        scale_grad_by_freq=False,
-        mode="mean",
-        sparse=False,
-        _weight=None,
-        include_last_offset=False,
-        padding_idx=None,
-        device=None,
-        dtype=None,
-    ):
-        super().__init__()
-        vars(self).update(
-            max_norm=max_norm,
-            norm_type=norm_type,
-            scale_grad_by_freq=scale_grad_by_freq,
-            mode=mode,
-            sparse=sparse,
-            include_last_offset=include_last_offset,
-        )
-        self._make_weight(num_embeddings, embedding_dim, padding_idx, _weight, False, device, dtype)
-
-    def forward(self, input, offsets=None, per_sample_weights=None):
-        return F.embedding_bag(
-            input,
-            self.weight,
-            offsets,
-            self.max_norm,
-            self.norm_type,
-            self.scale_grad_by_freq,
-            self.mode,
-            self.sparse,
-            per_sample_weights,
-            self.include_last_offset,
-            self.padding_idx,
-        )
-
-    def extra_repr(self):
-        return described(
-            self._described(max_norm=None, norm_type=2, scale_grad_by_freq=False) + f", mode={self.mode!r}",
-            vars(self),
-            padding_idx=None,
-        )
 
     @classmethod
     def from_pretrained(
@@ -200,8 +117,9 @@ class EmbeddingBag(_Table):
         padding_idx=None,
     ):
         """A layer with the given (num_embeddings, embedding_dim) tensor as weight; freeze: without a gradient."""
-        layer = cls._around(
+        return cls._around(
             embeddings,
+            freeze,
             max_norm=max_norm,
             norm_type=norm_type,
             scale_grad_by_freq=scale_grad_by_freq,
@@ -210,5 +128,3 @@ class EmbeddingBag(_Table):
             include_last_offset=include_last_offset,
             padding_idx=padding_idx,
         )
-        layer.weight.requires_grad = not freeze
-        return layer

@@ -11,26 +11,62 @@ from .spectral_norm import _positive
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
-def _is_orthogonal(Q, eps=None):
-    n, k = Q.size(-2), Q.size(-1)
-    identity = tessera.eye(k, dtype=Q.dtype, device=Q.device)
-    if eps is None:
-        eps = 10.0 * n * tessera.finfo(Q.dtype).eps
-    return bool(((Q.mH @ Q) - identity).abs().max() <= eps)
-
-
 def _from_linalg(name):
     return require(name, "nn.utils.parametrizations.orthogonal()")
 
 
+def _is_orthogonal(Q, eps=None):
+    tall, few = Q.shape[-2:]
+    tolerance = 10.0 * tall * tessera.finfo(Q.dtype).eps if eps is None else eps
+    error = Q.mH @ Q - tessera.eye(few, dtype=Q.dtype, device=Q.device)
+    return bool(error.abs().max() <= tolerance)
+
+
 def _make_orthogonal(A):
     """The Q of A = Q R with a positive diagonal of R (makes it unique and continuous)."""
-    X, tau = _from_linalg("geqrf")(A)
-    Q = _from_linalg("linalg.householder_product")(X, tau)
-    return Q * X.diagonal(dim1=-2, dim2=-1).sgn().unsqueeze(-2)
+    reflections, scales = _from_linalg("geqrf")(A)
+    signs = reflections.diagonal(dim1=-2, dim2=-1).sgn()
+    return _from_linalg("linalg.householder_product")(reflections, scales) * signs.unsqueeze(-2)
 
 
-# What each map computes with; the first value of a trivialized one is a Householder product.
+# The maps: a lower triangle (..., n, k), n >= k, to n rows that are orthonormal columns.
+
+
+def _skew(X):
+    """A skew-Hermitian square matrix from the lower triangle, missing columns being zeros."""
+    n, k = X.shape[-2:]
+    lower = tessera.nn.functional.pad(X.tril(), (0, n - k))
+    return lower - lower.mH
+
+
+def _by_exponential(X):
+    return _from_linalg("matrix_exp")(_skew(X))[..., : X.size(-1)]
+
+
+def _by_cayley(X):
+    half = _skew(X) / 2
+    one = tessera.eye(X.size(-2), dtype=X.dtype, device=X.device)
+    return _from_linalg("linalg.solve")(one - half, one + half)[..., : X.size(-1)]
+
+
+def _by_reflections(X):
+    below = X.tril(-1)
+    scales = 2.0 / (1.0 + (below * below).sum(dim=-2))
+    signs = X.diagonal(dim1=-2, dim2=-1).int()
+    return _from_linalg("linalg.householder_product")(below, scales) * signs.unsqueeze(-2)
+
+
+def _to_reflections(Q):
+    """What _by_reflections makes Q from."""
+    reflections, scales = _from_linalg("geqrf")(Q)
+    signs = reflections.diagonal(dim1=-2, dim2=-1)
+    signs.sign_()
+    signs[scales == 0.0] *= -1
+    return reflections
+
+
+# Name -> the map, and what it computes with; the first value of a trivialized one is a Householder product.
+_MAPS = {"matrix_exp": _by_exponential, "cayley": _by_cayley, "householder": _by_reflections}
 _NEEDED = {
     "matrix_exp": ("matrix_exp",),
     "cayley": ("linalg.solve",),
@@ -38,47 +74,25 @@ _NEEDED = {
 }
 
 
+def _upright(function, X):
+    """function(X), of the transposed matrix and back if that is the one with more rows than columns."""
+    return function(X.mT).mT if X.size(-2) < X.size(-1) else function(X)
+
+
 class _Orthogonal(Module):
     """X -> an orthogonal (semi-orthogonal) matrix, times `base` if trivialized (Lezcano-Casado 2019)."""
 
     def __init__(self, weight, orthogonal_map, *, use_trivialization=True):
         super().__init__()
-        if weight.is_complex() and orthogonal_map == "householder":
+        if orthogonal_map == "householder" and weight.is_complex():
             raise ValueError("The householder parametrization does not support complex tensors.")
-        self.shape = weight.shape
-        self.orthogonal_map = orthogonal_map
+        vars(self).update(shape=weight.shape, orthogonal_map=orthogonal_map)
         if use_trivialization:
             self.register_buffer("base", None)
 
     def forward(self, X):
-        n, k = X.size(-2), X.size(-1)
-        transposed = n < k
-        if transposed:
-            X = X.mT
-            n, k = k, n
-        if self.orthogonal_map in ("matrix_exp", "cayley"):
-            # a skew-Hermitian matrix from the lower triangle
-            X = X.tril()
-            if n != k:
-                X = tessera.cat([X, X.new_zeros((*X.shape[:-2], n, n - k))], dim=-1)
-            A = X - X.mH
-            if self.orthogonal_map == "matrix_exp":
-                Q = _from_linalg("matrix_exp")(A)
-            else:
-                identity = tessera.eye(n, dtype=A.dtype, device=A.device)
-                Q = _from_linalg("linalg.solve")(identity - A / 2, identity + A / 2)
-            if n != k:
-                Q = Q[..., :k]
-        else:
-            A = X.tril(diagonal=-1)
-            tau = 2.0 / (1.0 + (A * A).sum(dim=-2))
-            Q = _from_linalg("linalg.householder_product")(A, tau)
-            Q = Q * X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
-        if hasattr(self, "base"):
-            Q = self.base @ Q
-        if transposed:
-            Q = Q.mT
-        return Q
+        compute = _MAPS[self.orthogonal_map]
+        return _upright(lambda x: self.base @ compute(x) if "base" in self._buffers else compute(x), X)
 
     @tessera.no_grad()
     def right_inverse(self, Q):
@@ -86,33 +100,29 @@ class _Orthogonal(Module):
             raise ValueError(
                 f"Expected a matrix or batch of matrices of shape {self.shape}. Got a tensor of shape {Q.shape}."
             )
-        n, k = Q.size(-2), Q.size(-1)
-        transpose = n < k
-        if transpose:
-            Q = Q.mT
-            n, k = k, n
-        if not hasattr(self, "base"):
-            if self.orthogonal_map in ("cayley", "matrix_exp"):
-                raise NotImplementedError(
-                    "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
-                    "use_trivialization=False."
-                )
-            # a Householder decomposition; the diagonal holds the signs
-            A, tau = _from_linalg("geqrf")(Q)
-            A.diagonal(dim1=-2, dim2=-1).sign_()
-            A.diagonal(dim1=-2, dim2=-1)[tau == 0.0] *= -1
-            return A.mT if transpose else A
-        if n == k:
-            Q = Q.clone() if _is_orthogonal(Q) else _make_orthogonal(Q)
+        return _upright(self._start if "base" in self._buffers else self._without_base, Q)
+
+    def _without_base(self, Q):
+        if self.orthogonal_map == "householder":
+            return _to_reflections(Q)
+        raise NotImplementedError(
+            "It is not possible to assign to the matrix exponential or the Cayley parametrizations when "
+            "use_trivialization=False."
+        )
+
+    def _start(self, Q):
+        """Makes Q, with columns that make it square, the base. Every map takes -I to I (the Householder one reads signs
+        from the diagonal), so the first value is the base itself.
+        """
+        n, k = Q.shape[-2:]
+        if n > k:
+            more = tessera.randn(*Q.shape[:-2], n, n - k, dtype=Q.dtype, device=Q.device)
+            self.base = _make_orthogonal(tessera.cat([Q, more], dim=-1))
         else:
-            N = tessera.randn(*Q.shape[:-2], n, n - k, dtype=Q.dtype, device=Q.device)
-            Q = _make_orthogonal(tessera.cat([Q, N], dim=-1))
-        self.base = Q
-        # every map takes -I to I (the Householder one reads signs from the diagonal), so the first value is the base
-        # itself
-        start = Q.new_zeros((*Q.shape[:-2], n, k))
+            self.base = Q.clone() if _is_orthogonal(Q) else _make_orthogonal(Q)
+        start = tessera.zeros_like(Q, memory_format=tessera.contiguous_format)
         start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
-        return start.mT if transpose else start
+        return start
 
 
 def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization=True):

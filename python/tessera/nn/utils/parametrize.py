@@ -7,6 +7,7 @@ import tessera
 import tessera.__future__
 from tessera import Tensor
 from tessera.nn.modules.container import ModuleDict, ModuleList
+from tessera.nn.modules.module import Module
 from tessera.nn.parameter import Parameter
 from tessera.storage import keep_with_memo
 
@@ -228,7 +229,7 @@ def _reclass(module, base, names):
     Classes do not change: copies of a module share them.
     """
     members = {name: _computed_attribute(name) for name in names}
-    if not hasattr(base, "__deepcopy__"):
+    if base.__deepcopy__ is Module.__deepcopy__:
         members["__deepcopy__"] = _twin
     module.__class__ = (
         type(f"Parametrized{base.__name__}", (base,), {"__getstate__": _refuse_to_pickle, **members}) if names else base

@@ -117,9 +117,8 @@ def _worker_loop(
     parent,
 ):
     """Fetches batches until told to end. `parent` is the pid of the loader, None where it can't be known (spawn)."""
-    from tessera.utils.data.dataloader import _DatasetKind
-
     global _worker_info
+    make_fetcher = tessera.utils.data._DatasetKind.create_fetcher
     tessera.set_num_threads(1)
     seed = _seed(base_seed, worker_id)
     tasks = queue.SimpleQueue()
@@ -131,7 +130,7 @@ def _worker_loop(
     try:
         if init_fn is not None:
             init_fn(worker_id)
-        fetcher = _DatasetKind.create_fetcher(dataset_kind, dataset, auto_collation, collate_fn, drop_last)
+        fetcher = make_fetcher(dataset_kind, dataset, auto_collation, collate_fn, drop_last)
     except Exception:
         failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
     while True:
@@ -141,7 +140,7 @@ def _worker_loop(
         if isinstance(task, _ResumeIteration):
             ended = False
             try:
-                fetcher = _DatasetKind.create_fetcher(dataset_kind, dataset, auto_collation, collate_fn, drop_last)
+                fetcher = make_fetcher(dataset_kind, dataset, auto_collation, collate_fn, drop_last)
             except Exception:
                 failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
             if not _send(result_connection, _pack(task, None, worker_id)):
