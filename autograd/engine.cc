@@ -14,10 +14,10 @@ namespace {
 
 // What one backward knows of a node.
 struct NodeState {
-  Node* node;
-  IntrusivePtr<Node> keep;
+  Node* node;  // the roots' owner keeps all of them alive: edges don't change
   int32_t dependencies = 0;
   bool needed = true;
+  bool counted = false;
   bool visited = false;
   variable_list grads;
   std::vector<std::pair<uint32_t, uint32_t>> captures;  // (input_nr, index into the result)
@@ -49,9 +49,9 @@ class StateTable {
   // Ready for another pass; what a large graph needed is given back.
   void clear() {
     for (auto& s : all()) {
-      s->keep.reset();
       s->dependencies = 0;
       s->needed = true;
+      s->counted = false;
       s->visited = false;
       s->grads.clear();
       s->captures.clear();
@@ -80,6 +80,7 @@ class StateTable {
 struct Task {
   int64_t id = next_id();
   BackwardOptions options;
+  bool whole = true;  // pass_is_whole
   StateTable states;
   std::vector<NodeState*> ready;  // a heap: highest sequence number first
   variable_list captured;
@@ -125,8 +126,7 @@ void count_dependencies(Task& task, const std::vector<Edge>& roots) {
   std::vector<Node*> stack;
   for (const Edge& r : roots) {
     NodeState& s = task.states.get(r.node.get());
-    if (!s.keep) {
-      s.keep = r.node;
+    if (!std::exchange(s.counted, true)) {
       stack.push_back(r.node.get());
     }
   }
@@ -137,10 +137,7 @@ void count_dependencies(Task& task, const std::vector<Edge>& roots) {
       if (!e) continue;
       NodeState& s = task.states.get(e.node.get());
       ++s.dependencies;
-      if (!s.keep) {
-        s.keep = e.node;
-        stack.push_back(e.node.get());
-      }
+      if (!std::exchange(s.counted, true)) stack.push_back(e.node.get());
     }
   }
 }
@@ -269,6 +266,18 @@ void check_nan(const Node& node, const variable_list& grads) {
   }
 }
 
+variable_list apply_node(Node& n, variable_list&& grads, bool retain) {
+  struct Use {
+    Node& node;
+    bool release = false;
+    explicit Use(Node& n) : node(n) { node.begin_use(); }
+    ~Use() { node.end_use(release); }
+  } use(n);
+  variable_list out = n.apply(std::move(grads));
+  use.release = !retain;
+  return out;
+}
+
 variable_list call_node(NodeState& s, const BackwardOptions& options) {
   Node& n = *s.node;
   NodeHooks* h = n.hooks_or_null();
@@ -279,8 +288,7 @@ variable_list call_node(NodeState& s, const BackwardOptions& options) {
   const bool wants_inputs = h && !h->post.entries.empty();
   variable_list inputs;
   if (wants_inputs) inputs = s.grads;
-  variable_list out = n.apply(std::move(s.grads));
-  if (!options.retain_graph) n.free_saved();
+  variable_list out = apply_node(n, std::move(s.grads), options.retain_graph);
   for (size_t i = 0; i < out.size() && i < n.edges().size(); ++i) {
     const Edge& e = n.edges()[i];
     if (!out[i].defined() || !e || e.input_nr >= e.node->outputs().size()) continue;
@@ -292,6 +300,10 @@ variable_list call_node(NodeState& s, const BackwardOptions& options) {
   }
   if (anomaly_mode().enabled && anomaly_mode().check_nan) check_nan(n, out);
   return out;
+}
+
+bool is_large(const variable_list& grads) {
+  return std::ranges::any_of(grads, [](const Tensor& g) { return g.defined() && g.numel() > 16384; });
 }
 
 void run_node(Task& task, NodeState& s) {
@@ -325,6 +337,7 @@ struct Scope {
   Node* outer_node;
   bool grad;
   explicit Scope(Task& task) : outer_task(t_task), outer_node(t_node), grad(thread_state.grad_enabled) {
+    task.whole = task.whole && (!outer_task || outer_task->whole);
     t_task = &task;
     thread_state.grad_enabled = task.options.create_graph;
   }
@@ -343,6 +356,7 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
   Task& task = *lease;
   task.options = options;
   task.captured.resize(options.accumulate ? 0 : inputs.size());
+  task.whole = options.accumulate && inputs.empty();
   Scope scope(task);
   count_dependencies(task, roots);
   if (!inputs.empty()) mark_needed(task, roots, inputs);
@@ -354,7 +368,13 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
   }
   for (auto& s : task.states.all())
     if (s->dependencies == 0) push_ready(task, s.get());
-  while (!task.ready.empty()) {
+  WithoutHostLock others_may_run(false);
+  constexpr int kQuick = 16;  // nodes that take less time than other threads are let wait for
+  for (int n = 0; !task.ready.empty();) {
+    if (n < kQuick && (++n == kQuick || is_large(task.ready.front()->grads))) {
+      n = kQuick;
+      others_may_run.release();
+    }
     std::pop_heap(task.ready.begin(), task.ready.end(), runs_later);
     NodeState* s = task.ready.back();
     task.ready.pop_back();
@@ -376,9 +396,8 @@ bool will_execute(Node* n) {
   return s && (s->needed || !s->captures.empty());
 }
 Node* current_node() { return t_node; }
-AnomalyMode& anomaly_mode() {
-  static thread_local AnomalyMode mode;
-  return mode;
-}
+bool pass_is_whole() { return !t_task || t_task->whole; }
+constinit AnomalyMode g_anomaly_mode;
+constinit HostLock g_host_lock;
 
 }  // namespace tessera::autograd

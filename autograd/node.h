@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "tensor/core/tensor.h"
@@ -101,28 +100,25 @@ class Node : public RefCounted {
   void set_output(uint32_t nr, const Tensor& t);  // new metadata for an output that was changed in place
 
   uint64_t sequence_nr() const { return sequence_nr_; }
-  bool released() const { return released_; }
+  // Several passes may be at one node at a time, each on a thread of its own. What it saved stays until the last of them
+  // has left; who comes once it is to be freed finds released() set and touches nothing.
+  bool released() const { return use_.load(std::memory_order_acquire) & kReleased; }
+  void begin_use() { use_.fetch_add(1, std::memory_order_acq_rel); }
+  void end_use(bool release);
+  // At once, for a node that only its owner uses. Not "release": that is the reference count's.
   void free_saved() {
-    released_ = true;
+    use_.fetch_or(kReleased | kFreed, std::memory_order_acq_rel);
     release_variables();
-  }  // not "release": that is the reference count's
-  void set_released(bool b) { released_ = b; }
+  }
 
   NodeHooks& hooks() {
     if (!hooks_) hooks_ = std::make_unique<NodeHooks>();
     return *hooks_;
   }
   NodeHooks* hooks_or_null() const { return hooks_.get(); }
-  // Where and by whom the forward call was made, in anomaly mode.
-  std::string& forward_trace() {
-    if (!trace_) trace_ = std::make_unique<std::string>();
-    return *trace_;
-  }
-  const std::string* forward_trace_or_null() const { return trace_.get(); }
-  // The Python wrapper (weak), and its metadata dictionary.
+  // The Python wrapper (weak), and its metadata dictionary (in anomaly mode with the place of the forward call).
   std::atomic<void*> pyobject{nullptr};
   IntrusivePtr<RefCounted> metadata;
-  IntrusivePtr<RefCounted> anomaly_parent;
 
  protected:
   void dispose() override;  // one after the other: a chain of a million nodes needs no deep stack
@@ -132,9 +128,10 @@ class Node : public RefCounted {
   std::vector<Edge> edges_;
   std::vector<OutputMeta> outputs_;
   std::unique_ptr<NodeHooks> hooks_;
-  std::unique_ptr<std::string> trace_;
   uint64_t sequence_nr_;
-  bool released_ = false;
+  // How many passes are inside apply; kReleased: what was saved is to go; kFreed: somebody has seen to it.
+  static constexpr uint32_t kReleased = 1u << 31, kFreed = 1u << 30, kUsers = kFreed - 1;
+  std::atomic<uint32_t> use_{0};
 };
 
 }  // namespace tessera::autograd

@@ -37,12 +37,34 @@ class _NodeMeta(type):
 
 
 class Node(metaclass=_NodeMeta):
-    """Every `tensor.grad_fn` is an instance.
+    """Every `tensor.grad_fn` is an instance; what is here describes its members."""
 
-    Members: `name()`, `metadata` (a dict), `next_functions` (pairs of node and input number),
-        `register_hook(fn(grad_inputs, grad_outputs))`,
-    `register_prehook(fn(grad_outputs))`.
-    """
+    def name(self):
+        """The name of the node, such as "MulBackward0"."""
+        raise NotImplementedError
+
+    @property
+    def next_functions(self):
+        """Pairs (node, number of its input): where the gradients go."""
+        raise NotImplementedError
+
+    def metadata(self):
+        """A dictionary for the user (of a node an attribute, not a method)."""
+        raise NotImplementedError
+
+    def register_hook(self, fn):
+        """Calls `fn(grad_inputs, grad_outputs)` after the node has run; a result other than None replaces `grad_inputs`.
+
+        Returns: a handle with `remove()`.
+        """
+        raise NotImplementedError
+
+    def register_prehook(self, fn):
+        """Calls `fn(grad_outputs)` before the node runs; a result other than None replaces `grad_outputs`.
+
+        Returns: a handle with `remove()`.
+        """
+        raise NotImplementedError
 
 
 class GradientEdge(namedtuple("GradientEdge", ["node", "output_nr", "ownership_token"], defaults=[None])):
@@ -64,7 +86,13 @@ def get_gradient_edge(tensor):
 
 def increment_version(tensor):
     """Tells autograd that a tensor, or each of several, was changed by other means."""
-    for t in (tensor,) if isinstance(tensor, tessera.Tensor) else tuple(tensor):
+    tensors = (tensor,) if isinstance(tensor, tessera.Tensor) else tuple(tensor)
+    for t in tensors:
+        if not isinstance(t, tessera.Tensor):
+            raise RuntimeError(
+                f"increment_version expects each element of the iterable to be a tensor, got {type(t).__name__}"
+            )
+    for t in tensors:
         _C._increment_version(t)
 
 
