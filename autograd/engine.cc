@@ -266,6 +266,10 @@ void check_nan(const Node& node, const variable_list& grads) {
   }
 }
 
+bool is_large(const variable_list& grads) {
+  return std::ranges::any_of(grads, [](const Tensor& g) { return g.defined() && g.numel() > 4096; });
+}
+
 variable_list apply_node(Node& n, variable_list&& grads, bool retain) {
   struct Use {
     Node& node;
@@ -273,7 +277,11 @@ variable_list apply_node(Node& n, variable_list&& grads, bool retain) {
     explicit Use(Node& n) : node(n) { node.begin_use(); }
     ~Use() { node.end_use(release); }
   } use(n);
-  variable_list out = n.apply(std::move(grads));
+  variable_list out;
+  {
+    WithoutHostLock others_may_run(is_large(grads));
+    out = n.apply(std::move(grads));
+  }
   use.release = !retain;
   return out;
 }
@@ -300,10 +308,6 @@ variable_list call_node(NodeState& s, const BackwardOptions& options) {
   }
   if (anomaly_mode().enabled && anomaly_mode().check_nan) check_nan(n, out);
   return out;
-}
-
-bool is_large(const variable_list& grads) {
-  return std::ranges::any_of(grads, [](const Tensor& g) { return g.defined() && g.numel() > 16384; });
 }
 
 void run_node(Task& task, NodeState& s) {
@@ -368,13 +372,8 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
   }
   for (auto& s : task.states.all())
     if (s->dependencies == 0) push_ready(task, s.get());
-  WithoutHostLock others_may_run(false);
-  constexpr int kQuick = 16;  // nodes that take less time than other threads are let wait for
-  for (int n = 0; !task.ready.empty();) {
-    if (n < kQuick && (++n == kQuick || is_large(task.ready.front()->grads))) {
-      n = kQuick;
-      others_may_run.release();
-    }
+  for (unsigned n = 1; !task.ready.empty(); ++n) {
+    if (n % 64 == 0) WithoutHostLock others_may_run;
     std::pop_heap(task.ready.begin(), task.ready.end(), runs_later);
     NodeState* s = task.ready.back();
     task.ready.pop_back();

@@ -43,7 +43,8 @@ extern constinit AnomalyMode g_anomaly_mode;
 inline AnomalyMode& anomaly_mode() { return g_anomaly_mode; }
 
 // The lock of an interpreter that calls backward. release gives null if this thread doesn't have it. A pass gives it
-// back once it turns out to be long, and nobody waits for another thread while it has it. Set once.
+// back around what takes long and now and then between nodes, and nobody waits for another thread while it has it: nodes
+// that are written in Python find it taken. Set once.
 struct HostLock {
   void* (*release)() = nullptr;
   void (*acquire)(void* state) = nullptr;
@@ -51,16 +52,13 @@ struct HostLock {
 extern constinit HostLock g_host_lock;
 class WithoutHostLock {
  public:
-  explicit WithoutHostLock(bool now = true) {
-    if (now) release();
+  explicit WithoutHostLock(bool on = true) {
+    if (on && g_host_lock.release) state_ = g_host_lock.release();
   }
   ~WithoutHostLock() {
     if (state_) g_host_lock.acquire(state_);
   }
   WithoutHostLock(const WithoutHostLock&) = delete;
-  void release() {
-    if (g_host_lock.release) state_ = g_host_lock.release();
-  }
 
  private:
   void* state_ = nullptr;

@@ -193,13 +193,13 @@ PyObject* py_gradient_edge(PyObject*, PyObject* tensor) {
 }
 // An opaque object that keeps a node (of a custom function, whose Python object doesn't) alive.
 void release_held(PyObject* capsule) { static_cast<Node*>(PyCapsule_GetPointer(capsule, "node"))->release(); }
+PyObject* hold_node(IntrusivePtr<Node> n) {
+  PyObject* capsule = PyCapsule_New(n.get(), "node", release_held);
+  if (capsule) n.leak();
+  return capsule;
+}
 PyObject* py_hold_node(PyObject*, PyObject* node) {
-  return guarded([&] {
-    IntrusivePtr<Node> n = node_of(node);
-    PyObject* capsule = check(PyCapsule_New(n.get(), "node", release_held));
-    n.leak();
-    return capsule;
-  });
+  return guarded([&] { return check(hold_node(node_of(node))); });
 }
 
 // --- grad modes ---
@@ -279,6 +279,8 @@ void record_stack(Node& node) {
   if (Node* parent = autograd::current_node()) {
     Ref p = checked_call(wrap_node(IntrusivePtr<Node>::share(parent)));
     if (PyDict_SetItemString(metadata_of(node), kParent, p.get()) < 0) throw PythonError();
+    Ref held = checked_call(hold_node(IntrusivePtr<Node>::share(parent)));
+    if (PyDict_SetItemString(metadata_of(node), "parent_node_", held.get()) < 0) throw PythonError();
   }
 }
 std::string joined_stack(PyObject* stack) {
