@@ -35,8 +35,8 @@ IntrusivePtr<Node> AccumulateGrad::shared_from(AutogradMeta& meta) {
   return nullptr;
 }
 
-// The last reference is given back in one of two ways: the count falls to zero, or a sole owner leaves it at one. A count
-// above that means that shared_from lent the node to somebody in between.
+// The last reference is given back in one of two ways: the count falls to zero, or a sole owner leaves it at one. A
+// count above that means that shared_from lent the node to somebody in between.
 void AccumulateGrad::dispose() {
   bool last;
   {

@@ -15,8 +15,8 @@ class AccumulateGrad final : public Node {
   const char* name() const override { return "torch::autograd::AccumulateGrad"; }
   const Tensor& variable() const { return variable_; }
 
-  // The accumulator that a leaf has, shared, or null; a leaf's lock (leaf_mutex) is held. The leaf's reference is a weak
-  // one, so the last of the others may be going on another thread meanwhile: then nothing is shared.
+  // The accumulator that a leaf has, shared, or null; a leaf's lock (leaf_mutex) is held. The leaf's reference is a
+  // weak one, so the last of the others may be going on another thread meanwhile: then nothing is shared.
   static IntrusivePtr<Node> shared_from(AutogradMeta& meta);
 
  protected:

@@ -126,9 +126,7 @@ void count_dependencies(Task& task, const std::vector<Edge>& roots) {
   std::vector<Node*> stack;
   for (const Edge& r : roots) {
     NodeState& s = task.states.get(r.node.get());
-    if (!std::exchange(s.counted, true)) {
-      stack.push_back(r.node.get());
-    }
+    if (!std::exchange(s.counted, true)) { stack.push_back(r.node.get()); }
   }
   while (!stack.empty()) {
     Node* n = stack.back();

@@ -43,8 +43,8 @@ extern constinit AnomalyMode g_anomaly_mode;
 inline AnomalyMode& anomaly_mode() { return g_anomaly_mode; }
 
 // The lock of an interpreter that calls backward. release gives null if this thread doesn't have it. A pass gives it
-// back around what takes long and now and then between nodes, and nobody waits for another thread while it has it: nodes
-// that are written in Python find it taken. Set once.
+// back around what takes long and now and then between nodes, and nobody waits for another thread while it has it:
+// nodes that are written in Python find it taken. Set once.
 struct HostLock {
   void* (*release)() = nullptr;
   void (*acquire)(void* state) = nullptr;

@@ -96,7 +96,8 @@ class CustomNode final : public Node {
   // An argument of forward.
   void add_input(const Tensor& t);
   void add_input_without_gradient() { edge_of_input_.push_back(-1); }
-  // Between the inputs and forward: from here on the call is recorded, if an input wants a gradient and recording is on.
+  // Between the inputs and forward: from here on the call is recorded, if an input wants a gradient and recording is
+  // on.
   void begin();
   // The outputs of forward as apply hands them out.
   variable_list finish(variable_list&& outputs);

@@ -58,17 +58,17 @@ SavedVariable::SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on
   output_nr_ = t.output_nr();
   if (t_has_hooks && !is_inplace_on_view) {
     hooks_ = current_pack_hooks();
-    pack(t, is_output_ ? detached(t) : t);
+    pack(is_output_ ? detached(t) : t);
     return;
   }
   // An output must not hold its own node: a twin without history stands for it.
   data_ = is_output_ ? detached(t) : t;
 }
 
-// What the hook gives is kept, and of the tensor only what it takes to give it its place in the graph again: a leaf that
-// wants a gradient, or the node that made it.
-void SavedVariable::pack(const Tensor& t, const Tensor& shown) {
-  if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(t);
+// What the hook gives is kept, and of the tensor only what it takes to give it its place in the graph again: a leaf
+// that wants a gradient, or the node that made it.
+void SavedVariable::pack(const Tensor& shown) {
+  if (!is_output_ && !is_leaf_ && !grad_fn_) grad_fn_ = autograd::grad_fn(shown);
   {
     NoGradGuard no_grad;
     const uint32_t before = shown.version();
@@ -77,7 +77,10 @@ void SavedVariable::pack(const Tensor& t, const Tensor& shown) {
                   "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
                   "can not be modified by in-place operations as this can lead to unexpected side-effects.");
   }
-  data_ = is_leaf_ && requires_grad_ ? t : Tensor();
+  if (!is_leaf_ || !requires_grad_)
+    data_.reset();
+  else if (!data_.defined())
+    data_ = shown;
 }
 
 void SavedVariable::reset() {
@@ -145,7 +148,8 @@ void SavedVariable::register_hooks(IntrusivePtr<PackHooks> hooks) {
                 "hooks is allowed at a time.");
   hooks_ = std::move(hooks);
   try {
-    pack(Tensor(data_), detached(data_));
+    if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(data_);
+    pack(detached(data_));
   } catch (...) {
     hooks_.reset();  // as it was before
     packed_.reset();

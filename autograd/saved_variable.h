@@ -39,7 +39,7 @@ class SavedVariable {
   PackHooks* hooks() const { return hooks_.get(); }
 
  private:
-  void pack(const Tensor& t, const Tensor& shown);
+  void pack(const Tensor& shown);
 
   Tensor data_;                 // the tensor itself, or a detached twin (an output); under hooks a leaf alone
   IntrusivePtr<Node> grad_fn_;  // of what was packed, unless it is the owner's output

@@ -74,7 +74,8 @@ TEST(Threads, ASharedGraphIsFreedOnce) {
         grad({&y, 1}, {&w, 1});
         ++done;
       } catch (const Error& e) {
-        EXPECT_NE(std::string(e.what()).find("backward through the graph a second time"), std::string::npos) << e.what();
+        EXPECT_NE(std::string(e.what()).find("backward through the graph a second time"), std::string::npos)
+            << e.what();
         ++refused;
       }
     });

@@ -19,9 +19,7 @@ LeafHooks& leaf_hooks(const Tensor& t) {
 
 namespace {
 // The version of a view that its history is for; another thread may be making a newer one.
-uint32_t history_version(AutogradMeta& m) {
-  return std::atomic_ref(m.view_version).load(std::memory_order_acquire);
-}
+uint32_t history_version(AutogradMeta& m) { return std::atomic_ref(m.view_version).load(std::memory_order_acquire); }
 }  // namespace
 
 IntrusivePtr<Node> grad_fn(const Tensor& t) {

@@ -2,8 +2,8 @@
 
     python benchmarks/graph_memory.py [--nodes N] [--batch N] [--only REGEX] [--torch-python EXE]
 
-Bytes per operator of a recorded chain (result, node, and what it saves), and the peak memory of training steps, also with
-checkpointing; each in a fresh process with one thread. With --torch-python (an interpreter that has PyTorch) the same
+Bytes per operator of a recorded chain (result, node, and what it saves), and the peak memory of training steps, also
+with checkpointing; each in a fresh process with one thread. With --torch-python (an interpreter that has PyTorch) the same
 program runs there, and the ratio PyTorch / Tessera is printed.
 """
 
@@ -71,9 +71,7 @@ def resnet(torch, checkpointed):
             )
             self.skip = nn.Identity()
             if stride != 1 or inputs != outputs:
-                self.skip = nn.Sequential(
-                    nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-                )
+                self.skip = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
 
         def forward(self, x):
             return torch.relu(self.path(x) + self.skip(x))

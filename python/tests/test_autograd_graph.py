@@ -136,7 +136,9 @@ def test_members_of_nodes():
     node = y.grad_fn
     assert isinstance(node, Node)
     assert node.requires_grad
-    assert {"name", "metadata", "next_functions", "register_hook", "register_prehook"} <= set(dir(Node)) & set(dir(node))
+    assert {"name", "metadata", "next_functions", "register_hook", "register_prehook"} <= set(dir(Node)) & set(
+        dir(node)
+    )
     seen = []
     node._register_hook_dict(OrderedDict({1: lambda g: seen.append(g.tolist())}))
     y.sum().backward()

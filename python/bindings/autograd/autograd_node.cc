@@ -237,10 +237,10 @@ PyMethodDef g_saved_methods[] = {
      "RuntimeError if it has hooks, is None, or was freed."},
     {"unpack", saved_unpack_method, METH_NOARGS, "unpack() -> Tensor: the tensor, with its place in the graph."},
     {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef g_saved_getset[] = {{"data", saved_data, nullptr, "What is kept: the tensor, or what the hooks made of it.", nullptr},
-                                {"unpack_hook", saved_unpack_hook, nullptr, "The hook that makes the tensor of it, or None.",
-                                 nullptr},
-                                {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef g_saved_getset[] = {
+    {"data", saved_data, nullptr, "What is kept: the tensor, or what the hooks made of it.", nullptr},
+    {"unpack_hook", saved_unpack_hook, nullptr, "The hook that makes the tensor of it, or None.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyObject* no_new(PyTypeObject* type, PyObject*, PyObject*) {
   PyErr_Format(PyExc_TypeError, "cannot create '%s' instances", type->tp_name);

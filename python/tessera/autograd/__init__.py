@@ -230,8 +230,8 @@ def _batched(outputs, grads, retain_graph, create_graph, inputs, allow_unused, a
     """One pass for each entry of the batch, stacked."""
     if any(g is not None and g.dim() == 0 for g in grads) or all(g is None for g in grads):
         raise ValueError(
-            "is_grads_batched=True needs a batch of gradients for each of the outputs: tensors whose first dimension is "
-            "the batch, but got gradients without one."
+            "is_grads_batched=True needs a batch of gradients for each of the outputs: tensors whose first dimension "
+            "is the batch, but got gradients without one."
         )
     size = next(g.shape[0] for g in grads if g is not None)
     rows = []

@@ -53,7 +53,7 @@ class Node(metaclass=_NodeMeta):
         raise NotImplementedError
 
     def register_hook(self, fn):
-        """Calls `fn(grad_inputs, grad_outputs)` after the node has run; a result other than None replaces `grad_inputs`.
+        """Calls `fn(grad_inputs, grad_outputs)` after the node has run; a result other than None replaces the former.
 
         Returns: a handle with `remove()`.
         """

@@ -36,8 +36,8 @@ def _recording(recorder, context):
 
 def _report(first, second):
     parts = [
-        "An error happened while unpacking tensors; dumping logs of latest computation because you passed `debug=True` to "
-        "`torch.utils.checkpoint.checkpoint()`.\n"
+        "An error happened while unpacking tensors; dumping logs of latest computation because you passed "
+        "`debug=True` to `torch.utils.checkpoint.checkpoint()`.\n"
     ]
     for title, calls in (("original forward", first), ("recomputation", second)):
         parts.append(f"\nStack traces of the operators that ran in the {title}:\n")
@@ -46,9 +46,7 @@ def _report(first, second):
     for title, calls in (("original forward", first), ("recomputation", second)):
         parts.append(f"\nLog of operators in the {title}:\n")
         parts.extend(f"{line}   ({i + 1} of {len(calls)} in {title})\n" for i, (line, _) in enumerate(calls))
-    different = next(
-        (i for i, (a, b) in enumerate(zip(first, second)) if a[0] != b[0]), min(len(first), len(second))
-    )
+    different = next((i for i, (a, b) in enumerate(zip(first, second)) if a[0] != b[0]), min(len(first), len(second)))
     parts.append(f"\nThe logs are alike up to operator {different}: look at what comes next in each of them.")
     return "".join(parts)
 

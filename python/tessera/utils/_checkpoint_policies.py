@@ -11,8 +11,8 @@ __all__ = ["SAC_IGNORED_OPS", "CheckpointPolicy", "SelectiveCheckpointContext", 
 
 
 class CheckpointPolicy(enum.Enum):
-    """What a policy says of an operator. MUST binds compilers too, PREFER leaves them the choice; OFFLOAD keeps results in
-    the memory of the CPU.
+    """What a policy says of an operator. MUST binds compilers too, PREFER leaves them the choice; OFFLOAD keeps results
+    in the memory of the CPU.
     """
 
     MUST_SAVE = 0
@@ -150,9 +150,7 @@ def _policy_of_list(operators):
                     f" Please update the OpOverloadPacket to a specific OpOverload. For example, if you have "
                     f"`torch.ops.{op}`, change it to `torch.ops.{op}.default`."
                 )
-            raise ValueError(
-                f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}.{hint}"
-            )
+            raise ValueError(f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}.{hint}")
     kept = set(operators)
 
     def policy(context, op, *args, **kwargs):
@@ -168,7 +166,8 @@ def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mu
     Args:
         policy_fn_or_list: `policy(context, op, *args, **kwargs)` returns a CheckpointPolicy, or True for saving; or a
             list of operators (such as `torch.ops.aten.mm.default`) to save.
-        allow_cache_entry_mutation: results that were kept may have been changed in place since, and are used as they are.
+        allow_cache_entry_mutation: results that were kept may have been changed in place since, and are used as they
+            are.
 
     Raises: TypeError and ValueError for another policy; in backward RuntimeError if a kept result was changed, if the
         policy does not answer alike in both runs, and when backward goes through the part again.

@@ -69,15 +69,15 @@ def _switched(name, value):
 
 
 def set_checkpoint_early_stop(enable):
-    """Context manager: whether parts checkpointed inside stop running again once everything they saved is there. Without
-    it, as their call says (`early_stop`).
+    """Context manager: whether parts checkpointed inside stop running again once everything they saved is there.
+    Without it, as their call says (`early_stop`).
     """
     return _switched("early_stop", enable)
 
 
 def set_checkpoint_debug_enabled(enabled):
-    """Context manager: whether parts checkpointed inside record their operators, to show them in errors. None leaves it to
-    their call (`debug`).
+    """Context manager: whether parts checkpointed inside record their operators, to show them in errors. None leaves it
+    to their call (`debug`).
     """
     return _switched("debug", enabled)
 
@@ -143,10 +143,10 @@ def _device_type(args):
     found = list(_devices_of(args))
     if len(found) > 1:
         warnings.warn(
-            f"Tensor arguments, excluding CPU tensors, are detected on at least two types of devices. Device state will "
-            f"only be saved for devices of a single device type, and the remaining devices will be ignored. Consequently, "
-            f"if any checkpointed functions involve randomness, this may result in incorrect gradients. (The devices are "
-            f"{found}; {found[0]} is used.)",
+            "Tensor arguments, excluding CPU tensors, are detected on at least two types of devices. Device state will "
+            "only be saved for devices of a single device type, and the remaining devices will be ignored. "
+            "Consequently, if any checkpointed functions involve randomness, this may result in incorrect gradients. "
+            f"(The devices are {found}; {found[0]} is used.)",
             stacklevel=4,
         )
     return found[0] if found else DefaultDeviceType.get_device_type()
@@ -305,8 +305,8 @@ class _Region:
         if slot.index not in values:
             raise CheckpointError(
                 "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. If you "
-                "are calling ctx.saved_tensors in backward, make sure to do so only once: what a checkpointed part saved "
-                "is given away and not kept."
+                "are calling ctx.saved_tensors in backward, make sure to do so only once: what a checkpointed part "
+                "saved is given away and not kept."
             )
         return values.pop(slot.index)
 
@@ -381,8 +381,8 @@ class _SecondRun:
                 for index, before, now in self.changed
             )
             raise CheckpointError(
-                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during "
-                f"the forward pass.\n{lines}{_TIP}"
+                "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than "
+                f"during the forward pass.\n{lines}{_TIP}"
             )
 
 
@@ -515,8 +515,8 @@ def checkpoint(
 
     Args:
         use_reentrant: False keeps the graph of the function and needs no more of the inputs than any operator does.
-            True (the default, with a warning) makes one node of it: gradients by `backward()` alone, for inputs that are
-            tensors among `args`, at least one of which requires grad.
+            True (the default, with a warning) makes one node of it: gradients by `backward()` alone, for inputs that
+            are tensors among `args`, at least one of which requires grad.
         preserve_rng_state: (keyword, default True) the second run draws the random numbers of the first.
         context_fn: returns two context managers, for the first and for the second run.
         determinism_check: "default" compares shapes, dtypes and devices of what both runs save, "none" nothing.
@@ -536,13 +536,9 @@ def checkpoint(
             raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
     if determinism_check not in _DETERMINISM_CHECKS:
-        raise ValueError(
-            f"determinism_check should be one of {list(_DETERMINISM_CHECKS)}, but got {determinism_check}"
-        )
+        raise ValueError(f"determinism_check should be one of {list(_DETERMINISM_CHECKS)}, but got {determinism_check}")
     checks_form = _DETERMINISM_CHECKS[determinism_check]
-    return _without_reentrance(
-        function, args, kwargs, preserve_rng_state, context_fn, checks_form, debug, early_stop
-    )
+    return _without_reentrance(function, args, kwargs, preserve_rng_state, context_fn, checks_form, debug, early_stop)
 
 
 def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
