@@ -3,8 +3,8 @@
     python benchmarks/graph_memory.py [--nodes N] [--batch N] [--only REGEX] [--torch-python EXE]
 
 Bytes per operator of a recorded chain (result, node, and what it saves), and the peak memory of training steps, also
-with checkpointing; each in a fresh process with one thread. With --torch-python (an interpreter that has PyTorch) the same
-program runs there, and the ratio PyTorch / Tessera is printed.
+with checkpointing; each in a fresh process with one thread. With --torch-python (an interpreter that has PyTorch) the
+same program runs there, and the ratio PyTorch / Tessera is printed.
 """
 
 import argparse

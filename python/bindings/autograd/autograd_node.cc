@@ -255,17 +255,18 @@ PyGetSetDef g_node_getset[] = {
     {"_input_metadata", get_input_metadata, nullptr, "Shape, dtype and device of each gradient that comes in.",
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyMethodDef g_node_methods[] = {{"name", node_name, METH_NOARGS, "name() -> str"},
-                                {"_register_hook_dict", node_register_hook_dict, METH_O,
-                                 "_register_hook_dict(hooks): a dictionary of hooks on the gradient that comes in."},
-                                {"_sequence_nr", node_sequence_nr, METH_NOARGS, nullptr},
-                                {"register_hook", node_register_hook, METH_O,
-                                 "register_hook(fn): fn(grad_inputs, grad_outputs) runs after the node and may return "
-                                 "other grad_inputs. Returns a handle with remove()."},
-                                {"register_prehook", node_register_prehook, METH_O,
-                                 "register_prehook(fn): fn(grad_outputs) runs before the node and may return other "
-                                 "grad_outputs. Returns a handle with remove()."},
-                                {nullptr, nullptr, 0, nullptr}};
+PyMethodDef g_node_methods[] = {
+    {"name", node_name, METH_NOARGS, "name($self, /)\n--\n\nThe name of the node, such as \"MulBackward0\"."},
+    {"_register_hook_dict", node_register_hook_dict, METH_O,
+     "_register_hook_dict(hooks): a dictionary of hooks on the gradient that comes in."},
+    {"_sequence_nr", node_sequence_nr, METH_NOARGS, nullptr},
+    {"register_hook", node_register_hook, METH_O,
+     "register_hook($self, fn, /)\n--\n\nfn(grad_inputs, grad_outputs) runs after the node and may return "
+     "other grad_inputs. Returns a handle with remove()."},
+    {"register_prehook", node_register_prehook, METH_O,
+     "register_prehook($self, fn, /)\n--\n\nfn(grad_outputs) runs before the node and may return other "
+     "grad_outputs. Returns a handle with remove()."},
+    {nullptr, nullptr, 0, nullptr}};
 
 PyObject* wrap_node(const NodePtr& node) {
   if (!node) return none();

@@ -37,34 +37,15 @@ class _NodeMeta(type):
 
 
 class Node(metaclass=_NodeMeta):
-    """Every `tensor.grad_fn` is an instance; what is here describes its members."""
+    """Every `tensor.grad_fn` is an instance. What is here are the members of the nodes of operators; those of custom
+    functions have the same.
+    """
 
-    def name(self):
-        """The name of the node, such as "MulBackward0"."""
-        raise NotImplementedError
-
-    @property
-    def next_functions(self):
-        """Pairs (node, number of its input): where the gradients go."""
-        raise NotImplementedError
-
-    def metadata(self):
-        """A dictionary for the user (of a node an attribute, not a method)."""
-        raise NotImplementedError
-
-    def register_hook(self, fn):
-        """Calls `fn(grad_inputs, grad_outputs)` after the node has run; a result other than None replaces the former.
-
-        Returns: a handle with `remove()`.
-        """
-        raise NotImplementedError
-
-    def register_prehook(self, fn):
-        """Calls `fn(grad_outputs)` before the node runs; a result other than None replaces `grad_outputs`.
-
-        Returns: a handle with `remove()`.
-        """
-        raise NotImplementedError
+    name = _C._NodeBase.name
+    metadata = _C._NodeBase.metadata
+    next_functions = _C._NodeBase.next_functions
+    register_hook = _C._NodeBase.register_hook
+    register_prehook = _C._NodeBase.register_prehook
 
 
 class GradientEdge(namedtuple("GradientEdge", ["node", "output_nr", "ownership_token"], defaults=[None])):

@@ -74,13 +74,16 @@ class _PolicyMode(TorchDispatchMode):
         self.context = SelectiveCheckpointContext(is_recompute=is_recompute)
 
     def decide(self, func, args, kwargs):
-        decision = self.policy(self.context, func, *args, **kwargs)
+        if isinstance(self.policy, frozenset):
+            decision = func in self.policy
+        else:
+            decision = self.policy(self.context, func, *args, **kwargs)
         if isinstance(decision, bool):
             return CheckpointPolicy.MUST_SAVE if decision else CheckpointPolicy.PREFER_RECOMPUTE
         if not isinstance(decision, CheckpointPolicy):
             raise TypeError(
-                f"a policy of selective checkpointing has to return a CheckpointPolicy or a bool, but for {func} it "
-                f"returned {decision!r}"
+                "a policy of selective checkpointing has to return a CheckpointPolicy or a bool, but for "
+                f"{func} (is_recompute={self.context.is_recompute}) it returned {decision!r}"
             )
         return decision
 
@@ -141,7 +144,7 @@ class _Restore(_PolicyMode):
         return tree_map(restore, kept.popleft())
 
 
-def _policy_of_list(operators):
+def _checked_list(operators):
     for op in operators:
         if not isinstance(op, tessera._ops.OpOverload):
             hint = ""
@@ -151,12 +154,7 @@ def _policy_of_list(operators):
                     f"`torch.ops.{op}`, change it to `torch.ops.{op}.default`."
                 )
             raise ValueError(f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}.{hint}")
-    kept = set(operators)
-
-    def policy(context, op, *args, **kwargs):
-        return CheckpointPolicy.MUST_SAVE if op in kept else CheckpointPolicy.PREFER_RECOMPUTE
-
-    return policy
+    return frozenset(operators)
 
 
 def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mutation=False):
@@ -173,7 +171,7 @@ def create_selective_checkpoint_contexts(policy_fn_or_list, allow_cache_entry_mu
         policy does not answer alike in both runs, and when backward goes through the part again.
     """
     if isinstance(policy_fn_or_list, list):
-        policy = _policy_of_list(policy_fn_or_list)
+        policy = _checked_list(policy_fn_or_list)
     elif callable(policy_fn_or_list):
         policy = policy_fn_or_list
     else:

@@ -13,6 +13,7 @@ import weakref
 
 import tessera
 from tessera import _C
+from tessera._lazy import require
 from tessera.autograd.function import Function
 from tessera.autograd.graph import saved_tensors_hooks
 from tessera.utils._checkpoint_policies import (
@@ -173,7 +174,15 @@ def set_device_states(devices, states, *, device_type=None):
         module.set_rng_state(state, device)
 
 
-_HAS_AUTOCAST = hasattr(tessera, "autocast")
+def _autocast_state(kind):
+    """What brings autocast for a kind of device back to how it is."""
+    ask = functools.partial(require, wanted_by="utils.checkpoint.checkpoint() under autocast")
+    return dict(
+        device_type=kind,
+        enabled=ask("is_autocast_enabled")(kind),
+        dtype=ask("get_autocast_dtype")(kind),
+        cache_enabled=ask("is_autocast_cache_enabled")(),
+    )
 
 
 class _Conditions:
@@ -191,17 +200,8 @@ class _Conditions:
             if self._was_initialized:
                 self._devices, self._states = get_device_states(*args)
         self._autocast = []
-        if _HAS_AUTOCAST:
-            for kind in {"cpu", self._device_type or _device_type(args)}:
-                if tessera.amp.is_autocast_available(kind):
-                    self._autocast.append(
-                        dict(
-                            device_type=kind,
-                            enabled=tessera.is_autocast_enabled(kind),
-                            dtype=tessera.get_autocast_dtype(kind),
-                            cache_enabled=tessera.is_autocast_cache_enabled(),
-                        )
-                    )
+        if getattr(tessera, "is_autocast_enabled", None) is not None:
+            self._autocast = [_autocast_state(kind) for kind in ("cpu", *_devices_of(args))]
 
     def _is_initialized(self):
         module = getattr(tessera, self._device_type, None)
@@ -224,7 +224,7 @@ class _Conditions:
                 _C.default_generator.set_state(self._cpu)
                 set_device_states(self._devices, self._states, device_type=self._device_type)
             for state in self._autocast:
-                stack.enter_context(tessera.autocast(**state))
+                stack.enter_context(require("autocast", "utils.checkpoint.checkpoint()")(**state))
             yield
 
 
@@ -242,10 +242,6 @@ class _Inputs(Function):
     def forward(ctx, anchor, *tensors):
         ctx.save_for_backward(*tensors)
         return anchor.detach()
-
-    @staticmethod
-    def backward(ctx, grad):
-        raise AssertionError("nothing depends on the inputs' keeper")
 
 
 class _Slot:
