@@ -21,8 +21,6 @@ TOKENS = 1.0  # percent of all tokens that such functions may have
 ALIKE = 0.8  # no function may be that like another
 # But these: "path function" -> why its text is forced.
 FORCED: dict[str, str] = {}
-# Parts of the package that are not compared yet; empty means all of it.
-PENDING = {"optim", "overrides.py", "utils"}
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +30,7 @@ def compared(tmp_path_factory):
         pytest.skip("the comparison (../shared/tools/likeness) is not here")
     found = tmp_path_factory.mktemp("likeness") / "found.json"
     parts = [str(path) for path in sorted(PACKAGE.iterdir()) if path.suffix == ".py" or path.is_dir()]
-    paths = [path for path in parts if pathlib.Path(path).name not in {"__pycache__", *PENDING}]
+    paths = [path for path in parts if pathlib.Path(path).name != "__pycache__"]
     command = [sys.executable, str(SHARED / "tools" / "likeness"), "--over", str(LIKE), "--json", str(found), *paths]
     process = subprocess.run(command, capture_output=True, text=True)
     summary = re.search(r"of (\d+) functions over [\d.]+: ([\d.]+) % of the tokens", process.stdout)
@@ -56,7 +54,3 @@ def test_none_is_another_text(compared):
     alike = {key(f): f["like"] for f in compared[0] if f["share"] > ALIKE}
     assert {name: like for name, like in alike.items() if name not in FORCED} == {}
     assert set(FORCED) <= set(alike), "not like another any more, or gone"
-
-
-def test_what_is_pending_is_there():
-    assert {name for name in PENDING if not (PACKAGE / name).exists()} == set()
