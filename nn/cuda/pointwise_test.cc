@@ -6,7 +6,7 @@
 #include <limits>
 #include <numbers>
 
-#include "nn/cuda/pointwise_tables.h"
+#include "nn/cuda/pointwise_engines.h"
 #include "tensor/cuda/pointwise/pointwise_math_testing.h"
 #include "tensor/cuda/pointwise/pointwise_testing.h"
 
@@ -76,11 +76,13 @@ using namespace math_testing;
 
 Long normal_cdf(Long x) { return std::erfc(-x / std::numbers::sqrt2_v<Long>) / 2; }
 
-std::vector<Case> cases() {
+// Of the approximation of gelu.
+const Long kBeta = std::numbers::sqrt2_v<Long> * std::numbers::inv_sqrtpi_v<Long>;
+Long tanh_inner(Long x) { return std::tanh(kBeta * (x + Long(0.044715) * x * x * x)); }
+
+std::vector<Case> activation_cases() {
   using X = const Long*;
   const auto p = real_param;
-  const Long beta = std::numbers::sqrt2_v<Long> * std::numbers::inv_sqrtpi_v<Long>;
-  const auto tanh_inner = [beta](Long x) { return std::tanh(beta * (x + Long(0.044715) * x * x * x)); };
   return {
       {"elu",
        &pw::elu,
@@ -97,15 +99,7 @@ std::vector<Case> cases() {
        },
        -20, 20, 6, 6},
       {"gelu_erf", &pw::gelu_erf, [](X x) { return x[0] * normal_cdf(x[0]); }, -5, 5, 12, 40},
-      {"gelu_tanh",
-       &pw::gelu_tanh,
-       [tanh_inner](X x) { return x[0] / 2 * (1 + tanh_inner(x[0])); },
-       -5,
-       5,
-       4,
-       4,
-       {},
-       4},
+      {"gelu_tanh", &pw::gelu_tanh, [](X x) { return x[0] / 2 * (1 + tanh_inner(x[0])); }, -5, 5, 4, 4, {}, 4},
       {"silu", &pw::silu, [](X x) { return x[0] * logistic(x[0]); }, -40, 40, 6, 6},
       {"mish", &pw::mish, [](X x) { return x[0] * std::tanh(softplus(x[0])); }, -40, 40, 8, 8},
       {"softplus", &pw::softplus, [](X x) { return softplus(2 * x[0]) / 2; }, -30, 9, 6, 6, {p(2), p(20)}},
@@ -119,11 +113,16 @@ std::vector<Case> cases() {
        3,
        {},
        2},
+  };
+}
+std::vector<Case> loss_and_derivative_cases() {
+  using X = const Long*;
+  return {
       {"bce", &pw::bce, [](X x) { return (x[1] - 1) * std::log1p(-x[0]) - x[1] * std::log(x[0]); }, 1e-3, 0.999, 7, 7},
       {"bce_with_logits", &pw::bce_with_logits, [](X x) { return softplus(x[0]) - x[1] * x[0]; }, 0, 1, 7, 7},
       {"gelu_backward_erf",
        &pw::gelu_backward_erf,
-       [beta](X x) { return x[0] * (normal_cdf(x[1]) + x[1] * std::exp(-x[1] * x[1] / 2) * beta / 2); },
+       [](X x) { return x[0] * (normal_cdf(x[1]) + x[1] * std::exp(-x[1] * x[1] / 2) * kBeta / 2); },
        -4,
        4,
        10,
@@ -132,9 +131,9 @@ std::vector<Case> cases() {
        30},
       {"gelu_backward_tanh",
        &pw::gelu_backward_tanh,
-       [beta, tanh_inner](X x) {
+       [](X x) {
          const Long t = tanh_inner(x[1]);
-         return x[0] * ((1 + t) / 2 + x[1] / 2 * (1 - t * t) * beta * (1 + 3 * Long(0.044715) * x[1] * x[1]));
+         return x[0] * ((1 + t) / 2 + x[1] / 2 * (1 - t * t) * kBeta * (1 + 3 * Long(0.044715) * x[1] * x[1]));
        },
        -4,
        4,
@@ -166,6 +165,12 @@ std::vector<Case> cases() {
        16,
        {},
        20},
+  };
+}
+std::vector<Case> other_derivative_cases() {
+  using X = const Long*;
+  const auto p = real_param;
+  return {
       {"softplus_backward",
        &pw::softplus_backward,
        [](X x) { return x[0] * logistic(2 * x[1]); },
@@ -219,36 +224,43 @@ std::vector<Case> cases() {
   };
 }
 
-TEST_F(PointwiseOps, FloatsAreNearTheTrueValues) { check_accuracy<float>(cases(), &Case::float_ulps); }
-TEST_F(PointwiseOps, DoublesAreNearTheTrueValues) { check_accuracy<double>(cases(), &Case::double_ulps); }
+TEST_F(PointwiseOps, FloatsAreNearTheTrueValues) {
+  for (const auto& cases : {activation_cases(), loss_and_derivative_cases(), other_derivative_cases()})
+    check_accuracy<float>(cases, &Case::float_ulps);
+}
+TEST_F(PointwiseOps, DoublesAreNearTheTrueValues) {
+  for (const auto& cases : {activation_cases(), loss_and_derivative_cases(), other_derivative_cases()})
+    check_accuracy<double>(cases, &Case::double_ulps);
+}
 
 // ---- Edge values, against the CPU ----
+
+const PointwiseOp* const kPlainOps[] = {&pw::relu,
+                                        &pw::relu6,
+                                        &pw::selu,
+                                        &pw::silu,
+                                        &pw::mish,
+                                        &pw::hardsigmoid,
+                                        &pw::hardswish,
+                                        &pw::log_sigmoid,
+                                        &pw::prelu,
+                                        &pw::mse,
+                                        &pw::bce,
+                                        &pw::bce_with_logits,
+                                        &pw::gelu_backward_erf,
+                                        &pw::gelu_backward_tanh,
+                                        &pw::silu_backward,
+                                        &pw::mish_backward,
+                                        &pw::hardsigmoid_backward,
+                                        &pw::hardswish_backward,
+                                        &pw::log_sigmoid_backward,
+                                        &pw::mse_backward,
+                                        &pw::bce_backward};
 
 std::vector<Op> real_ops() {
   const auto p = real_param;
   std::vector<Op> all;
-  for (const PointwiseOp* op : {&pw::relu,
-                                &pw::relu6,
-                                &pw::selu,
-                                &pw::silu,
-                                &pw::mish,
-                                &pw::hardsigmoid,
-                                &pw::hardswish,
-                                &pw::log_sigmoid,
-                                &pw::prelu,
-                                &pw::mse,
-                                &pw::bce,
-                                &pw::bce_with_logits,
-                                &pw::gelu_backward_erf,
-                                &pw::gelu_backward_tanh,
-                                &pw::silu_backward,
-                                &pw::mish_backward,
-                                &pw::hardsigmoid_backward,
-                                &pw::hardswish_backward,
-                                &pw::log_sigmoid_backward,
-                                &pw::mse_backward,
-                                &pw::bce_backward})
-    all.push_back({op});
+  for (const PointwiseOp* op : kPlainOps) all.push_back({op});
   for (const PointwiseOp* op : {&pw::gelu_erf, &pw::gelu_tanh}) all.push_back({op, {}, 1});
   for (const PointwiseOp* op : {&pw::leaky_relu, &pw::celu, &pw::softshrink, &pw::hardshrink, &pw::smooth_l1,
                                 &pw::huber, &pw::leaky_relu_backward, &pw::shrink_backward, &pw::smooth_l1_backward,

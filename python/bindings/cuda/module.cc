@@ -8,7 +8,7 @@
 #include "nn/cuda/embedding_engines.h"
 #include "nn/cuda/loss_engines.h"
 #include "nn/cuda/norm_engines.h"
-#include "nn/cuda/pointwise_tables.h"
+#include "nn/cuda/pointwise_engines.h"
 #include "nn/cuda/pool_engines.h"
 #include "optim/cuda/optim.h"
 #include "tensor/cuda/functions/engines.h"

@@ -1,5 +1,7 @@
 #include "nn/cuda/pointwise_tables.h"
 
+#include "nn/cuda/pointwise_engines.h"
+
 namespace tessera::cuda {
 
 void add_nn_pointwise_tables() {
