@@ -8,7 +8,5 @@ namespace tessera::cuda {
 PointwiseTable activation_kernels();
 PointwiseTable activation_backward_kernels();
 PointwiseTable loss_kernels();
-// Gives all of them to the elementwise engine.
-void add_nn_pointwise_tables();
 
 }  // namespace tessera::cuda

@@ -178,8 +178,8 @@ void compare_random(const PointwiseOp& op, const std::vector<int64_t>& shape, st
   }
   if (!kernel_dtype(op, promoted)) return;
   const DType compute = kernel_dtype(op, promoted).value(), out_dtype = same_dtypes ? result_dtype(op, promoted)
-                                                                           : rng() % 2 ? result_dtype(op, promoted)
-                                                                                       : next();
+                                                                        : rng() % 2 ? result_dtype(op, promoted)
+                                                                                    : next();
   std::string what = op.name;
   std::vector<Mirror> inputs;
   std::vector<Layout> layouts;
