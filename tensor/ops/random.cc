@@ -351,7 +351,7 @@ std::tuple<Tensor, Tensor> native_dropout_kernel(const Tensor& input, double p, 
 DropNoise make_drop_noise(const Tensor& input, double p, bool train, bool features, bool alpha) {
   TESSERA_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   if (p == 0 || !train || input.numel() == 0) return {};
-  const DType t = input.dtype();
+  const DType t = alpha ? input.dtype() : to_real(input.dtype());  // complex numbers stay or go as a whole
   if (p == 1) return {make_filled({}, int64_t{0}, t, input.device()), {}};
   Tensor noise;
   if (features) {
@@ -361,7 +361,7 @@ DropNoise make_drop_noise(const Tensor& input, double p, bool train, bool featur
     sizes[1] = input.sizes()[1];
     noise = new_bernoulli(empty_tensor(sizes, {}, t, input.device()), 1 - p, {});
   } else {
-    noise = bernoulli_like(input, 1 - p, {});
+    noise = new_bernoulli(empty_like(input, t), 1 - p, {});
   }
   if (!alpha) return {noise.div_(Scalar(1 - p)), {}};
   // The value that selu has far below zero takes the place of what is dropped; a and b restore mean and variance.
