@@ -2,17 +2,51 @@
 
 #include <algorithm>
 
+#include "autograd/engine.h"
 #include "autograd/variable.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd {
 
-AccumulateGrad::AccumulateGrad(const Tensor& leaf) : Node(UINT64_MAX), variable_(leaf) { add_output(leaf); }
+namespace {
+struct alignas(64) Stripe {
+  std::mutex mutex;
+};
+constexpr size_t kStripes = 64;
+// A lock for each leaf would cost memory in every tensor; leaves share these.
+std::mutex& stripe(Stripe (&stripes)[kStripes], const TensorImpl* t) {
+  return stripes[(reinterpret_cast<uintptr_t>(t) >> 6) * 0x9e3779b97f4a7c15ull >> 58].mutex;
+}
+Stripe g_lazy[kStripes], g_sums[kStripes];
+}  // namespace
 
-AccumulateGrad::~AccumulateGrad() {
-  AutogradMeta* m = variable_.impl()->autograd_meta();
-  RefCounted* self = this;
-  if (m) m->grad_accumulator.compare_exchange_strong(self, nullptr);
+std::mutex& leaf_mutex(const TensorImpl* t) { return stripe(g_lazy, t); }
+
+AccumulateGrad::AccumulateGrad(const Tensor& leaf) : Node(UINT64_MAX), variable_(leaf) { add_output(leaf); }
+AccumulateGrad::~AccumulateGrad() = default;
+
+IntrusivePtr<Node> AccumulateGrad::shared_from(AutogradMeta& meta) {
+  auto* known = static_cast<AccumulateGrad*>(meta.grad_accumulator.load(std::memory_order_acquire));
+  if (!known) return nullptr;
+  known->retain();
+  if (known->use_count() > 1) return IntrusivePtr<Node>::adopt(known);
+  known->refused_ = true;  // it is on its way to dispose(), which waits for the lock
+  meta.grad_accumulator.store(nullptr, std::memory_order_release);
+  return nullptr;
+}
+
+// The last reference is given back in one of two ways: the count falls to zero, or a sole owner leaves it at one. A
+// count above that means that shared_from lent the node to somebody in between.
+void AccumulateGrad::dispose() {
+  bool last;
+  {
+    std::lock_guard lock(leaf_mutex(variable_.impl()));
+    last = refused_ || use_count() <= 1;
+    RefCounted* self = this;
+    AutogradMeta* m = variable_.impl()->autograd_meta();
+    if (last && m) m->grad_accumulator.compare_exchange_strong(self, nullptr);
+  }
+  last ? Node::dispose() : release();
 }
 
 Tensor add_gradients(const Tensor& a, const Tensor& b) { return tessera::add(a, b); }
@@ -39,11 +73,7 @@ Tensor first_gradient(const Tensor& leaf, const Tensor& grad, bool may_steal) {
 }
 }  // namespace
 
-variable_list AccumulateGrad::apply(variable_list&& grads) {
-  if (grads.empty() || !grads[0].defined() || !variable_.requires_grad()) return {};
-  Tensor grad = std::move(grads[0]);
-  auto* hooks = dynamic_cast<LeafHooks*>(variable_.impl()->autograd_meta()->hooks.get());
-  AutogradMeta& m = variable_.impl()->materialize_autograd_meta();
+void AccumulateGrad::add(AutogradMeta& m, Tensor&& grad) const {
   if (!m.grad) {
     // One reference is ours: the engine has given its own away.
     m.grad = first_gradient(variable_, grad,
@@ -53,6 +83,23 @@ variable_list AccumulateGrad::apply(variable_list&& grads) {
     m.grad = tessera::add(Tensor(m.grad), grad).impl_ptr();
   } else {
     tessera::add_(Tensor(m.grad), grad);
+  }
+}
+
+variable_list AccumulateGrad::apply(variable_list&& grads) {
+  if (grads.empty() || !grads[0].defined() || !variable_.requires_grad()) return {};
+  AutogradMeta& m = variable_.impl()->materialize_autograd_meta();
+  auto* hooks = dynamic_cast<LeafHooks*>(m.hooks.get());
+  if (grads[0].keys().has(DispatchKey::kPython)) [[unlikely]] {
+    add(m, std::move(grads[0]));  // code of a subclass may do anything, and runs one thread at a time as it is
+  } else {
+    std::mutex& mutex = stripe(g_sums, variable_.impl());
+    if (!mutex.try_lock()) {
+      WithoutHostLock waiting;  // who has it may need the interpreter
+      mutex.lock();
+    }
+    std::lock_guard lock(mutex, std::adopt_lock);
+    add(m, std::move(grads[0]));
   }
   if (hooks) {
     const auto entries = hooks->post_accumulate.entries;  // a hook may remove itself

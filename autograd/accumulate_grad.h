@@ -1,6 +1,8 @@
 // The end of a backward path: adds to a leaf's grad.
 #pragma once
 
+#include <mutex>
+
 #include "autograd/node.h"
 
 namespace tessera::autograd {
@@ -13,9 +15,22 @@ class AccumulateGrad final : public Node {
   const char* name() const override { return "torch::autograd::AccumulateGrad"; }
   const Tensor& variable() const { return variable_; }
 
+  // The accumulator that a leaf has, shared, or null; a leaf's lock (leaf_mutex) is held. The leaf's reference is a
+  // weak one, so the last of the others may be going on another thread meanwhile: then nothing is shared.
+  static IntrusivePtr<Node> shared_from(AutogradMeta& meta);
+
+ protected:
+  void dispose() override;
+
  private:
+  void add(AutogradMeta& meta, Tensor&& grad) const;
+
   Tensor variable_;
+  bool refused_ = false;  // shared_from came when the count was at zero already
 };
+
+// Guards what is made lazily for a tensor: a leaf's accumulator, the history of a view.
+std::mutex& leaf_mutex(const TensorImpl* t);
 
 // a + b where neither may change (create_graph), or with grad mode off, in place into a when nobody else holds it.
 Tensor add_gradients(const Tensor& a, const Tensor& b);

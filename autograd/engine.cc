@@ -15,10 +15,10 @@ namespace {
 
 // What one backward knows of a node.
 struct NodeState {
-  Node* node;
-  IntrusivePtr<Node> keep;
+  Node* node;  // the roots' owner keeps all of them alive: edges don't change
   int32_t dependencies = 0;
   bool needed = true;
+  bool counted = false;
   bool visited = false;
   variable_list grads;
   std::vector<std::pair<uint32_t, uint32_t>> captures;  // (input_nr, index into the result)
@@ -50,9 +50,9 @@ class StateTable {
   // Ready for another pass; what a large graph needed is given back.
   void clear() {
     for (auto& s : all()) {
-      s->keep.reset();
       s->dependencies = 0;
       s->needed = true;
+      s->counted = false;
       s->visited = false;
       s->grads.clear();
       s->captures.clear();
@@ -81,6 +81,7 @@ class StateTable {
 struct Task {
   int64_t id = next_id();
   BackwardOptions options;
+  bool whole = true;  // pass_is_whole
   StateTable states;
   std::vector<NodeState*> ready;  // a heap: highest sequence number first
   variable_list captured;
@@ -126,10 +127,7 @@ void count_dependencies(Task& task, const std::vector<Edge>& roots) {
   std::vector<Node*> stack;
   for (const Edge& r : roots) {
     NodeState& s = task.states.get(r.node.get());
-    if (!s.keep) {
-      s.keep = r.node;
-      stack.push_back(r.node.get());
-    }
+    if (!std::exchange(s.counted, true)) { stack.push_back(r.node.get()); }
   }
   while (!stack.empty()) {
     Node* n = stack.back();
@@ -138,10 +136,7 @@ void count_dependencies(Task& task, const std::vector<Edge>& roots) {
       if (!e) continue;
       NodeState& s = task.states.get(e.node.get());
       ++s.dependencies;
-      if (!s.keep) {
-        s.keep = e.node;
-        stack.push_back(e.node.get());
-      }
+      if (!std::exchange(s.counted, true)) stack.push_back(e.node.get());
     }
   }
 }
@@ -270,6 +265,26 @@ void check_nan(const Node& node, const variable_list& grads) {
   }
 }
 
+bool is_large(const variable_list& grads) {
+  return std::ranges::any_of(grads, [](const Tensor& g) { return g.defined() && g.numel() > 4096; });
+}
+
+variable_list apply_node(Node& n, variable_list&& grads, bool retain) {
+  struct Use {
+    Node& node;
+    bool release = false;
+    explicit Use(Node& n) : node(n) { node.begin_use(); }
+    ~Use() { node.end_use(release); }
+  } use(n);
+  variable_list out;
+  {
+    WithoutHostLock others_may_run(is_large(grads));
+    out = n.apply(std::move(grads));
+  }
+  use.release = !retain;
+  return out;
+}
+
 variable_list call_node(NodeState& s, const BackwardOptions& options) {
   Node& n = *s.node;
   NodeHooks* h = n.hooks_or_null();
@@ -280,8 +295,7 @@ variable_list call_node(NodeState& s, const BackwardOptions& options) {
   const bool wants_inputs = h && !h->post.entries.empty();
   variable_list inputs;
   if (wants_inputs) inputs = s.grads;
-  variable_list out = n.apply(std::move(s.grads));
-  if (!options.retain_graph) n.free_saved();
+  variable_list out = apply_node(n, std::move(s.grads), options.retain_graph);
   for (size_t i = 0; i < out.size() && i < n.edges().size(); ++i) {
     const Edge& e = n.edges()[i];
     if (!out[i].defined() || !e || e.input_nr >= e.node->outputs().size()) continue;
@@ -336,6 +350,7 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
   Task& task = *lease;
   task.options = options;
   task.captured.resize(options.accumulate ? 0 : inputs.size());
+  task.whole = options.accumulate && inputs.empty() && pass_is_whole();
   Scope scope(task);
   count_dependencies(task, roots);
   if (!inputs.empty()) mark_needed(task, roots, inputs);
@@ -347,7 +362,8 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
   }
   for (auto& s : task.states.all())
     if (s->dependencies == 0) push_ready(task, s.get());
-  while (!task.ready.empty()) {
+  for (unsigned n = 1; !task.ready.empty(); ++n) {
+    if (n % 64 == 0) WithoutHostLock others_may_run;
     std::pop_heap(task.ready.begin(), task.ready.end(), runs_later);
     NodeState* s = task.ready.back();
     task.ready.pop_back();
@@ -369,9 +385,8 @@ bool will_execute(Node* n) {
   return s && (s->needed || !s->captures.empty());
 }
 Node* current_node() { return t_node; }
-AnomalyMode& anomaly_mode() {
-  static thread_local AnomalyMode mode;
-  return mode;
-}
+bool pass_is_whole() { return !t_task || t_task->whole; }
+constinit AnomalyMode g_anomaly_mode;
+constinit HostLock g_host_lock;
 
 }  // namespace tessera::autograd

@@ -15,6 +15,17 @@ thread_local Graveyard t_graveyard;
 uint64_t next_hook_id() { return g_hook_id++; }
 uint64_t Node::next_sequence_nr() { return t_sequence++; }
 
+void Node::end_use(bool release) {
+  uint32_t now = use_.load(std::memory_order_relaxed), next;
+  bool frees;
+  do {
+    next = (now - 1) | (release ? kReleased : 0);
+    frees = (next & kReleased) && !(next & kFreed) && !(next & kUsers);
+    if (frees) next |= kFreed;
+  } while (!use_.compare_exchange_weak(now, next, std::memory_order_acq_rel, std::memory_order_relaxed));
+  if (frees) release_variables();
+}
+
 void Node::dispose() {
   Graveyard& g = t_graveyard;
   g.waiting.push_back(this);

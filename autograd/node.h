@@ -98,18 +98,23 @@ class Node : public RefCounted {
   uint32_t add_output_without_history();
 
   uint64_t sequence_nr() const { return sequence_nr_; }
-  bool released() const { return released_; }
+  // Several passes may be at one node at a time, each on a thread of its own. What it saved stays until the last of
+  // them has left; who comes once it is to be freed finds released() set and touches nothing.
+  bool released() const { return use_.load(std::memory_order_acquire) & kReleased; }
+  void begin_use() { use_.fetch_add(1, std::memory_order_acq_rel); }
+  void end_use(bool release);
+  // At once, for a node that only its owner uses. Not "release": that is the reference count's.
   void free_saved() {
-    released_ = true;
+    use_.fetch_or(kReleased | kFreed, std::memory_order_acq_rel);
     release_variables();
-  }  // not "release": that is the reference count's
+  }
 
   NodeHooks& hooks() {
     if (!hooks_) hooks_ = std::make_unique<NodeHooks>();
     return *hooks_;
   }
   NodeHooks* hooks_or_null() const { return hooks_.get(); }
-  // The Python wrapper (weak), and its metadata dictionary.
+  // The Python wrapper (weak), and its metadata dictionary (in anomaly mode with the place of the forward call).
   std::atomic<void*> pyobject{nullptr};
   IntrusivePtr<RefCounted> metadata;
 
@@ -122,7 +127,9 @@ class Node : public RefCounted {
   std::vector<OutputMeta> outputs_;
   std::unique_ptr<NodeHooks> hooks_;
   uint64_t sequence_nr_;
-  bool released_ = false;
+  // How many passes are inside apply; kReleased: what was saved is to go; kFreed: somebody has seen to it.
+  static constexpr uint32_t kReleased = 1u << 31, kFreed = 1u << 30, kUsers = kFreed - 1;
+  std::atomic<uint32_t> use_{0};
 };
 
 }  // namespace tessera::autograd

@@ -58,21 +58,29 @@ SavedVariable::SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on
   output_nr_ = t.output_nr();
   if (t_has_hooks && !is_inplace_on_view) {
     hooks_ = current_pack_hooks();
-    if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(t);
-    const Tensor shown = is_leaf_ && !is_output ? t : detached(t);
-    const NoGradGuard no_grad;
+    pack(is_output_ ? detached(t) : t);
+    return;
+  }
+  // An output must not hold its own node: a twin without history stands for it.
+  data_ = is_output_ ? detached(t) : t;
+}
+
+// What the hook gives is kept, and of the tensor only what it takes to give it its place in the graph again: a leaf
+// that wants a gradient, or the node that made it.
+void SavedVariable::pack(const Tensor& shown) {
+  if (!is_output_ && !is_leaf_ && !grad_fn_) grad_fn_ = autograd::grad_fn(shown);
+  {
+    NoGradGuard no_grad;
     const uint32_t before = shown.version();
     packed_ = hooks_->pack(shown);
     TESSERA_CHECK(shown.version() == before,
                   "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
-                  "can not be modified by in-place operations "
-                  "as this can lead to unexpected side-effects. Please open an issue if you need to perform in-place "
-                  "operations on the input to a pack hook.");
-    if (is_leaf_ && !is_output) data_ = t;  // leaves keep their identity (and their accumulator)
-    return;
+                  "can not be modified by in-place operations as this can lead to unexpected side-effects.");
   }
-  // An output must not hold its own node: a twin without history stands for it.
-  data_ = is_output && !is_leaf_ ? detached(t) : t;
+  if (!is_leaf_ || !requires_grad_)
+    data_.reset();
+  else if (!data_.defined())
+    data_ = shown;
 }
 
 void SavedVariable::reset() {
@@ -90,7 +98,7 @@ Tensor SavedVariable::unpack(Node* owner) const {
   if (hooks_) {
     Tensor t;
     {
-      const NoGradGuard no_grad;
+      NoGradGuard no_grad;
       t = hooks_->unpack(packed_);
     }
     TESSERA_CHECK_TYPE(t.defined(), "Output of saved tensor unpack_hook expected to be a Tensor but got None");
@@ -131,21 +139,22 @@ Tensor SavedVariable::unpack(Node* owner) const {
 }
 
 void SavedVariable::register_hooks(IntrusivePtr<PackHooks> hooks) {
-  TESSERA_CHECK(!reset_, kFreed);
+  TESSERA_CHECK(!reset_,
+                "Calling register_hooks on a saved tensor after it has been freed. Saved intermediate values of the "
+                "graph are freed when you call .backward() or autograd.grad(): register the hooks before.");
   TESSERA_CHECK(defined_, "Calling register_hooks on a saved tensor with value None is forbidden");
   TESSERA_CHECK(!hooks_,
                 "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of "
                 "hooks is allowed at a time.");
-  if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(data_);
-  const uint32_t before = data_.version();
-  packed_ = hooks->pack(detached(data_));
-  TESSERA_CHECK(data_.version() == before,
-                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can "
-                "not be modified by in-place operations as this "
-                "can lead to unexpected side-effects. Please open an issue if you need to perform in-place operations "
-                "on the input to a pack hook.");
   hooks_ = std::move(hooks);
-  if (!is_leaf_) data_.reset();
+  try {
+    if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(data_);
+    pack(detached(data_));
+  } catch (...) {
+    hooks_.reset();  // as it was before
+    packed_.reset();
+    throw;
+  }
 }
 
 }  // namespace tessera::autograd

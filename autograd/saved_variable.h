@@ -33,9 +33,15 @@ class SavedVariable {
   // For _raw_saved_*: hooks on one value. Error if it has some already, or was freed.
   void register_hooks(IntrusivePtr<PackHooks> hooks);
 
+  // What the hooks made of it; null without hooks.
+  RefCounted* packed() const { return packed_.get(); }
+  PackHooks* hooks() const { return hooks_.get(); }
+
  private:
-  Tensor data_;                 // the tensor itself (a leaf or an input), or a detached twin (an output)
-  IntrusivePtr<Node> grad_fn_;  // of a detached twin that is not the owner's output
+  void pack(const Tensor& shown);
+
+  Tensor data_;                 // the tensor itself, or a detached twin (an output); under hooks a leaf alone
+  IntrusivePtr<Node> grad_fn_;  // of what was packed, unless it is the owner's output
   IntrusivePtr<PackHooks> hooks_;
   IntrusivePtr<RefCounted> packed_;
   uint32_t version_ = 0;

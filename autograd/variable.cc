@@ -9,12 +9,6 @@
 
 namespace tessera::autograd {
 namespace {
-// Guards the lazy making of accumulators and of view histories; neither is hot.
-std::mutex& lazy_mutex() {
-  static auto* m = new std::mutex;
-  return *m;
-}
-
 LeafHooks& leaf_hooks(const Tensor& t) {
   AutogradMeta& m = t.impl()->materialize_autograd_meta();
   // What is there may be of the time when t was a result that retained its gradient.
@@ -23,16 +17,22 @@ LeafHooks& leaf_hooks(const Tensor& t) {
 }
 }  // namespace
 
+namespace {
+// The version of a view that its history is for; another thread may be making a newer one.
+uint32_t history_version(AutogradMeta& m) { return std::atomic_ref(m.view_version).load(std::memory_order_acquire); }
+}  // namespace
+
 IntrusivePtr<Node> grad_fn(const Tensor& t) {
   AutogradMeta* m = t.impl()->autograd_meta();
   if (t.is_view() && !t.is_inference()) {
     const Tensor base = t.view_base();
     // The base got a history, or a newer one, after this view's was made.
     const uint32_t now = t.version();
-    if ((!m || m->view_version != now) && base.requires_grad() && !base.is_leaf()) {
-      std::lock_guard lock(lazy_mutex());
+    if ((!m || history_version(*m) != now) && base.requires_grad() && !base.is_leaf()) {
+      static constinit std::mutex mutex;  // whoever comes second waits, and finds the history made
+      std::lock_guard lock(mutex);
       AutogradMeta& meta = t.impl()->materialize_autograd_meta();
-      if (meta.view_version != now) regenerate_view_history(t, base);
+      if (history_version(meta) != now) regenerate_view_history(t, base);
       m = &meta;
     }
   }
@@ -41,11 +41,9 @@ IntrusivePtr<Node> grad_fn(const Tensor& t) {
 }
 
 IntrusivePtr<Node> grad_accumulator(const Tensor& t) {
-  std::lock_guard lock(lazy_mutex());
+  std::lock_guard lock(leaf_mutex(t.impl()));
   AutogradMeta& m = t.impl()->materialize_autograd_meta();
-  if (auto* known = static_cast<Node*>(m.grad_accumulator.load(std::memory_order_acquire))) {
-    if (known->use_count() > 0) return IntrusivePtr<Node>::share(known);
-  }
+  if (IntrusivePtr<Node> known = AccumulateGrad::shared_from(m)) return known;
   auto fresh = make_intrusive<AccumulateGrad>(t);
   m.grad_accumulator.store(fresh.get(), std::memory_order_release);
   return fresh;
@@ -61,7 +59,7 @@ void set_gradient_edge(const Tensor& t, Edge e) {
   AutogradMeta& m = t.impl()->materialize_autograd_meta();
   m.output_nr = e.input_nr;
   m.grad_fn = std::move(e.node);
-  m.view_version = t.impl()->has_version() ? t.version() : 0;
+  std::atomic_ref(m.view_version).store(t.impl()->has_version() ? t.version() : 0, std::memory_order_release);
   t.impl()->update_autograd_key();
 }
 

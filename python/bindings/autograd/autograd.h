@@ -34,12 +34,15 @@ inline Ref checked_call(PyObject* result) {
 
 // pack and unpack as C++ hooks. TypeError unless both can be called.
 IntrusivePtr<autograd::PackHooks> make_pack_hooks(PyObject* pack, PyObject* unpack);
+// The unpack function of such hooks (new reference); None for others and for null.
+PyObject* unpack_function(autograd::PackHooks* hooks);
 // The Python object of one saved value (_raw_saved_...): keeps the node alive.
 PyObject* wrap_saved(const IntrusivePtr<autograd::Node>& owner, const autograd::SavedVariable* saved);
 
 // register_hook and register_prehook of nodes and contexts (autograd_hooks.cc).
 PyObject* node_register_hook(PyObject* self, PyObject* hook);
 PyObject* node_register_prehook(PyObject* self, PyObject* hook);
+PyObject* node_register_hook_dict(PyObject* self, PyObject* hooks);
 
 // Members that nodes and contexts share, ended by null entries.
 extern PyGetSetDef g_node_getset[];

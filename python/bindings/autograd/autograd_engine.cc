@@ -155,6 +155,7 @@ PyObject* py_queue_callback(PyObject*, PyObject* f) {
     return none();
   });
 }
+PyObject* py_pass_is_whole(PyObject*, PyObject*) { return to_python(autograd::pass_is_whole()); }
 PyObject* py_task_id(PyObject*, PyObject*) { return PyLong_FromLongLong(autograd::current_task_id()); }
 PyObject* py_will_execute(PyObject*, PyObject* node) {
   return guarded([&] {
@@ -182,13 +183,13 @@ PyObject* py_gradient_edge(PyObject*, PyObject* tensor) {
 }
 // An opaque object that keeps a node (of a custom function, whose Python object doesn't) alive.
 void release_held(PyObject* capsule) { static_cast<Node*>(PyCapsule_GetPointer(capsule, "node"))->release(); }
+PyObject* hold_node(IntrusivePtr<Node> n) {
+  PyObject* capsule = PyCapsule_New(n.get(), "node", release_held);
+  if (capsule) n.leak();
+  return capsule;
+}
 PyObject* py_hold_node(PyObject*, PyObject* node) {
-  return guarded([&] {
-    IntrusivePtr<Node> n = node_of(node);
-    PyObject* capsule = check(PyCapsule_New(n.get(), "node", release_held));
-    n.leak();
-    return capsule;
-  });
+  return guarded([&] { return check(hold_node(node_of(node))); });
 }
 
 // --- grad modes ---
@@ -246,7 +247,7 @@ PyObject* py_set_multithreading(PyObject*, PyObject* on) {
 }
 PyObject* py_warn_streams(PyObject*, PyObject* on) {
   return guarded([&] {
-    truth(on, "set_warn_on_accumulate_grad_stream_mismatch");
+    TESSERA_CHECK(PyBool_Check(on), "enabled must be a bool, but got ", Py_TYPE(on)->tp_name);
     return none();
   });
 }
@@ -268,6 +269,8 @@ void record_stack(Node& node) {
   if (Node* parent = autograd::current_node()) {
     Ref p = checked_call(wrap_node(IntrusivePtr<Node>::share(parent)));
     if (PyDict_SetItemString(metadata_of(node), kParent, p.get()) < 0) throw PythonError();
+    Ref held = checked_call(hold_node(IntrusivePtr<Node>::share(parent)));
+    if (PyDict_SetItemString(metadata_of(node), "parent_node_", held.get()) < 0) throw PythonError();
   }
 }
 std::string joined_stack(PyObject* stack) {
@@ -314,11 +317,8 @@ void explain_error(const Node& node) {
 PyObject* py_set_anomaly(PyObject*, PyObject* args) {
   int on, nan = 1;
   if (!PyArg_ParseTuple(args, "p|p:set_anomaly_enabled", &on, &nan)) return nullptr;
-  autograd::AnomalyMode& m = autograd::anomaly_mode();
-  m.enabled = on;
-  m.check_nan = nan;
-  m.on_record = record_stack;
-  m.on_error = explain_error;
+  autograd::anomaly_mode().enabled = on;
+  autograd::anomaly_mode().check_nan = nan;
   return none();
 }
 PyObject* py_is_anomaly(PyObject*, PyObject*) { return to_python(autograd::anomaly_mode().enabled); }
@@ -330,6 +330,8 @@ PyMethodDef g_functions[] = {
     {"_plain_grad", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_plain_grad)), METH_FASTCALL, nullptr},
     {"_queue_backward_callback", py_queue_callback, METH_O,
      "Runs a function once the backward pass that is under way ends."},
+    {"_is_checkpoint_valid", py_pass_is_whole, METH_NOARGS,
+     "Whether the backward under way goes through the whole graph and adds to the leaves."},
     {"_current_graph_task_id", py_task_id, METH_NOARGS, nullptr},
     {"_current_autograd_node", py_current_node, METH_NOARGS, nullptr},
     {"_will_engine_execute_node", py_will_execute, METH_O, nullptr},
@@ -352,6 +354,10 @@ PyMethodDef g_functions[] = {
 }  // namespace
 
 void init_autograd_engine(PyObject* module) {
+  autograd::anomaly_mode().on_record = record_stack;
+  autograd::anomaly_mode().on_error = explain_error;
+  autograd::g_host_lock.release = []() -> void* { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; };
+  autograd::g_host_lock.acquire = [](void* state) { PyEval_RestoreThread(static_cast<PyThreadState*>(state)); };
   check(PyModule_AddFunctions(module, g_functions));
   Ref method = Ref::steal(check(PyDescr_NewMethod(TensorType, &g_backward)));
   check(PyObject_SetAttrString(reinterpret_cast<PyObject*>(TensorType), "backward", method.get()));

@@ -3,11 +3,12 @@
 
 #include <structmember.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cstddef>
 
 #include "autograd/codegen_api.h"
 #include "autograd/engine.h"
+#include "autograd/function.h"
 #include "autograd/variable.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/tensor_type.h"
@@ -38,14 +39,6 @@ constexpr const char* kFreed =
     "or autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or if you "
     "need to access saved tensors after calling backward.";
 
-// An output of forward: what a gradient for it looks like.
-struct OutputForm {
-  bool is_tensor = false;
-  IntVector sizes;
-  DType dtype = DType::kFloat32;
-  Device device;
-};
-
 class FunctionNode final : public Node {
  public:
   explicit FunctionNode(PyObject* ctx) : ctx_(Py_NewRef(ctx)), name_(shown_name(ctx)) { context(ctx)->node = this; }
@@ -66,9 +59,9 @@ class FunctionNode final : public Node {
   void* python_object() override { return ctx_; }
 
   std::vector<autograd::SavedVariable> saved;
-  std::vector<OutputForm> forms;
+  std::vector<autograd::OutputForm> forms;
   std::vector<bool> input_is_tensor;
-  bool freed = false;
+  std::atomic<bool> freed{false};
 
  private:
   static std::string shown_name(PyObject* ctx) {
@@ -83,13 +76,13 @@ class FunctionNode final : public Node {
   std::string name_;
 };
 
-NamedOp g_zeros("aten::zeros"), g_alias("aten::alias");
+NamedOp g_zeros("aten::zeros");
 
 Ref FunctionNode::gradient_tuple(const variable_list& grads) const {
   Ref args = checked_call(PyTuple_New(static_cast<Py_ssize_t>(forms.size())));
   for (size_t i = 0; i < forms.size(); ++i) {
     Tensor g = i < grads.size() ? grads[i] : Tensor();
-    const OutputForm& f = forms[i];
+    const autograd::OutputForm& f = forms[i];
     if (!g.defined() && f.is_tensor && context(ctx_)->materialize_grads) {
       Value a[] = {Value::borrow(IntList(f.sizes)), Value::of(f.dtype), Value::none(), Value::of(f.device),
                    Value::none()},
@@ -158,105 +151,30 @@ std::vector<TensorImpl*> marked(PyObject* list, const char* what) {
   }
   return r;
 }
-bool contains(const std::vector<TensorImpl*>& l, const Tensor& t) {
-  return std::find(l.begin(), l.end(), t.impl()) != l.end();
-}
-
 // Connects the outputs of one call to its node (null: nothing is recorded).
-class OutputWrapper {
- public:
-  OutputWrapper(PyContext* ctx, IntrusivePtr<FunctionNode> node, std::vector<TensorImpl*> inputs)
-      : node_(std::move(node)),
-        inputs_(std::move(inputs)),
-        dirty_(marked(ctx->dirty_tensors, "mark_dirty")),
-        constant_(marked(ctx->non_differentiable, "mark_non_differentiable")) {}
-
-  Ref wrap_all(PyObject* outputs) {
-    const Py_ssize_t n = PyTuple_GET_SIZE(outputs);
-    check_dirty(outputs);
-    Ref result = Ref::steal(check(PyTuple_New(n)));
-    for (Py_ssize_t i = 0; i < n; ++i) {
-      PyObject* o = PyTuple_GET_ITEM(outputs, i);
-      if (node_) node_->forms.emplace_back();
-      if (!is_tensor(o)) {
-        if (node_) node_->add_output_without_history();
-        PyTuple_SET_ITEM(result.get(), i, Py_NewRef(o));
-        continue;
-      }
-      PyTuple_SET_ITEM(result.get(), i, wrap(one(unwrap(o), n)));
+Ref connect_outputs(PyContext* ctx, const IntrusivePtr<FunctionNode>& node, std::vector<TensorImpl*> inputs,
+                    PyObject* outputs) {
+  autograd::OutputConnector connector(node, std::move(inputs), marked(ctx->dirty_tensors, "mark_dirty"),
+                                      marked(ctx->non_differentiable, "mark_non_differentiable"));
+  const Py_ssize_t n = PyTuple_GET_SIZE(outputs);
+  std::vector<Tensor> tensors;
+  for (Py_ssize_t i = 0; i < n; ++i)
+    if (PyObject* o = PyTuple_GET_ITEM(outputs, i); is_tensor(o)) tensors.push_back(unwrap(o));
+  connector.check_dirty(tensors);
+  Ref result = Ref::steal(check(PyTuple_New(n)));
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* o = PyTuple_GET_ITEM(outputs, i);
+    if (node) node->forms.push_back(is_tensor(o) ? autograd::form_of(unwrap(o)) : autograd::OutputForm());
+    if (is_tensor(o)) {
+      PyTuple_SET_ITEM(result.get(), i, wrap(connector.connect(unwrap(o), static_cast<size_t>(n))));
+      continue;
     }
-    // Which output a write to one of several views would belong to can't be told.
-    if (num_differentiable_ > 1)
-      for (const Tensor& v : views_) v.impl()->set_view_creation(ViewCreation::kMultiOutput);
-    return result;
+    if (node) node->add_output_without_history();
+    PyTuple_SET_ITEM(result.get(), i, Py_NewRef(o));
   }
-
- private:
-  void check_dirty(PyObject* outputs) const {
-    for (TensorImpl* d : dirty_) {
-      bool returned = false;
-      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(outputs); ++i) {
-        PyObject* o = PyTuple_GET_ITEM(outputs, i);
-        returned = returned || (is_tensor(o) && unwrap(o).impl() == d);
-      }
-      TESSERA_CHECK(returned,
-                    "Some elements marked as dirty during the forward method were not returned as output. The inputs "
-                    "that are modified inplace must all be outputs of the Function.");
-    }
-  }
-  static Tensor alias(const Tensor& t) {
-    NoGradGuard no_grad;
-    return g_alias(t);
-  }
-
-  Tensor one(Tensor t, Py_ssize_t num_outputs) {
-    const bool is_input = contains(inputs_, t), is_dirty = contains(dirty_, t);
-    const bool differentiable = node_ && !contains(constant_, t) && (t.is_floating_point() || t.is_complex());
-    if (node_) {
-      OutputForm& f = node_->forms.back();
-      f = {true, IntVector(t.sizes().begin(), t.sizes().end()), t.dtype(), t.device()};
-    }
-    if (!differentiable) {
-      if (node_) node_->add_output_without_history();
-      if (!t.requires_grad()) return is_input && !is_dirty ? alias(t) : t;
-      if (is_input) return autograd::detached(t);
-      if (!t.is_view()) autograd::detach_(t);
-      return t;
-    }
-    if (is_dirty) {
-      TESSERA_CHECK(!(t.is_leaf() && t.requires_grad()),
-                    "a leaf Variable that requires grad has been used in an in-place operation.");
-      TESSERA_CHECK(!t.is_view() || num_outputs == 1,
-                    "If your Function modifies inplace an input that is a view of another Tensor, your Function cannot "
-                    "return more than one Tensor. This is not supported by the "
-                    "current autograd engine. You should either make sure the input is not a view (using .clone() for "
-                    "example) or make your Function only return one Tensor (potentially splitting it into two "
-                    "Functions: one doing the inplace that returns a single Tensor and a second one that does the "
-                    "other operations).");
-      if (!is_input)
-        check(PyErr_WarnEx(PyExc_UserWarning,
-                           "Only input Tensors should be given to ctx.mark_dirty(). If a Tensor is not an input, there "
-                           "is no need to pass it to mark_dirty().",
-                           1));
-      autograd::rebase_history(t, node_);
-      ++num_differentiable_;
-      return t;
-    }
-    if (is_input) t = alias(t);  // a tensor of its own for the new history
-    autograd::set_gradient_edge(t, {node_, node_->add_output(t)});
-    ++num_differentiable_;
-    if (t.is_view()) {
-      t.impl()->set_view_creation(ViewCreation::kInCustomFunction);
-      views_.push_back(t);
-    }
-    return t;
-  }
-
-  IntrusivePtr<FunctionNode> node_;
-  std::vector<TensorImpl*> inputs_, dirty_, constant_;
-  std::vector<Tensor> views_;
-  int num_differentiable_ = 0;
-};
+  connector.finish();
+  return result;
+}
 
 void save_tensors(PyContext* ctx, FunctionNode* node) {
   Ref to_save = Ref::steal(std::exchange(ctx->to_save, nullptr));
@@ -338,7 +256,7 @@ PyObject* apply(PyObject* cls, PyObject* args) {
   Ref out = run_forward(cls, made.get(), args);
   const bool single = !PyTuple_Check(out.get());
   Ref outputs = single ? Ref::steal(check(PyTuple_Pack(1, out.get()))) : out;
-  Ref wrapped = OutputWrapper(ctx, node, std::move(inputs)).wrap_all(outputs.get());
+  Ref wrapped = connect_outputs(ctx, node, std::move(inputs), outputs.get());
   save_tensors(ctx, node.get());
   Py_CLEAR(ctx->dirty_tensors);
   Py_CLEAR(ctx->non_differentiable);

@@ -149,6 +149,7 @@ struct PyPackHooks final : public autograd::PackHooks {
     drop_reference(pack_);
     drop_reference(unpack_);
   }
+  PyObject* unpack_function() const { return unpack_; }
   IntrusivePtr<RefCounted> pack(const Tensor& t) override {
     GilAcquire gil;
     Ref value = checked_call(wrap(t));
@@ -167,6 +168,14 @@ struct PyPackHooks final : public autograd::PackHooks {
   PyObject *pack_, *unpack_;
 };
 
+}  // namespace
+
+PyObject* unpack_function(autograd::PackHooks* hooks) {
+  auto* mine = dynamic_cast<PyPackHooks*>(hooks);
+  return mine ? Py_NewRef(mine->unpack_function()) : none();
+}
+
+namespace {
 template <class Mine, class Hook>
 Mine* find_hook(autograd::HookList<Hook>& list, uint32_t output_nr) {
   for (auto& e : list.entries)
@@ -346,6 +355,15 @@ PyObject* node_register_hook(PyObject* self, PyObject* hook) {
     Ref dict = new_dict();
     list.entries.push_back({autograd::next_hook_id(), 0, make_intrusive<PyPostHook>(dict)});
     return add_to_dict(dict.get(), hook);
+  });
+}
+// hooks: the dictionary of a tensor (Tensor._backward_hooks), which runs on the gradient of the node's first output.
+PyObject* node_register_hook_dict(PyObject* self, PyObject* hooks) {
+  return guarded([&]() -> PyObject* {
+    if (!PyDict_Check(hooks)) throw TypeError(str_cat("expected a dictionary of hooks, got ", Py_TYPE(hooks)->tp_name));
+    node_of(self)->hooks().tensor.entries.push_back(
+        {autograd::next_hook_id(), 0, make_intrusive<PyTensorHook>(Ref::borrow(hooks))});
+    return none();
   });
 }
 PyObject* node_register_prehook(PyObject* self, PyObject* hook) {

@@ -1,4 +1,5 @@
 // Nodes of the graph as Python objects: one type for each name, one object for each node.
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 
@@ -183,6 +184,12 @@ PyObject* get_input_metadata(PyObject* self, void*) {
     return list.release();
   });
 }
+PyObject* get_wants_grad(PyObject* self, void*) {
+  return guarded([&] {
+    const NodePtr n = node_of(self);
+    return to_python(std::ranges::any_of(n->edges(), [](const autograd::Edge& e) { return static_cast<bool>(e); }));
+  });
+}
 PyObject* node_name(PyObject* self, PyObject*) {
   return guarded([&] { return to_python_string(node_of(self)->name()).release(); });
 }
@@ -215,12 +222,25 @@ PyObject* saved_unpack(PyObject* self, void*) {
     return wrap_or_none(reinterpret_cast<PySaved*>(self)->saved->unpack(reinterpret_cast<PySaved*>(self)->owner));
   });
 }
+PyObject* saved_unpack_method(PyObject* self, PyObject*) { return saved_unpack(self, nullptr); }
+PyObject* saved_data(PyObject* self, void*) {
+  const autograd::SavedVariable& saved = *reinterpret_cast<PySaved*>(self)->saved;
+  auto* packed = dynamic_cast<PyHolder*>(saved.packed());
+  return packed ? Py_NewRef(packed->object) : saved_unpack(self, nullptr);
+}
+PyObject* saved_unpack_hook(PyObject* self, void*) {
+  return unpack_function(reinterpret_cast<PySaved*>(self)->saved->hooks());
+}
 PyMethodDef g_saved_methods[] = {
     {"register_hooks", saved_register, METH_VARARGS,
-     "register_hooks(pack_hook, unpack_hook): what is kept of this saved tensor, and how it comes back."},
+     "register_hooks(pack_hook, unpack_hook): what is kept of this saved tensor, and how it comes back. Raises: "
+     "RuntimeError if it has hooks, is None, or was freed."},
+    {"unpack", saved_unpack_method, METH_NOARGS, "unpack() -> Tensor: the tensor, with its place in the graph."},
     {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef g_saved_getset[] = {{"data", saved_unpack, nullptr, "The tensor.", nullptr},
-                                {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef g_saved_getset[] = {
+    {"data", saved_data, nullptr, "What is kept: the tensor, or what the hooks made of it.", nullptr},
+    {"unpack_hook", saved_unpack_hook, nullptr, "The hook that makes the tensor of it, or None.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyObject* no_new(PyTypeObject* type, PyObject*, PyObject*) {
   PyErr_Format(PyExc_TypeError, "cannot create '%s' instances", type->tp_name);
@@ -235,15 +255,18 @@ PyGetSetDef g_node_getset[] = {
     {"_input_metadata", get_input_metadata, nullptr, "Shape, dtype and device of each gradient that comes in.",
      nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
-PyMethodDef g_node_methods[] = {{"name", node_name, METH_NOARGS, "name() -> str"},
-                                {"_sequence_nr", node_sequence_nr, METH_NOARGS, nullptr},
-                                {"register_hook", node_register_hook, METH_O,
-                                 "register_hook(fn): fn(grad_inputs, grad_outputs) runs after the node and may return "
-                                 "other grad_inputs. Returns a handle with remove()."},
-                                {"register_prehook", node_register_prehook, METH_O,
-                                 "register_prehook(fn): fn(grad_outputs) runs before the node and may return other "
-                                 "grad_outputs. Returns a handle with remove()."},
-                                {nullptr, nullptr, 0, nullptr}};
+PyMethodDef g_node_methods[] = {
+    {"name", node_name, METH_NOARGS, "name($self, /)\n--\n\nThe name of the node, such as \"MulBackward0\"."},
+    {"_register_hook_dict", node_register_hook_dict, METH_O,
+     "_register_hook_dict(hooks): a dictionary of hooks on the gradient that comes in."},
+    {"_sequence_nr", node_sequence_nr, METH_NOARGS, nullptr},
+    {"register_hook", node_register_hook, METH_O,
+     "register_hook($self, fn, /)\n--\n\nfn(grad_inputs, grad_outputs) runs after the node and may return "
+     "other grad_inputs. Returns a handle with remove()."},
+    {"register_prehook", node_register_prehook, METH_O,
+     "register_prehook($self, fn, /)\n--\n\nfn(grad_outputs) runs before the node and may return other "
+     "grad_outputs. Returns a handle with remove()."},
+    {nullptr, nullptr, 0, nullptr}};
 
 PyObject* wrap_node(const NodePtr& node) {
   if (!node) return none();
@@ -293,7 +316,11 @@ void init_autograd_nodes(PyObject* module) {
   NodeBaseType.tp_basicsize = sizeof(PyNode);
   NodeBaseType.tp_dealloc = node_dealloc;
   NodeBaseType.tp_getattro = node_getattro;
-  NodeBaseType.tp_getset = g_node_getset;
+  static std::vector<PyGetSetDef> getset;
+  for (PyGetSetDef* g = g_node_getset; g->name; ++g) getset.push_back(*g);
+  getset.push_back({"requires_grad", get_wants_grad, nullptr, "Whether a gradient flows on from here.", nullptr});
+  getset.push_back({nullptr, nullptr, nullptr, nullptr, nullptr});
+  NodeBaseType.tp_getset = getset.data();
   NodeBaseType.tp_methods = g_node_methods;
   NodeBaseType.tp_new = no_new;
   NodeBaseType.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
