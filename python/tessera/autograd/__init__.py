@@ -38,6 +38,12 @@ def _is_edge(value):
     return not isinstance(value, tessera.Tensor) and hasattr(value, "node")
 
 
+def _check_ends(values, what, error):
+    for value in values:
+        if not isinstance(value, tessera.Tensor) and not _is_edge(value):
+            raise error(f"all {what} have to be Tensors or GradientEdges, but got {type(value).__name__}")
+
+
 def _implicit_grad(output):
     """Gradient 1 of a scalar output. Raises: RuntimeError for anything else."""
     if output.numel() != 1:
@@ -130,6 +136,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     if inputs is not None and not _is_edge(inputs) and not isinstance(inputs, tessera.Tensor) and len(inputs) == 0:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     tensors = _as_tuple(tensors)
+    _check_ends(tensors, "tensors", TypeError)
     grads = _make_grads(tensors, _as_tuple(grad_tensors))
     _C._run_backward(
         tensors,
@@ -175,6 +182,8 @@ def grad(
         if found is not None:
             return found
     outputs, inputs = _as_tuple(outputs), _as_tuple(inputs)
+    _check_ends(outputs, "outputs", TypeError)
+    _check_ends(inputs, "inputs", RuntimeError)
     from tessera.overrides import handle_torch_function, has_torch_function
 
     overridable = tuple(v for v in outputs + inputs if not _is_edge(v))
@@ -219,6 +228,11 @@ def grad(
 
 def _batched(outputs, grads, retain_graph, create_graph, inputs, allow_unused, accumulate):
     """One pass for each entry of the batch, stacked."""
+    if any(g is not None and g.dim() == 0 for g in grads) or all(g is None for g in grads):
+        raise ValueError(
+            "is_grads_batched=True needs a batch of gradients for each of the outputs: tensors whose first dimension "
+            "is the batch, but got gradients without one."
+        )
     size = next(g.shape[0] for g in grads if g is not None)
     rows = []
     for i in range(size):
@@ -233,6 +247,7 @@ def _batched(outputs, grads, retain_graph, create_graph, inputs, allow_unused, a
 
 
 _names = {
+    "SavedTensor": ":tessera._C _SavedTensor",
     "Function": "function",
     "NestedIOFunction": "function",
     "Variable": "variable",

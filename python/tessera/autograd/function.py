@@ -107,8 +107,19 @@ class BackwardCFunction(_C._FunctionBase, FunctionCtx, _HookMixin):
         return self._forward_cls.jvp(self, *args)
 
 
+def _take_saved(ctx):
+    saved = BackwardCFunction.saved_tensors.__get__(ctx)
+    ctx.maybe_clear_saved_tensors()
+    return saved
+
+
 class FunctionMeta(type):
     """Gives each Function class the class of its nodes, `<name>Backward`."""
+
+    def __setattr__(cls, name, value):
+        super().__setattr__(name, value)
+        if name == "clear_saved_tensors_on_access":
+            cls._backward_cls.saved_tensors = property(_take_saved) if value else BackwardCFunction.saved_tensors
 
     def __init__(cls, name, bases, attrs):
         node = type(
@@ -117,6 +128,8 @@ class FunctionMeta(type):
         node._autograd_function_id = next(_ids)
         cls._backward_cls = node
         super().__init__(name, bases, attrs)
+        if getattr(cls, "clear_saved_tensors_on_access", False):
+            node.saved_tensors = property(_take_saved)
 
 
 class _SingleLevelFunction(_C._FunctionBase, FunctionCtx, _HookMixin, metaclass=FunctionMeta):
@@ -167,6 +180,8 @@ class Function(_SingleLevelFunction):
     """
 
     generate_vmap_rule = False
+    # True: `ctx.saved_tensors` gives the tensors away, so that backward can let go of each when it is done with it.
+    clear_saved_tensors_on_access = False
 
     def __init__(self, *args, **kwargs):
         import warnings

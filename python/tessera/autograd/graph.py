@@ -37,12 +37,15 @@ class _NodeMeta(type):
 
 
 class Node(metaclass=_NodeMeta):
-    """Every `tensor.grad_fn` is an instance.
-
-    Members: `name()`, `metadata` (a dict), `next_functions` (pairs of node and input number),
-        `register_hook(fn(grad_inputs, grad_outputs))`,
-    `register_prehook(fn(grad_outputs))`.
+    """Every `tensor.grad_fn` is an instance. What is here are the members of the nodes of operators; those of custom
+    functions have the same.
     """
+
+    name = _C._NodeBase.name
+    metadata = _C._NodeBase.metadata
+    next_functions = _C._NodeBase.next_functions
+    register_hook = _C._NodeBase.register_hook
+    register_prehook = _C._NodeBase.register_prehook
 
 
 class GradientEdge(namedtuple("GradientEdge", ["node", "output_nr", "ownership_token"], defaults=[None])):
@@ -64,7 +67,13 @@ def get_gradient_edge(tensor):
 
 def increment_version(tensor):
     """Tells autograd that a tensor, or each of several, was changed by other means."""
-    for t in (tensor,) if isinstance(tensor, tessera.Tensor) else tuple(tensor):
+    tensors = (tensor,) if isinstance(tensor, tessera.Tensor) else tuple(tensor)
+    for t in tensors:
+        if not isinstance(t, tessera.Tensor):
+            raise RuntimeError(
+                f"increment_version expects each element of the iterable to be a tensor, got {type(t).__name__}"
+            )
+    for t in tensors:
         _C._increment_version(t)
 
 
