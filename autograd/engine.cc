@@ -339,13 +339,7 @@ struct Scope {
   ScopedValue<Task*> task;
   ScopedValue<Node*> node{t_node, t_node};  // that of the pass around this one, while no node runs
   NoGradGuard grad_mode;
-  explicit Scope(Task& t) : task(t_task, inside(t)), grad_mode(t.options.create_graph) {}
-
-  // A pass inside another is whole only if that is.
-  static Task* inside(Task& t) {
-    t.whole = t.whole && (!t_task || t_task->whole);
-    return &t;
-  }
+  explicit Scope(Task& t) : task(t_task, &t), grad_mode(t.options.create_graph) {}
 };
 
 }  // namespace
@@ -356,7 +350,7 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
   Task& task = *lease;
   task.options = options;
   task.captured.resize(options.accumulate ? 0 : inputs.size());
-  task.whole = options.accumulate && inputs.empty();
+  task.whole = options.accumulate && inputs.empty() && pass_is_whole();
   Scope scope(task);
   count_dependencies(task, roots);
   if (!inputs.empty()) mark_needed(task, roots, inputs);

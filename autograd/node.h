@@ -98,8 +98,8 @@ class Node : public RefCounted {
   uint32_t add_output_without_history();
 
   uint64_t sequence_nr() const { return sequence_nr_; }
-  // Several passes may be at one node at a time, each on a thread of its own. What it saved stays until the last of them
-  // has left; who comes once it is to be freed finds released() set and touches nothing.
+  // Several passes may be at one node at a time, each on a thread of its own. What it saved stays until the last of
+  // them has left; who comes once it is to be freed finds released() set and touches nothing.
   bool released() const { return use_.load(std::memory_order_acquire) & kReleased; }
   void begin_use() { use_.fetch_add(1, std::memory_order_acq_rel); }
   void end_use(bool release);

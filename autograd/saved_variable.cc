@@ -70,7 +70,7 @@ SavedVariable::SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on
 void SavedVariable::pack(const Tensor& shown) {
   if (!is_output_ && !is_leaf_ && !grad_fn_) grad_fn_ = autograd::grad_fn(shown);
   {
-    const NoGradGuard no_grad;
+    NoGradGuard no_grad;
     const uint32_t before = shown.version();
     packed_ = hooks_->pack(shown);
     TESSERA_CHECK(shown.version() == before,
@@ -98,7 +98,7 @@ Tensor SavedVariable::unpack(Node* owner) const {
   if (hooks_) {
     Tensor t;
     {
-      const NoGradGuard no_grad;
+      NoGradGuard no_grad;
       t = hooks_->unpack(packed_);
     }
     TESSERA_CHECK_TYPE(t.defined(), "Output of saved tensor unpack_hook expected to be a Tensor but got None");
