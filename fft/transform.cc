@@ -126,7 +126,7 @@ void fft_r2c(const Tensor& self, IntList dim, int64_t normalization, bool onesid
   });
 }
 
-OutputSpec _fft_c2r_meta(const Tensor& self, IntList dim, int64_t normalization, const SymInt& last_dim_size) {
+OutputSpec _fft_c2r_meta(const Tensor& self, IntList dim, int64_t normalization, SymInt last_dim_size) {
   TESSERA_CHECK(!dim.empty(), "fft: expected at least one dimension to transform");
   const IntVector dims = wrapped(dim, self);
   check_transformable(self, dims, true);
@@ -139,7 +139,7 @@ OutputSpec _fft_c2r_meta(const Tensor& self, IntList dim, int64_t normalization,
   sizes[dims.back()] = n;
   return OutputSpec(sizes, to_real(self.dtype()), self.device());
 }
-void fft_c2r(const Tensor& self, IntList dim, int64_t normalization, const SymInt&, const Tensor& out) {
+void fft_c2r(const Tensor& self, IntList dim, int64_t normalization, SymInt, const Tensor& out) {
   const IntVector dims = wrapped(dim, self), rest(dims.begin(), dims.end() - 1);
   const double scale = scale_of(normalization, count_of(out, dims));
   Tensor spectrum = self;
