@@ -169,7 +169,7 @@ Tensor istft(const Tensor& spectrum, const Frames& f, std::optional<int64_t> len
     return unfold_backward(frames, sizes, 1, c.n_fft, c.hop);
   };
   const std::vector<SymInt> all{1, count, c.n_fft};
-  const Tensor sum = overlapped(mul(x, w)), squares = overlapped(mul(w, w).expand(all).to(to_real(sum.dtype())));
+  const Tensor sum = overlapped(mul(x, w)), squares = overlapped(mul(w, w).expand(all));
   const int64_t start = f.center ? c.n_fft / 2 : 0;
   const int64_t end = length ? start + *length : total - start, have = std::min(end, total);
   TESSERA_CHECK(!length || *length >= 0, "istft: expected a length of at least 0, but got ", *length);

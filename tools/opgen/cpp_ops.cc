@@ -192,8 +192,10 @@ class Glue {
   std::string with_options(const std::string& text) const {
     const SchemaArgument* layout = find_argument(TypeKind::kLayout);
     if (!layout) return text;
-    std::string check = absl::StrCat("  options::check_layout(", cpp_string(f_.schema.name), ", ",
-                                     cpp_identifier(layout->name), ");\n");
+    std::string check;
+    if (!op_.checks_layout())
+      check = absl::StrCat("  options::check_layout(", cpp_string(f_.schema.name), ", ", cpp_identifier(layout->name),
+                           ");\n");
     if (f_.form == Form::kOut) {
       const SchemaArgument *dtype = find_argument(TypeKind::kScalarType), *device = find_argument(TypeKind::kDevice),
                            *format = find_argument(TypeKind::kMemoryFormat);
