@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "autograd/variable.h"
-#include "func/batching.h"
-#include "func/plan.h"
+#include "func/rules/batching.h"
+#include "func/rules/plan.h"
 #include "func/wrapper.h"
 #include "tensor/dispatch/runtime.h"
 
@@ -88,7 +88,7 @@ void mark_view(const Tensor& view, const Tensor& of, const OpHeader& op, const V
   const IntrusivePtr<TensorImpl> base = of.is_view() ? of.impl()->view_base() : of.impl_ptr();
   impl->set_own_version(base->own_version());
   if (!of.is_floating_point() && !of.is_complex()) return;
-  impl->set_view_base(base, is_list                      ? ViewCreation::kMultiOutput
+  impl->set_view_base(base, is_list                     ? ViewCreation::kMultiOutput
                             : thread_state.grad_enabled ? of.impl()->view_creation()
                                                         : ViewCreation::kNoGrad);
   auto replay = make_intrusive<ViewOfCall>();
@@ -134,12 +134,14 @@ void run_below(const OpHeader& op, const Value* args, size_t n, Value* rets, siz
         }
         return false;
       });
-      if (std::exchange(first, false) && num_rets > 0 && args[i].is_tensor()) rets[0] = Value::of(Tensor(args[i].tensor()));
+      if (std::exchange(first, false) && num_rets > 0 && args[i].is_tensor())
+        rets[0] = Value::of(Tensor(args[i].tensor()));
     }
     return;
   }
   const bool view = op.flags & kIsView;
-  const Tensor* viewed = view && n > 0 && args[0].is_tensor() && wrapper_at(args[0].tensor(), id) ? &args[0].tensor() : nullptr;
+  const Tensor* viewed =
+      view && n > 0 && args[0].is_tensor() && wrapper_at(args[0].tensor(), id) ? &args[0].tensor() : nullptr;
   for (size_t i = 0; i < num_rets; ++i) {
     if (rets[i].is_tensor() && rets[i].tensor().defined()) {
       Tensor t = make_tracked(rets[i].tensor(), id);
@@ -167,10 +169,11 @@ bool records(const Value* args, size_t n, int64_t id) {
 }
 
 [[noreturn]] void throw_captured(const OpHeader& op) {
-  throw Error(str_cat("During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation (",
-                      op.name, op.overload[0] ? "." : "", op.overload,
-                      ") that would mutate a captured Tensor. This is not supported: make the tensor an argument of the "
-                      "function, or use the out-of-place operator."));
+  throw Error(str_cat(
+      "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation (",
+      op.name, op.overload[0] ? "." : "", op.overload,
+      ") that would mutate a captured Tensor. This is not supported: make the tensor an argument of the "
+      "function, or use the out-of-place operator."));
 }
 
 // Ordinary autograd works on the wrappers; the kernel that it calls in the end is back_mode.
@@ -186,8 +189,7 @@ void run_recorded(const OpHeader& op, const Value* args, size_t n, Value* rets, 
   const auto foreign = [&](const Tensor& t) {
     return !wrapper_at(t, id) && (wrapper_of(t) || t.requires_grad() || t.keys().has_any(kAutogradKeys));
   };
-  const DispatchKeySet keys =
-      DispatchKeySet(autograd_key(device.type)) | DispatchKey::kFuncTorchDynamicLayerBackMode;
+  const DispatchKeySet keys = DispatchKeySet(autograd_key(device.type)) | DispatchKey::kFuncTorchDynamicLayerBackMode;
   if (!any_tensor(args, n, foreign)) {
     op.info->adapter->call(op, &keys, args, rets);
     return;
@@ -201,7 +203,7 @@ void run_recorded(const OpHeader& op, const Value* args, size_t n, Value* rets, 
 void run_at_top(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t num_rets) {
   const Plan& plan = plan_of(op);
   const Level& top = *top_level();
-  if (plan.composite && plan.family == Family::kDecompose) {
+  if (plan.composite && plan.family == Family::kDecompose && !(plan.foreign && top.kind == Kind::kVmap)) {
     const DispatchKeySet none;
     op.info->adapter->call(op, &none, args, rets);
     return;

@@ -75,8 +75,7 @@ void LevelScope::close() {
   if (id && !stack().empty() && stack().back().id == id) pop_level(id);
 }
 
-Hidden::Hidden()
-    : level_(stack().back()), grad_(thread_state.grad_enabled), excluded_(thread_state.excluded) {
+Hidden::Hidden() : level_(stack().back()), grad_(thread_state.grad_enabled), excluded_(thread_state.excluded) {
   stack().pop_back();
   if (level_.kind != Kind::kVmap) thread_state.grad_enabled = grad_ && level_.outer_grad;
   thread_state.excluded = level_.outer_excluded;

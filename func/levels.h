@@ -27,12 +27,12 @@ struct Level {
 
 // Outermost first. Levels that are hidden for the duration of a call are not in it.
 const std::vector<Level>& levels();
-Level* top_level();                // null without transforms
-Level* find_level(int64_t id);     // null when it has ended
+Level* top_level();             // null without transforms
+Level* find_level(int64_t id);  // null when it has ended
 int64_t push_vmap(int64_t batch_size, Randomness randomness);
-int64_t push_grad();               // turns recording on
+int64_t push_grad();  // turns recording on
 int64_t push_jvp();
-void pop_level(int64_t id);        // the innermost one: Error otherwise
+void pop_level(int64_t id);  // the innermost one: Error otherwise
 
 // A level for a scope.
 class LevelScope {

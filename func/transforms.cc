@@ -5,7 +5,7 @@
 #include "autograd/autograd.h"
 #include "autograd/engine.h"
 #include "autograd/variable.h"
-#include "func/batching.h"
+#include "func/rules/batching.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::func {
@@ -54,8 +54,10 @@ Tensor outside_of(const Tensor& t, int64_t level) {
 void check_scalar_output(const Tensor& t) {
   TESSERA_CHECK(t.dim() == 0, "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with ",
                 t.dim(), " dims. Maybe you wanted to use the vjp or jacrev APIs instead?");
-  TESSERA_CHECK(t.is_floating_point(), "grad_and_value(f)(*args): expected f(*args) to return a real number of a "
-                "floating-point dtype, got ", name_of(t.dtype()));
+  TESSERA_CHECK(t.is_floating_point(),
+                "grad_and_value(f)(*args): expected f(*args) to return a real number of a "
+                "floating-point dtype, got ",
+                name_of(t.dtype()));
 }
 
 Tensor zeros_of(const Tensor& t) { return zeros_like(t); }
@@ -85,12 +87,12 @@ std::vector<Tensor> pull_back(TensorList outputs, TensorList cotangents, TensorL
   }
   std::vector<Tensor> result(inputs.size());
   if (targets.empty()) return result;
-  const std::vector<Tensor> found = autograd::run_backward(
-      roots, std::move(gradients), targets,
-      {.retain_graph = retain_graph,
-       .create_graph = thread_state.grad_enabled && (history || derivative_outside()),
-       .accumulate = false,
-       .allow_unused = true});
+  const std::vector<Tensor> found =
+      autograd::run_backward(roots, std::move(gradients), targets,
+                             {.retain_graph = retain_graph,
+                              .create_graph = thread_state.grad_enabled && (history || derivative_outside()),
+                              .accumulate = false,
+                              .allow_unused = true});
   for (size_t k = 0; k < place.size(); ++k)
     if (k < found.size()) result[place[k]] = without_dead(found[k]);
   return result;

@@ -42,8 +42,8 @@ Tensor jacobian_of(const Tensor& value, const Tensor& x, const std::function<Ten
 
 inline constexpr int64_t kNotMapped = INT64_MIN;  // in_dims: the same for the whole batch
 
-// f over dimension in_dims[k] (all: 0) of its arguments; the batch of the result at out_dim. f: Tensor(const Tensor&...).
-// ValueError for sizes that differ and if nothing is mapped.
+// f over dimension in_dims[k] (all: 0) of its arguments; the batch of the result at out_dim. f: Tensor(const
+// Tensor&...). ValueError for sizes that differ and if nothing is mapped.
 template <class F>
 auto vmap(F f, std::vector<int64_t> in_dims = {}, int64_t out_dim = 0, Randomness randomness = Randomness::kError) {
   return [f = std::move(f), in_dims = std::move(in_dims), out_dim, randomness](const auto&... args) -> Tensor {
@@ -55,8 +55,10 @@ auto vmap(F f, std::vector<int64_t> in_dims = {}, int64_t out_dim = 0, Randomnes
     for (size_t i = 0; i < given.size(); ++i) {
       if (dim(i) == kNotMapped) continue;
       const int64_t n = batch_size_of(given[i], dim(i));
-      TESSERA_CHECK_VALUE(batch < 0 || n == batch, "vmap: Expected all tensors to have the same size in the mapped "
-                          "dimension, got sizes ", batch, " and ", n);
+      TESSERA_CHECK_VALUE(batch < 0 || n == batch,
+                          "vmap: Expected all tensors to have the same size in the mapped "
+                          "dimension, got sizes ",
+                          batch, " and ", n);
       batch = n;
     }
     TESSERA_CHECK_VALUE(batch >= 0, "vmap: at least one argument must be mapped over");

@@ -31,7 +31,8 @@ void WrapperImpl::refresh() {
   if (!is_batched()) {
     set_shape_of(*value_.impl());
   } else {
-    IntVector sizes(value_.sizes().begin(), value_.sizes().end()), strides(value_.strides().begin(), value_.strides().end());
+    IntVector sizes(value_.sizes().begin(), value_.sizes().end()),
+        strides(value_.strides().begin(), value_.strides().end());
     sizes.erase(sizes.begin() + batch_dim_);
     strides.erase(strides.begin() + batch_dim_);
     set_sizes_and_strides(sizes, strides);

@@ -1,5 +1,6 @@
 // A tensor as a level sees it: a value of the levels outside, with the part that the level adds. For vmap that is the
-// dimension of the batch, which the level's function does not see; for grad a history (AutogradMeta), for jvp a tangent.
+// dimension of the batch, which the level's function does not see; for grad a history (AutogradMeta), for jvp a
+// tangent.
 #pragma once
 
 #include <vector>

@@ -90,9 +90,9 @@ void index_fill_rule(const BatchCall& c) {
 struct Indices {
   std::vector<Part> parts;  // an undefined one: a dimension that is not indexed
   bool batched = false;
-  int64_t first = 0;         // dimensions before the first index
-  int64_t rank = 0;          // of all indices together
-  bool adjacent = true;      // their dimensions stay where they are
+  int64_t first = 0;     // dimensions before the first index
+  int64_t rank = 0;      // of all indices together
+  bool adjacent = true;  // their dimensions stay where they are
 };
 
 // Masks become numbers of rows; one that differs across the batch selects another count for each of its elements.
@@ -110,7 +110,8 @@ Indices read_indices(const BatchCall& c, const Value& list) {
     state = 1;
     const Part p = part_of(t, c.level);
     if (t.dtype() == DType::kBool || t.dtype() == DType::kUInt8) {
-      TESSERA_CHECK(!p.batched(), "vmap: an index that is a mask and is being vmapped over selects another number of "
+      TESSERA_CHECK(!p.batched(),
+                    "vmap: an index that is a mask and is being vmapped over selects another number of "
                     "elements for each element of the batch. Use torch.where(mask, a, b) instead.");
       const Tensor found = nonzero(p.value);
       for (int64_t d = 0; d < p.value.dim(); ++d) r.parts.push_back({select(found, 1, d), -1});
@@ -178,7 +179,8 @@ bool is_mask_of_numbers(const BatchCall& c) {
 // x[mask] = v with a mask for each element: v must fit every position.
 Tensor put_by_mask(const BatchCall& c, const Tensor& self) {
   const Part mask = part_of(c.args[1].tensor_list()[0], c.level), value = part(c, 2);
-  TESSERA_CHECK(value.value.numel() == (value.batched() ? c.batch : 1), "vmap: writing to x[mask] with a mask that is being vmapped over needs one "
+  TESSERA_CHECK(value.value.numel() == (value.batched() ? c.batch : 1),
+                "vmap: writing to x[mask] with a mask that is being vmapped over needs one "
                 "value for all positions, because their number differs across the batch; use torch.where instead.");
   const bool accumulate = c.args[3].boolean();
   Tensor m = in_front(mask, c.batch);
@@ -254,8 +256,8 @@ void embedding_backward_rule(const BatchCall& c) {
   if (padding >= 0) g = masked_fill(g, unsqueeze(eq(plain, Scalar(padding)), -1), Scalar(0));
   IntVector shape(static_cast<size_t>(plain.dim()), 1);
   shape[0] = c.batch;
-  const Tensor offsets = view(arange(Scalar(int64_t{0}), Scalar(rows * c.batch), Scalar(std::max<int64_t>(rows, 1)), plain.dtype(),
-                                     std::nullopt, plain.device()),
+  const Tensor offsets = view(arange(Scalar(int64_t{0}), Scalar(rows * c.batch), Scalar(std::max<int64_t>(rows, 1)),
+                                     plain.dtype(), std::nullopt, plain.device()),
                               IntList(shape));
   std::vector<Value> args = copy_args(c);
   args[0] = Value::of(g);

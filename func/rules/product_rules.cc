@@ -15,8 +15,7 @@ void mm_rule(const BatchCall& c) {
 
 void bmm_rule(const BatchCall& c) {
   const Part a = part(c, 0), b = part(c, 1);
-  if (a.batched() && b.batched())
-    return put(c, 0, unfolded(bmm(folded(a, c.batch), folded(b, c.batch)), c.batch), 0);
+  if (a.batched() && b.batched()) return put(c, 0, unfolded(bmm(folded(a, c.batch), folded(b, c.batch)), c.batch), 0);
   if (a.batched()) return put(c, 0, unfolded(bmm(folded(a, c.batch, 1), b.value), c.batch, 1), 1);
   put(c, 0, unfolded(bmm(a.value, folded(b, c.batch, 2)), c.batch, 2), 2);
 }
@@ -51,7 +50,8 @@ Tensor scaled_sum(const Tensor& self, const Tensor& product, const Scalar& beta,
 }
 template <class Product>
 void add_product(const BatchCall& c, Product product) {
-  give(c, scaled_sum(tensor_at(c, 0), product(tensor_at(c, 1), tensor_at(c, 2)), c.args[3].scalar(), c.args[4].scalar()));
+  give(c,
+       scaled_sum(tensor_at(c, 0), product(tensor_at(c, 1), tensor_at(c, 2)), c.args[3].scalar(), c.args[4].scalar()));
 }
 void addmm_rule(const BatchCall& c) {
   // A layer's bias and weight for all rows of the batch: one product with its bias.

@@ -10,7 +10,8 @@ namespace {
 void check_allowed(const BatchCall& c) {
   TESSERA_CHECK(c.randomness != Randomness::kError,
                 "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
-                "'different' randomness flags on vmap or perform the randomness operation out of vmap (it was ", c.op.name, ")");
+                "'different' randomness flags on vmap or perform the randomness operation out of vmap (it was ",
+                c.op.name, ")");
 }
 bool any_batched(const BatchCall& c) {
   return std::any_of(c.args.begin(), c.args.end(), [&](const Value& v) { return has_batch(v, c.level); });
@@ -52,7 +53,8 @@ void in_place(const BatchCall& c) {
       copy_(in_front(self, c.batch), one);
     }
   } else {
-    TESSERA_CHECK(self.batched(), "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will "
+    TESSERA_CHECK(self.batched(),
+                  "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will "
                   "appear like same randomness. Make the tensor from one that is being vmapped over, for example by "
                   "x.new_empty(...), or use an operator that returns a new tensor.");
     std::vector<Value> args = copy_args(c);
@@ -85,7 +87,8 @@ void new_numbers(const BatchCall& c) {
 void from_tensors(const BatchCall& c) {
   if (c.randomness == Randomness::kSame) {
     if (!any_batched(c)) return call_plain(c, copy_args(c));
-    TESSERA_CHECK(is_like(c), "vmap: ", c.op.name, " of a tensor that is being vmapped over can't draw the same numbers "
+    TESSERA_CHECK(is_like(c), "vmap: ", c.op.name,
+                  " of a tensor that is being vmapped over can't draw the same numbers "
                   "for the whole batch; use randomness='different'");
     return call_plain(c, first_elements(c));
   }
@@ -131,7 +134,7 @@ void native_dropout_rule(const BatchCall& c) {
 }
 
 // dropout(x): what is drawn has x's form, so x has to differ across the batch for the numbers to do so.
-void dropout_rule(const BatchCall& c) { 
+void dropout_rule(const BatchCall& c) {
   const bool train = c.args[2].boolean();
   if (train) check_allowed(c);
   std::vector<Value> args = copy_args(c);

@@ -1,7 +1,7 @@
 // Batching rules that somebody wrote, by family; written_rules() is the list of all.
 #pragma once
 
-#include "func/batching.h"
+#include "func/rules/batching.h"
 
 namespace tessera::func {
 

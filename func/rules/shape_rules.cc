@@ -19,9 +19,10 @@ IntVector with_batch(int64_t batch, IntList sizes) {
 void permute_rule(const BatchCall& c) {
   const Part p = part(c, 0);
   const IntList dims = c.args[1].int_list();
-  TESSERA_CHECK(static_cast<int64_t>(dims.size()) == p.rank(), "permute(sparse_coo): number of dimensions in the tensor "
-                "input does not match the length of the desired ordering of dimensions i.e. input.dim() = ", p.rank(),
-                " is not equal to len(dims) = ", dims.size());
+  TESSERA_CHECK(static_cast<int64_t>(dims.size()) == p.rank(),
+                "permute(sparse_coo): number of dimensions in the tensor "
+                "input does not match the length of the desired ordering of dimensions i.e. input.dim() = ",
+                p.rank(), " is not equal to len(dims) = ", dims.size());
   IntVector order{0};
   for (int64_t d : dims) order.push_back(wrap_dim(d, p.rank()) + 1);
   put(c, 0, permute(in_front(p, c.batch), order), 0);
@@ -100,8 +101,10 @@ void detach_inplace(const BatchCall& c) {
 void constant_pad_rule(const BatchCall& c) {
   const Part p = part(c, 0);
   const size_t n = c.args[1].int_list().size();
-  TESSERA_CHECK(static_cast<int64_t>(n) <= 2 * p.rank(), "Length of pad should be no more than twice the number of "
-                "dimensions of the input. Pad length is ", n, " while the input has ", p.rank(), " dimensions.");
+  TESSERA_CHECK(static_cast<int64_t>(n) <= 2 * p.rank(),
+                "Length of pad should be no more than twice the number of "
+                "dimensions of the input. Pad length is ",
+                n, " while the input has ", p.rank(), " dimensions.");
   std::vector<Value> args = copy_args(c);
   args[0] = Value::of(in_front(p, c.batch));
   call_outside(c, args, c.rets);
@@ -141,7 +144,9 @@ const IntVector kRest{1};
 std::optional<DType> dtype_at(const BatchCall& c, size_t i) {
   return c.args[i].is_none() ? std::nullopt : std::optional<DType>(c.args[i].dtype());
 }
-void sum_all(const BatchCall& c) { put(c, 0, sum(rows(part(c, 0), c.batch), IntList(kRest), false, dtype_at(c, 1)), 0); }
+void sum_all(const BatchCall& c) {
+  put(c, 0, sum(rows(part(c, 0), c.batch), IntList(kRest), false, dtype_at(c, 1)), 0);
+}
 void mean_all(const BatchCall& c) {
   put(c, 0, mean(rows(part(c, 0), c.batch), IntList(kRest), false, dtype_at(c, 1)), 0);
 }

@@ -79,6 +79,10 @@ void init(PyObject* module) {
   add_module(module, "_schedules", schedule_functions());
   add_module(module, "_lbfgs", lbfgs_functions());
   add_module(module, "_func", func_functions());
+  // Found by import as well, although _C is no package.
+  Ref functorch = Ref::borrow(check(PyImport_AddModule("tessera._C._functorch")));
+  check(PyModule_AddObjectRef(module, "_functorch", functorch.get()));
+  add_functions(functorch.get(), functorch_functions());
   init_autograd(module);
   init_library(module);
   init_pytree(module);

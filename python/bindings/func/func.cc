@@ -2,8 +2,10 @@
 
 #include <cstring>
 
-#include "func/plan.h"
+#include "func/rules/batching.h"
 #include "func/transforms.h"
+#include "python/bindings/autograd/autograd.h"
+#include "python/bindings/library/library.h"
 #include "python/bindings/operators.h"
 #include "python/bindings/tensor_type.h"
 
@@ -120,8 +122,9 @@ PyObject* py_wrapper(PyObject*, PyObject* o) {
   return guarded([&]() -> PyObject* {
     WrapperImpl* w = is_tensor(o) ? func::wrapper_of(unwrap(o)) : nullptr;
     if (!w) return none();
-    return w->is_batched() ? Py_BuildValue("(LL)", static_cast<long long>(w->level()), static_cast<long long>(w->batch_dim()))
-                           : Py_BuildValue("(LO)", static_cast<long long>(w->level()), Py_None);
+    return w->is_batched()
+               ? Py_BuildValue("(LL)", static_cast<long long>(w->level()), static_cast<long long>(w->batch_dim()))
+               : Py_BuildValue("(LO)", static_cast<long long>(w->level()), Py_None);
   });
 }
 PyObject* py_value(PyObject*, PyObject* o) {
@@ -187,6 +190,105 @@ PyObject* py_batching_rules(PyObject*, PyObject*) {
   });
 }
 
+// --- torch.library.register_vmap ---
+
+PyObject* registered_rules() {
+  static constinit MadeOnce rules;
+  return rules.get([] {
+    Ref m = checked_call(PyImport_ImportModule("tessera.library"));
+    return checked_call(PyObject_GetAttrString(m.get(), "_vmap_rules"));
+  });
+}
+PyObject* vmap_info_type() {
+  static constinit MadeOnce type;
+  return type.get([] {
+    Ref m = checked_call(PyImport_ImportModule("tessera.func._custom"));
+    return checked_call(PyObject_GetAttrString(m.get(), "VmapInfo"));
+  });
+}
+
+Ref dim_of(const Tensor& t, int64_t level) {
+  const func::Part p = func::part_of(t, level);
+  return p.batched() ? checked_call(PyLong_FromLongLong(p.batch_dim)) : Ref::borrow(Py_None);
+}
+// The positional arguments' dimensions, in the arguments' structure; the arguments themselves without their batch.
+Ref take_dims(const func::BatchCall& c, std::vector<Value>& values) {
+  Ref dims = checked_call(PyList_New(0));
+  for (size_t i = 0; i < c.args.size(); ++i) {
+    Ref dim = Ref::borrow(Py_None);
+    if (c.args[i].is_tensor() && c.args[i].tensor().defined()) {
+      dim = dim_of(c.args[i].tensor(), c.level);
+      values[i] = Value::of(func::part(c, i).value);
+    } else if (c.args[i].is_tensor_list()) {
+      dim = checked_call(PyList_New(0));
+      std::vector<Tensor> list;
+      for (const Tensor& t : c.args[i].tensor_list()) {
+        check(PyList_Append(dim.get(), dim_of(t, c.level).get()));
+        list.push_back(func::part_of(t, c.level).value);
+      }
+      values[i] = Value::of(std::move(list));
+    }
+    if (!c.plan.schema.arguments[i].kwarg_only) check(PyList_Append(dims.get(), dim.get()));
+  }
+  return checked_call(PyList_AsTuple(dims.get()));
+}
+
+int64_t out_dim(PyObject* dims, size_t i) {
+  PyObject* d = PyTuple_Check(dims) || PyList_Check(dims)
+                    ? PySequence_Fast_GET_ITEM(
+                          dims, std::min<Py_ssize_t>(static_cast<Py_ssize_t>(i), PySequence_Fast_GET_SIZE(dims) - 1))
+                    : dims;
+  return d == Py_None ? -1 : integer(d);
+}
+
+void call_rule(const func::BatchCall& c, PyObject* rule) {
+  static const char* const modes[] = {"error", "same", "different"};
+  Ref out_dims;
+  {
+    func::Hidden hidden;
+    std::vector<Value> values(c.args.begin(), c.args.end());
+    Ref in_dims = take_dims(c, values), positional, keywords;
+    arguments_to_python(*c.op.info, values.data(), values.size(), &positional, &keywords);
+    Ref info = checked_call(PyObject_CallFunction(vmap_info_type(), "Ls", static_cast<long long>(c.batch),
+                                                  modes[static_cast<int>(c.randomness)]));
+    Ref first = checked_call(PyTuple_Pack(2, info.get(), in_dims.get()));
+    Ref all = checked_call(PySequence_Concat(first.get(), positional.get()));
+    Ref result = checked_call(PyObject_Call(rule, all.get(), keywords.get()));
+    if (!PyTuple_Check(result.get()) || PyTuple_GET_SIZE(result.get()) != 2)
+      throw Error(str_cat("the vmap rule of ", c.op.name, " must return (outputs, out_dims)"));
+    results_from_python(*c.op.info, PyTuple_GET_ITEM(result.get(), 0), c.rets, c.num_rets);
+    out_dims = Ref::borrow(PyTuple_GET_ITEM(result.get(), 1));
+  }
+  for (size_t i = 0; i < c.num_rets; ++i) {
+    const int64_t dim = out_dim(out_dims.get(), i);
+    if (dim < 0) continue;
+    if (c.rets[i].is_tensor() && c.rets[i].tensor().defined()) {
+      func::put(c, i, Tensor(c.rets[i].tensor()), dim);
+    } else if (c.rets[i].is_tensor_list()) {
+      std::vector<Tensor> list;
+      for (const Tensor& t : c.rets[i].tensor_list()) list.push_back(func::make_batched(t, dim, c.level));
+      c.rets[i] = Value::of(std::move(list));
+    }
+  }
+}
+
+bool registered_rule(const func::BatchCall& c) {
+  GilAcquire gil;
+  try {
+    Ref name = to_python_string(c.plan.schema.qualified_name());
+    PyObject* rule = PyDict_GetItemWithError(registered_rules(), name.get());
+    if (!rule && PyErr_Occurred()) throw ErrorAlreadySet();
+    if (!rule && c.plan.schema.overload.empty()) {
+      Ref full = to_python_string(c.plan.schema.name + ".default");
+      rule = PyDict_GetItemWithError(registered_rules(), full.get());
+    }
+    if (!rule) return false;
+    Ref kept = Ref::borrow(rule);
+    call_rule(c, kept.get());
+    return true;
+  } catch (const ErrorAlreadySet&) { throw PythonError(); }
+}
+
 PyCFunction fast(PyObject* (*f)(PyObject*, PyObject* const*, Py_ssize_t)) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(f));
 }
@@ -195,14 +297,26 @@ PyCFunction fast(PyObject* (*f)(PyObject*, PyObject* const*, Py_ssize_t)) {
 
 bool inside_transform() { return func::top_level() != nullptr; }
 
+std::vector<PyMethodDef> functorch_functions() {
+  return {
+      {"_add_batch_dim", fast(py_add_batch_dim), METH_FASTCALL, nullptr},
+      {"_remove_batch_dim", fast(py_remove_batch_dim), METH_FASTCALL, nullptr},
+      {"get_unwrapped", py_value, METH_O, nullptr},
+      {"is_batchedtensor", py_is_batched, METH_O, nullptr},
+      {"is_gradtrackingtensor", py_is_tracked, METH_O, nullptr},
+  };
+}
+
 std::vector<PyMethodDef> func_functions() {
+  func::set_foreign_rules(registered_rule);
   return {
       {"_push_vmap", fast(py_push_vmap), METH_FASTCALL, "(batch_size, randomness): begins a level; its number."},
       {"_push_grad", py_push_grad, METH_NOARGS, "Begins a level; its number."},
       {"_push_jvp", py_push_jvp, METH_NOARGS, "Begins a level; its number."},
       {"_pop", py_pop, METH_O, "Ends the innermost level, which must have this number."},
       {"_history_outside", py_history_outside, METH_O, "Whether values of the level have a history outside of it."},
-      {"_add_batch_dim", fast(py_add_batch_dim), METH_FASTCALL, "(tensor, dim, level): the tensor as the level sees it."},
+      {"_add_batch_dim", fast(py_add_batch_dim), METH_FASTCALL,
+       "(tensor, dim, level): the tensor as the level sees it."},
       {"_remove_batch_dim", fast(py_remove_batch_dim), METH_FASTCALL,
        "(tensor, level, batch_size, dim): the tensor with the batch at dim."},
       {"_watch", fast(py_watch), METH_FASTCALL, "(tensor, level): a tensor whose use the level of a grad records."},

@@ -14,9 +14,7 @@ def _maybe_remove_batch_dim(name, batched_output, vmap_level, batch_size, out_di
     """An output outside of its level, with the batch at out_dim; None: it must not be batched (ValueError)."""
     if out_dim is None:
         if _C._func._is_batched(batched_output):
-            raise ValueError(
-                f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None"
-            )
+            raise ValueError(f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None")
         return batched_output
     if not isinstance(batched_output, Tensor):
         raise ValueError(

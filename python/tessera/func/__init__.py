@@ -1,8 +1,8 @@
 """Transforms of functions of tensors: derivatives, vectorization, modules as functions. They compose with each other.
 
-    >>> from tessera.func import grad, vmap
-    >>> grad(tessera.sin)(tessera.tensor(0.0))
-    tensor(1.)
+>>> from tessera.func import grad, vmap
+>>> grad(tessera.sin)(tessera.tensor(0.0))
+tensor(1.)
 """
 
 from tessera._lazy import attach as _attach

@@ -67,9 +67,7 @@ def _apply_grad(cls, args, level):
     Recorded.__name__ = cls.__name__
     Recorded._backward_cls.__name__ = cls._backward_cls.__name__
     # Tensors of outer levels that have a history there are constants here.
-    args = tuple(
-        _levels._track(a, level) if isinstance(a, tessera.Tensor) and _foreign(a, level) else a for a in args
-    )
+    args = tuple(_levels._track(a, level) if isinstance(a, tessera.Tensor) and _foreign(a, level) else a for a in args)
     return Recorded._apply_recorded(*args)
 
 

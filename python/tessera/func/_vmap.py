@@ -116,9 +116,7 @@ def _run(func, name, out_dims, randomness, batch_size, leaves, dims, spec, kwarg
     """One level: (flat results, their dimensions, their structure)."""
     level = _levels._push_vmap(batch_size, randomness)
     try:
-        inside = [
-            leaf if dim is None else _levels._add_batch_dim(leaf, dim, level) for leaf, dim in zip(leaves, dims)
-        ]
+        inside = [leaf if dim is None else _levels._add_batch_dim(leaf, dim, level) for leaf, dim in zip(leaves, dims)]
         result = func(*_pytree.tree_unflatten(inside, spec), **kwargs)
         if isinstance(result, tessera.Tensor) and isinstance(out_dims, int):
             return [_levels._remove_batch_dim(result, level, batch_size, out_dims)], [out_dims], None
@@ -134,9 +132,7 @@ def _tree(outputs, spec):
 
 
 def _run_chunks(func, name, out_dims, randomness, batch_size, chunk_size, leaves, dims, spec, kwargs):
-    pieces = [
-        leaf.split(chunk_size, dim) if dim is not None else None for leaf, dim in zip(leaves, dims)
-    ]
+    pieces = [leaf.split(chunk_size, dim) if dim is not None else None for leaf, dim in zip(leaves, dims)]
     count = -(-batch_size // chunk_size)
     state = tessera.get_rng_state() if randomness == "same" and count > 1 else None
     rows = []
@@ -174,9 +170,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         control flow that depends on data, writing mapped values to a tensor that isn't mapped.
     """
     if randomness not in ("error", "different", "same"):
-        raise RuntimeError(
-            f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}"
-        )
+        raise RuntimeError(f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}")
     if chunk_size is not None and chunk_size <= 0:
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size})")
 
@@ -186,9 +180,7 @@ def vmap(func, in_dims=0, out_dims=0, randomness="error", *, chunk_size=None):
         leaves, dims, spec = _flat_in_dims(name, in_dims, args)
         batch_size = _batch_size(name, in_dims, leaves, dims)
         if chunk_size is not None and chunk_size < batch_size:
-            return _run_chunks(
-                func, name, out_dims, randomness, batch_size, chunk_size, leaves, dims, spec, kwargs
-            )
+            return _run_chunks(func, name, out_dims, randomness, batch_size, chunk_size, leaves, dims, spec, kwargs)
         outputs, _, out_spec = _run(func, name, out_dims, randomness, batch_size, leaves, dims, spec, kwargs)
         return _tree(outputs, out_spec)
 

@@ -63,9 +63,7 @@ def chosen(args, argnums, function):
         if not isinstance(argnum, int):
             raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: an entry of type {type(argnum)}")
         if not -len(args) <= argnum < len(args):
-            raise RuntimeError(
-                f"{function}: Got argnum={argnum}, but only {len(args)} positional inputs were given."
-            )
+            raise RuntimeError(f"{function}: Got argnum={argnum}, but only {len(args)} positional inputs were given.")
         if argnum % len(args) in found:
             raise RuntimeError(f"{function}: argnums elements must be unique, got {argnums}")
         found.append(argnum % len(args))

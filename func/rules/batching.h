@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "func/plan.h"
+#include "func/rules/plan.h"
 #include "func/wrapper.h"
 
 namespace tessera::func {
@@ -27,7 +27,8 @@ bool has_batch(const Value& v, int64_t level);
 Tensor in_front(const Part& p, int64_t batch);
 // The same with dimensions of size one behind the batch up to `rank` dimensions; without a batch as it is.
 Tensor in_front_padded(const Part& p, int64_t rank);
-// Batch and dimension `dim` as one, the batch outside: (..., batch * size, ...). unfolded() gives (..., batch, size, ...).
+// Batch and dimension `dim` as one, the batch outside: (..., batch * size, ...). unfolded() gives (..., batch, size,
+// ...).
 Tensor folded(const Part& p, int64_t batch, int64_t dim = 0);
 Tensor unfolded(const Tensor& t, int64_t batch, int64_t dim = 0);
 
@@ -41,6 +42,10 @@ inline void put(const BatchCall& c, size_t i, const Tensor& value, int64_t batch
 void wrap_results(const BatchCall& c);
 // An in-place form gives back the argument that it wrote.
 bool return_written(const BatchCall& c);
+// Rules from elsewhere, asked for operators that are not the library's own before their schema is: false if there is
+// none. Runs inside of the level; from any thread.
+using ForeignRule = bool (*)(const BatchCall&);
+void set_foreign_rules(ForeignRule rules);
 // One call for each element of the batch.
 void run_loop(const BatchCall& c);
 

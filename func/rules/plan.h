@@ -52,16 +52,17 @@ struct Plan {
   FunctionSchema schema;
   std::vector<Role> roles;
   Family family = Family::kLoop;
-  bool derived = true;       // nobody wrote anything for it
-  bool composite = false;    // never seen by a level: what it calls is
+  bool derived = true;     // nobody wrote anything for it
+  bool composite = false;  // never seen by a level: what it calls is
   bool is_view = false;
-  bool inside = false;       // rule runs inside of the level
-  int fold_rank = 0;         // kFold: dimensions of an image without a batch
+  bool foreign = false;  // not in the library's own namespace
+  bool inside = false;   // rule runs inside of the level
+  int fold_rank = 0;     // kFold: dimensions of an image without a batch
   Rule rule = nullptr;
 };
 
-// A rule somebody wrote, for all overloads of `name` (without "aten::" and without the underscore of in-place forms), or
-// for one: "sum.dim_IntList", "sum.".
+// A rule somebody wrote, for all overloads of `name` (without "aten::" and without the underscore of in-place forms),
+// or for one: "sum.dim_IntList", "sum.".
 struct WrittenRule {
   std::string_view name;
   Family family;

@@ -1,6 +1,7 @@
-#include "func/batching.h"
+#include "func/rules/batching.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 
 #include "tensor/core/warning.h"
@@ -121,7 +122,9 @@ void demote_numbers(const BatchCall& c, const std::vector<Part>& parts, std::vec
         combined.add(p.value);
     }
   const DType wanted = combined.get();
-  const auto category = [](DType t) { return tessera::is_complex(t) ? 3 : tessera::is_floating_point(t) ? 2 : t != DType::kBool; };
+  const auto category = [](DType t) {
+    return tessera::is_complex(t) ? 3 : tessera::is_floating_point(t) ? 2 : t != DType::kBool;
+  };
   for (size_t i = 0; i < parts.size(); ++i) {
     const Part& p = parts[i];
     if (!p.defined() || !p.batched() || p.rank() != 0 || (c.op.mutable_args >> i & 1)) continue;
@@ -233,8 +236,7 @@ Shifted shift(const BatchCall& c) {
   const std::string_view name = c.plan.schema.base_name();
   const bool grows = name == "unsqueeze" || name == "unsqueeze_";
   s.rank = counted_rank(c);
-  if (s.rank == 0 && needs_dimension(name))
-    throw IndexError(str_cat(name, "() cannot be applied to a 0-dim tensor."));
+  if (s.rank == 0 && needs_dimension(name)) throw IndexError(str_cat(name, "() cannot be applied to a 0-dim tensor."));
   const int64_t rank = grows ? s.rank + 1 : s.rank;
   bring_tensors_in_front(c, s.args, s.rank == 0 && !grows);
   for (size_t i = 0; i < s.args.size(); ++i) {
@@ -316,7 +318,8 @@ void run_fold(const BatchCall& c) {
   call_outside(c, args, c.rets);
   if (fold)
     for (size_t i = 0; i < c.num_rets; ++i)
-      if (c.rets[i].is_tensor() && c.rets[i].tensor().defined()) c.rets[i] = Value::of(unfolded(c.rets[i].tensor(), c.batch));
+      if (c.rets[i].is_tensor() && c.rets[i].tensor().defined())
+        c.rets[i] = Value::of(unfolded(c.rets[i].tensor(), c.batch));
   wrap_results(c);
 }
 
@@ -407,13 +410,16 @@ void check_written(const BatchCall& c) {
                         ": there are no batching rules for operators with out=; use the form that returns its result"));
   if (name == "_local_scalar_dense")
     throw Error(
-        "vmap: It looks like you're calling .item() on a Tensor (float(x), int(x), bool(x) and `if x:` do that, too). It "
-        "has a value for each element of the batch, so there is no one number; write it with operators on tensors, such "
+        "vmap: It looks like you're calling .item() on a Tensor (float(x), int(x), bool(x) and `if x:` do that, too). "
+        "It "
+        "has a value for each element of the batch, so there is no one number; write it with operators on tensors, "
+        "such "
         "as torch.where.");
-  throw Error(str_cat("vmap: ", full_name(c.op),
-                      ": the result depends on the data of a tensor that is being vmapped over (its shape does, or it is "
-                      "a Python value that control flow could depend on), so it can't be one for the whole batch. Use "
-                      "operators whose results have the same shape whatever the data is, such as torch.where."));
+  throw Error(
+      str_cat("vmap: ", full_name(c.op),
+              ": the result depends on the data of a tensor that is being vmapped over (its shape does, or it is "
+              "a Python value that control flow could depend on), so it can't be one for the whole batch. Use "
+              "operators whose results have the same shape whatever the data is, such as torch.where."));
 }
 
 void run_with_level_hidden(const BatchCall& c) {
@@ -440,6 +446,11 @@ void run_with_level_hidden(const BatchCall& c) {
 
 }  // namespace
 
+namespace {
+std::atomic<ForeignRule> g_foreign{nullptr};
+}  // namespace
+void set_foreign_rules(ForeignRule rules) { g_foreign = rules; }
+
 void run_batched(const OpHeader& op, const Plan& plan, std::span<const Value> args, Value* rets, size_t num_rets) {
   const Level top = *top_level();
   const BatchCall c{op, plan, args, rets, num_rets, top.id, top.batch_size, top.randomness};
@@ -454,6 +465,8 @@ void run_batched(const OpHeader& op, const Plan& plan, std::span<const Value> ar
     op.info->adapter->call(op, nullptr, args.data(), rets);
     return;
   }
+  if (plan.foreign && batched)
+    if (const ForeignRule rules = g_foreign.load(); rules && rules(c)) return;
   if (plan.family == Family::kForbidden) refuse(c);
   if (plan.family == Family::kDecompose) {
     const DispatchKeySet none;

@@ -1,4 +1,4 @@
-#include "func/plan.h"
+#include "func/rules/plan.h"
 
 #include <cstring>
 #include <mutex>
@@ -87,11 +87,13 @@ Family derived_family(const Plan& p, const OpInfo& info) {
 }
 
 Plan make_plan(const OpHeader& op) {
-  TESSERA_CHECK(op.info, "'", op.name, "' has no schema here: link the registry of its library to use it in transforms");
+  TESSERA_CHECK(op.info, "'", op.name,
+                "' has no schema here: link the registry of its library to use it in transforms");
   Plan p;
   p.schema = parse_schema(op.info->schema);
   for (const SchemaArgument& a : p.schema.arguments) p.roles.push_back(role_of(a));
   p.is_view = op.flags & kIsView;
+  p.foreign = p.schema.name_space() != "aten";
   const AnyKernel* slots = op.slots();
   const auto filled = [&](Slot s) { return slots[static_cast<int>(s)] != nullptr; };
   p.composite = !filled(Slot::kCPU) && !filled(Slot::kCUDA) && !filled(Slot::kAutograd) &&
