@@ -9,6 +9,7 @@
 #include "func/rules/plan.h"
 #include "func/wrapper.h"
 #include "tensor/dispatch/runtime.h"
+#include "tensor/ops/api.h"
 
 namespace tessera::func {
 namespace {
@@ -254,6 +255,18 @@ RuntimeKernel boxed(BoxedKernel f) {
 }
 
 }  // namespace
+}  // namespace tessera::func
+
+// For C++ code that reads a number (declared, weak, in tensor/core/tensor.cc).
+namespace tessera::internal {
+Scalar item_in_transform(const Tensor& t) {
+  Value args[] = {lend(t)}, result;
+  op::_local_scalar_dense.info->adapter->call(op::_local_scalar_dense, nullptr, args, &result);
+  return result.scalar();
+}
+}  // namespace tessera::internal
+
+namespace tessera::func {
 
 void register_kernels() {
   static std::once_flag once;

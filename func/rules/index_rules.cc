@@ -85,6 +85,24 @@ void index_fill_rule(const BatchCall& c) {
   give(c, a.was_number ? squeeze(r, 0) : r);
 }
 
+// The value is a tensor: it may differ across the batch.
+void index_fill_tensor_rule(const BatchCall& c) {
+  const Along a = along(c);
+  const Tensor value = tensor_at(c, 3);
+  TESSERA_CHECK(value.dim() == 0, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
+                value.dim(), " dimension(s).");
+  const Tensor index = spread_index(tensor_at(c, 2), a.dim, a.self.sizes());
+  const Tensor places = scatter(zeros_like(a.self, DType::kBool), a.dim, index, Scalar(true));
+  const Tensor r = where(places, to(value, a.self.dtype()), a.self);
+  give(c, a.was_number ? squeeze(r, 0) : r);
+}
+void masked_fill_tensor_rule(const BatchCall& c) {
+  const Tensor self = tensor_at(c, 0), value = tensor_at(c, 2);
+  TESSERA_CHECK(value.dim() == 0, "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
+                value.dim(), " dimension(s).");
+  give(c, where(tensor_at(c, 1), to(value, self.dtype()), self));
+}
+
 // --- x[i, j] and x[i, j] = v ---
 
 struct Indices {
@@ -247,6 +265,26 @@ void searchsorted_rule(const BatchCall& c) {
   wrap_results(c);
 }
 
+// One table for the whole batch, or one for each element: then they are one long table.
+void embedding_rule(const BatchCall& c) {
+  const Part weight = part(c, 0), indices = part(c, 1);
+  if (!weight.batched()) {
+    Hidden hidden;
+    std::vector<Value> args = copy_args(c);
+    args[1] = Value::of(in_front(indices, c.batch));
+    call_outside(c, args, c.rets);
+    return wrap_results(c);
+  }
+  const Tensor table = tensor_at(c, 0), index = tensor_at(c, 1);
+  const int64_t padding = c.args[2].integer();
+  const Tensor wide = expand(unsqueeze(reshape(index, IntVector{-1}), 1), IntVector{index.numel(), table.size(1)});
+  IntVector sizes(index.sizes().begin(), index.sizes().end());
+  sizes.push_back(table.size(1));
+  const Tensor rows = view(gather(table, 0, to(wide, DType::kInt64)), IntList(sizes));
+  // The row of the padding has no gradient.
+  c.rets[0] = Value::of(padding < 0 ? rows : where(unsqueeze(eq(index, Scalar(padding)), -1), detach(rows), rows));
+}
+
 // Rows of one table for the whole batch: each element of it has a part of its own.
 void embedding_backward_rule(const BatchCall& c) {
   const Part grad = part(c, 0), indices = part(c, 1);
@@ -273,6 +311,10 @@ constexpr WrittenRule kRules[] = {
     {"index_add", Family::kWritten, index_add_rule, true},
     {"index_copy", Family::kWritten, index_copy_rule, true},
     {"index_fill", Family::kWritten, index_fill_rule, true},
+    {"index_fill.int_Tensor", Family::kWritten, index_fill_tensor_rule, true},
+    {"masked_fill.Tensor", Family::kWritten, masked_fill_tensor_rule, true},
+    {"_scatter_reduce", Family::kShift},
+    {"embedding", Family::kWritten, embedding_rule, true},
     {"index", Family::kWritten, index_rule},
     {"index_put", Family::kWritten, index_put_rule},
     {"searchsorted", Family::kWritten, searchsorted_rule},

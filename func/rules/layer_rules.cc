@@ -95,7 +95,7 @@ void resample_rule(const BatchCall& c) {
   const Part p = part(c, 0);
   args[0] = Value::of(folded(p, c.batch));
   for (size_t i = 0; i < args.size(); ++i)
-    if (c.plan.roles[i] == Role::kInputSizes) {
+    if (c.plan.roles[i] == Role::kInputSizes || c.plan.schema.arguments[i].name == "output_size") {
       IntVector sizes(args[i].int_list().begin(), args[i].int_list().end());
       if (static_cast<int64_t>(sizes.size()) == p.rank()) sizes[0] *= c.batch;
       args[i] = Value::of(std::move(sizes));
@@ -170,6 +170,8 @@ constexpr WrittenRule kRules[] = {
     {"_resample_backward", Family::kWritten, resample_rule},
     {"_scaled_dot_product_flash_attention_for_cpu", Family::kWritten, attention_rule},
     {"_scaled_dot_product_flash_attention_for_cpu_backward", Family::kWritten, attention_rule},
+    fold("max_unpool2d", 3),
+    fold("max_unpool3d", 4),
     {"_cdist_forward", Family::kFront},
     {"_cdist_backward", Family::kFront},
 };

@@ -84,6 +84,17 @@ Tensor sum_leading(const Tensor& t, int64_t kept) {
   return dims.empty() ? t : sum(t, IntList(dims));
 }
 
+// (x - mean) * rstd over the last `kept` dimensions. Where this is differentiated again, mean and rstd are functions of
+// x, too: eps is what makes rstd of x's variance.
+Tensor normalised(const Tensor& x, const Tensor& mean, const Tensor& rstd, int64_t kept) {
+  if (!has_history(x) || !grad_mode_enabled()) return mul(sub(x, detach(mean)), detach(rstd));
+  IntVector dims;
+  for (int64_t d = x.dim() - kept; d < x.dim(); ++d) dims.push_back(d);
+  const Tensor variance = var(x, IntList(dims), Scalar(0), true);
+  const Tensor eps = detach(sub(pow(rstd, Scalar(-2)), variance));
+  return mul(sub(x, tessera::mean(x, IntList(dims), true)), rsqrt(add(variance, eps)));
+}
+
 void layer_norm_backward_rule(const BatchCall& c) {
   const Tensor grad = tensor_at(c, 0), input = tensor_at(c, 1), mean = tensor_at(c, 3), rstd = tensor_at(c, 4),
                weight = tensor_at(c, 5);
@@ -106,7 +117,7 @@ void layer_norm_backward_rule(const BatchCall& c) {
     call_outside(c, args, r);
     put(c, 0, Tensor(r[0].tensor()), 0);
   }
-  if (mask[1]) c.rets[1] = Value::of(sum_leading(mul(grad, mul(sub(input, mean), rstd)), kept));
+  if (mask[1]) c.rets[1] = Value::of(sum_leading(mul(grad, normalised(input, mean, rstd, kept)), kept));
   if (mask[2]) c.rets[2] = Value::of(sum_leading(grad, kept));
 }
 
@@ -163,7 +174,7 @@ void group_norm_backward_rule(const BatchCall& c) {
   const IntVector grouped{images, groups, chans / groups, -1}, pixels{images, chans, -1}, over{0, 2};
   if (mask[1]) {
     const auto stat = [&](const Tensor& t) { return view(t, IntVector{images, groups, 1, 1}); };
-    const Tensor x = mul(sub(reshape(input, IntList(grouped)), stat(mean)), stat(rstd));
+    const Tensor x = normalised(reshape(input, IntList(grouped)), stat(mean), stat(rstd), 2);
     const Tensor product = reshape(mul(x, reshape(grad, IntList(grouped))), IntList(pixels));
     c.rets[1] = Value::of(sum(product, IntList(over)));
   }

@@ -151,7 +151,7 @@ void dropout_rule(const BatchCall& c) {
 }
 
 constexpr WrittenRule kRules[] = {
-    {"_standard_gamma_grad", Family::kPointwise},
+    {"_standard_gamma_grad", Family::kFront},
     {"native_dropout_backward", Family::kDecompose},
     {"native_dropout", Family::kRandom, native_dropout_rule},
     {"dropout", Family::kRandom, dropout_rule, true},

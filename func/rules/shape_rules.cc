@@ -121,6 +121,23 @@ void matrix_rule(const BatchCall& c) {
   if (!return_written(c)) wrap_results(c);
 }
 
+void fill_rule(const BatchCall& c) {
+  const Tensor self = tensor_at(c, 0), value = tensor_at(c, 1);
+  TESSERA_CHECK(value.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", value.dim(),
+                " dimensions.");
+  give(c, clone(expand(to(value, self.dtype()), self.sizes()), MemoryFormat::kContiguous));
+}
+
+// x with a part replaced: x must have a batch if the part has one.
+void spread_self(const BatchCall& c) {
+  std::vector<Value> args = copy_args(c);
+  if (!has_batch(args[0], c.level)) {
+    Hidden hidden;
+    args[0] = Value::of(make_batched(in_front(part(c, 0), c.batch), 0, c.level));
+  }
+  decompose(c, args);
+}
+
 void new_empty_strided_rule(const BatchCall& c) {
   std::vector<Value> args = copy_args(c);
   const IntList size = c.args[1].int_list(), stride = c.args[2].int_list();
@@ -176,7 +193,13 @@ constexpr WrittenRule kRules[] = {
     {"_to_copy", Family::kLike},
     {"new_empty_strided", Family::kWritten, new_empty_strided_rule},
     {"copy", Family::kPointwise},
-    {"fill", Family::kPointwise},
+    {"fill.Scalar", Family::kPointwise},
+    {"fill.Tensor", Family::kWritten, fill_rule, true},
+    {"select_scatter", Family::kWritten, spread_self, true},
+    {"slice_scatter", Family::kWritten, spread_self, true},
+    {"diagonal_scatter", Family::kWritten, spread_self, true},
+    {"as_strided_scatter", Family::kWritten, spread_self, true},
+    {"polygamma", Family::kPointwise},
     {"zero", Family::kPointwise},
     {"complex", Family::kPointwise},
     {"frexp", Family::kPointwise},

@@ -73,6 +73,9 @@ PyObject* py_storage_offset(PyObject* self, CallArgs call) {
 PyObject* py_data_ptr(PyObject* self, CallArgs call) {
   no_args("data_ptr", call);
   const Tensor& t = unwrap(self);
+  constexpr DispatchKeySet transformed =
+      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
+  if (t.keys().has_any(transformed)) return PyLong_FromVoidPtr(t.data_ptr());  // an error
   return PyLong_FromVoidPtr(t.storage() && t.storage()->data() ? t.data_ptr() : nullptr);
 }
 PyObject* py_is_contiguous(PyObject* self, CallArgs call) {

@@ -196,6 +196,8 @@ def _generated(cls, values, dims, spec, batch_size, randomness):
     saved = {}
 
     class Batched(Function):
+        generate_vmap_rule = True
+
         @staticmethod
         def forward(*flat):
             with _Batch(batch_size, randomness) as batch:
