@@ -64,6 +64,7 @@ void WrapperImpl::take_contents_of(const TensorImpl& other) {
 Tensor make_batched(const Tensor& value, int64_t batch_dim, int64_t level) {
   auto impl = make_intrusive<WrapperImpl>(value, level, batch_dim, DispatchKey::kFuncTorchBatched);
   impl->set_own_version(make_intrusive<VersionCounter>());
+  if (has_history(value)) impl->set_requires_grad(true);  // composite operators ask
   return Tensor(std::move(impl));
 }
 Tensor make_tracked(const Tensor& value, int64_t level) {

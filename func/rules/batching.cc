@@ -33,6 +33,7 @@ std::string full_name(const OpHeader& op) { return str_cat(op.name, op.overload[
 }  // namespace
 
 Tensor in_front(const Part& p, int64_t batch) {
+  TESSERA_CHECK(p.defined(), "a tensor is missing among the arguments");
   if (p.batched()) return move_to_front(p.value, p.batch_dim);
   IntVector sizes{batch};
   sizes.insert(sizes.end(), p.value.sizes().begin(), p.value.sizes().end());
@@ -51,6 +52,8 @@ Tensor in_front_padded(const Part& p, int64_t rank) {
 }
 
 Tensor folded(const Part& p, int64_t batch, int64_t dim) {
+  TESSERA_CHECK(p.defined() && p.rank() > dim, "expected a tensor of at least ", dim + 1, " dimensions, but got ",
+                p.defined() ? p.rank() : 0);
   Tensor t = in_front(p, batch);
   if (dim > 0) {
     IntVector order;
@@ -65,6 +68,7 @@ Tensor folded(const Part& p, int64_t batch, int64_t dim) {
   return reshape(t, IntList(sizes));
 }
 Tensor unfolded(const Tensor& t, int64_t batch, int64_t dim) {
+  TESSERA_CHECK(t.defined() && t.dim() > dim, "a result of a batch lacks the dimension ", dim);
   IntVector sizes(t.sizes().begin(), t.sizes().end());
   sizes[static_cast<size_t>(dim)] = batch ? sizes[static_cast<size_t>(dim)] / batch : 0;
   sizes.insert(sizes.begin() + dim, batch);
@@ -91,7 +95,10 @@ bool return_written(const BatchCall& c) {
   if (!c.op.mutable_args) return false;
   for (size_t i = 0; i < c.args.size(); ++i) {
     if (!(c.op.mutable_args >> i & 1) || !c.args[i].is_tensor()) continue;
-    if (WrapperImpl* w = wrapper_at(c.args[i].tensor(), c.level)) w->bump_version();
+    if (WrapperImpl* w = wrapper_at(c.args[i].tensor(), c.level)) {
+      w->bump_version();
+      if (has_history(w->value())) w->set_requires_grad(true);
+    }
     if (c.num_rets > 0) c.rets[0] = Value::of(Tensor(c.args[i].tensor()));
     return true;
   }

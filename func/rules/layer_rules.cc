@@ -15,6 +15,7 @@ namespace {
 enum : size_t { kInput = 0, kWeight, kBias, kStride, kPadding, kDilation, kTransposed, kOutputPadding, kGroups };
 
 Tensor channels_of(const Tensor& bias, int64_t rank) {  // (c) as (1, c, 1 ...)
+  TESSERA_CHECK(bias.dim() == 1 && rank >= 2, "convolution: bias must be a vector, but got ", bias.dim(), " dimensions");
   IntVector shape(static_cast<size_t>(rank), 1);
   shape[1] = bias.sizes()[0];
   return view(bias, IntList(shape));
@@ -56,6 +57,8 @@ enum : size_t { kGradOutput = 0, kGradInput, kGradWeight, kBiasSizes, kFirstOpti
 void convolution_backward_rule(const BatchCall& c) {
   const Part grad = part(c, kGradOutput), input = part(c, kGradInput), weight = part(c, kGradWeight);
   const std::span<const bool> mask = c.args[kMask].bool_list();
+  TESSERA_CHECK(mask.size() == 3 && input.defined() && weight.defined() && grad.defined(),
+                "convolution_backward: expected three tensors and an output_mask of 3 values, but got ", mask.size());
   const bool only_input[] = {true, false, false}, only_weight[] = {false, true, false};
   std::vector<Value> args = copy_args(c);
   args[kBiasSizes] = Value::none();
@@ -80,6 +83,7 @@ void convolution_backward_rule(const BatchCall& c) {
     if (mask[1]) put(c, 1, unfolded(r[1].tensor(), c.batch), 0);
   }
   if (mask[2]) {
+    TESSERA_CHECK(grad.rank() >= 2, "convolution_backward: the gradient must have at least 2 dimensions");
     const Tensor g = in_front(grad, c.batch);
     IntVector dims;
     for (int64_t d = 1; d < g.dim(); ++d)
@@ -116,10 +120,13 @@ void attention_rule(const BatchCall& c) {
       // For every image: masks may be smaller than what they are for.
       Tensor m = in_front_padded({in_front(p, c.batch), 0}, 4);
       IntVector sizes(m.sizes().begin(), m.sizes().end());
+      TESSERA_CHECK(sizes.size() == 5, "attn_mask: expected at most 4 dimensions");
       sizes[1] = images;
       m = expand(m, IntList(sizes));
       args[i] = Value::of(folded({m, 0}, c.batch));
     } else {
+      TESSERA_CHECK(p.rank() == 4 || c.plan.schema.arguments[i].name == "logsumexp", c.plan.schema.base_name(),
+                    ": expected tensors of 4 dimensions, but got ", p.rank());
       if (images < 0) images = in_front(p, c.batch).sizes()[1];
       args[i] = Value::of(folded(p, c.batch));
     }

@@ -100,6 +100,9 @@ void layer_norm_backward_rule(const BatchCall& c) {
                weight = tensor_at(c, 5);
   const std::span<const bool> mask = c.args[7].bool_list();
   const auto kept = static_cast<int64_t>(c.args[2].int_list().size());
+  TESSERA_CHECK(mask.size() == 3 && kept <= input.dim() && kept <= grad.dim(),
+                "native_layer_norm_backward: expected an output_mask of 3 values and an input of at least ", kept,
+                " dimensions");
   if (mask[0]) {
     // A weight for each element is part of the gradient that arrives.
     const bool apart = part(c, 5).batched();
@@ -129,6 +132,7 @@ IntVector channel_shape(int64_t channels, int64_t rank) {
   return shape;
 }
 Tensor as_channels(const Tensor& t, int64_t rank) {
+  TESSERA_CHECK(!t.defined() || (t.dim() == 1 && rank >= 2), "weight and bias must be vectors of the channels");
   return t.defined() ? view(t, IntList(channel_shape(t.sizes()[0], rank))) : t;
 }
 
@@ -155,6 +159,9 @@ void group_norm_backward_rule(const BatchCall& c) {
                weight = tensor_at(c, 4);
   const int64_t images = c.args[5].integer(), groups = c.args[8].integer(), chans = c.args[6].integer();
   const std::span<const bool> mask = c.args[9].bool_list();
+  TESSERA_CHECK(mask.size() == 3 && groups > 0 && chans % groups == 0 && grad.dim() >= 2,
+                "native_group_norm_backward: expected an output_mask of 3 values and channels that ", groups,
+                " groups divide, got ", chans);
   if (mask[0]) {
     const bool apart = part(c, 4).batched();
     const Tensor g = apart ? mul(grad, as_channels(weight, grad.dim())) : grad;

@@ -5,8 +5,15 @@
 namespace tessera::func {
 namespace {
 
+void check_ranks(const BatchCall& c, int64_t first, int64_t second) {
+  const int64_t a = part(c, 0).rank(), b = part(c, 1).rank();
+  TESSERA_CHECK(a == first && b == second, c.plan.schema.base_name(), ": expected tensors of ", first, " and ", second,
+                " dimensions, but got ", a, " and ", b);
+}
+
 // (m, k) x (k, n).
 void mm_rule(const BatchCall& c) {
+  check_ranks(c, 2, 2);
   const Part a = part(c, 0), b = part(c, 1);
   if (a.batched() && b.batched()) return put(c, 0, bmm(in_front(a, c.batch), in_front(b, c.batch)), 0);
   if (a.batched()) return put(c, 0, unfolded(mm(folded(a, c.batch), b.value), c.batch), 0);
@@ -14,6 +21,7 @@ void mm_rule(const BatchCall& c) {
 }
 
 void bmm_rule(const BatchCall& c) {
+  check_ranks(c, 3, 3);
   const Part a = part(c, 0), b = part(c, 1);
   if (a.batched() && b.batched()) return put(c, 0, unfolded(bmm(folded(a, c.batch), folded(b, c.batch)), c.batch), 0);
   if (a.batched()) return put(c, 0, unfolded(bmm(folded(a, c.batch, 1), b.value), c.batch, 1), 1);
@@ -21,6 +29,7 @@ void bmm_rule(const BatchCall& c) {
 }
 
 void mv_rule(const BatchCall& c) {
+  check_ranks(c, 2, 1);
   const Part a = part(c, 0), x = part(c, 1);
   if (a.batched() && x.batched())
     return put(c, 0, squeeze(bmm(in_front(a, c.batch), unsqueeze(in_front(x, c.batch), 2)), 2), 0);
@@ -35,8 +44,12 @@ void dot_of(const BatchCall& c, Part a, const Part& b) {
   }
   put(c, 0, a.batched() ? mv(in_front(a, c.batch), b.value) : mv(in_front(b, c.batch), a.value), 0);
 }
-void dot_rule(const BatchCall& c) { dot_of(c, part(c, 0), part(c, 1)); }
+void dot_rule(const BatchCall& c) {
+  check_ranks(c, 1, 1);
+  dot_of(c, part(c, 0), part(c, 1));
+}
 void vdot_rule(const BatchCall& c) {
+  check_ranks(c, 1, 1);
   const Part a = part(c, 0);
   dot_of(c, {conj(a.value), a.batch_dim}, part(c, 1));
 }
