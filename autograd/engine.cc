@@ -201,8 +201,8 @@ void add_to_buffer(NodeState& s, uint32_t nr, Tensor&& grad) {
   constexpr DispatchKeySet transformed =
       DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
   const bool ours = !grad_mode_enabled() && !(slot.keys() | grad.keys()).has_any(transformed) &&
-                    slot.impl()->use_count() == 1 && slot.storage() &&
-                    slot.storage()->use_count() == 1 && slot.is_non_overlapping_and_dense() && !slot.is_view() &&
+                    slot.impl()->use_count() == 1 && slot.storage() && slot.storage()->use_count() == 1 &&
+                    slot.is_non_overlapping_and_dense() && !slot.is_view() &&
                     std::ranges::equal(slot.sizes(), grad.sizes()) && slot.dtype() == grad.dtype();
   if (ours)
     tessera::add_(slot, grad);

@@ -82,7 +82,7 @@ Tensor prod_dim_backward(const Tensor& grad, const Tensor& self, const Tensor& r
 }
 
 Tensor evenly_distribute(const Tensor& grad, const Tensor& self, const Tensor& value) {
-  const Tensor mask = !may_look_at(value)             ? where(isnan(value), isnan(self), eq(self, value))
+  const Tensor mask = !may_look_at(value)              ? where(isnan(value), isnan(self), eq(self, value))
                       : any(isnan(value)).item<bool>() ? isnan(self)
                                                        : eq(self, value);
   return mask * (grad / sum(mask));
@@ -187,7 +187,8 @@ Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, con
   if (self.numel() <= 1 || self.dim() == 0) return clone(grad);
   const int64_t d = wrap_dim(dim, self.dim()), n = self.sizes()[d];
   if (n == 1) return clone(grad);
-  if (!grad_mode_enabled() && may_look_at(self) && all(self).item<bool>()) return reversed_cumsum(conj_of(result) * grad, d) / conj_of(self);
+  if (!grad_mode_enabled() && may_look_at(self) && all(self).item<bool>())
+    return reversed_cumsum(conj_of(result) * grad, d) / conj_of(self);
   // With zeros, or where gradients of this are wanted: d out[j] / d in[i] = prod of in[0..j] without in[i].
   std::vector<Tensor> parts;
   const Tensor one = ones_like(select(self, d, 0));

@@ -15,7 +15,8 @@ namespace {
 enum : size_t { kInput = 0, kWeight, kBias, kStride, kPadding, kDilation, kTransposed, kOutputPadding, kGroups };
 
 Tensor channels_of(const Tensor& bias, int64_t rank) {  // (c) as (1, c, 1 ...)
-  TESSERA_CHECK(bias.dim() == 1 && rank >= 2, "convolution: bias must be a vector, but got ", bias.dim(), " dimensions");
+  TESSERA_CHECK(bias.dim() == 1 && rank >= 2, "convolution: bias must be a vector, but got ", bias.dim(),
+                " dimensions");
   IntVector shape(static_cast<size_t>(rank), 1);
   shape[1] = bias.sizes()[0];
   return view(bias, IntList(shape));

@@ -46,7 +46,8 @@ void nll_forward(const BatchCall& c) {
 }
 
 void nll_backward(const BatchCall& c) {
-  const Tensor grad = tensor_at(c, 0), self = tensor_at(c, 1), target = tensor_at(c, 2), total = detach(tensor_at(c, 6));
+  const Tensor grad = tensor_at(c, 0), self = tensor_at(c, 1), target = tensor_at(c, 2),
+               total = detach(tensor_at(c, 6));
   const int64_t reduction = c.args[4].integer();
   const Targets t(self, target, tensor_at(c, 3), c.args[5].integer());
   Tensor g = neg(mul(t.counts, reduction == kMean ? div(grad, total) : grad));

@@ -43,7 +43,8 @@ const Generator& source_for(const Tensor& t, const Generator& g) {
 // New tensors are filled below the dispatcher where that is possible: they have had no other version.
 template <class Cpu, class Other>
 Tensor filled_new(const Tensor& t, Cpu cpu, Other other) {
-  const bool transformed = DispatchKeySet::from_bits(thread_state.included).has(DispatchKey::kFuncTorchDynamicLayerFrontMode);
+  const bool transformed =
+      DispatchKeySet::from_bits(thread_state.included).has(DispatchKey::kFuncTorchDynamicLayerFrontMode);
   if ((t.is_cpu() || t.is_cuda() || t.is_meta()) && !transformed)
     cpu(t);
   else
