@@ -508,6 +508,24 @@ def test_functions_without_rules_say_so():
         vmap(Plain.apply)(tessera.ones(3))
 
 
+def test_registered_rules_of_operators():
+    calls = []
+    lib = tessera.library.Library("func_test", "DEF")
+    lib.define("twice(Tensor x, float by=2.0) -> Tensor")
+    lib.impl("twice", lambda x, by=2.0: x * by, "CompositeExplicitAutograd")
+
+    def rule(info, in_dims, x, by=2.0):
+        calls.append((info.batch_size, in_dims[0]))
+        return x * by, in_dims[0]
+
+    tessera.library.register_vmap("func_test::twice", rule, lib=lib)
+    x = numbers(3, 4)
+    close(vmap(tessera.ops.func_test.twice, in_dims=1)(x), 2 * x.T)
+    assert calls == [(4, 1)]
+    with pytest.raises(RuntimeError, match="own operator"):
+        tessera.library.register_vmap("aten::sin", rule)
+
+
 # --- autograd on top ---
 
 
