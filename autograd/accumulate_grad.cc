@@ -60,7 +60,9 @@ bool same_layout(const Tensor& a, const Tensor& b) {
 
 // The gradient as the leaf wants it: its strides if it is dense, else row-major; a copy unless nobody else can see it.
 Tensor first_gradient(const Tensor& leaf, const Tensor& grad, bool may_steal) {
-  if (grad.keys().has(DispatchKey::kPython)) [[unlikely]]
+  constexpr DispatchKeySet wrapped =
+      DispatchKeySet(DispatchKey::kPython) | DispatchKey::kFuncTorchBatched | DispatchKey::kFuncTorchGradWrapper;
+  if (grad.keys().has_any(wrapped)) [[unlikely]]
     return grad_mode_enabled() ? tessera::clone(grad) : detached(grad);
   const bool keeps_strides = leaf.is_non_overlapping_and_dense();
   const bool fits =

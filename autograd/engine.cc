@@ -197,8 +197,12 @@ void add_to_buffer(NodeState& s, uint32_t nr, Tensor&& grad) {
     slot = std::move(grad);
     return;
   }
-  const bool ours = !grad_mode_enabled() && slot.impl()->use_count() == 1 && slot.storage() &&
-                    slot.storage()->use_count() == 1 && slot.is_non_overlapping_and_dense() && !slot.is_view() &&
+  // Nor may a tensor of function transforms be written to: another part of the sum may be batched where it is not.
+  constexpr DispatchKeySet transformed =
+      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
+  const bool ours = !grad_mode_enabled() && !(slot.keys() | grad.keys()).has_any(transformed) &&
+                    slot.impl()->use_count() == 1 && slot.storage() && slot.storage()->use_count() == 1 &&
+                    slot.is_non_overlapping_and_dense() && !slot.is_view() &&
                     std::ranges::equal(slot.sizes(), grad.sizes()) && slot.dtype() == grad.dtype();
   if (ours)
     tessera::add_(slot, grad);

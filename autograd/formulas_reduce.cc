@@ -56,9 +56,18 @@ Tensor products_of_others(const Tensor& self) {
 }
 }  // namespace
 
+namespace {
+// Inside of function transforms a value may differ across a batch: what to do must not depend on it.
+bool may_look_at(const Tensor& t) {
+  constexpr DispatchKeySet transformed =
+      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
+  return !t.is_meta() && !t.keys().has_any(transformed);
+}
+}  // namespace
+
 Tensor prod_backward(const Tensor& grad, const Tensor& self, const Tensor& result) {
   if (self.dim() == 0) return clone(grad);
-  if (self.is_meta() || grad_mode_enabled())
+  if (!may_look_at(self) || grad_mode_enabled())
     return grad * conj_of(reshape(products_of_others(reshape(self, {-1})), self.sym_sizes()));
   if (all(self).item<bool>()) return grad * conj_of(result / self);
   return grad * conj_of(reshape(products_of_others(reshape(self, {-1})), self.sym_sizes()));
@@ -68,12 +77,14 @@ Tensor prod_dim_backward(const Tensor& grad, const Tensor& self, const Tensor& r
   const int64_t d = wrap_dim(dim, self.dim());
   const Tensor g = keepdim ? grad : unsqueeze(grad, d), r = keepdim ? result : unsqueeze(result, d);
   if (self.numel() == 0) return zeros_like(self);
-  if (!grad_mode_enabled() && !self.is_meta() && all(self).item<bool>()) return g * conj_of(r / self);
+  if (!grad_mode_enabled() && may_look_at(self) && all(self).item<bool>()) return g * conj_of(r / self);
   return g * conj_of(transpose(products_of_others(transpose(self, d, -1)), d, -1));
 }
 
 Tensor evenly_distribute(const Tensor& grad, const Tensor& self, const Tensor& value) {
-  const Tensor mask = any(isnan(value)).item<bool>() ? isnan(self) : eq(self, value);
+  const Tensor mask = !may_look_at(value)              ? where(isnan(value), isnan(self), eq(self, value))
+                      : any(isnan(value)).item<bool>() ? isnan(self)
+                                                       : eq(self, value);
   return mask * (grad / sum(mask));
 }
 Tensor extremes_backward(const Tensor& grad, const Tensor& self, const Tensor& result, IntList dims, bool keepdim) {
@@ -176,7 +187,8 @@ Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, con
   if (self.numel() <= 1 || self.dim() == 0) return clone(grad);
   const int64_t d = wrap_dim(dim, self.dim()), n = self.sizes()[d];
   if (n == 1) return clone(grad);
-  if (!grad_mode_enabled() && all(self).item<bool>()) return reversed_cumsum(conj_of(result) * grad, d) / conj_of(self);
+  if (!grad_mode_enabled() && may_look_at(self) && all(self).item<bool>())
+    return reversed_cumsum(conj_of(result) * grad, d) / conj_of(self);
   // With zeros, or where gradients of this are wanted: d out[j] / d in[i] = prod of in[0..j] without in[i].
   std::vector<Tensor> parts;
   const Tensor one = ones_like(select(self, d, 0));

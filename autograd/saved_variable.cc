@@ -123,8 +123,8 @@ Tensor SavedVariable::unpack(Node* owner) const {
         std::string("torch.") + type_name_of(base.dtype()) + "Tensor " + shape_string(base.sizes()) + "]";
     if (is_output_ && owner)
       message += str_cat(", which is output ", output_nr_, " of ", owner->name(), ",");
-    else if (!base.is_leaf())
-      message += str_cat(", which is output ", output_nr_, " of ", autograd::grad_fn(base)->name(), ",");
+    else if (const IntrusivePtr<Node> fn = base.is_leaf() ? nullptr : autograd::grad_fn(base))
+      message += str_cat(", which is output ", output_nr_, " of ", fn->name(), ",");
     message += str_cat(
         " is at version ", now, "; expected version ", version_,
         " instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "

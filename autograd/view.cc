@@ -61,7 +61,7 @@ variable_list CopySlices::apply(variable_list&& grads) {
                 "already been freed). Specify retain_graph=True if you need to.");
   const Tensor& grad = grads[0];
   // A writable copy in the base's own geometry.
-  Tensor copy = empty_tensor(base_.sizes(), base_.strides(), grad.dtype(), grad.device());
+  Tensor copy = tessera::new_empty_strided(grad, base_.sizes(), base_.strides());
   tessera::copy_(copy, grad);
   Tensor slice = view_fn_ ? static_cast<ViewFn&>(*view_fn_).replay(copy)
                           : tessera::as_strided(copy, view_.sizes(), view_.strides(), view_offset_ - base_offset_);

@@ -9,7 +9,8 @@ Tensor embedding_double_backward(const Tensor& grad, const Tensor& indices, SymI
   const Tensor flat = reshape(to(indices, DType::kInt64), {-1});
   Tensor rows = index_select(grad, 0, flat);
   if (scale_grad_by_freq) {
-    const Tensor counts = bincount(flat, Tensor(), grad.sizes()[0]);
+    const Tensor counts =
+        scatter_add(zeros({grad.sizes()[0]}, flat.dtype(), std::nullopt, flat.device()), 0, flat, ones_like(flat));
     rows = div(rows, unsqueeze(to(index_select(counts, 0, flat), rows.dtype()), 1));
   }
   if (padding_idx.guard_int() >= 0) rows = masked_fill(rows, unsqueeze(eq(flat, padding_idx.guard_int()), 1), 0);

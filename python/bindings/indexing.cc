@@ -221,7 +221,10 @@ void apply_slice(Parsed& p, int64_t* dim, PyObject* item) {
   ++*dim;
 }
 void apply_tensor(Parsed& p, int64_t* dim, const Tensor& t, int64_t shown) {
-  if (t.dim() == 0 && is_integral(t.dtype(), true) && !t.is_meta()) {
+  // One that is being vmapped over is a number for each element.
+  const bool number =
+      !t.keys().has(DispatchKey::kFuncTorchBatched) && !t.keys().has(DispatchKey::kFuncTorchGradWrapper);
+  if (t.dim() == 0 && is_integral(t.dtype(), true) && !t.is_meta() && number) {
     if (t.dtype() == DType::kBool || t.dtype() == DType::kUInt8) return apply_truth(p, dim, t.item_scalar().to_bool());
     return p.walk.select(*dim, t.item_scalar().to_int(), shown);
   }

@@ -9,6 +9,7 @@
 #include "python/bindings/device_library.h"
 #include "python/bindings/errors.h"
 #include "python/bindings/explain.h"
+#include "python/bindings/func/func.h"
 #include "python/bindings/library/library.h"
 #include "python/bindings/operators.h"
 #include "python/bindings/pytree/pytree.h"
@@ -77,6 +78,11 @@ void init(PyObject* module) {
   check(PyModule_AddObjectRef(module, "default_generator", Ref::steal(wrap(default_cpu_generator())).get()));
   add_module(module, "_schedules", schedule_functions());
   add_module(module, "_lbfgs", lbfgs_functions());
+  add_module(module, "_func", func_functions());
+  // Found by import as well, although _C is no package.
+  Ref functorch = Ref::borrow(check(PyImport_AddModule("tessera._C._functorch")));
+  check(PyModule_AddObjectRef(module, "_functorch", functorch.get()));
+  add_functions(functorch.get(), functorch_functions());
   init_autograd(module);
   init_library(module);
   init_pytree(module);

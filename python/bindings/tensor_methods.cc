@@ -73,6 +73,9 @@ PyObject* py_storage_offset(PyObject* self, CallArgs call) {
 PyObject* py_data_ptr(PyObject* self, CallArgs call) {
   no_args("data_ptr", call);
   const Tensor& t = unwrap(self);
+  constexpr DispatchKeySet transformed =
+      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
+  if (t.keys().has_any(transformed)) return PyLong_FromVoidPtr(t.data_ptr());  // an error
   return PyLong_FromVoidPtr(t.storage() && t.storage()->data() ? t.data_ptr() : nullptr);
 }
 PyObject* py_is_contiguous(PyObject* self, CallArgs call) {
@@ -178,7 +181,9 @@ void check_has_data(const Tensor& t) {
 Scalar item_of(const Tensor& t) {
   TESSERA_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!t.is_meta(), "Tensor.item() cannot be called on meta tensors");
-  if (!t.is_cpu() || t.layout() != Layout::kStrided || t.keys().has(DispatchKey::kPython)) {
+  constexpr DispatchKeySet no_memory =
+      DispatchKeySet(DispatchKey::kPython) | DispatchKey::kFuncTorchBatched | DispatchKey::kFuncTorchGradWrapper;
+  if (!t.is_cpu() || t.layout() != Layout::kStrided || t.keys().has_any(no_memory)) {
     Value args[] = {internal::lend(t)}, result;
     g_item.call(args, 1, &result, 1);
     return result.scalar();

@@ -90,6 +90,7 @@ _lazy_names = {
     "set_printoptions": "_tensor_str",
     "set_rng_state": "random",
     "typename": "_api",
+    "vmap": "func._vmap",
     "_assert": "_api",
     "default_generator": "random",
     "Tag": "_ops",

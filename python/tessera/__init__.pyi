@@ -3,7 +3,7 @@
 import builtins
 from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
 
-from tessera import autograd as autograd, nn as nn, optim as optim, utils as utils
+from tessera import autograd as autograd, func as func, nn as nn, optim as optim, utils as utils
 from tessera._operators import *
 from tessera._operators import _TensorBase
 from tessera.autograd.grad_mode import (
@@ -12,6 +12,7 @@ from tessera.autograd.grad_mode import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
+from tessera.func._vmap import vmap as vmap
 from tessera.random import (
     get_rng_state as get_rng_state,
     initial_seed as initial_seed,

@@ -390,8 +390,23 @@ def _str_intern(tensor, tensor_contents=None):
     return _add_suffixes(prefix + text, suffixes, indent, force_newline=layout == "sparse_coo")
 
 
+def _transform_text(tensor, wrapper):
+    """A tensor inside of a function transform: its level, the dimension of the batch, and what it holds."""
+    level, dim = wrapper
+    alive = tessera._C._func._is_alive(level)
+    kind = "GradTrackingTensor" if dim is None else "BatchedTensor"
+    where = f"lvl={level}" if alive else "lvl=dead"
+    if dim is not None:
+        where += f", bdim={dim}"
+    value = repr(tessera._C._func._value(tensor)).replace("\n", "\n    ")
+    return f"{kind}({where}, value=\n    {value}\n)"
+
+
 def _str(tensor, *, tensor_contents=None):
     """`repr` of any tensor. Runs with function overrides and transforms switched off."""
+    wrapper = tessera._C._func._wrapper(tensor)
+    if wrapper is not None:
+        return _transform_text(tensor, wrapper)
     set_disabled = tessera._C._set_torch_function_subclass_disabled
     saved = set_disabled(True)
     try:

@@ -397,10 +397,14 @@ def register_vmap(op, func=None, /, *, lib=None):
     """The rule of an operator under `vmap`: `func(info, in_dims, *args, **kwargs)` returns (outputs, out_dims). A
     decorator without `func`.
 
-    The rule is used as long as `lib` lives, if that is given. Raises: NotImplementedError where there is no `vmap`.
+    The rule is used as long as `lib` lives, if that is given. Raises: RuntimeError for operators of the library itself,
+    which have rules.
     """
     name = _name_of(op)
-    require("vmap", "library.register_vmap()", "Nothing would use the rule.")
+    if name.startswith("aten::"):
+        raise RuntimeError(
+            f"register_vmap: {name} is the library's own operator and has a rule; define one of your own"
+        )
 
     def register(function):
         _keep(_vmap_rules, name, function, _library_of(name) if lib is None else lib)

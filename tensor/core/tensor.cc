@@ -88,7 +88,15 @@ const Tensor& Tensor::requires_grad_(bool b) const {
   return *this;
 }
 
+namespace internal {
+// The number of a tensor inside of a function transform: defined by //func, which makes such tensors.
+[[gnu::weak]] Scalar item_in_transform(const Tensor& t);
+}  // namespace internal
+
 Scalar Tensor::item_scalar() const {
+  constexpr DispatchKeySet transformed =
+      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
+  if (keys().has_any(transformed) && &internal::item_in_transform) return internal::item_in_transform(*this);
   TESSERA_CHECK(numel() == 1, "a Tensor with ", numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!is_meta(), "Tensor.item() cannot be called on meta tensors");
   TESSERA_CHECK(data_ptr(), "Cannot access data pointer of Tensor that doesn't have storage");

@@ -37,6 +37,12 @@ IntrusivePtr<TensorImpl> make_tensor_impl(Storage storage, DType dtype, Device d
 }
 
 void TensorImpl::check_fits_storage() const {
+  constexpr DispatchKeySet transformed =
+      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
+  TESSERA_CHECK(!keys_.has_any(transformed),
+                "Cannot access data pointer of Tensor that doesn't have storage: it is inside of a function transform "
+                "(vmap, grad, jvp ...), where data can be reached by operators alone, not by .numpy(), .tolist() or "
+                ".data_ptr(). Return it from the transformed function and read it outside.");
   if (numel_ == 0 || device_.is_meta()) return;
   int64_t last = offset_;
   for (int i = 0; i < dim(); ++i) last += (sizes()[static_cast<size_t>(i)] - 1) * strides()[static_cast<size_t>(i)];

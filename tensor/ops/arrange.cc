@@ -354,7 +354,7 @@ Tensor diag_embed_impl(const Tensor& self, int64_t offset, int64_t dim1, int64_t
   IntVector sizes(self.sizes().begin(), self.sizes().end() - 1);
   sizes.insert(sizes.begin() + std::min(a, b), n);
   sizes.insert(sizes.begin() + std::max(a, b), n);
-  const Tensor r = zeros(sizes, self.dtype(), std::nullopt, self.device());
+  const Tensor r = new_zeros(self, IntList(sizes));
   copy_(tessera::diagonal(r, offset, a, b), self);
   return r;
 }

@@ -43,7 +43,9 @@ const Generator& source_for(const Tensor& t, const Generator& g) {
 // New tensors are filled below the dispatcher where that is possible: they have had no other version.
 template <class Cpu, class Other>
 Tensor filled_new(const Tensor& t, Cpu cpu, Other other) {
-  if (t.is_cpu() || t.is_cuda() || t.is_meta())
+  const bool transformed =
+      DispatchKeySet::from_bits(thread_state.included).has(DispatchKey::kFuncTorchDynamicLayerFrontMode);
+  if ((t.is_cpu() || t.is_cuda() || t.is_meta()) && !transformed)
     cpu(t);
   else
     other(t);
@@ -360,7 +362,7 @@ DropNoise make_drop_noise(const Tensor& input, double p, bool train, bool featur
     IntVector sizes(static_cast<size_t>(input.dim()), 1);
     sizes[0] = input.sizes()[0];
     sizes[1] = input.sizes()[1];
-    noise = new_bernoulli(empty_tensor(sizes, {}, t, input.device()), 1 - p, {});
+    noise = new_bernoulli(new_empty(input, IntList(sizes)), 1 - p, {});
   } else {
     noise = new_bernoulli(empty_like(input, t), 1 - p, {});
   }

@@ -11,6 +11,7 @@
 #include "autograd/function.h"
 #include "autograd/variable.h"
 #include "python/bindings/calls.h"
+#include "python/bindings/func/func.h"
 #include "python/bindings/tensor_type.h"
 
 namespace tessera::python {
@@ -262,7 +263,20 @@ PyObject* apply(PyObject* cls, PyObject* args) {
   Py_CLEAR(ctx->non_differentiable);
   return single ? Py_NewRef(PyTuple_GET_ITEM(wrapped.get(), 0)) : wrapped.release();
 }
+// Inside of a function transform the call is the levels' business (tessera/func/_custom.py), which come back here by
+// _apply_recorded.
+PyObject* apply_in_transform(PyObject* cls, PyObject* args) {
+  static constinit MadeOnce general;
+  const auto find = [] {
+    Ref m = Ref::steal(check(PyImport_ImportModule("tessera.func._custom")));
+    return Ref::steal(check(PyObject_GetAttrString(m.get(), "apply")));
+  };
+  return check(PyObject_CallFunctionObjArgs(general.get(find), cls, args, nullptr));
+}
 PyObject* py_apply(PyObject* cls, PyObject* args) {
+  return guarded([&] { return inside_transform() ? apply_in_transform(cls, args) : apply(cls, args); });
+}
+PyObject* py_apply_recorded(PyObject* cls, PyObject* args) {
   return guarded([&] { return apply(cls, args); });
 }
 
@@ -360,6 +374,8 @@ void init_autograd_function(PyObject* module) {
   g_methods.push_back({"maybe_clear_saved_tensors", clear_saved, METH_NOARGS, nullptr});
   g_methods.push_back(
       {"apply", py_apply, METH_CLASS | METH_VARARGS, "apply(*args): runs forward and records the call."});
+  g_methods.push_back({"_apply_recorded", py_apply_recorded, METH_CLASS | METH_VARARGS,
+                       "apply for the innermost function transform alone."});
   g_methods.push_back({nullptr, nullptr, 0, nullptr});
   FunctionBaseType.tp_name = "torch._C._FunctionBase";
   FunctionBaseType.tp_basicsize = sizeof(PyContext);

@@ -227,23 +227,26 @@ def grad(
 
 
 def _batched(outputs, grads, retain_graph, create_graph, inputs, allow_unused, accumulate):
-    """One pass for each entry of the batch, stacked."""
+    """One pass for a batch of gradients; None for inputs that the outputs don't depend on."""
+    from tessera.func import vmap
+
     if any(g is not None and g.dim() == 0 for g in grads) or all(g is None for g in grads):
         raise ValueError(
             "is_grads_batched=True needs a batch of gradients for each of the outputs: tensors whose first dimension "
             "is the batch, but got gradients without one."
         )
-    size = next(g.shape[0] for g in grads if g is not None)
-    rows = []
-    for i in range(size):
-        row = tuple(None if g is None else g[i] for g in grads)
-        rows.append(
-            _C._run_backward(outputs, row, retain_graph or i + 1 < size, create_graph, inputs, allow_unused, accumulate)
-        )
-    if not rows:
+    if next(g.shape[0] for g in grads if g is not None) == 0:
         return tuple(wanted.new_zeros((0, *wanted.shape)) for wanted in inputs)
-    columns = zip(*rows)
-    return tuple(None if column[0] is None else tessera.stack(column) for column in columns)
+    found = []
+
+    def one(*batch):
+        rest = iter(batch)
+        row = tuple(None if g is None else next(rest) for g in grads)
+        found[:] = _C._run_backward(outputs, row, retain_graph, create_graph, inputs, allow_unused, accumulate)
+        return tuple(g for g in found if g is not None)
+
+    batched = iter(vmap(one, randomness="different")(*(g for g in grads if g is not None)))
+    return tuple(None if g is None else next(batched) for g in found)
 
 
 _names = {

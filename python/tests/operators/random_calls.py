@@ -1,6 +1,8 @@
 """Calls random operators with random arguments, and prints how many calls returned and how many raised what.
 
-    python random_calls.py --calls N --seed S [--only REGEX]
+    python random_calls.py --calls N --seed S [--only REGEX] [--vmap]
+
+With --vmap some tensors of each call get a batch, and the call runs under vmap, some of them in grad as well.
 
 Every exception must be one that the documents name; anything else is an AssertionError that shows the call. A crash
 shows itself: test_random_calls.py runs this in
@@ -17,6 +19,7 @@ import warnings
 
 import tessera
 from tessera._ops import FunctionSchema, ops
+from tessera.func import vjp, vmap
 
 ALLOWED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
 # Operators that work on the process or other people's memory rather than on values.
@@ -195,7 +198,45 @@ def operators(only):
     return found
 
 
-def run(calls, seed, only, log):
+def in_transforms(rng, op, positional, keywords):
+    """The call under vmap, with a batch of two in some of its tensors."""
+    tensors, dims = [], []
+    values = [*positional, *keywords.values()]
+    for value in values:
+        if isinstance(value, tessera.Tensor):
+            mapped = rng.random() < 0.7
+            dims.append(rng.randrange(-value.dim() - 1, value.dim() + 1) if mapped else None)
+            tensors.append(tessera.stack([value.detach()] * 2, dims[-1]) if mapped else value.detach())
+    if all(d is None for d in dims):
+        raise ValueError("nothing to map")
+    function = _results_of(op, positional, keywords)
+    if rng.random() < 0.3:
+        inner = function
+        function = lambda *t: vjp_of_sum(inner, *t)
+    randomness = rng.choice(("error", "same", "different"))
+    return vmap(function, tuple(dims), randomness=randomness)(*tensors)
+
+
+def _results_of(op, positional, keywords):
+    def call(*tensors):
+        fresh = iter(tensors)
+        put = lambda v: next(fresh) if isinstance(v, tessera.Tensor) else v
+        args = [put(v) for v in positional]
+        return op(*args, **{k: put(v) for k, v in keywords.items()})
+
+    return call
+
+
+def vjp_of_sum(function, *tensors):
+    result, pull = vjp(lambda x: _first(function(x, *tensors[1:])), tensors[0])
+    return pull(tessera.ones_like(result))[0]
+
+
+def _first(result):
+    return _first(result[0]) if isinstance(result, (tuple, list)) and result else result
+
+
+def run(calls, seed, only, log, mapped=False):
     rng = random.Random(seed)
     tessera.manual_seed(seed)
     table = operators(only)
@@ -222,7 +263,7 @@ def run(calls, seed, only, log):
                 file.write(f"{schema}\n{positional!r}\n{keywords!r}\n")
         signal.alarm(60)
         try:
-            result = op(*positional, **keywords)
+            result = in_transforms(rng, op, positional, keywords) if mapped else op(*positional, **keywords)
             counts["returned"] += 1
             if rng.random() < 0.05:
                 repr(result)
@@ -250,12 +291,13 @@ def main():
     ap.add_argument("--seed", type=int, default=0)
     ap.add_argument("--only")
     ap.add_argument("--log")
+    ap.add_argument("--vmap", action="store_true")
     opts = ap.parse_args()
     warnings.simplefilter("ignore")
     resource.setrlimit(
         resource.RLIMIT_AS, (4 << 30, 4 << 30)
     )  # what asks for more memory is refused, not granted slowly
-    for name, count in run(opts.calls, opts.seed, opts.only, opts.log).most_common():
+    for name, count in run(opts.calls, opts.seed, opts.only, opts.log, opts.vmap).most_common():
         print(name, count)
 
 

@@ -29,6 +29,7 @@ class Entry:
         text, _, _, _, self.source, gradients, constants, self.numbers, self.tags = row
         self.schema = FunctionSchema(text)
         self.name = identify(self.schema)
+        self.full_name = self.schema.name + (f".{self.schema.overload_name}" if self.schema.overload_name else "")
         self.op = getattr(getattr(ops.aten, self.schema.name.split("::")[1]), self.schema.overload_name or "default")
         self.constants = {int(n) for n in constants.split()}
         self.differentiable = gradients != ""

@@ -16,8 +16,9 @@ CALLS = int(os.environ.get("TESSERA_RANDOM_CALLS", "4000"))
 PER_PROCESS = 2000
 
 
+@pytest.mark.parametrize("mode", [[], ["--vmap"]], ids=["plain", "vmap"])
 @pytest.mark.parametrize("seed", range(max(1, CALLS // PER_PROCESS)))
-def test_random_calls(seed, tmp_path):
+def test_random_calls(seed, mode, tmp_path):
     log = tmp_path / "last_call.txt"
     run = subprocess.run(
         [
@@ -31,6 +32,7 @@ def test_random_calls(seed, tmp_path):
             str(1000 + seed),
             "--log",
             str(log),
+            *mode,
         ],
         capture_output=True,
         text=True,

@@ -1,0 +1,283 @@
+#include "func/front.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+
+#include "autograd/variable.h"
+#include "func/rules/batching.h"
+#include "func/rules/plan.h"
+#include "func/wrapper.h"
+#include "tensor/dispatch/runtime.h"
+#include "tensor/ops/api.h"
+
+namespace tessera::func {
+namespace {
+
+using Values = std::vector<Value>;
+
+// f(tensor) -> bool for the tensors among the arguments, until it is true.
+template <class F>
+bool any_tensor(const Value* args, size_t n, F f) {
+  for (size_t i = 0; i < n; ++i) {
+    if (args[i].is_tensor()) {
+      if (args[i].tensor().defined() && f(args[i].tensor())) return true;
+    } else if (args[i].is_tensor_list()) {
+      for (const Tensor& t : args[i].tensor_list())
+        if (t.defined() && f(t)) return true;
+    }
+  }
+  return false;
+}
+
+// The arguments with every tensor replaced by f(tensor).
+template <class F>
+Values map_tensors(const Value* args, size_t n, F f) {
+  Values out;
+  out.reserve(n);
+  for (size_t i = 0; i < n; ++i) {
+    if (args[i].is_tensor()) {
+      out.push_back(args[i].tensor().defined() ? Value::of(Tensor(f(args[i].tensor()))) : args[i]);
+    } else if (args[i].is_tensor_list()) {
+      std::vector<Tensor> list;
+      for (const Tensor& t : args[i].tensor_list()) list.push_back(t.defined() ? f(t) : Tensor());
+      out.push_back(Value::of(std::move(list)));
+    } else {
+      out.push_back(args[i]);
+    }
+  }
+  return out;
+}
+
+void call_again(const OpHeader& op, const Value* args, Value* rets) { op.info->adapter->call(op, nullptr, args, rets); }
+
+// --- views of tracked tensors ---
+
+Value owned(const Value& v) {
+  switch (v.tag()) {
+    case Value::Tag::kIntList:
+      return Value::of(IntVector(v.int_list().begin(), v.int_list().end()));
+    case Value::Tag::kString:
+      return Value::of(std::string(v.string()));
+    case Value::Tag::kTensor:
+      return Value::of(Tensor(v.tensor()));
+    default:
+      return v;
+  }
+}
+
+// Makes a view again, from its base, by the operators that made it.
+struct ViewOfCall final : public autograd::ViewFn {
+  const OpHeader* op;
+  Values args;  // the first one is the tensor that is viewed
+  size_t output;
+  bool is_list;
+  size_t num_rets;
+  IntrusivePtr<RefCounted> before;  // how the tensor that is viewed came from the base, if it is a view itself
+  Tensor replay(const Tensor& base) override {
+    Values a = args;
+    a[0] = Value::of(before ? static_cast<ViewFn&>(*before).replay(base) : base);
+    Values rets(num_rets);
+    call_again(*op, a.data(), rets.data());
+    return is_list ? rets[0].tensor_list()[output] : rets[output].tensor();
+  }
+};
+
+void mark_view(const Tensor& view, const Tensor& of, const OpHeader& op, const Value* args, size_t n, size_t output,
+               bool is_list, size_t num_rets) {
+  TensorImpl* impl = view.impl();
+  const IntrusivePtr<TensorImpl> base = of.is_view() ? of.impl()->view_base() : of.impl_ptr();
+  impl->set_own_version(base->own_version());
+  if (!of.is_floating_point() && !of.is_complex()) return;
+  impl->set_view_base(base, is_list                     ? ViewCreation::kMultiOutput
+                            : thread_state.grad_enabled ? of.impl()->view_creation()
+                                                        : ViewCreation::kNoGrad);
+  auto replay = make_intrusive<ViewOfCall>();
+  replay->op = &op;
+  for (size_t i = 0; i < n; ++i) replay->args.push_back(i == 0 ? Value() : owned(args[i]));
+  replay->output = output;
+  replay->is_list = is_list;
+  replay->num_rets = num_rets;
+  if (of.is_view() && of.impl()->autograd_meta()) replay->before = of.impl()->autograd_meta()->view_fn;
+  impl->materialize_autograd_meta().view_fn = replay;
+  impl->update_autograd_key();
+}
+
+// --- grad and jvp: the level's own part is done, or there is none; outside of the level everything is a value ---
+
+void run_below(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t num_rets) {
+  const int64_t id = top_level()->id;
+  bool history = false;
+  {
+    Hidden hidden;
+    const Values values = map_tensors(args, n, [&](const Tensor& t) {
+      WrapperImpl* w = wrapper_at(t, id);
+      return w ? w->value() : t;
+    });
+    call_again(op, values.data(), rets);
+    history = hidden.level().history_outside;
+    if (!history) {
+      history = any_tensor(rets, num_rets, [](const Tensor& t) { return has_history(t); });
+      if (!history && op.mutable_args)
+        history = any_tensor(values.data(), n, [](const Tensor& t) { return has_history(t); });
+      hidden.level().history_outside = history;
+    }
+  }
+  if (op.mutable_args) {
+    // What was written is the argument itself, with a new version.
+    bool first = true;
+    for (size_t i = 0; i < n; ++i) {
+      if (!(op.mutable_args >> i & 1)) continue;
+      any_tensor(args + i, 1, [&](const Tensor& t) {
+        if (WrapperImpl* w = wrapper_at(t, id)) {
+          w->refresh();
+          w->bump_version();
+        }
+        return false;
+      });
+      if (std::exchange(first, false) && num_rets > 0 && args[i].is_tensor())
+        rets[0] = Value::of(Tensor(args[i].tensor()));
+    }
+    return;
+  }
+  const bool view = op.flags & kIsView;
+  const Tensor* viewed =
+      view && n > 0 && args[0].is_tensor() && wrapper_at(args[0].tensor(), id) ? &args[0].tensor() : nullptr;
+  for (size_t i = 0; i < num_rets; ++i) {
+    if (rets[i].is_tensor() && rets[i].tensor().defined()) {
+      Tensor t = make_tracked(rets[i].tensor(), id);
+      if (viewed) mark_view(t, *viewed, op, args, n, i, false, num_rets);
+      rets[i] = Value::of(std::move(t));
+    } else if (rets[i].is_tensor_list()) {
+      std::vector<Tensor> list;
+      for (const Tensor& t : rets[i].tensor_list()) {
+        list.push_back(t.defined() ? make_tracked(t, id) : Tensor());
+        if (viewed) mark_view(list.back(), *viewed, op, args, n, list.size() - 1, true, num_rets);
+      }
+      rets[i] = Value::of(std::move(list));
+    }
+  }
+}
+
+void back_mode(void*, const OpHeader& op, DispatchKeySet, const Value* args, size_t n, Value* rets, size_t num_rets) {
+  run_below(op, args, n, rets, num_rets);
+}
+
+bool records(const Value* args, size_t n, int64_t id) {
+  if (!thread_state.grad_enabled || thread_state.inference_mode || (thread_state.excluded & kAutogradKeys.bits()))
+    return false;
+  return any_tensor(args, n, [&](const Tensor& t) { return wrapper_at(t, id) && t.requires_grad(); });
+}
+
+[[noreturn]] void throw_captured(const OpHeader& op) {
+  throw Error(str_cat(
+      "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation (",
+      op.name, op.overload[0] ? "." : "", op.overload,
+      ") that would mutate a captured Tensor. This is not supported: make the tensor an argument of the "
+      "function, or use the out-of-place operator."));
+}
+
+// Ordinary autograd works on the wrappers; the kernel that it calls in the end is back_mode.
+void run_recorded(const OpHeader& op, const Value* args, size_t n, Value* rets, int64_t id) {
+  Device device;
+  any_tensor(args, n, [&](const Tensor& t) {
+    device = t.device();
+    return wrapper_at(t, id) != nullptr;
+  });
+  for (size_t i = 0; i < n; ++i)
+    if (op.mutable_args >> i & 1)
+      if (any_tensor(args + i, 1, [&](const Tensor& t) { return !wrapper_at(t, id); })) throw_captured(op);
+  const auto foreign = [&](const Tensor& t) {
+    return !wrapper_at(t, id) && (wrapper_of(t) || t.requires_grad() || t.keys().has_any(kAutogradKeys));
+  };
+  const DispatchKeySet keys = DispatchKeySet(autograd_key(device.type)) | DispatchKey::kFuncTorchDynamicLayerBackMode;
+  if (!any_tensor(args, n, foreign)) {
+    op.info->adapter->call(op, &keys, args, rets);
+    return;
+  }
+  const Values values = map_tensors(args, n, [&](const Tensor& t) { return foreign(t) ? make_tracked(t, id) : t; });
+  op.info->adapter->call(op, &keys, values.data(), rets);
+}
+
+// --- the innermost level takes the call ---
+
+void run_at_top(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t num_rets) {
+  const Plan& plan = plan_of(op);
+  const Level& top = *top_level();
+  if (plan.composite && plan.family == Family::kDecompose && !(plan.foreign && top.kind == Kind::kVmap)) {
+    const DispatchKeySet none;
+    op.info->adapter->call(op, &none, args, rets);
+    return;
+  }
+  if (top.kind == Kind::kVmap) {
+    run_batched(op, plan, {args, n}, rets, num_rets);
+    return;
+  }
+  if (plan.composite) {  // its batching rule is for vmap alone
+    const DispatchKeySet none;
+    op.info->adapter->call(op, &none, args, rets);
+    return;
+  }
+  if (records(args, n, top.id))
+    run_recorded(op, args, n, rets, top.id);
+  else
+    run_below(op, args, n, rets, num_rets);
+}
+
+// Wrappers whose level has ended are what they wrap.
+bool is_dead(const Tensor& t) {
+  const WrapperImpl* w = wrapper_of(t);
+  return w && !find_level(w->level());
+}
+
+void front_mode(void*, const OpHeader& op, DispatchKeySet, const Value* args, size_t n, Value* rets, size_t num_rets) {
+  if (!any_tensor(args, n, is_dead)) {
+    run_at_top(op, args, n, rets, num_rets);
+    return;
+  }
+  const Values values = map_tensors(args, n, without_dead);
+  run_at_top(op, values.data(), n, rets, num_rets);
+}
+
+// No level is left, but a wrapper is.
+void dead_wrapper(void*, const OpHeader& op, DispatchKeySet, const Value* args, size_t n, Value* rets, size_t) {
+  TESSERA_CHECK(any_tensor(args, n, is_dead), "a tensor of a function transform reached '", op.name,
+                "' past its level; this is a bug");
+  const Values values = map_tensors(args, n, without_dead);
+  call_again(op, values.data(), rets);
+}
+
+RuntimeKernel boxed(BoxedKernel f) {
+  RuntimeKernel k;
+  k.boxed = make_intrusive<BoxedEntry>();
+  k.boxed->kernel = f;
+  return k;
+}
+
+}  // namespace
+}  // namespace tessera::func
+
+// For C++ code that reads a number (declared, weak, in tensor/core/tensor.cc).
+namespace tessera::internal {
+Scalar item_in_transform(const Tensor& t) {
+  Value args[] = {lend(t)}, result;
+  op::_local_scalar_dense.info->adapter->call(op::_local_scalar_dense, nullptr, args, &result);
+  return result.scalar();
+}
+}  // namespace tessera::internal
+
+namespace tessera::func {
+
+void register_kernels() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    static const std::array<Registration, 4>* kept = new std::array<Registration, 4>{
+        register_fallback(DispatchKey::kFuncTorchDynamicLayerFrontMode, boxed(front_mode)),
+        register_fallback(DispatchKey::kFuncTorchDynamicLayerBackMode, boxed(back_mode)),
+        register_fallback(DispatchKey::kFuncTorchBatched, boxed(dead_wrapper)),
+        register_fallback(DispatchKey::kFuncTorchGradWrapper, boxed(dead_wrapper))};
+    (void)kept;
+  });
+}
+
+}  // namespace tessera::func

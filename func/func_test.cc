@@ -1,0 +1,129 @@
+#include <gtest/gtest.h>
+
+#include "autograd/autograd.h"
+#include "func/transforms.h"
+#include "tensor/ops/api.h"
+
+namespace tessera::func {
+namespace {
+
+Tensor values(std::vector<double> v, IntVector sizes) {
+  Tensor t = empty_tensor(sizes, {}, DType::kFloat64, Device());
+  std::copy(v.begin(), v.end(), t.data<double>());
+  return t;
+}
+std::vector<double> read(const Tensor& t) {
+  const Tensor c = contiguous(detach(t));
+  return {c.data<double>(), c.data<double>() + c.numel()};
+}
+Tensor count(int64_t n, IntVector sizes) {
+  std::vector<double> v;
+  for (int64_t i = 0; i < n; ++i) v.push_back(static_cast<double>(i + 1));
+  return values(v, sizes);
+}
+
+TEST(Vmap, ElementwiseAndReduction) {
+  const Tensor x = count(6, {2, 3});
+  EXPECT_EQ(read(vmap([](const Tensor& r) { return mul(r, r).sum(); })(x)), (std::vector<double>{14, 77}));
+}
+TEST(Vmap, DotOfRowsAndOfColumns) {
+  const Tensor a = count(6, {2, 3}), b = count(6, {2, 3});
+  const auto d = [](const Tensor& x, const Tensor& y) { return dot(x, y); };
+  EXPECT_EQ(read(vmap(d)(a, b)), (std::vector<double>{14, 77}));
+  EXPECT_EQ(read(vmap(d, {1, 1})(a, b)), (std::vector<double>{17, 29, 45}));
+  EXPECT_EQ(read(vmap(d, {0, kNotMapped})(a, values({1, 0, 2}, {3}))), (std::vector<double>{7, 16}));
+}
+TEST(Vmap, NestsToAnOuterProduct) {
+  const Tensor a = count(2, {2}), b = count(3, {3});
+  const auto inner = [&](const Tensor& x) { return vmap([&](const Tensor& y) { return mul(x, y); })(b); };
+  EXPECT_EQ(read(vmap(inner)(a)), (std::vector<double>{1, 2, 3, 2, 4, 6}));
+}
+TEST(Vmap, OutDimAndConstantResult) {
+  const Tensor x = count(6, {2, 3});
+  const Tensor r = vmap([](const Tensor& t) { return t; }, {0}, 1)(x);
+  EXPECT_EQ(IntVector(r.sizes().begin(), r.sizes().end()), (IntVector{3, 2}));
+  const Tensor c = values({5}, {});
+  EXPECT_EQ(read(vmap([&](const Tensor&) { return c; })(x)), (std::vector<double>{5, 5}));
+}
+TEST(Vmap, Errors) {
+  const Tensor x = count(6, {2, 3}), y = count(3, {3});
+  const auto sum2 = [](const Tensor& a, const Tensor& b) { return add(a, b); };
+  EXPECT_THROW(vmap(sum2)(x, y), ValueError);
+  EXPECT_THROW(vmap(sum2, {kNotMapped, kNotMapped})(x, y), ValueError);
+  EXPECT_THROW(vmap(sum2, {5, 0})(x, y), ValueError);
+  EXPECT_THROW(vmap([](const Tensor& t) { return mul(t, t.sum().item_scalar()); })(x), Error);
+  EXPECT_THROW(vmap([&](const Tensor& t) { return add_(y, t); })(x), Error);
+  EXPECT_EQ(read(y), (std::vector<double>{1, 2, 3}));
+  EXPECT_THROW(vmap([](const Tensor& t) { return add(t, rand(IntVector{3})); })(x), Error);
+  EXPECT_TRUE(levels().empty());
+}
+TEST(Vmap, InPlaceOnBatchedValues) {
+  const Tensor x = count(6, {2, 3});
+  const auto f = [](const Tensor& t) {
+    const Tensor r = new_zeros(t, IntVector{3});
+    add_(r, t);
+    mul_(select(r, 0, 1), 10);
+    return r;
+  };
+  EXPECT_EQ(read(vmap(f)(x)), (std::vector<double>{1, 20, 3, 4, 50, 6}));
+}
+
+TEST(Grad, NestsWithItselfAndWithAutogradOutside) {
+  const auto cube = [](const Tensor& x) { return pow(x, 3); };
+  const Tensor x = values({2}, {});
+  EXPECT_EQ(read(grad(cube)(x)), (std::vector<double>{12}));
+  EXPECT_EQ(read(grad(grad(cube))(x)), (std::vector<double>{12}));
+  EXPECT_EQ(read(grad(grad(grad(cube)))(x)), (std::vector<double>{6}));
+  x.requires_grad_();
+  autograd::backward({{grad(cube)(x)}});
+  EXPECT_EQ(read(x.grad()), (std::vector<double>{12}));
+}
+TEST(Grad, CapturedTensorsAreConstantsWithTheirOwnHistory) {
+  const Tensor w = values({3}, {});
+  w.requires_grad_();
+  const Tensor g = grad([&](const Tensor& x) { return mul(mul(x, x), w); })(values({2}, {}));
+  EXPECT_EQ(read(g), (std::vector<double>{12}));
+  autograd::backward({{g}});
+  EXPECT_EQ(read(w.grad()), (std::vector<double>{4}));
+}
+TEST(Grad, ViewsAndInPlaceWrites) {
+  const auto f = [](const Tensor& x) {
+    const Tensor y = mul(x, 2);
+    mul_(select(y, 0, 0), x.select(0, 1));
+    return y.sum();
+  };
+  EXPECT_EQ(read(grad(f)(values({3, 5}, {2}))), (std::vector<double>{10, 8}));
+  EXPECT_EQ(read(vmap(grad(f))(values({3, 5, 1, 2}, {2, 2}))), (std::vector<double>{10, 8, 4, 4}));
+}
+TEST(Grad, NoGradInsideIsRespectedOutsideNot) {
+  NoGradGuard outside;
+  const auto f = [](const Tensor& x) {
+    Tensor c;
+    {
+      NoGradGuard inside;
+      c = mul(x, x);
+    }
+    return sub(mul(x, x), c);
+  };
+  EXPECT_EQ(read(grad(f)(values({3}, {}))), (std::vector<double>{6}));
+}
+TEST(Grad, PerSampleGradients) {
+  const Tensor w = values({1, -1}, {2}), xs = count(4, {2, 2});
+  const auto loss = [](const Tensor& weight, const Tensor& x) { return pow(dot(weight, x), 2); };
+  EXPECT_EQ(read(vmap(grad(loss), {kNotMapped, 0})(w, xs)), (std::vector<double>{-2, -4, -6, -8}));
+}
+TEST(Jacrev, OfAMatrixProductAndASecondDerivative) {
+  const Tensor m = count(6, {2, 3}), x = count(3, {3});
+  EXPECT_EQ(read(jacrev([&](const Tensor& t) { return mv(m, t); })(x)), read(m));
+  const auto cubes = [](const Tensor& t) { return pow(t, 3).sum(); };
+  EXPECT_EQ(read(jacrev(grad(cubes))(x)), (std::vector<double>{6, 0, 0, 0, 12, 0, 0, 0, 18}));
+}
+TEST(Vjp, CanBeAskedAgain) {
+  auto [value, pull] = vjp([](const Tensor& t) { return mul(t, t); }, count(2, {2}));
+  EXPECT_EQ(read(value), (std::vector<double>{1, 4}));
+  EXPECT_EQ(read(pull(values({1, 1}, {2}))), (std::vector<double>{2, 4}));
+  EXPECT_EQ(read(pull(values({0, 2}, {2}))), (std::vector<double>{0, 8}));
+}
+
+}  // namespace
+}  // namespace tessera::func

@@ -1,0 +1,111 @@
+#include "func/transforms.h"
+
+#include <algorithm>
+
+#include "autograd/autograd.h"
+#include "autograd/engine.h"
+#include "autograd/variable.h"
+#include "func/rules/batching.h"
+#include "tensor/ops/api.h"
+
+namespace tessera::func {
+
+int64_t batch_size_of(const Tensor& t, int64_t dim) {
+  TESSERA_CHECK_VALUE(dim >= -t.dim() && dim < t.dim(), "vmap: Got in_dim=", dim,
+                      " for an input, but the input is of dimensionality ", t.dim(),
+                      ", so expected in_dim to satisfy -", t.dim(), " <= in_dim < ", t.dim());
+  return t.sizes()[static_cast<size_t>(dim < 0 ? dim + t.dim() : dim)];
+}
+
+Tensor add_batch_dim(const Tensor& t, int64_t dim, int64_t level) {
+  return make_batched(t, dim < 0 ? dim + t.dim() : dim, level);
+}
+
+Tensor remove_batch_dim(const Tensor& t, int64_t dim, int64_t level, int64_t batch_size) {
+  const Part p = part_of(t, level);
+  const int64_t rank = p.rank() + 1;
+  TESSERA_CHECK_INDEX(dim >= -rank && dim < rank, "Dimension out of range (expected to be in range of [", -rank, ", ",
+                      rank - 1, "], but got ", dim, ")");
+  const int64_t to = dim < 0 ? dim + rank : dim;
+  if (top_level() && top_level()->id == level) {
+    Hidden hidden;
+    if (!p.batched()) {
+      const Tensor front = in_front(p, batch_size);
+      return to == 0 ? front : movedim(front, 0, to);
+    }
+    return p.batch_dim == to ? p.value : movedim(p.value, p.batch_dim, to);
+  }
+  if (!p.batched()) return to == 0 ? in_front(p, batch_size) : movedim(in_front(p, batch_size), 0, to);
+  return p.batch_dim == to ? p.value : movedim(p.value, p.batch_dim, to);
+}
+
+Tensor watched(const Tensor& t, int64_t level) {
+  const Tensor r = make_tracked(t, level);
+  if (r.is_floating_point() || r.is_complex()) r.impl()->set_requires_grad(true);
+  if (Level* l = find_level(level)) l->history_outside = l->history_outside || has_history(t);
+  return r;
+}
+
+Tensor outside_of(const Tensor& t, int64_t level) {
+  WrapperImpl* w = wrapper_at(t, level);
+  return w ? w->value() : t;
+}
+
+void check_scalar_output(const Tensor& t) {
+  TESSERA_CHECK(t.dim() == 0, "grad_and_value(f)(*args): Expected f(*args) to return a scalar tensor, got tensor with ",
+                t.dim(), " dims. Maybe you wanted to use the vjp or jacrev APIs instead?");
+  TESSERA_CHECK(t.is_floating_point(),
+                "grad_and_value(f)(*args): expected f(*args) to return a real number of a "
+                "floating-point dtype, got ",
+                name_of(t.dtype()));
+}
+
+Tensor zeros_of(const Tensor& t) { return zeros_like(t); }
+
+namespace {
+bool derivative_outside() {
+  return std::any_of(levels().begin(), levels().end(), [](const Level& l) { return l.kind != Kind::kVmap; });
+}
+}  // namespace
+
+std::vector<Tensor> pull_back(TensorList outputs, TensorList cotangents, TensorList inputs, bool retain_graph,
+                              bool history) {
+  std::vector<autograd::Edge> roots, targets;
+  std::vector<Tensor> gradients;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].defined() || !outputs[i].requires_grad()) continue;
+    roots.push_back(autograd::gradient_edge(outputs[i]));
+    gradients.push_back(cotangents.empty() ? ones_like(outputs[i]) : cotangents[i]);
+    history = history || has_history(gradients.back());
+  }
+  if (roots.empty()) return std::vector<Tensor>(inputs.size());
+  std::vector<size_t> place;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].requires_grad()) continue;
+    targets.push_back(autograd::gradient_edge(inputs[i]));
+    place.push_back(i);
+  }
+  std::vector<Tensor> result(inputs.size());
+  if (targets.empty()) return result;
+  const std::vector<Tensor> found =
+      autograd::run_backward(roots, std::move(gradients), targets,
+                             {.retain_graph = retain_graph,
+                              .create_graph = thread_state.grad_enabled && (history || derivative_outside()),
+                              .accumulate = false,
+                              .allow_unused = true});
+  for (size_t k = 0; k < place.size(); ++k)
+    if (k < found.size()) result[place[k]] = without_dead(found[k]);
+  return result;
+}
+
+Tensor jacobian_of(const Tensor& value, const Tensor& x, const std::function<Tensor(const Tensor&)>& pull) {
+  const int64_t n = value.numel();
+  IntVector rows{n}, shape;
+  rows.insert(rows.end(), value.sizes().begin(), value.sizes().end());
+  shape.insert(shape.end(), value.sizes().begin(), value.sizes().end());
+  shape.insert(shape.end(), x.sizes().begin(), x.sizes().end());
+  const Tensor basis = view(eye(n, value.dtype(), std::nullopt, value.device()), IntList(rows));
+  return view(vmap(pull)(basis), IntList(shape));
+}
+
+}  // namespace tessera::func

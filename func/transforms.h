@@ -1,0 +1,119 @@
+// Function transforms over C++ callables.
+//
+//   Tensor g = func::grad([](const Tensor& x) { return x.sin().sum(); })(x);
+//   Tensor d = func::vmap([](const Tensor& a, const Tensor& b) { return dot(a, b); })(xs, ys);
+//
+// They nest, with each other and with ordinary autograd around them: what the functions capture is constant to the
+// transform, and has its own history outside of it.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "func/levels.h"
+#include "func/wrapper.h"
+
+namespace tessera::func {
+
+// --- what the transforms are made of; the binding uses the same ---
+
+// The size of dimension `dim` (negative: from the end). ValueError "... dim out of range".
+int64_t batch_size_of(const Tensor& t, int64_t dim);
+// The tensor as the level sees it: without dimension `dim`.
+Tensor add_batch_dim(const Tensor& t, int64_t dim, int64_t level);
+// Back, with the batch at `dim`; expanded if the function's result did not depend on the batch.
+Tensor remove_batch_dim(const Tensor& t, int64_t dim, int64_t level, int64_t batch_size);
+// A tensor that the level of a grad watches.
+Tensor watched(const Tensor& t, int64_t level);
+// What the level made of a value, outside of it.
+Tensor outside_of(const Tensor& t, int64_t level);
+// The gradients of sum(output * cotangent) for the watched inputs, outside of their level, which has ended. An input
+// that no output depends on: undefined. history: record the pass for what is outside (Level::history_outside).
+std::vector<Tensor> pull_back(TensorList outputs, TensorList cotangents, TensorList inputs, bool retain_graph,
+                              bool history);
+// Error unless t is a scalar that has a derivative: what grad() wants of its function's result.
+void check_scalar_output(const Tensor& t);
+
+Tensor zeros_of(const Tensor& t);
+// The rows of a Jacobian, each by one cotangent, all of them in one vmap.
+Tensor jacobian_of(const Tensor& value, const Tensor& x, const std::function<Tensor(const Tensor&)>& pull);
+
+inline constexpr int64_t kNotMapped = INT64_MIN;  // in_dims: the same for the whole batch
+
+// f over dimension in_dims[k] (all: 0) of its arguments; the batch of the result at out_dim. f: Tensor(const
+// Tensor&...). ValueError for sizes that differ and if nothing is mapped.
+template <class F>
+auto vmap(F f, std::vector<int64_t> in_dims = {}, int64_t out_dim = 0, Randomness randomness = Randomness::kError) {
+  return [f = std::move(f), in_dims = std::move(in_dims), out_dim, randomness](const auto&... args) -> Tensor {
+    const std::array<Tensor, sizeof...(args)> given{args...};
+    TESSERA_CHECK_VALUE(in_dims.empty() || in_dims.size() == given.size(), "vmap: in_dims has ", in_dims.size(),
+                        " entries for ", given.size(), " arguments");
+    int64_t batch = -1;
+    const auto dim = [&](size_t i) { return in_dims.empty() ? 0 : in_dims[i]; };
+    for (size_t i = 0; i < given.size(); ++i) {
+      if (dim(i) == kNotMapped) continue;
+      const int64_t n = batch_size_of(given[i], dim(i));
+      TESSERA_CHECK_VALUE(batch < 0 || n == batch,
+                          "vmap: Expected all tensors to have the same size in the mapped "
+                          "dimension, got sizes ",
+                          batch, " and ", n);
+      batch = n;
+    }
+    TESSERA_CHECK_VALUE(batch >= 0, "vmap: at least one argument must be mapped over");
+    const LevelScope level(push_vmap(batch, randomness));
+    std::array<Tensor, sizeof...(args)> seen;
+    for (size_t i = 0; i < given.size(); ++i)
+      seen[i] = dim(i) == kNotMapped ? given[i] : add_batch_dim(given[i], dim(i), level.id());
+    const Tensor out = std::apply(f, seen);
+    return remove_batch_dim(out, out_dim, level.id(), batch);
+  };
+}
+
+// (gradient with respect to the first argument, value) of a function with a scalar result.
+template <class F>
+auto grad_and_value(F f) {
+  return [f = std::move(f)](const Tensor& first, const auto&... rest) -> std::pair<Tensor, Tensor> {
+    LevelScope level(push_grad());
+    const Tensor x = watched(first, level.id());
+    const Tensor out = f(x, rest...);
+    check_scalar_output(out);
+    const bool history = find_level(level.id())->history_outside;
+    const int64_t id = level.id();
+    level.close();
+    const Tensor value = outside_of(out, id);
+    const Tensor found = pull_back({&out, 1}, {}, {&x, 1}, false, history)[0];
+    return {found.defined() ? found : zeros_of(first), value};
+  };
+}
+template <class F>
+auto grad(F f) {
+  return [g = grad_and_value(std::move(f))](const auto&... args) -> Tensor { return g(args...).first; };
+}
+
+// (value, function from a cotangent of the value to that of x).
+template <class F>
+std::pair<Tensor, std::function<Tensor(const Tensor&)>> vjp(F f, const Tensor& x) {
+  LevelScope level(push_grad());
+  const Tensor watch = watched(x, level.id());
+  const Tensor out = f(watch);
+  const int64_t id = level.id();
+  level.close();
+  auto pull = [out, watch, x](const Tensor& cotangent) {
+    const Tensor g = pull_back({&out, 1}, {&cotangent, 1}, {&watch, 1}, true, true)[0];
+    return g.defined() ? g : zeros_of(x);
+  };
+  return {outside_of(out, id), pull};
+}
+
+// The Jacobian, of shape out.shape + x.shape, row by row in reverse mode.
+template <class F>
+auto jacrev(F f) {
+  return [f = std::move(f)](const Tensor& x) -> Tensor {
+    auto [value, pull] = vjp(f, x);
+    return jacobian_of(value, x, pull);
+  };
+}
+
+}  // namespace tessera::func

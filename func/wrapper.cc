@@ -1,0 +1,96 @@
+#include "func/wrapper.h"
+
+namespace tessera::func {
+namespace {
+
+// Wrappers have no memory. Asking for its address is an Error: the storage says that it has been larger.
+const Storage& no_memory() {
+  static const Storage* s = [] {
+    Storage made = StorageImpl::without_data(Device(), 1);
+    made->resize(0);
+    return new Storage(std::move(made));
+  }();
+  return *s;
+}
+
+constexpr DispatchKeySet kLazyBits = DispatchKeySet(DispatchKey::kConjugate) | DispatchKey::kNegative;
+
+}  // namespace
+
+WrapperImpl::WrapperImpl(Tensor value, int64_t level, int64_t batch_dim, DispatchKeySet keys)
+    : TensorImpl(no_memory(), value.dtype(), value.device(), keys | (value.keys() & kLazyBits)),
+      value_(std::move(value)),
+      level_(level),
+      batch_dim_(batch_dim) {
+  set_layout(value_.layout());
+  set_wrapped_number(value_.impl()->is_wrapped_number());
+  refresh();
+}
+
+void WrapperImpl::refresh() {
+  if (!is_batched()) {
+    set_shape_of(*value_.impl());
+  } else {
+    IntVector sizes(value_.sizes().begin(), value_.sizes().end()),
+        strides(value_.strides().begin(), value_.strides().end());
+    sizes.erase(sizes.begin() + batch_dim_);
+    strides.erase(strides.begin() + batch_dim_);
+    set_sizes_and_strides(sizes, strides);
+  }
+  set_storage_offset(value_.storage_offset());
+}
+
+void WrapperImpl::set_value(Tensor value, int64_t batch_dim) {
+  value_ = std::move(value);
+  batch_dim_ = batch_dim;
+  set_dtype(value_.dtype());
+  refresh();
+}
+
+IntrusivePtr<TensorImpl> WrapperImpl::shallow_copy(bool shares_version) const {
+  auto copy = make_intrusive<WrapperImpl>(value_, level_, batch_dim_, keys() - kAutogradKeys - kLazyBits);
+  copy->set_own_version(shares_version && own_version() ? own_version() : make_intrusive<VersionCounter>());
+  return copy;
+}
+
+void WrapperImpl::take_contents_of(const TensorImpl& other) {
+  const auto* w = (other.keys().has_any(kWrapperKeys)) ? static_cast<const WrapperImpl*>(&other) : nullptr;
+  TESSERA_CHECK(w && w->level() == level_ && w->is_batched() == is_batched(),
+                "the data of a tensor inside of a function transform can only be set to that of another tensor of the "
+                "same transform; return the new value from the function instead");
+  set_value(w->value(), w->batch_dim());
+}
+
+Tensor make_batched(const Tensor& value, int64_t batch_dim, int64_t level) {
+  auto impl = make_intrusive<WrapperImpl>(value, level, batch_dim, DispatchKey::kFuncTorchBatched);
+  impl->set_own_version(make_intrusive<VersionCounter>());
+  if (has_history(value)) impl->set_requires_grad(true);  // composite operators ask
+  return Tensor(std::move(impl));
+}
+Tensor make_tracked(const Tensor& value, int64_t level) {
+  auto impl = make_intrusive<WrapperImpl>(value, level, -1, DispatchKey::kFuncTorchGradWrapper);
+  impl->set_own_version(make_intrusive<VersionCounter>());
+  return Tensor(std::move(impl));
+}
+
+Tensor without_dead(const Tensor& t) {
+  Tensor r = t;
+  for (WrapperImpl* w = wrapper_of(r); w && !find_level(w->level()); w = wrapper_of(r)) r = Tensor(w->value());
+  return r;
+}
+Tensor innermost(const Tensor& t) {
+  Tensor r = t;
+  for (WrapperImpl* w = wrapper_of(r); w; w = wrapper_of(r)) r = Tensor(w->value());
+  return r;
+}
+bool has_history(const Tensor& t) {
+  for (Tensor r = t; r.defined();) {
+    if (r.requires_grad()) return true;
+    WrapperImpl* w = wrapper_of(r);
+    if (!w) return false;
+    r = Tensor(w->value());
+  }
+  return false;
+}
+
+}  // namespace tessera::func

@@ -1,0 +1,1 @@
+"""Names by which other libraries reach into the transforms."""
