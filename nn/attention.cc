@@ -8,8 +8,7 @@
 #include "nn/attention_kernels.h"
 #include "nn/nn_ops.h"
 #include "nn/cpu/attention/attention.h"
-#include "nn/engine/engines.h"
-#include "tensor/engine/engines.h"
+#include "nn/engine/attention.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {
@@ -102,7 +101,7 @@ namespace {
 
 bool block_dtype(DType t) { return t == DType::kFloat32 || t == DType::kFloat64 || is_reduced_float(t); }
 bool block_device(const Tensor& t) {
-  return t.device().is_cpu() || t.is_meta() || nn::Engines::of(t.device().type).attention_forward;
+  return t.device().is_cpu() || t.is_meta() || nn::AttentionEngines::of(t.device().type).attention_forward;
 }
 
 // Whether the operators below serve these arguments.

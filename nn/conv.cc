@@ -7,8 +7,7 @@
 #include "nn/spatial.h"
 #include "tensor/core/warning.h"
 #include "nn/cpu/conv/conv.h"
-#include "nn/engine/engines.h"
-#include "tensor/engine/engines.h"
+#include "nn/engine/conv.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {

@@ -3,8 +3,7 @@
 #include "nn/loss_kernels.h"
 #include "nn/nn_ops.h"
 #include "nn/cpu/loss.h"
-#include "nn/engine/engines.h"
-#include "tensor/engine/engines.h"
+#include "nn/engine/loss.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/result_memory.h"
 

@@ -9,8 +9,7 @@
 #include "nn/norm_kernels.h"
 #include "nn/spatial.h"
 #include "nn/cpu/norm.h"
-#include "nn/engine/engines.h"
-#include "tensor/engine/engines.h"
+#include "nn/engine/norm.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {

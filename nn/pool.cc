@@ -6,8 +6,7 @@
 #include "nn/pool_kernels.h"
 #include "nn/spatial.h"
 #include "nn/cpu/pool.h"
-#include "nn/engine/engines.h"
-#include "tensor/engine/engines.h"
+#include "nn/engine/pool.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {

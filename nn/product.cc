@@ -3,7 +3,7 @@
 
 #include "nn/nn_ops.h"
 #include "nn/product_kernels.h"
-#include "tensor/engine/engines.h"
+#include "tensor/engine/gemm.h"
 #include "tensor/ops/matmul_kernels.h"
 #include "tensor/ops/pointwise.h"
 
@@ -75,8 +75,8 @@ Tensor _addmm_activation_kernel(const Tensor& self, const Tensor& mat1, const Te
   if (out.is_meta() || out.numel() == 0) return use_gelu ? gelu(out) : relu(out);
   const bool plain = self.dim() == 1 && self.sizes()[0] == out.sizes()[1] && self.is_contiguous() && beta.equals(1.0) &&
                      out.is_floating_point() && !self.is_neg() && !mat1.is_neg() && !mat2.is_neg();
-  if (!out.is_cpu() && plain && Engines::of(out.device().type).gemm_bias) {
-    GemmBias* const run = engine<GemmBias>(out.device(), nullptr, &Engines::gemm_bias, "gemm_bias");
+  if (!out.is_cpu() && plain && GemmEngines::of(out.device().type).gemm_bias) {
+    GemmBias* const run = engine<GemmBias>(out.device(), nullptr, &GemmEngines::gemm_bias, "gemm_bias");
     if (run(out.dtype(), out.sizes()[0], out.sizes()[1], mat1.sizes()[1], pointwise::to_param(alpha, out.dtype()),
             matrix(mat1), matrix(mat2), self.data_ptr(), use_gelu ? GemmActivation::kTanhGelu : GemmActivation::kRelu,
             matrix(out)))

@@ -6,8 +6,7 @@
 #include "nn/pad_kernels.h"
 #include "nn/spatial.h"
 #include "nn/cpu/conv/conv.h"
-#include "nn/engine/engines.h"
-#include "tensor/engine/engines.h"
+#include "nn/engine/conv.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {

@@ -4,7 +4,7 @@
 #include "optim/ops_extra.h"
 #include "optim/ops_kernels.h"
 #include "optim/engine/engines.h"
-#include "tensor/engine/engines.h"
+#include "tensor/engine/device.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/result_memory.h"
 #include "tensor/ops/promotion.h"
@@ -101,8 +101,8 @@ class StepOnDevice {
     tensors_ = {t, static_cast<int64_t>(self.size()), sizes_.data(), lists_[0].data(), lists_[1].data(), {}};
     for (size_t i = 0; i < 3; ++i) tensors_.state[i] = lists_[2 + i].empty() ? nullptr : lists_[2 + i].data();
     engines_ = &optim::Engines::of(d.type);
-    const Engines& core = Engines::of(d.type);
-    if (fits_ && core.select) core.select(d);
+    const DeviceTable& device = DeviceTable::of(d.type);
+    if (fits_ && device.select) device.select(d);
   }
   StepOnDevice(const StepOnDevice&) = delete;
   bool run(const cpu::SgdStep& s) const {

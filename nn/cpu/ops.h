@@ -2,7 +2,9 @@
 // with what each op computes, is ops.inc.
 #pragma once
 
-#include "tensor/cpu/pointwise/pointwise.h"
+namespace tessera {
+struct PointwiseOp;  // tensor/cpu/pointwise/pointwise.h
+}
 
 namespace tessera::pw {
 

@@ -5,8 +5,7 @@
 #include "tensor/core/error.h"
 #include "nn/cuda/attention.h"
 #include "tensor/cuda/libraries/blas.h"
-#include "nn/cuda/engines.h"
-#include "tensor/cuda/support/engines.h"
+#include "nn/cuda/attention_engines.h"
 
 namespace tessera::cuda {
 namespace {

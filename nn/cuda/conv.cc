@@ -12,8 +12,9 @@
 #include "nn/cpu/conv/conv_sizes.h"
 #include "tensor/core/error.h"
 #include "tensor/cuda/libraries/dnn.h"
-#include "nn/cuda/engines.h"
-#include "tensor/cuda/support/engines.h"
+#include "nn/cuda/conv_engines.h"
+#include "tensor/cuda/gemm/engines.h"
+#include "tensor/cuda/pointwise/engines.h"
 #include "nn/cuda/nn_kernels.h"
 
 namespace tessera::cuda {

@@ -1,7 +1,7 @@
 #include "tensor/core/error.h"
 #include "nn/cpu/conv/conv.h"
 #include "tensor/cuda/libraries/dnn.h"
-#include "nn/cuda/engines.h"
+#include "nn/cuda/conv_engines.h"
 #include "tensor/cuda/support/data_testing.h"
 
 namespace tessera::cuda {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "nn/cuda/engines.h"
-#include "tensor/cuda/support/engines.h"
+#include "nn/cuda/embedding_engines.h"
+#include "tensor/cuda/sort/engines.h"
 #include "tensor/cuda/support/report.h"
 #include "tensor/cuda/support/types.h"
 

@@ -2,8 +2,7 @@
 #include <vector>
 
 #include "tensor/core/error.h"
-#include "nn/cuda/engines.h"
-#include "tensor/cuda/support/engines.h"
+#include "nn/cuda/embedding_engines.h"
 #include "tensor/cuda/support/testing.h"
 
 namespace tessera::cuda {

@@ -1,5 +1,5 @@
 // Sliding blocks as columns, and back.
-#include "nn/cuda/engines.h"
+#include "nn/cuda/conv_engines.h"
 #include "nn/cuda/nn_kernels.h"
 #include "nn/cuda/nn_vector.h"
 

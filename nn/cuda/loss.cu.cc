@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "tensor/cuda/support/block.h"
-#include "nn/cuda/engines.h"
+#include "nn/cuda/loss_engines.h"
 #include "tensor/cuda/support/report.h"
 #include "tensor/cuda/support/types.h"
 

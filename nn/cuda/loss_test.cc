@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "tensor/core/error.h"
-#include "nn/cuda/engines.h"
+#include "nn/cuda/loss_engines.h"
 #include "tensor/cuda/support/testing.h"
 
 namespace tessera::cuda {

@@ -1,5 +1,5 @@
 // Batch and group normalisation: sums for each channel or group, then one pass over the elements.
-#include "nn/cuda/engines.h"
+#include "nn/cuda/norm_engines.h"
 #include "nn/cuda/norm.h"
 
 namespace tessera::cuda {

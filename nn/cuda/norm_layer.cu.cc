@@ -1,6 +1,6 @@
 // Layer normalisation. A row of up to 16384 elements (8192 in the gradient) stays in the registers of its threads;
 // longer rows are group normalisations of one group.
-#include "nn/cuda/engines.h"
+#include "nn/cuda/norm_engines.h"
 #include "nn/cuda/norm.h"
 
 namespace tessera::cuda {

@@ -2,7 +2,7 @@
 // that results are the same on every run.
 #include <limits>
 
-#include "nn/cuda/engines.h"
+#include "nn/cuda/pool_engines.h"
 #include "nn/cuda/nn_kernels.h"
 #include "tensor/cuda/support/types.h"
 #include "nn/cpu/pool_windows.h"

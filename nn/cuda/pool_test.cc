@@ -1,6 +1,6 @@
 #include "tensor/core/error.h"
 #include "nn/cpu/pool.h"
-#include "nn/cuda/engines.h"
+#include "nn/cuda/pool_engines.h"
 #include "tensor/cuda/support/data_testing.h"
 
 namespace tessera::cuda {

@@ -1,11 +1,14 @@
 #include "python/bindings/device_library.h"
 
 #include <array>
+#include <type_traits>
 
 #include "nn/cpu/ops.h"
 #include "python/bindings/autograd/autograd.h"
+#include "python/bindings/device_api.h"
 #include "python/bindings/types.h"
 #include "tensor/core/generator/philox.h"
+#include "tensor/cpu/pointwise/pointwise_ops.h"
 
 namespace tessera::python {
 namespace {
@@ -30,8 +33,12 @@ void load_library(DeviceType t) {
 }
 
 template <class Table>
-Table* engines_for(DeviceType t) {
+Table* table_for(DeviceType t) {
   return &Table::of(t);
+}
+template <class... Tables>
+constexpr TablesOf<Tables...> lookups(std::type_identity<TablesOf<Tables...>>) {
+  return {table_for<Tables>...};
 }
 DeviceHooks* hooks_for(DeviceType t) { return &device_hooks(t); }
 const PointwiseOp* const g_pointwise_ops[] = {
@@ -39,10 +46,9 @@ const PointwiseOp* const g_pointwise_ops[] = {
 #include "python/bindings/device_pointwise_ops.inc"
 #undef TESSERA_PW
 };
-const DeviceApi g_api{DeviceApi::kVersion,           engines_for<Engines>,
-                      engines_for<nn::Engines>,      engines_for<optim::Engines>,
-                      engines_for<foreach::Engines>, hooks_for,
-                      default_cuda_generator,        g_pointwise_ops};
+const DeviceApi g_api{DeviceApi::kVersion,    lookups(std::type_identity<EngineTables>()),
+                      table_for<DeviceTable>, hooks_for,
+                      default_cuda_generator, g_pointwise_ops};
 
 PyObject* py_default_cuda_generator(PyObject*, PyObject* index) {
   return guarded([&] {

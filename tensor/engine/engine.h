@@ -1,20 +1,20 @@
 // How an operator reaches the engine of its tensors' device. Operators of all libraries are written once, for every
-// device: shapes, dtypes and errors in tensor/ops, nn ..., memory behind tables of functions, one table for each
-// library that has engines.
+// device: shapes, dtypes and errors in tensor/ops, nn ..., memory behind tables of functions, one table for each family
+// of kernels:
 //
-//   struct Engines : EngineTable<Engines> {  // in nn/engine/engines.h
-//     // Of the CPU's type. Null: the operators that need it raise NotImplementedError.
-//     decltype(&cpu::conv_forward) conv_forward = nullptr;
+//   #define TESSERA_SORT_ENGINES(F) F(run_sort) F(run_topk)  // tensor/engine/sort.h: functions of tensor/cpu/sort
+//   struct SortEngines : EngineTable<SortEngines> {
+//     TESSERA_SORT_ENGINES(TESSERA_ENGINE_MEMBER)
 //   };
-//   // By which TESSERA_ON finds it.
-//   namespace engine_entries { inline constexpr auto conv_forward = &nn::Engines::conv_forward; }
+//   // By which TESSERA_ON finds them.
+//   namespace engine_entries { inline constexpr auto run_sort = &SortEngines::run_sort; ... }
 #pragma once
 
 #include "tensor/core/device.h"
 
 namespace tessera {
 
-// Engines::of(t): the table of a device type. The device's library fills it when it is loaded.
+// SortEngines::of(t): the table of a device type. The device's library fills it when it is loaded.
 template <class Table>
 struct EngineTable {
   static Table& of(DeviceType t) {
@@ -22,6 +22,11 @@ struct EngineTable {
     return tables[static_cast<int>(t)];
   }
 };
+// For lists of engines. In a table: of the CPU's type. Null: the operators that need it raise NotImplementedError.
+#define TESSERA_ENGINE_MEMBER(name) decltype(&::tessera::cpu::name) name = nullptr;
+// In a device's library: a function of the same signature and meaning for its own memory, and its place in `engines`.
+#define TESSERA_ENGINE_DECLARATION(name) decltype(::tessera::cpu::name) name;
+#define TESSERA_ENGINE_CONNECTION(name) engines.name = &name;
 
 namespace internal {
 // Makes `d` the device that the calling thread's engine calls work on; its type. NotImplementedError where no library

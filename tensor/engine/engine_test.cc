@@ -7,7 +7,14 @@
 
 #include "gtest/gtest.h"
 #include "tensor/core/error.h"
-#include "tensor/engine/engines.h"
+#include "tensor/engine/device.h"
+#include "tensor/engine/functions.h"
+#include "tensor/engine/gemm.h"
+#include "tensor/engine/index.h"
+#include "tensor/engine/pointwise.h"
+#include "tensor/engine/random.h"
+#include "tensor/engine/reduce.h"
+#include "tensor/engine/sort.h"
 
 namespace tessera {
 
@@ -48,10 +55,11 @@ class Loaded {
  public:
   Loaded() {
     selected.clear();
-    Engines::of(kDevice.type).select = [](Device d) { selected.push_back(d); };
+    DeviceTable::of(kDevice.type).select = [](Device d) { selected.push_back(d); };
   }
   ~Loaded() {
-    Engines::of(kDevice.type) = Engines();
+    DeviceTable::of(kDevice.type) = DeviceTable();
+    IndexEngines::of(kDevice.type) = IndexEngines();
     own::Engines::of(kDevice.type) = own::Engines();
     own::OtherEngines::of(kDevice.type) = own::OtherEngines();
   }
@@ -86,7 +94,7 @@ TEST(Engine, NoLibraryIsLoaded) {
 
 TEST(Engine, EntriesOfTheCore) {
   const Loaded loaded;
-  Engines::of(kDevice.type).run_flip = &device_flip;
+  IndexEngines::of(kDevice.type).run_flip = &device_flip;
   TESSERA_ON(kDevice, run_flip)({}, 5, {}, {});
   EXPECT_EQ(flipped, 5u);
   EXPECT_EQ(selected, std::vector<Device>{kDevice});
@@ -125,13 +133,24 @@ TEST(Engine, ANullEntryRaises) {
 }
 
 TEST(Engine, TablesStartEmpty) {
-  const Engines& e = Engines::of(DeviceType::kXPU);
-#define TESSERA_ENGINE(name) EXPECT_EQ(e.name, nullptr) << #name;
-#include "tensor/engine/engines.inc"
-#undef TESSERA_ENGINE
-  EXPECT_EQ(e.gemm_bias, nullptr);
-  EXPECT_EQ(e.select, nullptr);
-  EXPECT_EQ(e.transfer, nullptr);
+#define EXPECT_NULL(name) EXPECT_EQ(table.name, nullptr) << #name;
+#define EXPECT_EMPTY(Table, ENGINES)                  \
+  {                                                   \
+    const Table& table = Table::of(DeviceType::kXPU); \
+    ENGINES(EXPECT_NULL)                              \
+  }
+  EXPECT_EMPTY(PointwiseEngines, TESSERA_POINTWISE_ENGINES)
+  EXPECT_EMPTY(ReduceEngines, TESSERA_REDUCE_ENGINES)
+  EXPECT_EMPTY(SortEngines, TESSERA_SORT_ENGINES)
+  EXPECT_EMPTY(IndexEngines, TESSERA_INDEX_ENGINES)
+  EXPECT_EMPTY(FunctionEngines, TESSERA_FUNCTION_ENGINES)
+  EXPECT_EMPTY(RandomEngines, TESSERA_RANDOM_ENGINES)
+  EXPECT_EMPTY(GemmEngines, TESSERA_GEMM_ENGINES)
+#undef EXPECT_EMPTY
+#undef EXPECT_NULL
+  EXPECT_EQ(GemmEngines::of(DeviceType::kXPU).gemm_bias, nullptr);
+  EXPECT_EQ(DeviceTable::of(DeviceType::kXPU).select, nullptr);
+  EXPECT_EQ(DeviceTable::of(DeviceType::kXPU).transfer, nullptr);
 }
 
 }  // namespace

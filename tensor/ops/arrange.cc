@@ -7,7 +7,7 @@
 #include "tensor/core/warning.h"
 #include "tensor/cpu/index/distinct.h"
 #include "tensor/cpu/index/index.h"
-#include "tensor/engine/engines.h"
+#include "tensor/engine/index.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/index_extra.h"

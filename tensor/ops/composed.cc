@@ -4,7 +4,7 @@
 
 #include "tensor/core/visit.h"
 #include "tensor/cpu/index/index.h"
-#include "tensor/engine/engines.h"
+#include "tensor/engine/functions.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/composed_extra.h"
 #include "tensor/ops/composed_kernels.h"

@@ -1,7 +1,8 @@
 // Copies, conversions, numbers out of tensors, sizes in place.
 #include <algorithm>
 
-#include "tensor/engine/engines.h"
+#include "tensor/engine/device.h"
+#include "tensor/engine/pointwise.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_extra.h"
 #include "tensor/ops/create_kernels.h"
@@ -34,7 +35,7 @@ void copy_between_devices(const Tensor& dst, const Tensor& src, bool non_blockin
                     std::ranges::equal(dst.strides(), src.strides());
   if (same && is_plain(dst) && is_plain(src)) {
     const Device busy = dst.is_cpu() ? src.device() : dst.device();
-    const Engines& e = Engines::of(busy.type);
+    const DeviceTable& e = DeviceTable::of(busy.type);
     TESSERA_CHECK(e.transfer, "copy_ between ", src.device().str(), " and ", dst.device().str(),
                   " needs the library of that device");
     e.select(busy);

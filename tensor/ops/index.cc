@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tensor/engine/engines.h"
+#include "tensor/engine/index.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/index_extra.h"

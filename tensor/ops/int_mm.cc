@@ -1,6 +1,6 @@
 // _int_mm: the product of matrices of bytes, in int32.
 #include "tensor/cpu/gemm/gemm_int8.h"
-#include "tensor/engine/engines.h"
+#include "tensor/engine/gemm.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/matmul_kernels.h"
 #include "tensor/ops/pointwise.h"

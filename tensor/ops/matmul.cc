@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "tensor/cpu/gemm/gemm.h"
-#include "tensor/engine/engines.h"
+#include "tensor/engine/gemm.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/matmul_extra.h"
@@ -155,9 +155,9 @@ bool biased_product(const Tensor& self, const Tensor& mat1, const Tensor& mat2, 
   if (out.is_cpu() || self.dim() != 1 || self.sizes()[0] != out.sizes()[1] || !self.is_contiguous() ||
       !beta.equals(1.0) || !out.is_floating_point())
     return false;
-  if (self.is_neg() || mat1.is_neg() || mat2.is_neg() || out.is_neg() || !Engines::of(out.device().type).gemm_bias)
+  if (self.is_neg() || mat1.is_neg() || mat2.is_neg() || out.is_neg() || !GemmEngines::of(out.device().type).gemm_bias)
     return false;
-  GemmBias* const run = engine<GemmBias>(out.device(), nullptr, &Engines::gemm_bias, "gemm_bias");
+  GemmBias* const run = engine<GemmBias>(out.device(), nullptr, &GemmEngines::gemm_bias, "gemm_bias");
   return run(out.dtype(), out.sizes()[0], out.sizes()[1], mat1.sizes()[1], pointwise::to_param(alpha, out.dtype()),
              matrix(mat1, 0, 1), matrix(mat2, 0, 1), self.data_ptr(), GemmActivation::kNone, matrix(out, 0, 1));
 }

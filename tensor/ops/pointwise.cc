@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "tensor/core/parallel.h"
-#include "tensor/engine/engines.h"
+#include "tensor/engine/pointwise.h"
 #include "tensor/ops/promotion.h"
 
 namespace tessera::pointwise {

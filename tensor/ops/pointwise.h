@@ -1,11 +1,15 @@
-// The elementwise engine at the level of tensors: what every table entry with `rule: POINTWISE` calls.
+// Elementwise operators at the level of tensors: what every table entry with `rule: POINTWISE` calls.
 #pragma once
 
 #include <initializer_list>
 
 #include "tensor/core/tensor.h"
-#include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/ops/promotion.h"
+
+namespace tessera {
+struct PointwiseOp;  // tensor/cpu/pointwise/pointwise.h
+union KernelParam;   // tensor/cpu/support/operand.h
+}  // namespace tessera
 
 namespace tessera::pointwise {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tensor/engine/engines.h"
+#include "tensor/engine/pointwise.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/arithmetic_kernels.h"
 #include "tensor/ops/comparison_kernels.h"

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "tensor/core/tensor.h"
-#include "tensor/cpu/pointwise/pointwise_ops.h"
 #include "tensor/ops/pointwise.h"
 
 namespace tessera::kernels {

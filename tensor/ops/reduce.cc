@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "tensor/core/warning.h"
-#include "tensor/engine/engines.h"
+#include "tensor/engine/reduce.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/reduce_extra.h"
 #include "tensor/ops/create_kernels.h"

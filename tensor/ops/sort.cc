@@ -6,7 +6,8 @@
 
 #include "tensor/core/visit.h"
 #include "tensor/cpu/index/distinct.h"
-#include "tensor/engine/engines.h"
+#include "tensor/engine/functions.h"
+#include "tensor/engine/sort.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/ops/reduce_extra.h"

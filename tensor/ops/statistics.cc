@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "tensor/cpu/sort/sort.h"
-#include "tensor/engine/engines.h"
+#include "tensor/engine/functions.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/promotion.h"

@@ -1,8 +1,8 @@
-// From tensors to the operands of the CPU engines: byte strides over an iteration shape.
+// From tensors to the operands of engines: byte strides over an iteration shape.
 #pragma once
 
 #include "tensor/core/tensor.h"
-#include "tensor/cpu/pointwise/pointwise.h"
+#include "tensor/cpu/support/operand.h"
 #include "tensor/ops/pointwise.h"
 
 namespace tessera {

@@ -86,7 +86,7 @@ def test_kernels_are_below_the_tensor(edges):
         "//tensor/core:tensor",
         "//tensor/dispatch:dispatch",
         "//tensor/ops:ops",
-        "//tensor/ops:engine",
+        "//tensor/ops:pointwise",
         "//tensor/engine:engine",
     }
     kernels = {label: targets for label, targets in edges.items() if "cpu" in package(label).split("/")}

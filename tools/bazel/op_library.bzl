@@ -63,7 +63,7 @@ def op_library(
         testonly = testonly,
         visibility = visibility,
     )
-    core = ["//tensor/core:tensor", "//tensor/dispatch", "//tensor/engine"]
+    core = ["//tensor/core:tensor", "//tensor/dispatch"]
     cc_library(
         name = name + "_headers",
         hdrs = headers + hdrs,
@@ -75,7 +75,7 @@ def op_library(
         name = name,
         srcs = ops + srcs,
         hdrs = headers + hdrs,
-        deps = deps + core + ["//tensor/ops:engine"] + ([] if package == "tensor/ops" else ["//tensor/ops"]),  # structured.h is in tensor/ops
+        deps = deps + core + ["//tensor/ops:pointwise"] + ([] if package == "tensor/ops" else ["//tensor/ops"]),  # structured.h is in tensor/ops
         testonly = testonly,
         visibility = visibility,
     )

@@ -1,12 +1,25 @@
 // The extension module tessera._cuda: the CUDA library, and what tessera.cuda needs of it.
 #include "python/bindings/cuda/module.h"
 
-#include "python/bindings/device_library.h"
+#include "python/bindings/device_api.h"
 #include "foreach/cuda/foreach.h"
-#include "nn/cuda/engines.h"
+#include "nn/cuda/attention_engines.h"
+#include "nn/cuda/conv_engines.h"
+#include "nn/cuda/embedding_engines.h"
+#include "nn/cuda/loss_engines.h"
+#include "nn/cuda/norm_engines.h"
+#include "nn/cuda/pointwise_engines.h"
+#include "nn/cuda/pool_engines.h"
 #include "optim/cuda/optim.h"
+#include "tensor/cuda/functions/engines.h"
+#include "tensor/cuda/gemm/engines.h"
+#include "tensor/cuda/index/engines.h"
 #include "tensor/cuda/libraries/libraries.h"
 #include "tensor/cuda/library/library.h"
+#include "tensor/cuda/pointwise/engines.h"
+#include "tensor/cuda/random/engines.h"
+#include "tensor/cuda/reduce/engines.h"
+#include "tensor/cuda/sort/engines.h"
 
 namespace tessera::python {
 namespace {
@@ -30,10 +43,9 @@ PyObject* py_connect(PyObject*, PyObject* args) {
     cuda::set_library_paths(std::move(paths));
     cuda::set_pointwise_ops(pointwise_standins(), api->pointwise_ops);
     constexpr DeviceType kType = DeviceType::kCUDA;
-    if (!cuda::connect(*api->engines(kType), *api->hooks(kType), api->default_generator)) return PyBool_FromLong(0);
-    cuda::connect(*api->nn_engines(kType));
-    cuda::connect(*api->optim_engines(kType));
-    cuda::connect(*api->foreach_engines(kType));
+    if (!cuda::connect(*api->device(kType), *api->hooks(kType), api->default_generator)) return PyBool_FromLong(0);
+    std::apply([](auto... table) { (cuda::connect(*table(kType)), ...); }, api->engines);
+    cuda::add_nn_pointwise_tables();
     return PyBool_FromLong(1);
   });
 }

@@ -4,7 +4,10 @@
 #include <span>
 
 #include "python/bindings/common.h"
-#include "tensor/cpu/pointwise/pointwise.h"
+
+namespace tessera {
+struct PointwiseOp;
+}
 
 namespace tessera::python {
 

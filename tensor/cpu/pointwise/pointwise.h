@@ -80,6 +80,9 @@ void copy_strided(std::span<const int64_t> shape, const Operand& dst, const Oper
 void convert(DType to, void* dst, DType from, const void* src, int64_t n);
 // dst[...] = value (one element of dst's dtype at `value`).
 void fill_strided(std::span<const int64_t> shape, const Operand& dst, const void* value);
+// Throws Error("ZeroDivisionError") if an element of an integer divisor is 0. For the ops div_trunc, div_floor,
+// remainder and fmod, before they run.
+void check_integer_divisor(std::span<const int64_t> shape, const Operand& divisor);
 
 }  // namespace cpu
 }  // namespace tessera

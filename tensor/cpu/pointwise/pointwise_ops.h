@@ -2,10 +2,9 @@
 // so a program that does not name it does not link them. The list, with what each op computes, is pointwise_ops.inc.
 #pragma once
 
-#include <cstdint>
-#include <span>
-
-#include "tensor/cpu/pointwise/pointwise.h"
+namespace tessera {
+struct PointwiseOp;  // pointwise.h
+}
 
 namespace tessera::pw {
 
@@ -14,11 +13,3 @@ namespace tessera::pw {
 #undef TESSERA_PW
 
 }  // namespace tessera::pw
-
-namespace tessera::cpu {
-
-// Throws Error("ZeroDivisionError") if an element of an integer divisor is 0. For div_trunc, div_floor, remainder and
-// fmod, before they run.
-void check_integer_divisor(std::span<const int64_t> shape, const Operand& divisor);
-
-}  // namespace tessera::cpu

@@ -3,7 +3,7 @@
 #include <numbers>
 
 #include "tensor/cuda/support/convert.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/functions/engines.h"
 #include "tensor/cuda/support/math.h"
 
 namespace tessera::cuda {

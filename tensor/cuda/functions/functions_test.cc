@@ -8,7 +8,7 @@
 #include "tensor/cpu/functions/create.h"
 #include "tensor/cpu/functions/special.h"
 #include "tensor/cpu/functions/statistics.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/functions/engines.h"
 #include "tensor/cuda/support/testing.h"
 
 namespace tessera::cuda {

@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "tensor/cpu/functions/special.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/functions/engines.h"
 #include "tensor/cuda/support/math.h"
 #include "tensor/cuda/support/types.h"
 

@@ -3,7 +3,8 @@
 #include <utility>
 
 #include "tensor/cuda/support/block.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/functions/engines.h"
+#include "tensor/cuda/sort/engines.h"
 #include "tensor/cuda/support/types.h"
 
 namespace tessera::cuda {

@@ -1,6 +1,6 @@
 // Inner products: blocks sum fixed pieces, one block adds the pieces' sums in order.
 #include "tensor/cuda/support/block.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/gemm/engines.h"
 #include "tensor/cuda/support/types.h"
 
 namespace tessera::cuda {

@@ -7,9 +7,9 @@
 #include "tensor/core/error.h"
 #include "tensor/cuda/libraries/blas.h"
 #include "tensor/cuda/libraries/blas_lt.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/gemm/engines.h"
+#include "tensor/cuda/pointwise/engines.h"
 #include "tensor/cuda/gemm/gemm_kernels.h"
-#include "tensor/cuda/gemm/products.h"
 
 namespace tessera::cuda {
 namespace {

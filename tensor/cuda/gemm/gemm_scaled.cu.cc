@@ -4,7 +4,8 @@
 #include "tensor/cuda/libraries/blas.h"
 #include "tensor/cuda/libraries/blas_lt.h"
 #include "tensor/cuda/support/convert.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/gemm/engines.h"
+#include "tensor/cuda/pointwise/engines.h"
 
 namespace tessera::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "tensor/core/error.h"
 #include "tensor/cuda/libraries/blas.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/gemm/engines.h"
 #include "tensor/cuda/support/data_testing.h"
 
 namespace tessera::cuda {

@@ -1,5 +1,5 @@
 // Products with a bias in their epilogue, and of 8-bit floats, against loops on the host.
-#include "tensor/cuda/gemm/products.h"
+#include "tensor/cuda/gemm/engines.h"
 
 #include <cmath>
 #include <string>
@@ -8,7 +8,6 @@
 #include "tensor/cpu/gemm/gemm_scaled.h"
 #include "tensor/cuda/libraries/blas.h"
 #include "tensor/cuda/libraries/blas_lt.h"
-#include "tensor/cuda/support/engines.h"
 #include "tensor/cuda/support/testing.h"
 
 namespace tessera::cuda {

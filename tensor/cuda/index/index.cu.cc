@@ -1,7 +1,7 @@
 // Elements taken from elsewhere: gather, index_select, indexing by tensors, flip, tril and triu.
 #include <algorithm>
 
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/index/engines.h"
 #include "tensor/cuda/index/index_plan.h"
 
 namespace tessera::cuda {

@@ -1,6 +1,6 @@
 // Masks: count_nonzero, nonzero, masked_select, masked_scatter. The row-major elements are cut into tiles, a block for
 // each; hits are counted, and from the summed counts every tile knows where its results belong.
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/index/engines.h"
 #include "tensor/cuda/support/index_elements.h"
 #include "tensor/cuda/support/prefix.h"
 

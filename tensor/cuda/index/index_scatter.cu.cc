@@ -9,7 +9,7 @@
 #include <bit>
 #include <numeric>
 
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/index/engines.h"
 #include "tensor/cuda/index/index_plan.h"
 #include "tensor/cuda/sort/sort_radix.h"
 

@@ -4,7 +4,7 @@
 
 #include "tensor/core/error.h"
 #include "tensor/cpu/index/index.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/index/engines.h"
 #include "tensor/cuda/support/index_testing.h"
 
 namespace tessera::cuda::testing {

@@ -4,8 +4,6 @@
 
 #include "tensor/core/error.h"
 #include "tensor/cuda/runtime/allocator.h"
-#include "tensor/cuda/support/engines.h"
-#include "tensor/cuda/gemm/products.h"
 #include "tensor/cuda/runtime/runtime.h"
 #include "tensor/cuda/runtime/streams.h"
 
@@ -65,14 +63,10 @@ void record_use(void* data, void* stream) { record_stream(data, static_cast<cuda
 
 bool has_been_used() { return used.load(std::memory_order_relaxed); }
 
-bool connect(Engines& engines, DeviceHooks& hooks, const Generator& (*default_generator)(Device device)) {
+bool connect(DeviceTable& table, DeviceHooks& hooks, const Generator& (*default_generator)(Device device)) {
   if (device_count() == 0) return false;
-#define TESSERA_ENGINE(name) engines.name = &cuda::name;
-#include "tensor/engine/engines.inc"
-#undef TESSERA_ENGINE
-  engines.gemm_bias = &gemm_bias;
-  engines.select = [](Device d) { set_op_device(d.index); };
-  engines.transfer = &transfer;
+  table.select = [](Device d) { set_op_device(d.index); };
+  table.transfer = &transfer;
   hooks.free = &free_memory;
   hooks.copy = &copy_within;
   hooks.read = &read_memory;

@@ -3,7 +3,7 @@
 
 #include "tensor/core/error.h"
 #include "tensor/cpu/pointwise/pointwise.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/pointwise/engines.h"
 #include "tensor/cuda/support/testing.h"
 
 namespace tessera::cuda {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/pointwise/engines.h"
 #include "tensor/cuda/support/report.h"
 
 namespace tessera::cuda {

@@ -25,7 +25,7 @@
 
 #include <span>
 
-#include "tensor/cpu/pointwise/pointwise_ops.h"
+#include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/cuda/support/convert.h"
 #include "tensor/cuda/support/walk.h"
 

@@ -1,5 +1,5 @@
 // Copies, conversions and fills over strides.
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/pointwise/engines.h"
 #include "tensor/cuda/pointwise/pointwise.h"
 
 namespace tessera::cuda {

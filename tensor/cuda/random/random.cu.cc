@@ -2,7 +2,7 @@
 #include <array>
 #include <cmath>
 
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/random/engines.h"
 #include "tensor/cuda/runtime/graph.h"
 #include "tensor/cuda/random/random_stream.h"
 #include "tensor/cuda/support/report.h"

@@ -3,7 +3,8 @@
 #include <cmath>
 
 #include "tensor/cuda/support/block.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/random/engines.h"
+#include "tensor/cuda/sort/engines.h"
 #include "tensor/cuda/random/random_stream.h"
 #include "tensor/cuda/support/report.h"
 

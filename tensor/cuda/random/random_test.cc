@@ -6,7 +6,7 @@
 
 #include "tensor/core/error.h"
 #include "tensor/core/generator/philox.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/random/engines.h"
 #include "tensor/cuda/support/testing.h"
 
 namespace tessera::cuda {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "tensor/core/error.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/reduce/engines.h"
 #include "tensor/cuda/reduce/reduce_engine.h"
 #include "tensor/cuda/reduce/reduce_kinds.h"
 

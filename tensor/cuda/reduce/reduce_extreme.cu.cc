@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "tensor/core/error.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/reduce/engines.h"
 #include "tensor/cuda/reduce/reduce_engine.h"
 #include "tensor/cuda/reduce/reduce_input.h"
 #include "tensor/cuda/reduce/reduce_kinds.h"

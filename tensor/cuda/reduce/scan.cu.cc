@@ -11,7 +11,7 @@
 #include "tensor/core/error.h"
 #include "tensor/cpu/reduce/accumulate.h"
 #include "tensor/cuda/support/block.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/reduce/engines.h"
 #include "tensor/cuda/support/math.h"
 #include "tensor/cuda/reduce/reduce_elements.h"
 #include "tensor/cuda/reduce/reduce_engine.h"

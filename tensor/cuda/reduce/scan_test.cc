@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tensor/cpu/reduce/reduce.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/reduce/engines.h"
 #include "tensor/cuda/reduce/reduce_testing.h"
 #include "tensor/cuda/support/testing.h"
 

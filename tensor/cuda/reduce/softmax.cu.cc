@@ -9,7 +9,7 @@
 
 #include "tensor/core/error.h"
 #include "tensor/cuda/support/block.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/reduce/engines.h"
 #include "tensor/cuda/reduce/reduce_elements.h"
 #include "tensor/cuda/reduce/reduce_engine.h"
 #include "tensor/cuda/reduce/reduce_input.h"

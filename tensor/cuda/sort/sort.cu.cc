@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "tensor/cuda/support/block.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/sort/engines.h"
 #include "tensor/cuda/support/prefix.h"
 #include "tensor/cuda/sort/sort_lines.h"
 #include "tensor/cuda/sort/sort_radix.h"

@@ -1,5 +1,5 @@
 // Binary search in sorted rows, a thread for each value.
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/sort/engines.h"
 #include "tensor/cuda/support/index_elements.h"
 
 namespace tessera::cuda {

@@ -3,7 +3,7 @@
 
 #include "tensor/core/error.h"
 #include "tensor/cpu/sort/sort.h"
-#include "tensor/cuda/support/engines.h"
+#include "tensor/cuda/sort/engines.h"
 #include "tensor/cuda/support/index_testing.h"
 #include "tensor/cuda/sort/sort_radix.h"
 

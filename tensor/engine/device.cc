@@ -1,4 +1,4 @@
-#include "tensor/engine/engines.h"
+#include "tensor/engine/device.h"
 
 #include "tensor/core/error.h"
 
@@ -6,15 +6,15 @@ namespace tessera {
 
 namespace internal {
 DeviceType select_device(Device d, const char* name) {
-  const Engines& e = Engines::of(d.type);
-  if (!e.select) missing_engine(d, name);
-  e.select(d);
+  const DeviceTable& table = DeviceTable::of(d.type);
+  if (!table.select) missing_engine(d, name);
+  table.select(d);
   return d.type;
 }
 void missing_engine(Device d, const char* name) {
   raise<NotImplementedError>(
       "Could not run '", name, "' on device ", d.str(), ": ",
-      Engines::of(d.type).select ? "its library has no such function" : "no library for this device is loaded");
+      DeviceTable::of(d.type).select ? "its library has no such function" : "no library for this device is loaded");
 }
 }  // namespace internal
 

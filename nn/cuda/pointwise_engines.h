@@ -1,0 +1,9 @@
+// Elementwise ops of neural networks on CUDA devices.
+#pragma once
+
+namespace tessera::cuda {
+
+// Gives the elementwise engine the kernels of this library's ops.
+void add_nn_pointwise_tables();
+
+}  // namespace tessera::cuda

@@ -1,0 +1,26 @@
+// Convolution, sliding blocks: which functions serve a device.
+#pragma once
+
+#include "nn/cpu/conv/conv.h"
+#include "tensor/engine/engine.h"
+
+#define TESSERA_NN_CONV_ENGINES(F) \
+  F(conv_forward)                  \
+  F(conv_backward_input)           \
+  F(conv_backward_weight)          \
+  F(im2col)                        \
+  F(col2im)
+
+namespace tessera::nn {
+
+struct ConvEngines : EngineTable<ConvEngines> {
+  TESSERA_NN_CONV_ENGINES(TESSERA_ENGINE_MEMBER)
+};
+
+}  // namespace tessera::nn
+
+namespace tessera::engine_entries {
+#define TESSERA_ENTRY(name) inline constexpr auto name = &nn::ConvEngines::name;
+TESSERA_NN_CONV_ENGINES(TESSERA_ENTRY)
+#undef TESSERA_ENTRY
+}  // namespace tessera::engine_entries
