@@ -184,6 +184,37 @@ def test_kernels_made_at_run_time_come_and_go():
     assert abs(tessera.ones(1).exp().item() - 2.718281) < 1e-5
 
 
+def test_explanations_agree_with_calls_that_meet_kernels_made_at_run_time():
+    x = tessera.ones(1, requires_grad=True)
+    last = lambda f, *args: steps_of(f, *args).steps[-1]
+    library = tessera.library.Library("aten", "IMPL")
+    try:
+        # A composite operator: an alias of run time comes before the slot of its own.
+        assert last(tessera.subtract, x, x) == ("CPU", "CompositeImplicit")
+        library.impl("subtract.Tensor", lambda a, b, *, alpha=1: a * 0 + 42, "CompositeImplicitAutograd")
+        assert tessera.subtract(x, x).item() == 42
+        assert last(tessera.subtract, x, x) == ("CPU", "run-time kernel")
+        # A kernel for other keys: the layers and the backend of these tensors are as before.
+        library.impl("multiply.Tensor", lambda a, b: a, "Meta")
+        assert tessera.multiply(x, x).item() == 1
+        assert last(tessera.multiply, x, x) == ("CPU", "CompositeImplicit")
+        # A fallthrough skips its layer, slot and all.
+        library.impl("exp", tessera.library.fallthrough_kernel, "AutogradCPU")
+        assert not tessera.exp(x).requires_grad
+        assert steps_of(tessera.exp, x).steps[-2:] == [("AutogradCPU", "skipped"), ("CPU", "slot")]
+    finally:
+        library._destroy()
+    assert tessera.subtract(x, x).item() == 0 and last(tessera.subtract, x, x) == ("CPU", "CompositeImplicit")
+    assert tessera.exp(x).requires_grad
+
+
+def test_explain_shows_what_becomes_of_conjugates_and_of_calls_without_tensors():
+    with tessera.inference_mode():
+        z = tessera.ones(2, dtype=tessera.complex64).conj()
+        assert steps_of(tessera.exp, z).steps == [("Conjugate", "bits materialised"), ("CPU", "slot")]
+    assert steps_of(tessera.randperm, 2).steps == [("Undefined", "CompositeExplicit")]
+
+
 def test_new_operators():
     library = tessera.library.Library("tessera_test", "DEF")
     library.define("twice(Tensor x, *, int n=2) -> Tensor")

@@ -52,12 +52,13 @@ uint64_t push(OpExtension& e, DispatchKey key, RuntimeKernel kernel) {
   return id;
 }
 
-// A kernel for a layer makes that layer take part in every call of the op, as the tensors' own keys do.
+// A kernel for a layer makes that layer take part in every call of the op, as the tensors' own keys do. Not those above
+// Profiler: they belong to modes, which the thread is in or not (autocast), and to tensors of their own (batched ones).
 void update_forced_keys(const OpHeader& op) {
   uint64_t forced = 0;
   if (!op.ext->stacks[static_cast<int>(DispatchKey::kAutograd)].empty())
     forced |= DispatchKeySet(DispatchKey::kAutogradCPU).bits();
-  for (int k = static_cast<int>(DispatchKey::kADInplaceOrView); k <= static_cast<int>(DispatchKey::kAutograd); ++k)
+  for (int k = static_cast<int>(DispatchKey::kADInplaceOrView); k <= static_cast<int>(DispatchKey::kProfiler); ++k)
     if (!op.ext->stacks[k].empty()) forced |= uint64_t{1} << k;
   op.forced_keys = forced;
 }
@@ -77,19 +78,23 @@ const RuntimeKernel* fallback_kernel(DispatchKey key) {
 AnyKernel kernel_function(const OpHeader& op, const RuntimeKernel& k) {
   if (k.typed) return k.typed;
   if (op.ext && op.ext->trampoline) return op.ext->trampoline();
-  return op.info ? op.info->adapter->trampoline() : nullptr;
+  return op.info && op.info->adapter->trampoline ? op.info->adapter->trampoline() : nullptr;
+}
+bool serves(const RuntimeKernel* k, const OpHeader& op) {
+  if (!k || k->fallthrough) return false;
+  const bool boxed_calls = op.info && !op.info->adapter->trampoline;
+  return boxed_calls || kernel_function(op, *k);
 }
 }  // namespace internal
 
 void call_boxed_kernel(CallContext ctx, const Value* args, size_t num_args, Value* rets, size_t num_rets) {
   const DispatchKey key = ctx.keys.highest();
-  const RuntimeKernel* k = internal::extension_kernel(*ctx.op, key);
-  if (!k || k->fallthrough) {
-    const RuntimeKernel* f = internal::fallback_kernel(key);
-    if (f && f->boxed) k = f;
+  const RuntimeKernel* k = internal::extension_kernel(*ctx.op, key);  // the order is find_kernel's
+  if (key <= DispatchKey::kBackendSelect) {
+    for (DispatchKey alias : {DispatchKey::kCompositeExplicitAutograd, DispatchKey::kCompositeImplicitAutograd})
+      if (!k || !k->boxed) k = internal::extension_kernel(*ctx.op, alias);
   }
-  for (DispatchKey alias : {DispatchKey::kCompositeExplicitAutograd, DispatchKey::kCompositeImplicitAutograd})
-    if (!k || !k->boxed) k = internal::extension_kernel(*ctx.op, alias);
+  if (!k || !k->boxed) k = internal::fallback_kernel(key);
   TESSERA_CHECK(k && k->boxed, "no boxed kernel of ", ctx.op->name, " for ", key_name(key),
                 ": it was removed while it was being called");
   const IntrusivePtr<BoxedEntry> entry = k->boxed;  // stays alive for this call
@@ -161,37 +166,12 @@ bool has_kernel(const OpHeader& op, DispatchKey key) {
 std::vector<Step> explain_dispatch(const OpHeader& op, DispatchKeySet keys) {
   std::vector<Step> steps;
   for (;;) {
-    const DispatchKey key = keys.highest();
-    const bool backend = key <= DispatchKey::kBackendSelect;
-    const RuntimeKernel* ext = internal::extension_kernel(op, key);
-    const uint8_t slot = kSlotOfKey[static_cast<int>(key)];
-    if (ext && !ext->fallthrough) {
-      steps.push_back({key, "run-time kernel"});
-      return steps;
-    }
-    if (slot != kNoSlot && op.slots()[slot]) {
-      steps.push_back({key, "slot"});
-      return steps;
-    }
-    if (backend) {
-      if (op.slots()[static_cast<int>(Slot::kCompositeExplicit)]) {
-        steps.push_back({key, "CompositeExplicit"});
-        return steps;
-      }
-      if (op.slots()[static_cast<int>(Slot::kCompositeImplicit)]) {
-        steps.push_back({key, "CompositeImplicit"});
-        return steps;
-      }
-      steps.push_back({key, "no kernel"});
-      return steps;
-    }
-    const RuntimeKernel* f = internal::fallback_kernel(key);
-    if (f && !f->fallthrough) {
-      steps.push_back({key, "fallback"});
-      return steps;
-    }
-    steps.push_back({key, "skipped"});
-    keys = keys - DispatchKeySet(key);
+    const internal::Found found = internal::find_kernel(op, keys, [&](DispatchKey skipped) {
+      steps.push_back({skipped, "skipped"});
+    });
+    steps.push_back({keys.highest(), found.what});
+    if (found.what != internal::kMaterialised) return steps;
+    keys = keys - (DispatchKeySet(DispatchKey::kConjugate) | DispatchKey::kNegative);
   }
 }
 

@@ -54,7 +54,7 @@ bool has_kernel(const OpHeader& op, DispatchKey key);
 struct Step {
   DispatchKey key;
   const char* what;
-};  // "skipped", "slot", "run-time kernel", "fallback", "CompositeExplicit" ...
+};  // "skipped", "bits materialised", "slot", "run-time kernel", "fallback", "CompositeExplicit" ...
 std::vector<Step> explain_dispatch(const OpHeader& op, DispatchKeySet keys);
 
 }  // namespace tessera

@@ -73,11 +73,9 @@ void dynamic_call(const OpHeader& header, const DispatchKeySet* redispatch_keys,
   DispatchKeySet rest = (keys & DispatchKeySet::below(last.key)) | last.key;
   const std::string_view what = last.what;
   if (what == "no kernel") {
-    const bool composite = has_kernel(op, DispatchKey::kCompositeExplicitAutograd) ||
-                           has_kernel(op, DispatchKey::kCompositeImplicitAutograd);
-    if (!composite && last.key == DispatchKey::kUndefined && has_kernel(op, DispatchKey::kCPU)) {
+    if (last.key == DispatchKey::kUndefined && has_kernel(op, DispatchKey::kCPU)) {
       rest = DispatchKeySet(DispatchKey::kCPU);  // no tensor decides
-    } else if (!composite) {
+    } else {
       std::string available;
       for (int k = 1; k < static_cast<int>(DispatchKey::kNumKeys); ++k)
         if (has_kernel(op, static_cast<DispatchKey>(k)))
