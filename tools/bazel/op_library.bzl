@@ -1,6 +1,7 @@
 """op_library: op tables (*.textproto) to C++ libraries, by tools/opgen. How tables look: tools/opgen/README.md."""
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
+load("//tools/bazel:implementation.bzl", "library_with_implementation")
 
 _OPGEN = "//tools/opgen"
 
@@ -16,6 +17,7 @@ def op_library(
         shards = 1,
         autograd_shards = 1,
         deps = [],
+        implementation_deps = [],
         autograd_deps = [],
         autograd_srcs = [],
         visibility = None,
@@ -36,7 +38,8 @@ def op_library(
       header: the header with every op of the library; default <name>.h.
       shards: number of files that each family's op objects are spread over (about 60 ops a file).
       autograd_shards: the same for the nodes (about 40 ops a file).
-      deps: what srcs and the tables' includes need.
+      deps: what hdrs need.
+      implementation_deps: what srcs need besides: engines.
       autograd_deps: what the derivative formulas need besides.
       autograd_srcs: hand-written files of the autograd library.
       visibility: of all targets.
@@ -71,11 +74,12 @@ def op_library(
         testonly = testonly,
         visibility = visibility,
     )
-    cc_library(
+    library_with_implementation(
         name = name,
         srcs = ops + srcs,
         hdrs = headers + hdrs,
         deps = deps + core + ["//tensor/ops:pointwise"] + ([] if package == "tensor/ops" else ["//tensor/ops"]),  # structured.h is in tensor/ops
+        implementation_deps = implementation_deps,
         testonly = testonly,
         visibility = visibility,
     )

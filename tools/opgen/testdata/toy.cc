@@ -5,6 +5,7 @@
 
 #include "tools/opgen/testdata/toy_kernels.h"
 #include "tools/opgen/testdata/toys.h"
+#include "tensor/cpu/pointwise/pointwise.h"
 
 namespace tessera {
 namespace {

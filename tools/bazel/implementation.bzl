@@ -1,0 +1,33 @@
+"""Libraries whose implementation needs more than their headers show.
+
+What a cc_library depends on is an input of every compilation above it. library_with_implementation() keeps what sources alone include (the
+engines below an operator) out of that: an edit there compiles nothing above again, whoever's cache it is, and nobody above can include it.
+"""
+
+load("@rules_cc//cc:defs.bzl", "cc_library")
+
+def _linked(ctx):
+    merged = cc_common.merge_cc_infos(cc_infos = [d[CcInfo] for d in ctx.attr.deps])
+    return [CcInfo(linking_context = merged.linking_context)]
+
+linked = rule(
+    implementation = _linked,
+    doc = "Libraries as programs link them, without their headers.",
+    attrs = {"deps": attr.label_list(providers = [CcInfo])},
+    provides = [CcInfo],
+)
+
+def library_with_implementation(name, srcs, hdrs, deps, implementation_deps, **kwargs):
+    """A cc_library.
+
+    Args:
+      name: of the library; NAME_implementation is the one that compiles srcs.
+      srcs: as for cc_library.
+      hdrs: as for cc_library.
+      deps: what hdrs include.
+      implementation_deps: what srcs include besides.
+      **kwargs: for all rules.
+    """
+    cc_library(name = name + "_implementation", srcs = srcs, hdrs = hdrs, deps = deps + implementation_deps, **kwargs)
+    linked(name = name + "_linked", deps = [":%s_implementation" % name], **kwargs)
+    cc_library(name = name, hdrs = hdrs, deps = deps + [":%s_linked" % name], **kwargs)
