@@ -22,31 +22,35 @@ def namespace(folder):
     return folder.split("/")[0]
 
 
-@pytest.fixture(scope="module")
-def edges():
-    """Library -> the libraries of this tree that it names, without tests and what serves them."""
+def rules(*kinds):
+    """All rules of some kinds: (label, serves tests alone, labels of this tree that it names)."""
+    query = " + ".join(f'kind("{kind} rule", //...)' for kind in kinds)
     text = subprocess.run(
-        [
-            "bazel",
-            "query",
-            "--output=xml",
-            "--keep_going",
-            'kind("cc_library rule", //...) + kind("cuda_objects rule", //...)',
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+        ["bazel", "query", "--output=xml", "--keep_going", query], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    found = {}
     for rule in ElementTree.fromstring(text.replace('version="1.1"', 'version="1.0"', 1)).iter("rule"):
-        if rule.find("boolean[@name='testonly'][@value='true']") is not None:
-            continue
         inputs = [e.get("name") for e in rule.iter("rule-input")]
-        found[rule.get("name")] = [
-            label for label in inputs if label.startswith("//") and not label.startswith(("//third_party", "//tools"))
-        ]
-    return found
+        yield (
+            rule.get("name"),
+            rule.get("class") == "cc_test" or rule.find("boolean[@name='testonly'][@value='true']") is not None,
+            [x for x in inputs if x.startswith("//") and not x.startswith(("//third_party", "//tools"))],
+        )
+
+
+@pytest.fixture(scope="module")
+def all_rules():
+    return list(rules("cc_library", "cuda_objects", "cc_test"))
+
+
+@pytest.fixture(scope="module")
+def edges(all_rules):
+    """Library -> the libraries of this tree that it names, without tests and what serves them."""
+    return {label: inputs for label, test, inputs in all_rules if not test}
+
+
+@pytest.fixture(scope="module")
+def edges_of_tests(all_rules):
+    return {label: inputs for label, test, inputs in all_rules if test}
 
 
 def wrong(edges, forbidden):
@@ -68,14 +72,14 @@ def test_the_core_names_nothing_above_it(edges):
     )
 
 
-def test_the_core_has_one_direction(edges):
+def test_the_core_has_one_direction(edges, edges_of_tests):
     layer = lambda folder: next(
         (i for i, top in enumerate(CORE) if folder == top or folder.startswith(top + "/")), None
     )
     # Operators that are methods are declared in class Tensor, by a list that opgen writes from the tables.
     declared = "//tensor/ops:tensor_methods_inc"
     assert not wrong(
-        {a: [b for b in targets if b != declared] for a, targets in edges.items()},
+        {a: [b for b in targets if b != declared] for a, targets in (edges | edges_of_tests).items()},
         lambda a, b: layer(a) is not None and layer(b) is not None and layer(a) < layer(b),
     )
 
@@ -87,7 +91,6 @@ def test_kernels_are_below_the_tensor(edges):
         "//tensor/dispatch:dispatch",
         "//tensor/ops:ops",
         "//tensor/ops:pointwise",
-        "//tensor/engine:engine",
     }
     kernels = {label: targets for label, targets in edges.items() if "cpu" in package(label).split("/")}
     assert len(kernels) > 20
@@ -95,7 +98,9 @@ def test_kernels_are_below_the_tensor(edges):
         f"{a} -> {b}"
         for a, targets in kernels.items()
         for b in targets
-        if b in above or namespace(package(b)) not in ("tensor", namespace(package(a)))
+        if b in above
+        or "engine" in package(b).split("/")
+        or namespace(package(b)) not in ("tensor", namespace(package(a)))
     ]
 
 
@@ -115,6 +120,12 @@ def test_a_namespace_owns_its_kernels(edges):
         {a: [b for b in targets if not (a.startswith("//python/") and lists(b))] for a, targets in edges.items()},
         forbidden,
     )
+
+
+def test_tests_name_nothing_above_what_they_test(edges_of_tests):
+    """Those of the core stay in it, those of a namespace in it and the core; derivatives are for all above the core."""
+    below = lambda a: {namespace(a), "tensor"} | (set() if namespace(a) == "tensor" else {"autograd"})
+    assert not wrong(edges_of_tests, lambda a, b: namespace(b) not in below(a) and namespace(a) != "tests")
 
 
 def test_nothing_depends_on_python(edges):

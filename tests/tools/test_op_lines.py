@@ -59,8 +59,8 @@ OutputSpec total_dim_meta(const Tensor& self, int64_t dim) {
   check(dim);
   return common(self);
 }
-void total_cpu(const Tensor& self, const Tensor& out) { TESSERA_ON(self.device(), run_total)(out); }
-void total_dim_cpu(const Tensor& self, int64_t dim, const Tensor& out) { TESSERA_ON(self.device(), run_total)(out); }
+void total_kernel(const Tensor& self, const Tensor& out) { TESSERA_ON(self.device(), run_total)(out); }
+void total_dim_kernel(const Tensor& self, int64_t dim, const Tensor& out) { TESSERA_ON(self.device(), run_total)(out); }
 Tensor both_impl(const Tensor& self) {
   const char* text = "common(";  // common(
   return self;
@@ -159,3 +159,12 @@ def test_the_tree_itself():
     ]:
         without = [line for line in text.splitlines() if f"({rule}," in line and f"{kind} " not in line]
         assert not without, without
+
+
+def test_the_documents_count_the_operators():
+    """README.md: the last full fifty; tools/README.md's table may be a little behind."""
+    count = int(re.search(r"^all +(\d+)", printed(ROOT), re.M)[1])
+    said = int(re.search(r"more than (\d+) operators", (ROOT / "README.md").read_text())[1])
+    assert said == (count - 1) // 50 * 50, f"README.md says more than {said} operators, there are {count}"
+    table = int(re.search(r"^all +(\d+)", (ROOT / "tools/README.md").read_text(), re.M)[1])
+    assert abs(table - count) < 100, f"tools/README.md: run tools/op_lines again, there are {count} operators"
