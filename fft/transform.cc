@@ -10,14 +10,17 @@
 namespace tessera::kernels {
 namespace {
 
-IntVector wrapped(IntList dim, const Tensor& t) {
+// Each of dim from 0 on. IndexError for dimensions that are none, Error for one that is there twice.
+template <class List>
+IntVector wrapped(const List& dim, const Tensor& t) {
   IntVector dims;
-  for (int64_t d : dim) dims.push_back(wrap_dim(d, t.dim()));
-  return dims;
-}
-IntVector wrapped(SymIntList dim, const Tensor& t) {
-  IntVector dims;
-  for (const SymInt& d : dim) dims.push_back(wrap_dim(d.guard_int(), t.dim()));
+  for (const auto& d : dim) {
+    const int64_t w = wrap_dim(SymInt(d).guard_int(), t.dim());
+    TESSERA_CHECK_INDEX(t.dim() > 0, "fft: Dimension ", w, " out of range: the tensor has no dimensions");
+    TESSERA_CHECK(std::find(dims.begin(), dims.end(), w) == dims.end(), "fft: FFT dims must be unique, but got ", w,
+                  " twice");
+    dims.push_back(w);
+  }
   return dims;
 }
 
