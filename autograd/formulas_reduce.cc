@@ -170,6 +170,31 @@ Tensor vector_norm_backward(const Tensor& grad, const Tensor& self, const Scalar
   return masked_fill(direction * (g / pow(n, Scalar(p - 1))), eq(n, 0), 0);
 }
 
+Tensor reduced_tangent(const Tensor& tangent, const Tensor& weights, OptionalDims dims, bool keepdim) {
+  const Tensor products = tangent * conj_of(weights);
+  return products.dim() == 0 ? products : sum(products, dims, keepdim);
+}
+Tensor reduced_tangent(const Tensor& tangent, const Tensor& weights, int64_t dim, bool keepdim) {
+  return reduced_tangent(tangent, weights, OptionalDims(IntList(&dim, 1)), keepdim);
+}
+
+Tensor value_selecting_tangent(const Tensor& tangent, int64_t dim, const Tensor& indices, bool keepdim) {
+  if (tangent.dim() == 0) return tangent;
+  if (keepdim) return gather(tangent, dim, indices);
+  return squeeze(gather(tangent, dim, unsqueeze(indices, wrap_dim(dim, tangent.dim()))),
+                 wrap_dim(dim, tangent.dim()));
+}
+
+std::array<Tensor, 2> aminmax_tangent(const Tensor& tangent, const Tensor& self, const Tensor& min, const Tensor& max,
+                                      std::optional<int64_t> dim, bool keepdim) {
+  OptionalDims dims;
+  if (dim) dims = IntList(&*dim, 1);
+  return {reduced_tangent(tangent, aminmax_backward(ones_like(min), Tensor(), self, min, max, dim, keepdim), dims,
+                          keepdim),
+          reduced_tangent(tangent, aminmax_backward(Tensor(), ones_like(max), self, min, max, dim, keepdim), dims,
+                          keepdim)};
+}
+
 Tensor cumsum_backward(const Tensor& grad, int64_t dim) { return grad.dim() == 0 ? grad : reversed_cumsum(grad, dim); }
 
 Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& result) {

@@ -20,4 +20,15 @@ Tensor cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, do
   return sub(mul(x1, sum(weights, IntList(last), true)), matmul(weights, x2));
 }
 
+Tensor cdist_tangent(const Tensor& x1_t, const Tensor& x2_t, const Tensor& x1, const Tensor& x2, double p,
+                     const Tensor& distances) {
+  const int64_t last[1] = {-1};
+  const Tensor difference = sub(unsqueeze(x1, -2), unsqueeze(x2, -3));
+  const Tensor weights =
+      vector_norm_backward(ones_like(distances), difference, Scalar(p), distances, IntList(last), false);
+  Tensor moved = x1_t.defined() ? unsqueeze(x1_t, -2) : Tensor();
+  if (x2_t.defined()) moved = moved.defined() ? sub(moved, unsqueeze(x2_t, -3)) : neg(unsqueeze(x2_t, -3));
+  return reduced_tangent(moved, weights, OptionalDims(IntList(last)), false);
+}
+
 }  // namespace tessera::autograd::formulas

@@ -148,4 +148,14 @@ std::tuple<Tensor, Tensor, Tensor> toy_linear_backward(const Tensor& grad, const
   return {a, b, c};
 }
 
+Tensor toy_linear_tangent(const Tensor& input_t, const Tensor& weight_t, const Tensor& bias_t, const Tensor& input,
+                          const Tensor& weight) {
+  const int64_t n = rows(input), m = rows(weight), sizes[] = {n, m};
+  Tensor sum = toy_zero_(empty_kernel(sizes, DType::kFloat32));
+  if (input_t.defined()) toy_add_(sum, toy_linear(input_t, weight));
+  if (weight_t.defined()) toy_add_(sum, toy_linear(input, weight_t));
+  for (int64_t i = 0; bias_t.defined() && i < n * m; ++i) sum.data<float>()[i] += bias_t.data<float>()[i % m];
+  return sum;
+}
+
 }  // namespace tessera
