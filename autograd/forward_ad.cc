@@ -49,8 +49,10 @@ int64_t enter_dual_level() {
 
 void exit_dual_level(std::optional<int64_t> level) {
   TESSERA_CHECK(t_level, "Trying to exit a forward AD level, but no level is open.");
-  TESSERA_CHECK(!level || *level == 0, "Trying to exit a forward AD level that was not the last one that was created: "
-                "level ", level.value_or(0), " was given, but level 0 is open.");
+  TESSERA_CHECK(!level || *level == 0,
+                "Trying to exit a forward AD level that was not the last one that was created: "
+                "level ",
+                level.value_or(0), " was given, but level 0 is open.");
   std::exchange(t_level, nullptr)->close();
 }
 

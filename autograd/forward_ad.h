@@ -34,8 +34,8 @@ class DualLevel {
 };
 
 // A view of `tensor` with a tangent of the same shape, dtype and device. The tangent is kept as it is if its memory has
-// the tensor's layout, else copied when that matters. Errors: no open level, not a float or complex tensor (ValueError),
-// another shape, dtype or device, a tensor that is a dual already.
+// the tensor's layout, else copied when that matters. Errors: no open level, not a float or complex tensor
+// (ValueError), another shape, dtype or device, a tensor that is a dual already.
 Tensor make_dual(const Tensor& tensor, const Tensor& tangent, std::optional<int64_t> level = std::nullopt);
 
 struct UnpackedDual {

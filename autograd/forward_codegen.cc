@@ -54,8 +54,8 @@ bool has_tangent(TensorList l) {
 }
 
 void throw_out(const char* name) {
-  throw Error(str_cat("Trying to use forward AD with ", name,
-                      "_out that does not support it because it is an out= function"));
+  throw Error(
+      str_cat("Trying to use forward AD with ", name, "_out that does not support it because it is an out= function"));
 }
 
 Tensor Scope::tangent(const Tensor& t) {
@@ -140,8 +140,7 @@ Tensor or_zeros(const Tensor& tangent, const Tensor& like) {
 }
 std::vector<Tensor> or_zeros(const std::vector<Tensor>& tangents, TensorList like) {
   std::vector<Tensor> r;
-  for (size_t i = 0; i < like.size(); ++i)
-    r.push_back(or_zeros(i < tangents.size() ? tangents[i] : Tensor(), like[i]));
+  for (size_t i = 0; i < like.size(); ++i) r.push_back(or_zeros(i < tangents.size() ? tangents[i] : Tensor(), like[i]));
   return r;
 }
 

@@ -93,9 +93,8 @@ void add(std::array<Tensor, N>& sums, const Tensor& term) {
 template <size_t N, class Terms>
 requires requires { std::tuple_size<Terms>::value; }
 void add(std::array<Tensor, N>& sums, const Terms& terms) {
-  [&]<size_t... I>(std::index_sequence<I...>) {
-    (add(sums[I], std::get<I>(terms)), ...);
-  }(std::make_index_sequence<std::tuple_size_v<Terms>>());
+  [&]<size_t... I>(std::index_sequence<I...>) { (add(sums[I], std::get<I>(terms)), ...); }
+  (std::make_index_sequence<std::tuple_size_v<Terms>>());
 }
 void add(std::vector<Tensor>& sums, const std::vector<Tensor>& terms);
 
@@ -106,8 +105,8 @@ Tensor or_zeros(const Tensor& tangent, const Tensor& like);
 std::vector<Tensor> or_zeros(const std::vector<Tensor>& tangents, TensorList like);
 
 // The product of the Jacobian with the tangents for operators without a rule: the gradient for a gradient v that comes
-// in is linear in v, so its derivative along the tangents is it. f: the operator, over the inputs. Gives one tangent per
-// result.
+// in is linear in v, so its derivative along the tangents is it. f: the operator, over the inputs. Gives one tangent
+// per result.
 std::vector<Tensor> twice_backward(std::vector<Tensor> inputs, const std::vector<Tensor>& tangents,
                                    const std::function<std::vector<Tensor>(const std::vector<Tensor>&)>& f);
 inline std::vector<Tensor> results(Tensor&& t) { return {std::move(t)}; }

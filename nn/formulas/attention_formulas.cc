@@ -26,7 +26,9 @@ Tensor gathered(const Tensor& t, const Tensor& like) {
 struct Arithmetic {
   explicit Arithmetic(const Tensor& query) : dtype(kernels::attention_dtype(query.dtype())), heads(query.size(1)) {}
   Tensor plain(const Tensor& x) const { return x.defined() ? to(x, dtype) : Tensor(); }
-  Tensor shared(const Tensor& x) const { return x.defined() ? kernels::attention_heads(to(x, dtype), heads) : Tensor(); }
+  Tensor shared(const Tensor& x) const {
+    return x.defined() ? kernels::attention_heads(to(x, dtype), heads) : Tensor();
+  }
   DType dtype;
   int64_t heads;
 };

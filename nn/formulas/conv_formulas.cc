@@ -35,11 +35,13 @@ std::tuple<Tensor, Tensor, Tensor> convolution_double_backward(
   return {to_grad_output, to_input, to_weight};
 }
 
-std::array<Tensor, 3> convolution_backward_tangent(
-    const Tensor& grad_output_t, const Tensor& input_t, const Tensor& weight_t, const Tensor& grad_output,
-    const Tensor& input, const Tensor& weight, std::optional<SymIntList> bias_sizes, SymIntList stride,
-    SymIntList padding, SymIntList dilation, bool transposed, SymIntList output_padding, SymInt groups,
-    std::span<const bool> output_mask) {
+std::array<Tensor, 3> convolution_backward_tangent(const Tensor& grad_output_t, const Tensor& input_t,
+                                                   const Tensor& weight_t, const Tensor& grad_output,
+                                                   const Tensor& input, const Tensor& weight,
+                                                   std::optional<SymIntList> bias_sizes, SymIntList stride,
+                                                   SymIntList padding, SymIntList dilation, bool transposed,
+                                                   SymIntList output_padding, SymInt groups,
+                                                   std::span<const bool> output_mask) {
   std::array<Tensor, 3> sums;
   // The results are products of two arguments each: the gradient and the weight, the gradient and the input.
   auto term = [&](const Tensor& g, const Tensor& x, const Tensor& w, std::array<bool, 3> of) {

@@ -18,10 +18,12 @@ std::tuple<Tensor, Tensor, Tensor> convolution_double_backward(
     SymIntList dilation, bool transposed, SymIntList output_padding, SymInt groups, std::array<bool, 3> wanted);
 
 // The tangents of convolution_backward's results, from those of its arguments (undefined: none).
-std::array<Tensor, 3> convolution_backward_tangent(
-    const Tensor& grad_output_t, const Tensor& input_t, const Tensor& weight_t, const Tensor& grad_output,
-    const Tensor& input, const Tensor& weight, std::optional<SymIntList> bias_sizes, SymIntList stride,
-    SymIntList padding, SymIntList dilation, bool transposed, SymIntList output_padding, SymInt groups,
-    std::span<const bool> output_mask);
+std::array<Tensor, 3> convolution_backward_tangent(const Tensor& grad_output_t, const Tensor& input_t,
+                                                   const Tensor& weight_t, const Tensor& grad_output,
+                                                   const Tensor& input, const Tensor& weight,
+                                                   std::optional<SymIntList> bias_sizes, SymIntList stride,
+                                                   SymIntList padding, SymIntList dilation, bool transposed,
+                                                   SymIntList output_padding, SymInt groups,
+                                                   std::span<const bool> output_mask);
 
 }  // namespace tessera::autograd::formulas

@@ -2,6 +2,7 @@
 
 #include "autograd/formulas.h"
 #include "nn/distance_rule.h"
+#include "tensor/ops/dual.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd::formulas {
@@ -9,7 +10,7 @@ namespace tessera::autograd::formulas {
 Tensor cdist_backward(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p,
                       std::optional<int64_t> compute_mode, const Tensor& distances) {
   const int64_t last[1] = {-1};
-  if (grad_mode_enabled() || !grad.is_cpu()) {
+  if (grad_mode_enabled() || any_dual(grad, x1, x2) || !grad.is_cpu()) {
     // Differentiable, and for any device: over the differences of all pairs.
     const Tensor difference = sub(unsqueeze(x1, -2), unsqueeze(x2, -3));
     const int64_t others[1] = {-2};

@@ -90,7 +90,8 @@ class ForwardKernel {
                         ".kernels[static_cast<int>(Slot::kCompositeExplicit)](ctx, ", args, ");\n");
   }
 
-  // "const Tensor self_t = fw_.tangent(self);" for each input that matters; in-place forms ask for what they write, too.
+  // "const Tensor self_t = fw_.tangent(self);" for each input that matters; in-place forms ask for what they write,
+  // too.
   std::string gather() const {
     std::string text = "  forward::Scope fw_;\n";
     const bool view = e_.forward == ForwardRule::kView || is_inplace_view();
@@ -161,8 +162,7 @@ class ForwardKernel {
         absl::StrAppend(&text, "  const Tensor original_", w, " = forward::original(", w, ");\n");
     absl::StrAppend(&text, "  ", sums(), before, "  ", redispatch(), ";\n", after);
     for (size_t i = 0; i < results(); ++i)
-      absl::StrAppend(&text, "  fw_.", is_inplace_view() ? "replace" : "write", "(", written_[i], ", ", sum(i),
-                      ");\n");
+      absl::StrAppend(&text, "  fw_.", is_inplace_view() ? "replace" : "write", "(", written_[i], ", ", sum(i), ");\n");
     return text + return_written();
   }
 
@@ -211,9 +211,9 @@ class ForwardKernel {
                                                  const std::string& indent, bool conditional) const {
     bool late = false;
     const std::string value = in_kernel(source, &late);
-    const std::string text = absl::StrCat(
-        conditional ? absl::StrCat(indent, "if (", condition(inputs), ")\n") : "", line_note(e_, line), indent,
-        "  forward::add(sum_, ", value, ");\n", kLineBack);
+    const std::string text =
+        absl::StrCat(conditional ? absl::StrCat(indent, "if (", condition(inputs), ")\n") : "", line_note(e_, line),
+                     indent, "  forward::add(sum_, ", value, ");\n", kLineBack);
     return late ? std::make_pair(std::string(), text) : std::make_pair(text, std::string());
   }
 
@@ -274,11 +274,12 @@ class ForwardKernel {
       args.push_back(at == inputs_.end() ? arg_cpp(e_, static_cast<int>(i))
                                          : absl::StrCat("in_[", at - inputs_.begin(), "]"));
     }
-    const std::string call = absl::StrCat("op::", e_.find(Form::kFunctional)->id, ".call(", absl::StrJoin(args, ", "), ")");
-    std::string text = absl::StrCat(indent, "const std::vector<Tensor> product_ = forward::twice_backward({",
-                                    absl::StrJoin(inputs, ", "), "}, {", absl::StrJoin(tangents, ", "),
-                                    "}, [&](const std::vector<Tensor>& in_) { return forward::results(", call,
-                                    "); });\n");
+    const std::string call =
+        absl::StrCat("op::", e_.find(Form::kFunctional)->id, ".call(", absl::StrJoin(args, ", "), ")");
+    std::string text =
+        absl::StrCat(indent, "const std::vector<Tensor> product_ = forward::twice_backward({",
+                     absl::StrJoin(inputs, ", "), "}, {", absl::StrJoin(tangents, ", "),
+                     "}, [&](const std::vector<Tensor>& in_) { return forward::results(", call, "); });\n");
     for (size_t i = 0; i < results(); ++i)
       absl::StrAppend(&text, indent, "forward::add(", sum(i), ", product_[", i, "]);\n");
     return text;
@@ -302,8 +303,7 @@ class ForwardKernel {
       }
       const auto& returns = e_.schema.returns;
       for (size_t i = 0; i < returns.size(); ++i) {
-        const bool named = !returns[i].name.empty() && returns[i].name == n.name &&
-                           e_.schema.find_argument(n.name) < 0;
+        const bool named = !returns[i].name.empty() && returns[i].name == n.name && e_.schema.find_argument(n.name) < 0;
         if (!named && n.name != absl::StrCat("result", i) && !(returns.size() == 1 && n.name == "result")) continue;
         name = result(i);
         *late = true;

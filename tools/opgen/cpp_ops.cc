@@ -533,17 +533,16 @@ void ops_source(const Library& library, const Family& family, int index, Files* 
   for (const std::string& h : family.table.include()) absl::StrAppend(&includes, "#include \"", h, "\"\n");
   const std::string name = absl::StrCat(family.name, "_ops_", index, ".cc");
   (*files)[name] = resolve_line_notes(
-      absl::StrCat(file_comment(family.path), "#include \"", library.package, "/", library.header, "\"\n#include \"",
-                   library.package, "/", family.name,
-                   "_kernels.h\"\n#include \"tensor/ops/pointwise.h\"\n#include \"tensor/ops/structured.h\"\n",
-                   includes,
-                   "\nnamespace tessera {\n\n// Null unless the autograd, forward or registry library is linked.\nnamespace "
-                   "op_autograd {\n",
-                   weaks_differentiation, "}\nnamespace op_forward {\n", weaks_differentiation,
-                   "}\nnamespace op_info {\n", weaks_info, "}\nnamespace pw {\n", tables,
-                   "}\n\nnamespace kernels {\nnamespace {\n\n", kernels,
-                   "\n}  // namespace\n}  // namespace kernels\n\nnamespace op {\n", objects,
-                   "}  // namespace op\n}  // namespace tessera\n"),
+      absl::StrCat(
+          file_comment(family.path), "#include \"", library.package, "/", library.header, "\"\n#include \"",
+          library.package, "/", family.name,
+          "_kernels.h\"\n#include \"tensor/ops/pointwise.h\"\n#include \"tensor/ops/structured.h\"\n", includes,
+          "\nnamespace tessera {\n\n// Null unless the autograd, forward or registry library is linked.\nnamespace "
+          "op_autograd {\n",
+          weaks_differentiation, "}\nnamespace op_forward {\n", weaks_differentiation, "}\nnamespace op_info {\n",
+          weaks_info, "}\nnamespace pw {\n", tables, "}\n\nnamespace kernels {\nnamespace {\n\n", kernels,
+          "\n}  // namespace\n}  // namespace kernels\n\nnamespace op {\n", objects,
+          "}  // namespace op\n}  // namespace tessera\n"),
       name);
 }
 

@@ -276,7 +276,8 @@ class Analyser {
       if (!absl::EndsWith(n.name, "_t") || n.name == "int64_t") continue;
       const int index = argument(n.name.substr(0, n.name.size() - 2));
       if (index < 0 || !seen_.count(index))
-        error(line, absl::StrCat("in 'forward': there is no derivative of '", n.name.substr(0, n.name.size() - 2), "'"));
+        error(line,
+              absl::StrCat("in 'forward': there is no derivative of '", n.name.substr(0, n.name.size() - 2), "'"));
       any = true;
     }
     if (!any) error(line, absl::StrCat("unknown rule of forward mode '", text, "'"));

@@ -60,7 +60,8 @@ struct Saved {
 enum class ForwardRule {
   kZero,         // the derivative is 0
   kRefused,      // nobody wrote the derivative: asking for it raises
-  kElementwise,  // the formula of the gradient with (conjugate) tangents for gradients; of an op: the sum of the inputs'
+  kElementwise,  // the formula of the gradient with (conjugate) tangents for gradients; of an op: the sum of the
+                 // inputs'
   kSymmetric,    // the formula as it is with the tangent for the gradient
   kReduction,    // the formula for ones gives the weights of a sum of tangents
   kLinear,       // the op on the tangent

@@ -181,11 +181,12 @@ TEST(Generate, OpsHaveObjectsFunctionsAndKernels) {
                    "Tensor& out1);"),
       std::string::npos);
   const std::string& source = files["toy_ops_0.cc"];
-  for (const char* part : {"[[gnu::weak, gnu::visibility(\"hidden\")]] Tensor toy_add_Tensor(CallContext ctx,",
-                           "pointwise::functional(pw::toy_plus, {&self, &other}, {alpha})",
-                           "{nullptr, nullptr, nullptr, &op_autograd::toy_row, &op_forward::toy_row, nullptr, &kernels::k_toy_row, "
-                           "nullptr}",
-                           "structured::InplaceGuard g0_(self, spec_, true);"})
+  for (const char* part :
+       {"[[gnu::weak, gnu::visibility(\"hidden\")]] Tensor toy_add_Tensor(CallContext ctx,",
+        "pointwise::functional(pw::toy_plus, {&self, &other}, {alpha})",
+        "{nullptr, nullptr, nullptr, &op_autograd::toy_row, &op_forward::toy_row, nullptr, &kernels::k_toy_row, "
+        "nullptr}",
+        "structured::InplaceGuard g0_(self, spec_, true);"})
     EXPECT_NE(source.find(part), std::string::npos) << part;
 }
 

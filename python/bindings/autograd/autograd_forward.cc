@@ -17,9 +17,7 @@ const Tensor& tensor_argument(PyObject* o, const char* function, const char* nam
 PyObject* py_enter(PyObject*, PyObject*) {
   return guarded([] { return PyLong_FromLongLong(autograd::forward_ad::enter_dual_level()); });
 }
-PyObject* py_current(PyObject*, PyObject*) {
-  return PyLong_FromLongLong(autograd::forward_ad::current_dual_level());
-}
+PyObject* py_current(PyObject*, PyObject*) { return PyLong_FromLongLong(autograd::forward_ad::current_dual_level()); }
 PyObject* py_exit(PyObject*, PyObject* args) {
   long long level;
   if (!PyArg_ParseTuple(args, "L:_exit_dual_level", &level)) return nullptr;
@@ -53,22 +51,22 @@ PyObject* py_is_enabled(PyObject*, PyObject*) { return to_python(thread_state.fo
 PyObject* py_set_enabled(PyObject*, PyObject* on) {
   return guarded([&] {
     if (!PyBool_Check(on))
-      throw TypeError(str_cat("_set_fwd_grad_enabled(): argument 'enabled' (position 1) must be bool, not ",
-                              Py_TYPE(on)->tp_name));
+      throw TypeError(
+          str_cat("_set_fwd_grad_enabled(): argument 'enabled' (position 1) must be bool, not ", Py_TYPE(on)->tp_name));
     thread_state.forward_grad_enabled = on == Py_True;
     return none();
   });
 }
 
-PyMethodDef g_functions[] = {{"_enter_dual_level", py_enter, METH_NOARGS, "_enter_dual_level() -> int"},
-                             {"_current_dual_level", py_current, METH_NOARGS, "The open level, -1 if none."},
-                             {"_exit_dual_level", py_exit, METH_VARARGS, "_exit_dual_level(level)"},
-                             {"_make_dual", py_make_dual, METH_VARARGS, "_make_dual(tensor, tangent, level) -> Tensor"},
-                             {"_unpack_dual", py_unpack_dual, METH_VARARGS,
-                              "_unpack_dual(tensor, level) -> (primal, tangent or None)"},
-                             {"_is_fwd_grad_enabled", py_is_enabled, METH_NOARGS, nullptr},
-                             {"_set_fwd_grad_enabled", py_set_enabled, METH_O, nullptr},
-                             {nullptr, nullptr, 0, nullptr}};
+PyMethodDef g_functions[] = {
+    {"_enter_dual_level", py_enter, METH_NOARGS, "_enter_dual_level() -> int"},
+    {"_current_dual_level", py_current, METH_NOARGS, "The open level, -1 if none."},
+    {"_exit_dual_level", py_exit, METH_VARARGS, "_exit_dual_level(level)"},
+    {"_make_dual", py_make_dual, METH_VARARGS, "_make_dual(tensor, tangent, level) -> Tensor"},
+    {"_unpack_dual", py_unpack_dual, METH_VARARGS, "_unpack_dual(tensor, level) -> (primal, tangent or None)"},
+    {"_is_fwd_grad_enabled", py_is_enabled, METH_NOARGS, nullptr},
+    {"_set_fwd_grad_enabled", py_set_enabled, METH_O, nullptr},
+    {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 

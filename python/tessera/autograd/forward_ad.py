@@ -79,8 +79,8 @@ def make_dual(tensor, tangent, *, level=None):
 def unpack_dual(tensor, *, level=None):
     """The primal and the tangent of a tensor, as a named tuple `UnpackedDualTensor(primal, tangent)`.
 
-    The tangent is None for a tensor that is no dual of this level, and outside of every level; primal is `tensor` itself
-    then.
+    The tangent is None for a tensor that is no dual of this level, and outside of every level; primal is `tensor`
+    itself then.
     """
     if level is None and _C._current_dual_level() < 0:
         return UnpackedDualTensor(tensor, None)

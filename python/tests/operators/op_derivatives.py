@@ -1,7 +1,7 @@
 """The differentiable operators of the registry with calls of them, for the tests of derivatives.
 
-Nobody lists operators here: the registry says what is differentiable, in which arguments and for which numbers; arguments
-come from op_samples.py.
+Nobody lists operators here: the registry says what is differentiable, in which arguments and for which numbers;
+arguments come from op_samples.py.
 """
 
 import tessera

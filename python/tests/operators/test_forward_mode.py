@@ -1,8 +1,8 @@
 """Forward mode of every differentiable operator of the op tables, against reverse mode.
 
-For results y = f(x), tangents u of x and gradients v of y both modes give the number <v, J u>: forward mode as <v, tangent
-of y>, reverse mode as <gradient of x, u>. The same for the gradient function itself (forward over reverse against reverse
-over reverse), and the in-place forms against the functional ones. Operators come from the registry, see
+For results y = f(x), tangents u of x and gradients v of y both modes give the number <v, J u>: forward mode as <v,
+tangent of y>, reverse mode as <gradient of x, u>. The same for the gradient function itself (forward over reverse
+against reverse over reverse), and the in-place forms against the functional ones. Operators come from the registry, see
 op_derivatives.py.
 """
 
@@ -58,8 +58,8 @@ def check_first(sample):
     results = sample(*sample.leaves)
     seeds = random_like(results, 1)
     grads = tessera.autograd.grad(results, sample.leaves, seeds, allow_unused=True)
-    for tangents in choices(random_like(plain, 2)):
-        with fwAD.dual_level():
+    for i, tangents in enumerate(choices(random_like(plain, 2))):
+        with fwAD.dual_level(), tessera.set_grad_enabled(i > 0):
             moved = sample(*duals(plain, tangents))
             for m, r in zip(moved, results):
                 tessera.testing.assert_close(fwAD.unpack_dual(m).primal, r.detach(), equal_nan=True)
@@ -77,9 +77,14 @@ def check_second(sample):
     weights = random_like(sample.leaves, 3)
     tangents = random_like(sample.leaves, 2)
     inner = product(zip(weights, grads))
-    twice = tessera.autograd.grad(inner, sample.leaves, allow_unused=True) if inner.requires_grad else []
     with fwAD.dual_level():
         moving = duals(sample.leaves, tangents)
+        try:
+            twice = tessera.autograd.grad(inner, sample.leaves, allow_unused=True) if inner.requires_grad else []
+        except NotImplementedError:  # nobody wrote the second derivative
+            with pytest.raises(NotImplementedError, match="derivative"):
+                tessera.autograd.grad(sample(*moving), moving, seeds, allow_unused=True)
+            return False
         found = tessera.autograd.grad(sample(*moving), moving, seeds, allow_unused=True)
         got = product(zip(weights, [None if g is None else tangent_of(g) for g in found]))
     tolerance = dict(rtol=1e-2, atol=1e-2) if sample.narrow else dict(rtol=1e-6, atol=1e-7)

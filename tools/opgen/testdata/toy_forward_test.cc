@@ -46,8 +46,8 @@ TEST(ToyForward, ListsAndWrittenRules) {
   const Tensor a = make_dual(make(k3, {1, 2, 3}), make(k3, {1, 1, 2})), b = make(k3, {4, 5, 6});
   EXPECT_EQ(tangent(toy_join(std::vector<Tensor>{b, a})), (Floats{0, 0, 0, 1, 1, 2}));
   const Tensor weight = make_dual(make(k22, {1, 0, 0, 1}), make(k22, {1, 1, 0, 0}));
-  EXPECT_EQ(tangent(toy_linear(make(k22, {1, 2, 3, 4}), weight)), tangent(toy_linear(make(k22, {1, 2, 3, 4}), weight,
-                                                                                     make(k2, {7, 7}))));
+  EXPECT_EQ(tangent(toy_linear(make(k22, {1, 2, 3, 4}), weight)),
+            tangent(toy_linear(make(k22, {1, 2, 3, 4}), weight, make(k2, {7, 7}))));
   EXPECT_EQ(tangent(toy_linear(make(k22, {1, 2, 3, 4}), weight)).size(), 4u);
 }
 
