@@ -10,7 +10,8 @@ duals: the tangent of `f(x)` is the Jacobian of `f` at `x` times the tangent of 
 tensor([2., 0.])
 
 Tangents live as long as the level that they were made in. They are independent of backward: `no_grad` does not switch
-forward mode off (`inference_mode` does), primal and tangent may require grad, and gradients computed of duals are duals.
+forward mode off (`inference_mode` does), primal and tangent may require grad, and gradients computed of duals are
+duals.
 """
 
 from typing import NamedTuple, Optional

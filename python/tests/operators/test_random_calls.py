@@ -16,8 +16,9 @@ CALLS = int(os.environ.get("TESSERA_RANDOM_CALLS", "4000"))
 PER_PROCESS = 2000
 
 
+@pytest.mark.parametrize("options", [[], ["--forward"]], ids=["plain", "forward"])
 @pytest.mark.parametrize("seed", range(max(1, CALLS // PER_PROCESS)))
-def test_random_calls(seed, tmp_path):
+def test_random_calls(seed, options, tmp_path):
     log = tmp_path / "last_call.txt"
     run = subprocess.run(
         [
@@ -31,6 +32,7 @@ def test_random_calls(seed, tmp_path):
             str(1000 + seed),
             "--log",
             str(log),
+            *options,
         ],
         capture_output=True,
         text=True,
@@ -38,3 +40,4 @@ def test_random_calls(seed, tmp_path):
     )
     assert run.returncode == 0, f"exit code {run.returncode}\n{log.read_text()[:3000]}\n{run.stderr[-3000:]}"
     assert "returned" in run.stdout
+    assert ("tangents" in run.stdout) == bool(options)
