@@ -1,8 +1,8 @@
 // Op objects: constant-initialised tables of kernels, one slot for each dispatch key that matters at link time.
 //
 // Nothing registers itself. A generated file defines each op object with the addresses of its kernels; slots that an
-// optional library fills (autograd, forward mode) name weak symbols, null unless that library is linked. At run time kernels can be
-// added and removed for any key.
+// optional library fills (autograd, forward mode) name weak symbols, null unless that library is linked. At run time
+// kernels can be added and removed for any key.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ import tessera.autograd.forward_ad as fwAD
 from op_derivatives import CASES, DTYPES, FUNCTIONAL, INPLACE, fits, in_place, samples_of
 
 # How many cases there were when these numbers were written; there may be more, never less.
-FLOOR = {("real", "first"): 0, ("complex", "first"): 0, ("real", "second"): 0, ("complex", "second"): 0}
+FLOOR = {("real", "first"): 650, ("complex", "first"): 404, ("real", "second"): 328, ("complex", "second"): 191}
 CHECKED = collections.Counter()
 
 
