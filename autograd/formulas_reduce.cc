@@ -181,6 +181,30 @@ Tensor vector_norm_backward(const Tensor& grad, const Tensor& self, const Scalar
   return masked_fill(direction * (g / pow(n, Scalar(p - 1))), eq(n, 0), 0);
 }
 
+Tensor reduced_tangent(const Tensor& tangent, const Tensor& weights, OptionalDims dims, bool keepdim) {
+  const Tensor products = tangent * conj_of(weights);
+  return products.dim() == 0 ? products : sum(products, dims, keepdim);
+}
+Tensor reduced_tangent(const Tensor& tangent, const Tensor& weights, int64_t dim, bool keepdim) {
+  return reduced_tangent(tangent, weights, OptionalDims(IntList(&dim, 1)), keepdim);
+}
+
+Tensor value_selecting_tangent(const Tensor& tangent, int64_t dim, const Tensor& indices, bool keepdim) {
+  if (tangent.dim() == 0) return tangent;
+  if (keepdim) return gather(tangent, dim, indices);
+  return squeeze(gather(tangent, dim, unsqueeze(indices, wrap_dim(dim, tangent.dim()))), wrap_dim(dim, tangent.dim()));
+}
+
+std::array<Tensor, 2> aminmax_tangent(const Tensor& tangent, const Tensor& self, const Tensor& min, const Tensor& max,
+                                      std::optional<int64_t> dim, bool keepdim) {
+  OptionalDims dims;
+  if (dim) dims = IntList(&*dim, 1);
+  return {
+      reduced_tangent(tangent, aminmax_backward(ones_like(min), Tensor(), self, min, max, dim, keepdim), dims, keepdim),
+      reduced_tangent(tangent, aminmax_backward(Tensor(), ones_like(max), self, min, max, dim, keepdim), dims,
+                      keepdim)};
+}
+
 Tensor cumsum_backward(const Tensor& grad, int64_t dim) { return grad.dim() == 0 ? grad : reversed_cumsum(grad, dim); }
 
 Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& result) {
@@ -208,15 +232,29 @@ Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, con
 
 // sum over j >= i of g_j exp(x_i - y_j), in logarithms so that nothing overflows; positive and negative gradients
 // apart.
+namespace {
+// The logarithms of positive and of negative numbers; elsewhere the lowest number: -inf would give nan in second
+// derivatives (-inf minus -inf).
+std::array<Tensor, 2> logs_by_sign(const Tensor& t) {
+  const double lowest = t.dtype() == DType::kFloat16 ? -6e4 : t.dtype() == DType::kFloat64 ? -1e300 : -1e38;
+  const Tensor size = log(abs(t)), floor = full_like(t, lowest);
+  return {where(gt(t, 0), size, floor), where(lt(t, 0), size, floor)};
+}
+}  // namespace
+
 Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim) {
   if (grad.dim() == 0 || grad.numel() == 0) return grad;
   auto reverse = [dim](const Tensor& x) { return flip_along(logcumsumexp(flip_along(x, dim), dim), dim); };
   if (grad.is_complex()) return exp(reverse(log(grad) - conj_of(result)) + conj_of(self));
-  // Finite: -inf would give nan in second derivatives (-inf minus -inf).
-  const double lowest = grad.dtype() == DType::kFloat16 ? -6e4 : grad.dtype() == DType::kFloat64 ? -1e300 : -1e38;
-  const Tensor size = log(abs(grad)), floor = full_like(grad, lowest);
-  return exp(reverse(where(gt(grad, 0), size, floor) - result) + self) -
-         exp(reverse(where(lt(grad, 0), size, floor) - result) + self);
+  const auto [above, below] = logs_by_sign(grad);
+  return exp(reverse(above - result) + self) - exp(reverse(below - result) + self);
+}
+
+Tensor logcumsumexp_tangent(const Tensor& tangent, const Tensor& self, const Tensor& result, int64_t dim) {
+  if (tangent.dim() == 0 || tangent.numel() == 0) return tangent;
+  if (tangent.is_complex()) return exp(logcumsumexp(log(tangent) + self, dim) - result);
+  const auto [above, below] = logs_by_sign(tangent);
+  return exp(logcumsumexp(above + self, dim) - result) - exp(logcumsumexp(below + self, dim) - result);
 }
 
 Tensor cumextreme_backward(const Tensor& grad, const Tensor& self, const Tensor& indices, int64_t dim) {

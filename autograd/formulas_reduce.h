@@ -1,6 +1,7 @@
 // Helpers for the formulas of tensor/ops/tables/reduce.textproto.
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "tensor/ops/api.h"
@@ -33,9 +34,18 @@ Tensor std_mean_backward(const Tensor& grad_std, const Tensor& grad_mean, const 
 Tensor logsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, IntList dims, bool keepdim);
 Tensor vector_norm_backward(const Tensor& grad, const Tensor& self, const Scalar& ord, const Tensor& norm,
                             OptionalDims dims, bool keepdim);
+// Forward mode. weights: the gradient of self for ones as the gradient of the result; gives the sum over the reduced
+// dimensions (of all without dims) of tangent times conjugate weights.
+Tensor reduced_tangent(const Tensor& tangent, const Tensor& weights, OptionalDims dims = std::nullopt,
+                       bool keepdim = false);
+Tensor reduced_tangent(const Tensor& tangent, const Tensor& weights, int64_t dim, bool keepdim);
+Tensor value_selecting_tangent(const Tensor& tangent, int64_t dim, const Tensor& indices, bool keepdim);
+std::array<Tensor, 2> aminmax_tangent(const Tensor& tangent, const Tensor& self, const Tensor& min, const Tensor& max,
+                                      std::optional<int64_t> dim, bool keepdim);
 Tensor cumsum_backward(const Tensor& grad, int64_t dim);
 Tensor cumprod_backward(const Tensor& grad, const Tensor& self, int64_t dim, const Tensor& result);
 Tensor logcumsumexp_backward(const Tensor& grad, const Tensor& self, const Tensor& result, int64_t dim);
+Tensor logcumsumexp_tangent(const Tensor& tangent, const Tensor& self, const Tensor& result, int64_t dim);
 Tensor cumextreme_backward(const Tensor& grad, const Tensor& self, const Tensor& indices, int64_t dim);
 Tensor softmax_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& output, int64_t dim);
 Tensor log_softmax_double_backward(const Tensor& grad, const Tensor& grad_output, const Tensor& output, int64_t dim);

@@ -83,6 +83,8 @@ class Node : public RefCounted {
   virtual const char* name() const = 0;  // "MulBackward0"
   virtual void release_variables() {}    // after the last use of the graph
   virtual void visit_saved(SavedVisitor&) {}
+  // The same, or those of the write inside a CopySlices.
+  virtual void visit_saved_of_write(SavedVisitor& v) { visit_saved(v); }
   // True for functions that want to be called although no gradient arrived.
   virtual bool runs_without_gradients() const { return false; }
   // A Python-defined node is its own Python object.

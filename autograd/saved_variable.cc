@@ -16,6 +16,13 @@ HookStack& hook_stack() {
 }
 thread_local constinit bool t_has_hooks = false;
 
+// What a pack hook made of a tensor with a tangent.
+struct PackedDual final : public RefCounted {
+  IntrusivePtr<RefCounted> packed;
+  Tensor tangent;
+  IntrusivePtr<TangentLevel> level;
+};
+
 constexpr const char* kFreed =
     "Trying to backward through the graph a second time (or directly access saved tensors after they have already been "
     "freed). Saved intermediate values of the graph are freed when you "
@@ -59,6 +66,7 @@ SavedVariable::SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on
   if (t_has_hooks && !is_inplace_on_view) {
     hooks_ = current_pack_hooks();
     pack(is_output_ ? detached(t) : t);
+    if (!is_output_ && may_have_tangent(t)) keep_tangent(tangent_of(t), tangent_level(t));
     return;
   }
   // An output must not hold its own node: a twin without history stands for it.
@@ -83,6 +91,28 @@ void SavedVariable::pack(const Tensor& shown) {
     data_ = shown;
 }
 
+void SavedVariable::keep_tangent(const Tensor& tangent, const IntrusivePtr<TangentLevel>& level) const {
+  auto dual = make_intrusive<PackedDual>();
+  dual->packed = packed_;
+  dual->tangent = tangent;
+  dual->level = level;
+  packed_ = dual;
+}
+
+void SavedVariable::give_tangent(const Tensor& output, const Tensor& tangent,
+                                 const IntrusivePtr<TangentLevel>& level) const {
+  if (!is_output_ || output_nr_ != output.output_nr()) return;
+  if (hooks_)
+    keep_tangent(tangent, level);
+  else if (data_.defined())
+    set_tangent(data_, tangent, level, false);
+}
+
+RefCounted* SavedVariable::packed() const {
+  const auto* dual = dynamic_cast<const PackedDual*>(packed_.get());
+  return dual ? dual->packed.get() : packed_.get();
+}
+
 void SavedVariable::reset() {
   data_.reset();
   grad_fn_.reset();
@@ -97,15 +127,17 @@ Tensor SavedVariable::unpack(Node* owner) const {
   Tensor base = data_;
   if (hooks_) {
     Tensor t;
+    const auto* dual = dynamic_cast<const PackedDual*>(packed_.get());
     {
       NoGradGuard no_grad;
-      t = hooks_->unpack(packed_);
+      t = hooks_->unpack(dual ? dual->packed : packed_);
     }
     TESSERA_CHECK_TYPE(t.defined(), "Output of saved tensor unpack_hook expected to be a Tensor but got None");
     if (is_leaf_ && data_.defined() && data_.is_same(t)) return t;
     base = t;
-    if (!requires_grad_) return detached(base);
     Tensor r = detached(base);
+    if (dual) set_tangent(r, dual->tangent, dual->level, false);
+    if (!requires_grad_) return r;
     if (is_leaf_) {
       if (data_.defined())
         set_gradient_edge(r, {grad_accumulator(data_), 0});
@@ -134,6 +166,7 @@ Tensor SavedVariable::unpack(Node* owner) const {
   if (!is_output_) return base;
   TESSERA_CHECK(owner, "No grad_fn for non-leaf saved tensor");
   Tensor r = detached(base);
+  share_tangent(base, r);
   set_gradient_edge(r, {IntrusivePtr<Node>::share(owner), output_nr_});
   return r;
 }
@@ -149,7 +182,9 @@ void SavedVariable::register_hooks(IntrusivePtr<PackHooks> hooks) {
   hooks_ = std::move(hooks);
   try {
     if (!is_output_ && !is_leaf_) grad_fn_ = autograd::grad_fn(data_);
-    pack(detached(data_));
+    const Tensor was = data_;
+    pack(detached(was));
+    if (may_have_tangent(was)) keep_tangent(tangent_of(was), tangent_level(was));
   } catch (...) {
     hooks_.reset();  // as it was before
     packed_.reset();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "autograd/node.h"
+#include "autograd/tangent.h"
 
 namespace tessera::autograd {
 
@@ -30,20 +31,23 @@ class SavedVariable {
   // modified in place since.
   Tensor unpack(Node* owner) const;
   void reset();
+  // Forward mode: if this is that output of its node, what unpack() gives has this tangent from now on.
+  void give_tangent(const Tensor& output, const Tensor& tangent, const IntrusivePtr<TangentLevel>& level) const;
   // For _raw_saved_*: hooks on one value. Error if it has some already, or was freed.
   void register_hooks(IntrusivePtr<PackHooks> hooks);
 
   // What the hooks made of it; null without hooks.
-  RefCounted* packed() const { return packed_.get(); }
+  RefCounted* packed() const;
   PackHooks* hooks() const { return hooks_.get(); }
 
  private:
   void pack(const Tensor& shown);
+  void keep_tangent(const Tensor& tangent, const IntrusivePtr<TangentLevel>& level) const;
 
   Tensor data_;                 // the tensor itself, or a detached twin (an output); under hooks a leaf alone
   IntrusivePtr<Node> grad_fn_;  // of what was packed, unless it is the owner's output
   IntrusivePtr<PackHooks> hooks_;
-  IntrusivePtr<RefCounted> packed_;
+  mutable IntrusivePtr<RefCounted> packed_;  // a PackedDual if the tensor has a tangent
   uint32_t version_ = 0;
   uint32_t output_nr_ = 0;
   bool defined_ = false;

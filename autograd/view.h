@@ -13,6 +13,9 @@ class CopySlices final : public Node {
   variable_list apply(variable_list&& grads) override;
   const char* name() const override { return "CopySlices"; }
   void release_variables() override;
+  void visit_saved_of_write(SavedVisitor& v) override {
+    if (write_) write_->visit_saved(v);
+  }
 
  private:
   Shape base_, view_;

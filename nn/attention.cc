@@ -9,6 +9,7 @@
 #include "nn/nn_ops.h"
 #include "nn/cpu/attention/attention.h"
 #include "nn/engine/attention.h"
+#include "tensor/ops/dual.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::kernels {
@@ -110,8 +111,8 @@ bool in_blocks(const Tensor& query, const Tensor& key, const Tensor& value, cons
       value.device() != query.device())
     return false;
   if (query.dim() > 4 || key.dim() > 4 || value.dim() > 4) return false;
-  return !mask.defined() ||
-         (mask.dim() <= 4 && mask.device() == query.device() && !(mask.requires_grad() && grad_mode_enabled()));
+  return !mask.defined() || (mask.dim() <= 4 && mask.device() == query.device() &&
+                             !(mask.requires_grad() && grad_mode_enabled()) && !any_dual(mask));
 }
 
 // With leading dimensions of 1 up to four.

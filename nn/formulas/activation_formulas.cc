@@ -7,6 +7,13 @@
 
 namespace tessera::autograd::formulas {
 
+Tensor prelu_tangent(const Tensor& self_t, const Tensor& weight_t, const Tensor& self, const Tensor& weight) {
+  const Tensor above = gt(self, Scalar(0));
+  Tensor below = self_t.defined() ? self_t * weight : Tensor();
+  if (weight_t.defined()) below = below.defined() ? below + self * weight_t : self * weight_t;
+  return self_t.defined() ? where(above, self_t, below) : masked_fill(below, above, Scalar(0));
+}
+
 Tensor elu_double_backward(const Tensor& grad, const Tensor& g, const Scalar& alpha, const Scalar& scale,
                            const Scalar& input_scale, bool is_result, const Tensor& x) {
   const Tensor both = grad * g;

@@ -9,6 +9,9 @@
 
 namespace tessera::autograd::formulas {
 
+// The tangent of _prelu_kernel; one of the inputs' may be undefined.
+Tensor prelu_tangent(const Tensor& self_t, const Tensor& weight_t, const Tensor& self, const Tensor& weight);
+
 Tensor elu_double_backward(const Tensor& grad, const Tensor& g, const Scalar& alpha, const Scalar& scale,
                            const Scalar& input_scale, bool is_result, const Tensor& x);
 Tensor gelu_double_backward(const Tensor& grad, const Tensor& g, const Tensor& x, std::string_view approximate);

@@ -22,26 +22,52 @@ Tensor gathered(const Tensor& t, const Tensor& like) {
   return sum_over(view(contiguous(t), IntList(sizes)), 2, false);
 }
 
+// Numbers as attention computes with them, keys and values for each head of the queries. Undefined stays.
+struct Arithmetic {
+  explicit Arithmetic(const Tensor& query) : dtype(kernels::attention_dtype(query.dtype())), heads(query.size(1)) {}
+  Tensor plain(const Tensor& x) const { return x.defined() ? to(x, dtype) : Tensor(); }
+  Tensor shared(const Tensor& x) const {
+    return x.defined() ? kernels::attention_heads(to(x, dtype), heads) : Tensor();
+  }
+  DType dtype;
+  int64_t heads;
+};
+
+// Of the scores, from those of queries and keys; undefined if there is none.
+Tensor scores_tangent(const Tensor& q_t, const Tensor& k_t, const Tensor& q, const Tensor& k, const Scalar& factor) {
+  if (!q_t.defined() && !k_t.defined()) return Tensor();
+  return mul(plus(q_t.defined() ? matmul(q_t, transposed(k)) : Tensor(),
+                  k_t.defined() ? matmul(q, transposed(k_t)) : Tensor()),
+             factor);
+}
+
 }  // namespace
+
+Tensor attention_tangent(const Tensor& query_t, const Tensor& key_t, const Tensor& value_t, const Tensor& query,
+                         const Tensor& key, const Tensor& value, bool is_causal, const Tensor& attn_mask,
+                         std::optional<double> scale) {
+  const Arithmetic a(query);
+  const Tensor q = a.plain(query), k = a.shared(key);
+  const Scalar factor(kernels::attention_scale(query, scale));
+  const Tensor p = kernels::attention_weights(q, k, attn_mask, is_causal, factor);
+  const Tensor u = scores_tangent(a.plain(query_t), a.shared(key_t), q, k, factor);
+  Tensor result = value_t.defined() ? matmul(p, a.shared(value_t)) : Tensor();
+  if (u.defined()) result = plus(result, matmul(p * (u - row_sum(p * u)), a.shared(value)));
+  return to(result, query.dtype());
+}
 
 std::tuple<Tensor, Tensor, Tensor, Tensor> attention_double_backward(
     const Tensor& to_query, const Tensor& to_key, const Tensor& to_value, const Tensor& grad_out, const Tensor& query,
     const Tensor& key, const Tensor& value, bool is_causal, const Tensor& attn_mask, std::optional<double> scale) {
   if (!to_query.defined() && !to_key.defined() && !to_value.defined()) return {};
-  const DType t = kernels::attention_dtype(query.dtype());
-  const auto shared = [&](const Tensor& x) {
-    return x.defined() ? kernels::attention_heads(to(x, t), query.size(1)) : Tensor();
-  };
-  const Tensor q = to(query, t), k = shared(key), v = shared(value), g = to(grad_out, t);
-  const Tensor a = to_query.defined() ? to(to_query, t) : Tensor(), b = shared(to_key), c = shared(to_value);
+  const Arithmetic in(query);
+  const Tensor q = in.plain(query), k = in.shared(key), v = in.shared(value), g = in.plain(grad_out);
+  const Tensor a = in.plain(to_query), b = in.shared(to_key), c = in.shared(to_value);
   const Scalar factor(kernels::attention_scale(query, scale));
   const Tensor p = kernels::attention_weights(q, k, attn_mask, is_causal, factor);
   const Tensor dp = matmul(g, transposed(v)), r = row_sum(dp * p), ds = p * (dp - r);
   Tensor to_grad, to_p, q_out, k_out, v_out;
-  if (a.defined() || b.defined()) {
-    const Tensor u =
-        mul(plus(a.defined() ? matmul(a, transposed(k)) : Tensor(), b.defined() ? matmul(q, transposed(b)) : Tensor()),
-            factor);
+  if (const Tensor u = scores_tangent(a, b, q, k, factor); u.defined()) {
     const Tensor pu = row_sum(p * u), w = p * (u - pu);
     to_p = u * (dp - r) - pu * dp;
     to_grad = matmul(w, v);

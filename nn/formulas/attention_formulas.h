@@ -14,4 +14,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_double_backward(
     const Tensor& to_query, const Tensor& to_key, const Tensor& to_value, const Tensor& grad_out, const Tensor& query,
     const Tensor& key, const Tensor& value, bool is_causal, const Tensor& attn_mask, std::optional<double> scale);
 
+// The tangent of attention's result; some of the inputs' may be undefined.
+Tensor attention_tangent(const Tensor& query_t, const Tensor& key_t, const Tensor& value_t, const Tensor& query,
+                         const Tensor& key, const Tensor& value, bool is_causal, const Tensor& attn_mask,
+                         std::optional<double> scale);
+
 }  // namespace tessera::autograd::formulas

@@ -35,4 +35,26 @@ std::tuple<Tensor, Tensor, Tensor> convolution_double_backward(
   return {to_grad_output, to_input, to_weight};
 }
 
+std::array<Tensor, 3> convolution_backward_tangent(const Tensor& grad_output_t, const Tensor& input_t,
+                                                   const Tensor& weight_t, const Tensor& grad_output,
+                                                   const Tensor& input, const Tensor& weight,
+                                                   std::optional<SymIntList> bias_sizes, SymIntList stride,
+                                                   SymIntList padding, SymIntList dilation, bool transposed,
+                                                   SymIntList output_padding, SymInt groups,
+                                                   std::span<const bool> output_mask) {
+  std::array<Tensor, 3> sums;
+  // The results are products of two arguments each: the gradient and the weight, the gradient and the input.
+  auto term = [&](const Tensor& g, const Tensor& x, const Tensor& w, std::array<bool, 3> of) {
+    for (size_t i = 0; i < 3; ++i) of[i] = of[i] && output_mask[i];
+    if (!of[0] && !of[1] && !of[2]) return;
+    const auto [a, b, c] =
+        convolution_backward(g, x, w, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, of);
+    sums = {plus(sums[0], a), plus(sums[1], b), plus(sums[2], c)};
+  };
+  if (grad_output_t.defined()) term(grad_output_t, input, weight, {true, true, true});
+  if (weight_t.defined()) term(grad_output, input, weight_t, {true, false, false});
+  if (input_t.defined()) term(grad_output, input_t, weight, {false, true, false});
+  return sums;
+}
+
 }  // namespace tessera::autograd::formulas

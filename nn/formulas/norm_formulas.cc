@@ -11,7 +11,7 @@ namespace {
 
 // One kind of normalisation, all tensors in a shape in which they broadcast.
 struct Norm {
-  Tensor grad, x, weight;  // weight may be undefined
+  Tensor grad, x, weight;  // grad and weight may be undefined
   Tensor mean, rstd;
   IntVector dims;        // what is normalised together
   IntVector param_dims;  // what one element of weight applies to
@@ -34,7 +34,7 @@ void differentiable_stats(Norm& n) {
 // with its broadcast dimensions kept.
 NormGradients double_backward(Norm n, const Tensor& a, const Tensor& b, const Tensor& c) {
   differentiable_stats(n);
-  const Tensor h = (n.x - n.mean) * n.rstd, g = n.weight.defined() ? n.grad * n.weight : n.grad;
+  const Tensor h = (n.x - n.mean) * n.rstd, g = n.weight.defined() && n.grad.defined() ? n.grad * n.weight : n.grad;
   auto avg = [&](const Tensor& t) { return mean(t, n.dims, true); };
   auto project = [&](const Tensor& t) {
     return n.constant_stats ? t * n.rstd : n.rstd * (t - avg(t) - h * avg(t * h));
@@ -43,8 +43,8 @@ NormGradients double_backward(Norm n, const Tensor& a, const Tensor& b, const Te
   if (a.defined()) {
     const Tensor p = project(a);
     to_grad = n.weight.defined() ? p * n.weight : p;
-    if (n.weight.defined()) to_weight = sum(n.grad * p, n.param_dims, true);
-    if (!n.constant_stats) {
+    if (n.weight.defined() && n.grad.defined()) to_weight = sum(n.grad * p, n.param_dims, true);
+    if (!n.constant_stats && n.grad.defined()) {
       // sum(a D(g)) = rstd K with K = sum(a g) - n avg(a) avg(g) - n avg(a h) avg(g h): the derivatives of rstd and of
       // h.
       const Tensor ah = avg(a * h), gh = avg(g * h);
@@ -54,9 +54,9 @@ NormGradients double_backward(Norm n, const Tensor& a, const Tensor& b, const Te
   }
   if (b.defined()) {
     to_grad = plus(to_grad, b * h);
-    to_x = plus(to_x, project(b * n.grad));
+    if (n.grad.defined()) to_x = plus(to_x, project(b * n.grad));
   }
-  if (c.defined()) to_grad = plus(to_grad, expand(c, n.grad.sizes()));
+  if (c.defined()) to_grad = plus(to_grad, expand(c, n.x.sizes()));
   return {to_grad, to_x, to_weight};
 }
 
@@ -80,7 +80,7 @@ NormGradients batch_norm_double_backward(const Tensor& to_input, const Tensor& t
                                          const Tensor& running_mean, const Tensor& running_var, const Tensor& save_mean,
                                          const Tensor& save_invstd, bool train, double eps) {
   if (input.numel() == 0)
-    return {zeros_like(grad_out), zeros_like(input), weight.defined() ? zeros_like(weight) : Tensor()};
+    return {zeros_like(input), zeros_like(input), weight.defined() ? zeros_like(weight) : Tensor()};
   const DType t = arithmetic_dtype(input);
   const int64_t batch = input.size(0), channels = input.size(1);
   const int64_t full[3] = {batch, channels, input.numel() / (batch * channels)}, param[3] = {1, channels, 1};
@@ -101,7 +101,7 @@ NormGradients layer_norm_double_backward(const Tensor& to_input, const Tensor& t
                                          const Tensor& grad_out, const Tensor& input, SymIntList normalized_shape,
                                          const Tensor& mean, const Tensor& rstd, const Tensor& weight) {
   if (input.numel() == 0)
-    return {zeros_like(grad_out), zeros_like(input), weight.defined() ? zeros_like(weight) : Tensor()};
+    return {zeros_like(input), zeros_like(input), weight.defined() ? zeros_like(weight) : Tensor()};
   const DType t = arithmetic_dtype(input);
   const int64_t size = checked_numel(normalized_shape.ints()), rows = input.numel() / size;
   const int64_t full[2] = {rows, size}, param[2] = {1, size}, stat[2] = {rows, 1};
@@ -123,7 +123,7 @@ NormGradients group_norm_double_backward(const Tensor& to_input, const Tensor& t
                                          const Tensor& rstd, const Tensor& weight, SymInt n_, SymInt c_, SymInt hxw_,
                                          int64_t group) {
   if (input.numel() == 0)
-    return {zeros_like(grad_out), zeros_like(input), weight.defined() ? zeros_like(weight) : Tensor()};
+    return {zeros_like(input), zeros_like(input), weight.defined() ? zeros_like(weight) : Tensor()};
   const DType t = arithmetic_dtype(input);
   const int64_t batch = n_.guard_int(), c = c_.guard_int(), hxw = hxw_.guard_int();
   const int64_t full[4] = {batch, group, c / group, hxw}, param[4] = {1, group, c / group, 1},

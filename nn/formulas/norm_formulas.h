@@ -1,5 +1,6 @@
 // Derivatives of the backward operators of normalisation: differentiable expressions for the gradients of grad_out,
-// input and weight, from those of the three results (undefined: none).
+// input and weight, from those of the three results (undefined: none). The first is the tangent of the normalisation
+// itself, too, for tangents of input, weight and bias as what arrives; grad_out may then be undefined.
 #pragma once
 
 #include <tuple>

@@ -4,6 +4,7 @@
 
 #include "nn/nn_ops.h"
 #include "nn/cpu/rnn.h"
+#include "tensor/ops/dual.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd::formulas {
@@ -129,7 +130,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> rnn_layer_backward(
     const Tensor& c0, const Tensor& w_hh, const Tensor& b_hh, const Tensor& output, const Tensor& values,
     const Tensor& extra, int64_t kind, bool reverse, std::array<bool, 5> mask) {
   Tensor grad_gates, grad_hidden, grad_h0, grad_c0, before;
-  if (grad_mode_enabled()) {
+  if (grad_mode_enabled() || any_dual(grad_output, grad_h_n, grad_c_n, gates, h0, c0, w_hh, b_hh)) {
     Composed layer(static_cast<RnnKind>(kind), gates, h0, c0, w_hh, b_hh, reverse);
     layer.backward(grad_output, grad_h_n, grad_c_n);
     grad_gates = layer.grad_gates, grad_hidden = layer.grad_hidden, grad_h0 = layer.grad_h0, grad_c0 = layer.grad_c0,

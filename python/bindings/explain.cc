@@ -84,13 +84,14 @@ PyObject* py_explain(PyObject*, PyObject* const* given, Py_ssize_t n, PyObject*)
 }
 
 // What is registered for every operator: [(schema, python module, python name, rule, source, gradients, constants,
-// numbers, tags)]; see OpInfo.
+// numbers, tags, forward)]; see OpInfo.
 PyObject* py_operator_table(PyObject*, PyObject*) {
   return guarded([&] {
     Ref list = Ref::steal(check(PyList_New(0)));
     for (const OpInfo* i : all_ops()) {
-      Ref row = Ref::steal(check(Py_BuildValue("(sssssssss)", i->schema, i->python_module, i->python_name, i->rule,
-                                               i->source, i->gradients, i->constants, i->numbers, i->tags)));
+      Ref row =
+          Ref::steal(check(Py_BuildValue("(ssssssssss)", i->schema, i->python_module, i->python_name, i->rule,
+                                         i->source, i->gradients, i->constants, i->numbers, i->tags, i->forward)));
       check(PyList_Append(list.get(), row.get()));
     }
     return list.release();

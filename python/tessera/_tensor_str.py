@@ -348,11 +348,9 @@ def _autograd_suffix(tensor, tangent):
 
 
 def _tangent(tensor):
-    """The forward-mode tangent; (tensor, None) when no dual level was ever entered."""
+    """(primal, forward-mode tangent); (tensor, None) when no dual level was ever entered."""
     forward_ad = sys.modules.get("tessera.autograd.forward_ad")
-    if forward_ad is None or forward_ad._current_level < 0:
-        return tensor, None
-    return forward_ad.unpack_dual(tensor)
+    return (tensor, None) if forward_ad is None else forward_ad.unpack_dual(tensor)
 
 
 def _shows_device(device):

@@ -103,10 +103,6 @@ def test_require_gives_what_is_there_and_says_what_is_not():
     assert len(list(required())) > 10
 
 
-def double(*shape):
-    return tessera.ones(*shape, dtype=tessera.float64, requires_grad=True)
-
-
 CALLS = {
     "linalg.qr": lambda: tessera.nn.init.orthogonal_(tessera.ones(2, 2)),
     "matrix_exp": lambda: tessera.nn.utils.parametrizations.orthogonal(tessera.nn.Linear(2, 2)),
@@ -115,15 +111,6 @@ CALLS = {
         tessera.nn.Linear(2, 2), orthogonal_map="cayley"
     ),
     "compile": lambda: tessera.nn.Linear(2, 2).compile(),
-    "autograd.forward_ad": lambda: tessera.autograd.gradcheck(
-        tessera.sin, double(2), check_forward_ad=True, raise_exception=False
-    ),
-    "autograd.forward_ad ": lambda: tessera.autograd.functional.jacobian(
-        tessera.sin, double(2), vectorize=True, strategy="forward-mode"
-    ),
-    "autograd.forward_ad  ": lambda: tessera.autograd.functional.hessian(
-        lambda x: x.sin().sum(), double(2), vectorize=True, outer_jacobian_strategy="forward-mode"
-    ),
     "autocast": lambda: tessera.library.register_autocast("aten::sin", "cpu", tessera.bfloat16),
     "linalg.svdvals": lambda: tessera.linalg.matrix_norm(tessera.ones(2, 2), 2),
     "distributed": lambda: tessera.utils.data.distributed.DistributedSampler([1, 2]),

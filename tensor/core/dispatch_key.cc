@@ -49,7 +49,6 @@ constexpr const char* kNames[] = {"Undefined",
                                   "ZeroTensor",
                                   "ADInplaceOrView",
                                   "AutogradOther",
-                                  "AutogradFunctionality",
                                   "AutogradNestedTensor",
                                   "AutogradCPU",
                                   "AutogradCUDA",
@@ -59,6 +58,7 @@ constexpr const char* kNames[] = {"Undefined",
                                   "AutogradXPU",
                                   "AutogradPrivateUse1",
                                   "Autograd",
+                                  "Forward",
                                   "Tracer",
                                   "Profiler",
                                   "AutocastCPU",
@@ -91,6 +91,7 @@ DispatchKey parse_key(std::string_view name) {
   for (int i = 0; i < 4; ++i)
     if (name == kAliases[i])
       return static_cast<DispatchKey>(static_cast<int>(DispatchKey::kCompositeImplicitAutograd) + i);
+  if (name == "AutogradFunctionality") return DispatchKey::kAutograd;  // another name for all of them
   std::string known;
   for (const char* n : kNames) known += std::string(known.empty() ? "" : ", ") + n;
   for (const char* n : kAliases) known += std::string(", ") + n;

@@ -52,7 +52,6 @@ enum class DispatchKey : uint8_t {
   kZeroTensor,
   kADInplaceOrView,
   kAutogradOther,
-  kAutogradFunctionality,
   kAutogradNestedTensor,
   kAutogradCPU,
   kAutogradCUDA,
@@ -62,6 +61,7 @@ enum class DispatchKey : uint8_t {
   kAutogradXPU,
   kAutogradPrivateUse1,
   kAutograd,
+  kForward,  // a tensor with a tangent: forward-mode differentiation
   kTracer,
   kProfiler,
   kAutocastCPU,

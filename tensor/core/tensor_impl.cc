@@ -130,7 +130,7 @@ void TensorImpl::set_requires_grad(bool b) {
 }
 
 IntrusivePtr<TensorImpl> TensorImpl::shallow_copy(bool shares_version) const {
-  auto r = make_tensor_impl(storage_, dtype_, device_, keys_ - kAutogradKeys);
+  auto r = make_tensor_impl(storage_, dtype_, device_, keys_ - kAutogradKeys - DispatchKey::kForward);
   r->shape_ = shape_;
   r->numel_ = numel_;
   r->contiguous_ = contiguous_;
@@ -152,7 +152,8 @@ IntrusivePtr<TensorImpl> TensorImpl::shallow_copy(bool shares_version) const {
 void TensorImpl::take_contents_of(const TensorImpl& other) {
   const DispatchKeySet autograd = keys_ & kAutogradKeys;
   storage_ = other.storage_;
-  keys_ = (other.keys_ - kAutogradKeys) | autograd;
+  keys_ = (other.keys_ - kAutogradKeys - DispatchKey::kForward) | autograd;
+  if (extra_) extra_->forward_grads = {};  // the tangent was of other contents
   dtype_ = other.dtype_;
   device_ = other.device_;
   layout_ = other.layout_;

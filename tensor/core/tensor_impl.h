@@ -86,7 +86,7 @@ struct ExtraMeta {
   std::vector<std::string> names;           // named dimensions
   IntrusivePtr<RefCounted> symbolic_shape;  // sizes with symbols
   IntrusivePtr<RefCounted> quantizer;
-  IntrusivePtr<RefCounted> forward_grads;  // tangents by level
+  IntrusivePtr<RefCounted> forward_grads;  // the tangent of forward mode: autograd/tangent.h
   IntrusivePtr<RefCounted> backend_meta;   // sparse members, nested sizes, functional wrapper, pending collective
 };
 

@@ -1,8 +1,8 @@
 // Op objects: constant-initialised tables of kernels, one slot for each dispatch key that matters at link time.
 //
 // Nothing registers itself. A generated file defines each op object with the addresses of its kernels; slots that an
-// optional library fills (autograd) name weak symbols, null unless that library is linked. At run time kernels can be
-// added and removed for any key.
+// optional library fills (autograd, forward mode) name weak symbols, null unless that library is linked. At run time
+// kernels can be added and removed for any key.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,7 @@ enum class Slot : uint8_t {
   kCUDA,
   kMeta,
   kAutograd,
+  kForward,
   kAutocast,
   kCompositeExplicit,
   kCompositeImplicit,
@@ -74,6 +75,7 @@ inline constexpr std::array<uint8_t, 64> make_slot_table() {
   set(DispatchKey::kMeta, Slot::kMeta);
   for (int k = static_cast<int>(DispatchKey::kAutogradOther); k <= static_cast<int>(DispatchKey::kAutograd); ++k)
     t[k] = static_cast<uint8_t>(Slot::kAutograd);
+  set(DispatchKey::kForward, Slot::kForward);
   set(DispatchKey::kAutocastCPU, Slot::kAutocast);
   set(DispatchKey::kAutocastCUDA, Slot::kAutocast);
   return t;

@@ -29,7 +29,9 @@ struct OpInfo {
   const char* gradients;      // "": not differentiable; "*": through the ops that it calls; "self other=0": of these
                               // arguments, the second one's always 0; "self!": not implemented, asking raises
   const char* constants;      // "1 2": the results that have no derivative although they are floats
-  const char* numbers;        // the floating numbers that it takes: "both", "real" or "complex"
+  const char* forward;  // where the rule of forward mode comes from: "derived", "written" or "fallback" (twice through
+                        // the gradient); "": not differentiable, or through the ops that it calls
+  const char* numbers;  // the floating numbers that it takes: "both", "real" or "complex"
 };
 
 // The ops of one library, sorted by name; each library's registry target defines one (registry_core(),

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tensor/engine/index.h"
+#include "tensor/ops/dual.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/create_kernels.h"
 #include "tensor/ops/index_extra.h"
@@ -133,13 +134,13 @@ int64_t mode_of(std::string_view reduce) {
 }  // namespace
 Tensor scatter_named(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src, std::string_view reduce) {
   const int64_t mode = mode_of(reduce);
-  if (self.requires_grad() || src.requires_grad())
+  if (self.requires_grad() || src.requires_grad() || any_dual(self, src))
     return scatter_reduce(self, dim, index, src, reduce == "add" ? "sum" : "prod", true);
   return _scatter_reduced(self, dim, index, src, mode);
 }
 const Tensor& scatter_named_(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
                              std::string_view reduce) {
-  if (self.requires_grad() || src.requires_grad())
+  if (self.requires_grad() || src.requires_grad() || any_dual(self, src))
     return structured::store_inplace(self, scatter_named(structured::before_write(self, src), dim, index, src, reduce)),
            self;
   return _scatter_reduced_(self, dim, index, src, mode_of(reduce));
@@ -267,7 +268,7 @@ void index_fill_int_Scalar_kernel(const Tensor& self, int64_t dim, const Tensor&
 Tensor index_fill_tensor(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
   TESSERA_CHECK(value.dim() == 0, "index_fill_ only supports a 0-dimensional value tensor, but got tensor with ",
                 value.dim(), " dimension(s).");
-  if (!value.requires_grad()) return index_fill(self, dim, index, value.item_scalar());
+  if (!value.requires_grad() && !any_dual(value)) return index_fill(self, dim, index, value.item_scalar());
   // A place that is named twice is filled once: value's gradient counts it once.
   const Tensor filled = index_fill(zeros(self.sizes(), DType::kBool, std::nullopt, self.device()), dim, index, true);
   return where(filled, to(value, self.dtype()), self);

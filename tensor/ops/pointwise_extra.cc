@@ -1,3 +1,4 @@
+#include "tensor/ops/dual.h"
 #include "tensor/ops/pointwise_extra.h"
 
 #include <algorithm>
@@ -369,12 +370,14 @@ Tensor masked_fill_tensor_composite(const Tensor& self, const Tensor& mask, cons
   check_fill_value(value);
   TESSERA_CHECK(mask.dtype() == DType::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
                 name_of(mask.dtype()));
-  if (!value.requires_grad() && value.is_cpu()) return _masked_fill(self, mask, value.item_scalar());
+  if (!value.requires_grad() && !any_dual(value) && value.is_cpu())
+    return _masked_fill(self, mask, value.item_scalar());
   return where(mask, fill_value_as(value, self), self);
 }
 const Tensor& masked_fill_tensor_inplace(const Tensor& self, const Tensor& mask, const Tensor& value) {
   check_fill_value(value);
-  if (!value.requires_grad() && value.is_cpu()) return _masked_fill_(self, mask, value.item_scalar());
+  if (!value.requires_grad() && !any_dual(value) && value.is_cpu())
+    return _masked_fill_(self, mask, value.item_scalar());
   const IntVector shape = infer_broadcast(self.sizes(), mask.sizes());
   TESSERA_CHECK(std::ranges::equal(shape, self.sizes()), "output with shape ", shape_string(self.sizes()),
                 " doesn't match the broadcast shape ", shape_string(shape));

@@ -27,6 +27,7 @@ def op_library(
       <name>            op objects, C++ functions and Tensor methods, with the hand-written kernels in srcs and deps
       <name>_headers    the generated headers alone: for hand-written files that call other operators of the same library
       <name>_autograd   derivative nodes: link it, and the operators are differentiable
+      <name>_forward    forward mode: link it, and the operators take tensors with tangents
       <name>_registry   schemas, boxed calls, documentation: registry_<name>() lists all ops
       <name>.pyi, <name>.md   stubs and reference page
 
@@ -48,18 +49,19 @@ def op_library(
     families = _families(tables)
     header = header or "%s.h" % name
     headers = [header]
-    ops, autograd, registry = [], [], ["%s_registry.cc" % name]
+    ops, autograd, forward, registry = [], [], [], ["%s_registry.cc" % name]
     for f in families:
         headers += ["%s_ops.h" % f, "%s_kernels.h" % f]
         ops += ["%s_ops_%d.cc" % (f, i) for i in range(shards)]
         registry += ["%s_registry_%d.cc" % (f, i) for i in range(shards)]
         autograd += ["%s_autograd_%d.cc" % (f, i) for i in range(autograd_shards)]
+        forward += ["%s_forward_%d.cc" % (f, i) for i in range(autograd_shards)]
     registry_header = "%s_registry.h" % name
     package = native.package_name()
     native.genrule(
         name = name + "_opgen",
         srcs = tables,
-        outs = headers + ops + autograd + registry + [registry_header, "%s.pyi" % name, "%s.md" % name],
+        outs = headers + ops + autograd + forward + registry + [registry_header, "%s.pyi" % name, "%s.md" % name],
         cmd = "$(execpath %s) --library=%s --package=%s --header=%s --shards=%d --autograd_shards=%d --out=$(RULEDIR) $(SRCS)" % (_OPGEN, name, package, header, shards, autograd_shards),
         exec_tools = [_OPGEN],
         message = "Compiling op tables of",
@@ -89,6 +91,14 @@ def op_library(
         name = name + "_autograd",
         srcs = autograd + autograd_srcs,
         deps = [":" + name, "//autograd", "//autograd:formulas"] + autograd_deps,
+        alwayslink = True,
+        testonly = testonly,
+        visibility = visibility,
+    )
+    cc_library(
+        name = name + "_forward",
+        srcs = forward,
+        deps = [":" + name, "//autograd:forward", "//autograd:formulas"] + autograd_deps,
         alwayslink = True,
         testonly = testonly,
         visibility = visibility,

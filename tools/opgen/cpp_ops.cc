@@ -119,35 +119,38 @@ class Glue {
     return out;
   }
 
-  // The initialiser of the slots: cpu, cuda, meta, autograd, autocast, composite explicit, composite implicit.
+  // The initialiser of the slots: cpu, cuda, meta, autograd, forward, autocast, composite explicit, composite implicit.
   std::string slots() const {
     const std::string k = absl::StrCat("&kernels::k_", f_.id);
-    std::vector<std::string> s(7, "nullptr");
-    if (f_.has_autograd) s[3] = absl::StrCat("&op_autograd::", f_.id);
+    std::vector<std::string> s(8, "nullptr");
+    if (f_.has_autograd) {
+      s[3] = absl::StrCat("&op_autograd::", f_.id);
+      s[4] = absl::StrCat("&op_forward::", f_.id);
+    }
     switch (op_.rule()) {
       case Op::POINTWISE:
       case Op::STRUCTURED:
         s[0] = s[1] = s[2] = k;
         break;
       case Op::VIEW:
-        s[5] = k;
+        s[6] = k;
         break;
       case Op::COMPOSITE:
-        s[e_.has_derivatives() ? 5 : 6] = k;
+        s[e_.has_derivatives() ? 6 : 7] = k;
         break;
       case Op::SCALAR_OVERLOAD:
-        s[6] = k;
+        s[7] = k;
         break;
       case Op::DIRECT:
         if (!f_.derived || own_kernel()) {
           if (op_.backends() == Op::ALL) {
-            s[5] = k;
+            s[6] = k;
           } else {
             s[0] = s[1] = k;
             if (op_.has_meta() && !f_.derived) s[2] = "&kernels::m_" + f_.id;
           }
         } else {
-          s[5] = k;  // through other ops
+          s[6] = k;  // through other ops
         }
         break;
     }
@@ -505,7 +508,7 @@ std::string resolve_target(std::string kernel, const OpForm& f, const Library& l
 }
 
 void ops_source(const Library& library, const Family& family, int index, Files* files) {
-  std::string weaks_autograd, weaks_info, kernels, objects;
+  std::string weaks_differentiation, weaks_info, kernels, objects;
   std::set<std::string> pointwise;
   bool options = false;
   for (const OpForm* form : shard(family, index, library.shards)) {
@@ -513,7 +516,7 @@ void ops_source(const Library& library, const Family& family, int index, Files* 
     const Glue glue(f);
     options |= glue.has_options();
     const std::string ret = return_type(f), params = kernel_params(f);
-    if (f.has_autograd) weaks_autograd += weak(absl::StrCat(ret, " ", f.id, "(", params, ")"));
+    if (f.has_autograd) weaks_differentiation += weak(absl::StrCat(ret, " ", f.id, "(", params, ")"));
     if (f.entry->op.rule() == Op::POINTWISE)
       pointwise.insert(f.entry->op.has_kernel() ? f.entry->op.kernel() : f.entry->schema.name);
     weaks_info += weak(absl::StrCat("extern const OpInfo ", f.id));
@@ -532,16 +535,16 @@ void ops_source(const Library& library, const Family& family, int index, Files* 
   for (const std::string& h : family.table.include()) absl::StrAppend(&includes, "#include \"", h, "\"\n");
   const std::string name = absl::StrCat(family.name, "_ops_", index, ".cc");
   (*files)[name] = resolve_line_notes(
-      absl::StrCat(file_comment(family.path), "#include \"", library.package, "/", library.header, "\"\n#include \"",
-                   library.package, "/", family.name,
-                   "_kernels.h\"\n#include \"tensor/ops/pointwise.h\"\n#include \"tensor/ops/structured.h\"\n",
-                   includes,
-                   "\nnamespace tessera {\n\n// Null unless the autograd or registry library is linked.\nnamespace "
-                   "op_autograd {\n",
-                   weaks_autograd, "}\nnamespace op_info {\n", weaks_info, "}\nnamespace pw {\n", tables,
-                   "}\n\nnamespace kernels {\nnamespace {\n\n", kernels,
-                   "\n}  // namespace\n}  // namespace kernels\n\nnamespace op {\n", objects,
-                   "}  // namespace op\n}  // namespace tessera\n"),
+      absl::StrCat(
+          file_comment(family.path), "#include \"", library.package, "/", library.header, "\"\n#include \"",
+          library.package, "/", family.name,
+          "_kernels.h\"\n#include \"tensor/ops/pointwise.h\"\n#include \"tensor/ops/structured.h\"\n", includes,
+          "\nnamespace tessera {\n\n// Null unless the autograd, forward or registry library is linked.\nnamespace "
+          "op_autograd {\n",
+          weaks_differentiation, "}\nnamespace op_forward {\n", weaks_differentiation, "}\nnamespace op_info {\n",
+          weaks_info, "}\nnamespace pw {\n", tables, "}\n\nnamespace kernels {\nnamespace {\n\n", kernels,
+          "\n}  // namespace\n}  // namespace kernels\n\nnamespace op {\n", objects,
+          "}  // namespace op\n}  // namespace tessera\n"),
       name);
 }
 

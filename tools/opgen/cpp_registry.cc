@@ -96,8 +96,8 @@ std::string info(const OpForm& f, const Family& family, const Library& library) 
                       cpp_string(e.op.python_module()), ", ", variants.empty() ? "0" : absl::StrJoin(variants, " | "),
                       ", ", cpp_string(first_line(e.op.doc())), ", ", cpp_string(rule_text(e)), ", ",
                       cpp_string(absl::StrCat(e.path, ":", e.line)), ", ", cpp_string(gradients_text(e, computing)),
-                      ", ", cpp_string(constants_text(computing.op)), ", ", cpp_string(numbers_text(computing.op)),
-                      "};\n");
+                      ", ", cpp_string(constants_text(computing.op)), ", ", cpp_string(forward_text(e)), ", ",
+                      cpp_string(numbers_text(computing.op)), "};\n");
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <optional>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "tools/opgen/cpp_types.h"
@@ -53,6 +55,7 @@ class Analyser {
   void run() {
     for (int i = 0; i < entry_->op.derivative_size(); ++i)
       one(entry_->op.derivative(i), entry_->line_of(absl::StrCat("derivative.", i)));
+    forward_rules();
   }
 
  private:
@@ -93,6 +96,7 @@ class Analyser {
     DerivativeDef def;
     def.line = line;
     def.original = d.formula();
+    def.forward = d.forward();
     if (!read_inputs(d, line, &def)) return;
     if (d.formula() == "not_differentiable") return;
     std::vector<FormulaToken> tokens = tokenize_formula(d.formula());
@@ -186,6 +190,100 @@ class Analyser {
                                entry_->schema.arguments[static_cast<size_t>(def->inputs[0])].name, "'"));
   }
 
+  // --- Forward mode.
+
+  void forward_rules() {
+    const Op& op = entry_->op;
+    if (entry_->derivatives.empty()) {
+      if (op.has_forward()) error(entry_->line_of("forward"), "'forward' needs derivatives");
+      return;
+    }
+    bool said = op.has_forward();
+    for (const DerivativeDef& d : entry_->derivatives) said |= !d.forward.empty();
+    const ForwardRule usual = usual_rule();
+    for (DerivativeDef& d : entry_->derivatives) one_rule(&d, usual);
+    if (op.rule() == Op::VIEW)
+      entry_->forward = ForwardRule::kView;
+    else if (op.rule() == Op::COMPOSITE && !said)
+      entry_->forward = ForwardRule::kDecomposed;
+    else if (op.forward() == "jointly_linear")
+      entry_->forward = ForwardRule::kJoint;
+    else if (usual == ForwardRule::kExpression)
+      entry_->forward = ForwardRule::kExpression;
+    for (const DerivativeDef& d : entry_->derivatives)
+      if (d.rule == ForwardRule::kTwice && op.rule() != Op::VIEW && entry_->forward != ForwardRule::kDecomposed)
+        entry_->forward = ForwardRule::kTwice;
+  }
+
+  // A rule's name, or nullopt.
+  static std::optional<ForwardRule> named_rule(const std::string& text) {
+    static const std::map<std::string, ForwardRule> kNames = {
+        {"elementwise", ForwardRule::kElementwise}, {"symmetric", ForwardRule::kSymmetric},
+        {"reduction", ForwardRule::kReduction},     {"linear", ForwardRule::kLinear},
+        {"jointly_linear", ForwardRule::kJoint},    {"double_backward", ForwardRule::kTwice}};
+    const auto it = kNames.find(text);
+    return it == kNames.end() ? std::nullopt : std::optional<ForwardRule>(it->second);
+  }
+
+  // That of derivatives which say nothing.
+  ForwardRule usual_rule() {
+    const Op& op = entry_->op;
+    if (op.has_forward()) return read_rule(op.forward(), entry_->line_of("forward"));
+    if (op.rule() == Op::POINTWISE) return ForwardRule::kElementwise;
+    return is_affine() ? ForwardRule::kLinear : ForwardRule::kTwice;
+  }
+
+  // One input's derivative which depends on no value that the derivative is of: the op is linear in it (tables say so
+  // where a constant is added).
+  bool is_affine() const {
+    const DerivativeDef* only = nullptr;
+    for (const DerivativeDef& d : entry_->derivatives) {
+      if (is_zero(d)) continue;
+      if (only || d.inputs.size() != 1) return false;
+      only = &d;
+    }
+    if (!only || entry_->schema.arguments[static_cast<size_t>(only->inputs[0])].is_write()) return false;
+    for (const Saved& s : entry_->saved) {
+      const bool whole = s.type == "autograd::SavedVariable" || s.kind == Saved::Kind::kTensorList;
+      if (whole && (s.kind == Saved::Kind::kOutput || s.index == only->inputs[0])) return false;
+    }
+    return true;
+  }
+  static bool is_zero(const DerivativeDef& d) { return absl::StartsWith(d.original, "zeros"); }
+
+  void one_rule(DerivativeDef* d, ForwardRule usual) {
+    if (d->forward.empty()) {
+      d->rule = absl::StartsWith(d->original, "not_implemented") ? ForwardRule::kRefused
+                : is_zero(*d)                                    ? ForwardRule::kZero
+                                                                 : usual;
+    } else {
+      d->rule = read_rule(d->forward, d->line);
+      if (d->rule == ForwardRule::kJoint) error(d->line, "'jointly_linear' is said of the op, not of one derivative");
+    }
+    const bool of_formula = d->rule == ForwardRule::kElementwise || d->rule == ForwardRule::kSymmetric ||
+                            d->rule == ForwardRule::kReduction;
+    if (of_formula && d->inputs.size() != 1)
+      error(d->line, "forward mode can't be derived from a formula for several inputs: write 'forward'");
+  }
+
+  ForwardRule read_rule(const std::string& text, int line) {
+    if (const std::optional<ForwardRule> rule = named_rule(text)) return *rule;
+    const std::vector<FormulaToken> tokens = tokenize_formula(text);
+    if (const std::string reason = formula_imbalance(tokens); !reason.empty() || tokens.empty())
+      error(line, absl::StrCat("in 'forward': ", tokens.empty() ? "it is empty" : reason));
+    bool any = false;
+    for (const FormulaName& n : value_names(tokens)) {
+      if (!absl::EndsWith(n.name, "_t") || n.name == "int64_t") continue;
+      const int index = argument(n.name.substr(0, n.name.size() - 2));
+      if (index < 0 || !seen_.count(index))
+        error(line,
+              absl::StrCat("in 'forward': there is no derivative of '", n.name.substr(0, n.name.size() - 2), "'"));
+      any = true;
+    }
+    if (!any) error(line, absl::StrCat("unknown rule of forward mode '", text, "'"));
+    return ForwardRule::kExpression;
+  }
+
   int argument(const std::string& name) const {
     for (size_t i = 0; i < entry_->schema.arguments.size(); ++i)
       if (entry_->schema.arguments[i].name == name || cpp_identifier(entry_->schema.arguments[i].name) == name)
@@ -230,5 +328,16 @@ class Analyser {
 }  // namespace
 
 void analyse_derivatives(Entry* entry, Diagnostics* diagnostics) { Analyser(entry, diagnostics).run(); }
+
+std::string forward_text(const Entry& e) {
+  if (!e.has_derivatives()) return "";
+  if (e.forward == ForwardRule::kTwice) return "fallback";
+  bool written = e.forward == ForwardRule::kExpression, refused = true;
+  for (const DerivativeDef& d : e.derivatives) {
+    written |= d.rule == ForwardRule::kExpression;
+    refused &= d.rule == ForwardRule::kRefused;
+  }
+  return refused ? "" : written ? "written" : "derived";
+}
 
 }  // namespace tessera::opgen

@@ -22,6 +22,7 @@ using Files = std::map<std::string, std::string>;  // base name -> text
 
 void generate_ops(const Library& library, Files* files);       // <family>_ops.h, _kernels.h, _ops_N.cc, <library>.h
 void generate_autograd(const Library& library, Files* files);  // <family>_autograd_N.cc
+void generate_forward(const Library& library, Files* files);   // <family>_forward_N.cc
 void generate_registry(const Library& library, Files* files);  // <family>_registry_N.cc, <library>_registry.{h,cc}
 std::string generate_methods(const std::vector<Family>& families);    // tensor_methods.inc
 std::string generate_stubs(const std::vector<Family>& families);      // .pyi

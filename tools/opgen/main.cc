@@ -116,6 +116,7 @@ int run(int argc, char** argv) {
   Files files;
   generate_ops(library, &files);
   generate_autograd(library, &files);
+  generate_forward(library, &files);
   generate_registry(library, &files);
   files[library.name + ".pyi"] = generate_stubs(library.families);
   files[library.name + ".md"] = generate_reference(library.families);

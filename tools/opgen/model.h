@@ -56,12 +56,30 @@ struct Saved {
   std::set<int> used_by;  // indices of the derivatives that need it
 };
 
+// How forward mode gets the tangents of an op's results: from a derivative's inputs, or of the whole op (Entry).
+enum class ForwardRule {
+  kZero,         // the derivative is 0
+  kRefused,      // nobody wrote the derivative: asking for it raises
+  kElementwise,  // the formula of the gradient with (conjugate) tangents for gradients; of an op: the sum of the
+                 // inputs'
+  kSymmetric,    // the formula as it is with the tangent for the gradient
+  kReduction,    // the formula for ones gives the weights of a sum of tangents
+  kLinear,       // the op on the tangent
+  kExpression,   // of the table
+  kTwice,        // twice through the gradient: the fallback
+  kJoint,        // (of an op) the op on all tangents
+  kView,         // (of an op) the view of the tangent
+  kDecomposed,   // (of an op) through what the composite calls
+};
+
 struct DerivativeDef {
   std::vector<int> inputs;  // argument indices
   std::string formula;      // rewritten: saved names have their underscore
   std::string original;
   bool uses_grad = false, uses_grads = false, uses_mask = false;
   int line = 0;
+  std::string forward;  // of the table
+  ForwardRule rule = ForwardRule::kElementwise;
 };
 
 struct Entry {
@@ -77,6 +95,7 @@ struct Entry {
   std::vector<Saved> saved;
   std::string node;  // "AddBackward0"
   bool has_derivatives() const { return !derivatives.empty(); }
+  ForwardRule forward = ForwardRule::kElementwise;
   const OpForm* find(Form f) const;
   // Lines of fields, for messages.
   std::map<std::string, int> field_lines;
@@ -97,7 +116,9 @@ Family read_table(const std::string& path, const std::string& text, Diagnostics*
 void check_families(std::vector<Family>* families, Diagnostics* diagnostics);
 // "log_softmax" -> "LogSoftmax", "max_pool2d" -> "MaxPool2D", "_to_copy" -> "ToCopy": the start of a node's name.
 std::string title(const std::string& name);
-// Fills entry->derivatives and entry->saved.
+// Fills entry->derivatives and entry->saved, and finds the rules of forward mode.
 void analyse_derivatives(Entry* entry, Diagnostics* diagnostics);
+// Where an entry's rule of forward mode comes from, for OpInfo::forward: "derived", "written", "fallback" or "".
+std::string forward_text(const Entry& e);
 
 }  // namespace tessera::opgen

@@ -118,6 +118,28 @@ INSTANTIATE_TEST_SUITE_P(
                "variants: FUNCTION rule: DIRECT derivative { input: \"x\" formula: \"grad\" "
                "}\noutput_differentiability: [true, false]"),
             "4|2 values for 1 results"},
+        Bad{"UnknownForwardRule",
+            op(kAdd,
+               "variants: FUNCTION rule: POINTWISE\nderivative { input: \"self\" formula: \"grad\" forward: "
+               "\"lineer\" }"),
+            "4|unknown rule of forward mode 'lineer'"},
+        Bad{"TangentOfNothing",
+            op(kAdd,
+               "variants: FUNCTION rule: POINTWISE\nderivative { input: \"self\" formula: \"grad\" forward: "
+               "\"self_t + alpha_t\" }"),
+            "4|there is no derivative of 'alpha'"},
+        Bad{"JointlyLinearInOne",
+            op(kAdd,
+               "variants: FUNCTION rule: POINTWISE\nderivative { input: \"self\" formula: \"grad\" forward: "
+               "\"jointly_linear\" }"),
+            "4|said of the op"},
+        Bad{"FormulaForTwo",
+            op(kAdd,
+               "variants: FUNCTION rule: POINTWISE\nderivative { input: [\"self\", \"other\"] formula: \"f(grad)\" }"),
+            "4|can't be derived from a formula for several inputs"},
+        Bad{"ForwardWithoutDerivative",
+            op(kAdd, "variants: FUNCTION rule: POINTWISE not_differentiable: true\nforward: \"linear\""),
+            "4|'forward' needs derivatives"},
         Bad{"OutNames",
             op("f(Tensor x) -> (Tensor, Tensor)",
                "variants: [FUNCTION, OUT] rule: DIRECT not_differentiable: true\nout_names: \"a\""),
@@ -159,10 +181,12 @@ TEST(Generate, OpsHaveObjectsFunctionsAndKernels) {
                    "Tensor& out1);"),
       std::string::npos);
   const std::string& source = files["toy_ops_0.cc"];
-  for (const char* part : {"[[gnu::weak, gnu::visibility(\"hidden\")]] Tensor toy_add_Tensor(CallContext ctx,",
-                           "pointwise::functional(pw::toy_plus, {&self, &other}, {alpha})",
-                           "{nullptr, nullptr, nullptr, &op_autograd::toy_row, nullptr, &kernels::k_toy_row, nullptr}",
-                           "structured::InplaceGuard g0_(self, spec_, true);"})
+  for (const char* part :
+       {"[[gnu::weak, gnu::visibility(\"hidden\")]] Tensor toy_add_Tensor(CallContext ctx,",
+        "pointwise::functional(pw::toy_plus, {&self, &other}, {alpha})",
+        "{nullptr, nullptr, nullptr, &op_autograd::toy_row, &op_forward::toy_row, nullptr, &kernels::k_toy_row, "
+        "nullptr}",
+        "structured::InplaceGuard g0_(self, spec_, true);"})
     EXPECT_NE(source.find(part), std::string::npos) << part;
 }
 
@@ -189,6 +213,26 @@ TEST(Generate, DerivativesSaveOnlyWhatTheyNeed) {
   EXPECT_NE(source.find("#line 34 \"toy.textproto\""), std::string::npos);  // a formula's compile error names the table
 }
 
+TEST(Generate, TangentsFollowFromTheTable) {
+  Files files;
+  generate_forward(toys(), &files);
+  const std::string& source = files["toy_forward_0.cc"];
+  for (const char* part :
+       {"const Tensor grad = conj_of(other_t);\n",                                  // elementwise: the formula
+        "forward::add(sum_, conj_of(toy_scale(grad, alpha)));",                     // with tangents
+        "forward::add(sum_, op::toy_scale.call(self_t, factor));",                  // found to be linear
+        "const Tensor original_self = forward::original(self);\n",                  // in place: the value before
+        "forward::add(sum_, conj_of(toy_mul(grad, original_self)));",               //
+        "fw_.put_view(result_, op::toy_row.call(self_t, index));",                  // a view of the tangent
+        "op::toy_join.call(forward::or_zeros(tensors_t, tensors))",                 // a list
+        "fw_.write(self, {});",                                                     // overwritten with constants
+        "forward::refuse_out(\"toy_scale\", self, out);",                           //
+        "toy_linear_tangent(input_t, weight_t, bias_t, input, weight)",             // written
+        "return forward::results(op::toy_minmax.call(in_[0], dim, keepdim)); });",  // twice through the gradient
+        "return op::toy_shifted.kernels[static_cast<int>(Slot::kCompositeExplicit)](ctx, self);"})
+    EXPECT_NE(source.find(part), std::string::npos) << part;
+}
+
 TEST(Generate, RegistryStubsAndReference) {
   const Library library = toys();
   Files files;
@@ -196,7 +240,7 @@ TEST(Generate, RegistryStubsAndReference) {
   EXPECT_NE(files["toy_registry_0.cc"].find(
                 "\"toy::toy_add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)\""),
             std::string::npos);
-  EXPECT_NE(files["toy_registry_0.cc"].find("\"self other\", \"\", \"both\"};"),
+  EXPECT_NE(files["toy_registry_0.cc"].find("\"self other\", \"\", \"derived\", \"both\"};"),
             std::string::npos);  // what is differentiable, and for which numbers
   const std::string& list = files["toys_registry.cc"];
   EXPECT_LT(list.find("&op_info::toy_add_Scalar,"), list.find("&op_info::toy_add_Tensor,"));

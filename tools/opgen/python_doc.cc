@@ -212,6 +212,8 @@ std::string generate_reference(const std::vector<Family>& families) {
       if (e->op.tags_size()) absl::StrAppend(&out, "- tags: ", absl::StrJoin(e->op.tags(), ", "), "\n");
       for (const Derivative& d : e->op.derivative())
         absl::StrAppend(&out, "- derivative of ", absl::StrJoin(d.input(), ", "), ": `", d.formula(), "`\n");
+      if (const std::string rule = forward_text(*e); !rule.empty())
+        absl::StrAppend(&out, "- forward mode: ", rule, "\n");
       if (e->has_derivatives()) absl::StrAppend(&out, "- node: `", e->node, "`\n");
       if (e->op.not_differentiable()) out += "- not differentiable\n";
       if (e->op.numbers() != Op::BOTH)

@@ -12,6 +12,7 @@ void init_autograd(PyObject* module) {
   init_autograd_hooks(module);
   init_autograd_function(module);
   init_autograd_engine(module);
+  init_autograd_forward(module);
 }
 
 }  // namespace tessera::python

@@ -54,6 +54,7 @@ void init_autograd_nodes(PyObject* module);
 void init_autograd_hooks(PyObject* module);
 void init_autograd_function(PyObject* module);
 void init_autograd_engine(PyObject* module);
+void init_autograd_forward(PyObject* module);
 void init_autograd(PyObject* module);
 
 }  // namespace tessera::python

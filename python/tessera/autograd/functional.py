@@ -1,7 +1,6 @@
 """Derivatives of functions: jacobian, hessian and products with them."""
 
 import tessera
-from tessera._lazy import require
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -217,13 +216,10 @@ def _rows(output, inputs, create_graph, strict, vectorize):
     return tuple(tessera.stack(row).reshape(*output.shape, *value.shape) for row, value in zip(rows, inputs))
 
 
-_FORWARD = 'autograd.functional with the strategy "forward-mode"'
-_REVERSE = 'Use "reverse-mode", which gives the same numbers.'
-
-
 def _forward_columns(func, inputs):
     """(outputs were a tuple, for each output a tuple of Jacobians), by one forward pass for each input element."""
-    forward_ad = require("autograd.forward_ad", _FORWARD, _REVERSE)
+    from tessera.autograd import forward_ad
+
     columns = None
     outputs_tuple = False
     with forward_ad.dual_level():

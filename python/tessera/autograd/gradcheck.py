@@ -384,7 +384,8 @@ def _check_batched_grad(outputs, diff):
 
 def _tangents(func, inputs, which, tangent):
     """The tangents of the outputs for a tangent of one input; None where there is none."""
-    forward_ad = require("autograd.forward_ad", "gradcheck(check_forward_ad=True)")
+    from tessera.autograd import forward_ad
+
     with forward_ad.dual_level():
         duals = [value.detach() if isinstance(value, tessera.Tensor) else value for value in inputs]
         duals[which] = forward_ad.make_dual(duals[which], tangent)
@@ -519,12 +520,6 @@ def gradcheck(
         raise AssertionError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     if masked not in (None, True, False):
         raise TypeError(f"masked must be a bool or None, but got {type(masked).__name__}")
-    if check_forward_ad:
-        require(
-            "autograd.forward_ad",
-            "gradcheck(check_forward_ad=True)",
-            "With check_backward_ad=True the derivatives of backward are checked.",
-        )
     if check_batched_forward_grad:
         require("vmap", "gradcheck(check_batched_forward_grad=True)")
     settings = dict(

@@ -1,8 +1,9 @@
 """Calls random operators with random arguments, and prints how many calls returned and how many raised what.
 
-    python random_calls.py --calls N --seed S [--only REGEX] [--vmap]
+    python random_calls.py --calls N --seed S [--only REGEX] [--forward] [--vmap]
 
-With --vmap some tensors of each call get a batch, and the call runs under vmap, some of them in grad as well.
+With --forward half of the tensors that can have a tangent have one. With --vmap some tensors of each call get a batch,
+and the call runs under vmap, some of them in grad as well.
 
 Every exception must be one that the documents name; anything else is an AssertionError that shows the call. A crash
 shows itself: test_random_calls.py runs this in
@@ -18,6 +19,7 @@ import signal
 import warnings
 
 import tessera
+import tessera.autograd.forward_ad as fwAD
 from tessera._ops import FunctionSchema, ops
 from tessera.func import vjp, vmap
 
@@ -46,8 +48,9 @@ FLOATS = (0.0, -0.0, 0.5, 1.0, -1.0, 2.0, 1e-30, 1e30, -1e300, float("inf"), flo
 class Maker:
     """Random arguments; tensors of one call like to have shapes and dtypes that fit."""
 
-    def __init__(self, rng):
+    def __init__(self, rng, duals):
         self.rng = rng
+        self.duals = duals
         self.shape = self.new_shape()
         self.dtype = rng.choice(DTYPES)
 
@@ -93,6 +96,15 @@ class Maker:
             t = tessera.cat([t, t]).detach()[: t.shape[0]]
         if (t.dtype.is_floating_point or t.dtype.is_complex) and rng.random() < 0.2:
             t = t.detach().requires_grad_()
+        if self.duals and (t.dtype.is_floating_point or t.dtype.is_complex) and rng.random() < 0.5:
+            tangent = tessera.ones_like(t.detach())
+            if rng.random() < 0.3:
+                tangent = (
+                    tangent.T.contiguous().T if t.dim() == 2 else tangent[:1].expand(t.shape) if t.dim() else tangent
+                )
+            t = fwAD.make_dual(
+                t, tangent if tangent.shape == t.shape else tessera.ones(t.shape, dtype=t.dtype, device=t.device)
+            )
         return t
 
     def written(self, inputs):
@@ -236,14 +248,16 @@ def _first(result):
     return _first(result[0]) if isinstance(result, (tuple, list)) and result else result
 
 
-def run(calls, seed, only, log, mapped=False):
+def run(calls, seed, only, log, forward=False, mapped=False):
     rng = random.Random(seed)
     tessera.manual_seed(seed)
     table = operators(only)
     counts = collections.Counter()
     for _ in range(calls):
         op, schema = rng.choice(table)
-        maker = Maker(rng)
+        if forward:
+            fwAD.enter_dual_level()
+        maker = Maker(rng, forward)
         positional, keywords = [], {}
         for argument in schema.arguments:
             if argument.has_default_value() and rng.random() < 0.5:
@@ -262,6 +276,7 @@ def run(calls, seed, only, log, mapped=False):
             with open(log, "w") as file:
                 file.write(f"{schema}\n{positional!r}\n{keywords!r}\n")
         signal.alarm(60)
+        result = None
         try:
             result = in_transforms(rng, op, positional, keywords) if mapped else op(*positional, **keywords)
             counts["returned"] += 1
@@ -281,6 +296,12 @@ def run(calls, seed, only, log, mapped=False):
             counts[type(error).__name__] += 1
         except MemoryError:
             counts["MemoryError"] += 1
+        if forward:
+            counts["tangents"] += any(
+                isinstance(t, tessera.Tensor) and fwAD.unpack_dual(t).tangent is not None
+                for t in (result if isinstance(result, (tuple, list)) else [result])
+            )
+            fwAD.exit_dual_level()
         signal.alarm(0)
     return counts
 
@@ -291,13 +312,15 @@ def main():
     ap.add_argument("--seed", type=int, default=0)
     ap.add_argument("--only")
     ap.add_argument("--log")
+    ap.add_argument("--forward", action="store_true")
     ap.add_argument("--vmap", action="store_true")
     opts = ap.parse_args()
     warnings.simplefilter("ignore")
     resource.setrlimit(
         resource.RLIMIT_AS, (4 << 30, 4 << 30)
     )  # what asks for more memory is refused, not granted slowly
-    for name, count in run(opts.calls, opts.seed, opts.only, opts.log, opts.vmap).most_common():
+    counts = run(opts.calls, opts.seed, opts.only, opts.log, opts.forward, opts.vmap)
+    for name, count in counts.most_common():
         print(name, count)
 
 

@@ -12,7 +12,7 @@ from op_arguments import flatten, split_arguments
 from op_samples import samples
 from tessera._C import _func
 from tessera.func import vjp, vmap
-from test_gradients import ENTRIES, Sample
+from op_derivatives import ENTRIES, Sample
 
 BATCH = 3
 RULES = _func._batching_rules()

@@ -16,9 +16,9 @@ CALLS = int(os.environ.get("TESSERA_RANDOM_CALLS", "4000"))
 PER_PROCESS = 2000
 
 
-@pytest.mark.parametrize("mode", [[], ["--vmap"]], ids=["plain", "vmap"])
+@pytest.mark.parametrize("options", [[], ["--forward"], ["--vmap"]], ids=["plain", "forward", "vmap"])
 @pytest.mark.parametrize("seed", range(max(1, CALLS // PER_PROCESS)))
-def test_random_calls(seed, mode, tmp_path):
+def test_random_calls(seed, options, tmp_path):
     log = tmp_path / "last_call.txt"
     run = subprocess.run(
         [
@@ -32,7 +32,7 @@ def test_random_calls(seed, mode, tmp_path):
             str(1000 + seed),
             "--log",
             str(log),
-            *mode,
+            *options,
         ],
         capture_output=True,
         text=True,
@@ -40,3 +40,4 @@ def test_random_calls(seed, mode, tmp_path):
     )
     assert run.returncode == 0, f"exit code {run.returncode}\n{log.read_text()[:3000]}\n{run.stderr[-3000:]}"
     assert "returned" in run.stdout
+    assert ("tangents" in run.stdout) == bool(options)

@@ -77,7 +77,8 @@ Tensor toy_join_kernel(TensorList tensors) {
   for (int64_t s : tensors[0].sizes()) sizes.push_back(s);
   Tensor out = empty_kernel(sizes, DType::kFloat32);
   float* to = out.data<float>();
-  for (const Tensor& t : tensors) to = std::copy_n(t.data<float>(), t.numel(), to);
+  for (const Tensor& t : tensors)
+    for (int64_t i = 0; i < t.numel(); ++i) *to++ = t.data<float>()[t.dim() == 1 ? i * t.strides()[0] : i];
   return out;
 }
 
@@ -146,6 +147,16 @@ std::tuple<Tensor, Tensor, Tensor> toy_linear_backward(const Tensor& grad, const
       if (mask[2]) c.data<float>()[j] += g;
     }
   return {a, b, c};
+}
+
+Tensor toy_linear_tangent(const Tensor& input_t, const Tensor& weight_t, const Tensor& bias_t, const Tensor& input,
+                          const Tensor& weight) {
+  const int64_t n = rows(input), m = rows(weight), sizes[] = {n, m};
+  Tensor sum = toy_zero_(empty_kernel(sizes, DType::kFloat32));
+  if (input_t.defined()) toy_add_(sum, toy_linear(input_t, weight));
+  if (weight_t.defined()) toy_add_(sum, toy_linear(input, weight_t));
+  for (int64_t i = 0; bias_t.defined() && i < n * m; ++i) sum.data<float>()[i] += bias_t.data<float>()[i % m];
+  return sum;
 }
 
 }  // namespace tessera
