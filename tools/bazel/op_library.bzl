@@ -97,8 +97,8 @@ def op_library(
     )
     cc_library(
         name = name + "_forward",
-        srcs = forward,
-        deps = [":" + name, "//autograd:forward", "//autograd:formulas"] + autograd_deps,
+        srcs = forward + [s for s in autograd_srcs if s.endswith(".h")],
+        deps = [":" + name, ":" + name + "_autograd", "//autograd:forward", "//autograd:formulas"] + autograd_deps,
         alwayslink = True,
         testonly = testonly,
         visibility = visibility,
