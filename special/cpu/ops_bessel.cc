@@ -1,5 +1,5 @@
-// Bessel and Airy functions: polynomials by pieces where arguments are small, asymptotic forms beyond. Near zeros of the
-// oscillating ones the error is small beside the function's amplitude there.
+// Bessel and Airy functions: polynomials by pieces where arguments are small, asymptotic forms beyond. Near zeros of
+// the oscillating ones the error is small beside the function's amplitude there.
 #include <limits>
 
 #include "special/cpu/ops.h"
@@ -65,7 +65,8 @@ HWY_NOINLINE V BesselJ(D d, V x) {
 
 template <int kOrder, class D, class V>
 HWY_NOINLINE V BesselY(D d, V x) {
-  const V two = hn::Set(d, 2.0), edge = hn::Set(d, 18.0), zero = hn::Zero(d), two_by_pi = hn::Set(d, 0.63661977236758134);
+  const V two = hn::Set(d, 2.0), edge = hn::Set(d, 18.0), zero = hn::Zero(d),
+          two_by_pi = hn::Set(d, 0.63661977236758134);
   const auto near = hn::Lt(x, two), far = hn::Not(hn::Lt(x, edge));
   V r;
   if constexpr (kOrder == 0)
@@ -121,8 +122,9 @@ HWY_NOINLINE V BesselK(D d, V x) {
     if constexpr (kOrder == 0)
       y = hn::NegMulAdd(log, math::Polynomial(d, z, tables::kI0Near), math::Polynomial(d, z, tables::kK0Near));
     else
-      y = hn::MulAdd(limited, hn::MulAdd(log, math::Polynomial(d, z, tables::kI1Near),
-                                         math::Polynomial(d, z, tables::kK1Near)), v);
+      y = hn::MulAdd(limited,
+                     hn::MulAdd(log, math::Polynomial(d, z, tables::kI1Near), math::Polynomial(d, z, tables::kK1Near)),
+                     v);
     if constexpr (kScaled) y = TimesExp(d, y, limited, zero);
     y = hn::IfThenElse(hn::Eq(x, zero), hn::Inf(d), hn::IfThenElse(hn::Lt(x, zero), hn::NaN(d), y));
     r = hn::IfThenElse(near, y, r);
@@ -217,8 +219,8 @@ namespace pw {
 using namespace cpu;
 
 // float32 and float64 alone; those with half types are said to have them.
-#define TESSERA_SPECIAL(name, Name)       \
-  constinit const PointwiseOp name =      \
+#define TESSERA_SPECIAL(name, Name)  \
+  constinit const PointwiseOp name = \
       OpBuilder<1>(#name "_cpu").with(DType::kFloat32, Name##F32).with(DType::kFloat64, Name##F64).int_to_float();
 TESSERA_SPECIAL(bessel_j0, BesselJ0)
 TESSERA_SPECIAL(bessel_j1, BesselJ1)

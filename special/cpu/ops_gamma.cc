@@ -27,7 +27,9 @@ HWY_NOINLINE V HurwitzZeta(D d, V s, V q) {
                          hn::Max(hn::Set(d, 2.3e-308), hn::IfThenElse(regular, q, one)));
   if (HWY_UNLIKELY(!hn::AllTrue(d, regular))) {
     const V other = math::PerLane(d, hn::IfThenElse(regular, one, s), q, [](double v, double w) {
-      return v == std::numeric_limits<double>::infinity() && w > 0 ? (w < 1 ? v : w == 1 ? 1.0 : 0.0)
+      return v == std::numeric_limits<double>::infinity() && w > 0 ? (w < 1    ? v
+                                                                      : w == 1 ? 1.0
+                                                                               : 0.0)
                                                                    : scalar::zeta(v, w);
     });
     r = hn::IfThenElse(regular, r, other);
@@ -51,12 +53,12 @@ HWY_NOINLINE Two<V> GammaTerm(D d, V a, V x, V& factor) {
     factor = hn::IfThenElse(small, hn::Mul(factor, product), factor);
   }
   const auto tiny = hn::Lt(x, hn::Set(d, 1e-290));
-  const V scaled = hn::IfThenElse(tiny, hn::Mul(x, hn::Set(d, 18014398509481984.0)), x);
+  const V scaled = hn::IfThenElse(tiny, hn::Mul(x, hn::Set(d, 0x1p108)), x);
   Two<V> ratio = math::Quotient(d, Two<V>{scaled, zero}, b);
   const auto normal = hn::Gt(ratio.hi, hn::Set(d, 1e-300));
   ratio = math::Choose(normal, ratio, Two<V>{hn::Set(d, 1e-300), zero});
-  const Two<V> log = math::JoinLog(
-      d, math::SplitLog<true, true>(d, ratio.hi, ratio.lo, hn::IfThenElseZero(tiny, hn::Set(d, -54.0))));
+  const Two<V> log =
+      math::JoinLog(d, math::SplitLog<true, true>(d, ratio.hi, ratio.lo, hn::IfThenElseZero(tiny, hn::Set(d, -108.0))));
   const Two<V> power = math::Product(d, Two<V>{a, zero}, log), distance = math::Sum(b.hi, hn::Neg(x)),
                sum = math::Sum(power.hi, distance.hi);
   return math::Sum(sum.hi, hn::Add(sum.lo, hn::Sub(hn::Add(power.lo, hn::Add(distance.lo, b.lo)), rest)));
@@ -121,8 +123,8 @@ HWY_NOINLINE V NearTransition(D d, V a, V m, Two<V> exponent) {
   TESSERA_TEMME_TERMS(TESSERA_TERM)
 #undef TESSERA_TERM
   c = hn::IfThenElse(hn::Lt(m, zero), hn::Neg(c), c);
-  const V square = hn::Mul(a, phi), scaled = math::Rounded(math::ScaledErfc(
-                                        d, Two<V>{hn::Min(hn::Set(d, 28.0), hn::Sqrt(square)), zero}));
+  const V square = hn::Mul(a, phi),
+          scaled = math::Rounded(math::ScaledErfc(d, Two<V>{hn::Min(hn::Set(d, 28.0), hn::Sqrt(square)), zero}));
   const V root = hn::Div(hn::Set(d, 0.3989422804014327), hn::Sqrt(a));
   // e^(-a phi) is the exponent but for the rest of Stirling's series, as long as that does not cancel.
   const auto large = hn::Gt(a, hn::Set(d, 1e4));
@@ -152,8 +154,8 @@ HWY_NOINLINE V IncompleteGamma(D d, V a, V x) {
   auto small = hn::And(hn::Le(x, hn::Set(d, 1.1)), hn::Le(a, bound));
   if constexpr (!kUpper) small = hn::And(small, hn::Gt(x, one));
   // A little above a the sum of P is still the more accurate.
-  const V reach = kUpper ? hn::IfThenElseZero(hn::Gt(a, hn::Set(d, 2.0)), hn::Mul(hn::Sqrt(a), hn::Set(d, 0.5)))
-                         : hn::Sqrt(a);
+  const V reach =
+      kUpper ? hn::IfThenElseZero(hn::Gt(a, hn::Set(d, 2.0)), hn::Mul(hn::Sqrt(a), hn::Set(d, 0.5))) : hn::Sqrt(a);
   const auto lower = hn::AndNot(small, hn::AndNot(near, hn::Or(hn::Le(x, one), hn::Le(x, hn::Add(a, reach))))),
              upper = hn::Not(hn::Or(hn::Or(near, small), lower));
   V p = zero, q = zero;  // one of them is known
@@ -168,8 +170,8 @@ HWY_NOINLINE V IncompleteGamma(D d, V a, V x) {
     q = hn::IfThenElse(small, UpperOfSmall(d, hn::IfThenElse(small, a, one), hn::IfThenElse(small, x, one)), q);
   auto have_p = lower;
   if (!hn::AllFalse(d, near)) {
-    const V smaller = NearTransition(d, hn::IfThenElse(near, a, hn::Set(d, 30.0)), hn::IfThenElseZero(near, m),
-                                     exponent);
+    const V smaller =
+        NearTransition(d, hn::IfThenElse(near, a, hn::Set(d, 30.0)), hn::IfThenElseZero(near, m), exponent);
     const auto below = hn::And(near, hn::Lt(m, zero));
     p = hn::IfThenElse(below, smaller, p);
     q = hn::IfThenElse(hn::AndNot(below, near), smaller, q);
@@ -178,9 +180,11 @@ HWY_NOINLINE V IncompleteGamma(D d, V a, V x) {
   V r = kUpper ? hn::IfThenElse(have_p, hn::Sub(one, p), q) : hn::IfThenElse(have_p, p, hn::Sub(one, q));
   r = hn::Min(one, hn::Max(zero, r));
   if (HWY_LIKELY(hn::AllTrue(d, regular))) return r;
-  // P is 1 for a = 0 or x beyond everything, 0 for x = 0 or a beyond everything, nan where both hold or one is negative.
-  const auto bad = hn::Or(hn::Not(hn::And(hn::Ge(a0, zero), hn::Ge(x0, zero))),
-                          hn::Or(hn::And(hn::Eq(a0, zero), hn::Eq(x0, zero)), hn::And(hn::Eq(a0, inf), hn::Eq(x0, inf))));
+  // P is 1 for a = 0 or x beyond everything, 0 for x = 0 or a beyond everything, nan where both hold or one is
+  // negative.
+  const auto bad =
+      hn::Or(hn::Not(hn::And(hn::Ge(a0, zero), hn::Ge(x0, zero))),
+             hn::Or(hn::And(hn::Eq(a0, zero), hn::Eq(x0, zero)), hn::And(hn::Eq(a0, inf), hn::Eq(x0, inf))));
   const auto is_one = hn::Or(hn::Eq(a0, zero), hn::Gt(x0, a0));
   const V edge = hn::IfThenElse(is_one, kUpper ? zero : one, kUpper ? one : zero);
   return hn::IfThenElse(regular, r, hn::IfThenElse(bad, hn::NaN(d), edge));

@@ -101,8 +101,8 @@ HWY_NOINLINE V Quantile(D d, V p) {
   r = hn::MulAdd(hn::MulAdd(r, t, math::Entry(d, rows[2], piece)), t, math::Entry(d, rows[0], piece));
   r = hn::Mul(hn::Mul(y, hn::Set(d, 1.4142135623730951)), r);
   if (HWY_UNLIKELY(!hn::AllFalse(d, far))) r = hn::IfThenElse(far, FarQuantile(d, hn::Min(least, p)), r);
-  const V outside = hn::IfThenElse(hn::Eq(p, zero), hn::Neg(hn::Inf(d)),
-                                   hn::IfThenElse(hn::Eq(p, one), hn::Inf(d), hn::NaN(d)));
+  const V outside =
+      hn::IfThenElse(hn::Eq(p, zero), hn::Neg(hn::Inf(d)), hn::IfThenElse(hn::Eq(p, one), hn::Inf(d), hn::NaN(d)));
   return hn::IfThenElse(inside, r, outside);
 }
 

@@ -70,7 +70,8 @@ HWY_INLINE V ByRecurrence(D d, V x, V order, double limit) {
   const V one = hn::Set(d, 1.0), two_x = hn::Add(x, x);
   V before = one, now = FirstOrder<kFamily>(d, x, two_x);
   const V wanted = hn::IfThenElseZero(hn::Le(order, hn::Set(d, limit)), order);
-  const int last = static_cast<int>(hn::GetLane(hn::MaxOfLanes(d, wanted))), always = static_cast<int>(hn::GetLane(hn::MinOfLanes(d, wanted)));
+  const int last = static_cast<int>(hn::GetLane(hn::MaxOfLanes(d, wanted))),
+            always = static_cast<int>(hn::GetLane(hn::MinOfLanes(d, wanted)));
   int k = 1;
   for (; k < always; ++k) {
     const V next = NextOrder<kFamily>(d, k, x, two_x, before, now);
@@ -151,10 +152,14 @@ double chebyshev_of_order(Family family, double x, double n) {
   const auto cosine = [&](double v) { return outside ? std::cosh(v) : std::cos(v); };
   if (x == 1) return sign * (family == Family::kU ? n + 1 : family == Family::kW ? 2 * n + 1 : 1);
   switch (family) {
-    case Family::kT: return sign * cosine(n * angle);
-    case Family::kU: return sign * (sine((n + 1) * angle) / sine(angle));
-    case Family::kV: return sign * (cosine((n + 0.5) * angle) / cosine(angle / 2));
-    default: return sign * (sine((n + 0.5) * angle) / sine(angle / 2));
+    case Family::kT:
+      return sign * cosine(n * angle);
+    case Family::kU:
+      return sign * (sine((n + 1) * angle) / sine(angle));
+    case Family::kV:
+      return sign * (cosine((n + 0.5) * angle) / cosine(angle / 2));
+    default:
+      return sign * (sine((n + 0.5) * angle) / sine(angle / 2));
   }
 }
 

@@ -1,5 +1,5 @@
-// What the kernels of special functions share: functions by pieces, factors e^x, sines of large numbers. Included inside
-// foreach_target.h's passes.
+// What the kernels of special functions share: functions by pieces, factors e^x, sines of large numbers. Included
+// inside foreach_target.h's passes.
 #if defined(TESSERA_SPECIAL_CPU_PIECES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_SPECIAL_CPU_PIECES_INL_H_
 #undef TESSERA_SPECIAL_CPU_PIECES_INL_H_
@@ -28,12 +28,13 @@ HWY_INLINE hn::Vec<D> Doubly(D d, F f, V... x) {
   else
     return f(d, x...);
 }
-#define TESSERA_CORE(Name, Core)                                                                          \
-  struct Name {                                                                                           \
-    template <class D, class... V>                                                                        \
-    static HWY_INLINE hn::Vec<D> Call(D d, const KernelParam*, V... x) {                                  \
-      return special::Doubly(d, [](auto dd, auto... v) HWY_ATTR { return special::Core(dd, v...); }, x...); \
-    }                                                                                                     \
+#define TESSERA_CORE(Name, Core)                                                         \
+  struct Name {                                                                          \
+    template <class D, class... V>                                                       \
+    static HWY_INLINE hn::Vec<D> Call(D d, const KernelParam*, V... x) {                 \
+      return special::Doubly(                                                            \
+          d, [](auto dd, auto... v) HWY_ATTR { return special::Core(dd, v...); }, x...); \
+    }                                                                                    \
   };
 
 // A table of tools/special_tables at x: 16 pieces of a width from `low` on. Arguments outside take the nearest piece,
@@ -41,8 +42,8 @@ HWY_INLINE hn::Vec<D> Doubly(D d, F f, V... x) {
 template <class D, class V, size_t N>
 HWY_INLINE V ByPieces(D d, const double (&rows)[N][16], double low, double width, V x) {
   const V position = hn::MulAdd(x, hn::Set(d, 1 / width), hn::Set(d, -low / width - 0.5));
-  const V shifted = hn::Add(hn::Min(hn::Set(d, 15.0), hn::Max(hn::Zero(d), position)),
-                            hn::Set(d, math::Fp<double>::kMagic)),
+  const V shifted =
+              hn::Add(hn::Min(hn::Set(d, 15.0), hn::Max(hn::Zero(d), position)), hn::Set(d, math::Fp<double>::kMagic)),
           number = math::Unshifted(d, shifted),
           t = hn::Sub(x, hn::MulAdd(number, hn::Set(d, width), hn::Set(d, low + width / 2)));
   return math::PieceRest(d, rows, hn::BitCast(hn::RebindToUnsigned<D>(), shifted), t,

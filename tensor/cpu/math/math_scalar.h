@@ -6,7 +6,7 @@ namespace tessera::cpu::scalar {
 double lgamma(double x);  // log |Gamma(x)|; thread-safe, unlike the C function that sets signgam
 double digamma(double x);
 double i0(double x);
-double i0e(double x);  // e^-|x| i0(x)
+double i0e(double x);             // e^-|x| i0(x)
 double zeta(double s, double q);  // the Hurwitz zeta function; for q < 0 of integers s
 
 float lgamma(float x);
