@@ -1,6 +1,7 @@
 // The special functions: values, promotion, derivatives.
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "autograd/autograd.h"
@@ -57,6 +58,36 @@ TEST(Special, Xlog1pyGradient) {
   sum(special_xlog1py(x, y)).backward();
   expect_values(x.grad(), {0, std::log(4.0)});
   EXPECT_DOUBLE_EQ(y.grad().data<double>()[1], 2.0 / 4.0);
+}
+
+TEST(Special, BesselFunctions) {
+  expect_values(special_bessel_j0(doubles({0, 1, -20, kNan})), {1, 0.7651976865579666, 0.16702466434058316, kNan});
+  expect_values(special_bessel_y1(doubles({0, 1, 30, -1})), {-kInf, -0.7812128213002887, 0.0844255706617472, kNan});
+  expect_values(special_modified_bessel_k0(doubles({0, 1, 5})), {kInf, 0.42102443824070834, 0.0036910983340425943});
+  expect_values(special_airy_ai(doubles({0, 1, -5, -20})),
+                {0.3550280538878172, 0.13529241631288147, 0.35076100902411431, -0.17640612707798469});
+  expect_values(special_i1e(doubles({0, -1, 100})), {0, -0.20791041534970845, 0.039744153025130254});
+}
+
+TEST(Special, NormalDistribution) {
+  expect_values(special_erfcx(doubles({-30, 0, 1})), {kInf, 1, 0.42758357615580700});
+  expect_values(special_ndtri(doubles({0, 0.5, 0.975, 1, 2})), {-kInf, 0, 1.9599639845400542, kInf, kNan});
+  expect_values(special_log_ndtr(doubles({-40, 0})), {-804.60844201375279, -std::log(2.0)});
+}
+
+TEST(Special, GammaFamily) {
+  expect_values(special_zeta(doubles({2, 4, 1}), Scalar(1)), {1.6449340668482264, 1.0823232337111382, kInf});
+  expect_values(igamma(doubles({4, 100, 0}), doubles({3, 100, 1})), {0.35276811121776874, 0.51329879827914866, 1});
+  expect_values(mvlgamma(doubles({3.5}), 2), {std::log(std::numbers::pi) / 2 + std::lgamma(3.5) + std::lgamma(3.0)});
+}
+
+TEST(Special, PolynomialsOfVectorsOfOrders) {
+  const Tensor n = doubles({-1, 0, 1, 2.9, 5});
+  const Tensor x = doubles({0.5, 0.5, 0.5, 0.5, 0.5});
+  expect_values(special_chebyshev_polynomial_t(x, n), {0, 1, 0.5, -0.5, 0.5});
+  expect_values(special_hermite_polynomial_h(x, n), {0, 1, 1, -1, 41});
+  expect_values(special_laguerre_polynomial_l(x, n), {0, 1, 0.5, 0.125, -0.44557291666666665});
+  expect_values(special_legendre_polynomial_p(x, Scalar(2)), std::vector<double>(5, -0.125));
 }
 
 }  // namespace

@@ -44,7 +44,14 @@ def integers(*values):
 
 
 # Domains of functions that are not defined, or not smooth, between 0.3 and 0.9: (lowest, highest) value of all tensors.
-DOMAINS = {"acosh": (1.2, 2.5), "arccosh": (1.2, 2.5), "polygamma": (1.2, 2.5), "_polygamma": (1.2, 2.5)}
+DOMAINS = {
+    "acosh": (1.2, 2.5),
+    "arccosh": (1.2, 2.5),
+    "polygamma": (1.2, 2.5),
+    "_polygamma": (1.2, 2.5),
+    "mvlgamma": (1.2, 2.5),
+    "special_zeta": (1.2, 2.5),
+}
 
 
 def _recurrent(kind, gates, **more):

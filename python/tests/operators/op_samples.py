@@ -54,6 +54,7 @@ INTEGERS = {
     "upscale_factor": [2],
     "downscale_factor": [2],
     "decimals": [1],
+    "p": [1, 3],
     "reduction": [1, 0, 2],
     "source": [0],
     "destination": [1],

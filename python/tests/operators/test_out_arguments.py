@@ -89,6 +89,28 @@ CASTING = {
     special_xlog1py
     special_xlog1py.self_scalar_out sqrt square stack std.correction_out std sub subtract sum.IntList_out tan tanh
     tanh_backward.grad_input threshold
+    igamma igammac mvlgamma special_airy_ai special_bessel_j0 special_bessel_j1 special_bessel_y0
+    special_bessel_y1 special_chebyshev_polynomial_t special_chebyshev_polynomial_t.n_scalar_out
+    special_chebyshev_polynomial_t.x_scalar_out special_chebyshev_polynomial_u
+    special_chebyshev_polynomial_u.n_scalar_out special_chebyshev_polynomial_u.x_scalar_out
+    special_chebyshev_polynomial_v special_chebyshev_polynomial_v.n_scalar_out
+    special_chebyshev_polynomial_v.x_scalar_out special_chebyshev_polynomial_w
+    special_chebyshev_polynomial_w.n_scalar_out special_chebyshev_polynomial_w.x_scalar_out special_erfcx
+    special_hermite_polynomial_h special_hermite_polynomial_h.n_scalar_out
+    special_hermite_polynomial_h.x_scalar_out special_hermite_polynomial_he
+    special_hermite_polynomial_he.n_scalar_out special_hermite_polynomial_he.x_scalar_out special_i0e
+    special_i1e special_laguerre_polynomial_l special_laguerre_polynomial_l.n_scalar_out
+    special_laguerre_polynomial_l.x_scalar_out special_legendre_polynomial_p
+    special_legendre_polynomial_p.n_scalar_out special_legendre_polynomial_p.x_scalar_out special_log_ndtr
+    special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1
+    special_ndtr special_ndtri special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1
+    special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_t.n_scalar_out
+    special_shifted_chebyshev_polynomial_t.x_scalar_out special_shifted_chebyshev_polynomial_u
+    special_shifted_chebyshev_polynomial_u.n_scalar_out special_shifted_chebyshev_polynomial_u.x_scalar_out
+    special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_v.n_scalar_out
+    special_shifted_chebyshev_polynomial_v.x_scalar_out special_shifted_chebyshev_polynomial_w
+    special_shifted_chebyshev_polynomial_w.n_scalar_out special_shifted_chebyshev_polynomial_w.x_scalar_out
+    special_spherical_bessel_j0 special_zeta special_zeta.other_scalar_out special_zeta.self_scalar_out
     true_divide var.correction_out var vstack xlogy.OutScalar_Other xlogy.OutScalar_Self xlogy.OutTensor
 """.split()
 }

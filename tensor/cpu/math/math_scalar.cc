@@ -75,29 +75,36 @@ double i0(double x) {
   return i0e(x) * std::exp(a / 2) * std::exp(a / 2);
 }
 
-// As i0e: the power series (9.6.10), and the asymptotic expansion, whose terms after the first are all negative and
-// small.
-double i1(double x) {
-  const double a = std::abs(x);
-  if (std::isnan(x) || std::isinf(x)) return kNan;
-  if (a < 30) {
-    const double q = a * a / 4;
-    double term = 1, sum = 1;
-    for (int k = 1; k < 200 && term > sum * 1e-17; ++k) {
-      term *= q / (static_cast<double>(k) * (k + 1));
-      sum += term;
-    }
-    return sum * x / 2;
+namespace {
+// The Hurwitz zeta function, sum over k >= 0 of (q + k)^-s, for q > 0 and s > 1: the first terms, then the
+// Euler-Maclaurin formula (NIST DLMF 25.11.5).
+double zeta_positive(double s, double q) {
+  static constexpr double kBernoulli[] = {1.0 / 6,  -1.0 / 30,     1.0 / 42, -1.0 / 30,
+                                          5.0 / 66, -691.0 / 2730, 7.0 / 6,  -3617.0 / 510};
+  double sum = 0;
+  for (; q < 12; ++q) sum += std::pow(q, -s);
+  double term = std::pow(q, -s);
+  sum += term * q / (s - 1) + 0.5 * term;
+  double factor = s / 2;  // s (s + 1) ... (s + 2j - 2) / (2j)!
+  for (int j = 1; j <= 8; ++j) {
+    term /= j == 1 ? q : q * q;
+    sum += kBernoulli[j - 1] * factor * term;
+    factor *= (s + 2 * j - 1) * (s + 2 * j) / ((2.0 * j + 1) * (2 * j + 2));
   }
-  if (a > 800) return std::copysign(kInf, x);
-  double term = 1, sum = 1;
-  for (int k = 1; k < 30; ++k) {
-    const double next = term * ((2 * k - 1) * (2 * k - 1) - 4) / (8 * a * k);
-    if (std::abs(next) >= std::abs(term) || std::abs(next) < sum * 1e-17) break;
-    term = next;
-    sum += term;
-  }
-  return std::copysign(sum / std::sqrt(2 * std::numbers::pi * a) * std::exp(a / 2) * std::exp(a / 2), x);
+  return sum;
+}
+}  // namespace
+
+// Below 0 the sum has two ends, each a zeta function of a positive argument.
+double zeta(double s, double q) {
+  if (std::isnan(s) || std::isnan(q)) return kNan;
+  if (s <= 1) return s == 1 ? kInf : kNan;
+  if (q > 0) return std::isinf(q) ? 0 : zeta_positive(s, q);
+  const double whole = std::floor(q), rest = q - whole;
+  if (rest == 0) return std::isinf(q) ? kNan : kInf;
+  if (std::floor(s) != s) return kNan;
+  const double mirrored = zeta_positive(s, 1 - rest) - zeta_positive(s, 1 - rest - whole);
+  return zeta_positive(s, rest) + (std::fmod(s, 2) == 0 ? mirrored : -mirrored);
 }
 
 }  // namespace tessera::cpu::scalar

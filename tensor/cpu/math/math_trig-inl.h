@@ -646,27 +646,27 @@ HWY_INLINE void SlopeSteps(D d, V x, V& value, V& slope, const double (&c)[N]) {
     SlopeSteps<kNext - 1>(d, x, value, slope, c);
   }
 }
-// The modified Bessel function of order 0: a polynomial in x^2 / 4 up to 7.75, beyond e^|x| / sqrt |x| times one in 1 /
-// |x|.
-template <class D, class V>
-HWY_NOINLINE V I0Double(D d, V x) {
-  constexpr double kNear[] = {1.0,
-                              0.25,
-                              0.02777777777777777,
-                              0.0017361111111111264,
-                              6.944444444442643e-05,
-                              1.9290123456917823e-06,
-                              3.9367598885468295e-08,
-                              6.151187345855877e-10,
-                              7.59405799151242e-12,
-                              7.59406569086215e-14,
-                              6.275992815367177e-16,
-                              4.359179222574322e-18,
-                              2.573849552118932e-20,
-                              1.338658615422607e-22,
-                              5.168493361903827e-25,
-                              3.4544079411937995e-27};  // of (I0 - 1) / (x^2 / 4), to 4e-17 of I0
-  constexpr double kFar[] = {
+// The modified Bessel functions of order 0 and 1: polynomials in x^2 / 4 up to 7.75, beyond e^|x| / sqrt |x| times ones
+// in 1 / |x|.
+struct BesselI0 {
+  static constexpr int kOrder = 0;
+  static constexpr double kNear[] = {1.0,
+                                     0.25,
+                                     0.02777777777777777,
+                                     0.0017361111111111264,
+                                     6.944444444442643e-05,
+                                     1.9290123456917823e-06,
+                                     3.9367598885468295e-08,
+                                     6.151187345855877e-10,
+                                     7.59405799151242e-12,
+                                     7.59406569086215e-14,
+                                     6.275992815367177e-16,
+                                     4.359179222574322e-18,
+                                     2.573849552118932e-20,
+                                     1.338658615422607e-22,
+                                     5.168493361903827e-25,
+                                     3.4544079411937995e-27};  // of (I0 - 1) / (x^2 / 4), to 4e-17 of I0
+  static constexpr double kFar[] = {
       0.4022850564674586,      0.0034780646235956203,   0.00014630498370108745,
       1.247061949552825e-05,   1.74085963299808e-06,    3.696989283958099e-07,
       1.1886381565441856e-07,  5.637131150009912e-08,   3.012959363301716e-08,
@@ -675,26 +675,100 @@ HWY_NOINLINE V I0Double(D d, V x) {
       -9.824424076007666e-09,  -5.0999983243641744e-09, 5.573818704576001e-09,
       2.5721402297695323e-09,  -2.520910630853554e-09,  -7.902787441277742e-10,
       7.52267855962837e-10,    1.1207103096079571e-10,  -1.0645391402765477e-10};  // by 15.5 / |x| - 1, to 4e-17
+};
+struct BesselI1 {
+  static constexpr int kOrder = 1;
+  static constexpr double kNear[] = {0.5,
+                                     0.08333333333333365,
+                                     0.006944444444443092,
+                                     0.00034722222222452215,
+                                     1.1574074072034591e-05,
+                                     2.7557319332237996e-07,
+                                     4.920949489560183e-09,
+                                     6.834661244380738e-11,
+                                     7.593918174961441e-13,
+                                     6.905285550129844e-15,
+                                     5.2173743943673564e-17,
+                                     3.4214548692591314e-19,
+                                     1.6012134637120522e-21,
+                                     1.3565312919607164e-23};  // of (2 I1 / x - 1) / (x^2 / 4), to 1e-17
+  static constexpr double kFar[] = {
+      0.38908372789601825,     -0.010078728909315667,   -0.00023517122406900627,
+      -1.6805827222710984e-05, -2.149009678783143e-06,  -4.321655455027974e-07,
+      -1.3363020672978685e-07, -6.175299546431828e-08,  -3.2805549539201336e-08,
+      -7.182463921093855e-09,  1.6713164232593522e-08,  2.206738277403427e-08,
+      2.4220678342789964e-09,  -1.5887373445342125e-08, -7.017344636483503e-09,
+      9.624075160515258e-09,   5.546015281607703e-09,   -5.240905027354688e-09,
+      -2.7876888303123036e-09, 2.2764013240914274e-09,  8.578447869565653e-10,
+      -6.545910985458594e-10,  -1.2207333534444686e-10, 8.962044869293296e-11};  // by 15.5 / |x| - 1, to 4e-17
+};
+template <class F, class D, class V>
+HWY_NOINLINE V BesselI(D d, V x) {
+  constexpr size_t kTerms = sizeof(F::kNear) / sizeof(double);
   const V one = hn::Set(d, 1.0), a = hn::Abs(x), edge = hn::Set(d, 7.75),
           half = hn::Mul(hn::Min(a, edge), hn::Set(d, 0.5));
   const Two<V> z = Product(d, half, half);
-  V p = hn::Set(d, kNear[15]), slope = hn::Zero(d);
-  SlopeSteps<15>(d, z.hi, p, slope, kNear);
-  const V near = hn::Add(hn::MulAdd(z.hi, p, one), hn::Mul(z.lo, hn::MulAdd(z.hi, slope, p)));
+  V p = hn::Set(d, F::kNear[kTerms - 1]), slope = hn::Zero(d);
+  SlopeSteps<kTerms - 1>(d, z.hi, p, slope, F::kNear);
+  V near = hn::Add(hn::MulAdd(z.hi, p, one), hn::Mul(z.lo, hn::MulAdd(z.hi, slope, p)));
+  if constexpr (F::kOrder == 1) near = hn::Mul(near, half);
   const V limited = hn::Max(edge, hn::Min(a, hn::Set(d, 800.0))), t = hn::Div(one, limited);
   V n;
   const Two<V> e = ExpTwo<false>(d, limited, limited, n);
-  const V factor = hn::Mul(hn::Sqrt(t), Polynomial(d, hn::MulSub(t, hn::Set(d, 15.5), one), kFar));
-  const V r =
-      hn::IfThenElse(hn::Gt(a, edge), ScaleByPower(d, hn::MulAdd(e.hi, factor, hn::Mul(e.lo, factor)), n), near);
-  return hn::Add(r, hn::Sub(a, a));  // nan for nans and, like PyTorch's, for infinities
+  const V factor = hn::Mul(hn::Sqrt(t), Polynomial(d, hn::MulSub(t, hn::Set(d, 15.5), one), F::kFar));
+  V r = hn::IfThenElse(hn::Gt(a, edge), ScaleByPower(d, hn::MulAdd(e.hi, factor, hn::Mul(e.lo, factor)), n), near);
+  r = hn::Add(r, hn::Sub(a, a));  // nan for nans and, like PyTorch's, for infinities
+  if constexpr (F::kOrder == 1) r = hn::Xor(r, hn::And(x, hn::SignBit(d)));
+  return r;
 }
 template <class D, class V>
 HWY_INLINE V I0(D d, V x) {
   if constexpr (sizeof(hn::TFromD<D>) == 4)
-    return InDouble(d, TESSERA_IN_DOUBLE(I0Double), x);
+    return InDouble(d, TESSERA_IN_DOUBLE(BesselI<BesselI0>), x);
   else
-    return I0Double(d, x);
+    return BesselI<BesselI0>(d, x);
+}
+template <class D, class V>
+HWY_INLINE V I1(D d, V x) {
+  if constexpr (sizeof(hn::TFromD<D>) == 4)
+    return InDouble(d, TESSERA_IN_DOUBLE(BesselI<BesselI1>), x);
+  else
+    return BesselI<BesselI1>(d, x);
+}
+
+// The Hurwitz zeta function, sum over k >= 0 of (q + k)^-s, for s > 1 and finite q > 0: ten terms and the
+// Euler-Maclaurin formula (NIST DLMF 25.11.5); where q is large, the formula alone.
+template <class D, class V>
+HWY_NOINLINE V ZetaDouble(D d, V s, V q) {
+  constexpr double kC[] = {1.0 / 12,
+                           -1.0 / 720,
+                           1.0 / 30240,
+                           -1.0 / 1209600,
+                           1.0 / 47900160,
+                           -691.0 / 1307674368000,
+                           1.0 / 74724249600,
+                           -3617.0 / 10670622842880000,
+                           43867.0 / 5109094217170944000,
+                           -174611.0 / 802857662698291200000.0};  // of Bernoulli's numbers, B(2k) / (2k)!
+  const V one = hn::Set(d, 1.0), minus_s = hn::Neg(s), large = hn::Set(d, 1e6), ten = hn::Set(d, 10.0);
+  const auto near = hn::Lt(q, large);
+  V sum = hn::Zero(d), from = q;
+  if (!hn::AllFalse(d, near)) {
+    V p = hn::IfThenElse(near, q, one);
+    for (int k = 0; k < 10; ++k, p = hn::Add(p, one)) sum = hn::Add(sum, PowerOfPositive(d, p, minus_s));
+    sum = hn::IfThenElseZero(near, sum);
+    from = hn::IfThenElse(near, hn::Add(q, ten), q);
+  }
+  const V power = PowerOfPositive(d, from, minus_s), inverse = hn::Div(one, from), z = hn::Mul(inverse, inverse),
+          least = hn::Min(s, hn::Set(d, 1e4));  // of such powers nothing is left beside the first
+  V tail = hn::Zero(d), factor = hn::Mul(least, inverse);
+  for (int k = 0; k < 10; ++k) {
+    tail = hn::MulAdd(factor, hn::Set(d, kC[k]), tail);
+    const V next = hn::Add(least, hn::Set(d, 2.0 * k + 1));
+    factor = hn::Mul(factor, hn::Mul(hn::Mul(next, hn::Add(next, one)), z));
+  }
+  tail = hn::Add(tail, hn::Add(hn::Div(from, hn::Sub(s, one)), hn::Set(d, 0.5)));
+  return hn::MulAdd(power, tail, sum);
 }
 
 }  // namespace math

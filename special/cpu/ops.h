@@ -1,0 +1,20 @@
+// The special functions that have block kernels (see tensor/cpu/pointwise/pointwise_ops.h). The list, with what each op
+// computes, is ops.inc.
+#pragma once
+
+#include "tensor/cpu/pointwise/pointwise.h"
+
+namespace tessera {
+namespace pw {
+
+#define TESSERA_PW(name) extern const PointwiseOp name;
+#include "special/cpu/ops.inc"
+#undef TESSERA_PW
+
+}  // namespace pw
+namespace cpu {
+
+double bessel_j0(double x);
+
+}  // namespace cpu
+}  // namespace tessera
