@@ -191,7 +191,7 @@ PyObject* get_imag(const Tensor& t) { return wrap(imag_of(t)); }
 void assign_part(const Tensor& part, PyObject* value, const char* name) {
   TESSERA_CHECK(value, "Can't delete the attribute ", name);
   Ref done = Ref::steal(
-      check(PyObject_CallMethod(Ref::steal(wrap(part)).get(), is_tensor(value) ? "copy_" : "fill_", "O", value)));
+      check(PyObject_CallMethod(Ref::steal(wrap(part)).get(), is_tensor(value) ? "copy_" : "fill_", "(O)", value)));
 }
 void set_real(const Tensor& t, PyObject* value) { assign_part(real_of(t), value, "real"); }
 void set_imag(const Tensor& t, PyObject* value) { assign_part(imag_of(t), value, "imag"); }

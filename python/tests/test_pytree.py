@@ -345,3 +345,11 @@ def test_a_cycle_through_a_context_is_collected():
     del tag
     gc.collect()
     assert gone() is None
+
+
+def test_leaves_may_come_in_any_sequence():
+    leaves, spec = pytree.tree_flatten({"a": 1, "b": (2, 3)})
+    for given in (leaves, tuple(leaves), iter(leaves)):
+        assert pytree.tree_unflatten(given, spec) == {"a": 1, "b": (2, 3)}
+    one = pytree.tree_structure((0,))
+    assert pytree.tree_unflatten(((4, 5),), one) == ((4, 5),)

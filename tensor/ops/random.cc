@@ -362,7 +362,7 @@ DropNoise make_drop_noise(const Tensor& input, double p, bool train, bool featur
     IntVector sizes(static_cast<size_t>(input.dim()), 1);
     sizes[0] = input.sizes()[0];
     sizes[1] = input.sizes()[1];
-    noise = new_bernoulli(new_empty(input, IntList(sizes)), 1 - p, {});
+    noise = new_bernoulli(new_empty(input, IntList(sizes), t), 1 - p, {});
   } else {
     noise = new_bernoulli(empty_like(input, t), 1 - p, {});
   }

@@ -45,7 +45,7 @@ Tensor moved(Tensor t, std::optional<Device> device) {
 bool has_cuda_array(PyObject* o) { return !is_tensor(o) && PyObject_HasAttrString(o, "__cuda_array_interface__"); }
 Tensor tensor_over_cuda_array(PyObject* o) {
   Ref module = Ref::steal(check(PyImport_ImportModule("tessera.cuda._array_interface")));
-  Ref t = Ref::steal(check(PyObject_CallMethod(module.get(), "take", "O", o)));
+  Ref t = Ref::steal(check(PyObject_CallMethod(module.get(), "take", "(O)", o)));
   return unwrap(t.get());
 }
 

@@ -238,7 +238,7 @@ PyObject* py_unflatten(PyObject*, CallArgs call) {
   PyObject* a[2];
   read_args({"tree_unflatten", {"leaves", "treespec"}, 2, 2}, call, a);
   need_spec(a[1]);
-  return check(PyObject_CallMethod(a[1], "unflatten", "O", a[0]));
+  return check(PyObject_CallMethod(a[1], "unflatten", "(O)", a[0]));
 }
 
 PyObject* py_broadcast(PyObject*, CallArgs call) {

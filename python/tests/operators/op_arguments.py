@@ -72,6 +72,18 @@ _SCALED_GROUPS = dict(self=_float8(2, 2, 3), mat2=_float8(2, 3, 4), offs=None, b
 
 # Arguments that have to fit each other.
 CONSTRAINTS = {
+    "_fft_c2r": [
+        Given(self=floats(2, 3), dim=[1], normalization=0, last_dim_size=4),
+        Given(self=floats(2, 3), dim=[0, 1], normalization=1, last_dim_size=5),
+    ],
+    "stft.center": [
+        Given(self=floats(9), n_fft=4, hop_length=2, win_length=None, window=floats(4), return_complex=True),
+        Given(self=floats(2, 6), n_fft=4, hop_length=1, win_length=3, window=floats(3), center=False),
+    ],
+    "istft": [
+        Given(self=floats(3, 4), n_fft=4, hop_length=2, win_length=None, window=lambda dtype: tessera.ones(4).double()),
+        Given(self=floats(4, 3), n_fft=4, hop_length=2, win_length=None, window=None, return_complex=True),
+    ],
     "_softmax": [Given(half_to_float=False)],
     "_log_softmax": [Given(half_to_float=False)],
     "scatter.src": [Given(self=floats(3, 3), dim=0, index=integers([0, 1, 2], [1, 2, 0], [2, 0, 1]), src=floats(3, 3))],

@@ -11,7 +11,7 @@ import pytest
 import scipy.special
 import tessera
 from op_arguments import flatten, split_arguments
-from op_derivatives import CASES, DTYPES, FUNCTIONAL, INPLACE, entries, fits, in_place, samples_of
+from op_derivatives import CASES, DTYPES, FUNCTIONAL, INPLACE, Sample, entries, fits, in_place, samples_of
 from tessera.autograd import gradcheck, gradgradcheck
 
 # How many cases there were when these numbers were written; there may be more, never less.

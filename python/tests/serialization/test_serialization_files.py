@@ -21,7 +21,7 @@ import tessera
 from tessera import serialization
 from tessera._C import _FileSink, _ZipReader, _ZipWriter
 
-TESTDATA = pathlib.Path(__file__).parents[2] / "serialization" / "testdata"
+TESTDATA = pathlib.Path(__file__).parents[3] / "serialization" / "testdata"
 FORMATS = pytest.mark.parametrize("zipped", [True, False])
 
 
