@@ -197,7 +197,7 @@ class ForwardKernel {
       case ForwardRule::kZero:
         return {};
       case ForwardRule::kRefused:
-        return {absl::StrCat(head, " ", d.original, ";\n"), ""};
+        return {absl::StrCat(head, " static_cast<void>(", d.original, ");\n"), ""};
       case ForwardRule::kLinear:
         return {absl::StrCat(head, " forward::add(sum_, ", call_with(d.inputs), ");\n"), ""};
       case ForwardRule::kExpression:
