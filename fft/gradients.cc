@@ -9,7 +9,8 @@ namespace {
 Tensor weigh_mirrored(const Tensor& half, int64_t dim, int64_t n, double factor) {
   const int64_t frequencies = n / 2 + 1, alone = 1 - n % 2;
   if (frequencies - 1 - alone <= 0) return half;
-  std::vector<Tensor> parts{narrow(half, dim, 0, 1), mul(narrow(half, dim, 1, frequencies - 1 - alone), Scalar(factor))};
+  std::vector<Tensor> parts{narrow(half, dim, 0, 1),
+                            mul(narrow(half, dim, 1, frequencies - 1 - alone), Scalar(factor))};
   if (alone) parts.push_back(narrow(half, dim, frequencies - 1, 1));
   return cat(parts, dim);
 }

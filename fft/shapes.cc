@@ -24,8 +24,8 @@ Tensor promoted(const Transform& what, const Tensor& self) {
                 name_of(self.dtype()));
   DType t = self.dtype();
   if (!self.is_floating_point() && !self.is_complex()) t = default_dtype();
-  TESSERA_CHECK(!self.is_cpu() || (t != DType::kFloat16 && t != DType::kComplex32), what.name,
-                ": Unsupported dtype ", name_of(t), " on the CPU; convert to float32 or float64 first");
+  TESSERA_CHECK(!self.is_cpu() || (t != DType::kFloat16 && t != DType::kComplex32), what.name, ": Unsupported dtype ",
+                name_of(t), " on the CPU; convert to float32 or float64 first");
   TESSERA_CHECK(t != DType::kBFloat16, what.name, ": Unsupported dtype ", name_of(t),
                 "; convert to float32 or float64 first");
   if (!what.real_in) t = to_complex(t);
@@ -115,7 +115,8 @@ Tensor along(const Transform& what, const Tensor& self, std::optional<SymIntList
 Tensor frequencies(int64_t n, double d, std::optional<DType> dtype, std::optional<Device> device) {
   TESSERA_CHECK(n >= 0, "fftfreq: expected a number of samples of at least 0, but got ", n);
   const DType t = dtype.value_or(default_dtype());
-  TESSERA_CHECK(is_floating_point(t) || is_complex(t), "fftfreq requires a floating point or complex dtype, but got ", name_of(t));
+  TESSERA_CHECK(is_floating_point(t) || is_complex(t), "fftfreq requires a floating point or complex dtype, but got ",
+                name_of(t));
   const Tensor f = arange(Scalar(n), t, {}, device, {});
   const int64_t negative = n / 2;
   narrow(f, 0, n - negative, negative).sub_(Scalar(n));
@@ -125,7 +126,8 @@ Tensor frequencies(int64_t n, double d, std::optional<DType> dtype, std::optiona
 Tensor half_frequencies(int64_t n, double d, std::optional<DType> dtype, std::optional<Device> device) {
   TESSERA_CHECK(n >= 0, "rfftfreq: expected a number of samples of at least 0, but got ", n);
   const DType t = dtype.value_or(default_dtype());
-  TESSERA_CHECK(is_floating_point(t) || is_complex(t), "rfftfreq requires a floating point or complex dtype, but got ", name_of(t));
+  TESSERA_CHECK(is_floating_point(t) || is_complex(t), "rfftfreq requires a floating point or complex dtype, but got ",
+                name_of(t));
   return arange(Scalar(n / 2 + 1), t, {}, device, {}).mul_(Scalar(1.0 / (static_cast<double>(n) * d)));
 }
 

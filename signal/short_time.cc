@@ -99,7 +99,8 @@ Tensor stft(const Tensor& signal, const Frames& f, std::string_view pad_mode, st
   TESSERA_CHECK_NOT_IMPLEMENTED(signal.is_floating_point() || signal.is_complex(),
                                 "stft: expected a tensor of floating point or complex values, but got ",
                                 name_of(signal.dtype()));
-  TESSERA_CHECK(signal.dim() == 1 || signal.dim() == 2, "stft: expected a 1D or 2D tensor, but got ", signal.dim(), "D");
+  TESSERA_CHECK(signal.dim() == 1 || signal.dim() == 2, "stft: expected a 1D or 2D tensor, but got ", signal.dim(),
+                "D");
   TESSERA_CHECK(!f.center || !align_to_window, "stft: align_to_window should only be set when center=False");
   const bool real = !signal.is_complex() && !(f.window.defined() && f.window.is_complex());
   TESSERA_CHECK(!f.onesided.value_or(false) || real, "Cannot have onesided output if window or input is complex");
@@ -128,14 +129,17 @@ Tensor stft(const Tensor& signal, const Frames& f, std::string_view pad_mode, st
   spectrum = transpose(spectrum, 1, 2);
   if (signal.dim() == 1) spectrum = spectrum.squeeze(0);
   if (return_complex.value_or(true)) return spectrum;
-  warn_once("stft with return_complex=False is deprecated: it gives real tensors with a last dimension of two; "
-            "call view_as_real on the complex result instead");
+  warn_once(
+      "stft with return_complex=False is deprecated: it gives real tensors with a last dimension of two; "
+      "call view_as_real on the complex result instead");
   return view_as_real(spectrum);
 }
 
 Tensor istft(const Tensor& spectrum, const Frames& f, std::optional<int64_t> length, bool return_complex) {
-  TESSERA_CHECK_TYPE(spectrum.is_complex(), "istft requires a complex-valued input tensor matching the output from "
-                     "stft with return_complex=True, but got ", name_of(spectrum.dtype()));
+  TESSERA_CHECK_TYPE(spectrum.is_complex(),
+                     "istft requires a complex-valued input tensor matching the output from "
+                     "stft with return_complex=True, but got ",
+                     name_of(spectrum.dtype()));
   const Checked c("istft", f, spectrum);
   TESSERA_CHECK(spectrum.dim() == 2 || spectrum.dim() == 3, "istft: expected a tensor with 2 or 3 dimensions, but got ",
                 spectrum.dim());
@@ -181,8 +185,9 @@ Tensor istft(const Tensor& spectrum, const Frames& f, std::optional<int64_t> len
   }
   Tensor y = div(narrow(sum, 1, start, std::max<int64_t>(0, have - start)), weight);
   if (end > total) {
-    warn("The length of signal is shorter than the length parameter. Result is being padded with zeros in "
-         "the tail. Please check your center and hop_length settings.");
+    warn(
+        "The length of signal is shorter than the length parameter. Result is being padded with zeros in "
+        "the tail. Please check your center and hop_length settings.");
     y = surrounded(y, 0, end - total);
   }
   return spectrum.dim() == 2 ? y.squeeze(0) : y;

@@ -19,9 +19,9 @@ struct Frames {
 };
 
 // signal: (length,) or (batch, length), real or complex. Result (batch, frequencies, frames), complex, or with a last
-// dimension of real and imaginary parts. center: frames begin n_fft / 2 earlier; the signal is continued at both ends as
-// pad_mode ("reflect", "constant", "replicate", "circular") says. align_to_window (without center): frames are as long
-// as the window, and those of n_fft numbers reach beyond them. Errors as documented.
+// dimension of real and imaginary parts. center: frames begin n_fft / 2 earlier; the signal is continued at both ends
+// as pad_mode ("reflect", "constant", "replicate", "circular") says. align_to_window (without center): frames are as
+// long as the window, and those of n_fft numbers reach beyond them. Errors as documented.
 Tensor stft(const Tensor& signal, const Frames& f, std::string_view pad_mode, std::optional<bool> return_complex,
             std::optional<bool> align_to_window);
 

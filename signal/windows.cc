@@ -84,7 +84,8 @@ Tensor exponential(const Window& w, const Points& p, std::optional<double> cente
 Tensor gaussian(const Window& w, const Points& p, double std) {
   TESSERA_CHECK_VALUE(std > 0, "Standard deviation must be positive, got: ", std, " instead.");
   return window(w, p, [&](const Tensor& k) {
-    const Tensor x = k.sub_(Scalar(static_cast<double>(whole(p) - 1) / 2)).mul_(Scalar(1 / (std * std::numbers::sqrt2)));
+    const Tensor x =
+        k.sub_(Scalar(static_cast<double>(whole(p) - 1) / 2)).mul_(Scalar(1 / (std * std::numbers::sqrt2)));
     return exp_(neg_(mul(x, x)));
   });
 }

@@ -21,12 +21,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 #define TESSERA_FFT_BODY(i) [&](int i) HWY_ATTR __attribute__((always_inline))
 template <int N, class F>
 HWY_INLINE void repeat(int n, const F& f) {
-  if constexpr (N > 0)
-    [&]<int... I>(std::integer_sequence<int, I...>) HWY_ATTR __attribute__((always_inline)) {
+  if constexpr (N > 0) [&]<int... I>(std::integer_sequence<int, I...>) HWY_ATTR __attribute__((always_inline)) {
       (f(I), ...);
-    }(std::make_integer_sequence<int, N>());
-  else
-    for (int i = 0; i < n; ++i) f(i);
+    }
+  (std::make_integer_sequence<int, N>());
+  else for (int i = 0; i < n; ++i) f(i);
 }
 
 template <class D>
@@ -93,23 +92,26 @@ HWY_INLINE void butterfly_odd(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT 
   constexpr int kHalf = (R ? R : kMaxRadix) / 2;
   Complex<D> sum[kHalf], rest[kHalf];
   const Complex<D> first = a[0];
-  repeat<R / 2>(half, TESSERA_FFT_BODY(k) {
-    sum[k] = add(a[k + 1], a[r - 1 - k]);
-    rest[k] = sub(a[k + 1], a[r - 1 - k]);
-    a[0] = add(a[0], sum[k]);
-  });
-  repeat<R / 2>(half, TESSERA_FFT_BODY(i) {
-    const int j = i + 1;
-    Complex<D> even = first, odd{hn::Zero(d), hn::Zero(d)};
-    repeat<R / 2>(half, TESSERA_FFT_BODY(k) {
-      const int t = j * (k + 1) % r;
-      const auto c = hn::Set(d, roots[2 * t]), s = hn::Set(d, roots[2 * t + 1]);
-      even = {hn::MulAdd(sum[k].re, c, even.re), hn::MulAdd(sum[k].im, c, even.im)};
-      odd = {hn::MulAdd(rest[k].re, s, odd.re), hn::MulAdd(rest[k].im, s, odd.im)};
-    });
-    a[j] = sub_turned(even, odd);
-    a[r - j] = add_turned(even, odd);
-  });
+  repeat<R / 2>(
+      half, TESSERA_FFT_BODY(k) {
+        sum[k] = add(a[k + 1], a[r - 1 - k]);
+        rest[k] = sub(a[k + 1], a[r - 1 - k]);
+        a[0] = add(a[0], sum[k]);
+      });
+  repeat<R / 2>(
+      half, TESSERA_FFT_BODY(i) {
+        const int j = i + 1;
+        Complex<D> even = first, odd{hn::Zero(d), hn::Zero(d)};
+        repeat<R / 2>(
+            half, TESSERA_FFT_BODY(k) {
+              const int t = j * (k + 1) % r;
+              const auto c = hn::Set(d, roots[2 * t]), s = hn::Set(d, roots[2 * t + 1]);
+              even = {hn::MulAdd(sum[k].re, c, even.re), hn::MulAdd(sum[k].im, c, even.im)};
+              odd = {hn::MulAdd(rest[k].re, s, odd.re), hn::MulAdd(rest[k].im, s, odd.im)};
+            });
+        a[j] = sub_turned(even, odd);
+        a[r - j] = add_turned(even, odd);
+      });
 }
 
 template <int R, class D>
@@ -194,28 +196,39 @@ HWY_NOINLINE void pass(D d, const typename ColumnPlan<T>::Pass& pass, const T* H
   Complex<D> a[R ? R : kMaxRadix];
   for (int64_t p = 0; p < m; ++p, w += 2 * (r - 1))
     for (int64_t q = 0; q < s; ++q) {
-      repeat<R>(r, TESSERA_FFT_BODY(k) { a[k] = from.load(q + s * (p + m * k)); });
+      repeat<R>(
+          r, TESSERA_FFT_BODY(k) { a[k] = from.load(q + s * (p + m * k)); });
       butterfly<R>(d, r, roots, a);
       to.store(q + s * r * p, a[0]);
-      repeat<(R ? R - 1 : 0)>(r - 1, TESSERA_FFT_BODY(i) {
-        if (!kLast && p > 0) a[i + 1] = mul(a[i + 1], Complex<D>{hn::Set(d, w[2 * i]), hn::Set(d, w[2 * i + 1])});
-        to.store(q + s * (r * p + i + 1), a[i + 1]);
-      });
+      repeat<(R ? R - 1 : 0)>(
+          r - 1, TESSERA_FFT_BODY(i) {
+            if (!kLast && p > 0) a[i + 1] = mul(a[i + 1], Complex<D>{hn::Set(d, w[2 * i]), hn::Set(d, w[2 * i + 1])});
+            to.store(q + s * (r * p + i + 1), a[i + 1]);
+          });
     }
 }
 
 template <bool kLast, class D, class From, class To, class T = hn::TFromD<D>>
 void pass_of_radix(D d, const typename ColumnPlan<T>::Pass& p, const T* numbers, const From& from, const To& to) {
   switch (p.radix) {
-    case 2: return pass<2, kLast>(d, p, numbers, from, to);
-    case 3: return pass<3, kLast>(d, p, numbers, from, to);
-    case 4: return pass<4, kLast>(d, p, numbers, from, to);
-    case 5: return pass<5, kLast>(d, p, numbers, from, to);
-    case 7: return pass<7, kLast>(d, p, numbers, from, to);
-    case 8: return pass<8, kLast>(d, p, numbers, from, to);
-    case 11: return pass<11, kLast>(d, p, numbers, from, to);
-    case 13: return pass<13, kLast>(d, p, numbers, from, to);
-    default: return pass<0, kLast>(d, p, numbers, from, to);
+    case 2:
+      return pass<2, kLast>(d, p, numbers, from, to);
+    case 3:
+      return pass<3, kLast>(d, p, numbers, from, to);
+    case 4:
+      return pass<4, kLast>(d, p, numbers, from, to);
+    case 5:
+      return pass<5, kLast>(d, p, numbers, from, to);
+    case 7:
+      return pass<7, kLast>(d, p, numbers, from, to);
+    case 8:
+      return pass<8, kLast>(d, p, numbers, from, to);
+    case 11:
+      return pass<11, kLast>(d, p, numbers, from, to);
+    case 13:
+      return pass<13, kLast>(d, p, numbers, from, to);
+    default:
+      return pass<0, kLast>(d, p, numbers, from, to);
   }
 }
 

@@ -70,7 +70,7 @@ class Line {
 
  private:
   static constexpr int64_t kWidth = kFftWidth<T>;
-  static constexpr int64_t kRow = 2 * kWidth;        // numbers in a row of a group
+  static constexpr int64_t kRow = 2 * kWidth;          // numbers in a row of a group
   static constexpr int64_t kPiece = int64_t{1} << 15;  // numbers worth a thread
 
   void one_column(const T* in, T* out) const {
@@ -96,8 +96,7 @@ class Line {
     });
     parallel_for(groups1, grain2, [&](int64_t begin, int64_t end) HWY_ATTR {
       ScratchArray<T> scratch(4 * n2 * kWidth + (groups2 * kWidth + n2) * kRow);
-      for (int64_t h = begin; h < end; ++h)
-        second_stage(h, middle.get(), groups1 * kWidth * kRow, out, scratch.get());
+      for (int64_t h = begin; h < end; ++h) second_stage(h, middle.get(), groups1 * kWidth * kRow, out, scratch.get());
     });
   }
 
@@ -122,8 +121,7 @@ class Line {
                         scratch);
     }
     // The rows that fill up the last group: anything will do, but numbers that cost time.
-    if (n1 % kWidth)
-      std::memset(to + n1 * kRow, 0, static_cast<size_t>((groups1 * kWidth - n1) * kRow) * sizeof(T));
+    if (n1 % kWidth) std::memset(to + n1 * kRow, 0, static_cast<size_t>((groups1 * kWidth - n1) * kRow) * sizeof(T));
   }
 
   // Rows k1 of group h, turned so that they stand side by side as columns.

@@ -73,8 +73,9 @@ class Transform {
  private:
   static constexpr int64_t kWidth = kFftWidth<T>;
   static constexpr int64_t kRow = 2 * kWidth;
-  static constexpr int64_t kShort = 256;     // lines of at most so many numbers are transformed kWidth at a time
-  static constexpr int64_t kLongest = 4096;  // real ones of odd length: up to this, as each alone would cost twice as much
+  static constexpr int64_t kShort = 256;  // lines of at most so many numbers are transformed kWidth at a time
+  static constexpr int64_t kLongest =
+      4096;  // real ones of odd length: up to this, as each alone would cost twice as much
   static constexpr int64_t kPiece = int64_t{1} << 15;
 
   bool real_in() const { return lines_.kind == FftKind::kRealToHalf; }
@@ -107,9 +108,8 @@ class Transform {
           continue;
         }
         for (int64_t l = 0; l < lanes; l += static_cast<int64_t>(hn::Lanes(d)))
-          transform_columns(
-              d, *plan, interleaved(d, x + 2 * l, 2 * lines_.in_stride, Form<T>{form_.exchange, T{1}}),
-              interleaved(d, y + 2 * l, 2 * lines_.out_stride, form_), scratch.get());
+          transform_columns(d, *plan, interleaved(d, x + 2 * l, 2 * lines_.in_stride, Form<T>{form_.exchange, T{1}}),
+                            interleaved(d, y + 2 * l, 2 * lines_.out_stride, form_), scratch.get());
       }
     });
   }
@@ -239,8 +239,8 @@ class Transform {
       for (int64_t i = 0; i < n_; ++i) y[i * lines_.out_stride] = from[i * kRow];
     }
   }
-  // The transform z of a + i b (a, b real) holds theirs: A[k] = (z[k] + conj z[n - k]) / 2, B[k] = -i (z[k] - conj z[n -
-  // k]) / 2.
+  // The transform z of a + i b (a, b real) holds theirs: A[k] = (z[k] + conj z[n - k]) / 2, B[k] = -i (z[k] - conj z[n
+  // - k]) / 2.
   void scatter_half(const T* rows, const int64_t* to, int64_t count) const {
     const T sign = conjugate_ ? T{-1} : T{1}, f = T{0.5};
     for (int64_t k = 0; k < half_; ++k) {

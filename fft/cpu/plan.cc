@@ -33,13 +33,20 @@ std::vector<int> radices(int64_t n) {
 // A pass over one number: memory traffic, and arithmetic that grows with the radix.
 double pass_cost(int radix) {
   switch (radix) {
-    case 2: return 3;
-    case 3: return 4;
-    case 4: return 4;
-    case 5: return 5.5;
-    case 7: return 7.5;
-    case 8: return 5.5;
-    default: return 2 + 0.9 * radix;
+    case 2:
+      return 3;
+    case 3:
+      return 4;
+    case 4:
+      return 4;
+    case 5:
+      return 5.5;
+    case 7:
+      return 7.5;
+    case 8:
+      return 5.5;
+    default:
+      return 2 + 0.9 * radix;
   }
 }
 
@@ -171,15 +178,18 @@ std::complex<double> unit_root(int64_t k, int64_t n) {
   const auto quarter = static_cast<int>(static_cast<__int128>(k) * 4 / n);
   const auto rest = static_cast<int64_t>(static_cast<__int128>(k) * 4 - static_cast<__int128>(quarter) * n);
   const bool beyond = 2 * static_cast<__int128>(rest) > n;
-  const double angle =
-      std::numbers::pi / 2 * (static_cast<double>(beyond ? n - rest : rest) / static_cast<double>(n));
+  const double angle = std::numbers::pi / 2 * (static_cast<double>(beyond ? n - rest : rest) / static_cast<double>(n));
   double c = std::cos(angle), s = std::sin(angle);
   if (beyond) std::swap(c, s);
   switch (quarter & 3) {
-    case 0: return {c, -s};
-    case 1: return {-s, -c};
-    case 2: return {-c, s};
-    default: return {s, c};
+    case 0:
+      return {c, -s};
+    case 1:
+      return {-s, -c};
+    case 2:
+      return {-c, s};
+    default:
+      return {s, c};
   }
 }
 
@@ -235,8 +245,14 @@ LinePlan<T>::LinePlan(int64_t n) : n(n) {
     }
   }
   filter.resize(2 * m);
-  const FftLines lines{sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64, FftKind::kComplex, true,
-                       1 / static_cast<double>(m), m, 1, 1, {}};
+  const FftLines lines{sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64,
+                       FftKind::kComplex,
+                       true,
+                       1 / static_cast<double>(m),
+                       m,
+                       1,
+                       1,
+                       {}};
   run_fft(lines, kernel.data(), filter.data());
 }
 

@@ -18,9 +18,9 @@ inline constexpr int kMaxRadix = 31;
 // exp(-2 pi i k / n), each part rounded once or nearly so.
 std::complex<double> unit_root(int64_t k, int64_t n);
 
-// The passes of a transform of n numbers that stand one under the other, many such columns side by side. A pass of radix
-// r over n = s * r * m numbers (Stockham's form: the order is natural before the first pass and after the last) takes
-// numbers q + s (p + m k), k < r, to q + s (r p + j), j < r, times w^(p j), w = exp(-2 pi i / (r m)).
+// The passes of a transform of n numbers that stand one under the other, many such columns side by side. A pass of
+// radix r over n = s * r * m numbers (Stockham's form: the order is natural before the first pass and after the last)
+// takes numbers q + s (p + m k), k < r, to q + s (r p + j), j < r, times w^(p j), w = exp(-2 pi i / (r m)).
 template <class T>
 struct ColumnPlan {
   struct Pass {

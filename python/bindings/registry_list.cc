@@ -15,8 +15,8 @@ namespace tessera {
 OpInfoList all_registered_ops() {
   static const auto* all = [] {
     auto* list = new std::vector<const OpInfo*>;
-    for (OpInfoList library :
-         {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(), registry_fft(), registry_signal(), registry_foreach()})
+    for (OpInfoList library : {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(),
+                               registry_fft(), registry_signal(), registry_foreach()})
       list->insert(list->end(), library.begin(), library.end());
     return list;
   }();

@@ -51,7 +51,9 @@ def test_strides_of_every_kind(n, dim):
     check(tessera.fft.rfft(t.real, dim=dim), np.fft.rfft(x.real, axis=dim))
     check(tessera.fft.irfft(t, dim=dim), np.fft.irfft(x, axis=dim))
     check(tessera.fft.fft(t[:, ::2, 1:], dim=dim), np.fft.fft(x[:, ::2, 1:], axis=dim))
-    check(tessera.fft.fft(t[:1].expand(4, *shape[1:]), dim=1), np.fft.fft(np.broadcast_to(x[:1], [4, *shape[1:]]), axis=1))
+    check(
+        tessera.fft.fft(t[:1].expand(4, *shape[1:]), dim=1), np.fft.fft(np.broadcast_to(x[:1], [4, *shape[1:]]), axis=1)
+    )
 
 
 def test_several_dimensions_of_real_signals():
@@ -60,7 +62,9 @@ def test_several_dimensions_of_real_signals():
     check(tessera.fft.rfftn(t), np.fft.rfftn(x))
     check(tessera.fft.irfftn(tessera.fft.rfftn(t), s=x.shape), x)
     check(tessera.fft.rfftn(t, dim=(2, 0)), np.fft.rfftn(x, axes=(2, 0)))
-    check(tessera.fft.fftn(t, s=(3, -1), dim=(1, 2), norm="ortho"), np.fft.fftn(x, s=(3, 10), axes=(1, 2), norm="ortho"))
+    check(
+        tessera.fft.fftn(t, s=(3, -1), dim=(1, 2), norm="ortho"), np.fft.fftn(x, s=(3, 10), axes=(1, 2), norm="ortho")
+    )
 
 
 def test_out_is_written_whatever_its_strides():
@@ -102,9 +106,7 @@ def test_bad_arguments(call, error, text):
 def test_frames_are_transforms_of_pieces_of_the_padded_signal(mode):
     x = signal(50, False)
     window = np.hanning(12)
-    got = tessera.stft(
-        tessera.from_numpy(x), 16, 5, 12, tessera.from_numpy(window), pad_mode=mode, return_complex=True
-    )
+    got = tessera.stft(tessera.from_numpy(x), 16, 5, 12, tessera.from_numpy(window), pad_mode=mode, return_complex=True)
     padded = np.pad(x, 8, mode={"replicate": "edge", "circular": "wrap"}.get(mode, mode))
     w = np.pad(window, 2)
     want = np.stack([np.fft.rfft(padded[i : i + 16] * w) for i in range(0, len(padded) - 15, 5)], axis=1)
