@@ -73,7 +73,7 @@ def test_unary_is_scipys(name, dtype):
         ("airy_ai", [NAN, 200.0], [NAN, 0.0]),
         ("bessel_j0", [0.0, NAN, 1e300], [1.0, NAN, None]),
         ("bessel_j1", [0.0, -1.0, 1.0], [0.0, -0.44005058574493355, 0.44005058574493355]),
-        ("bessel_y0", [0.0, -1.0, NAN, 5e-324], [-INF, NAN, NAN, -473.9990734261112]),
+        ("bessel_y0", [0.0, -1.0, NAN, 5e-324], [-INF, NAN, NAN, -473.9990734230043]),
         ("bessel_y1", [0.0, -1.0, NAN, 5e-324], [-INF, NAN, NAN, -INF]),
         ("erfcx", [-30.0, -INF, INF, 0.0, NAN, 1e300], [INF, INF, 0.0, 1.0, NAN, 5.641895835477563e-301]),
         ("i0e", [0.0, INF, -INF, NAN], [1.0, 0.0, 0.0, NAN]),
@@ -238,4 +238,4 @@ def test_second_derivatives(name):
 def test_slopes_of_i1e_at_zero():
     x = doubles([0.0]).requires_grad_()
     S.i1e(x).sum().backward()
-    assert x.grad.item() == 0.5
+    assert x.grad.item() == pytest.approx(0.5, rel=1e-15)

@@ -84,6 +84,7 @@ CONSTRAINTS = {
         Given(self=floats(3, 4), n_fft=4, hop_length=2, win_length=None, window=lambda dtype: tessera.ones(4).double()),
         Given(self=floats(4, 3), n_fft=4, hop_length=2, win_length=None, window=None, return_complex=True),
     ],
+    "special_zeta.self_scalar": [Given(self=2.5)],
     "_softmax": [Given(half_to_float=False)],
     "_log_softmax": [Given(half_to_float=False)],
     "scatter.src": [Given(self=floats(3, 3), dim=0, index=integers([0, 1, 2], [1, 2, 0], [2, 0, 1]), src=floats(3, 3))],

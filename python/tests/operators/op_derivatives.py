@@ -11,6 +11,9 @@ from tessera._ops import FunctionSchema, ops
 
 DTYPES = {"real": tessera.float64, "complex": tessera.complex128}
 
+# Arguments of operators without derivatives of their own, where that of the operator they call is not there.
+REFUSED_THROUGH_THE_CALL = {"special_zeta.other_scalar": {"self"}}
+
 
 class Entry:
     """An operator and what the registry says of it."""
@@ -28,7 +31,7 @@ class Entry:
         self.composed = gradients == "*"
         words = [] if self.composed else gradients.split()
         self.zero = {w[:-2] for w in words if w.endswith("=0")}
-        self.refused = {w[:-1] for w in words if w.endswith("!")}
+        self.refused = {w[:-1] for w in words if w.endswith("!")} | REFUSED_THROUGH_THE_CALL.get(self.name, set())
         self.inputs = {w for w in words if not w.endswith(("=0", "!"))}
 
     def takes(self, kind):

@@ -62,8 +62,7 @@ struct Polygamma {
     else
       r = positive(d, x);
     return math::SomeLanes(d, hn::Le(x, hn::Zero(d)), x, r, [n, factor](auto v) {
-      const double q = static_cast<double>(v), z = scalar::zeta(n + 1, q);
-      return static_cast<decltype(v)>(std::isinf(z) ? z : factor * z);
+      return static_cast<decltype(v)>(factor * scalar::zeta(n + 1, static_cast<double>(v)));
     });
   }
 };
