@@ -24,10 +24,8 @@ Tensor promoted(const Transform& what, const Tensor& self) {
                 name_of(self.dtype()));
   DType t = self.dtype();
   if (!self.is_floating_point() && !self.is_complex()) t = default_dtype();
-  TESSERA_CHECK(!self.is_cpu() || (t != DType::kFloat16 && t != DType::kComplex32), what.name, ": Unsupported dtype ",
-                name_of(t), " on the CPU; convert to float32 or float64 first");
-  TESSERA_CHECK(t != DType::kBFloat16, what.name, ": Unsupported dtype ", name_of(t),
-                "; convert to float32 or float64 first");
+  TESSERA_CHECK(t != DType::kFloat16 && t != DType::kBFloat16 && t != DType::kComplex32, what.name,
+                ": Unsupported dtype ", name_of(t), "; convert to float32 or float64 first");
   if (!what.real_in) t = to_complex(t);
   return t == self.dtype() ? self : self.to(t);
 }

@@ -261,9 +261,7 @@ def reduce_tensor_ex(tensor, protocol):
     function, args = _reduce_tensor(tensor)
     if type(tensor) is tessera.Tensor and not state:
         return function, args
-    from tessera._tensor import _rebuild_from_type_v2
-
-    return _rebuild_from_type_v2, (function, type(tensor), args, state)
+    return tessera._tensor._rebuild_from_type_v2, (function, type(tensor), args, state)
 
 
 def reduce_parameter_ex(param, protocol):

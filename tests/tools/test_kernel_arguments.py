@@ -31,8 +31,8 @@ TABLES = {
 
 # Functions written by hand: one of those that serve an op together -> (how many parameters none of them reads, why).
 FUNCTIONS = {
-    "_unique2_cpu": (1, "sorted: it always is"),
-    "unique_dim_cpu": (3, "sorted: it always is; inverse and counts: " + ALL),
+    "_unique2_kernel": (1, "sorted: it always is"),
+    "unique_dim_kernel": (3, "sorted: it always is; inverse and counts: " + ALL),
     "expand_view": (1, "implicit: for tracers, which note how a call was written"),
     "embedding_backward_composite": (1, DENSE),
     "embedding_rows": (2, "padding_idx and scale_grad_by_freq are for the gradient"),
@@ -166,11 +166,11 @@ def partners(library):
         for block in blocks(path):
             given = [
                 re.match(r"(?:kernels::)?(\w+)", f).group(1)
-                for name in ("meta", "cpu", "composite", "view")
+                for name in ("meta", "kernel", "composite", "view")
                 for f in field(block, name)
             ]
             op = field(block, "schema")[0].split("(")[0].replace(".", "_")
-            names = {*given, *(op + suffix for suffix in ("_meta", "_cpu", "_composite", "_view"))}
+            names = {*given, *(op + suffix for suffix in ("_meta", "_kernel", "_composite", "_view"))}
             names = names.union(*(together[n] for n in names if n in together))
             together.update(dict.fromkeys(names, names))
     return together
@@ -179,9 +179,9 @@ def partners(library):
 def test_the_finder_finds():
     [(name, parameters, body)] = [
         (m.group(1), split(m.group(2)), "return a + g(c);")
-        for m in DEFINITION.finditer("Tensor foo_cpu(const Tensor& a, bool, int64_t b, std::array<bool, 2> c) {")
+        for m in DEFINITION.finditer("Tensor foo_kernel(const Tensor& a, bool, int64_t b, std::array<bool, 2> c) {")
     ]
-    assert name == "foo_cpu" and list(unread_parameters(parameters, body)) == [1, 2]
+    assert name == "foo_kernel" and list(unread_parameters(parameters, body)) == [1, 2]
 
 
 def test_functions_read_their_parameters():

@@ -327,7 +327,7 @@ void init_autograd_nodes(PyObject* module) {
   check(PyType_Ready(&NodeBaseType));
   Ref dir = Ref::steal(check(PyDescr_NewMethod(&NodeBaseType, g_dir_method)));
   check(PyDict_SetItemString(NodeBaseType.tp_dict, "__dir__", dir.get()));
-  SavedTensorType.tp_name = "torch._C._autograd.SavedTensor";
+  SavedTensorType.tp_name = "torch._C._SavedTensor";
   SavedTensorType.tp_basicsize = sizeof(PySaved);
   SavedTensorType.tp_dealloc = saved_dealloc;
   SavedTensorType.tp_methods = g_saved_methods;

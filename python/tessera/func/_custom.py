@@ -221,7 +221,6 @@ def _generated(cls, values, dims, spec, batch_size, randomness):
             constant = [o for o, c in zip(output, saved["constant"]) if c]
             if constant:
                 ctx.mark_non_differentiable(*constant)
-            ctx.shapes = [tuple(v.shape) if isinstance(v, tessera.Tensor) else None for v in inputs]
 
         @staticmethod
         def backward(ctx, *grads):
@@ -236,10 +235,7 @@ def _generated(cls, values, dims, spec, batch_size, randomness):
                 ]
                 found = ctx_backward(cls)(one, *inner)
                 found = found if isinstance(found, tuple) else (found,)
-                return tuple(
-                    None if g is None else _for_input(batch, g, dim, shape)
-                    for g, dim, shape in zip(found, dims, ctx.shapes)
-                )
+                return tuple(None if g is None else _for_input(batch, g, dim) for g, dim in zip(found, dims))
 
     Batched.__name__ = f"Batched{cls.__name__}"
     outputs = Batched.apply(*values)
@@ -249,7 +245,7 @@ def _generated(cls, values, dims, spec, batch_size, randomness):
     )
 
 
-def _for_input(batch, grad, dim, shape):
+def _for_input(batch, grad, dim):
     front = batch.in_front(grad)
     if dim is None:
         return front.sum(0)

@@ -53,10 +53,15 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         func: takes trees of tensors and returns one; with has_aux, the pair of it and anything else.
         primals: tuple of arguments.
         tangents: tuple of the same structure and shapes.
-        strict: an error if an output does not depend on the inputs, instead of zeros.
+        strict: only False: outputs that do not depend on the inputs have tangents of zeros.
 
-    Raises: RuntimeError if primals or tangents are no tuples or don't fit each other.
+    Raises: RuntimeError if primals or tangents are no tuples or don't fit each other, NotImplementedError for
+        strict=True.
     """
+    if strict:
+        raise NotImplementedError(
+            "jvp(strict=True) is not supported: which outputs depend on the inputs is not told. Use strict=False."
+        )
     if not isinstance(primals, tuple):
         raise RuntimeError(
             f"jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to call f(*primals). "

@@ -42,6 +42,8 @@ FACTORIES = {
     "arange",
     "empty",
     "eye",
+    "fft_fftfreq",
+    "fft_rfftfreq",
     "full",
     "linspace",
     "logspace",

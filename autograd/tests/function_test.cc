@@ -4,7 +4,7 @@
 #include <string>
 
 #include "autograd/autograd.h"
-#include "autograd/testing.h"
+#include "autograd/tests/testing.h"
 #include "autograd/variable.h"
 #include "gtest/gtest.h"
 #include "tensor/ops/api.h"

@@ -3,7 +3,7 @@
 
 #include "autograd/autograd.h"
 #include "autograd/forward_ad.h"
-#include "autograd/testing.h"
+#include "autograd/tests/testing.h"
 #include "gtest/gtest.h"
 
 namespace tessera::autograd {

@@ -5,7 +5,7 @@
 #include "autograd/autograd.h"
 #include "autograd/engine.h"
 #include "autograd/hooks.h"
-#include "autograd/testing.h"
+#include "autograd/tests/testing.h"
 #include "autograd/variable.h"
 #include "gtest/gtest.h"
 #include "tensor/ops/api.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "autograd/autograd.h"
-#include "autograd/testing.h"
+#include "autograd/tests/testing.h"
 #include "autograd/variable.h"
 #include "gtest/gtest.h"
 #include "tensor/ops/api.h"
