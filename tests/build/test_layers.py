@@ -64,8 +64,8 @@ def wrong(edges, forbidden):
 
 
 def test_the_core_names_nothing_above_it(edges):
-    # NAME_autograd and NAME_forward are what autograd adds to a library: it lies beside the op tables that it is made from, and above
-    # autograd.
+    # NAME_autograd and NAME_forward are what autograd adds to a library: they lie beside the op tables that they are
+    # made from, and above autograd.
     assert not wrong(
         {a: b for a, b in edges.items() if not a.endswith(("_autograd", "_forward"))},
         lambda a, b: namespace(a) == "tensor" and namespace(b) != "tensor",
