@@ -59,11 +59,9 @@ def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, bac
 
 
 def _rebuild_parameter(data, requires_grad, backward_hooks):
-    from tessera.nn.parameter import Parameter
-
     if not isinstance(data, tessera.Tensor):
         raise TypeError(f"_rebuild_parameter expects a tensor, but got {type(data).__name__}")
-    param = Parameter(data, requires_grad)
+    param = tessera.nn.Parameter(data, requires_grad)
     if backward_hooks:
         param._backward_hooks = backward_hooks
     return param

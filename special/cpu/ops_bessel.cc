@@ -219,20 +219,36 @@ namespace pw {
 using namespace cpu;
 
 // float32 and float64 alone; those with half types are said to have them.
-#define TESSERA_SPECIAL(name, Name)  \
-  constinit const PointwiseOp name = \
-      OpBuilder<1>(#name "_cpu").with(DType::kFloat32, Name##F32).with(DType::kFloat64, Name##F64).int_to_float();
-TESSERA_SPECIAL(bessel_j0, BesselJ0)
-TESSERA_SPECIAL(bessel_j1, BesselJ1)
-TESSERA_SPECIAL(bessel_y0, BesselY0)
-TESSERA_SPECIAL(bessel_y1, BesselY1)
-TESSERA_SPECIAL(modified_bessel_k0, BesselK0)
-TESSERA_SPECIAL(modified_bessel_k1, BesselK1)
-TESSERA_SPECIAL(scaled_modified_bessel_k0, ScaledBesselK0)
-TESSERA_SPECIAL(scaled_modified_bessel_k1, ScaledBesselK1)
-TESSERA_SPECIAL(airy_ai, AiryAi)
-TESSERA_SPECIAL(spherical_bessel_j0, SphericalBesselJ0)
-#undef TESSERA_SPECIAL
+constinit const PointwiseOp bessel_j0 =
+    OpBuilder<1>("bessel_j0_cpu").with(DType::kFloat32, BesselJ0F32).with(DType::kFloat64, BesselJ0F64).int_to_float();
+constinit const PointwiseOp bessel_j1 =
+    OpBuilder<1>("bessel_j1_cpu").with(DType::kFloat32, BesselJ1F32).with(DType::kFloat64, BesselJ1F64).int_to_float();
+constinit const PointwiseOp bessel_y0 =
+    OpBuilder<1>("bessel_y0_cpu").with(DType::kFloat32, BesselY0F32).with(DType::kFloat64, BesselY0F64).int_to_float();
+constinit const PointwiseOp bessel_y1 =
+    OpBuilder<1>("bessel_y1_cpu").with(DType::kFloat32, BesselY1F32).with(DType::kFloat64, BesselY1F64).int_to_float();
+constinit const PointwiseOp modified_bessel_k0 = OpBuilder<1>("modified_bessel_k0_cpu")
+                                                     .with(DType::kFloat32, BesselK0F32)
+                                                     .with(DType::kFloat64, BesselK0F64)
+                                                     .int_to_float();
+constinit const PointwiseOp modified_bessel_k1 = OpBuilder<1>("modified_bessel_k1_cpu")
+                                                     .with(DType::kFloat32, BesselK1F32)
+                                                     .with(DType::kFloat64, BesselK1F64)
+                                                     .int_to_float();
+constinit const PointwiseOp scaled_modified_bessel_k0 = OpBuilder<1>("scaled_modified_bessel_k0_cpu")
+                                                            .with(DType::kFloat32, ScaledBesselK0F32)
+                                                            .with(DType::kFloat64, ScaledBesselK0F64)
+                                                            .int_to_float();
+constinit const PointwiseOp scaled_modified_bessel_k1 = OpBuilder<1>("scaled_modified_bessel_k1_cpu")
+                                                            .with(DType::kFloat32, ScaledBesselK1F32)
+                                                            .with(DType::kFloat64, ScaledBesselK1F64)
+                                                            .int_to_float();
+constinit const PointwiseOp airy_ai =
+    OpBuilder<1>("airy_ai_cpu").with(DType::kFloat32, AiryAiF32).with(DType::kFloat64, AiryAiF64).int_to_float();
+constinit const PointwiseOp spherical_bessel_j0 = OpBuilder<1>("spherical_bessel_j0_cpu")
+                                                      .with(DType::kFloat32, SphericalBesselJ0F32)
+                                                      .with(DType::kFloat64, SphericalBesselJ0F64)
+                                                      .int_to_float();
 constinit const PointwiseOp i0e = OpBuilder<1>("i0e").floats(I0eF32, I0eF64).int_to_float();
 constinit const PointwiseOp i1e = OpBuilder<1>("i1e").floats(I1eF32, I1eF64).int_to_float();
 

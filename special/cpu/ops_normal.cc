@@ -128,13 +128,12 @@ TESSERA_OPS(TESSERA_CHOOSE)
 namespace pw {
 using namespace cpu;
 
-#define TESSERA_SPECIAL(name, Name)  \
-  constinit const PointwiseOp name = \
-      OpBuilder<1>(#name "_cpu").with(DType::kFloat32, Name##F32).with(DType::kFloat64, Name##F64).int_to_float();
-TESSERA_SPECIAL(erfcx, Erfcx)
-TESSERA_SPECIAL(log_ndtr, LogNdtr)
-TESSERA_SPECIAL(ndtri, Ndtri)
-#undef TESSERA_SPECIAL
+constinit const PointwiseOp erfcx =
+    OpBuilder<1>("erfcx_cpu").with(DType::kFloat32, ErfcxF32).with(DType::kFloat64, ErfcxF64).int_to_float();
+constinit const PointwiseOp log_ndtr =
+    OpBuilder<1>("log_ndtr_cpu").with(DType::kFloat32, LogNdtrF32).with(DType::kFloat64, LogNdtrF64).int_to_float();
+constinit const PointwiseOp ndtri =
+    OpBuilder<1>("ndtri_cpu").with(DType::kFloat32, NdtriF32).with(DType::kFloat64, NdtriF64).int_to_float();
 constinit const PointwiseOp ndtr = OpBuilder<1>("ndtr_cpu").floats(NdtrF32, NdtrF64).int_to_float();
 
 }  // namespace pw

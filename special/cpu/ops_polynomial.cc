@@ -184,22 +184,54 @@ double legendre_of_order(double x, double n) {
 namespace pw {
 using namespace cpu;
 
-#define TESSERA_SPECIAL(name, Name)  \
-  constinit const PointwiseOp name = \
-      OpBuilder<2>(#name "_cpu").with(DType::kFloat32, Name##F32).with(DType::kFloat64, Name##F64).int_to_float();
-TESSERA_SPECIAL(chebyshev_polynomial_t, ChebyshevT)
-TESSERA_SPECIAL(chebyshev_polynomial_u, ChebyshevU)
-TESSERA_SPECIAL(chebyshev_polynomial_v, ChebyshevV)
-TESSERA_SPECIAL(chebyshev_polynomial_w, ChebyshevW)
-TESSERA_SPECIAL(shifted_chebyshev_polynomial_t, ShiftedChebyshevT)
-TESSERA_SPECIAL(shifted_chebyshev_polynomial_u, ShiftedChebyshevU)
-TESSERA_SPECIAL(shifted_chebyshev_polynomial_v, ShiftedChebyshevV)
-TESSERA_SPECIAL(shifted_chebyshev_polynomial_w, ShiftedChebyshevW)
-TESSERA_SPECIAL(hermite_polynomial_h, HermiteH)
-TESSERA_SPECIAL(hermite_polynomial_he, HermiteHe)
-TESSERA_SPECIAL(laguerre_polynomial_l, LaguerreL)
-TESSERA_SPECIAL(legendre_polynomial_p, LegendreP)
-#undef TESSERA_SPECIAL
+constinit const PointwiseOp chebyshev_polynomial_t = OpBuilder<2>("chebyshev_polynomial_t_cpu")
+                                                         .with(DType::kFloat32, ChebyshevTF32)
+                                                         .with(DType::kFloat64, ChebyshevTF64)
+                                                         .int_to_float();
+constinit const PointwiseOp chebyshev_polynomial_u = OpBuilder<2>("chebyshev_polynomial_u_cpu")
+                                                         .with(DType::kFloat32, ChebyshevUF32)
+                                                         .with(DType::kFloat64, ChebyshevUF64)
+                                                         .int_to_float();
+constinit const PointwiseOp chebyshev_polynomial_v = OpBuilder<2>("chebyshev_polynomial_v_cpu")
+                                                         .with(DType::kFloat32, ChebyshevVF32)
+                                                         .with(DType::kFloat64, ChebyshevVF64)
+                                                         .int_to_float();
+constinit const PointwiseOp chebyshev_polynomial_w = OpBuilder<2>("chebyshev_polynomial_w_cpu")
+                                                         .with(DType::kFloat32, ChebyshevWF32)
+                                                         .with(DType::kFloat64, ChebyshevWF64)
+                                                         .int_to_float();
+constinit const PointwiseOp shifted_chebyshev_polynomial_t = OpBuilder<2>("shifted_chebyshev_polynomial_t_cpu")
+                                                                 .with(DType::kFloat32, ShiftedChebyshevTF32)
+                                                                 .with(DType::kFloat64, ShiftedChebyshevTF64)
+                                                                 .int_to_float();
+constinit const PointwiseOp shifted_chebyshev_polynomial_u = OpBuilder<2>("shifted_chebyshev_polynomial_u_cpu")
+                                                                 .with(DType::kFloat32, ShiftedChebyshevUF32)
+                                                                 .with(DType::kFloat64, ShiftedChebyshevUF64)
+                                                                 .int_to_float();
+constinit const PointwiseOp shifted_chebyshev_polynomial_v = OpBuilder<2>("shifted_chebyshev_polynomial_v_cpu")
+                                                                 .with(DType::kFloat32, ShiftedChebyshevVF32)
+                                                                 .with(DType::kFloat64, ShiftedChebyshevVF64)
+                                                                 .int_to_float();
+constinit const PointwiseOp shifted_chebyshev_polynomial_w = OpBuilder<2>("shifted_chebyshev_polynomial_w_cpu")
+                                                                 .with(DType::kFloat32, ShiftedChebyshevWF32)
+                                                                 .with(DType::kFloat64, ShiftedChebyshevWF64)
+                                                                 .int_to_float();
+constinit const PointwiseOp hermite_polynomial_h = OpBuilder<2>("hermite_polynomial_h_cpu")
+                                                       .with(DType::kFloat32, HermiteHF32)
+                                                       .with(DType::kFloat64, HermiteHF64)
+                                                       .int_to_float();
+constinit const PointwiseOp hermite_polynomial_he = OpBuilder<2>("hermite_polynomial_he_cpu")
+                                                        .with(DType::kFloat32, HermiteHeF32)
+                                                        .with(DType::kFloat64, HermiteHeF64)
+                                                        .int_to_float();
+constinit const PointwiseOp laguerre_polynomial_l = OpBuilder<2>("laguerre_polynomial_l_cpu")
+                                                        .with(DType::kFloat32, LaguerreLF32)
+                                                        .with(DType::kFloat64, LaguerreLF64)
+                                                        .int_to_float();
+constinit const PointwiseOp legendre_polynomial_p = OpBuilder<2>("legendre_polynomial_p_cpu")
+                                                        .with(DType::kFloat32, LegendrePF32)
+                                                        .with(DType::kFloat64, LegendrePF64)
+                                                        .int_to_float();
 
 }  // namespace pw
 }  // namespace tessera

@@ -21,7 +21,7 @@ INFER_OPS = set(
     """
     add_Scalar add_Tensor add__Scalar add__Tensor addmm argmax bernoulli__float bmm clone copy_ div__Scalar div__Tensor
     dot dropout empty_like
-    expand flatten_using_ints linear matmul mm mul_Tensor mul__Scalar mul__Tensor mv new_empty
+    expand flatten_using_ints linear matmul mm mul_Tensor mul__Scalar mul__Tensor mv new_empty new_empty_strided
     relu relu_ reshape resolve_conj
     resolve_neg squeeze_dim
     sum_dim_IntList t uniform_ unsqueeze view view_as_real zeros

@@ -335,6 +335,7 @@ void init_autograd_nodes(PyObject* module) {
   SavedTensorType.tp_new = no_new;
   SavedTensorType.tp_flags = Py_TPFLAGS_DEFAULT;
   check(PyType_Ready(&SavedTensorType));
+  name_type(reinterpret_cast<PyObject*>(&SavedTensorType), "autograd.SavedTensor");
   check(PyModule_AddObjectRef(module, "_NodeBase", reinterpret_cast<PyObject*>(&NodeBaseType)));
   check(PyModule_AddObjectRef(module, "_SavedTensor", reinterpret_cast<PyObject*>(&SavedTensorType)));
 }

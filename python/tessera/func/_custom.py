@@ -215,7 +215,7 @@ def _generated(cls, values, dims, spec, batch_size, randomness):
             return tuple(outputs)
 
         @staticmethod
-        def setup_context(ctx, inputs, output):
+        def setup_context(ctx, _, output):
             ctx.save_for_backward(*saved["tensors"])
             ctx.set_materialize_grads(saved["one"]._materialize)
             constant = [o for o, c in zip(output, saved["constant"]) if c]

@@ -73,7 +73,7 @@ class Call:
         """The operator takes the arguments as they are."""
         try:
             self(*self.tensors)
-        except RuntimeError:
+        except (RuntimeError, TypeError):
             return False
         return True
 
@@ -82,7 +82,7 @@ class Call:
         try:
             with tessera.no_grad():
                 one, two = self(*self.tensors), self(*self.tensors)
-        except RuntimeError:  # no sample for these numbers: the loop says so
+        except (RuntimeError, TypeError):  # no sample for these numbers: the loop says so
             return False
         return any(a.numel() and not bool((a == b).all()) for a, b in zip(one, two) if a.dtype.itemsize > 1)
 

@@ -123,7 +123,7 @@ def test_numbers_that_are_not_taken_are_refused(entry, kind):
     for sample in samples_of(entry, DTYPES[kind]):
         try:
             sample(*sample.leaves)
-        except (RuntimeError, ValueError) as refusal:
+        except (RuntimeError, ValueError, TypeError) as refusal:
             refusals.append(refusal)
     assert refusals
 
