@@ -19,6 +19,7 @@ RULES = _func._batching_rules()
 # Composite operators that read some argument's values: to make a shape or a Python number of them, or to check them.
 # Where that argument differs across the batch they raise.
 READ_VALUES = {
+    "istft": ["window"],
     "_foreach_addcdiv.Tensor": ["scalars"],
     "_foreach_addcmul.Tensor": ["scalars"],
     "_foreach_addcdiv_.Tensor": ["scalars"],
@@ -110,9 +111,13 @@ class Call:
         return tuple(r for r in flatten(results) if isinstance(r, tessera.Tensor))
 
 
+def dtype_of(entry):
+    return tessera.complex128 if entry.numbers == "complex" else tessera.float64
+
+
 def calls_of(entry):
     found = []
-    for arguments, narrow in samples(entry.schema, tessera.float64):
+    for arguments, narrow in samples(entry.schema, dtype_of(entry)):
         if narrow is None:
             call = Call(Sample(entry, arguments, narrow))
             if call.tensors and not call.is_random():
@@ -157,7 +162,7 @@ def in_dims(mapped):
 def test_vmap_is_a_loop(entry):
     family, _ = rule_of(entry)
     calls = calls_of(entry)
-    assert calls or any(n is not None for _, n in samples(entry.schema, tessera.float64)), "no samples"
+    assert calls or any(n is not None for _, n in samples(entry.schema, dtype_of(entry))), "no samples"
     for call in calls:
         for mapped in mapped_sets(call):
             tensors = [varied(t) if m else t for t, m in zip(call.tensors, mapped)]
