@@ -52,7 +52,7 @@ RuntimeKernel boxed_nothing() {
 constinit Op<Sig> both{{"test::both", "", nullptr, 0, 0}, {&kernel<1>, nullptr, nullptr, &kernel<2>}};
 constinit Op<Sig> cuda_only{{"test::cuda_only", "over", nullptr, 0, 0}, {nullptr, &kernel<3>}};
 constinit Op<Sig> composite{{"test::composite", "", nullptr, 0, 0},
-                            {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, &kernel<4>}};
+                            {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, &kernel<4>}};
 
 Tensor tensor() { return empty_kernel(IntVector{2}, DType::kFloat32); }
 
