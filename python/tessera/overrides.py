@@ -243,7 +243,11 @@ def get_default_nowrap_functions():
 
 
 def _hashable(value):
-    return getattr(type(value), "__hash__", None) is not None
+    try:  # a view of a namespace looks hashable and is not
+        hash(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _namespaces():

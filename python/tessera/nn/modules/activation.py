@@ -235,9 +235,10 @@ class Softmax2d(Module):
     """Softmax over the channels of (N, C, H, W) or (C, H, W). ValueError for another rank."""
 
     def forward(self, input):
-        if input.dim() not in (3, 4):
-            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.dim()}D instead")
-        return F.softmax(input, -3, _stacklevel=5)
+        channels = input.ndim - 3  # in front of height and width, behind a batch if there is one
+        if channels in (0, 1):
+            return input.softmax(channels)
+        raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
 
 
 @layer(
