@@ -73,15 +73,6 @@ int64_t count_of(const Tensor& t, const IntVector& dims) {
   return n;
 }
 
-// The result's memory as the engine writes it: `out`, or a dense tensor that is copied to it.
-template <class F>
-void through_dense(const Tensor& out, const F& f) {
-  const bool ready = !out.is_conj() && !out.is_neg();
-  const Tensor target = ready ? out : empty_tensor(out.sizes(), {}, out.dtype(), out.device());
-  f(target);
-  if (!ready) copy__kernel(out, target, false);
-}
-
 void check_transformable(const Tensor& self, const IntVector& dims, bool complex) {
   TESSERA_CHECK(self.is_complex() == complex && (complex || self.is_floating_point()), "fft: expected a ",
                 complex ? "complex" : "real floating point", " tensor, but got ", name_of(self.dtype()));
@@ -98,9 +89,7 @@ OutputSpec _fft_c2c_meta(const Tensor& self, SymIntList dim, int64_t normalizati
 }
 void fft_c2c(const Tensor& self, SymIntList dim, int64_t normalization, bool forward, const Tensor& out) {
   const IntVector dims = wrapped(dim, self);
-  through_dense(out, [&](const Tensor& to) {
-    transform_complex(self, to, dims, forward, scale_of(normalization, count_of(self, dims)));
-  });
+  transform_complex(self, out, dims, forward, scale_of(normalization, count_of(self, dims)));
 }
 
 OutputSpec _fft_r2c_meta(const Tensor& self, IntList dim, int64_t normalization, bool onesided) {
@@ -118,15 +107,12 @@ void fft_r2c(const Tensor& self, IntList dim, int64_t normalization, bool onesid
   if (!onesided) {
     const Tensor complex = empty_tensor(self.sizes(), {}, out.dtype(), out.device());
     copy__kernel(complex, self, false);
-    through_dense(out, [&](const Tensor& to) { transform_complex(complex, to, dims, true, scale); });
-    return;
+    return transform_complex(complex, out, dims, true, scale);
   }
-  through_dense(out, [&](const Tensor& to) {
-    const int64_t last = dims.back();
-    transform_lines(cpu::FftKind::kRealToHalf, self, to, last, self.sizes()[last], true, scale);
-    const IntVector rest(dims.begin(), dims.end() - 1);
-    if (!rest.empty()) transform_complex(to, to, rest, true, 1);
-  });
+  const int64_t last = dims.back();
+  transform_lines(cpu::FftKind::kRealToHalf, self, out, last, self.sizes()[last], true, scale);
+  const IntVector rest(dims.begin(), dims.end() - 1);
+  if (!rest.empty()) transform_complex(out, out, rest, true, 1);
 }
 
 OutputSpec _fft_c2r_meta(const Tensor& self, IntList dim, int64_t normalization, SymInt last_dim_size) {
@@ -150,9 +136,7 @@ void fft_c2r(const Tensor& self, IntList dim, int64_t normalization, SymInt, con
     spectrum = empty_tensor(self.sizes(), {}, self.dtype(), self.device());
     transform_complex(self, spectrum, rest, false, 1);
   }
-  through_dense(out, [&](const Tensor& to) {
-    transform_lines(cpu::FftKind::kHalfToReal, spectrum, to, dims.back(), out.sizes()[dims.back()], false, scale);
-  });
+  transform_lines(cpu::FftKind::kHalfToReal, spectrum, out, dims.back(), out.sizes()[dims.back()], false, scale);
 }
 
 }  // namespace tessera::kernels

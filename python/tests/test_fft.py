@@ -72,6 +72,13 @@ def test_out_is_written_whatever_its_strides():
     check(out, np.fft.fft(x))
 
 
+def test_out_may_stand_for_its_conjugate():
+    x = signal((6, 10))
+    out = tessera.zeros(6, 10, dtype=tessera.complex128).conj()
+    assert tessera.fft.fft2(tessera.from_numpy(x), out=out) is out and out.is_conj()
+    check(out, np.fft.fft2(x))
+
+
 def test_empty_batches_and_meta():
     assert tessera.fft.fft(tessera.zeros(0, 4)).shape == (0, 4)
     y = tessera.fft.rfft2(tessera.zeros(3, 8, 6, device="meta"))
