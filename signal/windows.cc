@@ -45,20 +45,14 @@ Tensor cosines(const Points& p, std::span<const double> a) {
 }
 
 Tensor bartlett(const Points& p) {
-  return window(p, [&](const Tensor& k) {
-    const Tensor distance = abs_(k.mul_(Scalar(2 / static_cast<double>(whole(p) - 1))).sub_(Scalar(1)));
-    return rsub(distance, Scalar(1), Scalar(1));
-  });
+  check(p);
+  return bartlett_window(p.points, p.periodic, dtype_of(p), {}, p.device, {});
 }
 
 Tensor kaiser(const Points& p, double beta) {
   TESSERA_CHECK_VALUE(beta >= 0, "beta must be non-negative, got: ", beta, " instead.");
-  return window(p, [&](const Tensor& k) {
-    const double half = static_cast<double>(whole(p) - 1) / 2;
-    const Tensor x = k.div_(Scalar(half)).sub_(Scalar(1));
-    const Tensor root = sqrt_(clamp_min_(rsub(mul(x, x), Scalar(1), Scalar(1)), Scalar(0)));
-    return div(i0(root.mul_(Scalar(beta))), Scalar(std::cyl_bessel_i(0.0, beta)));
-  });
+  check(p);
+  return kaiser_window(p.points, p.periodic, beta, dtype_of(p), {}, p.device, {});
 }
 
 Tensor cosine(const Points& p) {
