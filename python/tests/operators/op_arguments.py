@@ -16,6 +16,8 @@ class Given:
         self.arguments = arguments
         self.narrow = None
         self.real = False
+        self.maps = {}
+        self.view = None
 
     def computed_in(self, dtype):
         """The call is made with its tensors in this narrower dtype."""
@@ -25,6 +27,16 @@ class Given:
     def only_real(self):
         """The operator takes complex numbers, this call does not."""
         self.real = True
+        return self
+
+    def through(self, **maps):
+        """These arguments are functions of the tensors that are differentiated: {name: function}."""
+        self.maps = maps
+        return self
+
+    def seen(self, view):
+        """Derivatives are those of `view(*results)`, a list: of results that are determined up to a sign, say."""
+        self.view = view
         return self
 
 

@@ -58,9 +58,10 @@ CASES = [(e, kind) for e in FUNCTIONAL for kind in DTYPES if e.takes(kind)]
 class Sample:
     """One call of an operator as a function of its differentiable tensors, `leaves`."""
 
-    def __init__(self, entry, arguments, narrow):
+    def __init__(self, entry, arguments, given):
         self.entry = entry
-        self.narrow = narrow
+        self.given = given
+        self.narrow = given.narrow
         self.arguments = [
             self._constant(v) if not entry.is_input(a) else v for a, v in zip(entry.schema.arguments, arguments)
         ]
@@ -84,7 +85,11 @@ class Sample:
             value = next(fresh) if value.requires_grad else value
             return value.to(self.narrow) if self.narrow and value.is_floating_point() else value
 
-        arguments = [put(v) for v in self.arguments]
+        maps = self.given.maps
+        arguments = [
+            maps[a.name](put(v)) if a.name in maps else put(v)
+            for a, v in zip(self.entry.schema.arguments, self.arguments)
+        ]
         by_name = {a.name: v for a, v in zip(self.entry.schema.arguments, arguments)}
         with tessera.no_grad():
             return [v.of(by_name) if isinstance(v, Computed) else v for v in arguments]
@@ -95,9 +100,11 @@ class Sample:
         tessera.manual_seed(0)
         results = op(*positional, **keywords)
         many = len(self.entry.schema.returns) > 1
-        found = [
-            t for i, r in enumerate(results if many else [results]) if i not in self.entry.constants for t in flatten(r)
-        ]
+        results = results if many else [results]
+        if self.given.view:
+            found = self.given.view(*results)
+        else:
+            found = [t for i, r in enumerate(results) if i not in self.entry.constants for t in flatten(r)]
         return [t for t in found if t.numel() and (t.is_floating_point() or t.is_complex())]
 
     def __call__(self, *tensors):

@@ -9,11 +9,12 @@ import re
 import types
 
 import tessera
-from op_arguments import CONSTRAINTS, DOMAINS, floats, identify
+from linalg_arguments import LINALG
+from op_arguments import CONSTRAINTS, DOMAINS, Given, floats, identify
 from op_samples_nn import SAMPLES as NN
 from op_samples_tensor import SAMPLES as TENSOR
 
-SAMPLES = {**CONSTRAINTS, **TENSOR, **NN}
+SAMPLES = {**CONSTRAINTS, **TENSOR, **NN, **LINALG}
 
 # Shapes by name; the first that matches.
 SHAPES = [
@@ -122,24 +123,26 @@ def _made(value, dtype):
 
 
 def samples(schema, dtype):
-    """[(arguments, a narrower dtype to compute in, or None)]: the usual values, and each other value of each argument.
+    """[(arguments, the Given that they come from)]: the usual values, and each other value of each argument.
 
     Tensors that are differentiated are of the dtype. Raises: NoSamples.
     """
     name = schema.name.split("::")[1]
-    given = SAMPLES.get(identify(schema)) or SAMPLES.get(name) or [None]
+    known = SAMPLES.get(identify(schema)) or SAMPLES.get(name) or [None]
     shape = next((s for pattern, s in SHAPES if pattern.search(name)), (2, 3))
     bounds = DOMAINS.get(name.replace("_foreach_", "").rstrip("_"), (0.3, 0.9))
     found = []
-    for fixed in (g for g in given if g is None or not (g.real and dtype.is_complex)):
+    for fixed in (g for g in known if g is None or not (g.real and dtype.is_complex)):
         tessera.manual_seed(0)
         choices = []
         for a in schema.arguments:
-            known = fixed is not None and a.name in fixed.arguments
-            choices.append([_made(fixed.arguments[a.name], dtype)] if known else _alternatives(a, shape, bounds, dtype))
+            chosen = fixed is not None and a.name in fixed.arguments
+            choices.append(
+                [_made(fixed.arguments[a.name], dtype)] if chosen else _alternatives(a, shape, bounds, dtype)
+            )
         usual = [c[0] for c in choices]
-        narrow = fixed.narrow if fixed is not None else None
-        found.append((usual, narrow))
+        given = fixed or Given()
+        found.append((usual, given))
         if fixed is None:
-            found += [(usual[:i] + [other] + usual[i + 1 :], None) for i, c in enumerate(choices) for other in c[1:]]
+            found += [(usual[:i] + [other] + usual[i + 1 :], given) for i, c in enumerate(choices) for other in c[1:]]
     return found

@@ -117,9 +117,9 @@ def dtype_of(entry):
 
 def calls_of(entry):
     found = []
-    for arguments, narrow in samples(entry.schema, dtype_of(entry)):
-        if narrow is None:
-            call = Call(Sample(entry, arguments, narrow))
+    for arguments, given in samples(entry.schema, dtype_of(entry)):
+        if given.narrow is None:
+            call = Call(Sample(entry, arguments, given))
             if call.tensors and not call.is_random():
                 found.append(call)
     return found
@@ -162,7 +162,7 @@ def in_dims(mapped):
 def test_vmap_is_a_loop(entry):
     family, _ = rule_of(entry)
     calls = calls_of(entry)
-    assert calls or any(n is not None for _, n in samples(entry.schema, dtype_of(entry))), "no samples"
+    assert calls or any(g.narrow is not None for _, g in samples(entry.schema, dtype_of(entry))), "no samples"
     for call in calls:
         for mapped in mapped_sets(call):
             tensors = [varied(t) if m else t for t, m in zip(call.tensors, mapped)]

@@ -71,7 +71,7 @@ def check_refused(entry, found):
                         gradients(sample, (leaf,), create_graph=False)
                 v = Sample._constant(v)
             kept.append(v)
-        rest = Sample(entry, kept, sample.narrow)
+        rest = Sample(entry, kept, sample.given)
         if rest.leaves:
             check(rest)
 

@@ -16,6 +16,7 @@ import warnings
 import zlib
 
 import tessera
+from linalg_arguments import LINALG
 from op_arguments import (
     CONSTRAINTS,
     DOMAINS,
@@ -312,7 +313,8 @@ STRINGS = {
 VALUE_ERRORS = re.compile(
     "is out of bounds for dimension|index out of range in self|ZeroDivisionError|invalid max index|invalid multinomial "
     "distribution|"
-    "offsets\\[0\\] has to be 0|offsets has to be non-decreasing"
+    "offsets\\[0\\] has to be 0|offsets has to be non-decreasing|could not be completed|algorithm failed to converge|"
+    "does not have full rank|has a zero on its diagonal|has an illegal value"
 )
 ERRORS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
 
@@ -410,7 +412,7 @@ def other_value(rng, argument):
 def drawn(rng, schema):
     """One list of arguments, with Twins for tensors."""
     name, full = schema.name.split("::")[1], identify(schema)
-    given = next((t[n] for n in (full, name, name.rstrip("_")) for t in (FITTING, CONSTRAINTS) if n in t), None)
+    given = next((t[n] for n in (full, name, name.rstrip("_")) for t in (FITTING, CONSTRAINTS, LINALG) if n in t), None)
     fixed = rng.choice(given) if given and rng.random() < 0.7 else None
     shape, dtype, wide = rng.choice(MORE_SHAPES), rng.choice(DTYPES), rng.random() < 0.6
     index_shape = shape if rng.random() < 0.6 else (2,)
