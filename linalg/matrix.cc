@@ -9,9 +9,8 @@ void check_matrix(const char* name, const Tensor& A, const char* argument) {
   TESSERA_CHECK(A.dim() >= 2, name, ": The input tensor ", argument, " must have at least 2 dimensions, but got ",
                 A.dim());
   const DType t = A.dtype();
-  TESSERA_CHECK(
-      t == DType::kFloat32 || t == DType::kFloat64 || t == DType::kComplex64 || t == DType::kComplex128,
-                name, ": Expected a tensor ", argument, " of float32, float64, complex64 or complex128, but got ",
+  TESSERA_CHECK(t == DType::kFloat32 || t == DType::kFloat64 || t == DType::kComplex64 || t == DType::kComplex128, name,
+                ": Expected a tensor ", argument, " of float32, float64, complex64 or complex128, but got ",
                 name_of(A.dtype()), "; convert it first");
 }
 
@@ -25,15 +24,13 @@ void check_square(const char* name, const Tensor& A, const char* argument) {
 void check_alike(const char* name, const Tensor& A, const Tensor& B) {
   TESSERA_CHECK(A.dtype() == B.dtype(), name, ": Expected tensors of the same dtype, but got ", name_of(A.dtype()),
                 " and ", name_of(B.dtype()));
-  TESSERA_CHECK(A.device() == B.device(), name, ": Expected all tensors to be on the same device, but got ", A.device().str(),
-                " and ", B.device().str());
+  TESSERA_CHECK(A.device() == B.device(), name, ": Expected all tensors to be on the same device, but got ",
+                A.device().str(), " and ", B.device().str());
 }
 
 IntList batch_sizes(const Tensor& A) { return A.sizes().subspan(0, A.dim() - 2); }
 
-IntVector broadcast_batch(const Tensor& A, const Tensor& B) {
-  return infer_broadcast(batch_sizes(A), batch_sizes(B));
-}
+IntVector broadcast_batch(const Tensor& A, const Tensor& B) { return infer_broadcast(batch_sizes(A), batch_sizes(B)); }
 
 IntVector with_matrix(IntList batch, int64_t rows, int64_t cols) {
   IntVector sizes(batch.begin(), batch.end());
@@ -66,7 +63,7 @@ cpu::MatrixBatch matrices(const Tensor& t) {
   const int64_t d = t.dim();
   int64_t count = 1;
   for (int64_t s : batch_sizes(t)) count *= s;
-  return {t.data_ptr(),         count, t.sizes()[d - 2], t.sizes()[d - 1], t.strides()[d - 2], t.strides()[d - 1],
+  return {t.data_ptr(),       count, t.sizes()[d - 2], t.sizes()[d - 1], t.strides()[d - 2], t.strides()[d - 1],
           *batch_stride_of(t)};
 }
 
@@ -83,8 +80,7 @@ Tensor dense_batch(const Tensor& t, IntList batch) {
   const IntList own = batch_sizes(t);
   if (std::equal(own.begin(), own.end(), batch.begin(), batch.end()) && is_dense_batch(t)) return t;
   const int64_t d = t.dim();
-  const Tensor copy =
-      empty_tensor(with_matrix(batch, t.sizes()[d - 2], t.sizes()[d - 1]), {}, t.dtype(), t.device());
+  const Tensor copy = empty_tensor(with_matrix(batch, t.sizes()[d - 2], t.sizes()[d - 1]), {}, t.dtype(), t.device());
   kernels::copy__kernel(copy, t, false);
   return copy;
 }
@@ -98,15 +94,19 @@ std::string reason(std::string_view name, int64_t info) {
   if (info < 0) return "argument " + n + " of the factorization has an illegal value; the input may contain nan or inf";
   if (is("cholesky"))
     return "The factorization could not be completed because the input is not positive-definite (the leading minor of "
-           "order " + n + " is not positive-definite)";
+           "order " +
+           n + " is not positive-definite)";
   if (is("inv") || is("solve") || is("lu"))
     return "The diagonal element " + n + " is zero, the " + (is("inv") ? "inversion" : "solve") +
            " could not be completed because the input matrix is singular";
   if (is("ldl")) return "The factorization has a zero on its diagonal, element " + n + ": the input matrix is singular";
-  if (is("lstsq")) return "The least squares solution could not be computed because the input matrix does not have full "
-                          "rank (error code: " + n + ")";
+  if (is("lstsq"))
+    return "The least squares solution could not be computed because the input matrix does not have full "
+           "rank (error code: " +
+           n + ")";
   return "The algorithm failed to converge because the input matrix is ill-conditioned or has too many repeated "
-         "eigenvalues or singular values (error code: " + n + ")";
+         "eigenvalues or singular values (error code: " +
+         n + ")";
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ IntVector broadcast_batch(const Tensor& A, const Tensor& B);
 // `batch` followed by rows and cols.
 IntVector with_matrix(IntList batch, int64_t rows, int64_t cols);
 
-// The matrices of t, whose batch dimensions must be laid out like one dimension (new tensors are); those of no batch are
-// one matrix.
+// The matrices of t, whose batch dimensions must be laid out like one dimension (new tensors are); those of no batch
+// are one matrix.
 cpu::MatrixBatch matrices(const Tensor& t);
 // Whether `matrices` can say where the matrices of t are, and each has dense rows.
 bool is_dense_batch(const Tensor& t);

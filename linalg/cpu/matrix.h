@@ -8,8 +8,8 @@
 namespace tessera::cpu {
 
 // Equally many rows and columns in each of `count` matrices; strides in elements. Element (i, j) of matrix b stands at
-// data + b batch_stride + i row_stride + j col_stride. What engines write has dense rows (col_stride 1, or row_stride 1:
-// its transpose); what they only read may have any strides, a batch_stride of 0 too.
+// data + b batch_stride + i row_stride + j col_stride. What engines write has dense rows (col_stride 1, or row_stride
+// 1: its transpose); what they only read may have any strides, a batch_stride of 0 too.
 struct MatrixBatch {
   void* data;
   int64_t count, rows, cols;

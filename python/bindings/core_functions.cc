@@ -116,6 +116,16 @@ int thread_count(const char* function, CallArgs call) {
   return static_cast<int>(n);
 }
 int g_interop_threads = 0;
+// The compiler, its standard and what it was told: for tessera.__config__.
+PyObject* py_build_info(PyObject*, CallArgs) {
+#ifdef NDEBUG
+  const char* checks = "assertions off";
+#else
+  const char* checks = "assertions on";
+#endif
+  return PyUnicode_FromFormat("GCC %s, C++ %ld, %s", __VERSION__, static_cast<long>(__cplusplus), checks);
+}
+
 PyObject* py_get_num_threads(PyObject*, CallArgs) { return PyLong_FromLong(num_threads()); }
 PyObject* py_set_num_threads(PyObject*, CallArgs call) {
   set_num_threads(thread_count("set_num_threads", call));
@@ -227,6 +237,7 @@ std::vector<PyMethodDef> core_functions() {
           function<"is_signed", py_is_signed>("is_signed(input) -> bool"),
           function<"numel", py_numel>("numel(input) -> int"),
           function<"is_same_size", py_is_same_size>("is_same_size(input, other) -> bool"),
+          function<"_build_info", py_build_info>("_build_info() -> str"),
           function<"get_num_threads", py_get_num_threads>("get_num_threads() -> int"),
           function<"set_num_threads", py_set_num_threads>("set_num_threads(int)"),
           function<"get_num_interop_threads", py_get_num_interop_threads>(),

@@ -742,13 +742,20 @@ def _check_pid(pid, fields):
 
 class _ZipLoader:
     def __init__(self, file, map_location, mmap_path):
-        self.reader = _reader(file)
+        self._begin(_reader(file), map_location, mmap_path)
+
+    def _begin(self, reader, map_location, mmap_path):
+        self.reader = reader
         self.map_location = map_location
         self.restore = _restore_function(map_location)
         self.mmap_path = mmap_path
         self.mapping = None
         self.storages = {}
         self.swap = self._other_byteorder()
+
+    def record_of(self, key):
+        """The name of the record with a storage's bytes."""
+        return f"data/{key}"
 
     def _other_byteorder(self):
         if "byteorder" in self.reader:
@@ -779,7 +786,7 @@ class _ZipLoader:
         return _typed(entry[0], dtype)
 
     def _storage(self, key, nbytes, location, dtype):
-        name = f"data/{key}"
+        name = self.record_of(key)
         size = self.reader.record_size(name)
         if size != nbytes:
             raise RuntimeError(f"storage {key!r} has {size} bytes in the file, but the checkpoint says {nbytes}")

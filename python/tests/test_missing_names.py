@@ -174,6 +174,8 @@ ONLY_RAISE = {
     "tessera.optim.lr_scheduler.LRScheduler.get_lr": ABSTRACT,
     "tessera.optim.optimizer.Optimizer.step": ABSTRACT,
     "tessera.overrides.TorchFunctionMode.__torch_function__": ABSTRACT,
+    "tessera.package.importer.Importer.import_module": ABSTRACT,
+    "tessera.package.package_importer._Resources.resource_path": "importlib's protocol: no file outside of the archive",
     "tessera.utils._contextlib._DecoratorContextManager.__enter__": ABSTRACT,
     "tessera.utils._contextlib._DecoratorContextManager.__exit__": ABSTRACT,
     "tessera.utils._python_dispatch.TorchDispatchMode.__torch_dispatch__": ABSTRACT,

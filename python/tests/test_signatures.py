@@ -58,6 +58,7 @@ UNREAD = {
         "segments, which this returns, have no traces; _snapshot has both",
     ),
     "tessera.nn.utils._computed.Computed.__call__": ("inputs", HOOK),
+    "tessera.package.package_importer.PackageImporter.__import__": ("locals", LOADER),
     "tessera.nn._functional.spatial.max_pool1d_with_indices": ("return_indices", INDICES),
     "tessera.nn._functional.spatial.max_pool2d_with_indices": ("return_indices", INDICES),
     "tessera.nn._functional.spatial.max_pool3d_with_indices": ("return_indices", INDICES),

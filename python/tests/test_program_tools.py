@@ -1,0 +1,258 @@
+"""What programs use besides tensors: futures, monitor, logging, hub, configuration, module tracking."""
+
+import datetime
+import io
+import logging
+import subprocess
+import sys
+import threading
+import zipfile
+
+import pytest
+import tessera as torch
+from tessera import _logging, futures, hub, monitor
+from tessera.utils.module_tracker import ModuleTracker
+
+# --- Futures
+
+
+def test_a_future_wakes_all_who_wait():
+    future, seen = futures.Future(), []
+    threads = [threading.Thread(target=lambda: seen.append(future.wait())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    future.set_result("x")
+    for thread in threads:
+        thread.join()
+    assert seen == ["x"] * 4
+
+
+def test_callbacks_run_once_in_order():
+    future, seen = futures.Future(), []
+    for i in range(3):
+        future.add_done_callback(lambda f, i=i: seen.append((i, f.value())))
+    future.set_result(1)
+    assert seen == [(0, 1), (1, 1), (2, 1)]
+    with pytest.raises(RuntimeError, match="once"):
+        future.set_result(2)
+    assert len(seen) == 3 and future.value() == 1
+
+
+def test_failing_callbacks_are_logged(caplog):
+    future = futures.Future()
+    future.add_done_callback(lambda f: 1 / 0)
+    with caplog.at_level(logging.ERROR):
+        future.set_result(1)
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_all_of_no_futures_are_there():
+    assert futures.wait_all([]) == []
+
+
+def test_futures_of_devices_need_streams():
+    with pytest.raises(ValueError, match="cpu"):
+        futures.Future(devices=["cpu"])
+
+
+# --- Monitor
+
+
+@pytest.fixture
+def events():
+    seen = []
+    handle = monitor.register_event_handler(seen.append)
+    yield seen
+    monitor.unregister_event_handler(handle)
+
+
+def test_a_full_window_drops_values_until_its_time_is_over(events):
+    stat = monitor.Stat("s", [monitor.MEAN, monitor.VALUE], datetime.timedelta(hours=10000), 2)
+    for value in (1, 3, 100):
+        stat.add(value)
+    assert [e.data for e in events] == [{"s.mean": 2.0, "s.value": 3.0}] and stat.count == 0
+    assert stat.get() == {monitor.MEAN: 2.0, monitor.VALUE: 3.0}
+
+
+def test_windows_end_with_time(events):
+    stat = monitor.Stat("s", [monitor.COUNT], datetime.timedelta(microseconds=1))
+    stat.add(1)
+    while not events:
+        stat.add(1)
+    assert events[0].data["s.count"] >= 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [(1, datetime.datetime.now(), {}), ("n", 0.5, {}), ("n", datetime.datetime.now(), {"k": [1]})]
+)
+def test_events_check_their_types(arguments):
+    with pytest.raises(TypeError, match="expected"):
+        monitor.Event(*arguments)
+
+
+def test_stats_as_scalars_of_a_writer():
+    class Writer:
+        def add_scalar(self, name, value, walltime):
+            written.append((name, value, walltime > 0))
+
+    written = []
+    handle = monitor.register_event_handler(monitor.TensorboardEventHandler(Writer()))
+    monitor.Stat("s", [monitor.SUM], datetime.timedelta(hours=10000), 1).add(2.0)
+    monitor.log_event(monitor.Event("other", datetime.datetime.now(), {}))
+    monitor.unregister_event_handler(handle)
+    assert written == [("s.sum", 2.0, True)]
+
+
+# --- Logging
+
+
+@pytest.fixture
+def defaults(monkeypatch):
+    monkeypatch.delenv("TORCH_LOGS", raising=False)
+    yield
+    _logging.set_logs()
+
+
+def test_levels_are_set_and_taken_back(defaults):
+    logger = logging.getLogger("tessera._dynamo")
+    _logging.set_logs(dynamo=logging.DEBUG, modules={"my.logger": logging.INFO})
+    assert logger.level == logging.DEBUG and logging.getLogger("my.logger").level == logging.INFO
+    _logging.set_logs()
+    assert logger.level == logging.NOTSET and logging.getLogger("my.logger").level == logging.NOTSET
+
+
+def test_artifacts_are_silent_until_asked_for(defaults, caplog):
+    logger = _logging.getArtifactLogger("tessera.x", "graph_breaks")
+    logger.info("unseen")
+    _logging.set_logs(graph_breaks=True)
+    logger.info("seen")
+    assert "unseen" not in caplog.text and "seen" in caplog.text
+
+
+def test_bad_settings_change_nothing(defaults):
+    _logging.set_logs(aot=logging.INFO)
+    for error, options in ((TypeError, {"nothing": 1}), (ValueError, {"aot": "loud"}), (ValueError, {"graph": "yes"})):
+        with pytest.raises(error):
+            _logging.set_logs(dynamo=logging.DEBUG, **options)
+    assert logging.getLogger("tessera._functorch").level == logging.INFO
+    assert logging.getLogger("tessera._dynamo").level == logging.NOTSET
+
+
+def in_a_process(program, **environment):
+    import os
+
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, **environment}, check=False
+    )
+
+
+def test_the_environment_sets_levels():
+    program = "import tessera._logging, logging; print(logging.getLogger('tessera._dynamo').level)"
+    assert in_a_process(program, TORCH_LOGS="+dynamo,graph_breaks").stdout == "10\n"
+    wrong = in_a_process(program, TORCH_LOGS="+dinamo")
+    assert wrong.returncode == 1 and "unknown name 'dinamo'" in wrong.stderr
+
+
+def test_structured_traces(tmp_path):
+    program = """if True:
+        from tessera import _logging
+        _logging.trace_structured("step", lambda: {"n": 1}, payload_fn=lambda: "a\\nb")
+        _logging.dtrace_structured("detail")
+        assert _logging.get_structured_logging_overhead() > 0
+    """
+    assert in_a_process(program, TORCH_TRACE=str(tmp_path)).returncode == 0
+    (file,) = tmp_path.iterdir()
+    head, *payload = file.read_text().splitlines()
+    assert '"step": {"n": 1}' in head and payload == ["\ta", "\tb"]
+
+
+def test_warnings_once_and_hidden(caplog, recwarn):
+    logger = logging.getLogger("tessera.test")
+    for _ in range(3):
+        _logging.warning_once(logger, "only once %s", 1)
+    assert caplog.text.count("only once") == 1
+    assert str(_logging.LazyString("{}{}".format, 1, 2)) == "12"
+
+
+# --- Hub
+
+
+def test_hub_runs_a_folder_and_its_neighbours(tmp_path):
+    (tmp_path / "neighbour.py").write_text("value = 4\n")
+    (tmp_path / "hubconf.py").write_text(
+        "def model(x=1):\n    import neighbour\n    return x\nfrom neighbour import value\n"
+    )
+    assert hub.load(str(tmp_path), "model", source="local", x=7) == 7
+    assert str(tmp_path) not in sys.path
+
+
+@pytest.mark.parametrize("text", ["name", "a/b/c", "/b", "a/"])
+def test_hub_repositories_have_an_owner_and_a_name(text):
+    with pytest.raises(ValueError, match="owner/name"):
+        hub.load(text, "model")
+
+
+def test_hub_asks_for_trust(tmp_path, monkeypatch):
+    monkeypatch.setattr(hub, "_folder", str(tmp_path))
+    repository = tmp_path / "somebody_models_main"
+    repository.mkdir()
+    (repository / "hubconf.py").write_text("def model():\n    'A model.'\n    return 1\n")
+    monkeypatch.setattr("builtins.input", lambda text: "n")
+    with pytest.raises(Exception, match="Untrusted"):
+        hub.load("somebody/models:main", "model", verbose=False)
+    with pytest.warns(UserWarning, match="trusted"):
+        assert hub.load("somebody/models:main", "model", verbose=False, trust_repo=None) == 1
+    assert hub.load("somebody/models:main", "model", verbose=False, trust_repo=True) == 1
+    assert hub.load("somebody/models:main", "model", verbose=False) == 1  # remembered
+    assert hub.list("somebody/models:main", verbose=False) == ["model"]
+    assert hub.help("somebody/models:main", "model") == "A model."
+
+
+def test_hub_downloads_all_or_nothing(tmp_path):
+    (tmp_path / "x-2cf24dba.bin").write_bytes(b"hello")
+    address = (tmp_path / "x-2cf24dba.bin").as_uri()
+    (tmp_path / "to").mkdir()
+    with pytest.raises(RuntimeError, match="invalid hash"):
+        hub.download_url_to_file(address, str(tmp_path / "to" / "y"), hash_prefix="00", progress=False)
+    assert list((tmp_path / "to").iterdir()) == []
+
+
+def test_hub_reads_checkpoints_in_zip_files_and_checks_names(tmp_path):
+    buffer = io.BytesIO()
+    torch.save({"w": torch.ones(1)}, buffer)
+    with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
+        archive.writestr("inner.pt", buffer.getvalue())
+    found = hub.load_state_dict_from_url((tmp_path / "outer.zip").as_uri(), str(tmp_path / "cache"), progress=False)
+    assert found["w"].item() == 1
+    (tmp_path / "model-00000000.pt").write_bytes(buffer.getvalue())
+    with pytest.raises(RuntimeError, match="invalid hash"):
+        hub.load_state_dict_from_url(
+            (tmp_path / "model-00000000.pt").as_uri(), str(tmp_path / "cache"), progress=False, check_hash=True
+        )
+
+
+# --- The rest
+
+
+def test_configuration_as_text():
+    shown = torch.__config__.show()
+    assert "GCC" in shown and "SIMD target" in shown
+    assert f"get_num_threads): {torch.get_num_threads()}" in torch.__config__.parallel_info()
+
+
+def test_modules_at_work_forward_and_backward():
+    seen = []
+
+    class Leaf(torch.nn.Module):
+        def forward(self, x):
+            seen.append(("forward", tracker.is_bw, sorted(tracker.parents)))
+            x = x * 2
+            x.register_hook(lambda g: seen.append(("backward", tracker.is_bw, sorted(tracker.parents))))
+            return x + 1
+
+    net = torch.nn.Sequential(torch.nn.Sequential(Leaf()), torch.nn.Linear(1, 1))
+    with ModuleTracker() as tracker:
+        net(torch.ones(1, 1, requires_grad=True)).sum().backward()
+        after = set(tracker.parents)
+    inner = ["Global", "Sequential", "Sequential.0", "Sequential.0.0"]
+    assert seen == [("forward", False, inner), ("backward", True, inner)] and after == {"Global"}
