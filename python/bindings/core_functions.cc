@@ -1,6 +1,11 @@
 #include "python/bindings/core_functions.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <pmmintrin.h>
 #include <xmmintrin.h>
 
@@ -9,6 +14,7 @@
 #include "python/bindings/calls.h"
 #include "python/bindings/types.h"
 #include "tensor/core/parallel.h"
+#include "tensor/ops/create_extra.h"
 #include "tensor/ops/promotion.h"
 #include "tensor/core/warning.h"
 
@@ -116,6 +122,39 @@ int thread_count(const char* function, CallArgs call) {
   return static_cast<int>(n);
 }
 int g_interop_threads = 0;
+PyObject* py_set_fill_uninitialized_memory(PyObject*, CallArgs call) {
+  PyObject* a[1];
+  read_args({"_set_fill_uninitialized_memory", {"on"}, 1, 1}, call, a);
+  kernels::set_fill_uninitialized_memory(PyObject_IsTrue(a[0]) == 1);
+  return none();
+}
+
+// Of this thread, innermost first, a line a frame; names of C++ as it writes them.
+PyObject* py_cpp_backtrace(PyObject*, CallArgs call) {
+  PyObject* a[2];
+  read_args({"_cpp_backtrace", {"frames_to_skip", "maximum_number_of_frames"}, 2, 2}, call, a);
+  const int64_t skip = std::max<int64_t>(int_arg("_cpp_backtrace", "frames_to_skip", 1, a[0]), 0) + 1;  // this one
+  const int64_t most = std::clamp<int64_t>(int_arg("_cpp_backtrace", "maximum_number_of_frames", 2, a[1]), 0, 4096);
+  std::vector<void*> addresses(static_cast<size_t>(std::min<int64_t>(skip, 4096) + most));
+  const int count = backtrace(addresses.data(), static_cast<int>(addresses.size()));
+  std::string text;
+  for (int64_t i = skip; i < count; ++i) {
+    Dl_info info{};
+    dladdr(addresses[i], &info);
+    int status = 1;
+    char* plain = info.dli_sname ? abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status) : nullptr;
+    char line[64];
+    std::snprintf(line, sizeof line, "frame #%d: ", static_cast<int>(i - skip));
+    text += line;
+    text += plain ? plain : info.dli_sname ? info.dli_sname : "<unknown function>";
+    std::snprintf(line, sizeof line, " (%p in ", addresses[i]);
+    text += line;
+    text += std::string(info.dli_fname ? info.dli_fname : "?") + ")\n";
+    std::free(plain);
+  }
+  return PyUnicode_FromStringAndSize(text.data(), static_cast<Py_ssize_t>(text.size()));
+}
+
 // The compiler, its standard and what it was told: for tessera.__config__.
 PyObject* py_build_info(PyObject*, CallArgs) {
 #ifdef NDEBUG
@@ -237,6 +276,8 @@ std::vector<PyMethodDef> core_functions() {
           function<"is_signed", py_is_signed>("is_signed(input) -> bool"),
           function<"numel", py_numel>("numel(input) -> int"),
           function<"is_same_size", py_is_same_size>("is_same_size(input, other) -> bool"),
+          function<"_set_fill_uninitialized_memory", py_set_fill_uninitialized_memory>(),
+          function<"_cpp_backtrace", py_cpp_backtrace>(),
           function<"_build_info", py_build_info>("_build_info() -> str"),
           function<"get_num_threads", py_get_num_threads>("get_num_threads() -> int"),
           function<"set_num_threads", py_set_num_threads>("set_num_threads(int)"),

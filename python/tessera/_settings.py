@@ -39,6 +39,9 @@ def use_deterministic_algorithms(mode, *, warn_only=False):
     """
     global _deterministic, _warn_only
     _deterministic, _warn_only = bool(mode), bool(mode) and bool(warn_only)
+    from tessera.utils import deterministic
+
+    deterministic._tell_core()
 
 
 def are_deterministic_algorithms_enabled():

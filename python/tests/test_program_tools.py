@@ -256,3 +256,91 @@ def test_modules_at_work_forward_and_backward():
         after = set(tracker.parents)
     inner = ["Global", "Sequential", "Sequential.0", "Sequential.0.0"]
     assert seen == [("forward", False, inner), ("backward", True, inner)] and after == {"Global"}
+
+
+@pytest.fixture
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    yield torch.utils.deterministic
+    torch.use_deterministic_algorithms(False)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+MAKERS = {
+    "empty": lambda t: torch.empty(3, dtype=t),
+    "empty_strided": lambda t: torch.empty_strided((2, 3), (3, 1), dtype=t),
+    "empty_like": lambda t: torch.empty_like(torch.zeros(4, dtype=t)),
+    "empty_permuted": lambda t: torch.empty_permuted((2, 3), (1, 0), dtype=t),
+    "new_empty": lambda t: torch.zeros(1, dtype=t).new_empty(3),
+    "new_empty_strided": lambda t: torch.zeros(1, dtype=t).new_empty_strided((2, 2), (2, 1)),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
+def test_uninitialized_memory_is_filled(deterministic, maker):
+    assert maker(torch.float32).isnan().all() and maker(torch.bfloat16).isnan().all()
+    assert maker(torch.complex64).real.isnan().all() and maker(torch.bool).all()
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint64):
+        assert set(maker(dtype).flatten().tolist()) == {torch.iinfo(dtype).max}, dtype
+    deterministic.fill_uninitialized_memory = False
+    zeros = torch.zeros(3)
+    del zeros
+    assert not maker(torch.int64).eq(torch.iinfo(torch.int64).max).all()
+
+
+def test_the_switch_is_a_bool(deterministic):
+    with pytest.raises(RuntimeError, match="bool"):
+        deterministic.fill_uninitialized_memory = 1
+
+
+def test_a_backtrace_of_cpp():
+    lines = torch.utils.get_cpp_backtrace(maximum_number_of_frames=3).splitlines()
+    assert len(lines) == 3 and all(line.startswith(f"frame #{i}: ") for i, line in enumerate(lines))
+
+
+# --- Weak references, batons, throughput
+
+
+def test_dictionaries_by_identity():
+    from tessera.utils.weak import TensorWeakRef, WeakIdKeyDictionary
+
+    a, b = torch.ones(2), torch.ones(2)
+    d = WeakIdKeyDictionary({a: 1})
+    d[b] = 2
+    assert d[a] == 1 and d[b] == 2 and len(d) == 2 and a in d and torch.ones(2) not in d and 3 not in d
+    assert [k is a for k in d] == [True, False] and (d | {}).copy() == d and dict(d.items())[b] == 2
+    reference = TensorWeakRef(b)
+    assert reference() is b
+    keys = iter(d)
+    assert next(keys) is a
+    del b
+    assert list(keys) == []  # went meanwhile
+    assert list(d.values()) == [1] and reference() is None
+
+
+def test_a_baton_has_one_holder(tmp_path):
+    from tessera.utils.file_baton import FileBaton
+
+    path = str(tmp_path / "lock")
+    first, second = FileBaton(path, 0.01), FileBaton(path, 0.01, warn_after_seconds=0.02)
+    assert first.try_acquire() and not second.try_acquire()
+    timer = threading.Timer(0.2, first.release)
+    timer.start()
+    with pytest.warns(UserWarning, match="lock"):
+        second.wait()
+    timer.join()
+    assert second.try_acquire()
+    second.release()
+
+
+def test_throughput_of_threads():
+    bench = torch.utils.ThroughputBenchmark(torch.nn.Linear(2, 3))
+    with pytest.raises(RuntimeError, match="inputs"):
+        bench.benchmark()
+    bench.add_input(torch.ones(1, 2))
+    assert bench.run_once(torch.ones(1, 2)).shape == (1, 3)
+    stats = bench.benchmark(num_calling_threads=2, num_warmup_iters=1, num_iters=20)
+    assert stats.num_iters == 20 and stats.iters_per_second > 0 and "Total time" in str(stats)
+    bench.add_input(torch.ones(1, 5))
+    with pytest.raises(RuntimeError):
+        bench.benchmark(num_iters=20)

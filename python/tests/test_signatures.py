@@ -58,6 +58,7 @@ UNREAD = {
         "segments, which this returns, have no traces; _snapshot has both",
     ),
     "tessera.nn.utils._computed.Computed.__call__": ("inputs", HOOK),
+    "tessera.utils.benchmark.utils.fuzzer.FuzzedTensor.default_tensor_constructor": ("kwargs", HOOK),
     "tessera.package.package_importer.PackageImporter.__import__": ("locals", LOADER),
     "tessera.nn._functional.spatial.max_pool1d_with_indices": ("return_indices", INDICES),
     "tessera.nn._functional.spatial.max_pool2d_with_indices": ("return_indices", INDICES),

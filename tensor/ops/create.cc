@@ -1,6 +1,8 @@
 // Making tensors: memory, constants, ranges.
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <limits>
 
 #include "tensor/core/device_hooks.h"
 #include "tensor/core/warning.h"
@@ -41,6 +43,16 @@ Tensor new_tensor(IntList sizes, IntList strides, DType dtype, Device device, st
   return tensor_from_storage(allocate_pinned(shape.storage()->nbytes()), sizes, shape.strides(), 0, dtype);
 }
 
+// Null, or what fills memory that nothing was written to. (A pointer, so that programs that don't ask for it don't link
+// it.)
+std::atomic<void (*)(const Tensor&)> g_fill_uninitialized{nullptr};
+
+Tensor uninitialized(Tensor t) {
+  if (auto* fill = g_fill_uninitialized.load(std::memory_order_relaxed)) [[unlikely]]
+    fill(t);
+  return t;
+}
+
 Tensor like(const Tensor& self, std::optional<DType> dtype, std::optional<Device> device,
             std::optional<MemoryFormat> format, std::optional<bool> pin = {}) {
   const MemoryFormat f = format.value_or(MemoryFormat::kPreserve);
@@ -72,7 +84,19 @@ void write_sequence(const Tensor& out, const cpu::Sequence& s) {
   write_through(out, [&](void* p) { TESSERA_ON(out.device(), run_sequence)(s, out.dtype(), p); });
 }
 
+// What no result should look like: nan, else the largest number.
+void fill_conspicuous(const Tensor& t) {
+  if (t.is_floating_point() || t.is_complex())
+    fill_raw(t, std::numeric_limits<double>::quiet_NaN(), false);
+  else if (t.dtype() == DType::kBool)
+    fill_raw(t, int64_t{1}, false);
+  else
+    fill_raw(t, static_cast<int64_t>(~uint64_t{0} >> (64 - 8 * t.item_size() + (is_signed(t.dtype()) ? 1 : 0))), false);
+}
+
 }  // namespace
+
+void set_fill_uninitialized_memory(bool on) { g_fill_uninitialized = on ? &fill_conspicuous : nullptr; }
 
 Tensor make_filled(IntList sizes, const Scalar& value, DType dtype, Device device) {
   const Tensor r = empty_tensor(sizes, {}, dtype, factory_device(device));
@@ -91,14 +115,14 @@ Tensor empty_memory_format_kernel(SymIntList size, std::optional<DType> dtype, s
                                   std::optional<MemoryFormat> format) {
   TESSERA_CHECK(format.value_or(MemoryFormat::kContiguous) != MemoryFormat::kPreserve,
                 "empty(): preserve_format is only for the functions that end in _like");
-  return new_tensor(size.ints(), strides_for(format.value_or(MemoryFormat::kContiguous), size.ints()),
-                    factory_dtype(dtype), factory_device(device), pin);
+  return uninitialized(new_tensor(size.ints(), strides_for(format.value_or(MemoryFormat::kContiguous), size.ints()),
+                                  factory_dtype(dtype), factory_device(device), pin));
 }
 Tensor empty_strided_kernel(SymIntList size, SymIntList stride, std::optional<DType> dtype, std::optional<Layout>,
                             std::optional<Device> device, std::optional<bool> pin) {
   TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ",
                 size.size());
-  return new_tensor(size.ints(), stride.ints(), factory_dtype(dtype), factory_device(device), pin);
+  return uninitialized(new_tensor(size.ints(), stride.ints(), factory_dtype(dtype), factory_device(device), pin));
 }
 Tensor empty_permuted_kernel(SymIntList size, IntList order, std::optional<DType> dtype, std::optional<Layout>,
                              std::optional<Device> device, std::optional<bool>) {
@@ -117,11 +141,11 @@ Tensor empty_permuted_kernel(SymIntList size, IntList order, std::optional<DType
     strides[order[k]] = stride;
     stride *= std::max<int64_t>(size.ints()[order[k]], 1);
   }
-  return empty_tensor(size.ints(), strides, factory_dtype(dtype), factory_device(device));
+  return uninitialized(empty_tensor(size.ints(), strides, factory_dtype(dtype), factory_device(device)));
 }
 Tensor empty_like_kernel(const Tensor& self, std::optional<DType> dtype, std::optional<Layout>,
                          std::optional<Device> device, std::optional<bool> pin, std::optional<MemoryFormat> format) {
-  return like(self, dtype, device, format, pin);
+  return uninitialized(like(self, dtype, device, format, pin));
 }
 Tensor full_like_kernel(const Tensor& self, const Scalar& value, std::optional<DType> dtype, std::optional<Layout>,
                         std::optional<Device> device, std::optional<bool>, std::optional<MemoryFormat> format) {
@@ -141,14 +165,15 @@ Tensor full_value(SymIntList size, const Scalar& value, std::optional<DType> dty
 }
 Tensor new_empty_kernel(const Tensor& self, SymIntList size, std::optional<DType> dtype, std::optional<Layout>,
                         std::optional<Device> device, std::optional<bool>) {
-  return empty_tensor(size.ints(), {}, dtype.value_or(self.dtype()), factory_device(device ? device : self.device()));
+  return uninitialized(
+      empty_tensor(size.ints(), {}, dtype.value_or(self.dtype()), factory_device(device ? device : self.device())));
 }
 Tensor new_empty_strided_kernel(const Tensor& self, SymIntList size, SymIntList stride, std::optional<DType> dtype,
                                 std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {
   TESSERA_CHECK(size.size() == stride.size(), "mismatch in length of strides and shape: ", stride.size(), " and ",
                 size.size());
-  return empty_tensor(size.ints(), stride.ints(), dtype.value_or(self.dtype()),
-                      factory_device(device ? device : self.device()));
+  return uninitialized(empty_tensor(size.ints(), stride.ints(), dtype.value_or(self.dtype()),
+                                    factory_device(device ? device : self.device())));
 }
 Tensor new_full_kernel(const Tensor& self, SymIntList size, const Scalar& value, std::optional<DType> dtype,
                        std::optional<Layout>, std::optional<Device> device, std::optional<bool>) {

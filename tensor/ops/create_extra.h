@@ -11,6 +11,10 @@ namespace tessera::kernels {
 DType factory_dtype(std::optional<DType> dtype);
 Device factory_device(std::optional<Device> device);
 
+// Whether the tensors that empty() and its like return have nan, or the largest number, in all elements: for programs
+// that must not depend on what memory happened to hold. For the process; false at first.
+void set_fill_uninitialized_memory(bool on);
+
 Tensor make_filled(IntList sizes, const Scalar& value, DType dtype, Device device);
 Tensor make_filled_like(const Tensor& self, const Scalar& value, std::optional<DType> dtype,
                         std::optional<Device> device, std::optional<MemoryFormat> format);
