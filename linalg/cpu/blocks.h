@@ -170,6 +170,14 @@ void for_matrices(int64_t count, int64_t work, F&& f) {
   });
 }
 
+// Error unless `count` pivots (negative ones, too, if there are blocks of two) are numbers of one of `rows` rows.
+inline void check_pivots(const char* name, const int32_t* pivots, int64_t count, int64_t rows, bool in_blocks) {
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t p = in_blocks && pivots[i] < 0 ? -static_cast<int64_t>(pivots[i]) : pivots[i];
+    TESSERA_CHECK(p >= 1 && p <= rows, name, ": expected pivots between 1 and ", rows, ", but got ", pivots[i]);
+  }
+}
+
 // What more than one driver calls.
 
 // b = A^-1 b for a triangle, n x n, b: n x width.

@@ -154,7 +154,7 @@ class LdlSolve {
   int64_t size_at(int64_t k) const { return pivots_[k] < 0 && k + 1 < n_ ? 2 : 1; }
   void exchange(int64_t k) {
     const int64_t p = std::abs(static_cast<int64_t>(pivots_[k])) - 1;
-    if (p == k || p < 0 || p >= n_) return;
+    if (p == k) return;
     for (int64_t j = 0; j < width_; ++j) std::swap(b_(k, j), b_(p, j));
   }
   void subtract(int64_t i, int64_t k, T factor) {
@@ -204,6 +204,7 @@ void run_ldl_factor(DType dtype, const MatrixBatch& a, bool hermitian, int32_t* 
 
 void run_ldl_solve(DType dtype, const MatrixBatch& ld, const int32_t* pivots, bool hermitian, const MatrixBatch& b) {
   const int64_t n = b.rows;
+  check_pivots("LDL solution", pivots, b.count * n, n, true);
   visit_matrix_dtype(dtype, "LDL solution", [&]<class T>(T) {
     for_matrices(b.count, n * n * b.cols, [&](int64_t i) {
       LdlSolve<T>(n, view_of<T>(ld, i).reading(), pivots + i * n, hermitian && kIsComplex<T>, view_of<T>(b, i), b.cols)

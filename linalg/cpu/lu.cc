@@ -154,6 +154,7 @@ void run_lu_factor(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* 
 void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, SystemForm form, const MatrixBatch& b) {
   const int64_t n = b.rows;
   if (b.count == 0 || n == 0 || b.cols == 0) return;
+  check_pivots("LU solution", pivots, b.count * n, n, false);
   const auto permute = [&](bool back) {
     visit_matrix_dtype(dtype, "LU solution", [&]<class T>(T) {
       for_matrices(b.count, n * b.cols,
@@ -194,6 +195,7 @@ void run_determinant(DType dtype, const MatrixBatch& lu, const int32_t* pivots, 
 }
 
 void run_unpack_pivots(const int32_t* pivots, int64_t count, int64_t size, int64_t rows, int64_t* to) {
+  check_pivots("lu_unpack", pivots, count * size, rows, false);
   for_matrices(count, rows, [&](int64_t b) {
     int64_t* const order = to + b * rows;
     for (int64_t i = 0; i < rows; ++i) order[i] = i;
