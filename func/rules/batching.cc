@@ -40,15 +40,18 @@ Tensor in_front(const Part& p, int64_t batch) {
   return expand(p.value, IntList(sizes));
 }
 
-Tensor in_front_padded(const Part& p, int64_t rank) {
-  if (!p.batched()) return p.value;
-  Tensor t = move_to_front(p.value, p.batch_dim);
-  const int64_t lacking = rank - p.rank();
-  if (lacking <= 0) return t;
-  IntVector sizes{t.sizes()[0]}, strides{t.strides()[0]};
-  sizes.insert(sizes.end(), static_cast<size_t>(lacking), 1);
+// With `count` dimensions of one element behind the first.
+static Tensor view_with_ones(const Tensor& t, int64_t count) {
+  if (count <= 0) return t;
+  IntVector sizes{t.sizes()[0]};
+  sizes.insert(sizes.end(), static_cast<size_t>(count), 1);
   sizes.insert(sizes.end(), t.sizes().begin() + 1, t.sizes().end());
   return view(t, IntList(sizes));
+}
+
+Tensor in_front_padded(const Part& p, int64_t rank) {
+  if (!p.batched()) return p.value;
+  return view_with_ones(move_to_front(p.value, p.batch_dim), rank - p.rank());
 }
 
 Tensor folded(const Part& p, int64_t batch, int64_t dim) {
@@ -183,9 +186,45 @@ Value with_batch_size(const Value& sizes, int64_t batch) {
   return Value::of(std::move(r));
 }
 
+// Batches of matrices broadcast by dimensions that count from the last: each argument gets as many of them, behind the
+// batch of the level. A vector of an equation, which only the same batch tells from a matrix, gets all of it.
+void align_matrices(const BatchCall& c, std::vector<Value>& args) {
+  const auto own_batch = [&](size_t i) {
+    const Tensor& t = c.args[i].tensor();
+    const bool is_list = !t.is_floating_point() && !t.is_complex();  // of pivots
+    return t.dim() - (is_list ? 1 : 2);
+  };
+  const auto is_matrices = [&](size_t i) { return c.args[i].is_tensor() && c.args[i].tensor().defined(); };
+  if (!is_matrices(0)) return;
+  const IntList first = c.args[0].tensor().sizes();
+  int64_t most = 0;
+  for (size_t i = 0; i < args.size(); ++i)
+    if (is_matrices(i)) most = std::max(most, own_batch(i));
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!is_matrices(i)) continue;
+    const IntList sizes = c.args[i].tensor().sizes();
+    IntVector wanted{c.batch};
+    const bool is_vector = i == 1 && c.plan.schema.base_name() == "_linalg_solve_ex" &&
+                           (sizes.size() == 1 || (sizes.size() + 1 == first.size() &&
+                                                  std::equal(sizes.begin(), sizes.end(), first.begin())));
+    if (is_vector) {
+      wanted.insert(wanted.end(), first.begin(), first.end() - 1);
+      const int64_t lacking = static_cast<int64_t>(first.size()) - 1 - static_cast<int64_t>(sizes.size());
+      args[i] = Value::of(expand(view_with_ones(args[i].tensor(), lacking), IntList(wanted)));
+    } else if (own_batch(i) < most) {
+      args[i] = Value::of(view_with_ones(args[i].tensor(), most - own_batch(i)));
+    }
+  }
+}
+
+bool is_linear_algebra(std::string_view name) {
+  return name.substr(0, 7) == "linalg_" || name.substr(0, 8) == "_linalg_";
+}
+
 void run_front(const BatchCall& c) {
   std::vector<Value> args = copy_args(c);
   bring_tensors_in_front(c, args, false);
+  if (is_linear_algebra(c.plan.schema.base_name())) align_matrices(c, args);
   for (size_t i = 0; i < args.size(); ++i) {
     if (c.plan.roles[i] != Role::kSizes) continue;
     // -1 stands for what is left of one element.

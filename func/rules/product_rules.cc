@@ -87,6 +87,7 @@ void addr_rule(const BatchCall& c) {
 }
 
 constexpr WrittenRule kRules[] = {
+    {"lu_unpack", Family::kFront},
     {"mm", Family::kWritten, mm_rule},
     {"bmm", Family::kWritten, bmm_rule},
     {"mv", Family::kWritten, mv_rule},

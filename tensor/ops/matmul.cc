@@ -12,6 +12,11 @@
 #include "tensor/ops/result_memory.h"
 #include "tensor/ops/structured.h"
 
+namespace tessera::linalg {
+// Of library //linalg, which depends on this one: null in programs without it.
+[[gnu::weak]] Tensor inverse(const Tensor& A);
+}  // namespace tessera::linalg
+
 namespace tessera::kernels {
 namespace {
 
@@ -383,9 +388,12 @@ Tensor multi_dot_impl(TensorList tensors) {
 Tensor matrix_power_impl(const Tensor& self, int64_t n) {
   TESSERA_CHECK(self.dim() >= 2 && self.size(-1) == self.size(-2),
                 "linalg.matrix_power: A must be batches of square matrices, but they are ", shape_string(self.sizes()));
-  TESSERA_CHECK(n >= 0, "matrix_power: negative powers need the inverse of the linalg library, got n = ", n);
   Tensor result, square = self;
-  for (int64_t k = n; k > 0; k >>= 1) {
+  if (n < 0) {
+    TESSERA_CHECK(linalg::inverse, "matrix_power: n = ", n, " needs the inverse, which library //linalg has: link it");
+    square = linalg::inverse(self);
+  }
+  for (uint64_t k = n < 0 ? -static_cast<uint64_t>(n) : n; k > 0; k >>= 1) {
     if (k & 1) result = result.defined() ? matmul(result, square) : square;
     if (k > 1) square = matmul(square, square);
   }

@@ -1,0 +1,121 @@
+// Triangular systems: blocks on the diagonal by their kernel, what is beside them by products.
+#include <cmath>
+
+#include "linalg/cpu/blocks.h"
+
+namespace tessera::cpu {
+namespace factor {
+namespace {
+
+constexpr int64_t kStrip = 64;  // columns of b that a thread takes at once
+
+// A triangle on the diagonal, brought to lower form by rows: an upper one from the last row to the first.
+template <class T>
+class DiagonalBlock {
+ public:
+  DiagonalBlock(int64_t n, View<const T> a, TriangularForm form) : n_(n), form_(form) {
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t from = form.upper ? n - 1 - i : i;
+      for (int64_t j = 0; j < i; ++j) l_[i * kBlock + j] = conj_if(a(from, form.upper ? n - 1 - j : j), form.conj);
+      if (form.unit) continue;
+      diagonal_[i] = conj_if(a(from, from), form.conj);
+      inverse_[i] = T(1) / diagonal_[i];
+      exact_ = exact_ || !std::isnormal(size_of(diagonal_[i])) || !std::isnormal(size_of(inverse_[i]));
+    }
+  }
+
+  // `width` columns of x.
+  void solve(T* x, int64_t ldx, int64_t width) const {
+    if (form_.upper) {
+      x += (n_ - 1) * ldx;
+      ldx = -ldx;
+    }
+    if (exact_) return divide(x, ldx, width);
+    block_kernels<T>().solve_block(n_, l_, kBlock, form_.unit ? nullptr : inverse_, x, ldx, width);
+  }
+
+ private:
+  // Where reciprocals of the diagonal are not as good as divisions.
+  void divide(T* x, int64_t ldx, int64_t width) const {
+    for (int64_t i = 0; i < n_; ++i) {
+      T* const row = x + i * ldx;
+      for (int64_t p = 0; p < i; ++p)
+        for (int64_t j = 0; j < width; ++j) row[j] -= l_[i * kBlock + p] * x[p * ldx + j];
+      for (int64_t j = 0; j < width; ++j) row[j] /= diagonal_[i];
+    }
+  }
+
+  int64_t n_;
+  TriangularForm form_;
+  bool exact_ = false;
+  T l_[kBlock * kBlock], diagonal_[kBlock], inverse_[kBlock];
+};
+
+template <class T>
+void solve_columns(int64_t n, const DiagonalBlock<T>& block, View<T> b, int64_t width) {
+  if (b.col_stride == 1 || width == 1) return block.solve(b.data, b.row_stride, width);
+  const ScratchArray<T> rows(n * kStrip);
+  for (int64_t j = 0; j < width; ++j)
+    for (int64_t i = 0; i < n; ++i) rows[i * kStrip + j] = b(i, j);
+  block.solve(rows.get(), kStrip, width);
+  for (int64_t j = 0; j < width; ++j)
+    for (int64_t i = 0; i < n; ++i) b(i, j) = rows[i * kStrip + j];
+}
+
+}  // namespace
+
+template <class T>
+void solve_triangle(int64_t n, int64_t width, View<const T> a, TriangularForm form, View<T> b) {
+  if (n == 0 || width == 0) return;
+  if (n <= kBlock) {
+    const DiagonalBlock<T> block(n, a, form);
+    parallel_for(width, kStrip, [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin; j < end; j += kStrip)
+        solve_columns(n, block, b.from(0, j), std::min(kStrip, end - j));
+    });
+    return;
+  }
+  const int64_t top = (n / 2 + kBlock - 1) / kBlock * kBlock, rest = n - top;
+  if (form.upper) {
+    solve_triangle(rest, width, a.from(top, top), form, b.from(top, 0));
+    subtract_product<T>(top, width, rest, a.from(0, top), b.from(top, 0).reading(), b, form.conj);
+    solve_triangle(top, width, a, form, b);
+  } else {
+    solve_triangle(top, width, a, form, b);
+    subtract_product<T>(rest, width, top, a.from(top, 0), b.reading(), b.from(top, 0), form.conj);
+    solve_triangle(rest, width, a.from(top, top), form, b.from(top, 0));
+  }
+}
+
+#define TESSERA_INSTANCES(T) \
+  template void solve_triangle(int64_t, int64_t, View<const T>, TriangularForm, View<T>);
+TESSERA_INSTANCES(float)
+TESSERA_INSTANCES(double)
+TESSERA_INSTANCES(std::complex<float>)
+TESSERA_INSTANCES(std::complex<double>)
+#undef TESSERA_INSTANCES
+
+}  // namespace factor
+
+void run_triangular_solve(DType dtype, const MatrixBatch& a, TriangularForm form, const MatrixBatch& b) {
+  using namespace factor;
+  const int64_t n = b.rows, width = b.cols;
+  if (b.count == 0 || n == 0 || width == 0) return;
+  visit_matrix_dtype(dtype, "triangular solve", [&]<class T>(T) {
+    if (is_lockstep<T>(b.count, n, width)) {
+      for_groups<T>(b.count, n, std::max(n, width), [&](int64_t first, int64_t count) {
+        const View<T> l = view_of<T>(a, first), x = view_of<T>(b, first);
+        const int64_t last = form.upper ? n - 1 : 0, sign = form.upper ? -1 : 1;
+        block_kernels<T>().small_solve(
+            count, n, width, {l.at(last, last), a.batch_stride, sign * l.row_stride, sign * l.col_stride}, form.unit,
+            form.conj, {x.at(last, 0), b.batch_stride, sign * x.row_stride, x.col_stride});
+      });
+      return;
+    }
+    for_matrices(b.count, n * n * width / 2, [&](int64_t i) {
+      solve_triangle<T>(n, width, view_of<T>(a, i).reading(), form, view_of<T>(b, i));
+    });
+  });
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,321 @@
+// The operators that factor, solve, invert and take determinants: shapes, checks, and memory for the engines.
+#include "linalg/engine/factor.h"
+#include "linalg/factor.h"
+#include "linalg/factor_kernels.h"
+#include "linalg/matrix.h"
+#include "tensor/ops/api.h"
+#include "tensor/ops/create_kernels.h"
+
+namespace tessera::kernels {
+namespace {
+
+using linalg::batch_sizes;
+using linalg::matrices;
+using linalg::with_matrix;
+
+int64_t rows_of(const Tensor& A) { return A.sizes()[A.dim() - 2]; }
+int64_t cols_of(const Tensor& A) { return A.sizes()[A.dim() - 1]; }
+
+// Whether `matrices` can say where the matrices of t are, and their rows are dense: an engine that knows pivots works
+// by rows.
+ResultMemory copied_result(const Tensor& A, const Tensor& out) {
+  ResultMemory memory = linalg::dense_result(out);
+  copy__kernel(memory.tensor(), A, false);
+  return memory;
+}
+
+cpu::MatrixBatch transposed(const cpu::MatrixBatch& m) {
+  return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride};
+}
+
+OutputSpec like(const Tensor& A, IntList sizes) { return OutputSpec(A, sizes); }
+OutputSpec integers(const Tensor& A, IntList sizes) { return OutputSpec(sizes, DType::kInt32, A.device()); }
+// The sizes of vectors of n elements, one for each matrix.
+IntVector with_vector(IntList batch, int64_t n) {
+  IntVector sizes(batch.begin(), batch.end());
+  sizes.push_back(n);
+  return sizes;
+}
+
+// The matrices of t for each of `batch`, without a copy where one matrix serves all.
+Tensor for_batch(const Tensor& t, IntList batch) {
+  const int64_t lacking = static_cast<int64_t>(batch.size()) - (t.dim() - 2);
+  IntVector sizes(batch.begin(), batch.end()), strides(batch.size(), 0);
+  for (int64_t d = 0; d < t.dim() - 2; ++d)
+    if (t.sizes()[d] != 1) strides[d + lacking] = t.strides()[d];
+  for (int64_t d = t.dim() - 2; d < t.dim(); ++d) {
+    sizes.push_back(t.sizes()[d]);
+    strides.push_back(t.strides()[d]);
+  }
+  return linalg::dense_batch(make_view(t, sizes, strides, t.storage_offset()), batch);
+}
+
+// Pivots of n rows for each of `batch`, one list after the other.
+Tensor pivots_for_batch(const Tensor& pivots, IntList batch, int64_t n) {
+  const IntVector sizes = with_vector(batch, n);
+  if (pivots.is_contiguous() && std::equal(sizes.begin(), sizes.end(), pivots.sizes().begin(), pivots.sizes().end()))
+    return pivots;
+  const Tensor copy = empty_tensor(sizes, {}, DType::kInt32, pivots.device());
+  copy__kernel(copy, pivots, false);
+  return copy;
+}
+
+// Error unless A X = B (left), or X A = B, has matrices that fit.
+void check_equation(const char* name, const Tensor& A, const Tensor& B, bool left) {
+  linalg::check_square(name, A);
+  linalg::check_matrix(name, B, "B");
+  linalg::check_alike(name, A, B);
+  TESSERA_CHECK(cols_of(A) == (left ? rows_of(B) : cols_of(B)), name, ": Incompatible shapes of A and B for the equation ",
+                left ? "AX = B" : "XA = B", " (", rows_of(A), "x", cols_of(A), " and ", rows_of(B), "x", cols_of(B), ")");
+}
+
+// Error unless pivots are what a factorization of `matrix` gives.
+void check_pivots(const char* name, const Tensor& matrix, const Tensor& pivots) {
+  TESSERA_CHECK(pivots.dtype() == DType::kInt32, name, ": pivots should be a Tensor of scalar type torch.int32, but got ",
+                name_of(pivots.dtype()));
+  TESSERA_CHECK(pivots.device() == matrix.device(), name, ": Expected all tensors to be on the same device, but got ",
+                matrix.device().str(), " and ", pivots.device().str());
+  TESSERA_CHECK(pivots.dim() >= 1 && pivots.sizes().back() == rows_of(matrix), name,
+                ": Number of pivots per batch should be same as the dimension of the matrix, but got pivots of shape ",
+                shape_string(pivots.sizes()), " for matrices of ", rows_of(matrix), " rows");
+  const IntList batch = pivots.sizes().subspan(0, pivots.dim() - 1), wanted = batch_sizes(matrix);
+  TESSERA_CHECK(std::equal(batch.begin(), batch.end(), wanted.begin(), wanted.end()), name,
+                ": batch dimensions of the factorization and its pivots should be the same, but got ",
+                shape_string(wanted), " and ", shape_string(batch));
+}
+
+struct Factorization {
+  Tensor LU, pivots;
+};
+
+// LU of A in `LU`, `pivots` and `info`, which all have A's batch. info may be undefined.
+Factorization factor_into(const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& info) {
+  const ResultMemory lu = copied_result(A, LU), p(pivots);
+  const Tensor own_info = info.defined() ? Tensor() : empty_tensor(batch_sizes(A), {}, DType::kInt32, A.device());
+  const ResultMemory i(info.defined() ? info : own_info);
+  TESSERA_ON(A.device(), run_lu_factor)
+  (A.dtype(), matrices(lu.tensor()), static_cast<int32_t*>(p.data()), static_cast<int32_t*>(i.data()));
+  lu.finish();
+  p.finish();
+  i.finish();
+  return {lu.tensor(), p.tensor()};
+}
+
+// b = A^-1 b, or b A^-1.
+void solve_in_place(const Factorization& f, const Tensor& b, bool left, bool adjoint) {
+  if (b.numel() == 0) return;
+  const IntList batch = batch_sizes(b);
+  const Tensor lu = for_batch(f.LU, batch), pivots = pivots_for_batch(f.pivots, batch, rows_of(lu));
+  const cpu::SystemForm form{left ? adjoint : !adjoint, adjoint};
+  const cpu::MatrixBatch x = matrices(b);
+  TESSERA_ON(b.device(), run_lu_solve)
+  (b.dtype(), matrices(lu), static_cast<const int32_t*>(pivots.data_ptr()), form, left ? x : transposed(x));
+}
+
+}  // namespace
+
+// --- Cholesky
+
+std::array<OutputSpec, 2> linalg_cholesky_ex_meta(const Tensor& self, bool, bool) {
+  linalg::check_square("linalg.cholesky", self);
+  return {like(self, self.sizes()), integers(self, batch_sizes(self))};
+}
+void linalg_cholesky_ex_kernel(const Tensor& self, bool upper, bool check_errors, const Tensor& L, const Tensor& info) {
+  const ResultMemory l = copied_result(self, L), i(info);
+  TESSERA_ON(self.device(), run_cholesky)
+  (self.dtype(), matrices(l.tensor()), upper, static_cast<int32_t*>(i.data()));
+  l.finish();
+  i.finish();
+  if (check_errors) linalg::check_errors(info, "linalg.cholesky", self.dim() == 2);
+}
+
+// --- LU
+
+std::array<OutputSpec, 3> linalg_lu_factor_ex_meta(const Tensor& A, bool, bool) {
+  linalg::check_matrix("linalg.lu_factor", A);
+  return {like(A, A.sizes()), integers(A, with_vector(batch_sizes(A), std::min(rows_of(A), cols_of(A)))),
+          integers(A, batch_sizes(A))};
+}
+void linalg_lu_factor_ex_kernel(const Tensor& A, bool pivot, bool check_errors, const Tensor& LU, const Tensor& pivots,
+                                const Tensor& info) {
+  TESSERA_CHECK(pivot, "linalg.lu_factor: LU without pivoting is not implemented on the ",
+                A.device().is_cpu() ? "CPU" : A.device().str(), "; call it with pivot=True");
+  factor_into(A, LU, pivots, info);
+  if (check_errors) linalg::check_errors(info, "linalg.lu_factor", A.dim() == 2);
+}
+
+std::array<OutputSpec, 3> lu_unpack_meta(const Tensor& LU_data, const Tensor& LU_pivots, bool unpack_data,
+                                         bool unpack_pivots) {
+  TESSERA_CHECK(LU_data.dim() >= 2, "torch.lu_unpack: The input tensor LU_data must have at least 2 dimensions, but got ",
+                LU_data.dim());
+  const int64_t m = rows_of(LU_data), n = cols_of(LU_data), k = std::min(m, n);
+  if (unpack_pivots) {
+    TESSERA_CHECK(LU_pivots.dtype() == DType::kInt32,
+                  "torch.lu_unpack: LU_pivots is expected to be a tensor of torch.int32 dtype, but got ",
+                  name_of(LU_pivots.dtype()), "; use what torch.linalg.lu_factor gives");
+    const IntVector wanted = with_vector(batch_sizes(LU_data), k);
+    TESSERA_CHECK(std::equal(wanted.begin(), wanted.end(), LU_pivots.sizes().begin(), LU_pivots.sizes().end()),
+                  "torch.lu_unpack: Expected LU_pivots of shape ", shape_string(wanted), ", but got ",
+                  shape_string(LU_pivots.sizes()));
+  }
+  const IntList batch = batch_sizes(LU_data);
+  const IntVector none{0};
+  return {like(LU_data, unpack_pivots ? with_matrix(batch, m, m) : none),
+          like(LU_data, unpack_data ? with_matrix(batch, m, k) : none),
+          like(LU_data, unpack_data ? with_matrix(batch, k, n) : none)};
+}
+void lu_unpack_kernel(const Tensor& LU_data, const Tensor& LU_pivots, bool unpack_data, bool unpack_pivots,
+                      const Tensor& P, const Tensor& L, const Tensor& U) {
+  const int64_t m = rows_of(LU_data), n = cols_of(LU_data), k = std::min(m, n);
+  if (unpack_data) {
+    copy__kernel(L, tril(narrow(LU_data, -1, 0, k), -1), false);
+    fill_(diagonal(L, 0, -2, -1), Scalar(1));
+    copy__kernel(U, triu(narrow(LU_data, -2, 0, k)), false);
+  }
+  if (!unpack_pivots) return;
+  const IntList batch = batch_sizes(LU_data);
+  const Tensor pivots = pivots_for_batch(LU_pivots, batch, k);
+  const Tensor order = empty_tensor(with_matrix(batch, 1, m), {}, DType::kInt64, P.device());
+  int64_t count = 1;
+  for (int64_t s : batch) count *= s;
+  TESSERA_ON(P.device(), run_unpack_pivots)
+  (static_cast<const int32_t*>(pivots.data_ptr()), count, k, m, static_cast<int64_t*>(order.data_ptr()));
+  zero_(P);
+  if (P.numel()) scatter_(P, -2, order, Scalar(1));
+}
+
+OutputSpec linalg_lu_solve_meta(const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool) {
+  check_equation("linalg.lu_solve", LU, B, left);
+  check_pivots("linalg.lu_solve", LU, pivots);
+  return like(B, with_matrix(linalg::broadcast_batch(LU, B), rows_of(B), cols_of(B)));
+}
+void linalg_lu_solve_kernel(const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool adjoint,
+                            const Tensor& out) {
+  const ResultMemory x = copied_result(B, out);
+  solve_in_place({LU, pivots}, x.tensor(), left, adjoint);
+  x.finish();
+}
+
+// --- Equations
+
+std::array<OutputSpec, 4> _linalg_solve_ex_meta(const Tensor& A, const Tensor& B, bool left, bool) {
+  linalg::check_square("linalg.solve", A);
+  const bool vector = linalg::is_vector(A.sizes(), B.sizes());
+  TESSERA_CHECK(left || !vector, "linalg.solve: Vector broadcasting of the left hand side is not supported for left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1)");
+  const Tensor columns = vector ? unsqueeze(B, -1) : B;
+  check_equation("linalg.solve", A, columns, left);
+  const IntVector batch = linalg::broadcast_batch(A, columns);
+  return {like(A, vector ? with_vector(batch, rows_of(A)) : with_matrix(batch, rows_of(columns), cols_of(columns))),
+          like(A, A.sizes()), integers(A, with_vector(batch_sizes(A), rows_of(A))), integers(A, batch_sizes(A))};
+}
+void _linalg_solve_ex_kernel(const Tensor& A, const Tensor& B, bool left, bool check_errors, const Tensor& result,
+                             const Tensor& LU, const Tensor& pivots, const Tensor& info) {
+  const Factorization f = factor_into(A, LU, pivots, info);
+  const bool vector = linalg::is_vector(A.sizes(), B.sizes());
+  const Tensor out = vector ? unsqueeze(result, -1) : result;
+  const ResultMemory x = copied_result(vector ? unsqueeze(B, -1) : B, out);
+  solve_in_place(f, x.tensor(), left, false);
+  x.finish();
+  if (check_errors) linalg::check_errors(info, "linalg.solve", A.dim() == 2);
+}
+
+OutputSpec linalg_solve_triangular_meta(const Tensor& self, const Tensor& B, bool, bool left, bool) {
+  check_equation("linalg.solve_triangular", self, B, left);
+  return like(B, with_matrix(linalg::broadcast_batch(self, B), rows_of(B), cols_of(B)));
+}
+void linalg_solve_triangular_kernel(const Tensor& self, const Tensor& B, bool upper, bool left, bool unitriangular,
+                                    const Tensor& out) {
+  const ResultMemory result = copied_result(B, out);
+  if (out.numel() != 0) {
+    const Tensor a = for_batch(self, batch_sizes(out));
+    const cpu::MatrixBatch m = matrices(a), x = matrices(result.tensor());
+    TESSERA_ON(out.device(), run_triangular_solve)
+    (out.dtype(), left ? m : transposed(m), {left ? upper : !upper, unitriangular, false}, left ? x : transposed(x));
+  }
+  result.finish();
+}
+
+// --- Inverses
+
+std::array<OutputSpec, 2> linalg_inv_ex_meta(const Tensor& A, bool) {
+  linalg::check_square("linalg.inv", A);
+  return {like(A, A.sizes()), integers(A, batch_sizes(A))};
+}
+void linalg_inv_ex_kernel(const Tensor& A, bool check_errors, const Tensor& inverse, const Tensor& info) {
+  const ResultMemory x = copied_result(A, inverse), i(info);
+  TESSERA_ON(A.device(), run_inverse)(A.dtype(), matrices(x.tensor()), static_cast<int32_t*>(i.data()));
+  x.finish();
+  i.finish();
+  if (check_errors) linalg::check_errors(info, "linalg.inv", A.dim() == 2);
+}
+
+// --- Determinants
+
+namespace {
+
+void determinant_into(const Tensor& A, const Tensor& value, const Tensor& sign, const Tensor& logabs, const Tensor& LU,
+                      const Tensor& pivots) {
+  const Factorization f = factor_into(A, LU, pivots, Tensor());
+  const ResultMemory v(value), s(sign), l(logabs);
+  TESSERA_ON(A.device(), run_determinant)
+  (A.dtype(), matrices(f.LU), static_cast<const int32_t*>(f.pivots.data_ptr()), {v.data(), s.data(), l.data()});
+  for (const ResultMemory* m : {&v, &s, &l})
+    if (m->tensor().defined()) m->finish();
+}
+
+}  // namespace
+
+std::array<OutputSpec, 3> _linalg_det_meta(const Tensor& A) {
+  linalg::check_square("linalg.det", A);
+  return {like(A, batch_sizes(A)), like(A, A.sizes()), integers(A, with_vector(batch_sizes(A), rows_of(A)))};
+}
+void _linalg_det_kernel(const Tensor& A, const Tensor& result, const Tensor& LU, const Tensor& pivots) {
+  determinant_into(A, result, Tensor(), Tensor(), LU, pivots);
+}
+
+std::array<OutputSpec, 4> _linalg_slogdet_meta(const Tensor& A) {
+  linalg::check_square("linalg.slogdet", A);
+  return {like(A, batch_sizes(A)), OutputSpec(batch_sizes(A), to_real(A.dtype()), A.device()), like(A, A.sizes()),
+          integers(A, with_vector(batch_sizes(A), rows_of(A)))};
+}
+void _linalg_slogdet_kernel(const Tensor& A, const Tensor& sign, const Tensor& logabsdet, const Tensor& LU,
+                            const Tensor& pivots) {
+  determinant_into(A, Tensor(), sign, logabsdet, LU, pivots);
+}
+
+// --- Indefinite matrices
+
+std::array<OutputSpec, 3> linalg_ldl_factor_ex_meta(const Tensor& self, bool, bool) {
+  linalg::check_square("linalg.ldl_factor", self);
+  return {like(self, self.sizes()), integers(self, with_vector(batch_sizes(self), rows_of(self))),
+          integers(self, batch_sizes(self))};
+}
+void linalg_ldl_factor_ex_kernel(const Tensor& self, bool hermitian, bool check_errors, const Tensor& LD,
+                                 const Tensor& pivots, const Tensor& info) {
+  const ResultMemory ld = copied_result(self, LD), p(pivots), i(info);
+  TESSERA_ON(self.device(), run_ldl_factor)
+  (self.dtype(), matrices(ld.tensor()), hermitian, static_cast<int32_t*>(p.data()), static_cast<int32_t*>(i.data()));
+  ld.finish();
+  p.finish();
+  i.finish();
+  if (check_errors) linalg::check_errors(info, "linalg.ldl_factor", self.dim() == 2);
+}
+
+OutputSpec linalg_ldl_solve_meta(const Tensor& LD, const Tensor& pivots, const Tensor& B, bool) {
+  check_equation("linalg.ldl_solve", LD, B, true);
+  check_pivots("linalg.ldl_solve", LD, pivots);
+  return like(B, with_matrix(linalg::broadcast_batch(LD, B), rows_of(B), cols_of(B)));
+}
+void linalg_ldl_solve_kernel(const Tensor& LD, const Tensor& pivots, const Tensor& B, bool hermitian,
+                             const Tensor& out) {
+  const ResultMemory x = copied_result(B, out);
+  if (out.numel() != 0) {
+    const IntList batch = batch_sizes(out);
+    const Tensor ld = for_batch(LD, batch), p = pivots_for_batch(pivots, batch, rows_of(LD));
+    TESSERA_ON(out.device(), run_ldl_solve)
+    (out.dtype(), matrices(ld), static_cast<const int32_t*>(p.data_ptr()), hermitian, matrices(x.tensor()));
+  }
+  x.finish();
+}
+
+}  // namespace tessera::kernels
