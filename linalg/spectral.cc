@@ -35,7 +35,8 @@ OutputSpec reals(const Tensor& A, int64_t count) {
 
 bool reads_lower(std::string_view UPLO) {
   const char c = UPLO.size() == 1 ? UPLO[0] : '\0';
-  TESSERA_CHECK(c == 'L' || c == 'l' || c == 'U' || c == 'u', "Expected UPLO argument to be 'L' or 'U', but got ", UPLO);
+  TESSERA_CHECK(c == 'L' || c == 'l' || c == 'U' || c == 'u', "Expected UPLO argument to be 'L' or 'U', but got ",
+                UPLO);
   return c == 'L' || c == 'l';
 }
 
@@ -50,8 +51,8 @@ namespace linalg {
 
 bool vectors_are_wanted(const Tensor& A) {
   // A tensor of a transform does not tell what is differentiated outside of it.
-  const DispatchKeySet plain = kBackendKeys | kAutogradKeys | DispatchKey::kADInplaceOrView | DispatchKey::kConjugate |
-                               DispatchKey::kNegative;
+  const DispatchKeySet plain =
+      kBackendKeys | kAutogradKeys | DispatchKey::kADInplaceOrView | DispatchKey::kConjugate | DispatchKey::kNegative;
   return (A.requires_grad() && grad_mode_enabled()) || !(A.keys() - plain).empty();
 }
 
@@ -104,7 +105,8 @@ void _linalg_eigh_kernel(const Tensor& A, std::string_view UPLO, bool compute_v,
 std::array<OutputSpec, 3> _linalg_svd_meta(const Tensor& A, bool full_matrices, bool compute_uv,
                                            std::optional<std::string_view> driver) {
   linalg::check_matrix("linalg.svd", A);
-  TESSERA_CHECK(!driver || A.is_cuda(), "linalg.svd: the keyword argument `driver=` is only supported for CUDA tensors");
+  TESSERA_CHECK(!driver || A.is_cuda(),
+                "linalg.svd: the keyword argument `driver=` is only supported for CUDA tensors");
   const int64_t m = A.size(-2), n = A.size(-1), k = std::min(m, n);
   return {compute_uv ? by_columns(A, m, full_matrices ? m : k) : nothing(A), reals(A, k),
           compute_uv ? by_columns(A, full_matrices ? n : k, n) : nothing(A)};

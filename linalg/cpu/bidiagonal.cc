@@ -266,8 +266,7 @@ bool bidiagonal_qr(double* d, double* e, int64_t n, int64_t extra, R* left, int6
   return true;
 }
 
-#define TESSERA_BIDIAGONAL(T) \
-  template void reduce_to_bidiagonal<T>(T*, int64_t, int64_t, double*, double*, T*, T*, T*)
+#define TESSERA_BIDIAGONAL(T) template void reduce_to_bidiagonal<T>(T*, int64_t, int64_t, double*, double*, T*, T*, T*)
 TESSERA_BIDIAGONAL(float);
 TESSERA_BIDIAGONAL(double);
 TESSERA_BIDIAGONAL(std::complex<float>);

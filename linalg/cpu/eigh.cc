@@ -18,7 +18,8 @@ class Eigh {
  public:
   using R = RealOf<T>;
 
-  Eigh(const Strided<T>& a, int64_t n, bool lower, R scale) : n_(n), scale_(scale), rows_(n * n), tau_(n), d_(n), e_(n) {
+  Eigh(const Strided<T>& a, int64_t n, bool lower, R scale)
+      : n_(n), scale_(scale), rows_(n * n), tau_(n), d_(n), e_(n) {
     // Row i holds column i of the lower triangle.
     T* const rows = rows_.get();
     const auto scaled = [scale](T x) { return x * scale; };
@@ -93,8 +94,7 @@ void eigh(const MatrixBatch& a, bool lower, RealOf<T>* values, const MatrixBatch
   if (std::any_of(info, info + a.count, [](int32_t i) { return i != 0; })) return;
   for_matrices(a.count, 4 * size * size * size, [&](int64_t k) {
     Eigh<T> work(matrix_of<T>(a, k), n, lower, scale_for(largest[k]));
-    const bool good =
-        vectors ? work.vectors(values + k * n, matrix_of<T>(*vectors, k)) : work.values(values + k * n);
+    const bool good = vectors ? work.vectors(values + k * n, matrix_of<T>(*vectors, k)) : work.values(values + k * n);
     if (!good) info[k] = 1;
   });
 }

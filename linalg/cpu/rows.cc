@@ -17,8 +17,8 @@ void TriangleF32(const Rows<float>& a, int64_t width, const float* const* c, flo
                  float* const* out) {
   TriangleRows(a, width, c, y, x, out);
 }
-void TriangleF64(const Rows<double>& a, int64_t width, const double* const* c, double* const* y,
-                 const double* const* x, double* const* out) {
+void TriangleF64(const Rows<double>& a, int64_t width, const double* const* c, double* const* y, const double* const* x,
+                 double* const* out) {
   TriangleRows(a, width, c, y, x, out);
 }
 void RotateF32(float* first, int64_t stride, int64_t n, int64_t count, const float* c, const float* s) {

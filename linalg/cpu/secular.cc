@@ -71,11 +71,11 @@ class Roots {
       done = hn::Or(done, good);
       if (hn::AllTrue(d_, done)) return true;
       // What has the values and slopes of the poles below, and of those above, with one pole for each.
-      const V to_low = hn::Sub(Apart<kSquared>(low_, origin_), x_), to_high = hn::Sub(Apart<kSquared>(high_, origin_), x_),
-              product = hn::Mul(to_low, to_high), c = hn::NegMulAdd(to_high, v.slope_above,
-                                                                    hn::NegMulAdd(to_low, v.slope_below, v.f)),
-              move = root_of(hn::MulSub(hn::Add(to_low, to_high), v.f, hn::Mul(product, slope)),
-                             hn::Mul(product, v.f), c);
+      const V to_low = hn::Sub(Apart<kSquared>(low_, origin_), x_),
+              to_high = hn::Sub(Apart<kSquared>(high_, origin_), x_), product = hn::Mul(to_low, to_high),
+              c = hn::NegMulAdd(to_high, v.slope_above, hn::NegMulAdd(to_low, v.slope_below, v.f)),
+              move =
+                  root_of(hn::MulSub(hn::Add(to_low, to_high), v.f, hn::Mul(product, slope)), hn::Mul(product, v.f), c);
       const V next = inside(hn::Add(x_, move), below, above);
       // No number between the bounds is left.
       done = hn::Or(done, hn::Or(hn::Eq(next, x_), hn::Or(hn::Eq(next, below), hn::Eq(next, above))));
@@ -167,7 +167,8 @@ void Weights(const Secular& s, SecularRoots roots, const double* z, double* exac
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t j = 0; j < s.n; j += lanes) {
     const int64_t count = s.n - j < lanes ? s.n - j : lanes;
-    const V pole = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), LoadSome(d, s.d + j, count), hn::Set(d, s.d[j])),
+    const V pole = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(count)), LoadSome(d, s.d + j, count),
+                                  hn::Set(d, s.d[j])),
             at = hn::Iota(d, static_cast<double>(j));
     const auto gap = [&](int64_t i) HWY_ATTR {
       return hn::Sub(Apart<kSquared>(pole, hn::Set(d, roots.origin[i])), hn::Set(d, roots.offset[i]));
@@ -175,8 +176,8 @@ void Weights(const Secular& s, SecularRoots roots, const double* z, double* exac
     V product = gap(s.n - 1);
     // Each root goes with a pole beside it, other than this one: factors stay near 1.
     for (int64_t i = 0; i + 1 < s.n; ++i) {
-      const V other = hn::IfThenElse(hn::Lt(hn::Set(d, static_cast<double>(i)), at), hn::Set(d, s.d[i]),
-                                     hn::Set(d, s.d[i + 1]));
+      const V other =
+          hn::IfThenElse(hn::Lt(hn::Set(d, static_cast<double>(i)), at), hn::Set(d, s.d[i]), hn::Set(d, s.d[i + 1]));
       product = hn::Mul(product, hn::Div(gap(i), Apart<kSquared>(pole, other)));
     }
     const V size = hn::Sqrt(hn::Abs(product));

@@ -170,7 +170,8 @@ std::vector<std::pair<std::string, Matrix<T>>> hermitian_matrices() {
     });
     add("second differences", n, [](int64_t i, int64_t j) { return T(i == j ? 2 : i == j + 1 ? -1 : 0); });
     add("graded", n, [&](int64_t i, int64_t j) {
-      return number<T>(g) * std::pow(R{10}, static_cast<R>(-12.0 * static_cast<double>(i + j) / static_cast<double>(n)));
+      return number<T>(g) *
+             std::pow(R{10}, static_cast<R>(-12.0 * static_cast<double>(i + j) / static_cast<double>(n)));
     });
     add("graded upwards", n, [&](int64_t i, int64_t j) {
       return number<T>(g) *
@@ -185,8 +186,10 @@ std::vector<std::pair<std::string, Matrix<T>>> hermitian_matrices() {
     add("glued", n, [&](int64_t i, int64_t j) {
       return T(i == j ? static_cast<R>(std::abs(10 - i % 21)) : i == j + 1 ? (i % 21 ? R{1} : R{1e-6}) : R{0});
     });
-    add("huge and tiny", n, [&](int64_t i, int64_t j) { return number<T>(g) * (i < n / 2 && j < n / 2 ? R{1} : R{1e-25}); });
-    add("of rank 2", n, [&](int64_t i, int64_t j) { return T(static_cast<R>((i + 1) * (j + 1) % 7 == 0 ? 1 : i + j)); });
+    add("huge and tiny", n,
+        [&](int64_t i, int64_t j) { return number<T>(g) * (i < n / 2 && j < n / 2 ? R{1} : R{1e-25}); });
+    add("of rank 2", n,
+        [&](int64_t i, int64_t j) { return T(static_cast<R>((i + 1) * (j + 1) % 7 == 0 ? 1 : i + j)); });
   }
   return all;
 }

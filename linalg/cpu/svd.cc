@@ -14,8 +14,8 @@ using namespace internal;
 // Up to this size QR serves for vectors as well.
 constexpr int64_t kSmall = 32;
 
-// The decomposition of a matrix with at least as many rows as columns: A, or where A is wide A^H, whose U and V are those
-// of A exchanged.
+// The decomposition of a matrix with at least as many rows as columns: A, or where A is wide A^H, whose U and V are
+// those of A exchanged.
 template <class T>
 class Svd {
  public:

@@ -15,8 +15,8 @@ MatrixRef matrix(const T* data, int64_t row_stride, int64_t col_stride = 1) {
   return {const_cast<T*>(data), row_stride, col_stride};
 }
 
-// Columns `begin` ... of a Hermitian matrix in rows, reduced while what is to come is left as it was: that is A - V W^H -
-// W V^H with the rows of V where the columns were, and those of W in `w`.
+// Columns `begin` ... of a Hermitian matrix in rows, reduced while what is to come is left as it was: that is A - V W^H
+// - W V^H with the rows of V where the columns were, and those of W in `w`.
 template <class T>
 class Panel {
  public:

@@ -141,9 +141,8 @@ class Conquest {
     const Secular secular{n, false, poles, weights};
     const SecularRoots roots{origin, offset};
     std::vector<char> good((n + kRoots - 1) / kRoots);
-    parallel_for(n, kRoots, [&](int64_t begin, int64_t end) {
-      good[begin / kRoots] = secular_roots(secular, begin, end, roots);
-    });
+    parallel_for(n, kRoots,
+                 [&](int64_t begin, int64_t end) { good[begin / kRoots] = secular_roots(secular, begin, end, roots); });
     if (std::find(good.begin(), good.end(), 0) != good.end()) return false;
     secular_weights(secular, roots, ends, weights);
     const std::vector<int64_t> places = RowJoin<R>::order(kept, part);

@@ -106,10 +106,10 @@ void apply_reflectors(const T* v, int64_t stride, int64_t count, int64_t shift, 
   }
 }
 
-#define TESSERA_VECTORS(T)                                                                                      \
-  template T make_reflector<T>(T*, int64_t, RealOf<T>*);                                                        \
-  template void block_factor<T>(const T*, int64_t, int64_t, int64_t, const T*, T*);                             \
-  template void apply_block<T>(const T*, int64_t, int64_t, int64_t, const T*, T*, int64_t, int64_t);            \
+#define TESSERA_VECTORS(T)                                                                           \
+  template T make_reflector<T>(T*, int64_t, RealOf<T>*);                                             \
+  template void block_factor<T>(const T*, int64_t, int64_t, int64_t, const T*, T*);                  \
+  template void apply_block<T>(const T*, int64_t, int64_t, int64_t, const T*, T*, int64_t, int64_t); \
   template void apply_reflectors<T>(const T*, int64_t, int64_t, int64_t, int64_t, const T*, T*, int64_t, int64_t)
 TESSERA_VECTORS(float);
 TESSERA_VECTORS(double);

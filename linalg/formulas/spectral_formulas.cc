@@ -58,14 +58,16 @@ Tensor linalg_eigh_backward(const Tensor& values_grad, const Tensor& vectors_gra
   if (!vectors_grad.defined()) return matmul(scale_columns(vectors, values_grad), back);
   const Tensor along = matmul(back, vectors_grad);
   if (vectors.is_complex()) check_phases("linalg_eigh_backward", imag(diagonal_of(along)));
-  Tensor inner = div(without_diagonal(along), differences(values));
+  // The Hermitian part alone: a Hermitian matrix has neighbours of its kind only.
+  Tensor inner = div(without_diagonal(sub(along, mH(along))), mul(differences(values), Scalar(2)));
   if (values_grad.defined()) inner = add(inner, diag_embed(values_grad));
   return matmul(vectors, matmul(inner, back));
 }
 
 std::tuple<Tensor, Tensor> linalg_eigh_tangents(const Tensor& A_t, const Tensor& values, const Tensor& vectors) {
   check_has_vectors("linalg_eigh", vectors, values, "compute_v");
-  const Tensor inner = matmul(mH(vectors), matmul(A_t, vectors)), diagonal = diagonal_of(inner);
+  const Tensor given = matmul(mH(vectors), matmul(A_t, vectors)), inner = mul(add(given, mH(given)), Scalar(0.5)),
+               diagonal = diagonal_of(inner);
   return {inner.is_complex() ? real(diagonal) : diagonal,
           matmul(vectors, div(without_diagonal(inner), differences(values)))};
 }
