@@ -51,7 +51,28 @@ FACTOR = {}
 
 ORTHOGONAL = {}
 
-SPECTRAL = {}
+_VECTORS = without_phases(1)
+_BOTH_VECTORS = without_phases(0, 2)
+
+SPECTRAL = {
+    "_linalg_eigh": [
+        Given(A=matrices(3, 3)).through(A=hermitian).seen(_VECTORS),
+        Given(A=matrices(2, 3, 3), UPLO="U").through(A=hermitian).seen(_VECTORS),
+    ],
+    "linalg_eigh": [Given(self=matrices(3, 3)).through(self=hermitian).seen(_VECTORS)],
+    "linalg_eigvalsh": [
+        Given(self=matrices(3, 3)).through(self=hermitian),
+        Given(self=matrices(2, 2, 2), UPLO="U").through(self=hermitian),
+    ],
+    "_linalg_svd": [
+        Given(A=matrices(3, 3), driver=None).seen(_BOTH_VECTORS),
+        Given(A=matrices(2, 4, 2), driver=None).seen(_BOTH_VECTORS),
+        Given(A=matrices(2, 3), driver=None).seen(_BOTH_VECTORS),
+    ],
+    "linalg_svd": [Given(A=matrices(3, 3), driver=None).seen(_BOTH_VECTORS)],
+    "linalg_svdvals": [Given(A=matrices(3, 2), driver=None), Given(A=matrices(2, 2, 3), driver=None)],
+    "svd": [Given(self=matrices(3, 2)).seen(_BOTH_VECTORS), Given(self=matrices(2, 3, 3)).seen(_BOTH_VECTORS)],
+}
 
 EIGEN = {}
 

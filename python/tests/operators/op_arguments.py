@@ -29,7 +29,7 @@ class Given:
         self.real = True
         return self
 
-    def through(self, **maps):
+    def through(self, /, **maps):
         """These arguments are functions of the tensors that are differentiated: {name: function}."""
         self.maps = maps
         return self
