@@ -71,4 +71,15 @@ void run_apply_reflections(DType dtype, MatrixBatch v, const void* tau, int64_t 
   });
 }
 
+void run_upper_triangle(DType dtype, MatrixBatch from, MatrixBatch to) {
+  visit_number(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for_matrices(to.count, static_cast<double>(to.rows * to.cols), [&](int64_t i) {
+      const Matrix<T> source = matrix_of<T>(from, i), target = matrix_of<T>(to, i);
+      for (int64_t r = 0; r < to.rows; ++r)
+        for (int64_t c = 0; c < to.cols; ++c) target(r, c) = r > c ? T(0) : source(r, c);
+    });
+  });
+}
+
 }  // namespace tessera::cpu

@@ -20,4 +20,7 @@ void run_householder_product(DType dtype, MatrixBatch q, const void* tau, int64_
 void run_apply_reflections(DType dtype, MatrixBatch v, const void* tau, int64_t reflections, int64_t tau_stride,
                            MatrixBatch c, bool left, bool adjoint);
 
+// to = the upper triangles of the first to.rows rows of `from`, zeros below them; both may be the same memory.
+void run_upper_triangle(DType dtype, MatrixBatch from, MatrixBatch to);
+
 }  // namespace tessera::cpu

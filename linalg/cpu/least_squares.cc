@@ -233,8 +233,13 @@ int32_t solve_full_rank(const Problem<T>& p, Real<T> scale) {
       q[i + j * ld] = (tall ? p.a(i, j) : conjugate(p.a(j, i))) * scale;
       zero &= q[i + j * ld] == T(0);
     }
-  if (zero) {
-    zero_rows(0, p.n, p);
+  if (zero) {  // x is zero, and all of b is left
+    const ScratchArray<T> column(p.m);
+    for (int64_t c = 0; c < p.columns; ++c) {
+      for (int64_t i = 0; i < p.m; ++i) column[i] = p.b(i, c);
+      const T left = T(norm(p.m, column.get()));
+      for (int64_t i = 0; i < rows; ++i) p.b(i, c) = i == p.n ? left : T(0);
+    }
     return 0;
   }
   factor_columns(rows, k, q, ld, tau);
