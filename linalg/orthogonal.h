@@ -1,0 +1,18 @@
+// What the operators of orthogonal factorizations share with their derivatives.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "tensor/core/tensor.h"
+
+namespace tessera::linalg {
+
+enum class QrMode : uint8_t { kReduced, kComplete, kR };
+// Error for other words than those of linalg.qr.
+QrMode qr_mode(std::string_view mode);
+
+// Whether linalg.lstsq takes b as one vector for each matrix of A, not as columns.
+inline bool is_vector(const Tensor& A, const Tensor& b) { return b.dim() == A.dim() - 1; }
+
+}  // namespace tessera::linalg
