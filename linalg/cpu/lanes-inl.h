@@ -1,0 +1,37 @@
+// Parts of vectors. Included once per SIMD target.
+#if defined(TESSERA_LINALG_LANES_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_LINALG_LANES_INL
+#undef TESSERA_LINALG_LANES_INL
+#else
+#define TESSERA_LINALG_LANES_INL
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::internal {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The first `count` lanes from memory, zeros in the others; and to memory.
+template <class D, class R = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadSome(D d, const R* from, int64_t count) {
+  HWY_ALIGN R all[64 / sizeof(R)] = {};
+  for (int64_t i = 0; i < count; ++i) all[i] = from[i];
+  return hn::Load(d, all);
+}
+template <class D, class R = hn::TFromD<D>>
+HWY_INLINE void StoreSome(hn::Vec<D> v, D d, R* to, int64_t count) {
+  HWY_ALIGN R all[64 / sizeof(R)];
+  hn::Store(v, d, all);
+  for (int64_t i = 0; i < count; ++i) to[i] = all[i];
+}
+template <class D>
+HWY_INLINE hn::TFromD<D> Total(D d, hn::Vec<D> v) {
+  return hn::GetLane(hn::SumOfLanes(d, v));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu::internal
+HWY_AFTER_NAMESPACE();
+
+#endif

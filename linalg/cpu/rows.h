@@ -1,0 +1,36 @@
+// Products with matrices whose rows are dense, and rotations of such rows: the memory-bound half of reductions to
+// condensed form. One thread; the same bits however rows (rows_dot) or columns (rows_axpy) are shared out.
+#pragma once
+
+#include <cstdint>
+
+namespace tessera::cpu::internal {
+
+// Rows of `n` numbers, `stride` apart. Complex ones are rows of twice as many reals, and products with them are two
+// real ones: `sides` is 1 or 2.
+template <class R>
+struct Rows {
+  const R* data;
+  int64_t stride, count, n;
+  int sides;
+};
+
+// out[q][i] = sum_j row_i[j] x[q][j].
+void rows_dot(const Rows<float>& a, const float* const* x, float* const* out);
+void rows_dot(const Rows<double>& a, const double* const* x, double* const* out);
+// y[q][j] += sum_i c[q][i] row_i[j].
+void rows_axpy(const Rows<float>& a, const float* const* c, float* const* y);
+void rows_axpy(const Rows<double>& a, const double* const* c, double* const* y);
+// Both, where row i begins at its column i (of `width` reals): y[q][j] += sum_{i <= j} c[q][i] row_i[j], and for
+// j > i alone out[q][i] = sum row_i[j] x[q][j]. a.data points at the first row's column 0; a.n counts reals.
+void rows_triangle(const Rows<float>& a, int64_t width, const float* const* c, float* const* y, const float* const* x,
+                   float* const* out);
+void rows_triangle(const Rows<double>& a, int64_t width, const double* const* c, double* const* y,
+                   const double* const* x, double* const* out);
+
+// For i = 0, 1 ... count - 1 the rows a = first + i stride, b = a + stride (which may be negative) become c[i] a +
+// s[i] b and c[i] b - s[i] a.
+void rotate_rows(float* first, int64_t stride, int64_t n, int64_t count, const float* c, const float* s);
+void rotate_rows(double* first, int64_t stride, int64_t n, int64_t count, const double* c, const double* s);
+
+}  // namespace tessera::cpu::internal

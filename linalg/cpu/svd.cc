@@ -1,0 +1,154 @@
+// Singular values and vectors.
+#include <numeric>
+#include <utility>
+
+#include "linalg/cpu/bidiagonal.h"
+#include "linalg/cpu/matrix_io.h"
+#include "linalg/cpu/spectral.h"
+
+namespace tessera::cpu {
+namespace {
+
+using namespace internal;
+
+// Up to this size QR serves for vectors as well.
+constexpr int64_t kSmall = 32;
+
+// The decomposition of a matrix with at least as many rows as columns: A, or where A is wide A^H, whose U and V are those
+// of A exchanged.
+template <class T>
+class Svd {
+ public:
+  using R = RealOf<T>;
+
+  Svd(const MatrixBatch& batch, int64_t k, R scale)
+      : wide_(batch.rows < batch.cols),
+        m_(std::max(batch.rows, batch.cols)),
+        n_(std::min(batch.rows, batch.cols)),
+        scale_(scale),
+        columns_(m_ * n_),
+        right_(n_ * n_),
+        tau_left_(n_),
+        tau_right_(n_),
+        d_(n_),
+        e_(n_),
+        order_(n_) {
+    const Strided<T> a = matrix_of<T>(batch, k);
+    if (wide_)
+      read_rows<T>(a, n_, m_, columns_.get(), m_, [scale](T x) { return conj_of(x * scale); });
+    else
+      read_rows<T>({a.data, a.col, a.row}, n_, m_, columns_.get(), m_, [scale](T x) { return x * scale; });
+    reduce_to_bidiagonal(columns_.get(), m_, n_, d_.get(), e_.get(), tau_left_.get(), right_.get(), tau_right_.get());
+    std::iota(order_.begin(), order_.end(), 0);
+  }
+
+  bool values(R* to) {
+    if (!bidiagonal_qr<R>(d_.get(), e_.get(), n_, 0, nullptr, 0, 0, nullptr, 0, 0)) return false;
+    std::sort(d_.get(), d_.get() + n_, std::greater<>());
+    put_values(to);
+    return true;
+  }
+
+  bool vectors(const MatrixBatch& u, R* to, const MatrixBatch& vh, int64_t k) {
+    const int64_t long_count = wide_ ? vh.rows : u.cols;  // how many vectors of m elements are asked for
+    ScratchArray<R> left(n_ * n_), right(n_ * n_);
+    if (!real_vectors(left.get(), right.get())) return false;
+    // Singular vectors in rows.
+    ScratchArray<T> long_rows(long_count * m_), short_rows(n_ * n_);
+    for (int64_t i = 0; i < long_count; ++i) {
+      T* const row = long_rows.get() + i * m_;
+      std::fill_n(row, m_, T{});
+      if (i < n_)
+        std::copy_n(left.get() + order_[i] * n_, n_, row);
+      else
+        row[i] = 1;
+    }
+    for (int64_t i = 0; i < n_; ++i) std::copy_n(right.get() + order_[i] * n_, n_, short_rows.get() + i * n_);
+    apply_reflectors<T>(columns_.get(), m_, n_, 0, m_, tau_left_.get(), long_rows.get(), m_, long_count);
+    apply_reflectors<T>(right_.get(), n_, n_ - 1, 1, n_, tau_right_.get(), short_rows.get(), n_, n_);
+    put(long_rows.get(), long_count, m_, short_rows.get(), matrix_of<T>(u, k), matrix_of<T>(vh, k));
+    put_values(to);
+    return true;
+  }
+
+ private:
+  bool real_vectors(R* left, R* right) {
+    if (false && n_ > kSmall) return bidiagonal_vectors(d_.get(), e_.get(), n_, left, right);
+    for (R* rows : {left, right}) {
+      std::fill_n(rows, n_ * n_, R{0});
+      for (int64_t i = 0; i < n_; ++i) rows[i * (n_ + 1)] = 1;
+    }
+    if (!bidiagonal_qr(d_.get(), e_.get(), n_, 0, left, n_, n_, right, n_, n_)) return false;
+    std::sort(order_.begin(), order_.end(),
+              [&](int64_t i, int64_t j) { return d_[i] != d_[j] ? d_[i] > d_[j] : i < j; });
+    return true;
+  }
+  void put_values(R* to) const {
+    for (int64_t i = 0; i < n_; ++i) to[i] = static_cast<R>(d_[order_[i]]) / scale_;
+  }
+  void put(const T* long_rows, int64_t long_count, int64_t m, const T* short_rows, Strided<T> u, Strided<T> vh) const {
+    const auto same = [](T x) { return x; };
+    const auto conjugate = [](T x) { return conj_of(x); };
+    const Strided<T> u_columns{u.data, u.col, u.row};
+    if (wide_) {
+      write_rows(short_rows, n_, n_, n_, u_columns, same);
+      write_rows(long_rows, m, long_count, m, vh, conjugate);
+    } else {
+      write_rows(long_rows, m, long_count, m, u_columns, same);
+      write_rows(short_rows, n_, n_, n_, vh, conjugate);
+    }
+  }
+
+  bool wide_;
+  int64_t m_, n_;
+  R scale_;
+  ScratchArray<T> columns_, right_, tau_left_, tau_right_;
+  ScratchArray<double> d_, e_;
+  std::vector<int64_t> order_;
+};
+
+// The identity, where there is no singular value.
+template <class T>
+void put_identity(const MatrixBatch& to) {
+  for (int64_t k = 0; k < to.count; ++k) {
+    const Strided<T> m = matrix_of<T>(to, k);
+    for (int64_t i = 0; i < to.rows; ++i)
+      for (int64_t j = 0; j < to.cols; ++j) m(i, j) = static_cast<T>(i == j ? 1 : 0);
+  }
+}
+
+template <class T>
+void svd(const MatrixBatch& a, const MatrixBatch* u, RealOf<T>* values, const MatrixBatch* vh, int32_t* info) {
+  using R = RealOf<T>;
+  const int64_t n = std::min(a.rows, a.cols);
+  if (n == 0) {
+    std::fill_n(info, a.count, 0);
+    if (!u) return;
+    put_identity<T>(*u);
+    put_identity<T>(*vh);
+    return;
+  }
+  std::vector<R> largest(a.count);
+  const double m = static_cast<double>(std::max(a.rows, a.cols)), size = static_cast<double>(n);
+  for_matrices(a.count, m * size, [&](int64_t k) {
+    largest[k] = largest_part(matrix_of<T>(a, k), a.rows, a.cols);
+    info[k] = std::isfinite(largest[k]) ? 0 : -1;
+  });
+  if (std::any_of(info, info + a.count, [](int32_t i) { return i != 0; })) return;
+  for_matrices(a.count, 8 * m * size * size, [&](int64_t k) {
+    Svd<T> work(a, k, scale_for(largest[k]));
+    if (!(u ? work.vectors(*u, values + k * n, *vh, k) : work.values(values + k * n))) info[k] = 1;
+  });
+}
+
+}  // namespace
+
+void run_svd(DType dtype, const MatrixBatch& a, const MatrixBatch* u, void* values, const MatrixBatch* vh,
+             int32_t* info) {
+  visit_element(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    svd<T>(a, u, static_cast<RealOf<T>*>(values), vh, info);
+  });
+}
+
+}  // namespace tessera::cpu
