@@ -192,7 +192,8 @@ template <class R>
 bool bidiagonal_qr(double* d, double* e, int64_t n, int64_t extra, R* left, int64_t left_stride, int64_t left_width,
                    R* right, int64_t right_stride, int64_t right_width) {
   if (n == 0) return true;
-  const double eps = std::numeric_limits<R>::epsilon() / 2;
+  // Where values are equal, what is beside them does not get below a few roundings of theirs.
+  const double eps = sizeof(R) == 8 ? 4 * std::numeric_limits<R>::epsilon() : std::numeric_limits<R>::epsilon() / 2;
   if (extra) {
     // What sticks out on the right is rotated away upwards.
     double out = e[n - 1];
