@@ -26,8 +26,8 @@ namespace tessera::cpu {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// to[i] = sum of weights[k] terms[k][i] for whole vectors, so up to kPadding elements after n; count terms, at least one.
-// `to` may be one of them.
+// to[i] = sum of weights[k] terms[k][i] for whole vectors, so up to kPadding elements after n; count terms, at least
+// one. `to` may be one of them.
 template <class R>
 void combine(R* to, const R* const* terms, const R* weights, int count, int64_t n) {
   const hn::ScalableTag<R> d;
@@ -192,8 +192,9 @@ class Exponential {
     const R* A4 = product(A2, combined(free_[2], 0, {{A, 0.10836465678522780852}, {A2, 0.027091164196306952131}}),
                           free_[3], false);
     const R* left = combined(free_[2], 0, {{A2, 2.0 / 3}, {A4, 1}});
-    const R* right = combined(free_[4], 0.54676145797072405251,
-                              {{A, 0.16112557339541759283}, {A2, 0.014090917158378207731}, {A4, 0.033792797010870504141}});
+    const R* right =
+        combined(free_[4], 0.54676145797072405251,
+                 {{A, 0.16112557339541759283}, {A2, 0.014090917158378207731}, {A4, 0.033792797010870504141}});
     return product(left, right, combined(free_[5], 1, {{A, 1}, {A2, 0.13549236135285063166}}), true);
   }
 
@@ -203,13 +204,13 @@ class Exponential {
     const auto cubic = [&](R* to, double c0, double c1, double c2, double c3) {
       return combined(to, c0, {{A, c1}, {A2, c2}, {A3, c3}});
     };
-    const R* root = cubic(free_[3], -2.0861320e-13, -0.13181061013830184015, -0.02027855540589259079,
-                          -0.00675951846863086359);
-    R* A6 = cubic(free_[4], 0.18188869982170434744, 0.05502798439925399070, 0.09351590770535414968,
-                  0.00610700528898058230);
+    const R* root =
+        cubic(free_[3], -2.0861320e-13, -0.13181061013830184015, -0.02027855540589259079, -0.00675951846863086359);
+    R* A6 =
+        cubic(free_[4], 0.18188869982170434744, 0.05502798439925399070, 0.09351590770535414968, 0.00610700528898058230);
     product(root, root, A6, true);
-    R* left = cubic(free_[3], 5.31597895759871264183, 1.19926790417132231573, 0.01179296240992997031,
-                    0.01108844528519167989);
+    R* left =
+        cubic(free_[3], 5.31597895759871264183, 1.19926790417132231573, 0.01179296240992997031, 0.01108844528519167989);
     combined(left, 0, {{left, 1}, {A6, 1}});
     R* result = cubic(free_[5], 9.0198e-16, 0.46932117595418237389, -0.20099424927047284052, -0.04623946134063071740);
     return product(left, A6, result, true);
@@ -219,10 +220,10 @@ class Exponential {
     const R* A2 = product(A, A, free_[1], false);
     const R* A3 = product(A2, A, free_[2], false);
     const R* A6 = product(A3, A3, free_[3], false);
-    const R* left =
-        combined(free_[4], 0, {{A, -0.10036558103014462001}, {A2, -0.00802924648241156960}, {A3, -0.00089213849804572995}});
-    const R* right =
-        combined(free_[5], 0, {{A2, -0.09233646193671185927}, {A3, -0.01693649390020817171}, {A6, -0.00001400867981820361}});
+    const R* left = combined(
+        free_[4], 0, {{A, -0.10036558103014462001}, {A2, -0.00802924648241156960}, {A3, -0.00089213849804572995}});
+    const R* right = combined(
+        free_[5], 0, {{A2, -0.09233646193671185927}, {A3, -0.01693649390020817171}, {A6, -0.00001400867981820361}});
     R* A9 = combined(free_[6], -0.09043168323908105619,
                      {{A, -0.06764045190713819075},
                       {A2, 0.06759613017704596460},
