@@ -80,8 +80,10 @@ _lazy_names = {
     "is_storage": "_api",
     "is_tensor": "_api",
     "load": "serialization",
+    "lobpcg": "_lobpcg",
     "manual_seed": "random",
     "no_grad": "autograd.grad_mode",
+    "pca_lowrank": "_lowrank",
     "save": "serialization",
     "seed": "random",
     "set_default_device": "utils._device",
@@ -89,6 +91,7 @@ _lazy_names = {
     "set_grad_enabled": "autograd.grad_mode",
     "set_printoptions": "_tensor_str",
     "set_rng_state": "random",
+    "svd_lowrank": "_lowrank",
     "typename": "_api",
     "vmap": "func._vmap",
     "_assert": "_api",
@@ -115,6 +118,8 @@ for _name in (
     _lazy_names[_name] = "_settings"
 for _name in ("sym_float", "sym_int", "sym_ite", "sym_max", "sym_min", "sym_not", "sym_sum"):
     _lazy_names[_name] = "_symbolic"
+for _name in ("eig", "lstsq", "matrix_rank", "solve", "symeig"):
+    _lazy_names[_name] = "_linalg_utils"
 for _kind in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool"):
     _lazy_names[_kind + "Storage"] = "storage"
     _lazy_names[_kind + "Tensor"] = "_tensor_types"

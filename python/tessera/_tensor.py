@@ -5,6 +5,7 @@ not define itself.
 import functools
 
 import tessera
+from tessera._linalg_utils import removed
 from tessera import _C
 
 _DEEPCOPY_NON_LEAF = (
@@ -347,7 +348,7 @@ _METHODS = (
     unique_consecutive,
     where,
 )
-_PLAIN = (__hash__, reinforce)  # never overridden
+_PLAIN = (__hash__, reinforce, *map(removed, ("eig", "lstsq", "solve", "symeig")))  # never overridden
 
 
 def _convert(value, cls):

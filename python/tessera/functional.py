@@ -11,6 +11,7 @@ import math
 import tessera
 from tessera import _C
 from tessera._C import _handle_torch_function, _has_torch_function
+from tessera._lowrank import pca_lowrank, svd_lowrank
 
 __all__ = [
     "atleast_1d",
@@ -28,7 +29,9 @@ __all__ = [
     "histogramdd",
     "meshgrid",
     "norm",
+    "pca_lowrank",
     "split",
+    "svd_lowrank",
     "tensordot",
     "unique",
     "unique_consecutive",
@@ -570,8 +573,7 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
         dim: an int, a list of ints or None.
         dtype: the input is converted first.
 
-    Raises: RuntimeError for another string, for dimensions out of range, and for 'nuc': `linalg` computes no singular
-        values yet.
+    Raises: RuntimeError for another string, or for dimensions out of range.
     """
     if isinstance(dim, int):
         dim = [dim]

@@ -124,6 +124,16 @@ def tensor_methods(name, tables, out):
         visibility = ["//:__subpackages__"],
     )
 
+def op_names(name, module, tables, out):
+    """A header with the functions of a module by their names there (linalg::solve), from the tables of several libraries."""
+    native.genrule(
+        name = name,
+        srcs = tables,
+        outs = [out],
+        cmd = "$(execpath %s) --names=$@ --module=%s $(SRCS)" % (_OPGEN, module),
+        exec_tools = [_OPGEN],
+    )
+
 def op_reference(name, tables, stubs, reference, visibility = None):
     """One stub file and one reference page for the tables of all libraries."""
     native.genrule(

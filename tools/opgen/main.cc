@@ -3,6 +3,7 @@
 //   opgen --library=NAME --package=PKG [--header=NAME.h] --shards=N --autograd_shards=N --out=DIR TABLE...
 //                                                all C++ files of a library, and its stubs and reference page
 //   opgen --methods=FILE TABLE...                the methods of class Tensor, from all tables
+//   opgen --names=FILE --module=NAME TABLE...    linalg::solve for linalg_solve, of all tables' operators of a module
 //   opgen --stubs=FILE --reference=FILE TABLE... one stub file and one page for all tables
 //   opgen --check TABLE...                       only checks
 //
@@ -24,17 +25,19 @@ namespace tessera::opgen {
 namespace {
 
 struct Options {
-  std::string library, package, header, out, methods, stubs, reference, strip;
+  std::string library, package, header, out, methods, names, module, stubs, reference, strip;
   int shards = 1, autograd_shards = 1;
   bool check = false;
   std::vector<std::string> tables;
 };
 
 [[noreturn]] void usage(const std::string& problem) {
-  std::fprintf(stderr,
-               "opgen: %s\nusage: opgen --library=NAME --package=PKG [--shards=N] [--autograd_shards=N] --out=DIR "
-               "TABLE... | --methods=FILE TABLE... | --stubs=FILE --reference=FILE TABLE... | --check TABLE...\n",
-               problem.c_str());
+  std::fprintf(
+      stderr,
+      "opgen: %s\nusage: opgen --library=NAME --package=PKG [--shards=N] [--autograd_shards=N] --out=DIR "
+      "TABLE... | --methods=FILE TABLE... | --names=FILE --module=NAME TABLE... | --stubs=FILE --reference=FILE "
+      "TABLE... | --check TABLE...\n",
+      problem.c_str());
   std::exit(2);
 }
 
@@ -54,8 +57,8 @@ Options parse_options(int argc, char** argv) {
     };
     std::string number;
     if (text("library", &o.library) || text("package", &o.package) || text("header", &o.header) ||
-        text("out", &o.out) || text("methods", &o.methods) || text("stubs", &o.stubs) ||
-        text("reference", &o.reference) || text("strip", &o.strip))
+        text("out", &o.out) || text("methods", &o.methods) || text("names", &o.names) || text("module", &o.module) ||
+        text("stubs", &o.stubs) || text("reference", &o.reference) || text("strip", &o.strip))
       continue;
     if (text("shards", &number)
             ? absl::SimpleAtoi(number, &o.shards) && o.shards > 0
@@ -68,6 +71,7 @@ Options parse_options(int argc, char** argv) {
     usage(absl::StrCat("unknown option ", a));
   }
   if (o.tables.empty()) usage("no tables");
+  if (!o.names.empty() && o.module.empty()) usage("--names needs --module");
   return o;
 }
 
@@ -108,6 +112,7 @@ int run(int argc, char** argv) {
   }
   if (o.check) return 0;
   if (!o.methods.empty()) write(o.methods, generate_methods(families));
+  if (!o.names.empty()) write(o.names, generate_names(families, o.module));
   if (!o.stubs.empty()) write(o.stubs, generate_stubs(families));
   if (!o.reference.empty()) write(o.reference, generate_reference(families));
   if (o.library.empty()) return 0;

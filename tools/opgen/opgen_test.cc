@@ -162,6 +162,37 @@ Library toys() {
   return library;
 }
 
+TEST(Generate, NamesOfAModule) {
+  Diagnostics d;
+  std::vector<Family> families;
+  families.push_back(read_table("line/tables/algebra.textproto", R"pb(
+                                  op {
+                                    schema: "line_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor"
+                                    variants: [ FUNCTION, OUT ]
+                                    rule: COMPOSITE
+                                    expr: "A"
+                                    python_module: "line"
+                                    doc: "Solves."
+                                  }
+                                  op {
+                                    schema: "solve_line(Tensor A) -> Tensor"
+                                    variants: [ FUNCTION ]
+                                    rule: COMPOSITE
+                                    expr: "A"
+                                  }
+                                )pb",
+                                &d));
+  check_families(&families, &d);
+  ASSERT_TRUE(d.ok()) << d.messages()[0];
+  const std::string header = generate_names(families, "line");
+  for (const char* part : {"#include \"line/algebra_ops.h\"", "namespace tessera::line {", "// Solves.",
+                           "inline Tensor solve(const Tensor& A, const Tensor& B, bool left = true) { return "
+                           "op::line_solve.call(A, B, left); }",
+                           "solve_out(const Tensor& out, const Tensor& A"})
+    EXPECT_NE(header.find(part), std::string::npos) << part << " in " << header;
+  EXPECT_EQ(header.find("solve_line"), std::string::npos);
+}
+
 TEST(Generate, OpsHaveObjectsFunctionsAndKernels) {
   Files files;
   generate_ops(toys(), &files);
