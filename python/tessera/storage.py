@@ -408,6 +408,20 @@ class _UntypedMethods:
         return getattr(self, "_filename", None)
 
 
+def _share_memory(self):
+    """Moves the bytes to memory that other processes can share and that can be sent to them; returns the storage.
+
+    Raises: RuntimeError for memory of somebody else, and where the system has none to give.
+    """
+    from tessera import _shared_memory
+
+    _shared_memory.share(self, lambda: _C_share_memory(self))
+    return self
+
+
+_C_share_memory = UntypedStorage.share_memory_  # only for children that inherit it
+
+
 def keep_with_memo(memo, original):
     """Keeps what a deepcopy has copied alive as long as its memo, which knows it by its identity."""
     memo.setdefault(id(memo), []).append(original)  # where the module copy keeps them
@@ -418,6 +432,8 @@ def install(cls):
     for name, value in _UntypedMethods.__dict__.items():
         if name not in ("__module__", "__dict__", "__weakref__", "__doc__") and name not in cls.__dict__:
             setattr(cls, name, value)
+    _share_memory.__name__, _share_memory.__qualname__ = "share_memory_", "UntypedStorage.share_memory_"
+    cls.share_memory_ = _share_memory
     cls.__module__ = "tessera.storage"
 
 
