@@ -33,8 +33,8 @@ def rebuild_storage_fd(cls, df, size):
     return _shared_memory.receive_descriptor(cls, df.detach(), size)
 
 
-def rebuild_storage_filename(cls, manager, handle, size):
-    """A storage of `size` bytes over the memory with the name `handle`, made by the process `manager`.
+def rebuild_storage_filename(cls, handle, size):
+    """A storage of `size` bytes over the memory with the name `handle`.
 
     Raises: FileNotFoundError if the name is gone.
     """
@@ -74,7 +74,7 @@ def reduce_storage(storage):
         return rebuild_storage_empty, (cls,)
     region, sent = _shared_memory.region_to_send(storage)
     if region.path is not None:
-        return rebuild_storage_filename, (cls, str(region.process), _shared_memory.link_to_send(region), size)
+        return rebuild_storage_filename, (cls, _shared_memory.link_to_send(region), size)
     return rebuild_storage_fd, (cls, _descriptor_to_send(region.descriptor, sent is not storage), size)
 
 

@@ -12,6 +12,11 @@ from multiprocessing import connection, get_context, parent_process
 
 _PATIENCE = 30.0  # seconds that processes have to end by themselves when they are told to
 
+_ELSEWHERE = (
+    "spawn() starts processes with the method 'spawn', but got start_method={0!r}: call "
+    "start_processes(..., start_method={0!r}) for it"
+)
+
 
 class ProcessException(Exception):
     """A process of `spawn` failed: error_index is its number, error_pid its pid."""
@@ -193,10 +198,5 @@ def spawn(fn, args=(), nprocs=1, join=True, daemon=False, start_method="spawn"):
     function.
     """
     if start_method != "spawn":
-        warnings.warn(
-            f"spawn() starts processes with the method 'spawn', but got start_method={start_method!r}: call "
-            f"start_processes(..., start_method={start_method!r}) for it",
-            FutureWarning,
-            stacklevel=2,
-        )
-    return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")
+        warnings.warn(_ELSEWHERE.format(start_method), FutureWarning, stacklevel=2)
+    return start_processes(fn, args=args, nprocs=nprocs, join=join, daemon=daemon)
