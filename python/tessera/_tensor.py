@@ -206,8 +206,12 @@ def is_shared(self):
 
 
 def share_memory_(self):
-    """Moves the data to shared memory; such tensors can't be resized."""
-    self.untyped_storage().share_memory_()
+    """Moves the data of a tensor on the CPU to memory that processes share; such tensors can't be resized.
+
+    Returns: the tensor.
+    """
+    if self.device.type == "cpu" and self.layout == tessera.strided:
+        self.untyped_storage().share_memory_()
     return self
 
 
@@ -330,7 +334,6 @@ _METHODS = (
     _typed_storage,
     storage_type,
     is_shared,
-    share_memory_,
     module_load,
     __reversed__,
     __iter__,
@@ -348,6 +351,7 @@ _METHODS = (
     unique_consecutive,
     where,
 )
+_INSTEAD = (share_memory_,)  # of the extension's
 _PLAIN = (__hash__, reinforce, *map(removed, ("eig", "lstsq", "solve", "symeig")))  # never overridden
 
 
@@ -422,6 +426,8 @@ def install(cls):
     for method in _METHODS:
         if method.__name__ not in own:
             setattr(cls, method.__name__, _overridable(method))
+    for method in _INSTEAD:
+        setattr(cls, method.__name__, _overridable(method))
     for method in _PLAIN:
         method.__qualname__, method.__module__ = f"Tensor.{method.__name__}", "tessera"
         if own.get(method.__name__) is None:  # a type that compares has None for __hash__

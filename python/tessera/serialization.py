@@ -221,6 +221,14 @@ def _restore_meta(storage, location):
     return UntypedStorage(storage.nbytes(), device="meta") if location == "meta" else None
 
 
+def __getattr__(name):
+    from tessera import _serialization_tools as tools
+
+    if name not in tools.__all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(tools, name)
+
+
 def validate_cuda_device(location):
     """The index in 'cuda:1'. Raises: RuntimeError if CUDA or that device is missing."""
     index = tessera.device(location).index or 0

@@ -256,6 +256,18 @@ class TypedStorage(metaclass=_LegacyMeta):
     def cuda(self, device=None, non_blocking=False):
         return self._wrap(self._untyped_storage.cuda(device, non_blocking))
 
+    def hpu(self, device=None, non_blocking=False):
+        """The storage on an HPU device. Raises: RuntimeError where there is none."""
+        return self._wrap(self._untyped_storage.hpu(device, non_blocking))
+
+    @property
+    def is_hpu(self):
+        return self._untyped_storage.is_hpu
+
+    def resizable(self):
+        """Whether `resize_` can be called."""
+        return self._untyped_storage.resizable()
+
     def to(self, *, device, non_blocking=False):
         return self._wrap(self._untyped_storage.to(device=device, non_blocking=non_blocking))
 
@@ -376,6 +388,18 @@ class _UntypedMethods:
             device=tessera.device("cuda", index) if isinstance(index, int) else index, non_blocking=non_blocking
         )
 
+    @property
+    def is_hpu(self):
+        return self.device.type == "hpu"
+
+    def hpu(self, device=None, non_blocking=False):
+        """The storage on an HPU device. Raises: RuntimeError where there is none."""
+        return self.to(device="hpu" if device is None else device, non_blocking=non_blocking)
+
+    def mps(self):
+        """The storage on an MPS device. Raises: RuntimeError where there is none."""
+        return self.to(device="mps")
+
     def type(self, dtype=None, non_blocking=False):
         if dtype is None:
             return f"{tessera._display_name}.storage.UntypedStorage"
@@ -408,6 +432,20 @@ class _UntypedMethods:
         return getattr(self, "_filename", None)
 
 
+def _share_memory(self):
+    """Moves the bytes to memory that other processes can share and that can be sent to them; returns the storage.
+
+    Raises: RuntimeError for memory of somebody else, and where the system has none to give.
+    """
+    from tessera import _shared_memory
+
+    _shared_memory.share(self, lambda: _C_share_memory(self))
+    return self
+
+
+_C_share_memory = UntypedStorage.share_memory_  # only for children that inherit it
+
+
 def keep_with_memo(memo, original):
     """Keeps what a deepcopy has copied alive as long as its memo, which knows it by its identity."""
     memo.setdefault(id(memo), []).append(original)  # where the module copy keeps them
@@ -418,6 +456,8 @@ def install(cls):
     for name, value in _UntypedMethods.__dict__.items():
         if name not in ("__module__", "__dict__", "__weakref__", "__doc__") and name not in cls.__dict__:
             setattr(cls, name, value)
+    _share_memory.__name__, _share_memory.__qualname__ = "share_memory_", "UntypedStorage.share_memory_"
+    cls.share_memory_ = _share_memory
     cls.__module__ = "tessera.storage"
 
 
@@ -435,6 +475,10 @@ def _add_casts():
         "bfloat16": "bfloat16",
         "complex_double": "complex128",
         "complex_float": "complex64",
+        "float8_e4m3fn": "float8_e4m3fn",
+        "float8_e4m3fnuz": "float8_e4m3fnuz",
+        "float8_e5m2": "float8_e5m2",
+        "float8_e5m2fnuz": "float8_e5m2fnuz",
     }
     for name, dtype_name in casts.items():
 
@@ -442,6 +486,7 @@ def _add_casts():
             return self._cast(getattr(tessera, _name))
 
         cast.__name__ = name
+        cast.__doc__ = f"The elements as {dtype_name}, in a storage of their own if that is another dtype."
         setattr(TypedStorage, name, cast)
         setattr(_UntypedMethods, name, cast)
 
@@ -475,7 +520,7 @@ def __getattr__(name):
     dtype = getattr(tessera, _KINDS.get(name[:-7], ""), None) if name.endswith("Storage") else None
     if dtype is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    cls = _LegacyMeta(name, (TypedStorage,), {"_legacy_dtype": dtype, "__module__": "tessera"})
+    cls = _LegacyMeta(name, (TypedStorage,), {"_legacy_dtype": dtype, "dtype": dtype, "__module__": "tessera"})
     globals()[name] = cls
     return cls
 

@@ -260,6 +260,7 @@ def test_a_file_belongs_to_the_memory():
         if given is not None:
             os.close(given[0])
     del storage
+    gc.collect()  # which lets go of the file of shared memory
     assert open_descriptors() == before
     assert tessera.UntypedStorage(MIB)._give_file() is None and new(0) is None
     with pytest.raises(RuntimeError, match="the descriptor 0 is of no file of"):

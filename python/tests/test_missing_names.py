@@ -159,6 +159,7 @@ ONLY_RAISE = {
     "tessera.cuda._CudaDeviceProperties.__setattr__": "properties are constant",
     "tessera.cuda._no_device": "the error of its neighbours",
     "tessera.library.fallthrough_kernel": CALLED,
+    "tessera.nn.attention._block_mask._of_slice": "the place of a slice is the caller's to know, as documented",
     "tessera.nn.modules.container.ParameterDict.__call__": CALLED,
     "tessera.nn.modules.container.ParameterList.__call__": CALLED,
     "tessera.nn.modules.lazy.LazyModuleMixin._replicate_for_data_parallel": "lazy modules have no parameters to copy",

@@ -214,6 +214,16 @@ def test_packed_sequences_run_as_if_alone():
         close(last[:, i], h)
 
 
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_interpolate_area_is_the_mean_of_each_part(dims):
+    x = tessera.arange(2.0 * 6**dims).view(1, 2, *[6] * dims)
+    want = x
+    for dim in range(2, 2 + dims):
+        want = want.unflatten(dim, (3, 2)).mean(dim + 1)
+    close(F.interpolate(x, size=[3] * dims, mode="area"), want)
+    close(F.interpolate(x, scale_factor=0.5, mode="area"), want)
+
+
 def test_pixel_shuffle_roundtrip_and_interpolate():
     x = tessera.randn(1, 8, 2, 3)
     close(F.pixel_unshuffle(F.pixel_shuffle(x, 2), 2), x)

@@ -68,6 +68,7 @@ UNREAD = {
     "tessera.nn._functional.spatial.adaptive_max_pool3d_with_indices": ("return_indices", INDICES),
     "tessera.nn._functional.spatial.fractional_max_pool2d_with_indices": ("return_indices", INDICES),
     "tessera.nn._functional.spatial.fractional_max_pool3d_with_indices": ("return_indices", INDICES),
+    "tessera.nn.attention._block_mask.noop_mask": ("head token_q token_kv", "a mask function; this one keeps all"),
     "tessera.nn.attention.bias.CausalBias.__new__": ("variant seq_len_q seq_len_kv", "go to __init__"),
     "tessera.nn.modules._backward_hooks._identity.BackwardHookFunction.backward": ("ctx", CONTEXT),
     "tessera.nn.modules.conv._LazyConvXdMixin.initialize_parameters": (

@@ -6,4 +6,4 @@ from . import functional, init, modules, parameter
 from .modules import *  # noqa: F403
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 
-__getattr__, __dir__ = _attach(__name__, {"factory_kwargs": "_factory_kwargs"})
+__getattr__, __dir__ = _attach(__name__, {"DataParallel": "parallel", "factory_kwargs": "_factory_kwargs"})

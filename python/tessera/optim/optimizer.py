@@ -1,6 +1,7 @@
 """Optimizer, the base class: parameter groups, state, hooks, state dicts."""
 
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from copy import deepcopy
 
 import tessera
@@ -223,6 +224,9 @@ class Optimizer:
         parameters. TypeError for a bare tensor,
     ValueError for no parameters, for a non-leaf, or for a parameter in two groups.
     """
+
+    OptimizerPreHook = Callable[["Optimizer", tuple, dict], tuple[tuple, dict] | None]
+    OptimizerPostHook = Callable[["Optimizer", tuple, dict], None]
 
     _checks: dict = {}  # of options that mean something else in this class than in CHECKS
     _steps_are_tensors = True

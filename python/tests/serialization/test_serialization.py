@@ -8,6 +8,7 @@ import pickle
 import pickletools
 import random
 import struct
+import types
 import zipfile
 
 import pytest
@@ -311,3 +312,46 @@ def test_failing_pickle_leaves_no_file(tmp_path):
     with pytest.raises((pickle.PicklingError, AttributeError, TypeError)):
         tessera.save(lambda: 0, tmp_path / "f.pt")
     assert not os.path.exists(tmp_path / "f.pt")
+
+
+def test_storage_types_by_name():
+    kind = tessera.serialization.StorageType("FloatStorage")
+    assert kind.dtype is tessera.float32 and "float32" in repr(kind)
+    assert tessera.FloatStorage.dtype is tessera.float32 and tessera.LongStorage([1]).dtype is tessera.int64
+    for name in ("Float", "NoSuchStorage", "Storage"):
+        with pytest.raises(ValueError, match="is not the name of a storage class"):
+            tessera.serialization.StorageType(name)
+
+
+def test_versions_of_modules_are_compared():
+    module = types.ModuleType("sample")
+    compare = tessera.serialization.check_module_version_greater_or_equal
+    module.__version__ = "1.10.0a"
+    assert compare(module, (1, 9)) and compare(module, (1, 10)) and not compare(module, (2,))
+    assert compare(module, (1, 10, "0a")) and not compare(module, (1, 11))
+    for wanted in ((1, 10, 0), (1, 10, "0a", 1)):
+        with pytest.raises(RuntimeError, match=r"the version '1\.10\.0a' of 'sample' can't be compared"):
+            compare(module, wanted)
+        with pytest.warns(UserWarning, match="taken as new enough"):
+            assert compare(module, wanted, error_if_malformed=False)
+
+
+def test_helpers_for_folders_and_missing_devices():
+    with tessera.serialization.mkdtemp() as folder:
+        tessera.save(tessera.ones(1), os.path.join(folder, "a.pt"))
+    assert not os.path.exists(folder)
+    with pytest.raises(RuntimeError, match=r"data for the device 'hpu:1'.*map_location='cpu'"):
+        tessera.serialization.validate_hpu_device("hpu:1")
+    storage = tessera.ones(2).untyped_storage()
+    assert not storage.is_hpu and tessera.ones(2)._typed_storage().resizable()
+    for move in (storage.hpu, storage.mps):
+        with pytest.raises(RuntimeError, match="no library for device"):
+            move()
+
+
+def test_storages_are_cast_to_small_floats():
+    storage = tessera.tensor([1.0, 300.0])._typed_storage()
+    for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"):
+        small = getattr(storage, name)()
+        assert small.dtype is getattr(tessera, name) and len(small) == 2 and small[0] == 1.0
+        assert len(getattr(storage.untyped(), name)()) == 8

@@ -172,9 +172,7 @@ def interpolate(
             f"{list(size)}"
         )
     if mode == "area":
-        from . import spatial
-
-        return getattr(spatial, f"adaptive_avg_pool{input.dim() - 2}d")(input, size)
+        return getattr(tessera.nn.functional, f"adaptive_avg_pool{input.dim() - 2}d")(input, size)
     kernel_mode = _KERNEL_MODES[mode]
     if input.is_cpu and input.dtype in _KERNEL_DTYPES and not antialias:
         return _nn._resample(input, [*input.shape[:2], *size], [] if steps[0] is None else steps, kernel_mode, align)

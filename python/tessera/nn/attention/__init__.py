@@ -3,6 +3,7 @@
 import contextlib
 import warnings
 
+from tessera._lazy import attach as _attach
 from tessera.backends import cuda as _cuda
 from tessera.backends.cuda import SDPBackend
 
@@ -16,6 +17,8 @@ __all__ = [
     "current_flash_attention_impl",
     "restore_flash_attention_impl",
 ]
+
+__getattr__, __dir__ = _attach(__name__)
 
 WARN_FOR_UNFUSED_KERNELS = False
 

@@ -17,6 +17,7 @@ class Flatten(Module):
 class Unflatten(Module):
     """Splits one dim into `unflattened_size` (a tuple or list of ints; of (name, size) pairs if dim is a name)."""
 
+    NamedShape = tuple[tuple[str, int]]
     # kind of the dim -> kinds of the sizes and of each size, and how messages name them
     _KINDS = {int: ((tuple, list), int, "tuple of ints"), str: (tuple, tuple, "tuple of tuples")}
 

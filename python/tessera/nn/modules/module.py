@@ -146,6 +146,7 @@ class Module:
     _version = 1
     training = True
     call_super_init = False
+    T_destination = dict[str, object]  # what state_dict() fills and returns
     _compiled_call_impl = None
 
     def __init_subclass__(cls, **kwargs):

@@ -346,7 +346,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._restart()
 
     def _start_workers(self, loader):
-        import multiprocessing
+        from tessera import multiprocessing  # where a worker is spawned, tensors of the dataset go by their memory
 
         context = loader.multiprocessing_context or multiprocessing.get_context()
         parent = os.getpid() if context.get_start_method() in ("fork", "spawn") else None
