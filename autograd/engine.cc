@@ -375,6 +375,9 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
   }
   t_node = nullptr;
   for (size_t i = 0; i < task.callbacks.size(); ++i) task.callbacks[i]();
+  for (size_t i = 0; i < task.captured.size(); ++i)
+    TESSERA_CHECK(options.allow_unused || task.captured[i].defined(), "The differentiated Tensor at index ", i,
+                  " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
   return std::move(task.captured);
 }
 

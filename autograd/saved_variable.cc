@@ -1,5 +1,6 @@
 #include "autograd/saved_variable.h"
 
+#include "autograd/engine.h"
 #include "autograd/variable.h"
 #include "tensor/core/dispatch_key.h"
 
@@ -159,8 +160,12 @@ Tensor SavedVariable::unpack(Node* owner) const {
       message += str_cat(", which is output ", output_nr_, " of ", fn->name(), ",");
     message += str_cat(
         " is at version ", now, "; expected version ", version_,
-        " instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-        "torch.autograd.set_detect_anomaly(True).");
+        " instead. Hint: ",
+        anomaly_mode().enabled
+            ? "the traceback shown with this error is of the operation that saved the tensor; it was changed there or "
+              "later."
+            : "enable anomaly detection to find the operation that failed to compute its gradient, with "
+              "torch.autograd.set_detect_anomaly(True).");
     throw Error(message);
   }
   if (!is_output_) return base;
