@@ -64,7 +64,8 @@ SavedVariable::SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on
   is_leaf_ = t.is_leaf();
   version_ = t.impl()->has_version() ? t.version() : 0;
   output_nr_ = t.output_nr();
-  if (t_has_hooks && !is_inplace_on_view) {
+  // Hooks are for tensors of the program, not for the 2 of x * 2.
+  if (t_has_hooks && !is_inplace_on_view && !t.impl()->is_wrapped_number()) {
     hooks_ = current_pack_hooks();
     pack(is_output_ ? detached(t) : t);
     if (!is_output_ && may_have_tangent(t)) keep_tangent(tangent_of(t), tangent_level(t));
