@@ -15,7 +15,7 @@ namespace {
 
 // What one backward knows of a node.
 struct NodeState {
-  Node* node;    // the roots' owner keeps all of them alive: edges don't change
+  Node* node;     // the roots' owner keeps all of them alive: edges don't change
   uint32_t slot;  // in the table
   int32_t dependencies = 0;
   bool needed = true;
@@ -385,8 +385,9 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
   t_node = nullptr;
   for (size_t i = 0; i < task.callbacks.size(); ++i) task.callbacks[i]();
   for (size_t i = 0; i < task.captured.size(); ++i)
-    TESSERA_CHECK(options.allow_unused || task.captured[i].defined(), "The differentiated Tensor at index ", i,
-                  " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
+    TESSERA_CHECK(
+        options.allow_unused || task.captured[i].defined(), "The differentiated Tensor at index ", i,
+        " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
   return std::move(task.captured);
 }
 

@@ -160,8 +160,7 @@ Tensor SavedVariable::unpack(Node* owner) const {
     else if (const IntrusivePtr<Node> fn = base.is_leaf() ? nullptr : autograd::grad_fn(base))
       message += str_cat(", which is output ", output_nr_, " of ", fn->name(), ",");
     message += str_cat(
-        " is at version ", now, "; expected version ", version_,
-        " instead. Hint: ",
+        " is at version ", now, "; expected version ", version_, " instead. Hint: ",
         anomaly_mode().enabled
             ? "the traceback shown with this error is of the operation that saved the tensor; it was changed there or "
               "later."

@@ -164,7 +164,8 @@ class Analyser {
                number);
           replace(tokens, n, n.end, a.name + "_size_");
         } else {
-          save({Saved::Kind::kTensorList, index, a.name, "std::vector<autograd::SavedVariable>", cpp, {}, a.name}, number);
+          save({Saved::Kind::kTensorList, index, a.name, "std::vector<autograd::SavedVariable>", cpp, {}, a.name},
+               number);
           replace(tokens, n, n.index + 1, cpp);
         }
       } else {

@@ -63,7 +63,8 @@ PyObject* run_backward(PyObject* args) {
   const std::vector<Edge> targets = read_inputs(inputs, accumulate);
   if (accumulate && create)
     warn_once(
-        "backward() with create_graph=True leaves each parameter and its gradient in a cycle of references, which keeps "
+        "backward() with create_graph=True leaves each parameter and its gradient in a cycle of references, which "
+        "keeps "
         "memory from being freed. Use autograd.grad instead, or set the parameters' .grad to None once you have used "
         "them.");
   const ScopedValue<const Node*> none_reported(t_reported, nullptr);
