@@ -98,6 +98,58 @@ def test_a_long_chain_of_held_nodes():
         nodes.pop()
 
 
+def test_arguments_by_keyword():
+    class Scale(Function):
+        @staticmethod
+        def forward(ctx, x, factor=2, power=1):
+            ctx.save_for_backward(x)
+            ctx.factor = factor
+            return x * factor
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * ctx.factor, g * x, None
+
+    x, w = leaf(1.0), leaf(3.0)
+    Scale.apply(factor=w, x=x).sum().backward()
+    assert x.grad.tolist() == [3] and w.grad.tolist() == [1]
+    assert Scale.apply(x, factor=5).tolist() == [5]
+    with pytest.raises(TypeError, match="size"):
+        Scale.apply(x, size=1)
+
+    class KeywordOnly(Double):
+        @staticmethod
+        def forward(ctx, x, *, factor=2):
+            return x * factor
+
+    with pytest.raises(TypeError, match="factor by keyword only"):
+        KeywordOnly.apply(x, factor=3)
+
+
+def test_what_is_marked_dirty_has_a_new_version():
+    class Fill(Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.detach().numpy()[:] = 7  # no operator: nobody else counts
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 0
+
+    x = leaf() * 1
+    y, before = x * x, x._version
+    assert Fill.apply(x) is x and x._version > before
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    plain = tessera.ones(2)
+    before = plain._version
+    Fill.apply(plain)
+    assert plain._version > before
+
+
 # ---- calling nodes --------------------------------------------------------------------------------------------------
 
 
