@@ -22,7 +22,10 @@ Stripe g_lazy[kStripes], g_sums[kStripes];
 
 std::mutex& leaf_mutex(const TensorImpl* t) { return stripe(g_lazy, t); }
 
-AccumulateGrad::AccumulateGrad(const Tensor& leaf) : Node(UINT64_MAX), variable_(leaf) { add_output(leaf); }
+AccumulateGrad::AccumulateGrad(const Tensor& leaf) : Node(UINT64_MAX), variable_(leaf) {
+  frees_nothing();
+  add_output(leaf);
+}
 AccumulateGrad::~AccumulateGrad() = default;
 
 IntrusivePtr<Node> AccumulateGrad::shared_from(AutogradMeta& meta) {
@@ -95,12 +98,7 @@ variable_list AccumulateGrad::apply(variable_list&& grads) {
   if (grads[0].keys().has(DispatchKey::kPython)) [[unlikely]] {
     add(m, std::move(grads[0]));  // code of a subclass may do anything, and runs one thread at a time as it is
   } else {
-    std::mutex& mutex = stripe(g_sums, variable_.impl());
-    if (!mutex.try_lock()) {
-      WithoutHostLock waiting;  // who has it may need the interpreter
-      mutex.lock();
-    }
-    std::lock_guard lock(mutex, std::adopt_lock);
+    const std::unique_lock lock = lock_without_host(stripe(g_sums, variable_.impl()));
     add(m, std::move(grads[0]));
   }
   if (hooks) {

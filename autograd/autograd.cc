@@ -63,15 +63,11 @@ variable_list grad(TensorList outputs, TensorList inputs, TensorList grad_output
     TESSERA_CHECK(t.requires_grad(), "One of the differentiated Tensors does not require grad");
     targets.push_back(gradient_edge(t));
   }
-  variable_list r = run_backward(
-      roots, std::move(gradients), targets,
-      {.retain_graph = retain_graph.value_or(create_graph), .create_graph = create_graph, .accumulate = false});
-  for (const Tensor& t : r) {
-    TESSERA_CHECK(allow_unused || t.defined(),
-                  "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True "
-                  "if this is the desired behavior.");
-  }
-  return r;
+  return run_backward(roots, std::move(gradients), targets,
+                      {.retain_graph = retain_graph.value_or(create_graph),
+                       .create_graph = create_graph,
+                       .accumulate = false,
+                       .allow_unused = allow_unused});
 }
 
 }  // namespace tessera::autograd

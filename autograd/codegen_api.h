@@ -156,7 +156,6 @@ class SavedVisitor {
   }
   void operator()(const char* name, const std::string& v) { value(name, Value::borrow(std::string_view(v))); }
   void operator()(const char* name, const Generator& v) { value(name, Value::borrow(v)); }
-  void operator()(const char* name, const TensorOptions&) { value(name, Value::none()); }
   void operator()(const char* name, const Scalar& v) { value(name, Value::of(v)); }
   void operator()(const char* name, SymInt v) { value(name, Value::of(v.guard_int())); }
   void operator()(const char* name, Device v) { value(name, Value::of(v)); }

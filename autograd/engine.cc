@@ -15,7 +15,8 @@ namespace {
 
 // What one backward knows of a node.
 struct NodeState {
-  Node* node;  // the roots' owner keeps all of them alive: edges don't change
+  Node* node;     // the roots' owner keeps all of them alive: edges don't change
+  uint32_t slot;  // in the table
   int32_t dependencies = 0;
   bool needed = true;
   bool counted = false;
@@ -38,7 +39,9 @@ class StateTable {
       }
       table_[i] = static_cast<int32_t>(used_);
       if (used_ == states_.size()) states_.push_back(std::make_unique<NodeState>());
-      states_[used_++]->node = n;
+      NodeState& fresh = *states_[used_++];
+      fresh.node = n;
+      fresh.slot = static_cast<uint32_t>(i);
     }
     return *states_[static_cast<size_t>(table_[i])];
   }
@@ -56,10 +59,13 @@ class StateTable {
       s->visited = false;
       s->grads.clear();
       s->captures.clear();
+      table_[s->slot] = -1;
     }
     used_ = 0;
-    if (states_.size() > kKept) states_.resize(kKept);
-    table_.assign(std::min(table_.size(), 4 * kKept), -1);
+    if (states_.size() <= kKept) return;
+    states_.resize(kKept);
+    table_.assign(4 * kKept, -1);
+    table_.shrink_to_fit();
   }
 
  private:
@@ -70,9 +76,12 @@ class StateTable {
   }
   void grow() {
     table_.assign(table_.size() * 2, -1);
-    for (size_t k = 0; k < used_; ++k) table_[slot(states_[k]->node)] = static_cast<int32_t>(k);
+    for (size_t k = 0; k < used_; ++k) {
+      states_[k]->slot = static_cast<uint32_t>(slot(states_[k]->node));
+      table_[states_[k]->slot] = static_cast<int32_t>(k);
+    }
   }
-  static constexpr size_t kSmall = 64, kKept = 64;
+  static constexpr size_t kSmall = 64, kKept = 2048;
   std::vector<std::unique_ptr<NodeState>> states_;
   size_t used_ = 0;
   std::vector<int32_t> table_;
@@ -375,6 +384,10 @@ variable_list run_backward(const std::vector<Edge>& roots, variable_list&& gradi
   }
   t_node = nullptr;
   for (size_t i = 0; i < task.callbacks.size(); ++i) task.callbacks[i]();
+  for (size_t i = 0; i < task.captured.size(); ++i)
+    TESSERA_CHECK(
+        options.allow_unused || task.captured[i].defined(), "The differentiated Tensor at index ", i,
+        " appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
   return std::move(task.captured);
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <vector>
 
 #include "autograd/node.h"
@@ -63,5 +64,14 @@ class WithoutHostLock {
  private:
   void* state_ = nullptr;
 };
+// Waits without the interpreter's lock: whoever has the mutex may want it.
+inline std::unique_lock<std::mutex> lock_without_host(std::mutex& mutex) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  if (!lock) {
+    WithoutHostLock waiting;
+    lock.lock();
+  }
+  return lock;
+}
 
 }  // namespace tessera::autograd

@@ -54,6 +54,18 @@ Tensor masked_select_backward(const Tensor& grad, const Tensor& self, const Tens
 Tensor masked_scatter_backward(const Tensor& grad, const Tensor& mask, IntList sizes) {
   int64_t n = 1;
   for (int64_t s : sizes) n *= s;
+  // How many a mask takes differs across a batch: there each element of grad goes to the place that its running count
+  // gives, and those that the mask leaves out add 0 somewhere.
+  constexpr DispatchKeySet transformed =
+      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
+  if ((grad.keys() | mask.keys()).has_any(transformed) && n > 0) {
+    const Tensor places = expand(mask, grad.sizes());
+    const Tensor numbers = sub(cumsum(reshape(places, {-1}), 0, DType::kInt64), Scalar(int64_t{1}));
+    const Tensor given = masked_fill(grad, logical_not(places), Scalar(0));
+    return view(scatter_add(zeros({n}, grad.dtype(), std::nullopt, grad.device()), 0,
+                            clamp_min(numbers, Scalar(int64_t{0})), reshape(given, {-1})),
+                sizes);
+  }
   Tensor taken = masked_select(grad, mask);
   const int64_t missing = n - taken.numel();
   if (missing > 0) {

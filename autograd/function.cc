@@ -41,6 +41,7 @@ void OutputConnector::check_dirty(TensorList outputs) const {
 
 Tensor OutputConnector::connect(Tensor t, size_t num_outputs) {
   const bool is_input = contains(inputs_, t), is_dirty = contains(dirty_, t);
+  if (is_dirty && is_input) t.bump_version();  // it may have been written by other means than operators
   const bool differentiable = node_ && !contains(constant_, t) && (t.is_floating_point() || t.is_complex());
   if (!differentiable) {
     if (node_) node_->add_output_without_history();

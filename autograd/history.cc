@@ -32,11 +32,12 @@ void check_view_inplace(const Tensor& self) {
     case ViewCreation::kDefault:
       break;
     case ViewCreation::kMultiOutput:
-      throw Error(
-          "Output 0 of a function that returns multiple views is a view and is being modified inplace. This view is "
-          "the output of a function that returns multiple views. Such functions do not "
-          "allow the output views to be modified inplace. You should replace the inplace operation by an out-of-place "
-          "one.");
+      throw Error(str_cat(
+          self.is_leaf() ? std::string("This tensor")
+                         : str_cat("Output ", self.output_nr(), " of ", grad_fn(self)->name()),
+          " is a view and is being modified inplace. This view is the output of a function that returns multiple "
+          "views. Such functions do not allow the output views to be modified inplace. You should replace the inplace "
+          "operation by an out-of-place one."));
     case ViewCreation::kNoGrad:
       throw Error(
           "A view was created in no_grad mode and is being modified inplace with grad mode enabled. Given that this "
@@ -146,7 +147,7 @@ void rebase_history(const Tensor& self, const IntrusivePtr<Node>& node) {
   set_gradient_edge(base, {slices, nr});
   // The views' own histories follow from the base's when they are next asked for.
   AutogradMeta& m = self.impl()->materialize_autograd_meta();
-  m.view_version = self.version() - 1;
+  m.view_version.store(self.version() - 1, std::memory_order_relaxed);
   grad_fn(self);
 }
 void rebase_history(TensorList self, const IntrusivePtr<Node>& node) {
@@ -156,7 +157,7 @@ void rebase_history(TensorList self, const IntrusivePtr<Node>& node) {
 namespace {
 class ZeroBackward final : public Node {
  public:
-  explicit ZeroBackward(const char* name) : name_(name) {}
+  explicit ZeroBackward(const char* name) : name_(name) { frees_nothing(); }
   variable_list apply(variable_list&& grads) override {
     variable_list r(1);
     if (!grads.empty() && grads[0].defined()) r[0] = tessera::zeros_like(grads[0]);

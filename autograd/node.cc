@@ -15,7 +15,7 @@ thread_local Graveyard t_graveyard;
 uint64_t next_hook_id() { return g_hook_id++; }
 uint64_t Node::next_sequence_nr() { return t_sequence++; }
 
-void Node::end_use(bool release) {
+void Node::count_out(bool release) {
   uint32_t now = use_.load(std::memory_order_relaxed), next;
   bool frees;
   do {

@@ -103,8 +103,12 @@ class Node : public RefCounted {
   // Several passes may be at one node at a time, each on a thread of its own. What it saved stays until the last of
   // them has left; who comes once it is to be freed finds released() set and touches nothing.
   bool released() const { return use_.load(std::memory_order_acquire) & kReleased; }
-  void begin_use() { use_.fetch_add(1, std::memory_order_acq_rel); }
-  void end_use(bool release);
+  void begin_use() {
+    if (frees_something_) use_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  void end_use(bool release) {
+    if (frees_something_) count_out(release);
+  }
   // At once, for a node that only its owner uses. Not "release": that is the reference count's.
   void free_saved() {
     use_.fetch_or(kReleased | kFreed, std::memory_order_acq_rel);
@@ -123,8 +127,12 @@ class Node : public RefCounted {
  protected:
   void dispose() override;  // one after the other: a chain of a million nodes needs no deep stack
   static uint64_t next_sequence_nr();
+  // Of a node without anything that goes with the graph: nobody counts who uses it. For constructors.
+  void frees_nothing() { frees_something_ = false; }
 
  private:
+  void count_out(bool release);
+
   std::vector<Edge> edges_;
   std::vector<OutputMeta> outputs_;
   std::unique_ptr<NodeHooks> hooks_;
@@ -132,6 +140,7 @@ class Node : public RefCounted {
   // How many passes are inside apply; kReleased: what was saved is to go; kFreed: somebody has seen to it.
   static constexpr uint32_t kReleased = 1u << 31, kFreed = 1u << 30, kUsers = kFreed - 1;
   std::atomic<uint32_t> use_{0};
+  bool frees_something_ = true;
 };
 
 }  // namespace tessera::autograd

@@ -1,5 +1,6 @@
 #include "autograd/saved_variable.h"
 
+#include "autograd/engine.h"
 #include "autograd/variable.h"
 #include "tensor/core/dispatch_key.h"
 
@@ -63,7 +64,8 @@ SavedVariable::SavedVariable(const Tensor& t, bool is_output, bool is_inplace_on
   is_leaf_ = t.is_leaf();
   version_ = t.impl()->has_version() ? t.version() : 0;
   output_nr_ = t.output_nr();
-  if (t_has_hooks && !is_inplace_on_view) {
+  // Hooks are for tensors of the program, not for the 2 of x * 2.
+  if (t_has_hooks && !is_inplace_on_view && !t.impl()->is_wrapped_number()) {
     hooks_ = current_pack_hooks();
     pack(is_output_ ? detached(t) : t);
     if (!is_output_ && may_have_tangent(t)) keep_tangent(tangent_of(t), tangent_level(t));
@@ -158,9 +160,12 @@ Tensor SavedVariable::unpack(Node* owner) const {
     else if (const IntrusivePtr<Node> fn = base.is_leaf() ? nullptr : autograd::grad_fn(base))
       message += str_cat(", which is output ", output_nr_, " of ", fn->name(), ",");
     message += str_cat(
-        " is at version ", now, "; expected version ", version_,
-        " instead. Hint: enable anomaly detection to find the operation that failed to compute its gradient, with "
-        "torch.autograd.set_detect_anomaly(True).");
+        " is at version ", now, "; expected version ", version_, " instead. Hint: ",
+        anomaly_mode().enabled
+            ? "the traceback shown with this error is of the operation that saved the tensor; it was changed there or "
+              "later."
+            : "enable anomaly detection to find the operation that failed to compute its gradient, with "
+              "torch.autograd.set_detect_anomaly(True).");
     throw Error(message);
   }
   if (!is_output_) return base;

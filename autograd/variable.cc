@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "autograd/accumulate_grad.h"
+#include "autograd/engine.h"
 #include "autograd/view.h"
 #include "tensor/ops/api.h"
 
@@ -18,8 +19,16 @@ LeafHooks& leaf_hooks(const Tensor& t) {
 }  // namespace
 
 namespace {
-// The version of a view that its history is for; another thread may be making a newer one.
-uint32_t history_version(AutogradMeta& m) { return std::atomic_ref(m.view_version).load(std::memory_order_acquire); }
+// The history of a view of a base that was written to since. Whoever comes second waits, and finds it made.
+void renew_view_history(const Tensor& t, const Tensor& base, uint32_t version) {
+  static constinit std::mutex mutex;
+  IntrusivePtr<RefCounted> before;  // goes when the lock has: what it holds may run any code
+  const std::unique_lock lock = lock_without_host(mutex);
+  AutogradMeta& m = t.impl()->materialize_autograd_meta();
+  if (m.view_version.load(std::memory_order_relaxed) == version) return;
+  before = m.grad_fn;
+  regenerate_view_history(t, base);
+}
 }  // namespace
 
 IntrusivePtr<Node> grad_fn(const Tensor& t) {
@@ -28,12 +37,9 @@ IntrusivePtr<Node> grad_fn(const Tensor& t) {
     const Tensor base = t.view_base();
     // The base got a history, or a newer one, after this view's was made.
     const uint32_t now = t.version();
-    if ((!m || history_version(*m) != now) && base.requires_grad() && !base.is_leaf()) {
-      static constinit std::mutex mutex;  // whoever comes second waits, and finds the history made
-      std::lock_guard lock(mutex);
-      AutogradMeta& meta = t.impl()->materialize_autograd_meta();
-      if (history_version(meta) != now) regenerate_view_history(t, base);
-      m = &meta;
+    if ((!m || m->view_version.load(std::memory_order_acquire) != now) && base.requires_grad() && !base.is_leaf()) {
+      renew_view_history(t, base, now);
+      m = t.impl()->autograd_meta();
     }
   }
   if (!m || !m->grad_fn) return nullptr;
@@ -57,9 +63,8 @@ Edge gradient_edge(const Tensor& t) {
 
 void set_gradient_edge(const Tensor& t, Edge e) {
   AutogradMeta& m = t.impl()->materialize_autograd_meta();
-  m.output_nr = e.input_nr;
-  m.grad_fn = std::move(e.node);
-  std::atomic_ref(m.view_version).store(t.impl()->has_version() ? t.version() : 0, std::memory_order_release);
+  m.set_grad_fn(std::move(e.node), e.input_nr);
+  m.view_version.store(t.impl()->has_version() ? t.version() : 0, std::memory_order_release);
   t.impl()->update_autograd_key();
 }
 
@@ -81,8 +86,7 @@ void detach_(const Tensor& t) {
   if (AutogradMeta* m = t.impl()->autograd_meta()) {
     if (m->retains_grad) m->hooks.reset();  // a leaf's hooks are of another kind
     m->retains_grad = false;
-    m->grad_fn.reset();
-    m->output_nr = 0;
+    m->reset_grad_fn();
     m->requires_grad = false;
   }
   t.impl()->update_autograd_key();

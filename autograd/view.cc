@@ -9,6 +9,7 @@ namespace {
 // Gradient of as_strided from a base of a given geometry, for views whose history is made anew.
 class AsStridedBackward final : public Node {
  public:
+  AsStridedBackward() { frees_nothing(); }
   variable_list apply(variable_list&& grads) override {
     if (grads.empty() || !grads[0].defined()) return variable_list(1);
     return {tessera::as_strided_backward(grads[0], base_sizes, base_strides, base_offset, view_sizes, view_strides,

@@ -58,30 +58,28 @@ bool has_extra(RnnKind kind) { return kind == RnnKind::kLstm || kind == RnnKind:
 using Results = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 // Memory for the results.
-Results result_tensors(const Tensor& gates, const Tensor& h0, int64_t kind) {
+Results result_tensors(const Tensor& gates, const Tensor& h0, int64_t kind, bool for_backward) {
   const cpu::RnnLayer l = layer_of(gates, h0, kind, false);
   return {like(gates, {l.steps, l.batch, l.hidden}), like(gates, {l.batch, l.hidden}),
           l.kind == RnnKind::kLstm ? like(gates, {l.batch, l.hidden}) : like(gates, {0}),
-          like(gates, {l.steps, l.batch, l.gates()}),
+          for_backward ? like(gates, {l.steps, l.batch, l.gates()}) : like(gates, {0}),
           has_extra(l.kind) ? like(gates, {l.steps, l.batch, l.hidden}) : like(gates, {0})};
 }
 
 }  // namespace
 
 Results _rnn_layer_meta(const Tensor& gates, const Tensor& h0, const Tensor& c0, const Tensor& w_hh, const Tensor& b_hh,
-                        int64_t kind, bool) {
+                        int64_t kind, bool, bool for_backward) {
   check_layer(gates, h0, c0, w_hh, b_hh, kind);
-  return result_tensors(gates, h0, kind);
+  return result_tensors(gates, h0, kind, for_backward);
 }
 
 Results _rnn_layer_kernel(const Tensor& gates, const Tensor& h0, const Tensor& c0, const Tensor& w_hh,
-                          const Tensor& b_hh, int64_t kind, bool reverse) {
+                          const Tensor& b_hh, int64_t kind, bool reverse, bool for_backward) {
   check_layer(gates, h0, c0, w_hh, b_hh, kind);
   TESSERA_CHECK_NOT_IMPLEMENTED(gates.is_cpu(), "_rnn_layer: there is no kernel for ", gates.device().str());
-  Results results = result_tensors(gates, h0, kind);
+  Results results = result_tensors(gates, h0, kind, for_backward);
   auto& [output, h_n, c_n, values, extra] = results;
-  if (!grad_mode_enabled())
-    values = like(gates, {0});  // no backward will read them, and they are several times larger than the rest
   const cpu::RnnLayer l = layer_of(gates, h0, kind, reverse);
   const Tensor x = contiguous(gates), h = contiguous(h0), c = c0.defined() ? contiguous(c0) : c0,
                w = contiguous(transpose(w_hh, 0, 1)), b = b_hh.defined() ? contiguous(b_hh) : b_hh;

@@ -7,6 +7,7 @@
 #include "autograd/accumulate_grad.h"
 #include "autograd/autograd.h"
 #include "autograd/engine.h"
+#include "autograd/hooks.h"
 #include "autograd/tests/testing.h"
 #include "autograd/variable.h"
 #include "gtest/gtest.h"
@@ -98,6 +99,70 @@ TEST(Threads, ViewsOfAWrittenBase) {
       found[static_cast<size_t>(i)] = values(grad({&y, 1}, {&w, 1}, {}, true)[0]);
     });
     for (const Numbers& f : found) EXPECT_EQ(f, (Numbers{0, 36, 54, 0}));
+  }
+}
+
+// A view made before its base had a history has nothing of its own until the first of them asks.
+TEST(Threads, ViewsMadeBeforeTheirBaseHadAHistory) {
+  for (int r = 0; r < kRounds; ++r) {
+    const Tensor w = leaf({1, 2});
+    const Tensor base = doubles({5, 6, 7, 8});
+    const Tensor view = narrow(base, 0, 1, 2), wide = tessera::view(base, IntVector{2, 2});
+    copy_(narrow(base, 0, 0, 2), w);
+    std::vector<Numbers> found(kThreads);
+    on_threads([&](int i) {
+      EXPECT_TRUE(view.requires_grad());
+      const Tensor y = sum(view * view) + sum(wide * 3.0);
+      found[static_cast<size_t>(i)] = values(grad({&y, 1}, {&w, 1}, {}, true)[0]);
+    });
+    for (const Numbers& f : found) EXPECT_EQ(f, (Numbers{3, 7}));
+    EXPECT_FALSE(view.is_leaf());
+  }
+}
+
+// One graph with writes through views in it, its hooks, and its leaves' sums.
+TEST(Threads, ASharedGraphOfViewsWithHooks) {
+  const Tensor w = leaf({1, 2, 3, 4});
+  const Tensor base = w * 1.0;
+  mul_(narrow(base, 0, 1, 2), narrow(w, 0, 2, 2));
+  const Tensor view = narrow(base, 0, 0, 3);
+  std::atomic<int> on_view{0}, on_leaf{0};
+  register_hook(view, [&](const Tensor& g) {
+    ++on_view;
+    return g * 2.0;
+  });
+  register_hook(w, [&](const Tensor&) {
+    ++on_leaf;
+    return Tensor();
+  });
+  const Tensor y = sum(exp(view) * 0.0 + view);
+  on_threads([&](int) {
+    for (int r = 0; r < kRounds; ++r) y.backward({}, true);
+  });
+  const double n = kThreads * kRounds;
+  EXPECT_EQ(values(w.grad()), (Numbers{2 * n, 6 * n, 12 * n, 6 * n}));
+  EXPECT_EQ(on_view.load(), n);
+  EXPECT_EQ(on_leaf.load(), n);
+}
+
+// Handles of leaves, and whole graphs, go while others run backward through what they were part of.
+TEST(Threads, LeavesAndGraphsGoMeanwhile) {
+  for (int r = 0; r < kRounds; ++r) {
+    std::vector<Tensor> leaves(kThreads), ends(kThreads);
+    for (Tensor& t : leaves) t = leaf({1, 2});
+    Tensor total = doubles({0, 0});
+    for (const Tensor& t : leaves) total = total + t * t;
+    for (Tensor& e : ends) e = sum(total * 1.0);
+    std::atomic<int> sums{0};
+    for (const Tensor& t : leaves) register_post_accumulate_grad_hook(t, [&](const Tensor&) { ++sums; });
+    total = Tensor();
+    on_threads([&](int i) {
+      const auto at = static_cast<size_t>(i);
+      leaves[at] = Tensor();
+      ends[at].backward({}, true);
+      ends[at] = Tensor();
+    });
+    EXPECT_EQ(sums.load(), kThreads * kThreads);
   }
 }
 

@@ -306,6 +306,94 @@ void embedding_backward_rule(const BatchCall& c) {
   put(c, 0, unfolded(c.rets[0].tensor(), c.batch), 0);
 }
 
+// Each true place takes the next element of source: their numbers are running counts of the mask.
+void masked_scatter_rule(const BatchCall& c) {
+  const Tensor self = tensor_at(c, 0), mask = tensor_at(c, 1), source = tensor_at(c, 2);
+  TESSERA_CHECK(mask.dtype() == DType::kBool, "masked_scatter: expected a BoolTensor as mask, but got ",
+                type_name_of(mask.dtype()));
+  TESSERA_CHECK(self.dtype() == source.dtype(), "masked_scatter: expected self and source to have same dtypes but got ",
+                name_of(self.dtype()), " and ", name_of(source.dtype()));
+  IntVector sizes = infer_broadcast(self.sizes(), mask.sizes());
+  if (c.op.mutable_args) sizes.assign(self.sizes().begin(), self.sizes().end());
+  const Tensor places = expand(mask, IntList(sizes)), to_fill = expand(self, IntList(sizes));
+  // One more, for masks without a true place; a mask with too many reaches behind it, which gather refuses.
+  const Tensor pool[2] = {reshape(source, IntVector{-1}), new_zeros(source, IntVector{source.numel() ? 0 : 1})};
+  const Tensor numbers = cumsum(reshape(places, IntVector{-1}), 0, DType::kInt64);
+  TESSERA_CHECK(source.numel() > 0 || !known_to_fail(logical_not(innermost(mask))),
+                "masked_scatter: expected the number of elements in source to be at least the number of ones in mask");
+  const Tensor taken = gather(cat(pool, 0), 0, clamp_min(sub(numbers, Scalar(int64_t{1})), Scalar(int64_t{0})));
+  give(c, where(places, reshape(taken, IntList(sizes)), to_fill));
+}
+
+// --- bags of embeddings ---
+
+enum : size_t { kTable = 0, kIndices, kOffsets, kBagMode = 4, kFactors = 6, kLastOffset, kPadding };
+
+// Only the table differs: the rows of all tables side by side are one.
+void embedding_bag_of_wide_table(const BatchCall& c) {
+  const Tensor table = in_front(part(c, kTable), c.batch);
+  const int64_t rows = table.sizes()[1], width = table.sizes()[2];
+  std::vector<Value> args = copy_args(c);
+  args[kTable] = Value::of(reshape(transpose(table, 0, 1), IntVector{rows, c.batch * width}));
+  call_outside(c, args, c.rets);
+  for (size_t i : {0, 3}) {
+    const Tensor r = c.rets[i].tensor();
+    if (r.dim() == 2) put(c, i, view(r, IntVector{r.sizes()[0], c.batch, width}), 1);
+  }
+}
+
+// All bags of the batch in a row. Tables of their own lie one behind the other, and their padding is one row at the
+// end. Indices behind the last bag make one more, which is left out.
+void embedding_bag_rule(const BatchCall& c) {
+  const Part table = part(c, kTable), indices = part(c, kIndices), offsets = part(c, kOffsets),
+             factors = part(c, kFactors);
+  TESSERA_CHECK(table.rank() == 2, "'weight' must be 2-D, but got ", table.rank(), "-D");
+  TESSERA_CHECK(indices.rank() == 1, "input has to be a 1D Tensor, but got Tensor of dimension ", indices.rank());
+  TESSERA_CHECK(offsets.rank() == 1, "offsets has to be a 1D Tensor, but got Tensor of dimension ", offsets.rank());
+  if (!indices.batched() && !offsets.batched() && !factors.batched()) return embedding_bag_of_wide_table(c);
+  const Tensor index = to(in_front(indices, c.batch), DType::kInt64),
+               start = to(in_front(offsets, c.batch), DType::kInt64);
+  const int64_t rows = table.value.sizes()[table.batch_dim == 0 ? 1 : 0], n = index.sizes()[1],
+                starts = start.sizes()[1];
+  const bool last_offset = c.args[kLastOffset].boolean();
+  TESSERA_CHECK(!last_offset || starts >= 1, "include_last_offset: number of offset should be at least 1");
+  const int64_t bags = starts - last_offset;
+  TESSERA_CHECK(starts == 0 || !known_to_fail(eq(select(start, 1, 0), Scalar(int64_t{0}))),
+                "offsets[0] has to be 0, i.e., the first sequence in the mini-batch has to start from position 0.");
+  TESSERA_CHECK_INDEX(!known_to_fail(logical_and(ge(index, Scalar(int64_t{0})), lt(index, Scalar(rows)))),
+                      "index out of range in self");
+  const Tensor number = view(arange(c.batch, DType::kInt64, std::nullopt, index.device()), IntVector{c.batch, 1});
+  std::vector<Value> args = copy_args(c);
+  Tensor moved = index;
+  if (table.batched()) {
+    const int64_t padding = c.args[kPadding].integer();
+    const Tensor all = folded(table, c.batch), parts[2] = {all, new_zeros(all, IntVector{1, all.sizes()[1]})};
+    args[kTable] = Value::of(cat(parts, 0));
+    moved = add(index, mul(number, Scalar(rows)));
+    if (padding >= 0) {
+      moved = masked_fill(moved, eq(index, Scalar(padding)), Scalar(c.batch * rows));
+      args[kPadding] = Value::of(c.batch * rows);
+    }
+  }
+  args[kIndices] = Value::of(reshape(moved, IntVector{-1}));
+  args[kOffsets] = Value::of(reshape(add(start, mul(number, Scalar(n))), IntVector{-1}));
+  args[kLastOffset] = Value::of(false);
+  if (factors.defined()) args[kFactors] = Value::of(folded(factors, c.batch));
+  call_outside(c, args, c.rets);
+
+  const auto of_bags = [&](size_t i) { return narrow(unfolded(c.rets[i].tensor(), c.batch), 1, 0, bags); };
+  const Tensor bag = sub(view(c.rets[1].tensor(), IntVector{c.batch, n}), mul(number, Scalar(starts))),
+               sizes = of_bags(2);
+  Tensor greatest = of_bags(3);
+  if (c.args[kBagMode].integer() == 2 && table.batched())
+    greatest = masked_fill(sub(greatest, mul(unsqueeze(number, 2), Scalar(rows))),
+                           unsqueeze(eq(sizes, Scalar(int64_t{0})), 2), Scalar(int64_t{0}));
+  put(c, 0, of_bags(0), 0);
+  put(c, 1, masked_fill(bag, ge(bag, Scalar(bags)), Scalar(int64_t{-1})), 0);
+  put(c, 2, sizes, 0);
+  put(c, 3, greatest, 0);
+}
+
 constexpr WrittenRule kRules[] = {
     {"index_select", Family::kWritten, index_select_rule, true},
     {"index_add", Family::kWritten, index_add_rule, true},
@@ -315,6 +403,8 @@ constexpr WrittenRule kRules[] = {
     {"masked_fill.Tensor", Family::kWritten, masked_fill_tensor_rule, true},
     {"_scatter_reduce", Family::kShift},
     {"embedding", Family::kWritten, embedding_rule, true},
+    {"masked_scatter", Family::kWritten, masked_scatter_rule, true},
+    {"_embedding_bag", Family::kWritten, embedding_bag_rule},
     {"index", Family::kWritten, index_rule},
     {"index_put", Family::kWritten, index_put_rule},
     {"searchsorted", Family::kWritten, searchsorted_rule},

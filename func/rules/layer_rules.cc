@@ -139,6 +139,32 @@ void attention_rule(const BatchCall& c) {
   wrap_results(c);
 }
 
+// --- recurrent layers ---
+
+// Where all share the weights, the batch joins the sequences. Where they don't, each has products of its own at every
+// step anyway: one layer after the other. The other tensors have the sequences in dimension 1 behind the steps, or in
+// dimension 0; empty ones (a cell that there is not) are 1-dimensional.
+void recurrent_rule(const BatchCall& c) {
+  std::vector<Value> args = copy_args(c);
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (!args[i].is_tensor() || !args[i].tensor().defined()) continue;
+    const Part p = part(c, i);
+    const std::string_view name = c.plan.schema.arguments[i].name;
+    if (name == "w_hh" || name == "b_hh") {
+      if (p.batched()) return run_loop(c);
+    } else if (p.rank() > 1) {
+      args[i] = Value::of(folded(p, c.batch, p.rank() - 2));
+    } else if (p.batched()) {
+      args[i] = Value::of(select(p.value, p.batch_dim, 0));
+    }
+  }
+  call_outside(c, args, c.rets);
+  for (size_t i = 0; i < c.num_rets; ++i) {
+    const Tensor r = c.rets[i].tensor();
+    if (r.defined() && r.dim() > 1) put(c, i, unfolded(r, c.batch, r.dim() - 2), r.dim() - 2);
+  }
+}
+
 constexpr WrittenRule fold(std::string_view name, int rank) { return {name, Family::kFold, nullptr, false, rank}; }
 
 constexpr WrittenRule kRules[] = {
@@ -178,6 +204,8 @@ constexpr WrittenRule kRules[] = {
     {"_resample_backward", Family::kWritten, resample_rule},
     {"_scaled_dot_product_flash_attention_for_cpu", Family::kWritten, attention_rule},
     {"_scaled_dot_product_flash_attention_for_cpu_backward", Family::kWritten, attention_rule},
+    {"_rnn_layer", Family::kWritten, recurrent_rule},
+    {"_rnn_layer_backward", Family::kWritten, recurrent_rule},
     fold("max_unpool2d", 3),
     fold("max_unpool3d", 4),
     {"_cdist_forward", Family::kFront},

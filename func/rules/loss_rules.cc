@@ -88,8 +88,6 @@ constexpr WrittenRule kRules[] = {
     {"gelu", Family::kPointwise},
     {"gelu_backward", Family::kPointwise},
     {"elu_backward", Family::kPointwise},
-    {"multi_margin_loss", Family::kLoop},
-    {"multilabel_margin_loss", Family::kLoop},
     {"nll_loss_forward", Family::kWritten, nll_forward, true},
     {"nll_loss2d_forward", Family::kWritten, nll_forward, true},
     {"nll_loss_backward", Family::kWritten, nll_backward, true},

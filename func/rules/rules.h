@@ -21,6 +21,8 @@ void random_composite(const BatchCall& c);
 inline const Tensor& tensor_at(const BatchCall& c, size_t i) { return c.args[i].tensor(); }
 // The result of such a rule; of an in-place form it is written to `self`.
 void give(const BatchCall& c, const Tensor& result);
+// A check of values: a condition that does not hold everywhere. Those of tensors of other levels are not known.
+bool known_to_fail(const Tensor& condition);
 // Runs the operator's composite kernel with these arguments, inside of the level.
 void decompose(const BatchCall& c, const std::vector<Value>& args);
 

@@ -62,6 +62,26 @@ void as_strided_rule(const BatchCall& c) {
   put(c, 0, as_strided(t, IntList(with_batch(c.batch, c.args[1].int_list())), IntList(strides), offset), 0);
 }
 
+// as_strided_backward and as_strided_gather: two windows on one memory; each element of the batch has one of its own.
+void as_strided_windows_rule(const BatchCall& c) {
+  const auto end_of = [&](size_t sizes, size_t strides, size_t offset) {
+    int64_t end = c.args[offset].integer() + 1;
+    for (size_t d = 0; d < c.args[sizes].int_list().size(); ++d)
+      end += std::max<int64_t>(c.args[sizes].int_list()[d] - 1, 0) * c.args[strides].int_list()[d];
+    return end;
+  };
+  TESSERA_CHECK(c.args[1].int_list().size() == c.args[2].int_list().size() &&
+                    c.args[4].int_list().size() == c.args[5].int_list().size(),
+                c.plan.schema.base_name(), ": expected as many sizes as strides");
+  const int64_t apart = std::max(end_of(1, 2, 3), end_of(4, 5, 6));
+  std::vector<Value> args = copy_args(c);
+  args[0] = Value::of(in_front(part(c, 0), c.batch));
+  for (size_t i : {1, 4}) args[i] = Value::of(with_batch(c.batch, c.args[i].int_list()));
+  for (size_t i : {2, 5}) args[i] = Value::of(with_batch(apart, c.args[i].int_list()));
+  call_outside(c, args, c.rets);
+  wrap_results(c);
+}
+
 // In-place forms that change the shape alone: the wrapper gets another value. f works inside of the level.
 template <class F>
 void new_shape(const BatchCall& c, F f) {
@@ -173,12 +193,44 @@ void min_all(const BatchCall& c) { put(c, 0, amin(rows(part(c, 0), c.batch), kRe
 void any_all(const BatchCall& c) { put(c, 0, any(rows(part(c, 0), c.batch), 1), 0); }
 void all_all(const BatchCall& c) { put(c, 0, all(rows(part(c, 0), c.batch), 1), 0); }
 
+// Each element counts into bins of its own; the range is that of its data where none is given.
+void histc_rule(const BatchCall& c) {
+  const Part p = part(c, 0);
+  const int64_t bins = c.args[1].integer();
+  const double min = c.args[2].scalar().to_double(), max = c.args[3].scalar().to_double();
+  TESSERA_CHECK(bins > 0, "torch.histc(): bins must be > 0, but got ", bins);
+  TESSERA_CHECK_NOT_IMPLEMENTED(p.value.is_floating_point(), "\"histogram_cpu\" not implemented for '",
+                                type_name_of(p.value.dtype()), "'");
+  TESSERA_CHECK(!(min > max), "torch.histc(): max must be larger than min");
+  const Tensor x = to(rows(p, c.batch), DType::kFloat64), none = zeros_like(sum(x, IntList(kRest), true, std::nullopt));
+  Tensor low = add(none, Scalar(min)), high = add(none, Scalar(max));
+  if (min == max && x.numel() > 0) {
+    low = amin(x, kRest, true);
+    high = amax(x, kRest, true);
+    TESSERA_CHECK(!known_to_fail(isfinite(sub(high, low))), "torch.histc(): the range of the data is not finite");
+  }
+  const Tensor flat = eq(low, high);
+  low = where(flat, sub(low, Scalar(x.numel() ? 1.0 : 0.0)), low);
+  high = where(flat, add(high, Scalar(1.0)), high);
+  const Tensor inside = logical_and(ge(x, low), le(x, high));
+  const Tensor place = mul(div(sub(x, low), sub(high, low)), Scalar(static_cast<double>(bins)));
+  // What is outside goes to a bin behind the last.
+  const Tensor bin = where(inside, clamp(to(place, DType::kInt64), Scalar(int64_t{0}), Scalar(bins - 1)),
+                           full_like(to(inside, DType::kInt64), Scalar(bins)));
+  const Tensor counts =
+      scatter_add(zeros(IntVector{c.batch, bins + 1}, DType::kFloat64, std::nullopt, x.device()), 1, bin, ones_like(x));
+  put(c, 0, to(narrow(counts, 1, 0, bins), p.value.dtype()), 0);
+}
+
 constexpr WrittenRule kRules[] = {
     {"permute", Family::kWritten, permute_rule},
     {"expand", Family::kWritten, expand_rule},
     {"squeeze.", Family::kWritten, squeeze_all_rule},
     {"t", Family::kWritten, t_rule},
     {"as_strided", Family::kWritten, as_strided_rule},
+    {"as_strided_backward", Family::kWritten, as_strided_windows_rule},
+    {"as_strided_gather", Family::kWritten, as_strided_windows_rule},
+    {"histc", Family::kWritten, histc_rule},
     {"transpose_", Family::kWritten, transpose_inplace, true},
     {"t_", Family::kWritten, t_inplace, true},
     {"unsqueeze_", Family::kWritten, unsqueeze_inplace, true},

@@ -64,11 +64,6 @@ void drop_impl(PyTensor* p) {
 }
 
 void tensor_finalize(PyObject* self) { try_resurrect(as(self)); }
-// CPython runs a finalizer once an object and marks it after that; a tensor may come back any number of times, so the
-// mark (bit 0 of the collector's header) is taken off when it does.
-void forget_finalized(PyObject* self) {
-  if (PyType_IS_GC(Py_TYPE(self))) reinterpret_cast<uintptr_t*>(self)[-1] &= ~uintptr_t{1};
-}
 
 void tensor_dealloc(PyObject* self) {
   PyTensor* p = as(self);
@@ -142,6 +137,10 @@ void release_pyobject(void* o) {
 }
 
 }  // namespace
+
+void forget_finalized(PyObject* self) {
+  if (PyType_IS_GC(Py_TYPE(self))) reinterpret_cast<uintptr_t*>(self)[-1] &= ~uintptr_t{1};
+}
 
 PyObject* wrap(Tensor t) {
   if (!t.defined()) return none();

@@ -32,6 +32,10 @@ PyObject* wrap(Tensor t);
 PyObject* wrap_as(PyTypeObject* type, Tensor t);
 inline PyObject* wrap_or_none(Tensor t) { return t.defined() ? wrap(std::move(t)) : none(); }
 
+// CPython runs a finalizer once an object and marks it after that. What may come back any number of times has the mark
+// (bit 0 of the collector's header) taken off when it does.
+void forget_finalized(PyObject* o);
+
 void init_tensor_type(PyObject* module);
 // Getters (tensor_getset.cc) and plain C methods (tensor_methods*.cc), each ended by a null entry.
 std::vector<PyGetSetDef> tensor_getters();

@@ -18,7 +18,8 @@ class RefCounted {
     if (count_.load(std::memory_order_acquire) == 1 || count_.fetch_sub(1, std::memory_order_acq_rel) == 1)
       const_cast<RefCounted*>(this)->dispose();
   }
-  int64_t use_count() const { return count_.load(std::memory_order_relaxed); }
+  // Whoever finds itself alone may write or destroy: it sees all that the others did before they let go.
+  int64_t use_count() const { return count_.load(std::memory_order_acquire); }
 
  protected:
   RefCounted() = default;

@@ -104,7 +104,10 @@ class Tensor {
   }
 
   bool requires_grad() const { return impl_->requires_grad(); }
-  bool is_leaf() const { return !impl_->autograd_meta() || !impl_->autograd_meta()->grad_fn; }
+  bool is_leaf() const {
+    auto* m = impl_->autograd_meta();
+    return !m || !m->has_history.load(std::memory_order_relaxed);
+  }
   // Leaves of floating or complex dtype only: Error otherwise. Returns *this.
   const Tensor& requires_grad_(bool b = true) const;
   Tensor grad() const {
@@ -114,7 +117,7 @@ class Tensor {
   void set_grad(const Tensor& g) const { impl_->materialize_autograd_meta().grad = g.impl_ptr(); }
   uint32_t output_nr() const {
     auto* m = impl_->autograd_meta();
-    return m ? m->output_nr : 0;
+    return m ? m->output_nr.load(std::memory_order_relaxed) : 0;
   }
   // With the autograd library linked: see autograd/autograd.h.
   void backward(const Tensor& gradient = Tensor(), std::optional<bool> retain_graph = std::nullopt,

@@ -18,7 +18,7 @@ TensorImpl::TensorImpl(Storage storage, DType dtype, Device device, DispatchKeyS
 
 TensorImpl::~TensorImpl() {
   if (owns_pyobject && release_pyobject) release_pyobject(pyobject.load(std::memory_order_relaxed));
-  delete autograd_;
+  delete autograd_meta();
 }
 
 void TensorImpl::dispose() {
@@ -121,10 +121,22 @@ void TensorImpl::set_shape_of(const TensorImpl& other) {
   contiguous_ = other.contiguous_;
 }
 
-void TensorImpl::update_autograd_key() { set_key(autograd_key(device_.type), base_ || requires_grad()); }
+// Two threads may come at once, by a view that both ask for its history: one of them makes it.
+AutogradMeta& TensorImpl::make_autograd_meta() {
+  auto fresh = std::make_unique<AutogradMeta>();
+  AutogradMeta* there = nullptr;
+  if (autograd_.compare_exchange_strong(there, fresh.get(), std::memory_order_acq_rel)) there = fresh.release();
+  return *there;
+}
+
+void TensorImpl::update_autograd_key() {
+  const DispatchKey key = autograd_key(device_.type);
+  const bool wanted = base_ || requires_grad();
+  if (keys_.has(key) != wanted) set_key(key, wanted);  // a view's is never written, so that others may read it
+}
 
 void TensorImpl::set_requires_grad(bool b) {
-  if (!b && !autograd_) return;
+  if (!b && !autograd_meta()) return;
   materialize_autograd_meta().requires_grad = b;
   update_autograd_key();
 }

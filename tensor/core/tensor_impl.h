@@ -67,18 +67,29 @@ class Shape {
 enum class ViewCreation : uint8_t { kDefault, kNoGrad, kMultiOutput, kInferenceMode, kInCustomFunction };
 
 // Autograd's part of a tensor. Nodes are opaque here: the autograd library knows their type.
+//
+// The history of a view whose base was written to is made anew by whoever asks for it first, while other threads may be
+// looking at the same view: they ask has_history whether there is one, and take it itself by autograd::grad_fn().
 struct AutogradMeta {
   IntrusivePtr<TensorImpl> grad;
-  IntrusivePtr<RefCounted> grad_fn;                    // autograd::Node
+  IntrusivePtr<RefCounted> grad_fn;                    // autograd::Node; set and reset by the functions below
   std::atomic<RefCounted*> grad_accumulator{nullptr};  // weak; the node clears it when it dies
   IntrusivePtr<RefCounted> hooks;                      // autograd::TensorHooks
   IntrusivePtr<RefCounted> view_fn;                    // autograd::ViewFn, for views that as_strided can't replay
-  uint32_t output_nr = 0;
-  uint32_t view_version = 0;   // version at which grad_fn of a view was computed
-  bool requires_grad = false;  // leaf flag
+  std::atomic<uint32_t> output_nr{0};
+  std::atomic<uint32_t> view_version{0};  // version at which grad_fn of a view was computed
+  std::atomic<bool> has_history{false};   // grad_fn is set
+  bool requires_grad = false;             // leaf flag
   bool retains_grad = false;
   std::string name;
   ~AutogradMeta();
+
+  void set_grad_fn(IntrusivePtr<RefCounted> node, uint32_t number) {
+    output_nr.store(number, std::memory_order_relaxed);
+    grad_fn = std::move(node);
+    has_history.store(static_cast<bool>(grad_fn), std::memory_order_relaxed);
+  }
+  void reset_grad_fn() { set_grad_fn(nullptr, 0); }
 };
 
 // Rare metadata: one pointer in the tensor, null for nearly all.
@@ -164,14 +175,16 @@ class TensorImpl : public RefCounted {
   }
   void set_view_creation(ViewCreation c) { view_creation_ = c; }
 
-  AutogradMeta* autograd_meta() const { return autograd_; }
+  AutogradMeta* autograd_meta() const { return autograd_.load(std::memory_order_acquire); }
   AutogradMeta& materialize_autograd_meta() {
-    if (!autograd_) autograd_ = new AutogradMeta;
-    return *autograd_;
+    AutogradMeta* m = autograd_meta();
+    return m ? *m : make_autograd_meta();
   }
   // A view requires grad when its base has come to do so, too.
   bool requires_grad() const {
-    return (autograd_ && (autograd_->requires_grad || autograd_->grad_fn)) || (base_ && base_->requires_grad());
+    const AutogradMeta* m = autograd_meta();
+    return (m && (m->requires_grad || m->has_history.load(std::memory_order_relaxed))) ||
+           (base_ && base_->requires_grad());
   }
   // Keeps the autograd key in step with requires_grad(); call after changing the meta. Views always carry the key:
   // their base may get a history without their knowing.
@@ -201,6 +214,7 @@ class TensorImpl : public RefCounted {
   void dispose() override;  // to the thread's free list
 
  private:
+  AutogradMeta& make_autograd_meta();
   void refresh_shape();
   void check_fits_storage() const;
 
@@ -208,7 +222,7 @@ class TensorImpl : public RefCounted {
   DispatchKeySet keys_;
   int64_t numel_ = 0;
   int64_t offset_ = 0;
-  AutogradMeta* autograd_ = nullptr;
+  std::atomic<AutogradMeta*> autograd_{nullptr};
   IntrusivePtr<TensorImpl> base_;
   IntrusivePtr<VersionCounter> own_version_;
   std::unique_ptr<ExtraMeta> extra_;

@@ -126,8 +126,7 @@ const Tensor& detach__kernel(const Tensor& self) {
                 "gradient_as_bucket_view is set as True, gradients are views of DDP buckets, and hence detach_() "
                 "cannot be called on these gradients.");
   if (AutogradMeta* m = self.impl()->autograd_meta()) {
-    m->grad_fn.reset();
-    m->output_nr = 0;
+    m->reset_grad_fn();
     m->requires_grad = false;
   }
   self.impl()->update_autograd_key();

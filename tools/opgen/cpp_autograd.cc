@@ -68,13 +68,15 @@ bool is_saved_list(const Saved& v) { return v.type == "std::vector<autograd::Sav
 
 std::string node_class(const Entry& e) {
   std::string fields, release, visit;
+  std::set<std::string> shown;  // sizes() and sym_sizes() of one tensor are one attribute
   for (const Saved& v : e.saved) {
     const bool initialise = v.type == "int64_t" || v.type == "double" || v.type == "bool" || v.type == "DType" ||
                             v.type == "Layout" || v.type == "MemoryFormat";
     absl::StrAppend(&fields, "  ", v.type, " ", v.name, "_", initialise ? "{}" : "", ";\n");
     if (is_saved_tensor(v)) absl::StrAppend(&release, " ", v.name, "_.reset();");
     if (is_saved_list(v)) absl::StrAppend(&release, " autograd::reset_list(", v.name, "_);");
-    absl::StrAppend(&visit, " v(", cpp_string(v.name), ", ", v.name, "_);");
+    if (!v.shown.empty() && shown.insert(v.shown).second)
+      absl::StrAppend(&visit, " v(", cpp_string(v.shown), ", ", v.name, "_);");
   }
   const Slots slots = edge_slots(e);
   for (int arg : slots.lists) absl::StrAppend(&fields, "  size_t ", list_count(e, arg), " = 0;\n");
@@ -82,6 +84,7 @@ std::string node_class(const Entry& e) {
                                   " final : autograd::Node {\n  variable_list apply(variable_list&& grads) override;\n "
                                   " const char* name() const override { return ",
                                   cpp_string(e.node), "; }\n");
+  if (release.empty()) absl::StrAppend(&text, "  ", e.node, "() { frees_nothing(); }\n");
   if (!release.empty()) absl::StrAppend(&text, "  void release_variables() override {", release, " }\n");
   if (!visit.empty()) absl::StrAppend(&text, "  void visit_saved(autograd::SavedVisitor& v) override {", visit, " }\n");
   return absl::StrCat(text, fields, "};\n");

@@ -18,23 +18,24 @@ namespace {
 struct Datum {
   const char* method;
   const char* type;
-  const char* wrap;  // of the saving expression; "" for none
+  const char* wrap;             // of the saving expression; "" for none
+  const char* shown = nullptr;  // in the node's attribute, `_saved_self_sym_sizes`; null: the method, "": not at all
 };
 
 // Calls on a tensor that need only this datum of it later, not the tensor.
 constexpr Datum kData[] = {
-    {"sizes", "IntVector", "autograd::to_saved"},
+    {"sizes", "IntVector", "autograd::to_saved", "sym_sizes"},
     {"sym_sizes", "std::vector<SymInt>", "autograd::to_saved"},
-    {"strides", "IntVector", "autograd::to_saved"},
+    {"strides", "IntVector", "autograd::to_saved", "sym_strides"},
     {"sym_strides", "std::vector<SymInt>", "autograd::to_saved"},
-    {"dtype", "DType", ""},
+    {"dtype", "DType", "", "scalar_type"},
     {"device", "Device", ""},
     {"layout", "Layout", ""},
-    {"options", "TensorOptions", ""},
+    {"options", "TensorOptions", "", ""},
     {"dim", "int64_t", ""},
-    {"numel", "int64_t", ""},
+    {"numel", "int64_t", "", "sym_numel"},
     {"sym_numel", "SymInt", ""},
-    {"storage_offset", "int64_t", ""},
+    {"storage_offset", "int64_t", "", "sym_storage_offset"},
     {"is_complex", "bool", ""},
     {"is_floating_point", "bool", ""},
     {"defined", "bool", ""},
@@ -46,6 +47,11 @@ const Datum* find_datum(const std::string& method) {
   for (const Datum& d : kData)
     if (method == d.method) return &d;
   return nullptr;
+}
+
+std::string shown_name(const std::string& of, const Datum& d) {
+  if (!d.shown) return absl::StrCat(of, "_", d.method);
+  return *d.shown ? absl::StrCat(of, "_", d.shown) : "";
 }
 
 class Analyser {
@@ -140,10 +146,10 @@ class Analyser {
           if (a.type.is_optional() && n.method != "defined")
             init = absl::StrCat(cpp, ".defined() ? ", init, " : decltype(", init, ")()");
           if (*d->wrap) init = absl::StrCat(d->wrap, "(", init, ")");
-          save({Saved::Kind::kDatum, index, member, d->type, init, {}}, number);
+          save({Saved::Kind::kDatum, index, member, d->type, init, {}, shown_name(a.name, *d)}, number);
           replace(tokens, n, n.end, member + "_");
         } else {
-          save({Saved::Kind::kTensor, index, a.name, "autograd::SavedVariable", cpp, {}}, number);
+          save({Saved::Kind::kTensor, index, a.name, "autograd::SavedVariable", cpp, {}, a.name}, number);
           replace(tokens, n, n.index + 1, cpp);
         }
       } else if (is_tensor_list(a.type)) {
@@ -153,15 +159,18 @@ class Analyser {
                 a.name + "_size",
                 "int64_t",
                 absl::StrCat("static_cast<int64_t>(", cpp, a.type.is_optional() ? "->" : ".", "size())"),
-                {}},
+                {},
+                a.name + "_size"},
                number);
           replace(tokens, n, n.end, a.name + "_size_");
         } else {
-          save({Saved::Kind::kTensorList, index, a.name, "std::vector<autograd::SavedVariable>", cpp, {}}, number);
+          save({Saved::Kind::kTensorList, index, a.name, "std::vector<autograd::SavedVariable>", cpp, {}, a.name},
+               number);
           replace(tokens, n, n.index + 1, cpp);
         }
       } else {
-        save({Saved::Kind::kPlain, index, a.name, cpp_saved_type(a.type), cpp_save_expr(a.type, cpp), {}}, number);
+        save({Saved::Kind::kPlain, index, a.name, cpp_saved_type(a.type), cpp_save_expr(a.type, cpp), {}, a.name},
+             number);
         replace(tokens, n, n.index + 1, a.name + "_");
       }
       return;
@@ -177,10 +186,10 @@ class Analyser {
         const std::string member = absl::StrCat(canonical, "_", d->method);
         std::string init = absl::StrCat("@.", d->method, "()");  // @: the output, named by the generator
         if (*d->wrap) init = absl::StrCat(d->wrap, "(", init, ")");
-        save({Saved::Kind::kOutput, out->second, member, d->type, init, {}}, number);
+        save({Saved::Kind::kOutput, out->second, member, d->type, init, {}, shown_name(canonical, *d)}, number);
         replace(tokens, n, n.end, member + "_");
       } else {
-        save({Saved::Kind::kOutput, out->second, canonical, "autograd::SavedVariable", "", {}}, number);
+        save({Saved::Kind::kOutput, out->second, canonical, "autograd::SavedVariable", "", {}, canonical}, number);
         replace(tokens, n, n.index + 1, canonical);
       }
       return;

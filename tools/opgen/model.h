@@ -54,6 +54,7 @@ struct Saved {
   std::string type;       // C++ type of the member
   std::string init;       // C++ expression that gives its value in the forward call (not for kOutput)
   std::set<int> used_by;  // indices of the derivatives that need it
+  std::string shown;      // the node's attribute without "_saved_"; empty: none
 };
 
 // How forward mode gets the tangents of an op's results: from a derivative's inputs, or of the whole op (Entry).

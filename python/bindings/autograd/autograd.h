@@ -14,6 +14,8 @@ PyObject* wrap_node(const IntrusivePtr<autograd::Node>& node);
 // if the graph is gone.
 IntrusivePtr<autograd::Node> node_of(PyObject* o);
 bool is_node(PyObject* o);
+// The context of a custom function as its node's object (new reference): it keeps the node from now on.
+PyObject* share_context(void* ctx);
 // (node, input number) of a GradientEdge, or of a tensor. A tensor without history gives an empty edge. TypeError for
 // anything else.
 autograd::Edge edge_of(PyObject* o);

@@ -9,6 +9,7 @@
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/torch_function.h"
 #include "tensor/core/restore.h"
+#include "tensor/core/warning.h"
 
 namespace tessera::python {
 namespace {
@@ -60,6 +61,12 @@ PyObject* run_backward(PyObject* args) {
   variable_list grads;
   read_roots(tensors, gradients, &roots, &grads);
   const std::vector<Edge> targets = read_inputs(inputs, accumulate);
+  if (accumulate && create)
+    warn_once(
+        "backward() with create_graph=True leaves each parameter and its gradient in a cycle of references, which "
+        "keeps "
+        "memory from being freed. Use autograd.grad instead, or set the parameters' .grad to None once you have used "
+        "them.");
   const ScopedValue<const Node*> none_reported(t_reported, nullptr);
   const variable_list found = autograd::run_backward(roots, std::move(grads), targets,
                                                      {.retain_graph = retain != 0,
@@ -69,11 +76,7 @@ PyObject* run_backward(PyObject* args) {
   if (accumulate) return none();
   Ref result = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(targets.size()))));
   for (size_t i = 0; i < targets.size(); ++i) {
-    const Tensor g = i < found.size() ? found[i] : Tensor();
-    TESSERA_CHECK(g.defined() || allow_unreachable,
-                  "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True "
-                  "if this is the desired behavior.");
-    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), wrap_or_none(g));
+    PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), wrap_or_none(i < found.size() ? found[i] : Tensor()));
   }
   return result.release();
 }
@@ -181,16 +184,6 @@ PyObject* py_gradient_edge(PyObject*, PyObject* tensor) {
     return check(Py_BuildValue("(OI)", node.get(), e.input_nr));
   });
 }
-// An opaque object that keeps a node (of a custom function, whose Python object doesn't) alive.
-void release_held(PyObject* capsule) { static_cast<Node*>(PyCapsule_GetPointer(capsule, "node"))->release(); }
-PyObject* hold_node(IntrusivePtr<Node> n) {
-  PyObject* capsule = PyCapsule_New(n.get(), "node", release_held);
-  if (capsule) n.leak();
-  return capsule;
-}
-PyObject* py_hold_node(PyObject*, PyObject* node) {
-  return guarded([&] { return check(hold_node(node_of(node))); });
-}
 
 // --- grad modes ---
 
@@ -269,8 +262,6 @@ void record_stack(Node& node) {
   if (Node* parent = autograd::current_node()) {
     Ref p = checked_call(wrap_node(IntrusivePtr<Node>::share(parent)));
     if (PyDict_SetItemString(metadata_of(node), kParent, p.get()) < 0) throw PythonError();
-    Ref held = checked_call(hold_node(IntrusivePtr<Node>::share(parent)));
-    if (PyDict_SetItemString(metadata_of(node), "parent_node_", held.get()) < 0) throw PythonError();
   }
 }
 std::string joined_stack(PyObject* stack) {
@@ -336,7 +327,6 @@ PyMethodDef g_functions[] = {
     {"_current_autograd_node", py_current_node, METH_NOARGS, nullptr},
     {"_will_engine_execute_node", py_will_execute, METH_O, nullptr},
     {"_get_gradient_edge", py_gradient_edge, METH_O, nullptr},
-    {"_hold_node", py_hold_node, METH_O, nullptr},
     {"is_grad_enabled", py_is_grad_enabled, METH_NOARGS, "is_grad_enabled() -> bool: whether operations are recorded."},
     {"_is_grad_enabled", py_is_grad_enabled, METH_NOARGS, nullptr},
     {"_set_grad_enabled", py_set_grad_enabled, METH_O, nullptr},

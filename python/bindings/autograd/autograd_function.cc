@@ -25,7 +25,8 @@ using autograd::variable_list;
 
 class FunctionNode;
 
-// The context: what forward and backward see as `ctx`. Its node holds it; it knows its node while that lives.
+// The context: what forward and backward see as `ctx`, and Python as the node. The node holds it, until somebody asks
+// for it as a node (`grad_fn`): then it holds the node, as long as Python holds it.
 struct PyContext {
   PyObject_HEAD FunctionNode* node;
   PyObject* to_save;
@@ -35,6 +36,7 @@ struct PyContext {
   PyObject* needs_input_grad;
   char materialize_grads;
   char in_jvp;
+  char owns_node;
 };
 PyContext* context(PyObject* o) { return reinterpret_cast<PyContext*>(o); }
 
@@ -48,6 +50,7 @@ class FunctionNode final : public Node {
  public:
   explicit FunctionNode(PyObject* ctx) : ctx_(Py_NewRef(ctx)), name_(shown_name(ctx)) { context(ctx)->node = this; }
   ~FunctionNode() override {
+    if (!ctx_) return;
     with_python([&] {
       context(ctx_)->node = nullptr;
       Py_DECREF(ctx_);
@@ -62,6 +65,7 @@ class FunctionNode final : public Node {
   // The function decides what a missing gradient means.
   bool runs_without_gradients() const override { return true; }
   void* python_object() override { return ctx_; }
+  void context_is_gone() { ctx_ = nullptr; }
 
   std::vector<autograd::SavedVariable> saved;
   std::vector<autograd::OutputForm> forms;
@@ -429,8 +433,21 @@ int context_clear(PyObject* self) {
   Py_CLEAR(c->needs_input_grad);
   return 0;
 }
+// Nobody in Python has the context any more. Where the node lives on, it takes the context back.
+void context_finalize(PyObject* self) {
+  PyContext* c = context(self);
+  if (!c->owns_node || c->node->use_count() <= 1) return;
+  Py_INCREF(self);
+  c->owns_node = 0;
+  c->node->release();
+}
 void context_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
+  if (context(self)->owns_node) {
+    FunctionNode* node = std::exchange(context(self)->node, nullptr);
+    node->context_is_gone();
+    node->release();
+  }
   context_clear(self);
   Py_TYPE(self)->tp_free(self);
 }
@@ -482,11 +499,21 @@ PyMemberDef g_members[] = {{"to_save", T_OBJECT, offsetof(PyContext, to_save), 0
 
 PyTypeObject FunctionBaseType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
+PyObject* share_context(void* ctx) {
+  auto* o = static_cast<PyObject*>(ctx);
+  PyContext* c = context(o);
+  if (c->owns_node || !c->node) return Py_NewRef(o);
+  c->owns_node = 1;
+  c->node->retain();
+  forget_finalized(o);
+  return o;  // the node's reference
+}
+
 IntrusivePtr<Node> node_of_context(PyObject* o) {
   FunctionNode* node = context(o)->node;
   TESSERA_CHECK(node, "the node of this ", Py_TYPE(o)->tp_name,
-                " is gone: the graph that it was part of has been freed, or the call was not recorded. Keep an output "
-                "of the function alive to use its node.");
+                " is gone: the call was not recorded, or the graph that it was part of has been freed. Take the node "
+                "from an output (y.grad_fn), which keeps it.");
   return IntrusivePtr<Node>::share(node);
 }
 
@@ -508,6 +535,7 @@ void init_autograd_function(PyObject* module) {
   FunctionBaseType.tp_name = "torch._C._FunctionBase";
   FunctionBaseType.tp_basicsize = sizeof(PyContext);
   FunctionBaseType.tp_dealloc = context_dealloc;
+  FunctionBaseType.tp_finalize = context_finalize;
   FunctionBaseType.tp_traverse = context_traverse;
   FunctionBaseType.tp_clear = context_clear;
   FunctionBaseType.tp_new = context_new;

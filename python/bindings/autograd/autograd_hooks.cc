@@ -54,9 +54,8 @@ Tensor checked_result(PyObject* hook, PyObject* result, const Tensor& original) 
         str_cat("expected Variable, but hook '", hook_name(hook), "' returned '", Py_TYPE(result)->tp_name, "'"));
   const Tensor& t = unwrap(result);
   if (!original.defined()) return t;
-  TESSERA_CHECK(t.dtype() == original.dtype() || (t.is_floating_point() && original.is_floating_point()), "hook '",
-                hook_name(hook), "' has changed the type of value (was ", name_of(original.dtype()), " got ",
-                name_of(t.dtype()), ")");
+  TESSERA_CHECK(t.dtype() == original.dtype(), "hook '", hook_name(hook), "' has changed the type of value (was ",
+                name_of(original.dtype()), " got ", name_of(t.dtype()), ")");
   TESSERA_CHECK(t.device().type == original.device().type, "hook '", hook_name(hook),
                 "' has changed the type of value (its device was ", original.device().str(), ", got ", t.device().str(),
                 ")");

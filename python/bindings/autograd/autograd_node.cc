@@ -193,6 +193,39 @@ PyObject* get_wants_grad(PyObject* self, void*) {
 PyObject* node_name(PyObject* self, PyObject*) {
   return guarded([&] { return to_python_string(node_of(self)->name()).release(); });
 }
+// node(*grads): the node alone, as the engine calls it, without hooks. A single result stands for itself.
+PyObject* node_call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return guarded([&]() -> PyObject* {
+    const NodePtr n = node_of(self);
+    if (kwargs && PyDict_GET_SIZE(kwargs)) throw TypeError(str_cat(n->name(), "() takes no keyword arguments"));
+    const auto given = PyTuple_GET_SIZE(args), wanted = static_cast<Py_ssize_t>(n->outputs().size());
+    if (given != wanted)
+      throw TypeError(str_cat(n->name(), "() takes a gradient (or None) for each output of the forward call: expected ",
+                              wanted, ", got ", given));
+    autograd::variable_list grads;
+    for (Py_ssize_t i = 0; i < given; ++i) {
+      PyObject* o = PyTuple_GET_ITEM(args, i);
+      if (o != Py_None && !is_tensor(o))
+        throw TypeError(str_cat(n->name(), "(): gradient ", i, " must be a Tensor or None, not ", Py_TYPE(o)->tp_name));
+      grads.push_back(o == Py_None ? Tensor() : unwrap(o));
+    }
+    n->begin_use();
+    autograd::variable_list out;
+    try {
+      out = n->apply(std::move(grads));
+    } catch (...) {
+      n->end_use(false);
+      throw;
+    }
+    n->end_use(false);
+    out.resize(n->edges().size());
+    if (out.size() == 1) return wrap_or_none(std::move(out[0]));
+    Ref result = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(out.size()))));
+    for (size_t i = 0; i < out.size(); ++i)
+      PyTuple_SET_ITEM(result.get(), static_cast<Py_ssize_t>(i), check(wrap_or_none(std::move(out[i]))));
+    return result.release();
+  });
+}
 PyObject* node_sequence_nr(PyObject* self, PyObject*) {
   return guarded([&] { return PyLong_FromUnsignedLongLong(node_of(self)->sequence_nr()); });
 }
@@ -270,7 +303,7 @@ PyMethodDef g_node_methods[] = {
 
 PyObject* wrap_node(const NodePtr& node) {
   if (!node) return none();
-  if (void* own = node->python_object()) return Py_NewRef(static_cast<PyObject*>(own));
+  if (void* own = node->python_object()) return share_context(own);
   if (void* known = node->pyobject.load(std::memory_order_acquire)) return Py_NewRef(static_cast<PyObject*>(known));
   PyTypeObject* type = type_of(node->name());
   auto* p = reinterpret_cast<PyNode*>(check(type->tp_alloc(type, 0)));
@@ -316,6 +349,7 @@ void init_autograd_nodes(PyObject* module) {
   NodeBaseType.tp_basicsize = sizeof(PyNode);
   NodeBaseType.tp_dealloc = node_dealloc;
   NodeBaseType.tp_getattro = node_getattro;
+  NodeBaseType.tp_call = node_call;
   static std::vector<PyGetSetDef> getset;
   for (PyGetSetDef* g = g_node_getset; g->name; ++g) getset.push_back(*g);
   getset.push_back({"requires_grad", get_wants_grad, nullptr, "Whether a gradient flows on from here.", nullptr});

@@ -135,6 +135,8 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
         grad_tensors = grad_variables
     if inputs is not None and not _is_edge(inputs) and not isinstance(inputs, tessera.Tensor) and len(inputs) == 0:
         raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    if tensors is None:
+        raise TypeError("backward() expects a tensor or a sequence of them to begin at, but got None")
     tensors = _as_tuple(tensors)
     _check_ends(tensors, "tensors", TypeError)
     grads = _make_grads(tensors, _as_tuple(grad_tensors))
@@ -220,7 +222,7 @@ def grad(
             raise RuntimeError("materialize_grads cannot be used when the given input is a GradientEdge")
         batch = (grads[0].shape[0],) if is_grads_batched else ()
         result = tuple(
-            wanted.new_zeros(batch + tuple(wanted.shape)) if value is None else value
+            wanted.new_zeros(batch + tuple(wanted.shape), requires_grad=create_graph) if value is None else value
             for value, wanted in zip(result, inputs)
         )
     return tuple(result)

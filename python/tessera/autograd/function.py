@@ -108,7 +108,13 @@ class BackwardCFunction(_C._FunctionBase, FunctionCtx, _HookMixin):
 
 
 def _take_saved(ctx):
+    if vars(ctx).get("_saved_are_taken"):
+        raise RuntimeError(
+            "saved_tensors can be read once, as clear_saved_tensors_on_access=True says that whoever reads them first "
+            "has them. Keep them in a variable."
+        )
     saved = BackwardCFunction.saved_tensors.__get__(ctx)
+    ctx._saved_are_taken = True
     ctx.maybe_clear_saved_tensors()
     return saved
 
@@ -223,16 +229,22 @@ def _is_setup_context_defined(function):
 
 
 def _bind_defaults(cls, args, kwargs):
-    """All arguments of `forward` in order, defaults filled in, as `setup_context` wants its inputs."""
+    """All arguments of `forward` in order, defaults filled in, as `setup_context` wants its inputs. Raises: TypeError
+    for arguments that `forward` does not take, or by keyword only.
+    """
     import inspect
 
-    if cls.setup_context is _SingleLevelFunction.setup_context:
-        raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments")
     if not kwargs and not getattr(cls.forward, "__defaults__", None):
         return args
-    bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+    context = () if _is_setup_context_defined(cls.setup_context) else (None,)  # of a forward that takes it
+    bound = inspect.signature(cls.forward).bind(*context, *args, **kwargs)
     bound.apply_defaults()
-    return bound.args
+    if bound.kwargs:
+        raise TypeError(
+            f"{cls.__name__}.forward takes {', '.join(bound.kwargs)} by keyword only: every input of a Function has a "
+            "place, as backward returns a gradient for each"
+        )
+    return bound.args[len(context) :]
 
 
 class _DelayedError(Function):

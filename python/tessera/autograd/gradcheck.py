@@ -37,7 +37,12 @@ def _differentiable(value):
 
 
 def _outputs(func, inputs):
-    return tuple(v for v in _as_tuple(func(*inputs)) if isinstance(v, tessera.Tensor))
+    results = _as_tuple(func(*inputs))
+    tensors = tuple(v for v in results if isinstance(v, tessera.Tensor))
+    if not tensors:
+        kinds = ", ".join(type(v).__name__ for v in results) or "nothing"
+        raise TypeError(f"gradcheck expects a function that returns a tensor or a tuple with tensors, but got {kinds}")
+    return tensors
 
 
 def _grad(outputs, inputs, grads, create_graph=False):
@@ -419,6 +424,31 @@ def _check_forward(func, inputs, diff, outputs, numerical, settings):
                     )
 
 
+def _fast_forward(func, inputs, diff, outputs, settings):
+    """One random direction in each input, in forward mode and by differences."""
+    generator = tessera.Generator().manual_seed(0)
+    for place in [i for i, value in enumerate(inputs) if any(value is d for d in diff)]:
+        value = inputs[place]
+        if value.numel() == 0:
+            continue
+        direction = _random_like(value, generator)
+        data, original = value.data, value.detach().clone()
+
+        def move(step, data=data, direction=direction):
+            data.add_(direction * step)
+
+        numerical = _difference(func, inputs, move, settings["eps"])
+        data.copy_(original)
+        scale = max(float(direction.abs().sum()), 1.0)  # one error of atol in each entry adds up to this
+        for k, (got, output) in enumerate(zip(_tangents(func, inputs, place, direction), outputs)):
+            if not (output.dtype.is_floating_point or output.dtype.is_complex):
+                continue
+            tangent = tessera.zeros_like(output) if got is None else got.detach()
+            if not _all_close(tangent, numerical[k], settings["rtol"], settings["atol"] * scale):
+                prefix = "While computing with forward mode in fast mode, along a random direction: "
+                raise _mismatch(tangent, numerical[k], k, place, "real", output.real, prefix)
+
+
 def _check_batched_forward(func, inputs, diff):
     vmap = require("vmap", "gradcheck(check_batched_forward_grad=True)")
     places = [i for i, value in enumerate(inputs) if any(value is d for d in diff)]
@@ -465,11 +495,16 @@ def _run(func, inputs, settings):
         if settings["check_undefined_grad"]:
             _check_undefined(func, inputs, diff)
     if settings["check_forward_ad"]:
-        if numerical is None:
-            numerical = [
-                _numerical(func, inputs, i, settings["eps"]) for i, value in enumerate(inputs) if _differentiable(value)
-            ]
-        _check_forward(func, inputs, diff, outputs, numerical, settings)
+        if settings["fast_mode"]:
+            _fast_forward(func, inputs, diff, outputs, settings)
+        else:
+            if numerical is None:
+                numerical = [
+                    _numerical(func, inputs, i, settings["eps"])
+                    for i, value in enumerate(inputs)
+                    if _differentiable(value)
+                ]
+            _check_forward(func, inputs, diff, outputs, numerical, settings)
         if settings["check_batched_forward_grad"]:
             _check_batched_forward(func, inputs, diff)
 
@@ -616,6 +651,96 @@ def gradgradcheck(
         check_backward_ad=check_rev_over_rev,
         masked=masked,
     )
+
+
+# ---- Jacobians alone: not documented, but programs use them
+# ------------------------------------------------------------------------------------------------------------
+
+
+def _check_real(outputs, what):
+    if any(output.dtype.is_complex for output in outputs):
+        raise ValueError(
+            f"Expected output to be non-complex. {what} does not support functions that return complex outputs: "
+            "return their real and imaginary parts."
+        )
+
+
+def _get_numerical_jacobian(fn, inputs, outputs=None, target=None, eps=1e-3, is_forward_ad=False):
+    """The Jacobians of `fn(*inputs)` by central differences of step `eps`.
+
+    Args:
+        outputs: what `fn` returns for `inputs`; computed if not given.
+        target: with respect to these of the inputs; by default to those that require grad.
+        is_forward_ad: complex outputs are allowed, for derivatives along real inputs.
+
+    Returns: for each input a tuple with a matrix for each output, (elements of the input, elements of the output). The
+        gradient of a complex input x + iy is df/dx + i df/dy. Raises: ValueError for complex outputs.
+    """
+    inputs = _as_tuple(inputs)
+    outputs = _outputs(fn, inputs) if outputs is None else _as_tuple(outputs)
+    wanted = [v for v in inputs if _differentiable(v)] if target is None else _as_tuple(target)
+    places = [i for i, value in enumerate(inputs) if any(value is t for t in wanted)]
+    if not is_forward_ad or any(inputs[place].dtype.is_complex for place in places):
+        _check_real(outputs, "get_numerical_jacobian")
+    jacobians = []
+    for place in places:
+        if inputs[place].numel() == 0:
+            jacobians.append(tuple(tessera.zeros(0, output.numel(), dtype=output.dtype) for output in outputs))
+            continue
+        numerical = _numerical(fn, inputs, place, eps)
+        jacobians.append(
+            tuple(
+                numerical[0][k] if len(numerical) == 1 else _real_jacobians(numerical, k, "real")
+                for k in range(len(outputs))
+            )
+        )
+    return jacobians
+
+
+def _warn_of_old_function(name, grad_out):
+    warnings.warn(
+        f"{name} is kept for programs that use it and is not part of the documented interface; use gradcheck, or "
+        "torch.func.jacrev and jacfwd.",
+        FutureWarning,
+        stacklevel=3,
+    )
+    if grad_out != 1.0:
+        raise ValueError(f"Expected grad_out to be 1.0, but got {grad_out}: scale the Jacobian that {name} returns.")
+
+
+def get_numerical_jacobian(fn, inputs, target=None, eps=1e-3, grad_out=1.0):
+    """The Jacobians of the first output of `fn(inputs)`, which takes the tuple of inputs as one argument, as a tuple;
+    see `_get_numerical_jacobian`. Raises: ValueError for complex outputs and for another grad_out than 1.
+    """
+    _warn_of_old_function("get_numerical_jacobian", grad_out)
+    found = _get_numerical_jacobian(lambda *values: fn(values), inputs, None, target, eps)
+    return tuple(by_output[0] for by_output in found)
+
+
+def get_analytical_jacobian(inputs, output, nondet_tol=0.0, grad_out=1.0):
+    """The Jacobians of `output` by backward, one pass for each element.
+
+    Returns: (a matrix (elements of the input, elements of the output) for each of `inputs` that requires grad, whether
+        a second time gives the same within `nondet_tol`, whether the gradients have the sizes of the inputs, whether
+        they have their dtypes). Raises: ValueError for complex outputs and for another grad_out than 1.
+    """
+    _warn_of_old_function("get_analytical_jacobian", grad_out)
+    _check_real((output,), "get_analytical_jacobian")
+    diff = tuple(value for value in _as_tuple(inputs) if _differentiable(value))
+    sizes = types = True
+    jacobians = [tessera.zeros(v.numel(), output.numel(), dtype=v.dtype, device=v.device) for v in diff]
+    worst = 0.0
+    for k in range(output.numel()):
+        first, second = (_grad(output, diff, _unit(output, k, "real")) for _ in range(2))
+        for value, grad, again, matrix in zip(diff, first, second, jacobians):
+            if grad is None:
+                continue
+            sizes, types = sizes and grad.shape == value.shape, types and grad.dtype == value.dtype
+            if grad.numel() == value.numel():
+                matrix[:, k] = grad.detach().reshape(-1).to(matrix.dtype)
+            if grad.numel():
+                worst = max(worst, float((grad - again).abs().max()))
+    return tuple(jacobians), worst <= nondet_tol, sizes, types
 
 
 def _random_seed(output, noncontiguous):

@@ -60,9 +60,7 @@ def get_gradient_edge(tensor):
     """The edge that carries the gradient of `tensor`. Raises: RuntimeError if it requires none."""
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
-    node, output_nr = _C._get_gradient_edge(tensor)
-    # The context of a custom function does not keep its node alive; the edge does.
-    return GradientEdge(node, output_nr, _C._hold_node(node) if isinstance(node, _C._FunctionBase) else None)
+    return GradientEdge(*_C._get_gradient_edge(tensor))
 
 
 def increment_version(tensor):

@@ -73,7 +73,14 @@ def _run_whole(mode, x, steps, start, weights, reverse):
         b_ih, b_hh = None, b_ih + b_hh
     gates = F.linear(x, w_ih, b_ih).unflatten(0, (steps, -1))
     out, h, c, _, _ = tessera._rnn_layer(
-        gates, start[0], start[1] if len(start) > 1 else None, w_hh, b_hh, _KINDS[mode], reverse
+        gates,
+        start[0],
+        start[1] if len(start) > 1 else None,
+        w_hh,
+        b_hh,
+        _KINDS[mode],
+        reverse,
+        for_backward=tessera.is_grad_enabled(),
     )
     return out.flatten(0, 1), (h, c)[: len(start)]
 

@@ -1,0 +1,273 @@
+"""Nodes of the graph as objects: how long they live, what they show, calling them; what backward says of bad calls."""
+
+import gc
+import warnings
+import weakref
+
+import pytest
+import tessera
+from tessera.autograd import Function, backward, grad
+from tessera.autograd.graph import allow_mutation_on_saved_tensors, get_gradient_edge, saved_tensors_hooks
+
+
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        ctx.factor = 2
+        return x * ctx.factor
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return g * ctx.factor + 0 * x
+
+
+def leaf(*values):
+    return tessera.tensor(values or (1.0, 2.0), requires_grad=True)
+
+
+# ---- how long nodes of custom functions live ------------------------------------------------------------------------
+
+
+def test_a_node_outlives_its_output():
+    x = leaf()
+    node = Double.apply(x).grad_fn  # the output is gone
+    assert node.name() == "DoubleBackward"
+    assert node.factor == 2 and node.requires_grad
+    assert [n.name() for n, _ in node.next_functions] == ["torch::autograd::AccumulateGrad"]
+    assert node.saved_tensors[0] is x and len(node._raw_saved_tensors) == 1
+    assert node.metadata == {} and node._input_metadata[0].shape == x.shape
+    seen = []
+    node.register_hook(lambda grads, _: seen.append(grads))
+    assert grad(tessera.autograd.graph.GradientEdge(node, 0), x, tessera.ones(2))[0].tolist() == [2, 2]
+    assert len(seen) == 1
+
+
+def test_an_outside_node_found_by_its_neighbours():
+    x = leaf()
+    (inner, _), *_ = (Double.apply(x) * 3).grad_fn.next_functions
+    assert inner.saved_tensors[0] is x
+    edge = get_gradient_edge(Double.apply(x))
+    assert edge.ownership_token is None
+    assert grad(edge, x, tessera.ones(2))[0].tolist() == [2, 2]
+
+
+def test_node_and_context_change_hands():
+    x, kept = leaf(), []
+    for _ in range(3):
+        y = Double.apply(x)
+        for _ in range(4):  # taken, and let go while the graph lives
+            node = y.grad_fn
+            node.mark = 1
+            del node
+            assert y.grad_fn.mark == 1
+        alive = weakref.ref(y.grad_fn)
+        assert alive() is y.grad_fn
+        kept.append(y.grad_fn)
+        del y
+        assert alive() is kept[-1]
+        assert kept[-1].saved_tensors[0] is x
+        kept.clear()
+        assert alive() is None
+
+
+def test_contexts_in_cycles_are_collected():
+    x = leaf()
+    y = Double.apply(x)
+    node = y.grad_fn
+    node.itself = node
+    del node
+    gc.collect()
+    assert y.grad_fn.itself is y.grad_fn  # the graph has it
+    node = y.grad_fn
+    del y
+    alive = weakref.ref(node)
+    del node
+    gc.collect()
+    assert alive() is None
+
+
+def test_a_long_chain_of_held_nodes():
+    y, nodes = leaf(), []
+    for _ in range(5000):
+        y = Double.apply(y)
+        nodes.append(y.grad_fn)
+    del y
+    while nodes:
+        nodes.pop()
+
+
+def test_arguments_by_keyword():
+    class Scale(Function):
+        @staticmethod
+        def forward(ctx, x, factor=2, power=1):
+            ctx.save_for_backward(x)
+            ctx.factor = factor
+            return x * factor
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            return g * ctx.factor, g * x, None
+
+    x, w = leaf(1.0), leaf(3.0)
+    Scale.apply(factor=w, x=x).sum().backward()
+    assert x.grad.tolist() == [3] and w.grad.tolist() == [1]
+    assert Scale.apply(x, factor=5).tolist() == [5]
+    with pytest.raises(TypeError, match="size"):
+        Scale.apply(x, size=1)
+
+    class KeywordOnly(Double):
+        @staticmethod
+        def forward(ctx, x, *, factor=2):
+            return x * factor
+
+    with pytest.raises(TypeError, match="factor by keyword only"):
+        KeywordOnly.apply(x, factor=3)
+
+
+def test_what_is_marked_dirty_has_a_new_version():
+    class Fill(Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.detach().numpy()[:] = 7  # no operator: nobody else counts
+            ctx.mark_dirty(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 0
+
+    x = leaf() * 1
+    y, before = x * x, x._version
+    assert Fill.apply(x) is x and x._version > before
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    plain = tessera.ones(2)
+    before = plain._version
+    Fill.apply(plain)
+    assert plain._version > before
+
+
+# ---- calling nodes --------------------------------------------------------------------------------------------------
+
+
+def test_nodes_can_be_called():
+    x, w = leaf(), leaf(3.0, 4.0)
+    product = (x * w).grad_fn
+    one, two = product(tessera.ones(2))
+    assert one.tolist() == [3, 4] and two.tolist() == [1, 2]
+    assert (x.exp()).grad_fn(tessera.ones(2)).tolist() == x.exp().tolist()  # one result stands for itself
+    assert product(None) == (None, None)
+    assert (x * 2).grad_fn(tessera.ones(2))[0].tolist() == [2, 2]
+    assert x.unbind()[0].grad_fn(tessera.tensor(5.0), None).tolist() == [5, 0]
+    with pytest.raises(TypeError, match="expected 1, got 2"):
+        product(tessera.ones(2), tessera.ones(2))
+    with pytest.raises(TypeError, match="must be a Tensor or None, not int"):
+        product(1)
+    with pytest.raises(TypeError, match="no keyword"):
+        product(grad=tessera.ones(2))
+    product.name()
+    (x * w).sum().backward()
+    backward_once = (x * w).sum()
+    node = backward_once.grad_fn.next_functions[0][0]
+    backward_once.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        node(tessera.ones(2))
+
+
+# ---- what they saved ------------------------------------------------------------------------------------------------
+
+
+def saved(node):
+    return {n for n in dir(node) if n.startswith("_saved_")}
+
+
+def test_saved_sizes_have_the_documented_names():
+    x = tessera.rand(3, 4, requires_grad=True)
+    assert x.sum(1).grad_fn._saved_self_sym_sizes == (3, 4)
+    assert x.mean().grad_fn._saved_self_sym_numel == 12
+    assert {"_saved_mat2_sym_strides", "_saved_self_sym_strides"} <= saved((x @ tessera.rand(4, 2)).grad_fn)
+    assert (x * 1)[tessera.tensor([0])].grad_fn._saved_self_sym_sizes == (3, 4)
+    for node in (x.nansum().grad_fn, x[tessera.tensor([0])].grad_fn, x.split(2, 1)[0].grad_fn, x.softmax(1).grad_fn):
+        assert not [n for n in saved(node) if n.endswith(("_options", "_self_sizes", "_self_dtype"))], node
+
+
+def test_numbers_of_operators_are_not_packed():
+    packed = []
+    with saved_tensors_hooks(lambda t: packed.append(t) or t, lambda t: t):
+        y = (leaf() * 3).exp() / 2
+    assert len(packed) == 1  # the result of exp
+    y.sum().backward()
+
+
+# ---- what backward says ---------------------------------------------------------------------------------------------
+
+
+def test_the_unused_input_is_named():
+    x, other = leaf(), leaf()
+    with pytest.raises(RuntimeError, match="at index 1 appears to not have been used"):
+        grad(x.sum(), (x, other))
+    with pytest.raises(RuntimeError, match="at index 0 appears to not have been used"):
+        grad((x * 2), other, tessera.ones(2))
+    zeros = grad((x * x).sum(), (x, other), create_graph=True, materialize_grads=True)[1]
+    assert zeros.requires_grad and zeros.tolist() == [0, 0]
+    assert not grad((x * x).sum(), (x, other), materialize_grads=True)[1].requires_grad
+
+
+def test_backward_of_nothing():
+    with pytest.raises(TypeError, match="None"):
+        backward(None)
+
+
+def test_a_hook_keeps_the_dtype():
+    x = tessera.ones(2, dtype=tessera.float64, requires_grad=True)
+    x.register_hook(lambda g: g.float())
+    with pytest.raises(RuntimeError, match="changed the type of value"):
+        (x * 2).sum().backward()
+    assert x.grad is None
+
+
+def test_create_graph_warns_of_the_cycle():
+    before = tessera.is_warn_always_enabled()
+    tessera.set_warn_always(True)
+    try:
+        with pytest.warns(UserWarning, match="cycle of references"):
+            leaf().pow(2).sum().backward(create_graph=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            grad(leaf().pow(2).sum(), leaf(), create_graph=True, allow_unused=True)
+            leaf().pow(2).sum().backward()
+    finally:
+        tessera.set_warn_always(before)
+
+
+def test_writes_to_one_of_several_views_name_it():
+    with pytest.raises(RuntimeError, match="Output 1 of UnbindBackward0 is a view and is being modified inplace"):
+        (leaf() * 1).unbind()[1].add_(1)
+
+
+def test_the_hint_at_a_modified_tensor():
+    def broken():
+        x = leaf() * 1
+        y = x * x
+        x.add_(1)
+        y.sum().backward()
+
+    with pytest.raises(RuntimeError, match="enable anomaly detection"):
+        broken()
+    with warnings.catch_warnings(), tessera.autograd.set_detect_anomaly(True):
+        warnings.simplefilter("ignore")
+        with pytest.raises(RuntimeError, match="the traceback shown with this error"):
+            broken()
+
+
+def test_outside_of_its_context_a_changed_tensor_is_an_error():
+    x = leaf()
+    with allow_mutation_on_saved_tensors():
+        b = x.clone()
+        y = b.sin()
+        b.mul_(3)
+    with pytest.raises(RuntimeError, match="outside of the 'allow_mutation_on_saved_tensors'"):
+        y.sum().backward()
