@@ -5,6 +5,7 @@
 #include "nn/nn_ops_registry.h"
 #include "optim/optim_ops_registry.h"
 #include "fft/fft_registry.h"
+#include "func/copies/copies_registry.h"
 #include "signal/signal_registry.h"
 #include "special/special_registry.h"
 #include "tensor/dispatch/registry.h"
@@ -16,7 +17,7 @@ OpInfoList all_registered_ops() {
   static const auto* all = [] {
     auto* list = new std::vector<const OpInfo*>;
     for (OpInfoList library : {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(),
-                               registry_fft(), registry_signal(), registry_foreach()})
+                               registry_fft(), registry_signal(), registry_copies(), registry_foreach()})
       list->insert(list->end(), library.begin(), library.end());
     return list;
   }();
