@@ -7,6 +7,7 @@
 #include "autograd/saved_variable.h"
 #include "autograd/codegen_api.h"
 #include "autograd/variable.h"
+#include "tensor/core/transforms.h"
 
 namespace tessera::autograd::forward {
 namespace {
@@ -67,9 +68,15 @@ Tensor Scope::tangent(const Tensor& t) {
   return r;
 }
 
+Tensor Scope::overwritten_tangent(const Tensor& t) {
+  Tensor r = tangent(t);
+  const bool may_be_saved = r.defined() && thread_state.grad_enabled && (r.requires_grad() || is_transformed(r));
+  return may_be_saved && tangent_follows(t) ? tessera::clone(r) : r;
+}
+
 Tensor Scope::own(const Tensor& tangent) const {
   for (const Tensor& t : followed_)
-    if (t.storage().get() == tangent.storage().get()) return tessera::clone(tangent);
+    if (same_memory(t, tangent)) return tessera::clone(tangent);
   return tangent;
 }
 

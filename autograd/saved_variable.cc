@@ -1,6 +1,8 @@
 #include "autograd/saved_variable.h"
 
 #include "autograd/engine.h"
+#include "autograd/tangent.h"
+
 #include "autograd/variable.h"
 #include "tensor/core/dispatch_key.h"
 

@@ -48,13 +48,16 @@ void WrapperImpl::set_value(Tensor value, int64_t batch_dim) {
 }
 
 IntrusivePtr<TensorImpl> WrapperImpl::shallow_copy(bool shares_version) const {
-  auto copy = make_intrusive<WrapperImpl>(value_, level_, batch_dim_, keys() - kAutogradKeys - kLazyBits);
+  auto copy = make_intrusive<WrapperImpl>(value_, level_, batch_dim_,
+                                          keys() - kAutogradKeys - kLazyBits - DispatchKey::kForward);
+  copy->number_ = number_;
+  copy->part_ = part_;
   copy->set_own_version(shares_version && own_version() ? own_version() : make_intrusive<VersionCounter>());
   return copy;
 }
 
 void WrapperImpl::take_contents_of(const TensorImpl& other) {
-  const auto* w = (other.keys().has_any(kWrapperKeys)) ? static_cast<const WrapperImpl*>(&other) : nullptr;
+  const auto* w = (is_transformed(other.keys())) ? static_cast<const WrapperImpl*>(&other) : nullptr;
   TESSERA_CHECK(w && w->level() == level_ && w->is_batched() == is_batched(),
                 "the data of a tensor inside of a function transform can only be set to that of another tensor of the "
                 "same transform; return the new value from the function instead");
@@ -83,14 +86,26 @@ Tensor innermost(const Tensor& t) {
   for (WrapperImpl* w = wrapper_of(r); w; w = wrapper_of(r)) r = Tensor(w->value());
   return r;
 }
-bool has_history(const Tensor& t) {
-  for (Tensor r = t; r.defined();) {
-    if (r.requires_grad()) return true;
-    WrapperImpl* w = wrapper_of(r);
+
+namespace {
+// f(tensor) for it and for what it wraps, until it is true.
+template <class F>
+bool any_layer(const Tensor& t, F f) {
+  for (const Tensor* r = &t; r->defined();) {
+    if (f(*r)) return true;
+    WrapperImpl* w = wrapper_of(*r);
     if (!w) return false;
-    r = Tensor(w->value());
+    r = &w->value();
   }
   return false;
+}
+}  // namespace
+
+bool has_history(const Tensor& t) {
+  return any_layer(t, [](const Tensor& layer) { return layer.requires_grad(); });
+}
+bool has_tangent(const Tensor& t) {
+  return any_layer(t, [](const Tensor& layer) { return layer.keys().has(DispatchKey::kForward); });
 }
 
 }  // namespace tessera::func

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "func/levels.h"
-#include "tensor/core/tensor.h"
+#include "tensor/core/transforms.h"
 
 namespace tessera::func {
 
@@ -17,6 +17,12 @@ class WrapperImpl final : public TensorImpl {
   int64_t level() const { return level_; }
   int64_t batch_dim() const { return batch_dim_; }  // of value(); -1 for grad and jvp
   bool is_batched() const { return batch_dim_ >= 0; }
+  // Of functionalize: its part in the memory that it stands for.
+  const IntrusivePtr<RefCounted>& part() const { return part_; }
+  void set_part(IntrusivePtr<RefCounted> part) { part_ = std::move(part); }
+  // Of a tape: which of its tensors this is.
+  int64_t number() const { return number_; }
+  void set_number(int64_t number) { number_ = number; }
   // Another value for the same tensor (t.transpose_()).
   void set_value(Tensor value, int64_t batch_dim);
   // The value was changed in place: its shape may be another one.
@@ -29,14 +35,13 @@ class WrapperImpl final : public TensorImpl {
   Tensor value_;
   int64_t level_;
   int64_t batch_dim_;
+  int64_t number_ = -1;
+  IntrusivePtr<RefCounted> part_;
 };
-
-inline constexpr DispatchKeySet kWrapperKeys =
-    DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
 
 // Null for ordinary tensors.
 inline WrapperImpl* wrapper_of(const Tensor& t) {
-  return t.defined() && t.keys().has_any(kWrapperKeys) ? static_cast<WrapperImpl*>(t.impl()) : nullptr;
+  return is_transformed(t) ? static_cast<WrapperImpl*>(t.impl()) : nullptr;
 }
 // The wrapper that `level` made, or null.
 inline WrapperImpl* wrapper_at(const Tensor& t, int64_t level) {
@@ -52,5 +57,7 @@ Tensor without_dead(const Tensor& t);
 Tensor innermost(const Tensor& t);
 // True if the tensor, or what it wraps, has a history.
 bool has_history(const Tensor& t);
+// The same of tangents.
+bool has_tangent(const Tensor& t);
 
 }  // namespace tessera::func

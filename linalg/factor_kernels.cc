@@ -65,14 +65,15 @@ void check_equation(const char* name, const Tensor& A, const Tensor& B, bool lef
   linalg::check_square(name, A);
   linalg::check_matrix(name, B, "B");
   linalg::check_alike(name, A, B);
-  TESSERA_CHECK(cols_of(A) == (left ? rows_of(B) : cols_of(B)), name, ": Incompatible shapes of A and B for the equation ",
-                left ? "AX = B" : "XA = B", " (", rows_of(A), "x", cols_of(A), " and ", rows_of(B), "x", cols_of(B), ")");
+  TESSERA_CHECK(cols_of(A) == (left ? rows_of(B) : cols_of(B)), name,
+                ": Incompatible shapes of A and B for the equation ", left ? "AX = B" : "XA = B", " (", rows_of(A), "x",
+                cols_of(A), " and ", rows_of(B), "x", cols_of(B), ")");
 }
 
 // Error unless pivots are what a factorization of `matrix` gives.
 void check_pivots(const char* name, const Tensor& matrix, const Tensor& pivots) {
-  TESSERA_CHECK(pivots.dtype() == DType::kInt32, name, ": pivots should be a Tensor of scalar type torch.int32, but got ",
-                name_of(pivots.dtype()));
+  TESSERA_CHECK(pivots.dtype() == DType::kInt32, name,
+                ": pivots should be a Tensor of scalar type torch.int32, but got ", name_of(pivots.dtype()));
   TESSERA_CHECK(pivots.device() == matrix.device(), name, ": Expected all tensors to be on the same device, but got ",
                 matrix.device().str(), " and ", pivots.device().str());
   TESSERA_CHECK(pivots.dim() >= 1 && pivots.sizes().back() == rows_of(matrix), name,
@@ -146,8 +147,8 @@ void linalg_lu_factor_ex_kernel(const Tensor& A, bool pivot, bool check_errors, 
 
 std::array<OutputSpec, 3> lu_unpack_meta(const Tensor& LU_data, const Tensor& LU_pivots, bool unpack_data,
                                          bool unpack_pivots) {
-  TESSERA_CHECK(LU_data.dim() >= 2, "torch.lu_unpack: The input tensor LU_data must have at least 2 dimensions, but got ",
-                LU_data.dim());
+  TESSERA_CHECK(LU_data.dim() >= 2,
+                "torch.lu_unpack: The input tensor LU_data must have at least 2 dimensions, but got ", LU_data.dim());
   const int64_t m = rows_of(LU_data), n = cols_of(LU_data), k = std::min(m, n);
   if (unpack_pivots) {
     TESSERA_CHECK(LU_pivots.dtype() == DType::kInt32,
@@ -201,7 +202,9 @@ void linalg_lu_solve_kernel(const Tensor& LU, const Tensor& pivots, const Tensor
 std::array<OutputSpec, 4> _linalg_solve_ex_meta(const Tensor& A, const Tensor& B, bool left, bool) {
   linalg::check_square("linalg.solve", A);
   const bool vector = linalg::is_vector(A.sizes(), B.sizes());
-  TESSERA_CHECK(left || !vector, "linalg.solve: Vector broadcasting of the left hand side is not supported for left=False. In this case linalg.solve is equivalent to B / A.squeeze(-1)");
+  TESSERA_CHECK(left || !vector,
+                "linalg.solve: Vector broadcasting of the left hand side is not supported for left=False. In this case "
+                "linalg.solve is equivalent to B / A.squeeze(-1)");
   const Tensor columns = vector ? unsqueeze(B, -1) : B;
   check_equation("linalg.solve", A, columns, left);
   const IntVector batch = linalg::broadcast_batch(A, columns);

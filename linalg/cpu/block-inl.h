@@ -55,8 +55,7 @@ HWY_INLINE void solve_rows(int64_t i, const T* l, int64_t ldl, const T* inverse_
       else
         W::store(acc[r][c], x + (i + r) * ldx + c * kStep);
       const auto s = W::source(acc[r][c]);
-      for (int q = r + 1; q < kRows; ++q)
-        acc[q][c] = W::sub_product(acc[q][c], s, W::factor(l[(i + q) * ldl + i + r]));
+      for (int q = r + 1; q < kRows; ++q) acc[q][c] = W::sub_product(acc[q][c], s, W::factor(l[(i + q) * ldl + i + r]));
     }
   }
 }

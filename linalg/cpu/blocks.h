@@ -1,5 +1,5 @@
-// What the factorizations of linalg/cpu are made of: views of matrices, products, and the kernels that work on one block
-// or on a group of small matrices.
+// What the factorizations of linalg/cpu are made of: views of matrices, products, and the kernels that work on one
+// block or on a group of small matrices.
 #pragma once
 
 #include <algorithm>
@@ -78,8 +78,8 @@ inline MatrixBatch transposed(const MatrixBatch& m) {
 
 // c -= a b; a: m x k, b: k x n.
 template <class T>
-void subtract_product(int64_t m, int64_t n, int64_t k, View<const T> a, View<const T> b, View<T> c,
-                      bool conj_a = false, bool conj_b = false) {
+void subtract_product(int64_t m, int64_t n, int64_t k, View<const T> a, View<const T> b, View<T> c, bool conj_a = false,
+                      bool conj_b = false) {
   if (m == 0 || n == 0 || k == 0) return;
   KernelParam minus{}, one{};
   if constexpr (kIsComplex<T>)

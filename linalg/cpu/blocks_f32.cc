@@ -13,8 +13,8 @@ namespace tessera::cpu::factor {
 namespace HWY_NAMESPACE {
 
 template <class T>
-constexpr BlockKernels<T> kKernels = {lu_panel<T>,      solve_block<T>,   cholesky_block<T>, lanes<T>, small_lu<T>,
-                                      small_inverse<T>, small_cholesky<T>, small_solve<T>};
+constexpr BlockKernels<T> kKernels = {lu_panel<T>, solve_block<T>,   cholesky_block<T>, lanes<T>,
+                                      small_lu<T>, small_inverse<T>, small_cholesky<T>, small_solve<T>};
 const BlockKernels<float>& F32Kernels() { return kKernels<float>; }
 const BlockKernels<std::complex<float>>& C64Kernels() { return kKernels<std::complex<float>>; }
 

@@ -13,8 +13,8 @@ namespace tessera::cpu::factor {
 namespace HWY_NAMESPACE {
 
 template <class T>
-constexpr BlockKernels<T> kKernels = {lu_panel<T>,      solve_block<T>,   cholesky_block<T>, lanes<T>, small_lu<T>,
-                                      small_inverse<T>, small_cholesky<T>, small_solve<T>};
+constexpr BlockKernels<T> kKernels = {lu_panel<T>, solve_block<T>,   cholesky_block<T>, lanes<T>,
+                                      small_lu<T>, small_inverse<T>, small_cholesky<T>, small_solve<T>};
 const BlockKernels<double>& F64Kernels() { return kKernels<double>; }
 const BlockKernels<std::complex<double>>& C128Kernels() { return kKernels<std::complex<double>>; }
 

@@ -42,7 +42,8 @@ HWY_INLINE void for_vectors(int64_t n, F&& part) {
   const auto rest = hn::FirstN(d, static_cast<size_t>(all - i));
   part(
       i,
-      [rest, d](const T* x, int64_t at) HWY_ATTR { return hn::MaskedLoad(rest, d, reinterpret_cast<const R*>(x) + at); },
+      [rest, d](const T* x, int64_t at)
+          HWY_ATTR { return hn::MaskedLoad(rest, d, reinterpret_cast<const R*>(x) + at); },
       [rest, d](V v, T* x, int64_t at) HWY_ATTR { hn::BlendedStore(v, rest, d, reinterpret_cast<R*>(x) + at); });
 }
 

@@ -10,8 +10,8 @@
 namespace tessera::cpu {
 
 // P A = L U with partial pivoting, L (unit diagonal, below it) and U in the place of A. pivots: min(rows, cols) for
-// each matrix, one after the other: row i was exchanged with row pivots[i], counted from 1, in this order. info, one for
-// each matrix: 0, or the first i, counted from 1, with U(i, i) = 0.
+// each matrix, one after the other: row i was exchanged with row pivots[i], counted from 1, in this order. info, one
+// for each matrix: 0, or the first i, counted from 1, with U(i, i) = 0.
 void run_lu_factor(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* info);
 
 // What system a solution is of.
@@ -51,9 +51,9 @@ struct TriangularForm {
 void run_triangular_solve(DType dtype, const MatrixBatch& a, TriangularForm form, const MatrixBatch& b);
 
 // A = L D L^T (hermitian: L D L^H) with D of blocks of 1 x 1 and 2 x 2, by Bunch's and Kaufman's pivoting, of A's lower
-// triangle and in its place; the layout and the pivots are those of LAPACK's sytrf with a lower triangle: pivots[k] > 0:
-// row and column k were exchanged with pivots[k], counted from 1; pivots[k] = pivots[k + 1] < 0: a block of 2 x 2, and
-// k + 1 was exchanged with -pivots[k]. info: 0, or the first i with a zero block D(i, i).
+// triangle and in its place; the layout and the pivots are those of LAPACK's sytrf with a lower triangle: pivots[k] >
+// 0: row and column k were exchanged with pivots[k], counted from 1; pivots[k] = pivots[k + 1] < 0: a block of 2 x 2,
+// and k + 1 was exchanged with -pivots[k]. info: 0, or the first i with a zero block D(i, i).
 void run_ldl_factor(DType dtype, const MatrixBatch& a, bool hermitian, int32_t* pivots, int32_t* info);
 // b = A^-1 b of run_ldl_factor's results. pivots are there for each matrix of b.
 void run_ldl_solve(DType dtype, const MatrixBatch& ld, const int32_t* pivots, bool hermitian, const MatrixBatch& b);

@@ -35,8 +35,7 @@ class LdlFactor {
         eliminate_one(k);
       else
         eliminate_two(k);
-      for (int64_t i = k; i <= moved; ++i)
-        pivots_[i] = static_cast<int32_t>(c.size == 1 ? c.row + 1 : -(c.row + 1));
+      for (int64_t i = k; i <= moved; ++i) pivots_[i] = static_cast<int32_t>(c.size == 1 ? c.row + 1 : -(c.row + 1));
       k += c.size;
     }
     return info;

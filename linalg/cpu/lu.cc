@@ -118,8 +118,8 @@ void apply_pivots(int64_t n, int64_t width, View<T> b, const int32_t* pivots, bo
 
 }  // namespace
 
-#define TESSERA_INSTANCES(T)                                                     \
-  template void swap_rows(int64_t, int64_t, View<T>, const int32_t*, bool);      \
+#define TESSERA_INSTANCES(T)                                                \
+  template void swap_rows(int64_t, int64_t, View<T>, const int32_t*, bool); \
   template int32_t factor_lu(int64_t m, int64_t n, View<T> a, int32_t* pivots);
 TESSERA_INSTANCES(float)
 TESSERA_INSTANCES(double)

@@ -246,8 +246,8 @@ void small_inverse(int64_t count, int64_t n, Group<T> a, int32_t* info) {
   w.load(count, n, reading(a));
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < n; ++j) x.put(i, j, L::set(i == j ? 1 : 0));
-  const auto found = factor_lanes(
-      w, n, [&](int64_t k, typename L::V chosen) HWY_ATTR { exchange_rows(x, k, n, chosen); });
+  const auto found =
+      factor_lanes(w, n, [&](int64_t k, typename L::V chosen) HWY_ATTR { exchange_rows(x, k, n, chosen); });
   store_numbers<T>(found, count, info, 1);
   solve_lanes(w, n, x);
   x.store(count, n, a);

@@ -70,8 +70,7 @@ void solve_triangle(int64_t n, int64_t width, View<const T> a, TriangularForm fo
   if (n <= kBlock) {
     const DiagonalBlock<T> block(n, a, form);
     parallel_for(width, kStrip, [&](int64_t begin, int64_t end) {
-      for (int64_t j = begin; j < end; j += kStrip)
-        solve_columns(n, block, b.from(0, j), std::min(kStrip, end - j));
+      for (int64_t j = begin; j < end; j += kStrip) solve_columns(n, block, b.from(0, j), std::min(kStrip, end - j));
     });
     return;
   }
@@ -87,8 +86,7 @@ void solve_triangle(int64_t n, int64_t width, View<const T> a, TriangularForm fo
   }
 }
 
-#define TESSERA_INSTANCES(T) \
-  template void solve_triangle(int64_t, int64_t, View<const T>, TriangularForm, View<T>);
+#define TESSERA_INSTANCES(T) template void solve_triangle(int64_t, int64_t, View<const T>, TriangularForm, View<T>);
 TESSERA_INSTANCES(float)
 TESSERA_INSTANCES(double)
 TESSERA_INSTANCES(std::complex<float>)
@@ -112,9 +110,8 @@ void run_triangular_solve(DType dtype, const MatrixBatch& a, TriangularForm form
       });
       return;
     }
-    for_matrices(b.count, n * n * width / 2, [&](int64_t i) {
-      solve_triangle<T>(n, width, view_of<T>(a, i).reading(), form, view_of<T>(b, i));
-    });
+    for_matrices(b.count, n * n * width / 2,
+                 [&](int64_t i) { solve_triangle<T>(n, width, view_of<T>(a, i).reading(), form, view_of<T>(b, i)); });
   });
 }
 

@@ -260,9 +260,7 @@ struct Beside {
       det = prod(diagonal(LU, 0, -2, -1), -1) * parity_of(pivots, LU.dtype());
     }
   }
-  Tensor solve(const Tensor& b) const {
-    return A.defined() ? linalg_solve(A, b) : linalg_lu_solve(LU, pivots, b);
-  }
+  Tensor solve(const Tensor& b) const { return A.defined() ? linalg_solve(A, b) : linalg_lu_solve(LU, pivots, b); }
   Tensor solve_adjoint(const Tensor& b) const {
     return A.defined() ? linalg_solve(mH(A), b) : linalg_lu_solve(LU, pivots, b, true, true);
   }
@@ -280,7 +278,8 @@ Tensor det_tangent(const Tensor& A_t, const Tensor& A, const Tensor& LU, const T
   return beside.det * trace_of(beside.solve(A_t));
 }
 
-// d log(det A) = tr(A^-1 dA): its real part is that of log |det A|, its imaginary part the angle that the sign turns by.
+// d log(det A) = tr(A^-1 dA): its real part is that of log |det A|, its imaginary part the angle that the sign turns
+// by.
 Tensor slogdet_backward(const Tensor& grad_sign, const Tensor& grad_logabsdet, const Tensor& sign, const Tensor& A,
                         const Tensor& LU, const Tensor& pivots) {
   Tensor g = grad_logabsdet.defined() ? grad_logabsdet : zeros_like(real(sign));

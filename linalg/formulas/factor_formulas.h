@@ -23,8 +23,7 @@ Tensor lu_solve_factor_tangent(const Tensor& LU_t, const Tensor& LU, const Tenso
 
 // b_sizes: those of B, which say whether it is a vector.
 std::tuple<Tensor, Tensor> solve_backward(const Tensor& grad, const Tensor& X, const Tensor& A, const Tensor& LU,
-                                          const Tensor& pivots, bool left, IntList b_sizes,
-                                          std::array<bool, 2> wanted);
+                                          const Tensor& pivots, bool left, IntList b_sizes, std::array<bool, 2> wanted);
 Tensor solve_tangent(const Tensor& A_t, const Tensor& B_t, const Tensor& A, const Tensor& X, bool left,
                      IntList b_sizes);
 
