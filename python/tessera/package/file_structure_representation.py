@@ -43,9 +43,7 @@ class Directory:
 
 def tree_of(name, paths, include="**", exclude=()):
     """The Directory of the paths that the patterns (with "/" between segments) match."""
-    group = GlobGroup(include, exclude=exclude, separator="/")
-    top = Directory(name, True)
-    for path in paths:
-        if group.matches(path):
-            top._add(path)
-    return top
+    tree = Directory(name, True)
+    for path in filter(GlobGroup(include, exclude=exclude, separator="/").matches, sorted(paths)):
+        tree._add(path)
+    return tree

@@ -68,7 +68,7 @@ class PackageImporter(Importer):
 
     def file_structure(self, *, include="**", exclude=()):
         """The `Directory` of the files that the patterns match ("**/*.txt")."""
-        names = [name for name in sorted(self._records.names()) if not name.endswith(".storage")]
+        names = [name for name in self._records.names() if not name.endswith(".storage")]
         return tree_of(self.filename, names, include, exclude)
 
     def get_source(self, module_name):
