@@ -27,6 +27,7 @@ __all__ = [
     "einsum",
     "gradient",
     "histogramdd",
+    "lu",
     "meshgrid",
     "norm",
     "pca_lowrank",
@@ -560,6 +561,31 @@ def histogramdd(input, bins, range=None, weight=None, density=False):
             for i, steps in enumerate(edges):
                 hist = hist / steps.diff().reshape([-1] + [1] * (len(edges) - i - 1))
     return tessera.return_types.histogramdd(hist, tuple(edges))
+
+
+@_of_first
+def lu(A, pivot=True, get_infos=False, out=None):
+    """The LU factorization of matrices, shape (..., m, n). Deprecated: use `linalg.lu_factor`, or `linalg.lu_factor_ex`
+    for the infos.
+
+    Args:
+        pivot: rows are exchanged; without only on CUDA devices.
+        get_infos: return (int32, one for each matrix) the place of the first pivot that is 0, or 0.
+        out: a tuple of as many tensors as there are results.
+
+    Returns: a tuple (LU, pivots), with `get_infos` (LU, pivots, infos): both factors in one matrix, and the rows that
+        were exchanged, from 1 on (int32).
+    Raises: RuntimeError for other dtypes and without pivoting on the CPU (not for singular matrices), TypeError for an
+        `out` of another length.
+    """
+    results = tuple(_C._linalg.linalg_lu_factor_ex(A, pivot=pivot))[: 3 if get_infos else 2]
+    if out is None:
+        return results
+    if not isinstance(out, (tuple, list)) or len(out) != len(results):
+        raise TypeError(f"lu(): expected out to be a tuple of {len(results)} tensors, but got {type(out).__name__}")
+    for given, result in zip(out, results):
+        given.resize_(result.shape).copy_(result)
+    return out
 
 
 @_of_first

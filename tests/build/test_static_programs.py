@@ -1,5 +1,5 @@
 """The static C++ programs of examples/digits: what is linked into them, how large they are, and that they do what
-train.py does.
+train.py does. And programs of one call of a library (programs/): they are small.
 """
 
 import os
@@ -58,6 +58,22 @@ def programs():
     run("bazel", "build", option, *targets)
     folder = pathlib.Path(run("bazel", "info", option, "bazel-bin").strip()) / "examples" / "digits"
     return {target.rpartition(":")[2]: folder / target.rpartition(":")[2] for target in targets}
+
+
+# Of programs/: bytes, stripped, and what they print.
+ONE_CALL = {"solve": (1.5 * 2**20, lambda number: abs(number) < 1e-14), "rfft": (2**20, lambda number: number == 5.5)}
+
+
+def test_programs_of_one_call_are_small(capsys):
+    option = f"--repo_env=TESSERA_PYTHON={sys.executable}"
+    run("bazel", "build", option, *(f"//tests/build/programs:{name}" for name in ONE_CALL))
+    folder = pathlib.Path(run("bazel", "info", option, "bazel-bin").strip()) / "tests" / "build" / "programs"
+    for name, (limit, is_right) in ONE_CALL.items():
+        size = (folder / name).stat().st_size
+        with capsys.disabled():
+            print(f"\n{name}: {size / 2**20:.2f} MB")
+        assert size < limit, name
+        assert is_right(float(run(folder / name)))
 
 
 def names(program):

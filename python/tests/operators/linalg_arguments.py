@@ -76,7 +76,48 @@ SPECTRAL = {
 
 EIGEN = {}
 
+INF = float("inf")
 FUNCTIONS = {
+    "linalg_matrix_norm": [Given(self=matrices(2, 3), ord=p) for p in (1, -1, 2, -2, INF, -INF)]
+    + [Given(self=matrices(3, 2, 2), ord=2, dim=[0, 2], keepdim=True)],
+    "linalg_matrix_norm.str_ord": [
+        Given(self=matrices(2, 3), ord="fro"),
+        Given(self=matrices(2, 3, 2), ord="nuc", dim=[2, 0], keepdim=True),
+    ],
+    "linalg_norm": [
+        Given(self=matrices(2, 3), ord=None),
+        Given(self=floats(4), ord=3),
+        Given(self=matrices(2, 3), ord=2),
+        Given(self=matrices(2, 3, 2), ord=1, dim=[0, 1]),
+    ],
+    "linalg_norm.ord_str": [
+        Given(self=matrices(3, 2), ord="nuc"),
+        Given(self=matrices(2, 3, 2), ord="fro", dim=[0, 1]),
+    ],
+    "linalg_cond": [Given(self=matrices(2, 3), p=None)]
+    + [Given(self=matrices(2, 2), p=p) for p in (1, -1, 2, -2, INF, -INF)],
+    "linalg_cond.p_str": [Given(self=matrices(2, 2), p="fro"), Given(self=matrices(2, 2, 2), p="nuc")],
+    "linalg_matrix_rank.atol_rtol_tensor": [
+        Given(input=matrices(2, 3), atol=None, rtol=None),
+        Given(input=matrices(2, 3, 3), atol=floats(2), rtol=None, hermitian=True),
+        Given(input=matrices(2, 3), atol=None, rtol=floats()),
+    ],
+    "linalg_matrix_rank.atol_rtol_float": [Given(self=matrices(2, 3), atol=0.5, rtol=None)],
+    "linalg_matrix_rank": [Given(self=matrices(3, 3), tol=0.5)],
+    "linalg_matrix_rank.tol_tensor": [Given(input=matrices(2, 3), tol=floats())],
+    "linalg_pinv.atol_rtol_tensor": [
+        Given(self=matrices(2, 3), atol=None, rtol=None),
+        Given(self=matrices(2, 3, 2), atol=floats(low=1e-3, high=2e-3), rtol=None),
+        Given(self=matrices(3, 3), atol=None, rtol=None, hermitian=True).through(self=hermitian),
+    ],
+    "linalg_pinv.atol_rtol_float": [Given(self=matrices(3, 2), atol=1e-3, rtol=None)],
+    "linalg_pinv": [Given(self=matrices(2, 3), rcond=1e-3)],
+    "linalg_pinv.rcond_tensor": [Given(self=matrices(2, 3), rcond=floats(low=1e-3, high=2e-3))],
+    "pinverse": [Given(self=matrices(2, 3))],
+    "nuclear_norm": [Given(self=matrices(2, 3))],
+    "nuclear_norm.dim": [Given(self=matrices(2, 3, 2), dim=[0, 2])],
+    "frobenius_norm.dim": [Given(self=matrices(2, 3, 2), dim=[0, 2])],
+    "norm_except_dim": [Given(v=floats(2, 3, 2), dim=1), Given(v=floats(2, 3), dim=-1), Given(v=floats(3), dim=0)],
     "linalg_matrix_exp": [
         Given(self=matrices(2, 2)),
         Given(self=matrices(2, 3, 3)),
