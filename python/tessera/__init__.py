@@ -34,6 +34,7 @@ _functional_names = (
     "einsum",
     "gradient",
     "histogramdd",
+    "lu",
     "meshgrid",
     "norm",
     "split",

@@ -297,6 +297,11 @@ def norm(self, p="fro", dim=None, keepdim=False, dtype=None):
     return tessera.functional.norm.__wrapped__(self, p, dim, keepdim, dtype=dtype)  # overriding has been asked about
 
 
+def lu(self, pivot=True, get_infos=False):
+    """See `lu`."""
+    return tessera.functional.lu(self, pivot=pivot, get_infos=get_infos)
+
+
 def unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
     """See `unique`."""
     return tessera.unique(self, sorted=sorted, return_inverse=return_inverse, return_counts=return_counts, dim=dim)
@@ -341,6 +346,7 @@ _METHODS = (
     __dlpack_device__,
     register_hook,
     register_post_accumulate_grad_hook,
+    lu,
     norm,
     polygamma,
     unique,

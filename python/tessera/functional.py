@@ -26,6 +26,7 @@ __all__ = [
     "einsum",
     "gradient",
     "histogramdd",
+    "lu",
     "meshgrid",
     "norm",
     "split",
@@ -235,6 +236,35 @@ def chain_matmul(*matrices, out=None):
     """
     matrices = _unpacked(matrices)
     return _C._chain_matmul(matrices) if out is None else _C._chain_matmul(matrices, out=out)
+
+
+def lu(A, pivot=True, get_infos=False, out=None):
+    """P A = L U with partial pivoting, in one matrix: U, and below its diagonal L. Deprecated: use `linalg.lu_factor`.
+
+    Args:
+        A: matrices (..., m, n), floating point or complex.
+        pivot: rows are exchanged; False is for devices other than the CPU.
+        get_infos: a third result says where U has its first zero on the diagonal, counted from 1; 0: nowhere.
+        out: a tuple of as many tensors as there are results.
+
+    Returns: (LU, pivots) or (LU, pivots, infos); pivots[..., i], counted from 1: the row that row i was exchanged
+        with, int32.
+
+    Raises: RuntimeError for less than two dimensions, or dtypes other than float32, float64, complex64, complex128.
+    """
+    relevant = (A, *out) if isinstance(out, (tuple, list)) else (A,)
+    if _has_torch_function(relevant):
+        return _handle_torch_function(lu, relevant, A, pivot=pivot, get_infos=get_infos, out=out)
+    results = _C._linalg.linalg_lu_factor_ex(A, pivot=pivot)
+    results = tuple(results) if get_infos else tuple(results[:2])
+    if out is None:
+        return results
+    if not isinstance(out, (tuple, list)) or len(out) != len(results):
+        raise TypeError(f"lu(): expected out to be a tuple of {len(results)} tensors, but got {out!r}")
+    for to, result in zip(out, results):
+        if to.dtype != result.dtype:
+            raise RuntimeError(f"lu(): Expected out tensor to have dtype {result.dtype}, but got {to.dtype} instead")
+    return tuple(to.resize_(result.shape).copy_(result) for to, result in zip(out, results))
 
 
 # ---- contraction
