@@ -241,10 +241,6 @@ def chain_matmul(*matrices, out=None):
     return _C._chain_matmul(matrices) if out is None else _C._chain_matmul(matrices, out=out)
 
 
-# ---- contraction
-# ------------------------------------------------------------------------------------------------------------
-
-
 def _letter(index):
     if not isinstance(index, int) or not 0 <= index < 52:
         raise ValueError(f"einsum(): subscript in subscript list is not within the valid range [0, 52), got {index!r}")
