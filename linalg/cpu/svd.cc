@@ -73,7 +73,7 @@ class Svd {
 
  private:
   bool real_vectors(R* left, R* right) {
-    if (false && n_ > kSmall) return bidiagonal_vectors(d_.get(), e_.get(), n_, left, right);
+    if (n_ > kSmall) return bidiagonal_vectors(d_.get(), e_.get(), n_, left, right);
     for (R* rows : {left, right}) {
       std::fill_n(rows, n_ * n_, R{0});
       for (int64_t i = 0; i < n_; ++i) rows[i * (n_ + 1)] = 1;
