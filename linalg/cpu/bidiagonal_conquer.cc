@@ -1,5 +1,5 @@
-// Singular vectors of bidiagonal matrices by divide and conquer: a row joins two halves, and the squares of the singular
-// values of the whole are roots of a secular equation.
+// Singular vectors of bidiagonal matrices by divide and conquer: a row joins two halves, and the squares of the
+// singular values of the whole are roots of a secular equation.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -20,8 +20,7 @@ class Conquest {
   bool run() {
     std::fill_n(left_, n_ * n_, R{0});
     std::fill_n(right_, n_ * n_, R{0});
-    for (int64_t i = 0; i < n_; ++i)
-      largest_ = std::max({largest_, std::abs(d_[i]), i + 1 < n_ ? std::abs(e_[i]) : 0});
+    for (int64_t i = 0; i < n_; ++i) largest_ = std::max({largest_, std::abs(d_[i]), i + 1 < n_ ? std::abs(e_[i]) : 0});
     if (largest_ == 0) {
       for (int64_t i = 0; i < n_; ++i) left_[i * (n_ + 1)] = right_[i * (n_ + 1)] = 1;
       return true;
@@ -121,7 +120,8 @@ class Conquest {
 
   // Others than those that are kept are singular values already, or are after a rotation with their neighbour.
   static void deflate(Joint& j, const std::vector<int64_t>& sorted, double tolerance) {
-    if (!(std::abs(j.z[j.middle]) > tolerance)) j.z[j.middle] = std::copysign(std::max(tolerance, 1e-300), j.z[j.middle]);
+    if (!(std::abs(j.z[j.middle]) > tolerance))
+      j.z[j.middle] = std::copysign(std::max(tolerance, 1e-300), j.z[j.middle]);
     j.kept.push_back(j.middle);
     int64_t last = -1;  // the pole before, which may still be rotated away
     for (int64_t i : sorted) {
@@ -163,9 +163,8 @@ class Conquest {
     const Secular secular{n, true, poles, weights};
     const SecularRoots roots{origin, offset};
     std::vector<char> good((n + kRoots - 1) / kRoots);
-    parallel_for(n, kRoots, [&](int64_t begin, int64_t end) {
-      good[begin / kRoots] = secular_roots(secular, begin, end, roots);
-    });
+    parallel_for(n, kRoots,
+                 [&](int64_t begin, int64_t end) { good[begin / kRoots] = secular_roots(secular, begin, end, roots); });
     if (std::find(good.begin(), good.end(), 0) != good.end()) return false;
     secular_weights(secular, roots, ends, exact);
     for (int64_t i = 0; i < n; ++i) {
