@@ -1,6 +1,7 @@
 // Eigenvalues and eigenvectors of Hermitian matrices.
 #include <numeric>
 
+#include "linalg/cpu/lockstep_batch.h"
 #include "linalg/cpu/matrix_io.h"
 #include "linalg/cpu/spectral.h"
 #include "linalg/cpu/tridiagonal.h"
@@ -82,6 +83,46 @@ class Eigh {
 };
 
 template <class T>
+bool one(const MatrixBatch& a, int64_t k, bool lower, RealOf<T> scale, RealOf<T>* values, const MatrixBatch* vectors) {
+  Eigh<T> work(matrix_of<T>(a, k), a.rows, lower, scale);
+  RealOf<T>* const to = values + k * a.rows;
+  return vectors ? work.vectors(to, matrix_of<T>(*vectors, k)) : work.values(to);
+}
+
+// A group of small matrices.
+template <class R>
+void together(const LaneGroup<R>& group, const MatrixBatch& a, bool lower, const R* scales, R* values,
+              const MatrixBatch* vectors, int32_t* info) {
+  const int64_t n = a.rows, lanes = group.lanes;
+  ScratchArray<R> rows(n * n * lanes), d(n * lanes), v(vectors ? n * n * lanes : 0), room(lockstep_room(n, n) * lanes);
+  std::vector<Strided<R>> from(lanes);
+  for (int64_t lane = 0; lane < group.used; ++lane) from[lane] = matrix_of<R>(a, group.first + lane);
+  const R* const scale = scales + group.first;
+  const auto diagonal = [](int64_t i) { return i; };
+  if (lower)
+    group.load(rows.get(), n, n, diagonal,
+               [&](int64_t lane, int64_t i, int64_t j) { return from[lane](j, i) * scale[lane]; });
+  else
+    group.load(rows.get(), n, n, diagonal,
+               [&](int64_t lane, int64_t i, int64_t j) { return from[lane](i, j) * scale[lane]; });
+  const uint32_t failed = lockstep_eigh(rows.get(), n, d.get(), vectors ? v.get() : nullptr, room.get());
+  const std::vector<int64_t> places = group.places(d.get(), n, std::less<>());
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t lane = 0; lane < group.used; ++lane) {
+      const int64_t k = group.first + lane, place = places[i * lanes + lane];
+      values[k * n + place] = d[i * lanes + lane] / scale[lane];
+      if (!vectors) continue;
+      const Strided<R> to = matrix_of<R>(*vectors, k);
+      const R* const row = v.get() + i * n * lanes + lane;
+      for (int64_t j = 0; j < n; ++j) to(j, place) = row[j * lanes];
+    }
+  for (int64_t lane = 0; lane < group.used; ++lane) {
+    const int64_t k = group.first + lane;
+    if (failed >> lane & 1 && !one<R>(a, k, lower, scale[lane], values, vectors)) info[k] = 1;
+  }
+}
+
+template <class T>
 void eigh(const MatrixBatch& a, bool lower, RealOf<T>* values, const MatrixBatch* vectors, int32_t* info) {
   using R = RealOf<T>;
   const int64_t n = a.rows;
@@ -92,10 +133,15 @@ void eigh(const MatrixBatch& a, bool lower, RealOf<T>* values, const MatrixBatch
     info[k] = std::isfinite(largest[k]) ? 0 : -1;
   });
   if (std::any_of(info, info + a.count, [](int32_t i) { return i != 0; })) return;
+  std::vector<R>& scales = largest;
+  for (R& x : scales) x = scale_for(x);
+  if constexpr (!ElementTraits<T>::kComplex)
+    if (goes_together<T>(a.count, n, n))
+      return for_lane_groups<R>(a.count, [&](const LaneGroup<R>& group) {
+        together(group, a, lower, scales.data(), values, vectors, info);
+      });
   for_matrices(a.count, 4 * size * size * size, [&](int64_t k) {
-    Eigh<T> work(matrix_of<T>(a, k), n, lower, scale_for(largest[k]));
-    const bool good = vectors ? work.vectors(values + k * n, matrix_of<T>(*vectors, k)) : work.values(values + k * n);
-    if (!good) info[k] = 1;
+    if (!one<T>(a, k, lower, scales[k], values, vectors)) info[k] = 1;
   });
 }
 

@@ -231,6 +231,94 @@ TYPED_TEST(Spectral, SvdOfBidiagonalMatrices) {
     }
 }
 
+// Batches of small matrices give what each alone gives, nearly, and are as accurate.
+template <class T>
+void expect_batch(const std::vector<Matrix<T>>& all, const std::string& what) {
+  using R = RealOf<T>;
+  const int64_t m = all[0].rows, n = all[0].cols, k = std::min(m, n), count = static_cast<int64_t>(all.size());
+  std::vector<T> data, u(count * m * m), vh(count * n * n), v(count * n * n);
+  for (const Matrix<T>& a : all) data.insert(data.end(), a.data.begin(), a.data.end());
+  std::vector<R> s(count * k), w(count * n), only(count * k);
+  std::vector<int32_t> info(count, 9);
+  const std::vector<int32_t> good(count);
+  const MatrixBatch from{data.data(), count, m, n, n, 1, m * n}, to_u{u.data(), count, m, m, m, 1, m * m},
+      to_vh{vh.data(), count, n, n, 1, n, n * n}, to_v{v.data(), count, n, n, 1, n, n * n};
+  run_svd(ElementTraits<T>::kDType, from, &to_u, s.data(), &to_vh, info.data());
+  EXPECT_EQ(info, good) << what;
+  run_svd(ElementTraits<T>::kDType, from, nullptr, only.data(), nullptr, info.data());
+  EXPECT_EQ(info, good) << what;
+  if (m == n) {
+    run_eigh(ElementTraits<T>::kDType, from, true, w.data(), &to_v, info.data());
+    EXPECT_EQ(info, good) << what;
+  }
+  for (int64_t b = 0; b < count; ++b) {
+    const Matrix<T>& a = all[b];
+    const double size = std::max(norm1(a), static_cast<double>(std::numeric_limits<R>::min())),
+                 scale = static_cast<double>(std::max(m, n)) * std::numeric_limits<R>::epsilon() * size;
+    Matrix<T> left(m, m), right(n, n), us(m, n);  // right: the vectors in columns
+    std::copy_n(u.data() + b * m * m, m * m, left.data.data());
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < n; ++j) right(i, j) = conj_of(vh[b * n * n + i * n + j]);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < k; ++j) us(i, j) = left(i, j) * s[b * k + j];
+    Matrix<T> back = product(us, false, right, true);
+    for (size_t i = 0; i < back.data.size(); ++i) back.data[i] -= a.data[i];
+    EXPECT_LT(norm1(back) / scale, 30) << what << " " << b;
+    EXPECT_LT(orthogonality(left), 30) << what << " " << b;
+    EXPECT_LT(orthogonality(right), 30) << what << " " << b;
+    for (int64_t i = 0; i < k; ++i) {
+      EXPECT_LT(std::abs(static_cast<double>(s[b * k + i]) - only[b * k + i]) / scale, 30) << what << " " << b;
+      EXPECT_TRUE(i == 0 || s[b * k + i - 1] >= s[b * k + i]) << what << " " << b;
+    }
+    if (m != n) continue;
+    Matrix<T> vectors(n, n), hermitian(n, n);
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        vectors(i, j) = v[b * n * n + j * n + i];
+        hermitian(i, j) = i >= j ? a(i, j) : conj_of(a(j, i));
+      }
+    for (int64_t i = 0; i < n; ++i) hermitian(i, i) = internal::real_of(hermitian(i, i));
+    Matrix<T> residual = product(hermitian, false, vectors, false);
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < n; ++j) residual(i, j) -= vectors(i, j) * w[b * n + j];
+    EXPECT_LT(norm1(residual) / scale, 30) << what << " " << b;
+    EXPECT_LT(orthogonality(vectors), 30) << what << " " << b;
+    EXPECT_TRUE(std::is_sorted(w.begin() + b * n, w.begin() + (b + 1) * n)) << what << " " << b;
+  }
+}
+TYPED_TEST(Spectral, BatchesOfHardMatrices) {
+  using R = RealOf<TypeParam>;
+  for (int64_t n : {1, 2, 3, 5, 8, 16, 31, 32}) {
+    std::vector<Matrix<TypeParam>> all;
+    for (unsigned b = 0; b < 9; ++b) {
+      all.push_back(random_matrix<TypeParam>(n, n, b));
+      Matrix<TypeParam> zero(n, n), identity(n, n), shifts(n, n), ones(n, n), graded = all[0], hilbert(n, n),
+          huge = all[0], tiny = all[0];
+      for (int64_t i = 0; i < n; ++i) {
+        identity(i, i) = 1;
+        if (i + 1 < n) shifts(i, i + 1) = shifts(i + 1, i) = 1;
+        for (int64_t j = 0; j < n; ++j) {
+          ones(i, j) = 1;
+          hilbert(i, j) = R{1} / static_cast<R>(i + j + 1);
+          graded(i, j) *= std::pow(R{10}, static_cast<R>((b % 2 ? -20.0 : 20.0) * static_cast<double>(i + j - n) / static_cast<double>(n)));
+          huge(i, j) *= std::numeric_limits<R>::max() / static_cast<R>(1000 * n);
+          tiny(i, j) *= std::numeric_limits<R>::min() * (b % 2 ? R{100} : R{0.1});
+        }
+      }
+      for (const auto& a : {zero, identity, shifts, ones, graded, hilbert, huge, tiny}) all.push_back(a);
+    }
+    expect_batch(all, "batch of " + std::to_string(n));
+  }
+}
+TYPED_TEST(Spectral, BatchesOfAnyShape) {
+  for (int64_t m : {1, 3, 8, 20, 33, 60})
+    for (int64_t n : {1, 2, 7, 32, 40}) {
+      std::vector<Matrix<TypeParam>> all;
+      for (unsigned b = 0; b < 21; ++b) all.push_back(random_matrix<TypeParam>(m, n, b));
+      expect_batch(all, std::to_string(m) + " x " + std::to_string(n));
+    }
+}
+
 TYPED_TEST(Spectral, NotFinite) {
   using R = RealOf<TypeParam>;
   for (R bad : {std::numeric_limits<R>::quiet_NaN(), std::numeric_limits<R>::infinity()}) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "linalg/cpu/bidiagonal.h"
+#include "linalg/cpu/lockstep_batch.h"
 #include "linalg/cpu/matrix_io.h"
 #include "linalg/cpu/spectral.h"
 
@@ -73,7 +74,7 @@ class Svd {
 
  private:
   bool real_vectors(R* left, R* right) {
-    if (false && n_ > kSmall) return bidiagonal_vectors(d_.get(), e_.get(), n_, left, right);
+    if (n_ > kSmall) return bidiagonal_vectors(d_.get(), e_.get(), n_, left, right);
     for (R* rows : {left, right}) {
       std::fill_n(rows, n_ * n_, R{0});
       for (int64_t i = 0; i < n_; ++i) rows[i * (n_ + 1)] = 1;
@@ -107,6 +108,58 @@ class Svd {
   std::vector<int64_t> order_;
 };
 
+template <class T>
+bool one(const MatrixBatch& a, int64_t k, RealOf<T> scale, const MatrixBatch* u, RealOf<T>* values,
+         const MatrixBatch* vh) {
+  Svd<T> work(a, k, scale);
+  RealOf<T>* const to = values + k * std::min(a.rows, a.cols);
+  return u ? work.vectors(*u, to, *vh, k) : work.values(to);
+}
+
+// A group of small matrices: the transposed ones, where they are wide.
+template <class R>
+void together(const LaneGroup<R>& group, const MatrixBatch& a, const R* scales, const MatrixBatch* u, R* values,
+              const MatrixBatch* vh, int32_t* info) {
+  const bool wide = a.rows < a.cols;
+  const int64_t m = std::max(a.rows, a.cols), n = std::min(a.rows, a.cols), lanes = group.lanes,
+                long_count = u ? (wide ? vh->rows : u->cols) : 0;
+  ScratchArray<R> columns(m * n * lanes), d(n * lanes), left(long_count * m * lanes), right(u ? n * n * lanes : 0),
+      room(lockstep_room(m, n) * lanes);
+  std::vector<Strided<R>> from(lanes);
+  for (int64_t lane = 0; lane < group.used; ++lane) from[lane] = matrix_of<R>(a, group.first + lane);
+  const R* const scale = scales + group.first;
+  const auto all = [](int64_t) { return 0; };
+  if (wide)
+    group.load(columns.get(), n, m, all,
+               [&](int64_t lane, int64_t i, int64_t j) { return from[lane](i, j) * scale[lane]; });
+  else
+    group.load(columns.get(), n, m, all,
+               [&](int64_t lane, int64_t i, int64_t j) { return from[lane](j, i) * scale[lane]; });
+  const uint32_t failed =
+      lockstep_svd(columns.get(), m, n, d.get(), u ? left.get() : nullptr, long_count, right.get(), room.get());
+  const std::vector<int64_t> places =
+      group.places(d.get(), n, [](R x, R y) { return std::abs(x) > std::abs(y); });
+  for (int64_t i = 0; i < std::max(n, long_count); ++i)
+    for (int64_t lane = 0; lane < group.used; ++lane) {
+      const int64_t k = group.first + lane, place = i < n ? places[i * lanes + lane] : i;
+      const R value = i < n ? d[i * lanes + lane] : R{0}, sign = value < 0 ? R{-1} : R{1};
+      if (i < n) values[k * n + place] = std::abs(value) / scale[lane];
+      if (!u) continue;
+      Strided<R> long_to = matrix_of<R>(wide ? *vh : *u, k), short_to = matrix_of<R>(wide ? *u : *vh, k);
+      // Vectors in rows.
+      std::swap(wide ? short_to.row : long_to.row, wide ? short_to.col : long_to.col);
+      const R *const x = left.get() + i * m * lanes + lane, *const y = right.get() + i * n * lanes + lane;
+      if (i < long_count)
+        for (int64_t j = 0; j < m; ++j) long_to(place, j) = x[j * lanes];
+      if (i < n)
+        for (int64_t j = 0; j < n; ++j) short_to(place, j) = sign * y[j * lanes];
+    }
+  for (int64_t lane = 0; lane < group.used; ++lane) {
+    const int64_t k = group.first + lane;
+    if (failed >> lane & 1 && !one<R>(a, k, scale[lane], u, values, vh)) info[k] = 1;
+  }
+}
+
 // The identity, where there is no singular value.
 template <class T>
 void put_identity(const MatrixBatch& to) {
@@ -135,9 +188,15 @@ void svd(const MatrixBatch& a, const MatrixBatch* u, RealOf<T>* values, const Ma
     info[k] = std::isfinite(largest[k]) ? 0 : -1;
   });
   if (std::any_of(info, info + a.count, [](int32_t i) { return i != 0; })) return;
+  std::vector<R>& scales = largest;
+  for (R& x : scales) x = scale_for(x);
+  if constexpr (!ElementTraits<T>::kComplex)
+    if (goes_together<T>(a.count, std::max(a.rows, a.cols), n))
+      return for_lane_groups<R>(a.count, [&](const LaneGroup<R>& group) {
+        together(group, a, scales.data(), u, values, vh, info);
+      });
   for_matrices(a.count, 8 * m * size * size, [&](int64_t k) {
-    Svd<T> work(a, k, scale_for(largest[k]));
-    if (!(u ? work.vectors(*u, values + k * n, *vh, k) : work.values(values + k * n))) info[k] = 1;
+    if (!one<T>(a, k, scales[k], u, values, vh)) info[k] = 1;
   });
 }
 
