@@ -136,8 +136,7 @@ void linalg_householder_product_kernel(const Tensor& input, const Tensor& tau, c
   copy__kernel(q.tensor(), input, false);
   const int64_t k = tau.sizes().back();
   const Tensor scales = row_major(tau);
-  if (out.numel() > 0)
-    TESSERA_ON(out.device(), run_householder_product)
+  if (out.numel() > 0) TESSERA_ON(out.device(), run_householder_product)
   (out.dtype(), linalg::matrices(q.tensor()), scales.data_ptr(), k, k);
   q.finish();
 }
@@ -241,7 +240,10 @@ LstsqSpecs lstsq_specs(const Equations& e, Driver driver, bool full_rank) {
   const bool residuals = e.m > e.n && (driver == Driver::kGels || (by_singular_values(driver) && full_rank));
   const IntList own = linalg::batch_sizes(e.A);
   return {OutputSpec(e.A, e.vector ? with_vector(e.batch, e.n) : linalg::with_matrix(e.batch, e.n, e.columns)),
-          OutputSpec(!residuals ? IntVector{0} : e.vector ? e.batch : with_vector(e.batch, e.columns), real, device),
+          OutputSpec(!residuals ? IntVector{0}
+                     : e.vector ? e.batch
+                                : with_vector(e.batch, e.columns),
+                     real, device),
           OutputSpec(driver == Driver::kGels ? IntVector{0} : IntVector(own.begin(), own.end()), DType::kInt64, device),
           OutputSpec(by_singular_values(driver) ? with_vector(own, std::min(e.m, e.n)) : IntVector{0}, real, device)};
 }
@@ -289,16 +291,16 @@ Results linalg_lstsq_kernel(const Tensor& self, const Tensor& b, std::optional<d
   const Tensor ranks = empty_tensor(e.batch, {}, DType::kInt64, device);
   const Tensor failed = empty_tensor(e.batch, {}, DType::kInt32, device);
   const auto method = how == Driver::kGels ? cpu::LeastSquares::kFullRank : cpu::LeastSquares::kPivoted;
-  if (ranks.numel() > 0)
-    TESSERA_ON(device, run_least_squares)
+  if (ranks.numel() > 0) TESSERA_ON(device, run_least_squares)
   (dtype, method, limit, linalg::matrices(A), linalg::matrices(x), static_cast<int64_t*>(ranks.data_ptr()),
    static_cast<int32_t*>(failed.data_ptr()));
   if (how == Driver::kGels) linalg::check_errors(failed, "torch.linalg.lstsq", self.dim() == 2);
   const LstsqSpecs specs = lstsq_specs(e, how, true);
-  const Tensor solution = contiguous(narrow(x, -2, 0, e.n));
+  const Tensor solution = empty_from(specs.solution);
+  copy__kernel(e.vector ? unsqueeze(solution, -1) : solution, narrow(x, -2, 0, e.n), false);
   const bool rest = how == Driver::kGels && e.m > e.n;
   const Tensor residuals = rest ? squares_below(x, e.n) : empty_from(specs.residuals);
-  return {e.vector ? squeeze(solution, -1) : solution, rest && e.vector ? squeeze(residuals, -1) : residuals,
+  return {solution, rest && e.vector ? squeeze(residuals, -1) : residuals,
           how == Driver::kGels ? empty_from(specs.rank) : of_own_batch(e, ranks), empty_from(specs.singular_values)};
 }
 

@@ -22,7 +22,8 @@ struct Pairs {
 };
 template <class T>
 Pairs<T> eig(Dense<T> a) {
-  Pairs<T> r{std::vector<std::complex<Real<T>>>(static_cast<size_t>(a.rows)), Dense<std::complex<Real<T>>>(a.rows, a.rows)};
+  Pairs<T> r{std::vector<std::complex<Real<T>>>(static_cast<size_t>(a.rows)),
+             Dense<std::complex<Real<T>>>(a.rows, a.rows)};
   const MatrixBatch v = r.v.batch();
   run_eig(kDType<T>, a.batch(), r.w.data(), &v, &r.info);
   return r;
@@ -59,7 +60,8 @@ void check(const Dense<T>& a, const std::string& what) {
 }
 
 TYPED_TEST(Eigen, RandomMatrices) {
-  for (int64_t n : {1, 2, 3, 4, 5, 8, 17, 33, 64, 100, 150, 260}) check(random_matrix<TypeParam>(n, n, 7), "n = " + std::to_string(n));
+  for (int64_t n : {1, 2, 3, 4, 5, 8, 17, 33, 64, 100, 150, 260})
+    check(random_matrix<TypeParam>(n, n, 7), "n = " + std::to_string(n));
 }
 
 TYPED_TEST(Eigen, MatricesThatAreHard) {

@@ -162,7 +162,8 @@ void triangular_eigenvectors(int64_t n, const T* t, int64_t ld, const std::compl
       BackSubstitution<T, T>(n, t, ld, sums.get()).run(w[j].real(), j, j + 1, column, nullptr);
       bring_near_one<T>(j + 1, column, nullptr);
     } else {
-      // The vector of the block [a, b; c, a], b c < 0: (b, i w) or (w, i c) times a number; both its elements are large.
+      // The vector of the block [a, b; c, a], b c < 0: (b, i w) or (w, i c) times a number; both its elements are
+      // large.
       T* imag = column + x_ld;
       std::fill_n(imag, n, T(0));
       const R b = t[j + (j + 1) * ld], c = t[j + 1 + j * ld], root = w[j].imag();
@@ -180,7 +181,7 @@ void triangular_eigenvectors(int64_t n, const T* t, int64_t ld, const std::compl
   }
 }
 
-#define TESSERA_EIGENVECTORS(T)                                                                                       \
+#define TESSERA_EIGENVECTORS(T) \
   template void triangular_eigenvectors(int64_t, const T*, int64_t, const std::complex<Real<T>>*, T*, int64_t);
 TESSERA_EIGENVECTORS(float)
 TESSERA_EIGENVECTORS(double)

@@ -55,16 +55,19 @@ Balance<Real<T>> balance(int64_t n, T* a, int64_t ld, Real<T>* scale) {
     changed = false;
     for (int64_t i = b.lo; i < b.hi; ++i) {
       R column = norm(b.hi - b.lo, a + b.lo + i * ld), row = 0, column_most = 0, row_most = 0;
-      for (int64_t j = b.lo; j < b.hi; ++j) row = std::hypot(row, std::hypot(real_part(a[i + j * ld]), imag_part(a[i + j * ld])));
+      for (int64_t j = b.lo; j < b.hi; ++j)
+        row = std::hypot(row, std::hypot(real_part(a[i + j * ld]), imag_part(a[i + j * ld])));
       for (int64_t j = 0; j < b.hi; ++j) column_most = std::max(column_most, size_of(a[j + i * ld]));
       for (int64_t j = b.lo; j < n; ++j) row_most = std::max(row_most, size_of(a[i + j * ld]));
       if (column == 0 || row == 0 || !(column + row < std::numeric_limits<R>::infinity())) continue;
       const R sum = column + row;
       R f = 1;
-      while (column < row / 2 && std::max({f, column, column_most}) < most / 4 && std::min({row, row_most}) > least * 4) {
+      while (column < row / 2 && std::max({f, column, column_most}) < most / 4 &&
+             std::min({row, row_most}) > least * 4) {
         f *= 2, column *= 2, column_most *= 2, row /= 2, row_most /= 2;
       }
-      while (column / 2 >= row && std::min({f, column, column_most}) > least * 4 && std::max(row, row_most) < most / 4) {
+      while (column / 2 >= row && std::min({f, column, column_most}) > least * 4 &&
+             std::max(row, row_most) < most / 4) {
         f /= 2, column /= 2, column_most /= 2, row *= 2, row_most *= 2;
       }
       if (f == 1 || column + row >= R(0.95) * sum) continue;
@@ -126,9 +129,9 @@ void reduce_to_hessenberg(int64_t n, int64_t lo, int64_t hi, T* a, int64_t ld, T
   for (int64_t j = lo; j < hi - 2; ++j) std::fill(a + j + 2 + j * ld, a + hi + j * ld, T(0));
 }
 
-#define TESSERA_HESSENBERG(T)                                                              \
-  template Balance<Real<T>> balance(int64_t, T*, int64_t, Real<T>*);                       \
-  template void undo_balance(const Balance<Real<T>>&, int64_t, int64_t, T*, int64_t);      \
+#define TESSERA_HESSENBERG(T)                                                         \
+  template Balance<Real<T>> balance(int64_t, T*, int64_t, Real<T>*);                  \
+  template void undo_balance(const Balance<Real<T>>&, int64_t, int64_t, T*, int64_t); \
   template void reduce_to_hessenberg(int64_t, int64_t, int64_t, T*, int64_t, T*, int64_t);
 TESSERA_HESSENBERG(float)
 TESSERA_HESSENBERG(double)

@@ -43,9 +43,8 @@ void run_geqrf(DType dtype, MatrixBatch a, void* tau) {
   if (k == 0) return;
   visit_number(dtype, [&](auto zero) {
     using T = decltype(zero);
-    for_matrices(a.count, 2.0 * a.rows * a.cols * k, [&](int64_t i) {
-      factor(a.rows, a.cols, matrix_of<T>(a, i), static_cast<T*>(tau) + i * k);
-    });
+    for_matrices(a.count, 2.0 * a.rows * a.cols * k,
+                 [&](int64_t i) { factor(a.rows, a.cols, matrix_of<T>(a, i), static_cast<T*>(tau) + i * k); });
   });
 }
 

@@ -46,7 +46,8 @@ Factors<T> factor(const Dense<T>& a, bool by_columns) {
 
 TYPED_TEST(Orthogonal, FactorsOfAllShapes) {
   using T = TypeParam;
-  const int64_t shapes[][2] = {{1, 1}, {5, 3}, {3, 5}, {16, 16}, {17, 17}, {40, 33}, {65, 64}, {200, 130}, {130, 200}, {300, 7}};
+  const int64_t shapes[][2] = {{1, 1},   {5, 3},   {3, 5},     {16, 16},   {17, 17},
+                               {40, 33}, {65, 64}, {200, 130}, {130, 200}, {300, 7}};
   for (const auto& s : shapes) {
     for (bool by_columns : {false, true}) {
       const Dense<T> a = random_matrix<T>(s[0], s[1]);

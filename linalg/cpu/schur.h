@@ -5,18 +5,18 @@
 
 namespace tessera::cpu::columns {
 
-// H = U T U^H, T upper triangular; where T is real, with 2 x 2 blocks [a, b; c, a], b c < 0, on its diagonal for pairs of
-// complex eigenvalues.
+// H = U T U^H, T upper triangular; where T is real, with 2 x 2 blocks [a, b; c, a], b c < 0, on its diagonal for pairs
+// of complex eigenvalues.
 template <class T>
 struct SchurProblem {
   int64_t n;
-  int64_t lo, hi;              // outside of rows and columns [lo, hi) h is triangular already
-  T* h;                        // in columns; T comes in its place if `form` is wanted, else only what the eigenvalues need
+  int64_t lo, hi;  // outside of rows and columns [lo, hi) h is triangular already
+  T* h;            // in columns; T comes in its place if `form` is wanted, else only what the eigenvalues need
   int64_t ld;
   bool form;
-  T* z;                        // z_rows x n in columns: becomes z U; or null
+  T* z;  // z_rows x n in columns: becomes z U; or null
   int64_t z_rows, z_ld;
-  std::complex<Real<T>>* w;    // the eigenvalues
+  std::complex<Real<T>>* w;  // the eigenvalues
 };
 // 0, or k: w[k] and those behind it were found, the others not.
 template <class T>

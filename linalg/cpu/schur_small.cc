@@ -124,9 +124,7 @@ class DoubleShifts {
     }
     if (p_.z) f.rotate(p_.z_rows, p_.z + k * p_.z_ld, p_.z + (k + 1) * p_.z_ld, q.c, q.s);
   }
-  void split(int64_t k) {
-    turn(k, standardize(h_(k, k), h_(k, k + 1), h_(k + 1, k), h_(k + 1, k + 1), p_.w + k));
-  }
+  void split(int64_t k) { turn(k, standardize(h_(k, k), h_(k, k + 1), h_(k + 1, k), h_(k + 1, k + 1), p_.w + k)); }
 
   void choose_shifts(int64_t lo, int64_t hi, int64_t step, R& re1, R& im1, R& re2, R& im2) const {
     R a, b, c, d;
@@ -370,9 +368,9 @@ int64_t schur_by_single_shifts(const SchurProblem<std::complex<R>>& p) {
   return SingleShifts<R>(p).run();
 }
 
-#define TESSERA_SMALL_SCHUR(R)                                                \
-  template Turn<R> standardize(R&, R&, R&, R&, std::complex<R>*);             \
-  template int64_t schur_by_double_shifts(const SchurProblem<R>&);            \
+#define TESSERA_SMALL_SCHUR(R)                                     \
+  template Turn<R> standardize(R&, R&, R&, R&, std::complex<R>*);  \
+  template int64_t schur_by_double_shifts(const SchurProblem<R>&); \
   template int64_t schur_by_single_shifts(const SchurProblem<std::complex<R>>&);
 TESSERA_SMALL_SCHUR(float)
 TESSERA_SMALL_SCHUR(double)

@@ -7,9 +7,8 @@
 
 namespace tessera::linalg {
 
-#define TESSERA_ORTHOGONAL_ENGINES(F)                                                       \
-  F(run_geqrf) F(run_householder_product) F(run_apply_reflections) F(run_upper_triangle) \
-  F(run_least_squares)
+#define TESSERA_ORTHOGONAL_ENGINES(F) \
+  F(run_geqrf) F(run_householder_product) F(run_apply_reflections) F(run_upper_triangle) F(run_least_squares)
 
 struct OrthogonalEngines : EngineTable<OrthogonalEngines> {
   TESSERA_ORTHOGONAL_ENGINES(TESSERA_ENGINE_MEMBER)

@@ -32,9 +32,9 @@ void check_differentiable(const Tensor& Q, const Tensor& R, QrMode mode) {
 
 }  // namespace
 
-// With dA R^-1 = Q W + Q U + (what is orthogonal to Q): Q^H dA R^-1 = W + U, W skew Hermitian, dQ = Q W + ..., dR = U R,
-// U upper triangular with a real diagonal: so U is the upper half of S + S^H, S = Q^H dA R^-1, and
-// dQ = dA R^-1 - Q U. Where there are more columns than rows, the others follow: R2 = Q^H A2.
+// With dA R^-1 = Q W + Q U + (what is orthogonal to Q): Q^H dA R^-1 = W + U, W skew Hermitian, dQ = Q W + ..., dR = U
+// R, U upper triangular with a real diagonal: so U is the upper half of S + S^H, S = Q^H dA R^-1, and dQ = dA R^-1 - Q
+// U. Where there are more columns than rows, the others follow: R2 = Q^H A2.
 Tensor qr_backward(const Tensor& grad_Q, const Tensor& grad_R, const Tensor& Q, const Tensor& R,
                    std::string_view mode) {
   check_differentiable(Q, R, linalg::qr_mode(mode));
@@ -74,8 +74,8 @@ std::tuple<Tensor, Tensor> qr_tangents(const Tensor& A_t, const Tensor& Q, const
   return {dQ, cat(parts, -1)};
 }
 
-// --- Reflections: H_0 ... H_(k - 1) = I - V T V^H, where T = (I + D G)^-1 D, D the diagonal of tau, and G what is above
-// the diagonal of V^H V.
+// --- Reflections: H_0 ... H_(k - 1) = I - V T V^H, where T = (I + D G)^-1 D, D the diagonal of tau, and G what is
+// above the diagonal of V^H V.
 
 namespace {
 
@@ -196,9 +196,7 @@ struct LeastSquaresProblem {
 
  private:
   // c may have batch dimensions of its own, in front or instead of those of 1.
-  Tensor solve_with(const Tensor& a, const Tensor& c) const {
-    return std::get<0>(linalg_lstsq(a, c, rcond, driver));
-  }
+  Tensor solve_with(const Tensor& a, const Tensor& c) const { return std::get<0>(linalg_lstsq(a, c, rcond, driver)); }
 };
 
 }  // namespace
