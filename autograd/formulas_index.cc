@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "autograd/formulas_view.h"
+#include "tensor/core/transforms.h"
 
 namespace tessera::autograd::formulas {
 
@@ -56,9 +57,7 @@ Tensor masked_scatter_backward(const Tensor& grad, const Tensor& mask, IntList s
   for (int64_t s : sizes) n *= s;
   // How many a mask takes differs across a batch: there each element of grad goes to the place that its running count
   // gives, and those that the mask leaves out add 0 somewhere.
-  constexpr DispatchKeySet transformed =
-      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
-  if ((grad.keys() | mask.keys()).has_any(transformed) && n > 0) {
+  if (is_transformed(grad.keys() | mask.keys()) && n > 0) {
     const Tensor places = expand(mask, grad.sizes());
     const Tensor numbers = sub(cumsum(reshape(places, {-1}), 0, DType::kInt64), Scalar(int64_t{1}));
     const Tensor given = masked_fill(grad, logical_not(places), Scalar(0));

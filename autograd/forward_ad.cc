@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "autograd/variable.h"
+#include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd::forward_ad {
@@ -18,6 +19,13 @@ const IntrusivePtr<TangentLevel>& checked_level(std::optional<int64_t> level, co
   TESSERA_CHECK(!level || *level == 0, "Trying to ", name, " at level ", level.value_or(0),
                 ", but only level 0 is open: forward mode does not nest.");
   return t_level;
+}
+
+// A view of the primal. Where the tangent is batched by vmap and the primal is not, the same for each element of the
+// batch: a call without a batched argument is none of the level's, and its rule could not use the tangent.
+Tensor with_batches_of(const Tensor& tangent, const Tensor& primal) {
+  if (has_batches_of(primal, tangent)) return tessera::alias(primal);
+  return tessera::where(tessera::ones_like(tangent, DType::kBool), primal, primal);
 }
 
 }  // namespace
@@ -67,7 +75,7 @@ Tensor make_dual(const Tensor& tensor, const Tensor& tangent, std::optional<int6
   TESSERA_CHECK(!tensor.is_inference() || thread_state.inference_mode,
                 "make_dual: an inference tensor cannot have a tangent outside inference mode; clone it first.");
   const ExcludeKeys off(DispatchKey::kForward);
-  const Tensor dual = tessera::alias(tensor);
+  const Tensor dual = with_batches_of(tangent, tensor);
   set_tangent(dual, tangent, level, std::ranges::equal(tensor.strides(), tangent.strides()));
   return dual;
 }

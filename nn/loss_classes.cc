@@ -4,6 +4,7 @@
 #include "nn/nn_ops.h"
 #include "nn/cpu/loss.h"
 #include "nn/engine/loss.h"
+#include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
 #include "tensor/ops/result_memory.h"
 
@@ -247,13 +248,11 @@ std::pair<Tensor, Tensor> class_rows(const Tensor& self, const Tensor& target, b
                 x.sizes()[0], " but got ", shape_string(target.sizes()));
   return {x, reshape(target, {-1})};
 }
-constexpr DispatchKeySet kTransformed =
-    DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
 void check_range(const Tensor& target, int64_t low, int64_t classes) {
   TESSERA_CHECK(target.dtype() == DType::kInt64, "expected scalar type Long but found ", type_name_of(target.dtype()));
   TESSERA_CHECK(
       // (Inside of a function transform there may be many of them: gather refuses what is out of range.)
-      target.is_meta() || target.numel() == 0 || target.keys().has_any(kTransformed) ||
+      target.is_meta() || target.numel() == 0 || is_transformed(target) ||
           item(all(logical_and(ge(target, low), lt(target, classes)))).to_bool(),
       "target out of range: expected values of [", low, ", ", classes, ")");
 }

@@ -123,7 +123,7 @@ TEST(Engine, InputsThatAreNotUsed) {
       [&] {
         grad({&y, 1}, {&other, 1}, {}, true);
       },
-      "One of the differentiated Tensors appears to not have been used in the graph");
+      "The differentiated Tensor at index 0 appears to not have been used in the graph");
   EXPECT_FALSE(grad({&y, 1}, {&other, 1}, {}, true, false, true)[0].defined());
   expect_error([&] { grad({&y, 1}, {&plain, 1}); }, "One of the differentiated Tensors does not require grad");
 }

@@ -325,3 +325,22 @@ def test_threads():
         thread.join()
         assert found[0] == 3.0
         assert_close(tangent(found[1]), 2 * tangent(x))
+
+
+def test_tangents_with_a_batch_that_the_primal_has_not():
+    x, w = tessera.rand(3, dtype=tessera.float64), tessera.rand(3, 3, dtype=tessera.float64, requires_grad=True)
+    tangents = tessera.rand(4, 3, dtype=tessera.float64)
+
+    def along(tangent):
+        with fwAD.dual_level():
+            dual = fwAD.make_dual(x, tangent)
+            primal, tangent = fwAD.unpack_dual((w @ dual).exp())
+            return tangent, fwAD.unpack_dual(dual).primal, primal
+
+    got, primals, results = tessera.vmap(along)(tangents)
+    assert_close(got, tessera.stack([along(t)[0] for t in tangents]))
+    assert all(tessera.equal(p, x) for p in primals)
+    assert_close(results, (w @ x).exp().expand(4, 3))
+    (gradient,) = tessera.autograd.grad(got.sum(), w)
+    (want,) = tessera.autograd.grad(sum(along(t)[0].sum() for t in tangents), w)
+    assert_close(gradient, want)

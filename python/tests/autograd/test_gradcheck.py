@@ -90,6 +90,14 @@ def test_batches_of_gradients(fast):
 
 
 @pytest.mark.parametrize("fast", [False, True])
+def test_batches_in_forward_mode(fast):
+    both = dict(check_forward_ad=True, check_batched_forward_grad=True, fast_mode=fast)
+    assert gradcheck(tessera.exp, (double(3),), **both)
+    assert gradcheck(lambda a, b: (a @ b, a.sum(), b.detach()), (double(2, 3), double(3, 2)), **both)
+    assert gradcheck(lambda z: z * z.conj() * z, (double(3, dtype=tessera.complex128),), **both)
+
+
+@pytest.mark.parametrize("fast", [False, True])
 def test_forward_mode_in_fast_mode_takes_all_dtypes(fast):
     z = double(3, dtype=tessera.complex128)
     for f in (lambda z: z.abs(), lambda z: z * 1j, lambda z: (z.real, (z.abs() > 0.5))):
