@@ -4,6 +4,7 @@
 
 #include "autograd/engine.h"
 #include "autograd/variable.h"
+#include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd {
@@ -60,8 +61,7 @@ bool same_layout(const Tensor& a, const Tensor& b) {
 
 // The gradient as the leaf wants it: its strides if it is dense, else row-major; a copy unless nobody else can see it.
 Tensor first_gradient(const Tensor& leaf, const Tensor& grad, bool may_steal) {
-  constexpr DispatchKeySet wrapped =
-      DispatchKeySet(DispatchKey::kPython) | DispatchKey::kFuncTorchBatched | DispatchKey::kFuncTorchGradWrapper;
+  constexpr DispatchKeySet wrapped = DispatchKeySet(DispatchKey::kPython) | kTransformedKeys;
   if (grad.keys().has_any(wrapped)) [[unlikely]]
     return grad_mode_enabled() ? tessera::clone(grad) : detached(grad);
   const bool keeps_strides = leaf.is_non_overlapping_and_dense();

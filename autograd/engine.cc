@@ -8,6 +8,7 @@
 #include "autograd/accumulate_grad.h"
 #include "autograd/variable.h"
 #include "tensor/core/restore.h"
+#include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd {
@@ -198,9 +199,7 @@ void add_to_buffer(NodeState& s, uint32_t nr, Tensor&& grad) {
     return;
   }
   // Nor may a tensor of function transforms be written to: another part of the sum may be batched where it is not.
-  constexpr DispatchKeySet transformed =
-      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
-  const bool ours = !grad_mode_enabled() && !(slot.keys() | grad.keys()).has_any(transformed) &&
+  const bool ours = !grad_mode_enabled() && !is_transformed(slot.keys() | grad.keys()) &&
                     slot.impl()->use_count() == 1 && slot.storage() && slot.storage()->use_count() == 1 &&
                     slot.is_non_overlapping_and_dense() && !slot.is_view() &&
                     std::ranges::equal(slot.sizes(), grad.sizes()) && slot.dtype() == grad.dtype();

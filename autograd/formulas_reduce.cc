@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/formulas_pointwise.h"
+#include "tensor/core/transforms.h"
 
 namespace tessera::autograd::formulas {
 namespace {
@@ -58,11 +59,7 @@ Tensor products_of_others(const Tensor& self) {
 
 namespace {
 // Inside of function transforms a value may differ across a batch: what to do must not depend on it.
-bool may_look_at(const Tensor& t) {
-  constexpr DispatchKeySet transformed =
-      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
-  return !t.is_meta() && !t.keys().has_any(transformed);
-}
+bool may_look_at(const Tensor& t) { return !t.is_meta() && !is_transformed(t); }
 }  // namespace
 
 Tensor prod_backward(const Tensor& grad, const Tensor& self, const Tensor& result) {

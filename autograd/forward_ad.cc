@@ -20,23 +20,6 @@ const IntrusivePtr<TangentLevel>& checked_level(std::optional<int64_t> level, co
   return t_level;
 }
 
-void check_tangent(const Tensor& tensor, const Tensor& tangent) {
-  if (!tensor.is_floating_point() && !tensor.is_complex())
-    throw ValueError(str_cat("Expected primal to be floating point or complex, but got: ", name_of(tensor.dtype())));
-  if (!tangent.is_floating_point() && !tangent.is_complex())
-    throw ValueError(str_cat("Expected tangent to be floating point or complex, but got: ", name_of(tangent.dtype())));
-  TESSERA_CHECK(std::ranges::equal(tensor.sizes(), tangent.sizes()),
-                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is "
-                "not supported. Tensor is of size ",
-                shape_string(tensor.sizes()), " while the given forward gradient is of size ",
-                shape_string(tangent.sizes()), ".");
-  TESSERA_CHECK(tensor.dtype() == tangent.dtype(), "Expected the tangent to have the dtype of the primal, ",
-                name_of(tensor.dtype()), ", but got ", name_of(tangent.dtype()),
-                ". Convert it first, with tangent.to(primal.dtype).");
-  TESSERA_CHECK(tensor.device() == tangent.device(),
-                "Expected the tangent to be on the device of the primal: move it there first.");
-}
-
 }  // namespace
 
 int64_t enter_dual_level() {
@@ -58,7 +41,25 @@ void exit_dual_level(std::optional<int64_t> level) {
 
 int64_t current_dual_level() { return t_level ? 0 : -1; }
 
-Tensor make_dual_at(const IntrusivePtr<TangentLevel>& level, const Tensor& tensor, const Tensor& tangent) {
+void check_tangent(const Tensor& tensor, const Tensor& tangent) {
+  if (!tensor.is_floating_point() && !tensor.is_complex())
+    throw ValueError(str_cat("Expected primal to be floating point or complex, but got: ", name_of(tensor.dtype())));
+  if (!tangent.is_floating_point() && !tangent.is_complex())
+    throw ValueError(str_cat("Expected tangent to be floating point or complex, but got: ", name_of(tangent.dtype())));
+  TESSERA_CHECK(std::ranges::equal(tensor.sizes(), tangent.sizes()),
+                "Trying to set a forward gradient that has a different size than that of the original Tensor, this is "
+                "not supported. Tensor is of size ",
+                shape_string(tensor.sizes()), " while the given forward gradient is of size ",
+                shape_string(tangent.sizes()), ".");
+  TESSERA_CHECK(tensor.dtype() == tangent.dtype(), "Expected the tangent to have the dtype of the primal, ",
+                name_of(tensor.dtype()), ", but got ", name_of(tangent.dtype()),
+                ". Convert it first, with tangent.to(primal.dtype).");
+  TESSERA_CHECK(tensor.device() == tangent.device(),
+                "Expected the tangent to be on the device of the primal: move it there first.");
+}
+
+Tensor make_dual(const Tensor& tensor, const Tensor& tangent, std::optional<int64_t> at) {
+  const IntrusivePtr<TangentLevel>& level = checked_level(at, "create a dual Tensor");
   check_tangent(tensor, tangent);
   TESSERA_CHECK(tangent_level(tensor).get() != level.get(),
                 "make_dual: this tensor has a tangent of the same level. Give it a new one from its primal, "
@@ -71,7 +72,9 @@ Tensor make_dual_at(const IntrusivePtr<TangentLevel>& level, const Tensor& tenso
   return dual;
 }
 
-UnpackedDual unpack_dual_at(const IntrusivePtr<TangentLevel>& level, const Tensor& tensor) {
+UnpackedDual unpack_dual(const Tensor& tensor, std::optional<int64_t> at) {
+  if (!t_level && !at) return {tensor, Tensor()};
+  const IntrusivePtr<TangentLevel>& level = checked_level(at, "unpack a dual Tensor");
   if (!tensor.is_floating_point() && !tensor.is_complex()) return {tensor, Tensor()};
   if (tangent_level(tensor).get() != level.get()) return {tensor, Tensor()};
   // Not a view of the dual, whose views have tangents.
@@ -81,15 +84,6 @@ UnpackedDual unpack_dual_at(const IntrusivePtr<TangentLevel>& level, const Tenso
     set_gradient_edge(primal, gradient_edge(tessera::alias(tensor)));
   }
   return {primal, tangent_of(tensor)};
-}
-
-Tensor make_dual(const Tensor& tensor, const Tensor& tangent, std::optional<int64_t> level) {
-  return make_dual_at(checked_level(level, "create a dual Tensor"), tensor, tangent);
-}
-
-UnpackedDual unpack_dual(const Tensor& tensor, std::optional<int64_t> level) {
-  if (!t_level && !level) return {tensor, Tensor()};
-  return unpack_dual_at(checked_level(level, "unpack a dual Tensor"), tensor);
 }
 
 }  // namespace tessera::autograd::forward_ad

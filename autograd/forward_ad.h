@@ -57,8 +57,7 @@ class ForwardGradMode {
   bool saved_;
 };
 
-// For transforms that keep levels of their own: make_dual and unpack_dual at any open level.
-Tensor make_dual_at(const IntrusivePtr<TangentLevel>& level, const Tensor& tensor, const Tensor& tangent);
-UnpackedDual unpack_dual_at(const IntrusivePtr<TangentLevel>& level, const Tensor& tensor);
+// What make_dual refuses of a pair, for transforms that keep levels of their own.
+void check_tangent(const Tensor& tensor, const Tensor& tangent);
 
 }  // namespace tessera::autograd::forward_ad

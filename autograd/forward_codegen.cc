@@ -69,7 +69,7 @@ Tensor Scope::tangent(const Tensor& t) {
 
 Tensor Scope::own(const Tensor& tangent) const {
   for (const Tensor& t : followed_)
-    if (t.storage().get() == tangent.storage().get()) return tessera::clone(tangent);
+    if (same_memory(t, tangent)) return tessera::clone(tangent);
   return tangent;
 }
 

@@ -1,5 +1,7 @@
 #include "autograd/saved_variable.h"
 
+#include "autograd/tangent.h"
+
 #include "autograd/variable.h"
 #include "tensor/core/dispatch_key.h"
 

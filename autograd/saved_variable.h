@@ -3,9 +3,10 @@
 #pragma once
 
 #include "autograd/node.h"
-#include "autograd/tangent.h"
 
 namespace tessera::autograd {
+
+class TangentLevel;
 
 // saved_tensors_hooks: pack gives an opaque object when a tensor is saved, unpack makes a tensor of it.
 struct PackHooks : public RefCounted {

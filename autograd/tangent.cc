@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "autograd/variable.h"
+#include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd {
@@ -44,12 +45,12 @@ void TangentLevel::close() {
       s->owner->set_key(DispatchKey::kForward, false);
     }
   }
-  if (watching_) thread_state.included &= ~DispatchKeySet(DispatchKey::kForward).bits();
+  if (watching_ && !of_transform_) thread_state.included &= ~DispatchKeySet(DispatchKey::kForward).bits();
 }
 
 void TangentLevel::watch_views() {
   watching_ = true;
-  thread_state.included |= DispatchKeySet(DispatchKey::kForward).bits();
+  if (!of_transform_) thread_state.included |= DispatchKeySet(DispatchKey::kForward).bits();
 }
 
 namespace {
@@ -85,11 +86,19 @@ TangentSlot* find_slot(const Tensor& t) {
   return slot_of(t);
 }
 
-// Memory for a tangent of t, in t's layout; zeros.
-Tensor zeros_in_layout(const Tensor& t) {
-  const Tensor r = empty_tensor(t.sizes(), t.strides(), t.dtype(), t.device());
-  tessera::zero_(r);
-  return r;
+// Memory for `tangent` as that of t, in t's layout. Inside of transforms with room for every element of the batches that
+// one of them has.
+Tensor memory_for(const Tensor& t, const Tensor& tangent) {
+  if (!inside_transform()) return empty_tensor(t.sizes(), t.strides(), t.dtype(), t.device());
+  const Tensor of_both = tessera::add(tessera::new_zeros(t, IntVector{}), tessera::new_zeros(tangent, IntVector{}));
+  return tessera::new_empty_strided(of_both, to_vector(t.sizes()), to_vector(t.strides()));
+}
+
+// Nobody else has this tensor or its memory.
+bool is_alone(const Tensor& t) {
+  const Tensor* at = &t;
+  for (; at->impl()->use_count() == 1 && is_transformed(*at);) at = &internal::value_in_transform(*at);
+  return at->impl()->use_count() == 1 && at->storage()->use_count() == 1;
 }
 
 }  // namespace
@@ -102,6 +111,10 @@ Tensor tangent_of(const Tensor& t) {
 IntrusivePtr<TangentLevel> tangent_level(const Tensor& t) {
   const TangentSlot* s = find_slot(t);
   return s ? s->level : nullptr;
+}
+
+bool same_memory(const Tensor& a, const Tensor& b) {
+  return tensor_with_memory(a).storage().get() == tensor_with_memory(b).storage().get();
 }
 
 bool tangent_follows(const Tensor& t) {
@@ -127,10 +140,10 @@ Tensor following_tangent(const Tensor& t) {
   TangentSlot* s = find_slot(t);
   if (!s) return Tensor();
   if (s->follows) return s->tangent;
-  const bool alone = s->tangent.impl()->use_count() == 1 && s->tangent.storage()->use_count() == 1;
-  if (!alone || !same_layout(s->tangent, t)) {
-    const Tensor copy = zeros_in_layout(t);
-    s->tangent = tessera::copy_(copy, s->tangent);
+  if (!is_alone(s->tangent) || !same_layout(s->tangent, t) || !has_batches_of(s->tangent, t)) {
+    const Tensor copy = memory_for(t, s->tangent);
+    tessera::copy_(copy, s->tangent);
+    s->tangent = copy;
   }
   s->follows = true;
   return s->tangent;
@@ -152,7 +165,8 @@ void write_tangent(const Tensor& t, const Tensor& tangent, const IntrusivePtr<Ta
   if (!tangent.defined()) return;
   const bool shared = t.impl()->storage()->use_count() > (t.is_view() ? 2 : 1);
   if (t.is_view() && !t.is_inference()) {
-    const Tensor base = t.view_base(), of_base = zeros_in_layout(base);
+    const Tensor base = t.view_base(), of_base = memory_for(base, tangent);
+    tessera::zero_(of_base);
     set_tangent(base, of_base, level, true);
     slot_of(base)->written = true;
     const Tensor part = view_of_tangent(base, of_base, t);

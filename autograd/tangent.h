@@ -14,17 +14,21 @@ struct TangentSlot;
 // transform that differentiates forward has a level of its own; the user's is forward_ad::enter_dual_level().
 class TangentLevel final : public RefCounted {
  public:
+  // of_transform: a level of //func, which leads the calls on its tensors to the kernels of forward mode itself.
+  explicit TangentLevel(bool of_transform = false) : of_transform_(of_transform) {}
   ~TangentLevel() override { close(); }
   bool is_open() const { return open_; }
   void close();
   // A tensor got a tangent by a write, and views of it exist that nobody knows: from now on every call of this thread
   // looks for tangents, until the level ends.
   void watch_views();
+  bool watches_views() const { return watching_; }
 
  private:
   friend struct TangentSlot;
   std::mutex mutex_;
   TangentSlot* first_ = nullptr;
+  const bool of_transform_;
   bool open_ = true;
   bool watching_ = false;
 };
@@ -36,6 +40,8 @@ IntrusivePtr<TangentLevel> tangent_level(const Tensor& t);
 // Gives t a tangent (undefined: takes it away), whatever it had before. follows: the tangent's memory has the layout of
 // t's and stands for it alone: tangents of views of t are views of it, and writes to t write to it.
 void set_tangent(const Tensor& t, const Tensor& tangent, const IntrusivePtr<TangentLevel>& level, bool follows);
+// Whether they are made of the same memory, also inside of function transforms.
+bool same_memory(const Tensor& a, const Tensor& b);
 // Whether writes to t write to its tangent: others must not share that.
 bool tangent_follows(const Tensor& t);
 // t's tangent, in memory that follows t's (a copy takes its place if need be).

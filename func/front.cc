@@ -7,6 +7,7 @@
 #include "autograd/variable.h"
 #include "func/rules/batching.h"
 #include "func/rules/plan.h"
+#include "func/tape.h"
 #include "func/wrapper.h"
 #include "tensor/dispatch/runtime.h"
 #include "tensor/ops/api.h"
@@ -53,19 +54,6 @@ void call_again(const OpHeader& op, const Value* args, Value* rets) { op.info->a
 
 // --- views of tracked tensors ---
 
-Value owned(const Value& v) {
-  switch (v.tag()) {
-    case Value::Tag::kIntList:
-      return Value::of(IntVector(v.int_list().begin(), v.int_list().end()));
-    case Value::Tag::kString:
-      return Value::of(std::string(v.string()));
-    case Value::Tag::kTensor:
-      return Value::of(Tensor(v.tensor()));
-    default:
-      return v;
-  }
-}
-
 // Makes a view again, from its base, by the operators that made it.
 struct ViewOfCall final : public autograd::ViewFn {
   const OpHeader* op;
@@ -94,7 +82,7 @@ void mark_view(const Tensor& view, const Tensor& of, const OpHeader& op, const V
                                                         : ViewCreation::kNoGrad);
   auto replay = make_intrusive<ViewOfCall>();
   replay->op = &op;
-  for (size_t i = 0; i < n; ++i) replay->args.push_back(i == 0 ? Value() : owned(args[i]));
+  for (size_t i = 0; i < n; ++i) replay->args.push_back(i == 0 ? Value() : args[i]);  // copies own
   replay->output = output;
   replay->is_list = is_list;
   replay->num_rets = num_rets;
@@ -163,10 +151,24 @@ void back_mode(void*, const OpHeader& op, DispatchKeySet, const Value* args, siz
   run_below(op, args, n, rets, num_rets);
 }
 
-bool records(const Value* args, size_t n, int64_t id) {
-  if (!thread_state.grad_enabled || thread_state.inference_mode || (thread_state.excluded & kAutogradKeys.bits()))
-    return false;
-  return any_tensor(args, n, [&](const Tensor& t) { return wrapper_at(t, id) && t.requires_grad(); });
+// The keys of the kernels that differentiate a call for its level: those of ordinary autograd, if a tensor of the level
+// has a history there, and of forward mode, if one has a tangent. Empty: the call is for the values alone.
+DispatchKeySet derivative_keys(const Value* args, size_t n, const Level& top) {
+  const auto on = [](bool enabled, DispatchKeySet keys) {
+    return enabled && !thread_state.inference_mode && !(thread_state.excluded & keys.bits());
+  };
+  const bool reverse = on(thread_state.grad_enabled, kAutogradKeys);
+  const bool forward = top.tangents && on(thread_state.forward_grad_enabled, DispatchKey::kForward);
+  DispatchKeySet keys;
+  if (!reverse && !forward) return keys;
+  const bool all_views = forward && top.tangents->watches_views();
+  any_tensor(args, n, [&](const Tensor& t) {
+    if (!wrapper_at(t, top.id)) return false;
+    if (reverse && t.requires_grad()) keys |= autograd_key(t.device().type);
+    if (forward && (autograd::may_have_tangent(t) || (all_views && t.is_view()))) keys |= DispatchKey::kForward;
+    return keys.has_any(kAutogradKeys) == reverse && keys.has(DispatchKey::kForward) == forward;  // no more to learn
+  });
+  return keys;
 }
 
 [[noreturn]] void throw_captured(const OpHeader& op) {
@@ -177,20 +179,18 @@ bool records(const Value* args, size_t n, int64_t id) {
       "function, or use the out-of-place operator."));
 }
 
-// Ordinary autograd works on the wrappers; the kernel that it calls in the end is back_mode.
-void run_recorded(const OpHeader& op, const Value* args, size_t n, Value* rets, int64_t id) {
-  Device device;
-  any_tensor(args, n, [&](const Tensor& t) {
-    device = t.device();
-    return wrapper_at(t, id) != nullptr;
-  });
+// Ordinary autograd, or forward mode, works on the wrappers; the kernel that it calls in the end is back_mode.
+void run_differentiated(const OpHeader& op, const Value* args, size_t n, Value* rets, int64_t id,
+                        DispatchKeySet derivative) {
   for (size_t i = 0; i < n; ++i)
     if (op.mutable_args >> i & 1)
       if (any_tensor(args + i, 1, [&](const Tensor& t) { return !wrapper_at(t, id); })) throw_captured(op);
   const auto foreign = [&](const Tensor& t) {
-    return !wrapper_at(t, id) && (wrapper_of(t) || t.requires_grad() || t.keys().has_any(kAutogradKeys));
+    if (wrapper_at(t, id)) return false;
+    if (wrapper_of(t) || t.requires_grad() || t.keys().has_any(kAutogradKeys)) return true;
+    return derivative.has(DispatchKey::kForward) && (autograd::may_have_tangent(t) || t.is_view());
   };
-  const DispatchKeySet keys = DispatchKeySet(autograd_key(device.type)) | DispatchKey::kFuncTorchDynamicLayerBackMode;
+  const DispatchKeySet keys = derivative | DispatchKey::kFuncTorchDynamicLayerBackMode;
   if (!any_tensor(args, n, foreign)) {
     op.info->adapter->call(op, &keys, args, rets);
     return;
@@ -218,8 +218,13 @@ void run_at_top(const OpHeader& op, const Value* args, size_t n, Value* rets, si
     op.info->adapter->call(op, &none, args, rets);
     return;
   }
-  if (records(args, n, top.id))
-    run_recorded(op, args, n, rets, top.id);
+  if (top.kind == Kind::kTape) {
+    run_on_tape(op, args, n, rets, num_rets);
+    return;
+  }
+  const DispatchKeySet derivative = derivative_keys(args, n, top);
+  if (!derivative.empty())
+    run_differentiated(op, args, n, rets, top.id, derivative);
   else
     run_below(op, args, n, rets, num_rets);
 }
@@ -263,6 +268,17 @@ Scalar item_in_transform(const Tensor& t) {
   Value args[] = {lend(t)}, result;
   op::_local_scalar_dense.info->adapter->call(op::_local_scalar_dense, nullptr, args, &result);
   return result.scalar();
+}
+const Tensor& value_in_transform(const Tensor& t) { return static_cast<func::WrapperImpl*>(t.impl())->value(); }
+bool has_batches_of(const Tensor& t, const Tensor& other) {
+  const auto batched_at = [&](int64_t level) {
+    for (func::WrapperImpl* w = func::wrapper_of(t); w; w = func::wrapper_of(w->value()))
+      if (w->is_batched() && w->level() == level) return true;
+    return false;
+  };
+  for (func::WrapperImpl* w = func::wrapper_of(other); w; w = func::wrapper_of(w->value()))
+    if (w->is_batched() && !batched_at(w->level())) return false;
+  return true;
 }
 }  // namespace tessera::internal
 

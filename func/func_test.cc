@@ -125,5 +125,62 @@ TEST(Vjp, CanBeAskedAgain) {
   EXPECT_EQ(read(pull(values({0, 2}, {2}))), (std::vector<double>{0, 8}));
 }
 
+
+Tensor entangled(const Tensor& x) {
+  const Tensor y = mul(sin(x), x.sum());
+  mul_(select(y, 0, 0), select(x, 0, 1));
+  return y;
+}
+void expect_near(const Tensor& got, const Tensor& want) {
+  ASSERT_EQ(IntVector(got.sizes().begin(), got.sizes().end()), IntVector(want.sizes().begin(), want.sizes().end()));
+  const std::vector<double> a = read(got), b = read(want);
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-12) << i;
+}
+
+TEST(Jvp, ValueAndTangent) {
+  const auto [value, tangent] = jvp([](const Tensor& x) { return pow(x, 3); }, values({2, 3}, {2}), values({1, 10}, {2}));
+  EXPECT_EQ(read(value), (std::vector<double>{8, 27}));
+  EXPECT_EQ(read(tangent), (std::vector<double>{12, 270}));
+  const Tensor c = values({5}, {});
+  EXPECT_EQ(read(jvp([&](const Tensor&) { return c; }, c, c).second), (std::vector<double>{0}));
+}
+TEST(Jvp, NestsWithItselfAndWithOtherTransforms) {
+  const Tensor x = values({2}, {}), one = values({1}, {});
+  const auto cube = [](const Tensor& t) { return pow(t, 3); };
+  const auto slope = [&](const Tensor& t) { return jvp(cube, t, one).second; };
+  EXPECT_EQ(read(jvp(slope, x, one).second), (std::vector<double>{12}));
+  EXPECT_EQ(read(grad(slope)(x)), (std::vector<double>{12}));
+  EXPECT_EQ(read(jvp(grad(cube), x, one).second), (std::vector<double>{12}));
+  EXPECT_EQ(read(vmap(slope)(values({1, 2}, {2}))), (std::vector<double>{3, 12}));
+  x.requires_grad_();
+  autograd::backward({{slope(x)}});
+  EXPECT_EQ(read(x.grad()), (std::vector<double>{12}));
+}
+TEST(Jvp, Errors) {
+  const auto same = [](const Tensor& t) { return t; };
+  EXPECT_THROW(jvp(same, count(3, {3}), count(2, {2})), Error);
+  EXPECT_THROW(jvp(same, count(3, {3}).to(DType::kInt64), count(3, {3})), ValueError);
+  EXPECT_TRUE(levels().empty());
+}
+TEST(Jacfwd, IsJacrevAndHessianIsBoth) {
+  const Tensor x = values({0.5, -1, 2}, {3});
+  expect_near(jacfwd(entangled)(x), jacrev(entangled)(x));
+  expect_near(hessian(entangled)(x), jacrev(jacrev(entangled))(x));
+}
+TEST(Linearize, RunsTheDerivativeAgain) {
+  const Tensor x = values({0.5, -1, 2}, {3});
+  int runs = 0;
+  const auto f = [&](const Tensor& t) {
+    ++runs;
+    return mul(sin(t), t.sum());
+  };
+  const auto [value, push] = linearize(f, x);
+  for (const Tensor& v : {values({1, 0, 0}, {3}), values({1, 2, 3}, {3})}) expect_near(push(v), mv(jacrev(f)(x), v));
+  EXPECT_EQ(runs, 3);
+  expect_near(value, f(x));
+  add_(x, 1);
+  EXPECT_THROW(push(x), Error);
+}
+
 }  // namespace
 }  // namespace tessera::func

@@ -25,10 +25,12 @@ int64_t push(Level level) {
   register_kernels();
   level.id = next++;
   level.outer_grad = thread_state.grad_enabled;
+  level.outer_forward = thread_state.forward_grad_enabled;
   level.outer_excluded = thread_state.excluded;
-  stack().push_back(level);
+  const int64_t id = level.id;
+  stack().push_back(std::move(level));
   update_included();
-  return level.id;
+  return id;
 }
 
 }  // namespace
@@ -58,16 +60,30 @@ int64_t push_grad() {
 int64_t push_jvp() {
   Level l;
   l.kind = Kind::kJvp;
-  return push(l);
+  l.tangents = make_intrusive<autograd::TangentLevel>(/*of_transform=*/true);
+  const int64_t id = push(std::move(l));
+  thread_state.forward_grad_enabled = true;
+  thread_state.excluded &= ~DispatchKeySet(DispatchKey::kForward).bits();  // a rule of forward mode may begin one
+  return id;
+}
+
+int64_t push_tape() {
+  Level l;
+  l.kind = Kind::kTape;
+  l.tape = make_intrusive<Tape>();
+  return push(std::move(l));
 }
 
 void pop_level(int64_t id) {
   TESSERA_CHECK(!stack().empty() && stack().back().id == id,
                 "the levels of function transforms must end in the reverse order of their beginning");
-  const Level l = stack().back();
+  const Level l = std::move(stack().back());
   stack().pop_back();
   thread_state.grad_enabled = l.outer_grad;
+  thread_state.forward_grad_enabled = l.outer_forward;
+  thread_state.excluded = l.outer_excluded;
   update_included();
+  if (l.tangents) l.tangents->close();
 }
 
 void LevelScope::close() {
@@ -75,15 +91,21 @@ void LevelScope::close() {
   if (id && !stack().empty() && stack().back().id == id) pop_level(id);
 }
 
-Hidden::Hidden() : level_(stack().back()), grad_(thread_state.grad_enabled), excluded_(thread_state.excluded) {
+Hidden::Hidden()
+    : level_(std::move(stack().back())),
+      grad_(thread_state.grad_enabled),
+      forward_(thread_state.forward_grad_enabled),
+      excluded_(thread_state.excluded) {
   stack().pop_back();
-  if (level_.kind != Kind::kVmap) thread_state.grad_enabled = grad_ && level_.outer_grad;
+  if (level_.kind == Kind::kGrad || level_.kind == Kind::kJvp) thread_state.grad_enabled = grad_ && level_.outer_grad;
+  if (level_.kind == Kind::kJvp) thread_state.forward_grad_enabled = forward_ && level_.outer_forward;
   thread_state.excluded = level_.outer_excluded;
   update_included();
 }
 Hidden::~Hidden() {
-  stack().push_back(level_);
+  stack().push_back(std::move(level_));
   thread_state.grad_enabled = grad_;
+  thread_state.forward_grad_enabled = forward_;
   thread_state.excluded = excluded_;
   update_included();
 }

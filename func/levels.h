@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "autograd/tangent.h"
+#include "func/tape.h"
 #include "tensor/core/tensor.h"
 
 namespace tessera::func {
 
-enum class Kind : uint8_t { kVmap, kGrad, kJvp };
+enum class Kind : uint8_t { kVmap, kGrad, kJvp, kTape };
 // What random operators do inside of vmap: fail, draw once for the whole batch, or draw for each of its elements.
 enum class Randomness : uint8_t { kError, kSame, kDifferent };
 
@@ -20,9 +22,12 @@ struct Level {
   Randomness randomness = Randomness::kError;
   // What was set outside: operators of outer levels run under it.
   bool outer_grad = true;
+  bool outer_forward = true;
   uint64_t outer_excluded = 0;
   // A value of this level has a history outside of it, so the level's own backward pass must be recorded there.
   bool history_outside = false;
+  IntrusivePtr<autograd::TangentLevel> tangents;  // of kJvp: what its tensors' tangents belong to
+  IntrusivePtr<Tape> tape;                        // of kTape
 };
 
 // Outermost first. Levels that are hidden for the duration of a call are not in it.
@@ -31,7 +36,8 @@ Level* top_level();             // null without transforms
 Level* find_level(int64_t id);  // null when it has ended
 int64_t push_vmap(int64_t batch_size, Randomness randomness);
 int64_t push_grad();  // turns recording on
-int64_t push_jvp();
+int64_t push_jvp();   // turns forward mode on
+int64_t push_tape();  // notes down operators on what on_tape() gave it
 void pop_level(int64_t id);  // the innermost one: Error otherwise
 
 // A level for a scope.
@@ -57,7 +63,7 @@ class Hidden {
 
  private:
   Level level_;
-  bool grad_;
+  bool grad_, forward_;
   uint64_t excluded_;
 };
 

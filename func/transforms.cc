@@ -4,6 +4,7 @@
 
 #include "autograd/autograd.h"
 #include "autograd/engine.h"
+#include "autograd/forward_ad.h"
 #include "autograd/variable.h"
 #include "func/rules/batching.h"
 #include "tensor/ops/api.h"
@@ -44,6 +45,21 @@ Tensor watched(const Tensor& t, int64_t level) {
   if (r.is_floating_point() || r.is_complex()) r.impl()->set_requires_grad(true);
   if (Level* l = find_level(level)) l->history_outside = l->history_outside || has_history(t);
   return r;
+}
+
+Tensor dual(const Tensor& t, const Tensor& tangent, int64_t level) {
+  autograd::forward_ad::check_tangent(t, tangent);
+  const Level* l = find_level(level);
+  TESSERA_CHECK(l && l->tangents, "this level has no tangents: it has ended, or is none of a jvp");
+  const Tensor r = make_tracked(t, level);
+  autograd::set_tangent(r, make_tracked(tangent, level), l->tangents, false);  // writes are not to reach the caller's
+  return r;
+}
+
+std::pair<Tensor, Tensor> split_dual(const Tensor& t, int64_t level) {
+  if (!wrapper_at(t, level)) return {t, Tensor()};
+  const ExcludeKeys off(DispatchKey::kForward);
+  return {outside_of(t, level), outside_of(autograd::tangent_of(t), level)};
 }
 
 Tensor outside_of(const Tensor& t, int64_t level) {
@@ -106,6 +122,28 @@ Tensor jacobian_of(const Tensor& value, const Tensor& x, const std::function<Ten
   shape.insert(shape.end(), x.sizes().begin(), x.sizes().end());
   const Tensor basis = view(eye(n, value.dtype(), std::nullopt, value.device()), IntList(rows));
   return view(vmap(pull)(basis), IntList(shape));
+}
+
+Tensor jacobian_by_columns(const Tensor& x, const std::function<Tensor(const Tensor&)>& push) {
+  const int64_t n = x.numel();
+  IntVector columns{n};
+  columns.insert(columns.end(), x.sizes().begin(), x.sizes().end());
+  const Tensor basis = view(eye(n, x.dtype(), std::nullopt, x.device()), IntList(columns));
+  const Tensor found = vmap(push, {}, -1)(basis);
+  IntVector shape(found.sizes().begin(), found.sizes().end() - 1);
+  shape.insert(shape.end(), x.sizes().begin(), x.sizes().end());
+  return reshape(found, IntList(shape));
+}
+
+std::function<Tensor(const Tensor&)> linear_function(const Tensor& output, int64_t level) {
+  const IntrusivePtr<Tape> tape = find_level(level)->tape;
+  const WrapperImpl* w = wrapper_at(output, level);
+  const int64_t number = w ? w->number() : -1;
+  const Tensor constant = outside_of(output, level);
+  return [tape, number, constant](const Tensor& v) {
+    const Tensor found = tape->replay({v}, {number})[0];
+    return found.defined() ? found : constant;
+  };
 }
 
 }  // namespace tessera::func

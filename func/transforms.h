@@ -27,6 +27,10 @@ Tensor add_batch_dim(const Tensor& t, int64_t dim, int64_t level);
 Tensor remove_batch_dim(const Tensor& t, int64_t dim, int64_t level, int64_t batch_size);
 // A tensor that the level of a grad watches.
 Tensor watched(const Tensor& t, int64_t level);
+// A tensor of the level of a jvp with its tangent. Errors: those of forward_ad::make_dual.
+Tensor dual(const Tensor& t, const Tensor& tangent, int64_t level);
+// (value, tangent) of what the level made, outside of it; the tangent is undefined if there is none. Before it ends.
+std::pair<Tensor, Tensor> split_dual(const Tensor& t, int64_t level);
 // What the level made of a value, outside of it.
 Tensor outside_of(const Tensor& t, int64_t level);
 // The gradients of sum(output * cotangent) for the watched inputs, outside of their level, which has ended. An input
@@ -37,8 +41,12 @@ std::vector<Tensor> pull_back(TensorList outputs, TensorList cotangents, TensorL
 void check_scalar_output(const Tensor& t);
 
 Tensor zeros_of(const Tensor& t);
+// The function from the only input of the level's tape to `output`. Error if what it computes with was written to.
+std::function<Tensor(const Tensor&)> linear_function(const Tensor& output, int64_t level);
 // The rows of a Jacobian, each by one cotangent, all of them in one vmap.
 Tensor jacobian_of(const Tensor& value, const Tensor& x, const std::function<Tensor(const Tensor&)>& pull);
+// Its columns, each by one tangent of x.
+Tensor jacobian_by_columns(const Tensor& x, const std::function<Tensor(const Tensor&)>& push);
 
 inline constexpr int64_t kNotMapped = INT64_MIN;  // in_dims: the same for the whole batch
 
@@ -114,6 +122,37 @@ auto jacrev(F f) {
     auto [value, pull] = vjp(f, x);
     return jacobian_of(value, x, pull);
   };
+}
+
+// (value, its derivative along the tangent v of x). Programs link the *_forward libraries of the operators that f calls.
+template <class F>
+std::pair<Tensor, Tensor> jvp(F f, const Tensor& x, const Tensor& v) {
+  const LevelScope level(push_jvp());
+  auto [value, tangent] = split_dual(f(dual(x, v, level.id())), level.id());
+  return {value, tangent.defined() ? tangent : zeros_of(value)};
+}
+
+// The Jacobian, of shape out.shape + x.shape, column by column in forward mode.
+template <class F>
+auto jacfwd(F f) {
+  return [f = std::move(f)](const Tensor& x) -> Tensor {
+    return jacobian_by_columns(x, [&](const Tensor& v) { return jvp(f, x, v).second; });
+  };
+}
+
+// The second derivatives, of shape out.shape + x.shape + x.shape.
+template <class F>
+auto hessian(F f) {
+  return jacfwd(jacrev(std::move(f)));
+}
+
+// (value, function from a tangent of x to that of the value): f runs once, its derivative is kept to be run again. The
+// function's errors: x or what f captured was written to since.
+template <class F>
+std::pair<Tensor, std::function<Tensor(const Tensor&)>> linearize(F f, const Tensor& x) {
+  const LevelScope level(push_tape());
+  const auto [value, tangent] = jvp(f, x, on_tape(zeros_of(x), level.id()));
+  return {value, linear_function(tangent, level.id())};
 }
 
 }  // namespace tessera::func

@@ -48,13 +48,14 @@ void WrapperImpl::set_value(Tensor value, int64_t batch_dim) {
 }
 
 IntrusivePtr<TensorImpl> WrapperImpl::shallow_copy(bool shares_version) const {
-  auto copy = make_intrusive<WrapperImpl>(value_, level_, batch_dim_, keys() - kAutogradKeys - kLazyBits);
+  auto copy = make_intrusive<WrapperImpl>(value_, level_, batch_dim_, keys() - kAutogradKeys - kLazyBits - DispatchKey::kForward);
+  copy->number_ = number_;
   copy->set_own_version(shares_version && own_version() ? own_version() : make_intrusive<VersionCounter>());
   return copy;
 }
 
 void WrapperImpl::take_contents_of(const TensorImpl& other) {
-  const auto* w = (other.keys().has_any(kWrapperKeys)) ? static_cast<const WrapperImpl*>(&other) : nullptr;
+  const auto* w = (is_transformed(other.keys())) ? static_cast<const WrapperImpl*>(&other) : nullptr;
   TESSERA_CHECK(w && w->level() == level_ && w->is_batched() == is_batched(),
                 "the data of a tensor inside of a function transform can only be set to that of another tensor of the "
                 "same transform; return the new value from the function instead");

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "func/levels.h"
-#include "tensor/core/tensor.h"
+#include "tensor/core/transforms.h"
 
 namespace tessera::func {
 
@@ -17,6 +17,9 @@ class WrapperImpl final : public TensorImpl {
   int64_t level() const { return level_; }
   int64_t batch_dim() const { return batch_dim_; }  // of value(); -1 for grad and jvp
   bool is_batched() const { return batch_dim_ >= 0; }
+  // Of a tape: which of its tensors this is.
+  int64_t number() const { return number_; }
+  void set_number(int64_t number) { number_ = number; }
   // Another value for the same tensor (t.transpose_()).
   void set_value(Tensor value, int64_t batch_dim);
   // The value was changed in place: its shape may be another one.
@@ -29,14 +32,12 @@ class WrapperImpl final : public TensorImpl {
   Tensor value_;
   int64_t level_;
   int64_t batch_dim_;
+  int64_t number_ = -1;
 };
-
-inline constexpr DispatchKeySet kWrapperKeys =
-    DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
 
 // Null for ordinary tensors.
 inline WrapperImpl* wrapper_of(const Tensor& t) {
-  return t.defined() && t.keys().has_any(kWrapperKeys) ? static_cast<WrapperImpl*>(t.impl()) : nullptr;
+  return is_transformed(t) ? static_cast<WrapperImpl*>(t.impl()) : nullptr;
 }
 // The wrapper that `level` made, or null.
 inline WrapperImpl* wrapper_at(const Tensor& t, int64_t level) {

@@ -6,6 +6,7 @@
 #include "python/bindings/calls.h"
 #include "python/bindings/convert/create.h"
 #include "python/bindings/types.h"
+#include "tensor/core/transforms.h"
 
 namespace tessera::python {
 namespace {
@@ -222,9 +223,7 @@ void apply_slice(Parsed& p, int64_t* dim, PyObject* item) {
 }
 void apply_tensor(Parsed& p, int64_t* dim, const Tensor& t, int64_t shown) {
   // One that is being vmapped over is a number for each element.
-  const bool number =
-      !t.keys().has(DispatchKey::kFuncTorchBatched) && !t.keys().has(DispatchKey::kFuncTorchGradWrapper);
-  if (t.dim() == 0 && is_integral(t.dtype(), true) && !t.is_meta() && number) {
+  if (t.dim() == 0 && is_integral(t.dtype(), true) && !t.is_meta() && !is_transformed(t)) {
     if (t.dtype() == DType::kBool || t.dtype() == DType::kUInt8) return apply_truth(p, dim, t.item_scalar().to_bool());
     return p.walk.select(*dim, t.item_scalar().to_int(), shown);
   }

@@ -13,6 +13,7 @@
 #include "python/bindings/convert/tensor_convert.h"
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
+#include "tensor/core/transforms.h"
 #include "tensor/core/visit.h"
 #include "tensor/ops/options.h"
 
@@ -73,9 +74,7 @@ PyObject* py_storage_offset(PyObject* self, CallArgs call) {
 PyObject* py_data_ptr(PyObject* self, CallArgs call) {
   no_args("data_ptr", call);
   const Tensor& t = unwrap(self);
-  constexpr DispatchKeySet transformed =
-      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
-  if (t.keys().has_any(transformed)) return PyLong_FromVoidPtr(t.data_ptr());  // an error
+  if (is_transformed(t)) return PyLong_FromVoidPtr(t.data_ptr());  // an error
   return PyLong_FromVoidPtr(t.storage() && t.storage()->data() ? t.data_ptr() : nullptr);
 }
 PyObject* py_is_contiguous(PyObject* self, CallArgs call) {
@@ -181,8 +180,7 @@ void check_has_data(const Tensor& t) {
 Scalar item_of(const Tensor& t) {
   TESSERA_CHECK(t.numel() == 1, "a Tensor with ", t.numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!t.is_meta(), "Tensor.item() cannot be called on meta tensors");
-  constexpr DispatchKeySet no_memory =
-      DispatchKeySet(DispatchKey::kPython) | DispatchKey::kFuncTorchBatched | DispatchKey::kFuncTorchGradWrapper;
+  constexpr DispatchKeySet no_memory = DispatchKeySet(DispatchKey::kPython) | kTransformedKeys;
   if (!t.is_cpu() || t.layout() != Layout::kStrided || t.keys().has_any(no_memory)) {
     Value args[] = {internal::lend(t)}, result;
     g_item.call(args, 1, &result, 1);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "tensor/core/device_hooks.h"
+#include "tensor/core/transforms.h"
 #include "tensor/core/visit.h"
 
 namespace tessera {
@@ -88,15 +89,8 @@ const Tensor& Tensor::requires_grad_(bool b) const {
   return *this;
 }
 
-namespace internal {
-// The number of a tensor inside of a function transform: defined by //func, which makes such tensors.
-[[gnu::weak]] Scalar item_in_transform(const Tensor& t);
-}  // namespace internal
-
 Scalar Tensor::item_scalar() const {
-  constexpr DispatchKeySet transformed =
-      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
-  if (keys().has_any(transformed) && &internal::item_in_transform) return internal::item_in_transform(*this);
+  if (is_transformed(keys()) && &internal::item_in_transform) return internal::item_in_transform(*this);
   TESSERA_CHECK(numel() == 1, "a Tensor with ", numel(), " elements cannot be converted to Scalar");
   TESSERA_CHECK(!is_meta(), "Tensor.item() cannot be called on meta tensors");
   TESSERA_CHECK(data_ptr(), "Cannot access data pointer of Tensor that doesn't have storage");

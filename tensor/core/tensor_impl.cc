@@ -4,6 +4,7 @@
 
 #include "tensor/core/error.h"
 #include "tensor/core/free_list.h"
+#include "tensor/core/transforms.h"
 
 namespace tessera {
 
@@ -37,9 +38,7 @@ IntrusivePtr<TensorImpl> make_tensor_impl(Storage storage, DType dtype, Device d
 }
 
 void TensorImpl::check_fits_storage() const {
-  constexpr DispatchKeySet transformed =
-      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
-  TESSERA_CHECK(!keys_.has_any(transformed),
+  TESSERA_CHECK(!is_transformed(keys_),
                 "Cannot access data pointer of Tensor that doesn't have storage: it is inside of a function transform "
                 "(vmap, grad, jvp ...), where data can be reached by operators alone, not by .numpy(), .tolist() or "
                 ".data_ptr(). Return it from the transformed function and read it outside.");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/core/transforms.h"
 #include "tensor/core/visit.h"
 #include "tensor/cpu/index/index.h"
 #include "tensor/engine/functions.h"
@@ -129,9 +130,7 @@ Tensor index_reduce_impl(const Tensor& self, int64_t dim, const Tensor& index, c
 Tensor with_part(const Tensor& self, const Tensor& src, const char* name,
                  const std::function<Tensor(const Tensor&)>& part) {
   // Inside of function transforms the result has a batch if either of them has one.
-  const bool transformed =
-      DispatchKeySet::from_bits(thread_state.included).has(DispatchKey::kFuncTorchDynamicLayerFrontMode);
-  const Tensor result = transformed ? add(self, new_zeros(src, IntVector{}, self.dtype())) : clone(self);
+  const Tensor result = inside_transform() ? add(self, new_zeros(src, IntVector{}, self.dtype())) : clone(self);
   const Tensor place = part(result);
   TESSERA_CHECK(std::ranges::equal(place.sizes(), src.sizes()), name,
                 ": expected src to have a size equal to the slice of self. src size = ", shape_string(src.sizes()),

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "tensor/core/device_hooks.h"
+#include "tensor/core/transforms.h"
 #include "tensor/core/visit.h"
 #include "tensor/core/warning.h"
 #include "tensor/cpu/math/math_scalar.h"
@@ -43,9 +44,7 @@ const Generator& source_for(const Tensor& t, const Generator& g) {
 // New tensors are filled below the dispatcher where that is possible: they have had no other version.
 template <class Cpu, class Other>
 Tensor filled_new(const Tensor& t, Cpu cpu, Other other) {
-  const bool transformed =
-      DispatchKeySet::from_bits(thread_state.included).has(DispatchKey::kFuncTorchDynamicLayerFrontMode);
-  if ((t.is_cpu() || t.is_cuda() || t.is_meta()) && !transformed)
+  if ((t.is_cpu() || t.is_cuda() || t.is_meta()) && !inside_transform())
     cpu(t);
   else
     other(t);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/core/transforms.h"
 #include "tensor/cpu/sort/sort.h"
 #include "tensor/engine/functions.h"
 #include "tensor/ops/api.h"
@@ -160,8 +161,7 @@ Tensor quantile_impl(const Tensor& self, const Tensor& q, std::optional<int64_t>
                 "quantile() input tensor must be either float or double dtype");
   TESSERA_CHECK(self.dtype() == q.dtype(), "quantile() q tensor must be same dtype as the input tensor");
   TESSERA_CHECK(self.device() == q.device(), "quantile() q tensor must be on the same device as the input tensor");
-  const bool differs = q.keys().has(DispatchKey::kFuncTorchBatched) || q.keys().has(DispatchKey::kFuncTorchGradWrapper);
-  if (!q.is_meta() && q.numel() > 0 && !differs)
+  if (!q.is_meta() && q.numel() > 0 && !is_transformed(q))
     TESSERA_CHECK(all(logical_and(ge(q, Scalar(0)), le(q, Scalar(1)))).item<bool>(),
                   "quantile() q values must be in the range [0, 1]");
   // Values along the last dimension, quantiles along the last dimension.

@@ -14,8 +14,8 @@
 #include "autograd/function.h"
 #include "autograd/variable.h"
 #include "python/bindings/calls.h"
-#include "python/bindings/func/func.h"
 #include "python/bindings/tensor_type.h"
+#include "tensor/core/transforms.h"
 
 namespace tessera::python {
 namespace {
@@ -292,7 +292,7 @@ class InputTangents {
  private:
   bool shares_memory(const Tensor& t) const {
     return std::any_of(tangents_.begin(), tangents_.end(),
-                       [&](const Tensor& of) { return of.defined() && of.storage().get() == t.storage().get(); });
+                       [&](const Tensor& of) { return of.defined() && autograd::same_memory(of, t); });
   }
   static Tensor copy_of(const Tensor& t) {
     Value a[] = {Value::borrow(t.impl()), Value::none()}, r;

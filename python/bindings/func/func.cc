@@ -46,6 +46,9 @@ PyObject* py_push_grad(PyObject*, PyObject*) {
 PyObject* py_push_jvp(PyObject*, PyObject*) {
   return guarded([] { return PyLong_FromLongLong(func::push_jvp()); });
 }
+PyObject* py_push_tape(PyObject*, PyObject*) {
+  return guarded([] { return PyLong_FromLongLong(func::push_tape()); });
+}
 PyObject* py_pop(PyObject*, PyObject* id) {
   return guarded([&] {
     func::pop_level(integer(id));
@@ -116,6 +119,76 @@ PyObject* py_pull_back(PyObject*, PyObject* const* args, Py_ssize_t n) {
     return r.release();
   });
 }
+PyObject* py_dual(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    need(n == 3, "_dual", "(tensor, tangent, level)");
+    return wrap(func::dual(tensor("_dual", args[0]), tensor("_dual", args[1]), integer(args[2])));
+  });
+}
+PyObject* py_split_dual(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    need(n == 2, "_split_dual", "(tensor, level)");
+    std::pair<Tensor, Tensor> parts = func::split_dual(tensor("_split_dual", args[0]), integer(args[1]));
+    Ref value = Ref::steal(check(wrap(std::move(parts.first))));
+    Ref tangent = Ref::steal(check(wrap_or_none(std::move(parts.second))));
+    return check(PyTuple_Pack(2, value.get(), tangent.get()));
+  });
+}
+
+// --- linearize ---
+
+constexpr const char* kLinear = "tessera.func.linear";
+
+// A tape and the tensors of it that are wanted, in a capsule.
+struct Linear {
+  IntrusivePtr<func::Tape> tape;
+  std::vector<int64_t> wanted;
+};
+Linear& linear(PyObject* capsule) {
+  auto* l = static_cast<Linear*>(PyCapsule_GetPointer(capsule, kLinear));
+  if (!l) throw ErrorAlreadySet();
+  return *l;
+}
+
+PyObject* py_on_tape(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    need(n == 2, "_on_tape", "(tensor, level)");
+    return wrap(func::on_tape(tensor("_on_tape", args[0]), integer(args[1])));
+  });
+}
+PyObject* py_take_tape(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    need(n == 2, "_take_tape", "(outputs, level)");
+    const int64_t level = integer(args[1]);
+    const Level* l = func::find_level(level);
+    TESSERA_CHECK(l && l->tape, "_take_tape(): this level has no tape");
+    auto made = std::make_unique<Linear>();
+    made->tape = l->tape;
+    for (const Tensor& t : tensors("_take_tape", args[0])) {
+      const WrapperImpl* w = func::wrapper_at(t, level);
+      made->wanted.push_back(w ? w->number() : -1);
+    }
+    PyObject* capsule = check(PyCapsule_New(made.get(), kLinear, [](PyObject* c) {
+      delete static_cast<Linear*>(PyCapsule_GetPointer(c, kLinear));
+    }));
+    made.release();
+    return capsule;
+  });
+}
+PyObject* py_is_stale(PyObject*, PyObject* capsule) {
+  return guarded([&] { return to_python(linear(capsule).tape->is_stale()); });
+}
+PyObject* py_replay(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    need(n == 2, "_replay", "(linear function, inputs)");
+    const Linear& l = linear(args[0]);
+    std::vector<Tensor> found = l.tape->replay(tensors("_replay", args[1]), l.wanted);
+    Ref r = Ref::steal(check(PyList_New(static_cast<Py_ssize_t>(found.size()))));
+    for (size_t i = 0; i < found.size(); ++i)
+      PyList_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), check(wrap_or_none(std::move(found[i]))));
+    return r.release();
+  });
+}
 
 // (level, batch dim or None) of a wrapper, or None.
 PyObject* py_wrapper(PyObject*, PyObject* o) {
@@ -151,7 +224,7 @@ PyObject* py_is_alive(PyObject*, PyObject* id) {
 }
 
 PyObject* level_tuple(const Level& l) {
-  static const char* const kinds[] = {"vmap", "grad", "jvp"};
+  static const char* const kinds[] = {"vmap", "grad", "jvp", "tape"};
   static const char* const modes[] = {"error", "same", "different"};
   return Py_BuildValue("(sLLs)", kinds[static_cast<int>(l.kind)], static_cast<long long>(l.id),
                        static_cast<long long>(l.batch_size), modes[static_cast<int>(l.randomness)]);
@@ -295,8 +368,6 @@ PyCFunction fast(PyObject* (*f)(PyObject*, PyObject* const*, Py_ssize_t)) {
 
 }  // namespace
 
-bool inside_transform() { return func::top_level() != nullptr; }
-
 std::vector<PyMethodDef> functorch_functions() {
   return {
       {"_add_batch_dim", fast(py_add_batch_dim), METH_FASTCALL, nullptr},
@@ -325,6 +396,15 @@ std::vector<PyMethodDef> func_functions() {
       {"_pull_back", fast(py_pull_back), METH_FASTCALL,
        "(outputs, cotangents or None, inputs, retain_graph, history): gradients of the watched inputs; zeros for those "
        "that nothing depends on."},
+      {"_dual", fast(py_dual), METH_FASTCALL, "(tensor, tangent, level): a tensor of a jvp with its tangent."},
+      {"_split_dual", fast(py_split_dual), METH_FASTCALL,
+       "(tensor, level): value and tangent (None: zeros) of what a jvp made, outside of it."},
+      {"_push_tape", py_push_tape, METH_NOARGS, "Begins a level; its number."},
+      {"_on_tape", fast(py_on_tape), METH_FASTCALL, "(tensor, level): a new input of the level's tape."},
+      {"_take_tape", fast(py_take_tape), METH_FASTCALL, "(outputs, level): the function from its inputs to these."},
+      {"_is_stale", py_is_stale, METH_O, "Whether a constant of such a function was written to since."},
+      {"_replay", fast(py_replay), METH_FASTCALL,
+       "(function, inputs): its outputs for other inputs; None for one that is constant."},
       {"_wrapper", py_wrapper, METH_O, "(level, batch dim or None) of a tensor inside of a transform, else None."},
       {"_value", py_value, METH_O, "What a tensor of a level wraps; other tensors as they are."},
       {"_is_batched", py_is_batched, METH_O, nullptr},

@@ -10,7 +10,4 @@ namespace tessera::python {
 std::vector<PyMethodDef> func_functions();
 // Names of tessera._C._functorch that other libraries use.
 std::vector<PyMethodDef> functorch_functions();
-// True while this thread is inside of a function transform.
-bool inside_transform();
-
 }  // namespace tessera::python

@@ -21,14 +21,14 @@ def apply(cls, args):
     args = _pytree.tree_map_only(tessera.Tensor, _without_dead, args)
     if kind == "vmap":
         return _apply_vmap(cls, args, level, batch_size, randomness)
+    if kind == "tape":  # what forward does to a tangent is noted down
+        return cls._apply_recorded(*args)
     if cls.setup_context is _SingleLevelFunction.setup_context:
         raise RuntimeError(
             f"In order to use an autograd.Function with functorch transforms (vmap, grad, jvp, jacrev, ...), it must "
             f"override the setup_context staticmethod and have a forward without ctx; {cls.__name__} does not."
         )
-    if kind == "jvp":
-        raise NotImplementedError(f"{cls.__name__}: custom functions inside of a forward-mode level")
-    return _apply_grad(cls, args, level)
+    return _apply_derivative(cls, args, level, kind)
 
 
 def _without_dead(tensor):
@@ -39,10 +39,12 @@ def _without_dead(tensor):
     return tensor
 
 
-# --- grad: a function whose forward is the function itself, one level further out ---
+# --- grad and jvp: a function whose forward is the function itself, one level further out ---
 
 
-def _apply_grad(cls, args, level):
+def _apply_derivative(cls, args, level, kind):
+    recording = tessera.is_grad_enabled()
+
     def outside(tensor):
         return _levels._outside(tensor, level)
 
@@ -50,7 +52,7 @@ def _apply_grad(cls, args, level):
         @staticmethod
         def forward(*inner):
             values = _pytree.tree_map_only(tessera.Tensor, outside, inner)
-            with tessera.set_grad_enabled(True):
+            with tessera.set_grad_enabled(recording):
                 result = _levels._call_outside(cls.apply, *values)
             same = {id(v): i for i, v in zip(inner, values) if isinstance(v, tessera.Tensor)}
             wrap = lambda t: same[id(t)] if id(t) in same else _levels._track(t, level)
@@ -64,16 +66,23 @@ def _apply_grad(cls, args, level):
         def backward(ctx, *grads):
             return ctx_backward(cls)(ctx, *grads)
 
+        @staticmethod
+        def jvp(ctx, *tangents):
+            return cls.jvp(ctx, *tangents)
+
     Recorded.__name__ = cls.__name__
     Recorded._backward_cls.__name__ = cls._backward_cls.__name__
-    # Tensors of outer levels that have a history there are constants here.
-    args = tuple(_levels._track(a, level) if isinstance(a, tessera.Tensor) and _foreign(a, level) else a for a in args)
+    args = tuple(
+        _levels._track(arg, level) if isinstance(arg, tessera.Tensor) and _foreign(arg, level, kind) else arg
+        for arg in args
+    )
     return Recorded._apply_recorded(*args)
 
 
-def _foreign(tensor, level):
+def _foreign(tensor, level, kind):
+    """Its history or its tangent is one of an outer level, where this one has a constant."""
     wrapper = _levels._wrapper(tensor)
-    return tensor.requires_grad if wrapper is None else wrapper[0] != level
+    return tensor.requires_grad or kind == "jvp" if wrapper is None else wrapper[0] != level
 
 
 def ctx_backward(cls):
@@ -236,6 +245,21 @@ def _generated(cls, values, dims, spec, batch_size, randomness):
                 found = ctx_backward(cls)(one, *inner)
                 found = found if isinstance(found, tuple) else (found,)
                 return tuple(None if g is None else _for_input(batch, g, dim) for g, dim in zip(found, dims))
+
+        @staticmethod
+        def jvp(ctx, *tangents):
+            with _Batch(batch_size, randomness) as batch:
+                one = _OneElement()
+                vars(one).update(_released(saved["attributes"], batch))
+                one.saved_tensors = vars(one).get("_saved_for_forward", ())
+                known = [None if t is None else dim for t, dim in zip(tangents, dims)]
+                inputs = _pytree.tree_unflatten(batch.inside(tangents, known), spec)
+                found = cls.jvp(one, *inputs)
+                found = found if isinstance(found, tuple) else (found,)
+                return tuple(
+                    t if t is None or dim is None else _levels._remove_batch_dim(t, batch.level, batch_size, dim)
+                    for t, dim in zip(found, saved["out_dims"])
+                )
 
     Batched.__name__ = f"Batched{cls.__name__}"
     outputs = Batched.apply(*values)

@@ -1,30 +1,44 @@
-"""Products with a Jacobian from the right: jvp, linearize.
-
-A pullback is a linear function of its cotangents, so its own pullback is the pushforward: the derivative along a
-tangent, made of the rules for reverse mode alone.
-"""
+"""Products with a Jacobian from the right: jvp, linearize. A level of forward mode; its tensors carry tangents."""
 
 import tessera
-from tessera.func._grad import vjp_at
-from tessera.func._wrappers import require_tensors
+from tessera import _C
+from tessera.func._wrappers import outside, require_tensors, split_aux, tracked
 from tessera.utils import _pytree
 
+_levels = _C._func
 
-def pushforward_at(func, args, positions, has_aux):
-    """(outputs, function from a tuple of tangents for the arguments at `positions` to those of the outputs, aux)."""
-    result, pull, aux = vjp_at(func, args, has_aux, positions)
-    outputs, out_spec = _pytree.tree_flatten(result)
-    zeros = tuple(tessera.zeros_like(o) for o in outputs)
 
-    def pulled(*cotangents):
-        return pull(_pytree.tree_unflatten(cotangents, out_spec), create_graph=True)
+def jvp_at(func, args, positions, tangents, has_aux=False, strict=False):
+    """(outputs, their tangents, aux): `jvp` with respect to the arguments at some positions.
 
-    _, push, _ = vjp_at(pulled, zeros, False)
-
-    def pushforward(tangents):
-        return _pytree.tree_unflatten(push(tangents), out_spec)
-
-    return result, pushforward, aux
+    Args:
+        positions: which of args.
+        tangents: a flat list, one for each tensor in the arguments at those positions.
+    """
+    leaves, spec = _pytree.tree_flatten(tuple(args[i] for i in positions))
+    level = _levels._push_jvp()
+    try:
+        inside = [None if i in positions else tracked(arg, level) for i, arg in enumerate(args)]
+        duals = [_levels._dual(leaf, tangent, level) for leaf, tangent in zip(leaves, tangents, strict=True)]
+        for i, arg in zip(positions, _pytree.tree_unflatten(duals, spec)):
+            inside[i] = arg
+        result, aux = func(*inside), None
+        if has_aux:
+            result, aux = split_aux(result, "jvp")
+            aux = outside(aux, level)
+        outputs, out_spec = _pytree.tree_flatten(result)
+        require_tensors(outputs, "jvp(f, primals, tangents): expected f(*args) to return only tensors")
+        parts = [_levels._split_dual(output, level) for output in outputs]
+    finally:
+        _levels._pop(level)
+    if strict and any(tangent is None for _, tangent in parts):
+        raise RuntimeError(
+            "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This is not allowed "
+            "with strict=True."
+        )
+    derivatives = [tessera.zeros_like(value) if tangent is None else tangent for value, tangent in parts]
+    values = _pytree.tree_unflatten([value for value, _ in parts], out_spec)
+    return values, _pytree.tree_unflatten(derivatives, out_spec), aux
 
 
 def _check_tangents(primals, tangents):
@@ -44,6 +58,7 @@ def _check_tangents(primals, tangents):
                 f"jvp(f, primals, tangents): a tangent has the shape {tuple(tangent.shape)} and its primal "
                 f"{tuple(primal.shape)}; they must be the same."
             )
+    return flat_tangents
 
 
 def jvp(func, primals, tangents, *, strict=False, has_aux=False):
@@ -53,15 +68,14 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         func: takes trees of tensors and returns one; with has_aux, the pair of it and anything else.
         primals: tuple of arguments.
         tangents: tuple of the same structure and shapes.
-        strict: only False: outputs that do not depend on the inputs have tangents of zeros.
+        strict: raise if an output does not depend on the inputs; else its tangent is zeros.
 
-    Raises: RuntimeError if primals or tangents are no tuples or don't fit each other, NotImplementedError for
-        strict=True.
+    In-place writes of `func` to its arguments reach the primals, not the tangents. Operators that have no derivative
+    are constant; those without a rule for forward mode are differentiated twice in reverse.
+
+    Raises: RuntimeError if primals or tangents are no tuples or don't fit each other, for outputs that are no tensors,
+        and with strict=True for outputs without a tangent. ValueError for primals that are not floating or complex.
     """
-    if strict:
-        raise NotImplementedError(
-            "jvp(strict=True) is not supported: which outputs depend on the inputs is not told. Use strict=False."
-        )
     if not isinstance(primals, tuple):
         raise RuntimeError(
             f"jvp(f, primals, tangents): Expected primals to be a tuple. E.g. it should be valid to call f(*primals). "
@@ -69,23 +83,51 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
         )
     if not isinstance(tangents, tuple):
         raise RuntimeError(f"jvp(f, primals, tangents): Expected tangents to be a tuple, got {type(tangents)}")
-    _check_tangents(primals, tangents)
-    result, push, aux = pushforward_at(func, primals, tuple(range(len(primals))), has_aux)
-    derivative = push(tangents)
+    flat = _check_tangents(primals, tangents)
+    result, derivative, aux = jvp_at(func, primals, range(len(primals)), flat, has_aux, strict)
     return (result, derivative, aux) if has_aux else (result, derivative)
 
 
 def linearize(func, *primals):
     """(func(*primals), function from tangents of the primals to those of the outputs), for many tangents at one point.
 
-    The second function takes as many arguments as there are primals, with their structure and shapes.
+    The second function takes as many arguments as there are primals, with their structure and shapes. `func` runs once:
+    the operators of its derivative are kept with what they need, and are run again on each call. If `func` writes in
+    place to something that its derivative needs, it runs again instead.
 
-    Raises: RuntimeError as `jvp`.
+    Raises: RuntimeError as `jvp`; the second function also if the primals, or what `func` captured, were written to.
     """
-    result, push, _ = pushforward_at(func, primals, tuple(range(len(primals))), False)
+    leaves = _pytree.tree_leaves(primals)
+    require_tensors(leaves, "linearize(f, *primals): Expected all elements of primals to be Tensors")
+    level = _levels._push_tape()
+    try:
+        tangents = [_levels._on_tape(tessera.zeros_like(leaf), level) for leaf in leaves]
+        result, derivative, _ = jvp_at(func, primals, range(len(primals)), tangents)
+        outputs, out_spec = _pytree.tree_flatten(derivative)
+        replay = _levels._take_tape(outputs, level)
+        outputs = [_levels._outside(output, level) for output in outputs]
+    finally:
+        _levels._pop(level)
+    if _levels._is_stale(replay):
+        return result, _rerun(func, primals, leaves)
 
     def linear(*tangents):
-        _check_tangents(primals, tangents)
-        return push(tangents)
+        found = _levels._replay(replay, _check_tangents(primals, tangents))
+        return _pytree.tree_unflatten([o if t is None else t for t, o in zip(found, outputs)], out_spec)
 
     return result, linear
+
+
+def _rerun(func, primals, leaves):
+    versions = [leaf._version for leaf in leaves]
+
+    def linear(*tangents):
+        flat = _check_tangents(primals, tangents)
+        if versions != [leaf._version for leaf in leaves]:
+            raise RuntimeError(
+                "linearize: the primals have been modified by an inplace operation since. Linearize again, or leave "
+                "them as they were."
+            )
+        return jvp_at(func, primals, range(len(primals)), flat)[1]
+
+    return linear

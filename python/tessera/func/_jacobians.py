@@ -3,7 +3,7 @@
 import functools
 
 import tessera
-from tessera.func._forward import pushforward_at
+from tessera.func._forward import jvp_at
 from tessera.func._grad import vjp_at
 from tessera.func._vmap import vmap
 from tessera.func._wrappers import chosen, require_tensors
@@ -91,19 +91,30 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
         inputs, in_spec = _pytree.tree_flatten(primals)
         require_tensors(inputs, "jacfwd: expected all elements of the inputs to be Tensors")
         basis, counts = _basis(inputs)
-        result, push, aux = pushforward_at(call, args, positions, has_aux)
-        outputs, out_spec = _pytree.tree_flatten(result)
+        structure = []
 
         def column(*tangents):
-            return tuple(_pytree.tree_leaves(push(_pytree.tree_unflatten(tangents, in_spec))))
+            _, derivative, aux = jvp_at(call, args, positions, tangents, has_aux)
+            flat, out_spec = _pytree.tree_flatten(derivative)
+            kept, aux_spec = _pytree.tree_flatten(aux)
+            structure[:] = out_spec, aux_spec, kept
+            return tuple(flat), tuple(leaf for leaf in kept if isinstance(leaf, tessera.Tensor))
 
         if sum(counts):
-            columns = vmap(column, out_dims=-1, randomness=randomness)(*basis)
+            columns, of_aux = vmap(column, out_dims=(-1, 0), randomness=randomness)(*basis)
+            columns = [c.split(counts, -1) for c in columns]
+            of_aux = [leaf[0] for leaf in of_aux]
         else:
-            columns = tuple(y.new_zeros(*y.shape, 0) for y in outputs)
+            columns, of_aux = column(*(tessera.zeros_like(x) for x in inputs))
+            columns = [[y.new_zeros(*y.shape, 0)] * len(inputs) for y in columns]
+        out_spec, aux_spec, kept = structure
+        of_aux = iter(of_aux)
+        aux = _pytree.tree_unflatten(
+            [next(of_aux) if isinstance(leaf, tessera.Tensor) else leaf for leaf in kept], aux_spec
+        )
         jacobians = []
-        for output, c in zip(outputs, columns):
-            of_inputs = [b.reshape(*output.shape, *x.shape) for b, x in zip(c.split(counts, -1), inputs)]
+        for blocks in columns:
+            of_inputs = [b.reshape(*b.shape[:-1], *x.shape) for b, x in zip(blocks, inputs)]
             tree = _pytree.tree_unflatten(of_inputs, in_spec)
             jacobians.append(tree[0] if isinstance(argnums, int) else tree)
         jacobian = _pytree.tree_unflatten(jacobians, out_spec)
@@ -113,8 +124,8 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
 
 
 def hessian(func, argnums=0):
-    """A function that computes the second derivatives of `func`, the numbers of `jacfwd(jacrev(f))`.
+    """A function that computes the second derivatives of `func`: `jacfwd(jacrev(func, argnums), argnums)`.
 
     For an output of shape s and inputs of shapes a, b the blocks have the shape s + a + b.
     """
-    return jacrev(jacrev(func, argnums), argnums)
+    return jacfwd(jacrev(func, argnums), argnums)
