@@ -7,6 +7,7 @@
 #include "autograd/saved_variable.h"
 #include "autograd/codegen_api.h"
 #include "autograd/variable.h"
+#include "tensor/core/transforms.h"
 
 namespace tessera::autograd::forward {
 namespace {
@@ -65,6 +66,12 @@ Tensor Scope::tangent(const Tensor& t) {
   if (!level_) level_ = tangent_level(t);
   if (tangent_follows(t)) followed_.push_back(r);
   return r;
+}
+
+Tensor Scope::overwritten_tangent(const Tensor& t) {
+  Tensor r = tangent(t);
+  const bool may_be_saved = r.defined() && thread_state.grad_enabled && (r.requires_grad() || is_transformed(r));
+  return may_be_saved && tangent_follows(t) ? tessera::clone(r) : r;
 }
 
 Tensor Scope::own(const Tensor& tangent) const {

@@ -59,6 +59,8 @@ class Scope : ExcludeKeys {
  public:
   Scope() : ExcludeKeys(DispatchKey::kForward) {}
   Tensor tangent(const Tensor& t);
+  // The same of what an in-place form overwrites, its tangent with it: safe to be saved for backward.
+  Tensor overwritten_tangent(const Tensor& t);
   std::vector<Tensor> tangents(TensorList l);  // empty if none has one
   std::vector<Tensor> tangents(const std::optional<TensorList>& l);
   // For view functions: memory that stands for the tangent of t's memory.

@@ -86,8 +86,8 @@ TangentSlot* find_slot(const Tensor& t) {
   return slot_of(t);
 }
 
-// Memory for `tangent` as that of t, in t's layout. Inside of transforms with room for every element of the batches that
-// one of them has.
+// Memory for `tangent` as that of t, in t's layout. Inside of transforms with room for every element of the batches
+// that one of them has.
 Tensor memory_for(const Tensor& t, const Tensor& tangent) {
   if (!inside_transform()) return empty_tensor(t.sizes(), t.strides(), t.dtype(), t.device());
   const Tensor of_both = tessera::add(tessera::new_zeros(t, IntVector{}), tessera::new_zeros(tangent, IntVector{}));

@@ -5,9 +5,12 @@
 #include <mutex>
 
 #include "autograd/variable.h"
+#include "func/arguments.h"
+#include "func/functional.h"
 #include "func/rules/batching.h"
 #include "func/rules/plan.h"
 #include "func/tape.h"
+#include "func/view_call.h"
 #include "func/wrapper.h"
 #include "tensor/dispatch/runtime.h"
 #include "tensor/ops/api.h"
@@ -17,57 +20,17 @@ namespace {
 
 using Values = std::vector<Value>;
 
-// f(tensor) -> bool for the tensors among the arguments, until it is true.
-template <class F>
-bool any_tensor(const Value* args, size_t n, F f) {
-  for (size_t i = 0; i < n; ++i) {
-    if (args[i].is_tensor()) {
-      if (args[i].tensor().defined() && f(args[i].tensor())) return true;
-    } else if (args[i].is_tensor_list()) {
-      for (const Tensor& t : args[i].tensor_list())
-        if (t.defined() && f(t)) return true;
-    }
-  }
-  return false;
-}
-
-// The arguments with every tensor replaced by f(tensor).
-template <class F>
-Values map_tensors(const Value* args, size_t n, F f) {
-  Values out;
-  out.reserve(n);
-  for (size_t i = 0; i < n; ++i) {
-    if (args[i].is_tensor()) {
-      out.push_back(args[i].tensor().defined() ? Value::of(Tensor(f(args[i].tensor()))) : args[i]);
-    } else if (args[i].is_tensor_list()) {
-      std::vector<Tensor> list;
-      for (const Tensor& t : args[i].tensor_list()) list.push_back(t.defined() ? f(t) : Tensor());
-      out.push_back(Value::of(std::move(list)));
-    } else {
-      out.push_back(args[i]);
-    }
-  }
-  return out;
-}
-
 void call_again(const OpHeader& op, const Value* args, Value* rets) { op.info->adapter->call(op, nullptr, args, rets); }
 
 // --- views of tracked tensors ---
 
 // Makes a view again, from its base, by the operators that made it.
 struct ViewOfCall final : public autograd::ViewFn {
-  const OpHeader* op;
-  Values args;  // the first one is the tensor that is viewed
-  size_t output;
-  bool is_list;
-  size_t num_rets;
+  explicit ViewOfCall(ViewCall c) : call(std::move(c)) {}
+  ViewCall call;
   IntrusivePtr<RefCounted> before;  // how the tensor that is viewed came from the base, if it is a view itself
   Tensor replay(const Tensor& base) override {
-    Values a = args;
-    a[0] = Value::of(before ? static_cast<ViewFn&>(*before).replay(base) : base);
-    Values rets(num_rets);
-    call_again(*op, a.data(), rets.data());
-    return is_list ? rets[0].tensor_list()[output] : rets[output].tensor();
+    return call.again(before ? static_cast<ViewFn&>(*before).replay(base) : base);
   }
 };
 
@@ -80,12 +43,9 @@ void mark_view(const Tensor& view, const Tensor& of, const OpHeader& op, const V
   impl->set_view_base(base, is_list                     ? ViewCreation::kMultiOutput
                             : thread_state.grad_enabled ? of.impl()->view_creation()
                                                         : ViewCreation::kNoGrad);
-  auto replay = make_intrusive<ViewOfCall>();
-  replay->op = &op;
-  for (size_t i = 0; i < n; ++i) replay->args.push_back(i == 0 ? Value() : args[i]);  // copies own
-  replay->output = output;
-  replay->is_list = is_list;
-  replay->num_rets = num_rets;
+  auto replay = make_intrusive<ViewOfCall>(ViewCall(op, args, n, num_rets));
+  replay->call.output = output;
+  replay->call.is_list = is_list;
   if (of.is_view() && of.impl()->autograd_meta()) replay->before = of.impl()->autograd_meta()->view_fn;
   impl->materialize_autograd_meta().view_fn = replay;
   impl->update_autograd_key();
@@ -218,10 +178,8 @@ void run_at_top(const OpHeader& op, const Value* args, size_t n, Value* rets, si
     op.info->adapter->call(op, &none, args, rets);
     return;
   }
-  if (top.kind == Kind::kTape) {
-    run_on_tape(op, args, n, rets, num_rets);
-    return;
-  }
+  if (top.kind == Kind::kTape) return run_on_tape(op, args, n, rets, num_rets);
+  if (top.kind == Kind::kFunctional) return run_functional(op, args, n, rets, num_rets);
   const DispatchKeySet derivative = derivative_keys(args, n, top);
   if (!derivative.empty())
     run_differentiated(op, args, n, rets, top.id, derivative);

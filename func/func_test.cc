@@ -125,7 +125,6 @@ TEST(Vjp, CanBeAskedAgain) {
   EXPECT_EQ(read(pull(values({0, 2}, {2}))), (std::vector<double>{0, 8}));
 }
 
-
 Tensor entangled(const Tensor& x) {
   const Tensor y = mul(sin(x), x.sum());
   mul_(select(y, 0, 0), select(x, 0, 1));
@@ -138,7 +137,8 @@ void expect_near(const Tensor& got, const Tensor& want) {
 }
 
 TEST(Jvp, ValueAndTangent) {
-  const auto [value, tangent] = jvp([](const Tensor& x) { return pow(x, 3); }, values({2, 3}, {2}), values({1, 10}, {2}));
+  const auto [value, tangent] =
+      jvp([](const Tensor& x) { return pow(x, 3); }, values({2, 3}, {2}), values({1, 10}, {2}));
   EXPECT_EQ(read(value), (std::vector<double>{8, 27}));
   EXPECT_EQ(read(tangent), (std::vector<double>{12, 270}));
   const Tensor c = values({5}, {});

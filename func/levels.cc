@@ -67,6 +67,12 @@ int64_t push_jvp() {
   return id;
 }
 
+int64_t push_functional(bool removes_views) {
+  Level l;
+  l.kind = Kind::kFunctional;
+  l.removes_views = removes_views;
+  return push(std::move(l));
+}
 int64_t push_tape() {
   Level l;
   l.kind = Kind::kTape;

@@ -11,7 +11,7 @@
 
 namespace tessera::func {
 
-enum class Kind : uint8_t { kVmap, kGrad, kJvp, kTape };
+enum class Kind : uint8_t { kVmap, kGrad, kJvp, kTape, kFunctional };
 // What random operators do inside of vmap: fail, draw once for the whole batch, or draw for each of its elements.
 enum class Randomness : uint8_t { kError, kSame, kDifferent };
 
@@ -24,6 +24,7 @@ struct Level {
   bool outer_grad = true;
   bool outer_forward = true;
   uint64_t outer_excluded = 0;
+  bool removes_views = false;  // of kFunctional
   // A value of this level has a history outside of it, so the level's own backward pass must be recorded there.
   bool history_outside = false;
   IntrusivePtr<autograd::TangentLevel> tangents;  // of kJvp: what its tensors' tangents belong to
@@ -37,7 +38,8 @@ Level* find_level(int64_t id);  // null when it has ended
 int64_t push_vmap(int64_t batch_size, Randomness randomness);
 int64_t push_grad();  // turns recording on
 int64_t push_jvp();   // turns forward mode on
-int64_t push_tape();  // notes down operators on what on_tape() gave it
+int64_t push_functional(bool removes_views);
+int64_t push_tape();         // notes down operators on what on_tape() gave it
 void pop_level(int64_t id);  // the innermost one: Error otherwise
 
 // A level for a scope.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "func/arguments.h"
 #include "func/levels.h"
 #include "func/wrapper.h"
 #include "tensor/dispatch/registry.h"
@@ -10,29 +11,6 @@ namespace tessera::func {
 namespace {
 
 uint32_t version_of(const Tensor& t) { return t.impl()->has_version() ? t.version() : 0; }
-
-// f(tensor, argument, element) for every tensor among the arguments.
-template <class F>
-void each_tensor(const Value* args, size_t n, F f) {
-  for (size_t i = 0; i < n; ++i) {
-    if (args[i].is_tensor()) {
-      if (args[i].tensor().defined()) f(args[i].tensor(), i, size_t{0});
-    } else if (args[i].is_tensor_list()) {
-      for (size_t k = 0; k < args[i].tensor_list().size(); ++k)
-        if (args[i].tensor_list()[k].defined()) f(args[i].tensor_list()[k], i, k);
-    }
-  }
-}
-
-void put(Value& argument, size_t element, const Tensor& t) {
-  if (argument.is_tensor_list()) {
-    std::vector<Tensor> list(argument.tensor_list().begin(), argument.tensor_list().end());
-    list[element] = t;
-    argument = Value::of(std::move(list));
-  } else {
-    argument = Value::of(Tensor(t));
-  }
-}
 
 Tensor wrapped(const Tensor& value, const IntrusivePtr<Tape>& tape, int64_t level, std::vector<int64_t>& numbers) {
   numbers.push_back(value.defined() ? tape->new_tensor() : -1);
@@ -78,13 +56,12 @@ std::vector<Tensor> Tape::replay(std::vector<Tensor> inputs, const std::vector<i
   for (size_t c = 0; c < calls_.size(); ++c) {
     const Call& call = calls_[c];
     std::vector<Value> args = call.args, rets(call.results.size());
-    for (const Place& p : call.places) put(args[p.argument], p.element, tensors[static_cast<size_t>(p.tensor)]);
+    for (const Place& p : call.places) put_tensor(args[p.argument], p.element, tensors[static_cast<size_t>(p.tensor)]);
     call.op->info->adapter->call(*call.op, nullptr, args.data(), rets.data());
     for (size_t r = 0; r < rets.size(); ++r)
       for (size_t k = 0; k < call.results[r].size(); ++k) {
         const int64_t number = call.results[r][k];
-        if (number >= 0)
-          tensors[static_cast<size_t>(number)] = rets[r].is_tensor_list() ? rets[r].tensor_list()[k] : rets[r].tensor();
+        if (number >= 0) tensors[static_cast<size_t>(number)] = tensor_at(rets[r], k);
       }
     for (const Place& p : call.places) {
       const auto t = static_cast<size_t>(p.tensor);
@@ -113,8 +90,8 @@ void run_on_tape(const OpHeader& op, const Value* args, size_t n, Value* rets, s
   each_tensor(args, n, [&](const Tensor& t, size_t i, size_t k) {
     if (WrapperImpl* w = wrapper_at(t, id)) {
       call.places.push_back({i, k, w->number()});
-      put(values[i], k, w->value());
-      put(call.args[i], k, Tensor());
+      put_tensor(values[i], k, w->value());
+      put_tensor(call.args[i], k, Tensor());
     } else {
       constants.push_back(t);
       writes_constant = writes_constant || (op.mutable_args >> i & 1);

@@ -124,7 +124,8 @@ auto jacrev(F f) {
   };
 }
 
-// (value, its derivative along the tangent v of x). Programs link the *_forward libraries of the operators that f calls.
+// (value, its derivative along the tangent v of x). Programs link the *_forward libraries of the operators that f
+// calls.
 template <class F>
 std::pair<Tensor, Tensor> jvp(F f, const Tensor& x, const Tensor& v) {
   const LevelScope level(push_jvp());

@@ -48,8 +48,10 @@ void WrapperImpl::set_value(Tensor value, int64_t batch_dim) {
 }
 
 IntrusivePtr<TensorImpl> WrapperImpl::shallow_copy(bool shares_version) const {
-  auto copy = make_intrusive<WrapperImpl>(value_, level_, batch_dim_, keys() - kAutogradKeys - kLazyBits - DispatchKey::kForward);
+  auto copy = make_intrusive<WrapperImpl>(value_, level_, batch_dim_,
+                                          keys() - kAutogradKeys - kLazyBits - DispatchKey::kForward);
   copy->number_ = number_;
+  copy->part_ = part_;
   copy->set_own_version(shares_version && own_version() ? own_version() : make_intrusive<VersionCounter>());
   return copy;
 }
@@ -84,14 +86,26 @@ Tensor innermost(const Tensor& t) {
   for (WrapperImpl* w = wrapper_of(r); w; w = wrapper_of(r)) r = Tensor(w->value());
   return r;
 }
-bool has_history(const Tensor& t) {
-  for (Tensor r = t; r.defined();) {
-    if (r.requires_grad()) return true;
-    WrapperImpl* w = wrapper_of(r);
+
+namespace {
+// f(tensor) for it and for what it wraps, until it is true.
+template <class F>
+bool any_layer(const Tensor& t, F f) {
+  for (const Tensor* r = &t; r->defined();) {
+    if (f(*r)) return true;
+    WrapperImpl* w = wrapper_of(*r);
     if (!w) return false;
-    r = Tensor(w->value());
+    r = &w->value();
   }
   return false;
+}
+}  // namespace
+
+bool has_history(const Tensor& t) {
+  return any_layer(t, [](const Tensor& layer) { return layer.requires_grad(); });
+}
+bool has_tangent(const Tensor& t) {
+  return any_layer(t, [](const Tensor& layer) { return layer.keys().has(DispatchKey::kForward); });
 }
 
 }  // namespace tessera::func

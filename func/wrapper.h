@@ -17,6 +17,9 @@ class WrapperImpl final : public TensorImpl {
   int64_t level() const { return level_; }
   int64_t batch_dim() const { return batch_dim_; }  // of value(); -1 for grad and jvp
   bool is_batched() const { return batch_dim_ >= 0; }
+  // Of functionalize: its part in the memory that it stands for.
+  const IntrusivePtr<RefCounted>& part() const { return part_; }
+  void set_part(IntrusivePtr<RefCounted> part) { part_ = std::move(part); }
   // Of a tape: which of its tensors this is.
   int64_t number() const { return number_; }
   void set_number(int64_t number) { number_ = number; }
@@ -33,6 +36,7 @@ class WrapperImpl final : public TensorImpl {
   int64_t level_;
   int64_t batch_dim_;
   int64_t number_ = -1;
+  IntrusivePtr<RefCounted> part_;
 };
 
 // Null for ordinary tensors.
@@ -53,5 +57,7 @@ Tensor without_dead(const Tensor& t);
 Tensor innermost(const Tensor& t);
 // True if the tensor, or what it wraps, has a history.
 bool has_history(const Tensor& t);
+// The same of tangents.
+bool has_tangent(const Tensor& t);
 
 }  // namespace tessera::func

@@ -3,6 +3,7 @@
 
 #include "nn/nn_ops.h"
 #include "nn/product_kernels.h"
+#include "tensor/core/transforms.h"
 #include "tensor/engine/gemm.h"
 #include "tensor/ops/matmul_kernels.h"
 #include "tensor/ops/pointwise.h"
@@ -165,7 +166,7 @@ struct Groups {
     TESSERA_CHECK(offs.dim() == 1, "offs has to be 1D");
     TESSERA_CHECK(offs.dtype() == DType::kInt32, "Offsets have to be int32");
     TESSERA_CHECK(inner || offs.numel() == (rows ? b : a).sizes()[0], "matrix batch sizes have to match");
-    const Tensor known = contiguous(to(offs, Device(), DType::kInt64));
+    const Tensor known = with_one_value(contiguous(to(offs, Device(), DType::kInt64)));
     ends.assign(known.data<int64_t>(), known.data<int64_t>() + known.numel());
     int64_t last = 0;
     for (const int64_t end : ends) {

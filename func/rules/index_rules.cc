@@ -103,6 +103,18 @@ void masked_fill_tensor_rule(const BatchCall& c) {
   give(c, where(tensor_at(c, 1), to(value, self.dtype()), self));
 }
 
+// Elements in the order of their places, which are known where the mask is the same for all.
+void masked_select_rule(const BatchCall& c) {
+  TESSERA_CHECK(!has_batch(c.args[1], c.level),
+                "vmap: aten::masked_select with a mask that is being vmapped over: the result depends on the data of a "
+                "tensor (it has another number of elements for each element of the batch). Use torch.where(mask, a, b) "
+                "instead.");
+  const Tensor self = tensor_at(c, 0), mask = tensor_at(c, 1);
+  const IntVector sizes = infer_broadcast(self.sizes(), mask.sizes()), flat{-1};
+  const Tensor places = select(nonzero(reshape(expand(mask, IntList(sizes)), IntList(flat))), 1, 0);
+  c.rets[0] = Value::of(index_select(reshape(expand(self, IntList(sizes)), IntList(flat)), 0, places));
+}
+
 // --- x[i, j] and x[i, j] = v ---
 
 struct Indices {
@@ -320,7 +332,7 @@ constexpr WrittenRule kRules[] = {
     {"searchsorted", Family::kWritten, searchsorted_rule},
     {"embedding_dense_backward", Family::kWritten, embedding_backward_rule},
     {"nonzero", Family::kForbidden},
-    {"masked_select", Family::kForbidden},
+    {"masked_select", Family::kWritten, masked_select_rule, true},
     {"_unique2", Family::kForbidden},
     {"unique_dim", Family::kForbidden},
     {"unique_consecutive", Family::kForbidden},

@@ -87,7 +87,8 @@ Tensor sum_leading(const Tensor& t, int64_t kept) {
 // (x - mean) * rstd over the last `kept` dimensions. Where this is differentiated again, mean and rstd are functions of
 // x, too: eps is what makes rstd of x's variance.
 Tensor normalised(const Tensor& x, const Tensor& mean, const Tensor& rstd, int64_t kept) {
-  if (!has_history(x) || !grad_mode_enabled()) return mul(sub(x, detach(mean)), detach(rstd));
+  const bool again = (has_history(x) && grad_mode_enabled()) || has_tangent(x);
+  if (!again) return mul(sub(x, detach(mean)), detach(rstd));
   IntVector dims;
   for (int64_t d = x.dim() - kept; d < x.dim(); ++d) dims.push_back(d);
   const Tensor variance = var(x, IntList(dims), Scalar(0), true);

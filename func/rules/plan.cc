@@ -1,5 +1,6 @@
 #include "func/rules/plan.h"
 
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <shared_mutex>
@@ -86,6 +87,23 @@ Family derived_family(const Plan& p, const OpInfo& info) {
   return Family::kLoop;
 }
 
+std::atomic<FindOperator> g_find{nullptr};
+
+// NAME without, or with, something at its end; of the same overload and with as many arguments.
+const OpHeader* related(const OpHeader& op, const Plan& p, const std::string& name) {
+  const FindOperator find = g_find.load();
+  if (!find) return nullptr;
+  const OpHeader* found = find(op.overload[0] ? str_cat(name, ".", op.overload) : name);
+  if (!found || !found->info || found->mutable_args) return nullptr;
+  return parse_schema(found->info->schema).arguments.size() == p.schema.arguments.size() ? found : nullptr;
+}
+
+void find_relatives(const OpHeader& op, Plan& p) {
+  const std::string name = op.name;
+  if (p.is_view) p.copying = related(op, p, name + "_copy");
+  if (op.flags & kIsInplace && ends_with(name, "_")) p.functional = related(op, p, name.substr(0, name.size() - 1));
+}
+
 Plan make_plan(const OpHeader& op) {
   TESSERA_CHECK(op.info, "'", op.name,
                 "' has no schema here: link the registry of its library to use it in transforms");
@@ -93,6 +111,7 @@ Plan make_plan(const OpHeader& op) {
   p.schema = parse_schema(op.info->schema);
   for (const SchemaArgument& a : p.schema.arguments) p.roles.push_back(role_of(a));
   p.is_view = op.flags & kIsView;
+  find_relatives(op, p);
   p.foreign = p.schema.name_space() != "aten";
   const AnyKernel* slots = op.slots();
   const auto filled = [&](Slot s) { return slots[static_cast<int>(s)] != nullptr; };
@@ -125,6 +144,8 @@ Plan make_plan(const OpHeader& op) {
 }
 
 }  // namespace
+
+void set_operator_finder(FindOperator find) { g_find = find; }
 
 const char* family_name(Family f) {
   switch (f) {

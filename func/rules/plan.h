@@ -59,6 +59,8 @@ struct Plan {
   bool inside = false;   // rule runs inside of the level
   int fold_rank = 0;     // kFold: dimensions of an image without a batch
   Rule rule = nullptr;
+  const OpHeader* functional = nullptr;  // of an in-place form: the form that gives its result
+  const OpHeader* copying = nullptr;     // of a view: the operator whose result is a copy
 };
 
 // A rule somebody wrote, for all overloads of `name` (without "aten::" and without the underscore of in-place forms),
@@ -73,5 +75,9 @@ struct WrittenRule {
 std::span<const WrittenRule> written_rules();
 
 const Plan& plan_of(const OpHeader& op);
+
+// How operators are found by their names ("aten::add.Tensor"); null if there is none. Without it no plan names others.
+using FindOperator = const OpHeader* (*)(std::string_view qualified_name);
+void set_operator_finder(FindOperator find);
 
 }  // namespace tessera::func

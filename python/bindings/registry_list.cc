@@ -6,6 +6,7 @@
 #include "optim/optim_ops_registry.h"
 #include "fft/fft_registry.h"
 #include "linalg/linalg_registry.h"
+#include "func/copies/copies_registry.h"
 #include "signal/signal_registry.h"
 #include "special/special_registry.h"
 #include "tensor/dispatch/registry.h"
@@ -17,7 +18,8 @@ OpInfoList all_registered_ops() {
   static const auto* all = [] {
     auto* list = new std::vector<const OpInfo*>;
     for (OpInfoList library : {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(),
-                               registry_fft(), registry_linalg(), registry_signal(), registry_foreach()})
+                               registry_fft(), registry_linalg(), registry_signal(), registry_copies(),
+                               registry_foreach()})
       list->insert(list->end(), library.begin(), library.end());
     return list;
   }();

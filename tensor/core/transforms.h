@@ -25,6 +25,15 @@ namespace internal {
 [[gnu::weak]] bool has_batches_of(const Tensor& t, const Tensor& other);
 }  // namespace internal
 
+// For code that reads numbers: what a transformed tensor stands for, as long as that is one value. (Reading one with a
+// batch is an Error.)
+inline const Tensor& with_one_value(const Tensor& t) {
+  const Tensor* r = &t;
+  while (is_transformed(*r) && !r->keys().has(DispatchKey::kFuncTorchBatched) && &internal::value_in_transform)
+    r = &internal::value_in_transform(*r);
+  return *r;
+}
+
 // t has a batch wherever `other` has one: the values of `other` can be written to it.
 inline bool has_batches_of(const Tensor& t, const Tensor& other) {
   return !is_transformed(other) || !&internal::has_batches_of || internal::has_batches_of(t, other);

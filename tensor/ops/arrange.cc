@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tensor/core/parallel.h"
+#include "tensor/core/transforms.h"
 #include "tensor/core/warning.h"
 #include "tensor/cpu/index/distinct.h"
 #include "tensor/cpu/index/index.h"
@@ -278,7 +279,7 @@ namespace {
 int64_t checked_total(const Tensor& counts) {
   if (counts.numel() == 0) return 0;
   const Tensor parts[2] = {to(counts.min(), DType::kFloat64), sum(counts, DType::kFloat64)};
-  const Tensor known = to(stack(parts), Device(), DType::kFloat64);
+  const Tensor known = with_one_value(to(stack(parts), Device(), DType::kFloat64));
   TESSERA_CHECK(known.data<double>()[0] >= 0, "repeats can not be negative");
   TESSERA_CHECK(known.data<double>()[1] < 0x1p53, "repeat_interleave: the result is too large");
   return static_cast<int64_t>(known.data<double>()[1]);
@@ -302,7 +303,8 @@ Tensor interleave_indices(const Tensor& repeats, std::optional<SymInt> output_si
                  places = arange(Scalar(total), DType::kInt64, std::nullopt, repeats.device());
     return to(searchsorted(ends, places, false, true, std::nullopt, Tensor()), repeats.dtype());
   }
-  const Tensor counts = contiguous(to(repeats, DType::kInt64)), out = empty_kernel(IntVector{total}, DType::kInt64);
+  const Tensor counts = with_one_value(contiguous(to(repeats, DType::kInt64))),
+               out = empty_kernel(IntVector{total}, DType::kInt64);
   int64_t* p = out.data<int64_t>();
   for (int64_t i = 0; i < counts.numel(); ++i) p = std::fill_n(p, counts.data<int64_t>()[i], i);
   return to(out, repeats.dtype());

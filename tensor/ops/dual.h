@@ -1,4 +1,5 @@
-// Whether forward mode may look at a tensor (inside of a transform its value may have a tangent): then its value must go through operators, not around them.
+// Whether forward mode may look at a tensor (inside of a transform its value may have a tangent): then its value must
+// go through operators, not around them.
 #pragma once
 
 #include "tensor/core/transforms.h"

@@ -102,7 +102,10 @@ class ForwardKernel {
       if (arg_is_list(e_, arg))
         absl::StrAppend(&text, "  const std::vector<Tensor> ", tangent_name(e_, arg), " = fw_.tangents(", name, ");\n");
       else
-        absl::StrAppend(&text, "  const Tensor ", tangent_name(e_, arg), " = fw_.", view ? "view_tangent" : "tangent",
+        absl::StrAppend(&text, "  const Tensor ", tangent_name(e_, arg), " = fw_.",
+                        view                   ? "view_tangent"
+                        : is_overwritten(name) ? "overwritten_tangent"
+                                               : "tangent",
                         "(", name, ");\n");
     }
     if (f_.form == Form::kInplace)

@@ -12,6 +12,7 @@
 #include "python/bindings/tensor_type.h"
 #include "python/bindings/types.h"
 #include "tensor/core/device_hooks.h"
+#include "tensor/core/transforms.h"
 #include "tensor/ops/options.h"
 
 namespace tessera::python {
@@ -70,6 +71,10 @@ PyObject* py_tensor(PyObject*, CallArgs call) {
     TESSERA_CHECK(t.is_floating_point() || t.is_complex(),
                   "Only Tensors of floating point and complex dtype can require gradients");
     t.requires_grad_(true);
+  } else if (inside_transform()) {  // no operator made it: the innermost level is to know that it is the function's own
+    Value arg = Value::of(std::move(t)), result;
+    g_alias.call(&arg, 1, &result, 1);
+    t = result.take_tensor();
   }
   return wrap(std::move(t));
 }

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "func/functional.h"
 #include "func/rules/batching.h"
 #include "func/transforms.h"
 #include "python/bindings/autograd/autograd.h"
@@ -45,6 +46,9 @@ PyObject* py_push_grad(PyObject*, PyObject*) {
 }
 PyObject* py_push_jvp(PyObject*, PyObject*) {
   return guarded([] { return PyLong_FromLongLong(func::push_jvp()); });
+}
+PyObject* py_push_functional(PyObject*, PyObject* removes_views) {
+  return guarded([&] { return PyLong_FromLongLong(func::push_functional(removes_views == Py_True)); });
 }
 PyObject* py_push_tape(PyObject*, PyObject*) {
   return guarded([] { return PyLong_FromLongLong(func::push_tape()); });
@@ -135,6 +139,39 @@ PyObject* py_split_dual(PyObject*, PyObject* const* args, Py_ssize_t n) {
   });
 }
 
+// --- functionalize ---
+
+Ref list_of(std::vector<Tensor> tensors) {
+  Ref r = Ref::steal(check(PyList_New(static_cast<Py_ssize_t>(tensors.size()))));
+  for (size_t i = 0; i < tensors.size(); ++i)
+    PyList_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), check(wrap_or_none(std::move(tensors[i]))));
+  return r;
+}
+PyObject* py_functional_arguments(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    need(n == 2, "_functional_arguments", "(tensors, level)");
+    return list_of(func::functional_arguments(tensors("_functional_arguments", args[0]), integer(args[1]))).release();
+  });
+}
+PyObject* py_functional_value(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    need(n == 2, "_functional_value", "(tensor, level)");
+    return wrap(func::functional_value(tensor("_functional_value", args[0]), integer(args[1])));
+  });
+}
+PyObject* py_write_back(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return guarded([&] {
+    need(n == 2, "_write_back", "(given, seen)");
+    func::write_back(tensors("_write_back", args[0]), tensors("_write_back", args[1]));
+    return none();
+  });
+}
+
+const OpHeader* find_operator(std::string_view name) {
+  const OpInfo* info = find_op(name);
+  return info ? info->op : nullptr;
+}
+
 // --- linearize ---
 
 constexpr const char* kLinear = "tessera.func.linear";
@@ -168,9 +205,8 @@ PyObject* py_take_tape(PyObject*, PyObject* const* args, Py_ssize_t n) {
       const WrapperImpl* w = func::wrapper_at(t, level);
       made->wanted.push_back(w ? w->number() : -1);
     }
-    PyObject* capsule = check(PyCapsule_New(made.get(), kLinear, [](PyObject* c) {
-      delete static_cast<Linear*>(PyCapsule_GetPointer(c, kLinear));
-    }));
+    PyObject* capsule = check(PyCapsule_New(
+        made.get(), kLinear, [](PyObject* c) { delete static_cast<Linear*>(PyCapsule_GetPointer(c, kLinear)); }));
     made.release();
     return capsule;
   });
@@ -182,11 +218,7 @@ PyObject* py_replay(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return guarded([&] {
     need(n == 2, "_replay", "(linear function, inputs)");
     const Linear& l = linear(args[0]);
-    std::vector<Tensor> found = l.tape->replay(tensors("_replay", args[1]), l.wanted);
-    Ref r = Ref::steal(check(PyList_New(static_cast<Py_ssize_t>(found.size()))));
-    for (size_t i = 0; i < found.size(); ++i)
-      PyList_SET_ITEM(r.get(), static_cast<Py_ssize_t>(i), check(wrap_or_none(std::move(found[i]))));
-    return r.release();
+    return list_of(l.tape->replay(tensors("_replay", args[1]), l.wanted)).release();
   });
 }
 
@@ -224,7 +256,7 @@ PyObject* py_is_alive(PyObject*, PyObject* id) {
 }
 
 PyObject* level_tuple(const Level& l) {
-  static const char* const kinds[] = {"vmap", "grad", "jvp", "tape"};
+  static const char* const kinds[] = {"vmap", "grad", "jvp", "tape", "functionalize"};
   static const char* const modes[] = {"error", "same", "different"};
   return Py_BuildValue("(sLLs)", kinds[static_cast<int>(l.kind)], static_cast<long long>(l.id),
                        static_cast<long long>(l.batch_size), modes[static_cast<int>(l.randomness)]);
@@ -380,6 +412,7 @@ std::vector<PyMethodDef> functorch_functions() {
 
 std::vector<PyMethodDef> func_functions() {
   func::set_foreign_rules(registered_rule);
+  func::set_operator_finder(find_operator);
   return {
       {"_push_vmap", fast(py_push_vmap), METH_FASTCALL, "(batch_size, randomness): begins a level; its number."},
       {"_push_grad", py_push_grad, METH_NOARGS, "Begins a level; its number."},
@@ -399,6 +432,13 @@ std::vector<PyMethodDef> func_functions() {
       {"_dual", fast(py_dual), METH_FASTCALL, "(tensor, tangent, level): a tensor of a jvp with its tangent."},
       {"_split_dual", fast(py_split_dual), METH_FASTCALL,
        "(tensor, level): value and tangent (None: zeros) of what a jvp made, outside of it."},
+      {"_push_functional", py_push_functional, METH_O, "(removes_views): begins a level; its number."},
+      {"_functional_arguments", fast(py_functional_arguments), METH_FASTCALL,
+       "(tensors, level): arguments as the level sees them."},
+      {"_functional_value", fast(py_functional_value), METH_FASTCALL,
+       "(tensor, level): what it holds now, outside of the level."},
+      {"_write_back", fast(py_write_back), METH_FASTCALL,
+       "(given, seen): writes to the arguments what was written to what stood for them."},
       {"_push_tape", py_push_tape, METH_NOARGS, "Begins a level; its number."},
       {"_on_tape", fast(py_on_tape), METH_FASTCALL, "(tensor, level): a new input of the level's tape."},
       {"_take_tape", fast(py_take_tape), METH_FASTCALL, "(outputs, level): the function from its inputs to these."},

@@ -21,6 +21,8 @@ def apply(cls, args):
     args = _pytree.tree_map_only(tessera.Tensor, _without_dead, args)
     if kind == "vmap":
         return _apply_vmap(cls, args, level, batch_size, randomness)
+    if kind == "functionalize":
+        return _apply_functional(cls, args, level)
     if kind == "tape":  # what forward does to a tangent is noted down
         return cls._apply_recorded(*args)
     if cls.setup_context is _SingleLevelFunction.setup_context:
@@ -87,6 +89,18 @@ def _foreign(tensor, level, kind):
 
 def ctx_backward(cls):
     return cls.backward if cls.vjp is Function.vjp else cls.vjp
+
+
+def _apply_functional(cls, args, level):
+    """A call outside of the level, with copies: what a function writes to them can't be taken over, and is refused."""
+    values = _pytree.tree_map_only(tessera.Tensor, lambda t: _levels._functional_value(t, level).clone(), args)
+    versions = [v._version for v in values if isinstance(v, tessera.Tensor)]
+    result = _levels._call_outside(cls.apply, *values)
+    if versions != [v._version for v in values if isinstance(v, tessera.Tensor)]:
+        raise RuntimeError(f"{cls.__name__} writes to its inputs, which functionalize does not support")
+    leaves, spec = _pytree.tree_flatten(result)
+    made = iter(_levels._functional_arguments([t for t in leaves if isinstance(t, tessera.Tensor)], level))
+    return _pytree.tree_unflatten([next(made) if isinstance(t, tessera.Tensor) else t for t in leaves], spec)
 
 
 # --- vmap ---

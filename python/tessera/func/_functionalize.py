@@ -1,20 +1,28 @@
-"""functionalize: a function that changes nothing of what it is given."""
+"""functionalize: in-place writes and views become operators that give new tensors."""
 
 import functools
 
 import tessera
+from tessera import _C
 from tessera.utils import _pytree
+
+_levels = _C._func
 
 
 def functionalize(func, *, remove="mutations"):
-    """A function with the results of `func` that leaves its arguments as they are.
+    """A function with the results of `func` that calls no operator which writes to a tensor that `func` made.
 
     Args:
-        remove: "mutations" or "mutations_and_views".
+        remove: "mutations": of each in-place operator the form that gives its result is called, and tensors that share
+            memory with what was written are made anew from it. "mutations_and_views": of views the copying operators,
+            too (`view_copy` for `view`).
 
-    What `func` writes in place goes to copies; its results share no memory with the arguments.
+    What `func` writes to its arguments is written to them by one `copy_` each, after `func` has returned; if it raises,
+    they are as before. In-place operators without another form (random ones, out=) work on copies.
 
-    Raises: RuntimeError for another value of `remove`.
+    Raises: RuntimeError for another value of `remove`; if `func` writes values made of its arguments to a tensor that is
+        none of them and that it did not make, changes the shape of an argument in place, or writes to an argument that
+        shares its memory with another one.
     """
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(
@@ -24,14 +32,20 @@ def functionalize(func, *, remove="mutations"):
 
     @functools.wraps(func)
     def wrapped(*args, **kwargs):
-        copies = {}
-
-        def copy(tensor):
-            if id(tensor) not in copies:
-                copies[id(tensor)] = tensor.clone()
-            return copies[id(tensor)]
-
-        args, kwargs = _pytree.tree_map_only(tessera.Tensor, copy, (args, kwargs))
-        return func(*args, **kwargs)
+        leaves, spec = _pytree.tree_flatten((args, kwargs))
+        given = [leaf for leaf in leaves if isinstance(leaf, tessera.Tensor)]
+        level = _levels._push_functional(remove == "mutations_and_views")
+        try:
+            seen = _levels._functional_arguments(given, level)
+            fresh = iter(seen)
+            inside = [next(fresh) if isinstance(leaf, tessera.Tensor) else leaf for leaf in leaves]
+            positional, keywords = _pytree.tree_unflatten(inside, spec)
+            result = _pytree.tree_map_only(
+                tessera.Tensor, lambda t: _levels._functional_value(t, level), func(*positional, **keywords)
+            )
+        finally:
+            _levels._pop(level)
+        _levels._write_back(given, seen)
+        return result
 
     return wrapped

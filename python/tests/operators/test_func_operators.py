@@ -27,6 +27,7 @@ READ_VALUES = {
     "bincount": ["self"],
     "cov": ["fweights", "aweights"],
     "linalg_vander": [],
+    "masked_select": ["mask"],
     "narrow.Tensor": ["start"],
     "repeat_interleave.self_Tensor": ["repeats"],
     "repeat_interleave.Tensor": ["repeats"],

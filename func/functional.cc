@@ -1,0 +1,306 @@
+#include "func/functional.h"
+
+#include <algorithm>
+
+#include "autograd/tangent.h"
+#include "func/arguments.h"
+#include "func/copies/copies.h"
+#include "func/rules/plan.h"
+#include "func/view_call.h"
+#include "tensor/ops/api.h"
+#include "tensor/ops/promotion.h"
+
+namespace tessera::func {
+namespace {
+
+// What tensors that are views of each other share.
+struct Memory final : public RefCounted {
+  Tensor base;             // the whole of it, as it is now
+  int64_t generation = 0;  // number of writes
+};
+
+// The part of a tensor in its memory.
+struct Alias final : public RefCounted {
+  IntrusivePtr<Memory> memory;
+  std::vector<ViewCall> steps;  // from the memory's base to the tensor
+  int64_t generation = 0;       // of the memory, when the tensor's value was made
+};
+
+Alias& alias_of(WrapperImpl& w) { return static_cast<Alias&>(*w.part()); }
+
+Tensor wrapped(const Tensor& value, int64_t level, IntrusivePtr<Alias> alias) {
+  Tensor t = make_tracked(value, level);
+  if (has_history(value)) t.impl()->set_requires_grad(true);  // composite operators ask
+  wrapper_of(t)->set_part(std::move(alias));
+  return t;
+}
+Tensor with_memory_of_its_own(const Tensor& value, int64_t level) {
+  auto alias = make_intrusive<Alias>();
+  alias->memory = make_intrusive<Memory>();
+  alias->memory->base = value;
+  return wrapped(value, level, std::move(alias));
+}
+
+const Tensor& current(WrapperImpl& w) {
+  Alias& a = alias_of(w);
+  if (a.generation != a.memory->generation) {
+    Tensor value = a.memory->base;
+    for (const ViewCall& step : a.steps) value = step.again(value);
+    w.set_value(std::move(value), -1);
+    a.generation = a.memory->generation;
+  }
+  return w.value();
+}
+
+// --- writes through views ---
+
+IntVector inverse_order(IntList order, int64_t rank) {
+  IntVector r(order.size());
+  for (size_t i = 0; i < order.size(); ++i) r[static_cast<size_t>(wrap_dim(order[i], rank))] = static_cast<int64_t>(i);
+  return r;
+}
+
+// `whole` with `part` at the elements that the view takes, wherever they are.
+Tensor scattered(const ViewCall& view, const Tensor& whole, const Tensor& part) {
+  const Tensor numbers =
+      reshape(arange(whole.numel(), DType::kInt64, std::nullopt, whole.device()), to_vector(whole.sizes()));
+  return put(whole, view.again(numbers), part);
+}
+
+// `whole` as it is when its view is `part`.
+Tensor put_back(const ViewCall& view, const Tensor& whole, const Tensor& part) {
+  std::string_view name = view.op->name;
+  if (name.substr(0, 6) == "aten::") name.remove_prefix(6);
+  const bool copies = name.size() > 5 && name.substr(name.size() - 5) == "_copy";
+  if (copies) name.remove_suffix(5);
+  const std::vector<Value>& a = view.args;
+  const auto size = [](const Value& v) { return v.is_none() ? std::optional<SymInt>() : SymInt(v.integer()); };
+  if (name == "select") return select_scatter(whole, part, a[1].integer(), a[2].integer());
+  if (name == "slice") return slice_scatter(whole, part, a[1].integer(), size(a[2]), size(a[3]), a[4].integer());
+  if (name == "diagonal") return diagonal_scatter(whole, part, a[1].integer(), a[2].integer(), a[3].integer());
+  if (name == "as_strided")
+    return as_strided_scatter(whole, part, to_vector(a[1].int_list()), to_vector(a[2].int_list()), size(a[3]));
+  if (name == "transpose") {
+    const int64_t first = a[1].integer(), second = a[2].integer();
+    return copies ? transpose_copy(part, first, second) : transpose(part, first, second);
+  }
+  if (name == "t") return copies ? t_copy(part) : t(part);
+  if (name == "permute") {
+    const IntVector order = inverse_order(a[1].int_list(), whole.dim());
+    return copies ? permute_copy(part, order) : permute(part, order);
+  }
+  if (name == "view_as_real") return copies ? view_as_complex_copy(part) : view_as_complex(contiguous(part));
+  if (name == "view_as_complex") return copies ? view_as_real_copy(part) : view_as_real(part);
+  if (name == "_conj") return conj(part);
+  if (name == "_neg_view") return neg(part);
+  if (whole.dtype() != part.dtype())
+    return copies ? view_copy(part, whole.dtype()) : tessera::view(contiguous(part), whole.dtype());
+  TESSERA_CHECK(name != "expand" || part.numel() == whole.numel(),
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                "location. Please clone() the tensor before performing the operation.");
+  if (name == "unfold") return scattered(view, whole, part);
+  if (part.numel() != whole.numel()) return scattered(view, whole, part);
+  const IntVector sizes = to_vector(whole.sizes());
+  return copies ? view_copy(part, sizes) : reshape(part, sizes);
+}
+
+// The tensor has this value from now on, and with it what shares its memory.
+void write(WrapperImpl& w, const Tensor& value) {
+  Alias& a = alias_of(w);
+  std::vector<Tensor> path{a.memory->base};
+  for (size_t k = 0; k + 1 < a.steps.size(); ++k) path.push_back(a.steps[k].again(path.back()));
+  Tensor whole = value;
+  for (size_t k = a.steps.size(); k-- > 0;) whole = put_back(a.steps[k], path[k], whole);
+  a.memory->base = whole;
+  a.generation = ++a.memory->generation;
+  w.set_value(value, -1);
+  w.bump_version();
+}
+
+// --- calls ---
+
+void call(const OpHeader& op, const std::vector<Value>& args, Value* rets) {
+  op.info->adapter->call(op, nullptr, args.data(), rets);
+}
+
+[[noreturn]] void throw_plain(const OpHeader& op) {
+  throw Error(str_cat("functionalize: '", op.name,
+                      "' would write to a tensor that the function got from elsewhere: mutating a non-functional "
+                      "tensor with a functional tensor is not allowed. Please ensure that all of your inputs are "
+                      "wrapped inside of a functionalize() call: make the tensor an argument of the function."));
+}
+
+// What an in-place form would have left of the functional form's result.
+Tensor as_written(const OpHeader& op, const Tensor& self, const Tensor& result) {
+  TESSERA_CHECK(std::ranges::equal(result.sizes(), self.sizes()), "output with shape ", shape_string(self.sizes()),
+                " doesn't match the broadcast shape ", shape_string(result.sizes()), " in '", op.name, "'");
+  if (result.dtype() == self.dtype()) return result;
+  check_can_cast(result.dtype(), self.dtype());
+  return to(result, self.dtype());
+}
+
+// The values that `op` leaves in what it writes, by operators that write to nothing. False if there is none for it.
+bool run_twin(const OpHeader& op, const Plan& plan, const std::vector<Value>& values, std::vector<Value>& written) {
+  if (std::string_view(op.name) == "aten::copy_") {
+    const Tensor& self = values[0].tensor();
+    written[0] = Value::of(_to_copy(expand(values[1].tensor(), to_vector(self.sizes())), self.dtype(), std::nullopt,
+                                    self.device(), std::nullopt, false, MemoryFormat::kContiguous));
+    return true;
+  }
+  if (std::string_view(op.name) == "aten::zero_") {
+    written[0] = Value::of(zeros_like(values[0].tensor()));
+    return true;
+  }
+  if (!plan.functional || op.mutable_args != 1) return false;
+  Value found;
+  call(*plan.functional, values, &found);
+  size_t k = 0;
+  written[0] = map_tensors(found, [&](const Tensor& t) { return as_written(op, tensor_at(values[0], k++), t); });
+  return true;
+}
+
+// The op itself, on copies of what it writes.
+void run_on_copies(const OpHeader& op, std::vector<Value> values, Value* rets, std::vector<Value>& written) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (!(op.mutable_args >> i & 1)) continue;
+    values[i] = map_tensors(values[i], [](const Tensor& t) { return clone(t); });
+  }
+  call(op, values, rets);
+  for (size_t i = 0; i < values.size(); ++i)
+    if (op.mutable_args >> i & 1) written[i] = values[i];
+}
+
+// An in-place form that only makes another view of its tensor (t.transpose_()).
+void reshape_in_place(const OpHeader& view, const Value* args, size_t n, const std::vector<Value>& values,
+                      WrapperImpl& w) {
+  Value result;
+  call(view, values, &result);
+  alias_of(w).steps.emplace_back(view, args, n, 1);
+  w.set_value(Tensor(result.tensor()), -1);
+  w.bump_version();
+}
+
+void run_write(const OpHeader& op, const Plan& plan, const Value* args, size_t n, const std::vector<Value>& values,
+               Value* rets, size_t num_rets, int64_t level, bool removes_views) {
+  std::vector<Value> written(n);
+  {
+    Hidden hidden;
+    if (plan.functional && plan.functional->flags & kIsView) {
+      const OpHeader* copying = removes_views ? plan_of(*plan.functional).copying : nullptr;
+      reshape_in_place(copying ? *copying : *plan.functional, args, n, values, *wrapper_of(args[0].tensor()));
+    } else {
+      if (!run_twin(op, plan, values, written)) run_on_copies(op, values, rets, written);
+      each_tensor(args, n, [&](const Tensor& t, size_t i, size_t k) {
+        if (op.mutable_args >> i & 1) write(*wrapper_of(t), tensor_at(written[i], k));
+      });
+    }
+  }
+  // Results are what was written, in order, or new tensors.
+  size_t r = 0;
+  for (size_t i = 0; i < n && r < num_rets; ++i)
+    if ((op.mutable_args >> i & 1) && args[i].is_tensor() && plan.schema.returns[r].type.alias_anywhere()) rets[r++] = args[i];
+  for (; r < num_rets; ++r)
+    if (rets[r].is_tensor() && rets[r].tensor().defined())
+      rets[r] = Value::of(with_memory_of_its_own(rets[r].tensor(), level));
+}
+
+void run_view(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t num_rets, int64_t level,
+              WrapperImpl& viewed) {
+  const auto make = [&](const Tensor& value, size_t output, bool is_list) {
+    auto alias = make_intrusive<Alias>();
+    alias->memory = alias_of(viewed).memory;
+    alias->generation = alias_of(viewed).generation;
+    alias->steps = alias_of(viewed).steps;
+    alias->steps.emplace_back(op, args, n, num_rets);
+    alias->steps.back().output = output;
+    alias->steps.back().is_list = is_list;
+    return wrapped(value, level, std::move(alias));
+  };
+  for (size_t i = 0; i < num_rets; ++i) {
+    const bool is_list = rets[i].is_tensor_list();
+    size_t output = is_list ? 0 : i;
+    rets[i] = map_tensors(rets[i], [&](const Tensor& t) { return make(t, output++, is_list); });
+  }
+}
+
+}  // namespace
+
+void run_functional(const OpHeader& op, const Value* args, size_t n, Value* rets, size_t num_rets) {
+  const int64_t id = top_level()->id;
+  const bool removes_views = top_level()->removes_views;
+  const Plan& plan = plan_of(op);
+  std::vector<Value> values(args, args + n);
+  bool any = false, writes_plain = false;
+  {
+    Hidden hidden;
+    each_tensor(args, n, [&](const Tensor& t, size_t i, size_t k) {
+      WrapperImpl* w = wrapper_at(t, id);
+      if (!w) {
+        writes_plain = writes_plain || (op.mutable_args >> i & 1);
+        return;
+      }
+      any = true;
+      put_tensor(values[i], k, current(*w));
+    });
+  }
+  if (any && writes_plain) throw_plain(op);
+  if (any && op.mutable_args) return run_write(op, plan, args, n, values, rets, num_rets, id, removes_views);
+  const bool view = op.flags & kIsView;
+  const OpHeader& called = view && removes_views && plan.copying ? *plan.copying : op;
+  {
+    Hidden hidden;
+    call(called, values, rets);
+    if (view && removes_views && !plan.copying)
+      for (size_t i = 0; i < num_rets; ++i) rets[i] = map_tensors(rets[i], [](const Tensor& t) { return clone(t); });
+  }
+  if (op.mutable_args) return;  // a tensor from elsewhere, written to as ever
+  if (WrapperImpl* viewed = view && n > 0 && args[0].is_tensor() ? wrapper_at(args[0].tensor(), id) : nullptr)
+    return run_view(called, args, n, rets, num_rets, id, *viewed);
+  const auto result = [&](const Tensor& value) {
+    Tensor same;
+    each_tensor(args, n, [&](const Tensor& t, size_t, size_t) {
+      WrapperImpl* w = wrapper_at(t, id);
+      if (w && w->value().is_same(value)) same = t;
+    });
+    return same.defined() ? same : with_memory_of_its_own(value, id);
+  };
+  for (size_t i = 0; i < num_rets; ++i) rets[i] = map_tensors(rets[i], result);
+}
+
+std::vector<Tensor> functional_arguments(TensorList given, int64_t level) {
+  std::vector<Tensor> seen;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const auto before = std::find_if(given.begin(), given.begin() + static_cast<ptrdiff_t>(i),
+                                     [&](const Tensor& t) { return t.is_same(given[i]); });
+    const auto at = static_cast<size_t>(before - given.begin());
+    seen.push_back(at < i ? seen[at] : with_memory_of_its_own(given[i], level));
+  }
+  return seen;
+}
+
+Tensor functional_value(const Tensor& t, int64_t level) {
+  WrapperImpl* w = wrapper_at(t, level);
+  if (!w) return t;
+  Hidden hidden;
+  return current(*w);
+}
+
+void write_back(TensorList given, TensorList seen) {
+  std::vector<size_t> changed;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const Alias& a = alias_of(*wrapper_of(seen[i]));
+    TESSERA_CHECK(std::ranges::equal(seen[i].sizes(), given[i].sizes()) && a.steps.empty(),
+                  "functionalize: the function changes the form of an argument in place (from ",
+                  shape_string(given[i].sizes()), " to ", shape_string(seen[i].sizes()),
+                  "), which is not supported: return the new tensor instead");
+    if (a.memory->generation == 0) continue;
+    changed.push_back(i);
+    for (size_t k = 0; k < given.size(); ++k)
+      TESSERA_CHECK(given[k].is_same(given[i]) || !autograd::same_memory(given[k], given[i]),
+                    "functionalize: the function writes to argument tensor ", i, ", which shares its memory with "
+                    "argument tensor ", k, ": pass one of them, and make the other of it inside of the function");
+  }
+  for (size_t i : changed) copy_(given[i], alias_of(*wrapper_of(seen[i])).memory->base);
+}
+
+}  // namespace tessera::func
