@@ -198,7 +198,8 @@ void run_write(const OpHeader& op, const Plan& plan, const Value* args, size_t n
   // Results are what was written, in order, or new tensors.
   size_t r = 0;
   for (size_t i = 0; i < n && r < num_rets; ++i)
-    if ((op.mutable_args >> i & 1) && args[i].is_tensor() && plan.schema.returns[r].type.alias_anywhere()) rets[r++] = args[i];
+    if ((op.mutable_args >> i & 1) && args[i].is_tensor() && plan.schema.returns[r].type.alias_anywhere())
+      rets[r++] = args[i];
   for (; r < num_rets; ++r)
     if (rets[r].is_tensor() && rets[r].tensor().defined())
       rets[r] = Value::of(with_memory_of_its_own(rets[r].tensor(), level));
@@ -297,8 +298,10 @@ void write_back(TensorList given, TensorList seen) {
     changed.push_back(i);
     for (size_t k = 0; k < given.size(); ++k)
       TESSERA_CHECK(given[k].is_same(given[i]) || !autograd::same_memory(given[k], given[i]),
-                    "functionalize: the function writes to argument tensor ", i, ", which shares its memory with "
-                    "argument tensor ", k, ": pass one of them, and make the other of it inside of the function");
+                    "functionalize: the function writes to argument tensor ", i,
+                    ", which shares its memory with "
+                    "argument tensor ",
+                    k, ": pass one of them, and make the other of it inside of the function");
   }
   for (size_t i : changed) copy_(given[i], alias_of(*wrapper_of(seen[i])).memory->base);
 }

@@ -217,30 +217,18 @@ def _rows(output, inputs, create_graph, strict, vectorize):
 
 
 def _forward_columns(func, inputs):
-    """(outputs were a tuple, for each output a tuple of Jacobians), by one forward pass for each input element."""
-    from tessera.autograd import forward_ad
+    """(outputs were a tuple, for each output a tuple of Jacobians), all columns in one batch of tangents."""
+    from tessera.func import jacfwd
 
-    columns = None
-    outputs_tuple = False
-    with forward_ad.dual_level():
-        for j, value in enumerate(inputs):
-            for k in range(value.numel()):
-                tangent = tessera.zeros_like(value, memory_format=tessera.contiguous_format).detach()
-                tangent.view(-1)[k] = 1
-                duals = tuple(forward_ad.make_dual(v, tangent) if i == j else v for i, v in enumerate(inputs))
-                outputs_tuple, outputs = _call(func, duals, "jacobian")
-                if columns is None:
-                    columns = [[[] for _ in inputs] for _ in outputs]
-                for by_input, output in zip(columns, outputs):
-                    got = forward_ad.unpack_dual(output).tangent
-                    by_input[j].append(tessera.zeros_like(output) if got is None else got)
-    result = []
-    for by_input in columns:
-        shape = by_input[0][0].shape
-        result.append(
-            tuple(tessera.stack(parts, dim=-1).reshape(*shape, *value.shape) for parts, value in zip(by_input, inputs))
-        )
-    return outputs_tuple, tuple(result)
+    structure = []
+
+    def outputs_of(*values):
+        was_tuple, outputs = _call(func, values, "jacobian")
+        structure[:] = [was_tuple]
+        return outputs
+
+    result = jacfwd(outputs_of, argnums=tuple(range(len(inputs))))(*inputs)
+    return structure[0], result
 
 
 def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, strategy="reverse-mode"):

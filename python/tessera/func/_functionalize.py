@@ -20,9 +20,9 @@ def functionalize(func, *, remove="mutations"):
     What `func` writes to its arguments is written to them by one `copy_` each, after `func` has returned; if it raises,
     they are as before. In-place operators without another form (random ones, out=) work on copies.
 
-    Raises: RuntimeError for another value of `remove`; if `func` writes values made of its arguments to a tensor that is
-        none of them and that it did not make, changes the shape of an argument in place, or writes to an argument that
-        shares its memory with another one.
+    Raises: RuntimeError for another value of `remove`; if `func` writes what it made of its arguments to a tensor from
+        elsewhere, changes the shape of an argument in place, or writes to an argument that shares its memory with
+        another one.
     """
     if remove not in ("mutations", "mutations_and_views"):
         raise RuntimeError(

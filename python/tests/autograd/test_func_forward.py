@@ -294,3 +294,23 @@ def test_modules():
     close(vmap(along)(x)["1.weight"][2], along(x[2])["1.weight"])
     each = vmap(grad(loss), (None, 0))
     close(jvp(lambda p: each(p, x), (parameters,), (tangents,))[1]["1.weight"], vmap(along)(x)["1.weight"])
+
+
+# --- autograd.functional ---
+
+
+def test_functional_jacobian_and_hessian_in_forward_mode():
+    from tessera.autograd import functional
+
+    f = lambda a, b: (a.sin() * b.sum(), (a * b).cumsum(0))
+    x, y = numbers(3), numbers(3, seed=1)
+    forward = dict(strategy="forward-mode", vectorize=True)
+    close(functional.jacobian(f, (x, y), **forward), functional.jacobian(f, (x, y)))
+    close(functional.jacobian(smooth, numbers(4), **forward), jacrev(smooth)(numbers(4)))
+    loss = lambda a, b: (a.sin() * b.exp()).sum() * a.sum()
+    outer = dict(outer_jacobian_strategy="forward-mode", vectorize=True)
+    close(functional.hessian(loss, (x, y), **outer), functional.hessian(loss, (x, y)))
+    close(functional.hessian(lambda a: loss(a, y), x, **outer), functional.hessian(lambda a: loss(a, y), x))
+    calls = []
+    functional.jacobian(lambda a: calls.append(None) or a * 2, x, **forward)
+    assert len(calls) == 1  # all columns at once

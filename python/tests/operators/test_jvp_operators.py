@@ -1,5 +1,5 @@
-"""func.jvp of every differentiable operator of the op tables: against reverse mode, under vmap over its tangents and over
-its inputs against a loop, inside of grad, and of in-place forms.
+"""func.jvp of every differentiable operator: against reverse mode, under vmap over its tangents and over its inputs
+against a loop, inside of grad, and of in-place forms.
 
 Nobody lists operators here: they come from the registry, see op_derivatives.py.
 """
