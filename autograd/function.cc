@@ -83,7 +83,50 @@ void OutputConnector::finish() {
     for (const Tensor& v : views_) v.impl()->set_view_creation(ViewCreation::kMultiOutput);
 }
 
+void FunctionTangents::add_input(const Tensor& t) {
+  const size_t i = num_inputs_++;
+  if (!t.defined() || !thread_state.forward_grad_enabled || inference_mode_enabled()) return;
+  Tensor tangent = tangent_of(t);
+  if (!tangent.defined()) return;
+  if (!level_) level_ = tangent_level(t);
+  tangents_.resize(i + 1);
+  tangents_[i] = std::move(tangent);
+}
+
+void FunctionTangents::begin() {
+  if (!level_) return;
+  tangents_.resize(num_inputs_);
+  off_.emplace(DispatchKey::kForward);
+}
+
+Tensor FunctionTangents::input(size_t i, const Tensor& value, bool materialize) const {
+  if (tangents_[i].defined() || !materialize || !value.defined()) return tangents_[i];
+  if (!value.is_floating_point() && !value.is_complex()) return Tensor();
+  return tessera::zeros(to_vector(value.sizes()), value.dtype(), std::nullopt, value.device());
+}
+
+void FunctionTangents::put(const Tensor& output, const Tensor& tangent, size_t i, const char* name, bool dirty) const {
+  if (!tangent.defined()) {
+    if (dirty) write_tangent(output, Tensor(), level_);
+    return;
+  }
+  TESSERA_CHECK(std::ranges::equal(tangent.sizes(), output.sizes()), name, ".jvp returned a tangent of size ",
+                shape_string(tangent.sizes()), " at position ", i, ", but that output has size ",
+                shape_string(output.sizes()), ": they must be the same");
+  TESSERA_CHECK(tangent.dtype() == output.dtype(), name, ".jvp returned a tangent of dtype ", name_of(tangent.dtype()),
+                " at position ", i, ", but that output has dtype ", name_of(output.dtype()), ": they must be the same");
+  const bool shared =
+      std::ranges::any_of(tangents_, [&](const Tensor& of) { return of.defined() && same_memory(of, tangent); });
+  if (dirty)
+    write_tangent(output, tangent, level_);
+  else if (!output.is_view() && shared)  // a write to the input would be one to the output's
+    set_tangent(output, tessera::clone(tangent), level_, false);
+  else
+    set_tangent(output, tangent, level_, output.is_view() && std::ranges::equal(tangent.strides(), output.strides()));
+}
+
 variable_list AutogradContext::get_saved_variables() const {
+  if (in_jvp_) return saved_for_forward_;
   check_not_released(*node_);
   return unpack_list(node_->saved_, node_);
 }
@@ -103,19 +146,48 @@ bool AutogradContext::needs_input_grad(size_t i) const {
 void CustomNode::add_input(const Tensor& t) {
   edge_of_input_.push_back(static_cast<int>(inputs_.size()));
   inputs_.push_back(t);
+  tangents_->add_input(t);
+}
+void CustomNode::add_input_without_gradient() {
+  edge_of_input_.push_back(-1);
+  tangents_->add_input(Tensor());
 }
 
 void CustomNode::begin() {
   recorded_ = grad_mode_enabled() && !inference_mode_enabled() && needs_grad(TensorList(inputs_));
   for (const Tensor& t : inputs_) add_edge(recorded_ ? gradient_edge(t) : Edge());
   if (recorded_ && anomaly_mode().enabled && anomaly_mode().on_record) anomaly_mode().on_record(*this);
+  tangents_->begin();
+  TESSERA_CHECK_NOT_IMPLEMENTED(!tangents_->any() || jvp_, "You must implement the jvp function for custom ",
+                                "autograd.Function to use it with forward mode AD: ", name_, " has none.");
+}
+
+void CustomNode::run_jvp(const variable_list& outputs, const std::vector<TensorImpl*>& dirty,
+                         const std::vector<TensorImpl*>& constant) {
+  variable_list given;
+  for (size_t i = 0; i < edge_of_input_.size(); ++i) {
+    const int edge = edge_of_input_[i];
+    given.push_back(
+        tangents_->input(i, edge < 0 ? Tensor() : inputs_[static_cast<size_t>(edge)], context_.materialize_grads_));
+  }
+  context_.in_jvp_ = true;
+  const variable_list found = jvp_(&context_, std::move(given));
+  context_.in_jvp_ = false;
+  TESSERA_CHECK(found.size() == outputs.size(), name_, ".jvp returned ", found.size(), " tangents, but forward has ",
+                outputs.size(), " outputs: one is expected for each (undefined where there is none)");
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& t = outputs[i];
+    if (!t.defined() || !(t.is_floating_point() || t.is_complex()) || contains(constant, t)) continue;
+    tangents_->put(t, found[i], i, name_.c_str(), contains(dirty, t));
+    for (const SavedVariable& v : saved_) v.give_tangent(t, tangent_of(t), tangent_level(t));
+  }
 }
 
 variable_list CustomNode::finish(variable_list&& outputs) {
   std::vector<TensorImpl*> inputs;
   for (const Tensor& t : inputs_) inputs.push_back(t.impl());
-  OutputConnector connector(recorded_ ? IntrusivePtr<Node>::share(this) : nullptr, std::move(inputs),
-                            std::move(context_.dirty_), std::move(context_.constant_));
+  const std::vector<TensorImpl*> dirty = std::move(context_.dirty_), constant = std::move(context_.constant_);
+  OutputConnector connector(recorded_ ? IntrusivePtr<Node>::share(this) : nullptr, std::move(inputs), dirty, constant);
   connector.check_dirty(outputs);
   for (Tensor& t : outputs) {
     forms_.push_back(t.defined() ? form_of(t) : OutputForm());
@@ -128,8 +200,11 @@ variable_list CustomNode::finish(variable_list&& outputs) {
   if (recorded_)
     for (const Tensor& t : context_.to_save_)
       saved_.emplace_back(t, t.defined() && autograd::grad_fn(t).get() == static_cast<Node*>(this));
+  if (tangents_->any()) run_jvp(outputs, dirty, constant);
   context_.to_save_.clear();
+  context_.saved_for_forward_.clear();
   inputs_.clear();
+  tangents_.reset();
   return std::move(outputs);
 }
 

@@ -12,6 +12,13 @@
 //
 // forward returns a Tensor or a list of them and runs without recording; backward gets one gradient for each output and
 // returns one for each argument of forward (each element of a list of tensors counts), undefined where there is none.
+// For forward mode a function has
+//
+//     static variable_list jvp(AutogradContext* ctx, variable_list tangents);
+//
+// too: from one tangent for each argument (zeros, or undefined with set_materialize_grads(false), where there is none)
+// to one for each output. There get_saved_variables() gives what save_for_forward kept. Without it arguments with
+// tangents are refused.
 #pragma once
 
 #include <optional>
@@ -23,6 +30,7 @@
 
 #include "autograd/node.h"
 #include "autograd/saved_variable.h"
+#include "autograd/tangent.h"
 #include "tensor/dispatch/value.h"
 
 namespace tessera::autograd {
@@ -48,6 +56,26 @@ class OutputConnector {
   int num_differentiable_ = 0;
 };
 
+// Forward mode of a custom function, in C++ or in Python: the tangents of a call's arguments. From begin() on, while it
+// lives, nothing else looks at tangents: the function computes with plain values.
+class FunctionTangents {
+ public:
+  // The arguments in order; undefined: no tensor.
+  void add_input(const Tensor& t);
+  void begin();
+  bool any() const { return static_cast<bool>(level_); }
+  // What jvp gets for argument i, `value`: zeros for a missing tangent of a floating tensor, if materialize.
+  Tensor input(size_t i, const Tensor& value, bool materialize) const;
+  // Gives output i the tangent that jvp of `name` returned for it; undefined: zero. Errors: another size or dtype.
+  void put(const Tensor& output, const Tensor& tangent, size_t i, const char* name, bool dirty) const;
+
+ private:
+  std::vector<Tensor> tangents_;  // as far as there are any
+  size_t num_inputs_ = 0;
+  IntrusivePtr<TangentLevel> level_;
+  std::optional<ExcludeKeys> off_;
+};
+
 // What a gradient for an output looks like, to make zeros of where none arrived.
 struct OutputForm {
   bool is_tensor = false;
@@ -66,7 +94,9 @@ class AutogradContext {
 
   // Keeps tensors (inputs, outputs, any other) for backward, safe from reference cycles and in-place changes.
   void save_for_backward(variable_list tensors) { to_save_ = std::move(tensors); }
-  // In backward. Errors: changed in place since, freed.
+  // Keeps tensors for jvp.
+  void save_for_forward(variable_list tensors) { saved_for_forward_ = std::move(tensors); }
+  // In backward and jvp. Errors: changed in place since, freed.
   variable_list get_saved_variables() const;
   // Inputs that forward changed in place; it has to return them.
   void mark_dirty(const variable_list& tensors);
@@ -82,8 +112,9 @@ class AutogradContext {
  private:
   friend class CustomNode;
   CustomNode* node_;
-  variable_list to_save_;
+  variable_list to_save_, saved_for_forward_;
   std::vector<TensorImpl*> dirty_, constant_;
+  bool in_jvp_ = false;
   bool materialize_grads_ = true;
 };
 
@@ -91,11 +122,13 @@ class AutogradContext {
 class CustomNode final : public Node {
  public:
   using Backward = variable_list (*)(AutogradContext*, variable_list);
-  CustomNode(std::string name, Backward backward) : context_(this), name_(std::move(name)), backward_(backward) {}
+  // jvp: null if the function has none.
+  CustomNode(std::string name, Backward backward, Backward jvp)
+      : context_(this), name_(std::move(name)), backward_(backward), jvp_(jvp) {}
 
   // An argument of forward.
   void add_input(const Tensor& t);
-  void add_input_without_gradient() { edge_of_input_.push_back(-1); }
+  void add_input_without_gradient();
   // Between the inputs and forward: from here on the call is recorded, if an input wants a gradient and recording is
   // on.
   void begin();
@@ -111,11 +144,15 @@ class CustomNode final : public Node {
 
  private:
   friend class AutogradContext;
+  void run_jvp(const variable_list& outputs, const std::vector<TensorImpl*>& dirty,
+               const std::vector<TensorImpl*>& constant);
+
   AutogradContext context_;
   std::string name_;
-  Backward backward_;
-  variable_list inputs_;            // during forward
-  std::vector<int> edge_of_input_;  // -1: no tensor
+  Backward backward_, jvp_;
+  variable_list inputs_;                                     // during forward
+  std::optional<FunctionTangents> tangents_{std::in_place};  // until forward has returned
+  std::vector<int> edge_of_input_;                           // -1: no tensor
   std::vector<OutputForm> forms_;
   std::vector<SavedVariable> saved_;
   bool recorded_ = false;
@@ -128,7 +165,9 @@ class Function {
  public:
   template <class... A>
   static auto apply(A&&... args) {
-    auto node = make_intrusive<CustomNode>(readable_name(typeid(T)), &T::backward);
+    CustomNode::Backward jvp = nullptr;
+    if constexpr (requires { &T::jvp; }) jvp = &T::jvp;
+    auto node = make_intrusive<CustomNode>(readable_name(typeid(T)), &T::backward, jvp);
     (add_input(*node, args), ...);
     node->begin();
     auto outputs = [&] {

@@ -3,6 +3,7 @@
 
 #include "autograd/autograd.h"
 #include "autograd/forward_ad.h"
+#include "autograd/function.h"
 #include "autograd/tests/testing.h"
 #include "gtest/gtest.h"
 
@@ -98,6 +99,52 @@ TEST(Forward, ThreadsHaveLevelsOfTheirOwn) {
     EXPECT_EQ(tangent(make_dual(doubles({1}), doubles({4})) * 2.0), (Numbers{8}));
   }).join();
   EXPECT_EQ(tangent(other), (Numbers{3, 3}));
+}
+
+struct Power : Function<Power> {  // x^n, and how far x is from 1
+  static variable_list forward(AutogradContext* ctx, const Tensor& x, int64_t n) {
+    ctx->saved_data["n"] = Value::of(n);
+    ctx->save_for_backward({x});
+    ctx->save_for_forward({x});
+    return {pow(x, n), x - 1.0};
+  }
+  static Tensor slope(AutogradContext* ctx) {
+    const int64_t n = ctx->saved_data["n"].integer();
+    return pow(ctx->get_saved_variables()[0], n - 1) * static_cast<double>(n);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    return {grads[0] * slope(ctx) + grads[1], Tensor()};
+  }
+  static variable_list jvp(AutogradContext* ctx, variable_list tangents) {
+    EXPECT_EQ(tangents.size(), 2U);
+    EXPECT_FALSE(tangents[1].defined());
+    return {tangents[0] * slope(ctx), tangents[0]};
+  }
+};
+struct Backwards : Function<Backwards> {
+  static Tensor forward(AutogradContext*, const Tensor& x) { return x * 2.0; }
+  static variable_list backward(AutogradContext*, variable_list grads) { return {grads[0] * 2.0}; }
+};
+
+TEST(Forward, CustomFunctions) {
+  DualLevel level;
+  const Tensor x = leaf({1, 2}), d = make_dual(x, doubles({1, 10}));
+  const variable_list y = Power::apply(d, int64_t{3});
+  EXPECT_EQ(values(unpack_dual(y[0]).primal), (Numbers{1, 8}));
+  EXPECT_EQ(tangent(y[0]), (Numbers{3, 120}));
+  EXPECT_EQ(tangent(y[1]), (Numbers{1, 10}));
+  EXPECT_EQ(tangent(y[0] * 2.0), (Numbers{6, 240}));
+  // The tangent is recorded, too.
+  const Tensor along = sum(unpack_dual(y[0]).tangent);
+  EXPECT_EQ(values(grad({&along, 1}, {&x, 1}, {}, true)[0]), (Numbers{6, 120}));
+  const Tensor total = sum(y[0]);
+  EXPECT_EQ(values(grad({&total, 1}, {&x, 1})[0]), (Numbers{3, 12}));
+}
+TEST(Forward, CustomFunctionsWithoutJvpRefuseTangents) {
+  DualLevel level;
+  EXPECT_THROW(Backwards::apply(make_dual(doubles({1}), doubles({1}))), NotImplementedError);
+  EXPECT_EQ(values(Backwards::apply(doubles({1}))), (Numbers{2}));
+  EXPECT_EQ(tangent(make_dual(doubles({1}), doubles({1})) * 2.0), (Numbers{2}));  // nothing stays switched off
 }
 
 }  // namespace

@@ -5,7 +5,9 @@ import itertools
 
 import pytest
 import tessera
+import tessera.autograd.forward_ad as fwAD
 from tessera import library
+from tessera.func import jvp
 from tessera.utils._python_dispatch import TorchDispatchMode
 
 _count = itertools.count()
@@ -137,6 +139,38 @@ def test_keysets_and_redispatch():
 
     lib.impl("f", autograd, "Autograd", with_keyset=True)
     assert op(tessera.zeros(1)).item() == 10
+
+
+def test_operators_without_a_rule_refuse_tangents():
+    """A kernel of a backend gives values alone; what it made of a dual would be taken for a constant."""
+    lib = library.Library(fresh().split("::")[0], "DEF")
+    lib.define("plain(Tensor x) -> Tensor")
+    lib.define("listed(Tensor[] xs) -> Tensor")
+    lib.define("made(Tensor x) -> Tensor")
+    lib.impl("plain", lambda x: x.detach() * 2, "CPU")
+    lib.impl("listed", lambda xs: xs[0].detach() * 2, "CompositeExplicitAutograd")
+    lib.impl("made", lambda x: x * 2, "CompositeImplicitAutograd")
+    ops = getattr(tessera.ops, lib.ns)
+    x = tessera.ones(2)
+
+    @library.custom_op(fresh(), mutates_args=())
+    def scaled(x: tessera.Tensor) -> tessera.Tensor:
+        return x.detach() * 2
+
+    scaled.register_autograd(lambda ctx, g: g * 2)
+    refused = {"plain": ops.plain, "listed": lambda x: ops.listed([tessera.ones(1), x]), "custom": scaled}
+    for name, f in refused.items():
+        for y in (x, x.clone().requires_grad_()):
+            with fwAD.dual_level(), pytest.raises(NotImplementedError, match="forward (mode )?AD"):
+                f(fwAD.make_dual(y, x))
+            with pytest.raises(NotImplementedError, match="forward (mode )?AD"):
+                jvp(f, (y,), (x,))
+            assert f(y).tolist() == [2, 2], name
+    assert jvp(ops.made, (x,), (x,))[1].tolist() == [2, 2]
+    with fwAD.dual_level():
+        assert fwAD.unpack_dual(ops.made(fwAD.make_dual(x, x))).tangent.tolist() == [2, 2]
+        with fwAD._set_fwd_grad_enabled(False):
+            assert ops.plain(fwAD.make_dual(x, x)).tolist() == [2, 2]
 
 
 # ---- custom_op

@@ -81,7 +81,7 @@ class FunctionNode final : public Node {
   std::string name_;
 };
 
-NamedOp g_zeros("aten::zeros"), g_clone("aten::clone");
+NamedOp g_zeros("aten::zeros");
 
 Ref FunctionNode::gradient_tuple(const variable_list& grads) const {
   Ref args = checked_call(PyTuple_New(static_cast<Py_ssize_t>(forms.size())));
@@ -230,96 +230,35 @@ Ref run_forward(PyObject* cls, PyObject* ctx, PyObject* args) {
 
 // --- forward mode ---
 
-// The tangents of a call's inputs. While it lives nothing else looks at tangents: forward and jvp compute with plain
-// values.
-class InputTangents {
- public:
-  explicit InputTangents(PyObject* args)
-      : args_(args), enabled_(thread_state.forward_grad_enabled && !inference_mode_enabled()) {
-    const Py_ssize_t n = PyTuple_GET_SIZE(args);
-    for (Py_ssize_t i = 0; enabled_ && i < n; ++i) {
-      PyObject* o = PyTuple_GET_ITEM(args, i);
-      if (!is_tensor(o)) continue;
-      Tensor t = autograd::tangent_of(unwrap(o));
-      if (!t.defined()) continue;
-      if (!level_) level_ = autograd::tangent_level(unwrap(o));
-      tangents_.resize(static_cast<size_t>(n));
-      tangents_[static_cast<size_t>(i)] = std::move(t);
-    }
-    if (level_) off_.emplace(DispatchKey::kForward);
-  }
-  bool any() const { return static_cast<bool>(level_); }
-
-  // What jvp gets: None for what is no tensor; zeros for a missing tangent, or None without materialize_grads.
-  Ref arguments(bool materialize) const {
-    Ref tuple = Ref::steal(check(PyTuple_New(static_cast<Py_ssize_t>(tangents_.size()))));
-    for (size_t i = 0; i < tangents_.size(); ++i) {
-      PyObject* o = PyTuple_GET_ITEM(args_, static_cast<Py_ssize_t>(i));
-      Tensor t = tangents_[i];
-      if (!t.defined() && materialize && is_tensor(o)) {
-        const Tensor& like = unwrap(o);
-        if (like.is_floating_point() || like.is_complex()) t = zeros_of(like);
-      }
-      PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), check(wrap_or_none(std::move(t))));
-    }
-    return tuple;
-  }
-
-  // Gives `output` the tangent that jvp returned for it.
-  void put(const Tensor& output, PyObject* tangent, Py_ssize_t i, const char* name, bool dirty) const {
-    if (tangent == Py_None) {
-      if (dirty) autograd::write_tangent(output, Tensor(), level_);
-      return;
-    }
-    if (!is_tensor(tangent))
-      throw TypeError(str_cat(name, ".jvp returned a ", Py_TYPE(tangent)->tp_name, " at position ", i,
-                              ": expected a Tensor or None for each output of forward"));
-    const Tensor& t = unwrap(tangent);
-    TESSERA_CHECK(std::ranges::equal(t.sizes(), output.sizes()), name, ".jvp returned a tangent of size ",
-                  shape_string(t.sizes()), " at position ", i, ", but that output has size ",
-                  shape_string(output.sizes()), ": they must be the same");
-    TESSERA_CHECK(t.dtype() == output.dtype(), name, ".jvp returned a tangent of dtype ", name_of(t.dtype()),
-                  " at position ", i, ", but that output has dtype ", name_of(output.dtype()),
-                  ": they must be the same");
-    if (dirty)
-      autograd::write_tangent(output, t, level_);
-    else if (!output.is_view() && shares_memory(t))  // a write to the input would be one to the output's
-      autograd::set_tangent(output, copy_of(t), level_, false);
+// The tangents of a call's arguments.
+void gather_tangents(PyObject* args, autograd::FunctionTangents& tangents) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+    PyObject* o = PyTuple_GET_ITEM(args, i);
+    if (is_tensor(o))
+      tangents.add_input(unwrap(o));
     else
-      autograd::set_tangent(output, t, level_, output.is_view() && std::ranges::equal(t.strides(), output.strides()));
+      tangents.add_input(Tensor());
   }
-
- private:
-  bool shares_memory(const Tensor& t) const {
-    return std::any_of(tangents_.begin(), tangents_.end(),
-                       [&](const Tensor& of) { return of.defined() && autograd::same_memory(of, t); });
+  tangents.begin();
+}
+// What jvp gets: None for what is no tensor; zeros for a missing tangent, or None without materialize_grads.
+Ref tangent_tuple(const autograd::FunctionTangents& tangents, PyObject* args, bool materialize) {
+  Ref tuple = Ref::steal(check(PyTuple_New(PyTuple_GET_SIZE(args))));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); ++i) {
+    PyObject* o = PyTuple_GET_ITEM(args, i);
+    Tensor t = tangents.input(static_cast<size_t>(i), is_tensor(o) ? unwrap(o) : Tensor(), materialize);
+    PyTuple_SET_ITEM(tuple.get(), i, check(wrap_or_none(std::move(t))));
   }
-  static Tensor copy_of(const Tensor& t) {
-    Value a[] = {Value::borrow(t.impl()), Value::none()}, r;
-    g_clone.call(a, 2, &r, 1);
-    return r.take_tensor();
-  }
-  static Tensor zeros_of(const Tensor& like) {
-    Value a[] = {Value::borrow(like.sizes()), Value::of(like.dtype()), Value::none(), Value::of(like.device()),
-                 Value::none()},
-          r;
-    g_zeros.call(a, 5, &r, 1);
-    return r.take_tensor();
-  }
-
-  PyObject* args_;
-  bool enabled_;
-  IntrusivePtr<autograd::TangentLevel> level_;
-  std::vector<Tensor> tangents_;
-  std::optional<ExcludeKeys> off_;
-};
+  return tuple;
+}
 
 bool contains(const std::vector<TensorImpl*>& l, const Tensor& t) {
   return std::find(l.begin(), l.end(), t.impl()) != l.end();
 }
 
 // Calls jvp and gives the outputs its results.
-void run_jvp(PyObject* cls, PyContext* ctx, const InputTangents& inputs, PyObject* outputs) {
+void run_jvp(PyObject* cls, PyContext* ctx, PyObject* args, const autograd::FunctionTangents& inputs,
+             PyObject* outputs) {
   const std::vector<TensorImpl*> dirty = marked(ctx->dirty_tensors, "mark_dirty"),
                                  constant = marked(ctx->non_differentiable, "mark_non_differentiable");
   const std::string name = reinterpret_cast<PyTypeObject*>(cls)->tp_name;
@@ -329,7 +268,8 @@ void run_jvp(PyObject* cls, PyContext* ctx, const InputTangents& inputs, PyObjec
     PyContext* ctx;
     ~Leave() { ctx->in_jvp = 0; }
   } leave{ctx};
-  Ref given = Ref::steal(check(PyObject_CallObject(jvp.get(), inputs.arguments(ctx->materialize_grads).get())));
+  Ref given =
+      Ref::steal(check(PyObject_CallObject(jvp.get(), tangent_tuple(inputs, args, ctx->materialize_grads).get())));
   if (!PyTuple_Check(given.get())) given = Ref::steal(check(PyTuple_Pack(1, given.get())));
   const Py_ssize_t n = PyTuple_GET_SIZE(outputs);
   TESSERA_CHECK(PyTuple_GET_SIZE(given.get()) == n, name, ".jvp returned ", PyTuple_GET_SIZE(given.get()),
@@ -338,7 +278,12 @@ void run_jvp(PyObject* cls, PyContext* ctx, const InputTangents& inputs, PyObjec
     PyObject* o = PyTuple_GET_ITEM(outputs, i);
     if (!is_tensor(o) || !(unwrap(o).is_floating_point() || unwrap(o).is_complex()) || contains(constant, unwrap(o)))
       continue;
-    inputs.put(unwrap(o), PyTuple_GET_ITEM(given.get(), i), i, name.c_str(), contains(dirty, unwrap(o)));
+    PyObject* tangent = PyTuple_GET_ITEM(given.get(), i);
+    if (tangent != Py_None && !is_tensor(tangent))
+      throw TypeError(str_cat(name, ".jvp returned a ", Py_TYPE(tangent)->tp_name, " at position ", i,
+                              ": expected a Tensor or None for each output of forward"));
+    inputs.put(unwrap(o), tangent == Py_None ? Tensor() : unwrap(tangent), static_cast<size_t>(i), name.c_str(),
+               contains(dirty, unwrap(o)));
     if (ctx->node)
       for (const autograd::SavedVariable& v : ctx->node->saved)
         v.give_tangent(unwrap(o), autograd::tangent_of(unwrap(o)), autograd::tangent_level(unwrap(o)));
@@ -375,13 +320,14 @@ PyObject* apply(PyObject* cls, PyObject* args) {
     const autograd::AnomalyMode& anomaly = autograd::anomaly_mode();
     if (anomaly.enabled && anomaly.on_record) anomaly.on_record(*node);
   }
-  const InputTangents tangents(args);
+  autograd::FunctionTangents tangents;
+  gather_tangents(args, tangents);
   Ref out = run_forward(cls, made.get(), args);
   const bool single = !PyTuple_Check(out.get());
   Ref outputs = single ? Ref::steal(check(PyTuple_Pack(1, out.get()))) : out;
   Ref wrapped = connect_outputs(ctx, node, std::move(inputs), outputs.get());
   save_tensors(ctx, node.get());
-  if (tangents.any()) run_jvp(cls, ctx, tangents, wrapped.get());
+  if (tangents.any()) run_jvp(cls, ctx, args, tangents, wrapped.get());
   Py_CLEAR(ctx->saved_for_forward);
   Py_CLEAR(ctx->dirty_tensors);
   Py_CLEAR(ctx->non_differentiable);

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "autograd/tangent.h"
 #include "python/bindings/args.h"
 #include "python/bindings/autograd/autograd.h"
 #include "python/bindings/operators.h"
@@ -55,6 +56,26 @@ void call_with_plain_tensors(const DynamicOp& op, DispatchKeySet keys, const Val
       internal::write_back(args[i].tensor(), plain[i].tensor());
 }
 
+// The kernel at `key` gives values alone: what it makes of a tensor with a tangent would be taken for a constant. Those
+// of autograd and composite ones see to tangents by what they call.
+void refuse_tangents(const DynamicOp& op, DispatchKey key, const Value* args, size_t n) {
+  if (kAutogradKeys.has(key) || !thread_state.forward_grad_enabled || thread_state.inference_mode ||
+      (thread_state.excluded & DispatchKeySet(DispatchKey::kForward).bits()))
+    return;
+  const bool composite = has_kernel(op, DispatchKey::kCompositeImplicitAutograd) && !has_kernel(op, key) &&
+                         !has_kernel(op, DispatchKey::kCompositeExplicitAutograd);
+  const auto refuse = [&](const Tensor& t) {
+    TESSERA_CHECK_NOT_IMPLEMENTED(!autograd::tangent_of(t).defined(), "Trying to use forward AD with ",
+                                  op.schema.qualified_name(),
+                                  " that does not support it because it has not been implemented yet.");
+  };
+  for (size_t i = 0; i < n && !composite; ++i) {
+    if (args[i].is_tensor()) refuse(args[i].tensor());
+    if (args[i].is_tensor_list())
+      for (const Tensor& t : args[i].tensor_list()) refuse(t);
+  }
+}
+
 void dynamic_call(const OpHeader& header, const DispatchKeySet* redispatch_keys, const Value* args, Value* rets) {
   const DynamicOp& op = dynamic(header);
   TESSERA_CHECK(op.alive, "the operator ", op.schema.qualified_name(),
@@ -86,6 +107,7 @@ void dynamic_call(const OpHeader& header, const DispatchKeySet* redispatch_keys,
                                         "]. Register a kernel for this one with torch.library."));
     }
   }
+  if ((keys | from_args).has(DispatchKey::kForward)) refuse_tangents(op, last.key, args, n);
   call_boxed_kernel(CallContext{&op, rest}, args, n, rets, num_rets);
 }
 const Adapter g_dynamic_adapter = {&dynamic_call, nullptr};
