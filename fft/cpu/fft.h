@@ -5,6 +5,7 @@
 #include <span>
 
 #include "tensor/core/dtype.h"
+#include "tensor/core/error.h"
 
 namespace tessera::cpu {
 
@@ -29,6 +30,15 @@ struct FftLines {
   int64_t in_stride, out_stride;
   std::span<const FftDim> dims;
 };
+
+// Error for a signal without numbers, NotImplementedError for other types than float32 and float64: what engines of all
+// devices take.
+inline void check_fft_lines(const FftLines& lines) {
+  TESSERA_CHECK(lines.n >= 1, "fft: expected a signal of at least one number, but got ", lines.n);
+  if (lines.real != DType::kFloat32 && lines.real != DType::kFloat64)
+    ::tessera::internal::raise<NotImplementedError>(
+        "fft: expected float32, float64 or complex numbers of them, but got ", name_of(lines.real));
+}
 
 // X[k] = scale sum_j x[j] exp(-+2 pi i j k / n) for each line. Both may be the same memory for kComplex with equal
 // strides; else they share nothing. Cooley and Tukey's algorithm for lengths whose prime factors are small (radices 2,

@@ -4,6 +4,7 @@
 #include <span>
 #include <tuple>
 
+#include "fft/engine/fft.h"
 #include "foreach/engine/engines.h"
 #include "nn/engine/attention.h"
 #include "nn/engine/conv.h"
@@ -30,12 +31,12 @@ using TablesOf = std::tuple<Tables* (*)(DeviceType t)...>;
 using EngineTables =
     TablesOf<PointwiseEngines, ReduceEngines, SortEngines, IndexEngines, FunctionEngines, RandomEngines, GemmEngines,
              nn::AttentionEngines, nn::ConvEngines, nn::PoolEngines, nn::NormEngines, nn::EmbeddingEngines,
-             nn::LossEngines, optim::Engines, foreach ::Engines>;
+             nn::LossEngines, optim::Engines, foreach ::Engines, fft::FftEngines>;
 
 // What the capsule "tessera._C._device_api" points to. The library's copy of the core is not this one: it works below
 // the Tensor and reaches the core through this alone.
 struct DeviceApi {
-  static constexpr int kVersion = 3;
+  static constexpr int kVersion = 4;
   int version;
   EngineTables engines;
   DeviceTable* (*device)(DeviceType t);

@@ -1,6 +1,7 @@
 // Devices, streams, events, profiler ranges, NVIDIA's libraries. A stream is (device, handle); events are capsules.
 #include <cuda_runtime_api.h>
 
+#include "fft/cuda/plans.h"
 #include "python/bindings/cuda/calls.h"
 #include "python/bindings/cuda/module.h"
 #include "tensor/core/error.h"
@@ -202,6 +203,10 @@ void add_cuda_devices(PyObject* module) {
                          function<cuda::release_blas_workspaces>("release_blas_workspaces"),
                          function<dnn_version>("dnn_version"),
                          function<set_dnn>("set_dnn"),
+                         function<cuda::fft_plan_count>("fft_plan_count"),
+                         function<cuda::fft_plan_limit>("fft_plan_limit"),
+                         function<cuda::set_fft_plan_limit>("set_fft_plan_limit"),
+                         function<cuda::clear_fft_plans>("clear_fft_plans"),
                          function<error_string>("error_string"),
                          function<host_register>("host_register"),
                          function<host_unregister>("host_unregister"),

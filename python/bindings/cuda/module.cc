@@ -2,6 +2,7 @@
 #include "python/bindings/cuda/module.h"
 
 #include "python/bindings/device_api.h"
+#include "fft/cuda/engines.h"
 #include "foreach/cuda/foreach.h"
 #include "nn/cuda/attention_engines.h"
 #include "nn/cuda/conv_engines.h"

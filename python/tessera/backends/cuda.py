@@ -2,6 +2,7 @@
 
 import contextlib
 import enum
+import operator
 import warnings
 
 import tessera
@@ -53,6 +54,65 @@ class _MatmulFlags:
 
 
 matmul = _MatmulFlags()
+
+
+class _PlanCache:
+    """The plans of cuFFT that are kept for one device: size, max_size and clear()."""
+
+    __slots__ = ("_index",)
+
+    def __init__(self, index):
+        object.__setattr__(self, "_index", index)
+
+    def _ask(self, name, *args):
+        from tessera.cuda import _library
+
+        index = tessera.cuda.current_device() if self._index is None else self._index
+        return getattr(_library.load(), name)(index, *args)
+
+    @property
+    def size(self):
+        """How many plans are kept now. It cannot be set."""
+        return self._ask("fft_plan_count")
+
+    @property
+    def max_size(self):
+        """How many plans are kept at most, those used last; 4096 at first. Raises: RuntimeError for a negative number,
+        TypeError for what is no integer.
+        """
+        return self._ask("fft_plan_limit")
+
+    @max_size.setter
+    def max_size(self, value):
+        self._ask("set_fft_plan_limit", operator.index(value))
+
+    def clear(self):
+        """Gives up all plans; they are made again when they are needed."""
+        self._ask("clear_fft_plans")
+
+    def __setattr__(self, name, value):
+        if name == "size":
+            raise RuntimeError("cufft_plan_cache.size cannot be set; max_size limits it, clear() makes it 0")
+        object.__setattr__(self, name, value)
+
+
+class _PlanCaches(_PlanCache):
+    """cufft_plan_cache: the cache of the current device; that of another one by its index (or a device)."""
+
+    __slots__ = ()
+
+    def __init__(self):
+        super().__init__(None)
+
+    def __getitem__(self, device):
+        index = tessera.cuda._index(device) if isinstance(device, (str, tessera.device)) else operator.index(device)
+        count = tessera.cuda.device_count()
+        if not 0 <= index < count:
+            raise RuntimeError(f"cufft_plan_cache: expected 0 <= device index < {count}, but got {index}")
+        return _PlanCache(index)
+
+
+cufft_plan_cache = _PlanCaches()
 
 
 class _Choice(enum.IntEnum):

@@ -4,6 +4,7 @@
 #include "tensor/cuda/libraries/blas.h"
 #include "tensor/cuda/libraries/blas_lt.h"
 #include "tensor/cuda/libraries/dnn.h"
+#include "tensor/cuda/libraries/fft.h"
 
 namespace tessera::cuda::emulation {
 
@@ -34,5 +35,6 @@ Status set_stream(Opaque handle, cudaStream_t stream) {
 Blas blas_functions();
 BlasLt blas_lt_functions();
 Dnn dnn_functions();
+Fft fft_functions();
 
 }  // namespace tessera::cuda::emulation

@@ -1,0 +1,13 @@
+// Fourier transforms on CUDA devices: the functions of fft/engine with the same signatures, on device memory.
+#pragma once
+
+#include "fft/engine/fft.h"
+
+namespace tessera::cuda {
+
+decltype(cpu::run_fft) run_fft;
+
+// Fills the table of DeviceType::kCUDA.
+inline void connect(fft::FftEngines& engines) { engines.run_fft = &run_fft; }
+
+}  // namespace tessera::cuda

@@ -1,0 +1,107 @@
+"""torch.fft, torch.special and windows on devices: as on the CPU. Run on the emulated device by test_cuda.py."""
+
+import pytest
+
+import tessera
+
+on_device = pytest.mark.skipif(not tessera.cuda.is_available(), reason="no CUDA device")
+
+
+def check(f, *tensors, tolerance=1e-12):
+    want, got = f(*tensors), f(*(t.cuda() for t in tensors))
+    assert got.is_cuda
+    tessera.testing.assert_close(got.cpu(), want, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+@pytest.fixture
+def plans():
+    cache = tessera.backends.cuda.cufft_plan_cache
+    cache.clear()
+    before = cache.max_size
+    yield cache
+    cache.max_size = before
+
+
+@on_device
+@pytest.mark.parametrize("norm", ["backward", "ortho", "forward"])
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
+def test_transforms_along_a_dimension(name, norm):
+    for shape in [(12,), (3, 5, 30), (1,)]:
+        x = tessera.randn(shape, dtype=tessera.float64)
+        x = x if name in ("rfft", "ihfft") else tessera.complex(x, x.sin())
+        for dim in range(len(shape)):
+            for n in (None, 7, 16):
+                if shape[dim] > 1 or n:
+                    check(lambda t, dim=dim, n=n: getattr(tessera.fft, name)(t, n=n, dim=dim, norm=norm), x)
+
+
+@on_device
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn", "fft2", "rfft2", "irfft2"])
+def test_transforms_along_several_dimensions(name):
+    x = tessera.randn(4, 6, 10, dtype=tessera.float64)
+    x = x if name in ("rfftn", "ihfftn", "rfft2") else tessera.complex(x, x.cos())
+    check(getattr(tessera.fft, name), x)
+    check(getattr(tessera.fft, name), x.permute(2, 0, 1))
+    check(getattr(tessera.fft, name), x[:, ::2, 1::3])
+
+
+@on_device
+def test_single_precision_and_half():
+    x = tessera.randn(50, 64)
+    check(tessera.fft.rfft, x, tolerance=1e-5)
+    with pytest.raises(RuntimeError, match="Unsupported dtype float16"):
+        tessera.fft.fft(x.cuda().half())
+
+
+@on_device
+def test_gradients_of_transforms():
+    for f in (tessera.fft.rfft, tessera.fft.irfft, tessera.fft.fft2, tessera.fft.hfft):
+        results = []
+        for device in ("cpu", "cuda"):
+            x = tessera.linspace(-1, 1, 60, dtype=tessera.float64, device=device).view(6, 10).requires_grad_()
+            f(x).abs().square().sum().backward()
+            results.append(x.grad.cpu())
+        tessera.testing.assert_close(results[1], results[0])
+
+
+@on_device
+def test_short_time_transforms():
+    x = tessera.randn(600, dtype=tessera.float64)
+    window = tessera.hann_window(64, dtype=tessera.float64)
+    check(lambda t, w: tessera.stft(t, 64, window=w, return_complex=True), x, window)
+    spectrum = tessera.stft(x.cuda(), 64, window=window.cuda(), return_complex=True)
+    tessera.testing.assert_close(tessera.istft(spectrum, 64, window=window.cuda(), length=600).cpu(), x)
+
+
+@on_device
+def test_plans_are_kept_up_to_a_limit(plans):
+    assert plans.max_size == 4096 and plans.size == 0
+    for n in (8, 9, 10, 8):
+        tessera.fft.fft(tessera.ones(n, device="cuda"))
+    assert plans.size == plans[0].size == plans["cuda:0"].size == plans[tessera.device("cuda", 0)].size == 3
+    plans[0].max_size = 2
+    assert plans.size == plans.max_size == 2
+    plans.clear()
+    assert plans.size == 0
+
+
+@on_device
+def test_what_the_plan_cache_refuses(plans):
+    with pytest.raises(RuntimeError, match=r"expected 0 <= device index < \d+, but got 1000"):
+        plans[1000]
+    with pytest.raises(RuntimeError, match="got -1"):
+        plans.max_size = -1
+    with pytest.raises(TypeError, match="integer"):
+        plans.max_size = "many"
+    with pytest.raises(RuntimeError, match="cannot be set"):
+        plans.size = 3
+    with pytest.raises(AttributeError):
+        plans.other = 3
+
+
+@pytest.mark.skipif(tessera.cuda.is_available(), reason="there is a CUDA device")
+def test_no_device_has_no_plans():
+    with pytest.raises(RuntimeError, match="no NVIDIA driver"):
+        tessera.backends.cuda.cufft_plan_cache.size
+    with pytest.raises(RuntimeError, match="device index < 0, but got 0"):
+        tessera.backends.cuda.cufft_plan_cache[0]
