@@ -1,4 +1,4 @@
-"""The static C++ programs of examples/digits: what is linked into them, how large they are, and that they do what
+"""The static C++ programs of examples: what is linked into them, how large they are, and that those of digits do what
 train.py does.
 """
 
@@ -14,6 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits"
 LIMIT = 3 * 2**20  # bytes, stripped
 PROGRAMS = ("train_static", "infer_static")
+# Programs that call one operator: where they are, how large they may be, what they print.
+ONE_CALL = {"spectrum": (2**20, "5 cycles: 1.00\n20 cycles: 0.50\n")}
 
 # What the programs call, and what those operators call in turn. A new name here is a question: does the program need
 # it?
@@ -77,6 +79,19 @@ def test_programs_are_static_and_small(programs, capsys):
         assert size < LIMIT, name
         headers = run("readelf", "-l", programs[name])
         assert "INTERP" not in headers and "DYNAMIC" not in headers, name
+
+
+@pytest.mark.parametrize("name", ONE_CALL)
+def test_a_program_of_one_call_is_small(name, capsys):
+    limit, printed = ONE_CALL[name]
+    option = f"--repo_env=TESSERA_PYTHON={sys.executable}"
+    run("bazel", "build", option, f"//examples/{name}:{name}")
+    program = pathlib.Path(run("bazel", "info", option, "bazel-bin").strip()) / "examples" / name / name
+    size = program.stat().st_size
+    with capsys.disabled():
+        print(f"\n{name}: {size / 2**20:.2f} MB")
+    assert size < limit
+    assert run(program) == printed
 
 
 def test_programs_hold_no_operator_that_they_do_not_call(programs):
