@@ -1,5 +1,5 @@
 """The static C++ programs of examples/digits: what is linked into them, how large they are, and that they do what
-train.py does. And programs of one call of a library (programs/): they are small.
+train.py does. And programs of one call of a library: they are small.
 """
 
 import os
@@ -14,6 +14,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits"
 LIMIT = 3 * 2**20  # bytes, stripped
 PROGRAMS = ("train_static", "infer_static")
+# Programs that call one operator: how many bytes they may have, and whether what they print is right.
+ONE_CALL = {
+    "examples/spectrum/spectrum": (2**20, lambda text: text == "5 cycles: 1.00\n20 cycles: 0.50\n"),
+    "tests/build/programs/solve": (1.5 * 2**20, lambda text: abs(float(text)) < 1e-14),
+}
 
 # What the programs call, and what those operators call in turn. A new name here is a question: does the program need
 # it?
@@ -60,22 +65,6 @@ def programs():
     return {target.rpartition(":")[2]: folder / target.rpartition(":")[2] for target in targets}
 
 
-# Of programs/: bytes, stripped, and what they print.
-ONE_CALL = {"solve": (1.5 * 2**20, lambda number: abs(number) < 1e-14), "rfft": (2**20, lambda number: number == 5.5)}
-
-
-def test_programs_of_one_call_are_small(capsys):
-    option = f"--repo_env=TESSERA_PYTHON={sys.executable}"
-    run("bazel", "build", option, *(f"//tests/build/programs:{name}" for name in ONE_CALL))
-    folder = pathlib.Path(run("bazel", "info", option, "bazel-bin").strip()) / "tests" / "build" / "programs"
-    for name, (limit, is_right) in ONE_CALL.items():
-        size = (folder / name).stat().st_size
-        with capsys.disabled():
-            print(f"\n{name}: {size / 2**20:.2f} MB")
-        assert size < limit, name
-        assert is_right(float(run(folder / name)))
-
-
 def names(program):
     return run("nm", "-C", "--defined-only", program).splitlines()
 
@@ -93,6 +82,20 @@ def test_programs_are_static_and_small(programs, capsys):
         assert size < LIMIT, name
         headers = run("readelf", "-l", programs[name])
         assert "INTERP" not in headers and "DYNAMIC" not in headers, name
+
+
+@pytest.mark.parametrize("name", ONE_CALL)
+def test_a_program_of_one_call_is_small(name, capsys):
+    limit, is_right = ONE_CALL[name]
+    option = f"--repo_env=TESSERA_PYTHON={sys.executable}"
+    folder, _, target = name.rpartition("/")
+    run("bazel", "build", option, f"//{folder}:{target}")
+    program = pathlib.Path(run("bazel", "info", option, "bazel-bin").strip()) / name
+    size = program.stat().st_size
+    with capsys.disabled():
+        print(f"\n{name}: {size / 2**20:.2f} MB")
+    assert size < limit
+    assert is_right(run(program))
 
 
 def test_programs_hold_no_operator_that_they_do_not_call(programs):
