@@ -6,7 +6,7 @@ import warnings
 
 import tessera
 from tessera._utils import ExceptionWrapper
-from tessera.utils.data._utils import MP_STATUS_CHECK_INTERVAL, transport
+from tessera.utils.data._utils import MP_STATUS_CHECK_INTERVAL, pipelines, transport
 from tessera.utils.data._utils.collate import default_collate, default_convert
 from tessera.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 from tessera.utils.data._utils.pin_memory import check_pinning_device
@@ -47,7 +47,7 @@ class DataLoader:
     Args:
         dataset: map-style or iterable dataset.
         batch_size: samples in a batch; None turns batching off.
-        shuffle: new random order in every pass.
+        shuffle: new random order in every pass; for pipelines: switches their shuffling steps on or off.
         sampler, batch_sampler: own source of indices, or of lists of indices.
         num_workers: worker processes; 0 loads in this process.
         collate_fn: list of samples -> batch (`default_collate`; `default_convert` of a sample without batching).
@@ -101,6 +101,8 @@ class DataLoader:
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
         self._dataset_kind = _DatasetKind.Iterable if isinstance(dataset, IterableDataset) else _DatasetKind.Map
+        if pipelines.is_pipe(dataset, only_iterated=True):
+            self.dataset, shuffle = pipelines.with_shuffling(dataset, shuffle), None
         if self._dataset_kind == _DatasetKind.Iterable:
             _check_iterable_options(shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler)
         shuffle = bool(shuffle)
@@ -273,6 +275,7 @@ class _BaseDataLoaderIter:
         self._pin_memory = _pins(loader)
         self._timeout = loader.timeout
         self._collate_fn = loader.collate_fn
+        self._shared_seed = pipelines.draw_seed(self._dataset, loader.generator)
         self._base_seed = int(tessera.empty((), dtype=tessera.int64).random_(generator=loader.generator).item())
         self._begin(loader)
 
@@ -323,6 +326,8 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         super().__init__(loader)
         if loader.timeout:
             raise AssertionError("_SingleProcessDataLoaderIter expects timeout == 0")
+        pipelines.share_among_machines(self._dataset)
+        pipelines.set_seeds(self._dataset, self._shared_seed)
         how = self._dataset, self._auto_collation, self._collate_fn, self._drop_last
         self._fetcher = _DatasetKind.create_fetcher(self._dataset_kind, *how)
 
@@ -342,7 +347,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._passes = 0
         self._ended = set()  # workers that were told to end
         self._workers, self._task_pipes, self._result_pipes = [], [], []
+        pipelines.share_among_machines(self._dataset)
         self._start_workers(loader)
+        self._shared_seed = pipelines.draw_seed(
+            self._dataset, loader.generator
+        )  # PyTorch's stream has one that is unused
         self._restart()
 
     def _start_workers(self, loader):
@@ -363,6 +372,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                     self._collate_fn,
                     self._drop_last,
                     self._base_seed,
+                    self._shared_seed,
                     loader.worker_init_fn,
                     number,
                     self._num_workers,
@@ -392,8 +402,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         """Begins another pass with the same workers; what is left of the last one is thrown away."""
         self._begin(loader)
         self._passes += 1
+        self._shared_seed = pipelines.draw_seed(self._dataset, loader.generator)
         for pipe in self._task_pipes:
-            pipe.send(_ResumeIteration(self._passes))
+            pipe.send(_ResumeIteration(self._passes, self._shared_seed))
         waiting = set(range(self._num_workers))
         while waiting:
             worker, (key, _) = self._receive()

@@ -8,7 +8,7 @@ import threading
 
 import tessera
 from tessera._utils import ExceptionWrapper
-from tessera.utils.data._utils import MP_STATUS_CHECK_INTERVAL, transport
+from tessera.utils.data._utils import MP_STATUS_CHECK_INTERVAL, pipelines, transport
 
 _worker_info = None
 
@@ -45,8 +45,8 @@ class _IterableDatasetStopIteration:
 class _ResumeIteration:
     """Begins a new pass in a persistent worker; sent back when the worker is ready."""
 
-    def __init__(self, number):
-        self.number = number
+    def __init__(self, number, shared_seed):
+        self.number, self.shared_seed = number, shared_seed
 
 
 def _seed(base_seed, worker_id):
@@ -111,6 +111,7 @@ def _worker_loop(
     collate_fn,
     drop_last,
     base_seed,
+    shared_seed,
     init_fn,
     worker_id,
     num_workers,
@@ -130,6 +131,8 @@ def _worker_loop(
     try:
         if init_fn is not None:
             init_fn(worker_id)
+        pipelines.share_among_workers(dataset, num_workers, worker_id)
+        pipelines.set_seeds(dataset, shared_seed)
         fetcher = make_fetcher(dataset_kind, dataset, auto_collation, collate_fn, drop_last)
     except Exception:
         failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
@@ -140,6 +143,7 @@ def _worker_loop(
         if isinstance(task, _ResumeIteration):
             ended = False
             try:
+                pipelines.set_seeds(dataset, task.shared_seed)
                 fetcher = make_fetcher(dataset_kind, dataset, auto_collation, collate_fn, drop_last)
             except Exception:
                 failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
