@@ -23,7 +23,8 @@ import tessera
 
 path, zipped = sys.argv[1], sys.argv[2] == "zip"
 for i in itertools.count():
-    tessera.save([tessera.full((1 << 17,), i), tessera.full((1 << 17,), i), i], path, _use_new_zipfile_serialization=zipped)
+    x = tessera.full((1 << 17,), i)
+    tessera.save([x, x.clone(), i], path, _use_new_zipfile_serialization=zipped)
     if i == 0:
         print("ready", flush=True)
 """
