@@ -181,7 +181,8 @@ def test_a_killed_worker(tmp_path, method, kind):
             continue
         if kind:
             errors = program.process.communicate(timeout=WAIT)[1]
-            assert program.process.returncode == 1 and "exited unexpectedly" in errors or "closed its pipe" in errors
+            assert program.process.returncode == 1
+            assert "exited unexpectedly" in errors or "closed its pipe" in errors, errors
         else:  # killed while it ended anyway, perhaps
             time.sleep(0.05)
             program.process.kill()

@@ -403,8 +403,8 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._begin(loader)
         self._passes += 1
         self._shared_seed = pipelines.draw_seed(self._dataset, loader.generator)
-        for pipe in self._task_pipes:
-            pipe.send(_ResumeIteration(self._passes, self._shared_seed))
+        for worker in range(self._num_workers):
+            self._tell(worker, _ResumeIteration(self._passes, self._shared_seed))
         waiting = set(range(self._num_workers))
         while waiting:
             worker, (key, _) = self._receive()
@@ -423,13 +423,23 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 break
         else:
             return
-        try:
-            self._task_pipes[worker].send((self._send_number, index))
-        except (BrokenPipeError, OSError):
-            self._report_dead_workers()
-            raise
+        self._tell(worker, (self._send_number, index))
         self._tasks[self._send_number] = [worker]
         self._send_number += 1
+
+    def _tell(self, worker, message):
+        try:
+            self._task_pipes[worker].send(message)
+        except OSError as error:
+            if message is not None:  # a worker that is told to end may have done so
+                self._report_closed_pipe(worker, error)
+
+    def _report_closed_pipe(self, worker, error):
+        """Ends the pass because of a worker that does not answer any more."""
+        self._workers[worker].join(1.0)
+        self._report_dead_workers()
+        self._shutdown_workers()
+        raise RuntimeError(f"DataLoader worker {worker} closed its pipe unexpectedly") from error
 
     def _report_dead_workers(self):
         dead = [
@@ -465,10 +475,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         try:
             return worker, transport.receive(self._result_pipes[worker], failed)
         except EOFError as error:
-            self._workers[worker].join(1.0)
-            self._report_dead_workers()
-            self._shutdown_workers()
-            raise RuntimeError(f"DataLoader worker {worker} closed its pipe unexpectedly") from error
+            self._report_closed_pipe(worker, error)
 
     def _skip_ended(self):
         """Moves to the next number that will have a result. False at the end of the pass."""
@@ -498,7 +505,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 self._active[worker] = False
                 if not self._persistent:
                     self._ended.add(worker)
-                    self._task_pipes[worker].send(None)
+                    self._tell(worker, None)
                 self._hand_out()
             elif number == self._next_number or not self._in_order:
                 del self._tasks[number]
