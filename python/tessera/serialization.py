@@ -716,6 +716,8 @@ def _make_unpickler(base, persistent_load):
                 token = _restricted.storage_type(name) if module in ("torch", "torch.storage") else None
                 if token is not None:
                     return token
+                if type(name) is str and name.startswith("torch."):  # "torch.channels_last", in whatever module
+                    module, name = "torch", name[len("torch.") :]
                 return super().find_class(_inside_module(module), name)
             return super().find_class(module, name)
 
