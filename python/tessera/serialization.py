@@ -224,7 +224,7 @@ def _restore_meta(storage, location):
 def __getattr__(name):
     from tessera import _serialization_tools as tools
 
-    if name not in tools.__all__:
+    if name not in tools.__all__ and not name.isupper() and name != "FileLike":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(tools, name)
 

@@ -3,6 +3,7 @@
 import itertools
 import os
 import warnings
+from collections.abc import Callable
 
 import tessera
 from tessera._utils import ExceptionWrapper
@@ -22,6 +23,10 @@ from tessera.utils.data.dataset import IterableDataset
 from tessera.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+
+
+_collate_fn_t = Callable[[list], object]
+_worker_init_fn_t = Callable[[int], None]
 
 
 class _DatasetKind:

@@ -55,9 +55,15 @@ def _seed(base_seed, worker_id):
     tessera.manual_seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
-        numpy.random.seed(numpy.random.SeedSequence(entropy).generate_state(4))
+        numpy.random.seed(_generate_state(base_seed, worker_id))
     return seed
+
+
+def _generate_state(base_seed, worker_id):
+    """Four numbers of 32 bits from which a worker seeds NumPy, which has to be there."""
+    from numpy.random import SeedSequence
+
+    return SeedSequence([worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]).generate_state(4).tolist()
 
 
 def _read_tasks(connection, tasks, parent, results):
