@@ -34,6 +34,24 @@ class StorageType:
     __repr__ = __str__
 
 
+def _aliases():
+    """Types of arguments of save and load, for annotations."""
+    import os
+    from collections.abc import Callable
+    from typing import IO
+
+    place = tessera.device | str
+    restore = Callable[[tessera.UntypedStorage, str], tessera.UntypedStorage | None]
+    files = str | os.PathLike[str] | IO[bytes]
+    return {"MAP_LOCATION": restore | place | dict[str, str] | None, "FileLike": files, "FILE_LIKE": files}
+
+
+def __getattr__(name):
+    if name in ("MAP_LOCATION", "FileLike", "FILE_LIKE"):
+        return _aliases()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def mkdtemp():
     """A context whose value is the path of a new folder, which is removed with all that is in it at the end."""
     return tempfile.TemporaryDirectory(prefix="tessera-")

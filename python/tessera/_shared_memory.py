@@ -14,7 +14,6 @@ import collections
 import gc
 import os
 import resource
-import tempfile
 import threading
 import weakref
 
@@ -35,6 +34,8 @@ def set_strategy(name):
     global _strategy
     if name not in STRATEGIES:
         raise AssertionError(f"a sharing strategy is one of {', '.join(STRATEGIES)}, but got {name!r}")
+    if name == "file_system":
+        _tracker().ensure_running()  # one for this process and those that it is going to fork
     _strategy = name
 
 
@@ -174,16 +175,19 @@ def _tracker():
     return resource_tracker
 
 
-def _track(path):
+def _new_path():
+    """A path for a link, which the tracker knows before there is one."""
+    path = f"{_FOLDER}/torch_{os.getpid()}_{os.urandom(8).hex()}"
     _tracker().register(path[len(_FOLDER) :], "shared_memory")
+    return path
 
 
 def unlink(path):
-    """Removes a link of a named file."""
+    """Removes a link of a named file, if it is there."""
     try:
         os.unlink(path)
-    except FileNotFoundError:  # the tracker, or somebody by hand
-        return
+    except FileNotFoundError:  # not made yet, or gone by somebody's hand
+        pass
     _tracker().unregister(path[len(_FOLDER) :], "shared_memory")
 
 
@@ -201,12 +205,14 @@ _unlink_at_exit.process = None
 
 def _named_file(size):
     """(descriptor, path) of a new file with so many bytes of memory behind it. Raises: OSError where there is none."""
-    descriptor, path = tempfile.mkstemp(prefix=f"torch_{os.getpid()}_", dir=_FOLDER)
+    path = _new_path()
+    descriptor = -1
     try:
-        _track(path)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         os.posix_fallocate(descriptor, 0, size)  # an error now, not a signal at the first write
     except BaseException:
-        os.close(descriptor)
+        if descriptor >= 0:
+            os.close(descriptor)
         unlink(path)
         raise
     return descriptor, path
@@ -308,9 +314,12 @@ def link_to_send(region):
     """Another name of a named file, for a message; the receiver unlinks it. Raises: FileNotFoundError if the process
     that made the file has ended.
     """
-    path = f"{_FOLDER}/torch_{os.getpid()}_{os.urandom(8).hex()}"
-    os.link(region.path, path)
-    _track(path)
+    path = _new_path()
+    try:
+        os.link(region.path, path)
+    except BaseException:
+        unlink(path)
+        raise
     return path
 
 

@@ -143,6 +143,46 @@ def _rebuild_wrapper_subclass(cls, dtype, size, stride, storage_offset, layout, 
     )
 
 
+def _element_size(dtype):
+    """Bytes of an element of a dtype. RuntimeError for anything else."""
+    if not isinstance(dtype, tessera.dtype):
+        raise RuntimeError(f"expected torch.dtype, but got {type(dtype)}")
+    return dtype.itemsize
+
+
+def _get_available_device_type():
+    """The kind of accelerator that can be used, such as "cuda"; None without one."""
+    accelerator = tessera.accelerator.current_accelerator(check_available=True)
+    return None if accelerator is None else accelerator.type
+
+
+def _get_device_module(device_type):
+    """The module of functions for a kind of device. RuntimeError for one that has none."""
+    return tessera.get_device_module(device_type)
+
+
+def _get_device_index(device, optional=False, allow_cpu=False):
+    """The number of a device: itself if it is an int, -1 for the CPU where that is allowed.
+
+    optional: a device without a number (and None) is that which is selected; None where there is no accelerator.
+
+    Raises: ValueError for the CPU where it is not allowed, and where there is no number.
+    """
+    if isinstance(device, int):
+        return device
+    device = tessera.device(device) if isinstance(device, str) else device
+    if isinstance(device, tessera.device):
+        if device.type == "cpu":
+            if not allow_cpu:
+                raise ValueError(f"Expected a non cpu device, but got: {device}")
+            return -1
+        if device.index is not None:
+            return device.index
+    if not optional:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got:{device}")
+    return tessera.accelerator.current_device_index() if tessera.accelerator.is_available() else None
+
+
 def _get_obj_state(obj):
     """Attributes that a subclass or a user put on a tensor: a dict, (dict, slots) or None."""
     getstate = getattr(type(obj), "__getstate__", None)

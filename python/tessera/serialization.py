@@ -224,7 +224,7 @@ def _restore_meta(storage, location):
 def __getattr__(name):
     from tessera import _serialization_tools as tools
 
-    if name not in tools.__all__:
+    if name not in tools.__all__ and not name.isupper() and name != "FileLike":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(tools, name)
 
@@ -716,6 +716,8 @@ def _make_unpickler(base, persistent_load):
                 token = _restricted.storage_type(name) if module in ("torch", "torch.storage") else None
                 if token is not None:
                     return token
+                if type(name) is str and name.startswith("torch."):  # "torch.channels_last", in whatever module
+                    module, name = "torch", name[len("torch.") :]
                 return super().find_class(_inside_module(module), name)
             return super().find_class(module, name)
 

@@ -428,6 +428,26 @@ def test_a_worker_that_is_killed_while_it_waits_to_send():
     assert settled_descriptors() == before
 
 
+@pytest.mark.parametrize("moment", ["between passes", "in a pass"])
+def test_tasks_for_a_worker_that_was_killed(moment):
+    """Its pipe is found closed before its end is known."""
+    loader = DataLoader(Images(40), batch_size=4, num_workers=2, persistent_workers=True)
+    iterator = iter(loader)
+    labels = [label for _, label in iterator]
+    assert len(labels) == 10
+    if moment == "in a pass":
+        iterator = iter(loader)
+    dead = iterator._workers[0]
+    is_alive, answers = dead.is_alive, iter([True])
+    os.kill(dead.pid, signal.SIGKILL)
+    _wait_until(lambda: not _runs(dead.pid))
+    dead.is_alive = lambda: next(answers, None) or is_alive()  # as before the process is reaped
+    with pytest.raises(RuntimeError, match=rf"pid\(s\) {dead.pid}\) exited unexpectedly|closed its pipe"):
+        for _ in iter(loader) if moment == "between passes" else iterator:
+            pass
+    assert not any(worker.is_alive() for worker in iterator._workers)
+
+
 def test_workers_that_wait_to_send_end_by_themselves():
     """Though each holds the ends of the pipes that were there when it was forked."""
     iterators = [loader_that_fills_pipes(), loader_that_fills_pipes()]

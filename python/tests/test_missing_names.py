@@ -144,6 +144,7 @@ ONLY_RAISE = {
     "tessera._library.registration.FakeImplCtx.new_dynamic_size": "sizes that depend on data: meta tensors, for which "
     "fake implementations run, have numbers as sizes",
     "tessera._library.schema.infer_schema.fail": "the error of its neighbours",
+    "tessera._serialization_tools.validate_hpu_device": "there are no such devices, which is what it says",
     "tessera._tensor.reinforce": "documented as removed",
     "tessera._utils.ExceptionWrapper.reraise": "raises what it holds",
     "tessera.autograd.function.Function.__call__": CALLED,
@@ -184,6 +185,7 @@ ONLY_RAISE = {
     "tessera.utils.benchmark.utils.timer.Timer.autorange": "documented: refuses, and says what to call",
     "tessera.utils.benchmark.utils.timer.Timer.repeat": "documented: refuses, and says what to call",
     "tessera.utils.data.dataloader._BaseDataLoaderIter._next_data": ABSTRACT,
+    "tessera.utils.data.datapipes.utils.common._raise": "what os.walk calls with an error",
     "tessera.utils.data.dataset.Dataset.__getitem__": ABSTRACT,
     "tessera.utils.data.dataset.IterableDataset.__iter__": ABSTRACT,
     "tessera.utils.data.sampler.Sampler.__iter__": ABSTRACT,

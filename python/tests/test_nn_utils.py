@@ -235,3 +235,36 @@ def test_pickled_modules_hold_what_other_implementations_read():
     hooked = utils.spectral_norm(linear())
     (hook,) = hooked._load_state_dict_pre_hooks.values()
     assert type(hook).__module__ == nn.Module.__module__
+
+
+def test_members_by_dotted_names():
+    from tessera.nn.utils._named_member_accessor import NamedMemberAccessor, set_tensor, swap_submodule, swap_tensor
+
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    access = NamedMemberAccessor(net)
+    old, new = net[0].weight, tessera.zeros(3, 2)
+    assert access.swap_tensor("0.weight", new) is old and net[0].weight is new is access.get_tensor("0.weight")
+    access.set_tensors(["0.weight", "1.running_mean"], [old, new[:, 0]])
+    assert net[1].running_mean.equal(new[:, 0]) and access.get_tensors(["0.weight"]) == [old]
+    assert access.check_keys(["0.weight", "nosuch"]) == (sorted(set(net.state_dict()) - {"0.weight"}), ["nosuch"])
+    with pytest.raises(AttributeError):
+        access.swap_tensors_dict({"0.weight": new, "0.nosuch": new})
+    assert net[0].weight is old  # all or none
+    before, missing = access.swap_tensors_dict({"0.weight": new, "0.extra": new}, allow_missing=True)
+    assert before["0.weight"] is old and missing == ["0.extra"] and net[0].extra is new
+    assert access.swap_tensors(before, before.values(), allow_missing=True)[0] is new and not hasattr(net[0], "extra")
+    access.del_tensor("0.bias")
+    assert "0.bias" not in dict(access.named_tensors())
+    set_tensor(net[0], "bias", new[:, 0])
+    assert swap_tensor(net[0], "bias", new[:, 1]).equal(new[:, 0])
+    layer = nn.Identity()
+    assert isinstance(access.swap_submodule("1", layer), nn.BatchNorm1d) and access.get_submodule("1") is layer
+    for error, call in (
+        (KeyError, lambda: swap_tensor(net, "0.weight", new)),
+        (KeyError, lambda: swap_submodule(net, "5", layer)),
+        (TypeError, lambda: access.set_tensor("0.weight", 3)),
+        (TypeError, lambda: access.get_tensor("0.training")),
+        (ValueError, lambda: access.set_tensors(["0.weight"], [])),
+    ):
+        with pytest.raises(error):
+            call()

@@ -214,3 +214,21 @@ def test_random_state_round_trip():
         tessera.set_rng_state([1])
     with pytest.raises(RuntimeError):
         tessera.set_rng_state(state[:-1])
+
+
+def test_small_helpers_that_libraries_use():
+    from tessera import _utils
+    from tessera.utils.data._utils.worker import _generate_state
+
+    index = _utils._get_device_index
+    assert index(3) == 3 and index("cuda:1") == 1 and index("cpu", allow_cpu=True) == -1
+    for device, options in (("cpu", {}), ("cuda", {}), (None, {"allow_cpu": True})):
+        with pytest.raises(ValueError, match="but got: ?"):
+            index(device, **options)
+    if not tessera.cuda.is_available():
+        assert index(None, optional=True) is None and _utils._get_available_device_type() is None
+    assert _utils._get_device_module("cpu") is tessera.cpu and _utils._element_size(tessera.float64) == 8
+    with pytest.raises(RuntimeError, match="expected torch.dtype"):
+        _utils._element_size(3)
+    assert _generate_state(12345678901234, 3) == [2677634501, 810098766, 226270600, 4115140591]
+    assert tessera.serialization.MAP_LOCATION and tessera.optim.optimizer._params_t

@@ -93,6 +93,9 @@ def uniform_(tensor, a=0.0, b=1.0, generator=None):
     return tensor.uniform_(a, b, generator=generator)
 
 
+_no_grad_uniform_ = uniform_
+
+
 @overridable
 @_without_gradients
 def normal_(tensor, mean=0.0, std=1.0, generator=None):

@@ -26,11 +26,12 @@ required = _RequiredParameter()
 
 def __getattr__(name):
     # type aliases, built only for those who ask
-    if name in ("ParamsT", "StateDict", "Args", "Kwargs"):
+    if name in ("ParamsT", "_params_t", "StateDict", "Args", "Kwargs"):
         from typing import Any, Dict, Iterable, Tuple, Union
 
         aliases = {
             "ParamsT": Union[Iterable[Tensor], Iterable[Dict[str, Any]], Iterable[Tuple[str, Tensor]]],
+            "_params_t": Union[Iterable[Tensor], Iterable[Dict[str, Any]]],
             "StateDict": Dict[str, Any],
             "Args": Tuple[Any, ...],
             "Kwargs": Dict[str, Any],

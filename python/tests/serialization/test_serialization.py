@@ -355,3 +355,13 @@ def test_storages_are_cast_to_small_floats():
         small = getattr(storage, name)()
         assert small.dtype is getattr(tessera, name) and len(small) == 2 and small[0] == 1.0
         assert len(getattr(storage.untyped(), name)()) == 8
+
+
+def test_names_that_begin_with_the_package():
+    """As PyTorch writes memory formats under protocol 4: a dotted name in the module where it met the package."""
+    pickled = (
+        b"\x80\x04]\x94(\x8c\x0ctorch._utils\x94\x8c\x13torch.channels_last\x94\x93\x94\x8c\x13torch.serialization\x94"
+        b"\x8c\x0b_get_layout\x94\x93\x94\x8c\rtorch.strided\x94\x85\x94R\x94e."
+    )
+    value = tessera.load(archive(pickled), weights_only=False)
+    assert value == [tessera.channels_last, tessera.strided]

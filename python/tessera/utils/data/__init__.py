@@ -1,5 +1,6 @@
 """Datasets, samplers and the DataLoader."""
 
+from tessera._lazy import attach as _attach
 from tessera.utils.data._utils.worker import get_worker_info
 from tessera.utils.data.dataloader import DataLoader, _DatasetKind, default_collate, default_convert
 from tessera.utils.data.dataset import (
@@ -22,14 +23,32 @@ from tessera.utils.data.sampler import (
     WeightedRandomSampler,
 )
 
+_PIPES = {
+    "DFIterDataPipe": "datapipes.datapipe",
+    "DataChunk": "datapipes.datapipe",
+    "IterDataPipe": "datapipes.datapipe",
+    "MapDataPipe": "datapipes.datapipe",
+    "argument_validation": "datapipes._typing",
+    "functional_datapipe": "datapipes._decorator",
+    "guaranteed_datapipes_determinism": "datapipes._decorator",
+    "non_deterministic": "datapipes._decorator",
+    "runtime_validation": "datapipes._typing",
+    "runtime_validation_disabled": "datapipes._typing",
+}
+__getattr__, __dir__ = _attach(__name__, _PIPES)
+
 __all__ = [
     "BatchSampler",
     "ChainDataset",
     "ConcatDataset",
+    "DFIterDataPipe",
+    "DataChunk",
     "DataLoader",
     "Dataset",
     "DistributedSampler",
+    "IterDataPipe",
     "IterableDataset",
+    "MapDataPipe",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
@@ -39,8 +58,14 @@ __all__ = [
     "TensorDataset",
     "WeightedRandomSampler",
     "_DatasetKind",
+    "argument_validation",
     "default_collate",
     "default_convert",
+    "functional_datapipe",
     "get_worker_info",
+    "guaranteed_datapipes_determinism",
+    "non_deterministic",
     "random_split",
+    "runtime_validation",
+    "runtime_validation_disabled",
 ]

@@ -3,10 +3,11 @@
 import itertools
 import os
 import warnings
+from collections.abc import Callable
 
 import tessera
 from tessera._utils import ExceptionWrapper
-from tessera.utils.data._utils import MP_STATUS_CHECK_INTERVAL, transport
+from tessera.utils.data._utils import MP_STATUS_CHECK_INTERVAL, pipelines, transport
 from tessera.utils.data._utils.collate import default_collate, default_convert
 from tessera.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
 from tessera.utils.data._utils.pin_memory import check_pinning_device
@@ -22,6 +23,10 @@ from tessera.utils.data.dataset import IterableDataset
 from tessera.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
+
+
+_collate_fn_t = Callable[[list], object]
+_worker_init_fn_t = Callable[[int], None]
 
 
 class _DatasetKind:
@@ -47,7 +52,7 @@ class DataLoader:
     Args:
         dataset: map-style or iterable dataset.
         batch_size: samples in a batch; None turns batching off.
-        shuffle: new random order in every pass.
+        shuffle: new random order in every pass; for pipelines: switches their shuffling steps on or off.
         sampler, batch_sampler: own source of indices, or of lists of indices.
         num_workers: worker processes; 0 loads in this process.
         collate_fn: list of samples -> batch (`default_collate`; `default_convert` of a sample without batching).
@@ -101,6 +106,8 @@ class DataLoader:
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
         self._dataset_kind = _DatasetKind.Iterable if isinstance(dataset, IterableDataset) else _DatasetKind.Map
+        if pipelines.is_pipe(dataset, only_iterated=True):
+            self.dataset, shuffle = pipelines.with_shuffling(dataset, shuffle), None
         if self._dataset_kind == _DatasetKind.Iterable:
             _check_iterable_options(shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler)
         shuffle = bool(shuffle)
@@ -273,6 +280,7 @@ class _BaseDataLoaderIter:
         self._pin_memory = _pins(loader)
         self._timeout = loader.timeout
         self._collate_fn = loader.collate_fn
+        self._shared_seed = pipelines.draw_seed(self._dataset, loader.generator)
         self._base_seed = int(tessera.empty((), dtype=tessera.int64).random_(generator=loader.generator).item())
         self._begin(loader)
 
@@ -323,6 +331,8 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
         super().__init__(loader)
         if loader.timeout:
             raise AssertionError("_SingleProcessDataLoaderIter expects timeout == 0")
+        pipelines.share_among_machines(self._dataset)
+        pipelines.set_seeds(self._dataset, self._shared_seed)
         how = self._dataset, self._auto_collation, self._collate_fn, self._drop_last
         self._fetcher = _DatasetKind.create_fetcher(self._dataset_kind, *how)
 
@@ -342,7 +352,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._passes = 0
         self._ended = set()  # workers that were told to end
         self._workers, self._task_pipes, self._result_pipes = [], [], []
+        pipelines.share_among_machines(self._dataset)
         self._start_workers(loader)
+        self._shared_seed = pipelines.draw_seed(
+            self._dataset, loader.generator
+        )  # PyTorch's stream has one that is unused
         self._restart()
 
     def _start_workers(self, loader):
@@ -363,6 +377,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                     self._collate_fn,
                     self._drop_last,
                     self._base_seed,
+                    self._shared_seed,
                     loader.worker_init_fn,
                     number,
                     self._num_workers,
@@ -392,8 +407,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         """Begins another pass with the same workers; what is left of the last one is thrown away."""
         self._begin(loader)
         self._passes += 1
-        for pipe in self._task_pipes:
-            pipe.send(_ResumeIteration(self._passes))
+        self._shared_seed = pipelines.draw_seed(self._dataset, loader.generator)
+        for worker in range(self._num_workers):
+            self._tell(worker, _ResumeIteration(self._passes, self._shared_seed))
         waiting = set(range(self._num_workers))
         while waiting:
             worker, (key, _) = self._receive()
@@ -412,13 +428,23 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 break
         else:
             return
-        try:
-            self._task_pipes[worker].send((self._send_number, index))
-        except (BrokenPipeError, OSError):
-            self._report_dead_workers()
-            raise
+        self._tell(worker, (self._send_number, index))
         self._tasks[self._send_number] = [worker]
         self._send_number += 1
+
+    def _tell(self, worker, message):
+        try:
+            self._task_pipes[worker].send(message)
+        except OSError as error:
+            if message is not None:  # a worker that is told to end may have done so
+                self._report_closed_pipe(worker, error)
+
+    def _report_closed_pipe(self, worker, error):
+        """Ends the pass because of a worker that does not answer any more."""
+        self._workers[worker].join(1.0)
+        self._report_dead_workers()
+        self._shutdown_workers()
+        raise RuntimeError(f"DataLoader worker {worker} closed its pipe unexpectedly") from error
 
     def _report_dead_workers(self):
         dead = [
@@ -454,10 +480,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         try:
             return worker, transport.receive(self._result_pipes[worker], failed)
         except EOFError as error:
-            self._workers[worker].join(1.0)
-            self._report_dead_workers()
-            self._shutdown_workers()
-            raise RuntimeError(f"DataLoader worker {worker} closed its pipe unexpectedly") from error
+            self._report_closed_pipe(worker, error)
 
     def _skip_ended(self):
         """Moves to the next number that will have a result. False at the end of the pass."""
@@ -487,7 +510,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 self._active[worker] = False
                 if not self._persistent:
                     self._ended.add(worker)
-                    self._task_pipes[worker].send(None)
+                    self._tell(worker, None)
                 self._hand_out()
             elif number == self._next_number or not self._in_order:
                 del self._tasks[number]

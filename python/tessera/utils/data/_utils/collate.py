@@ -2,6 +2,7 @@
 
 import collections.abc
 import copy
+import re
 import sys
 
 import tessera
@@ -9,6 +10,7 @@ import tessera
 default_collate_err_msg_format = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 )
+np_str_obj_array_pattern = re.compile("[SaUO]")  # kinds of arrays that can't become tensors
 
 
 def _numpy():

@@ -8,7 +8,7 @@ import threading
 
 import tessera
 from tessera._utils import ExceptionWrapper
-from tessera.utils.data._utils import MP_STATUS_CHECK_INTERVAL, transport
+from tessera.utils.data._utils import MP_STATUS_CHECK_INTERVAL, pipelines, transport
 
 _worker_info = None
 
@@ -45,8 +45,8 @@ class _IterableDatasetStopIteration:
 class _ResumeIteration:
     """Begins a new pass in a persistent worker; sent back when the worker is ready."""
 
-    def __init__(self, number):
-        self.number = number
+    def __init__(self, number, shared_seed):
+        self.number, self.shared_seed = number, shared_seed
 
 
 def _seed(base_seed, worker_id):
@@ -55,9 +55,15 @@ def _seed(base_seed, worker_id):
     tessera.manual_seed(seed)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        entropy = [worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]
-        numpy.random.seed(numpy.random.SeedSequence(entropy).generate_state(4))
+        numpy.random.seed(_generate_state(base_seed, worker_id))
     return seed
+
+
+def _generate_state(base_seed, worker_id):
+    """Four numbers of 32 bits from which a worker seeds NumPy, which has to be there."""
+    from numpy.random import SeedSequence
+
+    return SeedSequence([worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0]).generate_state(4).tolist()
 
 
 def _read_tasks(connection, tasks, parent, results):
@@ -111,6 +117,7 @@ def _worker_loop(
     collate_fn,
     drop_last,
     base_seed,
+    shared_seed,
     init_fn,
     worker_id,
     num_workers,
@@ -130,6 +137,8 @@ def _worker_loop(
     try:
         if init_fn is not None:
             init_fn(worker_id)
+        pipelines.share_among_workers(dataset, num_workers, worker_id)
+        pipelines.set_seeds(dataset, shared_seed)
         fetcher = make_fetcher(dataset_kind, dataset, auto_collation, collate_fn, drop_last)
     except Exception:
         failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")
@@ -140,6 +149,7 @@ def _worker_loop(
         if isinstance(task, _ResumeIteration):
             ended = False
             try:
+                pipelines.set_seeds(dataset, task.shared_seed)
                 fetcher = make_fetcher(dataset_kind, dataset, auto_collation, collate_fn, drop_last)
             except Exception:
                 failure = ExceptionWrapper(where=f"in DataLoader worker process {worker_id}")

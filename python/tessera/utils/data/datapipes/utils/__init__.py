@@ -1,0 +1,5 @@
+"""Helpers of steps: files, decoders."""
+
+from tessera._lazy import attach as _attach
+
+__getattr__, __dir__ = _attach(__name__)
