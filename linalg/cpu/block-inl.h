@@ -41,8 +41,8 @@ HWY_INLINE void solve_rows(int64_t i, const T* l, int64_t ldl, const T* inverse_
       return W::load(p);
   };
   V acc[kRows][kColumns];
-  TESSERA_UNROLL for (int r = 0; r < kRows; ++r)
-    TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) acc[r][c] = load(x + (i + r) * ldx + c * kStep);
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) acc[r][c] =
+      load(x + (i + r) * ldx + c * kStep);
   for (int64_t p = 0; p < i; ++p) {
     typename W::Source s[kColumns];
     TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) s[c] = W::source(load(x + p * ldx + c * kStep));
@@ -59,8 +59,8 @@ HWY_INLINE void solve_rows(int64_t i, const T* l, int64_t ldl, const T* inverse_
       else
         W::store(acc[r][c], x + (i + r) * ldx + c * kStep);
       const auto s = W::source(acc[r][c]);
-      TESSERA_UNROLL for (int q = r + 1; q < kRows; ++q)
-        acc[q][c] = W::sub_product(acc[q][c], s, W::factor(l[(i + q) * ldl + i + r]));
+      TESSERA_UNROLL for (int q = r + 1; q < kRows; ++q) acc[q][c] =
+          W::sub_product(acc[q][c], s, W::factor(l[(i + q) * ldl + i + r]));
     }
   }
 }
@@ -98,8 +98,8 @@ HWY_INLINE void update_tile(int64_t k, const T* a, int64_t lda, const T* b, int6
       return W::load(p);
   };
   typename W::V acc[kColumns][kVectors];
-  TESSERA_UNROLL for (int j = 0; j < kColumns; ++j)
-    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) acc[j][v] = load(c + j * ldc + v * kStep);
+  TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) acc[j][v] =
+      load(c + j * ldc + v * kStep);
   for (int64_t p = 0; p < k; ++p) {
     typename W::Source s[kVectors];
     TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) s[v] = W::source(load(a + p * lda + v * kStep));

@@ -483,7 +483,9 @@ void ops_header(const Library& library, const Family& family, Files* files) {
 // fft_rfft is fft::rfft, too. A module of another name than the library's lies within it: signal::windows::hann. In the
 // library's header alone, so that its own sources call what they name.
 std::string namespaces(const Library& library) {
-  if (library.package != library.name) return "";  // the core's and nn's tables name modules of other libraries
+  // The core's and nn's tables name modules of other libraries. A header of another name leaves the namespace to one
+  // that gathers it from several libraries (op_names in tools/bazel/op_library.bzl).
+  if (library.package != library.name || library.header != absl::StrCat(library.name, ".h")) return "";
   std::map<std::string, std::string> by_module;
   for (const Family& family : library.families)
     for (const auto& e : family.entries)

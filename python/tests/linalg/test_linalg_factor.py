@@ -246,7 +246,11 @@ def test_bad_input(call, match):
 
 def test_out_arguments():
     a, b = regular(2, 4, 4), random(2, 4, 2)
-    for out in (torch.empty(0, dtype=a.dtype), torch.empty(2, 4, 4, dtype=a.dtype).mT, torch.empty(2, 4, 8, dtype=a.dtype)[..., ::2]):
+    for out in (
+        torch.empty(0, dtype=a.dtype),
+        torch.empty(2, 4, 4, dtype=a.dtype).mT,
+        torch.empty(2, 4, 8, dtype=a.dtype)[..., ::2],
+    ):
         assert L.inv(a, out=out) is out
         close(out, L.inv(a))
     x = torch.empty(2, 2, 4, dtype=a.dtype).mT
@@ -318,7 +322,11 @@ def test_meta():
     assert L.inv(a).shape == (2, 3, 3) and L.solve(a, a[0]).shape == (2, 3, 3)
     P, lower, U = L.lu(torch.empty(3, 5, device="meta"))
     assert P.shape == (3, 3) and lower.shape == (3, 3) and U.shape == (3, 5)
-    assert L.cholesky(a).is_meta and L.det(a).shape == (2,) and L.slogdet(a.to(torch.complex64)).logabsdet.dtype == torch.float32
+    assert (
+        L.cholesky(a).is_meta
+        and L.det(a).shape == (2,)
+        and L.slogdet(a.to(torch.complex64)).logabsdet.dtype == torch.float32
+    )
 
 
 def test_gradcheck_of_large_and_complex():
