@@ -1,9 +1,9 @@
 """Calls random operators with random arguments, and prints how many calls returned and how many raised what.
 
-    python random_calls.py --calls N --seed S [--only REGEX] [--forward] [--vmap]
+    python random_calls.py --calls N --seed S [--only REGEX] [--forward] [--transforms vmap|jvp|nested]
 
-With --forward half of the tensors that can have a tangent have one. With --vmap some tensors of each call get a batch,
-and the call runs under vmap, some of them in grad as well.
+With --forward half of the tensors that can have a tangent have one. With --transforms each call runs inside of vmap
+(some tensors get a batch) or jvp, a part of them in a second transform, or inside of two or three of all kinds.
 
 Every exception must be one that the documents name; anything else is an AssertionError that shows the call. A crash
 shows itself: test_random_calls.py runs this in
@@ -21,7 +21,7 @@ import warnings
 import tessera
 import tessera.autograd.forward_ad as fwAD
 from tessera._ops import FunctionSchema, ops
-from tessera.func import vjp, vmap
+from tessera.func import functionalize, jvp, linearize, vjp, vmap
 
 ALLOWED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
 # Operators that work on the process or other people's memory rather than on values.
@@ -210,23 +210,52 @@ def operators(only):
     return found
 
 
-def in_transforms(rng, op, positional, keywords):
-    """The call under vmap, with a batch of two in some of its tensors."""
-    tensors, dims = [], []
-    values = [*positional, *keywords.values()]
-    for value in values:
-        if isinstance(value, tessera.Tensor):
-            mapped = rng.random() < 0.7
-            dims.append(rng.randrange(-value.dim() - 1, value.dim() + 1) if mapped else None)
-            tensors.append(tessera.stack([value.detach()] * 2, dims[-1]) if mapped else value.detach())
-    if all(d is None for d in dims):
-        raise ValueError("nothing to map")
-    function = _results_of(op, positional, keywords)
-    if rng.random() < 0.3:
-        inner = function
-        function = lambda *t: vjp_of_sum(inner, *t)
-    randomness = rng.choice(("error", "same", "different"))
-    return vmap(function, tuple(dims), randomness=randomness)(*tensors)
+KINDS = ("vmap", "jvp", "vjp", "linearize", "functionalize")
+
+
+def chosen_kinds(rng, mode):
+    """The transforms of one call, the outermost first."""
+    if mode == "nested":
+        return rng.choices(KINDS, k=rng.choice((2, 2, 3)))
+    return [mode] if rng.random() < 0.7 else [mode, rng.choice(KINDS[2:])]
+
+
+def in_transforms(rng, kinds, op, positional, keywords):
+    """The call, as a function of its tensors, inside of these transforms."""
+    tensors = [v.detach() for v in (*positional, *keywords.values()) if isinstance(v, tessera.Tensor)]
+    if not tensors:
+        raise ValueError("nothing to transform")
+    return _transformed(rng, kinds, _results_of(op, positional, keywords), tensors)
+
+
+def _transformed(rng, kinds, function, tensors):
+    if not kinds:
+        return function(*tensors)
+    inner = lambda *t: _transformed(rng, kinds[1:], function, t)
+    if kinds[0] == "vmap":
+        dims = [rng.randrange(-t.dim() - 1, t.dim() + 1) if rng.random() < 0.7 else None for t in tensors]
+        batch = [t if dim is None else tessera.stack([t] * 2, dim) for t, dim in zip(tensors, dims)]
+        randomness = rng.choice(("error", "same", "different"))
+        return vmap(inner, tuple(dims), randomness=randomness)(*batch)
+    if kinds[0] == "functionalize":
+        return functionalize(inner, remove=rng.choice(("mutations", "mutations_and_views")))(*tensors)
+    floats = [i for i, t in enumerate(tensors) if t.is_floating_point() or t.is_complex()]
+    moved = [i for i in floats if rng.random() < 0.7] or floats[:1]
+
+    def of_moved(*x):
+        full = list(tensors)
+        for i, t in zip(moved, x):
+            full[i] = t
+        return inner(*full)
+
+    primals = tuple(tensors[i] for i in moved)
+    tangents = tuple(tessera.ones_like(t) for t in primals)
+    if kinds[0] == "jvp":
+        return jvp(of_moved, primals, tangents, strict=rng.random() < 0.1)[1]
+    if kinds[0] == "linearize":
+        return linearize(of_moved, *primals)[1](*tangents)
+    result, pull = vjp(lambda *x: _first(of_moved(*x)), *primals)
+    return pull(tessera.ones_like(result))
 
 
 def _results_of(op, positional, keywords):
@@ -239,16 +268,11 @@ def _results_of(op, positional, keywords):
     return call
 
 
-def vjp_of_sum(function, *tensors):
-    result, pull = vjp(lambda x: _first(function(x, *tensors[1:])), tensors[0])
-    return pull(tessera.ones_like(result))[0]
-
-
 def _first(result):
     return _first(result[0]) if isinstance(result, (tuple, list)) and result else result
 
 
-def run(calls, seed, only, log, forward=False, mapped=False):
+def run(calls, seed, only, log, forward=False, transforms=None):
     rng = random.Random(seed)
     tessera.manual_seed(seed)
     table = operators(only)
@@ -272,13 +296,14 @@ def run(calls, seed, only, log, forward=False, mapped=False):
                 keywords[argument.name] = value
             else:
                 positional.append(value)
+        kinds = chosen_kinds(rng, transforms) if transforms else []
         if log:
             with open(log, "w") as file:
-                file.write(f"{schema}\n{positional!r}\n{keywords!r}\n")
+                file.write(f"{schema}\n{positional!r}\n{keywords!r}\n{kinds}\n")
         signal.alarm(60)
         result = None
         try:
-            result = in_transforms(rng, op, positional, keywords) if mapped else op(*positional, **keywords)
+            result = in_transforms(rng, kinds, op, positional, keywords) if kinds else op(*positional, **keywords)
             counts["returned"] += 1
             if rng.random() < 0.05:
                 repr(result)
@@ -303,6 +328,7 @@ def run(calls, seed, only, log, forward=False, mapped=False):
             )
             fwAD.exit_dual_level()
         signal.alarm(0)
+        assert not tessera._C._func._levels() and not (kinds and not tessera.is_grad_enabled())
     return counts
 
 
@@ -313,13 +339,13 @@ def main():
     ap.add_argument("--only")
     ap.add_argument("--log")
     ap.add_argument("--forward", action="store_true")
-    ap.add_argument("--vmap", action="store_true")
+    ap.add_argument("--transforms", choices=("vmap", "jvp", "nested"))
     opts = ap.parse_args()
     warnings.simplefilter("ignore")
     resource.setrlimit(
         resource.RLIMIT_AS, (4 << 30, 4 << 30)
     )  # what asks for more memory is refused, not granted slowly
-    counts = run(opts.calls, opts.seed, opts.only, opts.log, opts.forward, opts.vmap)
+    counts = run(opts.calls, opts.seed, opts.only, opts.log, opts.forward, opts.transforms)
     for name, count in counts.most_common():
         print(name, count)
 

@@ -16,7 +16,10 @@ CALLS = int(os.environ.get("TESSERA_RANDOM_CALLS", "4000"))
 PER_PROCESS = 2000
 
 
-@pytest.mark.parametrize("options", [[], ["--forward"], ["--vmap"]], ids=["plain", "forward", "vmap"])
+MODES = {"plain": [], "forward": ["--forward"], **{m: ["--transforms", m] for m in ("vmap", "jvp", "nested")}}
+
+
+@pytest.mark.parametrize("options", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("seed", range(max(1, CALLS // PER_PROCESS)))
 def test_random_calls(seed, options, tmp_path):
     log = tmp_path / "last_call.txt"
