@@ -187,6 +187,7 @@ CONSTRAINTS = {
     "conv2d": [Given(input=floats(1, 2, 4, 4), weight=floats(2, 2, 3, 2), bias=floats(2), padding=[1, 0])],
     "conv3d": [Given(input=floats(1, 1, 3, 3, 3), weight=floats(2, 1, 2, 2, 2), bias=floats(2))],
 }
+CONSTRAINTS |= {f"{view}_copy": CONSTRAINTS[view] for view in ("as_strided", "split_with_sizes", "view_as_complex")}
 
 
 def _values(shape, dtype, low, high):

@@ -201,4 +201,6 @@ REDUCING = {
     "_standard_gamma": [Given(self=F(2, 3, low=1.2, high=2.5))],
 }
 
+VIEWS["unfold_copy"] = VIEWS["unfold"]
+
 SAMPLES = {**INDEXING, **VIEWS, **REDUCING}
