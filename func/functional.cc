@@ -60,11 +60,18 @@ IntVector inverse_order(IntList order, int64_t rank) {
   return r;
 }
 
+// With other sizes; copies: by operators that make no views.
+Tensor shaped(const Tensor& t, IntVector sizes, bool copies) {
+  return copies ? view_copy(contiguous(t), sizes) : reshape(t, sizes);
+}
+
 // `whole` with `part` at the elements that the view takes, wherever they are.
-Tensor scattered(const ViewCall& view, const Tensor& whole, const Tensor& part) {
+Tensor scattered(const ViewCall& view, const Tensor& whole, const Tensor& part, bool copies) {
+  const IntVector flat{-1}, sizes = to_vector(whole.sizes());
   const Tensor numbers =
-      reshape(arange(whole.numel(), DType::kInt64, std::nullopt, whole.device()), to_vector(whole.sizes()));
-  return put(whole, view.again(numbers), part);
+      shaped(arange(Scalar(whole.numel()), DType::kInt64, std::nullopt, whole.device()), sizes, copies);
+  const Tensor places[] = {shaped(view.again(numbers), flat, copies)};
+  return shaped(index_put(shaped(whole, flat, copies), places, shaped(part, flat, copies)), sizes, copies);
 }
 
 // `whole` as it is when its view is `part`.
@@ -94,14 +101,12 @@ Tensor put_back(const ViewCall& view, const Tensor& whole, const Tensor& part) {
   if (name == "_conj") return conj(part);
   if (name == "_neg_view") return neg(part);
   if (whole.dtype() != part.dtype())
-    return copies ? view_copy(part, whole.dtype()) : tessera::view(contiguous(part), whole.dtype());
+    return copies ? view_copy(contiguous(part), whole.dtype()) : tessera::view(contiguous(part), whole.dtype());
   TESSERA_CHECK(name != "expand" || part.numel() == whole.numel(),
                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
                 "location. Please clone() the tensor before performing the operation.");
-  if (name == "unfold") return scattered(view, whole, part);
-  if (part.numel() != whole.numel()) return scattered(view, whole, part);
-  const IntVector sizes = to_vector(whole.sizes());
-  return copies ? view_copy(part, sizes) : reshape(part, sizes);
+  if (name == "unfold" || part.numel() != whole.numel()) return scattered(view, whole, part, copies);
+  return shaped(part, to_vector(whole.sizes()), copies);
 }
 
 // The tensor has this value from now on, and with it what shares its memory.

@@ -80,9 +80,8 @@ int64_t push_tape() {
   return push(std::move(l));
 }
 
-void pop_level(int64_t id) {
-  TESSERA_CHECK(!stack().empty() && stack().back().id == id,
-                "the levels of function transforms must end in the reverse order of their beginning");
+namespace {
+void pop_innermost() {
   const Level l = std::move(stack().back());
   stack().pop_back();
   thread_state.grad_enabled = l.outer_grad;
@@ -90,6 +89,15 @@ void pop_level(int64_t id) {
   thread_state.excluded = l.outer_excluded;
   update_included();
   if (l.tangents) l.tangents->close();
+}
+}  // namespace
+
+void pop_level(int64_t id) {
+  const bool innermost = !stack().empty() && stack().back().id == id;
+  if (!innermost && find_level(id))
+    while (stack().back().id != id) pop_innermost();
+  if (find_level(id)) pop_innermost();
+  TESSERA_CHECK(innermost, "the levels of function transforms must end in the reverse order of their beginning");
 }
 
 void LevelScope::close() {

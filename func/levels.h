@@ -39,8 +39,9 @@ int64_t push_vmap(int64_t batch_size, Randomness randomness);
 int64_t push_grad();  // turns recording on
 int64_t push_jvp();   // turns forward mode on
 int64_t push_functional(bool removes_views);
-int64_t push_tape();         // notes down operators on what on_tape() gave it
-void pop_level(int64_t id);  // the innermost one: Error otherwise
+int64_t push_tape();  // notes down operators on what on_tape() gave it
+// Ends the innermost level. Error if it is another one; those inside of it have ended then, too.
+void pop_level(int64_t id);
 
 // A level for a scope.
 class LevelScope {

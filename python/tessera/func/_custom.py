@@ -93,7 +93,8 @@ def ctx_backward(cls):
 
 def _apply_functional(cls, args, level):
     """A call outside of the level, with copies: what a function writes to them can't be taken over, and is refused."""
-    values = _pytree.tree_map_only(tessera.Tensor, lambda t: _levels._functional_value(t, level).clone(), args)
+    values = _pytree.tree_map_only(tessera.Tensor, lambda t: _levels._functional_value(t, level), args)
+    values = _levels._call_outside(lambda: _pytree.tree_map_only(tessera.Tensor, tessera.clone, values))
     versions = [v._version for v in values if isinstance(v, tessera.Tensor)]
     result = _levels._call_outside(cls.apply, *values)
     if versions != [v._version for v in values if isinstance(v, tessera.Tensor)]:

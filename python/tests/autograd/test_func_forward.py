@@ -314,3 +314,38 @@ def test_functional_jacobian_and_hessian_in_forward_mode():
     calls = []
     functional.jacobian(lambda a: calls.append(None) or a * 2, x, **forward)
     assert len(calls) == 1  # all columns at once
+
+
+# --- dual levels inside of transforms ---
+
+
+def test_a_dual_level_inside_of_vmap_and_grad():
+    x, tangents = numbers(4), tessera.eye(4, dtype=F64)
+
+    def along(t, x=x):
+        with fwAD.dual_level():
+            dual = fwAD.make_dual(x, t)
+            with pytest.raises(RuntimeError, match="same level"):
+                fwAD.make_dual(dual, t)
+            primal, tangent = fwAD.unpack_dual(smooth(dual))
+            close(primal, smooth(x))
+            assert fwAD.unpack_dual(x).tangent is None
+            return tangent
+
+    close(vmap(along)(tangents).T, jacrev(smooth)(x))
+    close(grad(lambda y: along(tangents[0], y).sum())(x), grad(lambda y: jacrev(smooth)(y)[:, 0].sum())(x))
+    assert not tessera._C._func._levels() and tessera._C._current_dual_level() == -1
+    assert tessera.autograd.gradcheck(
+        smooth, (x.requires_grad_(),), check_forward_ad=True, check_batched_grad=True, check_batched_forward_grad=True
+    )
+
+
+def test_a_dual_level_that_is_left_open_ends_with_its_transform():
+    def f(x):
+        fwAD.enter_dual_level()
+        return x
+
+    with pytest.raises(RuntimeError, match="reverse order"):
+        vmap(f)(tessera.ones(2))
+    assert not tessera._C._func._levels() and tessera._C._current_dual_level() == -1
+    assert vmap(lambda x: x + 1)(tessera.ones(2)).tolist() == [2, 2]
