@@ -1,7 +1,8 @@
 """Calls random operators with random arguments, and prints how many calls returned and how many raised what.
 
-    python random_calls.py --calls N --seed S [--only REGEX] [--forward] [--vmap]
+    python random_calls.py --calls N --seed S [--only REGEX] [--namespace NAME ...] [--forward] [--vmap]
 
+--namespace takes the operators of fft, special, signal ... alone, and gives their tensors floating dtypes more often.
 With --forward half of the tensors that can have a tangent have one. With --vmap some tensors of each call get a batch,
 and the call runs under vmap, some of them in grad as well.
 
@@ -26,6 +27,12 @@ from tessera.func import vjp, vmap
 ALLOWED = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, OverflowError)
 # Operators that work on the process or other people's memory rather than on values.
 LEFT_OUT = re.compile(r"^(set_|resize|_resize|record_stream|_fused|as_strided_$|_local_scalar)")
+# What the operators of a Python namespace, and of its older twins, are called.
+NAMESPACES = {
+    "fft": r"^_?fft_|^i?stft$",
+    "special": r"^special_|^(igammac?|polygamma|mvlgamma|digamma|lgamma|erf(c|inv)?|sinc|i0|logit|xlogy)_?$",
+    "signal": r"^windows_|_window$",
+}
 SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7)
 DTYPES = [tessera.float32] * 6 + [
     tessera.float64,
@@ -48,11 +55,14 @@ FLOATS = (0.0, -0.0, 0.5, 1.0, -1.0, 2.0, 1e-30, 1e30, -1e300, float("inf"), flo
 class Maker:
     """Random arguments; tensors of one call like to have shapes and dtypes that fit."""
 
-    def __init__(self, rng, duals):
+    def __init__(self, rng, duals, floating=False):
         self.rng = rng
         self.duals = duals
         self.shape = self.new_shape()
         self.dtype = rng.choice(DTYPES)
+        if floating and rng.random() < 0.7:
+            self.dtype = rng.choice((tessera.float32, tessera.float64, tessera.complex64, tessera.complex128))
+        self.extreme = floating and rng.random() < 0.3
 
     def new_shape(self):
         return tuple(self.rng.choice(SIZES) for _ in range(self.rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 5))))
@@ -70,6 +80,9 @@ class Maker:
             t = tessera.randn(
                 shape, dtype=dtype if dtype not in (tessera.float16, tessera.bfloat16) else tessera.float32
             ).to(dtype)
+            if self.extreme and not dtype.is_complex:
+                values = tessera.tensor((*FLOATS, 1e300, 5e-324, 2.0**31, -17.5), dtype=tessera.float64)
+                t = values[tessera.randint(0, len(values), shape)].to(dtype)
         else:
             t = tessera.randint(low, high, shape).to(dtype)
         return self.arranged(t)
@@ -166,6 +179,11 @@ class Maker:
                     "",
                     "linear",
                     "tanh",
+                    "ortho",
+                    "forward",
+                    "backward",
+                    "circular",
+                    "replicate",
                 )
             )
         if kind == "ScalarType":
@@ -248,7 +266,7 @@ def _first(result):
     return _first(result[0]) if isinstance(result, (tuple, list)) and result else result
 
 
-def run(calls, seed, only, log, forward=False, mapped=False):
+def run(calls, seed, only, log, forward=False, mapped=False, floating=False):
     rng = random.Random(seed)
     tessera.manual_seed(seed)
     table = operators(only)
@@ -257,7 +275,7 @@ def run(calls, seed, only, log, forward=False, mapped=False):
         op, schema = rng.choice(table)
         if forward:
             fwAD.enter_dual_level()
-        maker = Maker(rng, forward)
+        maker = Maker(rng, forward, floating)
         positional, keywords = [], {}
         for argument in schema.arguments:
             if argument.has_default_value() and rng.random() < 0.5:
@@ -311,6 +329,7 @@ def main():
     ap.add_argument("--calls", type=int, default=2000)
     ap.add_argument("--seed", type=int, default=0)
     ap.add_argument("--only")
+    ap.add_argument("--namespace", nargs="+", choices=NAMESPACES)
     ap.add_argument("--log")
     ap.add_argument("--forward", action="store_true")
     ap.add_argument("--vmap", action="store_true")
@@ -319,7 +338,8 @@ def main():
     resource.setrlimit(
         resource.RLIMIT_AS, (4 << 30, 4 << 30)
     )  # what asks for more memory is refused, not granted slowly
-    counts = run(opts.calls, opts.seed, opts.only, opts.log, opts.forward, opts.vmap)
+    only = "|".join(NAMESPACES[name] for name in opts.namespace) if opts.namespace else opts.only
+    counts = run(opts.calls, opts.seed, only, opts.log, opts.forward, opts.vmap, bool(opts.namespace))
     for name, count in counts.most_common():
         print(name, count)
 

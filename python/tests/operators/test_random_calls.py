@@ -1,7 +1,7 @@
 """Random operators with random arguments, in processes of their own: documented exceptions only, no crash, no hang
 (random_calls.py).
 
-TESSERA_RANDOM_CALLS=100000 makes that many calls; the default is a few thousand.
+TESSERA_RANDOM_CALLS=100000 makes that many calls of each kind; the default is a few thousand.
 """
 
 import os
@@ -10,15 +10,21 @@ import subprocess
 import sys
 
 import pytest
+from random_calls import NAMESPACES
 
 PROGRAM = pathlib.Path(__file__).with_name("random_calls.py")
 CALLS = int(os.environ.get("TESSERA_RANDOM_CALLS", "4000"))
 PER_PROCESS = 2000
 
 
-@pytest.mark.parametrize("options", [[], ["--forward"], ["--vmap"]], ids=["plain", "forward", "vmap"])
+KINDS = {"plain": [], "forward": ["--forward"], "vmap": ["--vmap"]}
+KINDS |= {name: ["--namespace", name] for name in NAMESPACES}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(max(1, CALLS // PER_PROCESS)))
-def test_random_calls(seed, options, tmp_path):
+def test_random_calls(seed, kind, tmp_path):
+    options = KINDS[kind]
     log = tmp_path / "last_call.txt"
     run = subprocess.run(
         [
