@@ -102,9 +102,11 @@ HWY_INLINE void butterfly_odd(D d, int radix, const hn::TFromD<D>* HWY_RESTRICT 
       half, TESSERA_FFT_BODY(i) {
         const int j = i + 1;
         Complex<D> even = first, odd{hn::Zero(d), hn::Zero(d)};
+        int t = 0;  // j (k + 1) mod r
         repeat<R / 2>(
             half, TESSERA_FFT_BODY(k) {
-              const int t = j * (k + 1) % r;
+              t += j;
+              if (t >= r) t -= r;
               const auto c = hn::Set(d, roots[2 * t]), s = hn::Set(d, roots[2 * t + 1]);
               even = {hn::MulAdd(sum[k].re, c, even.re), hn::MulAdd(sum[k].im, c, even.im)};
               odd = {hn::MulAdd(rest[k].re, s, odd.re), hn::MulAdd(rest[k].im, s, odd.im)};

@@ -1,5 +1,6 @@
 #include "fft/cpu/plan.h"
 
+#include <algorithm>
 #include <cmath>
 #include <list>
 #include <mutex>
@@ -194,8 +195,9 @@ std::complex<double> unit_root(int64_t k, int64_t n) {
 }
 
 template <class T>
-bool ColumnPlan<T>::serves(int64_t n) {
-  return n == 1 || !radices(n).empty();
+bool ColumnPlan<T>::serves(int64_t n, int largest) {
+  const std::vector<int> r = radices(n);
+  return n == 1 || (!r.empty() && *std::max_element(r.begin(), r.end()) <= largest);
 }
 
 template <class T>
@@ -222,7 +224,7 @@ ColumnPlan<T>::ColumnPlan(int64_t n) : n(n) {
 template <class T>
 LinePlan<T>::LinePlan(int64_t n) : n(n) {
   constexpr int64_t kWidth = kFftWidth<T>;
-  if (ColumnPlan<T>::serves(n)) {
+  if (ColumnPlan<T>::serves(n, kMaxRadixOfLines)) {
     const int64_t n1 = split(n, kWidth), n2 = n / n1;
     first = ColumnPlan<T>(n1);
     second = ColumnPlan<T>(n2);

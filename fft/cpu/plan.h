@@ -12,8 +12,9 @@ namespace tessera::cpu::internal {
 template <class T>
 inline constexpr int64_t kFftWidth = 64 / sizeof(T);
 
-// The largest prime factor that has a butterfly.
-inline constexpr int kMaxRadix = 31;
+// The largest prime factor that has a butterfly. Its work grows with the square of the prime, which vectors full of
+// columns bear longer than the few columns of one line.
+inline constexpr int kMaxRadix = 127, kMaxRadixOfLines = 31;
 
 // exp(-2 pi i k / n), each part rounded once or nearly so.
 std::complex<double> unit_root(int64_t k, int64_t n);
@@ -35,8 +36,8 @@ struct ColumnPlan {
 
   ColumnPlan() = default;
   explicit ColumnPlan(int64_t n);
-  // Whether all prime factors have a butterfly.
-  static bool serves(int64_t n);
+  // Whether all prime factors have a butterfly, and none is above `largest`.
+  static bool serves(int64_t n, int largest = kMaxRadix);
   // Work for one column, in arbitrary units.
   static double cost(int64_t n);
 };

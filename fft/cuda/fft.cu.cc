@@ -101,9 +101,12 @@ void move_lines(DType real, const Lines& to, const Lines& from, const std::vecto
 // One call for each combination of the dimensions other than `batch`.
 void transform_lines(const FftLines& what, const Lines& from, const Lines& to, const std::vector<FftDim>& dims,
                      size_t batch) {
-  const auto distance = [&](const Lines& l) { return dims[batch].size == 1 ? l.length * l.stride : l.distances[batch]; };
-  const FftPlanKey key{what.kind,        what.real == DType::kFloat32, what.n,    dims[batch].size, from.stride,
-                       distance(from), to.stride,                    distance(to)};
+  const auto distance = [&](const Lines& l) {
+    return dims[batch].size == 1 ? l.length * l.stride : l.distances[batch];
+  };
+  const FftPlanKey key{
+      what.kind,   what.real == DType::kFloat32, what.n, dims[batch].size, from.stride, distance(from), to.stride,
+      distance(to)};
   std::vector<int64_t> at(dims.size());
   for (;;) {
     char *in = from.data, *out = to.data;

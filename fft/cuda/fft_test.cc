@@ -92,8 +92,7 @@ TEST_F(Fft, SeveralDimensions) {
   const int64_t n = 6;
   for (const int64_t outer : {2, 5, 40}) {
     const std::vector<FftDim> dims{{outer, 500, 400}, {3, 100, 90}, {41, 2, 2}};
-    for (const Case& c : of_all_kinds(n, dims, 500 * outer, 400 * outer))
-      check(c, "outer " + std::to_string(outer));
+    for (const Case& c : of_all_kinds(n, dims, 500 * outer, 400 * outer)) check(c, "outer " + std::to_string(outer));
   }
 }
 

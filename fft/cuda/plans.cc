@@ -22,11 +22,11 @@ class Plan {
     try {
       // The work area comes from the caching allocator, at each call.
       check_fft(fft().set_auto_allocation(handle_, 0), "cufftSetAutoAllocation");
-      check_fft(fft().make_plan(handle_, 1, &n, &n, key.in_stride, key.in_distance,
-                                kind == cpu::FftKind::kRealToHalf ? real : complex, &n, key.out_stride,
-                                key.out_distance, kind == cpu::FftKind::kHalfToReal ? real : complex, key.count,
-                                &work_bytes_, complex),
-                "cufftXtMakePlanMany");
+      check_fft(
+          fft().make_plan(handle_, 1, &n, &n, key.in_stride, key.in_distance,
+                          kind == cpu::FftKind::kRealToHalf ? real : complex, &n, key.out_stride, key.out_distance,
+                          kind == cpu::FftKind::kHalfToReal ? real : complex, key.count, &work_bytes_, complex),
+          "cufftXtMakePlanMany");
     } catch (...) {
       fft().destroy(handle_);
       throw;
