@@ -693,9 +693,16 @@ Tensor unfold_backward_kernel(const Tensor& grad_in, SymIntList input_sizes, int
     copy_(r, reshape(grad_in, {}));
     return r;
   }
-  // Windows overlap where step < size: one position of all windows at a time, none of which meet.
+  // Windows overlap where step < size: every few windows one that does not meet the others, or one position of all
+  // windows at a time.
   const Tensor windows = unfold(r, dim, size, step);
-  for (int64_t i = 0; i < size; ++i) add_(select(windows, -1, i), select(grad_in, -1, i));
+  const int64_t d = wrap_dim(dim, r.dim()), overlap = (size + step - 1) / step;
+  if (overlap < size) {
+    for (int64_t first = 0; first < std::min(overlap, windows.size(d)); ++first)
+      add_(slice(windows, d, first, std::nullopt, overlap), slice(grad_in, d, first, std::nullopt, overlap));
+  } else {
+    for (int64_t i = 0; i < size; ++i) add_(select(windows, -1, i), select(grad_in, -1, i));
+  }
   return r;
 }
 
