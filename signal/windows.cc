@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "tensor/ops/api.h"
+#include "tensor/ops/windows.h"
 
 namespace tessera::signal {
 namespace {
@@ -35,13 +36,8 @@ Tensor window(const Points& p, const F& value) {
 
 Tensor cosines(const Points& p, std::span<const double> a) {
   TESSERA_CHECK_VALUE(!a.empty(), "Coefficients cannot be empty");
-  return window(p, [&](const Tensor& k) {
-    const Tensor angle = k.mul_(Scalar(2 * std::numbers::pi / static_cast<double>(whole(p) - 1)));
-    Tensor sum = full_like(k, Scalar(a[0]), {}, {}, {}, {}, {});
-    for (size_t i = 1; i < a.size(); ++i)
-      sum.add_(cos_(mul(angle, Scalar(static_cast<double>(i)))), Scalar(i % 2 ? -a[i] : a[i]));
-    return sum;
-  });
+  check(p);
+  return kernels::cosine_window(p.points, p.periodic, a, dtype_of(p), p.device);
 }
 
 Tensor bartlett(const Points& p) {

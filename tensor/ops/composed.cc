@@ -319,10 +319,19 @@ Tensor window(const char* name, int64_t length, bool periodic, cpu::Sequence s, 
 }
 }  // namespace
 
-Tensor cosine_window(int64_t length, bool periodic, double a, double b, double c, std::optional<DType> dtype,
+Tensor cosine_window(int64_t length, bool periodic, std::span<const double> a, std::optional<DType> dtype,
                      std::optional<Device> device) {
-  return window("window", length, periodic, {.kind = cpu::SequenceKind::kCosine, .a = a, .b = b, .c = c}, dtype,
-                device);
+  constexpr auto kMost = static_cast<size_t>(cpu::Sequence::kMostTerms);
+  const auto some = [&](size_t first, std::optional<DType> t) {
+    cpu::Sequence s{.kind = cpu::SequenceKind::kCosine, .first = static_cast<int64_t>(first)};
+    s.num_terms = static_cast<int>(std::min(a.size() - first, kMost));
+    std::copy_n(a.begin() + static_cast<std::ptrdiff_t>(first), s.num_terms, s.terms);
+    return window("window", length, periodic, s, t, device);
+  };
+  if (a.size() <= kMost || length <= 1) return some(0, dtype);
+  const Tensor sum = some(0, DType::kFloat64);
+  for (size_t first = kMost; first < a.size(); first += kMost) sum.add_(some(first, DType::kFloat64));
+  return sum.to(window_dtype("window", length, dtype));
 }
 Tensor triangle_window(int64_t length, bool periodic, std::optional<DType> dtype, std::optional<Device> device) {
   return window("bartlett_window", length, periodic, {.kind = cpu::SequenceKind::kTriangle}, dtype, device);

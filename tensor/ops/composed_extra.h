@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "tensor/core/tensor.h"
+#include "tensor/ops/windows.h"
 
 namespace tessera::kernels {
 
@@ -31,9 +32,6 @@ Tensor vander_rows(const Tensor& x, std::optional<SymInt> n);
 Tensor vander_impl(const Tensor& x, std::optional<int64_t> n, bool increasing);
 Tensor trapezoid_impl(const Tensor& y, const Tensor& x, int64_t dim, bool running);
 Tensor trapezoid_impl(const Tensor& y, const Scalar& dx, int64_t dim, bool running);
-// a - b cos(2 pi i / n) + c cos(4 pi i / n).
-Tensor cosine_window(int64_t length, bool periodic, double a, double b, double c, std::optional<DType> dtype,
-                     std::optional<Device> device);
 Tensor triangle_window(int64_t length, bool periodic, std::optional<DType> dtype, std::optional<Device> device);
 Tensor kaiser_impl(int64_t length, bool periodic, double beta, std::optional<DType> dtype,
                    std::optional<Device> device);

@@ -52,7 +52,13 @@ void real_numbers(const Sequence& s, int64_t first, int64_t n, double* out) {
     case SequenceKind::kCosine:
       fill([&](int64_t i) {
         const double turn = 2 * std::numbers::pi * static_cast<double>(i) / s.span;
-        return s.a - s.b * std::cos(turn) + s.c * std::cos(2 * turn);
+        double sum = 0;
+        for (int j = 0; j < s.num_terms; ++j) {
+          const int64_t k = s.first + j;
+          const double term = k == 0 ? s.terms[j] : s.terms[j] * std::cos(static_cast<double>(k) * turn);
+          sum += k % 2 ? -term : term;
+        }
+        return sum;
       });
       break;
     case SequenceKind::kTriangle:

@@ -15,7 +15,7 @@ enum class SequenceKind : uint8_t {
   kFloats,    // the same in single precision with fused products
   kPowers,    // base to the number of kBetween
   // Windows over a span of points.
-  kCosine,    // a - b cos(2 pi i / span) + c cos(4 pi i / span)
+  kCosine,    // the sum over j of (-1)^k terms[j] cos(2 pi i k / span), k = first + j
   kTriangle,  // 1 - |2 i / span - 1|
   kBessel,    // i0(a sqrt(1 - (2 i / span - 1)^2)) / i0(a)
 };
@@ -23,9 +23,12 @@ struct Sequence {
   SequenceKind kind;
   int64_t count;
   int64_t first = 0, step = 0;
-  double a = 0, b = 0, c = 0, end = 0;
+  double a = 0, b = 0, end = 0;
   double a_imag = 0, b_imag = 0, end_imag = 0;
   double base = 0, span = 0;
+  static constexpr int kMostTerms = 8;
+  int num_terms = 0;
+  double terms[kMostTerms] = {};
 };
 // Writes s.count numbers, computed in double precision or as 64-bit integers, to `out`: contiguous, of any dtype.
 void run_sequence(const Sequence& s, DType dtype, void* out);

@@ -34,7 +34,13 @@ __device__ double real_number(const Sequence& s, int64_t i) {
       return std::pow(s.base, between(s, i, s.a, s.b, s.end));
     case SequenceKind::kCosine: {
       const double turn = 2 * std::numbers::pi * at / s.span;
-      return s.a - s.b * std::cos(turn) + s.c * std::cos(2 * turn);
+      double sum = 0;
+      for (int j = 0; j < s.num_terms; ++j) {
+        const int64_t k = s.first + j;
+        const double term = s.terms[j] * std::cos(static_cast<double>(k) * turn);
+        sum += k % 2 ? -term : term;
+      }
+      return sum;
     }
     case SequenceKind::kTriangle:
       return 1 - std::abs(2 * at / s.span - 1);

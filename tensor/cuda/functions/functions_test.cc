@@ -53,13 +53,14 @@ TEST_F(Functions, Sequences) {
                       .end = 1,
                       .base = 2.5},
                      t, unit);
-      check_sequence({.kind = SequenceKind::kCosine,
-                      .count = n,
-                      .a = 0.42,
-                      .b = 0.5,
-                      .c = 0.08,
-                      .span = static_cast<double>(n + 1)},
-                     t, unit);
+      for (const int64_t first : {0, 3})
+        check_sequence({.kind = SequenceKind::kCosine,
+                        .count = n,
+                        .first = first,
+                        .span = static_cast<double>(n + 1),
+                        .num_terms = 4,
+                        .terms = {0.36, 0.49, 0.14, 0.01}},
+                       t, unit);
       check_sequence({.kind = SequenceKind::kTriangle, .count = n, .span = static_cast<double>(n + 1)}, t, unit);
       check_sequence({.kind = SequenceKind::kBessel, .count = n, .a = 12, .span = static_cast<double>(n + 1)}, t,
                      t == DType::kFloat64 ? 1e-12 : -1);
