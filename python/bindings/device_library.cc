@@ -7,6 +7,7 @@
 #include "python/bindings/autograd/autograd.h"
 #include "python/bindings/device_api.h"
 #include "python/bindings/types.h"
+#include "special/cpu/ops.h"
 #include "tensor/core/generator/philox.h"
 #include "tensor/cpu/pointwise/pointwise_ops.h"
 

@@ -12,9 +12,4 @@ namespace pw {
 #undef TESSERA_PW
 
 }  // namespace pw
-namespace cpu {
-
-double bessel_j0(double x);
-
-}  // namespace cpu
 }  // namespace tessera

@@ -12,6 +12,7 @@
 #include "nn/cuda/pointwise_engines.h"
 #include "nn/cuda/pool_engines.h"
 #include "optim/cuda/optim.h"
+#include "special/cuda/pointwise_engines.h"
 #include "tensor/cuda/functions/engines.h"
 #include "tensor/cuda/gemm/engines.h"
 #include "tensor/cuda/index/engines.h"
@@ -47,6 +48,7 @@ PyObject* py_connect(PyObject*, PyObject* args) {
     if (!cuda::connect(*api->device(kType), *api->hooks(kType), api->default_generator)) return PyBool_FromLong(0);
     std::apply([](auto... table) { (cuda::connect(*table(kType)), ...); }, api->engines);
     cuda::add_nn_pointwise_tables();
+    cuda::add_special_pointwise_tables();
     return PyBool_FromLong(1);
   });
 }

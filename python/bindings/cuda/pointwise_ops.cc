@@ -1,6 +1,7 @@
 // The elementwise ops as this shared object names them: stand-ins for the core's constants, which it cannot see.
 #include "nn/cpu/ops.h"
 #include "python/bindings/cuda/module.h"
+#include "special/cpu/ops.h"
 #include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/cpu/pointwise/pointwise_ops.h"
 

@@ -634,6 +634,15 @@ template <class D, class V>
 HWY_INLINE V BriefPower(D d, V x, V y) {
   return Exp(d, hn::Mul(y, Log(d, x)));
 }
+// The same of positive normal x, less accurate where it is beyond the range of float.
+template <class D, class V>
+HWY_INLINE V BriefPowerOfPositive(D d, V x, V y) {
+  V k, p;
+  const V log = BriefLog(d, x, hn::Zero(d), k),
+          exponent = hn::Mul(y, hn::MulAdd(k, hn::Set(d, 0.69314718055994530942), log)),
+          s = BriefExp(d, hn::Max(hn::Set(d, -700.0), hn::Min(hn::Set(d, 700.0), exponent)), p);
+  return hn::MulAdd(s, p, s);
+}
 
 // x^y with C's special cases, by f(|x|, y); kExtremes: f knows about 0 and infinity.
 template <bool kExtremes, class D, class V, class F>

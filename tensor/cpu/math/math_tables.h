@@ -1,10 +1,15 @@
 // Written by tools/math_tables.
 #pragma once
 
+// Device code keeps tables in memory of its own (tensor/cuda/one_lane).
+#ifndef TESSERA_TABLE
+#define TESSERA_TABLE alignas(64) inline constexpr
+#endif
+
 namespace tessera::cpu::tables {
 
 // c = 1 / m about for the leading five bits of a mantissa m of [1, 2), and -log c as a sum.
-alignas(64) inline constexpr float kLog[3][32] = {
+TESSERA_TABLE float kLog[3][32] = {
     {1.0f,      0.953125f, 0.921875f, 0.90625f,  0.875f,    0.859375f, 0.828125f, 0.8125f,
      0.796875f, 0.765625f, 0.75f,     0.734375f, 0.71875f,  0.703125f, 0.6875f,   0.671875f,
      0.65625f,  0.640625f, 0.640625f, 0.625f,    0.609375f, 0.59375f,  0.59375f,  0.578125f,
@@ -48,7 +53,7 @@ alignas(64) inline constexpr float kLog[3][32] = {
 };
 
 // The same for base 2.
-alignas(64) inline constexpr float kLog2[3][32] = {
+TESSERA_TABLE float kLog2[3][32] = {
     {1.0f,      0.953125f, 0.921875f, 0.90625f,  0.875f,    0.859375f, 0.828125f, 0.8125f,
      0.796875f, 0.765625f, 0.75f,     0.734375f, 0.71875f,  0.703125f, 0.6875f,   0.671875f,
      0.65625f,  0.640625f, 0.640625f, 0.625f,    0.609375f, 0.59375f,  0.59375f,  0.578125f,
@@ -92,7 +97,7 @@ alignas(64) inline constexpr float kLog2[3][32] = {
 };
 
 // The same for base 10.
-alignas(64) inline constexpr float kLog10[3][32] = {
+TESSERA_TABLE float kLog10[3][32] = {
     {1.0f,      0.953125f, 0.921875f, 0.90625f,  0.875f,    0.859375f, 0.828125f, 0.8125f,
      0.796875f, 0.765625f, 0.75f,     0.734375f, 0.71875f,  0.703125f, 0.6875f,   0.671875f,
      0.65625f,  0.640625f, 0.640625f, 0.625f,    0.609375f, 0.59375f,  0.59375f,  0.578125f,
@@ -137,7 +142,7 @@ alignas(64) inline constexpr float kLog10[3][32] = {
 };
 
 // sin and cos of i pi / 16, then what they are rounded by.
-alignas(64) inline constexpr float kSin[4][32] = {
+TESSERA_TABLE float kSin[4][32] = {
     {0.0f,  0.195090324f,  0.382683426f,  0.555570245f,  0.707106769f,  0.831469595f,  0.923879504f,  0.980785251f,
      1.0f,  0.980785251f,  0.923879504f,  0.831469595f,  0.707106769f,  0.555570245f,  0.382683426f,  0.195090324f,
      0.0f,  -0.195090324f, -0.382683426f, -0.555570245f, -0.707106769f, -0.831469595f, -0.923879504f, -0.980785251f,
@@ -213,7 +218,7 @@ alignas(64) inline constexpr float kSin[4][32] = {
 };
 
 // 2^(i / 32) as sums of two numbers.
-alignas(64) inline constexpr float kExp[2][32] = {
+TESSERA_TABLE float kExp[2][32] = {
     {1.0f,        1.0218972f,  1.04427373f, 1.06714046f, 1.09050775f, 1.1143868f,  1.13878858f, 1.1637249f,
      1.18920708f, 1.21524739f, 1.24185777f, 1.26905096f, 1.29683959f, 1.32523668f, 1.35425556f, 1.38390994f,
      1.41421354f, 1.44518077f, 1.47682619f, 1.50916445f, 1.54221082f, 1.5759809f,  1.61049032f, 1.64575553f,
@@ -253,7 +258,7 @@ alignas(64) inline constexpr float kExp[2][32] = {
 };
 
 // erf around i / 8: center, c0 ... c5. The first two pieces are of erf(x) - x.
-alignas(64) inline constexpr float kErf[7][32] = {
+TESSERA_TABLE float kErf[7][32] = {
     {0.0f,         0.0f,        0.248299479f, 0.374459624f, 0.49810937f, 0.623592436f, 0.74806118f, 0.875619769f,
      0.999686182f, 1.12374866f, 1.25166929f,  1.37505209f,  1.50019014f, 1.62447393f,  1.75008726f, 1.87606382f,
      2.0009141f,   2.12333584f, 2.25182939f,  2.3756485f,   2.49960423f, 2.6252408f,   2.7498126f,  2.87579679f,
@@ -347,7 +352,7 @@ alignas(64) inline constexpr float kErf[7][32] = {
 };
 
 // tanh by the leading eleven bits of x from 1/16 on: center, c0 ... c6; the column is those bits modulo 32.
-alignas(64) inline constexpr float kTanh[8][32] = {
+TESSERA_TABLE float kTanh[8][32] = {
     {2.24816656f,  2.7457397f,   3.25375509f,  3.74573445f,  4.49071884f,  5.4854064f,    6.48598957f,  7.51290607f,
      8.65999985f,  11.0259171f,  13.003437f,   15.0205412f,  0.0f,         0.0860821977f, 0.101607747f, 0.117330402f,
      0.140481442f, 0.171708986f, 0.203449219f, 0.234790683f, 0.281717449f, 0.343330085f,  0.406363934f, 0.467858732f,
@@ -421,7 +426,7 @@ alignas(64) inline constexpr float kTanh[8][32] = {
 };
 
 // atan around i / 31: center, c0 ... c5.
-alignas(64) inline constexpr float kAtan[7][32] = {
+TESSERA_TABLE float kAtan[7][32] = {
     {0.0f,         0.0323699601f, 0.0644364953f, 0.0965581313f, 0.128631383f, 0.161265463f, 0.193747312f, 0.225848123f,
      0.257851481f, 0.29046002f,   0.322943538f,  0.355177075f,  0.387078643f, 0.419379711f, 0.452019155f, 0.483552426f,
      0.516127348f, 0.548868299f,  0.580754042f,  0.612951636f,  0.645603478f, 0.677226841f, 0.709937155f, 0.742171049f,
@@ -457,7 +462,7 @@ alignas(64) inline constexpr float kAtan[7][32] = {
 };
 
 // The upper tail of the standard normal distribution around 3 i / 16: center, c0 ... c6.
-alignas(64) inline constexpr float kNormalTail[8][32] = {
+TESSERA_TABLE float kNormalTail[8][32] = {
     {0.0f,        0.184955075f, 0.376345694f, 0.560636699f, 0.751218736f, 0.939748049f, 1.12513673f, 1.31113863f,
      1.49962497f, 1.68558395f,  1.87599611f,  2.06335926f,  2.25281453f,  2.43601942f,  2.62724209f, 2.8096621f,
      2.99908018f, 3.18838668f,  3.37509179f,  3.56420112f,  3.75271487f,  3.93971491f,  4.12619162f, 4.31149626f,
@@ -611,7 +616,7 @@ alignas(64) inline constexpr float kNormalTail[8][32] = {
 };
 
 // 2^(i / 16) as sums of two numbers.
-alignas(64) inline constexpr double kExp64[2][16] = {
+TESSERA_TABLE double kExp64[2][16] = {
     {1.0, 1.0442737824274138, 1.0905077326652577, 1.1387886347566916, 1.189207115002721, 1.241857812073484,
      1.2968395546510096, 1.3542555469368927, 1.4142135623730951, 1.4768261459394993, 1.5422108254079407,
      1.6104903319492543, 1.681792830507429, 1.7562521603732995, 1.8340080864093424, 1.9152065613971474},
@@ -622,7 +627,7 @@ alignas(64) inline constexpr double kExp64[2][16] = {
 };
 
 // 1 / m for the leading four bits of a mantissa m of [3/4, 3/2), and its negative logarithm as a sum.
-alignas(64) inline constexpr double kLog64[3][16] = {
+TESSERA_TABLE double kLog64[3][16] = {
     {1.0, 0.9140625, 0.865234375, 0.8203125, 0.78125, 0.744140625, 0.7109375, 0.681640625, 1.306640625, 1.255859375,
      1.20703125, 1.1640625, 1.123046875, 1.083984375, 1.048828125, 1.0},
     {0.0, 0.08985632912185793, 0.14475485499428942, 0.19806991376208316, 0.2468600779316148, 0.29552524991277096,
@@ -635,7 +640,7 @@ alignas(64) inline constexpr double kLog64[3][16] = {
 };
 
 // sin and cos of i pi / 16 as sums.
-alignas(64) inline constexpr double kSin64[4][16] = {
+TESSERA_TABLE double kSin64[4][16] = {
     {0.0, 0.19509032201612828, 0.3826834323650898, 0.5555702330196022, 0.7071067811865476, 0.8314696123025452,
      0.9238795325112867, 0.9807852804032304, 1.0, 0.9807852804032304, 0.9238795325112867, 0.8314696123025452,
      0.7071067811865476, 0.5555702330196022, 0.3826834323650898, 0.19509032201612828},
@@ -653,7 +658,7 @@ alignas(64) inline constexpr double kSin64[4][16] = {
 };
 
 // atan(i / 16) as sums.
-alignas(64) inline constexpr double kAtan64[2][16] = {
+TESSERA_TABLE double kAtan64[2][16] = {
     {0.0, 0.06241880999595735, 0.12435499454676144, 0.18534794999569476, 0.24497866312686414, 0.3028848683749714,
      0.35877067027057225, 0.4124104415973873, 0.4636476090008061, 0.5123894603107377, 0.5585993153435624,
      0.6022873461349642, 0.6435011087932844, 0.6823165548747481, 0.7188299996216245, 0.7531512809621944},
@@ -664,7 +669,7 @@ alignas(64) inline constexpr double kAtan64[2][16] = {
 };
 
 // erf around 3 i / 8: value and slope as sums, c2 ... c14.
-alignas(64) inline constexpr double kErf64[17][16] = {
+TESSERA_TABLE double kErf64[17][16] = {
     {0.0, 0.4041169094348223, 0.7111556336535151, 0.8883882317017078, 0.9661051464753108, 0.9919900576701199,
      0.9985372834133188, 0.9997946242638588, 0.9999779095030014, 0.9999981847185726, 0.9999998862727434,
      0.9999999945765992, 0.9999999998033839, 0.9999999999945866, 0.9999999999998869, 0.9999999999999982},
@@ -735,7 +740,7 @@ alignas(64) inline constexpr double kErf64[17][16] = {
 };
 
 // e^(a^2) erfc(a), t = 3 / (3 + a), around t = i / 16, and in column 0 around 1: value and slope as sums, c2 ... c10.
-alignas(64) inline constexpr double kScaledErfc64[13][16] = {
+TESSERA_TABLE double kScaledErfc64[13][16] = {
     {1.0, 0.0, 0.026835813158647956, 0.043271921864609694, 0.06230772403777468, 0.08453404793609914,
      0.11070463773306863, 0.14178308911931847, 0.17900115118138996, 0.22392935763141023, 0.2785600956364385,
      0.34540204765632104, 0.427583576155807, 0.5289612580217959, 0.6542286350736899, 0.8090195199015807},
@@ -782,7 +787,7 @@ alignas(64) inline constexpr double kScaledErfc64[13][16] = {
 
 // erfinv(y) / y for w = -log(1 - y^2), by the leading bits of 2 + 4 w / 5, around the middles: value and slope as sums,
 // c2 ... c15.
-alignas(64) inline constexpr double kErfinv64[18][16] = {
+TESSERA_TABLE double kErfinv64[18][16] = {
     {0.959786719412221, 1.1119020252888254, 1.267714421908913, 1.4239666460220906, 1.6536545626831027,
      1.9433881388590748, 2.210578045687098, 2.456275763136922, 2.7909636085479113, 3.18858929250934, 3.5452435344708366,
      3.871209380732574, 4.3166049039555965, 4.849906401408584, 5.3319961614892195, 5.775183559554238},

@@ -738,8 +738,8 @@ HWY_INLINE V I1(D d, V x) {
 
 // The Hurwitz zeta function, sum over k >= 0 of (q + k)^-s, for s > 1 and finite q > 0: ten terms and the
 // Euler-Maclaurin formula (NIST DLMF 25.11.5); where q is large, the formula alone.
-template <class D, class V>
-HWY_NOINLINE V ZetaDouble(D d, V s, V q) {
+template <class D, class V, class Power>
+HWY_INLINE V ZetaOf(D d, V s, V q, Power power_of) {
   constexpr double kC[] = {1.0 / 12,
                            -1.0 / 720,
                            1.0 / 30240,
@@ -755,11 +755,11 @@ HWY_NOINLINE V ZetaDouble(D d, V s, V q) {
   V sum = hn::Zero(d), from = q;
   if (!hn::AllFalse(d, near)) {
     V p = hn::IfThenElse(near, q, one);
-    for (int k = 0; k < 10; ++k, p = hn::Add(p, one)) sum = hn::Add(sum, PowerOfPositive(d, p, minus_s));
+    for (int k = 0; k < 10; ++k, p = hn::Add(p, one)) sum = hn::Add(sum, power_of(d, p, minus_s));
     sum = hn::IfThenElseZero(near, sum);
     from = hn::IfThenElse(near, hn::Add(q, ten), q);
   }
-  const V power = PowerOfPositive(d, from, minus_s), inverse = hn::Div(one, from), z = hn::Mul(inverse, inverse),
+  const V power = power_of(d, from, minus_s), inverse = hn::Div(one, from), z = hn::Mul(inverse, inverse),
           least = hn::Min(s, hn::Set(d, 1e4));  // of such powers nothing is left beside the first
   V tail = hn::Zero(d), factor = hn::Mul(least, inverse);
   for (int k = 0; k < 10; ++k) {
@@ -769,6 +769,30 @@ HWY_NOINLINE V ZetaDouble(D d, V s, V q) {
   }
   tail = hn::Add(tail, hn::Add(hn::Div(from, hn::Sub(s, one)), hn::Set(d, 0.5)));
   return hn::MulAdd(power, tail, sum);
+}
+// x^-s by products.
+inline constexpr int kFewPowers = 6;
+template <class D, class V>
+HWY_INLINE V InversePower(D d, V x, int s) {
+  const V one = hn::Set(d, 1.0), zero = hn::Zero(d);
+  const auto inside = hn::And(hn::Gt(x, hn::Set(d, 1e-48)), hn::Lt(x, hn::Set(d, 1e48)));
+  const Two<V> factor{hn::IfThenElse(inside, x, one), zero};
+  Two<V> p = factor;
+  for (int k = 1; k < s; ++k) p = Product(d, p, factor);
+  const V inverse = hn::Div(one, p.hi), r = hn::NegMulAdd(hn::Mul(inverse, p.lo), inverse, inverse);
+  if (HWY_LIKELY(hn::AllTrue(d, inside))) return r;
+  const V once = hn::Div(one, x);
+  V other = once;
+  for (int k = 1; k < s; ++k) other = hn::Mul(other, once);
+  return hn::IfThenElse(inside, r, other);
+}
+template <class D, class V>
+HWY_NOINLINE V ZetaDouble(D d, V s, V q) {
+  const double order = hn::GetLane(s);
+  const int whole = order >= 2 && order <= kFewPowers ? static_cast<int>(order) : 0;
+  if (whole == order && hn::AllTrue(d, hn::Eq(s, hn::Set(d, order))))
+    return ZetaOf(d, s, q, [=](auto dd, auto v, auto) HWY_ATTR { return InversePower(dd, v, whole); });
+  return ZetaOf(d, s, q, [](auto dd, auto v, auto w) HWY_ATTR { return PowerOfPositive(dd, v, w); });
 }
 
 }  // namespace math

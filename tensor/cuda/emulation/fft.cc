@@ -41,7 +41,8 @@ template <class T>
 void transform(const Plan& p, T* in, T* out, int direction) {
   using Z = std::complex<double>;
   const bool from_half = !is_complex(p.to.type), from_real = !is_complex(p.from.type);
-  const long long n = p.n, known = from_half ? n / 2 + 1 : n, wanted = is_complex(p.to.type) && from_real ? n / 2 + 1 : n;
+  const long long n = p.n, known = from_half ? n / 2 + 1 : n,
+                  wanted = is_complex(p.to.type) && from_real ? n / 2 + 1 : n;
   const double turn = (from_real ? -1 : from_half ? 1 : direction) * 2 * std::numbers::pi / static_cast<double>(n);
   std::vector<Z> x(static_cast<size_t>(n)), root(static_cast<size_t>(n));
   for (long long k = 0; k < n; ++k) root[k] = std::polar(1.0, turn * static_cast<double>(k));
@@ -89,7 +90,8 @@ cufftResult exec(cufftHandle h, void* in, void* out, int direction) {
   const Plan* const p = find(h);
   if (!p || p->n == 0) return CUFFT_INVALID_PLAN;
   const size_t complex = is_single(p->from.type) ? 8 : 16;
-  if (!p->work || p->allocates || reinterpret_cast<uintptr_t>(in) % complex || reinterpret_cast<uintptr_t>(out) % complex)
+  if (!p->work || p->allocates || reinterpret_cast<uintptr_t>(in) % complex ||
+      reinterpret_cast<uintptr_t>(out) % complex)
     return CUFFT_INVALID_VALUE;
   // As a kernel of one thread: it may touch device memory, and is recorded while the stream is captured.
   const cudaError_t e = run(p->stream, dim3(1), dim3(1), 0, false, [plan = *p, in, out, direction] {

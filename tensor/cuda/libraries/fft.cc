@@ -58,8 +58,8 @@ const Fft& fft() {
 }
 
 void check_fft(cufftResult s, const char* what) {
-  TESSERA_CHECK(s == CUFFT_SUCCESS, "cuFFT error: ", status_name(s), " (", static_cast<int64_t>(s),
-                ") when calling `", what, "`");
+  TESSERA_CHECK(s == CUFFT_SUCCESS, "cuFFT error: ", status_name(s), " (", static_cast<int64_t>(s), ") when calling `",
+                what, "`");
 }
 
 }  // namespace tessera::cuda

@@ -11,6 +11,7 @@
 #include <numbers>
 
 #include "tensor/cpu/math/digamma.h"
+#include "tensor/cpu/math/series.h"
 #include "tensor/cuda/support/types.h"
 
 namespace tessera::cuda::math {
@@ -133,23 +134,7 @@ __host__ __device__ inline double i0(double x) {
 #ifdef __CUDA_ARCH__
   return ::cyl_bessel_i0(a);
 #else
-  double term = 1, sum = 1;
-  if (a < 30) {
-    const double q = a * a / 4;
-    for (int k = 1; k < 200 && term > sum * 1e-17; ++k) {
-      term *= q / (static_cast<double>(k) * k);
-      sum += term;
-    }
-    return sum;
-  }
-  if (a > 800) return infinity();
-  for (int k = 1; k < 30; ++k) {
-    const double next = term * (2 * k - 1) * (2 * k - 1) / (8 * a * k);
-    if (next >= term || next < sum * 1e-17) break;
-    term = next;
-    sum += term;
-  }
-  return sum / std::sqrt(2 * kPi * a) * std::exp(a / 2) * std::exp(a / 2);
+  return cpu::scalar::i0(a);
 #endif
 }
 __host__ __device__ inline float i0(float x) {
@@ -205,23 +190,6 @@ __host__ __device__ inline double digamma(double x) {
 }
 __host__ __device__ inline float digamma(float x) { return static_cast<float>(digamma(static_cast<double>(x))); }
 
-// The Hurwitz zeta function, sum over k >= 0 of (q + k)^-s, for q > 0 and s > 1: the first terms, then the
-// Euler-Maclaurin formula (NIST DLMF 25.11.5).
-__host__ __device__ inline double zeta_positive(double s, double q) {
-  const double bernoulli[] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510};
-  double sum = 0;
-  for (; q < 12; ++q) sum += std::pow(q, -s);
-  double term = std::pow(q, -s);
-  sum += term * q / (s - 1) + 0.5 * term;
-  double factor = s / 2;  // s (s + 1) ... (s + 2j - 2) / (2j)!
-  for (int j = 1; j <= 8; ++j) {
-    term /= j == 1 ? q : q * q;
-    sum += bernoulli[j - 1] * factor * term;
-    factor *= (s + 2 * j - 1) * (s + 2 * j) / ((2.0 * j + 1) * (2 * j + 2));
-  }
-  return sum;
-}
-
 // The n-th derivative of digamma, n >= 1: (-1)^(n+1) n! zeta(n + 1, x). Below 0 the sum has two ends, each a zeta
 // function of a positive argument; the poles are infinite.
 __host__ __device__ inline double polygamma(double n, double x) {
@@ -231,9 +199,9 @@ __host__ __device__ inline double polygamma(double n, double x) {
   const double whole = std::floor(x), rest = x - whole;
   if (is_inf(x)) return x > 0 ? 0 : nan();
   if (x <= 0 && rest == 0) return infinity();
-  double sum = zeta_positive(s, x > 0 ? x : rest);
+  double sum = cpu::scalar::zeta_positive(s, x > 0 ? x : rest);
   if (x < 0) {
-    const double mirrored = zeta_positive(s, 1 - rest) - zeta_positive(s, 1 - rest - whole);
+    const double mirrored = cpu::scalar::zeta_positive(s, 1 - rest) - cpu::scalar::zeta_positive(s, 1 - rest - whole);
     sum += even ? -mirrored : mirrored;
   }
   return (even ? -1 : 1) * std::tgamma(s) * sum;
