@@ -6,10 +6,11 @@
 
 namespace tessera::linalg {
 
-#define TESSERA_FACTOR_ENGINES(F)                                                                                \
-  F(run_lu_factor)                                                                                               \
-  F(run_lu_solve) F(run_determinant) F(run_unpack_pivots) F(run_inverse) F(run_cholesky) F(run_triangular_solve) \
-      F(run_ldl_factor) F(run_ldl_solve)
+#define TESSERA_FACTOR_ENGINES(F)                                                                                  \
+  F(run_lu_factor)                                                                                                 \
+  F(run_lu_solve)                                                                                                  \
+  F(run_determinant) F(run_unpack_pivots) F(run_inverse) F(run_cholesky) F(run_triangular_solve) F(run_ldl_factor) \
+      F(run_ldl_solve)
 
 struct FactorEngines : EngineTable<FactorEngines> {
   TESSERA_FACTOR_ENGINES(TESSERA_ENGINE_MEMBER)

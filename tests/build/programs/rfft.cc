@@ -5,7 +5,7 @@
 #include "tensor/ops/api.h"
 
 int main() {
-  const tessera::Tensor spectrum = tessera::fft_rfft(tessera::arange(12, tessera::DType::kFloat64));
+  const tessera::Tensor spectrum = tessera::fft::rfft(tessera::arange(12, tessera::DType::kFloat64));
   std::printf("%.17g\n", tessera::real(spectrum.select(0, 0)).item<double>() / 12);
   return 0;
 }

@@ -6,7 +6,8 @@
 
 int main() {
   using tessera::Tensor;
-  const Tensor A = tessera::add(tessera::ones({3, 3}, tessera::DType::kFloat64), tessera::eye(3, tessera::DType::kFloat64));
+  const Tensor A =
+      tessera::add(tessera::ones({3, 3}, tessera::DType::kFloat64), tessera::eye(3, tessera::DType::kFloat64));
   const Tensor b = tessera::arange(3, tessera::DType::kFloat64);
   const Tensor x = tessera::linalg::solve(A, b);
   std::printf("%.17g\n", tessera::linalg::vector_norm(tessera::sub(tessera::matmul(A, x), b)).item<double>());
