@@ -81,6 +81,14 @@ TEST(Special, GammaFamily) {
   expect_values(mvlgamma(doubles({3.5}), 2), {std::log(std::numbers::pi) / 2 + std::lgamma(3.5) + std::lgamma(3.0)});
 }
 
+TEST(Special, FunctionsOfTheNamespace) {
+  expect_values(special::erfcx(doubles({0, 1})), {1, 0.42758357615580700});
+  expect_values(special::zeta(doubles({2}), Scalar(1)), {1.6449340668482264});
+  Tensor out = zeros({1}, DType::kFloat64);
+  special::ndtri_out(out, doubles({0.5}));
+  expect_values(out, {0});
+}
+
 TEST(Special, PolynomialsOfVectorsOfOrders) {
   const Tensor n = doubles({-1, 0, 1, 2.9, 5});
   const Tensor x = doubles({0.5, 0.5, 0.5, 0.5, 0.5});

@@ -73,6 +73,42 @@ def test_short_time_transforms():
     tessera.testing.assert_close(tessera.istft(spectrum, 64, window=window.cuda(), length=600).cpu(), x)
 
 
+def special_functions():
+    """The operators of torch.special: (name, number of tensors, an integer before them)."""
+    found = []
+    for name in sorted(dir(tessera.ops.aten)):
+        if name.startswith("special_") and not name.endswith("_"):
+            packet = getattr(tessera.ops.aten, name)
+            schema = getattr(packet, packet.overloads()[0])._schema
+            kinds = [str(a.type) for a in schema.arguments if not a.kwarg_only]
+            found.append((name[len("special_") :], kinds))
+    return found
+
+
+@on_device
+def test_special_functions():
+    tried = 0
+    for name, kinds in special_functions():
+        if kinds.count("Tensor") not in (1, 2) or set(kinds) - {"Tensor", "float?"}:
+            continue  # those with dimensions or orders are made of others
+        for dtype, tolerance in ((tessera.float64, 1e-11), (tessera.float32, 2e-5)):
+            x = tessera.linspace(0.02, 0.98, 97, dtype=dtype)
+            others = [tessera.linspace(1.2, 8.0, 97, dtype=dtype)] * (kinds.count("Tensor") - 1)
+            if name == "zeta":
+                x = x + 1.5
+            check(getattr(tessera.special, name), x, *others, tolerance=tolerance)
+            tried += 1
+    assert tried > 60
+
+
+@on_device
+def test_windows():
+    for name in ("hann", "blackman", "nuttall", "kaiser", "gaussian", "exponential", "cosine", "bartlett"):
+        make = getattr(tessera.signal.windows, name)
+        got = make(33, dtype=tessera.float64, device="cuda")
+        tessera.testing.assert_close(got.cpu(), make(33, dtype=tessera.float64), rtol=1e-12, atol=1e-12)
+
+
 @on_device
 def test_plans_are_kept_up_to_a_limit(plans):
     assert plans.max_size == 4096 and plans.size == 0

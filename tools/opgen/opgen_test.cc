@@ -191,6 +191,9 @@ TEST(Generate, NamesOfAModule) {
                            "solve_out(const Tensor& out, const Tensor& A"})
     EXPECT_NE(header.find(part), std::string::npos) << part << " in " << header;
   EXPECT_EQ(header.find("solve_line"), std::string::npos);
+  const std::string nested = generate_names(families, "other.line");
+  for (const char* part : {"namespace tessera::other::line {", "inline Tensor solve("})
+    EXPECT_NE(nested.find(part), std::string::npos) << part << " in " << nested;
 }
 
 TEST(Generate, OpsHaveObjectsFunctionsAndKernels) {
