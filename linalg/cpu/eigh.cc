@@ -33,8 +33,7 @@ class Eigh {
   }
 
   bool values(R* to) {
-    if (!tridiagonal_qr<R>(d_.get(), e_.get(), n_, nullptr, 0, 0)) return false;
-    std::sort(d_.get(), d_.get() + n_);
+    if (!tridiagonal_values<R>(d_.get(), e_.get(), n_)) return false;
     put_values(to);
     return true;
   }
@@ -137,9 +136,8 @@ void eigh(const MatrixBatch& a, bool lower, RealOf<T>* values, const MatrixBatch
   for (R& x : scales) x = scale_for(x);
   if constexpr (!ElementTraits<T>::kComplex)
     if (goes_together<T>(a.count, n, n))
-      return for_lane_groups<R>(a.count, [&](const LaneGroup<R>& group) {
-        together(group, a, lower, scales.data(), values, vectors, info);
-      });
+      return for_lane_groups<R>(
+          a.count, [&](const LaneGroup<R>& group) { together(group, a, lower, scales.data(), values, vectors, info); });
   for_matrices(a.count, 4 * size * size * size, [&](int64_t k) {
     if (!one<T>(a, k, lower, scales[k], values, vectors)) info[k] = 1;
   });

@@ -54,7 +54,8 @@ class Lockstep {
   static V Reflect(R* x, int64_t n, V* beta) {
     const V zero = Set(0), one = Set(1), alpha = Load(x, 0), norm2 = Dot(x + Lanes(), x + Lanes(), n - 1);
     const M none = hn::Le(norm2, Set(kFloor * kFloor));
-    const V size = hn::Sqrt(hn::MulAdd(alpha, alpha, norm2)), to = hn::IfThenElse(hn::Ge(alpha, zero), hn::Neg(size), size);
+    const V size = hn::Sqrt(hn::MulAdd(alpha, alpha, norm2)),
+            to = hn::IfThenElse(hn::Ge(alpha, zero), hn::Neg(size), size);
     *beta = hn::IfThenElse(none, alpha, to);
     const V inverse = hn::IfThenElseZero(hn::Not(none), hn::Div(one, hn::Sub(alpha, hn::IfThenElse(none, one, to))));
     for (int64_t i = 1; i < n; ++i) Store(hn::Mul(inverse, Load(x, i)), x, i);
@@ -129,15 +130,21 @@ class Lockstep {
 template <class R>
 class LockstepEigh : Lockstep<R> {
   using B = Lockstep<R>;
+  using B::Load;
+  using B::Set;
+  using B::Store;
   using typename B::M;
   using typename B::V;
-  using B::Load;
-  using B::Store;
-  using B::Set;
 
  public:
   LockstepEigh(R* a, int64_t n, R* d, R* v, R* room)
-      : a_(a), d_(d), v_(v), n_(n), e_(room), tau_(e_ + n * B::Lanes()), c_(tau_ + n * B::Lanes()),
+      : a_(a),
+        d_(d),
+        v_(v),
+        n_(n),
+        e_(room),
+        tau_(e_ + n * B::Lanes()),
+        c_(tau_ + n * B::Lanes()),
         s_(c_ + n * B::Lanes()) {}
 
   uint32_t run() {
@@ -198,8 +205,8 @@ class LockstepEigh : Lockstep<R> {
       M some = hn::Gt(zero, zero), closed = some;
       for (int64_t k = n_ - 2; k >= 0; --k) {
         const V size = hn::Abs(Load(e_, k)), a = Load(d_, k), b = Load(d_, k + 1);
-        const M big = hn::And(hn::Gt(size, hn::Mul(Set(B::kEps), hn::Add(hn::Abs(a), hn::Abs(b)))),
-                              hn::Gt(size, Set(B::kFloor)));
+        const M big =
+            hn::And(hn::Gt(size, hn::Mul(Set(B::kEps), hn::Add(hn::Abs(a), hn::Abs(b)))), hn::Gt(size, Set(B::kFloor)));
         const V kept = hn::IfThenElseZero(big, Load(e_, k));
         Store(kept, e_, k);
         closed = hn::Or(closed, hn::And(some, hn::Not(big)));
@@ -214,11 +221,12 @@ class LockstepEigh : Lockstep<R> {
       if (hn::AllFalse(hn::ScalableTag<R>(), some)) return 0;
       if (step == 30 * n_ + 29) return B::Bits(some);
       // Of the last 2 x 2 block's eigenvalues that nearer to its last element.
-      const V half = hn::Mul(Set(R(0.5)), hn::Sub(before, last)), root = hn::Sqrt(hn::MulAdd(half, half, hn::Mul(off, off))),
+      const V half = hn::Mul(Set(R(0.5)), hn::Sub(before, last)),
+              root = hn::Sqrt(hn::MulAdd(half, half, hn::Mul(off, off))),
               under = hn::Add(half, hn::CopySign(root, half));
       const M is_nothing = hn::Eq(under, zero);
-      const V shift = hn::NegMulAdd(off, hn::IfThenZeroElse(is_nothing, hn::Div(off, hn::IfThenElse(is_nothing, Set(1), under))),
-                                    last);
+      const V shift = hn::NegMulAdd(
+          off, hn::IfThenZeroElse(is_nothing, hn::Div(off, hn::IfThenElse(is_nothing, Set(1), under))), last);
       sweep(hn::IfThenElse(some, low, Set(static_cast<R>(n_))), high, shift);
     }
     return 0;
@@ -259,11 +267,11 @@ class LockstepEigh : Lockstep<R> {
 template <class R>
 class LockstepSvd : Lockstep<R> {
   using B = Lockstep<R>;
+  using B::Load;
+  using B::Set;
+  using B::Store;
   using typename B::M;
   using typename B::V;
-  using B::Load;
-  using B::Store;
-  using B::Set;
 
  public:
   LockstepSvd(R* a, int64_t m, int64_t n, R* d, R* u, int64_t u_rows, R* v, R* room)
@@ -330,8 +338,8 @@ class LockstepSvd : Lockstep<R> {
     const V ratio = hn::IfThenElse(is_small, hn::Mul(g, inverse), hn::Div(most, hn::Max(g, tiny)));
     const V r2 = hn::Mul(ratio, ratio), a = hn::Mul(sum, sum), b = hn::Mul(difference, difference);
     const V near = hn::Div(Set(2), hn::Add(hn::Sqrt(hn::Add(a, r2)), hn::Sqrt(hn::Add(b, r2))));
-    const V far = hn::Div(hn::Add(ratio, ratio),
-                          hn::Add(hn::Sqrt(hn::MulAdd(a, r2, one)), hn::Sqrt(hn::MulAdd(b, r2, one))));
+    const V far =
+        hn::Div(hn::Add(ratio, ratio), hn::Add(hn::Sqrt(hn::MulAdd(a, r2, one)), hn::Sqrt(hn::MulAdd(b, r2, one))));
     return hn::Mul(least, hn::IfThenElse(is_small, near, far));
   }
 
@@ -341,9 +349,10 @@ class LockstepSvd : Lockstep<R> {
       V low = zero, high = zero, before = zero, last = zero, off = zero, top = zero, least = zero, most = zero;
       M some = hn::Gt(zero, zero), closed = some;
       for (int64_t k = n_ - 2; k >= 0; --k) {
-        const V size = hn::Abs(Load(e_, k)), a = Load(d_, k), b = Load(d_, k + 1), abs_a = hn::Abs(a), abs_b = hn::Abs(b);
-        const M big = hn::And(hn::Gt(size, hn::Mul(Set(B::kEps), hn::Add(abs_a, abs_b))),
-                              hn::Gt(size, Set(B::kEps * B::kEps)));
+        const V size = hn::Abs(Load(e_, k)), a = Load(d_, k), b = Load(d_, k + 1), abs_a = hn::Abs(a),
+                abs_b = hn::Abs(b);
+        const M big =
+            hn::And(hn::Gt(size, hn::Mul(Set(B::kEps), hn::Add(abs_a, abs_b))), hn::Gt(size, Set(B::kEps * B::kEps)));
         const V kept = hn::IfThenElseZero(big, Load(e_, k));
         Store(kept, e_, k);
         closed = hn::Or(closed, hn::And(some, hn::Not(big)));

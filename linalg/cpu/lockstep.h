@@ -1,5 +1,5 @@
-// Many small matrices at once: each lane of the vectors holds a matrix of its own, and all go the same way. Element i of
-// an array of lanes is `lanes` numbers, one for each matrix.
+// Many small matrices at once: each lane of the vectors holds a matrix of its own, and all go the same way. Element i
+// of an array of lanes is `lanes` numbers, one for each matrix.
 #pragma once
 
 #include <cstdint>

@@ -43,8 +43,7 @@ template <class R, class F>
 void for_lane_groups(int64_t count, F&& fn) {
   const int64_t lanes = lockstep_lanes(R{});
   parallel_for((count + lanes - 1) / lanes, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t g = begin; g < end; ++g)
-      fn(LaneGroup<R>{g * lanes, std::min(lanes, count - g * lanes), lanes});
+    for (int64_t g = begin; g < end; ++g) fn(LaneGroup<R>{g * lanes, std::min(lanes, count - g * lanes), lanes});
   });
 }
 

@@ -10,7 +10,9 @@ namespace tessera::cpu::internal {
 namespace HWY_NAMESPACE {
 
 int64_t LanesF64() { return Lockstep<double>::Lanes(); }
-uint32_t EighF64(double* a, int64_t n, double* d, double* v, double* room) { return LockstepEigh<double>(a, n, d, v, room).run(); }
+uint32_t EighF64(double* a, int64_t n, double* d, double* v, double* room) {
+  return LockstepEigh<double>(a, n, d, v, room).run();
+}
 uint32_t SvdF64(double* a, int64_t m, int64_t n, double* d, double* u, int64_t u_rows, double* v, double* room) {
   return LockstepSvd<double>(a, m, n, d, u, u_rows, v, room).run();
 }
@@ -27,7 +29,9 @@ TESSERA_SIMD_TABLE(EighF64);
 TESSERA_SIMD_TABLE(SvdF64);
 
 int64_t lockstep_lanes(double) { return TESSERA_SIMD(LanesF64)(); }
-uint32_t lockstep_eigh(double* a, int64_t n, double* d, double* v, double* room) { return TESSERA_SIMD(EighF64)(a, n, d, v, room); }
+uint32_t lockstep_eigh(double* a, int64_t n, double* d, double* v, double* room) {
+  return TESSERA_SIMD(EighF64)(a, n, d, v, room);
+}
 uint32_t lockstep_svd(double* a, int64_t m, int64_t n, double* d, double* u, int64_t u_rows, double* v, double* room) {
   return TESSERA_SIMD(SvdF64)(a, m, n, d, u, u_rows, v, room);
 }

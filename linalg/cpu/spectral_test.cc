@@ -293,14 +293,15 @@ TYPED_TEST(Spectral, BatchesOfHardMatrices) {
     for (unsigned b = 0; b < 9; ++b) {
       all.push_back(random_matrix<TypeParam>(n, n, b));
       Matrix<TypeParam> zero(n, n), identity(n, n), shifts(n, n), ones(n, n), graded = all[0], hilbert(n, n),
-          huge = all[0], tiny = all[0];
+                                                                              huge = all[0], tiny = all[0];
       for (int64_t i = 0; i < n; ++i) {
         identity(i, i) = 1;
         if (i + 1 < n) shifts(i, i + 1) = shifts(i + 1, i) = 1;
         for (int64_t j = 0; j < n; ++j) {
           ones(i, j) = 1;
           hilbert(i, j) = R{1} / static_cast<R>(i + j + 1);
-          graded(i, j) *= std::pow(R{10}, static_cast<R>((b % 2 ? -20.0 : 20.0) * static_cast<double>(i + j - n) / static_cast<double>(n)));
+          graded(i, j) *= std::pow(
+              R{10}, static_cast<R>((b % 2 ? -20.0 : 20.0) * static_cast<double>(i + j - n) / static_cast<double>(n)));
           huge(i, j) *= std::numeric_limits<R>::max() / static_cast<R>(1000 * n);
           tiny(i, j) *= std::numeric_limits<R>::min() * (b % 2 ? R{100} : R{0.1});
         }
