@@ -25,5 +25,8 @@ bool bidiagonal_qr(double* d, double* e, int64_t n, int64_t extra, R* left, int6
 // descending; left and right (n x n, dense) need not be set before: their rows become the singular vectors.
 template <class R>
 bool bidiagonal_vectors(double* d, double* e, int64_t n, R* left, R* right);
+// The singular values alone, descending.
+template <class R>
+bool bidiagonal_values(double* d, double* e, int64_t n);
 
 }  // namespace tessera::cpu::internal

@@ -33,8 +33,7 @@ class Eigh {
   }
 
   bool values(R* to) {
-    if (!tridiagonal_qr<R>(d_.get(), e_.get(), n_, nullptr, 0, 0)) return false;
-    std::sort(d_.get(), d_.get() + n_);
+    if (!tridiagonal_values<R>(d_.get(), e_.get(), n_)) return false;
     put_values(to);
     return true;
   }

@@ -44,8 +44,7 @@ class Svd {
   }
 
   bool values(R* to) {
-    if (!bidiagonal_qr<R>(d_.get(), e_.get(), n_, 0, nullptr, 0, 0, nullptr, 0, 0)) return false;
-    std::sort(d_.get(), d_.get() + n_, std::greater<>());
+    if (!bidiagonal_values<R>(d_.get(), e_.get(), n_)) return false;
     put_values(to);
     return true;
   }

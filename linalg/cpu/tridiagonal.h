@@ -23,5 +23,8 @@ bool tridiagonal_qr(double* d, double* e, int64_t n, R* rows, int64_t stride, in
 // ascending, rows (n x n, dense) need not be set before.
 template <class R>
 bool tridiagonal_eigenvectors(double* d, double* e, int64_t n, R* rows);
+// The eigenvalues alone, ascending.
+template <class R>
+bool tridiagonal_values(double* d, double* e, int64_t n);
 
 }  // namespace tessera::cpu::internal

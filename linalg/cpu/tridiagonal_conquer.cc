@@ -11,14 +11,26 @@
 namespace tessera::cpu::internal {
 namespace {
 
+// With all vectors in rows; or, where only values are asked for, with the first and the last element of each vector of
+// a block, which is all that a merge needs to know.
 template <class R>
 class Conquest {
  public:
+  // rows: n x n; or null: values alone.
   Conquest(double* d, double* e, int64_t n, R* rows)
-      : d_(d), e_(e), n_(n), rows_(rows), room_(n * n), coefficients_(n * n), order_(n) {}
+      : d_(d),
+        e_(e),
+        n_(n),
+        is_narrow_(!rows),
+        width_(rows ? n : 2),
+        ends_(rows ? 0 : 2 * n),
+        rows_(rows ? rows : ends_.get()),
+        room_(n * width_),
+        coefficients_(n * n),
+        order_(n) {}
 
   bool run() {
-    std::fill_n(rows_, n_ * n_, R{0});
+    std::fill_n(rows_, n_ * width_, R{0});
     const Halves halves(n_, kLeaf, 0);
     const auto& leaves = halves.levels.front();
     // Each cut takes what joins the halves out of the two numbers beside it.
@@ -41,6 +53,8 @@ class Conquest {
  private:
   static constexpr int64_t kLeaf = 32;
 
+  R* corner(const Halves::Block& b) const { return rows_ + b.begin * (is_narrow_ ? 2 : n_ + 1); }
+
   void sort_block(const Halves::Block& b) {
     int64_t* const order = order_.data() + b.begin;
     std::iota(order, order + b.size, 0);
@@ -49,9 +63,12 @@ class Conquest {
   }
 
   bool leaf(const Halves::Block& b) {
-    R* const rows = rows_ + b.begin * (n_ + 1);
-    for (int64_t i = 0; i < b.size; ++i) rows[i * (n_ + 1)] = 1;
-    if (!tridiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, rows, n_, b.size)) return false;
+    R* const rows = corner(b);
+    if (is_narrow_)
+      rows[0] = rows[2 * b.size - 1] = 1;
+    else
+      for (int64_t i = 0; i < b.size; ++i) rows[i * (n_ + 1)] = 1;
+    if (!tridiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, rows, width_, is_narrow_ ? 2 : b.size)) return false;
     sort_block(b);
     return true;
   }
@@ -59,11 +76,15 @@ class Conquest {
   bool merge(const Halves::Block& b, int64_t left) {
     const int64_t n = b.size, right = n - left;
     double *const d = d_ + b.begin, cut = e_[b.begin + left - 1];
-    const RowJoin<R> join(rows_ + b.begin * (n_ + 1), n_, left, right, room_.get() + b.begin * n_);
+    const RowJoin<R> join(corner(b), width_, is_narrow_ ? 1 : left, is_narrow_ ? 1 : right,
+                          room_.get() + b.begin * width_);
     std::vector<double> z(n);
-    for (int64_t i = 0; i < n; ++i)
-      z[i] = std::sqrt(0.5) * static_cast<double>(join.row(i)[i < left ? left - 1 : left]) *
-             (i >= left && cut < 0 ? -1 : 1);
+    for (int64_t i = 0; i < n; ++i) {
+      // What of a vector is beside the cut; the other end stays.
+      R& end = join.row(i)[is_narrow_ ? i < left : i < left ? left - 1 : left];
+      z[i] = std::sqrt(0.5) * static_cast<double>(end) * (i >= left && cut < 0 ? -1 : 1);
+      if (is_narrow_) end = 0;
+    }
     const double rho = 2 * std::abs(cut);
     std::vector<int64_t> sorted(n), kept, others;
     for (int64_t i = left; i < n; ++i) order_[b.begin + i] += left;
@@ -77,7 +98,8 @@ class Conquest {
     const int64_t count = static_cast<int64_t>(kept.size());
     std::vector<double> values(n);
     if (count > 0) {
-      if (!solve(join, d, z, rho, kept, part, others, coefficients_.get() + b.begin * n_, values)) return false;
+      R* const coefficients = is_narrow_ && n == n_ ? nullptr : coefficients_.get() + b.begin * n_;
+      if (!solve(join, d, z, rho, kept, part, others, coefficients, values)) return false;
     } else {
       join.join(kept, part, {}, nullptr, others);
     }
@@ -121,6 +143,7 @@ class Conquest {
     if (last >= 0) kept.push_back(last);
   }
 
+  // coefficients: room for them; or null: the vectors are not needed any more.
   static bool solve(const RowJoin<R>& join, const double* d, const std::vector<double>& z, double rho,
                     const std::vector<int64_t>& kept, const std::vector<uint8_t>& part,
                     const std::vector<int64_t>& others, R* coefficients, std::vector<double>& values) {
@@ -144,6 +167,8 @@ class Conquest {
     parallel_for(n, kRoots,
                  [&](int64_t begin, int64_t end) { good[begin / kRoots] = secular_roots(secular, begin, end, roots); });
     if (std::find(good.begin(), good.end(), 0) != good.end()) return false;
+    for (int64_t i = 0; i < n; ++i) values[i] = origin[i] + offset[i];
+    if (!coefficients) return true;
     secular_weights(secular, roots, ends, weights);
     const std::vector<int64_t> places = RowJoin<R>::order(kept, part);
     for (int64_t p = 0; p < n; ++p) {
@@ -155,7 +180,6 @@ class Conquest {
       for (int64_t i = begin; i < end; ++i) {
         const double scale = 1 / secular_vector(n, false, ordered, exact, origin[i], offset[i], vector.get());
         for (int64_t p = 0; p < n; ++p) coefficients[i * n + p] = static_cast<R>(vector[p] * scale);
-        values[i] = origin[i] + offset[i];
       }
     });
     join.join(kept, part, places, coefficients, others);
@@ -167,15 +191,18 @@ class Conquest {
     ScratchArray<double> values(n_);
     for (int64_t i = 0; i < n_; ++i) {
       values[i] = d_[order_[i]];
-      std::copy_n(rows_ + order_[i] * n_, n_, room_.get() + i * n_);
+      if (!is_narrow_) std::copy_n(rows_ + order_[i] * n_, n_, room_.get() + i * n_);
     }
     std::copy_n(values.get(), n_, d_);
-    std::copy_n(room_.get(), n_ * n_, rows_);
+    if (!is_narrow_) std::copy_n(room_.get(), n_ * n_, rows_);
   }
 
   static constexpr int64_t kRoots = 32;  // a piece of work
   double *d_, *e_;
   int64_t n_;
+  bool is_narrow_;
+  int64_t width_;
+  ScratchArray<R> ends_;
   R* rows_;
   ScratchArray<R> room_, coefficients_;
   std::vector<int64_t> order_;  // of each block: its values ascending
@@ -187,6 +214,17 @@ template <class R>
 bool tridiagonal_eigenvectors(double* d, double* e, int64_t n, R* rows) {
   return n == 0 || Conquest<R>(d, e, n, rows).run();
 }
+template <class R>
+bool tridiagonal_values(double* d, double* e, int64_t n) {
+  constexpr int64_t kSmall = 40;  // up to here QR is faster
+  if (n > kSmall) return Conquest<R>(d, e, n, nullptr).run();
+  if (!tridiagonal_qr<R>(d, e, n, nullptr, 0, 0)) return false;
+  std::sort(d, d + n);
+  return true;
+}
+
+template bool tridiagonal_values<float>(double*, double*, int64_t);
+template bool tridiagonal_values<double>(double*, double*, int64_t);
 template bool tridiagonal_eigenvectors<float>(double*, double*, int64_t, float*);
 template bool tridiagonal_eigenvectors<double>(double*, double*, int64_t, double*);
 
