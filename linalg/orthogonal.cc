@@ -296,10 +296,11 @@ Results linalg_lstsq_kernel(const Tensor& self, const Tensor& b, std::optional<d
    static_cast<int32_t*>(failed.data_ptr()));
   if (how == Driver::kGels) linalg::check_errors(failed, "torch.linalg.lstsq", self.dim() == 2);
   const LstsqSpecs specs = lstsq_specs(e, how, true);
-  const Tensor solution = contiguous(narrow(x, -2, 0, e.n));
+  const Tensor solution = empty_from(specs.solution);
+  copy__kernel(e.vector ? unsqueeze(solution, -1) : solution, narrow(x, -2, 0, e.n), false);
   const bool rest = how == Driver::kGels && e.m > e.n;
   const Tensor residuals = rest ? squares_below(x, e.n) : empty_from(specs.residuals);
-  return {e.vector ? squeeze(solution, -1) : solution, rest && e.vector ? squeeze(residuals, -1) : residuals,
+  return {solution, rest && e.vector ? squeeze(residuals, -1) : residuals,
           how == Driver::kGels ? empty_from(specs.rank) : of_own_batch(e, ranks), empty_from(specs.singular_values)};
 }
 

@@ -7,8 +7,8 @@ namespace tessera::func {
 std::span<const WrittenRule> written_rules() {
   static const auto* all = [] {
     auto* list = new std::vector<WrittenRule>;
-    for (const auto& rules :
-         {product_rules(), shape_rules(), index_rules(), layer_rules(), norm_rules(), loss_rules(), random_rules()})
+    for (const auto& rules : {product_rules(), matrix_rules(), shape_rules(), index_rules(), layer_rules(),
+                              norm_rules(), loss_rules(), random_rules()})
       list->insert(list->end(), rules.begin(), rules.end());
     return list;
   }();

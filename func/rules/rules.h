@@ -6,6 +6,7 @@
 namespace tessera::func {
 
 std::span<const WrittenRule> product_rules();
+std::span<const WrittenRule> matrix_rules();
 std::span<const WrittenRule> shape_rules();
 std::span<const WrittenRule> index_rules();
 std::span<const WrittenRule> layer_rules();

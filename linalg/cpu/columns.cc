@@ -1,3 +1,5 @@
+#include <cstring>
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "linalg/cpu/columns.cc"
 #include "hwy/foreach_target.h"
@@ -39,12 +41,28 @@ HWY_INLINE void for_vectors(int64_t n, F&& part) {
         [](V v, T* x, int64_t at) HWY_ATTR { L::store(v, x, at); });
   if (i == all) return;
   const typename L::D d;
+#if HWY_TARGET <= HWY_AVX2
   const auto rest = hn::FirstN(d, static_cast<size_t>(all - i));
   part(
       i,
       [rest, d](const T* x, int64_t at)
           HWY_ATTR { return hn::MaskedLoad(rest, d, reinterpret_cast<const R*>(x) + at); },
       [rest, d](V v, T* x, int64_t at) HWY_ATTR { hn::BlendedStore(v, rest, d, reinterpret_cast<R*>(x) + at); });
+#else  // whose masked loads read all lanes, from aligned addresses
+  const size_t rest = static_cast<size_t>(all - i) * sizeof(R);
+  part(
+      i,
+      [rest, d](const T* x, int64_t at) HWY_ATTR {
+        HWY_ALIGN R lanes[HWY_MAX_BYTES / sizeof(R)] = {};
+        std::memcpy(lanes, reinterpret_cast<const R*>(x) + at, rest);
+        return hn::Load(d, lanes);
+      },
+      [rest, d](V v, T* x, int64_t at) HWY_ATTR {
+        HWY_ALIGN R lanes[HWY_MAX_BYTES / sizeof(R)];
+        hn::Store(v, d, lanes);
+        std::memcpy(reinterpret_cast<R*>(x) + at, lanes, rest);
+      });
+#endif
 }
 
 // A number that vectors are multiplied by: x s = x re(s) + swapped(x) (-im(s), im(s)).

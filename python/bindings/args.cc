@@ -271,10 +271,11 @@ int ParsePlan::find(PyObject* name) const {
     if (PyUnicode_Compare(params_[i].name, name) == 0 ||
         (params_[i].alias && PyUnicode_Compare(params_[i].alias, name) == 0))
       return static_cast<int>(i);
-    if (i == 0 && PyUnicode_CompareWithASCIIString(params_[i].name, "input") == 0)
-      for (const char* also : {"self", "a", "x1"})
-        if (PyUnicode_CompareWithASCIIString(name, also) == 0) return 0;
   }
+  // Other names of the first, where no other argument has one of these (geqrf's result a).
+  if (!params_.empty() && PyUnicode_CompareWithASCIIString(params_[0].name, "input") == 0)
+    for (const char* also : {"self", "a", "x1"})
+      if (PyUnicode_CompareWithASCIIString(name, also) == 0) return 0;
   return -1;
 }
 

@@ -49,7 +49,35 @@ def without_phases(*vectors):
 
 FACTOR = {}
 
-ORTHOGONAL = {}
+_reflections = [Given(input=matrices(4, 3), tau=floats(3)), Given(input=matrices(2, 4, 3), tau=floats(2, 2))]
+_older_reflections = [Given(self=g.arguments["input"], input2=g.arguments["tau"]) for g in _reflections]
+_applied_reflections = [
+    Given(self=matrices(4, 3), input2=floats(3), input3=floats(4, 2), left=True, transpose=False),
+    Given(self=matrices(4, 3), input2=floats(3), input3=floats(2, 4), left=False, transpose=True),
+    Given(self=matrices(2, 4, 3), input2=floats(2, 2), input3=floats(2, 4, 4), left=True, transpose=True),
+    Given(self=matrices(3, 4), input2=floats(3), input3=floats(2, 3), left=False, transpose=False),
+]
+_least_squares = [
+    Given(self=matrices(4, 3), b=floats(4, 2), driver="gels"),
+    Given(self=matrices(3, 4), b=floats(3, 2), driver="gels"),
+    Given(self=matrices(2, 4, 3), b=floats(2, 4), driver="gels"),
+    Given(self=matrices(4, 3), b=floats(4, 2), rcond=1e-6, driver="gelsy"),
+    Given(self=matrices(2, 3, 4), b=floats(1, 3, 1), driver=None),
+]
+
+ORTHOGONAL = {
+    "linalg_qr": [
+        Given(A=matrices(4, 3), mode="reduced"),
+        Given(A=matrices(2, 3, 4), mode="complete"),
+        Given(A=matrices(3, 3), mode="complete"),
+    ],
+    "qr": [Given(self=matrices(4, 3), some=True), Given(self=matrices(3, 4), some=False)],
+    "geqrf": [Given(self=matrices(4, 3))],
+    "linalg_householder_product": _reflections,
+    "orgqr": _older_reflections,
+    "ormqr": _applied_reflections,
+    "linalg_lstsq": _least_squares,
+}
 
 _VECTORS = without_phases(1)
 _BOTH_VECTORS = without_phases(0, 2)
@@ -74,7 +102,12 @@ SPECTRAL = {
     "svd": [Given(self=matrices(3, 2)).seen(_BOTH_VECTORS), Given(self=matrices(2, 3, 3)).seen(_BOTH_VECTORS)],
 }
 
-EIGEN = {}
+_determined = without_phases(1)
+EIGEN = {
+    "linalg_eig": [Given(self=matrices(3, 3)).seen(_determined), Given(self=matrices(2, 2, 2)).seen(_determined)],
+    "linalg_eigvals": [Given(self=matrices(3, 3))],
+    "_linalg_eigvals": [Given(self=matrices(2, 3, 3))],
+}
 
 INF = float("inf")
 FUNCTIONS = {
