@@ -15,6 +15,10 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::factor {
 namespace HWY_NAMESPACE {
 
+// Loops over registers: what they index is in memory unless they are unrolled.
+#undef TESSERA_UNROLL
+#define TESSERA_UNROLL _Pragma("GCC unroll 16")
+
 // How many vectors of columns a kernel keeps in registers beside each other.
 template <class T>
 constexpr int columns_in_registers() {
@@ -37,25 +41,26 @@ HWY_INLINE void solve_rows(int64_t i, const T* l, int64_t ldl, const T* inverse_
       return W::load(p);
   };
   V acc[kRows][kColumns];
-  for (int r = 0; r < kRows; ++r)
-    for (int c = 0; c < kColumns; ++c) acc[r][c] = load(x + (i + r) * ldx + c * kStep);
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r)
+    TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) acc[r][c] = load(x + (i + r) * ldx + c * kStep);
   for (int64_t p = 0; p < i; ++p) {
     typename W::Source s[kColumns];
-    for (int c = 0; c < kColumns; ++c) s[c] = W::source(load(x + p * ldx + c * kStep));
-    for (int r = 0; r < kRows; ++r) {
+    TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) s[c] = W::source(load(x + p * ldx + c * kStep));
+    TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
       const auto f = W::factor(l[(i + r) * ldl + p]);
-      for (int c = 0; c < kColumns; ++c) acc[r][c] = W::sub_product(acc[r][c], s[c], f);
+      TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) acc[r][c] = W::sub_product(acc[r][c], s[c], f);
     }
   }
-  for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < kColumns; ++c) {
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
+    TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) {
       if (inverse_diagonal) acc[r][c] = W::product(W::source(acc[r][c]), W::factor(inverse_diagonal[i + r]));
       if constexpr (kPart)
         W::store_n(acc[r][c], x + (i + r) * ldx + c * kStep, n);
       else
         W::store(acc[r][c], x + (i + r) * ldx + c * kStep);
       const auto s = W::source(acc[r][c]);
-      for (int q = r + 1; q < kRows; ++q) acc[q][c] = W::sub_product(acc[q][c], s, W::factor(l[(i + q) * ldl + i + r]));
+      TESSERA_UNROLL for (int q = r + 1; q < kRows; ++q)
+        acc[q][c] = W::sub_product(acc[q][c], s, W::factor(l[(i + q) * ldl + i + r]));
     }
   }
 }
@@ -93,18 +98,18 @@ HWY_INLINE void update_tile(int64_t k, const T* a, int64_t lda, const T* b, int6
       return W::load(p);
   };
   typename W::V acc[kColumns][kVectors];
-  for (int j = 0; j < kColumns; ++j)
-    for (int v = 0; v < kVectors; ++v) acc[j][v] = load(c + j * ldc + v * kStep);
+  TESSERA_UNROLL for (int j = 0; j < kColumns; ++j)
+    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) acc[j][v] = load(c + j * ldc + v * kStep);
   for (int64_t p = 0; p < k; ++p) {
     typename W::Source s[kVectors];
-    for (int v = 0; v < kVectors; ++v) s[v] = W::source(load(a + p * lda + v * kStep));
-    for (int j = 0; j < kColumns; ++j) {
+    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) s[v] = W::source(load(a + p * lda + v * kStep));
+    TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) {
       const auto f = W::factor(b[p + j * ldb]);
-      for (int v = 0; v < kVectors; ++v) acc[j][v] = W::sub_product(acc[j][v], s[v], f);
+      TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) acc[j][v] = W::sub_product(acc[j][v], s[v], f);
     }
   }
-  for (int j = 0; j < kColumns; ++j) {
-    for (int v = 0; v < kVectors; ++v) {
+  TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) {
+    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) {
       if constexpr (kPart)
         W::store_n(acc[j][v], c + j * ldc + v * kStep, part);
       else

@@ -12,6 +12,7 @@
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/support/scratch.h"
+#include "tensor/cpu/support/simd_move.h"
 
 namespace tessera::cpu::factor {
 
@@ -176,6 +177,26 @@ inline void check_pivots(const char* name, const int32_t* pivots, int64_t count,
     const int64_t p = in_blocks && pivots[i] < 0 ? -static_cast<int64_t>(pivots[i]) : pivots[i];
     TESSERA_CHECK(p >= 1 && p <= rows, name, ": expected pivots between 1 and ", rows, ", but got ", pivots[i]);
   }
+}
+
+// to(j, i) = from(i, j): rows of `cols` elements at distance from_step become columns; both at least so far apart.
+template <class T>
+void transpose(int64_t rows, int64_t cols, const T* from, int64_t from_step, T* to, int64_t to_step) {
+  constexpr int64_t kTile = sizeof(T) == 4 ? 16 : sizeof(T) == 8 ? 8 : 1;
+  int64_t done_rows = 0, done_cols = 0;
+  if constexpr (kTile > 1) {
+    const int64_t tiles = rows / kTile;
+    done_rows = tiles * kTile;
+    done_cols = done_rows ? cols / kTile * kTile : 0;
+    for (int64_t j = 0; j < done_cols; j += kTile) {
+      char* const dst = reinterpret_cast<char*>(to + j * to_step);
+      const char* const src = reinterpret_cast<const char*>(from + j);
+      constexpr int64_t kSize = static_cast<int64_t>(sizeof(T));
+      (kSize == 4 ? transpose_tiles4 : transpose_tiles8)(dst, to_step * kSize, src, from_step * kSize, tiles);
+    }
+  }
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = i < done_rows ? done_cols : 0; j < cols; ++j) to[j * to_step + i] = from[i * from_step + j];
 }
 
 // What more than one driver calls.

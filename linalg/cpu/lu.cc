@@ -11,17 +11,22 @@ namespace {
 
 constexpr TriangularForm kUnitLower{false, true, false};
 
+// a has dense rows, or dense columns.
 template <class T>
 int32_t factor_narrow(int64_t m, int64_t n, View<T> a, int32_t* pivots) {
   const int64_t ld = (m + 15) / 16 * 16 + 16;  // no power of two: columns would share lines of the cache
   const ScratchArray<T> columns(ld * n);
   T* const c = columns.get();
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t j = 0; j < n; ++j) c[i + j * ld] = a(i, j);
+  if (a.row_stride == 1)
+    for (int64_t j = 0; j < n; ++j) std::copy_n(a.at(0, j), m, c + j * ld);
+  else
+    transpose<T>(m, n, a.data, a.row_stride, c, ld);
   int32_t info = 0;
   block_kernels<T>().lu_panel(m, n, c, ld, pivots, &info);
-  for (int64_t i = 0; i < m; ++i)
-    for (int64_t j = 0; j < n; ++j) a(i, j) = c[i + j * ld];
+  if (a.row_stride == 1)
+    for (int64_t j = 0; j < n; ++j) std::copy_n(c + j * ld, m, a.at(0, j));
+  else
+    transpose<T>(n, m, c, ld, a.data, a.row_stride);
   return info;
 }
 
@@ -68,6 +73,14 @@ int32_t factor_lu(int64_t m, int64_t n, View<T> a, int32_t* pivots) {
 
 namespace {
 
+// Calls f(i) for each of the rows of `cols` elements.
+template <class F>
+void for_rows(int64_t rows, int64_t cols, F&& f) {
+  parallel_for(rows, std::max<int64_t>(1, 16384 / std::max<int64_t>(cols, 1)), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) f(i);
+  });
+}
+
 // L becomes L^-1, unit lower, the rest is left alone.
 template <class T>
 void invert_unit_lower(int64_t n, View<T> l) {
@@ -83,8 +96,9 @@ void invert_unit_lower(int64_t n, View<T> l) {
   const View<T> below = l.from(top, 0), last = l.from(top, top);
   solve_triangle<T>(rest, top, last.reading(), kUnitLower, below);
   solve_triangle<T>(top, rest, l.transposed().reading(), {true, true, false}, below.transposed());
-  for (int64_t i = 0; i < rest; ++i)
+  for_rows(rest, top, [&](int64_t i) {
     for (int64_t j = 0; j < top; ++j) below(i, j) = -below(i, j);
+  });
   invert_unit_lower(top, l);
   invert_unit_lower(rest, last);
 }
@@ -96,15 +110,17 @@ int32_t invert(int64_t n, View<T> a) {
   if (info) return info;
   const ScratchArray<T> memory(n * n);
   const View<T> w{memory.get(), n, 1};
-  for (int64_t i = 0; i < n; ++i)
+  for_rows(n, n, [&](int64_t i) {
     for (int64_t j = 0; j < n; ++j) w(i, j) = j < i ? a(i, j) : T(j == i ? 1 : 0);
+  });
   invert_unit_lower(n, w);
   solve_triangle<T>(n, n, a.reading(), {true, false, false}, w);
   const ScratchArray<int64_t> order(n);
   for (int64_t i = 0; i < n; ++i) order[i] = i;
   for (int64_t i = 0; i < n; ++i) std::swap(order[i], order[pivots[i]]);
-  for (int64_t i = 0; i < n; ++i)
+  for_rows(n, n, [&](int64_t i) {
     for (int64_t j = 0; j < n; ++j) a(i, order[j]) = w(i, j);
+  });
   return 0;
 }
 

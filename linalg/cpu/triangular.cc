@@ -51,15 +51,14 @@ class DiagonalBlock {
   T l_[kBlock * kBlock], diagonal_[kBlock], inverse_[kBlock];
 };
 
+// b has dense rows, or dense columns.
 template <class T>
 void solve_columns(int64_t n, const DiagonalBlock<T>& block, View<T> b, int64_t width) {
   if (b.col_stride == 1 || width == 1) return block.solve(b.data, b.row_stride, width);
   const ScratchArray<T> rows(n * kStrip);
-  for (int64_t j = 0; j < width; ++j)
-    for (int64_t i = 0; i < n; ++i) rows[i * kStrip + j] = b(i, j);
+  transpose<T>(width, n, b.data, b.col_stride, rows.get(), kStrip);
   block.solve(rows.get(), kStrip, width);
-  for (int64_t j = 0; j < width; ++j)
-    for (int64_t i = 0; i < n; ++i) b(i, j) = rows[i * kStrip + j];
+  transpose<T>(n, width, rows.get(), kStrip, b.data, b.col_stride);
 }
 
 }  // namespace
