@@ -86,6 +86,8 @@ Tensor tensorsolve(const Tensor& A, const Tensor& B, std::optional<IntList> dims
                 "linalg.tensorsolve: Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == "
                 "prod(self.shape[:other.ndim]), but got ",
                 unknowns, " != ", equations);
+  TESSERA_CHECK(B.numel() == equations, "linalg.tensorsolve: Expected other to have as many elements as there are ",
+                "equations, ", equations, ", but got ", B.numel());
   return reshape(linalg_solve(reshape(a, {unknowns, unknowns}), reshape(B, {-1})), sizes);
 }
 

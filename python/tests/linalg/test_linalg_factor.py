@@ -62,7 +62,7 @@ def test_solve_inv_and_det(batch, n, dtype):
     close(sign, want[0])
     close(logabs, want[1])
     if n <= 5:
-        close(L.det(a) / want[0] / np.exp(want[1]), np.ones(batch))
+        close(L.det(a), want[0] * np.exp(want[1]), 10)
 
 
 @pytest.mark.parametrize("batch,n,dtype", CASES)
@@ -94,7 +94,7 @@ def test_lu(batch, m, n, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("left,adjoint", itertools.product([True, False], repeat=2))
+@pytest.mark.parametrize("left,adjoint", list(itertools.product([True, False], repeat=2)))
 def test_lu_solve_broadcasts(left, adjoint, dtype):
     a = regular(2, 1, 5, 5, dtype=dtype)
     b = random(3, 5, 4, dtype=dtype) if left else random(3, 4, 5, dtype=dtype)
@@ -105,7 +105,7 @@ def test_lu_solve_broadcasts(left, adjoint, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("upper,left,unit", itertools.product([True, False], repeat=3))
+@pytest.mark.parametrize("upper,left,unit", list(itertools.product([True, False], repeat=3)))
 @pytest.mark.parametrize("batch,n", [((), 5), ((), 100), ((20,), 6), ((2, 3), 3)])
 def test_solve_triangular_reads_one_triangle(batch, n, upper, left, unit, dtype):
     a = regular(*batch, n, n, dtype=dtype) / n**0.5
@@ -265,7 +265,6 @@ def test_out_arguments():
 
 def test_named_results():
     a = regular(3, 3)
-    assert L.slogdet(a)._fields if hasattr(L.slogdet(a), "_fields") else L.slogdet(a).sign is not None
     for call, names in (
         (lambda: L.cholesky_ex(positive(3, 3)), "L info"),
         (lambda: L.lu_factor(a), "LU pivots"),
