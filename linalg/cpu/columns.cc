@@ -189,22 +189,60 @@ void Rotate(int64_t n, T* x, T* y, Real<T> c, T s) {
   });
 }
 
+// K vectors of rows at once: two columns stay in registers while the reflections go over them.
+template <class T, int K, class Load, class Store>
+HWY_INLINE void reflect_rows(int64_t at, T* x, int64_t ld, const Reflections3<T>& q, const Load& load,
+                             const Store& store) {
+  using V = typename Lanes<T>::V;
+  const int64_t step = Lanes<T>::step();
+  T* column = x + q.first * ld;
+  V a[K], b[K];
+  for (int v = 0; v < K; ++v) {
+    a[v] = load(column, at + v * step);
+    b[v] = load(column + ld, at + v * step);
+  }
+  const T* f = q.factors;
+  for (int64_t i = 0; i < q.count; ++i, f += 5, column += ld) {
+    const Factor<T> f0(f[0]), f1(f[1]), f2(-f[2]), f3(-f[3]), f4(-f[4]);
+    for (int v = 0; v < K; ++v) {
+      const V c = load(column + 2 * ld, at + v * step), sum = f1.add_to(f0.add_to(a[v], b[v]), c);
+      store(f2.add_to(a[v], sum), column, at + v * step);
+      a[v] = f3.add_to(b[v], sum);
+      b[v] = f4.add_to(c, sum);
+    }
+  }
+  if (q.pair) {
+    const Factor<T> f0(f[0]), f2(-f[2]), f3(-f[3]);
+    for (int v = 0; v < K; ++v) {
+      const V sum = f0.add_to(a[v], b[v]);
+      a[v] = f2.add_to(a[v], sum);
+      b[v] = f3.add_to(b[v], sum);
+    }
+  }
+  for (int v = 0; v < K; ++v) {
+    store(a[v], column, at + v * step);
+    store(b[v], column + ld, at + v * step);
+  }
+}
 template <class T>
-void Reflect3(int64_t n, T* x, int64_t ld, const T v[2], const T t[3]) {
-  const Factor<T> v1(v[0]), v2(v[1]), t0(-t[0]), t1(-t[1]), t2(-t[2]);
-  T *y = x + ld, *z = y + ld;
-  for_vectors<T>(n, [&](int64_t i, auto load, auto store) HWY_ATTR {
-    const auto a = load(x, i), b = load(y, i), c = load(z, i);
-    const auto sum = v2.add_to(v1.add_to(a, b), c);
-    store(t0.add_to(a, sum), x, i);
-    store(t1.add_to(b, sum), y, i);
-    store(t2.add_to(c, sum), z, i);
+void Reflect(int64_t n, T* x, int64_t ld, const Reflections3<T>* sequences, int64_t count) {
+  using L = Lanes<T>;
+  using V = typename L::V;
+  constexpr int64_t kVectors = 4;
+  const int64_t wide = kVectors * L::step() / L::kParts, rows = n / wide * wide;
+  const auto load = [](const T* from, int64_t at) HWY_ATTR { return L::load(from, at); };
+  const auto store = [](V v, T* to, int64_t at) HWY_ATTR { L::store(v, to, at); };
+  for (int64_t r = 0; r < rows; r += wide)
+    for (int64_t s = 0; s < count; ++s)
+      reflect_rows<T, kVectors>(r * L::kParts, x, ld, sequences[s], load, store);
+  for_vectors<T>(n - rows, [&](int64_t at, auto some, auto back) HWY_ATTR {
+    for (int64_t s = 0; s < count; ++s) reflect_rows<T, 1>(at, x + rows, ld, sequences[s], some, back);
   });
 }
 
 template <class T>
 const Kernels<T>& kernels_of() {
-  static constexpr Kernels<T> kTable = {Dots<T>, Combine<T>, RankOne<T>, Scale<T>, Squares<T>, Rotate<T>, Reflect3<T>};
+  static constexpr Kernels<T> kTable = {Dots<T>, Combine<T>, RankOne<T>, Scale<T>, Squares<T>, Rotate<T>, Reflect<T>};
   return kTable;
 }
 const Kernels<float>& KernelsF32() { return kernels_of<float>(); }

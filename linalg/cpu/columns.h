@@ -128,6 +128,15 @@ void multiply_adjoint(int64_t m, int64_t n, int64_t k, T alpha, Matrix<T> a, Mat
     gemm(kDType<T>, m, n, k, number(alpha), a.transposed().ref(), b.ref(), number(beta), c.ref(), kIsComplex<T>, false);
 }
 
+// Reflections of three neighbouring columns each, of the first ones columns first, first + 1, first + 2, and so on; at the
+// end one of two columns if `pair`. Each by five factors f: with s = x + f0 y + f1 z, x -= f2 s, y -= f3 s, z -= f4 s.
+template <class T>
+struct Reflections3 {
+  int64_t first, count;
+  bool pair;
+  const T* factors;
+};
+
 // Loops for the best SIMD level of this machine. Vectors are dense, matrices lie in columns, `ld` elements apart.
 template <class T>
 struct Kernels {
@@ -142,8 +151,8 @@ struct Kernels {
   Real<T> (*squares)(int64_t n, const T* x);
   // From vectors x, y: x = c x + s y, y = c y - conj(s) x.
   void (*rotate)(int64_t n, T* x, T* y, Real<T> c, T s);
-  // Subtracts from three columns, `ld` apart, (x + y v1 + z v2) (t0, t1, t2).
-  void (*reflect3)(int64_t n, T* x, int64_t ld, const T v[2], const T t[3]);
+  // The sequences one after the other, on columns of n elements, `ld` apart.
+  void (*reflect)(int64_t n, T* x, int64_t ld, const Reflections3<T>* sequences, int64_t count);
 };
 template <class T>
 const Kernels<T>& kernels();

@@ -1,23 +1,11 @@
-// The classic QR iteration for matrices that fit in the first cache.
+// Blocks on the diagonal of Schur forms, 1 x 1 or, of real matrices, 2 x 2.
 #pragma once
 
-#include "linalg/cpu/schur.h"
+#include <algorithm>
+
+#include "linalg/cpu/columns.h"
 
 namespace tessera::cpu::columns {
-
-// As schur(), for problems of any size; every step goes over whole rows and columns.
-template <class R>
-int64_t schur_by_double_shifts(const SchurProblem<R>& p);
-template <class R>
-int64_t schur_by_single_shifts(const SchurProblem<std::complex<R>>& p);
-
-template <class T>
-int64_t small_schur(const SchurProblem<T>& p) {
-  if constexpr (kIsComplex<T>)
-    return schur_by_single_shifts<Real<T>>(p);
-  else
-    return schur_by_double_shifts<T>(p);
-}
 
 // A rotation (c, s; -s, c).
 template <class R>
@@ -29,8 +17,8 @@ struct Turn {
 template <class R>
 Turn<R> standardize(R& a, R& b, R& c, R& d, std::complex<R>* w);
 
-// Whether h(k, k - 1) is as good as zero in the block [lo, hi): next to its neighbours on the diagonal, and, where
-// these are graded, by what it changes of the eigenvalues of the 2 x 2 block around it (Ahues and Tisseur).
+// Whether h(k, k - 1) is as good as zero in the block [lo, hi): next to its neighbours on the diagonal, and, where these
+// are graded, by what it changes of the eigenvalues of the 2 x 2 block around it (Ahues and Tisseur).
 template <class T>
 bool is_negligible(Matrix<T> h, int64_t k, int64_t lo, int64_t hi, Real<T> tiny) {
   using R = Real<T>;
