@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "linalg/engine/orthogonal.h"
-#include "linalg/linalg.h"
+#include "linalg/all_ops.h"
 #include "linalg/matrix.h"
 #include "linalg/orthogonal_kernels.h"
 #include "tensor/ops/api.h"
@@ -257,11 +257,51 @@ Tensor of_own_batch(const Equations& e, Tensor numbers) {
   return numbers;
 }
 
-// The sums of |x|^2 over the last rows of columns, `from` on.
-Tensor squares_below(const Tensor& x, int64_t from) {
+// The sums of |x|^2 over columns, of rows `from` on.
+Tensor squares(const Tensor& x, int64_t from) {
   const Tensor size = abs(narrow(x, -2, from, x.size(-2) - from));
   const int64_t rows[1] = {-2};
   return sum(mul(size, size), IntList(rows));
+}
+
+// What is told of the matrices, as the results have it.
+struct Solved {
+  Tensor solution;         // columns
+  Tensor residuals;        // a number for each column, or undefined
+  Tensor rank;             // of each matrix of A's own batch, or undefined
+  Tensor singular_values;  // or undefined
+};
+
+Solved solve_by_factors(const Equations& e, Driver how, double rcond) {
+  const DType dtype = e.A.dtype();
+  const Device device = e.A.device();
+  // B's rows, then the solution's.
+  const Tensor x = empty_tensor(linalg::with_matrix(e.batch, std::max(e.m, e.n), e.columns), {}, dtype, device);
+  copy__kernel(narrow(x, -2, 0, e.m), e.b, false);
+  const Tensor A = linalg::dense_batch(e.A, e.batch);
+  const Tensor ranks = empty_tensor(e.batch, {}, DType::kInt64, device);
+  const Tensor failed = empty_tensor(e.batch, {}, DType::kInt32, device);
+  const bool full = how == Driver::kGels;
+  if (ranks.numel() > 0) TESSERA_ON(device, run_least_squares)
+  (dtype, full ? cpu::LeastSquares::kFullRank : cpu::LeastSquares::kPivoted, rcond, linalg::matrices(A),
+   linalg::matrices(x), static_cast<int64_t*>(ranks.data_ptr()), static_cast<int32_t*>(failed.data_ptr()));
+  const Tensor solution = narrow(x, -2, 0, e.n);
+  if (!full) return {solution, Tensor(), of_own_batch(e, ranks), Tensor()};
+  linalg::check_errors(failed, "torch.linalg.lstsq", e.A.dim() == 2);
+  return {solution, e.m > e.n ? squares(x, e.n) : Tensor(), Tensor(), Tensor()};
+}
+
+// X = V S^+ U^H B.
+Solved solve_by_singular_values(const Equations& e, double rcond) {
+  const auto [U, S, Vh] = _linalg_svd(e.A);
+  const Tensor counts = S.size(-1) == 0 ? zeros_like(S, DType::kBool) : S.gt(mul(narrow(S, -1, 0, 1), Scalar(rcond)));
+  const Tensor inverse = where(counts, reciprocal(S), zeros_like(S));
+  const Tensor products = matmul(conj(transpose(U, -2, -1)), e.b);
+  const Tensor solution = matmul(conj(transpose(Vh, -2, -1)), mul(products, unsqueeze(inverse, -1)));
+  const int64_t last[1] = {-1};
+  const Tensor rank = sum(counts, IntList(last));
+  const bool full = rank.eq(std::min(e.m, e.n)).all().item<bool>();
+  return {solution, full && e.m > e.n ? squares(sub(matmul(e.A, solution), e.b), 0) : Tensor(), rank, S};
 }
 
 using Results = std::tuple<Tensor, Tensor, Tensor, Tensor>;
@@ -279,29 +319,19 @@ Results linalg_lstsq_kernel(const Tensor& self, const Tensor& b, std::optional<d
                             std::optional<std::string_view> driver) {
   const Driver how = driver_of(driver);
   const Equations e = equations(self, b);
-  TESSERA_CHECK_NOT_IMPLEMENTED(!by_singular_values(how), "linalg.lstsq: singular values");
-  const DType dtype = self.dtype();
-  const Device device = self.device();
-  const double eps = to_real(dtype) == DType::kFloat32 ? 0x1p-23 : 0x1p-52;
+  const double eps = to_real(self.dtype()) == DType::kFloat32 ? 0x1p-23 : 0x1p-52;
   const double limit = rcond.value_or(eps * static_cast<double>(std::max(e.m, e.n)));
-  // B's rows, then the solution's.
-  const Tensor x = empty_tensor(linalg::with_matrix(e.batch, std::max(e.m, e.n), e.columns), {}, dtype, device);
-  copy__kernel(narrow(x, -2, 0, e.m), e.b, false);
-  const Tensor A = linalg::dense_batch(self, e.batch);
-  const Tensor ranks = empty_tensor(e.batch, {}, DType::kInt64, device);
-  const Tensor failed = empty_tensor(e.batch, {}, DType::kInt32, device);
-  const auto method = how == Driver::kGels ? cpu::LeastSquares::kFullRank : cpu::LeastSquares::kPivoted;
-  if (ranks.numel() > 0) TESSERA_ON(device, run_least_squares)
-  (dtype, method, limit, linalg::matrices(A), linalg::matrices(x), static_cast<int64_t*>(ranks.data_ptr()),
-   static_cast<int32_t*>(failed.data_ptr()));
-  if (how == Driver::kGels) linalg::check_errors(failed, "torch.linalg.lstsq", self.dim() == 2);
-  const LstsqSpecs specs = lstsq_specs(e, how, true);
-  const Tensor solution = empty_from(specs.solution);
-  copy__kernel(e.vector ? unsqueeze(solution, -1) : solution, narrow(x, -2, 0, e.n), false);
-  const bool rest = how == Driver::kGels && e.m > e.n;
-  const Tensor residuals = rest ? squares_below(x, e.n) : empty_from(specs.residuals);
-  return {solution, rest && e.vector ? squeeze(residuals, -1) : residuals,
-          how == Driver::kGels ? empty_from(specs.rank) : of_own_batch(e, ranks), empty_from(specs.singular_values)};
+  const Solved x =
+      by_singular_values(how) ? solve_by_singular_values(e, limit < 0 ? eps : limit) : solve_by_factors(e, how, limit);
+  // Each in memory of its own, of its shape.
+  const LstsqSpecs specs = lstsq_specs(e, how, x.residuals.defined());
+  const auto result = [&](const OutputSpec& spec, const Tensor& value, bool column) {
+    const Tensor r = empty_from(spec);
+    if (value.defined()) copy__kernel(column && e.vector ? unsqueeze(r, -1) : r, value, false);
+    return r;
+  };
+  return {result(specs.solution, x.solution, true), result(specs.residuals, x.residuals, true),
+          result(specs.rank, x.rank, false), result(specs.singular_values, x.singular_values, false)};
 }
 
 }  // namespace tessera::kernels

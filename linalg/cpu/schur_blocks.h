@@ -17,8 +17,8 @@ struct Turn {
 template <class R>
 Turn<R> standardize(R& a, R& b, R& c, R& d, std::complex<R>* w);
 
-// Whether h(k, k - 1) is as good as zero in the block [lo, hi): next to its neighbours on the diagonal, and, where these
-// are graded, by what it changes of the eigenvalues of the 2 x 2 block around it (Ahues and Tisseur).
+// Whether h(k, k - 1) is as good as zero in the block [lo, hi): next to its neighbours on the diagonal, and, where
+// these are graded, by what it changes of the eigenvalues of the 2 x 2 block around it (Ahues and Tisseur).
 template <class T>
 bool is_negligible(Matrix<T> h, int64_t k, int64_t lo, int64_t hi, Real<T> tiny) {
   using R = Real<T>;

@@ -1,13 +1,12 @@
 #include "linalg/formulas/eigen_formulas.h"
 
-#include "linalg/linalg.h"
+#include "linalg/all_ops.h"
 
 namespace tessera::autograd::formulas {
 namespace {
 
 Tensor adjoint_of(const Tensor& a) { return conj(transpose(a, -2, -1)); }
 Tensor diagonal_of(const Tensor& a) { return diagonal(a, 0, -2, -1); }
-Tensor solve_square(const Tensor& a, const Tensor& b) { return std::get<0>(linalg_lstsq(a, b, std::nullopt, "gels")); }
 
 // w_j - w_i at (i, j), 1 on the diagonal.
 Tensor differences(const Tensor& w) {
@@ -47,12 +46,12 @@ Tensor eig_backward(const Tensor& grad_values, const Tensor& grad_vectors, const
     inner = inner - diag_embed(diagonal_of(inner));
   }
   if (grad_values.defined()) inner = inner.defined() ? inner + diag_embed(grad_values) : diag_embed(grad_values);
-  return solve_square(Vh, matmul(inner, Vh));
+  return linalg_solve(Vh, matmul(inner, Vh));
 }
 
 std::tuple<Tensor, Tensor> eig_tangents(const Tensor& A_t, const Tensor& values, const Tensor& vectors) {
   const Tensor dA = A_t.is_complex() ? A_t : A_t.to(vectors.dtype());
-  const Tensor P = solve_square(vectors, matmul(dA, vectors)), dw = diagonal_of(P);
+  const Tensor P = linalg_solve(vectors, matmul(dA, vectors)), dw = diagonal_of(P);
   const Tensor M = (P - diag_embed(dw)) / differences(values);
   const Tensor dV = matmul(vectors, M);
   const int64_t rows[1] = {-2};
@@ -68,7 +67,7 @@ Tensor eigvals_backward(const Tensor& grad, const Tensor& A) {
 Tensor eigvals_tangent(const Tensor& A_t, const Tensor& A) {
   const auto [values, vectors] = linalg_eig(A);
   const Tensor dA = A_t.is_complex() ? A_t : A_t.to(vectors.dtype());
-  return diagonal_of(solve_square(vectors, matmul(dA, vectors)));
+  return diagonal_of(linalg_solve(vectors, matmul(dA, vectors)));
 }
 
 }  // namespace tessera::autograd::formulas

@@ -1,6 +1,6 @@
 #include "linalg/formulas/orthogonal_formulas.h"
 
-#include "linalg/linalg.h"
+#include "linalg/all_ops.h"
 #include "linalg/orthogonal.h"
 
 namespace tessera::autograd::formulas {
@@ -12,11 +12,9 @@ Tensor adjoint_of(const Tensor& a) { return conj(transpose(a, -2, -1)); }
 Tensor add_to(const Tensor& sum, const Tensor& part) { return sum.defined() ? sum + part : part; }
 
 // c r^-1 and c r^-H for an upper triangle r.
-Tensor over(const Tensor& c, const Tensor& r) {
-  return adjoint_of(std::get<0>(linalg_lstsq(adjoint_of(r), adjoint_of(c), std::nullopt, "gels")));
-}
+Tensor over(const Tensor& c, const Tensor& r) { return linalg_solve_triangular(r, c, true, false); }
 Tensor over_adjoint(const Tensor& c, const Tensor& r) {
-  return adjoint_of(std::get<0>(linalg_lstsq(r, adjoint_of(c), std::nullopt, "gels")));
+  return linalg_solve_triangular(adjoint_of(r), c, false, false);
 }
 
 // The upper triangle with half of the diagonal.
@@ -96,8 +94,11 @@ Tensor with_zeros(const Tensor& t, int64_t dim, int64_t size) {
 // Tangents or vectors: the part of `input` that counts; k columns.
 Tensor below_diagonal(const Tensor& input, int64_t k) { return tril(narrow(input, -1, 0, k), -1); }
 
-// x of m x = c for the upper triangles m with ones on the diagonal, or for their adjoints.
-Tensor solve_unit(const Tensor& m, const Tensor& c) { return std::get<0>(linalg_lstsq(m, c, std::nullopt, "gels")); }
+// x of m x = c, or of m^H x = c, for an upper triangle with ones on the diagonal.
+Tensor solve_unit(const Tensor& m, const Tensor& c) { return linalg_solve_triangular(m, c, true, true, true); }
+Tensor solve_unit_adjoint(const Tensor& m, const Tensor& c) {
+  return linalg_solve_triangular(adjoint_of(m), c, false, true, true);
+}
 
 Reflections reflections_of(const Tensor& input, const Tensor& tau) {
   Reflections r;
@@ -116,7 +117,7 @@ std::tuple<Tensor, Tensor> reflections_backward(const Reflections& r, const Tens
                                                 const std::array<bool, 2>& wanted) {
   const Tensor Vh = adjoint_of(r.V), Th = adjoint_of(r.T);
   const Tensor gT = -matmul(Vh, gW);
-  const Tensor K = solve_unit(adjoint_of(r.M), gT);
+  const Tensor K = solve_unit_adjoint(r.M, gT);
   Tensor grad_input, grad_tau;
   if (wanted[1]) {
     const int64_t last[1] = {-1};
