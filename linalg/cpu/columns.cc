@@ -233,11 +233,7 @@ void Reflect(int64_t n, T* x, int64_t ld, const Reflections3<T>* sequences, int6
   const auto load = [](const T* from, int64_t at) HWY_ATTR { return L::load(from, at); };
   const auto store = [](V v, T* to, int64_t at) HWY_ATTR { L::store(v, to, at); };
   for (int64_t r = 0; r < rows; r += wide)
-<<<<<<< HEAD
     for (int64_t s = 0; s < count; ++s) reflect_rows<T, kVectors>(r * L::kParts, x, ld, sequences[s], load, store);
-=======
-    for (int64_t s = 0; s < count; ++s) reflect_rows<T, kVectors>(r * L::kParts, x, ld, sequences[s], load, store);
->>>>>>> laqr
   for_vectors<T>(n - rows, [&](int64_t at, auto some, auto back) HWY_ATTR {
     for (int64_t s = 0; s < count; ++s) reflect_rows<T, 1>(at, x + rows, ld, sequences[s], some, back);
   });

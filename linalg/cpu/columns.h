@@ -128,15 +128,9 @@ void multiply_adjoint(int64_t m, int64_t n, int64_t k, T alpha, Matrix<T> a, Mat
     gemm(kDType<T>, m, n, k, number(alpha), a.transposed().ref(), b.ref(), number(beta), c.ref(), kIsComplex<T>, false);
 }
 
-<<<<<<< HEAD
 // Reflections of three neighbouring columns each, of the first ones columns first, first + 1, first + 2, and so on; at
 // the end one of two columns if `pair`. Each by five factors f: with s = x + f0 y + f1 z, x -= f2 s, y -= f3 s, z -= f4
 // s.
-=======
-// Reflections of three neighbouring columns each, of the first ones columns first, first + 1, first + 2, and so on; at
-// the end one of two columns if `pair`. Each by five factors f: with s = x + f0 y + f1 z, x -= f2 s, y -= f3 s, z -= f4
-// s.
->>>>>>> laqr
 template <class T>
 struct Reflections3 {
   int64_t first, count;

@@ -33,7 +33,7 @@ NAMESPACES = {
     "fft": r"^_?fft_|^i?stft$",
     "special": r"^special_|^(igammac?|polygamma|mvlgamma|digamma|lgamma|erf(c|inv)?|sinc|i0|logit|xlogy)_?$",
     "signal": r"^windows_|_window$",
-    "linalg": r"^_?linalg_|^(cholesky.*|lu_.*|qr|svd|geqrf|or[gm]qr|triangular_solve|s?logdet|det|p?inverse|matrix_.*)$",
+    "linalg": r"^_?linalg_|^(cholesky.*|lu_.*|qr|svd|geqrf|or[gm]qr|triangular_solve|s?logdet|det|p?inverse|matrix_.*)",
 }
 SIZES = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7)
 DTYPES = [tessera.float32] * 6 + [
