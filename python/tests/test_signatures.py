@@ -53,6 +53,7 @@ UNREAD = {
     "tessera.autograd.graph._any_hook.hook": ("index", HOOK),
     "tessera.cpu.": ("stream event device args kwargs", CPU),
     "tessera.cuda.graphs._graphed.Graphed.": ("ctx", CONTEXT),
+    "tessera.func._custom._generated.Batched.jvp": ("ctx", CONTEXT),
     "tessera.cuda.memory.memory_snapshot": (
         "include_traces",
         "segments, which this returns, have no traces; _snapshot has both",

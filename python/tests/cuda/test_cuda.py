@@ -38,8 +38,8 @@ def test_on_the_emulated_device():
     if not library or not os.path.exists(library):
         pytest.skip("no emulated device: TESSERA_TEST_CUDA_LIBRARY names no file")
     others = [
-        os.path.join(os.path.dirname(__file__), name)
-        for name in ("operators/test_foreach.py", "operators/test_products.py", "test_cuda_namespaces.py")
+        os.path.join(os.path.dirname(os.path.dirname(__file__)), name)
+        for name in ("operators/test_foreach.py", "operators/test_products.py", "cuda/test_cuda_namespaces.py")
     ]  # their tests take a device if there is one
     child = run_child(["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, *others], TESSERA_CUDA_LIBRARY=library)
     print(child.stdout[-4000:])
