@@ -65,6 +65,8 @@ void WrapperImpl::take_contents_of(const TensorImpl& other) {
 }
 
 Tensor make_batched(const Tensor& value, int64_t batch_dim, int64_t level) {
+  TESSERA_CHECK(batch_dim >= 0 && batch_dim < value.dim(), "vmap: a tensor of ", value.dim(),
+                " dimensions has no batch in dimension ", batch_dim);
   auto impl = make_intrusive<WrapperImpl>(value, level, batch_dim, DispatchKey::kFuncTorchBatched);
   impl->set_own_version(make_intrusive<VersionCounter>());
   if (has_history(value)) impl->set_requires_grad(true);  // composite operators ask

@@ -118,6 +118,13 @@ void detach_inplace(const BatchCall& c) {
   new_shape(c, [](const Tensor& t) { return detach(t); });
 }
 
+// The last dimension must be one of the function's.
+void view_as_complex_rule(const BatchCall& c) {
+  const Part p = part(c, 0);
+  TESSERA_CHECK(p.rank() > 0, "Input tensor must have one or more dimensions");
+  put(c, 0, view_as_complex(in_front(p, c.batch)), 0);
+}
+
 void constant_pad_rule(const BatchCall& c) {
   const Part p = part(c, 0);
   const size_t n = c.args[1].int_list().size();
@@ -228,6 +235,7 @@ constexpr WrittenRule kRules[] = {
     {"squeeze.", Family::kWritten, squeeze_all_rule},
     {"t", Family::kWritten, t_rule},
     {"as_strided", Family::kWritten, as_strided_rule},
+    {"view_as_complex", Family::kWritten, view_as_complex_rule},
     {"as_strided_backward", Family::kWritten, as_strided_windows_rule},
     {"as_strided_gather", Family::kWritten, as_strided_windows_rule},
     {"histc", Family::kWritten, histc_rule},

@@ -1,6 +1,7 @@
 #include "linalg/formulas/eigen_formulas.h"
 
 #include "linalg/all_ops.h"
+#include "tensor/core/transforms.h"
 
 namespace tessera::autograd::formulas {
 namespace {
@@ -15,11 +16,7 @@ Tensor differences(const Tensor& w) {
 }
 
 // Inside of function transforms there are no values to look at.
-bool has_values(const Tensor& t) {
-  constexpr DispatchKeySet transformed =
-      DispatchKeySet(DispatchKey::kFuncTorchBatched) | DispatchKey::kFuncTorchGradWrapper;
-  return !t.is_meta() && !t.keys().has_any(transformed);
-}
+bool has_values(const Tensor& t) { return !t.is_meta() && !is_transformed(t); }
 
 // The derivative along i v_j has to be zero for all j.
 void check_phases(const Tensor& along) {

@@ -592,6 +592,7 @@ std::vector<Tensor> tensor_split_sections(const Tensor& self, SymInt sections, i
   const int64_t k = sections.guard_int(), n = self.size(dim);
   TESSERA_CHECK(k > 0, "number of sections must be larger than 0, got ", k);
   std::vector<Tensor> r;
+  r.reserve(static_cast<size_t>(k));  // more than memory holds: said at once
   int64_t at = 0;
   for (int64_t i = 0; i < k; ++i) {
     const int64_t len = n / k + (i < n % k);
