@@ -159,7 +159,11 @@ Tensor make_batched_dual(const Tensor& tensor, const Tensor& tangent, std::optio
   Tensor dual;
   {
     func::Hidden hidden;
-    dual = make_dual(func::in_front(primal, batch), func::in_front(along, batch), level);
+    // Views of a dual are views of its tangent's memory, so every element of the batch needs its own.
+    const auto own = [&](const func::Part& p) {
+      return p.batched() ? func::in_front(p, batch) : clone(func::in_front(p, batch), MemoryFormat::kContiguous);
+    };
+    dual = make_dual(own(primal), own(along), level);
   }
   return func::make_batched(dual, 0, id);
 }
