@@ -21,13 +21,6 @@ const IntrusivePtr<TangentLevel>& checked_level(std::optional<int64_t> level, co
   return t_level;
 }
 
-// A view of the primal. Where the tangent is batched by vmap and the primal is not, the same for each element of the
-// batch: a call without a batched argument is none of the level's, and its rule could not use the tangent.
-Tensor with_batches_of(const Tensor& tangent, const Tensor& primal) {
-  if (has_batches_of(primal, tangent)) return tessera::alias(primal);
-  return tessera::where(tessera::ones_like(tangent, DType::kBool), primal, primal);
-}
-
 }  // namespace
 
 int64_t enter_dual_level() {
@@ -69,13 +62,15 @@ void check_tangent(const Tensor& tensor, const Tensor& tangent) {
 Tensor make_dual(const Tensor& tensor, const Tensor& tangent, std::optional<int64_t> at) {
   const IntrusivePtr<TangentLevel>& level = checked_level(at, "create a dual Tensor");
   check_tangent(tensor, tangent);
+  if ((is_transformed(tensor) || is_transformed(tangent)) && &internal::make_batched_dual)
+    if (const Tensor dual = internal::make_batched_dual(tensor, tangent, at); dual.defined()) return dual;
   TESSERA_CHECK(tangent_level(tensor).get() != level.get(),
                 "make_dual: this tensor has a tangent of the same level. Give it a new one from its primal, "
                 "unpack_dual(tensor).primal.");
   TESSERA_CHECK(!tensor.is_inference() || thread_state.inference_mode,
                 "make_dual: an inference tensor cannot have a tangent outside inference mode; clone it first.");
   const ExcludeKeys off(DispatchKey::kForward);
-  const Tensor dual = with_batches_of(tangent, tensor);
+  const Tensor dual = tessera::alias(tensor);
   set_tangent(dual, tangent, level, std::ranges::equal(tensor.strides(), tangent.strides()));
   return dual;
 }
@@ -84,6 +79,8 @@ UnpackedDual unpack_dual(const Tensor& tensor, std::optional<int64_t> at) {
   if (!t_level && !at) return {tensor, Tensor()};
   const IntrusivePtr<TangentLevel>& level = checked_level(at, "unpack a dual Tensor");
   if (!tensor.is_floating_point() && !tensor.is_complex()) return {tensor, Tensor()};
+  if (is_transformed(tensor) && &internal::unpack_batched_dual)
+    if (UnpackedDual parts = internal::unpack_batched_dual(tensor, at); parts.primal.defined()) return parts;
   if (tangent_level(tensor).get() != level.get()) return {tensor, Tensor()};
   // Not a view of the dual, whose views have tangents.
   const Tensor primal = detached(tensor);

@@ -44,6 +44,13 @@ struct UnpackedDual {
 };
 UnpackedDual unpack_dual(const Tensor& tensor, std::optional<int64_t> level = std::nullopt);
 
+// Defined by //func; null in programs without it. The innermost level is a vmap, and a tensor is batched there: the
+// dual is one of values outside, with a batch, as results of the level are. Undefined tensors: no such case.
+namespace internal {
+[[gnu::weak]] Tensor make_batched_dual(const Tensor& tensor, const Tensor& tangent, std::optional<int64_t> level);
+[[gnu::weak]] UnpackedDual unpack_batched_dual(const Tensor& tensor, std::optional<int64_t> level);
+}  // namespace internal
+
 // Whether forward mode is on in this thread.
 class ForwardGradMode {
  public:

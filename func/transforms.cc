@@ -147,3 +147,40 @@ std::function<Tensor(const Tensor&)> linear_function(const Tensor& output, int64
 }
 
 }  // namespace tessera::func
+
+namespace tessera::autograd::forward_ad::internal {
+
+Tensor make_batched_dual(const Tensor& tensor, const Tensor& tangent, std::optional<int64_t> level) {
+  const func::Level* top = func::top_level();
+  if (!top || top->kind != func::Kind::kVmap) return {};
+  const int64_t id = top->id, batch = top->batch_size;
+  const func::Part primal = func::part_of(tensor, id), along = func::part_of(tangent, id);
+  if (!primal.batched() && !along.batched()) return {};
+  Tensor dual;
+  {
+    func::Hidden hidden;
+    // Views of a dual are views of its tangent's memory, so every element of the batch needs its own.
+    const auto own = [&](const func::Part& p) {
+      return p.batched() ? func::in_front(p, batch) : clone(func::in_front(p, batch), MemoryFormat::kContiguous);
+    };
+    dual = make_dual(own(primal), own(along), level);
+  }
+  return func::make_batched(dual, 0, id);
+}
+
+UnpackedDual unpack_batched_dual(const Tensor& tensor, std::optional<int64_t> level) {
+  const func::Level* top = func::top_level();
+  if (!top || top->kind != func::Kind::kVmap) return {};
+  const int64_t id = top->id;
+  const func::Part part = func::part_of(tensor, id);
+  if (!part.batched()) return {};
+  UnpackedDual found;
+  {
+    func::Hidden hidden;
+    found = unpack_dual(part.value, level);
+  }
+  const auto wrapped = [&](const Tensor& t) { return t.defined() ? func::make_batched(t, part.batch_dim, id) : t; };
+  return {wrapped(found.primal), wrapped(found.tangent)};
+}
+
+}  // namespace tessera::autograd::forward_ad::internal

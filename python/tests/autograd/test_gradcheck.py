@@ -93,7 +93,7 @@ def test_batches_of_gradients(fast):
 def test_batches_in_forward_mode(fast):
     both = dict(check_forward_ad=True, check_batched_forward_grad=True, fast_mode=fast)
     assert gradcheck(tessera.exp, (double(3),), **both)
-    assert gradcheck(lambda a, b: (a @ b, a.sum(), b.detach()), (double(2, 3), double(3, 2)), **both)
+    assert gradcheck(lambda a, b: (a @ b, a.sum(), b > 2), (double(2, 3), double(3, 2)), **both)
     assert gradcheck(lambda z: z * z.conj() * z, (double(3, dtype=tessera.complex128),), **both)
 
 
