@@ -124,8 +124,16 @@ HWY_INLINE hn::Vec<D> Entry(D d, const double (&table)[16], VU index) {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (hn::MaxLanes(D()) == 8)
     return hn::Vec<D>{_mm512_permutex2var_pd(_mm512_load_pd(table), index.raw, _mm512_load_pd(table + 8))};
-#elif HWY_TARGET == HWY_AVX2
-  // Faster than gathering: of each quarter of the table a number, by the two lowest bits, then one of these.
+#endif
+  const hn::RebindToSigned<D> di;
+  return hn::GatherIndex(d, table, hn::And(hn::BitCast(di, index), hn::Set(di, 15)));
+}
+
+// The same where many rows are read at one index: with AVX2 of each quarter of the row a number, by the two lowest
+// bits, then one of these, which is faster than gathering once the index is prepared.
+template <class D, class VU>
+HWY_INLINE hn::Vec<D> PieceEntry(D d, const double (&table)[16], VU index) {
+#if HWY_TARGET == HWY_AVX2
   if constexpr (hn::MaxLanes(D()) == 4) {
     const __m256i low = _mm256_and_si256(_mm256_slli_epi64(index.raw, 1), _mm256_set1_epi64x(6)),
                   pair = _mm256_or_si256(low, _mm256_slli_epi64(_mm256_add_epi64(low, _mm256_set1_epi64x(1)), 32));
@@ -139,8 +147,7 @@ HWY_INLINE hn::Vec<D> Entry(D d, const double (&table)[16], VU index) {
                                        _mm256_blendv_pd(quarter(2), quarter(3), second), half)};
   }
 #endif
-  const hn::RebindToSigned<D> di;
-  return hn::GatherIndex(d, table, hn::And(hn::BitCast(di, index), hn::Set(di, 15)));
+  return Entry(d, table, index);
 }
 
 // c[0] + c[1] x + ..., by Horner's rule. The coefficients interpolate at Chebyshev nodes of the reduced range; errors
@@ -314,19 +321,20 @@ HWY_INLINE void SinAndCosParts(D d, Two<V> r, V& odd, V& even) {
 // PieceRest: some rows below number kEnd as a polynomial.
 template <size_t kEnd, class D, class V, class VU, size_t N, size_t... kRow>
 HWY_INLINE V PieceRest(D d, const double (&rows)[N][16], VU piece, V t, std::index_sequence<kRow...>) {
-  V r = Entry(d, rows[kEnd - 1], piece);
-  ((r = hn::MulAdd(r, t, Entry(d, rows[kEnd - 2 - kRow], piece))), ...);
+  V r = PieceEntry(d, rows[kEnd - 1], piece);
+  ((r = hn::MulAdd(r, t, PieceEntry(d, rows[kEnd - 2 - kRow], piece))), ...);
   return r;
 }
 template <class D, class V, class VU, size_t N>
 TESSERA_MATH_PART Two<V> PieceTwo(D d, const double (&rows)[N][16], VU piece, Two<V> t) {
-  const V first = Entry(d, rows[0], piece), slope = Entry(d, rows[2], piece);
+  const V first = PieceEntry(d, rows[0], piece), slope = PieceEntry(d, rows[2], piece);
   const Two<V> p = Product(d, slope, t.hi), a = FastSum(first, p.hi);
   const V curved =
       hn::MulAdd(hn::Mul(t.hi, t.hi), PieceRest<N>(d, rows, piece, t.hi, std::make_index_sequence<N - 5>()),
                  hn::MulAdd(slope, t.lo, p.lo));
-  return FastSum(a.hi,
-                 hn::Add(a.lo, hn::Add(curved, hn::MulAdd(Entry(d, rows[3], piece), t.hi, Entry(d, rows[1], piece)))));
+  return FastSum(
+      a.hi,
+      hn::Add(a.lo, hn::Add(curved, hn::MulAdd(PieceEntry(d, rows[3], piece), t.hi, PieceEntry(d, rows[1], piece)))));
 }
 template <class D, class V>
 TESSERA_MATH_PART V ErfDouble(D d, V x) {  // a nan stays

@@ -492,15 +492,15 @@ TESSERA_MATH_PART V BriefErfinv(D d, V y) {
   hn::Vec<hn::RebindToUnsigned<D>> piece;
   const V t = ErfinvPiece(d, hn::Max(w, hn::Zero(d)), piece).hi;
   const auto& rows = tables::kErfinv64;
-  V r = Entry(d, rows[10], piece);
-  r = hn::MulAdd(r, t, Entry(d, rows[9], piece));
-  r = hn::MulAdd(r, t, Entry(d, rows[8], piece));
-  r = hn::MulAdd(r, t, Entry(d, rows[7], piece));
-  r = hn::MulAdd(r, t, Entry(d, rows[6], piece));
-  r = hn::MulAdd(r, t, Entry(d, rows[5], piece));
-  r = hn::MulAdd(r, t, Entry(d, rows[4], piece));
-  r = hn::MulAdd(r, t, Entry(d, rows[2], piece));
-  return hn::Mul(y, hn::MulAdd(r, t, Entry(d, rows[0], piece)));
+  V r = PieceEntry(d, rows[10], piece);
+  r = hn::MulAdd(r, t, PieceEntry(d, rows[9], piece));
+  r = hn::MulAdd(r, t, PieceEntry(d, rows[8], piece));
+  r = hn::MulAdd(r, t, PieceEntry(d, rows[7], piece));
+  r = hn::MulAdd(r, t, PieceEntry(d, rows[6], piece));
+  r = hn::MulAdd(r, t, PieceEntry(d, rows[5], piece));
+  r = hn::MulAdd(r, t, PieceEntry(d, rows[4], piece));
+  r = hn::MulAdd(r, t, PieceEntry(d, rows[2], piece));
+  return hn::Mul(y, hn::MulAdd(r, t, PieceEntry(d, rows[0], piece)));
 }
 template <class D, class V>
 HWY_NOINLINE V ErfinvDouble(D d, V y) {
