@@ -268,3 +268,45 @@ def test_members_by_dotted_names():
     ):
         with pytest.raises(error):
             call()
+
+
+ORTHOGONAL = [(3, 3), (5, 3), (3, 5), (2, 4, 3), (4, 1)]
+
+
+def is_orthogonal(weight):
+    tall = weight if weight.shape[-2] >= weight.shape[-1] else weight.mT
+    tessera.testing.assert_close(
+        tall.mH @ tall, tessera.eye(tall.shape[-1], dtype=weight.dtype).expand_as(tall.mH @ tall)
+    )
+    return True
+
+
+@pytest.mark.parametrize("dtype", [tessera.float64, tessera.complex128])
+@pytest.mark.parametrize("trivial", [True, False])
+@pytest.mark.parametrize("way", [None, "matrix_exp", "cayley", "householder"])
+def test_orthogonal_weights(way, trivial, dtype):
+    for shape in ORTHOGONAL:
+        m = nn.Module()
+        m.weight = nn.Parameter(tessera.randn(shape, dtype=dtype))
+        if way == "householder" and dtype.is_complex:
+            with pytest.raises(ValueError, match="does not support complex"):
+                parametrizations.orthogonal(m, orthogonal_map=way, use_trivialization=trivial)
+            continue
+        parametrizations.orthogonal(m, orthogonal_map=way, use_trivialization=trivial)
+        assert m.weight.shape == shape and is_orthogonal(m.weight.detach())
+        m.weight.abs().sum().backward()
+        with tessera.no_grad():
+            for p in m.parameters():
+                assert p.grad is not None and p.grad.isfinite().all()
+                p -= 0.1 * p.grad
+        assert is_orthogonal(m.weight.detach())
+        if trivial:
+            target = m.weight.detach() * -1
+            m.weight = target
+            tessera.testing.assert_close(m.weight.detach(), target)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (5, 3), (3, 5), (4, 2, 3)])
+def test_orthogonal_first_values(shape):
+    w = nn.init.orthogonal_(tessera.empty(shape, dtype=tessera.float64), gain=2.0).view(shape[0], -1)
+    assert is_orthogonal(w / 2)

@@ -114,6 +114,7 @@ class Program:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, name: value},
+            start_new_session=True,
         )
         self.first = self.process.stdout.readline().split()
         assert self.first[:1] == ["ready"], self.process.communicate()[1]
@@ -167,6 +168,29 @@ def test_a_killed_loader(tmp_path, method, kind):
 
 @pytest.mark.parametrize("kind", ["", "persistent"])
 @pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_an_interrupted_loader(tmp_path, method, kind):
+    """Ctrl-C, which all processes of a terminal get."""
+    for moment in moments(0.3):
+        program = Program(tmp_path, LOAD, method, kind)
+        assert len(program.process.stdout.readline().split()) == 2
+        time.sleep(moment)
+        os.killpg(program.process.pid, signal.SIGINT)
+        errors = program.process.communicate(timeout=WAIT)[1]
+        assert program.process.returncode == -signal.SIGINT and "KeyboardInterrupt" in errors
+        program.assert_gone()
+
+
+def test_workers_are_interrupted_quietly(tmp_path):
+    program = Program(tmp_path, LOAD, "fork", "persistent")
+    assert len(program.process.stdout.readline().split()) == 2
+    program.process.stdout.readline()  # another pass has begun: the workers are at work
+    os.killpg(program.process.pid, signal.SIGINT)
+    assert program.process.communicate(timeout=WAIT)[1].count("Traceback") == 1
+    program.assert_gone()
+
+
+@pytest.mark.parametrize("kind", ["", "persistent"])
+@pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_killed_worker(tmp_path, method, kind):
     """The loader says so, and ends with all that it started."""
     for moment in moments(0.3):
@@ -183,11 +207,14 @@ def test_a_killed_worker(tmp_path, method, kind):
             errors = program.process.communicate(timeout=WAIT)[1]
             assert program.process.returncode == 1
             assert "exited unexpectedly" in errors or "closed its pipe" in errors, errors
-        else:  # killed while it ended anyway, perhaps
-            time.sleep(0.05)
-            program.process.kill()
-            errors = program.process.communicate(timeout=WAIT)[1]
-            assert not errors or "exited unexpectedly" in errors or "closed its pipe" in errors, errors
+        else:
+            try:
+                errors = program.process.communicate(timeout=2)[1]
+            except subprocess.TimeoutExpired:  # the worker ended anyway, and was not missed
+                program.kill()
+            else:
+                assert program.process.returncode == 1
+                assert "exited unexpectedly" in errors or "closed its pipe" in errors, errors
         program.assert_gone()
 
 

@@ -16,8 +16,9 @@ from tessera.utils.data._utils.worker import (
     WorkerInfo,
     _IterableDatasetStopIteration,
     _ResumeIteration,
-    _worker_loop,
+    _run_worker,
     get_worker_info,
+    interrupts_wait,
 )
 from tessera.utils.data.dataset import IterableDataset
 from tessera.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
@@ -383,8 +384,9 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                     self._num_workers,
                     parent,
                 )
-                worker = context.Process(target=_worker_loop, args=args, daemon=True)
-                worker.start()
+                worker = context.Process(target=_run_worker, args=args, daemon=True)
+                with interrupts_wait(context.get_start_method()):
+                    worker.start()
                 task_reader.close()
                 result_writer.close()
                 self._workers.append(worker)

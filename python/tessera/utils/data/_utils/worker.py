@@ -1,8 +1,10 @@
 """What runs in a worker process of a DataLoader."""
 
+import contextlib
 import os
 import queue
 import random
+import signal
 import sys
 import threading
 
@@ -106,6 +108,33 @@ def _send(connection, parcel):
     except (BrokenPipeError, ConnectionResetError):
         return False
     return True
+
+
+_INTERRUPTS = {signal.SIGINT}
+
+
+@contextlib.contextmanager
+def interrupts_wait(start_method):
+    """While a process is forked: an interrupt would go up the caller's stack in the child as well, before it has begun.
+    The child has them wait until it says otherwise.
+    """
+    if start_method != "fork":
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _run_worker(*arguments):
+    """What a worker's process runs. An interrupt from the terminal, which the loader gets as well, ends it quietly."""
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPTS)
+        _worker_loop(*arguments)
+    except KeyboardInterrupt:
+        pass
 
 
 def _worker_loop(
