@@ -10,6 +10,9 @@ namespace {
 
 constexpr int64_t kPanel = 32;
 
+// Products with the panel so far cost less where it is narrow, those that bring the rest up to date where it is wide.
+int64_t panel_width(int64_t n) { return n <= 256 ? 16 : kPanel; }
+
 template <class T>
 MatrixRef matrix(const T* data, int64_t row_stride, int64_t col_stride = 1) {
   return {const_cast<T*>(data), row_stride, col_stride};
@@ -106,8 +109,8 @@ template <class T>
 void reduce_to_bidiagonal(T* columns, int64_t m, int64_t n, double* d, double* e, T* tau_left, T* right, T* tau_right) {
   ScratchArray<T> x(kPanel * m), y(kPanel * n);
   const RowProducts<T> products(m);
-  for (int64_t begin = 0; begin < n; begin += kPanel) {
-    const int64_t count = std::min(kPanel, n - begin);
+  for (int64_t begin = 0; begin < n; begin += panel_width(n)) {
+    const int64_t count = std::min(panel_width(n), n - begin);
     const Panel<T> panel(columns, m, n, begin, right, x.get(), y.get(), products);
     for (int64_t i = 0; i < count; ++i) panel.reduce(i, d, e, tau_left, tau_right);
     panel.update(count);

@@ -1,5 +1,5 @@
 // Products with matrices whose rows are dense, and rotations of such rows: the memory-bound half of reductions to
-// condensed form. One thread; the same bits however rows (rows_dot) or columns (rows_axpy) are shared out.
+// condensed form. Large ones are shared among threads, in ways that depend on sizes alone.
 #pragma once
 
 #include <cstdint>

@@ -10,6 +10,9 @@ namespace {
 
 constexpr int64_t kPanel = 32;
 
+// Products with the panel so far cost less where it is narrow, those that bring the rest up to date where it is wide.
+int64_t panel_width(int64_t n) { return n <= 256 ? 16 : kPanel; }
+
 template <class T>
 MatrixRef matrix(const T* data, int64_t row_stride, int64_t col_stride = 1) {
   return {const_cast<T*>(data), row_stride, col_stride};
@@ -94,8 +97,8 @@ void reduce_to_tridiagonal(T* rows, int64_t n, double* d, double* e, T* tau) {
   if (n == 0) return;
   ScratchArray<T> w(kPanel * n), room(4 * kPanel * n);
   const RowProducts<T> products(n);
-  for (int64_t begin = 0; begin < n - 1; begin += kPanel) {
-    const int64_t count = std::min(kPanel, n - 1 - begin);
+  for (int64_t begin = 0; begin < n - 1; begin += panel_width(n)) {
+    const int64_t count = std::min(panel_width(n), n - 1 - begin);
     const Panel<T> panel(rows, n, begin, w.get(), products);
     for (int64_t i = 0; i < count; ++i) panel.reduce(i, d, e, tau);
     panel.update(count, room.get());
