@@ -10,7 +10,7 @@ using namespace columns;
 
 template <class T>
 void factor(int64_t m, int64_t n, Matrix<T> a, T* tau) {
-  const int64_t k = std::min(m, n), block = std::min(k, kPanel), ld = padded_rows<T>(m);
+  const int64_t k = std::min(m, n), block = panel_for(k), ld = padded_rows<T>(m);
   const ScratchArray<T> memory(ld * block + 2 * block * block);
   T *p = memory.get(), *r = p + ld * block, *t = r + block * block;
   for (int64_t j = 0; j < k; j += block) {

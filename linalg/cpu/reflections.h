@@ -11,8 +11,9 @@ namespace tessera::cpu::columns {
 
 using internal::ScratchArray;
 
-// Reflections that are gathered before they are applied by matrix products.
-inline constexpr int64_t kPanel = 64;
+// How many of `count` reflections are gathered before they are applied by matrix products: what those gain by being
+// deep is lost where the panel itself costs more.
+inline int64_t panel_for(int64_t count) { return std::min<int64_t>(count, count < 1536 ? 64 : 128); }
 
 // Where columns of `rows` elements begin: not a power of two apart, whose elements would share lines of the cache.
 template <class T>
@@ -174,7 +175,7 @@ void factor_panel(int64_t rows, int64_t n, T* p, int64_t ld, T* r, int64_t ldr, 
 // Calls fn(first, Block) for blocks of the first `count` reflections in v, from the first or from the last on.
 template <class T, class F>
 void for_blocks(int64_t m, int64_t count, Matrix<T> v, const T* tau, bool backwards, F&& fn) {
-  const int64_t block = std::min(count, kPanel), blocks = block == 0 ? 0 : (count + block - 1) / block;
+  const int64_t block = panel_for(count), blocks = block == 0 ? 0 : (count + block - 1) / block;
   const int64_t ld = padded_rows<T>(m);
   const ScratchArray<T> memory(ld * block + block * block);
   T *p = memory.get(), *t = p + ld * block;
