@@ -174,8 +174,9 @@ Tensor vector_norm_backward(const Tensor& grad, const Tensor& self, const Scalar
     const Tensor direction = sgn(self) * pow(abs(self), Scalar(p - 1));
     return masked_fill(direction * (g / pow(n, Scalar(p - 1))), eq(n, 0), 0);
   }
+  // Where the norm is 0 the direction is, too: any other divisor will do, for second derivatives as well.
   const Tensor direction = self * pow(abs(self), Scalar(p - 2));
-  return masked_fill(direction * (g / pow(n, Scalar(p - 1))), eq(n, 0), 0);
+  return direction * (g / pow(masked_fill(n, eq(n, 0), 1), Scalar(p - 1)));
 }
 
 Tensor reduced_tangent(const Tensor& tangent, const Tensor& weights, OptionalDims dims, bool keepdim) {

@@ -144,7 +144,7 @@ def grcar(n, rng, dtype):
 
 
 def huge(n, rng, dtype):
-    return _noise(n, rng, dtype) * float(_limits(dtype).max) * 1e-3 / (n * n)
+    return _noise(n, rng, dtype) * (float(_limits(dtype).max) * 1e-3 / (n * n))
 
 
 def tiny(n, rng, dtype):

@@ -74,6 +74,9 @@ SQUARE = set(FUNCTIONS) - {
 def test_other_dtypes_are_refused(name, dtype):
     """Nothing is converted; the message says what was given."""
     a = EYE.to(getattr(tessera, dtype))
+    if name == "matrix_exp" and a.is_floating_point():
+        assert L.matrix_exp(a).dtype == a.dtype
+        return
     with pytest.raises(RuntimeError, match=r"(?i)dtype|float|expected|supported"):
         FUNCTIONS[name](a)
 
@@ -100,19 +103,19 @@ REFUSED = [
     (lambda: L.lstsq(EYE, tessera.ones(4, 1)), RuntimeError, "3"),
     (lambda: L.lstsq(EYE, EYE.double()), RuntimeError, "dtype"),
     (lambda: L.solve(EYE, EYE.double()), RuntimeError, "dtype"),
-    (lambda: L.solve(EYE, tessera.ones(4, 1)), RuntimeError, ""),
+    (lambda: L.solve(EYE, tessera.ones(4, 1)), RuntimeError, "."),
     (lambda: L.solve(EYE.expand(2, 3, 3), tessera.ones(5, 3, 1)), RuntimeError, "broadcast|size"),
     (lambda: L.solve_triangular(EYE, tessera.ones(3)), TypeError, "upper"),
-    (lambda: L.solve_triangular(EYE, tessera.ones(4, 1), upper=True), RuntimeError, ""),
+    (lambda: L.solve_triangular(EYE, tessera.ones(4, 1), upper=True), RuntimeError, "."),
     (lambda: L.lu_solve(EYE, tessera.ones(3, dtype=tessera.int64), EYE), RuntimeError, "int32|pivots"),
-    (lambda: L.lu_solve(EYE, tessera.ones(2, dtype=tessera.int32), EYE), RuntimeError, ""),
+    (lambda: L.lu_solve(EYE, tessera.ones(2, dtype=tessera.int32), EYE), RuntimeError, "."),
     (lambda: L.lu(EYE, pivot=False), RuntimeError, "pivot"),
     (lambda: L.lu_factor(EYE, pivot=False), RuntimeError, "pivot"),
-    (lambda: L.householder_product(tessera.ones(2, 3), tessera.ones(2)), RuntimeError, ""),
-    (lambda: L.householder_product(tessera.ones(3, 2), tessera.ones(3)), RuntimeError, ""),
+    (lambda: L.householder_product(tessera.ones(2, 3), tessera.ones(2)), RuntimeError, "."),
+    (lambda: L.householder_product(tessera.ones(3, 2), tessera.ones(3)), RuntimeError, "."),
     (lambda: L.tensorinv(EYE, ind=0), RuntimeError, "ind"),
-    (lambda: L.tensorinv(tessera.ones(2, 3, 4), ind=1), RuntimeError, ""),
-    (lambda: L.tensorsolve(tessera.ones(2, 3), tessera.ones(2)), RuntimeError, ""),
+    (lambda: L.tensorinv(tessera.ones(2, 3, 4), ind=1), RuntimeError, "."),
+    (lambda: L.tensorsolve(tessera.ones(2, 3), tessera.ones(2)), RuntimeError, "."),
     (lambda: L.matrix_norm(EYE, "x"), RuntimeError, "Order"),
     (lambda: L.matrix_norm(EYE, 3), RuntimeError, "Order"),
     (lambda: L.matrix_norm(EYE, dim=(0, 0)), RuntimeError, "different"),
@@ -130,12 +133,12 @@ REFUSED = [
     (lambda: L.matrix_rank(EYE, atol=tessera.tensor(1j)), RuntimeError, "complex"),
     (lambda: L.pinv(EYE, rtol=tessera.tensor(1j)), RuntimeError, "complex"),
     (lambda: L.pinv(tessera.ones(2, 3), hermitian=True), RuntimeError, "square"),
-    (lambda: L.multi_dot([EYE]), RuntimeError, ""),
+    (lambda: L.multi_dot([EYE]), RuntimeError, "."),
     (lambda: L.vander(tessera.ones(3), N=0), RuntimeError, "N"),
     (lambda: L.cross(tessera.ones(2), tessera.ones(2)), RuntimeError, "3"),
     (lambda: L.svdvals(EYE, out=tessera.empty(3, dtype=tessera.float64)), RuntimeError, "dtype"),
     (lambda: L.inv(EYE, out=tessera.empty(3, 3, dtype=tessera.int64)), RuntimeError, "dtype"),
-    (lambda: L.eig(EYE, out=(tessera.empty(0), tessera.empty(0))), RuntimeError, "dtype|complex"),
+    (lambda: L.eig(EYE, out=(tessera.empty(0), tessera.empty(0))), RuntimeError, "(?i)dtype|complex"),
 ]
 
 
@@ -215,11 +218,10 @@ def test_what_is_not_finite_ends(name, dtype):
             except RuntimeError as error:
                 assert any(word in str(error) for word in ("finite", "nan", "NaN", "inf", "converge")), error
                 continue
-            if n > 1 and at[0] < at[1] + 1 and name not in ("cond", "norm 2"):
-                shown = any(
-                    not bool(t.isfinite().all()) or (t.dtype == tessera.int32 and bool((t != 0).any())) for t in results
-                )
-                assert shown or (value != value) is False, f"{n} {value} {at}"
+            read = name != "solve_triangular" or at[0] <= at[1]
+            if value != value and read:
+                shown = any(not bool(t.isfinite().all()) for t in results)
+                assert shown, f"{n} {value} {at}"
 
 
 def test_sizes_near_overflow_are_refused():

@@ -198,6 +198,13 @@ EIGEN = {
 }
 
 INF = float("inf")
+
+
+def tolerance(*values):
+    """Real numbers, whatever the matrices are made of."""
+    return lambda dtype: tessera.tensor(values if len(values) != 1 else values[0], dtype=tessera.float64)
+
+
 FUNCTIONS = {
     "linalg_matrix_norm": [Given(self=matrices(2, 3), ord=p) for p in (1, -1, 2, -2, INF, -INF)]
     + [Given(self=matrices(3, 2, 2), ord=2, dim=[0, 2], keepdim=True)],
@@ -220,20 +227,20 @@ FUNCTIONS = {
     "linalg_cond.p_str": [Given(self=matrices(2, 2), p="fro"), Given(self=matrices(2, 2, 2), p="nuc")],
     "linalg_matrix_rank.atol_rtol_tensor": [
         Given(input=matrices(2, 3), atol=None, rtol=None),
-        Given(input=matrices(2, 3, 3), atol=floats(2), rtol=None, hermitian=True),
-        Given(input=matrices(2, 3), atol=None, rtol=floats()),
+        Given(input=matrices(2, 3, 3), atol=tolerance(0.1, 1.1), rtol=None, hermitian=True),
+        Given(input=matrices(2, 3), atol=None, rtol=tolerance(0.5)),
     ],
     "linalg_matrix_rank.atol_rtol_float": [Given(self=matrices(2, 3), atol=0.5, rtol=None)],
     "linalg_matrix_rank": [Given(self=matrices(3, 3), tol=0.5)],
-    "linalg_matrix_rank.tol_tensor": [Given(input=matrices(2, 3), tol=floats())],
+    "linalg_matrix_rank.tol_tensor": [Given(input=matrices(2, 3), tol=tolerance(0.5))],
     "linalg_pinv.atol_rtol_tensor": [
         Given(self=matrices(2, 3), atol=None, rtol=None),
-        Given(self=matrices(2, 3, 2), atol=floats(low=1e-3, high=2e-3), rtol=None),
+        Given(self=matrices(2, 3, 2), atol=tolerance(1e-3), rtol=None),
         Given(self=matrices(3, 3), atol=None, rtol=None, hermitian=True).through(self=hermitian),
     ],
     "linalg_pinv.atol_rtol_float": [Given(self=matrices(3, 2), atol=1e-3, rtol=None)],
     "linalg_pinv": [Given(self=matrices(2, 3), rcond=1e-3)],
-    "linalg_pinv.rcond_tensor": [Given(self=matrices(2, 3), rcond=floats(low=1e-3, high=2e-3))],
+    "linalg_pinv.rcond_tensor": [Given(self=matrices(2, 3), rcond=tolerance(1e-3))],
     "pinverse": [Given(self=matrices(2, 3))],
     "nuclear_norm": [Given(self=matrices(2, 3))],
     "nuclear_norm.dim": [Given(self=matrices(2, 3, 2), dim=[0, 2])],
@@ -246,5 +253,20 @@ FUNCTIONS = {
     ],
     "matrix_exp": [Given(self=matrices(3, 3))],
 }
+
+# Overloads that write to out= take what theirs take.
+_OUT = {
+    "linalg_cond.p_str_out": "linalg_cond.p_str",
+    "linalg_matrix_norm.str_ord_out": "linalg_matrix_norm.str_ord",
+    "linalg_matrix_rank.atol_rtol_float_out": "linalg_matrix_rank.atol_rtol_float",
+    "linalg_matrix_rank.atol_rtol_tensor_out": "linalg_matrix_rank.atol_rtol_tensor",
+    "linalg_matrix_rank.out_tol_tensor": "linalg_matrix_rank.tol_tensor",
+    "linalg_norm.ord_str_out": "linalg_norm.ord_str",
+    "linalg_pinv.atol_rtol_float_out": "linalg_pinv.atol_rtol_float",
+    "linalg_pinv.atol_rtol_tensor_out": "linalg_pinv.atol_rtol_tensor",
+    "linalg_pinv.out_rcond_tensor": "linalg_pinv.rcond_tensor",
+    "nuclear_norm.dim_out": "nuclear_norm.dim",
+}
+FUNCTIONS.update((out, FUNCTIONS[name]) for out, name in _OUT.items())
 
 LINALG = {**FACTOR, **ORTHOGONAL, **SPECTRAL, **EIGEN, **FUNCTIONS}

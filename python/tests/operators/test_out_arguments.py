@@ -113,6 +113,9 @@ CASTING = {
     special_shifted_chebyshev_polynomial_v.x_scalar_out special_shifted_chebyshev_polynomial_w
     special_shifted_chebyshev_polynomial_w.n_scalar_out special_shifted_chebyshev_polynomial_w.x_scalar_out
     special_spherical_bessel_j0 special_zeta special_zeta.other_scalar_out special_zeta.self_scalar_out
+    linalg_cond linalg_cond.p_str_out linalg_matrix_rank linalg_matrix_rank.atol_rtol_float_out
+    linalg_matrix_rank.atol_rtol_tensor_out linalg_matrix_rank.out_tol_tensor linalg_pinv
+    linalg_pinv.atol_rtol_float_out linalg_pinv.atol_rtol_tensor_out linalg_pinv.out_rcond_tensor
     true_divide var.correction_out var vstack xlogy.OutScalar_Other xlogy.OutScalar_Self xlogy.OutTensor
 """.split()
 }
