@@ -138,8 +138,8 @@ HWY_INLINE void subtract_dots_tile(int64_t k, const T* a, int64_t lda, const T* 
   using W = Wide<T>;
   using V = typename W::V;
   V acc[kRows][kColumns];
-  TESSERA_UNROLL for (int r = 0; r < kRows; ++r)
-    TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) acc[r][j] = hn::Zero(typename W::D());
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) acc[r][j] =
+      hn::Zero(typename W::D());
   const auto step = [&](int64_t p, auto load) HWY_ATTR {
     typename W::Factor f[kColumns];
     TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) f[j] = W::factors(load(b + j * ldb + p));

@@ -1,5 +1,5 @@
-// What the factorizations of linalg/cpu are made of: views of matrices, products, and the kernels that work on one block
-// or on a group of small matrices.
+// What the factorizations of linalg/cpu are made of: views of matrices, products, and the kernels that work on one
+// block or on a group of small matrices.
 #pragma once
 
 #include <algorithm>
@@ -82,8 +82,8 @@ inline MatrixBatch transposed(const MatrixBatch& m) {
 
 // c -= a b; a: m x k, b: k x n.
 template <class T>
-void subtract_product(int64_t m, int64_t n, int64_t k, View<const T> a, View<const T> b, View<T> c,
-                      bool conj_a = false, bool conj_b = false) {
+void subtract_product(int64_t m, int64_t n, int64_t k, View<const T> a, View<const T> b, View<T> c, bool conj_a = false,
+                      bool conj_b = false) {
   if (m == 0 || n == 0 || k == 0) return;
   KernelParam minus{}, one{};
   if constexpr (kIsComplex<T>)
@@ -131,7 +131,8 @@ struct BlockKernels {
   // x = L^-1 x. l: n x n lower triangle by rows at distance ldl; what x's rows are multiplied by at the end of each,
   // null: nothing. x: n rows at distance ldx of `width` elements.
   void (*solve_block)(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx, int64_t width);
-  // c -= a b, c: m x n, a: m x k, b: k x n; b and c lie in columns, and so does a, or (subtract_dots) in rows. n is small.
+  // c -= a b, c: m x n, a: m x k, b: k x n; b and c lie in columns, and so does a, or (subtract_dots) in rows. n is
+  // small.
   void (*subtract_columns)(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
                            int64_t ldc);
   void (*subtract_dots)(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,

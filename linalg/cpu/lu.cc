@@ -134,8 +134,8 @@ void apply_pivots(int64_t n, int64_t width, View<T> b, const int32_t* pivots, bo
 
 }  // namespace
 
-#define TESSERA_INSTANCES(T)                                                     \
-  template void swap_rows(int64_t, int64_t, View<T>, const int32_t*, bool);      \
+#define TESSERA_INSTANCES(T)                                                \
+  template void swap_rows(int64_t, int64_t, View<T>, const int32_t*, bool); \
   template int32_t factor_lu(int64_t m, int64_t n, View<T> a, int32_t* pivots);
 TESSERA_INSTANCES(float)
 TESSERA_INSTANCES(double)
@@ -177,8 +177,7 @@ void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, Sys
     for_groups<T>(b.count, n, std::max(n, b.cols), [&](int64_t first, int64_t count) {
       const View<T> a = view_of<T>(lu, first), x = view_of<T>(b, first);
       block_kernels<T>().small_lu_solve(count, n, b.cols, {a.data, lu.batch_stride, a.row_stride, a.col_stride},
-                                        pivots + first * n, form,
-                                        {x.data, b.batch_stride, x.row_stride, x.col_stride});
+                                        pivots + first * n, form, {x.data, b.batch_stride, x.row_stride, x.col_stride});
     });
     done = true;
   });

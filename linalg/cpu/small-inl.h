@@ -139,14 +139,16 @@ struct LaneMatrix {
       int64_t e = 0;
       for (; e + L::kCount <= numbers; e += L::kCount) {
         if constexpr (kLoad)
-          move_tile(reinterpret_cast<char*>(lanes + e * distance), distance * kSize, memory + e * kSize, matrix_step, 1);
+          move_tile(reinterpret_cast<char*>(lanes + e * distance), distance * kSize, memory + e * kSize, matrix_step,
+                    1);
         else
           move_tile(memory + e * kSize, matrix_step, reinterpret_cast<const char*>(lanes + e * distance),
                     distance * kSize, 1);
       }
       for (; e < numbers; ++e)
         for (int64_t lane = 0; lane < L::kCount; ++lane) {
-          auto* const number = reinterpret_cast<std::conditional_t<kLoad, const R, R>*>(memory + e * kSize + lane * matrix_step);
+          auto* const number =
+              reinterpret_cast<std::conditional_t<kLoad, const R, R>*>(memory + e * kSize + lane * matrix_step);
           if constexpr (kLoad)
             lanes[e * distance + lane] = *number;
           else
@@ -204,8 +206,8 @@ class Divisor {
     using Limits = std::numeric_limits<real_of<T>>;
     const typename L::D d;
     const auto size = by.size();
-    by_inverse_ = hn::AllTrue(d, hn::And(hn::Ge(size, hn::Set(d, 4 * Limits::min())),
-                                    hn::Le(size, hn::Set(d, 1 / (4 * Limits::min())))));
+    by_inverse_ = hn::AllTrue(
+        d, hn::And(hn::Ge(size, hn::Set(d, 4 * Limits::min())), hn::Le(size, hn::Set(d, 1 / (4 * Limits::min())))));
   }
   HWY_INLINE L of(L x) const { return by_inverse_ ? x.times(inverse_) : x.over(by_); }
 
@@ -251,8 +253,8 @@ struct Tile {
   L acc[kRows][kCols];
 
   HWY_INLINE Tile(const LaneMatrix<T>& to, int64_t i, int64_t j) {
-    TESSERA_UNROLL for (int r = 0; r < kRows; ++r)
-      TESSERA_UNROLL for (int c = 0; c < kCols; ++c) acc[r][c] = to.get(i + r, j + c);
+    TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int c = 0; c < kCols; ++c) acc[r][c] =
+        to.get(i + r, j + c);
   }
   HWY_INLINE void subtract(const LaneMatrix<T>& a, const LaneMatrix<T>& b, int64_t i, int64_t j, int64_t first,
                            int64_t last) {
@@ -266,8 +268,8 @@ struct Tile {
     }
   }
   HWY_INLINE void store(const LaneMatrix<T>& to, int64_t i, int64_t j) const {
-    TESSERA_UNROLL for (int r = 0; r < kRows; ++r)
-      TESSERA_UNROLL for (int c = 0; c < kCols; ++c) to.put(i + r, j + c, acc[r][c]);
+    TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int c = 0; c < kCols; ++c)
+        to.put(i + r, j + c, acc[r][c]);
   }
 };
 
@@ -292,8 +294,7 @@ void subtract_rows(const LaneMatrix<T>& to, const LaneMatrix<T>& a, const LaneMa
 
 // Columns [j, j + kCols) of x: L^-1 x, or U^-1 x, of n rows, of a triangle of w. diagonal: null for one of ones.
 template <class T, bool kUpper, int kCols>
-void solve_columns(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, int64_t j,
-                   const Divisor<T>* diagonal) {
+void solve_columns(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, int64_t j, const Divisor<T>* diagonal) {
   constexpr int kRows = tile_rows<T>();
   const auto tile_at = [&](int64_t i, auto rows) HWY_ATTR {
     constexpr int kSize = rows();
@@ -304,13 +305,11 @@ void solve_columns(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, in
       tile.subtract(w, x, i, j, 0, i);
     TESSERA_UNROLL for (int step = 0; step < kSize; ++step) {
       const int r = kUpper ? kSize - 1 - step : step;
-      if (diagonal)
-        TESSERA_UNROLL for (int c = 0; c < kCols; ++c) tile.acc[r][c] = diagonal[i + r].of(tile.acc[r][c]);
+      if (diagonal) TESSERA_UNROLL for (int c = 0; c < kCols; ++c) tile.acc[r][c] = diagonal[i + r].of(tile.acc[r][c]);
       TESSERA_UNROLL for (int later = step + 1; later < kSize; ++later) {
         const int q = kUpper ? kSize - 1 - later : later;
         const Lanes<T> f = w.get(i + q, i + r);
-        TESSERA_UNROLL for (int c = 0; c < kCols; ++c)
-          tile.acc[q][c] = tile.acc[q][c].minus_product(f, tile.acc[r][c]);
+        TESSERA_UNROLL for (int c = 0; c < kCols; ++c) tile.acc[q][c] = tile.acc[q][c].minus_product(f, tile.acc[r][c]);
       }
     }
     tile.store(x, i, j);
@@ -325,9 +324,8 @@ void solve_columns(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, in
 }
 template <class T, bool kUpper>
 void solve_lanes(const LaneMatrix<T>& w, int64_t n, const LaneMatrix<T>& x, const Divisor<T>* diagonal) {
-  for_tiles<tile_cols<T>()>(0, x.cols, [&](int64_t j, auto cols) HWY_ATTR {
-    solve_columns<T, kUpper, cols()>(w, n, x, j, diagonal);
-  });
+  for_tiles<tile_cols<T>()>(
+      0, x.cols, [&](int64_t j, auto cols) HWY_ATTR { solve_columns<T, kUpper, cols()>(w, n, x, j, diagonal); });
 }
 
 // The diagonal of a triangle, in scratch memory.
@@ -346,8 +344,8 @@ class Diagonal {
 // One column block of LU: rows from its diagonal on have all that is left of it. Calls each(k, chosen) with every
 // pivot's row in lanes.
 template <class T, class F>
-void factor_columns_of_lanes(const LaneMatrix<T>& a, int64_t m, int64_t first, int64_t last,
-                             typename Lanes<T>::V& info, const F& each) {
+void factor_columns_of_lanes(const LaneMatrix<T>& a, int64_t m, int64_t first, int64_t last, typename Lanes<T>::V& info,
+                             const F& each) {
   using L = Lanes<T>;
   using R = real_of<T>;
   const typename L::D d;
@@ -416,8 +414,8 @@ void small_inverse(int64_t count, int64_t n, Group<T> a, int32_t* info) {
   w.load(count, n, reading(a));
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j < n; ++j) x.put(i, j, L::set(i == j ? 1 : 0));
-  const auto found = factor_lanes(
-      w, n, [&](int64_t k, typename L::V chosen) HWY_ATTR { exchange_rows(x, k, k + 1, n, chosen); });
+  const auto found =
+      factor_lanes(w, n, [&](int64_t k, typename L::V chosen) HWY_ATTR { exchange_rows(x, k, k + 1, n, chosen); });
   store_numbers<T>(found, count, info, 1);
   solve_lanes<T, false>(w, n, x, nullptr);
   solve_lanes<T, true>(w, n, x, Diagonal<T>(w, n).get());

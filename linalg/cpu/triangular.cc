@@ -7,8 +7,8 @@ namespace tessera::cpu {
 namespace factor {
 namespace {
 
-constexpr int64_t kStrip = 64;   // columns of b that a thread takes at once
-constexpr int64_t kNarrow = 8;   // so few columns of b are solved for by rows of a
+constexpr int64_t kStrip = 64;      // columns of b that a thread takes at once
+constexpr int64_t kNarrow = 8;      // so few columns of b are solved for by rows of a
 constexpr int64_t kTriangle = 128;  // rows and columns of blocks on the diagonal
 
 // A triangle on the diagonal, brought to lower form by rows: an upper one from the last row to the first.
@@ -109,8 +109,7 @@ void solve_triangle(int64_t n, int64_t width, View<const T> a, TriangularForm fo
   if (n <= kTriangle) {
     const DiagonalBlock<T> block(n, a, form);
     parallel_for(width, kStrip, [&](int64_t begin, int64_t end) {
-      for (int64_t j = begin; j < end; j += kStrip)
-        solve_columns(n, block, b.from(0, j), std::min(kStrip, end - j));
+      for (int64_t j = begin; j < end; j += kStrip) solve_columns(n, block, b.from(0, j), std::min(kStrip, end - j));
     });
     return;
   }
@@ -126,8 +125,7 @@ void solve_triangle(int64_t n, int64_t width, View<const T> a, TriangularForm fo
   }
 }
 
-#define TESSERA_INSTANCES(T) \
-  template void solve_triangle(int64_t, int64_t, View<const T>, TriangularForm, View<T>);
+#define TESSERA_INSTANCES(T) template void solve_triangle(int64_t, int64_t, View<const T>, TriangularForm, View<T>);
 TESSERA_INSTANCES(float)
 TESSERA_INSTANCES(double)
 TESSERA_INSTANCES(std::complex<float>)
@@ -149,9 +147,8 @@ void run_triangular_solve(DType dtype, const MatrixBatch& a, TriangularForm form
       });
       return;
     }
-    for_matrices(b.count, n * n * width / 2, [&](int64_t i) {
-      solve_triangle<T>(n, width, view_of<T>(a, i).reading(), form, view_of<T>(b, i));
-    });
+    for_matrices(b.count, n * n * width / 2,
+                 [&](int64_t i) { solve_triangle<T>(n, width, view_of<T>(a, i).reading(), form, view_of<T>(b, i)); });
   });
 }
 

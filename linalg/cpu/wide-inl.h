@@ -76,12 +76,8 @@ struct Wide<std::complex<R>> {
 
   static HWY_INLINE V load(const T* p) { return hn::LoadU(D(), reinterpret_cast<const R*>(p)); }
   static HWY_INLINE void store(V v, T* p) { hn::StoreU(v, D(), reinterpret_cast<R*>(p)); }
-  static HWY_INLINE V load_n(const T* p, int64_t n) {
-    return load_lanes<R>(reinterpret_cast<const R*>(p), 2 * n);
-  }
-  static HWY_INLINE void store_n(V v, T* p, int64_t n) {
-    store_lanes<R>(v, reinterpret_cast<R*>(p), 2 * n);
-  }
+  static HWY_INLINE V load_n(const T* p, int64_t n) { return load_lanes<R>(reinterpret_cast<const R*>(p), 2 * n); }
+  static HWY_INLINE void store_n(V v, T* p, int64_t n) { store_lanes<R>(v, reinterpret_cast<R*>(p), 2 * n); }
   static HWY_INLINE Source source(V v) { return {v, hn::Reverse2(D(), v)}; }
   static HWY_INLINE Factor factor(T x) {
     const V im = hn::Set(D(), x.imag());

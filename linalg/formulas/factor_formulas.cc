@@ -28,6 +28,11 @@ Tensor solve_right(const Tensor& A, const Tensor& b, bool upper, bool unit = fal
   return linalg_solve_triangular(A, b, upper, false, unit);
 }
 
+// Whether what is computed of A may be differentiated again: a factorization that the call left has no history.
+bool is_differentiated(const Tensor& A) {
+  return grad_mode_enabled() || A.keys().has(DispatchKey::kForward) || A.keys().has(DispatchKey::kFuncTorchGradWrapper);
+}
+
 struct LuFactors {
   Tensor P, L, U;
   int64_t m, n, k;
@@ -174,7 +179,7 @@ Tensor to_matrix(const Tensor& grad_B, const Tensor& X, bool left) {
 
 // A^-H b, or b A^-H; of the factorization where nobody differentiates again.
 Tensor solve_adjoint(const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& b, bool left) {
-  return grad_mode_enabled() ? linalg_solve(mH(A), b, left) : linalg_lu_solve(LU, pivots, b, left, true);
+  return is_differentiated(A) ? linalg_solve(mH(A), b, left) : linalg_lu_solve(LU, pivots, b, left, true);
 }
 
 }  // namespace
@@ -269,7 +274,7 @@ struct Beside {
 
   Beside(const Tensor& singular, const Tensor& factors, const Tensor& p) : pivots(p) {
     const Tensor added = added_to_zeros(factors);
-    if (grad_mode_enabled()) {
+    if (is_differentiated(singular)) {
       const LuFactors f(factors.detach(), pivots);
       A = singular + matmul(f.P, matmul(f.L, diag_embed(added)));
       det = linalg_det(A);
