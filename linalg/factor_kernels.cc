@@ -132,15 +132,14 @@ void linalg_cholesky_ex_kernel(const Tensor& self, bool upper, bool check_errors
 
 // --- LU
 
-std::array<OutputSpec, 3> linalg_lu_factor_ex_meta(const Tensor& A, bool, bool) {
+std::array<OutputSpec, 3> linalg_lu_factor_ex_meta(const Tensor& A, bool pivot, bool) {
   linalg::check_matrix("linalg.lu_factor", A);
+  TESSERA_CHECK(pivot, "linalg.lu_factor: LU without pivoting is not implemented on the CPU; call it with pivot=True");
   return {like(A, A.sizes()), integers(A, with_vector(batch_sizes(A), std::min(rows_of(A), cols_of(A)))),
           integers(A, batch_sizes(A))};
 }
-void linalg_lu_factor_ex_kernel(const Tensor& A, bool pivot, bool check_errors, const Tensor& LU, const Tensor& pivots,
+void linalg_lu_factor_ex_kernel(const Tensor& A, bool, bool check_errors, const Tensor& LU, const Tensor& pivots,
                                 const Tensor& info) {
-  TESSERA_CHECK(pivot, "linalg.lu_factor: LU without pivoting is not implemented on the ",
-                A.device().is_cpu() ? "CPU" : A.device().str(), "; call it with pivot=True");
   factor_into(A, LU, pivots, info);
   if (check_errors) linalg::check_errors(info, "linalg.lu_factor", A.dim() == 2);
 }

@@ -82,10 +82,15 @@ void call_outside(const BatchCall& c, const std::vector<Value>& args, Value* ret
   c.op.info->adapter->call(c.op, nullptr, args.data(), rets);
 }
 
+// A result that a call leaves empty (a factor that nobody asked for) has no batch.
+bool is_without_batch(const Tensor& t, int64_t batch) {
+  return t.numel() == 0 && t.dim() == 1 && t.sizes()[0] != batch;
+}
+
 void wrap_results(const BatchCall& c) {
   for (size_t i = 0; i < c.num_rets; ++i) {
     if (c.rets[i].is_tensor() && c.rets[i].tensor().defined()) {
-      put(c, i, Tensor(c.rets[i].tensor()), 0);
+      if (!is_without_batch(c.rets[i].tensor(), c.batch)) put(c, i, Tensor(c.rets[i].tensor()), 0);
     } else if (c.rets[i].is_tensor_list()) {
       std::vector<Tensor> list;
       for (const Tensor& t : c.rets[i].tensor_list()) list.push_back(t.defined() ? make_batched(t, 0, c.level) : t);

@@ -15,10 +15,6 @@ HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu::factor {
 namespace HWY_NAMESPACE {
 
-// Loops over registers: what they index is in memory unless they are unrolled.
-#undef TESSERA_UNROLL
-#define TESSERA_UNROLL _Pragma("GCC unroll 16")
-
 // How many vectors of columns a kernel keeps in registers beside each other.
 template <class T>
 constexpr int columns_in_registers() {
@@ -134,6 +130,44 @@ void update(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b
   int64_t j = 0;
   for (; j + 4 <= n; j += 4) update_columns<T, 4>(m, k, a, lda, b + j * ldb, ldb, c + j * ldc, ldc);
   for (; j < n; ++j) update_columns<T, 1>(m, k, a, lda, b + j * ldb, ldb, c + j * ldc, ldc);
+}
+
+// Of rows: c(i, j) -= sum over p of a(i, p) b(p, j), where a lies in rows and b and c in columns; kColumns of them.
+template <class T, int kRows, int kColumns>
+HWY_INLINE void subtract_dots_tile(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
+  using W = Wide<T>;
+  using V = typename W::V;
+  V acc[kRows][kColumns];
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) acc[r][j] =
+      hn::Zero(typename W::D());
+  const auto step = [&](int64_t p, auto load) HWY_ATTR {
+    typename W::Factor f[kColumns];
+    TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) f[j] = W::factors(load(b + j * ldb + p));
+    TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
+      const auto s = W::source(load(a + r * lda + p));
+      TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) acc[r][j] = W::sub_product(acc[r][j], s, f[j]);
+    }
+  };
+  int64_t p = 0;
+  for (; p + W::kCount <= k; p += W::kCount) step(p, [](const T* x) HWY_ATTR { return W::load(x); });
+  if (p < k) step(p, [&](const T* x) HWY_ATTR { return W::load_n(x, k - p); });
+  for (int r = 0; r < kRows; ++r)
+    for (int j = 0; j < kColumns; ++j) c[r + j * ldc] += W::sum(acc[r][j]);
+}
+
+template <class T, int kColumns>
+void subtract_dots_columns(int64_t m, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
+  int64_t i = 0;
+  for (; i + 4 <= m; i += 4) subtract_dots_tile<T, 4, kColumns>(k, a + i * lda, lda, b, ldb, c + i, ldc);
+  for (; i < m; ++i) subtract_dots_tile<T, 1, kColumns>(k, a + i * lda, lda, b, ldb, c + i, ldc);
+}
+
+template <class T>
+void subtract_dots(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
+                   int64_t ldc) {
+  int64_t j = 0;
+  for (; j + 4 <= n; j += 4) subtract_dots_columns<T, 4>(m, k, a, lda, b + j * ldb, ldb, c + j * ldc, ldc);
+  for (; j < n; ++j) subtract_dots_columns<T, 1>(m, k, a, lda, b + j * ldb, ldb, c + j * ldc, ldc);
 }
 
 // Where the largest of n numbers is, the first of equal ones; nan counts as the smallest.

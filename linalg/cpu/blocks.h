@@ -14,6 +14,9 @@
 #include "tensor/cpu/support/scratch.h"
 #include "tensor/cpu/support/simd_move.h"
 
+// Before loops over registers: what these index is in memory unless they are unrolled.
+#define TESSERA_UNROLL _Pragma("GCC unroll 16")
+
 namespace tessera::cpu::factor {
 
 using internal::Scratch;
@@ -128,6 +131,12 @@ struct BlockKernels {
   // x = L^-1 x. l: n x n lower triangle by rows at distance ldl; what x's rows are multiplied by at the end of each,
   // null: nothing. x: n rows at distance ldx of `width` elements.
   void (*solve_block)(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx, int64_t width);
+  // c -= a b, c: m x n, a: m x k, b: k x n; b and c lie in columns, and so does a, or (subtract_dots) in rows. n is
+  // small.
+  void (*subtract_columns)(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
+                           int64_t ldc);
+  void (*subtract_dots)(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
+                        int64_t ldc);
   // U of A = U^H U from the upper triangle, n x n by rows at distance ld. 0, or the order of the minor that is not
   // positive definite.
   int64_t (*cholesky_block)(int64_t n, T* a, int64_t ld);
@@ -137,8 +146,10 @@ struct BlockKernels {
   void (*small_lu)(int64_t count, int64_t m, int64_t n, Group<T> a, int32_t* pivots, int32_t* info);
   void (*small_inverse)(int64_t count, int64_t n, Group<T> a, int32_t* info);
   void (*small_cholesky)(int64_t count, int64_t n, Group<T> a, int32_t* info);
-  // b (n x width) = L^-1 b; strides of a and of b's rows may be negative.
-  void (*small_solve)(int64_t count, int64_t n, int64_t width, Group<const T> a, bool unit, bool conj, Group<T> b);
+  // b (n x width) = A^-1 b.
+  void (*small_solve)(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<T> b);
+  void (*small_lu_solve)(int64_t count, int64_t n, int64_t width, Group<const T> lu, const int32_t* pivots,
+                         SystemForm form, Group<T> b);
 };
 
 // Those of the SIMD target of this machine.

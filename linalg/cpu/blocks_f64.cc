@@ -13,8 +13,19 @@ namespace tessera::cpu::factor {
 namespace HWY_NAMESPACE {
 
 template <class T>
-constexpr BlockKernels<T> kKernels = {lu_panel<T>, solve_block<T>,   cholesky_block<T>, lanes<T>,
-                                      small_lu<T>, small_inverse<T>, small_cholesky<T>, small_solve<T>};
+constexpr BlockKernels<T> kKernels = {
+    .lu_panel = lu_panel<T>,
+    .solve_block = solve_block<T>,
+    .subtract_columns = update<T>,
+    .subtract_dots = subtract_dots<T>,
+    .cholesky_block = cholesky_block<T>,
+    .lanes = lanes<T>,
+    .small_lu = small_lu<T>,
+    .small_inverse = small_inverse<T>,
+    .small_cholesky = small_cholesky<T>,
+    .small_solve = small_solve<T>,
+    .small_lu_solve = small_lu_solve<T>,
+};
 const BlockKernels<double>& F64Kernels() { return kKernels<double>; }
 const BlockKernels<std::complex<double>>& C128Kernels() { return kKernels<std::complex<double>>; }
 

@@ -171,6 +171,17 @@ void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, Sys
   const int64_t n = b.rows;
   if (b.count == 0 || n == 0 || b.cols == 0) return;
   check_pivots("LU solution", pivots, b.count * n, n, false);
+  bool done = false;
+  visit_matrix_dtype(dtype, "LU solution", [&]<class T>(T) {
+    if (!is_lockstep<T>(b.count, n, b.cols)) return;
+    for_groups<T>(b.count, n, std::max(n, b.cols), [&](int64_t first, int64_t count) {
+      const View<T> a = view_of<T>(lu, first), x = view_of<T>(b, first);
+      block_kernels<T>().small_lu_solve(count, n, b.cols, {a.data, lu.batch_stride, a.row_stride, a.col_stride},
+                                        pivots + first * n, form, {x.data, b.batch_stride, x.row_stride, x.col_stride});
+    });
+    done = true;
+  });
+  if (done) return;
   const auto permute = [&](bool back) {
     visit_matrix_dtype(dtype, "LU solution", [&]<class T>(T) {
       for_matrices(b.count, n * b.cols,

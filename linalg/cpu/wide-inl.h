@@ -53,6 +53,9 @@ struct Wide {
   static HWY_INLINE void store_n(V v, T* p, int64_t n) { store_lanes<T>(v, p, n); }
   static HWY_INLINE Source source(V v) { return v; }
   static HWY_INLINE Factor factor(T x) { return hn::Set(D(), x); }
+  // Another factor in each lane.
+  static HWY_INLINE Factor factors(V x) { return x; }
+  static HWY_INLINE T sum(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
   static HWY_INLINE V sub_product(V acc, Source a, Factor f) { return hn::NegMulAdd(a, f, acc); }
   static HWY_INLINE V product(Source a, Factor f) { return hn::Mul(a, f); }
   static HWY_INLINE V sizes(V v) { return hn::Abs(v); }
@@ -79,6 +82,15 @@ struct Wide<std::complex<R>> {
   static HWY_INLINE Factor factor(T x) {
     const V im = hn::Set(D(), x.imag());
     return {hn::Set(D(), x.real()), hn::OddEven(im, hn::Neg(im))};
+  }
+  static HWY_INLINE Factor factors(V x) {
+    const V im = hn::DupOdd(x);
+    return {hn::DupEven(x), hn::OddEven(im, hn::Neg(im))};
+  }
+  static HWY_INLINE T sum(V v) {
+    const D d;
+    const V re = hn::OddEven(hn::Zero(d), v), im = hn::OddEven(v, hn::Zero(d));
+    return T(hn::GetLane(hn::SumOfLanes(d, re)), hn::GetLane(hn::SumOfLanes(d, im)));
   }
   static HWY_INLINE V sub_product(V acc, const Source& a, const Factor& f) {
     return hn::NegMulAdd(a.swapped, f.im, hn::NegMulAdd(a.pairs, f.re, acc));

@@ -15,7 +15,7 @@ namespace tessera::autograd::formulas {
 namespace {
 
 Tensor half_lower(const Tensor& t) { return (tril(t) + tril(t, -1)) * Scalar(0.5); }
-Tensor hermitian_part(const Tensor& t) { return (t + mH(t)) * Scalar(0.5); }
+Tensor with_adjoint(const Tensor& t) { return t + mH(t); }
 Tensor rows(const Tensor& t, int64_t first, int64_t count) { return narrow(t, -2, first, count); }
 Tensor cols(const Tensor& t, int64_t first, int64_t count) { return narrow(t, -1, first, count); }
 Tensor plus(const Tensor& a, const Tensor& b) { return !a.defined() ? b : !b.defined() ? a : a + b; }
@@ -26,6 +26,11 @@ Tensor solve_left(const Tensor& A, const Tensor& b, bool upper, bool unit = fals
 }
 Tensor solve_right(const Tensor& A, const Tensor& b, bool upper, bool unit = false) {
   return linalg_solve_triangular(A, b, upper, false, unit);
+}
+
+// Whether what is computed of A may be differentiated again: a factorization that the call left has no history.
+bool is_differentiated(const Tensor& A) {
+  return grad_mode_enabled() || A.keys().has(DispatchKey::kForward) || A.keys().has(DispatchKey::kFuncTorchGradWrapper);
 }
 
 struct LuFactors {
@@ -47,15 +52,33 @@ Tensor upper_of_rows(const Tensor& t, int64_t k) { return triu(rows(t, 0, k)); }
 
 Tensor cholesky_backward(const Tensor& grad, const Tensor& factor, bool upper) {
   const Tensor L = upper ? mH(factor) : factor, g = upper ? mH(grad) : grad;
-  const Tensor inner = half_lower(matmul(mH(L), g));
-  return hermitian_part(solve_right(L, solve_left(mH(L), inner, true), false));
+  const Tensor inner = matmul(mH(L), g);
+  // Half of a Hermitian matrix, but for imaginary parts of g's diagonal.
+  const Tensor both = (tril(inner) + mH(tril(inner, -1))) * Scalar(0.5);
+  return solve_right(L, solve_left(mH(L), both, true), false);
 }
 
 Tensor cholesky_tangent(const Tensor& A_t, const Tensor& factor, bool upper) {
   const Tensor L = upper ? mH(factor) : factor;
-  const Tensor inner = solve_right(mH(L), solve_left(L, hermitian_part(A_t), false), true);
+  const Tensor inner = solve_right(mH(L), solve_left(L, with_adjoint(A_t) * Scalar(0.5), false), true);
   const Tensor L_t = matmul(L, half_lower(inner));
   return upper ? mH(L_t) : L_t;
+}
+
+// Of the product A = L L^H or U^H U. What is not read of the factor gets a gradient, too: that of the whole product.
+static Tensor to_cholesky_factor(const Tensor& grad_A, const Tensor& factor, bool upper) {
+  const Tensor both = with_adjoint(grad_A);
+  return upper ? matmul(factor, both) : matmul(both, factor);
+}
+
+std::tuple<Tensor, Tensor> cholesky_solve_backward(const Tensor& grad, const Tensor& factor, const Tensor& X,
+                                                   bool upper, std::array<bool, 2> wanted) {
+  const Tensor grad_B = cholesky_solve(grad, factor, upper);
+  return {grad_B, wanted[1] ? to_cholesky_factor(-matmul(grad_B, mH(X)), factor, upper) : Tensor()};
+}
+
+Tensor cholesky_inverse_backward(const Tensor& grad, const Tensor& factor, const Tensor& inverse, bool upper) {
+  return to_cholesky_factor(inverse_backward(grad, inverse), factor, upper);
 }
 
 // ---- LU ----
@@ -156,7 +179,7 @@ Tensor to_matrix(const Tensor& grad_B, const Tensor& X, bool left) {
 
 // A^-H b, or b A^-H; of the factorization where nobody differentiates again.
 Tensor solve_adjoint(const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& b, bool left) {
-  return grad_mode_enabled() ? linalg_solve(mH(A), b, left) : linalg_lu_solve(LU, pivots, b, left, true);
+  return is_differentiated(A) ? linalg_solve(mH(A), b, left) : linalg_lu_solve(LU, pivots, b, left, true);
 }
 
 }  // namespace
@@ -251,7 +274,7 @@ struct Beside {
 
   Beside(const Tensor& singular, const Tensor& factors, const Tensor& p) : pivots(p) {
     const Tensor added = added_to_zeros(factors);
-    if (grad_mode_enabled()) {
+    if (is_differentiated(singular)) {
       const LuFactors f(factors.detach(), pivots);
       A = singular + matmul(f.P, matmul(f.L, diag_embed(added)));
       det = linalg_det(A);

@@ -12,6 +12,10 @@ namespace tessera::autograd::formulas {
 Tensor cholesky_backward(const Tensor& grad, const Tensor& factor, bool upper);
 Tensor cholesky_tangent(const Tensor& A_t, const Tensor& factor, bool upper);
 
+std::tuple<Tensor, Tensor> cholesky_solve_backward(const Tensor& grad, const Tensor& factor, const Tensor& X,
+                                                   bool upper, std::array<bool, 2> wanted);
+Tensor cholesky_inverse_backward(const Tensor& grad, const Tensor& factor, const Tensor& inverse, bool upper);
+
 Tensor lu_factor_backward(const Tensor& grad, const Tensor& LU, const Tensor& pivots);
 Tensor lu_factor_tangent(const Tensor& A_t, const Tensor& LU, const Tensor& pivots);
 Tensor lu_unpack_backward(const Tensor& grad_L, const Tensor& grad_U, IntList sizes);

@@ -397,8 +397,8 @@ Tensor matrix_power_impl(const Tensor& self, int64_t n) {
     if (k & 1) result = result.defined() ? matmul(result, square) : square;
     if (k > 1) square = matmul(square, square);
   }
-  if (!result.defined())
-    return expand(eye(self.size(-1), self.dtype(), std::nullopt, self.device()), self.sizes()).clone();
+  // The unit matrix, which has a history all the same.
+  if (!result.defined()) return copy_(clone(self), eye(self.size(-1), self.dtype(), std::nullopt, self.device()));
   return result.is_same(self) ? clone(self) : result;
 }
 

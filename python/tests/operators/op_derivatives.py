@@ -12,7 +12,7 @@ from tessera._ops import FunctionSchema, ops
 DTYPES = {"real": tessera.float64, "complex": tessera.complex128}
 
 # Arguments of operators without derivatives of their own, where that of the operator they call is not there.
-REFUSED_THROUGH_THE_CALL = {"special_zeta.other_scalar": {"self"}}
+REFUSED_THROUGH_THE_CALL = {"special_zeta.other_scalar": {"self"}, "linalg_ldl_factor": {"self"}}
 
 
 class Entry:

@@ -106,6 +106,9 @@ RESULT_DTYPES.update(
     }
 )
 
+# And what a result of that name is in all operators that have one.
+RESULT_DTYPES_BY_NAME = {"info": tessera.int32, "pivots": tessera.int32}
+
 DRAWS = 120
 _IMAGE, _VOLUME = floats(1, 2, 4, 4), floats(1, 2, 4, 4, 4)
 _CLASSES = Given(self=floats(3, 4), target=integers(1, 0, 3), weight=floats(4))
@@ -422,7 +425,8 @@ def drawn(rng, schema):
         value = fixed.arguments.get(a.name, Unknown) if fixed else Unknown
         if a.is_out:
             others = [tessera.float32, tessera.bool, tessera.int64, tessera.complex64]
-            usual = RESULT_DTYPES.get((name, a.name)) or (tessera.int64 if "indices" in a.name else dtype)
+            known = RESULT_DTYPES.get((name, a.name)) or RESULT_DTYPES_BY_NAME.get(a.name)
+            usual = known or (tessera.int64 if "indices" in a.name else dtype)
             kind = usual if rng.random() < 0.7 or "indices" in a.name else rng.choice(others)
             value = tessera.zeros(0 if rng.random() < 0.6 else shape, dtype=kind)
             arguments.append(Twin(rng, value) if rng.random() < 0.2 else Twin(None, value))
