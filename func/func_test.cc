@@ -178,8 +178,11 @@ TEST(Linearize, RunsTheDerivativeAgain) {
   for (const Tensor& v : {values({1, 0, 0}, {3}), values({1, 2, 3}, {3})}) expect_near(push(v), mv(jacrev(f)(x), v));
   EXPECT_EQ(runs, 3);
   expect_near(value, f(x));
+  const auto cube = linearize([](const Tensor& t) { return mul(t, mul(t, t)); }, x).second;
+  const Tensor before = push(x);
   add_(x, 1);
-  EXPECT_THROW(push(x), Error);
+  expect_near(push(sub(x, 1)), before);  // keeps cos(x), and not x
+  EXPECT_THROW(cube(x), Error);          // keeps x, which is another one now
 }
 
 }  // namespace
