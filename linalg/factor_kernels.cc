@@ -168,8 +168,9 @@ void lu_unpack_kernel(const Tensor& LU_data, const Tensor& LU_pivots, bool unpac
                       const Tensor& P, const Tensor& L, const Tensor& U) {
   const int64_t m = rows_of(LU_data), n = cols_of(LU_data), k = std::min(m, n);
   if (unpack_data) {
-    copy__kernel(L, tril(narrow(LU_data, -1, 0, k), -1), false);
-    fill_(diagonal(L, 0, -2, -1), Scalar(1));
+    const Tensor lower = tril(narrow(LU_data, -1, 0, k), -1);
+    fill_(diagonal(lower, 0, -2, -1), Scalar(1));
+    copy__kernel(L, lower, false);
     copy__kernel(U, triu(narrow(LU_data, -2, 0, k)), false);
   }
   if (!unpack_pivots) return;
@@ -180,8 +181,9 @@ void lu_unpack_kernel(const Tensor& LU_data, const Tensor& LU_pivots, bool unpac
   for (int64_t s : batch) count *= s;
   TESSERA_ON(P.device(), run_unpack_pivots)
   (static_cast<const int32_t*>(pivots.data_ptr()), count, k, m, static_cast<int64_t*>(order.data_ptr()));
-  zero_(P);
-  if (P.numel()) scatter_(P, -2, order, Scalar(1));
+  const Tensor permutation = zeros_like(P);
+  if (P.numel()) scatter_(permutation, -2, order, Scalar(1));
+  copy__kernel(P, permutation, false);
 }
 
 OutputSpec linalg_lu_solve_meta(const Tensor& LU, const Tensor& pivots, const Tensor& B, bool left, bool) {

@@ -80,8 +80,10 @@ template <class Order>
 Tensor cond_by_inverse(const Tensor& A, const Order& p) {
   linalg::check_square("linalg.cond", A);
   const auto [inverse, info] = linalg_inv_ex(A, false);
-  const Tensor found = mul(linalg_matrix_norm(A, p, Pair{-2, -1}), linalg_matrix_norm(inverse, p, Pair{-2, -1}));
-  return masked_fill(found, gt(info, Scalar(0)), Scalar(std::numeric_limits<double>::infinity()));
+  const Tensor size = linalg_matrix_norm(A, p, Pair{-2, -1});
+  const Tensor size_of_inverse = linalg_matrix_norm(inverse, p, Pair{-2, -1});
+  // Of zeros, too, whose size times infinity is nan.
+  return masked_fill(mul(size, size_of_inverse), gt(info, Scalar(0)), Scalar(std::numeric_limits<double>::infinity()));
 }
 
 Tensor zeros_of_batch(const Tensor& A) { return new_zeros(A, linalg::batch_sizes(A), to_real(A.dtype())); }

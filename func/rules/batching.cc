@@ -223,7 +223,7 @@ void align_matrices(const BatchCall& c, std::vector<Value>& args) {
 }
 
 bool is_linear_algebra(std::string_view name) {
-  return name.substr(0, 7) == "linalg_" || name.substr(0, 8) == "_linalg_";
+  return name.substr(0, 7) == "linalg_" || name.substr(0, 8) == "_linalg_" || name == "cholesky_solve";
 }
 
 void run_front(const BatchCall& c) {

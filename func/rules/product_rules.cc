@@ -87,6 +87,8 @@ void addr_rule(const BatchCall& c) {
 }
 
 constexpr WrittenRule kRules[] = {
+    {"cholesky_inverse", Family::kFront},
+    {"cholesky_solve", Family::kFront},
     {"lu_unpack", Family::kFront},
     {"mm", Family::kWritten, mm_rule},
     {"bmm", Family::kWritten, bmm_rule},

@@ -1,7 +1,7 @@
 // Eigenvalues of general matrices: which functions serve a device.
 #pragma once
 
-#include "linalg/cpu/eig.h"
+#include "linalg/cpu/eigen/eig.h"
 #include "tensor/engine/engine.h"
 
 namespace tessera::linalg {

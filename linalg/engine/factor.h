@@ -1,7 +1,7 @@
 // Factorizations and what solves by them: which functions serve a device.
 #pragma once
 
-#include "linalg/cpu/factor.h"
+#include "linalg/cpu/factor/factor.h"
 #include "tensor/engine/engine.h"
 
 namespace tessera::linalg {

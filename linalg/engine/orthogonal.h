@@ -1,8 +1,8 @@
 // Orthogonal factorizations: which functions serve a device.
 #pragma once
 
-#include "linalg/cpu/householder.h"
-#include "linalg/cpu/least_squares.h"
+#include "linalg/cpu/orthogonal/householder.h"
+#include "linalg/cpu/orthogonal/least_squares.h"
 #include "tensor/engine/engine.h"
 
 namespace tessera::linalg {

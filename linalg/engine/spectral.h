@@ -1,7 +1,7 @@
 // Eigenvalues of Hermitian matrices and singular values: which functions serve a device.
 #pragma once
 
-#include "linalg/cpu/spectral.h"
+#include "linalg/cpu/spectral/spectral.h"
 #include "tensor/engine/engine.h"
 
 namespace tessera::linalg {

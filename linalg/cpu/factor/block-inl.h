@@ -1,0 +1,289 @@
+// Kernels for one block: the panel of an LU factorization, a triangle of equations, a block on Cholesky's diagonal.
+// Included once per SIMD target.
+#if defined(TESSERA_LINALG_BLOCK_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_LINALG_BLOCK_INL
+#undef TESSERA_LINALG_BLOCK_INL
+#else
+#define TESSERA_LINALG_BLOCK_INL
+#endif
+
+#include "hwy/highway.h"
+#include "linalg/cpu/factor/blocks.h"
+#include "linalg/cpu/factor/wide-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::factor {
+namespace HWY_NAMESPACE {
+
+// How many vectors of columns a kernel keeps in registers beside each other.
+template <class T>
+constexpr int columns_in_registers() {
+  return HWY_TARGET <= HWY_AVX3 && !kIsComplex<T> ? 4 : 2;
+}
+
+// ---- Triangles of equations ----
+
+// kRows rows of x from row i on, kColumns vectors of them; n > 0: one vector of n numbers.
+template <class T, int kRows, int kColumns, bool kPart>
+HWY_INLINE void solve_rows(int64_t i, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx,
+                           int64_t n) {
+  using W = Wide<T>;
+  using V = typename W::V;
+  constexpr int64_t kStep = W::kCount;
+  const auto load = [&](const T* p) HWY_ATTR {
+    if constexpr (kPart)
+      return W::load_n(p, n);
+    else
+      return W::load(p);
+  };
+  V acc[kRows][kColumns];
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) acc[r][c] =
+      load(x + (i + r) * ldx + c * kStep);
+  for (int64_t p = 0; p < i; ++p) {
+    typename W::Source s[kColumns];
+    TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) s[c] = W::source(load(x + p * ldx + c * kStep));
+    TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
+      const auto f = W::factor(l[(i + r) * ldl + p]);
+      TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) acc[r][c] = W::sub_product(acc[r][c], s[c], f);
+    }
+  }
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
+    TESSERA_UNROLL for (int c = 0; c < kColumns; ++c) {
+      if (inverse_diagonal) acc[r][c] = W::product(W::source(acc[r][c]), W::factor(inverse_diagonal[i + r]));
+      if constexpr (kPart)
+        W::store_n(acc[r][c], x + (i + r) * ldx + c * kStep, n);
+      else
+        W::store(acc[r][c], x + (i + r) * ldx + c * kStep);
+      const auto s = W::source(acc[r][c]);
+      TESSERA_UNROLL for (int q = r + 1; q < kRows; ++q) acc[q][c] =
+          W::sub_product(acc[q][c], s, W::factor(l[(i + q) * ldl + i + r]));
+    }
+  }
+}
+
+template <class T, int kColumns, bool kPart>
+void solve_strip(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx, int64_t part) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) solve_rows<T, 4, kColumns, kPart>(i, l, ldl, inverse_diagonal, x, ldx, part);
+  for (; i < n; ++i) solve_rows<T, 1, kColumns, kPart>(i, l, ldl, inverse_diagonal, x, ldx, part);
+}
+
+template <class T>
+void solve_block(int64_t n, const T* l, int64_t ldl, const T* inverse_diagonal, T* x, int64_t ldx, int64_t width) {
+  constexpr int kColumns = columns_in_registers<T>();
+  constexpr int64_t kStep = Wide<T>::kCount;
+  int64_t j = 0;
+  for (; j + kColumns * kStep <= width; j += kColumns * kStep)
+    solve_strip<T, kColumns, false>(n, l, ldl, inverse_diagonal, x + j, ldx, 0);
+  for (; j + kStep <= width; j += kStep) solve_strip<T, 1, false>(n, l, ldl, inverse_diagonal, x + j, ldx, 0);
+  if (j < width) solve_strip<T, 1, true>(n, l, ldl, inverse_diagonal, x + j, ldx, width - j);
+}
+
+// ---- LU ----
+
+// c -= a b, columns next to each other: c: m x n, a: m x k, b: k x n. kVectors x kColumns in registers.
+template <class T, int kVectors, int kColumns, bool kPart>
+HWY_INLINE void update_tile(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc,
+                            int64_t part) {
+  using W = Wide<T>;
+  constexpr int64_t kStep = W::kCount;
+  const auto load = [&](const T* p) HWY_ATTR {
+    if constexpr (kPart)
+      return W::load_n(p, part);
+    else
+      return W::load(p);
+  };
+  typename W::V acc[kColumns][kVectors];
+  TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) acc[j][v] =
+      load(c + j * ldc + v * kStep);
+  for (int64_t p = 0; p < k; ++p) {
+    typename W::Source s[kVectors];
+    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) s[v] = W::source(load(a + p * lda + v * kStep));
+    TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) {
+      const auto f = W::factor(b[p + j * ldb]);
+      TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) acc[j][v] = W::sub_product(acc[j][v], s[v], f);
+    }
+  }
+  TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) {
+    TESSERA_UNROLL for (int v = 0; v < kVectors; ++v) {
+      if constexpr (kPart)
+        W::store_n(acc[j][v], c + j * ldc + v * kStep, part);
+      else
+        W::store(acc[j][v], c + j * ldc + v * kStep);
+    }
+  }
+}
+
+template <class T, int kColumns>
+void update_columns(int64_t m, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
+  constexpr int kVectors = columns_in_registers<T>();
+  constexpr int64_t kStep = Wide<T>::kCount;
+  int64_t i = 0;
+  for (; i + kVectors * kStep <= m; i += kVectors * kStep)
+    update_tile<T, kVectors, kColumns, false>(k, a + i, lda, b, ldb, c + i, ldc, 0);
+  for (; i + kStep <= m; i += kStep) update_tile<T, 1, kColumns, false>(k, a + i, lda, b, ldb, c + i, ldc, 0);
+  if (i < m) update_tile<T, 1, kColumns, true>(k, a + i, lda, b, ldb, c + i, ldc, m - i);
+}
+
+template <class T>
+void update(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
+  int64_t j = 0;
+  for (; j + 4 <= n; j += 4) update_columns<T, 4>(m, k, a, lda, b + j * ldb, ldb, c + j * ldc, ldc);
+  for (; j < n; ++j) update_columns<T, 1>(m, k, a, lda, b + j * ldb, ldb, c + j * ldc, ldc);
+}
+
+// Of rows: c(i, j) -= sum over p of a(i, p) b(p, j), where a lies in rows and b and c in columns; kColumns of them.
+template <class T, int kRows, int kColumns>
+HWY_INLINE void subtract_dots_tile(int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
+  using W = Wide<T>;
+  using V = typename W::V;
+  V acc[kRows][kColumns];
+  TESSERA_UNROLL for (int r = 0; r < kRows; ++r) TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) acc[r][j] =
+      hn::Zero(typename W::D());
+  const auto step = [&](int64_t p, auto load) HWY_ATTR {
+    typename W::Factor f[kColumns];
+    TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) f[j] = W::factors(load(b + j * ldb + p));
+    TESSERA_UNROLL for (int r = 0; r < kRows; ++r) {
+      const auto s = W::source(load(a + r * lda + p));
+      TESSERA_UNROLL for (int j = 0; j < kColumns; ++j) acc[r][j] = W::sub_product(acc[r][j], s, f[j]);
+    }
+  };
+  int64_t p = 0;
+  for (; p + W::kCount <= k; p += W::kCount) step(p, [](const T* x) HWY_ATTR { return W::load(x); });
+  if (p < k) step(p, [&](const T* x) HWY_ATTR { return W::load_n(x, k - p); });
+  for (int r = 0; r < kRows; ++r)
+    for (int j = 0; j < kColumns; ++j) c[r + j * ldc] += W::sum(acc[r][j]);
+}
+
+template <class T, int kColumns>
+void subtract_dots_columns(int64_t m, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) {
+  int64_t i = 0;
+  for (; i + 4 <= m; i += 4) subtract_dots_tile<T, 4, kColumns>(k, a + i * lda, lda, b, ldb, c + i, ldc);
+  for (; i < m; ++i) subtract_dots_tile<T, 1, kColumns>(k, a + i * lda, lda, b, ldb, c + i, ldc);
+}
+
+template <class T>
+void subtract_dots(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* c,
+                   int64_t ldc) {
+  int64_t j = 0;
+  for (; j + 4 <= n; j += 4) subtract_dots_columns<T, 4>(m, k, a, lda, b + j * ldb, ldb, c + j * ldc, ldc);
+  for (; j < n; ++j) subtract_dots_columns<T, 1>(m, k, a, lda, b + j * ldb, ldb, c + j * ldc, ldc);
+}
+
+// Where the largest of n numbers is, the first of equal ones; nan counts as the smallest.
+template <class T>
+int64_t find_pivot(int64_t n, const T* x) {
+  using W = Wide<T>;
+  using R = real_of<T>;
+  const typename W::D d;
+  auto most = hn::Set(d, R{-1});
+  int64_t i = 0;
+  for (; i + W::kCount <= n; i += W::kCount) {
+    const auto v = W::sizes(W::load(x + i));
+    most = hn::IfThenElse(hn::Gt(v, most), v, most);
+  }
+  R largest = hn::GetLane(hn::MaxOfLanes(d, most));
+  for (int64_t q = i; q < n; ++q)
+    if (size_of(x[q]) > largest) largest = size_of(x[q]);
+  const auto wanted = hn::Set(d, largest);
+  for (i = 0; i + W::kCount <= n; i += W::kCount)
+    if (!hn::AllFalse(d, hn::Eq(W::sizes(W::load(x + i)), wanted))) break;
+  for (; i < n; ++i)
+    if (size_of(x[i]) == largest) return i;
+  return 0;
+}
+
+template <class T>
+void swap_rows(T* a, int64_t ld, int64_t columns, int64_t i, int64_t k) {
+  if (i == k) return;
+  for (int64_t j = 0; j < columns; ++j) std::swap(a[i + j * ld], a[k + j * ld]);
+}
+
+// A few columns, one after the other. row: of a in the whole panel.
+template <class T>
+void factor_columns(int64_t m, int64_t n, T* a, int64_t ld, int32_t* pivots, int64_t row, int32_t* info) {
+  using W = Wide<T>;
+  for (int64_t j = 0; j < n; ++j) {
+    T* const column = a + j * ld;
+    const int64_t p = j + find_pivot(m - j, column + j);
+    pivots[j] = static_cast<int32_t>(p);
+    swap_rows(a, ld, n, j, p);
+    const T pivot = column[j];
+    if (pivot == T{}) {
+      if (*info == 0) *info = static_cast<int32_t>(row + j + 1);
+      continue;
+    }
+    T* const below = column + j + 1;
+    const int64_t rest = m - j - 1;
+    if constexpr (kIsComplex<T>) {
+      for (int64_t i = 0; i < rest; ++i) below[i] /= pivot;
+    } else {
+      const typename W::D d;
+      const auto divisor = hn::Set(d, pivot);
+      int64_t i = 0;
+      for (; i + W::kCount <= rest; i += W::kCount) W::store(hn::Div(W::load(below + i), divisor), below + i);
+      for (; i < rest; ++i) below[i] /= pivot;
+    }
+    update(rest, n - j - 1, 1, below, ld, column + ld + j, ld, column + ld + j + 1, ld);
+  }
+}
+
+// The left half, what it does to the right one, the right half.
+template <class T>
+void factor_panel(int64_t m, int64_t n, T* a, int64_t ld, int32_t* pivots, int64_t row, int32_t* info) {
+  if (n <= 8) return factor_columns(m, n, a, ld, pivots, row, info);
+  const int64_t left = n / 2, right = n - left;
+  T* const b = a + left * ld;
+  factor_panel(m, left, a, ld, pivots, row, info);
+  for (int64_t j = 0; j < left; ++j) swap_rows(b, ld, right, j, pivots[j]);
+  for (int64_t j = 0; j < right; ++j) {
+    T* const x = b + j * ld;
+    for (int64_t p = 0; p + 1 < left; ++p)
+      update_columns<T, 1>(left - p - 1, 1, a + p * ld + p + 1, ld, x + p, ld, x + p + 1, ld);
+  }
+  update(m - left, right, left, a + left, ld, b, ld, b + left, ld);
+  factor_panel(m - left, right, b + left, ld, pivots + left, row + left, info);
+  for (int64_t j = 0; j < right; ++j) {
+    pivots[left + j] += static_cast<int32_t>(left);
+    swap_rows(a, ld, left, left + j, pivots[left + j]);
+  }
+}
+
+template <class T>
+void lu_panel(int64_t m, int64_t n, T* a, int64_t ld, int32_t* pivots, int32_t* info) {
+  int32_t own = 0;
+  factor_panel(m, n, a, ld, pivots, 0, &own);
+  if (own) *info = own;
+}
+
+// ---- Cholesky ----
+
+template <class T>
+int64_t cholesky_block(int64_t n, T* a, int64_t ld) {
+  using W = Wide<T>;
+  using R = real_of<T>;
+  for (int64_t k = 0; k < n; ++k) {
+    T* const row = a + k * ld;
+    const R pivot = real_part(row[k]);
+    if (!(pivot > 0)) return k + 1;
+    const R root = std::sqrt(pivot);
+    row[k] = T(root);
+    for (int64_t j = k + 1; j < n; ++j) row[j] /= root;
+    for (int64_t i = k + 1; i < n; ++i) {
+      T* const to = a + i * ld;
+      const auto f = W::factor(conj_if(row[i], true));
+      int64_t j = i;
+      for (; j + W::kCount <= n; j += W::kCount)
+        W::store(W::sub_product(W::load(to + j), W::source(W::load(row + j)), f), to + j);
+      if (j < n)
+        W::store_n(W::sub_product(W::load_n(to + j, n - j), W::source(W::load_n(row + j, n - j)), f), to + j, n - j);
+    }
+  }
+  return 0;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu::factor
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,403 @@
+// Factorizations by their residuals, in units of |A| eps, over sizes on both sides of every cut.
+#include "linalg/cpu/factor/factor.h"
+
+#include <cmath>
+#include <complex>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "tensor/core/parallel.h"
+
+namespace tessera::cpu {
+namespace {
+
+template <class T>
+struct Parts {
+  using R = T;
+};
+template <class S>
+struct Parts<std::complex<S>> {
+  using R = S;
+};
+template <class T>
+using RealOf = typename Parts<T>::R;
+template <class T>
+constexpr bool kComplex = !std::is_same_v<T, RealOf<T>>;
+template <class T>
+T conj_of(T x) {
+  if constexpr (kComplex<T>)
+    return std::conj(x);
+  else
+    return x;
+}
+
+// Row-major, `count` matrices.
+template <class T>
+struct Matrices {
+  int64_t count, rows, cols;
+  std::vector<T> data;
+
+  Matrices(int64_t c, int64_t m, int64_t n) : count(c), rows(m), cols(n), data(c * m * n) {}
+  T& at(int64_t b, int64_t i, int64_t j) { return data[(b * rows + i) * cols + j]; }
+  T at(int64_t b, int64_t i, int64_t j) const { return data[(b * rows + i) * cols + j]; }
+  MatrixBatch batch() { return {data.data(), count, rows, cols, cols, 1, rows * cols}; }
+};
+
+template <class T>
+Matrices<T> noise(int64_t count, int64_t m, int64_t n, unsigned seed = 1) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> normal;
+  Matrices<T> a(count, m, n);
+  for (T& x : a.data) {
+    if constexpr (kComplex<T>)
+      x = T(static_cast<RealOf<T>>(normal(random)), static_cast<RealOf<T>>(normal(random)));
+    else
+      x = static_cast<T>(normal(random));
+  }
+  return a;
+}
+
+template <class T>
+Matrices<T> product(const Matrices<T>& a, const Matrices<T>& b, bool adjoint_b = false, bool conj_b = true) {
+  const int64_t n = adjoint_b ? b.rows : b.cols;
+  Matrices<T> c(a.count, a.rows, n);
+  for (int64_t q = 0; q < a.count; ++q)
+    for (int64_t i = 0; i < a.rows; ++i)
+      for (int64_t p = 0; p < a.cols; ++p) {
+        const T x = a.at(q, i, p);
+        for (int64_t j = 0; j < n; ++j)
+          c.at(q, i, j) += x * (adjoint_b ? (conj_b ? conj_of(b.at(q, j, p)) : b.at(q, j, p)) : b.at(q, p, j));
+      }
+  return c;
+}
+
+template <class T>
+double largest(const Matrices<T>& a) {
+  double r = 0;
+  for (const T& x : a.data) r = std::max(r, static_cast<double>(std::abs(x)));
+  return r;
+}
+
+// The largest sum of a row.
+template <class T>
+double norm(const Matrices<T>& a) {
+  double r = 0;
+  for (int64_t b = 0; b < a.count; ++b)
+    for (int64_t i = 0; i < a.rows; ++i) {
+      double sum = 0;
+      for (int64_t j = 0; j < a.cols; ++j) sum += std::abs(a.at(b, i, j));
+      r = std::max(r, sum);
+    }
+  return r;
+}
+
+// |a - b| / (scale eps), by elements; nan counts as infinite.
+template <class T>
+double ratio(const Matrices<T>& a, const Matrices<T>& b, double scale) {
+  double r = 0;
+  for (size_t i = 0; i < a.data.size(); ++i) {
+    const double d = std::abs(a.data[i] - b.data[i]);
+    if (std::isnan(d)) return INFINITY;
+    r = std::max(r, d);
+  }
+  return r / (scale * std::numeric_limits<RealOf<T>>::epsilon());
+}
+
+template <class T>
+DType dtype_of() {
+  return DTypeOf<T>::value;
+}
+
+template <class T>
+struct Factor : testing::Test {};
+using Types = testing::Types<float, double, std::complex<float>, std::complex<double>>;
+TYPED_TEST_SUITE(Factor, Types);
+
+struct Size {
+  int64_t count, m, n;
+};
+constexpr Size kSizes[] = {{1, 1, 1},    {1, 2, 2},     {3, 3, 3},    {40, 4, 4},   {33, 8, 8},    {17, 31, 31},
+                           {20, 5, 9},   {20, 9, 5},    {1, 63, 63},  {1, 64, 64},  {1, 65, 65},   {2, 70, 130},
+                           {2, 130, 70}, {1, 200, 200}, {1, 33, 300}, {1, 300, 33}, {1, 257, 257}, {40, 33, 33}};
+
+template <class T>
+Matrices<T> rebuilt(const Matrices<T>& lu, const std::vector<int32_t>& pivots) {
+  const int64_t m = lu.rows, n = lu.cols, k = std::min(m, n);
+  Matrices<T> l(lu.count, m, k), u(lu.count, k, n);
+  for (int64_t b = 0; b < lu.count; ++b) {
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < k; ++j) l.at(b, i, j) = i == j ? T(1) : j < i ? lu.at(b, i, j) : T(0);
+    for (int64_t i = 0; i < k; ++i)
+      for (int64_t j = i; j < n; ++j) u.at(b, i, j) = lu.at(b, i, j);
+  }
+  Matrices<T> a = product(l, u);
+  for (int64_t b = 0; b < lu.count; ++b)
+    for (int64_t i = k - 1; i >= 0; --i) {
+      const int64_t p = pivots[b * k + i] - 1;
+      EXPECT_GE(p, i);
+      EXPECT_LT(p, m);
+      for (int64_t j = 0; j < n; ++j) std::swap(a.at(b, i, j), a.at(b, p, j));
+    }
+  return a;
+}
+
+TYPED_TEST(Factor, Lu) {
+  using T = TypeParam;
+  for (const Size s : kSizes) {
+    SCOPED_TRACE(testing::Message() << s.count << " of " << s.m << " x " << s.n);
+    const Matrices<T> a = noise<T>(s.count, s.m, s.n);
+    Matrices<T> lu = a;
+    const int64_t k = std::min(s.m, s.n);
+    std::vector<int32_t> pivots(s.count * k, -1), info(s.count, -1);
+    run_lu_factor(dtype_of<T>(), lu.batch(), pivots.data(), info.data());
+    for (int32_t i : info) EXPECT_EQ(i, 0);
+    EXPECT_LT(ratio(a, rebuilt(lu, pivots), norm(a)), 30);
+    for (int64_t b = 0; b < s.count; ++b)
+      for (int64_t i = 0; i < s.m; ++i)
+        for (int64_t j = 0; j < std::min(i, k); ++j) EXPECT_LE(std::abs(lu.at(b, i, j)), 1.5);
+  }
+}
+
+TYPED_TEST(Factor, LuOfSingularMatricesSaysWhere) {
+  using T = TypeParam;
+  for (const int64_t n : {3, 40, 100}) {
+    for (const int64_t count : {1, 50}) {
+      Matrices<T> a = noise<T>(count, n, n);
+      for (int64_t b = 0; b < count; ++b)
+        for (int64_t i = 0; i < n; ++i) a.at(b, i, 1) = T(0);
+      Matrices<T> lu = a;
+      std::vector<int32_t> pivots(count * n), info(count);
+      run_lu_factor(dtype_of<T>(), lu.batch(), pivots.data(), info.data());
+      for (int32_t i : info) EXPECT_EQ(i, 2);
+      EXPECT_LT(ratio(a, rebuilt(lu, pivots), norm(a)), 30);
+    }
+  }
+}
+
+TYPED_TEST(Factor, LuSolvesEveryForm) {
+  using T = TypeParam;
+  for (const Size s : kSizes) {
+    if (s.m != s.n) continue;
+    Matrices<T> a = noise<T>(s.count, s.n, s.n);
+    for (int64_t b = 0; b < s.count; ++b)
+      for (int64_t i = 0; i < s.n; ++i) a.at(b, i, i) += T(static_cast<RealOf<T>>(2 * std::sqrt(s.n)));
+    Matrices<T> lu = a;
+    std::vector<int32_t> pivots(s.count * s.n), info(s.count);
+    run_lu_factor(dtype_of<T>(), lu.batch(), pivots.data(), info.data());
+    for (const int64_t width : {1, 3, 20}) {
+      for (int form = 0; form < 4; ++form) {
+        SCOPED_TRACE(testing::Message() << s.count << " of " << s.n << ", " << width << " columns, form " << form);
+        const bool transposed = form & 1, conj = form & 2;
+        Matrices<T> system(s.count, s.n, s.n);
+        for (int64_t b = 0; b < s.count; ++b)
+          for (int64_t i = 0; i < s.n; ++i)
+            for (int64_t j = 0; j < s.n; ++j) {
+              const T x = transposed ? a.at(b, j, i) : a.at(b, i, j);
+              system.at(b, i, j) = conj ? conj_of(x) : x;
+            }
+        const Matrices<T> b = noise<T>(s.count, s.n, width, 7);
+        Matrices<T> x = b;
+        run_lu_solve(dtype_of<T>(), lu.batch(), pivots.data(), {transposed, conj}, x.batch());
+        EXPECT_LT(ratio(b, product(system, x), norm(a) * norm(x)), 30);
+      }
+    }
+  }
+}
+
+TYPED_TEST(Factor, Inverse) {
+  using T = TypeParam;
+  for (const Size s : kSizes) {
+    if (s.m != s.n) continue;
+    SCOPED_TRACE(testing::Message() << s.count << " of " << s.n);
+    const Matrices<T> a = noise<T>(s.count, s.n, s.n);
+    Matrices<T> x = a, eye(s.count, s.n, s.n);
+    for (int64_t b = 0; b < s.count; ++b)
+      for (int64_t i = 0; i < s.n; ++i) eye.at(b, i, i) = T(1);
+    std::vector<int32_t> info(s.count, -1);
+    run_inverse(dtype_of<T>(), x.batch(), info.data());
+    for (int32_t i : info) EXPECT_EQ(i, 0);
+    EXPECT_LT(ratio(eye, product(x, a), norm(a) * norm(x)), 30);
+  }
+}
+
+TYPED_TEST(Factor, Determinants) {
+  using T = TypeParam;
+  using R = RealOf<T>;
+  Matrices<T> a(1, 3, 3);
+  const int entries[] = {0, 2, 1, 3, 0, 0, 1, 1, 4};
+  for (int i = 0; i < 9; ++i) a.data[i] = T(static_cast<R>(entries[i]));
+  std::vector<int32_t> pivots(3), info(1);
+  run_lu_factor(dtype_of<T>(), a.batch(), pivots.data(), info.data());
+  T value, sign;
+  R logabs;
+  run_determinant(dtype_of<T>(), a.batch(), pivots.data(), {&value, &sign, &logabs});
+  EXPECT_NEAR(std::abs(value - T(-21)), 0, 1e-4);
+  EXPECT_NEAR(std::abs(sign - T(-1)), 0, 1e-6);
+  EXPECT_NEAR(logabs, std::log(21.0), 1e-5);
+}
+
+TYPED_TEST(Factor, Cholesky) {
+  using T = TypeParam;
+  for (const Size s : kSizes) {
+    if (s.m != s.n) continue;
+    for (const bool upper : {false, true}) {
+      SCOPED_TRACE(testing::Message() << s.count << " of " << s.n << (upper ? " upper" : " lower"));
+      const Matrices<T> half = noise<T>(s.count, s.n, s.n);
+      Matrices<T> a = product(half, half, true);
+      for (int64_t b = 0; b < s.count; ++b)
+        for (int64_t i = 0; i < s.n; ++i) a.at(b, i, i) += T(1);
+      Matrices<T> l = a;
+      for (int64_t b = 0; b < s.count; ++b)  // the other triangle is not read
+        for (int64_t i = 0; i < s.n; ++i)
+          for (int64_t j = i + 1; j < s.n; ++j) (upper ? l.at(b, j, i) : l.at(b, i, j)) = T(NAN);
+      std::vector<int32_t> info(s.count, -1);
+      run_cholesky(dtype_of<T>(), l.batch(), upper, info.data());
+      for (int32_t i : info) EXPECT_EQ(i, 0);
+      if (upper) {
+        Matrices<T> adjoint(s.count, s.n, s.n);
+        for (int64_t b = 0; b < s.count; ++b)
+          for (int64_t i = 0; i < s.n; ++i)
+            for (int64_t j = 0; j < s.n; ++j) adjoint.at(b, i, j) = conj_of(l.at(b, j, i));
+        l = adjoint;
+      }
+      EXPECT_LT(ratio(a, product(l, l, true), norm(a)), 30);
+      for (int64_t b = 0; b < s.count; ++b)
+        for (int64_t i = 0; i < s.n; ++i)
+          for (int64_t j = i + 1; j < s.n; ++j) EXPECT_EQ(l.at(b, i, j), T(0));
+    }
+  }
+}
+
+TYPED_TEST(Factor, CholeskySaysWhichMinorIsNotPositive) {
+  using T = TypeParam;
+  for (const int64_t n : {5, 60, 150}) {
+    for (const int64_t count : {1, 40}) {
+      for (const int64_t bad : {int64_t{0}, n / 2, n - 1}) {
+        Matrices<T> a(count, n, n);
+        for (int64_t b = 0; b < count; ++b)
+          for (int64_t i = 0; i < n; ++i) a.at(b, i, i) = i == bad ? T(-1) : T(2);
+        std::vector<int32_t> info(count);
+        run_cholesky(dtype_of<T>(), a.batch(), false, info.data());
+        for (int32_t i : info) EXPECT_EQ(i, bad + 1);
+      }
+    }
+  }
+}
+
+TYPED_TEST(Factor, TriangularSystems) {
+  using T = TypeParam;
+  for (const Size s : kSizes) {
+    if (s.m != s.n) continue;
+    Matrices<T> a = noise<T>(s.count, s.n, s.n);
+    for (T& x : a.data) x /= T(static_cast<RealOf<T>>(s.n));
+    for (int64_t b = 0; b < s.count; ++b)
+      for (int64_t i = 0; i < s.n; ++i) a.at(b, i, i) += T(2);
+    for (const int64_t width : {1, 5, 70}) {
+      for (int form = 0; form < 16; ++form) {
+        SCOPED_TRACE(testing::Message() << s.count << " of " << s.n << ", " << width << " columns, form " << form);
+        const bool upper = form & 1, unit = form & 2, conj = form & 4, by_columns = form & 8;
+        Matrices<T> triangle(s.count, s.n, s.n);
+        for (int64_t b = 0; b < s.count; ++b)
+          for (int64_t i = 0; i < s.n; ++i)
+            for (int64_t j = 0; j < s.n; ++j) {
+              const T x = i == j ? (unit ? T(1) : a.at(b, i, j)) : (upper ? i < j : i > j) ? a.at(b, i, j) : T(0);
+              triangle.at(b, i, j) = conj ? conj_of(x) : x;
+            }
+        const Matrices<T> b = noise<T>(s.count, s.n, width, 7);
+        Matrices<T> x = b;
+        if (by_columns) {
+          Matrices<T> columns(s.count, width, s.n);
+          for (int64_t q = 0; q < s.count; ++q)
+            for (int64_t i = 0; i < s.n; ++i)
+              for (int64_t j = 0; j < width; ++j) columns.at(q, j, i) = b.at(q, i, j);
+          run_triangular_solve(dtype_of<T>(), a.batch(), {upper, unit, conj},
+                               {columns.data.data(), s.count, s.n, width, 1, s.n, s.n * width});
+          for (int64_t q = 0; q < s.count; ++q)
+            for (int64_t i = 0; i < s.n; ++i)
+              for (int64_t j = 0; j < width; ++j) x.at(q, i, j) = columns.at(q, j, i);
+        } else {
+          run_triangular_solve(dtype_of<T>(), a.batch(), {upper, unit, conj}, x.batch());
+        }
+        EXPECT_LT(ratio(b, product(triangle, x), norm(triangle) * largest(x)), 30);
+      }
+    }
+  }
+}
+
+TYPED_TEST(Factor, TriangularSystemsWithTinyAndZeroPivots) {
+  using T = TypeParam;
+  using R = RealOf<T>;
+  const R tiny = std::numeric_limits<R>::denorm_min() * 4;
+  Matrices<T> a(1, 3, 3), x(1, 3, 1);
+  a.at(0, 0, 0) = T(tiny);
+  a.at(0, 1, 1) = T(1);
+  a.at(0, 2, 2) = T(0);
+  x.at(0, 0, 0) = T(tiny);
+  x.at(0, 1, 0) = T(3);
+  x.at(0, 2, 0) = T(1);
+  run_triangular_solve(dtype_of<T>(), a.batch(), {false, false, false}, x.batch());
+  EXPECT_EQ(x.at(0, 0, 0), T(1));
+  EXPECT_EQ(x.at(0, 1, 0), T(3));
+  EXPECT_FALSE(std::isfinite(std::abs(x.at(0, 2, 0))));
+}
+
+TYPED_TEST(Factor, LdlSolvesIndefiniteSystems) {
+  using T = TypeParam;
+  for (const Size s : kSizes) {
+    if (s.m != s.n) continue;
+    for (const bool hermitian : {false, true}) {
+      SCOPED_TRACE(testing::Message() << s.count << " of " << s.n << (hermitian ? " hermitian" : " symmetric"));
+      Matrices<T> a = noise<T>(s.count, s.n, s.n);
+      for (int64_t b = 0; b < s.count; ++b)
+        for (int64_t i = 0; i < s.n; ++i)
+          for (int64_t j = 0; j <= i; ++j) {
+            if (i == j && s.n % 2 == 0) a.at(b, i, i) = T(0);  // blocks of two
+            if (i == j && hermitian) a.at(b, i, i) = T(std::real(a.at(b, i, i)));
+            a.at(b, j, i) = hermitian ? conj_of(a.at(b, i, j)) : a.at(b, i, j);
+          }
+      Matrices<T> ld = a;
+      std::vector<int32_t> pivots(s.count * s.n), info(s.count, -1);
+      run_ldl_factor(dtype_of<T>(), ld.batch(), hermitian, pivots.data(), info.data());
+      for (int32_t i : info) EXPECT_EQ(i, 0);
+      const Matrices<T> b = noise<T>(s.count, s.n, 3, 7);
+      Matrices<T> x = b;
+      run_ldl_solve(dtype_of<T>(), ld.batch(), pivots.data(), hermitian, x.batch());
+      EXPECT_LT(ratio(b, product(a, x), norm(a) * largest(x)), 30);
+    }
+  }
+}
+
+TEST(FactorThreads, SameBits) {
+  const int before = num_threads();
+  const auto all = [] {
+    std::vector<float> bits;
+    for (const int64_t n : {24, 150, 500}) {
+      const int64_t count = n == 24 ? 60 : 2;
+      Matrices<float> a = noise<float>(count, n, n), inverse = a, spd = product(a, a, true);
+      std::vector<int32_t> pivots(count * n), info(count);
+      Matrices<float> lu = a, x = noise<float>(count, n, 100, 3);
+      run_lu_factor(DType::kFloat32, lu.batch(), pivots.data(), info.data());
+      run_lu_solve(DType::kFloat32, lu.batch(), pivots.data(), {}, x.batch());
+      run_inverse(DType::kFloat32, inverse.batch(), info.data());
+      for (int64_t b = 0; b < count; ++b)
+        for (int64_t i = 0; i < n; ++i) spd.at(b, i, i) += 1;
+      run_cholesky(DType::kFloat32, spd.batch(), false, info.data());
+      for (const auto* m : {&lu, &x, &inverse, &spd}) bits.insert(bits.end(), m->data.begin(), m->data.end());
+    }
+    return bits;
+  };
+  set_num_threads(1);
+  const std::vector<float> one = all();
+  for (const int threads : {2, 3}) {
+    set_num_threads(threads);
+    const std::vector<float> more = all();
+    EXPECT_EQ(std::memcmp(one.data(), more.data(), one.size() * sizeof(float)), 0) << threads;
+  }
+  set_num_threads(before);
+}
+
+}  // namespace
+}  // namespace tessera::cpu

@@ -1,0 +1,155 @@
+// Triangular systems: blocks on the diagonal by their kernel, what is beside them by products.
+#include <cmath>
+
+#include "linalg/cpu/factor/blocks.h"
+
+namespace tessera::cpu {
+namespace factor {
+namespace {
+
+constexpr int64_t kStrip = 64;      // columns of b that a thread takes at once
+constexpr int64_t kNarrow = 8;      // so few columns of b are solved for by rows of a
+constexpr int64_t kTriangle = 128;  // rows and columns of blocks on the diagonal
+
+// A triangle on the diagonal, brought to lower form by rows: an upper one from the last row to the first.
+template <class T>
+class DiagonalBlock {
+ public:
+  DiagonalBlock(int64_t n, View<const T> a, TriangularForm form)
+      : n_(n), form_(form), memory_(n * (n + 2)), diagonal_(memory_.get() + n * n), inverse_(diagonal_ + n) {
+    for (int64_t i = 0; i < n; ++i) {
+      const int64_t from = form.upper ? n - 1 - i : i;
+      T* const row = memory_.get() + i * n;
+      for (int64_t j = 0; j < i; ++j) row[j] = conj_if(a(from, form.upper ? n - 1 - j : j), form.conj);
+      if (form.unit) continue;
+      diagonal_[i] = conj_if(a(from, from), form.conj);
+      inverse_[i] = T(1) / diagonal_[i];
+      exact_ = exact_ || !std::isnormal(size_of(diagonal_[i])) || !std::isnormal(size_of(inverse_[i]));
+    }
+  }
+
+  // `width` columns of x.
+  void solve(T* x, int64_t ldx, int64_t width) const {
+    if (form_.upper) {
+      x += (n_ - 1) * ldx;
+      ldx = -ldx;
+    }
+    if (exact_) return divide(x, ldx, width);
+    block_kernels<T>().solve_block(n_, memory_.get(), n_, form_.unit ? nullptr : inverse_, x, ldx, width);
+  }
+
+ private:
+  // Where reciprocals of the diagonal are not as good as divisions.
+  void divide(T* x, int64_t ldx, int64_t width) const {
+    for (int64_t i = 0; i < n_; ++i) {
+      T* const row = x + i * ldx;
+      for (int64_t p = 0; p < i; ++p)
+        for (int64_t j = 0; j < width; ++j) row[j] -= memory_[i * n_ + p] * x[p * ldx + j];
+      for (int64_t j = 0; j < width; ++j) row[j] /= diagonal_[i];
+    }
+  }
+
+  int64_t n_;
+  TriangularForm form_;
+  bool exact_ = false;
+  ScratchArray<T> memory_;
+  T *diagonal_, *inverse_;
+};
+
+// b has dense rows, or dense columns. Rows that lie powers of two apart share lines of the cache: they are brought
+// together.
+template <class T>
+void solve_columns(int64_t n, const DiagonalBlock<T>& block, View<T> b, int64_t width) {
+  const bool by_rows = b.col_stride == 1 || width == 1;
+  const bool is_apart = n > 16 && b.row_stride * static_cast<int64_t>(sizeof(T)) % 1024 == 0;
+  if (by_rows && !is_apart) return block.solve(b.data, b.row_stride, width);
+  const ScratchArray<T> rows(n * kStrip);
+  if (by_rows)
+    for (int64_t i = 0; i < n; ++i) std::copy_n(b.at(i, 0), width, rows.get() + i * kStrip);
+  else
+    transpose<T>(width, n, b.data, b.col_stride, rows.get(), kStrip);
+  block.solve(rows.get(), kStrip, width);
+  if (by_rows)
+    for (int64_t i = 0; i < n; ++i) std::copy_n(rows.get() + i * kStrip, width, b.at(i, 0));
+  else
+    transpose<T>(n, width, rows.get(), kStrip, b.data, b.col_stride);
+}
+
+// For few columns, which are brought next to each other: block after block minus what those before it give.
+template <class T>
+void solve_narrow(int64_t n, int64_t width, View<const T> a, TriangularForm form, View<T> b) {
+  const ScratchArray<T> columns(n * width), block_rows(kBlock * width);
+  T* const x = columns.get();
+  for (int64_t j = 0; j < width; ++j)
+    for (int64_t i = 0; i < n; ++i) x[i + j * n] = b(i, j);
+  for (int64_t done = 0; done < n; done += kBlock) {
+    const int64_t size = std::min(kBlock, n - done), first = form.upper ? n - done - size : done;
+    const int64_t solved = form.upper ? first + size : 0;
+    const View<const T> beside = a.from(first, solved);
+    if (done && a.col_stride == 1)
+      block_kernels<T>().subtract_dots(size, width, done, beside.data, a.row_stride, x + solved, n, x + first, n);
+    else if (done)
+      block_kernels<T>().subtract_columns(size, width, done, beside.data, a.col_stride, x + solved, n, x + first, n);
+    T* const rows = block_rows.get();
+    transpose<T>(width, size, x + first, n, rows, width);
+    DiagonalBlock<T>(size, a.from(first, first), form).solve(rows, width, width);
+    transpose<T>(size, width, rows, width, x + first, n);
+  }
+  for (int64_t j = 0; j < width; ++j)
+    for (int64_t i = 0; i < n; ++i) b(i, j) = x[i + j * n];
+}
+
+}  // namespace
+
+template <class T>
+void solve_triangle(int64_t n, int64_t width, View<const T> a, TriangularForm form, View<T> b) {
+  if (n == 0 || width == 0) return;
+  const bool is_dense = a.col_stride == 1 || a.row_stride == 1;
+  if (width <= kNarrow && n > kBlock && is_dense && !form.conj) return solve_narrow(n, width, a, form, b);
+  if (n <= kTriangle) {
+    const DiagonalBlock<T> block(n, a, form);
+    parallel_for(width, kStrip, [&](int64_t begin, int64_t end) {
+      for (int64_t j = begin; j < end; j += kStrip) solve_columns(n, block, b.from(0, j), std::min(kStrip, end - j));
+    });
+    return;
+  }
+  const int64_t top = (n / 2 + kTriangle - 1) / kTriangle * kTriangle, rest = n - top;
+  if (form.upper) {
+    solve_triangle(rest, width, a.from(top, top), form, b.from(top, 0));
+    subtract_product<T>(top, width, rest, a.from(0, top), b.from(top, 0).reading(), b, form.conj);
+    solve_triangle(top, width, a, form, b);
+  } else {
+    solve_triangle(top, width, a, form, b);
+    subtract_product<T>(rest, width, top, a.from(top, 0), b.reading(), b.from(top, 0), form.conj);
+    solve_triangle(rest, width, a.from(top, top), form, b.from(top, 0));
+  }
+}
+
+#define TESSERA_INSTANCES(T) template void solve_triangle(int64_t, int64_t, View<const T>, TriangularForm, View<T>);
+TESSERA_INSTANCES(float)
+TESSERA_INSTANCES(double)
+TESSERA_INSTANCES(std::complex<float>)
+TESSERA_INSTANCES(std::complex<double>)
+#undef TESSERA_INSTANCES
+
+}  // namespace factor
+
+void run_triangular_solve(DType dtype, const MatrixBatch& a, TriangularForm form, const MatrixBatch& b) {
+  using namespace factor;
+  const int64_t n = b.rows, width = b.cols;
+  if (b.count == 0 || n == 0 || width == 0) return;
+  visit_matrix_dtype(dtype, "triangular solve", [&]<class T>(T) {
+    if (is_lockstep<T>(b.count, n, width)) {
+      for_groups<T>(b.count, n, std::max(n, width), [&](int64_t first, int64_t count) {
+        const View<T> l = view_of<T>(a, first), x = view_of<T>(b, first);
+        block_kernels<T>().small_solve(count, n, width, {l.data, a.batch_stride, l.row_stride, l.col_stride}, form,
+                                       {x.data, b.batch_stride, x.row_stride, x.col_stride});
+      });
+      return;
+    }
+    for_matrices(b.count, n * n * width / 2,
+                 [&](int64_t i) { solve_triangle<T>(n, width, view_of<T>(a, i).reading(), form, view_of<T>(b, i)); });
+  });
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,334 @@
+#include "linalg/cpu/orthogonal/least_squares.h"
+
+#include <numeric>
+
+#include "linalg/cpu/batches.h"
+#include "linalg/cpu/reflections.h"
+
+namespace tessera::cpu {
+namespace {
+
+using namespace columns;
+
+// Q R of m x n, which lie in columns, for their own sake: the block's triangles are only kept for one panel.
+template <class T>
+void factor_columns(int64_t m, int64_t n, T* a, int64_t ld, T* tau) {
+  constexpr int64_t kPanel = 64;
+  const int64_t k = std::min(m, n), block = std::min(k, kPanel);
+  const ScratchArray<T> memory(2 * block * block);
+  T *r = memory.get(), *t = r + block * block;
+  for (int64_t j = 0; j < k; j += block) {
+    const int64_t b = std::min(block, k - j), rows = m - j;
+    T* p = a + j + j * ld;
+    std::fill_n(t, b * b, T(0));
+    factor_panel(rows, b, p, ld, r, b, t, b, tau + j);
+    apply_left(Block<T>{rows, b, p, ld, t}, true, n - j - b, in_columns(p + b * ld, ld));
+    for (int64_t c = 0; c < b; ++c) std::copy_n(r + c * b, c + 1, p + c * ld);
+  }
+}
+
+// c = Q^H c, or Q c: Q's vectors stand below the diagonal of a, in columns.
+template <class T>
+void rotate(int64_t m, int64_t count, const T* a, int64_t ld, const T* tau, bool adjoint, int64_t n, Matrix<T> c) {
+  constexpr int64_t kPanel = 32;
+  const int64_t block = std::min(count, kPanel), blocks = block == 0 ? 0 : (count + block - 1) / block;
+  const int64_t rows = padded_rows<T>(m);
+  const ScratchArray<T> memory(rows * block + block * block);
+  T *v = memory.get(), *t = v + rows * block;
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t j = (adjoint ? i : blocks - 1 - i) * block, b = std::min(block, count - j);
+    load_vectors(m - j, b, in_columns(const_cast<T*>(a), ld).at(j, j), v, rows);
+    make_triangle(m - j, b, v, rows, tau + j, t);
+    apply_left(Block<T>{m - j, b, v, rows, t}, adjoint, n, c.at(j, 0));
+  }
+}
+
+// b = r^-1 b, or r^-H b; r: the upper triangle of n x n.
+template <class T>
+void solve_upper(int64_t n, int64_t columns, Matrix<T> r, bool adjoint, Matrix<T> b) {
+  constexpr int64_t kBlock = 32;
+  const auto eliminate = [&](int64_t from, T factor, int64_t to) {
+    for (int64_t c = 0; c < columns; ++c) b(to, c) -= times(factor, b(from, c));
+  };
+  const int64_t blocks = (n + kBlock - 1) / kBlock;
+  for (int64_t k = 0; k < blocks; ++k) {
+    const int64_t j = (adjoint ? k : blocks - 1 - k) * kBlock, end = std::min(n, j + kBlock);
+    for (int64_t l = 0; l < end - j; ++l) {
+      const int64_t i = adjoint ? j + l : end - 1 - l;
+      const T pivot = adjoint ? conjugate(r(i, i)) : r(i, i);
+      for (int64_t c = 0; c < columns; ++c) b(i, c) /= pivot;
+      if (adjoint)
+        for (int64_t to = i + 1; to < end; ++to) eliminate(i, conjugate(r(i, to)), to);
+      else
+        for (int64_t to = j; to < i; ++to) eliminate(i, r(to, i), to);
+    }
+    if (adjoint)
+      multiply_adjoint(n - end, columns, end - j, T(-1), r.at(j, end), b.at(j, 0), T(1), b.at(end, 0));
+    else
+      multiply(j, columns, end - j, T(-1), r.at(0, j), b.at(j, 0), T(1), b);
+  }
+}
+
+// Estimates of the largest and the smallest singular value of a triangle that grows by columns, as Bischof's: for each
+// a unit vector x with |x^H R| near it, and of the next column only the best combination with x is sought.
+template <class T>
+class SingularRange {
+  using R = Real<T>;
+
+ public:
+  SingularRange(int64_t n, T first) : memory_(2 * n) {
+    most_ = least_ = std::abs(first);
+    memory_[0] = memory_[n] = T(1);
+    n_ = n;
+  }
+  // Whether the triangle with the next column (above, and the diagonal's element) seems to have no singular value below
+  // rcond times the largest; if so it is taken.
+  bool take(int64_t size, const T* above, T diagonal, R rcond) {
+    Step most, least;
+    step(most_, size, memory_.get(), above, diagonal, true, most);
+    step(least_, size, memory_.get() + n_, above, diagonal, false, least);
+    if (!(most.value * rcond <= least.value)) return false;
+    apply(most, size, memory_.get());
+    apply(least, size, memory_.get() + n_);
+    most_ = most.value;
+    least_ = least.value;
+    return true;
+  }
+
+ private:
+  // The new value, by the unit vector (s x, c).
+  struct Step {
+    R value;
+    T s;
+    R c;
+  };
+  // u^H M u is least or most for M = [old^2 + |a|^2, a d*; ..., |d|^2], where a = x^H above, d = diagonal. The smaller
+  // eigenvalue follows from the determinant, old^2 |d|^2, the larger one.
+  static void step(R old, int64_t size, const T* x, const T* above, T diagonal, bool largest, Step& result) {
+    T a;
+    kernels<T>().dots(size, 1, x, size, above, &a);
+    const R scale = std::max({old, std::abs(a), std::abs(diagonal)});
+    if (!(scale > 0)) {
+      result = {R(0), T(0), R(1)};
+      return;
+    }
+    const R o = old / scale, d = std::abs(diagonal) / scale, alpha = std::abs(a) / scale;
+    const R m11 = o * o + alpha * alpha, m22 = d * d, m12 = alpha * d;
+    const R more = (m11 + m22) / 2 + std::hypot((m11 - m22) / 2, m12);
+    const R value = largest ? std::sqrt(more) : o * d / std::sqrt(more);
+    const R v = largest ? more : value * value;
+    // (s, c) in the kernel of M - v: by the row whose diagonal is further from v. Real, but for the phase of a d*.
+    R s, c;
+    if (std::abs(m11 - v) >= std::abs(m22 - v)) {
+      s = -m12;
+      c = m11 - v;
+    } else {
+      s = m22 - v;
+      c = -m12;
+    }
+    R length = std::hypot(s, c);
+    if (!(length > 0)) {  // no coupling, and both as good
+      s = largest == (m11 >= m22) ? R(1) : R(0);
+      c = 1 - s;
+      length = 1;
+    }
+    const T phase = m12 > 0 ? times(a / std::abs(a), conjugate(diagonal) / std::abs(diagonal)) : T(1);
+    result = {value * scale, phase * (s / length), c / length};
+  }
+  static void apply(const Step& p, int64_t size, T* x) {
+    for (int64_t i = 0; i < size; ++i) x[i] = times(x[i], p.s);
+    x[size] = T(p.c);
+  }
+
+  ScratchArray<T> memory_;
+  int64_t n_;
+  R most_, least_;
+};
+
+// Q R with columns in such an order that the largest remaining one comes next. A column's norm is corrected from step
+// to step, and computed anew where that loses too much.
+template <class T>
+void factor_pivoted(int64_t m, int64_t n, T* a, int64_t ld, T* tau, int64_t* order) {
+  using R = Real<T>;
+  const Kernels<T>& k = kernels<T>();
+  const R careful = std::sqrt(kEps<T>);
+  const ScratchArray<R> norms(2 * n);
+  const ScratchArray<T> products(n);
+  R *now = norms.get(), *known = now + n;
+  std::iota(order, order + n, int64_t{0});
+  for (int64_t j = 0; j < n; ++j) now[j] = known[j] = norm(m, a + j * ld);
+  for (int64_t j = 0; j < std::min(m, n); ++j) {
+    const int64_t next = std::max_element(now + j, now + n) - now;
+    if (next != j) {
+      std::swap_ranges(a + j * ld, a + j * ld + m, a + next * ld);
+      std::swap(order[j], order[next]);
+      now[next] = now[j];
+      known[next] = known[j];
+    }
+    T* v = a + j * ld + j;
+    tau[j] = make_reflection(m - j - 1, *v, v + 1);
+    const T beta = *v;
+    *v = T(1);
+    T* w = products.get();
+    k.dots(m - j, n - j - 1, v + ld, ld, v, w);
+    for (int64_t c = 0; c < n - j - 1; ++c) w[c] = conjugate(times(tau[j], w[c]));
+    k.rank_one(m - j, n - j - 1, v, w, v + ld, ld);
+    *v = beta;
+    for (int64_t c = j + 1; c < n; ++c) {
+      if (now[c] == 0) continue;
+      const R part = std::abs(a[j + c * ld]) / now[c], left = std::max(R(0), (1 + part) * (1 - part));
+      const R ratio = now[c] / known[c];
+      if (left * ratio * ratio <= careful)
+        now[c] = known[c] = norm(m - j - 1, a + j + 1 + c * ld);
+      else
+        now[c] *= std::sqrt(left);
+    }
+  }
+}
+
+// The power of two that brings the largest element near 1, where squares of elements might not fit.
+template <class T>
+Real<T> scale_of(int64_t m, int64_t n, Matrix<T> a) {
+  using R = Real<T>;
+  R most = 0;
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) most = std::max(most, size_of(a(i, j)));
+  const R small = std::sqrt(kSafeMin<T>) / kEps<T>;
+  if (most == 0 || (most > small && most < 1 / small) || !(most < std::numeric_limits<R>::infinity())) return 1;
+  return std::ldexp(R(1), -std::clamp(std::ilogb(most), -std::numeric_limits<R>::max_exponent + 2,
+                                      std::numeric_limits<R>::max_exponent - 2));
+}
+
+template <class T>
+struct Problem {
+  int64_t m, n, columns;
+  Matrix<T> a, b;  // b: max(m, n) rows
+  Real<T> rcond;
+};
+
+template <class T>
+void zero_rows(int64_t from, int64_t to, const Problem<T>& p) {
+  for (int64_t i = from; i < to; ++i)
+    for (int64_t c = 0; c < p.columns; ++c) p.b(i, c) = T(0);
+}
+
+// 1 + the place of a zero on the diagonal, or 0.
+template <class T>
+int32_t zero_on_diagonal(int64_t n, Matrix<T> r) {
+  for (int64_t i = 0; i < n; ++i)
+    if (r(i, i) == T(0)) return static_cast<int32_t>(i + 1);
+  return 0;
+}
+
+template <class T>
+int32_t solve_full_rank(const Problem<T>& p, Real<T> scale) {
+  const bool tall = p.m >= p.n;
+  // A, or its conjugate transpose: more rows than columns.
+  const int64_t rows = std::max(p.m, p.n), k = std::min(p.m, p.n), ld = padded_rows<T>(rows);
+  const ScratchArray<T> memory(ld * k + k);
+  T *q = memory.get(), *tau = q + ld * k;
+  bool zero = true;
+  for (int64_t j = 0; j < k; ++j)
+    for (int64_t i = 0; i < rows; ++i) {
+      q[i + j * ld] = (tall ? p.a(i, j) : conjugate(p.a(j, i))) * scale;
+      zero &= q[i + j * ld] == T(0);
+    }
+  if (zero) {  // x is zero, and all of b is left
+    const ScratchArray<T> column(p.m);
+    for (int64_t c = 0; c < p.columns; ++c) {
+      for (int64_t i = 0; i < p.m; ++i) column[i] = p.b(i, c);
+      const T left = T(norm(p.m, column.get()));
+      for (int64_t i = 0; i < rows; ++i) p.b(i, c) = i == p.n ? left : T(0);
+    }
+    return 0;
+  }
+  factor_columns(rows, k, q, ld, tau);
+  const Matrix<T> r = in_columns(q, ld);
+  if (const int32_t at = zero_on_diagonal(k, r)) return at;
+  if (tall) {
+    rotate(rows, k, q, ld, tau, true, p.columns, p.b);
+    solve_upper(k, p.columns, r, false, p.b);
+  } else {
+    solve_upper(k, p.columns, r, true, p.b);
+    zero_rows(k, rows, p);
+    rotate(rows, k, q, ld, tau, false, p.columns, p.b);
+  }
+  return 0;
+}
+
+template <class T>
+int64_t solve_pivoted(const Problem<T>& p, Real<T> scale) {
+  const int64_t k = std::min(p.m, p.n), ld = padded_rows<T>(p.m);
+  const ScratchArray<T> memory(ld * p.n + k);
+  const ScratchArray<int64_t> order(p.n);
+  T *q = memory.get(), *tau = q + ld * p.n;
+  for (int64_t j = 0; j < p.n; ++j)
+    for (int64_t i = 0; i < p.m; ++i) q[i + j * ld] = p.a(i, j) * scale;
+  factor_pivoted(p.m, p.n, q, ld, tau, order.get());
+  int64_t rank = 0;
+  if (k > 0 && q[0] != T(0)) {
+    SingularRange<T> range(k, q[0]);
+    rank = 1;
+    while (rank < k && range.take(rank, q + rank * ld, q[rank + rank * ld], p.rcond)) ++rank;
+  }
+  if (rank == 0) {
+    zero_rows(0, p.n, p);
+    return 0;
+  }
+  rotate(p.m, k, q, ld, tau, true, p.columns, p.b);
+  if (rank == p.n) {
+    solve_upper(rank, p.columns, in_columns(q, ld), false, p.b);
+  } else {
+    // The smallest solution: the rows of R that count, as Q2 R2 of their conjugate transpose.
+    const int64_t tall = padded_rows<T>(p.n);
+    const ScratchArray<T> more(tall * rank + rank);
+    T *q2 = more.get(), *tau2 = q2 + tall * rank;
+    for (int64_t j = 0; j < rank; ++j)
+      for (int64_t i = 0; i < p.n; ++i) q2[i + j * tall] = i < j ? T(0) : conjugate(q[j + i * ld]);
+    factor_columns(p.n, rank, q2, tall, tau2);
+    solve_upper(rank, p.columns, in_columns(q2, tall), true, p.b);
+    zero_rows(rank, p.n, p);
+    rotate(p.n, rank, q2, tall, tau2, false, p.columns, p.b);
+  }
+  const ScratchArray<T> sorted(p.n);
+  for (int64_t c = 0; c < p.columns; ++c) {
+    for (int64_t i = 0; i < p.n; ++i) sorted[order[i]] = p.b(i, c);
+    for (int64_t i = 0; i < p.n; ++i) p.b(i, c) = sorted[i];
+  }
+  return rank;
+}
+
+template <class T>
+void solve(LeastSquares method, const Problem<T>& p, int64_t* rank, int32_t* failed) {
+  int32_t at = 0;
+  if (std::min(p.m, p.n) == 0) {
+    zero_rows(0, p.n, p);
+    if (rank) *rank = 0;
+  } else {
+    const Real<T> scale = scale_of(p.m, p.n, p.a);
+    if (method == LeastSquares::kFullRank)
+      at = solve_full_rank(p, scale);
+    else
+      *rank = solve_pivoted(p, scale);
+    if (scale != 1)
+      for (int64_t i = 0; i < p.n; ++i)
+        for (int64_t c = 0; c < p.columns; ++c) p.b(i, c) *= scale;
+  }
+  if (failed) *failed = at;
+}
+
+}  // namespace
+
+void run_least_squares(DType dtype, LeastSquares method, double rcond, MatrixBatch a, MatrixBatch b, int64_t* rank,
+                       int32_t* failed) {
+  const double operations = 2.0 * a.rows * a.cols * (std::min(a.rows, a.cols) + 2 * b.cols);
+  visit_number(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for_matrices(a.count, operations, [&](int64_t i) {
+      const Problem<T> p{a.rows, a.cols, b.cols, matrix_of<T>(a, i), matrix_of<T>(b, i), static_cast<Real<T>>(rcond)};
+      solve(method, p, rank ? rank + i : nullptr, failed ? failed + i : nullptr);
+    });
+  });
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,155 @@
+#include <gtest/gtest.h>
+
+#include "linalg/cpu/orthogonal/householder.h"
+#include "linalg/cpu/orthogonal/least_squares.h"
+#include "linalg/cpu/testing.h"
+#include "tensor/core/parallel.h"
+
+namespace tessera::cpu::testing {
+namespace {
+
+using columns::kDType;
+
+template <class T>
+class Orthogonal : public ::testing::Test {};
+using Numbers = ::testing::Types<float, double, std::complex<float>, std::complex<double>>;
+TYPED_TEST_SUITE(Orthogonal, Numbers);
+
+template <class T>
+struct Factors {
+  Dense<T> q, r;
+};
+// Of min(m, n) columns. By columns: the engine gets matrices in columns.
+template <class T>
+Factors<T> factor(const Dense<T>& a, bool by_columns) {
+  const int64_t m = a.rows, n = a.cols, k = std::min(m, n);
+  Dense<T> h(m, n), stored(n, m);
+  std::vector<T> tau(static_cast<size_t>(k));
+  if (by_columns) {
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) stored(j, i) = a(i, j);
+    run_geqrf(kDType<T>, stored.flipped(), tau.data());
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) h(i, j) = stored(j, i);
+  } else {
+    h = a;
+    run_geqrf(kDType<T>, h.batch(), tau.data());
+  }
+  Factors<T> f{Dense<T>(m, k), Dense<T>(k, n)};
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < k; ++j) f.q(i, j) = h(i, j);
+  for (int64_t i = 0; i < k; ++i)
+    for (int64_t j = i; j < n; ++j) f.r(i, j) = h(i, j);
+  run_householder_product(kDType<T>, f.q.batch(), tau.data(), k, k);
+  return f;
+}
+
+TYPED_TEST(Orthogonal, FactorsOfAllShapes) {
+  using T = TypeParam;
+  const int64_t shapes[][2] = {{1, 1},   {5, 3},   {3, 5},     {16, 16},   {17, 17},
+                               {40, 33}, {65, 64}, {200, 130}, {130, 200}, {300, 7}};
+  for (const auto& s : shapes) {
+    for (bool by_columns : {false, true}) {
+      const Dense<T> a = random_matrix<T>(s[0], s[1]);
+      const Factors<T> f = factor(a, by_columns);
+      EXPECT_LT(distance(product(f.q, f.r), a) / units(a), 10) << s[0] << " x " << s[1];
+      EXPECT_LT(orthogonality(f.q), 10) << s[0] << " x " << s[1];
+    }
+  }
+}
+
+TYPED_TEST(Orthogonal, HugeAndTinyNumbers) {
+  using T = TypeParam;
+  using R = Real<T>;
+  for (R scale : {std::numeric_limits<R>::min() * 8, std::numeric_limits<R>::max() / 1024}) {
+    Dense<T> a = random_matrix<T>(20, 12);
+    for (T& x : a.data) x *= scale;
+    const Factors<T> f = factor(a, false);
+    EXPECT_LT(orthogonality(f.q), 10);
+    EXPECT_LT(distance(product(f.q, f.r), a) / units(a), 10);
+  }
+}
+
+TYPED_TEST(Orthogonal, AppliedFromBothSides) {
+  using T = TypeParam;
+  const int64_t m = 90, k = 70, n = 33;
+  Dense<T> h = random_matrix<T>(m, k);
+  std::vector<T> tau(static_cast<size_t>(k));
+  run_geqrf(kDType<T>, h.batch(), tau.data());
+  Dense<T> q(m, m);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < k; ++j) q(i, j) = h(i, j);
+  run_householder_product(kDType<T>, q.batch(), tau.data(), k, k);
+  EXPECT_LT(orthogonality(q), 10);
+  for (bool left : {true, false}) {
+    for (bool flip : {true, false}) {
+      Dense<T> c = left ? random_matrix<T>(m, n, 2) : random_matrix<T>(n, m, 2);
+      const Dense<T> turned = flip ? adjoint(q) : q;
+      const auto want = left ? product(turned, c) : product(c, turned);
+      run_apply_reflections(kDType<T>, h.batch(), tau.data(), k, k, c.batch(), left, flip);
+      EXPECT_LT(distance(c, want) / units(c), 10) << left << flip;
+    }
+  }
+}
+
+template <class T>
+Dense<T> solve(LeastSquares method, Dense<T> a, const Dense<T>& b, double rcond, int64_t* rank) {
+  Dense<T> x(std::max(a.rows, a.cols), b.cols);
+  std::copy(b.data.begin(), b.data.end(), x.data.begin());
+  int32_t failed = -1;
+  run_least_squares(kDType<T>, method, rcond, a.batch(), x.batch(), rank, &failed);
+  EXPECT_EQ(failed, 0);
+  Dense<T> r(a.cols, b.cols);
+  std::copy_n(x.data.begin(), r.data.size(), r.data.begin());
+  return r;
+}
+
+TYPED_TEST(Orthogonal, LeastSquaresMakeTheGradientZero) {
+  using T = TypeParam;
+  const int64_t shapes[][2] = {{1, 1}, {7, 4}, {4, 7}, {80, 50}, {50, 80}, {64, 64}};
+  for (const auto& s : shapes) {
+    const Dense<T> a = random_matrix<T>(s[0], s[1]), b = random_matrix<T>(s[0], 3, 2);
+    Dense<T> plain = solve(LeastSquares::kFullRank, a, b, 0, nullptr);
+    int64_t rank = -1;
+    Dense<T> pivoted = solve(LeastSquares::kPivoted, a, b, kEps<T> * 100, &rank);
+    EXPECT_EQ(rank, std::min(s[0], s[1]));
+    for (const Dense<T>* x : {&plain, &pivoted}) {
+      auto rest = product(a, *x);
+      for (size_t i = 0; i < rest.data.size(); ++i) rest.data[i] -= b.data[i];
+      EXPECT_LT(size(product(adjoint(a), rest)) / (units(a) * size(a) * (size(*x) + 1)), 10);
+    }
+    EXPECT_LT(distance(plain, pivoted) / size(plain), 1e5 * kEps<T>);
+  }
+}
+
+TYPED_TEST(Orthogonal, SmallestSolutionOfDeficientMatrices) {
+  using T = TypeParam;
+  const Dense<T> thin = random_matrix<T>(30, 5), wide = random_matrix<T>(5, 20, 3);
+  const auto exact = product(thin, wide);
+  Dense<T> a(30, 20);
+  for (size_t i = 0; i < a.data.size(); ++i) a.data[i] = static_cast<T>(exact.data[i]);
+  const Dense<T> b = random_matrix<T>(30, 2, 4);
+  int64_t rank = -1;
+  const Dense<T> x = solve(LeastSquares::kPivoted, a, b, 1000 * kEps<T>, &rank);
+  EXPECT_EQ(rank, 5);
+  // In the space of A's rows: x = wide^H y.
+  Dense<T> rows = adjoint(wide);
+  Dense<T> y = solve(LeastSquares::kFullRank, rows, x, 0, nullptr);
+  EXPECT_LT(distance(product(rows, y), x) / size(x), 1e3 * kEps<T>);
+}
+
+TYPED_TEST(Orthogonal, TheSameBitsAtAnyNumberOfThreads) {
+  using T = TypeParam;
+  const Dense<T> a = random_matrix<T>(300, 280);
+  const int before = num_threads();
+  set_num_threads(1);
+  const Factors<T> one = factor(a, false);
+  set_num_threads(4);
+  const Factors<T> four = factor(a, false);
+  set_num_threads(before);
+  EXPECT_EQ(one.q.data, four.q.data);
+  EXPECT_EQ(one.r.data, four.r.data);
+}
+
+}  // namespace
+}  // namespace tessera::cpu::testing

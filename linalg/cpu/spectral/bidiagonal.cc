@@ -1,0 +1,282 @@
+#include "linalg/cpu/spectral/bidiagonal.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "linalg/cpu/spectral/rotation.h"
+
+namespace tessera::cpu::internal {
+namespace {
+
+constexpr int64_t kPanel = 32;
+
+// Products with the panel so far cost less where it is narrow, those that bring the rest up to date where it is wide.
+int64_t panel_width(int64_t n) { return n <= 256 ? 16 : kPanel; }
+
+template <class T>
+MatrixRef matrix(const T* data, int64_t row_stride, int64_t col_stride = 1) {
+  return {const_cast<T*>(data), row_stride, col_stride};
+}
+
+// Columns and rows `begin` ... reduced while what is to come is left as it was: that is A - V Y^H - X W^H, with V in
+// the columns' place, W in `right`, and the rows of X and Y in memory of their own.
+template <class T>
+class Panel {
+ public:
+  Panel(T* columns, int64_t m, int64_t n, int64_t begin, T* right, T* x, T* y, const RowProducts<T>& products)
+      : a_(columns), m_(m), n_(n), begin_(begin), w_(right), x_(x), y_(y), products_(products) {}
+
+  void reduce(int64_t i, double* d, double* e, T* tau_left, T* tau_right) const {
+    using R = RealOf<T>;
+    const int64_t k = begin_ + i, tall = m_ - k, rest = n_ - k - 1;
+    T* const column = a_ + k * m_ + k;
+    T c[kPanel];
+    gather(y_ + k, n_, i, c);
+    products_.axpy(v(0) + k, m_, i, tall, c, column);
+    gather(w(0) + k, n_, i, c);
+    products_.axpy(x_ + k, m_, i, tall, c, column);
+    R value;
+    tau_left[k] = make_reflector(column, tall, &value);
+    d[k] = value;
+    if (rest == 0) return;
+
+    // y = tau (A - V Y^H - X W^H)^H v.
+    T* const y = y_ + i * n_ + k + 1;
+    products_.dot(a_ + (k + 1) * m_ + k, m_, rest, tall, column, y);
+    products_.dot(v(0) + k, m_, i, tall, column, c);
+    subtract(y_ + k + 1, n_, i, rest, c, y);
+    products_.dot(x_ + k, m_, i, tall, column, c);
+    subtract(w(0) + k + 1, n_, i, rest, c, y);
+    for (int64_t j = 0; j < rest; ++j) y[j] = times(tau_left[k], y[j]);
+
+    // The row, conjugate.
+    T* const row = w(i) + k + 1;
+    for (int64_t j = 0; j < rest; ++j) row[j] = conj_of(a_[(k + 1 + j) * m_ + k]);
+    gather(v(0) + k, m_, i + 1, c);
+    products_.axpy(y_ + k + 1, n_, i + 1, rest, c, row);
+    gather(x_ + k, m_, i, c);
+    products_.axpy(w(0) + k + 1, n_, i, rest, c, row);
+    tau_right[k] = make_reflector(row, rest, &value);
+    e[k] = value;
+
+    // x = tau (A - V Y^H - X W^H) w below row k.
+    T* const x = x_ + i * m_ + k + 1;
+    const int64_t below = tall - 1;
+    std::fill_n(x, below, T{});
+    products_.axpy(a_ + (k + 1) * m_ + k + 1, m_, rest, below, row, x);
+    products_.dot(y_ + k + 1, n_, i + 1, rest, row, c);
+    subtract(v(0) + k + 1, m_, i + 1, below, c, x);
+    products_.dot(w(0) + k + 1, n_, i, rest, row, c);
+    subtract(x_ + k + 1, m_, i, below, c, x);
+    for (int64_t j = 0; j < below; ++j) x[j] = times(tau_right[k], x[j]);
+  }
+
+  // Brings what follows `count` columns and rows up to date.
+  void update(int64_t count) const {
+    const int64_t k = begin_ + count, rest = n_ - k, below = m_ - k;
+    if (rest <= 0) return;
+    constexpr DType kType = ElementTraits<T>::kDType;
+    const MatrixRef to = matrix(a_ + k * m_ + k, m_);
+    gemm(kType, rest, below, count, param<T>(-1), matrix(y_ + k, 1, n_), matrix(v(0) + k, m_), param<T>(1), to, true,
+         false);
+    gemm(kType, rest, below, count, param<T>(-1), matrix(w(0) + k, 1, n_), matrix(x_ + k, m_), param<T>(1), to, true,
+         false);
+  }
+
+ private:
+  // Row i of the panel's part.
+  T* v(int64_t i) const { return a_ + (begin_ + i) * m_; }
+  T* w(int64_t i) const { return w_ + (begin_ + i) * n_; }
+
+  static void gather(const T* from, int64_t stride, int64_t count, T* to) {
+    for (int64_t p = 0; p < count; ++p) to[p] = -conj_of(from[p * stride]);
+  }
+  // y -= rows^T c; c is lost.
+  void subtract(const T* rows, int64_t stride, int64_t count, int64_t n, T* c, T* y) const {
+    for (int64_t p = 0; p < count; ++p) c[p] = -c[p];
+    products_.axpy(rows, stride, count, n, c, y);
+  }
+
+  T* a_;
+  int64_t m_, n_, begin_;
+  T *w_, *x_, *y_;
+  const RowProducts<T>& products_;
+};
+
+}  // namespace
+
+template <class T>
+void reduce_to_bidiagonal(T* columns, int64_t m, int64_t n, double* d, double* e, T* tau_left, T* right, T* tau_right) {
+  ScratchArray<T> x(kPanel * m), y(kPanel * n);
+  const RowProducts<T> products(m);
+  for (int64_t begin = 0; begin < n; begin += panel_width(n)) {
+    const int64_t count = std::min(panel_width(n), n - begin);
+    const Panel<T> panel(columns, m, n, begin, right, x.get(), y.get(), products);
+    for (int64_t i = 0; i < count; ++i) panel.reduce(i, d, e, tau_left, tau_right);
+    panel.update(count);
+  }
+}
+
+namespace {
+
+// Singular values of [f g; 0 h], the smaller one (Demmel and Kahan).
+double smaller_singular_value(double f, double g, double h) {
+  f = std::abs(f), g = std::abs(g), h = std::abs(h);
+  const double least = std::min(f, h), most = std::max(f, h);
+  if (least == 0) return 0;
+  if (g < most) {
+    const double sum = 1 + least / most, difference = (most - least) / most, ratio = g / most;
+    const double c = 2 / (std::sqrt(sum * sum + ratio * ratio) + std::sqrt(difference * difference + ratio * ratio));
+    return least * c;
+  }
+  const double ratio = most / g;
+  if (ratio == 0) return least * most / g;
+  const double sum = 1 + least / most, difference = (most - least) / most, a = sum * ratio, b = difference * ratio;
+  const double c = 1 / (std::sqrt(1 + a * a) + std::sqrt(1 + b * b));
+  return 2 * (least * c) * ratio;
+}
+
+// A block of the bidiagonal matrix and what its rotations come to.
+struct Sweep {
+  Rotations *left, *right;
+
+  // From the top to the bottom, with a shift (a singular value, nearly).
+  void shifted(double* d, double* e, int64_t n, double shift) const {
+    double f = (std::abs(d[0]) - shift) * (std::copysign(1.0, d[0]) + shift / d[0]), g = e[0];
+    for (int64_t k = 0; k + 1 < n; ++k) {
+      const Rotation r = rotation(f, g);
+      if (k > 0) e[k - 1] = r.r;
+      f = r.c * d[k] + r.s * e[k];
+      e[k] = r.c * e[k] - r.s * d[k];
+      g = r.s * d[k + 1];
+      d[k + 1] *= r.c;
+      right->set(k, r);
+      const Rotation l = rotation(f, g);
+      d[k] = l.r;
+      f = l.c * e[k] + l.s * d[k + 1];
+      d[k + 1] = l.c * d[k + 1] - l.s * e[k];
+      if (k + 2 < n) {
+        g = l.s * e[k + 1];
+        e[k + 1] *= l.c;
+      }
+      left->set(k, l);
+    }
+    e[n - 2] = f;
+  }
+  // Without a shift: small singular values keep their digits.
+  void unshifted(double* d, double* e, int64_t n) const {
+    double c = 1, old_c = 1, old_s = 0;
+    for (int64_t k = 0; k + 1 < n; ++k) {
+      const Rotation r = rotation(d[k] * c, e[k]);
+      if (k > 0) e[k - 1] = old_s * r.r;
+      const Rotation l = rotation(old_c * r.r, d[k + 1] * r.s);
+      d[k] = l.r;
+      c = r.c;
+      old_c = l.c;
+      old_s = l.s;
+      right->set(k, r);
+      left->set(k, l);
+    }
+    const double h = d[n - 1] * c;
+    d[n - 1] = h * old_c;
+    e[n - 2] = h * old_s;
+  }
+};
+
+// Turns a block round: the same singular values, with left and right exchanged.
+void turn(double* d, double* e, int64_t n) {
+  std::reverse(d, d + n);
+  std::reverse(e, e + n - 1);
+}
+
+}  // namespace
+
+template <class R>
+bool bidiagonal_qr(double* d, double* e, int64_t n, int64_t extra, R* left, int64_t left_stride, int64_t left_width,
+                   R* right, int64_t right_stride, int64_t right_width) {
+  if (n == 0) return true;
+  // Where values are equal, what is beside them does not get below a few roundings of theirs.
+  const double eps = sizeof(R) == 8 ? 4 * std::numeric_limits<R>::epsilon() : std::numeric_limits<R>::epsilon() / 2;
+  if (extra) {
+    // What sticks out on the right is rotated away upwards.
+    double out = e[n - 1];
+    for (int64_t i = n - 1; i >= 0; --i) {
+      const Rotation g = rotation(d[i], out);
+      d[i] = g.r;
+      if (i > 0) {
+        out = -g.s * e[i - 1];
+        e[i - 1] *= g.c;
+      }
+      const R c = static_cast<R>(g.c), s = static_cast<R>(g.s);
+      if (right) rotate_rows(right + i * right_stride, (n - i) * right_stride, right_width, 1, &c, &s);
+    }
+  }
+  double largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max({largest, std::abs(d[i]), i + 1 < n ? std::abs(e[i]) : 0});
+  // Small numbers keep their digits, unless that takes too long.
+  double nothing = std::max(1e-290, eps * largest * std::numeric_limits<double>::epsilon());
+  const auto small = [&](int64_t i) {
+    return !(std::abs(e[i]) > eps * std::sqrt(std::abs(d[i]) * std::abs(d[i + 1])) && std::abs(e[i]) > nothing);
+  };
+  Rotations one(n), two(n);
+  int64_t steps = 60 * n, block_begin = -1, block_end = -1;
+  bool is_turned = false;
+  for (int64_t end = n - 1; end > 0;) {
+    if (small(end - 1)) {
+      e[--end] = 0;
+      continue;
+    }
+    int64_t begin = end - 1;
+    while (begin > 0 && !small(begin - 1)) --begin;
+    if (begin > 0) e[begin - 1] = 0;
+    if (--steps < 0) return false;
+    if (steps < 40 * n) nothing = std::max(nothing, eps * largest);
+    const int64_t count = end - begin + 1;
+    double *db = d + begin, *eb = e + begin;
+    // Large numbers first; kept as long as the block is the same.
+    if (begin != block_begin || end != block_end) {
+      is_turned = std::abs(db[0]) < std::abs(db[count - 1]);
+      block_begin = begin;
+      block_end = end;
+    }
+    if (is_turned) turn(db, eb, count);
+    const Sweep sweep{is_turned ? &two : &one, is_turned ? &one : &two};
+    double shift = smaller_singular_value(db[count - 2], eb[count - 2], db[count - 1]);
+    // A shift would not get past numbers on the diagonal that are nothing beside the others; and one that is nothing
+    // beside the first costs digits.
+    double least = std::abs(db[0]), most = least;
+    for (int64_t i = 1; i < count; ++i) {
+      least = std::min(least, std::abs(db[i]));
+      most = std::max({most, std::abs(db[i]), std::abs(eb[i - 1])});
+    }
+    constexpr double kEps = std::numeric_limits<double>::epsilon();
+    if (!(least > kEps * most) || !(shift > std::sqrt(kEps) * std::abs(db[0]))) shift = 0;
+    if (shift > 0)
+      sweep.shifted(db, eb, count, shift);
+    else
+      sweep.unshifted(db, eb, count);
+    if (is_turned) turn(db, eb, count);
+    const int64_t first = is_turned ? end : begin, way = is_turned ? -1 : 1;
+    if (left) one.apply(left + first * left_stride, way * left_stride, left_width, count - 1);
+    if (right) two.apply(right + first * right_stride, way * right_stride, right_width, count - 1);
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    if (!(d[i] < 0)) continue;
+    d[i] = -d[i];
+    if (right)
+      for (int64_t j = 0; j < right_width; ++j) right[i * right_stride + j] = -right[i * right_stride + j];
+  }
+  return true;
+}
+
+#define TESSERA_BIDIAGONAL(T) template void reduce_to_bidiagonal<T>(T*, int64_t, int64_t, double*, double*, T*, T*, T*)
+TESSERA_BIDIAGONAL(float);
+TESSERA_BIDIAGONAL(double);
+TESSERA_BIDIAGONAL(std::complex<float>);
+TESSERA_BIDIAGONAL(std::complex<double>);
+#define TESSERA_BIDIAGONAL_QR(R) \
+  template bool bidiagonal_qr<R>(double*, double*, int64_t, int64_t, R*, int64_t, int64_t, R*, int64_t, int64_t)
+TESSERA_BIDIAGONAL_QR(float);
+TESSERA_BIDIAGONAL_QR(double);
+
+}  // namespace tessera::cpu::internal

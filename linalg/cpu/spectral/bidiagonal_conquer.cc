@@ -1,0 +1,281 @@
+// Singular vectors of bidiagonal matrices by divide and conquer: a row joins two halves, and the squares of the
+// singular values of the whole are roots of a secular equation.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "linalg/cpu/spectral/bidiagonal.h"
+#include "linalg/cpu/spectral/row_join.h"
+#include "linalg/cpu/spectral/secular.h"
+
+namespace tessera::cpu::internal {
+namespace {
+
+// With all vectors in rows; or, where only values are asked for, with the first and the last element of the right ones
+// of each block, which is all that a merge needs to know.
+template <class R>
+class Conquest {
+ public:
+  // left, right: n x n; or null: values alone.
+  Conquest(double* d, double* e, int64_t n, R* left, R* right)
+      : d_(d),
+        e_(e),
+        n_(n),
+        is_narrow_(!right),
+        width_(right ? n : 2),
+        ends_(right ? 0 : 2 * n),
+        left_(left),
+        right_(right ? right : ends_.get()),
+        room_(n * width_),
+        coefficients_(n * n),
+        order_(n) {}
+
+  bool run() {
+    if (left_) std::fill_n(left_, n_ * n_, R{0});
+    std::fill_n(right_, n_ * width_, R{0});
+    for (int64_t i = 0; i < n_; ++i) largest_ = std::max({largest_, std::abs(d_[i]), i + 1 < n_ ? std::abs(e_[i]) : 0});
+    if (largest_ == 0) {
+      if (!is_narrow_)
+        for (int64_t i = 0; i < n_; ++i) left_[i * (n_ + 1)] = right_[i * (n_ + 1)] = 1;
+      return true;
+    }
+    const Halves halves(n_, kLeaf, 1);
+    const auto& leaves = halves.levels.front();
+    if (!for_blocks(static_cast<int64_t>(leaves.size()), [&](int64_t i) { return leaf(leaves[i]); })) return false;
+    for (size_t level = 1; level < halves.levels.size(); ++level) {
+      const auto &whole = halves.levels[level], &parts = halves.levels[level - 1];
+      if (!for_blocks(static_cast<int64_t>(whole.size()),
+                      [&](int64_t i) { return merge(whole[i], parts[2 * i].size); }))
+        return false;
+    }
+    sort();
+    return true;
+  }
+
+ private:
+  static constexpr int64_t kLeaf = 32;
+  static constexpr int64_t kRoots = 32;  // a piece of work
+
+  // A block of B is as wide as it is tall, or has one column more: all but the last ones of each level do.
+  int64_t extra(const Halves::Block& b) const { return b.begin + b.size < n_ ? 1 : 0; }
+  R* corner(R* rows, const Halves::Block& b) const {
+    return rows ? rows + b.begin * (is_narrow_ ? 2 : n_ + 1) : nullptr;
+  }
+
+  void sort_block(const Halves::Block& b) {
+    int64_t* const order = order_.data() + b.begin;
+    std::iota(order, order + b.size, 0);
+    const double* const d = d_ + b.begin;
+    std::sort(order, order + b.size, [d](int64_t i, int64_t j) { return d[i] != d[j] ? d[i] < d[j] : i < j; });
+  }
+
+  bool leaf(const Halves::Block& b) {
+    R *const left = corner(left_, b), *const right = corner(right_, b);
+    const int64_t more = extra(b);
+    if (is_narrow_) {
+      right[0] = right[2 * (b.size + more) - 1] = 1;
+    } else {
+      for (int64_t i = 0; i < b.size; ++i) left[i * (n_ + 1)] = 1;
+      for (int64_t i = 0; i < b.size + more; ++i) right[i * (n_ + 1)] = 1;
+    }
+    if (!bidiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, more, left, n_, b.size, right, width_,
+                       is_narrow_ ? 2 : b.size + more))
+      return false;
+    sort_block(b);
+    return true;
+  }
+
+  // What a merge works on: the poles d[i] with z[i], where i = middle is the row between the halves with d = 0, and
+  // which of them take part (`kept`, the middle first, then ascending).
+  struct Joint {
+    RowJoin<R> left, right;
+    int64_t middle;
+    double* d;
+    std::vector<double> z;
+    std::vector<uint8_t> left_part, right_part;
+    std::vector<int64_t> kept, others;
+  };
+
+  bool merge(const Halves::Block& b, int64_t middle) {
+    const int64_t n = b.size, more = extra(b);
+    R* const room = room_.get() + b.begin * width_;
+    Joint j{{corner(left_, b), n_, middle + 1, n - middle - 1, room},
+            {corner(right_, b), width_, is_narrow_ ? 1 : middle + 1, is_narrow_ ? 1 : n - middle - 1 + more, room},
+            middle,
+            d_ + b.begin,
+            std::vector<double>(n),
+            std::vector<uint8_t>(n),
+            std::vector<uint8_t>(n),
+            {},
+            {}};
+    const double above = j.d[middle], below = e_[b.begin + middle];
+    // What of a vector is beside the row between the halves, times that; the other end stays.
+    const auto end_of = [&](int64_t i) {
+      const bool is_first = i <= middle;
+      R& end = j.right.row(i)[is_narrow_ ? is_first : is_first ? middle : middle + 1];
+      const double z = (is_first ? above : below) * static_cast<double>(end);
+      if (is_narrow_) end = 0;
+      return z;
+    };
+    for (int64_t i = 0; i < n; ++i) {
+      j.z[i] = end_of(i);
+      j.left_part[i] = j.right_part[i] = i <= middle ? RowJoin<R>::kLeft : RowJoin<R>::kRight;
+    }
+    if (left_) j.left.row(middle)[middle] = 1;
+    if (more) {
+      // Two vectors to which the halves give nothing: one of them is left.
+      const double x = j.z[middle], y = end_of(n), r = std::hypot(x, y);
+      if (r > 0) j.right.rotate(middle, n, x / r, y / r);
+      j.z[middle] = r;
+      j.right_part[middle] = RowJoin<R>::kBoth;
+    }
+    j.d[middle] = 0;
+
+    std::vector<int64_t> sorted(n - 1);
+    int64_t* const order = order_.data() + b.begin;
+    for (int64_t i = middle + 1; i < n; ++i) order[i] += middle + 1;
+    std::merge(order, order + middle, order + middle + 1, order + n, sorted.begin(),
+               [&](int64_t p, int64_t q) { return j.d[p] < j.d[q]; });
+    const double most = std::max({std::abs(above), std::abs(below), sorted.empty() ? 0 : j.d[sorted.back()]});
+    deflate(j, sorted, std::max(4 * static_cast<double>(std::numeric_limits<R>::epsilon()) * most, 1e-140 * largest_));
+    std::vector<double> values(n);
+    if (!solve(j, coefficients_.get() + b.begin * n_, values, !is_narrow_, !is_narrow_ || n < n_)) return false;
+    for (size_t i = 0; i < j.others.size(); ++i) values[j.kept.size() + i] = j.d[j.others[i]];
+    std::copy(values.begin(), values.end(), j.d);
+    sort_block(b);
+    return true;
+  }
+
+  // Others than those that are kept are singular values already, or are after a rotation with their neighbour.
+  void deflate(Joint& j, const std::vector<int64_t>& sorted, double tolerance) const {
+    if (!(std::abs(j.z[j.middle]) > tolerance))
+      j.z[j.middle] = std::copysign(std::max(tolerance, 1e-300), j.z[j.middle]);
+    j.kept.push_back(j.middle);
+    int64_t last = -1;  // the pole before, which may still be rotated away
+    for (int64_t i : sorted) {
+      if (!(std::abs(j.z[i]) > tolerance)) {
+        j.others.push_back(i);
+        continue;
+      }
+      if (last >= 0 && j.d[i] - j.d[last] <= tolerance) {
+        const double length = std::hypot(j.z[i], j.z[last]), c = j.z[i] / length, s = -j.z[last] / length;
+        j.z[i] = length;
+        if (left_) j.left.rotate(last, i, c, s);
+        j.right.rotate(last, i, c, s);
+        j.left_part[i] = j.left_part[last] = j.left_part[i] | j.left_part[last];
+        j.right_part[i] = j.right_part[last] = j.right_part[i] | j.right_part[last];
+        j.others.push_back(last);
+      } else if (last >= 0) {
+        j.kept.push_back(last);
+      }
+      last = i;
+    }
+    if (last >= 0) j.kept.push_back(last);
+    if (j.kept.size() > 1) j.d[j.kept[1]] = std::max(j.d[j.kept[1]], tolerance / 2);
+  }
+
+  static bool solve(const Joint& j, R* coefficients, std::vector<double>& values, bool with_left, bool with_right) {
+    const int64_t n = static_cast<int64_t>(j.kept.size());
+    ScratchArray<double> memory(6 * n + 2);
+    double *const poles = memory.get(), *const weights = poles + n + 1, *const ends = weights + n + 1,
+                  *const origin = ends + n, *const offset = origin + n, *const exact = offset + n;
+    double total = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      poles[i] = j.d[j.kept[i]];
+      ends[i] = j.z[j.kept[i]];
+      weights[i] = ends[i] * ends[i];
+      total += weights[i];
+    }
+    poles[n] = std::sqrt(poles[n - 1] * poles[n - 1] + 2 * total);
+    weights[n] = 0;
+    const Secular secular{n, true, poles, weights};
+    const SecularRoots roots{origin, offset};
+    std::vector<char> good((n + kRoots - 1) / kRoots);
+    parallel_for(n, kRoots,
+                 [&](int64_t begin, int64_t end) { good[begin / kRoots] = secular_roots(secular, begin, end, roots); });
+    if (std::find(good.begin(), good.end(), 0) != good.end()) return false;
+    for (int64_t i = 0; i < n; ++i) {
+      const double root = std::sqrt(origin[i] * origin[i] + offset[i]);
+      values[i] = origin[i] + offset[i] / (origin[i] + root);
+    }
+    if (!with_right) return true;
+    secular_weights(secular, roots, ends, exact);
+    join(j.right, j.kept, j.right_part, j.others, secular, roots, exact, false, coefficients);
+    if (!with_left) return true;
+    for (int64_t i = 0; i < n; ++i) exact[i] *= poles[i];
+    join(j.left, j.kept, j.left_part, j.others, secular, roots, exact, true, coefficients);
+    return true;
+  }
+
+  // Vectors with components numerator[p] / (d_p^2 - x); of left ones the first, the middle's, is -1.
+  static void join(const RowJoin<R>& rows, const std::vector<int64_t>& kept, const std::vector<uint8_t>& part,
+                   const std::vector<int64_t>& others, const Secular& secular, SecularRoots roots,
+                   const double* numerator, bool is_left, R* coefficients) {
+    const int64_t n = secular.n;
+    const std::vector<int64_t> places = RowJoin<R>::order(kept, part);
+    const int64_t middle = std::find(places.begin(), places.end(), 0) - places.begin();
+    ScratchArray<double> memory(2 * n);
+    double *const poles = memory.get(), *const above = poles + n;
+    for (int64_t p = 0; p < n; ++p) {
+      poles[p] = secular.d[places[p]];
+      above[p] = numerator[places[p]];
+    }
+    parallel_for(n, kRoots, [&](int64_t begin, int64_t end) {
+      ScratchArray<double> vector(n);
+      for (int64_t i = begin; i < end; ++i) {
+        double length = secular_vector(n, true, poles, above, roots.origin[i], roots.offset[i], vector.get());
+        if (is_left) {
+          vector[middle] = -1;
+          length = std::hypot(length, 1.0);
+        }
+        for (int64_t p = 0; p < n; ++p) coefficients[i * n + p] = static_cast<R>(vector[p] / length);
+      }
+    });
+    rows.join(kept, part, places, coefficients, others);
+  }
+
+  // Descending, rows with their values.
+  void sort() {
+    ScratchArray<double> values(n_);
+    for (int64_t i = 0; i < n_; ++i) values[i] = d_[order_[n_ - 1 - i]];
+    std::copy_n(values.get(), n_, d_);
+    if (is_narrow_) return;
+    for (R* rows : {left_, right_}) {
+      for (int64_t i = 0; i < n_; ++i) std::copy_n(rows + order_[n_ - 1 - i] * n_, n_, room_.get() + i * n_);
+      std::copy_n(room_.get(), n_ * n_, rows);
+    }
+  }
+
+  double *d_, *e_;
+  int64_t n_;
+  bool is_narrow_;
+  int64_t width_;
+  ScratchArray<R> ends_;
+  R *left_, *right_;
+  ScratchArray<R> room_, coefficients_;
+  std::vector<int64_t> order_;  // of each block: its values ascending
+  double largest_ = 0;
+};
+
+}  // namespace
+
+template <class R>
+bool bidiagonal_vectors(double* d, double* e, int64_t n, R* left, R* right) {
+  return n == 0 || Conquest<R>(d, e, n, left, right).run();
+}
+template <class R>
+bool bidiagonal_values(double* d, double* e, int64_t n) {
+  constexpr int64_t kSmall = 40;  // up to here QR is faster
+  if (n > kSmall) return Conquest<R>(d, e, n, nullptr, nullptr).run();
+  if (!bidiagonal_qr<R>(d, e, n, 0, nullptr, 0, 0, nullptr, 0, 0)) return false;
+  std::sort(d, d + n, std::greater<>());
+  return true;
+}
+
+template bool bidiagonal_values<float>(double*, double*, int64_t);
+template bool bidiagonal_values<double>(double*, double*, int64_t);
+template bool bidiagonal_vectors<float>(double*, double*, int64_t, float*, float*);
+template bool bidiagonal_vectors<double>(double*, double*, int64_t, double*, double*);
+
+}  // namespace tessera::cpu::internal

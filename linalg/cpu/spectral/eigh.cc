@@ -1,0 +1,159 @@
+// Eigenvalues and eigenvectors of Hermitian matrices.
+#include <numeric>
+
+#include "linalg/cpu/spectral/lockstep_batch.h"
+#include "linalg/cpu/spectral/matrix_io.h"
+#include "linalg/cpu/spectral/spectral.h"
+#include "linalg/cpu/spectral/tridiagonal.h"
+
+namespace tessera::cpu {
+namespace {
+
+using namespace internal;
+
+// Up to this size QR serves for vectors as well.
+constexpr int64_t kSmall = 32;
+
+template <class T>
+class Eigh {
+ public:
+  using R = RealOf<T>;
+
+  Eigh(const Strided<T>& a, int64_t n, bool lower, R scale)
+      : n_(n), scale_(scale), rows_(n * n), tau_(n), d_(n), e_(n) {
+    // Row i holds column i of the lower triangle.
+    T* const rows = rows_.get();
+    const auto scaled = [scale](T x) { return x * scale; };
+    if (lower)
+      read_rows<T>({a.data, a.col, a.row}, n, n, rows, n, scaled);
+    else
+      read_rows<T>(a, n, n, rows, n, [scale](T x) { return conj_of(x * scale); });
+    for (int64_t i = 0; i < n; ++i) rows[i * n + i] = real_of(rows[i * n + i]);
+    reduce_to_tridiagonal(rows, n, d_.get(), e_.get(), tau_.get());
+  }
+
+  bool values(R* to) {
+    if (!tridiagonal_values<R>(d_.get(), e_.get(), n_)) return false;
+    put_values(to);
+    return true;
+  }
+
+  bool vectors(R* to, const Strided<T>& v) {
+    ScratchArray<R> z(n_ * n_);
+    std::vector<int64_t> order(n_);
+    std::iota(order.begin(), order.end(), 0);
+    if (n_ <= kSmall) {
+      std::fill_n(z.get(), n_ * n_, R{0});
+      for (int64_t i = 0; i < n_; ++i) z[i * (n_ + 1)] = 1;
+      if (!tridiagonal_qr(d_.get(), e_.get(), n_, z.get(), n_, n_)) return false;
+      std::sort(order.begin(), order.end(),
+                [&](int64_t i, int64_t j) { return d_[i] != d_[j] ? d_[i] < d_[j] : i < j; });
+    } else if (!tridiagonal_eigenvectors(d_.get(), e_.get(), n_, z.get())) {
+      return false;
+    }
+    if constexpr (ElementTraits<T>::kComplex) {
+      ScratchArray<T> wide(n_ * n_);
+      std::copy_n(z.get(), n_ * n_, wide.get());
+      finish(wide.get(), order, v);
+    } else {
+      finish(z.get(), order, v);
+    }
+    for (int64_t i = 0; i < n_; ++i) to[i] = static_cast<R>(d_[order[i]]) / scale_;
+    return true;
+  }
+
+ private:
+  void put_values(R* to) const {
+    for (int64_t i = 0; i < n_; ++i) to[i] = static_cast<R>(d_[i]) / scale_;
+  }
+  // Eigenvectors of A out of those of the tridiagonal matrix, in rows.
+  void finish(T* z, const std::vector<int64_t>& order, const Strided<T>& v) const {
+    apply_reflectors<T>(rows_.get(), n_, n_ - 1, 1, n_, tau_.get(), z, n_, n_);
+    if (std::is_sorted(order.begin(), order.end()))
+      return write_rows(z, n_, n_, n_, Strided<T>{v.data, v.col, v.row}, [](T x) { return x; });
+    for (int64_t i = 0; i < n_; ++i)
+      for (int64_t j = 0; j < n_; ++j) v(j, i) = z[order[i] * n_ + j];
+  }
+
+  int64_t n_;
+  R scale_;
+  ScratchArray<T> rows_, tau_;
+  ScratchArray<double> d_, e_;
+};
+
+template <class T>
+bool one(const MatrixBatch& a, int64_t k, bool lower, RealOf<T> scale, RealOf<T>* values, const MatrixBatch* vectors) {
+  Eigh<T> work(matrix_of<T>(a, k), a.rows, lower, scale);
+  RealOf<T>* const to = values + k * a.rows;
+  return vectors ? work.vectors(to, matrix_of<T>(*vectors, k)) : work.values(to);
+}
+
+// A group of small matrices.
+template <class R>
+void together(const LaneGroup<R>& group, const MatrixBatch& a, bool lower, const R* scales, R* values,
+              const MatrixBatch* vectors, int32_t* info) {
+  const int64_t n = a.rows, lanes = group.lanes;
+  ScratchArray<R> rows(n * n * lanes), d(n * lanes), v(vectors ? n * n * lanes : 0), room(lockstep_room(n, n) * lanes);
+  std::vector<Strided<R>> from(lanes);
+  for (int64_t lane = 0; lane < group.used; ++lane) from[lane] = matrix_of<R>(a, group.first + lane);
+  const R* const scale = scales + group.first;
+  const auto diagonal = [](int64_t i) { return i; };
+  if (lower)
+    group.load(rows.get(), n, n, diagonal,
+               [&](int64_t lane, int64_t i, int64_t j) { return from[lane](j, i) * scale[lane]; });
+  else
+    group.load(rows.get(), n, n, diagonal,
+               [&](int64_t lane, int64_t i, int64_t j) { return from[lane](i, j) * scale[lane]; });
+  const uint32_t failed = lockstep_eigh(rows.get(), n, d.get(), vectors ? v.get() : nullptr, room.get());
+  const std::vector<int64_t> places = group.places(d.get(), n, std::less<>());
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t lane = 0; lane < group.used; ++lane) {
+      const int64_t k = group.first + lane, place = places[i * lanes + lane];
+      values[k * n + place] = d[i * lanes + lane] / scale[lane];
+      if (!vectors) continue;
+      const Strided<R> to = matrix_of<R>(*vectors, k);
+      const R* const row = v.get() + i * n * lanes + lane;
+      for (int64_t j = 0; j < n; ++j) to(j, place) = row[j * lanes];
+    }
+  for (int64_t lane = 0; lane < group.used; ++lane) {
+    const int64_t k = group.first + lane;
+    if (failed >> lane & 1 && !one<R>(a, k, lower, scale[lane], values, vectors)) info[k] = 1;
+  }
+}
+
+template <class T>
+void eigh(const MatrixBatch& a, bool lower, RealOf<T>* values, const MatrixBatch* vectors, int32_t* info) {
+  using R = RealOf<T>;
+  const int64_t n = a.rows;
+  std::vector<R> largest(a.count);
+  const double size = static_cast<double>(n);
+  for_matrices(a.count, size * size, [&](int64_t k) {
+    largest[k] = largest_part_of_triangle(matrix_of<T>(a, k), n, lower);
+    info[k] = std::isfinite(largest[k]) ? 0 : -1;
+  });
+  if (std::any_of(info, info + a.count, [](int32_t i) { return i != 0; })) return;
+  std::vector<R>& scales = largest;
+  for (R& x : scales) x = scale_for(x);
+  if constexpr (!ElementTraits<T>::kComplex)
+    if (goes_together<T>(a.count, n, n))
+      return for_lane_groups<R>(
+          a.count, [&](const LaneGroup<R>& group) { together(group, a, lower, scales.data(), values, vectors, info); });
+  for_matrices(a.count, 4 * size * size * size, [&](int64_t k) {
+    if (!one<T>(a, k, lower, scales[k], values, vectors)) info[k] = 1;
+  });
+}
+
+}  // namespace
+
+void run_eigh(DType dtype, const MatrixBatch& a, bool lower, void* values, const MatrixBatch* vectors, int32_t* info) {
+  if (a.rows == 0) {
+    std::fill_n(info, a.count, 0);
+    return;
+  }
+  visit_element(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    eigh<T>(a, lower, static_cast<RealOf<T>*>(values), vectors, info);
+  });
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,210 @@
+// Singular values and vectors.
+#include <numeric>
+#include <utility>
+
+#include "linalg/cpu/spectral/bidiagonal.h"
+#include "linalg/cpu/spectral/lockstep_batch.h"
+#include "linalg/cpu/spectral/matrix_io.h"
+#include "linalg/cpu/spectral/spectral.h"
+
+namespace tessera::cpu {
+namespace {
+
+using namespace internal;
+
+// Up to this size QR serves for vectors as well.
+constexpr int64_t kSmall = 32;
+
+// The decomposition of a matrix with at least as many rows as columns: A, or where A is wide A^H, whose U and V are
+// those of A exchanged.
+template <class T>
+class Svd {
+ public:
+  using R = RealOf<T>;
+
+  Svd(const MatrixBatch& batch, int64_t k, R scale)
+      : wide_(batch.rows < batch.cols),
+        m_(std::max(batch.rows, batch.cols)),
+        n_(std::min(batch.rows, batch.cols)),
+        scale_(scale),
+        columns_(m_ * n_),
+        right_(n_ * n_),
+        tau_left_(n_),
+        tau_right_(n_),
+        d_(n_),
+        e_(n_),
+        order_(n_) {
+    const Strided<T> a = matrix_of<T>(batch, k);
+    if (wide_)
+      read_rows<T>(a, n_, m_, columns_.get(), m_, [scale](T x) { return conj_of(x * scale); });
+    else
+      read_rows<T>({a.data, a.col, a.row}, n_, m_, columns_.get(), m_, [scale](T x) { return x * scale; });
+    reduce_to_bidiagonal(columns_.get(), m_, n_, d_.get(), e_.get(), tau_left_.get(), right_.get(), tau_right_.get());
+    std::iota(order_.begin(), order_.end(), 0);
+  }
+
+  bool values(R* to) {
+    if (!bidiagonal_values<R>(d_.get(), e_.get(), n_)) return false;
+    put_values(to);
+    return true;
+  }
+
+  bool vectors(const MatrixBatch& u, R* to, const MatrixBatch& vh, int64_t k) {
+    const int64_t long_count = wide_ ? vh.rows : u.cols;  // how many vectors of m elements are asked for
+    ScratchArray<R> left(n_ * n_), right(n_ * n_);
+    if (!real_vectors(left.get(), right.get())) return false;
+    // Singular vectors in rows.
+    ScratchArray<T> long_rows(long_count * m_), short_rows(n_ * n_);
+    for (int64_t i = 0; i < long_count; ++i) {
+      T* const row = long_rows.get() + i * m_;
+      std::fill_n(row, m_, T{});
+      if (i < n_)
+        std::copy_n(left.get() + order_[i] * n_, n_, row);
+      else
+        row[i] = 1;
+    }
+    for (int64_t i = 0; i < n_; ++i) std::copy_n(right.get() + order_[i] * n_, n_, short_rows.get() + i * n_);
+    apply_reflectors<T>(columns_.get(), m_, n_, 0, m_, tau_left_.get(), long_rows.get(), m_, long_count);
+    apply_reflectors<T>(right_.get(), n_, n_ - 1, 1, n_, tau_right_.get(), short_rows.get(), n_, n_);
+    put(long_rows.get(), long_count, m_, short_rows.get(), matrix_of<T>(u, k), matrix_of<T>(vh, k));
+    put_values(to);
+    return true;
+  }
+
+ private:
+  bool real_vectors(R* left, R* right) {
+    if (n_ > kSmall) return bidiagonal_vectors(d_.get(), e_.get(), n_, left, right);
+    for (R* rows : {left, right}) {
+      std::fill_n(rows, n_ * n_, R{0});
+      for (int64_t i = 0; i < n_; ++i) rows[i * (n_ + 1)] = 1;
+    }
+    if (!bidiagonal_qr(d_.get(), e_.get(), n_, 0, left, n_, n_, right, n_, n_)) return false;
+    std::sort(order_.begin(), order_.end(),
+              [&](int64_t i, int64_t j) { return d_[i] != d_[j] ? d_[i] > d_[j] : i < j; });
+    return true;
+  }
+  void put_values(R* to) const {
+    for (int64_t i = 0; i < n_; ++i) to[i] = static_cast<R>(d_[order_[i]]) / scale_;
+  }
+  void put(const T* long_rows, int64_t long_count, int64_t m, const T* short_rows, Strided<T> u, Strided<T> vh) const {
+    const auto same = [](T x) { return x; };
+    const auto conjugate = [](T x) { return conj_of(x); };
+    const Strided<T> u_columns{u.data, u.col, u.row};
+    if (wide_) {
+      write_rows(short_rows, n_, n_, n_, u_columns, same);
+      write_rows(long_rows, m, long_count, m, vh, conjugate);
+    } else {
+      write_rows(long_rows, m, long_count, m, u_columns, same);
+      write_rows(short_rows, n_, n_, n_, vh, conjugate);
+    }
+  }
+
+  bool wide_;
+  int64_t m_, n_;
+  R scale_;
+  ScratchArray<T> columns_, right_, tau_left_, tau_right_;
+  ScratchArray<double> d_, e_;
+  std::vector<int64_t> order_;
+};
+
+template <class T>
+bool one(const MatrixBatch& a, int64_t k, RealOf<T> scale, const MatrixBatch* u, RealOf<T>* values,
+         const MatrixBatch* vh) {
+  Svd<T> work(a, k, scale);
+  RealOf<T>* const to = values + k * std::min(a.rows, a.cols);
+  return u ? work.vectors(*u, to, *vh, k) : work.values(to);
+}
+
+// A group of small matrices: the transposed ones, where they are wide.
+template <class R>
+void together(const LaneGroup<R>& group, const MatrixBatch& a, const R* scales, const MatrixBatch* u, R* values,
+              const MatrixBatch* vh, int32_t* info) {
+  const bool wide = a.rows < a.cols;
+  const int64_t m = std::max(a.rows, a.cols), n = std::min(a.rows, a.cols), lanes = group.lanes,
+                long_count = u ? (wide ? vh->rows : u->cols) : 0;
+  ScratchArray<R> columns(m * n * lanes), d(n * lanes), left(long_count * m * lanes), right(u ? n * n * lanes : 0),
+      room(lockstep_room(m, n) * lanes);
+  std::vector<Strided<R>> from(lanes);
+  for (int64_t lane = 0; lane < group.used; ++lane) from[lane] = matrix_of<R>(a, group.first + lane);
+  const R* const scale = scales + group.first;
+  const auto all = [](int64_t) { return 0; };
+  if (wide)
+    group.load(columns.get(), n, m, all,
+               [&](int64_t lane, int64_t i, int64_t j) { return from[lane](i, j) * scale[lane]; });
+  else
+    group.load(columns.get(), n, m, all,
+               [&](int64_t lane, int64_t i, int64_t j) { return from[lane](j, i) * scale[lane]; });
+  const uint32_t failed =
+      lockstep_svd(columns.get(), m, n, d.get(), u ? left.get() : nullptr, long_count, right.get(), room.get());
+  const std::vector<int64_t> places = group.places(d.get(), n, [](R x, R y) { return std::abs(x) > std::abs(y); });
+  for (int64_t i = 0; i < std::max(n, long_count); ++i)
+    for (int64_t lane = 0; lane < group.used; ++lane) {
+      const int64_t k = group.first + lane, place = i < n ? places[i * lanes + lane] : i;
+      const R value = i < n ? d[i * lanes + lane] : R{0}, sign = value < 0 ? R{-1} : R{1};
+      if (i < n) values[k * n + place] = std::abs(value) / scale[lane];
+      if (!u) continue;
+      Strided<R> long_to = matrix_of<R>(wide ? *vh : *u, k), short_to = matrix_of<R>(wide ? *u : *vh, k);
+      // Vectors in rows.
+      std::swap(wide ? short_to.row : long_to.row, wide ? short_to.col : long_to.col);
+      const R *const x = left.get() + i * m * lanes + lane, *const y = right.get() + i * n * lanes + lane;
+      if (i < long_count)
+        for (int64_t j = 0; j < m; ++j) long_to(place, j) = x[j * lanes];
+      if (i < n)
+        for (int64_t j = 0; j < n; ++j) short_to(place, j) = sign * y[j * lanes];
+    }
+  for (int64_t lane = 0; lane < group.used; ++lane) {
+    const int64_t k = group.first + lane;
+    if (failed >> lane & 1 && !one<R>(a, k, scale[lane], u, values, vh)) info[k] = 1;
+  }
+}
+
+// The identity, where there is no singular value.
+template <class T>
+void put_identity(const MatrixBatch& to) {
+  for (int64_t k = 0; k < to.count; ++k) {
+    const Strided<T> m = matrix_of<T>(to, k);
+    for (int64_t i = 0; i < to.rows; ++i)
+      for (int64_t j = 0; j < to.cols; ++j) m(i, j) = static_cast<T>(i == j ? 1 : 0);
+  }
+}
+
+template <class T>
+void svd(const MatrixBatch& a, const MatrixBatch* u, RealOf<T>* values, const MatrixBatch* vh, int32_t* info) {
+  using R = RealOf<T>;
+  const int64_t n = std::min(a.rows, a.cols);
+  if (n == 0) {
+    std::fill_n(info, a.count, 0);
+    if (!u) return;
+    put_identity<T>(*u);
+    put_identity<T>(*vh);
+    return;
+  }
+  std::vector<R> largest(a.count);
+  const double m = static_cast<double>(std::max(a.rows, a.cols)), size = static_cast<double>(n);
+  for_matrices(a.count, m * size, [&](int64_t k) {
+    largest[k] = largest_part(matrix_of<T>(a, k), a.rows, a.cols);
+    info[k] = std::isfinite(largest[k]) ? 0 : -1;
+  });
+  if (std::any_of(info, info + a.count, [](int32_t i) { return i != 0; })) return;
+  std::vector<R>& scales = largest;
+  for (R& x : scales) x = scale_for(x);
+  if constexpr (!ElementTraits<T>::kComplex)
+    if (goes_together<T>(a.count, std::max(a.rows, a.cols), n))
+      return for_lane_groups<R>(
+          a.count, [&](const LaneGroup<R>& group) { together(group, a, scales.data(), u, values, vh, info); });
+  for_matrices(a.count, 8 * m * size * size, [&](int64_t k) {
+    if (!one<T>(a, k, scales[k], u, values, vh)) info[k] = 1;
+  });
+}
+
+}  // namespace
+
+void run_svd(DType dtype, const MatrixBatch& a, const MatrixBatch* u, void* values, const MatrixBatch* vh,
+             int32_t* info) {
+  visit_element(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    svd<T>(a, u, static_cast<RealOf<T>*>(values), vh, info);
+  });
+}
+
+}  // namespace tessera::cpu

@@ -1,0 +1,192 @@
+#include "linalg/cpu/spectral/tridiagonal.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "linalg/cpu/spectral/rotation.h"
+
+namespace tessera::cpu::internal {
+namespace {
+
+constexpr int64_t kPanel = 32;
+
+// Products with the panel so far cost less where it is narrow, those that bring the rest up to date where it is wide.
+int64_t panel_width(int64_t n) { return n <= 256 ? 16 : kPanel; }
+
+template <class T>
+MatrixRef matrix(const T* data, int64_t row_stride, int64_t col_stride = 1) {
+  return {const_cast<T*>(data), row_stride, col_stride};
+}
+
+// Columns `begin` ... of a Hermitian matrix in rows, reduced while what is to come is left as it was: that is A - V W^H
+// - W V^H with the rows of V where the columns were, and those of W in `w`.
+template <class T>
+class Panel {
+ public:
+  Panel(T* rows, int64_t n, int64_t begin, T* w, const RowProducts<T>& products)
+      : rows_(rows), n_(n), begin_(begin), w_(w), products_(products) {}
+
+  // Column begin + i.
+  void reduce(int64_t i, double* d, double* e, T* tau) const {
+    using R = RealOf<T>;
+    const int64_t k = begin_ + i, rest = n_ - k - 1;
+    T *const column = rows_ + k * n_, *const v = column + k + 1, *const w = w_ + i * n_ + k + 1;
+    T by_v[kPanel], by_w[kPanel];
+    for (int64_t p = 0; p < i; ++p) {
+      by_v[p] = -conj_of(w_[p * n_ + k]);
+      by_w[p] = -conj_of(v_row(p)[k]);
+    }
+    products_.axpy(v_row(0) + k, n_, i, rest + 1, by_v, column + k);
+    products_.axpy(w_ + k, n_, i, rest + 1, by_w, column + k);
+    d[k] = real_of(column[k]);
+    R off;
+    tau[k] = make_reflector(v, rest, &off);
+    e[k] = off;
+    if (tau[k] == T{}) {
+      std::fill_n(w, rest, T{});
+      return;
+    }
+    multiply(k + 1, v, w);
+    products_.dot(w_ + k + 1, n_, i, rest, v, by_v);
+    products_.dot(v_row(0) + k + 1, n_, i, rest, v, by_w);
+    for (int64_t p = 0; p < i; ++p) by_v[p] = -by_v[p], by_w[p] = -by_w[p];
+    products_.axpy(v_row(0) + k + 1, n_, i, rest, by_v, w);
+    products_.axpy(w_ + k + 1, n_, i, rest, by_w, w);
+    T inner;
+    products_.dot(w, 0, 1, rest, v, &inner);  // w^H v
+    // w = tau w - 1/2 tau (tau w)^H v v
+    const T along = times(times(tau[k], conj_of(tau[k])), inner) * R{-0.5};
+    for (int64_t j = 0; j < rest; ++j) w[j] = times(tau[k], w[j]) + times(along, v[j]);
+  }
+
+  // Brings what follows the panel's `count` columns up to date; `room` holds 4 count n elements.
+  void update(int64_t count, T* room) const {
+    const int64_t first = begin_ + count, rest = n_ - first;
+    if (rest <= 0) return;
+    T *const left = room, *const right = room + 2 * count * rest;
+    for (int64_t p = 0; p < count; ++p) {
+      const T *v = v_row(p) + first, *w = w_ + p * n_ + first;
+      std::copy_n(w, rest, left + p * rest);
+      std::copy_n(v, rest, left + (count + p) * rest);
+      std::copy_n(v, rest, right + p * rest);
+      std::copy_n(w, rest, right + (count + p) * rest);
+    }
+    const int64_t strip = std::max<int64_t>(64, (rest / 6 + 15) / 16 * 16);
+    for (int64_t j = 0; j < rest; j += strip)
+      gemm(ElementTraits<T>::kDType, std::min(strip, rest - j), rest - j, 2 * count, param<T>(-1),
+           matrix(left + j, 1, rest), matrix(right + j, rest), param<T>(1),
+           matrix(rows_ + (first + j) * n_ + first + j, n_), true, false);
+  }
+
+ private:
+  const T* v_row(int64_t p) const { return rows_ + (begin_ + p) * n_; }
+
+  // y = A x for what begins at column k.
+  void multiply(int64_t k, const T* x, T* y) const { products_.hermitian(rows_ + k * n_ + k, n_, n_ - k, x, y); }
+
+  T* rows_;
+  int64_t n_, begin_;
+  T* w_;
+  const RowProducts<T>& products_;
+};
+
+}  // namespace
+
+template <class T>
+void reduce_to_tridiagonal(T* rows, int64_t n, double* d, double* e, T* tau) {
+  if (n == 0) return;
+  ScratchArray<T> w(kPanel * n), room(4 * kPanel * n);
+  const RowProducts<T> products(n);
+  for (int64_t begin = 0; begin < n - 1; begin += panel_width(n)) {
+    const int64_t count = std::min(panel_width(n), n - 1 - begin);
+    const Panel<T> panel(rows, n, begin, w.get(), products);
+    for (int64_t i = 0; i < count; ++i) panel.reduce(i, d, e, tau);
+    panel.update(count, room.get());
+  }
+  d[n - 1] = real_of(rows[n * n - 1]);
+}
+
+namespace {
+
+// One implicit step on rows begin ... end of the tridiagonal matrix (Golub and Van Loan, 8.3.2), from the top to the
+// bottom; the rotations come into `turns`.
+void qr_step(double* d, double* e, int64_t n, double shift, Rotations& turns) {
+  double x = d[0] - shift, z = e[0];
+  for (int64_t k = 0; k + 1 < n; ++k) {
+    const Rotation g = rotation(x, z);
+    if (k > 0) e[k - 1] = g.r;
+    const double off = e[k], change = (d[k + 1] - d[k]) * g.s + 2 * g.c * off;
+    d[k] += g.s * change;
+    d[k + 1] -= g.s * change;
+    e[k] = g.c * change - off;
+    if (k + 2 < n) {
+      x = e[k];
+      z = g.s * e[k + 1];
+      e[k + 1] *= g.c;
+    }
+    turns.set(k, g);
+  }
+}
+
+// Of the last 2 x 2 block's eigenvalues that nearer to its last element (Wilkinson).
+double shift_of(double a, double b, double c) {
+  const double half = (a - c) / 2, root = std::hypot(half, b);
+  return half == 0 && root == 0 ? c : c - b * (b / (half + std::copysign(root, half)));
+}
+
+}  // namespace
+
+template <class R>
+bool tridiagonal_qr(double* d, double* e, int64_t n, R* rows, int64_t stride, int64_t width) {
+  const double eps = std::numeric_limits<R>::epsilon() / 2;
+  const auto small = [&](int64_t i) {
+    return !(std::abs(e[i]) > eps * (std::abs(d[i]) + std::abs(d[i + 1])) && std::abs(e[i]) > 1e-290);
+  };
+  Rotations turns(n);
+  int64_t left = 40 * n;
+  bool is_reversed = false;
+  int64_t block_begin = -1, block_end = -1;
+  for (int64_t end = n - 1; end > 0;) {
+    if (small(end - 1)) {
+      e[--end] = 0;
+      continue;
+    }
+    int64_t begin = end - 1;
+    while (begin > 0 && !small(begin - 1)) --begin;
+    if (begin > 0) e[begin - 1] = 0;
+    if (--left < 0) return false;
+    const int64_t count = end - begin + 1;
+    // Larger numbers first: a block that grows downwards is turned round, in steps as in what they do to rows. The
+    // decision is kept as long as the block is the same.
+    if (begin != block_begin || end != block_end) {
+      is_reversed = std::abs(d[begin]) < std::abs(d[end]);
+      block_begin = begin;
+      block_end = end;
+    }
+    double *db = d + begin, *eb = e + begin;
+    if (is_reversed) {
+      std::reverse(db, db + count);
+      std::reverse(eb, eb + count - 1);
+    }
+    qr_step(db, eb, count, shift_of(db[count - 2], eb[count - 2], db[count - 1]), turns);
+    if (is_reversed) {
+      std::reverse(db, db + count);
+      std::reverse(eb, eb + count - 1);
+    }
+    if (rows)
+      turns.apply(rows + (is_reversed ? end : begin) * stride, is_reversed ? -stride : stride, width, count - 1);
+    // A block that ended at its top is left by the search above.
+    if (is_reversed && small(begin)) e[begin] = 0;
+  }
+  return true;
+}
+
+#define TESSERA_TRIDIAGONAL(T) template void reduce_to_tridiagonal<T>(T*, int64_t, double*, double*, T*)
+TESSERA_TRIDIAGONAL(float);
+TESSERA_TRIDIAGONAL(double);
+TESSERA_TRIDIAGONAL(std::complex<float>);
+TESSERA_TRIDIAGONAL(std::complex<double>);
+template bool tridiagonal_qr<float>(double*, double*, int64_t, float*, int64_t, int64_t);
+template bool tridiagonal_qr<double>(double*, double*, int64_t, double*, int64_t, int64_t);
+
+}  // namespace tessera::cpu::internal
