@@ -335,16 +335,25 @@ OVERFLOWS = {
 }
 
 
+# The vectors of a matrix whose rows and columns differ by 1e30 depend on how it was balanced, SciPy's as well: there is
+# no scale on which both are small.
+BALANCED = {("Eig", "mixed_scales")}
+
+
 def measured(case, kind, n, dtype):
     """(our ratios, SciPy's), or None where there is nothing to measure."""
     a = case.of(matrix(kind, n, dtype))
-    if type(case).__name__ in OVERFLOWS.get(kind.__name__, ()):
+    name = type(case).__name__
+    if name in OVERFLOWS.get(kind.__name__, ()) or (name, kind.__name__) in BALANCED:
         return None
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         if case.may_fail(a):
             return None
-        return case.ratios(a, *case.ours(a)), case.ratios(a, *case.theirs(a))
+        theirs = case.theirs(a)
+        if not all(np.isfinite(x).all() for x in theirs):  # a result beyond the dtype's range
+            return None
+        return case.ratios(a, *case.ours(a)), case.ratios(a, *theirs)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

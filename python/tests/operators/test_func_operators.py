@@ -103,6 +103,8 @@ class Call:
 
         positional, keywords = split_arguments(self.sample.entry.schema, [put(v) for v in self.arguments])
         results = self.op(*positional, **keywords)
+        if self.sample.given.view:
+            results = self.sample.given.view(*results)
         return tuple(r for r in flatten(results) if isinstance(r, tessera.Tensor))
 
 
