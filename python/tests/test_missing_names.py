@@ -81,11 +81,7 @@ def required():
     """The texts that `require` is called with."""
     for module, tree in modules().items():
         for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Call)
-                and getattr(node.func, "id", None) in ("require", "_from_linalg")
-                and node.args
-            ):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "require" and node.args:
                 if isinstance(node.args[0], ast.Constant):
                     yield module, node.args[0].value
 

@@ -7,7 +7,6 @@ import math
 import warnings
 
 import tessera
-from tessera._lazy import require
 
 from ._functional.common import overridable
 
@@ -239,11 +238,10 @@ def orthogonal_(tensor, gain=1, generator=None):
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if not tensor.numel():
         return tensor
-    qr = require("linalg.qr", "nn.init.orthogonal_()")
     with tessera.no_grad():
         normal = tensor.new_empty((len(tensor), tensor.numel() // len(tensor))).normal_(0, 1, generator=generator)
         lies = normal.size(0) < normal.size(1)
-        q, r = qr(normal.t() if lies else normal)
+        q, r = tessera.linalg.qr(normal.t() if lies else normal)
         upright = q * r.diagonal().sign()  # makes the decomposition unique, so that Q is uniform
         return tensor.copy_((upright.t() if lies else upright).reshape(tensor.shape)).mul_(gain)
 

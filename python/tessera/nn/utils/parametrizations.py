@@ -1,7 +1,6 @@
 """Ready-made parametrizations: orthogonal, weight_norm, spectral_norm."""
 
 import tessera
-from tessera._lazy import require
 from tessera.nn.modules.module import Module
 
 from . import parametrize
@@ -9,10 +8,6 @@ from ._computed import as_matrix, norm_except_dim, power_steps, rows_dim, scaled
 from .spectral_norm import _positive
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
-
-
-def _from_linalg(name):
-    return require(name, "nn.utils.parametrizations.orthogonal()")
 
 
 def _is_orthogonal(Q, eps=None):
@@ -24,9 +19,9 @@ def _is_orthogonal(Q, eps=None):
 
 def _make_orthogonal(A):
     """The Q of A = Q R with a positive diagonal of R (makes it unique and continuous)."""
-    reflections, scales = _from_linalg("geqrf")(A)
+    reflections, scales = tessera.geqrf(A)
     signs = reflections.diagonal(dim1=-2, dim2=-1).sgn()
-    return _from_linalg("linalg.householder_product")(reflections, scales) * signs.unsqueeze(-2)
+    return tessera.linalg.householder_product(reflections, scales) * signs.unsqueeze(-2)
 
 
 # The maps: a lower triangle (..., n, k), n >= k, to n rows that are orthonormal columns.
@@ -40,38 +35,33 @@ def _skew(X):
 
 
 def _by_exponential(X):
-    return _from_linalg("matrix_exp")(_skew(X))[..., : X.size(-1)]
+    return tessera.matrix_exp(_skew(X))[..., : X.size(-1)]
 
 
 def _by_cayley(X):
     half = _skew(X) / 2
     one = tessera.eye(X.size(-2), dtype=X.dtype, device=X.device)
-    return _from_linalg("linalg.solve")(one - half, one + half)[..., : X.size(-1)]
+    return tessera.linalg.solve(one - half, one + half)[..., : X.size(-1)]
 
 
 def _by_reflections(X):
     below = X.tril(-1)
     scales = 2.0 / (1.0 + (below * below).sum(dim=-2))
     signs = X.diagonal(dim1=-2, dim2=-1).int()
-    return _from_linalg("linalg.householder_product")(below, scales) * signs.unsqueeze(-2)
+    return tessera.linalg.householder_product(below, scales) * signs.unsqueeze(-2)
 
 
 def _to_reflections(Q):
     """What _by_reflections makes Q from."""
-    reflections, scales = _from_linalg("geqrf")(Q)
+    reflections, scales = tessera.geqrf(Q)
     signs = reflections.diagonal(dim1=-2, dim2=-1)
     signs.sign_()
     signs[scales == 0.0] *= -1
     return reflections
 
 
-# Name -> the map, and what it computes with; the first value of a trivialized one is a Householder product.
+# Name -> the map; the first value of a trivialized one is a Householder product.
 _MAPS = {"matrix_exp": _by_exponential, "cayley": _by_cayley, "householder": _by_reflections}
-_NEEDED = {
-    "matrix_exp": ("matrix_exp",),
-    "cayley": ("linalg.solve",),
-    "householder": ("geqrf", "linalg.householder_product"),
-}
 
 
 def _upright(function, X):
@@ -143,8 +133,6 @@ def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization
         raise ValueError(
             f'orthogonal_map has to be one of "matrix_exp", "cayley", "householder". Got: {orthogonal_map}'
         )
-    for needed in (*_NEEDED[orthogonal_map], *(_NEEDED["householder"] if use_trivialization else ())):
-        _from_linalg(needed)
     parametrize.register_parametrization(
         module, name, _Orthogonal(weight, orthogonal_map, use_trivialization=use_trivialization), unsafe=True
     )
