@@ -195,12 +195,13 @@ def _unlink_at_exit():
     """Asks the multiprocessing package, which does so at the end of children as well."""
     from multiprocessing import util
 
-    if _unlink_at_exit.process != os.getpid():
-        _unlink_at_exit.process = os.getpid()
+    global _unlinks_at_exit_of
+    if _unlinks_at_exit_of != os.getpid():
+        _unlinks_at_exit_of = os.getpid()
         util.Finalize(None, regions.unlink_all, exitpriority=-100)
 
 
-_unlink_at_exit.process = None
+_unlinks_at_exit_of = None  # the process that was asked
 
 
 def _named_file(size):

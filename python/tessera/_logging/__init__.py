@@ -92,7 +92,7 @@ def _documented_signature():
     return inspect.Signature([inspect.Parameter(n, kind, default=False if n in _ARTIFACTS else None) for n in order])
 
 
-set_logs.__signature__ = _documented_signature()
+set_logs.__dict__["__signature__"] = _documented_signature()
 
 
 def _level(name, value):

@@ -1,8 +1,8 @@
 """Where pickled globals come from: the running interpreter, or packages that were imported."""
 
 import importlib
+import pickle
 from abc import ABC, abstractmethod
-from pickle import whichmodule as _pickle_whichmodule
 
 from tessera.package._mangling import demangle, get_mangle_prefix, is_mangled
 
@@ -80,7 +80,7 @@ class _SysImporter(Importer):
         return importlib.import_module(module_name)
 
     def whichmodule(self, obj, name):
-        return _pickle_whichmodule(obj, name)
+        return pickle.__dict__["whichmodule"](obj, name)  # which the stubs of the standard library do not have
 
     def __repr__(self):
         return "sys_importer"
