@@ -3,6 +3,7 @@
 TESSERA_KILL_ROUNDS sets the number of kills of each kind.
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -100,12 +101,19 @@ def shared_files(pids):
     return [name for name in os.listdir("/dev/shm") if name.startswith("torch_") and name.split("_")[1] in pids]
 
 
+# Who started the tests may ignore Ctrl-C, and what they start would, too.
+HEARS_CTRL_C = "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 class Program:
     """A program that is killed, from the moment when it says that it is ready."""
 
+    started = []
+
     def __init__(self, folder, text, *arguments):
         script = folder / "program.py"
-        script.write_text(text)
+        script.write_text(HEARS_CTRL_C + text)
+        self.started.append(self)
         self.mark = f"{MARK}={os.getpid()}-{random.getrandbits(64):x}"
         name, value = self.mark.split("=")
         self.process = subprocess.Popen(
@@ -133,6 +141,16 @@ class Program:
         assert not shared_files({str(self.process.pid), *self.first[1:]})
 
 
+@pytest.fixture(autouse=True)
+def nothing_runs_on():
+    """Of a test that failed."""
+    yield
+    while Program.started:
+        for pid in processes_of(Program.started.pop().mark.encode()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
 def moments(longest):
     rng = random.Random(ROUNDS)
     return [rng.random() * longest for _ in range(ROUNDS)]
@@ -150,7 +168,7 @@ def test_a_killed_save(tmp_path, form):
         a, b, i = tessera.load(path)
         assert a.numel() == 1 << 17 and a.eq(i).all() and b.equal(a)
         seen.add(i)
-    assert len(seen) > 1
+    assert len(seen) > 1 or ROUNDS < 10
     # A file that was being written is left, under a hidden name of its own: one at most for each kill.
     rest = set(os.listdir(tmp_path)) - {"program.py", "model.pt"}
     assert len(rest) <= ROUNDS and all(name.startswith(".model.pt.") and name.endswith(".tmp") for name in rest)
@@ -169,14 +187,16 @@ def test_a_killed_loader(tmp_path, method, kind):
 @pytest.mark.parametrize("kind", ["", "persistent"])
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_an_interrupted_loader(tmp_path, method, kind):
-    """Ctrl-C, which all processes of a terminal get."""
+    """Ctrl-C, which all processes of a terminal get: it ends them all. (Where it meets the loader while that starts or
+    ends its workers, the program may end by an error of theirs.)
+    """
     for moment in moments(0.3):
         program = Program(tmp_path, LOAD, method, kind)
         assert len(program.process.stdout.readline().split()) == 2
         time.sleep(moment)
         os.killpg(program.process.pid, signal.SIGINT)
         errors = program.process.communicate(timeout=WAIT)[1]
-        assert program.process.returncode == -signal.SIGINT and "KeyboardInterrupt" in errors
+        assert program.process.returncode in (-signal.SIGINT, 1) and "KeyboardInterrupt" in errors, errors
         program.assert_gone()
 
 
