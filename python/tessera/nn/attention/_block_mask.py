@@ -62,7 +62,7 @@ def _parameter_count(function):
 
 
 def _default_device(device):
-    return device or tessera.accelerator.current_accelerator() or "cpu"
+    return device or tessera.accelerator.current_accelerator(check_available=True) or "cpu"
 
 
 def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
