@@ -87,10 +87,10 @@ TangentSlot* find_slot(const Tensor& t) {
 }
 
 // Memory for `tangent` as that of t, in t's layout. Inside of transforms with room for every element of the batches
-// that one of them has.
+// that one of them has: a number of either, added, has them; its value is nobody's.
 Tensor memory_for(const Tensor& t, const Tensor& tangent) {
   if (!inside_transform()) return empty_tensor(t.sizes(), t.strides(), t.dtype(), t.device());
-  const Tensor of_both = tessera::add(tessera::new_zeros(t, IntVector{}), tessera::new_zeros(tangent, IntVector{}));
+  const Tensor of_both = tessera::add(tessera::new_empty(t, IntVector{}), tessera::new_empty(tangent, IntVector{}));
   return tessera::new_empty_strided(of_both, to_vector(t.sizes()), to_vector(t.strides()));
 }
 

@@ -14,10 +14,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DIGITS = ROOT / "examples" / "digits"
 LIMIT = 3 * 2**20  # bytes, stripped
 PROGRAMS = ("train_static", "infer_static")
-# Programs that call one operator: how many bytes they may have, and whether what they print is right.
+# Programs that call one operator: how many bytes they may have, and whether what they print is right. A static program
+# with threads and exceptions has 0.78 MB of C and C++ libraries before it calls anything; engines are there once for
+# each instruction set and each dtype that the operator takes, as both are chosen at run time.
 ONE_CALL = {
-    "examples/spectrum/spectrum": (2**20, lambda text: text == "5 cycles: 1.00\n20 cycles: 0.50\n"),
-    "tests/build/programs/solve": (1.5 * 2**20, lambda text: abs(float(text)) < 1e-14),
+    "examples/spectrum/spectrum": (1.7 * 2**20, lambda text: text == "5 cycles: 1.00\n20 cycles: 0.50\n"),
+    "tests/build/programs/solve": (2.4 * 2**20, lambda text: abs(float(text)) < 1e-14),
 }
 
 # What the programs call, and what those operators call in turn. A new name here is a question: does the program need
