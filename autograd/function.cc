@@ -8,6 +8,7 @@
 #include "autograd/codegen_api.h"
 #include "autograd/engine.h"
 #include "autograd/variable.h"
+#include "tensor/core/transforms.h"
 #include "tensor/core/warning.h"
 #include "tensor/ops/api.h"
 
@@ -19,6 +20,12 @@ bool contains(const std::vector<TensorImpl*>& l, const Tensor& t) {
 Tensor alias_of(const Tensor& t) {
   NoGradGuard no_grad;
   return tessera::alias(t);
+}
+bool is_batched(const Tensor& t) { return is_transformed(t) && t.keys().has(DispatchKey::kFuncTorchBatched); }
+// A level outside of a vmap differentiates an argument of a call inside.
+bool has_history_outside(const Tensor& t) {
+  if (!is_batched(t)) return t.defined() && t.requires_grad();
+  return &internal::value_in_transform && internal::value_in_transform(t).requires_grad();
 }
 }  // namespace
 
@@ -155,6 +162,10 @@ void CustomNode::add_input_without_gradient() {
 }
 
 void CustomNode::begin() {
+  TESSERA_CHECK_NOT_IMPLEMENTED(
+      std::ranges::none_of(inputs_, is_batched) || std::ranges::none_of(inputs_, has_history_outside), name_,
+      ": a C++ Function inside of vmap has no derivative ",
+      "outside of it, and an argument wants one. Differentiate inside (vmap of grad), or give it without gradients.");
   recorded_ = grad_mode_enabled() && !inference_mode_enabled() && needs_grad(TensorList(inputs_));
   for (const Tensor& t : inputs_) add_edge(recorded_ ? gradient_edge(t) : Edge());
   if (recorded_ && anomaly_mode().enabled && anomaly_mode().on_record) anomaly_mode().on_record(*this);

@@ -19,6 +19,10 @@
 // too: from one tangent for each argument (zeros, or undefined with set_materialize_grads(false), where there is none)
 // to one for each output. There get_saved_variables() gives what save_for_forward kept. Without it arguments with
 // tangents are refused.
+//
+// Inside of function transforms (//func) backward and jvp are those of the level that calls apply; levels further out
+// differentiate what forward's operators did. In vmap, which differentiates nothing, an argument with a history outside
+// is an Error.
 #pragma once
 
 #include <optional>

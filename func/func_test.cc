@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "autograd/autograd.h"
+#include "autograd/function.h"
 #include "func/transforms.h"
 #include "tensor/ops/api.h"
 
@@ -117,6 +118,59 @@ TEST(Jacrev, OfAMatrixProductAndASecondDerivative) {
   EXPECT_EQ(read(jacrev([&](const Tensor& t) { return mv(m, t); })(x)), read(m));
   const auto cubes = [](const Tensor& t) { return pow(t, 3).sum(); };
   EXPECT_EQ(read(jacrev(grad(cubes))(x)), (std::vector<double>{6, 0, 0, 0, 12, 0, 0, 0, 18}));
+}
+// A differentiable function of a program's own: x^3 * scale, with the scale's derivative.
+struct ScaledCube : autograd::Function<ScaledCube> {
+  static Tensor forward(autograd::AutogradContext* ctx, const Tensor& x, const Tensor& scale) {
+    ctx->save_for_backward({x, scale});
+    ctx->save_for_forward({x, scale});
+    return mul(mul(mul(x, x), x), scale);
+  }
+  static autograd::variable_list backward(autograd::AutogradContext* ctx, autograd::variable_list grads) {
+    const autograd::variable_list saved = ctx->get_saved_variables();
+    const Tensor &x = saved[0], &scale = saved[1], &g = grads[0];
+    return {mul(g, mul(mul(mul(x, x), 3), scale)), sum(mul(g, mul(mul(x, x), x)))};
+  }
+  static autograd::variable_list jvp(autograd::AutogradContext* ctx, autograd::variable_list tangents) {
+    const autograd::variable_list saved = ctx->get_saved_variables();
+    const Tensor &x = saved[0], &scale = saved[1];
+    return {add(mul(tangents[0], mul(mul(mul(x, x), 3), scale)), mul(tangents[1], mul(mul(x, x), x)))};
+  }
+};
+TEST(OwnFunction, InGradOfGradAndWithHistoryOutside) {
+  const Tensor x = values({2}, {}), scale = values({5}, {});
+  const auto f = [&](const Tensor& t) { return ScaledCube::apply(t, scale); };
+  EXPECT_EQ(read(grad(f)(x)), (std::vector<double>{60}));
+  EXPECT_EQ(read(grad(grad(f))(x)), (std::vector<double>{60}));
+  EXPECT_EQ(read(grad(grad(grad(f)))(x)), (std::vector<double>{30}));
+  scale.requires_grad_();
+  x.requires_grad_();
+  autograd::backward({{grad(f)(x)}});
+  EXPECT_EQ(read(scale.grad()), (std::vector<double>{12}));
+  EXPECT_EQ(read(x.grad()), (std::vector<double>{60}));
+}
+TEST(OwnFunction, WhoseScaleAnOuterLevelDifferentiates) {
+  const Tensor x = values({2}, {}), scale = values({5}, {});
+  const auto outer = [&](const Tensor& s) { return grad([&](const Tensor& t) { return ScaledCube::apply(t, s); })(x); };
+  EXPECT_EQ(read(grad(outer)(scale)), (std::vector<double>{12}));
+}
+TEST(OwnFunction, InVmap) {
+  const Tensor x = count(3, {3}), scale = values({5}, {});
+  const auto f = [&](const Tensor& t) { return ScaledCube::apply(t, scale); };
+  EXPECT_EQ(read(vmap(f)(x)), (std::vector<double>{5, 40, 135}));
+  EXPECT_EQ(read(vmap(grad(f))(x)), (std::vector<double>{15, 60, 135}));
+  EXPECT_THROW(grad([&](const Tensor& t) { return vmap(f)(t).sum(); })(x), NotImplementedError);
+  scale.requires_grad_();
+  EXPECT_THROW(vmap(f)(x), NotImplementedError);
+  EXPECT_TRUE(levels().empty());
+}
+TEST(OwnFunction, InJvp) {
+  const Tensor x = values({2}, {}), scale = values({5}, {});
+  const auto f = [&](const Tensor& t) { return ScaledCube::apply(t, scale); };
+  EXPECT_EQ(read(jvp(f, x, values({1}, {})).second), (std::vector<double>{60}));
+  EXPECT_EQ(read(jvp(grad(f), x, values({1}, {})).second), (std::vector<double>{60}));
+  EXPECT_EQ(read(grad([&](const Tensor& t) { return jvp(f, t, values({1}, {})).second; })(x)),
+            (std::vector<double>{60}));
 }
 TEST(Vjp, CanBeAskedAgain) {
   auto [value, pull] = vjp([](const Tensor& t) { return mul(t, t); }, count(2, {2}));
