@@ -207,7 +207,7 @@ class Emitter:
     def _output(self, node):
         if node.type is not None:
             self.return_type = node.type
-        self.lines.append((self._codegen.generate_output(node.args[0], descs=None, write=self._writer.write), node))
+        self.lines.append((self._codegen.generate_output(node.args[0], write=self._writer.write), node))
 
 
 class CodeGen:
@@ -226,7 +226,7 @@ class CodeGen:
             arguments.insert(0, "self")
         return f"def {self._func_name}({', '.join(arguments)}){maybe_return_annotation}:"
 
-    def generate_output(self, output_args, *, descs=None, write=repr):
+    def generate_output(self, output_args, *, write=repr):
         """The return statement of a value."""
         return f"return {write(output_args)}"
 
@@ -242,7 +242,7 @@ class CodeGen:
         """(name, object) pairs that the text reads besides what the nodes mention."""
         return []
 
-    def _gen_python_code(self, nodes, root_module, namespace, *, verbose=False, record_func=False):
+    def _gen_python_code(self, nodes, namespace, *, verbose=False):
         names = Globals(namespace)
         for name, obj in self.additional_globals():
             names.found[name] = obj
@@ -286,7 +286,7 @@ class _PyTreeCodeGen(CodeGen):
         outer = ", ".join(a.partition("=")[0].partition(":")[0].strip() for a in arguments[1:])
         return f"{line}\n    {', '.join(leaves)}, = fx_pytree.tree_flatten_spec([{outer}], self._in_spec)"
 
-    def generate_output(self, output_args, *, descs=None, write=repr):
+    def generate_output(self, output_args, *, write=repr):
         if self.pytree_info.out_spec is None:
             return super().generate_output(output_args, write=write)
         return f"return pytree.tree_unflatten({write(output_args)}, self._out_spec)"

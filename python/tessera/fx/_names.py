@@ -60,7 +60,7 @@ def shown_module(name):
     return tessera._display_name + dot + rest if head == "tessera" else name
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _home_of_builtin(func):
     """For functions of the extension: the public module that offers the very object under its own name."""
     name = func.__name__

@@ -79,7 +79,7 @@ class ProxyableClassMeta(type):
 def wrap(fn_or_name):
     """Makes a function of this module a leaf of tracing: calls with proxies become one node each.
 
-    At a module's top level: `wrap("name")`, `wrap(function)`, or as a decorator of one. Builtins such as "len" work, too.
+    At a module's top level: `wrap("name")`, `wrap(function)`, or as a decorator of one. Builtins such as "len" work.
 
     Returns: its argument. Errors: RuntimeError for anything else, NotImplementedError inside of a function.
     """
@@ -448,7 +448,7 @@ class _Arguments:
         self.counter = 0
 
     def make(self):
-        given, named = ([self.tracer.root] if self.is_module else []), {}
+        given = [self.tracer.root] if self.is_module else []
         rest = self.parameters[1:] if self.is_module else self.parameters
         kinds = inspect.Parameter
         # The graph's order: arguments that have names, then *args and **kwargs.

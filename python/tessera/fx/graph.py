@@ -401,7 +401,7 @@ class Graph:
         if root_module != "self":
             raise ValueError(f"python_code: expected root_module='self', got {root_module!r}")
         nodes = list(self.nodes)
-        return self._codegen._gen_python_code(nodes, root_module, fresh_namespace(nodes), verbose=verbose)
+        return self._codegen._gen_python_code(nodes, fresh_namespace(nodes), verbose=verbose)
 
     def print_tabular(self):
         """Prints the nodes as a table. Needs the package `tabulate` (ImportError)."""

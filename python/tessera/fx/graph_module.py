@@ -180,7 +180,8 @@ def _excerpt(tb):
     head = "".join(traceback.format_tb(tb, limit=1)).rstrip()
     before, after = "".join(lines[max(0, number - 3) : number]), "".join(lines[number : number + 2])
     mark = "    " + "~" * max(len(lines[number - 1].strip()) if number <= len(lines) else 0, 1) + "~~~ <--- HERE"
-    return f"{head}\n\nCall using an FX-traced Module, line {number} of the traced Module's generated forward function:\n{before}\n{mark}\n{after}"
+    title = f"Call using an FX-traced Module, line {number} of the traced Module's generated forward function:"
+    return "\n".join([head, "", title, before, mark, after])
 
 
 class GraphModule(Module):
@@ -384,16 +385,14 @@ class GraphModule(Module):
             tessera.save(module, folder / f"{name}.pt")
             path = f"{str(folder)}/{name}.pt"
             lines.append(f"        setattr(self, {name!r}, torch.load({path!r}, weights_only=False))")
-        for name, buffer in self._buffers.items():
-            if buffer is not None:
-                lines.append(
-                    f"        self.register_buffer({name!r}, torch.empty({list(buffer.shape)}, dtype={_dtype(buffer)}))"
-                )
-        for name, p in self._parameters.items():
-            if p is not None:
-                lines.append(
-                    f"        setattr(self, {name!r}, torch.nn.Parameter(torch.empty({list(p.shape)}, dtype={_dtype(p)})))"
-                )
+        for name, t in [*self._buffers.items(), *self._parameters.items()]:
+            if t is None:
+                continue
+            empty = f"torch.empty({list(t.shape)}, dtype={_dtype(t)})"
+            if name in self._buffers:
+                lines.append(f"        self.register_buffer({name!r}, {empty})")
+            else:
+                lines.append(f"        setattr(self, {name!r}, torch.nn.Parameter({empty}))")
         lines.append(f"        self.load_state_dict(torch.load({str(folder / 'state_dict.pt')!r}))")
         lines += ["    " + line for line in self.code.strip("\n").split("\n")]
         (folder / "module.py").write_text("\n".join(lines) + "\n")

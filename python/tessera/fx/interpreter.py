@@ -96,7 +96,7 @@ class Interpreter:
     # --- one method for each op: (target, args, kwargs) -> value ---
 
     def placeholder(self, target, args, kwargs):
-        """The next argument of run; `*name`: all that are left. Errors: RuntimeError if there is none and no default."""
+        """The next argument of run; `*name`: all that are left. RuntimeError if there is none and no default."""
         if target.startswith("*"):
             return list(self.args_iter)
         for value in self.args_iter:

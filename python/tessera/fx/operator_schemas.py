@@ -18,7 +18,8 @@ ArgsKwargsPair.__doc__ = "Positional and keyword arguments of a call."
 _NUMBER = typing.Union[int, float, complex, bool]
 _KINDS = {
     "Tensor": tessera.Tensor, "int": int, "SymInt": int, "float": float, "bool": bool, "str": str, "Scalar": _NUMBER,
-    "ScalarType": tessera.dtype, "Layout": tessera.layout, "Device": tessera.device, "MemoryFormat": tessera.memory_format,
+    "ScalarType": tessera.dtype, "Layout": tessera.layout, "Device": tessera.device,
+    "MemoryFormat": tessera.memory_format,
 }  # fmt: skip
 
 
@@ -96,8 +97,8 @@ def check_for_mutable_operation(target, args, kwargs):
         fitting.append(schema)
     if fitting and all(s.is_mutable for s in fitting):
         raise RuntimeError(
-            f"Tried to trace mutable operation {fitting[0]}. FX only supports functional code, so operations that mutate "
-            "operands in-place (e.g. via `out` arguments) are not supported"
+            f"Tried to trace mutable operation {fitting[0]}. FX only supports functional code, so operations that "
+            "mutate operands in-place (e.g. via `out` arguments) are not supported"
         )
 
 
@@ -116,7 +117,7 @@ def create_type_hint(x):
 
 
 def type_matches(signature_type, argument_type):
-    """Whether an argument of one type may go where a signature has the other: unions, lists of T for T, int for float."""
+    """Whether an argument of one type may go where a signature has the other: unions, lists of T, int for float."""
     origin = typing.get_origin(signature_type)
     if signature_type is typing.Any or signature_type == argument_type:
         return True
@@ -208,17 +209,15 @@ def normalize_function(target, args, kwargs=None, arg_types=None, kwarg_types=No
         bound = _fits(signature, args, kwargs, arg_types, kwarg_types)
         if bound is None:
             continue
-        if (
-            all(_value_fits(signature.parameters[n].annotation, v) for n, v in bound.arguments.items())
-            or len(signatures) == 1
-        ):
+        kinds = signature.parameters
+        if len(signatures) == 1 or all(_value_fits(kinds[n].annotation, v) for n, v in bound.arguments.items()):
             fitting.append(_named(signature, bound, normalize_to_only_use_kwargs))
     if not fitting:
         return None
     if len(fitting) > 1 and arg_types is None and kwarg_types is None and any(f != fitting[0] for f in fitting[1:]):
         raise RuntimeError(
-            f"Tried to normalize arguments to {getattr(target, '__name__', target)} but the schema match was ambiguous! "
-            f"Please provide argument types to the normalize_arguments() call. Available schemas:\n"
+            f"Tried to normalize arguments to {getattr(target, '__name__', target)} but the schema match was "
+            "ambiguous! Please provide argument types to the normalize_arguments() call. Available schemas:\n"
             + "\n".join(map(str, signatures))
         )
     return fitting[0]

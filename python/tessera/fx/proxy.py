@@ -253,7 +253,7 @@ class Proxy:
 
     def __bool__(self):
         if self.tracer.trace_asserts and _is_assertion(inspect.currentframe().f_back):
-            self.tracer.create_proxy("call_function", assert_fn(), (self,), {})
+            self.tracer.create_proxy("call_function", tessera._assert, (self, "a traced assertion failed"), {})
             return True
         return self.tracer.to_bool(self)
 
@@ -270,10 +270,6 @@ class Proxy:
     @classmethod
     def __torch_function__(cls, orig_method, types, args=None, kwargs=None):
         return _record(orig_method, args or (), kwargs or {})
-
-
-def assert_fn():
-    return tessera._assert
 
 
 def _record(func, args, kwargs):

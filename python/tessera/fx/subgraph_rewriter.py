@@ -85,7 +85,7 @@ def _replace(gm, pattern, replacement, filters=None, ignore_literals=False, call
     replaced, renamed = [], {}
     for match in matches:
         graph = common if callback is None else callback(match, original, pattern_graph)
-        replaced.append(_replace_one(original, pattern_graph, graph, match, renamed))
+        replaced.append(_replace_one(original, graph, match, renamed))
     gm.recompile()
     for given in (replacement,) if replacement is not None else ():
         if isinstance(given, tessera.nn.Module):
@@ -93,7 +93,7 @@ def _replace(gm, pattern, replacement, filters=None, ignore_literals=False, call
     return replaced
 
 
-def _replace_one(original, pattern_graph, graph, match, renamed):
+def _replace_one(original, graph, match, renamed):
     arguments = [n for n in graph.nodes if n.op == "placeholder"]
     if len(arguments) != len(match.placeholder_nodes):
         raise AssertionError(

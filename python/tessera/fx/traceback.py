@@ -81,10 +81,8 @@ class NodeSource:
         """The history as indented lines."""
         if indent > 9:
             return ""
-        line = (
-            " " * indent * 4
-            + f"(name={self.name}, pass_name={self.pass_name}, action={self._action_text()}, graph_id={self.graph_id})\n"
-        )
+        parts = dict(name=self.name, pass_name=self.pass_name, action=self._action_text(), graph_id=self.graph_id)
+        line = " " * indent * 4 + f"({', '.join(f'{k}={v}' for k, v in parts.items())})\n"
         return line + "".join(source.print_readable(indent + 1) for source in self.from_node)
 
     def to_dict(self):

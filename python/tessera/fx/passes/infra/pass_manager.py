@@ -91,8 +91,8 @@ class PassManager:
             for later in self.passes[i + 1 :]:
                 if not all(constraint(first, later) for constraint in self.constraints):
                     raise RuntimeError(
-                        f"pass schedule constraint violated. Expected {later} before {first} but found {first} at index "
-                        f"{i} in pass list"
+                        f"pass schedule constraint violated. Expected {later} before {first} but found {first} at "
+                        f"index {i} in pass list"
                     )
         self._validated = True
 
