@@ -111,30 +111,30 @@ def _find_proxy(*values):
     return None
 
 
-def _create_wrapped_func(orig_fn):
-    @functools.wraps(orig_fn)
+def _leaf(original, record):
+    """`original`, which record(tracer, args, kwargs) stands in for when a proxy is among the arguments."""
+
+    @functools.wraps(original)
     def leaf(*args, **kwargs):
         proxy = _find_proxy(args, kwargs)
-        if proxy is None:
-            return orig_fn(*args, **kwargs)
-        made = proxy.tracer.create_proxy("call_function", orig_fn, args, kwargs)
+        return original(*args, **kwargs) if proxy is None else record(proxy.tracer, args, kwargs)
+
+    return leaf
+
+
+def _create_wrapped_func(orig_fn):
+    def record(tracer, args, kwargs):
+        made = tracer.create_proxy("call_function", orig_fn, args, kwargs)
         made.node.meta["is_wrapped"] = True
         return made
 
-    return leaf
+    return _leaf(orig_fn, record)
 
 
 def _create_wrapped_method(cls, name):
-    orig_fn = getattr(cls, name)
-
-    @functools.wraps(orig_fn)
-    def leaf(*args, **kwargs):
-        proxy = _find_proxy(args, kwargs)
-        return (
-            orig_fn(*args, **kwargs) if proxy is None else proxy.tracer.create_proxy("call_method", name, args, kwargs)
-        )
-
-    return leaf
+    return _leaf(
+        getattr(cls, name), lambda tracer, args, kwargs: tracer.create_proxy("call_method", name, args, kwargs)
+    )
 
 
 class _Patcher:
@@ -195,10 +195,11 @@ def _patch_wrapped_functions(patcher):
 
 def _autowrap_check(patcher, frame_dict, function_ids):
     """Replaces those of a module's globals that are to be leaves: the functions of autowrap_modules."""
-    if patcher.visit_once(frame_dict):
-        for name, value in list(frame_dict.items()):
-            if not name.startswith("_") and callable(value) and id(value) in function_ids:
-                patcher.patch(frame_dict, name, _create_wrapped_func(value))
+    if not patcher.visit_once(frame_dict):
+        return
+    public = [(name, value) for name, value in frame_dict.items() if name[0] != "_" and id(value) in function_ids]
+    for name, value in public:
+        patcher.patch(frame_dict, name, _create_wrapped_func(value))
 
 
 # --- the tracer ---

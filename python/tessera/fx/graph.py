@@ -131,8 +131,8 @@ class Graph:
 
     def placeholder(self, name, type_expr=None, default_value=inspect.Signature.empty):
         """An argument of the function. Its default is None if none is given and the graph is called without."""
-        args = () if default_value is inspect.Signature.empty else (default_value,)
-        return self.create_node("placeholder", name, args, type_expr=type_expr)
+        has_default = default_value is not inspect.Signature.empty
+        return self.create_node("placeholder", name, (default_value,) if has_default else (), None, None, type_expr)
 
     def get_attr(self, qualified_name, type_expr=None):
         """A parameter, buffer or other attribute of the module, by its path. Warns if the owner lacks it."""
@@ -212,14 +212,15 @@ class Graph:
 
         Returns: what g's output node returned, in this graph's nodes; None if g has no output.
         """
+        output = None
+        mine = val_map.__getitem__
         for node in g.nodes:
-            if node in val_map:
-                continue
             if node.op == "output":
-                value = map_arg(node.args[0], lambda n: val_map[n])
-                return (value, node) if return_output_node else value
-            val_map[node] = self.node_copy(node, lambda n: val_map[n])
-        return None
+                output = output or node
+            elif node not in val_map:
+                val_map[node] = self.node_copy(node, mine)
+        value = map_arg(output.args[0], mine) if output is not None else None
+        return (value, output) if return_output_node and output is not None else value
 
     def __deepcopy__(self, memo=None):
         memo = {} if memo is None else memo
@@ -405,16 +406,14 @@ class Graph:
 
     def print_tabular(self):
         """Prints the nodes as a table. Needs the package `tabulate` (ImportError)."""
+        columns = ("op", "name", "target", "args", "kwargs")
+        table = [tuple(getattr(n, c) for c in columns) for n in self.nodes]
         try:
-            from tabulate import tabulate
-        except ImportError:
-            print(
-                "`print_tabular` relies on the library `tabulate`, which could not be found on this machine. Run `pip "
-                "install tabulate` to install the library."
-            )
+            import tabulate
+        except ImportError as error:
+            error.msg = "print_tabular() needs the package tabulate, which is not there: `pip install tabulate`"
             raise
-        rows = [[n.op, n.name, n.target, n.args, n.kwargs] for n in self.nodes]
-        print(tabulate(rows, headers=["opcode", "name", "target", "args", "kwargs"]))
+        print(tabulate.tabulate(table, headers=("opcode", *columns[1:])))
 
     def __str__(self):
         arguments, returned = [], []

@@ -87,14 +87,8 @@ class NodeSource:
 
     def to_dict(self):
         """The history as nested dicts."""
-        return {
-            "name": self.name,
-            "target": self.target,
-            "graph_id": self.graph_id,
-            "pass_name": self.pass_name,
-            "action": self._action_text(),
-            "from_node": [source.to_dict() for source in self.from_node],
-        }
+        own = {key: getattr(self, key) for key in ("name", "target", "graph_id", "pass_name")}
+        return own | {"action": self._action_text(), "from_node": list(map(NodeSource.to_dict, self.from_node))}
 
     def __repr__(self):
         return self.print_readable()

@@ -77,6 +77,5 @@ class ShapeProp(Interpreter):
 
     def propagate(self, *args):
         """Runs the graph on values; returns its result."""
-        if self.fake_mode is not None:
-            args = [self.fake_mode.from_tensor(a) if isinstance(a, tessera.Tensor) else a for a in args]
-        return self.run(*args)
+        fake = (lambda a: a) if self.fake_mode is None else self.fake_mode.from_tensor
+        return self.run(*map_aggregate(args, lambda a: fake(a) if isinstance(a, tessera.Tensor) else a))
