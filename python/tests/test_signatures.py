@@ -25,6 +25,7 @@ LOADER = "importlib's protocol"
 HOOK = "a hook: its caller lays down the parameters"
 TABLE = "one of a table of functions with the same parameters"
 ABSTRACT = "for subclasses to define; this one has nothing to do"
+SUBCLASSES = "subclasses decide by it"
 CPU = "the CPU's stand-in for devices' streams: work is done when a call returns"
 INDICES = "part of the signature of the function whose other half this is; the positions are what this one is for"
 CONTEXT = "an autograd Function's context, which is passed in any case"
@@ -58,6 +59,17 @@ UNREAD = {
         "include_traces",
         "segments, which this returns, have no traces; _snapshot has both",
     ),
+    "tessera.fx._symbolic_trace.Tracer.is_leaf_module": ("module_qualified_name", SUBCLASSES),
+    "tessera.fx._symbolic_trace.Tracer.getattr": ("attr", SUBCLASSES),
+    "tessera.fx.graph.Graph.find_nodes": ("sort", "what is found is in the graph's order in any case"),
+    "tessera.fx.graph_module.reduce_graph_module.KeepModules.is_leaf_module": ("m module_qualified_name", SUBCLASSES),
+    "tessera.fx.graph_module.GraphModule.__new__": ("args kwargs", "go to __init__"),
+    "tessera.fx.graph_module.GraphModule.print_readable": ("fast_sympy_print", "there are no symbols in the text"),
+    "tessera.fx.interpreter.Interpreter.": ("target args kwargs", TABLE),
+    "tessera.fx.interpreter.Transformer.": ("kwargs m module_qualified_name", TABLE),
+    "tessera.fx.passes.infra.pass_base.PassBase.": ("graph_module", ABSTRACT),
+    "tessera.fx.passes.infra.pass_manager.PassManager.check": ("module", ABSTRACT),
+    "tessera.fx.passes.split_module.split_module": ("root_m", "documented; the traced module holds all that is needed"),
     "tessera.nn.utils._computed.Computed.__call__": ("inputs", HOOK),
     "tessera.utils.benchmark.utils.fuzzer.FuzzedTensor.default_tensor_constructor": ("kwargs", HOOK),
     "tessera.package.package_importer.PackageImporter.__import__": ("locals", LOADER),

@@ -1,0 +1,319 @@
+"""From a graph to the text of a Python function."""
+
+import dataclasses
+import enum
+import math
+import operator
+import re
+import typing
+
+import tessera
+from tessera.fx._names import INFIX, Namespace, qualified_name, shown_module
+from tessera.fx.node import Node, type_text
+
+_ASSIGNED_ONCE = {operator.getitem, getattr, *INFIX}
+
+
+@dataclasses.dataclass
+class PythonCode:
+    """What Graph.python_code returns: the text `src` of a function `forward`, the `globals` that it reads and, where
+    they are asked for, `_lineno_map`: line of the text -> position of its node."""
+
+    src: str
+    globals: dict
+    _lineno_map: typing.Optional[dict] = None
+    _prologue_start: int = 0
+
+
+class Globals:
+    """Gives names to the objects that a function's text mentions."""
+
+    def __init__(self, namespace):
+        self._namespace = namespace
+        self.found = {
+            "torch": tessera, "device": tessera.device, "inf": math.inf, "nan": math.nan, "NoneType": type(None),
+        }  # fmt: skip
+        for name in self.found:
+            namespace.reserve(name)
+        self._name_of = {}
+        self.wrapped = []  # names of functions that tracing keeps as they are
+
+    def name(self, obj, hint=None):
+        """The expression by which the text reaches obj."""
+        path = qualified_name(obj) if hint is None else hint
+        shown = shown_module("tessera")
+        if "." not in path and hint is None:
+            return path  # a builtin
+        if path == shown or path.startswith(shown + "."):
+            path = "torch" + path[len(shown) :]
+            if self._reaches(path, obj):
+                return path
+        known = self._name_of.get(id(obj))
+        if known is not None and self.found.get(known) is obj:
+            return known
+        name = path.replace(".", "_")
+        name = name if self._namespace.is_free(name) and name.isidentifier() else self._namespace.create(name)
+        self._namespace.reserve(name)
+        self.found[name] = obj
+        self._name_of[id(obj)] = name  # `found` keeps obj alive, so its address stays its own
+        return name
+
+    @staticmethod
+    def _reaches(path, obj):
+        at = tessera
+        for part in path.split(".")[1:]:
+            at = getattr(at, part, None)
+        return at is obj or at == obj
+
+
+class Writer:
+    """Arguments as expressions."""
+
+    def __init__(self, names, of_node=repr):
+        self._globals, self._of_node = names, of_node
+
+    def write(self, arg):
+        kind = type(arg)
+        if kind is Node:
+            return self._of_node(arg)
+        if kind in (str, int, bool, type(None), complex, type(Ellipsis)):
+            return repr(arg)
+        if isinstance(arg, Node):
+            return self._of_node(arg)
+        if isinstance(arg, tuple):
+            return self._tuple(arg)
+        if isinstance(arg, list):
+            return "[" + ", ".join(map(self.write, arg)) + "]"
+        if isinstance(arg, dict):
+            return "{" + ", ".join(f"{self.write(k)}: {self.write(v)}" for k, v in arg.items()) + "}"
+        if isinstance(arg, slice):
+            return f"slice({', '.join(map(self.write, (arg.start, arg.stop, arg.step)))})"
+        if isinstance(arg, enum.Enum):
+            return f"{self._globals.name(type(arg))}.{arg.name}"
+        if isinstance(arg, tessera.Tensor):
+            raise NotImplementedError("a Tensor in a node's arguments has no text: register it and use get_attr")
+        if isinstance(arg, (tessera.dtype, tessera.memory_format, tessera.layout)):
+            return "torch." + str(arg).rpartition(".")[2]
+        if callable(arg) and hasattr(arg, "__name__"):
+            return self._globals.name(arg)
+        return repr(arg)
+
+    def _tuple(self, arg):
+        inner = ", ".join(map(self.write, arg))
+        if hasattr(arg, "_fields"):
+            return f"{self._globals.name(type(arg))}({inner})"
+        return f"({inner},)" if len(arg) == 1 else f"({inner})"
+
+    def call(self, args, kwargs):
+        return ", ".join([*map(self.write, args), *(f"{k} = {self.write(v)}" for k, v in kwargs.items())])
+
+
+def _attribute(path):
+    """`self.a.b`, with getattr for parts that are no identifiers (as the numbers of Sequential's children)."""
+    text = "self"
+    for part in path.split("."):
+        text = f"{text}.{part}" if part.isidentifier() else f'getattr({text}, "{part}")'
+    return text
+
+
+def _last_uses(nodes):
+    """node -> the values that nobody reads after it; a value that nobody reads at all is its own."""
+    freed, seen = {}, set()
+    for node in reversed(nodes):
+        mine = [n for n in node.all_input_nodes if n not in seen]
+        seen.update(mine)
+        freed[node] = mine
+        if node not in seen and node.op not in ("placeholder", "output"):
+            freed[node] = [*mine, node]
+    return freed
+
+
+class Emitter:
+    """The lines of one function's body."""
+
+    def __init__(self, codegen, nodes, names, verbose=False):
+        self._codegen, self._names, self._verbose = codegen, names, verbose
+        self._writer = Writer(names)
+        self._freed = _last_uses(nodes)
+        self.arguments, self.lines, self.positions = [], [], {}
+        self.return_type = None
+        self._last_trace = ""
+        for position, node in enumerate(nodes):
+            if verbose:
+                self._comment(node)
+            getattr(self, "_" + node.op)(node)
+            self.positions[position] = len(self.lines)
+
+    def _comment(self, node):
+        trace = node.stack_trace
+        if node.op in ("placeholder", "output") or trace == self._last_trace:
+            return
+        self._last_trace = trace
+        self.lines.append(("", None))
+        if not trace:
+            self.lines.append(("# No stacktrace found for following nodes", None))
+            return
+        last = [line.strip() for line in trace.strip().split("\n")]
+        at = next((i for i in reversed(range(len(last))) if last[i].startswith("File ")), 0)
+        source = ", code: " + last[at + 1] if at + 1 < len(last) else ""
+        place = re.sub(r'^File "(.*)", line (\d+), in', r"File: \1:\2 in", last[at])
+        self.lines.append((f"# {place}{source}", None))
+
+    def _add(self, text, node):
+        freed = self._freed[node]
+        end = ";  " + " = ".join([*(n.name for n in freed), "None"]) if freed else ""
+        self.lines.append((text + end, node))
+
+    def _assign(self, node, expression):
+        annotation = f" : {type_text(node.type)}" if node.type else ""
+        self._add(f"{node!r}{annotation} = {expression}", node)
+
+    def _placeholder(self, node):
+        target = node.target
+        if node.args:
+            default = f" = {self._writer.write(node.args[0])}"
+        else:
+            default = ""
+        annotation = f" : {type_text(node.type)}" if node.type else ""
+        self.arguments.append(f"{target}{annotation}{default}")
+        raw = target.lstrip("*")
+        if raw != node.name:
+            self.lines.append((f"{node!r} = {raw}", node))
+
+    def _get_attr(self, node):
+        self._assign(node, _attribute(node.target))
+
+    def _call_method(self, node):
+        self_arg = self._writer.write(node.args[0])
+        if not isinstance(node.args[0], Node):
+            self_arg = f"({self_arg})"
+        self._assign(node, f"{self_arg}.{node.target}({self._writer.call(node.args[1:], node.kwargs)})")
+
+    def _call_module(self, node):
+        self._assign(node, f"{_attribute(node.target)}({self._writer.call(node.args, node.kwargs)})")
+
+    def _call_function(self, node):
+        target, args, write = node.target, node.args, self._writer.write
+        form = INFIX.get(target)
+        if form is not None and not node.kwargs and len(args) == form.count("{}"):
+            return self._assign(node, form.format(*map(write, args)))
+        name = self._names.name(target)
+        if target is getattr and len(args) == 2 and isinstance(args[1], str) and args[1].isidentifier():
+            return self._assign(node, f"{write(args[0])}.{args[1]}")
+        if node.meta.get("is_wrapped") and name not in self._names.wrapped:
+            self._names.wrapped.append(name)
+        self._assign(node, f"{name}({self._writer.call(args, node.kwargs)})")
+
+    def _output(self, node):
+        if node.type is not None:
+            self.return_type = node.type
+        self.lines.append((self._codegen.generate_output(node.args[0], write=self._writer.write), node))
+
+
+class CodeGen:
+    """How a graph becomes a function's text. Subclasses change its frame: `gen_fn_def` the first line and what stands
+    before the body, `generate_output` the return, `process_inputs` and `process_outputs` the same for an Interpreter,
+    `additional_globals` a list of (name, object)."""
+
+    def __init__(self):
+        self._body_transformer = None
+        self._func_name = "forward"
+
+    def gen_fn_def(self, free_vars, maybe_return_annotation):
+        """The def line. free_vars: the arguments as text; maybe_return_annotation: `` -> T`` or empty."""
+        arguments = list(free_vars)
+        if not arguments or arguments[0] != "self":
+            arguments.insert(0, "self")
+        return f"def {self._func_name}({', '.join(arguments)}){maybe_return_annotation}:"
+
+    def generate_output(self, output_args, *, write=repr):
+        """The return statement of a value."""
+        return f"return {write(output_args)}"
+
+    def process_inputs(self, *args):
+        """The values of the placeholders, from what the function is called with."""
+        return args
+
+    def process_outputs(self, outputs):
+        """What the function returns, from the output node's value."""
+        return outputs
+
+    def additional_globals(self):
+        """(name, object) pairs that the text reads besides what the nodes mention."""
+        return []
+
+    def _gen_python_code(self, nodes, namespace, *, verbose=False):
+        names = Globals(namespace)
+        for name, obj in self.additional_globals():
+            names.found[name] = obj
+            namespace.reserve(name)
+        body = Emitter(self, nodes, names, verbose)
+        lines = [text for text, _ in body.lines] or ["pass"]
+        if self._body_transformer is not None:
+            lines = [line.rstrip("\n") for line in self._body_transformer([line + "\n" for line in lines])]
+        annotation = f" -> {type_text(body.return_type)}" if body.return_type else ""
+        wraps = "\n".join(f'torch.fx._symbolic_trace.wrap("{name}")' for name in names.wrapped)
+        head = self.gen_fn_def(body.arguments, annotation)
+        prologue = f"\n{wraps}\n\n{head}\n" if wraps else f"\n\n\n{head}\n"
+        text = prologue + "".join("    " + line + "\n" for line in "\n".join(lines).split("\n")) + "    "
+        start = prologue.count("\n")
+        where = {start + i: node for i, (_, node) in enumerate(body.lines)}
+        order = {node: i for i, node in enumerate(nodes)}
+        lineno_map = {line: order.get(node) for line, node in where.items()}
+        return PythonCode(text, names.found, lineno_map, start)
+
+
+class _PyTreeInfo(typing.NamedTuple):
+    orig_args: list
+    in_spec: typing.Any
+    out_spec: typing.Any
+
+
+class _PyTreeCodeGen(CodeGen):
+    """For functions whose arguments and results are trees: the graph sees their leaves."""
+
+    def __init__(self, pytree_info):
+        super().__init__()
+        self.pytree_info = pytree_info
+
+    def gen_fn_def(self, free_vars, maybe_return_annotation):
+        given = list(self.pytree_info.orig_args)
+        leaves = [text.partition("=")[0].partition(":")[0].strip() for text in free_vars]
+        arguments = given if given and given[0] == "self" else ["self", *given]
+        line = f"def {self._func_name}({', '.join(arguments)}){maybe_return_annotation}:"
+        if not leaves:
+            return line
+        outer = ", ".join(a.partition("=")[0].partition(":")[0].strip() for a in arguments[1:])
+        return f"{line}\n    {', '.join(leaves)}, = fx_pytree.tree_flatten_spec([{outer}], self._in_spec)"
+
+    def generate_output(self, output_args, *, write=repr):
+        if self.pytree_info.out_spec is None:
+            return super().generate_output(output_args, write=write)
+        return f"return pytree.tree_unflatten({write(output_args)}, self._out_spec)"
+
+    def process_inputs(self, *args):
+        from tessera.fx import _pytree
+
+        return tuple(_pytree.tree_flatten_spec(args, self.pytree_info.in_spec))
+
+    def process_outputs(self, outputs):
+        from tessera.utils import _pytree
+
+        if self.pytree_info.out_spec is None:
+            return outputs
+        leaves = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+        return _pytree.tree_unflatten(leaves, self.pytree_info.out_spec)
+
+    def additional_globals(self):
+        from tessera.fx import _pytree as fx_pytree
+        from tessera.utils import _pytree
+
+        return [("pytree", _pytree), ("fx_pytree", fx_pytree)]
+
+
+def fresh_namespace(nodes):
+    """Names of a text: those of the nodes are taken."""
+    namespace = Namespace()
+    for node in nodes:
+        namespace.reserve(node.name)
+    return namespace

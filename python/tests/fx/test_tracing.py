@@ -1,0 +1,189 @@
+"""symbolic_trace: what becomes a node, and the code that comes of it."""
+
+import math
+import operator
+import pickle
+
+import pytest
+import tessera
+from tessera import fx, nn
+from tessera.fx._symbolic_trace import is_fx_tracing
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(tessera.arange(4.0))
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        self.register_buffer("shift", tessera.ones(4))
+        self.constant = tessera.full((4,), 2.0)
+
+    def forward(self, x, *rest, scale: int = 3, **named):
+        y = self.layers(x) + self.weight - self.shift
+        first, second = y[:, 0:2].split(1, dim=1)
+        return {"a": (first, x.shape[0])}, second * scale * self.constant[:1], rest[0], named["k"], math.sqrt(x.size(0))
+
+
+CODE = """def forward(self, x, scale : int = 3, *rest, **named):
+    _rest = rest
+    _named = named
+    layers_0 = getattr(self.layers, "0")(x)
+    layers_1 = getattr(self.layers, "1")(layers_0);  layers_0 = None
+    weight = self.weight
+    add = layers_1 + weight;  layers_1 = weight = None
+    shift = self.shift
+    sub = add - shift;  add = shift = None
+    getitem = sub[(slice(None, None, None), slice(0, 2, None))];  sub = None
+    split = getitem.split(1, dim = 1);  getitem = None
+    getitem_1 = split[0]
+    getitem_2 = split[1];  split = None
+    getattr_1 = x.shape
+    getitem_3 = getattr_1[0];  getattr_1 = None
+    mul = getitem_2 * scale;  getitem_2 = scale = None"""
+
+
+def test_code_of_a_module():
+    traced = fx.symbolic_trace(Block())
+    assert traced.code.strip().split('wrap("math_sqrt")\n\n')[1].startswith(CODE)
+    x = tessera.rand(2, 4)
+    block = Block()
+    expected = block(x, 1, scale=2, k=5)
+    got = fx.symbolic_trace(block)(x, 2, 1, k=5)
+    assert tessera.equal(got[0]["a"][0], expected[0]["a"][0]) and got[0]["a"][1] == 2
+    assert tessera.equal(got[1], expected[1]) and got[2:] == expected[2:]
+
+
+def test_constants_become_attributes():
+    traced = fx.symbolic_trace(lambda x: x + tessera.ones(2))
+    assert "_tensor_constant0" in traced.code
+    assert traced(tessera.ones(2)).tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "function, code",
+    [
+        (lambda x: -x + 1, "neg = -x;  x = None"),
+        (lambda x: 2**x, "pow_1 = 2 ** x;  x = None"),
+        (lambda x: x & 1, "and_ = x & 1;  x = None"),
+        (lambda x: 3 - x, "sub = 3 - x;  x = None"),
+        (lambda x: x > 1, "gt = x > 1;  x = None"),
+        (lambda x: x.T, "getattr_1 = x.T;  x = None"),
+        (lambda x: x.to(tessera.float64), "to = x.to(torch.float64);  x = None"),
+        (lambda x: x.view(tessera.Size([1, 2])), "view = x.view((1, 2));  x = None"),
+        (lambda x: tessera.cat([x, x], dim=0), "cat = torch.cat([x, x], dim = 0);  x = None"),
+        (
+            lambda x: nn.functional.relu(x),
+            "relu = torch.nn.functional.relu(x, inplace = False);  x = None",
+        ),
+        (lambda x: tessera.ops.aten.add.Tensor(x, 1), "add_tensor = torch.ops.aten.add.Tensor(x, 1);  x = None"),
+        (lambda x: x * float("inf"), "mul = x * inf;  x = None"),
+    ],
+)
+def test_lines(function, code):
+    assert code in fx.symbolic_trace(function).code.split("\n    ")
+
+
+def test_what_cannot_be_traced():
+    trace = fx.symbolic_trace
+    with pytest.raises(fx.proxy.TraceError, match="control flow"):
+        trace(lambda x: 1 if x else 2)
+    with pytest.raises(fx.proxy.TraceError, match="cannot be iterated"):
+        trace(lambda x: list(x))
+    with pytest.raises(RuntimeError, match="'len' is not supported"):
+        trace(lambda x: x.__len__())  # len(x) is a leaf here, see below
+    with pytest.raises(TypeError):
+        trace(lambda x: int(x))
+    with pytest.raises(NotImplementedError, match="argument of type"):
+        trace(lambda x: x + object())
+    assert not is_fx_tracing()
+
+
+def test_nothing_stays_patched_after_an_error():
+    call, read = nn.Module.__call__, nn.Module.__getattr__
+    with pytest.raises(ZeroDivisionError):
+        fx.symbolic_trace(lambda x: 1 / 0)
+    assert nn.Module.__call__ is call and nn.Module.__getattr__ is read
+
+
+def _leaf(x, y=1):
+    return x + y
+
+
+fx.wrap("_leaf")
+fx.wrap("len")
+
+
+def test_wrapped_functions_are_leaves():
+    traced = fx.symbolic_trace(lambda x: _leaf(x, y=len(x)))
+    assert [n.target for n in traced.graph.nodes if n.op == "call_function"] == [len, _leaf]
+    assert traced(tessera.ones(3)).tolist() == [4.0] * 3
+    assert pickle.loads(pickle.dumps(traced))(tessera.ones(3)).tolist() == [4.0] * 3
+    with pytest.raises(NotImplementedError, match="top level"):
+        fx.wrap("_leaf")
+    with pytest.raises(RuntimeError):
+        fx.wrap(3)
+
+
+def test_concrete_arguments():
+    def function(x, flag, nothing=None):
+        return x if flag else x * 2
+
+    traced = fx.symbolic_trace(function, concrete_args={"flag": False, "nothing": None})
+    assert traced(tessera.tensor(2.0), False).item() == 4
+    with pytest.raises(AssertionError, match="flag has been specialized"):
+        traced(tessera.tensor(2.0), True)
+    with pytest.raises(AssertionError, match="nothing has been specialized"):
+        traced(tessera.tensor(2.0), False, 1)
+
+
+def test_trees_of_arguments():
+    def function(x, tree):
+        return {"sum": x + tree["a"], "rest": [tree["b"][0], tree["b"][1]]}
+
+    traced = fx.symbolic_trace(function, concrete_args={"tree": {"a": fx.PH, "b": [fx.PH, 3]}})
+    tree = {"a": tessera.tensor(2.0), "b": [tessera.tensor(5.0), 3]}
+    result = traced(tessera.tensor(1.0), tree)
+    assert result["sum"].item() == 3 and result["rest"][0].item() == 5 and result["rest"][1] == 3
+    again = fx.Interpreter(traced).run(tessera.tensor(1.0), tree)
+    assert again["sum"].item() == 3
+
+
+def test_stack_traces_and_module_stacks():
+    tracer = fx.Tracer()
+    tracer.record_stack_traces = True
+    nodes = {n.name: n for n in tracer.trace(Block()).nodes}
+    assert "layers(x)" in nodes["add"].stack_trace
+    assert list(nodes["layers_0"].meta["nn_module_stack"]) == ["layers", "layers.0"]
+
+
+def test_asserts_can_be_nodes():
+    space = {}
+    exec("def function(x):\n    assert x.shape[0] == 2, 'two'\n    return x", space)  # pytest rewrites its own asserts
+    tracer = fx.Tracer()
+    tracer.trace_asserts = True
+    graph = tracer.trace(space["function"])
+    assert tessera._assert in [n.target for n in graph.nodes]
+    with pytest.raises(AssertionError):
+        fx.GraphModule(tracer.root, graph)(tessera.ones(3))
+
+
+def test_shapes_of_parameters_can_be_numbers():
+    class Uses(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(tessera.ones(2, 3))
+
+        def forward(self, x):
+            return x * 2 if self.w.shape[0] == 2 and self.w.numel() == 6 else x
+
+    traced = fx.GraphModule(m := Uses(), fx.Tracer(param_shapes_constant=True).trace(m))
+    assert traced(tessera.tensor(1.0)).item() == 2
+
+
+def test_attributes_that_are_called_are_methods():
+    graph = fx.symbolic_trace(lambda x: x.sum().sin).graph
+    assert [(n.op, n.target) for n in graph.nodes if n.op.startswith("call")] == [
+        ("call_method", "sum"),
+        ("call_function", getattr),
+    ]
+    assert operator.getitem not in [n.target for n in graph.nodes]
