@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "tensor/core/dtype.h"
 
 namespace tessera::cpu {
 
-enum class ResampleMode : uint8_t { kNearest, kNearestExact, kLinear, kCubic };
+// The antialiasing ones take in all inputs that an output stands for when the size shrinks.
+enum class ResampleMode : uint8_t { kNearest, kNearestExact, kLinear, kCubic, kLinearAntialias, kCubicAntialias };
 
 struct ResampleGeometry {
   ResampleMode mode;
@@ -16,14 +18,14 @@ struct ResampleGeometry {
   double step[3];  // input positions for one output position; 0: from the sizes
 };
 
-// Inputs that an output is a sum of: 1 (nearest), 2 (linear) or 4 (cubic).
-int resample_taps(ResampleMode mode);
-// Along dimension `dim` of g: output o is the sum over k < taps of input index[k * out + o] times weight[k * out + o].
-// A: float or double.
+// Along dimension `dim` of g: output o is the sum over k < taps of input index[k * out + o] times weight[k * out + o];
+// returns taps. A: float or double.
 template <class A>
-void resample_weights(const ResampleGeometry& g, int dim, int64_t* index, A* weight);
-extern template void resample_weights<float>(const ResampleGeometry& g, int dim, int64_t* index, float* weight);
-extern template void resample_weights<double>(const ResampleGeometry& g, int dim, int64_t* index, double* weight);
+int resample_weights(const ResampleGeometry& g, int dim, std::vector<int64_t>* index, std::vector<A>* weight);
+extern template int resample_weights<float>(const ResampleGeometry& g, int dim, std::vector<int64_t>* index,
+                                            std::vector<float>* weight);
+extern template int resample_weights<double>(const ResampleGeometry& g, int dim, std::vector<int64_t>* index,
+                                             std::vector<double>* weight);
 
 // x: planes of in[0] x in[1] x in[2], row-major, floating dtypes; y: the same of out.
 void resample_forward(DType dtype, const ResampleGeometry& g, const void* x, void* y);
