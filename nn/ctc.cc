@@ -28,8 +28,8 @@ void check_sequences(const Tensor& log_probs, const Tensor& targets, IntList inp
                 shape_string(log_probs.sizes()));
   TESSERA_CHECK(log_probs.dtype() == DType::kFloat32 || log_probs.dtype() == DType::kFloat64,
                 "\"ctc_loss\" not implemented for '", type_name_of(log_probs.dtype()), "'");
-  TESSERA_CHECK(is_integral(targets.dtype(), false),
-                "ctc_loss: targets must be integral, but got ", name_of(targets.dtype()));
+  TESSERA_CHECK(is_integral(targets.dtype(), false), "ctc_loss: targets must be integral, but got ",
+                name_of(targets.dtype()));
   TESSERA_CHECK(targets.device() == log_probs.device(), "ctc_loss: expected targets on ", log_probs.device().str(),
                 ", but got ", targets.device().str());
   const int64_t batch = log_probs.size(1);
@@ -65,8 +65,8 @@ class Sequences {
       rows_.push_back(next);
       next += labels_.dim() == 1 ? n : labels_.size(1);
     }
-    batch_ = {log_probs.size(0),    log_probs.size(1), log_probs.size(2),    blank, 2 * longest(target_lengths) + 1,
-              rows_.data(), input_lengths.data(), target_lengths.data()};
+    batch_ = {log_probs.size(0), log_probs.size(1),    log_probs.size(2),    blank, 2 * longest(target_lengths) + 1,
+              rows_.data(),      input_lengths.data(), target_lengths.data()};
   }
   const cpu::CtcBatch& batch() const { return batch_; }
 
@@ -122,8 +122,8 @@ void _ctc_loss_backward_kernel(const Tensor& grad, const Tensor& log_probs, cons
   const Tensor x = contiguous(log_probs), loss = contiguous(neg_log_likelihood), alpha = contiguous(log_alpha);
   const Sequences s(x, targets, input_lengths, target_lengths, blank);
   const ResultMemory y(out);
-  cpu::ctc_backward(x.dtype(), s.batch(), address(x), address(loss), address(alpha), address(grad),
-                    grad.strides()[0], zero_infinity, y.data());
+  cpu::ctc_backward(x.dtype(), s.batch(), address(x), address(loss), address(alpha), address(grad), grad.strides()[0],
+                    zero_infinity, y.data());
   y.finish();
 }
 

@@ -1,5 +1,5 @@
-// Reading images at given places: checks and memory; the arithmetic is in nn/cpu/grid_sample.cc.
-#include "nn/cpu/grid_sample.h"
+// Reading images at given places: checks and memory; the arithmetic is in nn/cpu/resample/grid_sample.cc.
+#include "nn/cpu/resample/grid_sample.h"
 
 #include <algorithm>
 
@@ -19,8 +19,8 @@ void check_modes(const Tensor& input, int64_t mode, int64_t padding) {
                 "grid_sampler(): interpolation_mode is 0 (linear), 1 (nearest) or 2 (cubic), but got ", mode);
   TESSERA_CHECK(padding >= 0 && padding <= 2,
                 "grid_sampler(): padding_mode is 0 (zeros), 1 (border) or 2 (reflection), but got ", padding);
-  TESSERA_CHECK(mode != 2 || input.dim() == 4,
-                "grid_sampler(): bicubic interpolation only supports 4D input, but got ", input.dim(), "D");
+  TESSERA_CHECK(mode != 2 || input.dim() == 4, "grid_sampler(): bicubic interpolation only supports 4D input, but got ",
+                input.dim(), "D");
 }
 
 void check_grid(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding) {
@@ -41,16 +41,16 @@ void check_grid(const Tensor& input, const Tensor& grid, int64_t mode, int64_t p
                                 "\"grid_sampler\" not implemented for '", type_name_of(input.dtype()), "'");
   TESSERA_CHECK(grid.dtype() == input.dtype(), "grid_sampler(): expected input and grid to have one dtype, but got ",
                 name_of(input.dtype()), " and ", name_of(grid.dtype()));
-  TESSERA_CHECK(grid.device() == input.device(), "grid_sampler(): expected input and grid to be on one device, but got ",
-                input.device().str(), " and ", grid.device().str());
+  TESSERA_CHECK(grid.device() == input.device(),
+                "grid_sampler(): expected input and grid to be on one device, but got ", input.device().str(), " and ",
+                grid.device().str());
   check_modes(input, mode, padding);
 }
 
 void check_order(const Tensor& input, IntList order) {
   TESSERA_CHECK(static_cast<int64_t>(order.size()) == input.dim() - 2, "_grid_sample: expected an order for each of ",
                 input.dim() - 2, " coordinates, but got ", shape_string(order));
-  for (int64_t n : order)
-    TESSERA_CHECK(n >= 0 && n < kMostOrder, "_grid_sample: there is no derivative of order ", n);
+  for (int64_t n : order) TESSERA_CHECK(n >= 0 && n < kMostOrder, "_grid_sample: there is no derivative of order ", n);
 }
 
 // (n, c, places...).
@@ -63,8 +63,15 @@ IntVector sampled_sizes(const Tensor& input, const Tensor& grid) {
 
 cpu::GridSample sample_of(const Tensor& input, const Tensor& grid, int64_t mode, int64_t padding, bool align_corners,
                           IntList order) {
-  cpu::GridSample g{static_cast<cpu::GridMode>(mode), static_cast<cpu::GridPadding>(padding), align_corners,
-                    static_cast<int>(input.dim() - 2), input.size(0), input.size(1), {}, 1, {}};
+  cpu::GridSample g{static_cast<cpu::GridMode>(mode),
+                    static_cast<cpu::GridPadding>(padding),
+                    align_corners,
+                    static_cast<int>(input.dim() - 2),
+                    input.size(0),
+                    input.size(1),
+                    {},
+                    1,
+                    {}};
   fill_dims(input.sizes().subspan(2), 1, g.in);
   for (int64_t s : grid.sizes().subspan(1, static_cast<size_t>(grid.dim() - 2))) g.positions *= s;
   std::ranges::copy(order, g.order);
@@ -87,8 +94,7 @@ void _grid_sample_kernel(const Tensor& input, const Tensor& grid, int64_t interp
   if (out.numel() == 0) return;
   const Tensor x = contiguous(input), places = contiguous(grid);
   const ResultMemory y(out);
-  cpu::grid_sample_forward(x.dtype(),
-                           sample_of(x, places, interpolation_mode, padding_mode, align_corners, order),
+  cpu::grid_sample_forward(x.dtype(), sample_of(x, places, interpolation_mode, padding_mode, align_corners, order),
                            x.data_ptr(), places.data_ptr(), y.data());
   y.finish();
 }
@@ -113,14 +119,12 @@ std::tuple<Tensor, Tensor> _grid_sample_backward_kernel(const Tensor& grad_outpu
                                                         std::span<const bool> mask) {
   auto results = _grid_sample_backward_meta(grad_output, input, grid, interpolation_mode, padding_mode, align_corners,
                                             order, mask);
-  TESSERA_CHECK_NOT_IMPLEMENTED(input.is_cpu(), "_grid_sample_backward: there is no kernel for ",
-                                input.device().str());
+  TESSERA_CHECK_NOT_IMPLEMENTED(input.is_cpu(), "_grid_sample_backward: there is no kernel for ", input.device().str());
   auto& [dx, dgrid] = results;
   const Tensor dy = contiguous(grad_output), x = contiguous(input), places = contiguous(grid);
   const auto memory = [](const Tensor& t) { return t.defined() && t.numel() ? t.data_ptr() : nullptr; };
-  cpu::grid_sample_backward(x.dtype(),
-                            sample_of(x, places, interpolation_mode, padding_mode, align_corners, order), address(dy),
-                            address(x), address(places), memory(dx), memory(dgrid));
+  cpu::grid_sample_backward(x.dtype(), sample_of(x, places, interpolation_mode, padding_mode, align_corners, order),
+                            address(dy), address(x), address(places), memory(dx), memory(dgrid));
   return results;
 }
 

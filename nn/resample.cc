@@ -1,6 +1,6 @@
 // Resizing of (N, C, spatial...): sizes of the whole result or input are given; steps are input positions for an output
 // position, one a spatial dimension, or none.
-#include "nn/cpu/resample.h"
+#include "nn/cpu/resample/resample.h"
 
 #include <algorithm>
 

@@ -71,9 +71,9 @@ class MemorySink final : public Sink {
 // A file that appears at its path as a whole: until close(), and after a failure, a full disk or a kill, the path has
 // what it had before. The bytes go to a new file in the same folder that has no name, where the file system has such
 // ones; close() gives it the path, or where that is taken a random name (".NAME.XXXXXXXX.tmp", never an existing file,
-// never through a link) that it renames at once: a kill leaves nothing behind, but between these two calls. Elsewhere the
-// file has that name from the beginning; the destructor removes it if close() was not reached, a killed process leaves
-// it.
+// never through a link) that it renames at once: a kill leaves nothing behind, but between these two calls. Elsewhere
+// the file has that name from the beginning; the destructor removes it if close() was not reached, a killed process
+// leaves it.
 //
 //  * The result has the permission bits that open() would have given: those of the file that it replaces, or what umask
 //    leaves. Owner and group of a replaced file are kept where the system allows it; other names of it (hard links)

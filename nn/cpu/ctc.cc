@@ -207,6 +207,7 @@ A negative_log_sum(A a, A b) {
 template <class A>
 A sequence_loss(const CtcBatch& b, int64_t n, const A* log_probs, A* log_alpha) {
   const int64_t steps = b.input_lengths[n], row = b.batch * b.classes;
+  std::fill_n(log_alpha, b.steps * b.states, kNever<A>);
   if (steps == 0) return b.target_lengths[n] == 0 ? A(0) : -kNever<A>;  // nothing is said in no time
   const Target<A> target(b, n, false);
   const int64_t count = target.states().count;
@@ -240,7 +241,7 @@ void sequence_gradient(const CtcBatch& b, int64_t n, const A* log_probs, A loss,
   RowPair<A> beta(count);
   ScratchArray<A> memory(3 * padded(count) + b.classes);
   A *const turned = memory.get(), *const visits = turned + padded(count), *const alpha = visits + padded(count),
-    *const sums = alpha + padded(count);
+           *const sums = alpha + padded(count);
   std::fill_n(turned, 3 * padded(count), kNever<A>);
   reversed.start(log_probs + (steps - 1) * row, beta.now());
   for (int64_t t = steps - 1; t >= 0; --t) {

@@ -16,7 +16,7 @@ struct CtcBatch {
 
 // log_probs: (steps, batch, classes), float32 or float64. loss: (batch), -log of the probability of all alignments, inf
 // if there are none. log_alpha: (batch, steps, states): log of the probability of the beginnings that end in a state;
-// undefined behind a sequence's length.
+// -inf behind a sequence's length.
 void ctc_forward(DType dtype, const CtcBatch& b, const void* log_probs, void* loss, void* log_alpha);
 // grad: (steps, batch, classes), the gradient of the scores whose log_softmax log_probs is, for gradients grad_loss of
 // the losses, `stride` apart: exp(log_probs) minus the expected number of visits; 0 behind a sequence's length. Of an

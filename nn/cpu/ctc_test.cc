@@ -28,8 +28,13 @@ struct Problem {
 
   Problem(int64_t steps, int64_t classes, int64_t blank, std::vector<std::vector<int64_t>> given,
           std::vector<int64_t> lengths)
-      : steps(steps), batch(given.size()), classes(classes), blank(blank), targets(std::move(given)),
-        input_lengths(std::move(lengths)), log_probs(steps * batch * classes) {
+      : steps(steps),
+        batch(given.size()),
+        classes(classes),
+        blank(blank),
+        targets(std::move(given)),
+        input_lengths(std::move(lengths)),
+        log_probs(steps * batch * classes) {
     std::mt19937 rng(7);
     for (double& x : log_probs) x = static_cast<double>(rng() % 1000) / 300;
     for (int64_t i = 0; i < steps * batch; ++i) {
@@ -72,8 +77,8 @@ void check(const Problem& p, double tolerance) {
     lengths.push_back(static_cast<int64_t>(t.size()));
     longest = std::max(longest, lengths.back());
   }
-  const CtcBatch b{p.steps,     p.batch,      p.classes, p.blank, 2 * longest + 1,
-                   rows.data(), p.input_lengths.data(), lengths.data()};
+  const CtcBatch b{p.steps,       p.batch, p.classes, p.blank, 2 * longest + 1, rows.data(), p.input_lengths.data(),
+                   lengths.data()};
   const std::vector<A> x(p.log_probs.begin(), p.log_probs.end());
   std::vector<A> loss(p.batch), alpha(p.batch * p.steps * b.states), grad(x.size()), ones(p.batch, A(2));
   const DType dtype = sizeof(A) == 4 ? DType::kFloat32 : DType::kFloat64;
@@ -90,8 +95,7 @@ void check(const Problem& p, double tolerance) {
     for (int64_t t = 0; t < p.steps; ++t)
       for (int64_t c = 0; c < p.classes; ++c) {
         const int64_t at = (t * p.batch + n) * p.classes + c;
-        const double wanted =
-            t < p.input_lengths[n] ? 2 * (std::exp(p.log_probs[at]) - visits[t * p.classes + c]) : 0;
+        const double wanted = t < p.input_lengths[n] ? 2 * (std::exp(p.log_probs[at]) - visits[t * p.classes + c]) : 0;
         EXPECT_NEAR(grad[at], wanted, tolerance) << n << " " << t << " " << c;
       }
   }

@@ -45,8 +45,8 @@ std::tuple<Tensor, Tensor, Tensor> grid_sample_double_backward(const Tensor& to_
     of_grid = std::get<1>(spread(grad, to_input, grid, options, options.order, false, true));
   if (to_grid.defined() && (mask[1] || mask[2]))
     for (size_t e = 0; e < options.order.size(); ++e) {
-      const auto [x, g] = spread(coordinate(to_grid, e) * grad, input, grid, options, once_more(options.order, e),
-                                 mask[1], mask[2]);
+      const auto [x, g] =
+          spread(coordinate(to_grid, e) * grad, input, grid, options, once_more(options.order, e), mask[1], mask[2]);
       of_input = plus(of_input, x);
       of_grid = plus(of_grid, g);
     }

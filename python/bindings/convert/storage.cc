@@ -615,9 +615,8 @@ AddressHold::~AddressHold() {
 }
 Ref AddressHold::capsule(Storage s) {
   auto hold = std::make_unique<AddressHold>(std::move(s));
-  PyObject* capsule = check(PyCapsule_New(hold.get(), nullptr, [](PyObject* c) {
-    delete static_cast<AddressHold*>(PyCapsule_GetPointer(c, nullptr));
-  }));
+  PyObject* capsule = check(PyCapsule_New(
+      hold.get(), nullptr, [](PyObject* c) { delete static_cast<AddressHold*>(PyCapsule_GetPointer(c, nullptr)); }));
   hold.release();
   return Ref::steal(capsule);
 }

@@ -487,11 +487,9 @@ ATTENTION = {
 RESAMPLED = ((0, False), (1, False), (2, False), (2, True), (3, False), (3, True), (4, False), (5, False))
 # Linear and cubic, with all ways to go on beyond the image; places are inside, beyond an edge and far outside.
 _PLACES = lambda dtype: tessera.tensor(
-    [[[[-0.7, 0.45], [0.2, -0.15]], [[1.3, 0.55], [-1.1, -2.3]]]], dtype=tessera.float64, requires_grad=True
+    [[[[-0.7, 0.45], [0.2, -0.15]], [[1.3, 0.55], [-1.1, -2.3]]]], dtype=dtype, requires_grad=True
 )
-_ROOMS = lambda dtype: tessera.tensor(
-    [[[[[-0.7, 0.45, 0.1], [0.2, -0.15, 1.35]]]]], dtype=tessera.float64, requires_grad=True
-)
+_ROOMS = lambda dtype: tessera.tensor([[[[[-0.7, 0.45, 0.1], [0.2, -0.15, 1.35]]]]], dtype=dtype, requires_grad=True)
 _PLANES = [
     dict(input=F(1, 2, 3, 4), grid=_PLACES, interpolation_mode=m, padding_mode=p, align_corners=a)
     for m in (0, 2)
@@ -504,7 +502,7 @@ _SEQUENCES = dict(targets=I([1, 2, 2], [3, 1, 0]), input_lengths=[6, 5], target_
 def _ctc(dtype, which):
     scores = tessera.randn(6, 2, 4, dtype=tessera.float64, generator=tessera.Generator().manual_seed(1))
     found = tessera._ctc_loss(scores.log_softmax(-1), _SEQUENCES["targets"](dtype), [6, 5], [3, 2])
-    return (scores.log_softmax(-1), *found)[which]
+    return (scores.log_softmax(-1), *found)[which].to(dtype).requires_grad_()
 
 
 RESAMPLING = {
@@ -526,14 +524,17 @@ RESAMPLING = {
     "grid_sampler_2d": [Given(**_PLANES[0])],
     "grid_sampler_3d": [Given(**_ROOM)],
     "_ctc_loss": [
-        Given(log_probs=F(6, 2, 4), **_SEQUENCES, blank=b).through(log_probs=lambda x: x.log_softmax(-1)) for b in (0, 3)
+        Given(log_probs=F(6, 2, 4), **_SEQUENCES).through(log_probs=lambda x: x.log_softmax(-1)),
+        Given(log_probs=F(3, 1, 4), targets=I(0, 2), input_lengths=[3], target_lengths=[2], blank=1).through(
+            log_probs=lambda x: x.log_softmax(-1)
+        ),
     ],
     "_ctc_loss_backward": [
         Given(
             grad=F(2),
-            log_probs=lambda dtype: _ctc(dtype, 0).requires_grad_(),
-            neg_log_likelihood=lambda dtype: _ctc(dtype, 1).requires_grad_(),
-            log_alpha=lambda dtype: _ctc(dtype, 2).requires_grad_(),
+            log_probs=lambda dtype: _ctc(dtype, 0),
+            neg_log_likelihood=lambda dtype: _ctc(dtype, 1),
+            log_alpha=lambda dtype: _ctc(dtype, 2),
             blank=0,
             **_SEQUENCES,
         )

@@ -195,6 +195,7 @@ def upsample_bilinear(input, size=None, scale_factor=None):
 
 # ---- grid_sample -----------------------------------------------------------------------------------------------------
 
+_SAMPLED_BY_OPERATOR = ("cpu",)  # devices that have its kernel
 GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
 
@@ -299,7 +300,7 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             stacklevel=3,
         )
         align_corners = False
-    if input.is_cpu:
+    if input.device.type in _SAMPLED_BY_OPERATOR:
         return tessera.grid_sampler(
             input,
             grid,

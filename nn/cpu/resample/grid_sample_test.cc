@@ -1,4 +1,4 @@
-#include "nn/cpu/grid_sample.h"
+#include "nn/cpu/resample/grid_sample.h"
 
 #include <gtest/gtest.h>
 
@@ -87,7 +87,8 @@ void compare(const GridSample& g, double tolerance) {
   const double eps = 1e-6;
   for (int e = 0; e < g.dims; ++e) {
     auto up = grid, down = grid;
-    for (size_t i = static_cast<size_t>(e); i < grid.size(); i += static_cast<size_t>(g.dims)) up[i] += eps, down[i] -= eps;
+    for (size_t i = static_cast<size_t>(e); i < grid.size(); i += static_cast<size_t>(g.dims))
+      up[i] += eps, down[i] -= eps;
     const auto above = expected(g, x, up), below = expected(g, x, down);
     for (int64_t n = 0; n < g.batch; ++n)
       for (int64_t p = 0; p < g.positions; ++p) {
@@ -99,9 +100,7 @@ void compare(const GridSample& g, double tolerance) {
           smooth = smooth && std::abs(rise - fall) < 1e-9;
           sum += dy[i] * (above[i] - below[i]) / (2 * eps);
         }
-        if (smooth) {
-          EXPECT_NEAR(dgrid[(n * g.positions + p) * g.dims + e], sum, 1e-5) << e << " " << n << " " << p;
-        }
+        if (smooth) { EXPECT_NEAR(dgrid[(n * g.positions + p) * g.dims + e], sum, 1e-5) << e << " " << n << " " << p; }
       }
   }
 }
@@ -116,7 +115,8 @@ TEST(GridSample, FollowsTheDefinition) {
           compare<double>(plane, 1e-12);
           compare<float>(plane, 2e-4);
           compare<double>({mode, padding, align, 2, 1, channels, {1, 1, 1}, 20, {0, 0, 0}}, 1e-12);
-          if (mode != GridMode::kCubic) compare<double>({mode, padding, align, 3, 2, channels, {3, 4, 5}, 40, {}}, 1e-12);
+          if (mode != GridMode::kCubic)
+            compare<double>({mode, padding, align, 3, 2, channels, {3, 4, 5}, 40, {}}, 1e-12);
         }
 }
 

@@ -1,4 +1,4 @@
-#include "nn/cpu/resample.h"
+#include "nn/cpu/resample/resample.h"
 
 #include <gtest/gtest.h>
 

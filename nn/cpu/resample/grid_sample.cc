@@ -1,7 +1,7 @@
 // Places are worked on in blocks: the pixels of a block's places and their weights are found for a vector of places at
 // once, then each place is a sum over vectors of channels, which lie side by side in a copy of the image. Where a place
 // reaches beyond the image it gets a row of zeros behind the last pixel.
-#include "nn/cpu/grid_sample.h"
+#include "nn/cpu/resample/grid_sample.h"
 
 #include <algorithm>
 #include <cstring>
@@ -15,7 +15,7 @@
 #include "tensor/cpu/support/types.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "nn/cpu/grid_sample.cc"
+#define HWY_TARGET_INCLUDE "nn/cpu/resample/grid_sample.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -58,8 +58,8 @@ struct GridTaps {
 template <class A>
 struct GridRows {
   int64_t stride, outside;
-  const A* x;   // null: not wanted
-  A* dx;        // null: not wanted
+  const A* x;  // null: not wanted
+  A* dx;       // null: not wanted
 };
 
 }  // namespace tessera::cpu::internal
@@ -125,9 +125,9 @@ void LocateAxis(const GridAxis& axis, const A* HWY_RESTRICT coordinates, bool sl
       V unused = zero;
       if (axis.mode == GridMode::kCubic) p = Padded(d, axis, p, &unused);
       const auto inside = hn::And(hn::Ge(p, zero), hn::Lt(p, size));
-      hn::Store(hn::IfThenElse(hn::RebindMask(di, inside), hn::ConvertTo(di, hn::IfThenElseZero(inside, p)),
-                               hn::Set(di, -1)),
-                di, to->place[k] + i);
+      hn::Store(
+          hn::IfThenElse(hn::RebindMask(di, inside), hn::ConvertTo(di, hn::IfThenElseZero(inside, p)), hn::Set(di, -1)),
+          di, to->place[k] + i);
       hn::Store(hn::Mul(factors, Cubic(d, axis.weight[k], t)), d, to->weight[k] + i);
       if (slopes) hn::Store(hn::Mul(hn::Mul(factors, factor), Cubic(d, axis.slope[k], t)), d, to->slope[k] + i);
     }
@@ -320,8 +320,8 @@ using namespace internal;  // NOLINT: helpers of these kernels
 
 constexpr int64_t kMostChannels = 64;  // of which a thread copies an image at once
 
-// Weights as polynomials of the fraction t. The cubic ones are those of Keys with a = -0.75 (nn/cpu/resample.cc),
-// multiplied out.
+// Weights as polynomials of the fraction t. The cubic ones are those of Keys with a = -0.75
+// (nn/cpu/resample/resample.cc), multiplied out.
 constexpr double kLinearWeights[2][4] = {{1, -1, 0, 0}, {0, 1, 0, 0}};
 constexpr double kKeys = -0.75;
 constexpr double kCubicWeights[4][4] = {{0, kKeys, -2 * kKeys, kKeys},
@@ -371,7 +371,8 @@ void transpose(const A* from, int64_t from_stride, int64_t rows, int64_t columns
       tiles(reinterpret_cast<char*>(to + j * to_stride), to_stride * kBytes, reinterpret_cast<const char*>(from + j),
             from_stride * kBytes, whole_rows / kTile);
   for (int64_t j = 0; j < columns; ++j)
-    for (int64_t i = j < whole_columns ? whole_rows : 0; i < rows; ++i) to[j * to_stride + i] = from[i * from_stride + j];
+    for (int64_t i = j < whole_columns ? whole_rows : 0; i < rows; ++i)
+      to[j * to_stride + i] = from[i * from_stride + j];
 }
 
 template <class A>
@@ -460,8 +461,7 @@ class GridWork {
 
   // n numbers of each channel, whose rows lie `row` numbers apart, to stand side by side.
   void take(const char* from, int64_t row, int64_t channels, int64_t n, A* to) const {
-    if (dtype_ == DTypeOf<A>::value)
-      return transpose(reinterpret_cast<const A*>(from), row, channels, n, to, stride_);
+    if (dtype_ == DTypeOf<A>::value) return transpose(reinterpret_cast<const A*>(from), row, channels, n, to, stride_);
     ScratchArray<A> tile(channels * kGridBlock);
     for (int64_t begin = 0; begin < n; begin += kGridBlock) {
       const int64_t part = std::min(kGridBlock, n - begin);
@@ -473,8 +473,7 @@ class GridWork {
 
   // The way back.
   void scatter(const A* from, int64_t channels, int64_t n, char* to, int64_t row) const {
-    if (dtype_ == DTypeOf<A>::value)
-      return transpose(from, stride_, n, channels, reinterpret_cast<A*>(to), row);
+    if (dtype_ == DTypeOf<A>::value) return transpose(from, stride_, n, channels, reinterpret_cast<A*>(to), row);
     ScratchArray<A> tile(channels * kGridBlock);
     for (int64_t begin = 0; begin < n; begin += kGridBlock) {
       const int64_t part = std::min(kGridBlock, n - begin);

@@ -1,7 +1,7 @@
 // Resizing: the places and weights along each dimension are computed once. Where the height grows, lines of the input
 // are resized along the width into a ring of lines, from which whole lines of the output are summed; where it shrinks,
 // lines of the input are summed first. Volumes are resized slice by slice and then summed along the depth.
-#include "nn/cpu/resample.h"
+#include "nn/cpu/resample/resample.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@
 #include "tensor/cpu/support/simd.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "nn/cpu/resample.cc"
+#define HWY_TARGET_INCLUDE "nn/cpu/resample/resample.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -300,7 +300,13 @@ template <class A, class F>
 class LineRing {
  public:
   LineRing(int count, int64_t length, F make)
-      : count_(count), length_(length), make_(make), memory_(count * length), present_(count), source_(count), weights_(count) {
+      : count_(count),
+        length_(length),
+        make_(make),
+        memory_(count * length),
+        present_(count),
+        source_(count),
+        weights_(count) {
     std::fill_n(present_.get(), count, int64_t{-1});
   }
   const A* const* sources(const Taps<A>& t, int64_t o) const {
