@@ -1,4 +1,4 @@
-"""Connectionist temporal classification (Graves et al. 2006): an operator on the CPU, elsewhere a recursion over ops."""
+"""Connectionist temporal classification (Graves et al. 2006): an operator on the CPU, elsewhere a loop over ops."""
 
 import tessera
 
