@@ -1,6 +1,6 @@
 // Resizing of (N, C, spatial...): sizes of the whole result or input are given; steps are input positions for an output
 // position, one a spatial dimension, or none.
-#include "nn/cpu/resample.h"
+#include "nn/cpu/resample/resample.h"
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@
 namespace tessera::kernels {
 namespace {
 
-constexpr int64_t kModes = 4;
+constexpr int64_t kModes = 6;
 
 OutputSpec resized(const char* op, const Tensor& from, IntList sizes, std::span<const double> steps, int64_t mode) {
   const int64_t n = from.dim() - 2;
@@ -41,6 +41,18 @@ cpu::ResampleGeometry geometry(const Tensor& in, const Tensor& out, std::span<co
   return g;
 }
 
+template <class A>
+std::tuple<Tensor, Tensor> taps_of(const cpu::ResampleGeometry& g, DType dtype) {
+  std::vector<int64_t> index;
+  std::vector<A> weight;
+  const int64_t sizes[] = {cpu::resample_weights(g, 2, &index, &weight), g.out[2]};
+  const Tensor indices = empty_tensor(sizes, {}, DType::kInt64, Device()),
+               weights = empty_tensor(sizes, {}, dtype, Device());
+  std::ranges::copy(index, indices.data<int64_t>());
+  std::ranges::copy(weight, weights.data<A>());
+  return {indices, weights};
+}
+
 }  // namespace
 
 OutputSpec _resample_meta(const Tensor& self, IntList output_size, std::span<const double> steps, int64_t mode, bool) {
@@ -64,14 +76,7 @@ std::tuple<Tensor, Tensor> _resample_taps_kernel(int64_t input_size, int64_t out
                                 "\"interpolate\" has weights of float32 and float64, but got ", name_of(dtype));
   const cpu::ResampleGeometry g{
       static_cast<cpu::ResampleMode>(mode), align_corners, 1, {1, 1, input_size}, {1, 1, output_size}, {0, 0, step}};
-  const int64_t sizes[] = {cpu::resample_taps(g.mode), output_size};
-  const Tensor index = empty_tensor(sizes, {}, DType::kInt64, Device()),
-               weight = empty_tensor(sizes, {}, dtype, Device());
-  if (dtype == DType::kFloat64)
-    cpu::resample_weights(g, 2, index.data<int64_t>(), weight.data<double>());
-  else
-    cpu::resample_weights(g, 2, index.data<int64_t>(), weight.data<float>());
-  return {index, weight};
+  return dtype == DType::kFloat64 ? taps_of<double>(g, dtype) : taps_of<float>(g, dtype);
 }
 
 OutputSpec _resample_backward_meta(const Tensor& grad, IntList input_size, std::span<const double> steps, int64_t mode,

@@ -21,6 +21,7 @@ namespace {
 constexpr size_t kLongestCall = size_t{1} << 30;  // read and write take no more than 2 GiB at once
 constexpr size_t kBuffer = 64 << 10;              // headers and small records go together
 constexpr int kMostLinks = 40;                    // as the kernel
+constexpr int kMostNames = 100;                   // that are tried
 
 std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -45,6 +46,8 @@ std::optional<std::string> behind_links(std::string path) {
   }
   return std::nullopt;
 }
+
+std::string entry_of(int file) { return "/proc/self/fd/" + std::to_string(file); }
 
 std::string random_suffix() {
   uint8_t bytes[8];
@@ -144,16 +147,43 @@ void FileSink::open_directly() {
   if (file_ < 0) fail(errno);
 }
 
-bool FileSink::open_temporary(mode_t mode) {
+std::string FileSink::temporary_name() const {
   const std::string base = target_.substr(target_.rfind('/') + 1).substr(0, 200);  // names have 255 bytes at most
-  for (int tries = 0; tries < 100; ++tries) {
-    temporary_ = beside(target_, "." + base + "." + random_suffix() + ".tmp");
+  return beside(target_, "." + base + "." + random_suffix() + ".tmp");
+}
+
+bool FileSink::open_temporary(mode_t mode) {
+  // A file without a name gets one through its entry in procfs.
+  file_ = open(folder_of(target_).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
+  nameless_ = file_ >= 0 && access(entry_of(file_).c_str(), F_OK) == 0;
+  if (nameless_) return true;
+  if (file_ >= 0) ::close(file_);
+  for (int tries = 0; tries < kMostNames; ++tries) {
+    temporary_ = temporary_name();
     file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     if (file_ >= 0) return true;
     if (errno != EEXIST) break;
   }
   temporary_.clear();
   return false;
+}
+
+int FileSink::name_file() {
+  const std::string entry = entry_of(file_);
+  const auto link_to = [&](const std::string& name) {
+    return linkat(AT_FDCWD, entry.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+  };
+  int reason = link_to(target_);
+  for (int tries = 0; reason == EEXIST && tries < kMostNames; ++tries) {
+    const std::string name = temporary_name();
+    reason = link_to(name);
+    if (reason) continue;
+    if (std::rename(name.c_str(), target_.c_str()) == 0) return 0;
+    reason = errno;
+    unlink(name.c_str());
+    break;
+  }
+  return reason;
 }
 
 void FileSink::fail(int reason) const { internal::raise<Error>("can't write '", path_, "': ", std::strerror(reason)); }
@@ -184,7 +214,8 @@ void FileSink::write_through(std::span<const uint8_t> data) {
 void FileSink::close() {
   TESSERA_CHECK(is_open(), "can't write '", path_, "': it is closed");
   flush();
-  int reason = ::close(std::exchange(file_, -1)) == 0 ? 0 : errno;
+  const int refused = std::exchange(nameless_, false) ? name_file() : 0;
+  int reason = ::close(std::exchange(file_, -1)) == 0 ? refused : errno;
   if (temporary_.empty()) {
     if (reason) fail(reason);
     return;
@@ -198,6 +229,7 @@ void FileSink::close() {
 void FileSink::discard() {
   if (!is_open()) return;
   ::close(std::exchange(file_, -1));
+  nameless_ = false;
   if (!temporary_.empty()) unlink(temporary_.c_str());
   temporary_.clear();
 }

@@ -69,9 +69,11 @@ class MemorySink final : public Sink {
 };
 
 // A file that appears at its path as a whole: until close(), and after a failure, a full disk or a kill, the path has
-// what it had before. The bytes go to a new file of a random name in the same folder (".NAME.XXXXXXXX.tmp", never an
-// existing file, never through a link), which close() renames; the destructor removes it if close() was not reached (a
-// killed process leaves it).
+// what it had before. The bytes go to a new file in the same folder that has no name, where the file system has such
+// ones; close() gives it the path, or where that is taken a random name (".NAME.XXXXXXXX.tmp", never an existing file,
+// never through a link) that it renames at once: a kill leaves nothing behind, but between these two calls. Elsewhere
+// the file has that name from the beginning; the destructor removes it if close() was not reached, a killed process
+// leaves it.
 //
 //  * The result has the permission bits that open() would have given: those of the file that it replaces, or what umask
 //    leaves. Owner and group of a replaced file are kept where the system allows it; other names of it (hard links)
@@ -96,11 +98,14 @@ class FileSink final : public Sink {
   void open_directly();
   void open_beside(const struct stat* old);
   bool open_temporary(mode_t mode);  // false where the folder refuses new files
+  int name_file();                   // an error number; afterwards the file is there
+  std::string temporary_name() const;
   void flush();
   void write_through(std::span<const uint8_t> data);
   [[noreturn]] void fail(int reason) const;
 
-  std::string path_, target_, temporary_;  // as given; where links lead; empty while writing directly
+  std::string path_, target_, temporary_;  // as given; where links lead; empty while the file has no name of its own
+  bool nameless_ = false;
   int file_ = -1;
   std::vector<uint8_t> buffer_;
 };

@@ -202,6 +202,8 @@ constexpr WrittenRule kRules[] = {
     fold("adaptive_max_pool3d_backward", 4),
     {"_resample", Family::kWritten, resample_rule},
     {"_resample_backward", Family::kWritten, resample_rule},
+    fold("_grid_sample", 3),
+    fold("_grid_sample_backward", 3),
     {"_scaled_dot_product_flash_attention_for_cpu", Family::kWritten, attention_rule},
     {"_scaled_dot_product_flash_attention_for_cpu_backward", Family::kWritten, attention_rule},
     {"_rnn_layer", Family::kWritten, recurrent_rule},

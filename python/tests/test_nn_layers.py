@@ -335,3 +335,85 @@ def test_gradients_of_a_recurrent_layer_can_be_differentiated():
     m = tessera.nn.LSTM(3, 4, dtype=tessera.float64)
     x = tessera.randn(3, 2, 3, dtype=tessera.float64, requires_grad=True)
     assert tessera.autograd.gradgradcheck(lambda v: m(v)[0], (x,))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("align", [True, False])
+def test_sampling_operator_follows_the_composed_form(mode, padding, align, monkeypatch):
+    """The composed form is what devices without the operator get."""
+    from tessera.nn._functional import resample
+
+    generator = tessera.Generator().manual_seed(3)
+    for spatial, places in (((5, 6), (3, 4)), ((3, 4, 5), (2, 2, 3))):
+        if mode == "bicubic" and len(spatial) == 3:
+            continue
+        x = tessera.randn(2, 3, *spatial, dtype=tessera.float64, generator=generator)
+        grid = tessera.rand(2, *places, len(spatial), dtype=tessera.float64, generator=generator) * 2.6 - 1.3
+        results = []
+        for kernel in (True, False):
+            a, b = x.clone().requires_grad_(), grid.clone().requires_grad_()
+            with monkeypatch.context() as patch:
+                if not kernel:
+                    patch.setattr(resample, "_SAMPLED_BY_OPERATOR", ())
+                y = F.grid_sample(a, b, mode, padding, align)
+            y.backward(tessera.ones_like(y) * 0.5)
+            results.append((y, a.grad, tessera.zeros_like(b) if b.grad is None else b.grad))
+        for one, two in zip(*results):
+            close(one, two)
+
+
+def test_sampling_takes_half_types_and_refuses_what_does_not_fit():
+    x, grid = tessera.randn(1, 2, 4, 4), tessera.rand(1, 3, 3, 2)
+    want = F.grid_sample(x, grid, align_corners=False)
+    for dtype, tolerance in ((tessera.float16, 0.01), (tessera.bfloat16, 0.1)):
+        y = F.grid_sample(x.to(dtype), grid.to(dtype), align_corners=False)
+        assert y.dtype == dtype and (y.float() - want).abs().max().item() < tolerance
+    with pytest.raises(RuntimeError, match="one dtype"):
+        F.grid_sample(x, grid.double(), align_corners=False)
+    with pytest.raises(RuntimeError, match="bicubic"):
+        F.grid_sample(tessera.randn(1, 1, 2, 2, 2), tessera.rand(1, 1, 1, 1, 3), mode="bicubic", align_corners=False)
+    with pytest.raises(RuntimeError, match="padding_mode is"):
+        tessera.grid_sampler(x, grid, 0, 3, False)
+    assert F.grid_sample(x, tessera.full((1, 1, 1, 2), float("nan")), align_corners=True).flatten().equal(x[0, :, 0, 0])
+    assert F.grid_sample(x[:, :0], grid, align_corners=False).shape == (1, 0, 3, 3)
+    assert F.grid_sample(x, grid[:, :0], align_corners=False).shape == (1, 2, 0, 3)
+
+
+def test_ctc_operator_follows_the_composed_form():
+    """The composed form is what devices without the operator get."""
+    from tessera.nn._functional.ctc import _composed
+
+    generator = tessera.Generator().manual_seed(5)
+    scores = tessera.randn(12, 4, 6, dtype=tessera.float64, generator=generator)
+    targets = tessera.tensor([[1, 1, 2, 5], [3, 0, 0, 0], [4, 3, 4, 3], [5, 5, 5, 1]])
+    ins, outs = [12, 9, 10, 12], [4, 1, 4, 0]
+    flat = tessera.cat([row[:n] for row, n in zip(targets, outs)])
+    for blank, given in ((0, targets), (0, flat)):
+        results = []
+        for function in (lambda lp: tessera._ctc_loss(lp, given, ins, outs, blank)[0], None):
+            x = scores.clone().requires_grad_()
+            lp = x.log_softmax(-1)
+            loss = function(lp) if function else _composed(lp, given, ins, outs, blank)
+            loss.backward(tessera.tensor([1.0, 2.0, 3.0, 4.0], dtype=tessera.float64))
+            results.append((loss, x.grad))
+        for one, two in zip(*results):
+            close(one, two)
+
+
+def test_ctc_loss_refuses_what_does_not_fit():
+    lp = tessera.randn(5, 2, 4).log_softmax(-1)
+    good = tessera.tensor([[1, 2], [3, 1]])
+    for targets, ins, outs, blank, message in (
+        (tessera.tensor([[1, 4], [3, 1]]), [5, 5], [2, 2], 0, "not a class"),
+        (good, [5, 6], [2, 2], 0, "at most 5"),
+        (good, [5, 5], [3, 2], 0, "targets of shape"),
+        (good.flatten(), [5, 5], [1, 2], 0, "elements"),
+        (good, [5, 5, 5], [2, 2], 0, "batch_size"),
+        (good, [5, 5], [2, 2], 4, "blank"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            F.ctc_loss(lp, targets, ins, outs, blank)
+    loss = F.ctc_loss(lp.requires_grad_(), tessera.tensor([[1, 1], [2, 3]]), [2, 5], [2, 2], zero_infinity=True)
+    loss.backward()
+    assert not lp.grad[:, 0].any() and lp.grad[:, 1].any() and loss.isfinite()

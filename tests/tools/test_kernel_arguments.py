@@ -33,6 +33,7 @@ TABLES = {
 FUNCTIONS = {
     "_unique2_kernel": (1, "sorted: it always is"),
     "unique_dim_kernel": (3, "sorted: it always is; inverse and counts: " + ALL),
+    "_ctc_loss_kernel": (1, "zero_infinity: for the gradient"),
     "expand_view": (1, "implicit: for tracers, which note how a call was written"),
     "embedding_backward_composite": (1, DENSE),
     "embedding_rows": (2, "padding_idx and scale_grad_by_freq are for the gradient"),

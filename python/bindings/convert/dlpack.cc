@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "python/bindings/convert/storage.h"
 #include "tensor/core/device_hooks.h"
 
 namespace tessera::python {
@@ -80,12 +81,16 @@ struct Export {
   Managed managed;
   Tensor tensor;
   IntVector shape, strides;
+  AddressHold hold;
 };
 
 template <class Managed>
 Managed* export_tensor(const Tensor& t) {
-  auto* e = new Export<Managed>{
-      {}, t, IntVector(t.sizes().begin(), t.sizes().end()), IntVector(t.strides().begin(), t.strides().end())};
+  auto* e = new Export<Managed>{{},
+                                t,
+                                IntVector(t.sizes().begin(), t.sizes().end()),
+                                IntVector(t.strides().begin(), t.strides().end()),
+                                AddressHold(t.storage())};
   // A dimension of one element may be given any stride; consumers expect 1.
   for (size_t i = 0; i < e->shape.size(); ++i)
     if (e->shape[i] < 2) e->strides[i] = 1;

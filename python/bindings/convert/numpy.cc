@@ -185,10 +185,10 @@ PyObject* tensor_to_ndarray(const Tensor& given, bool force) {
   if (t.numel() == 0)
     return check(
         numpy.new_array(numpy.array_type, descriptor, static_cast<int>(dims), sizes, nullptr, nullptr, 0, nullptr));
-  Ref storage = Ref::steal(wrap(t.storage()));
+  Ref hold = AddressHold::capsule(t.storage());
   Ref array = Ref::steal(check(numpy.new_array(numpy.array_type, descriptor, static_cast<int>(dims), sizes, strides,
                                                t.data_ptr(), kWriteable | kAligned, nullptr)));
-  check(numpy.set_base(array.get(), storage.release()));
+  check(numpy.set_base(array.get(), hold.release()));
   return array.release();
 }
 

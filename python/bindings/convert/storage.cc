@@ -10,7 +10,9 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <mutex>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -30,8 +32,6 @@ struct PyStorage {
   PyObject_HEAD StorageImpl* impl;
   PyObject* dict;
   PyObject* weakrefs;
-  int exports;  // buffers that hold the address
-  bool was_resizable;
 };
 PyStorage* as(PyObject* o) { return reinterpret_cast<PyStorage*>(o); }
 StorageImpl& impl_of(PyObject* o) { return *as(o)->impl; }
@@ -42,6 +42,28 @@ PyObject* attach(PyTypeObject* type, Storage s) {
   p->impl = s.leak();
   p->impl->pyobject.store(p, std::memory_order_release);
   return reinterpret_cast<PyObject*>(p);
+}
+
+// --- addresses that others have ---
+
+// How many hold the address of a storage, which lives as long, and what it was like before.
+struct Held {
+  int count = 0;
+  bool resizable = false;
+};
+struct HeldStorages {
+  std::mutex mutex;
+  std::unordered_map<StorageImpl*, Held> held;
+};
+HeldStorages& held_storages() {
+  static auto* h = new HeldStorages;
+  return *h;
+}
+void check_not_held(StorageImpl& s) {
+  HeldStorages& all = held_storages();
+  const std::lock_guard lock(all.mutex);
+  TESSERA_CHECK(!all.held.count(&s),
+                "a storage can't move to shared memory while somebody has its address (an array, a buffer)");
 }
 
 // --- memory that processes share ---
@@ -307,17 +329,12 @@ int storage_getbuffer(PyObject* self, Py_buffer* view, int flags) {
     static char empty;
     void* data = impl_of(self).nbytes() ? impl_of(self).data() : &empty;
     check(PyBuffer_FillInfo(view, self, data, storage_length(self), 0, flags));
-    if (as(self)->exports++ == 0) {  // the address must stay valid while the buffer lives
-      as(self)->was_resizable = impl_of(self).resizable();
-      impl_of(self).set_resizable(false);
-    }
+    view->internal = new AddressHold(unwrap_storage(self));
   });
   if (r < 0) view->obj = nullptr;
   return r;
 }
-void storage_releasebuffer(PyObject* self, Py_buffer*) {
-  if (--as(self)->exports == 0) impl_of(self).set_resizable(as(self)->was_resizable);
-}
+void storage_releasebuffer(PyObject*, Py_buffer* view) { delete static_cast<AddressHold*>(view->internal); }
 
 // --- attributes ---
 
@@ -392,6 +409,7 @@ PyObject* py_share(PyObject* self, PyObject*) {
 PyObject* py_share_fd(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     check_has_data(self);
+    check_not_held(impl_of(self));
     const size_t n = impl_of(self).nbytes();
     Descriptor fd(memfd_create("tessera", MFD_CLOEXEC));
     TESSERA_CHECK(fd.get() >= 0 && ftruncate(fd.get(), static_cast<off_t>(n)) == 0, "unable to make shared memory of ",
@@ -579,10 +597,35 @@ Storage storage_of(PyObject* o) {
   return is_untyped_storage(inner.get()) ? unwrap_storage(inner.get()) : nullptr;
 }
 
+AddressHold::AddressHold(Storage s) : storage_(std::move(s)) {
+  HeldStorages& all = held_storages();
+  const std::lock_guard lock(all.mutex);
+  Held& h = all.held[storage_.get()];
+  if (h.count++ > 0) return;
+  h.resizable = storage_->resizable();
+  storage_->set_resizable(false);
+}
+AddressHold::~AddressHold() {
+  HeldStorages& all = held_storages();
+  const std::lock_guard lock(all.mutex);
+  const auto at = all.held.find(storage_.get());
+  if (--at->second.count > 0) return;
+  storage_->set_resizable(at->second.resizable);
+  all.held.erase(at);
+}
+Ref AddressHold::capsule(Storage s) {
+  auto hold = std::make_unique<AddressHold>(std::move(s));
+  PyObject* capsule = check(PyCapsule_New(
+      hold.get(), nullptr, [](PyObject* c) { delete static_cast<AddressHold*>(PyCapsule_GetPointer(c, nullptr)); }));
+  hold.release();
+  return Ref::steal(capsule);
+}
+
 void share_storage(StorageImpl& s) {
   if (s.is_shared_memory()) return;
   TESSERA_CHECK(s.device().is_cpu(), "only storages in CPU memory can be shared this way, this one is on ",
                 s.device().str());
+  check_not_held(s);
   TESSERA_CHECK(s.resizable(),
                 "a storage over memory of somebody else (an array, a buffer, a slice) can't move to shared memory");
   const size_t n = s.nbytes();

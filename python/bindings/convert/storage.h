@@ -18,6 +18,19 @@ void share_storage(StorageImpl& s);
 // Memory of a Python object (an array, a buffer): `owner` is released with the storage. Takes over the reference.
 Storage storage_over(void* data, size_t nbytes, PyObject* owner);
 
+// Somebody outside holds the address: while there is one of these, the memory stays where it is. On any thread.
+class AddressHold {
+ public:
+  explicit AddressHold(Storage s);
+  ~AddressHold();
+  AddressHold(const AddressHold&) = delete;
+  // The same as a Python object.
+  static Ref capsule(Storage s);
+
+ private:
+  Storage storage_;
+};
+
 void init_storage(PyObject* module);
 
 }  // namespace tessera::python

@@ -169,7 +169,8 @@ def test_a_killed_save(tmp_path, form):
         assert a.numel() == 1 << 17 and a.eq(i).all() and b.equal(a)
         seen.add(i)
     assert len(seen) > 1 or ROUNDS < 10
-    # A file that was being written is left, under a hidden name of its own: one at most for each kill.
+    # Where the file system has no files without names, one that was being written is left, hidden: one at most for each
+    # kill.
     rest = set(os.listdir(tmp_path)) - {"program.py", "model.pt"}
     assert len(rest) <= ROUNDS and all(name.startswith(".model.pt.") and name.endswith(".tmp") for name in rest)
 

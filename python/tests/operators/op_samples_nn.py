@@ -484,7 +484,27 @@ ATTENTION = {
     ],
 }
 # Nearest, exactly nearest, linear, cubic.
-RESAMPLED = ((0, False), (1, False), (2, False), (2, True), (3, False), (3, True))
+RESAMPLED = ((0, False), (1, False), (2, False), (2, True), (3, False), (3, True), (4, False), (5, False))
+# Linear and cubic, with all ways to go on beyond the image; places are inside, beyond an edge and far outside.
+_PLACES = lambda dtype: tessera.tensor(
+    [[[[-0.7, 0.45], [0.2, -0.15]], [[1.3, 0.55], [-1.1, -2.3]]]], dtype=dtype, requires_grad=True
+)
+_ROOMS = lambda dtype: tessera.tensor([[[[[-0.7, 0.45, 0.1], [0.2, -0.15, 1.35]]]]], dtype=dtype, requires_grad=True)
+_PLANES = [
+    dict(input=F(1, 2, 3, 4), grid=_PLACES, interpolation_mode=m, padding_mode=p, align_corners=a)
+    for m in (0, 2)
+    for p, a in ((0, False), (1, True), (2, False))
+]
+_ROOM = dict(input=F(1, 2, 2, 3, 4), grid=_ROOMS, interpolation_mode=0, padding_mode=2, align_corners=True)
+_SEQUENCES = dict(targets=I([1, 2, 2], [3, 1, 0]), input_lengths=[6, 5], target_lengths=[3, 2])
+
+
+def _ctc(dtype, which):
+    scores = tessera.randn(6, 2, 4, dtype=tessera.float64, generator=tessera.Generator().manual_seed(1))
+    found = tessera._ctc_loss(scores.log_softmax(-1), _SEQUENCES["targets"](dtype), [6, 5], [3, 2])
+    return (scores.log_softmax(-1), *found)[which].to(dtype).requires_grad_()
+
+
 RESAMPLING = {
     "_resample": [
         Given(self=F(1, 1, 3, 4), output_size=[1, 1, 5, 3], steps=[0.0, 0.0], mode=mode, align_corners=a)
@@ -493,6 +513,31 @@ RESAMPLING = {
     "_resample_backward": [
         Given(grad_output=F(1, 1, 5, 3), input_size=[1, 1, 3, 4], steps=[0.0, 0.0], mode=mode, align_corners=a)
         for mode, a in RESAMPLED
+    ],
+    "_grid_sample": [Given(**g, order=[0, 0]) for g in _PLANES]
+    + [Given(**_PLANES[3], order=[1, 0]), Given(**_ROOM, order=[0, 0, 0])],
+    "_grid_sample_backward": [
+        Given(**g, grad_output=F(1, 2, 2, 2), order=[0, 0], output_mask=[True, True]) for g in _PLANES
+    ]
+    + [Given(**_ROOM, grad_output=F(1, 2, 1, 1, 2), order=[0, 0, 0], output_mask=[True, True])],
+    "grid_sampler": [Given(**_PLANES[4]), Given(**_ROOM)],
+    "grid_sampler_2d": [Given(**_PLANES[0])],
+    "grid_sampler_3d": [Given(**_ROOM)],
+    "_ctc_loss": [
+        Given(log_probs=F(6, 2, 4), **_SEQUENCES).through(log_probs=lambda x: x.log_softmax(-1)),
+        Given(log_probs=F(3, 1, 4), targets=I(0, 2), input_lengths=[3], target_lengths=[2], blank=1).through(
+            log_probs=lambda x: x.log_softmax(-1)
+        ),
+    ],
+    "_ctc_loss_backward": [
+        Given(
+            grad=F(2),
+            log_probs=lambda dtype: _ctc(dtype, 0),
+            neg_log_likelihood=lambda dtype: _ctc(dtype, 1),
+            log_alpha=lambda dtype: _ctc(dtype, 2),
+            blank=0,
+            **_SEQUENCES,
+        )
     ],
     "glu": [Given(self=F(2, 4)), Given(self=F(2, 3), dim=0)],
     "glu_backward": [Given(grad_output=F(2, 2), self=F(2, 4), dim=-1)],

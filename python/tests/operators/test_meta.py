@@ -30,6 +30,7 @@ from op_arguments import (
     integers,
     split_arguments,
 )
+from op_samples_nn import SAMPLES
 from tessera._ops import FunctionSchema, ops
 
 # Shape or result is made of values: what a call on Meta raises.
@@ -230,6 +231,18 @@ FITTING = {
     "replication_pad1d_backward": [Given(grad_output=floats(1, 2, 6), self=floats(1, 2, 4), padding=[1, 1])],
     "replication_pad2d_backward": [Given(grad_output=floats(1, 2, 6, 6), self=_IMAGE, padding=[1] * 4)],
     "replication_pad3d_backward": [Given(grad_output=floats(1, 2, 6, 6, 6), self=_VOLUME, padding=[1] * 6)],
+    **{
+        name: SAMPLES[name]
+        for name in (
+            "_ctc_loss",
+            "_ctc_loss_backward",
+            "_grid_sample",
+            "_grid_sample_backward",
+            "grid_sampler",
+            "grid_sampler_2d",
+            "grid_sampler_3d",
+        )
+    },
     "_resample": [Given(self=_IMAGE, output_size=[1, 2, 3, 7], steps=[], mode=2, align_corners=False)],
     "_resample_backward": [
         Given(grad_output=floats(1, 2, 3, 7), input_size=[1, 2, 4, 4], steps=[], mode=2, align_corners=False)

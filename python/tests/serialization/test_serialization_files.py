@@ -129,6 +129,41 @@ for i in itertools.count():
         assert x.numel() == 1 << 20 and bool((x == x[0]).all())
 
 
+def has_nameless_files(folder):
+    try:
+        os.close(os.open(folder, os.O_WRONLY | os.O_TMPFILE))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_kill_while_writing_leaves_nothing_behind(tmp_path, exists):
+    """Where the file system has files without names; else one with a name that tells whose it is."""
+    path = tmp_path / "m.pt"
+    if exists:
+        path.write_bytes(b"old")
+    program = f"""
+import sys
+from tessera._C import _FileSink
+sink = _FileSink({str(path)!r})
+sink.write(b"half" * (1 << 20))
+print("written", flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout.readline() == "written\n"
+        child.kill()
+    left = [name for name in os.listdir(tmp_path) if name != "m.pt"]
+    if has_nameless_files(tmp_path):
+        assert left == []
+    else:
+        assert len(left) == 1 and left[0].startswith(".m.pt.") and left[0].endswith(".tmp")
+    assert path.exists() == exists and (not exists or path.read_bytes() == b"old")
+
+
 def test_an_error_in_the_middle_removes_what_was_written(tmp_path):
     path = tmp_path / "m"
     with pytest.raises(ZeroDivisionError), _FileSink(path) as sink:

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification (Graves et al. 2006), as a forward recursion over ops."""
+"""Connectionist temporal classification (Graves et al. 2006): an operator on the CPU, elsewhere a loop over ops."""
 
 import tessera
 
@@ -75,6 +75,22 @@ def _negative_log_likelihood(log_probs, ext, target_lengths, input_lengths, blan
     return loss.masked_fill(impossible, float("inf"))
 
 
+def _composed(lp, targets, ins, outs, blank):
+    """The losses (N) on any device."""
+    steps, n, classes = lp.shape
+    labels = _padded_targets(targets, outs, n).to(lp.device)
+    if labels.numel() and (int(labels.min()) < 0 or int(labels.max()) >= classes):
+        raise RuntimeError("ctc_loss: a target is not a class")
+    ext = tessera.full((n, 2 * labels.size(1) + 1), blank, dtype=tessera.int64, device=lp.device)
+    if labels.size(1):
+        ext[:, 1::2] = labels
+    loss = _negative_log_likelihood(lp, ext, outs, ins, blank)
+    # the documented gradient is the one of logits whose log_softmax log_probs is: exp(log_probs) - occupancy
+    used = (tessera.arange(steps, device=lp.device).unsqueeze(1) < tessera.tensor(ins, device=lp.device)).unsqueeze(2)
+    mass = (lp.exp() * used).sum((0, 2))
+    return loss + (mass - mass.detach())
+
+
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1, zero_infinity=False):
     """log_probs (T, N, C) or (T, C); targets (N, S), or all in one 1-D tensor; lengths: tensors or sequences. reduction
     0 none, 1 mean, 2 sum.
@@ -94,17 +110,10 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
         raise RuntimeError("batch size must be nonzero")
     ins = _lengths(input_lengths, n, "input_lengths", steps)
     outs = _lengths(target_lengths, n, "target_lengths", None)
-    labels = _padded_targets(targets, outs, n).to(lp.device)
-    if labels.numel() and (int(labels.min()) < 0 or int(labels.max()) >= classes):
-        raise RuntimeError("ctc_loss: a target is not a class")
-    ext = tessera.full((n, 2 * labels.size(1) + 1), blank, dtype=tessera.int64, device=lp.device)
-    if labels.size(1):
-        ext[:, 1::2] = labels
-    loss = _negative_log_likelihood(lp, ext, outs, ins, blank)
-    # the documented gradient is the one of logits whose log_softmax log_probs is: exp(log_probs) - occupancy
-    used = (tessera.arange(steps, device=lp.device).unsqueeze(1) < tessera.tensor(ins, device=lp.device)).unsqueeze(2)
-    mass = (lp.exp() * used).sum((0, 2))
-    loss = loss + (mass - mass.detach())
+    if lp.is_cpu:
+        loss, _ = tessera._ctc_loss(lp, targets, ins, outs, blank, zero_infinity)
+    else:
+        loss = _composed(lp, targets, ins, outs, blank)
     if zero_infinity:
         loss = tessera.where(loss == float("inf"), tessera.zeros_like(loss), loss)
     if reduction == 1:

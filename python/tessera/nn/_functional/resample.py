@@ -1,4 +1,6 @@
-"""Resizing (interpolate) and sampling at given places (grid_sample), as sums of gathered neighbours."""
+"""Resizing (interpolate) and sampling at given places (grid_sample): operators on the CPU, elsewhere sums of gathered
+neighbours.
+"""
 
 import itertools
 import math
@@ -14,6 +16,7 @@ _nn = tessera._C._nn
 _HALF = (tessera.float16, tessera.bfloat16)
 # Modes of the CPU's kernel, which is for floats.
 _KERNEL_MODES = {"nearest": 0, "nearest-exact": 1, "linear": 2, "bilinear": 2, "trilinear": 2, "bicubic": 3}
+_ANTIALIAS = 2  # what antialiasing adds to a mode's number
 _FLOATS = _KERNEL_DTYPES = (tessera.float32, tessera.float64, *_HALF)
 
 
@@ -30,7 +33,11 @@ def _cubic_weights(t, a=-0.75):
 
 
 def _resize(x, dim, out, scale, mode, align_corners):
-    """One dimension as the CPU's kernel would, by its places and weights, on x's device."""
+    """One dimension: by the CPU's kernel, or as it would, by its places and weights, on x's device."""
+    if x.is_cpu and x.dtype in _KERNEL_DTYPES:
+        sizes, steps = list(x.shape), [0.0] * (x.dim() - 2)
+        sizes[dim], steps[dim - 2] = out, scale or 0.0
+        return _nn._resample(x, sizes, steps, mode, align_corners)
     dtype = tessera.float64 if x.dtype == tessera.float64 else tessera.float32
     places, weights = _nn._resample_taps(x.size(dim), out, scale or 0.0, mode, align_corners, dtype=dtype)
     places = places.to(x.device)
@@ -44,37 +51,6 @@ def _resize(x, dim, out, scale, mode, align_corners):
     for place, weight in zip(places[1:], weights[1:]):
         total = tessera.addcmul(total, x.index_select(dim, place), weight)
     return total
-
-
-def _antialias_matrix(size, out, scale, align_corners, cubic):
-    """Rows of filter weights, the filter stretched when the size shrinks (as Pillow does; cubic with a = -0.5)."""
-    if align_corners:
-        step = (size - 1) / (out - 1) if out > 1 else 0.0
-    else:
-        step = size / out if scale is None else scale
-    reach = (2.0 if cubic else 1.0) * max(step, 1.0)
-    inverse = 1.0 / step if step >= 1.0 else 1.0
-    rows = []
-    for o in range(out):
-        center = step * (o + 0.5)
-        first = max(int(center - reach + 0.5), 0)
-        last = min(int(center + reach + 0.5), size)
-        row = [0.0] * size
-        for i in range(first, last):
-            d = abs((i - center + 0.5) * inverse)
-            if cubic:
-                row[i] = (1.5 * d - 2.5) * d * d + 1 if d < 1 else ((-0.5 * d + 2.5) * d - 4) * d + 2 if d < 2 else 0.0
-            else:
-                row[i] = 1 - d if d < 1 else 0.0
-        total = sum(row)
-        rows.append([w / total for w in row] if total else row)
-    return rows
-
-
-def _resize_antialias(x, dim, out, scale, align_corners, cubic):
-    rows = _antialias_matrix(x.size(dim), out, scale, align_corners, cubic)
-    m = tessera.tensor(rows, dtype=x.dtype, device=x.device)
-    return tessera.matmul(x.transpose(dim, -1), m.t()).transpose(dim, -1)
 
 
 def _target_size(input, size, scale_factor, recompute):
@@ -173,8 +149,8 @@ def interpolate(
         )
     if mode == "area":
         return getattr(tessera.nn.functional, f"adaptive_avg_pool{input.dim() - 2}d")(input, size)
-    kernel_mode = _KERNEL_MODES[mode]
-    if input.is_cpu and input.dtype in _KERNEL_DTYPES and not antialias:
+    kernel_mode = _KERNEL_MODES[mode] + (_ANTIALIAS if antialias else 0)
+    if input.is_cpu and input.dtype in _KERNEL_DTYPES:
         return _nn._resample(input, [*input.shape[:2], *size], [] if steps[0] is None else steps, kernel_mode, align)
     weighted = mode not in ("nearest", "nearest-exact")
     if weighted and input.dtype != tessera.uint8 and input.dtype not in _FLOATS:
@@ -185,9 +161,7 @@ def interpolate(
     x = input.float() if input.dtype in (tessera.uint8, *_HALF) and weighted else input
     for i in range(input.dim() - 1, 1, -1):
         out, step = size[i - 2], steps[i - 2]
-        if antialias:
-            x = _resize_antialias(x, i, out, step, align, mode == "bicubic")
-        elif not weighted or mode == "bicubic" or out != x.size(i) or not (align or step in (None, 1)):
+        if antialias or not weighted or mode == "bicubic" or out != x.size(i) or not (align or step in (None, 1)):
             x = _resize(x, i, out, step, kernel_mode, align)
         if weighted and input.dtype == tessera.uint8:
             x = (x + 0.5).floor_().clamp_(0, 255)
@@ -221,6 +195,7 @@ def upsample_bilinear(input, size=None, scale_factor=None):
 
 # ---- grid_sample -----------------------------------------------------------------------------------------------------
 
+_SAMPLED_BY_OPERATOR = ("cpu",)  # devices that have its kernel
 GRID_SAMPLE_INTERPOLATION_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 GRID_SAMPLE_PADDING_MODES = {"zeros": 0, "border": 1, "reflection": 2}
 
@@ -325,6 +300,14 @@ def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corner
             stacklevel=3,
         )
         align_corners = False
+    if input.device.type in _SAMPLED_BY_OPERATOR:
+        return tessera.grid_sampler(
+            input,
+            grid,
+            GRID_SAMPLE_INTERPOLATION_MODES[mode],
+            GRID_SAMPLE_PADDING_MODES[padding_mode],
+            bool(align_corners),
+        )
     sizes = input.shape[2:]
     n = len(sizes)
     coords = [_pixel(grid[..., n - 1 - d], sizes[d], align_corners) for d in range(n)]

@@ -1,4 +1,4 @@
-#include "nn/cpu/resample.h"
+#include "nn/cpu/resample/resample.h"
 
 #include <gtest/gtest.h>
 
@@ -27,6 +27,25 @@ std::vector<std::pair<int64_t, double>> parts(const ResampleGeometry& g, int d, 
   const auto inside = [&](double i) { return std::clamp<int64_t>(static_cast<int64_t>(i), 0, in - 1); };
   if (g.mode == ResampleMode::kNearest) return {{inside(std::floor(o * step)), 1}};
   if (g.mode == ResampleMode::kNearestExact) return {{inside(std::floor((o + 0.5) * step)), 1}};
+  if (g.mode == ResampleMode::kLinearAntialias || g.mode == ResampleMode::kCubicAntialias) {
+    // A filter as wide as the inputs that an output stands for.
+    const double by = g.align_corners ? (out > 1 ? static_cast<double>(in - 1) / (out - 1) : 0) : step,
+                 width = std::max(by, 1.0), center = by * (o + 0.5), a = -0.5;
+    const double reach = g.mode == ResampleMode::kLinearAntialias ? width : 2 * width;
+    std::vector<std::pair<int64_t, double>> r;
+    double total = 0;
+    for (int64_t i = std::max<int64_t>(static_cast<int64_t>(center - reach + 0.5), 0);
+         i < std::min<int64_t>(static_cast<int64_t>(center + reach + 0.5), in); ++i) {
+      const double x = std::abs(i + 0.5 - center) / width;
+      double w = std::max(1 - x, 0.0);
+      if (g.mode == ResampleMode::kCubicAntialias)
+        w = x <= 1 ? ((a + 2) * x - (a + 3)) * x * x + 1 : x <= 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+      r.push_back({i, w});
+      total += w;
+    }
+    for (auto& part : r) part.second /= total;
+    return r;
+  }
   double at = g.align_corners ? (out > 1 ? o * static_cast<double>(in - 1) / (out - 1) : 0) : (o + 0.5) * step - 0.5;
   if (g.mode == ResampleMode::kLinear) {
     at = std::max(at, 0.0);
@@ -85,12 +104,13 @@ TEST(ResampleTest, AllModesAgainstTheDefinition) {
                               {1, 1, 1, 1, 4, 17},  {4, 6, 33, 4, 3, 66},   {1, 20, 200, 1, 41, 9}};
   for (const auto& s : sizes)
     for (const ResampleMode mode :
-         {ResampleMode::kNearest, ResampleMode::kNearestExact, ResampleMode::kLinear, ResampleMode::kCubic})
+         {ResampleMode::kNearest, ResampleMode::kNearestExact, ResampleMode::kLinear, ResampleMode::kCubic,
+          ResampleMode::kLinearAntialias, ResampleMode::kCubicAntialias})
       for (const bool align : {false, true}) {
         const ResampleGeometry g{mode, align, 3, {s[0], s[1], s[2]}, {s[3], s[4], s[5]}, {}};
         SCOPED_TRACE(testing::Message() << "mode " << static_cast<int>(mode) << " align " << align << " of " << s[0]
                                         << "x" << s[1] << "x" << s[2] << " to " << s[3] << "x" << s[4] << "x" << s[5]);
-        if (mode == ResampleMode::kCubic && s[0] != s[3]) continue;
+        if ((mode == ResampleMode::kCubic || mode >= ResampleMode::kLinearAntialias) && s[0] != s[3]) continue;
         check<double>(g, 1e-10);
         // Positions in float fall on the other side of an integer now and then, where nearest has a jump.
         if (mode >= ResampleMode::kLinear) check<float>(g, 2e-3);

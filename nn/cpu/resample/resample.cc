@@ -1,11 +1,12 @@
-// Resizing: the places and weights along each dimension are computed once; lines of the input are resized along the
-// width into a ring of lines, from which whole lines of the output are summed; volumes are resized slice by slice and
-// then summed along the depth.
-#include "nn/cpu/resample.h"
+// Resizing: the places and weights along each dimension are computed once. Where the height grows, lines of the input
+// are resized along the width into a ring of lines, from which whole lines of the output are summed; where it shrinks,
+// lines of the input are summed first. Volumes are resized slice by slice and then summed along the depth.
+#include "nn/cpu/resample/resample.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "tensor/core/parallel.h"
@@ -15,7 +16,7 @@
 #include "tensor/cpu/support/simd.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "nn/cpu/resample.cc"
+#define HWY_TARGET_INCLUDE "nn/cpu/resample/resample.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
@@ -23,7 +24,6 @@
 #define TESSERA_RESAMPLE_TAPS_
 namespace tessera::cpu::internal {
 
-constexpr int kMaxTaps = 4;
 constexpr int64_t kPad = 32;  // elements that a vector may read behind a line
 
 // One dimension: tap k of output o is input index[k * stride + o], times weight[k * stride + o]. Both are defined up to
@@ -177,21 +177,49 @@ void cubic_weights(A t, A* w) {
   w[3] = far(2 - t);
 }
 
+bool is_antialias(ResampleMode mode) {
+  return mode == ResampleMode::kLinearAntialias || mode == ResampleMode::kCubicAntialias;
+}
+
+// Where input positions go by for each output position, and from one to the next.
+double input_step(const ResampleGeometry& g, int64_t in, int64_t out, double step) {
+  const bool nearest = g.mode == ResampleMode::kNearest || g.mode == ResampleMode::kNearestExact;
+  if (g.align_corners && !nearest) return out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0.0;
+  return step != 0 ? step : static_cast<double>(in) / static_cast<double>(out);
+}
+
+// The same with a filter that is as wide as the inputs that an output stands for, as Pillow's: a triangle, or Keys'
+// cubic with a = -0.5. Weights add up to 1.
+int64_t filter_at(const ResampleGeometry& g, int64_t in, int64_t out, double step, int64_t o, std::vector<double>* w) {
+  const bool cubic = g.mode == ResampleMode::kCubicAntialias;
+  const double by = input_step(g, in, out, step), width = std::max(by, 1.0), reach = (cubic ? 2 : 1) * width,
+               center = by * (static_cast<double>(o) + 0.5);
+  const int64_t first = std::max<int64_t>(static_cast<int64_t>(center - reach + 0.5), 0),
+                last = std::min<int64_t>(static_cast<int64_t>(center + reach + 0.5), in);
+  w->clear();
+  double total = 0;
+  for (int64_t i = first; i < last; ++i) {
+    const double d = std::abs((static_cast<double>(i) - center + 0.5) / width);
+    double x = std::max(1 - d, 0.0);
+    if (cubic) x = d < 1 ? (1.5 * d - 2.5) * d * d + 1 : d < 2 ? ((-0.5 * d + 2.5) * d - 4) * d + 2 : 0;
+    w->push_back(x);
+    total += x;
+  }
+  for (double& x : *w) x = total != 0 ? x / total : x;
+  return first;
+}
+
 // The first input position and the weights of output o. Positions are computed in float for float and half dtypes.
 template <class A>
 int64_t taps_at(const ResampleGeometry& g, int64_t in, int64_t out, double step, int64_t o, A* w) {
-  const double ratio = step != 0 ? step : static_cast<double>(in) / static_cast<double>(out);
+  const double by = input_step(g, in, out, step);
   if (g.mode == ResampleMode::kNearest || g.mode == ResampleMode::kNearestExact) {
     const float at = static_cast<float>(o) + (g.mode == ResampleMode::kNearestExact ? 0.5f : 0.0f);
     w[0] = 1;
-    return static_cast<int64_t>(std::floor(at * static_cast<float>(ratio)));
+    return static_cast<int64_t>(std::floor(at * static_cast<float>(by)));
   }
-  A at;
-  if (g.align_corners) {
-    at = static_cast<A>(o) * static_cast<A>(out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0.0);
-  } else {
-    at = (static_cast<A>(o) + A(0.5)) * static_cast<A>(ratio) - A(0.5);
-  }
+  A at = g.align_corners ? static_cast<A>(o) * static_cast<A>(by)
+                         : (static_cast<A>(o) + A(0.5)) * static_cast<A>(by) - A(0.5);
   if (g.mode == ResampleMode::kCubic) {
     const A low = std::floor(at);
     cubic_weights(at - low, w);
@@ -204,25 +232,48 @@ int64_t taps_at(const ResampleGeometry& g, int64_t in, int64_t out, double step,
   return low;
 }
 
+// Makes room for `count` taps and asks fill(output, weights) for the first input of each.
+template <class A, class F>
+void fill_taps(Taps<A>* t, int count, F&& fill) {
+  t->count = count;
+  t->index.resize(count * t->stride);
+  t->weight.resize(count * t->stride);
+  std::vector<A> w(count);
+  for (int64_t o = 0; o < t->stride; ++o) {
+    const int64_t first = fill(std::min(o, t->out - 1), w.data());
+    for (int k = 0; k < count; ++k) {
+      t->index[k * t->stride + o] = static_cast<int32_t>(std::clamp<int64_t>(first + k, 0, t->in - 1));
+      t->weight[k * t->stride + o] = w[k];
+    }
+  }
+}
+
 template <class A>
 Taps<A> make_taps(const ResampleGeometry& g, int dim) {
   Taps<A> t;
   t.in = g.in[dim];
   t.out = g.out[dim];
   t.stride = (t.out + kPad - 1) / kPad * kPad;
-  t.count = resample_taps(g.mode);
-  t.identity =
-      t.in == t.out && g.mode != ResampleMode::kCubic && (g.align_corners || g.step[dim] == 0 || g.step[dim] == 1);
-  t.index.resize(t.count * t.stride);
-  t.weight.resize(t.count * t.stride);
-  for (int64_t o = 0; o < t.stride; ++o) {
-    A w[kMaxTaps];
-    const int64_t first = taps_at(g, t.in, t.out, g.step[dim], std::min(o, t.out - 1), w);
-    for (int k = 0; k < t.count; ++k) {
-      t.index[k * t.stride + o] = static_cast<int32_t>(std::clamp<int64_t>(first + k, 0, t.in - 1));
-      t.weight[k * t.stride + o] = w[k];
-    }
+  t.identity = t.in == t.out && g.mode != ResampleMode::kCubic && g.mode != ResampleMode::kCubicAntialias &&
+               (g.align_corners || g.step[dim] == 0 || g.step[dim] == 1);
+  if (!is_antialias(g.mode)) {
+    const int count = g.mode == ResampleMode::kCubic ? 4 : g.mode == ResampleMode::kLinear ? 2 : 1;
+    fill_taps(&t, count, [&](int64_t o, A* w) { return taps_at(g, t.in, t.out, g.step[dim], o, w); });
+    return t;
   }
+  // All outputs get as many taps as the one that has most.
+  std::vector<std::vector<double>> weights(t.out);
+  std::vector<int64_t> first(t.out);
+  size_t most = 1;
+  for (int64_t o = 0; o < t.out; ++o) {
+    first[o] = filter_at(g, t.in, t.out, g.step[dim], o, &weights[o]);
+    most = std::max(most, weights[o].size());
+  }
+  fill_taps(&t, static_cast<int>(most), [&](int64_t o, A* w) {
+    std::fill_n(w, most, A(0));
+    std::ranges::copy(weights[o], w);
+    return first[o];
+  });
   return t;
 }
 
@@ -243,49 +294,120 @@ const A* line_at(DType dtype, const void* at, int64_t n, A* scratch, bool padded
   return scratch;
 }
 
+// The lines of a slice that rows of the output are summed from: neighbours, made when they are first asked for and kept
+// in a ring.
+template <class A, class F>
+class LineRing {
+ public:
+  LineRing(int count, int64_t length, F make)
+      : count_(count),
+        length_(length),
+        make_(make),
+        memory_(count * length),
+        present_(count),
+        source_(count),
+        weights_(count) {
+    std::fill_n(present_.get(), count, int64_t{-1});
+  }
+  const A* const* sources(const Taps<A>& t, int64_t o) const {
+    for (int k = 0; k < count_; ++k) {
+      const int64_t i = t.indices(k)[o], slot = i % count_;
+      source_[k] = make_(i, memory_.get() + slot * length_, std::exchange(present_[slot], i) == i);
+    }
+    return source_.get();
+  }
+  const A* weights(const Taps<A>& t, int64_t o) const {
+    for (int k = 0; k < count_; ++k) weights_[k] = t.weights(k)[o];
+    return weights_.get();
+  }
+
+ private:
+  int count_;
+  int64_t length_;
+  F make_;  // (input line, memory, whether it is there already) -> where it is
+  ScratchArray<A> memory_;
+  ScratchArray<int64_t> present_;
+  ScratchArray<const A*> source_;
+  ScratchArray<A> weights_;
+};
+
+// Where the rows of a slice come from and go to.
+struct SliceRows {
+  DType dtype;
+  const char* from;
+  int64_t begin, end;  // of the output
+  DType to_type;
+  char* to;
+};
+
+// Rows of the output from lines of the input that were summed.
+template <class A>
+void shrink_rows(const Axes<A>& axes, const SliceRows& s) {
+  const Taps<A>&h = axes.height, &w = axes.width;
+  const int64_t in_row = w.in * item_size(s.dtype), out_row = w.out * item_size(s.to_type);
+  ScratchArray<A> memory(w.in + kPad + w.out);
+  A *const line = memory.get(), *const result = line + w.in + kPad;
+  std::fill_n(line, w.in + kPad, A(0));
+  const bool direct = s.dtype == DTypeOf<A>::value;
+  const auto make = [&](int64_t i, A* at, bool there) -> const A* {
+    if (direct) return reinterpret_cast<const A*>(s.from + i * in_row);
+    if (!there) convert(DTypeOf<A>::value, at, s.dtype, s.from + i * in_row, w.in);
+    return at;
+  };
+  const LineRing<A, decltype(make)> ring(h.count, direct ? 0 : w.in, make);
+  for (int64_t o = s.begin; o < s.end; ++o) {
+    char* const target = s.to + (o - s.begin) * out_row;
+    sum_lines(h.count, ring.sources(h, o), ring.weights(h, o), w.in, line);
+    A* const row = s.to_type == DTypeOf<A>::value ? reinterpret_cast<A*>(target) : result;
+    if (w.identity)
+      std::memcpy(row, line, static_cast<size_t>(w.out) * sizeof(A));
+    else
+      resize_line(w, line, row);
+    if (row == result) convert(s.to_type, target, DTypeOf<A>::value, result, w.out);
+  }
+}
+
+// Rows of the output as sums of lines that were resized.
+template <class A>
+void grow_rows(const Axes<A>& axes, const SliceRows& s) {
+  const Taps<A>&h = axes.height, &w = axes.width;
+  const int64_t in_row = w.in * item_size(s.dtype), out_row = w.out * item_size(s.to_type);
+  ScratchArray<A> memory(w.in + kPad + w.out + kPad);
+  A *const line = memory.get(), *const sum = line + w.in + kPad;
+  std::fill_n(line + w.in, kPad, A(0));
+  const auto make = [&](int64_t i, A* at, bool there) -> const A* {
+    const char* const from = s.from + i * in_row;
+    if (w.identity && s.dtype == DTypeOf<A>::value) return reinterpret_cast<const A*>(from);
+    if (there) return at;
+    if (w.identity)
+      convert(DTypeOf<A>::value, at, s.dtype, from, w.in);
+    else
+      resize_line(w, line_at(s.dtype, from, w.in, line, true), at);
+    return at;
+  };
+  const LineRing<A, decltype(make)> ring(h.count, w.out + kPad, make);
+  for (int64_t o = s.begin; o < s.end; ++o) {
+    char* const target = s.to + (o - s.begin) * out_row;
+    A* const direct = s.to_type == DTypeOf<A>::value ? reinterpret_cast<A*>(target) : sum;
+    const A* const* const sources = ring.sources(h, o);
+    const A* result = direct;
+    if (h.count == 1 || h.identity) {
+      result = sources[0];
+      if (direct != sum) std::memcpy(direct, result, static_cast<size_t>(w.out) * sizeof(A));
+    } else {
+      sum_lines(h.count, sources, ring.weights(h, o), w.out, direct);
+    }
+    if (direct == sum) convert(s.to_type, target, DTypeOf<A>::value, result, w.out);
+  }
+}
+
 // The rows [begin, end) of a resized slice, to `to` (of dtype to_type).
 template <class A>
 void resize_rows(const Axes<A>& axes, DType dtype, const char* slice, int64_t begin, int64_t end, DType to_type,
                  char* to) {
-  const Taps<A>&h = axes.height, &w = axes.width;
-  const int64_t in_row = w.in * item_size(dtype), out_row = w.out * item_size(to_type), ring = w.out + kPad;
-  ScratchArray<A> memory(w.in + kPad + (h.count + 1) * ring);
-  A *const line = memory.get(), *const sum = line + w.in + kPad, *const rows = sum + ring;
-  std::fill(line + w.in, line + w.in + kPad, A(0));
-  int64_t present[kMaxTaps] = {-1, -1, -1, -1};
-  const A* source[kMaxTaps];
-  // Input row i resized along the width, in its place of the ring: the taps of a row are neighbours.
-  const auto resized = [&](int64_t i) -> const A* {
-    const char* const at = slice + i * in_row;
-    if (w.identity && dtype == DTypeOf<A>::value) return reinterpret_cast<const A*>(at);
-    const int64_t slot = i % h.count;
-    A* const row = rows + slot * ring;
-    if (present[slot] == i) return row;
-    present[slot] = i;
-    if (w.identity) {
-      convert(DTypeOf<A>::value, row, dtype, at, w.in);
-    } else {
-      resize_line(w, line_at(dtype, at, w.in, line, true), row);
-    }
-    return row;
-  };
-  for (int64_t o = begin; o < end; ++o) {
-    char* const target = to + (o - begin) * out_row;
-    A* const direct = to_type == DTypeOf<A>::value ? reinterpret_cast<A*>(target) : sum;
-    A weights[kMaxTaps];
-    for (int k = 0; k < h.count; ++k) {
-      source[k] = resized(h.indices(k)[o]);
-      weights[k] = h.weights(k)[o];
-    }
-    const A* result = direct;
-    if (h.count == 1 || h.identity) {
-      result = source[0];
-      if (direct != sum) std::memcpy(direct, result, static_cast<size_t>(w.out) * sizeof(A));
-    } else {
-      sum_lines(h.count, source, weights, w.out, direct);
-    }
-    if (direct == sum) convert(to_type, target, DTypeOf<A>::value, result, w.out);
-  }
+  const Taps<A>& h = axes.height;
+  const SliceRows s{dtype, slice, begin, end, to_type, to};
+  h.count > 1 && h.out < h.in ? shrink_rows(axes, s) : grow_rows(axes, s);
 }
 
 template <class A>
@@ -307,21 +429,20 @@ void forward(DType dtype, const ResampleGeometry& g, const char* x, char* y) {
   }
   const Taps<A>& d = axes.depth;
   parallel_for(g.planes, std::max<int64_t>(1, kGrain / (d.out * out_slice)), [&](int64_t begin, int64_t end) {
-    ScratchArray<A> slices(d.in * out_slice), sum(out_slice);
+    ScratchArray<A> slices(d.in * out_slice), sum(out_slice), weights(d.count);
+    ScratchArray<const A*> source(d.count);
     for (int64_t p = begin; p < end; ++p) {
       for (int64_t i = 0; i < d.in; ++i)
         resize_rows(axes, dtype, x + (p * d.in + i) * in_slice, 0, axes.height.out, DTypeOf<A>::value,
                     reinterpret_cast<char*>(slices.get() + i * out_slice));
       for (int64_t o = 0; o < d.out; ++o) {
-        const A* source[kMaxTaps];
-        A weights[kMaxTaps];
         for (int k = 0; k < d.count; ++k) {
           source[k] = slices.get() + d.indices(k)[o] * out_slice;
           weights[k] = d.weights(k)[o];
         }
         const A* result = source[0];
         if (d.count > 1) {
-          sum_lines(d.count, source, weights, out_slice, sum.get());
+          sum_lines(d.count, source.get(), weights.get(), out_slice, sum.get());
           result = sum.get();
         }
         convert(dtype, y + (p * d.out + o) * out_slice * size, DTypeOf<A>::value, result, out_slice);
@@ -417,20 +538,19 @@ bool is_double(DType dtype) {
 
 }  // namespace
 
-int resample_taps(ResampleMode mode) {
-  return mode == ResampleMode::kCubic ? 4 : mode == ResampleMode::kLinear ? 2 : 1;
-}
-
 template <class A>
-void resample_weights(const ResampleGeometry& g, int dim, int64_t* index, A* weight) {
+int resample_weights(const ResampleGeometry& g, int dim, std::vector<int64_t>* index, std::vector<A>* weight) {
   const Taps<A> t = make_taps<A>(g, dim);
   for (int k = 0; k < t.count; ++k) {
-    std::copy_n(t.indices(k), t.out, index + k * t.out);
-    std::copy_n(t.weights(k), t.out, weight + k * t.out);
+    index->insert(index->end(), t.indices(k), t.indices(k) + t.out);
+    weight->insert(weight->end(), t.weights(k), t.weights(k) + t.out);
   }
+  return t.count;
 }
-template void resample_weights<float>(const ResampleGeometry& g, int dim, int64_t* index, float* weight);
-template void resample_weights<double>(const ResampleGeometry& g, int dim, int64_t* index, double* weight);
+template int resample_weights<float>(const ResampleGeometry& g, int dim, std::vector<int64_t>* index,
+                                     std::vector<float>* weight);
+template int resample_weights<double>(const ResampleGeometry& g, int dim, std::vector<int64_t>* index,
+                                      std::vector<double>* weight);
 
 void resample_forward(DType dtype, const ResampleGeometry& g, const void* x, void* y) {
   (is_double(dtype) ? forward<double> : forward<float>)(dtype, g, static_cast<const char*>(x), static_cast<char*>(y));
