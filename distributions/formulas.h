@@ -2,7 +2,7 @@
 #pragma once
 
 #include "distributions/all_ops.h"
-#include "special/special.h"
+#include "special/all_ops.h"
 #include "tensor/ops/api.h"
 
 namespace tessera::autograd::formulas {

@@ -7,6 +7,7 @@
 #include "distributions/cpu/beta_gradient.h"
 #include "distributions/samplers_kernels.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/promotion.h"
 
 namespace tessera::kernels {
 namespace {
@@ -51,12 +52,12 @@ Tensor _dirichlet_grad_kernel(const Tensor& x, const Tensor& alpha, const Tensor
   check_gradient_arguments(x, alpha, total);
   const IntVector shape = broadcast_shapes({&x, &alpha, &total});
   const auto brought = [&](const Tensor& t) {
-    return contiguous(expand(to(to(t, Device(DeviceType::kCPU)), DType::kFloat64), shape));
+    return contiguous(expand(to(t, Device(DeviceType::kCPU), DType::kFloat64), shape));
   };
   const Tensor at = brought(x), a = brought(alpha), sum = brought(total), r = empty_like(at);
   cpu::beta_gradient(r.numel(), r.data_ptr<double>(), at.data_ptr<double>(), a.data_ptr<double>(),
                      sum.data_ptr<double>());
-  return to(to(r, x.dtype()), x.device());
+  return to(r, x.device(), x.dtype());
 }
 
 bool _dist_all_within_kernel(const Tensor& self, double low, double high, int64_t kind) {

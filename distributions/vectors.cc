@@ -5,6 +5,7 @@
 #include "distributions/all_ops.h"
 #include "linalg/all_ops.h"
 #include "tensor/ops/api.h"
+#include "tensor/ops/promotion.h"
 
 namespace tessera::kernels {
 namespace {

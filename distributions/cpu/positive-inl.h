@@ -90,6 +90,14 @@ struct BetaLogProb {
     return Outside(d, outside, hn::Sub(powers, shift));
   }
 };
+// A number's part of a Dirichlet density.
+template <class D>
+struct DirichletTerms {
+  using V = hn::Vec<D>;
+  V power, shift;
+  HWY_INLINE void Set(D d, V a) { power = hn::Sub(a, hn::Set(d, 1.0)), shift = LogGamma(d, a); }
+  HWY_INLINE V operator()(D d, V x) const { return hn::Sub(Weighted(d, power, LogOf(d, x)), shift); }
+};
 template <class D>
 struct KumaraswamyLogProb {
   using V = hn::Vec<D>;
@@ -237,6 +245,7 @@ HWY_AFTER_NAMESPACE();
   X(gamma_log_prob, GammaLogProb, 1, 2, DOUBLE) \
   X(inverse_gamma_log_prob, InverseGammaLogProb, 1, 2, DOUBLE) \
   X(beta_log_prob, BetaLogProb, 1, 2, DOUBLE) \
+  X(dirichlet_terms, DirichletTerms, 1, 1, DOUBLE) \
   X(kumaraswamy_log_prob, KumaraswamyLogProb, 1, 2, DOUBLE) \
   X(fisher_snedecor_log_prob, FisherSnedecorLogProb, 1, 2, DOUBLE) \
   X(pareto_log_prob, ParetoLogProb, 1, 2, DOUBLE) \
