@@ -20,6 +20,12 @@ Tensor near_and_far(const Tensor& x, double limit, Series series, Plain plain) {
   return where(near, series(masked_fill(x, logical_not(near), 0)), plain(masked_fill(x, near, 1)));
 }
 
+const IntVector kLast{-1};
+// How each Dirichlet number moves with its concentration before all are scaled to the sum 1 again.
+Tensor own_movement(const Tensor& concentration, const Tensor& sample) {
+  return _dirichlet_grad(sample, concentration, expand_as(sum(concentration, kLast, true), concentration));
+}
+
 }  // namespace
 
 Tensor log_logistic(const Tensor& x) { return neg(logaddexp(neg(x), zeros_like(x))); }
@@ -105,9 +111,11 @@ Tensor beta_kl_q_slope(const Tensor& p, const Tensor& p_other, const Tensor& q, 
 }
 
 Tensor sample_dirichlet_backward(const Tensor& grad, const Tensor& concentration, const Tensor& sample) {
-  const IntVector last{-1};
-  const Tensor total = expand_as(sum(concentration, last, true), concentration);
-  return _dirichlet_grad(sample, concentration, total) * (grad - sum(sample * grad, last, true));
+  return own_movement(concentration, sample) * (grad - sum(sample * grad, kLast, true));
+}
+Tensor sample_dirichlet_forward(const Tensor& tangent, const Tensor& concentration, const Tensor& sample) {
+  const Tensor moved = own_movement(concentration, sample) * tangent;
+  return moved - sample * sum(moved, kLast, true);
 }
 
 }  // namespace tessera::autograd::formulas

@@ -41,5 +41,6 @@ Tensor beta_kl_q_slope(const Tensor& p, const Tensor& p_other, const Tensor& q, 
 
 // Each number moves alone with its own concentration, and all are scaled to the sum 1 again.
 Tensor sample_dirichlet_backward(const Tensor& grad, const Tensor& concentration, const Tensor& sample);
+Tensor sample_dirichlet_forward(const Tensor& tangent, const Tensor& concentration, const Tensor& sample);
 
 }  // namespace tessera::autograd::formulas

@@ -36,7 +36,11 @@ Tensor squared_length(const Tensor& scale_tril, const Tensor& difference) {
 }
 Tensor log_diagonal_sum(const Tensor& scale_tril) { return last_sum(log(diagonal(scale_tril, 0, -2, -1))); }
 
+void check_real(const Tensor& x, const char* what) {
+  TESSERA_CHECK(!x.is_complex(), what, ": expected real numbers, but got ", type_name_of(x.dtype()));
+}
 void check_vectors(const Tensor& loc, const Tensor& scale_tril, const char* what) {
+  check_real(loc, what);
   TESSERA_CHECK(loc.dim() >= 1 && scale_tril.dim() >= 2, what,
                 ": expected loc with at least one dimension and scale_tril with at least two, but got ", loc.dim(),
                 " and ", scale_tril.dim());
@@ -46,6 +50,7 @@ void check_vectors(const Tensor& loc, const Tensor& scale_tril, const char* what
                 scale_tril.sizes()[d - 1]);
 }
 void check_last(const Tensor& x, const char* what) {
+  check_real(x, what);
   TESSERA_CHECK(x.dim() >= 1, what, ": expected at least one dimension, over which the distribution goes, but got none");
 }
 
