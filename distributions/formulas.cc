@@ -71,7 +71,10 @@ Tensor pareto_stretch(const Tensor& value, const Tensor& loc, const Tensor& scal
 Tensor pareto_depth(const Tensor& value, const Tensor& loc, const Tensor& scale, const Tensor& concentration) {
   const Tensor z = (value - loc) / scale, t = concentration * z;
   return z * near_and_far(
-                 t, 0.01, [](const Tensor& x) { return polynomial(x, {1, -1. / 2, 1. / 3, -1. / 4, 1. / 5, -1. / 6, 1. / 7, -1. / 8}); },
+                 t, 0.01,
+                 [](const Tensor& x) {
+                   return polynomial(x, {1, -1. / 2, 1. / 3, -1. / 4, 1. / 5, -1. / 6, 1. / 7, -1. / 8});
+                 },
                  [](const Tensor& x) { return log1p(x) / x; });
 }
 // z^2 times (1 / (1 + t) - log(1 + t) / t) / t.

@@ -23,8 +23,8 @@ Tensor fisher_value_slope(const Tensor& value, const Tensor& df1, const Tensor& 
 Tensor fisher_df1_slope(const Tensor& value, const Tensor& df1, const Tensor& df2);
 Tensor fisher_df2_slope(const Tensor& value, const Tensor& df1, const Tensor& df2);
 
-// Of a generalised Pareto number: scale (1 + t), t = concentration (value - loc) / scale; log(1 + t) / concentration, the
-// number of the exponential distribution at the same place; and how that moves with the concentration.
+// Of a generalised Pareto number: scale (1 + t), t = concentration (value - loc) / scale; log(1 + t) / concentration,
+// the number of the exponential distribution at the same place; and how that moves with the concentration.
 Tensor pareto_stretch(const Tensor& value, const Tensor& loc, const Tensor& scale, const Tensor& concentration);
 Tensor pareto_depth(const Tensor& value, const Tensor& loc, const Tensor& scale, const Tensor& concentration);
 Tensor pareto_depth_slope(const Tensor& value, const Tensor& loc, const Tensor& scale, const Tensor& concentration);

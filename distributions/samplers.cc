@@ -70,7 +70,8 @@ bool _dist_all_within_kernel(const Tensor& self, double low, double high, int64_
       const double v = static_cast<double>(x[i]);
       good &= (low_open ? v > low : v >= low) & (high_open ? v < high : v <= high);
     }
-    for (int64_t i = 0; good && whole && i < n; ++i) good = std::floor(static_cast<double>(x[i])) == static_cast<double>(x[i]);
+    for (int64_t i = 0; good && whole && i < n; ++i)
+      good = std::floor(static_cast<double>(x[i])) == static_cast<double>(x[i]);
     return good;
   };
   if (self.device().type == DeviceType::kCPU && self.is_contiguous()) {

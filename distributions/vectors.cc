@@ -14,8 +14,8 @@ const IntVector kLast{-1};
 
 Tensor last_sum(const Tensor& x) { return sum(x, kLast); }
 
-// |scale_tril^-1 difference|^2 for difference (..., n) and scale_tril (..., n, n): dimensions of the former before those
-// of the latter are columns of one system, so that no matrix is repeated.
+// |scale_tril^-1 difference|^2 for difference (..., n) and scale_tril (..., n, n): dimensions of the former before
+// those of the latter are columns of one system, so that no matrix is repeated.
 Tensor squared_length(const Tensor& scale_tril, const Tensor& difference) {
   const size_t shared = static_cast<size_t>(scale_tril.dim() - 2);
   IntVector sizes = to_vector(difference.sizes());
@@ -51,7 +51,8 @@ void check_vectors(const Tensor& loc, const Tensor& scale_tril, const char* what
 }
 void check_last(const Tensor& x, const char* what) {
   check_real(x, what);
-  TESSERA_CHECK(x.dim() >= 1, what, ": expected at least one dimension, over which the distribution goes, but got none");
+  TESSERA_CHECK(x.dim() >= 1, what,
+                ": expected at least one dimension, over which the distribution goes, but got none");
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ Dual operator/(Dual x, Dual y) {
 }
 Dual operator+(Dual x, Dual y) { return {x.value + y.value, x.slope + y.slope}; }
 
-// The continued fraction of a B(a, b) I_x(a, b) / (x^a (1 - x)^b) (NIST DLMF 8.17.22), x below its mean, by the method of
-// Lentz.
+// The continued fraction of a B(a, b) I_x(a, b) / (x^a (1 - x)^b) (NIST DLMF 8.17.22), x below its mean, by the method
+// of Lentz.
 Dual fraction(Dual a, Dual b, double x) {
   const auto kept = [](Dual d) { return std::fabs(d.value) < 1e-290 ? Dual{1e-290, 0} : d; };
   const Dual one{1, 0}, sum = a + b;

@@ -54,9 +54,7 @@ template <class D>
 struct ContinuousBernoulliCdf {
   using V = hn::Vec<D>;
   V logits, minus, whole;  // -|l|, 1 - e^-|l|
-  HWY_INLINE void Set(D d, V l) {
-    logits = l, minus = hn::Neg(hn::Abs(l)), whole = hn::Neg(Expm1Of(d, minus));
-  }
+  HWY_INLINE void Set(D d, V l) { logits = l, minus = hn::Neg(hn::Abs(l)), whole = hn::Neg(Expm1Of(d, minus)); }
   HWY_INLINE V operator()(D d, V x) const {
     const V zero = hn::Zero(d), one = hn::Set(d, 1.0), inside = hn::Max(zero, hn::Min(one, x));
     V r = hn::Div(hn::Neg(Expm1Of(d, hn::Mul(minus, inside))), whole);
@@ -66,18 +64,32 @@ struct ContinuousBernoulliCdf {
     return hn::IfThenElse(hn::Eq(x, x), r, x);
   }
 };
+// log(1 + p (e^l - 1)) / l for positive l; for others that of -l and 1 - p, from the other end, where it would cancel.
 template <class D>
 struct ContinuousBernoulliIcdf {
   using V = hn::Vec<D>;
-  V logits, minus, less;  // -|l|, e^-|l| - 1
-  HWY_INLINE void Set(D d, V l) { logits = l, minus = hn::Neg(hn::Abs(l)), less = Expm1Of(d, minus); }
+  V logits, size, grown, shrunk;  // |l|, e^|l| - 1, e^-|l| - 1
+  HWY_INLINE void Set(D d, V l) {
+    logits = l, size = hn::Abs(l);
+    grown = Expm1Of(d, size), shrunk = Expm1Of(d, hn::Neg(size));
+  }
+  HWY_INLINE V OfPositive(D d, V p) const {
+    V log = Log1pOf(d, hn::Mul(p, grown));
+    const auto large = hn::Gt(size, hn::Set(d, 700.0));
+    if (HWY_UNLIKELY(!hn::AllFalse(d, large))) {
+      const V far = hn::Max(hn::Zero(d), hn::Add(size, LogOf(d, p)));  // 1 and what the other part adds are nothing
+      log = hn::IfThenElse(large, far, log);
+    }
+    return hn::Div(log, size);
+  }
   HWY_INLINE V operator()(D d, V p) const {
-    const V zero = hn::Zero(d), one = hn::Set(d, 1.0);
-    const auto positive = hn::Gt(logits, zero);
-    const V part = hn::IfThenElse(positive, hn::Sub(one, p), p);
-    const V y = hn::Div(Log1pOf(d, hn::Mul(part, less)), minus), r = hn::IfThenElse(positive, hn::Sub(one, y), y);
+    const V zero = hn::Zero(d), one = hn::Set(d, 1.0), rest = hn::Sub(one, p);
+    const auto positive = hn::Gt(logits, zero), low = hn::Lt(p, rest);
+    const V near = hn::Div(Log1pOf(d, hn::Mul(p, shrunk)), hn::Neg(size));
+    const V end = OfPositive(d, hn::IfThenElse(positive, p, rest));
+    const V r = hn::IfThenElse(positive, end, hn::IfThenElse(low, near, hn::Sub(one, end)));
     const auto inside = hn::And(hn::Ge(p, zero), hn::Le(p, one));
-    return hn::IfThenElse(inside, hn::IfThenElse(hn::Eq(less, zero), p, r), hn::NaN(d));
+    return hn::IfThenElse(inside, hn::IfThenElse(hn::Eq(size, zero), p, r), hn::NaN(d));
   }
 };
 template <class D>
@@ -133,7 +145,7 @@ struct PoissonLogProb {
   HWY_INLINE V operator()(D d, V x) const {
     const V zero = hn::Zero(d);
     V r = hn::Sub(Weighted(d, x, log_rate), hn::Add(rate, LogGamma(d, hn::Add(x, hn::Set(d, 1.0)))));
-    const auto large = hn::And(hn::Gt(x, hn::Set(d, kLarge)), hn::Gt(rate, zero));
+    const auto large = hn::And(hn::Gt(x, hn::Set(d, kLarge)), NearMode(d, x, rate));
     if (HWY_UNLIKELY(!hn::AllFalse(d, large))) {
       const V y = hn::IfThenElse(large, x, hn::Set(d, 1.0)), log = LogOf(d, y);
       const V shift = hn::Add(hn::MulAdd(hn::Set(d, 0.5), log, hn::Set(d, kHalfLogTwoPi)), StirlingRest(d, y, log));

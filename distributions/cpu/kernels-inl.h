@@ -1,9 +1,9 @@
 // How the formulas of the distributions become block kernels. Included inside foreach_target.h's passes.
 //
 // A formula is a class template over the tag of its vectors: Set(d, parameters...) computes what depends on the
-// parameters alone, the call operator the result for a value; what has no value (entropies, divergences) has an operator
-// without. The loop calls Set where parameters change, so that one distribution, broadcast over many values, has its
-// logarithms and gamma functions computed once a block.
+// parameters alone, the call operator the result for a value; what has no value (entropies, divergences) has an
+// operator without. The loop calls Set where parameters change, so that one distribution, broadcast over many values,
+// has its logarithms and gamma functions computed once a block.
 #if defined(TESSERA_DISTRIBUTIONS_CPU_KERNELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_DISTRIBUTIONS_CPU_KERNELS_INL_H_
 #undef TESSERA_DISTRIBUTIONS_CPU_KERNELS_INL_H_
@@ -100,18 +100,18 @@ HWY_AFTER_NAMESPACE();
 #ifndef TESSERA_DISTRIBUTION_KERNELS
 #define TESSERA_TAG_SINGLE hn::ScalableTag<float>
 #define TESSERA_TAG_DOUBLE distributions::ForFloat<hn::ScalableTag<double>>
-#define TESSERA_DISTRIBUTION_KERNELS(name, Name, kValues, kParams, kHow)                                              \
-  void Name##F32(TESSERA_KERNEL_PARAMETERS) {                                                                         \
-    using D = TESSERA_TAG_##kHow;                                                                                     \
-    distributions::FormulaLoop<float, D, distributions::Name<D>, kValues, kParams>(TESSERA_KERNEL_ARGUMENTS);         \
-  }                                                                                                                   \
-  void Name##F64(TESSERA_KERNEL_PARAMETERS) {                                                                         \
-    using D = hn::ScalableTag<double>;                                                                                \
-    distributions::FormulaLoop<double, D, distributions::Name<D>, kValues, kParams>(TESSERA_KERNEL_ARGUMENTS);        \
+#define TESSERA_DISTRIBUTION_KERNELS(name, Name, kValues, kParams, kHow)                                       \
+  void Name##F32(TESSERA_KERNEL_PARAMETERS) {                                                                  \
+    using D = TESSERA_TAG_##kHow;                                                                              \
+    distributions::FormulaLoop<float, D, distributions::Name<D>, kValues, kParams>(TESSERA_KERNEL_ARGUMENTS);  \
+  }                                                                                                            \
+  void Name##F64(TESSERA_KERNEL_PARAMETERS) {                                                                  \
+    using D = hn::ScalableTag<double>;                                                                         \
+    distributions::FormulaLoop<double, D, distributions::Name<D>, kValues, kParams>(TESSERA_KERNEL_ARGUMENTS); \
   }
 #define TESSERA_DISTRIBUTION_CHOICE(name, Name, kValues, kParams, kHow) TESSERA_CHOOSE(Name, 0, 0)
-#define TESSERA_DISTRIBUTION_CONSTANT(name, Name, kValues, kParams, kHow)                             \
-  constinit const PointwiseOp dist_##name =                                                           \
+#define TESSERA_DISTRIBUTION_CONSTANT(name, Name, kValues, kParams, kHow) \
+  constinit const PointwiseOp dist_##name =                               \
       OpBuilder<kValues + kParams>("_dist_" #name).floats(Name##F32, Name##F64).int_to_float();
 #define TESSERA_DISTRIBUTION_CONSTANTS(kOps) \
   namespace tessera::cpu {                   \

@@ -96,7 +96,7 @@ struct UniformLogProb {
   HWY_INLINE void Set(D d, V from, V to) { low = from, high = to, r = hn::Neg(LogOf(d, hn::Sub(to, from))); }
   HWY_INLINE V operator()(D d, V x) const {
     const V known = hn::IfThenElse(hn::Eq(x, x), r, x);
-    return Outside(d, hn::Or(hn::Lt(x, low), hn::Ge(x, high)), known);
+    return hn::IfThenElse(hn::Eq(r, r), Outside(d, hn::Or(hn::Lt(x, low), hn::Ge(x, high)), known), r);
   }
 };
 
@@ -214,7 +214,7 @@ HWY_AFTER_NAMESPACE();
   X(laplace_log_prob, LaplaceLogProb, 1, 2, SINGLE) \
   X(cauchy_log_prob, CauchyLogProb, 1, 2, DOUBLE) \
   X(half_cauchy_log_prob, HalfCauchyLogProb, 1, 1, DOUBLE) \
-  X(gumbel_log_prob, GumbelLogProb, 1, 2, SINGLE) \
+  X(gumbel_log_prob, GumbelLogProb, 1, 2, DOUBLE) \
   X(uniform_log_prob, UniformLogProb, 1, 2, SINGLE) \
   X(student_t_log_prob, StudentTLogProb, 1, 3, DOUBLE) \
   X(von_mises_log_prob, VonMisesLogProb, 1, 2, DOUBLE) \

@@ -127,9 +127,7 @@ struct BetaKl : Measure<D> {
 template <class D>
 struct ExponentialKl : Measure<D> {
   using V = hn::Vec<D>;
-  HWY_INLINE void Set(D d, V p, V q) {
-    this->r = hn::Neg(LogMinus(d, hn::Div(q, p), hn::Div(hn::Sub(q, p), p)));
-  }
+  HWY_INLINE void Set(D d, V p, V q) { this->r = hn::Neg(LogMinus(d, hn::Div(q, p), hn::Div(hn::Sub(q, p), p))); }
 };
 template <class D>
 struct PoissonKl : Measure<D> {
@@ -145,8 +143,10 @@ struct BernoulliKl : Measure<D> {
   HWY_INLINE void Set(D d, V p, V q) {
     const V one = hn::Set(d, 1.0), e = ExpOf(d, hn::Neg(hn::Abs(p))), tail = hn::Div(e, hn::Add(one, e));
     const auto positive = hn::Gt(p, hn::Zero(d));
-    const V yes = hn::IfThenElse(positive, hn::Sub(one, tail), tail), no = hn::IfThenElse(positive, tail, hn::Sub(one, tail));
-    const V gained = hn::Sub(Softplus(d, hn::Neg(q)), Softplus(d, hn::Neg(p))), lost = hn::Sub(Softplus(d, q), Softplus(d, p));
+    const V yes = hn::IfThenElse(positive, hn::Sub(one, tail), tail),
+            no = hn::IfThenElse(positive, tail, hn::Sub(one, tail));
+    const V gained = hn::Sub(Softplus(d, hn::Neg(q)), Softplus(d, hn::Neg(p))),
+            lost = hn::Sub(Softplus(d, q), Softplus(d, p));
     const V zero = hn::Zero(d);
     this->r = hn::Add(hn::IfThenZeroElse(hn::Eq(yes, zero), hn::Mul(yes, gained)),
                       hn::IfThenZeroElse(hn::Eq(no, zero), hn::Mul(no, lost)));

@@ -16,8 +16,8 @@ namespace HWY_NAMESPACE {
 namespace distributions {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Formulas are computed in double; those that need no more in float. A tag of vectors of doubles says that the result is
-// rounded to float: errors of 1e-9 are small.
+// Formulas are computed in double; those that need no more in float. A tag of vectors of doubles says that the result
+// is rounded to float: errors of 1e-9 are small.
 template <class D>
 struct ForFloat : D {};
 template <class D>
@@ -108,7 +108,8 @@ HWY_INLINE V LogOnePlusSquare(D d, V z) {
 // terms are one.
 template <class D, class V>
 HWY_NOINLINE V LogMinus(D d, V q, V m) {
-  constexpr double kC[] = {1.0 / 3, 1.0 / 5, 1.0 / 7, 1.0 / 9, 1.0 / 11, 1.0 / 13, 1.0 / 15, 1.0 / 17, 1.0 / 19, 1.0 / 21, 1.0 / 23};
+  constexpr double kC[] = {1.0 / 3,  1.0 / 5,  1.0 / 7,  1.0 / 9,  1.0 / 11, 1.0 / 13,
+                           1.0 / 15, 1.0 / 17, 1.0 / 19, 1.0 / 21, 1.0 / 23};
   const auto near = hn::Lt(hn::Abs(m), hn::Set(d, 0.25));
   V r = hn::Sub(LogOf(d, q), m);
   if (!hn::AllFalse(d, near)) {
@@ -116,6 +117,12 @@ HWY_NOINLINE V LogMinus(D d, V q, V m) {
     r = hn::IfThenElse(near, hn::MulSub(cube, math::Polynomial(d, z, kC), hn::Mul(m, t)), r);
   }
   return hn::IfThenElse(hn::Eq(q, hn::Inf(d)), MinusInf(d), r);
+}
+// Whether x / a is so near 1 that the logarithms of a density cancel there.
+template <class D, class V>
+HWY_INLINE auto NearMode(D d, V a, V x) {
+  const V ratio = hn::Div(x, a);
+  return hn::And(hn::Gt(ratio, hn::Set(d, 1e-3)), hn::Lt(ratio, hn::Set(d, 1e3)));
 }
 // a log(x / a) - (x - a), the exponent of gamma and Poisson numbers, which loses no digits where x is near a.
 template <class D, class V>
@@ -150,10 +157,9 @@ HWY_NOINLINE V LogBeta(D d, V a, V b) {
   const V log_low = LogOf(d, low), log_high = LogOf(d, high), log_sum = LogOf(d, sum);
   V log_part = hn::Sub(log_low, log_sum);
   if (!hn::AllTrue(d, hn::Lt(low, one))) log_part = hn::IfThenElse(hn::Lt(low, one), log_part, LogOf(d, part));
-  const V rests = hn::Sub(hn::Add(StirlingRest(d, low, log_low), StirlingRest(d, high, log_high)),
-                          StirlingRest(d, sum, log_sum));
-  const V powers = hn::MulAdd(hn::Sub(low, half), log_part,
-                              hn::Mul(hn::Sub(high, half), Log1pOf(d, hn::Neg(part))));
+  const V rests =
+      hn::Sub(hn::Add(StirlingRest(d, low, log_low), StirlingRest(d, high, log_high)), StirlingRest(d, sum, log_sum));
+  const V powers = hn::MulAdd(hn::Sub(low, half), log_part, hn::Mul(hn::Sub(high, half), Log1pOf(d, hn::Neg(part))));
   const V r = hn::Add(hn::Add(powers, hn::NegMulAdd(half, log_sum, rests)), hn::Set(d, kHalfLogTwoPi));
   // Max and Min lose a nan.
   return hn::Add(r, hn::IfThenZeroElse(hn::Eq(a, a), a));

@@ -63,7 +63,7 @@ struct GammaFamily {
     const V zero = hn::Zero(d), log = LogOf(d, x), y = kInverse ? hn::Div(rate, x) : hn::Mul(rate, x);
     V r = hn::Add(Weighted(d, power, log), hn::Sub(shift, y));
     if (HWY_UNLIKELY(some_large)) {
-      const auto stable = hn::And(hn::Gt(concentration, hn::Set(d, kLarge)), hn::Gt(x, zero));
+      const auto stable = hn::And(hn::Gt(concentration, hn::Set(d, kLarge)), NearMode(d, concentration, y));
       r = hn::IfThenElse(stable, hn::Sub(hn::Add(PowerTerm(d, concentration, y), half), log), r);
     }
     auto outside = BeyondPositive(d, x);
@@ -180,8 +180,8 @@ struct WeibullIcdf {
   }
 };
 
-// log(1 + k y) / k, the quantile of the exponential distribution that a generalised Pareto number y stands for; y itself
-// where k y is nothing.
+// log(1 + k y) / k, the quantile of the exponential distribution that a generalised Pareto number y stands for; y
+// itself where k y is nothing.
 template <class D>
 struct GeneralizedPareto {
   using V = hn::Vec<D>;
@@ -205,7 +205,7 @@ struct GeneralizedParetoLogProb : GeneralizedPareto<D> {
   }
   HWY_INLINE V operator()(D d, V x) const {
     const V zero = hn::Zero(d), minus_one = hn::Set(d, -1.0), y = this->Standard(x), t = hn::Mul(this->k, y);
-    const V depth = this->Depth(d, y), r = hn::NegMulAdd(this->k, depth, hn::Neg(hn::Add(depth, log_scale)));
+    const V power = hn::Sub(minus_one, this->k), r = hn::Sub(Weighted(d, power, this->Depth(d, y)), log_scale);
     const auto beyond = hn::Or(hn::Lt(y, zero), hn::Or(hn::Lt(t, minus_one), hn::Eq(y, hn::Inf(d))));
     return Outside(d, beyond, r);
   }

@@ -44,9 +44,9 @@ DISTRIBUTIONS = {
         Given(value=floats(4, 3), loc=floats(2, 1, 3), scale_tril=lower(3, 3)).through(**triangle("scale_tril")),
     ],
     "_dist_multivariate_normal_kl": [
-        Given(
-            p_loc=floats(2, 3), p_scale_tril=lower(2, 3, 3), q_loc=floats(3), q_scale_tril=lower(3, 3)
-        ).through(**triangle("p_scale_tril"), **triangle("q_scale_tril"))
+        Given(p_loc=floats(2, 3), p_scale_tril=lower(2, 3, 3), q_loc=floats(3), q_scale_tril=lower(3, 3)).through(
+            **triangle("p_scale_tril"), **triangle("q_scale_tril")
+        )
     ],
     "_sample_dirichlet": [Given(self=floats(2, 3, low=1.2, high=2.5))],
     "_dirichlet_grad": [Given(x=floats(2, 3, low=0.2, high=0.8), alpha=_above, total=_counts)],
