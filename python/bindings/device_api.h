@@ -36,7 +36,7 @@ using EngineTables =
 // What the capsule "tessera._C._device_api" points to. The library's copy of the core is not this one: it works below
 // the Tensor and reaches the core through this alone.
 struct DeviceApi {
-  static constexpr int kVersion = 4;
+  static constexpr int kVersion = 5;
   int version;
   EngineTables engines;
   DeviceTable* (*device)(DeviceType t);

@@ -3,6 +3,7 @@
 #include <array>
 #include <type_traits>
 
+#include "distributions/cpu/ops.h"
 #include "nn/cpu/ops.h"
 #include "python/bindings/autograd/autograd.h"
 #include "python/bindings/device_api.h"

@@ -2,6 +2,7 @@
 #include "python/bindings/cuda/module.h"
 
 #include "python/bindings/device_api.h"
+#include "distributions/cuda/pointwise_engines.h"
 #include "fft/cuda/engines.h"
 #include "foreach/cuda/foreach.h"
 #include "nn/cuda/attention_engines.h"
@@ -47,6 +48,7 @@ PyObject* py_connect(PyObject*, PyObject* args) {
     constexpr DeviceType kType = DeviceType::kCUDA;
     if (!cuda::connect(*api->device(kType), *api->hooks(kType), api->default_generator)) return PyBool_FromLong(0);
     std::apply([](auto... table) { (cuda::connect(*table(kType)), ...); }, api->engines);
+    cuda::add_distribution_pointwise_tables();
     cuda::add_nn_pointwise_tables();
     cuda::add_special_pointwise_tables();
     return PyBool_FromLong(1);

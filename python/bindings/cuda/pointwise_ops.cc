@@ -1,4 +1,5 @@
 // The elementwise ops as this shared object names them: stand-ins for the core's constants, which it cannot see.
+#include "distributions/cpu/ops.h"
 #include "nn/cpu/ops.h"
 #include "python/bindings/cuda/module.h"
 #include "special/cpu/ops.h"

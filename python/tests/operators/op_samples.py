@@ -9,12 +9,13 @@ import re
 import types
 
 import tessera
+from distribution_arguments import DISTRIBUTIONS
 from linalg_arguments import LINALG
 from op_arguments import CONSTRAINTS, DOMAINS, Given, floats, identify
 from op_samples_nn import SAMPLES as NN
 from op_samples_tensor import SAMPLES as TENSOR
 
-SAMPLES = {**CONSTRAINTS, **TENSOR, **NN, **LINALG}
+SAMPLES = {**CONSTRAINTS, **TENSOR, **NN, **LINALG, **DISTRIBUTIONS}
 
 # Shapes by name; the first that matches.
 SHAPES = [

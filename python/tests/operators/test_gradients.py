@@ -9,6 +9,7 @@ import collections
 import numpy
 import pytest
 import scipy.special
+import scipy.stats
 import tessera
 from op_arguments import flatten, split_arguments
 from op_derivatives import CASES, DTYPES, FUNCTIONAL, INPLACE, Sample, entries, fits, in_place, samples_of
@@ -91,7 +92,25 @@ def check_standard_gamma(found):
         numpy.testing.assert_allclose(got.numpy(), -by_shape / density, rtol=1e-4)
 
 
-DISTRIBUTIONS = {"_standard_gamma": check_standard_gamma}
+def check_sample_dirichlet(found):
+    """Two numbers of a Dirichlet distribution share 1, and the first is a beta number: its place in the distribution
+    function stays where its own concentration moves.
+    """
+    for sample in found:
+        assert all(g is not None for g in gradients(sample, sample.leaves, create_graph=False))
+    tessera.manual_seed(0)
+    concentrations = (tessera.rand(40, 2, dtype=tessera.float64) * 3 + 0.3).requires_grad_()
+    x = tessera._sample_dirichlet(concentrations)
+    (got,) = tessera.autograd.grad(x[:, 0].sum(), concentrations)
+    (a, b), x, step = concentrations.detach().numpy().T, x[:, 0].detach().numpy(), 1e-6
+    cdf, density = scipy.special.betainc, scipy.stats.beta.pdf(x, a, b)
+    by_first = (cdf(a + step, b, x) - cdf(a - step, b, x)) / (2 * step)
+    by_second = (cdf(a, b + step, x) - cdf(a, b - step, x)) / (2 * step)
+    expected = -numpy.stack([by_first / density, by_second / density], axis=1)
+    numpy.testing.assert_allclose(got.numpy(), expected, rtol=1e-5, atol=1e-8)
+
+
+DISTRIBUTIONS = {"_standard_gamma": check_standard_gamma, "_sample_dirichlet": check_sample_dirichlet}
 
 
 @pytest.mark.parametrize(("entry", "kind"), CASES, ids=[f"{e.name}-{kind}" for e, kind in CASES])

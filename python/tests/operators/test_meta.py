@@ -36,6 +36,7 @@ from tessera._ops import FunctionSchema, ops
 # Shape or result is made of values: what a call on Meta raises.
 VALUE_DEPENDENT = dict.fromkeys(
     [
+        "_dist_all_within",
         "_local_scalar_dense",
         "_unique2",
         "argwhere",
