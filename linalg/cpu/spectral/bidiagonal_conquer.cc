@@ -35,7 +35,7 @@ class Conquest {
   bool run() {
     if (left_) std::fill_n(left_, n_ * n_, R{0});
     std::fill_n(right_, n_ * width_, R{0});
-    for (int64_t i = 0; i < n_; ++i) largest_ = std::max({largest_, std::abs(d_[i]), i + 1 < n_ ? std::abs(e_[i]) : 0});
+    largest_ = drop_nothings(d_, e_, n_);
     if (largest_ == 0) {
       if (!is_narrow_)
         for (int64_t i = 0; i < n_; ++i) left_[i * (n_ + 1)] = right_[i * (n_ + 1)] = 1;
@@ -178,9 +178,9 @@ class Conquest {
 
   static bool solve(const Joint& j, R* coefficients, std::vector<double>& values, bool with_left, bool with_right) {
     const int64_t n = static_cast<int64_t>(j.kept.size());
-    ScratchArray<double> memory(6 * n + 2);
-    double *const poles = memory.get(), *const weights = poles + n + 1, *const ends = weights + n + 1,
-                  *const origin = ends + n, *const offset = origin + n, *const exact = offset + n;
+    ScratchArray<double> memory(6 * n);
+    double *const poles = memory.get(), *const weights = poles + n, *const ends = weights + n, *const origin = ends + n,
+                  *const offset = origin + n, *const exact = offset + n;
     double total = 0;
     for (int64_t i = 0; i < n; ++i) {
       poles[i] = j.d[j.kept[i]];
@@ -188,9 +188,7 @@ class Conquest {
       weights[i] = ends[i] * ends[i];
       total += weights[i];
     }
-    poles[n] = std::sqrt(poles[n - 1] * poles[n - 1] + 2 * total);
-    weights[n] = 0;
-    const Secular secular{n, true, poles, weights};
+    const Secular secular{n, true, poles, weights, total};
     const SecularRoots roots{origin, offset};
     std::vector<char> good((n + kRoots - 1) / kRoots);
     parallel_for(n, kRoots,
@@ -261,62 +259,14 @@ class Conquest {
 
 }  // namespace
 
-namespace {
-
-// Whether each of n dense rows has the length 1, which nan has not.
-template <class R>
-bool are_units(const R* rows, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    double sum = 0;
-    for (int64_t j = 0; j < n; ++j) sum += static_cast<double>(rows[i * n + j]) * static_cast<double>(rows[i * n + j]);
-    if (!(std::abs(sum - 1) < 1e-3)) return false;
-  }
-  return true;
-}
-
-// By implicit QR, which is slower.
-template <class R>
-bool vectors_by_qr(double* d, double* e, int64_t n, R* left, R* right) {
-  for (R* rows : {left, right}) {
-    std::fill_n(rows, n * n, R{0});
-    for (int64_t i = 0; i < n; ++i) rows[i * (n + 1)] = 1;
-  }
-  if (!bidiagonal_qr<R>(d, e, n, 0, left, n, n, right, n, n)) return false;
-  std::vector<int64_t> order(n);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [d](int64_t i, int64_t j) { return d[i] > d[j]; });
-  const std::vector<double> values(d, d + n);
-  for (int64_t i = 0; i < n; ++i) d[i] = values[order[i]];
-  for (R* rows : {left, right}) {
-    const std::vector<R> unsorted(rows, rows + n * n);
-    for (int64_t i = 0; i < n; ++i) std::copy_n(unsorted.data() + order[i] * n, n, rows + i * n);
-  }
-  return true;
-}
-
-}  // namespace
-
 template <class R>
 bool bidiagonal_vectors(double* d, double* e, int64_t n, R* left, R* right) {
-  if (n == 0) return true;
-  const std::vector<double> given_d(d, d + n), given_e(e, e + n - 1);
-  if (Conquest<R>(d, e, n, left, right).run() && are_units(left, n) && are_units(right, n)) return true;
-  // Numbers near the square root of the smallest can leave vectors that are none.
-  std::copy(given_d.begin(), given_d.end(), d);
-  std::copy(given_e.begin(), given_e.end(), e);
-  return vectors_by_qr(d, e, n, left, right);
+  return n == 0 || Conquest<R>(d, e, n, left, right).run();
 }
 template <class R>
 bool bidiagonal_values(double* d, double* e, int64_t n) {
   constexpr int64_t kSmall = 40;  // up to here QR is faster
-  if (n > kSmall) {
-    const std::vector<double> given_d(d, d + n), given_e(e, e + n - 1);
-    if (Conquest<R>(d, e, n, nullptr, nullptr).run() &&
-        std::all_of(d, d + n, [](double x) { return std::isfinite(x); }))
-      return true;
-    std::copy(given_d.begin(), given_d.end(), d);
-    std::copy(given_e.begin(), given_e.end(), e);
-  }
+  if (n > kSmall) return Conquest<R>(d, e, n, nullptr, nullptr).run();
   if (!bidiagonal_qr<R>(d, e, n, 0, nullptr, 0, 0, nullptr, 0, 0)) return false;
   std::sort(d, d + n, std::greater<>());
   return true;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "linalg/cpu/spectral/vectors.h"
@@ -70,6 +71,19 @@ class RowJoin {
   int64_t stride_, left_, right_;
   R* room_;
 };
+
+// The largest of the diagonals d (n) and e (n - 1). Those beside which squares, and quotients of those, could underflow
+// become 0: they are far below a rounding of the largest.
+inline double drop_nothings(double* d, double* e, int64_t n) {
+  constexpr double kNothing = 1e-60;
+  double largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max({largest, std::abs(d[i]), i + 1 < n ? std::abs(e[i]) : 0});
+  for (int64_t i = 0; i < n; ++i) {
+    if (std::abs(d[i]) < kNothing * largest) d[i] = 0;
+    if (i + 1 < n && std::abs(e[i]) < kNothing * largest) e[i] = 0;
+  }
+  return largest;
+}
 
 // How a problem of n is cut in two until its parts are small: the parts of each level, from the smallest on. Part i of
 // a level is made of the parts 2 i and 2 i + 1 of the level before.

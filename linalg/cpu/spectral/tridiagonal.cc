@@ -139,11 +139,15 @@ double shift_of(double a, double b, double c) {
 template <class R>
 bool tridiagonal_qr(double* d, double* e, int64_t n, R* rows, int64_t stride, int64_t width) {
   const double eps = std::numeric_limits<R>::epsilon() / 2;
+  double largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max({largest, std::abs(d[i]), i + 1 < n ? std::abs(e[i]) : 0});
+  // Small numbers keep their digits, unless that takes too long.
+  double nothing = 1e-290;
   const auto small = [&](int64_t i) {
-    return !(std::abs(e[i]) > eps * (std::abs(d[i]) + std::abs(d[i + 1])) && std::abs(e[i]) > 1e-290);
+    return !(std::abs(e[i]) > eps * (std::abs(d[i]) + std::abs(d[i + 1])) && std::abs(e[i]) > nothing);
   };
   Rotations turns(n);
-  int64_t left = 40 * n;
+  int64_t left = 60 * n;
   bool is_reversed = false;
   int64_t block_begin = -1, block_end = -1;
   for (int64_t end = n - 1; end > 0;) {
@@ -155,6 +159,7 @@ bool tridiagonal_qr(double* d, double* e, int64_t n, R* rows, int64_t stride, in
     while (begin > 0 && !small(begin - 1)) --begin;
     if (begin > 0) e[begin - 1] = 0;
     if (--left < 0) return false;
+    if (left < 40 * n) nothing = std::max(nothing, eps * largest);
     const int64_t count = end - begin + 1;
     // Larger numbers first: a block that grows downwards is turned round, in steps as in what they do to rows. The
     // decision is kept as long as the block is the same.

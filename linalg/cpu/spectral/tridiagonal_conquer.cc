@@ -31,6 +31,7 @@ class Conquest {
 
   bool run() {
     std::fill_n(rows_, n_ * width_, R{0});
+    drop_nothings(d_, e_, n_);
     const Halves halves(n_, kLeaf, 0);
     const auto& leaves = halves.levels.front();
     // Each cut takes what joins the halves out of the two numbers beside it.
@@ -114,7 +115,7 @@ class Conquest {
                       const std::vector<int64_t>& sorted, std::vector<uint8_t>& part, std::vector<int64_t>& kept,
                       std::vector<int64_t>& others) {
     double largest = 0;
-    for (size_t i = 0; i < z.size(); ++i) largest = std::max({largest, std::abs(d[i]), std::abs(z[i])});
+    for (size_t i = 0; i < z.size(); ++i) largest = std::max({largest, std::abs(d[i]), rho * std::abs(z[i])});
     const double tolerance = 4 * static_cast<double>(std::numeric_limits<R>::epsilon()) * largest;
     int64_t last = -1;  // the pole before, which may still be rotated away
     for (int64_t i : sorted) {
@@ -148,10 +149,9 @@ class Conquest {
                     const std::vector<int64_t>& kept, const std::vector<uint8_t>& part,
                     const std::vector<int64_t>& others, R* coefficients, std::vector<double>& values) {
     const int64_t n = static_cast<int64_t>(kept.size());
-    ScratchArray<double> memory(7 * n + 2);
-    double *const poles = memory.get(), *const weights = poles + n + 1, *const ends = weights + n + 1,
-                  *const origin = ends + n, *const offset = origin + n, *const ordered = offset + n,
-                  *const exact = ordered + n;
+    ScratchArray<double> memory(7 * n);
+    double *const poles = memory.get(), *const weights = poles + n, *const ends = weights + n, *const origin = ends + n,
+                  *const offset = origin + n, *const ordered = offset + n, *const exact = ordered + n;
     double total = 0;
     for (int64_t i = 0; i < n; ++i) {
       poles[i] = d[kept[i]];
@@ -159,9 +159,7 @@ class Conquest {
       weights[i] = rho * ends[i] * ends[i];
       total += weights[i];
     }
-    poles[n] = poles[n - 1] + 2 * total;
-    weights[n] = 0;
-    const Secular secular{n, false, poles, weights};
+    const Secular secular{n, false, poles, weights, total};
     const SecularRoots roots{origin, offset};
     std::vector<char> good((n + kRoots - 1) / kRoots);
     parallel_for(n, kRoots,
