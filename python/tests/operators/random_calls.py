@@ -251,7 +251,9 @@ class MatrixMaker(Maker):
             return tessera.rand(batch if rng.random() < 0.5 else ())
         elif name in self.BESIDE and rng.random() < 0.8:
             width = rng.choice((0, 1, 2, 5, 33))
-            return self.arranged(self.noise(rng.choice(((*batch, rows, width), (*batch, width, columns), (*batch, rows)))))
+            return self.arranged(
+                self.noise(rng.choice(((*batch, rows, width), (*batch, width, columns), (*batch, rows))))
+            )
         return self.arranged(self.matrix((*batch, rows, columns)))
 
     def arranged(self, t):
