@@ -99,7 +99,7 @@ struct Lanes<std::complex<R>> {
 template <class T>
 struct LaneMatrix {
   using L = Lanes<T>;
-  using R = real_of<T>;
+  using R = Real<T>;
   static constexpr int64_t kStep = L::kParts * L::kCount;
   R* data;
   int64_t cols;
@@ -192,7 +192,7 @@ Group<const T> reading(Group<T> g) {
 // Numbers of lanes, as integers to memory.
 template <class T>
 void store_numbers(typename Lanes<T>::V v, int64_t count, int32_t* to, int64_t step) {
-  real_of<T> numbers[Lanes<T>::kCount];
+  Real<T> numbers[Lanes<T>::kCount];
   hn::StoreU(v, typename Lanes<T>::D(), numbers);
   for (int64_t i = 0; i < count; ++i) to[i * step] = static_cast<int32_t>(numbers[i]);
 }
@@ -203,7 +203,7 @@ class Divisor {
  public:
   using L = Lanes<T>;
   explicit HWY_INLINE Divisor(L by) : by_(by), inverse_(L::set(1).over(by)) {
-    using Limits = std::numeric_limits<real_of<T>>;
+    using Limits = std::numeric_limits<Real<T>>;
     const typename L::D d;
     const auto size = by.size();
     by_inverse_ = hn::AllTrue(
@@ -224,10 +224,10 @@ HWY_INLINE void exchange_rows(const LaneMatrix<T>& a, int64_t k, int64_t first, 
   const typename L::D d;
   for (int64_t i = first; i < rows; ++i) {
     if (i == k) continue;
-    const auto here = hn::Eq(chosen, hn::Set(d, static_cast<real_of<T>>(i)));
+    const auto here = hn::Eq(chosen, hn::Set(d, static_cast<Real<T>>(i)));
     if (hn::AllFalse(d, here)) continue;
-    real_of<T>* const x = a.at(k, 0);
-    real_of<T>* const y = a.at(i, 0);
+    Real<T>* const x = a.at(k, 0);
+    Real<T>* const y = a.at(i, 0);
     for (int64_t j = 0; j < a.cols * LaneMatrix<T>::kStep; j += L::kCount) {
       const auto p = hn::LoadU(d, x + j), q = hn::LoadU(d, y + j);
       hn::StoreU(hn::IfThenElse(here, q, p), d, x + j);
@@ -347,7 +347,7 @@ template <class T, class F>
 void factor_columns_of_lanes(const LaneMatrix<T>& a, int64_t m, int64_t first, int64_t last, typename Lanes<T>::V& info,
                              const F& each) {
   using L = Lanes<T>;
-  using R = real_of<T>;
+  using R = Real<T>;
   const typename L::D d;
   for (int64_t k = first; k < last; ++k) {
     auto most = hn::Set(d, R{-1}), chosen = hn::Set(d, static_cast<R>(k));
@@ -394,7 +394,7 @@ typename Lanes<T>::V factor_lanes(const LaneMatrix<T>& a, int64_t m, const F& ea
 template <class T>
 void small_lu(int64_t count, int64_t m, int64_t n, Group<T> a, int32_t* pivots, int32_t* info) {
   const Scratch memory(LaneMatrix<T>::bytes(m, n));
-  const LaneMatrix<T> w{memory.as<real_of<T>>(), n};
+  const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   w.load(count, m, reading(a));
   const int64_t size = std::min(m, n);
   const typename Lanes<T>::D d;
@@ -409,7 +409,7 @@ template <class T>
 void small_inverse(int64_t count, int64_t n, Group<T> a, int32_t* info) {
   using L = Lanes<T>;
   const Scratch memory(2 * LaneMatrix<T>::bytes(n, n));
-  const LaneMatrix<T> w{memory.as<real_of<T>>(), n};
+  const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), n};
   w.load(count, n, reading(a));
   for (int64_t i = 0; i < n; ++i)
@@ -425,7 +425,7 @@ void small_inverse(int64_t count, int64_t n, Group<T> a, int32_t* info) {
 template <class T>
 void small_cholesky(int64_t count, int64_t n, Group<T> a, int32_t* info) {
   using L = Lanes<T>;
-  using R = real_of<T>;
+  using R = Real<T>;
   const typename L::D d;
   const Scratch memory(LaneMatrix<T>::bytes(n, n));
   const LaneMatrix<T> w{memory.as<R>(), n};
@@ -465,7 +465,7 @@ void conjugate(const LaneMatrix<T>& w, int64_t rows) {
 template <class T>
 void small_solve(int64_t count, int64_t n, int64_t width, Group<const T> a, TriangularForm form, Group<T> b) {
   const Scratch memory(LaneMatrix<T>::bytes(n, n + width));
-  const LaneMatrix<T> w{memory.as<real_of<T>>(), n};
+  const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), width};
   w.load(count, n, a);
   if (form.conj) conjugate(w, n);
@@ -482,9 +482,9 @@ void small_solve(int64_t count, int64_t n, int64_t width, Group<const T> a, Tria
 // Rows of x as row pivots[k] (from 1) of each matrix says.
 template <class T>
 void exchange_by(const LaneMatrix<T>& x, int64_t count, int64_t n, const int32_t* pivots, int64_t k) {
-  real_of<T> chosen[Lanes<T>::kCount];
+  Real<T> chosen[Lanes<T>::kCount];
   for (int64_t lane = 0; lane < Lanes<T>::kCount; ++lane)
-    chosen[lane] = static_cast<real_of<T>>(pivots[std::min(lane, count - 1) * n + k] - 1);
+    chosen[lane] = static_cast<Real<T>>(pivots[std::min(lane, count - 1) * n + k] - 1);
   exchange_rows(x, k, 0, n, hn::LoadU(typename Lanes<T>::D(), chosen));
 }
 
@@ -492,7 +492,7 @@ template <class T>
 void small_lu_solve(int64_t count, int64_t n, int64_t width, Group<const T> lu, const int32_t* pivots, SystemForm form,
                     Group<T> b) {
   const Scratch memory(LaneMatrix<T>::bytes(n, n + width));
-  const LaneMatrix<T> w{memory.as<real_of<T>>(), n};
+  const LaneMatrix<T> w{memory.as<Real<T>>(), n};
   const LaneMatrix<T> x{w.at(n, 0), width};
   if (form.transposed) std::swap(lu.row, lu.col);
   w.load(count, n, lu);
