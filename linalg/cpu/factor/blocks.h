@@ -87,6 +87,7 @@ void for_groups(int64_t count, int64_t rows, int64_t cols, F&& f) {
     for (int64_t g = begin; g < end; ++g) f(g * lanes, std::min(lanes, count - g * lanes));
   });
 }
+
 // Error unless `count` pivots (negative ones, too, if there are blocks of two) are numbers of one of `rows` rows.
 inline void check_pivots(const char* name, const int32_t* pivots, int64_t count, int64_t rows, bool in_blocks) {
   for (int64_t i = 0; i < count; ++i) {
