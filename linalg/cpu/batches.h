@@ -7,6 +7,9 @@
 #include "linalg/cpu/numbers.h"
 #include "tensor/core/parallel.h"
 
+// Before loops over registers: what these index is in memory unless they are unrolled.
+#define TESSERA_UNROLL _Pragma("GCC unroll 16")
+
 namespace tessera::cpu::numbers {
 
 // A matrix in memory; strides in elements.
@@ -65,6 +68,30 @@ void for_matrices(int64_t count, double operations, F&& fn) {
   parallel_for(count, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) fn(i);
   });
+}
+
+// Small matrices go by groups, one in each of the `lanes` of vectors, where there are many.
+inline bool goes_by_groups(int64_t lanes, int64_t count, int64_t rows, int64_t cols) {
+  return std::max(rows, cols) <= 64 && 2 * count >= lanes;
+}
+// Calls f(first, count) for groups of `lanes` of them.
+template <class F>
+void for_groups(int64_t lanes, int64_t count, int64_t rows, int64_t cols, F&& f) {
+  const int64_t groups = (count + lanes - 1) / lanes, elements = std::max<int64_t>(rows * cols, 1);
+  const int64_t grain = std::max<int64_t>(1, 50000 / (elements * (32 + std::min(rows, cols))));
+  parallel_for(groups, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g) f(g * lanes, std::min(lanes, count - g * lanes));
+  });
+}
+// Where the matrices of a group are: element (i, j) of matrix b at data + b step + i row + j col.
+template <class T>
+struct Group {
+  T* data;
+  int64_t step, row, col;
+};
+template <class T>
+Group<T> group_of(const MatrixBatch& m, int64_t first) {
+  return {matrix_of<T>(m, first).data, m.batch_stride, m.row_stride, m.col_stride};
 }
 
 }  // namespace tessera::cpu::numbers

@@ -9,9 +9,6 @@
 #include "tensor/cpu/support/scratch.h"
 #include "tensor/cpu/support/simd_move.h"
 
-// Before loops over registers: what these index is in memory unless they are unrolled.
-#define TESSERA_UNROLL _Pragma("GCC unroll 16")
-
 namespace tessera::cpu::factor {
 
 using internal::Scratch;
@@ -29,16 +26,6 @@ void subtract_product(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix
 
 // The size of blocks that kernels work on at once; larger problems are cut, and products put them together.
 inline constexpr int64_t kBlock = 64;
-// Matrices of up to this size are worked on in groups, one in each lane of vectors, where there are many.
-inline constexpr int64_t kSmall = 64;
-
-// Where the matrices of a group are: element (i, j) of matrix b at data + b step + i row + j col.
-template <class T>
-struct Group {
-  T* data;
-  int64_t step, row, col;
-};
-
 template <class T>
 struct BlockKernels {
   // LU of m x n (m >= n), columns next to each other at distance ld; pivots count from 0, in the block; info as
@@ -75,17 +62,12 @@ const BlockKernels<T>& block_kernels();
 // Whether so many matrices of that size go through the kernels for small ones.
 template <class T>
 bool is_lockstep(int64_t count, int64_t rows, int64_t cols) {
-  return std::max(rows, cols) <= kSmall && 2 * count >= block_kernels<T>().lanes();
+  return goes_by_groups(block_kernels<T>().lanes(), count, rows, cols);
 }
 // Calls f(first, count) for groups of `lanes` of them.
 template <class T, class F>
 void for_groups(int64_t count, int64_t rows, int64_t cols, F&& f) {
-  const int64_t lanes = block_kernels<T>().lanes(), groups = (count + lanes - 1) / lanes;
-  const int64_t elements = std::max<int64_t>(rows * cols, 1);
-  const int64_t grain = std::max<int64_t>(1, 50000 / (elements * (32 + std::min(rows, cols))));
-  parallel_for(groups, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t g = begin; g < end; ++g) f(g * lanes, std::min(lanes, count - g * lanes));
-  });
+  numbers::for_groups(block_kernels<T>().lanes(), count, rows, cols, f);
 }
 
 // Error unless `count` pivots (negative ones, too, if there are blocks of two) are numbers of one of `rows` rows.

@@ -55,9 +55,7 @@ void run_cholesky(DType dtype, const MatrixBatch& a, bool upper, int32_t* info) 
   visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, n, n)) {
       for_groups<T>(a.count, n, n, [&](int64_t first, int64_t count) {
-        block_kernels<T>().small_cholesky(
-            count, n, {matrix_of<T>(lower, first).data, lower.batch_stride, lower.row_stride, lower.col_stride},
-            info + first);
+        block_kernels<T>().small_cholesky(count, n, group_of<T>(lower, first), info + first);
       });
       return;
     }

@@ -154,9 +154,7 @@ void run_lu_factor(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* 
   visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, m, n)) {
       for_groups<T>(a.count, m, n, [&](int64_t first, int64_t count) {
-        block_kernels<T>().small_lu(count, m, n,
-                                    {matrix_of<T>(a, first).data, a.batch_stride, a.row_stride, a.col_stride},
-                                    pivots + first * size, info + first);
+        block_kernels<T>().small_lu(count, m, n, group_of<T>(a, first), pivots + first * size, info + first);
       });
       return;
     }
@@ -237,8 +235,7 @@ void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info) {
   visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, n, n)) {
       for_groups<T>(a.count, n, 2 * n, [&](int64_t first, int64_t count) {
-        block_kernels<T>().small_inverse(
-            count, n, {matrix_of<T>(a, first).data, a.batch_stride, a.row_stride, a.col_stride}, info + first);
+        block_kernels<T>().small_inverse(count, n, group_of<T>(a, first), info + first);
       });
       return;
     }

@@ -97,9 +97,7 @@ class Conquest {
     return true;
   }
 
-  R* corner(R* rows, const Block& b) const {
-    return rows ? rows + b.begin * (is_narrow_ ? 2 : n_ + 1) : nullptr;
-  }
+  R* corner(R* rows, const Block& b) const { return rows ? rows + b.begin * (is_narrow_ ? 2 : n_ + 1) : nullptr; }
   // The identity for a block of `count` rows.
   void put_ones(R* rows, int64_t count) const {
     if (is_narrow_)
@@ -123,9 +121,8 @@ class Conquest {
   // All roots, on all threads. False where one does not converge.
   static bool find_roots(const Secular& secular, SecularRoots roots) {
     std::vector<char> good((secular.n + kRoots - 1) / kRoots);
-    parallel_for(secular.n, kRoots, [&](int64_t begin, int64_t end) {
-      good[begin / kRoots] = secular_roots(secular, begin, end, roots);
-    });
+    parallel_for(secular.n, kRoots,
+                 [&](int64_t begin, int64_t end) { good[begin / kRoots] = secular_roots(secular, begin, end, roots); });
     return std::find(good.begin(), good.end(), 0) == good.end();
   }
 
