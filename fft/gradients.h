@@ -5,8 +5,8 @@
 
 namespace tessera::autograd::formulas {
 
-// n: size of what was transformed, along the last of dim.
-Tensor fft_r2c_backward(const Tensor& grad, IntList dim, int64_t normalization, bool onesided, const SymInt& n);
+// sizes: of what was transformed.
+Tensor fft_r2c_backward(const Tensor& grad, IntList dim, int64_t normalization, bool onesided, SymIntList sizes);
 Tensor fft_c2r_backward(const Tensor& grad, IntList dim, int64_t normalization);
 
 }  // namespace tessera::autograd::formulas

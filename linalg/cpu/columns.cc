@@ -18,7 +18,6 @@ struct Lanes {
   using R = Real<T>;
   using D = hn::ScalableTag<R>;
   using V = hn::Vec<D>;
-  static constexpr int64_t kParts = kIsComplex<T> ? 2 : 1;  // of a number
 
   static HWY_INLINE int64_t step() { return static_cast<int64_t>(hn::Lanes(D())); }
   static HWY_INLINE V load(const T* x, int64_t i) { return hn::LoadU(D(), reinterpret_cast<const R*>(x) + i); }
@@ -33,7 +32,7 @@ HWY_INLINE void for_vectors(int64_t n, F&& part) {
   using L = Lanes<T>;
   using V = typename L::V;
   using R = typename L::R;
-  const int64_t all = n * L::kParts, step = L::step();
+  const int64_t all = n * kParts<T>, step = L::step();
   int64_t i = 0;
   for (; i + step <= all; i += step)
     part(
@@ -229,11 +228,11 @@ void Reflect(int64_t n, T* x, int64_t ld, const Reflections3<T>* sequences, int6
   using L = Lanes<T>;
   using V = typename L::V;
   constexpr int64_t kVectors = 4;
-  const int64_t wide = kVectors * L::step() / L::kParts, rows = n / wide * wide;
+  const int64_t wide = kVectors * L::step() / kParts<T>, rows = n / wide * wide;
   const auto load = [](const T* from, int64_t at) HWY_ATTR { return L::load(from, at); };
   const auto store = [](V v, T* to, int64_t at) HWY_ATTR { L::store(v, to, at); };
   for (int64_t r = 0; r < rows; r += wide)
-    for (int64_t s = 0; s < count; ++s) reflect_rows<T, kVectors>(r * L::kParts, x, ld, sequences[s], load, store);
+    for (int64_t s = 0; s < count; ++s) reflect_rows<T, kVectors>(r * kParts<T>, x, ld, sequences[s], load, store);
   for_vectors<T>(n - rows, [&](int64_t at, auto some, auto back) HWY_ATTR {
     for (int64_t s = 0; s < count; ++s) reflect_rows<T, 1>(at, x + rows, ld, sequences[s], some, back);
   });

@@ -4,14 +4,12 @@
 #include <random>
 #include <vector>
 
-#include "linalg/cpu/columns.h"
+#include "linalg/cpu/numbers.h"
 #include "linalg/cpu/matrix.h"
 
 namespace tessera::cpu::testing {
 
-using columns::kEps;
-using columns::kIsComplex;
-using columns::Real;
+using namespace numbers;
 
 // In rows.
 template <class T>
@@ -50,7 +48,7 @@ template <class T>
 Dense<T> adjoint(const Dense<T>& a) {
   Dense<T> r(a.cols, a.rows);
   for (int64_t i = 0; i < a.rows; ++i)
-    for (int64_t j = 0; j < a.cols; ++j) r(j, i) = columns::conjugate(a(i, j));
+    for (int64_t j = 0; j < a.cols; ++j) r(j, i) = conjugate(a(i, j));
   return r;
 }
 
@@ -61,7 +59,7 @@ auto product(const Dense<A>& a, const Dense<B>& b) {
   Dense<T> r(a.rows, b.cols);
   for (int64_t i = 0; i < a.rows; ++i)
     for (int64_t k = 0; k < a.cols; ++k)
-      for (int64_t j = 0; j < b.cols; ++j) r(i, j) += columns::times(T(a(i, k)), T(b(k, j)));
+      for (int64_t j = 0; j < b.cols; ++j) r(i, j) += times(T(a(i, k)), T(b(k, j)));
   return r;
 }
 

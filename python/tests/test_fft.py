@@ -163,3 +163,18 @@ def test_windows_with_parameters():
     ):
         with pytest.raises(ValueError):
             call()
+
+
+@pytest.mark.parametrize("transform", ["_fft_r2c", "_fft_c2r"])
+def test_no_dimensions_under_transforms(transform):
+    """A batching rule takes no dimensions for all of them: the derivative must not look for the last of none."""
+    op = getattr(tessera.ops.aten, transform)
+    arguments = ([], 0, True) if transform == "_fft_r2c" else ([], 0, 3)
+    x = tessera.randn(2, 3, 2) if transform == "_fft_r2c" else tessera.randn(2, 3, 2, dtype=tessera.complex64)
+
+    def gradient(t):
+        result, pull = tessera.func.vjp(lambda y: op(y, *arguments), t)
+        return pull(tessera.ones_like(result))[0]
+
+    with pytest.raises(RuntimeError, match="at least one dimension"):
+        tessera.func.vmap(gradient)(x)

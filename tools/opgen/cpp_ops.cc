@@ -1,6 +1,5 @@
 // Op objects, the C++ API, and the kernels that put hand-written functions behind an op's signature.
 #include <algorithm>
-#include <map>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -479,32 +478,6 @@ void ops_header(const Library& library, const Family& family, Files* files) {
                    "}  // namespace tessera\n");
 }
 
-// Operators whose name begins with the Python module that they are in, as functions of a namespace of that name:
-// fft_rfft is fft::rfft, too. A module of another name than the library's lies within it: signal::windows::hann. In the
-// library's header alone, so that its own sources call what they name.
-std::string namespaces(const Library& library) {
-  // The core's and nn's tables name modules of other libraries. A header of another name leaves the namespace to one
-  // that gathers it from several libraries (op_names in tools/bazel/op_library.bzl).
-  if (library.package != library.name || library.header != absl::StrCat(library.name, ".h")) return "";
-  std::map<std::string, std::string> by_module;
-  for (const Family& family : library.families)
-    for (const auto& e : family.entries)
-      for (const OpForm& f : e->forms) {
-        const std::string& module = e->op.python_module();
-        if (module.empty() || !absl::StartsWith(f.cpp_name, module + "_")) continue;
-        absl::StrAppend(&by_module[module], f.form == Form::kFunctional ? doc_comment(*e) : "", "inline ",
-                        return_type(f), " ", f.cpp_name.substr(module.size() + 1), "(", api_params(f, false, true),
-                        ") { return op::", f.id, ".call(", call_args(f, false), "); }\n");
-      }
-  std::string text;
-  for (const auto& [module, functions] : by_module) {
-    const std::string name =
-        absl::StrCat("tessera::", module == library.name ? "" : absl::StrCat(library.name, "::"), module);
-    absl::StrAppend(&text, "\nnamespace ", name, " {\n", functions, "}  // namespace ", name, "\n");
-  }
-  return text;
-}
-
 void kernels_header(const Family& family, Files* files) {
   std::vector<std::string> seen;
   std::string text;
@@ -620,7 +593,7 @@ void generate_ops(const Library& library, Files* files) {
     for (int i = 0; i < library.shards; ++i) ops_source(library, family, i, files);
     absl::StrAppend(&umbrella, "#include \"", library.package, "/", family.name, "_ops.h\"\n");
   }
-  (*files)[library.header] = umbrella + namespaces(library);
+  (*files)[library.header] = std::move(umbrella);
 }
 
 std::string generate_methods(const std::vector<Family>& families) {

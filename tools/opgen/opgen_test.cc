@@ -207,13 +207,7 @@ TEST(Generate, OpsHaveObjectsFunctionsAndKernels) {
                            "factor) { return op::toy_scale_out.call(self, factor, out); }",
                            "IntList dim = internal::int_list<0>(), bool keepdim = false"})
     EXPECT_NE(header.find(part), std::string::npos) << part;
-  const std::string& umbrella = files["toys.h"];
-  for (const char* part :
-       {"#include \"toys/toy_ops.h\"", "namespace tessera::toys::toy {\n",
-        "inline Tensor scale(const Tensor& self, const Scalar& factor) { return op::toy_scale.call(self, factor); }",
-        "}  // namespace tessera::toys::toy"})
-    EXPECT_NE(umbrella.find(part), std::string::npos) << part;
-  EXPECT_EQ(umbrella.find("inline Tensor add("), std::string::npos);
+  EXPECT_NE(files["toys.h"].find("#include \"toys/toy_ops.h\""), std::string::npos);
   const std::string& kernels = files["toy_kernels.h"];
   EXPECT_NE(kernels.find("std::array<OutputSpec, 2> toy_minmax_meta(const Tensor& self, IntList dim, bool keepdim);"),
             std::string::npos);

@@ -7,8 +7,6 @@
 namespace tessera::cpu::testing {
 namespace {
 
-using columns::kDType;
-
 template <class T>
 class Eigen : public ::testing::Test {};
 using Numbers = ::testing::Types<float, double, std::complex<float>, std::complex<double>>;

@@ -174,7 +174,7 @@ void subtract_dots(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, con
 template <class T>
 int64_t find_pivot(int64_t n, const T* x) {
   using W = Wide<T>;
-  using R = real_of<T>;
+  using R = Real<T>;
   const typename W::D d;
   auto most = hn::Set(d, R{-1});
   int64_t i = 0;
@@ -261,7 +261,7 @@ void lu_panel(int64_t m, int64_t n, T* a, int64_t ld, int32_t* pivots, int32_t* 
 template <class T>
 int64_t cholesky_block(int64_t n, T* a, int64_t ld) {
   using W = Wide<T>;
-  using R = real_of<T>;
+  using R = Real<T>;
   for (int64_t k = 0; k < n; ++k) {
     T* const row = a + k * ld;
     const R pivot = real_part(row[k]);

@@ -1,128 +1,31 @@
-// What the factorizations of linalg/cpu are made of: views of matrices, products, and the kernels that work on one
+// What the factorizations of linalg/cpu are made of: products, and the kernels that work on one
 // block or on a group of small matrices.
 #pragma once
 
 #include <algorithm>
-#include <complex>
-#include <cstdint>
-#include <type_traits>
 
+#include "linalg/cpu/batches.h"
 #include "linalg/cpu/factor/factor.h"
-#include "tensor/core/error.h"
-#include "tensor/core/parallel.h"
-#include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/support/scratch.h"
 #include "tensor/cpu/support/simd_move.h"
-
-// Before loops over registers: what these index is in memory unless they are unrolled.
-#define TESSERA_UNROLL _Pragma("GCC unroll 16")
 
 namespace tessera::cpu::factor {
 
 using internal::Scratch;
 using internal::ScratchArray;
 
-template <class T>
-struct RealOf {
-  using type = T;
-};
-template <class R>
-struct RealOf<std::complex<R>> {
-  using type = R;
-};
-template <class T>
-using real_of = typename RealOf<T>::type;
-template <class T>
-inline constexpr bool kIsComplex = !std::is_same_v<T, real_of<T>>;
-
-template <class T>
-T conj_if(T x, bool conj) {
-  if constexpr (kIsComplex<T>)
-    return conj ? std::conj(x) : x;
-  else
-    return x;
-}
-template <class T>
-real_of<T> real_part(T x) {
-  if constexpr (kIsComplex<T>)
-    return x.real();
-  else
-    return x;
-}
-// How pivots are compared: |x|, or |re| + |im|.
-template <class T>
-real_of<T> size_of(T x) {
-  if constexpr (kIsComplex<T>)
-    return std::abs(x.real()) + std::abs(x.imag());
-  else
-    return std::abs(x);
-}
-
-// A window on a matrix in memory.
-template <class T>
-struct View {
-  T* data;
-  int64_t row_stride, col_stride;
-
-  T* at(int64_t i, int64_t j) const { return data + i * row_stride + j * col_stride; }
-  T& operator()(int64_t i, int64_t j) const { return *at(i, j); }
-  View from(int64_t i, int64_t j) const { return {at(i, j), row_stride, col_stride}; }
-  View transposed() const { return {data, col_stride, row_stride}; }
-  View<const T> reading() const { return {data, row_stride, col_stride}; }
-  MatrixRef ref() const { return {const_cast<std::remove_const_t<T>*>(data), row_stride, col_stride}; }
-};
-
-template <class T>
-View<T> view_of(const MatrixBatch& m, int64_t b) {
-  return {static_cast<T*>(m.data) + b * m.batch_stride, m.row_stride, m.col_stride};
-}
-inline MatrixBatch transposed(const MatrixBatch& m) {
-  return {m.data, m.count, m.cols, m.rows, m.col_stride, m.row_stride, m.batch_stride};
-}
+using namespace numbers;
 
 // c -= a b; a: m x k, b: k x n.
 template <class T>
-void subtract_product(int64_t m, int64_t n, int64_t k, View<const T> a, View<const T> b, View<T> c, bool conj_a = false,
-                      bool conj_b = false) {
+void subtract_product(int64_t m, int64_t n, int64_t k, Matrix<const T> a, Matrix<const T> b, Matrix<T> c,
+                      bool conj_a = false, bool conj_b = false) {
   if (m == 0 || n == 0 || k == 0) return;
-  KernelParam minus{}, one{};
-  if constexpr (kIsComplex<T>)
-    minus.c[0] = -1, one.c[0] = 1;
-  else
-    minus.f = -1, one.f = 1;
-  gemm(DTypeOf<T>::value, m, n, k, minus, a.ref(), b.ref(), one, c.ref(), conj_a, conj_b);
-}
-
-// Calls f with a value of the C++ type.
-template <class F>
-void visit_matrix_dtype(DType dtype, const char* name, F&& f) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return f(float{});
-    case DType::kFloat64:
-      return f(double{});
-    case DType::kComplex64:
-      return f(std::complex<float>{});
-    case DType::kComplex128:
-      return f(std::complex<double>{});
-    default:
-      ::tessera::internal::raise<NotImplementedError>(
-          name, ": expected float32, float64, complex64 or complex128, but got ", name_of(dtype));
-  }
+  gemm(kDType<T>, m, n, k, number(T(-1)), a.ref(), b.ref(), number(T(1)), c.ref(), conj_a, conj_b);
 }
 
 // The size of blocks that kernels work on at once; larger problems are cut, and products put them together.
 inline constexpr int64_t kBlock = 64;
-// Matrices of up to this size are worked on in groups, one in each lane of vectors, where there are many.
-inline constexpr int64_t kSmall = 64;
-
-// Where the matrices of a group are: element (i, j) of matrix b at data + b step + i row + j col.
-template <class T>
-struct Group {
-  T* data;
-  int64_t step, row, col;
-};
-
 template <class T>
 struct BlockKernels {
   // LU of m x n (m >= n), columns next to each other at distance ld; pivots count from 0, in the block; info as
@@ -159,27 +62,12 @@ const BlockKernels<T>& block_kernels();
 // Whether so many matrices of that size go through the kernels for small ones.
 template <class T>
 bool is_lockstep(int64_t count, int64_t rows, int64_t cols) {
-  return std::max(rows, cols) <= kSmall && 2 * count >= block_kernels<T>().lanes();
+  return goes_by_groups(block_kernels<T>().lanes(), count, rows, cols);
 }
 // Calls f(first, count) for groups of `lanes` of them.
 template <class T, class F>
 void for_groups(int64_t count, int64_t rows, int64_t cols, F&& f) {
-  const int64_t lanes = block_kernels<T>().lanes(), groups = (count + lanes - 1) / lanes;
-  const int64_t elements = std::max<int64_t>(rows * cols, 1);
-  const int64_t grain = std::max<int64_t>(1, 50000 / (elements * (32 + std::min(rows, cols))));
-  parallel_for(groups, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t g = begin; g < end; ++g) f(g * lanes, std::min(lanes, count - g * lanes));
-  });
-}
-// Calls f(b) for each of the others, which take about `work` multiplications: a matrix a thread, or one after the other
-// with threads inside of each.
-template <class F>
-void for_matrices(int64_t count, int64_t work, F&& f) {
-  constexpr int64_t kLarge = int64_t{1} << 23, kPiece = 100000;
-  const int64_t grain = work >= kLarge ? count : std::max<int64_t>(1, kPiece / std::max<int64_t>(work, 1));
-  parallel_for(count, std::max<int64_t>(grain, 1), [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b) f(b);
-  });
+  numbers::for_groups(block_kernels<T>().lanes(), count, rows, cols, f);
 }
 
 // Error unless `count` pivots (negative ones, too, if there are blocks of two) are numbers of one of `rows` rows.
@@ -214,12 +102,12 @@ void transpose(int64_t rows, int64_t cols, const T* from, int64_t from_step, T* 
 
 // b = A^-1 b for a triangle, n x n, b: n x width.
 template <class T>
-void solve_triangle(int64_t n, int64_t width, View<const T> a, TriangularForm form, View<T> b);
+void solve_triangle(int64_t n, int64_t width, Matrix<const T> a, TriangularForm form, Matrix<T> b);
 // LU of m x n; pivots count from 0; returns info.
 template <class T>
-int32_t factor_lu(int64_t m, int64_t n, View<T> a, int32_t* pivots);
+int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots);
 // Rows of a change places as pivots (from 0) say: in their order, or (back) in the opposite one.
 template <class T>
-void swap_rows(int64_t count, int64_t columns, View<T> a, const int32_t* pivots, bool back = false);
+void swap_rows(int64_t count, int64_t columns, Matrix<T> a, const int32_t* pivots, bool back = false);
 
 }  // namespace tessera::cpu::factor

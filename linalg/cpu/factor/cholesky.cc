@@ -6,7 +6,7 @@ namespace factor {
 namespace {
 
 template <class T>
-int64_t factor_block(int64_t n, View<T> a) {
+int64_t factor_block(int64_t n, Matrix<T> a) {
   T rows[kBlock * kBlock];
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = i; j < n; ++j) rows[i * kBlock + j] = conj_if(a(j, i), true);
@@ -20,22 +20,22 @@ int64_t half_of(int64_t n) { return (n / 2 + kBlock - 1) / kBlock * kBlock; }
 
 // The lower triangle of c minus that of a a^H; what is above may change near the diagonal. a: n x k.
 template <class T>
-void subtract_square(int64_t n, int64_t k, View<const T> a, View<T> c) {
+void subtract_square(int64_t n, int64_t k, Matrix<const T> a, Matrix<T> c) {
   if (n <= 2 * kBlock) return subtract_product<T>(n, n, k, a, {a.data, a.col_stride, a.row_stride}, c, false, true);
   const int64_t top = half_of(n);
-  const View<const T> below = a.from(top, 0);
+  const Matrix<const T> below = a.at(top, 0);
   subtract_square(top, k, a, c);
-  subtract_product<T>(n - top, top, k, below, {a.data, a.col_stride, a.row_stride}, c.from(top, 0), false, true);
-  subtract_square(n - top, k, below, c.from(top, top));
+  subtract_product<T>(n - top, top, k, below, {a.data, a.col_stride, a.row_stride}, c.at(top, 0), false, true);
+  subtract_square(n - top, k, below, c.at(top, top));
 }
 
 template <class T>
-int64_t factor_lower(int64_t n, View<T> a) {
+int64_t factor_lower(int64_t n, Matrix<T> a) {
   if (n <= kBlock) return factor_block(n, a);
   const int64_t top = half_of(n), rest = n - top;
   const int64_t info = factor_lower(top, a);
   if (info) return info;
-  const View<T> below = a.from(top, 0), last = a.from(top, top);
+  const Matrix<T> below = a.at(top, 0), last = a.at(top, top);
   // L21 L11^H = A21.
   solve_triangle<T>(top, rest, a.reading(), {false, false, true}, below.transposed());
   subtract_square<T>(rest, top, below.reading(), last);
@@ -52,17 +52,15 @@ void run_cholesky(DType dtype, const MatrixBatch& a, bool upper, int32_t* info) 
   std::fill(info, info + a.count, 0);
   if (n == 0) return;
   const MatrixBatch lower = upper ? transposed(a) : a;
-  visit_matrix_dtype(dtype, "Cholesky factorization", [&]<class T>(T) {
+  visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, n, n)) {
       for_groups<T>(a.count, n, n, [&](int64_t first, int64_t count) {
-        block_kernels<T>().small_cholesky(
-            count, n, {view_of<T>(lower, first).data, lower.batch_stride, lower.row_stride, lower.col_stride},
-            info + first);
+        block_kernels<T>().small_cholesky(count, n, group_of<T>(lower, first), info + first);
       });
       return;
     }
     for_matrices(a.count, n * n * n / 3, [&](int64_t b) {
-      const View<T> l = view_of<T>(lower, b);
+      const Matrix<T> l = matrix_of<T>(lower, b);
       info[b] = static_cast<int32_t>(factor_lower(n, l));
       for (int64_t i = 0; i < n; ++i)
         for (int64_t j = i + 1; j < n; ++j) l(i, j) = T{};

@@ -2,37 +2,19 @@
 #include "linalg/cpu/factor/factor.h"
 
 #include <cmath>
-#include <complex>
 #include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "linalg/cpu/numbers.h"
 #include "tensor/core/parallel.h"
 
 namespace tessera::cpu {
 namespace {
 
-template <class T>
-struct Parts {
-  using R = T;
-};
-template <class S>
-struct Parts<std::complex<S>> {
-  using R = S;
-};
-template <class T>
-using RealOf = typename Parts<T>::R;
-template <class T>
-constexpr bool kComplex = !std::is_same_v<T, RealOf<T>>;
-template <class T>
-T conj_of(T x) {
-  if constexpr (kComplex<T>)
-    return std::conj(x);
-  else
-    return x;
-}
+using namespace numbers;
 
 // Row-major, `count` matrices.
 template <class T>
@@ -52,8 +34,8 @@ Matrices<T> noise(int64_t count, int64_t m, int64_t n, unsigned seed = 1) {
   std::normal_distribution<double> normal;
   Matrices<T> a(count, m, n);
   for (T& x : a.data) {
-    if constexpr (kComplex<T>)
-      x = T(static_cast<RealOf<T>>(normal(random)), static_cast<RealOf<T>>(normal(random)));
+    if constexpr (kIsComplex<T>)
+      x = T(static_cast<Real<T>>(normal(random)), static_cast<Real<T>>(normal(random)));
     else
       x = static_cast<T>(normal(random));
   }
@@ -69,7 +51,7 @@ Matrices<T> product(const Matrices<T>& a, const Matrices<T>& b, bool adjoint_b =
       for (int64_t p = 0; p < a.cols; ++p) {
         const T x = a.at(q, i, p);
         for (int64_t j = 0; j < n; ++j)
-          c.at(q, i, j) += x * (adjoint_b ? (conj_b ? conj_of(b.at(q, j, p)) : b.at(q, j, p)) : b.at(q, p, j));
+          c.at(q, i, j) += x * (adjoint_b ? (conj_b ? conjugate(b.at(q, j, p)) : b.at(q, j, p)) : b.at(q, p, j));
       }
   return c;
 }
@@ -103,12 +85,7 @@ double ratio(const Matrices<T>& a, const Matrices<T>& b, double scale) {
     if (std::isnan(d)) return INFINITY;
     r = std::max(r, d);
   }
-  return r / (scale * std::numeric_limits<RealOf<T>>::epsilon());
-}
-
-template <class T>
-DType dtype_of() {
-  return DTypeOf<T>::value;
+  return r / (scale * std::numeric_limits<Real<T>>::epsilon());
 }
 
 template <class T>
@@ -152,7 +129,7 @@ TYPED_TEST(Factor, Lu) {
     Matrices<T> lu = a;
     const int64_t k = std::min(s.m, s.n);
     std::vector<int32_t> pivots(s.count * k, -1), info(s.count, -1);
-    run_lu_factor(dtype_of<T>(), lu.batch(), pivots.data(), info.data());
+    run_lu_factor(kDType<T>, lu.batch(), pivots.data(), info.data());
     for (int32_t i : info) EXPECT_EQ(i, 0);
     EXPECT_LT(ratio(a, rebuilt(lu, pivots), norm(a)), 30);
     for (int64_t b = 0; b < s.count; ++b)
@@ -170,7 +147,7 @@ TYPED_TEST(Factor, LuOfSingularMatricesSaysWhere) {
         for (int64_t i = 0; i < n; ++i) a.at(b, i, 1) = T(0);
       Matrices<T> lu = a;
       std::vector<int32_t> pivots(count * n), info(count);
-      run_lu_factor(dtype_of<T>(), lu.batch(), pivots.data(), info.data());
+      run_lu_factor(kDType<T>, lu.batch(), pivots.data(), info.data());
       for (int32_t i : info) EXPECT_EQ(i, 2);
       EXPECT_LT(ratio(a, rebuilt(lu, pivots), norm(a)), 30);
     }
@@ -183,10 +160,10 @@ TYPED_TEST(Factor, LuSolvesEveryForm) {
     if (s.m != s.n) continue;
     Matrices<T> a = noise<T>(s.count, s.n, s.n);
     for (int64_t b = 0; b < s.count; ++b)
-      for (int64_t i = 0; i < s.n; ++i) a.at(b, i, i) += T(static_cast<RealOf<T>>(2 * std::sqrt(s.n)));
+      for (int64_t i = 0; i < s.n; ++i) a.at(b, i, i) += T(static_cast<Real<T>>(2 * std::sqrt(s.n)));
     Matrices<T> lu = a;
     std::vector<int32_t> pivots(s.count * s.n), info(s.count);
-    run_lu_factor(dtype_of<T>(), lu.batch(), pivots.data(), info.data());
+    run_lu_factor(kDType<T>, lu.batch(), pivots.data(), info.data());
     for (const int64_t width : {1, 3, 20}) {
       for (int form = 0; form < 4; ++form) {
         SCOPED_TRACE(testing::Message() << s.count << " of " << s.n << ", " << width << " columns, form " << form);
@@ -196,11 +173,11 @@ TYPED_TEST(Factor, LuSolvesEveryForm) {
           for (int64_t i = 0; i < s.n; ++i)
             for (int64_t j = 0; j < s.n; ++j) {
               const T x = transposed ? a.at(b, j, i) : a.at(b, i, j);
-              system.at(b, i, j) = conj ? conj_of(x) : x;
+              system.at(b, i, j) = conj ? conjugate(x) : x;
             }
         const Matrices<T> b = noise<T>(s.count, s.n, width, 7);
         Matrices<T> x = b;
-        run_lu_solve(dtype_of<T>(), lu.batch(), pivots.data(), {transposed, conj}, x.batch());
+        run_lu_solve(kDType<T>, lu.batch(), pivots.data(), {transposed, conj}, x.batch());
         EXPECT_LT(ratio(b, product(system, x), norm(a) * norm(x)), 30);
       }
     }
@@ -217,7 +194,7 @@ TYPED_TEST(Factor, Inverse) {
     for (int64_t b = 0; b < s.count; ++b)
       for (int64_t i = 0; i < s.n; ++i) eye.at(b, i, i) = T(1);
     std::vector<int32_t> info(s.count, -1);
-    run_inverse(dtype_of<T>(), x.batch(), info.data());
+    run_inverse(kDType<T>, x.batch(), info.data());
     for (int32_t i : info) EXPECT_EQ(i, 0);
     EXPECT_LT(ratio(eye, product(x, a), norm(a) * norm(x)), 30);
   }
@@ -225,15 +202,15 @@ TYPED_TEST(Factor, Inverse) {
 
 TYPED_TEST(Factor, Determinants) {
   using T = TypeParam;
-  using R = RealOf<T>;
+  using R = Real<T>;
   Matrices<T> a(1, 3, 3);
   const int entries[] = {0, 2, 1, 3, 0, 0, 1, 1, 4};
   for (int i = 0; i < 9; ++i) a.data[i] = T(static_cast<R>(entries[i]));
   std::vector<int32_t> pivots(3), info(1);
-  run_lu_factor(dtype_of<T>(), a.batch(), pivots.data(), info.data());
+  run_lu_factor(kDType<T>, a.batch(), pivots.data(), info.data());
   T value, sign;
   R logabs;
-  run_determinant(dtype_of<T>(), a.batch(), pivots.data(), {&value, &sign, &logabs});
+  run_determinant(kDType<T>, a.batch(), pivots.data(), {&value, &sign, &logabs});
   EXPECT_NEAR(std::abs(value - T(-21)), 0, 1e-4);
   EXPECT_NEAR(std::abs(sign - T(-1)), 0, 1e-6);
   EXPECT_NEAR(logabs, std::log(21.0), 1e-5);
@@ -254,13 +231,13 @@ TYPED_TEST(Factor, Cholesky) {
         for (int64_t i = 0; i < s.n; ++i)
           for (int64_t j = i + 1; j < s.n; ++j) (upper ? l.at(b, j, i) : l.at(b, i, j)) = T(NAN);
       std::vector<int32_t> info(s.count, -1);
-      run_cholesky(dtype_of<T>(), l.batch(), upper, info.data());
+      run_cholesky(kDType<T>, l.batch(), upper, info.data());
       for (int32_t i : info) EXPECT_EQ(i, 0);
       if (upper) {
         Matrices<T> adjoint(s.count, s.n, s.n);
         for (int64_t b = 0; b < s.count; ++b)
           for (int64_t i = 0; i < s.n; ++i)
-            for (int64_t j = 0; j < s.n; ++j) adjoint.at(b, i, j) = conj_of(l.at(b, j, i));
+            for (int64_t j = 0; j < s.n; ++j) adjoint.at(b, i, j) = conjugate(l.at(b, j, i));
         l = adjoint;
       }
       EXPECT_LT(ratio(a, product(l, l, true), norm(a)), 30);
@@ -280,7 +257,7 @@ TYPED_TEST(Factor, CholeskySaysWhichMinorIsNotPositive) {
         for (int64_t b = 0; b < count; ++b)
           for (int64_t i = 0; i < n; ++i) a.at(b, i, i) = i == bad ? T(-1) : T(2);
         std::vector<int32_t> info(count);
-        run_cholesky(dtype_of<T>(), a.batch(), false, info.data());
+        run_cholesky(kDType<T>, a.batch(), false, info.data());
         for (int32_t i : info) EXPECT_EQ(i, bad + 1);
       }
     }
@@ -292,7 +269,7 @@ TYPED_TEST(Factor, TriangularSystems) {
   for (const Size s : kSizes) {
     if (s.m != s.n) continue;
     Matrices<T> a = noise<T>(s.count, s.n, s.n);
-    for (T& x : a.data) x /= T(static_cast<RealOf<T>>(s.n));
+    for (T& x : a.data) x /= T(static_cast<Real<T>>(s.n));
     for (int64_t b = 0; b < s.count; ++b)
       for (int64_t i = 0; i < s.n; ++i) a.at(b, i, i) += T(2);
     for (const int64_t width : {1, 5, 70}) {
@@ -304,7 +281,7 @@ TYPED_TEST(Factor, TriangularSystems) {
           for (int64_t i = 0; i < s.n; ++i)
             for (int64_t j = 0; j < s.n; ++j) {
               const T x = i == j ? (unit ? T(1) : a.at(b, i, j)) : (upper ? i < j : i > j) ? a.at(b, i, j) : T(0);
-              triangle.at(b, i, j) = conj ? conj_of(x) : x;
+              triangle.at(b, i, j) = conj ? conjugate(x) : x;
             }
         const Matrices<T> b = noise<T>(s.count, s.n, width, 7);
         Matrices<T> x = b;
@@ -313,13 +290,13 @@ TYPED_TEST(Factor, TriangularSystems) {
           for (int64_t q = 0; q < s.count; ++q)
             for (int64_t i = 0; i < s.n; ++i)
               for (int64_t j = 0; j < width; ++j) columns.at(q, j, i) = b.at(q, i, j);
-          run_triangular_solve(dtype_of<T>(), a.batch(), {upper, unit, conj},
+          run_triangular_solve(kDType<T>, a.batch(), {upper, unit, conj},
                                {columns.data.data(), s.count, s.n, width, 1, s.n, s.n * width});
           for (int64_t q = 0; q < s.count; ++q)
             for (int64_t i = 0; i < s.n; ++i)
               for (int64_t j = 0; j < width; ++j) x.at(q, i, j) = columns.at(q, j, i);
         } else {
-          run_triangular_solve(dtype_of<T>(), a.batch(), {upper, unit, conj}, x.batch());
+          run_triangular_solve(kDType<T>, a.batch(), {upper, unit, conj}, x.batch());
         }
         EXPECT_LT(ratio(b, product(triangle, x), norm(triangle) * largest(x)), 30);
       }
@@ -329,7 +306,7 @@ TYPED_TEST(Factor, TriangularSystems) {
 
 TYPED_TEST(Factor, TriangularSystemsWithTinyAndZeroPivots) {
   using T = TypeParam;
-  using R = RealOf<T>;
+  using R = Real<T>;
   const R tiny = std::numeric_limits<R>::denorm_min() * 4;
   Matrices<T> a(1, 3, 3), x(1, 3, 1);
   a.at(0, 0, 0) = T(tiny);
@@ -338,7 +315,7 @@ TYPED_TEST(Factor, TriangularSystemsWithTinyAndZeroPivots) {
   x.at(0, 0, 0) = T(tiny);
   x.at(0, 1, 0) = T(3);
   x.at(0, 2, 0) = T(1);
-  run_triangular_solve(dtype_of<T>(), a.batch(), {false, false, false}, x.batch());
+  run_triangular_solve(kDType<T>, a.batch(), {false, false, false}, x.batch());
   EXPECT_EQ(x.at(0, 0, 0), T(1));
   EXPECT_EQ(x.at(0, 1, 0), T(3));
   EXPECT_FALSE(std::isfinite(std::abs(x.at(0, 2, 0))));
@@ -356,15 +333,15 @@ TYPED_TEST(Factor, LdlSolvesIndefiniteSystems) {
           for (int64_t j = 0; j <= i; ++j) {
             if (i == j && s.n % 2 == 0) a.at(b, i, i) = T(0);  // blocks of two
             if (i == j && hermitian) a.at(b, i, i) = T(std::real(a.at(b, i, i)));
-            a.at(b, j, i) = hermitian ? conj_of(a.at(b, i, j)) : a.at(b, i, j);
+            a.at(b, j, i) = hermitian ? conjugate(a.at(b, i, j)) : a.at(b, i, j);
           }
       Matrices<T> ld = a;
       std::vector<int32_t> pivots(s.count * s.n), info(s.count, -1);
-      run_ldl_factor(dtype_of<T>(), ld.batch(), hermitian, pivots.data(), info.data());
+      run_ldl_factor(kDType<T>, ld.batch(), hermitian, pivots.data(), info.data());
       for (int32_t i : info) EXPECT_EQ(i, 0);
       const Matrices<T> b = noise<T>(s.count, s.n, 3, 7);
       Matrices<T> x = b;
-      run_ldl_solve(dtype_of<T>(), ld.batch(), pivots.data(), hermitian, x.batch());
+      run_ldl_solve(kDType<T>, ld.batch(), pivots.data(), hermitian, x.batch());
       EXPECT_LT(ratio(b, product(a, x), norm(a) * largest(x)), 30);
     }
   }

@@ -12,7 +12,7 @@ namespace {
 // The lower triangle by columns, each of which lies in one piece: element (i, j), i >= j, of an n x n matrix.
 template <class T>
 class LdlFactor {
-  using R = real_of<T>;
+  using R = Real<T>;
 
  public:
   LdlFactor(int64_t n, T* columns, bool hermitian, int32_t* pivots)
@@ -124,7 +124,7 @@ class LdlFactor {
 template <class T>
 class LdlSolve {
  public:
-  LdlSolve(int64_t n, View<const T> ld, const int32_t* pivots, bool hermitian, View<T> b, int64_t width)
+  LdlSolve(int64_t n, Matrix<const T> ld, const int32_t* pivots, bool hermitian, Matrix<T> b, int64_t width)
       : n_(n), ld_(ld), pivots_(pivots), hermitian_(hermitian), b_(b), width_(width) {}
 
   void run() {
@@ -173,10 +173,10 @@ class LdlSolve {
   }
 
   int64_t n_;
-  View<const T> ld_;
+  Matrix<const T> ld_;
   const int32_t* pivots_;
   bool hermitian_;
-  View<T> b_;
+  Matrix<T> b_;
   int64_t width_;
 };
 
@@ -188,9 +188,9 @@ using namespace factor;
 void run_ldl_factor(DType dtype, const MatrixBatch& a, bool hermitian, int32_t* pivots, int32_t* info) {
   const int64_t n = a.rows;
   std::fill(info, info + a.count, 0);
-  visit_matrix_dtype(dtype, "LDL factorization", [&]<class T>(T) {
+  visit_number(dtype, [&]<class T>(T) {
     for_matrices(a.count, n * n * n / 3, [&](int64_t b) {
-      const View<T> m = view_of<T>(a, b);
+      const Matrix<T> m = matrix_of<T>(a, b);
       const ScratchArray<T> columns(n * n);
       for (int64_t i = 0; i < n; ++i)
         for (int64_t j = 0; j <= i; ++j) columns[j * n + i] = m(i, j);
@@ -204,9 +204,10 @@ void run_ldl_factor(DType dtype, const MatrixBatch& a, bool hermitian, int32_t* 
 void run_ldl_solve(DType dtype, const MatrixBatch& ld, const int32_t* pivots, bool hermitian, const MatrixBatch& b) {
   const int64_t n = b.rows;
   check_pivots("LDL solution", pivots, b.count * n, n, true);
-  visit_matrix_dtype(dtype, "LDL solution", [&]<class T>(T) {
+  visit_number(dtype, [&]<class T>(T) {
     for_matrices(b.count, n * n * b.cols, [&](int64_t i) {
-      LdlSolve<T>(n, view_of<T>(ld, i).reading(), pivots + i * n, hermitian && kIsComplex<T>, view_of<T>(b, i), b.cols)
+      LdlSolve<T>(n, matrix_of<T>(ld, i).reading(), pivots + i * n, hermitian && kIsComplex<T>, matrix_of<T>(b, i),
+                  b.cols)
           .run();
     });
   });

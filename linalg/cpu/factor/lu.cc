@@ -13,18 +13,18 @@ constexpr TriangularForm kUnitLower{false, true, false};
 
 // a has dense rows, or dense columns.
 template <class T>
-int32_t factor_narrow(int64_t m, int64_t n, View<T> a, int32_t* pivots) {
+int32_t factor_narrow(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots) {
   const int64_t ld = (m + 15) / 16 * 16 + 16;  // no power of two: columns would share lines of the cache
   const ScratchArray<T> columns(ld * n);
   T* const c = columns.get();
   if (a.row_stride == 1)
-    for (int64_t j = 0; j < n; ++j) std::copy_n(a.at(0, j), m, c + j * ld);
+    for (int64_t j = 0; j < n; ++j) std::copy_n(&a(0, j), m, c + j * ld);
   else
     transpose<T>(m, n, a.data, a.row_stride, c, ld);
   int32_t info = 0;
   block_kernels<T>().lu_panel(m, n, c, ld, pivots, &info);
   if (a.row_stride == 1)
-    for (int64_t j = 0; j < n; ++j) std::copy_n(c + j * ld, m, a.at(0, j));
+    for (int64_t j = 0; j < n; ++j) std::copy_n(c + j * ld, m, &a(0, j));
   else
     transpose<T>(n, m, c, ld, a.data, a.row_stride);
   return info;
@@ -33,14 +33,14 @@ int32_t factor_narrow(int64_t m, int64_t n, View<T> a, int32_t* pivots) {
 }  // namespace
 
 template <class T>
-void swap_rows(int64_t count, int64_t columns, View<T> a, const int32_t* pivots, bool back) {
+void swap_rows(int64_t count, int64_t columns, Matrix<T> a, const int32_t* pivots, bool back) {
   const int64_t grain = std::max<int64_t>(64, 65536 / std::max<int64_t>(count, 1));
   parallel_for(columns, grain, [&](int64_t begin, int64_t end) {
     const auto exchange = [&](int64_t step, int64_t first, int64_t last) {
       const int64_t i = back ? count - 1 - step : step, p = pivots[i];
       if (p == i) return;
       if (a.col_stride == 1) {
-        std::swap_ranges(a.at(i, first), a.at(i, last), a.at(p, first));
+        std::swap_ranges(&a(i, first), &a(i, last), &a(p, first));
       } else {
         for (int64_t j = first; j < last; ++j) std::swap(a(i, j), a(p, j));
       }
@@ -55,18 +55,18 @@ void swap_rows(int64_t count, int64_t columns, View<T> a, const int32_t* pivots,
 }
 
 template <class T>
-int32_t factor_lu(int64_t m, int64_t n, View<T> a, int32_t* pivots) {
+int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots) {
   if (m == 0 || n == 0) return 0;
   if (n <= kBlock && m >= n) return factor_narrow(m, n, a, pivots);
   const int64_t left = m < n ? m : (n / 2 + kBlock - 1) / kBlock * kBlock, right = n - left;
   const int32_t info = factor_lu(m, left, a, pivots);
-  const View<T> b = a.from(0, left);
+  const Matrix<T> b = a.at(0, left);
   swap_rows(left, right, b, pivots);
   solve_triangle<T>(left, right, a.reading(), kUnitLower, b);
   if (m == left) return info;
-  subtract_product<T>(m - left, right, left, a.from(left, 0).reading(), b.reading(), b.from(left, 0));
-  const int32_t later = factor_lu(m - left, right, b.from(left, 0), pivots + left);
-  swap_rows(std::min(m - left, right), left, a.from(left, 0), pivots + left);
+  subtract_product<T>(m - left, right, left, a.at(left, 0).reading(), b.reading(), b.at(left, 0));
+  const int32_t later = factor_lu(m - left, right, b.at(left, 0), pivots + left);
+  swap_rows(std::min(m - left, right), left, a.at(left, 0), pivots + left);
   for (int64_t i = left; i < std::min(m, n); ++i) pivots[i] += static_cast<int32_t>(left);
   return info ? info : later ? later + static_cast<int32_t>(left) : 0;
 }
@@ -83,7 +83,7 @@ void for_rows(int64_t rows, int64_t cols, F&& f) {
 
 // L becomes L^-1, unit lower, the rest is left alone.
 template <class T>
-void invert_unit_lower(int64_t n, View<T> l) {
+void invert_unit_lower(int64_t n, Matrix<T> l) {
   if (n <= kBlock) {
     T inverse[kBlock * kBlock] = {};
     for (int64_t i = 0; i < n; ++i) inverse[i * n + i] = T(1);
@@ -93,7 +93,7 @@ void invert_unit_lower(int64_t n, View<T> l) {
     return;
   }
   const int64_t top = (n / 2 + kBlock - 1) / kBlock * kBlock, rest = n - top;
-  const View<T> below = l.from(top, 0), last = l.from(top, top);
+  const Matrix<T> below = l.at(top, 0), last = l.at(top, top);
   solve_triangle<T>(rest, top, last.reading(), kUnitLower, below);
   solve_triangle<T>(top, rest, l.transposed().reading(), {true, true, false}, below.transposed());
   for_rows(rest, top, [&](int64_t i) {
@@ -104,12 +104,12 @@ void invert_unit_lower(int64_t n, View<T> l) {
 }
 
 template <class T>
-int32_t invert(int64_t n, View<T> a) {
+int32_t invert(int64_t n, Matrix<T> a) {
   const ScratchArray<int32_t> pivots(n);
   const int32_t info = factor_lu(n, n, a, pivots.get());
   if (info) return info;
   const ScratchArray<T> memory(n * n);
-  const View<T> w{memory.get(), n, 1};
+  const Matrix<T> w{memory.get(), n, 1};
   for_rows(n, n, [&](int64_t i) {
     for (int64_t j = 0; j < n; ++j) w(i, j) = j < i ? a(i, j) : T(j == i ? 1 : 0);
   });
@@ -126,7 +126,7 @@ int32_t invert(int64_t n, View<T> a) {
 
 // Rows of b as LAPACK's pivots (counted from 1) say.
 template <class T>
-void apply_pivots(int64_t n, int64_t width, View<T> b, const int32_t* pivots, bool back) {
+void apply_pivots(int64_t n, int64_t width, Matrix<T> b, const int32_t* pivots, bool back) {
   const ScratchArray<int32_t> from_0(n);
   for (int64_t i = 0; i < n; ++i) from_0[i] = pivots[i] - 1;
   swap_rows(n, width, b, from_0.get(), back);
@@ -134,9 +134,9 @@ void apply_pivots(int64_t n, int64_t width, View<T> b, const int32_t* pivots, bo
 
 }  // namespace
 
-#define TESSERA_INSTANCES(T)                                                \
-  template void swap_rows(int64_t, int64_t, View<T>, const int32_t*, bool); \
-  template int32_t factor_lu(int64_t m, int64_t n, View<T> a, int32_t* pivots);
+#define TESSERA_INSTANCES(T)                                                  \
+  template void swap_rows(int64_t, int64_t, Matrix<T>, const int32_t*, bool); \
+  template int32_t factor_lu(int64_t m, int64_t n, Matrix<T> a, int32_t* pivots);
 TESSERA_INSTANCES(float)
 TESSERA_INSTANCES(double)
 TESSERA_INSTANCES(std::complex<float>)
@@ -151,17 +151,15 @@ void run_lu_factor(DType dtype, const MatrixBatch& a, int32_t* pivots, int32_t* 
   const int64_t m = a.rows, n = a.cols, size = std::min(m, n);
   std::fill(info, info + a.count, 0);
   if (size == 0) return;
-  visit_matrix_dtype(dtype, "LU factorization", [&]<class T>(T) {
+  visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, m, n)) {
       for_groups<T>(a.count, m, n, [&](int64_t first, int64_t count) {
-        block_kernels<T>().small_lu(count, m, n,
-                                    {view_of<T>(a, first).data, a.batch_stride, a.row_stride, a.col_stride},
-                                    pivots + first * size, info + first);
+        block_kernels<T>().small_lu(count, m, n, group_of<T>(a, first), pivots + first * size, info + first);
       });
       return;
     }
     for_matrices(a.count, m * n * size, [&](int64_t b) {
-      info[b] = factor_lu(m, n, view_of<T>(a, b), pivots + b * size);
+      info[b] = factor_lu(m, n, matrix_of<T>(a, b), pivots + b * size);
       for (int64_t i = 0; i < size; ++i) ++pivots[b * size + i];
     });
   });
@@ -172,10 +170,10 @@ void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, Sys
   if (b.count == 0 || n == 0 || b.cols == 0) return;
   check_pivots("LU solution", pivots, b.count * n, n, false);
   bool done = false;
-  visit_matrix_dtype(dtype, "LU solution", [&]<class T>(T) {
+  visit_number(dtype, [&]<class T>(T) {
     if (!is_lockstep<T>(b.count, n, b.cols)) return;
     for_groups<T>(b.count, n, std::max(n, b.cols), [&](int64_t first, int64_t count) {
-      const View<T> a = view_of<T>(lu, first), x = view_of<T>(b, first);
+      const Matrix<T> a = matrix_of<T>(lu, first), x = matrix_of<T>(b, first);
       block_kernels<T>().small_lu_solve(count, n, b.cols, {a.data, lu.batch_stride, a.row_stride, a.col_stride},
                                         pivots + first * n, form, {x.data, b.batch_stride, x.row_stride, x.col_stride});
     });
@@ -183,9 +181,9 @@ void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, Sys
   });
   if (done) return;
   const auto permute = [&](bool back) {
-    visit_matrix_dtype(dtype, "LU solution", [&]<class T>(T) {
+    visit_number(dtype, [&]<class T>(T) {
       for_matrices(b.count, n * b.cols,
-                   [&](int64_t i) { apply_pivots(n, b.cols, view_of<T>(b, i), pivots + i * n, back); });
+                   [&](int64_t i) { apply_pivots(n, b.cols, matrix_of<T>(b, i), pivots + i * n, back); });
     });
   };
   if (form.transposed) {
@@ -201,10 +199,10 @@ void run_lu_solve(DType dtype, const MatrixBatch& lu, const int32_t* pivots, Sys
 
 void run_determinant(DType dtype, const MatrixBatch& lu, const int32_t* pivots, DeterminantResult to) {
   const int64_t n = lu.rows;
-  visit_matrix_dtype(dtype, "determinant", [&]<class T>(T) {
-    using R = real_of<T>;
+  visit_number(dtype, [&]<class T>(T) {
+    using R = Real<T>;
     for_matrices(lu.count, 4 * n, [&](int64_t b) {
-      const View<T> a = view_of<T>(lu, b);
+      const Matrix<T> a = matrix_of<T>(lu, b);
       T value(1), sign(1);
       double logabs = 0;
       for (int64_t i = 0; i < n; ++i) {
@@ -234,15 +232,14 @@ void run_inverse(DType dtype, const MatrixBatch& a, int32_t* info) {
   const int64_t n = a.rows;
   std::fill(info, info + a.count, 0);
   if (n == 0) return;
-  visit_matrix_dtype(dtype, "inverse", [&]<class T>(T) {
+  visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(a.count, n, n)) {
       for_groups<T>(a.count, n, 2 * n, [&](int64_t first, int64_t count) {
-        block_kernels<T>().small_inverse(
-            count, n, {view_of<T>(a, first).data, a.batch_stride, a.row_stride, a.col_stride}, info + first);
+        block_kernels<T>().small_inverse(count, n, group_of<T>(a, first), info + first);
       });
       return;
     }
-    for_matrices(a.count, n * n * n, [&](int64_t b) { info[b] = invert(n, view_of<T>(a, b)); });
+    for_matrices(a.count, n * n * n, [&](int64_t b) { info[b] = invert(n, matrix_of<T>(a, b)); });
   });
 }
 

@@ -15,7 +15,7 @@ constexpr int64_t kTriangle = 128;  // rows and columns of blocks on the diagona
 template <class T>
 class DiagonalBlock {
  public:
-  DiagonalBlock(int64_t n, View<const T> a, TriangularForm form)
+  DiagonalBlock(int64_t n, Matrix<const T> a, TriangularForm form)
       : n_(n), form_(form), memory_(n * (n + 2)), diagonal_(memory_.get() + n * n), inverse_(diagonal_ + n) {
     for (int64_t i = 0; i < n; ++i) {
       const int64_t from = form.upper ? n - 1 - i : i;
@@ -59,25 +59,25 @@ class DiagonalBlock {
 // b has dense rows, or dense columns. Rows that lie powers of two apart share lines of the cache: they are brought
 // together.
 template <class T>
-void solve_columns(int64_t n, const DiagonalBlock<T>& block, View<T> b, int64_t width) {
+void solve_columns(int64_t n, const DiagonalBlock<T>& block, Matrix<T> b, int64_t width) {
   const bool by_rows = b.col_stride == 1 || width == 1;
   const bool is_apart = n > 16 && b.row_stride * static_cast<int64_t>(sizeof(T)) % 1024 == 0;
   if (by_rows && !is_apart) return block.solve(b.data, b.row_stride, width);
   const ScratchArray<T> rows(n * kStrip);
   if (by_rows)
-    for (int64_t i = 0; i < n; ++i) std::copy_n(b.at(i, 0), width, rows.get() + i * kStrip);
+    for (int64_t i = 0; i < n; ++i) std::copy_n(&b(i, 0), width, rows.get() + i * kStrip);
   else
     transpose<T>(width, n, b.data, b.col_stride, rows.get(), kStrip);
   block.solve(rows.get(), kStrip, width);
   if (by_rows)
-    for (int64_t i = 0; i < n; ++i) std::copy_n(rows.get() + i * kStrip, width, b.at(i, 0));
+    for (int64_t i = 0; i < n; ++i) std::copy_n(rows.get() + i * kStrip, width, &b(i, 0));
   else
     transpose<T>(n, width, rows.get(), kStrip, b.data, b.col_stride);
 }
 
 // For few columns, which are brought next to each other: block after block minus what those before it give.
 template <class T>
-void solve_narrow(int64_t n, int64_t width, View<const T> a, TriangularForm form, View<T> b) {
+void solve_narrow(int64_t n, int64_t width, Matrix<const T> a, TriangularForm form, Matrix<T> b) {
   const ScratchArray<T> columns(n * width), block_rows(kBlock * width);
   T* const x = columns.get();
   for (int64_t j = 0; j < width; ++j)
@@ -85,14 +85,14 @@ void solve_narrow(int64_t n, int64_t width, View<const T> a, TriangularForm form
   for (int64_t done = 0; done < n; done += kBlock) {
     const int64_t size = std::min(kBlock, n - done), first = form.upper ? n - done - size : done;
     const int64_t solved = form.upper ? first + size : 0;
-    const View<const T> beside = a.from(first, solved);
+    const Matrix<const T> beside = a.at(first, solved);
     if (done && a.col_stride == 1)
       block_kernels<T>().subtract_dots(size, width, done, beside.data, a.row_stride, x + solved, n, x + first, n);
     else if (done)
       block_kernels<T>().subtract_columns(size, width, done, beside.data, a.col_stride, x + solved, n, x + first, n);
     T* const rows = block_rows.get();
     transpose<T>(width, size, x + first, n, rows, width);
-    DiagonalBlock<T>(size, a.from(first, first), form).solve(rows, width, width);
+    DiagonalBlock<T>(size, a.at(first, first), form).solve(rows, width, width);
     transpose<T>(size, width, rows, width, x + first, n);
   }
   for (int64_t j = 0; j < width; ++j)
@@ -102,30 +102,30 @@ void solve_narrow(int64_t n, int64_t width, View<const T> a, TriangularForm form
 }  // namespace
 
 template <class T>
-void solve_triangle(int64_t n, int64_t width, View<const T> a, TriangularForm form, View<T> b) {
+void solve_triangle(int64_t n, int64_t width, Matrix<const T> a, TriangularForm form, Matrix<T> b) {
   if (n == 0 || width == 0) return;
   const bool is_dense = a.col_stride == 1 || a.row_stride == 1;
   if (width <= kNarrow && n > kBlock && is_dense && !form.conj) return solve_narrow(n, width, a, form, b);
   if (n <= kTriangle) {
     const DiagonalBlock<T> block(n, a, form);
     parallel_for(width, kStrip, [&](int64_t begin, int64_t end) {
-      for (int64_t j = begin; j < end; j += kStrip) solve_columns(n, block, b.from(0, j), std::min(kStrip, end - j));
+      for (int64_t j = begin; j < end; j += kStrip) solve_columns(n, block, b.at(0, j), std::min(kStrip, end - j));
     });
     return;
   }
   const int64_t top = (n / 2 + kTriangle - 1) / kTriangle * kTriangle, rest = n - top;
   if (form.upper) {
-    solve_triangle(rest, width, a.from(top, top), form, b.from(top, 0));
-    subtract_product<T>(top, width, rest, a.from(0, top), b.from(top, 0).reading(), b, form.conj);
+    solve_triangle(rest, width, a.at(top, top), form, b.at(top, 0));
+    subtract_product<T>(top, width, rest, a.at(0, top), b.at(top, 0).reading(), b, form.conj);
     solve_triangle(top, width, a, form, b);
   } else {
     solve_triangle(top, width, a, form, b);
-    subtract_product<T>(rest, width, top, a.from(top, 0), b.reading(), b.from(top, 0), form.conj);
-    solve_triangle(rest, width, a.from(top, top), form, b.from(top, 0));
+    subtract_product<T>(rest, width, top, a.at(top, 0), b.reading(), b.at(top, 0), form.conj);
+    solve_triangle(rest, width, a.at(top, top), form, b.at(top, 0));
   }
 }
 
-#define TESSERA_INSTANCES(T) template void solve_triangle(int64_t, int64_t, View<const T>, TriangularForm, View<T>);
+#define TESSERA_INSTANCES(T) template void solve_triangle(int64_t, int64_t, Matrix<const T>, TriangularForm, Matrix<T>);
 TESSERA_INSTANCES(float)
 TESSERA_INSTANCES(double)
 TESSERA_INSTANCES(std::complex<float>)
@@ -138,17 +138,18 @@ void run_triangular_solve(DType dtype, const MatrixBatch& a, TriangularForm form
   using namespace factor;
   const int64_t n = b.rows, width = b.cols;
   if (b.count == 0 || n == 0 || width == 0) return;
-  visit_matrix_dtype(dtype, "triangular solve", [&]<class T>(T) {
+  visit_number(dtype, [&]<class T>(T) {
     if (is_lockstep<T>(b.count, n, width)) {
       for_groups<T>(b.count, n, std::max(n, width), [&](int64_t first, int64_t count) {
-        const View<T> l = view_of<T>(a, first), x = view_of<T>(b, first);
+        const Matrix<T> l = matrix_of<T>(a, first), x = matrix_of<T>(b, first);
         block_kernels<T>().small_solve(count, n, width, {l.data, a.batch_stride, l.row_stride, l.col_stride}, form,
                                        {x.data, b.batch_stride, x.row_stride, x.col_stride});
       });
       return;
     }
-    for_matrices(b.count, n * n * width / 2,
-                 [&](int64_t i) { solve_triangle<T>(n, width, view_of<T>(a, i).reading(), form, view_of<T>(b, i)); });
+    for_matrices(b.count, n * n * width / 2, [&](int64_t i) {
+      solve_triangle<T>(n, width, matrix_of<T>(a, i).reading(), form, matrix_of<T>(b, i));
+    });
   });
 }
 

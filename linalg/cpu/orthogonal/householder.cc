@@ -1,6 +1,6 @@
 #include "linalg/cpu/orthogonal/householder.h"
 
-#include "linalg/cpu/batches.h"
+#include "linalg/cpu/orthogonal/small.h"
 #include "linalg/cpu/reflections.h"
 
 namespace tessera::cpu {
@@ -43,6 +43,13 @@ void run_geqrf(DType dtype, MatrixBatch a, void* tau) {
   if (k == 0) return;
   visit_number(dtype, [&](auto zero) {
     using T = decltype(zero);
+    const auto& small = orthogonal::small_kernels<T>();
+    if (goes_by_groups(small.lanes(), a.count, a.rows, a.cols)) {
+      for_groups(small.lanes(), a.count, a.rows, a.cols, [&](int64_t first, int64_t count) {
+        small.qr(count, a.rows, a.cols, group_of<T>(a, first), static_cast<T*>(tau) + first * k);
+      });
+      return;
+    }
     for_matrices(a.count, 2.0 * a.rows * a.cols * k,
                  [&](int64_t i) { factor(a.rows, a.cols, matrix_of<T>(a, i), static_cast<T*>(tau) + i * k); });
   });
@@ -52,6 +59,14 @@ void run_householder_product(DType dtype, MatrixBatch q, const void* tau, int64_
   if (q.cols == 0) return;
   visit_number(dtype, [&](auto zero) {
     using T = decltype(zero);
+    const auto& small = orthogonal::small_kernels<T>();
+    if (goes_by_groups(small.lanes(), q.count, q.rows, q.cols)) {
+      for_groups(small.lanes(), q.count, q.rows, q.cols, [&](int64_t first, int64_t count) {
+        small.product(count, q.rows, q.cols, reflections, static_cast<const T*>(tau) + first * tau_stride, tau_stride,
+                      group_of<T>(q, first));
+      });
+      return;
+    }
     for_matrices(q.count, 2.0 * q.rows * q.cols * (reflections + 1), [&](int64_t i) {
       form_product(q.rows, q.cols, reflections, matrix_of<T>(q, i), static_cast<const T*>(tau) + i * tau_stride);
     });

@@ -8,8 +8,6 @@
 namespace tessera::cpu::testing {
 namespace {
 
-using columns::kDType;
-
 template <class T>
 class Orthogonal : public ::testing::Test {};
 using Numbers = ::testing::Types<float, double, std::complex<float>, std::complex<double>>;
@@ -54,6 +52,48 @@ TYPED_TEST(Orthogonal, FactorsOfAllShapes) {
       const Factors<T> f = factor(a, by_columns);
       EXPECT_LT(distance(product(f.q, f.r), a) / units(a), 10) << s[0] << " x " << s[1];
       EXPECT_LT(orthogonality(f.q), 10) << s[0] << " x " << s[1];
+    }
+  }
+}
+
+// Matrices that go by groups, of which each has another size of numbers, a column of zeros, or equal columns.
+TYPED_TEST(Orthogonal, BatchesOfSmallMatrices) {
+  using T = TypeParam;
+  using R = Real<T>;
+  const int64_t shapes[][2] = {{1, 1},   {2, 2},   {8, 8},   {5, 3},   {3, 5},
+                               {17, 16}, {32, 32}, {20, 40}, {40, 20}, {64, 64}};
+  for (const auto& s : shapes) {
+    for (int64_t count : {3, 16, 21}) {
+      const int64_t m = s[0], n = s[1], k = std::min(m, n);
+      std::vector<Dense<T>> all;
+      std::vector<T> data, tau(static_cast<size_t>(count * k));
+      for (int64_t b = 0; b < count; ++b) {
+        Dense<T> a = random_matrix<T>(m, n, static_cast<unsigned>(b + 1));
+        const R scale = b % 5 == 1   ? std::numeric_limits<R>::min() * 64
+                        : b % 5 == 2 ? std::numeric_limits<R>::max() / 8192
+                                     : R(1);
+        for (T& x : a.data) x *= scale;
+        for (int64_t i = 0; i < m && b % 5 == 3; ++i) a(i, n / 2) = T(0);
+        for (int64_t i = 0; i < m && b % 5 == 4; ++i) a(i, n - 1) = a(i, 0);
+        data.insert(data.end(), a.data.begin(), a.data.end());
+        all.push_back(std::move(a));
+      }
+      const MatrixBatch batch{data.data(), count, m, n, n, 1, m * n};
+      run_geqrf(kDType<T>, batch, tau.data());
+      std::vector<T> q(static_cast<size_t>(count * m * k));
+      for (int64_t b = 0; b < count; ++b)
+        for (int64_t i = 0; i < m; ++i) std::copy_n(data.data() + (b * m + i) * n, k, q.data() + (b * m + i) * k);
+      run_householder_product(kDType<T>, {q.data(), count, m, k, k, 1, m * k}, tau.data(), k, k);
+      for (int64_t b = 0; b < count; ++b) {
+        Dense<T> left(m, k), right(k, n);
+        std::copy_n(q.data() + b * m * k, m * k, left.data.data());
+        for (int64_t i = 0; i < k; ++i)
+          for (int64_t j = i; j < n; ++j) right(i, j) = data[static_cast<size_t>((b * m + i) * n + j)];
+        for (int64_t i = 0; i < k; ++i) EXPECT_EQ(imag_part(right(i, i)), 0);
+        EXPECT_LT(distance(product(left, right), all[static_cast<size_t>(b)]) / units(all[static_cast<size_t>(b)]), 10)
+            << m << " x " << n << ", " << b << " of " << count;
+        EXPECT_LT(orthogonality(left), 10) << m << " x " << n << ", " << b << " of " << count;
+      }
     }
   }
 }

@@ -8,16 +8,6 @@
 namespace tessera::cpu::internal {
 namespace {
 
-constexpr int64_t kPanel = 32;
-
-// Products with the panel so far cost less where it is narrow, those that bring the rest up to date where it is wide.
-int64_t panel_width(int64_t n) { return n <= 256 ? 16 : kPanel; }
-
-template <class T>
-MatrixRef matrix(const T* data, int64_t row_stride, int64_t col_stride = 1) {
-  return {const_cast<T*>(data), row_stride, col_stride};
-}
-
 // Columns and rows `begin` ... reduced while what is to come is left as it was: that is A - V Y^H - X W^H, with V in
 // the columns' place, W in `right`, and the rows of X and Y in memory of their own.
 template <class T>
@@ -27,7 +17,6 @@ class Panel {
       : a_(columns), m_(m), n_(n), begin_(begin), w_(right), x_(x), y_(y), products_(products) {}
 
   void reduce(int64_t i, double* d, double* e, T* tau_left, T* tau_right) const {
-    using R = RealOf<T>;
     const int64_t k = begin_ + i, tall = m_ - k, rest = n_ - k - 1;
     T* const column = a_ + k * m_ + k;
     T c[kPanel];
@@ -35,9 +24,7 @@ class Panel {
     products_.axpy(v(0) + k, m_, i, tall, c, column);
     gather(w(0) + k, n_, i, c);
     products_.axpy(x_ + k, m_, i, tall, c, column);
-    R value;
-    tau_left[k] = make_reflector(column, tall, &value);
-    d[k] = value;
+    tau_left[k] = make_reflector(column, tall, d + k);
     if (rest == 0) return;
 
     // y = tau (A - V Y^H - X W^H)^H v.
@@ -51,13 +38,12 @@ class Panel {
 
     // The row, conjugate.
     T* const row = w(i) + k + 1;
-    for (int64_t j = 0; j < rest; ++j) row[j] = conj_of(a_[(k + 1 + j) * m_ + k]);
+    for (int64_t j = 0; j < rest; ++j) row[j] = conjugate(a_[(k + 1 + j) * m_ + k]);
     gather(v(0) + k, m_, i + 1, c);
     products_.axpy(y_ + k + 1, n_, i + 1, rest, c, row);
     gather(x_ + k, m_, i, c);
     products_.axpy(w(0) + k + 1, n_, i, rest, c, row);
-    tau_right[k] = make_reflector(row, rest, &value);
-    e[k] = value;
+    tau_right[k] = make_reflector(row, rest, e + k);
 
     // x = tau (A - V Y^H - X W^H) w below row k.
     T* const x = x_ + i * m_ + k + 1;
@@ -75,12 +61,9 @@ class Panel {
   void update(int64_t count) const {
     const int64_t k = begin_ + count, rest = n_ - k, below = m_ - k;
     if (rest <= 0) return;
-    constexpr DType kType = ElementTraits<T>::kDType;
-    const MatrixRef to = matrix(a_ + k * m_ + k, m_);
-    gemm(kType, rest, below, count, param<T>(-1), matrix(y_ + k, 1, n_), matrix(v(0) + k, m_), param<T>(1), to, true,
-         false);
-    gemm(kType, rest, below, count, param<T>(-1), matrix(w(0) + k, 1, n_), matrix(x_ + k, m_), param<T>(1), to, true,
-         false);
+    const Matrix<T> to = in_rows(a_ + k * (m_ + 1), m_);
+    multiply_adjoint(rest, below, count, T(-1), in_rows(y_ + k, n_), in_rows(v(0) + k, m_), T(1), to);
+    multiply_adjoint(rest, below, count, T(-1), in_rows(w(0) + k, n_), in_rows(x_ + k, m_), T(1), to);
   }
 
  private:
@@ -89,7 +72,7 @@ class Panel {
   T* w(int64_t i) const { return w_ + (begin_ + i) * n_; }
 
   static void gather(const T* from, int64_t stride, int64_t count, T* to) {
-    for (int64_t p = 0; p < count; ++p) to[p] = -conj_of(from[p * stride]);
+    for (int64_t p = 0; p < count; ++p) to[p] = -conjugate(from[p * stride]);
   }
   // y -= rows^T c; c is lost.
   void subtract(const T* rows, int64_t stride, int64_t count, int64_t n, T* c, T* y) const {

@@ -3,88 +3,53 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 #include <vector>
 
 #include "linalg/cpu/spectral/bidiagonal.h"
+#include "linalg/cpu/spectral/conquest.h"
 #include "linalg/cpu/spectral/row_join.h"
-#include "linalg/cpu/spectral/secular.h"
 
 namespace tessera::cpu::internal {
 namespace {
 
-// With all vectors in rows; or, where only values are asked for, with the first and the last element of the right ones
-// of each block, which is all that a merge needs to know.
 template <class R>
-class Conquest {
+class SingularConquest : private Conquest<R> {
+  using Base = Conquest<R>;
+  using Base::coefficients_, Base::d_, Base::e_, Base::is_narrow_, Base::kRoots, Base::largest_, Base::n_, Base::room_,
+      Base::width_;
+  using typename Base::Block;
+
  public:
-  // left, right: n x n; or null: values alone.
-  Conquest(double* d, double* e, int64_t n, R* left, R* right)
-      : d_(d),
-        e_(e),
-        n_(n),
-        is_narrow_(!right),
-        width_(right ? n : 2),
-        ends_(right ? 0 : 2 * n),
-        left_(left),
-        right_(right ? right : ends_.get()),
-        room_(n * width_),
-        coefficients_(n * n),
-        order_(n) {}
+  // left, right: n x n; or null: values alone, with the ends of right vectors.
+  SingularConquest(double* d, double* e, int64_t n, R* left, R* right)
+      : Base(d, e, n, 1, !right), ends_(right ? 0 : 2 * n), left_(left), right_(right ? right : ends_.get()) {}
 
   bool run() {
     if (left_) std::fill_n(left_, n_ * n_, R{0});
     std::fill_n(right_, n_ * width_, R{0});
-    for (int64_t i = 0; i < n_; ++i) largest_ = std::max({largest_, std::abs(d_[i]), i + 1 < n_ ? std::abs(e_[i]) : 0});
     if (largest_ == 0) {
       if (!is_narrow_)
-        for (int64_t i = 0; i < n_; ++i) left_[i * (n_ + 1)] = right_[i * (n_ + 1)] = 1;
+        for (R* rows : {left_, right_}) this->put_ones(rows, n_);
       return true;
     }
-    const Halves halves(n_, kLeaf, 1);
-    const auto& leaves = halves.levels.front();
-    if (!for_blocks(static_cast<int64_t>(leaves.size()), [&](int64_t i) { return leaf(leaves[i]); })) return false;
-    for (size_t level = 1; level < halves.levels.size(); ++level) {
-      const auto &whole = halves.levels[level], &parts = halves.levels[level - 1];
-      if (!for_blocks(static_cast<int64_t>(whole.size()),
-                      [&](int64_t i) { return merge(whole[i], parts[2 * i].size); }))
-        return false;
-    }
-    sort();
+    if (!this->climb([this](const Block& b) { return leaf(b); },
+                     [this](const Block& b, int64_t middle) { return merge(b, middle); }))
+      return false;
+    this->sort(true, {left_, right_});
     return true;
   }
 
  private:
-  static constexpr int64_t kLeaf = 32;
-  static constexpr int64_t kRoots = 32;  // a piece of work
-
   // A block of B is as wide as it is tall, or has one column more: all but the last ones of each level do.
-  int64_t extra(const Halves::Block& b) const { return b.begin + b.size < n_ ? 1 : 0; }
-  R* corner(R* rows, const Halves::Block& b) const {
-    return rows ? rows + b.begin * (is_narrow_ ? 2 : n_ + 1) : nullptr;
-  }
+  int64_t extra(const Block& b) const { return b.begin + b.size < n_ ? 1 : 0; }
 
-  void sort_block(const Halves::Block& b) {
-    int64_t* const order = order_.data() + b.begin;
-    std::iota(order, order + b.size, 0);
-    const double* const d = d_ + b.begin;
-    std::sort(order, order + b.size, [d](int64_t i, int64_t j) { return d[i] != d[j] ? d[i] < d[j] : i < j; });
-  }
-
-  bool leaf(const Halves::Block& b) {
-    R *const left = corner(left_, b), *const right = corner(right_, b);
+  bool leaf(const Block& b) {
+    R *const left = this->corner(left_, b), *const right = this->corner(right_, b);
     const int64_t more = extra(b);
-    if (is_narrow_) {
-      right[0] = right[2 * (b.size + more) - 1] = 1;
-    } else {
-      for (int64_t i = 0; i < b.size; ++i) left[i * (n_ + 1)] = 1;
-      for (int64_t i = 0; i < b.size + more; ++i) right[i * (n_ + 1)] = 1;
-    }
-    if (!bidiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, more, left, n_, b.size, right, width_,
-                       is_narrow_ ? 2 : b.size + more))
-      return false;
-    sort_block(b);
-    return true;
+    if (left) this->put_ones(left, b.size);
+    this->put_ones(right, b.size + more);
+    return bidiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, more, left, n_, b.size, right, width_,
+                         is_narrow_ ? 2 : b.size + more);
   }
 
   // What a merge works on: the poles d[i] with z[i], where i = middle is the row between the halves with d = 0, and
@@ -98,18 +63,19 @@ class Conquest {
     std::vector<int64_t> kept, others;
   };
 
-  bool merge(const Halves::Block& b, int64_t middle) {
+  bool merge(const Block& b, int64_t middle) {
     const int64_t n = b.size, more = extra(b);
     R* const room = room_.get() + b.begin * width_;
-    Joint j{{corner(left_, b), n_, middle + 1, n - middle - 1, room},
-            {corner(right_, b), width_, is_narrow_ ? 1 : middle + 1, is_narrow_ ? 1 : n - middle - 1 + more, room},
-            middle,
-            d_ + b.begin,
-            std::vector<double>(n),
-            std::vector<uint8_t>(n),
-            std::vector<uint8_t>(n),
-            {},
-            {}};
+    Joint j{
+        {this->corner(left_, b), n_, middle + 1, n - middle - 1, room},
+        {this->corner(right_, b), width_, is_narrow_ ? 1 : middle + 1, is_narrow_ ? 1 : n - middle - 1 + more, room},
+        middle,
+        d_ + b.begin,
+        std::vector<double>(n),
+        std::vector<uint8_t>(n),
+        std::vector<uint8_t>(n),
+        {},
+        {}};
     const double above = j.d[middle], below = e_[b.begin + middle];
     // What of a vector is beside the row between the halves, times that; the other end stays.
     const auto end_of = [&](int64_t i) {
@@ -133,18 +99,13 @@ class Conquest {
     }
     j.d[middle] = 0;
 
-    std::vector<int64_t> sorted(n - 1);
-    int64_t* const order = order_.data() + b.begin;
-    for (int64_t i = middle + 1; i < n; ++i) order[i] += middle + 1;
-    std::merge(order, order + middle, order + middle + 1, order + n, sorted.begin(),
-               [&](int64_t p, int64_t q) { return j.d[p] < j.d[q]; });
+    const std::vector<int64_t> sorted = this->merged_order(b, middle);
     const double most = std::max({std::abs(above), std::abs(below), sorted.empty() ? 0 : j.d[sorted.back()]});
     deflate(j, sorted, std::max(4 * static_cast<double>(std::numeric_limits<R>::epsilon()) * most, 1e-140 * largest_));
     std::vector<double> values(n);
     if (!solve(j, coefficients_.get() + b.begin * n_, values, !is_narrow_, !is_narrow_ || n < n_)) return false;
     for (size_t i = 0; i < j.others.size(); ++i) values[j.kept.size() + i] = j.d[j.others[i]];
     std::copy(values.begin(), values.end(), j.d);
-    sort_block(b);
     return true;
   }
 
@@ -178,9 +139,9 @@ class Conquest {
 
   static bool solve(const Joint& j, R* coefficients, std::vector<double>& values, bool with_left, bool with_right) {
     const int64_t n = static_cast<int64_t>(j.kept.size());
-    ScratchArray<double> memory(6 * n + 2);
-    double *const poles = memory.get(), *const weights = poles + n + 1, *const ends = weights + n + 1,
-                  *const origin = ends + n, *const offset = origin + n, *const exact = offset + n;
+    ScratchArray<double> memory(6 * n);
+    double *const poles = memory.get(), *const weights = poles + n, *const ends = weights + n, *const origin = ends + n,
+                  *const offset = origin + n, *const exact = offset + n;
     double total = 0;
     for (int64_t i = 0; i < n; ++i) {
       poles[i] = j.d[j.kept[i]];
@@ -188,14 +149,9 @@ class Conquest {
       weights[i] = ends[i] * ends[i];
       total += weights[i];
     }
-    poles[n] = std::sqrt(poles[n - 1] * poles[n - 1] + 2 * total);
-    weights[n] = 0;
-    const Secular secular{n, true, poles, weights};
+    const Secular secular{n, true, poles, weights, total};
     const SecularRoots roots{origin, offset};
-    std::vector<char> good((n + kRoots - 1) / kRoots);
-    parallel_for(n, kRoots,
-                 [&](int64_t begin, int64_t end) { good[begin / kRoots] = secular_roots(secular, begin, end, roots); });
-    if (std::find(good.begin(), good.end(), 0) != good.end()) return false;
+    if (!Base::find_roots(secular, roots)) return false;
     for (int64_t i = 0; i < n; ++i) {
       const double root = std::sqrt(origin[i] * origin[i] + offset[i]);
       values[i] = origin[i] + offset[i] / (origin[i] + root);
@@ -236,87 +192,20 @@ class Conquest {
     rows.join(kept, part, places, coefficients, others);
   }
 
-  // Descending, rows with their values.
-  void sort() {
-    ScratchArray<double> values(n_);
-    for (int64_t i = 0; i < n_; ++i) values[i] = d_[order_[n_ - 1 - i]];
-    std::copy_n(values.get(), n_, d_);
-    if (is_narrow_) return;
-    for (R* rows : {left_, right_}) {
-      for (int64_t i = 0; i < n_; ++i) std::copy_n(rows + order_[n_ - 1 - i] * n_, n_, room_.get() + i * n_);
-      std::copy_n(room_.get(), n_ * n_, rows);
-    }
-  }
-
-  double *d_, *e_;
-  int64_t n_;
-  bool is_narrow_;
-  int64_t width_;
   ScratchArray<R> ends_;
   R *left_, *right_;
-  ScratchArray<R> room_, coefficients_;
-  std::vector<int64_t> order_;  // of each block: its values ascending
-  double largest_ = 0;
 };
-
-}  // namespace
-
-namespace {
-
-// Whether each of n dense rows has the length 1, which nan has not.
-template <class R>
-bool are_units(const R* rows, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    double sum = 0;
-    for (int64_t j = 0; j < n; ++j) sum += static_cast<double>(rows[i * n + j]) * static_cast<double>(rows[i * n + j]);
-    if (!(std::abs(sum - 1) < 1e-3)) return false;
-  }
-  return true;
-}
-
-// By implicit QR, which is slower.
-template <class R>
-bool vectors_by_qr(double* d, double* e, int64_t n, R* left, R* right) {
-  for (R* rows : {left, right}) {
-    std::fill_n(rows, n * n, R{0});
-    for (int64_t i = 0; i < n; ++i) rows[i * (n + 1)] = 1;
-  }
-  if (!bidiagonal_qr<R>(d, e, n, 0, left, n, n, right, n, n)) return false;
-  std::vector<int64_t> order(n);
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [d](int64_t i, int64_t j) { return d[i] > d[j]; });
-  const std::vector<double> values(d, d + n);
-  for (int64_t i = 0; i < n; ++i) d[i] = values[order[i]];
-  for (R* rows : {left, right}) {
-    const std::vector<R> unsorted(rows, rows + n * n);
-    for (int64_t i = 0; i < n; ++i) std::copy_n(unsorted.data() + order[i] * n, n, rows + i * n);
-  }
-  return true;
-}
 
 }  // namespace
 
 template <class R>
 bool bidiagonal_vectors(double* d, double* e, int64_t n, R* left, R* right) {
-  if (n == 0) return true;
-  const std::vector<double> given_d(d, d + n), given_e(e, e + n - 1);
-  if (Conquest<R>(d, e, n, left, right).run() && are_units(left, n) && are_units(right, n)) return true;
-  // Numbers near the square root of the smallest can leave vectors that are none.
-  std::copy(given_d.begin(), given_d.end(), d);
-  std::copy(given_e.begin(), given_e.end(), e);
-  return vectors_by_qr(d, e, n, left, right);
+  return n == 0 || SingularConquest<R>(d, e, n, left, right).run();
 }
 template <class R>
 bool bidiagonal_values(double* d, double* e, int64_t n) {
   constexpr int64_t kSmall = 40;  // up to here QR is faster
-  if (n > kSmall) {
-    const std::vector<double> given_d(d, d + n), given_e(e, e + n - 1);
-    if (Conquest<R>(d, e, n, nullptr, nullptr).run() &&
-        std::all_of(d, d + n, [](double x) { return std::isfinite(x); }))
-      return true;
-    std::copy(given_d.begin(), given_d.end(), d);
-    std::copy(given_e.begin(), given_e.end(), e);
-  }
+  if (n > kSmall) return SingularConquest<R>(d, e, n, nullptr, nullptr).run();
   if (!bidiagonal_qr<R>(d, e, n, 0, nullptr, 0, 0, nullptr, 0, 0)) return false;
   std::sort(d, d + n, std::greater<>());
   return true;

@@ -17,18 +17,17 @@ constexpr int64_t kSmall = 32;
 template <class T>
 class Eigh {
  public:
-  using R = RealOf<T>;
+  using R = Real<T>;
 
-  Eigh(const Strided<T>& a, int64_t n, bool lower, R scale)
-      : n_(n), scale_(scale), rows_(n * n), tau_(n), d_(n), e_(n) {
+  Eigh(const Matrix<T>& a, int64_t n, bool lower, R scale) : n_(n), scale_(scale), rows_(n * n), tau_(n), d_(n), e_(n) {
     // Row i holds column i of the lower triangle.
     T* const rows = rows_.get();
     const auto scaled = [scale](T x) { return x * scale; };
     if (lower)
-      read_rows<T>({a.data, a.col, a.row}, n, n, rows, n, scaled);
+      read_rows<T>(a.transposed(), n, n, rows, n, scaled);
     else
-      read_rows<T>(a, n, n, rows, n, [scale](T x) { return conj_of(x * scale); });
-    for (int64_t i = 0; i < n; ++i) rows[i * n + i] = real_of(rows[i * n + i]);
+      read_rows<T>(a, n, n, rows, n, [scale](T x) { return conjugate(x * scale); });
+    for (int64_t i = 0; i < n; ++i) rows[i * n + i] = real_part(rows[i * n + i]);
     reduce_to_tridiagonal(rows, n, d_.get(), e_.get(), tau_.get());
   }
 
@@ -38,7 +37,7 @@ class Eigh {
     return true;
   }
 
-  bool vectors(R* to, const Strided<T>& v) {
+  bool vectors(R* to, const Matrix<T>& v) {
     ScratchArray<R> z(n_ * n_);
     std::vector<int64_t> order(n_);
     std::iota(order.begin(), order.end(), 0);
@@ -51,7 +50,7 @@ class Eigh {
     } else if (!tridiagonal_eigenvectors(d_.get(), e_.get(), n_, z.get())) {
       return false;
     }
-    if constexpr (ElementTraits<T>::kComplex) {
+    if constexpr (kIsComplex<T>) {
       ScratchArray<T> wide(n_ * n_);
       std::copy_n(z.get(), n_ * n_, wide.get());
       finish(wide.get(), order, v);
@@ -67,10 +66,10 @@ class Eigh {
     for (int64_t i = 0; i < n_; ++i) to[i] = static_cast<R>(d_[i]) / scale_;
   }
   // Eigenvectors of A out of those of the tridiagonal matrix, in rows.
-  void finish(T* z, const std::vector<int64_t>& order, const Strided<T>& v) const {
+  void finish(T* z, const std::vector<int64_t>& order, const Matrix<T>& v) const {
     apply_reflectors<T>(rows_.get(), n_, n_ - 1, 1, n_, tau_.get(), z, n_, n_);
     if (std::is_sorted(order.begin(), order.end()))
-      return write_rows(z, n_, n_, n_, Strided<T>{v.data, v.col, v.row}, [](T x) { return x; });
+      return write_rows(z, n_, n_, n_, v.transposed(), [](T x) { return x; });
     for (int64_t i = 0; i < n_; ++i)
       for (int64_t j = 0; j < n_; ++j) v(j, i) = z[order[i] * n_ + j];
   }
@@ -82,9 +81,9 @@ class Eigh {
 };
 
 template <class T>
-bool one(const MatrixBatch& a, int64_t k, bool lower, RealOf<T> scale, RealOf<T>* values, const MatrixBatch* vectors) {
+bool one(const MatrixBatch& a, int64_t k, bool lower, Real<T> scale, Real<T>* values, const MatrixBatch* vectors) {
   Eigh<T> work(matrix_of<T>(a, k), a.rows, lower, scale);
-  RealOf<T>* const to = values + k * a.rows;
+  Real<T>* const to = values + k * a.rows;
   return vectors ? work.vectors(to, matrix_of<T>(*vectors, k)) : work.values(to);
 }
 
@@ -94,7 +93,7 @@ void together(const LaneGroup<R>& group, const MatrixBatch& a, bool lower, const
               const MatrixBatch* vectors, int32_t* info) {
   const int64_t n = a.rows, lanes = group.lanes;
   ScratchArray<R> rows(n * n * lanes), d(n * lanes), v(vectors ? n * n * lanes : 0), room(lockstep_room(n, n) * lanes);
-  std::vector<Strided<R>> from(lanes);
+  std::vector<Matrix<R>> from(lanes);
   for (int64_t lane = 0; lane < group.used; ++lane) from[lane] = matrix_of<R>(a, group.first + lane);
   const R* const scale = scales + group.first;
   const auto diagonal = [](int64_t i) { return i; };
@@ -104,14 +103,14 @@ void together(const LaneGroup<R>& group, const MatrixBatch& a, bool lower, const
   else
     group.load(rows.get(), n, n, diagonal,
                [&](int64_t lane, int64_t i, int64_t j) { return from[lane](i, j) * scale[lane]; });
-  const uint32_t failed = lockstep_eigh(rows.get(), n, d.get(), vectors ? v.get() : nullptr, room.get());
+  const uint32_t failed = lockstep<R>().eigh(rows.get(), n, d.get(), vectors ? v.get() : nullptr, room.get());
   const std::vector<int64_t> places = group.places(d.get(), n, std::less<>());
   for (int64_t i = 0; i < n; ++i)
     for (int64_t lane = 0; lane < group.used; ++lane) {
       const int64_t k = group.first + lane, place = places[i * lanes + lane];
       values[k * n + place] = d[i * lanes + lane] / scale[lane];
       if (!vectors) continue;
-      const Strided<R> to = matrix_of<R>(*vectors, k);
+      const Matrix<R> to = matrix_of<R>(*vectors, k);
       const R* const row = v.get() + i * n * lanes + lane;
       for (int64_t j = 0; j < n; ++j) to(j, place) = row[j * lanes];
     }
@@ -122,8 +121,8 @@ void together(const LaneGroup<R>& group, const MatrixBatch& a, bool lower, const
 }
 
 template <class T>
-void eigh(const MatrixBatch& a, bool lower, RealOf<T>* values, const MatrixBatch* vectors, int32_t* info) {
-  using R = RealOf<T>;
+void eigh(const MatrixBatch& a, bool lower, Real<T>* values, const MatrixBatch* vectors, int32_t* info) {
+  using R = Real<T>;
   const int64_t n = a.rows;
   std::vector<R> largest(a.count);
   const double size = static_cast<double>(n);
@@ -134,7 +133,7 @@ void eigh(const MatrixBatch& a, bool lower, RealOf<T>* values, const MatrixBatch
   if (std::any_of(info, info + a.count, [](int32_t i) { return i != 0; })) return;
   std::vector<R>& scales = largest;
   for (R& x : scales) x = scale_for(x);
-  if constexpr (!ElementTraits<T>::kComplex)
+  if constexpr (!kIsComplex<T>)
     if (goes_together<T>(a.count, n, n))
       return for_lane_groups<R>(
           a.count, [&](const LaneGroup<R>& group) { together(group, a, lower, scales.data(), values, vectors, info); });
@@ -150,9 +149,9 @@ void run_eigh(DType dtype, const MatrixBatch& a, bool lower, void* values, const
     std::fill_n(info, a.count, 0);
     return;
   }
-  visit_element(dtype, [&](auto zero) {
+  visit_number(dtype, [&](auto zero) {
     using T = decltype(zero);
-    eigh<T>(a, lower, static_cast<RealOf<T>*>(values), vectors, info);
+    eigh<T>(a, lower, static_cast<Real<T>*>(values), vectors, info);
   });
 }
 

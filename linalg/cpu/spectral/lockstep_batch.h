@@ -41,7 +41,7 @@ struct LaneGroup {
 // Calls fn(group) for the groups of a batch of matrices, which are as many as there are lanes.
 template <class R, class F>
 void for_lane_groups(int64_t count, F&& fn) {
-  const int64_t lanes = lockstep_lanes(R{});
+  const int64_t lanes = lockstep<R>().lanes();
   parallel_for((count + lanes - 1) / lanes, 1, [&](int64_t begin, int64_t end) {
     for (int64_t g = begin; g < end; ++g) fn(LaneGroup<R>{g * lanes, std::min(lanes, count - g * lanes), lanes});
   });
@@ -51,7 +51,7 @@ void for_lane_groups(int64_t count, F&& fn) {
 // that their results may differ in rounding; those of one machine never do.)
 template <class T>
 bool goes_together(int64_t count, int64_t m, int64_t n) {
-  if constexpr (ElementTraits<T>::kComplex)
+  if constexpr (kIsComplex<T>)
     return false;
   else
     return count >= 4 && m <= 64 && n <= 32;

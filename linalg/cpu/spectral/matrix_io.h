@@ -4,26 +4,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "linalg/cpu/matrix.h"
 #include "linalg/cpu/spectral/vectors.h"
 
 namespace tessera::cpu::internal {
 
-template <class T>
-struct Strided {
-  T* data;
-  int64_t row, col;
-  T& operator()(int64_t i, int64_t j) const { return data[i * row + j * col]; }
-};
-template <class T>
-Strided<T> matrix_of(const MatrixBatch& b, int64_t k) {
-  return {static_cast<T*>(b.data) + k * b.batch_stride, b.row_stride, b.col_stride};
-}
-
 // to[i * stride + j] = fn(from(i, j)), in blocks that stay in cache whichever of the strides is 1.
 template <class T, class F>
-void read_rows(const Strided<T>& from, int64_t rows, int64_t cols, T* to, int64_t stride, F fn) {
-  if (from.col == 1 || rows == 1) {
+void read_rows(const Matrix<T>& from, int64_t rows, int64_t cols, T* to, int64_t stride, F fn) {
+  if (from.col_stride == 1 || rows == 1) {
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < cols; ++j) to[i * stride + j] = fn(from(i, j));
     return;
@@ -36,8 +24,8 @@ void read_rows(const Strided<T>& from, int64_t rows, int64_t cols, T* to, int64_
 }
 // to(i, j) = fn(from[i * stride + j]).
 template <class S, class T, class F>
-void write_rows(const S* from, int64_t stride, int64_t rows, int64_t cols, const Strided<T>& to, F fn) {
-  if (to.col == 1 || rows == 1) {
+void write_rows(const S* from, int64_t stride, int64_t rows, int64_t cols, const Matrix<T>& to, F fn) {
+  if (to.col_stride == 1 || rows == 1) {
     for (int64_t i = 0; i < rows; ++i)
       for (int64_t j = 0; j < cols; ++j) to(i, j) = fn(from[i * stride + j]);
     return;
@@ -50,8 +38,8 @@ void write_rows(const S* from, int64_t stride, int64_t rows, int64_t cols, const
 }
 
 template <class T>
-RealOf<T> largest_part(T x) {
-  if constexpr (ElementTraits<T>::kComplex)
+Real<T> largest_part(T x) {
+  if constexpr (kIsComplex<T>)
     return std::max(std::abs(x.real()), std::abs(x.imag()));
   else
     return std::abs(x);
@@ -59,8 +47,8 @@ RealOf<T> largest_part(T x) {
 
 // The largest part of an element that is read, nan or infinity if one is. upper: of column j those from row 0 to j.
 template <class T>
-RealOf<T> largest_part(const Strided<T>& a, int64_t rows, int64_t cols) {
-  using R = RealOf<T>;
+Real<T> largest_part(const Matrix<T>& a, int64_t rows, int64_t cols) {
+  using R = Real<T>;
   R largest = 0, wrong = 0;
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < cols; ++j) {
@@ -71,12 +59,12 @@ RealOf<T> largest_part(const Strided<T>& a, int64_t rows, int64_t cols) {
   return largest + wrong;
 }
 template <class T>
-RealOf<T> largest_part_of_triangle(const Strided<T>& a, int64_t n, bool lower) {
-  using R = RealOf<T>;
+Real<T> largest_part_of_triangle(const Matrix<T>& a, int64_t n, bool lower) {
+  using R = Real<T>;
   R largest = 0, wrong = 0;
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = lower ? 0 : i; j < (lower ? i + 1 : n); ++j) {
-      const R v = i == j ? std::abs(real_of(a(i, j))) : largest_part(a(i, j));
+      const R v = i == j ? std::abs(real_part(a(i, j))) : largest_part(a(i, j));
       largest = std::max(largest, v);
       wrong += v - v;
     }
@@ -92,35 +80,6 @@ R scale_for(R largest) {
   // Its inverse has to be a number, too.
   exponent = std::clamp(exponent, std::numeric_limits<R>::min_exponent + 2, std::numeric_limits<R>::max_exponent - 2);
   return exponent > -8 && exponent < 8 ? R{1} : std::ldexp(R{1}, -exponent);
-}
-
-// fn(k) for each of `count` matrices on which `work` operations are done: together where they are many, one after the
-// other where each is worth several threads.
-template <class F>
-void for_matrices(int64_t count, double work, F&& fn) {
-  if (count == 1 || work > 3e7) {
-    for (int64_t k = 0; k < count; ++k) fn(k);
-    return;
-  }
-  const int64_t grain = std::max<int64_t>(1, static_cast<int64_t>(5e4 / (work + 1)));
-  parallel_for(count, grain, [&](int64_t begin, int64_t end) {
-    for (int64_t k = begin; k < end; ++k) fn(k);
-  });
-}
-
-// Calls fn with a value of each type of elements.
-template <class F>
-void visit_element(DType dtype, F&& fn) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return fn(float{});
-    case DType::kFloat64:
-      return fn(double{});
-    case DType::kComplex64:
-      return fn(std::complex<float>{});
-    default:
-      return fn(std::complex<double>{});
-  }
 }
 
 }  // namespace tessera::cpu::internal

@@ -62,52 +62,13 @@ class RowJoin {
 
  private:
   void multiply(int64_t m, int64_t n, int64_t k, const R* s, int64_t s_stride, R* rows, R* to) const {
-    gemm(ElementTraits<R>::kDType, m, n, k, param<R>(1), {const_cast<R*>(s), s_stride, 1}, {rows, n, 1}, param<R>(0),
-         {to, stride_, 1});
+    numbers::multiply(m, n, k, R(1), in_rows(const_cast<R*>(s), s_stride), in_rows(rows, n), R(0),
+                      in_rows(to, stride_));
   }
 
   R* rows_;
   int64_t stride_, left_, right_;
   R* room_;
 };
-
-// How a problem of n is cut in two until its parts are small: the parts of each level, from the smallest on. Part i of
-// a level is made of the parts 2 i and 2 i + 1 of the level before.
-struct Halves {
-  struct Block {
-    int64_t begin, size;
-  };
-  std::vector<std::vector<Block>> levels;
-
-  // gap: rows between two halves that belong to neither.
-  Halves(int64_t n, int64_t leaf, int64_t gap) {
-    std::vector<Block> level{{0, n}};
-    for (;;) {
-      levels.insert(levels.begin(), level);
-      if (std::all_of(level.begin(), level.end(), [&](const Block& b) { return b.size <= leaf; })) return;
-      std::vector<Block> next;
-      for (const Block& b : level) {
-        const int64_t first = (b.size - gap) / 2;
-        next.push_back({b.begin, first});
-        next.push_back({b.begin + first + gap, b.size - gap - first});
-      }
-      level = std::move(next);
-    }
-  }
-};
-
-// fn(block index) -> bool for all blocks of a level, on all threads where there are many.
-template <class F>
-bool for_blocks(int64_t count, F&& fn) {
-  std::vector<char> good(count);
-  const auto some = [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) good[i] = fn(i);
-  };
-  if (count >= 4)
-    parallel_for(count, 1, some);
-  else
-    some(0, count);
-  return std::all_of(good.begin(), good.end(), [](char g) { return g; });
-}
 
 }  // namespace tessera::cpu::internal

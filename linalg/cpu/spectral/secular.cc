@@ -31,33 +31,39 @@ class Roots {
  public:
   // Roots first, first + 1 ...; lanes past n - 1 repeat the last one.
   Roots(const Secular& s, int64_t first) : s_(s), first_(first) {
-    HWY_ALIGN double low[8], high[8], low_weight[8], high_weight[8];
+    HWY_ALIGN double low[8], high[8], width[8], low_weight[8], high_weight[8];
     for (int64_t k = 0; k < kLanes(); ++k) {
       const int64_t i = index(k);
+      const bool is_last = i + 1 == s.n;
       low[k] = s.d[i];
-      high[k] = s.d[i + 1];
+      high[k] = is_last ? s.d[i] : s.d[i + 1];
+      // The last interval has a pole without a weight at its end, and the root in its first half.
+      width[k] = is_last ? 2 * s.total : s.apart(high[k], low[k]);
       low_weight[k] = s.weight[i];
-      high_weight[k] = s.weight[i + 1];
+      high_weight[k] = is_last ? 0 : s.weight[i + 1];
     }
     low_ = hn::Load(d_, low);
     high_ = hn::Load(d_, high);
+    width_ = hn::Load(d_, width);
     low_weight_ = hn::Load(d_, low_weight);
     high_weight_ = hn::Load(d_, high_weight);
   }
 
   bool find() {
-    const V zero = hn::Zero(d_), width = Apart<kSquared>(high_, low_), half = hn::Mul(hn::Set(d_, 0.5), width);
+    const V zero = hn::Zero(d_), width = width_, half = hn::Mul(hn::Set(d_, 0.5), width);
     // In which half: its pole becomes the origin.
     origin_ = low_;
-    Value mid = value(half);
-    const M upper = hn::Lt(mid.f, zero);
+    const Value mid = value(half);
+    const M is_last = hn::Eq(high_, low_), upper = hn::AndNot(is_last, hn::Lt(mid.f, zero));
     origin_ = hn::IfThenElse(upper, high_, low_);
+    const V low = hn::IfThenElse(upper, hn::Neg(width), zero), high = hn::IfThenElse(upper, zero, width);
     // As if all other poles were a constant.
     const V rest = hn::MulAdd(hn::Div(hn::Set(d_, 2.0), width), hn::Sub(low_weight_, high_weight_), mid.f),
             scaled = hn::Mul(rest, width),
             a = hn::Add(hn::IfThenElse(upper, hn::Neg(scaled), scaled), hn::Add(low_weight_, high_weight_)),
             b = hn::IfThenElse(upper, hn::Neg(hn::Mul(high_weight_, width)), hn::Mul(low_weight_, width));
-    V below = hn::IfThenElse(upper, hn::Neg(half), zero), above = hn::IfThenElse(upper, zero, half);
+    V below = hn::IfThenElse(upper, hn::Neg(half), zero),
+      above = hn::IfThenElse(upper, zero, hn::IfThenElse(is_last, width, half));
     x_ = inside(root_of(a, b, rest), below, above);
     const V eps = hn::Set(d_, 8 * 2.220446049250313e-16);
     M done = hn::Lt(zero, zero);
@@ -71,8 +77,7 @@ class Roots {
       done = hn::Or(done, good);
       if (hn::AllTrue(d_, done)) return true;
       // What has the values and slopes of the poles below, and of those above, with one pole for each.
-      const V to_low = hn::Sub(Apart<kSquared>(low_, origin_), x_),
-              to_high = hn::Sub(Apart<kSquared>(high_, origin_), x_), product = hn::Mul(to_low, to_high),
+      const V to_low = hn::Sub(low, x_), to_high = hn::Sub(high, x_), product = hn::Mul(to_low, to_high),
               c = hn::NegMulAdd(to_high, v.slope_above, hn::NegMulAdd(to_low, v.slope_below, v.f)),
               move =
                   root_of(hn::MulSub(hn::Add(to_low, to_high), v.f, hn::Mul(product, slope)), hn::Mul(product, v.f), c);
@@ -144,7 +149,7 @@ class Roots {
   const D d_;
   const Secular& s_;
   int64_t first_;
-  V low_, high_, low_weight_, high_weight_, origin_, x_;
+  V low_, high_, width_, low_weight_, high_weight_, origin_, x_;
 };
 
 template <bool kSquared>

@@ -14,15 +14,13 @@
 #include <string>
 #include <vector>
 
-#include "linalg/cpu/spectral/vectors.h"
+#include "linalg/cpu/numbers.h"
 #include "tensor/core/parallel.h"
 
 namespace tessera::cpu {
 namespace {
 
-using internal::conj_of;
-using internal::ElementTraits;
-using internal::RealOf;
+using namespace numbers;
 
 template <class T>
 struct Matrix {
@@ -36,8 +34,8 @@ struct Matrix {
 
 template <class T>
 T number(std::mt19937& g) {
-  std::normal_distribution<RealOf<T>> normal;
-  if constexpr (ElementTraits<T>::kComplex)
+  std::normal_distribution<Real<T>> normal;
+  if constexpr (kIsComplex<T>)
     return {normal(g), normal(g)};
   else
     return normal(g);
@@ -67,8 +65,7 @@ Matrix<T> product(const Matrix<T>& a, bool ah, const Matrix<T>& b, bool bh) {
   Matrix<T> c(m, n);
   const MatrixRef x{const_cast<T*>(a.data.data()), ah ? 1 : a.cols, ah ? a.cols : 1},
       y{const_cast<T*>(b.data.data()), bh ? 1 : b.cols, bh ? b.cols : 1};
-  gemm(ElementTraits<T>::kDType, m, n, k, internal::param<T>(1), x, y, internal::param<T>(0), {c.data.data(), n, 1}, ah,
-       bh);
+  gemm(kDType<T>, m, n, k, numbers::number(T(1)), x, y, numbers::number(T(0)), {c.data.data(), n, 1}, ah, bh);
   return c;
 }
 // |Q^H Q - I| / (n eps).
@@ -76,13 +73,13 @@ template <class T>
 double orthogonality(const Matrix<T>& q) {
   Matrix<T> g = product(q, true, q, false);
   for (int64_t i = 0; i < g.rows; ++i) g(i, i) -= T{1};
-  return norm1(g) / (static_cast<double>(q.rows) * std::numeric_limits<RealOf<T>>::epsilon());
+  return norm1(g) / (static_cast<double>(q.rows) * std::numeric_limits<Real<T>>::epsilon());
 }
 
 // |A - V W V^H| and |V^H V - I| over n |A| eps.
 template <class T>
 void expect_eigh(Matrix<T> a, const std::string& what) {
-  using R = RealOf<T>;
+  using R = Real<T>;
   const int64_t n = a.rows;
   const double scale = static_cast<double>(n) * std::numeric_limits<R>::epsilon() *
                        std::max(norm1(a), static_cast<double>(std::numeric_limits<R>::min()));
@@ -94,7 +91,7 @@ void expect_eigh(Matrix<T> a, const std::string& what) {
     std::vector<R> w(n), only(n);
     int32_t info = -7;
     const MatrixBatch to = v.batch();
-    run_eigh(ElementTraits<T>::kDType, one_side.batch(), lower, w.data(), &to, &info);
+    run_eigh(kDType<T>, one_side.batch(), lower, w.data(), &to, &info);
     ASSERT_EQ(info, 0) << what;
     EXPECT_TRUE(std::is_sorted(w.begin(), w.end())) << what;
     Matrix<T> scaled = v;
@@ -104,7 +101,7 @@ void expect_eigh(Matrix<T> a, const std::string& what) {
     for (size_t i = 0; i < back.data.size(); ++i) back.data[i] -= a.data[i];
     EXPECT_LT(norm1(back) / scale, 30) << what;
     EXPECT_LT(orthogonality(v), 30) << what;
-    run_eigh(ElementTraits<T>::kDType, one_side.batch(), lower, only.data(), nullptr, &info);
+    run_eigh(kDType<T>, one_side.batch(), lower, only.data(), nullptr, &info);
     ASSERT_EQ(info, 0) << what;
     for (int64_t i = 0; i < n; ++i) EXPECT_LT(std::abs(static_cast<double>(w[i]) - only[i]) / scale, 30) << what;
   }
@@ -112,7 +109,7 @@ void expect_eigh(Matrix<T> a, const std::string& what) {
 
 template <class T>
 void expect_svd(Matrix<T> a, bool full, const std::string& what) {
-  using R = RealOf<T>;
+  using R = Real<T>;
   const int64_t m = a.rows, n = a.cols, k = std::min(m, n);
   const double scale = static_cast<double>(std::max(m, n)) * std::numeric_limits<R>::epsilon() *
                        std::max(norm1(a), static_cast<double>(std::numeric_limits<R>::min()));
@@ -120,7 +117,7 @@ void expect_svd(Matrix<T> a, bool full, const std::string& what) {
   std::vector<R> s(k), only(k);
   int32_t info = -7;
   const MatrixBatch to_u = u.batch(), to_vh = vh.batch();
-  run_svd(ElementTraits<T>::kDType, a.batch(), &to_u, s.data(), &to_vh, &info);
+  run_svd(kDType<T>, a.batch(), &to_u, s.data(), &to_vh, &info);
   ASSERT_EQ(info, 0) << what;
   EXPECT_TRUE(std::is_sorted(s.rbegin(), s.rend())) << what;
   EXPECT_TRUE(s.empty() || s.back() >= 0) << what;
@@ -134,9 +131,9 @@ void expect_svd(Matrix<T> a, bool full, const std::string& what) {
   EXPECT_LT(orthogonality(u), 30) << what;
   Matrix<T> v(vh.cols, vh.rows);
   for (int64_t i = 0; i < v.rows; ++i)
-    for (int64_t j = 0; j < v.cols; ++j) v(i, j) = conj_of(vh(j, i));
+    for (int64_t j = 0; j < v.cols; ++j) v(i, j) = conjugate(vh(j, i));
   EXPECT_LT(orthogonality(v), 30) << what;
-  run_svd(ElementTraits<T>::kDType, a.batch(), nullptr, only.data(), nullptr, &info);
+  run_svd(kDType<T>, a.batch(), nullptr, only.data(), nullptr, &info);
   ASSERT_EQ(info, 0) << what;
   for (int64_t i = 0; i < k; ++i) EXPECT_LT(std::abs(static_cast<double>(s[i]) - only[i]) / scale, 30) << what;
 }
@@ -144,15 +141,15 @@ void expect_svd(Matrix<T> a, bool full, const std::string& what) {
 // Matrices by name; all of them Hermitian.
 template <class T>
 std::vector<std::pair<std::string, Matrix<T>>> hermitian_matrices() {
-  using R = RealOf<T>;
+  using R = Real<T>;
   std::vector<std::pair<std::string, Matrix<T>>> all;
   const auto add = [&](const std::string& name, int64_t n, auto&& element) {
     Matrix<T> a(n, n);
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j <= i; ++j) {
         a(i, j) = element(i, j);
-        a(j, i) = conj_of(a(i, j));
-        if (i == j) a(i, i) = internal::real_of(a(i, i));
+        a(j, i) = conjugate(a(i, j));
+        if (i == j) a(i, i) = real_part(a(i, i));
       }
     all.emplace_back(name + " of " + std::to_string(n), std::move(a));
   };
@@ -214,7 +211,7 @@ TYPED_TEST(Spectral, SvdOfAnyShape) {
 }
 // With entries of a bidiagonal matrix that make QR's shifts useless.
 TYPED_TEST(Spectral, SvdOfBidiagonalMatrices) {
-  using R = RealOf<TypeParam>;
+  using R = Real<TypeParam>;
   for (int64_t n : {4, 20, 60, 100})
     for (int kind = 0; kind < 5; ++kind) {
       Matrix<TypeParam> a(n, n);
@@ -234,7 +231,7 @@ TYPED_TEST(Spectral, SvdOfBidiagonalMatrices) {
 // Batches of small matrices give what each alone gives, nearly, and are as accurate.
 template <class T>
 void expect_batch(const std::vector<Matrix<T>>& all, const std::string& what) {
-  using R = RealOf<T>;
+  using R = Real<T>;
   const int64_t m = all[0].rows, n = all[0].cols, k = std::min(m, n), count = static_cast<int64_t>(all.size());
   std::vector<T> data, u(count * m * m), vh(count * n * n), v(count * n * n);
   for (const Matrix<T>& a : all) data.insert(data.end(), a.data.begin(), a.data.end());
@@ -243,12 +240,12 @@ void expect_batch(const std::vector<Matrix<T>>& all, const std::string& what) {
   const std::vector<int32_t> good(count);
   const MatrixBatch from{data.data(), count, m, n, n, 1, m * n}, to_u{u.data(), count, m, m, m, 1, m * m},
       to_vh{vh.data(), count, n, n, 1, n, n * n}, to_v{v.data(), count, n, n, 1, n, n * n};
-  run_svd(ElementTraits<T>::kDType, from, &to_u, s.data(), &to_vh, info.data());
+  run_svd(kDType<T>, from, &to_u, s.data(), &to_vh, info.data());
   EXPECT_EQ(info, good) << what;
-  run_svd(ElementTraits<T>::kDType, from, nullptr, only.data(), nullptr, info.data());
+  run_svd(kDType<T>, from, nullptr, only.data(), nullptr, info.data());
   EXPECT_EQ(info, good) << what;
   if (m == n) {
-    run_eigh(ElementTraits<T>::kDType, from, true, w.data(), &to_v, info.data());
+    run_eigh(kDType<T>, from, true, w.data(), &to_v, info.data());
     EXPECT_EQ(info, good) << what;
   }
   for (int64_t b = 0; b < count; ++b) {
@@ -258,7 +255,7 @@ void expect_batch(const std::vector<Matrix<T>>& all, const std::string& what) {
     Matrix<T> left(m, m), right(n, n), us(m, n);  // right: the vectors in columns
     std::copy_n(u.data() + b * m * m, m * m, left.data.data());
     for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = 0; j < n; ++j) right(i, j) = conj_of(vh[b * n * n + i * n + j]);
+      for (int64_t j = 0; j < n; ++j) right(i, j) = conjugate(vh[b * n * n + i * n + j]);
     for (int64_t i = 0; i < m; ++i)
       for (int64_t j = 0; j < k; ++j) us(i, j) = left(i, j) * s[b * k + j];
     Matrix<T> back = product(us, false, right, true);
@@ -275,9 +272,9 @@ void expect_batch(const std::vector<Matrix<T>>& all, const std::string& what) {
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j < n; ++j) {
         vectors(i, j) = v[b * n * n + j * n + i];
-        hermitian(i, j) = i >= j ? a(i, j) : conj_of(a(j, i));
+        hermitian(i, j) = i >= j ? a(i, j) : conjugate(a(j, i));
       }
-    for (int64_t i = 0; i < n; ++i) hermitian(i, i) = internal::real_of(hermitian(i, i));
+    for (int64_t i = 0; i < n; ++i) hermitian(i, i) = real_part(hermitian(i, i));
     Matrix<T> residual = product(hermitian, false, vectors, false);
     for (int64_t i = 0; i < n; ++i)
       for (int64_t j = 0; j < n; ++j) residual(i, j) -= vectors(i, j) * w[b * n + j];
@@ -287,7 +284,7 @@ void expect_batch(const std::vector<Matrix<T>>& all, const std::string& what) {
   }
 }
 TYPED_TEST(Spectral, BatchesOfHardMatrices) {
-  using R = RealOf<TypeParam>;
+  using R = Real<TypeParam>;
   for (int64_t n : {1, 2, 3, 5, 8, 16, 31, 32}) {
     std::vector<Matrix<TypeParam>> all;
     for (unsigned b = 0; b < 9; ++b) {
@@ -321,7 +318,7 @@ TYPED_TEST(Spectral, BatchesOfAnyShape) {
 }
 
 TYPED_TEST(Spectral, NotFinite) {
-  using R = RealOf<TypeParam>;
+  using R = Real<TypeParam>;
   for (R bad : {std::numeric_limits<R>::quiet_NaN(), std::numeric_limits<R>::infinity()}) {
     Matrix<TypeParam> a = random_matrix<TypeParam>(2 * 40, 40, 5), v(2 * 40, 40), u(2 * 40, 40);
     a(40 + 7, 3) = bad;
@@ -329,9 +326,9 @@ TYPED_TEST(Spectral, NotFinite) {
     std::vector<int32_t> info(2, 9);
     const auto halves = [](Matrix<TypeParam>& x) { return MatrixBatch{x.data.data(), 2, 40, 40, 40, 1, 1600}; };
     const MatrixBatch to = halves(v), other = halves(u);
-    run_eigh(ElementTraits<TypeParam>::kDType, halves(a), true, w.data(), &to, info.data());
+    run_eigh(kDType<TypeParam>, halves(a), true, w.data(), &to, info.data());
     EXPECT_EQ(info, (std::vector<int32_t>{0, -1}));
-    run_svd(ElementTraits<TypeParam>::kDType, halves(a), &to, w.data(), &other, info.data());
+    run_svd(kDType<TypeParam>, halves(a), &to, w.data(), &other, info.data());
     EXPECT_EQ(info, (std::vector<int32_t>{0, -1}));
     EXPECT_EQ(w, std::vector<R>(80, 5));  // nothing is written
     EXPECT_EQ(v.data, std::vector<TypeParam>(v.data.size()));
@@ -339,7 +336,7 @@ TYPED_TEST(Spectral, NotFinite) {
 }
 
 TYPED_TEST(Spectral, SameBitsWithAnyNumberOfThreads) {
-  using R = RealOf<TypeParam>;
+  using R = Real<TypeParam>;
   for (int64_t n : {40, 300}) {
     std::vector<std::vector<TypeParam>> results;
     for (int threads : {1, 3}) {
@@ -348,8 +345,8 @@ TYPED_TEST(Spectral, SameBitsWithAnyNumberOfThreads) {
       std::vector<R> w(n);
       int32_t info;
       const MatrixBatch to = v.batch(), to_u = u.batch(), to_vh = vh.batch();
-      run_eigh(ElementTraits<TypeParam>::kDType, a.batch(), true, w.data(), &to, &info);
-      run_svd(ElementTraits<TypeParam>::kDType, a.batch(), &to_u, w.data(), &to_vh, &info);
+      run_eigh(kDType<TypeParam>, a.batch(), true, w.data(), &to, &info);
+      run_svd(kDType<TypeParam>, a.batch(), &to_u, w.data(), &to_vh, &info);
       results.push_back(v.data);
       results.back().insert(results.back().end(), u.data.begin(), u.data.end());
       results.back().insert(results.back().end(), vh.data.begin(), vh.data.end());

@@ -20,7 +20,7 @@ constexpr int64_t kSmall = 32;
 template <class T>
 class Svd {
  public:
-  using R = RealOf<T>;
+  using R = Real<T>;
 
   Svd(const MatrixBatch& batch, int64_t k, R scale)
       : wide_(batch.rows < batch.cols),
@@ -34,11 +34,11 @@ class Svd {
         d_(n_),
         e_(n_),
         order_(n_) {
-    const Strided<T> a = matrix_of<T>(batch, k);
+    const Matrix<T> a = matrix_of<T>(batch, k);
     if (wide_)
-      read_rows<T>(a, n_, m_, columns_.get(), m_, [scale](T x) { return conj_of(x * scale); });
+      read_rows<T>(a, n_, m_, columns_.get(), m_, [scale](T x) { return conjugate(x * scale); });
     else
-      read_rows<T>({a.data, a.col, a.row}, n_, m_, columns_.get(), m_, [scale](T x) { return x * scale; });
+      read_rows<T>(a.transposed(), n_, m_, columns_.get(), m_, [scale](T x) { return x * scale; });
     reduce_to_bidiagonal(columns_.get(), m_, n_, d_.get(), e_.get(), tau_left_.get(), right_.get(), tau_right_.get());
     std::iota(order_.begin(), order_.end(), 0);
   }
@@ -86,16 +86,16 @@ class Svd {
   void put_values(R* to) const {
     for (int64_t i = 0; i < n_; ++i) to[i] = static_cast<R>(d_[order_[i]]) / scale_;
   }
-  void put(const T* long_rows, int64_t long_count, int64_t m, const T* short_rows, Strided<T> u, Strided<T> vh) const {
+  void put(const T* long_rows, int64_t long_count, int64_t m, const T* short_rows, Matrix<T> u, Matrix<T> vh) const {
     const auto same = [](T x) { return x; };
-    const auto conjugate = [](T x) { return conj_of(x); };
-    const Strided<T> u_columns{u.data, u.col, u.row};
+    const auto turned = [](T x) { return conjugate(x); };
+    const Matrix<T> u_columns = u.transposed();
     if (wide_) {
       write_rows(short_rows, n_, n_, n_, u_columns, same);
-      write_rows(long_rows, m, long_count, m, vh, conjugate);
+      write_rows(long_rows, m, long_count, m, vh, turned);
     } else {
       write_rows(long_rows, m, long_count, m, u_columns, same);
-      write_rows(short_rows, n_, n_, n_, vh, conjugate);
+      write_rows(short_rows, n_, n_, n_, vh, turned);
     }
   }
 
@@ -108,10 +108,9 @@ class Svd {
 };
 
 template <class T>
-bool one(const MatrixBatch& a, int64_t k, RealOf<T> scale, const MatrixBatch* u, RealOf<T>* values,
-         const MatrixBatch* vh) {
+bool one(const MatrixBatch& a, int64_t k, Real<T> scale, const MatrixBatch* u, Real<T>* values, const MatrixBatch* vh) {
   Svd<T> work(a, k, scale);
-  RealOf<T>* const to = values + k * std::min(a.rows, a.cols);
+  Real<T>* const to = values + k * std::min(a.rows, a.cols);
   return u ? work.vectors(*u, to, *vh, k) : work.values(to);
 }
 
@@ -124,7 +123,7 @@ void together(const LaneGroup<R>& group, const MatrixBatch& a, const R* scales, 
                 long_count = u ? (wide ? vh->rows : u->cols) : 0;
   ScratchArray<R> columns(m * n * lanes), d(n * lanes), left(long_count * m * lanes), right(u ? n * n * lanes : 0),
       room(lockstep_room(m, n) * lanes);
-  std::vector<Strided<R>> from(lanes);
+  std::vector<Matrix<R>> from(lanes);
   for (int64_t lane = 0; lane < group.used; ++lane) from[lane] = matrix_of<R>(a, group.first + lane);
   const R* const scale = scales + group.first;
   const auto all = [](int64_t) { return 0; };
@@ -135,7 +134,7 @@ void together(const LaneGroup<R>& group, const MatrixBatch& a, const R* scales, 
     group.load(columns.get(), n, m, all,
                [&](int64_t lane, int64_t i, int64_t j) { return from[lane](j, i) * scale[lane]; });
   const uint32_t failed =
-      lockstep_svd(columns.get(), m, n, d.get(), u ? left.get() : nullptr, long_count, right.get(), room.get());
+      lockstep<R>().svd(columns.get(), m, n, d.get(), u ? left.get() : nullptr, long_count, right.get(), room.get());
   const std::vector<int64_t> places = group.places(d.get(), n, [](R x, R y) { return std::abs(x) > std::abs(y); });
   for (int64_t i = 0; i < std::max(n, long_count); ++i)
     for (int64_t lane = 0; lane < group.used; ++lane) {
@@ -143,9 +142,10 @@ void together(const LaneGroup<R>& group, const MatrixBatch& a, const R* scales, 
       const R value = i < n ? d[i * lanes + lane] : R{0}, sign = value < 0 ? R{-1} : R{1};
       if (i < n) values[k * n + place] = std::abs(value) / scale[lane];
       if (!u) continue;
-      Strided<R> long_to = matrix_of<R>(wide ? *vh : *u, k), short_to = matrix_of<R>(wide ? *u : *vh, k);
+      Matrix<R> long_to = matrix_of<R>(wide ? *vh : *u, k), short_to = matrix_of<R>(wide ? *u : *vh, k);
       // Vectors in rows.
-      std::swap(wide ? short_to.row : long_to.row, wide ? short_to.col : long_to.col);
+      Matrix<R>& columns = wide ? short_to : long_to;
+      columns = columns.transposed();
       const R *const x = left.get() + i * m * lanes + lane, *const y = right.get() + i * n * lanes + lane;
       if (i < long_count)
         for (int64_t j = 0; j < m; ++j) long_to(place, j) = x[j * lanes];
@@ -162,15 +162,15 @@ void together(const LaneGroup<R>& group, const MatrixBatch& a, const R* scales, 
 template <class T>
 void put_identity(const MatrixBatch& to) {
   for (int64_t k = 0; k < to.count; ++k) {
-    const Strided<T> m = matrix_of<T>(to, k);
+    const Matrix<T> m = matrix_of<T>(to, k);
     for (int64_t i = 0; i < to.rows; ++i)
       for (int64_t j = 0; j < to.cols; ++j) m(i, j) = static_cast<T>(i == j ? 1 : 0);
   }
 }
 
 template <class T>
-void svd(const MatrixBatch& a, const MatrixBatch* u, RealOf<T>* values, const MatrixBatch* vh, int32_t* info) {
-  using R = RealOf<T>;
+void svd(const MatrixBatch& a, const MatrixBatch* u, Real<T>* values, const MatrixBatch* vh, int32_t* info) {
+  using R = Real<T>;
   const int64_t n = std::min(a.rows, a.cols);
   if (n == 0) {
     std::fill_n(info, a.count, 0);
@@ -188,7 +188,7 @@ void svd(const MatrixBatch& a, const MatrixBatch* u, RealOf<T>* values, const Ma
   if (std::any_of(info, info + a.count, [](int32_t i) { return i != 0; })) return;
   std::vector<R>& scales = largest;
   for (R& x : scales) x = scale_for(x);
-  if constexpr (!ElementTraits<T>::kComplex)
+  if constexpr (!kIsComplex<T>)
     if (goes_together<T>(a.count, std::max(a.rows, a.cols), n))
       return for_lane_groups<R>(
           a.count, [&](const LaneGroup<R>& group) { together(group, a, scales.data(), u, values, vh, info); });
@@ -201,9 +201,9 @@ void svd(const MatrixBatch& a, const MatrixBatch* u, RealOf<T>* values, const Ma
 
 void run_svd(DType dtype, const MatrixBatch& a, const MatrixBatch* u, void* values, const MatrixBatch* vh,
              int32_t* info) {
-  visit_element(dtype, [&](auto zero) {
+  visit_number(dtype, [&](auto zero) {
     using T = decltype(zero);
-    svd<T>(a, u, static_cast<RealOf<T>*>(values), vh, info);
+    svd<T>(a, u, static_cast<Real<T>*>(values), vh, info);
   });
 }
 

@@ -8,16 +8,6 @@
 namespace tessera::cpu::internal {
 namespace {
 
-constexpr int64_t kPanel = 32;
-
-// Products with the panel so far cost less where it is narrow, those that bring the rest up to date where it is wide.
-int64_t panel_width(int64_t n) { return n <= 256 ? 16 : kPanel; }
-
-template <class T>
-MatrixRef matrix(const T* data, int64_t row_stride, int64_t col_stride = 1) {
-  return {const_cast<T*>(data), row_stride, col_stride};
-}
-
 // Columns `begin` ... of a Hermitian matrix in rows, reduced while what is to come is left as it was: that is A - V W^H
 // - W V^H with the rows of V where the columns were, and those of W in `w`.
 template <class T>
@@ -28,20 +18,18 @@ class Panel {
 
   // Column begin + i.
   void reduce(int64_t i, double* d, double* e, T* tau) const {
-    using R = RealOf<T>;
+    using R = Real<T>;
     const int64_t k = begin_ + i, rest = n_ - k - 1;
     T *const column = rows_ + k * n_, *const v = column + k + 1, *const w = w_ + i * n_ + k + 1;
     T by_v[kPanel], by_w[kPanel];
     for (int64_t p = 0; p < i; ++p) {
-      by_v[p] = -conj_of(w_[p * n_ + k]);
-      by_w[p] = -conj_of(v_row(p)[k]);
+      by_v[p] = -conjugate(w_[p * n_ + k]);
+      by_w[p] = -conjugate(v_row(p)[k]);
     }
     products_.axpy(v_row(0) + k, n_, i, rest + 1, by_v, column + k);
     products_.axpy(w_ + k, n_, i, rest + 1, by_w, column + k);
-    d[k] = real_of(column[k]);
-    R off;
-    tau[k] = make_reflector(v, rest, &off);
-    e[k] = off;
+    d[k] = real_part(column[k]);
+    tau[k] = make_reflector(v, rest, e + k);
     if (tau[k] == T{}) {
       std::fill_n(w, rest, T{});
       return;
@@ -55,7 +43,7 @@ class Panel {
     T inner;
     products_.dot(w, 0, 1, rest, v, &inner);  // w^H v
     // w = tau w - 1/2 tau (tau w)^H v v
-    const T along = times(times(tau[k], conj_of(tau[k])), inner) * R{-0.5};
+    const T along = times(times(tau[k], conjugate(tau[k])), inner) * R{-0.5};
     for (int64_t j = 0; j < rest; ++j) w[j] = times(tau[k], w[j]) + times(along, v[j]);
   }
 
@@ -73,9 +61,8 @@ class Panel {
     }
     const int64_t strip = std::max<int64_t>(64, (rest / 6 + 15) / 16 * 16);
     for (int64_t j = 0; j < rest; j += strip)
-      gemm(ElementTraits<T>::kDType, std::min(strip, rest - j), rest - j, 2 * count, param<T>(-1),
-           matrix(left + j, 1, rest), matrix(right + j, rest), param<T>(1),
-           matrix(rows_ + (first + j) * n_ + first + j, n_), true, false);
+      multiply_adjoint(std::min(strip, rest - j), rest - j, 2 * count, T(-1), in_rows(left + j, rest),
+                       in_rows(right + j, rest), T(1), in_rows(rows_ + (first + j) * (n_ + 1), n_));
   }
 
  private:
@@ -103,7 +90,7 @@ void reduce_to_tridiagonal(T* rows, int64_t n, double* d, double* e, T* tau) {
     for (int64_t i = 0; i < count; ++i) panel.reduce(i, d, e, tau);
     panel.update(count, room.get());
   }
-  d[n - 1] = real_of(rows[n * n - 1]);
+  d[n - 1] = real_part(rows[n * n - 1]);
 }
 
 namespace {
@@ -139,11 +126,15 @@ double shift_of(double a, double b, double c) {
 template <class R>
 bool tridiagonal_qr(double* d, double* e, int64_t n, R* rows, int64_t stride, int64_t width) {
   const double eps = std::numeric_limits<R>::epsilon() / 2;
+  double largest = 0;
+  for (int64_t i = 0; i < n; ++i) largest = std::max({largest, std::abs(d[i]), i + 1 < n ? std::abs(e[i]) : 0});
+  // Small numbers keep their digits, unless that takes too long.
+  double nothing = 1e-290;
   const auto small = [&](int64_t i) {
-    return !(std::abs(e[i]) > eps * (std::abs(d[i]) + std::abs(d[i + 1])) && std::abs(e[i]) > 1e-290);
+    return !(std::abs(e[i]) > eps * (std::abs(d[i]) + std::abs(d[i + 1])) && std::abs(e[i]) > nothing);
   };
   Rotations turns(n);
-  int64_t left = 40 * n;
+  int64_t left = 60 * n;
   bool is_reversed = false;
   int64_t block_begin = -1, block_end = -1;
   for (int64_t end = n - 1; end > 0;) {
@@ -155,6 +146,7 @@ bool tridiagonal_qr(double* d, double* e, int64_t n, R* rows, int64_t stride, in
     while (begin > 0 && !small(begin - 1)) --begin;
     if (begin > 0) e[begin - 1] = 0;
     if (--left < 0) return false;
+    if (left < 40 * n) nothing = std::max(nothing, eps * largest);
     const int64_t count = end - begin + 1;
     // Larger numbers first: a block that grows downwards is turned round, in steps as in what they do to rows. The
     // decision is kept as long as the block is the same.

@@ -2,81 +2,51 @@
 // eigenvalues are roots of the secular equation.
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
+#include "linalg/cpu/spectral/conquest.h"
 #include "linalg/cpu/spectral/row_join.h"
-#include "linalg/cpu/spectral/secular.h"
 #include "linalg/cpu/spectral/tridiagonal.h"
 
 namespace tessera::cpu::internal {
 namespace {
 
-// With all vectors in rows; or, where only values are asked for, with the first and the last element of each vector of
-// a block, which is all that a merge needs to know.
 template <class R>
-class Conquest {
+class EigenConquest : private Conquest<R> {
+  using Base = Conquest<R>;
+  using Base::coefficients_, Base::d_, Base::e_, Base::is_narrow_, Base::kRoots, Base::n_, Base::room_, Base::width_;
+  using typename Base::Block;
+
  public:
   // rows: n x n; or null: values alone.
-  Conquest(double* d, double* e, int64_t n, R* rows)
-      : d_(d),
-        e_(e),
-        n_(n),
-        is_narrow_(!rows),
-        width_(rows ? n : 2),
-        ends_(rows ? 0 : 2 * n),
-        rows_(rows ? rows : ends_.get()),
-        room_(n * width_),
-        coefficients_(n * n),
-        order_(n) {}
+  EigenConquest(double* d, double* e, int64_t n, R* rows)
+      : Base(d, e, n, 0, !rows), ends_(rows ? 0 : 2 * n), rows_(rows ? rows : ends_.get()) {}
 
   bool run() {
     std::fill_n(rows_, n_ * width_, R{0});
-    const Halves halves(n_, kLeaf, 0);
-    const auto& leaves = halves.levels.front();
     // Each cut takes what joins the halves out of the two numbers beside it.
-    for (size_t i = 1; i < leaves.size(); ++i) {
-      const int64_t cut = leaves[i].begin;
+    for (size_t i = 1; i < this->leaves().size(); ++i) {
+      const int64_t cut = this->leaves()[i].begin;
       d_[cut - 1] -= std::abs(e_[cut - 1]);
       d_[cut] -= std::abs(e_[cut - 1]);
     }
-    if (!for_blocks(static_cast<int64_t>(leaves.size()), [&](int64_t i) { return leaf(leaves[i]); })) return false;
-    for (size_t level = 1; level < halves.levels.size(); ++level) {
-      const auto &whole = halves.levels[level], &parts = halves.levels[level - 1];
-      if (!for_blocks(static_cast<int64_t>(whole.size()),
-                      [&](int64_t i) { return merge(whole[i], parts[2 * i].size); }))
-        return false;
-    }
-    sort();
+    if (!this->climb([this](const Block& b) { return leaf(b); },
+                     [this](const Block& b, int64_t left) { return merge(b, left); }))
+      return false;
+    this->sort(false, {rows_});
     return true;
   }
 
  private:
-  static constexpr int64_t kLeaf = 32;
-
-  R* corner(const Halves::Block& b) const { return rows_ + b.begin * (is_narrow_ ? 2 : n_ + 1); }
-
-  void sort_block(const Halves::Block& b) {
-    int64_t* const order = order_.data() + b.begin;
-    std::iota(order, order + b.size, 0);
-    const double* const d = d_ + b.begin;
-    std::sort(order, order + b.size, [d](int64_t i, int64_t j) { return d[i] != d[j] ? d[i] < d[j] : i < j; });
+  bool leaf(const Block& b) {
+    R* const rows = this->corner(rows_, b);
+    this->put_ones(rows, b.size);
+    return tridiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, rows, width_, is_narrow_ ? 2 : b.size);
   }
 
-  bool leaf(const Halves::Block& b) {
-    R* const rows = corner(b);
-    if (is_narrow_)
-      rows[0] = rows[2 * b.size - 1] = 1;
-    else
-      for (int64_t i = 0; i < b.size; ++i) rows[i * (n_ + 1)] = 1;
-    if (!tridiagonal_qr(d_ + b.begin, e_ + b.begin, b.size, rows, width_, is_narrow_ ? 2 : b.size)) return false;
-    sort_block(b);
-    return true;
-  }
-
-  bool merge(const Halves::Block& b, int64_t left) {
+  bool merge(const Block& b, int64_t left) {
     const int64_t n = b.size, right = n - left;
     double *const d = d_ + b.begin, cut = e_[b.begin + left - 1];
-    const RowJoin<R> join(corner(b), width_, is_narrow_ ? 1 : left, is_narrow_ ? 1 : right,
+    const RowJoin<R> join(this->corner(rows_, b), width_, is_narrow_ ? 1 : left, is_narrow_ ? 1 : right,
                           room_.get() + b.begin * width_);
     std::vector<double> z(n);
     for (int64_t i = 0; i < n; ++i) {
@@ -86,11 +56,8 @@ class Conquest {
       if (is_narrow_) end = 0;
     }
     const double rho = 2 * std::abs(cut);
-    std::vector<int64_t> sorted(n), kept, others;
-    for (int64_t i = left; i < n; ++i) order_[b.begin + i] += left;
-    const int64_t* const order = order_.data() + b.begin;
-    std::merge(order, order + left, order + left, order + n, sorted.begin(),
-               [d](int64_t i, int64_t j) { return d[i] < d[j]; });
+    const std::vector<int64_t> sorted = this->merged_order(b, left);
+    std::vector<int64_t> kept, others;
     std::vector<uint8_t> part(n);
     for (int64_t i = 0; i < n; ++i) part[i] = i < left ? RowJoin<R>::kLeft : RowJoin<R>::kRight;
     deflate(join, d, z, rho, sorted, part, kept, others);
@@ -105,7 +72,6 @@ class Conquest {
     }
     for (int64_t i = count; i < n; ++i) values[i] = d[others[i - count]];
     std::copy(values.begin(), values.end(), d);
-    sort_block(b);
     return true;
   }
 
@@ -114,7 +80,7 @@ class Conquest {
                       const std::vector<int64_t>& sorted, std::vector<uint8_t>& part, std::vector<int64_t>& kept,
                       std::vector<int64_t>& others) {
     double largest = 0;
-    for (size_t i = 0; i < z.size(); ++i) largest = std::max({largest, std::abs(d[i]), std::abs(z[i])});
+    for (size_t i = 0; i < z.size(); ++i) largest = std::max({largest, std::abs(d[i]), rho * std::abs(z[i])});
     const double tolerance = 4 * static_cast<double>(std::numeric_limits<R>::epsilon()) * largest;
     int64_t last = -1;  // the pole before, which may still be rotated away
     for (int64_t i : sorted) {
@@ -148,10 +114,9 @@ class Conquest {
                     const std::vector<int64_t>& kept, const std::vector<uint8_t>& part,
                     const std::vector<int64_t>& others, R* coefficients, std::vector<double>& values) {
     const int64_t n = static_cast<int64_t>(kept.size());
-    ScratchArray<double> memory(7 * n + 2);
-    double *const poles = memory.get(), *const weights = poles + n + 1, *const ends = weights + n + 1,
-                  *const origin = ends + n, *const offset = origin + n, *const ordered = offset + n,
-                  *const exact = ordered + n;
+    ScratchArray<double> memory(7 * n);
+    double *const poles = memory.get(), *const weights = poles + n, *const ends = weights + n, *const origin = ends + n,
+                  *const offset = origin + n, *const ordered = offset + n, *const exact = ordered + n;
     double total = 0;
     for (int64_t i = 0; i < n; ++i) {
       poles[i] = d[kept[i]];
@@ -159,14 +124,9 @@ class Conquest {
       weights[i] = rho * ends[i] * ends[i];
       total += weights[i];
     }
-    poles[n] = poles[n - 1] + 2 * total;
-    weights[n] = 0;
-    const Secular secular{n, false, poles, weights};
+    const Secular secular{n, false, poles, weights, total};
     const SecularRoots roots{origin, offset};
-    std::vector<char> good((n + kRoots - 1) / kRoots);
-    parallel_for(n, kRoots,
-                 [&](int64_t begin, int64_t end) { good[begin / kRoots] = secular_roots(secular, begin, end, roots); });
-    if (std::find(good.begin(), good.end(), 0) != good.end()) return false;
+    if (!Base::find_roots(secular, roots)) return false;
     for (int64_t i = 0; i < n; ++i) values[i] = origin[i] + offset[i];
     if (!coefficients) return true;
     secular_weights(secular, roots, ends, weights);
@@ -186,38 +146,20 @@ class Conquest {
     return true;
   }
 
-  // Ascending, rows with their values.
-  void sort() {
-    ScratchArray<double> values(n_);
-    for (int64_t i = 0; i < n_; ++i) {
-      values[i] = d_[order_[i]];
-      if (!is_narrow_) std::copy_n(rows_ + order_[i] * n_, n_, room_.get() + i * n_);
-    }
-    std::copy_n(values.get(), n_, d_);
-    if (!is_narrow_) std::copy_n(room_.get(), n_ * n_, rows_);
-  }
-
-  static constexpr int64_t kRoots = 32;  // a piece of work
-  double *d_, *e_;
-  int64_t n_;
-  bool is_narrow_;
-  int64_t width_;
   ScratchArray<R> ends_;
   R* rows_;
-  ScratchArray<R> room_, coefficients_;
-  std::vector<int64_t> order_;  // of each block: its values ascending
 };
 
 }  // namespace
 
 template <class R>
 bool tridiagonal_eigenvectors(double* d, double* e, int64_t n, R* rows) {
-  return n == 0 || Conquest<R>(d, e, n, rows).run();
+  return n == 0 || EigenConquest<R>(d, e, n, rows).run();
 }
 template <class R>
 bool tridiagonal_values(double* d, double* e, int64_t n) {
   constexpr int64_t kSmall = 40;  // up to here QR is faster
-  if (n > kSmall) return Conquest<R>(d, e, n, nullptr).run();
+  if (n > kSmall) return EigenConquest<R>(d, e, n, nullptr).run();
   if (!tridiagonal_qr<R>(d, e, n, nullptr, 0, 0)) return false;
   std::sort(d, d + n);
   return true;

@@ -1,79 +1,26 @@
-// Real and complex vectors: products with matrices whose rows are dense, Householder's reflections one by one and in
-// blocks. What rows.h does for reals, for all four types of elements.
+// Real and complex vectors: products with matrices whose rows are dense, and Householder's reflections of vectors in
+// rows. What rows.h does for reals, for all four types of elements.
 #pragma once
 
-#include <complex>
-#include <cstdint>
-#include <limits>
 #include <vector>
 
+#include "linalg/cpu/reflections.h"
 #include "linalg/cpu/spectral/rows.h"
-#include "tensor/core/parallel.h"
-#include "tensor/cpu/gemm/gemm.h"
-#include "tensor/cpu/support/scratch.h"
 
 namespace tessera::cpu::internal {
 
-template <class T>
-struct ElementTraits {
-  using Real = T;
-  static constexpr bool kComplex = false;
-  static constexpr int kWidth = 1;  // reals in an element
-  static constexpr DType kDType = sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
-};
-template <class R>
-struct ElementTraits<std::complex<R>> {
-  using Real = R;
-  static constexpr bool kComplex = true;
-  static constexpr int kWidth = 2;
-  static constexpr DType kDType = sizeof(R) == 4 ? DType::kComplex64 : DType::kComplex128;
-};
-template <class T>
-using RealOf = typename ElementTraits<T>::Real;
-
-inline float conj_of(float x) { return x; }
-inline double conj_of(double x) { return x; }
-template <class R>
-std::complex<R> conj_of(std::complex<R> x) {
-  return {x.real(), -x.imag()};
-}
-template <class T>
-RealOf<T> real_of(T x) {
-  if constexpr (ElementTraits<T>::kComplex)
-    return x.real();
-  else
-    return x;
-}
-// x y: as written for complex numbers, without C's care for infinities.
-template <class T>
-T times(T x, T y) {
-  if constexpr (ElementTraits<T>::kComplex)
-    return {x.real() * y.real() - x.imag() * y.imag(), x.real() * y.imag() + x.imag() * y.real()};
-  else
-    return x * y;
-}
-
-// alpha = 1, beta = 0 ... for gemm.
-template <class T>
-KernelParam param(double x) {
-  KernelParam p;
-  if constexpr (ElementTraits<T>::kComplex)
-    p.c[0] = x, p.c[1] = 0;
-  else
-    p.f = x;
-  return p;
-}
+using namespace numbers;
 
 // Products with `count` rows of n elements, and what they need of memory: for vectors of at most `longest` elements.
 template <class T>
 class RowProducts {
  public:
-  using R = RealOf<T>;
-  explicit RowProducts(int64_t longest) : longest_(longest), room_(ElementTraits<T>::kComplex ? 8 * longest : 0) {}
+  using R = Real<T>;
+  explicit RowProducts(int64_t longest) : longest_(longest), room_(kIsComplex<T> ? 8 * longest : 0) {}
 
   // out_i = sum_j conj(row_i[j]) x[j].
   void dot(const T* rows, int64_t stride, int64_t count, int64_t n, const T* x, T* out) const {
-    if constexpr (!ElementTraits<T>::kComplex) {
+    if constexpr (!kIsComplex<T>) {
       rows_dot({rows, stride, count, n, 1}, &x, &out);
     } else {
       const R* side[2] = {reals(x), turned(x, n)};
@@ -84,7 +31,7 @@ class RowProducts {
   }
   // y[j] += sum_i c_i row_i[j].
   void axpy(const T* rows, int64_t stride, int64_t count, int64_t n, const T* c, T* y) const {
-    if constexpr (!ElementTraits<T>::kComplex) {
+    if constexpr (!kIsComplex<T>) {
       rows_axpy({rows, stride, count, n, 1}, &c, &y);
     } else {
       const R* factors[2];
@@ -99,7 +46,7 @@ class RowProducts {
   void hermitian(const T* rows, int64_t stride, int64_t n, const T* x, T* y) const {
     std::fill_n(y, n, T{});
     if (n == 0) return;
-    if constexpr (!ElementTraits<T>::kComplex) {
+    if constexpr (!kIsComplex<T>) {
       T* const sums = sums_for(n);
       rows_triangle({rows, stride, n, n, 1}, 1, &x, &y, &x, &sums);
       for (int64_t i = 0; i < n; ++i) y[i] += sums[i];
@@ -150,24 +97,31 @@ class RowProducts {
   mutable std::vector<R> sums_;
 };
 
-// H = I - tau v v^H with v[0] = 1 such that H^H x = (beta, 0 ... 0), beta real; x becomes v. Parts of x that are so
-// small that their squares say nothing count as 0 (x is expected to be scaled: its matrix has elements near 1).
-template <class T>
-T make_reflector(T* x, int64_t n, RealOf<T>* beta);
+// How many columns are reduced before the rest is brought up to date: products with the panel so far cost less where it
+// is narrow, those that bring the rest up to date where it is wide.
+inline constexpr int64_t kPanel = 32;
+inline int64_t panel_width(int64_t n) { return n <= 256 ? 16 : kPanel; }
 
-// For Q = H_0 H_1 ... H_{count-1}, reflectors whose vectors are rows of n elements (0 and 1 in front filled in): T of
-// Q = I - V T V^H, upper triangular count x count, row-major.
+// A reflection such that H^H x = (beta, 0 ... 0) with a real beta; x (n > 0 numbers) becomes its vector, 1 in front.
+// The result is tau.
 template <class T>
-void block_factor(const T* v, int64_t stride, int64_t count, int64_t n, const T* tau, T* factor);
-// Rows z of Z (rows x n) become (Q z^T)^T, as row vectors: Z (I - V T V^H)^T.
-template <class T>
-void apply_block(const T* v, int64_t stride, int64_t count, int64_t n, const T* factor, T* z, int64_t z_stride,
-                 int64_t rows);
+T make_reflector(T* x, int64_t n, double* beta) {
+  const T tau = columns::make_reflection(n - 1, x[0], x + 1);
+  *beta = real_part(x[0]);
+  x[0] = T(1);
+  return tau;
+}
 
-// All of Q = H_0 H_1 ... H_{count-1} on rows of Z (rows x n): reflector k is row k of v from column k + shift on, where
-// its 1 stands explicitly.
+// Q = H_0 H_1 ... H_{count-1} of each row of Z (rows x n): reflector k is row k of v from column k + shift on, where
+// its 1 is understood.
 template <class T>
 void apply_reflectors(const T* v, int64_t stride, int64_t count, int64_t shift, int64_t n, const T* tau, T* z,
-                      int64_t z_stride, int64_t rows);
+                      int64_t z_stride, int64_t rows) {
+  if (rows == 0 || count == 0) return;
+  const Matrix<T> vectors = in_columns(const_cast<T*>(v) + shift, stride);
+  columns::for_blocks(n - shift, count, vectors, tau, true, [&](int64_t first, const columns::Block<T>& block) {
+    columns::apply_left(block, false, rows, in_columns(z + shift + first, z_stride));
+  });
+}
 
 }  // namespace tessera::cpu::internal

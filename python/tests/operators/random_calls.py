@@ -3,7 +3,9 @@
     python random_calls.py --calls N --seed S [--only REGEX] [--namespace NAME ...] [--forward]
                            [--transforms vmap|jvp|nested]
 
---namespace takes the operators of fft, special, signal ... alone, and gives their tensors floating dtypes more often.
+--namespace takes the operators of fft, special, signal ... alone, and gives their tensors floating dtypes more often;
+those of linalg get matrices for the most part: square, Hermitian, positive definite, triangular, singular, in batches,
+with right sides, pivots and reflections that fit.
 With --forward half of the tensors that can have a tangent have one. With --transforms each call runs inside of vmap
 (some tensors get a batch) or jvp, a part of them in a second transform, or inside of two or three of all kinds.
 
@@ -209,6 +211,106 @@ class Maker:
         return None
 
 
+class MatrixMaker(Maker):
+    """Arguments of linear algebra: most tensors are matrices of a kind, or fit those."""
+
+    BATCHES = ((), (), (), (1,), (2,), (3,), (17,), (0,), (2, 3), (4, 1))
+    ROWS = (0, 1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 16, 17, 33, 40, 65, 130)
+    WORDS = (
+        *("fro", "nuc", "reduced", "complete", "r", "L", "U", "u", "inf", "", "linalg.inv"),
+        *("gels", "gelsy", "gelsd", "gelss", "gesvd", "gesvdj", "gesvda"),
+    )
+    ORDERS = (None, 0, 1, -1, 2, -2, 3, 0.5, float("inf"), float("-inf"), float("nan"))
+    # What stands for the right side, or has a row for each row of the matrix.
+    BESIDE = ("B", "b", "other", "input2", "input3")
+
+    def new_shape(self):
+        rng = self.rng
+        if rng.random() < 0.1:
+            return super().new_shape()
+        rows = rng.choice(self.ROWS)
+        columns = rows if rng.random() < 0.85 else rng.choice(self.ROWS)
+        return (*rng.choice(self.BATCHES), rows, columns)
+
+    def tensor(self, name):
+        rng = self.rng
+        if len(self.shape) < 2 or rng.random() < 0.08:
+            return super().tensor(name)
+        batch, (rows, columns) = self.shape[:-2], self.shape[-2:]
+        if rng.random() < 0.1:
+            batch = batch[1:]
+        least = min(rows, columns)
+        if name in ("pivots", "LU_pivots", "LU_data") and rng.random() < 0.9:
+            if name != "LU_data":
+                return tessera.randint(-1 if rng.random() < 0.3 else 1, least + 2, (*batch, least)).to(tessera.int32)
+        elif name == "info":
+            return tessera.randint(-1, 3, batch).to(tessera.int32)
+        elif name in ("tau", "input2") and rng.random() < 0.4:
+            return self.arranged(self.noise((*batch, rng.choice((least, least, max(0, least - 1), least + 1)))))
+        elif name in ("atol", "rtol", "tol", "rcond"):
+            return tessera.rand(batch if rng.random() < 0.5 else ())
+        elif name in self.BESIDE and rng.random() < 0.8:
+            width = rng.choice((0, 1, 2, 5, 33))
+            return self.arranged(
+                self.noise(rng.choice(((*batch, rows, width), (*batch, width, columns), (*batch, rows))))
+            )
+        return self.arranged(self.matrix((*batch, rows, columns)))
+
+    def arranged(self, t):
+        """In other memory, but most often of the same shape."""
+        rng = self.rng
+        if t.dim() < 2 or rng.random() < 0.15:
+            return super().arranged(t)
+        kind = rng.random()
+        if kind < 0.2:
+            t = t.mT.contiguous().mT
+        elif kind < 0.3:
+            t = tessera.stack([t, t], -1)[..., 1]
+        elif kind < 0.4:
+            t = t.flip(-1).conj()
+        elif kind < 0.45:
+            t = t[..., :1].expand(t.shape) if t.shape[-1] else t
+        if t.dtype.is_floating_point or t.dtype.is_complex:
+            t = t.detach().requires_grad_(rng.random() < 0.2)
+        return t
+
+    def noise(self, shape):
+        is_number = self.dtype in (tessera.float32, tessera.float64, tessera.complex64, tessera.complex128)
+        return tessera.randn(shape, dtype=self.dtype if is_number else tessera.float32).to(self.dtype)
+
+    def matrix(self, shape):
+        rng, a = self.rng, self.noise(shape)
+        if not (a.dtype.is_floating_point or a.dtype.is_complex) or a.dtype.itemsize < 4:
+            return a
+        kind = rng.choice(("plain", "hermitian", "definite", "triangle", "singular", "zero", "extreme", "scaled"))
+        if shape[-1] == shape[-2] and kind == "hermitian":
+            a = a + a.mH
+        elif shape[-1] == shape[-2] and kind == "definite":
+            a = a @ a.mH + tessera.eye(shape[-1], dtype=a.dtype)
+        elif kind == "triangle":
+            a = a.triu() if rng.random() < 0.5 else a.tril()
+        elif kind == "singular" and shape[-1] > 1:
+            a[..., -1] = a[..., 0]
+        elif kind == "zero":
+            a = a * 0
+        elif kind == "extreme" and a.numel():
+            values = tessera.tensor((*FLOATS, 1e300, 5e-324, 1e-160, -17.5), dtype=tessera.float64)
+            spots = tessera.rand(shape) < rng.choice((0.02, 0.3, 1.0))
+            a = tessera.where(spots, values[tessera.randint(0, len(values), shape)].to(a.dtype), a)
+        elif kind == "scaled":
+            a = a * rng.choice((1e-300, 1e-160, 1e-40, 1e-30, 1e30, 1e150, 1e300))
+        return a
+
+    def value(self, kind, name):
+        rng = self.rng
+        if kind == "str" and rng.random() < 0.9:
+            return rng.choice(self.WORDS)
+        if name in ("ord", "p") and rng.random() < 0.8:
+            order = rng.choice(self.ORDERS)
+            return 2 if order is None and not kind.endswith("?") else order
+        return super().value(kind, name)
+
+
 def operators(only):
     """(operator, schema) of everything registered."""
     found = []
@@ -292,7 +394,7 @@ def _first(result):
     return _first(result[0]) if isinstance(result, (tuple, list)) and result else result
 
 
-def run(calls, seed, only, log, forward=False, transforms=None, floating=False):
+def run(calls, seed, only, log, forward=False, transforms=None, namespaces=()):
     rng = random.Random(seed)
     tessera.manual_seed(seed)
     table = operators(only)
@@ -301,7 +403,8 @@ def run(calls, seed, only, log, forward=False, transforms=None, floating=False):
         op, schema = rng.choice(table)
         if forward:
             fwAD.enter_dual_level()
-        maker = Maker(rng, forward, floating)
+        of_matrices = "linalg" in namespaces and re.search(NAMESPACES["linalg"], schema.name.split("::")[-1])
+        maker = (MatrixMaker if of_matrices else Maker)(rng, forward, bool(namespaces))
         positional, keywords = [], {}
         for argument in schema.arguments:
             if argument.has_default_value() and rng.random() < 0.5:
@@ -320,7 +423,7 @@ def run(calls, seed, only, log, forward=False, transforms=None, floating=False):
         if log:
             with open(log, "w") as file:
                 file.write(f"{schema}\n{positional!r}\n{keywords!r}\n{kinds}\n")
-        signal.alarm(60)
+        signal.alarm(20)
         result = None
         try:
             result = in_transforms(rng, kinds, op, positional, keywords) if kinds else op(*positional, **keywords)
@@ -367,7 +470,7 @@ def main():
         resource.RLIMIT_AS, (4 << 30, 4 << 30)
     )  # what asks for more memory is refused, not granted slowly
     only = "|".join(NAMESPACES[name] for name in opts.namespace) if opts.namespace else opts.only
-    counts = run(opts.calls, opts.seed, only, opts.log, opts.forward, opts.transforms, bool(opts.namespace))
+    counts = run(opts.calls, opts.seed, only, opts.log, opts.forward, opts.transforms, opts.namespace or ())
     for name, count in counts.most_common():
         print(name, count)
 

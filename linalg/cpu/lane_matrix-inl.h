@@ -1,0 +1,203 @@
+// Small matrices by the group: a matrix in each lane of vectors, so that what one does all do at once. Included once per
+// SIMD target.
+#if defined(TESSERA_LINALG_LANE_MATRIX_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_LINALG_LANE_MATRIX_INL
+#undef TESSERA_LINALG_LANE_MATRIX_INL
+#else
+#define TESSERA_LINALG_LANE_MATRIX_INL
+#endif
+
+#include "hwy/highway.h"
+#include <type_traits>
+
+#include "linalg/cpu/batches.h"
+#include "tensor/cpu/support/simd_move.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::numbers {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A number in each lane. kParts vectors in memory.
+template <class T>
+struct Lanes {
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  using Real = V;
+  static constexpr int kParts = 1;
+  static constexpr int64_t kCount = HWY_MAX_BYTES / sizeof(T);
+  V v;
+
+  static HWY_INLINE Lanes load(const T* p) { return {hn::LoadU(D(), p)}; }
+  HWY_INLINE void store(T* p) const { hn::StoreU(v, D(), p); }
+  static HWY_INLINE Lanes set(T x) { return {hn::Set(D(), x)}; }
+  static HWY_INLINE Lanes real(V v) { return {v}; }
+  HWY_INLINE Lanes minus_product(Lanes a, Lanes b) const { return {hn::NegMulAdd(a.v, b.v, v)}; }
+  HWY_INLINE Lanes times(Lanes b) const { return {hn::Mul(v, b.v)}; }
+  HWY_INLINE Lanes over(Lanes b) const { return {hn::Div(v, b.v)}; }
+  template <class F>
+  HWY_INLINE Lanes each(const F& f) const {
+    return {f(v)};
+  }
+  HWY_INLINE Lanes conj() const { return *this; }
+  HWY_INLINE V size() const { return hn::Abs(v); }
+  HWY_INLINE V real_part() const { return v; }
+  template <class M>
+  static HWY_INLINE Lanes choose(M m, Lanes a, Lanes b) {
+    return {hn::IfThenElse(m, a.v, b.v)};
+  }
+};
+
+template <class R>
+struct Lanes<std::complex<R>> {
+  using D = hn::ScalableTag<R>;
+  using V = hn::Vec<D>;
+  using Real = V;
+  static constexpr int kParts = 2;
+  static constexpr int64_t kCount = HWY_MAX_BYTES / sizeof(R);
+  V re, im;
+
+  static HWY_INLINE Lanes load(const R* p) { return {hn::LoadU(D(), p), hn::LoadU(D(), p + kCount)}; }
+  HWY_INLINE void store(R* p) const {
+    hn::StoreU(re, D(), p);
+    hn::StoreU(im, D(), p + kCount);
+  }
+  static HWY_INLINE Lanes set(R x) { return {hn::Set(D(), x), hn::Zero(D())}; }
+  static HWY_INLINE Lanes real(V v) { return {v, hn::Zero(D())}; }
+  HWY_INLINE Lanes minus_product(Lanes a, Lanes b) const {
+    return {hn::MulAdd(a.im, b.im, hn::NegMulAdd(a.re, b.re, re)),
+            hn::NegMulAdd(a.im, b.re, hn::NegMulAdd(a.re, b.im, im))};
+  }
+  HWY_INLINE Lanes times(Lanes b) const {
+    return {hn::NegMulAdd(im, b.im, hn::Mul(re, b.re)), hn::MulAdd(im, b.re, hn::Mul(re, b.im))};
+  }
+  // By Smith's method: neither part's square overflows.
+  HWY_INLINE Lanes over(Lanes b) const {
+    const auto real_larger = hn::Ge(hn::Abs(b.re), hn::Abs(b.im));
+    const V large = hn::IfThenElse(real_larger, b.re, b.im), small = hn::IfThenElse(real_larger, b.im, b.re);
+    const V ratio = hn::Div(small, large), scale = hn::MulAdd(small, ratio, large);
+    const V first = hn::IfThenElse(real_larger, re, im), second = hn::IfThenElse(real_larger, im, re);
+    const V imaginary = hn::NegMulAdd(first, ratio, second);
+    return {hn::Div(hn::MulAdd(second, ratio, first), scale),
+            hn::Div(hn::IfThenElse(real_larger, imaginary, hn::Neg(imaginary)), scale)};
+  }
+  template <class F>
+  HWY_INLINE Lanes each(const F& f) const {
+    return {f(re), f(im)};
+  }
+  HWY_INLINE Lanes conj() const { return {re, hn::Neg(im)}; }
+  HWY_INLINE V size() const { return hn::Add(hn::Abs(re), hn::Abs(im)); }
+  HWY_INLINE V real_part() const { return re; }
+  template <class M>
+  static HWY_INLINE Lanes choose(M m, Lanes a, Lanes b) {
+    return {hn::IfThenElse(m, a.re, b.re), hn::IfThenElse(m, a.im, b.im)};
+  }
+};
+
+// Matrices in lanes: element (i, j) of all of them at data + (i cols + j) step.
+template <class T>
+struct LaneMatrix {
+  using L = Lanes<T>;
+  using R = Real<T>;
+  static constexpr int64_t kStep = L::kParts * L::kCount;
+  R* data;
+  int64_t cols;
+
+  HWY_INLINE R* at(int64_t i, int64_t j) const { return data + (i * cols + j) * kStep; }
+  HWY_INLINE L get(int64_t i, int64_t j) const { return L::load(at(i, j)); }
+  HWY_INLINE void put(int64_t i, int64_t j, L x) const { x.store(at(i, j)); }
+
+  static int64_t bytes(int64_t rows, int64_t cols) { return rows * cols * kStep * static_cast<int64_t>(sizeof(R)); }
+  // Lanes without a matrix get that of the last one.
+  void load(int64_t count, int64_t rows, Group<const T> from) const {
+    if (count == L::kCount && move_runs<true>(rows, from.data, from)) return;
+    for (int64_t lane = 0; lane < L::kCount; ++lane) {
+      const T* const m = from.data + std::min(lane, count - 1) * from.step;
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < cols; ++j) write(i, j, lane, m[i * from.row + j * from.col]);
+    }
+  }
+  void store(int64_t count, int64_t rows, Group<T> to) const {
+    if (count == L::kCount && move_runs<false>(rows, to.data, to)) return;
+    for (int64_t lane = 0; lane < count; ++lane) {
+      T* const m = to.data + lane * to.step;
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < cols; ++j) m[i * to.row + j * to.col] = read(i, j, lane);
+    }
+  }
+  // By transposing tiles of as many elements as there are lanes, where elements follow each other; else false.
+  template <bool kLoad, class P, class G>
+  bool move_runs(int64_t rows, P* data, const G& g) const {
+    constexpr int64_t kSize = static_cast<int64_t>(sizeof(R));
+    if constexpr (L::kCount * kSize != 64) return false;  // the tiles of simd_move.h
+    using Plain = std::conditional_t<kLoad, const char, char>;
+    const int64_t matrix_step = g.step * static_cast<int64_t>(sizeof(T));
+    const auto run = [&](P* from, R* lanes, int64_t numbers, int64_t distance) {
+      const auto move_tile = kSize == 4 ? transpose_tiles4 : transpose_tiles8;
+      Plain* const memory = reinterpret_cast<Plain*>(from);
+      int64_t e = 0;
+      for (; e + L::kCount <= numbers; e += L::kCount) {
+        if constexpr (kLoad)
+          move_tile(reinterpret_cast<char*>(lanes + e * distance), distance * kSize, memory + e * kSize, matrix_step,
+                    1);
+        else
+          move_tile(memory + e * kSize, matrix_step, reinterpret_cast<const char*>(lanes + e * distance),
+                    distance * kSize, 1);
+      }
+      for (; e < numbers; ++e)
+        for (int64_t lane = 0; lane < L::kCount; ++lane) {
+          auto* const number =
+              reinterpret_cast<std::conditional_t<kLoad, const R, R>*>(memory + e * kSize + lane * matrix_step);
+          if constexpr (kLoad)
+            lanes[e * distance + lane] = *number;
+          else
+            *number = lanes[e * distance + lane];
+        }
+    };
+    if (g.col == 1 && g.row == cols) {
+      run(data, this->data, rows * cols * L::kParts, L::kCount);
+    } else if (g.col == 1) {
+      for (int64_t i = 0; i < rows; ++i) run(data + i * g.row, at(i, 0), cols * L::kParts, L::kCount);
+    } else if (g.row == 1 && L::kParts == 1) {
+      for (int64_t j = 0; j < cols; ++j) run(data + j * g.col, at(0, j), rows, cols * L::kCount);
+    } else {
+      return false;
+    }
+    return true;
+  }
+  HWY_INLINE void write(int64_t i, int64_t j, int64_t lane, T x) const {
+    R* const p = at(i, j) + lane;
+    if constexpr (kIsComplex<T>) {
+      p[0] = x.real();
+      p[L::kCount] = x.imag();
+    } else {
+      p[0] = x;
+    }
+  }
+  HWY_INLINE T read(int64_t i, int64_t j, int64_t lane) const {
+    const R* const p = at(i, j) + lane;
+    if constexpr (kIsComplex<T>)
+      return T(p[0], p[L::kCount]);
+    else
+      return p[0];
+  }
+};
+
+template <class T>
+Group<const T> reading(Group<T> g) {
+  return {g.data, g.step, g.row, g.col};
+}
+
+// Calls f(i, tile rows, std::integral_constant) for rows [first, last) in tiles.
+template <int kRows, class F>
+HWY_INLINE void for_tiles(int64_t first, int64_t last, const F& f) {
+  int64_t i = first;
+  for (; i + kRows <= last; i += kRows) f(i, std::integral_constant<int, kRows>());
+  for (; i < last; ++i) f(i, std::integral_constant<int, 1>());
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu::numbers
+HWY_AFTER_NAMESPACE();
+
+#endif

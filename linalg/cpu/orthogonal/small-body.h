@@ -1,0 +1,21 @@
+// The kernels of small.h for TESSERA_REAL and complex numbers of it: all of a file that is compiled once per SIMD
+// target, after foreach_target.h.
+#include "hwy/highway.h"
+#include "linalg/cpu/orthogonal/small-inl.h"
+#include "linalg/cpu/orthogonal/small.h"
+#include "linalg/cpu/simd_choice.h"
+
+#if HWY_ONCE
+namespace tessera::cpu::orthogonal {
+
+template <>
+const SmallKernels<TESSERA_REAL>& small_kernels() {
+  return *TESSERA_SIMD_CHOICE(kSmallKernels<TESSERA_REAL>);
+}
+template <>
+const SmallKernels<std::complex<TESSERA_REAL>>& small_kernels() {
+  return *TESSERA_SIMD_CHOICE(kSmallKernels<std::complex<TESSERA_REAL>>);
+}
+
+}  // namespace tessera::cpu::orthogonal
+#endif

@@ -1,0 +1,196 @@
+// Reflections of small matrices by the group, a matrix in each lane. Included once per SIMD target.
+#if defined(TESSERA_LINALG_SMALL_QR_INL) == defined(HWY_TARGET_TOGGLE)
+#ifdef TESSERA_LINALG_SMALL_QR_INL
+#undef TESSERA_LINALG_SMALL_QR_INL
+#else
+#define TESSERA_LINALG_SMALL_QR_INL
+#endif
+
+#include "hwy/highway.h"
+#include <limits>
+
+#include "linalg/cpu/lane_matrix-inl.h"
+#include "linalg/cpu/orthogonal/small.h"
+#include "tensor/cpu/support/scratch.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tessera::cpu::orthogonal {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+using namespace numbers;
+using namespace numbers::HWY_NAMESPACE;
+
+// Matrices in lanes whose columns are worked on: those that are wide enough to be transposed by tiles lie in columns, so
+// that a column's numbers follow each other.
+template <class T>
+class Columns {
+ public:
+  using L = Lanes<T>;
+  using R = Real<T>;
+
+  Columns(int64_t rows, int64_t cols)
+      : rows_(rows),
+        cols_(cols),
+        in_columns_(cols >= L::kCount),
+        memory_(LaneMatrix<T>::bytes(rows, cols)),
+        lanes_{memory_.template as<R>(), in_columns_ ? rows : cols},
+        row_(in_columns_ ? 1 : cols),
+        col_(in_columns_ ? rows : 1) {}
+
+  HWY_INLINE L get(int64_t i, int64_t j) const { return L::load(at(i, j)); }
+  HWY_INLINE void put(int64_t i, int64_t j, L x) const { x.store(at(i, j)); }
+  void load(int64_t count, const Group<T>& g) const {
+    if (in_columns_)
+      lanes_.load(count, cols_, {g.data, g.step, g.col, g.row});
+    else
+      lanes_.load(count, rows_, {g.data, g.step, g.row, g.col});
+  }
+  void store(int64_t count, const Group<T>& g) const {
+    if (in_columns_)
+      lanes_.store(count, cols_, {g.data, g.step, g.col, g.row});
+    else
+      lanes_.store(count, rows_, g);
+  }
+
+ private:
+  HWY_INLINE R* at(int64_t i, int64_t j) const { return lanes_.data + (i * row_ + j * col_) * LaneMatrix<T>::kStep; }
+
+  int64_t rows_, cols_;
+  bool in_columns_;
+  internal::Scratch memory_;
+  LaneMatrix<T> lanes_;
+  int64_t row_, col_;
+};
+
+// s + conj(a) b.
+template <class T>
+HWY_INLINE Lanes<T> plus_inner(Lanes<T> s, Lanes<T> a, Lanes<T> b) {
+  if constexpr (kIsComplex<T>)
+    return {hn::MulAdd(a.im, b.im, hn::MulAdd(a.re, b.re, s.re)), hn::NegMulAdd(a.im, b.re, hn::MulAdd(a.re, b.im, s.im))};
+  else
+    return {hn::MulAdd(a.v, b.v, s.v)};
+}
+template <class T>
+HWY_INLINE typename Lanes<T>::V imag_part_of(Lanes<T> x) {
+  if constexpr (kIsComplex<T>)
+    return x.im;
+  else
+    return hn::Zero(typename Lanes<T>::D());
+}
+template <class T>
+HWY_INLINE Lanes<T> from_parts(typename Lanes<T>::V re, typename Lanes<T>::V im) {
+  if constexpr (kIsComplex<T>)
+    return {re, im};
+  else
+    return {re};
+}
+
+// Columns [c, c + kCount) minus (1, v) factor (1, v)^H times them, v below the diagonal of column j.
+template <class T, int kCount>
+HWY_INLINE void reflect_columns(const Columns<T>& a, int64_t rows, int64_t j, Lanes<T> factor, int64_t c) {
+  Lanes<T> sums[kCount];
+  TESSERA_UNROLL for (int q = 0; q < kCount; ++q) sums[q] = a.get(j, c + q);
+  for (int64_t i = j + 1; i < rows; ++i) {
+    const Lanes<T> v = a.get(i, j);
+    TESSERA_UNROLL for (int q = 0; q < kCount; ++q) sums[q] = plus_inner<T>(sums[q], v, a.get(i, c + q));
+  }
+  TESSERA_UNROLL for (int q = 0; q < kCount; ++q) {
+    sums[q] = sums[q].times(factor);
+    const auto one = Lanes<T>::set(1);
+    a.put(j, c + q, a.get(j, c + q).minus_product(one, sums[q]));
+  }
+  for (int64_t i = j + 1; i < rows; ++i) {
+    const Lanes<T> v = a.get(i, j);
+    TESSERA_UNROLL for (int q = 0; q < kCount; ++q)
+        a.put(i, c + q, a.get(i, c + q).minus_product(v, sums[q]));
+  }
+}
+template <class T>
+void reflect(const Columns<T>& a, int64_t rows, int64_t cols, int64_t j, Lanes<T> factor) {
+  for_tiles<kIsComplex<T> ? 2 : 4>(j + 1, cols, [&](int64_t c, auto count) HWY_ATTR {
+    reflect_columns<T, count()>(a, rows, j, factor, c);
+  });
+}
+
+// Column j becomes (R's diagonal, v), as make_reflection's; the result is tau. Squares are those of numbers near 1.
+template <class T>
+HWY_INLINE Lanes<T> make_reflection(const Columns<T>& a, int64_t rows, int64_t j) {
+  using L = Lanes<T>;
+  using R = Real<T>;
+  using V = typename L::V;
+  const typename L::D d;
+  const V zero = hn::Zero(d), one = hn::Set(d, 1);
+  const L alpha = a.get(j, j);
+  V largest = alpha.size();
+  for (int64_t i = j + 1; i < rows; ++i) largest = hn::Max(largest, a.get(i, j).size());
+  const V scale = hn::Div(one, hn::Max(largest, hn::Set(d, std::numeric_limits<R>::min())));
+  const auto scaled = [&](L x) HWY_ATTR { return x.each([&](V v) HWY_ATTR { return hn::Mul(v, scale); }); };
+  V rest = zero;
+  for (int64_t i = j + 1; i < rows; ++i) {
+    const L x = scaled(a.get(i, j));
+    rest = hn::Add(rest, plus_inner<T>(L::set(0), x, x).real_part());
+  }
+  const L first = scaled(alpha);
+  const V re = first.real_part(), im = imag_part_of<T>(first);
+  const auto nothing = hn::And(hn::Eq(rest, zero), hn::Eq(im, zero));
+  const V length = hn::Sqrt(hn::MulAdd(re, re, hn::MulAdd(im, im, rest))), beta = hn::Neg(hn::CopySign(length, re));
+  const V divisor = hn::IfThenElse(nothing, one, beta);
+  const L by = L::choose(nothing, L::set(1), from_parts<T>(hn::Sub(re, beta), im));
+  const L inverse = L::set(1).over(by);
+  for (int64_t i = j + 1; i < rows; ++i) a.put(i, j, scaled(a.get(i, j)).times(inverse));
+  // The diagonal where nothing is to be done stays as it is.
+  a.put(j, j, L::choose(nothing, alpha, L::real(hn::Div(beta, scale))));
+  const V tau_re = hn::Div(hn::Sub(beta, re), divisor), tau_im = hn::Div(hn::Neg(im), divisor);
+  return from_parts<T>(hn::IfThenElse(nothing, zero, tau_re), hn::IfThenElse(nothing, zero, tau_im));
+}
+
+template <class T>
+void small_qr(int64_t count, int64_t m, int64_t n, const Group<T>& a, T* tau) {
+  const Columns<T> w(m, n);
+  w.load(count, a);
+  const int64_t k = std::min(m, n);
+  const internal::Scratch memory(LaneMatrix<T>::bytes(1, k));
+  const LaneMatrix<T> taus{memory.template as<Real<T>>(), k};
+  for (int64_t j = 0; j < k; ++j) {
+    const Lanes<T> t = make_reflection(w, m, j);
+    taus.put(0, j, t);
+    reflect(w, m, n, j, t.conj());
+  }
+  w.store(count, a);
+  taus.store(count, 1, {tau, k, k, 1});
+}
+
+template <class T>
+void small_product(int64_t count, int64_t m, int64_t n, int64_t reflections, const T* tau, int64_t tau_step,
+                   const Group<T>& q) {
+  using L = Lanes<T>;
+  const Columns<T> w(m, n);
+  w.load(count, q);
+  const internal::Scratch memory(LaneMatrix<T>::bytes(1, reflections));
+  const LaneMatrix<T> taus{memory.template as<Real<T>>(), reflections};
+  taus.load(count, 1, {tau, tau_step, reflections, 1});
+  const L zero = L::set(0), one = L::set(1);
+  for (int64_t j = reflections; j < n; ++j)
+    for (int64_t i = 0; i < m; ++i) w.put(i, j, i == j ? one : zero);
+  for (int64_t j = reflections - 1; j >= 0; --j) {
+    const L t = taus.get(0, j);
+    reflect(w, m, n, j, t);
+    for (int64_t i = 0; i < j; ++i) w.put(i, j, zero);
+    w.put(j, j, one.minus_product(one, t));
+    for (int64_t i = j + 1; i < m; ++i) w.put(i, j, zero.minus_product(w.get(i, j), t));
+  }
+  w.store(count, q);
+}
+
+template <class T>
+int64_t lanes() {
+  return Lanes<T>::kCount;
+}
+template <class T>
+constexpr SmallKernels<T> kSmallKernels = {.lanes = lanes<T>, .qr = small_qr<T>, .product = small_product<T>};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace tessera::cpu::orthogonal
+HWY_AFTER_NAMESPACE();
+
+#endif
