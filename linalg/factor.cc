@@ -35,7 +35,7 @@ Tensors2 lu_factor(const Tensor& A, bool pivot) {
 
 Tensors3 lu(const Tensor& A, bool pivot) {
   const auto [LU, pivots, info] = linalg_lu_factor_ex(A, pivot, false);
-  return lu_unpack(LU, pivots, true, true);
+  return lu_unpack(LU, pivots, true, pivot);
 }
 
 Tensors2 solve_ex(const Tensor& A, const Tensor& B, bool left, bool check_errors) {

@@ -89,13 +89,20 @@ struct Factorization {
   Tensor LU, pivots;
 };
 
-// LU of A in `LU`, `pivots` and `info`, which all have A's batch. info may be undefined.
-Factorization factor_into(const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& info) {
+// LU of A in `LU`, `pivots` and `info`, which all have A's batch. info may be undefined. Without `pivot`, which devices
+// can do, every row stays where it is.
+Factorization factor_into(const Tensor& A, const Tensor& LU, const Tensor& pivots, const Tensor& info,
+                          bool pivot = true) {
   const ResultMemory lu = copied_result(A, LU), p(pivots);
   const Tensor own_info = info.defined() ? Tensor() : empty_tensor(batch_sizes(A), {}, DType::kInt32, A.device());
   const ResultMemory i(info.defined() ? info : own_info);
   TESSERA_ON(A.device(), run_lu_factor)
-  (A.dtype(), matrices(lu.tensor()), static_cast<int32_t*>(p.data()), static_cast<int32_t*>(i.data()));
+  (A.dtype(), matrices(lu.tensor()), pivot ? static_cast<int32_t*>(p.data()) : nullptr,
+   static_cast<int32_t*>(i.data()));
+  if (!pivot) {
+    const int64_t size = p.tensor().sizes().back();
+    copy__kernel(p.tensor(), arange(Scalar(int64_t{1}), Scalar(size + 1), DType::kInt32, {}, A.device(), {}), false);
+  }
   lu.finish();
   p.finish();
   i.finish();
@@ -134,13 +141,14 @@ void linalg_cholesky_ex_kernel(const Tensor& self, bool upper, bool check_errors
 
 std::array<OutputSpec, 3> linalg_lu_factor_ex_meta(const Tensor& A, bool pivot, bool) {
   linalg::check_matrix("linalg.lu_factor", A);
-  TESSERA_CHECK(pivot, "linalg.lu_factor: LU without pivoting is not implemented on the CPU; call it with pivot=True");
+  TESSERA_CHECK(pivot || !A.is_cpu(),
+                "linalg.lu_factor: LU without pivoting is not implemented on the CPU; call it with pivot=True");
   return {like(A, A.sizes()), integers(A, with_vector(batch_sizes(A), std::min(rows_of(A), cols_of(A)))),
           integers(A, batch_sizes(A))};
 }
-void linalg_lu_factor_ex_kernel(const Tensor& A, bool, bool check_errors, const Tensor& LU, const Tensor& pivots,
+void linalg_lu_factor_ex_kernel(const Tensor& A, bool pivot, bool check_errors, const Tensor& LU, const Tensor& pivots,
                                 const Tensor& info) {
-  factor_into(A, LU, pivots, info);
+  factor_into(A, LU, pivots, info, pivot);
   if (check_errors) linalg::check_errors(info, "linalg.lu_factor", A.dim() == 2);
 }
 

@@ -194,7 +194,13 @@ namespace {
 
 enum class Driver : uint8_t { kGels, kGelsy, kGelsd, kGelss };
 
-Driver driver_of(const std::optional<std::string_view>& name) {
+// On devices there is gels alone, as documented.
+Driver driver_of(const std::optional<std::string_view>& name, const Tensor& A) {
+  if (A.is_cuda()) {
+    TESSERA_CHECK(!name || *name == "gels",
+                  "torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA, but got '", *name, "'");
+    return Driver::kGels;
+  }
   if (!name || *name == "gelsy") return Driver::kGelsy;
   if (*name == "gels") return Driver::kGels;
   if (*name == "gelsd") return Driver::kGelsd;
@@ -251,7 +257,8 @@ LstsqSpecs lstsq_specs(const Equations& e, Driver driver, bool full_rank) {
 // Of numbers for each element of the batch: those of A's own.
 Tensor of_own_batch(const Equations& e, Tensor numbers) {
   const IntList own = linalg::batch_sizes(e.A);
-  if (numbers.numel() == 0) return zeros(std::vector<SymInt>(own.begin(), own.end()), numbers.dtype());
+  if (numbers.numel() == 0)
+    return zeros(std::vector<SymInt>(own.begin(), own.end()), numbers.dtype(), {}, numbers.device(), {});
   for (size_t d = 0; d < own.size(); ++d)
     if (own[d] == 1) numbers = narrow(numbers, static_cast<int64_t>(d), 0, 1);
   return numbers;
@@ -310,14 +317,14 @@ using Results = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
 Results linalg_lstsq_meta(const Tensor& self, const Tensor& b, std::optional<double>,
                           std::optional<std::string_view> driver) {
-  const Driver how = driver_of(driver);
+  const Driver how = driver_of(driver, self);
   const LstsqSpecs s = lstsq_specs(equations(self, b), how, true);
   return {empty_from(s.solution), empty_from(s.residuals), empty_from(s.rank), empty_from(s.singular_values)};
 }
 
 Results linalg_lstsq_kernel(const Tensor& self, const Tensor& b, std::optional<double> rcond,
                             std::optional<std::string_view> driver) {
-  const Driver how = driver_of(driver);
+  const Driver how = driver_of(driver, self);
   const Equations e = equations(self, b);
   const double eps = to_real(self.dtype()) == DType::kFloat32 ? 0x1p-23 : 0x1p-52;
   const double limit = rcond.value_or(eps * static_cast<double>(std::max(e.m, e.n)));

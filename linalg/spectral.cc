@@ -40,9 +40,35 @@ bool reads_lower(std::string_view UPLO) {
   return c == 'L' || c == 'l';
 }
 
+// The method that `driver` names, which devices have alone.
+std::optional<linalg::SvdDriver> svd_driver(const Tensor& A, const std::optional<std::string_view>& driver) {
+  using linalg::SvdDriver;
+  if (!driver) return std::nullopt;
+  TESSERA_CHECK(A.is_cuda(), "linalg.svd: the keyword argument `driver=` is only supported for CUDA tensors");
+  if (*driver == "gesvd") return SvdDriver::kGesvd;
+  if (*driver == "gesvdj") return SvdDriver::kGesvdj;
+  TESSERA_CHECK(*driver == "gesvda", "linalg.svd: unknown svd driver ", *driver,
+                "; expected one of gesvd, gesvdj, gesvda, or None");
+  return SvdDriver::kGesvda;
+}
+
 Tensor info_for(const Tensor& A) {
   const IntVector batch = to_vector(linalg::batch_sizes(A));
   return empty_tensor(batch, {}, DType::kInt32, A.device());
+}
+
+void run_svd(const Tensor& A, std::optional<linalg::SvdDriver> driver, const cpu::MatrixBatch* u, void* values,
+             const cpu::MatrixBatch* vh) {
+  const Tensor from = linalg::dense_batch(A, linalg::batch_sizes(A)), info = info_for(A);
+  auto* const numbers = static_cast<int32_t*>(info.data_ptr());
+  if (driver) {
+    linalg::SvdBy* const by = linalg::SpectralEngines::of(internal::select_device(A.device(), "run_svd_by")).run_svd_by;
+    if (!by) internal::missing_engine(A.device(), "run_svd_by");
+    by(*driver, A.dtype(), linalg::matrices(from), u, values, vh, numbers);
+  } else {
+    TESSERA_ON(A.device(), run_svd)(A.dtype(), linalg::matrices(from), u, values, vh, numbers);
+  }
+  linalg::check_errors(info, "linalg.svd", A.dim() == 2);
 }
 
 }  // namespace
@@ -105,29 +131,24 @@ void _linalg_eigh_kernel(const Tensor& A, std::string_view UPLO, bool compute_v,
 std::array<OutputSpec, 3> _linalg_svd_meta(const Tensor& A, bool full_matrices, bool compute_uv,
                                            std::optional<std::string_view> driver) {
   linalg::check_matrix("linalg.svd", A);
-  TESSERA_CHECK(!driver || A.is_cuda(),
-                "linalg.svd: the keyword argument `driver=` is only supported for CUDA tensors");
+  svd_driver(A, driver);
   const int64_t m = A.size(-2), n = A.size(-1), k = std::min(m, n);
   return {compute_uv ? by_columns(A, m, full_matrices ? m : k) : nothing(A), reals(A, k),
           compute_uv ? by_columns(A, full_matrices ? n : k, n) : nothing(A)};
 }
 
-void _linalg_svd_kernel(const Tensor& A, bool, bool compute_uv, std::optional<std::string_view>, const Tensor& U,
+void _linalg_svd_kernel(const Tensor& A, bool, bool compute_uv, std::optional<std::string_view> driver, const Tensor& U,
                         const Tensor& S, const Tensor& Vh) {
-  const Tensor from = linalg::dense_batch(A, linalg::batch_sizes(A)), info = info_for(A);
+  const std::optional<linalg::SvdDriver> by = svd_driver(A, driver);
   const ResultMemory values(S);
   if (compute_uv) {
     const ResultMemory left = linalg::dense_result(U), right = linalg::dense_result(Vh);
     const cpu::MatrixBatch u = linalg::matrices(left.tensor()), vh = linalg::matrices(right.tensor());
-    TESSERA_ON(A.device(), run_svd)
-    (A.dtype(), linalg::matrices(from), &u, values.data(), &vh, static_cast<int32_t*>(info.data_ptr()));
-    linalg::check_errors(info, "linalg.svd", A.dim() == 2);
+    run_svd(A, by, &u, values.data(), &vh);
     left.finish();
     right.finish();
   } else {
-    TESSERA_ON(A.device(), run_svd)
-    (A.dtype(), linalg::matrices(from), nullptr, values.data(), nullptr, static_cast<int32_t*>(info.data_ptr()));
-    linalg::check_errors(info, "linalg.svd", A.dim() == 2);
+    run_svd(A, by, nullptr, values.data(), nullptr);
   }
   values.finish();
 }

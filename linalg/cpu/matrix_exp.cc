@@ -1,9 +1,4 @@
-// exp(A) by a Taylor polynomial of A / 2^s, squared s times.
-//
-// The polynomials have the degrees 1, 2, 4, 8, 12 and 18, which take 0, 1, 2, 3, 4 and 5 products by the schemes of
-// P. Bader, S. Blanes and F. Casas, "Computing the matrix exponential with an optimized Taylor polynomial
-// approximation", Mathematics 7 (2019) 1174; its table 2 says up to which 1-norm of A each is exact to rounding. Only
-// the last is scaled.
+// Exponentials of each matrix on one thread, or of one by all.
 #include "linalg/cpu/matrix_exp.h"
 
 #include <algorithm>
@@ -11,6 +6,7 @@
 #include <complex>
 #include <limits>
 
+#include "linalg/cpu/matrix_exp_polynomials.h"
 #include "tensor/core/parallel.h"
 #include "tensor/cpu/gemm/gemm.h"
 #include "tensor/cpu/support/scratch.h"
@@ -63,69 +59,46 @@ void combine(double* to, const double* const* terms, const double* weights, int 
   TESSERA_SIMD(combine_f64)(to, terms, weights, count, n);
 }
 
-// The largest 1-norms for the degrees 1, 2, 4, 8, 12 and 18.
-constexpr double kLargest[2][6] = {{1.192092800768788e-07, 5.978858893805233e-04, 5.116619363445086e-02,
-                                    5.800524627688768e-01, 1.461661507209034e+00, 3.010066362817634e+00},
-                                   {2.220446049250313e-16, 2.580956802971767e-08, 3.397168839976962e-04,
-                                    4.991228871115323e-02, 2.996158913811580e-01, 1.090863719290036e+00}};
-
-constexpr int kMatrices = 7;
 constexpr int64_t kPadding = 16;
 
 // A matrix of n rows of `pairs` reals a number (complex: 2), with room for what its exponential is made of.
 template <class R>
-class Exponential {
+class Exponential : public ExponentialPolynomials<Exponential<R>, R*> {
+  using Polynomials = ExponentialPolynomials<Exponential<R>, R*>;
+  using Term = typename Polynomials::Term;
+
  public:
   Exponential(DType dtype, int64_t n)
       : dtype_(dtype),
         n_(n),
         pairs_(is_complex(dtype) ? 2 : 1),
         size_(n * n * pairs_),
-        room_(kMatrices * (size_ + kPadding) + n) {
-    for (int i = 0; i < kMatrices; ++i) free_[i] = room_.get() + i * (size_ + kPadding);
-  }
+        room_(Polynomials::kMatrices * (size_ + kPadding) + n) {}
 
   // In place; rows lie `stride` numbers apart.
   void operator()(R* data, int64_t stride) {
     const int64_t row = n_ * pairs_;
-    R* A = free_[0];
+    R* A = room(0);
     for (int64_t i = 0; i < n_; ++i) std::copy_n(data + i * stride * pairs_, row, A + i * row);
     const R* result = of(A);
     for (int64_t i = 0; i < n_; ++i) std::copy_n(result + i * row, row, data + i * stride * pairs_);
   }
 
  private:
-  struct Term {
-    const R* matrix;
-    double weight;
-  };
+  friend Polynomials;
 
   const R* of(R* A) {
-    const double norm = norm_of(A);
-    if (!(norm < std::numeric_limits<double>::infinity())) {
-      std::fill_n(A, size_, std::numeric_limits<R>::quiet_NaN());
-      return A;
-    }
-    const double* largest = kLargest[sizeof(R) == 8];
-    if (norm <= largest[0]) return combined(free_[1], 1, {{A, 1}});
-    if (norm <= largest[1]) return degree_2(A);
-    if (norm <= largest[2]) return degree_4(A);
-    if (norm <= largest[3]) return degree_8(A);
-    if (norm <= largest[4]) return degree_12(A);
-    const int squarings = norm <= largest[5] ? 0 : std::max(0, std::ilogb(norm / largest[5]) + 1);
-    if (squarings > 0) scale(A, squarings);
-    R* power = degree_18(A);
-    R* next = A;
-    for (int i = 0; i < squarings; ++i) {
-      product(power, power, next, false);
-      std::swap(power, next);
-    }
-    return power;
+    const auto plan = ExponentialPlan::of(norm_of(A), sizeof(R) == 4);
+    if (plan.polynomial != ExponentialPlan::kNone) return this->exponential(plan);
+    std::fill_n(A, size_, std::numeric_limits<R>::quiet_NaN());
+    return A;
   }
+
+  R* room(int i) const { return room_.get() + i * (size_ + kPadding); }
 
   // The largest sum of absolute values in a column.
   double norm_of(const R* A) const {
-    R* sums = room_.get() + kMatrices * (size_ + kPadding);
+    R* sums = room(Polynomials::kMatrices);
     std::fill_n(sums, n_, R(0));
     for (int64_t i = 0; i < n_; ++i) {
       const R* row = A + i * n_ * pairs_;
@@ -140,12 +113,6 @@ class Exponential {
     return norm;
   }
 
-  // A / 2^exponent, exactly unless it underflows.
-  void scale(R* A, int exponent) const {
-    for (int64_t i = 0; i < size_; ++i) A[i] = std::ldexp(A[i], -exponent);
-  }
-
-  // `to`: diagonal times the identity, plus the terms.
   template <int N>
   R* combined(R* to, double diagonal, const Term (&terms)[N]) const {
     const R* from[N];
@@ -164,7 +131,6 @@ class Exponential {
     return to;
   }
 
-  // `to` = a b, or with `add` what is there as well.
   R* product(const R* a, const R* b, R* to, bool add) const {
     const auto number = [&](double x) {
       KernelParam p{};
@@ -176,78 +142,9 @@ class Exponential {
     return to;
   }
 
-  R* degree_2(const R* A) {
-    const R* A2 = product(A, A, free_[1], false);
-    return combined(free_[2], 1, {{A, 1}, {A2, 0.5}});
-  }
-
-  R* degree_4(const R* A) {
-    const R* A2 = product(A, A, free_[1], false);
-    const R* rest = combined(free_[2], 0.5, {{A, 1.0 / 6}, {A2, 1.0 / 24}});
-    return product(A2, rest, combined(free_[3], 1, {{A, 1}}), true);
-  }
-
-  R* degree_8(const R* A) {
-    const R* A2 = product(A, A, free_[1], false);
-    const R* A4 = product(A2, combined(free_[2], 0, {{A, 0.10836465678522780852}, {A2, 0.027091164196306952131}}),
-                          free_[3], false);
-    const R* left = combined(free_[2], 0, {{A2, 2.0 / 3}, {A4, 1}});
-    const R* right =
-        combined(free_[4], 0.54676145797072405251,
-                 {{A, 0.16112557339541759283}, {A2, 0.014090917158378207731}, {A4, 0.033792797010870504141}});
-    return product(left, right, combined(free_[5], 1, {{A, 1}, {A2, 0.13549236135285063166}}), true);
-  }
-
-  R* degree_12(const R* A) {
-    const R* A2 = product(A, A, free_[1], false);
-    const R* A3 = product(A2, A, free_[2], false);
-    const auto cubic = [&](R* to, double c0, double c1, double c2, double c3) {
-      return combined(to, c0, {{A, c1}, {A2, c2}, {A3, c3}});
-    };
-    const R* root =
-        cubic(free_[3], -2.0861320e-13, -0.13181061013830184015, -0.02027855540589259079, -0.00675951846863086359);
-    R* A6 =
-        cubic(free_[4], 0.18188869982170434744, 0.05502798439925399070, 0.09351590770535414968, 0.00610700528898058230);
-    product(root, root, A6, true);
-    R* left =
-        cubic(free_[3], 5.31597895759871264183, 1.19926790417132231573, 0.01179296240992997031, 0.01108844528519167989);
-    combined(left, 0, {{left, 1}, {A6, 1}});
-    R* result = cubic(free_[5], 9.0198e-16, 0.46932117595418237389, -0.20099424927047284052, -0.04623946134063071740);
-    return product(left, A6, result, true);
-  }
-
-  R* degree_18(R* A) {
-    const R* A2 = product(A, A, free_[1], false);
-    const R* A3 = product(A2, A, free_[2], false);
-    const R* A6 = product(A3, A3, free_[3], false);
-    const R* left = combined(
-        free_[4], 0, {{A, -0.10036558103014462001}, {A2, -0.00802924648241156960}, {A3, -0.00089213849804572995}});
-    const R* right = combined(
-        free_[5], 0, {{A2, -0.09233646193671185927}, {A3, -0.01693649390020817171}, {A6, -0.00001400867981820361}});
-    R* A9 = combined(free_[6], -0.09043168323908105619,
-                     {{A, -0.06764045190713819075},
-                      {A2, 0.06759613017704596460},
-                      {A3, 0.02955525704293155274},
-                      {A6, -0.00001391802575160607}});
-    product(left, right, A9, true);
-    const R* sum = combined(free_[4], -10.9676396052962062593,
-                            {{A, 1.68015813878906197182},
-                             {A2, 0.05717798464788655127},
-                             {A3, -0.00698210122488052084},
-                             {A6, 0.00003349750170860705},
-                             {A9, 1}});
-    R* result = combined(free_[5], 0,
-                         {{A, 0.39784974949964507614},
-                          {A2, 1.36783778460411719922},
-                          {A3, 0.49828962252538267755},
-                          {A6, -0.00063789819459472330}});
-    return product(sum, A9, result, true);
-  }
-
   DType dtype_;
   int64_t n_, pairs_, size_;
   internal::ScratchArray<R> room_;
-  R* free_[kMatrices];  // the first holds A
 };
 
 template <class T>

@@ -6,6 +6,11 @@
 
 #include "fft/engine/fft.h"
 #include "foreach/engine/engines.h"
+#include "linalg/engine/eigen.h"
+#include "linalg/engine/factor.h"
+#include "linalg/engine/functions.h"
+#include "linalg/engine/orthogonal.h"
+#include "linalg/engine/spectral.h"
 #include "nn/engine/attention.h"
 #include "nn/engine/conv.h"
 #include "nn/engine/embedding.h"
@@ -31,7 +36,8 @@ using TablesOf = std::tuple<Tables* (*)(DeviceType t)...>;
 using EngineTables =
     TablesOf<PointwiseEngines, ReduceEngines, SortEngines, IndexEngines, FunctionEngines, RandomEngines, GemmEngines,
              nn::AttentionEngines, nn::ConvEngines, nn::PoolEngines, nn::NormEngines, nn::EmbeddingEngines,
-             nn::LossEngines, optim::Engines, foreach ::Engines, fft::FftEngines>;
+             nn::LossEngines, optim::Engines, foreach ::Engines, fft::FftEngines, linalg::FactorEngines,
+             linalg::OrthogonalEngines, linalg::SpectralEngines, linalg::EigenEngines, linalg::FunctionEngines>;
 
 // What the capsule "tessera._C._device_api" points to. The library's copy of the core is not this one: it works below
 // the Tensor and reaches the core through this alone.

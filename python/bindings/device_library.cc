@@ -42,6 +42,13 @@ template <class... Tables>
 constexpr TablesOf<Tables...> lookups(std::type_identity<TablesOf<Tables...>>) {
   return {table_for<Tables>...};
 }
+// What devices leave to the CPU (linalg/cuda/engines.h: HostEngines).
+void fill_tables_of_cpu() {
+  constexpr DeviceType kType = DeviceType::kCPU;
+  linalg::EigenEngines::of(kType).run_eig = &cpu::run_eig;
+  linalg::FactorEngines::of(kType).run_ldl_factor = &cpu::run_ldl_factor;
+  linalg::FactorEngines::of(kType).run_ldl_solve = &cpu::run_ldl_solve;
+}
 DeviceHooks* hooks_for(DeviceType t) { return &device_hooks(t); }
 const PointwiseOp* const g_pointwise_ops[] = {
 #define TESSERA_PW(name) &pw::name,
@@ -67,6 +74,7 @@ PyMethodDef g_functions[] = {{"_default_cuda_generator", py_default_cuda_generat
 }  // namespace
 
 void init_device_library(PyObject* module) {
+  fill_tables_of_cpu();
   set_device_loader(load_library);
   check(PyModule_AddObject(module, "_device_api",
                            check(PyCapsule_New(const_cast<DeviceApi*>(&g_api), "tessera._C._device_api", nullptr))));

@@ -64,7 +64,7 @@ def _device_srcs(name, srcs, hdrs, deps, **kwargs):
     cuda_objects(name = name + "_objects", srcs = kernels, hdrs = hdrs + [s for s in others if s.endswith(".h")], deps = deps, target_compatible_with = CUDA_COMPATIBLE, **kwargs)
     return others + [":%s_objects" % name]
 
-def cuda_library(name, srcs = [], hdrs = [], deps = [], cuda_deps = [], device_deps = [], emulated_srcs = [], emulated_hdrs = [], emulated_defines = [], **kwargs):
+def cuda_library(name, srcs = [], hdrs = [], deps = [], cuda_deps = [], device_deps = [], emulated_srcs = [], emulated_hdrs = [], emulated_deps = [], emulated_defines = [], **kwargs):
     """A library of kernels and host code.
 
     Args:
@@ -76,6 +76,7 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], cuda_deps = [], device_d
       device_deps: libraries that only the one for devices needs.
       emulated_srcs: sources of the other one alone.
       emulated_hdrs: headers of the other one alone.
+      emulated_deps: libraries that the other one alone needs.
       emulated_defines: macros for the other one and all that use it.
       **kwargs: for both cc_library's.
     """
@@ -87,7 +88,7 @@ def cuda_library(name, srcs = [], hdrs = [], deps = [], cuda_deps = [], device_d
         hdrs = hdrs + emulated_hdrs,
         copts = _EMULATED_FLAGS,
         defines = emulated_defines,
-        deps = deps + _emulated(cuda_deps),
+        deps = deps + emulated_deps + _emulated(cuda_deps),
         target_compatible_with = EMULATION_COMPATIBLE,
         **kwargs
     )

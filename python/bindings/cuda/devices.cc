@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 
 #include "fft/cuda/plans.h"
+#include "linalg/cuda/solver.h"
 #include "python/bindings/cuda/calls.h"
 #include "python/bindings/cuda/module.h"
 #include "tensor/core/error.h"
@@ -129,6 +130,7 @@ void warn(const std::string& message) {
 
 // --- NVIDIA's libraries ---
 
+void set_linalg_library(int library) { cuda::set_linalg_library(static_cast<cuda::LinalgLibrary>(library)); }
 uint64_t blas_handle() { return handle_of(cuda::blas_handle()); }
 void set_blas(bool tf32, bool fp16_reduced, bool bf16_reduced) {
   cuda::set_blas_settings({tf32, fp16_reduced, bf16_reduced});
@@ -200,6 +202,7 @@ void add_cuda_devices(PyObject* module) {
                          function<cuda::mark>("mark"),
                          function<blas_handle>("blas_handle"),
                          function<set_blas>("set_blas"),
+                         function<set_linalg_library>("set_linalg_library"),
                          function<cuda::release_blas_workspaces>("release_blas_workspaces"),
                          function<dnn_version>("dnn_version"),
                          function<set_dnn>("set_dnn"),

@@ -5,6 +5,7 @@
 #include "distributions/cuda/pointwise_engines.h"
 #include "fft/cuda/engines.h"
 #include "foreach/cuda/foreach.h"
+#include "linalg/cuda/engines.h"
 #include "nn/cuda/attention_engines.h"
 #include "nn/cuda/conv_engines.h"
 #include "nn/cuda/embedding_engines.h"
@@ -27,6 +28,11 @@
 namespace tessera::python {
 namespace {
 
+template <class Table>
+Table* table_of(const DeviceApi& api, DeviceType t) {
+  return std::get<Table* (*)(DeviceType)>(api.engines)(t);
+}
+
 // _connect(capsule, folders): gives the core the library's functions. False without a device.
 PyObject* py_connect(PyObject*, PyObject* args) {
   return guarded([&]() -> PyObject* {
@@ -47,6 +53,9 @@ PyObject* py_connect(PyObject*, PyObject* args) {
     cuda::set_pointwise_ops(pointwise_standins(), api->pointwise_ops);
     constexpr DeviceType kType = DeviceType::kCUDA;
     if (!cuda::connect(*api->device(kType), *api->hooks(kType), api->default_generator)) return PyBool_FromLong(0);
+    const auto& eigen = *table_of<linalg::EigenEngines>(*api, DeviceType::kCPU);
+    const auto& factor = *table_of<linalg::FactorEngines>(*api, DeviceType::kCPU);
+    cuda::set_host_engines({eigen.run_eig, factor.run_ldl_factor, factor.run_ldl_solve});
     std::apply([](auto... table) { (cuda::connect(*table(kType)), ...); }, api->engines);
     cuda::add_distribution_pointwise_tables();
     cuda::add_nn_pointwise_tables();

@@ -3,6 +3,7 @@
 import contextlib
 import enum
 import operator
+import os
 import warnings
 
 import tessera
@@ -144,7 +145,40 @@ class _ROCmFABackend(_Choice):
     Ck = 2
 
 
-_rocm_library = _ROCmFABackend.Default
+class _LinalgBackend(_Choice):
+    """Libraries for linear algebra on CUDA devices."""
+
+    Default = 0
+    Cusolver = 1
+    Magma = 2
+
+
+class _Preferred:
+    """The library that somebody prefers: one of a _Choice, by its names in small letters."""
+
+    def __init__(self, choices, value):
+        self.choices = choices
+        self.value = value
+
+    def named(self, backend):
+        """The choice of that name, or the choice itself.
+
+        Raises: RuntimeError for another name, ValueError for what is no name.
+        """
+        if isinstance(backend, self.choices):
+            return backend
+        names = {choice.name.lower(): choice for choice in self.choices}
+        error = RuntimeError if isinstance(backend, str) else ValueError
+        if not isinstance(backend, str) or backend not in names:
+            raise error("Unknown input value. Choose from: " + ", ".join(names) + ".")
+        return names[backend]
+
+
+_rocm_library = _Preferred(_ROCmFABackend, _ROCmFABackend.Default)
+_linalg_library = _Preferred(
+    _LinalgBackend,
+    _LinalgBackend.Cusolver if os.environ.get("TORCH_LINALG_PREFER_CUSOLVER") == "1" else _LinalgBackend.Default,
+)
 
 
 def preferred_rocm_fa_library(backend=None):
@@ -153,15 +187,25 @@ def preferred_rocm_fa_library(backend=None):
 
     Raises: RuntimeError for another name, ValueError for what is no name.
     """
-    global _rocm_library
-    names = {"default": _ROCmFABackend.Default, "aotriton": _ROCmFABackend.AOTriton, "ck": _ROCmFABackend.Ck}
-    if isinstance(backend, str) and backend not in names:
-        raise RuntimeError("Unknown input value. Choose from: default, aotriton, ck.")
-    if backend is not None and not isinstance(backend, (str, _ROCmFABackend)):
-        raise ValueError("Unknown input value. Choose from: default, aotriton, ck.")
     if backend is not None:
-        _rocm_library = names[backend] if isinstance(backend, str) else backend
-    return _rocm_library
+        _rocm_library.value = _rocm_library.named(backend)
+    return _rocm_library.value
+
+
+def preferred_linalg_library(backend=None):
+    """The library that linear algebra on CUDA devices uses where it can, after setting it if one is given: "cusolver",
+    or "default", with which cuBLAS works on batches of small matrices (LU, inverses, Q R) at once. At first "cusolver"
+    if the environment has TORCH_LINALG_PREFER_CUSOLVER=1.
+
+    Raises: RuntimeError for another name, and for "magma", which this build has not; ValueError for what is no name.
+    """
+    if backend is not None:
+        chosen = _linalg_library.named(backend)
+        if chosen is _LinalgBackend.Magma:
+            raise RuntimeError("MAGMA cannot be preferred: this build has no MAGMA. Choose 'default' or 'cusolver'.")
+        _linalg_library.value = chosen
+        _flags.tell_cuda()
+    return _linalg_library.value
 
 
 def is_ck_sdpa_available():

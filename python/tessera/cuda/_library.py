@@ -69,6 +69,7 @@ def apply_settings():
     _module.set_blas(
         matmul.allow_tf32, matmul.allow_fp16_reduced_precision_reduction, matmul.allow_bf16_reduced_precision_reduction
     )
+    _module.set_linalg_library(int(cuda.preferred_linalg_library()))
     _module.set_dnn(
         cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn._uses_tf32(), max(cudnn.benchmark_limit, 0)
     )

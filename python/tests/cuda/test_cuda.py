@@ -39,7 +39,12 @@ def test_on_the_emulated_device():
         pytest.skip("no emulated device: TESSERA_TEST_CUDA_LIBRARY names no file")
     others = [
         os.path.join(os.path.dirname(os.path.dirname(__file__)), name)
-        for name in ("operators/test_foreach.py", "operators/test_products.py", "cuda/test_cuda_namespaces.py")
+        for name in (
+            "operators/test_foreach.py",
+            "operators/test_products.py",
+            "cuda/test_cuda_namespaces.py",
+            "cuda/test_cuda_linalg.py",
+        )
     ]  # their tests take a device if there is one
     child = run_child(["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, *others], TESSERA_CUDA_LIBRARY=library)
     print(child.stdout[-4000:])

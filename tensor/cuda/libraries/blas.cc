@@ -7,9 +7,9 @@
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "tensor/core/error.h"
+#include "tensor/cuda/libraries/handles.h"
 #include "tensor/cuda/libraries/libraries.h"
 #if TESSERA_CUDA_EMULATED
 #include "tensor/cuda/emulation/libraries.h"
@@ -41,32 +41,23 @@ const Library<Blas>& loaded() {
   return l;
 }
 
-// Handles go back here when their thread ends. Never destroyed: the driver may be gone by then.
-struct Shared {
+// Never destroyed: the driver may be gone by then.
+struct Workspaces {
   std::mutex mutex;
-  std::map<int, std::vector<cublasHandle_t>> idle;            // by device
-  std::map<std::pair<int, cudaStream_t>, Buffer> workspaces;  // of a device's stream
+  std::map<std::pair<int, cudaStream_t>, Buffer> by_stream;  // of a device's stream
 };
-Shared& shared() {
-  static Shared& s = *new Shared;
-  return s;
+Workspaces& workspaces() {
+  static Workspaces& w = *new Workspaces;
+  return w;
 }
 
-struct ThreadHandles {
-  struct Entry {
-    cublasHandle_t handle = nullptr;
-    cudaStream_t stream = nullptr;
-    void* workspace = nullptr;
-    size_t bytes = 0;
-  };
-  std::map<int, Entry> by_device;
-  BlasWorkspace last{};
-  ~ThreadHandles() {
-    const std::lock_guard lock(shared().mutex);
-    for (const auto& [device, entry] : by_device)
-      if (entry.handle) shared().idle[device].push_back(entry.handle);
-  }
+struct Handle {
+  cublasHandle_t handle = nullptr;
+  cudaStream_t stream = nullptr;
+  void* workspace = nullptr;
+  size_t bytes = 0;
 };
+thread_local BlasWorkspace t_last{};
 
 // CUBLAS_WORKSPACE_CONFIG=":4096:8": pairs of a size in KiB and a number of buffers. Else 32 MiB on devices of the
 // Hopper generation and later, 8 MiB before.
@@ -88,24 +79,9 @@ size_t workspace_bytes() {
   return properties().major >= 9 ? size_t{32} << 20 : size_t{8} << 20;
 }
 
-cublasHandle_t new_handle(int device) {
-  {
-    const std::lock_guard lock(shared().mutex);
-    auto& idle = shared().idle[device];
-    if (!idle.empty()) {
-      const cublasHandle_t h = idle.back();
-      idle.pop_back();
-      return h;
-    }
-  }
-  cublasHandle_t h = nullptr;
-  check_blas(blas().create(&h), "cublasCreate");
-  return h;
-}
-
 void* workspace_of(int device, cudaStream_t stream, size_t bytes) {
-  const std::lock_guard lock(shared().mutex);
-  Buffer& buffer = shared().workspaces[{device, stream}];
+  const std::lock_guard lock(workspaces().mutex);
+  Buffer& buffer = workspaces().by_stream[{device, stream}];
   if (!buffer.get()) buffer = Buffer(bytes);
   return buffer.get();
 }
@@ -141,26 +117,22 @@ void set_blas_settings(const BlasSettings& s) {
                    std::memory_order_relaxed);
 }
 
-namespace {
-ThreadHandles& thread_handles() {
-  thread_local ThreadHandles handles;
-  return handles;
-}
-}  // namespace
-
-BlasWorkspace blas_workspace() { return thread_handles().last; }
+BlasWorkspace blas_workspace() { return t_last; }
 
 cublasHandle_t blas_handle() {
-  ThreadHandles& handles = thread_handles();
+  auto& handles = ThreadHandles<Handle>::here();
   thread_local unsigned round = 0;
   const unsigned now = g_workspace_round.load(std::memory_order_acquire);
   if (round != now) {
-    for (auto& [device, entry] : handles.by_device) entry.workspace = nullptr;
+    handles.for_each([](Handle& h) { h.workspace = nullptr; });
     round = now;
   }
   const int device = op_device();
-  auto& entry = handles.by_device[device];
-  if (!entry.handle) entry.handle = new_handle(device);
+  Handle& entry = handles.on(device, [] {
+    cublasHandle_t h = nullptr;
+    check_blas(blas().create(&h), "cublasCreate");
+    return h;
+  });
   const cudaStream_t stream = current_stream();
   if (!entry.workspace || entry.stream != stream) {
     const size_t bytes = workspace_bytes();
@@ -172,13 +144,13 @@ cublasHandle_t blas_handle() {
     entry.workspace = workspace;
     entry.bytes = bytes;
   }
-  handles.last = {entry.workspace, entry.bytes};
+  t_last = {entry.workspace, entry.bytes};
   return entry.handle;
 }
 
 void release_blas_workspaces() {
-  const std::lock_guard lock(shared().mutex);
-  shared().workspaces.clear();
+  const std::lock_guard lock(workspaces().mutex);
+  workspaces().by_stream.clear();
   g_workspace_round.fetch_add(1, std::memory_order_release);
 }
 

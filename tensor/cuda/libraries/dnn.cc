@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
-#include <mutex>
 #include <type_traits>
-#include <vector>
 
 #include "tensor/core/error.h"
+#include "tensor/cuda/libraries/handles.h"
 #include "tensor/cuda/libraries/libraries.h"
 #if TESSERA_CUDA_EMULATED
 #include "tensor/cuda/emulation/libraries.h"
@@ -57,44 +55,11 @@ const Library<Dnn>& loaded() {
   return l;
 }
 
-// Handles go back here when their thread ends. Never destroyed: the driver may be gone by then.
-struct Idle {
-  std::mutex mutex;
-  std::map<int, std::vector<cudnnHandle_t>> by_device;
+struct Handle {
+  cudnnHandle_t handle = nullptr;
+  cudaStream_t stream = nullptr;
+  bool has_stream = false;
 };
-Idle& idle() {
-  static Idle& i = *new Idle;
-  return i;
-}
-
-struct ThreadHandles {
-  struct Entry {
-    cudnnHandle_t handle = nullptr;
-    cudaStream_t stream = nullptr;
-    bool has_stream = false;
-  };
-  std::map<int, Entry> by_device;
-  ~ThreadHandles() {
-    const std::lock_guard lock(idle().mutex);
-    for (const auto& [device, entry] : by_device)
-      if (entry.handle) idle().by_device[device].push_back(entry.handle);
-  }
-};
-
-cudnnHandle_t new_handle(int device) {
-  {
-    const std::lock_guard lock(idle().mutex);
-    auto& handles = idle().by_device[device];
-    if (!handles.empty()) {
-      const cudnnHandle_t h = handles.back();
-      handles.pop_back();
-      return h;
-    }
-  }
-  cudnnHandle_t h = nullptr;
-  check_dnn(find_dnn()->create(&h), "cudnnCreate");
-  return h;
-}
 
 // The limit of the measured algorithms lies above the flags.
 enum : unsigned {
@@ -132,10 +97,11 @@ void set_dnn_settings(const DnnSettings& s) {
 }
 
 cudnnHandle_t dnn_handle() {
-  thread_local ThreadHandles handles;
-  const int device = op_device();
-  auto& entry = handles.by_device[device];
-  if (!entry.handle) entry.handle = new_handle(device);
+  Handle& entry = ThreadHandles<Handle>::here().on(op_device(), [] {
+    cudnnHandle_t h = nullptr;
+    check_dnn(find_dnn()->create(&h), "cudnnCreate");
+    return h;
+  });
   const cudaStream_t stream = current_stream();
   if (!entry.has_stream || entry.stream != stream) {
     check_dnn(find_dnn()->set_stream(entry.handle, stream), "cudnnSetStream");
