@@ -285,7 +285,8 @@ bool is_large(const variable_list& grads) {
 // Tells the observer, if there is one, of a node's beginning and end.
 class Observed {
  public:
-  Observed(const Node& n, bool apply) : observer_(g_node_observer.load(std::memory_order_acquire)), node_(n), apply_(apply) {
+  Observed(const Node& n, bool apply)
+      : observer_(g_node_observer.load(std::memory_order_acquire)), node_(n), apply_(apply) {
     if (observer_) [[unlikely]]
       (apply ? observer_->apply_begins : observer_->evaluate_begins)(n);
   }

@@ -65,17 +65,22 @@ class Writer {
 
 const char* category(Kind kind) {
   switch (kind) {
-    case Kind::kAnnotation: return "user_annotation";
+    case Kind::kAnnotation:
+      return "user_annotation";
     case Kind::kModule:
-    case Kind::kFrame: return "python_function";
-    default: return "cpu_op";
+    case Kind::kFrame:
+      return "python_function";
+    default:
+      return "cpu_op";
   }
 }
 
 std::string concrete(const Input& in) {
   switch (in.tag) {
-    case Input::Tag::kBool: return in.ints[0] ? "True" : "False";
-    case Input::Tag::kInt: return std::to_string(in.ints[0]);
+    case Input::Tag::kBool:
+      return in.ints[0] ? "True" : "False";
+    case Input::Tag::kInt:
+      return std::to_string(in.ints[0]);
     case Input::Tag::kDouble: {
       char t[40];
       std::snprintf(t, sizeof t, "%.17g", in.number);
@@ -86,7 +91,8 @@ std::string concrete(const Input& in) {
       for (size_t i = 0; i < in.ints.size(); ++i) t += (i ? ", " : "") + std::to_string(in.ints[i]);
       return t + "]";
     }
-    default: return "";
+    default:
+      return "";
   }
 }
 
@@ -128,7 +134,16 @@ void open(Writer& w, const char* phase, std::string_view name, const Place& at, 
   w.microseconds(ns);
 }
 
-void write_event(Writer& w, const Recording& r, size_t i, const Place& at) {
+std::string frames_around(const Recording& r, const Record& e) {
+  std::string text;
+  for (int32_t p = e.parent; p >= 0; p = r.events[static_cast<size_t>(p)].parent) {
+    const Record& around = r.events[static_cast<size_t>(p)];
+    if (around.kind == Kind::kFrame) text.insert(0, std::string(around.name) + (text.empty() ? "" : ";\n"));
+  }
+  return text;
+}
+
+void write_event(Writer& w, const Recording& r, size_t i, const Place& at, bool call_stacks) {
   const Record& e = r.events[i];
   open(w, "X", e.name, at, e.start_ns);
   w.key("dur");
@@ -156,6 +171,10 @@ void write_event(Writer& w, const Recording& r, size_t i, const Place& at) {
     w.text += "false";
   }
   if (!e.inputs.empty()) write_inputs(w, e.inputs);
+  if (call_stacks && e.kind != Kind::kFrame) {
+    w.key("Call stack");
+    w.string(frames_around(r, e));
+  }
   w.key("Ev Idx");
   w.number(static_cast<int64_t>(i));
   w.text += "}}";
@@ -213,7 +232,7 @@ void write_label(Writer& w, const char* what, const char* member, std::string_vi
 
 }  // namespace
 
-std::string Recording::chrome_trace(std::span<const std::string> fields) const {
+std::string Recording::chrome_trace(std::span<const std::string> fields, bool call_stacks) const {
   Writer w;
   w.text = "{";
   w.key("schemaVersion");
@@ -229,9 +248,10 @@ std::string Recording::chrome_trace(std::span<const std::string> fields) const {
                 {process, t.system_id}, start_ns);
   int64_t links = 0;
   for (size_t i = 0; i < events.size(); ++i) {
-    write_event(w, *this, i, place(events[i].thread));
+    write_event(w, *this, i, place(events[i].thread), call_stacks);
     if (events[i].kind == Kind::kNode && events[i].forward >= 0)
-      write_link(w, *this, i, place(events[static_cast<size_t>(events[i].forward)].thread), place(events[i].thread), ++links);
+      write_link(w, *this, i, place(events[static_cast<size_t>(events[i].forward)].thread), place(events[i].thread),
+                 ++links);
   }
   for (const MemoryRecord& m : memory) write_memory(w, m, place(m.thread));
   w.text += "\n]}\n";

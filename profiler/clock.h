@@ -38,7 +38,8 @@ class Scale {
  public:
   explicit Scale(const Moment& start);
   int64_t wall_ns(uint64_t ticks) const {
-    return start_.wall_ns + static_cast<int64_t>(static_cast<double>(static_cast<int64_t>(ticks - start_.ticks)) * rate_);
+    return start_.wall_ns +
+           static_cast<int64_t>(static_cast<double>(static_cast<int64_t>(ticks - start_.ticks)) * rate_);
   }
 
  private:

@@ -17,7 +17,8 @@ using Tag = Input::Tag;
 size_t words_of(const Tensor& t) { return 2 + 2 * static_cast<size_t>(t.defined() ? t.dim() : 0); }
 size_t words_of(const Value& v) {
   switch (v.tag()) {
-    case Value::Tag::kTensor: return 1 + (v.tensor().defined() ? words_of(v.tensor()) : 0);
+    case Value::Tag::kTensor:
+      return 1 + (v.tensor().defined() ? words_of(v.tensor()) : 0);
     case Value::Tag::kTensorList: {
       size_t n = 2;
       for (const Tensor& t : v.tensor_list()) n += words_of(t);
@@ -25,9 +26,12 @@ size_t words_of(const Value& v) {
     }
     case Value::Tag::kBool:
     case Value::Tag::kInt:
-    case Value::Tag::kDouble: return 2;
-    case Value::Tag::kIntList: return 2 + v.int_list().size();
-    default: return 1;
+    case Value::Tag::kDouble:
+      return 2;
+    case Value::Tag::kIntList:
+      return 2 + v.int_list().size();
+    default:
+      return 1;
   }
 }
 
@@ -46,7 +50,9 @@ int64_t* write(int64_t* w, const Tensor& t) {
 int64_t* write(int64_t* w, const Value& v) {
   const auto tag = [&](Tag t) { *w++ = static_cast<int64_t>(t); };
   switch (v.tag()) {
-    case Value::Tag::kNone: tag(Tag::kNothing); break;
+    case Value::Tag::kNone:
+      tag(Tag::kNothing);
+      break;
     case Value::Tag::kTensor:
       if (!v.tensor().defined()) {
         tag(Tag::kNothing);
@@ -76,7 +82,8 @@ int64_t* write(int64_t* w, const Value& v) {
       *w++ = static_cast<int64_t>(v.int_list().size());
       for (const int64_t i : v.int_list()) *w++ = i;
       break;
-    default: tag(Tag::kOther);
+    default:
+      tag(Tag::kOther);
   }
   return w;
 }
@@ -84,19 +91,32 @@ int64_t* write(int64_t* w, const Value& v) {
 // The names that traces have: those of C++.
 std::string_view c_name(DType t) {
   switch (t) {
-    case DType::kFloat32: return "float";
-    case DType::kFloat64: return "double";
-    case DType::kFloat16: return "c10::Half";
-    case DType::kBFloat16: return "c10::BFloat16";
-    case DType::kInt8: return "signed char";
-    case DType::kUInt8: return "unsigned char";
-    case DType::kInt16: return "short int";
-    case DType::kInt32: return "int";
-    case DType::kInt64: return "long int";
-    case DType::kBool: return "bool";
-    case DType::kComplex64: return "c10::complex<float>";
-    case DType::kComplex128: return "c10::complex<double>";
-    default: return name_of(t);
+    case DType::kFloat32:
+      return "float";
+    case DType::kFloat64:
+      return "double";
+    case DType::kFloat16:
+      return "c10::Half";
+    case DType::kBFloat16:
+      return "c10::BFloat16";
+    case DType::kInt8:
+      return "signed char";
+    case DType::kUInt8:
+      return "unsigned char";
+    case DType::kInt16:
+      return "short int";
+    case DType::kInt32:
+      return "int";
+    case DType::kInt64:
+      return "long int";
+    case DType::kBool:
+      return "bool";
+    case DType::kComplex64:
+      return "c10::complex<float>";
+    case DType::kComplex128:
+      return "c10::complex<double>";
+    default:
+      return name_of(t);
   }
 }
 
@@ -162,14 +182,19 @@ const int64_t* write_inputs(Log& log, const Value* args, size_t n) {
 
 std::string_view input_type(const Input& in) {
   switch (in.tag) {
-    case Tag::kTensor: return c_name(in.tensors[0].dtype);
-    case Tag::kTensorList: return "TensorList";
+    case Tag::kTensor:
+      return c_name(in.tensors[0].dtype);
+    case Tag::kTensorList:
+      return "TensorList";
     case Tag::kBool:
     case Tag::kInt:
-    case Tag::kDouble: return "Scalar";
-    case Tag::kIntList: return "ScalarList";
+    case Tag::kDouble:
+      return "Scalar";
+    case Tag::kIntList:
+      return "ScalarList";
     case Tag::kNothing:
-    case Tag::kOther: break;
+    case Tag::kOther:
+      break;
   }
   return "";
 }
@@ -180,19 +205,26 @@ std::vector<Input> read_inputs(const int64_t* w) {
   for (Input& in : all) {
     in.tag = static_cast<Tag>(*w++);
     switch (in.tag) {
-      case Tag::kTensor: in.tensors.push_back(read_dims(w)); break;
+      case Tag::kTensor:
+        in.tensors.push_back(read_dims(w));
+        break;
       case Tag::kTensorList:
         for (int64_t n = *w++; n > 0; --n) in.tensors.push_back(read_dims(w));
         break;
       case Tag::kBool:
-      case Tag::kInt: in.ints.push_back(*w++); break;
-      case Tag::kDouble: in.number = std::bit_cast<double>(*w++); break;
+      case Tag::kInt:
+        in.ints.push_back(*w++);
+        break;
+      case Tag::kDouble:
+        in.number = std::bit_cast<double>(*w++);
+        break;
       case Tag::kIntList:
         in.ints.assign(w + 1, w + 1 + *w);
         w += 1 + *w;
         break;
       case Tag::kNothing:
-      case Tag::kOther: break;
+      case Tag::kOther:
+        break;
     }
   }
   return all;

@@ -62,9 +62,7 @@ class Chunks {
       grow();
     return last_->items() + last_->used.load(std::memory_order_relaxed);
   }
-  void publish() {
-    last_->used.store(last_->used.load(std::memory_order_relaxed) + 1, std::memory_order_release);
-  }
+  void publish() { last_->used.store(last_->used.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
   template <class F>
   void each(F f) const {
     for (const Chunk* c = first_.load(std::memory_order_acquire); c; c = c->next.load(std::memory_order_acquire)) {
@@ -98,7 +96,8 @@ class Log {
   explicit Log(uint64_t session);
 
   Event* begin(Kind kind, const void* subject, uint32_t length, uint64_t sequence) {
-    while (current_ && current_->end.load(std::memory_order_relaxed)) [[unlikely]]  // another thread ended it
+    while (current_ && current_->end.load(std::memory_order_relaxed))
+      [[unlikely]]  // another thread ended it
       current_ = current_->parent.load(std::memory_order_relaxed);
     Event* e = new (events_.next()) Event{0, 0, subject, current_, sequence, nullptr, length, kind};
     events_.publish();
@@ -116,8 +115,8 @@ class Log {
     --open_;
     if (current_ == e) [[likely]]
       current_ = e->parent.load(std::memory_order_relaxed);
-    while (current_ && current_->end.load(std::memory_order_relaxed)) [[unlikely]]
-      current_ = current_->parent.load(std::memory_order_relaxed);
+    while (current_ && current_->end.load(std::memory_order_relaxed))
+      [[unlikely]] current_ = current_->parent.load(std::memory_order_relaxed);
   }
   // The end of a frame of Python: what was begun in it and is still open goes on in the frame around it.
   void end_frame(const void* subject);

@@ -6,7 +6,7 @@
 #include "autograd/node.h"
 #include "autograd/observer.h"
 #include "profiler/session.h"
-#include "tensor/core/memory_observer.h"
+#include "tensor/core/memory/observer.h"
 #include "tensor/dispatch/runtime.h"
 
 namespace tessera::profiler {
@@ -26,11 +26,11 @@ std::shared_ptr<Session> g_session;
 uint64_t g_number = 0;
 
 struct Slot {
-  Log* log;          // of session `number`
+  Log* log;  // of session `number`
   uint64_t number;
-  uint64_t member;   // the session that this thread started
+  uint64_t member;  // the session that this thread started
   const Emitter* emitter;
-  bool ended;        // the thread is ending: its logs have gone
+  bool ended;  // the thread is ending: its logs have gone
 };
 thread_local constinit Slot t_slot TESSERA_TLS{};
 

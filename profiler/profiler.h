@@ -74,8 +74,8 @@ class Recording {
   std::vector<Average> averages() const;
   std::string table(size_t rows = 100) const;
   // The file that Perfetto and chrome://tracing read. `fields`: further members of the top level, as "\"key\": value".
-  // `name_of`: the text of an event for which the name does not do (frames).
-  std::string chrome_trace(std::span<const std::string> fields = {}) const;
+  // call_stacks: events tell the frames around them, too.
+  std::string chrome_trace(std::span<const std::string> fields = {}, bool call_stacks = false) const;
 
   std::shared_ptr<const void> texts;  // keeps what names point to
 };
@@ -122,9 +122,7 @@ class RecordFunction {
   ~RecordFunction() { end(); }
   void end();
   RecordFunction(RecordFunction&& o) noexcept
-      : log_(std::move(o.log_)),
-        event_(std::exchange(o.event_, nullptr)),
-        emitted_(std::exchange(o.emitted_, false)) {}
+      : log_(std::move(o.log_)), event_(std::exchange(o.event_, nullptr)), emitted_(std::exchange(o.emitted_, false)) {}
   RecordFunction& operator=(RecordFunction&&) = delete;
   bool active() const { return event_ || emitted_; }  // somebody records it
 

@@ -21,9 +21,7 @@ const Record* find(const Recording& r, std::string_view name, size_t number = 0)
 size_t count(const Recording& r, std::string_view name) {
   return static_cast<size_t>(std::count_if(r.events.begin(), r.events.end(), [&](auto& e) { return e.name == name; }));
 }
-Tensor ones(int64_t rows, int64_t columns) {
-  return tessera::full({rows, columns}, 1.0);
-}
+Tensor ones(int64_t rows, int64_t columns) { return tessera::full({rows, columns}, 1.0); }
 
 TEST(Profile, RecordsOperatorsAndWhatIsInsideOfThem) {
   const Tensor a = ones(3, 4), b = ones(4, 5);
@@ -145,7 +143,7 @@ TEST(Profile, MemoryBelongsToTheOperatorThatTookIt) {
   }
   const Recording r = profile.stop();
   EXPECT_EQ(find(r, "aten::add")->self_memory, 64);
-  EXPECT_EQ(find(r, "block")->memory, 0);        // all was given back in it
+  EXPECT_EQ(find(r, "block")->memory, 0);  // all was given back in it
   EXPECT_EQ(find(r, "block")->self_memory, -128);
   ASSERT_EQ(r.memory.size(), 4u);
   EXPECT_EQ(r.memory[1].total - r.memory[0].total, 64);
@@ -170,7 +168,8 @@ TEST(Profile, ManyEventsStayInOrder) {
   for (int i = 0; i < 5000; ++i) add(a, a);
   const Recording r = profile.stop();
   ASSERT_EQ(count(r, "aten::add"), 5000u);
-  EXPECT_TRUE(std::is_sorted(r.events.begin(), r.events.end(), [](auto& x, auto& y) { return x.start_ns < y.start_ns; }));
+  EXPECT_TRUE(
+      std::is_sorted(r.events.begin(), r.events.end(), [](auto& x, auto& y) { return x.start_ns < y.start_ns; }));
 }
 
 TEST(Profile, AveragesAddUp) {

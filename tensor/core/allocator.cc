@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "tensor/core/error.h"
-#include "tensor/core/memory_observer.h"
+#include "tensor/core/memory/observer.h"
 
 namespace tessera {
 namespace {
@@ -78,7 +78,7 @@ Shared& shared() {
 // What one thread has taken and returned. Written by its thread alone, read by all.
 struct Counters {
   std::atomic<int64_t> blocks[2], bytes[2], requested[2];  // allocated, freed
-  int64_t told;  // of the bytes in use, what g_bytes knows
+  int64_t told;                                            // of the bytes in use, what g_bytes knows
 };
 constexpr int64_t kTellAt = 256 << 10;
 
@@ -198,8 +198,8 @@ inline void count(int freed, int c, size_t n) {
   bump(mine.blocks[freed], 1);
   bump(mine.bytes[freed], size);
   bump(mine.requested[freed], static_cast<int64_t>(n));
-  const int64_t untold = mine.bytes[0].load(std::memory_order_relaxed) -
-                         mine.bytes[1].load(std::memory_order_relaxed) - mine.told;
+  const int64_t untold =
+      mine.bytes[0].load(std::memory_order_relaxed) - mine.bytes[1].load(std::memory_order_relaxed) - mine.told;
   if (untold >= kTellAt || untold <= -kTellAt) [[unlikely]] {
     mine.told += untold;
     tell(untold);

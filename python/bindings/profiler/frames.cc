@@ -64,8 +64,8 @@ void record_frames(PyObject* hidden_files) {
     running.push_back(f);
   profiler::Log* log = profiler::this_log();
   for (size_t i = running.size(); log && i-- > 0;) {
-    Ref code = Ref::steal(
-        reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(running[i].get()))));
+    Ref code =
+        Ref::steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(reinterpret_cast<PyFrameObject*>(running[i].get()))));
     auto* c = reinterpret_cast<PyCodeObject*>(code.get());
     if (frames->shows(c)) log->begin(profiler::Kind::kFrame, c, 0, profiler::kNoSequence);
   }

@@ -4,7 +4,7 @@
 #include <unordered_map>
 
 #include "python/bindings/calls.h"
-#include "tensor/core/memory_observer.h"
+#include "tensor/core/memory/observer.h"
 
 namespace tessera {
 OpInfoList all_registered_ops();
@@ -147,11 +147,16 @@ Ref dims(const prof::Input& in, std::vector<int64_t> prof::Input::Dims::*member)
 Ref concrete(const prof::Input& in) {
   using Tag = prof::Input::Tag;
   switch (in.tag) {
-    case Tag::kBool: return Ref::borrow(in.ints[0] ? Py_True : Py_False);
-    case Tag::kInt: return Ref::steal(PyLong_FromLongLong(in.ints[0]));
-    case Tag::kDouble: return Ref::steal(PyFloat_FromDouble(in.number));
-    case Tag::kIntList: return numbers(in.ints);
-    default: return Ref::borrow(Py_None);
+    case Tag::kBool:
+      return Ref::borrow(in.ints[0] ? Py_True : Py_False);
+    case Tag::kInt:
+      return Ref::steal(PyLong_FromLongLong(in.ints[0]));
+    case Tag::kDouble:
+      return Ref::steal(PyFloat_FromDouble(in.number));
+    case Tag::kIntList:
+      return numbers(in.ints);
+    default:
+      return Ref::borrow(Py_None);
   }
 }
 // (shapes, strides, dtypes, numbers), an entry for each argument in each.
@@ -166,12 +171,18 @@ Ref inputs(const std::vector<prof::Input>& all) {
 
 const char* kind_name(prof::Kind kind) {
   switch (kind) {
-    case prof::Kind::kOperator: return "operator";
-    case prof::Kind::kEvaluate: return "evaluate";
-    case prof::Kind::kNode: return "node";
-    case prof::Kind::kAnnotation: return "annotation";
-    case prof::Kind::kModule: return "module";
-    case prof::Kind::kFrame: return "frame";
+    case prof::Kind::kOperator:
+      return "operator";
+    case prof::Kind::kEvaluate:
+      return "evaluate";
+    case prof::Kind::kNode:
+      return "node";
+    case prof::Kind::kAnnotation:
+      return "annotation";
+    case prof::Kind::kModule:
+      return "module";
+    case prof::Kind::kFrame:
+      return "frame";
   }
   return "";
 }
@@ -185,11 +196,11 @@ PyObject* text(Texts& texts, std::string_view s) {
 
 Ref event(Texts& texts, const prof::Record& e) {
   Ref in = inputs(e.inputs);
-  return Ref::steal(check(Py_BuildValue(
-      "OOOiiLLLiOOLL", text(texts, e.name), text(texts, e.overload), text(texts, kind_name(e.kind)), e.thread, e.parent,
-      static_cast<long long>(e.start_ns), static_cast<long long>(e.end_ns), static_cast<long long>(e.sequence),
-      e.forward, e.finished ? Py_True : Py_False, in.get(), static_cast<long long>(e.memory),
-      static_cast<long long>(e.self_memory))));
+  return Ref::steal(
+      check(Py_BuildValue("OOOiiLLLiOOLL", text(texts, e.name), text(texts, e.overload), text(texts, kind_name(e.kind)),
+                          e.thread, e.parent, static_cast<long long>(e.start_ns), static_cast<long long>(e.end_ns),
+                          static_cast<long long>(e.sequence), e.forward, e.finished ? Py_True : Py_False, in.get(),
+                          static_cast<long long>(e.memory), static_cast<long long>(e.self_memory))));
 }
 
 // events(capture, namer): {"events": [(name, overload, kind, thread, parent, start_ns, end_ns, sequence, forward,
@@ -214,10 +225,11 @@ PyObject* py_events(PyObject*, CallArgs call) {
                              static_cast<long long>(r.end_ns)));
 }
 
-// chrome_trace(capture, namer, fields): the text of the file.
+// chrome_trace(capture, namer, fields, call_stacks): the text of the file.
 PyObject* py_chrome_trace(PyObject*, CallArgs call) {
-  PyObject* a[3];
-  read_args({"chrome_trace", {"capture", "namer", "fields"}, 3, 3}, call, a);
+  PyObject* a[4];
+  read_args({"chrome_trace", {"capture", "namer", "fields", "call_stacks"}, 4, 4}, call, a);
+  const bool call_stacks = bool_arg("chrome_trace", "call_stacks", a[3], false);
   const prof::Recording& r = object_in<Captured, kCaptured>(a[0]).resolve(a[1]);
   Ref list = Ref::steal(check(PySequence_Tuple(a[2])));
   std::vector<std::string> fields;
@@ -226,7 +238,7 @@ PyObject* py_chrome_trace(PyObject*, CallArgs call) {
   std::string trace;
   {
     GilRelease unlocked;
-    trace = r.chrome_trace(fields);
+    trace = r.chrome_trace(fields, call_stacks);
   }
   return to_python_string(trace).release();
 }

@@ -13,8 +13,8 @@ namespace tessera::python {
 
 std::vector<PyMethodDef> profiler_functions();
 
-// Functions of Python on this thread, as events of the thread's log: from record_frames on until end_frames, which gives
-// what describes them (code objects; the lock is needed when it dies). hidden_files: a tuple of file names, whose
+// Functions of Python on this thread, as events of the thread's log: from record_frames on until end_frames, which
+// gives what describes them (code objects; the lock is needed when it dies). hidden_files: a tuple of file names, whose
 // functions are left out.
 struct Frames;
 void record_frames(PyObject* hidden_files);

@@ -95,7 +95,9 @@ class profile:
                 f"profile: experimental_config must be an _ExperimentalConfig, not {type(experimental_config).__name__}"
             )
         if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
-            raise ValueError(f"profile: post_processing_timeout_s must not be negative, got {post_processing_timeout_s}")
+            raise ValueError(
+                f"profile: post_processing_timeout_s must not be negative, got {post_processing_timeout_s}"
+            )
         self.use_device = None
         self.record_shapes = record_shapes or with_flops
         self.with_flops = with_flops
@@ -125,6 +127,7 @@ class profile:
             "all_threads": more.profile_all_threads,
             "overloads": more.capture_overload_names,
             "metadata": more.expose_kineto_event_metadata,
+            "call_stacks": more.verbose and self.with_stack,
             "trace_id": self.trace_id,
         }
 
@@ -293,7 +296,7 @@ class _CollectionEvents:
 
     def __call__(self, phase, info):
         if phase == "start":
-            self._open = _recording.begin("Python GC")
+            self._open = _recording.begin(f"Python GC, generation {info['generation']}")
         elif self._open is not None:
             _recording.end(self._open)
             self._open = None
@@ -359,14 +362,11 @@ class record_function:
 class _Ranges:
     """Operators, nodes and annotations of this thread as ranges of another profiler."""
 
-    def __init__(self, enabled, record_shapes):
+    def __init__(self, enabled, record_shapes, functions):
         self.enabled = enabled
         self.record_shapes = record_shapes
         self.entered = False
-
-    def _functions(self):
-        """The functions (push(name), pop())."""
-        raise NotImplementedError
+        self._functions = functions  # gives the functions (push(name), pop())
 
     def __enter__(self):
         if not self.enabled:
@@ -399,15 +399,13 @@ class emit_nvtx(_Ranges):
     """
 
     def __init__(self, enabled=True, record_shapes=False):
-        super().__init__(enabled, record_shapes)
+        super().__init__(enabled, record_shapes, _nvtx_functions)
 
-    def _functions(self):
-        from tessera.cuda import _library
 
-        library = _library.load()
-        if library is None:
-            raise RuntimeError("NVTX functions not installed. Are you sure you have a CUDA build?")
-        return library.range_push, library.range_pop
+def _nvtx_functions():
+    from tessera.cuda import nvtx
+
+    return nvtx.range_push, nvtx.range_pop
 
 
 class emit_itt(_Ranges):
@@ -419,12 +417,13 @@ class emit_itt(_Ranges):
     """
 
     def __init__(self, enabled=True, record_shapes=False):
-        super().__init__(enabled, record_shapes)
+        super().__init__(enabled, record_shapes, _itt_functions)
 
-    def _functions(self):
-        from tessera.profiler import itt
 
-        return itt.range_push, itt.range_pop
+def _itt_functions():
+    from tessera.profiler import itt
+
+    return itt.range_push, itt.range_pop
 
 
 def load_nvprof(path):

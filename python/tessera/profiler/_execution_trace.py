@@ -12,8 +12,8 @@ _recording.hide_functions_of(__file__)
 class ExecutionTraceObserver:
     """Writes the operators that run, with their arguments, into a file.
 
-    By itself, `register_callback(path)`, `start()`, the program, `stop()`; or as `profile(execution_trace_observer=...)`,
-    which starts and ends it with each recording.
+    By itself, `register_callback(path)`, `start()`, the program, `stop()`; or as
+    `profile(execution_trace_observer=...)`, which starts and ends it with each recording.
 
     >>> from tessera.profiler import ExecutionTraceObserver
     >>> ExecutionTraceObserver().is_registered
@@ -108,8 +108,8 @@ class ExecutionTraceObserver:
             self._running = False
             self._write(_recording.stop({"record_shapes": True, "overloads": True}))
 
-    def _recorded_by(self, profiler):
-        """A profiler has begun that will call `_write`. Raises: RuntimeError if there is no file."""
+    def _require_path(self):
+        """For a profiler that will call `_write`. Raises: RuntimeError if there is no file."""
         if self._path is None:
             raise RuntimeError("ExecutionTraceObserver: register_callback(path) says which file it writes")
 

@@ -74,7 +74,7 @@ class _ExperimentalConfig:
         verbose: entries of the trace have their "Call stack" (with `with_stack`).
         profile_all_threads: other threads than the one that starts are recorded as well.
         capture_overload_names: events know which overload of the operator ran (`overload_name`).
-        record_python_gc_info: collections of Python's garbage are events "Python GC".
+        record_python_gc_info: collections of Python's garbage are events "Python GC, generation 0".
         expose_kineto_event_metadata: events have `metadata_json`.
         trace_only: no events in Python, only the trace.
         performance_events, enable_cuda_sync_events, disable_external_correlation, adjust_profiler_step,

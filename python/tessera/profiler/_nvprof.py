@@ -69,7 +69,8 @@ def _read(connection):
                runtime._id_ AS runtime_id
         FROM CUPTI_ACTIVITY_KIND_MARKER AS marker
         JOIN CUPTI_ACTIVITY_KIND_RUNTIME AS runtime ON marker.timestamp < runtime.start
-        JOIN CUPTI_ACTIVITY_KIND_MARKER AS last ON last.id = marker.id AND last.name = 0 AND runtime.end < last.timestamp
+        JOIN CUPTI_ACTIVITY_KIND_MARKER AS last
+          ON last.id = marker.id AND last.name = 0 AND runtime.end < last.timestamp
         JOIN CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL AS kernel ON kernel.correlationId = runtime.correlationId
         WHERE marker.name != 0 AND runtime.cbid = {_LAUNCH}"""
     for row in connection.execute(launches):

@@ -50,7 +50,7 @@ class Recording:
 
     def chrome_trace(self, fields):
         """The text of a trace file; `fields`: further members as '"key": json'."""
-        return _recorder.chrome_trace(self._capture, _name_of_code, fields)
+        return _recorder.chrome_trace(self._capture, _name_of_code, fields, bool(self._config.get("call_stacks")))
 
     def events(self):
         """An `EventList` in the order of the beginnings."""

@@ -106,7 +106,10 @@ def build_table(
     shown = shown[:row_limit] if row_limit >= 0 else shown
     time = lambda us: format_time(us, time_unit)
     columns = list(_columns(shown, total, widths, time, use_device, with_memory, with_flops))
-    sizes = [max(len(text) for text in [title, *texts, " " * (0 if i == 0 else 12)]) for i, (title, texts) in enumerate(columns)]
+    sizes = [
+        max(len(text) for text in [title, *texts, " " * (0 if i == 0 else 12)])
+        for i, (title, texts) in enumerate(columns)
+    ]
     rule = _GAP.join("-" * size for size in sizes) + _GAP
     rows = [[title for title, _ in columns], *zip(*(texts for _, texts in columns))]
     lines = [_GAP.join(text.rjust(size) for text, size in zip(row, sizes)) + _GAP for row in rows]

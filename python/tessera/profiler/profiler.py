@@ -39,9 +39,7 @@ def _checked_activities(activities):
         import warnings
 
         names = ", ".join(sorted(activity.name for activity in devices))
-        warnings.warn(
-            f"{names}: kernels of devices are not recorded, the launches are in the CPU's time", stacklevel=4
-        )
+        warnings.warn(f"{names}: kernels of devices are not recorded, the launches are in the CPU's time", stacklevel=4)
     return chosen
 
 
@@ -109,11 +107,11 @@ class _KinetoProfile:
         """Recording begins, after `prepare_trace`."""
         if self.profiler is None:
             raise AssertionError("Profiler must be initialized before starting trace")
+        if self.execution_trace_observer is not None:
+            self.execution_trace_observer._require_path()
         self.profiler._start_trace()
         self._running = True
         self._metadata = {}
-        if self.execution_trace_observer is not None:
-            self.execution_trace_observer._recorded_by(self)
 
     def stop_trace(self):
         """Recording ends. Raises: AssertionError if it had not begun."""

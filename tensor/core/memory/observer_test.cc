@@ -1,5 +1,5 @@
 // Counters of the CPU allocator: what one thread takes and another returns, the peak, resets, and observers.
-#include "tensor/core/memory_observer.h"
+#include "tensor/core/memory/observer.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
