@@ -6,6 +6,7 @@
 #include <span>
 
 #include "autograd/accumulate_grad.h"
+#include "autograd/observer.h"
 #include "autograd/variable.h"
 #include "tensor/core/restore.h"
 #include "tensor/core/transforms.h"
@@ -281,6 +282,26 @@ bool is_large(const variable_list& grads) {
   return std::ranges::any_of(grads, [](const Tensor& g) { return g.defined() && g.numel() > 4096; });
 }
 
+// Tells the observer, if there is one, of a node's beginning and end.
+class Observed {
+ public:
+  Observed(const Node& n, bool apply)
+      : observer_(g_node_observer.load(std::memory_order_acquire)), node_(n), apply_(apply) {
+    if (observer_) [[unlikely]]
+      (apply ? observer_->apply_begins : observer_->evaluate_begins)(n);
+  }
+  ~Observed() {
+    if (observer_) [[unlikely]]
+      observer_->ends(node_, apply_);
+  }
+  Observed(const Observed&) = delete;
+
+ private:
+  const NodeObserver* observer_;
+  const Node& node_;
+  bool apply_;
+};
+
 variable_list apply_node(Node& n, variable_list&& grads, bool retain) {
   struct Use {
     Node& node;
@@ -290,6 +311,7 @@ variable_list apply_node(Node& n, variable_list&& grads, bool retain) {
   } use(n);
   variable_list out;
   {
+    const Observed observed(n, true);
     WithoutHostLock others_may_run(is_large(grads));
     out = n.apply(std::move(grads));
   }
@@ -323,6 +345,7 @@ variable_list call_node(NodeState& s, const BackwardOptions& options) {
 
 void run_node(Task& task, NodeState& s) {
   Node& n = *s.node;
+  const Observed observed(n, false);
   if (s.grads.size() < n.outputs().size()) s.grads.resize(n.outputs().size());
   t_node = &n;
   if (s.needed || !s.captures.empty()) run_hooks_before(s, task);  // a gradient may arrive that nobody asked for
@@ -404,5 +427,6 @@ Node* current_node() { return t_node; }
 bool pass_is_whole() { return !t_task || t_task->whole; }
 constinit AnomalyMode g_anomaly_mode;
 constinit HostLock g_host_lock;
+constinit std::atomic<const NodeObserver*> g_node_observer{nullptr};
 
 }  // namespace tessera::autograd

@@ -1,5 +1,7 @@
 #include "autograd/node.h"
 
+#include "autograd/observer.h"
+
 namespace tessera::autograd {
 namespace {
 // Higher numbers were recorded later and run earlier in backward.
@@ -14,6 +16,7 @@ thread_local Graveyard t_graveyard;
 
 uint64_t next_hook_id() { return g_hook_id++; }
 uint64_t Node::next_sequence_nr() { return t_sequence++; }
+uint64_t coming_sequence_nr() { return t_sequence; }
 
 void Node::count_out(bool release) {
   uint32_t now = use_.load(std::memory_order_relaxed), next;

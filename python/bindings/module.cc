@@ -12,6 +12,7 @@
 #include "python/bindings/func/func.h"
 #include "python/bindings/library/library.h"
 #include "python/bindings/operators.h"
+#include "python/bindings/profiler/profiler.h"
 #include "python/bindings/pytree/pytree.h"
 #include "python/bindings/shells/python_shells.h"
 #include "python/bindings/convert/storage.h"
@@ -79,6 +80,7 @@ void init(PyObject* module) {
   add_module(module, "_schedules", schedule_functions());
   add_module(module, "_lbfgs", lbfgs_functions());
   add_module(module, "_func", func_functions());
+  add_module(module, "_profiler", profiler_functions());
   // Found by import as well, although _C is no package.
   Ref functorch = Ref::borrow(check(PyImport_AddModule("tessera._C._functorch")));
   check(PyModule_AddObjectRef(module, "_functorch", functorch.get()));

@@ -17,7 +17,7 @@ linked = rule(
     provides = [CcInfo],
 )
 
-def library_with_implementation(name, srcs, hdrs, deps, implementation_deps, **kwargs):
+def library_with_implementation(name, srcs, hdrs, deps, implementation_deps, copts = [], **kwargs):
     """A cc_library.
 
     Args:
@@ -26,8 +26,9 @@ def library_with_implementation(name, srcs, hdrs, deps, implementation_deps, **k
       hdrs: as for cc_library.
       deps: what hdrs include.
       implementation_deps: what srcs include besides.
+      copts: for srcs.
       **kwargs: for all rules.
     """
-    cc_library(name = name + "_implementation", srcs = srcs, hdrs = hdrs, deps = deps + implementation_deps, **kwargs)
+    cc_library(name = name + "_implementation", srcs = srcs, hdrs = hdrs, copts = copts, deps = deps + implementation_deps, **kwargs)
     linked(name = name + "_linked", deps = [":%s_implementation" % name], **kwargs)
     cc_library(name = name, hdrs = hdrs, deps = deps + [":%s_linked" % name], **kwargs)

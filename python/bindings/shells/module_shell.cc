@@ -5,6 +5,7 @@
 // its general slots back by itself when somebody assigns a new __getattr__ or __call__ to a class.
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
+#include "python/bindings/profiler/profiler.h"
 #include "python/bindings/shells/python_shells.h"
 
 namespace tessera::python {
@@ -89,7 +90,13 @@ bool only_forward(PyObject* self) {
 
 PyObject* module_call(PyObject* self, PyObject* args, PyObject* kwargs) {
   Ref callee = Ref::steal(only_forward(self) ? PyObject_GetAttr(self, names().forward) : PyMethod_New(g_call, self));
-  return callee ? PyObject_Call(callee.get(), args, kwargs) : nullptr;
+  if (!callee) return nullptr;
+  if (!modules_are_recorded()) [[likely]]
+    return PyObject_Call(callee.get(), args, kwargs);
+  return guarded([&] {
+    const profiler::RecordFunction event = record_module(self);
+    return check(PyObject_Call(callee.get(), args, kwargs));
+  });
 }
 
 // _module_has(module, name): hasattr(), without making an exception where there is nothing.

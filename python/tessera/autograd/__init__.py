@@ -252,7 +252,9 @@ def _batched(outputs, grads, retain_graph, create_graph, inputs, allow_unused, a
 
 
 _names = {
+    "ProfilerActivity": ":tessera.profiler",
     "SavedTensor": ":tessera._C _SavedTensor",
+    "_profiler_enabled": ":tessera.profiler._recording is_recording",
     "Function": "function",
     "NestedIOFunction": "function",
     "Variable": "variable",

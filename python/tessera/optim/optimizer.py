@@ -5,11 +5,12 @@ from collections.abc import Callable
 from copy import deepcopy
 
 import tessera
-from tessera import Tensor
+from tessera import _C, Tensor
 from tessera.utils.hooks import RemovableHandle
 
 __all__ = ["Optimizer", "register_optimizer_step_pre_hook", "register_optimizer_step_post_hook"]
 
+_begin_event, _end_event = _C._profiler.begin, _C._profiler.end  # None while nobody records
 _global_optimizer_pre_hooks = OrderedDict()
 _global_optimizer_post_hooks = OrderedDict()
 
@@ -314,6 +315,13 @@ class Optimizer:
 
         def wrapper(*args, **kwargs):
             self = args[0]
+            event = _begin_event(f"Optimizer.step#{type(self).__name__}.step")
+            try:
+                return hooked(self, args, kwargs)
+            finally:
+                _end_event(event)
+
+        def hooked(self, args, kwargs):
             pre, post = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks
             if not (pre or post or _global_optimizer_pre_hooks or _global_optimizer_post_hooks):
                 return func(*args, **kwargs)
@@ -417,6 +425,13 @@ class Optimizer:
 
     def zero_grad(self, set_to_none=True):
         """Drops the gradients of all parameters (set_to_none=False: fills them with zeros)."""
+        event = _begin_event(f"Optimizer.zero_grad#{type(self).__name__}.zero_grad")
+        try:
+            self._drop_gradients(set_to_none)
+        finally:
+            _end_event(event)
+
+    def _drop_gradients(self, set_to_none):
         zeros = []
         for group in self.param_groups:
             for p in group["params"]:

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 
 import tessera
+from tessera import _C
 from tessera._utils import ExceptionWrapper
 from tessera.utils.data._utils import MP_STATUS_CHECK_INTERVAL, pipelines, transport
 from tessera.utils.data._utils.collate import default_collate, default_convert
@@ -22,6 +23,8 @@ from tessera.utils.data._utils.worker import (
 )
 from tessera.utils.data.dataset import IterableDataset
 from tessera.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+
+_begin_event, _end_event = _C._profiler.begin, _C._profiler.end  # None while nobody records
 
 __all__ = ["DataLoader", "default_collate", "default_convert", "get_worker_info"]
 
@@ -300,7 +303,13 @@ class _BaseDataLoaderIter:
         raise NotImplementedError
 
     def __next__(self):
-        data = self._next_data()
+        event = _begin_event(f"enumerate(DataLoader)#{type(self).__name__}.__next__")
+        try:
+            return self._counted(self._next_data())
+        finally:
+            _end_event(event)
+
+    def _counted(self, data):
         self._num_yielded += 1
         if (
             self._dataset_kind == _DatasetKind.Iterable
@@ -317,7 +326,7 @@ class _BaseDataLoaderIter:
                     "IterableDataset replica "
                     "at each worker."
                 )
-            warnings.warn(message, stacklevel=2)
+            warnings.warn(message, stacklevel=3)
         return _pin(data) if self._pin_memory else data
 
     def __len__(self):
