@@ -47,15 +47,17 @@ struct Flat : ResultMemory {
 };
 
 // Gradients that were made of a scaled loss are divided by the scale, and stay so.
-void unscale(const Tensor& grad, const Tensor& grad_scale) {
-  if (grad_scale.defined()) copy__kernel(grad, div(grad, Scalar(grad_scale.item_scalar().to_double())), false);
+void unscale(TensorList grads, const Tensor& grad_scale) {
+  if (!grad_scale.defined()) return;
+  const Scalar scale(grad_scale.item_scalar().to_double());
+  for (const Tensor& grad : grads) copy__kernel(grad, div(grad, scale), false);
 }
 
 bool is_plain(const Tensor& t, DType dtype, Device device) { return is_plain(t, dtype) && t.device() == device; }
 
-// Whether all of these can be worked on in place on the CPU: dense, of one dtype, nothing to unscale.
-bool plain_on_cpu(TensorList self, std::initializer_list<TensorList> lists, const Tensor& grad_scale) {
-  if (!self[0].is_cpu() || grad_scale.defined()) return false;
+// Whether all of these can be worked on in place on the CPU: dense, of one dtype.
+bool plain_on_cpu(TensorList self, std::initializer_list<TensorList> lists) {
+  if (!self[0].is_cpu()) return false;
   const DType t = self[0].dtype();
   for (TensorList list : lists)
     for (const Tensor& x : list)
@@ -148,14 +150,14 @@ void fused_sgd(TensorList self, TensorList grads, TensorList momentum_buffer_lis
           .run(step))
     return;
   if (skips(self, grad_scale, found_inf)) return;
-  if (plain_on_cpu(self, {self, grads, momentum_buffer_list}, grad_scale)) {
+  unscale(grads, grad_scale);
+  if (plain_on_cpu(self, {self, grads, momentum_buffer_list})) {
     for (size_t i = 0; i < self.size(); ++i)
       cpu::sgd_step(self[i].dtype(), self[i].numel(), step, self[i].data_ptr(), grads[i].data_ptr(),
                     buffers && momentum != 0 ? momentum_buffer_list[i].data_ptr() : nullptr);
     return;
   }
   for (size_t i = 0; i < self.size(); ++i) {
-    unscale(grads[i], grad_scale);
     const DType t =
         buffers ? promote_types(promote_types(self[i].dtype(), grads[i].dtype()), momentum_buffer_list[i].dtype())
                 : promote_types(self[i].dtype(), grads[i].dtype());
@@ -186,7 +188,8 @@ void adam_steps(bool decoupled_decay, TensorList self, TensorList grads, TensorL
           .run(step))
     return;
   if (skips(self, grad_scale, found_inf)) return;
-  if (plain_on_cpu(self, {self, grads, exp_avgs, exp_avg_sqs, amsgrad ? max_exp_avg_sqs : TensorList()}, grad_scale)) {
+  unscale(grads, grad_scale);
+  if (plain_on_cpu(self, {self, grads, exp_avgs, exp_avg_sqs, amsgrad ? max_exp_avg_sqs : TensorList()})) {
     for (size_t i = 0; i < self.size(); ++i) {
       step.step = state_steps[i].item_scalar().to_double();
       cpu::adam_step(self[i].dtype(), self[i].numel(), step, self[i].data_ptr(), grads[i].data_ptr(),
@@ -196,7 +199,6 @@ void adam_steps(bool decoupled_decay, TensorList self, TensorList grads, TensorL
     return;
   }
   for (size_t i = 0; i < self.size(); ++i) {
-    unscale(grads[i], grad_scale);
     DType t = promote_types(promote_types(self[i].dtype(), grads[i].dtype()),
                             promote_types(exp_avgs[i].dtype(), exp_avg_sqs[i].dtype()));
     if (amsgrad) t = promote_types(t, max_exp_avg_sqs[i].dtype());

@@ -8,6 +8,7 @@
 namespace tessera::python {
 
 std::vector<PyMethodDef> core_functions();
+std::vector<PyMethodDef> autocast_functions();
 // nonzero(t): a tensor, or a tuple with one for each dimension.
 PyObject* nonzero_of(const Tensor& t, bool as_tuple);
 

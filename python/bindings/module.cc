@@ -66,6 +66,7 @@ void init(PyObject* module) {
   init_operators(module);
   add_functions(module, creation_functions());
   add_functions(module, core_functions());
+  add_functions(module, autocast_functions());
   add_functions(module, explain_functions());
   add_functions(module, module_shell_functions());
   add_functions(module, optimizer_shell_functions());

@@ -1,6 +1,7 @@
 // The operators of all libraries that the extension links: one include and one name each.
 #include <vector>
 
+#include "amp/amp_ops_registry.h"
 #include "distributions/distribution_ops_registry.h"
 #include "foreach/foreach_registry.h"
 #include "nn/nn_ops_registry.h"
@@ -20,7 +21,7 @@ OpInfoList all_registered_ops() {
     auto* list = new std::vector<const OpInfo*>;
     for (OpInfoList library :
          {registry_ops(), registry_nn_ops(), registry_optim_ops(), registry_special(), registry_fft(),
-          registry_linalg(), registry_signal(), registry_copies(), registry_foreach(), registry_distribution_ops()})
+          registry_linalg(), registry_signal(), registry_copies(), registry_foreach(), registry_distribution_ops(), registry_amp_ops()})
       list->insert(list->end(), library.begin(), library.end());
     return list;
   }();

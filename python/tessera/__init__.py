@@ -62,6 +62,8 @@ legacy_contiguous_format = _C.contiguous_format
 # Public name -> module that defines it, loaded when the name is first used.
 _lazy_names = {
     "Generator": "_C",
+    "GradScaler": "amp.grad_scaler",
+    "autocast": "amp.autocast_mode",
     "cond": "_api",
     "Event": "accelerator._streams",
     "Stream": "accelerator._streams",

@@ -3,9 +3,10 @@
 import builtins
 from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Union
 
-from tessera import autograd as autograd, func as func, nn as nn, optim as optim, utils as utils
+from tessera import amp as amp, autograd as autograd, func as func, nn as nn, optim as optim, utils as utils
 from tessera._operators import *
 from tessera._operators import _TensorBase
+from tessera.amp import GradScaler as GradScaler, autocast as autocast
 from tessera.autograd.grad_mode import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,

@@ -4,7 +4,6 @@ import functools
 import re
 
 from tessera import _C
-from tessera._lazy import require
 from tessera._library import registration
 from tessera._library.custom_ops import CustomOpDef, custom_op, triton_op, wrap_triton
 from tessera._library.opcheck import opcheck
@@ -385,7 +384,6 @@ def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
         raise ValueError(f'Unknown device type: {device_type!r}, expected "cpu" or "cuda"')
     name = _name_of(op)
     definition = _definition_of(op)
-    require("autocast", "library.register_autocast()", "Cast the inputs in the operator itself.")
     library = definition._lib if definition is not None else _library_of(name) if lib is None else lib
     key = "AutocastCPU" if device_type == "cpu" else "AutocastCUDA"
     library.impl(

@@ -101,7 +101,6 @@ def test_require_gives_what_is_there_and_says_what_is_not():
 
 CALLS = {
     "compile": lambda: tessera.nn.Linear(2, 2).compile(),
-    "autocast": lambda: tessera.library.register_autocast("aten::sin", "cpu", tessera.bfloat16),
     "distributed": lambda: tessera.utils.data.distributed.DistributedSampler([1, 2]),
 }
 

@@ -134,6 +134,16 @@ def op_names(name, module, tables, out):
         exec_tools = [_OPGEN],
     )
 
+def autocast_table(name, tables, out):
+    """What autocast does with operators (amp/cast_kernels.h), from the tables of every library."""
+    native.genrule(
+        name = name,
+        srcs = tables,
+        outs = [out],
+        cmd = "$(execpath %s) --autocast=$@ $(SRCS)" % _OPGEN,
+        exec_tools = [_OPGEN],
+    )
+
 def op_reference(name, tables, stubs, reference, visibility = None):
     """One stub file and one reference page for the tables of all libraries."""
     native.genrule(

@@ -28,6 +28,8 @@ std::string generate_methods(const std::vector<Family>& families);  // tensor_me
 // Functions without the prefix of their module, in a namespace of its name: linalg::solve for linalg_solve;
 // signal::windows::hann for windows_hann of signal.windows.
 std::string generate_names(const std::vector<Family>& families, const std::string& module);
+// What autocast does with each operator that has a policy: a function that fills their Autocast slots.
+std::string generate_autocast(const std::vector<Family>& families);
 std::string generate_stubs(const std::vector<Family>& families);      // .pyi
 std::string generate_reference(const std::vector<Family>& families);  // Markdown
 

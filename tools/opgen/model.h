@@ -110,6 +110,11 @@ struct Family {
   std::vector<std::unique_ptr<Entry>> entries;
 };
 
+// The words after the device in Op::autocast.
+inline constexpr char kAutocastPolicies[] = "lower_precision_fp, fp32, promote, fp32_set_opt_dtype, banned";
+bool is_autocast_policy(const std::string& word);
+bool has_optional_dtype(const FunctionSchema& schema);
+
 // Reads and checks one table. Errors go to `diagnostics`.
 Family read_table(const std::string& path, const std::string& text, Diagnostics* diagnostics);
 // Checks that cross tables: duplicates, targets of SCALAR_OVERLOAD, C++ overloads that can't be told apart. Also

@@ -54,6 +54,17 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"Syntax", "op {\n  schema \"x\"\n}", "2|Expected"},
         Bad{"UnknownField", "op {\n  shema: \"x\"\n}", "2|no field named \"shema\""},
         Bad{"UnknownRule", "op {\n  schema: \"f(Tensor x) -> Tensor\"\n  rule: POINTWISEE\n}", "3|POINTWISEE"},
+        Bad{"AutocastPolicy", op("f(Tensor x) -> Tensor", "rule: DIRECT variants: FUNCTION autocast: \"cpu half\""),
+            "3|a policy (lower_precision_fp"},
+        Bad{"AutocastTwice",
+            op("f(Tensor x) -> Tensor", "rule: DIRECT variants: FUNCTION autocast: [\"cpu fp32\", \"cpu promote\"]"),
+            "3|two policies for cpu"},
+        Bad{"AutocastDtype",
+            op("f(Tensor x) -> Tensor", "rule: DIRECT variants: FUNCTION autocast: \"cpu fp32_set_opt_dtype\""),
+            "3|needs an argument ScalarType? dtype"},
+        Bad{"AutocastWrites",
+            op("f(Tensor(a!) x) -> Tensor(a!)", "rule: DIRECT variants: FUNCTION autocast: \"cpu fp32\""),
+            "3|only functional operators are cast"},
         Bad{"MissingRule", "\nop {\n  schema: \"f(Tensor x) -> Tensor\"\n}", "2|the op lacks: rule"},
         Bad{"BadSchema", op("f(Tenser x) -> Tensor", "rule: VIEW variants: FUNCTION"), "2|unknown type 'Tenser'"},
         Bad{"Namespace", op("aten::f(Tensor x) -> Tensor", "rule: DIRECT variants: FUNCTION not_differentiable: true"),
@@ -308,6 +319,24 @@ TEST(Generate, OverloadsStayCallable) {
   EXPECT_NE(files["t_ops.h"].find(
                 "all_out(const Tensor& out, const Tensor& self, std::optional<IntList> dim, bool keepdim = false)"),
             std::string::npos);
+}
+
+TEST(Autocast, OnlyFunctionalFormsAreCast) {
+  Diagnostics d;
+  std::vector<Family> families;
+  families.push_back(
+      read_table("t.textproto",
+                 op("f(Tensor x) -> Tensor",
+                    "rule: COMPOSITE expr: \"x\" variants: [FUNCTION, OUT] autocast: [\"cpu lower_precision_fp\", "
+                    "\"cuda fp32\"]") +
+                     op("g(Tensor x) -> Tensor", "rule: COMPOSITE expr: \"x\" variants: [FUNCTION, OUT]"),
+                 &d));
+  check_families(&families, &d);
+  ASSERT_TRUE(d.ok()) << d.messages()[0];
+  const std::string text = generate_autocast(families);
+  EXPECT_NE(text.find("install<Policy::kLowerPrecisionFp, Policy::kFp32>(&op::f);"), std::string::npos);
+  EXPECT_NE(text.find("install<Policy::kAsIs, Policy::kAsIs>(&op::f_out);"), std::string::npos);
+  EXPECT_EQ(text.find("op::g"), std::string::npos);
 }
 
 TEST(Formula, FindsValuesNotMembersOrCalls) {

@@ -53,6 +53,7 @@ class EntryReader {
   void run() {
     if (!parse()) return;
     check_fields();
+    check_autocast();
     make_forms();
     check_rule();
     if (diagnostics_->messages().size() > before_) return;
@@ -195,6 +196,22 @@ class EntryReader {
         (e_->schema.arguments.empty() || !e_->schema.arguments[0].type.is(TypeKind::kTensor)) &&
         e_->schema.find_argument("self") < 0)
       error("variants", "METHOD needs a Tensor as the first argument, or one called self");
+  }
+
+  void check_autocast() {
+    std::set<std::string> seen;
+    for (const std::string& text : e_->op.autocast()) {
+      const std::vector<std::string> words = absl::StrSplit(text, ' ');
+      if (words.size() != 2 || (words[0] != "cpu" && words[0] != "cuda") || !is_autocast_policy(words[1]))
+        error("autocast",
+              absl::StrCat("expected \"cpu\" or \"cuda\" and a policy (", kAutocastPolicies, "), not \"", text, "\""));
+      else if (!seen.insert(words[0]).second)
+        error("autocast", absl::StrCat("two policies for ", words[0]));
+      else if (words[1] == "fp32_set_opt_dtype" && !has_optional_dtype(e_->schema))
+        error("autocast", "fp32_set_opt_dtype needs an argument ScalarType? dtype");
+    }
+    if (!seen.empty() && own_form() != Form::kFunctional)
+      error("autocast", "only functional operators are cast, and this one writes to an argument");
   }
 
   void name_form(OpForm* f) {

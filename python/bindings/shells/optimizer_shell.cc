@@ -1,10 +1,12 @@
 // What an optimizer's step does for each parameter before the arithmetic: collecting lists of tensors.
 #include <algorithm>
+#include <optional>
 
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/shells/python_shells.h"
 #include "python/bindings/tensor_type.h"
+#include "python/bindings/types.h"
 
 namespace tessera::python {
 namespace {
@@ -78,6 +80,32 @@ PyObject* py_lists_fit(PyObject*, CallArgs call) {
   Py_RETURN_TRUE;
 }
 
+// Appends the gradients of a list of parameters to the lists of a dict {device: gradients}; whether one is in float16.
+PyObject* py_gradients_by_device(PyObject*, CallArgs call) {
+  PyObject* a[2];
+  read_args({"_gradients_by_device", {"params", "grads"}, 2, 2}, call, a);
+  if (!PyList_Check(a[0]) || !PyDict_Check(a[1]))
+    throw TypeError("_gradients_by_device: expected a list of parameters and a dict");
+  bool has_half = false;
+  std::optional<Device> device;
+  Ref list;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(a[0]); ++i) {
+    PyObject* p = PyList_GET_ITEM(a[0], i);
+    if (!is_tensor(p)) throw TypeError("_gradients_by_device: expected a list of parameters");
+    const Tensor grad = unwrap(p).grad();
+    if (!grad.defined()) continue;
+    if (device != grad.device()) {
+      device = grad.device();
+      Ref key = Ref::steal(check(wrap(grad.device())));
+      Ref empty = Ref::steal(check(PyList_New(0)));
+      list = Ref::borrow(check(PyDict_SetDefault(a[1], key.get(), empty.get())));
+    }
+    has_half |= grad.dtype() == DType::kFloat16;
+    if (PyList_Append(list.get(), Ref::steal(check(wrap(grad))).get()) < 0) throw ErrorAlreadySet();
+  }
+  return to_python(has_half);
+}
+
 // Adds a number to each tensor of a list: step counters, which are single numbers of float32 on the CPU nearly always.
 PyObject* py_add_to_steps(PyObject*, CallArgs call) {
   PyObject* a[2];
@@ -104,7 +132,7 @@ PyObject* py_add_to_steps(PyObject*, CallArgs call) {
 
 std::vector<PyMethodDef> optimizer_shell_functions() {
   return {function<"_step_lists", py_step_lists>(), function<"_lists_fit", py_lists_fit>(),
-          function<"_add_to_steps", py_add_to_steps>()};
+          function<"_gradients_by_device", py_gradients_by_device>(), function<"_add_to_steps", py_add_to_steps>()};
 }
 
 }  // namespace tessera::python

@@ -4,7 +4,7 @@ import threading
 
 import tessera
 from tessera import _C
-from tessera._lazy import require
+from tessera.amp import autocast_mode
 
 _DEVICE_KEYS = {
     "cpu": "CPU",
@@ -198,18 +198,8 @@ def make_autocast_kernel(op, device_type, dtype):
     without autocast.
     """
 
-    autocast = require("autocast", "library.register_autocast()")
-
-    def cast(value):
-        if isinstance(value, tessera.Tensor):
-            wanted = (
-                value.dtype.is_floating_point and value.dtype != tessera.float64 and value.device.type == device_type
-            )
-            return value.to(dtype) if wanted else value
-        return type(value)(cast(v) for v in value) if isinstance(value, (list, tuple)) else value
-
     def kernel(*args, **kwargs):
-        with autocast(device_type, enabled=False):
-            return op(*(cast(a) for a in args), **{name: cast(value) for name, value in kwargs.items()})
+        with autocast_mode.autocast(device_type, enabled=False):
+            return op(*autocast_mode._cast(args, device_type, dtype), **autocast_mode._cast(kwargs, device_type, dtype))
 
     return kernel

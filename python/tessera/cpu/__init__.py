@@ -1,5 +1,7 @@
 """The CPU with the functions that device modules have, so that code for any device runs here."""
 
+from tessera._lazy import attach as _attach
+
 __all__ = [
     "Event",
     "Stream",
@@ -119,3 +121,6 @@ def is_available():
 def is_initialized():
     """True."""
     return True
+
+
+__getattr__, __dir__ = _attach(__name__)

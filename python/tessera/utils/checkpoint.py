@@ -13,7 +13,7 @@ import weakref
 
 import tessera
 from tessera import _C
-from tessera._lazy import require
+from tessera.amp import autocast_mode
 from tessera.autograd.function import Function
 from tessera.autograd.graph import saved_tensors_hooks
 from tessera.utils._checkpoint_policies import (
@@ -174,17 +174,6 @@ def set_device_states(devices, states, *, device_type=None):
         module.set_rng_state(state, device)
 
 
-def _autocast_state(kind):
-    """What brings autocast for a kind of device back to how it is."""
-    ask = functools.partial(require, wanted_by="utils.checkpoint.checkpoint() under autocast")
-    return dict(
-        device_type=kind,
-        enabled=ask("is_autocast_enabled")(kind),
-        dtype=ask("get_autocast_dtype")(kind),
-        cache_enabled=ask("is_autocast_cache_enabled")(),
-    )
-
-
 class _Conditions:
     """Under which a part ran, for its second run: random numbers, and autocast."""
 
@@ -199,9 +188,7 @@ class _Conditions:
             self._was_initialized = self._is_initialized()
             if self._was_initialized:
                 self._devices, self._states = get_device_states(*args)
-        self._autocast = []
-        if getattr(tessera, "is_autocast_enabled", None) is not None:
-            self._autocast = [_autocast_state(kind) for kind in ("cpu", *_devices_of(args))]
+        self._autocast = autocast_mode._Conditions()
 
     def _is_initialized(self):
         module = getattr(tessera, self._device_type, None)
@@ -223,8 +210,7 @@ class _Conditions:
                 stack.enter_context(tessera.random.fork_rng(self._devices, device_type=self._device_type))
                 _C.default_generator.set_state(self._cpu)
                 set_device_states(self._devices, self._states, device_type=self._device_type)
-            for state in self._autocast:
-                stack.enter_context(require("autocast", "utils.checkpoint.checkpoint()")(**state))
+            stack.enter_context(self._autocast)
             yield
 
 

@@ -1,5 +1,9 @@
 """What the parts of nn.functional share."""
 
+import functools
+
+from tessera import _C
+from tessera.amp import autocast_mode
 from tessera.overrides import handle_torch_function, has_torch_function
 
 
@@ -20,6 +24,23 @@ def overridable(fn):
     wrapper.__module__ = fn.__module__
     wrapper.__wrapped__ = fn
     return wrapper
+
+
+def autocasts(**policies):
+    """For functions of several operators, what the op tables' `autocast` is for one: the policy ("fp32" or "promote")
+    by type of device.
+    """
+
+    def decorate(fn):
+        @functools.wraps(fn)
+        def wrapper(*args, **kwargs):
+            if _C._is_any_autocast_enabled():
+                return autocast_mode._call_with_policy(fn, policies, args, kwargs)
+            return fn(*args, **kwargs)
+
+        return wrapper
+
+    return decorate
 
 
 def tuple_of(n, value):

@@ -2,6 +2,8 @@
 
 import tessera
 
+from .common import autocasts
+
 __all__ = [
     "hardshrink",
     "softshrink",
@@ -171,6 +173,7 @@ def instance_norm(input, weight, bias, running_mean, running_var, use_input_stat
 # ---- distances -------------------------------------------------------------------------------------------------------
 
 
+@autocasts(cuda="fp32")
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
     """x1 . x2 / (max(|x1|, eps) * max(|x2|, eps)) along `dim`; the inputs broadcast."""
     if x1.is_complex() or x2.is_complex() or not (x1.is_floating_point() or x2.is_floating_point()):

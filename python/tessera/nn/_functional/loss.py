@@ -9,7 +9,7 @@ import tessera
 from tessera.overrides import handle_torch_function, has_torch_function_variadic
 
 from .. import _reduction as _Reduction
-from .common import overridable, reduce_loss
+from .common import autocasts, overridable, reduce_loss
 
 _nn = tessera._C._nn
 
@@ -180,6 +180,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 
 @overridable
+@autocasts(cpu="fp32", cuda="fp32")
 def poisson_nll_loss(
     input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
 ):
@@ -237,6 +238,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
 
 
 @overridable
+@autocasts(cpu="fp32", cuda="fp32")
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     """input where target is 1, max(0, margin - input) where it is -1."""
     name = _reduction_name(size_average, reduce, reduction)
@@ -248,12 +250,14 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
 
 
 @overridable
+@autocasts(cpu="fp32", cuda="fp32")
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """log(1 + exp(-target * input)), target 1 or -1."""
     return reduce_loss((-target * input).exp().log1p(), _reduction_name(size_average, reduce, reduction))
 
 
 @overridable
+@autocasts(cpu="fp32", cuda="fp32")
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     """max(0, -target * (input1 - input2) + margin)."""
     name = _reduction_name(size_average, reduce, reduction)
@@ -266,6 +270,7 @@ def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, red
 
 
 @overridable
+@autocasts(cpu="fp32", cuda="fp32")
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
     """1 - cos(x1, x2) where target is 1, max(0, cos - margin) where it is -1; inputs (N, D) or (D), target (N) or
     ().
@@ -298,6 +303,7 @@ def _check_triplet(anchor, positive, negative):
 
 
 @overridable
+@autocasts(cpu="fp32", cuda="fp32")
 def triplet_margin_loss(
     anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
 ):
@@ -351,6 +357,7 @@ def _check_class_input(name, input, target_dims_ok):
 
 
 @overridable
+@autocasts(cpu="fp32", cuda="fp32")
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """sum over i != y of max(0, margin - x[y] + x[i])^p / C; input (N, C) or (C), target (N) or (). ValueError unless p
     is 1 or 2.
@@ -378,6 +385,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 
 
 @overridable
+@autocasts(cpu="fp32", cuda="fp32")
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """sum over targets j and others i of max(0, 1 - (x[j] - x[i])) / C; the targets of a row end at its first -1.
     input, target (N, C) or (C).
@@ -415,6 +423,7 @@ def _composed_ctc_loss():
 
 
 @overridable
+@autocasts(cpu="fp32")
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
     """Connectionist temporal classification (Graves et al. 2006): log_probs (T, N, C) or (T, C), targets (N, S) or
     their concatenation.

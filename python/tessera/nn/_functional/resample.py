@@ -8,7 +8,7 @@ import warnings
 
 import tessera
 
-from .common import overridable
+from .common import autocasts, overridable
 
 
 _nn = tessera._C._nn
@@ -285,6 +285,7 @@ def _grid_cubic(input, coords, padding_mode, align_corners):
 
 
 @overridable
+@autocasts(cpu="fp32", cuda="promote")
 def grid_sample(input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
     """Samples (N, C, H, W) at `grid` (N, Ho, Wo, 2), whose last dim is (x, y) in [-1, 1]; the same with one dim more
     for 5-D.

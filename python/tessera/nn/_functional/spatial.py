@@ -4,7 +4,7 @@ import tessera
 from tessera.overrides import handle_torch_function, has_torch_function_unary
 
 from .._tuples import _list_with_default, _pair
-from .common import overridable, tuple_of
+from .common import autocasts, overridable, tuple_of
 from .composed import resolve
 
 _nn = tessera._C._nn
@@ -221,6 +221,7 @@ def _fractional(n, native, input, kernel_size, output_size, output_ratio, sample
 
 
 @overridable
+@autocasts(cpu="fp32")
 def fractional_max_pool2d(
     input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
 ):
@@ -232,6 +233,7 @@ def fractional_max_pool2d(
 
 
 @overridable
+@autocasts(cpu="fp32")
 def fractional_max_pool3d(
     input, kernel_size, output_size=None, output_ratio=None, return_indices=False, _random_samples=None
 ):

@@ -82,7 +82,9 @@ def _run_whole(mode, x, steps, start, weights, reverse):
         reverse,
         for_backward=tessera.is_grad_enabled(),
     )
-    return out.flatten(0, 1), (h, c)[: len(start)]
+    # Under autocast the products of the input are in a lower precision, and so is the result; the steps are not.
+    dtype = x.dtype if gru else gates.dtype
+    return out.flatten(0, 1).to(dtype), [state.to(dtype) for state in (h, c)[: len(start)]]
 
 
 def _run_direction(mode, x, batch_sizes, start, weights, reverse):
@@ -97,8 +99,8 @@ def _run_direction(mode, x, batch_sizes, start, weights, reverse):
         w_hr is None
         and batch_sizes[0] == batch_sizes[-1]
         and x.device.type == "cpu"
-        and x.dtype == w_hh.dtype
-        and x.dtype in (tessera.float32, tessera.float64)
+        and w_hh.dtype in (tessera.float32, tessera.float64)
+        and (x.dtype == w_hh.dtype or tessera.is_autocast_enabled("cpu"))
     ):
         return _run_whole(mode, x, len(batch_sizes), start, weights, reverse)
     step = _STEPS[mode]
@@ -230,8 +232,7 @@ class RNNBase(Module):
     def check_input(self, input, batch_sizes):
         """RuntimeError or ValueError if the input's shape or dtype does not fit."""
         weight = getattr(self, self._all_weights[0][0])
-        autocast = getattr(tessera, "is_autocast_enabled", None)
-        if input.dtype != weight.dtype and not (autocast is not None and autocast(input.device.type)):
+        if input.dtype != weight.dtype and not tessera._C._is_any_autocast_enabled():
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). Convert input: "
                 f"input.to({weight.dtype}), or convert "

@@ -4,6 +4,7 @@ import threading
 
 import tessera
 from tessera._utils import ExceptionWrapper
+from tessera.amp.autocast_mode import _Conditions
 from tessera.nn.parallel._devices import as_device
 
 __all__ = ["parallel_apply"]
@@ -26,7 +27,7 @@ def _call(module, args, kwargs, device):
 
 
 def parallel_apply(modules, inputs, kwargs_tup=None, devices=None):
-    """Calls each module with its arguments, all at the same time, in the caller's grad mode.
+    """Calls each module with its arguments, all at the same time, in the caller's grad mode and with its autocast.
 
     Args:
         modules: the modules.
@@ -50,10 +51,12 @@ def parallel_apply(modules, inputs, kwargs_tup=None, devices=None):
     results = [None] * count
     grad, inference = tessera.is_grad_enabled(), tessera.is_inference_mode_enabled()
 
+    autocasts = [_Conditions() for _ in range(count)]
+
     def run(i):
         try:
             args = inputs[i] if isinstance(inputs[i], (tuple, list)) else (inputs[i],)
-            with tessera.inference_mode(inference), tessera.set_grad_enabled(grad):
+            with tessera.inference_mode(inference), tessera.set_grad_enabled(grad), autocasts[i]:
                 results[i] = _call(modules[i], args, options[i], places[i])
         except Exception:
             results[i] = ExceptionWrapper(where=f"in replica {i} on device {places[i]}")
