@@ -89,7 +89,7 @@ class Geometric(EitherParameter, Family, parameters="probs"):
     def sample(self, sample_shape=Size()):
         """Draws of shape sample_shape + batch_shape."""
         probs, shape = self.probs.detach(), self._extended_shape(sample_shape)
-        u = _C.empty(shape, dtype=probs.dtype, device=probs.device).uniform_(_C.finfo(probs.dtype).tiny, 1)
+        u = _C.empty(shape, dtype=probs.dtype, device=probs.device).uniform_(tessera.finfo(probs.dtype).tiny, 1)
         return (u.log() / (-probs).log1p()).floor()
 
 

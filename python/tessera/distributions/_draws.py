@@ -1,11 +1,12 @@
 """Draws that several families are made of, with gradients to their parameters."""
 
+import tessera
 from tessera import _C
 
 
 def smallest(value):
     """The smallest positive normal number of a tensor's dtype."""
-    return _C.finfo(value.dtype).tiny
+    return tessera.finfo(value.dtype).tiny
 
 
 def gamma_draws(concentration, rate):
@@ -20,7 +21,7 @@ def chi2_draws(df):
 
 def kept_positive(draws):
     """The same tensor, whose numbers are at least the smallest of its dtype: an underflow changes no gradient."""
-    draws.detach().clamp_(min=smallest(draws))
+    draws.data.clamp_(min=smallest(draws))
     return draws
 
 

@@ -4,6 +4,7 @@ none, the same out of other operators. Arguments broadcast; outside of the suppo
 
 import math
 
+import tessera
 from tessera import _C
 
 _OWN = getattr(_C, "_distributions", None)
@@ -193,7 +194,7 @@ def logit_relaxed_bernoulli_log_prob(value, temperature, logits):
 @fused
 def categorical_log_prob(value, logits):
     value = value.long()
-    shape = _C.broadcast_shapes(value.shape, logits.shape[:-1])
+    shape = tessera.broadcast_shapes(value.shape, logits.shape[:-1])
     logs = logits.log_softmax(-1).expand((*shape, logits.shape[-1]))
     return logs.gather(-1, value.expand(shape).unsqueeze(-1)).squeeze(-1)
 
@@ -376,7 +377,7 @@ def geometric_entropy(probs):
 @fused
 def categorical_entropy(logits):
     logs = logits.log_softmax(-1)
-    return -(logs.clamp(min=_C.finfo(logs.dtype).min) * logs.exp()).sum(-1)
+    return -(logs.clamp(min=tessera.finfo(logs.dtype).min) * logs.exp()).sum(-1)
 
 
 @fused
@@ -458,7 +459,7 @@ def dirichlet_kl(p_concentration, q_concentration):
 @fused
 def multivariate_normal_kl(p_loc, p_scale_tril, q_loc, q_scale_tril):
     n = p_loc.shape[-1]
-    shape = _C.broadcast_shapes(p_scale_tril.shape[:-2], q_scale_tril.shape[:-2], p_loc.shape[:-1], q_loc.shape[:-1])
+    shape = tessera.broadcast_shapes(p_scale_tril.shape[:-2], q_scale_tril.shape[:-2], p_loc.shape[:-1], q_loc.shape[:-1])
     q_full, p_full = q_scale_tril.expand((*shape, n, n)), p_scale_tril.expand((*shape, n, n))
     spread = _C._linalg.linalg_solve_triangular(q_full, p_full, upper=False).square().sum((-2, -1))
     moved = white(q_full, (q_loc - p_loc).expand((*shape, n))).square().sum(-1)

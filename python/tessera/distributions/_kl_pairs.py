@@ -6,6 +6,7 @@ Between different families of numbers, KL(p || q) = -H(p) - E_p[log q(x)], where
 
 import math
 
+import tessera
 from tessera import _C
 
 from . import _formulas as formulas
@@ -197,7 +198,7 @@ def _infinite(kind_p, kind_q):
     @register_kl(kind_p, kind_q)
     def kl(p, q):
         like = getattr(p, kind_p._names[0])
-        shape = _C.broadcast_shapes(p.batch_shape, q.batch_shape)
+        shape = tessera.broadcast_shapes(p.batch_shape, q.batch_shape)
         return _C.full(shape, _INF, dtype=like.dtype, device=like.device)
 
 
@@ -239,7 +240,7 @@ def _root(p):
         return p._unbroadcasted_scale_tril
     diagonal = _C.diag_embed(p._unbroadcasted_cov_diag.sqrt())
     factor = p._unbroadcasted_cov_factor
-    shape = _C.broadcast_shapes(factor.shape[:-2], diagonal.shape[:-2])
+    shape = tessera.broadcast_shapes(factor.shape[:-2], diagonal.shape[:-2])
     return _C.cat([factor.expand(shape + factor.shape[-2:]), diagonal.expand(shape + diagonal.shape[-2:])], -1)
 
 
@@ -254,12 +255,12 @@ def _squares(q, columns):
     """The trace of C^T covariance^-1 C, for matrices C (..., n, k)."""
     if isinstance(q, MultivariateNormal):
         factor = q._unbroadcasted_scale_tril
-        shape = _C.broadcast_shapes(factor.shape[:-2], columns.shape[:-2])
+        shape = tessera.broadcast_shapes(factor.shape[:-2], columns.shape[:-2])
         factor, columns = factor.expand(shape + factor.shape[-2:]), columns.expand(shape + columns.shape[-2:])
         return _C._linalg.linalg_solve_triangular(factor, columns, upper=False).square().sum((-2, -1))
     plain = (columns.square() / q._unbroadcasted_cov_diag.unsqueeze(-1)).sum((-2, -1))
     inner, factor = q._weighted() @ columns, q._capacitance_tril
-    shape = _C.broadcast_shapes(factor.shape[:-2], inner.shape[:-2])
+    shape = tessera.broadcast_shapes(factor.shape[:-2], inner.shape[:-2])
     factor, inner = factor.expand(shape + factor.shape[-2:]), inner.expand(shape + inner.shape[-2:])
     return plain - _C._linalg.linalg_solve_triangular(factor, inner, upper=False).square().sum((-2, -1))
 

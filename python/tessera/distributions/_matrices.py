@@ -55,7 +55,7 @@ class LKJCholesky(Family, parameters="concentration"):
             direction = direction / direction.square().sum(-1, keepdim=True).sqrt()
             direction[..., 0, :] = 0  # the first row has nothing left of the diagonal
             below = square.sqrt() * direction
-            rest = (1 - below.square().sum(-1)).clamp(min=_C.finfo(below.dtype).tiny)
+            rest = (1 - below.square().sum(-1)).clamp(min=tessera.finfo(below.dtype).tiny)
             return below + _C.diag_embed(rest.sqrt())
 
     def log_prob(self, value):
@@ -69,7 +69,7 @@ class LKJCholesky(Family, parameters="concentration"):
         powers = 2 * (eta.unsqueeze(-1) - 1) + dim - rows
         unnormalised = (powers * value.diagonal(dim1=-2, dim2=-1)[..., 1:].log()).sum(-1)
         alpha = eta + 0.5 * less
-        normaliser = 0.5 * less * math.log(math.pi) + _C._special.special_multigammaln(alpha - 0.5, less)
+        normaliser = 0.5 * less * math.log(math.pi) + _C.mvlgamma(alpha - 0.5, less)
         return unnormalised - normaliser + less * alpha.lgamma()
 
 
@@ -100,7 +100,7 @@ class Wishart(OneMatrix, ExponentialFamily, parameters="df"):
         if (df <= self._event_shape[-1] - 1).any():
             shown = df.item() if df.dim() == 0 else df
             raise ValueError(f"Value of df={shown} expected to be greater than ndim - 1 = {self._event_shape[-1] - 1}.")
-        batch_shape = _C.broadcast_shapes(matrix.shape[:-2], df.shape)
+        batch_shape = tessera.broadcast_shapes(matrix.shape[:-2], df.shape)
         self.df, self.__dict__[name] = df.expand(batch_shape), matrix.expand(batch_shape + self._event_shape)
         Distribution.__init__(self, batch_shape, self._event_shape, validate_args)
         self._unbroadcasted_scale_tril = scale_tril_of(name, matrix)
@@ -158,7 +158,7 @@ class Wishart(OneMatrix, ExponentialFamily, parameters="df"):
         if self._validate_args:
             self._validate_sample(value)
         n, df, factor = self._event_shape[-1], self.df, self._unbroadcasted_scale_tril
-        shape = _C.broadcast_shapes(value.shape, factor.shape)
+        shape = tessera.broadcast_shapes(value.shape, factor.shape)
         root = _C._linalg.linalg_cholesky(value)
         spread = _C._linalg.linalg_solve_triangular(factor.expand(shape), root.expand(shape), upper=False)
         trace = spread.square().sum((-2, -1))
@@ -167,7 +167,7 @@ class Wishart(OneMatrix, ExponentialFamily, parameters="df"):
     def _log_normaliser(self):
         n, half = self._event_shape[-1], 0.5 * self.df
         of_matrix = self.df * (formulas.half_log_det(self._unbroadcasted_scale_tril) + 0.5 * n * math.log(2))
-        return of_matrix + _C._special.special_multigammaln(half, n)
+        return of_matrix + _C.mvlgamma(half, n)
 
     def _expected_log_det(self):
         """E[log det X]."""
@@ -189,4 +189,4 @@ class Wishart(OneMatrix, ExponentialFamily, parameters="df"):
     def _log_normalizer(self, half_df, minus_half_precision):
         n = self._event_shape[-1]
         log_det = _C._linalg.linalg_slogdet(-2 * minus_half_precision).logabsdet
-        return half_df * (n * math.log(2) - log_det) + _C._special.special_multigammaln(half_df, n)
+        return half_df * (n * math.log(2) - log_det) + _C.mvlgamma(half_df, n)

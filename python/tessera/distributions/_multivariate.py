@@ -2,6 +2,7 @@
 
 import math
 
+import tessera
 from tessera import _C
 from tessera._C import Size
 
@@ -104,7 +105,7 @@ class MultivariateNormal(OneMatrix, parameters="loc _unbroadcasted_scale_tril"):
             covariance_matrix=covariance_matrix, precision_matrix=precision_matrix, scale_tril=scale_tril
         )
         n = loc.shape[-1]
-        batch_shape = _C.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
+        batch_shape = tessera.broadcast_shapes(matrix.shape[:-2], loc.shape[:-1])
         self.loc, self.__dict__[name] = loc.expand(batch_shape + (n,)), matrix.expand(batch_shape + matrix.shape[-2:])
         Distribution.__init__(self, batch_shape, loc.shape[-1:], validate_args)
         self._unbroadcasted_scale_tril = scale_tril_of(name, matrix)
@@ -155,7 +156,7 @@ class LowRankMultivariateNormal(Family, parameters="loc cov_factor cov_diag"):
             raise ValueError(f"cov_factor must be a batch of matrices with shape {event_shape[0]} x m")
         if cov_diag.shape[-1:] != event_shape:
             raise ValueError(f"cov_diag must be a batch of vectors with shape {event_shape}")
-        batch = _C.broadcast_shapes(loc.shape[:-1], cov_factor.shape[:-2], cov_diag.shape[:-1])
+        batch = tessera.broadcast_shapes(loc.shape[:-1], cov_factor.shape[:-2], cov_diag.shape[:-1])
         self.loc = loc.expand(batch + event_shape)
         self.cov_factor = cov_factor.expand(batch + cov_factor.shape[-2:])
         self.cov_diag = cov_diag.expand(batch + event_shape)
@@ -223,7 +224,7 @@ class LowRankMultivariateNormal(Family, parameters="loc cov_factor cov_diag"):
         """difference^T covariance^-1 difference."""
         inner = (self._weighted() @ difference.unsqueeze(-1)).squeeze(-1)
         plain = (difference.square() / self._unbroadcasted_cov_diag).sum(-1)
-        shape = _C.broadcast_shapes(inner.shape[:-1], self._capacitance_tril.shape[:-2])
+        shape = tessera.broadcast_shapes(inner.shape[:-1], self._capacitance_tril.shape[:-2])
         factor = self._capacitance_tril.expand(shape + self._capacitance_tril.shape[-2:])
         return plain - formulas.white(factor, inner.expand(shape + inner.shape[-1:])).square().sum(-1)
 

@@ -57,7 +57,7 @@ class Gamma(Family, ExponentialFamily, parameters="concentration rate"):
     variance = property(lambda self: self.concentration / self.rate.square())
     rsample = draws(lambda shape, concentration, rate: gamma_draws(concentration, rate))
     log_prob = at_value(formulas.gamma_log_prob)
-    cdf = cdf_of(lambda value, concentration, rate: _C._special.special_gammainc(concentration, rate * value))
+    cdf = cdf_of(lambda value, concentration, rate: _C.igamma(concentration, rate * value))
     entropy = entropy_of(formulas.gamma_entropy)
     _natural_params = property(lambda self: (self.concentration - 1, -self.rate))
 

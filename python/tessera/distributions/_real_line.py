@@ -2,6 +2,7 @@
 
 import math
 
+import tessera
 from tessera import _C
 
 from . import _formulas as formulas
@@ -77,7 +78,7 @@ class Laplace(Family, parameters="loc scale"):
 
     @_location_scale
     def rsample(shape, like):
-        u = _C.empty(shape, dtype=like.dtype, device=like.device).uniform_(_C.finfo(like.dtype).eps - 1, 1)
+        u = _C.empty(shape, dtype=like.dtype, device=like.device).uniform_(tessera.finfo(like.dtype).eps - 1, 1)
         return -u.sign() * (-u.abs()).log1p()
 
 
@@ -111,7 +112,7 @@ class Gumbel(Mapped, parameters="loc scale"):
         self._take(validate_args, loc=loc, scale=scale)
 
     def _map(self):
-        ends = _C.finfo(self.loc.dtype)
+        ends = tessera.finfo(self.loc.dtype)
         low, high = _C.full_like(self.loc, ends.tiny), _C.full_like(self.loc, 1 - ends.eps)
         down = AffineTransform(loc=0, scale=-_C.ones_like(self.scale))
         return Uniform(low, high, validate_args=False), [
@@ -129,7 +130,7 @@ class Gumbel(Mapped, parameters="loc scale"):
 
     @_location_scale
     def rsample(shape, like):
-        ends = _C.finfo(like.dtype)
+        ends = tessera.finfo(like.dtype)
         u = _C.rand(shape, dtype=like.dtype, device=like.device)
         return -(-(u * (1 - ends.eps - ends.tiny) + ends.tiny).log()).log()
 

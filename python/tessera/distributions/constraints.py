@@ -9,6 +9,7 @@ one element of the set; and `is_discrete`. Own ones are subclasses of `Constrain
 
 import math
 
+import tessera
 from tessera import _C
 
 __all__ = [
@@ -252,7 +253,7 @@ class _CorrCholesky(Constraint):
 
     def check(self, value):
         norm = value.detach().square().sum(-1).sqrt()
-        allowed = 10 * value.shape[-1] * _C.finfo(value.dtype).eps
+        allowed = 10 * value.shape[-1] * tessera.finfo(value.dtype).eps
         return ((norm - 1).abs() <= allowed).all(-1) & lower_cholesky.check(value)
 
 

@@ -10,6 +10,19 @@ from . import constraints
 from .utils import lazy_property
 
 
+class _Parameter:
+    """What a class shows of a parameter; objects have it as an attribute of their own."""
+
+    def __init__(self, name):
+        self.name = name
+        self.__doc__ = f"The parameter {name}: a tensor of the batch's shape, and of its own event dimensions."
+
+    def __get__(self, instance, owner):
+        if instance is None:
+            return self
+        raise AttributeError(f"{owner.__name__} object has no attribute {self.name!r}: its constructor did not run")
+
+
 class Distribution:
     """A probability distribution over tensors.
 
@@ -35,6 +48,9 @@ class Distribution:
         super().__init_subclass__(**options)
         if parameters is not None:
             cls._family, cls._names = cls, tuple(parameters.split())
+            for name in cls._names:
+                if not hasattr(cls, name):
+                    setattr(cls, name, _Parameter(name))
 
     def __init__(self, batch_shape=Size(), event_shape=Size(), validate_args=None):
         self._batch_shape, self._event_shape = batch_shape, event_shape

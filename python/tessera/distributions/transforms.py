@@ -13,6 +13,7 @@ import math
 import operator
 import weakref
 
+import tessera
 from tessera import _C
 from tessera._C import Size
 
@@ -248,7 +249,7 @@ class SigmoidTransform(_Rising):
 
 
 def _within_unit(y):
-    ends = _C.finfo(y.dtype)
+    ends = tessera.finfo(y.dtype)
     return y.clamp(min=ends.tiny, max=1 - ends.eps)
 
 
@@ -312,10 +313,10 @@ class PowerTransform(Transform):
         return (self.exponent * y / x).abs().log()
 
     def forward_shape(self, shape):
-        return _C.broadcast_shapes(shape, self.exponent.shape)
+        return tessera.broadcast_shapes(shape, self.exponent.shape)
 
     def inverse_shape(self, shape):
-        return _C.broadcast_shapes(shape, self.exponent.shape)
+        return tessera.broadcast_shapes(shape, self.exponent.shape)
 
 
 class AbsTransform(_Parameterless):
@@ -391,7 +392,7 @@ class AffineTransform(Transform):
         return _sum_rightmost(each, self._event_dim)
 
     def forward_shape(self, shape):
-        return _C.broadcast_shapes(shape, getattr(self.loc, "shape", ()), getattr(self.scale, "shape", ()))
+        return tessera.broadcast_shapes(shape, getattr(self.loc, "shape", ()), getattr(self.scale, "shape", ()))
 
     def inverse_shape(self, shape):
         return self.forward_shape(shape)
@@ -790,7 +791,7 @@ class StickBreakingTransform(_Parameterless):
 
     def _inverse(self, y):
         parts = y[..., :-1]
-        left = (1 - parts.cumsum(-1)).clamp(min=_C.finfo(y.dtype).tiny)
+        left = (1 - parts.cumsum(-1)).clamp(min=tessera.finfo(y.dtype).tiny)
         return parts.log() - left.log() + self._equal(parts.shape[-1], y)
 
     def log_abs_det_jacobian(self, x, y):
@@ -839,7 +840,7 @@ class CorrCholeskyTransform(Transform):
     bijective = True
 
     def _call(self, x):
-        eps = _C.finfo(x.dtype).eps
+        eps = tessera.finfo(x.dtype).eps
         partial = vec_to_tril_matrix(x.tanh().clamp(min=-1 + eps, max=1 - eps), diag=-1)
         left = (1 - partial.square()).sqrt().cumprod(-1)  # of a row's norm, after each column
         ones = _C.eye(partial.shape[-1], dtype=x.dtype, device=x.device)

@@ -40,7 +40,7 @@ def broadcast_all(*values):
     shape = tensors[0].shape
     for tensor in tensors:
         if tensor.shape != shape:
-            return _C.broadcast_tensors(*tensors)
+            return _C.broadcast_tensors(tensors)
     return tensors
 
 
@@ -51,7 +51,7 @@ def shape_of_numbers(values):
 
 def clamp_probs(probs):
     """Probabilities of any floating dtype, held within [eps, 1 - eps] of that dtype, so that logits are finite."""
-    eps = _C.finfo(probs.dtype).eps if probs.dtype.is_floating_point else _C.finfo(_C.float64).eps
+    eps = tessera.finfo(probs.dtype).eps if probs.dtype.is_floating_point else tessera.finfo(_C.float64).eps
     return probs.clamp(min=eps, max=1 - eps)
 
 
