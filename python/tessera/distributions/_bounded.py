@@ -38,9 +38,7 @@ class Uniform(Family, parameters="low high"):
     mode = property(lambda self: _C.full_like(self.high, math.nan))
     stddev = property(lambda self: (self.high - self.low) / math.sqrt(12))
     variance = property(lambda self: (self.high - self.low).square() / 12)
-    rsample = draws(
-        lambda shape, low, high: low + _C.rand(shape, dtype=low.dtype, device=low.device) * (high - low)
-    )
+    rsample = draws(lambda shape, low, high: low + _C.rand(shape, dtype=low.dtype, device=low.device) * (high - low))
     log_prob = at_value(formulas.uniform_log_prob)
     cdf = cdf_of(lambda value, low, high: ((value - low) / (high - low)).clamp(min=0, max=1))
     icdf = icdf_of(lambda value, low, high: value * (high - low) + low)
@@ -127,7 +125,7 @@ class ContinuousBernoulli(EitherParameter, Family, ExponentialFamily, parameters
 
     Args:
         probs, logits: one of them.
-        lims: around probs = 0.5, between these, moments are computed by a series.
+        lims: between these, around probs = 0.5, moments are computed by a series, and draws are uniform.
         validate_args: as of Distribution.
     """
 
@@ -143,13 +141,6 @@ class ContinuousBernoulli(EitherParameter, Family, ExponentialFamily, parameters
 
     probs, logits = probs_of(is_binary=True), logits_of(is_binary=True)
     log_prob = at_value(formulas.continuous_bernoulli_log_prob)
-    cdf = cdf_of(formulas.continuous_bernoulli_cdf)
-    icdf = icdf_of(formulas.continuous_bernoulli_icdf)
-    rsample = draws(
-        lambda shape, logits: formulas.continuous_bernoulli_icdf(
-            _C.rand(shape, dtype=logits.dtype, device=logits.device), logits
-        )
-    )
     stddev = property(lambda self: self.variance.sqrt())
     _natural_params = property(lambda self: (self.logits,))
 
@@ -157,13 +148,30 @@ class ContinuousBernoulli(EitherParameter, Family, ExponentialFamily, parameters
         new._lims = self._lims
         super()._expand_into(new, batch_shape)
 
+    def _uniform_near_half(self, value, result):
+        """`result`, but `value` (of a uniform distribution over [0, 1]) between the limits."""
+        return _C.where(self._near_half(self.probs), value.clamp(min=0, max=1), result)
+
+    def cdf(self, value):
+        """The probability of draws up to `value`."""
+        if self._validate_args:
+            self._validate_sample(value)
+        return self._uniform_near_half(value, formulas.continuous_bernoulli_cdf(value, self.logits))
+
+    def icdf(self, value):
+        """The value up to which draws lie with the probability `value`."""
+        return self._uniform_near_half(value, formulas.continuous_bernoulli_icdf(value, self.logits))
+
+    def rsample(self, sample_shape=Size()):
+        """Draws of shape sample_shape + batch_shape, with gradients."""
+        logits = self.logits
+        return self.icdf(_C.rand(self._extended_shape(sample_shape), dtype=logits.dtype, device=logits.device))
+
     def _near_half(self, probs):
         return (probs > self._lims[0]) & (probs < self._lims[1])
 
     def _log_normalizer(self, logits):
-        near = (logits.abs() < 1e-3).detach()
-        safe = _C.where(near, 1, logits)
-        return _C.where(near, logits / 2 + logits.square() / 24, (safe.expm1() / safe).abs().log())
+        return formulas.continuous_bernoulli_log_normalizer(logits)
 
     @property
     def mean(self):
@@ -185,7 +193,7 @@ class ContinuousBernoulli(EitherParameter, Family, ExponentialFamily, parameters
     def entropy(self):
         """The entropy in nats, of batch_shape."""
         logits = self.logits
-        return -formulas.continuous_bernoulli_log_prob(_C.zeros_like(logits), logits) - self.mean * logits
+        return formulas.continuous_bernoulli_log_normalizer(logits) - self.mean * logits
 
 
 class VonMises(Family, parameters="loc concentration"):

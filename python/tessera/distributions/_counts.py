@@ -157,8 +157,7 @@ class Binomial(_Trials, parameters="total_count logits"):
     def sample(self, sample_shape=Size()):
         """Draws of shape sample_shape + batch_shape."""
         shape = self._extended_shape(sample_shape)
-        with tessera.no_grad():
-            return _C.binomial(self.total_count.expand(shape), self.probs.expand(shape))
+        return _C.binomial(*(one.detach().expand(shape) for one in (self.total_count, self.probs)))
 
     def _the_count(self, wanted_by):
         """The count that all elements have, as an integer."""
@@ -177,7 +176,10 @@ class Binomial(_Trials, parameters="total_count logits"):
         return enumerated(self, values, expand)
 
     def entropy(self):
-        """The entropy in nats, of batch_shape: a sum over all values. Raises: NotImplementedError where counts differ."""
+        """The entropy in nats, of batch_shape: a sum over all values.
+
+        Raises: NotImplementedError where counts differ.
+        """
         self._the_count("entropy")
         logs = formulas.binomial_log_prob(self.enumerate_support(False), self.total_count, self.logits)
         return -(logs.exp() * logs).sum(0)

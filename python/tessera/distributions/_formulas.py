@@ -148,15 +148,18 @@ def bernoulli_log_prob(value, logits):
     return value * logits - _C._nn.softplus(logits)
 
 
+def continuous_bernoulli_log_normalizer(logits):
+    """log of the integral of exp(logits * x) over [0, 1]: log(expm1(logits) / logits), near 0 its series."""
+    near = (logits.abs() < 0.02).detach()
+    size = _C.where(near, 1, logits).abs()
+    far = logits.clamp(min=0) + (-(-size).expm1() / size).log()
+    square = logits.square()
+    return _C.where(near, logits / 2 + square / 24 - square.square() / 2880, far)
+
+
 @fused
 def continuous_bernoulli_log_prob(value, logits):
-    # The normaliser is logits / (2 tanh(logits / 2)) times cosh's part; near 0 a series in logits^2.
-    near = logits.abs() < 1e-2
-    safe = _C.where(near, 1, logits)
-    far = (safe / (-(-safe.abs()).expm1())).abs().log() - safe.abs().clamp(min=0) + _C._nn.softplus(safe.abs())
-    square = logits.square()
-    series = math.log(2) + square / 6 - square.square() * (7.0 / 720)
-    return value * logits - _C._nn.softplus(logits) + _C.where(near, series, far)
+    return value * logits - continuous_bernoulli_log_normalizer(logits)
 
 
 @fused
@@ -459,7 +462,9 @@ def dirichlet_kl(p_concentration, q_concentration):
 @fused
 def multivariate_normal_kl(p_loc, p_scale_tril, q_loc, q_scale_tril):
     n = p_loc.shape[-1]
-    shape = tessera.broadcast_shapes(p_scale_tril.shape[:-2], q_scale_tril.shape[:-2], p_loc.shape[:-1], q_loc.shape[:-1])
+    shape = tessera.broadcast_shapes(
+        p_scale_tril.shape[:-2], q_scale_tril.shape[:-2], p_loc.shape[:-1], q_loc.shape[:-1]
+    )
     q_full, p_full = q_scale_tril.expand((*shape, n, n)), p_scale_tril.expand((*shape, n, n))
     spread = _C._linalg.linalg_solve_triangular(q_full, p_full, upper=False).square().sum((-2, -1))
     moved = white(q_full, (q_loc - p_loc).expand((*shape, n))).square().sum(-1)

@@ -156,7 +156,7 @@ def _of_beta(p, q, known):
 
 
 def _of_continuous_bernoulli(p, q, known):
-    return p.mean * q.logits + formulas.continuous_bernoulli_log_prob(_C.zeros_like(q.logits), q.logits)
+    return p.mean * q.logits - formulas.continuous_bernoulli_log_normalizer(q.logits)
 
 
 def _of_uniform(p, q, known):
@@ -332,5 +332,5 @@ def _exponential_family(p, q):
     q_theta = q._natural_params
     result = q._log_normalizer(*q_theta) - p_normalizer
     for p_one, q_one, gradient in zip(p_theta, q_theta, gradients):
-        result = result - _sum_rightmost((q_one - p_one) * gradient, len(q.event_shape))
+        result = result - _sum_rightmost((q_one - p_one) * gradient, gradient.dim() - len(p.batch_shape))
     return result

@@ -126,12 +126,12 @@ class Wishart(OneMatrix, ExponentialFamily, parameters="df"):
     def _draw(self, sample_shape):
         """Draws by Bartlett's decomposition: chi on the diagonal, normal below."""
         n = self._event_shape[-1]
+        shape = self._extended_shape(sample_shape)
         df = self.df.unsqueeze(-1) - _C.arange(n, dtype=self.df.dtype, device=self.df.device)
-        noise = _C.diag_embed(chi2_draws(df.expand(Size(sample_shape) + df.shape)).sqrt())
+        noise = _C.diag_embed(chi2_draws(df.expand(shape[:-1])).sqrt())
         rows, columns = _C.tril_indices(n, n, offset=-1, device=noise.device).unbind(0)
-        normal = _C.randn(noise.shape[:-2] + (n * (n - 1) // 2,), dtype=noise.dtype, device=noise.device)
         below = _C.zeros_like(noise)
-        below[..., rows, columns] = normal
+        below[..., rows, columns] = _C.randn(shape[:-2] + rows.shape, dtype=noise.dtype, device=noise.device)
         root = self._unbroadcasted_scale_tril @ (noise + below)
         return root @ root.mT
 

@@ -22,7 +22,7 @@ MATRIX_CONSTRAINTS = {
 
 
 def the_matrix(**given):
-    """(name, matrix) of the one matrix that is given. Raises: ValueError unless it is one, of two dimensions or more."""
+    """(name, matrix) of the one that is given. Raises: ValueError unless it is one, of two dimensions or more."""
     there = [(name, matrix) for name, matrix in given.items() if matrix is not None]
     if len(there) != 1:
         raise ValueError("Exactly one of covariance_matrix or precision_matrix or scale_tril may be specified.")

@@ -47,7 +47,7 @@ class Normal(Family, ExponentialFamily, parameters="loc scale"):
     log_prob = at_value(formulas.normal_log_prob)
     cdf = cdf_of(formulas.normal_cdf)
     icdf = icdf_of(formulas.normal_icdf)
-    entropy = entropy_of(lambda loc, scale: _HALF_LOG_2PI_E + scale.log() + 0 * loc)
+    entropy = entropy_of(lambda loc, scale: _HALF_LOG_2PI_E + scale.log())
 
     @property
     def _natural_params(self):
@@ -103,7 +103,7 @@ class Cauchy(Family, parameters="loc scale"):
 
 
 class Gumbel(Mapped, parameters="loc scale"):
-    """The Gumbel distribution (of maxima) with mode `loc`: its distribution function is exp(-exp(-(x - loc) / scale))."""
+    """The Gumbel distribution (of maxima): its distribution function is exp(-exp(-(x - loc) / scale)), its mode loc."""
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.real
@@ -116,7 +116,10 @@ class Gumbel(Mapped, parameters="loc scale"):
         low, high = _C.full_like(self.loc, ends.tiny), _C.full_like(self.loc, 1 - ends.eps)
         down = AffineTransform(loc=0, scale=-_C.ones_like(self.scale))
         return Uniform(low, high, validate_args=False), [
-            ExpTransform().inv, down, ExpTransform().inv, AffineTransform(loc=self.loc, scale=-self.scale),
+            ExpTransform().inv,
+            down,
+            ExpTransform().inv,
+            AffineTransform(loc=self.loc, scale=-self.scale),
         ]
 
     mean = property(lambda self: self.loc + self.scale * euler_constant)

@@ -11,7 +11,7 @@ from ._family import EitherParameter, Family, at_value, either, logits_of, probs
 from .distribution import Distribution
 from .transformed_distribution import TransformedDistribution
 from .transforms import ExpTransform, SigmoidTransform
-from .utils import broadcast_all, clamp_probs
+from .utils import broadcast_all, clamp_probs, probs_to_logits
 
 
 class LogitRelaxedBernoulli(EitherParameter, Family, parameters="temperature logits"):
@@ -38,10 +38,8 @@ class LogitRelaxedBernoulli(EitherParameter, Family, parameters="temperature log
 
     def rsample(self, sample_shape=()):
         """Draws of shape sample_shape + batch_shape, with gradients."""
-        shape = self._extended_shape(sample_shape)
-        probs = clamp_probs(self.probs.expand(shape))
-        noise = clamp_probs(_C.rand(shape, dtype=probs.dtype, device=probs.device))
-        return ((noise.log() - (-noise).log1p()) + (probs.log() - (-probs).log1p())) / self.temperature
+        uniform = _C.rand(self._extended_shape(sample_shape), dtype=self.probs.dtype, device=self.probs.device)
+        return (probs_to_logits(uniform, True) + probs_to_logits(self.probs, True)) / self.temperature
 
 
 class ExpRelaxedCategorical(_Categories, parameters="logits"):
@@ -75,23 +73,29 @@ class ExpRelaxedCategorical(_Categories, parameters="logits"):
 
 
 class _Relaxed(TransformedDistribution):
-    """A relaxed variable: its parameters are those of the distribution it is made of."""
+    """A relaxed variable: its parameters are those of the distribution that it is made of."""
 
     has_rsample = True
     temperature = property(lambda self: self.base_dist.temperature)
     probs = property(lambda self: self.base_dist.probs)
     logits = property(lambda self: self.base_dist.logits)
 
+    def _relax(self, inner, outer, temperature, either_one, validate_args):
+        inner_one = inner(temperature, *either_one, validate_args=validate_args)
+        TransformedDistribution.__init__(self, inner_one, outer(), validate_args=validate_args)
+
 
 class RelaxedBernoulli(_Relaxed, parameters="temperature logits"):
-    """Numbers in (0, 1) that approach Bernoulli draws as `temperature` goes to 0, with gradients to `probs` or `logits`."""
+    """Numbers in (0, 1) that approach Bernoulli draws as `temperature` goes to 0, with gradients to the parameters.
+
+    One of `probs` and `logits` is given.
+    """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.unit_interval
 
     def __init__(self, temperature, probs=None, logits=None, validate_args=None):
-        base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args=validate_args)
-        super().__init__(base, SigmoidTransform(), validate_args=validate_args)
+        self._relax(LogitRelaxedBernoulli, SigmoidTransform, temperature, (probs, logits), validate_args)
 
 
 class RelaxedOneHotCategorical(_Relaxed, parameters="temperature logits"):
@@ -101,5 +105,4 @@ class RelaxedOneHotCategorical(_Relaxed, parameters="temperature logits"):
     support = constraints.simplex
 
     def __init__(self, temperature, probs=None, logits=None, validate_args=None):
-        base = ExpRelaxedCategorical(temperature, probs, logits, validate_args=validate_args)
-        super().__init__(base, ExpTransform(), validate_args=validate_args)
+        self._relax(ExpRelaxedCategorical, ExpTransform, temperature, (probs, logits), validate_args)

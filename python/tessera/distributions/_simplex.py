@@ -57,10 +57,9 @@ class LogisticNormal(TransformedDistribution, parameters="loc scale"):
     has_rsample = True
 
     def __init__(self, loc, scale, validate_args=None):
-        base = Normal(loc, scale, validate_args=validate_args)
-        if not base.batch_shape:
-            base = base.expand((1,))
-        super().__init__(base, StickBreakingTransform(), validate_args=validate_args)
+        normal = Normal(loc, scale, validate_args=validate_args)
+        vectors = normal if normal.batch_shape else normal.expand((1,))
+        TransformedDistribution.__init__(self, vectors, StickBreakingTransform(), validate_args)
 
     loc = property(lambda self: self._normal().loc)
     scale = property(lambda self: self._normal().scale)

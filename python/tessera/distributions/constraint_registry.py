@@ -32,9 +32,7 @@ class ConstraintRegistry:
             return lambda made: self.register(constraint, made)
         kind = type(constraint) if isinstance(constraint, constraints.Constraint) else constraint
         if not (isinstance(kind, type) and issubclass(kind, constraints.Constraint)):
-            raise TypeError(
-                f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}"
-            )
+            raise TypeError(f"Expected constraint to be either a Constraint subclass or instance, but got {constraint}")
         self._registry[kind] = factory
         return factory
 

@@ -360,7 +360,9 @@ class _IndependentConstraint(Constraint):
         if not isinstance(base_constraint, Constraint):
             raise TypeError(f"base_constraint must be a Constraint, but was {base_constraint!r}")
         if not isinstance(reinterpreted_batch_ndims, int) or reinterpreted_batch_ndims < 0:
-            raise ValueError(f"reinterpreted_batch_ndims must be an integer >= 0, but was {reinterpreted_batch_ndims!r}")
+            raise ValueError(
+                f"reinterpreted_batch_ndims must be an integer >= 0, but was {reinterpreted_batch_ndims!r}"
+            )
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, reinterpreted_batch_ndims
         self._bounds = base_constraint._bounds
         super().__init__()

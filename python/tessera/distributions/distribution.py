@@ -216,9 +216,7 @@ class Distribution:
             raise ValueError(f"The value argument to log_prob must be a Tensor, but was a {type(value).__name__}")
         shape, event, batch = value.shape, self._event_shape, self._batch_shape
         if event and (len(shape) < len(event) or shape[len(shape) - len(event) :] != event):
-            raise ValueError(
-                f"The right-most size of value must match event_shape: {shape} vs {event}."
-            )
+            raise ValueError(f"The right-most size of value must match event_shape: {shape} vs {event}.")
         for given, own in zip(reversed(shape[: len(shape) - len(event)]), reversed(batch)):
             if given != own and given != 1 and own != 1:
                 raise ValueError(
@@ -227,8 +225,11 @@ class Distribution:
         try:
             support = self.support
         except NotImplementedError:
-            warn(f"{type(self)} does not define `support` to enable sample validation. Please initialize the "
-                 "distribution with `validate_args=False` to turn off validation.", stacklevel=3)
+            warn(
+                f"{type(self)} does not define `support` to enable sample validation. Please initialize the "
+                "distribution with `validate_args=False` to turn off validation.",
+                stacklevel=3,
+            )
             return
         if not support._holds(value):
             raise ValueError(

@@ -1,8 +1,8 @@
 """Kullback-Leibler divergences, found by the types of both distributions.
 
-    >>> D = tessera.distributions
-    >>> D.kl_divergence(D.Normal(tessera.tensor(0.0), 1.0), D.Normal(tessera.tensor(1.0), 1.0))
-    tensor(0.5000)
+>>> D = tessera.distributions
+>>> D.kl_divergence(D.Normal(tessera.tensor(0.0), 1.0), D.Normal(tessera.tensor(1.0), 1.0))
+tensor(0.5000)
 """
 
 from warnings import warn
@@ -19,8 +19,8 @@ def register_kl(type_p, type_q):
     """A decorator: kl_divergence(p, q) of these types, and of their subclasses without one of their own, calls the
     function (p, q).
 
-    Of several pairs that match, the most derived one is taken, p's type before q's; where q's type before p's would give
-    another one, a RuntimeWarning says so: register the pair that is meant.
+    Of several pairs that match, the most derived one is taken, p's type before q's; where q's type before p's would
+    give another one, a RuntimeWarning says so: register the pair that is meant.
 
         @register_kl(Normal, MyNormal)
         def kl_normal_mine(p, q): ...
@@ -43,9 +43,7 @@ def _find(type_p, type_q):
     """The function for a pair of types, or None."""
     order_p, order_q = type_p.__mro__, type_q.__mro__
     matches = [
-        (order_p.index(one), order_q.index(other))
-        for one, other in _KL_REGISTRY
-        if one in order_p and other in order_q
+        (order_p.index(one), order_q.index(other)) for one, other in _KL_REGISTRY if one in order_p and other in order_q
     ]
     if not matches:
         return None

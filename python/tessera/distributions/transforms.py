@@ -1,11 +1,11 @@
 """Maps between constrained spaces, with the logarithm of their Jacobian's determinant.
 
-    >>> t = tessera.distributions.transforms.ExpTransform()
-    >>> y = t(tessera.tensor([0.0, 1.0]))
-    >>> t.inv(y)
-    tensor([0., 1.])
-    >>> t.log_abs_det_jacobian(tessera.tensor([0.0, 1.0]), y)
-    tensor([0., 1.])
+>>> t = tessera.distributions.transforms.ExpTransform()
+>>> y = t(tessera.tensor([0.0, 1.0]))
+>>> t.inv(y)
+tensor([0., 1.])
+>>> t.log_abs_det_jacobian(tessera.tensor([0.0, 1.0]), y)
+tensor([0., 1.])
 """
 
 import functools
@@ -374,9 +374,7 @@ class AffineTransform(Transform):
         return AffineTransform(self.loc, self.scale, self._event_dim, cache_size=cache_size)
 
     def __eq__(self, other):
-        return (
-            isinstance(other, AffineTransform) and _same(self.loc, other.loc) and _same(self.scale, other.scale)
-        )
+        return isinstance(other, AffineTransform) and _same(self.loc, other.loc) and _same(self.scale, other.scale)
 
     __hash__ = Transform.__hash__
 

@@ -69,10 +69,10 @@ def probs_to_logits(probs, is_binary=False):
 class lazy_property:
     """A property that is computed once, with gradients, and is an ordinary attribute from then on.
 
-        class Circle:
-            @lazy_property
-            def area(self):
-                return 3.14159 * self.radius**2
+    class Circle:
+        @lazy_property
+        def area(self):
+            return 3.14159 * self.radius**2
     """
 
     def __init__(self, wrapped):
@@ -117,7 +117,9 @@ def vec_to_tril_matrix(vec, diag=0):
     count = vec.shape[-1]
     rows_filled = round(((8 * count + 1) ** 0.5 - 1) / 2)
     if rows_filled * (rows_filled + 1) // 2 != count:
-        raise ValueError(f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a square D x D matrix.")
+        raise ValueError(
+            f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a square D x D matrix."
+        )
     n = rows_filled - diag
     rows, columns = _below(n, diag, vec.device)
     mat = vec.new_zeros(vec.shape[:-1] + (n, n))
