@@ -19,6 +19,7 @@ def modules():
     for info in pkgutil.walk_packages(tessera.__path__, "tessera."):
         if not NOT_IMPORTED.match(info.name):
             yield importlib.import_module(info.name)
+    yield from (m for m in vars(tessera.distributions).values() if getattr(m, "__spec__", m) is None)  # made there
 
 
 def operators():

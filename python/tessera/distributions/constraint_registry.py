@@ -21,6 +21,12 @@ class ConstraintRegistry:
         self._registry = {}
         super().__init__()
 
+    def __reduce__(self):
+        for name, known in (("biject_to", biject_to), ("transform_to", transform_to)):
+            if self is known:
+                return name  # by name, as what registers with it is
+        return super().__reduce__()
+
     def register(self, constraint, factory=None):
         """Says which `factory(constraint)` makes the transform for a Constraint subclass (or an instance's type).
 

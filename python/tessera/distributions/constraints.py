@@ -76,6 +76,9 @@ class Constraint:
             return _within(value, *bounds)
         return bool(self.check(value).all())
 
+    def __reduce_ex__(self, protocol):
+        return vars(self).get("_name") or super().__reduce_ex__(protocol)
+
     def __repr__(self):
         return _shown(self) + "()"
 
@@ -493,3 +496,7 @@ square = _Square()
 stack = _Stack
 symmetric = _Symmetric()
 unit_interval = _Interval(0.0, 1.0)
+
+for _name in __all__:
+    if isinstance(globals()[_name], Constraint):
+        globals()[_name]._name = _name  # pickled and copied by name: `real` stays the one object

@@ -1,11 +1,11 @@
 """Maps between constrained spaces, with the logarithm of their Jacobian's determinant.
 
->>> t = tessera.distributions.transforms.ExpTransform()
+>>> t = tessera.distributions.transforms.AffineTransform(1.0, 2.0)
 >>> y = t(tessera.tensor([0.0, 1.0]))
 >>> t.inv(y)
 tensor([0., 1.])
 >>> t.log_abs_det_jacobian(tessera.tensor([0.0, 1.0]), y)
-tensor([0., 1.])
+tensor([0.6931, 0.6931])
 """
 
 import functools
@@ -73,6 +73,9 @@ class Transform:
 
     def __getstate__(self):
         return {**self.__dict__, "_inv": None}
+
+    def __reduce_ex__(self, protocol):
+        return "identity_transform" if self is identity_transform else super().__reduce_ex__(protocol)
 
     @property
     def event_dim(self):

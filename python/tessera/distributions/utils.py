@@ -1,4 +1,4 @@
-"""What distributions share: parameters of one shape, probabilities and logits, values that are computed when asked for."""
+"""What distributions share: parameters of one shape, probabilities and logits, values computed when asked for."""
 
 from numbers import Number
 
@@ -56,7 +56,7 @@ def clamp_probs(probs):
 
 
 def logits_to_probs(logits, is_binary=False):
-    """Probabilities of logits: their sigmoid where each stands for itself, else their softmax over the last dimension."""
+    """Probabilities of logits: their sigmoid where each stands for itself, else the softmax over the last dimension."""
     return _C.sigmoid(logits) if is_binary else _C.softmax(logits, dim=-1)
 
 
@@ -118,7 +118,8 @@ def vec_to_tril_matrix(vec, diag=0):
     rows_filled = round(((8 * count + 1) ** 0.5 - 1) / 2)
     if rows_filled * (rows_filled + 1) // 2 != count:
         raise ValueError(
-            f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a square D x D matrix."
+            f"The size of last dimension is {count} which cannot be expressed as the lower triangular part of a "
+            "square D x D matrix."
         )
     n = rows_filled - diag
     rows, columns = _below(n, diag, vec.device)
