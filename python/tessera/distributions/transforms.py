@@ -11,7 +11,7 @@ tensor([0.6931, 0.6931])
 import functools
 import math
 import operator
-import weakref
+from weakref import ref
 
 import tessera
 from tessera import _C
@@ -90,7 +90,7 @@ class Transform:
         inverse = None if self._inv is None else self._inv()
         if inverse is None:
             inverse = _InverseTransform(self)
-            self._inv = weakref.ref(inverse)
+            self._inv = ref(inverse)
         return inverse
 
     @property
@@ -491,7 +491,7 @@ class ComposeTransform(Transform):
         inverse = None if self._inv is None else self._inv()
         if inverse is None:
             inverse = ComposeTransform([part.inv for part in reversed(self.parts)])
-            self._inv, inverse._inv = weakref.ref(inverse), weakref.ref(self)
+            self._inv, inverse._inv = ref(inverse), ref(self)
         return inverse
 
     def with_cache(self, cache_size=1):
