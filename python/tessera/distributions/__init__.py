@@ -86,7 +86,8 @@ def _publish():
     for room, modules in _MODULES.items():
         for short, classes in modules.items():
             module = _ModuleType(f"{__name__}.{short}", f"The families {', '.join(classes.split())}.")
-            module.__file__, module.__package__, module.__spec__ = room.__file__, __name__, None
+            module.__file__, module.__package__ = room.__file__, __name__
+            module.__spec__ = type(__spec__)(module.__name__, None, origin=room.__file__)
             module.__all__ = classes.split()
             for name in module.__all__:
                 family = getattr(room, name)
