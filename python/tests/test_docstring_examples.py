@@ -5,6 +5,7 @@ import importlib
 import pathlib
 import pkgutil
 import re
+import types
 
 import pytest
 
@@ -19,6 +20,8 @@ def modules():
     for info in pkgutil.walk_packages(tessera.__path__, "tessera."):
         if not NOT_IMPORTED.match(info.name):
             yield importlib.import_module(info.name)
+    made_there = vars(tessera.distributions).values()
+    yield from (m for m in made_there if isinstance(m, types.ModuleType) and m.__spec__.loader is None)
 
 
 def operators():

@@ -52,7 +52,7 @@ def test_argv_path_and_main(tmp_path):
 
 def test_module_and_code_forms(tmp_path):
     script(tmp_path, "import sys, torch; print(__name__, sys.argv[1:], torch.__name__)", "mod.py")
-    assert run("-m", "mod", "1", cwd=tmp_path).stdout == "__main__ ['1'] tessera\n"
+    assert run("-m", "mod", "1", cwd=tmp_path).stdout == "__main__ ['1'] torch\n"
     assert (
         run("-c", "import sys, torch; print(sys.argv, repr(sys.path[0]), torch.float64)", "z").stdout
         == "['-c', 'z'] '' torch.float64\n"

@@ -126,6 +126,10 @@ def test_nothing_is_changed_before_the_error():
 ABSTRACT = "for subclasses to define"
 CALLED = "what a call of something that is not there to be called gets"
 
+UNKNOWN_OF_A_DISTRIBUTION = (
+    "arg_constraints support mean mode variance expand rsample log_prob cdf icdf enumerate_support entropy".split()
+)
+
 # Functions that can only fail, and why they are there. A name that would stand for something that is not there yet is
 # left out of the package instead.
 ONLY_RAISE = {
@@ -153,6 +157,18 @@ ONLY_RAISE = {
     "tessera.autograd.function._SingleLevelFunction.setup_context": ABSTRACT,
     "tessera.cuda._CudaDeviceProperties.__setattr__": "properties are constant",
     "tessera.cuda._no_device": "the error of its neighbours",
+    **{
+        "tessera.distributions." + name: ABSTRACT
+        for name in (
+            *(f"distribution.Distribution.{what}" for what in UNKNOWN_OF_A_DISTRIBUTION),
+            *(f"exp_family.ExponentialFamily.{what}" for what in ("_natural_params", "_log_normalizer")),
+            "exp_family.ExponentialFamily._mean_carrier_measure",
+            "transformed_distribution.Mapped._map",
+            *(f"transforms.Transform.{what}" for what in ("sign", "_call", "_inverse", "log_abs_det_jacobian")),
+            "constraints.Constraint.check",
+        )
+    },
+    "tessera.distributions.constraints._Dependent.check": "documented: needs what the constraint depends on",
     "tessera.library.fallthrough_kernel": CALLED,
     "tessera.nn.attention._block_mask._of_slice": "the place of a slice is the caller's to know, as documented",
     "tessera.nn.modules.container.ParameterDict.__call__": CALLED,

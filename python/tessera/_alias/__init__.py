@@ -114,7 +114,7 @@ def _become_torch(package):
     from tessera import version
     from tessera.torch_version import TorchVersion
 
-    package._display_name = _OUTSIDE
+    package._display_name = package.__name__ = _OUTSIDE
     set_name = getattr(package._C, "_set_module_name", None)
     if set_name is not None:
         set_name(_OUTSIDE)
