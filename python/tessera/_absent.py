@@ -85,7 +85,7 @@ def make_class(module, device, head, doc, methods="", base=object):
     name, signature = _signature(head)
     members = {"__module__": module, "__doc__": f"{doc} There are no {device} devices: making one raises RuntimeError."}
 
-    def __init__(self, *args, **kwargs):
+    def __init__(_self, *args, **kwargs):
         signature.bind(*args, **kwargs)
         raise missing(device)
 

@@ -1,9 +1,9 @@
 """Direction numbers of Sobol sequences, for up to 21,201 dimensions: the table of S. Joe and F. Y. Kuo (see LICENSE).
 
 joe_kuo.bin: 21,200 bytes with half the step from one primitive polynomial (its coefficients as bits) to the next,
-beginning at 1; then a record for each dimension but the first. A polynomial of degree m comes with m odd numbers, the i-th of
-them (from 0) below 2^(i+1): their bits above the lowest one, i of them, stand one after the other in the record, the
-lowest first, filled up to whole bytes.
+beginning at 1; then a record for each dimension but the first. A polynomial of degree m comes with m odd numbers, the
+i-th of them (from 0) below 2^(i+1): their bits above the lowest one, i of them, stand one after the other in the
+record, the lowest first, filled up to whole bytes.
 """
 
 import os

@@ -17,8 +17,9 @@ def is_built():
 
 
 class cuBLASModule:
-    """Settings of matrix products: `matmul` is the one object. Raises: AttributeError for another name, RuntimeError for a value that is no
-    bool.
+    """Settings of matrix products: `matmul` is the one object.
+
+    Raises: AttributeError for another name, RuntimeError for a value that is no bool.
     """
 
     __slots__ = ("_values",)
@@ -66,7 +67,7 @@ class cuFFTPlanCacheAttrContextProp:
         self.getter, self.setter = getter, setter
         self.__doc__ = getter.__doc__
 
-    def __get__(self, instance, owner=None):
+    def __get__(self, instance, _owner=None):
         return self if instance is None else self.getter(instance)
 
     def __set__(self, instance, value):

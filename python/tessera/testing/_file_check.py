@@ -159,9 +159,11 @@ class FileCheck:
 def _failure(text, position, check, wanted, found=False):
     """The error of a check that finds what it should not, or does not find what it should."""
     line = text.count("\n", 0, position) + 1
-    excerpt = "\n".join(f"    {row}" for row in text[position:].split("\n")[:12])
-    expected = f'Expected to not find "{wanted}" but found it' if found else (
-        f'Expected to find "{wanted}" but did not find it'
+    excerpt = "\n".join(f"    {row}" for row in text[text.rfind("\n", 0, position) + 1 :].split("\n")[:12])
+    expected = (
+        f'Expected to not find "{wanted}" but found it'
+        if found
+        else (f'Expected to find "{wanted}" but did not find it')
     )
     return RuntimeError(f"{expected}, from line {line} on:\n{excerpt}\nFrom {check}: {wanted}")
 

@@ -233,8 +233,8 @@ def get_cpu_info(run_lambda):
     if kind == "darwin":
         return run_and_read_all(run_lambda, "sysctl -n machdep.cpu.brand_string")
     if kind == "win32":
-        command = ["powershell", "-NoProfile", "-Command", "Get-CimInstance Win32_Processor | Format-List Name,NumberOfCores"]
-        return run_and_read_all(run_lambda, command)
+        query = "Get-CimInstance Win32_Processor | Format-List Name,NumberOfCores"
+        return run_and_read_all(run_lambda, ["powershell", "-NoProfile", "-Command", query])
     return None
 
 

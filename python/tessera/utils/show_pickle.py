@@ -60,7 +60,6 @@ class FakeClass:
 
     def __init__(self, module, name):
         self.module, self.name = module, name
-        self.__new__ = self.fake_new
 
     def __repr__(self):
         return f"{self.module}.{self.name}"
@@ -125,7 +124,7 @@ class DumpUnpickler(pickle._Unpickler):  # type: ignore[name-defined]  # the one
     def _new(self):
         args = self.stack.pop()
         cls = self.stack.pop()
-        self.append(cls(*args))
+        self.append(cls.fake_new(cls, *args))
 
     dispatch[pickle.NEWOBJ[0]] = _new
 

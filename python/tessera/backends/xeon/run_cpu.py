@@ -3,7 +3,7 @@
     python -m tessera.backends.xeon.run_cpu [options] program.py [its arguments]
 
 Each instance gets the cores that it may run on (by `numactl` with the memory of their node, by `taskset`, or without
-both by the scheduler's own call), their number as OMP_NUM_THREADS, and a faster allocator if one is asked for and found.
+both by the scheduler's own call), their number as OMP_NUM_THREADS, and a faster allocator if one is asked for.
 """
 
 import argparse

@@ -15,6 +15,7 @@ import runpy
 import sys
 
 import tessera
+from tessera._lazy import require
 from tessera.utils import collect_env
 
 _LINE = "-" * 80
@@ -70,8 +71,8 @@ def python_report(program, top):
 def operator_report(program, top):
     """The operators that took most time, forward and backward, as text."""
     try:
-        from tessera.autograd.profiler import profile
-    except ImportError:
+        profile = require("autograd.profiler", "utils.bottleneck").profile
+    except NotImplementedError:
         return f"{_LINE}\n  operators: this version has no profiler of operators\n{_LINE}"
     with profile() as seen:
         program.run()

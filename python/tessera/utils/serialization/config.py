@@ -46,6 +46,4 @@ load = _Config(
         "endianness": (serialization.get_default_load_endianness, serialization.set_default_load_endianness),
     },
 )
-save = _Config(
-    "config.save", {"compute_crc32": (serialization.get_crc32_options, serialization.set_crc32_options)}
-)
+save = _Config("config.save", {"compute_crc32": (serialization.get_crc32_options, serialization.set_crc32_options)})
