@@ -72,8 +72,8 @@ class FakeClass:
         return FakeObject(self.module, self.name, args[1:])
 
 
-class DumpUnpickler(pickle._Unpickler):  # type: ignore[name-defined]  # the one in Python, whose opcodes can be replaced
-    """Reads a pickle into stand-ins.
+class DumpUnpickler(pickle._Unpickler):  # type: ignore[name-defined]
+    """Reads a pickle into stand-ins, by the unpickler in Python, whose opcodes can be replaced.
 
     Args:
         file: an open file.
