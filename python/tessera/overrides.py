@@ -90,9 +90,9 @@ def _wrapped(dispatcher, func):
     return public
 
 
-def is_tensor_like(obj):
+def is_tensor_like(inp):
     """True for tensors and for objects whose type has `__torch_function__`."""
-    return type(obj) is tessera.Tensor or hasattr(type(obj), "__torch_function__")
+    return type(inp) is tessera.Tensor or hasattr(type(inp), "__torch_function__")
 
 
 class TorchFunctionMode:

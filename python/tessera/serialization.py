@@ -69,6 +69,7 @@ class _Options:
     crc32 = True
     endianness = None
     mmap = MAP_PRIVATE
+    maps = False
     skip_data = False
 
 
@@ -686,6 +687,8 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
     if weights_only and pickle_module is not None:
         raise RuntimeError("Can not safely load weights when explicit pickle_module is specified")
     is_path = isinstance(f, (str, os.PathLike))
+    if mmap is None:
+        mmap = _Options.maps
     if mmap and not is_path:
         raise ValueError("f must be a file path in order to use the mmap argument")
     if not is_path and not hasattr(f, "read"):

@@ -84,7 +84,7 @@ CHILDREN = """
 
     def child(queue, mine):
         import torch.utils.data
-        queue.put((str(torch.float32), torch.utils.data.__name__, type(mine).__name__))
+        queue.put((torch.utils.data.__name__, torch.utils.data.__spec__.name, type(mine).__name__))
 
     if __name__ == "__main__":
         for method in ("fork", "spawn", "forkserver"):
@@ -99,7 +99,7 @@ CHILDREN = """
 
 def test_multiprocessing_children_inherit_the_alias(tmp_path):
     result = run(script(tmp_path, CHILDREN))
-    want = [f"{method} torch.float32 tessera.utils.data Mine" for method in ("fork", "spawn", "forkserver")]
+    want = [f"{method} torch.utils.data tessera.utils.data Mine" for method in ("fork", "spawn", "forkserver")]
     assert result.stdout.splitlines() == want, result.stderr
 
 

@@ -123,6 +123,7 @@ def test_nothing_is_changed_before_the_error():
     assert vars(m) == before and type(m) is tessera.nn.Linear
 
 
+NO_DEVICE = "there are no such devices, which is what it says"
 ABSTRACT = "for subclasses to define"
 CALLED = "what a call of something that is not there to be called gets"
 
@@ -137,7 +138,7 @@ ONLY_RAISE = {
     "tessera._library.registration.FakeImplCtx.new_dynamic_size": "sizes that depend on data: meta tensors, for which "
     "fake implementations run, have numbers as sizes",
     "tessera._library.schema.infer_schema.fail": "the error of its neighbours",
-    "tessera._serialization_tools.validate_hpu_device": "there are no such devices, which is what it says",
+    "tessera._serialization_tools.validate_hpu_device": NO_DEVICE,
     "tessera._tensor.reinforce": "documented as removed",
     "tessera._utils.ExceptionWrapper.reraise": "raises what it holds",
     "tessera.autograd.function.Function.__call__": CALLED,
@@ -155,6 +156,8 @@ ONLY_RAISE = {
     "tessera.autograd.function._SingleLevelFunction.forward": ABSTRACT,
     "tessera.autograd.function._SingleLevelFunction.jvp": ABSTRACT,
     "tessera.autograd.function._SingleLevelFunction.setup_context": ABSTRACT,
+    "tessera.backends.mps.get_core_count": NO_DEVICE,
+    "tessera.backends.mps.get_name": NO_DEVICE,
     "tessera.cuda._CudaDeviceProperties.__setattr__": "properties are constant",
     "tessera.cuda._no_device": "the error of its neighbours",
     **{
@@ -169,6 +172,9 @@ ONLY_RAISE = {
         )
     },
     "tessera.distributions.constraints._Dependent.check": "documented: needs what the constraint depends on",
+    "tessera.cuda.gds.GdsFile.__init__": "documented for systems without GPUDirect Storage, such as this one",
+    "tessera.cuda.gds.GdsFile.deregister_handle": "of files that cannot be opened here",
+    "tessera.cuda.gds.GdsFile.register_handle": "of files that cannot be opened here",
     "tessera.library.fallthrough_kernel": CALLED,
     "tessera.nn.attention._block_mask._of_slice": "the place of a slice is the caller's to know, as documented",
     "tessera.nn.modules.container.ParameterDict.__call__": CALLED,

@@ -36,6 +36,7 @@ class _AliasLoader:
 
     def exec_module(self, module):
         module.__spec__ = self.real_spec  # the import system has just replaced it; the module is already initialised
+        module.__name__ = _OUTSIDE + self.real_name[len(_INSIDE) :]  # what it was imported as
         if not hasattr(module, "__path__"):
             # Modules inside an extension module have no finder: who imports the outer one (pickle, for a function of
             # theirs) gets them, too.

@@ -3,14 +3,23 @@ answered, what needs one raises RuntimeError.
 """
 
 import tessera
+from tessera._lazy import attach as _attach
 
-__all__ = [
+_memory = (
+    "empty_cache get_memory_info max_memory_allocated max_memory_reserved memory_allocated memory_reserved "
+    "memory_stats reset_accumulated_memory_stats reset_peak_memory_stats"
+).split()
+__getattr__, __dir__ = _attach(__name__, {name: "memory" for name in _memory})
+
+__all__ = [  # noqa: PLE0604
+    *_memory,
     "current_accelerator",
     "current_device_idx",
     "current_device_index",
     "current_stream",
     "device_count",
     "device_index",
+    "get_device_capability",
     "is_available",
     "set_device_idx",
     "set_device_index",
@@ -18,6 +27,7 @@ __all__ = [
     "synchronize",
 ]
 
+_DTYPES = ("bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 float64 complex32 complex64 complex128").split()
 _MISSING = "Cannot access accelerator device when none is available."
 
 
@@ -73,6 +83,15 @@ def set_device_index(device, /):
     module = _cuda()
     if index is not None:
         module.set_device(index)
+
+
+def get_device_capability(device=None, /):
+    """What a device can do: {"supported_dtypes": set of dtypes}. Raises: RuntimeError without one."""
+    index = _index(device)
+    module = _cuda()
+    major, _ = module.get_device_capability(index)
+    dtypes = {getattr(tessera, name) for name in _DTYPES}
+    return {"supported_dtypes": dtypes if major >= 8 else dtypes - {tessera.bfloat16}}
 
 
 def current_stream(device=None, /):

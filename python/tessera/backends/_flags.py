@@ -74,3 +74,22 @@ def changed(module, **flags):
     finally:
         for name, value in saved.items():
             setattr(module, name, value)
+
+
+class Verbose:
+    """Context manager of a library that can report its calls, and is not part of this build: there are none to
+    report. `levels` are those that it knows.
+    """
+
+    levels: tuple = ()
+
+    def __init__(self, level):
+        if level not in self.levels:
+            raise ValueError(f"expected a level out of {self.levels}, but got {level!r}")
+        self.level = level
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, exc_type, exc_value, traceback):
+        return False

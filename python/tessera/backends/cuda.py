@@ -17,9 +17,10 @@ def is_built():
     return _library.path() is not None
 
 
-class _MatmulFlags:
-    """Settings of matrix products. Raises: AttributeError for another name, RuntimeError for a value that is no
-    bool.
+class cuBLASModule:
+    """Settings of matrix products: `matmul` is the one object.
+
+    Raises: AttributeError for another name, RuntimeError for a value that is no bool.
     """
 
     __slots__ = ("_values",)
@@ -54,50 +55,67 @@ class _MatmulFlags:
             _flags.tell_cuda()
 
 
-matmul = _MatmulFlags()
+matmul = cuBLASModule()
 
 
-class _PlanCache:
+class cuFFTPlanCacheAttrContextProp:
+    """An attribute that is read by getter(object) and written by setter(object, value).
+
+    Raises: RuntimeError on writing one without a setter (None).
+    """
+
+    def __init__(self, getter, setter):
+        self.getter, self.setter = getter, setter
+        self.__doc__ = getter.__doc__
+
+    def __get__(self, instance, _owner=None):
+        return self if instance is None else self.getter(instance)
+
+    def __set__(self, instance, value):
+        if self.setter is None:
+            raise RuntimeError("cufft_plan_cache.size cannot be set; max_size limits it, clear() makes it 0")
+        self.setter(instance, value)
+
+
+class cuFFTPlanCache:
     """The plans of cuFFT that are kept for one device: size, max_size and clear()."""
 
-    __slots__ = ("_index",)
+    __slots__ = ("device_index",)
 
-    def __init__(self, index):
-        object.__setattr__(self, "_index", index)
+    def __init__(self, device_index):
+        self.device_index = device_index
 
     def _ask(self, name, *args):
         from tessera.cuda import _library
 
-        index = tessera.cuda.current_device() if self._index is None else self._index
-        return getattr(_library.load(), name)(index, *args)
+        index = tessera.cuda.current_device() if self.device_index is None else self.device_index
+        library = _library.load()
+        if library is None:
+            tessera.cuda._no_device()
+        return getattr(library, name)(index, *args)
 
-    @property
-    def size(self):
+    def _size(self):
         """How many plans are kept now. It cannot be set."""
         return self._ask("fft_plan_count")
 
-    @property
-    def max_size(self):
+    def _max_size(self):
         """How many plans are kept at most, those used last; 4096 at first. Raises: RuntimeError for a negative number,
         TypeError for what is no integer.
         """
         return self._ask("fft_plan_limit")
 
-    @max_size.setter
-    def max_size(self, value):
+    def _set_max_size(self, value):
         self._ask("set_fft_plan_limit", operator.index(value))
+
+    size = cuFFTPlanCacheAttrContextProp(_size, None)
+    max_size = cuFFTPlanCacheAttrContextProp(_max_size, _set_max_size)
 
     def clear(self):
         """Gives up all plans; they are made again when they are needed."""
         self._ask("clear_fft_plans")
 
-    def __setattr__(self, name, value):
-        if name == "size":
-            raise RuntimeError("cufft_plan_cache.size cannot be set; max_size limits it, clear() makes it 0")
-        object.__setattr__(self, name, value)
 
-
-class _PlanCaches(_PlanCache):
+class cuFFTPlanCacheManager(cuFFTPlanCache):
     """cufft_plan_cache: the cache of the current device; that of another one by its index (or a device)."""
 
     __slots__ = ()
@@ -110,10 +128,10 @@ class _PlanCaches(_PlanCache):
         count = tessera.cuda.device_count()
         if not 0 <= index < count:
             raise RuntimeError(f"cufft_plan_cache: expected 0 <= device index < {count}, but got {index}")
-        return _PlanCache(index)
+        return cuFFTPlanCache(index)
 
 
-cufft_plan_cache = _PlanCaches()
+cufft_plan_cache = cuFFTPlanCacheManager()
 
 
 class _Choice(enum.IntEnum):
@@ -137,6 +155,23 @@ class SDPBackend(_Choice):
     OVERRIDEABLE = 4
 
 
+class _BlasBackend(_Choice):
+    """Libraries for matrix products."""
+
+    Default = 0
+    Cublas = 1
+    Cublaslt = 2
+    Ck = 3
+
+
+class _LinalgBackend(_Choice):
+    """Libraries for linear algebra."""
+
+    Default = 0
+    Cusolver = 1
+    Magma = 2
+
+
 class _ROCmFABackend(_Choice):
     """Libraries for attention on AMD devices."""
 
@@ -145,40 +180,62 @@ class _ROCmFABackend(_Choice):
     Ck = 2
 
 
-class _LinalgBackend(_Choice):
-    """Libraries for linear algebra on CUDA devices."""
-
-    Default = 0
-    Cusolver = 1
-    Magma = 2
-
-
-class _Preferred:
-    """The library that somebody prefers: one of a _Choice, by its names in small letters."""
-
-    def __init__(self, choices, value):
-        self.choices = choices
-        self.value = value
-
-    def named(self, backend):
-        """The choice of that name, or the choice itself.
-
-        Raises: RuntimeError for another name, ValueError for what is no name.
-        """
-        if isinstance(backend, self.choices):
-            return backend
-        names = {choice.name.lower(): choice for choice in self.choices}
-        error = RuntimeError if isinstance(backend, str) else ValueError
-        if not isinstance(backend, str) or backend not in names:
-            raise error("Unknown input value. Choose from: " + ", ".join(names) + ".")
-        return names[backend]
+_blas_names = {
+    "default": _BlasBackend.Default,
+    "cublas": _BlasBackend.Cublas,
+    "hipblas": _BlasBackend.Cublas,
+    "cublaslt": _BlasBackend.Cublaslt,
+    "hipblaslt": _BlasBackend.Cublaslt,
+    "ck": _BlasBackend.Ck,
+}
+_linalg_names = {
+    "default": _LinalgBackend.Default,
+    "cusolver": _LinalgBackend.Cusolver,
+    "magma": _LinalgBackend.Magma,
+}
+_rocm_names = {"default": _ROCmFABackend.Default, "aotriton": _ROCmFABackend.AOTriton, "ck": _ROCmFABackend.Ck}
+_preferred = {
+    _BlasBackend: _BlasBackend.Default,
+    _LinalgBackend: _linalg_names["cusolver" if os.environ.get("TORCH_LINALG_PREFER_CUSOLVER") == "1" else "default"],
+}
+_preferred[_ROCmFABackend] = _ROCmFABackend.Default
 
 
-_rocm_library = _Preferred(_ROCmFABackend, _ROCmFABackend.Default)
-_linalg_library = _Preferred(
-    _LinalgBackend,
-    _LinalgBackend.Cusolver if os.environ.get("TORCH_LINALG_PREFER_CUSOLVER") == "1" else _LinalgBackend.Default,
-)
+def _prefer(kind, names, backend, wrong_type=RuntimeError):
+    """The preferred library of a kind, after setting it if one is given by name or as a member of the kind."""
+    if backend is not None:
+        if isinstance(backend, str) and backend not in names:
+            raise RuntimeError(f"Unknown input value {backend!r}. Choose from: {', '.join(names)}.")
+        if not isinstance(backend, (str, kind)):
+            raise wrong_type(f"Unknown input value {backend!r}. Choose from: {', '.join(names)}.")
+        _preferred[kind] = names[backend] if isinstance(backend, str) else backend
+    return _preferred[kind]
+
+
+def preferred_blas_library(backend=None):
+    """The library that matrix products on devices should use, after setting it if one is given ("default", "cublas",
+    "cublaslt", "ck", "hipblas", "hipblaslt"). It is kept and given back; cuBLAS, which "default" stands for, computes
+    whatever is preferred.
+
+    Raises: RuntimeError for another name or type.
+    """
+    found = _prefer(_BlasBackend, _blas_names, backend)
+    return _BlasBackend.Cublas if found is _BlasBackend.Default else found
+
+
+def preferred_linalg_library(backend=None):
+    """The library that linear algebra on CUDA devices uses where it can, after setting it if one is given: "cusolver",
+    or "default", with which cuBLAS works on batches of small matrices (LU, inverses, Q R) at once. At first "cusolver"
+    if the environment has TORCH_LINALG_PREFER_CUSOLVER=1.
+
+    Raises: RuntimeError for another name or type, and for "magma", which this build has not.
+    """
+    if backend in ("magma", _LinalgBackend.Magma):
+        raise RuntimeError("MAGMA cannot be preferred: this build has no MAGMA. Choose 'default' or 'cusolver'.")
+    found = _prefer(_LinalgBackend, _linalg_names, backend)
+    if backend is not None:
+        _flags.tell_cuda()
+    return found
 
 
 def preferred_rocm_fa_library(backend=None):
@@ -187,25 +244,7 @@ def preferred_rocm_fa_library(backend=None):
 
     Raises: RuntimeError for another name, ValueError for what is no name.
     """
-    if backend is not None:
-        _rocm_library.value = _rocm_library.named(backend)
-    return _rocm_library.value
-
-
-def preferred_linalg_library(backend=None):
-    """The library that linear algebra on CUDA devices uses where it can, after setting it if one is given: "cusolver",
-    or "default", with which cuBLAS works on batches of small matrices (LU, inverses, Q R) at once. At first "cusolver"
-    if the environment has TORCH_LINALG_PREFER_CUSOLVER=1.
-
-    Raises: RuntimeError for another name, and for "magma", which this build has not; ValueError for what is no name.
-    """
-    if backend is not None:
-        chosen = _linalg_library.named(backend)
-        if chosen is _LinalgBackend.Magma:
-            raise RuntimeError("MAGMA cannot be preferred: this build has no MAGMA. Choose 'default' or 'cusolver'.")
-        _linalg_library.value = chosen
-        _flags.tell_cuda()
-    return _linalg_library.value
+    return _prefer(_ROCmFABackend, _rocm_names, backend, ValueError)
 
 
 def is_ck_sdpa_available():

@@ -4,6 +4,10 @@ import sys
 
 from tessera.backends import _flags
 
+VERBOSE_OFF = 0
+VERBOSE_ON = 1
+VERBOSE_ON_CREATION = 2
+
 
 def is_available():
     """True if the library is part of this build."""
@@ -26,6 +30,21 @@ def flags(enabled=None, deterministic=None, allow_tf32=None, fp32_precision="non
         allow_tf32=allow_tf32,
         fp32_precision=fp32_precision,
     )
+
+
+class verbose(_flags.Verbose):
+    """Context manager in which the library would report its calls; it makes none in this build, so nothing is printed.
+
+    Args:
+        level: VERBOSE_OFF, VERBOSE_ON, or VERBOSE_ON_CREATION for the making of kernels as well.
+
+    Raises: ValueError for another level.
+    """
+
+    levels = (VERBOSE_OFF, VERBOSE_ON, VERBOSE_ON_CREATION)
+
+    def __init__(self, level):
+        super().__init__(level)
 
 
 _flags.install(

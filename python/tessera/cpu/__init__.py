@@ -9,6 +9,7 @@ __all__ = [
     "current_device",
     "current_stream",
     "device_count",
+    "get_capabilities",
     "is_available",
     "is_initialized",
     "set_device",
@@ -121,6 +122,15 @@ def is_available():
 def is_initialized():
     """True."""
     return True
+
+
+def get_capabilities():
+    """What the processor offers: a dict with its `architecture`, `cpu_name`, counts of sockets, cores and logical
+    processors, sizes of caches in bytes, and whether it has each of the known sets of instructions (`avx2` ...).
+    """
+    from tessera.cpu import _capabilities
+
+    return _capabilities.read()
 
 
 __getattr__, __dir__ = _attach(__name__)

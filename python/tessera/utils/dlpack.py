@@ -23,6 +23,9 @@ class DLDeviceType(enum.IntEnum):
     kDLExtDev = 12
     kDLCUDAManaged = 13
     kDLOneAPI = 14
+    kDLWebGPU = 15
+    kDLHexagon = 16
+    kDLMAIA = 17
 
 
 def to_dlpack(tensor):

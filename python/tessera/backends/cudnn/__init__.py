@@ -3,7 +3,10 @@
 import sys
 
 import tessera
+from tessera._lazy import attach as _attach
 from tessera.backends import _flags
+
+__getattr__, __dir__ = _attach(__name__)
 
 
 def version():

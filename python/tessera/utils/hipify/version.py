@@ -1,0 +1,3 @@
+"""The version of the interface of `hipify`."""
+
+__version__ = "2.0.0"

@@ -1,0 +1,5 @@
+"""Settings of `save` and `load`: `config`."""
+
+from tessera._lazy import attach as _attach
+
+__getattr__, __dir__ = _attach(__name__)
