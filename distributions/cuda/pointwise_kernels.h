@@ -17,9 +17,8 @@ namespace tessera::cuda {
 namespace formulas = cpu::HWY_NAMESPACE::distributions;
 
 template <class T>
-using FormulaTag =
-    std::conditional_t<std::is_same_v<T, float>, formulas::ForFloat<hwy::HWY_NAMESPACE::OneLane<double>>,
-                       hwy::HWY_NAMESPACE::OneLane<double>>;
+using FormulaTag = std::conditional_t<std::is_same_v<T, float>, formulas::ForFloat<hwy::HWY_NAMESPACE::OneLane<double>>,
+                                      hwy::HWY_NAMESPACE::OneLane<double>>;
 
 // A formula of a value, or of parameters alone.
 template <template <class> class Formula, int kValues>
@@ -57,18 +56,18 @@ PointwiseTable measure_kernels();
 
 }  // namespace tessera::cuda
 
-#define TESSERA_DISTRIBUTION_FUNCTOR(name, Name, kValues, kParams, kHow)   \
-  struct Name : Apart<Fixed<kValues + kParams>> {                        \
-    template <class T, class... Rest>                                      \
-    static __device__ T call(const KernelParam*, T x, Rest... rest) {      \
+#define TESSERA_DISTRIBUTION_FUNCTOR(name, Name, kValues, kParams, kHow)     \
+  struct Name : Apart<Fixed<kValues + kParams>> {                            \
+    template <class T, class... Rest>                                        \
+    static __device__ T call(const KernelParam*, T x, Rest... rest) {        \
       return Evaluated<formulas::Name, kValues>::template of<T>(x, rest...); \
-    }                                                                      \
+    }                                                                        \
   };
 #define TESSERA_DISTRIBUTION_ENTRY(name, Name, kValues, kParams, kHow) PointwiseEntry{&pw::dist_##name}.floats<Name>(),
-#define TESSERA_DISTRIBUTION_TABLE(table, kOps)                                                                        \
-  namespace tessera::cuda {                                                                                            \
-  namespace {                                                                                                          \
-  kOps(TESSERA_DISTRIBUTION_FUNCTOR) constexpr PointwiseEntry kEntries[] = {kOps(TESSERA_DISTRIBUTION_ENTRY)};         \
-  }                                                                                                                    \
-  PointwiseTable table() { return kEntries; }                                                                          \
+#define TESSERA_DISTRIBUTION_TABLE(table, kOps)                                                                \
+  namespace tessera::cuda {                                                                                    \
+  namespace {                                                                                                  \
+  kOps(TESSERA_DISTRIBUTION_FUNCTOR) constexpr PointwiseEntry kEntries[] = {kOps(TESSERA_DISTRIBUTION_ENTRY)}; \
+  }                                                                                                            \
+  PointwiseTable table() { return kEntries; }                                                                  \
   }

@@ -1,5 +1,5 @@
-// Small matrices by the group: a matrix in each lane of vectors, so that what one does all do at once. Included once per
-// SIMD target.
+// Small matrices by the group: a matrix in each lane of vectors, so that what one does all do at once. Included once
+// per SIMD target.
 #if defined(TESSERA_LINALG_LANE_MATRIX_INL) == defined(HWY_TARGET_TOGGLE)
 #ifdef TESSERA_LINALG_LANE_MATRIX_INL
 #undef TESSERA_LINALG_LANE_MATRIX_INL

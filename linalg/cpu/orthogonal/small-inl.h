@@ -20,8 +20,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using namespace numbers;
 using namespace numbers::HWY_NAMESPACE;
 
-// Matrices in lanes whose columns are worked on: those that are wide enough to be transposed by tiles lie in columns, so
-// that a column's numbers follow each other.
+// Matrices in lanes whose columns are worked on: those that are wide enough to be transposed by tiles lie in columns,
+// so that a column's numbers follow each other.
 template <class T>
 class Columns {
  public:
@@ -66,7 +66,8 @@ class Columns {
 template <class T>
 HWY_INLINE Lanes<T> plus_inner(Lanes<T> s, Lanes<T> a, Lanes<T> b) {
   if constexpr (kIsComplex<T>)
-    return {hn::MulAdd(a.im, b.im, hn::MulAdd(a.re, b.re, s.re)), hn::NegMulAdd(a.im, b.re, hn::MulAdd(a.re, b.im, s.im))};
+    return {hn::MulAdd(a.im, b.im, hn::MulAdd(a.re, b.re, s.re)),
+            hn::NegMulAdd(a.im, b.re, hn::MulAdd(a.re, b.im, s.im))};
   else
     return {hn::MulAdd(a.v, b.v, s.v)};
 }
@@ -101,15 +102,13 @@ HWY_INLINE void reflect_columns(const Columns<T>& a, int64_t rows, int64_t j, La
   }
   for (int64_t i = j + 1; i < rows; ++i) {
     const Lanes<T> v = a.get(i, j);
-    TESSERA_UNROLL for (int q = 0; q < kCount; ++q)
-        a.put(i, c + q, a.get(i, c + q).minus_product(v, sums[q]));
+    TESSERA_UNROLL for (int q = 0; q < kCount; ++q) a.put(i, c + q, a.get(i, c + q).minus_product(v, sums[q]));
   }
 }
 template <class T>
 void reflect(const Columns<T>& a, int64_t rows, int64_t cols, int64_t j, Lanes<T> factor) {
-  for_tiles<kIsComplex<T> ? 2 : 4>(j + 1, cols, [&](int64_t c, auto count) HWY_ATTR {
-    reflect_columns<T, count()>(a, rows, j, factor, c);
-  });
+  for_tiles<kIsComplex<T> ? 2 : 4>(
+      j + 1, cols, [&](int64_t c, auto count) HWY_ATTR { reflect_columns<T, count()>(a, rows, j, factor, c); });
 }
 
 // Column j becomes (R's diagonal, v), as make_reflection's; the result is tau. Squares are those of numbers near 1.

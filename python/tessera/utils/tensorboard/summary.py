@@ -387,7 +387,9 @@ def _hparam_value(name, value):
     if not isinstance(value, (bool, int, float, str)) and value is not None:
         found = array(value)
         if found.size != 1:
-            raise ValueError(f"value of hparam {name!r} should be one of int, float, str, bool, or tensor of one element")
+            raise ValueError(
+                f"value of hparam {name!r} should be one of int, float, str, bool, or tensor of one element"
+            )
         value = found.reshape(()).item()
     if value is None or isinstance(value, str):
         return Value(string_value=str(value)), api_pb2.DATA_TYPE_STRING

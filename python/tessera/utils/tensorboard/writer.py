@@ -92,9 +92,7 @@ class SummaryWriter:
         filename_suffix: the end of the files' names.
     """
 
-    def __init__(
-        self, log_dir=None, comment="", purge_step=None, max_queue=10, flush_secs=120, filename_suffix=""
-    ):
+    def __init__(self, log_dir=None, comment="", purge_step=None, max_queue=10, flush_secs=120, filename_suffix=""):
         self.log_dir = os.fspath(log_dir) if log_dir else _default_folder(comment)
         self.purge_step = purge_step
         self.max_queue = max_queue
@@ -146,9 +144,7 @@ class SummaryWriter:
             for tag, value in metric_dict.items():
                 run.add_scalar(tag, value, global_step)
 
-    def add_scalar(
-        self, tag, scalar_value, global_step=None, walltime=None, new_style=False, double_precision=False
-    ):
+    def add_scalar(self, tag, scalar_value, global_step=None, walltime=None, new_style=False, double_precision=False):
         """Logs one number.
 
         Args:
@@ -305,9 +301,7 @@ class SummaryWriter:
             print(_graph.as_text(graph))
         self._get_file_writer().add_graph((graph, _graph.run_metadata(graph)))
 
-    def add_embedding(
-        self, mat, metadata=None, label_img=None, global_step=None, tag="default", metadata_header=None
-    ):
+    def add_embedding(self, mat, metadata=None, label_img=None, global_step=None, tag="default", metadata_header=None):
         """Logs points for the projector.
 
         Args:
@@ -322,9 +316,7 @@ class SummaryWriter:
         self._get_file_writer()
         _embedding.write(self.log_dir, folder, array(mat), metadata, label_img, metadata_header)
 
-    def add_pr_curve(
-        self, tag, labels, predictions, global_step=None, num_thresholds=127, weights=None, walltime=None
-    ):
+    def add_pr_curve(self, tag, labels, predictions, global_step=None, num_thresholds=127, weights=None, walltime=None):
         """Logs precision against recall.
 
         Args:
@@ -370,9 +362,7 @@ class SummaryWriter:
         """
         self._add(summary.custom_scalars(layout), None, None)
 
-    def add_mesh(
-        self, tag, vertices, colors=None, faces=None, config_dict=None, global_step=None, walltime=None
-    ):
+    def add_mesh(self, tag, vertices, colors=None, faces=None, config_dict=None, global_step=None, walltime=None):
         """Logs points or triangles in space.
 
         Args:
