@@ -1,8 +1,8 @@
 """Logs that TensorBoard shows: `SummaryWriter`. The package `tensorboard` writes them, so it has to be installed.
 
-    from tessera.utils.tensorboard import SummaryWriter
-    with SummaryWriter("runs/first") as writer:
-        writer.add_scalar("loss", 0.5, global_step=1)
+from tessera.utils.tensorboard import SummaryWriter
+with SummaryWriter("runs/first") as writer:
+    writer.add_scalar("loss", 0.5, global_step=1)
 """
 
 import tensorboard

@@ -7,7 +7,7 @@ from tensorboard.compat.proto import event_pb2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from tessera.utils.tensorboard import _embedding, _graph, _images, summary
-from tessera.utils.tensorboard._values import array, clean_tag
+from tessera.utils.tensorboard._values import array, file_name
 
 __all__ = ["FileWriter", "SummaryWriter"]
 
@@ -92,9 +92,7 @@ class SummaryWriter:
         filename_suffix: the end of the files' names.
     """
 
-    def __init__(
-        self, log_dir=None, comment="", purge_step=None, max_queue=10, flush_secs=120, filename_suffix=""
-    ):
+    def __init__(self, log_dir=None, comment="", purge_step=None, max_queue=10, flush_secs=120, filename_suffix=""):
         self.log_dir = os.fspath(log_dir) if log_dir else _default_folder(comment)
         self.purge_step = purge_step
         self.max_queue = max_queue
@@ -146,9 +144,7 @@ class SummaryWriter:
             for tag, value in metric_dict.items():
                 run.add_scalar(tag, value, global_step)
 
-    def add_scalar(
-        self, tag, scalar_value, global_step=None, walltime=None, new_style=False, double_precision=False
-    ):
+    def add_scalar(self, tag, scalar_value, global_step=None, walltime=None, new_style=False, double_precision=False):
         """Logs one number.
 
         Args:
@@ -305,9 +301,7 @@ class SummaryWriter:
             print(_graph.as_text(graph))
         self._get_file_writer().add_graph((graph, _graph.run_metadata(graph)))
 
-    def add_embedding(
-        self, mat, metadata=None, label_img=None, global_step=None, tag="default", metadata_header=None
-    ):
+    def add_embedding(self, mat, metadata=None, label_img=None, global_step=None, tag="default", metadata_header=None):
         """Logs points for the projector.
 
         Args:
@@ -318,13 +312,11 @@ class SummaryWriter:
 
         Raises: ValueError for other numbers of points, labels or pictures, and for points without dimensions.
         """
-        folder = os.path.join(f"{0 if global_step is None else int(global_step):05}", clean_tag(tag))
+        folder = os.path.join(f"{0 if global_step is None else int(global_step):05}", file_name(tag))
         self._get_file_writer()
         _embedding.write(self.log_dir, folder, array(mat), metadata, label_img, metadata_header)
 
-    def add_pr_curve(
-        self, tag, labels, predictions, global_step=None, num_thresholds=127, weights=None, walltime=None
-    ):
+    def add_pr_curve(self, tag, labels, predictions, global_step=None, num_thresholds=127, weights=None, walltime=None):
         """Logs precision against recall.
 
         Args:
@@ -370,9 +362,7 @@ class SummaryWriter:
         """
         self._add(summary.custom_scalars(layout), None, None)
 
-    def add_mesh(
-        self, tag, vertices, colors=None, faces=None, config_dict=None, global_step=None, walltime=None
-    ):
+    def add_mesh(self, tag, vertices, colors=None, faces=None, config_dict=None, global_step=None, walltime=None):
         """Logs points or triangles in space.
 
         Args:
