@@ -344,6 +344,16 @@ def test_default_folder(tmp_path, monkeypatch):
     assert (tmp_path / writer.get_logdir()).is_dir()
 
 
+def test_a_program_that_does_not_close(tmp_path):
+    code = (
+        "import sys\nfrom tessera.utils.tensorboard import SummaryWriter\n"
+        "w = SummaryWriter(sys.argv[1])\nw.add_scalar('x', 1, 2)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0 and not result.stderr
+    assert [e.step for e in read(tmp_path).Scalars("x")] == [2]
+
+
 def test_without_the_package():
     code = (
         "import sys; sys.modules['tensorboard'] = None\n"
