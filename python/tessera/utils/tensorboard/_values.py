@@ -31,6 +31,6 @@ def number(value):
     return float(found.reshape(()))
 
 
-def clean_tag(name):
-    """A tag with characters that TensorBoard can show: others become underscores, slashes in front go."""
-    return re.sub(r"[^-/\w.]", "_", name).lstrip("/") if name is not None else None
+def file_name(tag):
+    """A tag as the name of a folder: characters that file systems or TensorBoard cannot have become underscores."""
+    return re.sub(r"[^-/\w.]", "_", tag).lstrip("/")

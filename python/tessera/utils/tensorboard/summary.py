@@ -10,7 +10,7 @@ import numpy
 from tensorboard.compat.proto import summary_pb2, tensor_pb2, tensor_shape_pb2, types_pb2
 
 from tessera.utils.tensorboard import _images
-from tessera.utils.tensorboard._values import array, clean_tag, number
+from tessera.utils.tensorboard._values import array, number
 
 __all__ = [
     "audio",
@@ -86,7 +86,7 @@ def scalar(name, tensor, collections=None, new_style=False, double_precision=Fal
     """
     if collections is not None:
         raise ValueError("summaries have no collections any more")
-    value, tag = number(tensor), clean_tag(name)
+    value, tag = number(tensor), name
     if not (new_style or double_precision):
         return _one(tag=tag, simple_value=value)
     content = _tensor(numpy.asarray(value, "f8" if double_precision else "f4"))
@@ -95,7 +95,7 @@ def scalar(name, tensor, collections=None, new_style=False, double_precision=Fal
 
 def tensor_proto(tag, tensor):
     """A tensor with all of its values."""
-    return _one(tag=clean_tag(tag), tensor=_tensor(array(tensor)), metadata=_metadata("tensor", b""))
+    return _one(tag=tag, tensor=_tensor(array(tensor)), metadata=_metadata("tensor", b""))
 
 
 def exponential_bins():
@@ -157,13 +157,13 @@ def histogram_raw(name, min, max, num, sum, sum_squares, bucket_limits, bucket_c
     message = summary_pb2.HistogramProto(
         min=min, max=max, num=num, sum=sum, sum_squares=sum_squares, bucket_limit=limits, bucket=counts
     )
-    return _one(tag=clean_tag(name), histo=message)
+    return _one(tag=name, histo=message)
 
 
 def _image(name, encoded):
     content, height, width, channels = encoded
     message = Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=content)
-    return _one(tag=clean_tag(name), image=message)
+    return _one(tag=name, image=message)
 
 
 def image(tag, tensor, rescale=1, dataformats="NCHW"):
@@ -244,7 +244,7 @@ def audio(tag, tensor, sample_rate=44100):
         encoded_audio_string=out.getvalue(),
         content_type="audio/wav",
     )
-    return _one(tag=clean_tag(tag), audio=message)
+    return _one(tag=tag, audio=message)
 
 
 def text(tag, text):
@@ -254,7 +254,7 @@ def text(tag, text):
     texts = [text] if isinstance(text, str) else list(text)
     metadata = _metadata("text", TextPluginData(version=0).SerializeToString(), summary_pb2.DATA_CLASS_TENSOR)
     content = _strings([line.encode() for line in texts])
-    return _one(tag=f"{clean_tag(tag)}/text_summary", tensor=content, metadata=metadata)
+    return _one(tag=f"{tag}/text_summary", tensor=content, metadata=metadata)
 
 
 def pr_curve(tag, labels, predictions, num_thresholds=127, weights=None):
@@ -308,7 +308,7 @@ def pr_curve_raw(tag, tp, fp, tn, fn, precision, recall, num_thresholds=127, wei
     content = PrCurvePluginData(version=0, num_thresholds=steps).SerializeToString()
     values = numpy.stack([row[:steps] for row in rows]).astype("f4")
     return _one(
-        tag=clean_tag(tag),
+        tag=tag,
         tensor=_tensor(values),
         metadata=_metadata("pr_curves", content, summary_pb2.DATA_CLASS_TENSOR),
     )

@@ -2,12 +2,13 @@
 
 import os
 import time
+import weakref
 
 from tensorboard.compat.proto import event_pb2
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
 from tessera.utils.tensorboard import _embedding, _graph, _images, summary
-from tessera.utils.tensorboard._values import array, clean_tag
+from tessera.utils.tensorboard._values import array, file_name
 
 __all__ = ["FileWriter", "SummaryWriter"]
 
@@ -24,6 +25,7 @@ class FileWriter:
 
     def __init__(self, log_dir, max_queue=10, flush_secs=120, filename_suffix=""):
         self.event_writer = EventFileWriter(os.fspath(log_dir), max_queue, flush_secs, filename_suffix)
+        weakref.finalize(self, _finish, self.event_writer)  # a program that ends without close() loses nothing
 
     def get_logdir(self):
         """The folder."""
@@ -37,10 +39,7 @@ class FileWriter:
             step: its step, a number or a tensor of one element.
             walltime: its time in seconds since 1970, by default now.
         """
-        event.wall_time = time.time() if walltime is None else walltime
-        if step is not None:
-            event.step = int(step)
-        self.event_writer.add_event(event)
+        self.event_writer.add_event(_stamped(event, step, walltime))
 
     def add_summary(self, summary, global_step=None, walltime=None):
         """Adds a Summary message."""
@@ -68,6 +67,20 @@ class FileWriter:
     def reopen(self):
         """Goes on after `close`, in another file."""
         self.event_writer.reopen()
+
+
+def _finish(event_writer):
+    try:
+        event_writer.close()
+    except OSError:  # the folder may be gone by now
+        pass
+
+
+def _stamped(event, step, walltime):
+    """An event with its time, by default now, and its step if it has one."""
+    stamps = {"wall_time": time.time() if walltime is None else walltime, "step": 0 if step is None else int(step)}
+    event.MergeFrom(event_pb2.Event(**stamps))
+    return event
 
 
 def _default_folder(comment):
@@ -312,7 +325,7 @@ class SummaryWriter:
 
         Raises: ValueError for other numbers of points, labels or pictures, and for points without dimensions.
         """
-        folder = os.path.join(f"{0 if global_step is None else int(global_step):05}", clean_tag(tag))
+        folder = os.path.join(f"{0 if global_step is None else int(global_step):05}", file_name(tag))
         self._get_file_writer()
         _embedding.write(self.log_dir, folder, array(mat), metadata, label_img, metadata_header)
 
