@@ -217,6 +217,9 @@ class _Library:
     def set_blas(self, *values):
         pass
 
+    def set_linalg_library(self, library):
+        pass
+
     def set_dnn(self, *values):
         self.told.append(values)
 

@@ -268,8 +268,6 @@ class Graph:
 
         Returns: whether anything changed.
         """
-        from tessera.fx.graph_module import GraphModule
-
         self.lint()
         impure = is_impure_node or (lambda n: n.is_impure())
         changed = False
@@ -278,7 +276,7 @@ class Graph:
                 self.erase_node(n)
                 changed = True
         for inner in self._owning_module.children() if self._owning_module is not None else ():
-            if isinstance(inner, GraphModule):
+            if isinstance(inner, tessera.fx.GraphModule):
                 changed |= inner.graph.eliminate_dead_code(is_impure_node)
         return changed
 

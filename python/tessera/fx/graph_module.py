@@ -120,8 +120,6 @@ def _forward_from_source(body):
 
 def reduce_graph_module(body, import_block):
     """Makes a GraphModule of its pickled state: `body` is its __dict__ with `_code`; import_block what that reads."""
-    from tessera.fx._symbolic_trace import Tracer
-
     body = dict(body, _import_block=import_block)
     saved_graph = body.pop("_saved_graph", None)
     name = body.pop("_graphmodule_cls_name", "GraphModule")
@@ -129,7 +127,7 @@ def reduce_graph_module(body, import_block):
     if saved_graph is not None:
         graph = saved_graph
     else:
-        tracer_cls = body.get("_tracer_cls") or Tracer
+        tracer_cls = body.get("_tracer_cls") or tessera.fx.Tracer
 
         class KeepModules(tracer_cls):
             def is_leaf_module(self, m, module_qualified_name):

@@ -309,8 +309,7 @@ class Node:
 
         Returns: ArgsKwargsPair, or None if the signature is not known.
         """
-        from tessera.fx import operator_schemas
-
+        operator_schemas = tessera.fx.operator_schemas
         if self.op == "call_function":
             return operator_schemas.normalize_function(
                 self.target, self.args, self.kwargs, arg_types, kwarg_types, normalize_to_only_use_kwargs

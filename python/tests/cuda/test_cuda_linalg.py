@@ -283,8 +283,8 @@ def test_preferred_library():
             a = positive(3, 5, 5)
             tessera.testing.assert_close(linalg.inv(a.cuda()).cpu(), linalg.inv(a))
         assert prefer("default").name == "Default" and prefer(prefer()).name == "Default"
-        for wrong, error in (("lapack", RuntimeError), (3, ValueError), ("magma", RuntimeError)):
-            with pytest.raises(error):
+        for wrong in ("lapack", 3, "magma"):
+            with pytest.raises(RuntimeError):
                 prefer(wrong)
         assert prefer().name == "Default"
     finally:

@@ -74,15 +74,12 @@ def test_memory_of_no_accelerator():
 def test_preferred_libraries():
     cuda = backends.cuda
     try:
-        assert cuda.preferred_linalg_library("magma") == cuda.preferred_linalg_library()
-        assert cuda.preferred_linalg_library("default") != cuda.preferred_linalg_library("magma")
         assert str(cuda.preferred_blas_library("cublaslt")) == "_BlasBackend.Cublaslt"
         assert cuda.preferred_blas_library(cuda.preferred_blas_library("ck")) == cuda.preferred_blas_library()
     finally:
-        cuda.preferred_linalg_library("default")
         cuda.preferred_blas_library("default")
-    with pytest.raises(RuntimeError, match="Choose from: default, cusolver, magma"):
-        cuda.preferred_linalg_library("lapack")
+    with pytest.raises(RuntimeError, match="Choose from: default, cublas"):
+        cuda.preferred_blas_library("lapack")
 
 
 def test_settings_of_libraries_that_are_not_used():
