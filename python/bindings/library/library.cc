@@ -613,6 +613,40 @@ void arguments_to_python(const OpInfo& info, const Value* args, size_t num_args,
   *positional = checked_call(PyList_AsTuple(list.get()));
 }
 
+namespace {
+bool is_default(const SchemaArgument& a, PyObject* value) {
+  if (!a.default_value) return false;
+  Ref fallback = checked_call(default_object(*a.default_value).release());
+  if (Py_TYPE(fallback.get()) != Py_TYPE(value)) return false;
+  const int same = PyObject_RichCompareBool(fallback.get(), value, Py_EQ);
+  if (same < 0) throw PythonError();
+  return same;
+}
+}  // namespace
+
+void call_as_written(const OpInfo& info, const Value* args, size_t num_args, Ref* positional, Ref* keywords) {
+  const FunctionSchema& schema = schema_of(info);
+  std::vector<Ref> given;
+  size_t keep = 0;
+  *keywords = checked_call(PyDict_New());
+  for (size_t i = 0; i < num_args; ++i) {
+    const SchemaArgument& a = schema.arguments[i];
+    const bool number = args[i].is_tensor() && args[i].tensor().defined() && !args[i].tensor().is_meta() &&
+                        args[i].tensor().impl()->is_wrapped_number();
+    Ref value = checked_call(to_python(number ? Value::of(args[i].tensor().item_scalar()) : args[i]));
+    const bool left_out = is_default(a, value.get());
+    if (!a.kwarg_only) {
+      given.push_back(std::move(value));
+      if (!left_out) keep = given.size();
+    } else if (!left_out && PyDict_SetItemString(keywords->get(), a.name.c_str(), value.get()) < 0) {
+      throw PythonError();
+    }
+  }
+  *positional = checked_call(PyTuple_New(static_cast<Py_ssize_t>(keep)));
+  for (size_t i = 0; i < keep; ++i)
+    PyTuple_SET_ITEM(positional->get(), static_cast<Py_ssize_t>(i), given[i].release());
+}
+
 void results_from_python(const OpInfo& info, PyObject* result, Value* rets, size_t num_rets) {
   const FunctionSchema& schema = schema_of(info);
   auto convert = [&](PyObject* o, size_t i) {

@@ -14,6 +14,9 @@ Ref ops_function(const char* name);
 PyObject* overload_object(const OpHeader& op);
 // Boxed arguments as Python's: keyword-only ones go into the dictionary.
 void arguments_to_python(const OpInfo& info, const Value* args, size_t num_args, Ref* positional, Ref* keywords);
+// The same as a program would write the call: without what the schema says anyway (positional arguments at the end,
+// keywords), and with Python numbers for those that reached the operator as tensors.
+void call_as_written(const OpInfo& info, const Value* args, size_t num_args, Ref* positional, Ref* keywords);
 // What a Python kernel returned, by the schema. TypeError if it doesn't fit.
 void results_from_python(const OpInfo& info, PyObject* result, Value* rets, size_t num_rets);
 

@@ -92,7 +92,7 @@ void python_dispatch(void*, const OpHeader& op, DispatchKeySet keys, const Value
       return;
     }
     Ref func = checked_call(overload_object(op)), positional, keywords;
-    arguments_to_python(*op.info, args, num_args, &positional, &keywords);
+    call_as_written(*op.info, args, num_args, &positional, &keywords);
     Ref types = checked_call(PyTuple_New(static_cast<Py_ssize_t>(found.size())));
     for (size_t i = 0; i < found.size(); ++i)
       PyTuple_SET_ITEM(types.get(), static_cast<Py_ssize_t>(i),

@@ -1,0 +1,309 @@
+"""Tracing below autograd: the operators that a function runs on its tensors, backward passes included, as a graph."""
+
+import contextlib
+import functools
+import inspect
+import operator
+
+import tessera
+from tessera.fx._symbolic_trace import Tracer
+from tessera.fx.graph import Graph
+from tessera.fx.graph_module import GraphModule
+from tessera.fx.interpreter import Interpreter
+from tessera.fx.proxy import Proxy
+from tessera.nn import Module
+from tessera.utils import _pytree as pytree
+from tessera.utils._python_dispatch import TorchDispatchMode
+
+__all__ = [
+    "PythonKeyTracer", "dispatch_trace", "make_fx", "DecompositionInterpreter", "get_proxy_mode",
+    "get_innermost_proxy_mode", "selective_decompose",
+]  # fmt: skip
+
+_modes = []
+
+
+def get_proxy_mode():
+    """The mode of the innermost make_fx that is under way, or None."""
+    return _modes[-1] if _modes else None
+
+
+get_innermost_proxy_mode = get_proxy_mode
+
+
+class PythonKeyTracer(Tracer):
+    """The tracer of make_fx: modules are run, not called as nodes; tensors that the trace did not make are constants."""
+
+    def __init__(self):
+        super().__init__(autowrap_modules=())
+        self.root = Module()
+        self._made = {}  # id of a tensor -> (the tensor, which stays alive, its proxy)
+
+    def call_module(self, m, forward, args, kwargs):
+        """Runs the module's forward."""
+        return forward(*args, **kwargs)
+
+    def getattr(self, attr, attr_val, parameter_proxy_cache):
+        """The attribute as it is."""
+        return attr_val
+
+    def create_arg(self, a):
+        """As of Tracer; tensors of the trace are their nodes, others attributes `_tensor_constant0` ... or `_param_constant0`."""
+        if isinstance(a, tessera.Tensor):
+            found = self._made.get(id(a))
+            if found is not None:
+                return found[1].node
+            prefix = "_param_constant" if isinstance(a, tessera.nn.Parameter) else "_tensor_constant"
+            path = self.get_fresh_qualname(prefix)
+            setattr(self.root, path, a)
+            node = self.create_node("get_attr", path, (), {})
+            self.track(a, Proxy(node, self))
+            return node
+        return super().create_arg(a)
+
+    def track(self, value, proxy):
+        """Notes the proxies of what an operator returned: a tensor, or a tuple or list of them."""
+        if isinstance(value, tessera.Tensor):
+            self._made[id(value)] = (value, proxy)
+            if "val" not in proxy.node.meta:
+                from tessera.fx.passes.shape_prop import _extract_tensor_metadata
+
+                proxy.node.meta["tensor_meta"] = _extract_tensor_metadata(value)
+                proxy.node.meta["val"] = value
+        elif isinstance(value, (tuple, list)):
+            for i, part in enumerate(value):
+                if isinstance(part, (tessera.Tensor, tuple, list)):
+                    self.track(part, self.create_proxy("call_function", operator.getitem, (proxy, i), {}))
+
+
+class ProxyTorchDispatchMode(TorchDispatchMode):
+    """Writes the operators that run while it is on into a tracer's graph.
+
+    Args:
+        tracer: PythonKeyTracer.
+        decomposition_table: {operator: function that computes the same with others}.
+    """
+
+    def __init__(self, tracer, decomposition_table=None):
+        super().__init__()
+        self.tracer = tracer
+        self.decomposition_table = dict(decomposition_table or {})
+
+    def __enter__(self):
+        _modes.append(self)
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        _modes.remove(self)
+        return super().__exit__(*error)
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        instead = self.decomposition_table.get(func)
+        if instead is not None:
+            with self:
+                result = instead(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        name = func._schema.name.rpartition("::")[2]
+        proxy = self.tracer.create_proxy("call_function", func, args, kwargs, name=name)
+        result = func(*args, **kwargs)
+        if func._schema.is_mutable:
+            self._track_written(func, args, result, proxy)
+        else:
+            self.tracer.track(result, proxy)
+        return result
+
+    def _track_written(self, func, args, result, proxy):
+        results = result if isinstance(result, (tuple, list)) else (result,)
+        self.tracer.track(result, proxy)
+        written = [a for a, formal in zip(args, func._schema.arguments) if formal.is_write]
+        if len(written) == 1 and len(results) == 1 and isinstance(written[0], tessera.Tensor):
+            self.tracer.track(written[0], proxy)
+
+
+def _names_of(function, count):
+    """Names of the placeholders: those of the function's parameters with a number."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    named = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return [named[i] if i < len(named) else f"arg{i}" for i in range(count)]
+
+
+def dispatch_trace(root, tracer, concrete_args=()):
+    """Traces `root` with a tracer: as Tracer.trace, and the graph as a GraphModule."""
+    graph = tracer.trace(root, concrete_args)
+    name = type(root).__name__ if isinstance(root, Module) else getattr(root, "__name__", "GraphModule")
+    return GraphModule(tracer.root, graph, name)
+
+
+def _reject(f, tracing_mode):
+    if tracing_mode not in ("real", "fake", "symbolic"):
+        raise ValueError(f"make_fx: expected tracing_mode 'real', 'fake' or 'symbolic', got {tracing_mode!r}")
+    if tracing_mode != "real":
+        raise NotImplementedError(
+            f"make_fx(tracing_mode={tracing_mode!r}) needs fake tensors, which this version does not have: use 'real', "
+            "which runs the function on the values given"
+        )
+    if not callable(f):
+        raise TypeError(f"make_fx: expected a function, got {type(f).__name__}")
+
+
+def make_fx(
+    f, decomposition_table=None, tracing_mode="real", _allow_non_fake_inputs=False, *, pre_dispatch=False,
+    record_module_stack=False, _allow_fake_constant=False, _error_on_data_dependent_ops=True, record_stack_traces=False,
+    proxy_module_inputs=False,
+):  # fmt: skip
+    """A function that runs f on its arguments and returns the GraphModule of the operators that ran.
+
+    What Python decides, control flow by values included, is decided by these arguments. Backward passes inside of f,
+    and gradients, are traced, too.
+
+    Args:
+        f: function of trees of tensors and numbers; or a Module.
+        decomposition_table: {operator: function}: run instead of the operator.
+        tracing_mode: "real". Errors: NotImplementedError for "fake" and "symbolic".
+        record_stack_traces: nodes know the lines that made them.
+        pre_dispatch, record_module_stack, proxy_module_inputs, _allow_non_fake_inputs, _allow_fake_constant: False, and
+            _error_on_data_dependent_ops: True. Errors: NotImplementedError for others.
+
+    >>> print(make_fx(lambda x: x.sin().sum())(tessera.ones(2)).code.strip())
+    def forward(self, x_1):
+        sin = torch.ops.aten.sin.default(x_1);  x_1 = None
+        sum_1 = torch.ops.aten.sum.default(sin);  sin = None
+        return sum_1
+    """
+    _reject(f, tracing_mode)
+    asked = dict(
+        pre_dispatch=pre_dispatch, record_module_stack=record_module_stack, proxy_module_inputs=proxy_module_inputs,
+        _allow_non_fake_inputs=_allow_non_fake_inputs, _allow_fake_constant=_allow_fake_constant,
+    )  # fmt: skip
+    for name, value in asked.items():
+        if value:
+            raise NotImplementedError(f"make_fx({name}={value!r}) is not supported; leave it out")
+    if not _error_on_data_dependent_ops:
+        raise NotImplementedError("make_fx(_error_on_data_dependent_ops=False) is not supported; leave it out")
+
+    @functools.wraps(f)
+    def trace(*args):
+        return _Trace(f, decomposition_table, record_stack_traces).run(args)
+
+    return trace
+
+
+class _Trace:
+    def __init__(self, function, decompositions, record_stack_traces):
+        self.function = function
+        self.tracer = PythonKeyTracer()
+        self.tracer.record_stack_traces = record_stack_traces
+        self.mode = ProxyTorchDispatchMode(self.tracer, decompositions)
+
+    def run(self, args):
+        tracer = self.tracer
+        tracer.graph = Graph(tracer_cls=PythonKeyTracer)
+        self._placeholders(args)
+        from tessera.fx import _symbolic_trace
+
+        _symbolic_trace._tracing += 1
+        try:
+            with self.mode:
+                result = self.function(*args)
+        finally:
+            _symbolic_trace._tracing -= 1
+        codegen = tracer.graph._codegen
+        if hasattr(codegen, "pytree_info"):
+            result, spec = pytree.tree_flatten(result)
+            codegen.pytree_info = codegen.pytree_info._replace(out_spec=spec)
+        tracer.graph.output(tracer.create_arg(result))
+        name = self.function.__class__.__name__ if isinstance(self.function, Module) else "GraphModule"
+        made = GraphModule(tracer.root, tracer.graph, getattr(self.function, "__name__", name))
+        tracer._made.clear()
+        return made
+
+    def _placeholders(self, args):
+        """A placeholder for each leaf of the arguments; those of one argument that is a tree are numbered."""
+        tracer = self.tracer
+        names = _names_of(self.function, len(args))
+        leaves, spec = pytree.tree_flatten(list(args))
+        owner = [names[i] for i, part in enumerate(args) for _ in pytree.tree_leaves(part)]
+        for name, leaf in zip(owner, leaves):
+            proxy = tracer.create_proxy("placeholder", f"{name}_1", (), {})
+            if isinstance(leaf, tessera.Tensor):
+                tracer.track(leaf, proxy)
+        if len(leaves) != len(args) or any(not pytree.tree_is_leaf(a) for a in args):
+            from tessera.fx._code import _PyTreeCodeGen, _PyTreeInfo
+
+            tracer.graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo([f"{n}" for n in names], spec, None)))
+
+
+class DecompositionInterpreter(Interpreter):
+    """Runs a GraphModule of operators into another graph, with decompositions.
+
+    Args:
+        module: GraphModule.
+        new_graph: Graph, which gets the nodes.
+        decomposition_table: {operator: function}.
+        **kwargs: of Interpreter.
+    """
+
+    def __init__(self, module, new_graph, decomposition_table=None, **kwargs):
+        super().__init__(module, **kwargs)
+        self.new_graph = new_graph
+        self.tracer = PythonKeyTracer()
+        self.tracer.graph = new_graph
+        self.decomposition_table = dict(decomposition_table or {})
+        self.mode = ProxyTorchDispatchMode(self.tracer, self.decomposition_table)
+
+    def placeholder(self, target, args, kwargs):
+        """The argument, and a placeholder of it in the new graph."""
+        value = super().placeholder(target, args, kwargs)
+        self.tracer.track(value, self.tracer.create_proxy("placeholder", target, (), {}))
+        return value
+
+    def get_attr(self, target, args, kwargs):
+        """The attribute, and its node in the new graph."""
+        value = super().get_attr(target, args, kwargs)
+        self.tracer.track(value, self.tracer.create_proxy("get_attr", target, (), {}))
+        return value
+
+    def output(self, target, args, kwargs):
+        """The result, and the new graph's output."""
+        self.new_graph.output(self.tracer.create_arg(args[0]))
+        return args[0]
+
+    def run(self, *args, **kwargs):
+        """Runs the graph on values; the new graph is complete afterwards."""
+        with self.mode:
+            return super().run(*args, **kwargs)
+
+
+def selective_decompose(joint_gm, *args, decomposition, should_decompose):
+    """A GraphModule in which the operators of chosen nodes are decomposed.
+
+    Args:
+        joint_gm: GraphModule of operators. args: what to run it on.
+        decomposition: {operator: function}.
+        should_decompose: function of a node.
+    """
+
+    class Chosen(DecompositionInterpreter):
+        def run_node(self, n):
+            self.mode.decomposition_table = decomposition if should_decompose(n) else {}
+            return super().run_node(n)
+
+    graph = Graph()
+    Chosen(joint_gm, graph, decomposition).run(*args)
+    return GraphModule(joint_gm, graph)
+
+
+@contextlib.contextmanager
+def disable_proxy_modes_tracing():
+    """Context manager: operators run and are not traced."""
+    from tessera.utils._python_dispatch import _disable_current_modes
+
+    with _disable_current_modes():
+        yield
+
+
