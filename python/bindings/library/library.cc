@@ -366,6 +366,26 @@ bool parse(Overload& o, const FlatArgs& a, Value* values) {
   bool requires_grad = false;
   return o.plan().parse(a.values.data(), a.positional, a.names.get(), values, &requires_grad, nullptr, true);
 }
+// Where the schema wants a tensor, a Python number stands for one of no dimensions, as in x + 1: the same arguments
+// with such tensors, which `made` keeps. False: there are none.
+bool wrap_numbers(Overload& o, FlatArgs* a, std::vector<Ref>* made) {
+  const std::vector<Param>& params = o.plan().params();
+  for (size_t i = 0; i < a->values.size(); ++i) {
+    const Param* p = nullptr;
+    if (static_cast<Py_ssize_t>(i) < a->positional) {
+      if (i < params.size()) p = &params[i];
+    } else {
+      PyObject* name = PyTuple_GET_ITEM(a->names.get(), static_cast<Py_ssize_t>(i) - a->positional);
+      for (const Param& other : params)
+        if (PyUnicode_Compare(other.name, name) == 0) p = &other;
+    }
+    Scalar number;
+    if (!p || p->kind != ParamKind::kTensor || is_tensor(a->values[i]) || !to_scalar(a->values[i], &number)) continue;
+    made->push_back(Ref::steal(check(wrap(wrapped_number(number)))));
+    a->values[i] = made->back().get();
+  }
+  return !made->empty();
+}
 [[noreturn]] void throw_mismatch(Overload& o, const FlatArgs& a) {
   throw Error(str_cat(o.plan().schema().name, "() was called with arguments that don't fit its schema: got (",
                       type_list(a), ").\nDeclaration: ", o.info().schema));
@@ -390,7 +410,10 @@ PyObject* op_call(PyObject* self, PyObject* args, PyObject* kwargs) {
     if (needs_torch_function(a.values.data(), static_cast<Py_ssize_t>(a.values.size())))
       return call_torch_function(self, a.values.data(), a.positional, a.names.get());
     Value values[kMaxArgs];
-    if (!parse(o, a, values)) throw_mismatch(o, a);
+    if (parse(o, a, values)) return run(o, nullptr, values);
+    std::vector<Ref> numbers;
+    FlatArgs wrapped(args, kwargs);
+    if (!wrap_numbers(o, &wrapped, &numbers) || !parse(o, wrapped, values)) throw_mismatch(o, a);
     return run(o, nullptr, values);
   });
 }
@@ -643,8 +666,7 @@ void call_as_written(const OpInfo& info, const Value* args, size_t num_args, Ref
     }
   }
   *positional = checked_call(PyTuple_New(static_cast<Py_ssize_t>(keep)));
-  for (size_t i = 0; i < keep; ++i)
-    PyTuple_SET_ITEM(positional->get(), static_cast<Py_ssize_t>(i), given[i].release());
+  for (size_t i = 0; i < keep; ++i) PyTuple_SET_ITEM(positional->get(), static_cast<Py_ssize_t>(i), given[i].release());
 }
 
 void results_from_python(const OpInfo& info, PyObject* result, Value* rets, size_t num_rets) {

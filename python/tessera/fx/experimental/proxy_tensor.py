@@ -31,13 +31,21 @@ def get_proxy_mode():
 get_innermost_proxy_mode = get_proxy_mode
 
 
+def _place(t):
+    """What memory a tensor shows, and how; tensors without memory are themselves alone."""
+    if t.layout is not tessera.strided or t.numel() == 0 or t.device.type == "meta":
+        return id(t)
+    return t.untyped_storage()._cdata, t.storage_offset(), t.shape, t.stride(), t.dtype, t.is_conj(), t.is_neg()
+
+
 class PythonKeyTracer(Tracer):
-    """The tracer of make_fx: modules are run, not called as nodes; tensors that the trace did not make are constants."""
+    """The tracer of make_fx: modules are run, not called as nodes; tensors that it has not seen are constants."""
 
     def __init__(self):
         super().__init__(autowrap_modules=())
         self.root = Module()
         self._made = {}  # id of a tensor -> (the tensor, which stays alive, its proxy)
+        self._places = {}  # what memory it shows -> the same: autograd hands out other tensors of what it saved
 
     def call_module(self, m, forward, args, kwargs):
         """Runs the module's forward."""
@@ -48,9 +56,9 @@ class PythonKeyTracer(Tracer):
         return attr_val
 
     def create_arg(self, a):
-        """As of Tracer; tensors of the trace are their nodes, others attributes `_tensor_constant0` ... or `_param_constant0`."""
+        """As of Tracer; tensors of the trace are their nodes, others attributes `_tensor_constant0`, `_param_constant0`."""
         if isinstance(a, tessera.Tensor):
-            found = self._made.get(id(a))
+            found = self._made.get(id(a)) or self._places.get(_place(a))
             if found is not None:
                 return found[1].node
             prefix = "_param_constant" if isinstance(a, tessera.nn.Parameter) else "_tensor_constant"
@@ -64,7 +72,7 @@ class PythonKeyTracer(Tracer):
     def track(self, value, proxy):
         """Notes the proxies of what an operator returned: a tensor, or a tuple or list of them."""
         if isinstance(value, tessera.Tensor):
-            self._made[id(value)] = (value, proxy)
+            self._made[id(value)] = self._places[_place(value)] = (value, proxy)
             if "val" not in proxy.node.meta:
                 from tessera.fx.passes.shape_prop import _extract_tensor_metadata
 
@@ -220,6 +228,7 @@ class _Trace:
         name = self.function.__class__.__name__ if isinstance(self.function, Module) else "GraphModule"
         made = GraphModule(tracer.root, tracer.graph, getattr(self.function, "__name__", name))
         tracer._made.clear()
+        tracer._places.clear()
         return made
 
     def _placeholders(self, args):
@@ -230,6 +239,7 @@ class _Trace:
         owner = [names[i] for i, part in enumerate(args) for _ in pytree.tree_leaves(part)]
         for name, leaf in zip(owner, leaves):
             proxy = tracer.create_proxy("placeholder", f"{name}_1", (), {})
+            proxy.node.target = proxy.node.name
             if isinstance(leaf, tessera.Tensor):
                 tracer.track(leaf, proxy)
         if len(leaves) != len(args) or any(not pytree.tree_is_leaf(a) for a in args):
@@ -305,5 +315,3 @@ def disable_proxy_modes_tracing():
 
     with _disable_current_modes():
         yield
-
-
