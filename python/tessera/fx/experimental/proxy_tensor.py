@@ -56,7 +56,7 @@ class PythonKeyTracer(Tracer):
         return attr_val
 
     def create_arg(self, a):
-        """As of Tracer; tensors of the trace are their nodes, others attributes `_tensor_constant0`, `_param_constant0`."""
+        """As of Tracer; tensors of the trace are their nodes, others attributes (`_tensor_constant0` ...)."""
         if isinstance(a, tessera.Tensor):
             found = self._made.get(id(a)) or self._places.get(_place(a))
             if found is not None:
@@ -177,6 +177,7 @@ def make_fx(
         pre_dispatch, record_module_stack, proxy_module_inputs, _allow_non_fake_inputs, _allow_fake_constant: False, and
             _error_on_data_dependent_ops: True. Errors: NotImplementedError for others.
 
+    >>> from tessera.fx.experimental.proxy_tensor import make_fx
     >>> print(make_fx(lambda x: x.sin().sum())(tessera.ones(2)).code.strip())
     def forward(self, x_1):
         sin = torch.ops.aten.sin.default(x_1);  x_1 = None
