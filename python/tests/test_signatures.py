@@ -62,7 +62,7 @@ UNREAD = {
     "tessera.fx._symbolic_trace.Tracer.is_leaf_module": ("module_qualified_name", SUBCLASSES),
     "tessera.fx._symbolic_trace.Tracer.getattr": ("attr", SUBCLASSES),
     "tessera.fx.experimental.proxy_tensor.PythonKeyTracer.": ("m attr parameter_proxy_cache", SUBCLASSES),
-    "tessera.fx.experimental.proxy_tensor.DecompositionInterpreter.": ("target args kwargs", TABLE),
+    "tessera.fx.experimental.proxy_tensor.DecompositionInterpreter.": ("target kwargs", TABLE),
     "tessera.fx.graph.Graph.find_nodes": ("sort", "what is found is in the graph's order in any case"),
     "tessera.fx.graph_module.reduce_graph_module.KeepModules.is_leaf_module": ("m module_qualified_name", SUBCLASSES),
     "tessera.fx.graph_module.GraphModule.__new__": ("args kwargs", "go to __init__"),
