@@ -118,12 +118,13 @@ const Tensor& update_scale(const Tensor& self, const Tensor& growth_tracker, con
     }
     return self;
   }
-  const Tensor found = ne(found_inf, Scalar(0.0)), steps = add(growth_tracker, Scalar(int64_t{1}));
+  const Tensor found = ne(reshape_as(found_inf, self), Scalar(0.0));
+  const Tensor steps = add(reshape_as(growth_tracker, self), Scalar(int64_t{1}));
   const Tensor grows = logical_and(logical_not(found), eq(steps, Scalar(growth_interval)));
   const Tensor grown = mul(self, Scalar(scale_growth_factor));
   const Tensor without = where(logical_and(grows, isfinite(grown)), grown, self);
   copy_(self, where(found, mul(self, Scalar(scale_backoff_factor)), without));
-  copy_(growth_tracker, mul(steps, logical_not(logical_or(found, grows))));
+  copy_(growth_tracker, reshape_as(mul(steps, logical_not(logical_or(found, grows))), growth_tracker));
   return self;
 }
 

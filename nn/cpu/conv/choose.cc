@@ -21,6 +21,9 @@ namespace {
 constexpr int64_t kLargeImage = 128;    // positions from which an image is a matrix of its own
 constexpr int64_t kLongSum = 128;       // products of a sum that make up for vectors that are not full
 constexpr int64_t kPanelChannels = 16;  // a whole step of the dot products' panels
+// Positions from which panels pay: what is made of the weights once is read as often. A gradient of weights sums over
+// positions, and each weight's sum is turned round at its end.
+constexpr int64_t kPanelPositions = 64, kPanelSums = 1024;
 constexpr int64_t kMirrorChannels = 4;  // with fewer, the mirrored weights' product has too few rows to pay
 
 struct Case {
@@ -43,8 +46,9 @@ bool always(const Case&) { return true; }
 
 bool fills_panels(const Case& c) {
   const ConvGeometry& g = c.g;
+  const int64_t positions = g.batch * volume(c.direction == ConvDirection::kInput ? g.in_size : g.out_size);
   return c.m.bf16 && g.in_channels >= kPanelChannels * g.groups && g.out_channels >= kPanelChannels * g.groups &&
-         g.batch * volume(g.in_size) * volume(g.out_size) > 0;
+         volume(g.in_size) > 0 && positions >= (c.direction == ConvDirection::kWeight ? kPanelSums : kPanelPositions);
 }
 
 bool one_channel_per_group(const Case& c) { return is_depthwise(c.g); }
@@ -95,7 +99,8 @@ struct Line {
   ConvWay way;
 };
 constexpr Line kWays[] = {
-    // Where the machine multiplies bfloat16 itself, steps of 16 channels are twice as fast as float32 and more.
+    // Where the machine multiplies bfloat16 itself, steps of 16 channels at many positions are twice as fast as float32
+    // and more.
     {kAll, Types::kBFloat16, fills_panels, ConvWay::kPanels},
     // Sums of reduced floats are kept in float32, so the images are converted once rather than at each tap.
     {kAll, Types::kReduced, always, ConvWay::kWidened},

@@ -109,6 +109,16 @@ TEST(Choose, DtypesWithoutKernelsOfTheirOwn) {
   EXPECT_EQ(ways(DType::kBFloat16, image(32, 32, 28, {3, 1, 1}, 4), kAvx3), all(ConvWay::kWidened));
 }
 
+TEST(Choose, PanelsForManyPositions) {
+  const DType t = DType::kBFloat16;
+  EXPECT_EQ(ways(t, image(512, 512, 2, {3, 1, 1}), kAvx3), all(ConvWay::kWidened));
+  EXPECT_EQ(ways(t, image(512, 512, 8, {3, 1, 1}), kAvx3),
+            (Ways{ConvWay::kPanels, ConvWay::kPanels, ConvWay::kWidened}));
+  EXPECT_EQ(ways(t, image(256, 256, 12, {3, 1, 1}), kAvx3), all(ConvWay::kPanels));
+  EXPECT_EQ(ways(t, image(256, 512, 4, {3, 2, 1}), kAvx3),
+            (Ways{ConvWay::kWidened, ConvWay::kPanels, ConvWay::kWidened}));
+}
+
 TEST(Choose, ChannelsLast) {
   const ConvGeometry g = channels_last(image(64, 64, 28, {3, 1, 1}));
   EXPECT_TRUE(suits_channels_last(kFloat, g, kBaseline));

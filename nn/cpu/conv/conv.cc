@@ -13,6 +13,7 @@
 #include "nn/cpu/conv/conv_implicit.h"
 #include "nn/cpu/conv/conv_product.h"
 #include "nn/cpu/conv/conv_sizes.h"
+#include "tensor/cpu/pointwise/pointwise.h"
 #include "tensor/cpu/support/types.h"
 #include "tensor/cpu/support/scratch.h"
 
@@ -25,16 +26,17 @@ constexpr const char* kName = "slow_conv2d_cpu";  // the name that the documente
 
 // ---- Reduced floats: all in float32, rounded once ----
 
-template <class T>
-__attribute__((optimize("O3"))) void convert(const T* from, int64_t n, Acc<T>* to) {
-  for (int64_t i = 0; i < n; ++i) to[i] = from[i];
-}
+constexpr int64_t kConvertGrain = 16384;
+
 template <class T>
 class WideCopy {
  public:
   WideCopy(const void* from, int64_t n) : data_(n) {
     const T* const in = static_cast<const T*>(from);
-    if (in) parallel_for(n, 16384, [&](int64_t b, int64_t e) { convert(in + b, e - b, data_.get() + b); });
+    if (!in) return;
+    parallel_for(n, kConvertGrain, [&](int64_t b, int64_t e) {
+      convert(DTypeOf<Acc<T>>::value, data_.get() + b, DTypeOf<T>::value, in + b, e - b);
+    });
   }
   Acc<T>* get() const { return data_.get(); }
 
@@ -43,8 +45,8 @@ class WideCopy {
 };
 template <class T>
 void narrow(const Acc<T>* from, void* to, int64_t n) {
-  parallel_for(n, 16384, [&](int64_t b, int64_t e) {
-    for (int64_t i = b; i < e; ++i) static_cast<T*>(to)[i] = static_cast<T>(from[i]);
+  parallel_for(n, kConvertGrain, [&](int64_t b, int64_t e) {
+    convert(DTypeOf<T>::value, static_cast<T*>(to) + b, DTypeOf<Acc<T>>::value, from + b, e - b);
   });
 }
 

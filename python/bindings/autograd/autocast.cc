@@ -162,7 +162,7 @@ PyMethodDef plain(const char* doc = nullptr) {
   return {kStoredName<N>.text, as_c_function(&entry<N, F>), METH_FASTCALL | METH_KEYWORDS, doc};
 }
 
-#define OLD(form, device, name) plain<name, form<DeviceType::device, name>>()
+#define OLD(form, device, name, rest) plain<name, form<DeviceType::device, name>>(name rest)
 
 }  // namespace
 
@@ -183,20 +183,20 @@ std::vector<PyMethodDef> autocast_functions() {
       plain<"_choose_autocast_region", py_choose>(),
       plain<"_enter_autocast_region", py_enter>(),
       plain<"_leave_autocast_region", py_leave>(),
-      OLD(old_is_enabled, kCPU, "is_autocast_cpu_enabled"),
-      OLD(old_is_enabled, kXLA, "is_autocast_xla_enabled"),
-      OLD(old_is_enabled, kIPU, "is_autocast_ipu_enabled"),
-      OLD(old_set_enabled, kCPU, "set_autocast_cpu_enabled"),
-      OLD(old_set_enabled, kXLA, "set_autocast_xla_enabled"),
-      OLD(old_set_enabled, kIPU, "set_autocast_ipu_enabled"),
-      OLD(old_get_dtype, kCPU, "get_autocast_cpu_dtype"),
-      OLD(old_get_dtype, kCUDA, "get_autocast_gpu_dtype"),
-      OLD(old_get_dtype, kXLA, "get_autocast_xla_dtype"),
-      OLD(old_get_dtype, kIPU, "get_autocast_ipu_dtype"),
-      OLD(old_set_dtype, kCPU, "set_autocast_cpu_dtype"),
-      OLD(old_set_dtype, kCUDA, "set_autocast_gpu_dtype"),
-      OLD(old_set_dtype, kXLA, "set_autocast_xla_dtype"),
-      OLD(old_set_dtype, kIPU, "set_autocast_ipu_dtype"),
+      OLD(old_is_enabled, kCPU, "is_autocast_cpu_enabled", "() -> bool"),
+      OLD(old_is_enabled, kXLA, "is_autocast_xla_enabled", "() -> bool"),
+      OLD(old_is_enabled, kIPU, "is_autocast_ipu_enabled", "() -> bool"),
+      OLD(old_set_enabled, kCPU, "set_autocast_cpu_enabled", "(enabled)"),
+      OLD(old_set_enabled, kXLA, "set_autocast_xla_enabled", "(enabled)"),
+      OLD(old_set_enabled, kIPU, "set_autocast_ipu_enabled", "(enabled)"),
+      OLD(old_get_dtype, kCPU, "get_autocast_cpu_dtype", "() -> torch.dtype"),
+      OLD(old_get_dtype, kCUDA, "get_autocast_gpu_dtype", "() -> torch.dtype"),
+      OLD(old_get_dtype, kXLA, "get_autocast_xla_dtype", "() -> torch.dtype"),
+      OLD(old_get_dtype, kIPU, "get_autocast_ipu_dtype", "() -> torch.dtype"),
+      OLD(old_set_dtype, kCPU, "set_autocast_cpu_dtype", "(dtype)"),
+      OLD(old_set_dtype, kCUDA, "set_autocast_gpu_dtype", "(dtype)"),
+      OLD(old_set_dtype, kXLA, "set_autocast_xla_dtype", "(dtype)"),
+      OLD(old_set_dtype, kIPU, "set_autocast_ipu_dtype", "(dtype)"),
   };
 }
 #undef OLD

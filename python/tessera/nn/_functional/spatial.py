@@ -135,18 +135,21 @@ def _max_unpool(n, input, indices, kernel_size, stride, padding, output_size):
 
 
 @overridable
+@autocasts(cpu="fp32")
 def max_unpool1d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
     """Puts the values of a max_pool1d back at `indices`; zeros elsewhere."""
     return _max_unpool(1, input, indices, kernel_size, stride, padding, output_size)
 
 
 @overridable
+@autocasts(cpu="fp32")
 def max_unpool2d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
     """Puts the values of a max_pool2d back at `indices`; zeros elsewhere."""
     return _max_unpool(2, input, indices, kernel_size, stride, padding, output_size)
 
 
 @overridable
+@autocasts(cpu="fp32")
 def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
     """Puts the values of a max_pool3d back at `indices`; zeros elsewhere."""
     return _max_unpool(3, input, indices, kernel_size, stride, padding, output_size)
