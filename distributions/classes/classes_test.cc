@@ -24,9 +24,7 @@ double value_of(const Tensor& t) { return t.item<double>(); }
 std::string message_of(const std::function<void()>& f) {
   try {
     f();
-  } catch (const ValueError& e) {
-    return e.what();
-  }
+  } catch (const ValueError& e) { return e.what(); }
   return "nothing was thrown";
 }
 
@@ -54,8 +52,8 @@ std::vector<std::shared_ptr<Distribution>> univariate() {
           std::make_shared<Poisson>(b)};
 }
 
-// The error of a mean of n samples is the standard deviation over sqrt(n); six of them happen once in 5e8 draws. That of
-// the variance depends on the fourth moment, which the samples give.
+// The error of a mean of n samples is the standard deviation over sqrt(n); six of them happen once in 5e8 draws. That
+// of the variance depends on the fourth moment, which the samples give.
 TEST(Distributions, SamplesHaveTheMoments) {
   constexpr int64_t kCount = 40000;
   const Generator g = default_cpu_generator();
@@ -91,8 +89,7 @@ TEST(Distributions, QuantilesInvertTheDistributionFunction) {
       const Tensor back = d->cdf(d->icdf(p));
       EXPECT_LT(value_of(max(abs(back - p))), 1e-12) << d->name();
       ++checked;
-    } catch (const NotImplementedError&) {
-    }
+    } catch (const NotImplementedError&) {}
   }
   EXPECT_EQ(checked, 7);
 }
@@ -129,7 +126,9 @@ TEST(Distributions, GradientsReachTheParameters) {
            [](const Tensor& t) { return std::make_shared<Gamma>(t, number(2)); },
            [](const Tensor& t) { return std::make_shared<Beta>(t, number(2)); },
            [](const Tensor& t) { return std::make_shared<StudentT>(t, number(0), number(1)); },
-           [](const Tensor& t) { return std::make_shared<Dirichlet>(stack(std::vector<Tensor>{t, t * 2}, -1)); }}) {
+           [](const Tensor& t) {
+             return std::make_shared<Dirichlet>(stack(std::vector<Tensor>{t, t * 2}, -1));
+           }}) {
     const Tensor t = number(1.3);
     t.requires_grad_();
     const auto d = make(t);
@@ -139,13 +138,16 @@ TEST(Distributions, GradientsReachTheParameters) {
     const Tensor first = d->event_shape().empty() ? x : select(x, -1, 0);
     const auto g = autograd::grad(std::vector<Tensor>{sum(first)}, std::vector<Tensor>{t});
     EXPECT_TRUE(std::isfinite(value_of(g[0])) && value_of(g[0]) != 0) << d->name();
-    const auto density = autograd::grad(std::vector<Tensor>{sum(make(t)->log_prob(x.detach()))}, std::vector<Tensor>{t});
+    const auto density =
+        autograd::grad(std::vector<Tensor>{sum(make(t)->log_prob(x.detach()))}, std::vector<Tensor>{t});
     EXPECT_TRUE(std::isfinite(value_of(density[0]))) << d->name();
   }
 }
 
 TEST(Distributions, WrongParametersAndValuesAreRefused) {
-  EXPECT_EQ(message_of([] { Normal(number(0), numbers({1, -2})); }),
+  EXPECT_EQ(message_of([] {
+              Normal(number(0), numbers({1, -2}));
+            }),
             "Expected parameter scale (Tensor of shape (2,)) of distribution Normal to satisfy the constraint "
             "GreaterThan(lower_bound=0.0), but found invalid values:\n[1, -2]");
   EXPECT_NE(message_of([] { Bernoulli(Probs{number(1.5)}); }).find("parameter probs"), std::string::npos);
@@ -155,7 +157,9 @@ TEST(Distributions, WrongParametersAndValuesAreRefused) {
             std::string::npos);
   EXPECT_NE(message_of([] { Uniform(number(0), number(1)).log_prob(number(2)); }).find("within the support"),
             std::string::npos);
-  EXPECT_NE(message_of([] { Normal(numbers({0, 1}), number(1)).log_prob(numbers({1, 2, 3})); }).find("not broadcastable"),
+  EXPECT_NE(message_of([] {
+              Normal(numbers({0, 1}), number(1)).log_prob(numbers({1, 2, 3}));
+            }).find("not broadcastable"),
             std::string::npos);
   Normal(number(0), number(-1), /*validate=*/false);
   Distribution::set_default_validate_args(false);
@@ -213,8 +217,9 @@ TEST(Distributions, TransformsMoveDensities) {
   const Tensor x = numbers({0.1, 1, 4});
   EXPECT_LT(value_of(max(abs(d.log_prob(x) - same.log_prob(x)))), 1e-14);
   EXPECT_LT(value_of(max(abs(d.cdf(x) - same.cdf(x)))), 1e-14);
-  const TransformedDistribution falling(base, {std::make_shared<AffineTransform>(1, -2), std::make_shared<SigmoidTransform>(),
-                                               std::make_shared<TanhTransform>(), std::make_shared<SoftplusTransform>()});
+  const TransformedDistribution falling(base,
+                                        {std::make_shared<AffineTransform>(1, -2), std::make_shared<SigmoidTransform>(),
+                                         std::make_shared<TanhTransform>(), std::make_shared<SoftplusTransform>()});
   const Tensor p = numbers({0.1, 0.5, 0.8});
   EXPECT_LT(value_of(max(abs(falling.cdf(falling.icdf(p)) - p))), 1e-12);
   // The density is the slope of the distribution function.
@@ -226,14 +231,19 @@ TEST(Distributions, TransformsMoveDensities) {
 TEST(Distributions, DivergencesAreMeansOfLogarithms) {
   constexpr int64_t kCount = 40000;
   const auto pairs = [](double a, double b) {
-    return std::vector<std::shared_ptr<Distribution>>{
-        std::make_shared<Normal>(number(a), number(b)),     std::make_shared<Laplace>(number(a), number(b)),
-        std::make_shared<Gamma>(number(a), number(b)),      std::make_shared<Beta>(number(a), number(b)),
-        std::make_shared<Exponential>(number(a)),           std::make_shared<Poisson>(number(a)),
-        std::make_shared<Bernoulli>(Logits{number(a)}), std::make_shared<HalfNormal>(number(a)),
-        std::make_shared<InverseGamma>(number(a), number(b)), std::make_shared<Geometric>(Probs{number(a / 4)}),
-        std::make_shared<Binomial>(number(6), Logits{number(a)}),
-        std::make_shared<Dirichlet>(numbers({a, b, 1})), std::make_shared<Categorical>(Logits{numbers({a, b, 1})})};
+    return std::vector<std::shared_ptr<Distribution>>{std::make_shared<Normal>(number(a), number(b)),
+                                                      std::make_shared<Laplace>(number(a), number(b)),
+                                                      std::make_shared<Gamma>(number(a), number(b)),
+                                                      std::make_shared<Beta>(number(a), number(b)),
+                                                      std::make_shared<Exponential>(number(a)),
+                                                      std::make_shared<Poisson>(number(a)),
+                                                      std::make_shared<Bernoulli>(Logits{number(a)}),
+                                                      std::make_shared<HalfNormal>(number(a)),
+                                                      std::make_shared<InverseGamma>(number(a), number(b)),
+                                                      std::make_shared<Geometric>(Probs{number(a / 4)}),
+                                                      std::make_shared<Binomial>(number(6), Logits{number(a)}),
+                                                      std::make_shared<Dirichlet>(numbers({a, b, 1})),
+                                                      std::make_shared<Categorical>(Logits{numbers({a, b, 1})})};
   };
   const auto p = pairs(1.4, 2.1), q = pairs(0.9, 1.6);
   for (size_t i = 0; i < p.size(); ++i) {

@@ -63,7 +63,9 @@ Tensor TanhTransform::log_abs_det_jacobian(const Tensor& x, const Tensor&) const
 }
 Tensor SoftplusTransform::operator()(const Tensor& x) const { return softplus_of(x); }
 Tensor SoftplusTransform::inverse(const Tensor& y) const { return log(neg(expm1(neg(y)))) + y; }
-Tensor SoftplusTransform::log_abs_det_jacobian(const Tensor& x, const Tensor&) const { return neg(softplus_of(neg(x))); }
+Tensor SoftplusTransform::log_abs_det_jacobian(const Tensor& x, const Tensor&) const {
+  return neg(softplus_of(neg(x)));
+}
 
 TransformedDistribution::TransformedDistribution(std::shared_ptr<const Distribution> base,
                                                  std::vector<std::shared_ptr<const Transform>> transforms,
@@ -94,7 +96,8 @@ bool TransformedDistribution::increasing() const {
 }
 Tensor TransformedDistribution::cdf_of(const Tensor& value) const {
   Tensor x = value;
-  for (auto transform = transforms_.rbegin(); transform != transforms_.rend(); ++transform) x = (*transform)->inverse(x);
+  for (auto transform = transforms_.rbegin(); transform != transforms_.rend(); ++transform)
+    x = (*transform)->inverse(x);
   const Tensor below = base_->cdf(x);
   return increasing() ? below : 1 - below;
 }

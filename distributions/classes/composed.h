@@ -59,12 +59,12 @@ class AffineTransform : public Transform {
  private:
   double loc_, scale_;
 };
-#define TESSERA_TRANSFORM(Name)                                                           \
-  class Name : public Transform {                                                         \
-   public:                                                                                \
-    Tensor operator()(const Tensor& x) const override;                                    \
-    Tensor inverse(const Tensor& y) const override;                                       \
-    Tensor log_abs_det_jacobian(const Tensor& x, const Tensor& y) const override;         \
+#define TESSERA_TRANSFORM(Name)                                                   \
+  class Name : public Transform {                                                 \
+   public:                                                                        \
+    Tensor operator()(const Tensor& x) const override;                            \
+    Tensor inverse(const Tensor& y) const override;                               \
+    Tensor log_abs_det_jacobian(const Tensor& x, const Tensor& y) const override; \
   };
 TESSERA_TRANSFORM(ExpTransform)
 TESSERA_TRANSFORM(SigmoidTransform)
@@ -97,8 +97,8 @@ class TransformedDistribution : public Distribution {
   std::vector<std::shared_ptr<const Transform>> transforms_;
 };
 
-// KL(p | q) of two distributions of one family, of shape p.batch_shape() broadcast with q's. Error("NotImplementedError")
-// for others.
+// KL(p | q) of two distributions of one family, of shape p.batch_shape() broadcast with q's.
+// Error("NotImplementedError") for others.
 Tensor kl_divergence(const Distribution& p, const Distribution& q);
 
 }  // namespace tessera::distributions

@@ -53,60 +53,54 @@ const Family kContinuousBernoulli{
                const Generator& g) { return _dist_continuous_bernoulli_icdf(uniform_like(p[0], g), p[0]); },
     .cdf = of_value<_dist_continuous_bernoulli_cdf>,
     .icdf = of_value<_dist_continuous_bernoulli_icdf>};
-const Family kBinomial{.name = "Binomial",
-                       .parameters = kCountLogits,
-                       .support = &kWhole,
-                       .discrete = true,
-                       .reparametrized = false,
-                       .log_prob = of_value<_dist_binomial_log_prob>,
-                       .draw =
-                           [](const Tensor* p, const Generator& g) {
-                             return binomial(contiguous(p[0]), contiguous(sigmoid(p[1])), g);
-                           },
-                       .mean = [](const Tensor* p) { return p[0] * sigmoid(p[1]); },
-                       .variance = [](const Tensor* p) { return p[0] * sigmoid(p[1]) * sigmoid(neg(p[1])); },
-                       .mode = [](const Tensor* p) { return minimum(floor((p[0] + 1) * sigmoid(p[1])), p[0]); },
-                       .kl =
-                           [](const Tensor* p, const Tensor* q) {
-                             const Tensor divergence = p[0] * _dist_bernoulli_kl(p[1], q[1]);
-                             const Tensor more = gt(p[0], q[0]);
-                             return masked_fill(divergence, more, std::numeric_limits<double>::infinity());
-                           },
-                       .inside = [](const Tensor& x, const Tensor* p) { return le(x, p[0]); }};
-const Family kNegativeBinomial{.name = "NegativeBinomial",
-                               .parameters = kFailuresLogits,
-                               .support = &kWhole,
-                               .discrete = true,
-                               .reparametrized = false,
-                               .log_prob = of_value<_dist_negative_binomial_log_prob>,
-                               .draw =
-                                   [](const Tensor* p, const Generator& g) {
-                                     return poisson(gamma_numbers(p[0], exp(neg(p[1])), g), g);
-                                   },
-                               .mean = [](const Tensor* p) { return p[0] * exp(p[1]); },
-                               .variance = [](const Tensor* p) { return p[0] * exp(p[1]) / sigmoid(neg(p[1])); },
-                               .mode = [](const Tensor* p) {
-                                 return where(gt(p[0], 0), floor((p[0] - 1) * exp(p[1])), zeros_like(p[0]));
-                               }};
-const Family kGeometric{.name = "Geometric",
-                        .parameters = kProbs,
-                        .support = &kWhole,
-                        .discrete = true,
-                        .reparametrized = false,
-                        .log_prob = of_value<_dist_geometric_log_prob>,
-                        .draw =
-                            [](const Tensor* p, const Generator& g) {
-                              return floor_of_logs(clamp_min(uniform_like(p[0], g), tiny_of(p[0])), p[0]);
-                            },
-                        .mean = [](const Tensor* p) { return 1 / p[0] - 1; },
-                        .variance = [](const Tensor* p) { return (1 / p[0] - 1) / p[0]; },
-                        .mode = [](const Tensor* p) { return zeros_like(p[0]); },
-                        .entropy = of_parameters<_dist_geometric_entropy>,
-                        .kl =
-                            [](const Tensor* p, const Tensor* q) {
-                              const Tensor odds = log1p(neg(q[0])) / p[0];
-                              return neg(_dist_geometric_entropy(p[0])) - odds - (log(q[0]) - log1p(neg(q[0])));
-                            }};
+const Family kBinomial{
+    .name = "Binomial",
+    .parameters = kCountLogits,
+    .support = &kWhole,
+    .discrete = true,
+    .reparametrized = false,
+    .log_prob = of_value<_dist_binomial_log_prob>,
+    .draw = [](const Tensor* p,
+               const Generator& g) { return binomial(contiguous(p[0]), contiguous(sigmoid(p[1])), g); },
+    .mean = [](const Tensor* p) { return p[0] * sigmoid(p[1]); },
+    .variance = [](const Tensor* p) { return p[0] * sigmoid(p[1]) * sigmoid(neg(p[1])); },
+    .mode = [](const Tensor* p) { return minimum(floor((p[0] + 1) * sigmoid(p[1])), p[0]); },
+    .kl =
+        [](const Tensor* p, const Tensor* q) {
+          const Tensor divergence = p[0] * _dist_bernoulli_kl(p[1], q[1]);
+          const Tensor more = gt(p[0], q[0]);
+          return masked_fill(divergence, more, std::numeric_limits<double>::infinity());
+        },
+    .inside = [](const Tensor& x, const Tensor* p) { return le(x, p[0]); }};
+const Family kNegativeBinomial{
+    .name = "NegativeBinomial",
+    .parameters = kFailuresLogits,
+    .support = &kWhole,
+    .discrete = true,
+    .reparametrized = false,
+    .log_prob = of_value<_dist_negative_binomial_log_prob>,
+    .draw = [](const Tensor* p, const Generator& g) { return poisson(gamma_numbers(p[0], exp(neg(p[1])), g), g); },
+    .mean = [](const Tensor* p) { return p[0] * exp(p[1]); },
+    .variance = [](const Tensor* p) { return p[0] * exp(p[1]) / sigmoid(neg(p[1])); },
+    .mode = [](const Tensor* p) { return where(gt(p[0], 0), floor((p[0] - 1) * exp(p[1])), zeros_like(p[0])); }};
+const Family kGeometric{
+    .name = "Geometric",
+    .parameters = kProbs,
+    .support = &kWhole,
+    .discrete = true,
+    .reparametrized = false,
+    .log_prob = of_value<_dist_geometric_log_prob>,
+    .draw = [](const Tensor* p,
+               const Generator& g) { return floor_of_logs(clamp_min(uniform_like(p[0], g), tiny_of(p[0])), p[0]); },
+    .mean = [](const Tensor* p) { return 1 / p[0] - 1; },
+    .variance = [](const Tensor* p) { return (1 / p[0] - 1) / p[0]; },
+    .mode = [](const Tensor* p) { return zeros_like(p[0]); },
+    .entropy = of_parameters<_dist_geometric_entropy>,
+    .kl =
+        [](const Tensor* p, const Tensor* q) {
+          const Tensor odds = log1p(neg(q[0])) / p[0];
+          return neg(_dist_geometric_entropy(p[0])) - odds - (log(q[0]) - log1p(neg(q[0])));
+        }};
 const Family kPoisson{.name = "Poisson",
                       .parameters = kRate,
                       .support = &kWhole,

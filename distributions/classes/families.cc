@@ -124,9 +124,8 @@ const Family kHalfNormal{
     .variance = [](const Tensor* p) { return square(p[0]) * (1 - 2 / kPi); },
     .mode = [](const Tensor* p) { return zeros_like(p[0]); },
     .entropy = [](const Tensor* p) { return log(p[0]) + 0.7257913526447274; },
-    .kl = [](const Tensor* p, const Tensor* q) {
-      return _dist_normal_kl(zeros_like(p[0]), p[0], zeros_like(q[0]), q[0]);
-    }};
+    .kl = [](const Tensor* p,
+             const Tensor* q) { return _dist_normal_kl(zeros_like(p[0]), p[0], zeros_like(q[0]), q[0]); }};
 const Family kHalfCauchy{
     .name = "HalfCauchy",
     .parameters = kScale,
@@ -134,27 +133,25 @@ const Family kHalfCauchy{
     .discrete = false,
     .reparametrized = true,
     .log_prob = of_value<_dist_half_cauchy_log_prob>,
-    .draw = [](const Tensor* p,
-               const Generator& g) { return abs(empty_like(p[0].detach()).cauchy_(0, 1, g) * p[0]); },
+    .draw = [](const Tensor* p, const Generator& g) { return abs(empty_like(p[0].detach()).cauchy_(0, 1, g) * p[0]); },
     .mean = [](const Tensor* p) { return infs(p[0]); },
     .variance = [](const Tensor* p) { return infs(p[0]); },
     .mode = [](const Tensor* p) { return zeros_like(p[0]); },
     .entropy = [](const Tensor* p) { return log(p[0] * (2 * kPi)); }};
-const Family kExponential{
-    .name = "Exponential",
-    .parameters = kRate,
-    .support = &kNonNegative,
-    .discrete = false,
-    .reparametrized = true,
-    .log_prob = of_value<_dist_exponential_log_prob>,
-    .draw = [](const Tensor* p, const Generator& g) { return exponential_like(p[0], g) / p[0]; },
-    .mean = [](const Tensor* p) { return reciprocal(p[0]); },
-    .variance = [](const Tensor* p) { return reciprocal(square(p[0])); },
-    .mode = [](const Tensor* p) { return zeros_like(p[0]); },
-    .entropy = [](const Tensor* p) { return 1 - log(p[0]); },
-    .cdf = of_value<_dist_exponential_cdf>,
-    .icdf = of_value<_dist_exponential_icdf>,
-    .kl = of_pairs<_dist_exponential_kl>};
+const Family kExponential{.name = "Exponential",
+                          .parameters = kRate,
+                          .support = &kNonNegative,
+                          .discrete = false,
+                          .reparametrized = true,
+                          .log_prob = of_value<_dist_exponential_log_prob>,
+                          .draw = [](const Tensor* p, const Generator& g) { return exponential_like(p[0], g) / p[0]; },
+                          .mean = [](const Tensor* p) { return reciprocal(p[0]); },
+                          .variance = [](const Tensor* p) { return reciprocal(square(p[0])); },
+                          .mode = [](const Tensor* p) { return zeros_like(p[0]); },
+                          .entropy = [](const Tensor* p) { return 1 - log(p[0]); },
+                          .cdf = of_value<_dist_exponential_cdf>,
+                          .icdf = of_value<_dist_exponential_icdf>,
+                          .kl = of_pairs<_dist_exponential_kl>};
 const Family kGamma{.name = "Gamma",
                     .parameters = kConcentrationRate,
                     .support = &kNonNegative,
@@ -177,10 +174,7 @@ const Family kInverseGamma{
     .log_prob = of_value<_dist_inverse_gamma_log_prob>,
     .draw = [](const Tensor* p, const Generator& g) { return reciprocal(gamma_numbers(p[0], p[1], g)); },
     .mean = [](const Tensor* p) { return where(gt(p[0], 1), p[1] / (p[0] - 1), infs(p[0])); },
-    .variance =
-        [](const Tensor* p) {
-          return where(gt(p[0], 2), square(p[1] / (p[0] - 1)) / (p[0] - 2), infs(p[0]));
-        },
+    .variance = [](const Tensor* p) { return where(gt(p[0], 2), square(p[1] / (p[0] - 1)) / (p[0] - 2), infs(p[0])); },
     .mode = [](const Tensor* p) { return p[1] / (p[0] + 1); },
     .entropy = of_parameters<_dist_inverse_gamma_entropy>,
     .cdf = [](const Tensor& x, const Tensor* p) { return igammac(p[0], p[1] / x); },
@@ -226,27 +220,26 @@ const Family kKumaraswamy{.name = "Kumaraswamy",
                                 return exp(log(p[1]) + lgamma(a) + lgamma(p[1]) - lgamma(a + p[1]));
                               }};
 constexpr Parameter kStudentParameters[] = {{"df", &kPositive}, {"loc", &kReal}, {"scale", &kPositive}};
-const Family kStudentT{
-    .name = "StudentT",
-    .parameters = kStudentParameters,
-    .support = &kReal,
-    .discrete = false,
-    .reparametrized = true,
-    .log_prob = of_value<_dist_student_t_log_prob>,
-    .draw =
-        [](const Tensor* p, const Generator& g) {
-          const Tensor x = normal_like(p[1], g);
-          const Tensor z = gamma_numbers(p[0] * 0.5, full_like(p[0], 0.5), g);
-          return p[1] + p[2] * x * rsqrt(z / p[0]);
-        },
-    .mean = [](const Tensor* p) { return known(gt(p[0], 1), p[1]); },
-    .variance =
-        [](const Tensor* p) {
-          const Tensor finite = square(p[2]) * p[0] / (p[0] - 2);
-          return known(gt(p[0], 1), where(gt(p[0], 2), finite, infs(finite)));
-        },
-    .mode = parameter_itself<1>,
-    .entropy = [](const Tensor* p) { return _dist_student_t_entropy(p[0], p[2]); }};
+const Family kStudentT{.name = "StudentT",
+                       .parameters = kStudentParameters,
+                       .support = &kReal,
+                       .discrete = false,
+                       .reparametrized = true,
+                       .log_prob = of_value<_dist_student_t_log_prob>,
+                       .draw =
+                           [](const Tensor* p, const Generator& g) {
+                             const Tensor x = normal_like(p[1], g);
+                             const Tensor z = gamma_numbers(p[0] * 0.5, full_like(p[0], 0.5), g);
+                             return p[1] + p[2] * x * rsqrt(z / p[0]);
+                           },
+                       .mean = [](const Tensor* p) { return known(gt(p[0], 1), p[1]); },
+                       .variance =
+                           [](const Tensor* p) {
+                             const Tensor finite = square(p[2]) * p[0] / (p[0] - 2);
+                             return known(gt(p[0], 1), where(gt(p[0], 2), finite, infs(finite)));
+                           },
+                       .mode = parameter_itself<1>,
+                       .entropy = [](const Tensor* p) { return _dist_student_t_entropy(p[0], p[2]); }};
 constexpr Parameter kFisherParameters[] = {{"df1", &kPositive}, {"df2", &kPositive}};
 const Family kFisherSnedecor{
     .name = "FisherSnedecor",
@@ -308,24 +301,23 @@ const Family kWeibull{
     .discrete = false,
     .reparametrized = true,
     .log_prob = of_value<_dist_weibull_log_prob>,
-    .draw = [](const Tensor* p,
-               const Generator& g) { return p[0] * pow(exponential_like(p[0], g), reciprocal(p[1])); },
+    .draw = [](const Tensor* p, const Generator& g) { return p[0] * pow(exponential_like(p[0], g), reciprocal(p[1])); },
     .mean = [](const Tensor* p) { return p[0] * exp(lgamma(reciprocal(p[1]) + 1)); },
     .variance =
         [](const Tensor* p) {
           const Tensor inverse = reciprocal(p[1]);
           return square(p[0]) * (exp(lgamma(inverse * 2 + 1)) - exp(lgamma(inverse + 1) * 2));
         },
-    .mode =
-        [](const Tensor* p) { return p[0] * pow(clamp_min(p[1] - 1, 0) / p[1], reciprocal(p[1])); },
+    .mode = [](const Tensor* p) { return p[0] * pow(clamp_min(p[1] - 1, 0) / p[1], reciprocal(p[1])); },
     .entropy = [](const Tensor* p) { return (1 - reciprocal(p[1])) * kEuler + log(p[0] / p[1]) + 1; },
     .cdf = of_value<_dist_weibull_cdf>,
     .icdf = of_value<_dist_weibull_icdf>};
 
 }  // namespace
 
-#define TESSERA_TWO_PARAMETERS(Name) \
-  Name::Name(const Tensor& first, const Tensor& second, bool validate) : Univariate(k##Name, {first, second}, validate) {}
+#define TESSERA_TWO_PARAMETERS(Name)                                   \
+  Name::Name(const Tensor& first, const Tensor& second, bool validate) \
+      : Univariate(k##Name, {first, second}, validate) {}
 #define TESSERA_ONE_PARAMETER(Name) \
   Name::Name(const Tensor& first, bool validate) : Univariate(k##Name, {first}, validate) {}
 TESSERA_TWO_PARAMETERS(Normal)

@@ -22,7 +22,9 @@ inline double epsilon_of(const Tensor& x) {
 // Random numbers of the parameters' shape, dtype and device, without history.
 inline Tensor normal_like(const Tensor& p, const Generator& g) { return empty_like(p.detach()).normal_(0, 1, g); }
 inline Tensor uniform_like(const Tensor& p, const Generator& g) { return empty_like(p.detach()).uniform_(0, 1, g); }
-inline Tensor exponential_like(const Tensor& p, const Generator& g) { return empty_like(p.detach()).exponential_(1, g); }
+inline Tensor exponential_like(const Tensor& p, const Generator& g) {
+  return empty_like(p.detach()).exponential_(1, g);
+}
 inline Tensor gamma_numbers(const Tensor& concentration, const Tensor& rate, const Generator& g) {
   return clamp_min(_standard_gamma(concentration, g) / rate, tiny_of(concentration));
 }

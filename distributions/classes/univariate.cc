@@ -46,13 +46,12 @@ Tensor Univariate::icdf_of(const Tensor& probability) const {
 void Univariate::check_value(const Tensor& value) const {
   check_shape(value);
   check_support(name(), value, *family_->support);
-  if (family_->inside && !all(family_->inside(value, parameters_.data())).item<bool>()) refuse_value(name(), value, "of its parameters");
+  if (family_->inside && !all(family_->inside(value, parameters_.data())).item<bool>())
+    refuse_value(name(), value, "of its parameters");
 }
 
-#define TESSERA_OF_FAMILY(what)                                                          \
-  Tensor Univariate::what() const {                                                      \
-    return family_->what ? family_->what(parameters_.data()) : Distribution::what();     \
-  }
+#define TESSERA_OF_FAMILY(what) \
+  Tensor Univariate::what() const { return family_->what ? family_->what(parameters_.data()) : Distribution::what(); }
 TESSERA_OF_FAMILY(entropy)
 TESSERA_OF_FAMILY(mean)
 TESSERA_OF_FAMILY(variance)

@@ -73,18 +73,18 @@ struct Logits {
   Tensor value;
 };
 
-#define TESSERA_TWO_PARAMETERS(Name, first, second)                                         \
-  class Name : public Univariate {                                                          \
-   public:                                                                                  \
+#define TESSERA_TWO_PARAMETERS(Name, first, second)                                           \
+  class Name : public Univariate {                                                            \
+   public:                                                                                    \
     Name(const Tensor& first, const Tensor& second, bool validate = default_validate_args()); \
-    const Tensor& first() const { return parameter(0); }                                    \
-    const Tensor& second() const { return parameter(1); }                                   \
+    const Tensor& first() const { return parameter(0); }                                      \
+    const Tensor& second() const { return parameter(1); }                                     \
   };
-#define TESSERA_ONE_PARAMETER(Name, first)                                     \
-  class Name : public Univariate {                                             \
-   public:                                                                     \
+#define TESSERA_ONE_PARAMETER(Name, first)                                       \
+  class Name : public Univariate {                                               \
+   public:                                                                       \
     explicit Name(const Tensor& first, bool validate = default_validate_args()); \
-    const Tensor& first() const { return parameter(0); }                       \
+    const Tensor& first() const { return parameter(0); }                         \
   };
 TESSERA_TWO_PARAMETERS(Normal, loc, scale)
 TESSERA_TWO_PARAMETERS(LogNormal, loc, scale)
