@@ -1,5 +1,5 @@
 """The static C++ programs of examples/digits: what is linked into them, how large they are, and that they do what
-train.py does. And programs of one call of a library: they are small.
+train.py does. And programs of one call of a library, or of one method: they are small.
 """
 
 import os
@@ -21,6 +21,17 @@ ONE_CALL = {
     "examples/spectrum/spectrum": (1.7 * 2**20, lambda text: text == "5 cycles: 1.00\n20 cycles: 0.50\n"),
     "tests/build/programs/solve": (2.4 * 2**20, lambda text: abs(float(text)) < 1e-14),
 }
+# A program that learns with distributions: as large as the programs of examples/digits, and linalg's factorizations.
+INFERENCE = {"examples/regression/regression": (3.8 * 2**20, lambda text: divergence(text) < 0.005)}
+SMALL = ONE_CALL | INFERENCE
+
+
+def divergence(text):
+    """Of what was learned from what is known, by the last line."""
+    lines = text.splitlines()
+    assert len(lines) == 4 and all("exactly" in line for line in lines[:3]), text
+    return float(lines[-1].removeprefix("divergence "))
+
 
 # What the programs call, and what those operators call in turn. A new name here is a question: does the program need
 # it?
@@ -86,9 +97,9 @@ def test_programs_are_static_and_small(programs, capsys):
         assert "INTERP" not in headers and "DYNAMIC" not in headers, name
 
 
-@pytest.mark.parametrize("name", ONE_CALL)
-def test_a_program_of_one_call_is_small(name, capsys):
-    limit, is_right = ONE_CALL[name]
+@pytest.mark.parametrize("name", SMALL)
+def test_a_program_is_small_and_right(name, capsys):
+    limit, is_right = SMALL[name]
     option = f"--repo_env=TESSERA_PYTHON={sys.executable}"
     folder, _, target = name.rpartition("/")
     run("bazel", "build", option, f"//{folder}:{target}")

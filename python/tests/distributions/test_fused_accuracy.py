@@ -377,12 +377,10 @@ def test_divergences_of_near_distributions():
         assert abs(float(got) / (information * step**2 / 2) - 1) < 1e-6
 
 
-@pytest.mark.parametrize("name", sorted(CASES))
+@pytest.mark.parametrize("name", sorted(name for name, (_, *grids) in CASES.items() if len(grids) > 1))
 def test_one_distribution_of_many_values(name):
     """What depends on the parameters is computed once a block: the results are those of single calls."""
     _, *grids = CASES[name]
-    if len(grids) < 2:
-        pytest.skip("one argument")
     op = getattr(D, f"_dist_{name}")
     for dtype in (tessera.float64, tessera.float32):
         values = tessera.tensor(np.resize(np.asarray(grids[0], dtype=np.float64), 203)).to(dtype)
