@@ -70,8 +70,8 @@ def test_copies_and_pickles(name):
     x = d.sample((3,))
     text, others = repr(d), (copy.deepcopy(d), copy.copy(d), pickle.loads(pickle.dumps(d)))
     assert type(d).__name__ in text
+    assert all(type(other) is type(d) and repr(other) == text for other in others)
     for other in others:
-        assert type(other) is type(d) and repr(other) == text
         tessera.testing.assert_close(other.log_prob(x), d.log_prob(x))
 
 
@@ -119,7 +119,8 @@ MESSAGES = [
     (
         lambda: D.Normal(T([0.0, math.nan]), 1.0),
         r"Expected parameter loc \(Tensor of shape \(2,\)\) of distribution Normal\(loc: torch.Size\(\[2\]\), "
-        r"scale: torch.Size\(\[2\]\)\) to satisfy the constraint Real\(\), but found invalid values:\ntensor\(\[0., nan\]\)",
+        r"scale: torch.Size\(\[2\]\)\) to satisfy the constraint Real\(\), but found invalid values:\n"
+        r"tensor\(\[0., nan\]\)",
     ),
     (lambda: D.Normal(0.0, -1.0), r"scale .* GreaterThan\(lower_bound=0.0\), but found invalid values:\n-1.0"),
     (lambda: D.Uniform(2.0, 1.0), r"parameter low .* LessThan\(upper_bound=1.0\)"),
