@@ -43,6 +43,15 @@ class _Categories(EitherParameter, Family):
         return drawn.t().reshape(shape + self._batch_shape)
 
 
+def _taken(value, logits):
+    """The elements of normalised logits (..., K) that numbers of categories name."""
+    value, batch = value.long(), logits.shape[:-1]
+    if value.shape != batch:
+        shape = tessera.broadcast_shapes(value.shape, batch)
+        value, logits = value.expand(shape), logits.expand((*shape, logits.shape[-1]))
+    return logits.gather(-1, value.unsqueeze(-1)).squeeze(-1)
+
+
 class Categorical(_Categories, parameters="logits"):
     """Numbers of categories 0 ... K - 1 (int64), with probabilities `probs` (..., K), or log probabilities `logits`.
 
@@ -65,7 +74,7 @@ class Categorical(_Categories, parameters="logits"):
         lambda self: _C.full(self._batch_shape, math.nan, dtype=self.probs.dtype, device=self.probs.device)
     )
     mode = property(lambda self: self._param.argmax(-1))
-    log_prob = at_value(formulas.categorical_log_prob)
+    log_prob = at_value(_taken)
     entropy = entropy_of(formulas.categorical_entropy)
 
     def sample(self, sample_shape=Size()):
@@ -106,7 +115,7 @@ class OneHotCategorical(_Categories, parameters="logits"):
         """The logarithm of the probability of one-hot vectors `value`."""
         if self._validate_args:
             self._validate_sample(value)
-        return formulas.categorical_log_prob(value.argmax(-1), self.logits)
+        return _taken(value.argmax(-1), self.logits)
 
     def enumerate_support(self, expand=True):
         """All one-hot vectors, of shape (K,) + batch_shape + (K,), or (K, 1, ..., K) unless `expand`."""

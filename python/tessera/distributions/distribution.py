@@ -20,6 +20,8 @@ class _Parameter:
     def __get__(self, instance, owner):
         if instance is None:
             return self
+        if "base_dist" in instance.__dict__:  # made by the constructor of transformed distributions, as some subclasses
+            return getattr(instance.base_dist, self.name)
         raise AttributeError(f"{owner.__name__} object has no attribute {self.name!r}: its constructor did not run")
 
 

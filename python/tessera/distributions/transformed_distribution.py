@@ -147,5 +147,10 @@ class Mapped(Family, TransformedDistribution):
     base_dist = lazy_property(lambda self: self._map()[0])
     transforms = lazy_property(lambda self: self._map()[1])
 
+    def expand(self, batch_shape, _instance=None):
+        """The same distribution with parameters that are expanded to `batch_shape`, without a copy."""
+        kind = Family if self._names[0] in self.__dict__ else TransformedDistribution
+        return kind.expand(self, batch_shape, _instance)
+
     def _map(self):
         raise NotImplementedError(f"{type(self)} does not say what it is made of")
