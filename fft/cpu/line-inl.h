@@ -1,6 +1,7 @@
 // Transforms of numbers that lie one after the other. Included once per SIMD target.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "fft/cpu/columns-inl.h"
 #include "tensor/core/parallel.h"
@@ -51,6 +52,27 @@ template <class T>
 void copy_lanes(T* to, int64_t to_stride, const T* from, int64_t from_stride, int64_t rows, int64_t lanes) {
   for (int64_t i = 0; i < rows; ++i)
     std::memcpy(to + i * to_stride, from + i * from_stride, static_cast<size_t>(2 * lanes) * sizeof(T));
+}
+
+// to[i] = scale a[i] b[i] for n complex numbers; parts are exchanged on the way in, or out.
+template <class T>
+void multiply_numbers(int64_t n, const T* a, bool exchange_in, const T* b, T scale, T* to, bool exchange_out) {
+  const auto some = [&](auto d, int64_t i) HWY_ATTR {
+    hn::Vec<decltype(d)> ar, ai, br, bi;
+    hn::LoadInterleaved2(d, a + 2 * i, ar, ai);
+    hn::LoadInterleaved2(d, b + 2 * i, br, bi);
+    if (exchange_in) std::swap(ar, ai);
+    ar = hn::Mul(ar, hn::Set(d, scale));
+    ai = hn::Mul(ai, hn::Set(d, scale));
+    auto re = hn::NegMulAdd(ai, bi, hn::Mul(ar, br)), im = hn::MulAdd(ai, br, hn::Mul(ar, bi));
+    if (exchange_out) std::swap(re, im);
+    hn::StoreInterleaved2(re, im, d, to + 2 * i);
+  };
+  const Lanes<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) some(d, i);
+  for (; i < n; ++i) some(hn::CappedTag<T, 1>(), i);
 }
 
 // One line of n = n1 * n2 numbers, or of any number by Bluestein's algorithm.
@@ -150,25 +172,12 @@ class Line {
     const T *chirp = plan_.chirp.data(), *filter = plan_.filter.data();
     ScratchArray<T> signal(2 * m);
     T* const x = signal.get();
-    const int64_t re = form_.exchange, im = 1 - re;
-    for (int64_t i = 0; i < n; ++i) {
-      const T a = in[2 * i + re], b = in[2 * i + im], c = chirp[2 * i], s = chirp[2 * i + 1];
-      x[2 * i] = a * c - b * s;
-      x[2 * i + 1] = a * s + b * c;
-    }
+    multiply_numbers(n, in, form_.exchange, chirp, T{1}, x, false);
     std::memset(x + 2 * n, 0, static_cast<size_t>(2 * (m - n)) * sizeof(T));
     Line(*plan_.inner, {false, T{1}}).run(x, x);
-    for (int64_t i = 0; i < m; ++i) {
-      const T a = x[2 * i], b = x[2 * i + 1], c = filter[2 * i], s = filter[2 * i + 1];
-      x[2 * i] = a * c - b * s;
-      x[2 * i + 1] = a * s + b * c;
-    }
+    multiply_numbers(m, x, false, filter, T{1}, x, false);
     Line(*plan_.inner, {true, T{1}}).run(x, x);
-    for (int64_t i = 0; i < n; ++i) {
-      const T a = x[2 * i] * form_.scale, b = x[2 * i + 1] * form_.scale, c = chirp[2 * i], s = chirp[2 * i + 1];
-      out[2 * i + re] = a * c - b * s;
-      out[2 * i + im] = a * s + b * c;
-    }
+    multiply_numbers(n, x, false, chirp, form_.scale, out, form_.exchange);
   }
 
   const LinePlan<T>& plan_;
