@@ -74,13 +74,14 @@ TEST_F(Factor, Lu) {
   for (const DType t : testing::kMatrixTypes)
     for (const Layout layout : testing::kDense) {
       for (const int64_t count : {1, 3})
-        for (const int64_t n : {1, 2, 7, 40}) check_lu(t, count, n, n, layout);
+        for (const int64_t n : {1, 7}) check_lu(t, count, n, n, layout);
       check_lu(t, 2, 7, 4, layout);
       check_lu(t, 1, 4, 7, layout);
-      check_lu(t, 2, 260, 260, layout);
       check_lu(t, 2, 0, 3, layout);
       check_lu(t, 0, 3, 3, layout);
     }
+  check_lu(DType::kFloat64, 3, 40, 40, Layout::kRows);
+  check_lu(DType::kComplex64, 2, 260, 260, Layout::kRows);
 }
 
 TEST_F(Factor, OneFactorizationForAll) {
@@ -165,8 +166,8 @@ TEST_F(Factor, Cholesky) {
     for (const Layout layout : testing::kDense)
       for (const bool upper : {false, true})
         for (const int64_t count : {0, 1, 3})
-          for (const int64_t n : {0, 1, 6, 50, 260}) {
-            if (n == 260 && count == 3 && t != DType::kFloat64) continue;
+          for (const int64_t n : {0, 6, 50, 260}) {
+            if (n == 260 && t != DType::kFloat64) continue;
             Matrices a = testing::hermitian(t, count, n, layout, 2 * static_cast<double>(n) + 1);
             Mirror info = numbers(count);
             cpu::run_cholesky(t, a.host(), upper, info.host_as<int32_t>());
@@ -189,7 +190,7 @@ TEST_F(Factor, CholeskyTellsWhatIsNotPositiveDefinite) {
 
 TEST_F(Factor, Triangles) {
   const Layout layouts[] = {Layout::kRows, Layout::kColumns, Layout::kScattered};
-  for (const DType t : testing::kMatrixTypes)
+  for (const DType t : {DType::kFloat32, DType::kComplex128})
     for (const Layout of_a : layouts)
       for (const Layout of_b : testing::kDense)
         for (int form = 0; form < 8; ++form)

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "linalg/cuda/engines.h"
+#include "linalg/cuda/view.h"
 #include "tensor/cuda/pointwise/engines.h"
 #include "tensor/cuda/support/block.h"
 #include "tensor/cuda/support/types.h"
@@ -14,22 +15,6 @@ namespace {
 
 constexpr unsigned kTypes = kFloats | kComplexes;
 
-// Matrices as kernels see them.
-template <class T>
-struct View {
-  T* data;
-  int64_t rows, cols, row_stride, col_stride, batch_stride;
-  explicit View(const MatrixBatch& m)
-      : data(static_cast<T*>(m.data)),
-        rows(m.rows),
-        cols(m.cols),
-        row_stride(m.row_stride),
-        col_stride(m.col_stride),
-        batch_stride(m.batch_stride) {}
-  __device__ T& operator()(int64_t b, int64_t i, int64_t j) const {
-    return data[b * batch_stride + i * row_stride + j * col_stride];
-  }
-};
 struct Place {
   int64_t b, i, j;
 };

@@ -26,6 +26,10 @@ void replace_not_finite(DType dtype, const MatrixBatch& m, Part part, int32_t* b
 // info[b] = bad[b] where that is not 0.
 void merge_infos(const int32_t* bad, int64_t count, int32_t* info);
 
+// c = Q c, or (right) c Q, as run_apply_reflections; v and c may have any strides.
+void multiply_small_q(DType dtype, const MatrixBatch& v, const void* tau, int64_t tau_stride, int64_t reflections,
+                      const MatrixBatch& c, bool left, bool adjoint);
+
 // The eigenvectors of real matrices (dtype), which `pairs` has as LAPACK's geev gives them: a column for each real
 // eigenvalue, and two for a pair of complex ones, the real and the imaginary part of the first of them. w: n complex
 // numbers for each matrix.

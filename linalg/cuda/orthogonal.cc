@@ -20,6 +20,16 @@ MatrixBatch last_rows(const Columns& c, int64_t from) {
   return m;
 }
 
+// c = Q c or c Q.
+void apply_q(DType dtype, const MatrixBatch& v, const void* tau, int64_t tau_stride, int64_t reflections,
+             const MatrixBatch& c, bool left, bool adjoint) {
+  if (takes_at_once(c.count, std::max(c.rows, c.cols)))
+    return multiply_small_q(dtype, v, tau, tau_stride, reflections, c, left, adjoint);
+  const InColumns vectors(dtype, v), product(dtype, c);
+  multiply_q(*vectors, tau, tau_stride, reflections, *product, left, adjoint);
+  product.finish();
+}
+
 }  // namespace
 
 void run_geqrf(DType dtype, MatrixBatch a, void* tau) {
@@ -33,6 +43,13 @@ void run_geqrf(DType dtype, MatrixBatch a, void* tau) {
 void run_householder_product(DType dtype, MatrixBatch q, const void* tau, int64_t reflections, int64_t tau_stride) {
   if (q.count == 0 || q.cols == 0) return;
   if (reflections == 0) return set_identity(dtype, q);
+  if (takes_at_once(q.count, q.rows)) {
+    MatrixBatch first = q;
+    first.cols = reflections;
+    const OwnColumns v(dtype, first);
+    set_identity(dtype, q);
+    return multiply_small_q(dtype, v->batch(), tau, tau_stride, reflections, q, true, false);
+  }
   const InColumns in(dtype, q);
   make_q(*in, tau, tau_stride, reflections);
   in.finish();
@@ -41,9 +58,7 @@ void run_householder_product(DType dtype, MatrixBatch q, const void* tau, int64_
 void run_apply_reflections(DType dtype, MatrixBatch v, const void* tau, int64_t reflections, int64_t tau_stride,
                            MatrixBatch c, bool left, bool adjoint) {
   if (c.count == 0 || c.rows == 0 || c.cols == 0 || reflections == 0) return;
-  const InColumns vectors(dtype, v), product(dtype, c);
-  multiply_q(*vectors, tau, tau_stride, reflections, *product, left, adjoint);
-  product.finish();
+  apply_q(dtype, v, tau, tau_stride, reflections, c, left, adjoint);
 }
 
 void run_least_squares(DType dtype, cpu::LeastSquares method, double, MatrixBatch a, MatrixBatch b, int64_t*,
@@ -73,11 +88,11 @@ void run_least_squares(DType dtype, cpu::LeastSquares method, double, MatrixBatc
                           : is_complex(dtype) ? CUBLAS_OP_C
                                               : CUBLAS_OP_T,
                           CUBLAS_DIAG_NON_UNIT};
-  if (tall) multiply_q(*qr, tau->data, k, k, *x, true, true);
+  if (tall) apply_q(dtype, qr->batch(), tau->data, k, k, x->batch(), true, true);
   solve_triangle(call, r, first_rows(*x, k));
   if (!tall) {
     set_zero(dtype, last_rows(*x, k));
-    multiply_q(*qr, tau->data, k, k, *x, true, false);
+    apply_q(dtype, qr->batch(), tau->data, k, k, x->batch(), true, false);
   }
   x.finish();
 }

@@ -126,13 +126,20 @@ cusolverDnParams_t solver_params() {
   static const auto p = made<cusolverDnParams_t>(solver().create_params, "cusolverDnCreateParams");
   return p;
 }
+// Each thread has its own on each device: the functions write into them.
 syevjInfo_t syevj_settings() {
-  thread_local const auto p = made<syevjInfo_t>(solver().create_syevj, "cusolverDnCreateSyevjInfo");
-  return p;
+  struct Entry {
+    syevjInfo_t handle = nullptr;
+  };
+  const auto make = [] { return made<syevjInfo_t>(solver().create_syevj, "cusolverDnCreateSyevjInfo"); };
+  return ThreadHandles<Entry>::here().on(op_device(), make).handle;
 }
 gesvdjInfo_t gesvdj_settings() {
-  thread_local const auto p = made<gesvdjInfo_t>(solver().create_gesvdj, "cusolverDnCreateGesvdjInfo");
-  return p;
+  struct Entry {
+    gesvdjInfo_t handle = nullptr;
+  };
+  const auto make = [] { return made<gesvdjInfo_t>(solver().create_gesvdj, "cusolverDnCreateGesvdjInfo"); };
+  return ThreadHandles<Entry>::here().on(op_device(), make).handle;
 }
 
 LinalgLibrary linalg_library() { return g_library.load(std::memory_order_relaxed); }

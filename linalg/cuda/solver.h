@@ -121,8 +121,7 @@ void check_solver(cusolverStatus_t s, const char* what);
 
 // This thread's handle on op_device(), on its current stream.
 cusolverDnHandle_t solver_handle();
-// The settings that these objects have at the beginning. (Jacobi's methods write what they found into theirs, so that
-// each thread has its own.)
+// Settings as they are at the beginning.
 cusolverDnParams_t solver_params();
 syevjInfo_t syevj_settings();
 gesvdjInfo_t gesvdj_settings();

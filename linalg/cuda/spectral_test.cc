@@ -107,7 +107,7 @@ TEST_F(Spectral, QrAndItsReflections) {
   for (const DType t : testing::kMatrixTypes)
     for (const Layout layout : testing::kDense)
       for (const int64_t count : {0, 1, 3})
-        for (const auto& [m, n] : {std::pair<int64_t, int64_t>{1, 1}, {7, 4}, {4, 7}, {20, 20}, {300, 5}, {0, 3}}) {
+        for (const auto& [m, n] : {std::pair<int64_t, int64_t>{1, 1}, {7, 4}, {4, 7}, {300, 5}, {0, 3}}) {
           const std::string what = name(t, count, m, n);
           const int64_t k = std::min(m, n);
           const double tolerance = 300 * std::sqrt(static_cast<double>(m + 1));
