@@ -123,8 +123,7 @@ void for_windows(const PoolGeometry& g, int64_t row, int64_t* pixels, F&& fn) {
     int64_t count = 0;
     for (int64_t id = d.begin; id < d.end; id += g.dilation[0])
       for (int64_t ih = h.begin; ih < h.end; ih += g.dilation[1])
-        for (int64_t iw = w.begin; iw < w.end; iw += g.dilation[2])
-          pixels[count++] = (id * height + ih) * width + iw;
+        for (int64_t iw = w.begin; iw < w.end; iw += g.dilation[2]) pixels[count++] = (id * height + ih) * width + iw;
     fn(ow, PoolPixels{pixels, count, corner + nearest_place(w.begin, width)});
   }
 }

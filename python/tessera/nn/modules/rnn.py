@@ -74,7 +74,7 @@ _KINDS = {"LSTM": 0, "GRU": 1, "RNN_TANH": 2, "RNN_RELU": 3}  # of the operator 
 
 
 def _by_operator(mode, gates, steps, state, w_hh, b_hh, reverse):
-    """`steps` steps of as many sequences each: gates are the projected rows, step by step. Returns (outputs as rows, the
+    """`steps` steps of as many sequences each; gates: the projected rows, step by step. Returns (outputs as rows, the
     state behind the last one).
     """
     out, h, c, _, _ = tessera._rnn_layer(
