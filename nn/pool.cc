@@ -6,6 +6,7 @@
 #include "nn/pool_kernels.h"
 #include "nn/spatial.h"
 #include "nn/cpu/pool.h"
+#include "nn/cpu/pool_channels.h"
 #include "nn/engine/pool.h"
 #include "tensor/core/transforms.h"
 #include "tensor/ops/api.h"
@@ -123,8 +124,40 @@ std::array<OutputSpec, 2> max_pool_spec(int64_t n, const Tensor& self, const Poo
   indices.dtype = DType::kInt64;
   return {values, indices};
 }
+namespace {
+
+// Images with channels side by side, for kernels that take them so.
+struct ChannelImages {
+  ChannelImages(const Tensor& self, int64_t n)
+      : taken(self.dim() == n + 2 && self.is_cpu() && !strides_of_format(self, self.sizes()).empty() &&
+              cpu::max_pool_takes_channels(self.dtype(), volume_of(image_of(self, n)), self.size(1))),
+        format(self.suggest_memory_format()) {}
+
+  Tensor dense(const Tensor& t) const { return contiguous(t, format); }
+  // Memory of that form for a result.
+  ResultMemory memory(const Tensor& out) const {
+    return ResultMemory(out, out.is_contiguous(format), channels_last_strides(out.sizes()), out.dtype());
+  }
+
+  bool taken;
+  MemoryFormat format;
+};
+
+}  // namespace
+
 void max_pool_into(int64_t n, const Tensor& self, const PoolWindows& w, const Tensor& out, const Tensor& indices) {
   if (out.numel() == 0) return;
+  const ChannelImages images(self, n);
+  if (images.taken) {
+    const Tensor x = images.dense(self);
+    const ResultMemory y = images.memory(out), i = images.memory(indices);
+    cpu::PoolGeometry g = pool_geometry(make_pool("max_pool", n, self, w), self, n);
+    g.planes = self.size(0);
+    cpu::max_pool_forward_channels(x.dtype(), g, self.size(1), x.data_ptr(), y.data(), i.tensor().data_ptr<int64_t>());
+    y.finish();
+    i.finish();
+    return;
+  }
   const Tensor x = contiguous(self);
   const ResultMemory y(out), i(indices);
   TESSERA_ON(x.device(), max_pool_forward)
@@ -146,6 +179,15 @@ OutputSpec max_pool_backward_spec(int64_t n, const Tensor& grad, const Tensor& s
 void max_pool_backward_into(int64_t n, const Tensor& grad, const Tensor& self, const Tensor& indices,
                             const Tensor& out) {
   if (out.numel() == 0) return;
+  const ChannelImages images(self, n);
+  if (images.taken) {
+    const Tensor g = images.dense(grad), i = images.dense(indices);
+    const ResultMemory x = images.memory(out);
+    cpu::max_pool_backward_channels(g.dtype(), self.size(0), volume_of(image_of(self, n)), volume_of(image_of(g, n)),
+                                    self.size(1), g.data_ptr(), i.data_ptr<int64_t>(), x.data());
+    x.finish();
+    return;
+  }
   const Tensor g = contiguous(grad), i = contiguous(indices);
   const ResultMemory x(out);
   TESSERA_ON(g.device(), max_pool_backward)

@@ -56,7 +56,7 @@ class Lines {
   void load(const T* plane, int64_t od, int64_t oh0, int64_t oh1) {
     const PoolWindow last = window(g_, 1, oh1 - 1);
     d_ = window(g_, 0, od);
-    h0_ = window(g_, 1, oh0).begin;
+    h0_ = max64(0, oh0 * g_.stride[1] - g_.padding[1]);  // with dilation the first window may begin behind the second
     const int64_t height = max64(0, last.end - h0_);
     height_ = height;
     for (int64_t id = d_.begin; id < d_.end; id += g_.dilation[0])

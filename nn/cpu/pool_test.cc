@@ -74,6 +74,7 @@ std::vector<PoolGeometry> geometries(bool dilated) {
       geometry(3, kOne, {7, 3, 2, 1, 1}, {9, 3, 1, 1, two}),
       geometry(3, kOne, {7, 3, 2, 1, 1, true}, {8, 3, 2, 0, 1, true}),
       geometry(2, {5, 2, 2, 1, 1, true}, {6, 3, 2, 1, two}, {7, 2, 1, 0, 1}),
+      geometry(3, kOne, {9, 3, 1, 1, two}, {7, 3, 1, 1, two}),
       geometry(5, kOne, kOne, {40, 5, 3, 2, 1, true}),
       geometry(70, kOne, {30, 3, 1, 1, 1}, {33, 3, 1, 1, 1}),
   };

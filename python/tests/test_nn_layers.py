@@ -1,5 +1,6 @@
 """Layers and functional forms against plain reference computations."""
 
+import copy
 import math
 
 import pytest
@@ -417,3 +418,71 @@ def test_ctc_loss_refuses_what_does_not_fit():
     loss = F.ctc_loss(lp.requires_grad_(), tessera.tensor([[1, 1], [2, 3]]), [2, 5], [2, 2], zero_infinity=True)
     loss.backward()
     assert not lp.grad[:, 0].any() and lp.grad[:, 1].any() and loss.isfinite()
+
+
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("dtype", [tessera.float32, tessera.float64, tessera.bfloat16])
+def test_max_pooling_is_the_same_in_either_memory_format(n, dtype):
+    pool = (None, None, F.max_pool2d, F.max_pool3d)[n]
+    last = (None, None, tessera.channels_last, tessera.channels_last_3d)[n]
+    generator = tessera.Generator().manual_seed(2)
+    for channels in (3, 8, 21, 32):
+        for how in (
+            dict(kernel_size=2),
+            dict(kernel_size=3, stride=2, padding=1),
+            dict(kernel_size=3, stride=1, dilation=2, padding=1, ceil_mode=True),
+        ):
+            x = tessera.randn(2, channels, 9, *[7] * (n - 1), generator=generator).to(dtype)
+            x[0, 1, 0, 0] = float("nan")
+            x[1, 2] = float("-inf")
+            results = []
+            for format in (tessera.contiguous_format, last):
+                a = x.clone(memory_format=format).requires_grad_()
+                y, at = pool(a, return_indices=True, **how)
+                y.backward(tessera.arange(y.numel(), dtype=dtype).reshape(y.shape) % 7)
+                assert y.is_contiguous(memory_format=format) and at.is_contiguous(memory_format=format)
+                assert a.grad.is_contiguous(memory_format=format)
+                results.append((y, at, a.grad))
+            for one, two in zip(*results):
+                assert one.shape == two.shape
+                tessera.testing.assert_close(one.contiguous(), two.contiguous(), equal_nan=True)
+    unbatched = tessera.randn(1, 9, 5, *[6] * (n - 1)).to(dtype)
+    assert pool(unbatched[0], 2).equal(pool(unbatched, 2)[0])
+
+
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("lengths", [[6, 6, 4, 3, 1], [5, 5, 5], [4, 3, 2, 1], [7]])
+def test_packed_sequences_are_run_as_each_alone(kind, lengths):
+    layer = getattr(nn, kind)(5, 7, 2, bidirectional=True).double()
+    x = tessera.randn(max(lengths), len(lengths), 5, dtype=tessera.float64)
+    results = []
+    for together in (True, False):
+        a = x.clone().requires_grad_()
+        if together:
+            packed, state = layer(nn.utils.rnn.pack_padded_sequence(a, tessera.tensor(lengths)))
+            out, _ = nn.utils.rnn.pad_packed_sequence(packed)
+            states = state if kind == "LSTM" else (state,)
+        else:
+            parts = [layer(a[:n, k : k + 1]) for k, n in enumerate(lengths)]
+            out = tessera.cat([F.pad(o, (0, 0, 0, 0, 0, max(lengths) - o.size(0))) for o, _ in parts], 1)
+            found = [s if kind == "LSTM" else (s,) for _, s in parts]
+            states = [tessera.cat(column, 1) for column in zip(*found)]
+        layer.zero_grad()
+        (out.square().sum() + sum(s.sum() for s in states)).backward()
+        results.append((out, *states, a.grad, *(p.grad for p in layer.parameters())))
+    for one, two in zip(*results):
+        close(one, two)
+
+
+@pytest.mark.parametrize("dtype", [tessera.float16, tessera.bfloat16])
+def test_recurrent_layers_in_half_types(dtype):
+    layer = nn.LSTM(5, 7, bidirectional=True)
+    x = tessera.randn(6, 3, 5)
+    want, (h, c) = layer(x)
+    half = copy.deepcopy(layer).to(dtype)
+    got, states = half(x.to(dtype))
+    assert {got.dtype, *(s.dtype for s in states)} == {dtype}
+    for a, b in ((got, want), (states[0], h), (states[1], c)):
+        assert (a.float() - b).abs().max().item() < 0.03
+    got.sum().backward()
+    assert all(p.grad.dtype == dtype and p.grad.any() for p in half.parameters())

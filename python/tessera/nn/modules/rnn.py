@@ -1,5 +1,6 @@
 """Recurrent layers and cells."""
 
+import itertools
 import warnings
 
 import tessera
@@ -62,58 +63,68 @@ _STEPS = {
     "GRU": _gru_step,
 }
 _GATES = {"RNN_TANH": 1, "RNN_RELU": 1, "LSTM": 4, "GRU": 3}
+# What the operator computes in.
+_ARITHMETIC = {
+    tessera.float32: tessera.float32,
+    tessera.float64: tessera.float64,
+    tessera.float16: tessera.float32,
+    tessera.bfloat16: tessera.float32,
+}
 _KINDS = {"LSTM": 0, "GRU": 1, "RNN_TANH": 2, "RNN_RELU": 3}  # of the operator _rnn_layer
 
 
-def _run_whole(mode, x, steps, start, weights, reverse):
-    """_run_direction for sequences of one length: all steps in one operator."""
-    w_ih, w_hh, b_ih, b_hh, _ = weights
-    gru = mode == "GRU"
-    if not gru and b_hh is not None:  # one bias for both
-        b_ih, b_hh = None, b_ih + b_hh
-    gates = F.linear(x, w_ih, b_ih).unflatten(0, (steps, -1))
+def _by_operator(mode, gates, steps, state, w_hh, b_hh, reverse):
+    """`steps` steps of as many sequences each; gates: the projected rows, step by step. Returns (outputs as rows, the
+    state behind the last one).
+    """
     out, h, c, _, _ = tessera._rnn_layer(
-        gates,
-        start[0],
-        start[1] if len(start) > 1 else None,
+        gates.unflatten(0, (steps, -1)),
+        state[0],
+        state[1] if len(state) > 1 else None,
         w_hh,
         b_hh,
         _KINDS[mode],
         reverse,
         for_backward=tessera.is_grad_enabled(),
     )
-    # Under autocast the products of the input are in a lower precision, and so is the result; the steps are not.
-    dtype = x.dtype if gru else gates.dtype
-    return out.flatten(0, 1).to(dtype), [state.to(dtype) for state in (h, c)[: len(start)]]
+    return out.flatten(0, 1), (h, c)[: len(state)]
+
+
+def _by_steps(mode, gates, steps, state, w_hh, b_hh, reverse, w_hr):
+    """The same for devices, dtypes and projections that the operator does not know."""
+    step, outputs = _STEPS[mode], []
+    for piece in reversed(gates.chunk(steps)) if reverse else gates.chunk(steps):
+        state = step(piece, state, w_hh, b_hh, w_hr)
+        outputs.append(state[0])
+    return tessera.cat(outputs[::-1] if reverse else outputs), state
 
 
 def _run_direction(mode, x, batch_sizes, start, weights, reverse):
     """One layer in one direction over time-major rows.
 
     x: (sum of batch_sizes, input), the rows of step t after those of t - 1, sequences sorted by falling length. start:
-        states (N, .). Returns the outputs in the
-    same layout and the last state of each sequence.
+        states (N, .). Returns the outputs in the same layout and the last state of each sequence.
     """
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
-    if (
-        w_hr is None
-        and batch_sizes[0] == batch_sizes[-1]
-        and x.device.type == "cpu"
-        and w_hh.dtype in (tessera.float32, tessera.float64)
-        and (x.dtype == w_hh.dtype or tessera.is_autocast_enabled("cpu"))
-    ):
-        return _run_whole(mode, x, len(batch_sizes), start, weights, reverse)
-    step = _STEPS[mode]
-    pieces = F.linear(x, w_ih, b_ih).split(batch_sizes)
-    outputs = [None] * len(pieces)
+    arithmetic = _ARITHMETIC.get(w_hh.dtype)
+    fits = x.dtype == w_hh.dtype or tessera.is_autocast_enabled("cpu")
+    whole = w_hr is None and x.device.type == "cpu" and arithmetic is not None and fits
+    if whole and mode != "GRU" and b_hh is not None:  # one bias for both
+        b_ih, b_hh = None, b_ih + b_hh
+    gates, start = F.linear(x, w_ih, b_ih), tuple(start)
+    # Under autocast the products of the input are in a lower precision, and so is the result; the steps are not.
+    dtype = x.dtype if mode == "GRU" else gates.dtype
+    if whole and {dtype, gates.dtype, w_hh.dtype} != {arithmetic}:
+        gates, w_hh, *start = (t.to(arithmetic) for t in (gates, w_hh, *start))
+        b_hh = None if b_hh is None else b_hh.to(arithmetic)
+    # Neighbouring steps of as many sequences are taken together.
+    runs = [(n, len(list(same))) for n, same in itertools.groupby(batch_sizes)]
+    pieces = gates.split([n * steps for n, steps in runs])
+    outputs = [None] * len(runs)
     finished = []  # states of the sequences that ended, the shortest first
-    if reverse:
-        state = tuple(s[:0] for s in start)
-    else:
-        state = tuple(start)
-    order = range(len(pieces) - 1, -1, -1) if reverse else range(len(pieces))
-    for t in order:
-        n, have = batch_sizes[t], state[0].shape[0]
+    state = tuple(s[:0] for s in start) if reverse else tuple(start)
+    for k in range(len(runs) - 1, -1, -1) if reverse else range(len(runs)):
+        (n, steps), have = runs[k], state[0].shape[0]
         if n > have:
             state = (
                 tuple(tessera.cat([s, first[have:n]]) for s, first in zip(state, start))
@@ -123,12 +134,15 @@ def _run_direction(mode, x, batch_sizes, start, weights, reverse):
         elif n < have:
             finished.append(tuple(s[n:] for s in state))
             state = tuple(s[:n] for s in state)
-        state = step(pieces[t], state, w_hh, b_hh, w_hr)
-        outputs[t] = state[0]
+        if whole:
+            outputs[k], state = _by_operator(mode, pieces[k], steps, state, w_hh, b_hh, reverse)
+        else:
+            outputs[k], state = _by_steps(mode, pieces[k], steps, state, w_hh, b_hh, reverse, w_hr)
     if finished:
         finished.append(state)
         state = tuple(tessera.cat([part[i] for part in reversed(finished)]) for i in range(len(state)))
-    return tessera.cat(outputs), state
+    out = outputs[0] if len(outputs) == 1 else tessera.cat(outputs)
+    return (out.to(dtype), tuple(s.to(dtype) for s in state)) if whole else (out, state)
 
 
 @layer(
