@@ -242,3 +242,14 @@ def test_execution_traces_of_profilers(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     made = ExecutionTraceObserver.build_execution_trace_obs_from_env()
     assert made.is_registered and made.get_output_file_path().startswith(str(tmp_path))
+
+
+def test_traces_of_throughput(net, tmp_path):
+    benchmark = tessera.utils.ThroughputBenchmark(net)
+    benchmark.add_input(tessera.ones(2, 4))
+    benchmark.benchmark(
+        num_calling_threads=2, num_warmup_iters=1, num_iters=10, profiler_output_path=str(tmp_path / "t")
+    )
+    entries = json.loads((tmp_path / "t").read_text())["traceEvents"]
+    products = [e for e in entries if e["name"] == "aten::addmm"]
+    assert len(products) == 20 and len({e["tid"] for e in products}) <= 2
