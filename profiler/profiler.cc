@@ -108,7 +108,10 @@ void record_operator(void*, const OpHeader& op, DispatchKeySet keys, const Value
   const uint64_t now = g_now.load(std::memory_order_acquire);
   Log* log = now & kOperators ? log_for(now) : nullptr;
   const Emitter* emitter = t_slot.emitter;
-  if (!log && !emitter) return op.info->adapter->call(op, &below, args, rets);
+  if (!log && !emitter) {
+    if (!now) thread_state.included &= ~kProfilerBit;  // another thread ended the recording that this one began
+    return op.info->adapter->call(op, &below, args, rets);
+  }
   const bool differentiable = !(below & kAutogradKeys).empty() && thread_state.grad_enabled;
   const uint64_t sequence = differentiable ? autograd::coming_sequence_nr() : kNoSequence;
   struct Ending {

@@ -1,5 +1,6 @@
 """Events, averages and tables by themselves; steps; files of nvprof."""
 
+import contextlib
 import sqlite3
 
 import pytest
@@ -145,7 +146,7 @@ def test_keys_are_seen_once():
 
 def test_files_of_nvprof(tmp_path):
     path = tmp_path / "trace.prof"
-    with sqlite3.connect(path) as db:
+    with contextlib.closing(sqlite3.connect(path)) as db:
         db.executescript(
             """
             CREATE TABLE StringTable (_id_ INTEGER, value TEXT);

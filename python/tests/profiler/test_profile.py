@@ -219,6 +219,33 @@ def test_stacks_and_modules(net):
     assert sys.getprofile() is None
 
 
+def test_the_programs_own_profile_function_comes_back():
+    mine = lambda frame, event, argument: None
+    sys.setprofile(mine)
+    try:
+        with profile(with_stack=True):
+            tessera.ones(1).exp()
+        found = sys.getprofile()
+    finally:
+        sys.setprofile(None)
+    assert found is mine
+
+
+def test_another_thread_may_end_a_recording():
+    prof = profile()
+    prof.start()
+    tessera.ones(1).exp()
+    thread = threading.Thread(target=prof.stop)
+    thread.start()
+    thread.join()
+    tessera.ones(1).sin()
+    names = {event.name for event in prof.events()}
+    assert "aten::exp" in names and "aten::sin" not in names
+    with profile() as again:
+        tessera.ones(1).cos()
+    assert {event.name for event in again.events()} == {"aten::ones", "aten::cos"}
+
+
 def test_stacks_of_generators_and_errors():
     def numbers():
         yield tessera.ones(1).exp()
