@@ -99,12 +99,19 @@ void emit_operator(const Emitter* emitter, const OpHeader& op, DispatchKeySet be
   op.info->adapter->call(op, &below, args, rets);
 }
 
+// add(Tensor, Scalar), which is nothing but a call of add(Tensor, Tensor): one event, that of the call.
+bool only_forwards(const OpHeader& op) { return op.info->rule[0] == 'S' && op.info->rule[1] == 'C'; }
+
 void record_operator(void*, const OpHeader& op, DispatchKeySet keys, const Value* args, size_t n, Value* rets, size_t) {
   const DispatchKeySet below = keys - DispatchKeySet(DispatchKey::kProfiler);
+  if (only_forwards(op)) return op.info->adapter->call(op, &below, args, rets);
   const uint64_t now = g_now.load(std::memory_order_acquire);
   Log* log = now & kOperators ? log_for(now) : nullptr;
   const Emitter* emitter = t_slot.emitter;
-  if (!log && !emitter) return op.info->adapter->call(op, &below, args, rets);
+  if (!log && !emitter) {
+    if (!now) thread_state.included &= ~kProfilerBit;  // another thread ended the recording that this one began
+    return op.info->adapter->call(op, &below, args, rets);
+  }
   const bool differentiable = !(below & kAutogradKeys).empty() && thread_state.grad_enabled;
   const uint64_t sequence = differentiable ? autograd::coming_sequence_nr() : kNoSequence;
   struct Ending {

@@ -41,6 +41,14 @@ TEST(Profile, RecordsOperatorsAndWhatIsInsideOfThem) {
   EXPECT_LE(outer->end_ns, r.end_ns + 1000);
 }
 
+TEST(Profile, ANumberInsteadOfATensorIsTheSameEvent) {
+  Profile profile;
+  add(ones(2, 2), 1.5);
+  const Recording r = profile.stop();
+  ASSERT_EQ(count(r, "aten::add"), 1u);
+  EXPECT_EQ(find(r, "aten::add")->overload, "Tensor");
+}
+
 TEST(Profile, NothingIsRecordedOutsideOfIt) {
   const Tensor a = ones(2, 2);
   add(a, a);

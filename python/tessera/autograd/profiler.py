@@ -405,6 +405,7 @@ class emit_nvtx(_Ranges):
 def _nvtx_functions():
     from tessera.cuda import nvtx
 
+    nvtx._functions()  # raises where there are none
     return nvtx.range_push, nvtx.range_pop
 
 

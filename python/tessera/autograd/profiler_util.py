@@ -223,19 +223,23 @@ class FunctionEvent(FormattedTimesMixin):
     @property
     def device_time_total(self):
         """Microseconds of the device's work that it began, with that of events inside."""
-        if self.is_async or not self.use_device:
+        if not self._is_timed_on_device():
             return 0
         if self.device_type != DeviceType.CPU:
             return self.time_range.elapsed_us()
-        return sum(k.duration for k in self.kernels) + sum(child.device_time_total for child in self.cpu_children)
+        own = sum(kernel.duration for kernel in self.kernels)
+        return own + sum(child.device_time_total for child in self.cpu_children)
 
     @property
     def self_device_time_total(self):
         """Microseconds of the device's work that it began itself."""
-        if self.is_async or not self.use_device:
+        if not self._is_timed_on_device():
             return 0
         inside = sum(child.device_time_total for child in self.cpu_children)
         return self.device_time_total - (inside if self.device_type == DeviceType.CPU else 0)
+
+    def _is_timed_on_device(self):
+        return bool(self.use_device) and not self.is_async
 
     @property
     def self_cpu_memory_usage(self):

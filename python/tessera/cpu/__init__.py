@@ -133,4 +133,8 @@ def get_capabilities():
     return _capabilities.read()
 
 
-__getattr__, __dir__ = _attach(__name__)
+_names = (
+    "empty_cache max_memory_allocated memory_allocated memory_cached memory_stats reset_accumulated_memory_stats "
+    "reset_peak_memory_stats"
+)
+__getattr__, __dir__ = _attach(__name__, dict.fromkeys(_names.split(), "memory"))

@@ -56,7 +56,10 @@ def timeline(recording, path):
     raw = recording.raw
     blocks = blocks_of(raw)
     if path.endswith(".html"):
-        device = {"name": "cpu", "from": raw["start_ns"], "to": raw["end_ns"], "blocks": blocks}
+        start = raw["start_ns"]
+        for block in blocks:  # microseconds, which the numbers of a page hold exactly
+            block[:2] = [None if time is None else (time - start) / 1000 for time in block[:2]]
+        device = {"name": "cpu", "from": 0, "to": (raw["end_ns"] - start) / 1000, "blocks": blocks}
         return fill("memory.html", {"categories": _CATEGORIES, "devices": [device]})
     changes = []
     for taken, returned, nbytes, category, *_ in blocks:

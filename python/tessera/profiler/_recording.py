@@ -9,6 +9,7 @@ from tessera.profiler._flops import flops
 
 _recorder = _C._profiler
 _HIDDEN = [__file__]  # files whose functions are the profiler's own
+_replaced = None  # the function of sys.setprofile() whose place the recording of stacks takes
 _SCOPES = {"node": 1, "annotation": 7}
 _PYTHON = ("frame", "module")
 
@@ -157,6 +158,8 @@ def _memory_outside(raw, start):
 
 def start(config):
     """Recording begins on this thread. Raises: RuntimeError if it has begun already."""
+    global _replaced
+    replaced = sys.getprofile()
     _recorder.start(
         bool(config.get("record_shapes") or config.get("with_flops")),
         bool(config.get("profile_memory")),
@@ -165,11 +168,17 @@ def start(config):
         bool(config.get("all_threads")),
         tuple(_HIDDEN) if config.get("with_stack") else None,
     )
+    _replaced = replaced if config.get("with_stack") else None
 
 
 def stop(config):
     """Recording ends. Returns: a `Recording`. Raises: RuntimeError if nothing was started."""
-    return Recording(_recorder.stop(), config)
+    global _replaced
+    capture = _recorder.stop()
+    if _replaced is not None:
+        sys.setprofile(_replaced)
+        _replaced = None
+    return Recording(capture, config)
 
 
 begin, end, is_recording, set_enabled, set_emitter = (

@@ -361,7 +361,7 @@ class profile(_KinetoProfile):
         """From one action to the next (None: the end): what has to begin and end between them."""
         wants = after in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
         complete = before == ProfilerAction.RECORD_AND_SAVE or (before == ProfilerAction.RECORD and after is None)
-        if self._running and (complete or not wants):
+        if (self._running or complete) and (complete or not wants):
             if not complete:
                 _warn_of_plan(before, after)
             self.stop_trace()

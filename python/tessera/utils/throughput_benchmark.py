@@ -137,7 +137,7 @@ def _trace(path):
 
     if not path:
         return contextlib.nullcontext()
-    from tessera._lazy import require
+    from tessera.profiler import _ExperimentalConfig, profile
 
-    profile = require("profiler.profile", "ThroughputBenchmark.benchmark(profiler_output_path=)")
-    return profile(on_trace_ready=lambda recorded: recorded.export_chrome_trace(path))
+    everyone = _ExperimentalConfig(profile_all_threads=True)  # the calls are made by threads of their own
+    return profile(experimental_config=everyone, on_trace_ready=lambda recorded: recorded.export_chrome_trace(path))
