@@ -172,19 +172,6 @@ FITTING = {
     "conv_transpose2d": [Given(input=_IMAGE, weight=floats(2, 3, 2, 2), bias=floats(3))],
     "conv_transpose3d": [Given(input=_VOLUME, weight=floats(2, 3, 2, 2, 2), bias=floats(3))],
     "conv_tbc": [Given(self=floats(5, 1, 2), weight=floats(2, 2, 3), bias=floats(3))],
-    "_amp_foreach_non_finite_check_and_unscale_": [
-        Given(self=lambda dtype: [tessera.ones(3), tessera.ones(2, 2)], found_inf=floats(1), inv_scale=floats(1))
-    ],
-    "_amp_update_scale_": [
-        Given(
-            self=floats(1),
-            growth_tracker=lambda dtype: tessera.zeros(1, dtype=tessera.int32),
-            found_inf=floats(1),
-            scale_growth_factor=2.0,
-            scale_backoff_factor=0.5,
-            growth_interval=10,
-        )
-    ],
     "_int_mm": [_bytes_product()],
     "_int_mm.out": [_bytes_product(out=lambda dtype: tessera.empty(2, 4, dtype=tessera.int32))],
     "_scaled_dot_product_flash_attention_for_cpu_backward": [
