@@ -3,6 +3,8 @@
 //
 // The Python methods stay the definition: _install_module_slots looks at each class when it is made, and Python puts
 // its general slots back by itself when somebody assigns a new __getattr__ or __call__ to a class.
+#include <utility>
+
 #include "python/bindings/args.h"
 #include "python/bindings/calls.h"
 #include "python/bindings/profiler/profiler.h"
@@ -34,6 +36,9 @@ const Names& names() {
 PyObject *g_getattr, *g_call;  // Module's own methods
 PyObject* g_global_hooks;      // tuple of dicts
 
+// Functions that stand in for both methods on this thread while a program is traced; null otherwise.
+thread_local PyObject *t_getattr, *t_call;
+
 // A member that is no ordinary attribute: borrowed, or null. Dicts of other kinds are left to the Python method.
 PyObject* member(PyObject* dict, PyObject* name) {
   for (PyObject* place : names().places) {
@@ -64,6 +69,10 @@ PyObject* module_getattro(PyObject* self, PyObject* name) {
   if (!dict) return nullptr;
   PyObject* found = Py_XNewRef(member(dict, name));
   Py_DECREF(dict);
+  if (found && t_getattr) [[unlikely]] {
+    Py_DECREF(found);
+    return PyObject_CallFunctionObjArgs(t_getattr, self, name, nullptr);
+  }
   if (found || PyErr_Occurred()) return found;
   return PyObject_CallFunctionObjArgs(g_getattr, self, name, nullptr);  // which names what is missing
 }
@@ -89,6 +98,10 @@ bool only_forward(PyObject* self) {
 }
 
 PyObject* module_call(PyObject* self, PyObject* args, PyObject* kwargs) {
+  if (t_call) [[unlikely]] {
+    Ref bound = Ref::steal(PyMethod_New(t_call, self));
+    return bound ? PyObject_Call(bound.get(), args, kwargs) : nullptr;
+  }
   Ref callee = Ref::steal(only_forward(self) ? PyObject_GetAttr(self, names().forward) : PyMethod_New(g_call, self));
   if (!callee) return nullptr;
   if (!modules_are_recorded()) [[likely]]
@@ -113,6 +126,20 @@ PyObject* py_module_has(PyObject*, CallArgs call) {
   const int found = has_attribute(a[0], a[1]);
   check(found);
   return to_python(found == 1);
+}
+
+// _trace_modules(call, getattr) -> the pair before: on this thread modules are called as call(module, *args, **kwargs),
+// and getattr(module, name) reads their parameters, buffers and children. None, None: as usual.
+PyObject* py_trace_modules(PyObject*, CallArgs call) {
+  PyObject* a[2];
+  read_args({"_trace_modules", {"call", "getattr"}, 2, 2}, call, a);
+  PyObject** const places[] = {&t_call, &t_getattr};
+  Ref before = Ref::steal(check(PyTuple_New(2)));
+  for (int i = 0; i < 2; ++i) {
+    PyObject* old = std::exchange(*places[i], a[i] == Py_None ? nullptr : Py_NewRef(a[i]));
+    PyTuple_SET_ITEM(before.get(), i, old ? old : Py_NewRef(Py_None));
+  }
+  return before.release();
 }
 
 // _install_module_slots(cls[, global_hooks]): for Module itself with the dicts of global hooks (once), for every
@@ -141,7 +168,8 @@ PyObject* py_install_module_slots(PyObject*, CallArgs call) {
 }  // namespace
 
 std::vector<PyMethodDef> module_shell_functions() {
-  return {function<"_install_module_slots", py_install_module_slots>(), function<"_module_has", py_module_has>()};
+  return {function<"_install_module_slots", py_install_module_slots>(), function<"_module_has", py_module_has>(),
+          function<"_trace_modules", py_trace_modules>()};
 }
 
 }  // namespace tessera::python

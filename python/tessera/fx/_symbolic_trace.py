@@ -9,6 +9,7 @@ import math
 
 
 import tessera
+from tessera import _C
 from tessera.fx._code import _PyTreeCodeGen, _PyTreeInfo
 from tessera.fx.graph import Graph
 from tessera.fx.graph_module import GraphModule
@@ -180,7 +181,16 @@ class _Patcher:
                 delattr(place, name)
             else:
                 setattr(place, name, old)
+            if isinstance(place, type) and issubclass(place, Module):
+                _fast_again(place)
         self._seen.clear()
+
+
+def _fast_again(cls):
+    """The slots of a module class and of its subclasses, which Python made general ones when a method was replaced."""
+    _C._install_module_slots(cls)
+    for inner in cls.__subclasses__():
+        _fast_again(inner)
 
 
 def _patch_wrapped_functions(patcher):
@@ -380,7 +390,7 @@ class Tracer(TracerBase):
         with contextlib.ExitStack() as stack:
             fn, args = self.create_args_for_root(fn, isinstance(root, Module), concrete_args)
             patcher = stack.enter_context(_Patcher())
-            self._patch_modules(patcher)
+            stack.enter_context(self._modules_traced(patcher))
             _patch_wrapped_functions(patcher)
             _autowrap_check(patcher, fn.__globals__, self._autowrap_function_ids)
             for module in self._autowrap_search:
@@ -404,22 +414,29 @@ class Tracer(TracerBase):
                 if isinstance(value, tessera.Tensor):
                     self._tensor_paths.setdefault(value, f"{path}.{name}" if path else name)
 
-    def _patch_modules(self, patcher):
+    @contextlib.contextmanager
+    def _modules_traced(self, patcher):
+        """Context manager: modules are called by call_module, and their parameters read by getattr."""
         cache, tracer = {}, self
 
         def read(mod, attr):
             return tracer.getattr(attr, _orig_module_getattr(mod, attr), cache)
 
-        def call(mod, *args, **kwargs):
-            def forward(*inner, **named):
-                return _orig_module_call(mod, *inner, **named)
+        def caller(original):
+            def call(mod, *args, **kwargs):
+                space = getattr(getattr(mod, "forward", mod), "__globals__", None)
+                _autowrap_check(patcher, {} if space is None else space, tracer._autowrap_function_ids)
+                return tracer.call_module(mod, functools.partial(original, mod), args, kwargs)
 
-            owner = getattr(getattr(mod, "forward", mod), "__globals__", None)
-            _autowrap_check(patcher, owner if owner is not None else {}, tracer._autowrap_function_ids)
-            return tracer.call_module(mod, forward, args, kwargs)
+            return call
 
-        patcher.patch_method(Module, "__getattr__", read, deduplicate=False)
-        patcher.patch_method(Module, "__call__", call, deduplicate=False)
+        for kind in {type(m) for m in self.root.modules() if type(m).__call__ is not _orig_module_call}:
+            patcher.patch_method(kind, "__call__", caller(kind.__call__))
+        before = _C._trace_modules(caller(_orig_module_call), read)
+        try:
+            yield
+        finally:
+            _C._trace_modules(*before)
 
     def __deepcopy__(self, memo):
         import copy

@@ -99,10 +99,37 @@ def test_what_cannot_be_traced():
 
 
 def test_nothing_stays_patched_after_an_error():
-    call, read = nn.Module.__call__, nn.Module.__getattr__
+    class Fails(nn.Linear):
+        def __call__(self, x):
+            return super().__call__(x)
+
+    call, read, own = nn.Module.__call__, nn.Module.__getattr__, Fails.__call__
+    block = nn.Sequential(Fails(2, 2))
     with pytest.raises(ZeroDivisionError):
         fx.symbolic_trace(lambda x: 1 / 0)
-    assert nn.Module.__call__ is call and nn.Module.__getattr__ is read
+    assert [n.op for n in fx.symbolic_trace(block).graph.nodes] == [
+        "placeholder",
+        *["get_attr"] * 2,
+        "call_function",
+        "output",
+    ]
+    assert nn.Module.__call__ is call and nn.Module.__getattr__ is read and Fails.__call__ is own
+    assert type(block(tessera.ones(1, 2))) is tessera.Tensor and type(block[0].weight) is nn.Parameter
+
+
+def test_other_threads_are_not_traced():
+    import threading
+
+    layer, seen = nn.Linear(2, 2), []
+
+    def function(x):
+        thread = threading.Thread(target=lambda: seen.append(layer(tessera.ones(1, 2))))
+        thread.start()
+        thread.join()
+        return x
+
+    fx.symbolic_trace(function)
+    assert type(seen[0]) is tessera.Tensor
 
 
 def _leaf(x, y=1):
