@@ -56,7 +56,7 @@ Tensor _dirichlet_grad_kernel(const Tensor& x, const Tensor& alpha, const Tensor
   };
   const Tensor at = brought(x), a = brought(alpha), sum = brought(total), r = empty_like(at);
   cpu::beta_gradient(r.numel(), r.data_ptr<double>(), at.data_ptr<double>(), a.data_ptr<double>(),
-                     sum.data_ptr<double>());
+                     sum.data_ptr<double>(), x.dtype() == DType::kFloat32 ? 1e-9 : 1e-15);
   return to(r, x.device(), x.dtype());
 }
 

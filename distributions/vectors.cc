@@ -59,13 +59,13 @@ void check_last(const Tensor& x, const char* what) {
 
 Tensor _dist_categorical_log_prob_composite(const Tensor& value, const Tensor& logits) {
   check_last(logits, "categorical_log_prob");
-  const Tensor norm = logsumexp(logits, kLast);
-  const IntVector shape = broadcast_shapes({&value, &norm});
+  const Tensor logs = log_softmax(logits, -1), first = select(logs, -1, 0);
+  const IntVector shape = broadcast_shapes({&value, &first});
   IntVector rows = shape, picked = shape;
   rows.push_back(logits.sizes().back());
   picked.push_back(1);
   const Tensor index = expand(unsqueeze(to(value, DType::kInt64), -1), picked);
-  return squeeze(gather(expand(logits, rows), -1, index), -1) - norm;
+  return squeeze(gather(expand(logs, rows), -1, index), -1);
 }
 Tensor _dist_categorical_entropy_composite(const Tensor& logits) {
   check_last(logits, "categorical_entropy");

@@ -419,3 +419,24 @@ def test_all_within():
         D._dist_all_within(x, 0.0, 1.0, 8)
     with pytest.raises(RuntimeError, match="real numbers"):
         D._dist_all_within(x + 1j, 0.0, 1.0)
+
+
+@pytest.mark.parametrize(("dtype", "relative"), [(tessera.float64, 1e-4), (tessera.float32, 1e-4)])
+def test_beta_numbers_move_with_their_concentration(dtype, relative):
+    """Against differences of SciPy's distribution function, at both sides of the mean, and where there is no number."""
+    grids = [[1e-4, 0.03, 0.3, 0.5, 0.9, 0.999], [0.05, 0.7, 1.0, 6.0, 80.0], [0.1, 1.0, 3.0, 40.0]]
+    x, a, b = (g.to(dtype) for g in tessera.meshgrid(*map(tessera.tensor, grids), indexing="ij"))
+    got = tessera._dirichlet_grad(x, a, a + b).double().numpy()
+    x, a, b = (g.double().numpy() for g in (x, a, b))
+    step = 1e-5 * a
+    moved = -(sp.betainc(a + step, b, x) - sp.betainc(a - step, b, x)) / (2 * step)
+    with np.errstate(all="ignore"):
+        want = moved / st.beta.pdf(x, a, b) / (1 - x)
+    told = (sp.betainc(a, b, x) > 1e-8) & (sp.betaincc(a, b, x) > 1e-5)  # differences have digits
+    assert told.sum() > told.size / 3
+    np.testing.assert_allclose(got[told], want[told], rtol=relative)
+    assert np.isfinite(got).all() and (got >= 0).all()
+    ends = tessera._dirichlet_grad(
+        *(tessera.tensor(v) for v in ([0.0, 1.0, 0.5, 2.0], [1.0] * 4, [2.0, 2.0, 1.0, 2.0]))
+    )
+    assert ends[:2].tolist() == [0, 0] and ends[2:].isnan().all()

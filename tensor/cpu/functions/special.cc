@@ -22,10 +22,4 @@ void run_frexp(DType dtype, int64_t n, void* mantissa, int32_t* exponent, const 
   });
 }
 
-void run_gamma_gradient(int64_t n, double* out, const double* a, const double* x) {
-  parallel_for(n, 1 << 8, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) out[i] = gamma_gradient(a[i], x[i]);
-  });
-}
-
 }  // namespace tessera::cpu
