@@ -27,11 +27,4 @@ def kept_positive(draws):
 
 def dirichlet_draws(concentration):
     """Draws of Dirichlet distributions over the last dimension."""
-    if _sample_dirichlet is not None:
-        return _sample_dirichlet(concentration)
-    gamma = _C._standard_gamma(concentration.double())
-    draws = gamma / gamma.sum(-1, keepdim=True)
-    return kept_positive(draws.to(concentration.dtype))
-
-
-_sample_dirichlet = getattr(_C, "_sample_dirichlet", None)
+    return _C._sample_dirichlet(concentration)

@@ -72,7 +72,7 @@ class Constraint:
     def _holds(self, value):
         """Whether all of a tensor satisfies the constraint."""
         bounds = self._bounds
-        if bounds is not None and _within is not None:
+        if bounds is not None:
             return _within(value, *bounds)
         return bool(self.check(value).all())
 
@@ -83,7 +83,7 @@ class Constraint:
         return _shown(self) + "()"
 
 
-_within = getattr(getattr(_C, "_distributions", None), "_dist_all_within", None)
+_within = _C._distributions._dist_all_within
 
 
 def _shown(constraint):
