@@ -2,9 +2,11 @@
 
 import html
 import json
+import os
 import pickle
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
@@ -39,17 +41,24 @@ def shown(path, view=""):
     options = (
         "--headless --no-sandbox --disable-gpu --no-first-run --disable-dev-shm-usage --disable-background-networking"
     )
-    command = [BROWSER, *options.split(), f"--user-data-dir={path.parent / 'browser'}", "--window-size=1200,800"]
-    with open(path.parent / "document", "w+", encoding="utf-8") as document:  # a pipe would wait for its helpers, too
-        subprocess.run(
-            [*command, "--dump-dom", f"file://{path}{view}"],
-            stdout=document,
-            stderr=subprocess.DEVNULL,
-            timeout=300,
-            check=True,
-        )
-        document.seek(0)
-        return html.unescape(document.read())
+    for attempt in range(3):  # a browser's first start may wait for services that a small machine lacks
+        folder = path.parent / f"browser{attempt}"
+        command = [BROWSER, *options.split(), f"--user-data-dir={folder}", "--window-size=1200,800", "--dump-dom"]
+        with open(path.parent / "document", "w+", encoding="utf-8") as document:  # a pipe would wait for its helpers
+            running = subprocess.Popen(
+                [*command, f"file://{path}{view}"],
+                stdout=document,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+            try:
+                assert running.wait(timeout=60) == 0
+                document.seek(0)
+                return html.unescape(document.read())
+            except subprocess.TimeoutExpired:
+                os.killpg(running.pid, signal.SIGKILL)  # with its helpers
+                running.wait()
+    raise AssertionError("the browser did not end")
 
 
 def test_a_page_holds_the_recording(recording, tmp_path):

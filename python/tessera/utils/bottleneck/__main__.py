@@ -15,7 +15,7 @@ import runpy
 import sys
 
 import tessera
-from tessera._lazy import require
+from tessera.autograd.profiler import profile
 from tessera.utils import collect_env
 
 _LINE = "-" * 80
@@ -57,23 +57,19 @@ class Program:
 
 def python_report(program, top):
     """The functions in which Python spent most time, as text."""
-    profile = cProfile.Profile()
-    profile.enable()
+    functions = cProfile.Profile()
+    functions.enable()
     try:
         program.run()
     finally:
-        profile.disable()
+        functions.disable()
     text = io.StringIO()
-    pstats.Stats(profile, stream=text).sort_stats("tottime").print_stats(top)
+    pstats.Stats(functions, stream=text).sort_stats("tottime").print_stats(top)
     return f"{_LINE}\n  cProfile output, by time in the functions themselves\n{_LINE}\n{text.getvalue().strip()}"
 
 
 def operator_report(program, top):
     """The operators that took most time, forward and backward, as text."""
-    try:
-        profile = require("autograd.profiler", "utils.bottleneck").profile
-    except NotImplementedError:
-        return f"{_LINE}\n  operators: this version has no profiler of operators\n{_LINE}"
     with profile() as seen:
         program.run()
     table = seen.key_averages().table(sort_by="self_cpu_time_total", row_limit=top)
