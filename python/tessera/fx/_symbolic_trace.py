@@ -180,7 +180,22 @@ class _Patcher:
                 delattr(place, name)
             else:
                 setattr(place, name, old)
+                if place is Module:
+                    _restore_slots()
         self._seen.clear()
+
+
+def _restore_slots():
+    """Gives Module and its subclasses the short ways of calls and attributes back, which an assignment to the class
+    takes away.
+    """
+    waiting, seen = [Module], set()
+    while waiting:
+        cls = waiting.pop()
+        if cls not in seen:
+            seen.add(cls)
+            tessera._C._install_module_slots(cls)
+            waiting += cls.__subclasses__()
 
 
 def _patch_wrapped_functions(patcher):
