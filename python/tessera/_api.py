@@ -34,8 +34,11 @@ def _assert(condition, message):
 
     Raises: AssertionError with `message`.
     """
+    if type(condition) is not bool and tessera.overrides.has_torch_function((condition,)):
+        return tessera.overrides.handle_torch_function(_assert, (condition,), condition, message)
     if not condition:
         raise AssertionError(message)
+    return None
 
 
 def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=None, pin_memory=False):

@@ -108,6 +108,12 @@ class Writer:
         return ", ".join([*map(self.write, args), *(f"{k} = {self.write(v)}" for k, v in kwargs.items())])
 
 
+def _annotation(kind):
+    """A type as the text of an annotation, in which this package is `torch`."""
+    text, shown = type_text(kind), shown_module("tessera")
+    return "torch" + text[len(shown) :] if text.startswith(shown + ".") else text
+
+
 def _attribute(path):
     """`self.a.b`, with getattr for parts that are no identifiers (as the numbers of Sequential's children)."""
     text = "self"
@@ -165,7 +171,7 @@ class Emitter:
         self.lines.append((text + end, node))
 
     def _assign(self, node, expression):
-        annotation = f" : {type_text(node.type)}" if node.type else ""
+        annotation = f" : {_annotation(node.type)}" if node.type else ""
         self._add(f"{node!r}{annotation} = {expression}", node)
 
     def _placeholder(self, node):
@@ -174,7 +180,7 @@ class Emitter:
             default = f" = {self._writer.write(node.args[0])}"
         else:
             default = ""
-        annotation = f" : {type_text(node.type)}" if node.type else ""
+        annotation = f" : {_annotation(node.type)}" if node.type else ""
         self.arguments.append(f"{target}{annotation}{default}")
         raw = target.lstrip("*")
         if raw != node.name:
@@ -251,7 +257,7 @@ class CodeGen:
         lines = [text for text, _ in body.lines] or ["pass"]
         if self._body_transformer is not None:
             lines = [line.rstrip("\n") for line in self._body_transformer([line + "\n" for line in lines])]
-        annotation = f" -> {type_text(body.return_type)}" if body.return_type else ""
+        annotation = f" -> {_annotation(body.return_type)}" if body.return_type else ""
         wraps = "\n".join(f'torch.fx._symbolic_trace.wrap("{name}")' for name in names.wrapped)
         head = self.gen_fn_def(body.arguments, annotation)
         prologue = f"\n{wraps}\n\n{head}\n" if wraps else f"\n\n\n{head}\n"

@@ -1,6 +1,7 @@
 """Replacing what looks like a pattern by something else."""
 
 import copy
+import itertools
 import dataclasses
 from typing import NamedTuple
 
@@ -86,6 +87,7 @@ def _replace(gm, pattern, replacement, filters=None, ignore_literals=False, call
     for match in matches:
         graph = common if callback is None else callback(match, original, pattern_graph)
         replaced.append(_replace_one(original, graph, match, renamed))
+        _bring_constants(gm, graph.owning_module, replaced[-1].replacements)
     gm.recompile()
     for given in (replacement,) if replacement is not None else ():
         if isinstance(given, tessera.nn.Module):
@@ -127,6 +129,19 @@ def _replace_one(original, graph, match, renamed):
         if not n.users:
             original.erase_node(n)
     return ReplacedPatterns(match.anchors[0], match.nodes_map, made)
+
+
+def _bring_constants(gm, source, made):
+    """Tensors that a traced replacement has made, under names that the graph's module does not have yet."""
+    for n in made:
+        if n.op != "get_attr" or not n.target.startswith("_tensor_constant") or not hasattr(source, n.target):
+            continue
+        value = getattr(source, n.target)
+        taken = (f"_tensor_constant{i}" for i in itertools.count())
+        names = itertools.chain([n.target], taken)
+        n.target = next(name for name in names if not hasattr(gm, name) or getattr(gm, name) is value)
+        if not hasattr(gm, n.target):
+            gm.register_buffer(n.target, value)
 
 
 def _bring_attributes(gm, replacement):

@@ -3,6 +3,7 @@
 import math
 import operator
 import pickle
+import sys
 
 import pytest
 import tessera
@@ -214,3 +215,53 @@ def test_attributes_that_are_called_are_methods():
         ("call_function", getattr),
     ]
     assert operator.getitem not in [n.target for n in graph.nodes]
+
+
+def test_modules_have_their_short_ways_back():
+    """A call of a module without hooks runs its forward, and nothing of Module's in Python."""
+
+    class Plain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(tessera.ones(1))
+
+        def forward(self, x):
+            return x + self.w
+
+    plain, seen = Plain(), []
+    fx.symbolic_trace(nn.Sequential(nn.Linear(1, 1), Plain()))
+    with pytest.raises(fx.proxy.TraceError):
+        fx.symbolic_trace(lambda x: 1 if x else 2)
+    before = sys.getprofile()
+    sys.setprofile(lambda frame, event, arg: seen.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        plain(1.0)
+    finally:
+        sys.setprofile(before)
+    assert seen == ["forward"]
+
+
+def test_checks_are_recorded():
+    traced = fx.symbolic_trace(lambda x: (tessera._assert(x.sum() > 0, "not positive"), x)[1])
+    assert traced.graph.eliminate_dead_code() is False
+    assert traced(tessera.ones(2)).tolist() == [1, 1]
+    with pytest.raises(AssertionError, match="not positive"):
+        traced(-tessera.ones(2))
+
+
+def test_annotations_stay():
+    def program(x: tessera.Tensor, n: int = 2) -> tessera.Tensor:
+        return x * n
+
+    traced = fx.symbolic_trace(program)
+    assert "def forward(self, x : torch.Tensor, n : int = 2) -> torch.Tensor:" in traced.code
+    assert traced(tessera.ones(1), 3).item() == 3
+
+
+def test_constants_of_replacements():
+    traced = fx.symbolic_trace(lambda x: (x.neg() + tessera.full((1,), 10.0)).sin())
+    assert len(fx.replace_pattern(traced, lambda x: x.neg(), lambda x: x + tessera.full((1,), 5.0))) == 1
+    assert len(fx.replace_pattern(traced, lambda x: x.sin(), lambda x: x * tessera.full((1,), 2.0))) == 1
+    traced.graph.lint()
+    assert traced(tessera.ones(1)).item() == (1 + 5 + 10) * 2
+    assert len({n.target for n in traced.graph.nodes if n.op == "get_attr"}) == 3
