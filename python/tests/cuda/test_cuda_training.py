@@ -37,7 +37,7 @@ def test_on_the_emulated_device():
         timeout=600,
     )
     print(child.stdout[-4000:])
-    assert child.returncode == 0 and "3 passed" in child.stdout
+    assert child.returncode == 0 and "6 passed" in child.stdout
 
 
 def cnn():
@@ -171,3 +171,47 @@ def test_resnet18():
         lambda p: torch.optim.Adam(p, lr=1e-3),
         2e-2,
     )
+
+
+# ---- mixed precision -------------------------------------------------------------------------------------------------
+
+
+@on_device
+@pytest.mark.parametrize("fused", [False, True])
+def test_mixed_precision(fused):
+    """Steps with infinite gradients are left out on the device as well; the loss falls as it does in float32."""
+    torch.manual_seed(0)
+    model, x, y = cnn().to("cuda"), torch.randn(16, 1, 8, 8).to("cuda"), torch.randint(10, (16,)).to("cuda")
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2, fused=fused)
+    scaler = torch.amp.GradScaler("cuda", init_scale=256.0, growth_interval=2)
+    found, scales = [], []
+    for step in range(6):
+        optimizer.zero_grad()
+        with torch.autocast("cuda"):
+            loss = F.cross_entropy(model(x), y)
+        scaler.scale(loss * float("inf") if step == 1 else loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        found.append(loss.item())
+        scales.append(scaler.get_scale())
+    assert loss.dtype == torch.float32 and scales == [256.0, 128.0, 128.0, 256.0, 256.0, 512.0]
+    assert found[2] == found[1] and found[-1] < 0.8 * found[0]
+    assert {p.dtype for p in model.parameters()} == {p.grad.dtype for p in model.parameters()} == {torch.float32}
+
+
+@on_device
+def test_policies_of_the_device():
+    a = torch.ones(4, 4, device="cuda")
+    h, here = a.half(), torch.ones(4, 4)
+    with torch.autocast("cuda"):
+        for low in (a @ a, a @ a[0], F.conv2d(a[None, None], a[None, None, :2, :2]), torch.einsum("ij,jk", a, a)):
+            assert low.dtype == torch.float16
+        for high in (h.exp(), h.sum(), h.softmax(-1), h.cumsum(0), h**2, F.layer_norm(h, (4,)), h.prod(0), h.norm()):
+            assert high.dtype == torch.float32
+        assert torch.addcmul(a, h, h).dtype == torch.float32 and torch.dot(h[0], a[0]).dtype == torch.float32
+        assert F.softmax(h, -1, dtype=torch.float16).dtype == h.sum(dtype=torch.float16).dtype == torch.float16
+        assert (h + h).dtype == torch.float16 and (here @ here).dtype == torch.float32
+        with pytest.raises(RuntimeError, match="binary_cross_entropy_with_logits"):
+            F.binary_cross_entropy(h, h)
+        with torch.autocast("cpu"):
+            assert (a @ a).dtype == torch.float16 and (here @ here).dtype == torch.bfloat16
