@@ -364,6 +364,50 @@ def test_older_functions_of_the_state(kind):
     assert not getattr(tessera, "is_" + enabled)()
 
 
+def test_kernels_of_autocast_for_operators_of_ones_own():
+    seen = []
+
+    @tessera.library.custom_op("amp_tests::weighted", mutates_args=())
+    def weighted(xs: list[tessera.Tensor], w: tessera.Tensor, n: int) -> tessera.Tensor:
+        seen.append(([x.dtype for x in xs], w.dtype, tessera.is_autocast_enabled("cpu")))
+        return xs[0] * w * n
+
+    weighted.register_autocast("cpu", BF16)
+    arguments = [square(), square(tessera.float64)], square(F16), 2
+    weighted(*arguments)
+    with region(dtype=F16):
+        assert weighted(*arguments).dtype == BF16
+    with region(enabled=False):
+        weighted(*arguments)
+    plain = ([F32, tessera.float64], F16, False)
+    assert seen == [plain, ([BF16, tessera.float64], BF16, False), plain]
+
+
+def test_a_function_with_a_context_set_up_apart():
+    class Double(tessera.autograd.Function):
+        @staticmethod
+        @tessera.amp.custom_fwd(device_type="cpu", cast_inputs=F32)
+        def forward(x):
+            seen.append((x.dtype, tessera.is_autocast_enabled("cpu")))
+            return x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        @tessera.amp.custom_bwd(device_type="cpu")
+        def backward(ctx, grad):
+            return grad * 2
+
+    seen = []
+    x = square(BF16).requires_grad_()
+    with region():
+        y = Double.apply(x)
+    y.sum().backward()
+    assert seen == [(F32, False)] and y.dtype == F32 and x.grad.dtype == BF16 and (x.grad == 2).all()
+
+
 def test_a_network_with_a_region_as_attribute_is_copied():
     class Net(nn.Module):
         def __init__(self):

@@ -153,8 +153,6 @@ def _convolution(rank, **more):
 
 
 _BAGS = Given(weight=floats(5, 3), indices=_zeros(4), offsets=_zeros(2), mode=0, per_sample_weights=None, padding_idx=1)
-
-
 # What the test of derivatives has no need of.
 FITTING = {
     "_fft_r2c": [Given(self=floats(2, 3), dim=[1], normalization=0, onesided=True)],
