@@ -13,7 +13,7 @@ _DICT_WRITES = "clear pop popitem setdefault update __delitem__ __ior__ __setite
 
 def _refusal(kind, method):
     def refuse(self, *args, **kwargs):
-        raise NotImplementedError(
+        raise TypeError(
             f"'{kind}' object does not support mutation ({method}). Arguments of a node are replaced as a whole: copy "
             "the list or dict, change the copy and assign it to the node's args or kwargs."
         )

@@ -58,7 +58,7 @@ def test_users_follow_arguments():
     assert not x.users and n.args == ([y, y],)
     n.update_kwarg("dim", 1)
     assert n.kwargs == {"dim": 1}
-    with pytest.raises(NotImplementedError, match="does not support mutation"):
+    with pytest.raises(TypeError, match="does not support mutation"):
         n.args[0].append(x)
     with pytest.raises(AssertionError):
         n.insert_arg(5, 1)

@@ -153,6 +153,12 @@ def _convolution(rank, **more):
 
 
 _BAGS = Given(weight=floats(5, 3), indices=_zeros(4), offsets=_zeros(2), mode=0, per_sample_weights=None, padding_idx=1)
+
+
+def _float32(_):
+    return tessera.ones(1)
+
+
 # What the test of derivatives has no need of.
 FITTING = {
     "_fft_r2c": [Given(self=floats(2, 3), dim=[1], normalization=0, onesided=True)],
@@ -193,6 +199,10 @@ FITTING = {
             extra=floats(0),
             kind=2,
         )
+    ],
+    "_amp_foreach_non_finite_check_and_unscale_": [Given(self=[], found_inf=_float32, inv_scale=_float32)],
+    "_amp_update_scale_": [
+        Given(self=_float32, growth_tracker=lambda _: tessera.ones(1, dtype=tessera.int32), found_inf=_float32)
     ],
     "_fused_adam_": [Given(lr=0.1)],
     "_fused_adamw_": [Given(lr=0.1)],

@@ -4,7 +4,7 @@ import tessera
 
 from .common import autocasts
 
-__all__ = [
+__all__: list[str] = [
     "hardshrink",
     "softshrink",
     "rrelu_",
