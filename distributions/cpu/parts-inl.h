@@ -7,8 +7,11 @@
 #define TESSERA_DISTRIBUTIONS_CPU_PARTS_INL_H_
 #endif
 
+#include <type_traits>
+
 #include "hwy/highway.h"
 #include "tensor/cpu/math/math_trig-inl.h"
+#include "tensor/cpu/math/series.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tessera::cpu {
@@ -182,15 +185,20 @@ HWY_NOINLINE V GammaEntropy(D d, V a) {
   }
   return r;
 }
-// I0(x) e^-|x|: its polynomials are those of the function without the power.
+// I0(x) e^-|x|: its polynomials are those of the function without the power. Devices take the series: those are no
+// tables of theirs.
 template <class D, class V>
 HWY_NOINLINE V ScaledBesselI0(D d, V x) {
-  using F = math::BesselI0;
-  const V one = hn::Set(d, 1.0), a = hn::Abs(x), edge = hn::Set(d, 7.75), near = hn::Min(a, edge),
-          half = hn::Mul(near, hn::Set(d, 0.5)), z = hn::Mul(half, half), t = hn::Div(one, hn::Max(edge, a));
-  const V small = hn::Mul(hn::MulAdd(z, math::Polynomial(d, z, F::kNear), one), ExpOf(d, hn::Neg(near))),
-          large = hn::Mul(hn::Sqrt(t), math::Polynomial(d, hn::MulSub(t, hn::Set(d, 15.5), one), F::kFar));
-  return hn::IfThenElse(hn::Eq(x, x), hn::IfThenElse(hn::Gt(a, edge), large, small), x);
+  if constexpr (std::is_same_v<V, double>) {
+    return scalar::i0e(x);
+  } else {
+    using F = math::BesselI0;
+    const V one = hn::Set(d, 1.0), a = hn::Abs(x), edge = hn::Set(d, 7.75), near = hn::Min(a, edge),
+            half = hn::Mul(near, hn::Set(d, 0.5)), z = hn::Mul(half, half), t = hn::Div(one, hn::Max(edge, a));
+    const V small = hn::Mul(hn::MulAdd(z, math::Polynomial(d, z, F::kNear), one), ExpOf(d, hn::Neg(near))),
+            large = hn::Mul(hn::Sqrt(t), math::Polynomial(d, hn::MulSub(t, hn::Set(d, 15.5), one), F::kFar));
+    return hn::IfThenElse(hn::Eq(x, x), hn::IfThenElse(hn::Gt(a, edge), large, small), x);
+  }
 }
 
 }  // namespace distributions
