@@ -31,22 +31,25 @@ def run_child(arguments, **environment):
     )
 
 
-def test_on_the_emulated_device():
+# This file, and tests that take a device if there is one.
+ON_A_DEVICE = (
+    "cuda/test_cuda.py",
+    "cuda/test_cuda_namespaces.py",
+    "cuda/test_cuda_linalg.py",
+    "operators/test_foreach.py",
+    "operators/test_products.py",
+)
+
+
+@pytest.mark.parametrize("name", ON_A_DEVICE)
+def test_on_the_emulated_device(name):
     library = os.environ.get("TESSERA_TEST_CUDA_LIBRARY")
     if HAVE_DEVICE:
         pytest.skip("the tests of this file run on a device already")
     if not library or not os.path.exists(library):
         pytest.skip("no emulated device: TESSERA_TEST_CUDA_LIBRARY names no file")
-    others = [
-        os.path.join(os.path.dirname(os.path.dirname(__file__)), name)
-        for name in (
-            "operators/test_foreach.py",
-            "operators/test_products.py",
-            "cuda/test_cuda_namespaces.py",
-            "cuda/test_cuda_linalg.py",
-        )
-    ]  # their tests take a device if there is one
-    child = run_child(["-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, *others], TESSERA_CUDA_LIBRARY=library)
+    file = os.path.join(os.path.dirname(os.path.dirname(__file__)), name)
+    child = run_child(["-m", "pytest", "-q", "-p", "no:cacheprovider", file], TESSERA_CUDA_LIBRARY=library)
     print(child.stdout[-4000:])
     assert child.returncode == 0 and " passed" in child.stdout
 

@@ -72,7 +72,8 @@ DETERMINED = {
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", DETERMINED)
 def test_functions_of_square_matrices(name, dtype):
-    for shape in [(4, 4), (3, 5, 5), (2, 1, 33, 33), (0, 3, 3), (2, 0, 0)]:
+    large = [(2, 1, 33, 33)] if dtype == tessera.float64 else []
+    for shape in [(4, 4), (3, 5, 5), (0, 3, 3), (2, 0, 0), *large]:
         if 0 in shape and name in ("cond", "matrix_norm", "qr_r"):
             continue
         check(DETERMINED[name], matrices(*shape, dtype=dtype))
