@@ -225,10 +225,9 @@ class FunctionEvent(FormattedTimesMixin):
         """Microseconds of the device's work that it began, with that of events inside."""
         if not self._is_timed_on_device():
             return 0
-        if self.device_type != DeviceType.CPU:
-            return self.time_range.elapsed_us()
-        own = sum(kernel.duration for kernel in self.kernels)
-        return own + sum(child.device_time_total for child in self.cpu_children)
+        on_device = self.device_type != DeviceType.CPU
+        parts = [k.duration for k in self.kernels] + [child.device_time_total for child in self.cpu_children]
+        return self.time_range.elapsed_us() if on_device else sum(parts)
 
     @property
     def self_device_time_total(self):
