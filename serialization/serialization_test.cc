@@ -208,7 +208,7 @@ TEST(FileSink, AppearsWholeAndLeavesNothingBehind) {
     FileSink sink(path);
     sink.write(as_bytes("new"));
     EXPECT_EQ(contents(path), "old");
-    EXPECT_EQ(names_in(folder).size(), 3u);
+    EXPECT_LE(names_in(folder).size(), 3u);  // a file without a name, where there are such
     sink.close();
     EXPECT_EQ(contents(path), "new");
     EXPECT_THROW(sink.write(as_bytes("more")), Error);

@@ -5,6 +5,12 @@ load("//tools/bazel:implementation.bzl", "library_with_implementation")
 
 _OPGEN = "//tools/opgen"
 
+# Code that is there for every operator and costs little beside what it calls: half as large, and hardly slower.
+FOR_SIZE = ["-Os"]
+
+# Boxed calls are on the way of every call from Python: small, but without the string instructions that -Os clears memory with.
+_BOXED = ["--param=max-inline-insns-single=4"]
+
 def _families(tables):
     return [t.split("/")[-1].split(":")[-1].split(".")[0] for t in tables]
 
@@ -20,6 +26,7 @@ def op_library(
         implementation_deps = [],
         autograd_deps = [],
         autograd_srcs = [],
+        for_size = [],
         visibility = None,
         testonly = False):
     """Makes of a folder's op tables:
@@ -43,6 +50,7 @@ def op_library(
       implementation_deps: what srcs need besides: engines.
       autograd_deps: what the derivative formulas need besides.
       autograd_srcs: hand-written files of the autograd library.
+      for_size: parts whose calls cost so much more than a call that they are compiled for size: "ops" (with srcs), "autograd". Forward mode always is.
       visibility: of all targets.
       testonly: as for any rule.
     """
@@ -80,6 +88,7 @@ def op_library(
         name = name,
         srcs = ops + srcs,
         hdrs = headers + hdrs,
+        copts = FOR_SIZE if "ops" in for_size else [],
         deps = deps + core + ["//tensor/ops:pointwise"] + ([] if package == "tensor/ops" else ["//tensor/ops"]),  # structured.h is in tensor/ops
         implementation_deps = implementation_deps,
         testonly = testonly,
@@ -90,6 +99,7 @@ def op_library(
     cc_library(
         name = name + "_autograd",
         srcs = autograd + autograd_srcs,
+        copts = FOR_SIZE if "autograd" in for_size else [],
         deps = [":" + name, "//autograd", "//autograd:formulas"] + autograd_deps,
         alwayslink = True,
         testonly = testonly,
@@ -98,6 +108,7 @@ def op_library(
     cc_library(
         name = name + "_forward",
         srcs = forward + [s for s in autograd_srcs if s.endswith(".h")],
+        copts = FOR_SIZE,
         deps = [":" + name, ":" + name + "_autograd", "//autograd:forward", "//autograd:formulas"] + autograd_deps,
         alwayslink = True,
         testonly = testonly,
@@ -107,6 +118,7 @@ def op_library(
         name = name + "_registry",
         srcs = registry,
         hdrs = [registry_header],
+        copts = _BOXED if package in ("tensor/ops", "nn") else FOR_SIZE,
         deps = [":" + name] + core,
         alwayslink = True,
         testonly = testonly,

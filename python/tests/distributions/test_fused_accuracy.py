@@ -440,3 +440,19 @@ def test_beta_numbers_move_with_their_concentration(dtype, relative):
         *(tessera.tensor(v) for v in ([0.0, 1.0, 0.5, 2.0], [1.0] * 4, [2.0, 2.0, 1.0, 2.0]))
     )
     assert ends[:2].tolist() == [0, 0] and ends[2:].isnan().all()
+
+
+@pytest.mark.parametrize("above", [0.1, 0.9, 1.3, 2.0, 6.0])
+@pytest.mark.parametrize("concentration", [0.01, 0.3, 4.5, 70.0, 900.0, 3e4])
+def test_gamma_numbers_move_with_their_concentration(concentration, above):
+    """-(dF/da) / f by differences of the inverse of what is left above x, also where hardly anything is."""
+    x = concentration * above + (12 if concentration < 1 and above > 1 else 0)
+    got = tessera._standard_gamma_grad(tessera.tensor([concentration] * 9).double(), tessera.tensor([x] * 9).double())
+    left, below = sp.gammaincc(concentration, x), sp.gammainc(concentration, x)
+    step = 1e-5 * concentration
+    inverse, place = (sp.gammainccinv, left) if left < below else (sp.gammaincinv, below)
+    if place < 1e-290:
+        assert tessera.isfinite(got).all() and (got > 0).all()
+    else:
+        want = (inverse(concentration + step, place) - inverse(concentration - step, place)) / (2 * step)
+        tessera.testing.assert_close(got, tessera.full_like(got, float(want)), rtol=1e-5, atol=1e-12)

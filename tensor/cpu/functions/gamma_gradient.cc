@@ -17,7 +17,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D, class V>
 HWY_INLINE V GammaGradient(D d, V a, V x) {
   const V zero = hn::Zero(d), one = hn::Set(d, 1.0), most = hn::Set(d, 1e5);
-  const auto regular = hn::And(hn::And(hn::Gt(a, zero), hn::Gt(x, zero)), hn::And(hn::Le(a, most), hn::Lt(x, most)));
+  const V above = hn::MulAdd(hn::Sqrt(a), hn::Set(d, 4.0), hn::Add(a, hn::Set(d, 10.0)));  // as is_far_above
+  const auto regular =
+      hn::And(hn::And(hn::Gt(a, zero), hn::Gt(x, zero)), hn::And(hn::Le(a, most), hn::Lt(x, hn::Min(most, above))));
   const V x0 = hn::IfThenElse(regular, x, one);
   V k = hn::IfThenElse(regular, a, one), term = hn::Div(one, k), sum = zero, size = zero;
   V slope = hn::Sub(math::Log(d, x0), math::DigammaDouble(d, hn::Add(k, one)));  // of the terms' logarithms
