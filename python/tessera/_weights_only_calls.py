@@ -170,6 +170,7 @@ def build_tensor(unpickler, target, state):
             and type(offset) is int
             and _is_sizes(size)
             and _is_sizes(stride)
+            and not (target.is_neg() or target.is_conj())  # set_ would work out all of its numbers first
         ):
             raise UnpicklingError("malformed state of a tensor")
         target.set_(storage._untyped_storage, offset, tuple(size), tuple(stride))

@@ -4,6 +4,7 @@ Never a crash, a hang or a huge allocation.
 TESSERA_FUZZ_SECONDS=600 runs for that long; TESSERA_FUZZ_SEED repeats a run.
 """
 
+import base64
 import collections
 import io
 import os
@@ -13,7 +14,9 @@ import resource
 import signal
 import time
 import warnings
+import zlib
 
+import pytest
 import tessera
 
 ALLOWED = (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, TypeError, KeyError, IndexError, AttributeError)
@@ -243,6 +246,22 @@ def look(value):
     if 0 < value.numel() < 1000 and not value.is_meta:
         value.detach().resolve_conj().resolve_neg().tolist()
     return 1
+
+
+# A tensor of 2^31 elements over eight bytes, lazily negated, that gets another state: found by test_wrong_numbers.
+_NEGATED = (
+    "c-m`V>f*}zGso?xLe`1^NxcRp-<QllvbK;Rf|r4TAt$q>BqudKH7_MIF|UxZqZlZs5nITZT#{duoS_$AT9TPl%oSghnpB#ZlM-"
+    "K&npd1(6kle<rJ)hQ4%A-^RF{~Z3Q^AGR9TW53=!dqU<67VL@)!%<bu*JE)E75@GA-"
+    "I;)3%SG{Bq&2&Y5?S*oNnIXOQk2WWg|eqJ$`e^E+mQEG}yW^xIaW>78I?7Y<Uj^dIa;+$iQ(>aU?=agualq8h^!yy(JMqp1AGA8O"
+    "F)I$IO>G)H>"
+)
+
+
+def test_a_state_for_what_is_lazily_negated_is_refused():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(pickle.UnpicklingError, match="malformed state of a tensor"):
+        tessera.load(io.BytesIO(zlib.decompress(base64.b85decode(_NEGATED))))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # kB
 
 
 def test_wrong_numbers():
