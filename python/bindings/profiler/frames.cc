@@ -6,6 +6,8 @@
 
 #include "python/bindings/profiler/profiler.h"
 
+#include <frameobject.h>  // after Python.h; PyFrame_GetBack is in it before 3.11
+
 namespace tessera::python {
 
 struct Frames {
