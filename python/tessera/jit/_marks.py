@@ -1,4 +1,4 @@
-"""What programs say about functions, methods and attributes for a compiler of theirs; and the questions that they ask."""
+"""What programs say about functions, methods and attributes to a compiler, and what they ask it."""
 
 import builtins
 import contextlib
@@ -128,7 +128,6 @@ _script_if_tracing = script_if_tracing
 
 def annotate(the_type, the_value):
     """The value; the type is for the compiler."""
-    del the_type
     return the_value
 
 
@@ -204,7 +203,7 @@ def optimized_execution(should_optimize):
 
 
 class strict_fusion:
-    """Context manager of scripted code, in which everything must be fused. Outside of a compiler it warns, as documented."""
+    """Context manager of scripted code, in which everything must be fused. Elsewhere it warns, as documented."""
 
     def __enter__(self):
         import warnings

@@ -18,9 +18,6 @@ def _missing(what):
 class _Source:
     """What functions and modules that were scripted have in common: their text, and what needs a compiler."""
 
-    def _source_of(self):
-        raise NotImplementedError
-
     @property
     def code(self):
         """The Python text. Errors: RuntimeError where Python has none."""
@@ -96,7 +93,6 @@ class CompilationUnit:
     def __init__(self, lang="", _frames_up=0):
         if lang:
             _missing("a CompilationUnit of text")
-        del _frames_up
         self._functions = {}
 
     def __getattr__(self, name):
@@ -105,9 +101,11 @@ class CompilationUnit:
         return self._functions[name]
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def _class_of(kind):
-    return type(f"Scripted{kind.__name__}", (ScriptModule, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__})
+    return type(
+        f"Scripted{kind.__name__}", (ScriptModule, kind), {"__module__": kind.__module__, "__doc__": kind.__doc__}
+    )
 
 
 def _scripted(module):
@@ -145,7 +143,6 @@ def script(obj, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
             FutureWarning,
             stacklevel=2 + _frames_up,
         )
-    del _rcb, example_inputs
     if isinstance(obj, (ScriptFunction, ScriptModule, type)):
         return obj
     if isinstance(obj, Module):

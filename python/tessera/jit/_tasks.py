@@ -3,6 +3,7 @@
 import tessera
 from tessera.futures import Future  # noqa: F401
 
+
 def fork(func, *args, **kwargs):
     """Calls func(*args, **kwargs) and returns a Future of the result.
 
