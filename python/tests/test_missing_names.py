@@ -149,6 +149,7 @@ ONLY_RAISE = {
     "tessera.fx.proxy.Proxy.__len__": "documented: Python allows no symbolic length",
     "tessera.fx.proxy.TracerBase.iter": "documented; tracers of one's own know better",
     "tessera.fx.proxy.TracerBase.to_bool": "documented; tracers of one's own know better",
+    "tessera.jit._script._missing": "the error of its neighbours",
     "tessera.autograd.function.NestedIOFunction.backward_extended": ABSTRACT,
     "tessera.autograd.function.NestedIOFunction.forward_extended": ABSTRACT,
     "tessera.autograd.function._DelayedError.backward": "the error that once_differentiable delays",

@@ -26,6 +26,7 @@ HOOK = "a hook: its caller lays down the parameters"
 TABLE = "one of a table of functions with the same parameters"
 ABSTRACT = "for subclasses to define; this one has nothing to do"
 SUBCLASSES = "subclasses decide by it"
+COMPILER = "for a compiler; scripted code runs as Python"
 CPU = "the CPU's stand-in for devices' streams: work is done when a call returns"
 INDICES = "part of the signature of the function whose other half this is; the positions are what this one is for"
 CONTEXT = "an autograd Function's context, which is passed in any case"
@@ -76,6 +77,9 @@ UNREAD = {
     "tessera.distributions.constraint_registry.": ("constraint", TABLE),
     "tessera.distributions.transforms.": ("y", "both ends are given; most maps need one of them"),
     "tessera.distributions.utils.lazy_property.": ("owner", "Python's protocol of descriptors"),
+    "tessera.jit._marks.annotate": ("the_type", COMPILER),
+    "tessera.jit._script.ScriptFunction.__get__": ("owner", "Python's protocol of descriptors"),
+    "tessera.jit._script.script": ("example_inputs", COMPILER),
     "tessera.nn.utils._computed.Computed.__call__": ("inputs", HOOK),
     "tessera.utils.benchmark.utils.fuzzer.FuzzedTensor.default_tensor_constructor": ("kwargs", HOOK),
     "tessera.package.package_importer.PackageImporter.__import__": ("locals", LOADER),

@@ -1,0 +1,141 @@
+"""jit: scripted functions, classes and modules run as Python; what needs a compiler says so."""
+
+import warnings
+from typing import Dict, List, Optional, Tuple
+
+import pytest
+import tessera
+from tessera import jit, nn
+
+
+@jit.script
+def shifted(x: tessera.Tensor, up: bool) -> tessera.Tensor:
+    """Adds or takes off one."""
+    return x + 1 if up else x - 1
+
+
+class Gate(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.inner = nn.Sequential(nn.ReLU())
+        self.count = jit.Attribute(0, int)
+        self.register_buffer("steps", tessera.zeros(1))
+
+    def forward(self, x):
+        self.count += 1
+        return self.inner(self.layer(x)) * self.count
+
+    @jit.export
+    def twice(self, x):
+        return x + x
+
+    @jit.unused
+    def never(self, x):
+        raise AssertionError
+
+    @jit.ignore
+    def plain(self):
+        return 3
+
+
+def test_functions():
+    assert type(shifted) is jit.ScriptFunction and shifted.name == "shifted" and shifted.__doc__.startswith("Adds")
+    assert shifted(tessera.zeros(1), True).item() == 1 and shifted(tessera.zeros(1), up=False).item() == -1
+    assert shifted.code.startswith("def shifted(x: tessera.Tensor, up: bool)")
+    assert jit.script(shifted) is shifted
+    with pytest.raises(TypeError, match="expected a function"):
+        jit.script(3)
+
+
+def test_methods_that_are_scripted():
+    class Holder:
+        @jit.script
+        def double(self, x):
+            return x * 2
+
+    assert Holder().double(3) == 6 and type(Holder.double) is jit.ScriptFunction
+
+
+def test_modules_share_parameters():
+    module = Gate()
+    scripted = jit.script(module)
+    assert isinstance(scripted, jit.ScriptModule) and isinstance(scripted, Gate)
+    assert isinstance(scripted.inner, jit.ScriptModule) and scripted.original_name == "Gate"
+    assert scripted.layer.weight is module.layer.weight
+    assert sorted(scripted.state_dict()) == ["layer.bias", "layer.weight", "steps"]
+    x = tessera.ones(1, 2)
+    first = scripted(x)
+    assert tessera.equal(first * 2, scripted(x)) and scripted.count == 2 and isinstance(module.count, jit.Attribute)
+    assert scripted.twice(x).sum() == 4 and scripted.plain() == 3
+    scripted.eval()
+    assert not scripted.training and module.training and "def forward" in scripted.code
+    scripted.new = nn.Linear(1, 1)
+    assert not hasattr(module, "new")
+
+
+def test_what_needs_a_compiler_says_so(tmp_path):
+    for thing in (shifted, jit.script(Gate())):
+        with pytest.raises(NotImplementedError, match="no TorchScript compiler"):
+            thing.graph  # noqa: B018
+        with pytest.raises(NotImplementedError, match="no TorchScript compiler"):
+            thing.save(tmp_path / "m.pt")
+    with pytest.raises(NotImplementedError):
+        jit.CompilationUnit("def f(x): return x")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(AttributeError):
+        jit.CompilationUnit().missing  # noqa: B018
+
+
+def test_marks():
+    for mark, method in (("EXPORT", Gate.twice), ("UNUSED", Gate.never), ("IGNORE", Gate.plain)):
+        assert method._torchscript_modifier == getattr(jit.FunctionModifiers, mark)
+    assert jit.ignore(drop=True)(lambda: 1)._torchscript_modifier == jit.FunctionModifiers.UNUSED
+    with pytest.raises(RuntimeError, match="must be a bool"):
+        jit.ignore(drop=1)
+    with pytest.raises(TypeError):
+        jit.ignore(other=1)
+    with pytest.raises(RuntimeError, match="class"):
+        jit.interface(lambda: 1)
+    assert jit.script_if_tracing(abs)(-1) == 1 and not jit.is_scripting() and not jit.is_tracing()
+    assert jit.annotate(List[int], []) == []
+
+
+@pytest.mark.parametrize(
+    "value, kind, yes",
+    [
+        ([1, 2], List[int], True),
+        ([1, "a"], List[int], False),
+        ({"a": 1}, Dict[str, int], True),
+        ({1: 1}, Dict[str, int], False),
+        ((1, "a"), Tuple[int, str], True),
+        ((1,), Tuple[int, str], False),
+        (None, Optional[int], True),
+        (tessera.ones(1), tessera.Tensor, True),
+        (1.5, (int, float), True),
+        ([[1.0]], List[List[float]], True),
+    ],
+)
+def test_isinstance_of_types_with_parameters(value, kind, yes):
+    assert jit.isinstance(value, kind) is yes
+
+
+def test_fork_and_wait():
+    future = jit.fork(lambda a, b: a + b, 1, b=2)
+    assert jit.wait(future) == 3
+    failed = jit.fork(lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        jit.wait(failed)
+
+
+def test_settings():
+    before = jit.set_fusion_strategy([("STATIC", 1)])
+    assert jit.set_fusion_strategy(before) == [("STATIC", 1)]
+    with pytest.raises(ValueError):
+        jit.set_fusion_strategy([("OTHER", 1)])
+    jit.enable_onednn_fusion(True)
+    assert jit.onednn_fusion_enabled()
+    jit.enable_onednn_fusion(False)
+    with jit.optimized_execution(False), warnings.catch_warnings(record=True) as said, jit.strict_fusion():
+        warnings.simplefilter("always")
+    assert len(said) <= 1
