@@ -98,11 +98,15 @@ PyObject* py_operator_table(PyObject*, PyObject*) {
   });
 }
 
+// The trace of TorchScript that is under way: None, as there are none.
+PyObject* py_tracing_state(PyObject*, PyObject*) { return none(); }
+
 }  // namespace
 
 std::vector<PyMethodDef> explain_functions() {
   return {{"_explain", as_c_function(py_explain), METH_FASTCALL | METH_KEYWORDS, nullptr},
-          {"_operator_table", py_operator_table, METH_NOARGS, nullptr}};
+          {"_operator_table", py_operator_table, METH_NOARGS, nullptr},
+          {"_get_tracing_state", py_tracing_state, METH_NOARGS, nullptr}};
 }
 
 }  // namespace tessera::python
