@@ -6,6 +6,7 @@ import functools
 import inspect
 import itertools
 import math
+import types
 
 
 import tessera
@@ -388,15 +389,16 @@ class Tracer(TracerBase):
         self.graph = Graph(tracer_cls=None if "<locals>" in cls.__qualname__ else cls)
         self._collect_tensors()
         with contextlib.ExitStack() as stack:
+            written = inspect.unwrap(fn)
             fn, args = self.create_args_for_root(fn, isinstance(root, Module), concrete_args)
             patcher = stack.enter_context(_Patcher())
             stack.enter_context(self._modules_traced(patcher))
             _patch_wrapped_functions(patcher)
-            _autowrap_check(patcher, fn.__globals__, self._autowrap_function_ids)
+            _autowrap_check(patcher, written.__globals__, self._autowrap_function_ids)
             for module in self._autowrap_search:
                 _autowrap_check(patcher, module.__dict__, self._autowrap_function_ids)
             result = self.create_arg(fn(*args))
-        annotation = getattr(fn, "__annotations__", {}).get("return")
+        annotation = getattr(written, "__annotations__", {}).get("return")
         self.create_node("output", "output", (result,), {}, type_expr=annotation)
         self.submodule_paths = None
         return self.graph
@@ -538,7 +540,7 @@ class _Arguments:
             codegen.pytree_info = codegen.pytree_info._replace(out_spec=out_spec)
             return leaves
 
-        return _with_globals(flat, self.fn), given
+        return flat, given
 
 
 def _bound(fn, parameters, values, given):
@@ -559,8 +561,6 @@ def _bound(fn, parameters, values, given):
     flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
     names = list(code.co_varnames)
     keyword_only = names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-    import types
-
     plain = types.FunctionType(
         code.replace(
             co_flags=flags,
@@ -574,17 +574,6 @@ def _bound(fn, parameters, values, given):
     given.extend(named[name] for name in keyword_only)
     given.extend(starred[kind][1] for kind in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD) if kind in starred)
     return plain
-
-
-def _with_globals(function, like):
-    """`function` with the globals that tracing looks into for leaves: those of `like`."""
-
-    def run(*args):
-        return function(*args)
-
-    import types
-
-    return types.FunctionType(run.__code__, {**like.__globals__}, like.__name__, None, run.__closure__)
 
 
 def symbolic_trace(root, concrete_args=None):

@@ -3,6 +3,7 @@
 import math
 import operator
 import pickle
+from math import sqrt
 import sys
 
 import pytest
@@ -174,6 +175,12 @@ def test_trees_of_arguments():
     assert result["sum"].item() == 3 and result["rest"][0].item() == 5 and result["rest"][1] == 3
     again = fx.Interpreter(traced).run(tessera.tensor(1.0), tree)
     assert again["sum"].item() == 3
+
+
+def test_trees_of_arguments_and_functions_that_are_leaves():
+    traced = fx.symbolic_trace(lambda tree: sqrt(tree["a"].item()) + tree["b"], {"tree": {"a": fx.PH, "b": 1}})
+    assert [n.target for n in traced.graph.nodes if n.op == "call_function" and n.target is sqrt] == [sqrt]
+    assert traced({"a": tessera.tensor(9.0), "b": 1}) == 4.0
 
 
 def test_stack_traces_and_module_stacks():
