@@ -3,8 +3,8 @@
 import math
 import operator
 import pickle
-from math import sqrt
 import sys
+from math import sqrt
 
 import pytest
 import tessera
