@@ -22,12 +22,19 @@ KNOWN = {
     "orig_func": ("enable_grad", "stands for using it as a decorator, which works by position"),
     "axis": ("concatenate", "accepted: the alias of dim"),
     "tensor": ("one_hot index_copy_ masked_scatter resize_as_ type_as", OTHER_NAME),
-    "A": ("matrix_power", OTHER_NAME),
+    "A": (
+        "matrix_power cholesky cholesky_ex eigh eigvalsh householder_product matrix_exp matrix_norm pinv",
+        OTHER_NAME,
+    ),
+    "L": ("cholesky_inverse cholesky_solve", OTHER_NAME),
+    "B": ("cholesky_solve", OTHER_NAME),
+    "b": ("lu_solve triangular_solve", OTHER_NAME),
+    "tau": ("orgqr ormqr", OTHER_NAME),
     "out": (
         "matrix_power histogramdd std_mean var_mean range",
         "of functions that the real system calls without it, or that are deprecated (range)",
     ),
-    "other": ("arctanh_ atanh_ dot", OTHER_NAME),
+    "other": ("arctanh_ atanh_ dot ormqr", OTHER_NAME),
     "batch2": ("bmm", OTHER_NAME),
     "shape": ("broadcast_to", OTHER_NAME),
     "value": (

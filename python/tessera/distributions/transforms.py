@@ -100,11 +100,10 @@ class Transform:
 
     def with_cache(self, cache_size=1):
         """The same map with that cache size: this object if it has it."""
-        if self._cache_size == cache_size:
-            return self
-        if type(self).__init__ is Transform.__init__:
-            return type(self)(cache_size=cache_size)
-        raise NotImplementedError(f"{type(self)}.with_cache is not implemented")
+        cls, same = type(self), cache_size == self._cache_size
+        if not same and cls.__init__ is not Transform.__init__:
+            raise NotImplementedError(f"{cls.__name__} has arguments of its own: it has to define with_cache()")
+        return self if same else cls(cache_size=cache_size)
 
     def __eq__(self, other):
         return self is other

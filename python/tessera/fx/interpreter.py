@@ -142,15 +142,11 @@ class Interpreter:
 
     def map_nodes_to_values(self, args, n):
         """Nested arguments with values for nodes; n: the node whose arguments they are."""
-
-        def value(used):
-            if used not in self.env:
-                raise RuntimeError(
-                    f"Node {n} referenced nonexistent value {used}! Run Graph.lint() to diagnose such issues"
-                )
-            return self.env[used]
-
-        return map_arg(args, value)
+        try:
+            return map_arg(args, self.env.__getitem__)
+        except KeyError as missing:
+            text = f"Node {n} referenced nonexistent value {missing.args[0]}! Graph.lint() says what else is wrong"
+            raise RuntimeError(text) from None
 
 
 class Transformer(Interpreter):

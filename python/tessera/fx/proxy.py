@@ -192,13 +192,15 @@ def _unpacked_count(frame):
     return at.argval if at.opname == "UNPACK_SEQUENCE" else None
 
 
+_ASKING = ("TO_BOOL", "COPY", "COMPARE_OP", "CONTAINS_OP", "IS_OP", "UNARY_NOT")
 _ASSERTING = ("LOAD_ASSERTION_ERROR", "LOAD_COMMON_CONSTANT")
 
 
 def _is_assertion(frame):
     """Whether the caller's `if` is that of an assert statement: a jump over the raising of AssertionError."""
     at, after = _next_instruction(frame)
-    while after is not None and at.opname in ("TO_BOOL", "COPY"):
+    # What asks for the truth may be an instruction of its own, and that of a comparison may ask itself.
+    while after is not None and "JUMP" not in at.opname and at.opname in _ASKING:
         following = [i for i in dis.get_instructions(frame.f_code) if i.offset > at.offset and i.opname != "CACHE"]
         at, after = following[0], following[1]
     return "JUMP" in at.opname and "TRUE" in at.opname and after is not None and after.opname in _ASSERTING

@@ -47,8 +47,9 @@ class ProcessExitedException(ProcessException):
 def _end_with_parent():
     """Thread: interrupts this process when its parent is gone, and kills it if that does not help."""
     connection.wait([parent_process().sentinel])
-    os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(_PATIENCE)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as it is in programs that shells start with `&`
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(_PATIENCE)
     os.kill(os.getpid(), signal.SIGKILL)
 
 

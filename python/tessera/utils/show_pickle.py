@@ -23,8 +23,10 @@ class FakeObject:
         self.state = None
 
     def __repr__(self):
-        state = "" if self.state is None else f"(state={self.state!r})"
-        return f"{self.module}.{self.name}{self.args!r}{state}"
+        parts = [f"{self.module}.{self.name}", repr(self.args)]
+        if self.state is not None:
+            parts.append(f"(state={self.state!r})")
+        return "".join(parts)
 
     def __setstate__(self, state):
         self.state = state

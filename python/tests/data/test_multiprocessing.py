@@ -289,12 +289,19 @@ def wait_for(condition):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_killed_parent_leaves_nothing(tmp_path, strategy, method):
+@pytest.mark.parametrize("interrupts", ["SIG_DFL", "SIG_IGN"])
+def test_a_killed_parent_leaves_nothing(tmp_path, strategy, method, interrupts):
     script = tmp_path / "program.py"
     script.write_text(PROGRAM)
     before = named_files()
+    # A shell's background programs, and their children, ignore SIGINT.
+    way = f"import os, signal, sys; signal.signal(2, signal.{interrupts}); os.execv(sys.argv[1], sys.argv[1:])"
+    program = [sys.executable, str(script), strategy, method]
     parent = subprocess.Popen(
-        [sys.executable, str(script), strategy, method], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", way, *program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     )
     pids = parent.stdout.readline().split()
     assert len(pids) == 2
